@@ -1,0 +1,114 @@
+import type { Json, JsonObject } from '../json.ts';
+
+/** Which upload, which attempt, whose deployment: it rides in `additional.flowdrop` of every flow that we create. */
+export interface Mark {
+  /** Name of the deployment, so that two of them on one account never take each other's flows. */
+  readonly pipeline: string;
+  readonly upload: string;
+  readonly generation: number;
+}
+
+/** The bytes that a flow gets. `open` may be called again for a second attempt; each call streams from the start. */
+export interface InputSource {
+  /** Exact number of bytes that `open` yields. A stream that yields more or fewer fails the request. */
+  readonly bytes: number;
+  open(signal: AbortSignal): Promise<AsyncIterable<Uint8Array>>;
+}
+
+export interface CreateRequest {
+  readonly template: string;
+  readonly parameters?: Json | undefined;
+  /** The route's own additional data; the mark is added beside it. */
+  readonly additional?: JsonObject | undefined;
+  readonly mark: Mark;
+  readonly input: {
+    /** `file`: a base64 data URI of `source`, streamed. `text`: the text itself, as a JSON string. */
+    readonly as: 'file' | 'text';
+    readonly mediaType: string;
+    readonly source: InputSource;
+    readonly additional: JsonObject;
+  };
+}
+
+/** The five states that matter to us; the service's own words are mapped in `schemas.ts`. */
+export type FlowState = 'running' | 'completed' | 'failed' | 'aborted';
+
+export interface FlowRecord {
+  readonly flowId: string;
+  readonly state: FlowState;
+  /** 0 to 1, where the service says. */
+  readonly progress?: number | undefined;
+  /** Milliseconds since the epoch, where the service says. */
+  readonly createdAt?: number | undefined;
+  readonly finishedAt?: number | undefined;
+  /** What the service says went wrong, in its words, cut to 300 characters. */
+  readonly error?: string | undefined;
+  readonly mark?: Mark | undefined;
+}
+
+export interface Output {
+  readonly assetId: string;
+  /** `ready`: can be downloaded; `failed`: the service says it never will be; `pending`: not yet. */
+  readonly status: 'ready' | 'failed' | 'pending';
+  readonly error?: string | undefined;
+}
+
+/** An asset being downloaded. */
+export interface Asset {
+  readonly mediaType: string;
+  /**
+   * The decoded bytes, each chunk valid only until the next is asked for. Iteration ends normally only when the asset
+   * is complete and intact. Leaving the loop early destroys the connection.
+   * @throws {DamagedAssetError} cut, overlong, or not decodable.
+   * @throws {AssetTooLargeError} more than the limit.
+   * @throws {UnavailableError} the connection failed.
+   */
+  readonly chunks: AsyncIterable<Uint8Array>;
+}
+
+export interface FlowPage {
+  readonly flows: readonly FlowRecord[];
+}
+
+/**
+ * The flow service as the rest of the code sees it. Every method may throw {@link UnauthorisedError} (after the token
+ * was read again and tried again once), {@link ForbiddenError}, {@link ThrottledError}, {@link UnavailableError},
+ * {@link UnintelligibleAnswerError} and the signal's reason.
+ */
+export interface FlowService {
+  /**
+   * `POST /flows`. Resolves with the new flow's id, and settles only when the request is settled or destroyed.
+   * @throws {RejectedError} @throws {InDoubtError} the body was sent to its last byte, and there is no usable answer.
+   */
+  create(request: CreateRequest, signal: AbortSignal): Promise<{ readonly flowId: string }>;
+  /** `GET /flows/{id}`. @throws {NotFoundError} @throws {NotServedError} */
+  get(flowId: string, signal: AbortSignal): Promise<FlowRecord>;
+  /** `GET /flows/{id}/outputs` or `GET /{id}/outputs`. @throws {NotFoundError} @throws {NotReadyError} */
+  outputs(flowId: string, signal: AbortSignal): Promise<readonly Output[]>;
+  /** `GET /flows/{id}/outputs/{asset}`. @throws {NotFoundError} @throws {NotReadyError} @throws {DamagedAssetError} */
+  asset(flowId: string, assetId: string, signal: AbortSignal): Promise<Asset>;
+  /** `PATCH /flows/{id}` with `abort`. False where the service does not serve it or does not know the flow. */
+  abort(flowId: string, signal: AbortSignal): Promise<boolean>;
+  /** `GET /templates`. */
+  templates(
+    signal: AbortSignal,
+  ): Promise<readonly { readonly name: string; readonly description?: string | undefined }[]>;
+  /**
+   * Looks for a flow that bears `mark` in the service's listing. `absent` is said only where the listing was read back
+   * past `since` (milliseconds since the epoch) or to its known end; anything less is `unknown`.
+   */
+  find(mark: Mark, since: number, signal: AbortSignal): Promise<Found>;
+}
+
+export type Found =
+  | { readonly result: 'found'; readonly flow: FlowRecord }
+  | { readonly result: 'absent' }
+  | { readonly result: 'unknown'; readonly why: string };
+
+/** Where the token comes from. */
+export interface Token {
+  /** The token as last read, at most 5 minutes old. @throws {UnauthorisedError} none could be read. */
+  get(signal: AbortSignal): Promise<string>;
+  /** Reads it again now, because the service refused the last one. @throws {UnauthorisedError} */
+  renew(signal: AbortSignal): Promise<string>;
+}

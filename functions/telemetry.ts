@@ -1,0 +1,45 @@
+/** What a log line may carry: names and numbers, never a token, a whole event or a body. */
+export type LogFields = Readonly<Record<string, string | number | boolean | undefined | Error>>;
+
+export interface Log {
+  debug(message: string, fields?: LogFields): void;
+  info(message: string, fields?: LogFields): void;
+  warn(message: string, fields?: LogFields): void;
+  error(message: string, fields?: LogFields): void;
+  /** A log whose every line carries these fields too. */
+  with(fields: LogFields): Log;
+}
+
+/** Every metric there is, by its name in CloudWatch. All are counts but those that end in a unit. */
+export type MetricName =
+  | 'UploadsReceived'
+  | 'UploadsUnrouted'
+  | 'UploadsSkipped'
+  | 'UploadsReplaced'
+  | 'FlowsCreated'
+  | 'FlowsSucceeded'
+  | 'FlowsFailed'
+  | 'FlowsAdopted'
+  | 'FlowsSurplus'
+  | 'UploadsWaiting'
+  | 'UploadsSentAgain'
+  | 'DoubtsRetried'
+  | 'DoubtsHeld'
+  | 'TokenRejected'
+  | 'AssetsStored'
+  | 'AssetsFailed'
+  | 'FlowsRunning'
+  | 'TicksCompleted'
+  | 'TicksCutShort'
+  | 'InputBytes'
+  | 'AssetBytes'
+  | 'OldestRunningSeconds';
+
+export interface Metrics {
+  count(metric: MetricName, value?: number): void;
+}
+
+export interface Telemetry {
+  readonly log: Log;
+  readonly metrics: Metrics;
+}
