@@ -1,0 +1,99 @@
+import { readFile } from 'node:fs/promises';
+import { type FunctionDefinition, RuntimeProcess } from './runtime-process.ts';
+
+export { type FunctionDefinition, FunctionError } from './runtime-process.ts';
+
+interface Waiting {
+  readonly event: unknown;
+  readonly resolve: (payload: unknown) => void;
+  readonly reject: (error: unknown) => void;
+}
+
+/**
+ * A function as Lambda runs it: as many processes as there are invocations at a time, up to `concurrency`; each reused
+ * while it lives, the last used first, and replaced when it was killed. Invocations beyond that wait for their turn
+ * (Lambda itself would refuse them; the loops here never ask for more).
+ */
+export class LocalFunction {
+  readonly #definition: FunctionDefinition;
+  readonly #concurrency: number;
+  readonly #processes = new Set<RuntimeProcess>();
+  readonly #idle: RuntimeProcess[] = [];
+  readonly #waiting: Waiting[] = [];
+  #busy = 0;
+  #closed = false;
+
+  constructor(definition: FunctionDefinition, { concurrency }: { readonly concurrency: number }) {
+    this.#definition = definition;
+    this.#concurrency = concurrency;
+  }
+
+  /**
+   * Runs the handler once and resolves with what it returned, as JSON has it.
+   * @throws {FunctionError} what the handler threw, or that the process could not start, was killed at its limit, died.
+   */
+  invoke(event: unknown): Promise<unknown> {
+    const { promise, resolve, reject } = Promise.withResolvers<unknown>();
+    this.#waiting.push({ event, resolve, reject });
+    this.#dispatch();
+    return promise;
+  }
+
+  /** Process ids of the environments that are alive, oldest first. */
+  get pids(): readonly number[] {
+    return [...this.#processes].filter(({ alive }) => alive).map(({ pid }) => pid);
+  }
+
+  /** Ends every process; what is running or waiting is rejected. */
+  async close(): Promise<void> {
+    this.#closed = true;
+    for (const { reject } of this.#waiting.splice(0)) reject(new Error('The function was closed'));
+    await Promise.all([...this.#processes].map((process) => process.end()));
+  }
+
+  #dispatch(): void {
+    while (this.#busy < this.#concurrency && !this.#closed) {
+      const next = this.#waiting.shift();
+      if (!next) return;
+      this.#busy += 1;
+      this.#serve(next)
+        .catch(next.reject)
+        .finally(() => {
+          this.#busy -= 1;
+          this.#dispatch();
+        });
+    }
+  }
+
+  async #serve({ event, resolve, reject }: Waiting): Promise<void> {
+    const process = this.#takeIdle() ?? (await this.#start());
+    const result = process.invoke(event);
+    await result.then(resolve, reject);
+    await process.settled;
+    if (process.alive) this.#idle.push(process);
+    else this.#processes.delete(process);
+  }
+
+  #takeIdle(): RuntimeProcess | undefined {
+    let process = this.#idle.pop();
+    while (process && !process.alive) {
+      this.#processes.delete(process);
+      process = this.#idle.pop();
+    }
+    return process;
+  }
+
+  async #start(): Promise<RuntimeProcess> {
+    const process = await RuntimeProcess.start(this.#definition);
+    this.#processes.add(process);
+    if (this.#closed) await process.end();
+    return process;
+  }
+}
+
+/** Resident memory of a process, now and at its highest, in bytes, as Linux tells it in `/proc`. */
+export async function residentMemory(pid: number): Promise<{ readonly bytes: number; readonly peakBytes: number }> {
+  const status = await readFile(`/proc/${pid}/status`, 'utf8');
+  const kib = (field: string) => Number(new RegExp(`^${field}:\\s+(\\d+) kB`, 'm').exec(status)?.[1]);
+  return { bytes: kib('VmRSS') * 1024, peakBytes: kib('VmHWM') * 1024 };
+}

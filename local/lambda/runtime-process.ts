@@ -1,0 +1,250 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { randomUUID } from 'node:crypto';
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
+
+/** What a function is and gets. */
+export interface FunctionDefinition {
+  readonly name: string;
+  /** Directory of the bundle: it holds `index.mjs`, which exports `handler`. */
+  readonly bundleDir: string;
+  /** The function's own variables; those that Lambda sets are added. */
+  readonly environment: Readonly<Record<string, string>>;
+  /** Hard limit of one invocation, in seconds; the process is killed at it. */
+  readonly timeoutSeconds: number;
+  /** Sizes V8's heap as Lambda does, and is what `memoryLimitInMB` says. It is not enforced. */
+  readonly memoryMiB: number;
+  /** Called with each line of standard output and standard error. */
+  readonly onLog?: (line: string) => void;
+}
+
+/** A function that failed, in the words of Lambda's error payload. */
+export class FunctionError extends Error {
+  override readonly name = 'FunctionError';
+  /** The name of the error that the handler threw, or Lambda's own: `Sandbox.Timedout`, `Runtime.ExitError`, ... */
+  readonly errorType: string;
+  readonly trace: readonly string[];
+  constructor(errorType: string, message: string, trace: readonly string[] = []) {
+    super(message);
+    this.errorType = errorType;
+    this.trace = trace;
+  }
+}
+
+/** Lambda gives the code outside the handler ten seconds. */
+const INIT_SECONDS_MAX = 10;
+
+const RIC_PATH = fileURLToPath(import.meta.resolve('aws-lambda-ric'));
+const RAPID_CLIENT_PATH = fileURLToPath(new URL('rapid-client.cjs', import.meta.url));
+const ACCOUNT_ID = '000000000000';
+const REGION = 'us-east-1';
+
+interface Invocation {
+  readonly id: string;
+  readonly resolve: (payload: unknown) => void;
+  readonly reject: (error: FunctionError) => void;
+}
+
+/**
+ * One execution environment: a process that runs AWS's runtime interface client on a bundle, and the Runtime API that
+ * it speaks to. It serves one invocation at a time and is frozen (SIGSTOP) from the moment it asks for the next one
+ * until there is one.
+ *
+ * ```
+ *          asks for next          event given           result posted         asks for next
+ * starting ─────────────▶ frozen ─────────────▶ busy ─────────────▶ (busy) ─────────────▶ frozen
+ *     └───────────────── ends by itself, at a limit, or by end() ─────────────┴──▶ ended
+ * ```
+ *
+ * A frozen process cannot notice that its parent is gone, so each has a watchdog beside it: a shell that waits for the
+ * end of a pipe from the parent, which comes however the parent ends, and then kills the process.
+ */
+export class RuntimeProcess {
+  readonly #definition: FunctionDefinition;
+  readonly #server: Server;
+  readonly #child: ChildProcess;
+  readonly #ended = Promise.withResolvers<void>();
+  #limit: NodeJS.Timeout | undefined;
+  #poll: ServerResponse | undefined;
+  #invocation: Invocation | undefined;
+  #causeOfEnd: FunctionError | undefined;
+  #alive = true;
+  #idle = Promise.withResolvers<void>();
+
+  /** Starts a process; its code outside the handler begins to run. */
+  static async start(definition: FunctionDefinition): Promise<RuntimeProcess> {
+    const server = createServer({ keepAliveTimeout: 0 });
+    await new Promise<void>((resolve, reject) => {
+      server.once('error', reject);
+      server.listen(0, '127.0.0.1', resolve);
+    });
+    return new RuntimeProcess(definition, server);
+  }
+
+  private constructor(definition: FunctionDefinition, server: Server) {
+    this.#definition = definition;
+    this.#server = server;
+    server.on('request', (request, response) => {
+      this.#answer(request, response).catch(() => response.destroy());
+    });
+
+    const { memoryMiB } = definition;
+    // Lambda's own bootstrap starts Node with these three.
+    const flags = [
+      '--expose-gc',
+      `--max-semi-space-size=${Math.floor(memoryMiB * 0.05)}`,
+      `--max-old-space-size=${Math.floor(memoryMiB * 0.9)}`,
+    ];
+    // Detached: Ctrl-C in the terminal is the parent's to act on, not a blow to a function in the middle of its work.
+    this.#child = spawn(process.execPath, [...flags, '--require', RAPID_CLIENT_PATH, RIC_PATH], {
+      cwd: definition.bundleDir,
+      env: this.#environment(),
+      stdio: ['ignore', 'pipe', 'pipe'],
+      detached: true,
+    });
+    const watchdog = spawn('/bin/sh', ['-c', 'read -r _; kill -KILL "$1"', 'watchdog', String(this.#child.pid)], {
+      stdio: ['pipe', 'ignore', 'ignore'],
+      detached: true,
+    });
+    for (const output of [this.#child.stdout, this.#child.stderr]) {
+      if (output) createInterface({ input: output }).on('line', (line) => definition.onLog?.(line));
+    }
+    this.#child.once('close', (code, signal) => {
+      watchdog.kill('SIGKILL');
+      this.#end(signal === null ? `exit status ${code}` : `signal: ${signal}`);
+    });
+    this.#limitTo(INIT_SECONDS_MAX);
+  }
+
+  get pid(): number {
+    return this.#child.pid ?? Number.NaN;
+  }
+
+  get alive(): boolean {
+    return this.#alive;
+  }
+
+  /** Resolves when the process waits for an invocation or has ended. */
+  get settled(): Promise<void> {
+    return this.#idle.promise;
+  }
+
+  /**
+   * Gives the process an event and resolves with the handler's result. To be called only when the last invocation is
+   * settled; waits for the start.
+   * @throws {FunctionError}
+   */
+  async invoke(event: unknown): Promise<unknown> {
+    await this.#idle.promise;
+    const poll = this.#poll;
+    if (!this.#alive || !poll)
+      throw this.#causeOfEnd ?? new FunctionError('Runtime.ExitError', 'The process has ended');
+
+    const id = randomUUID();
+    const result = Promise.withResolvers<unknown>();
+    this.#invocation = { id, resolve: result.resolve, reject: result.reject };
+    this.#poll = undefined;
+    this.#idle = Promise.withResolvers<void>();
+    const { name, timeoutSeconds } = this.#definition;
+    this.#limitTo(timeoutSeconds);
+    this.#child.kill('SIGCONT');
+    poll
+      .writeHead(200, {
+        'content-type': 'application/json',
+        'lambda-runtime-aws-request-id': id,
+        'lambda-runtime-deadline-ms': String(Date.now() + timeoutSeconds * 1000),
+        'lambda-runtime-invoked-function-arn': `arn:aws:lambda:${REGION}:${ACCOUNT_ID}:function:${name}`,
+      })
+      .end(JSON.stringify(event));
+    return result.promise;
+  }
+
+  /** Ends the process at once, frozen or not, and resolves when it is gone. */
+  async end(): Promise<void> {
+    this.#child.kill('SIGKILL');
+    await this.#ended.promise;
+  }
+
+  async #answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const chunks: Buffer[] = [];
+    for await (const chunk of request) chunks.push(chunk);
+    const body = Buffer.concat(chunks).toString();
+    const [, , , subject, id, outcome] = (request.url ?? '').split('/');
+
+    if (subject === 'invocation' && id === 'next') {
+      clearTimeout(this.#limit);
+      this.#poll = response;
+      this.#child.kill('SIGSTOP');
+      this.#idle.resolve();
+      return;
+    }
+    const invocation = this.#invocation;
+    if (subject === 'init') {
+      this.#causeOfEnd = toFunctionError(body);
+    } else if (invocation && invocation.id === id) {
+      this.#invocation = undefined;
+      if (outcome === 'response') invocation.resolve(JSON.parse(body));
+      else invocation.reject(toFunctionError(body));
+    }
+    response.writeHead(202, { 'content-type': 'application/json' }).end('{"status":"OK"}');
+  }
+
+  #limitTo(seconds: number): void {
+    this.#limit = setTimeout(() => {
+      const error = new FunctionError('Sandbox.Timedout', `Task timed out after ${seconds.toFixed(2)} seconds`);
+      this.#causeOfEnd ??= error;
+      this.#invocation?.reject(error);
+      this.#invocation = undefined;
+      this.#definition.onLog?.(error.message);
+      this.#child.kill('SIGKILL');
+    }, seconds * 1000);
+  }
+
+  #end(how: string): void {
+    clearTimeout(this.#limit);
+    this.#alive = false;
+    const error = new FunctionError('Runtime.ExitError', `Runtime exited: ${how}`);
+    this.#causeOfEnd ??= error;
+    this.#invocation?.reject(error);
+    this.#invocation = undefined;
+    this.#server.close();
+    this.#server.closeAllConnections();
+    this.#idle.resolve();
+    this.#ended.resolve();
+  }
+
+  #environment(): Record<string, string> {
+    const { name, bundleDir, environment, memoryMiB } = this.#definition;
+    const { port } = this.#server.address() as AddressInfo;
+    return {
+      // https://docs.aws.amazon.com/lambda/latest/dg/configuration-envvars.html
+      AWS_REGION: REGION,
+      AWS_DEFAULT_REGION: REGION,
+      AWS_ACCESS_KEY_ID: 'local-access-key',
+      AWS_SECRET_ACCESS_KEY: 'local-secret-key',
+      AWS_SESSION_TOKEN: 'local-session-token',
+      AWS_EXECUTION_ENV: 'AWS_Lambda_nodejs24.x',
+      AWS_LAMBDA_FUNCTION_NAME: name,
+      AWS_LAMBDA_FUNCTION_VERSION: '$LATEST',
+      AWS_LAMBDA_FUNCTION_MEMORY_SIZE: String(memoryMiB),
+      AWS_LAMBDA_INITIALIZATION_TYPE: 'on-demand',
+      AWS_LAMBDA_LOG_GROUP_NAME: `/aws/lambda/${name}`,
+      AWS_LAMBDA_LOG_STREAM_NAME: `local/[$LATEST]${randomUUID()}`,
+      AWS_LAMBDA_RUNTIME_API: `127.0.0.1:${port}`,
+      LAMBDA_TASK_ROOT: bundleDir,
+      _HANDLER: 'index.handler',
+      LANG: 'en_US.UTF-8',
+      PATH: '/usr/local/bin:/usr/bin:/bin',
+      TZ: ':UTC',
+      ...environment,
+    };
+  }
+}
+
+/** Lambda's error payload as an error. */
+function toFunctionError(body: string): FunctionError {
+  const { errorType, errorMessage, trace } = JSON.parse(body);
+  return new FunctionError(errorType, errorMessage, trace);
+}

@@ -1,0 +1,216 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterEach, describe, expect, it, onTestFinished, vi } from 'vitest';
+import { LocalFunction, residentMemory } from '../../../local/lambda/function.ts';
+
+// Processes are looked at through /proc.
+const onLinux = process.platform === 'linux';
+
+const closing: (() => Promise<void>)[] = [];
+afterEach(async () => {
+  await Promise.all(closing.splice(0).map((close) => close()));
+});
+
+async function functionOf(
+  code: string,
+  { timeoutSeconds = 30, concurrency = 1, environment = {} as Record<string, string> } = {},
+) {
+  const bundleDir = await mkdtemp(join(tmpdir(), 'flowdrop-function-'));
+  await writeFile(join(bundleDir, 'index.mjs'), code);
+  const lines: string[] = [];
+  const onLog = (line: string) => lines.push(line);
+  const local = new LocalFunction(
+    { name: 'probe', bundleDir, environment, timeoutSeconds, memoryMiB: 256, onLog },
+    { concurrency },
+  );
+  closing.push(async () => {
+    await local.close();
+    await rm(bundleDir, { recursive: true, force: true });
+  });
+  return { local, lines, bundleDir };
+}
+
+/** The state letter of a process (`T` is stopped), or undefined when there is no such process. */
+async function processState(pid: number): Promise<string | undefined> {
+  const stat = await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => undefined);
+  const state = stat?.slice(stat.lastIndexOf(')') + 2, stat.lastIndexOf(')') + 3);
+  return state === 'Z' ? undefined : state;
+}
+
+describe('a function run locally', () => {
+  it('resolves with what the handler returned, after top-level await', async () => {
+    const { local } = await functionOf(`
+      const greeting = await new Promise((resolve) => setTimeout(resolve, 10, 'hello'));
+      export const handler = async (event) => ({ greeting, event, emoji: '🎁' });`);
+    expect(await local.invoke({ name: 'wörld' })).toEqual({
+      greeting: 'hello',
+      event: { name: 'wörld' },
+      emoji: '🎁',
+    });
+  });
+
+  it('reuses its process for the next invocation', async () => {
+    const { local } = await functionOf('let n = 0; export const handler = async () => [++n, process.pid];');
+    const [first, pid] = (await local.invoke({})) as number[];
+    expect(first).toBe(1);
+    expect(await local.invoke({})).toEqual([2, pid]);
+    expect(local.pids).toEqual([pid]);
+  });
+
+  it('rejects with the type and message of what the handler threw, and serves the next invocation', async () => {
+    const { local } = await functionOf(`
+      export const handler = async (event) => { if (event.bad) throw new RangeError('too far'); return 'fine'; };`);
+    await expect(local.invoke({ bad: true })).rejects.toMatchObject({
+      name: 'FunctionError',
+      errorType: 'RangeError',
+      message: 'too far',
+      trace: expect.arrayContaining(['RangeError: too far']),
+    });
+    expect(await local.invoke({})).toBe('fine');
+  });
+
+  it('rejects with the error of code outside the handler, and starts anew for the next invocation', async () => {
+    const { local, bundleDir } = await functionOf('throw new TypeError("no configuration");');
+    await expect(local.invoke({})).rejects.toMatchObject({ errorType: 'TypeError', message: 'no configuration' });
+    await writeFile(join(bundleDir, 'index.mjs'), 'export const handler = async () => "repaired";');
+    expect(await local.invoke({})).toBe('repaired');
+  });
+
+  it('rejects when the process ends in the middle of an invocation', async () => {
+    const { local } = await functionOf('export const handler = async () => process.exit(7);');
+    await expect(local.invoke({})).rejects.toMatchObject({
+      errorType: 'Runtime.ExitError',
+      message: 'Runtime exited: exit status 7',
+    });
+  });
+
+  it('is killed at its time limit, and the next invocation gets a new process', async () => {
+    const { local, lines } = await functionOf(
+      `export const handler = async (event) => {
+         if (event.hang) for (;;) ;
+         return process.pid;
+       };`,
+      { timeoutSeconds: 1 },
+    );
+    const pid = (await local.invoke({})) as number;
+    await expect(local.invoke({ hang: true })).rejects.toMatchObject({
+      errorType: 'Sandbox.Timedout',
+      message: 'Task timed out after 1.00 seconds',
+    });
+    expect(lines).toContain('Task timed out after 1.00 seconds');
+    expect(await local.invoke({})).not.toBe(pid);
+    expect(() => process.kill(pid, 0)).toThrow('ESRCH');
+  });
+
+  it('tells the handler a remaining time that decreases from the limit', async () => {
+    const { local } = await functionOf(
+      `export const handler = async (_, context) => {
+         const first = context.getRemainingTimeInMillis();
+         await new Promise((resolve) => setTimeout(resolve, 50));
+         return [first, context.getRemainingTimeInMillis(), context.memoryLimitInMB, context.functionName];
+       };`,
+      { timeoutSeconds: 20 },
+    );
+    const [first, second, memory, name] = (await local.invoke({})) as [number, number, string, string];
+    expect(first).toBeLessThanOrEqual(20_000);
+    expect(first).toBeGreaterThan(0);
+    expect(second).toBeLessThan(first - 40);
+    expect([memory, name]).toEqual(['256', 'probe']);
+  });
+
+  it.runIf(onLinux)('is frozen between invocations: not even a timer runs', async () => {
+    const { local } = await functionOf(`
+      let last = Date.now();
+      let longestGap = 0;
+      const beat = () => { longestGap = Math.max(longestGap, Date.now() - last); last = Date.now(); };
+      setInterval(beat, 1);
+      export const handler = async () => { beat(); return [longestGap, process.pid]; };`);
+    const [, pid] = (await local.invoke({})) as [number, number];
+    await vi.waitFor(async () => expect(await processState(pid)).toBe('T'), 10_000);
+    await sleep(300);
+    const [longestGap] = (await local.invoke({})) as [number, number];
+    expect(longestGap).toBeGreaterThanOrEqual(299);
+  });
+
+  it('runs as many invocations at a time as its concurrency, each in a process of its own, and no more', async () => {
+    const { local } = await functionOf(
+      `export const handler = async () => {
+         const from = Date.now();
+         await new Promise((resolve) => setTimeout(resolve, 200));
+         return { pid: process.pid, from, to: Date.now() };
+       };`,
+      { concurrency: 2 },
+    );
+    const runs = (await Promise.all([1, 2, 3, 4].map(() => local.invoke({})))) as {
+      pid: number;
+      from: number;
+      to: number;
+    }[];
+    expect(new Set(runs.map(({ pid }) => pid)).size).toBe(2);
+    const [a, b, ...later] = runs.toSorted((x, y) => x.from - y.from);
+    for (const run of later) expect(run.from).toBeGreaterThanOrEqual(Math.min(a?.to ?? 0, b?.to ?? 0));
+  });
+
+  it('has the variables it was given and those of Lambda, and none of its parent', async () => {
+    const { local } = await functionOf('export const handler = async () => process.env;', {
+      environment: { ROUTES: '[]' },
+    });
+    const environment = await local.invoke({});
+    expect(environment).toMatchObject({ ROUTES: '[]', AWS_REGION: 'us-east-1', AWS_LAMBDA_FUNCTION_NAME: 'probe' });
+    expect(environment).not.toHaveProperty('VITEST');
+    expect(environment).not.toHaveProperty('HOME');
+  });
+
+  it('hands every line that the function prints to its log', async () => {
+    const { local, lines } = await functionOf(`
+      export const handler = async () => { console.log('one'); process.stderr.write('two\\nthree\\n'); };`);
+    await local.invoke({});
+    await vi.waitFor(() => {
+      expect(lines.some((line) => line.endsWith('INFO\tone'))).toBe(true);
+      expect(lines).toEqual(expect.arrayContaining(['two', 'three']));
+    });
+  });
+
+  it.runIf(onLinux)('tells the resident memory of its process', async () => {
+    const { local } = await functionOf('export const handler = async () => process.pid;');
+    const { bytes, peakBytes } = await residentMemory((await local.invoke({})) as number);
+    expect(bytes).toBeGreaterThan(20 * 2 ** 20);
+    expect(peakBytes).toBeGreaterThanOrEqual(bytes);
+  });
+
+  it('rejects what is running or waiting when it is closed, and leaves no process', async () => {
+    const { local } = await functionOf('export const handler = () => new Promise(() => setInterval(() => {}, 1000));');
+    const both = Promise.allSettled([local.invoke({}), local.invoke({})]);
+    await vi.waitFor(() => expect(local.pids).toHaveLength(1));
+    const [pid = 0] = local.pids;
+    await local.close();
+    expect((await both).map(({ status }) => status)).toEqual(['rejected', 'rejected']);
+    expect(() => process.kill(pid, 0)).toThrow('ESRCH');
+  });
+
+  it.runIf(onLinux)('does not outlive a parent that is killed, even while frozen', async () => {
+    const dir = await mkdtemp(join(tmpdir(), 'flowdrop-parent-'));
+    onTestFinished(() => rm(dir, { recursive: true, force: true }));
+    await writeFile(join(dir, 'index.mjs'), 'export const handler = async () => process.pid;');
+    const module = new URL('../../../local/lambda/function.ts', import.meta.url);
+    const code = `
+      import { LocalFunction } from ${JSON.stringify(module.href)};
+      const local = new LocalFunction(
+        { name: 'probe', bundleDir: ${JSON.stringify(dir)}, environment: {}, timeoutSeconds: 30, memoryMiB: 128 },
+        { concurrency: 1 });
+      console.log(await local.invoke({}));`;
+    const parent = spawn(process.execPath, ['--input-type=module', '-e', code], {
+      stdio: ['ignore', 'pipe', 'inherit'],
+    });
+    const [line] = await once(createInterface({ input: parent.stdout }), 'line');
+    const pid = Number(line);
+    await vi.waitFor(async () => expect(await processState(pid)).toBe('T'), 10_000);
+    parent.kill('SIGKILL');
+    await vi.waitFor(async () => expect(await processState(pid)).toBeUndefined(), 10_000);
+  });
+});
