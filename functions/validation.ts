@@ -1,0 +1,62 @@
+import * as z from 'zod/mini';
+
+/** Something outside the code must be set right before anything can run. It names all that is wrong at once. */
+export class ConfigurationError extends Error {
+  override readonly name = 'ConfigurationError';
+  readonly faults: readonly string[];
+  constructor(faults: readonly string[], options?: ErrorOptions) {
+    super(
+      faults.length === 1 ? `${faults[0]}` : `${faults.length} faults:\n${faults.map((f) => `- ${f}`).join('\n')}`,
+      options,
+    );
+    this.faults = faults;
+  }
+}
+
+const QUOTE_LENGTH_MAX = 80;
+
+/** Cut short for a message. Whole code points only, so that no message ends in half a character. */
+export function shorten(text: string | undefined): string {
+  const points = Array.from(text ?? 'nothing');
+  return points.length <= QUOTE_LENGTH_MAX ? points.join('') : `${points.slice(0, QUOTE_LENGTH_MAX).join('')}...`;
+}
+
+/** An object in which an unknown name is a fault, because it is most likely a known one mistyped. */
+export function strictObject<T extends z.core.$ZodLooseShape>(shape: T) {
+  const known = Object.keys(shape).join(', ');
+  return z.strictObject(shape, {
+    error: ({ code }) => (code === 'unrecognized_keys' ? `expected only ${known}` : 'expected an object'),
+  });
+}
+
+export type Checked<T> =
+  | { readonly faults: readonly []; readonly data: T }
+  | { readonly faults: readonly string[]; readonly data: undefined };
+
+/**
+ * Checks a value and says each fault as `path: expected ..., got ...`, the path starting with `where`. What was
+ * expected is what the schema's `error` says.
+ */
+export function check<T extends z.core.$ZodType>(schema: T, value: unknown, where: string): Checked<z.output<T>> {
+  const result = z.safeParse(schema, value, { reportInput: true });
+  if (result.success) return { faults: [], data: result.data };
+  return { faults: result.error.issues.flatMap((issue) => faultsOf(issue, where)), data: undefined };
+}
+
+function faultsOf(issue: z.core.$ZodIssue, where: string): string[] {
+  const path = pathOf(issue.path, where);
+  if (issue.code === 'unrecognized_keys') {
+    return issue.keys.map((key) => `${pathOf([...issue.path, key], where)}: unknown, ${issue.message} here`);
+  }
+  // A schema that quotes with care has said all that may be said of the value.
+  if (issue.code === 'custom' && issue.params?.quoted === true) return [`${path}: ${issue.message}`];
+  if (issue.input === undefined) return [`${path}: ${issue.message}, but it is missing`];
+  return [`${path}: ${issue.message}, got ${shorten(JSON.stringify(issue.input))}`];
+}
+
+function pathOf(path: readonly PropertyKey[], where: string): string {
+  return path.reduce<string>((before, step) => {
+    if (typeof step === 'number') return `${before}[${step}]`;
+    return before === '' ? String(step) : `${before}.${String(step)}`;
+  }, where);
+}
