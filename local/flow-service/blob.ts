@@ -1,0 +1,167 @@
+import { createHash, type Hash } from 'node:crypto';
+import { closeSync, mkdtempSync, openSync, rmSync, unlinkSync, writeSync } from 'node:fs';
+import { open } from 'node:fs/promises';
+import { join } from 'node:path';
+
+/** Larger than this and the bytes are kept in a file. */
+export const BLOB_MEMORY_BYTES_MAX = 1024 * 1024;
+
+const CHUNK_BYTES = 256 * 1024;
+const HEAD_BYTES = 16;
+
+/** Bytes with a known number that can be read as often as wanted. */
+export interface Content {
+  readonly bytes: number;
+  open(): AsyncIterable<Uint8Array>;
+}
+
+/** Bytes that were received. */
+export interface Blob extends Content {
+  readonly sha256: string;
+  /** The first 16 bytes, or fewer: enough to recognise a format. */
+  readonly head: Buffer;
+  /** The bytes themselves where there are at most {@link BLOB_MEMORY_BYTES_MAX} of them. */
+  readonly memory: Buffer | undefined;
+}
+
+/** The folder that large blobs are kept in. It is made when the first one needs it. */
+export class BlobFolder {
+  readonly #parent: string;
+  #path: string | undefined;
+  #count = 0;
+
+  constructor(parent: string) {
+    this.#parent = parent;
+  }
+
+  newPath(): string {
+    this.#path ??= mkdtempSync(join(this.#parent, 'flow-service-'));
+    return join(this.#path, String(this.#count++));
+  }
+
+  remove(): void {
+    if (this.#path !== undefined) rmSync(this.#path, { recursive: true, force: true });
+    this.#path = undefined;
+  }
+}
+
+/**
+ * Receives bytes, keeps them and hashes them on the way. It is synchronous on purpose: a simulation then needs no turn
+ * of the event loop for it, and whoever pulls the request's body waits for the disk without further ado.
+ */
+export class BlobWriter {
+  readonly #folder: BlobFolder;
+  readonly #hash: Hash = createHash('sha256');
+  #pieces: Buffer[] = [];
+  #bytes = 0;
+  #head = Buffer.alloc(0);
+  #file: { readonly path: string; readonly fd: number } | undefined;
+  #isOpen = true;
+
+  constructor(folder: BlobFolder) {
+    this.#folder = folder;
+  }
+
+  /** The bytes may be reused by the caller afterwards. */
+  write(bytes: Uint8Array): void {
+    this.#hash.update(bytes);
+    if (this.#head.length < HEAD_BYTES) {
+      this.#head = Buffer.concat([this.#head, bytes.subarray(0, HEAD_BYTES - this.#head.length)]);
+    }
+    this.#bytes += bytes.length;
+    if (this.#file === undefined && this.#bytes <= BLOB_MEMORY_BYTES_MAX) {
+      this.#pieces.push(Buffer.from(bytes));
+      return;
+    }
+    if (this.#file === undefined) {
+      const path = this.#folder.newPath();
+      this.#file = { path, fd: openSync(path, 'wx') };
+      for (const piece of this.#pieces) writeAll(this.#file.fd, piece);
+      this.#pieces = [];
+    }
+    writeAll(this.#file.fd, bytes);
+  }
+
+  end(): Blob {
+    this.#isOpen = false;
+    const kept = { bytes: this.#bytes, sha256: this.#hash.digest('hex'), head: this.#head };
+    if (this.#file === undefined) {
+      const memory = Buffer.concat(this.#pieces);
+      return { ...kept, memory, open: () => once(memory) };
+    }
+    const { path, fd } = this.#file;
+    closeSync(fd);
+    return { ...kept, memory: undefined, open: () => readFile(path) };
+  }
+
+  /** Drops what was received, before `end` or after it. */
+  discard(): void {
+    this.#pieces = [];
+    if (this.#file === undefined) return;
+    if (this.#isOpen) closeSync(this.#file.fd);
+    unlinkSync(this.#file.path);
+  }
+}
+
+function writeAll(fd: number, bytes: Uint8Array): void {
+  for (let written = 0; written < bytes.length; ) written += writeSync(fd, bytes, written);
+}
+
+/** The bytes in chunks of 256 KiB. */
+export async function* once(bytes: Uint8Array): AsyncGenerator<Uint8Array> {
+  for (let at = 0; at < bytes.length; at += CHUNK_BYTES) yield bytes.subarray(at, at + CHUNK_BYTES);
+}
+
+async function* readFile(path: string): AsyncGenerator<Uint8Array> {
+  const file = await open(path);
+  try {
+    for (;;) {
+      // A buffer for each chunk, because whoever reads them may keep several at a time.
+      const { buffer, bytesRead } = await file.read(Buffer.allocUnsafe(CHUNK_BYTES));
+      if (bytesRead === 0) return;
+      yield buffer.subarray(0, bytesRead);
+    }
+  } finally {
+    await file.close();
+  }
+}
+
+const GENERATED_BLOCK_BYTES = 64 * 1024;
+
+/**
+ * So many bytes made on the fly, always the same for the same number: block i of 64 KiB is one fixed block of noise
+ * (a xorshift of 32 bits) that begins with i as a big-endian number of 8 bytes, so that swapped or lost blocks show.
+ */
+export function generatedContent(bytes: number): Content {
+  return {
+    bytes,
+    async *open() {
+      const noise = noiseBlock();
+      for (let block = 0; block * GENERATED_BLOCK_BYTES < bytes; block++) {
+        const chunk = Buffer.from(noise);
+        chunk.writeBigUInt64BE(BigInt(block));
+        yield chunk.subarray(0, Math.min(GENERATED_BLOCK_BYTES, bytes - block * GENERATED_BLOCK_BYTES));
+      }
+    },
+  };
+}
+
+let noise: Buffer | undefined;
+function noiseBlock(): Buffer {
+  if (noise !== undefined) return noise;
+  noise = Buffer.alloc(GENERATED_BLOCK_BYTES);
+  let x = 2463534242;
+  for (let at = 0; at < noise.length; at += 4) {
+    x ^= x << 13;
+    x ^= x >>> 17;
+    x ^= x << 5;
+    noise.writeInt32LE(x | 0, at);
+  }
+  return noise;
+}
+
+export async function sha256Of(content: Content): Promise<string> {
+  const hash = createHash('sha256');
+  for await (const chunk of content.open()) hash.update(chunk);
+  return hash.digest('hex');
+}
