@@ -1,0 +1,201 @@
+import { randomUUID } from 'node:crypto';
+import { mkdirSync, readdirSync, rmSync } from 'node:fs';
+import { open } from 'node:fs/promises';
+import { join } from 'node:path';
+
+/** Read and yielded at a time: what one GET holds, whatever the size of the object. */
+const BLOCK_BYTES = 64 * 1024;
+
+/** A stored body. An object that was uploaded in parts is a list of them. */
+export interface Segment {
+  readonly id: string;
+  readonly bytes: number;
+}
+
+/** Bytes `start` to `end`, exclusive. */
+export interface ByteRange {
+  readonly start: number;
+  readonly end: number;
+}
+
+/**
+ * Where bodies are kept. A body is invisible until metadata names it, and its id says nothing about its key, so any key
+ * will do and no half of an upload can ever be read.
+ */
+export interface Bodies {
+  /** Keeps all of `chunks`, or, if they fail, nothing: the failure is thrown on. */
+  write(chunks: AsyncIterable<Uint8Array>): Promise<Segment>;
+  /** The bytes of a range. What was removed meanwhile can still be read to its end. */
+  read(segments: readonly Segment[], range: ByteRange): AsyncIterableIterator<Uint8Array>;
+  remove(segments: readonly Segment[]): void;
+}
+
+/** The part of each segment that falls into the range. */
+function* slices(segments: readonly Segment[], range: ByteRange): Generator<{ segment: Segment; slice: ByteRange }> {
+  let offset = 0;
+  for (const segment of segments) {
+    const start = Math.max(range.start - offset, 0);
+    const end = Math.min(range.end - offset, segment.bytes);
+    if (start < end) yield { segment, slice: { start, end } };
+    offset += segment.bytes;
+  }
+}
+
+export class MemoryBodies implements Bodies {
+  readonly #bodies = new Map<string, readonly Buffer[]>();
+  #count = 0;
+
+  async write(chunks: AsyncIterable<Uint8Array>): Promise<Segment> {
+    const kept: Buffer[] = [];
+    let bytes = 0;
+    for await (const chunk of chunks) {
+      kept.push(Buffer.from(chunk)); // A copy: an in-process caller may use its buffer again.
+      bytes += chunk.byteLength;
+    }
+    const id = String(++this.#count);
+    this.#bodies.set(id, kept);
+    return { id, bytes };
+  }
+
+  read(segments: readonly Segment[], range: ByteRange): AsyncIterableIterator<Uint8Array> {
+    const bodies = segments.map(({ id }) => this.#bodies.get(id) ?? []);
+    return blocks(bodies.flat(), range);
+  }
+
+  remove(segments: readonly Segment[]): void {
+    for (const { id } of segments) this.#bodies.delete(id);
+  }
+}
+
+async function* blocks(chunks: readonly Buffer[], range: ByteRange): AsyncGenerator<Uint8Array, void> {
+  let offset = 0;
+  for (const chunk of chunks) {
+    const end = Math.min(range.end - offset, chunk.length);
+    for (let start = Math.max(range.start - offset, 0); start < end; start += BLOCK_BYTES) {
+      yield chunk.subarray(start, Math.min(start + BLOCK_BYTES, end));
+    }
+    offset += chunk.length;
+  }
+}
+
+async function writeFile(path: string, chunks: AsyncIterable<Uint8Array>): Promise<number> {
+  const file = await open(path, 'wx');
+  try {
+    let bytes = 0;
+    for await (const chunk of chunks) {
+      let written = 0;
+      while (written < chunk.byteLength) written += (await file.write(chunk, written)).bytesWritten;
+      bytes += chunk.byteLength;
+    }
+    return bytes;
+  } finally {
+    await file.close();
+  }
+}
+
+/** Bodies as files of a folder. There must be one owner of the folder at a time. */
+export class FileBodies implements Bodies {
+  readonly #dir: string;
+  /** Readers per body, and the bodies to delete once the last of them is done. */
+  readonly #readers = new Map<string, number>();
+  readonly #removed = new Set<string>();
+
+  /** Deletes the files that `isKnown` does not know: uploads under way when the last owner of the folder was killed. */
+  constructor(dir: string, isKnown: (id: string) => boolean) {
+    this.#dir = dir;
+    mkdirSync(dir, { recursive: true });
+    for (const name of readdirSync(dir)) if (!isKnown(name)) rmSync(join(dir, name));
+  }
+
+  async write(chunks: AsyncIterable<Uint8Array>): Promise<Segment> {
+    const id = randomUUID();
+    const path = join(this.#dir, id);
+    try {
+      return { id, bytes: await writeFile(path, chunks) };
+    } catch (error) {
+      rmSync(path, { force: true });
+      throw error;
+    }
+  }
+
+  read(segments: readonly Segment[], range: ByteRange): AsyncIterableIterator<Uint8Array> {
+    for (const { id } of segments) this.#readers.set(id, (this.#readers.get(id) ?? 0) + 1);
+    return new Reader(this.#blocks(segments, range), () => this.#release(segments));
+  }
+
+  remove(segments: readonly Segment[]): void {
+    for (const { id } of segments) {
+      if (this.#readers.has(id)) this.#removed.add(id);
+      else rmSync(join(this.#dir, id), { force: true });
+    }
+  }
+
+  async *#blocks(segments: readonly Segment[], range: ByteRange): AsyncGenerator<Uint8Array, void> {
+    for (const { segment, slice } of slices(segments, range)) {
+      const file = await open(join(this.#dir, segment.id));
+      try {
+        let position = slice.start;
+        while (position < slice.end) {
+          const block = Buffer.allocUnsafeSlow(Math.min(BLOCK_BYTES, slice.end - position));
+          const { bytesRead } = await file.read(block, 0, block.length, position);
+          if (bytesRead === 0) throw new Error(`The body ${segment.id} is shorter than its ${segment.bytes} bytes.`);
+          yield block.subarray(0, bytesRead);
+          position += bytesRead;
+        }
+      } finally {
+        await file.close();
+      }
+    }
+  }
+
+  #release(segments: readonly Segment[]): void {
+    for (const { id } of segments) {
+      const readers = (this.#readers.get(id) ?? 0) - 1;
+      if (readers > 0) {
+        this.#readers.set(id, readers);
+        continue;
+      }
+      this.#readers.delete(id);
+      if (this.#removed.delete(id)) rmSync(join(this.#dir, id), { force: true });
+    }
+  }
+}
+
+/** Tells when reading has ended, which a generator does not if it is given up before its first block. */
+class Reader implements AsyncIterableIterator<Uint8Array> {
+  readonly #blocks: AsyncGenerator<Uint8Array, void>;
+  #onEnd: (() => void) | undefined;
+
+  constructor(blocks: AsyncGenerator<Uint8Array, void>, onEnd: () => void) {
+    this.#blocks = blocks;
+    this.#onEnd = onEnd;
+  }
+
+  async next(): Promise<IteratorResult<Uint8Array>> {
+    try {
+      const result = await this.#blocks.next();
+      if (result.done) this.#end();
+      return result;
+    } catch (error) {
+      this.#end();
+      throw error;
+    }
+  }
+
+  async return(): Promise<IteratorResult<Uint8Array>> {
+    try {
+      return await this.#blocks.return();
+    } finally {
+      this.#end();
+    }
+  }
+
+  [Symbol.asyncIterator](): this {
+    return this;
+  }
+
+  #end(): void {
+    this.#onEnd?.();
+    this.#onEnd = undefined;
+  }
+}

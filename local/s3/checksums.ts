@@ -1,0 +1,115 @@
+import { createHash } from 'node:crypto';
+import { crc32 } from 'node:zlib';
+
+/** The checksums that S3 keeps with an object, by the name used in headers (`x-amz-checksum-<name>`). */
+export const CHECKSUM_ALGORITHMS = ['crc32', 'crc32c', 'crc64nvme', 'sha1', 'sha256'] as const;
+export type ChecksumAlgorithm = (typeof CHECKSUM_ALGORITHMS)[number];
+
+/** A checksum over a whole object, or (COMPOSITE) over the checksums of its parts. */
+export type ChecksumType = 'FULL_OBJECT' | 'COMPOSITE';
+
+export interface Checksum {
+  readonly algorithm: ChecksumAlgorithm;
+  readonly type: ChecksumType;
+  /** Base64; a composite one ends in `-<parts>`. */
+  readonly value: string;
+}
+
+/** Bytes of each checksum, to tell a malformed value from a wrong one. */
+export const CHECKSUM_BYTES: Readonly<Record<ChecksumAlgorithm, number>> = {
+  crc32: 4,
+  crc32c: 4,
+  crc64nvme: 8,
+  sha1: 20,
+  sha256: 32,
+};
+
+export interface Hasher {
+  update(chunk: Uint8Array): void;
+  digest(): Buffer;
+}
+
+class Crc32 implements Hasher {
+  #value = 0;
+
+  update(chunk: Uint8Array): void {
+    this.#value = crc32(chunk, this.#value);
+  }
+
+  digest(): Buffer {
+    const bytes = Buffer.alloc(4);
+    bytes.writeUInt32BE(this.#value);
+    return bytes;
+  }
+}
+
+/** The reflected Castagnoli polynomial. */
+const CRC32C_POLYNOMIAL = 0x82f63b78;
+const CRC32C_TABLE = Uint32Array.from({ length: 256 }, (_, byte) => {
+  let value = byte;
+  for (let bit = 0; bit < 8; bit++) value = (value >>> 1) ^ (value & 1 ? CRC32C_POLYNOMIAL : 0);
+  return value;
+});
+
+class Crc32c implements Hasher {
+  #value = 0xffffffff;
+
+  update(chunk: Uint8Array): void {
+    let value = this.#value;
+    for (const byte of chunk) value = (value >>> 8) ^ (CRC32C_TABLE[(value ^ byte) & 0xff] as number);
+    this.#value = value;
+  }
+
+  digest(): Buffer {
+    const bytes = Buffer.alloc(4);
+    bytes.writeUInt32BE(~this.#value >>> 0);
+    return bytes;
+  }
+}
+
+/** The reflected polynomial of CRC-64/NVME. The table is kept in halves because BigInt is some fifty times slower. */
+const CRC64_POLYNOMIAL = 0x9a6c9329ac4bc9b5n;
+const CRC64_TABLE = Array.from({ length: 256 }, (_, byte) => {
+  let value = BigInt(byte);
+  for (let bit = 0; bit < 8; bit++) value = (value >> 1n) ^ (value & 1n ? CRC64_POLYNOMIAL : 0n);
+  return value;
+});
+const CRC64_TABLE_HIGH = Uint32Array.from(CRC64_TABLE, (value) => Number(value >> 32n));
+const CRC64_TABLE_LOW = Uint32Array.from(CRC64_TABLE, (value) => Number(value & 0xffffffffn));
+
+class Crc64Nvme implements Hasher {
+  #high = 0xffffffff;
+  #low = 0xffffffff;
+
+  update(chunk: Uint8Array): void {
+    let high = this.#high;
+    let low = this.#low;
+    for (const byte of chunk) {
+      const index = (low ^ byte) & 0xff;
+      low = ((low >>> 8) | (high << 24)) ^ (CRC64_TABLE_LOW[index] as number);
+      high = (high >>> 8) ^ (CRC64_TABLE_HIGH[index] as number);
+    }
+    this.#high = high;
+    this.#low = low;
+  }
+
+  digest(): Buffer {
+    const bytes = Buffer.alloc(8);
+    bytes.writeUInt32BE(~this.#high >>> 0, 0);
+    bytes.writeUInt32BE(~this.#low >>> 0, 4);
+    return bytes;
+  }
+}
+
+export function createHasher(algorithm: ChecksumAlgorithm | 'md5'): Hasher {
+  switch (algorithm) {
+    case 'crc32':
+      return new Crc32();
+    case 'crc32c':
+      return new Crc32c();
+    case 'crc64nvme':
+      return new Crc64Nvme();
+    default:
+      return createHash(algorithm);
+  }
+}

@@ -1,0 +1,236 @@
+import { createHash } from 'node:crypto';
+import { CHECKSUM_ALGORITHMS, CHECKSUM_BYTES, type ChecksumAlgorithm, createHasher, type Hasher } from './checksums.ts';
+import { S3Error } from './errors.ts';
+import type { Headers } from './object-headers.ts';
+
+/** "The largest object that can be uploaded in a single PUT is 5 GB." */
+const PUT_BYTES_MAX = 5 * 1024 ** 3;
+const XML_BYTES_MAX = 4 * 1024 ** 2;
+/** A line of an aws-chunked body: a length with a signature, or a trailer. */
+const CHUNK_LINE_BYTES_MAX = 4096;
+const TRAILERS_MAX = 16;
+
+export interface Incoming {
+  readonly headers: Headers;
+  readonly body: AsyncIterable<Uint8Array>;
+}
+
+/** What is known of a body once its last chunk has been taken. */
+export interface Received {
+  readonly md5: Buffer;
+  /** The checksum that the client sent, which is also the one computed. */
+  readonly checksum: { readonly algorithm: ChecksumAlgorithm; readonly value: string } | undefined;
+}
+
+/**
+ * The bytes that a client meant to send, out of the framing it sent them in, and checked: length, Content-MD5,
+ * x-amz-content-sha256 and the x-amz-checksum-* in header or trailer. What does not hold is thrown as an S3Error after
+ * the last chunk, so whoever stores the chunks must forget them then.
+ *
+ * Signatures are not looked at.
+ */
+export function receive({ headers, body }: Incoming): { chunks: AsyncIterable<Uint8Array>; received(): Received } {
+  const { bytes, framed } = declaredLength(headers);
+  if (bytes > PUT_BYTES_MAX)
+    throw new S3Error('EntityTooLarge', { details: { MaxSizeAllowed: String(PUT_BYTES_MAX) } });
+
+  const trailers = new Map<string, string>();
+  const announced = announcedChecksum(headers);
+  const md5 = createHash('md5');
+  const sha256 = /^[0-9a-f]{64}$/.test(headers['x-amz-content-sha256'] ?? '') ? createHash('sha256') : undefined;
+  const checksum = announced && createHasher(announced.algorithm);
+  const hashers: Hasher[] = [md5, sha256, checksum].filter((hasher) => hasher !== undefined);
+  let result: Received | undefined;
+
+  async function* checked(): AsyncGenerator<Uint8Array, void> {
+    let count = 0;
+    for await (const chunk of framed ? unframe(body, trailers) : body) {
+      count += chunk.byteLength;
+      if (count > bytes) break;
+      for (const hasher of hashers) hasher.update(chunk);
+      yield chunk;
+    }
+    if (count !== bytes) throw new S3Error('IncompleteBody');
+    if (sha256 !== undefined && sha256.digest('hex') !== headers['x-amz-content-sha256']) {
+      throw new S3Error('XAmzContentSHA256Mismatch');
+    }
+    result = { md5: md5.digest(), checksum: checkChecksum(announced, checksum, headers, trailers) };
+    checkMd5(headers['content-md5'], result.md5);
+  }
+
+  return {
+    chunks: checked(),
+    received() {
+      if (result === undefined) throw new TypeError('The body has not been taken to its end.');
+      return result;
+    },
+  };
+}
+
+/** The whole body of a request that carries XML. Throws MaxMessageLengthExceeded over 4 MiB. */
+export async function receiveText(incoming: Incoming): Promise<string> {
+  const parts: Uint8Array[] = [];
+  let bytes = 0;
+  for await (const chunk of receive(incoming).chunks) {
+    bytes += chunk.byteLength;
+    if (bytes > XML_BYTES_MAX) throw new S3Error('MaxMessageLengthExceeded');
+    parts.push(chunk);
+  }
+  return Buffer.concat(parts).toString();
+}
+
+/** How many bytes are to come, and whether they are wrapped in aws-chunked framing. */
+function declaredLength(headers: Headers): { bytes: number; framed: boolean } {
+  const encodings = (headers['content-encoding'] ?? '').split(',').map((name) => name.trim());
+  const framed = headers['x-amz-content-sha256']?.startsWith('STREAMING-') || encodings.includes('aws-chunked');
+  const declared = framed ? headers['x-amz-decoded-content-length'] : headers['content-length'];
+  if (declared === undefined && headers['transfer-encoding'] !== undefined) throw new S3Error('NotImplemented');
+  if (declared === undefined) throw new S3Error('MissingContentLength');
+  if (!/^\d{1,15}$/.test(declared)) throw new S3Error('InvalidArgument', { details: { ArgumentValue: declared } });
+  return { bytes: Number(declared), framed: framed === true };
+}
+
+interface Announced {
+  readonly algorithm: ChecksumAlgorithm;
+  readonly from: 'header' | 'trailer';
+}
+
+function announcedChecksum(headers: Headers): Announced | undefined {
+  const found: Announced[] = [];
+  const trailers = (headers['x-amz-trailer'] ?? '').split(',').map((name) => name.trim().toLowerCase());
+  for (const algorithm of CHECKSUM_ALGORITHMS) {
+    const name = `x-amz-checksum-${algorithm}`;
+    if (headers[name] !== undefined) found.push({ algorithm, from: 'header' });
+    if (trailers.includes(name)) found.push({ algorithm, from: 'trailer' });
+  }
+  if (found.length > 1) {
+    const message = 'Expecting a single x-amz-checksum- header. Multiple checksum Types are not allowed.';
+    throw new S3Error('InvalidRequest', { message });
+  }
+  return found[0];
+}
+
+function checkChecksum(
+  announced: Announced | undefined,
+  hasher: Hasher | undefined,
+  headers: Headers,
+  trailers: ReadonlyMap<string, string>,
+): Received['checksum'] {
+  if (announced === undefined || hasher === undefined) return undefined;
+  const { algorithm, from } = announced;
+  const name = `x-amz-checksum-${algorithm}`;
+  const sent = from === 'header' ? headers[name] : trailers.get(name);
+  if (sent === undefined) throw new S3Error('MalformedTrailerError');
+  const message = `Value for ${name} ${from} is invalid.`;
+  if (Buffer.from(sent, 'base64').length !== CHECKSUM_BYTES[algorithm])
+    throw new S3Error('InvalidRequest', { message });
+  const value = hasher.digest().toString('base64');
+  if (value !== sent) {
+    throw new S3Error('BadDigest', {
+      message: `The ${algorithm.toUpperCase()} you specified did not match the calculated checksum.`,
+    });
+  }
+  return { algorithm, value };
+}
+
+function checkMd5(sent: string | undefined, md5: Buffer): void {
+  if (sent === undefined) return;
+  if (Buffer.from(sent, 'base64').length !== md5.length) throw new S3Error('InvalidDigest');
+  if (md5.toString('base64') !== sent) {
+    const message = 'The Content-MD5 you specified did not match what we received.';
+    throw new S3Error('BadDigest', {
+      message,
+      details: { ExpectedDigest: sent, CalculatedDigest: md5.toString('base64') },
+    });
+  }
+}
+
+/**
+ * Takes the data out of `<hex length>[;chunk-signature=...]\r\n<data>\r\n ... 0\r\n[<trailer>\r\n ...]\r\n`, which is
+ * what all of STREAMING-AWS4-HMAC-SHA256-PAYLOAD, its -TRAILER form and STREAMING-UNSIGNED-PAYLOAD-TRAILER look like.
+ */
+async function* unframe(
+  body: AsyncIterable<Uint8Array>,
+  trailers: Map<string, string>,
+): AsyncGenerator<Uint8Array, void> {
+  const reader = new ByteReader(body);
+  for (;;) {
+    const length = /^([0-9a-fA-F]{1,12})(?:;.*)?$/.exec(await reader.line())?.[1];
+    if (length === undefined) throw new S3Error('InvalidRequest', { message: 'The chunk header is not well-formed.' });
+    const bytes = Number.parseInt(length, 16);
+    if (bytes === 0) break;
+    yield* reader.take(bytes);
+    if ((await reader.line()) !== '')
+      throw new S3Error('InvalidRequest', { message: 'A chunk is longer than it says.' });
+  }
+  // Some clients leave out the empty line after the last chunk or trailer: the end of the body says the same.
+  for (let line = await reader.lineOrEnd(); line; line = await reader.lineOrEnd()) {
+    const colon = line.indexOf(':');
+    if (colon < 1 || trailers.size === TRAILERS_MAX) throw new S3Error('MalformedTrailerError');
+    trailers.set(line.slice(0, colon).trim().toLowerCase(), line.slice(colon + 1).trim());
+  }
+  await reader.expectEnd();
+}
+
+class ByteReader {
+  readonly #source: AsyncIterator<Uint8Array>;
+  #pending: Buffer = Buffer.alloc(0);
+
+  constructor(source: AsyncIterable<Uint8Array>) {
+    this.#source = source[Symbol.asyncIterator]();
+  }
+
+  /** Text up to the next line end, which is taken too. Throws IncompleteBody if there is none. */
+  async line(): Promise<string> {
+    const line = await this.lineOrEnd();
+    if (line === undefined) throw new S3Error('IncompleteBody');
+    return line;
+  }
+
+  /** As `line`, or `undefined` at the end of the body. */
+  async lineOrEnd(): Promise<string | undefined> {
+    for (;;) {
+      const end = this.#pending.indexOf('\n');
+      if (end >= 0) {
+        const line = this.#pending.toString('latin1', 0, end);
+        this.#pending = this.#pending.subarray(end + 1);
+        return line.endsWith('\r') ? line.slice(0, -1) : line;
+      }
+      if (this.#pending.length > CHUNK_LINE_BYTES_MAX) throw new S3Error('IncompleteBody');
+      const chunk = await this.#next();
+      if (chunk === undefined) {
+        if (this.#pending.length > 0) throw new S3Error('IncompleteBody');
+        return undefined;
+      }
+      this.#pending = this.#pending.length === 0 ? chunk : Buffer.concat([this.#pending, chunk]);
+    }
+  }
+
+  /** Exactly so many bytes, as they come. */
+  async *take(bytes: number): AsyncGenerator<Uint8Array, void> {
+    for (let missing = bytes; missing > 0; ) {
+      if (this.#pending.length === 0) {
+        const chunk = await this.#next();
+        if (chunk === undefined) throw new S3Error('IncompleteBody');
+        this.#pending = chunk;
+        continue;
+      }
+      const piece = this.#pending.subarray(0, missing);
+      this.#pending = this.#pending.subarray(piece.length);
+      missing -= piece.length;
+      yield piece;
+    }
+  }
+
+  async expectEnd(): Promise<void> {
+    for (let chunk = await this.#next(); chunk !== undefined; chunk = await this.#next()) {
+      if (chunk.length > 0) throw new S3Error('IncompleteBody');
+    }
+    if (this.#pending.length > 0) throw new S3Error('IncompleteBody');
+  }
+
+  async #next(): Promise<Buffer | undefined> {
+    const { done, value } = await this.#source.next();
+    return done ? undefined : Buffer.from(value.buffer, value.byteOffset, value.byteLength);
+  }
+}

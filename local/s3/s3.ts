@@ -1,0 +1,237 @@
+import { mkdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { type Bodies, FileBodies, MemoryBodies } from './bodies.ts';
+import {
+  addBucket,
+  createBucket,
+  deleteBucket,
+  getBucketLocation,
+  getBucketVersioning,
+  headBucket,
+  listBuckets,
+  putBucketVersioning,
+} from './buckets.ts';
+import { type Call, EMPTY, type S3Request, type S3Response, type Service } from './call.ts';
+import { Catalog, opaqueId, type Version, type Versioning } from './catalog.ts';
+import { S3Error } from './errors.ts';
+import { eventRecord, type S3EventName, type S3EventRecord } from './events.ts';
+import { listObjectsV1, listObjectsV2, listObjectVersions } from './listing.ts';
+import {
+  abortMultipartUpload,
+  completeMultipartUpload,
+  createMultipartUpload,
+  listMultipartUploads,
+  listParts,
+  uploadPart,
+} from './multipart.ts';
+import { copyObject, deleteObject, deleteObjects, putObject, readObject } from './objects.ts';
+import { type XmlElement, xmlDocument } from './xml.ts';
+
+export type { S3Request, S3Response } from './call.ts';
+export type { Versioning } from './catalog.ts';
+export type { S3EventRecord } from './events.ts';
+
+export interface S3Options {
+  /** @default the system's */
+  readonly clock?: { now(): number };
+  /** Folder that keeps buckets and objects across restarts; one S3 at a time. @default everything in memory */
+  readonly dir?: string;
+  /**
+   * Gets the record of every object created or removed, after the commit and before the answer, which waits for it.
+   * Where it rejects, the request fails although it took effect, as can happen with S3.
+   */
+  readonly onEvent?: (event: S3EventRecord) => void | Promise<void>;
+  /** Asked at every conditional write; `true` answers 409 ConditionalRequestConflict. @default never */
+  readonly conflict?: () => boolean;
+}
+
+type Operation = (service: Service, call: Call) => S3Response | Promise<S3Response>;
+
+/**
+ * The part of Amazon S3's protocol that Flowdrop and common clients use, without a network: `http.ts` puts it on a
+ * socket, `request-handler.ts` under an SDK client. Signatures are not verified and nothing is forbidden.
+ *
+ * One difference is meant: S3 adds a CRC64NVME to an object that was uploaded without a checksum; here such an object
+ * has none, because computing it in JavaScript would cost more than all the rest.
+ */
+export class EmbeddedS3 {
+  readonly #service: Service;
+  #requests = 0;
+
+  constructor({ clock = Date, dir, onEvent, conflict = () => false }: S3Options = {}) {
+    if (dir !== undefined) mkdirSync(dir, { recursive: true });
+    const catalog = new Catalog(dir === undefined ? ':memory:' : join(dir, 'catalog.sqlite'));
+    this.#service = {
+      catalog,
+      bodies: dir === undefined ? new MemoryBodies() : fileBodies(join(dir, 'bodies'), catalog),
+      now: () => clock.now(),
+      conflict,
+      async publish(eventName: S3EventName, version: Version, { requestId }: Call, sequence = version.sequence) {
+        const versioned = catalog.bucket(version.bucket).versioning !== undefined;
+        await onEvent?.(eventRecord({ eventName, version, versioned, timeMs: clock.now(), requestId, sequence }));
+      },
+    };
+  }
+
+  /** Throws an S3Error: BucketAlreadyOwnedByYou, InvalidBucketName. */
+  createBucket(name: string, { versioning }: { versioning?: Versioning } = {}): void {
+    addBucket(this.#service, name, versioning);
+  }
+
+  /** Answers a request. Rejects only where its body does, or `onEvent`, or the disk. */
+  async handle(request: S3Request): Promise<S3Response> {
+    this.#requests += 1;
+    const requestId = opaqueId('request', this.#requests).slice(0, 16).toUpperCase();
+    const response = await this.#answer(request, requestId);
+    const headers: Record<string, string> = { ...response.headers, 'x-amz-request-id': requestId, server: 'AmazonS3' };
+    if (response.body instanceof Uint8Array && response.status !== 204 && response.status !== 304) {
+      headers['content-length'] ??= String(response.body.byteLength); // A HEAD answers with that of the GET.
+    }
+    return { ...response, headers };
+  }
+
+  close(): void {
+    this.#service.catalog.close();
+  }
+
+  async #answer(request: S3Request, requestId: string): Promise<S3Response> {
+    try {
+      const call = parseCall(request, requestId);
+      return await operationOf(call)(this.#service, call);
+    } catch (error) {
+      if (!(error instanceof S3Error)) throw error;
+      return errorResponse(error, request, requestId);
+    }
+  }
+}
+
+function fileBodies(dir: string, catalog: Catalog): Bodies {
+  const known = catalog.bodyIds();
+  return new FileBodies(dir, (id) => known.has(id));
+}
+
+function errorResponse(error: S3Error, request: S3Request, requestId: string): S3Response {
+  const { status, code, message, details, headers } = error;
+  if (request.method === 'HEAD') return { status, headers, body: EMPTY };
+  const resource = request.url.split('?')[0] ?? '';
+  const root: XmlElement = [
+    'Error',
+    [
+      ['Code', code],
+      ['Message', message],
+      ...Object.entries(details),
+      ['Resource', resource],
+      ['RequestId', requestId],
+      ['HostId', 'embedded'],
+    ],
+  ];
+  return { status, headers: { 'content-type': 'application/xml', ...headers }, body: xmlDocument(root) };
+}
+
+/** `bucket.localhost`, `bucket.s3.localhost` and `bucket.s3.<region>.amazonaws.com`, with or without a port. */
+const VIRTUAL_HOST = /^(.+?)\.(?:(?:s3\.)?localhost|s3(?:[.-][a-z0-9-]+)*\.amazonaws\.com)(?::\d+)?$/;
+
+function parseCall({ method, url, headers, body }: S3Request, requestId: string): Call {
+  const [path = '', query = ''] = url.split(/\?(.*)/s);
+  const hostBucket = VIRTUAL_HOST.exec(headers.host ?? '')?.[1];
+  const inPath = hostBucket === undefined || hostBucket === 's3';
+  const [, first = '', rest = ''] = /^\/([^/]*)\/?(.*)$/s.exec(path) ?? [];
+  try {
+    return {
+      method,
+      bucket: inPath ? decodeURIComponent(first) : hostBucket,
+      key: decodeURIComponent(inPath ? rest : path.slice(1)),
+      query: parseQuery(query),
+      headers,
+      body,
+      requestId,
+    };
+  } catch (cause) {
+    throw new S3Error('InvalidURI', { cause }); // Not percent-encoded UTF-8.
+  }
+}
+
+function parseQuery(query: string): Map<string, string> {
+  const decode = (text: string) => decodeURIComponent(text.replaceAll('+', ' '));
+  return new Map(
+    query
+      .split('&')
+      .filter((pair) => pair !== '')
+      .map((pair) => {
+        const [name = '', value = ''] = pair.split(/=(.*)/s);
+        return [decode(name), decode(value)];
+      }),
+  );
+}
+
+/** Parts of S3 that are named in the query and not here: answering as if they were not would be kinder than S3. */
+const UNSUPPORTED_QUERIES = [
+  ...['accelerate', 'acl', 'analytics', 'attributes', 'cors', 'encryption', 'intelligent-tiering', 'inventory'],
+  ...['legal-hold', 'lifecycle', 'logging', 'metrics', 'notification', 'object-lock', 'ownershipControls', 'policy'],
+  ...['policyStatus', 'publicAccessBlock', 'renameObject', 'replication', 'requestPayment', 'restore', 'retention'],
+  ...['select', 'tagging', 'torrent', 'website'],
+];
+
+const UNSUPPORTED_HEADERS = [
+  ...['x-amz-object-lock-mode', 'x-amz-object-lock-legal-hold', 'x-amz-server-side-encryption-customer-algorithm'],
+  ...['x-amz-tagging', 'x-amz-website-redirect-location', 'x-amz-write-offset-bytes'],
+];
+
+function operationOf(call: Call): Operation {
+  const { query, headers, bucket, key } = call;
+  const unsupported =
+    UNSUPPORTED_QUERIES.find((name) => query.has(name)) ??
+    UNSUPPORTED_HEADERS.find((name) => headers[name] !== undefined);
+  if (unsupported !== undefined) {
+    throw new S3Error('NotImplemented', { message: `${unsupported} is not implemented.` });
+  }
+  const operation = bucket === '' ? serviceOperation(call) : key === '' ? bucketOperation(call) : objectOperation(call);
+  if (operation === undefined) throw new S3Error('MethodNotAllowed', { details: { Method: call.method } });
+  return operation;
+}
+
+function serviceOperation({ method }: Call): Operation | undefined {
+  return method === 'GET' ? listBuckets : undefined;
+}
+
+function bucketOperation({ method, query }: Call): Operation | undefined {
+  switch (method) {
+    case 'GET':
+      if (query.has('location')) return getBucketLocation;
+      if (query.has('versioning')) return getBucketVersioning;
+      if (query.has('versions')) return listObjectVersions;
+      if (query.has('uploads')) return listMultipartUploads;
+      return query.get('list-type') === '2' ? listObjectsV2 : listObjectsV1;
+    case 'HEAD':
+      return headBucket;
+    case 'PUT':
+      return query.has('versioning') ? putBucketVersioning : createBucket;
+    case 'POST':
+      return query.has('delete') ? deleteObjects : undefined;
+    case 'DELETE':
+      return deleteBucket;
+  }
+}
+
+function objectOperation({ method, query, headers }: Call): Operation | undefined {
+  const inUpload = query.has('uploadId');
+  switch (method) {
+    case 'GET':
+      if (inUpload) return listParts;
+      return query.has('partNumber') ? notImplemented : readObject;
+    case 'HEAD':
+      return query.has('partNumber') ? notImplemented : readObject;
+    case 'PUT':
+      if (headers['x-amz-copy-source'] !== undefined) return inUpload ? notImplemented : copyObject;
+      return inUpload ? uploadPart : putObject;
+    case 'POST':
+      if (query.has('uploads')) return createMultipartUpload;
+      return inUpload ? completeMultipartUpload : undefined;
+    case 'DELETE':
+      return inUpload ? abortMultipartUpload : deleteObject;
+  }
+}
+
+function notImplemented(): never {
+  throw new S3Error('NotImplemented');
+}
