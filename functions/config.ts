@@ -156,9 +156,12 @@ const resultsKeySchema = z.string({ error: 'expected a pattern such as "{key}/{f
   }),
 );
 
+/** The characters that S3 calls safe, without the asterisk, which would mean more than itself in a policy. */
+const PREFIX = /^([A-Za-z0-9!_.'()-]+\/)*$/;
+
 const prefixSchema = text(
-  `nothing, or a prefix that ends in a slash, starts with none and has at most ${KEY_PART_LENGTH_MAX} characters`,
-  (value) => value === '' || (/^[^/].*\/$/s.test(value) && value.length <= KEY_PART_LENGTH_MAX),
+  `nothing, or a prefix such as "in/" of at most ${KEY_PART_LENGTH_MAX} letters, digits and !_.'()-, with a slash at its end`,
+  (value) => PREFIX.test(value) && value.length <= KEY_PART_LENGTH_MAX,
 );
 
 /**
@@ -228,13 +231,6 @@ const baseUrlSchema = z.pipe(
     return url;
   }),
 );
-
-/** @throws {ConfigurationError} naming all faults, each with its path below `where`. */
-export function parseLimits(value: unknown, where: string): Limits {
-  const { faults, data } = check(limitsSchema, value, where);
-  if (data === undefined) throw new ConfigurationError(faults);
-  return withDefaults(data);
-}
 
 const withDefaults = (given: Partial<Limits>): Limits => {
   const set = Object.entries(given).filter(([, value]) => value !== undefined);
@@ -374,9 +370,9 @@ const contextSchema = strictObject({
  * The same settings as they are written in cdk.json, checked by the same schemas.
  * @throws {ConfigurationError} naming every fault with its path (`flowdrop.routes[1].suffixes[0]`) and value.
  */
-export function parseContext(value: unknown): Context {
-  const { faults, data } = check(contextSchema, value, 'flowdrop');
+export function parseContext(value: unknown, where = 'flowdrop'): Context {
+  const { faults, data } = check(contextSchema, value, where);
   if (data === undefined) throw new ConfigurationError(faults);
   const { pipeline = 'flowdrop', baseUrl, routes, limits = {}, deployment } = data;
-  return { pipeline, baseUrl, routes, limits: withDefaults(limits), deployment };
+  return { pipeline, baseUrl, routes: freeze(routes), limits: withDefaults(limits), deployment };
 }
