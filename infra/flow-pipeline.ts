@@ -1,0 +1,322 @@
+import { RemovalPolicy, Stack, Tags, Validations } from 'aws-cdk-lib';
+import { type ISecurityGroup, type IVpc, Port, SecurityGroup, type SubnetSelection } from 'aws-cdk-lib/aws-ec2';
+import { type Grant, type IGrantable, type IManagedPolicy, PermissionsBoundary } from 'aws-cdk-lib/aws-iam';
+import type { IKey } from 'aws-cdk-lib/aws-kms';
+import { EventInvokeConfig, EventSourceMapping, type IFunction } from 'aws-cdk-lib/aws-lambda';
+import { RetentionDays } from 'aws-cdk-lib/aws-logs';
+import type { IBucket } from 'aws-cdk-lib/aws-s3';
+import type { ISecret } from 'aws-cdk-lib/aws-secretsmanager';
+import type { IQueue } from 'aws-cdk-lib/aws-sqs';
+import { Construct } from 'constructs';
+import {
+  ConfigurationError,
+  type Context,
+  type Env,
+  faultsOfPlaces,
+  LIMITS_DEFAULT,
+  type Limits,
+  parseContext,
+} from '../functions/config.ts';
+import type { Route } from '../functions/routes.ts';
+import { allowService } from './encryption.ts';
+import { Inbox } from './inbox.ts';
+import { Ledger } from './ledger.ts';
+import { type NetworkProps, PipelineFunction } from './pipeline-function.ts';
+import { Results } from './results.ts';
+import { Schedules, TICK_AGE_MAX } from './schedules.ts';
+import { Token } from './token.ts';
+import { UploadQueue } from './upload-queue.ts';
+
+/** What cdk.json has until somebody says where the flows are to be made. */
+const EXAMPLE_HOST = 'flows.example.com';
+
+/** Bounds of the event source's maximum concurrency. @see https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-scaling.html */
+const CONCURRENCY_MIN = 2;
+const CONCURRENCY_MAX = 1_000;
+const CONCURRENCY_DEFAULT = 5;
+
+/** Largest batch for which Lambda needs no batching window. */
+const BATCH_SIZE_MAX = 10;
+
+const COLLECTORS_MAX = 64;
+
+export interface FlowPipelineProps {
+  /** Base address of the flow service, `https://...`. */
+  readonly baseUrl: string;
+  /** Which uploads become flows of which template. The first that matches wins. */
+  readonly routes: readonly RouteProps[];
+  /**
+   * Name of the pipeline: of its marks at the service, and first in the names of functions, alarms and dashboard. Each
+   * pipeline of an account and region needs its own.
+   * @default 'flowdrop'
+   */
+  readonly name?: string;
+  /**
+   * Limits and choices of the functions.
+   * @default - see {@link Limits}
+   */
+  readonly limits?: Partial<Limits>;
+  /**
+   * A bucket that files are already dropped into. It must send its events to EventBridge; its other notifications are
+   * left alone.
+   * @default - a new bucket
+   */
+  readonly inboxBucket?: IBucket;
+  /**
+   * A bucket for the results. It may be the inbox where `limits` has an `inboxPrefix` and a `resultsPrefix`.
+   * @default - a new bucket
+   */
+  readonly resultsBucket?: IBucket;
+  /**
+   * A secret that holds the token: the token itself, or JSON with `token`.
+   * @default - a new secret, into which the token is put after deploying
+   */
+  readonly tokenSecret?: ISecret;
+  /**
+   * Key for everything that is made here and holds data: buckets, queues, secret, logs. A key of this app gets the
+   * statements that it needs; of another, a warning at synth says them.
+   * @default - keys that AWS manages
+   */
+  readonly encryptionKey?: IKey;
+  /**
+   * VPC to run the functions in. They need a way out to the flow service and to S3, SQS, Secrets Manager and
+   * EventBridge.
+   * @default - no VPC
+   */
+  readonly vpc?: IVpc;
+  /** @default - the VPC's private subnets */
+  readonly vpcSubnets?: SubnetSelection;
+  /** @default - one that lets out what goes to port 443 and to the flow service's port, and lets nothing in */
+  readonly securityGroups?: ISecurityGroup[];
+  /**
+   * Boundary of every role that is made here.
+   * @default - none
+   */
+  readonly permissionsBoundary?: IManagedPolicy;
+  /**
+   * Bucket for the access logs of the buckets that are made here.
+   * @default - no access logs
+   */
+  readonly accessLogsBucket?: IBucket;
+  /**
+   * Whether the buckets that are made here also send their events to EventBridge, for uses of one's own.
+   * @default false
+   */
+  readonly s3Events?: boolean;
+  /** @default one month */
+  readonly logRetention?: RetentionDays;
+  /**
+   * What becomes of the buckets with the stack; all else goes with it. Even with `DESTROY`, CloudFormation removes a bucket only once
+   * it is empty.
+   * @default RemovalPolicy.RETAIN
+   */
+  readonly removalPolicy?: RemovalPolicy;
+  /**
+   * How many invocations send files at a time, each of them up to `limits.uploadConcurrency`: the one knob for how hard
+   * the flow service is worked. From 2 to 1,000.
+   * @default 5
+   */
+  readonly maxConcurrency?: number;
+  /**
+   * How many collectors divide the running flows among them. One is enough for thousands.
+   * @default 1
+   */
+  readonly collectors?: number;
+}
+
+/** A route, with `input` left out where it is a file. */
+export type RouteProps = Omit<Route, 'input'> & Partial<Pick<Route, 'input'>>;
+
+/** Drop a file into the inbox; find what the flow service made of it, with a receipt, in the results. */
+export class FlowPipeline extends Construct {
+  readonly inboxBucket: IBucket;
+  readonly resultsBucket: IBucket;
+  readonly ledgerBucket: IBucket;
+  readonly tokenSecret: ISecret;
+  /** Uploads on their way to the creating function. */
+  readonly queue: IQueue;
+  /** Uploads that could not even be started. */
+  readonly deadLetterQueue: IQueue;
+  readonly createFlowFunction: IFunction;
+  readonly collectOutputsFunction: IFunction;
+  readonly #inbox: Inbox;
+  readonly #results: Results;
+
+  /** @throws {ConfigurationError} naming everything in the props that cannot be. */
+  constructor(scope: Construct, id: string, props: FlowPipelineProps) {
+    super(scope, id);
+    const { name, baseUrl, routes, limits } = props;
+    // By way of JSON, as it reaches the functions: what is undefined there is absent here.
+    const context = parseContext(
+      JSON.parse(JSON.stringify({ pipeline: name, baseUrl, routes, limits })),
+      this.node.path,
+    );
+    const { maxConcurrency = CONCURRENCY_DEFAULT, collectors = 1 } = props;
+    refuseOutside(`${this.node.path}.maxConcurrency`, maxConcurrency, CONCURRENCY_MIN, CONCURRENCY_MAX);
+    refuseOutside(`${this.node.path}.collectors`, collectors, 1, COLLECTORS_MAX);
+
+    const { encryptionKey, accessLogsBucket, s3Events = false, removalPolicy = RemovalPolicy.RETAIN } = props;
+    const common = { encryptionKey, removalPolicy };
+    const uploads = new UploadQueue(this, 'Queue', { encryptionKey });
+    this.#inbox = new Inbox(this, 'Inbox', {
+      ...common,
+      existing: props.inboxBucket,
+      prefix: context.limits.inboxPrefix,
+      uploads,
+      accessLogsBucket,
+      s3Events,
+    });
+    this.#results = new Results(this, 'Results', {
+      ...common,
+      existing: props.resultsBucket,
+      prefix: context.limits.resultsPrefix,
+      accessLogsBucket,
+      s3Events,
+    });
+    const ledger = new Ledger(this, 'Ledger', { ...common, accessLogsBucket });
+    const token = new Token(this, 'Token', { existing: props.tokenSecret, pipeline: context.pipeline, encryptionKey });
+
+    this.inboxBucket = this.#inbox.bucket;
+    this.resultsBucket = this.#results.bucket;
+    this.ledgerBucket = ledger.bucket;
+    this.tokenSecret = token.secret;
+    this.queue = uploads.queue;
+    this.deadLetterQueue = uploads.deadLetters;
+    this.#refuseLoops(context);
+
+    const environment = this.#environment(context);
+    const shared = {
+      environment,
+      network: this.#network(props, context.baseUrl),
+      logRetention: props.logRetention ?? RetentionDays.ONE_MONTH,
+      encryptionKey,
+    };
+    const createFlow = new PipelineFunction(this, 'CreateFlow', {
+      ...shared,
+      entry: 'create-flow',
+      functionName: `${context.pipeline}-create-flow`,
+      description: 'Starts a flow for each file that is dropped into the inbox',
+    });
+    const collectOutputs = new PipelineFunction(this, 'CollectOutputs', {
+      ...shared,
+      entry: 'collect-outputs',
+      functionName: environment.COLLECT_FUNCTION,
+      description: 'Fetches what flows have made, and sends again what had to wait',
+    });
+    this.createFlowFunction = createFlow.function;
+    this.collectOutputsFunction = collectOutputs.function;
+    this.#allowLogEncryption(encryptionKey, context.pipeline);
+
+    this.#inbox.grantOpen(createFlow.role);
+    this.#results.grantReceipts(createFlow.role);
+    ledger.grantCreate(createFlow.role);
+    token.grantRead(createFlow.role);
+    uploads.grantConsume(createFlow.role);
+
+    this.#inbox.grantLook(collectOutputs.role);
+    this.#results.grantStore(collectOutputs.role);
+    ledger.grantCollect(collectOutputs.role);
+    token.grantRead(collectOutputs.role);
+    uploads.grantSend(collectOutputs.role);
+
+    const mapping = new EventSourceMapping(this, 'Uploads', {
+      target: createFlow.function,
+      eventSourceArn: uploads.queue.queueArn,
+      // As many as an invocation sends side by side, so that none waits in it for another.
+      batchSize: Math.min(context.limits.uploadConcurrency, BATCH_SIZE_MAX),
+      reportBatchItemFailures: true,
+      // Not reserved concurrency: with that, messages are received and not handled, and end as dead letters untouched.
+      maxConcurrency,
+    });
+    // Lambda checks that the role may receive before it makes the mapping.
+    mapping.node.addDependency(createFlow.role);
+    new EventInvokeConfig(this, 'Ticks', {
+      function: collectOutputs.function,
+      retryAttempts: 0,
+      maxEventAge: TICK_AGE_MAX,
+    });
+    new Schedules(this, 'Schedules', {
+      function: collectOutputs.function,
+      pollIntervalSeconds: context.limits.pollIntervalSeconds,
+      collectors,
+    });
+
+    if (props.permissionsBoundary !== undefined) PermissionsBoundary.of(this).apply(props.permissionsBoundary);
+    Tags.of(this).add('flowdrop:pipeline', context.pipeline);
+    if (context.baseUrl.hostname === EXAMPLE_HOST) {
+      Validations.of(this).addWarning(
+        'flowdrop:example-host',
+        `baseUrl is still the example, ${baseUrl}: no flow will be made before it is the address of your flow service.`,
+      );
+    }
+  }
+
+  /** Lets somebody drop files into the inbox, and nothing else. */
+  grantUpload(grantee: IGrantable): Grant {
+    return this.#inbox.grantUpload(grantee);
+  }
+
+  /** Lets somebody list and read the results. */
+  grantReadResults(grantee: IGrantable): Grant {
+    return this.#results.grantRead(grantee);
+  }
+
+  #refuseLoops({ limits }: Context): void {
+    const faults = faultsOfPlaces({
+      inboxBucket: this.inboxBucket.bucketName,
+      resultsBucket: this.resultsBucket.bucketName,
+      ledgerBucket: this.ledgerBucket.bucketName,
+      inboxPrefix: limits.inboxPrefix,
+      resultsPrefix: limits.resultsPrefix,
+    });
+    if (faults.length > 0) throw new ConfigurationError(faults.map((fault) => `${this.node.path}: ${fault}`));
+  }
+
+  #environment({ pipeline, baseUrl, routes, limits }: Context): Env {
+    const changed = Object.entries(limits).filter(([name, value]) => value !== LIMITS_DEFAULT[name as keyof Limits]);
+    return {
+      PIPELINE: pipeline,
+      FLOW_SERVICE_URL: baseUrl.href.replace(/\/$/, ''),
+      TOKEN_SECRET_ID: this.tokenSecret.secretArn,
+      INBOX_BUCKET: this.inboxBucket.bucketName,
+      RESULTS_BUCKET: this.resultsBucket.bucketName,
+      LEDGER_BUCKET: this.ledgerBucket.bucketName,
+      QUEUE_URL: this.queue.queueUrl,
+      // A name chosen here, because a function cannot refer to itself in its own environment.
+      COLLECT_FUNCTION: `${pipeline}-collect-outputs`,
+      ROUTES: JSON.stringify(routes),
+      LIMITS: JSON.stringify(Object.fromEntries(changed)),
+    };
+  }
+
+  #network({ vpc, vpcSubnets, securityGroups }: FlowPipelineProps, baseUrl: URL): NetworkProps | undefined {
+    if (vpc === undefined) return undefined;
+    return { vpc, vpcSubnets, securityGroups: securityGroups ?? [this.#securityGroup(vpc, baseUrl)] };
+  }
+
+  #securityGroup(vpc: IVpc, baseUrl: URL): ISecurityGroup {
+    const group = new SecurityGroup(this, 'SecurityGroup', {
+      vpc,
+      description: 'Functions of the pipeline: out to AWS and the flow service, nothing in',
+      allowAllOutbound: false,
+    });
+    for (const port of new Set([443, Number(baseUrl.port || 443)])) {
+      group.connections.allowToAnyIpv4(Port.tcp(port), 'AWS and the flow service');
+    }
+    return group;
+  }
+
+  /** @see https://docs.aws.amazon.com/AmazonCloudWatch/latest/logs/encrypt-log-data-kms.html */
+  #allowLogEncryption(key: IKey | undefined, pipeline: string): void {
+    const { partition, region, account } = Stack.of(this);
+    const logGroups = `arn:${partition}:logs:${region}:${account}:log-group:/aws/lambda/${pipeline}-*`;
+    allowService(this, key, `logs.${region}.amazonaws.com`, {
+      ArnLike: { 'kms:EncryptionContext:aws:logs:arn': logGroups },
+    });
+  }
+}
+
+function refuseOutside(path: string, value: number, min: number, max: number): void {
+  if (Number.isInteger(value) && value >= min && value <= max) return;
+  throw new ConfigurationError([`${path}: expected a whole number from ${min} to ${max}, got ${value}`]);
+}

@@ -1,0 +1,63 @@
+import type { RemovalPolicy } from 'aws-cdk-lib';
+import type { Grant, IGrantable, IRole } from 'aws-cdk-lib/aws-iam';
+import type { IKey } from 'aws-cdk-lib/aws-kms';
+import type { CfnBucket, IBucket } from 'aws-cdk-lib/aws-s3';
+import { Construct } from 'constructs';
+import { pipelineBucket } from './bucket.ts';
+import { allow, allowKey } from './permissions.ts';
+
+export interface ResultsProps {
+  readonly existing: IBucket | undefined;
+  readonly prefix: string;
+  readonly encryptionKey: IKey | undefined;
+  readonly removalPolicy: RemovalPolicy;
+  readonly accessLogsBucket: IBucket | undefined;
+  readonly s3Events: boolean;
+}
+
+/** Where assets and receipts are found. */
+export class Results extends Construct {
+  readonly bucket: IBucket;
+  readonly #prefix: string;
+
+  constructor(scope: Construct, id: string, { existing, prefix, s3Events, ...props }: ResultsProps) {
+    super(scope, id);
+    this.#prefix = prefix;
+    this.bucket = existing ?? this.#newBucket(props, s3Events);
+  }
+
+  #newBucket(props: Omit<ResultsProps, 'existing' | 'prefix' | 's3Events'>, s3Events: boolean): IBucket {
+    const bucket = pipelineBucket(this, 'Bucket', props);
+    if (s3Events) {
+      const resource = bucket.node.defaultChild as CfnBucket;
+      resource.notificationConfiguration = { eventBridgeConfiguration: { eventBridgeEnabled: true } };
+    }
+    return bucket;
+  }
+
+  /** Lets a function say how an upload ended, and look at what is said already. */
+  grantReceipts(role: IRole): void {
+    this.#grantWrite(role, ['s3:GetObject', 's3:PutObject'], '*/receipt.json');
+  }
+
+  /** Lets a function store assets, check those that are there already, and give up half-stored ones. */
+  grantStore(role: IRole): void {
+    this.#grantWrite(role, ['s3:GetObject', 's3:PutObject', 's3:AbortMultipartUpload'], '*');
+  }
+
+  #grantWrite(role: IRole, actions: readonly string[], keys: string): void {
+    allow(role, {
+      actions,
+      resources: [this.bucket.arnForObjects(`${this.#prefix}${keys}`)],
+      wildcardReason: 'Keys of results begin with the key of their upload, which may be any.',
+    });
+    // Without it S3 says of an absent object that it is forbidden.
+    allow(role, { actions: ['s3:ListBucket'], resources: [this.bucket.bucketArn] });
+    allowKey(role, this.bucket.encryptionKey, 'write');
+  }
+
+  /** Lets somebody list and read everything that the pipeline has made. */
+  grantRead(grantee: IGrantable): Grant {
+    return this.bucket.grantRead(grantee, this.#prefix === '' ? '*' : `${this.#prefix}*`);
+  }
+}
