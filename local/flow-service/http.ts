@@ -6,6 +6,8 @@ import type { StandInFlowService } from './flow-service.ts';
 
 /** Ids in a path may be long. */
 const HEADER_BYTES_MAX = 256 * 1024;
+/** Longer than clients keep an idle connection, as servers in the field do, lest they write into one just closed. */
+const KEEP_ALIVE_MS = 75_000;
 
 /**
  * Serves the stand-in over HTTP on 127.0.0.1. `close` breaks what is still going on; the service itself stays open.
@@ -15,8 +17,9 @@ export async function serveFlowService(
   service: StandInFlowService,
   { port = 0 }: { port?: number } = {},
 ): Promise<{ url: string; close(): Promise<void> }> {
-  const server = createServer({ maxHeaderSize: HEADER_BYTES_MAX, requestTimeout: 0 }, (request, response) =>
-    serve(service, request, response, () => {}),
+  const server = createServer(
+    { maxHeaderSize: HEADER_BYTES_MAX, requestTimeout: 0, keepAliveTimeout: KEEP_ALIVE_MS },
+    (request, response) => serve(service, request, response, () => {}),
   );
   // Whoever expects 100 before the body gets it when the body is wanted: a wrong token is told before.
   server.on('checkContinue', (request, response) => serve(service, request, response, () => response.writeContinue()));

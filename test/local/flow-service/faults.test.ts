@@ -1,0 +1,242 @@
+import { once } from 'node:events';
+import { request as httpRequest, type IncomingMessage } from 'node:http';
+import { connect } from 'node:net';
+import { describe, expect, it } from 'vitest';
+import type { Fault } from '../../../local/flow-service/fault.ts';
+import type { Operation } from '../../../local/flow-service/flow-service.ts';
+import { echo, standIn, TOKEN } from './support.ts';
+
+async function faulty(operation: Operation, fault: Fault) {
+  const stand = await standIn();
+  stand.service.intercept = (_, call) => (call.operation === operation ? fault : undefined);
+  return stand;
+}
+
+/** A stand-in with a finished flow, whose asset's download suffers the fault. */
+async function faultyAsset(fault: Fault, bytes = 500_000) {
+  const stand = await faulty('getAsset', fault);
+  const id = await stand.create(echo('x', { bytes }));
+  const assetId = stand.service.flows[0]?.outputs[0]?.assetId ?? '';
+  return {
+    ...stand,
+    get: () => stand.request('GET', `/flows/${id}/outputs/${assetId}`),
+    content: stand.service.asset(id, assetId).content,
+  };
+}
+
+/** What arrives until the answer ends or breaks. */
+async function received(response: Response): Promise<{ bytes: number; broke: boolean }> {
+  let bytes = 0;
+  try {
+    for await (const chunk of response.body ?? []) bytes += chunk.length;
+    return { bytes, broke: false };
+  } catch {
+    return { bytes, broke: true };
+  }
+}
+
+describe('a scripted call', () => {
+  it('is told its operation and its number', async () => {
+    const { service, call, create } = await standIn();
+    const seen: unknown[] = [];
+    service.intercept = ({ method, url, headers }, { operation, n }) => {
+      seen.push([method, url, headers.authorization, operation, n]);
+      return undefined;
+    };
+    const id = await create();
+    await call('GET', `/${id}/outputs?a=b`);
+    await call('GET', `/flows/${id}/outputs`);
+    expect(seen).toEqual([
+      ['POST', '/flows', `Bearer ${TOKEN}`, 'createFlow', 1],
+      ['GET', `/${id}/outputs?a=b`, `Bearer ${TOKEN}`, 'listOutputs', 1],
+      ['GET', `/flows/${id}/outputs`, `Bearer ${TOKEN}`, 'listOutputs', 2],
+    ]);
+  });
+
+  it.each([
+    ['before-body', 0],
+    ['after-body', 0],
+    ['after-effect', 1],
+  ] as const)('can be answered otherwise, %s', async (at, flows) => {
+    const { call, service } = await faulty('createFlow', {
+      status: 503,
+      at,
+      headers: { 'retry-after': '7' },
+      body: 'busy',
+    });
+    const answer = await call('POST', '/flows', echo('x'));
+    expect([answer.status, answer.headers.get('retry-after'), answer.text]).toEqual([503, '7', 'busy']);
+    expect(service.flows).toHaveLength(flows);
+  });
+
+  it('can be answered without end', async () => {
+    let hasEnded = false;
+    async function* endless() {
+      try {
+        for (;;) yield Buffer.alloc(64 * 1024, '[');
+      } finally {
+        hasEnded = true;
+      }
+    }
+    const { request } = await faulty('listOutputs', { status: 200, body: endless() });
+    const { body } = await request('GET', '/flows/x/outputs');
+    const reader = (body as ReadableStream<Uint8Array>).getReader();
+    for (let bytes = 0; bytes < 5_000_000; ) bytes += (await reader.read()).value?.length ?? 0;
+    expect(hasEnded).toBe(false);
+    await reader.cancel();
+    await expect.poll(() => hasEnded).toBe(true);
+  });
+
+  it('can be answered late', async () => {
+    const { service, call } = await standIn({
+      clock: { now: () => 0, sleep: async (ms) => void slept.push(ms) },
+    });
+    const slept: number[] = [];
+    service.intercept = () => ({ delayMs: 250 });
+    expect((await call('GET', '/flows')).status).toBe(200);
+    expect(slept).toEqual([250]);
+  });
+
+  it.each([
+    ['before-body', 0],
+    ['mid-body', 0],
+    ['after-effect', 1],
+  ] as const)('can lose its connection, %s', async (reset, flows) => {
+    const { call, service } = await faulty('createFlow', { reset });
+    await expect(call('POST', '/flows', echo('x'.repeat(100_000)))).rejects.toThrow('fetch failed');
+    expect(service.flows).toHaveLength(flows);
+  });
+
+  it.each([
+    [true, 0],
+    ['mid-body', 0],
+    ['after-effect', 1],
+  ] as const)('can hang, %s, until the client gives up', async (hang, flows) => {
+    const { request, service } = await faulty('createFlow', { hang });
+    const ours = new AbortController();
+    const answer = request('POST', '/flows', { body: JSON.stringify(echo('x'.repeat(100_000))), signal: ours.signal });
+    const outcome = answer.then(
+      () => 'answered',
+      (error: Error) => error.message,
+    );
+    await expect.poll(() => service.counts.createFlow).toBe(1);
+    if (flows === 1) await expect.poll(() => service.flows.length).toBe(1);
+    ours.abort(new Error('Enough.'));
+    expect(await outcome).toBe('Enough.');
+    expect(service.flows).toHaveLength(flows);
+  });
+
+  it('that hangs ends with the service', async () => {
+    const { call, service } = await faulty('getFlow', { hang: true });
+    const outcome = expect(call('GET', '/flows/x')).rejects.toThrow('fetch failed');
+    await expect.poll(() => service.counts.getFlow).toBe(1);
+    service.close();
+    await outcome;
+  });
+});
+
+describe('an answer', () => {
+  it.each(['content-length', 'chunked'] as const)('can lose its connection half-way, %s', async (assetLength) => {
+    const { get, service } = await faultyAsset({ reset: 'mid-body' });
+    service.variation.assetLength = assetLength;
+    const { broke, bytes } = await received(await get());
+    expect(broke).toBe(true);
+    expect(bytes).toBeLessThanOrEqual(250_000);
+  });
+
+  it('can stop half-way', async () => {
+    const { get } = await faultyAsset({ hang: 'mid-body' });
+    const { body } = await get();
+    const reader = (body as ReadableStream<Uint8Array>).getReader();
+    for (let bytes = 0; bytes < 250_000; ) bytes += (await reader.read()).value?.length ?? 0;
+    const next = reader.read().then(() => 'more');
+    expect(await Promise.race([next, new Promise((resolve) => setImmediate(resolve, 'nothing'))])).toBe('nothing');
+    await reader.cancel();
+  });
+
+  it.each(['content-length', 'chunked'] as const)(
+    'can end early, and the connection with it, %s',
+    async (assetLength) => {
+      const { get, service } = await faultyAsset({ truncate: 100_001 });
+      service.variation.assetLength = assetLength;
+      const answer = await get();
+      expect(answer.headers.get('content-length')).toBe(assetLength === 'chunked' ? null : '500000');
+      expect(await received(answer)).toEqual({ bytes: 100_001, broke: true });
+    },
+  );
+
+  it.each([0, 100_001])('can end after %i bytes as if that were all', async (truncateCleanly) => {
+    const { get } = await faultyAsset({ truncateCleanly });
+    const answer = await get();
+    expect(answer.headers.get('content-length')).toBe(String(truncateCleanly));
+    expect(await received(answer)).toEqual({ bytes: truncateCleanly, broke: false });
+  });
+
+  it('can be cut before its first byte', async () => {
+    const { get } = await faultyAsset({ truncate: 0 });
+    const answer = await get();
+    expect(answer.status).toBe(200);
+    expect(await received(answer)).toEqual({ bytes: 0, broke: true });
+  });
+
+  it('can be garbled in its middle', async () => {
+    const { get, content } = await faultyAsset({ garble: true });
+    const got = Buffer.from(await (await get()).arrayBuffer());
+    const right = Buffer.concat(await Array.fromAsync(content.open()));
+    expect(got.length).toBe(right.length);
+    expect([...got.keys()].filter((at) => got[at] !== right[at])).toEqual([250_000]);
+
+    const { call } = await faulty('listFlows', { garble: true });
+    await expect(call('GET', '/flows')).rejects.toThrow(SyntaxError);
+  });
+});
+
+describe('over HTTP', () => {
+  it('a body that ends before its Content-Length creates nothing', async () => {
+    const { url, service } = await standIn();
+    const body = JSON.stringify(echo('x'));
+    const socket = connect(Number(new URL(url).port), '127.0.0.1');
+    socket.write(
+      `POST /flows HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${TOKEN}\r\nContent-Type: application/json\r\n` +
+        `Content-Length: ${body.length + 1}\r\n\r\n${body}`,
+    );
+    await expect.poll(() => service.counts.createFlow).toBe(1);
+    socket.end();
+    await once(socket.resume(), 'close');
+    expect(service.flows).toEqual([]);
+  });
+
+  it('a wrong token is told to whoever waits for 100 before any body is sent', async () => {
+    const { url } = await standIn();
+    const post = (token: string) => {
+      const request = httpRequest(`${url}/flows`, {
+        method: 'POST',
+        headers: {
+          authorization: `Bearer ${token}`,
+          'content-type': 'application/json',
+          'content-length': 2,
+          expect: '100-continue',
+        },
+      });
+      request.flushHeaders();
+      return request;
+    };
+    const refused = post('other');
+    const [answer] = (await once(refused, 'response')) as [IncomingMessage];
+    expect(answer.statusCode).toBe(401);
+    refused.destroy();
+
+    const accepted = post(TOKEN);
+    await once(accepted, 'continue');
+    accepted.end('{}');
+    const [other] = (await once(accepted, 'response')) as [IncomingMessage];
+    expect(other.statusCode).toBe(422);
+    other.resume();
+  });
+
+  it('an early refusal reaches a client that is still sending', async () => {
+    const { url } = await standIn();
+    const answer = await fetch(`${url}/flows`, { method: 'POST', body: Buffer.alloc(20_000_000, ' ') });
+    expect(answer.status).toBe(401);
+  });
+});

@@ -1,0 +1,121 @@
+import { createRequire } from 'node:module';
+import { crc32, deflateSync } from 'node:zlib';
+import { expect, it } from 'vitest';
+import { dataUri, standIn } from './support.ts';
+
+interface Report {
+  readonly issues: { readonly numErrors: number; readonly numWarnings: number; readonly messages: unknown[] };
+  readonly info: { readonly resources: readonly { readonly mimeType: string; readonly image?: object }[] };
+}
+
+// The Khronos validator comes without types.
+const { validateBytes } = createRequire(import.meta.url)('gltf-validator') as {
+  validateBytes(bytes: Uint8Array): Promise<Report>;
+};
+
+/** 3 by 2 red pixels, as the PNG specification has it. */
+function png(): Buffer {
+  const chunk = (name: string, data: Buffer) => {
+    const named = Buffer.concat([Buffer.from(name), data]);
+    const frame = Buffer.alloc(named.length + 8);
+    frame.writeUInt32BE(data.length);
+    named.copy(frame, 4);
+    frame.writeUInt32BE(crc32(named), frame.length - 4);
+    return frame;
+  };
+  const header = Buffer.from([0, 0, 0, 3, 0, 0, 0, 2, 8, 2, 0, 0, 0]);
+  const row = [0, 255, 0, 0, 255, 0, 0, 255, 0, 0];
+  return Buffer.concat([
+    Buffer.from('\x89PNG\r\n\x1a\n', 'latin1'),
+    chunk('IHDR', header),
+    chunk('IDAT', deflateSync(Buffer.from([...row, ...row]))),
+    chunk('IEND', Buffer.alloc(0)),
+  ]);
+}
+
+/** One grey pixel: quantisation of ones, two Huffman tables of one code each, and a scan of those two codes. */
+function jpeg(): Buffer {
+  const segment = (marker: number, data: readonly number[]) => [0xff, marker, 0, data.length + 2, ...data];
+  const huffman = (id: number) => segment(0xc4, [id, 1, ...Array.from({ length: 15 }, () => 0), 0]);
+  return Buffer.from([
+    ...[0xff, 0xd8],
+    ...segment(0xe0, [0x4a, 0x46, 0x49, 0x46, 0, 1, 1, 0, 0, 1, 0, 1, 0, 0]),
+    ...segment(0xdb, [0, ...Array.from({ length: 64 }, () => 1)]),
+    ...segment(0xc0, [8, 0, 1, 0, 1, 1, 1, 0x11, 0]),
+    ...huffman(0x00),
+    ...huffman(0x10),
+    ...segment(0xda, [1, 1, 0, 0, 63, 0]),
+    ...[0x3f, 0xff, 0xd9],
+  ]);
+}
+
+/** One black pixel in lossless WebP: no transform, no cache, five prefix codes of a single symbol. */
+function webp(): Buffer {
+  const data = Buffer.from([0x2f, 0, 0, 0, 0, 0x88, 0x88, 0x08]);
+  const head = Buffer.from('RIFF\0\0\0\0WEBPVP8L\0\0\0\0', 'latin1');
+  head.writeUInt32LE(12 + data.length, 4);
+  head.writeUInt32LE(data.length, 16);
+  return Buffer.concat([head, data]);
+}
+
+async function made(template: string, data: string, parameters: object = {}): Promise<Buffer> {
+  const { create, request, service } = await standIn();
+  const id = await create({ template, parameters, inputs: [{ data }] });
+  const answer = await request('GET', `/flows/${id}/outputs/${service.flows[0]?.outputs[0]?.assetId}`);
+  expect(answer.headers.get('content-type')).toBe('model/gltf-binary');
+  return Buffer.from(await answer.arrayBuffer());
+}
+
+async function validate(glb: Buffer): Promise<Report> {
+  const report = await validateBytes(new Uint8Array(glb));
+  expect(report.issues.messages.filter((message) => (message as { severity: number }).severity < 2)).toEqual([]);
+  return report;
+}
+
+function jsonOf(glb: Buffer) {
+  return JSON.parse(glb.toString('utf8', 20, 20 + glb.readUInt32LE(12)));
+}
+
+it.each([
+  ['image/png', png(), { width: 3, height: 2 }],
+  ['image/jpeg', jpeg(), { width: 1, height: 1 }],
+  ['image/webp', webp(), { width: 1, height: 1 }],
+])('makes of an %s a valid GLB that bears it', async (mediaType, picture, size) => {
+  const glb = await made('model_generate_fromimage', dataUri(mediaType, picture), { quality: 'low', seed: 7 });
+  const { info } = await validate(glb);
+  expect(info.resources).toContainEqual(
+    expect.objectContaining({ mimeType: mediaType, image: expect.objectContaining(size) }),
+  );
+  expect(glb.includes(picture)).toBe(true);
+  expect(jsonOf(glb).asset.extras).toEqual({ quality: 'low', seed: 7 });
+});
+
+it('makes of a picture without texture, and of a TIFF, a valid GLB without it', async () => {
+  for (const [mediaType, picture, parameters] of [
+    ['image/png', png(), { texture: false }],
+    ['image/tiff', Buffer.from('II*\0and so on', 'latin1'), {}],
+    ['image/tiff', Buffer.from('MM\0*and so on', 'latin1'), { texture: true }],
+  ] as const) {
+    const glb = await made('model_generate_fromimage', dataUri(mediaType, picture), parameters);
+    const { info } = await validate(glb);
+    expect(info.resources.some(({ image }) => image !== undefined)).toBe(false);
+  }
+});
+
+it('makes of a prompt a valid GLB that keeps it and has a colour of its own', async () => {
+  const prompts = ['a red fox', 'ein Fuchs, „rot“ 🦊\n"\\'];
+  const glbs = await Promise.all(prompts.map((prompt) => made('model_generate_fromprompt', prompt)));
+  for (const [i, glb] of glbs.entries()) {
+    await validate(glb);
+    expect(jsonOf(glb).asset.extras).toEqual({ prompt: prompts[i] });
+  }
+  const [one, other] = glbs.map((glb) => jsonOf(glb).materials[0].pbrMetallicRoughness.baseColorFactor);
+  expect(one).not.toEqual(other);
+});
+
+it('gives a model back byte for byte', async () => {
+  const glb = await made('model_generate_fromprompt', 'a red fox');
+  const optimised = await made('model_optimize', dataUri('model/gltf-binary', glb), { polygon_count: 10 });
+  expect(optimised.equals(glb)).toBe(true);
+  await validate(optimised);
+});

@@ -1,0 +1,387 @@
+import { createHash } from 'node:crypto';
+import { describe, expect, it } from 'vitest';
+import { dataUri, echo, handClock, standIn } from './support.ts';
+
+describe('creating a flow', () => {
+  it('starts by itself with an input, and keeps all that was given', async () => {
+    const { call, service } = await standIn({ flowMs: 1_000, clock: handClock() });
+    const answer = await call('POST', '/flows', {
+      inputs: [{ additional: { key: 'a.bin' }, data: 'data:application/x-thing;base64,aGVsbG8=' }],
+      additional: { mine: [1, null] },
+      parameters: { copies: 2 },
+      template: 'bytes_echo',
+    });
+    expect(answer.status).toBe(201);
+    expect(answer.json).toEqual({ flow_id: expect.stringMatching(/^[0-9a-f]{24}$/), state: 'starting' });
+    expect(service.flows).toEqual([
+      {
+        id: answer.json.flow_id,
+        template: 'bytes_echo',
+        parameters: { copies: 2 },
+        additional: { mine: [1, null] },
+        inputs: [
+          {
+            mediaType: 'application/x-thing',
+            bytes: 5,
+            sha256: '2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824',
+            additional: { key: 'a.bin' },
+          },
+        ],
+        outputs: [0, 1].map(() => ({
+          assetId: expect.stringMatching(/^[0-9a-f]{24}$/),
+          mediaType: 'application/x-thing',
+          bytes: 5,
+          additional: { key: 'a.bin' },
+          error: undefined,
+        })),
+        state: 'starting',
+        createdAt: Date.parse('2030-01-01T00:00:00.000Z'),
+        startedAt: Date.parse('2030-01-01T00:00:00.000Z'),
+        finishedAt: undefined,
+        aborted: false,
+        deleted: false,
+      },
+    ]);
+    expect(service.counts.createFlow).toBe(1);
+  });
+
+  it('takes a template by its id as well as by its name', async () => {
+    const { call } = await standIn();
+    const { json } = await call('GET', '/templates');
+    const { id } = json.templates.find((template: { name: string }) => template.name === 'text');
+    expect((await call('POST', '/flows', { template: id, inputs: [{ data: 'some text' }] })).status).toBe(201);
+  });
+
+  it.each([
+    ['no template', {}, ['body', 'template']],
+    ['an unknown template', { template: 'nothing' }, ['body', 'template']],
+    ['an unknown parameter', { template: 'text', parameters: { a: 1 } }, ['body', 'parameters', 'a']],
+    ['an inherited parameter', { template: 'text', parameters: { toString: 1 } }, ['body', 'parameters', 'toString']],
+    ['parameters that are a list', { template: 'text', parameters: [] }, ['body', 'parameters']],
+    [
+      'a bad quality',
+      { template: 'model_generate_fromimage', parameters: { quality: 'mid' } },
+      ['body', 'parameters', 'quality'],
+    ],
+    ['a bad seed', { template: 'model_generate_fromimage', parameters: { seed: 1.5 } }, ['body', 'parameters', 'seed']],
+    [
+      'a bad texture',
+      { template: 'model_generate_fromprompt', parameters: { texture: 'yes' } },
+      ['body', 'parameters', 'texture'],
+    ],
+    [
+      'a bad polygon count',
+      { template: 'model_optimize', parameters: { polygon_count: 0 } },
+      ['body', 'parameters', 'polygon_count'],
+    ],
+    ['inputs that are no list', { template: 'text', inputs: { data: 'x' } }, ['body', 'inputs']],
+    ['an input that is no object', { template: 'text', inputs: [1] }, ['body', 'inputs', 0]],
+    ['an input without data', { template: 'text', inputs: [{ data: 'x' }, {}] }, ['body', 'inputs', 1, 'data']],
+    ['data that is no string', { template: 'text', inputs: [{ data: 0 }] }, ['body', 'inputs', 0, 'data']],
+    [
+      'a media type that is not accepted',
+      { template: 'text', inputs: [{ data: 'data:image/png;base64,' }] },
+      ['body', 'inputs', 0, 'data'],
+    ],
+    ['a body that is no object', [], ['body']],
+  ])('refuses %s with 422, and says where', async (_, body, loc) => {
+    const { call, service } = await standIn();
+    const answer = await call('POST', '/flows', body);
+    expect(answer.status).toBe(422);
+    expect(answer.json.detail.map((each: { loc: unknown }) => each.loc)).toEqual([loc]);
+    expect(service.flows).toEqual([]);
+  });
+
+  it('refuses a body that is not said to be JSON', async () => {
+    const { request, service } = await standIn();
+    const answer = await request('POST', '/flows', { body: '{}', headers: { 'content-type': 'text/plain' } });
+    expect(answer.status).toBe(415);
+    expect(service.flows).toEqual([]);
+  });
+
+  it('takes ids from who was asked to make them', async () => {
+    const ids = ['../x', 'a/b c', 'é?#'];
+    const { call, create, request } = await standIn({ newId: () => ids.shift() ?? 'none' });
+    expect(await create(echo('hello', { copies: 2 }))).toBe('../x');
+    const listed = await call('GET', `/flows/${encodeURIComponent('../x')}/outputs`);
+    expect(listed.json.outputs.map((output: { asset_id: string }) => output.asset_id)).toEqual(['a/b c', 'é?#']);
+    const asset = await request('GET', `/flows/${encodeURIComponent('../x')}/outputs/${encodeURIComponent('é?#')}`);
+    expect(await asset.text()).toBe('hello');
+  });
+
+  it('makes the same ids from the same randomness', async () => {
+    const ids = await Promise.all(
+      [0, 1].map(async () => {
+        let x = 7;
+        const random = () => {
+          x = (x * 16807) % 2147483647;
+          return x / 2147483647;
+        };
+        const { create } = await standIn({ random });
+        return create();
+      }),
+    );
+    expect(ids[0]).toBe(ids[1]);
+  });
+});
+
+describe('the token', () => {
+  it.each([
+    ['none', undefined],
+    ['a wrong one', 'Bearer other'],
+    ['another scheme', 'Basic fake-token'],
+  ])('is required: %s is answered with 401', async (_, authorization) => {
+    const { url, service } = await standIn();
+    for (const [method, path] of [
+      ['GET', '/flows'],
+      ['GET', '/templates'],
+      ['POST', '/flows'],
+      ['GET', '/flows/x/outputs'],
+      ['GET', '/flows/x/outputs/y'],
+      ['GET', '/nonsense'],
+    ]) {
+      const headers: Record<string, string> = authorization === undefined ? {} : { authorization };
+      const answer = await fetch(`${url}${path}`, { method: method as string, headers });
+      expect(answer.status).toBe(401);
+      expect(answer.headers.get('www-authenticate')).toBe('Bearer');
+    }
+    expect(service.flows).toEqual([]);
+  });
+
+  it('is checked before the body is read', async () => {
+    const { service } = await standIn();
+    const { status } = await service.handle({
+      method: 'POST',
+      url: '/flows',
+      headers: { authorization: 'Bearer other' },
+      // biome-ignore lint/correctness/useYield: it must not even be asked.
+      body: (async function* () {
+        throw new Error('The body was read.');
+      })(),
+    });
+    expect(status).toBe(401);
+  });
+
+  it('can be rotated, and several may be valid at a time', async () => {
+    const { call, service } = await standIn();
+    service.setTokens(['new-fake-token']);
+    expect((await call('GET', '/flows')).status).toBe(401);
+    service.setTokens(['new-fake-token', 'fake-token']);
+    expect((await call('GET', '/flows')).status).toBe(200);
+  });
+
+  it('may be answered with 403', async () => {
+    const { call, service } = await standIn({ variation: { wrongTokenStatus: 403 } });
+    service.setTokens([]);
+    expect((await call('GET', '/flows')).status).toBe(403);
+  });
+});
+
+describe('a flow', () => {
+  it('goes through its states as time passes', async () => {
+    const clock = handClock();
+    const { call, create } = await standIn({ clock, flowMs: 1_000 });
+    const path = `/flows/${await create()}`;
+    expect((await call('GET', path)).json).toEqual({
+      flow_id: path.slice('/flows/'.length),
+      template: 'bytes_echo',
+      state: 'starting',
+      progress: 0,
+      created_at: '2030-01-01T00:00:00.000Z',
+      started_at: '2030-01-01T00:00:00.000Z',
+      finished_at: null,
+      parameters: {},
+      additional: null,
+    });
+    clock.pass(500);
+    expect((await call('GET', path)).json).toMatchObject({ state: 'running', progress: 0.5, finished_at: null });
+    clock.pass(499);
+    expect((await call('GET', path)).json).toMatchObject({ state: 'running' });
+    clock.pass(60_000);
+    expect((await call('GET', path)).json).toMatchObject({
+      state: 'completed',
+      progress: 1,
+      finished_at: '2030-01-01T00:00:01.000Z',
+    });
+  });
+
+  it('may take a time of its own', async () => {
+    const clock = handClock();
+    const { create, service } = await standIn({ clock, flowMs: ({ template }) => (template === 'text' ? 0 : 10) });
+    await create();
+    await create({ template: 'text', inputs: [{ data: 'x' }] });
+    expect(service.flows.map((flow) => flow.state)).toEqual(['starting', 'completed']);
+  });
+
+  it('without inputs waits for them and for its start', async () => {
+    const { call, create, service } = await standIn();
+    const id = await create({ template: 'bytes_echo' });
+    expect((await call('GET', `/flows/${id}`)).json).toMatchObject({ state: 'created', started_at: null });
+    expect((await call('PATCH', `/flows/${id}`, { action: 'start' })).status).toBe(409);
+    expect((await call('POST', `/flows/${id}/inputs`, { data: 'x,y', additional: 7 })).status).toBe(201);
+    expect((await call('POST', `/flows/${id}/inputs`, { data: dataUri('image/png', Buffer.from('z')) })).status).toBe(
+      201,
+    );
+    expect((await call('POST', `/flows/${id}/inputs`, { data: 'data:image/png;base64,z' })).status).toBe(422);
+    expect((await call('PATCH', `/flows/${id}`, { action: 'go' })).status).toBe(422);
+    expect((await call('PATCH', `/flows/${id}`, { action: 'start' })).json.state).toBe('completed');
+    expect((await call('POST', `/flows/${id}/inputs`, { data: 'late' })).status).toBe(409);
+    expect(service.flows[0]?.inputs.map(({ mediaType, bytes, additional }) => [mediaType, bytes, additional])).toEqual([
+      ['text/plain', 3, 7],
+      ['image/png', 1, undefined],
+    ]);
+  });
+
+  it('can be aborted while it runs, and not afterwards', async () => {
+    const clock = handClock();
+    const { call, create, service } = await standIn({ clock, flowMs: 1_000 });
+    const id = await create(echo('x', { copies: 3, partial: 1 }));
+    clock.pass(500);
+    expect((await call('PATCH', `/flows/${id}`, { action: 'abort' })).json.state).toBe('aborting');
+    expect((await call('GET', `/flows/${id}/outputs`)).status).toBe(409);
+    expect((await call('PATCH', `/flows/${id}`, { action: 'abort' })).status).toBe(409);
+    expect((await call('DELETE', `/flows/${id}`)).status).toBe(409);
+    clock.pass(100);
+    expect((await call('GET', `/flows/${id}`)).json).toMatchObject({
+      state: 'aborted',
+      progress: 0.5,
+      finished_at: '2030-01-01T00:00:00.600Z',
+    });
+    expect((await call('GET', `/flows/${id}/outputs`)).json.outputs).toHaveLength(1);
+    expect(service.flows[0]?.aborted).toBe(true);
+  });
+
+  it('that waits for its start is aborted at once', async () => {
+    const { call, create } = await standIn({ flowMs: 1_000, clock: handClock() });
+    const id = await create({ template: 'text' });
+    expect((await call('PATCH', `/flows/${id}`, { action: 'abort' })).json.state).toBe('aborted');
+  });
+
+  it('is gone once it is deleted, and remembered for tests', async () => {
+    const { call, create, service } = await standIn();
+    const id = await create();
+    expect((await call('DELETE', `/flows/${id}`)).status).toBe(204);
+    for (const path of [`/flows/${id}`, `/flows/${id}/outputs`]) expect((await call('GET', path)).status).toBe(404);
+    expect((await call('DELETE', `/flows/${id}`)).status).toBe(404);
+    expect((await call('GET', '/flows')).json.flows).toEqual([]);
+    expect(service.flows).toMatchObject([{ id, deleted: true }]);
+  });
+
+  it('fails when it was asked to, and leaves the outputs that it was asked to', async () => {
+    const { call, create } = await standIn();
+    const id = await create(echo('x', { copies: 3, fail: true, partial: 2 }));
+    expect((await call('GET', `/flows/${id}`)).json).toMatchObject({ state: 'failed', error: expect.any(String) });
+    expect((await call('GET', `/flows/${id}/outputs`)).json.outputs).toHaveLength(2);
+  });
+
+  it.each([
+    [
+      'model_generate_fromimage',
+      dataUri('image/png', Buffer.from('no picture')),
+      'Input 0 is not what image/png looks like.',
+    ],
+    ['model_optimize', dataUri('model/gltf-binary', Buffer.from('no model')), 'Input 0 is not a binary glTF.'],
+    ['model_generate_fromprompt', ' \n', 'Input 0 is empty.'],
+  ])('of %s fails for an input that cannot be worked on', async (template, data, error) => {
+    const { call, create } = await standIn();
+    const id = await create({ template, inputs: [{ data }] });
+    expect((await call('GET', `/flows/${id}`)).json).toMatchObject({ state: 'failed', error });
+    expect((await call('GET', `/flows/${id}/outputs`)).json.outputs).toEqual([]);
+  });
+});
+
+describe('outputs', () => {
+  it('are listed with what belongs to them, and downloaded as they are', async () => {
+    const { call, create, request, service } = await standIn({ clock: handClock() });
+    const id = await create(echo('hello', { copies: 2, failed_outputs: 1 }));
+    const { json } = await call('GET', `/flows/${id}/outputs`);
+    const processed = '2030-01-01T00:00:00.000Z';
+    const additional = { from: 'a test' };
+    expect(json).toEqual({
+      flow_id: id,
+      outputs: [
+        { asset_id: expect.any(String), status: 'failed', processed, additional, error: 'Output 0 could not be made.' },
+        { asset_id: expect.any(String), status: 'ready', processed, additional },
+      ],
+    });
+    const [failed, ready] = json.outputs;
+    const asset = await request('GET', `/flows/${id}/outputs/${ready.asset_id}`);
+    expect(asset.status).toBe(200);
+    expect(asset.headers.get('content-type')).toBe('application/octet-stream');
+    expect(asset.headers.get('content-length')).toBe('5');
+    expect(await asset.text()).toBe('hello');
+    expect(await service.asset(id, ready.asset_id).sha256()).toBe(createHash('sha256').update('hello').digest('hex'));
+    expect((await call('GET', `/flows/${id}/outputs/${failed.asset_id}`)).status).toBe(404);
+    expect((await call('GET', `/flows/${id}/outputs/none`)).status).toBe(404);
+    expect((await call('GET', '/flows/none/outputs')).status).toBe(404);
+  });
+
+  it('never come with their data, whatever is asked', async () => {
+    const { call, create } = await standIn();
+    const { text } = await call('GET', `/flows/${await create()}/outputs?include_data=true`);
+    expect(text).not.toContain('"data"');
+  });
+
+  it('of a prompt, a text and a model are of the type that the template names', async () => {
+    const { call, create, request } = await standIn();
+    for (const [template, mediaType] of [
+      ['model_generate_fromprompt', 'model/gltf-binary'],
+      ['text', 'text/plain'],
+    ]) {
+      const id = await create({ template, inputs: [{ data: 'a red fox', additional: template }] });
+      const { json } = await call('GET', `/flows/${id}/outputs`);
+      expect(json.outputs).toMatchObject([{ additional: template }]);
+      const asset = await request('GET', `/flows/${id}/outputs/${json.outputs[0].asset_id}`);
+      expect(asset.headers.get('content-type')).toBe(mediaType);
+      if (template === 'text') expect(await asset.text()).toBe('a red fox');
+    }
+  });
+});
+
+describe('everything else', () => {
+  it('lists the templates with their parameters and types', async () => {
+    const { call } = await standIn();
+    const { json } = await call('GET', '/templates');
+    expect(json.templates.map((template: { name: string }) => template.name)).toEqual([
+      'model_generate_fromprompt',
+      'model_generate_fromimage',
+      'model_optimize',
+      'text',
+      'bytes_echo',
+    ]);
+    expect(json.templates[1]).toEqual({
+      id: expect.stringMatching(/^[0-9a-f]{24}$/),
+      name: 'model_generate_fromimage',
+      description: expect.any(String),
+      parameters: {
+        quality: { type: 'string', enum: ['low', 'high'] },
+        seed: { type: 'integer' },
+        texture: { type: 'boolean' },
+      },
+      input_types: ['image/png', 'image/jpeg', 'image/tiff', 'image/webp'],
+      output_types: ['model/gltf-binary'],
+    });
+  });
+
+  it('answers what it does not know with 404', async () => {
+    const { call, service } = await standIn();
+    for (const [method, path] of [
+      ['GET', '/'],
+      ['GET', '/nothing'],
+      ['PUT', '/flows'],
+      ['POST', '/flows/x'],
+      ['GET', '/flows/x/inputs'],
+      ['GET', '/flows/x/outputs/y/z'],
+      ['GET', '//flows'],
+    ] as const) {
+      expect([path, (await call(method, path)).status]).toEqual([path, 404]);
+    }
+    expect(service.counts.unknown).toBe(7);
+  });
+
+  it('can live below a path', async () => {
+    const { call } = await standIn({ basePath: '/api/v1' });
+    expect((await call('GET', '/api/v1/flows')).status).toBe(200);
+    expect((await call('GET', '/flows')).status).toBe(404);
+  });
+});

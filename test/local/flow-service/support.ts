@@ -1,0 +1,66 @@
+import { onTestFinished } from 'vitest';
+import { StandInFlowService, type StandInOptions } from '../../../local/flow-service/flow-service.ts';
+import { serveFlowService } from '../../../local/flow-service/http.ts';
+
+export const TOKEN = 'fake-token';
+
+/** A clock that a test turns on by hand. */
+export function handClock(start = Date.parse('2030-01-01T00:00:00.000Z')): { now(): number; pass(ms: number): void } {
+  let now = start;
+  return {
+    now: () => now,
+    pass: (ms) => {
+      now += ms;
+    },
+  };
+}
+
+export interface Called {
+  readonly status: number;
+  readonly headers: Headers;
+  readonly text: string;
+  // biome-ignore lint/suspicious/noExplicitAny: the shapes are what the tests check.
+  readonly json: any;
+}
+
+/** A stand-in over HTTP, for one test. Its flows end at once unless options say otherwise. */
+export async function standIn(options: StandInOptions = {}) {
+  const service = new StandInFlowService({ tokens: [TOKEN], flowMs: 0, ...options });
+  const server = await serveFlowService(service);
+  onTestFinished(async () => {
+    await server.close();
+    service.close();
+  });
+
+  const request = (method: string, path: string, init: RequestInit = {}) =>
+    fetch(server.url + path, {
+      method,
+      redirect: 'manual',
+      ...init,
+      headers: { authorization: `Bearer ${TOKEN}`, 'content-type': 'application/json', ...init.headers },
+    });
+  const call = async (method: string, path: string, body?: unknown): Promise<Called> => {
+    const response = await request(method, path, body === undefined ? {} : { body: JSON.stringify(body) });
+    const text = await response.text();
+    const isJson = response.headers.get('content-type') === 'application/json';
+    return { status: response.status, headers: response.headers, text, json: isJson ? JSON.parse(text) : undefined };
+  };
+  const create = async (body: object = echo('hello')): Promise<string> => {
+    const { status, json, text } = await call('POST', '/flows', body);
+    if (status !== 201) throw new Error(`${status} ${text}`);
+    return json.flow_id;
+  };
+  return { service, url: server.url, request, call, create };
+}
+
+export function echo(text: string, parameters: object = {}): object {
+  return {
+    template: 'bytes_echo',
+    parameters,
+    inputs: [{ data: dataUri('application/octet-stream', Buffer.from(text)), additional: { from: 'a test' } }],
+  };
+}
+
+export function dataUri(mediaType: string, bytes: Uint8Array): string {
+  return `data:${mediaType};base64,${Buffer.from(bytes).toString('base64')}`;
+}
