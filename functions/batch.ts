@@ -1,0 +1,79 @@
+import pMap from 'p-map';
+import { type CreatePorts, createFlow } from './create-flow.ts';
+import type { Invocation } from './invocation.ts';
+import { UnrecognisedEventError, uploadsOf } from './upload.ts';
+
+/** What the queue's event source takes for an answer: the messages that must come again. */
+export interface BatchResponse {
+  readonly batchItemFailures: readonly { readonly itemIdentifier: string }[];
+}
+
+/** Half of the invocation's time had passed before this upload could begin: it goes back unattempted. */
+export class NotStartedError extends Error {
+  override readonly name = 'NotStartedError';
+}
+
+interface Message {
+  /** Absent where the event came without a queue. */
+  readonly id: string | undefined;
+  readonly body: () => unknown;
+}
+
+/**
+ * All uploads that one event tells of, side by side under a bound. The event is a batch of queue messages, each with a
+ * notification in its body, or a single notification without a queue. One failure is that message's alone.
+ * @throws {AggregateError} for a notification without a queue: then the whole event must come again.
+ */
+export async function createFlows(event: unknown, ports: CreatePorts, invocation: Invocation): Promise<BatchResponse> {
+  const { settings, clock, telemetry } = ports;
+  const halfTime = (invocation.startedAt + invocation.workEndsAt) / 2;
+  const failures: { readonly id: string | undefined; readonly error: unknown }[] = [];
+  const work = messagesOf(event).flatMap(({ id, body }) => {
+    try {
+      return uploadsOf(body()).map((upload) => ({ id, upload }));
+    } catch (error) {
+      if (!(error instanceof UnrecognisedEventError)) throw error;
+      telemetry.log.error('A message that tells of no upload; it will end as a dead letter', { error });
+      failures.push({ id, error });
+      return [];
+    }
+  });
+  await pMap(
+    work,
+    async ({ id, upload }) => {
+      try {
+        if (clock.now() > halfTime) throw new NotStartedError(`No time was left to begin with ${upload.key}`);
+        await createFlow(upload, ports, invocation);
+      } catch (error) {
+        telemetry.log.error('This upload must come again', { key: upload.key, error: error as Error });
+        failures.push({ id, error });
+      }
+    },
+    { concurrency: settings.uploadConcurrency },
+  );
+  const unqueued = failures.filter(({ id }) => id === undefined).map(({ error }) => error);
+  if (unqueued.length > 0) throw new AggregateError(unqueued, `${unqueued.length} uploads must come again`);
+  const itemIdentifiers = new Set(failures.map(({ id }) => id as string));
+  return { batchItemFailures: [...itemIdentifiers].map((itemIdentifier) => ({ itemIdentifier })) };
+}
+
+function messagesOf(event: unknown): readonly Message[] {
+  const records = typeof event === 'object' && event !== null && 'Records' in event ? event.Records : undefined;
+  if (!Array.isArray(records) || !records.every(isQueueRecord)) return [{ id: undefined, body: () => event }];
+  return records.map(({ messageId, body }) => ({ id: messageId, body: () => parsed(body) }));
+}
+
+function isQueueRecord(record: unknown): record is { readonly messageId: string; readonly body: string } {
+  if (typeof record !== 'object' || record === null) return false;
+  return (
+    'messageId' in record && typeof record.messageId === 'string' && 'body' in record && typeof record.body === 'string'
+  );
+}
+
+function parsed(body: string): unknown {
+  try {
+    return JSON.parse(body);
+  } catch (cause) {
+    throw new UnrecognisedEventError(`A message that is not JSON: ${body.slice(0, 200)}`, { cause });
+  }
+}

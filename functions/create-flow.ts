@@ -1,0 +1,468 @@
+import type { Clock } from './clock.ts';
+import type { Settings } from './config.ts';
+import {
+  FlowServiceError,
+  ForbiddenError,
+  InDoubtError,
+  InvalidTextError,
+  RejectedError,
+  ThrottledError,
+  UnauthorisedError,
+  UnavailableError,
+} from './flow-service/errors.ts';
+import type { FlowService } from './flow-service/types.ts';
+import { type Invocation, OutOfTimeError } from './invocation.ts';
+import {
+  type ClaimedEntry,
+  claimAgain,
+  doubtful,
+  ended,
+  type Failure,
+  firstClaim,
+  markOf,
+  nextStep,
+  running,
+  type TerminalEntry,
+  type Wait,
+  type WaitReason,
+  waiting,
+  withoutDoubt,
+} from './ledger/entry.ts';
+import type { Ledger, Stored } from './ledger/store.ts';
+import { type Inbox, type OpenedUpload, UploadGoneError, UploadUnreadableError } from './objects/inbox.ts';
+import { type PublishPorts, publish } from './publish.ts';
+import { InvalidOverrideError, mayMatch, routeFor, snapshot } from './routes.ts';
+import type { MetricName, Telemetry } from './telemetry.ts';
+import { isFolderMarker, type Upload, type UploadEvent } from './upload.ts';
+
+/** Time beyond the hard end of an invocation for which its claim still holds, in milliseconds. */
+export const CLAIM_MARGIN_MS = 60_000;
+
+/** Longest wait, all told, that happens in place rather than in the ledger, in milliseconds. */
+export const IN_PLACE_WAIT_MAX_MS = 20_000;
+
+/** Time that must be left after a wait in place for another attempt to be worth its while, in milliseconds. */
+export const ATTEMPT_TIME_MIN_MS = 30_000;
+
+/** First and longest wait after a failure for which the service names no time, in milliseconds. */
+const BACKOFF_FIRST_MS = 5_000;
+const BACKOFF_MAX_MS = 15 * 60_000;
+
+/** How long a refused token is left alone, in milliseconds: a person has to act. */
+const UNAUTHORISED_WAIT_MS = 60_000;
+
+/** Time after the last byte of a request before a flow that is not listed may be called absent, in milliseconds. */
+export const ABSENT_AFTER_MS = 5 * 60_000;
+
+/** How often an upload whose doubt is held looks for its flow again, in milliseconds. */
+const HELD_WAIT_MS = 60 * 60_000;
+
+/** How often an entry may change hands under one delivery before the delivery gives way. */
+const CHANGES_MAX = 5;
+
+/** Another invocation holds the claim. The message must not be deleted: should that one die, it is all there is. */
+export class ClaimHeldError extends Error {
+  override readonly name = 'ClaimHeldError';
+}
+
+export type Outcome =
+  | 'created'
+  | 'adopted'
+  | 'surplus'
+  | 'failed'
+  | 'waiting'
+  | 'running already'
+  | 'ended already'
+  | 'unrouted'
+  | 'skipped'
+  | 'gone';
+
+export interface CreatePorts extends PublishPorts {
+  readonly inbox: Inbox;
+  readonly ledger: Ledger;
+  readonly flows: FlowService;
+  readonly clock: Clock;
+  readonly settings: Settings;
+}
+
+/**
+ * One upload becomes at most one flow. Safe to run again after any failure, at any point; it settles only when every
+ * request that it made is settled or destroyed.
+ * @throws {ClaimHeldError} and whatever S3 throws: then the message must come again.
+ */
+export async function createFlow(event: UploadEvent, ports: CreatePorts, invocation: Invocation): Promise<Outcome> {
+  return new Creation(ports, invocation, event).run(event);
+}
+
+class Creation {
+  readonly #ports: CreatePorts;
+  readonly #invocation: Invocation;
+  #telemetry: Telemetry;
+
+  constructor(ports: CreatePorts, invocation: Invocation, event: UploadEvent) {
+    this.#ports = ports;
+    this.#invocation = invocation;
+    this.#telemetry = { ...ports.telemetry, log: ports.telemetry.log.with({ key: event.key }) };
+  }
+
+  async run(event: UploadEvent): Promise<Outcome> {
+    const { inbox, ledger, settings } = this.#ports;
+    if (event.uploadId !== undefined) {
+      const known = await ledger.read(event.uploadId, this.#invocation.work);
+      if (known !== undefined) return this.#resume(known);
+    }
+    this.#count('UploadsReceived');
+    if (isFolderMarker(event)) return this.#leave('skipped', 'UploadsSkipped', 'A folder, not a file');
+    if (!event.key.startsWith(settings.inboxPrefix) || !mayMatch(settings.routes, event.key)) return this.#unrouted();
+
+    let object: OpenedUpload;
+    try {
+      object = await inbox.open(event, this.#invocation.work);
+    } catch (error) {
+      if (!(error instanceof UploadGoneError)) throw error;
+      return this.#leave('gone', 'UploadsReplaced', 'Replaced or deleted since; a newer upload has its own event');
+    }
+    try {
+      return await this.#begin(object);
+    } finally {
+      object.discard();
+    }
+  }
+
+  /** An upload of which the ledger is not known to have an entry. */
+  async #begin(object: OpenedUpload): Promise<Outcome> {
+    const { ledger, settings, clock } = this.#ports;
+    const { upload } = object;
+    const route = routeFor(settings.routes, upload);
+    if (route === undefined) return this.#unrouted();
+
+    const now = clock.now();
+    const claim = (snapshotted: ClaimedEntry['route']): ClaimedEntry =>
+      firstClaim(upload, snapshotted, now, this.#claimDeadline());
+    let entry: ClaimedEntry | TerminalEntry;
+    try {
+      entry = claim(snapshot(route, object.metadata));
+      const failure = this.#failureOf(upload, route.input);
+      if (failure !== undefined) entry = ended(entry, { failure }, now);
+    } catch (error) {
+      if (!(error instanceof InvalidOverrideError)) throw error;
+      entry = ended(claim(snapshot(route, {})), { failure: { code: error.code, message: error.message } }, now);
+    }
+
+    const written = await ledger.create(entry, this.#invocation.work);
+    if (!written.won) {
+      if (written.current === undefined) throw new ClaimHeldError(`The entry of upload ${upload.id} came and went`);
+      return this.#resume(written.current, object);
+    }
+    if (written.stored.entry.state === 'failed') return this.#published(written.stored.entry);
+    return this.#send(written.stored as Stored<ClaimedEntry>, object);
+  }
+
+  /** An upload that has an entry: whatever the entry says comes next. */
+  async #resume(stored: Stored, object?: OpenedUpload): Promise<Outcome> {
+    const { ledger, clock } = this.#ports;
+    this.#identify(stored);
+    for (let changes = 0; changes < CHANGES_MAX; changes += 1) {
+      const { entry } = stored;
+      switch (nextStep(entry, clock.now())) {
+        case 'publish-again':
+          await publish(entry as TerminalEntry, this.#ports, this.#invocation.closing);
+          return 'ended already';
+        case 'mark-again':
+          if (entry.state === 'running') await this.#mark(entry.upload, entry.flow);
+          return 'running already';
+        case 'leave-to-its-claim':
+          throw new ClaimHeldError(`Another invocation holds the claim on upload ${entry.upload.id}`);
+        case 'wait-on':
+          if (entry.state === 'waiting') await this.#putWaitingMarker(entry.upload.id, entry.notBefore);
+          return 'waiting';
+        case 'take-over': {
+          if (entry.state !== 'claimed' && entry.state !== 'waiting') break;
+          const claim = claimAgain(entry, clock.now(), this.#claimDeadline());
+          const written = await ledger.replace(stored, claim, this.#invocation.work);
+          if (written.won) return this.#sendAgain(written.stored, object);
+          if (written.current === undefined) throw new ClaimHeldError(`The entry of ${entry.upload.id} is gone`);
+          stored = written.current;
+        }
+      }
+    }
+    throw new ClaimHeldError(`The entry of upload ${stored.entry.upload.id} changed hands ${CHANGES_MAX} times`);
+  }
+
+  /** A claim that was taken over: any doubt that came with it is settled before anything is sent. */
+  async #sendAgain(claim: Stored<ClaimedEntry>, object?: OpenedUpload): Promise<Outcome> {
+    if (claim.entry.doubt !== undefined) {
+      const settled = await this.#settleDoubt(claim);
+      if (typeof settled === 'string') return settled;
+      claim = settled;
+    }
+    const { attempts, upload } = claim.entry;
+    if (attempts >= this.#ports.settings.attemptsMax) {
+      return this.#fail(claim, { code: 'attempts-exhausted', message: `Gave up after ${attempts} attempts.` });
+    }
+    if (object !== undefined) return this.#send(claim, object);
+    let opened: OpenedUpload;
+    try {
+      opened = await this.#ports.inbox.open(upload, this.#invocation.work);
+    } catch (error) {
+      return this.#giveBack(claim, error);
+    }
+    try {
+      return await this.#send(claim, opened);
+    } finally {
+      opened.discard();
+    }
+  }
+
+  /** Sends the upload under a claim that is ours and free of doubt. */
+  async #send(claim: Stored<ClaimedEntry>, object: OpenedUpload): Promise<Outcome> {
+    this.#identify(claim);
+    const { flows, clock, settings } = this.#ports;
+    const { upload, route } = claim.entry;
+    const mark = markOf(claim.entry, settings.pipeline);
+    const { template, parameters, additional } = route;
+    const { bucket, key, versionId, mediaType } = upload;
+    const input = {
+      as: route.input,
+      mediaType,
+      source: object.source,
+      additional: { bucket, key, ...(versionId === undefined ? {} : { versionId }) },
+    };
+    for (let waitedMs = 0; ; ) {
+      try {
+        const { flowId } = await flows.create({ template, parameters, additional, mark, input }, this.#invocation.work);
+        this.#count('FlowsCreated');
+        this.#count('InputBytes', upload.bytes);
+        return await this.#commit(claim, flowId, 'created');
+      } catch (error) {
+        const verdict = verdictOn(error, claim.entry, clock.now());
+        if (verdict?.kind !== 'wait') return this.#giveBack(claim, error);
+        const { delayMs } = verdict;
+        const attempts = claim.entry.attempts + (verdict.counted ? 1 : 0);
+        const inPlace =
+          waitedMs + delayMs <= IN_PLACE_WAIT_MAX_MS &&
+          clock.now() + delayMs + ATTEMPT_TIME_MIN_MS <= this.#invocation.workEndsAt &&
+          attempts < settings.attemptsMax;
+        if (!inPlace) return this.#giveBack(claim, error);
+        this.#telemetry.log.info('Trying again in place', { reason: verdict.reason, delayMs });
+        claim = { ...claim, entry: { ...claim.entry, attempts, waits: claim.entry.waits + 1 } };
+        waitedMs += delayMs;
+        try {
+          await clock.sleep(delayMs, this.#invocation.work);
+        } catch (outOfTime) {
+          return this.#giveBack(claim, outOfTime);
+        }
+      }
+    }
+  }
+
+  /** A claim whose sending failed goes on as its error says: it fails, waits, or is in doubt. */
+  async #giveBack(claim: Stored<ClaimedEntry>, error: unknown): Promise<Outcome> {
+    const { clock, settings } = this.#ports;
+    const now = clock.now();
+    const verdict = verdictOn(error, claim.entry, now);
+    if (verdict === undefined) throw error;
+    if (error instanceof UnauthorisedError) this.#count('TokenRejected');
+    this.#telemetry.log.warn('The upload could not be sent', { verdict: verdict.kind, error: error as Error });
+    switch (verdict.kind) {
+      case 'fail':
+        return this.#fail(claim, verdict.failure);
+      case 'doubt': {
+        const doubt = doubtful(claim.entry, now);
+        const attempts = claim.entry.attempts + 1;
+        // The flow may be listed already, and then nobody has to wait.
+        const settled = await this.#settleDoubt({ ...claim, entry: { ...claim.entry, doubt, attempts } });
+        if (typeof settled === 'string') return settled;
+        // Only a process that was frozen for minutes gets here: the doubt is over, the time of this claim may be too.
+        return this.#wait(settled, { reason: 'in-doubt', message: messageOf(error), counted: false, notBefore: now });
+      }
+      case 'wait': {
+        const { reason, counted, delayMs } = verdict;
+        const message = messageOf(error);
+        if (counted && claim.entry.attempts + 1 >= settings.attemptsMax) {
+          return this.#fail(claim, { code: 'attempts-exhausted', message: `The last attempt: ${message}` });
+        }
+        return this.#wait(claim, { reason, message, counted, notBefore: now + delayMs });
+      }
+    }
+  }
+
+  /**
+   * Looks for the flow that an earlier POST may have made. The claim comes back, free of doubt, where there is none
+   * or where the setting accepts the risk; an outcome comes back where the upload is dealt with.
+   */
+  async #settleDoubt(claim: Stored<ClaimedEntry>): Promise<Stored<ClaimedEntry> | Outcome> {
+    const { flows, clock, settings } = this.#ports;
+    const { entry } = claim;
+    const doubt = entry.doubt;
+    if (doubt === undefined) return claim;
+    const conclusiveAt = doubt.sentBy + ABSENT_AFTER_MS;
+    let found: Awaited<ReturnType<FlowService['find']>>;
+    try {
+      found = await flows.find(markOf(entry, settings.pipeline), doubt.claimedAt, this.#invocation.work);
+    } catch (error) {
+      if (!(error instanceof FlowServiceError) && !(error instanceof OutOfTimeError)) throw error;
+      if (error instanceof UnauthorisedError) this.#count('TokenRejected');
+      const notBefore = Math.max(conclusiveAt, clock.now() + backoffMs(entry));
+      return this.#wait(claim, { reason: 'in-doubt', message: messageOf(error), counted: false, notBefore });
+    }
+    if (found.result === 'found') {
+      this.#count('FlowsAdopted');
+      return this.#commit(claim, found.flow.flowId, 'adopted');
+    }
+    if (clock.now() < conclusiveAt) {
+      const message = 'The service may have made a flow and did not say so; it is looked for in its listing.';
+      return this.#wait(claim, { reason: 'in-doubt', message, counted: false, notBefore: conclusiveAt });
+    }
+    if (found.result === 'unknown') {
+      if (settings.inDoubt === 'hold') {
+        this.#count('DoubtsHeld');
+        const message = `Whether a flow exists cannot be told (${found.why}); held for a person's word.`;
+        return this.#wait(claim, { reason: 'held', message, counted: false, notBefore: clock.now() + HELD_WAIT_MS });
+      }
+      this.#count('DoubtsRetried');
+      this.#telemetry.log.warn('Sent again although a flow may exist', { why: found.why });
+    }
+    return { ...claim, entry: withoutDoubt(entry) };
+  }
+
+  /** The entry commits, the marker follows. Losing the entry means that somebody took over: our flow is surplus. */
+  async #commit(claim: Stored<ClaimedEntry>, flowId: string, outcome: 'created' | 'adopted'): Promise<Outcome> {
+    const { ledger, clock, flows } = this.#ports;
+    this.#telemetry = { ...this.#telemetry, log: this.#telemetry.log.with({ flowId }) };
+    const flow = { id: flowId, createdAt: clock.now() };
+    const written = await ledger.replace(claim, running(claim.entry, flow), this.#invocation.closing);
+    if (written.won) {
+      await this.#mark(claim.entry.upload, flow);
+      this.#telemetry.log.info(`Flow ${outcome}`, { template: claim.entry.route.template });
+      return outcome;
+    }
+    const current = written.current?.entry;
+    const known = current !== undefined && 'flow' in current ? current.flow?.id : undefined;
+    if (known === flowId) return 'running already'; // Whoever took over has adopted it.
+    this.#count('FlowsSurplus');
+    this.#telemetry.log.warn('Somebody took this upload over meanwhile: the flow is surplus and is aborted');
+    try {
+      const aborted = await flows.abort(flowId, this.#invocation.closing);
+      if (!aborted) this.#telemetry.log.warn('The surplus flow could not be aborted');
+    } catch (error) {
+      if (!(error instanceof FlowServiceError)) throw error;
+      this.#telemetry.log.warn('The surplus flow could not be aborted', { error });
+    }
+    return 'surplus';
+  }
+
+  async #fail(claim: Stored<ClaimedEntry>, failure: Failure): Promise<Outcome> {
+    const { ledger, clock } = this.#ports;
+    const terminal = ended(claim.entry, { failure }, clock.now());
+    const written = await ledger.replace(claim, terminal, this.#invocation.closing);
+    if (!written.won) throw new ClaimHeldError(`Somebody took upload ${claim.entry.upload.id} over`);
+    return this.#published(terminal);
+  }
+
+  async #published(entry: TerminalEntry): Promise<Outcome> {
+    this.#count('FlowsFailed');
+    await publish(entry, this.#ports, this.#invocation.closing);
+    return 'failed';
+  }
+
+  async #wait(claim: Stored<ClaimedEntry>, wait: Wait): Promise<Outcome> {
+    const { ledger } = this.#ports;
+    const written = await ledger.replace(claim, waiting(claim.entry, wait), this.#invocation.closing);
+    if (!written.won) throw new ClaimHeldError(`Somebody took upload ${claim.entry.upload.id} over`);
+    await this.#putWaitingMarker(claim.entry.upload.id, wait.notBefore);
+    this.#count('UploadsWaiting');
+    this.#telemetry.log.info('The upload waits', {
+      reason: wait.reason,
+      notBefore: new Date(wait.notBefore).toISOString(),
+    });
+    return 'waiting';
+  }
+
+  #mark(upload: Upload, flow: { readonly id: string; readonly createdAt: number }): Promise<void> {
+    const marker = { createdAt: flow.createdAt, uploadId: upload.id, flowId: flow.id };
+    return this.#ports.ledger.putRunningMarker(marker, this.#invocation.closing);
+  }
+
+  #putWaitingMarker(uploadId: string, notBefore: number): Promise<void> {
+    return this.#ports.ledger.putWaitingMarker({ uploadId, notBefore }, this.#invocation.closing);
+  }
+
+  #failureOf(upload: Upload, input: 'file' | 'text'): Failure | undefined {
+    const { inputBytesMax, textBytesMax } = this.#ports.settings;
+    const bytesMax = input === 'text' ? Math.min(textBytesMax, inputBytesMax) : inputBytesMax;
+    if (upload.bytes === 0) return { code: 'input-empty', message: 'The file is empty.' };
+    if (upload.bytes <= bytesMax) return undefined;
+    return {
+      code: 'input-too-large',
+      message: `The file has ${upload.bytes} bytes, and at most ${bytesMax} are sent as ${input}.`,
+    };
+  }
+
+  #claimDeadline(): number {
+    return this.#invocation.endsAt + CLAIM_MARGIN_MS;
+  }
+
+  #identify({ entry }: Stored): void {
+    this.#telemetry = { ...this.#telemetry, log: this.#telemetry.log.with({ uploadId: entry.upload.id }) };
+  }
+
+  #unrouted(): Outcome {
+    return this.#leave('unrouted', 'UploadsUnrouted', 'No route wants this upload');
+  }
+
+  #leave(outcome: Outcome, metric: MetricName, message: string): Outcome {
+    this.#count(metric);
+    this.#telemetry.log.info(message);
+    return outcome;
+  }
+
+  #count(metric: MetricName, value?: number): void {
+    this.#telemetry.metrics.count(metric, value);
+  }
+}
+
+/** What an error of sending means for the upload. Undefined: it is not known here, and must not be hidden. */
+export type Verdict =
+  | { readonly kind: 'fail'; readonly failure: Failure }
+  | { readonly kind: 'doubt' }
+  | { readonly kind: 'wait'; readonly reason: WaitReason; readonly counted: boolean; readonly delayMs: number };
+
+export function verdictOn(error: unknown, entry: ClaimedEntry, now: number): Verdict | undefined {
+  const delayMs = backoffMs(entry);
+  if (error instanceof InDoubtError) return { kind: 'doubt' };
+  if (error instanceof RejectedError || error instanceof InvalidTextError) {
+    return { kind: 'fail', failure: { code: error.code, message: error.message } };
+  }
+  if (error instanceof UploadGoneError) {
+    return { kind: 'fail', failure: { code: 'upload-gone', message: `${error.message}.` } };
+  }
+  if (error instanceof UnauthorisedError) {
+    return { kind: 'wait', reason: 'unauthorised', counted: false, delayMs: Math.max(UNAUTHORISED_WAIT_MS, delayMs) };
+  }
+  if (error instanceof ForbiddenError) return { kind: 'wait', reason: 'forbidden', counted: true, delayMs };
+  if (error instanceof ThrottledError) {
+    return { kind: 'wait', reason: 'throttled', counted: false, delayMs: error.retryAfterMs ?? delayMs };
+  }
+  if (error instanceof UnavailableError) {
+    return { kind: 'wait', reason: 'unavailable', counted: error.bodyStarted, delayMs };
+  }
+  if (error instanceof UploadUnreadableError) return { kind: 'wait', reason: 'unavailable', counted: true, delayMs };
+  if (error instanceof OutOfTimeError) {
+    // A claim of the first half of the time is a full attempt; a later one was only unlucky.
+    return { kind: 'wait', reason: 'out-of-time', counted: now - entry.claimedAt > ATTEMPT_TIME_MIN_MS, delayMs };
+  }
+  return undefined;
+}
+
+/**
+ * Doubles with every wait up to its longest. The upload id spreads it over half its length either way, so that files
+ * which began to wait together do not come back together.
+ */
+export function backoffMs(entry: Pick<ClaimedEntry, 'waits' | 'upload'>): number {
+  const exponential = Math.min(BACKOFF_MAX_MS, BACKOFF_FIRST_MS * 2 ** Math.min(entry.waits, 20));
+  const spread = Number.parseInt(entry.upload.id.slice(0, 8), 16) / 2 ** 32;
+  return Math.round(exponential * (0.5 + spread));
+}
+
+const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));

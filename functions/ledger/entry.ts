@@ -1,0 +1,255 @@
+import type { Mark } from '../flow-service/types.ts';
+import type { RouteSnapshot } from '../routes.ts';
+import type { Upload } from '../upload.ts';
+
+/**
+ * An entry: everything that is known of one upload, and the one place where its state is decided.
+ *
+ *             claim (If-None-Match: *)        answered with a flow id
+ *   (nothing) ───────────────────────▶ claimed ──────────────────────▶ running ──▶ succeeded
+ *                                      ▲  │  │                            │
+ *                due, sent again       │  │  └── rejected for good ───────┴──────▶ failed
+ *                                      │  ▼                                          │
+ *                                    waiting ◀────── retried by a person ────────────┘
+ *
+ * The functions below are the arrows. They are pure: each makes the next entry from the one before, and whoever holds
+ * the ETag of the one before may write it.
+ */
+export type Entry = ClaimedEntry | WaitingEntry | RunningEntry | TerminalEntry;
+
+/** Version of the entry's form. A deployment reads its own and the one before. */
+export const ENTRY_SCHEMA = 1;
+
+interface EntryFacts {
+  readonly schema: typeof ENTRY_SCHEMA;
+  readonly upload: Upload;
+  readonly route: RouteSnapshot;
+  /** 1, and one more for each renewed attempt after a known end. It is part of the flow's mark. */
+  readonly generation: number;
+  /** Failures so far that the file could be the cause of, within this state of affairs: sending, or collecting. */
+  readonly attempts: number;
+  /** Waits so far in this generation: they lengthen the next one. */
+  readonly waits: number;
+  /** A POST of this generation of which it is not known whether it made a flow. */
+  readonly doubt?: Doubt | undefined;
+}
+
+export interface Doubt {
+  /** When the earliest such POST was claimed: a flow listing must reach back to here. */
+  readonly claimedAt: number;
+  /** When the last byte of the latest such POST had been sent, at the latest. */
+  readonly sentBy: number;
+}
+
+export interface ClaimedEntry extends EntryFacts {
+  readonly state: 'claimed';
+  readonly claimedAt: number;
+  /** After this the claim's invocation is surely dead. */
+  readonly deadline: number;
+}
+
+/** Why an upload waits. */
+export type WaitReason =
+  | 'throttled'
+  | 'unauthorised'
+  | 'forbidden'
+  | 'unavailable'
+  | 'out-of-time'
+  | 'in-doubt'
+  | 'held'
+  | 'retried';
+
+export interface WaitingEntry extends EntryFacts {
+  readonly state: 'waiting';
+  readonly reason: WaitReason;
+  /** What happened, in a sentence. */
+  readonly message: string;
+  readonly notBefore: number;
+}
+
+export interface FlowFacts {
+  readonly id: string;
+  /** When the service had answered, by our clock. It is part of the marker's key. */
+  readonly createdAt: number;
+}
+
+export interface RunningEntry extends EntryFacts {
+  readonly state: 'running';
+  readonly flow: FlowFacts;
+  /** What the outputs listing said when it was last looked at, where that is all there is to judge by. */
+  readonly look?: { readonly digest: string; readonly at: number } | undefined;
+  /** Assets that were stored before a collection was cut off or failed: the next one goes on from there. */
+  readonly assets?: readonly StoredAsset[] | undefined;
+}
+
+export interface TerminalEntry extends EntryFacts {
+  readonly state: 'succeeded' | 'failed';
+  readonly flow?: FlowFacts | undefined;
+  readonly endedAt: number;
+  readonly assets: readonly StoredAsset[];
+  readonly failedOutputs: readonly FailedOutput[];
+  /** Set where the state is `failed`. */
+  readonly failure?: Failure | undefined;
+}
+
+export interface StoredAsset {
+  readonly id: string;
+  readonly key: string;
+  readonly bytes: number;
+  readonly mediaType: string;
+  /** Hexadecimal SHA-256 of the stored bytes. */
+  readonly sha256: string;
+}
+
+export interface FailedOutput {
+  readonly id: string;
+  readonly code: string;
+  readonly message: string;
+}
+
+export interface Failure {
+  /** Stable and machine-readable. */
+  readonly code: string;
+  /** A sentence for a person. */
+  readonly message: string;
+}
+
+/** What a delivery of an upload that already has an entry has to do. */
+export type NextStep = 'publish-again' | 'mark-again' | 'leave-to-its-claim' | 'wait-on' | 'take-over';
+
+export function nextStep(entry: Entry, now: number): NextStep {
+  switch (entry.state) {
+    case 'succeeded':
+    case 'failed':
+      return 'publish-again';
+    case 'running':
+      return 'mark-again';
+    case 'claimed':
+      return now < entry.deadline ? 'leave-to-its-claim' : 'take-over';
+    case 'waiting':
+      return now < entry.notBefore ? 'wait-on' : 'take-over';
+  }
+}
+
+export const isTerminal = (entry: Entry): entry is TerminalEntry =>
+  entry.state === 'succeeded' || entry.state === 'failed';
+
+export const markOf = (entry: Entry, pipeline: string): Mark => ({
+  pipeline,
+  upload: entry.upload.id,
+  generation: entry.generation,
+});
+
+/** An upload's first entry. */
+export function firstClaim(upload: Upload, route: RouteSnapshot, now: number, deadline: number): ClaimedEntry {
+  return {
+    schema: ENTRY_SCHEMA,
+    state: 'claimed',
+    upload,
+    route,
+    generation: 1,
+    attempts: 0,
+    waits: 0,
+    claimedAt: now,
+    deadline,
+  };
+}
+
+/**
+ * The claim of whoever takes an upload over. A claim found past its deadline leaves a doubt behind: its invocation may
+ * have sent everything, at the latest by its deadline, and died before it could write down the answer.
+ */
+export function claimAgain(entry: ClaimedEntry | WaitingEntry, now: number, deadline: number): ClaimedEntry {
+  const doubt = entry.state === 'claimed' ? doubtful(entry, entry.deadline) : entry.doubt;
+  return { ...factsOf(entry), doubt, state: 'claimed', claimedAt: now, deadline };
+}
+
+/** The doubt after a POST under this claim was sent by `sentBy`, joined with one that was there before. */
+export function doubtful(entry: ClaimedEntry, sentBy: number): Doubt {
+  return {
+    claimedAt: Math.min(entry.doubt?.claimedAt ?? entry.claimedAt, entry.claimedAt),
+    sentBy: Math.max(entry.doubt?.sentBy ?? sentBy, sentBy),
+  };
+}
+
+export interface Wait {
+  readonly reason: WaitReason;
+  readonly message: string;
+  readonly notBefore: number;
+  /** Whether the file could be the cause. */
+  readonly counted: boolean;
+  readonly doubt?: Doubt | undefined;
+}
+
+export function waiting(entry: ClaimedEntry, wait: Wait): WaitingEntry {
+  return {
+    ...factsOf(entry),
+    attempts: entry.attempts + (wait.counted ? 1 : 0),
+    waits: entry.waits + 1,
+    doubt: wait.doubt ?? entry.doubt,
+    state: 'waiting',
+    reason: wait.reason,
+    message: wait.message,
+    notBefore: wait.notBefore,
+  };
+}
+
+/** The claim once its doubt is settled: no flow was made, or a person or the setting accepts that one may have been. */
+export function withoutDoubt(entry: ClaimedEntry): ClaimedEntry {
+  const { doubt: _, ...rest } = entry;
+  return rest;
+}
+
+export function running(entry: ClaimedEntry, flow: FlowFacts): RunningEntry {
+  return { ...factsOf(entry), attempts: 0, doubt: undefined, state: 'running', flow };
+}
+
+export function lookedAt(entry: RunningEntry, digest: string, now: number): RunningEntry {
+  return { ...entry, look: { digest, at: now } };
+}
+
+/** A running flow whose collection was cut off (not counted), or failed by an asset (counted), after these assets. */
+export function collectedSoFar(entry: RunningEntry, assets: readonly StoredAsset[], counted: boolean): RunningEntry {
+  return { ...entry, assets, attempts: entry.attempts + (counted ? 1 : 0) };
+}
+
+export interface Ending {
+  readonly assets?: readonly StoredAsset[];
+  readonly failedOutputs?: readonly FailedOutput[];
+  /** Present where the upload failed. */
+  readonly failure?: Failure | undefined;
+}
+
+export function ended(entry: ClaimedEntry | RunningEntry, ending: Ending, now: number): TerminalEntry {
+  return {
+    ...factsOf(entry),
+    state: ending.failure === undefined ? 'succeeded' : 'failed',
+    flow: entry.state === 'running' ? entry.flow : undefined,
+    endedAt: now,
+    assets: ending.assets ?? [],
+    failedOutputs: ending.failedOutputs ?? [],
+    failure: ending.failure,
+  };
+}
+
+/** A failed upload, or one that waits for a person's word, as that person sends it on its way again. */
+export function retried(entry: TerminalEntry | WaitingEntry, now: number): WaitingEntry {
+  return {
+    ...factsOf(entry),
+    // A known end begins a new generation, so that the flow that failed is never taken for the next one's.
+    generation: entry.generation + (entry.state === 'waiting' ? 0 : 1),
+    attempts: 0,
+    waits: 0,
+    // An upload is held because of its doubt: a person's word settles that. Any other doubt is still looked into.
+    doubt: entry.state === 'waiting' && entry.reason !== 'held' ? entry.doubt : undefined,
+    state: 'waiting',
+    reason: 'retried',
+    message: 'Sent on its way again by hand.',
+    notBefore: now,
+  };
+}
+
+function factsOf(entry: Entry): EntryFacts {
+  const { schema, upload, route, generation, attempts, waits, doubt } = entry;
+  return { schema, upload, route, generation, attempts, waits, doubt };
+}

@@ -1,0 +1,78 @@
+/**
+ * The one owner of every key in the ledger bucket.
+ *
+ *   uploads/<upload id>.json                       the entry
+ *   running/<created>/<upload id>/<flow id>        marker of a running flow
+ *   waiting/<not before>/<upload id>               marker of an upload that waits
+ *   state/collector-<index>.json                   a collector's lease and the time of its last completed round
+ *
+ * Times are ISO 8601 in UTC with milliseconds, so that a listing, which S3 sorts by bytes, is sorted by time.
+ */
+export const UPLOADS_PREFIX = 'uploads/';
+export const RUNNING_PREFIX = 'running/';
+export const WAITING_PREFIX = 'waiting/';
+export const STATE_PREFIX = 'state/';
+
+/** A running flow, told by the key of its marker alone. */
+export interface RunningMarker {
+  /** When the flow was created, milliseconds since the epoch. */
+  readonly createdAt: number;
+  readonly uploadId: string;
+  readonly flowId: string;
+}
+
+/** An upload that waits, told by the key of its marker alone. */
+export interface WaitingMarker {
+  /** When it is due, milliseconds since the epoch. */
+  readonly notBefore: number;
+  readonly uploadId: string;
+}
+
+export const entryKey = (uploadId: string): string => `${UPLOADS_PREFIX}${uploadId}.json`;
+
+export const collectorKey = (index: number): string => `${STATE_PREFIX}collector-${index}.json`;
+
+export const runningKey = (marker: RunningMarker): string =>
+  `${RUNNING_PREFIX}${time(marker.createdAt)}/${marker.uploadId}/${encodedId(marker.flowId)}`;
+
+export const waitingKey = (marker: WaitingMarker): string =>
+  `${WAITING_PREFIX}${time(marker.notBefore)}/${marker.uploadId}`;
+
+/** The last key, in the order of a listing, of an upload that is due at `now`. */
+export const waitingDueKey = (now: number): string => `${WAITING_PREFIX}${time(now)}/~`;
+
+/** The marker that a key tells of; undefined for a key that is none, which somebody else must have put there. */
+export function parseRunningKey(key: string): RunningMarker | undefined {
+  const match = /^running\/([^/]+)\/([0-9a-f]+)\/([^/]+)$/.exec(key);
+  const createdAt = match === null ? Number.NaN : Date.parse(match[1] as string);
+  const flowId = match === null ? undefined : decodedId(match[3] as string);
+  if (match === null || Number.isNaN(createdAt) || flowId === undefined) return undefined;
+  return { createdAt, uploadId: match[2] as string, flowId };
+}
+
+export function parseWaitingKey(key: string): WaitingMarker | undefined {
+  const match = /^waiting\/([^/]+)\/([0-9a-f]+)$/.exec(key);
+  const notBefore = match === null ? Number.NaN : Date.parse(match[1] as string);
+  if (match === null || Number.isNaN(notBefore)) return undefined;
+  return { notBefore, uploadId: match[2] as string };
+}
+
+/**
+ * An id from the service as one segment of a key. The ids are opaque and may be hostile: nothing of them may look like
+ * a separator, and a leading dot may not look like a way up.
+ */
+export function encodedId(id: string): string {
+  return encodeURIComponent(id.toWellFormed())
+    .replace(/[!'()*]/g, (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`)
+    .replace(/^\./, '%2E');
+}
+
+function decodedId(segment: string): string | undefined {
+  try {
+    return decodeURIComponent(segment);
+  } catch {
+    return undefined;
+  }
+}
+
+const time = (ms: number): string => new Date(ms).toISOString();

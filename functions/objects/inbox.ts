@@ -1,0 +1,140 @@
+import type { Readable } from 'node:stream';
+import { GetObjectCommand, HeadObjectCommand, type S3Client } from '@aws-sdk/client-s3';
+import type { InputSource } from '../flow-service/types.ts';
+import { mediaTypeOf } from '../routes.ts';
+import { pinnedVersion, type Upload, unquoted, uploadId } from '../upload.ts';
+import { isAbsent, isPreconditionFailed } from './s3-errors.ts';
+
+/** The object, or that version of it, is not there any more. A newer upload at its key has an event of its own. */
+export class UploadGoneError extends Error {
+  override readonly name = 'UploadGoneError';
+}
+
+/** The object is there and its bytes could not be read: S3 failed, or the stream broke. Worth another try. */
+export class UploadUnreadableError extends Error {
+  override readonly name = 'UploadUnreadableError';
+}
+
+/** What names an upload before it was read. */
+export type UploadReference = Pick<Upload, 'bucket' | 'key'> & Partial<Pick<Upload, 'versionId' | 'etag' | 'id'>>;
+
+/** An upload that was opened: what it is, and its bytes, not read yet. */
+export interface OpenedUpload {
+  readonly upload: Upload;
+  /** User metadata, its names in lower case. */
+  readonly metadata: Readonly<Record<string, string>>;
+  readonly source: InputSource;
+  /** Lets go of a stream that nobody read. Harmless after it was read. */
+  discard(): void;
+}
+
+/** The inbox as both functions see it: one upload at a time, at exactly one version. */
+export class Inbox {
+  readonly #s3: S3Client;
+
+  constructor(s3: S3Client) {
+    this.#s3 = s3;
+  }
+
+  /**
+   * Opens exactly the version that is named: by its version id, else by its ETag.
+   * @throws {UploadGoneError} it was replaced or deleted.
+   * @throws {UploadUnreadableError} S3 did not give it.
+   */
+  async open(reference: UploadReference, signal: AbortSignal): Promise<OpenedUpload> {
+    const first = await this.#get(reference, signal);
+    const { upload } = first;
+    if (reference.id !== undefined && reference.id !== upload.id) {
+      first.body.destroy();
+      throw new UploadGoneError(`${reference.bucket}/${reference.key} was put again with the same content`);
+    }
+    let unread: Readable | undefined = first.body;
+    const open = async (again: AbortSignal): Promise<AsyncIterable<Uint8Array>> => {
+      const body = unread ?? (await this.#get(upload, again)).body;
+      unread = undefined;
+      return whileAlive(body, again);
+    };
+    const discard = (): void => {
+      unread?.destroy();
+      unread = undefined;
+    };
+    return { upload, metadata: first.metadata, source: { bytes: upload.bytes, open }, discard };
+  }
+
+  /** Which upload is current at a key; undefined where there is none. */
+  async current(bucket: string, key: string, signal: AbortSignal): Promise<string | undefined> {
+    try {
+      const head = await this.#s3.send(new HeadObjectCommand({ Bucket: bucket, Key: key }), { abortSignal: signal });
+      return uploadFrom({ bucket, key }, head).id;
+    } catch (error) {
+      if (isAbsent(error)) return undefined;
+      throw error;
+    }
+  }
+
+  async #get(reference: UploadReference, signal: AbortSignal) {
+    const versionId = pinnedVersion(reference.versionId);
+    try {
+      const answer = await this.#s3.send(
+        new GetObjectCommand({
+          Bucket: reference.bucket,
+          Key: reference.key,
+          ...(versionId !== undefined
+            ? { VersionId: versionId }
+            : { IfMatch: reference.etag === undefined ? undefined : `"${reference.etag}"` }),
+        }),
+        { abortSignal: signal },
+      );
+      const body = answer.Body as Readable;
+      // A stream that nobody reads yet may fail before anybody listens; whoever reads it later still sees the error.
+      body.on('error', () => {});
+      return { upload: uploadFrom(reference, answer), metadata: answer.Metadata ?? {}, body };
+    } catch (error) {
+      signal.throwIfAborted();
+      const name = `${reference.bucket}/${reference.key}`;
+      if (isAbsent(error) || isPreconditionFailed(error)) {
+        throw new UploadGoneError(`${name} was replaced or deleted`, { cause: error });
+      }
+      throw new UploadUnreadableError(`${name} could not be opened`, { cause: error });
+    }
+  }
+}
+
+interface ObjectFacts {
+  readonly VersionId?: string | undefined;
+  readonly ETag?: string | undefined;
+  readonly ContentLength?: number | undefined;
+  readonly LastModified?: Date | undefined;
+  readonly ContentType?: string | undefined;
+}
+
+function uploadFrom({ bucket, key }: Pick<Upload, 'bucket' | 'key'>, facts: ObjectFacts): Upload {
+  const upload = {
+    bucket,
+    key,
+    versionId: pinnedVersion(facts.VersionId),
+    etag: unquoted(facts.ETag ?? ''),
+    bytes: facts.ContentLength ?? 0,
+    lastModified: facts.LastModified?.getTime() ?? 0,
+    mediaType: mediaTypeOf(facts.ContentType, key),
+  };
+  return { id: uploadId(upload), ...upload };
+}
+
+/** The stream's chunks; the stream is destroyed when the signal aborts, and when the loop over it is left. */
+async function* whileAlive(body: Readable, signal: AbortSignal): AsyncGenerator<Uint8Array> {
+  const destroy = (): void => {
+    body.destroy(signal.reason);
+  };
+  if (signal.aborted) destroy();
+  signal.addEventListener('abort', destroy);
+  try {
+    yield* body;
+  } catch (cause) {
+    signal.throwIfAborted();
+    throw new UploadUnreadableError('The upload could not be read to its end', { cause });
+  } finally {
+    signal.removeEventListener('abort', destroy);
+    body.destroy();
+  }
+}

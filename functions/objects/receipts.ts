@@ -1,0 +1,158 @@
+import { HeadObjectCommand, PutObjectCommand, type S3Client } from '@aws-sdk/client-s3';
+import type { FailedOutput, StoredAsset, TerminalEntry } from '../ledger/entry.ts';
+import type { Inbox } from './inbox.ts';
+import { receiptKey } from './results-keys.ts';
+import { isAbsent, isConflict, isPreconditionFailed } from './s3-errors.ts';
+
+/** How an upload ended, for people and programs. It is what stands in `receipt.json`. */
+export interface Receipt {
+  /** Version of this form. */
+  readonly receipt: 1;
+  readonly status: 'succeeded' | 'failed';
+  readonly upload: {
+    readonly id: string;
+    readonly bucket: string;
+    readonly key: string;
+    readonly versionId?: string | undefined;
+    readonly etag: string;
+    readonly bytes: number;
+    readonly mediaType: string;
+    /** ISO 8601, UTC. */
+    readonly lastModified: string;
+  };
+  readonly route: string;
+  readonly template: string;
+  /** 1, or more where a failed upload was retried. */
+  readonly generation: number;
+  readonly flow?: { readonly id: string; readonly createdAt: string } | undefined;
+  readonly endedAt: string;
+  readonly assets: readonly StoredAsset[];
+  /** Outputs that the service could not make, or that could not be stored. */
+  readonly failedOutputs: readonly FailedOutput[];
+  /** Present where the status is `failed`. */
+  readonly failure?: { readonly code: string; readonly message: string; readonly retry: string } | undefined;
+}
+
+/** S3 went on refusing a conditional write of a receipt because others wrote it at the same time. */
+export class ReceiptContendedError extends Error {
+  override readonly name = 'ReceiptContendedError';
+}
+
+/** How many others may get in between before a receipt is left to the next attempt. */
+const TRIES_MAX = 10;
+
+const UPLOAD = 'flowdrop-upload';
+const GENERATION = 'flowdrop-generation';
+const LAST_MODIFIED = 'flowdrop-last-modified';
+
+/** The receipt of a terminal entry. @param collectFunction the function that the command to retry invokes. */
+export function receiptOf(entry: TerminalEntry, collectFunction: string): Receipt {
+  const { id, bucket, key, versionId, etag, bytes, mediaType, lastModified } = entry.upload;
+  return {
+    receipt: 1,
+    status: entry.state,
+    upload: { id, bucket, key, versionId, etag, bytes, mediaType, lastModified: iso(lastModified) },
+    route: entry.route.name,
+    template: entry.route.template,
+    generation: entry.generation,
+    flow: entry.flow && { id: entry.flow.id, createdAt: iso(entry.flow.createdAt) },
+    endedAt: iso(entry.endedAt),
+    assets: entry.assets,
+    failedOutputs: entry.failedOutputs,
+    failure: entry.failure && { ...entry.failure, retry: retryCommand(collectFunction, id) },
+  };
+}
+
+/**
+ * Receipts, one address for each key of the inbox. The address belongs to the upload that is current at that key, in
+ * whatever order uploads arrive and end.
+ */
+export class Receipts {
+  readonly #s3: S3Client;
+  readonly #bucket: string;
+  readonly #prefix: string;
+  readonly #inbox: Inbox;
+
+  constructor(s3: S3Client, bucket: string, prefix: string, inbox: Inbox) {
+    this.#s3 = s3;
+    this.#bucket = bucket;
+    this.#prefix = prefix;
+    this.#inbox = inbox;
+  }
+
+  /** Puts the receipt where it belongs, or leaves what has the better right to the address. Returns the address. */
+  async put(receipt: Receipt, signal: AbortSignal): Promise<string> {
+    const key = receiptKey(this.#prefix, receipt.upload.key);
+    let condition: { IfNoneMatch: '*' } | { IfMatch: string } = { IfNoneMatch: '*' };
+    for (let tries = 0; tries < TRIES_MAX; tries += 1) {
+      try {
+        await this.#s3.send(
+          new PutObjectCommand({
+            Bucket: this.#bucket,
+            Key: key,
+            Body: `${JSON.stringify(receipt, undefined, 2)}\n`,
+            ContentType: 'application/json',
+            Metadata: {
+              [UPLOAD]: receipt.upload.id,
+              [GENERATION]: String(receipt.generation),
+              [LAST_MODIFIED]: receipt.upload.lastModified,
+            },
+            ...condition,
+          }),
+          { abortSignal: signal },
+        );
+        return key;
+      } catch (error) {
+        if (isConflict(error)) continue;
+        if (!isPreconditionFailed(error) && !isAbsent(error)) throw error;
+      }
+      const there = await this.#there(key, signal);
+      if (there === undefined) condition = { IfNoneMatch: '*' };
+      else if (await this.#outranks(receipt, there, signal)) condition = { IfMatch: there.etag };
+      else return key;
+    }
+    throw new ReceiptContendedError(`${key} was written by others ${TRIES_MAX} times in between`);
+  }
+
+  async #outranks(mine: Receipt, there: ReceiptFacts, signal: AbortSignal): Promise<boolean> {
+    if (there.uploadId === mine.upload.id) return mine.generation > there.generation;
+    const current = await this.#inbox.current(mine.upload.bucket, mine.upload.key, signal);
+    if (current !== undefined) return current === mine.upload.id;
+    const [mineModified, thereModified] = [Date.parse(mine.upload.lastModified), there.lastModified];
+    // Within one second the ids decide: arbitrary, but the same whoever comes first.
+    return mineModified === thereModified ? mine.upload.id > there.uploadId : mineModified > thereModified;
+  }
+
+  async #there(key: string, signal: AbortSignal): Promise<ReceiptFacts | undefined> {
+    try {
+      const head = await this.#s3.send(new HeadObjectCommand({ Bucket: this.#bucket, Key: key }), {
+        abortSignal: signal,
+      });
+      return {
+        etag: head.ETag as string,
+        uploadId: head.Metadata?.[UPLOAD] ?? '',
+        generation: Number(head.Metadata?.[GENERATION] ?? 0),
+        // What bears no date of ours is no receipt of ours, and has no right to the address.
+        lastModified: Date.parse(head.Metadata?.[LAST_MODIFIED] ?? '') || 0,
+      };
+    } catch (error) {
+      if (isAbsent(error)) return undefined;
+      throw error;
+    }
+  }
+}
+
+interface ReceiptFacts {
+  readonly etag: string;
+  readonly uploadId: string;
+  readonly generation: number;
+  readonly lastModified: number;
+}
+
+/** What a person types to have a failed upload tried again. */
+function retryCommand(collectFunction: string, uploadId: string): string {
+  const payload = JSON.stringify({ retry: [uploadId] });
+  return `aws lambda invoke --function-name ${collectFunction} --cli-binary-format raw-in-base64-out --payload '${payload}' /dev/stdout`;
+}
+
+const iso = (ms: number): string => new Date(ms).toISOString();

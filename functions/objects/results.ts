@@ -1,0 +1,231 @@
+import { createHash } from 'node:crypto';
+import {
+  AbortMultipartUploadCommand,
+  CompleteMultipartUploadCommand,
+  CreateMultipartUploadCommand,
+  GetObjectCommand,
+  PutObjectCommand,
+  type S3Client,
+  UploadPartCommand,
+} from '@aws-sdk/client-s3';
+import type { Log } from '../telemetry.ts';
+import { isConflict, isPreconditionFailed } from './s3-errors.ts';
+
+/**
+ * Size of a part, in bytes. One part is held while it fills and one while it is sent, so this is what bounds memory;
+ * S3 takes at most 10,000 parts, which makes 78 GiB the largest asset. (Amazon S3 User Guide, "Multipart upload limits".)
+ */
+const PART_BYTES = 8 * 1024 * 1024;
+
+/** What a part's buffer starts with, so that a thousand small assets do not cost a thousand parts of memory. */
+const FIRST_BUFFER_BYTES = 64 * 1024;
+
+/** How often a conditional PUT is done again after S3 answered 409. */
+const CONFLICT_TRIES_MAX = 10;
+
+export interface AssetFacts {
+  readonly bytes: number;
+  readonly sha256: string;
+}
+
+export interface AssetDestination {
+  readonly key: string;
+  readonly mediaType: string;
+  /** ASCII only: S3 would return anything else encoded. */
+  readonly metadata: Readonly<Record<string, string>>;
+}
+
+/**
+ * The results bucket: whole assets, each written once.
+ *
+ * What exists when: nothing under the final key until every byte has been received and checked. A small asset is one
+ * conditional PUT at the very end; a large one is a multipart upload that is completed, conditionally, at the very end
+ * and aborted on any doubt. Where the key is taken already, that object is hashed and stands for this one.
+ */
+export class Results {
+  readonly #s3: S3Client;
+  readonly #bucket: string;
+  readonly #log: Log;
+
+  constructor(s3: S3Client, bucket: string, log: Log) {
+    this.#s3 = s3;
+    this.#bucket = bucket;
+    this.#log = log;
+  }
+
+  /** Stores what `chunks` yields, if and only if they end normally. Rejects with whatever they throw. */
+  async store(to: AssetDestination, chunks: AsyncIterable<Uint8Array>, signal: AbortSignal): Promise<AssetFacts> {
+    const upload = new PartedUpload(this.#s3, this.#bucket, to, signal);
+    const hash = createHash('sha256');
+    let bytes = 0;
+    try {
+      for await (const chunk of chunks) {
+        hash.update(chunk);
+        bytes += chunk.byteLength;
+        await upload.write(chunk);
+      }
+      if ((await upload.finish()) === 'stored') return { bytes, sha256: hash.digest('hex') };
+    } catch (error) {
+      await this.#abort(upload);
+      throw error;
+    }
+    await this.#abort(upload);
+    return this.#existing(to.key, signal);
+  }
+
+  /** The facts of the asset that is already there: every writer of a key writes the same bytes, and none overwrites. */
+  async #existing(key: string, signal: AbortSignal): Promise<AssetFacts> {
+    const { Body } = await this.#s3.send(new GetObjectCommand({ Bucket: this.#bucket, Key: key }), {
+      abortSignal: signal,
+    });
+    const hash = createHash('sha256');
+    let bytes = 0;
+    for await (const chunk of Body as AsyncIterable<Uint8Array>) {
+      signal.throwIfAborted();
+      hash.update(chunk);
+      bytes += chunk.byteLength;
+    }
+    return { bytes, sha256: hash.digest('hex') };
+  }
+
+  /** Parts that stay behind are invisible and expire by the bucket's lifecycle, so a failure here is only worth a line. */
+  async #abort(upload: PartedUpload): Promise<void> {
+    try {
+      await upload.abort();
+    } catch (error) {
+      this.#log.warn('A multipart upload could not be aborted; the lifecycle rule will remove its parts', {
+        error: error as Error,
+      });
+    }
+  }
+}
+
+/** One object on its way to S3: a single PUT while it fits into one part, a multipart upload from then on. */
+class PartedUpload {
+  readonly #s3: S3Client;
+  readonly #target: { readonly Bucket: string; readonly Key: string };
+  readonly #to: AssetDestination;
+  readonly #signal: AbortSignal;
+  #filling: Buffer = Buffer.allocUnsafeSlow(FIRST_BUFFER_BYTES);
+  #filled = 0;
+  #spare: Buffer | undefined;
+  #uploadId: string | undefined;
+  #sending: Promise<void> = Promise.resolve();
+  readonly #parts: { PartNumber: number; ETag: string | undefined; ChecksumCRC32: string | undefined }[] = [];
+
+  constructor(s3: S3Client, bucket: string, to: AssetDestination, signal: AbortSignal) {
+    this.#s3 = s3;
+    this.#target = { Bucket: bucket, Key: to.key };
+    this.#to = to;
+    this.#signal = signal;
+  }
+
+  async write(chunk: Uint8Array): Promise<void> {
+    for (let offset = 0; offset < chunk.byteLength; ) {
+      if (this.#filled === PART_BYTES) await this.#sendPart();
+      this.#grow(this.#filled + chunk.byteLength - offset);
+      const take = Math.min(chunk.byteLength - offset, PART_BYTES - this.#filled);
+      this.#filling.set(chunk.subarray(offset, offset + take), this.#filled);
+      this.#filled += take;
+      offset += take;
+    }
+  }
+
+  /** Makes the object appear under its key, unless there is one already. */
+  async finish(): Promise<'stored' | 'exists'> {
+    try {
+      if (this.#uploadId === undefined) {
+        await this.#put();
+      } else {
+        await this.#sendPart();
+        await this.#sending;
+        await this.#s3.send(
+          new CompleteMultipartUploadCommand({
+            ...this.#target,
+            UploadId: this.#uploadId,
+            MultipartUpload: { Parts: this.#parts },
+            IfNoneMatch: '*',
+          }),
+          { abortSignal: this.#signal },
+        );
+        this.#uploadId = undefined;
+      }
+      return 'stored';
+    } catch (error) {
+      if (isPreconditionFailed(error)) return 'exists';
+      throw error;
+    }
+  }
+
+  /** Removes what was sent of a multipart upload that was not completed. Not under the signal: that may be the cause. */
+  async abort(): Promise<void> {
+    await this.#sending.catch(() => {}); // Its error is the one being handled; only a part under way is waited for.
+    if (this.#uploadId === undefined) return;
+    const UploadId = this.#uploadId;
+    this.#uploadId = undefined;
+    await this.#s3.send(new AbortMultipartUploadCommand({ ...this.#target, UploadId }));
+  }
+
+  async #put(): Promise<void> {
+    const command = new PutObjectCommand({
+      ...this.#target,
+      ...this.#description(),
+      Body: this.#filling.subarray(0, this.#filled),
+      IfNoneMatch: '*',
+    });
+    for (let tries = 1; ; tries += 1) {
+      try {
+        await this.#s3.send(command, { abortSignal: this.#signal });
+        return;
+      } catch (error) {
+        if (!isConflict(error) || tries === CONFLICT_TRIES_MAX) throw error;
+      }
+    }
+  }
+
+  /** Sends the full buffer while the next one fills; waits for the part before it, so that two exist at most. */
+  async #sendPart(): Promise<void> {
+    this.#uploadId ??= await this.#create();
+    await this.#sending;
+    const part = this.#filling;
+    const body = part.subarray(0, this.#filled);
+    const PartNumber = this.#parts.length + 1;
+    const slot = { PartNumber, ETag: undefined as string | undefined, ChecksumCRC32: undefined as string | undefined };
+    this.#parts.push(slot);
+    this.#filling = this.#spare ?? Buffer.allocUnsafeSlow(PART_BYTES);
+    this.#spare = undefined;
+    this.#filled = 0;
+    this.#sending = this.#s3
+      .send(new UploadPartCommand({ ...this.#target, UploadId: this.#uploadId, PartNumber, Body: body }), {
+        abortSignal: this.#signal,
+      })
+      .then((answer) => {
+        slot.ETag = answer.ETag;
+        slot.ChecksumCRC32 = answer.ChecksumCRC32;
+        this.#spare = part;
+      });
+    // The next write or the end awaits it; until then its failure is not an unhandled one.
+    this.#sending.catch(() => {});
+  }
+
+  async #create(): Promise<string> {
+    const { UploadId } = await this.#s3.send(
+      new CreateMultipartUploadCommand({ ...this.#target, ...this.#description(), ChecksumAlgorithm: 'CRC32' }),
+      { abortSignal: this.#signal },
+    );
+    return UploadId as string;
+  }
+
+  #description() {
+    return { ContentType: this.#to.mediaType, Metadata: { ...this.#to.metadata } };
+  }
+
+  #grow(needed: number): void {
+    if (needed <= this.#filling.byteLength || this.#filling.byteLength === PART_BYTES) return;
+    let bytes = this.#filling.byteLength;
+    while (bytes < needed && bytes < PART_BYTES) bytes *= 2;
+    const larger = Buffer.allocUnsafeSlow(bytes);
+    this.#filling.copy(larger, 0, 0, this.#filled);
+    this.#filling = larger;
+  }
+}

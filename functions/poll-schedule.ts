@@ -1,0 +1,36 @@
+/** A flow is polled again after this share of its age: a flow of an hour is looked at every six minutes. */
+const SHARE_OF_AGE = 0.1;
+
+/** Longest time between two polls of a flow, in milliseconds. */
+const POLL_GAP_MAX_MS = 15 * 60_000;
+
+/**
+ * Whether a running flow is due, from its marker and the last completed round alone: no poll writes anything.
+ *
+ * Each flow has its own grid of polling times: first every `pollIntervalMs`, from ten of these on ever more sparsely,
+ * at last every 15 minutes. It is due if a point of its grid lies after the start of the last completed round. A round
+ * that was cut off is not a completed one, so what it did not reach is due at once.
+ *
+ * All times in milliseconds since the epoch. `lastCompletedAt` is undefined where no round has been completed yet.
+ */
+export function isDue(
+  createdAt: number,
+  lastCompletedAt: number | undefined,
+  now: number,
+  pollIntervalMs: number,
+): boolean {
+  if (lastCompletedAt === undefined || lastCompletedAt < createdAt) return true;
+  return gridIndex(now - createdAt, pollIntervalMs) > gridIndex(lastCompletedAt - createdAt, pollIntervalMs);
+}
+
+/** How many points of its grid a flow of this age has passed. */
+export function gridIndex(ageMs: number, pollIntervalMs: number): number {
+  const denseMs = pollIntervalMs / SHARE_OF_AGE;
+  const gapMaxMs = Math.max(POLL_GAP_MAX_MS, pollIntervalMs);
+  const sparseMs = gapMaxMs / SHARE_OF_AGE;
+  // Each stretch of a flow's life has its own density of points; together they make one growing, unbroken function.
+  const dense = Math.min(ageMs, denseMs) / pollIntervalMs;
+  const growing = Math.log(Math.max(1, Math.min(ageMs, sparseMs) / denseMs)) / Math.log1p(SHARE_OF_AGE);
+  const sparse = Math.max(0, ageMs - sparseMs) / gapMaxMs;
+  return Math.floor(dense + growing + sparse);
+}

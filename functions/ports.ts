@@ -1,0 +1,39 @@
+import type { S3Client } from '@aws-sdk/client-s3';
+import type { Clock } from './clock.ts';
+import type { CollectPorts, UploadQueue } from './collect-outputs.ts';
+import type { Settings } from './config.ts';
+import type { CreatePorts } from './create-flow.ts';
+import type { FlowService } from './flow-service/types.ts';
+import { Ledger } from './ledger/store.ts';
+import { Inbox } from './objects/inbox.ts';
+import { Receipts } from './objects/receipts.ts';
+import { Results } from './objects/results.ts';
+import type { Telemetry } from './telemetry.ts';
+
+/** Everything from outside that the functions stand on. */
+export interface World {
+  readonly settings: Settings;
+  readonly s3: S3Client;
+  readonly flows: FlowService;
+  readonly queue: UploadQueue;
+  readonly clock: Clock;
+  /** A different string each time. */
+  readonly nonce: () => string;
+  /** From 0 to below 1. */
+  readonly random: () => number;
+  readonly telemetry: Telemetry;
+}
+
+/** The ports of both functions, put together once a process. */
+export function portsOf({ settings, s3, nonce, ...world }: World): CreatePorts & CollectPorts {
+  const inbox = new Inbox(s3);
+  return {
+    ...world,
+    settings,
+    s3,
+    inbox,
+    ledger: new Ledger(s3, settings.ledgerBucket, nonce),
+    results: new Results(s3, settings.resultsBucket, world.telemetry.log),
+    receipts: new Receipts(s3, settings.resultsBucket, settings.resultsPrefix, inbox),
+  };
+}

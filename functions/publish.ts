@@ -1,0 +1,30 @@
+import type { TerminalEntry } from './ledger/entry.ts';
+import type { Ledger } from './ledger/store.ts';
+import { type Receipts, receiptOf } from './objects/receipts.ts';
+import type { Telemetry } from './telemetry.ts';
+
+export interface PublishPorts {
+  readonly ledger: Pick<Ledger, 'deleteRunningMarker'>;
+  readonly receipts: Pick<Receipts, 'put'>;
+  readonly settings: { readonly collectFunction: string };
+  readonly telemetry: Telemetry;
+}
+
+/**
+ * Makes known how an upload ended: its receipt, then, as the last step, no marker any more. Everything comes from the
+ * terminal entry, so whoever finds the marker or the redelivered message can do it again after any failure, and doing
+ * it twice changes nothing.
+ */
+export async function publish(entry: TerminalEntry, ports: PublishPorts, signal: AbortSignal): Promise<void> {
+  const key = await ports.receipts.put(receiptOf(entry, ports.settings.collectFunction), signal);
+  if (entry.flow !== undefined) {
+    const { id: flowId, createdAt } = entry.flow;
+    await ports.ledger.deleteRunningMarker({ createdAt, uploadId: entry.upload.id, flowId }, signal);
+  }
+  ports.telemetry.log.info(`Upload ${entry.state}`, {
+    uploadId: entry.upload.id,
+    flowId: entry.flow?.id,
+    receipt: key,
+    code: entry.failure?.code,
+  });
+}

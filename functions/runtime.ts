@@ -1,0 +1,98 @@
+import { randomUUID } from 'node:crypto';
+import { injectLambdaContext } from '@aws-lambda-powertools/logger/middleware';
+import { logMetrics } from '@aws-lambda-powertools/metrics/middleware';
+import { S3Client } from '@aws-sdk/client-s3';
+import { SecretsManagerClient } from '@aws-sdk/client-secrets-manager';
+import { SendMessageCommand, SQSClient } from '@aws-sdk/client-sqs';
+import middy from '@middy/core';
+import errorLogger from '@middy/error-logger';
+import secretsManager from '@middy/secrets-manager';
+import type { Context } from 'aws-lambda';
+import { systemClock } from './clock.ts';
+import type { CollectPorts, UploadQueue } from './collect-outputs.ts';
+import { parseEnv } from './config.ts';
+import type { CreatePorts } from './create-flow.ts';
+import { createFlowService } from './flow-service/client.ts';
+import { type Invocation, withinInvocation } from './invocation.ts';
+import { portsOf } from './ports.ts';
+import { powertools } from './powertools.ts';
+import { SecretToken } from './token.ts';
+
+/** Sockets to S3 at a time: polls, streams and the small requests around them together stay below this. */
+const S3_SOCKETS_MAX = 128;
+
+/** Connecting to an AWS endpoint takes milliseconds; what takes longer than this is tried again. */
+const AWS_CONNECT_TIMEOUT_MS = 3_000;
+
+/** Requests to AWS are small, or parts of 8 MiB: one that has no answer after this is tried again. */
+const AWS_REQUEST_TIMEOUT_MS = 60_000;
+
+const AWS_ATTEMPTS_MAX = 5;
+
+/**
+ * A Lambda function around `body`: settings, clients and token are made once a process; logger, metrics, the token's
+ * first reading and the logging of errors are middleware.
+ * @throws {ConfigurationError} at import, naming everything that is wrong with the environment.
+ */
+export function lambda<T>(
+  body: (event: unknown, ports: CreatePorts & CollectPorts, invocation: Invocation) => Promise<T>,
+) {
+  const settings = parseEnv(process.env);
+  const clock = systemClock;
+  const { logger, metrics, telemetry } = powertools(settings.pipeline);
+  const awsClient = {
+    maxAttempts: AWS_ATTEMPTS_MAX,
+    requestHandler: {
+      connectionTimeout: AWS_CONNECT_TIMEOUT_MS,
+      requestTimeout: AWS_REQUEST_TIMEOUT_MS,
+      throwOnRequestTimeout: true,
+      httpAgent: { maxSockets: S3_SOCKETS_MAX },
+      httpsAgent: { maxSockets: S3_SOCKETS_MAX },
+    },
+  };
+  const token = new SecretToken(new SecretsManagerClient(awsClient), settings.tokenSecretId, clock);
+  const ports = portsOf({
+    settings,
+    // The SDK would check S3's CRC64 of every object in plain JavaScript, at a third of the speed; the length of what
+    // is read is checked anyway, and TLS keeps the bytes.
+    s3: new S3Client({ ...awsClient, responseChecksumValidation: 'WHEN_REQUIRED' }),
+    flows: createFlowService({
+      baseUrl: settings.baseUrl,
+      outputsPath: settings.outputsPath,
+      assetBytesMax: settings.assetBytesMax,
+      token,
+      clock,
+    }),
+    queue: queueAt(new SQSClient(awsClient), settings.queueUrl),
+    clock,
+    nonce: randomUUID,
+    random: Math.random,
+    telemetry,
+  });
+  return middy()
+    .use(injectLambdaContext(logger))
+    .use(logMetrics(metrics))
+    .use(errorLogger({ logger: ({ error }) => logger.error('The invocation failed', error as Error) }))
+    .use(
+      secretsManager({
+        fetchData: { token: settings.tokenSecretId },
+        awsClientOptions: awsClient,
+        // Not before the first invocation, or a failure would end the process; and kept, because SecretToken knows
+        // when to read it again, while the middleware's own refresh would run in the background of a frozen process.
+        disablePrefetch: true,
+        cacheExpiry: -1,
+      }),
+    )
+    .use({ before: ({ internal }) => token.offer(Promise.resolve(internal.token)) })
+    .handler((event: unknown, context: Context) =>
+      withinInvocation(context.getRemainingTimeInMillis(), clock, (invocation) => body(event, ports, invocation)),
+    );
+}
+
+function queueAt(sqs: SQSClient, QueueUrl: string): UploadQueue {
+  return {
+    async send(MessageBody, abortSignal) {
+      await sqs.send(new SendMessageCommand({ QueueUrl, MessageBody }), { abortSignal });
+    },
+  };
+}

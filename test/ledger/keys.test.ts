@@ -1,0 +1,80 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import {
+  encodedId,
+  entryKey,
+  parseRunningKey,
+  parseWaitingKey,
+  runningKey,
+  waitingDueKey,
+  waitingKey,
+} from '../../functions/ledger/keys.ts';
+
+const uploadId = 'ab'.repeat(20);
+const createdAt = Date.parse('2026-01-02T03:04:05.678Z');
+/** Any time that ISO 8601 writes with four digits of a year. */
+const times = fc.integer({ min: 0, max: Date.parse('9999-12-31T23:59:59Z') });
+
+describe('keys of the ledger', () => {
+  it('are where the design says', () => {
+    expect(entryKey(uploadId)).toBe(`uploads/${uploadId}.json`);
+    expect(runningKey({ createdAt, uploadId, flowId: '65f0' })).toBe(
+      `running/2026-01-02T03:04:05.678Z/${uploadId}/65f0`,
+    );
+    expect(waitingKey({ notBefore: createdAt, uploadId })).toBe(`waiting/2026-01-02T03:04:05.678Z/${uploadId}`);
+  });
+
+  it('of markers say again what they were made of, whatever the flow is called', () => {
+    fc.assert(
+      fc.property(times, fc.string({ unit: 'grapheme', minLength: 1 }), (createdAt, flowId) => {
+        const marker = { createdAt, uploadId, flowId };
+        expect(parseRunningKey(runningKey(marker))).toEqual(marker);
+        const waiting = { notBefore: createdAt, uploadId };
+        expect(parseWaitingKey(waitingKey(waiting))).toEqual(waiting);
+      }),
+    );
+  });
+
+  it('of markers sort by time, byte by byte', () => {
+    fc.assert(
+      fc.property(times, times, (a, b) => {
+        const [keyA, keyB] = [a, b].map((notBefore) => Buffer.from(waitingKey({ notBefore, uploadId })));
+        expect(Math.sign(Buffer.compare(keyA as Buffer, keyB as Buffer))).toBe(Math.sign(a - b));
+      }),
+    );
+  });
+
+  it('of what is due end where what is not due yet begins', () => {
+    expect(waitingKey({ notBefore: createdAt, uploadId }) <= waitingDueKey(createdAt)).toBe(true);
+    expect(waitingKey({ notBefore: createdAt + 1, uploadId }) > waitingDueKey(createdAt)).toBe(true);
+  });
+
+  it.each([
+    'running/',
+    'running/yesterday/abab/flow',
+    `running/2026-01-02T03:04:05.678Z/${uploadId}`,
+    `running/2026-01-02T03:04:05.678Z/${uploadId}/a/b`,
+    `running/2026-01-02T03:04:05.678Z/${uploadId}/%`,
+    `running/2026-01-02T03:04:05.678Z/not hexadecimal/flow`,
+    `waiting/2026-01-02T03:04:05.678Z/${uploadId}/more`,
+    'something/else',
+  ])('that nobody of us has put are no markers: %s', (key) => {
+    expect(parseRunningKey(key)).toBeUndefined();
+    expect(parseWaitingKey(key)).toBeUndefined();
+  });
+});
+
+describe('an id from the service', () => {
+  it.each([
+    ['../../etc', '%2E./../etc'.replaceAll('/', '%2F')],
+    ['a/b', 'a%2Fb'],
+    ['.', '%2E'],
+    ['..', '%2E.'],
+    ["it's(*)!", 'it%27s%28%2A%29%21'],
+    ['naïve ☃', 'na%C3%AFve%20%E2%98%83'],
+    ['lone \ud800 surrogate', 'lone%20%EF%BF%BD%20surrogate'],
+    ['65f0c0ffee', '65f0c0ffee'],
+  ])('is one harmless segment of a key: %j', (id, segment) => {
+    expect(encodedId(id)).toBe(segment);
+  });
+});

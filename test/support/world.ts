@@ -1,0 +1,273 @@
+import { randomUUID } from 'node:crypto';
+import {
+  DeleteObjectCommand,
+  GetObjectCommand,
+  ListObjectsV2Command,
+  PutObjectCommand,
+  type PutObjectCommandInput,
+  S3Client,
+} from '@aws-sdk/client-s3';
+import { type BatchResponse, createFlows } from '../../functions/batch.ts';
+import { type Clock, systemClock } from '../../functions/clock.ts';
+import { type CollectPorts, collectOutputs, type TickSummary } from '../../functions/collect-outputs.ts';
+import { LIMITS_DEFAULT, type Limits, type Settings } from '../../functions/config.ts';
+import type { CreatePorts } from '../../functions/create-flow.ts';
+import { createFlowService } from '../../functions/flow-service/client.ts';
+import { type Invocation, withinInvocation } from '../../functions/invocation.ts';
+import type { Entry } from '../../functions/ledger/entry.ts';
+import type { Receipt } from '../../functions/objects/receipts.ts';
+import { portsOf } from '../../functions/ports.ts';
+import type { Route } from '../../functions/routes.ts';
+import type { Log, LogFields, MetricName } from '../../functions/telemetry.ts';
+import { StandInFlowService, type StandInOptions } from '../../local/flow-service/flow-service.ts';
+import { serveFlowService } from '../../local/flow-service/http.ts';
+import { Queue } from '../../local/queue.ts';
+import { serveS3 } from '../../local/s3/http.ts';
+import { EmbeddedS3, type S3EventRecord, type Versioning } from '../../local/s3/s3.ts';
+
+export const INBOX = 'inbox';
+export const RESULTS = 'results';
+export const LEDGER = 'ledger';
+export const TOKEN = 'obviously-fake-token';
+const MINUTE = 60_000;
+
+/** Takes any file, and gives back its bytes. */
+export const ECHO: Route = { name: 'echo', input: 'file', template: 'bytes_echo' };
+
+export interface WorldOptions {
+  readonly routes?: readonly Route[];
+  readonly limits?: Partial<Limits>;
+  readonly versioning?: Versioning | undefined;
+  readonly service?: Omit<StandInOptions, 'clock' | 'tokens'>;
+  readonly s3?: { readonly conflict?: () => boolean };
+}
+
+/** The system's clock, moved on by hand. Waits take the time that they say. */
+class MovableClock implements Clock {
+  #offset = 0;
+  now(): number {
+    return Date.now() + this.#offset;
+  }
+  sleep(ms: number, signal?: AbortSignal): Promise<void> {
+    return systemClock.sleep(ms, signal);
+  }
+  advance(ms: number): void {
+    this.#offset += ms;
+  }
+}
+
+/**
+ * Both functions in this process, against the embedded S3 and the stand-in service over HTTP on loopback. A test plays
+ * the queue's poller and the schedule, one step at a time.
+ */
+export class World {
+  readonly clock = new MovableClock();
+  readonly s3: S3Client;
+  readonly service: StandInFlowService;
+  readonly queue: Queue;
+  readonly deadLetters: Queue;
+  readonly ports: CreatePorts & CollectPorts;
+  readonly logged: { readonly level: string; readonly message: string; readonly fields: LogFields }[] = [];
+  readonly counted = new Map<MetricName, number>();
+  /** What Secrets Manager would hold. An error is thrown instead of read. */
+  token: string | Error = TOKEN;
+  tokenReadings = 0;
+  /** Time limit of each invocation. Short enough that no failed upload waits in place, where a test does not say more. */
+  remainingMs = 20_000;
+  readonly #closing: (() => unknown)[];
+
+  static async start(options: WorldOptions = {}): Promise<World> {
+    const closing: (() => unknown)[] = [];
+    const clock = new MovableClock();
+    let onEvent: (record: S3EventRecord) => void = () => {};
+    const embedded = new EmbeddedS3({ clock, onEvent: (record) => onEvent(record), ...options.s3 });
+    embedded.createBucket(
+      INBOX,
+      'versioning' in options ? { versioning: options.versioning } : { versioning: 'Enabled' },
+    );
+    embedded.createBucket(RESULTS);
+    embedded.createBucket(LEDGER);
+    const s3Server = await serveS3(embedded);
+    closing.push(
+      () => s3Server.close(),
+      () => embedded.close(),
+    );
+    const service = new StandInFlowService({ flowMs: MINUTE, ...options.service, clock, tokens: [TOKEN] });
+    const serviceServer = await serveFlowService(service);
+    closing.push(
+      () => serviceServer.close(),
+      () => service.close(),
+    );
+    const world = new World(options, clock, s3Server.endpoint, service, new URL(serviceServer.url), closing);
+    onEvent = (record) => {
+      if (record.s3.bucket.name === INBOX) world.queue.send(JSON.stringify({ Records: [record] }));
+    };
+    return world;
+  }
+
+  private constructor(
+    options: WorldOptions,
+    clock: MovableClock,
+    s3Endpoint: string,
+    service: StandInFlowService,
+    baseUrl: URL,
+    closing: (() => unknown)[],
+  ) {
+    this.clock = clock;
+    this.service = service;
+    this.#closing = closing;
+    this.deadLetters = new Queue({ name: 'dead', clock });
+    this.queue = new Queue({
+      name: 'uploads',
+      clock,
+      visibilityTimeoutSeconds: 120,
+      deadLetters: { queue: this.deadLetters, maxReceiveCount: 5 },
+    });
+    this.s3 = new S3Client({
+      endpoint: s3Endpoint,
+      region: 'us-east-1',
+      credentials: { accessKeyId: 'fake', secretAccessKey: 'fake' },
+      responseChecksumValidation: 'WHEN_REQUIRED',
+    });
+    closing.push(() => this.s3.destroy());
+    const settings: Settings = {
+      ...LIMITS_DEFAULT,
+      ...options.limits,
+      pipeline: 'test',
+      baseUrl,
+      tokenSecretId: 'token',
+      inboxBucket: INBOX,
+      resultsBucket: RESULTS,
+      ledgerBucket: LEDGER,
+      queueUrl: 'unused',
+      collectFunction: 'test-collect-outputs',
+      routes: options.routes ?? [ECHO],
+    };
+    const readToken = async () => {
+      this.tokenReadings += 1;
+      if (this.token instanceof Error) throw this.token;
+      return this.token;
+    };
+    let read: string | undefined;
+    this.ports = portsOf({
+      settings,
+      s3: this.s3,
+      flows: createFlowService({
+        baseUrl,
+        outputsPath: settings.outputsPath,
+        assetBytesMax: settings.assetBytesMax,
+        clock,
+        token: {
+          get: async () => {
+            read ??= await readToken();
+            return read;
+          },
+          renew: async () => {
+            read = await readToken();
+            return read;
+          },
+        },
+      }),
+      queue: { send: async (message) => void this.queue.send(message) },
+      clock,
+      nonce: randomUUID,
+      random: Math.random,
+      telemetry: {
+        log: this.#log({}),
+        metrics: {
+          count: (metric, value = 1) => this.counted.set(metric, (this.counted.get(metric) ?? 0) + value),
+        },
+      },
+    });
+  }
+
+  async close(): Promise<void> {
+    for (const step of this.#closing.reverse()) await step();
+  }
+
+  async upload(key: string, body: Uint8Array | string, more: Partial<PutObjectCommandInput> = {}): Promise<void> {
+    await this.s3.send(new PutObjectCommand({ Bucket: INBOX, Key: key, Body: body, ...more }));
+  }
+
+  async remove(key: string): Promise<void> {
+    await this.s3.send(new DeleteObjectCommand({ Bucket: INBOX, Key: key }));
+  }
+
+  /** One batch from the queue through the function, as its event source would do it. Undefined where none is visible. */
+  async deliver(): Promise<BatchResponse | undefined> {
+    const messages = this.queue.receive({ max: 10 });
+    if (messages.length === 0) return undefined;
+    const event = { Records: messages.map(({ messageId, body }) => ({ messageId, body, eventSource: 'aws:sqs' })) };
+    const response = await this.invoke((invocation) => createFlows(event, this.ports, invocation));
+    const failed = new Set(response.batchItemFailures.map(({ itemIdentifier }) => itemIdentifier));
+    for (const { messageId, receiptHandle } of messages) if (!failed.has(messageId)) this.queue.delete(receiptHandle);
+    return response;
+  }
+
+  tick(share = { index: 0, of: 1 }): Promise<TickSummary> {
+    return this.invoke((invocation) => collectOutputs(share, this.ports, invocation));
+  }
+
+  invoke<T>(body: (invocation: Invocation) => Promise<T>): Promise<T> {
+    return withinInvocation(this.remainingMs, this.clock, body);
+  }
+
+  /** Time passes, messages are delivered and ticks come round, until nothing runs, waits or is queued any more. */
+  async settle(stepsMax = 40): Promise<void> {
+    for (let step = 0; step < stepsMax; step += 1) {
+      while ((await this.deliver()) !== undefined);
+      const summary = await this.tick();
+      const waiting = await this.keys(LEDGER, 'waiting/');
+      if (summary.running === 0 && summary.sentAgain === 0 && waiting.length === 0 && this.queue.size === 0) return;
+      this.clock.advance(5 * MINUTE);
+    }
+    throw new Error(`Not settled after ${stepsMax} steps: ${(await this.keys(LEDGER)).join(', ')}`);
+  }
+
+  async keys(bucket: string, prefix = ''): Promise<string[]> {
+    const { Contents = [] } = await this.s3.send(new ListObjectsV2Command({ Bucket: bucket, Prefix: prefix }));
+    return Contents.map(({ Key = '' }) => Key);
+  }
+
+  async object(bucket: string, key: string): Promise<{ bytes: Buffer; mediaType?: string; metadata: object }> {
+    const { Body, ContentType, Metadata } = await this.s3.send(new GetObjectCommand({ Bucket: bucket, Key: key }));
+    return {
+      bytes: Buffer.from((await Body?.transformToByteArray()) ?? []),
+      ...(ContentType === undefined ? {} : { mediaType: ContentType }),
+      metadata: Metadata ?? {},
+    };
+  }
+
+  async json<T>(bucket: string, key: string): Promise<T> {
+    return JSON.parse((await this.object(bucket, key)).bytes.toString()) as T;
+  }
+
+  receipt(key: string): Promise<Receipt> {
+    return this.json<Receipt>(RESULTS, `${key}/receipt.json`);
+  }
+
+  /** The one entry in the ledger; an error where there are none or several. */
+  async entry(): Promise<Entry> {
+    const [key, ...others] = await this.keys(LEDGER, 'uploads/');
+    if (key === undefined || others.length > 0) throw new Error(`Not one entry: ${[key, ...others].join(', ')}`);
+    return this.json<Entry>(LEDGER, key);
+  }
+
+  count(metric: MetricName): number {
+    return this.counted.get(metric) ?? 0;
+  }
+
+  #log(bound: LogFields): Log {
+    const line =
+      (level: string) =>
+      (message: string, fields: LogFields = {}) =>
+        void this.logged.push({ level, message, fields: { ...bound, ...fields } });
+    return {
+      debug: line('debug'),
+      info: line('info'),
+      warn: line('warn'),
+      error: line('error'),
+      with: (fields) => this.#log({ ...bound, ...fields }),
+    };
+  }
+}
