@@ -1,4 +1,5 @@
 import { RemovalPolicy, Stack, Tags, Validations } from 'aws-cdk-lib';
+import type { IAlarm } from 'aws-cdk-lib/aws-cloudwatch';
 import { type ISecurityGroup, type IVpc, Port, SecurityGroup, type SubnetSelection } from 'aws-cdk-lib/aws-ec2';
 import { type Grant, type IGrantable, type IManagedPolicy, PermissionsBoundary } from 'aws-cdk-lib/aws-iam';
 import type { IKey } from 'aws-cdk-lib/aws-kms';
@@ -6,6 +7,7 @@ import { EventInvokeConfig, EventSourceMapping, type IFunction } from 'aws-cdk-l
 import { RetentionDays } from 'aws-cdk-lib/aws-logs';
 import type { IBucket } from 'aws-cdk-lib/aws-s3';
 import type { ISecret } from 'aws-cdk-lib/aws-secretsmanager';
+import type { ITopic } from 'aws-cdk-lib/aws-sns';
 import type { IQueue } from 'aws-cdk-lib/aws-sqs';
 import { Construct } from 'constructs';
 import {
@@ -18,12 +20,14 @@ import {
   parseContext,
 } from '../functions/config.ts';
 import type { Route } from '../functions/routes.ts';
+import { Alarms } from './alarms.ts';
+import { PipelineDashboard } from './dashboard.ts';
 import { allowService } from './encryption.ts';
 import { Inbox } from './inbox.ts';
 import { Ledger } from './ledger.ts';
 import { type NetworkProps, PipelineFunction } from './pipeline-function.ts';
 import { Results } from './results.ts';
-import { Schedules, TICK_AGE_MAX } from './schedules.ts';
+import { Schedules, TICK_AGE_MAX, tickInterval } from './schedules.ts';
 import { Token } from './token.ts';
 import { UploadQueue } from './upload-queue.ts';
 
@@ -122,6 +126,16 @@ export interface FlowPipelineProps {
    * @default 1
    */
   readonly collectors?: number;
+  /**
+   * Where alarms are sent to, and where it is said that they are over.
+   * @default - nowhere: alarms are seen on the dashboard only, and a warning at synth says so
+   */
+  readonly alarmTopic?: ITopic;
+  /**
+   * Address of the runbook, where every alarm has its heading.
+   * @default - the runbook's place in this package, docs/runbook.md
+   */
+  readonly runbookUrl?: string;
 }
 
 /** A route, with `input` left out where it is a file. */
@@ -139,6 +153,7 @@ export class FlowPipeline extends Construct {
   readonly deadLetterQueue: IQueue;
   readonly createFlowFunction: IFunction;
   readonly collectOutputsFunction: IFunction;
+  readonly alarms: readonly IAlarm[];
   readonly #inbox: Inbox;
   readonly #results: Results;
 
@@ -241,12 +256,38 @@ export class FlowPipeline extends Construct {
       collectors,
     });
 
+    const watched = {
+      pipeline: context.pipeline,
+      queue: this.queue,
+      deadLetterQueue: this.deadLetterQueue,
+      createFlowFunction: this.createFlowFunction,
+      collectOutputsFunction: this.collectOutputsFunction,
+    };
+    this.alarms = new Alarms(this, 'Alarms', {
+      ...watched,
+      flowAgeMaxSeconds: context.limits.flowAgeMaxSeconds,
+      tickInterval: tickInterval(context.limits.pollIntervalSeconds),
+      runbookUrl: props.runbookUrl ?? 'docs/runbook.md',
+      topic: props.alarmTopic,
+    }).all;
+    new PipelineDashboard(this, 'Dashboard', { ...watched, alarms: this.alarms });
+
     if (props.permissionsBoundary !== undefined) PermissionsBoundary.of(this).apply(props.permissionsBoundary);
     Tags.of(this).add('flowdrop:pipeline', context.pipeline);
-    if (context.baseUrl.hostname === EXAMPLE_HOST) {
+    this.#warn(context.baseUrl, props);
+  }
+
+  #warn(baseUrl: URL, { alarmTopic }: FlowPipelineProps): void {
+    if (alarmTopic === undefined) {
+      Validations.of(this).addWarning(
+        'flowdrop:nobody-is-told',
+        'Nobody is told of alarms: give an alarmTopic (alarmEmail in the context), or look at the dashboard every day.',
+      );
+    }
+    if (baseUrl.hostname === EXAMPLE_HOST) {
       Validations.of(this).addWarning(
         'flowdrop:example-host',
-        `baseUrl is still the example, ${baseUrl}: no flow will be made before it is the address of your flow service.`,
+        `baseUrl is still the example, ${baseUrl.href}: no flow will be made before it is the address of your flow service.`,
       );
     }
   }

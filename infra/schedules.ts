@@ -44,7 +44,7 @@ export class Schedules extends Construct {
         target: {
           arn: props.function.functionArn,
           roleArn: role.roleArn,
-          input: JSON.stringify({ collector, collectors: props.collectors }),
+          input: JSON.stringify({ collector: { index: collector, of: props.collectors } }),
           retryPolicy: { maximumRetryAttempts: 0, maximumEventAgeInSeconds: TICK_AGE_MAX.toSeconds() },
         },
       });

@@ -1,0 +1,181 @@
+import { Duration } from 'aws-cdk-lib';
+import {
+  Alarm,
+  ComparisonOperator,
+  type IMetric,
+  MathExpression,
+  Stats,
+  TreatMissingData,
+} from 'aws-cdk-lib/aws-cloudwatch';
+import { SnsAction } from 'aws-cdk-lib/aws-cloudwatch-actions';
+import type { IFunction } from 'aws-cdk-lib/aws-lambda';
+import type { ITopic } from 'aws-cdk-lib/aws-sns';
+import type { IQueue } from 'aws-cdk-lib/aws-sqs';
+import { Construct } from 'constructs';
+import { PipelineMetrics } from './metrics.ts';
+
+const FIVE_MINUTES = Duration.minutes(5);
+
+/** A flow that is older than this, while no other ends either, is taken for one that never will. */
+const STUCK_AGE = Duration.hours(6);
+
+/** Messages are taken at once unless something holds them up for every file. */
+const QUEUE_AGE = Duration.minutes(30);
+
+/** A tick may take a quarter of an hour, and the next ones then find its lease taken and count for nothing. */
+const TICKLESS_PERIOD = Duration.minutes(10);
+
+export interface AlarmsProps {
+  readonly pipeline: string;
+  readonly queue: IQueue;
+  readonly deadLetterQueue: IQueue;
+  readonly createFlowFunction: IFunction;
+  readonly collectOutputsFunction: IFunction;
+  readonly flowAgeMaxSeconds: number;
+  readonly tickInterval: Duration;
+  readonly runbookUrl: string;
+  readonly topic: ITopic | undefined;
+}
+
+/** One condition that a person should look into. Its id is also the heading of its entry in the runbook. */
+interface Condition {
+  readonly id: string;
+  readonly meaning: string;
+  readonly metric: IMetric;
+  /** Alarm at this value and above; below it where `whenBelow` is set. */
+  readonly threshold: number;
+  readonly whenBelow?: boolean;
+  /** Periods in which it must be so, out of how many. Default one of one. */
+  readonly periods?: readonly [number, number];
+  /**
+   * What no data means. Counts of bad things are written only when there is one, so silence is good, and that is the
+   * default. A heartbeat is the opposite.
+   */
+  readonly silenceIsBad?: boolean;
+}
+
+/** Everything that somebody should be told of, each with its entry in the runbook. */
+export class Alarms extends Construct {
+  readonly all: readonly Alarm[];
+
+  constructor(scope: Construct, id: string, props: AlarmsProps) {
+    super(scope, id);
+    this.all = conditions(props).map((condition) => this.#alarm(condition, props));
+  }
+
+  #alarm(condition: Condition, { pipeline, runbookUrl, topic }: AlarmsProps): Alarm {
+    const { id, meaning, metric, threshold, whenBelow, periods = [1, 1], silenceIsBad } = condition;
+    const alarm = new Alarm(this, id, {
+      alarmName: `${pipeline}-${id}`,
+      alarmDescription: `${meaning} What to do: ${runbookUrl}#${id}`,
+      metric,
+      threshold,
+      comparisonOperator: whenBelow
+        ? ComparisonOperator.LESS_THAN_THRESHOLD
+        : ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
+      datapointsToAlarm: periods[0],
+      evaluationPeriods: periods[1],
+      treatMissingData: silenceIsBad ? TreatMissingData.BREACHING : TreatMissingData.NOT_BREACHING,
+    });
+    if (topic !== undefined) {
+      alarm.addAlarmAction(new SnsAction(topic));
+      alarm.addOkAction(new SnsAction(topic));
+    }
+    return alarm;
+  }
+}
+
+function conditions(props: AlarmsProps): readonly Condition[] {
+  const metrics = new PipelineMetrics(props.pipeline);
+  return [
+    {
+      id: 'dead-letters',
+      meaning: 'Uploads could not even be started, and nothing tries them again by itself.',
+      metric: props.deadLetterQueue.metricApproximateNumberOfMessagesVisible({
+        statistic: Stats.MAXIMUM,
+        period: FIVE_MINUTES,
+      }),
+      threshold: 1,
+    },
+    {
+      id: 'uploads-delayed',
+      meaning: 'Uploads have been in the queue for half an hour.',
+      metric: props.queue.metricApproximateAgeOfOldestMessage({ statistic: Stats.MAXIMUM, period: FIVE_MINUTES }),
+      threshold: QUEUE_AGE.toSeconds(),
+    },
+    {
+      id: 'flows-failed',
+      meaning: 'Uploads ended as failed; their receipts say why.',
+      metric: metrics.sum('FlowsFailed', FIVE_MINUTES),
+      threshold: 1,
+    },
+    {
+      id: 'token-rejected',
+      meaning: 'The flow service refuses the token. Uploads wait until there is a new one.',
+      metric: metrics.sum('TokenRejected', FIVE_MINUTES),
+      threshold: 1,
+    },
+    {
+      id: 'nothing-finishes',
+      meaning: 'A flow has been running for very long, and no flow at all has ended in the last hour.',
+      metric: stuck(metrics, props.flowAgeMaxSeconds),
+      threshold: 1,
+    },
+    {
+      id: 'doubts-held',
+      meaning: 'It is not known whether flows were started for some uploads, and they wait for a person to decide.',
+      metric: metrics.sum('DoubtsHeld', FIVE_MINUTES),
+      threshold: 1,
+    },
+    {
+      id: 'tick-missing',
+      meaning: 'Nothing has been collected for half an hour, though it should be tried every few minutes.',
+      metric: metrics.total(['TicksCompleted', 'TicksCutShort'], longest(TICKLESS_PERIOD, props.tickInterval)),
+      threshold: 1,
+      whenBelow: true,
+      periods: [3, 3],
+      silenceIsBad: true,
+    },
+    ...functionConditions('create-flow', props.createFlowFunction),
+    ...functionConditions('collect-outputs', props.collectOutputsFunction),
+  ];
+}
+
+/** One crash is made good by the next delivery or tick; two within a quarter of an hour are no accident. */
+function functionConditions(name: string, lambda: IFunction): readonly Condition[] {
+  const options = { statistic: Stats.SUM, period: FIVE_MINUTES };
+  return [
+    {
+      id: `${name}-errors`,
+      meaning: `The function ${name} crashes or runs out of time.`,
+      metric: lambda.metricErrors(options),
+      threshold: 1,
+      periods: [2, 3],
+    },
+    {
+      id: `${name}-throttles`,
+      meaning: `Lambda refuses to run the function ${name}: the account's concurrency is used up.`,
+      metric: lambda.metricThrottles(options),
+      threshold: 1,
+      periods: [2, 3],
+    },
+  ];
+}
+
+/** Both at once, because flows may well take long, and quiet hours have no flow that could end. */
+function stuck(metrics: PipelineMetrics, flowAgeMaxSeconds: number): MathExpression {
+  const period = Duration.hours(1);
+  const age = Math.min(STUCK_AGE.toSeconds(), Math.floor(flowAgeMaxSeconds / 2));
+  return new MathExpression({
+    expression: `IF(oldest >= ${age} AND FILL(succeeded, 0) + FILL(failed, 0) < 1, 1, 0)`,
+    usingMetrics: {
+      oldest: metrics.maximum('OldestRunningSeconds', period),
+      succeeded: metrics.sum('FlowsSucceeded', period),
+      failed: metrics.sum('FlowsFailed', period),
+    },
+    period,
+    label: 'An old flow, and none that ends',
+  });
+}
+
+const longest = (a: Duration, b: Duration) => (a.toSeconds() >= b.toSeconds() ? a : b);

@@ -1,0 +1,130 @@
+import { RemovalPolicy, type Stack, Validations } from 'aws-cdk-lib';
+import { SecurityGroup, Vpc } from 'aws-cdk-lib/aws-ec2';
+import { ManagedPolicy } from 'aws-cdk-lib/aws-iam';
+import { Key } from 'aws-cdk-lib/aws-kms';
+import { RetentionDays } from 'aws-cdk-lib/aws-logs';
+import { Bucket } from 'aws-cdk-lib/aws-s3';
+import { Secret } from 'aws-cdk-lib/aws-secretsmanager';
+import { Topic } from 'aws-cdk-lib/aws-sns';
+import { describe, expect, it } from 'vitest';
+import type { FlowPipelineProps } from '../../infra/flow-pipeline.ts';
+import { synthesisePipeline } from './synthesis.ts';
+
+type Option = (stack: Stack) => Partial<FlowPipelineProps>;
+
+const vpc = (stack: Stack) => ({
+  vpc: Vpc.fromVpcAttributes(stack, 'Vpc', {
+    vpcId: 'vpc-01234567',
+    availabilityZones: ['eu-central-1a'],
+    privateSubnetIds: ['subnet-01234567'],
+    privateSubnetRouteTableIds: ['rtb-01234567'],
+  }),
+});
+
+/** Of the app, because CDK cannot give another the policy that it needs, and says so. */
+const accessLogsBucket = (stack: Stack) => {
+  const bucket = new Bucket(stack, 'AccessLogs', { enforceSSL: true });
+  Validations.of(bucket).acknowledge({ id: 'AwsSolutions-S1', reason: 'It is where access logs go to.' });
+  return bucket;
+};
+
+/** Every choice that props offer, each in every kind. Those of one line exclude each other. */
+const OPTIONS: readonly Readonly<Record<string, Option>>[] = [
+  {
+    'an inbox that is there': (stack) => ({ inboxBucket: Bucket.fromBucketName(stack, 'Inbox', 'somebodys-inbox') }),
+    'an inbox and results that are there, with a key': (stack) => {
+      const encryptionKey = Key.fromKeyArn(stack, 'TheirKey', 'arn:aws:kms:eu-central-1:123456789012:key/their-key');
+      const bucket = (name: string) => Bucket.fromBucketAttributes(stack, name, { bucketName: name, encryptionKey });
+      return { inboxBucket: bucket('their-inbox'), resultsBucket: bucket('their-results') };
+    },
+    'one bucket for inbox and results': (stack) => {
+      const bucket = Bucket.fromBucketName(stack, 'Both', 'somebodys-bucket');
+      const limits = { inboxPrefix: 'in/', resultsPrefix: 'out/' };
+      return { inboxBucket: bucket, resultsBucket: bucket, limits };
+    },
+    'results that are there': (stack) => ({ resultsBucket: Bucket.fromBucketName(stack, 'Results', 'their-results') }),
+    'prefixes in buckets of its own': () => ({ limits: { inboxPrefix: 'a/b/', resultsPrefix: 'c/' } }),
+  },
+  {
+    'a key of the app': (stack) => ({ encryptionKey: new Key(stack, 'Key', { enableKeyRotation: true }) }),
+    'a key that is there': (stack) => ({
+      encryptionKey: Key.fromKeyArn(
+        stack,
+        'Key',
+        'arn:aws:kms:eu-central-1:123456789012:key/01234567-89ab-cdef-0123-456789abcdef',
+      ),
+    }),
+  },
+  {
+    'a secret by its name': (stack) => ({ tokenSecret: Secret.fromSecretNameV2(stack, 'Secret', 'flows/token') }),
+    'a secret by its ARN': (stack) => ({
+      tokenSecret: Secret.fromSecretCompleteArn(
+        stack,
+        'Secret',
+        'arn:aws:secretsmanager:eu-central-1:123456789012:secret:token-AbCdEf',
+      ),
+    }),
+  },
+  {
+    'a VPC': vpc,
+    'a VPC and a security group': (stack) => ({
+      ...vpc(stack),
+      securityGroups: [SecurityGroup.fromSecurityGroupId(stack, 'Group', 'sg-01234567', { mutable: false })],
+    }),
+  },
+  {
+    'a permissions boundary': (stack) => ({
+      permissionsBoundary: ManagedPolicy.fromManagedPolicyName(stack, 'Boundary', 'boundary'),
+    }),
+  },
+  { 'access logs': (stack) => ({ accessLogsBucket: accessLogsBucket(stack) }) },
+  { 'events of S3': () => ({ s3Events: true }) },
+  { 'short-lived logs': () => ({ logRetention: RetentionDays.ONE_DAY }) },
+  { 'removal with the stack': () => ({ removalPolicy: RemovalPolicy.DESTROY }) },
+  { 'many at a time': () => ({ maxConcurrency: 1000, collectors: 64 }) },
+  {
+    'somebody to tell': (stack) => ({
+      alarmTopic: Topic.fromTopicArn(stack, 'Topic', 'arn:aws:sns:eu-central-1:123456789012:t'),
+    }),
+  },
+  {
+    'routes too long for the environment': () => ({
+      routes: Array.from({ length: 100 }, (_, i) => ({
+        name: `route ${i}`,
+        suffixes: [`.${i}`],
+        template: 'a template',
+      })),
+    }),
+  },
+  { 'another name': () => ({ name: 'another-name-of-forty-characters-at-most' }) },
+  { 'an unusual port': () => ({ baseUrl: 'https://service.example.com:8443/v1' }) },
+];
+
+const combine =
+  (options: readonly Option[]): Option =>
+  (stack) =>
+    Object.assign({}, ...options.map((option) => option(stack)));
+
+const alone = OPTIONS.flatMap((kinds) => Object.entries(kinds));
+/** Each kind of each option together with a kind of every other: what one option breaks in another shows here. */
+const together = alone.map(([name, option], index): [string, Option] => {
+  const others = OPTIONS.filter((kinds) => !(name in kinds)).map((kinds) => {
+    const all = Object.values(kinds);
+    return all[index % all.length] as Option;
+  });
+  return [name, combine([option, ...others])];
+});
+
+describe('checks at synth find nothing that is not acknowledged with a reason', () => {
+  it('in a pipeline with nothing but defaults', () => {
+    expect(synthesisePipeline().findings).toEqual([]);
+  });
+
+  it.each(alone)('with %s', (_, option) => {
+    expect(synthesisePipeline(option).findings).toEqual([]);
+  });
+
+  it.each(together)('with %s and everything else', (_, option) => {
+    expect(synthesisePipeline(option).findings).toEqual([]);
+  });
+});

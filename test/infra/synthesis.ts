@@ -1,0 +1,99 @@
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { App, Stack, Validations } from 'aws-cdk-lib';
+import { Template } from 'aws-cdk-lib/assertions';
+import { AwsSolutionsChecks } from 'cdk-nag';
+import { FlowPipeline, type FlowPipelineProps } from '../../infra/flow-pipeline.ts';
+
+/** The context as the command line would read it from cdk.json. */
+export const CONTEXT: Readonly<Record<string, unknown>> = JSON.parse(
+  readFileSync(new URL('../../cdk.json', import.meta.url), 'utf8'),
+).context;
+
+/** The least that a pipeline needs. */
+export const PROPS: FlowPipelineProps = {
+  baseUrl: 'https://service.example.com',
+  routes: [{ name: 'pictures', mediaTypes: ['image/*'], template: 'model_generate_fromimage' }],
+};
+
+export interface Finding {
+  readonly rule: string;
+  readonly path: string;
+}
+
+export interface Synthesis {
+  readonly template: Template;
+  /** What the checks found, and nobody has acknowledged. */
+  readonly findings: readonly Finding[];
+  /** Warnings and notices of the app's own, by their text. */
+  readonly messages: readonly string[];
+}
+
+interface Report {
+  readonly pluginReports: readonly {
+    readonly violations: readonly {
+      readonly ruleName: string;
+      readonly severity: string;
+      readonly violatingConstructs: readonly { readonly constructPath: string }[];
+    }[];
+  }[];
+}
+
+/** Synthesises an app with all checks that a real synth makes, but without bundling the functions. */
+export function synthesise(build: (app: App) => Stack): Synthesis {
+  const outdir = mkdtempSync(join(tmpdir(), 'flowdrop-synth-'));
+  try {
+    const app = new App({ outdir, context: { ...CONTEXT, 'aws:cdk:bundling-stacks': [] } });
+    const stack = build(app);
+    Validations.of(app).addPlugins(new AwsSolutionsChecks(app));
+    // The failure is read from the report, which says what it is about.
+    let failure: unknown;
+    try {
+      app.synth();
+    } catch (error) {
+      failure = error;
+    }
+    const findings = findingsOf(outdir);
+    if (failure !== undefined && findings.length === 0) throw failure;
+    const template = JSON.parse(readFileSync(join(outdir, stack.templateFile), 'utf8'));
+    return { template: Template.fromJSON(template), findings, messages: messagesOf(stack) };
+  } finally {
+    rmSync(outdir, { recursive: true });
+  }
+}
+
+/** Synthesises one pipeline in a stack of its own, in an account and region that are not known yet. */
+export function synthesisePipeline(
+  props: Partial<FlowPipelineProps> | ((stack: Stack) => Partial<FlowPipelineProps>) = {},
+  use: (pipeline: FlowPipeline, stack: Stack) => void = () => {},
+): Synthesis {
+  return synthesise((app) => {
+    const stack = new Stack(app, 'test');
+    // So that the checks have nothing to print; what they print by default has tests of its own.
+    Validations.of(stack).acknowledge({ id: 'flowdrop:nobody-is-told', reason: 'Nobody deploys this.' });
+    const given = typeof props === 'function' ? props(stack) : props;
+    use(new FlowPipeline(stack, 'Pipeline', { ...PROPS, ...given }), stack);
+    return stack;
+  });
+}
+
+function findingsOf(outdir: string): readonly Finding[] {
+  const { pluginReports } = JSON.parse(readFileSync(join(outdir, 'validation-report.json'), 'utf8')) as Report;
+  return pluginReports.flatMap(({ violations }) =>
+    violations
+      // The app's own warnings are in the report too; they are no findings of a rule.
+      .filter(({ ruleName }) => !ruleName.startsWith('Annotation::flowdrop:'))
+      .flatMap(({ ruleName, violatingConstructs }) =>
+        violatingConstructs.map(({ constructPath }) => ({ rule: ruleName, path: constructPath })),
+      ),
+  );
+}
+
+function messagesOf(stack: Stack): readonly string[] {
+  return stack.node
+    .findAll()
+    .flatMap(({ node }) => node.metadata)
+    .filter(({ type }) => type === 'aws:cdk:warning' || type === 'aws:cdk:info')
+    .map(({ data }) => String(data));
+}
