@@ -36,6 +36,7 @@ export interface ReceivedMessage {
   /** Good for deleting the message or changing its visibility until it is received again. */
   readonly receiptHandle: string;
   readonly body: string;
+  readonly md5OfBody: string;
   /** 1 for the first time. */
   readonly receiveCount: number;
   /** Milliseconds since the epoch, as are all times here. */
@@ -119,7 +120,15 @@ export class Queue {
       message.firstReceivedAt ??= now;
       const { id, body, sentAt, firstReceivedAt, receiveCount } = message;
       const receiptHandle = Buffer.from(`${id}/${receiveCount}`).toString('base64url');
-      received.push({ messageId: id, receiptHandle, body, receiveCount, sentAt, firstReceivedAt });
+      received.push({
+        messageId: id,
+        receiptHandle,
+        body,
+        md5OfBody: md5(body),
+        receiveCount,
+        sentAt,
+        firstReceivedAt,
+      });
     }
     return received;
   }
@@ -271,7 +280,7 @@ export async function serveQueues(
               MessageId: message.messageId,
               ReceiptHandle: message.receiptHandle,
               Body: message.body,
-              MD5OfBody: md5(message.body),
+              MD5OfBody: message.md5OfBody,
               Attributes: messageAttributes(message),
             })),
           };

@@ -1,0 +1,86 @@
+import { statSync } from 'node:fs';
+import { isAbsolute, relative, resolve, sep } from 'node:path';
+import { parseArgs } from 'node:util';
+
+export const USAGE = `Usage: npm start                     watch ./inbox until Ctrl-C
+       npm start -- FILE...          process these files and exit: 0 if all went well, 1 if one failed
+       npm start -- OPTION...
+
+Options:
+  --inbox DIR       the folder that is watched                 (./inbox)
+  --results DIR     the folder that results are written to     (./results)
+  --service URL     a real flow service instead of the stand-in that comes with this project;
+                    its token is read from the environment variable FLOWDROP_TOKEN
+  --help            show this`;
+
+/** Something is wrong with how the program was called; the message says what. */
+export class UsageError extends Error {
+  override readonly name = 'UsageError';
+}
+
+export interface Arguments {
+  readonly help: boolean;
+  /** Absolute, as are all paths here. */
+  readonly inboxDir: string;
+  readonly resultsDir: string;
+  /** Process just these; none means: watch the inbox folder. */
+  readonly files: readonly string[];
+  readonly service: { readonly url: string; readonly token: string } | undefined;
+}
+
+/**
+ * @param arguments_ what stands after the program's name.
+ * @throws {UsageError}
+ */
+export function parseArguments(
+  arguments_: readonly string[],
+  { env, cwd }: { readonly env: NodeJS.ProcessEnv; readonly cwd: string },
+): Arguments {
+  const { values, positionals } = parse(arguments_);
+  const help = values.help === true;
+  const inboxDir = resolve(cwd, values.inbox ?? 'inbox');
+  const resultsDir = resolve(cwd, values.results ?? 'results');
+  const files = positionals.map((path) => resolve(cwd, path));
+  if (help) return { help, inboxDir, resultsDir, files, service: undefined };
+
+  if (files.length > 0 && values.inbox !== undefined) {
+    throw new UsageError('--inbox is for watching a folder, so it cannot be combined with files');
+  }
+  for (const [i, path] of files.entries()) {
+    const facts = statSync(path, { throwIfNoEntry: false });
+    if (!facts) throw new UsageError(`There is no file ${positionals[i]}`);
+    if (!facts.isFile()) throw new UsageError(`${positionals[i]} is not a file`);
+  }
+  if (contains(inboxDir, resultsDir) || contains(resultsDir, inboxDir)) {
+    throw new UsageError('One of the folders for inbox and results is inside the other: results would become uploads');
+  }
+  return { help, inboxDir, resultsDir, files, service: serviceOf(values.service, env) };
+}
+
+function parse(arguments_: readonly string[]) {
+  const text = { type: 'string' } as const;
+  try {
+    return parseArgs({
+      args: [...arguments_],
+      options: { inbox: text, results: text, service: text, help: { type: 'boolean', short: 'h' } },
+      allowPositionals: true,
+    });
+  } catch (error) {
+    throw new UsageError(error instanceof Error ? error.message : String(error), { cause: error });
+  }
+}
+
+function serviceOf(given: string | undefined, env: NodeJS.ProcessEnv): Arguments['service'] {
+  if (given === undefined) return undefined;
+  if (!URL.canParse(given) || !/^https?:$/.test(new URL(given).protocol)) {
+    throw new UsageError('--service needs an address such as https://flows.example.com');
+  }
+  const token = env.FLOWDROP_TOKEN;
+  if (!token) throw new UsageError('--service needs its token in the environment variable FLOWDROP_TOKEN');
+  return { url: given.replace(/\/+$/, ''), token };
+}
+
+function contains(outer: string, inner: string): boolean {
+  const path = relative(outer, inner);
+  return path !== '..' && !path.startsWith(`..${sep}`) && !isAbsolute(path);
+}

@@ -1,0 +1,113 @@
+import { GetObjectCommand, type S3Client } from '@aws-sdk/client-s3';
+import type { Entry, WaitingEntry } from '../functions/ledger/entry.ts';
+import { UPLOADS_PREFIX } from '../functions/ledger/keys.ts';
+import type { Receipt } from '../functions/objects/receipts.ts';
+import { LEDGER_BUCKET, RESULTS_BUCKET } from './pipeline.ts';
+import type { ResultsFolder } from './results-folder.ts';
+import type { S3EventRecord } from './s3/s3.ts';
+
+/** What became of an upload, by the key it has in the inbox. */
+export type Progress =
+  | { readonly kind: 'running'; readonly key: string; readonly template: string; readonly flowId: string }
+  | {
+      readonly kind: 'waiting';
+      readonly key: string;
+      readonly reason: WaitingEntry['reason'];
+      readonly message: string;
+      /** Milliseconds since the epoch. */
+      readonly notBefore: number;
+    }
+  | {
+      readonly kind: 'ended';
+      readonly key: string;
+      readonly receipt: Receipt;
+      readonly receiptPath: string;
+      readonly assets: readonly { readonly path: string; readonly bytes: number }[];
+    };
+
+/**
+ * Follows the pipeline through what it writes: entries of the ledger tell how far an upload is, and whatever arrives in
+ * the results bucket is written to the results folder. An end is told when everything that belongs to it is there.
+ */
+export class Follower {
+  readonly #s3: S3Client;
+  readonly #results: ResultsFolder;
+  readonly #onProgress: (progress: Progress) => void;
+  readonly #states = new Map<string, string>();
+  /** Where each object of the results bucket is being written to, by its key, until a receipt has named it. */
+  readonly #written = new Map<string, Promise<string>>();
+
+  constructor({
+    s3,
+    results,
+    onProgress,
+  }: {
+    readonly s3: S3Client;
+    readonly results: ResultsFolder;
+    readonly onProgress: (progress: Progress) => void;
+  }) {
+    this.#s3 = s3;
+    this.#results = results;
+    this.#onProgress = onProgress;
+  }
+
+  /** Takes note of an object that was created. Rejects where it could not be read or written. */
+  async follow(record: S3EventRecord): Promise<void> {
+    if (!record.eventName.startsWith('ObjectCreated:')) return;
+    const key = decodeURIComponent(record.s3.object.key.replaceAll('+', ' '));
+    switch (record.s3.bucket.name) {
+      case LEDGER_BUCKET:
+        if (key.startsWith(UPLOADS_PREFIX)) await this.#readEntry(key);
+        break;
+      case RESULTS_BUCKET:
+        await (key.endsWith('/receipt.json') ? this.#takeReceipt(key) : this.#take(key));
+    }
+  }
+
+  async #readEntry(ledgerKey: string): Promise<void> {
+    const entry = JSON.parse((await this.#get(LEDGER_BUCKET, ledgerKey)).toString()) as Entry;
+    const { id, key } = entry.upload;
+    const state = `${entry.state} ${'notBefore' in entry ? entry.notBefore : ''}`;
+    if (this.#states.get(id) === state) return;
+    this.#states.set(id, state);
+    if (entry.state === 'running') {
+      this.#onProgress({ kind: 'running', key, template: entry.route.template, flowId: entry.flow.id });
+    } else if (entry.state === 'waiting') {
+      const { reason, message, notBefore } = entry;
+      this.#onProgress({ kind: 'waiting', key, reason, message, notBefore });
+    } else if (entry.state !== 'claimed') {
+      this.#states.delete(id);
+    }
+  }
+
+  #take(key: string): Promise<string> {
+    const writing = this.#body(RESULTS_BUCKET, key).then((body) => this.#results.write(key, body));
+    this.#written.set(key, writing);
+    return writing;
+  }
+
+  async #takeReceipt(key: string): Promise<void> {
+    const bytes = await this.#get(RESULTS_BUCKET, key);
+    const receipt = JSON.parse(bytes.toString()) as Receipt;
+    const assets = await Promise.all(
+      receipt.assets.map(async (asset) => {
+        const path = await (this.#written.get(asset.key) ?? this.#take(asset.key));
+        this.#written.delete(asset.key);
+        return { path, bytes: asset.bytes };
+      }),
+    );
+    const receiptPath = await this.#results.write(key, [bytes]);
+    this.#onProgress({ kind: 'ended', key: receipt.upload.key, receipt, receiptPath, assets });
+  }
+
+  async #body(bucket: string, key: string): Promise<AsyncIterable<Uint8Array>> {
+    const { Body } = await this.#s3.send(new GetObjectCommand({ Bucket: bucket, Key: key }));
+    return Body as AsyncIterable<Uint8Array>;
+  }
+
+  async #get(bucket: string, key: string): Promise<Buffer> {
+    const chunks: Uint8Array[] = [];
+    for await (const chunk of await this.#body(bucket, key)) chunks.push(chunk);
+    return Buffer.concat(chunks);
+  }
+}

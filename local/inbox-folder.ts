@@ -1,0 +1,115 @@
+import { mkdir, readdir, readFile, rename, stat, writeFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import type { Clock } from '../functions/clock.ts';
+
+export interface InboxFile {
+  readonly path: string;
+  /** Its path below the folder, with slashes: the key of its upload. */
+  readonly key: string;
+  readonly bytes: number;
+  readonly modifiedMs: number;
+}
+
+/** How long a file must have stayed the same before it is taken for complete, in milliseconds. */
+const SETTLE_MS = 1_000;
+
+/** Names that browsers, editors and copying tools use for what is not finished. */
+const UNFINISHED = /(\.(part|partial|crdownload|download|filepart|tmp|temp|swp)|~)$|^~\$/i;
+
+interface Seen {
+  readonly version: string;
+  readonly since: number;
+  readonly taken: boolean;
+}
+
+/**
+ * A folder into which people put files. It is looked at again and again rather than watched through the system, whose
+ * events differ by platform, do not come from network drives, and never say that a file is complete.
+ */
+export class InboxFolder {
+  readonly #dir: string;
+  readonly #clock: Pick<Clock, 'now'>;
+  #seen = new Map<string, Seen>();
+
+  constructor(dir: string, clock: Pick<Clock, 'now'>) {
+    this.#dir = dir;
+    this.#clock = clock;
+  }
+
+  /**
+   * The files that have become complete since the last look: of the same size and time of change for a second. Each is
+   * given once, and again when it was changed. Hidden files, those with the name of an unfinished download, and
+   * what is in hidden folders are left alone.
+   */
+  async look(): Promise<InboxFile[]> {
+    const now = this.#clock.now();
+    const seen = new Map<string, Seen>();
+    const settled: InboxFile[] = [];
+    for (const file of await this.#files()) {
+      const version = versionOf(file);
+      const before = this.#seen.get(file.key);
+      const same = before?.version === version;
+      const since = same ? before.since : now;
+      const isSettled = now - since >= SETTLE_MS;
+      if (isSettled && !(same && before.taken)) settled.push(file);
+      seen.set(file.key, { version, since, taken: isSettled });
+    }
+    this.#seen = seen;
+    return settled;
+  }
+
+  async #files(): Promise<InboxFile[]> {
+    const entries = await readdir(this.#dir, { recursive: true, withFileTypes: true });
+    const files: InboxFile[] = [];
+    for (const entry of entries) {
+      if (entry.isDirectory()) continue;
+      const path = join(entry.parentPath, entry.name);
+      const segments = path.slice(this.#dir.length).split(/[\\/]/).filter(Boolean);
+      if (segments.some((segment) => segment.startsWith('.')) || UNFINISHED.test(entry.name)) continue;
+      // Gone since, or a link to nothing: there is no file, so there is nothing to do.
+      const facts = await stat(path).catch(() => undefined);
+      if (!facts?.isFile()) continue;
+      files.push({ path, key: segments.join('/'), bytes: facts.size, modifiedMs: facts.mtimeMs });
+    }
+    return files;
+  }
+}
+
+/** Remembers, in a file of its own, which files have been dealt with, so that no restart uploads them again. */
+export class KnownFiles {
+  readonly #path: string;
+  readonly #versions: Map<string, string>;
+  #saved: Promise<void> = Promise.resolve();
+
+  static async load(path: string): Promise<KnownFiles> {
+    const text = await readFile(path, 'utf8').catch((error) => {
+      if (error.code === 'ENOENT') return '{}';
+      throw error;
+    });
+    return new KnownFiles(path, new Map(Object.entries(JSON.parse(text))));
+  }
+
+  private constructor(path: string, versions: Map<string, string>) {
+    this.#path = path;
+    this.#versions = versions;
+  }
+
+  has(file: InboxFile): boolean {
+    return this.#versions.get(file.key) === versionOf(file);
+  }
+
+  /** Resolves when it is on disk. */
+  add(file: InboxFile): Promise<void> {
+    this.#versions.set(file.key, versionOf(file));
+    this.#saved = this.#saved.then(() => this.#save());
+    return this.#saved;
+  }
+
+  async #save(): Promise<void> {
+    await mkdir(dirname(this.#path), { recursive: true });
+    await writeFile(`${this.#path}.new`, JSON.stringify(Object.fromEntries(this.#versions), undefined, 2));
+    await rename(`${this.#path}.new`, this.#path);
+  }
+}
+
+const versionOf = ({ bytes, modifiedMs }: InboxFile) => `${bytes} bytes, changed ${modifiedMs}`;

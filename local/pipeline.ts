@@ -1,0 +1,262 @@
+import { join } from 'node:path';
+import { ListObjectVersionsCommand, type ListObjectVersionsOutput, S3Client } from '@aws-sdk/client-s3';
+import { systemClock } from '../functions/clock.ts';
+import type { Env, Limits } from '../functions/config.ts';
+import type { Route } from '../functions/routes.ts';
+import { messageFor, unquoted, uploadId } from '../functions/upload.ts';
+import type { FunctionName } from '../infra/bundle.ts';
+import { EventSource } from './event-source.ts';
+import { StandInFlowService, type StandInOptions } from './flow-service/flow-service.ts';
+import { serveFlowService } from './flow-service/http.ts';
+import { LocalFunction } from './lambda/function.ts';
+import { Queue, serveQueues } from './queue.ts';
+import { S3Error } from './s3/errors.ts';
+import { serveS3 } from './s3/http.ts';
+import { EmbeddedS3, type S3EventRecord } from './s3/s3.ts';
+import { Schedule } from './schedule.ts';
+import { SecretStore, serveSecrets } from './secrets.ts';
+
+export const INBOX_BUCKET = 'inbox';
+export const RESULTS_BUCKET = 'results';
+export const LEDGER_BUCKET = 'ledger';
+export const TOKEN_SECRET = 'flowdrop/token';
+const STAND_IN_TOKEN = 'stand-in-token';
+
+/** Memory as deployed by default. Time less, since nobody waits a quarter of an hour for a hung function at home. */
+const MEMORY_MIB = 512;
+const TIMEOUT_SECONDS = 300;
+/** How long a failed message stays hidden: longer than any invocation, or one upload would be worked on twice at once. */
+const VISIBILITY_MARGIN_SECONDS = 30;
+const MAX_RECEIVE_COUNT = 5;
+const CREATE_CONCURRENCY = 2;
+const TICK_INTERVAL_MS = 2_000;
+
+export interface PipelineOptions {
+  /** Holds `create-flow/index.mjs` and `collect-outputs/index.mjs`, as `infra/bundle.ts` writes them. */
+  readonly bundleDir: string;
+  /** Keeps the buckets across restarts. Everything is in memory without it. */
+  readonly stateDir?: string;
+  /** Name of the deployment, part of every flow's mark. Default `local`. */
+  readonly name?: string;
+  readonly routes: readonly Route[];
+  readonly limits?: Partial<Limits>;
+  /** A flow service that is there already; else a stand-in is started. */
+  readonly service?: { readonly url: string; readonly token: string };
+  readonly standIn?: StandInOptions;
+  /** Hard limit of an invocation of either function, in seconds. Default 300. */
+  readonly timeoutSeconds?: number;
+  /** From the end of a tick to the start of the next, in milliseconds. Default 2,000; a new flow makes one at once. */
+  readonly tickIntervalMs?: number;
+  /** Told of every object created or removed in any of the buckets, after everything here has been told. */
+  readonly onS3Event?: (record: S3EventRecord) => void;
+  /** Told of every line that a function prints. */
+  readonly onLog?: (name: FunctionName, line: string) => void;
+  /** Told of every invocation that failed as a whole. */
+  readonly onFault?: (name: FunctionName, error: unknown) => void;
+  /** Told of every message that was received too often; it holds the notification. */
+  readonly onDeadLetter?: (body: string) => void;
+}
+
+/** Everything that AWS does around the two functions, running in this process. */
+export interface Pipeline {
+  readonly s3Endpoint: string;
+  /** For the three buckets; closed with the pipeline. */
+  readonly s3: S3Client;
+  readonly queue: Queue;
+  readonly deadLetters: Queue;
+  readonly secrets: SecretStore;
+  /** Absent where a service was given. */
+  readonly standIn: StandInFlowService | undefined;
+  readonly functions: Readonly<Record<FunctionName, LocalFunction>>;
+  /**
+   * Plays the notification of every object in the inbox once more, for a state directory that was used before: what
+   * the queue held when it was left is lost, and uploads that were dealt with are recognised as such.
+   */
+  notifyAgain(): Promise<void>;
+  /** Ends everything at once, running invocations included. What is in the state directory stays. */
+  close(): Promise<void>;
+}
+
+/**
+ * Starts the pipeline: bucket, queue, functions, schedule and, where none is given, a flow service, connected as the
+ * stack connects them. The functions are the bundles that are deployed; only the SDK's endpoint variables differ.
+ */
+export async function startPipeline(options: PipelineOptions): Promise<Pipeline> {
+  const { timeoutSeconds = TIMEOUT_SECONDS, onLog, onFault = () => {} } = options;
+  const closing: (() => unknown)[] = [];
+  const close = async () => {
+    for (const step of closing.splice(0).reverse()) await step();
+  };
+  try {
+    const clock = systemClock;
+    const deadLetters = new Queue({ name: 'uploads-dead', clock });
+    const queue = new Queue({
+      name: 'uploads',
+      clock,
+      visibilityTimeoutSeconds: timeoutSeconds + VISIBILITY_MARGIN_SECONDS,
+      deadLetters: { queue: deadLetters, maxReceiveCount: MAX_RECEIVE_COUNT },
+    });
+
+    let schedule: Schedule | undefined;
+    const embedded = new EmbeddedS3({
+      ...(options.stateDir !== undefined && { dir: join(options.stateDir, 's3') }),
+      onEvent(record) {
+        const bucket = record.s3.bucket.name;
+        const created = record.eventName.startsWith('ObjectCreated:');
+        if (created && bucket === INBOX_BUCKET) queue.send(JSON.stringify({ Records: [record] }));
+        // A flow was created, and somebody watches: it does not wait for the next tick.
+        if (created && bucket === LEDGER_BUCKET && record.s3.object.key.startsWith('running/')) schedule?.wake();
+        options.onS3Event?.(record);
+      },
+    });
+    closing.push(() => embedded.close());
+    ensureBucket(embedded, INBOX_BUCKET, { versioning: 'Enabled' });
+    ensureBucket(embedded, RESULTS_BUCKET);
+    ensureBucket(embedded, LEDGER_BUCKET);
+    const s3Server = await serveS3(embedded);
+    closing.push(() => s3Server.close());
+    const s3 = new S3Client({
+      endpoint: s3Server.endpoint,
+      region: 'us-east-1',
+      credentials: { accessKeyId: 'local-access-key', secretAccessKey: 'local-secret-key' },
+      // The embedded S3 is in this process: there is no wire on which a byte could change.
+      responseChecksumValidation: 'WHEN_REQUIRED',
+    });
+    closing.push(() => s3.destroy());
+
+    const queues = await serveQueues([queue, deadLetters]);
+    closing.push(() => queues.close());
+
+    let service = options.service;
+    let standIn: StandInFlowService | undefined;
+    if (!service) {
+      const started = new StandInFlowService({ tokens: [STAND_IN_TOKEN], ...options.standIn });
+      closing.push(() => started.close());
+      const server = await serveFlowService(started);
+      closing.push(() => server.close());
+      standIn = started;
+      service = { url: `${server.url}${options.standIn?.basePath ?? ''}`, token: STAND_IN_TOKEN };
+    }
+    const secrets = new SecretStore({ clock });
+    secrets.put(TOKEN_SECRET, service.token);
+    const secretsServer = await serveSecrets(secrets);
+    closing.push(() => secretsServer.close());
+
+    const env: Env = {
+      PIPELINE: options.name ?? 'local',
+      FLOW_SERVICE_URL: service.url,
+      TOKEN_SECRET_ID: TOKEN_SECRET,
+      INBOX_BUCKET,
+      RESULTS_BUCKET,
+      LEDGER_BUCKET,
+      QUEUE_URL: queues.urlOf(queue),
+      COLLECT_FUNCTION: 'collect-outputs',
+      ROUTES: JSON.stringify(options.routes),
+      LIMITS: JSON.stringify({ pollIntervalSeconds: 1, ...options.limits }),
+    };
+    const environment = {
+      ...env,
+      AWS_ENDPOINT_URL_S3: s3Server.endpoint,
+      AWS_ENDPOINT_URL_SQS: queues.endpoint,
+      AWS_ENDPOINT_URL_SECRETS_MANAGER: secretsServer.endpoint,
+    };
+    const localFunction = (name: FunctionName, concurrency: number) =>
+      new LocalFunction(
+        {
+          name,
+          bundleDir: join(options.bundleDir, name),
+          environment,
+          timeoutSeconds,
+          memoryMiB: MEMORY_MIB,
+          onLog: (line) => onLog?.(name, line),
+        },
+        { concurrency },
+      );
+    const functions = {
+      'create-flow': localFunction('create-flow', CREATE_CONCURRENCY),
+      'collect-outputs': localFunction('collect-outputs', 1),
+    };
+
+    let isClosing = false;
+    const faultOf = (name: FunctionName) => (error: unknown) => {
+      if (!isClosing) onFault(name, error);
+    };
+    const source = new EventSource({
+      queue,
+      clock,
+      concurrency: CREATE_CONCURRENCY,
+      invoke: (event) => functions['create-flow'].invoke(event),
+      onFault: faultOf('create-flow'),
+    });
+    const { onDeadLetter } = options;
+    const dead =
+      onDeadLetter &&
+      new EventSource({
+        queue: deadLetters,
+        clock,
+        concurrency: 1,
+        invoke: async ({ Records }) => {
+          for (const { body } of Records) onDeadLetter(body);
+        },
+        onFault: faultOf('create-flow'),
+      });
+    schedule = new Schedule({
+      clock,
+      intervalMs: options.tickIntervalMs ?? TICK_INTERVAL_MS,
+      invoke: () => functions['collect-outputs'].invoke({}),
+      onFault: faultOf('collect-outputs'),
+    });
+    closing.push(async () => {
+      isClosing = true;
+      const loops = [source.close(), dead?.close(), schedule?.close()];
+      await Promise.all(Object.values(functions).map((each) => each.close()));
+      await Promise.all(loops);
+    });
+
+    return {
+      s3Endpoint: s3Server.endpoint,
+      s3,
+      queue,
+      deadLetters,
+      secrets,
+      standIn,
+      functions,
+      notifyAgain: () => notifyAgain(s3, queue),
+      close,
+    };
+  } catch (error) {
+    await close();
+    throw error;
+  }
+}
+
+function ensureBucket(s3: EmbeddedS3, name: string, options: { readonly versioning?: 'Enabled' } = {}): void {
+  try {
+    s3.createBucket(name, options);
+  } catch (error) {
+    if (!(error instanceof S3Error && error.code === 'BucketAlreadyOwnedByYou')) throw error;
+  }
+}
+
+async function notifyAgain(s3: S3Client, queue: Queue): Promise<void> {
+  let from: { KeyMarker?: string | undefined; VersionIdMarker?: string | undefined } | undefined = {};
+  while (from) {
+    const page: ListObjectVersionsOutput = await s3.send(
+      new ListObjectVersionsCommand({ Bucket: INBOX_BUCKET, ...from }),
+    );
+    for (const version of page.Versions ?? []) {
+      if (!version.IsLatest) continue;
+      const facts = {
+        bucket: INBOX_BUCKET,
+        key: version.Key ?? '',
+        versionId: version.VersionId,
+        etag: unquoted(version.ETag ?? ''),
+        bytes: version.Size ?? 0,
+        lastModified: version.LastModified?.getTime() ?? 0,
+        mediaType: '',
+      };
+      queue.send(messageFor({ ...facts, id: uploadId(facts) }));
+    }
+    from = page.IsTruncated ? { KeyMarker: page.NextKeyMarker, VersionIdMarker: page.NextVersionIdMarker } : undefined;
+  }
+}

@@ -1,0 +1,219 @@
+import { createReadStream } from 'node:fs';
+import { stat } from 'node:fs/promises';
+import { relative } from 'node:path';
+import { PutObjectCommand } from '@aws-sdk/client-s3';
+import pMap from 'p-map';
+import { systemClock } from '../functions/clock.ts';
+import { mediaTypeOf, type Route, routeFor } from '../functions/routes.ts';
+import { uploadsOf } from '../functions/upload.ts';
+import { Follower, type Progress } from './follower.ts';
+import { type InboxFile, InboxFolder, type KnownFiles } from './inbox-folder.ts';
+import type { FunctionLogs } from './logs.ts';
+import { INBOX_BUCKET, type Pipeline, type PipelineOptions, startPipeline } from './pipeline.ts';
+import { ResultsFolder } from './results-folder.ts';
+import { printable, type Screen, size } from './screen.ts';
+
+const UPLOADS_MAX = 4;
+const LOOK_INTERVAL_MS = 400;
+
+/** Why an upload waits for somebody rather than for something, so that a run that is to end does not wait for it. */
+const NEEDS_A_PERSON: readonly string[] = ['unauthorised', 'held'];
+
+type End = 'succeeded' | 'failed';
+
+interface Tracked {
+  readonly file: InboxFile;
+  readonly since: number;
+  state: string;
+  readonly end: PromiseWithResolvers<End>;
+}
+
+export interface SessionOptions {
+  readonly pipeline: Pick<PipelineOptions, 'bundleDir' | 'stateDir' | 'name' | 'service' | 'limits' | 'standIn'> & {
+    readonly routes: readonly Route[];
+  };
+  readonly resultsDir: string;
+  readonly screen: Screen;
+  readonly logs: FunctionLogs;
+  /** Paths are shown from here. */
+  readonly cwd: string;
+}
+
+/** Files go into the pipeline, and what becomes of each is shown. */
+export class Session {
+  readonly #options: SessionOptions;
+  readonly #tracked = new Map<string, Tracked>();
+  #pipeline!: Pipeline;
+  #follower!: Follower;
+
+  static async start(options: SessionOptions): Promise<Session> {
+    const session = new Session(options);
+    const { logs, screen } = options;
+    session.#pipeline = await startPipeline({
+      ...options.pipeline,
+      onLog: (name, line) => logs.write(name, line),
+      onFault: (name, error) => logs.fault(name, error),
+      onS3Event: (record) => {
+        session.#follower.follow(record).catch((error) => screen.line(`! ${messageOf(error)}`));
+      },
+      onDeadLetter: (body) => {
+        for (const { key } of uploadsOf(JSON.parse(body))) {
+          session.#end(key, 'failed', `${printable(key)}  failed: no attempt got through; ${logs.hint('create-flow')}`);
+        }
+      },
+    });
+    session.#follower = new Follower({
+      s3: session.#pipeline.s3,
+      results: new ResultsFolder(options.resultsDir),
+      onProgress: (progress) => session.#show(progress),
+    });
+    return session;
+  }
+
+  private constructor(options: SessionOptions) {
+    this.#options = options;
+  }
+
+  get s3Endpoint(): string {
+    return this.#pipeline.s3Endpoint;
+  }
+
+  /** Takes up what an earlier run left in the inbox. */
+  resume(): Promise<void> {
+    return this.#pipeline.notifyAgain();
+  }
+
+  close(): Promise<void> {
+    this.#options.screen.status('');
+    return this.#pipeline.close();
+  }
+
+  /** Processes these files and resolves with whether all succeeded. */
+  async process(files: readonly InboxFile[]): Promise<boolean> {
+    const ends = await pMap(
+      files,
+      async (file) => {
+        const tracked = await this.#upload(file);
+        return tracked ? tracked.end.promise : 'failed';
+      },
+      { concurrency: UPLOADS_MAX },
+    );
+    return ends.every((end) => end === 'succeeded');
+  }
+
+  /**
+   * Uploads what comes to stand in the folder, until the signal aborts.
+   * @param remember when a file counts as dealt with, so that no later run takes it again.
+   */
+  async watch(
+    dir: string,
+    { known, remember, signal }: { known: KnownFiles; remember: 'uploaded' | 'ended'; signal: AbortSignal },
+  ): Promise<void> {
+    const inbox = new InboxFolder(dir, systemClock);
+    while (!signal.aborted) {
+      const files = (await inbox.look()).filter((file) => !known.has(file));
+      await pMap(
+        files,
+        async (file) => {
+          const tracked = await this.#upload(file);
+          if (!tracked || remember === 'uploaded') await known.add(file);
+          else tracked.end.promise.then(() => known.add(file)).catch((error) => this.#note(messageOf(error)));
+        },
+        { concurrency: UPLOADS_MAX },
+      );
+      await systemClock.sleep(LOOK_INTERVAL_MS, signal).catch(() => undefined);
+    }
+  }
+
+  /** Undefined where the file cannot be taken, which has then been said. */
+  async #upload(file: InboxFile): Promise<Tracked | undefined> {
+    const { screen, pipeline } = this.#options;
+    const { key, path, bytes } = file;
+    const name = printable(key);
+    if (!routeFor(pipeline.routes, { key, mediaType: mediaTypeOf(undefined, key) })) {
+      screen.line(`${name}  skipped: no route in cdk.json wants a file like this`);
+      return undefined;
+    }
+    const tracked = { file, since: Date.now(), state: 'uploading', end: Promise.withResolvers<End>() };
+    // A file that was changed before its first version had ended: only the new one counts.
+    this.#tracked.get(key)?.end.resolve('failed');
+    this.#tracked.set(key, tracked);
+    this.#drawStatus();
+    try {
+      await this.#pipeline.s3.send(
+        new PutObjectCommand({ Bucket: INBOX_BUCKET, Key: key, Body: createReadStream(path), ContentLength: bytes }),
+      );
+    } catch (error) {
+      this.#end(key, 'failed', `${name}  failed: could not be uploaded: ${messageOf(error)}`);
+      return undefined;
+    }
+    screen.step(`${name}  uploaded, ${size(bytes)}`);
+    if (tracked.state === 'uploading') tracked.state = 'uploaded';
+    this.#drawStatus();
+    return tracked;
+  }
+
+  #show(progress: Progress): void {
+    const { screen } = this.#options;
+    const name = printable(progress.key);
+    const tracked = this.#tracked.get(progress.key);
+    switch (progress.kind) {
+      case 'running':
+        screen.step(`${name}  flow ${printable(progress.flowId)} created and running: ${printable(progress.template)}`);
+        if (tracked) tracked.state = 'running';
+        break;
+      case 'waiting': {
+        const until = new Date(progress.notBefore).toLocaleTimeString();
+        const message = `${printable(progress.message)} (${progress.reason})`;
+        if (NEEDS_A_PERSON.includes(progress.reason)) tracked?.end.resolve('failed');
+        screen.line(`${name}  waits until ${until}: ${message}`);
+        if (tracked) tracked.state = 'waiting';
+        break;
+      }
+      case 'ended':
+        this.#end(progress.key, progress.receipt.status, this.#ending(progress, tracked));
+    }
+    this.#drawStatus();
+  }
+
+  #ending({ key, receipt, receiptPath, assets }: Progress & { kind: 'ended' }, tracked: Tracked | undefined): string {
+    const shown = (path: string) => printable(relative(this.#options.cwd, path) || path);
+    const name = printable(key);
+    const took = tracked ? ` in ${((Date.now() - tracked.since) / 1000).toFixed(1)} s` : '';
+    const count = `${assets.length} ${assets.length === 1 ? 'asset' : 'assets'}`;
+    return [
+      receipt.status === 'succeeded'
+        ? `${name}  done${took}: ${count}`
+        : `${name}  failed: ${printable(receipt.failure?.message ?? 'the receipt says why')}`,
+      ...assets.map(({ path, bytes }) => `    ${shown(path)}  ${size(bytes)}`),
+      ...receipt.failedOutputs.map(
+        ({ id, message }) => `    output ${printable(id)} is missing: ${printable(message)}`,
+      ),
+      `    ${shown(receiptPath)}`,
+    ].join('\n');
+  }
+
+  #end(key: string, end: End, text: string): void {
+    this.#options.screen.line(text);
+    this.#tracked.get(key)?.end.resolve(end);
+    this.#tracked.delete(key);
+    this.#drawStatus();
+  }
+
+  #note(text: string): void {
+    this.#options.screen.line(`! ${text}`);
+  }
+
+  #drawStatus(): void {
+    const states = [...this.#tracked.values()].map(({ file, state }) => `${printable(file.key)} ${state}`);
+    this.#options.screen.status(states.join(', '));
+  }
+}
+
+/** A file that was named rather than found in the inbox folder. */
+export async function namedFile(path: string, key: string): Promise<InboxFile> {
+  const { size: bytes, mtimeMs: modifiedMs } = await stat(path);
+  return { path, key, bytes, modifiedMs };
+}
+
+const messageOf = (error: unknown) => printable(error instanceof Error ? error.message : String(error));

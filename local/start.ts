@@ -1,0 +1,170 @@
+import { copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync } from 'node:fs';
+import { basename, join, relative } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { parseContext } from '../functions/config.ts';
+import { mediaTypeOf, type Route, routeFor } from '../functions/routes.ts';
+import { ConfigurationError } from '../functions/validation.ts';
+import { bundle } from '../infra/bundle.ts';
+import { type Arguments, parseArguments, USAGE, UsageError } from './arguments.ts';
+import { KnownFiles } from './inbox-folder.ts';
+import { FunctionLogs } from './logs.ts';
+import { Screen } from './screen.ts';
+import { namedFile, Session } from './session.ts';
+import { InUseError, knownFilesPath, type State, temporaryState, watchState } from './state.ts';
+
+/** `npm start`: see the usage in `arguments.ts`. */
+
+const EXIT_FAILED = 1;
+const EXIT_USAGE = 2;
+const EXIT_INTERRUPTED = 130;
+
+/** How long a flow of the stand-in takes, in milliseconds: long enough to be seen running. */
+const STAND_IN_FLOW_MS = 1_500;
+/** A service of somebody else's is asked less often than our own stand-in, in seconds. */
+const SERVICE_POLL_INTERVAL_SECONDS = 5;
+
+const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
+const EXAMPLES_DIR = here('../examples');
+
+async function main(): Promise<number> {
+  const cwd = process.cwd();
+  // npm runs scripts in the project's directory and says here where it was called.
+  const args = parseArguments(process.argv.slice(2), { env: process.env, cwd: process.env.INIT_CWD ?? cwd });
+  if (args.help) {
+    console.log(USAGE);
+    return 0;
+  }
+  const interrupted = new AbortController();
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) {
+    process.on(signal, () => {
+      // Whoever insists does not wait for a clean end; the functions' watchdogs do the rest.
+      if (interrupted.signal.aborted) process.exit(EXIT_INTERRUPTED);
+      interrupted.abort();
+    });
+  }
+
+  const { routes, limits } = parseContext(JSON.parse(readFileSync(here('../cdk.json'), 'utf8')).context.flowdrop);
+  const root = join(cwd, '.flowdrop');
+  const isWatching = args.files.length === 0;
+  const state = isWatching ? watchState(root, args.service?.url) : temporaryState(root);
+  const screen = new Screen(process.stdout);
+  const logs = new FunctionLogs(join(root, 'log'), (text) => screen.line(`! ${text}`));
+  let session: Session | undefined;
+  try {
+    const bundleDir = join(state.dir, 'bundles');
+    bundle(bundleDir);
+    session = await Session.start({
+      pipeline: {
+        bundleDir,
+        stateDir: state.dir,
+        name: state.name,
+        routes,
+        ...(args.service
+          ? { service: args.service, limits: { ...limits, pollIntervalSeconds: SERVICE_POLL_INTERVAL_SECONDS } }
+          : { standIn: { flowMs: STAND_IN_FLOW_MS }, limits: { ...limits, pollIntervalSeconds: 1 } }),
+      },
+      resultsDir: args.resultsDir,
+      screen,
+      logs,
+      cwd,
+    });
+    return isWatching
+      ? await watch(session, { args, state, routes, root, screen, signal: interrupted.signal })
+      : await processFiles(session, { args, screen, signal: interrupted.signal });
+  } finally {
+    await session?.close();
+    logs.close();
+    state.release();
+  }
+}
+
+async function watch(
+  session: Session,
+  {
+    args,
+    state,
+    routes,
+    root,
+    screen,
+    signal,
+  }: { args: Arguments; state: State; routes: readonly Route[]; root: string; screen: Screen; signal: AbortSignal },
+): Promise<number> {
+  const shown = (path: string) => {
+    const short = relative(process.cwd(), path);
+    return short === '' || short.startsWith('..') ? path : `./${short}`;
+  };
+  const samples = existsSync(args.inboxDir) ? [] : copySamples(args.inboxDir, routes);
+  mkdirSync(args.resultsDir, { recursive: true });
+
+  screen.line(`Flowdrop is running on this machine with ${args.service?.url ?? 'its stand-in for a flow service'}.`);
+  screen.line(`  drop files into  ${shown(args.inboxDir)}`);
+  screen.line(`  find results in  ${shown(args.resultsDir)}`);
+  for (const { name, template, suffixes = [], mediaTypes = [] } of routes) {
+    screen.line(`  ${name} (${[...suffixes, ...mediaTypes].join(', ') || 'any file'}) become flows of ${template}`);
+  }
+  if (samples.length > 0) screen.line(`For a start, ${samples.join(', ')} were put into the inbox.`);
+  screen.line('Ctrl-C ends it.');
+  screen.line();
+
+  if (state.isResumed) await session.resume();
+  await session.watch(args.inboxDir, {
+    known: await KnownFiles.load(knownFilesPath(root, args.inboxDir, args.service?.url)),
+    // Flows of the stand-in end with it: what is not finished begins again with the next start.
+    remember: args.service ? 'uploaded' : 'ended',
+    signal,
+  });
+  screen.status('');
+  screen.line(`Ended. Results are in ${shown(args.resultsDir)}; npm start goes on.`);
+  return 0;
+}
+
+async function processFiles(
+  session: Session,
+  { args, screen, signal }: { args: Arguments; screen: Screen; signal: AbortSignal },
+): Promise<number> {
+  const files = await Promise.all(keysOf(args.files).map(([path, key]) => namedFile(path, key)));
+  const interruption = new Promise<undefined>((resolve) => signal.addEventListener('abort', () => resolve(undefined)));
+  const succeeded = await Promise.race([session.process(files), interruption]);
+  screen.status('');
+  if (succeeded === undefined) {
+    screen.line('Interrupted.');
+    return EXIT_INTERRUPTED;
+  }
+  return succeeded ? 0 : EXIT_FAILED;
+}
+
+/** Each file under its name; where several have the same, the later ones under a number as well. */
+function keysOf(paths: readonly string[]): [path: string, key: string][] {
+  const taken = new Set<string>();
+  return paths.map((path) => {
+    let key = basename(path);
+    for (let n = 2; taken.has(key); n += 1) key = `${n}/${basename(path)}`;
+    taken.add(key);
+    return [path, key];
+  });
+}
+
+function copySamples(inboxDir: string, routes: readonly Route[]): string[] {
+  mkdirSync(inboxDir, { recursive: true });
+  const samples = readdirSync(EXAMPLES_DIR, { withFileTypes: true })
+    .filter(
+      (entry) => entry.isFile() && routeFor(routes, { key: entry.name, mediaType: mediaTypeOf(undefined, entry.name) }),
+    )
+    .map(({ name }) => name);
+  for (const name of samples) copyFileSync(join(EXAMPLES_DIR, name), join(inboxDir, name));
+  return samples;
+}
+
+try {
+  process.exitCode = await main();
+} catch (error) {
+  if (error instanceof UsageError) {
+    console.error(`${error.message}\n\n${USAGE}`);
+    process.exitCode = EXIT_USAGE;
+  } else if (error instanceof ConfigurationError || error instanceof InUseError) {
+    console.error(error.message);
+    process.exitCode = EXIT_FAILED;
+  } else {
+    throw error;
+  }
+}

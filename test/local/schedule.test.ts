@@ -1,0 +1,62 @@
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import { systemClock } from '../../functions/clock.ts';
+import { Schedule } from '../../local/schedule.ts';
+
+const AN_HOUR_MS = 3_600_000;
+
+function start(invoke: () => Promise<unknown>, intervalMs: number) {
+  const faults: unknown[] = [];
+  const schedule = new Schedule({ invoke, clock: systemClock, intervalMs, onFault: (error) => faults.push(error) });
+  onTestFinished(() => schedule.close());
+  return { schedule, faults };
+}
+
+describe('the schedule', () => {
+  it('runs again and again, also after a run that failed', async () => {
+    let runs = 0;
+    const { faults } = start(async () => {
+      runs += 1;
+      if (runs === 1) throw new Error('once');
+    }, 1);
+    await vi.waitFor(() => expect(runs).toBeGreaterThan(3));
+    expect(faults).toMatchObject([{ message: 'once' }]);
+  });
+
+  it('runs at once when woken, and once more when woken during a run, never twice at a time', async () => {
+    let runs = 0;
+    let running = 0;
+    let most = 0;
+    const gates: (() => void)[] = [];
+    const { schedule } = start(async () => {
+      runs += 1;
+      running += 1;
+      most = Math.max(most, running);
+      await new Promise<void>((resolve) => gates.push(resolve));
+      running -= 1;
+    }, AN_HOUR_MS);
+    onTestFinished(() => {
+      for (const open of gates) open();
+    });
+    schedule.wake();
+    schedule.wake();
+    expect(runs).toBe(1);
+    gates.shift()?.();
+    await vi.waitFor(() => expect(runs).toBe(2));
+    gates.shift()?.();
+    await systemClock.sleep(20);
+    expect(runs).toBe(2);
+    schedule.wake();
+    await vi.waitFor(() => expect(runs).toBe(3));
+    gates.shift()?.();
+    expect(most).toBe(1);
+  });
+
+  it('ends although its next run is far away', async () => {
+    let runs = 0;
+    const { schedule } = start(async () => {
+      runs += 1;
+    }, AN_HOUR_MS);
+    await schedule.close();
+    expect(runs).toBe(1);
+  });
+});
