@@ -1,15 +1,26 @@
 import { tmpdir } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { type Answer, empty, json, list, Refusal, requireServed } from './answer.ts';
 import { assetJson } from './asset-json.ts';
-import { BlobFolder, type Content, once, sha256Of } from './blob.ts';
+import { BlobFolder, type Content, sha256Of } from './blob.ts';
 import { ConnectionLostError, type Fault, garbled, upTo } from './fault.ts';
 import { Flow, type Output, type State } from './flow.ts';
-import { type InputData, InputDataReader } from './input-data.ts';
-import { JsonReader, JsonSyntaxError, JsonTooLargeError } from './json-reader.ts';
-import { essence, type Input, parameterProblems, TEMPLATES, type Template } from './templates.ts';
-import { DEFAULT_VARIATION, type Served, type Variation } from './variation.ts';
+import type { JsonPath } from './json-reader.ts';
+import { listingPage } from './paging.ts';
+import {
+  type Body,
+  contentLength,
+  inputOf,
+  inputsOf,
+  isDataOfInput,
+  isDataOfInputs,
+  type Problem,
+  readBody,
+} from './request-body.ts';
+import { parameterProblems, TEMPLATES } from './templates.ts';
+import type { ServiceRequest, ServiceResponse } from './transport.ts';
+import { DEFAULT_VARIATION, type Variation } from './variation.ts';
 
-const INPUTS_MAX = 1_000;
 const FLOW_MS_DEFAULT = 1_000;
 
 export interface StandInOptions {
@@ -30,24 +41,7 @@ export interface StandInOptions {
   readonly basePath?: string;
 }
 
-export interface ServiceRequest {
-  readonly method: string;
-  /** Path and query. */
-  readonly url: string;
-  /** Names in lower case. */
-  readonly headers: Readonly<Record<string, string | undefined>>;
-  readonly body: AsyncIterable<Uint8Array>;
-  /** Aborts when the client has gone away. */
-  readonly signal?: AbortSignal | undefined;
-}
-
-export interface ServiceResponse {
-  readonly status: number;
-  /** Names in lower case. */
-  readonly headers: Record<string, string>;
-  /** Iterating rejects with {@link ConnectionLostError} where the connection is to break. */
-  readonly body: Uint8Array | AsyncIterable<Uint8Array>;
-}
+export type { ServiceRequest, ServiceResponse } from './transport.ts';
 
 export type Operation =
   | 'createFlow'
@@ -90,14 +84,6 @@ export interface FlowView {
   readonly deleted: boolean;
 }
 
-/** Within the service, a body is something that can be read again, and whose size is known. */
-interface Answer {
-  readonly status: number;
-  readonly headers: Record<string, string>;
-  readonly body: Content;
-  readonly isChunked?: boolean;
-}
-
 interface Call {
   readonly request: ServiceRequest;
   readonly path: string;
@@ -106,20 +92,6 @@ interface Call {
   readonly operation: Operation;
   readonly flowId: string;
   readonly assetId: string;
-}
-
-/** The request ends with this answer. */
-class Refusal extends Error {
-  override readonly name = 'Refusal';
-  readonly status: number;
-  readonly detail: unknown;
-  readonly headers: Record<string, string>;
-  constructor(status: number, detail: unknown, headers: Record<string, string> = {}) {
-    super(`${status}`);
-    this.status = status;
-    this.detail = detail;
-    this.headers = headers;
-  }
 }
 
 /**
@@ -273,7 +245,7 @@ export class StandInFlowService {
         case 'listFlows':
           return this.#listFlows(call);
         case 'getFlow':
-          served(this.variation.getFlow);
+          requireServed(this.variation.getFlow);
           return json(200, this.#record(this.#flow(call)));
         case 'changeFlow':
           return await this.#changeFlow(call);
@@ -304,7 +276,7 @@ export class StandInFlowService {
   }
 
   async #createFlow({ request }: Call): Promise<Answer> {
-    return this.#withBody(request, isInputData, ({ value, data, problem }) => {
+    return this.#withBody(request, isDataOfInputs, ({ value, data }, problem) => {
       const template = TEMPLATES.find(({ id, name }) => id === value.template || name === value.template);
       if (template === undefined) {
         problem(['template'], value.template === undefined ? 'Field required' : 'There is no such template');
@@ -336,10 +308,10 @@ export class StandInFlowService {
   }
 
   async #addInput(call: Call): Promise<Answer> {
-    served(this.variation.addInput);
+    requireServed(this.variation.addInput);
     const flow = this.#flow(call);
-    return this.#withBody(call.request, isData, ({ value, data, problem }) => {
-      const input = inputOf(value, flow.template, data, (loc, message) => problem(loc, message));
+    return this.#withBody(call.request, isDataOfInput, ({ value, data }, problem) => {
+      const input = inputOf(value, flow.template, data, problem);
       return () => {
         this.#requireState(flow, ['created']);
         if (input !== undefined) flow.inputs.push(input);
@@ -349,12 +321,12 @@ export class StandInFlowService {
   }
 
   async #changeFlow(call: Call): Promise<Answer> {
-    served(this.variation.changeFlow);
+    requireServed(this.variation.changeFlow);
     const flow = this.#flow(call);
     return this.#withBody(
       call.request,
       () => false,
-      ({ value, problem }) => {
+      ({ value }, problem) => {
         if (value.action !== 'start' && value.action !== 'abort') problem(['action'], 'must be start or abort');
         return () => {
           if (value.action === 'start') {
@@ -372,72 +344,19 @@ export class StandInFlowService {
   }
 
   #deleteFlow(call: Call): Answer {
-    served(this.variation.deleteFlow);
+    requireServed(this.variation.deleteFlow);
     const flow = this.#flow(call);
     this.#requireState(flow, ['created', 'completed', 'aborted', 'failed']);
     flow.deleted = true;
-    return { status: 204, headers: {}, body: memory(Buffer.alloc(0)) };
+    return empty(204);
   }
 
   #listFlows({ path, query }: Call): Answer {
-    served(this.variation.listFlows);
-    const { paging, pageSize, order, listShape } = this.variation;
+    requireServed(this.variation.listFlows);
     const now = this.#clock.now();
     // A map keeps the order of insertion, which is that of creation.
     const visible = [...this.#flows.values()].filter((flow) => !flow.deleted && flow.listedFrom <= now);
-    if (order === 'descending') visible.reverse();
-
-    const asked = Number(query.get('page_size') ?? query.get('limit') ?? pageSize);
-    if (!Number.isSafeInteger(asked) || asked < 1) throw new Refusal(422, 'The size of a page is a positive integer');
-    const size = paging === 'first-only' ? pageSize : Math.min(asked, pageSize);
-
-    let from = 0;
-    if (paging === 'page') {
-      const page = Number(query.get('page') ?? 1);
-      if (!Number.isSafeInteger(page) || page < 1) throw new Refusal(422, 'A page is a positive integer');
-      from = (page - 1) * size;
-    } else if (paging !== 'none' && paging !== 'first-only') {
-      from = this.#behindCursor(visible, query.get('cursor'));
-    }
-    const until = paging === 'none' ? visible.length : from + size;
-    const records = visible.slice(from, until).map((flow) => this.#record(flow));
-
-    const last = visible[until - 1];
-    const cursor = last !== undefined && until < visible.length ? Buffer.from(last.id).toString('base64url') : null;
-    const next = new URLSearchParams(query);
-    if (cursor !== null) next.set('cursor', cursor);
-    const address = cursor === null ? null : `${path}?${next}`;
-    switch (paging) {
-      case 'page':
-        return list(listShape, 'flows', records, {
-          page: from / size + 1,
-          page_size: size,
-          total: visible.length,
-        });
-      case 'next':
-        return json(200, { flows: records, next: cursor });
-      case 'next_cursor':
-        return json(200, { flows: records, next_cursor: cursor });
-      case 'next_url':
-        return json(200, { flows: records, next: address });
-      case 'link': {
-        const answer = list(listShape, 'flows', records);
-        return address === null
-          ? answer
-          : { ...answer, headers: { ...answer.headers, link: `<${address}>; rel="next"` } };
-      }
-      case 'none':
-      case 'first-only':
-        return list(listShape, 'flows', records);
-    }
-  }
-
-  #behindCursor(visible: readonly Flow[], cursor: string | null): number {
-    if (cursor === null) return 0;
-    const id = Buffer.from(cursor, 'base64url').toString();
-    const at = visible.findIndex((flow) => flow.id === id);
-    if (at === -1) throw new Refusal(422, 'The cursor is not valid');
-    return at + 1;
+    return listingPage(visible, { path, query }, this.variation, (flow) => this.#record(flow));
   }
 
   #listOutputs(call: Call): Answer {
@@ -469,7 +388,7 @@ export class StandInFlowService {
     const output = this.#readyOutput(call);
     if (assetRedirect) {
       const location = assetRedirect(call.flowId, call.assetId);
-      return { status: 302, headers: { location }, body: memory(Buffer.alloc(0)) };
+      return empty(302, { location });
     }
     return this.#assetAnswer(output);
   }
@@ -506,7 +425,7 @@ export class StandInFlowService {
   }
 
   #listTemplates(): Answer {
-    served(this.variation.listTemplates);
+    requireServed(this.variation.listTemplates);
     const records = TEMPLATES.map(({ id, name, description, parameters, inputTypes, outputTypes }) => ({
       id,
       name,
@@ -518,70 +437,22 @@ export class StandInFlowService {
     return list(this.variation.listShape, 'templates', records);
   }
 
-  /**
-   * Reads a body to its end before anything of it is judged, as services do, and lets `check` judge it. What `check`
-   * gives back is done only if no problem was found; else the inputs are dropped.
-   */
+  /** Lets `check` judge a body, and does what it gives back only if it found no problem; else the inputs are dropped. */
   async #withBody(
     request: ServiceRequest,
-    isLong: (path: readonly (string | number)[]) => boolean,
-    check: (body: {
-      readonly value: Record<string, unknown>;
-      readonly data: readonly (InputData | undefined)[];
-      readonly problem: (loc: readonly (string | number)[], msg: string) => void;
-    }) => (() => Answer) | undefined,
+    isLong: (path: JsonPath) => boolean,
+    check: (body: Body, problem: Problem) => (() => Answer) | undefined,
   ): Promise<Answer> {
-    if (essence(request.headers['content-type'] ?? '') !== 'application/json') {
-      throw new Refusal(415, 'The body must be application/json');
-    }
-    const reader = new JsonReader(isLong, () => new InputDataReader(this.#blobs));
-    let isDone = false;
+    const body = await readBody(request, isLong, this.#blobs, this.variation);
+    const detail: unknown[] = [];
+    let answer: Answer | undefined;
     try {
-      const value = await this.#readJson(request, reader);
-      if (typeof value !== 'object' || value === null || Array.isArray(value)) {
-        throw new Refusal(422, [{ loc: ['body'], msg: 'must be an object', type: 'value_error' }]);
-      }
-      const detail: unknown[] = [];
-      const act = check({
-        value: value as Record<string, unknown>,
-        data: reader.sinks.map((sink) => sink.result),
-        problem: (loc, msg) => detail.push({ loc: ['body', ...loc], msg, type: 'value_error' }),
-      });
+      const act = check(body, (loc, msg) => detail.push({ loc: ['body', ...loc], msg, type: 'value_error' }));
       if (act === undefined || detail.length > 0) throw new Refusal(422, detail);
-      const answer = act();
-      isDone = true;
+      answer = act();
       return answer;
     } finally {
-      if (!isDone) for (const sink of reader.sinks) sink.discard();
-    }
-  }
-
-  async #readJson(request: ServiceRequest, reader: JsonReader<InputDataReader>): Promise<unknown> {
-    const expected = contentLength(request);
-    let received = 0;
-    let syntaxError: JsonSyntaxError | undefined;
-    for await (const chunk of request.body) {
-      received += chunk.length;
-      if (received > expected) throw new Refusal(400, 'The body is longer than its Content-Length');
-      if (syntaxError !== undefined) continue;
-      try {
-        reader.push(chunk);
-      } catch (error) {
-        if (error instanceof JsonTooLargeError) throw new Refusal(413, error.message);
-        if (!(error instanceof JsonSyntaxError)) throw error;
-        syntaxError = error;
-      }
-    }
-    // Over HTTP the connection has ended before this; in process nobody else would notice.
-    if (Number.isFinite(expected) && received < expected) throw new ConnectionLostError('reset');
-    try {
-      if (syntaxError !== undefined) throw syntaxError;
-      return reader.end();
-    } catch (error) {
-      if (!(error instanceof JsonSyntaxError)) throw error;
-      throw new Refusal(this.variation.invalidJsonStatus, [
-        { loc: ['body'], msg: error.message, type: 'json_invalid' },
-      ]);
+      if (answer === undefined) body.discard();
     }
   }
 
@@ -693,65 +564,6 @@ export class StandInFlowService {
   }
 }
 
-function isInputData(path: readonly (string | number)[]): boolean {
-  return path.length === 3 && path[0] === 'inputs' && typeof path[1] === 'number' && path[2] === 'data';
-}
-
-function isData(path: readonly (string | number)[]): boolean {
-  return path.length === 1 && path[0] === 'data';
-}
-
-type Problem = (loc: readonly (string | number)[], msg: string) => void;
-
-function inputsOf(
-  inputs: unknown,
-  template: Template,
-  data: readonly (InputData | undefined)[],
-  problem: Problem,
-): Input[] {
-  if (inputs === undefined || inputs === null) return [];
-  if (!Array.isArray(inputs)) {
-    problem(['inputs'], 'must be a list');
-    return [];
-  }
-  if (inputs.length > INPUTS_MAX) problem(['inputs'], `must be at most ${INPUTS_MAX}`);
-  return inputs.flatMap(
-    (input, i) => inputOf(input, template, data, (loc, msg) => problem(['inputs', i, ...loc], msg)) ?? [],
-  );
-}
-
-function inputOf(
-  input: unknown,
-  template: Template,
-  data: readonly (InputData | undefined)[],
-  problem: Problem,
-): Input | undefined {
-  if (typeof input !== 'object' || input === null || Array.isArray(input)) {
-    problem([], 'must be an object');
-    return undefined;
-  }
-  const { data: reference, additional } = input as { data?: unknown; additional?: unknown };
-  const received = typeof reference === 'string' ? data[Number(reference)] : undefined;
-  if (received === undefined) {
-    problem(['data'], reference === undefined ? 'Field required' : 'must be a string');
-    return undefined;
-  }
-  if (!received.ok) {
-    problem(['data'], received.why);
-    return undefined;
-  }
-  const { mediaType, blob } = received;
-  if (template.inputTypes.length > 0 && !template.inputTypes.includes(essence(mediaType))) {
-    problem(['data'], `${template.name} accepts ${template.inputTypes.join(', ')}, not ${mediaType}`);
-    return undefined;
-  }
-  return { mediaType, blob, additional };
-}
-
-function served(how: Served): void {
-  if (how !== 'served') throw new Refusal(how, how === 404 ? 'Not Found' : 'Not served');
-}
-
 function decoded(part: string): string {
   try {
     return decodeURIComponent(part);
@@ -760,34 +572,8 @@ function decoded(part: string): string {
   }
 }
 
-function contentLength({ headers }: ServiceRequest): number {
-  const length = headers['content-length'];
-  return length === undefined ? Number.POSITIVE_INFINITY : Number(length);
-}
-
 function iso(ms: number | undefined): string | null {
   return ms === undefined ? null : new Date(ms).toISOString();
-}
-
-function memory(bytes: Buffer): Content {
-  return { bytes: bytes.length, open: () => once(bytes) };
-}
-
-function json(status: number, value: unknown, headers: Record<string, string> = {}): Answer {
-  return {
-    status,
-    headers: { 'content-type': 'application/json', ...headers },
-    body: memory(Buffer.from(JSON.stringify(value))),
-  };
-}
-
-function list(
-  shape: 'object' | 'bare',
-  name: string,
-  records: readonly unknown[],
-  others: Record<string, unknown> = {},
-): Answer {
-  return json(200, shape === 'bare' ? records : { ...others, [name]: records });
 }
 
 function scripted(status: number, { headers = {}, body = '' }: Fault): ServiceResponse {

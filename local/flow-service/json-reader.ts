@@ -22,7 +22,8 @@ export interface LongString {
   end(): void;
 }
 
-type Path = readonly (string | number)[];
+/** Keys and positions, from the outside in. */
+export type JsonPath = readonly (string | number)[];
 
 interface Frame {
   readonly isArray: boolean;
@@ -42,7 +43,7 @@ const BACKSLASH = 0x5c;
  * as much structure as is needed to know where a long string begins, and for a text that is not JSON it may be wrong.
  */
 export class JsonReader<Sink extends LongString> {
-  readonly #isLong: (path: Path) => boolean;
+  readonly #isLong: (path: JsonPath) => boolean;
   readonly #newSink: () => Sink;
   readonly sinks: Sink[] = [];
   readonly #frames: Frame[] = [];
@@ -59,7 +60,7 @@ export class JsonReader<Sink extends LongString> {
    * @param isLong whether the string at this path may be long; asked where the string begins.
    * @param newSink makes what receives it.
    */
-  constructor(isLong: (path: Path) => boolean, newSink: () => Sink) {
+  constructor(isLong: (path: JsonPath) => boolean, newSink: () => Sink) {
     this.#isLong = isLong;
     this.#newSink = newSink;
   }

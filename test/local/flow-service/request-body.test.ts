@@ -88,6 +88,8 @@ describe('a body is understood', () => {
               additional: inputs[1]?.additional,
             },
           ]);
+          const { content } = service.asset(flow?.id ?? '', flow?.outputs[1]?.assetId ?? '');
+          expect(Buffer.concat(await Array.fromAsync(content.open())).toString()).toBe('ein „Text“ 🦊\n');
         },
       ),
       { numRuns: 200 },

@@ -249,6 +249,11 @@ describe('an asset', () => {
         const [head, base64 = ''] = data.split(',');
         expect(head).toBe('data:model/gltf-binary;base64');
         expect(Buffer.from(base64, 'base64').equals(bytes)).toBe(true);
+        if ('jsonLineBreaks' in variation) {
+          // Only the last line may be shorter.
+          const lines = base64.split('\n');
+          expect(new Set(lines.slice(0, -1).map((line) => line.length))).toEqual(new Set([76]));
+        }
         if ('jsonUnpadded' in variation) expect(base64).not.toContain('=');
         if (bytes === BYTES) expect(text).toMatch(pattern);
       }

@@ -1,0 +1,64 @@
+import { type Answer, json, list, Refusal } from './answer.ts';
+import type { Flow } from './flow.ts';
+import type { Variation } from './variation.ts';
+
+/**
+ * One page of the listing of flows, in the way that the variation says.
+ * @param flows all that are visible, in the order of creation.
+ * @throws {Refusal} what was asked for is no page.
+ */
+export function listingPage(
+  flows: readonly Flow[],
+  { path, query }: { readonly path: string; readonly query: URLSearchParams },
+  { paging, pageSize, order, listShape }: Readonly<Variation>,
+  record: (flow: Flow) => unknown,
+): Answer {
+  const ordered = order === 'descending' ? flows.toReversed() : flows;
+  if (paging === 'none') return list(listShape, 'flows', ordered.map(record));
+  if (paging === 'first-only') return list(listShape, 'flows', ordered.slice(0, pageSize).map(record));
+
+  const asked = positive(query.get('page_size') ?? query.get('limit') ?? String(pageSize), 'The size of a page');
+  const size = Math.min(asked, pageSize);
+  if (paging === 'page') {
+    const page = positive(query.get('page') ?? '1', 'A page');
+    const records = ordered.slice((page - 1) * size, page * size).map(record);
+    return list(listShape, 'flows', records, { page, page_size: size, total: ordered.length });
+  }
+
+  const from = behind(ordered, query.get('cursor'));
+  const records = ordered.slice(from, from + size).map(record);
+  const last = ordered[from + size - 1];
+  const cursor = last !== undefined && from + size < ordered.length ? Buffer.from(last.id).toString('base64url') : null;
+  const following = new URLSearchParams(query);
+  following.set('cursor', cursor ?? '');
+  const address = cursor === null ? null : `${path}?${following}`;
+  switch (paging) {
+    case 'next':
+      return json(200, { flows: records, next: cursor });
+    case 'next_cursor':
+      return json(200, { flows: records, next_cursor: cursor });
+    case 'next_url':
+      return json(200, { flows: records, next: address });
+    case 'link': {
+      const answer = list(listShape, 'flows', records);
+      return address === null
+        ? answer
+        : { ...answer, headers: { ...answer.headers, link: `<${address}>; rel="next"` } };
+    }
+  }
+}
+
+function positive(text: string, what: string): number {
+  const number = Number(text);
+  if (!Number.isSafeInteger(number) || number < 1) throw new Refusal(422, `${what} is a positive integer`);
+  return number;
+}
+
+/** A cursor is the id of the last flow that was seen, so that flows that are new do not move what follows. */
+function behind(flows: readonly Flow[], cursor: string | null): number {
+  if (cursor === null) return 0;
+  const id = Buffer.from(cursor, 'base64url').toString();
+  const at = flows.findIndex((flow) => flow.id === id);
+  if (at === -1) throw new Refusal(422, 'The cursor is not valid');
+  return at + 1;
+}
