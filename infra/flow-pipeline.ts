@@ -1,9 +1,9 @@
-import { RemovalPolicy, Stack, Tags, Validations } from 'aws-cdk-lib';
+import { RemovalPolicy, Tags, Validations } from 'aws-cdk-lib';
 import type { IAlarm } from 'aws-cdk-lib/aws-cloudwatch';
 import { type ISecurityGroup, type IVpc, Port, SecurityGroup, type SubnetSelection } from 'aws-cdk-lib/aws-ec2';
 import { type Grant, type IGrantable, type IManagedPolicy, PermissionsBoundary } from 'aws-cdk-lib/aws-iam';
 import type { IKey } from 'aws-cdk-lib/aws-kms';
-import { EventInvokeConfig, EventSourceMapping, type IFunction } from 'aws-cdk-lib/aws-lambda';
+import type { IFunction } from 'aws-cdk-lib/aws-lambda';
 import { RetentionDays } from 'aws-cdk-lib/aws-logs';
 import type { IBucket } from 'aws-cdk-lib/aws-s3';
 import type { ISecret } from 'aws-cdk-lib/aws-secretsmanager';
@@ -21,13 +21,16 @@ import {
 } from '../functions/config.ts';
 import type { Route } from '../functions/routes.ts';
 import { Alarms } from './alarms.ts';
+import { CollectOutputs } from './collect-outputs.ts';
+import { CreateFlow } from './create-flow.ts';
 import { PipelineDashboard } from './dashboard.ts';
-import { allowService } from './encryption.ts';
+import { allowLogging } from './encryption.ts';
 import { Inbox } from './inbox.ts';
 import { Ledger } from './ledger.ts';
-import { type NetworkProps, PipelineFunction } from './pipeline-function.ts';
+import type { Parts } from './parts.ts';
+import type { NetworkProps } from './pipeline-function.ts';
 import { Results } from './results.ts';
-import { Schedules, TICK_AGE_MAX, tickInterval } from './schedules.ts';
+import { tickInterval } from './schedules.ts';
 import { Token } from './token.ts';
 import { UploadQueue } from './upload-queue.ts';
 
@@ -38,9 +41,6 @@ const EXAMPLE_HOST = 'flows.example.com';
 const CONCURRENCY_MIN = 2;
 const CONCURRENCY_MAX = 1_000;
 const CONCURRENCY_DEFAULT = 5;
-
-/** Largest batch for which Lambda needs no batching window. */
-const BATCH_SIZE_MAX = 10;
 
 const COLLECTORS_MAX = 64;
 
@@ -154,8 +154,7 @@ export class FlowPipeline extends Construct {
   readonly createFlowFunction: IFunction;
   readonly collectOutputsFunction: IFunction;
   readonly alarms: readonly IAlarm[];
-  readonly #inbox: Inbox;
-  readonly #results: Results;
+  readonly #parts: Parts;
 
   /** @throws {ConfigurationError} naming everything in the props that cannot be. */
   constructor(scope: Construct, id: string, props: FlowPipelineProps) {
@@ -166,95 +165,32 @@ export class FlowPipeline extends Construct {
       JSON.parse(JSON.stringify({ pipeline: name, baseUrl, routes, limits })),
       this.node.path,
     );
-    const { maxConcurrency = CONCURRENCY_DEFAULT, collectors = 1 } = props;
+    const { maxConcurrency = CONCURRENCY_DEFAULT, collectors = 1, encryptionKey } = props;
     refuseOutside(`${this.node.path}.maxConcurrency`, maxConcurrency, CONCURRENCY_MIN, CONCURRENCY_MAX);
     refuseOutside(`${this.node.path}.collectors`, collectors, 1, COLLECTORS_MAX);
 
-    const { encryptionKey, accessLogsBucket, s3Events = false, removalPolicy = RemovalPolicy.RETAIN } = props;
-    const common = { encryptionKey, removalPolicy };
-    const uploads = new UploadQueue(this, 'Queue', { encryptionKey });
-    this.#inbox = new Inbox(this, 'Inbox', {
-      ...common,
-      existing: props.inboxBucket,
-      prefix: context.limits.inboxPrefix,
-      uploads,
-      accessLogsBucket,
-      s3Events,
-    });
-    this.#results = new Results(this, 'Results', {
-      ...common,
-      existing: props.resultsBucket,
-      prefix: context.limits.resultsPrefix,
-      accessLogsBucket,
-      s3Events,
-    });
-    const ledger = new Ledger(this, 'Ledger', { ...common, accessLogsBucket });
-    const token = new Token(this, 'Token', { existing: props.tokenSecret, pipeline: context.pipeline, encryptionKey });
-
-    this.inboxBucket = this.#inbox.bucket;
-    this.resultsBucket = this.#results.bucket;
-    this.ledgerBucket = ledger.bucket;
-    this.tokenSecret = token.secret;
-    this.queue = uploads.queue;
-    this.deadLetterQueue = uploads.deadLetters;
+    this.#parts = this.#newParts(props, context);
+    this.inboxBucket = this.#parts.inbox.bucket;
+    this.resultsBucket = this.#parts.results.bucket;
+    this.ledgerBucket = this.#parts.ledger.bucket;
+    this.tokenSecret = this.#parts.token.secret;
+    this.queue = this.#parts.uploads.queue;
+    this.deadLetterQueue = this.#parts.uploads.deadLetters;
     this.#refuseLoops(context);
 
-    const environment = this.#environment(context);
+    const { uploadConcurrency, pollIntervalSeconds, flowAgeMaxSeconds } = context.limits;
     const shared = {
-      environment,
+      parts: this.#parts,
+      environment: this.#environment(context),
       network: this.#network(props, context.baseUrl),
       logRetention: props.logRetention ?? RetentionDays.ONE_MONTH,
       encryptionKey,
     };
-    const createFlow = new PipelineFunction(this, 'CreateFlow', {
-      ...shared,
-      entry: 'create-flow',
-      functionName: `${context.pipeline}-create-flow`,
-      description: 'Starts a flow for each file that is dropped into the inbox',
-    });
-    const collectOutputs = new PipelineFunction(this, 'CollectOutputs', {
-      ...shared,
-      entry: 'collect-outputs',
-      functionName: environment.COLLECT_FUNCTION,
-      description: 'Fetches what flows have made, and sends again what had to wait',
-    });
+    const createFlow = new CreateFlow(this, 'CreateFlow', { ...shared, uploadConcurrency, maxConcurrency });
+    const collectOutputs = new CollectOutputs(this, 'CollectOutputs', { ...shared, pollIntervalSeconds, collectors });
     this.createFlowFunction = createFlow.function;
     this.collectOutputsFunction = collectOutputs.function;
-    this.#allowLogEncryption(encryptionKey, context.pipeline);
-
-    this.#inbox.grantOpen(createFlow.role);
-    this.#results.grantReceipts(createFlow.role);
-    ledger.grantCreate(createFlow.role);
-    token.grantRead(createFlow.role);
-    uploads.grantConsume(createFlow.role);
-
-    this.#inbox.grantLook(collectOutputs.role);
-    this.#results.grantStore(collectOutputs.role);
-    ledger.grantCollect(collectOutputs.role);
-    token.grantRead(collectOutputs.role);
-    uploads.grantSend(collectOutputs.role);
-
-    const mapping = new EventSourceMapping(this, 'Uploads', {
-      target: createFlow.function,
-      eventSourceArn: uploads.queue.queueArn,
-      // As many as an invocation sends side by side, so that none waits in it for another.
-      batchSize: Math.min(context.limits.uploadConcurrency, BATCH_SIZE_MAX),
-      reportBatchItemFailures: true,
-      // Not reserved concurrency: with that, messages are received and not handled, and end as dead letters untouched.
-      maxConcurrency,
-    });
-    // Lambda checks that the role may receive before it makes the mapping.
-    mapping.node.addDependency(createFlow.role);
-    new EventInvokeConfig(this, 'Ticks', {
-      function: collectOutputs.function,
-      retryAttempts: 0,
-      maxEventAge: TICK_AGE_MAX,
-    });
-    new Schedules(this, 'Schedules', {
-      function: collectOutputs.function,
-      pollIntervalSeconds: context.limits.pollIntervalSeconds,
-      collectors,
-    });
+    allowLogging(this, encryptionKey, `/aws/lambda/${context.pipeline}-`);
 
     const watched = {
       pipeline: context.pipeline,
@@ -265,8 +201,8 @@ export class FlowPipeline extends Construct {
     };
     this.alarms = new Alarms(this, 'Alarms', {
       ...watched,
-      flowAgeMaxSeconds: context.limits.flowAgeMaxSeconds,
-      tickInterval: tickInterval(context.limits.pollIntervalSeconds),
+      flowAgeMaxSeconds,
+      tickInterval: tickInterval(pollIntervalSeconds),
       runbookUrl: props.runbookUrl ?? 'docs/runbook.md',
       topic: props.alarmTopic,
     }).all;
@@ -275,6 +211,40 @@ export class FlowPipeline extends Construct {
     if (props.permissionsBoundary !== undefined) PermissionsBoundary.of(this).apply(props.permissionsBoundary);
     Tags.of(this).add('flowdrop:pipeline', context.pipeline);
     this.#warn(context.baseUrl, props);
+  }
+
+  /** Lets somebody drop files into the inbox, and nothing else. */
+  grantUpload(grantee: IGrantable): Grant {
+    return this.#parts.inbox.grantUpload(grantee);
+  }
+
+  /** Lets somebody list and read the results. */
+  grantReadResults(grantee: IGrantable): Grant {
+    return this.#parts.results.grantRead(grantee);
+  }
+
+  #newParts(props: FlowPipelineProps, { pipeline, limits }: Context): Parts {
+    const { encryptionKey, accessLogsBucket, s3Events = false, removalPolicy = RemovalPolicy.RETAIN } = props;
+    const common = { encryptionKey, removalPolicy, accessLogsBucket };
+    const uploads = new UploadQueue(this, 'Queue', { encryptionKey });
+    return {
+      uploads,
+      inbox: new Inbox(this, 'Inbox', {
+        ...common,
+        existing: props.inboxBucket,
+        prefix: limits.inboxPrefix,
+        uploads,
+        s3Events,
+      }),
+      results: new Results(this, 'Results', {
+        ...common,
+        existing: props.resultsBucket,
+        prefix: limits.resultsPrefix,
+        s3Events,
+      }),
+      ledger: new Ledger(this, 'Ledger', common),
+      token: new Token(this, 'Token', { existing: props.tokenSecret, pipeline, encryptionKey }),
+    };
   }
 
   #warn(baseUrl: URL, { alarmTopic }: FlowPipelineProps): void {
@@ -290,16 +260,6 @@ export class FlowPipeline extends Construct {
         `baseUrl is still the example, ${baseUrl.href}: no flow will be made before it is the address of your flow service.`,
       );
     }
-  }
-
-  /** Lets somebody drop files into the inbox, and nothing else. */
-  grantUpload(grantee: IGrantable): Grant {
-    return this.#inbox.grantUpload(grantee);
-  }
-
-  /** Lets somebody list and read the results. */
-  grantReadResults(grantee: IGrantable): Grant {
-    return this.#results.grantRead(grantee);
   }
 
   #refuseLoops({ limits }: Context): void {
@@ -345,15 +305,6 @@ export class FlowPipeline extends Construct {
       group.connections.allowToAnyIpv4(Port.tcp(port), 'AWS and the flow service');
     }
     return group;
-  }
-
-  /** @see https://docs.aws.amazon.com/AmazonCloudWatch/latest/logs/encrypt-log-data-kms.html */
-  #allowLogEncryption(key: IKey | undefined, pipeline: string): void {
-    const { partition, region, account } = Stack.of(this);
-    const logGroups = `arn:${partition}:logs:${region}:${account}:log-group:/aws/lambda/${pipeline}-*`;
-    allowService(this, key, `logs.${region}.amazonaws.com`, {
-      ArnLike: { 'kms:EncryptionContext:aws:logs:arn': logGroups },
-    });
   }
 }
 

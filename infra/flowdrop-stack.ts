@@ -5,7 +5,7 @@ import { EmailSubscription } from 'aws-cdk-lib/aws-sns-subscriptions';
 import type { Construct } from 'constructs';
 import { parseContext } from '../functions/config.ts';
 import { type Deployment, parseDeployment, pipelinePropsOf } from './deployment.ts';
-import { allowService } from './encryption.ts';
+import { allowSending } from './encryption.ts';
 import { FlowPipeline } from './flow-pipeline.ts';
 
 export interface FlowdropStackProps extends StackProps {
@@ -46,7 +46,7 @@ export class FlowdropStack extends Stack {
     if (alarmEmail === undefined) return undefined;
     const topic = new Topic(this, 'Alarms', { enforceSSL: true, masterKey });
     topic.addSubscription(new EmailSubscription(alarmEmail));
-    allowService(this, masterKey, 'cloudwatch.amazonaws.com', { StringEquals: { 'aws:SourceAccount': this.account } });
+    allowSending(this, masterKey, 'cloudwatch.amazonaws.com');
     return topic;
   }
 

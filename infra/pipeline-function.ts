@@ -38,14 +38,18 @@ export interface NetworkProps {
   readonly securityGroups: ISecurityGroup[];
 }
 
-export interface PipelineFunctionProps {
-  readonly entry: FunctionName;
-  readonly functionName: string;
-  readonly description: string;
+/** What is the same for both functions. */
+export interface FunctionSettings {
   readonly environment: Env;
   readonly network: NetworkProps | undefined;
   readonly logRetention: RetentionDays;
   readonly encryptionKey: IKey | undefined;
+}
+
+export interface PipelineFunctionProps extends FunctionSettings {
+  readonly entry: FunctionName;
+  readonly functionName: string;
+  readonly description: string;
 }
 
 /** One of the two functions, with a role that can write its log and, until it is granted more, nothing else. */

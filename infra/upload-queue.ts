@@ -3,7 +3,7 @@ import { type IRole, PolicyStatement, ServicePrincipal } from 'aws-cdk-lib/aws-i
 import type { IKey } from 'aws-cdk-lib/aws-kms';
 import { type CfnQueuePolicy, type DeadLetterQueue, Queue, QueueEncryption } from 'aws-cdk-lib/aws-sqs';
 import { Construct } from 'constructs';
-import { allowService } from './encryption.ts';
+import { allowSending } from './encryption.ts';
 import { allow, allowKey } from './permissions.ts';
 import { FUNCTION_TIMEOUT } from './pipeline-function.ts';
 
@@ -54,16 +54,15 @@ export class UploadQueue extends Construct {
    * @returns what must exist before a bucket may be told to send here.
    */
   allowSender(service: 's3.amazonaws.com' | 'events.amazonaws.com'): CfnQueuePolicy {
-    const conditions = { StringEquals: { 'aws:SourceAccount': Stack.of(this).account } };
     this.queue.addToResourcePolicy(
       new PolicyStatement({
         principals: [new ServicePrincipal(service)],
         actions: ['sqs:SendMessage'],
         resources: [this.queue.queueArn],
-        conditions,
+        conditions: { StringEquals: { 'aws:SourceAccount': Stack.of(this).account } },
       }),
     );
-    allowService(this, this.queue.encryptionMasterKey, service, conditions);
+    allowSending(this, this.queue.encryptionMasterKey, service);
     return this.queue.node.findChild('Policy').node.defaultChild as CfnQueuePolicy;
   }
 

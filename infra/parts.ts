@@ -1,0 +1,14 @@
+import type { Inbox } from './inbox.ts';
+import type { Ledger } from './ledger.ts';
+import type { Results } from './results.ts';
+import type { Token } from './token.ts';
+import type { UploadQueue } from './upload-queue.ts';
+
+/** What both functions work with. Each part says itself what a function may do with it. */
+export interface Parts {
+  readonly inbox: Inbox;
+  readonly results: Results;
+  readonly ledger: Ledger;
+  readonly token: Token;
+  readonly uploads: UploadQueue;
+}

@@ -1,0 +1,567 @@
+import { RemovalPolicy, Stack } from 'aws-cdk-lib';
+import { Match, type Template } from 'aws-cdk-lib/assertions';
+import { Vpc } from 'aws-cdk-lib/aws-ec2';
+import { ManagedPolicy, Role, ServicePrincipal } from 'aws-cdk-lib/aws-iam';
+import { Key } from 'aws-cdk-lib/aws-kms';
+import { Bucket } from 'aws-cdk-lib/aws-s3';
+import { Secret } from 'aws-cdk-lib/aws-secretsmanager';
+import { describe, expect, it } from 'vitest';
+import { COLLECTORS_MAX, parseCollectEvent } from '../../functions/collect-outputs.ts';
+import { type Env, LIMITS_DEFAULT, parseEnv } from '../../functions/config.ts';
+import { FlowPipeline } from '../../infra/flow-pipeline.ts';
+import { allowancesOf, isAllowed, lineOf } from './policies.ts';
+import { PROPS, synthesise, synthesisePipeline } from './synthesis.ts';
+
+const resources = (template: Template, type: string) =>
+  Object.entries(template.findResources(type)).map(([id, { Properties, ...rest }]) => ({ id, ...rest, ...Properties }));
+
+const only = <T>(all: readonly T[]): T => {
+  expect(all).toHaveLength(1);
+  return all[0] as T;
+};
+
+/** A template's values, with what is known only once it is deployed replaced by something of its kind. */
+function environmentOf(template: Template, name: string): NodeJS.ProcessEnv {
+  const lambda = only(resources(template, 'AWS::Lambda::Function').filter(({ id }) => id.includes(name)));
+  const variables = Object.entries(lambda.Environment.Variables as Record<string, unknown>);
+  return Object.fromEntries(
+    variables.map(([key, value]) => {
+      if (typeof value === 'string') return [key, value];
+      const { Ref } = value as { readonly Ref: string };
+      return [key, key === 'QUEUE_URL' ? `https://sqs.example.com/${Ref}` : Ref];
+    }),
+  );
+}
+
+const { template } = synthesisePipeline();
+
+describe('a pipeline', () => {
+  it('is three buckets, two queues, a secret, a schedule and two functions, with nothing that runs code to set it up', () => {
+    template.resourceCountIs('AWS::S3::Bucket', 3);
+    template.resourceCountIs('AWS::SQS::Queue', 2);
+    template.resourceCountIs('AWS::SecretsManager::Secret', 1);
+    template.resourceCountIs('AWS::Scheduler::Schedule', 1);
+    template.resourceCountIs('AWS::Lambda::Function', 2);
+    const types = Object.values(template.toJSON().Resources as Record<string, { readonly Type: string }>);
+    expect(types.filter(({ Type }) => Type.startsWith('Custom::') || Type.includes('CustomResource'))).toEqual([]);
+  });
+
+  it.each([
+    ['AWS::Lambda::Function', ['CreateFlow', 'CollectOutputs']],
+    ['AWS::S3::Bucket', ['Inbox', 'Results', 'Ledger']],
+  ])('has %s of names that tell what they are', (type, names) => {
+    const ids = resources(template, type).map(({ id }) => id);
+    for (const name of names) expect(ids.filter((id) => id.includes(name))).toHaveLength(1);
+  });
+
+  it('runs both functions on the newest Node, on arm64, from a bundle', () => {
+    for (const lambda of resources(template, 'AWS::Lambda::Function')) {
+      expect(lambda).toMatchObject({
+        Runtime: 'nodejs24.x',
+        Architectures: ['arm64'],
+        Handler: 'index.handler',
+        MemorySize: 512,
+        Timeout: 900,
+      });
+      expect(lambda).not.toHaveProperty('ReservedConcurrentExecutions');
+    }
+  });
+
+  it('can stand twice in one stack, under two names', () => {
+    const { template: two } = synthesisePipeline({ name: 'first' }, (_, stack) => {
+      new FlowPipeline(stack, 'Second', { ...PROPS, name: 'second' });
+    });
+    const names = resources(two, 'AWS::Lambda::Function').map(({ FunctionName }) => FunctionName);
+    expect(names.sort()).toEqual([
+      'first-collect-outputs',
+      'first-create-flow',
+      'second-collect-outputs',
+      'second-create-flow',
+    ]);
+  });
+
+  it('tags what it makes with its name, for the bill', () => {
+    const tag = { Key: 'flowdrop:pipeline', Value: 'flowdrop' };
+    for (const type of ['AWS::S3::Bucket', 'AWS::Lambda::Function', 'AWS::SQS::Queue', 'AWS::SecretsManager::Secret']) {
+      for (const { Tags } of resources(template, type)) expect(Tags).toContainEqual(tag);
+    }
+  });
+});
+
+describe('its buckets', () => {
+  it('are encrypted, closed to the public, and refuse what does not come over TLS', () => {
+    for (const { id, BucketEncryption, PublicAccessBlockConfiguration } of resources(template, 'AWS::S3::Bucket')) {
+      expect(BucketEncryption).toBeDefined();
+      expect(Object.values(PublicAccessBlockConfiguration)).toEqual([true, true, true, true]);
+      template.hasResourceProperties('AWS::S3::BucketPolicy', {
+        Bucket: { Ref: id },
+        PolicyDocument: {
+          Statement: Match.arrayWith([
+            Match.objectLike({ Effect: 'Deny', Condition: { Bool: { 'aws:SecureTransport': 'false' } } }),
+          ]),
+        },
+      });
+    }
+  });
+
+  it('stay when the stack goes, unless told otherwise', () => {
+    const policies = (of: Template) => resources(of, 'AWS::S3::Bucket').map(({ DeletionPolicy }) => DeletionPolicy);
+    expect(policies(template)).toEqual(['Retain', 'Retain', 'Retain']);
+    const { template: removed } = synthesisePipeline({ removalPolicy: RemovalPolicy.DESTROY });
+    expect(policies(removed)).toEqual(['Delete', 'Delete', 'Delete']);
+  });
+
+  it('keep no half of an upload for long', () => {
+    for (const { LifecycleConfiguration } of resources(template, 'AWS::S3::Bucket')) {
+      expect(LifecycleConfiguration.Rules[0].AbortIncompleteMultipartUpload.DaysAfterInitiation).toBeLessThanOrEqual(7);
+    }
+  });
+
+  it('keep an upload that was replaced long enough for one that waits to be sent again', () => {
+    const inbox = only(resources(template, 'AWS::S3::Bucket').filter(({ id }) => id.includes('Inbox')));
+    expect(inbox.VersioningConfiguration).toEqual({ Status: 'Enabled' });
+    const days = inbox.LifecycleConfiguration.Rules.flatMap(
+      (rule: { NoncurrentVersionExpiration?: { NoncurrentDays: number } }) =>
+        rule.NoncurrentVersionExpiration?.NoncurrentDays ?? [],
+    );
+    expect(days).toHaveLength(1);
+    expect(days[0]).toBeGreaterThanOrEqual(30);
+  });
+
+  it('never forget an entry: nothing in the ledger expires', () => {
+    const ledger = only(resources(template, 'AWS::S3::Bucket').filter(({ id }) => id.includes('Ledger')));
+    expect(JSON.stringify(ledger.LifecycleConfiguration)).not.toMatch(/Expiration/);
+  });
+});
+
+describe('uploads reach the queue', () => {
+  const queueArn = { 'Fn::GetAtt': [Match.stringLikeRegexp('^PipelineQueueUploads'), 'Arn'] };
+
+  it('by notifications of its own inbox, which is made only when it may send', () => {
+    template.hasResource('AWS::S3::Bucket', {
+      Properties: {
+        NotificationConfiguration: { QueueConfigurations: [{ Event: 's3:ObjectCreated:*', Queue: queueArn }] },
+      },
+      DependsOn: [Match.stringLikeRegexp('^PipelineQueueUploadsPolicy')],
+    });
+    template.hasResourceProperties('AWS::SQS::QueuePolicy', {
+      PolicyDocument: {
+        Statement: Match.arrayWith([
+          {
+            Effect: 'Allow',
+            Principal: { Service: 's3.amazonaws.com' },
+            Action: 'sqs:SendMessage',
+            Resource: queueArn,
+            Condition: { StringEquals: { 'aws:SourceAccount': { Ref: 'AWS::AccountId' } } },
+          },
+        ]),
+      },
+    });
+  });
+
+  it('from below the prefix only, where there is one', () => {
+    const { template: prefixed } = synthesisePipeline({ limits: { inboxPrefix: 'in/' } });
+    prefixed.hasResourceProperties('AWS::S3::Bucket', {
+      NotificationConfiguration: {
+        QueueConfigurations: [{ Filter: { S3Key: { Rules: [{ Name: 'prefix', Value: 'in/' }] } } }],
+      },
+    });
+  });
+
+  it("by EventBridge from somebody else's bucket, whose notifications are left alone", () => {
+    const { template: theirs } = synthesisePipeline((stack) => ({
+      inboxBucket: Bucket.fromBucketName(stack, 'Theirs', 'their-inbox'),
+      limits: { inboxPrefix: 'in/' },
+    }));
+    theirs.resourceCountIs('AWS::S3::Bucket', 2);
+    theirs.hasResourceProperties('AWS::Events::Rule', {
+      EventPattern: {
+        source: ['aws.s3'],
+        'detail-type': ['Object Created'],
+        detail: { bucket: { name: ['their-inbox'] }, object: { key: [{ prefix: 'in/' }] } },
+      },
+      Targets: [{ Arn: queueArn }],
+    });
+    theirs.hasResourceProperties('AWS::SQS::QueuePolicy', {
+      PolicyDocument: {
+        Statement: Match.arrayWith([Match.objectLike({ Principal: { Service: 'events.amazonaws.com' } })]),
+      },
+    });
+    expect(JSON.stringify(theirs.toJSON())).not.toContain('NotificationConfiguration');
+  });
+
+  it('also tell EventBridge where that is asked for', () => {
+    const { template: told } = synthesisePipeline({ s3Events: true });
+    const telling = resources(told, 'AWS::S3::Bucket').filter(
+      ({ NotificationConfiguration }) => NotificationConfiguration?.EventBridgeConfiguration?.EventBridgeEnabled,
+    );
+    expect(telling.map(({ id }) => id.replace(/Bucket\w+$/, ''))).toEqual(['PipelineInbox', 'PipelineResults']);
+  });
+});
+
+describe('the queue', () => {
+  const queue = only(resources(template, 'AWS::SQS::Queue').filter(({ RedrivePolicy }) => RedrivePolicy !== undefined));
+
+  it('hides a message for longer than the claim that its invocation made is held', () => {
+    const [lambda] = resources(template, 'AWS::Lambda::Function');
+    expect(queue.VisibilityTimeout).toBeGreaterThan(lambda?.Timeout + 60);
+  });
+
+  it('gives a message up only after many receives, to a queue that keeps it as long as may be', () => {
+    expect(queue.RedrivePolicy.maxReceiveCount).toBeGreaterThanOrEqual(10);
+    const deadLetters = only(resources(template, 'AWS::SQS::Queue').filter(({ id }) => id.includes('DeadLetters')));
+    expect(queue.RedrivePolicy.deadLetterTargetArn).toEqual({ 'Fn::GetAtt': [deadLetters.id, 'Arn'] });
+    expect(deadLetters.MessageRetentionPeriod).toBe(1_209_600);
+  });
+
+  it('feeds the creating function with a bound on how many run, and takes back single messages of a batch', () => {
+    template.hasResourceProperties('AWS::Lambda::EventSourceMapping', {
+      BatchSize: 4,
+      FunctionResponseTypes: ['ReportBatchItemFailures'],
+      ScalingConfig: { MaximumConcurrency: 5 },
+    });
+  });
+
+  it.each([
+    [
+      { maxConcurrency: 2, limits: { uploadConcurrency: 1 } },
+      { BatchSize: 1, ScalingConfig: { MaximumConcurrency: 2 } },
+    ],
+    [
+      { maxConcurrency: 7, limits: { uploadConcurrency: 64 } },
+      { BatchSize: 10, ScalingConfig: { MaximumConcurrency: 7 } },
+    ],
+  ])('with %j feeds as %j', (props, expected) => {
+    synthesisePipeline(props).template.hasResourceProperties('AWS::Lambda::EventSourceMapping', expected);
+  });
+});
+
+describe('ticks', () => {
+  it.each([
+    [1, 'rate(1 minute)'],
+    [59, 'rate(1 minute)'],
+    [60, 'rate(1 minute)'],
+    [119, 'rate(1 minute)'],
+    [120, 'rate(2 minutes)'],
+    [3600, 'rate(60 minutes)'],
+  ])('with polls every %i s come at %s', (pollIntervalSeconds, expected) => {
+    const { template: ticking } = synthesisePipeline({ limits: { pollIntervalSeconds } });
+    const { ScheduleExpression } = only(resources(ticking, 'AWS::Scheduler::Schedule'));
+    expect(ScheduleExpression).toBe(expected);
+  });
+
+  it('that could not be started are not tried again, neither by the schedule nor by Lambda', () => {
+    template.hasResourceProperties('AWS::Scheduler::Schedule', {
+      FlexibleTimeWindow: { Mode: 'OFF' },
+      Target: { RetryPolicy: { MaximumRetryAttempts: 0, MaximumEventAgeInSeconds: 60 } },
+    });
+    template.hasResourceProperties('AWS::Lambda::EventInvokeConfig', {
+      FunctionName: { Ref: Match.stringLikeRegexp('CollectOutputs') },
+      MaximumRetryAttempts: 0,
+      MaximumEventAgeInSeconds: 60,
+    });
+  });
+
+  it('of several collectors are told apart in a way that the function understands', () => {
+    const { template: shared } = synthesisePipeline({ collectors: 3 });
+    const events = resources(shared, 'AWS::Scheduler::Schedule').map(({ Target }) => JSON.parse(Target.Input));
+    expect(events.map((event) => parseCollectEvent(event).collector)).toEqual([
+      { index: 0, of: 3 },
+      { index: 1, of: 3 },
+      { index: 2, of: 3 },
+    ]);
+  });
+
+  it('may have as many collectors as the function knows, and no more', () => {
+    expect(() => synthesisePipeline({ collectors: COLLECTORS_MAX })).not.toThrow();
+    expect(() => synthesisePipeline({ collectors: COLLECTORS_MAX + 1 })).toThrow(
+      `test/Pipeline.collectors: expected a whole number from 1 to ${COLLECTORS_MAX}, got ${COLLECTORS_MAX + 1}`,
+    );
+  });
+});
+
+describe('the environment that is given', () => {
+  const limits = { pollIntervalSeconds: 5, inDoubt: 'hold', resultsPrefix: 'out/' } as const;
+  const { template: given } = synthesisePipeline({ limits, name: 'mine', baseUrl: 'https://service.example.com/v1/' });
+
+  it.each(['CreateFlow', 'CollectOutputs'])('is the environment that is parsed, in %s', (name) => {
+    const settings = parseEnv(environmentOf(given, name));
+    expect(settings).toMatchObject({
+      ...LIMITS_DEFAULT,
+      ...limits,
+      pipeline: 'mine',
+      collectFunction: 'mine-collect-outputs',
+    });
+    expect(settings.baseUrl.href).toBe('https://service.example.com/v1');
+    expect(settings.routes).toEqual([{ ...PROPS.routes[0], input: 'file' }]);
+    expect(settings.inboxBucket).toMatch(/^PipelineInboxBucket/);
+    expect(settings.resultsBucket).toMatch(/^PipelineResultsBucket/);
+    expect(settings.ledgerBucket).toMatch(/^PipelineLedgerBucket/);
+    expect(settings.tokenSecretId).toMatch(/^PipelineTokenSecret/);
+    expect(settings.queueUrl).toMatch(/PipelineQueueUploads/);
+  });
+
+  it('names the collecting function as it is called', () => {
+    const names = resources(given, 'AWS::Lambda::Function').map(({ FunctionName }) => FunctionName);
+    expect(names).toContain(environmentOf(given, 'CreateFlow').COLLECT_FUNCTION);
+  });
+
+  it('holds no token', () => {
+    const names: readonly (keyof Env)[] = [
+      'COLLECT_FUNCTION',
+      'FLOW_SERVICE_URL',
+      'INBOX_BUCKET',
+      'LEDGER_BUCKET',
+      'LIMITS',
+      'PIPELINE',
+      'QUEUE_URL',
+      'RESULTS_BUCKET',
+      'ROUTES',
+      'TOKEN_SECRET_ID',
+    ];
+    expect(Object.keys(environmentOf(given, 'CreateFlow')).sort()).toEqual(names);
+  });
+
+  const routesOf = (count: number) =>
+    Array.from({ length: count }, (_, i) => ({ name: `route ${i}`, suffixes: [`.${i}`], template: 'a template' }));
+
+  it.each([1, 20, 30, 40, 50, 200])('fits into 4 KB with %i routes, and says how much of that it takes', (count) => {
+    const { template: routed, messages } = synthesisePipeline({ routes: routesOf(count) });
+    const bytes = Object.entries(environmentOf(routed, 'CreateFlow')).join('').length;
+    expect(bytes).toBeLessThan(4096);
+    expect(messages.filter((message) => /^The environment takes at most \d+ of 4096 bytes/.test(message))).toHaveLength(
+      2,
+    );
+  });
+
+  it('has the routes in a file beside the bundle where they would not fit', () => {
+    const { template: routed, messages } = synthesisePipeline({ routes: routesOf(100) });
+    expect(environmentOf(routed, 'CreateFlow').ROUTES).toBe('file:routes.json');
+    expect(messages.join()).toContain('so they are in a file beside the bundle');
+  });
+});
+
+describe('the creating function may do what it does and nothing else', () => {
+  it('on the parts of the pipeline', () => {
+    expect(allowancesOf(template, 'CreateFlowRole').map(lineOf)).toEqual([
+      'logs:CreateLogStream create-flow-logs',
+      'logs:PutLogEvents create-flow-logs',
+      's3:DeleteObject ledger/running/*',
+      's3:DeleteObject ledger/waiting/*',
+      's3:GetObject inbox/*',
+      's3:GetObject ledger/uploads/*',
+      's3:GetObject results/*/receipt.json',
+      's3:GetObjectVersion inbox/*',
+      's3:ListBucket inbox',
+      's3:ListBucket ledger',
+      's3:ListBucket results',
+      's3:PutObject ledger/running/*',
+      's3:PutObject ledger/uploads/*',
+      's3:PutObject ledger/waiting/*',
+      's3:PutObject results/*/receipt.json',
+      'secretsmanager:GetSecretValue token',
+      'sqs:DeleteMessage uploads-queue',
+      'sqs:GetQueueAttributes uploads-queue',
+      'sqs:ReceiveMessage uploads-queue',
+    ]);
+  });
+
+  it('so that it can neither change an upload nor overwrite an asset', () => {
+    const allowances = allowancesOf(template, 'CreateFlowRole');
+    expect(isAllowed(allowances, { action: 's3:PutObject', resource: 'results/a/b.png/receipt.json' })).toBe(true);
+    expect(isAllowed(allowances, { action: 's3:PutObject', resource: 'results/a/b.png/flow/asset.glb' })).toBe(false);
+    expect(isAllowed(allowances, { action: 's3:PutObject', resource: 'inbox/a.png' })).toBe(false);
+    expect(isAllowed(allowances, { action: 's3:DeleteObject', resource: 'ledger/uploads/1.json' })).toBe(false);
+  });
+});
+
+describe('the collecting function may do what it does and nothing else', () => {
+  it('on the parts of the pipeline', () => {
+    expect(allowancesOf(template, 'CollectOutputsRole').map(lineOf)).toEqual([
+      'logs:CreateLogStream collect-outputs-logs',
+      'logs:PutLogEvents collect-outputs-logs',
+      's3:AbortMultipartUpload results/*',
+      's3:DeleteObject ledger/running/*',
+      's3:DeleteObject ledger/waiting/*',
+      's3:GetObject inbox/*',
+      's3:GetObject ledger/state/*',
+      's3:GetObject ledger/uploads/*',
+      's3:GetObject results/*',
+      's3:ListBucket inbox',
+      's3:ListBucket ledger',
+      's3:ListBucket results',
+      's3:PutObject ledger/running/*',
+      's3:PutObject ledger/state/*',
+      's3:PutObject ledger/uploads/*',
+      's3:PutObject ledger/waiting/*',
+      's3:PutObject results/*',
+      'secretsmanager:GetSecretValue token',
+      'sqs:SendMessage uploads-queue',
+    ]);
+  });
+
+  it('below the prefixes only, where there are any', () => {
+    const { template: prefixed } = synthesisePipeline({ limits: { inboxPrefix: 'in/', resultsPrefix: 'out/' } });
+    const lines = allowancesOf(prefixed, 'CollectOutputsRole').map(lineOf);
+    expect(lines).toContain('s3:GetObject inbox/in/*');
+    expect(lines).toContain('s3:PutObject results/out/*');
+    expect(lines.filter((line) => /(inbox|results)\/\*/.test(line))).toEqual([]);
+  });
+});
+
+it('the schedule may start the collecting function and nothing else', () => {
+  expect(allowancesOf(template, 'SchedulesRole').map(lineOf)).toEqual(['lambda:InvokeFunction collect-outputs']);
+});
+
+it('the secret that is known by name only is found by any of the ARNs that it can have', () => {
+  const { template: named } = synthesisePipeline((stack) => ({
+    tokenSecret: Secret.fromSecretNameV2(stack, 'Token', 'flows/token'),
+  }));
+  const lines = allowancesOf(named, 'CreateFlowRole').map(lineOf);
+  expect(lines.filter((line) => line.startsWith('secretsmanager:'))).toEqual([
+    expect.stringMatching(/^secretsmanager:GetSecretValue .*:secret:flows\/token-\?{6}$/),
+  ]);
+});
+
+describe('grants for others', () => {
+  const user = (stack: Stack) => new Role(stack, 'Somebody', { assumedBy: new ServicePrincipal('ec2.amazonaws.com') });
+
+  it('let somebody upload and nothing else', () => {
+    const { template: granted } = synthesisePipeline({ limits: { inboxPrefix: 'in/' } }, (pipeline, stack) => {
+      pipeline.grantUpload(user(stack));
+    });
+    expect(allowancesOf(granted, 'Somebody').map(lineOf)).toEqual([
+      's3:AbortMultipartUpload inbox/in/*',
+      's3:ListMultipartUploadParts inbox/in/*',
+      's3:PutObject inbox/in/*',
+    ]);
+  });
+
+  it('let somebody read results and nothing else', () => {
+    const { template: granted } = synthesisePipeline({}, (pipeline, stack) => {
+      pipeline.grantReadResults(user(stack));
+    });
+    const allowances = allowancesOf(granted, 'Somebody');
+    expect(allowances.map(({ resource }) => resource.replace('/*', ''))).toEqual(allowances.map(() => 'results'));
+    expect(allowances.map(({ action }) => action).filter((action) => !/^s3:(Get|List)/.test(action))).toEqual([]);
+  });
+});
+
+describe('a key', () => {
+  const encrypted = synthesisePipeline((stack) => ({
+    encryptionKey: new Key(stack, 'Key', { enableKeyRotation: true }),
+  }));
+
+  it('of the app encrypts everything that holds data', () => {
+    const keyArn = { 'Fn::GetAtt': [Match.stringLikeRegexp('^Key'), 'Arn'] };
+    encrypted.template.allResourcesProperties('AWS::S3::Bucket', {
+      BucketEncryption: {
+        ServerSideEncryptionConfiguration: [
+          {
+            BucketKeyEnabled: true,
+            ServerSideEncryptionByDefault: { KMSMasterKeyID: keyArn, SSEAlgorithm: 'aws:kms' },
+          },
+        ],
+      },
+    });
+    encrypted.template.allResourcesProperties('AWS::SQS::Queue', { KmsMasterKeyId: keyArn });
+    encrypted.template.allResourcesProperties('AWS::SecretsManager::Secret', { KmsKeyId: keyArn });
+    encrypted.template.allResourcesProperties('AWS::Logs::LogGroup', { KmsKeyId: keyArn });
+  });
+
+  it('of the app may be used by the functions', () => {
+    for (const role of ['CreateFlowRole', 'CollectOutputsRole']) {
+      const lines = allowancesOf(encrypted.template, role).map(lineOf);
+      expect(lines).toContain('kms:Decrypt key');
+      expect(lines).toContain('kms:GenerateDataKey key');
+    }
+  });
+
+  it('of the app may be used by S3, to notify, and by the logs, on behalf of the account', () => {
+    const { KeyPolicy } = only(resources(encrypted.template, 'AWS::KMS::Key'));
+    const services = KeyPolicy.Statement.filter(
+      ({ Principal }: { Principal: { Service?: unknown } }) => Principal.Service !== undefined,
+    );
+    expect(services).toEqual([
+      expect.objectContaining({
+        Principal: { Service: 's3.amazonaws.com' },
+        Condition: { StringEquals: { 'aws:SourceAccount': { Ref: 'AWS::AccountId' } } },
+      }),
+      expect.objectContaining({ Condition: { ArnLike: { 'kms:EncryptionContext:aws:logs:arn': expect.anything() } } }),
+    ]);
+  });
+
+  it('that is kept elsewhere must have statements, which are said at synth', () => {
+    const { messages } = synthesisePipeline((stack) => ({
+      encryptionKey: Key.fromKeyArn(
+        stack,
+        'Key',
+        'arn:aws:kms:eu-central-1:123456789012:key/01234567-89ab-cdef-0123-456789abcdef',
+      ),
+      inboxBucket: Bucket.fromBucketName(stack, 'Theirs', 'their-inbox'),
+    }));
+    const said = messages.filter((message) => message.startsWith('The policy of the encryption key is kept elsewhere'));
+    expect(said).toHaveLength(2);
+    expect(said.join()).toContain('"Service":"events.amazonaws.com"');
+    expect(said.join()).toContain('"kms:GenerateDataKey*"');
+  });
+});
+
+describe('a VPC', () => {
+  it('has the functions, which it lets out to AWS and to the flow service, and nothing in', () => {
+    const { template: inside } = synthesisePipeline((stack) => ({
+      baseUrl: 'https://service.example.com:8443',
+      vpc: Vpc.fromVpcAttributes(stack, 'Vpc', {
+        vpcId: 'vpc-01234567',
+        availabilityZones: ['eu-central-1a'],
+        privateSubnetIds: ['subnet-01234567'],
+        privateSubnetRouteTableIds: ['rtb-01234567'],
+      }),
+    }));
+    inside.allResourcesProperties('AWS::Lambda::Function', { VpcConfig: { SubnetIds: ['subnet-01234567'] } });
+    const group = only(resources(inside, 'AWS::EC2::SecurityGroup'));
+    expect(group.SecurityGroupEgress.map(({ FromPort }: { FromPort: number }) => FromPort)).toEqual([443, 8443]);
+    expect(group).not.toHaveProperty('SecurityGroupIngress');
+  });
+});
+
+it('a permissions boundary is on every role', () => {
+  const { template: bounded } = synthesisePipeline((stack) => ({
+    permissionsBoundary: ManagedPolicy.fromManagedPolicyName(stack, 'Boundary', 'boundary'),
+  }));
+  for (const role of resources(bounded, 'AWS::IAM::Role')) expect(role.PermissionsBoundary).toBeDefined();
+});
+
+it('a bucket of another stack of the app may be the inbox, and the checks know the wildcard on it', () => {
+  const { findings } = synthesise((app) => {
+    const theirs = new Bucket(new Stack(app, 'theirs'), 'Inbox', { enforceSSL: true, serverAccessLogsPrefix: 'logs/' });
+    const stack = new Stack(app, 'test');
+    new FlowPipeline(stack, 'Pipeline', { ...PROPS, inboxBucket: theirs });
+    return stack;
+  });
+  expect(findings).toEqual([]);
+});
+
+describe('what cannot be is refused at synth, naming where it stands', () => {
+  it('a loop: one bucket for inbox and results without prefixes that keep them apart', () => {
+    const both = (limits: object) =>
+      synthesisePipeline((stack) => {
+        const bucket = new Bucket(stack, 'Both');
+        return { inboxBucket: bucket, resultsBucket: bucket, limits };
+      });
+    expect(() => both({})).toThrow(/test\/Pipeline: inbox and results are one bucket.*inboxPrefix and resultsPrefix/);
+    expect(() => both({ inboxPrefix: 'a/', resultsPrefix: 'a/b/' })).toThrow('inbox and results are one bucket');
+    expect(() => both({ inboxPrefix: 'a/', resultsPrefix: 'b/' })).not.toThrow();
+  });
+
+  it.each([
+    [{ baseUrl: 'http://service.example.com' }, 'test/Pipeline.baseUrl: expected https:'],
+    [{ routes: [{ name: 'a', template: 't', suffixes: [] }] }, 'test/Pipeline.routes[0].suffixes: expected a list'],
+    [{ limits: { attemptsMax: 0 } }, 'test/Pipeline.limits.attemptsMax: expected a whole number of attempts'],
+    [{ name: 'Not This' }, 'test/Pipeline.pipeline: expected a name'],
+    [{ maxConcurrency: 1 }, 'test/Pipeline.maxConcurrency: expected a whole number from 2 to 1000, got 1'],
+    [{ collectors: 1.5 }, 'test/Pipeline.collectors: expected a whole number from 1 to 64, got 1.5'],
+  ])('%j', (props, message) => {
+    expect(() => synthesisePipeline(props)).toThrow(message);
+  });
+});
