@@ -1,10 +1,11 @@
-import { RemovalPolicy, type Stack } from 'aws-cdk-lib';
+import { RemovalPolicy } from 'aws-cdk-lib';
 import { SecurityGroup, Subnet, Vpc } from 'aws-cdk-lib/aws-ec2';
 import { ManagedPolicy } from 'aws-cdk-lib/aws-iam';
 import { Key } from 'aws-cdk-lib/aws-kms';
 import { RetentionDays } from 'aws-cdk-lib/aws-logs';
 import { Bucket } from 'aws-cdk-lib/aws-s3';
 import { Secret } from 'aws-cdk-lib/aws-secretsmanager';
+import type { Construct } from 'constructs';
 import * as z from 'zod/mini';
 import { ConfigurationError } from '../functions/config.ts';
 import { check, strictObject } from '../functions/validation.ts';
@@ -65,23 +66,23 @@ export function parseDeployment(value: unknown): Deployment {
 /** What is named in a deployment, as the construct takes it. */
 export function pipelinePropsOf(
   deployment: Deployment,
-  stack: Stack,
+  scope: Construct,
 ): Omit<FlowPipelineProps, 'name' | 'baseUrl' | 'routes' | 'limits' | 'alarmTopic'> {
   const { vpc, encryptionKeyArn, permissionsBoundaryArn } = deployment;
   const bucket = (id: string, name: string | undefined) =>
-    name === undefined ? undefined : Bucket.fromBucketName(stack, id, name);
+    name === undefined ? undefined : Bucket.fromBucketName(scope, id, name);
   return {
     inboxBucket: bucket('InboxBucket', deployment.inboxBucket),
     resultsBucket: bucket('ResultsBucket', deployment.resultsBucket),
     accessLogsBucket: bucket('AccessLogsBucket', deployment.accessLogsBucket),
-    tokenSecret: tokenSecret(stack, deployment.tokenSecret),
+    tokenSecret: tokenSecret(scope, deployment.tokenSecret),
     encryptionKey:
-      encryptionKeyArn === undefined ? undefined : Key.fromKeyArn(stack, 'EncryptionKey', encryptionKeyArn),
+      encryptionKeyArn === undefined ? undefined : Key.fromKeyArn(scope, 'EncryptionKey', encryptionKeyArn),
     permissionsBoundary:
       permissionsBoundaryArn === undefined
         ? undefined
-        : ManagedPolicy.fromManagedPolicyArn(stack, 'Boundary', permissionsBoundaryArn),
-    ...(vpc && networkOf(stack, vpc)),
+        : ManagedPolicy.fromManagedPolicyArn(scope, 'Boundary', permissionsBoundaryArn),
+    ...(vpc && networkOf(scope, vpc)),
     s3Events: deployment.s3Events,
     logRetention: deployment.logRetentionDays,
     removalPolicy: deployment.removalPolicy === 'destroy' ? RemovalPolicy.DESTROY : RemovalPolicy.RETAIN,
@@ -91,22 +92,22 @@ export function pipelinePropsOf(
   };
 }
 
-function tokenSecret(stack: Stack, nameOrArn: string | undefined) {
+function tokenSecret(scope: Construct, nameOrArn: string | undefined) {
   if (nameOrArn === undefined) return undefined;
   return nameOrArn.startsWith('arn:')
-    ? Secret.fromSecretCompleteArn(stack, 'TokenSecret', nameOrArn)
-    : Secret.fromSecretNameV2(stack, 'TokenSecret', nameOrArn);
+    ? Secret.fromSecretCompleteArn(scope, 'TokenSecret', nameOrArn)
+    : Secret.fromSecretNameV2(scope, 'TokenSecret', nameOrArn);
 }
 
-function networkOf(stack: Stack, { id, subnetIds, securityGroupIds }: NonNullable<Deployment['vpc']>) {
+function networkOf(scope: Construct, { id, subnetIds, securityGroupIds }: NonNullable<Deployment['vpc']>) {
   // Nothing asks for its zones, because the subnets are named one by one; but some there must be.
-  const vpc = Vpc.fromVpcAttributes(stack, 'Vpc', { vpcId: id, availabilityZones: ['unused'] });
+  const vpc = Vpc.fromVpcAttributes(scope, 'Vpc', { vpcId: id, availabilityZones: ['unused'] });
   // Nor for a route table, without which CDK warns: no route is added.
   const subnets = subnetIds.map((subnetId) =>
-    Subnet.fromSubnetAttributes(stack, subnetId, { subnetId, routeTableId: 'unused' }),
+    Subnet.fromSubnetAttributes(scope, subnetId, { subnetId, routeTableId: 'unused' }),
   );
   const securityGroups = securityGroupIds?.map((groupId) =>
-    SecurityGroup.fromSecurityGroupId(stack, groupId, groupId, { mutable: false }),
+    SecurityGroup.fromSecurityGroupId(scope, groupId, groupId, { mutable: false }),
   );
   return { vpc, vpcSubnets: { subnets }, securityGroups };
 }

@@ -2,7 +2,7 @@ import { CfnOutput, Stack, type StackProps, Tags } from 'aws-cdk-lib';
 import type { IKey } from 'aws-cdk-lib/aws-kms';
 import { type ITopic, Topic } from 'aws-cdk-lib/aws-sns';
 import { EmailSubscription } from 'aws-cdk-lib/aws-sns-subscriptions';
-import type { Construct } from 'constructs';
+import { Construct } from 'constructs';
 import { parseContext } from '../functions/config.ts';
 import { type Deployment, parseDeployment, pipelinePropsOf } from './deployment.ts';
 import { allowSending } from './encryption.ts';
@@ -22,7 +22,7 @@ export class FlowdropStack extends Stack {
     super(scope, id, props);
     const { pipeline, baseUrl, routes, limits, deployment: unchecked } = parseContext(context);
     const deployment = parseDeployment(unchecked);
-    const pipelineProps = pipelinePropsOf(deployment, this);
+    const pipelineProps = pipelinePropsOf(deployment, new Construct(this, 'Given'));
     this.pipeline = new FlowPipeline(this, 'Pipeline', {
       ...pipelineProps,
       name: pipeline,

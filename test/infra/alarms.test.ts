@@ -1,0 +1,119 @@
+import { readFileSync } from 'node:fs';
+import { Topic } from 'aws-cdk-lib/aws-sns';
+import { describe, expect, it } from 'vitest';
+import { METRICS_NAMESPACE as measured } from '../../functions/powertools.ts';
+import { METRICS_NAMESPACE as watched } from '../../infra/metrics.ts';
+import { type Synthesis, synthesisePipeline } from './synthesis.ts';
+
+interface AlarmProperties {
+  readonly AlarmName: string;
+  readonly AlarmDescription: string;
+  readonly TreatMissingData: string;
+  readonly ComparisonOperator: string;
+  readonly EvaluationPeriods: number;
+  readonly Period?: number;
+  readonly AlarmActions?: readonly unknown[];
+  readonly OKActions?: readonly unknown[];
+  readonly Metrics?: readonly { readonly Expression?: string; readonly MetricStat?: { readonly Period: number } }[];
+}
+
+const alarmsOf = ({ template }: Synthesis): readonly AlarmProperties[] =>
+  Object.values(template.findResources('AWS::CloudWatch::Alarm')).map(({ Properties }) => Properties);
+
+const alarms = alarmsOf(synthesisePipeline());
+const named = (name: string): AlarmProperties => {
+  const found = alarms.find(({ AlarmName }) => AlarmName === `flowdrop-${name}`);
+  expect(found).toBeDefined();
+  return found as AlarmProperties;
+};
+
+const runbook = readFileSync(new URL('../../docs/runbook.md', import.meta.url), 'utf8');
+
+describe('alarms', () => {
+  it('are there for everything that somebody should look into', () => {
+    expect(alarms.map(({ AlarmName }) => AlarmName.replace('flowdrop-', '')).sort()).toEqual([
+      'collect-outputs-errors',
+      'collect-outputs-throttles',
+      'create-flow-errors',
+      'create-flow-throttles',
+      'dead-letters',
+      'doubts-held',
+      'flows-failed',
+      'nothing-finishes',
+      'tick-missing',
+      'token-rejected',
+      'uploads-delayed',
+    ]);
+  });
+
+  it.each(alarms.map((alarm) => [alarm.AlarmName, alarm] as const))(
+    '%s links to its entry in the runbook, which says what it means, how to look and what to do',
+    (name, { AlarmDescription }) => {
+      const anchor = name.replace('flowdrop-', '');
+      expect(AlarmDescription).toMatch(new RegExp(`docs/runbook\\.md#${anchor}$`));
+      const entry = runbook.split(/^## /m).find((each) => each.startsWith(`${anchor}\n`));
+      expect(entry).toMatch(/\*\*What it means\.\*\*[\s\S]+\*\*How to look\.\*\*[\s\S]+\*\*What to do\.\*\*/);
+    },
+  );
+
+  it('link to the runbook where it is said to be', () => {
+    const elsewhere = alarmsOf(synthesisePipeline({ runbookUrl: 'https://wiki.example.com/flowdrop' }));
+    expect(elsewhere.map(({ AlarmDescription }) => AlarmDescription).join('\n')).toContain(
+      'https://wiki.example.com/flowdrop#dead-letters',
+    );
+  });
+
+  it('take silence for good, but for the heartbeat', () => {
+    const silent = alarms.filter(({ TreatMissingData }) => TreatMissingData === 'breaching');
+    expect(silent.map(({ AlarmName }) => AlarmName)).toEqual(['flowdrop-tick-missing']);
+    expect(alarms.filter(({ TreatMissingData }) => TreatMissingData === 'notBreaching')).toHaveLength(
+      alarms.length - 1,
+    );
+  });
+
+  it('miss a tick only after longer than a tick may take', () => {
+    const { EvaluationPeriods, Metrics, ComparisonOperator } = named('tick-missing');
+    const period = Metrics?.find(({ MetricStat }) => MetricStat !== undefined)?.MetricStat?.Period ?? 0;
+    expect(EvaluationPeriods * period).toBeGreaterThan(900);
+    expect(ComparisonOperator).toBe('LessThanThreshold');
+  });
+
+  it('know of an old flow only where no other ends', () => {
+    const expression = named('nothing-finishes').Metrics?.find(({ Expression }) => Expression)?.Expression;
+    expect(expression).toBe('IF(oldest >= 21600 AND FILL(succeeded, 0) + FILL(failed, 0) < 1, 1, 0)');
+  });
+
+  it('take a flow for old sooner where flows may not become so old', () => {
+    const short = alarmsOf(synthesisePipeline({ limits: { flowAgeMaxSeconds: 3600 } }));
+    expect(JSON.stringify(short)).toContain('oldest >= 1800 AND');
+  });
+
+  it('tell the topic when they begin and when they are over', () => {
+    const arn = 'arn:aws:sns:eu-central-1:123456789012:alarms';
+    for (const { AlarmActions, OKActions } of alarmsOf(
+      synthesisePipeline((stack) => ({ alarmTopic: Topic.fromTopicArn(stack, 'Topic', arn) })),
+    )) {
+      expect(AlarmActions).toEqual([arn]);
+      expect(OKActions).toEqual([arn]);
+    }
+  });
+
+  it('look where the functions measure', () => {
+    expect(watched).toBe(measured);
+    const metrics = JSON.stringify(named('flows-failed'));
+    expect(metrics).toContain('"Namespace":"Flowdrop"');
+    expect(metrics).toContain('{"Name":"service","Value":"flowdrop"}');
+  });
+});
+
+describe('the dashboard', () => {
+  it('is one, and answers whether it works, how much, how fast and what failed', () => {
+    const { template } = synthesisePipeline();
+    const dashboards = Object.values(template.findResources('AWS::CloudWatch::Dashboard'));
+    expect(dashboards).toHaveLength(1);
+    const body = JSON.stringify(dashboards[0]?.Properties.DashboardBody);
+    for (const metric of ['UploadsReceived', 'FlowsSucceeded', 'FlowsFailed', 'OldestRunningSeconds', 'DoubtsHeld']) {
+      expect(body).toContain(metric);
+    }
+  });
+});

@@ -1,0 +1,123 @@
+import type { App } from 'aws-cdk-lib';
+import { Match } from 'aws-cdk-lib/assertions';
+import { describe, expect, it } from 'vitest';
+import { FlowdropStack } from '../../infra/flowdrop-stack.ts';
+import { allowancesOf, lineOf } from './policies.ts';
+import { CONTEXT, synthesise } from './synthesis.ts';
+
+const minimal = { baseUrl: 'https://service.example.com', routes: [{ name: 'all', template: 'a template' }] };
+
+const stackOf = (context: unknown) => (app: App) => new FlowdropStack(app, 'flowdrop', { context });
+const deployed = (deployment: object) =>
+  synthesise(stackOf({ ...minimal, deployment: { alarmEmail: 'ops@example.com', ...deployment } }));
+
+describe('the stack of cdk.json as it is shipped', () => {
+  const { template, findings, messages } = synthesise(stackOf(CONTEXT.flowdrop));
+
+  it('passes every check', () => {
+    expect(findings).toEqual([]);
+  });
+
+  it('routes pictures, prompts and models, and leaves no choice to who uploads', () => {
+    const routes = Object.values(template.findResources('AWS::Lambda::Function')).map(({ Properties }) =>
+      JSON.parse(Properties.Environment.Variables.ROUTES),
+    );
+    expect(routes[0].map(({ template: name }: { template: string }) => name)).toEqual([
+      'model_generate_fromimage',
+      'model_generate_fromprompt',
+      'model_optimize',
+    ]);
+    expect(JSON.stringify(routes)).not.toContain('overrides');
+  });
+
+  it('says that the address of the flow service is an example', () => {
+    expect(messages.join('\n')).toContain('baseUrl is still the example, https://flows.example.com/');
+  });
+
+  it('says that nobody is told of alarms', () => {
+    expect(messages.join('\n')).toContain('Nobody is told of alarms: give an alarmTopic (alarmEmail in the context)');
+  });
+
+  it('prints where things are', () => {
+    const outputs = Object.keys(template.findOutputs('*'));
+    expect(outputs.sort()).toEqual(['DeadLetterQueue', 'Inbox', 'Ledger', 'Queue', 'Results', 'TokenSecret']);
+  });
+});
+
+describe('the context', () => {
+  it.each([
+    [undefined, 'flowdrop: expected an object, but it is missing'],
+    [{ ...minimal, routes: [] }, 'flowdrop.routes: expected a list of 1 to 200 routes, got []'],
+    [
+      { ...minimal, routes: [minimal.routes[0], { name: 'b', template: 't', suffixes: [5] }] },
+      /flowdrop\.routes\[1\]\.suffixes\[0\]: expected a suffix .*, got 5/,
+    ],
+    [
+      { ...minimal, deployment: { vpc: { id: 'my-vpc', subnetIds: [] } } },
+      /flowdrop\.deployment\.vpc\.id: expected the id of a VPC, got "my-vpc"\n- flowdrop\.deployment\.vpc\.subnetIds: expected at least one subnet/,
+    ],
+    [{ ...minimal, deployment: { removalPolicy: 'snapshot' } }, 'flowdrop.deployment.removalPolicy: expected "retain"'],
+    [{ ...minimal, deployment: { logRetentionDays: 2 } }, 'flowdrop.deployment.logRetentionDays: expected one of 1, 3'],
+    [{ ...minimal, deployment: { inbox: 'a' } }, 'flowdrop.deployment.inbox: unknown, expected only inboxBucket'],
+    [
+      { ...minimal, deployment: { maxConcurrency: 1 } },
+      'maxConcurrency: expected a whole number from 2 to 1000, got 1',
+    ],
+  ])('%j is refused, saying what to write instead', (context, message) => {
+    expect(() => synthesise(stackOf(context))).toThrow(message);
+  });
+});
+
+describe('a deployment', () => {
+  it('tells an address of alarms, over a topic that takes nothing in the clear', () => {
+    const { template, messages } = deployed({});
+    template.hasResourceProperties('AWS::SNS::Subscription', { Protocol: 'email', Endpoint: 'ops@example.com' });
+    template.allResourcesProperties('AWS::CloudWatch::Alarm', {
+      AlarmActions: [{ Ref: Match.stringLikeRegexp('^Alarms') }],
+    });
+    expect(messages.join()).not.toContain('Nobody is told');
+  });
+
+  it('uses the parts that it names', () => {
+    const { template, findings } = deployed({
+      inboxBucket: 'their-inbox',
+      resultsBucket: 'their-results',
+      tokenSecret: 'flows/token',
+      vpc: { id: 'vpc-01234567', subnetIds: ['subnet-01234567', 'subnet-89abcdef'], securityGroupIds: ['sg-01234567'] },
+      permissionsBoundaryArn: 'arn:aws:iam::123456789012:policy/boundary',
+      logRetentionDays: 3,
+      removalPolicy: 'destroy',
+      maxConcurrency: 9,
+      collectors: 2,
+      tags: { team: 'models' },
+    });
+    expect(findings).toEqual([]);
+    template.resourceCountIs('AWS::S3::Bucket', 1);
+    template.resourceCountIs('AWS::SecretsManager::Secret', 0);
+    template.allResourcesProperties('AWS::Lambda::Function', {
+      VpcConfig: { SubnetIds: ['subnet-01234567', 'subnet-89abcdef'], SecurityGroupIds: ['sg-01234567'] },
+      Environment: { Variables: { INBOX_BUCKET: 'their-inbox', RESULTS_BUCKET: 'their-results' } },
+      Tags: Match.arrayWith([{ Key: 'team', Value: 'models' }]),
+    });
+    template.allResourcesProperties('AWS::IAM::Role', {
+      PermissionsBoundary: 'arn:aws:iam::123456789012:policy/boundary',
+    });
+    template.allResourcesProperties('AWS::Logs::LogGroup', { RetentionInDays: 3 });
+    template.allResources('AWS::S3::Bucket', { DeletionPolicy: 'Delete' });
+    template.resourceCountIs('AWS::Scheduler::Schedule', 2);
+    template.hasResourceProperties('AWS::Lambda::EventSourceMapping', { ScalingConfig: { MaximumConcurrency: 9 } });
+    expect(allowancesOf(template, 'CreateFlowRole').map(lineOf).join('\n')).toContain(':s3:::their-inbox/*');
+  });
+
+  it('that names a key says, once for each service, what its policy must have', () => {
+    const { findings, messages } = deployed({
+      encryptionKeyArn: 'arn:aws:kms:eu-central-1:123456789012:key/01234567-89ab-cdef-0123-456789abcdef',
+    });
+    expect(findings).toEqual([]);
+    const said = messages.filter((message) => message.startsWith('The policy of the encryption key is kept elsewhere'));
+    expect(said).toHaveLength(3);
+    for (const service of ['"cloudwatch.amazonaws.com"', '"s3.amazonaws.com"', '"logs."']) {
+      expect(said.join()).toContain(service);
+    }
+  });
+});
