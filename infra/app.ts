@@ -10,3 +10,10 @@ new FlowdropStack(app, parseContext(context).pipeline, {
   description: 'Files dropped into a bucket become flows; what these make is put into another',
 });
 Validations.of(app).addPlugins(new AwsSolutionsChecks(app));
+
+// The command line prints warnings and errors, but keeps notices to itself.
+for (const { messages } of app.synth().stacks) {
+  for (const { level, id, entry } of messages) {
+    if (level === 'info') process.stderr.write(`${id}: ${entry.data}\n`);
+  }
+}
