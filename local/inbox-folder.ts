@@ -94,6 +94,10 @@ export class KnownFiles {
     this.#versions = versions;
   }
 
+  get count(): number {
+    return this.#versions.size;
+  }
+
   has(file: InboxFile): boolean {
     return this.#versions.get(file.key) === versionOf(file);
   }

@@ -57,7 +57,7 @@ export class Screen {
 
   #draw(): void {
     if (this.#status === '') return;
-    const { columns = 80 } = this.#output;
+    const columns = this.#output.columns || 80; // Some terminals say that they have none.
     const text = `${FRAMES[this.#frame % FRAMES.length]} ${this.#status}`;
     this.#output.write(
       `\r\u001b[K${Array.from(text)

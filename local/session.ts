@@ -15,6 +15,8 @@ import { printable, type Screen, size } from './screen.ts';
 
 const UPLOADS_MAX = 4;
 const LOOK_INTERVAL_MS = 400;
+/** More files than this are counted in the status line rather than named. */
+const NAMED_IN_STATUS_MAX = 4;
 
 /** Why an upload waits for somebody rather than for something, so that a run that is to end does not wait for it. */
 const NEEDS_A_PERSON: readonly string[] = ['unauthorised', 'held'];
@@ -74,8 +76,9 @@ export class Session {
     this.#options = options;
   }
 
-  get s3Endpoint(): string {
-    return this.#pipeline.s3Endpoint;
+  /** How many uploads have not come to an end. */
+  get unfinished(): number {
+    return this.#tracked.size;
   }
 
   /** Takes up what an earlier run left in the inbox. */
@@ -205,8 +208,12 @@ export class Session {
   }
 
   #drawStatus(): void {
-    const states = [...this.#tracked.values()].map(({ file, state }) => `${printable(file.key)} ${state}`);
-    this.#options.screen.status(states.join(', '));
+    const tracked = [...this.#tracked.values()];
+    const each = tracked.map(({ file, state }) => `${printable(file.key)} ${state}`);
+    const counts = Object.entries(Object.groupBy(tracked, ({ state }) => state)).map(
+      ([state, those]) => `${those?.length} ${state}`,
+    );
+    this.#options.screen.status((tracked.length > NAMED_IN_STATUS_MAX ? counts : each).join(', '));
   }
 }
 

@@ -89,10 +89,6 @@ async function watch(
     signal,
   }: { args: Arguments; state: State; routes: readonly Route[]; root: string; screen: Screen; signal: AbortSignal },
 ): Promise<number> {
-  const shown = (path: string) => {
-    const short = relative(process.cwd(), path);
-    return short === '' || short.startsWith('..') ? path : `./${short}`;
-  };
   const samples = existsSync(args.inboxDir) ? [] : copySamples(args.inboxDir, routes);
   mkdirSync(args.resultsDir, { recursive: true });
 
@@ -103,18 +99,21 @@ async function watch(
     screen.line(`  ${name} (${[...suffixes, ...mediaTypes].join(', ') || 'any file'}) become flows of ${template}`);
   }
   if (samples.length > 0) screen.line(`For a start, ${samples.join(', ')} were put into the inbox.`);
+  const known = await KnownFiles.load(knownFilesPath(root, args.inboxDir, args.service?.url));
+  if (known.count > 0) screen.line('Files that earlier runs have dealt with are left alone until they change.');
   screen.line('Ctrl-C ends it.');
   screen.line();
 
   if (state.isResumed) await session.resume();
   await session.watch(args.inboxDir, {
-    known: await KnownFiles.load(knownFilesPath(root, args.inboxDir, args.service?.url)),
+    known,
     // Flows of the stand-in end with it: what is not finished begins again with the next start.
     remember: args.service ? 'uploaded' : 'ended',
     signal,
   });
   screen.status('');
-  screen.line(`Ended. Results are in ${shown(args.resultsDir)}; npm start goes on.`);
+  if (session.unfinished > 0) screen.line(`Not finished: ${session.unfinished}; the next npm start goes on with them.`);
+  screen.line(`Ended. Results are in ${shown(args.resultsDir)}.`);
   return 0;
 }
 
@@ -130,7 +129,14 @@ async function processFiles(
     screen.line('Interrupted.');
     return EXIT_INTERRUPTED;
   }
+  screen.line(`${succeeded ? 'All done' : 'Not all went well'}. Results are in ${shown(args.resultsDir)}.`);
   return succeeded ? 0 : EXIT_FAILED;
+}
+
+/** A path as short as it can be said. */
+function shown(path: string): string {
+  const short = relative(process.cwd(), path);
+  return short === '' || short.startsWith('..') ? path : `./${short}`;
 }
 
 /** Each file under its name; where several have the same, the later ones under a number as well. */

@@ -1,0 +1,194 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { copyFile, mkdir, mkdtemp, readdir, readFile, readlink, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { StandInFlowService } from '../../local/flow-service/flow-service.ts';
+import { serveFlowService } from '../../local/flow-service/http.ts';
+
+const START = fileURLToPath(new URL('../../local/start.ts', import.meta.url));
+const EXAMPLES = fileURLToPath(new URL('../../examples', import.meta.url));
+const example = (name: string) => join(EXAMPLES, name);
+/** Long enough for a machine that is busy with every other test; what is waited for normally takes seconds. */
+const PATIENCE = { timeout: 60_000, interval: 100 };
+
+describe('npm start', { timeout: 120_000 }, () => {
+  let home: string;
+  const running: ChildProcess[] = [];
+  beforeEach(async () => {
+    home = await mkdtemp(join(tmpdir(), 'flowdrop-start-'));
+  });
+  afterEach(async () => {
+    for (const child of running.splice(0)) {
+      if (child.exitCode === null && child.signalCode === null) {
+        child.kill('SIGKILL');
+        await once(child, 'exit');
+      }
+    }
+    await rm(home, { recursive: true, force: true, maxRetries: 5 });
+  });
+
+  function start(arguments_: readonly string[], env: Record<string, string> = {}) {
+    const child = spawn(process.execPath, [START, ...arguments_], {
+      cwd: home,
+      env: { ...process.env, INIT_CWD: home, ...env },
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    running.push(child);
+    let output = '';
+    for (const stream of [child.stdout, child.stderr]) stream.on('data', (chunk) => (output += chunk));
+    const ended = once(child, 'close').then(([code]) => ({ code, output }));
+    return { child, ended, output: () => output };
+  }
+
+  const receiptOf = async (key: string) =>
+    JSON.parse(await readFile(join(home, 'results', key, 'receipt.json'), 'utf8'));
+
+  it('processes the files it is given, says where their results are, and exits with 0', async () => {
+    const files = ['robot.png', 'fox.txt', 'gem.glb'];
+    const { code, output } = await start(files.map(example)).ended;
+    expect(output).toContain('All done. Results are in ./results.');
+    expect(code).toBe(0);
+
+    const assets = new Map<string, Buffer>();
+    for (const file of files) {
+      const receipt = await receiptOf(file);
+      expect(receipt).toMatchObject({
+        status: 'succeeded',
+        upload: { key: file },
+        assets: [{ mediaType: 'model/gltf-binary' }],
+      });
+      const path = join('results', receipt.assets[0].key);
+      expect(output).toContain(path);
+      assets.set(file, await readFile(join(home, path)));
+    }
+    expect(assets.get('gem.glb')).toEqual(await readFile(example('gem.glb')));
+    expect(assets.get('robot.png')?.includes(await readFile(example('robot.png')))).toBe(true);
+    expect(assets.get('fox.txt')?.toString('latin1')).toContain(
+      (await readFile(example('fox.txt'), 'utf8')).slice(0, 40),
+    );
+    expect(await readdir(join(home, '.flowdrop'))).toEqual(['log']);
+  });
+
+  it('exits with 1 when one file failed, shows its sentence, and still processes the others', async () => {
+    await writeFile(join(home, 'no-picture.png'), 'This is no picture.');
+    await writeFile(join(home, 'notes.md'), 'Nobody wants this.');
+    const { code, output } = await start(['no-picture.png', 'notes.md', example('gem.glb')]).ended;
+    expect(output).toMatch(/no-picture\.png {2}failed: .+/);
+    expect(output).toMatch(/notes\.md {2}skipped: no route/);
+    expect(output).toMatch(/gem\.glb {2}done in .*: 1 asset/);
+    expect(await receiptOf('no-picture.png')).toMatchObject({
+      status: 'failed',
+      failure: { code: expect.any(String) },
+    });
+    expect(code).toBe(1);
+  });
+
+  it('processes two files of one name under two keys', async () => {
+    await mkdir(join(home, 'other'));
+    await writeFile(join(home, 'a.txt'), 'one fox');
+    await writeFile(join(home, 'other', 'a.txt'), 'another fox');
+    const { code } = await start(['a.txt', 'other/a.txt']).ended;
+    expect(code).toBe(0);
+    expect((await receiptOf('a.txt')).upload.bytes).toBe(7);
+    expect((await receiptOf('2/a.txt')).upload.bytes).toBe(11);
+  });
+
+  it.each([[['--verbose']], [['missing.png']], [['--service', 'https://flows.example.com']]])(
+    'exits with 2 and shows its usage for %j',
+    async (arguments_) => {
+      const { code, output } = await start(arguments_, { FLOWDROP_TOKEN: '' }).ended;
+      expect(output).toContain('Usage: npm start');
+      expect(code).toBe(2);
+      expect(await readdir(home)).toEqual([]);
+    },
+  );
+
+  it('watches the inbox until it is interrupted, begins with the samples, and takes no file twice', async () => {
+    const first = start([]);
+    await vi.waitFor(() => expect(first.output().match(/ {2}done in /g)).toHaveLength(3), PATIENCE);
+    const second = await start([]).ended;
+    expect(second).toMatchObject({ code: 1, output: expect.stringContaining('is watching already') });
+
+    await mkdir(join(home, 'inbox', 'sub'));
+    await copyFile(example('fox.txt'), join(home, 'inbox', 'sub', 'a 100% fox+.txt'));
+    await vi.waitFor(() => expect(first.output()).toContain('sub/a 100% fox+.txt  done'), PATIENCE);
+    expect(await readdir(join(home, 'results', 'sub', 'a 100%25 fox+.txt'))).toContain('receipt.json');
+    first.child.kill('SIGINT');
+    expect(await first.ended).toMatchObject({ code: 0 });
+    expect(await processesIn(home)).toEqual([]);
+
+    const again = start([]);
+    await vi.waitFor(() => expect(again.output()).toContain('left alone until they change'), PATIENCE);
+    await writeFile(join(home, 'inbox', 'new.txt'), 'a new fox');
+    await vi.waitFor(() => expect(again.output()).toContain('new.txt  done'), PATIENCE);
+    again.child.kill('SIGTERM');
+    const { code, output } = await again.ended;
+    expect(code).toBe(0);
+    expect(output.match(/ {2}uploaded, /g)).toHaveLength(1);
+  });
+
+  it('leaves no process behind when it is killed', async () => {
+    const { child, output } = start([]);
+    await vi.waitFor(() => expect(output()).toContain('running'), PATIENCE);
+    child.kill('SIGKILL');
+    await vi.waitFor(async () => expect(await processesIn(home)).toEqual([]), PATIENCE);
+  });
+
+  it('goes on after it was killed where the service went on: the flow is collected and not paid for twice', async () => {
+    const service = new StandInFlowService({ tokens: ['fake-token'], flowMs: 4_000 });
+    const { url, close } = await serveFlowService(service);
+    try {
+      await mkdir(join(home, 'inbox'));
+      await copyFile(example('gem.glb'), join(home, 'inbox', 'gem.glb'));
+      const env = { FLOWDROP_TOKEN: 'fake-token' };
+      const killed = start(['--service', url], env);
+      await vi.waitFor(() => expect(killed.output()).toContain('gem.glb  flow'), PATIENCE);
+      killed.child.kill('SIGKILL');
+      await killed.ended;
+
+      const resumed = start(['--service', url], env);
+      await vi.waitFor(() => expect(resumed.output()).toContain('gem.glb  done'), PATIENCE);
+      const { assets } = await receiptOf('gem.glb');
+      expect(await readFile(join(home, 'results', assets[0].key))).toEqual(await readFile(example('gem.glb')));
+      expect(service.flows).toHaveLength(1);
+    } finally {
+      await close();
+      service.close();
+    }
+  });
+
+  it('uses a service that it is given, with the token from the environment', async () => {
+    const service = new StandInFlowService({ tokens: ['fake-token'], flowMs: 50 });
+    const { url, close } = await serveFlowService(service);
+    try {
+      const arguments_ = [example('fox.txt'), '--service', url];
+      const good = await start(arguments_, { FLOWDROP_TOKEN: 'fake-token' }).ended;
+      expect(good.output).toContain('fox.txt  done');
+      expect(good.code).toBe(0);
+      expect(service.flows).toMatchObject([{ template: 'model_generate_fromprompt' }]);
+
+      const refused = await start(arguments_, { FLOWDROP_TOKEN: 'fake-refused-token' }).ended;
+      expect(refused.output).toMatch(/fox\.txt {2}waits .*\(unauthorised\)/);
+      expect(refused.output).not.toContain('fake-refused-token');
+      expect(refused.code).toBe(1);
+      expect(service.flows).toHaveLength(1);
+    } finally {
+      await close();
+      service.close();
+    }
+  });
+});
+
+/** Processes that work in a folder or below it, which the functions' processes do. Linux only; none elsewhere. */
+async function processesIn(folder: string): Promise<string[]> {
+  const pids = await readdir('/proc').catch(() => []);
+  const found: string[] = [];
+  for (const pid of pids.filter((name) => /^\d+$/.test(name))) {
+    const cwd = await readlink(`/proc/${pid}/cwd`).catch(() => '');
+    if (cwd.startsWith(folder)) found.push(pid);
+  }
+  return found;
+}
