@@ -18,6 +18,7 @@ import type { FlowService, Output } from './flow-service/types.ts';
 import { type Invocation, OutOfTimeError } from './invocation.ts';
 import {
   collectedSoFar,
+  dueAt,
   type Ending,
   ended,
   type FailedOutput,
@@ -35,10 +36,14 @@ import type { Results } from './objects/results.ts';
 import { assetKey } from './objects/results-keys.ts';
 import { isDue } from './poll-schedule.ts';
 import { type PublishPorts, publish } from './publish.ts';
+import { continueSweep, type SweepPorts, type SweepSummary, sweep } from './sweep.ts';
 import { messageFor, UPLOAD_ID } from './upload.ts';
 
 /** Uploads sent again at a time. */
 const SEND_AGAIN_CONCURRENCY = 16;
+
+/** When an upload that was sent again is looked at once more, in milliseconds: its message should be through by then. */
+const LOOK_AGAIN_MS = 15 * 60_000;
 
 /** The schedule comes round once a minute at least: rounds within a tick leave the next minute to the next tick. */
 const TICK_MS = 55_000;
@@ -79,6 +84,9 @@ export const COLLECTORS_MAX = 64;
 /** Uploads that one event may ask to have tried again, at most. */
 const RETRY_MAX = 1_000;
 
+/** Missed uploads that a sweep may submit in a second, at most. */
+const UPLOADS_PER_SECOND_MAX = 1_000;
+
 const eventSchema = z.strictObject({
   collector: z._default(
     z
@@ -90,6 +98,19 @@ const eventSchema = z.strictObject({
     { index: 0, of: 1 },
   ),
   retry: z.optional(z.array(z.string().check(z.regex(UPLOAD_ID))).check(z.minLength(1), z.maxLength(RETRY_MAX))),
+  sweep: z.optional(
+    z.strictObject({
+      /** ISO 8601. */
+      since: z.optional(
+        z.pipe(
+          z.string().check(z.refine((text) => !Number.isNaN(Date.parse(text)), { error: 'expected a date' })),
+          z.transform((text) => Date.parse(text)),
+        ),
+      ),
+      dryRun: z.optional(z.boolean()),
+      uploadsPerSecond: z.optional(z.number().check(z.positive(), z.maximum(UPLOADS_PER_SECOND_MAX))),
+    }),
+  ),
 });
 
 /** What the collecting function was invoked with is not what it takes. */
@@ -98,7 +119,8 @@ export class InvalidCollectEventError extends Error {
 }
 
 /**
- * What the schedule or a person asks for: `{}`, `{"collector": {"index": 0, "of": 2}}` or `{"retry": ["<upload id>"]}`.
+ * What a schedule or a person asks for: `{}` or `{"collector": {"index": 0, "of": 2}}` for a tick,
+ * `{"retry": ["<upload id>"]}`, or `{"sweep": {"since": "2026-01-01", "dryRun": true, "uploadsPerSecond": 10}}`.
  * @throws {InvalidCollectEventError}
  */
 export function parseCollectEvent(event: unknown): z.infer<typeof eventSchema> {
@@ -121,15 +143,22 @@ export interface TickSummary {
   readonly failed: number;
 }
 
-/** Does what the event asks for: one tick of the schedule, or a retry. @throws {InvalidCollectEventError} */
+/**
+ * Does what the event asks for: one tick, a retry, or a sweep. The first collector's tick goes on with a sweep that did
+ * not come to its end in one run.
+ * @throws {InvalidCollectEventError}
+ */
 export async function collect(
   event: unknown,
-  ports: CollectPorts,
+  ports: CollectPorts & SweepPorts,
   invocation: Invocation,
-): Promise<TickSummary | readonly Retried[]> {
-  const { collector, retry } = parseCollectEvent(event);
+): Promise<TickSummary | SweepSummary | readonly Retried[]> {
+  const { collector, retry, sweep: request } = parseCollectEvent(event);
   if (retry !== undefined) return retryUploads(retry, ports, invocation.closing);
-  return collectOutputs(collector, ports, invocation);
+  if (request !== undefined) return sweep(request, ports, invocation);
+  const summary = await collectOutputs(collector, ports, invocation);
+  if (collector.index === 0 && summary.result === 'completed') await continueSweep(ports, invocation);
+  return summary;
 }
 
 /**
@@ -260,20 +289,21 @@ class Tick {
     if (this.#counts.sentAgain > 0) telemetry.metrics.count('UploadsSentAgain', this.#counts.sentAgain);
   }
 
+  /**
+   * The marker of an upload that is sent again is not dropped but put off: should its message be lost, or its
+   * invocation die, the upload is found again by the marker. It is dropped once the entry has left the wait behind.
+   */
   async #sendOneAgain(marker: WaitingMarker): Promise<void> {
-    const { ledger, queue } = this.#ports;
+    const { ledger, queue, clock } = this.#ports;
     const signal = this.#invocation.closing;
     const stored = await ledger.read(marker.uploadId, signal);
-    if (stored?.entry.state === 'waiting') {
-      const { upload, notBefore } = stored.entry;
-      if (notBefore > marker.notBefore) {
-        // The marker of an earlier wait. That of this one was put after it, or is put now.
-        await ledger.putWaitingMarker({ uploadId: upload.id, notBefore }, signal);
-      } else {
-        await queue.send(messageFor(upload), signal);
-        this.#counts.sentAgain += 1;
-      }
+    let notBefore = stored && dueAt(stored.entry);
+    if (stored !== undefined && notBefore !== undefined && notBefore <= clock.now()) {
+      await queue.send(messageFor(stored.entry.upload), signal);
+      this.#counts.sentAgain += 1;
+      notBefore = clock.now() + LOOK_AGAIN_MS;
     }
+    if (notBefore !== undefined) await ledger.putWaitingMarker({ uploadId: marker.uploadId, notBefore }, signal);
     await ledger.deleteWaitingMarker(marker, signal);
   }
 

@@ -8,6 +8,7 @@ import { Ledger } from './ledger/store.ts';
 import { Inbox } from './objects/inbox.ts';
 import { Receipts } from './objects/receipts.ts';
 import { Results } from './objects/results.ts';
+import type { SweepPorts } from './sweep.ts';
 import type { Telemetry } from './telemetry.ts';
 
 /** Everything from outside that the functions stand on. */
@@ -25,7 +26,7 @@ export interface World {
 }
 
 /** The ports of both functions, put together once a process. */
-export function portsOf({ settings, s3, nonce, ...world }: World): CreatePorts & CollectPorts {
+export function portsOf({ settings, s3, nonce, ...world }: World): CreatePorts & CollectPorts & SweepPorts {
   const inbox = new Inbox(s3);
   return {
     ...world,

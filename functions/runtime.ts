@@ -9,9 +9,8 @@ import errorLogger from '@middy/error-logger';
 import secretsManager from '@middy/secrets-manager';
 import type { Context } from 'aws-lambda';
 import { systemClock } from './clock.ts';
-import type { CollectPorts, UploadQueue } from './collect-outputs.ts';
+import type { UploadQueue } from './collect-outputs.ts';
 import { parseEnv } from './config.ts';
-import type { CreatePorts } from './create-flow.ts';
 import { createFlowService } from './flow-service/client.ts';
 import { type Invocation, withinInvocation } from './invocation.ts';
 import { portsOf } from './ports.ts';
@@ -35,7 +34,7 @@ const AWS_ATTEMPTS_MAX = 5;
  * @throws {ConfigurationError} at import, naming everything that is wrong with the environment.
  */
 export function lambda<T>(
-  body: (event: unknown, ports: CreatePorts & CollectPorts, invocation: Invocation) => Promise<T>,
+  body: (event: unknown, ports: ReturnType<typeof portsOf>, invocation: Invocation) => Promise<T>,
 ) {
   const settings = parseEnv(process.env);
   const clock = systemClock;

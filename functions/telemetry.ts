@@ -23,6 +23,7 @@ export type MetricName =
   | 'FlowsSurplus'
   | 'UploadsWaiting'
   | 'UploadsSentAgain'
+  | 'UploadsMissed'
   | 'DoubtsRetried'
   | 'DoubtsHeld'
   | 'TokenRejected'

@@ -92,7 +92,7 @@ export function uploadsOf(message: unknown): readonly UploadEvent[] {
  * The message by which an upload that waited is sent again: an S3 notification as S3 itself would write it, with the
  * upload id beside it, so that its entry is found even when the object is not there any more.
  */
-export function messageFor(upload: Upload): string {
+export function messageFor(upload: Omit<Upload, 'mediaType' | 'lastModified'>): string {
   const notification = {
     eventSource: 'aws:s3',
     eventName: 'ObjectCreated:SentAgain',

@@ -131,6 +131,18 @@ export function nextStep(entry: Entry, now: number): NextStep {
   }
 }
 
+/** When an upload that is neither running nor at its end is to be taken up again; undefined for any other. */
+export function dueAt(entry: Entry): number | undefined {
+  switch (entry.state) {
+    case 'claimed':
+      return entry.deadline;
+    case 'waiting':
+      return entry.notBefore;
+    default:
+      return undefined;
+  }
+}
+
 export const isTerminal = (entry: Entry): entry is TerminalEntry =>
   entry.state === 'succeeded' || entry.state === 'failed';
 

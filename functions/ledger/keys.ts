@@ -50,6 +50,9 @@ export function parseRunningKey(key: string): RunningMarker | undefined {
   return { createdAt, uploadId: match[2] as string, flowId };
 }
 
+/** The upload whose entry a key is. */
+export const parseEntryKey = (key: string): string | undefined => /^uploads\/([0-9a-f]+)\.json$/.exec(key)?.[1];
+
 export function parseWaitingKey(key: string): WaitingMarker | undefined {
   const match = /^waiting\/([^/]+)\/([0-9a-f]+)$/.exec(key);
   const notBefore = match === null ? Number.NaN : Date.parse(match[1] as string);

@@ -1,4 +1,5 @@
 import {
+  type _Object,
   DeleteObjectCommand,
   GetObjectCommand,
   ListObjectsV2Command,
@@ -9,11 +10,13 @@ import { isAbsent, isConflict, isPreconditionFailed } from '../objects/s3-errors
 import { ENTRY_SCHEMA, type Entry } from './entry.ts';
 import {
   entryKey,
+  parseEntryKey,
   parseRunningKey,
   parseWaitingKey,
   RUNNING_PREFIX,
   type RunningMarker,
   runningKey,
+  UPLOADS_PREFIX,
   WAITING_PREFIX,
   type WaitingMarker,
   waitingDueKey,
@@ -114,6 +117,18 @@ export class Ledger {
     }
   }
 
+  /** All entries by their upload ids, in the order of these, from after `after` on. */
+  async *entryPages(after: string | undefined, signal: AbortSignal): AsyncGenerator<EntryPage> {
+    const startAfter = after === undefined ? undefined : entryKey(after);
+    for await (const objects of this.#pages(UPLOADS_PREFIX, signal, startAfter)) {
+      const entries = objects.flatMap(({ Key = '', LastModified }) => {
+        const uploadId = parseEntryKey(Key);
+        return uploadId === undefined ? [] : [{ uploadId, lastModified: LastModified?.getTime() ?? 0 }];
+      });
+      yield { entries, last: entries.at(-1)?.uploadId ?? after };
+    }
+  }
+
   async #write<E extends Entry>(
     entry: E,
     condition: { IfNoneMatch: '*' } | { IfMatch: string },
@@ -174,16 +189,34 @@ export class Ledger {
   }
 
   async *#keys(prefix: string, signal: AbortSignal): AsyncGenerator<string> {
+    for await (const objects of this.#pages(prefix, signal)) {
+      for (const { Key } of objects) if (Key !== undefined) yield Key;
+    }
+  }
+
+  async *#pages(prefix: string, signal: AbortSignal, startAfter?: string): AsyncGenerator<readonly _Object[]> {
     let token: string | undefined;
     do {
       const page = await this.#s3.send(
-        new ListObjectsV2Command({ Bucket: this.#bucket, Prefix: prefix, ContinuationToken: token }),
+        new ListObjectsV2Command({
+          Bucket: this.#bucket,
+          Prefix: prefix,
+          StartAfter: startAfter,
+          ContinuationToken: token,
+        }),
         { abortSignal: signal },
       );
-      for (const object of page.Contents ?? []) if (object.Key !== undefined) yield object.Key;
+      yield page.Contents ?? [];
       token = page.NextContinuationToken;
     } while (token !== undefined);
   }
+}
+
+/** One answer of a listing of entries. */
+export interface EntryPage {
+  readonly entries: readonly { readonly uploadId: string; readonly lastModified: number }[];
+  /** Where the next one goes on. */
+  readonly last: string | undefined;
 }
 
 function parsedEntry(key: string, text: string): Entry & { readonly nonce: string } {

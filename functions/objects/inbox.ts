@@ -1,5 +1,5 @@
 import type { Readable } from 'node:stream';
-import { GetObjectCommand, HeadObjectCommand, type S3Client } from '@aws-sdk/client-s3';
+import { GetObjectCommand, HeadObjectCommand, ListObjectVersionsCommand, type S3Client } from '@aws-sdk/client-s3';
 import type { InputSource } from '../flow-service/types.ts';
 import { mediaTypeOf } from '../routes.ts';
 import { pinnedVersion, type Upload, unquoted, uploadId } from '../upload.ts';
@@ -26,6 +26,23 @@ export interface OpenedUpload {
   readonly source: InputSource;
   /** Lets go of a stream that nobody read. Harmless after it was read. */
   discard(): void;
+}
+
+/** An upload as a listing tells of it: its media type is not known. */
+export type ListedUpload = Omit<Upload, 'mediaType'> & {
+  /** Whether this is what its key stands for now. */
+  readonly isCurrent: boolean;
+};
+
+/** One answer of a listing, and where the next one goes on. */
+export interface UploadPage {
+  readonly uploads: readonly ListedUpload[];
+  readonly last: VersionMarker | undefined;
+}
+
+interface VersionMarker {
+  readonly key: string;
+  readonly versionId: string;
 }
 
 /** The inbox as both functions see it: one upload at a time, at exactly one version. */
@@ -70,6 +87,43 @@ export class Inbox {
       if (isAbsent(error)) return undefined;
       throw error;
     }
+  }
+
+  /** All uploads below a prefix, in the order of their keys, from after `after` on. */
+  async *pages(
+    bucket: string,
+    prefix: string,
+    after: VersionMarker | undefined,
+    signal: AbortSignal,
+  ): AsyncGenerator<UploadPage> {
+    let from = after;
+    do {
+      const answer = await this.#s3.send(
+        new ListObjectVersionsCommand({
+          Bucket: bucket,
+          Prefix: prefix,
+          KeyMarker: from?.key,
+          VersionIdMarker: from?.versionId,
+        }),
+        { abortSignal: signal },
+      );
+      const uploads = (answer.Versions ?? []).map(
+        ({ Key: key = '', VersionId, ETag, Size, LastModified, IsLatest }) => {
+          const facts = {
+            bucket,
+            key,
+            versionId: pinnedVersion(VersionId),
+            etag: unquoted(ETag ?? ''),
+            bytes: Size ?? 0,
+            lastModified: LastModified?.getTime() ?? 0,
+          };
+          return { id: uploadId(facts), ...facts, isCurrent: IsLatest === true };
+        },
+      );
+      const { NextKeyMarker: key, NextVersionIdMarker: versionId = '' } = answer;
+      from = answer.IsTruncated === true && key !== undefined ? { key, versionId } : undefined;
+      yield { uploads, last: from };
+    } while (from !== undefined);
   }
 
   async #get(reference: UploadReference, signal: AbortSignal) {

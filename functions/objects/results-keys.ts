@@ -23,7 +23,7 @@ export function assetKey(
     '{key}': asset.key,
     '{flowId}': encodedId(asset.flowId),
     '{assetId}': encodedId(asset.assetId),
-    '{ext}': extension === null ? '' : `.${extension}`,
+    '{ext}': extension ? `.${extension}` : '',
   };
   const key = settings.resultsPrefix + settings.resultsKey.replace(/\{\w+\}/g, (name) => parts[name] ?? name);
   return shortened(key.replace(/(^|\/)r(?=eceipt\.json$)/, '$1%72'));

@@ -4,6 +4,7 @@ import {
   claimAgain,
   collectedSoFar,
   doubtful,
+  dueAt,
   ended,
   firstClaim,
   isTerminal,
@@ -186,5 +187,17 @@ describe('a retry by hand', () => {
   it('of any other wait still looks into its doubt', () => {
     const doubt = { claimedAt: 1, sentBy: 2 };
     expect(retried(waiting(claim, { ...wait, reason: 'in-doubt', doubt }), 500).doubt).toEqual(doubt);
+  });
+});
+
+describe('an upload that is neither running nor at its end', () => {
+  it('is due when its claim or its wait is over', () => {
+    expect(dueAt(claim)).toBe(70_000);
+    expect(dueAt(waiting(claim, wait))).toBe(99_000);
+  });
+
+  it('is the only one that is ever due', () => {
+    expect(dueAt(running(claim, flow))).toBeUndefined();
+    expect(dueAt(ended(claim, { failure }, 1))).toBeUndefined();
   });
 });

@@ -218,7 +218,13 @@ export class World {
       while ((await this.deliver()) !== undefined);
       const summary = await this.tick();
       const waiting = await this.keys(LEDGER, 'waiting/');
-      if (summary.running === 0 && summary.sentAgain === 0 && waiting.length === 0 && this.queue.size === 0) return;
+      if (
+        summary.running === 0 &&
+        summary.sentAgain === 0 &&
+        waiting.length === 0 &&
+        Object.values(this.queue.counts()).every((count) => count === 0)
+      )
+        return;
       this.clock.advance(5 * MINUTE);
     }
     throw new Error(`Not settled after ${stepsMax} steps: ${(await this.keys(LEDGER)).join(', ')}`);

@@ -1,0 +1,229 @@
+import type { S3Client } from '@aws-sdk/client-s3';
+import pMap from 'p-map';
+import type { Clock } from './clock.ts';
+import type { UploadQueue } from './collect-outputs.ts';
+import type { Settings } from './config.ts';
+import type { Invocation } from './invocation.ts';
+import { dueAt, type Entry, isTerminal } from './ledger/entry.ts';
+import type { Ledger } from './ledger/store.ts';
+import { SweepMemory, type SweepPass, type SweepPosition, type SweepState } from './ledger/sweep-state.ts';
+import type { Inbox, ListedUpload } from './objects/inbox.ts';
+import { type PublishPorts, publish } from './publish.ts';
+import { mayMatch } from './routes.ts';
+import { isFolderMarker, messageFor } from './upload.ts';
+
+/** Uploads and entries looked at side by side. */
+const SWEEP_CONCURRENCY = 32;
+
+/** Whatever is younger than this may still be on its ordinary way, in milliseconds. */
+const SETTLING_MS = 15 * 60_000;
+
+/**
+ * How far back each pass looks again, in milliseconds: a multipart upload bears the date of its beginning, and appears
+ * only at its end. (Amazon S3 API Reference, "CreateMultipartUpload".)
+ */
+const LONGEST_UPLOAD_MS = 24 * 3_600_000;
+
+/** How many missed uploads are submitted in a second, unless somebody says otherwise: today's files go first. */
+const UPLOADS_PER_SECOND = 10;
+
+export interface SweepRequest {
+  /** Milliseconds since the epoch: uploads from then on, the deployment's first day notwithstanding. */
+  readonly since?: number | undefined;
+  /** Count what there would be to do, and do nothing. */
+  readonly dryRun?: boolean | undefined;
+  readonly uploadsPerSecond?: number | undefined;
+}
+
+export interface SweepPorts extends PublishPorts {
+  readonly inbox: Inbox;
+  readonly ledger: Ledger;
+  readonly queue: UploadQueue;
+  readonly clock: Clock;
+  readonly settings: Settings;
+  readonly s3: S3Client;
+}
+
+export interface SweepSummary {
+  /** Whether the pass came to its end. If not, the next ticks go on with it, or the next run of this request. */
+  readonly complete: boolean;
+  /** Uploads in the inbox that were compared with the ledger. */
+  readonly compared: number;
+  /** Uploads that the ledger did not know. By their keys a route may want them. */
+  readonly missed: number;
+  /** Entries of which the marker was put again, or the receipt. */
+  readonly repaired: number;
+}
+
+/**
+ * The sweep: whatever the notifications did, every upload in the inbox has an outcome. It goes through the current
+ * versions in the inbox and submits those that the ledger does not know, then through the entries that changed since
+ * the last pass and puts again what may be missing beside them: markers, and receipts of what never ran.
+ *
+ * Everything that it does can be done again without harm, so a pass may be cut off anywhere and go on from there.
+ */
+export async function sweep(request: SweepRequest, ports: SweepPorts, invocation: Invocation): Promise<SweepSummary> {
+  const { clock, settings } = ports;
+  const memory = new SweepMemory(ports.s3, settings.ledgerBucket);
+  const state = await memory.read(clock.now(), invocation.closing);
+  const unfinished = request.since === undefined && request.dryRun !== true ? state.pass : undefined;
+  const pass = unfinished ?? newPass(state, request, clock.now());
+  return new Sweep(state, pass, request, memory, ports, invocation).run();
+}
+
+/** Goes on with a pass that was cut off, if there is one and nobody is at it. */
+export async function continueSweep(ports: SweepPorts, invocation: Invocation): Promise<SweepSummary | undefined> {
+  const { clock, settings } = ports;
+  const memory = new SweepMemory(ports.s3, settings.ledgerBucket);
+  const state = await memory.read(clock.now(), invocation.closing);
+  if (state.pass === undefined || clock.now() < state.pass.heldUntil) return undefined;
+  return new Sweep(state, state.pass, {}, memory, ports, invocation).run();
+}
+
+function newPass({ firstDay, watermark }: SweepState, { since }: SweepRequest, now: number): SweepPass {
+  return {
+    startedAt: now,
+    since: since ?? Math.max(firstDay, watermark - LONGEST_UPLOAD_MS),
+    position: { in: 'inbox' },
+    heldUntil: 0,
+  };
+}
+
+class Sweep {
+  readonly #state: SweepState;
+  #pass: SweepPass;
+  readonly #request: SweepRequest;
+  readonly #memory: SweepMemory;
+  readonly #ports: SweepPorts;
+  readonly #invocation: Invocation;
+  readonly #counts = { compared: 0, missed: 0, repaired: 0 };
+
+  constructor(
+    state: SweepState,
+    pass: SweepPass,
+    request: SweepRequest,
+    memory: SweepMemory,
+    ports: SweepPorts,
+    invocation: Invocation,
+  ) {
+    this.#state = state;
+    this.#pass = pass;
+    this.#request = request;
+    this.#memory = memory;
+    this.#ports = ports;
+    this.#invocation = invocation;
+  }
+
+  async run(): Promise<SweepSummary> {
+    const complete = (await this.#throughInbox()) && (await this.#throughLedger());
+    if (complete) {
+      // A pass from a date of somebody's choice may have begun after what the last one had seen.
+      const isWhole = this.#pass.since <= this.#state.watermark;
+      const watermark = isWhole ? this.#pass.startedAt - SETTLING_MS : this.#state.watermark;
+      await this.#remember({ pass: undefined, watermark: Math.max(watermark, this.#state.watermark) });
+    } else await this.#stepTo(this.#pass.position, 0);
+    const summary = { complete, ...this.#counts };
+    this.#ports.telemetry.log.info('Sweep ended', summary);
+    return summary;
+  }
+
+  /** The current versions in the inbox, page by page. False where the time ran out. */
+  async #throughInbox(): Promise<boolean> {
+    const { position } = this.#pass;
+    if (position.in !== 'inbox') return true;
+    const { inboxBucket, inboxPrefix } = this.#ports.settings;
+    const pages = this.#ports.inbox.pages(inboxBucket, inboxPrefix, position.after, this.#invocation.closing);
+    for await (const { uploads, last } of pages) {
+      const missing = await this.#missingOf(uploads.filter((upload) => this.#isWanted(upload)));
+      for (const upload of missing) {
+        if (!(await this.#submit(upload))) return false;
+      }
+      await this.#stepTo({ in: 'inbox', after: last });
+      if (this.#invocation.work.aborted) return false;
+    }
+    await this.#stepTo({ in: 'ledger' });
+    return true;
+  }
+
+  #isWanted(upload: ListedUpload): boolean {
+    const { since, startedAt } = this.#pass;
+    return (
+      upload.isCurrent &&
+      upload.lastModified >= since &&
+      upload.lastModified < startedAt - SETTLING_MS &&
+      !isFolderMarker(upload) &&
+      mayMatch(this.#ports.settings.routes, upload.key)
+    );
+  }
+
+  async #missingOf(uploads: readonly ListedUpload[]): Promise<readonly ListedUpload[]> {
+    const known = await pMap(uploads, ({ id }) => this.#ports.ledger.read(id, this.#invocation.closing), {
+      concurrency: SWEEP_CONCURRENCY,
+    });
+    this.#counts.compared += uploads.length;
+    return uploads.filter((_, index) => known[index] === undefined);
+  }
+
+  /** One upload after another, at a measured pace. False where the time ran out. */
+  async #submit(upload: ListedUpload): Promise<boolean> {
+    const { queue, clock, telemetry } = this.#ports;
+    this.#counts.missed += 1;
+    if (this.#request.dryRun) return true;
+    telemetry.log.info('An upload that no notification brought', { uploadId: upload.id, key: upload.key });
+    telemetry.metrics.count('UploadsMissed');
+    await queue.send(messageFor(upload), this.#invocation.closing);
+    try {
+      await clock.sleep(1000 / (this.#request.uploadsPerSecond ?? UPLOADS_PER_SECOND), this.#invocation.work);
+    } catch {
+      return false; // Only the time can have run out, and the pass goes on from where it stands.
+    }
+    return true;
+  }
+
+  /** The entries that changed since the last pass. False where the time ran out. */
+  async #throughLedger(): Promise<boolean> {
+    const { position } = this.#pass;
+    const { ledger } = this.#ports;
+    const since = Math.min(this.#pass.since, this.#state.watermark);
+    const after = position.in === 'ledger' ? position.after : undefined;
+    for await (const { entries, last } of ledger.entryPages(after, this.#invocation.closing)) {
+      const changed = entries.filter(({ lastModified }) => lastModified >= since);
+      await pMap(changed, ({ uploadId }) => this.#repair(uploadId), { concurrency: SWEEP_CONCURRENCY });
+      await this.#stepTo({ in: 'ledger', after: last });
+      if (this.#invocation.work.aborted) return false;
+    }
+    return true;
+  }
+
+  /** Puts beside an entry what belongs there. All of it may be there already: putting it again changes nothing. */
+  async #repair(uploadId: string): Promise<void> {
+    const { ledger } = this.#ports;
+    const signal = this.#invocation.closing;
+    const entry = (await ledger.read(uploadId, signal))?.entry;
+    if (entry === undefined || !this.#mayBeIncomplete(entry)) return;
+    this.#counts.repaired += 1;
+    if (this.#request.dryRun) return;
+    const notBefore = dueAt(entry);
+    if (notBefore !== undefined) await ledger.putWaitingMarker({ uploadId, notBefore }, signal);
+    else if (isTerminal(entry)) await publish(entry, this.#ports, signal);
+    else if (entry.state === 'running') {
+      const { id: flowId, createdAt } = entry.flow;
+      await ledger.putRunningMarker({ createdAt, uploadId, flowId }, signal);
+    }
+  }
+
+  /** What ended after it had run still has its marker until its receipt is out, so only the others can lack anything. */
+  #mayBeIncomplete(entry: Entry): boolean {
+    return !isTerminal(entry) || entry.flow === undefined;
+  }
+
+  async #stepTo(position: SweepPosition, heldUntil = this.#invocation.endsAt): Promise<void> {
+    this.#pass = { ...this.#pass, position, heldUntil };
+    await this.#remember({ pass: this.#pass });
+  }
+
+  async #remember(change: Partial<SweepState>): Promise<void> {
+    if (this.#request.dryRun) return;
+    await this.#memory.write({ ...this.#state, ...change }, this.#invocation.closing);
+  }
+}

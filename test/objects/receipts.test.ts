@@ -1,0 +1,109 @@
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import type { Receipt } from '../../functions/objects/receipts.ts';
+import { INBOX, RESULTS, World } from '../support/world.ts';
+
+const signal = new AbortController().signal;
+
+let world: World;
+beforeEach(async () => {
+  world = await World.start();
+});
+afterEach(() => world.close());
+
+/** The receipt of the upload that is current now, or was when this was called. */
+async function receiptOfCurrent(generation = 1): Promise<Receipt> {
+  const { upload, discard } = await world.ports.inbox.open({ bucket: INBOX, key: 'a.png' }, signal);
+  discard();
+  return {
+    receipt: 1,
+    status: 'failed',
+    upload: { ...upload, lastModified: new Date(upload.lastModified).toISOString() },
+    route: 'r',
+    template: 't',
+    generation,
+    endedAt: '2026-01-01T00:00:00.000Z',
+    assets: [],
+    failedOutputs: [],
+  };
+}
+
+async function uploaded(content: string): Promise<Receipt> {
+  world.clock.advance(2_000);
+  await world.upload('a.png', content);
+  return receiptOfCurrent();
+}
+
+const put = (receipt: Receipt) => world.ports.receipts.put(receipt, signal);
+const there = async () => (await world.receipt('a.png')).upload.id;
+
+describe('the receipt at a key', () => {
+  it('is put beside the results', async () => {
+    const receipt = await uploaded('one');
+    expect(await put(receipt)).toBe('a.png/receipt.json');
+    expect(await world.receipt('a.png')).toEqual(JSON.parse(JSON.stringify(receipt)));
+  });
+
+  it.each([
+    ['older first', [0, 1]],
+    ['newer first', [1, 0]],
+  ])('is that of the upload which is current there, whichever ends first: %s', async (_, order) => {
+    const receipts = [await uploaded('one'), await uploaded('two')];
+    for (const index of order) await put(receipts[index] as Receipt);
+    expect(await there()).toBe(receipts[1]?.upload.id);
+  });
+
+  it.each([
+    ['older first', [0, 1]],
+    ['newer first', [1, 0]],
+  ])('is that of the last upload where none is current any more: %s', async (_, order) => {
+    const receipts = [await uploaded('one'), await uploaded('two')];
+    await world.remove('a.png');
+    for (const index of order) await put(receipts[index] as Receipt);
+    expect(await there()).toBe(receipts[1]?.upload.id);
+  });
+
+  it('of the same upload is that of the higher generation', async () => {
+    await uploaded('one');
+    await put(await receiptOfCurrent(2));
+    await put(await receiptOfCurrent(1));
+    expect((await world.receipt('a.png')).generation).toBe(2);
+    await put(await receiptOfCurrent(3));
+    expect((await world.receipt('a.png')).generation).toBe(3);
+  });
+
+  it('put twice is written once', async () => {
+    const receipt = await uploaded('one');
+    await put(receipt);
+    await put({ ...receipt, endedAt: 'later' });
+    expect((await world.receipt('a.png')).endedAt).toBe('2026-01-01T00:00:00.000Z');
+  });
+
+  it('replaces what somebody else put at its address', async () => {
+    await world.s3.send(
+      new (await import('@aws-sdk/client-s3')).PutObjectCommand({
+        Bucket: RESULTS,
+        Key: 'a.png/receipt.json',
+        Body: '?',
+      }),
+    );
+    const receipt = await uploaded('one');
+    await put(receipt);
+    expect(await there()).toBe(receipt.upload.id);
+  });
+
+  it('comes to the same when all are put at once', async () => {
+    const receipts = [await uploaded('one'), await uploaded('two'), await uploaded('three')];
+    await Promise.all([...receipts, ...receipts].map(put));
+    expect(await there()).toBe(receipts[2]?.upload.id);
+  });
+
+  it('on a bucket without versions follows the same rules', async () => {
+    await world.close();
+    world = await World.start({ versioning: undefined });
+    const receipts = [await uploaded('one'), await uploaded('one')];
+    expect(receipts[0]?.upload.id).not.toBe(receipts[1]?.upload.id);
+    await put(receipts[1] as Receipt);
+    await put(receipts[0] as Receipt);
+    expect(await there()).toBe(receipts[1]?.upload.id);
+  });
+});

@@ -1,0 +1,108 @@
+import { createHash } from 'node:crypto';
+import { ListMultipartUploadsCommand } from '@aws-sdk/client-s3';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { RESULTS, World } from '../support/world.ts';
+
+const MIB = 1024 * 1024;
+const destination = { key: 'a/f/1.bin', mediaType: 'application/x-test', metadata: { 'flowdrop-upload': 'u' } };
+const signal = new AbortController().signal;
+
+const sha256 = (bytes: Uint8Array) => createHash('sha256').update(bytes).digest('hex');
+
+/** Deterministic bytes that repeat nowhere near a part's size. */
+function bytesOf(length: number): Buffer {
+  const bytes = Buffer.alloc(length);
+  for (let i = 0; i + 4 <= length; i += 4) bytes.writeUInt32LE(Math.imul(i, 2654435761) >>> 0, i);
+  return bytes;
+}
+
+async function* inChunks(bytes: Buffer, size: number): AsyncGenerator<Uint8Array> {
+  // One buffer for all chunks, as the decoder has it: what is kept of a chunk must have been copied.
+  const reused = Buffer.alloc(size);
+  for (let at = 0; at < bytes.length; at += size) {
+    const length = bytes.copy(reused, 0, at, at + size);
+    yield reused.subarray(0, length);
+  }
+}
+
+let world: World;
+beforeEach(async () => {
+  world = await World.start();
+});
+afterEach(() => world.close());
+
+const unfinished = async () =>
+  (await world.s3.send(new ListMultipartUploadsCommand({ Bucket: RESULTS }))).Uploads?.length ?? 0;
+
+describe('an asset', () => {
+  it.each([0, 1, 65_536, 65_537, 8 * MIB - 1, 8 * MIB, 8 * MIB + 1, 16 * MIB, 20 * MIB + 3])(
+    'of %i bytes is stored whole, with its media type and metadata',
+    async (length) => {
+      const bytes = bytesOf(length);
+      const facts = await world.ports.results.store(destination, inChunks(bytes, 48_000), signal);
+      expect(facts).toEqual({ bytes: length, sha256: sha256(bytes) });
+      const stored = await world.object(RESULTS, destination.key);
+      expect(stored.bytes.equals(bytes)).toBe(true);
+      expect(stored.mediaType).toBe('application/x-test');
+      expect(stored.metadata).toEqual({ 'flowdrop-upload': 'u' });
+      expect(await unfinished()).toBe(0);
+    },
+  );
+
+  it.each([1_000, 9 * MIB])('of %i bytes that breaks off leaves nothing behind', async (length) => {
+    async function* breaking() {
+      yield* inChunks(bytesOf(length), 48_000);
+      throw new Error('cut');
+    }
+    await expect(world.ports.results.store(destination, breaking(), signal)).rejects.toThrow('cut');
+    expect(await world.keys(RESULTS)).toEqual([]);
+    expect(await unfinished()).toBe(0);
+  });
+
+  it.each([1_000, 9 * MIB])('of %i bytes that is there already stays, and is hashed and taken', async (length) => {
+    const first = bytesOf(length);
+    await world.ports.results.store(destination, inChunks(first, 48_000), signal);
+    const other = Buffer.from(first).fill(1);
+    expect(await world.ports.results.store(destination, inChunks(other, 48_000), signal)).toEqual({
+      bytes: length,
+      sha256: sha256(first),
+    });
+    expect((await world.object(RESULTS, destination.key)).bytes.equals(first)).toBe(true);
+    expect(await unfinished()).toBe(0);
+  });
+
+  it('stored by ten at once is stored once, and all of them know it', async () => {
+    const all = await Promise.all(
+      Array.from({ length: 10 }, (_, i) =>
+        world.ports.results.store(destination, inChunks(Buffer.alloc(1000, i), 100), signal),
+      ),
+    );
+    const stored = await world.object(RESULTS, destination.key);
+    for (const facts of all) expect(facts.sha256).toBe(sha256(stored.bytes));
+  });
+
+  it('is given up at once when the time is over', async () => {
+    const controller = new AbortController();
+    async function* endless() {
+      for (let i = 0; ; i += 1) {
+        if (i === 200) controller.abort(new Error('over'));
+        yield Buffer.alloc(100_000);
+      }
+    }
+    await expect(world.ports.results.store(destination, endless(), controller.signal)).rejects.toThrow();
+    expect(await world.keys(RESULTS)).toEqual([]);
+    expect(await unfinished()).toBe(0);
+  });
+});
+
+describe('409 from S3', () => {
+  it('is only a reason to do it again', async () => {
+    await world.close();
+    let conflicts = 0;
+    world = await World.start({ s3: { conflict: () => ++conflicts <= 3 } });
+    const bytes = bytesOf(1000);
+    const facts = await world.ports.results.store(destination, inChunks(bytes, 100), signal);
+    expect(facts.sha256).toBe(sha256(bytes));
+    expect(conflicts).toBe(4);
+  });
+});

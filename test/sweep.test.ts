@@ -1,0 +1,178 @@
+import { DeleteObjectCommand } from '@aws-sdk/client-s3';
+import { afterEach, describe, expect, it } from 'vitest';
+import { collect } from '../functions/collect-outputs.ts';
+import { firstClaim } from '../functions/ledger/entry.ts';
+import type { SweepSummary } from '../functions/sweep.ts';
+import { ECHO, LEDGER, World, type WorldOptions } from './support/world.ts';
+
+const MINUTE = 60_000;
+const HOUR = 60 * MINUTE;
+
+let world: World;
+const start = async (options?: WorldOptions) => {
+  world = await World.start(options);
+};
+afterEach(() => world.close());
+
+const sweep = (request: object = {}) =>
+  world.invoke((invocation) => collect({ sweep: request }, world.ports, invocation)) as Promise<SweepSummary>;
+
+/** An upload whose notification never comes. */
+async function unannounced(key: string, body = 'x'): Promise<void> {
+  await world.upload(key, body);
+  for (const { receiptHandle } of world.queue.receive({ max: 10 })) world.queue.delete(receiptHandle);
+}
+
+const entries = async () => (await world.keys(LEDGER, 'uploads/')).length;
+
+describe('an upload that no notification brought', () => {
+  it.each([undefined, 'Enabled', 'Suspended'] as const)(
+    'is found by the sweep and becomes a flow (versioning %s)',
+    async (versioning) => {
+      await start({ versioning });
+      await world.tick();
+      await sweep();
+      world.clock.advance(MINUTE);
+      await unannounced('a b+c%/ü?#.png');
+      world.clock.advance(HOUR);
+      expect(await sweep()).toEqual({ complete: true, compared: 1, missed: 1, repaired: 0 });
+      await world.settle();
+      expect((await world.receipt('a b+c%/ü?#.png')).status).toBe('succeeded');
+      world.clock.advance(HOUR);
+      expect(await sweep()).toMatchObject({ missed: 0 });
+      expect(world.service.flows).toHaveLength(1);
+    },
+  );
+
+  it('has a quarter of an hour to come by itself', async () => {
+    await start();
+    await sweep();
+    await unannounced('a');
+    world.clock.advance(14 * MINUTE);
+    expect(await sweep()).toMatchObject({ missed: 0 });
+    world.clock.advance(2 * MINUTE);
+    expect(await sweep()).toMatchObject({ missed: 1 });
+  });
+
+  it('and that no route wants, or that is a folder, is left alone', async () => {
+    await start({ routes: [{ ...ECHO, suffixes: ['.png', '/'] }] });
+    await sweep();
+    await unannounced('a.doc');
+    await unannounced('folder/', '');
+    world.clock.advance(HOUR);
+    expect(await sweep()).toMatchObject({ compared: 0, missed: 0 });
+  });
+
+  it('and was replaced since, is not looked for: the newer one is', async () => {
+    await start();
+    await sweep();
+    await unannounced('a', 'first');
+    await unannounced('a', 'second');
+    await unannounced('b');
+    await world.remove('b');
+    world.clock.advance(HOUR);
+    for (const { receiptHandle } of world.queue.receive({ max: 10 })) world.queue.delete(receiptHandle);
+    expect(await sweep()).toMatchObject({ compared: 1, missed: 1 });
+    await world.settle();
+    expect(await entries()).toBe(1);
+    expect((await world.receipt('a')).upload.bytes).toBe('second'.length);
+  });
+});
+
+describe('what was in the inbox before the deployment', () => {
+  it('is left alone, unless somebody says from when on', async () => {
+    await start();
+    await unannounced('old');
+    world.clock.advance(48 * HOUR);
+    await world.tick();
+    world.clock.advance(HOUR);
+    expect(await sweep()).toMatchObject({ missed: 0 });
+    const since = new Date(world.clock.now() - 72 * HOUR).toISOString();
+    expect(await sweep({ since, dryRun: true })).toMatchObject({ complete: true, missed: 1 });
+    expect(world.queue.counts().visible).toBe(0);
+    expect(await sweep({ since })).toMatchObject({ complete: true, missed: 1 });
+    await world.settle();
+    expect((await world.receipt('old')).status).toBe('succeeded');
+  });
+});
+
+describe('a sweep', () => {
+  it('that is cut off goes on with the next ticks, until nothing is left', async () => {
+    await start();
+    await sweep();
+    for (let i = 0; i < 30; i += 1) await unannounced(`${i}`);
+    world.clock.advance(HOUR);
+    world.remainingMs = 1_500;
+    expect(await sweep({})).toMatchObject({ complete: false });
+    world.remainingMs = 20_000;
+    for (let i = 0; i < 4; i += 1) {
+      world.clock.advance(5 * MINUTE);
+      await world.invoke((invocation) => collect({}, world.ports, invocation));
+    }
+    await world.settle();
+    expect(await entries()).toBe(30);
+    expect(world.service.flows).toHaveLength(30);
+  });
+
+  it('puts back the markers of what runs and what waits', async () => {
+    await start();
+    await sweep();
+    world.service.intercept = (_, { operation, n }) =>
+      operation === 'createFlow' && n === 1 ? { status: 429, headers: { 'retry-after': '60' } } : undefined;
+    await world.upload('waits', 'x');
+    await world.deliver();
+    await world.upload('runs', 'x');
+    await world.deliver();
+    const markers = [...(await world.keys(LEDGER, 'running/')), ...(await world.keys(LEDGER, 'waiting/'))];
+    expect(markers).toHaveLength(2);
+    for (const Key of markers) await world.s3.send(new DeleteObjectCommand({ Bucket: LEDGER, Key }));
+    world.clock.advance(HOUR);
+    expect(await sweep()).toMatchObject({ repaired: 2 });
+    await world.settle();
+    expect((await world.receipt('waits')).status).toBe('succeeded');
+    expect((await world.receipt('runs')).status).toBe('succeeded');
+  });
+
+  it('takes up a claim whose invocation was killed at its last attempt', async () => {
+    await start();
+    await sweep();
+    await world.upload('a', 'x');
+    const signal = new AbortController().signal;
+    const opened = await world.ports.inbox.open({ bucket: 'inbox', key: 'a' }, signal);
+    opened.discard();
+    const now = world.clock.now();
+    await world.ports.ledger.create(firstClaim(opened.upload, ECHO, now, now + MINUTE), signal);
+    for (const { receiptHandle } of world.queue.receive({ max: 10 })) world.queue.delete(receiptHandle);
+    world.clock.advance(HOUR);
+    await sweep();
+    await world.settle();
+    expect((await world.receipt('a')).status).toBe('succeeded');
+    expect(world.service.flows).toHaveLength(1);
+  });
+
+  it('publishes the receipt of what failed before it ran, if that was lost', async () => {
+    await start({ limits: { inputBytesMax: 1 } });
+    await sweep();
+    await world.upload('a', 'too long');
+    await world.deliver();
+    await world.s3.send(new DeleteObjectCommand({ Bucket: 'results', Key: 'a/receipt.json' }));
+    world.clock.advance(HOUR);
+    await sweep();
+    expect((await world.receipt('a')).failure?.code).toBe('input-too-large');
+  });
+
+  it('done twice changes nothing the second time', async () => {
+    await start();
+    await sweep();
+    await unannounced('a');
+    world.clock.advance(HOUR);
+    await sweep();
+    await world.settle();
+    const before = [...(await world.keys('results')), ...(await world.keys(LEDGER, 'uploads/'))];
+    world.clock.advance(HOUR);
+    await sweep();
+    await world.settle();
+    expect([...(await world.keys('results')), ...(await world.keys(LEDGER, 'uploads/'))]).toEqual(before);
+    expect(world.service.flows).toHaveLength(1);
+  });
+});
