@@ -92,7 +92,10 @@ const routeSchema: z.ZodMiniType<Route> = strictObject({
 
 const ROUTES_ERROR = `expected a list of 1 to ${ROUTES_MAX} routes`;
 
-/** The routes in their order, each with a name of its own. */
+/**
+ * The routes in their order, each with a name of its own.
+ * @internal
+ */
 export const routesSchema = z.array(routeSchema, { error: ROUTES_ERROR }).check(
   z.minLength(1, { error: ROUTES_ERROR }),
   z.maxLength(ROUTES_MAX, { error: ROUTES_ERROR }),
@@ -182,15 +185,19 @@ export function snapshot(route: Route, metadata: Readonly<Record<string, string>
 }
 
 function parseOverride<T>(header: string, raw: string, schema: z.ZodMiniType<T>, read: (text: string) => unknown): T {
+  let value: unknown;
   try {
-    return z.parse(schema, read(decodeWords(raw)));
-  } catch (error) {
-    const expected = error instanceof z.core.$ZodError ? error.issues[0]?.message : undefined;
-    throw new InvalidOverrideError(
-      `metadata ${header}: ${expected ?? 'expected JSON in readable UTF-8'}, got ${shorten(JSON.stringify(raw))}`,
-      { cause: error },
-    );
+    value = read(decodeWords(raw));
+  } catch (cause) {
+    throw invalidOverride(header, raw, 'expected JSON in readable UTF-8', cause);
   }
+  const { success, data, error } = z.safeParse(schema, value);
+  if (!success) throw invalidOverride(header, raw, error.issues[0]?.message, error);
+  return data;
+}
+
+function invalidOverride(header: string, raw: string, expected: string | undefined, cause: unknown) {
+  return new InvalidOverrideError(`metadata ${header}: ${expected}, got ${shorten(JSON.stringify(raw))}`, { cause });
 }
 
 /** One word, or several with nothing but space between them, which the standard says to drop. */

@@ -21,7 +21,10 @@ export function shorten(text: string | undefined): string {
   return points.length <= QUOTE_LENGTH_MAX ? points.join('') : `${points.slice(0, QUOTE_LENGTH_MAX).join('')}...`;
 }
 
-/** An object in which an unknown name is a fault, because it is most likely a known one mistyped. */
+/**
+ * An object in which an unknown name is a fault, because it is most likely a known one mistyped.
+ * @internal
+ */
 export function strictObject<T extends z.core.$ZodLooseShape>(shape: T) {
   const known = Object.keys(shape).join(', ');
   return z.strictObject(shape, {
@@ -36,6 +39,7 @@ export type Checked<T> =
 /**
  * Checks a value and says each fault as `path: expected ..., got ...`, the path starting with `where`. What was
  * expected is what the schema's `error` says.
+ * @internal
  */
 export function check<T extends z.core.$ZodType>(schema: T, value: unknown, where: string): Checked<z.output<T>> {
   const result = z.safeParse(schema, value, { reportInput: true });
