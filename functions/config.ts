@@ -279,11 +279,14 @@ export function faultsOfPlaces({
 
 const FILE_PREFIX = 'file:';
 
+/** Variables by their names, as `process.env` has them. */
+type Variables = Readonly<Record<string, string | undefined>>;
+
 /**
  * The routes are in the variable itself, or beside the bundle where Lambda unpacked it.
  * @see https://docs.aws.amazon.com/lambda/latest/dg/configuration-envvars.html (`LAMBDA_TASK_ROOT`)
  */
-function readRoutes(env: NodeJS.ProcessEnv): string | undefined {
+function readRoutes(env: Variables): string | undefined {
   const { ROUTES, LAMBDA_TASK_ROOT } = env;
   if (!ROUTES?.startsWith(FILE_PREFIX)) return ROUTES;
   return readFileSync(join(LAMBDA_TASK_ROOT ?? '.', basename(ROUTES.slice(FILE_PREFIX.length))), 'utf8');
@@ -304,7 +307,7 @@ const envSchema = z.object({
  * The settings that an environment says, frozen.
  * @throws {ConfigurationError} naming everything that is missing or wrong, not only the first.
  */
-export function parseEnv(env: NodeJS.ProcessEnv): Settings {
+export function parseEnv(env: Variables): Settings {
   const variables = check(envSchema, env, '');
   const routes = checkJson(routesSchema, 'ROUTES', () => readRoutes(env));
   const limits = checkJson(limitsSchema, 'LIMITS', () => env.LIMITS);

@@ -1,14 +1,21 @@
 import { App, Validations } from 'aws-cdk-lib';
 import { AwsSolutionsChecks } from 'cdk-nag';
-import { parseContext } from '../functions/config.ts';
+import { ConfigurationError, parseContext } from '../functions/config.ts';
 import { FlowdropStack } from './flowdrop-stack.ts';
 
 const app = new App();
 const context: unknown = app.node.tryGetContext('flowdrop');
-new FlowdropStack(app, parseContext(context).pipeline, {
-  context,
-  description: 'Files dropped into a bucket become flows; what these make is put into another',
-});
+try {
+  new FlowdropStack(app, parseContext(context).pipeline, {
+    context,
+    description: 'Files dropped into a bucket become flows; what these make is put into another',
+  });
+} catch (error) {
+  if (!(error instanceof ConfigurationError)) throw error;
+  // It is for whoever wrote cdk.json, to whom it matters what is wrong and not where that was noticed.
+  process.stderr.write(`cdk.json: ${error.message}\n`);
+  process.exit(1);
+}
 Validations.of(app).addPlugins(new AwsSolutionsChecks(app));
 
 // The command line prints warnings and errors, but keeps notices to itself.

@@ -5,7 +5,8 @@ import { AssetHashType, DockerImage } from 'aws-cdk-lib';
 import { Code } from 'aws-cdk-lib/aws-lambda';
 import { bundleFunction, type FunctionName } from './bundle.ts';
 
-const SOURCES = fileURLToPath(new URL('../functions', import.meta.url));
+/** CDK wants a directory that the bundle is made from, and looks at it only where no bundle is made. */
+const SOURCE = fileURLToPath(new URL('.', import.meta.url));
 
 /** Beside the bundle, where routes are that are too long for the environment. */
 const ROUTES_FILE = 'routes.json';
@@ -15,7 +16,7 @@ export const ROUTES_BESIDE_BUNDLE = `file:${ROUTES_FILE}`;
 
 /** The bundle of one function, with the routes in a file beside it where they are given. */
 export function functionCode(name: FunctionName, routes: string | undefined): Code {
-  return Code.fromAsset(SOURCES, {
+  return Code.fromAsset(SOURCE, {
     assetHashType: AssetHashType.OUTPUT,
     bundling: {
       // Never run: what is below always succeeds or throws.

@@ -1,0 +1,35 @@
+// An app of your own with a pipeline in it: your inbox, your key, your topic. `npm install flowdrop aws-cdk-lib
+// constructs`, then `cdk deploy --app "node app.js"`.
+import { App, Stack } from 'aws-cdk-lib';
+import { Role, ServicePrincipal } from 'aws-cdk-lib/aws-iam';
+import { Key } from 'aws-cdk-lib/aws-kms';
+import { Bucket } from 'aws-cdk-lib/aws-s3';
+import { Topic } from 'aws-cdk-lib/aws-sns';
+import { FlowPipeline } from 'flowdrop';
+
+const stack = new Stack(new App(), 'Models');
+
+const scanner = new Role(stack, 'Scanner', { assumedBy: new ServicePrincipal('ecs-tasks.amazonaws.com') });
+const encryptionKey = new Key(stack, 'Key', { enableKeyRotation: true });
+
+const pipeline = new FlowPipeline(stack, 'Pipeline', {
+  name: 'scans',
+  baseUrl: 'https://flows.example.com',
+  // The bucket must send its events to EventBridge; a rule picks out those of scans.
+  inboxBucket: Bucket.fromBucketName(stack, 'Scans', 'example-scans'),
+  limits: { inboxPrefix: 'scans/', pollIntervalSeconds: 30, inDoubt: 'hold' },
+  routes: [
+    {
+      name: 'drafts',
+      prefixes: ['scans/drafts/'],
+      mediaTypes: ['image/*'],
+      template: 'model_generate_fromimage',
+      parameters: { quality: 'low' },
+    },
+    { name: 'scans', mediaTypes: ['image/*'], template: 'model_generate_fromimage', parameters: { quality: 'high' } },
+  ],
+  encryptionKey,
+  alarmTopic: new Topic(stack, 'Alarms', { enforceSSL: true }),
+});
+
+pipeline.grantReadResults(scanner);

@@ -1,0 +1,133 @@
+import { execFileSync } from 'node:child_process';
+import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+
+const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
+const run = (command: string, args: string[], cwd: string, env: Record<string, string> = {}) =>
+  execFileSync(command, args, {
+    cwd,
+    encoding: 'utf8',
+    env: { ...process.env, ...env },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+
+/** Building, packing, installing and compiling are each a process of its own. */
+const MANY_PROCESSES_TIMEOUT_MS = 240_000;
+
+describe('the package', () => {
+  let directory: string;
+  let app: string;
+
+  beforeAll(() => {
+    directory = mkdtempSync(join(tmpdir(), 'flowdrop-package-'));
+    const built = join(directory, 'package');
+    run(process.execPath, [here('../../infra/package.ts'), built], here('../..'));
+    const [tarball = ''] = JSON.parse(run('npm', ['pack', '--json', '--pack-destination', directory], built)).map(
+      ({ filename }: { filename: string }) => filename,
+    );
+    app = join(directory, 'app');
+    mkdirSync(app);
+    writeFileSync(join(app, 'package.json'), JSON.stringify({ type: 'module', private: true }));
+    run('npm', ['install', '--offline', '--omit=peer', '--no-audit', '--no-fund', join(directory, tarball)], app);
+    // CDK itself is the app's. Linked, so that this needs no network.
+    for (const name of ['aws-cdk-lib', 'constructs']) {
+      symlinkSync(here(`../../node_modules/${name}`), join(app, 'node_modules', name));
+    }
+  }, MANY_PROCESSES_TIMEOUT_MS);
+  afterAll(() => rmSync(directory, { recursive: true }));
+
+  it('depends on nothing but CDK', () => {
+    const manifest = JSON.parse(readFileSync(join(app, 'node_modules/flowdrop/package.json'), 'utf8'));
+    expect(manifest).not.toHaveProperty('dependencies');
+    expect(Object.keys(manifest.peerDependencies).sort()).toEqual(['aws-cdk-lib', 'constructs']);
+    expect(
+      readdirSync(join(app, 'node_modules'))
+        .filter((name) => !name.startsWith('.'))
+        .sort(),
+    ).toEqual(['aws-cdk-lib', 'constructs', 'flowdrop']);
+  });
+
+  it(
+    'synthesises the example, with both functions in it',
+    () => {
+      cpSync(here('../../examples/own-app/app.js'), join(app, 'app.js'));
+      const outdir = join(app, 'cdk.out');
+      run(process.execPath, ['app.js'], app, { CDK_OUTDIR: outdir });
+      const bundles = readdirSync(outdir)
+        .filter((name) => name.startsWith('asset.'))
+        .map((name) => readdirSync(join(outdir, name)));
+      expect(bundles).toEqual([['index.mjs'], ['index.mjs']]);
+      const template = JSON.parse(readFileSync(join(outdir, 'Models.template.json'), 'utf8'));
+      const types = Object.values<{ Type: string }>(template.Resources).map(({ Type }) => Type);
+      expect(types.filter((type) => type === 'AWS::Lambda::Function')).toHaveLength(2);
+      expect(types).toContain('AWS::Events::Rule');
+    },
+    MANY_PROCESSES_TIMEOUT_MS,
+  );
+
+  it(
+    'carries routes that are too long for the environment in a file beside each bundle',
+    () => {
+      writeFileSync(
+        join(app, 'long.js'),
+        `import { App, Stack } from 'aws-cdk-lib';
+         import { FlowPipeline } from 'flowdrop';
+         const routes = Array.from({ length: 100 }, (_, i) => ({ name: 'route ' + i, suffixes: ['.' + i], template: 't' }));
+         new FlowPipeline(new Stack(new App(), 'Long'), 'Pipeline', { baseUrl: 'https://service.example.com', routes });`,
+      );
+      const outdir = join(app, 'long.out');
+      run(process.execPath, ['long.js'], app, { CDK_OUTDIR: outdir });
+      const assets = readdirSync(outdir).filter((name) => name.startsWith('asset.'));
+      expect(assets).toHaveLength(2);
+      for (const asset of assets) {
+        const routes = JSON.parse(readFileSync(join(outdir, asset, 'routes.json'), 'utf8'));
+        expect(routes[99]).toEqual({ name: 'route 99', suffixes: ['.99'], input: 'file', template: 't' });
+      }
+    },
+    MANY_PROCESSES_TIMEOUT_MS,
+  );
+
+  it(
+    'has types that tell right props from wrong ones, with no library left out of the check',
+    () => {
+      const program = (props: string) => `
+        import { App, Stack } from 'aws-cdk-lib';
+        import { FlowPipeline } from 'flowdrop';
+        new FlowPipeline(new Stack(new App(), 'S'), 'P', { baseUrl: 'https://service.example.com', ${props} });`;
+      writeFileSync(
+        join(app, 'right.ts'),
+        program(`routes: [{ name: 'a', template: 't' }], limits: { attemptsMax: 3 }`),
+      );
+      writeFileSync(
+        join(app, 'wrong.ts'),
+        program(`routes: [{ name: 'a', template: 't' }], limits: { atemptsMax: 3 }`),
+      );
+      const compile = (file: string) =>
+        run(
+          here('../../node_modules/.bin/tsc'),
+          [
+            '--noEmit',
+            '--strict',
+            '--module',
+            'nodenext',
+            '--target',
+            'esnext',
+            '--types',
+            '',
+            '--skipLibCheck',
+            'false',
+            file,
+          ],
+          app,
+        );
+      expect(() => compile('right.ts')).not.toThrow();
+      expect(() => compile('wrong.ts')).toThrow(
+        expect.objectContaining({ stdout: expect.stringContaining("'atemptsMax' does not exist") }),
+      );
+    },
+    MANY_PROCESSES_TIMEOUT_MS,
+  );
+});
