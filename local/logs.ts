@@ -21,7 +21,7 @@ export class FunctionLogs {
   write(name: FunctionName, line: string): void {
     let file = this.#files.get(name);
     if (file === undefined) {
-      file = openSync(this.pathOf(name), 'w');
+      file = openSync(this.#pathOf(name), 'w');
       this.#files.set(name, file);
     }
     writeSync(file, `${line}\n`);
@@ -37,7 +37,7 @@ export class FunctionLogs {
   }
 
   hint(name: FunctionName): string {
-    return `see ${this.pathOf(name)}`;
+    return `see ${this.#pathOf(name)}`;
   }
 
   close(): void {
@@ -45,7 +45,7 @@ export class FunctionLogs {
     this.#files.clear();
   }
 
-  private pathOf(name: FunctionName): string {
+  #pathOf(name: FunctionName): string {
     return join(this.#dir, `${name}.log`);
   }
 

@@ -4,7 +4,8 @@ import { relative } from 'node:path';
 import { PutObjectCommand } from '@aws-sdk/client-s3';
 import pMap from 'p-map';
 import { systemClock } from '../functions/clock.ts';
-import { mediaTypeOf, type Route, routeFor } from '../functions/routes.ts';
+import type { Limits } from '../functions/config.ts';
+import { mediaTypeOf, routeFor } from '../functions/routes.ts';
 import { uploadsOf } from '../functions/upload.ts';
 import { Follower, type Progress } from './follower.ts';
 import { type InboxFile, InboxFolder, type KnownFiles } from './inbox-folder.ts';
@@ -24,15 +25,15 @@ const NEEDS_A_PERSON: readonly string[] = ['unauthorised', 'held'];
 type End = 'succeeded' | 'failed';
 
 interface Tracked {
-  readonly file: InboxFile;
+  readonly key: string;
   readonly since: number;
   state: string;
   readonly end: PromiseWithResolvers<End>;
 }
 
 export interface SessionOptions {
-  readonly pipeline: Pick<PipelineOptions, 'bundleDir' | 'stateDir' | 'name' | 'service' | 'limits' | 'standIn'> & {
-    readonly routes: readonly Route[];
+  readonly pipeline: Pick<PipelineOptions, 'bundleDir' | 'stateDir' | 'name' | 'routes' | 'service' | 'standIn'> & {
+    readonly limits: Limits;
   };
   readonly resultsDir: string;
   readonly screen: Screen;
@@ -47,16 +48,17 @@ export class Session {
   readonly #tracked = new Map<string, Tracked>();
   #pipeline!: Pipeline;
   #follower!: Follower;
+  #isClosing = false;
 
   static async start(options: SessionOptions): Promise<Session> {
     const session = new Session(options);
-    const { logs, screen } = options;
+    const { logs } = options;
     session.#pipeline = await startPipeline({
       ...options.pipeline,
       onLog: (name, line) => logs.write(name, line),
       onFault: (name, error) => logs.fault(name, error),
       onS3Event: (record) => {
-        session.#follower.follow(record).catch((error) => screen.line(`! ${messageOf(error)}`));
+        session.#follower.follow(record).catch((error) => session.#note(messageOf(error)));
       },
       onDeadLetter: (body) => {
         for (const { key } of uploadsOf(JSON.parse(body))) {
@@ -87,6 +89,7 @@ export class Session {
   }
 
   close(): Promise<void> {
+    this.#isClosing = true;
     this.#options.screen.status('');
     return this.#pipeline.close();
   }
@@ -131,13 +134,14 @@ export class Session {
   /** Undefined where the file cannot be taken, which has then been said. */
   async #upload(file: InboxFile): Promise<Tracked | undefined> {
     const { screen, pipeline } = this.#options;
-    const { key, path, bytes } = file;
+    const { path, bytes } = file;
+    const key = `${pipeline.limits.inboxPrefix}${file.key}`;
     const name = printable(key);
     if (!routeFor(pipeline.routes, { key, mediaType: mediaTypeOf(undefined, key) })) {
       screen.line(`${name}  skipped: no route in cdk.json wants a file like this`);
       return undefined;
     }
-    const tracked = { file, since: Date.now(), state: 'uploading', end: Promise.withResolvers<End>() };
+    const tracked = { key, since: Date.now(), state: 'uploading', end: Promise.withResolvers<End>() };
     // A file that was changed before its first version had ended: only the new one counts.
     this.#tracked.get(key)?.end.resolve('failed');
     this.#tracked.set(key, tracked);
@@ -203,13 +207,14 @@ export class Session {
     this.#drawStatus();
   }
 
+  /** Of something that went wrong; what breaks off because everything ends is no news. */
   #note(text: string): void {
-    this.#options.screen.line(`! ${text}`);
+    if (!this.#isClosing) this.#options.screen.line(`! ${text}`);
   }
 
   #drawStatus(): void {
     const tracked = [...this.#tracked.values()];
-    const each = tracked.map(({ file, state }) => `${printable(file.key)} ${state}`);
+    const each = tracked.map(({ key, state }) => `${printable(key)} ${state}`);
     const counts = Object.entries(Object.groupBy(tracked, ({ state }) => state)).map(
       ([state, those]) => `${those?.length} ${state}`,
     );

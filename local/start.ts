@@ -18,6 +18,9 @@ const EXIT_FAILED = 1;
 const EXIT_USAGE = 2;
 const EXIT_INTERRUPTED = 130;
 
+/** One Ctrl-C comes twice: from the terminal, and passed on by npm, which got it as well. In milliseconds. */
+const SAME_SIGNAL_MS = 500;
+
 /** How long a flow of the stand-in takes, in milliseconds: long enough to be seen running. */
 const STAND_IN_FLOW_MS = 1_500;
 /** A service of somebody else's is asked less often than our own stand-in, in seconds. */
@@ -35,11 +38,16 @@ async function main(): Promise<number> {
     return 0;
   }
   const interrupted = new AbortController();
+  let interruptedAt = 0;
   for (const signal of ['SIGINT', 'SIGTERM'] as const) {
     process.on(signal, () => {
-      // Whoever insists does not wait for a clean end; the functions' watchdogs do the rest.
-      if (interrupted.signal.aborted) process.exit(EXIT_INTERRUPTED);
-      interrupted.abort();
+      if (!interrupted.signal.aborted) {
+        interruptedAt = Date.now();
+        interrupted.abort();
+      } else if (Date.now() - interruptedAt > SAME_SIGNAL_MS) {
+        // Whoever insists does not wait for a clean end; the functions' watchdogs do the rest.
+        process.exit(EXIT_INTERRUPTED);
+      }
     });
   }
 

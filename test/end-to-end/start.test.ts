@@ -117,6 +117,7 @@ describe('npm start', { timeout: 120_000 }, () => {
     await vi.waitFor(() => expect(first.output()).toContain('sub/a 100% fox+.txt  done'), PATIENCE);
     expect(await readdir(join(home, 'results', 'sub', 'a 100%25 fox+.txt'))).toContain('receipt.json');
     first.child.kill('SIGINT');
+    first.child.kill('SIGINT'); // As from a terminal: once from it, and once from npm.
     expect(await first.ended).toMatchObject({ code: 0 });
     expect(await processesIn(home)).toEqual([]);
 

@@ -1,0 +1,128 @@
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { PutObjectCommand } from '@aws-sdk/client-s3';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { parseEnv } from '../../functions/config.ts';
+import type { FunctionName } from '../../infra/bundle.ts';
+import {
+  INBOX_BUCKET,
+  LEDGER_BUCKET,
+  type Pipeline,
+  type PipelineOptions,
+  startPipeline,
+} from '../../local/pipeline.ts';
+
+/** Functions that only print what they are given, so that what is seen is the pipeline alone. */
+const PRINTING = `export const handler = async (event) => { console.log(JSON.stringify({ event, env: process.env })); };`;
+
+describe('the pipeline', () => {
+  let dir: string;
+  let pipeline: Pipeline | undefined;
+  let printed: { name: FunctionName; event: { Records?: { body: string }[] }; env: Record<string, string> }[];
+  beforeEach(async () => {
+    dir = await mkdtemp(join(tmpdir(), 'flowdrop-pipeline-'));
+    printed = [];
+    for (const name of ['create-flow', 'collect-outputs']) {
+      await mkdir(join(dir, name));
+      await writeFile(join(dir, name, 'index.mjs'), PRINTING);
+    }
+  });
+  afterEach(async () => {
+    await pipeline?.close();
+    pipeline = undefined;
+    await rm(dir, { recursive: true, force: true });
+  });
+
+  async function start(options: Partial<PipelineOptions> = {}): Promise<Pipeline> {
+    pipeline = await startPipeline({
+      bundleDir: dir,
+      routes: [{ name: 'all', input: 'file', template: 'bytes_echo' }],
+      tickIntervalMs: 3_600_000,
+      onLog: (name, line) => {
+        const json = line.split('\t').at(-1) ?? '';
+        printed.push({ name, ...JSON.parse(json) });
+      },
+      ...options,
+    });
+    return pipeline;
+  }
+  const put = (Bucket: string, Key: string) =>
+    pipeline?.s3.send(new PutObjectCommand({ Bucket, Key, Body: 'content', ContentLength: 7 }));
+  const of = (name: FunctionName) => printed.filter((each) => each.name === name);
+  const objects = () =>
+    of('create-flow').flatMap(({ event }) =>
+      (event.Records ?? []).flatMap(({ body }) => JSON.parse(body).Records.map((record: { s3: object }) => record.s3)),
+    );
+
+  it('gives the notification of an upload to create-flow, and of nothing else', async () => {
+    await start();
+    await put(LEDGER_BUCKET, 'uploads/abc.json');
+    await put(INBOX_BUCKET, 'a b/ü+%.png');
+    await vi.waitFor(() => expect(objects()).toHaveLength(1), 10_000);
+    expect(objects()).toMatchObject([
+      {
+        bucket: { name: INBOX_BUCKET },
+        object: { key: 'a+b/%C3%BC%2B%25.png', size: 7, versionId: expect.any(String) },
+      },
+    ]);
+    await vi.waitFor(() => expect(pipeline?.queue.counts()).toEqual({ visible: 0, inFlight: 0, delayed: 0 }));
+  });
+
+  it('gives both functions an environment that they accept', async () => {
+    await start({ name: 'local-test', service: { url: 'https://flows.example.com/v1', token: 'fake-token' } });
+    await put(INBOX_BUCKET, 'a.png');
+    await vi.waitFor(() => expect(new Set(printed.map(({ name }) => name)).size).toBe(2), 10_000);
+    for (const { env } of printed) {
+      expect(parseEnv(env)).toMatchObject({ pipeline: 'local-test', inboxBucket: 'inbox', pollIntervalSeconds: 1 });
+      expect(JSON.stringify(env)).not.toContain('fake-token');
+    }
+  });
+
+  it('runs collect-outputs when it starts, and at once when a flow was created', async () => {
+    await start();
+    await vi.waitFor(() => expect(of('collect-outputs')).toHaveLength(1), 10_000);
+    expect(of('collect-outputs')[0]?.event).toEqual({});
+    await put(LEDGER_BUCKET, 'uploads/abc.json');
+    await put(LEDGER_BUCKET, 'running/2026-01-01T00:00:00.000Z/abc/flow');
+    await vi.waitFor(() => expect(of('collect-outputs')).toHaveLength(2), 10_000);
+  });
+
+  it('plays the notifications of what a state directory held once more, each of the current version', async () => {
+    const stateDir = join(dir, 'state');
+    await start({ stateDir });
+    await put(INBOX_BUCKET, 'a b.png');
+    await put(INBOX_BUCKET, 'a b.png');
+    await vi.waitFor(() => expect(objects()).toHaveLength(2), 10_000);
+    const current = objects()[1].object;
+    await pipeline?.close();
+    printed = [];
+
+    const again = await start({ stateDir });
+    await again.notifyAgain();
+    await vi.waitFor(() => expect(objects()).toHaveLength(1), 10_000);
+    const { key, versionId, eTag } = objects()[0].object;
+    expect({ key: decodeURIComponent(key), versionId, eTag }).toEqual({
+      key: 'a b.png',
+      versionId: current.versionId,
+      eTag: current.eTag,
+    });
+  });
+
+  it('tells of invocations that fail, and of none that only ends because everything does', async () => {
+    await writeFile(
+      join(dir, 'create-flow', 'index.mjs'),
+      'export const handler = async () => { throw new Error("no"); };',
+    );
+    await writeFile(
+      join(dir, 'collect-outputs', 'index.mjs'),
+      'export const handler = () => new Promise(() => setInterval(() => {}, 1000));',
+    );
+    const faults: unknown[] = [];
+    await start({ onLog: () => {}, onFault: (name, error) => faults.push([name, (error as Error).message]) });
+    await put(INBOX_BUCKET, 'a.png');
+    await vi.waitFor(() => expect(faults).toEqual([['create-flow', 'no']]), 10_000);
+    await pipeline?.close();
+    expect(faults).toHaveLength(1);
+  });
+});
