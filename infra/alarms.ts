@@ -162,14 +162,20 @@ function functionConditions(name: string, lambda: IFunction): readonly Condition
   ];
 }
 
-/** Both at once, because flows may well take long, and quiet hours have no flow that could end. */
+/**
+ * Both at once, because flows may well take long, and quiet hours have no flow that could end. An hour in which none
+ * ended has no data of that, so a zero is summed with it, which is there whenever a flow is running.
+ */
 function stuck(metrics: PipelineMetrics, flowAgeMaxSeconds: number): MathExpression {
   const period = Duration.hours(1);
   const age = Math.min(STUCK_AGE.toSeconds(), Math.floor(flowAgeMaxSeconds / 2));
+  const oldest = metrics.maximum('OldestRunningSeconds', period);
+  const zero = new MathExpression({ expression: 'oldest * 0', usingMetrics: { oldest }, period });
   return new MathExpression({
-    expression: `IF(oldest >= ${age} AND FILL(succeeded, 0) + FILL(failed, 0) < 1, 1, 0)`,
+    expression: `IF(oldest >= ${age} AND SUM([succeeded, failed, zero]) < 1, 1, 0)`,
     usingMetrics: {
-      oldest: metrics.maximum('OldestRunningSeconds', period),
+      oldest,
+      zero,
       succeeded: metrics.sum('FlowsSucceeded', period),
       failed: metrics.sum('FlowsFailed', period),
     },

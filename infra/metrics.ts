@@ -23,10 +23,13 @@ export class PipelineMetrics {
     return this.#metric(metricName, Stats.MAXIMUM, period);
   }
 
-  /** How often any of several things happened; zero where none did. */
+  /**
+   * How often any of several things happened. Summed as a list, which passes over a metric that has no data; a plus
+   * sign would make the whole unknown as soon as one of them is.
+   */
   total(metricNames: readonly MetricName[], period: Duration): MathExpression {
     const usingMetrics = Object.fromEntries(metricNames.map((name) => [idOf(name), this.sum(name, period)]));
-    const expression = metricNames.map((name) => `FILL(${idOf(name)}, 0)`).join(' + ');
+    const expression = `SUM([${metricNames.map(idOf).join(', ')}])`;
     return new MathExpression({ expression, usingMetrics, period, label: metricNames.join(' + ') });
   }
 
