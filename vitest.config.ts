@@ -1,11 +1,15 @@
-import { defineConfig } from 'vitest/config';
+import { configDefaults, defineConfig } from 'vitest/config';
+
+/** Where a program can read what the tests came to. */
+const jsonFile = process.env.VITEST_JSON_FILE;
 
 export default defineConfig({
   test: {
     include: ['test/**/*.test.ts'],
+    exclude: [...configDefaults.exclude, 'cdk.out/**'],
     // Machines that run this are shared and slow at times: a hung test should fail, a slow one should not.
     testTimeout: 30_000,
     hookTimeout: 60_000,
-    restoreMocks: true,
+    reporters: jsonFile === undefined ? ['default'] : ['default', ['json', { outputFile: jsonFile }]],
   },
 });

@@ -24,6 +24,8 @@ export interface Env {
   readonly QUEUE_URL: string;
   /** Name of the collecting function: it is in the command that retries a failed upload. */
   readonly COLLECT_FUNCTION: string;
+  /** Name or ARN of the event bus that is told how uploads ended. */
+  readonly EVENT_BUS: string;
   /** JSON: the routes. Or `file:<name>`, a file of that JSON beside the bundle, where they are too long for here. */
   readonly ROUTES: string;
   /** JSON: those of {@link Limits} that differ from the defaults. */
@@ -77,6 +79,7 @@ export interface Settings extends Limits {
   readonly ledgerBucket: string;
   readonly queueUrl: string;
   readonly collectFunction: string;
+  readonly eventBus: string;
   readonly routes: readonly Route[];
 }
 
@@ -301,6 +304,7 @@ const envSchema = z.object({
   LEDGER_BUCKET: nonEmpty('the name of a bucket'),
   QUEUE_URL: text("a queue's URL", (value) => URL.canParse(value)),
   COLLECT_FUNCTION: nonEmpty('the name of a function'),
+  EVENT_BUS: nonEmpty('the name or ARN of an event bus'),
 });
 
 /**
@@ -325,6 +329,7 @@ export function parseEnv(env: Variables): Settings {
     ledgerBucket: variables.data.LEDGER_BUCKET,
     queueUrl: variables.data.QUEUE_URL,
     collectFunction: variables.data.COLLECT_FUNCTION,
+    eventBus: variables.data.EVENT_BUS,
     routes: freeze(routes.data),
   };
   const loops = faultsOfPlaces(settings);

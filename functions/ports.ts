@@ -8,6 +8,7 @@ import { Ledger } from './ledger/store.ts';
 import { Inbox } from './objects/inbox.ts';
 import { Receipts } from './objects/receipts.ts';
 import { Results } from './objects/results.ts';
+import type { EventBus } from './publish.ts';
 import type { SweepPorts } from './sweep.ts';
 import type { Telemetry } from './telemetry.ts';
 
@@ -17,6 +18,7 @@ export interface World {
   readonly s3: S3Client;
   readonly flows: FlowService;
   readonly queue: UploadQueue;
+  readonly events: EventBus;
   readonly clock: Clock;
   /** A different string each time. */
   readonly nonce: () => string;

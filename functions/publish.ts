@@ -1,22 +1,33 @@
+import { type CompletionEvent, completionEvent } from './completion-event.ts';
+import type { Settings } from './config.ts';
 import type { TerminalEntry } from './ledger/entry.ts';
 import type { Ledger } from './ledger/store.ts';
 import { type Receipts, receiptOf } from './objects/receipts.ts';
 import type { Telemetry } from './telemetry.ts';
 
+/** The event bus, as far as a sender sees it. */
+export interface EventBus {
+  send(event: CompletionEvent, signal: AbortSignal): Promise<void>;
+}
+
 export interface PublishPorts {
   readonly ledger: Pick<Ledger, 'deleteRunningMarker'>;
   readonly receipts: Pick<Receipts, 'put'>;
-  readonly settings: { readonly collectFunction: string };
+  readonly events: EventBus;
+  readonly settings: Pick<Settings, 'collectFunction' | 'pipeline' | 'resultsBucket'>;
   readonly telemetry: Telemetry;
 }
 
 /**
- * Makes known how an upload ended: its receipt, then, as the last step, no marker any more. Everything comes from the
+ * Makes known how an upload ended: its receipt, its event and, as the last step, no marker any more. Everything comes from the
  * terminal entry, so whoever finds the marker or the redelivered message can do it again after any failure, and doing
  * it twice changes nothing.
  */
 export async function publish(entry: TerminalEntry, ports: PublishPorts, signal: AbortSignal): Promise<void> {
-  const key = await ports.receipts.put(receiptOf(entry, ports.settings.collectFunction), signal);
+  const { collectFunction, pipeline, resultsBucket } = ports.settings;
+  const receipt = receiptOf(entry, collectFunction);
+  const key = await ports.receipts.put(receipt, signal);
+  await ports.events.send(completionEvent(receipt, pipeline, { bucket: resultsBucket, key }), signal);
   if (entry.flow !== undefined) {
     const { id: flowId, createdAt } = entry.flow;
     await ports.ledger.deleteRunningMarker({ createdAt, uploadId: entry.upload.id, flowId }, signal);

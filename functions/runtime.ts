@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { injectLambdaContext } from '@aws-lambda-powertools/logger/middleware';
 import { logMetrics } from '@aws-lambda-powertools/metrics/middleware';
+import { EventBridgeClient, PutEventsCommand } from '@aws-sdk/client-eventbridge';
 import { S3Client } from '@aws-sdk/client-s3';
 import { SecretsManagerClient } from '@aws-sdk/client-secrets-manager';
 import { SendMessageCommand, SQSClient } from '@aws-sdk/client-sqs';
@@ -10,11 +11,13 @@ import secretsManager from '@middy/secrets-manager';
 import type { Context } from 'aws-lambda';
 import { systemClock } from './clock.ts';
 import type { UploadQueue } from './collect-outputs.ts';
+import { EVENT_SOURCE } from './completion-event.ts';
 import { parseEnv } from './config.ts';
 import { createFlowService } from './flow-service/client.ts';
 import { type Invocation, withinInvocation } from './invocation.ts';
 import { portsOf } from './ports.ts';
 import { powertools } from './powertools.ts';
+import type { EventBus } from './publish.ts';
 import { SecretToken } from './token.ts';
 
 /** Sockets to S3 at a time: polls, streams and the small requests around them together stay below this. */
@@ -62,6 +65,7 @@ export function lambda<T>(
       token,
       clock,
     }),
+    events: busAt(new EventBridgeClient(awsClient), settings.eventBus),
     queue: queueAt(new SQSClient(awsClient), settings.queueUrl),
     clock,
     nonce: randomUUID,
@@ -92,6 +96,24 @@ function queueAt(sqs: SQSClient, QueueUrl: string): UploadQueue {
   return {
     async send(MessageBody, abortSignal) {
       await sqs.send(new SendMessageCommand({ QueueUrl, MessageBody }), { abortSignal });
+    },
+  };
+}
+
+/** An event that the bus did not take. PutEvents says so within a successful answer. */
+class EventRefusedError extends Error {
+  override readonly name = 'EventRefusedError';
+}
+
+function busAt(eventBridge: EventBridgeClient, EventBusName: string): EventBus {
+  return {
+    async send({ detailType: DetailType, detail: Detail }, abortSignal) {
+      const entry = { EventBusName, Source: EVENT_SOURCE, DetailType, Detail };
+      const answer = await eventBridge.send(new PutEventsCommand({ Entries: [entry] }), { abortSignal });
+      const [refused] = answer.Entries ?? [];
+      if (refused?.ErrorCode !== undefined) {
+        throw new EventRefusedError(`${EventBusName}: ${refused.ErrorCode}: ${refused.ErrorMessage}`);
+      }
     },
   };
 }

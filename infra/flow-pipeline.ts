@@ -285,6 +285,7 @@ export class FlowPipeline extends Construct {
       QUEUE_URL: this.queue.queueUrl,
       // A name chosen here, because a function cannot refer to itself in its own environment.
       COLLECT_FUNCTION: `${pipeline}-collect-outputs`,
+      EVENT_BUS: 'default',
       ROUTES: JSON.stringify(routes),
       LIMITS: JSON.stringify(Object.fromEntries(changed)),
     };

@@ -6,6 +6,7 @@ import type { Route } from '../functions/routes.ts';
 import { messageFor, unquoted, uploadId } from '../functions/upload.ts';
 import type { FunctionName } from '../infra/bundle.ts';
 import { EventSource } from './event-source.ts';
+import { EventBus, serveEvents } from './events.ts';
 import { StandInFlowService, type StandInOptions } from './flow-service/flow-service.ts';
 import { serveFlowService } from './flow-service/http.ts';
 import { LocalFunction } from './lambda/function.ts';
@@ -141,6 +142,9 @@ export async function startPipeline(options: PipelineOptions): Promise<Pipeline>
     secrets.put(TOKEN_SECRET, service.token);
     const secretsServer = await serveSecrets(secrets);
     closing.push(() => secretsServer.close());
+    const events = new EventBus();
+    const eventsServer = await serveEvents(events);
+    closing.push(() => eventsServer.close());
 
     const env: Env = {
       PIPELINE: options.name ?? 'local',
@@ -151,6 +155,7 @@ export async function startPipeline(options: PipelineOptions): Promise<Pipeline>
       LEDGER_BUCKET,
       QUEUE_URL: queues.urlOf(queue),
       COLLECT_FUNCTION: 'collect-outputs',
+      EVENT_BUS: 'default',
       ROUTES: JSON.stringify(options.routes),
       LIMITS: JSON.stringify({ pollIntervalSeconds: 1, ...options.limits }),
     };
@@ -159,6 +164,7 @@ export async function startPipeline(options: PipelineOptions): Promise<Pipeline>
       AWS_ENDPOINT_URL_S3: s3Server.endpoint,
       AWS_ENDPOINT_URL_SQS: queues.endpoint,
       AWS_ENDPOINT_URL_SECRETS_MANAGER: secretsServer.endpoint,
+      AWS_ENDPOINT_URL_EVENTBRIDGE: eventsServer.endpoint,
     };
     const localFunction = (name: FunctionName, concurrency: number) =>
       new LocalFunction(

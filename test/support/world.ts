@@ -10,6 +10,7 @@ import {
 import { type BatchResponse, createFlows } from '../../functions/batch.ts';
 import { type Clock, systemClock } from '../../functions/clock.ts';
 import { type CollectPorts, collectOutputs, type TickSummary } from '../../functions/collect-outputs.ts';
+import type { CompletionEvent } from '../../functions/completion-event.ts';
 import { LIMITS_DEFAULT, type Limits, type Settings } from '../../functions/config.ts';
 import type { CreatePorts } from '../../functions/create-flow.ts';
 import { createFlowService } from '../../functions/flow-service/client.ts';
@@ -69,6 +70,7 @@ export class World {
   readonly ports: CreatePorts & CollectPorts;
   readonly logged: { readonly level: string; readonly message: string; readonly fields: LogFields }[] = [];
   readonly counted = new Map<MetricName, number>();
+  readonly events: CompletionEvent[] = [];
   /** What Secrets Manager would hold. An error is thrown instead of read. */
   token: string | Error = TOKEN;
   tokenReadings = 0;
@@ -141,6 +143,7 @@ export class World {
       ledgerBucket: LEDGER,
       queueUrl: 'unused',
       collectFunction: 'test-collect-outputs',
+      eventBus: 'default',
       routes: options.routes ?? [ECHO],
     };
     const readToken = async () => {
@@ -169,6 +172,7 @@ export class World {
         },
       }),
       queue: { send: async (message) => void this.queue.send(message) },
+      events: { send: async (event) => void this.events.push(event) },
       clock,
       nonce: randomUUID,
       random: Math.random,
