@@ -15,6 +15,7 @@ const ENV: Env = {
   LEDGER_BUCKET: 'the-ledger',
   QUEUE_URL: 'https://sqs.eu-central-1.amazonaws.com/123456789012/uploads',
   COLLECT_FUNCTION: 'collect-outputs',
+  EVENT_BUS: 'default',
   ROUTES: JSON.stringify([route]),
   LIMITS: '{}',
 };
@@ -46,6 +47,7 @@ describe('parseEnv', () => {
       ledgerBucket: 'the-ledger',
       queueUrl: 'https://sqs.eu-central-1.amazonaws.com/123456789012/uploads',
       collectFunction: 'collect-outputs',
+      eventBus: 'default',
       routes: [route],
       uploadConcurrency: 4,
       inputBytesMax: 5_368_709_120,
