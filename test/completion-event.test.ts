@@ -1,0 +1,63 @@
+import { describe, expect, it } from 'vitest';
+import { completionEvent } from '../functions/completion-event.ts';
+import type { Receipt } from '../functions/objects/receipts.ts';
+
+const asset = { id: 'a1', key: 'a.png/f1/a1.glb', bytes: 5, mediaType: 'model/gltf-binary', sha256: '00'.repeat(32) };
+const receipt: Receipt = {
+  receipt: 1,
+  status: 'succeeded',
+  upload: {
+    id: 'ab'.repeat(20),
+    bucket: 'inbox',
+    key: 'a.png',
+    versionId: 'v1',
+    etag: 'e',
+    bytes: 9,
+    mediaType: 'image/png',
+    lastModified: '2026-01-01T00:00:00.000Z',
+  },
+  route: 'pictures',
+  template: 'model_generate_fromimage',
+  generation: 1,
+  flow: { id: 'f1', createdAt: '2026-01-01T00:00:01.000Z' },
+  endedAt: '2026-01-01T00:01:00.000Z',
+  assets: [asset],
+  failedOutputs: [],
+};
+const where = { bucket: 'results', key: 'a.png/receipt.json' };
+
+describe('the event of an upload that ended', () => {
+  it('says all that the receipt says, where the receipt is, and the same id each time', () => {
+    const event = completionEvent(receipt, 'mine', where);
+    expect(event.detailType).toBe('Flow Succeeded');
+    expect(JSON.parse(event.detail)).toEqual({
+      id: `${'ab'.repeat(20)}-1`,
+      pipeline: 'mine',
+      ...receipt,
+      results: {
+        bucket: 'results',
+        receiptKey: 'a.png/receipt.json',
+        assetCount: 1,
+        failedOutputCount: 0,
+        isCut: false,
+      },
+    });
+    expect(completionEvent(receipt, 'mine', where)).toEqual(event);
+  });
+
+  it('of a failure is of its own type', () => {
+    expect(completionEvent({ ...receipt, status: 'failed' }, 'mine', where).detailType).toBe('Flow Failed');
+  });
+
+  it('with more assets than fit into an event says how many there are, and leaves them to the receipt', () => {
+    const many = { ...receipt, assets: Array.from({ length: 5_000 }, () => asset) };
+    const { detail } = completionEvent(many, 'mine', where);
+    expect(Buffer.byteLength(detail)).toBeLessThan(256 * 1024);
+    expect(JSON.parse(detail)).toMatchObject({ assets: [], results: { assetCount: 5_000, isCut: true } });
+  });
+
+  it('is of the generation that ended', () => {
+    const { detail } = completionEvent({ ...receipt, generation: 2 }, 'mine', where);
+    expect(JSON.parse(detail).id).toBe(`${'ab'.repeat(20)}-2`);
+  });
+});
