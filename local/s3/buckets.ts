@@ -1,4 +1,4 @@
-import { type Call, EMPTY, isoSeconds, type S3Response, type Service, xmlResponse } from './call.ts';
+import { type Call, demand, EMPTY, isoSeconds, type S3Response, type Service, xmlResponse } from './call.ts';
 import type { Versioning } from './catalog.ts';
 import { S3Error } from './errors.ts';
 import { receiveText } from './incoming.ts';
@@ -16,17 +16,25 @@ export function addBucket({ catalog, now }: Service, name: string, versioning?: 
 }
 
 /** The region in the body, if any, is not looked at: there is one. */
-export function createBucket(service: Service, { bucket }: Call): S3Response {
+export function createBucket(service: Service, call: Call): S3Response {
+  const { bucket } = call;
+  demand(service, call, 's3:CreateBucket', bucket);
   addBucket(service, bucket);
   return { ...OK, headers: { location: `/${bucket}` } };
 }
 
-export function headBucket({ catalog }: Service, { bucket }: Call): S3Response {
+export function headBucket(service: Service, call: Call): S3Response {
+  const { catalog } = service;
+  const { bucket } = call;
+  demand(service, call, 's3:ListBucket', bucket);
   catalog.bucket(bucket);
   return { ...OK, headers: { 'x-amz-bucket-region': 'us-east-1' } };
 }
 
-export function deleteBucket({ catalog }: Service, { bucket }: Call): S3Response {
+export function deleteBucket(service: Service, call: Call): S3Response {
+  const { catalog } = service;
+  const { bucket } = call;
+  demand(service, call, 's3:DeleteBucket', bucket);
   catalog.transaction(() => {
     catalog.bucket(bucket);
     catalog.deleteBucket(bucket);
@@ -34,7 +42,9 @@ export function deleteBucket({ catalog }: Service, { bucket }: Call): S3Response
   return NO_CONTENT;
 }
 
-export function listBuckets({ catalog }: Service): S3Response {
+export function listBuckets(service: Service, call: Call): S3Response {
+  const { catalog } = service;
+  demand(service, call, 's3:ListAllMyBuckets', '*');
   const buckets = catalog.buckets().map(
     ({ name, createdMs }) =>
       [
@@ -55,17 +65,25 @@ export function listBuckets({ catalog }: Service): S3Response {
 }
 
 /** Empty, which stands for us-east-1. */
-export function getBucketLocation({ catalog }: Service, { bucket }: Call): S3Response {
+export function getBucketLocation(service: Service, call: Call): S3Response {
+  const { catalog } = service;
+  const { bucket } = call;
+  demand(service, call, 's3:GetBucketLocation', bucket);
   catalog.bucket(bucket);
   return xmlResponse(['LocationConstraint', '']);
 }
 
-export function getBucketVersioning({ catalog }: Service, { bucket }: Call): S3Response {
+export function getBucketVersioning(service: Service, call: Call): S3Response {
+  const { catalog } = service;
+  const { bucket } = call;
+  demand(service, call, 's3:GetBucketVersioning', bucket);
   const { versioning } = catalog.bucket(bucket);
   return xmlResponse(['VersioningConfiguration', [versioning && ['Status', versioning]]]);
 }
 
-export async function putBucketVersioning({ catalog }: Service, call: Call): Promise<S3Response> {
+export async function putBucketVersioning(service: Service, call: Call): Promise<S3Response> {
+  const { catalog } = service;
+  demand(service, call, 's3:PutBucketVersioning', call.bucket);
   catalog.bucket(call.bucket);
   const status = childText(parseXml(await receiveText(call), 'VersioningConfiguration'), 'Status');
   if (status !== 'Enabled' && status !== 'Suspended') throw new S3Error('MalformedXML');

@@ -33,12 +33,24 @@ export interface Call {
   readonly requestId: string;
 }
 
+/** One permission that a request needs, in IAM's words. */
+export interface S3Access {
+  /** Of whoever signed the request. */
+  readonly accessKeyId: string | undefined;
+  /** Such as `s3:GetObject`. */
+  readonly action: string;
+  /** Such as `arn:aws:s3:::bucket/key`. */
+  readonly resource: string;
+}
+
 /** What every operation works with. */
 export interface Service {
   readonly catalog: Catalog;
   readonly bodies: Bodies;
   /** Milliseconds since the epoch. */
   now(): number;
+  /** Whether the caller may do this to the bucket, or with a key to the object. */
+  allows(call: Call, action: string, bucket: string, key?: string): boolean;
   /** Whether a conditional write is to meet a conflict that is not there. */
   conflict(): boolean;
   /** To be called after the commit and in the order of commits. */
@@ -51,6 +63,11 @@ export const EMPTY = new Uint8Array();
 
 export function xmlResponse(root: XmlElement, headers: Record<string, string> = {}): S3Response {
   return { status: 200, headers: { 'content-type': 'application/xml', ...headers }, body: xmlDocument(root) };
+}
+
+/** Throws AccessDenied. */
+export function demand(service: Service, call: Call, action: string, bucket: string, key?: string): void {
+  if (!service.allows(call, action, bucket, key)) throw new S3Error('AccessDenied');
 }
 
 /** A whole number from a query. Throws InvalidArgument. */

@@ -3,6 +3,7 @@ import type { AddressInfo } from 'node:net';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import type { EmbeddedS3 } from './s3.ts';
+import { xmlDocument } from './xml.ts';
 
 export interface S3Server {
   /** For `AWS_ENDPOINT_URL_S3`. */
@@ -15,9 +16,11 @@ export interface S3Server {
 export async function serveS3(s3: EmbeddedS3, { port = 0 }: { port?: number } = {}): Promise<S3Server> {
   const server = createServer({ requestTimeout: 0 }, (request, response) => {
     answer(s3, request, response).catch((error: unknown) => {
-      // Nothing can be said to a client that has left, or in the middle of a body; else it is a fault of this server.
-      if (response.headersSent || request.destroyed) response.destroy();
-      else response.writeHead(500, { connection: 'close' }).end(String(error));
+      // In the middle of a body the only way to say that it is not whole is to break off. A client that has left
+      // does not mind the answer.
+      if (response.headersSent) response.destroy();
+      else
+        response.writeHead(500, { 'content-type': 'application/xml', connection: 'close' }).end(internalError(error));
     });
   });
   await new Promise<void>((resolve, reject) => {
@@ -32,6 +35,16 @@ export async function serveS3(s3: EmbeddedS3, { port = 0 }: { port?: number } = 
         server.closeAllConnections();
       }),
   };
+}
+
+function internalError(error: unknown): Buffer {
+  return xmlDocument([
+    'Error',
+    [
+      ['Code', 'InternalError'],
+      ['Message', String(error)],
+    ],
+  ]);
 }
 
 async function answer(s3: EmbeddedS3, request: IncomingMessage, response: ServerResponse): Promise<void> {

@@ -1,4 +1,4 @@
-import { type Call, integer, isoSeconds, type S3Response, type Service, xmlResponse } from './call.ts';
+import { type Call, demand, integer, isoSeconds, type S3Response, type Service, xmlResponse } from './call.ts';
 import { type ListedVersion, successor } from './catalog.ts';
 import { S3Error } from './errors.ts';
 import { encodeKey } from './events.ts';
@@ -53,11 +53,15 @@ function commonPrefixOf(key: Buffer, prefix: Buffer, delimiter: Buffer): Buffer 
   return at < 0 ? undefined : key.subarray(0, at + delimiter.length);
 }
 
-/** The first key after `marker`, which, where it is itself a common prefix, stands for all that begin with it. */
+/**
+ * The first key to list after `marker`. S3 leaves out a common prefix that is not greater than the marker, so where the
+ * marker has one, all that is under it is passed over.
+ */
 function after(marker: Buffer, { prefix, delimiter }: Selection): Buffer {
   if (marker.length === 0) return marker;
-  const isCommonPrefix = marker.indexOf(prefix) === 0 && commonPrefixOf(marker, prefix, delimiter)?.equals(marker);
-  return isCommonPrefix ? successor(marker) : Buffer.concat([marker, Buffer.of(0)]);
+  const startsWithPrefix = marker.subarray(0, prefix.length).equals(prefix);
+  const commonPrefix = startsWithPrefix ? commonPrefixOf(marker, prefix, delimiter) : undefined;
+  return commonPrefix === undefined ? Buffer.concat([marker, Buffer.of(0)]) : successor(commonPrefix);
 }
 
 function selection(call: Call): Selection {
@@ -124,6 +128,7 @@ function objectElements(entries: readonly Entry<ListedVersion>[], encode: (text:
 
 export function listObjectsV2(service: Service, call: Call): S3Response {
   service.catalog.bucket(call.bucket);
+  demand(service, call, 's3:ListBucket', call.bucket);
   const select = selection(call);
   const encode = encoder(call);
   const token = call.query.get('continuation-token');
@@ -160,6 +165,7 @@ function fromToken(token: string): Buffer {
 
 export function listObjectsV1(service: Service, call: Call): S3Response {
   service.catalog.bucket(call.bucket);
+  demand(service, call, 's3:ListBucket', call.bucket);
   const select = selection(call);
   const encode = encoder(call);
   const marker = call.query.get('marker') ?? '';
@@ -182,6 +188,7 @@ export function listObjectsV1(service: Service, call: Call): S3Response {
 export function listObjectVersions(service: Service, call: Call): S3Response {
   const { catalog } = service;
   catalog.bucket(call.bucket);
+  demand(service, call, 's3:ListBucketVersions', call.bucket);
   const select = selection(call);
   const encode = encoder(call);
   const keyMarker = call.query.get('key-marker') ?? '';

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { type Call, EMPTY, integer, isoSeconds, type S3Response, type Service, xmlResponse } from './call.ts';
+import { type Call, demand, EMPTY, integer, isoSeconds, type S3Response, type Service, xmlResponse } from './call.ts';
 import type { Part, Upload } from './catalog.ts';
 import { CHECKSUM_ALGORITHMS, type Checksum, type ChecksumAlgorithm, createHasher } from './checksums.ts';
 import { writeCondition } from './conditions.ts';
@@ -7,7 +7,7 @@ import { S3Error } from './errors.ts';
 import { encodeKey } from './events.ts';
 import { receive, receiveText } from './incoming.ts';
 import { objectHeaders } from './object-headers.ts';
-import { checkTarget, commit, keeping, versionHeader } from './objects.ts';
+import { checkTarget, commit, demandWrite, keeping, versionHeader } from './objects.ts';
 import { childText, parseXml, type XmlElement, type XmlNode } from './xml.ts';
 
 const PART_NUMBER_MAX = 10_000;
@@ -18,6 +18,7 @@ const LISTED_MAX = 1000;
 export function createMultipartUpload(service: Service, call: Call): S3Response {
   const { bucket, key, headers } = call;
   checkTarget(service, call);
+  demandWrite(service, call);
   const checksum = requestedChecksum(call);
   const upload = service.catalog.transaction(() =>
     service.catalog.createUpload({
@@ -65,6 +66,7 @@ export async function uploadPart(service: Service, call: Call): Promise<S3Respon
   const { bucket, key, query } = call;
   const { catalog, bodies } = service;
   checkTarget(service, call);
+  demandWrite(service, call);
   const uploadId = query.get('uploadId') ?? '';
   catalog.upload(bucket, key, uploadId);
   const number = integer(call, 'partNumber', 0, Number.MAX_SAFE_INTEGER);
@@ -76,7 +78,7 @@ export async function uploadPart(service: Service, call: Call): Promise<S3Respon
   const segment = await bodies.write(chunks);
   const { md5, checksum } = received();
   const etag = md5.toString('hex');
-  await keeping(service, [segment], async () => {
+  keeping(service, segment, () => {
     const replaced = catalog.transaction(() => {
       catalog.upload(bucket, key, uploadId); // It may have been completed or aborted while the part was coming in.
       return catalog.putPart(uploadId, { number, etag, modifiedMs: service.now(), checksum, segment });
@@ -91,6 +93,7 @@ export async function completeMultipartUpload(service: Service, call: Call): Pro
   const { bucket, key, headers } = call;
   const { catalog, bodies } = service;
   checkTarget(service, call);
+  demandWrite(service, call);
   const upload = catalog.upload(bucket, key, call.query.get('uploadId') ?? '');
   const condition = writeCondition(headers);
   const named = parseXml(
@@ -110,10 +113,8 @@ export async function completeMultipartUpload(service: Service, call: Call): Pro
   const etag = `${md5OfParts(parts)}-${parts.length}`;
 
   let unused: Part[] = [];
-  const version = await commit(
+  const version = commit(
     service,
-    call,
-    'ObjectCreated:CompleteMultipartUpload',
     condition,
     {
       bucket,
@@ -137,6 +138,7 @@ export async function completeMultipartUpload(service: Service, call: Call): Pro
     },
   );
   bodies.remove(unused.map(({ segment }) => segment));
+  await service.publish('ObjectCreated:CompleteMultipartUpload', version, call);
   return xmlResponse(
     [
       'CompleteMultipartUploadResult',
@@ -238,7 +240,10 @@ function checksumElement({ algorithm, value }: Pick<Checksum, 'algorithm' | 'val
   return [elementName(algorithm), value];
 }
 
-export function abortMultipartUpload({ catalog, bodies }: Service, { bucket, key, query }: Call): S3Response {
+export function abortMultipartUpload(service: Service, call: Call): S3Response {
+  const { catalog, bodies } = service;
+  const { bucket, key, query } = call;
+  demand(service, call, 's3:AbortMultipartUpload', bucket, key);
   const parts = catalog.transaction(() => {
     catalog.bucket(bucket);
     const { id } = catalog.upload(bucket, key, query.get('uploadId') ?? '');
@@ -250,8 +255,10 @@ export function abortMultipartUpload({ catalog, bodies }: Service, { bucket, key
   return { status: 204, headers: {}, body: EMPTY };
 }
 
-export function listParts({ catalog }: Service, call: Call): S3Response {
+export function listParts(service: Service, call: Call): S3Response {
+  const { catalog } = service;
   const { bucket, key, query } = call;
+  demand(service, call, 's3:ListMultipartUploadParts', bucket, key);
   catalog.bucket(bucket);
   const upload = catalog.upload(bucket, key, query.get('uploadId') ?? '');
   const marker = integer(call, 'part-number-marker', 0, PART_NUMBER_MAX);
@@ -285,8 +292,10 @@ export function listParts({ catalog }: Service, call: Call): S3Response {
   ]);
 }
 
-export function listMultipartUploads({ catalog }: Service, call: Call): S3Response {
+export function listMultipartUploads(service: Service, call: Call): S3Response {
+  const { catalog } = service;
   const { bucket, query } = call;
+  demand(service, call, 's3:ListBucketMultipartUploads', bucket);
   catalog.bucket(bucket);
   if (query.get('delimiter')) throw new S3Error('NotImplemented', { details: { Query: 'delimiter' } });
   const encode = query.get('encoding-type') === 'url' ? encodeKey : (text: string) => text;

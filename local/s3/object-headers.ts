@@ -6,7 +6,7 @@ export type Headers = Readonly<Record<string, string | undefined>>;
 /** What an upload says about its object and every read repeats. */
 export interface ObjectHeaders {
   readonly system: Readonly<Record<string, string>>;
-  /** User metadata: names without `x-amz-meta-`, values decoded. */
+  /** User metadata: names without `x-amz-meta-`, values as they were sent. */
   readonly user: Readonly<Record<string, string>>;
 }
 
@@ -31,9 +31,8 @@ export function objectHeaders(headers: Headers): ObjectHeaders {
   let bytes = 0;
   for (const [name, value] of Object.entries(headers)) {
     if (!name.startsWith(USER_PREFIX) || value === undefined) continue;
-    const text = decodeMetadata(value);
-    user[name.slice(USER_PREFIX.length)] = text;
-    bytes += Buffer.byteLength(name) - USER_PREFIX.length + Buffer.byteLength(text);
+    user[name.slice(USER_PREFIX.length)] = value;
+    bytes += Buffer.byteLength(name) - USER_PREFIX.length + Buffer.byteLength(value);
   }
   if (bytes > USER_METADATA_BYTES_MAX) {
     throw new S3Error('MetadataTooLarge', {
@@ -50,29 +49,13 @@ export function answerHeaders({ system, user }: ObjectHeaders): Record<string, s
   return answer;
 }
 
-/** UTF-8 where the bytes are, else Latin-1; RFC 2047 encoded words are decoded, as S3 does. */
-function decodeMetadata(value: string): string {
-  const text = decodeBytes(Buffer.from(value, 'latin1'));
-  return text
-    .replace(/(\?=)\s+(?==\?)/g, '$1')
-    .replace(/=\?(utf-8|us-ascii)\?([bq])\?([^?\s]*)\?=/gi, (_, _charset: string, kind: string, encoded: string) =>
-      kind.toLowerCase() === 'b' ? Buffer.from(encoded, 'base64').toString() : decodeQ(encoded),
-    );
-}
-
-function decodeBytes(bytes: Buffer): string {
-  const text = bytes.toString('utf8');
-  return Buffer.from(text).equals(bytes) ? text : bytes.toString('latin1');
-}
-
-function decodeQ(encoded: string): string {
-  const latin1 = encoded
-    .replaceAll('_', ' ')
-    .replace(/=([0-9a-f]{2})/gi, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)));
-  return Buffer.from(latin1, 'latin1').toString();
-}
-
-/** "Amazon S3 returns such metadata encoded by RFC 2047": everything that is not printable US-ASCII. */
+/**
+ * S3: the value "is examined for non US-ASCII characters" and then encoded "as per RFC 2047 to make them mail-safe
+ * before returning". It takes the bytes of the header for Latin-1, as the example on that page shows; a client that
+ * wants its text back sends encoded words itself, which are returned as they came.
+ *
+ * @see https://docs.aws.amazon.com/AmazonS3/latest/userguide/UsingMetadata.html
+ */
 function encodeMetadata(value: string): string {
   return /^[\x20-\x7e]*$/.test(value) ? value : `=?UTF-8?B?${Buffer.from(value).toString('base64')}?=`;
 }

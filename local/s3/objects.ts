@@ -1,10 +1,9 @@
 import type { ByteRange, Segment } from './bodies.ts';
-import { type Call, EMPTY, KEY_BYTES_MAX, type S3Response, type Service, xmlResponse } from './call.ts';
+import { type Call, demand, EMPTY, KEY_BYTES_MAX, type S3Response, type Service, xmlResponse } from './call.ts';
 import type { NewVersion, Version } from './catalog.ts';
 import type { Checksum } from './checksums.ts';
 import { checkRead, checkWrite, deleteCondition, type WriteCondition, writeCondition } from './conditions.ts';
 import { S3Error } from './errors.ts';
-import type { S3EventName } from './events.ts';
 import { receive, receiveText } from './incoming.ts';
 import { answerHeaders, type Headers, objectHeaders } from './object-headers.ts';
 import { childText, parseXml, type XmlElement } from './xml.ts';
@@ -23,16 +22,14 @@ export function checkTarget({ catalog }: Service, { bucket, key }: Pick<Call, 'b
 
 /**
  * The one place where an object comes to be: checks the condition and commits in one step, then forgets the bodies that
- * nothing names any more, then tells of it. Bodies of a version that does not come to be are forgotten too.
+ * nothing names any more.
  */
-export async function commit(
+export function commit(
   service: Service,
-  call: Call,
-  eventName: S3EventName,
   condition: WriteCondition | undefined,
   version: NewVersion,
   alongside: () => void = () => {},
-): Promise<Version> {
+): Version {
   const { catalog, bodies } = service;
   const { added, replaced } = catalog.transaction(() => {
     checkConflict(service, condition);
@@ -42,8 +39,17 @@ export async function commit(
     return catalog.addVersion(version);
   });
   if (replaced !== undefined) bodies.remove(replaced.segments);
-  await service.publish(eventName, added, call);
   return added;
+}
+
+/** Runs what commits a body just stored; where it does not come to that, the body is forgotten. */
+export function keeping<T>({ bodies }: Service, segment: Segment, work: () => T): T {
+  try {
+    return work();
+  } catch (error) {
+    bodies.remove([segment]);
+    throw error;
+  }
 }
 
 function checkConflict(service: Service, condition: WriteCondition | undefined): void {
@@ -63,6 +69,7 @@ export function checksumHeaders(checksum: Checksum | undefined): Record<string, 
 export async function putObject(service: Service, call: Call): Promise<S3Response> {
   const { bucket, key, headers } = call;
   checkTarget(service, call);
+  demandWrite(service, call);
   const condition = writeCondition(headers);
   const kept = objectHeaders(headers);
   const { chunks, received } = receive(call);
@@ -70,8 +77,8 @@ export async function putObject(service: Service, call: Call): Promise<S3Respons
   const { md5, checksum: sent } = received();
   const checksum = sent && ({ ...sent, type: 'FULL_OBJECT' } as const);
   const etag = md5.toString('hex');
-  const version = await keeping(service, [segment], () =>
-    commit(service, call, 'ObjectCreated:Put', condition, {
+  const version = keeping(service, segment, () =>
+    commit(service, condition, {
       bucket,
       key,
       deleteMarker: false,
@@ -83,29 +90,18 @@ export async function putObject(service: Service, call: Call): Promise<S3Respons
       segments: [segment],
     }),
   );
+  await service.publish('ObjectCreated:Put', version, call);
   const answer = { etag: `"${etag}"`, ...versionHeader(service, version), ...checksumHeaders(checksum) };
   return { status: 200, headers: answer, body: EMPTY };
 }
 
-/** Runs what commits the segments; where S3 refuses, they are forgotten. */
-export async function keeping<T>(
-  { bodies }: Service,
-  segments: readonly Segment[],
-  work: () => Promise<T>,
-): Promise<T> {
-  try {
-    return await work();
-  } catch (error) {
-    if (error instanceof S3Error) bodies.remove(segments);
-    throw error;
-  }
-}
-
 /** The version that a read or a copy is about. Throws as S3 answers: NoSuchKey, NoSuchVersion, MethodNotAllowed. */
-function find(service: Service, bucket: string, key: string, versionId: string | undefined): Version {
+function find(service: Service, call: Call, bucket: string, key: string, versionId: string | undefined): Version {
   const { catalog } = service;
   catalog.bucket(bucket);
   const version = versionId === undefined ? catalog.latest(bucket, key) : findVersion(service, bucket, key, versionId);
+  // Whoever may not list a bucket does not learn what is not in it.
+  if (versionId === undefined && version?.deleteMarker !== false) demand(service, call, 's3:ListBucket', bucket);
   if (version === undefined) {
     if (versionId === undefined) throw new S3Error('NoSuchKey', { details: { Key: key } });
     throw new S3Error('NoSuchVersion', { details: { Key: key, VersionId: versionId } });
@@ -129,7 +125,8 @@ function findVersion({ catalog }: Service, bucket: string, key: string, versionI
 /** HeadObject and GetObject differ in the body alone. */
 export function readObject(service: Service, call: Call): S3Response {
   const { bucket, key, query, headers } = call;
-  const version = find(service, bucket, key, query.get('versionId'));
+  demand(service, call, query.has('versionId') ? 's3:GetObjectVersion' : 's3:GetObject', bucket, key);
+  const version = find(service, call, bucket, key, query.get('versionId'));
   const about = { etag: `"${version.etag}"`, ...modified(version), ...versionHeader(service, version) };
   if (checkRead(headers, version) === 'not modified') return { status: 304, headers: about, body: EMPTY };
 
@@ -189,7 +186,10 @@ function parseRange(header: string | undefined, bytes: number): ByteRange & { pa
 export async function deleteObject(service: Service, call: Call): Promise<S3Response> {
   const { key, query, headers } = call;
   checkTarget(service, call);
-  const deleted = await remove(service, call, key, query.get('versionId'), deleteCondition(headers['if-match']));
+  const versionId = query.get('versionId');
+  const etag = headers['if-match'];
+  demandDeletion(service, call, key, versionId, etag);
+  const deleted = await remove(service, call, key, versionId, deleteCondition(etag));
   return {
     status: 204,
     headers: {
@@ -198,6 +198,17 @@ export async function deleteObject(service: Service, call: Call): Promise<S3Resp
     },
     body: EMPTY,
   };
+}
+
+function demandDeletion(service: Service, call: Call, key: string, versionId?: string, etag?: string): void {
+  demand(service, call, versionId === undefined ? 's3:DeleteObject' : 's3:DeleteObjectVersion', call.bucket, key);
+  if (etag !== undefined && etag !== '*') demand(service, call, 's3:GetObject', call.bucket, key);
+}
+
+/** S3 asks for `s3:GetObject` too of whoever compares an ETag. */
+export function demandWrite(service: Service, call: Call): void {
+  demand(service, call, 's3:PutObject', call.bucket, call.key);
+  if (call.headers['if-match'] !== undefined) demand(service, call, 's3:GetObject', call.bucket, call.key);
 }
 
 interface Deleted {
@@ -263,7 +274,9 @@ export async function deleteObjects(service: Service, call: Call): Promise<S3Res
     if (key === undefined || key === '') throw new S3Error('MalformedXML');
     const named: XmlElement[] = [['Key', key], ...(versionId === undefined ? [] : [['VersionId', versionId] as const])];
     try {
-      const deleted = await remove(service, call, key, versionId, deleteCondition(childText(object, 'ETag')));
+      const etag = childText(object, 'ETag');
+      demandDeletion(service, call, key, versionId, etag);
+      const deleted = await remove(service, call, key, versionId, deleteCondition(etag));
       if (quiet) continue;
       const marker: XmlElement[] = [];
       if (deleted.deleteMarker) {
@@ -291,11 +304,13 @@ const UNSUPPORTED_COPY_HEADERS = [
 export async function copyObject(service: Service, call: Call): Promise<S3Response> {
   const { bucket, key, headers } = call;
   checkTarget(service, call);
+  demandWrite(service, call);
   const unsupported = UNSUPPORTED_COPY_HEADERS.find((name) => headers[name] !== undefined);
   if (unsupported !== undefined) throw new S3Error('NotImplemented', { details: { Header: unsupported } });
 
   const from = copySource(headers);
-  const source = find(service, from.bucket, from.key, from.versionId);
+  demand(service, call, from.versionId === undefined ? 's3:GetObject' : 's3:GetObjectVersion', from.bucket, from.key);
+  const source = find(service, call, from.bucket, from.key, from.versionId);
   const replace = headers['x-amz-metadata-directive'] === 'REPLACE';
   if (!replace && from.versionId === undefined && from.bucket === bucket && from.key === key) {
     const message =
@@ -310,8 +325,8 @@ export async function copyObject(service: Service, call: Call): Promise<S3Respon
   });
   const segment = await service.bodies.write(chunks);
   const etag = received().md5.toString('hex');
-  const version = await keeping(service, [segment], () =>
-    commit(service, call, 'ObjectCreated:Copy', undefined, {
+  const version = keeping(service, segment, () =>
+    commit(service, undefined, {
       ...source,
       bucket,
       key,
@@ -322,6 +337,7 @@ export async function copyObject(service: Service, call: Call): Promise<S3Respon
       segments: [segment],
     }),
   );
+  await service.publish('ObjectCreated:Copy', version, call);
   const sourceVersion = versionHeader(service, source)['x-amz-version-id'];
   return xmlResponse(
     [

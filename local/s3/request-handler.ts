@@ -30,6 +30,7 @@ export function s3RequestHandler(s3: EmbeddedS3): NonNullable<S3ClientConfig['re
     ): Promise<{ response: SdkResponse }> {
       const abortion = new Abortion(abortSignal);
       try {
+        abortion.throwIfAborted();
         const answer = s3.handle({
           method: request.method,
           url: request.path + queryString(request.query),
@@ -117,8 +118,11 @@ class Abortion {
     promise.catch(() => {}); // Told to whoever waits; nobody may be waiting.
     this.#aborted = promise;
     this.#onAbort = reject;
-    if (signal?.aborted) this.#listener();
-    else signal?.addEventListener('abort', this.#listener, { once: true });
+    signal?.addEventListener('abort', this.#listener, { once: true });
+  }
+
+  throwIfAborted(): void {
+    if (this.#signal?.aborted) throw this.#error();
   }
 
   race<T>(work: Promise<T>): Promise<T> {

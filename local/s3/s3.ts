@@ -11,7 +11,7 @@ import {
   listBuckets,
   putBucketVersioning,
 } from './buckets.ts';
-import { type Call, EMPTY, type S3Request, type S3Response, type Service } from './call.ts';
+import { type Call, EMPTY, type S3Access, type S3Request, type S3Response, type Service } from './call.ts';
 import { Catalog, opaqueId, type Version, type Versioning } from './catalog.ts';
 import { S3Error } from './errors.ts';
 import { eventRecord, type S3EventName, type S3EventRecord } from './events.ts';
@@ -27,7 +27,7 @@ import {
 import { copyObject, deleteObject, deleteObjects, putObject, readObject } from './objects.ts';
 import { type XmlElement, xmlDocument } from './xml.ts';
 
-export type { S3Request, S3Response } from './call.ts';
+export type { S3Access, S3Request, S3Response } from './call.ts';
 export type { Versioning } from './catalog.ts';
 export type { S3EventRecord } from './events.ts';
 
@@ -41,6 +41,11 @@ export interface S3Options {
    * Where it rejects, the request fails although it took effect, as can happen with S3.
    */
   readonly onEvent?: (event: S3EventRecord) => void | Promise<void>;
+  /**
+   * Asked for every permission that a request needs; `false` answers 403 AccessDenied. An absent key needs
+   * `s3:ListBucket` to be answered with 404. @default everything is allowed
+   */
+  readonly authorize?: (access: S3Access) => boolean;
   /** Asked at every conditional write; `true` answers 409 ConditionalRequestConflict. @default never */
   readonly conflict?: () => boolean;
 }
@@ -49,7 +54,7 @@ type Operation = (service: Service, call: Call) => S3Response | Promise<S3Respon
 
 /**
  * The part of Amazon S3's protocol that Flowdrop and common clients use, without a network: `http.ts` puts it on a
- * socket, `request-handler.ts` under an SDK client. Signatures are not verified and nothing is forbidden.
+ * socket, `request-handler.ts` under an SDK client. Signatures are not verified.
  *
  * One difference is meant: S3 adds a CRC64NVME to an object that was uploaded without a checksum; here such an object
  * has none, because computing it in JavaScript would cost more than all the rest.
@@ -58,7 +63,7 @@ export class EmbeddedS3 {
   readonly #service: Service;
   #requests = 0;
 
-  constructor({ clock = Date, dir, onEvent, conflict = () => false }: S3Options = {}) {
+  constructor({ clock = Date, dir, onEvent, authorize = () => true, conflict = () => false }: S3Options = {}) {
     if (dir !== undefined) mkdirSync(dir, { recursive: true });
     const catalog = new Catalog(dir === undefined ? ':memory:' : join(dir, 'catalog.sqlite'));
     this.#service = {
@@ -66,6 +71,12 @@ export class EmbeddedS3 {
       bodies: dir === undefined ? new MemoryBodies() : fileBodies(join(dir, 'bodies'), catalog),
       now: () => clock.now(),
       conflict,
+      allows: (call, action, bucket, key) =>
+        authorize({
+          accessKeyId: accessKeyId(call),
+          action,
+          resource: `arn:aws:s3:::${bucket}${key === undefined ? '' : `/${key}`}`,
+        }),
       async publish(eventName: S3EventName, version: Version, { requestId }: Call, sequence = version.sequence) {
         const versioned = catalog.bucket(version.bucket).versioning !== undefined;
         await onEvent?.(eventRecord({ eventName, version, versioned, timeMs: clock.now(), requestId, sequence }));
@@ -149,6 +160,11 @@ function parseCall({ method, url, headers, body }: S3Request, requestId: string)
   } catch (cause) {
     throw new S3Error('InvalidURI', { cause }); // Not percent-encoded UTF-8.
   }
+}
+
+function accessKeyId({ headers, query }: Call): string | undefined {
+  const credential = /Credential=([^/,]+)/.exec(headers.authorization ?? '')?.[1];
+  return credential ?? query.get('X-Amz-Credential')?.split('/')[0];
 }
 
 function parseQuery(query: string): Map<string, string> {

@@ -1,0 +1,53 @@
+import { fileURLToPath } from 'node:url';
+import { parseArgs } from 'node:util';
+import { startVitest } from 'vitest/node';
+
+/** A bucket may be an ocean away, and a test sends up to 10 MiB. */
+const NETWORK_TIMEOUT_MS = 180_000;
+
+const HELP = `Checks that a bucket behaves as the ledger relies on (see docs/s3-behaviour.md).
+
+  npm run test:s3 -- --bucket NAME [--prefix PREFIX]
+
+  --bucket NAME    the bucket to ask; without it, the embedded S3
+  --prefix PREFIX  put all objects under this prefix
+  --help           show this
+
+Credentials, region and endpoint are the SDK's usual ones: AWS_PROFILE, AWS_REGION, AWS_ENDPOINT_URL_S3, ...
+All keys begin with a prefix of their own and are deleted at the end, with all their versions.
+The credentials need s3:GetObject, s3:GetObjectVersion, s3:PutObject, s3:DeleteObject, s3:DeleteObjectVersion,
+s3:AbortMultipartUpload, s3:ListBucket, s3:ListBucketVersions, s3:ListBucketMultipartUploads and
+s3:GetBucketVersioning. What the bucket's versioning, or a bucket alone, cannot show is reported as skipped, with the
+reason.
+`;
+
+const options = {
+  bucket: { type: 'string' },
+  prefix: { type: 'string' },
+  help: { type: 'boolean' },
+} as const;
+
+function parse() {
+  try {
+    return parseArgs({ options }).values;
+  } catch (error) {
+    process.stderr.write(`${(error as Error).message}\n\n${HELP}`);
+    process.exit(2);
+  }
+}
+
+const { bucket, prefix, help } = parse();
+if (help) {
+  process.stdout.write(HELP);
+} else {
+  if (bucket !== undefined) process.env.S3_BEHAVIOUR_BUCKET = bucket;
+  if (prefix !== undefined) process.env.S3_BEHAVIOUR_PREFIX = prefix;
+  const vitest = await startVitest('test', [fileURLToPath(new URL('.', import.meta.url))], {
+    watch: false,
+    reporters: ['verbose'],
+    testTimeout: NETWORK_TIMEOUT_MS,
+    hookTimeout: NETWORK_TIMEOUT_MS,
+    root: fileURLToPath(new URL('../..', import.meta.url)),
+  });
+  await vitest.close();
+}
