@@ -20,11 +20,12 @@ export class CollectOutputs extends PipelineFunction {
       functionName: settings.environment.COLLECT_FUNCTION,
       description: 'Fetches what flows have made, and sends again what had to wait',
     });
-    parts.inbox.grantLook(this.role);
+    parts.inbox.grantCompare(this.role);
     parts.results.grantStore(this.role);
     parts.ledger.grantCollect(this.role);
     parts.token.grantRead(this.role);
     parts.uploads.grantSend(this.role);
+    parts.events.grantPut(this.role);
     new EventInvokeConfig(this, 'Ticks', { function: this.function, retryAttempts: 0, maxEventAge: TICK_AGE_MAX });
     new Schedules(this, 'Schedules', { function: this.function, pollIntervalSeconds, collectors });
   }

@@ -27,6 +27,7 @@ export class CreateFlow extends PipelineFunction {
     parts.ledger.grantCreate(this.role);
     parts.token.grantRead(this.role);
     parts.uploads.grantConsume(this.role);
+    parts.events.grantPut(this.role);
     const mapping = new EventSourceMapping(this, 'Uploads', {
       target: this.function,
       eventSourceArn: parts.uploads.queue.queueArn,

@@ -42,7 +42,7 @@ export class PipelineDashboard extends Construct {
     dashboard.addWidgets(new AlarmStatusWidget({ title: 'Is it working?', alarms: [...alarms], width: COLUMNS }));
     dashboard.addWidgets(
       ...row(
-        graph('Uploads', metrics.sum('UploadsReceived'), metrics.sum('UploadsUnrouted'), metrics.sum('UploadsSkipped')),
+        graph('Uploads', metrics.sum('UploadsReceived'), metrics.sum('UploadsUnrouted'), metrics.sum('UploadsMissed')),
         graph('Flows', metrics.sum('FlowsCreated'), metrics.sum('FlowsSucceeded'), metrics.sum('FlowsFailed')),
         graph('Bytes', metrics.sum('InputBytes'), metrics.sum('AssetBytes')),
         graph('Running flows', metrics.maximum('FlowsRunning')),

@@ -1,5 +1,6 @@
 import { RemovalPolicy } from 'aws-cdk-lib';
 import { SecurityGroup, Subnet, Vpc } from 'aws-cdk-lib/aws-ec2';
+import { EventBus } from 'aws-cdk-lib/aws-events';
 import { ManagedPolicy } from 'aws-cdk-lib/aws-iam';
 import { Key } from 'aws-cdk-lib/aws-kms';
 import { RetentionDays } from 'aws-cdk-lib/aws-logs';
@@ -27,6 +28,7 @@ const deploymentSchema = strictObject({
   resultsBucket: z.optional(bucketName),
   accessLogsBucket: z.optional(bucketName),
   tokenSecret: z.optional(matching('the ARN or name of a secret', /^[\w/+=.@:-]{1,512}$/)),
+  eventBusArn: z.optional(matching('the ARN of an event bus', /^arn:[\w-]+:events:[\w-]+:\d{12}:event-bus\/.+$/)),
   encryptionKeyArn: z.optional(matching('the ARN of a key', /^arn:[\w-]+:kms:[\w-]+:\d{12}:key\/[\w-]+$/)),
   vpc: z.optional(
     strictObject({
@@ -68,7 +70,7 @@ export function pipelinePropsOf(
   deployment: Deployment,
   scope: Construct,
 ): Omit<FlowPipelineProps, 'name' | 'baseUrl' | 'routes' | 'limits' | 'alarmTopic'> {
-  const { vpc, encryptionKeyArn, permissionsBoundaryArn } = deployment;
+  const { vpc, eventBusArn, encryptionKeyArn, permissionsBoundaryArn } = deployment;
   const bucket = (id: string, name: string | undefined) =>
     name === undefined ? undefined : Bucket.fromBucketName(scope, id, name);
   return {
@@ -76,6 +78,7 @@ export function pipelinePropsOf(
     resultsBucket: bucket('ResultsBucket', deployment.resultsBucket),
     accessLogsBucket: bucket('AccessLogsBucket', deployment.accessLogsBucket),
     tokenSecret: tokenSecret(scope, deployment.tokenSecret),
+    eventBus: eventBusArn === undefined ? undefined : EventBus.fromEventBusArn(scope, 'EventBus', eventBusArn),
     encryptionKey:
       encryptionKeyArn === undefined ? undefined : Key.fromKeyArn(scope, 'EncryptionKey', encryptionKeyArn),
     permissionsBoundary:

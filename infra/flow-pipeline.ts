@@ -1,6 +1,7 @@
 import { RemovalPolicy, Tags, Validations } from 'aws-cdk-lib';
 import type { IAlarm } from 'aws-cdk-lib/aws-cloudwatch';
 import { type ISecurityGroup, type IVpc, Port, SecurityGroup, type SubnetSelection } from 'aws-cdk-lib/aws-ec2';
+import type { IEventBus } from 'aws-cdk-lib/aws-events';
 import { type Grant, type IGrantable, type IManagedPolicy, PermissionsBoundary } from 'aws-cdk-lib/aws-iam';
 import type { IKey } from 'aws-cdk-lib/aws-kms';
 import type { IFunction } from 'aws-cdk-lib/aws-lambda';
@@ -22,6 +23,7 @@ import {
 import type { Route } from '../functions/routes.ts';
 import { Alarms } from './alarms.ts';
 import { CollectOutputs } from './collect-outputs.ts';
+import { CompletionEvents } from './completion-events.ts';
 import { CreateFlow } from './create-flow.ts';
 import { PipelineDashboard } from './dashboard.ts';
 import { allowLogging } from './encryption.ts';
@@ -76,6 +78,11 @@ export interface FlowPipelineProps {
    * @default - a new secret, into which the token is put after deploying
    */
   readonly tokenSecret?: ISecret;
+  /**
+   * Event bus that is told how each upload ended: `Flow Succeeded` or `Flow Failed`, from `flowdrop`.
+   * @default - the account's default bus
+   */
+  readonly eventBus?: IEventBus;
   /**
    * Key for everything that is made here and holds data: buckets, queues, secret, logs. A key of this app gets the
    * statements that it needs; of another, a warning at synth says them.
@@ -243,6 +250,7 @@ export class FlowPipeline extends Construct {
         s3Events,
       }),
       ledger: new Ledger(this, 'Ledger', common),
+      events: new CompletionEvents(this, 'Events', props.eventBus),
       token: new Token(this, 'Token', { existing: props.tokenSecret, pipeline, encryptionKey }),
     };
   }
@@ -285,7 +293,7 @@ export class FlowPipeline extends Construct {
       QUEUE_URL: this.queue.queueUrl,
       // A name chosen here, because a function cannot refer to itself in its own environment.
       COLLECT_FUNCTION: `${pipeline}-collect-outputs`,
-      EVENT_BUS: 'default',
+      EVENT_BUS: this.#parts.events.busArn,
       ROUTES: JSON.stringify(routes),
       LIMITS: JSON.stringify(Object.fromEntries(changed)),
     };

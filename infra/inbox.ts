@@ -87,9 +87,10 @@ export class Inbox extends Construct {
     this.#grantRead(role, ['s3:GetObject', 's3:GetObjectVersion']);
   }
 
-  /** Lets a function ask which upload is current at a key. */
-  grantLook(role: IRole): void {
+  /** Lets a function ask which upload is current at a key, and go through all of them. */
+  grantCompare(role: IRole): void {
     this.#grantRead(role, ['s3:GetObject']);
+    allow(role, { actions: ['s3:ListBucketVersions'], resources: [this.bucket.bucketArn] });
   }
 
   #grantRead(role: IRole, actions: readonly string[]): void {

@@ -29,7 +29,8 @@ export class Ledger extends Construct {
   /** What claiming an upload, and recording what became of the claim, takes. */
   grantCreate(role: IRole): void {
     this.#grant(role, READ_AND_WRITE, UPLOADS_PREFIX);
-    this.#grant(role, PUT_AND_DELETE, RUNNING_PREFIX, WAITING_PREFIX);
+    this.#grant(role, PUT_AND_DELETE, RUNNING_PREFIX);
+    this.#grant(role, ['s3:PutObject'], WAITING_PREFIX);
     this.#grantList(role);
   }
 

@@ -1,3 +1,4 @@
+import type { CompletionEvents } from './completion-events.ts';
 import type { Inbox } from './inbox.ts';
 import type { Ledger } from './ledger.ts';
 import type { Results } from './results.ts';
@@ -11,4 +12,5 @@ export interface Parts {
   readonly ledger: Ledger;
   readonly token: Token;
   readonly uploads: UploadQueue;
+  readonly events: CompletionEvents;
 }

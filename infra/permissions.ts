@@ -7,13 +7,14 @@ import type { IConstruct } from 'constructs';
 export interface Permission {
   readonly actions: readonly string[];
   readonly resources: readonly string[];
+  readonly conditions?: Record<string, Record<string, unknown>>;
   /** Why a wildcard among the resources is as narrow as it can be. Needed where there is one. */
   readonly wildcardReason?: string;
 }
 
 /** Lets a role do exactly this. A wildcard without a reason is left for the checks at synth to find. */
-export function allow(role: IRole, { actions, resources, wildcardReason }: Permission): void {
-  role.addToPrincipalPolicy(new PolicyStatement({ actions: [...actions], resources: [...resources] }));
+export function allow(role: IRole, { actions, resources, conditions, wildcardReason }: Permission): void {
+  role.addToPrincipalPolicy(new PolicyStatement({ actions: [...actions], resources: [...resources], conditions }));
   if (wildcardReason !== undefined) acknowledgeWildcards(role, resources, wildcardReason);
 }
 

@@ -22,7 +22,7 @@ export function tickInterval(pollIntervalSeconds: number): Duration {
   return Duration.minutes(Math.max(INTERVAL_MIN.toMinutes(), Math.floor(pollIntervalSeconds / 60)));
 }
 
-/** What starts the collecting function: a schedule for each collector. */
+/** What starts the collecting function: a schedule for each collector, and one for the sweep. */
 export class Schedules extends Construct {
   constructor(scope: Construct, id: string, props: SchedulesProps) {
     super(scope, id);
@@ -36,20 +36,41 @@ export class Schedules extends Construct {
     });
     allow(role, { actions: ['lambda:InvokeFunction'], resources: [props.function.functionArn] });
     const minutes = tickInterval(props.pollIntervalSeconds).toMinutes();
-    for (let collector = 0; collector < props.collectors; collector += 1) {
-      const schedule = new CfnSchedule(this, `Collector${collector}`, {
-        description: `Tick of collector ${collector} of ${props.collectors}`,
-        scheduleExpression: `rate(${minutes} ${minutes === 1 ? 'minute' : 'minutes'})`,
-        flexibleTimeWindow: { mode: 'OFF' },
-        target: {
-          arn: props.function.functionArn,
-          roleArn: role.roleArn,
-          input: JSON.stringify({ collector: { index: collector, of: props.collectors } }),
-          retryPolicy: { maximumRetryAttempts: 0, maximumEventAgeInSeconds: TICK_AGE_MAX.toSeconds() },
-        },
-      });
-      // A schedule whose role may not start anything yet would fail its first ticks.
-      schedule.node.addDependency(role);
+    const rate = `rate(${minutes} ${minutes === 1 ? 'minute' : 'minutes'})`;
+    for (let index = 0; index < props.collectors; index += 1) {
+      const event = { collector: { index, of: props.collectors } };
+      this.#schedule(
+        `Collector${index}`,
+        `Tick of collector ${index} of ${props.collectors}`,
+        rate,
+        event,
+        role,
+        props,
+      );
     }
+    this.#schedule('Sweep', 'Daily comparison of inbox and ledger', 'rate(1 day)', { sweep: {} }, role, props);
+  }
+
+  #schedule(
+    id: string,
+    description: string,
+    scheduleExpression: string,
+    event: object,
+    role: Role,
+    { function: { functionArn } }: SchedulesProps,
+  ): void {
+    const schedule = new CfnSchedule(this, id, {
+      description,
+      scheduleExpression,
+      flexibleTimeWindow: { mode: 'OFF' },
+      target: {
+        arn: functionArn,
+        roleArn: role.roleArn,
+        input: JSON.stringify(event),
+        retryPolicy: { maximumRetryAttempts: 0, maximumEventAgeInSeconds: TICK_AGE_MAX.toSeconds() },
+      },
+    });
+    // A schedule whose role may not start anything yet would fail its first ticks.
+    schedule.node.addDependency(role);
   }
 }

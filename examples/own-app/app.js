@@ -1,6 +1,8 @@
 // An app of your own with a pipeline in it: your inbox, your key, your topic. `npm install flowdrop aws-cdk-lib
 // constructs`, then `cdk deploy --app "node app.js"`.
 import { App, Stack } from 'aws-cdk-lib';
+import { Rule } from 'aws-cdk-lib/aws-events';
+import { SnsTopic } from 'aws-cdk-lib/aws-events-targets';
 import { Role, ServicePrincipal } from 'aws-cdk-lib/aws-iam';
 import { Key } from 'aws-cdk-lib/aws-kms';
 import { Bucket } from 'aws-cdk-lib/aws-s3';
@@ -33,3 +35,10 @@ const pipeline = new FlowPipeline(stack, 'Pipeline', {
 });
 
 pipeline.grantReadResults(scanner);
+
+// What is to be done with each model that is ready: here it is told to a topic, which may as well be a queue or a
+// function. An event may come twice; `detail.id` is the same then.
+new Rule(stack, 'ModelReady', {
+  eventPattern: { source: ['flowdrop'], detailType: ['Flow Succeeded'], detail: { pipeline: ['scans'] } },
+  targets: [new SnsTopic(new Topic(stack, 'Ready', { enforceSSL: true }))],
+});

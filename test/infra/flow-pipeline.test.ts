@@ -1,6 +1,7 @@
 import { RemovalPolicy, Stack } from 'aws-cdk-lib';
 import { Match, type Template } from 'aws-cdk-lib/assertions';
 import { Vpc } from 'aws-cdk-lib/aws-ec2';
+import { EventBus } from 'aws-cdk-lib/aws-events';
 import { ManagedPolicy, Role, ServicePrincipal } from 'aws-cdk-lib/aws-iam';
 import { Key } from 'aws-cdk-lib/aws-kms';
 import { Bucket } from 'aws-cdk-lib/aws-s3';
@@ -20,15 +21,17 @@ const only = <T>(all: readonly T[]): T => {
   return all[0] as T;
 };
 
-/** A template's values, with what is known only once it is deployed replaced by something of its kind. */
+const environmentTemplateOf = (template: Template, name = 'CreateFlow'): Readonly<Record<string, unknown>> =>
+  only(resources(template, 'AWS::Lambda::Function').filter(({ id }) => id.includes(name))).Environment.Variables;
+
+/** The environment with what is known only once it is deployed replaced by something of its kind. */
 function environmentOf(template: Template, name: string): NodeJS.ProcessEnv {
-  const lambda = only(resources(template, 'AWS::Lambda::Function').filter(({ id }) => id.includes(name)));
-  const variables = Object.entries(lambda.Environment.Variables as Record<string, unknown>);
   return Object.fromEntries(
-    variables.map(([key, value]) => {
+    Object.entries(environmentTemplateOf(template, name)).map(([key, value]) => {
       if (typeof value === 'string') return [key, value];
-      const { Ref } = value as { readonly Ref: string };
-      return [key, key === 'QUEUE_URL' ? `https://sqs.example.com/${Ref}` : Ref];
+      const [argument] = Object.values(value as Record<string, string | string[]>);
+      const id = [argument].flat().join('-');
+      return [key, key === 'QUEUE_URL' ? `https://sqs.example.com/${id}` : id];
     }),
   );
 }
@@ -36,11 +39,11 @@ function environmentOf(template: Template, name: string): NodeJS.ProcessEnv {
 const { template } = synthesisePipeline();
 
 describe('a pipeline', () => {
-  it('is three buckets, two queues, a secret, a schedule and two functions, with nothing that runs code to set it up', () => {
+  it('is three buckets, two queues, a secret, two schedules and two functions, with nothing that runs code to set it up', () => {
     template.resourceCountIs('AWS::S3::Bucket', 3);
     template.resourceCountIs('AWS::SQS::Queue', 2);
     template.resourceCountIs('AWS::SecretsManager::Secret', 1);
-    template.resourceCountIs('AWS::Scheduler::Schedule', 1);
+    template.resourceCountIs('AWS::Scheduler::Schedule', 2);
     template.resourceCountIs('AWS::Lambda::Function', 2);
     const types = Object.values(template.toJSON().Resources as Record<string, { readonly Type: string }>);
     expect(types.filter(({ Type }) => Type.startsWith('Custom::') || Type.includes('CustomResource'))).toEqual([]);
@@ -237,6 +240,12 @@ describe('the queue', () => {
 });
 
 describe('ticks', () => {
+  const schedules = (of: Template) =>
+    resources(of, 'AWS::Scheduler::Schedule').map((each) => ({
+      ...each,
+      id: each.id.replace('PipelineCollectOutputs', ''),
+    }));
+
   it.each([
     [1, 'rate(1 minute)'],
     [59, 'rate(1 minute)'],
@@ -246,12 +255,12 @@ describe('ticks', () => {
     [3600, 'rate(60 minutes)'],
   ])('with polls every %i s come at %s', (pollIntervalSeconds, expected) => {
     const { template: ticking } = synthesisePipeline({ limits: { pollIntervalSeconds } });
-    const { ScheduleExpression } = only(resources(ticking, 'AWS::Scheduler::Schedule'));
+    const { ScheduleExpression } = only(schedules(ticking).filter(({ id }) => id.includes('Collector0')));
     expect(ScheduleExpression).toBe(expected);
   });
 
   it('that could not be started are not tried again, neither by the schedule nor by Lambda', () => {
-    template.hasResourceProperties('AWS::Scheduler::Schedule', {
+    template.allResourcesProperties('AWS::Scheduler::Schedule', {
       FlexibleTimeWindow: { Mode: 'OFF' },
       Target: { RetryPolicy: { MaximumRetryAttempts: 0, MaximumEventAgeInSeconds: 60 } },
     });
@@ -264,12 +273,19 @@ describe('ticks', () => {
 
   it('of several collectors are told apart in a way that the function understands', () => {
     const { template: shared } = synthesisePipeline({ collectors: 3 });
-    const events = resources(shared, 'AWS::Scheduler::Schedule').map(({ Target }) => JSON.parse(Target.Input));
-    expect(events.map((event) => parseCollectEvent(event).collector)).toEqual([
+    const collectors = schedules(shared).filter(({ id }) => id.includes('Collector'));
+    const events = collectors.map(({ Target }) => parseCollectEvent(JSON.parse(Target.Input)));
+    expect(events.map(({ collector }) => collector)).toEqual([
       { index: 0, of: 3 },
       { index: 1, of: 3 },
       { index: 2, of: 3 },
     ]);
+  });
+
+  it('are joined once a day by a sweep, of the same function', () => {
+    const daily = only(schedules(template).filter(({ id }) => id.includes('Sweep')));
+    expect(daily.ScheduleExpression).toBe('rate(1 day)');
+    expect(parseCollectEvent(JSON.parse(daily.Target.Input)).sweep).toEqual({});
   });
 
   it('may have as many collectors as the function knows, and no more', () => {
@@ -309,6 +325,7 @@ describe('the environment that is given', () => {
   it('holds no token', () => {
     const names: readonly (keyof Env)[] = [
       'COLLECT_FUNCTION',
+      'EVENT_BUS',
       'FLOW_SERVICE_URL',
       'INBOX_BUCKET',
       'LEDGER_BUCKET',
@@ -344,10 +361,10 @@ describe('the environment that is given', () => {
 describe('the creating function may do what it does and nothing else', () => {
   it('on the parts of the pipeline', () => {
     expect(allowancesOf(template, 'CreateFlowRole').map(lineOf)).toEqual([
+      'events:PutEvents default-bus',
       'logs:CreateLogStream create-flow-logs',
       'logs:PutLogEvents create-flow-logs',
       's3:DeleteObject ledger/running/*',
-      's3:DeleteObject ledger/waiting/*',
       's3:GetObject inbox/*',
       's3:GetObject ledger/uploads/*',
       's3:GetObject results/*/receipt.json',
@@ -378,6 +395,7 @@ describe('the creating function may do what it does and nothing else', () => {
 describe('the collecting function may do what it does and nothing else', () => {
   it('on the parts of the pipeline', () => {
     expect(allowancesOf(template, 'CollectOutputsRole').map(lineOf)).toEqual([
+      'events:PutEvents default-bus',
       'logs:CreateLogStream collect-outputs-logs',
       'logs:PutLogEvents collect-outputs-logs',
       's3:AbortMultipartUpload results/*',
@@ -390,6 +408,7 @@ describe('the collecting function may do what it does and nothing else', () => {
       's3:ListBucket inbox',
       's3:ListBucket ledger',
       's3:ListBucket results',
+      's3:ListBucketVersions inbox',
       's3:PutObject ledger/running/*',
       's3:PutObject ledger/state/*',
       's3:PutObject ledger/uploads/*',
@@ -406,6 +425,33 @@ describe('the collecting function may do what it does and nothing else', () => {
     expect(lines).toContain('s3:GetObject inbox/in/*');
     expect(lines).toContain('s3:PutObject results/out/*');
     expect(lines.filter((line) => /(inbox|results)\/\*/.test(line))).toEqual([]);
+  });
+});
+
+describe('completion events', () => {
+  it('go to the default bus, as events of ours only', () => {
+    template.hasResourceProperties('AWS::IAM::Policy', {
+      PolicyDocument: {
+        Statement: Match.arrayWith([
+          Match.objectLike({
+            Action: 'events:PutEvents',
+            Condition: { StringEquals: { 'events:source': 'flowdrop' } },
+          }),
+        ]),
+      },
+    });
+    expect(JSON.stringify(environmentTemplateOf(template))).toContain(':event-bus/default');
+  });
+
+  it('go to the bus that is given, and to no other', () => {
+    const { template: elsewhere } = synthesisePipeline((stack) => ({ eventBus: new EventBus(stack, 'Bus') }));
+    for (const role of ['CreateFlowRole', 'CollectOutputsRole']) {
+      const lines = allowancesOf(elsewhere, role).map(lineOf);
+      expect(lines.filter((line) => line.startsWith('events:'))).toEqual([
+        expect.stringMatching(/^events:PutEvents Bus\w+$/),
+      ]);
+    }
+    expect(environmentOf(elsewhere, 'CreateFlow').EVENT_BUS).toMatch(/^Bus/);
   });
 });
 

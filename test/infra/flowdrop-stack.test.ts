@@ -83,6 +83,7 @@ describe('a deployment', () => {
       inboxBucket: 'their-inbox',
       resultsBucket: 'their-results',
       tokenSecret: 'flows/token',
+      eventBusArn: 'arn:aws:events:eu-central-1:123456789012:event-bus/theirs',
       vpc: { id: 'vpc-01234567', subnetIds: ['subnet-01234567', 'subnet-89abcdef'], securityGroupIds: ['sg-01234567'] },
       permissionsBoundaryArn: 'arn:aws:iam::123456789012:policy/boundary',
       logRetentionDays: 3,
@@ -96,7 +97,13 @@ describe('a deployment', () => {
     template.resourceCountIs('AWS::SecretsManager::Secret', 0);
     template.allResourcesProperties('AWS::Lambda::Function', {
       VpcConfig: { SubnetIds: ['subnet-01234567', 'subnet-89abcdef'], SecurityGroupIds: ['sg-01234567'] },
-      Environment: { Variables: { INBOX_BUCKET: 'their-inbox', RESULTS_BUCKET: 'their-results' } },
+      Environment: {
+        Variables: {
+          INBOX_BUCKET: 'their-inbox',
+          RESULTS_BUCKET: 'their-results',
+          EVENT_BUS: 'arn:aws:events:eu-central-1:123456789012:event-bus/theirs',
+        },
+      },
       Tags: Match.arrayWith([{ Key: 'team', Value: 'models' }]),
     });
     template.allResourcesProperties('AWS::IAM::Role', {
@@ -104,7 +111,7 @@ describe('a deployment', () => {
     });
     template.allResourcesProperties('AWS::Logs::LogGroup', { RetentionInDays: 3 });
     template.allResources('AWS::S3::Bucket', { DeletionPolicy: 'Delete' });
-    template.resourceCountIs('AWS::Scheduler::Schedule', 2);
+    template.resourceCountIs('AWS::Scheduler::Schedule', 3);
     template.hasResourceProperties('AWS::Lambda::EventSourceMapping', { ScalingConfig: { MaximumConcurrency: 9 } });
     expect(allowancesOf(template, 'CreateFlowRole').map(lineOf).join('\n')).toContain(':s3:::their-inbox/*');
   });

@@ -1,5 +1,6 @@
 import { RemovalPolicy, type Stack, Validations } from 'aws-cdk-lib';
 import { SecurityGroup, Vpc } from 'aws-cdk-lib/aws-ec2';
+import { EventBus } from 'aws-cdk-lib/aws-events';
 import { ManagedPolicy } from 'aws-cdk-lib/aws-iam';
 import { Key } from 'aws-cdk-lib/aws-kms';
 import { RetentionDays } from 'aws-cdk-lib/aws-logs';
@@ -47,13 +48,18 @@ const OPTIONS: readonly Readonly<Record<string, Option>>[] = [
   },
   {
     'a key of the app': (stack) => ({ encryptionKey: new Key(stack, 'Key', { enableKeyRotation: true }) }),
-    'a key that is there': (stack) => ({
-      encryptionKey: Key.fromKeyArn(
-        stack,
-        'Key',
-        'arn:aws:kms:eu-central-1:123456789012:key/01234567-89ab-cdef-0123-456789abcdef',
-      ),
-    }),
+    'a key that is there': (stack) => {
+      for (const service of ['logs', 's3', 'events']) {
+        Validations.of(stack).acknowledge({ id: `flowdrop:key-policy-${service}`, reason: 'Nobody deploys this.' });
+      }
+      return {
+        encryptionKey: Key.fromKeyArn(
+          stack,
+          'Key',
+          'arn:aws:kms:eu-central-1:123456789012:key/01234567-89ab-cdef-0123-456789abcdef',
+        ),
+      };
+    },
   },
   {
     'a secret by its name': (stack) => ({ tokenSecret: Secret.fromSecretNameV2(stack, 'Secret', 'flows/token') }),
@@ -78,6 +84,7 @@ const OPTIONS: readonly Readonly<Record<string, Option>>[] = [
     }),
   },
   { 'access logs': (stack) => ({ accessLogsBucket: accessLogsBucket(stack) }) },
+  { 'an event bus': (stack) => ({ eventBus: EventBus.fromEventBusName(stack, 'Bus', 'theirs') }) },
   { 'events of S3': () => ({ s3Events: true }) },
   { 'short-lived logs': () => ({ logRetention: RetentionDays.ONE_DAY }) },
   { 'removal with the stack': () => ({ removalPolicy: RemovalPolicy.DESTROY }) },

@@ -62,7 +62,10 @@ const list = <T>(value: T | readonly T[]): readonly T[] => (Array.isArray(value)
 function named(value: unknown): string {
   if (typeof value === 'string') return value;
   const [[name, argument] = []] = Object.entries(value as Record<string, unknown>);
-  if (name === 'Fn::Join') return (argument as [string, unknown[]])[1].map(named).join('');
+  if (name === 'Fn::Join') {
+    const joined = (argument as [string, unknown[]])[1].map(named).join('');
+    return joined.endsWith(':event-bus/default') ? 'default-bus' : joined;
+  }
   const logicalId = name === 'Fn::GetAtt' ? (argument as [string])[0] : String(argument);
   return Object.keys(NAMES).find((each) => NAMES[each]?.test(logicalId)) ?? logicalId;
 }
