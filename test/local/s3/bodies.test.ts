@@ -211,6 +211,24 @@ describe('lengths', () => {
     expect((await client.send(new ListObjectsV2Command({ Bucket: BUCKET }))).KeyCount).toBe(0);
   });
 
+  test('a refusal in the middle of a body reaches a client that is still sending', async () => {
+    const { endpoint } = await startS3();
+    const headers = {
+      'x-amz-content-sha256': 'STREAMING-UNSIGNED-PAYLOAD-TRAILER',
+      'x-amz-decoded-content-length': '5',
+    };
+    const body = Buffer.concat([Buffer.from('five\r\n'), Buffer.alloc(8 * 1024 ** 2)]);
+    const answer = await raw(endpoint, 'PUT', `/${BUCKET}/k`, { headers, body });
+    expect(answer.body).toContain('<Code>InvalidRequest</Code>');
+  });
+
+  test('XML over 4 MiB is refused, with an answer', async () => {
+    const { endpoint } = await startS3();
+    const body = Buffer.alloc(16 * 1024 ** 2, '<Delete>');
+    const answer = await raw(endpoint, 'POST', `/${BUCKET}?delete`, { body });
+    expect(answer.body).toContain('<Code>MaxMessageLengthExceeded</Code>');
+  });
+
   test('an early refusal reaches a client that is still sending', async () => {
     const { client } = await startS3();
     const Body = Buffer.alloc(8 * 1024 ** 2);

@@ -33,7 +33,7 @@ async function text(client: S3Client, input: { Bucket: string; Key: string; Vers
 }
 
 test('buckets, versions, metadata and unfinished uploads survive a restart', async () => {
-  const dir = folder();
+  const dir = join(folder(), 'made', 'if absent');
   const first = open(dir);
   first.s3.createBucket(BUCKET, { versioning: 'Enabled' });
   const at = { Bucket: BUCKET, Key: '../a//😀\n' };
@@ -87,8 +87,16 @@ test('a read goes on to its end while the object is replaced and deleted', async
   const { s3, client } = open(dir);
   s3.createBucket(BUCKET);
   const at = { Bucket: BUCKET, Key: 'k' };
-  const old = Buffer.alloc(3 * 1024 ** 2, 'old ');
-  await client.send(new PutObjectCommand({ ...at, Body: old }));
+  // In parts, the second of which is opened only when the first has been read.
+  const parts = [Buffer.alloc(5 * 1024 ** 2, 'old '), Buffer.from('end')];
+  const old = Buffer.concat(parts);
+  const { UploadId } = await client.send(new CreateMultipartUploadCommand(at));
+  const Parts = [];
+  for (const [index, Body] of parts.entries()) {
+    const { ETag } = await client.send(new UploadPartCommand({ ...at, UploadId, PartNumber: index + 1, Body }));
+    Parts.push({ PartNumber: index + 1, ETag });
+  }
+  await client.send(new CompleteMultipartUploadCommand({ ...at, UploadId, MultipartUpload: { Parts } }));
   const { Body } = await client.send(new GetObjectCommand(at));
   const unread = await client.send(new GetObjectCommand(at));
   await client.send(new PutObjectCommand({ ...at, Body: 'new' }));
