@@ -207,6 +207,7 @@ describe('a function run locally', () => {
     const parent = spawn(process.execPath, ['--input-type=module', '-e', code], {
       stdio: ['ignore', 'pipe', 'inherit'],
     });
+    onTestFinished(() => void parent.kill('SIGKILL'));
     const [line] = await once(createInterface({ input: parent.stdout }), 'line');
     const pid = Number(line);
     await vi.waitFor(async () => expect(await processState(pid)).toBe('T'), 10_000);
