@@ -112,3 +112,11 @@ export class ForbiddenAddressError extends FlowServiceError {
   override readonly name = 'ForbiddenAddressError';
   readonly code = 'forbidden-address';
 }
+
+/**
+ * A text input that is not UTF-8. It is the file that is wrong, not the service: nothing was sent.
+ */
+export class InvalidTextError extends Error {
+  override readonly name = 'InvalidTextError';
+  readonly code = 'invalid-text';
+}

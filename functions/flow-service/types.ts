@@ -66,10 +66,6 @@ export interface Asset {
   readonly chunks: AsyncIterable<Uint8Array>;
 }
 
-export interface FlowPage {
-  readonly flows: readonly FlowRecord[];
-}
-
 /**
  * The flow service as the rest of the code sees it. Every method may throw {@link UnauthorisedError} (after the token
  * was read again and tried again once), {@link ForbiddenError}, {@link ThrottledError}, {@link UnavailableError},

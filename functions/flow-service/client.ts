@@ -1,0 +1,482 @@
+import type * as z from 'zod/mini';
+import type { Clock } from '../clock.ts';
+import { isLoopback, isPublicAddress } from './addresses.ts';
+import { assetOf } from './asset-answer.ts';
+import {
+  DamagedAssetError,
+  type FlowServiceError,
+  ForbiddenAddressError,
+  ForbiddenError,
+  InDoubtError,
+  NotFoundError,
+  NotReadyError,
+  NotServedError,
+  RejectedError,
+  ThrottledError,
+  UnauthorisedError,
+  UnavailableError,
+  UnintelligibleAnswerError,
+} from './errors.ts';
+import { FlowSearch } from './flow-search.ts';
+import { isEncoded, parseJson, readAnswer } from './json-answer.ts';
+import { mediaTypeOf } from './media-type.ts';
+import { type FlowBody, flowBody } from './request-body.ts';
+import {
+  createdSchema,
+  cut,
+  type FlowPage,
+  flowPageSchema,
+  flowSchema,
+  isUsableId,
+  outputsSchema,
+  saidIn,
+  templatesSchema,
+} from './schemas.ts';
+import {
+  httpTransport,
+  type RequestBody,
+  type Transport,
+  TransportError,
+  type TransportRequest,
+  type TransportResponse,
+} from './transport.ts';
+import type { Asset, CreateRequest, FlowRecord, FlowService, Found, Mark, Output, Token } from './types.ts';
+
+/** The longest wait that a `Retry-After` is believed, in milliseconds. */
+const RETRY_AFTER_MAX_MS = 24 * 60 * 60_000;
+
+/** What is read of the body of a refusal, in bytes: enough to quote from. */
+const REFUSAL_BYTES_MAX = 64 * 1024;
+
+/** A token shorter than this is not one, and striking it out of answers would mangle them. */
+const TOKEN_CHARS_MIN = 8;
+
+export interface FlowServiceOptions {
+  /** `https`, or `http` on this machine. Its path is kept: operations are below it. */
+  readonly baseUrl: URL;
+  readonly token: Token;
+  readonly clock: Clock;
+  /** Where the outputs listing is: found out, or pinned to `/flows/{id}/outputs` or `/{id}/outputs`. */
+  readonly outputsPath: 'auto' | 'flows' | 'root';
+  /** Largest asset that is let through, in bytes. */
+  readonly assetBytesMax: number;
+  /** @default over node:http and node:https, with {@link TRANSPORT_LIMITS} */
+  readonly transport?: Transport | undefined;
+}
+
+/**
+ * The flow service over HTTP.
+ * @throws {ForbiddenAddressError} the base address is neither https nor on this machine, or holds credentials.
+ */
+export function createFlowService(options: FlowServiceOptions): FlowService {
+  return new HttpFlowService(options);
+}
+
+type Operation = 'create' | 'get' | 'list' | 'outputs of flows' | 'outputs of root' | 'asset' | 'abort' | 'templates';
+
+interface Call {
+  readonly operation: Operation;
+  readonly method: TransportRequest['method'];
+  readonly url: URL;
+  readonly body?: FlowBody | undefined;
+  readonly publicOnly?: boolean | undefined;
+}
+
+interface Answer {
+  readonly operation: Operation;
+  readonly response: TransportResponse;
+  /** The token that it was given, or undefined where it was given none. It is struck out of whatever is quoted. */
+  readonly secret: string | undefined;
+}
+
+class HttpFlowService implements FlowService {
+  readonly #base: string;
+  readonly #isLocal: boolean;
+  readonly #token: Token;
+  readonly #clock: Clock;
+  readonly #assetBytesMax: number;
+  readonly #transport: Transport;
+  /** The spellings of the outputs listing that may be the right one; one, from when it has answered. */
+  #outputsSpellings: readonly ('flows' | 'root')[];
+  /** What has answered in this process, so that a 404 from it is about the flow. */
+  readonly #served = new Set<Operation>();
+
+  constructor({ baseUrl, token, clock, outputsPath, assetBytesMax, transport }: FlowServiceOptions) {
+    this.#isLocal = isLoopback(baseUrl);
+    if (baseUrl.protocol !== 'https:' && !(baseUrl.protocol === 'http:' && this.#isLocal)) {
+      throw new ForbiddenAddressError(`${baseUrl.origin}: the token goes over https alone`);
+    }
+    if (baseUrl.username !== '' || baseUrl.password !== '') {
+      throw new ForbiddenAddressError(`${baseUrl.origin}: expected no user or password in the address`);
+    }
+    this.#base = `${baseUrl.origin}${baseUrl.pathname.replace(/\/+$/, '')}`;
+    this.#token = token;
+    this.#clock = clock;
+    this.#assetBytesMax = assetBytesMax;
+    this.#transport = transport ?? httpTransport({ clock });
+    this.#outputsSpellings = outputsPath === 'auto' ? ['flows', 'root'] : [outputsPath];
+  }
+
+  async create(request: CreateRequest, signal: AbortSignal): Promise<{ readonly flowId: string }> {
+    const body = await flowBody(request, signal);
+    const answer = await this.#ask({ operation: 'create', method: 'POST', url: this.#url('flows'), body }, signal);
+    const { status, sent = 'all' } = answer.response;
+    if (isSuccess(status)) {
+      try {
+        return await this.#understood(answer, createdSchema, signal);
+      } catch (cause) {
+        throw new InDoubtError('A flow was created, and which one the answer does not say', { cause });
+      }
+    }
+    const refusal = await this.#refusal(answer);
+    // A service, or a proxy in front of it, may fail after the flow was made; `See Other` may be where it is.
+    const mayHaveCreated = (status >= 500 && status !== 501) || status === 303;
+    if (mayHaveCreated && sent === 'all') throw new InDoubtError(refusal.message, { cause: refusal });
+    if (refusal instanceof NotReadyError && status === 425) {
+      throw new UnavailableError(refusal.message, { cause: refusal, bodyStarted: true });
+    }
+    const isForGood =
+      refusal instanceof NotFoundError ||
+      refusal instanceof NotServedError ||
+      refusal instanceof NotReadyError ||
+      refusal instanceof UnintelligibleAnswerError;
+    throw isForGood ? new RejectedError(refusal.message, { cause: refusal, status }) : refusal;
+  }
+
+  async get(flowId: string, signal: AbortSignal): Promise<FlowRecord> {
+    return this.#json('get', this.#url('flows', flowId), flowSchema, signal);
+  }
+
+  async outputs(flowId: string, signal: AbortSignal): Promise<readonly Output[]> {
+    const refusals: (NotFoundError | NotServedError)[] = [];
+    for (const spelling of this.#outputsSpellings) {
+      const path = spelling === 'flows' ? ['flows', flowId, 'outputs'] : [flowId, 'outputs'];
+      try {
+        const outputs = await this.#json(`outputs of ${spelling}`, this.#url(...path), outputsSchema, signal);
+        this.#outputsSpellings = [spelling];
+        return outputs;
+      } catch (error) {
+        if (!(error instanceof NotFoundError || error instanceof NotServedError)) throw error;
+        refusals.push(error);
+      }
+    }
+    // Where one spelling is not served and the other says 404, it is the flow that may be unknown.
+    throw refusals.find((refusal) => refusal instanceof NotFoundError) ?? refusals[0];
+  }
+
+  async asset(flowId: string, assetId: string, signal: AbortSignal): Promise<Asset> {
+    const url = this.#url('flows', flowId, 'outputs', assetId);
+    let answer = await this.#ask({ operation: 'asset', method: 'GET', url }, signal);
+    if (isRedirect(answer.response)) {
+      answer = await this.#redirected(answer, url, signal);
+      if (isRedirect(answer.response)) {
+        answer.response.destroy();
+        throw new ForbiddenAddressError('The asset was redirected twice');
+      }
+    }
+    const { response, secret } = answer;
+    if (response.status !== 200) {
+      const refusal = await this.#refusal(answer);
+      // Elsewhere the token was not asked for: an address that was good for a while has expired, and a new one helps.
+      const hasExpired = refusal instanceof UnauthorisedError || refusal instanceof ForbiddenError;
+      if (secret !== undefined || !hasExpired) throw refusal;
+      throw new UnavailableError(refusal.message, { cause: refusal, bodyStarted: false });
+    }
+    if (isEncoded(response)) {
+      response.destroy();
+      throw new DamagedAssetError('The asset is compressed, which was not asked for');
+    }
+    this.#served.add('asset');
+    const length = response.headers['content-length'];
+    return assetOf(received(response, signal), {
+      mediaType: mediaTypeOf(response.headers['content-type']),
+      length: length === undefined ? undefined : Number(length),
+      isDelimited: length !== undefined || response.headers['transfer-encoding'] !== undefined,
+      assetBytesMax: this.#assetBytesMax,
+    });
+  }
+
+  async abort(flowId: string, signal: AbortSignal): Promise<boolean> {
+    const body = jsonBody({ action: 'abort' });
+    const url = this.#url('flows', flowId);
+    const answer = await this.#ask({ operation: 'abort', method: 'PATCH', url, body }, signal);
+    if (isSuccess(answer.response.status)) {
+      answer.response.destroy();
+      return true;
+    }
+    const refusal = await this.#refusal(answer);
+    const isInVain =
+      refusal instanceof NotFoundError || refusal instanceof NotServedError || refusal instanceof NotReadyError;
+    if (isInVain) return false;
+    throw refusal;
+  }
+
+  templates(
+    signal: AbortSignal,
+  ): Promise<readonly { readonly name: string; readonly description?: string | undefined }[]> {
+    return this.#json('templates', this.#url('templates'), templatesSchema, signal);
+  }
+
+  async find(mark: Mark, since: number, signal: AbortSignal): Promise<Found> {
+    const search = new FlowSearch(this.#url('flows'), mark, since);
+    for (;;) {
+      let page: FlowPage;
+      let link: string | undefined;
+      try {
+        const answer = await this.#ask({ operation: 'list', method: 'GET', url: search.url }, signal);
+        link = answer.response.headers.link;
+        page = await this.#understood(answer, flowPageSchema, signal);
+      } catch (error) {
+        const isAnswered =
+          error instanceof NotFoundError || error instanceof NotServedError || error instanceof RejectedError;
+        if (!isAnswered) throw error;
+        return search.without(error.message);
+      }
+      const found = search.read(page, link);
+      if (found !== undefined) return found;
+    }
+  }
+
+  async #json<S extends z.ZodMiniType>(
+    operation: Operation,
+    url: URL,
+    schema: S,
+    signal: AbortSignal,
+  ): Promise<z.infer<S>> {
+    return this.#understood(await this.#ask({ operation, method: 'GET', url }, signal), schema, signal);
+  }
+
+  /** What an answer says, if it is one, and fits. */
+  async #understood<S extends z.ZodMiniType>(answer: Answer, schema: S, signal: AbortSignal): Promise<z.infer<S>> {
+    const { operation, response, secret } = answer;
+    if (!isSuccess(response.status)) throw await this.#refusal(answer);
+    let text: string;
+    try {
+      text = struckOut(await readAnswer(response), secret);
+    } catch (error) {
+      throw readingFailure(error, signal);
+    }
+    let why: unknown;
+    try {
+      const parsed = schema.safeParse(parseJson(text));
+      if (parsed.success) {
+        this.#served.add(operation);
+        return parsed.data;
+      }
+      why = parsed.error;
+    } catch (error) {
+      why = error;
+    }
+    const cause = why instanceof SyntaxError ? undefined : why; // V8 quotes the text in it, at any length.
+    throw new UnintelligibleAnswerError(`${operation}: the answer fits no known shape: ${cut(text)}`, { cause });
+  }
+
+  /** The error that an answer other than a success is, with what the service says in it. */
+  async #refusal({ operation, response, secret }: Answer): Promise<FlowServiceError> {
+    const said = saidIn(struckOut(await beginningOf(response), secret));
+    return refusalOf(`${operation}: ${response.status}${said === '' ? '' : `: ${said}`}`, response, {
+      now: this.#clock.now(),
+      isServed: this.#served.has(operation),
+      bodyStarted: operation === 'create' && response.sent !== 'nothing',
+    });
+  }
+
+  /** Follows the redirect of an asset, if it leads to where we may go; with the token only to where that came from. */
+  async #redirected({ response }: Answer, from: URL, signal: AbortSignal): Promise<Answer> {
+    response.destroy();
+    const { location } = response.headers;
+    const url = location === undefined ? null : URL.parse(location, from.href);
+    if (url === null) throw new UnintelligibleAnswerError('The asset was redirected to no address');
+    const isAllowed = isLoopback(url)
+      ? this.#isLocal && (url.protocol === 'https:' || url.protocol === 'http:')
+      : url.protocol === 'https:';
+    // The rest of the address may be a signature, and is as secret as a token.
+    if (!isAllowed) throw new ForbiddenAddressError(`The asset was redirected to ${url.origin}`);
+    const call: Call = { operation: 'asset', method: 'GET', url };
+    if (url.origin === from.origin) return this.#ask(call, signal);
+    const { address } = response;
+    const publicOnly = !this.#isLocal && (address === undefined || isPublicAddress(address));
+    return this.#send({ ...call, publicOnly }, undefined, signal);
+  }
+
+  /** One request with the token, and, where that is refused, once more with the token read anew. */
+  async #ask(call: Call, signal: AbortSignal): Promise<Answer> {
+    const first = await this.#send(call, await this.#token.get(signal), signal);
+    if (first.response.status !== 401) return first;
+    first.response.destroy();
+    return this.#send(call, await this.#token.renew(signal), signal);
+  }
+
+  async #send(call: Call, secret: string | undefined, signal: AbortSignal): Promise<Answer> {
+    const { operation, method, url, body, publicOnly } = call;
+    // It is not quoted: whatever it is, it is secret.
+    if (secret !== undefined && !/^[\x21-\x7e]+$/.test(secret)) {
+      throw new UnauthorisedError('The token holds characters that no header can carry');
+    }
+    const headers = {
+      Accept: operation === 'asset' ? '*/*' : 'application/json',
+      // Else a few bytes might become gigabytes, and lengths would not be those of the asset.
+      'Accept-Encoding': 'identity',
+      'User-Agent': 'flowdrop',
+      // The specification wants the content type with every request. Elsewhere it could break a signed address.
+      ...(secret === undefined ? {} : { 'Content-Type': 'application/json', Authorization: `Bearer ${secret}` }),
+    };
+    const sending = new Sending(body, signal);
+    try {
+      const response = await this.#transport({ method, url, headers, body: sending.body, publicOnly }, signal);
+      return { operation, response, secret };
+    } catch (error) {
+      throw sendingFailure(error, operation, sending, signal);
+    } finally {
+      sending.end();
+    }
+  }
+
+  /** @throws {NotFoundError} an id that no flow or asset can have. */
+  #url(...segments: readonly string[]): URL {
+    for (const segment of segments) {
+      if (isUsableId(segment)) continue;
+      throw new NotFoundError(`Nothing can have the id ${JSON.stringify(cut(segment))}`, { knownToBeServed: true });
+    }
+    return new URL([this.#base, ...segments.map(encodeURIComponent)].join('/'));
+  }
+}
+
+/** A body while it is being sent: what goes wrong with it is kept apart from what goes wrong with the connection. */
+class Sending {
+  readonly body: RequestBody | undefined;
+  failure: { readonly error: unknown } | undefined;
+  readonly #over = new AbortController();
+
+  constructor(body: FlowBody | undefined, signal: AbortSignal) {
+    if (body === undefined) return;
+    const chunks = body.chunks(AbortSignal.any([signal, this.#over.signal]));
+    this.body = { bytes: body.bytes, chunks: this.#watched(chunks) };
+  }
+
+  /** Lets go of the input: an answer or a failure may come while it is still being read. */
+  end(): void {
+    this.#over.abort();
+  }
+
+  async *#watched(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
+    try {
+      yield* chunks;
+    } catch (error) {
+      this.failure = { error };
+      throw error;
+    }
+  }
+}
+
+/** What it means that a request got no answer. */
+function sendingFailure(error: unknown, operation: Operation, { failure }: Sending, signal: AbortSignal): unknown {
+  if (!(error instanceof TransportError)) return error;
+  const message = `${operation}: ${error.message}`;
+  // Whether by our own giving up or by the connection's failing: what was sent to its end may have been done.
+  if (operation === 'create' && error.sent === 'all') return new InDoubtError(message, { cause: error });
+  if (signal.aborted) return signal.reason;
+  if (failure !== undefined) return failure.error;
+  return new UnavailableError(message, { cause: error, bodyStarted: error.sent !== 'nothing' });
+}
+
+/** What it means that an answer could not be read to its end. */
+function readingFailure(error: unknown, signal: AbortSignal): unknown {
+  if (signal.aborted) return signal.reason;
+  if (!(error instanceof TransportError)) return error;
+  return new UnavailableError(`The answer broke off: ${error.message}`, { cause: error, bodyStarted: false });
+}
+
+/** The bytes of an asset's answer. A connection that ends early has cut it; one that stalls may do better next time. */
+async function* received({ body }: TransportResponse, signal: AbortSignal): AsyncGenerator<Uint8Array> {
+  try {
+    yield* body;
+  } catch (error) {
+    if (error instanceof TransportError && !error.timedOut && !signal.aborted) {
+      throw new DamagedAssetError(`The answer was cut: ${error.message}`, { cause: error });
+    }
+    throw readingFailure(error, signal);
+  }
+}
+
+/** The beginning of a refusal's body; nothing where there is none to be had, for the status says what matters. */
+async function beginningOf(response: TransportResponse): Promise<string> {
+  const chunks: Uint8Array[] = [];
+  let bytes = 0;
+  try {
+    if (!isEncoded(response)) {
+      for await (const chunk of response.body) {
+        chunks.push(chunk);
+        bytes += chunk.byteLength;
+        if (bytes > REFUSAL_BYTES_MAX) break;
+      }
+    }
+  } catch (error) {
+    if (!(error instanceof TransportError)) throw error;
+  }
+  response.destroy();
+  return Buffer.concat(chunks).toString('utf8', 0, REFUSAL_BYTES_MAX);
+}
+
+/** The error for a status that is no success. `POST /flows` has a few of its own: see {@link HttpFlowService.create}. */
+function refusalOf(
+  message: string,
+  { status, headers }: TransportResponse,
+  { now, isServed, bodyStarted }: { now: number; isServed: boolean; bodyStarted: boolean },
+): FlowServiceError {
+  const retryAfter = headers['retry-after'];
+  switch (status) {
+    case 401:
+      return new UnauthorisedError(message);
+    case 403:
+      return new ForbiddenError(message);
+    case 404:
+      return new NotFoundError(message, { knownToBeServed: isServed });
+    case 405:
+    case 501:
+      return new NotServedError(message);
+    case 408: // The request did not come whole in time (RFC 9110, section 15.5.9), and so was not acted upon.
+      return new UnavailableError(message, { bodyStarted });
+    case 409:
+    case 425:
+      return new NotReadyError(message);
+    case 410: // It was here: the service says so.
+      return new NotFoundError(message, { knownToBeServed: true });
+    case 429:
+      return new ThrottledError(message, { retryAfterMs: retryAfterMs(retryAfter, now) });
+  }
+  if (status === 503 && retryAfter !== undefined) {
+    return new ThrottledError(message, { retryAfterMs: retryAfterMs(retryAfter, now) });
+  }
+  if (status >= 500) return new UnavailableError(message, { bodyStarted });
+  if (status >= 400) return new RejectedError(message, { status });
+  return new UnintelligibleAnswerError(message);
+}
+
+/** `Retry-After` in milliseconds from `now`: seconds, or a date (RFC 9110, section 10.2.3). Anything else is nothing. */
+function retryAfterMs(value: string | undefined, now: number): number | undefined {
+  const text = value?.trim() ?? '';
+  const isDate = /^[A-Z][a-z]+, /.test(text);
+  const ms = /^\d+$/.test(text) ? Number(text) * 1000 : isDate ? Date.parse(text) - now : Number.NaN;
+  return ms >= 0 ? Math.min(ms, RETRY_AFTER_MAX_MS) : undefined;
+}
+
+/** Text without the token, should the service have quoted it back, also as the JSON of some languages escapes it. */
+function struckOut(text: string, secret: string | undefined): string {
+  if (secret === undefined || secret.length < TOKEN_CHARS_MIN) return text;
+  return text.replaceAll(secret, '[token]').replaceAll(secret.replaceAll('/', '\\/'), '[token]');
+}
+
+function jsonBody(value: object): FlowBody {
+  const bytes = Buffer.from(JSON.stringify(value));
+  return {
+    bytes: bytes.byteLength,
+    async *chunks() {
+      yield bytes;
+    },
+  };
+}
+
+const isSuccess = (status: number): boolean => status >= 200 && status < 300;
+
+const isRedirect = ({ status }: TransportResponse): boolean => [301, 302, 303, 307, 308].includes(status);

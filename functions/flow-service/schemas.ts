@@ -1,0 +1,259 @@
+import * as z from 'zod/mini';
+import type { FlowRecord, FlowState, Mark, Output } from './types.ts';
+
+/**
+ * Every shape in which the service may answer. The specification shows none of them; they are those that a public
+ * service of this interface documents, read tolerantly: members that we do not need may be anything, and those that only
+ * inform (progress, times, errors) are dropped where they are not understood.
+ */
+
+/** Ids longer than this are taken for damage, in bytes of UTF-8. Those seen are 24 characters long. */
+export const ID_BYTES_MAX = 256;
+
+/** What is quoted of the service's words, in characters. */
+export const QUOTE_CHARS_MAX = 300;
+
+/** Whether an id can be put into a path: `.` and `..` would be taken for a way up, however they are encoded. */
+export const isUsableId = (id: string): boolean =>
+  id !== '' && id !== '.' && id !== '..' && id.isWellFormed() && Buffer.byteLength(id) <= ID_BYTES_MAX;
+
+/** Text cut to what may be quoted, without half a character at its end. */
+export const cut = (text: string, charsMax = QUOTE_CHARS_MAX): string =>
+  text.length <= charsMax ? text.toWellFormed() : `${text.slice(0, charsMax).toWellFormed()}…`;
+
+/** An id as it came, of which nothing is known yet. Numbers beyond 2^53 have lost digits by the time we see them. */
+function idText(value: unknown): string | undefined {
+  if (typeof value === 'string') return value;
+  return Number.isSafeInteger(value) ? String(value) : undefined;
+}
+
+/** The first of `values` that is there, as a usable id; otherwise the answer is refused. */
+function idIn(context: { issues: z.core.$ZodRawIssue[] }, ...values: readonly unknown[]): string {
+  const value = values.find((candidate) => candidate !== undefined && candidate !== null);
+  const id = idText(value);
+  if (id !== undefined && isUsableId(id)) return id;
+  context.issues.push({ code: 'custom', message: 'no usable id', input: value });
+  return z.NEVER;
+}
+
+const anyObject = z.record(z.string(), z.unknown());
+
+const stateWords: ReadonlyMap<string, FlowState> = new Map([
+  ...['completed', 'complete', 'succeeded', 'success', 'done', 'finished'].map((word) => [word, 'completed'] as const),
+  ...['failed', 'failure', 'error', 'errored'].map((word) => [word, 'failed'] as const),
+  ...['aborted', 'cancelled', 'canceled'].map((word) => [word, 'aborted'] as const),
+]);
+
+/**
+ * The state behind the service's word for it. A word that is not known is a state on the way (`created`, `starting`,
+ * `queued`, ...): a running flow is looked at again, and one wrongly called finished would lose its outputs.
+ */
+const stateOf = (word: unknown): FlowState => stateWords.get(String(word).toLowerCase()) ?? 'running';
+
+const outputWords: ReadonlyMap<string, Output['status']> = new Map([
+  ...['ready', 'available', 'processed', 'completed', 'complete', 'succeeded', 'success', 'done', 'finished'].map(
+    (word) => [word, 'ready'] as const,
+  ),
+  ...[
+    'failed',
+    'failure',
+    'error',
+    'errored',
+    'aborted',
+    'cancelled',
+    'canceled',
+    'rejected',
+    'expired',
+    'deleted',
+  ].map((word) => [word, 'failed'] as const),
+]);
+
+/** What the service says went wrong, whatever it says it with. */
+function errorText(error: unknown): string | undefined {
+  if (error === undefined || error === null || error === false || error === '') return undefined;
+  if (typeof error === 'string') return cut(error);
+  if (typeof error === 'object') {
+    for (const name of ['message', 'detail', 'error']) {
+      const text = (error as Record<string, unknown>)[name];
+      if (typeof text === 'string' && text !== '') return cut(text);
+    }
+  }
+  return cut(JSON.stringify(error));
+}
+
+/** Milliseconds since the epoch, out of an ISO 8601 text or a number of seconds or milliseconds. */
+function timeOf(value: unknown): number | undefined {
+  // As seconds this would be in the year 5138, as milliseconds it is in 1973.
+  if (typeof value === 'number' && value > 0) return value < 1e11 ? value * 1000 : value;
+  if (typeof value !== 'string') return undefined;
+  const parts = /^(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d(?::\d\d(?:\.\d+)?)?)\s*(Z|[+-]\d\d:?\d\d)?$/i.exec(value);
+  if (parts === null) return undefined;
+  // Services that leave out the zone mean UTC; Date would take it for the zone of this machine.
+  const time = Date.parse(`${parts[1]}T${parts[2]}${parts[3] ?? 'Z'}`);
+  return Number.isNaN(time) ? undefined : time;
+}
+
+/**
+ * What a refusal says, out of its body: of JSON the member that says it (a list of `{ loc, msg }` is what validation
+ * errors of the public service look like), of anything else the text itself.
+ */
+export function saidIn(text: string): string {
+  let body: unknown;
+  try {
+    body = JSON.parse(text);
+  } catch {
+    return cut(text.trim()); // Not JSON, and so it is the text that says it.
+  }
+  const detail = typeof body === 'object' && body !== null && 'detail' in body ? body.detail : body;
+  if (!Array.isArray(detail)) return errorText(detail) ?? '';
+  return cut(detail.map((item) => [placeOf(item), errorText(item?.msg ?? item)].filter(Boolean).join(': ')).join('; '));
+}
+
+const placeOf = (item: { readonly loc?: unknown } | null): string =>
+  Array.isArray(item?.loc) ? item.loc.join('.') : '';
+
+const markSchema = z.object({
+  flowdrop: z.object({ pipeline: z.string(), upload: z.string(), generation: z.number() }),
+});
+
+function markOf(additional: unknown): Mark | undefined {
+  const parsed = markSchema.safeParse(additional);
+  return parsed.success ? parsed.data.flowdrop : undefined;
+}
+
+/** The answer of `POST /flows`. Of what else it says nothing is needed. */
+export const createdSchema = z.pipe(
+  anyObject,
+  z.transform(({ flow_id, id }, context) => ({ flowId: idIn(context, flow_id, id) })),
+);
+
+/** One flow, as `GET /flows/{id}` answers and as listings hold it. */
+export const flowSchema = z.pipe(
+  anyObject,
+  z.transform((flow, context): FlowRecord => {
+    const { progress } = flow;
+    return {
+      flowId: idIn(context, flow.flow_id, flow.id),
+      state: stateOf(flow.state ?? flow.status),
+      progress: typeof progress === 'number' && progress >= 0 && progress <= 1 ? progress : undefined,
+      createdAt: timeOf(flow.created_at),
+      finishedAt: timeOf(flow.finished_at),
+      error: errorText(flow.error),
+      mark: markOf(flow.additional),
+    };
+  }),
+);
+
+/**
+ * One output. No status and no error means ready: the specification knows of neither. A word that is not known means
+ * pending: what is asked for too late is only late, and what is asked for too early may be stored half made.
+ */
+function outputOf(output: Readonly<Record<string, unknown>>): Output {
+  const given = output.asset_id ?? output.id;
+  const id = idText(given);
+  if (id === undefined || !isUsableId(id)) {
+    const quoted = cut(id ?? JSON.stringify(given) ?? 'none', 64);
+    return { assetId: quoted, status: 'failed', error: `The service lists it under an unusable id: ${quoted}` };
+  }
+  const error = errorText(output.error);
+  if (error !== undefined) return { assetId: id, status: 'failed', error };
+  const word = output.status ?? output.state;
+  const status = word === undefined || word === null ? 'ready' : outputWords.get(String(word).toLowerCase());
+  return { assetId: id, status: status ?? 'pending' };
+}
+
+/** The outputs of a flow: a list, or an object that has one. An id that is listed twice is one output. */
+export const outputsSchema = z.pipe(
+  z.union([z.array(anyObject), z.object({ outputs: z.array(anyObject) })]),
+  z.transform((answer): readonly Output[] => {
+    const outputs = new Map<string, Output>();
+    for (const output of (Array.isArray(answer) ? answer : answer.outputs).map(outputOf)) {
+      if (!outputs.has(output.assetId)) outputs.set(output.assetId, output);
+    }
+    return [...outputs.values()];
+  }),
+);
+
+const templateSchema = z.union([
+  z.pipe(
+    z.string(),
+    z.transform((name) => ({ name, description: undefined })),
+  ),
+  z.pipe(
+    anyObject,
+    z.transform(({ name, id, template, description }, context) => ({
+      name: idIn(context, name, template, id),
+      description: typeof description === 'string' ? cut(description) : undefined,
+    })),
+  ),
+]);
+
+export const templatesSchema = z.pipe(
+  z.union([z.array(templateSchema), z.object({ templates: z.array(templateSchema) })]),
+  z.transform((answer) => (Array.isArray(answer) ? answer : answer.templates)),
+);
+
+/** How a listing says what comes next: as an address or path, as a cursor with the parameter that takes it, or not. */
+export type NextPage =
+  | { readonly kind: 'address'; readonly address: string }
+  | { readonly kind: 'parameter'; readonly name: string; readonly value: string }
+  /** It speaks of a next page and says that there is none. */
+  | { readonly kind: 'end' }
+  /** It does not speak of it. */
+  | { readonly kind: 'unsaid' };
+
+export interface FlowPage {
+  readonly flows: readonly FlowRecord[];
+  /** Whether it lists nothing at all, not even flows whose ids are unusable and which are left out. */
+  readonly isEmpty: boolean;
+  /** How many flows there are on all pages, where it says. */
+  readonly total: number | undefined;
+  readonly next: NextPage;
+}
+
+/** The members in which listings hold flows, and those in which they name the cursor of the next page. */
+const FLOW_MEMBERS = ['flows', 'items', 'results', 'data'] as const;
+const CURSOR_MEMBERS = [
+  ['next_cursor', 'cursor'],
+  ['next_page_token', 'page_token'],
+  ['cursor', 'cursor'],
+  ['next_page', 'page'],
+] as const;
+
+function nextOf(answer: Readonly<Record<string, unknown>>): NextPage {
+  const { next } = answer;
+  if (typeof next === 'string' && /^(https?:|[/?])/i.test(next)) return { kind: 'address', address: next };
+  if (typeof next === 'number') return { kind: 'parameter', name: 'page', value: String(next) };
+  if (typeof next === 'string' && next !== '') return { kind: 'parameter', name: 'cursor', value: next };
+  for (const [member, name] of CURSOR_MEMBERS) {
+    const value = answer[member];
+    if (typeof value === 'number' || (typeof value === 'string' && value !== '')) {
+      return { kind: 'parameter', name, value: String(value) };
+    }
+  }
+  // `cursor` alone may also be the place of this page, so that its absence says nothing of the next.
+  const isEnd = ['next', 'next_cursor', 'next_page_token', 'next_page'].some(
+    (member) => member in answer && (answer[member] === null || answer[member] === ''),
+  );
+  return { kind: isEnd || answer.has_more === false ? 'end' : 'unsaid' };
+}
+
+/** One page of `GET /flows`: a list, or an object that has one. */
+export const flowPageSchema = z.pipe(
+  z.union([z.array(z.unknown()), anyObject]),
+  z.transform((answer, context): FlowPage => {
+    const fields = Array.isArray(answer) ? {} : answer;
+    const items = Array.isArray(answer) ? answer : FLOW_MEMBERS.map((name) => answer[name]).find(Array.isArray);
+    if (items === undefined) {
+      context.issues.push({ code: 'custom', message: 'no list of flows', input: answer });
+      return z.NEVER;
+    }
+    const total = [fields.total, fields.total_count].find((value) => typeof value === 'number');
+    return {
+      flows: items.map((item) => flowSchema.safeParse(item)).flatMap(({ data }) => (data === undefined ? [] : [data])),
+      isEmpty: items.length === 0,
+      total,
+      next: nextOf(fields),
+    };
+  }),
+);
