@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { DeleteObjectCommand, PutObjectCommand } from '@aws-sdk/client-s3';
-import { afterEach, describe, expect, it } from 'vitest';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import { InvalidCollectEventError, parseCollectEvent, retryUploads } from '../functions/collect-outputs.ts';
 import type { RunningEntry } from '../functions/ledger/entry.ts';
 import type { Variation } from '../local/flow-service/variation.ts';
@@ -13,9 +13,10 @@ const sha256 = (bytes: Uint8Array) => createHash('sha256').update(bytes).digest(
 
 let world: World;
 const start = async (options?: WorldOptions) => {
-  world = await World.start(options);
+  const started = await World.start(options);
+  onTestFinished(() => started.close());
+  world = started;
 };
-afterEach(() => world.close());
 
 async function running(key = 'a.bin', body: Buffer | string = 'x', more = {}): Promise<RunningEntry> {
   await world.upload(key, body, { ContentType: 'application/x-test', ...more });

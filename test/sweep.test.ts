@@ -1,5 +1,5 @@
 import { DeleteObjectCommand } from '@aws-sdk/client-s3';
-import { afterEach, describe, expect, it } from 'vitest';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import { collect } from '../functions/collect-outputs.ts';
 import { firstClaim } from '../functions/ledger/entry.ts';
 import type { SweepSummary } from '../functions/sweep.ts';
@@ -10,9 +10,10 @@ const HOUR = 60 * MINUTE;
 
 let world: World;
 const start = async (options?: WorldOptions) => {
-  world = await World.start(options);
+  const started = await World.start(options);
+  onTestFinished(() => started.close());
+  world = started;
 };
-afterEach(() => world.close());
 
 const sweep = (request: object = {}) =>
   world.invoke((invocation) => collect({ sweep: request }, world.ports, invocation)) as Promise<SweepSummary>;

@@ -181,7 +181,9 @@ export class Ledger {
   }
 
   async #putMarker(key: string, signal: AbortSignal): Promise<void> {
-    await this.#s3.send(new PutObjectCommand({ Bucket: this.#bucket, Key: key, Body: '' }), { abortSignal: signal });
+    await this.#s3.send(new PutObjectCommand({ Bucket: this.#bucket, Key: key, Body: new Uint8Array() }), {
+      abortSignal: signal,
+    });
   }
 
   async #deleteMarker(key: string, signal: AbortSignal): Promise<void> {

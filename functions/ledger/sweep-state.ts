@@ -46,7 +46,9 @@ export class SweepMemory {
       return JSON.parse((await Body?.transformToString()) ?? '') as SweepState;
     } catch (error) {
       if (!isAbsent(error)) throw error;
-      const first: SweepState = { firstDay: now, watermark: now };
+      // S3 dates objects in whole seconds, so that one of this very second would seem to be older.
+      const firstSecond = Math.floor(now / 1000) * 1000;
+      const first: SweepState = { firstDay: firstSecond, watermark: firstSecond };
       await this.write(first, signal);
       return first;
     }
