@@ -56,6 +56,11 @@ export interface Limits {
   readonly assetConcurrency: number;
   /** Oldest that a running flow may become before it ends as failed, in seconds. Default 7 days. */
   readonly flowAgeMaxSeconds: number;
+  /**
+   * Days after which an ended upload's entry expires. The scheduled sweep leaves older uploads alone, for without its
+   * entry an upload would be paid for again. Default `forever`.
+   */
+  readonly ledgerRetentionDays: number | 'forever';
   /** Where the outputs listing is: found out, or pinned to one of the two spellings. Default auto. */
   readonly outputsPath: 'auto' | 'flows' | 'root';
   /**
@@ -103,6 +108,7 @@ export const LIMITS_DEFAULT: Limits = Object.freeze({
   pollConcurrency: 64,
   assetConcurrency: 4,
   flowAgeMaxSeconds: 7 * SECONDS_PER_DAY,
+  ledgerRetentionDays: 'forever',
   outputsPath: 'auto',
   resultsKey: '{key}/{flowId}/{assetId}{ext}',
   inboxPrefix: '',
@@ -167,6 +173,15 @@ const prefixSchema = text(
   (value) => PREFIX.test(value) && value.length <= KEY_PART_LENGTH_MAX,
 );
 
+/** Below this, uploads that wait for a person, or run for a week, could lose their entries. */
+const RETENTION_DAYS_MIN = 30;
+const RETENTION_DAYS_MAX = 3650;
+const RETENTION_ERROR = `expected "forever", or a whole number of days from ${RETENTION_DAYS_MIN} to ${RETENTION_DAYS_MAX}`;
+const retentionSchema: z.ZodMiniType<number | 'forever'> = z.union(
+  [z.literal('forever'), z.int().check(z.gte(RETENTION_DAYS_MIN), z.lte(RETENTION_DAYS_MAX))],
+  { error: RETENTION_ERROR },
+);
+
 /**
  * The ranges that make sense, whatever one's taste: their ends are where another limit (of Lambda's memory and time,
  * or of S3's objects) would be met anyway.
@@ -183,13 +198,18 @@ const limitsSchema = strictObject({
   pollConcurrency: z.optional(whole('flows', 1, 1_000)),
   assetConcurrency: z.optional(whole('assets', 1, 16)),
   flowAgeMaxSeconds: z.optional(whole('seconds', 60, 365 * SECONDS_PER_DAY)),
+  ledgerRetentionDays: z.optional(retentionSchema),
   outputsPath: z.optional(oneOf('auto', 'flows', 'root')),
   resultsKey: z.optional(resultsKeySchema),
   inboxPrefix: z.optional(prefixSchema),
   resultsPrefix: z.optional(prefixSchema),
 }).check(
-  z.superRefine(({ flowAgeMaxSeconds, pollIntervalSeconds }, context) => {
+  z.superRefine(({ flowAgeMaxSeconds, pollIntervalSeconds, ledgerRetentionDays }, context) => {
     const age = flowAgeMaxSeconds ?? LIMITS_DEFAULT.flowAgeMaxSeconds;
+    if (typeof ledgerRetentionDays === 'number' && ledgerRetentionDays * SECONDS_PER_DAY < 2 * age) {
+      const message = `expected at least twice flowAgeMaxSeconds (${age}), or entries of running flows could expire`;
+      context.addIssue({ code: 'custom', path: ['ledgerRetentionDays'], message, input: ledgerRetentionDays });
+    }
     const interval = pollIntervalSeconds ?? LIMITS_DEFAULT.pollIntervalSeconds;
     if (age < 2 * interval) {
       const message = `expected at least twice pollIntervalSeconds (${interval}), or flows would fail before they are polled`;

@@ -24,6 +24,8 @@ const SETTLING_MS = 15 * 60_000;
  */
 const LONGEST_UPLOAD_MS = 24 * 3_600_000;
 
+const DAY_MS = 24 * 3_600_000;
+
 /** How many missed uploads are submitted in a second, unless somebody says otherwise: today's files go first. */
 const UPLOADS_PER_SECOND = 10;
 
@@ -67,7 +69,7 @@ export async function sweep(request: SweepRequest, ports: SweepPorts, invocation
   const memory = new SweepMemory(ports.s3, settings.ledgerBucket);
   const state = await memory.read(clock.now(), invocation.closing);
   const unfinished = request.since === undefined && request.dryRun !== true ? state.pass : undefined;
-  const pass = unfinished ?? newPass(state, request, clock.now());
+  const pass = unfinished ?? newPass(state, request, clock.now(), settings);
   return new Sweep(state, pass, request, memory, ports, invocation).run();
 }
 
@@ -80,10 +82,18 @@ export async function continueSweep(ports: SweepPorts, invocation: Invocation): 
   return new Sweep(state, state.pass, {}, memory, ports, invocation).run();
 }
 
-function newPass({ firstDay, watermark }: SweepState, { since }: SweepRequest, now: number): SweepPass {
+function newPass(
+  { firstDay, watermark }: SweepState,
+  { since }: SweepRequest,
+  now: number,
+  { ledgerRetentionDays }: Settings,
+): SweepPass {
+  // An upload whose entry may have expired would be paid for again.
+  const keptFrom = ledgerRetentionDays === 'forever' ? 0 : now - ledgerRetentionDays * DAY_MS + SETTLING_MS;
   return {
     startedAt: now,
-    since: since ?? Math.max(firstDay, watermark - LONGEST_UPLOAD_MS),
+    isScheduled: since === undefined,
+    since: since ?? Math.max(firstDay, watermark - LONGEST_UPLOAD_MS, keptFrom),
     position: { in: 'inbox' },
     heldUntil: 0,
   };
@@ -118,7 +128,7 @@ class Sweep {
     const complete = (await this.#throughInbox()) && (await this.#throughLedger());
     if (complete) {
       // A pass from a date of somebody's choice may have begun after what the last one had seen.
-      const isWhole = this.#pass.since <= this.#state.watermark;
+      const isWhole = this.#pass.isScheduled || this.#pass.since <= this.#state.watermark;
       const watermark = isWhole ? this.#pass.startedAt - SETTLING_MS : this.#state.watermark;
       await this.#remember({ pass: undefined, watermark: Math.max(watermark, this.#state.watermark) });
     } else await this.#stepTo(this.#pass.position, 0);

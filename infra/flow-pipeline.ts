@@ -249,7 +249,7 @@ export class FlowPipeline extends Construct {
         prefix: limits.resultsPrefix,
         s3Events,
       }),
-      ledger: new Ledger(this, 'Ledger', common),
+      ledger: new Ledger(this, 'Ledger', { ...common, retentionDays: limits.ledgerRetentionDays }),
       events: new CompletionEvents(this, 'Events', props.eventBus),
       token: new Token(this, 'Token', { existing: props.tokenSecret, pipeline, encryptionKey }),
     };

@@ -1,8 +1,9 @@
-import type { RemovalPolicy } from 'aws-cdk-lib';
+import { Duration, type RemovalPolicy } from 'aws-cdk-lib';
 import type { IRole } from 'aws-cdk-lib/aws-iam';
 import type { IKey } from 'aws-cdk-lib/aws-kms';
 import type { Bucket, IBucket } from 'aws-cdk-lib/aws-s3';
 import { Construct } from 'constructs';
+import type { Limits } from '../functions/config.ts';
 import { RUNNING_PREFIX, STATE_PREFIX, UPLOADS_PREFIX, WAITING_PREFIX } from '../functions/ledger/keys.ts';
 import { pipelineBucket } from './bucket.ts';
 import { allow, allowKey } from './permissions.ts';
@@ -11,6 +12,7 @@ const READ_AND_WRITE = ['s3:GetObject', 's3:PutObject'];
 const PUT_AND_DELETE = ['s3:PutObject', 's3:DeleteObject'];
 
 export interface LedgerProps {
+  readonly retentionDays: Limits['ledgerRetentionDays'];
   readonly encryptionKey: IKey | undefined;
   readonly removalPolicy: RemovalPolicy;
   readonly accessLogsBucket: IBucket | undefined;
@@ -22,8 +24,10 @@ export class Ledger extends Construct {
 
   constructor(scope: Construct, id: string, props: LedgerProps) {
     super(scope, id);
-    // Nothing in it expires: an entry that is gone would let its upload be paid for again.
+    // By default nothing in it expires: an entry that is gone would let its upload be paid for again.
     this.bucket = pipelineBucket(this, 'Bucket', props);
+    if (props.retentionDays === 'forever') return;
+    this.bucket.addLifecycleRule({ prefix: UPLOADS_PREFIX, expiration: Duration.days(props.retentionDays) });
   }
 
   /** What claiming an upload, and recording what became of the claim, takes. */

@@ -1,9 +1,11 @@
 import { join } from 'node:path';
-import { ListObjectVersionsCommand, type ListObjectVersionsOutput, S3Client } from '@aws-sdk/client-s3';
+import { DeleteObjectCommand, S3Client } from '@aws-sdk/client-s3';
 import { systemClock } from '../functions/clock.ts';
 import type { Env, Limits } from '../functions/config.ts';
+import { collectorKey } from '../functions/ledger/keys.ts';
+import { Inbox } from '../functions/objects/inbox.ts';
 import type { Route } from '../functions/routes.ts';
-import { messageFor, unquoted, uploadId } from '../functions/upload.ts';
+import { messageFor } from '../functions/upload.ts';
 import type { FunctionName } from '../infra/bundle.ts';
 import { EventSource } from './event-source.ts';
 import { EventBus, serveEvents } from './events.ts';
@@ -23,12 +25,12 @@ export const LEDGER_BUCKET = 'ledger';
 export const TOKEN_SECRET = 'flowdrop/token';
 const STAND_IN_TOKEN = 'stand-in-token';
 
-/** Memory as deployed by default. Time less, since nobody waits a quarter of an hour for a hung function at home. */
+/** As deployed by default, but for the time: nobody waits a quarter of an hour for a hung function at home. */
 const MEMORY_MIB = 512;
 const TIMEOUT_SECONDS = 300;
-/** How long a failed message stays hidden: longer than any invocation, or one upload would be worked on twice at once. */
-const VISIBILITY_MARGIN_SECONDS = 30;
-const MAX_RECEIVE_COUNT = 5;
+/** How long a failed message stays hidden: longer than the claim of an invocation that died, which outlives it by 60 s. */
+const VISIBILITY_MARGIN_SECONDS = 120;
+const MAX_RECEIVE_COUNT = 20;
 const CREATE_CONCURRENCY = 2;
 const TICK_INTERVAL_MS = 2_000;
 
@@ -70,10 +72,10 @@ export interface Pipeline {
   readonly standIn: StandInFlowService | undefined;
   readonly functions: Readonly<Record<FunctionName, LocalFunction>>;
   /**
-   * Plays the notification of every object in the inbox once more, for a state directory that was used before: what
-   * the queue held when it was left is lost, and uploads that were dealt with are recognised as such.
+   * Takes up a state directory that was used before. The notification of every object in the inbox is played once
+   * more, since what the queue held is lost; uploads that were dealt with are recognised as such.
    */
-  notifyAgain(): Promise<void>;
+  resume(): Promise<void>;
   /** Ends everything at once, running invocations included. What is in the state directory stays. */
   close(): Promise<void>;
 }
@@ -227,7 +229,7 @@ export async function startPipeline(options: PipelineOptions): Promise<Pipeline>
       secrets,
       standIn,
       functions,
-      notifyAgain: () => notifyAgain(s3, queue),
+      resume: () => resume(s3, queue),
       close,
     };
   } catch (error) {
@@ -244,25 +246,11 @@ function ensureBucket(s3: EmbeddedS3, name: string, options: { readonly versioni
   }
 }
 
-async function notifyAgain(s3: S3Client, queue: Queue): Promise<void> {
-  let from: { KeyMarker?: string | undefined; VersionIdMarker?: string | undefined } | undefined = {};
-  while (from) {
-    const page: ListObjectVersionsOutput = await s3.send(
-      new ListObjectVersionsCommand({ Bucket: INBOX_BUCKET, ...from }),
-    );
-    for (const version of page.Versions ?? []) {
-      if (!version.IsLatest) continue;
-      const facts = {
-        bucket: INBOX_BUCKET,
-        key: version.Key ?? '',
-        versionId: version.VersionId,
-        etag: unquoted(version.ETag ?? ''),
-        bytes: version.Size ?? 0,
-        lastModified: version.LastModified?.getTime() ?? 0,
-        mediaType: '',
-      };
-      queue.send(messageFor({ ...facts, id: uploadId(facts) }));
-    }
-    from = page.IsTruncated ? { KeyMarker: page.NextKeyMarker, VersionIdMarker: page.NextVersionIdMarker } : undefined;
+/** Nobody else uses these buckets: what is current in the inbox is told of again, and a lease in the ledger is nobody's. */
+async function resume(s3: S3Client, queue: Queue): Promise<void> {
+  await s3.send(new DeleteObjectCommand({ Bucket: LEDGER_BUCKET, Key: collectorKey(0) }));
+  const pages = new Inbox(s3).pages(INBOX_BUCKET, '', undefined, new AbortController().signal);
+  for await (const { uploads } of pages) {
+    for (const upload of uploads) if (upload.isCurrent) queue.send(messageFor(upload));
   }
 }

@@ -85,7 +85,7 @@ export class Session {
 
   /** Takes up what an earlier run left in the inbox. */
   resume(): Promise<void> {
-    return this.#pipeline.notifyAgain();
+    return this.#pipeline.resume();
   }
 
   close(): Promise<void> {

@@ -60,6 +60,7 @@ describe('parseEnv', () => {
       pollConcurrency: 64,
       assetConcurrency: 4,
       flowAgeMaxSeconds: 604_800,
+      ledgerRetentionDays: 'forever',
       outputsPath: 'auto',
       resultsKey: '{key}/{flowId}/{assetId}{ext}',
       inboxPrefix: '',

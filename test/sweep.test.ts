@@ -177,3 +177,23 @@ describe('a sweep', () => {
     expect(world.service.flows).toHaveLength(1);
   });
 });
+
+describe('where entries expire', () => {
+  it('the scheduled sweep leaves alone what may have lost its entry, and its watermark goes on', async () => {
+    await start({ limits: { ledgerRetentionDays: 30 } });
+    await sweep();
+    world.clock.advance(MINUTE);
+    await unannounced('old');
+    world.clock.advance(31 * 24 * HOUR);
+    await unannounced('new');
+    world.clock.advance(HOUR);
+    expect(await sweep()).toMatchObject({ compared: 1, missed: 1 });
+    await world.settle();
+    world.clock.advance(26 * HOUR);
+    // A pass looks a day back behind the one before; the one after that has nothing left to look at.
+    expect(await sweep()).toMatchObject({ missed: 0 });
+    expect(await sweep()).toMatchObject({ compared: 0 });
+    expect((await world.receipt('new')).status).toBe('succeeded');
+    expect(await entries()).toBe(1);
+  });
+});

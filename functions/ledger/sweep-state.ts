@@ -12,6 +12,8 @@ export type SweepPosition =
 /** A pass that has not come to its end yet. Times in milliseconds since the epoch. */
 export interface SweepPass {
   readonly startedAt: number;
+  /** False where a person said from when on. */
+  readonly isScheduled: boolean;
   /** What is older than this is left alone. */
   readonly since: number;
   readonly position: SweepPosition;

@@ -135,6 +135,17 @@ describe('its buckets', () => {
     const ledger = only(resources(template, 'AWS::S3::Bucket').filter(({ id }) => id.includes('Ledger')));
     expect(JSON.stringify(ledger.LifecycleConfiguration)).not.toMatch(/Expiration/);
   });
+
+  it('keeps entries for ever, unless somebody says for how long', () => {
+    const { template: bounded } = synthesisePipeline({ limits: { ledgerRetentionDays: 90 } });
+    const ledger = only(resources(bounded, 'AWS::S3::Bucket').filter(({ id }) => id.includes('Ledger')));
+    expect(ledger.LifecycleConfiguration.Rules).toContainEqual({
+      ExpirationInDays: 90,
+      Prefix: 'uploads/',
+      Status: 'Enabled',
+    });
+    expect(environmentTemplateOf(bounded, 'CollectOutputs').LIMITS).toContain('"ledgerRetentionDays":90');
+  });
 });
 
 describe('uploads reach the queue', () => {

@@ -99,7 +99,7 @@ describe('the pipeline', () => {
     printed = [];
 
     const again = await start({ stateDir });
-    await again.notifyAgain();
+    await again.resume();
     await vi.waitFor(() => expect(objects()).toHaveLength(1), 10_000);
     const { key, versionId, eTag } = objects()[0].object;
     expect({ key: decodeURIComponent(key), versionId, eTag }).toEqual({
