@@ -1,0 +1,378 @@
+import { createHash } from 'node:crypto';
+import { inspect } from 'node:util';
+import type { Entry, TerminalEntry } from '../../functions/ledger/entry.ts';
+import type { Receipt } from '../../functions/objects/receipts.ts';
+import type { FlowView } from '../../local/flow-service/flow-service.ts';
+import { INBOX, LEDGER, PIPELINE, type Put, RESULTS, Violation, type World } from './world.ts';
+
+/*
+ * What must hold of a world that has come to rest. Each check looks at the buckets, the service and the logs, and
+ * computes what it expects from what was put into the inbox and from what the service made: nothing of the functions'
+ * own code is used.
+ */
+
+/** Values in a message are cut to this, in characters. */
+const SHOWN_CHARS_MAX = 1_500;
+
+function demand(holds: boolean, what: string, ...values: readonly unknown[]): void {
+  if (holds) return;
+  const shown = values.map((value) => inspect(value, { depth: 6, breakLength: 160 }).slice(0, SHOWN_CHARS_MAX));
+  throw new Violation([what, ...shown].join('\n    '));
+}
+
+const sha256 = (bytes: Uint8Array): string => createHash('sha256').update(bytes).digest('hex');
+
+const isTerminal = (entry: Entry): entry is TerminalEntry => entry.state === 'succeeded' || entry.state === 'failed';
+
+export async function checkAll(world: World): Promise<void> {
+  const entries = await world.entries();
+  checkEntries(world, entries);
+  await checkNoMarkers(world, entries);
+  checkEndings(world, entries.filter(isTerminal));
+  checkFlows(world, entries);
+  await checkResults(world, entries);
+  await checkReceipts(world, entries.filter(isTerminal));
+  checkEvents(world, entries.filter(isTerminal));
+  await checkNoToken(world);
+}
+
+const isOf = (put: Put, { upload }: Entry): boolean =>
+  put.key === upload.key &&
+  (put.versionId === undefined
+    ? upload.versionId === undefined && put.etag === upload.etag && put.lastModified === upload.lastModified
+    : put.versionId === upload.versionId);
+
+const routed = ({ key }: Put): boolean => !key.startsWith('elsewhere/');
+
+/** Every routed upload that could ever be read has one entry, at its end or held; and no entry is of nothing. */
+function checkEntries(world: World, entries: readonly Entry[]): void {
+  const { scenario, puts } = world;
+  for (const put of puts.filter(routed)) {
+    const own = entries.filter((entry) => isOf(put, entry));
+    demand(own.length <= 1, 'an upload has several entries', put.key, own);
+    const isCurrent = puts.findLast(({ key }) => key === put.key) === put && !isDeletedAfter(world, put);
+    // What is replaced before it can be read leaves no upload where the bucket keeps no versions. Where the
+    // notification is lost, the sweep submits what is current.
+    const mustHave = isCurrent || (put.versionId !== undefined && put.isNotified && !scenario.isLossy);
+    demand(own.length === 1 || !mustHave, 'an upload has no entry', { ...put, content: put.content.byteLength });
+  }
+  for (const entry of entries) {
+    demand(
+      puts.some((put) => routed(put) && isOf(put, entry)),
+      'an entry is of no upload',
+      entry,
+    );
+    const isHeld = scenario.limits.inDoubt === 'hold' && entry.state === 'waiting' && entry.reason === 'held';
+    demand(isTerminal(entry) || isHeld, 'an upload is stuck', entry);
+  }
+}
+
+function isDeletedAfter(world: World, put: Put): boolean {
+  const { deeds } = world.scenario;
+  const last = deeds.filter(({ key }) => key === put.key).at(-1);
+  return last?.kind === 'delete';
+}
+
+async function checkNoMarkers(world: World, entries: readonly Entry[]): Promise<void> {
+  const held = new Set(entries.filter(({ state }) => state === 'waiting').map(({ upload }) => upload.id));
+  const running = await world.inspector.list(LEDGER, 'running/');
+  demand(running.length === 0, 'a marker of a running flow is left', running);
+  const waiting = await world.inspector.list(LEDGER, 'waiting/');
+  const stray = waiting.filter(({ key }) => !held.has(key.split('/').at(-1) ?? ''));
+  demand(stray.length === 0, 'a marker of a waiting upload is left', stray);
+}
+
+/** An upload ended as it did for a reason that there was. */
+function checkEndings(world: World, entries: readonly TerminalEntry[]): void {
+  const { scenario, service, incidents, puts } = world;
+  for (const entry of entries) {
+    const { key } = entry.upload;
+    const put = puts.find((one) => isOf(one, entry)) as Put;
+    const flow = service.flows.find(({ id }) => id === entry.flow?.id);
+    const met = (kind: string, ...faults: string[]): boolean =>
+      incidents.some(
+        (one) => one.kind === kind && faults.includes(one.fault) && (kind === 'flow.create' || one.path.includes(entry.flow?.id ?? '?')),
+      );
+    const wasRefused = met('flow.create', '404', '422') || put.key.startsWith('bad/');
+    const isBadText = key.startsWith('text/') && put.content.includes(0xff);
+    const { code } = entry.failure ?? {};
+    const why = (): unknown[] => [code, { ...entry, route: undefined }, flow && { ...flow, inputs: undefined }];
+    switch (code) {
+      case undefined:
+        // Where the service does not tell of its flows, the outputs are all there is to judge by.
+        demand(
+          flow?.state === 'completed' || (flow?.state === 'failed' && scenario.variation.getFlow !== 'served'),
+          'a flow succeeded that did not',
+          ...why(),
+        );
+        break;
+      case 'flow-failed':
+        demand(flow?.state === 'failed', 'a flow is called failed that is not', ...why());
+        break;
+      case 'flow-aborted':
+        demand(flow?.aborted === true, 'a flow is called aborted that is not', ...why());
+        demand(false, 'a flow of ours was aborted, and the upload paid for it', ...why());
+        break;
+      case 'input-empty':
+        demand(put.content.byteLength === 0, 'an upload is called empty that is not', ...why());
+        break;
+      case 'invalid-text':
+        demand(isBadText, 'a text is called invalid that is not', ...why());
+        break;
+      case 'rejected':
+        demand(wasRefused, 'an upload is called rejected that was not', ...why());
+        break;
+      case 'upload-gone':
+        demand(put.versionId === undefined, 'an upload is called gone that is there', ...why());
+        break;
+      case 'attempts-exhausted': {
+        const blames = incidents.filter(({ kind, fault }) => kind === 'flow.create' && !isNobodysFault(fault)).length;
+        demand(
+          blames + world.readFailures >= scenario.limits.attemptsMax,
+          'an upload was given up without having failed so often',
+          ...why(),
+        );
+        break;
+      }
+      case 'flow-gone':
+        demand(
+          met('flow.get', '404') || met('flow.outputs', '404'),
+          'a flow is called gone that the service knows',
+          ...why(),
+        );
+        break;
+      case 'timed-out':
+        demand(entry.endedAt - (entry.flow?.createdAt ?? 0) > scenario.limits.flowAgeMaxSeconds * 1000, 'a flow timed out too early', ...why());
+        break;
+      case 'outputs-failed':
+        demand(entry.assets.length === 0, 'all outputs failed, and there are some', ...why());
+        break;
+      default:
+        demand(false, 'an upload failed for an unknown reason', ...why());
+    }
+    if (flow === undefined || code === 'flow-gone' || code === 'timed-out') continue;
+    checkOutputs(entry, flow, (assetId) => incidents.some(({ path }) => path.includes(assetId)));
+  }
+}
+
+/** Neither throttling nor a refused token is the file's fault. */
+const isNobodysFault = (fault: string): boolean =>
+  fault.startsWith('429') || fault === '401' || fault === 'refused';
+
+/** All outputs of a flow are stored or said to have failed, and those that the service made only fail for a reason. */
+function checkOutputs(entry: TerminalEntry, flow: FlowView, hadTrouble: (assetId: string) => boolean): void {
+  const stored = new Set(entry.assets.map(({ id }) => id));
+  const failed = new Set(entry.failedOutputs.map(({ id }) => id));
+  const isOwn = (id: string): boolean => flow.outputs.some(({ assetId }) => assetId === id);
+  demand([...stored, ...failed].every(isOwn), 'an entry has outputs that are not its flow’s', entry, flow);
+  for (const { assetId, error } of flow.outputs) {
+    if (error !== undefined) {
+      demand(failed.has(assetId) && !stored.has(assetId), 'an output failed, and nobody says so', assetId, entry);
+    } else if (!stored.has(assetId)) {
+      demand(failed.has(assetId) && hadTrouble(assetId), 'an output is missing', assetId, entry, flow);
+    }
+  }
+}
+
+/** Flows are counted where they are paid for: at the service. */
+function checkFlows(world: World, entries: readonly Entry[]): void {
+  const { scenario, logged, service } = world;
+  const flows = service.flows.flatMap((flow) => {
+    const mark = markOf(flow);
+    return mark?.pipeline === PIPELINE || mark === undefined ? [{ flow, mark }] : [];
+  });
+  const groups = new Map<string, FlowView[]>();
+  for (const { flow, mark } of flows) {
+    if (mark === undefined) {
+      demand(flow.inputs.every(({ bytes }) => bytes === 3), 'a flow of ours bears no mark', flow);
+      continue;
+    }
+    const { upload, generation } = mark;
+    demand(typeof generation === 'number', 'a mark has no generation', flow);
+    const entry = entries.find((one) => one.upload.id === upload);
+    demand(entry !== undefined && generation <= entry.generation, 'a flow is of no upload', flow);
+    const name = `${upload} ${generation}`;
+    groups.set(name, [...(groups.get(name) ?? []), flow]);
+  }
+  for (const entry of entries) {
+    if (!('flow' in entry) || entry.flow === undefined) continue;
+    const own = groups.get(`${entry.upload.id} ${entry.generation}`) ?? [];
+    demand(
+      own.some(({ id }) => id === entry.flow?.id),
+      'an upload was given a flow that is not its own',
+      entry,
+      own,
+    );
+  }
+  const isStrict = !scenario.isSkewWild && !world.wasAnyFrozen;
+  const isListed =
+    scenario.variation.listFlows === 'served' &&
+    ['page', 'next', 'next_cursor', 'next_url'].includes(scenario.variation.paging ?? 'page') &&
+    scenario.variation.listShape !== 'bare';
+  for (const [name, own] of groups) {
+    const [uploadId] = name.split(' ');
+    const said = (message: string): number =>
+      logged.filter((line) => line.message.startsWith(message) && line.fields.uploadId === uploadId).length;
+    const retried = said('Sent again although a flow may exist');
+    const surplus = said('Somebody took this upload over meanwhile');
+    const values = [name, { retried, surplus, isStrict, isListed }, own.map((flow) => ({ ...flow, outputs: undefined }))];
+    if (scenario.limits.inDoubt === 'hold') {
+      demand(retried === 0, 'a doubt that was to be held was sent again', ...values);
+      if (isStrict) demand(own.length <= 1, 'two flows of one generation, although doubts are held', ...values);
+    }
+    const isListingRefused = world.incidents.some(
+      ({ kind, fault }) => kind === 'flows.list' && (fault === '404' || fault === '422'),
+    );
+    if (isListed && !isListingRefused) {
+      demand(retried === 0, 'a doubt was not settled although flows are listed', ...values);
+    }
+    const allowed = 1 + retried + (isStrict ? 0 : surplus);
+    demand(own.length <= allowed, 'more flows were made for one generation than were accounted for', ...values);
+  }
+}
+
+interface Mark {
+  readonly pipeline: string;
+  readonly upload: string;
+  readonly generation: number;
+}
+
+function markOf({ additional }: FlowView): Mark | undefined {
+  return (additional as { flowdrop?: Mark } | undefined)?.flowdrop;
+}
+
+/** Every asset is whole, under its own key, written once, and of the one flow that its upload's generation has. */
+async function checkResults(world: World, entries: readonly Entry[]): Promise<void> {
+  const { scenario, service, inspector, resultWrites } = world;
+  const prefix = scenario.limits.resultsPrefix;
+  const collected = new Map<string, Set<string>>();
+  for (const { key } of await inspector.list(RESULTS)) {
+    demand(key.startsWith(prefix), 'a result is outside its prefix', key);
+    if (key.endsWith('/receipt.json')) continue;
+    const [, uploadKey = '', flowId = '', assetId = ''] =
+      /^(.*)\/([^/]+)\/([^/.]+)(?:\.\w+)?$/s.exec(key.slice(prefix.length)) ?? [];
+    const flow = service.flows.find(({ id }) => id === flowId);
+    const mark = flow && markOf(flow);
+    const input = flow?.inputs[0]?.additional as { key?: string } | undefined;
+    demand(mark !== undefined && input?.key === uploadKey, 'a result is under a wrong key', key, flow);
+    const made = service.asset(flowId, assetId);
+    const opened = await inspector.open(RESULTS, key);
+    demand(opened !== undefined && sha256(opened.body) === (await made.sha256()), 'a result is not what the service made', key, {
+      stored: opened?.body.byteLength,
+      made: made.content.bytes,
+    });
+    demand(opened?.mediaType === made.mediaType, 'a result has another media type', key, opened?.mediaType, made.mediaType);
+    demand(resultWrites.get(key) === 1, 'a result was written more than once', key, resultWrites.get(key));
+    const name = `${mark?.upload} ${mark?.generation}`;
+    collected.set(name, (collected.get(name) ?? new Set()).add(flowId));
+  }
+  for (const [name, flowIds] of collected) {
+    demand(flowIds.size === 1, 'two flows of one generation were collected', name, flowIds);
+  }
+  for (const entry of entries.filter(isTerminal)) {
+    for (const asset of entry.assets) {
+      const opened = await inspector.open(RESULTS, asset.key);
+      const isThere = opened !== undefined && opened.body.byteLength === asset.bytes && sha256(opened.body) === asset.sha256;
+      demand(isThere, 'an asset is not there as its entry says', asset, opened?.body.byteLength);
+    }
+  }
+}
+
+/** The receipt at a key is that of the upload current there, or of the last one where none is. */
+async function checkReceipts(world: World, entries: readonly TerminalEntry[]): Promise<void> {
+  const { inspector, scenario } = world;
+  for (const key of new Set(entries.map(({ upload }) => upload.key))) {
+    const all = entries.filter(({ upload }) => upload.key === key);
+    const current = await inspector.open(INBOX, key);
+    const isCurrent = ({ upload }: TerminalEntry): boolean =>
+      current !== undefined &&
+      (upload.versionId === undefined
+        ? upload.etag === current.etag && upload.lastModified === current.lastModified
+        : upload.versionId === current.versionId);
+    const latest = all.toSorted(
+      (a, b) =>
+        a.upload.lastModified - b.upload.lastModified || (a.upload.id < b.upload.id ? -1 : 1),
+    );
+    const expected = current === undefined ? latest.at(-1) : all.find(isCurrent);
+    const stored = await inspector.open(RESULTS, `${scenario.limits.resultsPrefix}${key}/receipt.json`);
+    demand(stored !== undefined, 'a receipt is missing', key, all);
+    if (expected === undefined) continue; // What is current is held: it has no receipt yet.
+    const receipt = JSON.parse(stored?.body.toString() ?? '') as Receipt;
+    demand(receipt.upload.id === expected.upload.id, 'a receipt is of another upload', key, {
+      receipt: receipt.upload,
+      expected: expected.upload,
+      isCurrent: current !== undefined,
+    });
+    checkReceipt(receipt, expected);
+  }
+}
+
+function checkReceipt(receipt: Receipt, entry: TerminalEntry): void {
+  const told = {
+    status: receipt.status,
+    generation: receipt.generation,
+    endedAt: receipt.endedAt,
+    flow: receipt.flow?.id,
+    assets: receipt.assets,
+    failedOutputs: receipt.failedOutputs,
+    code: receipt.failure?.code,
+  };
+  const is = {
+    status: entry.state,
+    generation: entry.generation,
+    endedAt: new Date(entry.endedAt).toISOString(),
+    flow: entry.flow?.id,
+    assets: entry.assets,
+    failedOutputs: entry.failedOutputs,
+    code: entry.failure?.code,
+  };
+  demand(JSON.stringify(told) === JSON.stringify(is), 'a receipt says other than its entry', told, is);
+}
+
+/** Every end was told of, and always in the same words. */
+function checkEvents(world: World, entries: readonly TerminalEntry[]): void {
+  const words = new Map<string, string>();
+  for (const { detailType, detail } of world.published) {
+    const { id } = JSON.parse(detail) as { id: string };
+    const said = `${detailType} ${detail}`;
+    demand((words.get(id) ?? said) === said, 'an end was told of in two ways', words.get(id), said);
+    words.set(id, said);
+  }
+  for (const entry of entries) {
+    demand(words.has(`${entry.upload.id}-${entry.generation}`), 'an end was never told of', entry);
+  }
+}
+
+/** The token is nowhere but in the secret and in the memory of the functions. */
+async function checkNoToken(world: World): Promise<void> {
+  const { tokens, inspector, logged, thrown, published, queue } = world;
+  const has = (text: string): boolean => tokens.some((token) => text.includes(token));
+  for (const line of logged) demand(!has(inspect(line, { depth: 10 })), 'the token is in a log', line);
+  for (const error of thrown) demand(!has(inspect(error, { depth: 10 })), 'the token is in an error', error);
+  for (const event of published) demand(!has(event.detail), 'the token is in an event', event);
+  for (const bucket of [RESULTS, LEDGER]) {
+    for (const { key } of await inspector.list(bucket)) {
+      const opened = await inspector.open(bucket, key);
+      if (opened === undefined || opened.body.byteLength > 1024 * 1024) continue;
+      demand(!has(key) && !has(opened.body.toString('latin1')), 'the token is in a bucket', bucket, key);
+    }
+  }
+  void queue;
+}
+
+/** All that stands in the buckets, but for what the ticks note for themselves. */
+export async function snapshotOf({ inspector }: World): Promise<ReadonlyMap<string, string>> {
+  const all = new Map<string, string>();
+  for (const bucket of [INBOX, RESULTS, LEDGER]) {
+    for (const { key, etag } of await inspector.list(bucket)) {
+      const isNote = bucket === LEDGER && (key.startsWith('state/') || key.startsWith('waiting/'));
+      if (!isNote) all.set(`${bucket}/${key}`, etag);
+    }
+  }
+  return all;
+}
+
+export function checkUnchanged(before: ReadonlyMap<string, string>, after: ReadonlyMap<string, string>): void {
+  const differ = [...new Set([...before.keys(), ...after.keys()])].filter((key) => before.get(key) !== after.get(key));
+  demand(differ.length === 0, 'doing everything again changed something', differ);
+}

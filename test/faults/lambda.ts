@@ -1,0 +1,91 @@
+import type { Clock } from '../../functions/clock.ts';
+import type { Scheduled, Timeline } from './timeline.ts';
+
+type Kind = 'timer' | 'answer';
+
+/**
+ * One process of a function as Lambda runs it. It has a clock of its own, which may be wrong; it can be frozen, so that
+ * nothing reaches it until it is thawed, and killed, so that nothing ever reaches it again: whatever its code waits for
+ * at that moment it waits for forever.
+ */
+export class Lambda {
+  readonly name: string;
+  readonly clock: Clock;
+  /** Whether it was ever frozen: then its time limit no longer holds. */
+  wasFrozen = false;
+  #state: 'alive' | 'frozen' | 'dead' = 'alive';
+  readonly #timeline: Timeline;
+  #held: { readonly kind: Kind; readonly run: () => void }[] = [];
+  readonly #onDeath = new Set<() => void>();
+
+  constructor(name: string, timeline: Timeline, skewMs: number) {
+    this.name = name;
+    this.#timeline = timeline;
+    this.clock = { now: () => timeline.now() + skewMs, sleep: (ms, signal) => this.#sleep(ms, signal) };
+  }
+
+  get isDead(): boolean {
+    return this.#state === 'dead';
+  }
+
+  kill(): void {
+    if (this.#state === 'dead') return;
+    this.#state = 'dead';
+    this.#held = [];
+    for (const told of this.#onDeath) told();
+    this.#onDeath.clear();
+  }
+
+  /** Tells the other ends of its connections. Returns how to stop listening. */
+  onDeath(told: () => void): () => void {
+    if (this.#state === 'dead') told();
+    else this.#onDeath.add(told);
+    return () => this.#onDeath.delete(told);
+  }
+
+  freeze(ms: number): void {
+    if (this.#state !== 'alive') return;
+    this.#state = 'frozen';
+    this.wasFrozen = true;
+    this.#timeline.schedule(this.#timeline.now() + ms, () => this.#thaw());
+  }
+
+  /** Lets something reach the process after `ms`, if it can be reached by then. */
+  after(ms: number, kind: Kind, run: () => void): Scheduled {
+    return this.#timeline.schedule(this.#timeline.now() + ms, () => this.#reach(kind, run));
+  }
+
+  #reach(kind: Kind, run: () => void): void {
+    if (this.#state === 'alive') run();
+    else if (this.#state === 'frozen') this.#held.push({ kind, run });
+  }
+
+  /** As in Node's event loop, timers that are overdue come before answers that have arrived. */
+  #thaw(): void {
+    if (this.#state !== 'frozen') return;
+    this.#state = 'alive';
+    const held = this.#held;
+    this.#held = [];
+    for (const kind of ['timer', 'answer'] as const) {
+      for (const one of held) if (one.kind === kind) this.after(0, kind, one.run);
+    }
+  }
+
+  #sleep(ms: number, signal?: AbortSignal): Promise<void> {
+    return new Promise((resolve, reject) => {
+      if (signal?.aborted) {
+        reject(signal.reason);
+        return;
+      }
+      const aborted = (): void => {
+        timer.cancel();
+        reject(signal?.reason);
+      };
+      const timer = this.after(Math.max(0, ms), 'timer', () => {
+        signal?.removeEventListener('abort', aborted);
+        resolve();
+      });
+      signal?.addEventListener('abort', aborted, { once: true });
+    });
+  }
+}

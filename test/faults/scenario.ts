@@ -1,0 +1,254 @@
+import { LIMITS_DEFAULT, type Limits } from '../../functions/config.ts';
+import type { Route } from '../../functions/routes.ts';
+import type { Variation } from '../../local/flow-service/variation.ts';
+import type { Versioning } from '../../local/s3/s3.ts';
+import { ALL_FAULTS, type CallKind, type Fault, type WeatherOptions } from './faults.ts';
+import type { Random } from './random.ts';
+
+const SECOND = 1_000;
+const MINUTE = 60 * SECOND;
+const MIB = 1024 * 1024;
+
+/** What is done to the inbox, and when: milliseconds from the beginning. */
+export type Deed =
+  | {
+      readonly at: number;
+      readonly kind: 'put';
+      readonly key: string;
+      readonly content: Buffer;
+      readonly mediaType: string;
+    }
+  | { readonly at: number; readonly kind: 'delete'; readonly key: string };
+
+/** Everything about a seed's world but its weather's moods from call to call. */
+export interface Scenario {
+  readonly versioning: Versioning | undefined;
+  readonly routes: readonly Route[];
+  readonly limits: Limits;
+  readonly variation: Partial<Variation>;
+  readonly collectors: number;
+  readonly createLimitMs: number;
+  readonly collectLimitMs: number;
+  readonly visibilitySeconds: number;
+  readonly receivesMax: number;
+  readonly flowMsMax: number;
+  /** Largest deviation of a process's clock, in milliseconds, and whether it is more than a claim allows for. */
+  readonly skewMs: number;
+  readonly isSkewWild: boolean;
+  /** Notifications may be lost, and dead letters stay dead: then only the sweep finds what was missed. */
+  readonly isLossy: boolean;
+  readonly weather: WeatherOptions;
+  readonly deeds: readonly Deed[];
+  /** When the token is replaced, and how long before or after that the secret says so. */
+  readonly rotations: readonly { readonly at: number; readonly secretAt: number }[];
+  readonly chaosMs: number;
+  readonly tickGapMs: { readonly min: number; readonly max: number };
+  /** Whether people retry failed uploads while all this goes on. */
+  readonly areRetried: boolean;
+  /** Whether others use the same account of the service. */
+  readonly hasNeighbours: boolean;
+}
+
+const ROUTES: readonly Route[] = [
+  { name: 'echo', prefixes: ['echo/'], input: 'file', template: 'bytes_echo', additional: { of: 'us' } },
+  { name: 'two', prefixes: ['two/'], input: 'file', template: 'bytes_echo', parameters: { copies: 2 } },
+  {
+    name: 'odd',
+    prefixes: ['odd/'],
+    input: 'file',
+    template: 'bytes_echo',
+    parameters: { copies: 3, failed_outputs: 1 },
+  },
+  { name: 'fail', prefixes: ['fail/'], input: 'file', template: 'bytes_echo', parameters: { fail: true, partial: 1 } },
+  {
+    name: 'none',
+    prefixes: ['none/'],
+    input: 'file',
+    template: 'bytes_echo',
+    parameters: { copies: 1, failed_outputs: 1 },
+  },
+  { name: 'text', prefixes: ['text/'], input: 'text', template: 'text' },
+  { name: 'bad', prefixes: ['bad/'], input: 'file', template: 'no_such_template' },
+  { name: 'big', prefixes: ['big/'], input: 'file', template: 'bytes_echo', parameters: { bytes: 8.5 * MIB } },
+];
+
+const KEYS = [
+  'echo/a.bin',
+  'echo/b c+d%é?#.png',
+  'echo/sub/ü\u0301.txt',
+  'two/x.bin',
+  'odd/x.bin',
+  'fail/x.bin',
+  'none/x.bin',
+  'text/prompt.txt',
+  'bad/x.bin',
+  'elsewhere/x.bin',
+];
+const USUAL_KEYS = ['echo/a.bin', 'echo/b c+d%é?#.png', 'two/x.bin'];
+
+/** What makes it unknown whether a flow was made. */
+const DOUBTFUL: readonly Fault[] = [
+  'lost',
+  '500 after',
+  '500',
+  '502',
+  'hung after',
+  'truncated',
+  'garbled',
+  'no ids',
+  'endless',
+  'killed after',
+  'cut cleanly',
+];
+const THROTTLING: readonly Fault[] = ['429 without Retry-After', '429 in seconds', '429 with a date', '503 in seconds'];
+const KILLING: readonly Fault[] = ['killed before', 'killed after', 'lost'];
+const S3_TROUBLE: readonly Fault[] = [
+  'refused',
+  'lost',
+  'slow',
+  'half',
+  'late',
+  'slow down',
+  'internal error',
+  'internal error after',
+  'conflict',
+];
+
+function weatherOf(random: Random): WeatherOptions {
+  const mood = random.int(1, 20);
+  const persistence = random.pick([0, 0.3, 0.8, 1]);
+  const rate = random.pick([0.02, 0.05, 0.1, 0.2]);
+  const strong = random.pick([0.1, 0.25, 0.5]);
+  const only = (faults: readonly Fault[], share: number, calls?: readonly CallKind[]): WeatherOptions => ({
+    rate: share,
+    faults,
+    calls,
+    persistence,
+  });
+  if (mood === 1) return only([], 0);
+  if (mood === 2) return only(THROTTLING, random.pick([0.3, 0.6, 0.9]));
+  if (mood === 3) return only(['401', '403'], strong);
+  if (mood <= 6) return only(DOUBTFUL, strong, random.chance(0.5) ? ['flow.create'] : ['flow.create', 'flows.list']);
+  if (mood <= 8) return only(KILLING, random.pick([0.02, 0.05, 0.1]));
+  if (mood === 9) return only(['frozen', 'slow', 'late'], random.pick([0.02, 0.05, 0.1]));
+  if (mood <= 11) return only(S3_TROUBLE, random.pick([0.1, 0.25]));
+  if (mood === 12) return only(['truncated', 'half', 'garbled', 'cut cleanly', 'endless', 'hung'], rate);
+  if (mood === 13) return only(['lost', 'killed after', 'internal error after', 'late'], rate);
+  return only(random.chance(0.3) ? random.some(ALL_FAULTS, 0.4) : ALL_FAULTS, rate);
+}
+
+function variationOf(random: Random): Partial<Variation> {
+  const getFlow = random.chance(0.7) ? 'served' : random.pick([404, 405, 501] as const);
+  const served = random.pick([404, 405, 501] as const);
+  const isJson = random.chance(0.5);
+  return {
+    outputsPath: random.pick(['flows', 'root', 'both']),
+    getFlow,
+    listFlows: random.chance(0.75) ? 'served' : served,
+    changeFlow: random.chance(0.8) ? 'served' : served,
+    createStatus: random.pick([201, 200, 202]),
+    wrongTokenStatus: 401,
+    flowIdName: random.pick(['flow_id', 'id']),
+    assetIdName: random.pick(['asset_id', 'id']),
+    outputsShape: random.pick(['object', 'bare']),
+    listShape: random.pick(['object', 'bare']),
+    // Where a flow cannot be asked for, a 404 of its outputs is the only word for its being gone.
+    earlyOutputs: random.pick(getFlow === 'served' ? ['conflict', 'not-found', 'empty', 'pending'] : ['conflict', 'empty', 'pending']),
+    paging: random.pick(['page', 'next', 'next_cursor', 'next_url', 'link', 'none', 'first-only']),
+    pageSize: random.pick([1, 2, 5, 50]),
+    order: random.pick(['descending', 'ascending']),
+    listingDelayMs: random.pick([0, 0, 20 * SECOND, MINUTE, 4 * MINUTE]),
+    assetForm: isJson ? 'json' : 'raw',
+    assetLength: random.pick(['content-length', 'chunked']),
+    assetRedirect: random.chance(0.15)
+      ? (flowId, assetId) => `https://cdn.example/downloads/${flowId}/${assetId}`
+      : undefined,
+    jsonMembersBefore: random.chance(0.3),
+    jsonMembersAfter: random.chance(0.3),
+    jsonWhiteSpace: random.chance(0.3),
+    jsonEscapedSlashes: random.chance(0.3),
+    jsonLineBreaks: random.chance(0.3),
+    jsonUnpadded: random.chance(0.3),
+  };
+}
+
+function deedsOf(random: Random, spanMs: number): readonly Deed[] {
+  const keys = Array.from({ length: random.int(1, 3) }, () => random.pick(random.chance(0.6) ? USUAL_KEYS : KEYS));
+  if (random.chance(0.04)) keys.push('big/x.bin');
+  const contents = new Map<string, Buffer>();
+  const contentFor = (key: string): Buffer => {
+    const kind = random.int(1, 40);
+    if (kind === 1) return Buffer.alloc(0);
+    if (kind === 2 && key.startsWith('text/')) return Buffer.from([0x66, 0xff, 0xfe]);
+    const size = kind === 3 ? random.int(200_000, 400_000) : random.int(1, 600);
+    const content = Buffer.alloc(size);
+    for (let at = 0; at < size; at += 1)
+      content[at] = key.startsWith('text/') ? random.int(0x20, 0x7e) : random.int(0, 255);
+    return content;
+  };
+  const deeds: Deed[] = [];
+  const count = random.int(1, 5);
+  for (let n = 0; n < count; n += 1) {
+    const key = random.pick(keys);
+    const at = random.int(0, spanMs);
+    const before = contents.get(key);
+    if (before !== undefined && random.chance(0.15)) {
+      deeds.push({ at, kind: 'delete', key });
+      continue;
+    }
+    const content = before !== undefined && random.chance(0.3) ? before : contentFor(key);
+    contents.set(key, content);
+    const mediaType = key.startsWith('text/') ? 'text/plain' : random.pick(['application/octet-stream', 'image/png']);
+    deeds.push({ at, kind: 'put', key, content, mediaType });
+  }
+  return deeds.sort((a, b) => a.at - b.at);
+}
+
+export function scenarioOf(random: Random): Scenario {
+  const variation = variationOf(random);
+  const isSkewWild = random.chance(0.1) && (variation.listingDelayMs ?? 0) <= MINUTE;
+  const createLimitMs = random.pick([90 * SECOND, 5 * MINUTE, 15 * MINUTE]);
+  const span = random.pick([MINUTE, 5 * MINUTE, 15 * MINUTE]);
+  const chaosMs = span + random.int(2, 20) * MINUTE;
+  const deeds = deedsOf(random, span);
+  const isBig = deeds.some(({ key }) => key.startsWith('big/'));
+  return {
+    versioning: random.pick(['Enabled', 'Enabled', 'Suspended', undefined]),
+    routes: ROUTES,
+    limits: {
+      ...LIMITS_DEFAULT,
+      uploadConcurrency: random.int(1, 4),
+      assetBytesMax: isBig ? 9 * MIB : 2 * MIB,
+      attemptsMax: random.pick([1, 2, 3, 5]),
+      inDoubt: random.chance(0.7) ? 'retry' : 'hold',
+      pollIntervalSeconds: random.pick([10, 30, 60, 60, 120]),
+      pollConcurrency: random.pick([1, 4, 64]),
+      assetConcurrency: random.pick([1, 4]),
+      flowAgeMaxSeconds: random.chance(0.1) ? random.int(10, 20) * 60 : LIMITS_DEFAULT.flowAgeMaxSeconds,
+      resultsPrefix: random.chance(0.2) ? 'out/' : '',
+    },
+    variation,
+    collectors: random.pick([1, 1, 2, 3]),
+    createLimitMs,
+    collectLimitMs: random.pick([60 * SECOND, 5 * MINUTE, 15 * MINUTE]),
+    visibilitySeconds: createLimitMs / SECOND + 120,
+    receivesMax: random.pick([3, 20]),
+    flowMsMax: random.pick([20 * SECOND, 3 * MINUTE, 20 * MINUTE]),
+    skewMs: isSkewWild ? 140 * SECOND : random.pick([0, 0, 25 * SECOND]),
+    isSkewWild,
+    isLossy: random.chance(0.4),
+    weather: weatherOf(random),
+    deeds,
+    rotations: Array.from({ length: random.pick([0, 0, 1, 2]) }, () => {
+      const at = random.int(0, chaosMs);
+      return { at, secretAt: at + random.int(-2 * MINUTE, 10 * MINUTE) };
+    }),
+    chaosMs,
+    tickGapMs: random.pick([
+      { min: 10 * SECOND, max: MINUTE },
+      { min: 30 * SECOND, max: 4 * MINUTE },
+    ]),
+    areRetried: random.chance(0.4),
+    hasNeighbours: random.chance(0.5),
+  };
+}

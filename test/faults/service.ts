@@ -1,0 +1,399 @@
+import {
+  type Sent,
+  TRANSPORT_LIMITS,
+  type Transport,
+  TransportError,
+  type TransportRequest,
+  type TransportResponse,
+} from '../../functions/flow-service/transport.ts';
+import { ConnectionLostError, type Fault as ServiceFault } from '../../local/flow-service/fault.ts';
+import type { Operation, ServiceResponse, StandInFlowService } from '../../local/flow-service/flow-service.ts';
+import type { Fault, ServiceCallKind, Weather } from './faults.ts';
+import type { Lambda } from './lambda.ts';
+import type { Random } from './random.ts';
+import { frozenFor } from './s3.ts';
+import type { Scheduled, Timeline } from './timeline.ts';
+
+/** A server does not wait longer than this for the next byte of a request, in milliseconds. */
+const SERVER_IDLE_MS = 60_000;
+
+const ENDLESS_CHUNK = Buffer.alloc(1024 * 1024, ' ');
+
+/** A public address, as a server has one. */
+const ADDRESS = '93.184.215.14';
+
+export interface SimulatedService {
+  readonly service: StandInFlowService;
+  readonly timeline: Timeline;
+  readonly random: Random;
+  readonly weather: Weather;
+  readonly trace: (line: string) => void;
+  /** Told of every request as it is made, and of what happens to it. */
+  readonly onCall: (call: ServiceCall) => void;
+}
+
+export interface ServiceCall {
+  readonly kind: ServiceCallKind;
+  readonly lambda: Lambda;
+  readonly path: string;
+  readonly fault: Fault | undefined;
+}
+
+const KINDS: Partial<Record<Operation, ServiceCallKind>> = {
+  createFlow: 'flow.create',
+  getFlow: 'flow.get',
+  listOutputs: 'flow.outputs',
+  getAsset: 'flow.asset',
+  download: 'flow.download',
+  changeFlow: 'flow.abort',
+  listFlows: 'flows.list',
+};
+
+/** What the service's script says for a fault. */
+function scriptOf(fault: Fault | undefined, random: Random, now: number): ServiceFault {
+  const sentence = (text: string) => ({ body: JSON.stringify({ detail: text }) });
+  const before = random.chance(0.5) ? { at: 'before-body' as const } : {};
+  switch (fault) {
+    case 'lost':
+      return { reset: 'after-effect' };
+    case 'half':
+      return { reset: 'mid-body' };
+    case '401':
+    case '403':
+    case '404':
+    case '422':
+      return { status: Number(fault), ...before, ...sentence('Simulated.') };
+    case '429 without Retry-After':
+      return { status: 429, ...before, ...sentence('Slower, please.') };
+    case '429 in seconds':
+      return { status: 429, ...before, headers: { 'retry-after': String(random.int(0, 120)) } };
+    case '429 with a date': {
+      const date = new Date(now + random.int(-10_000, 300_000)).toUTCString();
+      return { status: 429, ...before, headers: { 'retry-after': date } };
+    }
+    case '500':
+    case '502':
+    case '503':
+      return { status: Number(fault), ...before, ...sentence('Simulated.') };
+    case '500 after':
+      return { status: 500, at: 'after-effect' };
+    case '503 in seconds':
+      return { status: 503, ...before, headers: { 'retry-after': String(random.int(1, 60)) } };
+    case 'hung':
+      return { hang: random.chance(0.5) ? true : 'mid-body' };
+    case 'hung after':
+      return { hang: 'after-effect' };
+    case 'truncated':
+      return { truncate: random.int(0, 60) };
+    case 'cut cleanly':
+      return { truncateCleanly: random.int(0, 20) };
+    case 'garbled':
+      return { garble: true };
+    case 'no ids':
+      return { status: 200, at: 'after-effect', headers: { 'content-type': 'application/json' }, body: '{}' };
+    case 'endless':
+      return { status: 200, at: 'after-effect', headers: { 'content-type': 'application/json' }, body: endless() };
+    default:
+      return {};
+  }
+}
+
+async function* endless(): AsyncGenerator<Uint8Array> {
+  for (;;) yield ENDLESS_CHUNK;
+}
+
+/** The transport of one process: the stand-in behind a network on which everything takes time and may go wrong. */
+export function transportOf(world: SimulatedService, lambda: Lambda): Transport {
+  return (request, signal) => new Exchange(world, lambda, request, signal).response;
+}
+
+class Exchange {
+  readonly response: Promise<TransportResponse>;
+  readonly #world: SimulatedService;
+  readonly #lambda: Lambda;
+  readonly #request: TransportRequest;
+  readonly #signal: AbortSignal;
+  readonly #gone = new AbortController();
+  readonly #toServer = new Pipe();
+  #sent: Sent = 'nothing';
+  /** When what was sent last reaches the service. */
+  #arrivesAt = 0;
+  #isAnswered = false;
+  #failure: TransportError | undefined;
+  #reject: (error: unknown) => void = () => {};
+  #failReading: (error: unknown) => void = () => {};
+  #timeLimit: Scheduled | undefined;
+
+  constructor(world: SimulatedService, lambda: Lambda, request: TransportRequest, signal: AbortSignal) {
+    this.#world = world;
+    this.#lambda = lambda;
+    this.#request = request;
+    this.#signal = signal;
+    this.response = new Promise((resolve, reject) => {
+      this.#reject = reject;
+      this.#begin(resolve);
+    });
+  }
+
+  #begin(resolve: (response: TransportResponse) => void): void {
+    const { weather, random, trace, onCall, timeline } = this.#world;
+    const lambda = this.#lambda;
+    const { url, method } = this.#request;
+    if (lambda.isDead) return;
+    if (this.#signal.aborted) {
+      this.#reject(new TransportError('The request was given up', { sent: 'nothing', cause: this.#signal.reason }));
+      return;
+    }
+    const path = url.pathname + url.search;
+    const kind = kindOf(method, url.pathname);
+    const fault = weather.draw(kind);
+    trace(`${lambda.name} ${kind} ${path}${fault === undefined ? '' : ` × ${fault}`}`);
+    onCall({ kind, lambda, path, fault });
+    if (fault === 'killed before') {
+      lambda.kill();
+      return;
+    }
+    if (fault === 'frozen') lambda.freeze(frozenFor(random));
+    this.#signal.addEventListener('abort', this.#onAbort, { once: true });
+    this.#limit(TRANSPORT_LIMITS.connectMs, 'No connection');
+    lambda.onDeath(() => this.#disconnect());
+    if (fault === 'refused') {
+      this.#reach(() => this.#fail(`connect ECONNREFUSED`));
+      return;
+    }
+    const travelMs = fault === 'slow' ? random.int(3_000, 9_000) : random.int(1, random.chance(0.1) ? 2_000 : 60);
+    timeline.schedule(timeline.now() + travelMs, () => {
+      if (this.#failure !== undefined) return;
+      void this.#serve(kind, fault, resolve);
+      this.#reach(() => this.#connected());
+    });
+  }
+
+  /** The other end. */
+  async #serve(
+    kind: ServiceCallKind,
+    fault: Fault | undefined,
+    resolve: (response: TransportResponse) => void,
+  ): Promise<void> {
+    const { service, random, timeline, trace } = this.#world;
+    const { url, method, headers, body } = this.#request;
+    const script = scriptOf(fault, random, timeline.now());
+    const answerMs = fault === 'slow' ? random.int(5_000, 50_000) : random.int(1, 200);
+    let answer: ServiceResponse;
+    try {
+      service.intercept = () => script;
+      const answering = service.handle({
+        method,
+        url: url.pathname + url.search,
+        headers: {
+          ...Object.fromEntries(Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value])),
+          ...(body === undefined ? {} : { 'content-length': String(body.bytes) }),
+        },
+        body: body === undefined ? nothing() : this.#toServer.chunks(timeline),
+        signal: this.#gone.signal,
+      });
+      service.intercept = undefined;
+      answer = await answering;
+    } catch (error) {
+      if (!(error instanceof ConnectionLostError)) throw error;
+      if (fault === 'killed after') this.#lambda.kill();
+      trace(`${this.#lambda.name} ${kind} -> ${error.message}`);
+      this.#reach(() => this.#fail('read ECONNRESET'));
+      return;
+    }
+    trace(`${this.#lambda.name} ${kind} -> ${answer.status}`);
+    if (fault === 'killed after') {
+      this.#lambda.kill();
+      return;
+    }
+    this.#lambda.after(answerMs, 'answer', () => {
+      if (this.#failure !== undefined) return;
+      this.#isAnswered = true;
+      this.#timeLimit?.cancel();
+      resolve({
+        status: answer.status,
+        headers: {
+          ...('content-length' in answer.headers ? {} : { 'transfer-encoding': 'chunked' }),
+          ...answer.headers,
+        },
+        sent: this.#sent,
+        address: ADDRESS,
+        body: this.#receive(answer.body),
+        destroy: () => this.#fail('The answer was let go of'),
+      });
+    });
+  }
+
+  #connected(): void {
+    if (this.#failure !== undefined || this.#isAnswered) return;
+    if (this.#request.body === undefined) this.#limit(TRANSPORT_LIMITS.firstByteMs, 'No answer');
+    else void this.#send(this.#request.body);
+  }
+
+  /** As the real transport does it: the last chunk goes only when the body has said that it is over. */
+  async #send({ bytes, chunks }: NonNullable<TransportRequest['body']>): Promise<void> {
+    const isStopped = (): boolean => this.#failure !== undefined || this.#isAnswered;
+    let left = bytes;
+    let last: Uint8Array | undefined;
+    try {
+      this.#limit(TRANSPORT_LIMITS.idleMs, 'Nothing could be sent');
+      for await (const chunk of chunks) {
+        if (isStopped()) return;
+        if (chunk.byteLength === 0) continue;
+        left -= chunk.byteLength;
+        if (left < 0) throw new Error('The body is longer than announced');
+        if (left === 0) last = chunk;
+        else {
+          this.#sent = 'part';
+          await this.#wire(chunk);
+          if (isStopped()) return;
+        }
+        this.#limit(TRANSPORT_LIMITS.idleMs, 'Nothing could be sent');
+      }
+      if (left > 0) throw new Error('The body ended short of what was announced');
+      if (isStopped()) return;
+      this.#sent = 'all';
+      await this.#wire(last ?? new Uint8Array());
+      if (!isStopped()) this.#limit(TRANSPORT_LIMITS.firstByteMs, 'No answer');
+    } catch (error) {
+      if (!isStopped()) this.#fail((error as Error).message, error);
+    }
+  }
+
+  /** The bytes reach the other end whatever becomes of the process; that they have left is told to the process. */
+  #wire(chunk: Uint8Array): Promise<void> {
+    const { timeline, random } = this.#world;
+    const copy = chunk.slice();
+    const isLast = this.#sent === 'all';
+    this.#arrivesAt = Math.max(this.#arrivesAt, timeline.now() + random.int(1, 30));
+    timeline.schedule(this.#arrivesAt, () => {
+      this.#toServer.push(copy);
+      if (isLast) this.#toServer.end();
+    });
+    return new Promise((resolve) => this.#reach(resolve));
+  }
+
+  async *#receive(body: ServiceResponse['body']): AsyncGenerator<Uint8Array> {
+    const chunks = (body instanceof Uint8Array ? once(body) : body)[Symbol.asyncIterator]();
+    const failed = new Promise<never>((_, reject) => {
+      this.#failReading = reject;
+    });
+    failed.catch(() => {});
+    try {
+      for (;;) {
+        if (this.#failure !== undefined) throw this.#failure;
+        this.#limit(TRANSPORT_LIMITS.idleMs, 'Nothing was received');
+        const next = await Promise.race([failed, chunks.next()]);
+        await Promise.race([failed, new Promise<void>((resolve) => this.#reach(resolve))]);
+        this.#timeLimit?.cancel();
+        if (next.done === true) return;
+        yield next.value.slice();
+      }
+    } catch (error) {
+      if (error instanceof TransportError) throw error;
+      throw new TransportError((error as Error).message, { sent: this.#sent, cause: error });
+    } finally {
+      this.#end();
+    }
+  }
+
+  #reach(run: () => void): void {
+    this.#lambda.after(this.#world.random.int(1, 20), 'answer', run);
+  }
+
+  #limit(ms: number, what: string): void {
+    this.#timeLimit?.cancel();
+    this.#timeLimit = this.#lambda.after(ms, 'timer', () => this.#fail(`${what} within ${ms} ms`, undefined, true));
+  }
+
+  readonly #onAbort = (): void => this.#fail('The request was given up', this.#signal.reason);
+
+  #fail(message: string, cause?: unknown, timedOut = false): void {
+    if (this.#failure !== undefined) return;
+    this.#failure = new TransportError(message, { sent: this.#sent, cause, timedOut });
+    this.#end();
+    this.#reject(this.#failure);
+    this.#failReading(this.#failure);
+  }
+
+  #end(): void {
+    this.#timeLimit?.cancel();
+    this.#signal.removeEventListener('abort', this.#onAbort);
+    this.#disconnect();
+  }
+
+  /** The service learns of it only after what was sent before. */
+  #disconnect(): void {
+    const { timeline } = this.#world;
+    timeline.schedule(Math.max(this.#arrivesAt, timeline.now() + 1), () => {
+      this.#gone.abort();
+      this.#toServer.fail(new ConnectionLostError('reset'));
+    });
+  }
+}
+
+/** What is on the wire towards the service. */
+class Pipe {
+  readonly #chunks: Uint8Array[] = [];
+  #isEnded = false;
+  #error: Error | undefined;
+  #changed: () => void = () => {};
+
+  push(chunk: Uint8Array): void {
+    this.#chunks.push(chunk);
+    this.#changed();
+  }
+
+  end(): void {
+    this.#isEnded = true;
+    this.#changed();
+  }
+
+  /** What has been pushed before still arrives. */
+  fail(error: Error): void {
+    if (!this.#isEnded) this.#error ??= error;
+    this.#changed();
+  }
+
+  async *chunks(timeline: Timeline): AsyncGenerator<Uint8Array> {
+    for (;;) {
+      const chunk = this.#chunks.shift();
+      if (chunk !== undefined) yield chunk;
+      else if (this.#error !== undefined) throw this.#error;
+      else if (this.#isEnded) return;
+      else {
+        await new Promise<void>((resolve) => {
+          const timeLimit = timeline.schedule(timeline.now() + SERVER_IDLE_MS, () =>
+            this.fail(new ConnectionLostError('reset')),
+          );
+          this.#changed = () => {
+            timeLimit.cancel();
+            resolve();
+          };
+        });
+      }
+    }
+  }
+}
+
+async function* nothing(): AsyncGenerator<Uint8Array> {}
+
+async function* once(bytes: Uint8Array): AsyncGenerator<Uint8Array> {
+  if (bytes.byteLength > 0) yield bytes;
+}
+
+function kindOf(method: string, path: string): ServiceCallKind {
+  const kind = KINDS[operationOf(method, path)];
+  if (kind === undefined) throw new Error(`A call of the service that the simulation does not know: ${method} ${path}`);
+  return kind;
+}
+
+function operationOf(method: string, path: string): Operation {
+  if (method === 'POST') return 'createFlow';
+  if (method === 'PATCH') return 'changeFlow';
+  if (path === '/flows') return 'listFlows';
+  if (path.startsWith('/downloads/')) return 'download';
+  if (/^\/flows\/[^/]+\/outputs\/[^/]+$/.test(path)) return 'getAsset';
+  if (/\/outputs$/.test(path)) return 'listOutputs';
+  return 'getFlow';
+}

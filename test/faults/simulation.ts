@@ -1,0 +1,70 @@
+import type { FaultTable } from './faults.ts';
+import { checkAll, checkUnchanged, snapshotOf } from './invariants.ts';
+import { Violation, World } from './world.ts';
+
+const MINUTE = 60_000;
+
+export interface Outcome {
+  readonly seed: number;
+  /** What was broken; undefined where all held. */
+  readonly violation: string | undefined;
+  /** Of everything that happened: two runs of a seed have the same. */
+  readonly traceHash: string;
+  readonly faults: FaultTable;
+  readonly calls: Readonly<Record<string, number>>;
+  readonly counts: Readonly<Record<string, number>>;
+}
+
+/** Runs one seed's world from its beginning to the check of its invariants. Everything follows from the seed. */
+export async function simulate(seed: number, onTrace?: (line: string) => void): Promise<Outcome> {
+  const world = new World(seed, onTrace);
+  let unhandled: unknown;
+  const onUnhandled = (error: unknown): void => {
+    unhandled ??= error;
+  };
+  process.on('unhandledRejection', onUnhandled);
+  let violation: string | undefined;
+  try {
+    await live(world);
+    if (unhandled !== undefined) throw new Violation(`a rejection that nobody handled: ${describe(unhandled)}`);
+  } catch (error) {
+    violation = error instanceof Violation ? error.message : `the simulation failed: ${describe(error)}`;
+  } finally {
+    process.off('unhandledRejection', onUnhandled);
+    world.close();
+  }
+  return {
+    seed,
+    violation,
+    traceHash: world.traceHash,
+    faults: world.weather.table,
+    calls: world.weather.calls,
+    counts: { ...world.stats, ...Object.fromEntries(world.counted) },
+  };
+}
+
+async function live(world: World): Promise<void> {
+  await world.chaos();
+  await world.heal();
+  await world.settle();
+  if (world.scenario.isLossy || world.scenario.versioning !== 'Enabled') {
+    // A message of an upload that was replaced meanwhile, where no versions are kept, no longer leads to its entry.
+    // What is younger than a quarter of an hour may still be on its ordinary way, for all that the sweep knows.
+    await world.pass(20 * MINUTE);
+    await world.sweep(); // It may only end a pass that had begun before.
+    await world.sweep();
+    await world.settle();
+  }
+  await checkAll(world);
+  const before = await snapshotOf(world);
+  world.redeliver();
+  await world.settle();
+  await world.pass(20 * MINUTE);
+  await world.sweep();
+  await world.settle();
+  await checkAll(world);
+  checkUnchanged(before, await snapshotOf(world));
+}
+
+const describe = (error: unknown): string =>
+  error instanceof Error ? `${error.stack}${error.cause === undefined ? '' : `\ncaused by ${describe(error.cause)}`}` : String(error);
