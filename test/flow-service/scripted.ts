@@ -1,0 +1,179 @@
+import { once } from 'node:events';
+import { createServer, type IncomingMessage, type RequestListener, type ServerResponse } from 'node:http';
+import { createServer as createRawServer, type Socket } from 'node:net';
+import type { Clock } from '../../functions/clock.ts';
+import type { CreateRequest, InputSource, Token } from '../../functions/flow-service/types.ts';
+
+export const never = new AbortController().signal;
+
+/** A token that would be recognised wherever it turned up. */
+export const TOKEN = 'obviously-fake/token-1';
+export const RENEWED = 'obviously-fake/token-2';
+
+/** Gives {@link TOKEN}, and {@link RENEWED} after it was read again. */
+export function scriptedToken(): Token & { renewals: number } {
+  return {
+    renewals: 0,
+    async get() {
+      return TOKEN;
+    },
+    async renew() {
+      this.renewals += 1;
+      return RENEWED;
+    },
+  };
+}
+
+/** Time that stands still until it is told to pass. */
+export class StillClock implements Clock {
+  #now = Date.UTC(2026, 0, 1);
+  readonly sleepers = new Set<{ readonly until: number; readonly wake: () => void }>();
+
+  now(): number {
+    return this.#now;
+  }
+
+  sleep(ms: number, signal?: AbortSignal): Promise<void> {
+    return new Promise((resolve, reject) => {
+      signal?.throwIfAborted();
+      const sleeper = {
+        until: this.#now + ms,
+        wake: () => {
+          this.sleepers.delete(sleeper);
+          resolve();
+        },
+      };
+      this.sleepers.add(sleeper);
+      signal?.addEventListener('abort', () => {
+        this.sleepers.delete(sleeper);
+        reject(signal.reason);
+      });
+    });
+  }
+
+  pass(ms: number): void {
+    this.#now += ms;
+    for (const { until, wake } of [...this.sleepers]) if (until <= this.#now) wake();
+  }
+}
+
+export async function until(condition: () => boolean): Promise<void> {
+  while (!condition()) await new Promise((resolve) => setTimeout(resolve, 2));
+}
+
+export interface Scripted extends AsyncDisposable {
+  readonly url: URL;
+  readonly requests: { readonly method: string; readonly url: string; readonly headers: IncomingMessage['headers'] }[];
+  /** Connections that were made, and those of them that are open. */
+  connections: number;
+  readonly open: Set<Socket>;
+}
+
+/** A server on loopback that answers as it is told. */
+export async function scripted(
+  answer: (request: IncomingMessage, response: ServerResponse, index: number) => unknown,
+): Promise<Scripted> {
+  const requests: Scripted['requests'] = [];
+  const listener: RequestListener = (request, response) => {
+    const { method = '', url = '', headers } = request;
+    requests.push({ method, url, headers });
+    answer(request, response, requests.length - 1);
+  };
+  return serve(createServer({ keepAliveTimeout: 60_000 }, listener), requests);
+}
+
+/** A server that is handed bare connections, for answers that no HTTP server would give. */
+export async function scriptedRaw(answer: (socket: Socket, index: number) => unknown): Promise<Scripted> {
+  let index = 0;
+  const server = createRawServer((socket) => {
+    socket.on('error', () => {});
+    answer(socket, index);
+    index += 1;
+  });
+  return serve(server, []);
+}
+
+async function serve(server: ReturnType<typeof createRawServer>, requests: Scripted['requests']): Promise<Scripted> {
+  const open = new Set<Socket>();
+  server.on('connection', (socket) => {
+    result.connections += 1;
+    open.add(socket);
+    socket.on('close', () => open.delete(socket));
+    socket.on('error', () => {});
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const address = server.address();
+  const port = typeof address === 'object' && address !== null ? address.port : 0;
+  const result: Scripted = {
+    url: new URL(`http://127.0.0.1:${port}`),
+    requests,
+    connections: 0,
+    open,
+    async [Symbol.asyncDispose]() {
+      for (const socket of open) socket.destroy();
+      server.close();
+      await once(server, 'close');
+    },
+  };
+  return result;
+}
+
+/** The body of a request, once it has come whole. */
+export async function bodyOf(request: IncomingMessage): Promise<string> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of request) chunks.push(chunk);
+  return Buffer.concat(chunks).toString();
+}
+
+/** Answers with JSON once the request has come whole. */
+export async function json(request: IncomingMessage, response: ServerResponse, value: unknown, status = 200) {
+  await bodyOf(request);
+  response.writeHead(status, { 'content-type': 'application/json' });
+  response.end(typeof value === 'string' ? value : JSON.stringify(value));
+}
+
+export function sourceOf(text: string): InputSource & { opened: number } {
+  return {
+    bytes: Buffer.byteLength(text),
+    opened: 0,
+    async open() {
+      this.opened += 1;
+      return (async function* () {
+        yield Buffer.from(text);
+      })();
+    },
+  };
+}
+
+export const MARK = { pipeline: 'test', upload: 'abc', generation: 1 };
+
+export const requestOf = (source: InputSource, as: 'file' | 'text' = 'file'): CreateRequest => ({
+  template: 'echo',
+  mark: MARK,
+  input: { as, mediaType: 'image/png', source, additional: {} },
+});
+
+/** A source of `bytes` bytes that come as fast as they are taken; it knows how much was taken and whether it is done. */
+export function largeSource(bytes: number): InputSource & { taken: number; isClosed: boolean } {
+  const chunk = Buffer.alloc(64 * 1024, 'x');
+  return {
+    bytes,
+    taken: 0,
+    isClosed: false,
+    async open() {
+      const source = this;
+      return (async function* () {
+        try {
+          while (source.taken < bytes) {
+            const next = chunk.subarray(0, Math.min(chunk.byteLength, bytes - source.taken));
+            source.taken += next.byteLength;
+            yield next;
+          }
+        } finally {
+          source.isClosed = true;
+        }
+      })();
+    },
+  };
+}

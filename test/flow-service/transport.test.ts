@@ -1,0 +1,365 @@
+import { describe, expect, it } from 'vitest';
+import { systemClock } from '../../functions/clock.ts';
+import { ForbiddenAddressError } from '../../functions/flow-service/errors.ts';
+import {
+  httpTransport,
+  TRANSPORT_LIMITS,
+  TransportError,
+  type TransportRequest,
+} from '../../functions/flow-service/transport.ts';
+import { collect, streamed } from './chunks.ts';
+import { bodyOf, never, StillClock, scripted, scriptedRaw, until } from './scripted.ts';
+
+const get = (url: URL): TransportRequest => ({ method: 'GET', url, headers: {} });
+
+const post = (url: URL, chunks: AsyncIterable<Uint8Array>, bytes: number): TransportRequest => ({
+  method: 'POST',
+  url,
+  headers: {},
+  body: { bytes, chunks },
+});
+
+const text = async (body: AsyncIterable<Uint8Array>): Promise<string> => (await collect(body)).toString();
+
+/** Two buffers of the right size, filled in turn, as the encoder has them. */
+async function* alternating(blocks: number, size: number): AsyncGenerator<Uint8Array> {
+  const buffers = [Buffer.alloc(size), Buffer.alloc(size)];
+  for (let index = 0; index < blocks; index += 1) {
+    const block = buffers[index % 2] ?? Buffer.alloc(0);
+    block.fill(index);
+    yield block;
+  }
+}
+
+describe('a request', () => {
+  it('sends a body at its exact length and gives status, headers and body of the answer', async () => {
+    await using server = await scripted(async (request, response) => {
+      response.writeHead(201, { 'X-Told': request.headers['content-length'] });
+      response.end(await bodyOf(request));
+    });
+    const response = await httpTransport({ clock: systemClock })(
+      post(server.url, streamed([Buffer.from('a'), Buffer.alloc(0), Buffer.from('bc')]), 3),
+      never,
+    );
+    expect(response).toMatchObject({ status: 201, sent: 'all', address: '127.0.0.1', headers: { 'x-told': '3' } });
+    expect(await text(response.body)).toBe('abc');
+  });
+
+  it('gives a buffer back only when the connection is done with it', async () => {
+    const size = 1024 * 1024;
+    await using server = await scripted((request, response) => {
+      // Read now and then, so that the client has to wait, and the buffers with it.
+      let at = 0;
+      let isRight = true;
+      request.on('data', (chunk: Buffer) => {
+        for (let index = 0; index < chunk.byteLength; index += 4096) {
+          isRight &&= chunk[index] === Math.floor((at + index) / size);
+        }
+        at += chunk.byteLength;
+        request.pause();
+        setImmediate(() => request.resume());
+      });
+      request.on('end', () => response.end(String(isRight)));
+    });
+    const response = await httpTransport({ clock: systemClock })(
+      post(server.url, alternating(24, size), 24 * size),
+      never,
+    );
+    expect(await text(response.body)).toBe('true');
+  });
+
+  it.each([
+    ['shorter', [Buffer.from('ab')]],
+    ['longer', [Buffer.from('abc'), Buffer.from('d')]],
+    ['longer by all at once', [Buffer.from('abcd')]],
+  ])('with a body %s than announced never comes to its end', async (_, chunks) => {
+    let isAborted = false;
+    let received = '';
+    await using server = await scripted((request) => {
+      request.on('data', (chunk: Buffer) => {
+        received += chunk;
+      });
+      request.on('error', () => {
+        isAborted = true;
+      });
+    });
+    const sending = httpTransport({ clock: systemClock })(post(server.url, streamed(chunks), 3), never);
+    await expect(sending).rejects.toThrow(TransportError);
+    const error = await sending.catch((reason: TransportError) => reason);
+    expect(error).toMatchObject({ timedOut: false });
+    expect((error as TransportError).sent).not.toBe('all');
+    await until(() => server.open.size === 0);
+    expect(received.length).toBeLessThan(3);
+    expect(isAborted || server.requests.length === 0).toBe(true);
+  });
+
+  it('takes an answer that comes before the body was sent, and sends no more of it', async () => {
+    await using server = await scripted((_, response) => {
+      response.writeHead(413, { 'content-length': '9' });
+      response.end('too large');
+    });
+    let isClosed = false;
+    let taken = 0;
+    const endless = async function* () {
+      try {
+        for (; ; taken += 1) yield Buffer.alloc(65_536);
+      } finally {
+        isClosed = true;
+      }
+    };
+    const response = await httpTransport({ clock: systemClock })(post(server.url, endless(), 1e12), never);
+    expect(response).toMatchObject({ status: 413, sent: 'part' });
+    expect(await text(response.body)).toBe('too large');
+    await until(() => isClosed && server.open.size === 0);
+    const before = taken;
+    await systemClock.sleep(20);
+    expect(taken).toBe(before);
+  });
+
+  it('that nobody listens to is surely not sent', async () => {
+    const closed = await scripted(() => {});
+    await closed[Symbol.asyncDispose]();
+    const sending = httpTransport({ clock: systemClock })(post(closed.url, streamed([Buffer.from('abc')]), 3), never);
+    await expect(sending).rejects.toMatchObject({ sent: 'nothing', message: expect.stringContaining('ECONNREFUSED') });
+  });
+
+  it('whose connection breaks is sent in part, or, once its last byte has gone, in whole', async () => {
+    await using server = await scriptedRaw((socket, index) => {
+      let received = '';
+      socket.on('data', (data) => {
+        received += data;
+        if (index === 0 || received.endsWith('abc')) socket.resetAndDestroy();
+      });
+    });
+    const transport = httpTransport({ clock: systemClock });
+    const { promise: isReset, resolve } = Promise.withResolvers<void>();
+    const stopping = async function* () {
+      yield Buffer.from('ab');
+      await isReset;
+      yield Buffer.from('c');
+    };
+    const partly = transport(post(server.url, stopping(), 3), never);
+    await expect(partly).rejects.toMatchObject({ sent: 'part' });
+    resolve();
+    const slowly = async function* () {
+      yield Buffer.from('ab');
+      yield Buffer.from('c');
+    };
+    await expect(transport(post(server.url, slowly(), 3), never)).rejects.toMatchObject({ sent: 'all' });
+  });
+});
+
+describe('connections', () => {
+  it('are kept and shared by requests without a body', async () => {
+    await using server = await scripted((_, response) => response.end('ok'));
+    const transport = httpTransport({ clock: systemClock });
+    for (let times = 0; times < 3; times += 1) await text((await transport(get(server.url), never)).body);
+    expect(server).toMatchObject({ connections: 1, requests: { length: 3 } });
+  });
+
+  it('are not shared by requests with a body, which a dead one would leave in doubt', async () => {
+    await using server = await scripted(async (request, response) => response.end(await bodyOf(request)));
+    const transport = httpTransport({ clock: systemClock });
+    await text((await transport(get(server.url), never)).body);
+    await text((await transport(post(server.url, streamed([Buffer.from('abc')]), 3), never)).body);
+    await text((await transport(post(server.url, streamed([Buffer.from('abc')]), 3), never)).body);
+    expect(server).toMatchObject({ connections: 3 });
+  });
+
+  it('that turn out to be dead are replaced, once', async () => {
+    const requests: number[] = [];
+    await using server = await scriptedRaw((socket, index) => {
+      requests.push(0);
+      socket.on('data', () => {
+        requests[index] = (requests[index] ?? 0) + 1;
+        if (index === 0 && requests[0] === 2) socket.resetAndDestroy();
+        else if (index === 2) socket.resetAndDestroy();
+        else socket.write('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok');
+      });
+    });
+    const transport = httpTransport({ clock: systemClock });
+    expect(await text((await transport(get(server.url), never)).body)).toBe('ok');
+    // The first connection dies under the second request; its replacement answers, and is not kept.
+    expect(await text((await transport(get(server.url), never)).body)).toBe('ok');
+    // A new connection that dies is no reason to try again.
+    await expect(transport(get(server.url), never)).rejects.toMatchObject({ name: 'TransportError' });
+    expect(requests).toEqual([2, 1, 1]);
+  });
+
+  it('are closed when an answer is let go of, or left in the middle', async () => {
+    await using server = await scripted((_, response) => {
+      response.write('x'.repeat(1000));
+    });
+    const transport = httpTransport({ clock: systemClock });
+    (await transport(get(server.url), never)).destroy();
+    for await (const _ of (await transport(get(server.url), never)).body) break;
+    await until(() => server.open.size === 0);
+  });
+});
+
+describe('an answer', () => {
+  it.each([
+    ['at its announced length', 'HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabc'],
+    ['in its chunks', 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n'],
+  ])('that is cut %s does not end well', async (_, answer) => {
+    await using server = await scriptedRaw((socket) => socket.once('data', () => socket.end(answer)));
+    const { body } = await httpTransport({ clock: systemClock })(get(server.url), never);
+    await expect(text(body)).rejects.toMatchObject({ name: 'TransportError', timedOut: false });
+  });
+
+  it('that is cut before anybody reads it does not end well, and ends no process', async () => {
+    await using server = await scriptedRaw((socket) =>
+      socket.once('data', () => socket.end('HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabc')),
+    );
+    const { body } = await httpTransport({ clock: systemClock })(get(server.url), never);
+    await until(() => server.open.size === 0);
+    await systemClock.sleep(20);
+    await expect(text(body)).rejects.toThrow(TransportError);
+  });
+
+  it('that is no HTTP is told without what came', async () => {
+    await using server = await scriptedRaw((socket) => socket.once('data', () => socket.end('secret nonsense\r\n')));
+    const error = await httpTransport({ clock: systemClock })(get(server.url), never).catch((reason) => reason);
+    expect(error).toBeInstanceOf(TransportError);
+    expect(error.cause).toMatchObject({ code: 'HPE_INVALID_CONSTANT' });
+    expect(error.cause).not.toHaveProperty('rawPacket');
+  });
+
+  it('is not cut short silently when the request is given up while much of it waits to be read', async () => {
+    await using server = await scripted((_, response) => response.end('x'.repeat(60_000)));
+    for (let delayed = 0; delayed < 3; delayed += 1) {
+      const controller = new AbortController();
+      const { body } = await httpTransport({ clock: systemClock })(get(server.url), controller.signal);
+      const reading = (async () => {
+        let bytes = 0;
+        for await (const chunk of body) {
+          bytes += chunk.byteLength;
+          if (delayed > 0) await systemClock.sleep(5);
+          controller.abort(new Error('enough'));
+        }
+        return bytes;
+      })();
+      const outcome = await reading.catch((error: Error) => error);
+      expect(outcome === 60_000 || (outcome instanceof TransportError && outcome.cause)).toBeTruthy();
+    }
+  });
+});
+
+describe('giving up', () => {
+  it('rejects at once with how much was sent, and closes the connection', async () => {
+    await using server = await scripted(() => {});
+    const transport = httpTransport({ clock: systemClock });
+    const reason = new Error('enough');
+    const controller = new AbortController();
+    const sending = transport(post(server.url, streamed([Buffer.from('abc')]), 3), controller.signal);
+    await until(() => server.requests.length === 1);
+    controller.abort(reason);
+    await expect(sending).rejects.toMatchObject({ sent: 'all', cause: reason });
+    await until(() => server.open.size === 0);
+    await expect(transport(get(server.url), controller.signal)).rejects.toMatchObject({
+      sent: 'nothing',
+      cause: reason,
+    });
+    expect(server.connections).toBe(1);
+  });
+});
+
+describe('a limit of time', () => {
+  const { connectMs, firstByteMs, idleMs } = TRANSPORT_LIMITS;
+
+  it('ends the wait for an answer', async () => {
+    const clock = new StillClock();
+    let received = '';
+    await using server = await scripted((request) => {
+      request.on('data', (data) => {
+        received += data;
+      });
+    });
+    const sending = httpTransport({ clock })(post(server.url, streamed([Buffer.from('abc')]), 3), never);
+    const outcome = expect(sending).rejects.toMatchObject({ sent: 'all', timedOut: true });
+    await until(() => received === 'abc');
+    await systemClock.sleep(20);
+    const isPending = Symbol();
+    for (let passedMs = 0; passedMs < firstByteMs; passedMs += 1_000) {
+      clock.pass(1_000 - 1);
+      await systemClock.sleep(1);
+      expect(await Promise.race([sending, Promise.resolve(isPending)])).toBe(isPending);
+      clock.pass(1);
+    }
+    await outcome;
+    expect(clock.sleepers.size).toBe(0);
+    await until(() => server.open.size === 0);
+  });
+
+  it('ends the wait for a connection', async () => {
+    const clock = new StillClock();
+    // TLS never begins: the server accepts and says nothing.
+    await using server = await scriptedRaw(() => {});
+    const url = new URL(server.url.href.replace('http:', 'https:'));
+    const sending = httpTransport({ clock })(get(url), never);
+    const outcome = expect(sending).rejects.toMatchObject({ sent: 'nothing', timedOut: true });
+    await until(() => server.connections === 1);
+    clock.pass(connectMs);
+    await outcome;
+    expect(clock.sleepers.size).toBe(0);
+  });
+
+  it('ends a request that nobody takes', async () => {
+    const clock = new StillClock();
+    await using server = await scriptedRaw((socket) => socket.pause());
+    let taken = 0;
+    const endless = async function* () {
+      for (; ; taken += 1) yield Buffer.alloc(1024 * 1024);
+    };
+    const sending = httpTransport({ clock })(post(server.url, endless(), 1e12), never);
+    const outcome = expect(sending).rejects.toMatchObject({ sent: 'part', timedOut: true });
+    let before = -1;
+    while (before !== taken || taken === 0) {
+      before = taken;
+      await systemClock.sleep(50);
+    }
+    clock.pass(idleMs);
+    await outcome;
+    expect(clock.sleepers.size).toBe(0);
+  });
+
+  it('ends the wait for the rest of an answer, but does not count the time of whoever reads it', async () => {
+    const clock = new StillClock();
+    await using server = await scripted((_, response) => response.write('first'));
+    const { body } = await httpTransport({ clock })(get(server.url), never);
+    const reading = body[Symbol.asyncIterator]();
+    await reading.next();
+    clock.pass(10 * idleMs);
+    await systemClock.sleep(5);
+    const rest = reading.next();
+    const outcome = expect(rest).rejects.toMatchObject({ timedOut: true });
+    await systemClock.sleep(5);
+    clock.pass(idleMs);
+    await outcome;
+    expect(clock.sleepers.size).toBe(0);
+  });
+
+  it('leaves no timer behind when all is well', async () => {
+    const clock = new StillClock();
+    await using server = await scripted((_, response) => response.end('ok'));
+    const transport = httpTransport({ clock });
+    await text((await transport(get(server.url), never)).body);
+    (await transport(get(server.url), never)).destroy();
+    await text((await transport(post(server.url, streamed([Buffer.from('abc')]), 3), never)).body);
+    expect(clock.sleepers.size).toBe(0);
+  });
+});
+
+describe('a request to public addresses only', () => {
+  it.each(['127.0.0.1', '[::1]', 'localhost', '10.0.0.1', '169.254.169.254', '[::ffff:127.0.0.1]'])(
+    'does not connect to %s',
+    async (host) => {
+      await using server = await scripted((_, response) => response.end('inside'));
+      const url = new URL(server.url);
+      url.hostname = host;
+      const sending = httpTransport({ clock: systemClock })({ ...get(url), publicOnly: true }, never);
+      await expect(sending).rejects.toThrow(ForbiddenAddressError);
+      expect(server.connections).toBe(0);
+    },
+  );
+});
