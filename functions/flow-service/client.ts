@@ -198,17 +198,18 @@ class HttpFlowService implements FlowService {
 
   async abort(flowId: string, signal: AbortSignal): Promise<boolean> {
     const body = jsonBody({ action: 'abort' });
-    const url = this.#url('flows', flowId);
-    const answer = await this.#ask({ operation: 'abort', method: 'PATCH', url, body }, signal);
-    if (isSuccess(answer.response.status)) {
+    try {
+      const call: Call = { operation: 'abort', method: 'PATCH', url: this.#url('flows', flowId), body };
+      const answer = await this.#ask(call, signal);
+      if (!isSuccess(answer.response.status)) throw await this.#refusal(answer);
       answer.response.destroy();
       return true;
+    } catch (error) {
+      const isInVain =
+        error instanceof NotFoundError || error instanceof NotServedError || error instanceof NotReadyError;
+      if (isInVain) return false;
+      throw error;
     }
-    const refusal = await this.#refusal(answer);
-    const isInVain =
-      refusal instanceof NotFoundError || refusal instanceof NotServedError || refusal instanceof NotReadyError;
-    if (isInVain) return false;
-    throw refusal;
   }
 
   templates(

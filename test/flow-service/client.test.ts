@@ -1,0 +1,874 @@
+import { inspect } from 'node:util';
+import { describe, expect, it } from 'vitest';
+import { systemClock } from '../../functions/clock.ts';
+import { createFlowService, type FlowServiceOptions } from '../../functions/flow-service/client.ts';
+import * as errors from '../../functions/flow-service/errors.ts';
+import { httpTransport, TRANSPORT_LIMITS, type Transport } from '../../functions/flow-service/transport.ts';
+import type { FlowService, InputSource } from '../../functions/flow-service/types.ts';
+import { collect, streamed } from './chunks.ts';
+import {
+  bodyOf,
+  json,
+  largeSource,
+  never,
+  RENEWED,
+  requestOf,
+  StillClock,
+  scripted,
+  scriptedRaw,
+  scriptedToken,
+  sourceOf,
+  TOKEN,
+  until,
+} from './scripted.ts';
+
+const MIB = 1024 * 1024;
+
+const clientOf = (baseUrl: URL, more: Partial<FlowServiceOptions> = {}): FlowService =>
+  createFlowService({
+    baseUrl,
+    token: scriptedToken(),
+    clock: systemClock,
+    outputsPath: 'auto',
+    assetBytesMax: 100 * MIB,
+    ...more,
+  });
+
+const failureOf = async (promise: Promise<unknown>): Promise<unknown> => {
+  const outcome = await promise.then(
+    (value) => ({ value }),
+    (error: unknown) => ({ error }),
+  );
+  if ('value' in outcome) throw new Error(`Did not fail but gave ${inspect(outcome.value)}`);
+  return outcome.error;
+};
+
+/** Every operation that reads, and `create`, as something to try an answer on. */
+const operations = {
+  create: (flows: FlowService) => flows.create(requestOf(sourceOf('hi')), never),
+  get: (flows: FlowService) => flows.get('f1', never),
+  outputs: (flows: FlowService) => flows.outputs('f1', never),
+  asset: async (flows: FlowService) => collect((await flows.asset('f1', 'a1', never)).chunks),
+  templates: (flows: FlowService) => flows.templates(never),
+};
+type OperationName = keyof typeof operations;
+const reads: readonly OperationName[] = ['get', 'outputs', 'asset', 'templates'];
+
+/** A transport that gives the same answer to everything, and notes what it was asked. */
+function canned(
+  ...answers: readonly { status: number; headers?: Record<string, string>; body?: string; address?: string }[]
+) {
+  const asked: { url: string; headers: Readonly<Record<string, string>>; publicOnly: boolean | undefined }[] = [];
+  const transport: Transport = async ({ url, headers, publicOnly, body }) => {
+    if (body !== undefined) await collect(body.chunks);
+    const answer = answers[Math.min(asked.length, answers.length - 1)] ?? { status: 500 };
+    asked.push({ url: url.href, headers, publicOnly });
+    const text = answer.body ?? '';
+    return {
+      status: answer.status,
+      headers: { 'content-length': String(Buffer.byteLength(text)), ...answer.headers },
+      address: answer.address,
+      body: streamed([Buffer.from(text)]),
+      destroy() {},
+    };
+  };
+  return { asked, transport };
+}
+
+const PUBLIC = new URL('https://flows.example.com/api');
+
+describe('every request', () => {
+  it('goes where the interface has it, with the headers that it wants', async () => {
+    await using server = await scripted(async (request, response) => {
+      if (request.url?.endsWith('/a%2F1')) return response.end('raw');
+      if (request.url?.endsWith('/outputs')) return json(request, response, []);
+      if (request.url?.endsWith('/templates')) return json(request, response, ['a']);
+      return json(request, response, { flow_id: 'f1' });
+    });
+    const flows = clientOf(new URL('/v1/', server.url));
+    await flows.create(requestOf(sourceOf('hi')), never);
+    await flows.get('f 1', never);
+    await flows.outputs('f1', never);
+    await collect((await flows.asset('f1', 'a/1', never)).chunks);
+    await flows.abort('f1', never);
+    await flows.templates(never);
+    expect(server.requests.map(({ method, url }) => `${method} ${url}`)).toEqual([
+      'POST /v1/flows',
+      'GET /v1/flows/f%201',
+      'GET /v1/flows/f1/outputs',
+      'GET /v1/flows/f1/outputs/a%2F1',
+      'PATCH /v1/flows/f1',
+      'GET /v1/templates',
+    ]);
+    for (const { headers } of server.requests) {
+      expect(headers).toMatchObject({
+        authorization: `Bearer ${TOKEN}`,
+        'content-type': 'application/json',
+        'accept-encoding': 'identity',
+        'user-agent': 'flowdrop',
+      });
+    }
+    expect(server.requests[3]?.headers.accept).toBe('*/*');
+  });
+
+  it.each(['http://flows.example.com', 'http://10.0.0.1', 'ftp://flows.example.com', 'https://user:pass@example.com'])(
+    'is out of the question at %s',
+    (url) => expect(() => clientOf(new URL(url))).toThrow(errors.ForbiddenAddressError),
+  );
+});
+
+describe('an answer other than a success', () => {
+  const table: readonly (readonly [OperationName | 'reads', number, Record<string, string>, string, object?])[] = [
+    ['create', 400, {}, 'RejectedError', { status: 400 }],
+    ['create', 402, {}, 'RejectedError', { status: 402 }],
+    ['create', 403, {}, 'ForbiddenError'],
+    ['create', 404, {}, 'RejectedError', { status: 404 }],
+    ['create', 405, {}, 'RejectedError', { status: 405 }],
+    ['create', 408, {}, 'UnavailableError', { bodyStarted: true }],
+    ['create', 409, {}, 'RejectedError', { status: 409 }],
+    ['create', 410, {}, 'RejectedError', { status: 410 }],
+    ['create', 413, {}, 'RejectedError', { status: 413 }],
+    ['create', 422, {}, 'RejectedError', { status: 422 }],
+    ['create', 425, {}, 'UnavailableError', { bodyStarted: true }],
+    ['create', 429, {}, 'ThrottledError', { retryAfterMs: undefined }],
+    ['create', 429, { 'retry-after': '7' }, 'ThrottledError', { retryAfterMs: 7_000 }],
+    ['create', 301, { location: '/elsewhere' }, 'RejectedError', { status: 301 }],
+    ['create', 303, { location: '/elsewhere' }, 'InDoubtError'],
+    ['create', 307, { location: '/elsewhere' }, 'RejectedError', { status: 307 }],
+    ['create', 500, {}, 'InDoubtError'],
+    ['create', 501, {}, 'RejectedError', { status: 501 }],
+    ['create', 502, {}, 'InDoubtError'],
+    ['create', 503, {}, 'InDoubtError'],
+    ['create', 503, { 'retry-after': '7' }, 'InDoubtError'],
+    ['create', 504, {}, 'InDoubtError'],
+    ['reads', 400, {}, 'RejectedError', { status: 400 }],
+    ['reads', 403, {}, 'ForbiddenError'],
+    ['reads', 404, {}, 'NotFoundError', { knownToBeServed: false }],
+    ['reads', 405, {}, 'NotServedError'],
+    ['reads', 408, {}, 'UnavailableError', { bodyStarted: false }],
+    ['reads', 409, {}, 'NotReadyError'],
+    ['reads', 410, {}, 'NotFoundError', { knownToBeServed: true }],
+    ['reads', 425, {}, 'NotReadyError'],
+    ['reads', 429, { 'retry-after': '7' }, 'ThrottledError', { retryAfterMs: 7_000 }],
+    ['reads', 500, {}, 'UnavailableError', { bodyStarted: false }],
+    ['reads', 501, {}, 'NotServedError'],
+    ['reads', 503, {}, 'UnavailableError'],
+    ['reads', 503, { 'retry-after': '7' }, 'ThrottledError', { retryAfterMs: 7_000 }],
+    ['get', 302, { location: '/elsewhere' }, 'UnintelligibleAnswerError'],
+    ['asset', 302, {}, 'UnintelligibleAnswerError'],
+    ['asset', 202, {}, 'UnintelligibleAnswerError'],
+    ['asset', 204, {}, 'UnintelligibleAnswerError'],
+    ['asset', 206, {}, 'UnintelligibleAnswerError'],
+    ['asset', 304, {}, 'UnintelligibleAnswerError'],
+  ];
+
+  for (const [operation, status, headers, name, more = {}] of table) {
+    for (const each of operation === 'reads' ? reads : [operation]) {
+      it(`to ${each}, ${status} ${JSON.stringify(headers)}, is ${name} ${JSON.stringify(more)}`, async () => {
+        await using server = await scripted(async (request, response) => {
+          await bodyOf(request);
+          response.writeHead(status, headers);
+          response.end(status === 204 || status === 304 ? undefined : 'the reason why');
+        });
+        const error = await failureOf(operations[each](clientOf(server.url)));
+        expect(error).toMatchObject({ name, ...more });
+        if (status >= 400) expect(String(error)).toContain('the reason why');
+      });
+    }
+  }
+
+  it.each([
+    ['plain text', 'not today', 'not today'],
+    ['a detail', '{"detail":"no such template"}', 'no such template'],
+    [
+      'a list of details',
+      '{"detail":[{"loc":["body","inputs",0,"data"],"msg":"field required"},{"msg":"and more"}]}',
+      'body.inputs.0.data: field required; and more',
+    ],
+    ['an error', '{"error":{"message":"out of credit"}}', 'out of credit'],
+    ['nothing', '', 'create: 422'],
+    ['too much', 'x'.repeat(5000), `${'x'.repeat(300)}…`],
+    ['bytes that are no text', '\xff\xfe', 'create: 422: '],
+  ])('quotes what the service says: %s', async (_, body, quoted) => {
+    await using server = await scripted((request, response) => {
+      response.statusCode = 422;
+      request.resume().on('end', () => response.end(Buffer.from(body, 'latin1')));
+    });
+    const error = (await failureOf(operations.create(clientOf(server.url)))) as Error;
+    expect(error.message).toContain(quoted);
+    expect(error.message.length).toBeLessThan(400);
+  });
+
+  it('is told by its status alone when its body never ends, is cut, or is compressed', async () => {
+    const bodies = [
+      'HTTP/1.1 400 Bad\r\nContent-Length: 999999999\r\n\r\n'.padEnd(200_000, 'x'),
+      'HTTP/1.1 400 Bad\r\nContent-Length: 10\r\n\r\nabc',
+      'HTTP/1.1 400 Bad\r\nContent-Length: 3\r\nContent-Encoding: gzip\r\n\r\nabc',
+    ];
+    for (const [index, body] of bodies.entries()) {
+      await using server = await scriptedRaw((socket) =>
+        socket.once('data', () => (index === 0 ? socket.write(body) : socket.end(body))),
+      );
+      await expect(operations.get(clientOf(server.url))).rejects.toThrow(errors.RejectedError);
+      await until(() => server.open.size === 0);
+    }
+  });
+
+  it.each([
+    ['120', 120_000],
+    ['0', 0],
+    ['Thu, 01 Jan 2026 00:01:00 GMT', 60_000],
+    ['Thursday, 01-Jan-26 00:01:00 GMT', 60_000],
+    ['Wed, 31 Dec 2025 23:00:00 GMT', undefined],
+    ['99999999999', 86_400_000],
+    ['-5', undefined],
+    ['1.5', undefined],
+    ['soon', undefined],
+    ['', undefined],
+    ['Thu, 99 Foo', undefined],
+  ])('that says to wait for %j is believed as far as it makes sense', async (value, retryAfterMs) => {
+    const { transport } = canned({ status: 429, headers: { 'retry-after': value } });
+    const error = await failureOf(operations.get(clientOf(PUBLIC, { transport, clock: new StillClock() })));
+    expect(error).toMatchObject({ name: 'ThrottledError', retryAfterMs });
+  });
+});
+
+describe('the token', () => {
+  it('is read again and tried again once when it is refused, and the input is opened anew', async () => {
+    await using server = await scripted(async (request, response) => {
+      const body = await bodyOf(request);
+      response.statusCode = request.headers.authorization === `Bearer ${RENEWED}` ? 201 : 401;
+      response.end(JSON.stringify({ flow_id: String(body.length) }));
+    });
+    const token = scriptedToken();
+    const source = sourceOf('the input');
+    const { flowId } = await clientOf(server.url, { token }).create(requestOf(source), never);
+    expect(flowId).toBe(server.requests[1]?.headers['content-length']);
+    expect({ renewals: token.renewals, opened: source.opened }).toEqual({ renewals: 1, opened: 2 });
+  });
+
+  it.each(['create', ...reads] as const)('that is refused again makes %s unauthorised', async (operation) => {
+    await using server = await scripted((request, response) => json(request, response, {}, 401));
+    const token = scriptedToken();
+    await expect(operations[operation](clientOf(server.url, { token }))).rejects.toThrow(errors.UnauthorisedError);
+    expect(token.renewals).toBe(1);
+    expect(server.requests).toHaveLength(2);
+  });
+
+  it('that cannot be read, or that no header can carry, stops everything before it begins', async () => {
+    await using server = await scripted(() => {});
+    const refusal = new errors.UnauthorisedError('no secret');
+    const failing = { ...scriptedToken(), get: () => Promise.reject(refusal) };
+    expect(await failureOf(operations.create(clientOf(server.url, { token: failing })))).toBe(refusal);
+    for (const bad of ['', 'two\nlines', 'ünicode', 'spa ce']) {
+      const token = { ...scriptedToken(), get: async () => bad };
+      const error = await failureOf(operations.get(clientOf(server.url, { token })));
+      expect(error).toBeInstanceOf(errors.UnauthorisedError);
+      if (bad !== '') expect(inspect(error, { depth: 10 })).not.toContain(bad);
+    }
+    expect(server.connections).toBe(0);
+  });
+
+  it('is in no error, whatever the service sends back, and whatever breaks', async () => {
+    const secrets = [TOKEN, RENEWED, TOKEN.replace('/', '\\/'), RENEWED.replace('/', '\\/')];
+    const hexOf = (secret: string): string => Buffer.from(secret).toString('hex');
+    const echoes: ((told: string) => string)[] = [
+      (told) => `HTTP/1.1 500 Bad\r\n\r\n${told}`,
+      (told) => `HTTP/1.1 200 OK\r\n\r\n${told}`,
+      (told) => `HTTP/1.1 200 OK\r\n\r\n${JSON.stringify({ told })}`,
+      (told) => `HTTP/1.1 422 Bad\r\n\r\n${JSON.stringify({ detail: told })}`,
+      (told) => `HTTP/1.1 401 Bad\r\n\r\n${JSON.stringify({ detail: told }).replaceAll('/', '\\/')}`,
+      (told) => `HTTP/1.1 302 Found\r\nLocation: http://10.0.0.1/?t=${told.slice(-22)}\r\n\r\n`,
+      (told) => `${told} is no HTTP\r\n\r\n`,
+      (told) => `HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n${told}`,
+      () => '',
+    ];
+    for (const echo of echoes) {
+      await using server = await scriptedRaw((socket) => {
+        socket.once('data', (data) => {
+          const told = /authorization: (.*)\r\n/i.exec(String(data))?.[1] ?? '';
+          socket.end(echo(told));
+        });
+      });
+      for (const operation of Object.values(operations)) {
+        const error = await failureOf(operation(clientOf(server.url)));
+        const shown = inspect(error, { depth: 10, showHidden: true }) + String((error as Error).stack);
+        for (const secret of secrets) {
+          expect(shown).not.toContain(secret);
+          expect(shown.replaceAll(' ', '')).not.toContain(hexOf(secret));
+        }
+      }
+    }
+  });
+
+  it('is struck out of what a flow or an output says', async () => {
+    const { transport } = canned(
+      { status: 200, body: JSON.stringify({ id: 'f1', state: 'failed', error: `bad ${TOKEN}` }) },
+      { status: 200, body: JSON.stringify([{ id: 'a1', error: { message: `bad ${TOKEN}` } }]) },
+    );
+    const flows = clientOf(PUBLIC, { transport });
+    expect(await flows.get('f1', never)).toMatchObject({ error: 'bad [token]' });
+    expect(await flows.outputs('f1', never)).toEqual([{ assetId: 'a1', status: 'failed', error: 'bad [token]' }]);
+  });
+});
+
+describe('a flow that may have been created', () => {
+  const afterTheRequest = (answer: string | null) =>
+    scriptedRaw((socket) => {
+      let received = '';
+      socket.on('data', (data) => {
+        received += data;
+        if (!received.endsWith('}]}')) return;
+        if (answer === null) socket.resetAndDestroy();
+        else socket.end(answer);
+      });
+    });
+
+  it.each([
+    ['nothing, and the connection breaks', null],
+    ['nothing, and the connection ends', ''],
+    ['half a head', 'HTTP/1.1 201 Cre'],
+    ['no HTTP', 'what?\r\n\r\n'],
+    ['a success that is cut', 'HTTP/1.1 201 Created\r\nContent-Length: 20\r\n\r\n{"flow_id":"f1"}'],
+    ['a success that is no JSON', 'HTTP/1.1 201 Created\r\n\r\ncreated'],
+    ['a success without a body', 'HTTP/1.1 204 Gone\r\n\r\n'],
+    ['a success that is compressed', 'HTTP/1.1 201 C\r\nContent-Encoding: gzip\r\n\r\n{"flow_id":"f1"}'],
+    ['a success that names no flow', 'HTTP/1.1 201 Created\r\n\r\n{"state":"created"}'],
+    ['an id of null', 'HTTP/1.1 201 Created\r\n\r\n{"flow_id":null}'],
+    ['an id of nothing', 'HTTP/1.1 201 Created\r\n\r\n{"flow_id":""}'],
+    ['an id that leads upwards', 'HTTP/1.1 201 Created\r\n\r\n{"flow_id":".."}'],
+    ['an id that is too long', `HTTP/1.1 201 Created\r\n\r\n{"flow_id":"${'ü'.repeat(129)}"}`],
+    ['an id that is half a character', 'HTTP/1.1 201 Created\r\n\r\n{"flow_id":"\\ud800"}'],
+    ['an id that has lost digits', 'HTTP/1.1 201 Created\r\n\r\n{"flow_id":12345678901234567890}'],
+    ['an id that is an object', 'HTTP/1.1 201 Created\r\n\r\n{"flow_id":{}}'],
+  ])('is in doubt when the answer is %s', async (_, answer) => {
+    await using server = await afterTheRequest(answer);
+    const error = (await failureOf(operations.create(clientOf(server.url)))) as Error;
+    expect(error).toBeInstanceOf(errors.InDoubtError);
+    expect(error.cause).toBeInstanceOf(Error);
+    const isUnintelligible =
+      answer?.includes('\r\n\r\n') && answer.startsWith('HTTP') && !answer.includes('Content-Length');
+    if (isUnintelligible) expect(error.cause).toBeInstanceOf(errors.UnintelligibleAnswerError);
+  });
+
+  it('is in doubt when we give up waiting for the answer, and when no answer comes in time', async () => {
+    const reason = new Error('out of time');
+    await using server = await scripted(() => {});
+    const controller = new AbortController();
+    const given = failureOf(clientOf(server.url).create(requestOf(sourceOf('hi')), controller.signal));
+    await until(() => server.requests.length === 1);
+    await systemClock.sleep(20);
+    controller.abort(reason);
+    expect(await given).toMatchObject({ name: 'InDoubtError', cause: { cause: reason } });
+
+    const transport = httpTransport({ clock: systemClock, limits: { ...TRANSPORT_LIMITS, firstByteMs: 20 } });
+    const late = await failureOf(operations.create(clientOf(server.url, { transport })));
+    expect(late).toMatchObject({ name: 'InDoubtError', cause: { timedOut: true } });
+  });
+
+  it('is known, also by an id that is a number, or called id', async () => {
+    for (const [body, flowId] of [
+      ['{"flow_id":"f1","id":"other"}', 'f1'],
+      ['{"id":"f1"}', 'f1'],
+      ['{"flow_id":7}', '7'],
+      ['{"flow_id":"a/../b?c#d"}', 'a/../b?c#d'],
+    ]) {
+      await using server = await scripted((request, response) => json(request, response, body, 202));
+      expect(await operations.create(clientOf(server.url))).toEqual({ flowId });
+    }
+  });
+});
+
+describe('a flow that surely was not created', () => {
+  it('because nobody listened is no fault of the file', async () => {
+    const closed = await scripted(() => {});
+    await closed[Symbol.asyncDispose]();
+    const source = sourceOf('hi');
+    const error = await failureOf(clientOf(closed.url).create(requestOf(source), never));
+    expect(error).toMatchObject({ name: 'UnavailableError', bodyStarted: false });
+    expect(source.opened).toBe(0);
+  });
+
+  it('because the connection broke in the middle of the body is unavailable, and lets go of the input', async () => {
+    await using server = await scriptedRaw((socket) => socket.once('data', () => socket.resetAndDestroy()));
+    const source = largeSource(500 * MIB);
+    const error = await failureOf(clientOf(server.url).create(requestOf(source), never));
+    expect(error).toMatchObject({ name: 'UnavailableError', bodyStarted: true });
+    await until(() => source.isClosed);
+    expect(source.taken).toBeLessThan(500 * MIB);
+  });
+
+  it("because the input failed gives the input's own error, and the request never ends", async () => {
+    let isWhole = false;
+    await using server = await scripted((request) => {
+      request
+        .on('error', () => {})
+        .on('end', () => {
+          isWhole = true;
+        });
+      request.resume();
+    });
+    const failure = new Error('the object is gone');
+    const failing = (after: number): InputSource => ({
+      bytes: 300_000,
+      async open() {
+        if (after === 0) throw failure;
+        return (async function* () {
+          yield Buffer.alloc(after);
+          throw failure;
+        })();
+      },
+    });
+    for (const after of [0, 10, 250_000, 300_000]) {
+      expect(await failureOf(clientOf(server.url).create(requestOf(failing(after)), never))).toBe(failure);
+    }
+    await until(() => server.open.size === 0);
+    expect(isWhole).toBe(false);
+  });
+
+  it('because the input was not as long as announced is unavailable, and the request never ends', async () => {
+    let isWhole = false;
+    await using server = await scripted((request) => {
+      request
+        .on('error', () => {})
+        .on('end', () => {
+          isWhole = true;
+        });
+      request.resume();
+    });
+    for (const bytes of [1, 3]) {
+      const source = { ...sourceOf('hi'), bytes };
+      const error = await failureOf(clientOf(server.url).create(requestOf(source), never));
+      expect(error).toMatchObject({ name: 'UnavailableError', bodyStarted: true });
+    }
+    await until(() => server.open.size === 0);
+    expect(isWhole).toBe(false);
+  });
+
+  it('because the text is none is told before a connection is made', async () => {
+    await using server = await scripted(() => {});
+    const source = { bytes: 1, open: async () => streamed([Buffer.from([0xff])]) };
+    const creating = clientOf(server.url).create(requestOf(source, 'text'), never);
+    await expect(creating).rejects.toThrow(errors.InvalidTextError);
+    expect(server.connections).toBe(0);
+  });
+
+  it('because we gave up before the last byte rejects with our reason', async () => {
+    await using server = await scripted((request) => request.resume());
+    const reason = new Error('out of time');
+    const controller = new AbortController();
+    const source = largeSource(10_000 * MIB);
+    const creating = failureOf(clientOf(server.url).create(requestOf(source), controller.signal));
+    await until(() => source.taken > MIB);
+    controller.abort(reason);
+    expect(await creating).toBe(reason);
+    await until(() => source.isClosed && server.open.size === 0);
+  });
+
+  it.each([
+    [401, {}, 'UnauthorisedError', {}],
+    [413, {}, 'RejectedError', { status: 413 }],
+    [429, { 'retry-after': '3' }, 'ThrottledError', { retryAfterMs: 3_000 }],
+    [500, {}, 'UnavailableError', { bodyStarted: true }],
+    [503, { 'retry-after': '3' }, 'ThrottledError', { retryAfterMs: 3_000 }],
+  ])(
+    'because %i came before its last byte is %s %s, and no more of it is sent',
+    async (status, headers, name, more) => {
+      await using server = await scripted((_, response) => {
+        response.writeHead(status, { ...headers, 'content-length': '2' });
+        response.end('no');
+      });
+      const source = largeSource(10_000 * MIB);
+      const error = await failureOf(clientOf(server.url).create(requestOf(source), never));
+      expect(error).toMatchObject({ name, ...more });
+      await until(() => source.isClosed && server.open.size === 0);
+      expect(source.taken).toBeLessThan(1_000 * MIB);
+    },
+  );
+});
+
+describe('what a flow is', () => {
+  it.each([
+    [
+      { flow_id: 'f1', state: 'running', progress: 0.5 },
+      { state: 'running', progress: 0.5 },
+    ],
+    [{ id: 'f1', status: 'Succeeded' }, { state: 'completed' }],
+    [{ id: 'f1', state: 'done' }, { state: 'completed' }],
+    [
+      { id: 'f1', state: 'failed', error: 'out of memory' },
+      { state: 'failed', error: 'out of memory' },
+    ],
+    [
+      { id: 'f1', state: 'error', error: { code: 7 } },
+      { state: 'failed', error: '{"code":7}' },
+    ],
+    [{ id: 'f1', state: 'canceled' }, { state: 'aborted' }],
+    [{ id: 'f1', state: 'aborting' }, { state: 'running' }],
+    [{ id: 'f1', state: 'created' }, { state: 'running' }],
+    [{ id: 'f1', state: 'unheard of' }, { state: 'running' }],
+    [{ id: 'f1' }, { state: 'running' }],
+    [
+      { id: 'f1', state: 5, progress: 'half' },
+      { state: 'running', progress: undefined },
+    ],
+    [
+      { id: 'f1', created_at: '2026-01-02T03:04:05Z', finished_at: '2026-01-02T04:04:05.5+01:00' },
+      { createdAt: Date.UTC(2026, 0, 2, 3, 4, 5), finishedAt: Date.UTC(2026, 0, 2, 3, 4, 5, 500) },
+    ],
+    [{ id: 'f1', created_at: '2026-01-02 03:04:05.123456' }, { createdAt: Date.UTC(2026, 0, 2, 3, 4, 5, 123) }],
+    [{ id: 'f1', created_at: 1_767_323_045 }, { createdAt: 1_767_323_045_000 }],
+    [{ id: 'f1', created_at: 1_767_323_045_000 }, { createdAt: 1_767_323_045_000 }],
+    [{ id: 'f1', created_at: 'yesterday' }, { createdAt: undefined }],
+    [
+      { id: 'f1', additional: { flowdrop: { pipeline: 'p', upload: 'u', generation: 3 }, more: [] } },
+      { mark: { pipeline: 'p', upload: 'u', generation: 3 } },
+    ],
+    [{ id: 'f1', additional: { flowdrop: { pipeline: 'p' } } }, { mark: undefined }],
+    [{ id: 'f1', additional: 'text' }, { mark: undefined }],
+  ])('is read out of %j', async (body, record) => {
+    const { transport } = canned({ status: 200, body: JSON.stringify(body) });
+    expect(await clientOf(PUBLIC, { transport }).get('f1', never)).toMatchObject({ flowId: 'f1', ...record });
+  });
+
+  it('is known to be gone by a 404 only where the same operation has answered before', async () => {
+    const { transport } = canned(
+      { status: 404 },
+      { status: 200, body: '{"id":"f2"}' },
+      { status: 404 },
+      { status: 404 },
+      { status: 404 },
+    );
+    const flows = clientOf(PUBLIC, { transport });
+    expect(await failureOf(flows.get('f1', never))).toMatchObject({ knownToBeServed: false });
+    await flows.get('f2', never);
+    expect(await failureOf(flows.get('f1', never))).toMatchObject({ knownToBeServed: true });
+    expect(await failureOf(flows.outputs('f1', never))).toMatchObject({ knownToBeServed: false });
+  });
+
+  it.each(['', '.', '..', 'x'.repeat(257), '\ud800'])('cannot be asked for by the id %j', async (id) => {
+    const { transport, asked } = canned({ status: 200, body: '{}' });
+    const flows = clientOf(PUBLIC, { transport });
+    for (const asking of [flows.get(id, never), flows.outputs(id, never), flows.asset('f1', id, never)]) {
+      expect(await failureOf(asking)).toMatchObject({ name: 'NotFoundError' });
+    }
+    expect(await flows.abort(id, never)).toBe(false);
+    expect(asked).toEqual([]);
+  });
+});
+
+describe('the outputs of a flow', () => {
+  const outputsIn = async (body: unknown) => {
+    const { transport } = canned({ status: 200, body: JSON.stringify(body) });
+    return clientOf(PUBLIC, { transport }).outputs('f1', never);
+  };
+
+  it.each([
+    [{ outputs: [{ asset_id: 'a', id: 'b', status: 'ready' }] }, [{ assetId: 'a', status: 'ready' }]],
+    [[{ id: 'b' }], [{ assetId: 'b', status: 'ready' }]],
+    [[{ id: 5 }], [{ assetId: '5', status: 'ready' }]],
+    [[{ id: 'b', status: 'Completed' }], [{ assetId: 'b', status: 'ready' }]],
+    [[{ id: 'b', status: 'processing' }], [{ assetId: 'b', status: 'pending' }]],
+    [[{ id: 'b', status: 'unheard of' }], [{ assetId: 'b', status: 'pending' }]],
+    [[{ id: 'b', status: 'failed' }], [{ assetId: 'b', status: 'failed' }]],
+    [[{ id: 'b', status: 'ready', error: null }], [{ assetId: 'b', status: 'ready' }]],
+    [[{ id: 'b', status: 'ready', error: 'no' }], [{ assetId: 'b', status: 'failed', error: 'no' }]],
+    [
+      [{ id: 'b' }, { id: 'b', status: 'failed' }, { id: 'c' }],
+      [
+        { assetId: 'b', status: 'ready' },
+        { assetId: 'c', status: 'ready' },
+      ],
+    ],
+    [{ flow_id: 'f1', outputs: [] }, []],
+  ])('are read out of %j', async (body, outputs) => {
+    expect(await outputsIn(body)).toEqual(outputs);
+  });
+
+  it.each(['', '..', 'ü'.repeat(200), '\ud800x', null, { a: 1 }])('that go by the id %j have failed', async (id) => {
+    const [output, ...more] = await outputsIn([{ id, status: 'ready' }, { id: 'good' }]);
+    expect(output).toMatchObject({ status: 'failed', error: expect.stringContaining('unusable id') });
+    expect(output?.error?.length).toBeLessThan(200);
+    expect(more).toEqual([{ assetId: 'good', status: 'ready' }]);
+  });
+
+  it.each(['"text"', '{}', '[1]', '{"outputs":{}}', '{"outputs":[["a"]]}', 'null', '<html>', ''])(
+    'cannot be read out of %j, and what came is quoted',
+    async (body) => {
+      const { transport } = canned({ status: 200, body });
+      const error = await failureOf(clientOf(PUBLIC, { transport }).outputs('f1', never));
+      expect(error).toMatchObject({ name: 'UnintelligibleAnswerError', message: expect.stringContaining(body) });
+    },
+  );
+
+  it('are asked for in either spelling, and then in the one that answered', async () => {
+    for (const [served, status] of [
+      ['/flows/f1/outputs', 404],
+      ['/f1/outputs', 404],
+      ['/f1/outputs', 405],
+    ] as const) {
+      await using server = await scripted((request, response) => {
+        const path = request.url?.replace(/f\d/, 'f1');
+        return path === served && !request.url?.includes('f9')
+          ? json(request, response, [{ id: 'a' }])
+          : json(request, response, {}, status);
+      });
+      const flows = clientOf(server.url);
+      expect(await flows.outputs('f1', never)).toHaveLength(1);
+      const before = server.requests.length;
+      expect(await flows.outputs('f2', never)).toHaveLength(1);
+      expect(server.requests.length).toBe(before + 1);
+      const gone = await failureOf(flows.outputs('f9', never));
+      if (status === 404) expect(gone).toMatchObject({ name: 'NotFoundError', knownToBeServed: true });
+    }
+  });
+
+  it('are known to be served nowhere only by what both spellings say', async () => {
+    const told = async (...statuses: number[]) => {
+      const { transport, asked } = canned(...statuses.map((status) => ({ status })));
+      const error = await failureOf(clientOf(PUBLIC, { transport }).outputs('f1', never));
+      expect(asked.length).toBe(statuses.length);
+      return error;
+    };
+    expect(await told(404, 404)).toMatchObject({ name: 'NotFoundError', knownToBeServed: false });
+    expect(await told(405, 404)).toMatchObject({ name: 'NotFoundError', knownToBeServed: false });
+    expect(await told(404, 501)).toMatchObject({ name: 'NotFoundError', knownToBeServed: false });
+    expect(await told(405, 501)).toMatchObject({ name: 'NotServedError' });
+    expect(await told(409)).toMatchObject({ name: 'NotReadyError' });
+  });
+
+  it('are asked for in one spelling alone where it is pinned', async () => {
+    for (const [outputsPath, path] of [
+      ['flows', '/flows/f1/outputs'],
+      ['root', '/f1/outputs'],
+    ] as const) {
+      await using server = await scripted((request, response) => json(request, response, {}, 404));
+      await failureOf(clientOf(server.url, { outputsPath }).outputs('f1', never));
+      expect(server.requests.map(({ url }) => url)).toEqual([path]);
+    }
+  });
+});
+
+describe('an answer of JSON', () => {
+  it('may be large, but not without end', async () => {
+    const many = Array.from({ length: 10_000 }, (_, index) => ({ id: `a${index}`, additional: 'x'.repeat(100) }));
+    await using server = await scripted((request, response) => {
+      if (request.url === '/flows/f1/outputs') return json(request, response, many);
+      response.writeHead(200);
+      const more = () => {
+        while (!response.destroyed && response.write('['.repeat(65_536)));
+        if (!response.destroyed) response.once('drain', more);
+      };
+      return more();
+    });
+    const flows = clientOf(server.url);
+    expect(await flows.outputs('f1', never)).toHaveLength(10_000);
+    await expect(flows.get('f1', never)).rejects.toThrow(errors.UnintelligibleAnswerError);
+    await until(() => server.open.size <= 1);
+  });
+
+  it.each([
+    ['nested too deeply', '['.repeat(1_000_000)],
+    ['nested too deeply somewhere', `{"id":"f1","additional":${'['.repeat(101)}${']'.repeat(101)}}`],
+    ['not UTF-8', Buffer.from('{"id":"\xff"}', 'latin1')],
+    ['two values', '{"id":"f1"}{}'],
+  ])('that is %s is not understood', async (_, body) => {
+    await using server = await scripted((_, response) => response.end(body));
+    await expect(clientOf(server.url).get('f1', never)).rejects.toThrow(errors.UnintelligibleAnswerError);
+  });
+
+  it('may hold brackets in its strings, and a byte order mark', async () => {
+    const body = `\uFEFF{"id":"f1","more":"${'['.repeat(500)}\\"[","deep":${'['.repeat(90)}${']'.repeat(90)}}`;
+    await using server = await scripted((_, response) => response.end(body));
+    expect(await clientOf(server.url).get('f1', never)).toMatchObject({ flowId: 'f1' });
+  });
+
+  it('that breaks off is unavailable', async () => {
+    await using server = await scriptedRaw((socket) =>
+      socket.once('data', () => socket.end('HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{"id":"f1"}')),
+    );
+    await expect(clientOf(server.url).get('f1', never)).rejects.toThrow(errors.UnavailableError);
+  });
+});
+
+describe('an asset', () => {
+  const read = async (flows: FlowService, signal = never) => {
+    const asset = await flows.asset('f1', 'a1', signal);
+    return { mediaType: asset.mediaType, text: (await collect(asset.chunks)).toString() };
+  };
+
+  it('comes as it is, or out of its envelope, with its media type', async () => {
+    const answers = [
+      { status: 200, headers: { 'content-type': 'model/gltf-binary' }, body: 'glTF' },
+      { status: 200, body: 'glTF' },
+      { status: 200, headers: { 'content-type': 'application/json' }, body: '{"data":"data:image/png;base64,aGk="}' },
+    ];
+    const { transport } = canned(...answers);
+    const flows = clientOf(PUBLIC, { transport });
+    expect(await read(flows)).toEqual({ mediaType: 'model/gltf-binary', text: 'glTF' });
+    expect(await read(flows)).toEqual({ mediaType: 'application/octet-stream', text: 'glTF' });
+    expect(await read(flows)).toEqual({ mediaType: 'image/png', text: 'hi' });
+  });
+
+  it.each([
+    ['at its length', 'HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\nglTF'],
+    ['in its chunks', 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nglTF\r\n'],
+    ['without saying how long it is', 'HTTP/1.1 200 OK\r\n\r\nglTF'],
+    ['within its envelope', 'HTTP/1.1 200 OK\r\n\r\n{"data":"data:image/png;base64,aGk='],
+    ['by being compressed', 'HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\nglTF'],
+  ])('that is cut %s is damaged', async (_, answer) => {
+    await using server = await scriptedRaw((socket) => socket.once('data', () => socket.end(answer)));
+    await expect(read(clientOf(server.url))).rejects.toThrow(errors.DamagedAssetError);
+  });
+
+  it('that is too large is not let through', async () => {
+    await using server = await scripted((_, response) => response.end('glTF'));
+    const reading = read(clientOf(server.url, { assetBytesMax: 3 }));
+    await expect(reading).rejects.toThrow(errors.AssetTooLargeError);
+    await until(() => server.open.size === 0 || server.open.size === 1);
+  });
+
+  it('that stalls is unavailable, and its connection is closed', async () => {
+    await using server = await scripted((_, response) => response.write('glTF'));
+    const transport = httpTransport({ clock: systemClock, limits: { ...TRANSPORT_LIMITS, idleMs: 20 } });
+    await expect(read(clientOf(server.url, { transport }))).rejects.toThrow(errors.UnavailableError);
+    await until(() => server.open.size === 0);
+  });
+
+  it('that we no longer want rejects with our reason, and its connection is closed', async () => {
+    await using server = await scripted((_, response) => {
+      response.write('x'.repeat(100_000));
+    });
+    const controller = new AbortController();
+    const reason = new Error('out of time');
+    const { chunks } = await clientOf(server.url).asset('f1', 'a1', controller.signal);
+    const reading = failureOf(collect(chunks));
+    await systemClock.sleep(10);
+    controller.abort(reason);
+    expect(await reading).toBe(reason);
+    await until(() => server.open.size === 0);
+  });
+
+  it('that is redirected is fetched from there, with the token only where that came from', async () => {
+    await using elsewhere = await scripted((_, response) => response.end('from elsewhere'));
+    await using server = await scripted((request, response) => {
+      if (request.url === '/same') return response.end('from here');
+      const isSecond = request.url?.includes('a2');
+      response.writeHead(302, { location: isSecond ? new URL('/other?signature=1', elsewhere.url).href : '/same' });
+      return response.end();
+    });
+    const flows = clientOf(server.url);
+    expect(await read(flows)).toMatchObject({ text: 'from here' });
+    expect(server.requests[1]?.headers.authorization).toBe(`Bearer ${TOKEN}`);
+    const other = await flows.asset('f1', 'a2', never);
+    expect((await collect(other.chunks)).toString()).toBe('from elsewhere');
+    expect(elsewhere.requests[0]).toMatchObject({ url: '/other?signature=1' });
+    expect(elsewhere.requests[0]?.headers).not.toHaveProperty('authorization');
+    expect(elsewhere.requests[0]?.headers).not.toHaveProperty('content-type');
+  });
+
+  it.each([
+    'http://flows.example.com/x',
+    'http://storage.example.com/x',
+    'https://localhost/x',
+    'https://127.0.0.1/x',
+    'https://[::1]/x',
+    'file:///etc/passwd',
+    'data:text/plain,x',
+  ])('is not fetched from %s', async (location) => {
+    const { transport, asked } = canned({ status: 302, headers: { location }, address: '8.8.8.8' });
+    const error = await failureOf(read(clientOf(PUBLIC, { transport })));
+    expect(error).toBeInstanceOf(errors.ForbiddenAddressError);
+    expect(asked).toHaveLength(1);
+  });
+
+  it.each([
+    'https://10.0.0.1/x?signature=secret',
+    'https://169.254.169.254/x?signature=secret',
+    'https://[fd00::1]/x?signature=secret',
+    'https://[::ffff:127.0.0.1]/x?signature=secret',
+  ])('of a public service is not fetched from %s, on the way there at the latest', async (location) => {
+    const real = httpTransport({ clock: systemClock });
+    const first = canned({ status: 302, headers: { location }, address: '8.8.8.8' });
+    const transport: Transport = (request, signal) =>
+      (request.url.origin === PUBLIC.origin ? first.transport : real)(request, signal);
+    const error = await failureOf(read(clientOf(PUBLIC, { transport })));
+    expect(error).toBeInstanceOf(errors.ForbiddenAddressError);
+    expect(inspect(error, { depth: 10 })).not.toContain('signature');
+  });
+
+  it('may lead anywhere private only from a service that is private itself', async () => {
+    for (const [address, publicOnly] of [
+      ['8.8.8.8', true],
+      ['10.1.2.3', false],
+      [undefined, true],
+    ] as const) {
+      const answers = [
+        { status: 307, headers: { location: 'https://storage.example.com/x' }, ...(address && { address }) },
+      ];
+      const { transport, asked } = canned(...answers, { status: 200, body: 'glTF' });
+      expect(await read(clientOf(PUBLIC, { transport }))).toMatchObject({ text: 'glTF' });
+      expect(asked[1]).toMatchObject({ url: 'https://storage.example.com/x', publicOnly });
+      expect(asked[1]?.headers).not.toHaveProperty('Authorization');
+    }
+  });
+
+  it('is redirected once at most, and not to nowhere', async () => {
+    const twice = canned({ status: 302, headers: { location: 'https://storage.example.com/x' } });
+    await expect(read(clientOf(PUBLIC, { transport: twice.transport }))).rejects.toThrow(errors.ForbiddenAddressError);
+    expect(twice.asked).toHaveLength(2);
+    const nowhere = canned({ status: 302, headers: { location: 'https://' } });
+    await expect(read(clientOf(PUBLIC, { transport: nowhere.transport }))).rejects.toThrow(
+      errors.UnintelligibleAnswerError,
+    );
+  });
+
+  it('whose signed address has expired is unavailable, not forbidden', async () => {
+    const { transport } = canned(
+      { status: 302, headers: { location: 'https://storage.example.com/x' } },
+      { status: 403 },
+    );
+    await expect(read(clientOf(PUBLIC, { transport }))).rejects.toThrow(errors.UnavailableError);
+  });
+});
+
+describe('aborting a flow', () => {
+  it.each([
+    [200, true],
+    [204, true],
+    [404, false],
+    [405, false],
+    [409, false],
+    [501, false],
+  ])('that is answered with %i says %s', async (status, outcome) => {
+    let body = '';
+    await using server = await scripted(async (request, response) => {
+      body = await bodyOf(request);
+      response.writeHead(status).end();
+    });
+    expect(await clientOf(server.url).abort('f1', never)).toBe(outcome);
+    expect(JSON.parse(body)).toEqual({ action: 'abort' });
+  });
+
+  it('that fails says why', async () => {
+    const { transport } = canned({ status: 500 });
+    await expect(clientOf(PUBLIC, { transport }).abort('f1', never)).rejects.toThrow(errors.UnavailableError);
+  });
+});
+
+describe('the templates', () => {
+  it.each([
+    [
+      { templates: [{ name: 'a', description: 'does' }, { id: 'b' }] },
+      [{ name: 'a', description: 'does' }, { name: 'b' }],
+    ],
+    [
+      ['a', 'b'],
+      [{ name: 'a' }, { name: 'b' }],
+    ],
+    [[{ name: 'a', parameters: {} }], [{ name: 'a' }]],
+  ])('are read out of %j', async (body, templates) => {
+    const { transport } = canned({ status: 200, body: JSON.stringify(body) });
+    expect(await clientOf(PUBLIC, { transport }).templates(never)).toEqual(templates);
+  });
+});
