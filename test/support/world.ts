@@ -7,6 +7,7 @@ import {
   type PutObjectCommandInput,
   S3Client,
 } from '@aws-sdk/client-s3';
+import type { SecretsManagerClient } from '@aws-sdk/client-secrets-manager';
 import { type BatchResponse, createFlows } from '../../functions/batch.ts';
 import { type Clock, systemClock } from '../../functions/clock.ts';
 import { type CollectPorts, collectOutputs, type TickSummary } from '../../functions/collect-outputs.ts';
@@ -14,12 +15,14 @@ import type { CompletionEvent } from '../../functions/completion-event.ts';
 import { LIMITS_DEFAULT, type Limits, type Settings } from '../../functions/config.ts';
 import type { CreatePorts } from '../../functions/create-flow.ts';
 import { createFlowService } from '../../functions/flow-service/client.ts';
+import { httpTransport, type Transport } from '../../functions/flow-service/transport.ts';
 import { type Invocation, withinInvocation } from '../../functions/invocation.ts';
 import type { Entry } from '../../functions/ledger/entry.ts';
 import type { Receipt } from '../../functions/objects/receipts.ts';
 import { portsOf } from '../../functions/ports.ts';
 import type { Route } from '../../functions/routes.ts';
 import type { Log, LogFields, MetricName } from '../../functions/telemetry.ts';
+import { SecretToken } from '../../functions/token.ts';
 import { StandInFlowService, type StandInOptions } from '../../local/flow-service/flow-service.ts';
 import { serveFlowService } from '../../local/flow-service/http.ts';
 import { Queue } from '../../local/queue.ts';
@@ -41,6 +44,9 @@ export interface WorldOptions {
   readonly versioning?: Versioning | undefined;
   readonly service?: Omit<StandInOptions, 'clock' | 'tokens'>;
   readonly s3?: { readonly conflict?: () => boolean };
+  /** Where the functions take the service to be, and how they get there. Default: where it is. */
+  readonly baseUrl?: URL;
+  readonly transport?: (direct: Transport, service: URL) => Transport;
 }
 
 /** The system's clock, moved on by hand. Waits take the time that they say. */
@@ -112,9 +118,11 @@ export class World {
     clock: MovableClock,
     s3Endpoint: string,
     service: StandInFlowService,
-    baseUrl: URL,
+    serviceUrl: URL,
     closing: (() => unknown)[],
   ) {
+    const baseUrl = options.baseUrl ?? serviceUrl;
+    const direct = httpTransport({ clock });
     this.clock = clock;
     this.service = service;
     this.#closing = closing;
@@ -146,12 +154,13 @@ export class World {
       eventBus: 'default',
       routes: options.routes ?? [ECHO],
     };
-    const readToken = async () => {
-      this.tokenReadings += 1;
-      if (this.token instanceof Error) throw this.token;
-      return this.token;
-    };
-    let read: string | undefined;
+    const secrets = {
+      send: async () => {
+        this.tokenReadings += 1;
+        if (this.token instanceof Error) throw this.token;
+        return { SecretString: this.token };
+      },
+    } as unknown as SecretsManagerClient;
     this.ports = portsOf({
       settings,
       s3: this.s3,
@@ -160,16 +169,8 @@ export class World {
         outputsPath: settings.outputsPath,
         assetBytesMax: settings.assetBytesMax,
         clock,
-        token: {
-          get: async () => {
-            read ??= await readToken();
-            return read;
-          },
-          renew: async () => {
-            read = await readToken();
-            return read;
-          },
-        },
+        token: new SecretToken(secrets, 'token', clock),
+        transport: options.transport?.(direct, serviceUrl) ?? direct,
       }),
       queue: { send: async (message) => void this.queue.send(message) },
       events: { send: async (event) => void this.events.push(event) },
@@ -235,8 +236,16 @@ export class World {
   }
 
   async keys(bucket: string, prefix = ''): Promise<string[]> {
-    const { Contents = [] } = await this.s3.send(new ListObjectsV2Command({ Bucket: bucket, Prefix: prefix }));
-    return Contents.map(({ Key = '' }) => Key);
+    const all: string[] = [];
+    let token: string | undefined;
+    do {
+      const page = await this.s3.send(
+        new ListObjectsV2Command({ Bucket: bucket, Prefix: prefix, ContinuationToken: token }),
+      );
+      all.push(...(page.Contents ?? []).map(({ Key = '' }) => Key));
+      token = page.NextContinuationToken;
+    } while (token !== undefined);
+    return all;
   }
 
   async object(bucket: string, key: string): Promise<{ bytes: Buffer; mediaType?: string; metadata: object }> {
