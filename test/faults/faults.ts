@@ -140,6 +140,29 @@ export interface WeatherOptions {
   readonly persistence: number;
 }
 
+/** Calls that a tick makes whether there is work or not: nearly all faults would be theirs. */
+const IDLE_CALLS: readonly CallKind[] = ['lease.get', 'lease.put', 'markers.list', 'sweep.get', 'secret.read'];
+/** Calls that are made rarely, and are as important as any. */
+const RARE_CALLS: readonly CallKind[] = [
+  'inbox.head',
+  'inbox.list',
+  'entries.list',
+  'sweep.put',
+  'asset.get',
+  'asset.abort',
+  'receipt.put',
+  'receipt.head',
+  'flow.download',
+  'flow.abort',
+  'queue.send',
+  'event.send',
+];
+const IDLE_SHARE = 0.25;
+const RARE_SHARE = 3;
+
+const shareOf = (call: CallKind): number =>
+  IDLE_CALLS.includes(call) ? IDLE_SHARE : RARE_CALLS.includes(call) ? RARE_SHARE : 1;
+
 /** What goes wrong, until it clears up. */
 export class Weather {
   readonly table: FaultTable = {};
@@ -157,7 +180,7 @@ export class Weather {
   /** What happens to this call. */
   draw(call: CallKind): Fault | undefined {
     this.calls[call] = (this.calls[call] ?? 0) + 1;
-    if (this.isClear || !this.#random.chance(this.#options.rate)) return undefined;
+    if (this.isClear || !this.#random.chance(Math.min(0.9, this.#options.rate * shareOf(call)))) return undefined;
     if (this.#options.calls?.includes(call) === false) return undefined;
     const possible = this.#options.faults.filter((fault) => isApplicable(fault, call));
     if (possible.length === 0) return undefined;

@@ -345,7 +345,7 @@ function checkEvents(world: World, entries: readonly TerminalEntry[]): void {
 
 /** The token is nowhere but in the secret and in the memory of the functions. */
 async function checkNoToken(world: World): Promise<void> {
-  const { tokens, inspector, logged, thrown, published, queue } = world;
+  const { tokens, inspector, logged, thrown, published } = world;
   const has = (text: string): boolean => tokens.some((token) => text.includes(token));
   for (const line of logged) demand(!has(inspect(line, { depth: 10 })), 'the token is in a log', line);
   for (const error of thrown) demand(!has(inspect(error, { depth: 10 })), 'the token is in an error', error);
@@ -357,15 +357,19 @@ async function checkNoToken(world: World): Promise<void> {
       demand(!has(key) && !has(opened.body.toString('latin1')), 'the token is in a bucket', bucket, key);
     }
   }
-  void queue;
 }
 
 /** All that stands in the buckets, but for what the ticks note for themselves. */
-export async function snapshotOf({ inspector }: World): Promise<ReadonlyMap<string, string>> {
+export async function snapshotOf(world: World): Promise<ReadonlyMap<string, string>> {
+  const { inspector } = world;
   const all = new Map<string, string>();
+  // An upload that is held is looked for again every hour, and its entry counts that.
+  const held = new Set((await world.entries()).filter((entry) => !isTerminal(entry)).map(({ upload }) => upload.id));
   for (const bucket of [INBOX, RESULTS, LEDGER]) {
     for (const { key, etag } of await inspector.list(bucket)) {
-      const isNote = bucket === LEDGER && (key.startsWith('state/') || key.startsWith('waiting/'));
+      const isNote =
+        bucket === LEDGER &&
+        (key.startsWith('state/') || key.startsWith('waiting/') || held.has(/^uploads\/(.*)\.json$/.exec(key)?.[1] ?? ''));
       if (!isNote) all.set(`${bucket}/${key}`, etag);
     }
   }

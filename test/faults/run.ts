@@ -1,8 +1,120 @@
-import { simulate } from './simulation.ts';
-const from = Number(process.argv[2] ?? 1), n = Number(process.argv[3] ?? 1);
-const t = performance.now();
-for (let s = from; s < from + n; s++) {
-  const o = await simulate(s, process.argv[4] ? (l) => console.log(l) : undefined);
-  if (o.violation || n === 1) console.log(s, o.violation ?? 'ok', o.traceHash.slice(0, 8), JSON.stringify(o.counts));
+import { availableParallelism } from 'node:os';
+import { parseArgs } from 'node:util';
+import { Worker } from 'node:worker_threads';
+import { PAIRS } from './faults.ts';
+import { type Outcome, simulate } from './simulation.ts';
+
+/*
+ * npm run test:faults -- --seeds N --from S [--jobs J] [--verbose] [--no-table]
+ *
+ * Runs N seeds from S on, prints every seed whose world broke an invariant and how to see it again, how often each fault
+ * met each kind of call, and a verdict. Ends with 1 where something was broken, or where in a run that is long enough a
+ * fault never met a call that it can happen to.
+ */
+
+/** From so many seeds on every pair of a fault and a call must have occurred. */
+const SEEDS_FOR_ALL_PAIRS = 2_000;
+
+/** Broken seeds that are shown in full. */
+const SHOWN_MAX = 10;
+
+const print = (text: string): void => void process.stdout.write(`${text}\n`);
+
+const { values } = parseArgs({
+  options: {
+    seeds: { type: 'string', default: '200' },
+    from: { type: 'string', default: '1' },
+    jobs: { type: 'string' },
+    verbose: { type: 'boolean', default: false },
+    table: { type: 'boolean', default: true },
+  },
+  allowNegative: true,
+});
+const from = whole('from', values.from);
+const seeds = whole('seeds', values.seeds);
+const jobs = Math.min(seeds, values.verbose ? 1 : whole('jobs', values.jobs ?? String(availableParallelism())));
+
+function whole(name: string, text: string): number {
+  const number = Number(text);
+  if (Number.isSafeInteger(number) && number >= 0) return number;
+  throw new Error(`--${name}: expected a whole number, got ${text}`);
 }
-console.log(((performance.now() - t) / n).toFixed(0), 'ms/seed');
+
+const startedAt = performance.now();
+const faults: Record<string, number> = {};
+const calls: Record<string, number> = {};
+const counts: Record<string, number> = {};
+const broken: Outcome[] = [];
+let done = 0;
+
+function add(to: Record<string, number>, more: Readonly<Record<string, number>>): void {
+  for (const [name, count] of Object.entries(more)) to[name] = (to[name] ?? 0) + count;
+}
+
+function take(outcome: Outcome): void {
+  done += 1;
+  add(faults, outcome.faults);
+  add(calls, outcome.calls);
+  add(counts, outcome.counts);
+  if (outcome.violation === undefined) return;
+  broken.push(outcome);
+  if (broken.length > SHOWN_MAX) return;
+  print(`seed ${outcome.seed}: ${outcome.violation}`);
+  print(`    again: npm run test:faults -- --from ${outcome.seed} --seeds 1 --verbose\n`);
+}
+
+if (jobs <= 1) {
+  for (let seed = from; seed < from + seeds; seed += 1) take(await simulate(seed, values.verbose ? print : undefined));
+} else {
+  let next = from;
+  await Promise.all(
+    Array.from({ length: jobs }, () => {
+      const worker = new Worker(new URL('./worker.ts', import.meta.url));
+      return new Promise<void>((resolve, reject) => {
+        const give = (): void => {
+          if (next < from + seeds) worker.postMessage(next++);
+          else void worker.terminate().then(() => resolve());
+        };
+        worker.on('message', (outcome: Outcome) => {
+          take(outcome);
+          give();
+        });
+        worker.on('error', reject);
+        give();
+      });
+    }),
+  );
+}
+
+const seconds = (performance.now() - startedAt) / 1000;
+if (values.table) printTable();
+const never = PAIRS.filter((pair) => faults[pair] === undefined);
+const mustHaveAll = seeds >= SEEDS_FOR_ALL_PAIRS;
+if (never.length > 0) print(`${never.length} of ${PAIRS.length} pairs never occurred: ${never.join(', ')}\n`);
+print(`${counts.invocations} invocations, ${counts.kills} of them killed; ${Object.entries(counts).filter(([name]) => /^[A-Z]/.test(name)).map(([name, count]) => `${name} ${count}`).join(', ')}`);
+print(`${done} seeds from ${from} in ${seconds.toFixed(1)} s: ${(done / seconds).toFixed(1)} a second on ${Math.max(1, jobs)} threads, ${((seconds * 1000 * Math.max(1, jobs)) / done).toFixed(0)} ms each`);
+const isGood = broken.length === 0 && !(mustHaveAll && never.length > 0);
+print(
+  isGood
+    ? `GOOD: all invariants held in ${done} seeds.`
+    : `BAD: ${broken.length} of ${done} seeds broke an invariant${broken.length > 0 ? ` (${broken.map(({ seed }) => seed).slice(0, 50).join(', ')})` : ''}${mustHaveAll && never.length > 0 ? `; ${never.length} pairs never occurred` : ''}.`,
+);
+process.exitCode = isGood ? 0 : 1;
+
+/** A row for each call, a column for each fault; a dot where the two cannot meet. */
+function printTable(): void {
+  const all = [...new Set(PAIRS.map((pair) => pair.split(' × ')[1] ?? ''))];
+  const rows = [...new Set(PAIRS.map((pair) => pair.split(' × ')[0] ?? ''))];
+  all.forEach((fault, index) => {
+    print(`  ${String(index + 1).padStart(2)} ${fault}`);
+  });
+  print(['call'.padEnd(15), 'calls'.padStart(8), ...all.map((_, index) => String(index + 1).padStart(5))].join(''));
+  for (const row of rows) {
+    const cells = all.map((fault) => {
+      const name = `${row} × ${fault}`;
+      return (PAIRS.includes(name) ? String(faults[name] ?? 0) : '.').padStart(5);
+    });
+    print([row.padEnd(15), String(calls[row] ?? 0).padStart(8), ...cells].join(''));
+  }
+  print('');
+}

@@ -172,9 +172,21 @@ function variationOf(random: Random): Partial<Variation> {
   };
 }
 
+/** What gives an asset of several parts. Making and hashing it takes long, so it comes alone. */
+function bigDeed(random: Random, spanMs: number): Deed {
+  const mediaType = 'application/octet-stream';
+  return { at: random.int(0, spanMs), kind: 'put', key: 'big/x.bin', content: Buffer.from('big'), mediaType };
+}
+
+const BIG_CALLS = ['asset.begin', 'asset.put-part', 'asset.complete', 'asset.abort', 'asset.get', 'flow.asset', 'flow.download'] as const;
+
+function bigWeather(random: Random): WeatherOptions {
+  return { rate: 0.2, faults: ALL_FAULTS, calls: BIG_CALLS, persistence: random.pick([0, 1]) };
+}
+
 function deedsOf(random: Random, spanMs: number): readonly Deed[] {
   const keys = Array.from({ length: random.int(1, 3) }, () => random.pick(random.chance(0.6) ? USUAL_KEYS : KEYS));
-  if (random.chance(0.04)) keys.push('big/x.bin');
+  if (random.chance(0.06)) return [bigDeed(random, spanMs)];
   const contents = new Map<string, Buffer>();
   const contentFor = (key: string): Buffer => {
     const kind = random.int(1, 40);
@@ -187,7 +199,7 @@ function deedsOf(random: Random, spanMs: number): readonly Deed[] {
     return content;
   };
   const deeds: Deed[] = [];
-  const count = random.int(1, 5);
+  const count = random.int(1, 7);
   for (let n = 0; n < count; n += 1) {
     const key = random.pick(keys);
     const at = random.int(0, spanMs);
@@ -209,11 +221,12 @@ export function scenarioOf(random: Random): Scenario {
   const isSkewWild = random.chance(0.1) && (variation.listingDelayMs ?? 0) <= MINUTE;
   const createLimitMs = random.pick([90 * SECOND, 5 * MINUTE, 15 * MINUTE]);
   const span = random.pick([MINUTE, 5 * MINUTE, 15 * MINUTE]);
-  const chaosMs = span + random.int(2, 20) * MINUTE;
+  const chaosMs = span + random.int(2, 12) * MINUTE;
   const deeds = deedsOf(random, span);
   const isBig = deeds.some(({ key }) => key.startsWith('big/'));
+  const areTimedOut = random.chance(0.12);
   return {
-    versioning: random.pick(['Enabled', 'Enabled', 'Suspended', undefined]),
+    versioning: random.pick(['Enabled', 'Enabled', 'Enabled', 'Suspended', undefined]),
     routes: ROUTES,
     limits: {
       ...LIMITS_DEFAULT,
@@ -221,10 +234,10 @@ export function scenarioOf(random: Random): Scenario {
       assetBytesMax: isBig ? 9 * MIB : 2 * MIB,
       attemptsMax: random.pick([1, 2, 3, 5]),
       inDoubt: random.chance(0.7) ? 'retry' : 'hold',
-      pollIntervalSeconds: random.pick([10, 30, 60, 60, 120]),
+      pollIntervalSeconds: random.pick([20, 60, 60, 120]),
       pollConcurrency: random.pick([1, 4, 64]),
       assetConcurrency: random.pick([1, 4]),
-      flowAgeMaxSeconds: random.chance(0.1) ? random.int(10, 20) * 60 : LIMITS_DEFAULT.flowAgeMaxSeconds,
+      flowAgeMaxSeconds: areTimedOut ? random.int(5, 10) * 60 : LIMITS_DEFAULT.flowAgeMaxSeconds,
       resultsPrefix: random.chance(0.2) ? 'out/' : '',
     },
     variation,
@@ -233,11 +246,11 @@ export function scenarioOf(random: Random): Scenario {
     collectLimitMs: random.pick([60 * SECOND, 5 * MINUTE, 15 * MINUTE]),
     visibilitySeconds: createLimitMs / SECOND + 120,
     receivesMax: random.pick([3, 20]),
-    flowMsMax: random.pick([20 * SECOND, 3 * MINUTE, 20 * MINUTE]),
+    flowMsMax: areTimedOut ? 60 * MINUTE : random.pick([20 * SECOND, 3 * MINUTE, 20 * MINUTE]),
     skewMs: isSkewWild ? 140 * SECOND : random.pick([0, 0, 25 * SECOND]),
     isSkewWild,
-    isLossy: random.chance(0.4),
-    weather: weatherOf(random),
+    isLossy: random.chance(0.3),
+    weather: isBig ? bigWeather(random) : weatherOf(random),
     deeds,
     rotations: Array.from({ length: random.pick([0, 0, 1, 2]) }, () => {
       const at = random.int(0, chaosMs);
@@ -245,10 +258,10 @@ export function scenarioOf(random: Random): Scenario {
     }),
     chaosMs,
     tickGapMs: random.pick([
-      { min: 10 * SECOND, max: MINUTE },
-      { min: 30 * SECOND, max: 4 * MINUTE },
+      { min: 20 * SECOND, max: 2 * MINUTE },
+      { min: MINUTE, max: 5 * MINUTE },
     ]),
-    areRetried: random.chance(0.4),
+    areRetried: random.chance(0.2),
     hasNeighbours: random.chance(0.5),
   };
 }

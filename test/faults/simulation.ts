@@ -47,8 +47,10 @@ async function live(world: World): Promise<void> {
   await world.chaos();
   await world.heal();
   await world.settle();
-  if (world.scenario.isLossy || world.scenario.versioning !== 'Enabled') {
-    // A message of an upload that was replaced meanwhile, where no versions are kept, no longer leads to its entry.
+  const { isLossy, versioning, areRetried } = world.scenario;
+  // Two things beside lost messages are for the sweep alone. Where no versions are kept, the message of an upload that
+  // was replaced after its claim no longer leads to its entry. And a person's retry that failed may be left half done.
+  if (isLossy || versioning !== 'Enabled' || areRetried) {
     // What is younger than a quarter of an hour may still be on its ordinary way, for all that the sweep knows.
     await world.pass(20 * MINUTE);
     await world.sweep(); // It may only end a pass that had begun before.
