@@ -45,6 +45,8 @@ const CONDITIONS_MAX = 200;
 /** Longer than any real id or name of a template; shorter than what a service would choke on. */
 const TEMPLATE_LENGTH_MAX = 256;
 const S3_KEY_LENGTH_MAX = 1024;
+/** The service gives back what it was given, and answers that are nested much deeper than this are not read. */
+const JSON_DEPTH_MAX = 32;
 
 function bounded(what: string, max: number) {
   const error = `expected ${what} of 1 to ${max} characters, none of them a control character`;
@@ -61,7 +63,14 @@ function conditions(each: z.ZodMiniType<string>, what: string) {
 const templateSchema = bounded('the id or name of a template', TEMPLATE_LENGTH_MAX);
 
 /** Whatever there is: what is checked here has been JSON already. */
-const jsonSchema = z.custom<Json>((value) => value !== undefined, { error: 'expected something that JSON can say' });
+const jsonSchema = z.custom<Json>((value) => value !== undefined && isNestedWithin(JSON_DEPTH_MAX, value), {
+  error: `expected something that JSON can say, nested at most ${JSON_DEPTH_MAX} deep`,
+});
+
+const isNestedWithin = (depth: number, value: unknown): boolean =>
+  typeof value !== 'object' ||
+  value === null ||
+  (depth > 0 && Object.values(value).every((each) => isNestedWithin(depth - 1, each)));
 
 const additionalSchema: z.ZodMiniType<JsonObject> = z
   .record(z.string(), jsonSchema, { error: 'expected an object' })

@@ -1,0 +1,97 @@
+import { inspect } from 'node:util';
+import { expect, onTestFinished } from 'vitest';
+import type { Entry } from '../../functions/ledger/entry.ts';
+import type { Receipt } from '../../functions/objects/receipts.ts';
+import type { Fault } from '../../local/flow-service/fault.ts';
+import type { Operation } from '../../local/flow-service/flow-service.ts';
+import { LEDGER, RESULTS, TOKEN, World, type WorldOptions } from '../support/world.ts';
+
+export const MINUTE = 60_000;
+
+/** A world that must hold, when its test is over, whatever must always hold. */
+export async function hostileWorld(options: WorldOptions = {}): Promise<World> {
+  const world = await World.start(options);
+  onTestFinished(async () => {
+    await expectNothingLeaked(world);
+    await expectResultsInPlace(world);
+    await world.close();
+  });
+  return world;
+}
+
+/** The token is in no log line, error, cause, event, message, key or object. */
+async function expectNothingLeaked(world: World): Promise<void> {
+  const messages = [world.queue, world.deadLetters].flatMap((queue) => queue.receive({ max: 10 }));
+  const said = [inspect(world.logged, { depth: Infinity, maxStringLength: null }), inspect(world.events), messages];
+  for (const bucket of [RESULTS, LEDGER]) {
+    for (const key of await world.keys(bucket)) {
+      const { bytes, mediaType, metadata } = await world.object(bucket, key);
+      said.push(key, bytes.toString('latin1'), mediaType ?? '', JSON.stringify(metadata));
+    }
+  }
+  const leaks = said.map((text) => (typeof text === 'string' ? text : JSON.stringify(text)));
+  for (const secret of [TOKEN, Buffer.from(TOKEN).toString('base64')]) {
+    expect(leaks.filter((text) => text.includes(secret))).toEqual([]);
+  }
+}
+
+/** Every object in the results bucket is named by a receipt, or is one; and every entry at its end has its receipt. */
+async function expectResultsInPlace(world: World): Promise<void> {
+  const named = new Set<string>();
+  for (const key of await world.keys(LEDGER, 'uploads/')) {
+    const entry = await readEntry(world, key);
+    if (entry === undefined) continue;
+    const { resultsPrefix } = world.ports.settings;
+    const receipt = [...(await world.keys(RESULTS))].find((each) => each.endsWith('/receipt.json'));
+    if (entry.state === 'succeeded' || entry.state === 'failed') {
+      expect(receipt).toBeDefined();
+      for (const asset of entry.assets) named.add(asset.key);
+    }
+    if (entry.state === 'running') for (const asset of entry.assets ?? []) named.add(asset.key);
+    for (const asset of named) expect(asset.startsWith(resultsPrefix)).toBe(true);
+  }
+  for (const key of await world.keys(RESULTS)) {
+    if (key.endsWith('/receipt.json')) continue;
+    expect([...named]).toContain(key);
+    expect(Buffer.byteLength(key)).toBeLessThanOrEqual(1024);
+  }
+}
+
+/** Undefined for one that a test has damaged. */
+async function readEntry(world: World, key: string): Promise<Entry | undefined> {
+  try {
+    const entry = await world.json<Entry>(LEDGER, key);
+    return entry?.schema === 1 && entry.upload?.id !== undefined ? entry : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Every call of one operation meets this, or only those that `n` (from 1) lets through. */
+export function answering(world: World, operation: Operation, fault: Fault | ((n: number) => Fault | undefined)): void {
+  world.service.intercept = (_, call) => {
+    if (call.operation !== operation) return undefined;
+    return typeof fault === 'function' ? fault(call.n) : fault;
+  };
+}
+
+/** An answer with this body, JSON unless said otherwise. */
+export const saying = (body: string | Uint8Array, more: Partial<Fault> = {}): Fault => ({
+  status: 200,
+  body,
+  headers: { 'content-type': 'application/json' },
+  ...more,
+});
+
+/** The one receipt that there is. */
+export async function onlyReceipt(world: World): Promise<Receipt> {
+  const keys = (await world.keys(RESULTS)).filter((key) => key.endsWith('/receipt.json'));
+  expect(keys).toHaveLength(1);
+  return world.json<Receipt>(RESULTS, keys[0] ?? '');
+}
+
+/** Chunks without end. */
+export async function* endless(chunk: string): AsyncGenerator<Uint8Array> {
+  const bytes = Buffer.from(chunk.repeat(Math.ceil(65_536 / chunk.length)));
+  for (;;) yield bytes;
+}

@@ -1,0 +1,268 @@
+import { describe, expect, it } from 'vitest';
+import type { Route } from '../../functions/routes.ts';
+import { sweep } from '../../functions/sweep.ts';
+import { ECHO, INBOX, LEDGER, RESULTS } from '../support/world.ts';
+import { hostileWorld, MINUTE, onlyReceipt } from './support.ts';
+
+/** Keys that S3 takes, and file systems, URLs, XML or shells do not like. */
+const KEYS: readonly (readonly [what: string, key: string])[] = [
+  ['a way up', '../x'],
+  ['several ways up', '../../etc/passwd'],
+  ['a way up in its middle', 'a/../b'],
+  ['a way up at its end', 'a/..'],
+  ['a dot', '.'],
+  ['a dot for a folder', 'a/./b'],
+  ['a leading slash', '/a'],
+  ['a trailing slash with bytes in it', 'a/'],
+  ['nothing but a slash', '/'],
+  ['double slashes', 'a//b'],
+  ['nothing but slashes', '///'],
+  ['a newline', 'two\nlines'],
+  ['a carriage return', 'a\rb'],
+  ['both', 'a\r\nX-Evil: b'],
+  ['a tab', 'a\tb'],
+  ['a control character', 'a\u0001b'],
+  ['an escape sequence of a terminal', '\u001b[31mred'],
+  ['a deletion', 'a\u007fb'],
+  ['a next line', 'a\u0085b'],
+  ['nothing but a space', ' '],
+  ['spaces around it', ' a '],
+  ['a space that does not break', 'a\u00a0b'],
+  ['an emoji', '🪑.png'],
+  ['an emoji of several code points', '👩‍👩‍👧‍👦.png'],
+  ['decomposed letters', 'e\u0301te\u0301.png'],
+  ['composed letters', '\u00e9t\u00e9.png'],
+  ['text from right to left', 'مرحبا.png'],
+  ['an override of direction', 'a\u202egnp.exe'],
+  ['a zero-width space', 'a\u200bb'],
+  ['a byte order mark', '\ufeffa'],
+  ['a noncharacter', 'a\uffffb'],
+  ['a replacement character', 'a\ufffdb'],
+  ['a line separator', 'a\u2028b'],
+  ['the last code point', '\u{10ffff}'],
+  ['a percent sign', '100%'],
+  ['a percent sequence', 'a%2Fb'],
+  ['a percent sequence of nothing', '%00'],
+  ['a percent sequence that is none', '%zz'],
+  ['a percent sequence twice', '%252e%252e%252f'],
+  ['a plus sign', 'a+b'],
+  ['nothing but a plus sign', '+'],
+  ['a question mark', 'a?versionId=1'],
+  ['a fragment', 'a#b'],
+  ['an ampersand and an equals sign', 'a&b=c'],
+  ['a semicolon', 'a;b'],
+  ['quotes', `a'b"c`],
+  ['markup', '<Key>a</Key>&amp;'],
+  ['the end of a CDATA section', ']]>'],
+  ['a backslash', 'a\\b'],
+  ['a drive', 'C:\\x'],
+  ['what a shell would run', '$(touch x)`y`;|z'],
+  ['placeholders of the results key', '{key}/{flowId}/{assetId}{ext}'],
+  ['replacement patterns', '$&$1$$'],
+  ['the name of a receipt', 'receipt.json'],
+  ['the name of a receipt in a folder', 'a/receipt.json'],
+  ['the name of an entry', 'uploads/x.json'],
+  ['a name that objects inherit', '__proto__'],
+  ['another', 'constructor'],
+  ['null', 'null'],
+  ['undefined', 'undefined'],
+  ['a tilde', '~'],
+  ['only an extension', '.json'],
+  ['many dots', 'a....b..'],
+  ['a device', 'CON'],
+  ['an option', '-rf'],
+  ['1,024 bytes', 'a'.repeat(1024)],
+  ['1,024 bytes of emoji', '🪑'.repeat(256)],
+  ['1,024 bytes of folders', `${'a/'.repeat(511)}ab`],
+  ['1,011 bytes, with which a receipt just fits', 'a'.repeat(1011)],
+  ['1,012 bytes, with which it does not', 'a'.repeat(1012)],
+  ['a long name of two-byte letters', 'ä'.repeat(511)],
+];
+
+describe('an upload whose key is', () => {
+  it.each(KEYS)('%s becomes a flow, and its results are below that key', async (_, key) => {
+    const world = await hostileWorld();
+    await world.upload(key, 'some bytes', { ContentType: 'application/x-test' });
+    await world.settle();
+    expect(world.service.flows.map(({ inputs }) => inputs[0]?.additional)).toMatchObject([{ bucket: INBOX, key }]);
+    const receipt = await onlyReceipt(world);
+    expect(receipt).toMatchObject({ status: 'succeeded', upload: { key }, assets: [{ bytes: 10 }] });
+    const stored = await world.keys(RESULTS);
+    expect(stored).toHaveLength(2);
+    const [asset] = receipt.assets;
+    expect((await world.object(RESULTS, asset?.key ?? '')).bytes.toString()).toBe('some bytes');
+    for (const each of stored) {
+      expect(Buffer.byteLength(each)).toBeLessThanOrEqual(1024);
+      if (Buffer.byteLength(key) < 900) expect(each.startsWith(`${key}/`)).toBe(true);
+    }
+    expect(await world.keys(LEDGER)).toHaveLength(2);
+  });
+
+  it('any of these, all at once, is swept where no notification came', async () => {
+    const world = await hostileWorld();
+    const run = () => world.invoke((invocation) => sweep({ uploadsPerSecond: 1000 }, world.ports, invocation));
+    await run();
+    for (const [, key] of KEYS) await world.upload(key, 'x');
+    while (world.queue.receive({ max: 10 }).map((message) => world.queue.delete(message.receiptHandle)).length > 0);
+    world.clock.advance(60 * MINUTE);
+    expect(await run()).toMatchObject({ complete: true, missed: KEYS.length });
+    while ((await world.deliver()) !== undefined);
+    expect(
+      world.service.flows.map(({ inputs }) => (inputs[0]?.additional as { key?: string } | undefined)?.key).sort(),
+    ).toEqual(KEYS.map(([, key]) => key).sort());
+  });
+});
+
+const OPEN: Route = { ...ECHO, overrides: true };
+
+describe('an upload whose own metadata ask for what cannot be', () => {
+  const deep = (depth: number) => `${'['.repeat(depth)}${']'.repeat(depth)}`;
+  const bad: readonly (readonly [what: string, name: string, value: string, message: RegExp])[] = [
+    ['no JSON', 'flow-parameters', '{', /flow-parameters: expected JSON/],
+    ['nothing at all', 'flow-parameters', '', /flow-parameters: expected JSON/],
+    ['JSON of another dialect', 'flow-parameters', "{'a':1}", /expected JSON/],
+    ['a number that JSON does not know', 'flow-parameters', 'NaN', /expected JSON/],
+    ['a comma too many', 'flow-parameters', '{"a":1,}', /expected JSON/],
+    ['two values', 'flow-parameters', '{} {}', /expected JSON/],
+    ['cut nesting', 'flow-parameters', '['.repeat(1_900), /expected JSON/],
+    ['a list', 'flow-additional', '[]', /flow-additional: expected an object/],
+    ['null', 'flow-additional', 'null', /expected an object/],
+    ['a number', 'flow-additional', '1', /expected an object/],
+    ['text', 'flow-additional', '"a"', /expected an object/],
+    ['a deep list', 'flow-additional', deep(900), /expected an object/],
+    ['deep nesting', 'flow-additional', `{"a":${deep(900)}}`, /at most 32 deep/],
+    ['deep parameters', 'flow-parameters', deep(33), /at most 32 deep/],
+    ['our own mark', 'flow-additional', '{"flowdrop":{"upload":"another"}}', /our own mark/],
+    ['our own mark, spelled otherwise', 'flow-additional', '{"\\u0066lowdrop":1}', /our own mark/],
+    ['no name', 'flow-template', '', /flow-template: expected/],
+    ['spaces for a name', 'flow-template', '   ', /flow-template: expected/],
+    ['a name that is too long', 'flow-template', 'x'.repeat(257), /256 characters/],
+    ['a very long name', 'flow-template', 'x'.repeat(1_900), /256 characters/],
+    ['a control character, encoded', 'flow-template', '=?UTF-8?Q?a=00b?=', /control character/],
+    ['a newline, encoded', 'flow-template', '=?UTF-8?B?YQpi?=', /control character/],
+    ['a charset of no one', 'flow-template', '=?x-none?Q?a?=', /readable UTF-8/],
+    ['bytes that are not in the charset', 'flow-parameters', '=?UTF-8?B?/w==?=', /readable UTF-8/],
+    ['an encoded word that is cut', 'flow-parameters', '=?UTF-8?B?eyJh', /expected JSON/],
+    ['an encoding of no one', 'flow-parameters', '=?UTF-8?X?e30=?=', /expected JSON/],
+    ['an encoded word without an end', 'flow-parameters', `=?UTF-8?Q?${'='.repeat(900)}`, /expected JSON/],
+    ['many beginnings of encoded words', 'flow-parameters', '=?a?q?'.repeat(300), /expected JSON/],
+  ];
+  it.each(bad)('%s (%s) fails at once, with a receipt that says so', async (_, name, value, message) => {
+    const world = await hostileWorld({ routes: [OPEN] });
+    await world.upload('a', 'x', { Metadata: { [name]: value } });
+    expect(await world.deliver()).toEqual({ batchItemFailures: [] });
+    const receipt = await onlyReceipt(world);
+    expect(receipt).toMatchObject({ status: 'failed', failure: { code: 'invalid-override' } });
+    expect(receipt.failure?.message).toMatch(message);
+    expect(receipt.failure?.message.length).toBeLessThan(300);
+    expect(receipt.failure?.retry).toContain(receipt.upload.id);
+    expect(world.service.counts.createFlow).toBe(0);
+  });
+
+  const good: readonly (readonly [what: string, metadata: Record<string, string>, flow: object])[] = [
+    ['nesting as deep as it may be', { 'flow-additional': `{"a":${deep(32)}}` }, {}],
+    ['null for parameters', { 'flow-parameters': 'null' }, { parameters: null }],
+    [
+      'a name that objects inherit',
+      { 'flow-additional': '{"__proto__":{"flowdrop":1},"a":1}' },
+      { additional: { a: 1 } },
+    ],
+    ['a name given twice', { 'flow-additional': '{"a":1,"a":2}' }, { additional: { a: 2 } }],
+    ['words in another charset', { 'flow-additional': '=?ISO-8859-1?Q?{"a":"=E9"}?=' }, { additional: { a: 'é' } }],
+    ['names of ours that mean nothing', { 'flow-flowdrop': '{', flowdrop: '{', 'flow-input': 'text' }, {}],
+  ];
+  it.each(good)('and can be all the same: %s', async (_, metadata, flow) => {
+    const world = await hostileWorld({ routes: [OPEN] });
+    await world.upload('a', 'x', { Metadata: metadata });
+    await world.settle();
+    const [made] = world.service.flows;
+    expect(made).toMatchObject({ template: 'bytes_echo', ...flow });
+    expect(made?.additional).toMatchObject({ flowdrop: { pipeline: 'test', generation: 1 } });
+    expect((await onlyReceipt(world)).status).toBe('succeeded');
+  });
+
+  it.each(['{', '[]', 'x'.repeat(1_900)])(
+    'are not even looked at where the route does not allow them: %s',
+    async (value) => {
+      const world = await hostileWorld();
+      await world.upload('a', 'x', { Metadata: { 'flow-parameters': value } });
+      await world.settle();
+      expect((await onlyReceipt(world)).status).toBe('succeeded');
+    },
+  );
+});
+
+describe('an upload of a size', () => {
+  const limits = { inputBytesMax: 1_000, textBytesMax: 100 };
+  const sizes: readonly (readonly [Route['input'], number, string | undefined])[] = [
+    ['file', 0, 'input-empty'],
+    ['file', 1, undefined],
+    ['file', 1_000, undefined],
+    ['file', 1_001, 'input-too-large'],
+    ['text', 0, 'input-empty'],
+    ['text', 1, undefined],
+    ['text', 100, undefined],
+    ['text', 101, 'input-too-large'],
+    ['text', 1_001, 'input-too-large'],
+  ];
+  it.each(sizes)('as %s, %i bytes, ends as %s', async (input, bytes, code) => {
+    const world = await hostileWorld({ routes: [{ ...ECHO, input }], limits });
+    await world.upload('a', 'x'.repeat(bytes), { ContentType: 'text/plain' });
+    await world.settle();
+    const receipt = await onlyReceipt(world);
+    expect(receipt.failure?.code).toBe(code);
+    expect(receipt.status).toBe(code === undefined ? 'succeeded' : 'failed');
+    if (code === 'input-too-large') expect(receipt.failure?.message).toContain(`${bytes} bytes`);
+    expect(world.service.counts.createFlow).toBe(code === undefined ? 1 : 0);
+  });
+
+  const texts: readonly (readonly [what: string, bytes: Uint8Array, code: string | undefined])[] = [
+    ['a lone continuation byte', Buffer.from([0x61, 0x80]), 'invalid-text'],
+    ['an overlong form', Buffer.from([0xc0, 0xaf]), 'invalid-text'],
+    ['half a surrogate pair', Buffer.from([0xed, 0xa0, 0x80]), 'invalid-text'],
+    ['a character cut at the end', Buffer.from([0x61, 0xf0, 0x9f]), 'invalid-text'],
+    ['UTF-16', Buffer.from('\ufeffhello', 'utf16le'), 'invalid-text'],
+    ['Latin-1', Buffer.from('été', 'latin1'), 'invalid-text'],
+    ['a NUL', Buffer.from('a\0b'), undefined],
+    ['control characters', Buffer.from('\u0001\u001b\u007f'), undefined],
+    ['quotes and backslashes', Buffer.from('"\\"\\\\"'), undefined],
+    ['the end of our JSON', Buffer.from('"}]}{"template":"evil"'), undefined],
+  ];
+  it.each(texts)('as text, %s, ends as %s', async (_, bytes, code) => {
+    const world = await hostileWorld({ routes: [{ ...ECHO, input: 'text' }] });
+    await world.upload('a', bytes, { ContentType: 'text/plain' });
+    await world.settle();
+    const receipt = await onlyReceipt(world);
+    expect(receipt.failure?.code).toBe(code);
+    if (code === undefined) {
+      expect((await world.object(RESULTS, receipt.assets[0]?.key ?? '')).bytes.equals(Buffer.from(bytes))).toBe(true);
+    }
+  });
+});
+
+describe('an upload whose media type is', () => {
+  const types: readonly (readonly [said: string, sent: string])[] = [
+    ['', 'image/png'],
+    ['garbage', 'image/png'],
+    ['a/b/c', 'image/png'],
+    ['/', 'image/png'],
+    ['image/', 'image/png'],
+    [';', 'image/png'],
+    ['image/png,evil', 'image/png'],
+    ['"image/gif"', 'image/png'],
+    ['image/gif;base64,AAAA', 'image/gif'],
+    ['image/gif; charset="a;b\\""', 'image/gif'],
+    ['IMAGE/GIF', 'image/gif'],
+    ['image/*', 'image/*'],
+    ['*/*', '*/*'],
+    [`a/${'b'.repeat(2_000)}`, 'application/octet-stream'],
+    [`image/gif; a=${'b'.repeat(2_000)}`, 'image/gif'],
+  ];
+  it.each(types)('%j is sent as %s', async (said, sent) => {
+    const world = await hostileWorld();
+    await world.upload('a.png', 'x', { ContentType: said });
+    await world.settle();
+    expect(world.service.flows[0]?.inputs[0]).toMatchObject({ mediaType: sent, bytes: 1 });
+    expect((await onlyReceipt(world)).status).toBe('succeeded');
+  });
+});
