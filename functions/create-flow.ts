@@ -113,6 +113,10 @@ class Creation {
     }
     this.#count('UploadsReceived');
     if (isFolderMarker(event)) return this.#leave('skipped', 'UploadsSkipped', 'A folder, not a file');
+    // A result that came back as an upload would go round for ever.
+    if (event.bucket !== settings.inboxBucket) {
+      return this.#leave('unrouted', 'UploadsUnrouted', `An object of another bucket than the inbox: ${event.bucket}`);
+    }
     if (!event.key.startsWith(settings.inboxPrefix) || !mayMatch(settings.routes, event.key)) return this.#unrouted();
 
     let object: OpenedUpload;

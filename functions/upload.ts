@@ -34,6 +34,9 @@ export class UnrecognisedEventError extends Error {
   override readonly name = 'UnrecognisedEventError';
 }
 
+/** S3's limit on a key, in bytes of UTF-8. (Amazon S3 User Guide, "Naming Amazon S3 objects".) */
+const KEY_BYTES_MAX = 1024;
+
 /** Length of an upload id: 160 bits of SHA-256 in hexadecimal digits. */
 const UPLOAD_ID_DIGITS = 40;
 
@@ -118,15 +121,16 @@ function fromNotification(record: unknown): readonly UploadEvent[] {
     throw new UnrecognisedEventError(`A record without s3.bucket.name and s3.object.key: ${excerpt(record)}`);
   }
   if (typeof record.eventName !== 'string' || !/^(s3:)?ObjectCreated:/.test(record.eventName)) return [];
-  const flowdrop = isObject(record.flowdrop) ? record.flowdrop : {};
+  const known = isObject(record.flowdrop) ? text(record.flowdrop.uploadId) : undefined;
   return [
     {
       bucket,
-      key: decodedKey(object.key),
+      key: possibleKey(decodedKey(object.key)),
       versionId: pinnedVersion(text(object.versionId)),
       etag: text(object.eTag),
       bytes: size(object.size),
-      uploadId: text(flowdrop.uploadId),
+      // It becomes part of a key of the ledger, and the message may be anybody's who may send to the queue.
+      uploadId: known !== undefined && UPLOAD_ID.test(known) ? known : undefined,
     },
   ];
 }
@@ -142,7 +146,7 @@ function fromEventBridge(event: Record<string, unknown>): readonly UploadEvent[]
   return [
     {
       bucket,
-      key: object.key,
+      key: possibleKey(object.key),
       versionId: pinnedVersion(text(object['version-id'])),
       etag: text(object.etag),
       bytes: size(object.size),
@@ -156,6 +160,12 @@ function decodedKey(key: string): string {
   } catch (cause) {
     throw new UnrecognisedEventError(`A key that is not URL-encoded UTF-8: ${excerpt(key)}`, { cause });
   }
+}
+
+/** A key that no object can have is nothing that S3 has sent. */
+function possibleKey(key: string): string {
+  if (key.isWellFormed() && Buffer.byteLength(key) <= KEY_BYTES_MAX) return key;
+  throw new UnrecognisedEventError(`A key that S3 would not take: ${excerpt(key)}`);
 }
 
 function isObject(value: unknown): value is Record<string, unknown> {
@@ -176,5 +186,9 @@ function size(value: unknown): number | undefined {
 
 /** Enough of a message to recognise it by; never the whole of it. */
 function excerpt(value: unknown): string {
-  return (JSON.stringify(value) ?? String(value)).slice(0, 200);
+  try {
+    return (JSON.stringify(value) ?? String(value)).slice(0, 200);
+  } catch {
+    return 'it is nested too deeply to be shown'; // What JSON.parse makes can be deeper than what the stack can hold.
+  }
 }

@@ -194,6 +194,10 @@ export class World {
     await this.s3.send(new PutObjectCommand({ Bucket: INBOX, Key: key, Body: body, ...more }));
   }
 
+  async put(bucket: string, key: string, body: string): Promise<void> {
+    await this.s3.send(new PutObjectCommand({ Bucket: bucket, Key: key, Body: body }));
+  }
+
   async remove(key: string): Promise<void> {
     await this.s3.send(new DeleteObjectCommand({ Bucket: INBOX, Key: key }));
   }

@@ -1,0 +1,172 @@
+import { describe, expect, it } from 'vitest';
+import { createFlows } from '../../functions/batch.ts';
+import { INBOX, LEDGER, RESULTS } from '../support/world.ts';
+import { hostileWorld, MINUTE } from './support.ts';
+
+const nested = (depth: number, open = '[', close = ']') => `${open.repeat(depth)}${close.repeat(depth)}`;
+
+const record = (s3: unknown, more: object = {}) =>
+  JSON.stringify({ Records: [{ eventSource: 'aws:s3', eventName: 'ObjectCreated:Put', s3, ...more }] });
+const put = (object: object, more: object = {}) => record({ bucket: { name: INBOX }, object }, more);
+const bridged = (detail: unknown, more: object = {}) =>
+  JSON.stringify({ source: 'aws.s3', 'detail-type': 'Object Created', detail, ...more });
+
+/** Nothing that could ever be understood, or read. */
+const DEAD: readonly (readonly [what: string, body: string])[] = [
+  ['nothing', ' '],
+  ['no JSON', 'not JSON'],
+  ['cut JSON', '{"Records":['],
+  ['null', 'null'],
+  ['a number', '5'],
+  ['text', '"text"'],
+  ['a list', '[]'],
+  ['an empty object', '{}'],
+  ['a long object', JSON.stringify({ a: 'x'.repeat(200_000) })],
+  ['lists in lists, 100,000 deep', nested(100_000)],
+  ['objects in objects, 50,000 deep', `${'{"a":'.repeat(50_000)}1${'}'.repeat(50_000)}`],
+  ['a record of lists in lists', `{"Records":[${nested(100_000)}]}`],
+  ['an event of lists in lists', bridged({}).replace('{}', `{"object":${nested(100_000)}}`)],
+  ['records that are no list', '{"Records":{}}'],
+  ['a record that is null', '{"Records":[null]}'],
+  ['a record that is a list', '{"Records":[[]]}'],
+  ['a record of nothing', '{"Records":[{}]}'],
+  ['s3 that is text', record('s3')],
+  ['s3 that is null', record(null)],
+  ['no bucket', record({ object: { key: 'a' } })],
+  ['a bucket that is text', record({ bucket: INBOX, object: { key: 'a' } })],
+  ['a bucket without a name', record({ bucket: {}, object: { key: 'a' } })],
+  ['a bucket whose name is a list', record({ bucket: { name: [INBOX] }, object: { key: 'a' } })],
+  ['no key', put({})],
+  ['an empty key', put({ key: '' })],
+  ['a key that is null', put({ key: null })],
+  ['a key that is a number', put({ key: 5 })],
+  ['a key that is an object', put({ key: { toString: 'a' } })],
+  ['a key cut in a percent sequence', put({ key: 'a%2' })],
+  ['a key of bytes that are no UTF-8', put({ key: '%ff%fe' })],
+  ['a key of half a surrogate pair', put({ key: '%ed%a0%80' })],
+  ['a key with a lone surrogate', put({ key: 'a\ud800' })],
+  ['a key beyond 1,024 bytes', put({ key: 'a'.repeat(1025) })],
+  ['a key of 200,000 bytes', put({ key: 'a'.repeat(200_000) })],
+  ['a notification wrapped by a topic', JSON.stringify({ Type: 'Notification', Message: put({ key: 'a' }) })],
+  [
+    'a queue message within a queue message',
+    JSON.stringify({ Records: [{ messageId: '1', body: put({ key: 'a' }) }] }),
+  ],
+  ['an event of another service', bridged({}, { source: 'aws.ec2' })],
+  ['an event without detail', JSON.stringify({ source: 'aws.s3', 'detail-type': 'Object Created' })],
+  ['an event whose detail is text', bridged('detail')],
+  ['an event without a key', bridged({ bucket: { name: INBOX }, object: {} })],
+  ['an event whose bucket is text', bridged({ bucket: INBOX, object: { key: 'a' } })],
+  ['an event with a lone surrogate', bridged({ bucket: { name: INBOX }, object: { key: 'a\udfff' } })],
+  ['a version that is none', put({ key: 'there', versionId: '../../x' })],
+  ['a version with a newline', put({ key: 'there', versionId: 'a\r\nX-Evil: b' })],
+];
+
+/** Understood, and nothing to do. */
+const DONE: readonly (readonly [what: string, body: string])[] = [
+  ['a test event', JSON.stringify({ Service: 'Amazon S3', Event: 's3:TestEvent', Bucket: INBOX })],
+  ['no records', '{"Records":[]}'],
+  ['a deletion', put({ key: 'there' }, { eventName: 'ObjectRemoved:Delete' })],
+  ['an event name that is a list', put({ key: 'there' }, { eventName: ['ObjectCreated:Put'] })],
+  [
+    'a deletion on the bus',
+    bridged({ bucket: { name: INBOX }, object: { key: 'there' } }, { 'detail-type': 'Object Deleted' }),
+  ],
+  ['an object that is not there', put({ key: 'not-there' })],
+  ['a version that is not there', put({ key: 'there', versionId: 'f'.repeat(32) })],
+  ['an ETag of another time', put({ key: 'there', eTag: '0'.repeat(32) })],
+  ['a name that objects inherit', put({ key: '__proto__' })],
+  ['a folder', put({ key: 'folder/', size: 0 })],
+  ['an object of the results bucket', record({ bucket: { name: RESULTS }, object: { key: 'a/receipt.json' } })],
+  ['an object of the ledger', record({ bucket: { name: LEDGER }, object: { key: 'state/sweep.json' } })],
+  ['a bucket that is not there', record({ bucket: { name: 'nobodys' }, object: { key: 'there' } })],
+  ['a bucket that is a way up', record({ bucket: { name: '..' }, object: { key: 'there' } })],
+];
+
+/** Odd, and an upload all the same. */
+const TAKEN: readonly (readonly [what: string, body: string])[] = [
+  ['a size that is text', put({ key: 'there', size: 'many' })],
+  ['a negative size', put({ key: 'there', size: -1 })],
+  ['a version that is a number', put({ key: 'there', versionId: 5 })],
+  ['an ETag that is null', put({ key: 'there', eTag: null })],
+  ['an upload id that is a way up', put({ key: 'there' }, { flowdrop: { uploadId: '../state/collector-0' } })],
+  ['an upload id with a lone surrogate', put({ key: 'there' }, { flowdrop: { uploadId: '\ud800' } })],
+  ['an upload id of 10,000 characters', put({ key: 'there' }, { flowdrop: { uploadId: 'a'.repeat(10_000) } })],
+  ['an upload id that is a number', put({ key: 'there' }, { flowdrop: { uploadId: 5 } })],
+  ['an upload id that nobody has', put({ key: 'there' }, { flowdrop: { uploadId: '0'.repeat(40) } })],
+  ['a word of ours that is text', put({ key: 'there' }, { flowdrop: 'flowdrop' })],
+  ['members that nobody knows', put({ key: 'there', __proto__: {}, more: nested(10) }, { unknown: [1] })],
+];
+
+async function worldWithMessage(body: string) {
+  const world = await hostileWorld();
+  await world.upload('there', 'x');
+  for (const { receiptHandle } of world.queue.receive({ max: 10 })) world.queue.delete(receiptHandle);
+  world.queue.send(body);
+  return world;
+}
+
+describe('a message that is', () => {
+  it.each(DEAD)('%s ends as a dead letter, and takes no other with it', async (_, body) => {
+    const world = await worldWithMessage(body);
+    await world.upload('another', 'x');
+    expect((await world.deliver())?.batchItemFailures).toHaveLength(1);
+    expect(world.service.flows.map(({ inputs }) => inputs[0]?.additional)).toMatchObject([{ key: 'another' }]);
+    const said = world.logged
+      .filter(({ level }) => level === 'error')
+      .map(({ message, fields }) => ({ message, fields }));
+    expect(said.length).toBeGreaterThan(0);
+    for (const { fields } of said) expect((fields.error as Error).message.length).toBeLessThan(2_000);
+    for (let i = 0; i < 6; i += 1) {
+      world.clock.advance(3 * MINUTE);
+      await world.deliver();
+    }
+    expect(world.deadLetters.counts().visible).toBe(1);
+    expect(await world.keys(LEDGER, 'uploads/')).toHaveLength(1);
+  });
+
+  it.each(DONE)('%s is done with at once', async (_, body) => {
+    const world = await worldWithMessage(body);
+    await world.put(RESULTS, 'a/receipt.json', '{}');
+    await world.put(LEDGER, 'state/sweep.json', '{}');
+    expect(await world.deliver()).toEqual({ batchItemFailures: [] });
+    expect(world.service.counts.createFlow).toBe(0);
+    expect(await world.keys(LEDGER, 'uploads/')).toEqual([]);
+  });
+
+  it.each(TAKEN)('%s is an upload all the same', async (_, body) => {
+    const world = await worldWithMessage(body);
+    expect(await world.deliver()).toEqual({ batchItemFailures: [] });
+    await world.settle();
+    expect((await world.receipt('there')).status).toBe('succeeded');
+    expect(world.service.flows).toHaveLength(1);
+  });
+
+  it('one of five thousand records is worked on as far as the time goes, and comes again for the rest', async () => {
+    const world = await worldWithMessage(
+      JSON.stringify({
+        Records: Array.from({ length: 5_000 }, () => JSON.parse(put({ key: 'there' })).Records[0]),
+      }),
+    );
+    world.remainingMs = 4_000;
+    await world.deliver();
+    expect(world.service.flows).toHaveLength(1);
+    expect(await world.keys(LEDGER, 'uploads/')).toHaveLength(1);
+  });
+});
+
+describe('an invocation with', () => {
+  it.each([
+    ['nothing', undefined],
+    ['null', null],
+    ['text', 'text'],
+    ['a list', []],
+    ['records of two kinds', { Records: [{ messageId: '1', body: '{}' }, {}] }],
+    ['records whose bodies are objects', { Records: [{ messageId: '1', body: {} }] }],
+  ])('%s fails as a whole, by name', async (_, event) => {
+    const world = await hostileWorld();
+    await expect(world.invoke((invocation) => createFlows(event, world.ports, invocation))).rejects.toBeInstanceOf(
+      AggregateError,
+    );
+  });
+});
