@@ -1,0 +1,54 @@
+import { mkdirSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { buildSync, type Metafile } from 'esbuild';
+import { bundle, FUNCTION_NAMES, type FunctionName } from '../infra/bundle.ts';
+
+/** A bundle on disk. */
+export interface Bundle {
+  readonly path: string;
+  readonly metafile: Metafile;
+}
+
+export interface Bundles {
+  /** As deployed. */
+  readonly ours: Readonly<Record<FunctionName, Bundle>>;
+  /** The same code, bundled and minified, without the rules of `infra/bundle.ts`. */
+  readonly plain: Readonly<Record<FunctionName, Bundle>>;
+  readonly naive: Readonly<Record<FunctionName, Bundle>>;
+  /** The process under test: plain JavaScript, so that nothing of what strips types is measured with it. */
+  readonly subject: Bundle;
+}
+
+const here = (path: string): string => fileURLToPath(new URL(path, import.meta.url));
+
+export function makeBundles(directory: string): Bundles {
+  const ours = bundle(`${directory}/ours`);
+  const each = (make: (name: FunctionName) => Bundle) =>
+    Object.fromEntries(FUNCTION_NAMES.map((name) => [name, make(name)])) as Record<FunctionName, Bundle>;
+  return {
+    ours: each((name) => ({ path: `${directory}/ours/${name}/index.mjs`, metafile: ours[name] })),
+    plain: each((name) => plain(here(`../functions/${name}.lambda.ts`), `${directory}/plain/${name}`)),
+    naive: each((name) => plain(here(`naive/${name}.ts`), `${directory}/naive/${name}`)),
+    subject: plain(here('subject.ts'), `${directory}/subject`),
+  };
+}
+
+/** What anybody gets who asks esbuild for an ES module for Node. Without `mainFields` it dies at import. */
+function plain(entry: string, directory: string): Bundle {
+  mkdirSync(directory, { recursive: true });
+  const path = `${directory}/index.mjs`;
+  const { metafile } = buildSync({
+    entryPoints: [entry],
+    outfile: path,
+    bundle: true,
+    format: 'esm',
+    platform: 'node',
+    target: 'node24',
+    minify: true,
+    legalComments: 'none',
+    mainFields: ['module', 'main'],
+    metafile: true,
+    logLevel: 'warning',
+  });
+  return { path, metafile };
+}

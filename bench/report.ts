@@ -1,0 +1,66 @@
+/** A table for people. */
+export interface Table {
+  readonly title: string;
+  readonly columns: readonly string[];
+  readonly rows: readonly (readonly string[])[];
+  readonly note?: string | undefined;
+}
+
+/** Something that is to hold. */
+export interface Check {
+  readonly what: string;
+  /** What was measured or counted, and what it may be, in words. */
+  readonly found: string;
+  readonly wanted: string;
+  readonly holds: boolean;
+  /** Whether it is exact, so that the run fails where it does not hold. A target that hangs on time is only told. */
+  readonly isExact: boolean;
+}
+
+/** What one part of the benchmark has to say. */
+export interface Report {
+  readonly name: string;
+  readonly tables: readonly Table[];
+  readonly checks: readonly Check[];
+  /** The figures, for machines. */
+  readonly figures: unknown;
+}
+
+export function printed({ title, columns, rows, note }: Table): string {
+  const widths = columns.map((column, index) => Math.max(column.length, ...rows.map((row) => row[index]?.length ?? 0)));
+  const line = (cells: readonly string[]) =>
+    `| ${cells.map((cell, index) => (index === 0 ? cell.padEnd(widths[index] ?? 0) : cell.padStart(widths[index] ?? 0))).join(' | ')} |`;
+  const rule = `|${widths.map((width, index) => (index === 0 ? `${'-'.repeat(width + 2)}` : `${'-'.repeat(width + 1)}:`)).join('|')}|`;
+  return [
+    `### ${title}`,
+    '',
+    line(columns),
+    rule,
+    ...rows.map(line),
+    ...(note === undefined ? [] : ['', note]),
+    '',
+  ].join('\n');
+}
+
+export function printedChecks(checks: readonly Check[]): string {
+  return checks
+    .map(({ what, found, wanted, holds, isExact }) => {
+      const verdict = holds ? 'ok  ' : isExact ? 'FAIL' : 'miss';
+      return `${verdict} ${what}: ${found} (${wanted})`;
+    })
+    .join('\n');
+}
+
+const MIB = 1024 * 1024;
+
+export const mib = (bytes: number): string => (bytes / MIB).toFixed(0);
+
+/** A length as one says it: 20 KB, 64 MB, 1 GiB. */
+export function size(bytes: number): string {
+  if (bytes % (1024 * MIB) === 0) return `${bytes / (1024 * MIB)} GiB`;
+  if (bytes % MIB === 0) return `${bytes / MIB} MiB`;
+  return bytes >= 1e6 ? `${bytes / 1e6} MB` : `${bytes / 1e3} KB`;
+}
+
+export const figure = (value: number): string =>
+  Number.isNaN(value) ? '-' : value >= 100 ? value.toFixed(0) : value >= 10 ? value.toFixed(1) : value.toFixed(2);

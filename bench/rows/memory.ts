@@ -1,0 +1,128 @@
+import { dirname } from 'node:path';
+import type { Limits } from '../../functions/config.ts';
+import type { FunctionName } from '../../infra/bundle.ts';
+import { LocalFunction, residentMemory } from '../../local/lambda/function.ts';
+import { type Check, mib, type Report, size } from '../report.ts';
+import { doneFlow } from '../servers/flow-service.ts';
+import type { Stage } from '../stage.ts';
+
+const MIB = 1024 * 1024;
+const GIB = 1024 * MIB;
+const WARM_UP_BYTES = 100_000;
+const TIMEOUT_SECONDS = 900;
+const MEMORY_MIB = 512;
+
+export interface MemoryCase {
+  readonly bytes: number;
+  readonly streams: number;
+}
+
+/** Streams that one batch, or one tick, may have at a time in the run with many. */
+export const STREAMS_MANY = 16;
+
+export const MEMORY_CASES = {
+  quick: [{ bytes: 256 * MIB, streams: 1 }],
+  memory: [
+    { bytes: GIB, streams: 1 },
+    { bytes: 64 * MIB, streams: STREAMS_MANY },
+  ],
+  full: [
+    { bytes: GIB, streams: 1 },
+    { bytes: 4 * GIB, streams: 1 },
+    { bytes: 64 * MIB, streams: STREAMS_MANY },
+  ],
+} as const satisfies Record<string, readonly MemoryCase[]>;
+
+/** What a stream may add to the idle process, and all of it where there are many, in bytes. */
+const ABOVE_IDLE_BYTES_MAX = 60 * MIB;
+const MANY_BYTES_MAX = 320 * MIB;
+
+/** For the gate: another machine's allocator and page size may differ, but whoever holds a file holds more than this. */
+const MARGIN = 2;
+
+/**
+ * Resident memory of the functions' processes: the bundles as deployed, run by AWS's runtime interface client over
+ * TLS, with the flags that Lambda gives Node.
+ */
+export async function memory(stage: Stage, cases: readonly MemoryCase[]): Promise<Report> {
+  const figures: { name: FunctionName; case: MemoryCase; idle: number; warm: number; peak: number }[] = [];
+  for (const each of cases) {
+    for (const name of ['create-flow', 'collect-outputs'] as const) {
+      figures.push({ name, case: each, ...(await measure(stage, name, each)) });
+    }
+  }
+  const checks = figures.flatMap(({ name, case: { bytes, streams }, idle, peak }): Check[] => {
+    const what = `memory: ${name}, ${streams} x ${size(bytes)}`;
+    const isOne = streams === 1;
+    const found = isOne ? peak - idle : peak;
+    const max = isOne ? ABOVE_IDLE_BYTES_MAX : MANY_BYTES_MAX;
+    const unit = isOne ? 'MiB above idle' : 'MiB in all';
+    const check = (limit: number, isExact: boolean): Check => ({
+      what,
+      found: `${mib(found)} ${unit}`,
+      wanted: `at most ${mib(limit)}${isExact ? ', with a margin for other machines' : ''}`,
+      holds: found <= limit,
+      isExact,
+    });
+    return [check(max, false), check(max * MARGIN, true)];
+  });
+  return {
+    name: 'memory',
+    tables: [
+      {
+        title: 'Resident memory, in MiB',
+        columns: ['function', 'streams', 'loaded', 'after a small file', 'highest', 'above loaded'],
+        rows: figures.map(({ name, case: { bytes, streams }, idle, warm, peak }) => [
+          name,
+          `${streams} x ${size(bytes)}`,
+          mib(idle),
+          mib(warm),
+          mib(peak),
+          mib(peak - idle),
+        ]),
+        note: 'The bundles as deployed, run by the runtime interface client, over TLS.',
+      },
+    ],
+    checks,
+    figures,
+  };
+}
+
+async function measure(stage: Stage, name: FunctionName, { bytes, streams }: MemoryCase) {
+  const limits: Partial<Limits> = streams === 1 ? {} : { uploadConcurrency: streams, assetConcurrency: streams };
+  const fn = new LocalFunction(
+    {
+      name,
+      bundleDir: dirname(stage.bundles.ours[name].path),
+      environment: stage.environment('tls', limits),
+      timeoutSeconds: TIMEOUT_SECONDS,
+      memoryMiB: MEMORY_MIB,
+    },
+    { concurrency: 1 },
+  );
+  try {
+    const invoke = async (bytes: number, count: number): Promise<void> => {
+      if (name === 'create-flow') {
+        await fn.invoke(stage.uploads(bytes, count));
+        return;
+      }
+      await stage.run(
+        Array.from({ length: count }, () => doneFlow('uri', bytes, stage.next())),
+        'ours',
+      );
+      const summary = (await fn.invoke({})) as { succeeded?: number };
+      if (summary.succeeded !== count) throw new Error(`Not ${count} flows collected: ${JSON.stringify(summary)}`);
+    };
+    // The process starts with its first invocation. What it then holds without any work is what an event costs that
+    // tells of nothing.
+    await (name === 'create-flow' ? fn.invoke({ Event: 's3:TestEvent' }) : fn.invoke({ retry: ['0'.repeat(40)] }));
+    const [pid = Number.NaN] = fn.pids;
+    const idle = (await residentMemory(pid)).bytes;
+    await invoke(WARM_UP_BYTES, 1);
+    const warm = (await residentMemory(pid)).bytes;
+    await invoke(bytes, streams);
+    return { idle, warm, peak: (await residentMemory(pid)).peakBytes };
+  } finally {
+    await fn.close();
+  }
+}

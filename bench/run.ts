@@ -1,0 +1,77 @@
+import { availableParallelism } from 'node:os';
+import { parseArgs } from 'node:util';
+import { printed, printedChecks, type Report } from './report.ts';
+import { MEMORY_CASES, memory } from './rows/memory.ts';
+import { requests } from './rows/requests.ts';
+import { start } from './rows/start.ts';
+import { transfer } from './rows/transfer.ts';
+import { Stage } from './stage.ts';
+
+const USAGE = `npm run bench -- [--quick] [--only in,out,requests,start,memory] [--memory] [--json]
+
+  --quick    small sizes and few rounds: less than 90 seconds
+  --only     these parts alone
+  --memory   the same as --only memory
+  --json     figures for machines instead of tables
+`;
+
+const MB = 1e6;
+const GIB = 1024 ** 3;
+
+const { values: options } = parseArgs({
+  options: {
+    quick: { type: 'boolean', default: false },
+    only: { type: 'string' },
+    memory: { type: 'boolean', default: false },
+    json: { type: 'boolean', default: false },
+    help: { type: 'boolean', default: false },
+  },
+});
+const { quick } = options;
+
+const SIZES = quick ? [MB, 64 * MB] : [MB, 64 * MB, 256 * MB, GIB];
+const TRANSFERS = { transports: ['plain', 'tls'], sizes: SIZES, rounds: quick ? 2 : 5 } as const;
+
+const PARTS: Readonly<Record<string, (stage: Stage) => Promise<Report>>> = {
+  requests,
+  start: (stage) => start(stage, { rounds: quick ? 5 : 21 }),
+  in: (stage) => transfer(stage, { direction: 'in', ...TRANSFERS }),
+  out: (stage) => transfer(stage, { direction: 'out', ...TRANSFERS }),
+  memory: (stage) => memory(stage, MEMORY_CASES[quick ? 'quick' : options.memory ? 'memory' : 'full']),
+};
+
+const only = options.memory ? ['memory'] : options.only?.split(',');
+const unknown = only?.filter((name) => !(name in PARTS)) ?? [];
+if (options.help || unknown.length > 0) {
+  if (unknown.length > 0) console.error(`There is no part ${unknown.join(', ')}.\n`);
+  console.error(USAGE);
+  process.exit(options.help ? 0 : 2);
+}
+
+const stage = await Stage.set();
+const reports: Report[] = [];
+try {
+  for (const [name, part] of Object.entries(PARTS)) {
+    if (only !== undefined && !only.includes(name)) continue;
+    const report = await part(stage);
+    reports.push(report);
+    if (!options.json) for (const table of report.tables) console.log(printed(table));
+  }
+} finally {
+  await stage.strike();
+}
+const checks = reports.flatMap((report) => report.checks);
+if (options.json) {
+  const machine = {
+    node: process.version,
+    platform: process.platform,
+    arch: process.arch,
+    cores: availableParallelism(),
+  };
+  const figures = Object.fromEntries(reports.map((report) => [report.name, report.figures]));
+  console.log(JSON.stringify({ date: new Date().toISOString(), machine, figures, checks }, undefined, 2));
+} else {
+  console.log(printedChecks(checks));
+  console.log('\nOnly what does not depend on time makes this fail; a "miss" is a target that this run did not reach.');
+}
+process.exitCode = checks.some(({ holds, isExact }) => isExact && !holds) ? 1 : 0;

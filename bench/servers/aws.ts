@@ -1,0 +1,208 @@
+import { createHash, randomUUID } from 'node:crypto';
+import { BUCKETS, FILE_ETAG, FILE_MODIFIED, TOKEN } from '../names.ts';
+import { file } from './bytes.ts';
+import type { WireAnswer, WireRequest } from './wire.ts';
+
+/** An object that was put. Of a large one only the length is kept. */
+interface StoredObject {
+  readonly body: Buffer;
+  readonly bytes: number;
+  readonly etag: string;
+  readonly metadata: Readonly<Record<string, string>>;
+}
+
+const PAGE_KEYS_MAX = 1_000;
+
+/**
+ * As much of S3, Secrets Manager, SQS and EventBridge as the functions use, at the speed of the wire: files of any size
+ * are made as they are read (`<bytes>/<name>` in the inbox), what is large and written is counted and let go of, and
+ * everything small is kept, with conditional writes. For the real protocol, with every check, there is `local/s3`.
+ */
+export class Aws {
+  readonly #objects = new Map<string, Map<string, StoredObject>>();
+  /** Keys below a first segment of a bucket, sorted, until a key comes or goes. */
+  readonly #listings = new Map<string, readonly string[]>();
+  #counts: Record<string, number> = {};
+  /** What was sent to the queue last. */
+  lastMessage: string | undefined;
+
+  /** Requests by operation since the last time this was asked. */
+  takeCounts(): Readonly<Record<string, number>> {
+    const counts = this.#counts;
+    this.#counts = {};
+    return counts;
+  }
+
+  put(bucket: string, key: string, body: Buffer, bytes = body.byteLength, metadata = {}): StoredObject {
+    const objects = this.#bucket(bucket, key);
+    if (!objects.has(key)) this.#listings.delete(listingOf(bucket, key));
+    const object = {
+      body,
+      bytes,
+      etag: `"${createHash('md5').update(body).update(randomUUID()).digest('hex')}"`,
+      metadata,
+    };
+    objects.set(key, object);
+    return object;
+  }
+
+  get(bucket: string, key: string): StoredObject | undefined {
+    return this.#bucket(bucket, key).get(key);
+  }
+
+  clear(): void {
+    this.#objects.clear();
+    this.#listings.clear();
+  }
+
+  readonly handle = (request: WireRequest): WireAnswer => {
+    const target = request.headers['x-amz-target'];
+    if (target !== undefined) return this.#json(target.split('.').at(-1) ?? '', request.body);
+    const [, bucket = '', ...segments] = request.url.pathname.split('/');
+    const key = decodeURIComponent(segments.join('/'));
+    return this.#s3(bucket, key, request);
+  };
+
+  #json(operation: string, input: Buffer): WireAnswer {
+    this.#count(operation);
+    if (operation === 'SendMessage')
+      this.lastMessage = (JSON.parse(input.toString()) as { MessageBody: string }).MessageBody;
+    const answers: Record<string, object> = {
+      GetSecretValue: { Name: 'token', SecretString: TOKEN },
+      PutEvents: { FailedEntryCount: 0, Entries: [{ EventId: randomUUID() }] },
+      SendMessage: {
+        MessageId: randomUUID(),
+        MD5OfMessageBody: createHash('md5')
+          .update(this.lastMessage ?? '')
+          .digest('hex'),
+      },
+    };
+    return {
+      status: 200,
+      headers: { 'Content-Type': 'application/x-amz-json-1.1' },
+      body: JSON.stringify(answers[operation]),
+    };
+  }
+
+  #s3(bucket: string, key: string, request: WireRequest): WireAnswer {
+    const { method, url, headers } = request;
+    const query = url.searchParams;
+    const object = this.#bucket(bucket, key).get(key);
+    if (method === 'GET' && query.has('list-type')) return this.#list(bucket, query);
+    if (method === 'POST' && query.has('uploads')) {
+      this.#count('CreateMultipartUpload');
+      return xml(`<InitiateMultipartUploadResult><UploadId>${randomUUID()}</UploadId></InitiateMultipartUploadResult>`);
+    }
+    if (method === 'PUT' && query.has('partNumber')) {
+      this.#count('UploadPart');
+      const crc = headers['x-amz-checksum-crc32'];
+      return {
+        status: 200,
+        headers: { ETag: '"part"', ...(crc === undefined ? {} : { 'x-amz-checksum-crc32': crc }) },
+      };
+    }
+    if (method === 'POST' && query.has('uploadId')) {
+      this.#count('CompleteMultipartUpload');
+      const refusal = refused(headers, object);
+      if (refusal !== undefined) return refusal;
+      const { etag } = this.put(bucket, key, Buffer.alloc(0));
+      return xml(
+        `<CompleteMultipartUploadResult><ETag>${etag.replaceAll('"', '&quot;')}</ETag></CompleteMultipartUploadResult>`,
+      );
+    }
+    switch (method) {
+      case 'PUT': {
+        this.#count('PutObject');
+        const refusal = refused(headers, object);
+        if (refusal !== undefined) return refusal;
+        const metadata = Object.fromEntries(
+          Object.entries(headers).filter((header): header is [string, string] => header[0].startsWith('x-amz-meta-')),
+        );
+        return {
+          status: 200,
+          headers: { ETag: this.put(bucket, key, request.body, request.bodyBytes, metadata).etag },
+        };
+      }
+      case 'DELETE':
+        this.#count('DeleteObject');
+        if (this.#bucket(bucket, key).delete(key)) this.#listings.delete(listingOf(bucket, key));
+        return { status: 204 };
+      case 'GET':
+      case 'HEAD': {
+        this.#count(method === 'GET' ? 'GetObject' : 'HeadObject');
+        if (bucket === BUCKETS.inbox) {
+          const facts = {
+            ETag: `"${FILE_ETAG}"`,
+            'Last-Modified': FILE_MODIFIED,
+            'Content-Type': 'application/octet-stream',
+          };
+          return { status: 200, headers: facts, body: file(Number(key.split('/')[0])) };
+        }
+        if (object === undefined) return fault(404, 'NoSuchKey');
+        return { status: 200, headers: { ETag: object.etag, ...object.metadata }, body: object.body };
+      }
+    }
+    return fault(501, 'NotImplemented');
+  }
+
+  #list(bucket: string, query: URLSearchParams): WireAnswer {
+    this.#count('ListObjectsV2');
+    const prefix = query.get('prefix') ?? '';
+    const after = query.get('continuation-token') ?? query.get('start-after') ?? '';
+    const listing = listingOf(bucket, prefix);
+    let keys = this.#listings.get(listing);
+    if (keys === undefined) {
+      // Ours are ASCII, whose order by UTF-16 units is that of S3.
+      keys = [...this.#bucket(bucket, prefix).keys()].sort();
+      this.#listings.set(listing, keys);
+    }
+    let from = 0;
+    for (let to = keys.length; from < to; ) {
+      const middle = (from + to) >> 1;
+      if ((keys[middle] as string) > after) to = middle;
+      else from = middle + 1;
+    }
+    const page = keys.slice(from, from + PAGE_KEYS_MAX).filter((key) => key.startsWith(prefix));
+    const isCut = from + PAGE_KEYS_MAX < keys.length;
+    const contents = page.map(
+      (key) =>
+        `<Contents><Key>${key}</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified><ETag>&quot;0&quot;</ETag><Size>0</Size><StorageClass>STANDARD</StorageClass></Contents>`,
+    );
+    const next = isCut ? `<NextContinuationToken>${page.at(-1)}</NextContinuationToken>` : '';
+    return xml(`<ListBucketResult><IsTruncated>${isCut}</IsTruncated>${contents.join('')}${next}</ListBucketResult>`);
+  }
+
+  #bucket(bucket: string, key: string): Map<string, StoredObject> {
+    const name = listingOf(bucket, key);
+    let objects = this.#objects.get(name);
+    if (objects === undefined) {
+      objects = new Map();
+      this.#objects.set(name, objects);
+    }
+    return objects;
+  }
+
+  #count(operation: string): void {
+    this.#counts[operation] = (this.#counts[operation] ?? 0) + 1;
+  }
+}
+
+/** Objects are kept by bucket and first segment of the key, which is how they are listed. */
+const listingOf = (bucket: string, key: string): string => `${bucket}/${key.split('/')[0]}`;
+
+function refused(headers: WireRequest['headers'], object: StoredObject | undefined): WireAnswer | undefined {
+  if (headers['if-none-match'] !== undefined && object !== undefined) return fault(412, 'PreconditionFailed');
+  const match = headers['if-match'];
+  if (match === undefined) return undefined;
+  if (object === undefined) return fault(404, 'NoSuchKey');
+  return object.etag === match ? undefined : fault(412, 'PreconditionFailed');
+}
+
+const xml = (body: string, status = 200): WireAnswer => ({
+  status,
+  headers: { 'Content-Type': 'application/xml' },
+  body: `<?xml version="1.0" encoding="UTF-8"?>${body}`,
+});
+
+const fault = (status: number, code: string): WireAnswer =>
+  xml(`<Error><Code>${code}</Code><Message>${code}</Message></Error>`, status);

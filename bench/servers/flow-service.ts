@@ -1,0 +1,57 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { asset, type Form } from './bytes.ts';
+import type { WireAnswer, WireRequest } from './wire.ts';
+
+/** A flow whose name says all there is to know of it: `done-<form>-<bytes>-<n>`, or `running-<n>`. */
+export const doneFlow = (form: Form, bytes: number, index: number): string => `done-${form}-${bytes}-${index}`;
+export const runningFlow = (index: number): string => `running-${index}`;
+
+/** A flow service that takes anything, and answers flows by their names. It remembers nothing but its counts. */
+export class FlowService {
+  /** Time that the service takes to say that a flow is running, in milliseconds. */
+  pollMs = 0;
+  #counts: Record<string, number> = {};
+  #created = 0;
+  #received = 0;
+
+  takeCounts(): Readonly<Record<string, number>> {
+    const counts = { ...this.#counts, receivedBytes: this.#received };
+    this.#counts = {};
+    this.#received = 0;
+    return counts;
+  }
+
+  readonly handle = async ({ method, url, bodyBytes }: WireRequest): Promise<WireAnswer> => {
+    const [, , flowId = '', outputs, assetId] = url.pathname.split('/');
+    if (method === 'POST') {
+      this.#count('create');
+      this.#received += bodyBytes;
+      this.#created += 1;
+      return json({ flow_id: runningFlow(this.#created), state: 'created' }, 201);
+    }
+    if (assetId !== undefined) {
+      this.#count('asset');
+      const [, form, bytes] = flowId.split('-');
+      const mediaType = form === 'raw' ? 'model/gltf-binary' : 'application/json';
+      return { status: 200, headers: { 'Content-Type': mediaType }, body: asset(Number(bytes), form as Form) };
+    }
+    if (outputs !== undefined) {
+      this.#count('outputs');
+      return json({ flow_id: flowId, outputs: [{ asset_id: 'asset', status: 'ready' }] });
+    }
+    this.#count('get');
+    const isRunning = flowId.startsWith('running-');
+    if (isRunning && this.pollMs > 0) await sleep(this.pollMs);
+    return json({ flow_id: flowId, state: isRunning ? 'running' : 'completed' });
+  };
+
+  #count(operation: string): void {
+    this.#counts[operation] = (this.#counts[operation] ?? 0) + 1;
+  }
+}
+
+const json = (value: object, status = 200): WireAnswer => ({
+  status,
+  headers: { 'Content-Type': 'application/json' },
+  body: JSON.stringify(value),
+});

@@ -1,0 +1,194 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import type { Env, Limits } from '../functions/config.ts';
+import { firstClaim, running } from '../functions/ledger/entry.ts';
+import { entryKey, runningKey } from '../functions/ledger/keys.ts';
+import { type Upload, uploadId } from '../functions/upload.ts';
+import type { FunctionName } from '../infra/bundle.ts';
+import { type Bundles, makeBundles } from './bundles.ts';
+import { selfSigned } from './certificate.ts';
+import { Child } from './child.ts';
+import { BUCKETS, FILE_ETAG, FILE_MODIFIED, PIPELINE, TOKEN_SECRET } from './names.ts';
+import type { AwsCalls } from './servers/aws-process.ts';
+import type { FlowServiceCalls } from './servers/flow-service-process.ts';
+import type { SubjectCalls } from './subject.ts';
+
+export type Transport = 'plain' | 'tls';
+export type Maker = 'ours' | 'plain' | 'naive';
+export type Subject = Child<SubjectCalls>;
+
+/** Memory of the functions as deployed, in MiB, and the most that Lambda has, without which the naive ones end early. */
+const MEMORY_MIB = { ours: 512, plain: 512, naive: 10_240 } as const;
+
+const here = (path: string): string => fileURLToPath(new URL(path, import.meta.url));
+
+type Ports = Readonly<Record<'aws' | 'service', Readonly<Record<Transport, number>>>>;
+
+/** The servers, each in a process of its own, and everything that a process under test needs to find them. */
+export class Stage {
+  readonly aws: Child<AwsCalls>;
+  readonly service: Child<FlowServiceCalls>;
+  readonly bundles: Bundles;
+  readonly directory: string;
+  readonly #ports: Ports;
+  readonly #certificatePath: string;
+  #made = 0;
+
+  static async set(): Promise<Stage> {
+    const directory = await mkdtemp(join(tmpdir(), 'flowdrop-bench-'));
+    const bundles = makeBundles(directory);
+    const certificate = selfSigned();
+    const certificatePath = join(directory, 'authority.pem');
+    await writeFile(certificatePath, certificate.certificate);
+    const aws = new Child<AwsCalls>(here('servers/aws-process.ts'));
+    const service = new Child<FlowServiceCalls>(here('servers/flow-service-process.ts'));
+    try {
+      const ports = { aws: await aws.call('listen', certificate), service: await service.call('listen', certificate) };
+      return new Stage(directory, bundles, certificatePath, aws, service, ports);
+    } catch (error) {
+      await Promise.all([aws.end(), service.end()]);
+      throw error;
+    }
+  }
+
+  private constructor(
+    directory: string,
+    bundles: Bundles,
+    certificatePath: string,
+    aws: Child<AwsCalls>,
+    service: Child<FlowServiceCalls>,
+    ports: Ports,
+  ) {
+    this.directory = directory;
+    this.bundles = bundles;
+    this.aws = aws;
+    this.service = service;
+    this.#ports = ports;
+    this.#certificatePath = certificatePath;
+  }
+
+  async strike(): Promise<void> {
+    await Promise.all([this.aws.end(), this.service.end()]);
+    await rm(this.directory, { recursive: true, force: true });
+  }
+
+  /** A number that was not given out before, for names. */
+  next(): number {
+    this.#made += 1;
+    return this.#made;
+  }
+
+  port(of: 'aws' | 'service', transport: Transport): number {
+    return this.#ports[of][transport];
+  }
+
+  environment(transport: Transport, limits: Partial<Limits> = {}): Record<string, string> {
+    const scheme = transport === 'tls' ? 'https' : 'http';
+    const awsUrl = `${scheme}://127.0.0.1:${this.port('aws', transport)}`;
+    const env: Env = {
+      PIPELINE,
+      FLOW_SERVICE_URL: `${scheme}://127.0.0.1:${this.port('service', transport)}`,
+      TOKEN_SECRET_ID: TOKEN_SECRET,
+      INBOX_BUCKET: BUCKETS.inbox,
+      RESULTS_BUCKET: BUCKETS.results,
+      LEDGER_BUCKET: BUCKETS.ledger,
+      QUEUE_URL: `${awsUrl}/queue`,
+      COLLECT_FUNCTION: 'collect-outputs',
+      EVENT_BUS: 'default',
+      ROUTES: JSON.stringify([{ name: 'all', input: 'file', template: 'bytes_echo' }]),
+      LIMITS: JSON.stringify(limits),
+    };
+    return {
+      ...env,
+      ...(transport === 'tls' ? { NODE_EXTRA_CA_CERTS: this.#certificatePath } : {}),
+      AWS_REGION: 'us-east-1',
+      AWS_ACCESS_KEY_ID: 'local-access-key',
+      AWS_SECRET_ACCESS_KEY: 'local-secret-key',
+      AWS_LAMBDA_FUNCTION_NAME: 'benchmark',
+      AWS_ENDPOINT_URL: awsUrl,
+    };
+  }
+
+  /** A new process with a function in it that was not called yet. */
+  async subject(
+    maker: Maker,
+    name: FunctionName,
+    environment: Record<string, string>,
+  ): Promise<{ subject: Subject; loadMs: number }> {
+    const subject = this.#process(maker, environment);
+    const loadMs = await subject.call('load', { path: this.bundles[maker][name].path });
+    return { subject, loadMs };
+  }
+
+  /** A new process that only copies. */
+  copier(transport: Transport): Subject {
+    return this.#process('ours', this.environment(transport));
+  }
+
+  #process(maker: Maker, env: Record<string, string>): Subject {
+    const memoryMiB = MEMORY_MIB[maker];
+    return new Child<SubjectCalls>(this.bundles.subject.path, {
+      // As Lambda's own bootstrap starts Node.
+      flags: [
+        '--expose-gc',
+        `--max-semi-space-size=${Math.floor(memoryMiB * 0.05)}`,
+        `--max-old-space-size=${Math.floor(memoryMiB * 0.9)}`,
+      ],
+      env,
+    });
+  }
+
+  /** An event of the queue that tells of so many new files of this length. */
+  uploads(bytes: number, count: number): object {
+    const record = () => {
+      const { bucket, key } = this.upload(bytes);
+      const s3 = { bucket: { name: bucket }, object: { key, size: bytes, eTag: FILE_ETAG } };
+      return { eventSource: 'aws:s3', eventName: 'ObjectCreated:Put', s3 };
+    };
+    return {
+      Records: Array.from({ length: count }, () => ({
+        messageId: `message-${this.next()}`,
+        eventSource: 'aws:sqs',
+        body: JSON.stringify({ Records: [record()] }),
+      })),
+    };
+  }
+
+  upload(bytes: number): Upload {
+    const facts = {
+      bucket: BUCKETS.inbox,
+      key: `${bytes}/${this.next()}.bin`,
+      etag: FILE_ETAG,
+      bytes,
+      lastModified: Date.parse(FILE_MODIFIED),
+      mediaType: 'application/octet-stream',
+    };
+    return { id: uploadId(facts), ...facts };
+  }
+
+  /** Puts these flows into the ledger as running, as create-flow would have left them; and as the naive one would. */
+  async run(flowIds: readonly string[], maker: Maker | 'both' = 'both'): Promise<readonly Upload[]> {
+    const now = Date.now();
+    const uploads: Upload[] = [];
+    const objects = flowIds.flatMap((flowId) => {
+      const upload = this.upload(0);
+      uploads.push(upload);
+      const route = { name: 'all', input: 'file', template: 'bytes_echo' } as const;
+      const entry = running(firstClaim(upload, route, now, now), { id: flowId, createdAt: now });
+      const marker = runningKey({ createdAt: now, uploadId: upload.id, flowId });
+      const ours = [
+        { bucket: BUCKETS.ledger, key: entryKey(upload.id), body: JSON.stringify({ ...entry, nonce: '' }) },
+        { bucket: BUCKETS.ledger, key: marker, body: '' },
+      ];
+      const { bucket, key } = upload;
+      const naive = [{ bucket: BUCKETS.ledger, key: `pending/${flowId}`, body: JSON.stringify({ bucket, key }) }];
+      return maker === 'naive' ? naive : maker === 'ours' ? ours : [...ours, ...naive];
+    });
+    for (let from = 0; from < objects.length; from += 10_000) {
+      await this.aws.call('put', objects.slice(from, from + 10_000));
+    }
+    return uploads;
+  }
+}

@@ -1,0 +1,21 @@
+/** The middle of some figures, and their ends. */
+export interface Spread {
+  readonly median: number;
+  readonly min: number;
+  readonly max: number;
+}
+
+export function spread(values: readonly number[]): Spread {
+  const sorted = [...values].sort((a, b) => a - b);
+  const middle = sorted.length / 2;
+  const [low, high] = [sorted[Math.ceil(middle) - 1], sorted[Math.floor(middle)]];
+  return {
+    median: ((low ?? Number.NaN) + (high ?? Number.NaN)) / 2,
+    min: sorted[0] ?? Number.NaN,
+    max: sorted.at(-1) ?? Number.NaN,
+  };
+}
+
+/** How many times `b` each `a` is, pair by pair: what was measured one after the other had the same neighbours. */
+export const ratio = (a: readonly number[], b: readonly number[]): Spread =>
+  spread(a.map((value, index) => value / (b[index] ?? Number.NaN)));

@@ -1,0 +1,121 @@
+import { writeFileSync } from 'node:fs';
+import { connect, type Socket } from 'node:net';
+import { connect as connectTls } from 'node:tls';
+import { pathToFileURL } from 'node:url';
+import { answerCalls } from './child.ts';
+
+/** What one call cost. */
+export interface Cost {
+  readonly wallMs: number;
+  readonly cpuMs: number;
+  /** Highest resident memory meanwhile, and what it was before the first call, in bytes. */
+  readonly peakBytes: number;
+  readonly idleBytes: number;
+}
+
+/** Where something is to be had or put, at 127.0.0.1. */
+export interface Place {
+  readonly port: number;
+  readonly isTls: boolean;
+  readonly path: string;
+}
+
+type Handler = (event: unknown, context: object) => Promise<unknown>;
+
+/** Longer than any run takes, in milliseconds: Lambda's longest. */
+const REMAINING_MS = 900_000;
+
+const CONTEXT = { functionName: 'benchmark', awsRequestId: 'benchmark' };
+
+let handler: Handler;
+let idleBytes = 0;
+
+const calls = {
+  /** Loads a bundle and says how long that took, in milliseconds. */
+  async load({ path }: { path: string }): Promise<number> {
+    const started = performance.now();
+    ({ handler } = (await import(pathToFileURL(path).href)) as { handler: Handler });
+    return performance.now() - started;
+  },
+  /** From here on, memory is counted from where it is now. */
+  settle(): void {
+    globalThis.gc?.();
+    idleBytes = process.memoryUsage.rss();
+  },
+  invoke: ({ event, remainingMs = REMAINING_MS }: { event: unknown; remainingMs?: number }) =>
+    measured(() => handler(event, { ...CONTEXT, getRemainingTimeInMillis: () => remainingMs })),
+  /** Moves bytes from one server to another as they come: what the network and Node's sockets alone take. */
+  copy: (transfer: Transfer) => measured(() => copy(transfer)),
+  /** Names of Node's own modules that were loaded so far. */
+  loaded: (): readonly string[] => (process as unknown as { moduleLoadList: string[] }).moduleLoadList,
+};
+export type SubjectCalls = typeof calls;
+
+async function measured<T>(body: () => Promise<T>): Promise<Cost & { readonly value: T }> {
+  forgetPeak();
+  const cpu = process.cpuUsage();
+  const started = performance.now();
+  const value = await body();
+  const wallMs = performance.now() - started;
+  const { user, system } = process.cpuUsage(cpu);
+  return { value, wallMs, cpuMs: (user + system) / 1000, peakBytes: process.resourceUsage().maxRSS * 1024, idleBytes };
+}
+
+/** Linux forgets the highest memory so far when asked to; elsewhere that of the start counts too, which is small. */
+function forgetPeak(): void {
+  if (process.platform === 'linux') writeFileSync('/proc/self/clear_refs', '5');
+}
+
+export interface Transfer {
+  readonly from: Place;
+  readonly to: Place & { readonly method: 'POST' | 'PUT' };
+  /** Length of the body that is received and of the one that is sent. */
+  readonly receivedBytes: number;
+  readonly sentBytes: number;
+}
+
+/**
+ * What is sent is what was received, chunk by chunk, with so much of each chunk again, or left out, that the lengths
+ * come out right. Nothing looks at a byte.
+ */
+async function copy({ from, to, receivedBytes, sentBytes }: Transfer): Promise<void> {
+  const [source, sink] = await Promise.all([open(from), open(to)]);
+  const { promise: answered, resolve, reject } = Promise.withResolvers<void>();
+  source.on('error', reject);
+  sink.on('error', reject);
+  sink.once('data', () => resolve());
+  sink.on('drain', () => source.resume());
+  let isBody = false;
+  let received = 0;
+  let sent = 0;
+  const send = (chunk: Buffer): void => {
+    sent += chunk.byteLength;
+    if (!sink.write(chunk)) source.pause();
+  };
+  source.on('data', (chunk: Buffer) => {
+    if (!isBody) {
+      const end = chunk.indexOf('\r\n\r\n');
+      if (end === -1) throw new Error('The head of the answer came in pieces');
+      isBody = true;
+      chunk = chunk.subarray(end + 4);
+    }
+    received += chunk.byteLength;
+    const due = received === receivedBytes ? sentBytes : Math.round((received / receivedBytes) * sentBytes);
+    while (sent < due) send(chunk.subarray(0, due - sent));
+  });
+  sink.write(`${to.method} ${to.path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: ${sentBytes}\r\n\r\n`);
+  source.write(`GET ${from.path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n`);
+  await answered;
+  source.destroy();
+  sink.destroy();
+}
+
+function open({ port, isTls }: Place): Promise<Socket> {
+  return new Promise((resolve, reject) => {
+    const options = { host: '127.0.0.1', port };
+    const socket = isTls ? connectTls(options, () => resolve(socket)) : connect(options, () => resolve(socket));
+    socket.once('error', reject);
+  });
+}
+
+answerCalls(calls);
