@@ -41,12 +41,16 @@ export async function createFlows(event: unknown, ports: CreatePorts, invocation
   await pMap(
     work,
     async ({ id, upload }) => {
+      if (clock.now() > halfTime) {
+        const error = new NotStartedError(`No time was left to begin with ${upload.key}`);
+        telemetry.log.warn('This upload goes back unattempted', { key: upload.key, error });
+        failures.push({ id, error });
+        return;
+      }
       try {
-        if (clock.now() > halfTime) throw new NotStartedError(`No time was left to begin with ${upload.key}`);
         await createFlow(upload, ports, invocation);
       } catch (error) {
-        telemetry.log.error('This upload must come again', { key: upload.key, error: error as Error });
-        failures.push({ id, error });
+        failures.push({ id, error }); // It has been logged where its ids are known.
       }
     },
     { concurrency: settings.uploadConcurrency },

@@ -9,6 +9,7 @@ import {
   ThrottledError,
   UnauthorisedError,
   UnavailableError,
+  UnintelligibleAnswerError,
 } from './flow-service/errors.ts';
 import type { FlowService } from './flow-service/types.ts';
 import { type Invocation, OutOfTimeError } from './invocation.ts';
@@ -24,6 +25,7 @@ import {
   running,
   type TerminalEntry,
   type Wait,
+  type WaitingEntry,
   type WaitReason,
   waiting,
   withoutDoubt,
@@ -32,7 +34,7 @@ import type { Ledger, Stored } from './ledger/store.ts';
 import { type Inbox, type OpenedUpload, UploadGoneError, UploadUnreadableError } from './objects/inbox.ts';
 import { type PublishPorts, publish } from './publish.ts';
 import { InvalidOverrideError, mayMatch, routeFor, snapshot } from './routes.ts';
-import type { MetricName, Telemetry } from './telemetry.ts';
+import type { Log, MetricName, Telemetry } from './telemetry.ts';
 import { isFolderMarker, type Upload, type UploadEvent } from './upload.ts';
 
 /** Time beyond the hard end of an invocation for which its claim still holds, in milliseconds. */
@@ -47,6 +49,13 @@ export const ATTEMPT_TIME_MIN_MS = 30_000;
 /** First and longest wait after a failure for which the service names no time, in milliseconds. */
 const BACKOFF_FIRST_MS = 5_000;
 const BACKOFF_MAX_MS = 15 * 60_000;
+
+/** The same after a failure that is counted: five attempts go over an hour or two. */
+const COUNTED_BACKOFF_FIRST_MS = 60_000;
+const COUNTED_BACKOFF_MAX_MS = 60 * 60_000;
+
+/** How long a flow listing that cannot be had is asked for after it would have been conclusive, in milliseconds. */
+const LISTING_PATIENCE_MS = 60 * 60_000;
 
 /** How long a refused token is left alone, in milliseconds: a person has to act. */
 const UNAUTHORISED_WAIT_MS = 60_000;
@@ -91,7 +100,13 @@ export interface CreatePorts extends PublishPorts {
  * @throws {ClaimHeldError} and whatever S3 throws: then the message must come again.
  */
 export async function createFlow(event: UploadEvent, ports: CreatePorts, invocation: Invocation): Promise<Outcome> {
-  return new Creation(ports, invocation, event).run(event);
+  const creation = new Creation(ports, invocation, event);
+  try {
+    return await creation.run(event);
+  } catch (error) {
+    creation.log.error('This upload must come again', { error: error as Error });
+    throw error;
+  }
 }
 
 class Creation {
@@ -103,6 +118,11 @@ class Creation {
     this.#ports = ports;
     this.#invocation = invocation;
     this.#telemetry = { ...ports.telemetry, log: ports.telemetry.log.with({ key: event.key }) };
+  }
+
+  /** Its lines say which upload and, once there is one, which flow. */
+  get log(): Log {
+    return this.#telemetry.log;
   }
 
   async run(event: UploadEvent): Promise<Outcome> {
@@ -235,6 +255,8 @@ class Creation {
     for (let waitedMs = 0; ; ) {
       try {
         const { flowId } = await flows.create({ template, parameters, additional, mark, input }, this.#invocation.work);
+        // The next write may fail, and then this line is all that tells of the flow.
+        this.#telemetry.log.info('The service has made a flow', { flowId });
         this.#count('FlowsCreated');
         this.#count('InputBytes', upload.bytes);
         return await this.#commit(claim, flowId, 'created');
@@ -307,8 +329,11 @@ class Creation {
     } catch (error) {
       if (!(error instanceof FlowServiceError) && !(error instanceof OutOfTimeError)) throw error;
       if (error instanceof UnauthorisedError) this.#count('TokenRejected');
-      const notBefore = Math.max(conclusiveAt, clock.now() + backoffMs(entry));
-      return this.#wait(claim, { reason: 'in-doubt', message: messageOf(error), counted: false, notBefore });
+      if (!isListingInVain(error, clock.now() - conclusiveAt)) {
+        const notBefore = Math.max(conclusiveAt, clock.now() + backoffMs(entry));
+        return this.#wait(claim, { reason: 'in-doubt', message: messageOf(error), counted: false, notBefore });
+      }
+      found = { result: 'unknown', why: messageOf(error) };
     }
     if (found.result === 'found') {
       this.#count('FlowsAdopted');
@@ -331,8 +356,12 @@ class Creation {
   }
 
   /** The entry commits, the marker follows. Losing the entry means that somebody took over: our flow is surplus. */
-  async #commit(claim: Stored<ClaimedEntry>, flowId: string, outcome: 'created' | 'adopted'): Promise<Outcome> {
-    const { ledger, clock, flows } = this.#ports;
+  async #commit(
+    claim: Stored<ClaimedEntry> | Stored<WaitingEntry>,
+    flowId: string,
+    outcome: 'created' | 'adopted',
+  ): Promise<Outcome> {
+    const { ledger, clock } = this.#ports;
     this.#telemetry = { ...this.#telemetry, log: this.#telemetry.log.with({ flowId }) };
     const flow = { id: flowId, createdAt: clock.now() };
     const written = await ledger.replace(claim, running(claim.entry, flow), this.#invocation.closing);
@@ -341,9 +370,28 @@ class Creation {
       this.#telemetry.log.info(`Flow ${outcome}`, { template: claim.entry.route.template });
       return outcome;
     }
-    const current = written.current?.entry;
-    const known = current !== undefined && 'flow' in current ? current.flow?.id : undefined;
-    if (known === flowId) return 'running already'; // Whoever took over has adopted it.
+    return this.#yield(claim.entry, written.current, flowId, outcome);
+  }
+
+  /** Somebody took the upload over while its flow was being made. */
+  async #yield(
+    mine: ClaimedEntry | WaitingEntry,
+    current: Stored | undefined,
+    flowId: string,
+    outcome: 'created' | 'adopted',
+  ): Promise<Outcome> {
+    const { flows } = this.#ports;
+    const theirs = current?.entry;
+    // They wait to find out whether there is a flow: here it is.
+    if (theirs?.state === 'waiting' && theirs.generation === mine.generation) {
+      return this.#commit(current as Stored<WaitingEntry>, flowId, outcome);
+    }
+    // They are at work on it, and will find the flow by its mark; aborting it would take it from under them.
+    if (theirs?.state === 'claimed') throw new ClaimHeldError(`Somebody took upload ${mine.upload.id} over`);
+    if (theirs?.state === 'running' && theirs.flow.id === flowId) {
+      await this.#mark(theirs.upload, theirs.flow);
+      return 'running already';
+    }
     this.#count('FlowsSurplus');
     this.#telemetry.log.warn('Somebody took this upload over meanwhile: the flow is surplus and is aborted');
     try {
@@ -434,6 +482,7 @@ export type Verdict =
 
 export function verdictOn(error: unknown, entry: ClaimedEntry, now: number): Verdict | undefined {
   const delayMs = backoffMs(entry);
+  const countedMs = countedBackoffMs(entry);
   if (error instanceof InDoubtError) return { kind: 'doubt' };
   if (error instanceof RejectedError || error instanceof InvalidTextError) {
     return { kind: 'fail', failure: { code: error.code, message: error.message } };
@@ -444,19 +493,31 @@ export function verdictOn(error: unknown, entry: ClaimedEntry, now: number): Ver
   if (error instanceof UnauthorisedError) {
     return { kind: 'wait', reason: 'unauthorised', counted: false, delayMs: Math.max(UNAUTHORISED_WAIT_MS, delayMs) };
   }
-  if (error instanceof ForbiddenError) return { kind: 'wait', reason: 'forbidden', counted: true, delayMs };
+  if (error instanceof ForbiddenError) return { kind: 'wait', reason: 'forbidden', counted: true, delayMs: countedMs };
   if (error instanceof ThrottledError) {
-    return { kind: 'wait', reason: 'throttled', counted: false, delayMs: error.retryAfterMs ?? delayMs };
+    // Many are told the same time at once, and a time of nothing would make a loop of whole uploads.
+    const askedMs = Math.round((error.retryAfterMs ?? 0) * (1 + spreadOf(entry) / 4));
+    return { kind: 'wait', reason: 'throttled', counted: false, delayMs: Math.max(askedMs, delayMs) };
   }
   if (error instanceof UnavailableError) {
-    return { kind: 'wait', reason: 'unavailable', counted: error.bodyStarted, delayMs };
+    const counted = error.bodyStarted;
+    return { kind: 'wait', reason: 'unavailable', counted, delayMs: counted ? countedMs : delayMs };
   }
-  if (error instanceof UploadUnreadableError) return { kind: 'wait', reason: 'unavailable', counted: true, delayMs };
+  if (error instanceof UploadUnreadableError) {
+    return { kind: 'wait', reason: 'unavailable', counted: true, delayMs: countedMs };
+  }
   if (error instanceof OutOfTimeError) {
-    // A claim of the first half of the time is a full attempt; a later one was only unlucky.
+    // What had less than half a minute before the time ran out was only unlucky.
     return { kind: 'wait', reason: 'out-of-time', counted: now - entry.claimedAt > ATTEMPT_TIME_MIN_MS, delayMs };
   }
   return undefined;
+}
+
+/** Whether asking for the listing again is in vain: what it says will be the same, or it has had its time. */
+function isListingInVain(error: unknown, overdueMs: number): boolean {
+  if (error instanceof ForbiddenError || error instanceof UnintelligibleAnswerError) return true;
+  const mayPass = error instanceof UnauthorisedError || error instanceof OutOfTimeError;
+  return !mayPass && overdueMs > LISTING_PATIENCE_MS;
 }
 
 /**
@@ -465,8 +526,18 @@ export function verdictOn(error: unknown, entry: ClaimedEntry, now: number): Ver
  */
 export function backoffMs(entry: Pick<ClaimedEntry, 'waits' | 'upload'>): number {
   const exponential = Math.min(BACKOFF_MAX_MS, BACKOFF_FIRST_MS * 2 ** Math.min(entry.waits, 20));
-  const spread = Number.parseInt(entry.upload.id.slice(0, 8), 16) / 2 ** 32;
-  return Math.round(exponential * (0.5 + spread));
+  return Math.round(exponential * (0.5 + spreadOf(entry)));
+}
+
+/** The same for a failure that is counted, but growing by attempts and faster: few attempts must outlast an outage. */
+export function countedBackoffMs(entry: Pick<ClaimedEntry, 'attempts' | 'upload'>): number {
+  const exponential = Math.min(COUNTED_BACKOFF_MAX_MS, COUNTED_BACKOFF_FIRST_MS * 4 ** Math.min(entry.attempts, 20));
+  return Math.round(exponential * (0.5 + spreadOf(entry)));
+}
+
+/** From 0 to below 1, and always the same for one upload. */
+function spreadOf({ upload }: Pick<ClaimedEntry, 'upload'>): number {
+  return Number.parseInt(upload.id.slice(0, 8), 16) / 2 ** 32;
 }
 
 const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));

@@ -72,7 +72,8 @@ export function lambda<T>(
     random: Math.random,
     telemetry,
   });
-  return middy()
+  // Middy would otherwise answer for us just before the end, with our work still under way in a process about to freeze.
+  return middy({ timeoutEarlyInMillis: 0 })
     .use(injectLambdaContext(logger))
     .use(logMetrics(metrics))
     .use(errorLogger({ logger: ({ error }) => logger.error('The invocation failed', error as Error) }))

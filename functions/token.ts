@@ -18,8 +18,9 @@ export class SecretToken implements Token {
   readonly #secretId: string;
   readonly #clock: Clock;
   #token: string | undefined;
-  #readAt = Number.NEGATIVE_INFINITY;
+  #readAt: number | undefined;
   #offered: Promise<unknown> | undefined;
+  #offeredAt: number | undefined;
   /** A reading under way: whoever needs the token meanwhile shares it. */
   #reading: Promise<string> | undefined;
 
@@ -31,17 +32,30 @@ export class SecretToken implements Token {
 
   /** Hands in a secret that is being read already. */
   offer(secret: Promise<unknown>): void {
-    if (this.#token !== undefined) return;
+    // The middleware offers what it once read for as long as the process lives; only the first time is it news.
+    if (this.#offeredAt !== undefined) return;
     // Whether it fails matters only to whoever asks for the token; until then it must not end the process.
     secret.catch(() => {});
     this.#offered = secret;
+    this.#offeredAt = this.#clock.now();
   }
 
   async get(signal: AbortSignal): Promise<string> {
-    if (this.#token !== undefined && this.#clock.now() - this.#readAt < TOKEN_AGE_MAX_MS) return this.#token;
+    if (this.#token !== undefined && this.#isFresh(this.#readAt)) return this.#token;
     const offered = this.#offered;
     this.#offered = undefined;
-    return offered === undefined ? this.renew(signal) : this.#read(offered);
+    if (offered !== undefined && this.#isFresh(this.#offeredAt)) {
+      try {
+        return await this.#read(offered, signal);
+      } catch (error) {
+        if (!(error instanceof UnauthorisedError)) throw error; // It may have been mended since: it is read again.
+      }
+    }
+    return this.renew(signal);
+  }
+
+  #isFresh(readAt: number | undefined): boolean {
+    return readAt !== undefined && this.#clock.now() - readAt < TOKEN_AGE_MAX_MS;
   }
 
   async renew(signal: AbortSignal): Promise<string> {
@@ -49,17 +63,19 @@ export class SecretToken implements Token {
       this.#secrets
         .send(new GetSecretValueCommand({ SecretId: this.#secretId }), { abortSignal: signal })
         .then(({ SecretString }) => SecretString),
+      signal,
     ).finally(() => {
       this.#reading = undefined;
     });
     return this.#reading;
   }
 
-  async #read(secret: Promise<unknown>): Promise<string> {
+  async #read(secret: Promise<unknown>, signal: AbortSignal): Promise<string> {
     let value: unknown;
     try {
-      value = await secret;
+      value = await unlessAborted(secret, signal);
     } catch (cause) {
+      signal.throwIfAborted(); // Then it is the time that ran out, and nothing is said of the token.
       throw new UnauthorisedError(`The secret ${this.#secretId} could not be read`, { cause });
     }
     const token = tokenIn(value);
@@ -89,4 +105,17 @@ export function tokenIn(secret: unknown): string | undefined {
   // A line break at the end is what `echo` and editors leave behind. Anything else that a header cannot carry is wrong.
   const token = typeof value === 'string' ? value.trim() : '';
   return /^[\x21-\x7e]+$/.test(token) ? token : undefined;
+}
+
+/** What `promise` settles with, or the signal's reason, whichever comes first. */
+async function unlessAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
+  signal.throwIfAborted();
+  const aborted = Promise.withResolvers<never>();
+  const abort = (): void => aborted.reject(signal.reason);
+  signal.addEventListener('abort', abort);
+  try {
+    return await Promise.race([promise, aborted.promise]);
+  } finally {
+    signal.removeEventListener('abort', abort);
+  }
 }

@@ -287,18 +287,29 @@ describe('a service that does not take the file now', () => {
     await world.deliver();
     const entry = await world.entry();
     const waitMs = (entry.state === 'waiting' ? entry.notBefore : 0) - before;
+    // Not before, and spread over a quarter more, for others were told the same time.
     expect(waitMs).toBeGreaterThanOrEqual(600_000);
-    expect(waitMs).toBeLessThan(660_000);
+    expect(waitMs).toBeLessThan(755_000);
   });
 
   it('is waited for in place where it says so and the time allows', async () => {
     await start();
     world.remainingMs = 120_000;
-    intercepted({ status: 429, headers: { 'retry-after': '0' } }, 2);
+    intercepted({ status: 429, headers: { 'retry-after': '1' } }, 1);
     await world.upload('a', 'x');
     await world.deliver();
     expect(await world.entry()).toMatchObject({ state: 'running' });
-    expect(world.service.counts.createFlow).toBe(3);
+    expect(world.service.counts.createFlow).toBe(2);
+  });
+
+  it('and says to come back at once for ever is not asked in a loop', async () => {
+    await start();
+    world.remainingMs = 50_000;
+    intercepted({ status: 429, headers: { 'retry-after': '0' } });
+    await world.upload('a', 'x');
+    await world.deliver();
+    expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'throttled' });
+    expect(world.service.counts.createFlow).toBeLessThanOrEqual(4);
   });
 
   it('for ever, uses up the attempts of the file only where the file could be the cause', async () => {
@@ -402,6 +413,22 @@ describe('an answer that never came', () => {
     expect(world.count('DoubtsRetried')).toBe(0);
   });
 
+  it.each<[string, object]>([
+    ['forbids it', { status: 403 }],
+    ['makes no sense', { status: 200, body: '{}' }],
+    ['fails for hours', { status: 500 }],
+  ])('where the listing %s is left to the setting, in the end', async (_, fault) => {
+    await start();
+    world.service.intercept = (_, { operation, n }) => {
+      if (operation === 'createFlow') return n === 1 ? lost : undefined;
+      return operation === 'listFlows' ? fault : undefined;
+    };
+    await world.upload('a', 'x');
+    await world.settle(60);
+    expect((await world.receipt('a')).status).toBe('succeeded');
+    expect(world.count('DoubtsRetried')).toBe(1);
+  });
+
   it('where no listing is served is sent again, once, and counted', async () => {
     await start({ service: { variation: { listFlows: 404 } } });
     losing(1);
@@ -480,7 +507,70 @@ describe('a claim whose invocation died', () => {
   });
 });
 
+describe('a file at which every invocation dies', () => {
+  it('fails after so many attempts, each of which may have been paid for', async () => {
+    await start({ limits: { attemptsMax: 3 }, service: { variation: { listFlows: 404 } } });
+    await world.upload('a', 'x');
+    const { replace } = world.ports.ledger;
+    // The service answers, and before the answer can be written down the process is gone.
+    world.ports.ledger.replace = async (stored, entry, signal) => {
+      if (entry.state === 'running') throw new Error('killed');
+      return replace.call(world.ports.ledger, stored, entry, signal) as never;
+    };
+    for (let i = 0; i < 30; i += 1) {
+      while ((await world.deliver()) !== undefined);
+      world.clock.advance(20 * MINUTE);
+      await world.tick();
+    }
+    expect(await world.receipt('a')).toMatchObject({ status: 'failed', failure: { code: 'attempts-exhausted' } });
+    expect(world.service.flows.length).toBeLessThanOrEqual(3);
+  });
+});
+
 describe('somebody who took over meanwhile', () => {
+  /** Delivers an upload, and changes its entry while the service is still at it. */
+  async function overtaken(change: (entry: Entry & { claimedAt: number }) => object) {
+    await world.upload('a', 'x');
+    world.service.intercept = (_, { operation }) => {
+      if (operation !== 'createFlow') return undefined;
+      world.service.intercept = undefined;
+      return { delayMs: 300 };
+    };
+    const delivery = world.deliver();
+    let key: string | undefined;
+    while (key === undefined) [key] = await world.keys(LEDGER, 'uploads/');
+    const entry = await world.json<Entry & { claimedAt: number }>(LEDGER, key);
+    await world.put(LEDGER, key, JSON.stringify({ ...entry, nonce: 'theirs', ...change(entry) }));
+    return delivery;
+  }
+
+  it('and waits in doubt is given the flow that they are looking for', async () => {
+    await start();
+    const waiting = ({ claimedAt }: { claimedAt: number }) => ({
+      state: 'waiting',
+      reason: 'in-doubt',
+      message: '',
+      notBefore: claimedAt + 600_000,
+      doubt: { claimedAt, sentBy: claimedAt },
+    });
+    expect((await overtaken(waiting))?.batchItemFailures).toEqual([]);
+    expect(await world.entry()).toMatchObject({ state: 'running', flow: { id: world.service.flows[0]?.id } });
+    expect(world.service.flows[0]?.aborted).toBe(false);
+    await world.settle();
+    expect((await world.receipt('a')).status).toBe('succeeded');
+  });
+
+  it('and is at work on it keeps the flow to be found, and the message is kept', async () => {
+    await start();
+    const response = await overtaken(({ claimedAt }) => ({ claimedAt: claimedAt + 1, deadline: claimedAt + 60_000 }));
+    expect(response?.batchItemFailures).toHaveLength(1);
+    expect(world.service.flows[0]?.aborted).toBe(false);
+    world.clock.advance(3 * MINUTE);
+    await world.settle();
+    expect((await world.receipt('a')).status).toBe('succeeded');
+    expect(world.service.flows).toHaveLength(1);
+  });
+
   it('makes our flow surplus: it is aborted and counted', async () => {
     await start();
     await world.upload('a', 'x');

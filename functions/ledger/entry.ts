@@ -169,11 +169,14 @@ export function firstClaim(upload: Upload, route: RouteSnapshot, now: number, de
 
 /**
  * The claim of whoever takes an upload over. A claim found past its deadline leaves a doubt behind: its invocation may
- * have sent everything, at the latest by its deadline, and died before it could write down the answer.
+ * have sent everything, at the latest by its deadline, and died before it could write down the answer. It counts as an
+ * attempt, for the file may be what it died of.
  */
 export function claimAgain(entry: ClaimedEntry | WaitingEntry, now: number, deadline: number): ClaimedEntry {
-  const doubt = entry.state === 'claimed' ? doubtful(entry, entry.deadline) : entry.doubt;
-  return { ...factsOf(entry), doubt, state: 'claimed', claimedAt: now, deadline };
+  const facts = factsOf(entry);
+  const past =
+    entry.state === 'claimed' ? { doubt: doubtful(entry, entry.deadline), attempts: entry.attempts + 1 } : {};
+  return { ...facts, ...past, state: 'claimed', claimedAt: now, deadline };
 }
 
 /** The doubt after a POST under this claim was sent by `sentBy`, joined with one that was there before. */
@@ -212,7 +215,7 @@ export function withoutDoubt(entry: ClaimedEntry): ClaimedEntry {
   return rest;
 }
 
-export function running(entry: ClaimedEntry, flow: FlowFacts): RunningEntry {
+export function running(entry: ClaimedEntry | WaitingEntry, flow: FlowFacts): RunningEntry {
   return { ...factsOf(entry), attempts: 0, doubt: undefined, state: 'running', flow };
 }
 

@@ -108,7 +108,9 @@ describe('a wait', () => {
 
 describe('a doubt', () => {
   it('is left behind by a claim that outlived its invocation, from its beginning to its deadline', () => {
-    expect(claimAgain(claim, 80_000, 140_000).doubt).toEqual({ claimedAt: 10_000, sentBy: 70_000 });
+    const again = claimAgain(claim, 80_000, 140_000);
+    expect(again.doubt).toEqual({ claimedAt: 10_000, sentBy: 70_000 });
+    expect(again.attempts).toBe(1);
   });
 
   it('that joins another spans both', () => {
