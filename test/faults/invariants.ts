@@ -91,7 +91,10 @@ function checkEndings(world: World, entries: readonly TerminalEntry[]): void {
     const flow = service.flows.find(({ id }) => id === entry.flow?.id);
     const met = (kind: string, ...faults: string[]): boolean =>
       incidents.some(
-        (one) => one.kind === kind && faults.includes(one.fault) && (kind === 'flow.create' || one.path.includes(entry.flow?.id ?? '?')),
+        (one) =>
+          one.kind === kind &&
+          faults.includes(one.fault) &&
+          (kind === 'flow.create' || one.path.includes(entry.flow?.id ?? '?')),
       );
     const wasRefused = met('flow.create', '404', '422') || put.key.startsWith('bad/');
     const isBadText = key.startsWith('text/') && put.content.includes(0xff);
@@ -142,7 +145,11 @@ function checkEndings(world: World, entries: readonly TerminalEntry[]): void {
         );
         break;
       case 'timed-out':
-        demand(entry.endedAt - (entry.flow?.createdAt ?? 0) > scenario.limits.flowAgeMaxSeconds * 1000, 'a flow timed out too early', ...why());
+        demand(
+          entry.endedAt - (entry.flow?.createdAt ?? 0) > scenario.limits.flowAgeMaxSeconds * 1000,
+          'a flow timed out too early',
+          ...why(),
+        );
         break;
       case 'outputs-failed':
         demand(entry.assets.length === 0, 'all outputs failed, and there are some', ...why());
@@ -156,8 +163,7 @@ function checkEndings(world: World, entries: readonly TerminalEntry[]): void {
 }
 
 /** Neither throttling nor a refused token is the file's fault. */
-const isNobodysFault = (fault: string): boolean =>
-  fault.startsWith('429') || fault === '401' || fault === 'refused';
+const isNobodysFault = (fault: string): boolean => fault.startsWith('429') || fault === '401' || fault === 'refused';
 
 /** All outputs of a flow are stored or said to have failed, and those that the service made only fail for a reason. */
 function checkOutputs(entry: TerminalEntry, flow: FlowView, hadTrouble: (assetId: string) => boolean): void {
@@ -184,7 +190,11 @@ function checkFlows(world: World, entries: readonly Entry[]): void {
   const groups = new Map<string, FlowView[]>();
   for (const { flow, mark } of flows) {
     if (mark === undefined) {
-      demand(flow.inputs.every(({ bytes }) => bytes === 3), 'a flow of ours bears no mark', flow);
+      demand(
+        flow.inputs.every(({ bytes }) => bytes === 3),
+        'a flow of ours bears no mark',
+        flow,
+      );
       continue;
     }
     const { upload, generation } = mark;
@@ -215,7 +225,11 @@ function checkFlows(world: World, entries: readonly Entry[]): void {
       logged.filter((line) => line.message.startsWith(message) && line.fields.uploadId === uploadId).length;
     const retried = said('Sent again although a flow may exist');
     const surplus = said('Somebody took this upload over meanwhile');
-    const values = [name, { retried, surplus, isStrict, isListed }, own.map((flow) => ({ ...flow, outputs: undefined }))];
+    const values = [
+      name,
+      { retried, surplus, isStrict, isListed },
+      own.map((flow) => ({ ...flow, outputs: undefined })),
+    ];
     if (scenario.limits.inDoubt === 'hold') {
       demand(retried === 0, 'a doubt that was to be held was sent again', ...values);
       if (isStrict) demand(own.length <= 1, 'two flows of one generation, although doubts are held', ...values);
@@ -257,11 +271,22 @@ async function checkResults(world: World, entries: readonly Entry[]): Promise<vo
     demand(mark !== undefined && input?.key === uploadKey, 'a result is under a wrong key', key, flow);
     const made = service.asset(flowId, assetId);
     const opened = await inspector.open(RESULTS, key);
-    demand(opened !== undefined && sha256(opened.body) === (await made.sha256()), 'a result is not what the service made', key, {
-      stored: opened?.body.byteLength,
-      made: made.content.bytes,
-    });
-    demand(opened?.mediaType === made.mediaType, 'a result has another media type', key, opened?.mediaType, made.mediaType);
+    demand(
+      opened !== undefined && sha256(opened.body) === (await made.sha256()),
+      'a result is not what the service made',
+      key,
+      {
+        stored: opened?.body.byteLength,
+        made: made.content.bytes,
+      },
+    );
+    demand(
+      opened?.mediaType === made.mediaType,
+      'a result has another media type',
+      key,
+      opened?.mediaType,
+      made.mediaType,
+    );
     demand(resultWrites.get(key) === 1, 'a result was written more than once', key, resultWrites.get(key));
     const name = `${mark?.upload} ${mark?.generation}`;
     collected.set(name, (collected.get(name) ?? new Set()).add(flowId));
@@ -272,7 +297,8 @@ async function checkResults(world: World, entries: readonly Entry[]): Promise<vo
   for (const entry of entries.filter(isTerminal)) {
     for (const asset of entry.assets) {
       const opened = await inspector.open(RESULTS, asset.key);
-      const isThere = opened !== undefined && opened.body.byteLength === asset.bytes && sha256(opened.body) === asset.sha256;
+      const isThere =
+        opened !== undefined && opened.body.byteLength === asset.bytes && sha256(opened.body) === asset.sha256;
       demand(isThere, 'an asset is not there as its entry says', asset, opened?.body.byteLength);
     }
   }
@@ -290,8 +316,7 @@ async function checkReceipts(world: World, entries: readonly TerminalEntry[]): P
         ? upload.etag === current.etag && upload.lastModified === current.lastModified
         : upload.versionId === current.versionId);
     const latest = all.toSorted(
-      (a, b) =>
-        a.upload.lastModified - b.upload.lastModified || (a.upload.id < b.upload.id ? -1 : 1),
+      (a, b) => a.upload.lastModified - b.upload.lastModified || (a.upload.id < b.upload.id ? -1 : 1),
     );
     const expected = current === undefined ? latest.at(-1) : all.find(isCurrent);
     const stored = await inspector.open(RESULTS, `${scenario.limits.resultsPrefix}${key}/receipt.json`);
@@ -369,7 +394,9 @@ export async function snapshotOf(world: World): Promise<ReadonlyMap<string, stri
     for (const { key, etag } of await inspector.list(bucket)) {
       const isNote =
         bucket === LEDGER &&
-        (key.startsWith('state/') || key.startsWith('waiting/') || held.has(/^uploads\/(.*)\.json$/.exec(key)?.[1] ?? ''));
+        (key.startsWith('state/') ||
+          key.startsWith('waiting/') ||
+          held.has(/^uploads\/(.*)\.json$/.exec(key)?.[1] ?? ''));
       if (!isNote) all.set(`${bucket}/${key}`, etag);
     }
   }

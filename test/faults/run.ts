@@ -91,13 +91,27 @@ if (values.table) printTable();
 const never = PAIRS.filter((pair) => faults[pair] === undefined);
 const mustHaveAll = seeds >= SEEDS_FOR_ALL_PAIRS;
 if (never.length > 0) print(`${never.length} of ${PAIRS.length} pairs never occurred: ${never.join(', ')}\n`);
-print(`${counts.invocations} invocations, ${counts.kills} of them killed; ${Object.entries(counts).filter(([name]) => /^[A-Z]/.test(name)).map(([name, count]) => `${name} ${count}`).join(', ')}`);
-print(`${done} seeds from ${from} in ${seconds.toFixed(1)} s: ${(done / seconds).toFixed(1)} a second on ${Math.max(1, jobs)} threads, ${((seconds * 1000 * Math.max(1, jobs)) / done).toFixed(0)} ms each`);
+print(
+  `${counts.invocations} invocations, ${counts.kills} of them killed; ${Object.entries(counts)
+    .filter(([name]) => /^[A-Z]/.test(name))
+    .map(([name, count]) => `${name} ${count}`)
+    .join(', ')}`,
+);
+print(
+  `${done} seeds from ${from} in ${seconds.toFixed(1)} s: ${(done / seconds).toFixed(1)} a second on ${Math.max(1, jobs)} threads, ${((seconds * 1000 * Math.max(1, jobs)) / done).toFixed(0)} ms each`,
+);
 const isGood = broken.length === 0 && !(mustHaveAll && never.length > 0);
 print(
   isGood
     ? `GOOD: all invariants held in ${done} seeds.`
-    : `BAD: ${broken.length} of ${done} seeds broke an invariant${broken.length > 0 ? ` (${broken.map(({ seed }) => seed).slice(0, 50).join(', ')})` : ''}${mustHaveAll && never.length > 0 ? `; ${never.length} pairs never occurred` : ''}.`,
+    : `BAD: ${broken.length} of ${done} seeds broke an invariant${
+        broken.length > 0
+          ? ` (${broken
+              .map(({ seed }) => seed)
+              .slice(0, 50)
+              .join(', ')})`
+          : ''
+      }${mustHaveAll && never.length > 0 ? `; ${never.length} pairs never occurred` : ''}.`,
 );
 process.exitCode = isGood ? 0 : 1;
 

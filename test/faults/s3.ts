@@ -1,7 +1,7 @@
 import { Readable } from 'node:stream';
-import { S3Client, type S3ClientConfig } from '@aws-sdk/client-s3';
+import { GetObjectCommand, PutObjectCommand, S3Client, type S3ClientConfig } from '@aws-sdk/client-s3';
 import { s3RequestHandler } from '../../local/s3/request-handler.ts';
-import type { EmbeddedS3 } from '../../local/s3/s3.ts';
+import { EmbeddedS3 } from '../../local/s3/s3.ts';
 import type { Fault, S3CallKind, Weather } from './faults.ts';
 import type { Lambda } from './lambda.ts';
 import type { Random } from './random.ts';
@@ -39,7 +39,9 @@ type Handle = (
   request: SdkRequest,
   options: {
     readonly abortSignal?: AbortSignal;
+    /** Who calls whom; or only whom, past network and weather. */
     readonly call?: { readonly world: SimulatedS3; readonly lambda: Lambda };
+    readonly direct?: EmbeddedS3;
   },
 ) => Promise<{ response: SdkResponse }>;
 
@@ -57,7 +59,8 @@ const client = new S3Client({
   // Nobody here looks at a signature.
   signer: { sign: async (request: unknown) => request } as unknown as NonNullable<S3ClientConfig['signer']>,
   requestHandler: {
-    handle: ((request, { abortSignal, call }) => {
+    handle: ((request, { abortSignal, call, direct }) => {
+      if (direct !== undefined) return handlerOf(direct)(request, {});
       if (call === undefined) throw new Error('A request that nobody sent');
       return withRetries(request, abortSignal, call.world, call.lambda);
     }) satisfies Handle,
@@ -72,6 +75,20 @@ export function s3ClientOf(world: SimulatedS3, lambda: Lambda): S3Client {
   const send = (command: Parameters<S3Client['send']>[0], options: { abortSignal?: AbortSignal } = {}) =>
     client.send(command, { ...options, call: { world, lambda } } as never);
   return { send } as unknown as S3Client;
+}
+
+/**
+ * The SDK reads its configuration files with its first calls, in real time, which a simulation would take for rest. To
+ * be called before the first one.
+ */
+export async function warmUp(): Promise<void> {
+  const direct = new EmbeddedS3();
+  direct.createBucket('warm');
+  const where = { Bucket: 'warm', Key: 'up' };
+  await client.send(new PutObjectCommand({ ...where, Body: '{}', IfNoneMatch: '*' }), { direct } as never);
+  const { Body } = await client.send(new GetObjectCommand(where), { direct } as never);
+  await Body?.transformToString();
+  direct.close();
 }
 
 async function withRetries(

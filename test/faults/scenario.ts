@@ -153,7 +153,9 @@ function variationOf(random: Random): Partial<Variation> {
     outputsShape: random.pick(['object', 'bare']),
     listShape: random.pick(['object', 'bare']),
     // Where a flow cannot be asked for, a 404 of its outputs is the only word for its being gone.
-    earlyOutputs: random.pick(getFlow === 'served' ? ['conflict', 'not-found', 'empty', 'pending'] : ['conflict', 'empty', 'pending']),
+    earlyOutputs: random.pick(
+      getFlow === 'served' ? ['conflict', 'not-found', 'empty', 'pending'] : ['conflict', 'empty', 'pending'],
+    ),
     paging: random.pick(['page', 'next', 'next_cursor', 'next_url', 'link', 'none', 'first-only']),
     pageSize: random.pick([1, 2, 5, 50]),
     order: random.pick(['descending', 'ascending']),
@@ -178,7 +180,15 @@ function bigDeed(random: Random, spanMs: number): Deed {
   return { at: random.int(0, spanMs), kind: 'put', key: 'big/x.bin', content: Buffer.from('big'), mediaType };
 }
 
-const BIG_CALLS = ['asset.begin', 'asset.put-part', 'asset.complete', 'asset.abort', 'asset.get', 'flow.asset', 'flow.download'] as const;
+const BIG_CALLS = [
+  'asset.begin',
+  'asset.put-part',
+  'asset.complete',
+  'asset.abort',
+  'asset.get',
+  'flow.asset',
+  'flow.download',
+] as const;
 
 function bigWeather(random: Random): WeatherOptions {
   return { rate: 0.2, faults: ALL_FAULTS, calls: BIG_CALLS, persistence: random.pick([0, 1]) };

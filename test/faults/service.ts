@@ -263,7 +263,7 @@ class Exchange {
   /** The bytes reach the other end whatever becomes of the process; that they have left is told to the process. */
   #wire(chunk: Uint8Array): Promise<void> {
     const { timeline, random } = this.#world;
-    const copy = chunk.slice();
+    const copy = Buffer.from(chunk); // A copy: its producer uses the memory again.
     const isLast = this.#sent === 'all';
     this.#arrivesAt = Math.max(this.#arrivesAt, timeline.now() + random.int(1, 30));
     timeline.schedule(this.#arrivesAt, () => {
@@ -287,7 +287,7 @@ class Exchange {
         await Promise.race([failed, new Promise<void>((resolve) => this.#reach(resolve))]);
         this.#timeLimit?.cancel();
         if (next.done === true) return;
-        yield next.value.slice();
+        yield Buffer.from(next.value);
       }
     } catch (error) {
       if (error instanceof TransportError) throw error;

@@ -1,5 +1,6 @@
 import type { FaultTable } from './faults.ts';
 import { checkAll, checkUnchanged, snapshotOf } from './invariants.ts';
+import { warmUp } from './s3.ts';
 import { Violation, World } from './world.ts';
 
 const MINUTE = 60_000;
@@ -15,8 +16,12 @@ export interface Outcome {
   readonly counts: Readonly<Record<string, number>>;
 }
 
+let warmth: Promise<void> | undefined;
+
 /** Runs one seed's world from its beginning to the check of its invariants. Everything follows from the seed. */
 export async function simulate(seed: number, onTrace?: (line: string) => void): Promise<Outcome> {
+  warmth ??= warmUp();
+  await warmth;
   const world = new World(seed, onTrace);
   let unhandled: unknown;
   const onUnhandled = (error: unknown): void => {
@@ -69,4 +74,6 @@ async function live(world: World): Promise<void> {
 }
 
 const describe = (error: unknown): string =>
-  error instanceof Error ? `${error.stack}${error.cause === undefined ? '' : `\ncaused by ${describe(error.cause)}`}` : String(error);
+  error instanceof Error
+    ? `${error.stack}${error.cause === undefined ? '' : `\ncaused by ${describe(error.cause)}`}`
+    : String(error);

@@ -1,0 +1,192 @@
+/**
+ * What would be a mistake in the functions, made on purpose to see that the simulation finds it. Each says which text of
+ * which file becomes which other; a text that is not there any more is an error, so that none of them goes blunt unseen.
+ */
+export interface Mutation {
+  readonly name: string;
+  readonly changes: readonly { readonly file: string; readonly from: string; readonly to: string }[];
+  /** Within so many seeds it must be found. */
+  readonly seedsMax: number;
+}
+
+export const MUTATIONS: readonly Mutation[] = [
+  {
+    name: 'claim after POST',
+    changes: [
+      {
+        file: 'create-flow.ts',
+        from: `    const written = await ledger.create(entry, this.#invocation.work);
+    if (!written.won) {`,
+        to: `    const posted = entry.state !== 'claimed' ? undefined : await this.#ports.flows.create({
+      template: entry.route.template,
+      parameters: entry.route.parameters,
+      additional: entry.route.additional,
+      mark: markOf(entry, settings.pipeline),
+      input: { as: route.input, mediaType: upload.mediaType, source: object.source, additional: { key: upload.key } },
+    }, this.#invocation.work);
+    const written = await ledger.create(entry, this.#invocation.work);
+    if (written.won && posted !== undefined) {
+      return this.#commit(written.stored as Stored<ClaimedEntry>, posted.flowId, 'created');
+    }
+    if (!written.won) {`,
+      },
+    ],
+    seedsMax: 100,
+  },
+  {
+    name: 'marker before entry',
+    changes: [
+      {
+        file: 'create-flow.ts',
+        from: `    const written = await ledger.replace(claim, running(claim.entry, flow), this.#invocation.closing);
+    if (written.won) {
+      await this.#mark(claim.entry.upload, flow);`,
+        to: `    await this.#mark(claim.entry.upload, flow);
+    const written = await ledger.replace(claim, running(claim.entry, flow), this.#invocation.closing);
+    if (written.won) {`,
+      },
+    ],
+    seedsMax: 1000,
+  },
+  {
+    name: 'receipt before the terminal entry',
+    changes: [
+      {
+        file: 'collect-outputs.ts',
+        from: 'const written = await ledger.replace(stored, terminal, closing);',
+        to: 'await publish(terminal, this.#ports, closing); const written = await ledger.replace(stored, terminal, closing);',
+      },
+    ],
+    seedsMax: 500,
+  },
+  {
+    name: 'no nonce on entry writes',
+    changes: [{ file: 'ledger/store.ts', from: 'if (current?.nonce === nonce) ', to: 'if (nonce === undefined) ' }],
+    seedsMax: 500,
+  },
+  {
+    name: 'mark without generation',
+    changes: [{ file: 'ledger/entry.ts', from: 'generation: entry.generation,\n});', to: 'generation: 1,\n});' }],
+    seedsMax: 200,
+  },
+  {
+    name: 'absence concluded from the first page',
+    changes: [
+      {
+        file: 'flow-service/flow-search.ts',
+        from: "if (next.kind === 'end') return this.#none();",
+        to: 'return this.#none();',
+      },
+    ],
+    seedsMax: 500,
+  },
+  {
+    name: 'absence concluded at once',
+    changes: [
+      {
+        file: 'create-flow.ts',
+        from: 'const conclusiveAt = doubt.sentBy + ABSENT_AFTER_MS;',
+        to: 'const conclusiveAt = doubt.sentBy;',
+      },
+    ],
+    seedsMax: 500,
+  },
+  {
+    name: 'a claim deadline before the hard end',
+    changes: [
+      {
+        file: 'create-flow.ts',
+        from: 'return this.#invocation.endsAt + CLAIM_MARGIN_MS;',
+        to: 'return this.#invocation.startedAt + CLAIM_MARGIN_MS / 2;',
+      },
+    ],
+    seedsMax: 500,
+  },
+  {
+    name: 'assets written unconditionally',
+    changes: [
+      {
+        file: 'objects/results.ts',
+        from: `      Body: this.#filling.subarray(0, this.#filled),
+      IfNoneMatch: '*',`,
+        to: '      Body: this.#filling.subarray(0, this.#filled),',
+      },
+    ],
+    seedsMax: 500,
+  },
+  {
+    name: 'a cut download completed instead of aborted',
+    changes: [
+      {
+        file: 'objects/results.ts',
+        from: `    } catch (error) {
+      await this.#abort(upload);
+      throw error;`,
+        to: `    } catch (error) {
+      await upload.finish();
+      throw error;`,
+      },
+    ],
+    seedsMax: 500,
+  },
+  {
+    name: 'a terminal entry not replayed',
+    changes: [
+      {
+        file: 'collect-outputs.ts',
+        from: `      await publish(entry, this.#ports, closing);
+    }
+    await ledger.deleteRunningMarker(marker, closing);`,
+        to: `    }
+    await ledger.deleteRunningMarker(marker, closing);`,
+      },
+    ],
+    seedsMax: 500,
+  },
+  {
+    name: 'an older upload’s receipt winning',
+    changes: [
+      {
+        file: 'objects/receipts.ts',
+        from: 'if (current !== undefined) return current === mine.upload.id;',
+        to: 'if (current !== undefined) return true;',
+      },
+    ],
+    seedsMax: 200,
+  },
+  {
+    name: 'throttling counted as an attempt',
+    changes: [
+      {
+        file: 'create-flow.ts',
+        from: "reason: 'throttled', counted: false,",
+        to: "reason: 'throttled', counted: true,",
+      },
+    ],
+    seedsMax: 500,
+  },
+  {
+    name: 'a message deleted while its claim is live',
+    changes: [
+      {
+        file: 'create-flow.ts',
+        from: 'throw new ClaimHeldError(`Another invocation holds the claim on upload ${entry.upload.id}`);',
+        to: "return 'skipped';",
+      },
+    ],
+    seedsMax: 1000,
+  },
+  {
+    name: 'due times computed from the last started tick',
+    changes: [
+      {
+        file: 'collect-outputs.ts',
+        from: 'halt = await tick.round(lease.lastCompletedAt);',
+        to: `const { lastCompletedAt } = lease;
+      await lease.completed(roundStartedAt, invocation.closing);
+      halt = await tick.round(lastCompletedAt);`,
+      },
+    ],
+    seedsMax: 1000,
+  },
+];
