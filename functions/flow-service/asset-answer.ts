@@ -406,7 +406,7 @@ class Base64Decoder implements DataDecoder {
   /** @throws {DamagedAssetError} the last group is not one. */
   end(): void {
     const { length } = this.#carry;
-    if (length === 1 || (this.#padding > 0 && length + this.#padding !== 4)) {
+    if (length === 1 || (this.#padding > 0 && (length === 0 || length + this.#padding !== 4))) {
       throw new DamagedAssetError('The base64 ends in the middle of a group');
     }
     // Bits that no byte comes of are zero in whatever an encoder makes.

@@ -462,10 +462,15 @@ function retryAfterMs(value: string | undefined, now: number): number | undefine
   return ms >= 0 ? Math.min(ms, RETRY_AFTER_MAX_MS) : undefined;
 }
 
-/** Text without the token, should the service have quoted it back, also as the JSON of some languages escapes it. */
+/** Text without the token, should the service have quoted it back, in any way in which JSON or a URL can spell it. */
 function struckOut(text: string, secret: string | undefined): string {
   if (secret === undefined || secret.length < TOKEN_CHARS_MIN) return text;
-  return text.replaceAll(secret, '[token]').replaceAll(secret.replaceAll('/', '\\/'), '[token]');
+  const spellings = Array.from(secret, (character) => {
+    const digits = character.charCodeAt(0).toString(16).padStart(2, '0');
+    const hex = digits.replace(/[a-f]/g, (digit) => `[${digit}${digit.toUpperCase()}]`);
+    return `(?:${RegExp.escape(character)}|\\\\${RegExp.escape(character)}|\\\\u00${hex}|%${hex})`;
+  });
+  return text.replace(new RegExp(spellings.join(''), 'g'), '[token]');
 }
 
 function jsonBody(value: object): FlowBody {

@@ -37,6 +37,8 @@ export class FlowSearch {
   /** The number last asked for, where pages are asked for by number. */
   #page = 0;
   #hasNamedNext = false;
+  /** What was listed and could not be read may have been the flow that is looked for. */
+  #hasOverlooked = false;
   #isNewestFirst = true;
   #hasDescended = false;
   #previous = Number.POSITIVE_INFINITY;
@@ -52,6 +54,7 @@ export class FlowSearch {
   /** Takes in the page at {@link url}. Undefined: there is another to read. */
   read(page: FlowPage, link: string | undefined): Found | undefined {
     this.#pages += 1;
+    this.#hasOverlooked ||= page.isPartial;
     const fresh = page.flows.filter(({ flowId }) => !this.#seen.has(flowId));
     for (const flow of fresh) {
       this.#seen.add(flow.flowId);
@@ -89,6 +92,7 @@ export class FlowSearch {
   }
 
   #none(): Found {
+    if (this.#hasOverlooked) return this.without('the listing has flows whose ids are unusable');
     return this.#failed === undefined ? { result: 'absent' } : { result: 'found', flow: this.#failed };
   }
 

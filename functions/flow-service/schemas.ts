@@ -1,4 +1,5 @@
 import * as z from 'zod/mini';
+import { parseJson } from './json-answer.ts';
 import type { FlowRecord, FlowState, Mark, Output } from './types.ts';
 
 /**
@@ -100,9 +101,9 @@ function timeOf(value: unknown): number | undefined {
 export function saidIn(text: string): string {
   let body: unknown;
   try {
-    body = JSON.parse(text);
+    body = parseJson(text);
   } catch {
-    return cut(text.trim()); // Not JSON, and so it is the text that says it.
+    return cut(text.trim()); // Not JSON that anybody would read, and so it is the text that says it.
   }
   const detail = typeof body === 'object' && body !== null && 'detail' in body ? body.detail : body;
   if (!Array.isArray(detail)) return errorText(detail) ?? '';
@@ -110,7 +111,7 @@ export function saidIn(text: string): string {
 }
 
 const placeOf = (item: { readonly loc?: unknown } | null): string =>
-  Array.isArray(item?.loc) ? item.loc.join('.') : '';
+  Array.isArray(item?.loc) ? item.loc.filter((step) => ['string', 'number'].includes(typeof step)).join('.') : '';
 
 const markSchema = z.object({
   flowdrop: z.object({ pipeline: z.string(), upload: z.string(), generation: z.number() }),
@@ -204,7 +205,9 @@ export type NextPage =
 
 export interface FlowPage {
   readonly flows: readonly FlowRecord[];
-  /** Whether it lists nothing at all, not even flows whose ids are unusable and which are left out. */
+  /** Whether it lists something that is no flow, or whose id is unusable, and is left out. */
+  readonly isPartial: boolean;
+  /** Whether it lists nothing at all. */
   readonly isEmpty: boolean;
   /** How many flows there are on all pages, where it says. */
   readonly total: number | undefined;
@@ -249,8 +252,10 @@ export const flowPageSchema = z.pipe(
       return z.NEVER;
     }
     const total = [fields.total, fields.total_count].find((value) => typeof value === 'number');
+    const flows = items.map((item) => flowSchema.safeParse(item)).flatMap(({ data }) => data ?? []);
     return {
-      flows: items.map((item) => flowSchema.safeParse(item)).flatMap(({ data }) => (data === undefined ? [] : [data])),
+      flows,
+      isPartial: flows.length < items.length,
       isEmpty: items.length === 0,
       total,
       next: nextOf(fields),
