@@ -51,8 +51,8 @@ const TICK_MS = 55_000;
 /** How many requests of one round may find the service unavailable before the round gives up. */
 const UNAVAILABLE_MAX = 8;
 
-/** Bytes that a template's name may take in an asset's metadata: S3 allows 2 KB for all of it. */
-const METADATA_VALUE_BYTES_MAX = 512;
+/** Bytes that a template's name may take in an asset's metadata: S3 allows 2 KB for all of it, and two ids are in it. */
+const TEMPLATE_METADATA_BYTES_MAX = 256;
 
 /** The queue that uploads come from, as far as a sender sees it. */
 export interface UploadQueue {
@@ -381,15 +381,19 @@ class Tick {
   async #see(marker: RunningMarker): Promise<void> {
     const { clock, settings } = this.#ports;
     this.#counts.polled += 1;
-    const look = await this.#look(marker);
-    const ageMs = clock.now() - marker.createdAt;
+    const isTooOld = clock.now() - marker.createdAt > settings.flowAgeMaxSeconds * 1000;
+    let look: Look;
+    try {
+      look = await this.#look(marker);
+    } catch (error) {
+      if (!isTooOld || !isItsOwn(error)) throw error;
+      return this.#timeOut(
+        marker,
+        `had not been seen to end after ${settings.flowAgeMaxSeconds} seconds: ${error.message}`,
+      );
+    }
     if (look.kind === 'running') {
-      if (ageMs <= settings.flowAgeMaxSeconds * 1000) return;
-      const message = `The flow was still running after ${settings.flowAgeMaxSeconds} seconds.`;
-      const stored = await this.#entryOf(marker);
-      if (stored === undefined) return;
-      await this.#end(stored, { assets: stored.entry.assets ?? [], failure: { code: 'timed-out', message } });
-      await this.#abort(marker);
+      if (isTooOld) await this.#timeOut(marker, `was still running after ${settings.flowAgeMaxSeconds} seconds.`);
       return;
     }
     const stored = await this.#entryOf(marker);
@@ -400,6 +404,14 @@ class Tick {
       return;
     }
     await this.#storing.through(() => this.#collect(stored, look.outputs, look.failure));
+  }
+
+  async #timeOut(marker: RunningMarker, what: string): Promise<void> {
+    const stored = await this.#entryOf(marker);
+    if (stored === undefined) return;
+    const failure = { code: 'timed-out', message: `The flow ${what}` };
+    await this.#end(stored, { assets: stored.entry.assets ?? [], failure });
+    await this.#abort(marker);
   }
 
   /** Asks the service for the flow, or where it does not answer that, judges by the outputs listing alone. */
@@ -468,45 +480,62 @@ class Tick {
     return undefined;
   }
 
-  /** Stores the outputs of a flow that ended, and settles it. */
+  /**
+   * Stores the outputs of a flow that ended, and settles it. A run that is cut off goes on from there the next time. It
+   * is counted like the failure of an asset if it had time enough and stored nothing: an answer may have no end.
+   */
   async #collect(
     stored: Stored<RunningEntry>,
     outputs: readonly Output[],
     flowFailure: Failure | undefined,
   ): Promise<void> {
-    const { ledger, settings, telemetry } = this.#ports;
+    const { ledger, clock, settings, telemetry } = this.#ports;
+    const { startedAt, workEndsAt, work, closing } = this.#invocation;
     const { entry } = stored;
     const isLastAttempt = entry.attempts + 1 >= settings.attemptsMax;
-    const before = new Map((entry.assets ?? []).map((asset) => [asset.id, asset]));
-    const assets: StoredAsset[] = [];
-    const failedOutputs: FailedOutput[] = [];
+    const isTooOld = clock.now() - entry.flow.createdAt > settings.flowAgeMaxSeconds * 1000;
+    const hasTimeEnough = clock.now() <= (startedAt + workEndsAt) / 2;
+    const listed = outputs.slice(0, settings.outputsMax);
+    const known = new Map((entry.assets ?? []).map((asset) => [asset.id, asset]));
+    const knownCount = known.size;
+    const failed = new Map<string, FailedOutput>();
+    const fail = (id: string, { code, message }: Failure) => failed.set(id, { id, code, message });
     let cutOff: unknown;
     let worthAnotherTry: FlowServiceError | undefined;
-    for (const output of outputs.slice(0, settings.outputsMax)) {
-      const id = output.assetId;
-      const known = before.get(id);
-      if (known !== undefined) assets.push(known);
-      else if (output.status === 'failed') {
-        failedOutputs.push({ id, code: 'output-failed', message: output.error ?? 'The service says it failed.' });
-      } else if (cutOff === undefined) {
+    // An asset that takes all the time must not take the turn of those behind it every time.
+    const first = entry.attempts % Math.max(1, listed.length);
+    for (const { assetId: id, status, error: said } of [...listed.slice(first), ...listed.slice(0, first)]) {
+      if (known.has(id)) continue;
+      if (status === 'failed') fail(id, { code: 'output-failed', message: said ?? 'The service says it failed.' });
+      else if (cutOff === undefined) {
         try {
-          assets.push(await this.#store(entry, id));
+          known.set(id, await this.#store(entry, id));
         } catch (error) {
-          if (!isTheAssets(error)) cutOff = error;
-          else if (error instanceof AssetTooLargeError || isLastAttempt) {
-            failedOutputs.push({ id, code: error.code, message: error.message });
-          } else worthAnotherTry = error;
+          const isInVain = isItsOwn(error)
+            ? error instanceof AssetTooLargeError || isLastAttempt
+            : error instanceof UnavailableError && isTooOld;
+          if (isInVain) fail(id, error as FlowServiceError);
+          else if (isItsOwn(error)) worthAnotherTry = error;
+          else cutOff = error;
         }
       }
     }
-    if (cutOff !== undefined || worthAnotherTry !== undefined) {
-      const isProgress = assets.length > before.size;
-      if (isProgress || worthAnotherTry !== undefined) {
-        const next = collectedSoFar(entry, assets, worthAnotherTry !== undefined);
-        await ledger.replace(stored, next, this.#invocation.closing);
+    const isProgress = known.size > knownCount;
+    const isTooSlow = cutOff !== undefined && work.aborted && hasTimeEnough && !isProgress;
+    const unstored = listed.filter(({ assetId }) => !known.has(assetId) && !failed.has(assetId));
+    if (isTooSlow && isLastAttempt) {
+      const message = 'It did not come whole within the time of several runs.';
+      for (const { assetId } of unstored) fail(assetId, { code: 'out-of-time', message });
+    } else if (cutOff !== undefined || worthAnotherTry !== undefined) {
+      const isCounted = worthAnotherTry !== undefined || isTooSlow;
+      if (isProgress || isCounted) {
+        await ledger.replace(stored, collectedSoFar(entry, [...known.values()], isCounted), closing);
       }
       throw cutOff ?? worthAnotherTry;
     }
+    // In the order of the listing, in however many runs they came.
+    const assets = listed.flatMap(({ assetId }) => known.get(assetId) ?? []);
+    const failedOutputs = listed.flatMap(({ assetId }) => failed.get(assetId) ?? []);
     const beyond = outputs.length - settings.outputsMax;
     if (beyond > 0) {
       const message = `${beyond} outputs beyond the limit of ${settings.outputsMax} were not stored.`;
@@ -531,7 +560,7 @@ class Tick {
       'flowdrop-upload': entry.upload.id,
       'flowdrop-flow': encodedId(flowId),
       'flowdrop-asset': encodedId(assetId),
-      ...(template.length <= METADATA_VALUE_BYTES_MAX ? { 'flowdrop-template': template } : {}),
+      ...(template.length <= TEMPLATE_METADATA_BYTES_MAX ? { 'flowdrop-template': template } : {}),
     };
     const { bytes, sha256 } = await results.store({ key, mediaType, metadata }, asset.chunks, work);
     telemetry.metrics.count('AssetsStored');
@@ -596,8 +625,8 @@ class Gate {
   }
 }
 
-/** Whether the asset itself may be the cause, so that trying for ever would be in vain. */
-function isTheAssets(error: unknown): error is FlowServiceError {
+/** Whether the flow or the asset itself may be the cause, so that trying for ever would be in vain. */
+function isItsOwn(error: unknown): error is FlowServiceError {
   return (
     error instanceof FlowServiceError &&
     !(error instanceof UnauthorisedError || error instanceof ThrottledError || error instanceof UnavailableError)

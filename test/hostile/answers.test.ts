@@ -1,0 +1,680 @@
+import { once } from 'node:events';
+import { type AddressInfo, createServer } from 'node:net';
+import { gzipSync } from 'node:zlib';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import type { Receipt } from '../../functions/objects/receipts.ts';
+import type { Fault } from '../../local/flow-service/fault.ts';
+import { LEDGER, RESULTS, TOKEN, type World, type WorldOptions } from '../support/world.ts';
+import { answering, endless, hostileWorld, MINUTE, onlyReceipt, saying } from './support.ts';
+
+const nested = (depth: number) => '['.repeat(depth) + ']'.repeat(depth);
+const html = '<!doctype html><html><body><h1>Bad Gateway</h1></body></html>';
+const zipped = (bytes: string | Uint8Array, type = 'application/json'): Fault =>
+  saying(gzipSync(bytes), { headers: { 'content-type': type, 'content-encoding': 'gzip' } });
+const MIB = 1024 * 1024;
+
+/** Bodies that are no answer to anything. */
+const NO_ANSWERS: readonly (readonly [what: string, fault: () => Fault])[] = [
+  ['nothing', () => saying('')],
+  ['nothing, said to be so', () => ({ status: 204 })],
+  ['white space', () => saying(' \n ')],
+  ['null', () => saying('null')],
+  ['true', () => saying('true')],
+  ['a number', () => saying('5')],
+  ['text', () => saying('"65f0"')],
+  ['a page', () => saying(html, { headers: { 'content-type': 'text/html' } })],
+  ['a page that calls itself JSON', () => saying(html)],
+  ['cut JSON', () => saying('{"flow_id":"65f0')],
+  ['JSON and something behind it', () => saying('{"flow_id":"65f0"} {}')],
+  ['JSON that is not UTF-8', () => saying(Buffer.from('{"flow_id":"\xff"}', 'latin1'))],
+  ['UTF-16', () => saying(Buffer.from('{"flow_id":"65f0"}', 'utf16le'))],
+  ['lists in lists, 100,000 deep', () => saying(nested(100_000))],
+  ['objects in objects, 100,000 deep', () => saying(`${'{"flow_id":'.repeat(100_000)}1${'}'.repeat(100_000)}`)],
+  ['compressed', () => zipped('{"flow_id":"65f0"}')],
+  ['a gigabyte in a megabyte of gzip', () => zipped(Buffer.alloc(64 * MIB))],
+  ['17 MiB', () => saying(`{"flow_id":"${'x'.repeat(17 * MIB)}"}`)],
+  ['without end', () => ({ status: 200, body: endless(' ') })],
+];
+
+describe('an answer to POST /flows that is', () => {
+  const unusable: readonly (readonly [what: string, fault: () => Fault])[] = [
+    ...NO_ANSWERS,
+    ['an empty list', () => saying('[]')],
+    ['an empty object', () => saying('{}')],
+    ...[
+      null,
+      '',
+      '.',
+      '..',
+      'x'.repeat(257),
+      'x'.repeat(10_000),
+      'ä'.repeat(129),
+      '\ud800',
+      'a\udfffb',
+      {},
+      [],
+      ['65f0'],
+      true,
+      1.5,
+      1e300,
+    ].map(
+      (id) =>
+        [`an id such as ${JSON.stringify(id).slice(0, 40)}`, () => saying(JSON.stringify({ flow_id: id }))] as const,
+    ),
+    ['See Other', () => ({ status: 303, headers: { location: '/flows/65f0' } })],
+  ];
+  it.each(unusable)('%s, of a flow that was made, leads to that flow by its mark', async (_, fault) => {
+    const world = await hostileWorld();
+    answering(world, 'createFlow', (n) => (n === 1 ? { ...fault(), at: 'after-effect' } : undefined));
+    await world.upload('a', 'x');
+    expect(await world.deliver()).toEqual({ batchItemFailures: [] });
+    await world.settle();
+    expect(world.service.flows).toHaveLength(1);
+    expect((await onlyReceipt(world)).status).toBe('succeeded');
+  });
+
+  it.each(unusable)('%s, every time and of no flow, uses up the attempts and says so', async (_, fault) => {
+    const world = await hostileWorld({ limits: { attemptsMax: 2 } });
+    answering(world, 'createFlow', () => fault());
+    await world.upload('a', 'x');
+    await world.settle();
+    expect(await onlyReceipt(world)).toMatchObject({ status: 'failed', failure: { code: 'attempts-exhausted' } });
+    expect(world.service.counts.createFlow).toBe(2);
+  });
+
+  const refusals: readonly (readonly [what: string, fault: Fault, message: string])[] = [
+    ...[300, 301, 302, 304, 307, 308, 400, 404, 405, 406, 409, 410, 411, 413, 414, 415, 418, 422, 431, 451, 501].map(
+      (status) =>
+        [`${status}`, { status, headers: { location: 'http://evil.example/flows' } }, `create: ${status}`] as const,
+    ),
+    ['a page', { status: 422, body: html }, '<h1>Bad Gateway</h1>'],
+    ['a long page', { status: 422, body: html.repeat(10_000) }, '<h1>Bad Gateway</h1>'],
+    ['a page without end', { status: 422, body: endless('<p>') }, '<p><p>'],
+    [
+      'a compressed page',
+      { status: 422, body: gzipSync(html), headers: { 'content-encoding': 'gzip' } },
+      'create: 422',
+    ],
+    ['bytes', { status: 422, body: Buffer.from([0xff, 0xfe, 0, 1]) }, 'create: 422'],
+    ['lists in lists, 30,000 deep', { status: 422, body: nested(30_000) }, 'create: 422'],
+    ['a detail of lists in lists', { status: 422, body: `{"detail":${nested(30_000)}}` }, 'create: 422'],
+    ['details of lists in lists', { status: 422, body: `{"detail":[${nested(30_000)}]}` }, 'create: 422'],
+    [
+      'a place of lists in lists',
+      { status: 422, body: `{"detail":[{"loc":${nested(30_000)},"msg":"x"}]}` },
+      'create: 422',
+    ],
+    ['a place that is no text', { status: 422, body: '{"detail":[{"loc":[{"toString":1}],"msg":"Wrong"}]}' }, 'Wrong'],
+    ['a message that is no text', { status: 422, body: '{"detail":[{"msg":{"toString":1,"valueOf":1}}]}' }, 'toString'],
+    ['details that are null', { status: 422, body: '{"detail":[null]}' }, 'create: 422'],
+    [
+      'ten thousand details',
+      { status: 422, body: JSON.stringify({ detail: Array(2_000).fill({ msg: 'Wrong' }) }) },
+      'Wrong; Wrong',
+    ],
+    ['half a character', { status: 422, body: JSON.stringify({ detail: '\ud800' }) }, '\ufffd'],
+    ['our token', { status: 422, body: `Who is ${TOKEN}?` }, 'Who is [token]?'],
+    ['our token in JSON', { status: 422, body: JSON.stringify({ detail: `Bearer ${TOKEN}` }) }, 'Bearer [token]'],
+    [
+      'our token in JSON, spelled otherwise',
+      {
+        status: 422,
+        body: `{"detail":"${TOKEN.replace(/[a-m-]/g, (c) => `\\u00${c.charCodeAt(0).toString(16).toUpperCase()}`)}"}`,
+      },
+      '[token]',
+    ],
+    ['our token at the cut', { status: 422, body: `${'x'.repeat(290)}${TOKEN}` }, 'xxx'],
+  ];
+  it.each(refusals)('a refusal (%s) ends the upload at once, with a receipt', async (_, fault, message) => {
+    const world = await hostileWorld();
+    answering(world, 'createFlow', fault);
+    await world.upload('a', 'x');
+    expect(await world.deliver()).toEqual({ batchItemFailures: [] });
+    const receipt = await onlyReceipt(world);
+    expect(receipt).toMatchObject({ status: 'failed', failure: { code: 'rejected' } });
+    expect(receipt.failure?.message).toContain(message);
+    expect(receipt.failure?.message.length).toBeLessThan(400);
+    expect(world.service.counts.createFlow).toBe(1);
+  });
+
+  const waits: readonly (readonly [retryAfter: string, atLeastMs: number, atMostMs: number])[] = [
+    ['600', 600_000, 900_000],
+    ['99999999999', 24 * 60 * MINUTE, 36 * 60 * MINUTE],
+    ['-5', 0, MINUTE],
+    ['1e9', 0, MINUTE],
+    ['soon', 0, MINUTE],
+    ['600, 700', 0, MINUTE],
+    ['0x10', 0, MINUTE],
+    ['Sun, 99 Nov 2094 08:49:37 GMT', 0, MINUTE],
+    ['Sun, 06 Nov 1994 08:49:37 GMT', 0, MINUTE],
+    ['Fri, 31 Dec 9999 23:59:59 GMT', 24 * 60 * MINUTE, 36 * 60 * MINUTE],
+  ];
+  it.each(waits)(
+    '429 with Retry-After: %s waits for a time that makes sense',
+    async (retryAfter, atLeastMs, atMostMs) => {
+      const world = await hostileWorld();
+      answering(world, 'createFlow', { status: 429, headers: { 'retry-after': retryAfter } });
+      await world.upload('a', 'x');
+      const before = world.clock.now();
+      await world.deliver();
+      const entry = await world.entry();
+      expect(entry).toMatchObject({ state: 'waiting', reason: 'throttled', attempts: 0 });
+      const waitMs = (entry.state === 'waiting' ? entry.notBefore : 0) - before;
+      expect(waitMs).toBeGreaterThanOrEqual(atLeastMs);
+      expect(waitMs).toBeLessThan(atMostMs);
+    },
+  );
+});
+
+describe('a flow whose id is', () => {
+  const usable = [
+    '../x',
+    '...',
+    '/',
+    '//',
+    'a/b',
+    'a\\b',
+    'a?b=c',
+    'a#b',
+    'a%2Fb',
+    '%',
+    'a+b',
+    'a b',
+    'a\nb',
+    'a\r\nX-Evil: b',
+    'a\0b',
+    '\u0001',
+    'naïve ☃',
+    '🪑',
+    '__proto__',
+    'receipt.json',
+    "'();!*",
+    'x'.repeat(256),
+    '/'.repeat(256),
+    '🪑'.repeat(64),
+    'null',
+    '-1',
+  ];
+  it.each(usable.map((id) => [JSON.stringify(id).slice(0, 40), id] as const))(
+    '%s is collected like any other',
+    async (_, id) => {
+      // Asset ids are as bad: together with the template they all have to fit into an asset's metadata.
+      const ids = [id, id];
+      const world = await hostileWorld({ service: { newId: () => ids.shift() ?? 'another' } });
+      await world.upload('a', 'x', { ContentType: 'application/x-test' });
+      await world.settle();
+      expect(world.service.flows).toHaveLength(1);
+      const receipt = await onlyReceipt(world);
+      expect(receipt).toMatchObject({ status: 'succeeded', flow: { id }, assets: [{ id, bytes: 1 }] });
+      const [asset] = receipt.assets;
+      expect(asset?.key.split('/')).toHaveLength(3);
+      expect(asset?.key.split('/')).not.toContain('..');
+      expect(asset?.key).toMatch(/^a\/[ -~]+\/[ -~]+$/);
+      expect(await world.keys(RESULTS)).toEqual([asset?.key, 'a/receipt.json'].sort());
+      expect(await world.keys(LEDGER, 'running/')).toEqual([]);
+    },
+  );
+
+  it('long in three places at once fits into an asset all the same', async () => {
+    const ids = ['/'.repeat(256), '/'.repeat(256)];
+    const world = await hostileWorld({
+      service: { newId: () => ids.shift() ?? 'another' },
+      routes: [{ name: 'long', input: 'file', template: 'é'.repeat(80) }],
+    });
+    const id = '/'.repeat(256);
+    world.service.intercept = (_, { operation }) => {
+      if (operation === 'createFlow') return saying(JSON.stringify({ flow_id: id }));
+      if (operation === 'getFlow') return saying(JSON.stringify({ flow_id: id, state: 'completed' }));
+      if (operation === 'listOutputs') return saying(JSON.stringify({ outputs: [{ asset_id: id }] }));
+      return operation === 'getAsset' ? saying('x', { headers: { 'content-type': 'text/plain' } }) : undefined;
+    };
+    await world.upload('a', 'x');
+    await world.settle();
+    expect(await onlyReceipt(world)).toMatchObject({ status: 'succeeded', assets: [{ bytes: 1 }] });
+  });
+
+  it.each([1, 0, -1, Number.MAX_SAFE_INTEGER])('the number %d is asked for by its digits', async (id) => {
+    const world = await hostileWorld();
+    world.service.intercept = ({ url }, { operation }) => {
+      if (operation === 'createFlow') return saying(JSON.stringify({ flow_id: id }));
+      if (operation === 'getFlow')
+        return url === `/flows/${id}` ? saying(`{"id":${id},"state":"done"}`) : { status: 500 };
+      return operation === 'listOutputs' ? saying('[]') : undefined;
+    };
+    await world.upload('a', 'x');
+    await world.settle();
+    expect(await onlyReceipt(world)).toMatchObject({ status: 'succeeded', flow: { id: String(id) } });
+  });
+
+  it.each(['.', '..', 'x'.repeat(257), '\ud800'])(
+    'unusable, even in the listing, is never called absent: %j',
+    async (id) => {
+      const ids = [id];
+      const world = await hostileWorld({
+        service: { newId: () => ids.shift() ?? '65f0', flowMs: 0 },
+        limits: { inDoubt: 'hold' },
+      });
+      await world.upload('a', 'x');
+      await world.deliver();
+      world.clock.advance(10 * MINUTE);
+      await world.tick();
+      await world.deliver();
+      expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'held' });
+      expect(world.service.flows).toHaveLength(1);
+    },
+  );
+});
+
+async function running(options: WorldOptions = {}, body = 'x'): Promise<World> {
+  const world = await hostileWorld({ ...options, limits: { flowAgeMaxSeconds: 3_600, ...options.limits } });
+  await world.upload('a', body, { ContentType: 'application/x-test' });
+  await world.deliver();
+  expect(await world.entry()).toMatchObject({ state: 'running' });
+  return world;
+}
+
+describe('an answer to GET /flows/{id} that is', () => {
+  const ill: readonly (readonly [what: string, fault: () => Fault])[] = [
+    ...NO_ANSWERS,
+    ['a list', () => saying('[]')],
+    ['a record without an id', () => saying('{"state":"completed"}')],
+    ['a record with an unusable id', () => saying('{"flow_id":"..","state":"completed"}')],
+    ['a state that is no text', () => saying('{"flow_id":"1","state":{"toString":1,"valueOf":1}}')],
+    ['a redirect', () => ({ status: 302, headers: { location: 'http://169.254.169.254/' } })],
+    ['a refusal', () => ({ status: 400, body: html })],
+    ['403', () => ({ status: 403, body: html })],
+  ];
+  it.each(ill)('%s leaves the flow running up to its greatest age, and then says so', async (_, fault) => {
+    const world = await running();
+    answering(world, 'getFlow', () => fault());
+    await world.settle();
+    const receipt = await onlyReceipt(world);
+    expect(receipt).toMatchObject({ status: 'failed', failure: { code: 'timed-out' } });
+    expect(receipt.failure?.message).toMatch(/3600 seconds.*: \S/);
+    expect(await world.keys(RESULTS)).toEqual(['a/receipt.json']);
+  });
+
+  const odd: readonly (readonly [what: string, record: object])[] = [
+    ['no state', {}],
+    ['a state that is null', { state: null }],
+    ['a state of no one', { state: 'pondering' }],
+    ['a state that is a number', { state: 5 }],
+    ['a progress beyond all', { state: 'running', progress: 1e300 }],
+    ['times that are none', { state: 'running', created_at: 'yesterday', finished_at: {} }],
+    ['a time beyond all', { state: 'running', created_at: 1e300 }],
+    ['additional data that are a list', { state: 'running', additional: [[[]]] }],
+  ];
+  it.each(odd)('%s is a running flow', async (_, record) => {
+    const world = await running();
+    answering(world, 'getFlow', saying(JSON.stringify({ flow_id: 'any', ...record })));
+    world.clock.advance(30 * MINUTE);
+    expect(await world.tick()).toMatchObject({ result: 'completed', running: 1, failed: 0 });
+    world.service.intercept = undefined;
+    await world.settle();
+    expect((await onlyReceipt(world)).status).toBe('succeeded');
+  });
+
+  const errors: readonly (readonly [what: string, error: unknown, message: string])[] = [
+    ['text', 'No memory', 'The flow failed: No memory'],
+    ['long text', 'x'.repeat(100_000), 'xxx…'],
+    ['an object', { message: 'No memory' }, 'The flow failed: No memory'],
+    ['objects in objects', { message: { message: {} } }, 'The flow failed: {"message"'],
+    ['a list', ['No', 'memory'], '["No","memory"]'],
+    ['our token', `Bearer ${TOKEN}`, 'Bearer [token]'],
+    ['null', null, 'The flow failed'],
+  ];
+  it.each(errors)('a failure whose error is %s is told in the receipt', async (_, error, message) => {
+    const world = await running();
+    answering(world, 'getFlow', saying(JSON.stringify({ flow_id: 'any', state: 'failed', error })));
+    await world.settle();
+    const receipt = await onlyReceipt(world);
+    expect(receipt).toMatchObject({ status: 'failed', failure: { code: 'flow-failed' } });
+    expect(receipt.failure?.message).toContain(message);
+    expect(receipt.failure?.message.length).toBeLessThan(400);
+  });
+});
+
+describe('a listing of outputs that is', () => {
+  const ill: readonly (readonly [what: string, fault: () => Fault])[] = [
+    ...NO_ANSWERS,
+    ['an empty object', () => saying('{}')],
+    ['an object whose outputs are null', () => saying('{"outputs":null}')],
+    ['an object whose outputs are an object', () => saying('{"outputs":{}}')],
+    ['a list of null', () => saying('[null]')],
+    ['a list of numbers', () => saying('[1,2]')],
+    ['a list of lists', () => saying('[[]]')],
+    ['a redirect', () => ({ status: 307, headers: { location: 'https://evil.example/' } })],
+    ['a refusal', () => ({ status: 422, body: html })],
+  ];
+  it.each(ill)('%s leaves the flow uncollected up to its greatest age, and then says so', async (_, fault) => {
+    const world = await running();
+    answering(world, 'listOutputs', () => fault());
+    await world.settle();
+    const receipt = await onlyReceipt(world);
+    expect(receipt).toMatchObject({ status: 'failed', failure: { code: 'timed-out' } });
+    expect(receipt.failure?.message).toMatch(/3600 seconds.*: \S/);
+  });
+
+  /** What becomes of outputs whose every download would succeed. */
+  async function collected(
+    outputs: readonly unknown[],
+    limits: WorldOptions['limits'] = {},
+  ): Promise<[World, Receipt]> {
+    const world = await running({ limits });
+    world.service.intercept = (_, { operation }) => {
+      if (operation === 'listOutputs') return saying(JSON.stringify({ outputs }));
+      if (operation === 'getAsset') return saying('asset', { headers: { 'content-type': 'text/plain' } });
+      return undefined;
+    };
+    await world.settle();
+    return [world, await onlyReceipt(world)];
+  }
+
+  const unusable = [
+    null,
+    undefined,
+    '',
+    '.',
+    '..',
+    'x'.repeat(257),
+    'x'.repeat(10_000),
+    '\ud800',
+    {},
+    [],
+    true,
+    1.5,
+    { toString: 1 },
+  ];
+  it.each(unusable.map((id) => [(JSON.stringify(id) ?? 'missing').slice(0, 40), id] as const))(
+    'one of an unusable id (%s) beside a good one loses only that one, by name',
+    async (_, id) => {
+      const [world, receipt] = await collected([{ asset_id: id }, { asset_id: 'good' }]);
+      expect(receipt).toMatchObject({
+        status: 'succeeded',
+        assets: [{ id: 'good' }],
+        failedOutputs: [{ code: 'output-failed' }],
+      });
+      expect(receipt.failedOutputs[0]?.message).toContain('unusable id');
+      expect(receipt.failedOutputs[0]?.message.length).toBeLessThan(200);
+      expect(await world.keys(RESULTS)).toHaveLength(2);
+    },
+  );
+
+  it.each([0, 3, 50])('the same id %i times more is one output', async (more) => {
+    const [world, receipt] = await collected(Array.from({ length: more + 1 }, () => ({ id: 'one', status: 'ready' })));
+    expect(receipt.assets).toHaveLength(1);
+    expect(world.service.counts.getAsset).toBe(1);
+  });
+
+  it('ids that differ only in how they are written stay apart', async () => {
+    const ids = [
+      'a',
+      'A',
+      'a ',
+      ' a',
+      'a/',
+      'a%2F',
+      'a.txt',
+      'a\u0301',
+      '\u00e1',
+      'receipt.json',
+      'receipt',
+      '../a',
+      './a',
+    ];
+    const [world, receipt] = await collected(ids.map((id) => ({ id })));
+    expect(receipt.assets.map(({ id }) => id)).toEqual(ids);
+    expect(new Set(receipt.assets.map(({ key }) => key)).size).toBe(ids.length);
+    expect(await world.keys(RESULTS)).toHaveLength(ids.length + 1);
+    for (const { key } of receipt.assets) expect(key).toMatch(/^a\/[^/]+\/[^/]+$/);
+  });
+
+  it('ten thousand outputs long is stored up to the limit, and says how many were not', async () => {
+    const [world, receipt] = await collected(
+      Array.from({ length: 10_000 }, (_, i) => ({ id: `${i}` })),
+      { outputsMax: 20 },
+    );
+    expect(receipt.assets).toHaveLength(20);
+    expect(receipt.failedOutputs).toEqual([
+      { id: '', code: 'too-many-outputs', message: '9980 outputs beyond the limit of 20 were not stored.' },
+    ]);
+    expect(world.service.counts.getAsset).toBe(20);
+  });
+
+  it('a thousand outputs long, which is the limit where nobody says more, is stored whole', async () => {
+    const world = await running();
+    world.remainingMs = 120_000;
+    world.service.intercept = (_, { operation }) => {
+      if (operation === 'getAsset') return saying('asset', { headers: { 'content-type': 'text/plain' } });
+      return operation === 'listOutputs'
+        ? saying(JSON.stringify(Array.from({ length: 1_001 }, (_, i) => ({ id: `${i}` }))))
+        : undefined;
+    };
+    await world.settle();
+    const receipt = await onlyReceipt(world);
+    expect(receipt.assets).toHaveLength(1_000);
+    expect(receipt.failedOutputs).toMatchObject([{ code: 'too-many-outputs' }]);
+    expect(world.events).toHaveLength(1);
+  }, 120_000);
+
+  it('empty, of a flow that is complete, is a success without assets', async () => {
+    const [, receipt] = await collected([]);
+    expect(receipt).toMatchObject({ status: 'succeeded', assets: [], failedOutputs: [] });
+  });
+});
+
+describe('an asset that comes as', () => {
+  const json = { 'content-type': 'application/json' };
+  const uri = (data: string, more = '') => saying(`{"data":"${data}"${more}}`);
+  const damaged: readonly (readonly [what: string, fault: () => Fault, code: string])[] = [
+    ['nothing, said to be so', () => ({ status: 204 }), 'unintelligible-answer'],
+    ['a part', () => ({ status: 206, body: 'x' }), 'unintelligible-answer'],
+    ['a refusal', () => ({ status: 400, body: html }), 'rejected'],
+    ['something that is not there', () => ({ status: 404 }), 'not-found'],
+    ['something that is gone', () => ({ status: 410 }), 'not-found'],
+    ['something not ready', () => ({ status: 409 }), 'not-ready'],
+    ['something forbidden', () => ({ status: 403 }), 'forbidden'],
+    ['gzip', () => zipped('asset', 'text/plain'), 'damaged-asset'],
+    ['a bomb of gzip', () => zipped(Buffer.alloc(64 * MIB), 'text/plain'), 'damaged-asset'],
+    ['brotli', () => saying('x', { headers: { 'content-encoding': 'br' } }), 'damaged-asset'],
+    ['more bytes than there may be', () => saying('x'.repeat(10_001), { headers: {} }), 'asset-too-large'],
+    ['bytes without end', () => ({ status: 200, body: endless('x') }), 'asset-too-large'],
+    ['JSON without end', () => ({ status: 200, headers: json, body: endless('{"a":[') }), 'asset-too-large'],
+    [
+      'base64 without end',
+      () => ({ status: 200, headers: json, body: after('{"data":"data:;base64,', 'AAAA') }),
+      'asset-too-large',
+    ],
+    [
+      'escapes without end',
+      () => ({ status: 200, headers: json, body: after('{"data":"data:;base64,', '\\n') }),
+      'out-of-time',
+    ],
+    [
+      'a media type without end',
+      () => ({ status: 200, headers: json, body: after('{"data":"data:', 'x') }),
+      'damaged-asset',
+    ],
+    [
+      'a tail without end',
+      () => ({ status: 200, headers: json, body: after('{"data":"data:,a"', ' ') }),
+      'damaged-asset',
+    ],
+    ['a data URI without a comma', () => uri('data:text/plain;base64'.padEnd(5_000, 'x')), 'damaged-asset'],
+    ['a data URI that is cut', () => saying('{"data":"data:text/plain;base64,AAAA'), 'damaged-asset'],
+    ['a data URI in JSON that is cut', () => saying('{"data":"data:text/plain;base64,AAAA"'), 'damaged-asset'],
+    ['a data URI in JSON that goes on', () => saying('{"data":"data:,a"} {}'), 'damaged-asset'],
+    ['a data URI given twice', () => uri('data:,a', ',"data":"data:,b"'), 'damaged-asset'],
+    ['too much padding', () => uri('data:;base64,QQ==='), 'damaged-asset'],
+    ['too little padding', () => uri('data:;base64,QQ='), 'damaged-asset'],
+    ['padding in the middle', () => uri('data:;base64,QQ==QQ=='), 'damaged-asset'],
+    ['nothing but padding', () => uri('data:;base64,===='), 'damaged-asset'],
+    ['a single character', () => uri('data:;base64,Q'), 'damaged-asset'],
+    ['another alphabet', () => uri('data:;base64,Q!=='), 'damaged-asset'],
+    ['a tab as it is', () => uri('data:;base64,QU\tFB'), 'damaged-asset'],
+    ['a line break as it is', () => uri('data:;base64,QU\nFB'), 'damaged-asset'],
+    ['letters from elsewhere', () => uri('data:;base64,QUFé'), 'damaged-asset'],
+    ['bits that nobody encodes', () => uri('data:;base64,QR=='), 'damaged-asset'],
+    ['an escape that is none', () => uri('data:;base64,QU\\xFB'), 'damaged-asset'],
+    ['half an escape', () => uri('data:;base64,QUFB\\u00'), 'damaged-asset'],
+    ['percent signs that are none', () => uri('data:,100%'), 'damaged-asset'],
+    ['text that is not encoded', () => uri('data:,é'), 'damaged-asset'],
+    ['an envelope of lists 100,000 deep', () => uri('data:,a', `,"x":${nested(100_000)},`), 'damaged-asset'],
+  ];
+  it.each(damaged)('%s is never stored, and the receipt says why', async (_, fault, code) => {
+    const world = await running({ limits: { attemptsMax: 2, assetBytesMax: 10_000 } });
+    world.remainingMs = code === 'out-of-time' ? 2_000 : world.remainingMs;
+    answering(world, 'getAsset', () => fault());
+    await world.settle();
+    const receipt = await onlyReceipt(world);
+    expect(receipt).toMatchObject({
+      status: 'failed',
+      failure: { code: 'outputs-failed' },
+      assets: [],
+      failedOutputs: [{ code }],
+    });
+    expect(receipt.failedOutputs[0]?.message).not.toBe('');
+    expect(await world.keys(RESULTS)).toEqual(['a/receipt.json']);
+  });
+
+  const stored: readonly (readonly [what: string, fault: () => Fault, bytes: string | Buffer, mediaType: string])[] = [
+    ['nothing', () => saying('', { headers: { 'content-type': 'text/plain' } }), '', 'text/plain'],
+    ['no media type', () => saying('x', { headers: {} }), 'x', 'application/octet-stream'],
+    [
+      'garbage for a media type',
+      () => saying('x', { headers: { 'content-type': 'garbage' } }),
+      'x',
+      'application/octet-stream',
+    ],
+    ['a range of media types', () => saying('x', { headers: { 'content-type': 'image/*' } }), 'x', 'image/*'],
+    ['an upper-case media type', () => saying('x', { headers: { 'content-type': 'IMAGE/PNG' } }), 'x', 'IMAGE/PNG'],
+    [
+      'two media types',
+      () => saying('x', { headers: { 'content-type': 'image/png, text/html' } }),
+      'x',
+      'application/octet-stream',
+    ],
+    [
+      'a media type of 8,000 characters',
+      () => saying('x', { headers: { 'content-type': `a/${'b'.repeat(8_000)}` } }),
+      'x',
+      'application/octet-stream',
+    ],
+    [
+      'parameters of 8,000 characters',
+      () => saying('x', { headers: { 'content-type': `image/png;a=${'b'.repeat(8_000)}` } }),
+      'x',
+      'image/png',
+    ],
+    [
+      'parameters in quotes',
+      () => saying('x', { headers: { 'content-type': 'text/plain; charset="utf-8"' } }),
+      'x',
+      'text/plain;charset=utf-8',
+    ],
+    ['a page', () => saying(html, { headers: { 'content-type': 'text/html' } }), html, 'text/html'],
+    ['JSON that is itself the asset', () => saying('{"a":[1]}'), '{"a":[1]}', 'application/json'],
+    ['JSON whose data are no URI', () => saying('{"data":"datum"}'), '{"data":"datum"}', 'application/json'],
+    ['JSON whose data are null', () => saying('{"data":null}'), '{"data":null}', 'application/json'],
+    [
+      'JSON whose data are deeper',
+      () => saying('{"a":{"data":"data:,x"}}'),
+      '{"a":{"data":"data:,x"}}',
+      'application/json',
+    ],
+    ['lists 4,000 deep', () => saying(nested(4_000)), nested(4_000), 'application/json'],
+    ['an empty data URI', () => uri('data:,'), '', 'text/plain;charset=US-ASCII'],
+    ['empty base64', () => uri('data:image/png;base64,'), '', 'image/png'],
+    ['base64 without padding', () => uri('data:image/png;base64,QQ'), 'A', 'image/png'],
+    [
+      'base64 of the other alphabet',
+      () => uri('data:image/png;base64,-_-_'),
+      Buffer.from([0xfb, 0xff, 0xbf]),
+      'image/png',
+    ],
+    ['base64 with line breaks', () => uri('data:image/png;base64,QU\\r\\nFB\\n'), 'AAA', 'image/png'],
+    ['base64 with spaces', () => uri('data:image/png;base64,QU FB '), 'AAA', 'image/png'],
+    ['base64 in escapes', () => uri('data:image/png;base64\\u002c\\u0051UFB'), 'AAA', 'image/png'],
+    ['a scheme in upper case', () => uri('DATA:image/png;BASE64,QUFB'), 'AAA', 'image/png'],
+    [
+      'a foreign charset',
+      () => uri('data:text/plain;charset=x-none,%E9'),
+      Buffer.from([0xe9]),
+      'text/plain;charset=x-none',
+    ],
+    ['a charset alone', () => uri('data:;charset=utf-8,a'), 'a', 'text/plain;charset=utf-8'],
+    ['garbage for a media type inside', () => uri('data:garbage;base64,QUFB'), 'AAA', 'application/octet-stream'],
+    [
+      'a media type of 3,000 characters inside',
+      () => uri(`data:a/${'b'.repeat(3_000)};base64,QUFB`),
+      'AAA',
+      'application/octet-stream',
+    ],
+    [
+      'a media type with a line break inside',
+      () => uri('data:image/png\\r\\nX-Evil: b;base64,QUFB'),
+      'AAA',
+      'application/octet-stream',
+    ],
+  ];
+  it.each(stored)('%s is stored as it is', async (_, fault, bytes, mediaType) => {
+    const world = await running({ limits: { assetBytesMax: 10_000 } });
+    answering(world, 'getAsset', () => fault());
+    await world.settle();
+    const receipt = await onlyReceipt(world);
+    expect(receipt).toMatchObject({ status: 'succeeded', assets: [{ mediaType }] });
+    const object = await world.object(RESULTS, receipt.assets[0]?.key ?? '');
+    expect(object.bytes.equals(Buffer.from(bytes))).toBe(true);
+    expect(object.mediaType).toBe(mediaType);
+  });
+
+  /** A server that answers whatever it is asked with these very bytes. */
+  async function rawServer(answer: string): Promise<URL> {
+    const server = createServer((socket) => {
+      socket.on('error', () => {});
+      socket.once('data', () => socket.end(Buffer.from(answer, 'latin1')));
+    });
+    server.listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    onTestFinished(() => void server.close());
+    return new URL(`http://127.0.0.1:${(server.address() as AddressInfo).port}`);
+  }
+
+  const head = 'HTTP/1.1 200 OK\r\n';
+  const raw: readonly (readonly [what: string, answer: string])[] = [
+    ['no HTTP', 'hello\r\n\r\n'],
+    ['nothing at all', ''],
+    ['a head that is cut', 'HTTP/1.1 200 OK\r\nContent-Ty'],
+    ['a header of 100,000 bytes', `${head}X: ${'x'.repeat(100_000)}\r\nContent-Length: 1\r\n\r\nx`],
+    ['a NUL in a header', `${head}X: a\0b\r\nContent-Length: 1\r\n\r\nx`],
+    ['two lengths', `${head}Content-Length: 1\r\nContent-Length: 2\r\n\r\nxx`],
+    ['a length that is none', `${head}Content-Length: many\r\n\r\nx`],
+    ['a negative length', `${head}Content-Length: -1\r\n\r\nx`],
+    ['a length and chunks', `${head}Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n`],
+    ['chunks that are none', `${head}Transfer-Encoding: chunked\r\n\r\nzz\r\nx\r\n`],
+    ['chunks without an end', `${head}Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n`],
+    ['less than it announced', `${head}Content-Length: 100\r\n\r\nx`],
+    ['no length and no chunks', `${head}Connection: close\r\n\r\nx`],
+    ['a status beyond all', 'HTTP/1.1 999 What\r\nContent-Length: 0\r\n\r\n'],
+  ];
+  it.each(raw)('%s is never stored, and ends the flow at its greatest age at the latest', async (_, answer) => {
+    const asset = await rawServer(answer);
+    const world = await running({
+      transport: (direct) => (request, signal) => {
+        const { pathname } = request.url;
+        const isAsset = /^\/flows\/[^/]+\/outputs\/./.test(pathname);
+        return direct(isAsset ? { ...request, url: new URL(pathname, asset) } : request, signal);
+      },
+    });
+    await world.settle();
+    const receipt = await onlyReceipt(world);
+    expect(receipt).toMatchObject({ status: 'failed', assets: [], failedOutputs: [{}] });
+    expect(await world.keys(RESULTS)).toEqual(['a/receipt.json']);
+  });
+});
+
+/** A beginning, and then the same for ever. */
+async function* after(beginning: string, chunk: string): AsyncGenerator<Uint8Array> {
+  yield Buffer.from(beginning);
+  yield* endless(chunk);
+}
