@@ -8,6 +8,7 @@ import { dueAt, type Entry, isTerminal } from './ledger/entry.ts';
 import type { Ledger } from './ledger/store.ts';
 import { SweepMemory, type SweepPass, type SweepPosition, type SweepState } from './ledger/sweep-state.ts';
 import type { Inbox, ListedUpload } from './objects/inbox.ts';
+import { type Receipts, receiptOf } from './objects/receipts.ts';
 import { type PublishPorts, publish } from './publish.ts';
 import { mayMatch } from './routes.ts';
 import { isFolderMarker, messageFor } from './upload.ts';
@@ -22,7 +23,7 @@ const SETTLING_MS = 15 * 60_000;
  * How far back each pass looks again, in milliseconds: a multipart upload bears the date of its beginning, and appears
  * only at its end. (Amazon S3 API Reference, "CreateMultipartUpload".)
  */
-const LONGEST_UPLOAD_MS = 24 * 3_600_000;
+const LONGEST_UPLOAD_MS = 48 * 3_600_000;
 
 const DAY_MS = 24 * 3_600_000;
 
@@ -40,6 +41,7 @@ export interface SweepRequest {
 export interface SweepPorts extends PublishPorts {
   readonly inbox: Inbox;
   readonly ledger: Ledger;
+  readonly receipts: Receipts;
   readonly queue: UploadQueue;
   readonly clock: Clock;
   readonly settings: Settings;
@@ -47,7 +49,7 @@ export interface SweepPorts extends PublishPorts {
 }
 
 export interface SweepSummary {
-  /** Whether the pass came to its end. If not, the next ticks go on with it, or the next run of this request. */
+  /** Whether the pass came to its end. If not, the next ticks go on with it; a dry run only says what it has seen. */
   readonly complete: boolean;
   /** Uploads in the inbox that were compared with the ledger. */
   readonly compared: number;
@@ -84,7 +86,7 @@ export async function continueSweep(ports: SweepPorts, invocation: Invocation): 
 
 function newPass(
   { firstDay, watermark }: SweepState,
-  { since }: SweepRequest,
+  { since, uploadsPerSecond = UPLOADS_PER_SECOND }: SweepRequest,
   now: number,
   { ledgerRetentionDays }: Settings,
 ): SweepPass {
@@ -93,6 +95,7 @@ function newPass(
   return {
     startedAt: now,
     isScheduled: since === undefined,
+    uploadsPerSecond,
     since: since ?? Math.max(firstDay, watermark - LONGEST_UPLOAD_MS, keptFrom),
     position: { in: 'inbox' },
     heldUntil: 0,
@@ -107,6 +110,8 @@ class Sweep {
   readonly #ports: SweepPorts;
   readonly #invocation: Invocation;
   readonly #counts = { compared: 0, missed: 0, repaired: 0 };
+  /** What could not be seen to: each is that upload's alone, and the pass goes on. */
+  readonly #failures: unknown[] = [];
 
   constructor(
     state: SweepState,
@@ -134,6 +139,12 @@ class Sweep {
     } else await this.#stepTo(this.#pass.position, 0);
     const summary = { complete, ...this.#counts };
     this.#ports.telemetry.log.info('Sweep ended', summary);
+    if (this.#failures.length > 0) {
+      throw new AggregateError(
+        this.#failures,
+        `${this.#failures.length} uploads could not be swept, of all others none`,
+      );
+    }
     return summary;
   }
 
@@ -148,10 +159,9 @@ class Sweep {
       for (const upload of missing) {
         if (!(await this.#submit(upload))) return false;
       }
-      await this.#stepTo({ in: 'inbox', after: last });
+      await this.#stepTo(last === undefined ? { in: 'ledger' } : { in: 'inbox', after: last });
       if (this.#invocation.work.aborted) return false;
     }
-    await this.#stepTo({ in: 'ledger' });
     return true;
   }
 
@@ -167,11 +177,30 @@ class Sweep {
   }
 
   async #missingOf(uploads: readonly ListedUpload[]): Promise<readonly ListedUpload[]> {
-    const known = await pMap(uploads, ({ id }) => this.#ports.ledger.read(id, this.#invocation.closing), {
-      concurrency: SWEEP_CONCURRENCY,
+    const missing = new Set<string>();
+    await this.#each(uploads, async ({ id }) => {
+      if ((await this.#ports.ledger.read(id, this.#invocation.closing)) === undefined) missing.add(id);
     });
     this.#counts.compared += uploads.length;
-    return uploads.filter((_, index) => known[index] === undefined);
+    return uploads.filter(({ id }) => missing.has(id));
+  }
+
+  async #each<T extends { readonly id: string }>(all: readonly T[], one: (item: T) => Promise<void>): Promise<void> {
+    await pMap(
+      all,
+      async (item) => {
+        try {
+          await one(item);
+        } catch (error) {
+          this.#ports.telemetry.log.error('This upload could not be swept', {
+            uploadId: item.id,
+            error: error as Error,
+          });
+          this.#failures.push(error);
+        }
+      },
+      { concurrency: SWEEP_CONCURRENCY },
+    );
   }
 
   /** One upload after another, at a measured pace. False where the time ran out. */
@@ -183,7 +212,7 @@ class Sweep {
     telemetry.metrics.count('UploadsMissed');
     await queue.send(messageFor(upload), this.#invocation.closing);
     try {
-      await clock.sleep(1000 / (this.#request.uploadsPerSecond ?? UPLOADS_PER_SECOND), this.#invocation.work);
+      await clock.sleep(1000 / this.#pass.uploadsPerSecond, this.#invocation.work);
     } catch {
       return false; // Only the time can have run out, and the pass goes on from where it stands.
     }
@@ -198,7 +227,7 @@ class Sweep {
     const after = position.in === 'ledger' ? position.after : undefined;
     for await (const { entries, last } of ledger.entryPages(after, this.#invocation.closing)) {
       const changed = entries.filter(({ lastModified }) => lastModified >= since);
-      await pMap(changed, ({ uploadId }) => this.#repair(uploadId), { concurrency: SWEEP_CONCURRENCY });
+      await this.#each(changed, ({ id }) => this.#repair(id));
       await this.#stepTo({ in: 'ledger', after: last });
       if (this.#invocation.work.aborted) return false;
     }
@@ -210,7 +239,7 @@ class Sweep {
     const { ledger } = this.#ports;
     const signal = this.#invocation.closing;
     const entry = (await ledger.read(uploadId, signal))?.entry;
-    if (entry === undefined || !this.#mayBeIncomplete(entry)) return;
+    if (entry === undefined || (await this.#isComplete(entry))) return;
     this.#counts.repaired += 1;
     if (this.#request.dryRun) return;
     const notBefore = dueAt(entry);
@@ -222,9 +251,12 @@ class Sweep {
     }
   }
 
-  /** What ended after it had run still has its marker until its receipt is out, so only the others can lack anything. */
-  #mayBeIncomplete(entry: Entry): boolean {
-    return !isTerminal(entry) || entry.flow === undefined;
+  /** What ended after it had run keeps its marker until its receipt is out, so of what ended only the others may lack it. */
+  async #isComplete(entry: Entry): Promise<boolean> {
+    if (!isTerminal(entry)) return false;
+    if (entry.flow !== undefined) return true;
+    const receipt = receiptOf(entry, this.#ports.settings.collectFunction);
+    return this.#ports.receipts.isPublished(receipt, this.#invocation.closing);
   }
 
   async #stepTo(position: SweepPosition, heldUntil = this.#invocation.endsAt): Promise<void> {

@@ -197,3 +197,45 @@ describe('where entries expire', () => {
     expect(await entries()).toBe(1);
   });
 });
+
+describe('a sweep that meets trouble', () => {
+  it('goes on with all others, and then fails loudly', async () => {
+    await start();
+    await sweep();
+    for (const key of ['a', 'b']) await unannounced(key);
+    const { id } = (await world.ports.inbox.open({ bucket: 'inbox', key: 'a' }, new AbortController().signal)).upload;
+    await world.put(LEDGER, `uploads/${id}.json`, '{"schema":99}');
+    world.clock.advance(HOUR);
+    await expect(sweep()).rejects.toThrow('1 uploads could not be swept');
+    for (const { receiptHandle, body } of world.queue.receive({ max: 10 })) {
+      expect(body).toContain('"key":"b"');
+      world.queue.changeVisibility(receiptHandle, 0);
+    }
+    await world.deliver();
+    expect(world.service.flows).toHaveLength(1);
+  });
+
+  it('does not tell again of a failure whose receipt is there', async () => {
+    await start({ limits: { inputBytesMax: 1 } });
+    await sweep();
+    await world.upload('a', 'too long');
+    await world.deliver();
+    expect(world.events).toHaveLength(1);
+    for (let day = 0; day < 3; day += 1) {
+      world.clock.advance(24 * HOUR);
+      await sweep();
+    }
+    expect(world.events).toHaveLength(1);
+  });
+
+  it('keeps to the pace that it was given, also where the next tick goes on with it', async () => {
+    await start();
+    await unannounced('a');
+    await unannounced('b');
+    world.clock.advance(HOUR);
+    world.remainingMs = 1_500;
+    const since = new Date(world.clock.now() - 2 * HOUR).toISOString();
+    await sweep({ since, uploadsPerSecond: 0.01 });
+    expect(await world.json(LEDGER, 'state/sweep.json')).toMatchObject({ pass: { uploadsPerSecond: 0.01 } });
+  });
+});

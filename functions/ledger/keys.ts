@@ -5,6 +5,7 @@
  *   running/<created>/<upload id>/<flow id>        marker of a running flow
  *   waiting/<not before>/<upload id>               marker of an upload that waits
  *   state/collector-<index>.json                   a collector's lease and the time of its last completed round
+ *   state/sweep.json                               what the sweep remembers between its runs
  *
  * Times are ISO 8601 in UTC with milliseconds, so that a listing, which S3 sorts by bytes, is sorted by time.
  */
@@ -31,6 +32,8 @@ export interface WaitingMarker {
 export const entryKey = (uploadId: string): string => `${UPLOADS_PREFIX}${uploadId}.json`;
 
 export const collectorKey = (index: number): string => `${STATE_PREFIX}collector-${index}.json`;
+
+export const SWEEP_KEY = `${STATE_PREFIX}sweep.json`;
 
 export const runningKey = (marker: RunningMarker): string =>
   `${RUNNING_PREFIX}${time(marker.createdAt)}/${marker.uploadId}/${encodedId(marker.flowId)}`;

@@ -123,9 +123,9 @@ export class Ledger {
     for await (const objects of this.#pages(UPLOADS_PREFIX, signal, startAfter)) {
       const entries = objects.flatMap(({ Key = '', LastModified }) => {
         const uploadId = parseEntryKey(Key);
-        return uploadId === undefined ? [] : [{ uploadId, lastModified: LastModified?.getTime() ?? 0 }];
+        return uploadId === undefined ? [] : [{ id: uploadId, lastModified: LastModified?.getTime() ?? 0 }];
       });
-      yield { entries, last: entries.at(-1)?.uploadId ?? after };
+      yield { entries, last: entries.at(-1)?.id ?? after };
     }
   }
 
@@ -216,7 +216,7 @@ export class Ledger {
 
 /** One answer of a listing of entries. */
 export interface EntryPage {
-  readonly entries: readonly { readonly uploadId: string; readonly lastModified: number }[];
+  readonly entries: readonly { readonly id: string; readonly lastModified: number }[];
   /** Where the next one goes on. */
   readonly last: string | undefined;
 }

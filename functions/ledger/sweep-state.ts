@@ -1,8 +1,6 @@
 import { GetObjectCommand, PutObjectCommand, type S3Client } from '@aws-sdk/client-s3';
 import { isAbsent } from '../objects/s3-errors.ts';
-import { STATE_PREFIX } from './keys.ts';
-
-const SWEEP_KEY = `${STATE_PREFIX}sweep.json`;
+import { SWEEP_KEY } from './keys.ts';
 
 /** Where a pass stands: first it goes through the versions in the inbox, then through the entries of the ledger. */
 export type SweepPosition =
@@ -14,6 +12,8 @@ export interface SweepPass {
   readonly startedAt: number;
   /** False where a person said from when on. */
   readonly isScheduled: boolean;
+  /** How many missed uploads are submitted in a second. */
+  readonly uploadsPerSecond: number;
   /** What is older than this is left alone. */
   readonly since: number;
   readonly position: SweepPosition;

@@ -24,7 +24,7 @@ export interface OpenedUpload {
   /** User metadata, its names in lower case. */
   readonly metadata: Readonly<Record<string, string>>;
   readonly source: InputSource;
-  /** Lets go of a stream that nobody read. Harmless after it was read. */
+  /** Lets go of whatever was opened and not read to its end. */
   discard(): void;
 }
 
@@ -66,14 +66,15 @@ export class Inbox {
       throw new UploadGoneError(`${reference.bucket}/${reference.key} was put again with the same content`);
     }
     let unread: Readable | undefined = first.body;
+    const opened = [first.body];
     const open = async (again: AbortSignal): Promise<AsyncIterable<Uint8Array>> => {
       const body = unread ?? (await this.#get(upload, again)).body;
       unread = undefined;
+      opened.push(body);
       return whileAlive(body, again);
     };
     const discard = (): void => {
-      unread?.destroy();
-      unread = undefined;
+      for (const body of opened) body.destroy();
     };
     return { upload, metadata: first.metadata, source: { bytes: upload.bytes, open }, discard };
   }
@@ -103,7 +104,7 @@ export class Inbox {
           Bucket: bucket,
           Prefix: prefix,
           KeyMarker: from?.key,
-          VersionIdMarker: from?.versionId,
+          VersionIdMarker: from?.versionId || undefined, // S3 refuses an empty one.
         }),
         { abortSignal: signal },
       );
