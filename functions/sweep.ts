@@ -111,7 +111,7 @@ class Sweep {
   readonly #invocation: Invocation;
   readonly #counts = { compared: 0, missed: 0, repaired: 0 };
   /** What could not be seen to: each is that upload's alone, and the pass goes on. */
-  readonly #failures: unknown[] = [];
+  readonly #failures = new Map<string, unknown>();
 
   constructor(
     state: SweepState,
@@ -139,11 +139,9 @@ class Sweep {
     } else await this.#stepTo(this.#pass.position, 0);
     const summary = { complete, ...this.#counts };
     this.#ports.telemetry.log.info('Sweep ended', summary);
-    if (this.#failures.length > 0) {
-      throw new AggregateError(
-        this.#failures,
-        `${this.#failures.length} uploads could not be swept, of all others none`,
-      );
+    if (this.#failures.size > 0) {
+      const message = `${this.#failures.size} uploads could not be swept; all others were`;
+      throw new AggregateError([...this.#failures.values()], message);
     }
     return summary;
   }
@@ -196,7 +194,7 @@ class Sweep {
             uploadId: item.id,
             error: error as Error,
           });
-          this.#failures.push(error);
+          this.#failures.set(item.id, error);
         }
       },
       { concurrency: SWEEP_CONCURRENCY },

@@ -10,10 +10,9 @@ import {
 import type { SecretsManagerClient } from '@aws-sdk/client-secrets-manager';
 import { type BatchResponse, createFlows } from '../../functions/batch.ts';
 import { type Clock, systemClock } from '../../functions/clock.ts';
-import { type CollectPorts, collectOutputs, type TickSummary } from '../../functions/collect-outputs.ts';
+import { collectOutputs, type TickSummary } from '../../functions/collect-outputs.ts';
 import type { CompletionEvent } from '../../functions/completion-event.ts';
 import { LIMITS_DEFAULT, type Limits, type Settings } from '../../functions/config.ts';
-import type { CreatePorts } from '../../functions/create-flow.ts';
 import { createFlowService } from '../../functions/flow-service/client.ts';
 import { httpTransport, type Transport } from '../../functions/flow-service/transport.ts';
 import { type Invocation, withinInvocation } from '../../functions/invocation.ts';
@@ -73,7 +72,7 @@ export class World {
   readonly service: StandInFlowService;
   readonly queue: Queue;
   readonly deadLetters: Queue;
-  readonly ports: CreatePorts & CollectPorts;
+  readonly ports: ReturnType<typeof portsOf>;
   readonly logged: { readonly level: string; readonly message: string; readonly fields: LogFields }[] = [];
   readonly counted = new Map<MetricName, number>();
   readonly events: CompletionEvent[] = [];
