@@ -248,7 +248,7 @@ async function* decoded(
       const plain = quote === -1 ? piece : piece.subarray(0, quote);
       let taken: number;
       if (!plain.includes(BACKSLASH)) {
-        decoder.writeBytes(plain);
+        decoder.write(plain.toString('latin1'), false);
         taken = plain.byteLength;
         isOpen = quote === -1;
       } else {
@@ -256,7 +256,7 @@ async function* decoded(
         taken = end ?? withoutCutEscape(piece);
         const text = unescaped(piece.toString('latin1', 0, taken));
         if (text === undefined) throw new DamagedAssetError('The data is not a JSON string');
-        decoder.writeText(text);
+        decoder.write(text, true);
         isOpen = end === undefined;
       }
       at += taken;
@@ -365,10 +365,8 @@ class Block {
 
 /** What is behind the comma of a data URI, turned into bytes. */
 interface DataDecoder {
-  /** Characters as they stand in the JSON, none of them escaped. */
-  writeBytes(bytes: Buffer): void;
-  /** Characters whose escapes were resolved. */
-  writeText(text: string): void;
+  /** @param wasEscaped whether there were escapes in the JSON, so that any character may have come of one. */
+  write(text: string, wasEscaped: boolean): void;
   end(): void;
 }
 
@@ -387,20 +385,16 @@ class Base64Decoder implements DataDecoder {
     this.#block = block;
   }
 
-  writeBytes(bytes: Buffer): void {
-    const start = Math.min((4 - this.#carry.length) % 4, bytes.byteLength);
-    const end = bytes.byteLength - ((bytes.byteLength - start) % 4);
+  write(text: string, wasEscaped: boolean): void {
     // A line break cannot stand in a JSON string as it is; a space can.
-    const ignored = / +/g;
-    this.#write(bytes.toString('latin1', 0, start), ignored);
-    const groups = bytes.toString('latin1', start, end);
+    const ignored = wasEscaped ? /[ \t\r\n]+/g : / +/g;
+    const start = Math.min((4 - this.#carry.length) % 4, text.length);
+    const end = text.length - ((text.length - start) % 4);
+    this.#add(text.slice(0, start), ignored);
+    const groups = text.slice(start, end);
     const isAligned = this.#carry === '' && this.#padding === 0;
-    if (!isAligned || !this.#decodes(groups)) this.#write(groups, ignored);
-    this.#write(bytes.toString('latin1', end), ignored);
-  }
-
-  writeText(text: string): void {
-    this.#write(text, /[ \t\r\n]+/g);
+    if (!isAligned || !this.#decodes(groups)) this.#add(groups, ignored);
+    this.#add(text.slice(end), ignored);
   }
 
   /** @throws {DamagedAssetError} the last group is not one. */
@@ -416,7 +410,7 @@ class Base64Decoder implements DataDecoder {
     this.#block.write(this.#carry, 'base64');
   }
 
-  #write(text: string, ignored: RegExp): void {
+  #add(text: string, ignored: RegExp): void {
     const match = /^([A-Za-z0-9+/_-]*)(=*)$/.exec(text.replace(ignored, ''));
     if (match === null) throw new DamagedAssetError('The data is not base64');
     const [, characters = '', padding = ''] = match;
@@ -447,13 +441,8 @@ class PercentDecoder implements DataDecoder {
     this.#block = block;
   }
 
-  writeBytes(bytes: Buffer): void {
-    const text = bytes.toString('latin1');
-    if (/\p{Cc}/u.test(text)) throw new DamagedAssetError('The data is not a JSON string');
-    this.writeText(text);
-  }
-
-  writeText(text: string): void {
+  write(text: string, wasEscaped: boolean): void {
+    if (!wasEscaped && /\p{Cc}/u.test(text)) throw new DamagedAssetError('The data is not a JSON string');
     const waiting = this.#carry + text;
     const cut = waiting.indexOf('%', Math.max(0, waiting.length - 2));
     const whole = cut === -1 ? waiting : waiting.slice(0, cut);
