@@ -1,73 +1,29 @@
-import { createHash } from 'node:crypto';
 import type { S3Client } from '@aws-sdk/client-s3';
 import pMap from 'p-map';
 import * as z from 'zod/mini';
-import type { Clock } from './clock.ts';
-import type { Settings } from './config.ts';
-import {
-  AssetTooLargeError,
-  FlowServiceError,
-  NotFoundError,
-  NotReadyError,
-  NotServedError,
-  ThrottledError,
-  UnauthorisedError,
-  UnavailableError,
-} from './flow-service/errors.ts';
-import type { FlowService, Output } from './flow-service/types.ts';
+import { type CollectFlowPorts, type EndedFlow, FlowCollector } from './collect-flow.ts';
+import { FlowServiceError, ThrottledError, UnauthorisedError, UnavailableError } from './flow-service/errors.ts';
 import { type Invocation, OutOfTimeError } from './invocation.ts';
-import {
-  collectedSoFar,
-  dueAt,
-  type Ending,
-  ended,
-  type FailedOutput,
-  type Failure,
-  isTerminal,
-  lookedAt,
-  type RunningEntry,
-  retried,
-  type StoredAsset,
-} from './ledger/entry.ts';
-import { encodedId, type RunningMarker, type WaitingMarker } from './ledger/keys.ts';
+import type { RunningMarker, WaitingMarker } from './ledger/keys.ts';
 import { Lease } from './ledger/lease.ts';
-import type { Ledger, Stored } from './ledger/store.ts';
-import type { Results } from './objects/results.ts';
-import { assetKey } from './objects/results-keys.ts';
 import { isDue } from './poll-schedule.ts';
-import { type PublishPorts, publish } from './publish.ts';
+import { type Retried, retryUploads, sendAgain, type UploadQueue } from './send-again.ts';
 import { continueSweep, type SweepPorts, type SweepSummary, sweep } from './sweep.ts';
-import { messageFor, UPLOAD_ID } from './upload.ts';
+import { UPLOAD_ID } from './upload.ts';
 
 /** Uploads sent again at a time. */
 const SEND_AGAIN_CONCURRENCY = 16;
 
-/** When an upload that was sent again is looked at once more, in milliseconds: its message should be through by then. */
-const LOOK_AGAIN_MS = 15 * 60_000;
-
-/** The schedule comes round once a minute at least: rounds within a tick leave the next minute to the next tick. */
+/** A tick is started every minute: rounds within one leave the next minute to the next one, unless assets are coming. */
 const TICK_MS = 55_000;
 
 /** How many requests of one round may find the service unavailable before the round gives up. */
 const UNAVAILABLE_MAX = 8;
 
-/** Bytes that a template's name may take in an asset's metadata: S3 allows 2 KB for all of it, and two ids are in it. */
-const TEMPLATE_METADATA_BYTES_MAX = 256;
-
-/** The queue that uploads come from, as far as a sender sees it. */
-export interface UploadQueue {
-  send(message: string, signal: AbortSignal): Promise<void>;
-}
-
-export interface CollectPorts extends PublishPorts {
-  readonly ledger: Ledger;
-  readonly results: Results;
-  readonly flows: FlowService;
+export interface CollectPorts extends CollectFlowPorts {
   readonly queue: UploadQueue;
-  readonly clock: Clock;
   /** From 0 to below 1. */
   readonly random: () => number;
-  readonly settings: Settings;
   /** For the lease. */
   readonly s3: S3Client;
 }
@@ -162,90 +118,59 @@ export async function collect(
 }
 
 /**
- * One tick: sends again what waits and is due, polls the running flows that are due, stores the outputs of those that
- * ended and settles them. With a poll interval below a minute it goes round again while anything is running.
- * @throws {AggregateError} what went wrong with single flows, after all others were seen to.
+ * One tick: sends again what waits and is due, looks at the running flows that are due, stores the outputs of those that
+ * ended and settles them. It goes round again while assets are coming, so that a large one holds up nobody else, and
+ * with a poll interval below a minute while anything is running.
+ * @throws {AggregateError} what went wrong with single uploads, after all others were seen to.
  */
 export async function collectOutputs(
   share: CollectorShare,
   ports: CollectPorts,
   invocation: Invocation,
 ): Promise<TickSummary> {
-  const tick = new Tick(share, ports, invocation);
   const { clock, settings, telemetry } = ports;
-  const lease = await Lease.take(ports.s3, settings.ledgerBucket, share.index, clock, invocation.closing);
+  const { closing } = invocation;
+  const tick = new Tick(share, ports, invocation);
+  const lease = await Lease.take(ports.s3, settings.ledgerBucket, share.index, clock, closing);
   if (lease === undefined) return tick.summary('lease taken');
-  let halt: Halt | undefined;
   try {
+    let lastCompletedAt = lease.lastCompletedAt;
     for (;;) {
-      const roundStartedAt = clock.now();
-      halt = await tick.round(lease.lastCompletedAt);
-      if (halt !== undefined) break;
-      await lease.completed(roundStartedAt, invocation.closing);
-      const nextRoundAt = roundStartedAt + settings.pollIntervalSeconds * 1000;
-      if (!tick.isAnythingRunning || nextRoundAt >= Math.min(invocation.startedAt + TICK_MS, invocation.workEndsAt))
-        break;
-      await clock.sleep(Math.max(0, nextRoundAt - clock.now()), invocation.work);
+      const startedAt = clock.now();
+      await tick.round(lastCompletedAt);
+      if (tick.halt !== undefined) break;
+      lastCompletedAt = startedAt;
+      // What is still being stored may be cut off, and is due at once then: so the ledger is told only afterwards.
+      if (!tick.isStoring) await lease.completed(startedAt, closing);
+      const next = startedAt + settings.pollIntervalSeconds * 1000;
+      while (clock.now() < next && tick.goesOnAt(next)) await tick.pauseUntil(next);
+      if (clock.now() < next) break;
+    }
+    const wasStoring = tick.isStoring;
+    await tick.allStored();
+    if (wasStoring && tick.halt === undefined && lastCompletedAt !== undefined) {
+      await lease.completed(lastCompletedAt, closing);
     }
   } finally {
-    await lease.release(invocation.closing);
+    await lease.release(closing);
   }
-  telemetry.metrics.count(halt === undefined ? 'TicksCompleted' : 'TicksCutShort');
-  const summary = tick.summary(halt ?? 'completed');
+  telemetry.metrics.count(tick.halt === undefined ? 'TicksCompleted' : 'TicksCutShort');
+  const summary = tick.summary(tick.halt ?? 'completed');
   telemetry.log.info('Tick ended', { ...summary });
   tick.throwFailures();
   return summary;
 }
 
-/** What became of an upload that a person asked to have tried again. */
-export interface Retried {
-  readonly upload: string;
-  readonly result: 'sent again' | 'unknown' | 'succeeded already' | 'under way';
-}
-
-/** Sends failed uploads, and held ones, on their way again. */
-export async function retryUploads(
-  uploadIds: readonly string[],
-  ports: Pick<CollectPorts, 'ledger' | 'queue' | 'clock'>,
-  signal: AbortSignal,
-): Promise<readonly Retried[]> {
-  return pMap(uploadIds, (upload) => retryUpload(upload, ports, signal), {
-    concurrency: SEND_AGAIN_CONCURRENCY,
-    stopOnError: false,
-  });
-}
-
-async function retryUpload(
-  upload: string,
-  { ledger, queue, clock }: Pick<CollectPorts, 'ledger' | 'queue' | 'clock'>,
-  signal: AbortSignal,
-): Promise<Retried> {
-  const stored = await ledger.read(upload, signal);
-  if (stored === undefined) return { upload, result: 'unknown' };
-  const { entry } = stored;
-  if (entry.state === 'succeeded') return { upload, result: 'succeeded already' };
-  if (entry.state !== 'failed' && entry.state !== 'waiting') return { upload, result: 'under way' };
-  const again = retried(entry, clock.now());
-  const written = await ledger.replace(stored, again, signal);
-  if (!written.won) return { upload, result: 'under way' };
-  await ledger.putWaitingMarker({ uploadId: upload, notBefore: again.notBefore }, signal);
-  await queue.send(messageFor(again.upload), signal);
-  return { upload, result: 'sent again' };
-}
-
-/** What one look at a flow told. */
-type Look =
-  | { readonly kind: 'running' }
-  | { readonly kind: 'gone' }
-  | { readonly kind: 'finished'; readonly outputs: readonly Output[]; readonly failure?: Failure | undefined };
-
 class Tick {
   readonly #share: CollectorShare;
   readonly #ports: CollectPorts;
   readonly #invocation: Invocation;
-  readonly #storing: Gate;
+  readonly #flows: FlowCollector;
+  readonly #gate: Gate;
+  /** Flows whose outputs are being stored, or wait for their turn, by their uploads. */
+  readonly #storing = new Map<string, Promise<void>>();
   readonly #failures: unknown[] = [];
-  readonly #counts = { rounds: 0, sentAgain: 0, running: 0, polled: 0, succeeded: 0, failed: 0 };
+  readonly #counts = { rounds: 0, sentAgain: 0, running: 0, polled: 0 };
   #halt: Halt | undefined;
   #unavailable = 0;
 
@@ -253,58 +178,76 @@ class Tick {
     this.#share = share;
     this.#ports = ports;
     this.#invocation = invocation;
-    this.#storing = new Gate(ports.settings.assetConcurrency);
+    this.#flows = new FlowCollector(ports, invocation);
+    this.#gate = new Gate(ports.settings.assetConcurrency);
   }
 
-  get isAnythingRunning(): boolean {
-    return this.#counts.running > 0;
+  /** Why the tick goes no further. */
+  get halt(): Halt | undefined {
+    return this.#halt;
+  }
+
+  get isStoring(): boolean {
+    return this.#storing.size > 0;
   }
 
   summary(result: TickSummary['result']): TickSummary {
-    return { result, ...this.#counts };
+    return { result, ...this.#counts, ...this.#flows.counts };
   }
 
   throwFailures(): void {
     if (this.#failures.length > 0) {
-      throw new AggregateError(this.#failures, `${this.#failures.length} uploads could not be seen to; they stay due`);
+      throw new AggregateError(
+        this.#failures,
+        `${this.#failures.length} uploads could not be seen to; all others were`,
+      );
     }
   }
 
-  /** One look at everything that is due. Says why where it stopped before that. */
-  async round(lastCompletedAt: number | undefined): Promise<Halt | undefined> {
+  /** One look at everything that is due. Stops where `halt` says so. */
+  async round(lastCompletedAt: number | undefined): Promise<void> {
     this.#counts.rounds += 1;
     this.#unavailable = 0;
     await this.#sendAgain();
     await this.#poll(lastCompletedAt);
-    return this.#halt;
+  }
+
+  /** Whether there is to be another round at this time. */
+  goesOnAt(time: number): boolean {
+    const { startedAt, work, workEndsAt } = this.#invocation;
+    if (work.aborted || time >= workEndsAt) return false;
+    return this.isStoring || (this.#counts.running > 0 && time < startedAt + TICK_MS);
+  }
+
+  /** Waits until then; not so long if everything was stored meanwhile, or the time is over. */
+  async pauseUntil(time: number): Promise<void> {
+    const { work } = this.#invocation;
+    const woken = new AbortController();
+    const sleep = this.#ports.clock
+      .sleep(time - this.#ports.clock.now(), AbortSignal.any([work, woken.signal]))
+      .catch(() => {}); // Woken, or out of time: the caller looks at the clock either way.
+    await Promise.race(this.isStoring ? [sleep, this.allStored()] : [sleep]);
+    woken.abort();
+    await sleep;
+  }
+
+  async allStored(): Promise<void> {
+    await Promise.all(this.#storing.values());
   }
 
   async #sendAgain(): Promise<void> {
     const { ledger, clock, telemetry } = this.#ports;
+    const { closing } = this.#invocation;
     const due: WaitingMarker[] = [];
-    for await (const marker of ledger.waitingMarkersDue(clock.now(), this.#invocation.closing)) {
+    for await (const marker of ledger.waitingMarkersDue(clock.now(), closing)) {
       if (this.#isOurs(marker.uploadId)) due.push(marker);
     }
-    await this.#each(due, SEND_AGAIN_CONCURRENCY, (marker) => this.#sendOneAgain(marker));
-    if (this.#counts.sentAgain > 0) telemetry.metrics.count('UploadsSentAgain', this.#counts.sentAgain);
-  }
-
-  /**
-   * The marker of an upload that is sent again is not dropped but put off: should its message be lost, or its
-   * invocation die, the upload is found again by the marker. It is dropped once the entry has left the wait behind.
-   */
-  async #sendOneAgain(marker: WaitingMarker): Promise<void> {
-    const { ledger, queue, clock } = this.#ports;
-    const signal = this.#invocation.closing;
-    const stored = await ledger.read(marker.uploadId, signal);
-    let notBefore = stored && dueAt(stored.entry);
-    if (stored !== undefined && notBefore !== undefined && notBefore <= clock.now()) {
-      await queue.send(messageFor(stored.entry.upload), signal);
-      this.#counts.sentAgain += 1;
-      notBefore = clock.now() + LOOK_AGAIN_MS;
-    }
-    if (notBefore !== undefined) await ledger.putWaitingMarker({ uploadId: marker.uploadId, notBefore }, signal);
-    await ledger.deleteWaitingMarker(marker, signal);
+    let sent = 0;
+    await this.#each(due, SEND_AGAIN_CONCURRENCY, async (marker) => {
+      if (await sendAgain(marker, this.#ports, closing)) sent += 1;
+    });
+    this.#counts.sentAgain += sent;
+    if (sent > 0) telemetry.metrics.count('UploadsSentAgain', sent);
   }
 
   async #poll(lastCompletedAt: number | undefined): Promise<void> {
@@ -317,7 +260,10 @@ class Tick {
       if (!this.#isOurs(marker.uploadId)) continue;
       runningCount += 1;
       oldest = Math.min(oldest, marker.createdAt);
-      if (isDue(marker.createdAt, lastCompletedAt, now, settings.pollIntervalSeconds * 1000)) due.push(marker);
+      const isUnderWay = this.#storing.has(marker.uploadId);
+      if (!isUnderWay && isDue(marker.createdAt, lastCompletedAt, now, settings.pollIntervalSeconds * 1000)) {
+        due.push(marker);
+      }
     }
     this.#counts.running = runningCount;
     telemetry.metrics.count('FlowsRunning', runningCount);
@@ -325,41 +271,52 @@ class Tick {
     // A round that is cut off must not leave the same flows to the end every time.
     const start = Math.floor(random() * due.length);
     const rotated = [...due.slice(start), ...due.slice(0, start)];
-    await this.#each(rotated, settings.pollConcurrency, (marker) => this.#see(marker));
+    await this.#each(rotated, settings.pollConcurrency, async (marker) => {
+      this.#counts.polled += 1;
+      const flow = await this.#flows.see(marker);
+      if (flow !== undefined) this.#store(marker, flow);
+    });
   }
 
-  /**
-   * Does `one` to each, side by side, and settles only when all are settled. One failure is that one's alone: it is
-   * kept for the end of the tick. What concerns all of them halts the round instead.
-   */
-  async #each<T extends { readonly uploadId: string }>(
+  /** Has the outputs stored when it is their turn, while polling goes on. */
+  #store(marker: RunningMarker, flow: EndedFlow): void {
+    const { uploadId } = marker;
+    const stored = this.#gate
+      .through(() => this.#guarded(marker, () => this.#flows.collect(flow)))
+      .finally(() => this.#storing.delete(uploadId));
+    this.#storing.set(uploadId, stored);
+  }
+
+  /** Does `one` to each, side by side, and settles only when all are settled. */
+  async #each<T extends Subject>(
     all: readonly T[],
     concurrency: number,
     one: (item: T) => Promise<void>,
   ): Promise<void> {
-    const { telemetry } = this.#ports;
-    await pMap(
-      all,
-      async (item) => {
-        if (this.#invocation.work.aborted) this.#halt ??= 'out of time';
-        if (this.#halt !== undefined) return;
-        try {
-          await one(item);
-        } catch (error) {
-          const halt = this.#haltFor(error);
-          if (halt !== undefined) {
-            this.#halt ??= halt;
-            return;
-          }
-          telemetry.log.error('This upload could not be seen to; it stays due', {
-            uploadId: item.uploadId,
-            error: error as Error,
-          });
-          if (!(error instanceof FlowServiceError)) this.#failures.push(error);
-        }
-      },
-      { concurrency },
-    );
+    await pMap(all, (item) => this.#guarded(item, () => one(item)), { concurrency });
+  }
+
+  /**
+   * Keeps the failure of one from the others: it is told of now, and again by the end of the tick. What concerns all of
+   * them halts the tick instead.
+   */
+  async #guarded({ uploadId, flowId }: Subject, body: () => Promise<void>): Promise<void> {
+    const { log } = this.#ports.telemetry;
+    if (this.#invocation.work.aborted) this.#halt ??= 'out of time';
+    if (this.#halt !== undefined) return;
+    try {
+      await body();
+    } catch (error) {
+      const halt = this.#haltFor(error);
+      const fields = { uploadId, flowId, error: error as Error };
+      if (halt !== undefined) {
+        if (this.#halt === undefined) log.warn(`The tick goes no further: ${halt}`, fields);
+        this.#halt ??= halt;
+        return;
+      }
+      log.error('This upload could not be seen to; its next poll tries again', fields);
+      if (!(error instanceof FlowServiceError)) this.#failures.push(error);
+    }
   }
 
   /** Whether an error says something of all flows rather than of this one. */
@@ -377,230 +334,15 @@ class Tick {
     return undefined;
   }
 
-  /** One running flow: looked at, and settled if it ended. */
-  async #see(marker: RunningMarker): Promise<void> {
-    const { clock, settings } = this.#ports;
-    this.#counts.polled += 1;
-    const isTooOld = clock.now() - marker.createdAt > settings.flowAgeMaxSeconds * 1000;
-    let look: Look;
-    try {
-      look = await this.#look(marker);
-    } catch (error) {
-      if (!isTooOld || !isItsOwn(error)) throw error;
-      return this.#timeOut(
-        marker,
-        `had not been seen to end after ${settings.flowAgeMaxSeconds} seconds: ${error.message}`,
-      );
-    }
-    if (look.kind === 'running') {
-      if (isTooOld) await this.#timeOut(marker, `was still running after ${settings.flowAgeMaxSeconds} seconds.`);
-      return;
-    }
-    const stored = await this.#entryOf(marker);
-    if (stored === undefined) return;
-    if (look.kind === 'gone') {
-      const message = 'The flow service does not know this flow any more.';
-      await this.#end(stored, { assets: stored.entry.assets ?? [], failure: { code: 'flow-gone', message } });
-      return;
-    }
-    await this.#storing.through(() => this.#collect(stored, look.outputs, look.failure));
-  }
-
-  async #timeOut(marker: RunningMarker, what: string): Promise<void> {
-    const stored = await this.#entryOf(marker);
-    if (stored === undefined) return;
-    const failure = { code: 'timed-out', message: `The flow ${what}` };
-    await this.#end(stored, { assets: stored.entry.assets ?? [], failure });
-    await this.#abort(marker);
-  }
-
-  /** Asks the service for the flow, or where it does not answer that, judges by the outputs listing alone. */
-  async #look(marker: RunningMarker): Promise<Look> {
-    const { flows } = this.#ports;
-    const { work } = this.#invocation;
-    let flow: Awaited<ReturnType<FlowService['get']>>;
-    try {
-      flow = await flows.get(marker.flowId, work);
-    } catch (error) {
-      if (error instanceof NotFoundError && error.knownToBeServed) return { kind: 'gone' };
-      if (error instanceof NotFoundError || error instanceof NotServedError) return this.#lookAtOutputs(marker);
-      throw error;
-    }
-    if (flow.state === 'running') return { kind: 'running' };
-    const failure = flow.state === 'completed' ? undefined : failureOf(flow.state, flow.error);
-    try {
-      return { kind: 'finished', outputs: await flows.outputs(marker.flowId, work), failure };
-    } catch (error) {
-      const isNone =
-        error instanceof NotFoundError || error instanceof NotReadyError || error instanceof NotServedError;
-      if (!isNone) throw error;
-      // What failed may have no outputs to list; what completed has, and a listing that lags behind gets its time.
-      return failure === undefined ? { kind: 'running' } : { kind: 'finished', outputs: [], failure };
-    }
-  }
-
-  /**
-   * Finished is when every output, and there is one at least, is at its end, and a second look at least one poll
-   * interval later sees the same. The first look leaves its digest in the entry: the one poll that writes.
-   */
-  async #lookAtOutputs(marker: RunningMarker): Promise<Look> {
-    const { flows, ledger, clock, settings } = this.#ports;
-    let outputs: readonly Output[];
-    try {
-      outputs = await flows.outputs(marker.flowId, this.#invocation.work);
-    } catch (error) {
-      if (error instanceof NotFoundError) return { kind: error.knownToBeServed ? 'gone' : 'running' };
-      if (error instanceof NotReadyError || error instanceof NotServedError) return { kind: 'running' };
-      throw error;
-    }
-    if (outputs.length === 0 || outputs.some(({ status }) => status === 'pending')) return { kind: 'running' };
-    const stored = await this.#entryOf(marker);
-    if (stored === undefined) return { kind: 'running' };
-    const digest = digestOf(outputs);
-    const { look } = stored.entry;
-    if (look?.digest === digest) {
-      const isLater = clock.now() - look.at >= settings.pollIntervalSeconds * 1000;
-      return isLater ? { kind: 'finished', outputs } : { kind: 'running' };
-    }
-    await ledger.replace(stored, lookedAt(stored.entry, digest, clock.now()), this.#invocation.closing);
-    return { kind: 'running' };
-  }
-
-  /** The entry that a marker stands for. A marker that stands for none is dropped, after what is left to do is done. */
-  async #entryOf(marker: RunningMarker): Promise<Stored<RunningEntry> | undefined> {
-    const { ledger } = this.#ports;
-    const { closing } = this.#invocation;
-    const stored = await ledger.read(marker.uploadId, closing);
-    const entry = stored?.entry;
-    if (entry?.state === 'running' && entry.flow.id === marker.flowId) return stored as Stored<RunningEntry>;
-    if (entry !== undefined && isTerminal(entry) && entry.flow?.id === marker.flowId) {
-      await publish(entry, this.#ports, closing);
-    }
-    await ledger.deleteRunningMarker(marker, closing);
-    return undefined;
-  }
-
-  /**
-   * Stores the outputs of a flow that ended, and settles it. A run that is cut off goes on from there the next time. It
-   * is counted like the failure of an asset if it had time enough and stored nothing: an answer may have no end.
-   */
-  async #collect(
-    stored: Stored<RunningEntry>,
-    outputs: readonly Output[],
-    flowFailure: Failure | undefined,
-  ): Promise<void> {
-    const { ledger, clock, settings, telemetry } = this.#ports;
-    const { startedAt, workEndsAt, work, closing } = this.#invocation;
-    const { entry } = stored;
-    const isLastAttempt = entry.attempts + 1 >= settings.attemptsMax;
-    const isTooOld = clock.now() - entry.flow.createdAt > settings.flowAgeMaxSeconds * 1000;
-    const hasTimeEnough = clock.now() <= (startedAt + workEndsAt) / 2;
-    const listed = outputs.slice(0, settings.outputsMax);
-    const known = new Map((entry.assets ?? []).map((asset) => [asset.id, asset]));
-    const knownCount = known.size;
-    const failed = new Map<string, FailedOutput>();
-    const fail = (id: string, { code, message }: Failure) => failed.set(id, { id, code, message });
-    let cutOff: unknown;
-    let worthAnotherTry: FlowServiceError | undefined;
-    // An asset that takes all the time must not take the turn of those behind it every time.
-    const first = entry.attempts % Math.max(1, listed.length);
-    for (const { assetId: id, status, error: said } of [...listed.slice(first), ...listed.slice(0, first)]) {
-      if (known.has(id)) continue;
-      if (status === 'failed') fail(id, { code: 'output-failed', message: said ?? 'The service says it failed.' });
-      else if (cutOff === undefined) {
-        try {
-          known.set(id, await this.#store(entry, id));
-        } catch (error) {
-          const isInVain = isItsOwn(error)
-            ? error instanceof AssetTooLargeError || isLastAttempt
-            : error instanceof UnavailableError && isTooOld;
-          if (isInVain) fail(id, error as FlowServiceError);
-          else if (isItsOwn(error)) worthAnotherTry = error;
-          else cutOff = error;
-        }
-      }
-    }
-    const isProgress = known.size > knownCount;
-    const isTooSlow = cutOff !== undefined && work.aborted && hasTimeEnough && !isProgress;
-    const unstored = listed.filter(({ assetId }) => !known.has(assetId) && !failed.has(assetId));
-    if (isTooSlow && isLastAttempt) {
-      const message = 'It did not come whole within the time of several runs.';
-      for (const { assetId } of unstored) fail(assetId, { code: 'out-of-time', message });
-    } else if (cutOff !== undefined || worthAnotherTry !== undefined) {
-      const isCounted = worthAnotherTry !== undefined || isTooSlow;
-      if (isProgress || isCounted) {
-        await ledger.replace(stored, collectedSoFar(entry, [...known.values()], isCounted), closing);
-      }
-      throw cutOff ?? worthAnotherTry;
-    }
-    // In the order of the listing, in however many runs they came.
-    const assets = listed.flatMap(({ assetId }) => known.get(assetId) ?? []);
-    const failedOutputs = listed.flatMap(({ assetId }) => failed.get(assetId) ?? []);
-    const beyond = outputs.length - settings.outputsMax;
-    if (beyond > 0) {
-      const message = `${beyond} outputs beyond the limit of ${settings.outputsMax} were not stored.`;
-      failedOutputs.push({ id: '', code: 'too-many-outputs', message });
-    }
-    if (failedOutputs.length > 0) telemetry.metrics.count('AssetsFailed', failedOutputs.length);
-    const nothingCameOut = assets.length === 0 && failedOutputs.length > 0;
-    const failure =
-      flowFailure ?? (nothingCameOut ? { code: 'outputs-failed', message: 'No output could be stored.' } : undefined);
-    await this.#end(stored, { assets, failedOutputs, failure });
-  }
-
-  async #store(entry: RunningEntry, assetId: string): Promise<StoredAsset> {
-    const { flows, results, settings, telemetry } = this.#ports;
-    const { work } = this.#invocation;
-    const flowId = entry.flow.id;
-    const asset = await flows.asset(flowId, assetId, work);
-    const { mediaType } = asset;
-    const key = assetKey(settings, { key: entry.upload.key, flowId, assetId, mediaType });
-    const template = encodedId(entry.route.template);
-    const metadata = {
-      'flowdrop-upload': entry.upload.id,
-      'flowdrop-flow': encodedId(flowId),
-      'flowdrop-asset': encodedId(assetId),
-      ...(template.length <= TEMPLATE_METADATA_BYTES_MAX ? { 'flowdrop-template': template } : {}),
-    };
-    const { bytes, sha256 } = await results.store({ key, mediaType, metadata }, asset.chunks, work);
-    telemetry.metrics.count('AssetsStored');
-    telemetry.metrics.count('AssetBytes', bytes);
-    return { id: assetId, key, bytes, mediaType, sha256 };
-  }
-
-  /** The terminal entry decides; everything after it can be done again from it. */
-  async #end(stored: Stored<RunningEntry>, ending: Ending): Promise<void> {
-    const { ledger, clock, telemetry } = this.#ports;
-    const { closing } = this.#invocation;
-    const terminal = ended(stored.entry, ending, clock.now());
-    const written = await ledger.replace(stored, terminal, closing);
-    if (!written.won) {
-      // Another collector was faster. If it has ended this flow, its marker may need us; else it is under way.
-      const current = written.current?.entry;
-      const isEnded = current !== undefined && isTerminal(current) && current.flow?.id === stored.entry.flow.id;
-      if (isEnded) await publish(current, this.#ports, closing);
-      return;
-    }
-    const isSuccess = terminal.state === 'succeeded';
-    this.#counts[isSuccess ? 'succeeded' : 'failed'] += 1;
-    telemetry.metrics.count(isSuccess ? 'FlowsSucceeded' : 'FlowsFailed');
-    await publish(terminal, this.#ports, closing);
-  }
-
-  /** A flow that we gave up on costs its owner as long as it runs. Whether it can be aborted changes nothing for us. */
-  async #abort(marker: RunningMarker): Promise<void> {
-    const { flows, telemetry } = this.#ports;
-    try {
-      await flows.abort(marker.flowId, this.#invocation.closing);
-    } catch (error) {
-      if (!(error instanceof FlowServiceError)) throw error;
-      telemetry.log.warn('The flow could not be aborted', { uploadId: marker.uploadId, flowId: marker.flowId, error });
-    }
-  }
-
   #isOurs(uploadId: string): boolean {
     return Number.parseInt(uploadId.slice(0, 8), 16) % this.#share.of === this.#share.index;
   }
+}
+
+/** Whom a failure is about. */
+interface Subject {
+  readonly uploadId: string;
+  readonly flowId?: string;
 }
 
 /** Lets so many through at a time; the others wait their turn. */
@@ -623,24 +365,4 @@ class Gate {
       else next();
     }
   }
-}
-
-/** Whether the flow or the asset itself may be the cause, so that trying for ever would be in vain. */
-function isItsOwn(error: unknown): error is FlowServiceError {
-  return (
-    error instanceof FlowServiceError &&
-    !(error instanceof UnauthorisedError || error instanceof ThrottledError || error instanceof UnavailableError)
-  );
-}
-
-function failureOf(state: 'failed' | 'aborted', error: string | undefined): Failure {
-  const said = error === undefined ? '' : `: ${error}`;
-  return state === 'failed'
-    ? { code: 'flow-failed', message: `The flow failed${said}` }
-    : { code: 'flow-aborted', message: `The flow was aborted${said}` };
-}
-
-function digestOf(outputs: readonly Output[]): string {
-  const facts = outputs.map(({ assetId, status }) => [assetId, status]).sort();
-  return createHash('sha256').update(JSON.stringify(facts)).digest('base64url');
 }

@@ -1,6 +1,6 @@
 import type { S3Client } from '@aws-sdk/client-s3';
 import type { Clock } from './clock.ts';
-import type { CollectPorts, UploadQueue } from './collect-outputs.ts';
+import type { CollectPorts } from './collect-outputs.ts';
 import type { Settings } from './config.ts';
 import type { CreatePorts } from './create-flow.ts';
 import type { FlowService } from './flow-service/types.ts';
@@ -9,6 +9,7 @@ import { Inbox } from './objects/inbox.ts';
 import { Receipts } from './objects/receipts.ts';
 import { Results } from './objects/results.ts';
 import type { EventBus } from './publish.ts';
+import type { UploadQueue } from './send-again.ts';
 import type { SweepPorts } from './sweep.ts';
 import type { Telemetry } from './telemetry.ts';
 

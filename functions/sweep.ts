@@ -1,7 +1,6 @@
 import type { S3Client } from '@aws-sdk/client-s3';
 import pMap from 'p-map';
 import type { Clock } from './clock.ts';
-import type { UploadQueue } from './collect-outputs.ts';
 import type { Settings } from './config.ts';
 import type { Invocation } from './invocation.ts';
 import { dueAt, type Entry, isTerminal } from './ledger/entry.ts';
@@ -11,6 +10,7 @@ import type { Inbox, ListedUpload } from './objects/inbox.ts';
 import { type Receipts, receiptOf } from './objects/receipts.ts';
 import { type PublishPorts, publish } from './publish.ts';
 import { mayMatch } from './routes.ts';
+import type { UploadQueue } from './send-again.ts';
 import { isFolderMarker, messageFor } from './upload.ts';
 
 /** Uploads and entries looked at side by side. */
@@ -68,7 +68,7 @@ export interface SweepSummary {
  */
 export async function sweep(request: SweepRequest, ports: SweepPorts, invocation: Invocation): Promise<SweepSummary> {
   const { clock, settings } = ports;
-  const memory = new SweepMemory(ports.s3, settings.ledgerBucket);
+  const memory = new SweepMemory(ports.s3, settings.ledgerBucket, ports.telemetry.log);
   const state = await memory.read(clock.now(), invocation.closing);
   const unfinished = request.since === undefined && request.dryRun !== true ? state.pass : undefined;
   const pass = unfinished ?? newPass(state, request, clock.now(), settings);
@@ -78,7 +78,7 @@ export async function sweep(request: SweepRequest, ports: SweepPorts, invocation
 /** Goes on with a pass that was cut off, if there is one and nobody is at it. */
 export async function continueSweep(ports: SweepPorts, invocation: Invocation): Promise<SweepSummary | undefined> {
   const { clock, settings } = ports;
-  const memory = new SweepMemory(ports.s3, settings.ledgerBucket);
+  const memory = new SweepMemory(ports.s3, settings.ledgerBucket, ports.telemetry.log);
   const state = await memory.read(clock.now(), invocation.closing);
   if (state.pass === undefined || clock.now() < state.pass.heldUntil) return undefined;
   return new Sweep(state, state.pass, {}, memory, ports, invocation).run();

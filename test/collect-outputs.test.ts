@@ -1,8 +1,9 @@
 import { createHash } from 'node:crypto';
 import { DeleteObjectCommand, PutObjectCommand } from '@aws-sdk/client-s3';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { InvalidCollectEventError, parseCollectEvent, retryUploads } from '../functions/collect-outputs.ts';
+import { InvalidCollectEventError, parseCollectEvent } from '../functions/collect-outputs.ts';
 import type { RunningEntry } from '../functions/ledger/entry.ts';
+import { retryUploads } from '../functions/send-again.ts';
 import type { Variation } from '../local/flow-service/variation.ts';
 import { ECHO, LEDGER, RESULTS, World, type WorldOptions } from './support/world.ts';
 
@@ -122,6 +123,20 @@ describe('a flow that ended', () => {
     expect(await world.receipt('a.bin')).toMatchObject({ status: 'failed', failure: { code: 'outputs-failed' } });
   });
 
+  it('completed without any output is a failure, once that was seen twice', async () => {
+    await start();
+    await running();
+    world.service.intercept = (_, { operation, n }) =>
+      operation === 'listOutputs' && n === 1 ? { status: 200, body: '{"outputs":[]}', at: 'after-effect' } : undefined;
+    world.clock.advance(2 * MINUTE);
+    await world.tick();
+    expect(await world.entry()).toMatchObject({ state: 'running' });
+    world.service.intercept = (_, { operation }) =>
+      operation === 'listOutputs' ? { status: 200, body: '{"outputs":[]}', at: 'after-effect' } : undefined;
+    await world.settle();
+    expect(await world.receipt('a.bin')).toMatchObject({ status: 'failed', failure: { code: 'no-outputs' } });
+  });
+
   it('with more outputs than the limit has so many stored, and says so', async () => {
     await start({ routes: [{ ...ECHO, parameters: { copies: 5 } }], limits: { outputsMax: 3 } });
     await running();
@@ -201,7 +216,7 @@ describe('every way in which a service may answer', () => {
 
 describe('a flow that the service does not know', () => {
   it('is gone only where the same request has answered for another flow', async () => {
-    await start({ service: { flowMs: 10 * MINUTE } });
+    await start({ service: { flowMs: 10 * HOUR } });
     const { flow } = await running('a.bin');
     const unknown = ({ url }: { url: string }) => (url.includes(flow.id) ? { status: 404 } : undefined);
     world.service.intercept = unknown;
@@ -210,7 +225,19 @@ describe('a flow that the service does not know', () => {
     expect(await world.entry()).toMatchObject({ state: 'running' });
     await world.upload('b.bin', 'y');
     await world.deliver();
-    for (let i = 0; i < 3; i += 1) {
+    world.clock.advance(MINUTE);
+    await world.tick();
+    // One wrong answer is not the end of a flow that is paid for.
+    expect(await world.keys(LEDGER, 'running/')).toHaveLength(2);
+    world.service.intercept = undefined;
+    world.clock.advance(MINUTE);
+    await world.tick();
+    expect(await world.keys(LEDGER, 'running/')).toHaveLength(2);
+    world.service.intercept = unknown;
+    world.clock.advance(2 * HOUR);
+    await world.tick();
+    expect(await world.keys(LEDGER, 'running/')).toHaveLength(2);
+    for (let i = 0; i < 20; i += 1) {
       world.clock.advance(MINUTE);
       await world.tick();
     }
@@ -373,6 +400,25 @@ describe('a tick', () => {
     await start({ limits: { pollIntervalSeconds: 1 }, service: { flowMs: 1_500 } });
     await running();
     expect(await world.tick()).toMatchObject({ result: 'completed', succeeded: 1 });
+  });
+
+  it('goes on with everybody else while a large asset comes', async () => {
+    await start({ limits: { pollIntervalSeconds: 1, assetConcurrency: 2 }, service: { flowMs: 0 } });
+    await running('large.bin');
+    world.service.intercept = (_, { operation, n }) =>
+      operation === 'getAsset' && n === 1 ? { delayMs: 6_000 } : undefined;
+    const ticking = world.tick();
+    while (world.service.counts.getAsset === 0) await new Promise((resolve) => setTimeout(resolve, 20));
+    await world.upload('small.bin', 'x');
+    await world.deliver();
+    const first: string[] = [];
+    while (first.length === 0) {
+      first.push(...(await world.keys(RESULTS)).filter((key) => key.endsWith('receipt.json')));
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+    expect(first).toEqual(['small.bin/receipt.json']);
+    expect(await ticking).toMatchObject({ result: 'completed', succeeded: 2 });
+    expect((await world.receipt('large.bin')).status).toBe('succeeded');
   });
 
   it('drops a marker that stands for nothing', async () => {

@@ -1,0 +1,85 @@
+import pMap from 'p-map';
+import type { Clock } from './clock.ts';
+import { dueAt, retried } from './ledger/entry.ts';
+import type { WaitingMarker } from './ledger/keys.ts';
+import type { Ledger } from './ledger/store.ts';
+import { messageFor } from './upload.ts';
+
+/** Uploads that a person asked for sent again at a time. */
+const RETRY_CONCURRENCY = 16;
+
+/**
+ * When an upload that was sent again is looked at once more, in milliseconds. Its message should be through by then; a
+ * queue that is full for longer gets it once more an hour, which is harmless.
+ */
+const LOOK_AGAIN_MS = 60 * 60_000;
+
+/** The queue that uploads come from, as far as a sender sees it. */
+export interface UploadQueue {
+  send(message: string, signal: AbortSignal): Promise<void>;
+}
+
+export interface SendAgainPorts {
+  readonly ledger: Ledger;
+  readonly queue: UploadQueue;
+  readonly clock: Clock;
+}
+
+/**
+ * Sends an upload on its way again whose wait is over. Returns whether it was.
+ *
+ * Its marker is not dropped but put off: should the message be lost, or its invocation die, the upload is found again
+ * by the marker. It is dropped once the entry has left the wait behind.
+ */
+export async function sendAgain(marker: WaitingMarker, ports: SendAgainPorts, signal: AbortSignal): Promise<boolean> {
+  const { ledger, queue, clock } = ports;
+  const stored = await ledger.read(marker.uploadId, signal);
+  const now = clock.now();
+  let notBefore = stored && dueAt(stored.entry);
+  let isSent = false;
+  if (stored !== undefined && notBefore !== undefined && notBefore <= now) {
+    await queue.send(messageFor(stored.entry.upload), signal);
+    isSent = true;
+    notBefore = now + LOOK_AGAIN_MS;
+  }
+  if (notBefore === marker.notBefore) return isSent; // Due by another's clock and not by ours: it stays as it is.
+  if (notBefore !== undefined) await ledger.putWaitingMarker({ uploadId: marker.uploadId, notBefore }, signal);
+  await ledger.deleteWaitingMarker(marker, signal);
+  return isSent;
+}
+
+/** What became of an upload that a person asked to have tried again. */
+export interface Retried {
+  readonly upload: string;
+  readonly result: 'sent again' | 'unknown' | 'succeeded already' | 'under way';
+}
+
+/** Sends failed uploads, and held ones, on their way again. */
+export async function retryUploads(
+  uploadIds: readonly string[],
+  ports: SendAgainPorts,
+  signal: AbortSignal,
+): Promise<readonly Retried[]> {
+  return pMap(uploadIds, (upload) => retryUpload(upload, ports, signal), {
+    concurrency: RETRY_CONCURRENCY,
+    stopOnError: false,
+  });
+}
+
+async function retryUpload(
+  upload: string,
+  { ledger, queue, clock }: SendAgainPorts,
+  signal: AbortSignal,
+): Promise<Retried> {
+  const stored = await ledger.read(upload, signal);
+  if (stored === undefined) return { upload, result: 'unknown' };
+  const { entry } = stored;
+  if (entry.state === 'succeeded') return { upload, result: 'succeeded already' };
+  if (entry.state !== 'failed' && entry.state !== 'waiting') return { upload, result: 'under way' };
+  const again = retried(entry, clock.now());
+  const written = await ledger.replace(stored, again, signal);
+  if (!written.won) return { upload, result: 'under way' };
+  await ledger.putWaitingMarker({ uploadId: upload, notBefore: again.notBefore }, signal);
+  await queue.send(messageFor(again.upload), signal);
+  return { upload, result: 'sent again' };
+}
