@@ -283,7 +283,7 @@ class HttpFlowService implements FlowService {
   }
 
   /** Follows the redirect of an asset, if it leads to where we may go; with the token only to where that came from. */
-  async #redirected({ response }: Answer, from: URL, signal: AbortSignal): Promise<Answer> {
+  async #redirected({ response, secret }: Answer, from: URL, signal: AbortSignal): Promise<Answer> {
     response.destroy();
     const { location } = response.headers;
     const url = location === undefined ? null : URL.parse(location, from.href);
@@ -292,7 +292,7 @@ class HttpFlowService implements FlowService {
       ? this.#isLocal && (url.protocol === 'https:' || url.protocol === 'http:')
       : url.protocol === 'https:';
     // The rest of the address may be a signature, and is as secret as a token.
-    if (!isAllowed) throw new ForbiddenAddressError(`The asset was redirected to ${url.origin}`);
+    if (!isAllowed) throw new ForbiddenAddressError(`The asset was redirected to ${struckOut(url.origin, secret)}`);
     const call: Call = { operation: 'asset', method: 'GET', url };
     if (url.origin === from.origin) return this.#ask(call, signal);
     const { address } = response;

@@ -46,22 +46,24 @@ export const waitingDueKey = (now: number): string => `${WAITING_PREFIX}${time(n
 
 /** The marker that a key tells of; undefined for a key that is none, which somebody else must have put there. */
 export function parseRunningKey(key: string): RunningMarker | undefined {
-  const match = /^running\/([^/]+)\/([0-9a-f]+)\/([^/]+)$/.exec(key);
-  const createdAt = match === null ? Number.NaN : Date.parse(match[1] as string);
-  const flowId = match === null ? undefined : decodedId(match[3] as string);
-  if (match === null || Number.isNaN(createdAt) || flowId === undefined) return undefined;
-  return { createdAt, uploadId: match[2] as string, flowId };
+  const [, time = '', uploadId = '', segment = ''] = /^running\/(\d{4}-[^/]+)\/([0-9a-f]+)\/([^/]+)$/.exec(key) ?? [];
+  const flowId = decodedId(segment);
+  if (flowId === undefined) return undefined;
+  const marker = { createdAt: Date.parse(time), uploadId, flowId };
+  return isKeyOf(key, marker.createdAt, () => runningKey(marker)) ? marker : undefined;
 }
 
 /** The upload whose entry a key is. */
 export const parseEntryKey = (key: string): string | undefined => /^uploads\/([0-9a-f]+)\.json$/.exec(key)?.[1];
 
 export function parseWaitingKey(key: string): WaitingMarker | undefined {
-  const match = /^waiting\/([^/]+)\/([0-9a-f]+)$/.exec(key);
-  const notBefore = match === null ? Number.NaN : Date.parse(match[1] as string);
-  if (match === null || Number.isNaN(notBefore)) return undefined;
-  return { notBefore, uploadId: match[2] as string };
+  const [, time = '', uploadId = ''] = /^waiting\/(\d{4}-[^/]+)\/([0-9a-f]+)$/.exec(key) ?? [];
+  const marker = { notBefore: Date.parse(time), uploadId };
+  return isKeyOf(key, marker.notBefore, () => waitingKey(marker)) ? marker : undefined;
 }
+
+/** A key that says the same in other words is none of ours: it could not be found again to be deleted. */
+const isKeyOf = (key: string, time: number, ours: () => string): boolean => !Number.isNaN(time) && ours() === key;
 
 /**
  * An id from the service as one segment of a key. The ids are opaque and may be hostile: nothing of them may look like

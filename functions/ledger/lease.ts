@@ -6,6 +6,9 @@ import { collectorKey } from './keys.ts';
 /** How long a lease holds unless renewed, in milliseconds; renewed after a third of it. */
 const LEASE_MS = 30_000;
 
+/** How far ahead of ours another machine's clock may be, in milliseconds: no lease holds, and no round was, beyond. */
+const CLOCK_SKEW_MS = 10 * 60_000;
+
 interface CollectorState {
   /** Milliseconds since the epoch until when somebody collects; 0 where nobody does. */
   readonly heldUntil: number;
@@ -56,7 +59,7 @@ export class Lease {
     let etag: string | undefined;
     try {
       const { Body, ETag } = await s3.send(new GetObjectCommand(where), { abortSignal: signal });
-      state = parsedState((await Body?.transformToString()) ?? '');
+      state = parsedState((await Body?.transformToString()) ?? '', clock.now());
       etag = ETag;
     } catch (error) {
       if (!isAbsent(error)) throw error;
@@ -126,12 +129,13 @@ export class Lease {
 }
 
 /** A state that cannot be read is as good as none: the next write replaces it, and everything is due. */
-function parsedState(text: string): CollectorState {
+function parsedState(text: string, now: number): CollectorState {
   try {
     const { heldUntil, lastCompletedAt } = JSON.parse(text) as Partial<Record<string, unknown>>;
+    const isTime = (value: unknown, latest: number): value is number => typeof value === 'number' && value <= latest;
     return {
-      heldUntil: typeof heldUntil === 'number' ? heldUntil : 0,
-      lastCompletedAt: typeof lastCompletedAt === 'number' ? lastCompletedAt : undefined,
+      heldUntil: isTime(heldUntil, now + LEASE_MS + CLOCK_SKEW_MS) ? heldUntil : 0,
+      lastCompletedAt: isTime(lastCompletedAt, now + CLOCK_SKEW_MS) ? lastCompletedAt : undefined,
     };
   } catch {
     return { heldUntil: 0 };

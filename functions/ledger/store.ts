@@ -8,6 +8,7 @@ import {
 } from '@aws-sdk/client-s3';
 import { isAbsent, isConflict, isPreconditionFailed } from '../objects/s3-errors.ts';
 import { ENTRY_SCHEMA, type Entry } from './entry.ts';
+import { entrySchema } from './entry-schema.ts';
 import {
   entryKey,
   parseEntryKey,
@@ -229,10 +230,17 @@ function parsedEntry(key: string, text: string): Entry & { readonly nonce: strin
     throw new UnreadableEntryError(`${key} is not JSON: ${text.slice(0, 100)}`, { cause });
   }
   const schema = typeof value === 'object' && value !== null && 'schema' in value ? value.schema : undefined;
-  if (schema !== ENTRY_SCHEMA) {
-    throw new UnreadableEntryError(
-      `${key} has schema ${JSON.stringify(schema)}, and this version reads ${ENTRY_SCHEMA}: deploy the version that wrote it`,
-    );
+  if (typeof schema === 'number' && schema !== ENTRY_SCHEMA) {
+    const remedy = `this version reads ${ENTRY_SCHEMA}: deploy the version that wrote it`;
+    throw new UnreadableEntryError(`${key} has schema ${schema}, and ${remedy}`);
   }
-  return value as Entry & { readonly nonce: string };
+  const { success, error } = entrySchema.safeParse(value);
+  if (!success) {
+    const faults = error.issues.map(({ path, message }) => `${path.join('.') || 'the whole'}: ${message}`);
+    throw new UnreadableEntryError(`${key} is damaged: ${faults.join('; ')}`);
+  }
+  const entry = value as Entry & { readonly nonce: string };
+  // It would be written back to the other's key.
+  if (entryKey(entry.upload.id) !== key) throw new UnreadableEntryError(`${key} is that of ${entry.upload.id}`);
+  return entry;
 }

@@ -138,7 +138,7 @@ export class Receipts {
       return {
         etag: head.ETag as string,
         uploadId: head.Metadata?.[UPLOAD] ?? '',
-        generation: Number(head.Metadata?.[GENERATION] ?? 0),
+        generation: Number(head.Metadata?.[GENERATION]) || 0,
         // What bears no date of ours is no receipt of ours, and has no right to the address.
         lastModified: Date.parse(head.Metadata?.[LAST_MODIFIED] ?? '') || 0,
       };

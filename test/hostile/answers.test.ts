@@ -370,7 +370,7 @@ describe('a listing of outputs that is', () => {
     return [world, await onlyReceipt(world)];
   }
 
-  const unusable = [
+  const unusable: readonly unknown[] = [
     null,
     undefined,
     '',

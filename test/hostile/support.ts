@@ -45,7 +45,7 @@ async function expectResultsInPlace(world: World): Promise<void> {
     const receipt = [...(await world.keys(RESULTS))].find((each) => each.endsWith('/receipt.json'));
     if (entry.state === 'succeeded' || entry.state === 'failed') {
       expect(receipt).toBeDefined();
-      for (const asset of entry.assets) named.add(asset.key);
+      for (const asset of entry.assets ?? []) named.add(asset.key);
     }
     if (entry.state === 'running') for (const asset of entry.assets ?? []) named.add(asset.key);
     for (const asset of named) expect(asset.startsWith(resultsPrefix)).toBe(true);

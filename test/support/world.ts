@@ -5,7 +5,7 @@ import {
   ListObjectsV2Command,
   PutObjectCommand,
   type PutObjectCommandInput,
-  S3Client,
+  type S3Client,
 } from '@aws-sdk/client-s3';
 import type { SecretsManagerClient } from '@aws-sdk/client-secrets-manager';
 import { type BatchResponse, createFlows } from '../../functions/batch.ts';
@@ -18,6 +18,7 @@ import { httpTransport, type Transport } from '../../functions/flow-service/tran
 import { type Invocation, withinInvocation } from '../../functions/invocation.ts';
 import type { Entry } from '../../functions/ledger/entry.ts';
 import type { Receipt } from '../../functions/objects/receipts.ts';
+import { s3Client } from '../../functions/objects/s3-client.ts';
 import { portsOf } from '../../functions/ports.ts';
 import type { Route } from '../../functions/routes.ts';
 import type { Log, LogFields, MetricName } from '../../functions/telemetry.ts';
@@ -132,11 +133,10 @@ export class World {
       visibilityTimeoutSeconds: 120,
       deadLetters: { queue: this.deadLetters, maxReceiveCount: 5 },
     });
-    this.s3 = new S3Client({
+    this.s3 = s3Client({
       endpoint: s3Endpoint,
       region: 'us-east-1',
       credentials: { accessKeyId: 'fake', secretAccessKey: 'fake' },
-      responseChecksumValidation: 'WHEN_REQUIRED',
     });
     closing.push(() => this.s3.destroy());
     const settings: Settings = {
@@ -193,8 +193,8 @@ export class World {
     await this.s3.send(new PutObjectCommand({ Bucket: INBOX, Key: key, Body: body, ...more }));
   }
 
-  async put(bucket: string, key: string, body: string): Promise<void> {
-    await this.s3.send(new PutObjectCommand({ Bucket: bucket, Key: key, Body: body }));
+  async put(bucket: string, key: string, body: string, metadata: Record<string, string> = {}): Promise<void> {
+    await this.s3.send(new PutObjectCommand({ Bucket: bucket, Key: key, Body: Buffer.from(body), Metadata: metadata }));
   }
 
   async remove(key: string): Promise<void> {

@@ -1,0 +1,211 @@
+import { once } from 'node:events';
+import { createServer, type IncomingHttpHeaders } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import type { Fault } from '../../local/flow-service/fault.ts';
+import { RESULTS, TOKEN, type World } from '../support/world.ts';
+import { answering, hostileWorld, MINUTE, onlyReceipt } from './support.ts';
+
+const PUBLIC_BASE = new URL('https://flows.example.com');
+
+/** What names are said to be, by a resolver that may be anybody's. */
+const NAMES: Readonly<Record<string, readonly { readonly address: string; readonly family: number }[]>> = {
+  'loopback.example': [{ address: '127.0.0.1', family: 4 }],
+  'metadata.example': [{ address: '169.254.169.254', family: 4 }],
+  'private.example': [{ address: '10.0.0.1', family: 4 }],
+  'six.example': [{ address: '::1', family: 6 }],
+  'mapped.example': [{ address: '::ffff:127.0.0.1', family: 6 }],
+  'unique-local.example': [{ address: 'fd00::1', family: 6 }],
+  'nothing.example': [],
+};
+
+vi.mock('node:dns', async (original) => {
+  const dns = await original<typeof import('node:dns')>();
+  const lookup = ((hostname: string, options: object, callback: (error: unknown, all?: unknown) => void) => {
+    if (!hostname.endsWith('.example')) return dns.lookup(hostname, options, callback as never);
+    const addresses = NAMES[hostname];
+    if (addresses === undefined)
+      return callback(Object.assign(new Error(`ENOTFOUND ${hostname}`), { code: 'ENOTFOUND' }));
+    return callback(null, addresses);
+  }) as typeof dns.lookup;
+  return { ...dns, lookup, default: { ...dns, lookup } };
+});
+
+/** A world whose service is taken for a public one, unless it is to be the local one that it is. */
+async function running({ isPublic }: { isPublic: boolean }): Promise<World> {
+  const world = await hostileWorld({
+    limits: { attemptsMax: 2, flowAgeMaxSeconds: 3_600 },
+    ...(isPublic && {
+      baseUrl: PUBLIC_BASE,
+      transport: (direct, service) => async (request, signal) => {
+        if (request.url.origin !== PUBLIC_BASE.origin) return direct(request, signal);
+        const { pathname, search } = request.url;
+        const response = await direct({ ...request, url: new URL(`${pathname}${search}`, service) }, signal);
+        return { ...response, address: '93.184.216.34' };
+      },
+    }),
+  });
+  await world.upload('a', 'x');
+  await world.deliver();
+  return world;
+}
+
+/** A server somewhere else, which remembers with what it was asked. */
+async function elsewhere(answer: { status?: number; headers?: Record<string, string>; body?: string }) {
+  const asked: IncomingHttpHeaders[] = [];
+  const server = createServer((request, response) => {
+    asked.push(request.headers);
+    response.writeHead(answer.status ?? 200, answer.headers).end(answer.body);
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  onTestFinished(() => void server.close());
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/asset?signature=fake`, asked };
+}
+
+const redirect = (location: string | undefined, status = 302): Fault => ({
+  status,
+  headers: location === undefined ? {} : { location },
+});
+
+describe('an asset of a public service that is redirected to', () => {
+  const forbidden: readonly (readonly [what: string, location: string])[] = [
+    ['http', 'http://cdn.example/a'],
+    ['http of its own', 'http://flows.example.com/a'],
+    ['a file', 'file:///etc/passwd'],
+    ['data', 'data:text/plain,a'],
+    ['a script', 'javascript:alert(1)'],
+    ['ftp', 'ftp://cdn.example/a'],
+    ['localhost', 'https://localhost/a'],
+    ['loopback', 'https://127.0.0.1/a'],
+    ['loopback, otherwise', 'https://127.1/a'],
+    ['loopback in octal', 'https://0177.0.0.1/a'],
+    ['loopback in hexadecimal', 'https://0x7f000001/a'],
+    ['loopback as a number', 'https://2130706433/a'],
+    ['loopback at its end', 'https://127.255.255.254/a'],
+    ['nowhere', 'https://0.0.0.0/a'],
+    ['the metadata of a cloud', 'https://169.254.169.254/latest/meta-data/'],
+    ['the metadata of a cloud over http', 'http://169.254.169.254/latest/meta-data/'],
+    ['link-local', 'https://169.254.0.1/a'],
+    ['private (10)', 'https://10.0.0.1/a'],
+    ['private (172)', 'https://172.16.0.1/a'],
+    ['private (192)', 'https://192.168.0.1/a'],
+    ['shared', 'https://100.64.0.1/a'],
+    ['multicast', 'https://224.0.0.1/a'],
+    ['everybody', 'https://255.255.255.255/a'],
+    ['documentation', 'https://192.0.2.1/a'],
+    ['IPv6 loopback', 'https://[::1]/a'],
+    ['IPv6 nowhere', 'https://[::]/a'],
+    ['IPv6 link-local', 'https://[fe80::1]/a'],
+    ['IPv6 unique-local', 'https://[fd00::1]/a'],
+    ['IPv6 multicast', 'https://[ff02::1]/a'],
+    ['IPv6 documentation', 'https://[2001:db8::1]/a'],
+    ['an IPv4-mapped loopback', 'https://[::ffff:127.0.0.1]/a'],
+    ['an IPv4-mapped link-local', 'https://[::ffff:a9fe:a9fe]/a'],
+    ['an IPv4-mapped private', 'https://[::ffff:10.0.0.1]/a'],
+    ['a 6to4 of loopback', 'https://[2002:7f00:1::]/a'],
+    ['a NAT64 of loopback', 'https://[64:ff9b::7f00:1]/a'],
+    ['a name of loopback', 'https://loopback.example/a'],
+    ['a name of the metadata', 'https://metadata.example/a'],
+    ['a name of a private address', 'https://private.example/a'],
+    ['a name of IPv6 loopback', 'https://six.example/a'],
+    ['a name of a mapped loopback', 'https://mapped.example/a'],
+    ['a name of a unique-local address', 'https://unique-local.example/a'],
+    ['a name without an address', 'https://nothing.example/a'],
+    ['credentials and loopback', 'https://user:pass@127.0.0.1/a'],
+    ['a port of loopback', 'https://127.0.0.1:22/'],
+  ];
+  it.each(forbidden)('%s is not followed, and the receipt says so', async (_, location) => {
+    const world = await running({ isPublic: true });
+    answering(world, 'getAsset', redirect(location));
+    await world.settle();
+    const receipt = await onlyReceipt(world);
+    expect(receipt).toMatchObject({ status: 'failed', failedOutputs: [{ code: 'forbidden-address' }] });
+    expect(await world.keys(RESULTS)).toEqual(['a/receipt.json']);
+  });
+
+  const nowhere: readonly (readonly [what: string, location: string | undefined, code: string])[] = [
+    ['no address', undefined, 'unintelligible-answer'],
+    ['an address that is none', 'https://', 'unintelligible-answer'],
+    ['an address with a port beyond all', 'https://cdn.example:99999/', 'unintelligible-answer'],
+    ['a name that nobody knows', 'https://unknown.example/a', 'unavailable'],
+  ];
+  it.each(nowhere)('%s fails by name', async (_, location, code) => {
+    const world = await running({ isPublic: true });
+    answering(world, 'getAsset', redirect(location));
+    await world.settle();
+    expect(await onlyReceipt(world)).toMatchObject({ status: 'failed', failedOutputs: [{ code }] });
+  });
+
+  it.each([301, 302, 303, 307, 308])('itself (%i) for ever is not followed for ever', async (status) => {
+    const world = await running({ isPublic: true });
+    answering(world, 'getAsset', redirect('?again', status));
+    await world.settle();
+    const receipt = await onlyReceipt(world);
+    expect(receipt).toMatchObject({ status: 'failed', failedOutputs: [{ code: 'forbidden-address' }] });
+    expect(world.service.counts.getAsset).toBe(4);
+  });
+
+  it('an address that holds our token does not say it', async () => {
+    const world = await running({ isPublic: true });
+    answering(world, 'getAsset', redirect(`http://${TOKEN}.evil.example/${TOKEN}?${TOKEN}`));
+    await world.settle();
+    expect(await onlyReceipt(world)).toMatchObject({ failedOutputs: [{ code: 'forbidden-address' }] });
+  });
+});
+
+describe('an asset of a service on this machine that is redirected', () => {
+  it('elsewhere is followed once, without the token', async () => {
+    const there = await elsewhere({ headers: { 'content-type': 'text/plain' }, body: 'from elsewhere' });
+    const world = await running({ isPublic: false });
+    answering(world, 'getAsset', redirect(there.url));
+    await world.settle();
+    const receipt = await onlyReceipt(world);
+    expect(receipt).toMatchObject({ status: 'succeeded', assets: [{ bytes: 14, mediaType: 'text/plain' }] });
+    expect(there.asked).toHaveLength(1);
+    expect(JSON.stringify(there.asked)).not.toContain(TOKEN);
+    expect(there.asked[0]).not.toHaveProperty('authorization');
+    expect(there.asked[0]).not.toHaveProperty('cookie');
+  });
+
+  it.each<[string, { status?: number; headers?: Record<string, string>; body?: string }, string]>([
+    ['that redirects again', { status: 302, headers: { location: 'https://127.0.0.1:1/' } }, 'forbidden-address'],
+    ['that redirects back', { status: 302, headers: { location: '/' } }, 'forbidden-address'],
+    ['that is gone', { status: 404 }, 'not-found'],
+    ['that answers with a part', { status: 206, body: 'x' }, 'unintelligible-answer'],
+    ['whose address has expired', { status: 403 }, 'unavailable'],
+    ['that wants credentials', { status: 401 }, 'unavailable'],
+  ])('to somewhere %s fails by name, and nothing is thought of our token', async (_, answer, code) => {
+    const there = await elsewhere(answer);
+    const world = await running({ isPublic: false });
+    answering(world, 'getAsset', redirect(there.url));
+    await world.settle();
+    expect(await onlyReceipt(world)).toMatchObject({ status: 'failed', failedOutputs: [{ code }] });
+    expect(world.count('TokenRejected')).toBe(0);
+    expect(JSON.stringify(there.asked)).not.toContain(TOKEN);
+  });
+
+  it('to the metadata of a cloud over http is not', async () => {
+    const world = await running({ isPublic: false });
+    answering(world, 'getAsset', redirect('http://169.254.169.254/latest/meta-data/'));
+    await world.settle();
+    expect(await onlyReceipt(world)).toMatchObject({ failedOutputs: [{ code: 'forbidden-address' }] });
+  });
+});
+
+describe('any other operation that is redirected', () => {
+  it.each(['createFlow', 'getFlow', 'listOutputs', 'listFlows'] as const)('%s is not followed', async (operation) => {
+    const there = await elsewhere({ body: '{}' });
+    const world = await hostileWorld({ limits: { attemptsMax: 2, flowAgeMaxSeconds: 3_600 } });
+    world.service.intercept = (_, call) => {
+      if (call.operation === operation) return redirect(there.url, 307);
+      // Only a doubt makes anybody ask for the listing.
+      return operation === 'listFlows' && call.operation === 'createFlow' && call.n === 1 ? { status: 500 } : undefined;
+    };
+    await world.upload('a', 'x');
+    world.clock.advance(MINUTE);
+    await world.settle();
+    expect((await onlyReceipt(world)).status).toBe(operation === 'listFlows' ? 'succeeded' : 'failed');
+    expect(there.asked).toEqual([]);
+  });
+});

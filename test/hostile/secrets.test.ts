@@ -1,0 +1,80 @@
+import { describe, expect, it } from 'vitest';
+import { LEDGER, RESULTS, TOKEN } from '../support/world.ts';
+import { hostileWorld, MINUTE, onlyReceipt } from './support.ts';
+
+const USELESS: readonly (readonly [what: string, secret: string | Error])[] = [
+  ['nothing', ''],
+  ['white space', ' \t\n '],
+  ['a newline within', 'obviously-fake\ntoken'],
+  ['a header of its own', 'obviously-fake\r\nX-Evil: b'],
+  ['a space within', 'obviously fake'],
+  ['a NUL', 'obviously\0fake'],
+  ['a control character', 'obviously\u0001fake'],
+  ['letters that no header carries', 'öbviously-fake'],
+  ['an emoji', '🪑'],
+  ['an empty object', '{}'],
+  ['an object without a token', '{"password":"obviously-fake"}'],
+  ['a token of another case', '{"Token":"obviously-fake"}'],
+  ['a token that is null', '{"token":null}'],
+  ['a token that is a number', '{"token":5}'],
+  ['a token that is true', '{"token":true}'],
+  ['a token that is a list', '{"token":["obviously-fake"]}'],
+  ['a token that is an object', '{"token":{"token":"obviously-fake"}}'],
+  ['an empty token', '{"token":""}'],
+  ['a token of white space', '{"token":" \\n"}'],
+  ['a token with a newline within', '{"token":"obviously\\nfake"}'],
+  ['cut JSON', '{"token":"obviously-fake'],
+  ['JSON that goes on', '{"token":"obviously-fake"} {}'],
+  ['objects in objects, 50,000 deep', `${'{"token":'.repeat(50_000)}1${'}'.repeat(50_000)}`],
+  ['no secret that can be read', new Error('AccessDeniedException: no identity-based policy allows it')],
+];
+
+describe('a secret that is', () => {
+  it.each(USELESS)('%s makes uploads wait and ticks end, and fails nothing', async (_, secret) => {
+    const world = await hostileWorld({ limits: { attemptsMax: 2 } });
+    await world.upload('a', 'x');
+    await world.deliver();
+    world.token = secret;
+    world.clock.advance(10 * MINUTE);
+    await world.upload('b', 'x');
+    expect((await world.deliver())?.batchItemFailures).toEqual([]);
+    for (let i = 0; i < 3; i += 1) {
+      world.clock.advance(20 * MINUTE);
+      expect(await world.tick()).toMatchObject({ result: 'unauthorised', failed: 0 });
+      await world.deliver();
+    }
+    expect(world.count('TokenRejected')).toBeGreaterThan(1);
+    expect(await world.keys(RESULTS)).toEqual([]);
+    expect((await world.keys(LEDGER, 'waiting/')).length).toBeGreaterThan(0);
+    expect(await world.keys(LEDGER, 'running/')).toHaveLength(1);
+    // Whatever is in the secret, it is not for logs.
+    const said = JSON.stringify(world.logged.map(({ message, fields }) => [message, fields, String(fields.error)]));
+    expect(said).not.toContain('obviously');
+    if (typeof secret === 'string') expect(said).toContain('holds no token');
+
+    world.token = TOKEN;
+    world.clock.advance(10 * MINUTE);
+    await world.settle();
+    expect((await world.receipt('a')).status).toBe('succeeded');
+    expect((await world.receipt('b')).status).toBe('succeeded');
+  });
+
+  const useful: readonly (readonly [what: string, secret: string])[] = [
+    ['the token', TOKEN],
+    ['the token and a newline', `${TOKEN}\n`],
+    ['the token and white space around it', `  ${TOKEN}\r\n\r\n`],
+    ['the token behind a byte order mark', `\ufeff${TOKEN}`],
+    ['JSON', JSON.stringify({ token: TOKEN })],
+    ['JSON with more in it', JSON.stringify({ user: 'a', token: TOKEN, url: 'https://flows.example.com' })],
+    ['JSON with a newline behind the token', JSON.stringify({ token: `${TOKEN}\n` })],
+    ['JSON with white space around it', `\n ${JSON.stringify({ token: TOKEN })}\n`],
+    ['JSON that says it twice', `{"token":"obviously-another","token":"${TOKEN}"}`],
+  ];
+  it.each(useful)('%s is understood', async (_, secret) => {
+    const world = await hostileWorld();
+    world.token = secret;
+    await world.upload('a', 'x');
+    await world.settle();
+    expect((await onlyReceipt(world)).status).toBe('succeeded');
+  });
+});

@@ -1,0 +1,236 @@
+import { describe, expect, it } from 'vitest';
+import { retryUploads } from '../../functions/send-again.ts';
+import { sweep } from '../../functions/sweep.ts';
+import { INBOX, LEDGER, RESULTS, type World } from '../support/world.ts';
+import { hostileWorld, MINUTE } from './support.ts';
+
+const nested = '['.repeat(50_000) + ']'.repeat(50_000);
+type Entry = Record<string, unknown> & { upload: Record<string, unknown> };
+
+/** One upload that runs, its entry as JSON, and a message that tells of it once more. */
+async function running() {
+  const world = await hostileWorld();
+  await sweeping(world); // The deployment's first day.
+  await world.upload('a', 'x');
+  const [message] = world.queue.receive({ max: 1 });
+  if (message === undefined) throw new Error('No notification came');
+  world.queue.delete(message.receiptHandle);
+  world.queue.send(message.body);
+  await world.deliver();
+  const [key = ''] = await world.keys(LEDGER, 'uploads/');
+  return { world, key, entry: await world.json<Entry>(LEDGER, key), notification: message.body };
+}
+
+const sweeping = (world: World, request = {}) =>
+  world.invoke((invocation) => sweep({ uploadsPerSecond: 1_000, ...request }, world.ports, invocation));
+
+describe('an entry that is', () => {
+  const damage: readonly (readonly [what: string, text: (entry: Entry) => string])[] = [
+    ['empty', () => ''],
+    ['no JSON', () => 'not JSON'],
+    ['cut', (entry) => JSON.stringify(entry).slice(0, -20)],
+    ['null', () => 'null'],
+    ['a list', () => '[]'],
+    ['text', () => '"entry"'],
+    ['lists in lists', () => nested],
+    ['without a schema', ({ schema: _, ...rest }) => JSON.stringify(rest)],
+    ['of another schema', (entry) => JSON.stringify({ ...entry, schema: 99 })],
+    ['of a schema that is text', (entry) => JSON.stringify({ ...entry, schema: '1' })],
+    ['nothing but a schema', () => '{"schema":1}'],
+    ['of no state', ({ state: _, ...rest }) => JSON.stringify(rest)],
+    ['of another state', (entry) => JSON.stringify({ ...entry, state: 'pondering' })],
+    ['of an inherited state', (entry) => JSON.stringify({ ...entry, state: 'constructor' })],
+    ['without its upload', ({ upload: _, ...rest }) => JSON.stringify(rest)],
+    ['of an upload without a key', (entry) => JSON.stringify({ ...entry, upload: { ...entry.upload, key: 5 } })],
+    ['of another upload', (entry) => JSON.stringify({ ...entry, upload: { ...entry.upload, id: '0'.repeat(40) } })],
+    [
+      'of an upload id that is a way up',
+      (entry) => JSON.stringify({ ...entry, upload: { ...entry.upload, id: '../x' } }),
+    ],
+    ['without its route', ({ route: _, ...rest }) => JSON.stringify(rest)],
+    ['of a route without a template', (entry) => JSON.stringify({ ...entry, route: { name: 'echo', input: 'file' } })],
+    ['without its flow', ({ flow: _, ...rest }) => JSON.stringify(rest)],
+    ['of a flow without an id', (entry) => JSON.stringify({ ...entry, flow: { createdAt: 1 } })],
+    ['of a flow of no time', (entry) => JSON.stringify({ ...entry, flow: { id: 'f', createdAt: 'yesterday' } })],
+    ['of a generation that is none', (entry) => JSON.stringify({ ...entry, generation: 'first' })],
+    ['of attempts that are none', (entry) => JSON.stringify({ ...entry, attempts: null })],
+    ['claimed without a deadline', (entry) => JSON.stringify({ ...entry, state: 'claimed' })],
+    ['waiting without a time', (entry) => JSON.stringify({ ...entry, state: 'waiting' })],
+    ['at its end without assets', (entry) => JSON.stringify({ ...entry, state: 'succeeded', endedAt: 1 })],
+  ];
+  it.each(damage)('%s is named, harms no other, and keeps its message', async (_, text) => {
+    const { world, key, entry, notification } = await running();
+    await world.put(LEDGER, key, text(entry));
+    const before = await world.object(LEDGER, key);
+
+    // The message becomes a dead letter, in which it can be looked at.
+    world.queue.send(notification);
+    expect((await world.deliver())?.batchItemFailures).toHaveLength(1);
+    const named = () =>
+      world.logged.filter(({ fields }) => (fields.error as Error | undefined)?.name === 'UnreadableEntryError');
+    expect(named().length).toBeGreaterThan(0);
+    expect(String(named()[0]?.fields.error)).toContain(key);
+
+    // Others run on, and the tick that met it says so.
+    await world.upload('b', 'y');
+    await world.deliver();
+    world.clock.advance(2 * MINUTE);
+    await expect(world.tick()).rejects.toThrow('1 uploads could not be seen to');
+    expect((await world.receipt('b')).status).toBe('succeeded');
+
+    // A sweep goes past it, and says so in the end.
+    await world.upload('c', 'z');
+    for (const { receiptHandle } of world.queue.receive({ max: 10 })) world.queue.delete(receiptHandle);
+    world.clock.advance(60 * MINUTE);
+    await expect(sweeping(world)).rejects.toThrow('1 uploads could not be swept');
+    expect(world.count('UploadsMissed')).toBe(1);
+    const id = key.slice('uploads/'.length, -'.json'.length);
+    await expect(retryUploads([id], world.ports, new AbortController().signal)).rejects.toThrow();
+
+    expect((await world.object(LEDGER, key)).bytes.equals(before.bytes)).toBe(true);
+    expect(await world.keys(RESULTS)).toHaveLength(2);
+    expect(world.service.flows).toHaveLength(2);
+  });
+});
+
+describe('a marker that is', () => {
+  const id = 'ab'.repeat(20);
+  const keys: readonly (readonly [what: string, key: string])[] = [
+    ['nothing but a prefix', 'running/'],
+    ['a word', 'running/x'],
+    ['of a time that is none', `running/yesterday/${id}/flow`],
+    ['of a time in other words', `running/2026/${id}/flow`],
+    ['of a time without milliseconds', `running/2026-01-01T00:00:00Z/${id}/flow`],
+    ['of a time beyond all', `running/+275760-09-13T00:00:00.000Z/${id}/flow`],
+    ['of a flow that is not encoded', `running/2026-01-01T00:00:00.000Z/${id}/a b`],
+    ['of a flow that is a way up', `running/2026-01-01T00:00:00.000Z/${id}/..`],
+    ['of half a percent sequence', `running/2026-01-01T00:00:00.000Z/${id}/%2`],
+    ['of an upload id that is none', 'running/2026-01-01T00:00:00.000Z/upload/flow'],
+    ['of a short upload id', 'running/2026-01-01T00:00:00.000Z/abc/flow'],
+    ['of an upload that nobody knows', `running/2026-01-01T00:00:00.000Z/${id}/flow`],
+    ['waiting, and a word', 'waiting/x'],
+    ['waiting for a time that is none', `waiting/soon/${id}`],
+    ['waiting for a time in other words', `waiting/2026/${id}`],
+    ['waiting for an upload id that is none', 'waiting/2026-01-01T00:00:00.000Z/upload'],
+    ['waiting for an upload that nobody knows', `waiting/2026-01-01T00:00:00.000Z/${id}`],
+    ['waiting, and deeper', `waiting/2026-01-01T00:00:00.000Z/${id}/more`],
+    ['of a letter that sorts behind all', 'waiting/~'],
+  ];
+  it.each(keys)('%s stands in nobody’s way, and costs the service nothing twice', async (_, key) => {
+    const { world } = await running();
+    await world.put(LEDGER, key, 'not empty');
+    for (let i = 0; i < 3; i += 1) {
+      world.clock.advance(5 * MINUTE);
+      expect(await world.tick()).toMatchObject({ result: 'completed' });
+    }
+    expect((await world.receipt('a')).status).toBe('succeeded');
+    expect(world.service.counts.getFlow).toBeLessThanOrEqual(2);
+    expect(world.service.flows).toHaveLength(1);
+  });
+});
+
+describe('a state that is', () => {
+  const far = 9e15;
+  const states: readonly (readonly [what: string, text: string])[] = [
+    ['empty', ''],
+    ['no JSON', '{'],
+    ['null', 'null'],
+    ['a list', '[]'],
+    ['text', '"state"'],
+    ['lists in lists', nested],
+    ['empty of members', '{}'],
+    [
+      'of times that are text',
+      '{"heldUntil":"soon","lastCompletedAt":"yesterday","firstDay":"today","watermark":"now"}',
+    ],
+    ['of times that are null', '{"heldUntil":null,"lastCompletedAt":null,"firstDay":null,"watermark":null}'],
+    ['held for ever', `{"heldUntil":${far}}`],
+    ['completed in times to come', `{"heldUntil":0,"lastCompletedAt":${far}}`],
+    ['completed before all time', '{"heldUntil":-1,"lastCompletedAt":-9e15}'],
+    ['of a first day in times to come', `{"firstDay":${far},"watermark":${far}}`],
+    ['of a pass that is text', '{"firstDay":0,"watermark":0,"pass":"pass"}'],
+    ['of a pass of nothing', '{"firstDay":0,"watermark":0,"pass":{}}'],
+    [
+      'of a pass that is nowhere',
+      `{"firstDay":0,"watermark":0,"pass":{"startedAt":0,"since":0,"position":{"in":"limbo"},"heldUntil":0}}`,
+    ],
+    [
+      'of a pass that is held for ever',
+      `{"firstDay":0,"watermark":0,"pass":{"startedAt":0,"since":0,"position":{"in":"inbox"},"heldUntil":${far}}}`,
+    ],
+    [
+      'of a pass that is after nothing',
+      `{"firstDay":0,"watermark":0,"pass":{"startedAt":0,"since":0,"position":{"in":"inbox","after":5},"heldUntil":0}}`,
+    ],
+  ];
+  it.each(states)('%s keeps neither the ticks from collecting nor the sweep from submitting', async (_, text) => {
+    const { world } = await running();
+    for (const key of ['state/collector-0.json', 'state/sweep.json']) await world.put(LEDGER, key, text);
+    world.clock.advance(2 * MINUTE);
+    await world.tick();
+    world.clock.advance(2 * MINUTE);
+    await world.tick();
+    expect((await world.receipt('a')).status).toBe('succeeded');
+
+    await sweeping(world);
+    await world.upload('missed', 'x');
+    for (const { receiptHandle } of world.queue.receive({ max: 10 })) world.queue.delete(receiptHandle);
+    world.clock.advance(60 * MINUTE);
+    const swept = await sweeping(world);
+    expect(swept).toMatchObject({ complete: true, missed: 1 });
+    await world.settle();
+    expect((await world.receipt('missed')).status).toBe('succeeded');
+    expect(world.service.flows).toHaveLength(2);
+  });
+});
+
+describe('what stands where a receipt belongs and is', () => {
+  const id = '0'.repeat(40);
+  const there: readonly (readonly [what: string, body: string, metadata: Record<string, string>])[] = [
+    ['empty', '', {}],
+    ['no JSON', '{', {}],
+    ['somebody’s own file', 'my receipt', { owner: 'me' }],
+    [
+      'of another upload',
+      '{}',
+      { 'flowdrop-upload': id, 'flowdrop-generation': '1', 'flowdrop-last-modified': '2020-01-01T00:00:00Z' },
+    ],
+    [
+      'of another upload from times to come',
+      '{}',
+      { 'flowdrop-upload': id, 'flowdrop-generation': '9', 'flowdrop-last-modified': '9999-01-01T00:00:00Z' },
+    ],
+    [
+      'of a date that is none',
+      '{}',
+      { 'flowdrop-upload': id, 'flowdrop-generation': '1', 'flowdrop-last-modified': 'yesterday' },
+    ],
+    [
+      'of a generation that is none',
+      '{}',
+      {
+        'flowdrop-upload': 'this one',
+        'flowdrop-generation': 'first',
+        'flowdrop-last-modified': '2020-01-01T00:00:00Z',
+      },
+    ],
+    [
+      'of an endless generation, of another',
+      '{}',
+      { 'flowdrop-upload': id, 'flowdrop-generation': 'Infinity', 'flowdrop-last-modified': '2020-01-01T00:00:00Z' },
+    ],
+  ];
+  it.each(there)('%s gives way to the receipt of the upload that is current', async (_, body, metadata) => {
+    const { world, entry } = await running();
+    const Metadata = Object.fromEntries(
+      Object.entries(metadata).map(([name, value]) => [name, value === 'this one' ? String(entry.upload.id) : value]),
+    );
+    await world.put(RESULTS, 'a/receipt.json', body, Metadata);
+    await world.settle();
+    expect(await world.receipt('a')).toMatchObject({
+      receipt: 1,
+      status: 'succeeded',
+      upload: { bucket: INBOX, key: 'a' },
+    });
+  });
+});
