@@ -22,8 +22,8 @@ const STUCK_AGE = Duration.hours(6);
 /** Messages are taken at once unless something holds them up for every file. */
 const QUEUE_AGE = Duration.minutes(30);
 
-/** A tick may take a quarter of an hour, and the next ones then find its lease taken and count for nothing. */
-const TICKLESS_PERIOD = Duration.minutes(10);
+/** A tick counts at its end, which may take a quarter of an hour, and the ones that find its lease taken do not. */
+const TICKLESS_PERIOD = Duration.minutes(20);
 
 export interface AlarmsProps {
   readonly pipeline: string;
@@ -32,7 +32,6 @@ export interface AlarmsProps {
   readonly createFlowFunction: IFunction;
   readonly collectOutputsFunction: IFunction;
   readonly flowAgeMaxSeconds: number;
-  readonly tickInterval: Duration;
   readonly runbookUrl: string;
   readonly topic: ITopic | undefined;
 }
@@ -130,7 +129,7 @@ function conditions(props: AlarmsProps): readonly Condition[] {
     {
       id: 'tick-missing',
       meaning: 'Nothing has been collected for half an hour, though it should be tried every few minutes.',
-      metric: metrics.total(['TicksCompleted', 'TicksCutShort'], longest(TICKLESS_PERIOD, props.tickInterval)),
+      metric: metrics.total(['TicksCompleted', 'TicksCutShort'], TICKLESS_PERIOD),
       threshold: 1,
       whenBelow: true,
       periods: [3, 3],
@@ -183,5 +182,3 @@ function stuck(metrics: PipelineMetrics, flowAgeMaxSeconds: number): MathExpress
     label: 'An old flow, and none that ends',
   });
 }
-
-const longest = (a: Duration, b: Duration) => (a.toSeconds() >= b.toSeconds() ? a : b);

@@ -6,14 +6,13 @@ import { Schedules, TICK_AGE_MAX } from './schedules.ts';
 
 export interface CollectOutputsProps extends FunctionSettings {
   readonly parts: Parts;
-  readonly pollIntervalSeconds: number;
   readonly collectors: number;
 }
 
 /** The function that fetches what flows have made, and what starts it. */
 export class CollectOutputs extends PipelineFunction {
   constructor(scope: Construct, id: string, props: CollectOutputsProps) {
-    const { parts, pollIntervalSeconds, collectors, ...settings } = props;
+    const { parts, collectors, ...settings } = props;
     super(scope, id, {
       ...settings,
       entry: 'collect-outputs',
@@ -27,6 +26,6 @@ export class CollectOutputs extends PipelineFunction {
     parts.uploads.grantSend(this.role);
     parts.events.grantPut(this.role);
     new EventInvokeConfig(this, 'Ticks', { function: this.function, retryAttempts: 0, maxEventAge: TICK_AGE_MAX });
-    new Schedules(this, 'Schedules', { function: this.function, pollIntervalSeconds, collectors });
+    new Schedules(this, 'Schedules', { function: this.function, collectors });
   }
 }

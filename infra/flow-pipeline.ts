@@ -32,7 +32,6 @@ import { Ledger } from './ledger.ts';
 import type { Parts } from './parts.ts';
 import type { NetworkProps } from './pipeline-function.ts';
 import { Results } from './results.ts';
-import { tickInterval } from './schedules.ts';
 import { Token } from './token.ts';
 import { UploadQueue } from './upload-queue.ts';
 
@@ -185,7 +184,7 @@ export class FlowPipeline extends Construct {
     this.deadLetterQueue = this.#parts.uploads.deadLetters;
     this.#refuseLoops(context);
 
-    const { uploadConcurrency, pollIntervalSeconds, flowAgeMaxSeconds } = context.limits;
+    const { uploadConcurrency, flowAgeMaxSeconds } = context.limits;
     const shared = {
       parts: this.#parts,
       environment: this.#environment(context),
@@ -194,7 +193,7 @@ export class FlowPipeline extends Construct {
       encryptionKey,
     };
     const createFlow = new CreateFlow(this, 'CreateFlow', { ...shared, uploadConcurrency, maxConcurrency });
-    const collectOutputs = new CollectOutputs(this, 'CollectOutputs', { ...shared, pollIntervalSeconds, collectors });
+    const collectOutputs = new CollectOutputs(this, 'CollectOutputs', { ...shared, collectors });
     this.createFlowFunction = createFlow.function;
     this.collectOutputsFunction = collectOutputs.function;
     allowLogging(this, encryptionKey, `/aws/lambda/${context.pipeline}-`);
@@ -209,7 +208,6 @@ export class FlowPipeline extends Construct {
     this.alarms = new Alarms(this, 'Alarms', {
       ...watched,
       flowAgeMaxSeconds,
-      tickInterval: tickInterval(pollIntervalSeconds),
       runbookUrl: props.runbookUrl ?? 'docs/runbook.md',
       topic: props.alarmTopic,
     }).all;

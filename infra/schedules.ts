@@ -5,21 +5,18 @@ import { CfnSchedule } from 'aws-cdk-lib/aws-scheduler';
 import { Construct } from 'constructs';
 import { allow } from './permissions.ts';
 
-/** Shortest interval that EventBridge Scheduler knows. Shorter polls go round again inside their tick. */
-const INTERVAL_MIN = Duration.minutes(1);
+/**
+ * How often a tick is started, whatever the poll interval: what waits is sent again by it. It is also the shortest that
+ * EventBridge Scheduler knows; shorter polls go round again inside their tick.
+ */
+const TICK_RATE = 'rate(1 minute)';
 
 /** A tick that could not be started on time is not wanted later: the next one does the same. Scheduler's minimum. */
 export const TICK_AGE_MAX = Duration.seconds(60);
 
 export interface SchedulesProps {
   readonly function: IFunction;
-  readonly pollIntervalSeconds: number;
   readonly collectors: number;
-}
-
-/** How often a tick is started: as often as young flows are polled, but not more often than once a minute. */
-export function tickInterval(pollIntervalSeconds: number): Duration {
-  return Duration.minutes(Math.max(INTERVAL_MIN.toMinutes(), Math.floor(pollIntervalSeconds / 60)));
 }
 
 /** What starts the collecting function: a schedule for each collector, and one for the sweep. */
@@ -35,14 +32,12 @@ export class Schedules extends Construct {
       description: 'Starts the ticks of the collecting function',
     });
     allow(role, { actions: ['lambda:InvokeFunction'], resources: [props.function.functionArn] });
-    const minutes = tickInterval(props.pollIntervalSeconds).toMinutes();
-    const rate = `rate(${minutes} ${minutes === 1 ? 'minute' : 'minutes'})`;
     for (let index = 0; index < props.collectors; index += 1) {
       const event = { collector: { index, of: props.collectors } };
       this.#schedule(
         `Collector${index}`,
         `Tick of collector ${index} of ${props.collectors}`,
-        rate,
+        TICK_RATE,
         event,
         role,
         props,

@@ -22,10 +22,12 @@ export function assetKey(
   const parts: Readonly<Record<string, string>> = {
     '{key}': asset.key,
     '{flowId}': encodedId(asset.flowId),
-    '{assetId}': encodedId(asset.assetId),
+    // Its dots too: else `a` with the extension .glb and `a.glb` without one would come to the same.
+    '{assetId}': encodedId(asset.assetId).replaceAll('.', '%2E'),
     '{ext}': extension ? `.${extension}` : '',
   };
   const key = settings.resultsPrefix + settings.resultsKey.replace(/\{\w+\}/g, (name) => parts[name] ?? name);
+  // The one name that is taken: the folder of an upload `a/<flow id>` would have its receipt there.
   return shortened(key.replace(/(^|\/)r(?=eceipt\.json$)/, '$1%72'));
 }
 

@@ -35,11 +35,28 @@ describe('the key of an asset', () => {
     expect(assetKey(settings, { ...asset, assetId: 'receipt', mediaType: 'application/json' })).toBe(
       'in/a.png/f1/%72eceipt.json',
     );
-    expect(assetKey(settings, { ...asset, assetId: 'receipt.json', mediaType: '' })).toBe('in/a.png/f1/%72eceipt.json');
+    expect(assetKey(settings, { ...asset, assetId: 'receipt.json', mediaType: '' })).toBe('in/a.png/f1/receipt%2Ejson');
+  });
+
+  it('is shared by no two assets, whatever their ids and media types', () => {
+    fc.assert(
+      fc.property(
+        fc.uniqueArray(fc.stringMatching(/^[a.%/glbjson]{1,8}$/), { minLength: 2, maxLength: 2 }),
+        fc.constantFrom('', 'model/gltf-binary', 'application/json'),
+        fc.constantFrom('', 'model/gltf-binary', 'application/json'),
+        ([one = '', other = ''], type, otherType) => {
+          expect(assetKey(settings, { ...asset, assetId: one, mediaType: type })).not.toBe(
+            assetKey(settings, { ...asset, assetId: other, mediaType: otherType }),
+          );
+        },
+      ),
+    );
   });
 
   it('keeps its own folder, whatever the ids', () => {
-    expect(assetKey(settings, { ...asset, flowId: '../../x', assetId: '..' })).toBe('in/a.png/%2E.%2F..%2Fx/%2E..glb');
+    expect(assetKey(settings, { ...asset, flowId: '../../x', assetId: '..' })).toBe(
+      'in/a.png/%2E.%2F..%2Fx/%2E%2E.glb',
+    );
   });
 });
 
