@@ -2,7 +2,6 @@ import { randomUUID } from 'node:crypto';
 import { injectLambdaContext } from '@aws-lambda-powertools/logger/middleware';
 import { logMetrics } from '@aws-lambda-powertools/metrics/middleware';
 import { EventBridgeClient, PutEventsCommand } from '@aws-sdk/client-eventbridge';
-import { S3Client } from '@aws-sdk/client-s3';
 import { SecretsManagerClient } from '@aws-sdk/client-secrets-manager';
 import { SendMessageCommand, SQSClient } from '@aws-sdk/client-sqs';
 import middy from '@middy/core';
@@ -15,6 +14,7 @@ import { EVENT_SOURCE } from './completion-event.ts';
 import { parseEnv } from './config.ts';
 import { createFlowService } from './flow-service/client.ts';
 import { type Invocation, withinInvocation } from './invocation.ts';
+import { s3Client } from './objects/s3-client.ts';
 import { portsOf } from './ports.ts';
 import { powertools } from './powertools.ts';
 import type { EventBus } from './publish.ts';
@@ -26,7 +26,7 @@ const S3_SOCKETS_MAX = 128;
 /** Connecting to an AWS endpoint takes milliseconds; what takes longer than this is tried again. */
 const AWS_CONNECT_TIMEOUT_MS = 3_000;
 
-/** Requests to AWS are small, or parts of 8 MiB: one that has no answer after this is tried again. */
+/** Requests to AWS are small, or parts of 5 MiB: one that has no answer after this is tried again. */
 const AWS_REQUEST_TIMEOUT_MS = 60_000;
 
 const AWS_ATTEMPTS_MAX = 5;
@@ -55,9 +55,7 @@ export function lambda<T>(
   const token = new SecretToken(new SecretsManagerClient(awsClient), settings.tokenSecretId, clock);
   const ports = portsOf({
     settings,
-    // The SDK would check S3's CRC64 of every object in plain JavaScript, at a third of the speed; the length of what
-    // is read is checked anyway, and TLS keeps the bytes.
-    s3: new S3Client({ ...awsClient, responseChecksumValidation: 'WHEN_REQUIRED' }),
+    s3: s3Client(awsClient),
     flows: createFlowService({
       baseUrl: settings.baseUrl,
       outputsPath: settings.outputsPath,

@@ -35,7 +35,7 @@ const unfinished = async () =>
   (await world.s3.send(new ListMultipartUploadsCommand({ Bucket: RESULTS }))).Uploads?.length ?? 0;
 
 describe('an asset', () => {
-  it.each([0, 1, 65_536, 65_537, 8 * MIB - 1, 8 * MIB, 8 * MIB + 1, 16 * MIB, 20 * MIB + 3])(
+  it.each([0, 1, 65_536, 65_537, 5 * MIB - 1, 5 * MIB, 5 * MIB + 1, 10 * MIB, 12 * MIB + 3])(
     'of %i bytes is stored whole, with its media type and metadata',
     async (length) => {
       const bytes = bytesOf(length);
