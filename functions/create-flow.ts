@@ -166,7 +166,7 @@ class Creation {
     let entry: ClaimedEntry | TerminalEntry;
     try {
       entry = claim(snapshot(route, object.metadata));
-      const failure = this.#failureOf(upload, route.input);
+      const failure = this.#failureOf(object, route.input);
       if (failure !== undefined) entry = ended(entry, { failure }, now);
     } catch (error) {
       if (!(error instanceof InvalidOverrideError)) throw error;
@@ -440,8 +440,11 @@ class Creation {
     return this.#ports.ledger.putWaitingMarker({ uploadId, notBefore }, this.#invocation.closing);
   }
 
-  #failureOf(upload: Upload, input: 'file' | 'text'): Failure | undefined {
+  #failureOf({ upload, isArchived }: OpenedUpload, input: 'file' | 'text'): Failure | undefined {
     const { inputBytesMax, textBytesMax } = this.#ports.settings;
+    if (isArchived) {
+      return { code: 'input-archived', message: 'The file is in an archive storage class: have it restored first.' };
+    }
     const bytesMax = input === 'text' ? Math.min(textBytesMax, inputBytesMax) : inputBytesMax;
     if (upload.bytes === 0) return { code: 'input-empty', message: 'The file is empty.' };
     if (upload.bytes <= bytesMax) return undefined;

@@ -256,6 +256,28 @@ describe('a file that can never pass', () => {
   });
 });
 
+describe('a file that S3 has put into an archive', () => {
+  it('ends at once with a receipt that says what to do', async () => {
+    await start();
+    await world.upload('a', 'x');
+    // The embedded S3 has no archive: what S3 answers of one is put in between.
+    world.s3.middlewareStack.add(
+      (next, { commandName }) =>
+        async (args) => {
+          if (commandName !== 'GetObjectCommand') return next(args);
+          if ((args.input as { Bucket?: string }).Bucket !== INBOX) return next(args);
+          throw Object.assign(new Error('archived'), {
+            name: 'InvalidObjectState',
+            $metadata: { httpStatusCode: 403 },
+          });
+        },
+      { step: 'initialize' },
+    );
+    expect(await failuresOfDelivery()).toBe(0);
+    expect(await world.receipt('a')).toMatchObject({ status: 'failed', failure: { code: 'input-archived' } });
+  });
+});
+
 describe('a service that does not take the file now', () => {
   const intercepted = (fault: object, times = Number.POSITIVE_INFINITY) => {
     world.service.intercept = (_, { operation, n }) => (operation === 'createFlow' && n <= times ? fault : undefined);

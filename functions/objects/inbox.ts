@@ -1,9 +1,9 @@
-import type { Readable } from 'node:stream';
+import { Readable } from 'node:stream';
 import { GetObjectCommand, HeadObjectCommand, ListObjectVersionsCommand, type S3Client } from '@aws-sdk/client-s3';
 import type { InputSource } from '../flow-service/types.ts';
 import { mediaTypeOf } from '../routes.ts';
 import { pinnedVersion, type Upload, unquoted, uploadId } from '../upload.ts';
-import { isAbsent, isPreconditionFailed } from './s3-errors.ts';
+import { isAbsent, isArchived, isPreconditionFailed } from './s3-errors.ts';
 
 /** The object, or that version of it, is not there any more. A newer upload at its key has an event of its own. */
 export class UploadGoneError extends Error {
@@ -21,6 +21,8 @@ export type UploadReference = Pick<Upload, 'bucket' | 'key'> & Partial<Pick<Uplo
 /** An upload that was opened: what it is, and its bytes, not read yet. */
 export interface OpenedUpload {
   readonly upload: Upload;
+  /** Whether its bytes cannot be had: what it is can be told all the same. */
+  readonly isArchived: boolean;
   /** User metadata, its names in lower case. */
   readonly metadata: Readonly<Record<string, string>>;
   readonly source: InputSource;
@@ -76,7 +78,8 @@ export class Inbox {
     const discard = (): void => {
       for (const body of opened) body.destroy();
     };
-    return { upload, metadata: first.metadata, source: { bytes: upload.bytes, open }, discard };
+    const { metadata, isArchived } = first;
+    return { upload, isArchived, metadata, source: { bytes: upload.bytes, open }, discard };
   }
 
   /** Which upload is current at a key; undefined where there is none. */
@@ -129,23 +132,26 @@ export class Inbox {
 
   async #get(reference: UploadReference, signal: AbortSignal) {
     const versionId = pinnedVersion(reference.versionId);
+    const pinned = {
+      Bucket: reference.bucket,
+      Key: reference.key,
+      ...(versionId !== undefined
+        ? { VersionId: versionId }
+        : { IfMatch: reference.etag === undefined ? undefined : `"${reference.etag}"` }),
+    };
     try {
-      const answer = await this.#s3.send(
-        new GetObjectCommand({
-          Bucket: reference.bucket,
-          Key: reference.key,
-          ...(versionId !== undefined
-            ? { VersionId: versionId }
-            : { IfMatch: reference.etag === undefined ? undefined : `"${reference.etag}"` }),
-        }),
-        { abortSignal: signal },
-      );
+      const answer = await this.#s3.send(new GetObjectCommand(pinned), { abortSignal: signal });
       const body = answer.Body as Readable;
       // A stream that nobody reads yet may fail before anybody listens; whoever reads it later still sees the error.
       body.on('error', () => {});
-      return { upload: uploadFrom(reference, answer), metadata: answer.Metadata ?? {}, body };
+      return { upload: uploadFrom(reference, answer), metadata: answer.Metadata ?? {}, body, isArchived: false };
     } catch (error) {
       signal.throwIfAborted();
+      if (isArchived(error)) {
+        const head = await this.#s3.send(new HeadObjectCommand(pinned), { abortSignal: signal });
+        const upload = uploadFrom(reference, head);
+        return { upload, metadata: head.Metadata ?? {}, body: Readable.from([]), isArchived: true };
+      }
       const name = `${reference.bucket}/${reference.key}`;
       if (isAbsent(error) || isPreconditionFailed(error)) {
         throw new UploadGoneError(`${name} was replaced or deleted`, { cause: error });

@@ -15,6 +15,9 @@ const statusOf = (error: unknown): number | undefined =>
 /** 412: the object is there (If-None-Match), or is not the one named (If-Match). */
 export const isPreconditionFailed = (error: unknown): boolean => statusOf(error) === 412;
 
+/** The object is in an archive storage class, and cannot be read before somebody has it restored. */
+export const isArchived = (error: unknown): boolean => isServiceError(error) && error.name === 'InvalidObjectState';
+
 /** 409: another conditional write of the same key was under way; S3 asks to do it again. */
 export const isConflict = (error: unknown): boolean => statusOf(error) === 409;
 
