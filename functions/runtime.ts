@@ -9,7 +9,6 @@ import errorLogger from '@middy/error-logger';
 import secretsManager from '@middy/secrets-manager';
 import type { Context } from 'aws-lambda';
 import { systemClock } from './clock.ts';
-import type { UploadQueue } from './collect-outputs.ts';
 import { EVENT_SOURCE } from './completion-event.ts';
 import { parseEnv } from './config.ts';
 import { createFlowService } from './flow-service/client.ts';
@@ -18,6 +17,7 @@ import { s3Client } from './objects/s3-client.ts';
 import { portsOf } from './ports.ts';
 import { powertools } from './powertools.ts';
 import type { EventBus } from './publish.ts';
+import type { UploadQueue } from './send-again.ts';
 import { SecretToken } from './token.ts';
 
 /** Sockets to S3 at a time: polls, streams and the small requests around them together stay below this. */
