@@ -109,10 +109,11 @@ export function tokenIn(secret: unknown): string | undefined {
 
 /** What `promise` settles with, or the signal's reason, whichever comes first. */
 async function unlessAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
-  signal.throwIfAborted();
   const aborted = Promise.withResolvers<never>();
   const abort = (): void => aborted.reject(signal.reason);
-  signal.addEventListener('abort', abort);
+  // Not thrown at once: `promise` must be waited for, or its failure would be nobody's and end the process.
+  if (signal.aborted) abort();
+  else signal.addEventListener('abort', abort);
   try {
     return await Promise.race([promise, aborted.promise]);
   } finally {
