@@ -114,11 +114,10 @@ export class Receipts {
     throw new ReceiptContendedError(`${key} was written by others ${TRIES_MAX} times in between`);
   }
 
-  /** Whether a receipt was put already, be it that another upload's has taken its place since. */
+  /** Whether a receipt was put already. Where another upload's is there that cannot be told, and so it is denied. */
   async isPublished(receipt: Receipt, signal: AbortSignal): Promise<boolean> {
     const there = await this.#there(receiptKey(this.#prefix, receipt.upload.key), signal);
-    if (there === undefined) return false;
-    return there.uploadId !== receipt.upload.id || there.generation >= receipt.generation;
+    return there?.uploadId === receipt.upload.id && there.generation >= receipt.generation;
   }
 
   async #outranks(mine: Receipt, there: ReceiptFacts, signal: AbortSignal): Promise<boolean> {
