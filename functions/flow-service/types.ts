@@ -74,14 +74,22 @@ export interface Asset {
 export interface FlowService {
   /**
    * `POST /flows`. Resolves with the new flow's id, and settles only when the request is settled or destroyed.
-   * @throws {RejectedError} @throws {InDoubtError} the body was sent to its last byte, and there is no usable answer.
+   * Whatever it throws but {@link InDoubtError}, nothing was created.
+   * @throws {RejectedError} @throws {InvalidTextError}
+   * @throws {InDoubtError} the body was sent to its last byte, and there is no usable answer; also where the signal
+   * aborted while one was awaited.
+   * @throws whatever the input's source throws.
    */
   create(request: CreateRequest, signal: AbortSignal): Promise<{ readonly flowId: string }>;
   /** `GET /flows/{id}`. @throws {NotFoundError} @throws {NotServedError} */
   get(flowId: string, signal: AbortSignal): Promise<FlowRecord>;
   /** `GET /flows/{id}/outputs` or `GET /{id}/outputs`. @throws {NotFoundError} @throws {NotReadyError} */
   outputs(flowId: string, signal: AbortSignal): Promise<readonly Output[]>;
-  /** `GET /flows/{id}/outputs/{asset}`. @throws {NotFoundError} @throws {NotReadyError} @throws {DamagedAssetError} */
+  /**
+   * `GET /flows/{id}/outputs/{asset}`, redirected once at most. Its chunks must be read, or the signal aborted, for the
+   * connection to be let go of.
+   * @throws {NotFoundError} @throws {NotReadyError} @throws {DamagedAssetError} @throws {ForbiddenAddressError}
+   */
   asset(flowId: string, assetId: string, signal: AbortSignal): Promise<Asset>;
   /** `PATCH /flows/{id}` with `abort`. False where the service does not serve it or does not know the flow. */
   abort(flowId: string, signal: AbortSignal): Promise<boolean>;

@@ -487,6 +487,33 @@ describe('a flow that surely was not created', () => {
   );
 });
 
+describe('an input that is still being waited for', () => {
+  it('is let go of when the answer comes before it', async () => {
+    await using server = await scripted((request, response) => {
+      let received = 0;
+      request.on('data', (chunk: Buffer) => {
+        received += chunk.byteLength;
+        if (received < 6 * MIB || response.headersSent) return;
+        response.writeHead(413, { 'content-length': '2' });
+        response.end('no');
+      });
+    });
+    let isLetGo = false;
+    const stalled: InputSource = {
+      bytes: 10 * MIB,
+      open: async (signal) =>
+        (async function* () {
+          yield Buffer.alloc(5 * MIB);
+          await systemClock.sleep(3_600_000, signal).finally(() => {
+            isLetGo = true;
+          });
+        })(),
+    };
+    await expect(clientOf(server.url).create(requestOf(stalled), never)).rejects.toThrow(errors.RejectedError);
+    await until(() => isLetGo && server.open.size === 0);
+  });
+});
+
 describe('what a flow is', () => {
   it.each([
     [
