@@ -32,10 +32,10 @@ export class SecretToken implements Token {
 
   /** Hands in a secret that is being read already. */
   offer(secret: Promise<unknown>): void {
-    // The middleware offers what it once read for as long as the process lives; only the first time is it news.
-    if (this.#offeredAt !== undefined) return;
     // Whether it fails matters only to whoever asks for the token; until then it must not end the process.
     secret.catch(() => {});
+    // The middleware offers what it once read for as long as the process lives; only the first time is it news.
+    if (this.#offeredAt !== undefined) return;
     this.#offered = secret;
     this.#offeredAt = this.#clock.now();
   }
