@@ -239,7 +239,8 @@ describe('a flow whose id is', () => {
       if (operation === 'createFlow') return saying(JSON.stringify({ flow_id: id }));
       if (operation === 'getFlow')
         return url === `/flows/${id}` ? saying(`{"id":${id},"state":"done"}`) : { status: 500 };
-      return operation === 'listOutputs' ? saying('[]') : undefined;
+      if (operation === 'listOutputs') return saying('[{"id":1}]');
+      return operation === 'getAsset' && url === `/flows/${id}/outputs/1` ? saying('{}') : undefined;
     };
     await world.upload('a', 'x');
     await world.settle();
@@ -457,9 +458,9 @@ describe('a listing of outputs that is', () => {
     expect(world.events).toHaveLength(1);
   }, 120_000);
 
-  it('empty, of a flow that is complete, is a success without assets', async () => {
+  it('empty, of a flow that is complete, is a failure that says so', async () => {
     const [, receipt] = await collected([]);
-    expect(receipt).toMatchObject({ status: 'succeeded', assets: [], failedOutputs: [] });
+    expect(receipt).toMatchObject({ status: 'failed', failure: { code: 'no-outputs' }, assets: [], failedOutputs: [] });
   });
 });
 

@@ -1,0 +1,211 @@
+import fc from 'fast-check';
+import { describe, expect } from 'vitest';
+import { assetOf } from '../../functions/flow-service/asset-answer.ts';
+import { createFlowService } from '../../functions/flow-service/client.ts';
+import {
+  AssetTooLargeError,
+  DamagedAssetError,
+  FlowServiceError,
+  UnavailableError,
+} from '../../functions/flow-service/errors.ts';
+import { flowBody } from '../../functions/flow-service/request-body.ts';
+import type { Transport } from '../../functions/flow-service/transport.ts';
+import type { CreateRequest } from '../../functions/flow-service/types.ts';
+import { collect, pieces, streamed } from '../flow-service/chunks.ts';
+import { fuzz, jsonWith, mutated } from './fuzz.ts';
+
+const signal = new AbortController().signal;
+const cuts = fc.array(fc.nat(2_000), { maxLength: 6 });
+const mark = { pipeline: 'p', upload: 'ab'.repeat(20), generation: 1 };
+
+const requestOf = (bytes: Uint8Array, at: readonly number[], mediaType = 'image/png'): CreateRequest => ({
+  template: 't',
+  mark,
+  input: {
+    as: 'file',
+    mediaType,
+    source: { bytes: bytes.byteLength, open: async () => streamed(pieces(bytes, at)) },
+    additional: {},
+  },
+});
+
+/** What an answer is taken for. */
+async function decoded(
+  answer: Uint8Array,
+  at: readonly number[],
+): Promise<{ mediaType: string; bytes: Buffer } | FlowServiceError> {
+  const facts = { mediaType: 'x/answer', isDelimited: true, assetBytesMax: 1_000 };
+  try {
+    const { mediaType, chunks } = await assetOf(streamed(pieces(answer, at)), facts);
+    return { mediaType, bytes: await collect(chunks) };
+  } catch (error) {
+    if (error instanceof DamagedAssetError || error instanceof AssetTooLargeError) return error;
+    throw error;
+  }
+}
+
+describe('the codec', () => {
+  fuzz(
+    'gives back the bytes that it was given, in whatever pieces',
+    fc.tuple(fc.uint8Array({ maxLength: 700 }), cuts, cuts, fc.constantFrom('image/png', 'a/b;c=d', 'garbage', '')),
+    async ([bytes, into, outOf, mediaType]) => {
+      const body = await flowBody(requestOf(bytes, into, mediaType), signal);
+      const json = await collect(body.chunks(signal));
+      expect(json.byteLength).toBe(body.bytes);
+      const { inputs } = JSON.parse(json.toString('utf8'));
+      const answer = Buffer.from(JSON.stringify({ id: 1, data: inputs[0].data }));
+      expect(await decoded(answer, outOf)).toMatchObject({ bytes: Buffer.from(bytes) });
+    },
+  );
+
+  const envelope = fc
+    .tuple(
+      fc.uint8Array({ maxLength: 60 }),
+      fc.constantFrom(
+        '{"data":"',
+        ' {\n"a":{"data":"data:,no"},"data" : "',
+        '{"a":"\\"","d\\u0061ta":"',
+        '[{"data":"',
+        '"data:',
+      ),
+      fc.constantFrom(
+        'data:image/png;base64,',
+        'data:,',
+        'data:;base64\\u002c',
+        'DATA:text/plain;charset=utf-8;BASE64,',
+        'data:',
+      ),
+      fc.constantFrom('"}', '","a":[1]} \n', '","data":"x"}', '"', '"}}'),
+      fc.constantFrom('', '\\n', '\\/', '\\u0041', '%41', '=', '==', '=\\n='),
+    )
+    .map(([bytes, head, uri, tail, odd]) => {
+      const base64 = Buffer.from(bytes).toString('base64');
+      return head + uri + base64.slice(0, 12) + odd + base64.slice(12) + tail;
+    });
+
+  fuzz(
+    'takes no garbage for an asset that is not in it, and fails by name alone',
+    fc.tuple(fc.oneof(mutated(envelope), fc.string({ unit: 'binary' })), cuts, fc.constantFrom('utf8', 'latin1')),
+    async ([text, at, encoding]) => {
+      const answer = Buffer.from(text, encoding as BufferEncoding);
+      const outcome = await decoded(answer, at);
+      if (outcome instanceof FlowServiceError) return;
+      if (outcome.mediaType === 'x/answer') {
+        expect(outcome.bytes.equals(answer)).toBe(true);
+        return;
+      }
+      // What was decoded must be what any other reader of this JSON would have decoded.
+      const { data } = JSON.parse(answer.toString('latin1').replace(/^\xef\xbb\xbf/, ''));
+      const comma = data.indexOf(',');
+      const payload = data.slice(comma + 1);
+      const expected = /;\s*base64\s*$/i.test(data.slice(0, comma))
+        ? Buffer.from(payload, 'base64')
+        : Buffer.from(
+            payload.replace(/%(..)/g, (_: string, hex: string) => String.fromCharCode(Number.parseInt(hex, 16))),
+            'latin1',
+          );
+      expect(outcome.bytes.equals(expected)).toBe(true);
+    },
+  );
+});
+
+describe('the flow client', () => {
+  const headers = fc.record(
+    {
+      'content-type': fc.oneof(fc.constantFrom('application/json', 'text/html', 'image/png', ''), fc.string()),
+      'content-length': fc.constantFrom('0', '5', '999999'),
+      'content-encoding': fc.constantFrom('gzip', 'identity', ''),
+      'retry-after': fc.oneof(fc.constantFrom('5', '-1', 'Fri, 31 Dec 2100 00:00:00 GMT', 'soon'), fc.string()),
+      location: fc.oneof(fc.webUrl(), fc.constantFrom('/', 'http://127.0.0.1/', 'https://[::1]/', '//'), fc.string()),
+      link: fc.oneof(
+        fc.constantFrom('<?page=2>; rel="next"', '<>; rel=next', '<https://x.example/>; rel="next"'),
+        fc.string(),
+      ),
+    },
+    { requiredKeys: [] },
+  );
+  const NAMES = [
+    ...['flow_id', 'id', 'asset_id', 'outputs', 'status', 'state', 'ready', 'failed', 'completed', 'error', 'message'],
+    ...[
+      'detail',
+      'msg',
+      'loc',
+      'flows',
+      'items',
+      'next',
+      'next_cursor',
+      'has_more',
+      'total',
+      'created_at',
+      'additional',
+    ],
+    ...['flowdrop', 'pipeline', 'upload', 'generation', 'templates', 'name', 'data', 'toString', 'valueOf', 'progress'],
+  ];
+  const bodies = fc.oneof(
+    { weight: 4, arbitrary: jsonWith(...NAMES).map((value) => JSON.stringify(value)) },
+    { weight: 2, arbitrary: mutated(jsonWith(...NAMES).map((value) => JSON.stringify(value))) },
+    { weight: 1, arbitrary: fc.string({ unit: 'binary' }) },
+  );
+  const answer = fc.record({
+    status: fc.oneof(
+      { weight: 3, arbitrary: fc.constant(200) },
+      { weight: 1, arbitrary: fc.integer({ min: 200, max: 599 }) },
+    ),
+    headers,
+    body: bodies,
+  });
+  const operations = ['create', 'get', 'outputs', 'asset', 'abort', 'templates', 'find'] as const;
+
+  fuzz(
+    'understands an answer, or fails by name alone, and never says the token',
+    fc.tuple(
+      fc.constantFrom(...operations),
+      fc.array(answer, { minLength: 1, maxLength: 3 }),
+      fc.constantFrom('f', '..', '\ud800', 'a/b'),
+    ),
+    async ([operation, answers, id]) => {
+      let asked = 0;
+      const transport: Transport = async ({ body }) => {
+        if (body !== undefined) await collect(body.chunks);
+        const {
+          status,
+          headers,
+          body: text,
+        } = answers[asked++ % answers.length] ?? { status: 500, headers: {}, body: '' };
+        const bytes = Buffer.from(text);
+        return { status, headers, body: streamed([bytes]), destroy: () => {} };
+      };
+      const flows = createFlowService({
+        baseUrl: new URL('https://flows.example'),
+        token: { get: async () => 'obviously-fake', renew: async () => 'obviously-fake' },
+        clock: { now: () => 0, sleep: async () => {} },
+        outputsPath: 'auto',
+        assetBytesMax: 1_000,
+        transport,
+      });
+      const act = async (): Promise<unknown> => {
+        switch (operation) {
+          case 'create':
+            return flows.create(requestOf(Buffer.from('x'), []), signal);
+          case 'asset':
+            return collect((await flows.asset(id, id, signal)).chunks);
+          case 'templates':
+            return flows.templates(signal);
+          case 'find':
+            return flows.find(mark, 0, signal);
+          default:
+            return flows[operation](id, signal);
+        }
+      };
+      try {
+        await act();
+      } catch (error) {
+        if (!(error instanceof FlowServiceError)) throw error;
+        expect(error.message).not.toContain('obviously-fake');
+        expect(error.message.length).toBeLessThan(700);
+        if (operation === 'create' && error instanceof UnavailableError) expect(error.bodyStarted).toBe(true);
+      }
+      expect(asked).toBeLessThanOrEqual(101);
+    },
+  );
+});
