@@ -217,7 +217,7 @@ class Sniffer {
     const head = unescaped(escaped);
     if (head === undefined || !/^data:/i.test(head)) return plain;
     const parts = head.slice('data:'.length).split(';');
-    const isBase64 = parts.at(-1)?.trim().toLowerCase() === 'base64';
+    const isBase64 = parts.length > 1 && parts.at(-1)?.trim().toLowerCase() === 'base64';
     if (isBase64) parts.pop();
     if (parts[0]?.trim() === '' && parts.length > 1) parts[0] = 'text/plain';
     const mediaType = parts.join(';').trim();
@@ -279,22 +279,24 @@ async function* decoded(
         throw new DamagedAssetError(`More than ${ENVELOPE_TAIL_BYTES_MAX} bytes follow the data`);
       }
     }
-    checkEnvelope(head + tail);
+    checkEnvelope(head, tail);
   } finally {
     await incoming.return();
   }
 }
 
-/** @param text the envelope with its data left out. */
-function checkEnvelope(text: string): void {
-  let envelope: { readonly data?: unknown };
-  try {
-    // As Latin-1 every byte of a string stays a character, and outside of strings there is nothing but ASCII.
-    envelope = JSON.parse(text.replace(/^\xef\xbb\xbf/, ''));
-  } catch (cause) {
-    throw new DamagedAssetError('The answer is not whole: what surrounds its data is not JSON', { cause });
+/** Whether `head` and `tail` are JSON around one member `data`: whatever stands there is what it then says. */
+function checkEnvelope(head: string, tail: string): void {
+  for (const data of ['', '-']) {
+    let envelope: { readonly data?: unknown };
+    try {
+      // As Latin-1 every byte of a string stays a character, and outside of strings there is nothing but ASCII.
+      envelope = JSON.parse((head + data + tail).replace(/^\xef\xbb\xbf/, ''));
+    } catch (cause) {
+      throw new DamagedAssetError('The answer is not whole: what surrounds its data is not JSON', { cause });
+    }
+    if (envelope.data !== data) throw new DamagedAssetError('The answer has its data twice');
   }
-  if (envelope.data !== '') throw new DamagedAssetError('The answer has its data twice');
 }
 
 /** What the inside of a JSON string says; undefined where it is not one. */
