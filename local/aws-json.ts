@@ -44,6 +44,15 @@ export interface Served {
   close(): Promise<void>;
 }
 
+/** A request as its service's policies see it. */
+export interface AwsCall {
+  /** Of whoever signed the request. */
+  readonly accessKeyId: string | undefined;
+  /** In IAM's words, such as `sqs:SendMessage`. */
+  readonly action: string;
+  readonly input: unknown;
+}
+
 /** Beyond every limit of the services played here. */
 const REQUEST_BYTES_MAX = 16 * 2 ** 20;
 
@@ -54,12 +63,18 @@ const REQUEST_BYTES_MAX = 16 * 2 ** 20;
 export async function serveAwsJson({
   version,
   target,
+  service,
   operations,
+  onCall,
 }: {
   readonly version: '1.0' | '1.1';
   /** What stands before the dot in `X-Amz-Target`. */
   readonly target: string;
+  /** What stands before the colon in IAM's actions. */
+  readonly service: string;
   readonly operations: Readonly<Record<string, Operation>>;
+  /** Told of every request before it is answered. */
+  readonly onCall?: ((call: AwsCall) => void) | undefined;
 }): Promise<Served> {
   const server = createServer(async (request, response) => {
     response.setHeader('content-type', `application/x-amz-json-${version}`);
@@ -71,7 +86,10 @@ export async function serveAwsJson({
       if (!run) {
         throw new AwsError('UnknownOperationException', `${request.headers['x-amz-target']} is not served here`);
       }
-      response.end(JSON.stringify(await run(parse(body))));
+      const input = parse(body);
+      const accessKeyId = /Credential=([^/,]+)/.exec(request.headers.authorization ?? '')?.[1];
+      onCall?.({ accessKeyId, action: `${service}:${name}`, input });
+      response.end(JSON.stringify(await run(input)));
     } catch (error) {
       const known = error instanceof AwsError ? error : new AwsError('InternalFailure', String(error), { status: 500 });
       if (known.queryCode) response.setHeader('x-amzn-query-error', `${known.queryCode};Sender`);

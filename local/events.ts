@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import * as z from 'zod/mini';
-import { AwsError, operation, type Served, serveAwsJson } from './aws-json.ts';
+import { type AwsCall, AwsError, operation, type Served, serveAwsJson } from './aws-json.ts';
 
 const ENTRIES_MAX = 10;
 /** All entries of one request together. https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-putevents.html */
@@ -21,10 +21,12 @@ export class EventBus {
 }
 
 /** Serves an event bus to the SDK's EventBridge client. */
-export function serveEvents(bus: EventBus): Promise<Served> {
+export function serveEvents(bus: EventBus, onCall?: (call: AwsCall) => void): Promise<Served> {
   return serveAwsJson({
     version: '1.1',
     target: 'AWSEvents',
+    service: 'events',
+    onCall,
     operations: {
       PutEvents: operation(z.object({ Entries: z.array(entry) }), ({ Entries }) => {
         const bytes = Entries.reduce(

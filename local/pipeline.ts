@@ -6,7 +6,7 @@ import { collectorKey } from '../functions/ledger/keys.ts';
 import { Inbox } from '../functions/objects/inbox.ts';
 import type { Route } from '../functions/routes.ts';
 import { messageFor } from '../functions/upload.ts';
-import type { FunctionName } from '../infra/bundle.ts';
+import { FUNCTION_NAMES, type FunctionName } from '../infra/bundle.ts';
 import { EventSource } from './event-source.ts';
 import { EventBus, serveEvents } from './events.ts';
 import { StandInFlowService, type StandInOptions } from './flow-service/flow-service.ts';
@@ -23,6 +23,7 @@ export const INBOX_BUCKET = 'inbox';
 export const RESULTS_BUCKET = 'results';
 export const LEDGER_BUCKET = 'ledger';
 export const TOKEN_SECRET = 'flowdrop/token';
+const EVENT_BUS = 'default';
 const STAND_IN_TOKEN = 'stand-in-token';
 
 /** As deployed by default, but for the time: nobody waits a quarter of an hour for a hung function at home. */
@@ -52,6 +53,8 @@ export interface PipelineOptions {
   readonly tickIntervalMs?: number;
   /** Told of every object created or removed in any of the buckets, after everything here has been told. */
   readonly onS3Event?: (record: S3EventRecord) => void;
+  /** Told of every request to AWS that a function makes, in IAM's words: what its role must allow. */
+  readonly onCall?: (name: FunctionName, action: string, resource: string) => void;
   /** Told of every line that a function prints. */
   readonly onLog?: (name: FunctionName, line: string) => void;
   /** Told of every invocation that failed as a whole. */
@@ -101,7 +104,13 @@ export async function startPipeline(options: PipelineOptions): Promise<Pipeline>
     });
 
     let schedule: Schedule | undefined;
+    const note = (accessKeyId: string | undefined, action: string, resource: string): true => {
+      const name = FUNCTION_NAMES.find((each) => accessKeyId === accessKeyOf(each));
+      if (name !== undefined) options.onCall?.(name, action, resource);
+      return true;
+    };
     const embedded = new EmbeddedS3({
+      authorize: ({ accessKeyId, action, resource }) => note(accessKeyId, action, resource),
       ...(options.stateDir !== undefined && { dir: join(options.stateDir, 's3') }),
       onEvent(record) {
         const bucket = record.s3.bucket.name;
@@ -127,7 +136,9 @@ export async function startPipeline(options: PipelineOptions): Promise<Pipeline>
     });
     closing.push(() => s3.destroy());
 
-    const queues = await serveQueues([queue, deadLetters]);
+    const queues = await serveQueues([queue, deadLetters], ({ accessKeyId, action }) =>
+      note(accessKeyId, action, queue.name),
+    );
     closing.push(() => queues.close());
 
     let service = options.service;
@@ -142,10 +153,12 @@ export async function startPipeline(options: PipelineOptions): Promise<Pipeline>
     }
     const secrets = new SecretStore({ clock });
     secrets.put(TOKEN_SECRET, service.token);
-    const secretsServer = await serveSecrets(secrets);
+    const secretsServer = await serveSecrets(secrets, ({ accessKeyId, action }) =>
+      note(accessKeyId, action, TOKEN_SECRET),
+    );
     closing.push(() => secretsServer.close());
     const events = new EventBus();
-    const eventsServer = await serveEvents(events);
+    const eventsServer = await serveEvents(events, ({ accessKeyId, action }) => note(accessKeyId, action, EVENT_BUS));
     closing.push(() => eventsServer.close());
 
     const env: Env = {
@@ -157,7 +170,7 @@ export async function startPipeline(options: PipelineOptions): Promise<Pipeline>
       LEDGER_BUCKET,
       QUEUE_URL: queues.urlOf(queue),
       COLLECT_FUNCTION: 'collect-outputs',
-      EVENT_BUS: 'default',
+      EVENT_BUS,
       ROUTES: JSON.stringify(options.routes),
       LIMITS: JSON.stringify({ pollIntervalSeconds: 1, ...options.limits }),
     };
@@ -173,7 +186,7 @@ export async function startPipeline(options: PipelineOptions): Promise<Pipeline>
         {
           name,
           bundleDir: join(options.bundleDir, name),
-          environment,
+          environment: { ...environment, AWS_ACCESS_KEY_ID: accessKeyOf(name) },
           timeoutSeconds,
           memoryMiB: MEMORY_MIB,
           onLog: (line) => onLog?.(name, line),
@@ -237,6 +250,9 @@ export async function startPipeline(options: PipelineOptions): Promise<Pipeline>
     throw error;
   }
 }
+
+/** Each function signs with a key of its own, so that the services can tell who asks. */
+const accessKeyOf = (name: FunctionName): string => `local-${name}`;
 
 function ensureBucket(s3: EmbeddedS3, name: string, options: { readonly versioning?: 'Enabled' } = {}): void {
   try {

@@ -1,7 +1,7 @@
 import { createHash, randomUUID } from 'node:crypto';
 import * as z from 'zod/mini';
 import type { Clock } from '../functions/clock.ts';
-import { AwsError, operation, type Served, serveAwsJson } from './aws-json.ts';
+import { type AwsCall, AwsError, operation, type Served, serveAwsJson } from './aws-json.ts';
 
 /*
  * An SQS standard queue in memory. Our own, because the one that npm has (fauxqs) refuses emoji in message bodies, which
@@ -224,6 +224,7 @@ const batchOf = <Entry extends z.core.$ZodLooseShape>(entry: Entry) =>
 /** Serves queues to the SDK's SQS client. */
 export async function serveQueues(
   queues: readonly Queue[],
+  onCall?: (call: AwsCall) => void,
 ): Promise<Served & { readonly urlOf: (queue: Queue) => string }> {
   const named = (name: string | undefined): Queue => {
     const queue = queues.find((candidate) => candidate.name === name);
@@ -244,6 +245,8 @@ export async function serveQueues(
   const served = await serveAwsJson({
     version: '1.0',
     target: 'AmazonSQS',
+    service: 'sqs',
+    onCall,
     operations: {
       SendMessage: operation(z.object({ ...ofQueue, ...sendInput }), (input) => send(at(input), input)),
 

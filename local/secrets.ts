@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import * as z from 'zod/mini';
 import type { Clock } from '../functions/clock.ts';
-import { AwsError, operation, type Served, serveAwsJson } from './aws-json.ts';
+import { type AwsCall, AwsError, operation, type Served, serveAwsJson } from './aws-json.ts';
 
 interface Secret {
   readonly versionId: string;
@@ -52,7 +52,7 @@ export class SecretStore {
 }
 
 /** Serves secrets to the SDK's Secrets Manager client. */
-export function serveSecrets(store: SecretStore): Promise<Served> {
+export function serveSecrets(store: SecretStore, onCall?: (call: AwsCall) => void): Promise<Served> {
   const describe = (id: string) => {
     const { name, versionId, value, createdAt } = store.find(id);
     return { facts: { ARN: store.arnOf(name), Name: name, CreatedDate: createdAt / 1000 }, versionId, value };
@@ -60,6 +60,8 @@ export function serveSecrets(store: SecretStore): Promise<Served> {
   return serveAwsJson({
     version: '1.1',
     target: 'secretsmanager',
+    service: 'secretsmanager',
+    onCall,
     operations: {
       GetSecretValue: operation(z.object({ SecretId: z.string() }), ({ SecretId }) => {
         const { facts, versionId, value } = describe(SecretId);

@@ -37,9 +37,6 @@ const USED_OTHERWISE: Readonly<Record<string, string>> = {
   'sqs:ReceiveMessage': "by Lambda's poller",
   'sqs:DeleteMessage': "by Lambda's poller",
   'sqs:GetQueueAttributes': "by Lambda's poller",
-  'secretsmanager:GetSecretValue': 'to read the token, which tests hold themselves',
-  'sqs:SendMessage': 'to send again, which tests do themselves',
-  'events:PutEvents': 'to tell of an end, which tests note themselves',
   's3:ListBucket': 'by S3 too, which without it says of an absent object that it is forbidden',
 };
 
@@ -64,6 +61,17 @@ class Recording {
         },
       { step: 'initialize' },
     );
+    const { queue, events } = world.ports;
+    const { send: sendMessage } = queue;
+    queue.send = (...call) => {
+      this.#record({ action: 'sqs:SendMessage', resource: 'uploads-queue' });
+      return sendMessage.apply(queue, call);
+    };
+    const { send: sendEvent } = events;
+    events.send = (...call) => {
+      this.#record({ action: 'events:PutEvents', resource: 'default-bus' });
+      return sendEvent.apply(events, call);
+    };
   }
 
   deliver = () => this.#during('create-flow', () => this.world.deliver());
@@ -83,17 +91,27 @@ class Recording {
 
   async #during<T>(name: FunctionName, run: () => Promise<T>): Promise<T> {
     this.#running = name;
+    const { tokenReadings } = this.world;
     try {
       return await run();
     } finally {
+      // Both functions share this world's token, which is read by whichever needs it first.
+      if (this.world.tokenReadings > tokenReadings) {
+        for (const each of Object.values(recorded)) {
+          each.push({ action: 'secretsmanager:GetSecretValue', resource: 'token' });
+        }
+      }
       this.#running = undefined;
     }
   }
 
   #note(command: string, { Bucket = '', Key, VersionId }: HeadObjectCommandInput): void {
-    if (this.#running === undefined) return;
     const action = VersionId === undefined ? (ACTIONS[command] ?? command) : `${ACTIONS[command]}Version`;
-    recorded[this.#running].push({ action, resource: Key === undefined ? Bucket : `${Bucket}/${Key}` });
+    this.#record({ action, resource: Key === undefined ? Bucket : `${Bucket}/${Key}` });
+  }
+
+  #record(call: Allowance): void {
+    if (this.#running !== undefined) recorded[this.#running].push(call);
   }
 }
 
