@@ -3,6 +3,7 @@ import { inspect } from 'node:util';
 import type { Entry, TerminalEntry } from '../../functions/ledger/entry.ts';
 import type { Receipt } from '../../functions/objects/receipts.ts';
 import type { FlowView } from '../../local/flow-service/flow-service.ts';
+import type { Fault } from './faults.ts';
 import { INBOX, LEDGER, PIPELINE, type Put, RESULTS, Violation, type World } from './world.ts';
 
 /*
@@ -128,15 +129,14 @@ function checkEndings(world: World, entries: readonly TerminalEntry[]): void {
       case 'upload-gone':
         demand(put.versionId === undefined, 'an upload is called gone that is there', ...why());
         break;
-      case 'attempts-exhausted': {
-        const blames = incidents.filter(({ kind, fault }) => kind === 'flow.create' && !isNobodysFault(fault)).length;
+      case 'attempts-exhausted':
         demand(
-          blames + world.readFailures >= scenario.limits.attemptsMax,
+          world.blameable >= scenario.limits.attemptsMax,
           'an upload was given up without having failed so often',
+          world.blameable,
           ...why(),
         );
         break;
-      }
       case 'flow-gone':
         demand(
           met('flow.get', '404') || met('flow.outputs', '404'),
@@ -161,9 +161,6 @@ function checkEndings(world: World, entries: readonly TerminalEntry[]): void {
     checkOutputs(entry, flow, (assetId) => incidents.some(({ path }) => path.includes(assetId)));
   }
 }
-
-/** Neither throttling nor a refused token is the file's fault. */
-const isNobodysFault = (fault: string): boolean => fault.startsWith('429') || fault === '401' || fault === 'refused';
 
 /** All outputs of a flow are stored or said to have failed, and those that the service made only fail for a reason. */
 function checkOutputs(entry: TerminalEntry, flow: FlowView, hadTrouble: (assetId: string) => boolean): void {
@@ -235,7 +232,7 @@ function checkFlows(world: World, entries: readonly Entry[]): void {
       if (isStrict) demand(own.length <= 1, 'two flows of one generation, although doubts are held', ...values);
     }
     const isListingRefused = world.incidents.some(
-      ({ kind, fault }) => kind === 'flows.list' && (fault === '404' || fault === '422'),
+      ({ kind, fault }) => kind === 'flows.list' && LISTING_REFUSALS.includes(fault),
     );
     if (isListed && !isListingRefused) {
       demand(retried === 0, 'a doubt was not settled although flows are listed', ...values);
@@ -244,6 +241,9 @@ function checkFlows(world: World, entries: readonly Entry[]): void {
     demand(own.length <= allowed, 'more flows were made for one generation than were accounted for', ...values);
   }
 }
+
+/** After these a listing is as good as not served. */
+const LISTING_REFUSALS: readonly Fault[] = ['403', '404', '422', 'garbled', 'cut cleanly', 'no ids', 'endless'];
 
 interface Mark {
   readonly pipeline: string;
@@ -383,6 +383,40 @@ async function checkNoToken(world: World): Promise<void> {
     }
   }
 }
+
+/**
+ * The first tick after everything has healed looks at every flow that can have become due since the last round that came
+ * to its end. It need not look at others, and where another tick holds the lease it need not look at all.
+ */
+export async function checkFirstTick(world: World): Promise<void> {
+  const { timeline, ticks, inspector, scenario } = world;
+  const markers = await inspector.list(LEDGER, 'running/');
+  const now = timeline.now();
+  const count = ticks.length;
+  // One that was killed or failed may have completed a round before.
+  const completedAt = ticks
+    .filter(({ result, rounds = 0 }) => result === undefined || result === 'completed' || rounds > 1)
+    .map(({ startedAt, endedAt }) => endedAt ?? startedAt + scenario.collectLimitMs);
+  const last = Math.max(...completedAt);
+  await world.tick();
+  if (ticks.slice(count).some(({ result }) => result !== 'completed')) return;
+  const intervalMs = scenario.limits.pollIntervalSeconds * 1000;
+  for (const { key } of markers) {
+    const [, created = '', , flowId = ''] = key.split('/');
+    const ageMs = now - Date.parse(created);
+    const gapMs = Math.max(intervalMs, Math.min(GAP_MAX_MS, ageMs * GAP_SHARE_OF_AGE));
+    if (now - last <= gapMs + 2 * scenario.skewMs) continue;
+    demand((world.lookedAt.get(flowId) ?? 0) >= now, 'a flow that was due was not looked at', key, {
+      now,
+      last,
+      gapMs,
+    });
+  }
+}
+
+/** A flow is looked at every tenth of its age and at least every quarter of an hour; a little less is demanded. */
+const GAP_SHARE_OF_AGE = 0.12;
+const GAP_MAX_MS = 15 * 60_000;
 
 /** All that stands in the buckets, but for what the ticks note for themselves. */
 export async function snapshotOf(world: World): Promise<ReadonlyMap<string, string>> {

@@ -52,7 +52,7 @@ export const MUTATIONS: readonly Mutation[] = [
     name: 'receipt before the terminal entry',
     changes: [
       {
-        file: 'collect-outputs.ts',
+        file: 'collect-flow.ts',
         from: 'const written = await ledger.replace(stored, terminal, closing);',
         to: 'await publish(terminal, this.#ports, closing); const written = await ledger.replace(stored, terminal, closing);',
       },
@@ -133,7 +133,7 @@ export const MUTATIONS: readonly Mutation[] = [
     name: 'a terminal entry not replayed',
     changes: [
       {
-        file: 'collect-outputs.ts',
+        file: 'collect-flow.ts',
         from: `      await publish(entry, this.#ports, closing);
     }
     await ledger.deleteRunningMarker(marker, closing);`,
@@ -181,10 +181,9 @@ export const MUTATIONS: readonly Mutation[] = [
     changes: [
       {
         file: 'collect-outputs.ts',
-        from: 'halt = await tick.round(lease.lastCompletedAt);',
-        to: `const { lastCompletedAt } = lease;
-      await lease.completed(roundStartedAt, invocation.closing);
-      halt = await tick.round(lastCompletedAt);`,
+        from: 'await tick.round(lastCompletedAt);',
+        to: `await lease.completed(startedAt, closing);
+      await tick.round(lastCompletedAt);`,
       },
     ],
     seedsMax: 1000,

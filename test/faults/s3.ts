@@ -17,7 +17,7 @@ export interface SimulatedS3 {
   readonly random: Random;
   readonly weather: Weather;
   readonly trace: (line: string) => void;
-  readonly onFault: (kind: S3CallKind, fault: Fault) => void;
+  readonly onFault: (fault: Fault) => void;
   readonly buckets: { readonly inbox: string; readonly results: string; readonly ledger: string };
 }
 
@@ -129,7 +129,7 @@ function attemptOf(
     }
     const what = `${lambda.name} ${kind} ${request.path}`;
     trace(`${what}${fault === undefined ? '' : ` × ${fault}`}`);
-    if (fault !== undefined) world.onFault(kind, fault);
+    if (fault !== undefined) world.onFault(fault);
     if (fault === 'killed before') {
       lambda.kill();
       return;

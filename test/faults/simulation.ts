@@ -1,5 +1,5 @@
 import type { FaultTable } from './faults.ts';
-import { checkAll, checkUnchanged, snapshotOf } from './invariants.ts';
+import { checkAll, checkFirstTick, checkUnchanged, snapshotOf } from './invariants.ts';
 import { warmUp } from './s3.ts';
 import { Violation, World } from './world.ts';
 
@@ -50,7 +50,8 @@ export async function simulate(seed: number, onTrace?: (line: string) => void): 
 
 async function live(world: World): Promise<void> {
   await world.chaos();
-  await world.heal();
+  world.heal();
+  await checkFirstTick(world);
   await world.settle();
   const { isLossy, versioning, areRetried } = world.scenario;
   // Two things beside lost messages are for the sweep alone. Where no versions are kept, the message of an upload that
@@ -60,6 +61,11 @@ async function live(world: World): Promise<void> {
     await world.pass(20 * MINUTE);
     await world.sweep(); // It may only end a pass that had begun before.
     await world.sweep();
+    await world.settle();
+  }
+  // A doubt that is held is looked into every hour, and now that all is well it may be settled.
+  if (await world.isAnyHeld()) {
+    await world.pass(70 * MINUTE);
     await world.settle();
   }
   await checkAll(world);

@@ -111,10 +111,10 @@ export class World {
   readonly resultWrites = new Map<string, number>();
   /** Which flows were looked at, and when last. */
   readonly lookedAt = new Map<string, number>();
-  /** What each invocation of the collecting function returned. */
-  readonly summaries: { readonly collector: number; readonly startedAt: number; readonly result: string }[] = [];
-  /** Faults of S3 and of processes that count as failures of the file: it could not be read, or the time ran out. */
-  readFailures = 0;
+  /** What became of each tick; nothing where its process was killed. */
+  readonly ticks: { readonly startedAt: number; endedAt?: number; result?: string; rounds?: number }[] = [];
+  /** Faults that may count as failures of the file: neither throttling nor a refused token. */
+  blameable = 0;
   /** Whether any process was frozen, so that a claim may have been taken over while its holder was still there. */
   wasAnyFrozen = false;
   readonly stats = { invocations: 0, kills: 0, retriesByPeople: 0 };
@@ -316,10 +316,7 @@ export class World {
       random: this.#network,
       weather: this.weather,
       trace: (line) => this.trace(line),
-      onFault: (kind, fault) => {
-        if (kind === 'inbox.get') this.readFailures += 1;
-        this.#note(fault);
-      },
+      onFault: (fault) => this.#note(fault),
       buckets: { inbox: INBOX, results: RESULTS, ledger: LEDGER },
     };
     const serviceWorld: SimulatedService = {
@@ -436,7 +433,7 @@ export class World {
 
   #note(fault: Fault): void {
     if (fault === 'frozen') this.wasAnyFrozen = true;
-    if (['frozen', 'slow', 'late', 'hung', 'hung after'].includes(fault)) this.readFailures += 1;
+    if (!fault.startsWith('429') && fault !== '401') this.blameable += 1;
   }
 
   #kill(lambda: Lambda): void {
@@ -514,20 +511,21 @@ export class World {
   /** SQS promises to deliver at least once, and now and then does it again although the message is hidden. */
   #deliverAgainEarly(messages: readonly ReceivedMessage[]): void {
     for (const { receiptHandle } of messages) {
-      if (this.#random.chance(0.1)) this.queue.changeVisibility(receiptHandle, this.#random.int(0, 60));
+      if (this.#random.chance(0.2)) this.queue.changeVisibility(receiptHandle, this.#random.int(0, 60));
     }
   }
 
   #startCollect(event: { collector?: { index: number; of: number }; sweep?: object; retry?: string[] }): Promise<void> {
     const { timeline } = this;
-    const startedAt = timeline.now();
+    const tick: World['ticks'][number] = { startedAt: timeline.now() };
+    if (event.sweep === undefined && event.retry === undefined) this.ticks.push(tick);
     const { answer } = this.#invoke('collect', this.scenario.collectLimitMs, (ports, invocation) =>
       collect(event, ports, invocation),
     );
     return answer.then(
       (summary) => {
         if ('result' in summary) {
-          this.summaries.push({ collector: event.collector?.index ?? 0, startedAt, result: summary.result });
+          Object.assign(tick, { endedAt: timeline.now(), result: summary.result, rounds: summary.rounds });
         }
       },
       () => {},
@@ -573,7 +571,7 @@ export class World {
   // ---------------------------------------------------------------- healing
 
   /** From here on nothing goes wrong, and everybody has the right token. What is frozen still has to thaw. */
-  async heal(): Promise<void> {
+  heal(): void {
     this.weather.isClear = true;
     this.#isHealing = true;
     this.#secret = this.tokens.at(-1) as string;
@@ -598,10 +596,10 @@ export class World {
     for (let step = 0; step < HEALING_STEPS_MAX; step += 1) {
       await this.#deliverAll();
       await this.tick();
+      if (!scenario.isLossy) this.redrive();
       if (await this.#isQuiet()) return;
       await timeline.run(() => false, timeline.now() + stepMs);
       stepMs = Math.min(2 * stepMs, 16 * MINUTE);
-      if (!scenario.isLossy) this.redrive();
     }
     const left = [...(await this.inspector.list(LEDGER)).map(({ key }) => key), JSON.stringify(this.queue.counts())];
     throw new Violation(`nothing comes to an end: ${left.join(', ')}`);
@@ -667,6 +665,10 @@ export class World {
   async entries(): Promise<Entry[]> {
     const keys = await this.inspector.list(LEDGER, 'uploads/');
     return Promise.all(keys.map(({ key }) => this.inspector.json<Entry>(LEDGER, key)));
+  }
+
+  async isAnyHeld(): Promise<boolean> {
+    return (await this.entries()).some((entry) => entry.state === 'waiting');
   }
 
   close(): void {
