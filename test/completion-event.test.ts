@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { completionEvent } from '../functions/completion-event.ts';
+import { completionEvent, EVENT_SOURCE } from '../functions/completion-event.ts';
 import type { Receipt } from '../functions/objects/receipts.ts';
 
 const asset = { id: 'a1', key: 'a.png/f1/a1.glb', bytes: 5, mediaType: 'model/gltf-binary', sha256: '00'.repeat(32) };
@@ -53,7 +53,22 @@ describe('the event of an upload that ended', () => {
     const many = { ...receipt, assets: Array.from({ length: 5_000 }, () => asset) };
     const { detail } = completionEvent(many, 'mine', where);
     expect(Buffer.byteLength(detail)).toBeLessThan(256 * 1024);
-    expect(JSON.parse(detail)).toMatchObject({ assets: [], results: { assetCount: 5_000, isCut: true } });
+    const cut = { assets: [], failedOutputs: [], results: { assetCount: 5_000, failedOutputCount: 0, isCut: true } };
+    expect(JSON.parse(detail)).toMatchObject(cut);
+  });
+
+  it('is whole up to 240 KiB to the byte', () => {
+    const ofLength = (length: number) => {
+      const event = (message: string) =>
+        completionEvent({ ...receipt, failedOutputs: [{ id: 'f', code: 'c', message }] }, 'mine', where).detail;
+      return event('x'.repeat(length - Buffer.byteLength(event(''))));
+    };
+    expect(JSON.parse(ofLength(240 * 1024)).results.isCut).toBe(false);
+    expect(JSON.parse(ofLength(240 * 1024 + 1)).results.isCut).toBe(true);
+  });
+
+  it('comes from us', () => {
+    expect(EVENT_SOURCE).toBe('flowdrop');
   });
 
   it('is of the generation that ended', () => {

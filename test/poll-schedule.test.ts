@@ -21,6 +21,8 @@ describe('a running flow', () => {
   it('is due at the first round after it was created', () => {
     expect(isDue(T0, undefined, T0, MINUTE)).toBe(true);
     expect(isDue(T0, T0 - 1, T0 + 1, MINUTE)).toBe(true);
+    // A round that began as it was created has had its look at it.
+    expect(isDue(T0, T0, T0 + 1, MINUTE)).toBe(false);
   });
 
   it('is polled every interval while it is young', () => {

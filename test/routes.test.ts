@@ -74,6 +74,10 @@ describe('routeFor', () => {
     ['image/*', 'imagery/png', false],
     ['image/png', 'image/pngx', false],
     ['text/plain', 'text/plain;charset=utf-8', true],
+    ['text/plain', ' Text/Plain ;charset=utf-8', true],
+    ['text/*', 'text', true],
+    ['*/png', 'image/png', true],
+    ['*/png', 'image/jpeg', false],
   ])('%s and %s: %s', (wanted, mediaType, expected) => {
     expect(matches({ mediaTypes: [wanted] }, 'a', mediaType)).toBe(expected);
   });
@@ -111,6 +115,12 @@ describe('mediaTypeOf', () => {
     ['application/octet-stream', 'a.txt', 'text/plain'],
     [undefined, 'dir.png/a', 'application/octet-stream'],
     [undefined, 'png', 'application/octet-stream'],
+    [undefined, 'a.b/c.d/png', 'application/octet-stream'],
+    [undefined, 'dir.x/png', 'application/octet-stream'],
+    [' image/png ; charset=x', 'a.txt', 'image/png'],
+    ['BINARY/octet-stream', 'a.png', 'image/png'],
+    ['x image/png', 'a.jpg', 'image/jpeg'],
+    ['image/png x', 'a.jpg', 'image/jpeg'],
     [undefined, 'a.unheard-of', 'application/octet-stream'],
     ['nonsense', 'a.jpg', 'image/jpeg'],
     ['image/png,evil', 'a.jpg', 'image/jpeg'],
@@ -170,6 +180,48 @@ describe('snapshot', () => {
     expect(act).toThrow(why);
   });
 
+  it('says why by a code of its own, with what it met', () => {
+    const refused = (header: string, value: string): unknown => {
+      try {
+        return snapshot(open, { [header]: value });
+      } catch (error) {
+        return error;
+      }
+    };
+    expect(refused('flow-parameters', '{')).toMatchObject({
+      name: 'InvalidOverrideError',
+      code: 'invalid-override',
+      message: 'metadata flow-parameters: expected JSON in readable UTF-8, got "{"',
+      cause: expect.any(SyntaxError),
+    });
+    expect(refused('flow-additional', `${'{"a":'.repeat(34)}1${'}'.repeat(34)}`)).toMatchObject({
+      message: expect.stringContaining('nested at most 32 deep'),
+      cause: expect.anything(),
+    });
+  });
+
+  it('takes JSON that is nested as deeply as it may be', () => {
+    expect(snapshot(open, { 'flow-parameters': JSON.stringify(nested(32)) }).parameters).toEqual(nested(32));
+    expect(snapshot(open, { 'flow-additional': '{"a":null,"b":"text"}' }).additional).toEqual({ a: null, b: 'text' });
+  });
+
+  it.each([
+    ['=?UTF-8?B?YQ==?=', 'a'],
+    ['=?UTF-8?B?YQ==?= =?UTF-8?B?Yg==?=', 'ab'],
+    ['=?UTF-8?B?YQ==?=  \t =?UTF-8?B?Yg==?=', 'ab'],
+    ['=?UTF-8?B?ww==?= =?UTF-8?B?pA==?=', 'ä'],
+    ['=?UTF-8?Q?=C3?= =?utf-8?q?=A4?=', 'ä'],
+    ['=?ISO-8859-1?Q?=E4?= =?UTF-8?Q?=C3=A4?=', 'ää'],
+    ['=?UTF-8?Q?a?= b =?UTF-8?Q?c?=', 'a b c'],
+    ['=?UTF-8?Q?a?=b=?UTF-8?Q?c?=', 'abc'],
+    ['=?UTF-8?Q?a?==?UTF-8?Q?b?=', 'ab'],
+    ['x =?UTF-8?Q?a_b=20c?= y', 'x a b c y'],
+    ['=?UTF-8?Q??=a', 'a'],
+    ['=?UTF-8?Q?a?= ', 'a'],
+  ])('reads words as S3 encodes them: %s', (value, template) => {
+    expect(snapshot(open, { 'flow-template': value }).template).toBe(template);
+  });
+
   it('cuts a long bad value short', () => {
     expect(() => snapshot(open, { 'flow-parameters': 'x'.repeat(2000) })).toThrow(/^.{1,200}$/);
   });
@@ -202,6 +254,41 @@ describe('snapshot', () => {
   });
 });
 
+const words = (what: string, max: number) =>
+  `expected ${what} of 1 to ${max} characters, none of them a control character`;
+const nested = (depth: number): unknown => (depth === 0 ? 1 : [nested(depth - 1)]);
+
+/** What a route cannot have, and what is said of it. */
+const WRONG: readonly (readonly [fields: object, message: string])[] = [
+  [{ name: 5 }, `routes[0].name: ${words('a name', 64)}, got 5`],
+  [{ name: '' }, `routes[0].name: ${words('a name', 64)}, got ""`],
+  [{ name: 'x'.repeat(65) }, `routes[0].name: ${words('a name', 64)}, got "xxx`],
+  [{ name: '\na' }, `routes[0].name: ${words('a name', 64)}, got "\\na"`],
+  [{ name: 'a\n' }, `routes[0].name: ${words('a name', 64)}, got "a\\n"`],
+  [{ template: undefined }, `routes[0].template: ${words('the id or name of a template', 256)}, but it is missing`],
+  [{ template: 'x'.repeat(257) }, `routes[0].template: ${words('the id or name of a template', 256)}, got`],
+  [{ prefixes: 'in/' }, 'routes[0].prefixes: expected a list of 1 to 200 prefixes, or nothing at all, got "in/"'],
+  [{ prefixes: [] }, 'routes[0].prefixes: expected a list of 1 to 200 prefixes, or nothing at all, got []'],
+  [{ prefixes: Array(201).fill('a') }, 'routes[0].prefixes: expected a list of 1 to 200 prefixes, or nothing at all'],
+  [{ prefixes: ['x'.repeat(1025)] }, `routes[0].prefixes[0]: ${words('a prefix', 1024)}`],
+  [{ suffixes: [5] }, `routes[0].suffixes[0]: ${words('a suffix', 1024)}, got 5`],
+  [{ suffixes: 5 }, 'routes[0].suffixes: expected a list of 1 to 200 suffixes, or nothing at all, got 5'],
+  [{ mediaTypes: 5 }, 'routes[0].mediaTypes: expected a list of 1 to 200 media types, or nothing at all, got 5'],
+  ...[5, '', 'image', 'image/png;a=b', ' image/png', 'image/png ', 'a b/c', 'a/b/c', '/', 'image/', 'é/a'].map(
+    (type): readonly [object, string] => [
+      { mediaTypes: [type] },
+      `routes[0].mediaTypes[0]: expected a media type such as "image/png", "image/*" or "*/*", without parameters, got ${JSON.stringify(type)}`,
+    ],
+  ),
+  [{ overrides: 'yes' }, 'routes[0].overrides: expected true or false, got "yes"'],
+  [{ additional: [] }, 'routes[0].additional: expected an object, got []'],
+  [
+    { additional: { a: nested(33) } },
+    'routes[0].additional.a: expected something that JSON can say, nested at most 32',
+  ],
+  [{ parameters: nested(33) }, 'routes[0].parameters: expected something that JSON can say, nested at most 32 deep'],
+];
+
 describe('the list of routes', () => {
   const parse = (routes: unknown) => parseContext({ baseUrl: 'https://flows.example.com', routes }).routes;
 
@@ -220,7 +307,7 @@ describe('the list of routes', () => {
     expect(parse([full, { name: 'rest', template: 't' }])).toEqual([full, route({ name: 'rest' })]);
   });
 
-  it.each([
+  it.each<readonly [string, unknown, string]>([
     [
       'two routes of one name',
       [route(), route()],
@@ -245,6 +332,9 @@ describe('the list of routes', () => {
       'flowdrop.routes[0].input: expected "file" or "text", got "json"',
     ],
     ['our own mark', [route({ additional: { flowdrop: 1 } })], 'flowdrop.routes[0].additional: expected no "flowdrop"'],
+    ...WRONG.map(
+      ([fields, message]) => [JSON.stringify(fields).slice(0, 40), [{ ...route(), ...fields }], message] as const,
+    ),
   ])('refuses %s', (_, routes, message) => {
     expect(() => parse(routes)).toThrow(ConfigurationError);
     expect(() => parse(routes)).toThrow(message);

@@ -121,7 +121,114 @@ describe('anything else', () => {
   });
 });
 
+describe('what is said of a message that is refused', () => {
+  const said = (message: unknown): unknown => {
+    try {
+      return uploadsOf(message);
+    } catch (error) {
+      return error;
+    }
+  };
+  const event = { source: 'aws.s3', 'detail-type': 'Object Created', detail: { object: { key: 'a' } } };
+  it.each<[string, unknown]>([
+    ['Neither an S3 notification nor an EventBridge event: "hello"', 'hello'],
+    ['Neither an S3 notification nor an EventBridge event: undefined', undefined],
+    ['Neither an S3 notification nor an EventBridge event: {"source":"aws.s3"}', { source: 'aws.s3' }],
+    [
+      'Neither an S3 notification nor an EventBridge event: {"source":"aws.ec2","detail-type":"Object Created","detail":{}}',
+      { source: 'aws.ec2', 'detail-type': 'Object Created', detail: {} },
+    ],
+    ['A record without s3.bucket.name and s3.object.key: {"s3":{}}', { Records: [{ s3: {} }] }],
+    ['A record without s3.bucket.name and s3.object.key: null', { Records: [null] }],
+    ['A record without s3.bucket.name and s3.object.key: []', { Records: [[]] }],
+    [
+      'A record without s3.bucket.name and s3.object.key: {"s3":{"bucket":{"name":""},"object":{"key":"a"}}}',
+      { Records: [{ s3: { bucket: { name: '' }, object: { key: 'a' } } }] },
+    ],
+    [
+      'A record without s3.bucket.name and s3.object.key: {"s3":{"bucket":{"name":"b"}}}',
+      { Records: [{ s3: { bucket: { name: 'b' } } }] },
+    ],
+    [`An event without detail.bucket.name and detail.object.key: ${JSON.stringify(event)}`, event],
+    ['A key that is not URL-encoded UTF-8: "%zz"', notification({ key: '%zz' })],
+    ['A key that S3 would not take: "a\\ud800"', bridged({ key: 'a\ud800' })],
+  ])('%s', (message, refused) => {
+    expect(said(refused)).toMatchObject({ name: 'UnrecognisedEventError', message });
+  });
+
+  it('is cut short, and never throws for its depth', () => {
+    expect(said({ a: 'x'.repeat(1_000) })).toMatchObject({ message: expect.stringMatching(/^.{240,260}$/) });
+    const deep = JSON.parse('['.repeat(50_000) + ']'.repeat(50_000));
+    expect(said(deep)).toMatchObject({ message: expect.stringContaining('nested too deeply to be shown') });
+  });
+
+  it('comes with what was met', () => {
+    expect(said(notification({ key: '%zz' }))).toMatchObject({ cause: expect.any(URIError) });
+  });
+});
+
+describe('a key', () => {
+  it.each([
+    ['a'.repeat(1024), true],
+    ['a'.repeat(1025), false],
+    ['ä'.repeat(512), true],
+    ['ä'.repeat(513), false],
+    ['\udc00', false],
+  ])('%#: can be: %s', (key, canBe) => {
+    const parse = () => uploadsOf(bridged({ key }));
+    if (canBe) expect(parse()).toHaveLength(1);
+    else expect(parse).toThrow(UnrecognisedEventError);
+  });
+});
+
+describe('an upload id in a message', () => {
+  const idIn = (uploadId: unknown) =>
+    uploadsOf({ Records: [{ ...notification({ key: 'a' }).Records[0], flowdrop: { uploadId } }] })[0]?.uploadId;
+  it('is believed only if it is one', () => {
+    expect(idIn('0123456789abcdef0123456789abcdef01234567')).toBe('0123456789abcdef0123456789abcdef01234567');
+    for (const id of [
+      'a',
+      'a'.repeat(39),
+      'a'.repeat(41),
+      'g'.repeat(40),
+      `../${'a'.repeat(40)}`,
+      `${'a'.repeat(40)}/`,
+      5,
+    ]) {
+      expect(idIn(id)).toBeUndefined();
+    }
+  });
+});
+
+describe('facts of an upload in a message', () => {
+  it('are taken only if they are what they should be', () => {
+    const [upload] = uploadsOf(notification({ key: 'a', size: '5', eTag: 5, versionId: {} }));
+    expect(upload).toEqual({ bucket: 'inbox', key: 'a' });
+  });
+
+  it('of another kind of event tell of none', () => {
+    for (const eventName of [5, null, ['ObjectCreated:Put'], 'Fake:ObjectCreated:Put', 'xs3:ObjectCreated:Put']) {
+      expect(uploadsOf(notification({ key: 'a' }, eventName as string))).toEqual([]);
+    }
+  });
+});
+
 describe('a message that sends an upload again', () => {
+  it('is a notification as S3 would write it', () => {
+    const upload = { id: 'f'.repeat(40), bucket: 'inbox', key: 'a b', etag: 'e', bytes: 5 };
+    const s3 = { bucket: { name: 'inbox' }, object: { key: 'a%20b', size: 5, eTag: 'e' } };
+    const record = {
+      eventSource: 'aws:s3',
+      eventName: 'ObjectCreated:SentAgain',
+      flowdrop: { uploadId: upload.id },
+      s3,
+    };
+    expect(JSON.parse(messageFor(upload))).toStrictEqual({ Records: [record] });
+    expect(JSON.parse(messageFor({ ...upload, versionId: 'v' }))).toMatchObject({
+      Records: [{ s3: { object: { versionId: 'v' } } }],
+    });
+  });
+
   it('names the same upload, whatever its key', () => {
     fc.assert(
       fc.property(
@@ -173,6 +280,11 @@ describe('an upload id', () => {
     },
   );
 
+  it('without a version never changes either', () => {
+    // printf '%s' '["b","k","etag","e",1700000000]' | sha256sum
+    expect(uploadId({ ...upload, versionId: undefined })).toBe('b2673fa4defb75b4721abbf7e3beab8b1f482938');
+  });
+
   it('cannot be confused by where bucket ends and key begins', () => {
     expect(uploadId({ ...upload, bucket: 'ab', key: 'c' })).not.toBe(uploadId({ ...upload, bucket: 'a', key: 'bc' }));
   });
@@ -183,6 +295,11 @@ describe('an upload id', () => {
 });
 
 describe('small words', () => {
+  it('a version pins something unless it is the one of an unversioned object', () => {
+    expect([undefined, null, '', 'null'].map(pinnedVersion)).toEqual(Array(4).fill(undefined));
+    expect(pinnedVersion('v')).toBe('v');
+  });
+
   it('a folder marker is empty and ends with a slash', () => {
     expect(isFolderMarker({ key: 'a/', bytes: 0 })).toBe(true);
     expect(isFolderMarker({ key: 'a/' })).toBe(true);
@@ -194,5 +311,7 @@ describe('small words', () => {
     expect(unquoted('"abc"')).toBe('abc');
     expect(unquoted('W/"abc"')).toBe('abc');
     expect(unquoted('abc')).toBe('abc');
+    expect(unquoted('a"b"')).toBe('a"b"');
+    expect(unquoted('"a"b')).toBe('"a"b');
   });
 });

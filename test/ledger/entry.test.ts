@@ -164,7 +164,8 @@ describe('an end', () => {
   });
 
   it('of what never ran has no flow', () => {
-    expect(ended(claim, { failure }, 1).flow).toBeUndefined();
+    expect(ended({ ...claim, flow } as typeof claim, { failure }, 1)).toMatchObject({ flow: undefined, assets: [] });
+    expect(isTerminal(ended(claim, { failure }, 1))).toBe(true);
     expect(isTerminal(claim)).toBe(false);
     expect(isTerminal(running(claim, flow))).toBe(false);
   });
@@ -175,7 +176,9 @@ describe('a retry by hand', () => {
     const failed = ended(running({ ...claim, attempts: 4, waits: 7 }, flow), { failure }, 1);
     const again = retried(failed, 500);
     expect(again).toMatchObject({ state: 'waiting', reason: 'retried', generation: 2, attempts: 0, waits: 0 });
-    expect(again.notBefore).toBe(500);
+    expect(again).toMatchObject({ notBefore: 500, message: 'Sent on its way again by hand.' });
+    const doubt = { claimedAt: 1, sentBy: 2 };
+    expect(retried({ ...failed, doubt }, 500).doubt).toBeUndefined();
     expect(again).not.toHaveProperty('flow');
     expect(again).not.toHaveProperty('failure');
   });

@@ -1,8 +1,10 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import {
+  collectorKey,
   encodedId,
   entryKey,
+  parseEntryKey,
   parseRunningKey,
   parseWaitingKey,
   runningKey,
@@ -21,6 +23,7 @@ describe('keys of the ledger', () => {
     expect(runningKey({ createdAt, uploadId, flowId: '65f0' })).toBe(
       `running/2026-01-02T03:04:05.678Z/${uploadId}/65f0`,
     );
+    expect(collectorKey(3)).toBe('state/collector-3.json');
     expect(waitingKey({ notBefore: createdAt, uploadId })).toBe(`waiting/2026-01-02T03:04:05.678Z/${uploadId}`);
   });
 
@@ -57,10 +60,34 @@ describe('keys of the ledger', () => {
     `running/2026-01-02T03:04:05.678Z/${uploadId}/%`,
     `running/2026-01-02T03:04:05.678Z/not hexadecimal/flow`,
     `waiting/2026-01-02T03:04:05.678Z/${uploadId}/more`,
+    `waiting/yesterday/${uploadId}`,
+    `x/running/2026-01-02T03:04:05.678Z/${uploadId}/flow`,
+    `x/waiting/2026-01-02T03:04:05.678Z/${uploadId}`,
+    `running/2026-01-02T03:04:05.678Z/${uploadId}/not encoded`,
+    `running/2026-01-02T03:04:05Z/${uploadId}/flow`,
+    `waiting/2026-01-02/${uploadId}`,
+    `running/+010000-01-01T00:00:00.000Z/${uploadId}/flow`,
     'something/else',
   ])('that nobody of us has put are no markers: %s', (key) => {
     expect(parseRunningKey(key)).toBeUndefined();
     expect(parseWaitingKey(key)).toBeUndefined();
+  });
+});
+
+describe('the key of an entry', () => {
+  it('says whose it is', () => {
+    expect(parseEntryKey(entryKey(uploadId))).toBe(uploadId);
+  });
+
+  it.each([
+    '',
+    'uploads/',
+    'uploads/x.json',
+    `x/uploads/${uploadId}.json`,
+    `uploads/${uploadId}.json.bak`,
+    `uploads/${uploadId}`,
+  ])('is none otherwise: %j', (key) => {
+    expect(parseEntryKey(key)).toBeUndefined();
   });
 });
 

@@ -53,6 +53,12 @@ describe('the key of an asset', () => {
     );
   });
 
+  it('is another where it would be a receipt at the very top', () => {
+    const top = { resultsPrefix: '', resultsKey: '{assetId}{ext}' };
+    expect(assetKey(top, { ...asset, assetId: 'receipt', mediaType: 'application/json' })).toBe('%72eceipt.json');
+    expect(assetKey(top, { ...asset, assetId: 'receipt', mediaType: 'application/json5' })).toMatch(/^receipt/);
+  });
+
   it('keeps its own folder, whatever the ids', () => {
     expect(assetKey(settings, { ...asset, flowId: '../../x', assetId: '..' })).toBe(
       'in/a.png/%2E.%2F..%2Fx/%2E%2E.glb',
@@ -69,6 +75,28 @@ describe('a key that would be too long', () => {
     }
     expect(receiptKey('', `${long}${'b'.repeat(30)}`)).toMatch(/~[0-9a-f]{20}\/receipt\.json$/);
     expect(assetKey(settings, { ...asset, key: `${long}${'b'.repeat(30)}` })).toMatch(/~[0-9a-f]{20}\/a1\.glb$/);
+  });
+
+  it('is left as it is up to 1,024 bytes, and at most that long from then on', () => {
+    const exact = 'a'.repeat(1024 - '/receipt.json'.length);
+    expect(receiptKey('', exact)).toBe(`${exact}/receipt.json`);
+    const hash = '[0-9a-f]{20}';
+    expect(receiptKey('', `${exact}a`)).toMatch(new RegExp(`^a{990}~${hash}/receipt\\.json$`));
+    expect(Buffer.byteLength(receiptKey('', `${exact}a`))).toBe(1024);
+  });
+
+  it('keeps its last name where that is no more than a quarter of it', () => {
+    const named = (bytes: number) =>
+      assetKey(settings, { ...asset, key: 'k'.repeat(1000), assetId: 'b'.repeat(bytes - 5) });
+    expect(named(256)).toMatch(/^k{747}~[0-9a-f]{20}\/b{251}\.glb$/);
+    expect(named(257)).toMatch(/^k{1000}\/f1~[0-9a-f]{20}$|^k{1000}\/f1\/~?b*~[0-9a-f]{20}$/);
+    expect(Buffer.byteLength(named(257))).toBeLessThanOrEqual(1024);
+  });
+
+  it('loses the character that the cut falls into, and no other', () => {
+    const key = receiptKey('', `\ufffdb${'🪑'.repeat(300)}`);
+    expect(key).toMatch(/^\ufffdb(🪑)+~[0-9a-f]{20}\/receipt\.json$/u);
+    expect(Buffer.byteLength(key)).toBeGreaterThan(1020);
   });
 
   it('is not shared by two that differ anywhere', () => {
