@@ -285,6 +285,7 @@ describe('a service that does not take the file now', () => {
 
   it.each([
     ['throttled', { status: 429 }, 0],
+    ['throttled', { status: 402 }, 0],
     ['throttled', { status: 429, headers: { 'retry-after': '600' } }, 0],
     ['forbidden', { status: 403 }, 1],
     ['unavailable', { reset: 'before-body' }, 1],

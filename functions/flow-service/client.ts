@@ -443,6 +443,7 @@ function refusalOf(
       return new NotReadyError(message);
     case 410: // It was here: the service says so.
       return new NotFoundError(message, { knownToBeServed: true });
+    case 402: // A spent account is filled up by somebody; no file is at fault, and none should have to be sent again by hand.
     case 429:
       return new ThrottledError(message, { retryAfterMs: retryAfterMs(retryAfter, now) });
   }

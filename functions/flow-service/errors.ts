@@ -32,7 +32,7 @@ export class ForbiddenError extends FlowServiceError {
   readonly code = 'forbidden';
 }
 
-/** 429, or 503 with `Retry-After` where nothing was created. */
+/** 429, 402, or 503 with `Retry-After` where nothing was created. */
 export class ThrottledError extends FlowServiceError {
   override readonly name = 'ThrottledError';
   readonly code = 'throttled';

@@ -120,7 +120,7 @@ describe('every request', () => {
 describe('an answer other than a success', () => {
   const table: readonly (readonly [OperationName | 'reads', number, Record<string, string>, string, object?])[] = [
     ['create', 400, {}, 'RejectedError', { status: 400 }],
-    ['create', 402, {}, 'RejectedError', { status: 402 }],
+    ['create', 402, {}, 'ThrottledError'],
     ['create', 403, {}, 'ForbiddenError'],
     ['create', 404, {}, 'RejectedError', { status: 404 }],
     ['create', 405, {}, 'RejectedError', { status: 405 }],
