@@ -26,6 +26,7 @@ const sha256 = (bytes: Uint8Array): string => createHash('sha256').update(bytes)
 const isTerminal = (entry: Entry): entry is TerminalEntry => entry.state === 'succeeded' || entry.state === 'failed';
 
 export async function checkAll(world: World): Promise<void> {
+  demand(world.broken.length === 0, world.broken[0] ?? '');
   const entries = await world.entries();
   checkEntries(world, entries);
   await checkNoMarkers(world, entries);
@@ -158,7 +159,10 @@ function checkEndings(world: World, entries: readonly TerminalEntry[]): void {
         demand(false, 'an upload failed for an unknown reason', ...why());
     }
     if (flow === undefined || code === 'flow-gone' || code === 'timed-out') continue;
-    checkOutputs(entry, flow, (assetId) => incidents.some(({ path }) => path.includes(assetId)));
+    checkOutputs(entry, flow, (assetId) => {
+      const isLate = entry.failedOutputs.some(({ id, code }) => id === assetId && code === 'out-of-time');
+      return isLate ? world.blameable > 0 : incidents.some(({ path }) => path.includes(assetId));
+    });
   }
 }
 

@@ -11,6 +11,8 @@ type Kind = 'timer' | 'answer';
 export class Lambda {
   readonly name: string;
   readonly clock: Clock;
+  /** Counts its invocations, which come one after another. */
+  invocation = 0;
   /** Whether it was ever frozen: then its time limit no longer holds. */
   wasFrozen = false;
   #state: 'alive' | 'frozen' | 'dead' = 'alive';

@@ -170,6 +170,7 @@ export const MUTATIONS: readonly Mutation[] = [
     changes: [
       {
         file: 'create-flow.ts',
+        // biome-ignore lint/suspicious/noTemplateCurlyInString: It is source text.
         from: 'throw new ClaimHeldError(`Another invocation holds the claim on upload ${entry.upload.id}`);',
         to: "return 'skipped';",
       },

@@ -2,14 +2,17 @@ import { availableParallelism } from 'node:os';
 import { parseArgs } from 'node:util';
 import { Worker } from 'node:worker_threads';
 import { PAIRS } from './faults.ts';
+import { findAll } from './find-mutations.ts';
 import { type Outcome, simulate } from './simulation.ts';
 
 /*
  * npm run test:faults -- --seeds N --from S [--jobs J] [--verbose] [--no-table]
+ * npm run test:faults -- --mutations [--from S] [--jobs J]
  *
  * Runs N seeds from S on, prints every seed whose world broke an invariant and how to see it again, how often each fault
  * met each kind of call, and a verdict. Ends with 1 where something was broken, or where in a run that is long enough a
- * fault never met a call that it can happen to.
+ * fault never met a call that it can happen to. With `--mutations` it plants one mistake after another in the functions
+ * instead, and ends with 1 where one of them is not found.
  */
 
 /** From so many seeds on every pair of a fault and a call must have occurred. */
@@ -25,6 +28,7 @@ const { values } = parseArgs({
     seeds: { type: 'string', default: '200' },
     from: { type: 'string', default: '1' },
     jobs: { type: 'string' },
+    mutations: { type: 'boolean', default: false },
     verbose: { type: 'boolean', default: false },
     table: { type: 'boolean', default: true },
   },
@@ -38,6 +42,19 @@ function whole(name: string, text: string): number {
   const number = Number(text);
   if (Number.isSafeInteger(number) && number >= 0) return number;
   throw new Error(`--${name}: expected a whole number, got ${text}`);
+}
+
+if (values.mutations) {
+  const areAllFound = await findAll(
+    from,
+    whole('jobs', values.jobs ?? String(availableParallelism())),
+    (mutation, found) => {
+      const how = found === undefined ? `NOT FOUND in ${mutation.seedsMax} seeds` : `found in ${found.seeds} seeds`;
+      print(`${how.padEnd(26)} ${mutation.name}${found === undefined ? '' : ` (${found.violation.split('\n')[0]})`}`);
+    },
+  );
+  print(areAllFound ? 'GOOD: every planted mistake was found.' : 'BAD: a planted mistake was not found.');
+  process.exit(areAllFound ? 0 : 1);
 }
 
 const startedAt = performance.now();

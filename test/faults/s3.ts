@@ -18,6 +18,8 @@ export interface SimulatedS3 {
   readonly weather: Weather;
   readonly trace: (line: string) => void;
   readonly onFault: (fault: Fault) => void;
+  /** Told of every write of an entry as it takes effect. */
+  readonly onEntry: (lambda: Lambda, entry: string) => void;
   readonly buckets: { readonly inbox: string; readonly results: string; readonly ledger: string };
 }
 
@@ -26,6 +28,7 @@ interface SdkRequest {
   readonly path: string;
   readonly query?: Readonly<Record<string, string | readonly string[] | null>>;
   readonly headers: Readonly<Record<string, string>>;
+  readonly body?: unknown;
 }
 
 interface SdkResponse {
@@ -176,6 +179,8 @@ function attemptOf(
         return answer(() => reject(error));
       }
       trace(`${what} -> ${response.statusCode}`);
+      const isEntry = kind === 'entry.create' || kind === 'entry.replace';
+      if (isEntry && response.statusCode === 200) world.onEntry(lambda, String(request.body));
       switch (fault) {
         case 'killed after':
           return lambda.kill();

@@ -3,7 +3,7 @@ import type { SecretsManagerClient } from '@aws-sdk/client-secrets-manager';
 import { createFlows } from '../../functions/batch.ts';
 import { type CollectPorts, collect } from '../../functions/collect-outputs.ts';
 import type { Settings } from '../../functions/config.ts';
-import type { CreatePorts } from '../../functions/create-flow.ts';
+import { ClaimHeldError, type CreatePorts } from '../../functions/create-flow.ts';
 import { createFlowService } from '../../functions/flow-service/client.ts';
 import { type Invocation, withinInvocation } from '../../functions/invocation.ts';
 import type { Entry } from '../../functions/ledger/entry.ts';
@@ -11,6 +11,7 @@ import { portsOf } from '../../functions/ports.ts';
 import type { SweepPorts } from '../../functions/sweep.ts';
 import type { Log, LogFields, MetricName } from '../../functions/telemetry.ts';
 import { SecretToken } from '../../functions/token.ts';
+import { uploadsOf } from '../../functions/upload.ts';
 import { StandInFlowService } from '../../local/flow-service/flow-service.ts';
 import { Queue, type ReceivedMessage } from '../../local/queue.ts';
 import { eventBridgeEvent, testEvent } from '../../local/s3/events.ts';
@@ -78,6 +79,14 @@ interface Environment {
   readonly token: SecretToken;
 }
 
+const nameOf = (lambda: Lambda): string => `${lambda.name}#${lambda.invocation}`;
+
+/** The keys that exactly one of the messages speaks of. */
+function keysOfOne(messages: readonly ReceivedMessage[]): ReadonlySet<string> {
+  const keys = messages.flatMap(({ body }) => uploadsOf(JSON.parse(body)).map(({ key }) => key));
+  return new Set(keys.filter((key) => keys.indexOf(key) === keys.lastIndexOf(key)));
+}
+
 /** What happened to one call of the service, as far as the invariants ask. */
 export interface ServiceIncident {
   readonly kind: CallKind;
@@ -117,6 +126,8 @@ export class World {
   blameable = 0;
   /** Whether any process was frozen, so that a claim may have been taken over while its holder was still there. */
   wasAnyFrozen = false;
+  /** What was seen to be broken while it happened. */
+  readonly broken: string[] = [];
   readonly stats = { invocations: 0, kills: 0, retriesByPeople: 0 };
   readonly #random: Random;
   readonly #network: Random;
@@ -129,6 +140,10 @@ export class World {
   #idle: { create: Environment[]; collect: Environment[] } = { create: [], collect: [] };
   #lambdas = 0;
   #creating = 0;
+  /** Invocations under way, and the keys of which they were given one message only. */
+  readonly #atWork = new Map<string, ReadonlySet<string>>();
+  /** Who wrote each entry last, and what it then said. */
+  readonly #entryWriters = new Map<string, { readonly writer: string; readonly state: Entry['state'] }>();
   #running = 0;
   /** Notifications on their way to the queue. */
   #onTheWay = 0;
@@ -317,6 +332,7 @@ export class World {
       weather: this.weather,
       trace: (line) => this.trace(line),
       onFault: (fault) => this.#note(fault),
+      onEntry: (writer, entry) => this.#noteEntry(writer, JSON.parse(entry) as Entry),
       buckets: { inbox: INBOX, results: RESULTS, ledger: LEDGER },
     };
     const serviceWorld: SimulatedService = {
@@ -366,7 +382,7 @@ export class World {
       nonce: () => this.#ids.hex(16),
       random: () => this.#random.next(),
       telemetry: {
-        log: this.#log({}),
+        log: this.#log({}, lambda),
         metrics: {
           count: (metric, value = 1) => this.counted.set(metric, (this.counted.get(metric) ?? 0) + value),
         },
@@ -431,6 +447,24 @@ export class World {
     });
   }
 
+  /** A claim is its holder's alone for as long as that one is at work. */
+  #noteEntry(lambda: Lambda, { upload, state }: Entry): void {
+    const writer = nameOf(lambda);
+    const before = this.#entryWriters.get(upload.id);
+    this.#entryWriters.set(upload.id, { writer, state });
+    if (before?.state !== 'claimed' || before.writer === writer || !this.#atWork.has(before.writer)) return;
+    if (this.wasAnyFrozen || this.scenario.isSkewWild) return;
+    this.broken.push(`a claim was taken over while its holder was at work: ${before.writer}, ${writer}, ${upload.key}`);
+  }
+
+  /** A claim turns others away, and never its own holder, however the answer to its writing was lost. */
+  #noteTurnedAway(lambda: Lambda, { uploadId, key }: LogFields): void {
+    const writer = nameOf(lambda);
+    const last = this.#entryWriters.get(String(uploadId));
+    if (last?.state !== 'claimed' || last.writer !== writer || !this.#atWork.get(writer)?.has(String(key))) return;
+    this.broken.push(`an invocation was turned away by its own claim: ${writer}, ${key}`);
+  }
+
   #note(fault: Fault): void {
     if (fault === 'frozen') this.wasAnyFrozen = true;
     if (!fault.startsWith('429') && fault !== '401') this.blameable += 1;
@@ -446,6 +480,7 @@ export class World {
     which: 'create' | 'collect',
     limitMs: number,
     body: (ports: Ports, invocation: Invocation) => Promise<T>,
+    keys: ReadonlySet<string> = new Set(),
   ): { readonly answer: Promise<T>; readonly isOver: () => boolean } {
     const { timeline } = this;
     const environment = this.#environment(which);
@@ -453,10 +488,14 @@ export class World {
     this.stats.invocations += 1;
     this.trace(`${lambda.name} begins`);
     this.#running += 1;
+    lambda.invocation += 1;
+    const name = nameOf(lambda);
+    this.#atWork.set(name, keys);
     let isOver = false;
     const over = (): void => {
       if (isOver) return;
       isOver = true;
+      this.#atWork.delete(name);
       this.#running -= 1;
     };
     const hardEnd = timeline.schedule(timeline.now() + limitMs, () => {
@@ -488,8 +527,11 @@ export class World {
     this.#creating += 1;
     const event = { Records: messages.map(({ messageId, body }) => ({ messageId, body, eventSource: 'aws:sqs' })) };
     if (!this.weather.isClear) this.#deliverAgainEarly(messages);
-    const { answer, isOver } = this.#invoke('create', this.scenario.createLimitMs, (ports, invocation) =>
-      createFlows(event, ports, invocation),
+    const { answer, isOver } = this.#invoke(
+      'create',
+      this.scenario.createLimitMs,
+      (ports, invocation) => createFlows(event, ports, invocation),
+      keysOfOne(messages),
     );
     void answer.then(
       ({ batchItemFailures }) => {
@@ -625,9 +667,14 @@ export class World {
     await this.timeline.run(() => false, this.timeline.now() + ms);
   }
 
-  /** Everything that ever was sent to the queue is delivered once more. */
+  /** Everything that ever came through the queue is delivered once more. Dead letters did not come through. */
   redeliver(): void {
-    for (const message of [...this.#messages]) this.queue.send(message);
+    const dead = new Set<string>();
+    for (let letters = this.deadLetters.receive({ max: 10 }); letters.length > 0; ) {
+      for (const { body } of letters) dead.add(body);
+      letters = this.deadLetters.receive({ max: 10 });
+    }
+    for (const message of [...this.#messages]) if (!dead.has(message)) this.queue.send(message);
   }
 
   async #deliverAll(): Promise<void> {
@@ -676,11 +723,12 @@ export class World {
     this.s3.close();
   }
 
-  #log(bound: LogFields): Log {
+  #log(bound: LogFields, lambda: Lambda): Log {
     const line =
       (level: string) =>
       (message: string, fields: LogFields = {}): void => {
         this.logged.push({ level, message, fields: { ...bound, ...fields } });
+        if (fields.error instanceof ClaimHeldError) this.#noteTurnedAway(lambda, { ...bound, ...fields });
         if (this.#onTrace !== undefined) {
           const { error, ...rest } = fields;
           this.#onTrace(`    ${level}: ${message} ${JSON.stringify({ ...bound, ...rest })} ${error ?? ''}`);
@@ -691,7 +739,7 @@ export class World {
       info: line('info'),
       warn: line('warn'),
       error: line('error'),
-      with: (fields) => this.#log({ ...bound, ...fields }),
+      with: (fields) => this.#log({ ...bound, ...fields }, lambda),
     };
   }
 }

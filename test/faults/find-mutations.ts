@@ -1,0 +1,37 @@
+import { Worker } from 'node:worker_threads';
+import { MUTATIONS, type Mutation } from './mutations.ts';
+
+/** How a planted mistake was found; undefined where it was not. */
+export interface Catch {
+  readonly seeds: number;
+  readonly seed: number;
+  readonly violation: string;
+}
+
+/** Simulates with a planted mistake, in a thread of its own, until it is found or its seeds are used up. */
+export function find(mutation: Mutation, from = 1): Promise<Catch | undefined> {
+  const worker = new Worker(new URL('./mutant.ts', import.meta.url), { workerData: { mutation, from } });
+  return new Promise((resolve, reject) => {
+    worker.once('message', resolve);
+    worker.once('error', reject);
+  });
+}
+
+/** Looks for all planted mistakes, a few at a time. */
+export async function findAll(
+  from: number,
+  jobs: number,
+  onFound: (mutation: Mutation, found: Catch | undefined) => void,
+): Promise<boolean> {
+  const left = [...MUTATIONS];
+  let areAllFound = true;
+  const lane = async (): Promise<void> => {
+    for (let mutation = left.shift(); mutation !== undefined; mutation = left.shift()) {
+      const found = await find(mutation, from);
+      if (found === undefined) areAllFound = false;
+      onFound(mutation, found);
+    }
+  };
+  await Promise.all(Array.from({ length: jobs }, lane));
+  return areAllFound;
+}
