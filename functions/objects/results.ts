@@ -221,12 +221,11 @@ class PartedUpload {
     return { ContentType: this.#to.mediaType, Metadata: { ...this.#to.metadata } };
   }
 
+  /** Once, to its full size: pages of it that are never written take no memory, and steps in between would be left over. */
   #grow(needed: number): void {
     if (needed <= this.#filling.byteLength || this.#filling.byteLength === PART_BYTES) return;
-    let bytes = this.#filling.byteLength;
-    while (bytes < needed && bytes < PART_BYTES) bytes *= 2;
-    const larger = Buffer.allocUnsafeSlow(bytes);
-    this.#filling.copy(larger, 0, 0, this.#filled);
-    this.#filling = larger;
+    const whole = Buffer.allocUnsafeSlow(PART_BYTES);
+    this.#filling.copy(whole, 0, 0, this.#filled);
+    this.#filling = whole;
   }
 }

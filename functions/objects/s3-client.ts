@@ -16,9 +16,15 @@ const SLICE_BYTES = 256 * 1024;
  *   signed, and goes over TLS.
  *   (https://docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-header-based-auth.html, `UNSIGNED-PAYLOAD`)
  * - It would write it in one piece: see {@link SLICE_BYTES}.
+ * - It would open a connection of its own for every body of 2 MB and more, to ask S3 first whether it wants it
+ *   (`Expect: 100-continue`).
  */
 export function s3Client(config: S3ClientConfig): S3Client {
-  const client = new S3Client({ ...config, responseChecksumValidation: 'WHEN_REQUIRED' });
+  const client = new S3Client({
+    ...config,
+    responseChecksumValidation: 'WHEN_REQUIRED',
+    expectContinueHeader: false,
+  });
   client.middlewareStack.add(
     (next) => (args) => {
       const { body, headers } = args.request as HttpRequest;
