@@ -47,6 +47,7 @@ describe('routeFor', () => {
     [{ prefixes: ['ΟΔΟΣ'] }, 'οδοσ1'],
     [{ prefixes: ['ΟΔΟΣ'] }, 'οδος'],
     [{ suffixes: ['.ÉTÉ'] }, 'a.été'],
+    [{ prefixes: ['Straẞe/'] }, 'straße/a'],
   ])('%j takes %s, whatever the case', (conditions, key) => {
     expect(matches(conditions, key)).toBe(true);
   });
@@ -80,6 +81,13 @@ describe('routeFor', () => {
     ['*/png', 'image/jpeg', false],
   ])('%s and %s: %s', (wanted, mediaType, expected) => {
     expect(matches({ mediaTypes: [wanted] }, 'a', mediaType)).toBe(expected);
+  });
+});
+
+describe('a route of several media types', () => {
+  it('takes any one of them', () => {
+    expect(matches({ mediaTypes: ['text/plain', 'image/*'] }, 'a', 'image/png')).toBe(true);
+    expect(matches({ mediaTypes: ['text/plain', 'image/*'] }, 'a', 'model/gltf-binary')).toBe(false);
   });
 });
 
@@ -286,6 +294,7 @@ const WRONG: readonly (readonly [fields: object, message: string])[] = [
     { additional: { a: nested(33) } },
     'routes[0].additional.a: expected something that JSON can say, nested at most 32',
   ],
+  [{ parameters: { a: 1, b: nested(32), c: 1 } }, 'routes[0].parameters: expected something that JSON can say, nested'],
   [{ parameters: nested(33) }, 'routes[0].parameters: expected something that JSON can say, nested at most 32 deep'],
 ];
 

@@ -150,6 +150,10 @@ describe('what is said of a message that is refused', () => {
       { Records: [{ s3: { bucket: { name: 'b' } } }] },
     ],
     [`An event without detail.bucket.name and detail.object.key: ${JSON.stringify(event)}`, event],
+    [
+      'An event without detail.bucket.name and detail.object.key: {"source":"aws.s3","detail-type":"Object Created","detail":{"bucket":{"name":"b"}}}',
+      { source: 'aws.s3', 'detail-type': 'Object Created', detail: { bucket: { name: 'b' } } },
+    ],
     ['A key that is not URL-encoded UTF-8: "%zz"', notification({ key: '%zz' })],
     ['A key that S3 would not take: "a\\ud800"', bridged({ key: 'a\ud800' })],
   ])('%s', (message, refused) => {

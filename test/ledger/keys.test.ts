@@ -8,6 +8,7 @@ import {
   parseRunningKey,
   parseWaitingKey,
   runningKey,
+  SWEEP_KEY,
   waitingDueKey,
   waitingKey,
 } from '../../functions/ledger/keys.ts';
@@ -23,6 +24,7 @@ describe('keys of the ledger', () => {
     expect(runningKey({ createdAt, uploadId, flowId: '65f0' })).toBe(
       `running/2026-01-02T03:04:05.678Z/${uploadId}/65f0`,
     );
+    expect(SWEEP_KEY).toBe('state/sweep.json');
     expect(collectorKey(3)).toBe('state/collector-3.json');
     expect(waitingKey({ notBefore: createdAt, uploadId })).toBe(`waiting/2026-01-02T03:04:05.678Z/${uploadId}`);
   });
@@ -96,6 +98,7 @@ describe('an id from the service', () => {
     ['../../etc', '%2E./../etc'.replaceAll('/', '%2F')],
     ['a/b', 'a%2Fb'],
     ['.', '%2E'],
+    ['a.b', 'a.b'],
     ['..', '%2E.'],
     ["it's(*)!", 'it%27s%28%2A%29%21'],
     ['naïve ☃', 'na%C3%AFve%20%E2%98%83'],
