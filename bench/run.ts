@@ -1,13 +1,16 @@
 import { availableParallelism } from 'node:os';
 import { parseArgs } from 'node:util';
 import { printed, printedChecks, type Report } from './report.ts';
+import { forms } from './rows/forms.ts';
 import { MEMORY_CASES, memory } from './rows/memory.ts';
+import { polling } from './rows/polling.ts';
 import { requests } from './rows/requests.ts';
+import { smallFiles } from './rows/small-files.ts';
 import { start } from './rows/start.ts';
 import { transfer } from './rows/transfer.ts';
 import { Stage } from './stage.ts';
 
-const USAGE = `npm run bench -- [--quick] [--only in,out,requests,start,memory] [--memory] [--json]
+const USAGE = `npm run bench -- [--quick] [--only requests,start,small,polling,in,out,forms,memory] [--memory] [--json]
 
   --quick    small sizes and few rounds: less than 90 seconds
   --only     these parts alone
@@ -35,8 +38,17 @@ const TRANSFERS = { transports: ['plain', 'tls'], sizes: SIZES, rounds: quick ? 
 const PARTS: Readonly<Record<string, (stage: Stage) => Promise<Report>>> = {
   requests,
   start: (stage) => start(stage, { rounds: quick ? 5 : 21 }),
+  small: (stage) => smallFiles(stage, quick ? { files: 200, rounds: 2 } : { files: 2_000, rounds: 5 }),
+  polling: (stage) =>
+    polling(
+      stage,
+      quick
+        ? { flows: [100, 1_000, 10_000], endedEntries: 100_000 }
+        : { flows: [100, 1_000, 10_000, 50_000], endedEntries: 1_000_000 },
+    ),
   in: (stage) => transfer(stage, { direction: 'in', ...TRANSFERS }),
   out: (stage) => transfer(stage, { direction: 'out', ...TRANSFERS }),
+  forms: (stage) => forms(stage, quick ? { bytes: 64 * MB, rounds: 2 } : { bytes: 256 * MB, rounds: 5 }),
   memory: (stage) => memory(stage, MEMORY_CASES[quick ? 'quick' : options.memory ? 'memory' : 'full']),
 };
 

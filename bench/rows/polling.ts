@@ -1,0 +1,137 @@
+import { LIMITS_DEFAULT } from '../../functions/config.ts';
+import { type Check, figure, type Report } from '../report.ts';
+import { runningFlow } from '../servers/flow-service.ts';
+import type { Stage } from '../stage.ts';
+import { type Counts, total } from './requests.ts';
+
+/** What the service takes to answer a poll, in milliseconds. */
+const ANSWER_MS = 20;
+
+const CONCURRENCY = LIMITS_DEFAULT.pollConcurrency;
+
+/** Markers in one answer to a listing. */
+const PAGE_KEYS = 1_000;
+
+export interface PollingOptions {
+  readonly flows: readonly number[];
+  /** Entries of uploads that have ended, which no tick should notice. */
+  readonly endedEntries: number;
+}
+
+interface Tick {
+  readonly flows: number;
+  readonly endedEntries: number;
+  readonly wallMs: number;
+  readonly idealMs: number;
+  readonly cpuMsPerPoll: number;
+  readonly s3: Counts;
+}
+
+/** One tick over so many running flows, of which none has ended. */
+export async function polling(stage: Stage, { flows, endedEntries }: PollingOptions): Promise<Report> {
+  await stage.service.call('setPollMs', { pollMs: ANSWER_MS });
+  const ticks: Tick[] = [];
+  try {
+    for (const count of flows) ticks.push(await tick(stage, count, 0));
+    // The same once more, with the history of years beside it.
+    for (const count of flows.slice(0, 1)) ticks.push(await tick(stage, count, endedEntries));
+  } finally {
+    await stage.aws.call('clear');
+    await stage.service.call('setPollMs', { pollMs: 0 });
+  }
+  const [first, last] = [ticks[0], ticks.at(-1)];
+  const exact = (what: string, found: number, wanted: number): Check => ({
+    what: `polling: ${what}`,
+    found: String(found),
+    wanted: `exactly ${wanted}`,
+    holds: found === wanted,
+    isExact: true,
+  });
+  const checks = [
+    ...ticks.map(({ flows, s3 }) =>
+      // What a tick costs by itself, with one answer to the listing for every thousand markers.
+      exact(`${flows} flows, S3 requests of a tick`, total(s3), TICK_REQUESTS - 1 + Math.ceil(flows / PAGE_KEYS)),
+    ),
+    exact(`S3 requests of a tick beside ${endedEntries} ended uploads`, total(last?.s3 ?? {}), total(first?.s3 ?? {})),
+    ...ticks
+      .filter(({ flows }) => flows === 10_000)
+      .flatMap(({ wallMs, idealMs, cpuMsPerPoll }): Check[] => [
+        {
+          what: 'polling: 10000 flows, wall : ideal',
+          found: figure(wallMs / idealMs),
+          wanted: 'at most 1.2',
+          holds: wallMs / idealMs <= 1.2,
+          isExact: false,
+        },
+        {
+          what: 'polling: 10000 flows, CPU per poll',
+          found: `${figure(cpuMsPerPoll)} ms`,
+          wanted: 'at most 0.3 ms',
+          holds: cpuMsPerPoll <= 0.3,
+          isExact: false,
+        },
+      ]),
+  ];
+  return {
+    name: 'polling',
+    checks,
+    figures: ticks,
+    tables: [
+      {
+        title: `Polling, the service answering after ${ANSWER_MS} ms, ${CONCURRENCY} at a time`,
+        columns: [
+          'running flows',
+          'ended uploads',
+          'wall ms',
+          'ideal ms',
+          'wall : ideal',
+          'cpu ms/poll',
+          'S3 requests',
+        ],
+        rows: ticks.map(({ flows, endedEntries, wallMs, idealMs, cpuMsPerPoll, s3 }) => [
+          String(flows),
+          String(endedEntries),
+          figure(wallMs),
+          figure(idealMs),
+          figure(wallMs / idealMs),
+          figure(cpuMsPerPoll),
+          String(total(s3)),
+        ]),
+      },
+    ],
+  };
+}
+
+/** Requests to S3 of a tick that finds nothing, from the second one of a deployment on. */
+const TICK_REQUESTS = 7;
+
+async function tick(stage: Stage, flows: number, endedEntries: number): Promise<Tick> {
+  await stage.aws.call('clear');
+  if (endedEntries > 0) await stage.aws.call('fill', { entries: endedEntries });
+  const { subject } = await stage.subject('ours', 'collect-outputs', stage.environment('plain'));
+  try {
+    await stage.run([runningFlow(stage.next())], 'ours');
+    await subject.call('invoke', { event: {} });
+    // That one is not due again; it is part of what is listed.
+    await stage.run(
+      Array.from({ length: flows - 1 }, () => runningFlow(stage.next())),
+      'ours',
+    );
+    await stage.aws.call('takeCounts');
+    const { value, wallMs, cpuMs } = await subject.call('invoke', { event: {} });
+    const { polled } = value as { polled: number };
+    if (polled !== flows - 1) throw new Error(`${polled} flows were polled of ${flows - 1}: ${JSON.stringify(value)}`);
+    const s3 = await stage.aws.call('takeCounts');
+    const { GetSecretValue: _, ...counts } = s3;
+    return {
+      flows,
+      endedEntries,
+      wallMs,
+      idealMs: (flows * ANSWER_MS) / CONCURRENCY,
+      cpuMsPerPoll: cpuMs / flows,
+      s3: counts,
+    };
+  } finally {
+    await subject.end();
+  }
+}

@@ -1,0 +1,107 @@
+import { figure, type Report } from '../report.ts';
+import { doneFlow } from '../servers/flow-service.ts';
+import type { Maker, Stage } from '../stage.ts';
+import { ratio, spread } from '../statistics.ts';
+import type { Cost } from '../subject.ts';
+
+const FILE_BYTES = 20_000;
+/** As many messages as the queue hands over at a time. */
+const BATCH = 10;
+const WARM_UP_FILES = 100;
+
+export interface SmallFilesOptions {
+  readonly files: number;
+  readonly rounds: number;
+}
+
+interface Outcome {
+  readonly filesPerSecond: number;
+  readonly cpuMsPerFile: number;
+}
+
+/** Many small files: through create-flow batch after batch, and as many finished flows through one tick. */
+export async function smallFiles(stage: Stage, { files, rounds }: SmallFilesOptions): Promise<Report> {
+  const makers = ['ours', 'naive'] as const;
+  const outcomes = {
+    in: { ours: [] as Outcome[], naive: [] as Outcome[] },
+    out: { ours: [] as Outcome[], naive: [] as Outcome[] },
+  };
+  for (let round = 0; round < rounds; round += 1) {
+    for (let turn = 0; turn < makers.length; turn += 1) {
+      const maker = makers[(turn + round) % makers.length] as (typeof makers)[number];
+      outcomes.in[maker].push(await into(stage, maker, files));
+      outcomes.out[maker].push(await out(stage, maker, files));
+    }
+  }
+  const rows = (['in', 'out'] as const).map((direction) => {
+    const { ours, naive } = outcomes[direction];
+    const of = (list: readonly Outcome[], which: keyof Outcome) => list.map((outcome) => outcome[which]);
+    const cpu = ratio(of(naive, 'cpuMsPerFile'), of(ours, 'cpuMsPerFile'));
+    return [
+      direction,
+      figure(spread(of(ours, 'filesPerSecond')).median),
+      figure(spread(of(naive, 'filesPerSecond')).median),
+      figure(spread(of(ours, 'cpuMsPerFile')).median),
+      figure(spread(of(naive, 'cpuMsPerFile')).median),
+      `${figure(cpu.median)} (${figure(cpu.min)}-${figure(cpu.max)})`,
+    ];
+  });
+  return {
+    name: 'small',
+    tables: [
+      {
+        title: `${files} files of ${FILE_BYTES / 1000} KB`,
+        columns: ['', 'files/s ours', 'naive', 'cpu ms/file ours', 'naive', 'cpu, naive : ours'],
+        rows,
+        note: 'Ours makes more requests for a file: the claim, the entries and the receipt, which the naive functions do without.',
+      },
+    ],
+    checks: [],
+    figures: outcomes,
+  };
+}
+
+async function into(stage: Stage, maker: Maker, files: number): Promise<Outcome> {
+  const { subject } = await stage.subject(maker, 'create-flow', stage.environment('plain'));
+  try {
+    const batches = async (count: number): Promise<Cost[]> => {
+      const costs: Cost[] = [];
+      for (let done = 0; done < count; done += BATCH) {
+        costs.push(await subject.call('invoke', { event: stage.uploads(FILE_BYTES, BATCH) }));
+      }
+      return costs;
+    };
+    await batches(WARM_UP_FILES);
+    await stage.service.call('takeCounts');
+    const costs = await batches(files);
+    const { create = 0 } = await stage.service.call('takeCounts');
+    if (create !== files) throw new Error(`${maker}: ${create} flows of ${files} files`);
+    return outcomeOf(costs, files);
+  } finally {
+    await subject.end();
+  }
+}
+
+async function out(stage: Stage, maker: Maker, files: number): Promise<Outcome> {
+  const { subject } = await stage.subject(maker, 'collect-outputs', stage.environment('plain'));
+  const run = async (count: number): Promise<Cost> => {
+    const flows = Array.from({ length: count }, () => doneFlow('uri', FILE_BYTES, stage.next()));
+    await stage.run(flows, maker === 'naive' ? 'naive' : 'ours');
+    return subject.call('invoke', { event: {} });
+  };
+  try {
+    await run(WARM_UP_FILES);
+    await stage.service.call('takeCounts');
+    const cost = await run(files);
+    const { asset = 0 } = await stage.service.call('takeCounts');
+    if (asset !== files) throw new Error(`${maker}: ${asset} assets of ${files} flows`);
+    return outcomeOf([cost], files);
+  } finally {
+    await subject.end();
+  }
+}
+
+function outcomeOf(costs: readonly Cost[], files: number): Outcome {
+  const sum = (which: 'wallMs' | 'cpuMs') => costs.reduce((total, cost) => total + cost[which], 0);
+  return { filesPerSecond: (1000 * files) / sum('wallMs'), cpuMsPerFile: sum('cpuMs') / files };
+}
