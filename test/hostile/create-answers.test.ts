@@ -1,0 +1,236 @@
+import { gzipSync } from 'node:zlib';
+import { describe, expect, it } from 'vitest';
+import type { Fault } from '../../local/flow-service/fault.ts';
+import { LEDGER, RESULTS, TOKEN } from '../support/world.ts';
+import { html, NO_ANSWERS, nested } from './bad-answers.ts';
+import { answering, endless, hostileWorld, MINUTE, onlyReceipt, saying } from './support.ts';
+
+describe('an answer to POST /flows that is', () => {
+  const unusable: readonly (readonly [what: string, fault: () => Fault])[] = [
+    ...NO_ANSWERS,
+    ['an empty list', () => saying('[]')],
+    ['an empty object', () => saying('{}')],
+    ...[
+      null,
+      '',
+      '.',
+      '..',
+      'x'.repeat(257),
+      'x'.repeat(10_000),
+      'ä'.repeat(129),
+      '\ud800',
+      'a\udfffb',
+      {},
+      [],
+      ['65f0'],
+      true,
+      1.5,
+      1e300,
+    ].map(
+      (id) =>
+        [`an id such as ${JSON.stringify(id).slice(0, 40)}`, () => saying(JSON.stringify({ flow_id: id }))] as const,
+    ),
+    ['See Other', () => ({ status: 303, headers: { location: '/flows/65f0' } })],
+  ];
+  it.each(unusable)('%s, of a flow that was made, leads to that flow by its mark', async (_, fault) => {
+    const world = await hostileWorld();
+    answering(world, 'createFlow', (n) => (n === 1 ? { ...fault(), at: 'after-effect' } : undefined));
+    await world.upload('a', 'x');
+    expect(await world.deliver()).toEqual({ batchItemFailures: [] });
+    await world.settle();
+    expect(world.service.flows).toHaveLength(1);
+    expect((await onlyReceipt(world)).status).toBe('succeeded');
+  });
+
+  it.each(unusable)('%s, every time and of no flow, uses up the attempts and says so', async (_, fault) => {
+    const world = await hostileWorld({ limits: { attemptsMax: 2 } });
+    answering(world, 'createFlow', () => fault());
+    await world.upload('a', 'x');
+    await world.settle();
+    expect(await onlyReceipt(world)).toMatchObject({ status: 'failed', failure: { code: 'attempts-exhausted' } });
+    expect(world.service.counts.createFlow).toBe(2);
+  });
+
+  const refusals: readonly (readonly [what: string, fault: Fault, message: string])[] = [
+    ...[300, 301, 302, 304, 307, 308, 400, 404, 405, 406, 409, 410, 411, 413, 414, 415, 418, 422, 431, 451, 501].map(
+      (status) =>
+        [`${status}`, { status, headers: { location: 'http://evil.example/flows' } }, `create: ${status}`] as const,
+    ),
+    ['a page', { status: 422, body: html }, '<h1>Bad Gateway</h1>'],
+    ['a long page', { status: 422, body: html.repeat(10_000) }, '<h1>Bad Gateway</h1>'],
+    ['a page without end', { status: 422, body: endless('<p>') }, '<p><p>'],
+    [
+      'a compressed page',
+      { status: 422, body: gzipSync(html), headers: { 'content-encoding': 'gzip' } },
+      'create: 422',
+    ],
+    ['bytes', { status: 422, body: Buffer.from([0xff, 0xfe, 0, 1]) }, 'create: 422'],
+    ['lists in lists, 30,000 deep', { status: 422, body: nested(30_000) }, 'create: 422'],
+    ['a detail of lists in lists', { status: 422, body: `{"detail":${nested(30_000)}}` }, 'create: 422'],
+    ['details of lists in lists', { status: 422, body: `{"detail":[${nested(30_000)}]}` }, 'create: 422'],
+    [
+      'a place of lists in lists',
+      { status: 422, body: `{"detail":[{"loc":${nested(30_000)},"msg":"x"}]}` },
+      'create: 422',
+    ],
+    ['a place that is no text', { status: 422, body: '{"detail":[{"loc":[{"toString":1}],"msg":"Wrong"}]}' }, 'Wrong'],
+    ['a message that is no text', { status: 422, body: '{"detail":[{"msg":{"toString":1,"valueOf":1}}]}' }, 'toString'],
+    ['details that are null', { status: 422, body: '{"detail":[null]}' }, 'create: 422'],
+    [
+      'ten thousand details',
+      { status: 422, body: JSON.stringify({ detail: Array(2_000).fill({ msg: 'Wrong' }) }) },
+      'Wrong; Wrong',
+    ],
+    ['half a character', { status: 422, body: JSON.stringify({ detail: '\ud800' }) }, '\ufffd'],
+    ['our token', { status: 422, body: `Who is ${TOKEN}?` }, 'Who is [token]?'],
+    ['our token in JSON', { status: 422, body: JSON.stringify({ detail: `Bearer ${TOKEN}` }) }, 'Bearer [token]'],
+    [
+      'our token in JSON, spelled otherwise',
+      {
+        status: 422,
+        body: `{"detail":"${TOKEN.replace(/[a-m-]/g, (c) => `\\u00${c.charCodeAt(0).toString(16).toUpperCase()}`)}"}`,
+      },
+      '[token]',
+    ],
+    ['our token at the cut', { status: 422, body: `${'x'.repeat(290)}${TOKEN}` }, 'xxx'],
+  ];
+  it.each(refusals)('a refusal (%s) ends the upload at once, with a receipt', async (_, fault, message) => {
+    const world = await hostileWorld();
+    answering(world, 'createFlow', fault);
+    await world.upload('a', 'x');
+    expect(await world.deliver()).toEqual({ batchItemFailures: [] });
+    const receipt = await onlyReceipt(world);
+    expect(receipt).toMatchObject({ status: 'failed', failure: { code: 'rejected' } });
+    expect(receipt.failure?.message).toContain(message);
+    expect(receipt.failure?.message.length).toBeLessThan(400);
+    expect(world.service.counts.createFlow).toBe(1);
+  });
+
+  const waits: readonly (readonly [retryAfter: string, atLeastMs: number, atMostMs: number])[] = [
+    ['600', 600_000, 900_000],
+    ['99999999999', 24 * 60 * MINUTE, 36 * 60 * MINUTE],
+    ['-5', 0, MINUTE],
+    ['1e9', 0, MINUTE],
+    ['soon', 0, MINUTE],
+    ['600, 700', 0, MINUTE],
+    ['0x10', 0, MINUTE],
+    ['Sun, 99 Nov 2094 08:49:37 GMT', 0, MINUTE],
+    ['Sun, 06 Nov 1994 08:49:37 GMT', 0, MINUTE],
+    ['Fri, 31 Dec 9999 23:59:59 GMT', 24 * 60 * MINUTE, 36 * 60 * MINUTE],
+  ];
+  it.each(waits)(
+    '429 with Retry-After: %s waits for a time that makes sense',
+    async (retryAfter, atLeastMs, atMostMs) => {
+      const world = await hostileWorld();
+      answering(world, 'createFlow', { status: 429, headers: { 'retry-after': retryAfter } });
+      await world.upload('a', 'x');
+      const before = world.clock.now();
+      await world.deliver();
+      const entry = await world.entry();
+      expect(entry).toMatchObject({ state: 'waiting', reason: 'throttled', attempts: 0 });
+      const waitMs = (entry.state === 'waiting' ? entry.notBefore : 0) - before;
+      expect(waitMs).toBeGreaterThanOrEqual(atLeastMs);
+      expect(waitMs).toBeLessThan(atMostMs);
+    },
+  );
+});
+
+describe('a flow whose id is', () => {
+  const usable = [
+    '../x',
+    '...',
+    '/',
+    '//',
+    'a/b',
+    'a\\b',
+    'a?b=c',
+    'a#b',
+    'a%2Fb',
+    '%',
+    'a+b',
+    'a b',
+    'a\nb',
+    'a\r\nX-Evil: b',
+    'a\0b',
+    '\u0001',
+    'naïve ☃',
+    '🪑',
+    '__proto__',
+    'receipt.json',
+    "'();!*",
+    'x'.repeat(256),
+    '/'.repeat(256),
+    '🪑'.repeat(64),
+    'null',
+    '-1',
+  ];
+  it.each(usable.map((id) => [JSON.stringify(id).slice(0, 40), id] as const))(
+    '%s is collected like any other',
+    async (_, id) => {
+      // Asset ids are as bad: together with the template they all have to fit into an asset's metadata.
+      const ids = [id, id];
+      const world = await hostileWorld({ service: { newId: () => ids.shift() ?? 'another' } });
+      await world.upload('a', 'x', { ContentType: 'application/x-test' });
+      await world.settle();
+      expect(world.service.flows).toHaveLength(1);
+      const receipt = await onlyReceipt(world);
+      expect(receipt).toMatchObject({ status: 'succeeded', flow: { id }, assets: [{ id, bytes: 1 }] });
+      const [asset] = receipt.assets;
+      expect(asset?.key.split('/')).toHaveLength(3);
+      expect(asset?.key.split('/')).not.toContain('..');
+      expect(asset?.key).toMatch(/^a\/[ -~]+\/[ -~]+$/);
+      expect(await world.keys(RESULTS)).toEqual([asset?.key, 'a/receipt.json'].sort());
+      expect(await world.keys(LEDGER, 'running/')).toEqual([]);
+    },
+  );
+
+  it('long in three places at once fits into an asset all the same', async () => {
+    const ids = ['/'.repeat(256), '/'.repeat(256)];
+    const world = await hostileWorld({
+      service: { newId: () => ids.shift() ?? 'another' },
+      routes: [{ name: 'long', input: 'file', template: 'é'.repeat(80) }],
+    });
+    const id = '/'.repeat(256);
+    world.service.intercept = (_, { operation }) => {
+      if (operation === 'createFlow') return saying(JSON.stringify({ flow_id: id }));
+      if (operation === 'getFlow') return saying(JSON.stringify({ flow_id: id, state: 'completed' }));
+      if (operation === 'listOutputs') return saying(JSON.stringify({ outputs: [{ asset_id: id }] }));
+      return operation === 'getAsset' ? saying('x', { headers: { 'content-type': 'text/plain' } }) : undefined;
+    };
+    await world.upload('a', 'x');
+    await world.settle();
+    expect(await onlyReceipt(world)).toMatchObject({ status: 'succeeded', assets: [{ bytes: 1 }] });
+  });
+
+  it.each([1, 0, -1, Number.MAX_SAFE_INTEGER])('the number %d is asked for by its digits', async (id) => {
+    const world = await hostileWorld();
+    world.service.intercept = ({ url }, { operation }) => {
+      if (operation === 'createFlow') return saying(JSON.stringify({ flow_id: id }));
+      if (operation === 'getFlow')
+        return url === `/flows/${id}` ? saying(`{"id":${id},"state":"done"}`) : { status: 500 };
+      if (operation === 'listOutputs') return saying('[{"id":1}]');
+      return operation === 'getAsset' && url === `/flows/${id}/outputs/1` ? saying('{}') : undefined;
+    };
+    await world.upload('a', 'x');
+    await world.settle();
+    expect(await onlyReceipt(world)).toMatchObject({ status: 'succeeded', flow: { id: String(id) } });
+  });
+
+  it.each(['.', '..', 'x'.repeat(257), '\ud800'])(
+    'unusable, even in the listing, is never called absent: %j',
+    async (id) => {
+      const ids = [id];
+      const world = await hostileWorld({
+        service: { newId: () => ids.shift() ?? '65f0', flowMs: 0 },
+        limits: { inDoubt: 'hold' },
+      });
+      await world.upload('a', 'x');
+      await world.deliver();
+      world.clock.advance(10 * MINUTE);
+      await world.tick();
+      await world.deliver();
+      expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'held' });
+      expect(world.service.flows).toHaveLength(1);
+    },
+  );
+});
