@@ -24,7 +24,10 @@ async function start(value: string) {
     await server.close();
   });
   const token = new SecretToken(client, 'flowdrop/token', clock);
-  return { store, token, advance: (ms: number) => void (now += ms) };
+  const advance = (ms: number): void => {
+    now += ms;
+  };
+  return { store, token, advance };
 }
 
 describe('the token', () => {
