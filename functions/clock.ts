@@ -1,5 +1,3 @@
-import { setTimeout as sleep } from 'node:timers/promises';
-
 /** Time as the functions see it: an argument everywhere, so that a test or a simulation can own it. */
 export interface Clock {
   /** Milliseconds since the epoch. */
@@ -10,13 +8,18 @@ export interface Clock {
 
 export const systemClock: Clock = {
   now: () => Date.now(),
-  async sleep(ms, signal) {
-    signal?.throwIfAborted();
-    try {
-      await sleep(ms, undefined, { signal });
-    } catch (error) {
-      signal?.throwIfAborted();
-      throw error;
-    }
-  },
+  // Not node:timers/promises, which makes an error of its own for every wait that ends early, as nearly all do: that
+  // was a tenth of what a poll costs.
+  sleep: (ms, signal) =>
+    new Promise((resolve, reject) => {
+      const end = (settle: () => void) => () => {
+        clearTimeout(timer);
+        signal?.removeEventListener('abort', aborted);
+        settle();
+      };
+      const aborted = end(() => reject(signal?.reason));
+      const timer = setTimeout(end(resolve), ms);
+      if (signal?.aborted === true) aborted();
+      else signal?.addEventListener('abort', aborted);
+    }),
 };

@@ -1,5 +1,4 @@
 import { randomUUID } from 'node:crypto';
-import { setFlagsFromString } from 'node:v8';
 import { injectLambdaContext } from '@aws-lambda-powertools/logger/middleware';
 import { logMetrics } from '@aws-lambda-powertools/metrics/middleware';
 import { EventBridgeClient, PutEventsCommand } from '@aws-sdk/client-eventbridge';
@@ -31,12 +30,6 @@ const AWS_CONNECT_TIMEOUT_MS = 3_000;
 const AWS_REQUEST_TIMEOUT_MS = 60_000;
 
 const AWS_ATTEMPTS_MAX = 5;
-
-// A stream leaves strings and buffers behind at the rate of the wire. V8 would answer by letting its young generation
-// grow to the 25 MB that Lambda allows, so that ever more dead buffers wait for it to be full, reach V8's limit on such
-// memory, and have the whole heap marked a hundred times in a GiB: a third of the processor time and 50 MiB. A young
-// generation that stays as small as it was is swept as often as is cheapest.
-setFlagsFromString('--semi-space-growth-factor=1');
 
 /**
  * A Lambda function around `body`: settings, clients and token are made once a process; logger, metrics, the token's

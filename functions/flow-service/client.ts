@@ -357,7 +357,7 @@ class Sending {
 
   /** Lets go of the input: an answer or a failure may come while it is still being read. */
   end(): void {
-    this.#over.abort();
+    if (this.body !== undefined) this.#over.abort();
   }
 
   async *#watched(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {

@@ -306,6 +306,9 @@ class Exchange {
   }
 }
 
+/** Why a wait for a deadline ends early. One for all: an error made for each costs more than the timer. */
+const LIFTED = new Error('The limit was lifted');
+
 /**
  * A deadline that can be moved, costing a timer only when it comes nearer: a stream moves it for every chunk.
  */
@@ -338,11 +341,11 @@ class TimeLimit {
   end(): void {
     this.lift();
     this.#isOver = true;
-    this.#sleep?.abort();
+    this.#sleep?.abort(LIFTED);
   }
 
   async #watch(): Promise<void> {
-    this.#sleep?.abort();
+    this.#sleep?.abort(LIFTED);
     const sleep = new AbortController();
     this.#sleep = sleep;
     while (this.#deadline < Number.POSITIVE_INFINITY) {

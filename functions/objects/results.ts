@@ -10,6 +10,7 @@ import {
 } from '@aws-sdk/client-s3';
 import type { Log } from '../telemetry.ts';
 import { isConflict, isPreconditionFailed } from './s3-errors.ts';
+import { keepYoungGenerationSmall } from './young-generation.ts';
 
 /**
  * Size of a part, in bytes: the least that S3 takes. One part is held while it fills and one while it is sent, so this is
@@ -210,6 +211,7 @@ class PartedUpload {
   }
 
   async #create(): Promise<string> {
+    keepYoungGenerationSmall();
     const { UploadId } = await this.#s3.send(
       new CreateMultipartUploadCommand({ ...this.#target, ...this.#description(), ChecksumAlgorithm: 'CRC32' }),
       { abortSignal: this.#signal },
