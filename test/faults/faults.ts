@@ -148,20 +148,26 @@ const RARE_CALLS: readonly CallKind[] = [
   'inbox.list',
   'entries.list',
   'sweep.put',
+  'asset.begin',
+  'asset.put-part',
   'asset.get',
-  'asset.abort',
   'receipt.put',
   'receipt.head',
   'flow.download',
-  'flow.abort',
   'queue.send',
   'event.send',
 ];
+/** Calls of which there is one in many worlds. */
+const SINGULAR_CALLS: readonly CallKind[] = ['asset.complete', 'asset.abort', 'flow.abort'];
 const IDLE_SHARE = 0.25;
-const RARE_SHARE = 3;
+const RARE_SHARE = 4;
+const SINGULAR_SHARE = 12;
 
-const shareOf = (call: CallKind): number =>
-  IDLE_CALLS.includes(call) ? IDLE_SHARE : RARE_CALLS.includes(call) ? RARE_SHARE : 1;
+function shareOf(call: CallKind): number {
+  if (IDLE_CALLS.includes(call)) return IDLE_SHARE;
+  if (SINGULAR_CALLS.includes(call)) return SINGULAR_SHARE;
+  return RARE_CALLS.includes(call) ? RARE_SHARE : 1;
+}
 
 /** What goes wrong, until it clears up. */
 export class Weather {

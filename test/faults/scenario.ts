@@ -191,7 +191,7 @@ const BIG_CALLS = [
 ] as const;
 
 function bigWeather(random: Random): WeatherOptions {
-  return { rate: 0.2, faults: ALL_FAULTS, calls: BIG_CALLS, persistence: random.pick([0, 1]) };
+  return { rate: 0.12, faults: ALL_FAULTS, calls: BIG_CALLS, persistence: random.pick([0, 1]) };
 }
 
 function deedsOf(random: Random, spanMs: number): readonly Deed[] {
@@ -230,8 +230,8 @@ export function scenarioOf(random: Random): Scenario {
   const variation = variationOf(random);
   const isSkewWild = random.chance(0.1) && (variation.listingDelayMs ?? 0) <= MINUTE;
   const createLimitMs = random.pick([90 * SECOND, 5 * MINUTE, 15 * MINUTE]);
-  const span = random.pick([MINUTE, 5 * MINUTE, 15 * MINUTE]);
-  const chaosMs = span + random.int(2, 12) * MINUTE;
+  const span = random.pick([MINUTE, 4 * MINUTE, 10 * MINUTE]);
+  const chaosMs = span + random.int(2, 10) * MINUTE;
   const deeds = deedsOf(random, span);
   const isBig = deeds.some(({ key }) => key.startsWith('big/'));
   const areTimedOut = random.chance(0.12);
@@ -247,11 +247,11 @@ export function scenarioOf(random: Random): Scenario {
       pollIntervalSeconds: random.pick([20, 60, 60, 120]),
       pollConcurrency: random.pick([1, 4, 64]),
       assetConcurrency: random.pick([1, 4]),
-      flowAgeMaxSeconds: areTimedOut ? random.int(5, 10) * 60 : LIMITS_DEFAULT.flowAgeMaxSeconds,
+      flowAgeMaxSeconds: areTimedOut ? random.int(60, 240) : LIMITS_DEFAULT.flowAgeMaxSeconds,
       resultsPrefix: random.chance(0.2) ? 'out/' : '',
     },
     variation,
-    collectors: random.pick([1, 1, 2, 3]),
+    collectors: random.pick([1, 1, 1, 2, 3]),
     createLimitMs,
     collectLimitMs: random.pick([60 * SECOND, 5 * MINUTE, 15 * MINUTE]),
     visibilitySeconds: createLimitMs / SECOND + 120,
@@ -268,7 +268,7 @@ export function scenarioOf(random: Random): Scenario {
     }),
     chaosMs,
     tickGapMs: random.pick([
-      { min: 20 * SECOND, max: 2 * MINUTE },
+      { min: 20 * SECOND, max: 150 * SECOND },
       { min: MINUTE, max: 5 * MINUTE },
     ]),
     areRetried: random.chance(0.2),

@@ -634,14 +634,14 @@ export class World {
   /** Time passes, with deliveries and ticks, until nothing is left to do. */
   async settle(): Promise<void> {
     const { timeline, scenario } = this;
-    let stepMs = 10 * SECOND;
+    let stepMs = 20 * SECOND;
     for (let step = 0; step < HEALING_STEPS_MAX; step += 1) {
       await this.#deliverAll();
       await this.tick();
       if (!scenario.isLossy) this.redrive();
       if (await this.#isQuiet()) return;
       await timeline.run(() => false, timeline.now() + stepMs);
-      stepMs = Math.min(2 * stepMs, 16 * MINUTE);
+      stepMs = Math.min(3 * stepMs, 16 * MINUTE);
     }
     const left = [...(await this.inspector.list(LEDGER)).map(({ key }) => key), JSON.stringify(this.queue.counts())];
     throw new Violation(`nothing comes to an end: ${left.join(', ')}`);
