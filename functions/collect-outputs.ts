@@ -146,9 +146,9 @@ export async function collectOutputs(
       while (clock.now() < next && tick.goesOnAt(next)) await tick.pauseUntil(next);
       if (clock.now() < next) break;
     }
-    const wasStoring = tick.isStoring;
     await tick.allStored();
-    if (wasStoring && tick.halt === undefined && lastCompletedAt !== undefined) {
+    const isTold = lastCompletedAt === lease.lastCompletedAt;
+    if (!isTold && tick.halt === undefined && lastCompletedAt !== undefined) {
       await lease.completed(lastCompletedAt, closing);
     }
   } finally {

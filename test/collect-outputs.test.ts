@@ -421,6 +421,16 @@ describe('a tick', () => {
     expect((await world.receipt('large.bin')).status).toBe('succeeded');
   });
 
+  it('that stored something has completed its round all the same', async () => {
+    await start();
+    await running();
+    world.clock.advance(2 * MINUTE);
+    const before = world.clock.now();
+    expect(await world.tick()).toMatchObject({ result: 'completed', succeeded: 1 });
+    const { lastCompletedAt } = await world.json<{ lastCompletedAt?: number }>(LEDGER, 'state/collector-0.json');
+    expect(lastCompletedAt).toBeGreaterThanOrEqual(before);
+  });
+
   it('drops a marker that stands for nothing', async () => {
     await start();
     const { upload } = await running();
