@@ -11,6 +11,8 @@ import type { Stage, Subject } from '../stage.ts';
 
 const FILE_BYTES = 20_000;
 const FLOW_MS = 60_000;
+/** The first wait of a refused upload is 5 seconds, or up to half as long again. */
+const FIRST_WAIT_MS = 8_000;
 
 /** So little time that nothing waits in place: a refused upload waits in the ledger, and comes again from there. */
 const SHORT_MS = 20_000;
@@ -62,7 +64,7 @@ export async function requests(stage: Stage): Promise<Report & { readonly figure
       operation === 'createFlow' ? { status: 429, headers: { 'retry-after': '1' } } : undefined;
     const refused = await world.counted(() => create.call('invoke', { event: world.event(), remainingMs: SHORT_MS }));
     world.service.standIn.intercept = undefined;
-    await sleep(1_500); // What S3 has of the wait is its key, so time has to pass for real.
+    await sleep(FIRST_WAIT_MS); // What S3 has of the wait is its key, so time has to pass for real.
     const sentAgain = await world.counted(() => world.tick());
     const message = await world.sentMessage();
     const again = { Records: [{ messageId: 'again', body: message }] };
