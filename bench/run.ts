@@ -1,6 +1,7 @@
 import { availableParallelism } from 'node:os';
 import { parseArgs } from 'node:util';
 import { printed, printedChecks, type Report } from './report.ts';
+import { costs } from './rows/costs.ts';
 import { forms } from './rows/forms.ts';
 import { MEMORY_CASES, memory } from './rows/memory.ts';
 import { polling } from './rows/polling.ts';
@@ -10,11 +11,12 @@ import { start } from './rows/start.ts';
 import { transfer } from './rows/transfer.ts';
 import { Stage } from './stage.ts';
 
-const USAGE = `npm run bench -- [--quick] [--only requests,start,small,polling,in,out,forms,memory] [--memory] [--json]
+const USAGE = `npm run bench -- [--quick] [--only requests,start,small,polling,in,out,forms,memory,costs] [--memory] [--costs] [--json]
 
   --quick    small sizes and few rounds: less than 90 seconds
   --only     these parts alone
   --memory   the same as --only memory
+  --costs    the same as --only costs
   --json     figures for machines instead of tables
 `;
 
@@ -26,6 +28,7 @@ const { values: options } = parseArgs({
     quick: { type: 'boolean', default: false },
     only: { type: 'string' },
     memory: { type: 'boolean', default: false },
+    costs: { type: 'boolean', default: false },
     json: { type: 'boolean', default: false },
     help: { type: 'boolean', default: false },
   },
@@ -50,9 +53,10 @@ const PARTS: Readonly<Record<string, (stage: Stage) => Promise<Report>>> = {
   out: (stage) => transfer(stage, { direction: 'out', ...TRANSFERS }),
   forms: (stage) => forms(stage, quick ? { bytes: 64 * MB, rounds: 2 } : { bytes: 256 * MB, rounds: 5 }),
   memory: (stage) => memory(stage, MEMORY_CASES[quick ? 'quick' : options.memory ? 'memory' : 'full']),
+  ...(quick ? {} : { costs }),
 };
 
-const only = options.memory ? ['memory'] : options.only?.split(',');
+const only = options.memory ? ['memory'] : options.costs ? ['costs'] : options.only?.split(',');
 const unknown = only?.filter((name) => !(name in PARTS)) ?? [];
 if (options.help || unknown.length > 0) {
   if (unknown.length > 0) console.error(`There is no part ${unknown.join(', ')}.\n`);

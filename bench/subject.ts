@@ -11,6 +11,8 @@ export interface Cost {
   /** Highest resident memory meanwhile, and what it was before the first call, in bytes. */
   readonly peakBytes: number;
   readonly idleBytes: number;
+  /** Bytes of what was logged. */
+  readonly loggedBytes: number;
 }
 
 /** Where something is to be had or put, at 127.0.0.1. */
@@ -29,6 +31,14 @@ const CONTEXT = { functionName: 'benchmark', awsRequestId: 'benchmark' };
 
 let handler: Handler;
 let idleBytes = 0;
+
+/** What a function logs is counted on its way out. */
+let loggedBytes = 0;
+const write = process.stdout.write.bind(process.stdout);
+process.stdout.write = ((...args: Parameters<typeof write>) => {
+  loggedBytes += Buffer.byteLength(args[0]);
+  return write(...args);
+}) as typeof write;
 
 const calls = {
   /** Loads a bundle and says how long that took, in milliseconds. */
@@ -53,12 +63,20 @@ export type SubjectCalls = typeof calls;
 
 async function measured<T>(body: () => Promise<T>): Promise<Cost & { readonly value: T }> {
   forgetPeak();
+  loggedBytes = 0;
   const cpu = process.cpuUsage();
   const started = performance.now();
   const value = await body();
   const wallMs = performance.now() - started;
   const { user, system } = process.cpuUsage(cpu);
-  return { value, wallMs, cpuMs: (user + system) / 1000, peakBytes: process.resourceUsage().maxRSS * 1024, idleBytes };
+  return {
+    value,
+    wallMs,
+    cpuMs: (user + system) / 1000,
+    peakBytes: process.resourceUsage().maxRSS * 1024,
+    idleBytes,
+    loggedBytes,
+  };
 }
 
 /** Linux forgets the highest memory so far when asked to; elsewhere that of the start counts too, which is small. */

@@ -1,0 +1,33 @@
+/**
+ * What AWS asks in us-east-1, in US dollars, without free tiers and volume discounts.
+ * https://aws.amazon.com/lambda/pricing/ https://aws.amazon.com/s3/pricing/ https://aws.amazon.com/sqs/pricing/
+ * https://aws.amazon.com/eventbridge/pricing/ https://aws.amazon.com/secrets-manager/pricing/
+ * https://aws.amazon.com/cloudwatch/pricing/ https://aws.amazon.com/ec2/pricing/on-demand/ (data transfer)
+ */
+export const PRICES_DATE = '2026-06';
+
+export const PRICES = {
+  lambdaGbSecondArm64: 0.0000133334,
+  lambdaRequest: 0.2e-6,
+  /** PUT, COPY, POST and LIST. */
+  s3Write: 0.005e-3,
+  /** GET and HEAD. */
+  s3Read: 0.0004e-3,
+  sqsRequest: 0.4e-6,
+  eventBridgeEvent: 1e-6,
+  logsGb: 0.5,
+  /** Out to the internet, where the flow service is; what comes in is free. */
+  transferOutGb: 0.09,
+} as const;
+
+/** S3's DELETE is free. */
+export const S3_PRICES: Readonly<Record<string, number>> = {
+  GetObject: PRICES.s3Read,
+  HeadObject: PRICES.s3Read,
+  PutObject: PRICES.s3Write,
+  ListObjectsV2: PRICES.s3Write,
+  CreateMultipartUpload: PRICES.s3Write,
+  UploadPart: PRICES.s3Write,
+  CompleteMultipartUpload: PRICES.s3Write,
+  DeleteObject: 0,
+};

@@ -1,0 +1,190 @@
+import { LIMITS_DEFAULT } from '../../functions/config.ts';
+import { PRICES, PRICES_DATE, S3_PRICES } from '../prices.ts';
+import { type Report, size, type Table } from '../report.ts';
+import { asset } from '../servers/bytes.ts';
+import { doneFlow, runningFlow } from '../servers/flow-service.ts';
+import type { Stage, Subject } from '../stage.ts';
+import type { Cost } from '../subject.ts';
+import type { Counts } from './requests.ts';
+
+/** What Lambda gives a function of this memory: a whole processor comes with 1,769 MB. */
+const MEMORY_MB = 512;
+const PROCESSOR_SHARE = MEMORY_MB / 1769;
+
+const GB = 1e9;
+/** As many messages as the stack lets the queue hand over at a time. */
+const BATCH = LIMITS_DEFAULT.uploadConcurrency;
+const WARM_UP_BYTES = 100_000;
+/** Polls that find a flow running before one finds it finished, as of a flow of a minute or two. */
+const POLLS_IN_VAIN = 1;
+const POLLED_FLOWS = 1_000;
+
+/** So many files of a size at a time: a batch of the queue, and a tick that finds as many flows finished. */
+const SIZES = [
+  { bytes: 20_000, files: 200, batch: BATCH },
+  { bytes: 10_000_000, files: 20, batch: BATCH },
+  { bytes: 256_000_000, files: 4, batch: 1 },
+] as const;
+
+interface Spent {
+  readonly gbSeconds: number;
+  readonly invocations: number;
+  readonly s3: Counts;
+  readonly loggedBytes: number;
+}
+
+/** Dollars for one file, by where they go. */
+interface Bill {
+  readonly lambda: number;
+  readonly s3: number;
+  readonly queue: number;
+  readonly events: number;
+  readonly logs: number;
+  readonly transfer: number;
+}
+
+interface FileCosts {
+  readonly bytes: number;
+  readonly gbSeconds: number;
+  readonly s3: { readonly create: Counts; readonly collect: Counts };
+  readonly bill: Bill;
+  readonly total: number;
+}
+
+/** What a file costs at AWS, with one asset of its own size, from what was counted and measured here. */
+export async function costs(stage: Stage): Promise<Report> {
+  const poll = await pollOf(stage);
+  const figures: FileCosts[] = [];
+  for (const { bytes, files, batch } of SIZES) {
+    const create = await createOf(stage, bytes, files, batch);
+    const collect = await collectOf(stage, bytes, files);
+    const gbSeconds = create.gbSeconds + collect.gbSeconds + POLLS_IN_VAIN * poll.gbSeconds;
+    const s3 = { create: create.s3, collect: collect.s3 };
+    const requests = [create.s3, collect.s3].reduce((sum, counts) => sum + priceOf(counts), 0);
+    const bill: Bill = {
+      lambda: gbSeconds * PRICES.lambdaGbSecondArm64 + create.invocations * PRICES.lambdaRequest,
+      s3: requests,
+      // S3 sends it; the event source receives and deletes a batch at a time.
+      queue: (1 + 2 / batch) * PRICES.sqsRequest,
+      events: PRICES.eventBridgeEvent,
+      logs: ((create.loggedBytes + collect.loggedBytes) / GB) * PRICES.logsGb,
+      transfer: (asset(bytes, 'uri').bytes / GB) * PRICES.transferOutGb,
+    };
+    const total = Object.values(bill).reduce((sum, dollars) => sum + dollars, 0);
+    figures.push({ bytes, gbSeconds, s3, bill, total });
+  }
+  const dollars = (value: number) =>
+    value >= 100 ? value.toFixed(0) : value >= 1 ? value.toFixed(2) : value.toFixed(4);
+  const table = (files: number, title: string): Table => ({
+    title,
+    columns: ['file', 'Lambda', 'S3', 'SQS', 'events', 'logs', 'sum', 'and to the internet'],
+    rows: figures.map(({ bytes, bill, total }) => [
+      size(bytes),
+      ...[bill.lambda, bill.s3, bill.queue, bill.events, bill.logs, total - bill.transfer, bill.transfer].map((value) =>
+        dollars(value * files),
+      ),
+    ]),
+  });
+  return {
+    name: 'costs',
+    figures: { pricesDate: PRICES_DATE, prices: PRICES, poll, files: figures },
+    checks: [],
+    tables: [
+      table(1_000, `Costs of a thousand files, in US dollars, prices of ${PRICES_DATE}`),
+      table(1_000_000, 'Costs of a million files, in US dollars'),
+      {
+        title: 'What that is made of, for one file',
+        columns: ['file', 'GB-seconds', 'S3 writes', 'S3 reads'],
+        rows: figures.map(({ bytes, gbSeconds, s3 }) => [
+          size(bytes),
+          gbSeconds.toFixed(4),
+          countOf([s3.create, s3.collect], PRICES.s3Write).toFixed(1),
+          countOf([s3.create, s3.collect], PRICES.s3Read).toFixed(1),
+        ]),
+        note: `GB-seconds: what a function of ${MEMORY_MB} MB takes with its ${PROCESSOR_SHARE.toFixed(2)} of a processor as fast as this machine's, or the time that passed here if that is longer. Storage, and what a deployment costs that nothing is dropped into, are not in it.`,
+      },
+    ],
+  };
+}
+
+const priceOf = (counts: Counts): number =>
+  Object.entries(counts).reduce((sum, [operation, count]) => sum + count * (S3_PRICES[operation] ?? 0), 0);
+
+const countOf = (all: readonly Counts[], price: number): number =>
+  all
+    .flatMap((counts) => Object.entries(counts))
+    .reduce((sum, [operation, count]) => sum + (S3_PRICES[operation] === price ? count : 0), 0);
+
+const gbSecondsOf = ({ wallMs, cpuMs }: Cost): number =>
+  ((MEMORY_MB / 1024) * Math.max(wallMs, cpuMs / PROCESSOR_SHARE)) / 1000;
+
+async function createOf(stage: Stage, bytes: number, files: number, batch: number): Promise<Spent> {
+  const { subject } = await stage.subject('ours', 'create-flow', stage.environment('tls'));
+  try {
+    await subject.call('invoke', { event: stage.uploads(WARM_UP_BYTES, BATCH) });
+    await stage.aws.call('takeCounts');
+    const costs: Cost[] = [];
+    for (let done = 0; done < files; done += batch) {
+      costs.push(await subject.call('invoke', { event: stage.uploads(bytes, batch) }));
+    }
+    return await spentOn(stage, costs, files, {});
+  } finally {
+    await subject.end();
+  }
+}
+
+async function collectOf(stage: Stage, bytes: number, files: number): Promise<Spent> {
+  const { subject } = await stage.subject('ours', 'collect-outputs', stage.environment('tls'));
+  const collect = async (bytes: number, count: number): Promise<Cost> => {
+    await stage.run(
+      Array.from({ length: count }, () => doneFlow('uri', bytes, stage.next())),
+      'ours',
+    );
+    return subject.call('invoke', { event: {} });
+  };
+  try {
+    await collect(WARM_UP_BYTES, BATCH);
+    const tick = await tickOf(stage, subject);
+    const cost = await collect(bytes, files);
+    return await spentOn(stage, [cost], files, tick);
+  } finally {
+    await subject.end();
+  }
+}
+
+/** What a tick asks of S3 by itself: it comes round whatever there is to collect. */
+async function tickOf(stage: Stage, subject: Subject): Promise<Counts> {
+  await stage.aws.call('takeCounts');
+  await subject.call('invoke', { event: {} });
+  return stage.aws.call('takeCounts');
+}
+
+async function spentOn(stage: Stage, costs: readonly Cost[], files: number, tick: Counts): Promise<Spent> {
+  const counts = await stage.aws.call('takeCounts');
+  return {
+    gbSeconds: costs.reduce((sum, cost) => sum + gbSecondsOf(cost), 0) / files,
+    invocations: costs.length / files,
+    loggedBytes: costs.reduce((sum, { loggedBytes }) => sum + loggedBytes, 0) / files,
+    s3: Object.fromEntries(
+      Object.entries(counts)
+        .filter(([operation]) => operation in S3_PRICES)
+        .map(([operation, count]) => [operation, (count - (tick[operation] ?? 0)) / files]),
+    ),
+  };
+}
+
+async function pollOf(stage: Stage): Promise<{ readonly gbSeconds: number }> {
+  await stage.aws.call('clear');
+  const { subject } = await stage.subject('ours', 'collect-outputs', stage.environment('tls'));
+  try {
+    await stage.run(
+      Array.from({ length: POLLED_FLOWS }, () => runningFlow(stage.next())),
+      'ours',
+    );
+    const cost = await subject.call('invoke', { event: {} });
+    return { gbSeconds: gbSecondsOf(cost) / POLLED_FLOWS };
+  } finally {
+    await subject.end();
+    await stage.aws.call('clear');
+  }
+}
