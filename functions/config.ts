@@ -173,6 +173,9 @@ const prefixSchema = text(
   (value) => PREFIX.test(value) && value.length <= KEY_PART_LENGTH_MAX,
 );
 
+/** What 10,000 parts of 5 MiB hold: see `objects/results.ts`. */
+const ASSET_BYTES_MAX = 48 * GIB;
+
 /** Below this, uploads that wait for a person, or run for a week, could lose their entries. */
 const RETENTION_DAYS_MIN = 30;
 const RETENTION_DAYS_MAX = 3650;
@@ -190,7 +193,7 @@ const limitsSchema = strictObject({
   uploadConcurrency: z.optional(whole('uploads', 1, 64)),
   inputBytesMax: z.optional(whole('bytes', 1, 5 * TIB)),
   textBytesMax: z.optional(whole('bytes', 1, 16 * MIB)),
-  assetBytesMax: z.optional(whole('bytes', 1, 5 * TIB)),
+  assetBytesMax: z.optional(whole('bytes', 1, ASSET_BYTES_MAX)),
   outputsMax: z.optional(whole('outputs', 1, 10_000)),
   attemptsMax: z.optional(whole('attempts', 1, 100)),
   inDoubt: z.optional(oneOf('retry', 'hold')),
@@ -226,7 +229,8 @@ const pipelineSchema = text(
 
 const isLoopback = (host: string) => host === 'localhost' || host === '[::1]' || /^127(\.\d+){3}$/.test(host);
 
-function faultOfBaseUrl(value: string): string | undefined {
+/** What is wrong with the address of a flow service, if anything is. */
+export function faultOfBaseUrl(value: string): string | undefined {
   const url = URL.parse(value);
   if (url === null) return `expected a URL such as https://flows.example.com, got ${shorten(withoutSecrets(value))}`;
   if (url.protocol !== 'https:' && !(url.protocol === 'http:' && isLoopback(url.hostname))) {

@@ -128,11 +128,11 @@ function conditions(props: AlarmsProps): readonly Condition[] {
     },
     {
       id: 'tick-missing',
-      meaning: 'Nothing has been collected for half an hour, though it should be tried every few minutes.',
+      meaning: 'Nothing has been collected for 40 minutes, though it should be tried every minute.',
       metric: metrics.total(['TicksCompleted', 'TicksCutShort'], TICKLESS_PERIOD),
       threshold: 1,
       whenBelow: true,
-      periods: [3, 3],
+      periods: [2, 2],
       silenceIsBad: true,
     },
     ...functionConditions('create-flow', props.createFlowFunction),

@@ -1,6 +1,7 @@
 import { statSync } from 'node:fs';
 import { isAbsolute, relative, resolve, sep } from 'node:path';
 import { parseArgs } from 'node:util';
+import { faultOfBaseUrl } from '../functions/config.ts';
 
 export const USAGE = `Usage: npm start                     watch ./inbox until Ctrl-C
        npm start -- FILE...          process these files and exit: 0 if all went well, 1 if one failed
@@ -72,9 +73,8 @@ function parse(arguments_: readonly string[]) {
 
 function serviceOf(given: string | undefined, env: NodeJS.ProcessEnv): Arguments['service'] {
   if (given === undefined) return undefined;
-  if (!URL.canParse(given) || !/^https?:$/.test(new URL(given).protocol)) {
-    throw new UsageError('--service needs an address such as https://flows.example.com');
-  }
+  const fault = faultOfBaseUrl(given);
+  if (fault !== undefined) throw new UsageError(`--service: ${fault}`);
   const token = env.FLOWDROP_TOKEN;
   if (!token) throw new UsageError('--service needs its token in the environment variable FLOWDROP_TOKEN');
   return { url: given.replace(/\/+$/, ''), token };

@@ -51,7 +51,7 @@ async function main(): Promise<number> {
     });
   }
 
-  const { routes, limits } = parseContext(JSON.parse(readFileSync(here('../cdk.json'), 'utf8')).context.flowdrop);
+  const { routes, limits } = readContext();
   const root = join(cwd, '.flowdrop');
   const isWatching = args.files.length === 0;
   const state = isWatching ? watchState(root, args.service?.url) : temporaryState(root);
@@ -83,6 +83,16 @@ async function main(): Promise<number> {
     await session?.close();
     logs.close();
     state.release();
+  }
+}
+
+/** @throws {ConfigurationError} */
+function readContext() {
+  try {
+    return parseContext(JSON.parse(readFileSync(here('../cdk.json'), 'utf8')).context?.flowdrop);
+  } catch (error) {
+    if (!(error instanceof SyntaxError)) throw error;
+    throw new ConfigurationError([`cdk.json: ${error.message}`], { cause: error });
   }
 }
 
@@ -137,7 +147,12 @@ async function processFiles(
     screen.line('Interrupted.');
     return EXIT_INTERRUPTED;
   }
-  screen.line(`${succeeded ? 'All done' : 'Not all went well'}. Results are in ${shown(args.resultsDir)}.`);
+  const where = shown(args.resultsDir);
+  screen.line(
+    succeeded
+      ? `All done. Results are in ${where}.`
+      : `Not all went well, as told above. What there is of results is in ${where}.`,
+  );
   return succeeded ? 0 : EXIT_FAILED;
 }
 

@@ -38,7 +38,8 @@ describe('the arguments of npm start', () => {
     [['a.png', '--inbox', 'in'], 'cannot be combined with files'],
     [['--results', 'inbox/results'], 'inside the other'],
     [['--inbox', '.'], 'inside the other'],
-    [['--service', 'flows.example.com'], 'needs an address such as'],
+    [['--service', 'flows.example.com'], 'expected a URL such as https://flows.example.com'],
+    [['--service', 'http://flows.example.com'], 'expected https:'],
     [['--service', 'https://flows.example.com'], 'FLOWDROP_TOKEN'],
   ])('%j are refused with a sentence', (arguments_, sentence) => {
     expect(() => parse(arguments_)).toThrow(UsageError);
