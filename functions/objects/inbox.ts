@@ -4,7 +4,7 @@ import type { InputSource } from '../flow-service/types.ts';
 import { mediaTypeOf } from '../routes.ts';
 import { pinnedVersion, type Upload, unquoted, uploadId } from '../upload.ts';
 import { isAbsent, isArchived, isPreconditionFailed } from './s3-errors.ts';
-import { keepYoungGenerationSmall } from './young-generation.ts';
+import { collectYoungGarbage } from './young-generation.ts';
 
 /** Files of more than this leave more garbage behind than a young generation holds, in bytes. */
 const LARGE_BYTES_MIN = 5 * 1024 * 1024;
@@ -71,7 +71,7 @@ export class Inbox {
       first.body.destroy();
       throw new UploadGoneError(`${reference.bucket}/${reference.key} was put again with the same content`);
     }
-    if (upload.bytes > LARGE_BYTES_MIN) keepYoungGenerationSmall();
+    if (upload.bytes > LARGE_BYTES_MIN) collectYoungGarbage();
     let unread: Readable | undefined = first.body;
     const opened = [first.body];
     const open = async (again: AbortSignal): Promise<AsyncIterable<Uint8Array>> => {

@@ -10,7 +10,7 @@ import {
 } from '@aws-sdk/client-s3';
 import type { Log } from '../telemetry.ts';
 import { isConflict, isPreconditionFailed } from './s3-errors.ts';
-import { keepYoungGenerationSmall } from './young-generation.ts';
+import { collectYoungGarbage } from './young-generation.ts';
 
 /**
  * Size of a part, in bytes: the least that S3 takes. One part is held while it fills and one while it is sent, so this is
@@ -189,6 +189,7 @@ class PartedUpload {
   async #sendPart(): Promise<void> {
     this.#uploadId ??= await this.#create();
     await this.#sending;
+    collectYoungGarbage();
     const part = this.#filling;
     const body = part.subarray(0, this.#filled);
     const PartNumber = this.#parts.length + 1;
@@ -211,7 +212,6 @@ class PartedUpload {
   }
 
   async #create(): Promise<string> {
-    keepYoungGenerationSmall();
     const { UploadId } = await this.#s3.send(
       new CreateMultipartUploadCommand({ ...this.#target, ...this.#description(), ChecksumAlgorithm: 'CRC32' }),
       { abortSignal: this.#signal },
