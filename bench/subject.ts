@@ -130,7 +130,7 @@ async function copy({ from, to, receivedBytes, sentBytes }: Transfer): Promise<v
 
 function open({ port, isTls }: Place): Promise<Socket> {
   return new Promise((resolve, reject) => {
-    const options = { host: '127.0.0.1', port };
+    const options = { host: '127.0.0.1', port, noDelay: true };
     const socket = isTls ? connectTls(options, () => resolve(socket)) : connect(options, () => resolve(socket));
     socket.once('error', reject);
   });
