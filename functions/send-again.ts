@@ -44,6 +44,11 @@ export async function sendAgain(marker: WaitingMarker, ports: SendAgainPorts, si
   }
   if (notBefore === marker.notBefore) return isSent; // Due by another's clock and not by ours: it stays as it is.
   if (notBefore !== undefined) await ledger.putWaitingMarker({ uploadId: marker.uploadId, notBefore }, signal);
+  if (stored?.entry.state === 'running') {
+    // Whoever wrote the flow down may have died before its marker was put, and this one is then all that tells of it.
+    const { id: flowId, createdAt } = stored.entry.flow;
+    await ledger.putRunningMarker({ createdAt, uploadId: marker.uploadId, flowId }, signal);
+  }
   await ledger.deleteWaitingMarker(marker, signal);
   return isSent;
 }
