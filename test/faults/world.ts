@@ -7,6 +7,7 @@ import { ClaimHeldError, type CreatePorts } from '../../functions/create-flow.ts
 import { createFlowService } from '../../functions/flow-service/client.ts';
 import { type Invocation, withinInvocation } from '../../functions/invocation.ts';
 import type { Entry } from '../../functions/ledger/entry.ts';
+import type { Receipt } from '../../functions/objects/receipts.ts';
 import { portsOf } from '../../functions/ports.ts';
 import type { SweepPorts } from '../../functions/sweep.ts';
 import type { Log, LogFields, MetricName } from '../../functions/telemetry.ts';
@@ -116,6 +117,8 @@ export class World {
   readonly thrown: unknown[] = [];
   readonly tokens: string[];
   readonly incidents: ServiceIncident[] = [];
+  /** Of which uploads and generations a receipt was ever written. */
+  readonly receipted = new Set<string>();
   /** How often each asset's key was written in the results bucket. */
   readonly resultWrites = new Map<string, number>();
   /** Which flows were looked at, and when last. */
@@ -268,6 +271,11 @@ export class World {
     const key = decodeURIComponent(object.key.replaceAll('+', ' '));
     if (bucket.name === RESULTS && record.eventName.startsWith('ObjectCreated')) {
       this.resultWrites.set(key, (this.resultWrites.get(key) ?? 0) + 1);
+      if (key.endsWith('/receipt.json')) {
+        void this.inspector
+          .json<Receipt>(RESULTS, key)
+          .then(({ upload, generation }) => this.receipted.add(`${upload.id}-${generation}`));
+      }
     }
     if (bucket.name !== INBOX) return;
     let put: Put | undefined;
