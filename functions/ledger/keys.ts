@@ -46,10 +46,10 @@ export const waitingDueKey = (now: number): string => `${WAITING_PREFIX}${time(n
 
 /** The marker that a key tells of; undefined for a key that is none, which somebody else must have put there. */
 export function parseRunningKey(key: string): RunningMarker | undefined {
-  const [, time = '', uploadId = '', segment = ''] = /^running\/(\d{4}-[^/]+)\/([0-9a-f]+)\/([^/]+)$/.exec(key) ?? [];
-  const flowId = decodedId(segment);
-  if (flowId === undefined) return undefined;
-  const marker = { createdAt: Date.parse(time), uploadId, flowId };
+  const match = /^running\/(\d{4}-[^/]+)\/([0-9a-f]+)\/([^/]+)$/.exec(key);
+  const flowId = match === null ? undefined : decodedId(match[3] as string);
+  if (match === null || flowId === undefined) return undefined;
+  const marker = { createdAt: Date.parse(match[1] as string), uploadId: match[2] as string, flowId };
   return isKeyOf(key, marker.createdAt, () => runningKey(marker)) ? marker : undefined;
 }
 
@@ -57,8 +57,9 @@ export function parseRunningKey(key: string): RunningMarker | undefined {
 export const parseEntryKey = (key: string): string | undefined => /^uploads\/([0-9a-f]+)\.json$/.exec(key)?.[1];
 
 export function parseWaitingKey(key: string): WaitingMarker | undefined {
-  const [, time = '', uploadId = ''] = /^waiting\/(\d{4}-[^/]+)\/([0-9a-f]+)$/.exec(key) ?? [];
-  const marker = { notBefore: Date.parse(time), uploadId };
+  const match = /^waiting\/(\d{4}-[^/]+)\/([0-9a-f]+)$/.exec(key);
+  if (match === null) return undefined;
+  const marker = { notBefore: Date.parse(match[1] as string), uploadId: match[2] as string };
   return isKeyOf(key, marker.notBefore, () => waitingKey(marker)) ? marker : undefined;
 }
 
