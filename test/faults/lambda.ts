@@ -45,6 +45,20 @@ export class Lambda {
     return () => this.#onDeath.delete(told);
   }
 
+  /**
+   * Calls `told` when the signal aborts, unless the process is dead by then. Returns how to stop listening. Node keeps a
+   * signal of `AbortSignal.any` for as long as somebody listens to it, and with it a dead process and all its world.
+   */
+  whenAborted(signal: AbortSignal | undefined, told: () => void): () => void {
+    if (signal === undefined || this.#state === 'dead') return () => {};
+    signal.addEventListener('abort', told, { once: true });
+    const forget = this.onDeath(() => signal.removeEventListener('abort', told));
+    return () => {
+      forget();
+      signal.removeEventListener('abort', told);
+    };
+  }
+
   freeze(ms: number): void {
     if (this.#state !== 'alive') return;
     this.#state = 'frozen';
@@ -79,15 +93,15 @@ export class Lambda {
         reject(signal.reason);
         return;
       }
-      const aborted = (): void => {
+      const forget = this.whenAborted(signal, () => {
+        forget();
         timer.cancel();
         reject(signal?.reason);
-      };
+      });
       const timer = this.after(Math.max(0, ms), 'timer', () => {
-        signal?.removeEventListener('abort', aborted);
+        forget();
         resolve();
       });
-      signal?.addEventListener('abort', aborted, { once: true });
     });
   }
 }

@@ -141,11 +141,10 @@ function attemptOf(
     const timeLimit = lambda.after(REQUEST_TIMEOUT_MS, 'timer', () =>
       settle(() => reject(failure('TimeoutError', 'ETIMEDOUT'))),
     );
-    const onAbort = (): void => settle(() => reject(aborted(signal as AbortSignal)));
-    signal?.addEventListener('abort', onAbort, { once: true });
+    const forget = lambda.whenAborted(signal, () => settle(() => reject(aborted(signal as AbortSignal))));
     const settle = (how: () => void): void => {
       timeLimit.cancel();
-      signal?.removeEventListener('abort', onAbort);
+      forget();
       how();
     };
     const answer = (how: () => void): void => {

@@ -123,6 +123,8 @@ class Exchange {
   #reject: (error: unknown) => void = () => {};
   #failReading: (error: unknown) => void = () => {};
   #timeLimit: Scheduled | undefined;
+  /** Stops listening to the signal and for the process's death. */
+  #forget: () => void = () => {};
 
   constructor(world: SimulatedService, lambda: Lambda, request: TransportRequest, signal: AbortSignal) {
     this.#world = world;
@@ -154,9 +156,15 @@ class Exchange {
       return;
     }
     if (fault === 'frozen') lambda.freeze(frozenFor(random));
-    this.#signal.addEventListener('abort', this.#onAbort, { once: true });
+    const unheard = lambda.whenAborted(this.#signal, () => {
+      this.#fail('The request was given up', this.#signal.reason);
+    });
+    const survived = lambda.onDeath(() => this.#disconnect());
+    this.#forget = () => {
+      unheard();
+      survived();
+    };
     this.#limit(TRANSPORT_LIMITS.connectMs, 'No connection');
-    lambda.onDeath(() => this.#disconnect());
     if (fault === 'refused') {
       this.#reach(() => this.#fail(`connect ECONNREFUSED`));
       return;
@@ -306,8 +314,6 @@ class Exchange {
     this.#timeLimit = this.#lambda.after(ms, 'timer', () => this.#fail(`${what} within ${ms} ms`, undefined, true));
   }
 
-  readonly #onAbort = (): void => this.#fail('The request was given up', this.#signal.reason);
-
   #fail(message: string, cause?: unknown, timedOut = false): void {
     if (this.#failure !== undefined) return;
     this.#failure = new TransportError(message, { sent: this.#sent, cause, timedOut });
@@ -318,7 +324,7 @@ class Exchange {
 
   #end(): void {
     this.#timeLimit?.cancel();
-    this.#signal.removeEventListener('abort', this.#onAbort);
+    this.#forget();
     this.#disconnect();
   }
 

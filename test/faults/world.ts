@@ -141,7 +141,7 @@ export class World {
   #secret: string;
   #isHealing = false;
   #idle: { create: Environment[]; collect: Environment[] } = { create: [], collect: [] };
-  #lambdas = 0;
+  readonly #lambdas: Lambda[] = [];
   #creating = 0;
   /** Invocations under way, and the keys of which they were given one message only. */
   readonly #atWork = new Map<string, ReadonlySet<string>>();
@@ -332,7 +332,8 @@ export class World {
     }
     const { scenario, timeline } = this;
     const skewMs = this.#random.int(-scenario.skewMs, scenario.skewMs);
-    const lambda = new Lambda(`${which}-${++this.#lambdas}`, timeline, skewMs);
+    const lambda = new Lambda(`${which}-${this.#lambdas.length + 1}`, timeline, skewMs);
+    this.#lambdas.push(lambda);
     const s3World: SimulatedS3 = {
       s3: this.s3,
       timeline,
@@ -436,10 +437,10 @@ export class World {
       const fail = (why: string) => reject(Object.assign(new Error(`Simulated: ${why}`), { name: why }));
       const onAbort = (): void => fail('AbortError');
       if (signal?.aborted) return onAbort();
-      signal?.addEventListener('abort', onAbort, { once: true });
+      const forget = lambda.whenAborted(signal, onAbort);
       const answer = (how: () => void): void => {
         lambda.after(random.int(1, 30), 'answer', () => {
-          signal?.removeEventListener('abort', onAbort);
+          forget();
           how();
         });
       };
@@ -727,6 +728,7 @@ export class World {
   }
 
   close(): void {
+    for (const lambda of this.#lambdas) lambda.kill(); // Nothing may go on to hold on to this world.
     this.service.close();
     this.s3.close();
   }
