@@ -41,6 +41,8 @@ export interface S3Access {
   readonly action: string;
   /** Such as `arn:aws:s3:::bucket/key`. */
   readonly resource: string;
+  /** The request that needs it. */
+  readonly request: Pick<Call, 'method' | 'query'>;
 }
 
 /** What every operation works with. */

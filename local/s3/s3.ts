@@ -76,6 +76,7 @@ export class EmbeddedS3 {
           accessKeyId: accessKeyId(call),
           action,
           resource: `arn:aws:s3:::${bucket}${key === undefined ? '' : `/${key}`}`,
+          request: call,
         }),
       async publish(eventName: S3EventName, version: Version, { requestId }: Call, sequence = version.sequence) {
         const versioned = catalog.bucket(version.bucket).versioning !== undefined;

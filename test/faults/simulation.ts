@@ -1,7 +1,7 @@
 import type { FaultTable } from './faults.ts';
 import { checkAll, checkFirstTick, checkUnchanged, snapshotOf } from './invariants.ts';
 import { warmUp } from './s3.ts';
-import { Violation, World } from './world.ts';
+import { type NeededPermission, Violation, World } from './world.ts';
 
 const MINUTE = 60_000;
 
@@ -19,10 +19,14 @@ export interface Outcome {
 let warmth: Promise<void> | undefined;
 
 /** Runs one seed's world from its beginning to the check of its invariants. Everything follows from the seed. */
-export async function simulate(seed: number, onTrace?: (line: string) => void): Promise<Outcome> {
+export async function simulate(
+  seed: number,
+  onTrace?: (line: string) => void,
+  onCall?: (call: NeededPermission) => void,
+): Promise<Outcome> {
   warmth ??= warmUp();
   await warmth;
-  const world = new World(seed, onTrace);
+  const world = new World(seed, onTrace, onCall);
   let unhandled: unknown;
   const onUnhandled = (error: unknown): void => {
     unhandled ??= error;

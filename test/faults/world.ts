@@ -15,6 +15,7 @@ import { SecretToken } from '../../functions/token.ts';
 import { uploadsOf } from '../../functions/upload.ts';
 import { StandInFlowService } from '../../local/flow-service/flow-service.ts';
 import { Queue, type ReceivedMessage } from '../../local/queue.ts';
+import type { S3Access } from '../../local/s3/call.ts';
 import { eventBridgeEvent, testEvent } from '../../local/s3/events.ts';
 import { EmbeddedS3, type S3EventRecord } from '../../local/s3/s3.ts';
 import { type CallKind, type Fault, Weather } from './faults.ts';
@@ -46,6 +47,13 @@ const HEALING_STEPS_MAX = 120;
 
 type Ports = CreatePorts & CollectPorts & SweepPorts;
 
+/** What each call of another service than S3 is in IAM's words. */
+const SIMPLE_CALLS = {
+  'secret.read': { action: 'secretsmanager:GetSecretValue', resource: 'token' },
+  'queue.send': { action: 'sqs:SendMessage', resource: 'uploads' },
+  'event.send': { action: 'events:PutEvents', resource: 'default' },
+} as const;
+
 /** An upload as whoever put it knows it. */
 export interface Put {
   readonly key: string;
@@ -72,6 +80,13 @@ export interface Published {
 /** Something that was not as it has to be. */
 export class Violation extends Error {
   override readonly name = 'Violation';
+}
+
+/** A permission that a function's call to AWS needs. What it is of has the name that it has here. */
+export interface NeededPermission extends Pick<S3Access, 'action' | 'resource'> {
+  readonly by: 'create' | 'collect';
+  /** Of S3 only. */
+  readonly request?: S3Access['request'];
 }
 
 interface Environment {
@@ -137,6 +152,7 @@ export class World {
   readonly #ids: Random;
   readonly #trace: Hash = createHash('sha256');
   readonly #onTrace: ((line: string) => void) | undefined;
+  readonly #onCall: ((call: NeededPermission) => void) | undefined;
   readonly #settings: Settings;
   #secret: string;
   #isHealing = false;
@@ -152,15 +168,25 @@ export class World {
   #onTheWay = 0;
   readonly #messages: string[] = [];
 
-  constructor(seed: number, onTrace?: (line: string) => void) {
+  constructor(seed: number, onTrace?: (line: string) => void, onCall?: (call: NeededPermission) => void) {
     this.#onTrace = onTrace;
+    this.#onCall = onCall;
     this.scenario = scenarioOf(new Random(seed, 1));
     this.#random = new Random(seed, 2);
     this.#network = new Random(seed, 3);
     this.#ids = new Random(seed, 4);
     const { scenario, timeline } = this;
     this.weather = new Weather(new Random(seed, 5), scenario.weather);
-    this.s3 = new EmbeddedS3({ clock: timeline, onEvent: (record) => this.#onS3Event(record) });
+    this.s3 = new EmbeddedS3({
+      clock: timeline,
+      onEvent: (record) => this.#onS3Event(record),
+      authorize: ({ accessKeyId: name, action, resource, request }) => {
+        // Whoever tests asks in nobody's name.
+        if (name !== undefined)
+          onCall?.({ by: name.startsWith('create') ? 'create' : 'collect', action, resource, request });
+        return true;
+      },
+    });
     this.s3.createBucket(INBOX, scenario.versioning === undefined ? {} : { versioning: scenario.versioning });
     this.s3.createBucket(RESULTS);
     this.s3.createBucket(LEDGER);
@@ -407,6 +433,7 @@ export class World {
     signal: AbortSignal | undefined,
     effect: () => T,
   ): Promise<T> {
+    this.#onCall?.({ by: lambda.name.startsWith('create') ? 'create' : 'collect', ...SIMPLE_CALLS[kind] });
     let fault: Fault | undefined;
     for (let attempt = 1; ; attempt += 1) {
       if (fault === undefined || !this.weather.stays()) fault = this.weather.draw(kind);
