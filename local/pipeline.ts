@@ -8,7 +8,7 @@ import type { Route } from '../functions/routes.ts';
 import { messageFor } from '../functions/upload.ts';
 import { FUNCTION_NAMES, type FunctionName } from '../infra/bundle.ts';
 import { EventSource } from './event-source.ts';
-import { EventBus, serveEvents } from './events.ts';
+import { EventBus, type PublishedEvent, serveEvents } from './events.ts';
 import { StandInFlowService, type StandInOptions } from './flow-service/flow-service.ts';
 import { serveFlowService } from './flow-service/http.ts';
 import { LocalFunction } from './lambda/function.ts';
@@ -53,8 +53,16 @@ export interface PipelineOptions {
   readonly tickIntervalMs?: number;
   /** Told of every object created or removed in any of the buckets, after everything here has been told. */
   readonly onS3Event?: (record: S3EventRecord) => void;
-  /** Told of every request to AWS that a function makes, in IAM's words: what its role must allow. */
-  readonly onCall?: (name: FunctionName, action: string, resource: string) => void;
+  /**
+   * Told of every request to AWS that a function makes, in IAM's words: what its role must allow, with what conditions
+   * may ask of.
+   */
+  readonly onCall?: (
+    name: FunctionName,
+    action: string,
+    resource: string,
+    context: Readonly<Record<string, string>>,
+  ) => void;
   /** Told of every line that a function prints. */
   readonly onLog?: (name: FunctionName, line: string) => void;
   /** Told of every invocation that failed as a whole. */
@@ -104,13 +112,13 @@ export async function startPipeline(options: PipelineOptions): Promise<Pipeline>
     });
 
     let schedule: Schedule | undefined;
-    const note = (accessKeyId: string | undefined, action: string, resource: string): true => {
+    const note = (accessKeyId: string | undefined, action: string, resource: string, context = {}): true => {
       const name = FUNCTION_NAMES.find((each) => accessKeyId === accessKeyOf(each));
-      if (name !== undefined) options.onCall?.(name, action, resource);
+      if (name !== undefined) options.onCall?.(name, action, resource, context);
       return true;
     };
     const embedded = new EmbeddedS3({
-      authorize: ({ accessKeyId, action, resource }) => note(accessKeyId, action, resource),
+      authorize: ({ accessKeyId, action, resource, context }) => note(accessKeyId, action, resource, context),
       ...(options.stateDir !== undefined && { dir: join(options.stateDir, 's3') }),
       onEvent(record) {
         const bucket = record.s3.bucket.name;
@@ -158,7 +166,11 @@ export async function startPipeline(options: PipelineOptions): Promise<Pipeline>
     );
     closing.push(() => secretsServer.close());
     const events = new EventBus();
-    const eventsServer = await serveEvents(events, ({ accessKeyId, action }) => note(accessKeyId, action, EVENT_BUS));
+    const eventsServer = await serveEvents(events, ({ accessKeyId, action, input }) => {
+      for (const { Source } of (input as { Entries: PublishedEvent[] }).Entries) {
+        note(accessKeyId, action, EVENT_BUS, { 'events:source': Source });
+      }
+    });
     closing.push(() => eventsServer.close());
 
     const env: Env = {

@@ -41,6 +41,8 @@ export interface S3Access {
   readonly action: string;
   /** Such as `arn:aws:s3:::bucket/key`. */
   readonly resource: string;
+  /** What conditions may ask of: the prefix of a listing. */
+  readonly context: Readonly<Record<string, string>>;
   /** The request that needs it. */
   readonly request: Pick<Call, 'method' | 'query'>;
 }

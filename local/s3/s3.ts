@@ -76,6 +76,7 @@ export class EmbeddedS3 {
           accessKeyId: accessKeyId(call),
           action,
           resource: `arn:aws:s3:::${bucket}${key === undefined ? '' : `/${key}`}`,
+          context: call.query.has('prefix') ? { 's3:prefix': call.query.get('prefix') ?? '' } : {},
           request: call,
         }),
       async publish(eventName: S3EventName, version: Version, { requestId }: Call, sequence = version.sequence) {

@@ -83,11 +83,8 @@ export class Violation extends Error {
 }
 
 /** A permission that a function's call to AWS needs. What it is of has the name that it has here. */
-export interface NeededPermission extends Pick<S3Access, 'action' | 'resource'> {
-  readonly by: 'create' | 'collect';
-  /** Of S3 only. */
-  readonly request?: S3Access['request'];
-}
+export type NeededPermission = Pick<S3Access, 'action' | 'resource'> &
+  Partial<S3Access> & { readonly by: 'create' | 'collect' };
 
 interface Environment {
   readonly lambda: Lambda;
@@ -180,10 +177,10 @@ export class World {
     this.s3 = new EmbeddedS3({
       clock: timeline,
       onEvent: (record) => this.#onS3Event(record),
-      authorize: ({ accessKeyId: name, action, resource, request }) => {
+      authorize: (access) => {
         // Whoever tests asks in nobody's name.
-        if (name !== undefined)
-          onCall?.({ by: name.startsWith('create') ? 'create' : 'collect', action, resource, request });
+        const { accessKeyId: name } = access;
+        if (name !== undefined) onCall?.({ by: name.startsWith('create') ? 'create' : 'collect', ...access });
         return true;
       },
     });

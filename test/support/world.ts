@@ -27,7 +27,7 @@ import { StandInFlowService, type StandInOptions } from '../../local/flow-servic
 import { serveFlowService } from '../../local/flow-service/http.ts';
 import { Queue } from '../../local/queue.ts';
 import { serveS3 } from '../../local/s3/http.ts';
-import { EmbeddedS3, type S3EventRecord, type Versioning } from '../../local/s3/s3.ts';
+import { EmbeddedS3, type S3EventRecord, type S3Options, type Versioning } from '../../local/s3/s3.ts';
 
 export const INBOX = 'inbox';
 export const RESULTS = 'results';
@@ -43,7 +43,7 @@ export interface WorldOptions {
   readonly limits?: Partial<Limits>;
   readonly versioning?: Versioning | undefined;
   readonly service?: Omit<StandInOptions, 'clock' | 'tokens'>;
-  readonly s3?: { readonly conflict?: () => boolean };
+  readonly s3?: Pick<S3Options, 'conflict' | 'authorize'>;
   /** Where the functions take the service to be, and how they get there. Default: where it is. */
   readonly baseUrl?: URL;
   readonly transport?: (direct: Transport, service: URL) => Transport;
