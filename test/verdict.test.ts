@@ -1,5 +1,4 @@
 import { describe, expect, it } from 'vitest';
-import { backoffMs, countedBackoffMs, verdictOn } from '../functions/create-flow.ts';
 import {
   ForbiddenError,
   InDoubtError,
@@ -9,10 +8,12 @@ import {
   ThrottledError,
   UnauthorisedError,
   UnavailableError,
+  UnintelligibleAnswerError,
 } from '../functions/flow-service/errors.ts';
 import { OutOfTimeError } from '../functions/invocation.ts';
 import { firstClaim } from '../functions/ledger/entry.ts';
 import { UploadGoneError, UploadUnreadableError } from '../functions/objects/inbox.ts';
+import { backoffMs, countedBackoffMs, isListingInVain, verdictOn } from '../functions/verdict.ts';
 
 const MINUTE = 60_000;
 
@@ -156,5 +157,29 @@ describe('a wait', () => {
     const error = new ThrottledError('429', { retryAfterMs: 100_000 });
     expect(verdictOn(error, claimOf('00000000'), 0)).toMatchObject({ delayMs: 100_000 });
     expect(verdictOn(error, claimOf('c0000000'), 0)).toMatchObject({ delayMs: 118_750 });
+  });
+});
+
+describe('a listing of flows that cannot be had', () => {
+  const HOUR = 60 * MINUTE;
+  const down = new UnavailableError('503', { bodyStarted: false });
+
+  it.each([new ForbiddenError('403'), new UnintelligibleAnswerError('no JSON')])(
+    'is asked for in vain at once where the answer will be the same: %s',
+    (error) => {
+      expect(isListingInVain(error, -HOUR)).toBe(true);
+    },
+  );
+
+  it.each([new UnauthorisedError('401'), new OutOfTimeError('over')])(
+    'is asked for without end where the hindrance is not the listing’s: %s',
+    (error) => {
+      expect(isListingInVain(error, 100 * HOUR)).toBe(false);
+    },
+  );
+
+  it('is asked for in vain when it has been down for an hour beyond the time at which it would have told', () => {
+    expect(isListingInVain(down, HOUR)).toBe(false);
+    expect(isListingInVain(down, HOUR + 1)).toBe(true);
   });
 });

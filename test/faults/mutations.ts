@@ -158,7 +158,7 @@ export const MUTATIONS: readonly Mutation[] = [
     name: 'throttling counted as an attempt',
     changes: [
       {
-        file: 'create-flow.ts',
+        file: 'verdict.ts',
         from: "reason: 'throttled', counted: false,",
         to: "reason: 'throttled', counted: true,",
       },
