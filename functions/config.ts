@@ -44,6 +44,11 @@ export interface Limits {
   readonly assetBytesMax: number;
   /** Most outputs of one flow that are stored. Default 1,000. */
   readonly outputsMax: number;
+  /**
+   * How deep the lists and objects of the service's JSON may be nested. Default 100: what is known of it is below ten
+   * deep, but for what users put into `additional`.
+   */
+  readonly answerDepthMax: number;
   /** Failures that the file may be the cause of before it ends as failed. Default 5. */
   readonly attemptsMax: number;
   /** What becomes of a doubt that cannot be settled: `retry` may pay twice, `hold` waits for a person. Default retry. */
@@ -102,6 +107,7 @@ export const LIMITS_DEFAULT: Limits = Object.freeze({
   textBytesMax: MIB,
   assetBytesMax: 20 * GIB,
   outputsMax: 1_000,
+  answerDepthMax: 100,
   attemptsMax: 5,
   inDoubt: 'retry',
   pollIntervalSeconds: 60,
@@ -195,6 +201,7 @@ const limitsSchema = strictObject({
   textBytesMax: z.optional(whole('bytes', 1, 16 * MIB)),
   assetBytesMax: z.optional(whole('bytes', 1, ASSET_BYTES_MAX)),
   outputsMax: z.optional(whole('outputs', 1, 10_000)),
+  answerDepthMax: z.optional(whole('levels', 50, 1_000)),
   attemptsMax: z.optional(whole('attempts', 1, 100)),
   inDoubt: z.optional(oneOf('retry', 'hold')),
   pollIntervalSeconds: z.optional(whole('seconds', 1, SECONDS_PER_HOUR)),

@@ -60,6 +60,7 @@ export function lambda<T>(
       baseUrl: settings.baseUrl,
       outputsPath: settings.outputsPath,
       assetBytesMax: settings.assetBytesMax,
+      answerDepthMax: settings.answerDepthMax,
       token,
       clock,
     }),

@@ -60,6 +60,8 @@ export interface FlowServiceOptions {
   readonly outputsPath: 'auto' | 'flows' | 'root';
   /** Largest asset that is let through, in bytes. */
   readonly assetBytesMax: number;
+  /** How deep the lists and objects of an answer may be nested. */
+  readonly answerDepthMax: number;
   /** @default over node:http and node:https, with {@link TRANSPORT_LIMITS} */
   readonly transport?: Transport | undefined;
 }
@@ -95,13 +97,15 @@ class HttpFlowService implements FlowService {
   readonly #token: Token;
   readonly #clock: Clock;
   readonly #assetBytesMax: number;
+  readonly #answerDepthMax: number;
   readonly #transport: Transport;
   /** The spellings of the outputs listing that may be the right one; one, from when it has answered. */
   #outputsSpellings: readonly ('flows' | 'root')[];
   /** What has answered in this process, so that a 404 from it is about the flow. */
   readonly #served = new Set<Operation>();
 
-  constructor({ baseUrl, token, clock, outputsPath, assetBytesMax, transport }: FlowServiceOptions) {
+  constructor(options: FlowServiceOptions) {
+    const { baseUrl, token, clock, outputsPath, assetBytesMax, answerDepthMax, transport } = options;
     this.#isLocal = isLoopback(baseUrl);
     if (baseUrl.protocol !== 'https:' && !(baseUrl.protocol === 'http:' && this.#isLocal)) {
       throw new ForbiddenAddressError(`${baseUrl.origin}: the token goes over https alone`);
@@ -113,6 +117,7 @@ class HttpFlowService implements FlowService {
     this.#token = token;
     this.#clock = clock;
     this.#assetBytesMax = assetBytesMax;
+    this.#answerDepthMax = answerDepthMax;
     this.#transport = transport ?? httpTransport({ clock });
     this.#outputsSpellings = outputsPath === 'auto' ? ['flows', 'root'] : [outputsPath];
   }
@@ -259,7 +264,7 @@ class HttpFlowService implements FlowService {
     }
     let why: unknown;
     try {
-      const parsed = schema.safeParse(parseJson(text));
+      const parsed = schema.safeParse(parseJson(text, this.#answerDepthMax));
       if (parsed.success) {
         this.#served.add(operation);
         return parsed.data;
@@ -274,7 +279,7 @@ class HttpFlowService implements FlowService {
 
   /** The error that an answer other than a success is, with what the service says in it. */
   async #refusal({ operation, response, secret }: Answer): Promise<FlowServiceError> {
-    const said = saidIn(struckOut(await beginningOf(response), secret));
+    const said = saidIn(struckOut(await beginningOf(response), secret), this.#answerDepthMax);
     return refusalOf(`${operation}: ${response.status}${said === '' ? '' : `: ${said}`}`, response, {
       now: this.#clock.now(),
       isServed: this.#served.has(operation),

@@ -4,9 +4,6 @@ import type { TransportResponse } from './transport.ts';
 /** Largest answer that is read whole, in bytes: a listing of ten thousand flows has a few million. */
 export const ANSWER_BYTES_MAX = 16 * 1024 * 1024;
 
-/** How deep an answer may be nested. Those known are below ten deep, but for what users put into `additional`. */
-export const JSON_DEPTH_MAX = 100;
-
 /**
  * The text of an answer, whole. It is read to its end, so that the connection can be used again.
  * @throws {UnintelligibleAnswerError} more than {@link ANSWER_BYTES_MAX}, compressed, or not UTF-8.
@@ -39,11 +36,11 @@ export const isEncoded = ({ headers }: TransportResponse): boolean =>
 
 /**
  * What JSON says.
- * @throws {Error} it is not JSON, or nested deeper than {@link JSON_DEPTH_MAX}.
+ * @throws {Error} it is not JSON, or its lists and objects are nested more than `depthMax` deep.
  */
-export function parseJson(text: string): unknown {
+export function parseJson(text: string, depthMax: number): unknown {
   // Before parsing: a few megabytes of brackets would become a gigabyte of arrays.
-  if (depthOf(text) > JSON_DEPTH_MAX) throw new Error(`It is nested deeper than ${JSON_DEPTH_MAX}`);
+  if (depthOf(text) > depthMax) throw new Error(`It is nested deeper than ${depthMax}`);
   return JSON.parse(text);
 }
 

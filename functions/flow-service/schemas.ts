@@ -98,10 +98,10 @@ function timeOf(value: unknown): number | undefined {
  * What a refusal says, out of its body: of JSON the member that says it (a list of `{ loc, msg }` is what validation
  * errors of the public service look like), of anything else the text itself.
  */
-export function saidIn(text: string): string {
+export function saidIn(text: string, depthMax: number): string {
   let body: unknown;
   try {
-    body = parseJson(text);
+    body = parseJson(text, depthMax);
   } catch {
     return cut(text.trim()); // Not JSON that anybody would read, and so it is the text that says it.
   }

@@ -31,6 +31,7 @@ const clientOf = (baseUrl: URL, more: Partial<FlowServiceOptions> = {}): FlowSer
     clock: systemClock,
     outputsPath: 'auto',
     assetBytesMax: 100 * MIB,
+    answerDepthMax: 100,
     ...more,
   });
 
@@ -702,6 +703,14 @@ describe('an answer of JSON', () => {
   ])('that is %s is not understood', async (_, body) => {
     await using server = await scripted((_, response) => response.end(body));
     await expect(clientOf(server.url).get('f1', never)).rejects.toThrow(errors.UnintelligibleAnswerError);
+  });
+
+  it('may be nested as deep as the setting says, and no deeper', async () => {
+    const body = (levels: number) => `{"id":"f1","additional":${'['.repeat(levels - 1)}${']'.repeat(levels - 1)}}`;
+    await using server = await scripted(({ url }, response) => response.end(body(url?.endsWith('deeper') ? 61 : 60)));
+    const flows = clientOf(server.url, { answerDepthMax: 60 });
+    expect(await flows.get('f1', never)).toMatchObject({ flowId: 'f1' });
+    await expect(flows.get('deeper', never)).rejects.toThrow(errors.UnintelligibleAnswerError);
   });
 
   it('may hold brackets in its strings, and a byte order mark', async () => {

@@ -38,6 +38,7 @@ async function find(pageAt: (pathAndQuery: string, index: number) => unknown) {
     clock: new StillClock(),
     outputsPath: 'auto',
     assetBytesMax: 1,
+    answerDepthMax: 100,
     transport,
   });
   const found: Found = await flows.find(MARK, SINCE, never);

@@ -181,6 +181,7 @@ describe('the flow client', () => {
         clock: { now: () => 0, sleep: async () => {} },
         outputsPath: 'auto',
         assetBytesMax: 1_000,
+        answerDepthMax: 100,
         transport,
       });
       const act = async (): Promise<unknown> => {

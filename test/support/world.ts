@@ -167,6 +167,7 @@ export class World {
         baseUrl,
         outputsPath: settings.outputsPath,
         assetBytesMax: settings.assetBytesMax,
+        answerDepthMax: settings.answerDepthMax,
         clock,
         token: new SecretToken(secrets, 'token', clock),
         transport: options.transport?.(direct, serviceUrl) ?? direct,
