@@ -123,7 +123,9 @@ export class Receipts {
   async #outranks(mine: Receipt, there: ReceiptFacts, signal: AbortSignal): Promise<boolean> {
     if (there.uploadId === mine.upload.id) return mine.generation > there.generation;
     const current = await this.#inbox.current(mine.upload.bucket, mine.upload.key, signal);
-    if (current !== undefined) return current === mine.upload.id;
+    if (current === mine.upload.id) return true;
+    if (current === there.uploadId) return false;
+    // Neither is current any more. What is will replace this receipt if it ends, but it may be deleted before it is read.
     const [mineModified, thereModified] = [Date.parse(mine.upload.lastModified), there.lastModified];
     // Within one second the ids decide: arbitrary, but the same whoever comes first.
     return mineModified === thereModified ? mine.upload.id > there.uploadId : mineModified > thereModified;

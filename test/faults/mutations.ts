@@ -148,7 +148,7 @@ export const MUTATIONS: readonly Mutation[] = [
     changes: [
       {
         file: 'objects/receipts.ts',
-        from: 'if (current !== undefined) return current === mine.upload.id;',
+        from: 'if (current === there.uploadId) return false;',
         to: 'if (current !== undefined) return true;',
       },
     ],

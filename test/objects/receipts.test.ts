@@ -62,6 +62,17 @@ describe('the receipt at a key', () => {
     expect(await there()).toBe(receipts[1]?.upload.id);
   });
 
+  it.each([
+    ['older first', [0, 1]],
+    ['newer first', [1, 0]],
+  ])('is that of the last upload that ended, should the current one never end: %s', async (_, order) => {
+    const receipts = [await uploaded('one'), await uploaded('two')];
+    await uploaded('three');
+    for (const index of order) await put(receipts[index] as Receipt);
+    await world.remove('a.png');
+    expect(await there()).toBe(receipts[1]?.upload.id);
+  });
+
   it('of the same upload is that of the higher generation', async () => {
     await uploaded('one');
     await put(await receiptOfCurrent(2));
