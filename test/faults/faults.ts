@@ -127,6 +127,31 @@ export function pair(call: CallKind, fault: Fault): string {
   return `${call} × ${fault}`;
 }
 
+/** A call that a seed looks at most of all, and the faults that it is to meet there. */
+export interface Focus {
+  readonly call: CallKind;
+  readonly faults: readonly Fault[];
+}
+
+/** Faults that a seed in focus has for its call. */
+const FOCUS_FAULTS = 4;
+
+/** All pairs, a few of one call at a time. */
+const FOCUSES: readonly Focus[] = CALLS.flatMap((call) => {
+  const faults = ALL_FAULTS.filter((fault) => isApplicable(fault, call));
+  return Array.from({ length: Math.ceil(faults.length / FOCUS_FAULTS) }, (_, at) => ({
+    call,
+    faults: faults.slice(at * FOCUS_FAULTS, (at + 1) * FOCUS_FAULTS),
+  }));
+});
+
+/**
+ * Chance alone would leave rare calls without rare faults for thousands of seeds. So every other seed has a focus, and
+ * they take turns: a few hundred seeds in a row go once through all pairs.
+ */
+export const focusOf = (seed: number): Focus | undefined =>
+  seed % 2 === 0 ? FOCUSES[(seed / 2) % FOCUSES.length] : undefined;
+
 /** How often what happened to a call. */
 export type FaultTable = Record<string, number>;
 
@@ -138,6 +163,8 @@ export interface WeatherOptions {
   readonly calls?: readonly CallKind[] | undefined;
   /** Share of faults that stay for every further attempt of the same call. */
   readonly persistence: number;
+  /** Its faults happen once each, as soon as its call is made often enough. */
+  readonly focus?: Focus | undefined;
 }
 
 /** Calls that a tick makes whether there is work or not: nearly all faults would be theirs. */
@@ -162,6 +189,8 @@ const SINGULAR_CALLS: readonly CallKind[] = ['asset.complete', 'asset.abort', 'f
 const IDLE_SHARE = 0.25;
 const RARE_SHARE = 4;
 const SINGULAR_SHARE = 12;
+/** Share of the calls in focus that meet one of its faults, until all have been met. */
+const FOCUS_SHARE = 0.7;
 
 function shareOf(call: CallKind): number {
   if (IDLE_CALLS.includes(call)) return IDLE_SHARE;
@@ -175,25 +204,39 @@ export class Weather {
   readonly calls: Record<string, number> = {};
   readonly #random: Random;
   readonly #options: WeatherOptions;
+  /** What has still to happen to the call in focus. */
+  readonly #due: Fault[];
   /** While it is clear nothing goes wrong. */
   isClear = true;
 
   constructor(random: Random, options: WeatherOptions) {
     this.#random = random;
     this.#options = options;
+    this.#due = [...(options.focus?.faults ?? [])];
   }
 
   /** What happens to this call. */
   draw(call: CallKind): Fault | undefined {
     this.calls[call] = (this.calls[call] ?? 0) + 1;
-    if (this.isClear || !this.#random.chance(Math.min(0.9, this.#options.rate * shareOf(call)))) return undefined;
-    if (this.#options.calls?.includes(call) === false) return undefined;
-    const possible = this.#options.faults.filter((fault) => isApplicable(fault, call));
-    if (possible.length === 0) return undefined;
-    const fault = this.#random.pick(possible);
+    if (this.isClear) return undefined;
+    const fault = this.#drawDue(call) ?? this.#drawAny(call);
+    if (fault === undefined) return undefined;
     const name = pair(call, fault);
     this.table[name] = (this.table[name] ?? 0) + 1;
     return fault;
+  }
+
+  #drawDue(call: CallKind): Fault | undefined {
+    if (call !== this.#options.focus?.call || this.#due.length === 0) return undefined;
+    if (!this.#random.chance(FOCUS_SHARE)) return undefined;
+    return this.#due.splice(this.#random.int(0, this.#due.length - 1), 1)[0];
+  }
+
+  #drawAny(call: CallKind): Fault | undefined {
+    if (!this.#random.chance(Math.min(0.9, this.#options.rate * shareOf(call)))) return undefined;
+    if (this.#options.calls?.includes(call) === false) return undefined;
+    const possible = this.#options.faults.filter((fault) => isApplicable(fault, call));
+    return possible.length === 0 ? undefined : this.#random.pick(possible);
   }
 
   /** Whether the next attempt of a call meets the same fate. */

@@ -45,6 +45,15 @@ export class Inspector {
     return objects;
   }
 
+  /** Multipart uploads that were neither completed nor aborted. */
+  async multipartUploads(bucket: string): Promise<{ readonly key: string; readonly uploadId: string }[]> {
+    const { body } = await this.#ask('GET', `/${bucket}?uploads`);
+    return [...body.toString().matchAll(/<Upload>(.*?)<\/Upload>/gs)].map(([, upload = '']) => ({
+      key: textOf(upload, 'Key'),
+      uploadId: textOf(upload, 'UploadId'),
+    }));
+  }
+
   /** The current object; undefined where there is none. */
   async open(bucket: string, key: string): Promise<OpenedObject | undefined> {
     const { status, headers, body } = await this.#ask('GET', `/${bucket}/${encoded(key)}`);

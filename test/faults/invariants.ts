@@ -26,13 +26,15 @@ const sha256 = (bytes: Uint8Array): string => createHash('sha256').update(bytes)
 const isTerminal = (entry: Entry): entry is TerminalEntry => entry.state === 'succeeded' || entry.state === 'failed';
 
 export async function checkAll(world: World): Promise<void> {
-  demand(world.broken.length === 0, world.broken[0] ?? '');
+  const { broken } = world.witness;
+  demand(broken.length === 0, broken[0] ?? '');
   const entries = await world.entries();
   checkEntries(world, entries);
   await checkNoMarkers(world, entries);
   checkEndings(world, entries.filter(isTerminal));
   checkFlows(world, entries);
   await checkResults(world, entries);
+  await checkNoPartsLeft(world);
   await checkReceipts(world, entries.filter(isTerminal));
   checkEvents(world, entries.filter(isTerminal));
   await checkNoToken(world);
@@ -310,6 +312,15 @@ async function checkResults(world: World, entries: readonly Entry[]): Promise<vo
   }
 }
 
+/** Parts cost money. What a process began it completes, or at least tries to abort, unless it is killed meanwhile. */
+async function checkNoPartsLeft({ inspector, begun, abortTried }: World): Promise<void> {
+  for (const { key, uploadId } of await inspector.multipartUploads(RESULTS)) {
+    const process = begun.get(uploadId);
+    const isExcused = process === undefined || process.isDead || process.wasFrozen || abortTried.has(uploadId);
+    demand(isExcused, 'the parts of an asset were left behind', key, process?.name);
+  }
+}
+
 /** The receipt at a key is that of the upload current there, or of the last one where none is. */
 async function checkReceipts(world: World, entries: readonly TerminalEntry[]): Promise<void> {
   const { inspector, scenario } = world;
@@ -377,7 +388,7 @@ function checkEvents(world: World, entries: readonly TerminalEntry[]): void {
   }
   for (const entry of entries) {
     const id = `${entry.upload.id}-${entry.generation}`;
-    const isExcepted = mayMessageDie && entry.flow === undefined && world.receipted.has(id);
+    const isExcepted = mayMessageDie && entry.flow === undefined && world.witness.receipted.has(id);
     demand(words.has(id) || isExcepted, 'an end was never told of', entry);
   }
 }

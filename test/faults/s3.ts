@@ -18,9 +18,21 @@ export interface SimulatedS3 {
   readonly weather: Weather;
   readonly trace: (line: string) => void;
   readonly onFault: (fault: Fault) => void;
-  /** Told of every write of an entry as it takes effect. */
-  readonly onEntry: (lambda: Lambda, entry: string) => void;
+  /** Told of every call as it takes effect. */
+  readonly onEffect: (lambda: Lambda, call: CompletedCall) => void;
+  /** Multipart uploads of which a process was told that they are begun, and by their ids which one. */
+  readonly begun: Map<string, Lambda>;
+  /** Ids of the multipart uploads that somebody tried to abort. */
+  readonly abortTried: Set<string>;
   readonly buckets: { readonly inbox: string; readonly results: string; readonly ledger: string };
+}
+
+/** A call that took effect. */
+export interface CompletedCall {
+  readonly kind: S3CallKind;
+  readonly key: string;
+  /** Of the request, where it is text. */
+  readonly body: string;
 }
 
 interface SdkRequest {
@@ -101,18 +113,31 @@ async function withRetries(
   lambda: Lambda,
 ): Promise<{ response: SdkResponse }> {
   const kind = kindOf(request, world.buckets);
+  if (kind === 'asset.abort') world.abortTried.add(String(request.query?.uploadId));
   let fault: Fault | undefined;
   for (let attempt = 1; ; attempt += 1) {
     if (fault === undefined || !world.weather.stays()) fault = world.weather.draw(kind);
     try {
       const response = await attemptOf(request, kind, fault, signal, world, lambda);
-      if (attempt === ATTEMPTS_MAX || ![500, 503].includes(response.statusCode)) return { response };
+      if (attempt === ATTEMPTS_MAX || ![500, 503].includes(response.statusCode)) {
+        return { response: kind === 'asset.begin' ? await noted(response, world, lambda) : response };
+      }
     } catch (error) {
       if (attempt === ATTEMPTS_MAX || (error as Error).name === 'AbortError') throw error;
     }
     await lambda.clock.sleep(world.random.int(20, 2_000));
     if (signal?.aborted) throw aborted(signal);
   }
+}
+
+/** The answer to the beginning of a multipart upload, of which the process is told here. */
+async function noted(response: SdkResponse, { begun }: SimulatedS3, lambda: Lambda): Promise<SdkResponse> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of response.body) chunks.push(chunk as Buffer);
+  const body = Buffer.concat(chunks);
+  const uploadId = /<UploadId>(.*?)<\/UploadId>/.exec(body.toString())?.[1];
+  if (uploadId !== undefined) begun.set(uploadId, lambda);
+  return { ...response, body: Readable.from([body]) };
 }
 
 function attemptOf(
@@ -180,8 +205,10 @@ function attemptOf(
         return answer(() => reject(error));
       }
       trace(`${what} -> ${response.statusCode}`);
-      const isEntry = kind === 'entry.create' || kind === 'entry.replace';
-      if (isEntry && response.statusCode === 200) world.onEntry(lambda, String(request.body));
+      if (response.statusCode < 300) {
+        const body = typeof request.body === 'string' ? request.body : '';
+        world.onEffect(lambda, { kind, key: keyOf(request), body });
+      }
       switch (fault) {
         case 'killed after':
           return lambda.kill();
@@ -239,9 +266,12 @@ const failure = (name: string, code: string): Error => Object.assign(new Error(`
 const aborted = (signal: AbortSignal): Error =>
   Object.assign(new Error('Request aborted', { cause: signal.reason }), { name: 'AbortError' });
 
-function kindOf({ method, path, query = {}, headers }: SdkRequest, buckets: SimulatedS3['buckets']): S3CallKind {
-  const [, bucket, key = ''] = /^\/([^/]+)\/?(.*)$/s.exec(path) ?? [];
-  const kind = s3CallKind(method, bucket, decodeURIComponent(key), query, headers, buckets);
+const keyOf = ({ path }: SdkRequest): string => decodeURIComponent(/^\/[^/]+\/?(.*)$/s.exec(path)?.[1] ?? '');
+
+function kindOf(request: SdkRequest, buckets: SimulatedS3['buckets']): S3CallKind {
+  const { method, path, query = {}, headers } = request;
+  const bucket = path.split('/')[1];
+  const kind = s3CallKind(method, bucket, keyOf(request), query, headers, buckets);
   if (kind === undefined) throw new Error(`An S3 call that the simulation does not know: ${method} ${path}`);
   return kind;
 }

@@ -2,12 +2,15 @@ import { LIMITS_DEFAULT, type Limits } from '../../functions/config.ts';
 import type { Route } from '../../functions/routes.ts';
 import type { Variation } from '../../local/flow-service/variation.ts';
 import type { Versioning } from '../../local/s3/s3.ts';
-import { ALL_FAULTS, type CallKind, type Fault, type WeatherOptions } from './faults.ts';
+import { ALL_FAULTS, type CallKind, type Fault, type Focus, type WeatherOptions } from './faults.ts';
 import type { Random } from './random.ts';
 
 const SECOND = 1_000;
 const MINUTE = 60 * SECOND;
 const MIB = 1024 * 1024;
+
+/** Three parts; half of it, which is where a connection breaks, is more than one. */
+const BIG_ASSET_BYTES = 10.25 * MIB;
 
 /** What is done to the inbox, and when: milliseconds from the beginning. */
 export type Deed =
@@ -43,6 +46,7 @@ export interface Scenario {
   readonly rotations: readonly { readonly at: number; readonly secretAt: number }[];
   readonly chaosMs: number;
   readonly tickGapMs: { readonly min: number; readonly max: number };
+  readonly sweepGapMs: { readonly min: number; readonly max: number };
   /** Whether people retry failed uploads while all this goes on. */
   readonly areRetried: boolean;
   /** Whether others use the same account of the service. */
@@ -69,7 +73,7 @@ const ROUTES: readonly Route[] = [
   },
   { name: 'text', prefixes: ['text/'], input: 'text', template: 'text' },
   { name: 'bad', prefixes: ['bad/'], input: 'file', template: 'no_such_template' },
-  { name: 'big', prefixes: ['big/'], input: 'file', template: 'bytes_echo', parameters: { bytes: 8.5 * MIB } },
+  { name: 'big', prefixes: ['big/'], input: 'file', template: 'bytes_echo', parameters: { bytes: BIG_ASSET_BYTES } },
 ];
 
 const KEYS = [
@@ -137,7 +141,7 @@ function weatherOf(random: Random): WeatherOptions {
   return only(random.chance(0.3) ? random.some(ALL_FAULTS, 0.4) : ALL_FAULTS, rate);
 }
 
-function variationOf(random: Random): Partial<Variation> {
+function variationOf(random: Random, { areRedirected }: Wishes): Partial<Variation> {
   const getFlow = random.chance(0.7) ? 'served' : random.pick([404, 405, 501] as const);
   const served = random.pick([404, 405, 501] as const);
   const isJson = random.chance(0.5);
@@ -162,9 +166,10 @@ function variationOf(random: Random): Partial<Variation> {
     listingDelayMs: random.pick([0, 0, 20 * SECOND, MINUTE, 4 * MINUTE]),
     assetForm: isJson ? 'json' : 'raw',
     assetLength: random.pick(['content-length', 'chunked']),
-    assetRedirect: random.chance(0.15)
-      ? (flowId, assetId) => `https://cdn.example/downloads/${flowId}/${assetId}`
-      : undefined,
+    assetRedirect:
+      (areRedirected ?? random.chance(0.15))
+        ? (flowId, assetId) => `https://cdn.example/downloads/${flowId}/${assetId}`
+        : undefined,
     jsonMembersBefore: random.chance(0.3),
     jsonMembersAfter: random.chance(0.3),
     jsonWhiteSpace: random.chance(0.3),
@@ -194,9 +199,53 @@ function bigWeather(random: Random): WeatherOptions {
   return { rate: 0.12, faults: ALL_FAULTS, calls: BIG_CALLS, persistence: random.pick([0, 1]) };
 }
 
-function deedsOf(random: Random, spanMs: number): readonly Deed[] {
-  const keys = Array.from({ length: random.int(1, 3) }, () => random.pick(random.chance(0.6) ? USUAL_KEYS : KEYS));
-  if (random.chance(0.06)) return [bigDeed(random, spanMs)];
+/** What a scenario must have for a call to be made, and not only once, where it is not made in nearly every one. */
+interface Wishes {
+  readonly isBig?: boolean;
+  readonly areOverwritten?: boolean;
+  readonly areRedirected?: boolean;
+  /** Flows that end soon, with assets. */
+  readonly areQuick?: boolean;
+  readonly areTimedOut?: boolean;
+  readonly areSwept?: boolean;
+  /** What leads to the call. */
+  readonly weather?: WeatherOptions;
+}
+
+const WISHES: Partial<Record<CallKind, Wishes>> = {
+  'inbox.head': { areOverwritten: true },
+  'inbox.list': { areSwept: true },
+  'entries.list': { areSwept: true },
+  'sweep.get': { areSwept: true },
+  'sweep.put': { areSwept: true },
+  'asset.put': { areQuick: true },
+  'asset.begin': { isBig: true, areQuick: true },
+  'asset.put-part': { isBig: true, areQuick: true },
+  'asset.complete': { isBig: true, areQuick: true },
+  'asset.abort': {
+    isBig: true,
+    areQuick: true,
+    weather: { rate: 0.6, faults: ['half'], calls: ['flow.asset', 'flow.download'], persistence: 0 },
+  },
+  'asset.get': {
+    areQuick: true,
+    weather: { rate: 0.6, faults: ['lost', 'internal error after'], calls: ['asset.put'], persistence: 0 },
+  },
+  'receipt.head': { areOverwritten: true },
+  'flow.outputs': { areQuick: true },
+  'flow.asset': { areQuick: true },
+  'flow.download': { areQuick: true, areRedirected: true },
+  'flow.abort': { areTimedOut: true },
+  'flows.list': { weather: { rate: 0.7, faults: DOUBTFUL, calls: ['flow.create'], persistence: 0 } },
+  'queue.send': { weather: { rate: 0.7, faults: THROTTLING, calls: ['flow.create'], persistence: 0 } },
+};
+
+function deedsOf(random: Random, spanMs: number, focus: Focus | undefined, wishes: Wishes): readonly Deed[] {
+  const keys = Array.from({ length: wishes.areOverwritten ? 1 : random.int(1, 3) }, () =>
+    random.pick(wishes.areQuick || wishes.areTimedOut || random.chance(0.6) ? USUAL_KEYS : KEYS),
+  );
+  if (wishes.isBig) return [bigDeed(random, spanMs), bigDeed(random, spanMs)].sort((a, b) => a.at - b.at);
+  if (random.chance(0.03)) return [bigDeed(random, spanMs)];
   const contents = new Map<string, Buffer>();
   const contentFor = (key: string): Buffer => {
     const kind = random.int(1, 40);
@@ -209,7 +258,7 @@ function deedsOf(random: Random, spanMs: number): readonly Deed[] {
     return content;
   };
   const deeds: Deed[] = [];
-  const count = random.int(1, 7);
+  const count = random.int(focus === undefined ? 1 : 3, 7);
   for (let n = 0; n < count; n += 1) {
     const key = random.pick(keys);
     const at = random.int(0, spanMs);
@@ -226,22 +275,23 @@ function deedsOf(random: Random, spanMs: number): readonly Deed[] {
   return deeds.sort((a, b) => a.at - b.at);
 }
 
-export function scenarioOf(random: Random): Scenario {
-  const variation = variationOf(random);
+export function scenarioOf(random: Random, focus: Focus | undefined): Scenario {
+  const wishes = (focus && WISHES[focus.call]) ?? {};
+  const variation = variationOf(random, wishes);
   const isSkewWild = random.chance(0.1) && (variation.listingDelayMs ?? 0) <= MINUTE;
   const createLimitMs = random.pick([90 * SECOND, 5 * MINUTE, 15 * MINUTE]);
   const span = random.pick([MINUTE, 4 * MINUTE, 10 * MINUTE]);
-  const chaosMs = span + random.int(2, 10) * MINUTE;
-  const deeds = deedsOf(random, span);
+  const chaosMs = span + random.int(wishes.areTimedOut ? 8 : 2, 10) * MINUTE;
+  const deeds = deedsOf(random, span, focus, wishes);
   const isBig = deeds.some(({ key }) => key.startsWith('big/'));
-  const areTimedOut = random.chance(0.12);
+  const areTimedOut = wishes.areTimedOut ?? (!wishes.areQuick && random.chance(0.12));
   return {
     versioning: random.pick(['Enabled', 'Enabled', 'Enabled', 'Suspended', undefined]),
     routes: ROUTES,
     limits: {
       ...LIMITS_DEFAULT,
       uploadConcurrency: random.int(1, 4),
-      assetBytesMax: isBig ? 9 * MIB : 2 * MIB,
+      assetBytesMax: isBig ? BIG_ASSET_BYTES : 2 * MIB,
       attemptsMax: random.pick([1, 2, 3, 5]),
       inDoubt: random.chance(0.7) ? 'retry' : 'hold',
       pollIntervalSeconds: random.pick([20, 60, 60, 120]),
@@ -256,11 +306,15 @@ export function scenarioOf(random: Random): Scenario {
     collectLimitMs: random.pick([60 * SECOND, 5 * MINUTE, 15 * MINUTE]),
     visibilitySeconds: createLimitMs / SECOND + 120,
     receivesMax: random.pick([3, 20]),
-    flowMsMax: areTimedOut ? 60 * MINUTE : random.pick([20 * SECOND, 3 * MINUTE, 20 * MINUTE]),
+    flowMsMax: areTimedOut
+      ? 60 * MINUTE
+      : wishes.areQuick
+        ? 20 * SECOND
+        : random.pick([20 * SECOND, 3 * MINUTE, 20 * MINUTE]),
     skewMs: isSkewWild ? 140 * SECOND : random.pick([0, 0, 25 * SECOND]),
     isSkewWild,
-    isLossy: random.chance(0.3),
-    weather: isBig ? bigWeather(random) : weatherOf(random),
+    isLossy: wishes.areSwept ?? random.chance(0.3),
+    weather: { ...(wishes.weather ?? (isBig ? bigWeather(random) : weatherOf(random))), focus },
     deeds,
     rotations: Array.from({ length: random.pick([0, 0, 1, 2]) }, () => {
       const at = random.int(0, chaosMs);
@@ -271,6 +325,7 @@ export function scenarioOf(random: Random): Scenario {
       { min: 20 * SECOND, max: 150 * SECOND },
       { min: MINUTE, max: 5 * MINUTE },
     ]),
+    sweepGapMs: wishes.areSwept ? { min: MINUTE, max: 4 * MINUTE } : { min: 5 * MINUTE, max: 20 * MINUTE },
     areRetried: random.chance(0.2),
     hasNeighbours: random.chance(0.5),
   };

@@ -57,7 +57,7 @@ function scriptOf(fault: Fault | undefined, random: Random, now: number): Servic
     case 'lost':
       return { reset: 'after-effect' };
     case 'half':
-      return { reset: 'mid-body' };
+      return { reset: random.chance(0.8) ? 'mid-body' : 'before-body' };
     case '401':
     case '403':
     case '404':

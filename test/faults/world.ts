@@ -7,7 +7,6 @@ import { ClaimHeldError, type CreatePorts } from '../../functions/create-flow.ts
 import { createFlowService } from '../../functions/flow-service/client.ts';
 import { type Invocation, withinInvocation } from '../../functions/invocation.ts';
 import type { Entry } from '../../functions/ledger/entry.ts';
-import type { Receipt } from '../../functions/objects/receipts.ts';
 import { portsOf } from '../../functions/ports.ts';
 import type { SweepPorts } from '../../functions/sweep.ts';
 import type { Log, LogFields, MetricName } from '../../functions/telemetry.ts';
@@ -18,7 +17,7 @@ import { Queue, type ReceivedMessage } from '../../local/queue.ts';
 import type { S3Access } from '../../local/s3/call.ts';
 import { eventBridgeEvent, testEvent } from '../../local/s3/events.ts';
 import { EmbeddedS3, type S3EventRecord } from '../../local/s3/s3.ts';
-import { type CallKind, type Fault, Weather } from './faults.ts';
+import { type CallKind, type Fault, focusOf, Weather } from './faults.ts';
 import { Inspector } from './inspector.ts';
 import { Lambda } from './lambda.ts';
 import { Random } from './random.ts';
@@ -26,6 +25,7 @@ import { frozenFor, type SimulatedS3, s3ClientOf } from './s3.ts';
 import { type Scenario, scenarioOf } from './scenario.ts';
 import { type SimulatedService, transportOf } from './service.ts';
 import { Timeline } from './timeline.ts';
+import { Witness } from './witness.ts';
 
 export const INBOX = 'inbox';
 export const RESULTS = 'results';
@@ -129,8 +129,11 @@ export class World {
   readonly thrown: unknown[] = [];
   readonly tokens: string[];
   readonly incidents: ServiceIncident[] = [];
-  /** Of which uploads and generations a receipt was ever written. */
-  readonly receipted = new Set<string>();
+  readonly witness: Witness;
+  /** Multipart uploads of which a process was told that they are begun, and by their ids which one. */
+  readonly begun = new Map<string, Lambda>();
+  /** Ids of the multipart uploads that somebody tried to abort. */
+  readonly abortTried = new Set<string>();
   /** How often each asset's key was written in the results bucket. */
   readonly resultWrites = new Map<string, number>();
   /** Which flows were looked at, and when last. */
@@ -141,8 +144,6 @@ export class World {
   blameable = 0;
   /** Whether any process was frozen, so that a claim may have been taken over while its holder was still there. */
   wasAnyFrozen = false;
-  /** What was seen to be broken while it happened. */
-  readonly broken: string[] = [];
   readonly stats = { invocations: 0, kills: 0, retriesByPeople: 0 };
   readonly #random: Random;
   readonly #network: Random;
@@ -156,10 +157,6 @@ export class World {
   #idle: { create: Environment[]; collect: Environment[] } = { create: [], collect: [] };
   readonly #lambdas: Lambda[] = [];
   #creating = 0;
-  /** Invocations under way, and the keys of which they were given one message only. */
-  readonly #atWork = new Map<string, ReadonlySet<string>>();
-  /** Who wrote each entry last, and what it then said. */
-  readonly #entryWriters = new Map<string, { readonly writer: string; readonly state: Entry['state'] }>();
   #running = 0;
   /** Notifications on their way to the queue. */
   #onTheWay = 0;
@@ -168,12 +165,16 @@ export class World {
   constructor(seed: number, onTrace?: (line: string) => void, onCall?: (call: NeededPermission) => void) {
     this.#onTrace = onTrace;
     this.#onCall = onCall;
-    this.scenario = scenarioOf(new Random(seed, 1));
+    this.scenario = scenarioOf(new Random(seed, 1), focusOf(seed));
     this.#random = new Random(seed, 2);
     this.#network = new Random(seed, 3);
     this.#ids = new Random(seed, 4);
     const { scenario, timeline } = this;
     this.weather = new Weather(new Random(seed, 5), scenario.weather);
+    this.witness = new Witness(
+      () => timeline.now(),
+      () => this.wasAnyFrozen || scenario.isSkewWild,
+    );
     this.s3 = new EmbeddedS3({
       clock: timeline,
       onEvent: (record) => this.#onS3Event(record),
@@ -263,7 +264,7 @@ export class World {
       });
     }
     if (scenario.isLossy) {
-      this.#every({ min: 5 * MINUTE, max: 20 * MINUTE }, end, () => void this.#startCollect({ sweep: {} }));
+      this.#every(scenario.sweepGapMs, end, () => void this.#startCollect({ sweep: {} }));
     }
     if (scenario.areRetried) this.#every({ min: 2 * MINUTE, max: 8 * MINUTE }, end, () => this.#retryOne());
     if (scenario.hasNeighbours) this.#every({ min: 30 * SECOND, max: 5 * MINUTE }, end, () => this.#neighbourCreates());
@@ -294,11 +295,6 @@ export class World {
     const key = decodeURIComponent(object.key.replaceAll('+', ' '));
     if (bucket.name === RESULTS && record.eventName.startsWith('ObjectCreated')) {
       this.resultWrites.set(key, (this.resultWrites.get(key) ?? 0) + 1);
-      if (key.endsWith('/receipt.json')) {
-        void this.inspector
-          .json<Receipt>(RESULTS, key)
-          .then(({ upload, generation }) => this.receipted.add(`${upload.id}-${generation}`));
-      }
     }
     if (bucket.name !== INBOX) return;
     let put: Put | undefined;
@@ -364,7 +360,9 @@ export class World {
       weather: this.weather,
       trace: (line) => this.trace(line),
       onFault: (fault) => this.#note(fault),
-      onEntry: (writer, entry) => this.#noteEntry(writer, JSON.parse(entry) as Entry),
+      onEffect: (writer, call) => this.witness.sees(nameOf(writer), call),
+      begun: this.begun,
+      abortTried: this.abortTried,
       buckets: { inbox: INBOX, results: RESULTS, ledger: LEDGER },
     };
     const serviceWorld: SimulatedService = {
@@ -396,6 +394,7 @@ export class World {
         baseUrl: BASE_URL,
         outputsPath: this.#settings.outputsPath,
         assetBytesMax: this.#settings.assetBytesMax,
+        answerDepthMax: this.#settings.answerDepthMax,
         clock: lambda.clock,
         token,
         transport: transportOf(serviceWorld, lambda),
@@ -408,7 +407,11 @@ export class World {
           }),
       },
       events: {
-        send: (event, signal) => this.#simple(lambda, 'event.send', signal, () => void this.published.push(event)),
+        send: (event, signal) =>
+          this.#simple(lambda, 'event.send', signal, () => {
+            this.witness.seesEvent(event.detail);
+            this.published.push(event);
+          }),
       },
       clock: lambda.clock,
       nonce: () => this.#ids.hex(16),
@@ -480,24 +483,6 @@ export class World {
     });
   }
 
-  /** A claim is its holder's alone for as long as that one is at work. */
-  #noteEntry(lambda: Lambda, { upload, state }: Entry): void {
-    const writer = nameOf(lambda);
-    const before = this.#entryWriters.get(upload.id);
-    this.#entryWriters.set(upload.id, { writer, state });
-    if (before?.state !== 'claimed' || before.writer === writer || !this.#atWork.has(before.writer)) return;
-    if (this.wasAnyFrozen || this.scenario.isSkewWild) return;
-    this.broken.push(`a claim was taken over while its holder was at work: ${before.writer}, ${writer}, ${upload.key}`);
-  }
-
-  /** A claim turns others away, and never its own holder, however the answer to its writing was lost. */
-  #noteTurnedAway(lambda: Lambda, { uploadId, key }: LogFields): void {
-    const writer = nameOf(lambda);
-    const last = this.#entryWriters.get(String(uploadId));
-    if (last?.state !== 'claimed' || last.writer !== writer || !this.#atWork.get(writer)?.has(String(key))) return;
-    this.broken.push(`an invocation was turned away by its own claim: ${writer}, ${key}`);
-  }
-
   #note(fault: Fault): void {
     if (fault === 'frozen') this.wasAnyFrozen = true;
     if (!fault.startsWith('429') && fault !== '401') this.blameable += 1;
@@ -523,12 +508,12 @@ export class World {
     this.#running += 1;
     lambda.invocation += 1;
     const name = nameOf(lambda);
-    this.#atWork.set(name, keys);
+    this.witness.begins(name, keys);
     let isOver = false;
     const over = (): void => {
       if (isOver) return;
       isOver = true;
-      this.#atWork.delete(name);
+      this.witness.ends(name);
       this.#running -= 1;
     };
     const hardEnd = timeline.schedule(timeline.now() + limitMs, () => {
@@ -560,6 +545,7 @@ export class World {
     this.#creating += 1;
     const event = { Records: messages.map(({ messageId, body }) => ({ messageId, body, eventSource: 'aws:sqs' })) };
     if (!this.weather.isClear) this.#deliverAgainEarly(messages);
+    const since = this.timeline.now();
     const { answer, isOver } = this.#invoke(
       'create',
       this.scenario.createLimitMs,
@@ -569,8 +555,10 @@ export class World {
     void answer.then(
       ({ batchItemFailures }) => {
         const failed = new Set(batchItemFailures.map(({ itemIdentifier }) => itemIdentifier));
-        for (const { messageId, receiptHandle } of messages) {
-          if (!failed.has(messageId)) this.queue.delete(receiptHandle);
+        for (const { messageId, receiptHandle, body } of messages) {
+          if (failed.has(messageId)) continue;
+          for (const upload of uploadsOf(JSON.parse(body))) this.witness.seesDeletion(upload, since);
+          this.queue.delete(receiptHandle);
         }
       },
       () => {},
@@ -762,7 +750,10 @@ export class World {
       (level: string) =>
       (message: string, fields: LogFields = {}): void => {
         this.logged.push({ level, message, fields: { ...bound, ...fields } });
-        if (fields.error instanceof ClaimHeldError) this.#noteTurnedAway(lambda, { ...bound, ...fields });
+        if (fields.error instanceof ClaimHeldError) {
+          const { uploadId, key } = { ...bound, ...fields };
+          this.witness.seesTurnedAway(nameOf(lambda), String(uploadId), String(key));
+        }
         if (this.#onTrace !== undefined) {
           const { error, ...rest } = fields;
           this.#onTrace(`    ${level}: ${message} ${JSON.stringify({ ...bound, ...rest })} ${error ?? ''}`);

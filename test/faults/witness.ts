@@ -1,0 +1,110 @@
+import type { Entry } from '../../functions/ledger/entry.ts';
+import type { CompletedCall } from './s3.ts';
+
+/** What one invocation is called: its process, and the how manieth of that process it is. */
+export type InvocationName = string;
+
+interface LastWrite {
+  readonly entry: Entry;
+  readonly writer: InvocationName;
+  readonly at: number;
+}
+
+/**
+ * Watches every call as it takes effect, and says what came in the wrong order, or was done by whom it was not for. What
+ * is made good later would not be seen by looking at the end alone.
+ */
+export class Witness {
+  /** What was seen to be broken. */
+  readonly broken: string[] = [];
+  /** Of which uploads and generations a receipt was ever written. */
+  readonly receipted = new Set<string>();
+  readonly #now: () => number;
+  /** Whether somebody may have been taken for dead who was not. */
+  readonly #mayTakeOver: () => boolean;
+  /** Invocations under way, each with the keys of which it was given one message only. */
+  readonly #atWork = new Map<InvocationName, ReadonlySet<string>>();
+  readonly #lastWrites = new Map<string, LastWrite>();
+  /** Which uploads the ledger has called running, and with which flows. */
+  readonly #hasRun = new Set<string>();
+  /** Which generations of which uploads the ledger has called ended. */
+  readonly #hasEnded = new Set<string>();
+
+  constructor(now: () => number, mayTakeOver: () => boolean) {
+    this.#now = now;
+    this.#mayTakeOver = mayTakeOver;
+  }
+
+  begins(invocation: InvocationName, keys: ReadonlySet<string>): void {
+    this.#atWork.set(invocation, keys);
+  }
+
+  ends(invocation: InvocationName): void {
+    this.#atWork.delete(invocation);
+  }
+
+  /** A call of S3 that took effect. */
+  sees(invocation: InvocationName, { kind, key, body }: CompletedCall): void {
+    if (kind === 'entry.create' || kind === 'entry.replace') this.#seesEntry(invocation, JSON.parse(body) as Entry);
+    else if (kind === 'marker.put') this.#seesMarker(key);
+    else if (kind === 'receipt.put') this.#seesReceipt(body);
+  }
+
+  /** A claim is its holder's alone for as long as that one is at work. */
+  #seesEntry(writer: InvocationName, entry: Entry): void {
+    const { upload, state } = entry;
+    const before = this.#lastWrites.get(upload.id);
+    this.#lastWrites.set(upload.id, { entry, writer, at: this.#now() });
+    if (state === 'running') this.#hasRun.add(`${upload.id} ${entry.flow.id}`);
+    if (state === 'succeeded' || state === 'failed') this.#hasEnded.add(`${upload.id}-${entry.generation}`);
+    if (before?.entry.state !== 'claimed' || before.writer === writer || !this.#atWork.has(before.writer)) return;
+    if (this.#mayTakeOver()) return;
+    this.broken.push(`a claim was taken over while its holder was at work: ${before.writer}, ${writer}, ${upload.key}`);
+  }
+
+  /** The entry commits, the marker follows. */
+  #seesMarker(key: string): void {
+    const [, uploadId = '', flowId = ''] = /^running\/[^/]+\/([^/]+)\/([^/]+)$/.exec(key) ?? [];
+    if (flowId === '' || this.#hasRun.has(`${uploadId} ${decodeURIComponent(flowId)}`)) return;
+    this.broken.push(`a marker was put before its entry was written: ${key}`);
+  }
+
+  /** The terminal entry decides, the receipt follows. */
+  #seesReceipt(body: string): void {
+    const { upload, generation } = JSON.parse(body) as { upload: { id: string; key: string }; generation: number };
+    const id = `${upload.id}-${generation}`;
+    this.receipted.add(id);
+    if (!this.#hasEnded.has(id)) this.broken.push(`a receipt was put before its entry was at its end: ${upload.key}`);
+  }
+
+  /** The same of its event. */
+  seesEvent(detail: string): void {
+    const { id } = JSON.parse(detail) as { id: string };
+    if (!this.#hasEnded.has(id)) this.broken.push(`an end was told of before the entry was at it: ${id}`);
+  }
+
+  /** A claim turns others away, and never its own holder, however the answer to its writing was lost. */
+  seesTurnedAway(invocation: InvocationName, uploadId: string, key: string): void {
+    const last = this.#lastWrites.get(uploadId);
+    if (last?.entry.state !== 'claimed' || last.writer !== invocation) return;
+    if (!this.#atWork.get(invocation)?.has(key)) return;
+    this.broken.push(`an invocation was turned away by its own claim: ${invocation}, ${key}`);
+  }
+
+  /**
+   * A message is deleted by an invocation that began at `since`. Should the holder of a live claim die, a message is all
+   * there is. By a version alone it can be told what a message is about.
+   */
+  seesDeletion(
+    { key, versionId }: { readonly key: string; readonly versionId?: string | undefined },
+    since: number,
+  ): void {
+    if (versionId === undefined) return;
+    for (const { entry, at } of this.#lastWrites.values()) {
+      const isIt = entry.upload.key === key && entry.upload.versionId === versionId;
+      if (isIt && entry.state === 'claimed' && at < since) {
+        this.broken.push(`a message was deleted while its upload was claimed by another: ${key}`);
+      }
+    }
+  }
+}
