@@ -22,6 +22,12 @@ export interface Place {
   readonly path: string;
 }
 
+interface EmbeddedMetrics {
+  readonly _aws: {
+    readonly CloudWatchMetrics: readonly { readonly Metrics: readonly { readonly Name: string }[] }[];
+  };
+}
+
 type Handler = (event: unknown, context: object) => Promise<unknown>;
 
 /** Longer than any run takes, in milliseconds: Lambda's longest. */
@@ -32,11 +38,13 @@ const CONTEXT = { functionName: 'benchmark', awsRequestId: 'benchmark' };
 let handler: Handler;
 let idleBytes = 0;
 
-/** What a function logs is counted on its way out. */
+/** What a function logs is counted on its way out, and the line that bears its metrics is kept. */
 let loggedBytes = 0;
+let metricsLine = '';
 const write = process.stdout.write.bind(process.stdout);
 process.stdout.write = ((...args: Parameters<typeof write>) => {
   loggedBytes += Buffer.byteLength(args[0]);
+  if (typeof args[0] === 'string' && args[0].startsWith('{"_aws"')) metricsLine = args[0];
   return write(...args);
 }) as typeof write;
 
@@ -56,6 +64,11 @@ const calls = {
     measured(() => handler(event, { ...CONTEXT, getRemainingTimeInMillis: () => remainingMs })),
   /** Moves bytes from one server to another as they come: what the network and Node's sockets alone take. */
   copy: (transfer: Transfer) => measured(() => copy(transfer)),
+  /** Names of the metrics that the last call has logged in the embedded format. */
+  metrics: (): readonly string[] =>
+    (JSON.parse(metricsLine) as EmbeddedMetrics)._aws.CloudWatchMetrics.flatMap(({ Metrics }) =>
+      Metrics.map(({ Name }) => Name),
+    ),
   /** Names of Node's own modules that were loaded so far. */
   loaded: (): readonly string[] => (process as unknown as { moduleLoadList: string[] }).moduleLoadList,
 };

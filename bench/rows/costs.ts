@@ -1,4 +1,9 @@
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { App, Validations } from 'aws-cdk-lib';
 import { LIMITS_DEFAULT } from '../../functions/config.ts';
+import { FlowdropStack } from '../../infra/flowdrop-stack.ts';
 import { PRICES, PRICES_DATE, S3_PRICES } from '../prices.ts';
 import { type Report, size, type Table } from '../report.ts';
 import { asset } from '../servers/bytes.ts';
@@ -51,9 +56,27 @@ interface FileCosts {
   readonly total: number;
 }
 
+/** Ticks of a month of 30 days, one a minute. */
+const TICKS_PER_MONTH = 30 * 24 * 60;
+/** The event source asks the queue in five long polls at a time (AWS Lambda Developer Guide, "Using Lambda with Amazon SQS"). */
+const QUEUE_POLLERS = 5;
+const QUEUE_POLLS_PER_MINUTE = 3;
+
+/** Dollars that a deployment costs a month into which nothing is dropped, by where they go. */
+interface IdleBill {
+  readonly ticks: number;
+  readonly queue: number;
+  readonly logs: number;
+  readonly secret: number;
+  readonly alarms: number;
+  readonly metrics: number;
+  readonly dashboard: number;
+}
+
 /** What a file costs at AWS, with one asset of its own size, from what was counted and measured here. */
 export async function costs(stage: Stage): Promise<Report> {
   const poll = await pollOf(stage);
+  const idle = await idleOf(stage);
   const figures: FileCosts[] = [];
   for (const { bytes, files, batch } of SIZES) {
     const create = await createOf(stage, bytes, files, batch);
@@ -87,7 +110,7 @@ export async function costs(stage: Stage): Promise<Report> {
   });
   return {
     name: 'costs',
-    figures: { pricesDate: PRICES_DATE, prices: PRICES, poll, files: figures },
+    figures: { pricesDate: PRICES_DATE, prices: PRICES, poll, files: figures, idle },
     checks: [],
     tables: [
       table(1_000, `Costs of a thousand files, in US dollars, prices of ${PRICES_DATE}`),
@@ -101,7 +124,16 @@ export async function costs(stage: Stage): Promise<Report> {
           countOf([s3.create, s3.collect], PRICES.s3Write).toFixed(1),
           countOf([s3.create, s3.collect], PRICES.s3Read).toFixed(1),
         ]),
-        note: `GB-seconds: what a function of ${MEMORY_MB} MB takes with its ${PROCESSOR_SHARE.toFixed(2)} of a processor as fast as this machine's, or the time that passed here if that is longer. Storage, and what a deployment costs that nothing is dropped into, are not in it.`,
+        note: `GB-seconds: what a function of ${MEMORY_MB} MB takes with its ${PROCESSOR_SHARE.toFixed(2)} of a processor as fast as this machine's, or the time that passed here if that is longer. Storage is not in it.`,
+      },
+      {
+        title: 'A deployment into which nothing is dropped, a month of 30 days, in US dollars',
+        columns: ['what', 'how much', 'costs'],
+        rows: [
+          ...idle.rows.map(({ what, howMuch, cost }) => [what, howMuch, dollars(cost)]),
+          ['sum', '', dollars(Object.values(idle.bill).reduce((sum, cost) => sum + cost, 0))],
+        ],
+        note: 'Free tiers are left out: with them an account pays for the first of these less or nothing (ten alarms, ten metrics, three dashboards, a million requests to queues).',
       },
     ],
   };
@@ -186,5 +218,92 @@ async function pollOf(stage: Stage): Promise<{ readonly gbSeconds: number }> {
   } finally {
     await subject.end();
     await stage.aws.call('clear');
+  }
+}
+
+interface Idle {
+  readonly bill: IdleBill;
+  readonly rows: readonly { readonly what: string; readonly howMuch: string; readonly cost: number }[];
+}
+
+async function idleOf(stage: Stage): Promise<Idle> {
+  await stage.aws.call('clear');
+  const { subject } = await stage.subject('ours', 'collect-outputs', stage.environment('tls'));
+  try {
+    await subject.call('invoke', { event: {} });
+    await stage.aws.call('takeCounts');
+    const cost = await subject.call('invoke', { event: {} });
+    const counts = await stage.aws.call('takeCounts');
+    const metrics = await subject.call('metrics');
+    const { alarmMetrics, dashboards } = watching();
+    const gbSeconds = gbSecondsOf(cost);
+    const queuePolls = QUEUE_POLLERS * QUEUE_POLLS_PER_MINUTE * TICKS_PER_MONTH;
+    const logGb = (TICKS_PER_MONTH * cost.loggedBytes) / GB;
+    const tick =
+      priceOf(counts) + PRICES.lambdaRequest + PRICES.schedulerInvocation + gbSeconds * PRICES.lambdaGbSecondArm64;
+    const bill: IdleBill = {
+      ticks: TICKS_PER_MONTH * tick,
+      queue: queuePolls * PRICES.sqsRequest,
+      logs: logGb * PRICES.logsGb,
+      secret: PRICES.secretMonth,
+      alarms: alarmMetrics * PRICES.alarmMetricMonth,
+      metrics: metrics.length * PRICES.customMetricMonth,
+      dashboard: dashboards * PRICES.dashboardMonth,
+    };
+    const writes = countOf([counts], PRICES.s3Write);
+    const reads = countOf([counts], PRICES.s3Read);
+    return {
+      bill,
+      rows: [
+        {
+          what: 'ticks',
+          howMuch: `${TICKS_PER_MONTH} of ${writes} S3 writes and listings, ${reads} reads, ${gbSeconds.toFixed(4)} GB-seconds`,
+          cost: bill.ticks,
+        },
+        { what: 'asking the queue', howMuch: `${queuePolls} requests`, cost: bill.queue },
+        { what: 'logs', howMuch: `${logGb.toFixed(3)} GB`, cost: bill.logs },
+        { what: 'the token', howMuch: '1 secret', cost: bill.secret },
+        { what: 'alarms', howMuch: `${alarmMetrics} metrics in them`, cost: bill.alarms },
+        { what: 'metrics', howMuch: metrics.join(', '), cost: bill.metrics },
+        { what: 'dashboard', howMuch: String(dashboards), cost: bill.dashboard },
+      ],
+    };
+  } finally {
+    await subject.end();
+  }
+}
+
+interface Template {
+  readonly Resources: Readonly<Record<string, { readonly Type: string; readonly Properties: AlarmProperties }>>;
+}
+
+interface AlarmProperties {
+  /** Of an alarm on an expression: what it takes, and the expressions themselves. */
+  readonly Metrics?: readonly { readonly MetricStat?: unknown }[];
+}
+
+/** What the stack that cdk.json describes has to watch it by. */
+function watching(): { readonly alarmMetrics: number; readonly dashboards: number } {
+  const outdir = mkdtempSync(join(tmpdir(), 'flowdrop-bench-'));
+  try {
+    const { context } = JSON.parse(readFileSync(new URL('../../cdk.json', import.meta.url), 'utf8'));
+    // Only the template is wanted, not the functions' bundles.
+    const app = new App({ outdir, context: { ...context, 'aws:cdk:bundling-stacks': [] } });
+    const stack = new FlowdropStack(app, 'costs', { context: context.flowdrop });
+    for (const id of ['flowdrop:nobody-is-told', 'flowdrop:example-host']) {
+      Validations.of(stack).acknowledge({ id, reason: 'Nobody deploys this.' });
+    }
+    app.synth();
+    const { Resources } = JSON.parse(readFileSync(join(outdir, stack.templateFile), 'utf8')) as Template;
+    const resources = Object.values(Resources);
+    return {
+      alarmMetrics: resources
+        .filter(({ Type }) => Type === 'AWS::CloudWatch::Alarm')
+        .map(({ Properties: { Metrics } }) => Metrics?.filter(({ MetricStat }) => MetricStat !== undefined).length ?? 1)
+        .reduce((sum, count) => sum + count, 0),
+      dashboards: resources.filter(({ Type }) => Type === 'AWS::CloudWatch::Dashboard').length,
+    };
+  } finally {
+    rmSync(outdir, { recursive: true });
   }
 }
