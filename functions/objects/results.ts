@@ -14,10 +14,15 @@ import { collectYoungGarbage } from './young-generation.ts';
 
 /**
  * Size of a part, in bytes: the least that S3 takes. One part is held while it fills and one while it is sent, so this is
- * what bounds memory, above all with many streams at a time; larger ones were no faster. S3 takes at most 10,000 parts,
+ * what bounds memory; larger ones were no faster. S3 takes at most 10,000 parts,
  * which makes 48 GiB the largest asset. (Amazon S3 User Guide, "Multipart upload limits".)
  */
 const PART_BYTES = 5 * 1024 * 1024;
+
+/** Parts that are filled or sent at a time, by all uploads together. With 16 uploads half of them fill a second one. */
+const PART_BUFFERS_MAX = 24;
+
+const NO_BUFFER = Buffer.alloc(0);
 
 /** What a part's buffer starts with, so that a thousand small assets do not cost a thousand parts of memory. */
 const FIRST_BUFFER_BYTES = 64 * 1024;
@@ -54,6 +59,7 @@ export class Results {
   readonly #s3: S3Client;
   readonly #bucket: string;
   readonly #log: Log;
+  readonly #buffers = new PartBuffers();
 
   constructor(s3: S3Client, bucket: string, log: Log) {
     this.#s3 = s3;
@@ -63,7 +69,7 @@ export class Results {
 
   /** Stores what `chunks` yields, if and only if they end normally. Rejects with whatever they throw. */
   async store(to: AssetDestination, chunks: AsyncIterable<Uint8Array>, signal: AbortSignal): Promise<AssetFacts> {
-    const upload = new PartedUpload(this.#s3, this.#bucket, to, signal);
+    const upload = new PartedUpload(this.#s3, this.#bucket, to, this.#buffers, signal);
     const hash = createHash('sha256');
     let bytes = 0;
     try {
@@ -76,6 +82,8 @@ export class Results {
     } catch (error) {
       await this.#abort(upload);
       throw error;
+    } finally {
+      upload.letGo();
     }
     await this.#abort(upload);
     return this.#existing(to.key, signal);
@@ -108,25 +116,71 @@ export class Results {
   }
 }
 
+/**
+ * The memory that parts take: buffers of a part's size, used over and over by all uploads side by side. An upload needs
+ * one, and is faster with a second one that it fills while the first is sent.
+ */
+class PartBuffers {
+  readonly #spare: Buffer[] = [];
+  /** Who waits for a buffer, in the order of coming. */
+  readonly #waiting = new Set<(buffer: Buffer) => void>();
+  #taken = 0;
+
+  /** A buffer, at once or when another upload gives one back: whoever has one gets on without any other. */
+  take(signal: AbortSignal): Promise<Buffer> {
+    const { promise, resolve, reject } = Promise.withResolvers<Buffer>();
+    if (this.#taken < PART_BUFFERS_MAX) {
+      this.#taken += 1;
+      resolve(this.#spare.pop() ?? Buffer.allocUnsafeSlow(PART_BYTES));
+      return promise;
+    }
+    const giveUp = (): void => {
+      this.#waiting.delete(resolve);
+      reject(signal.reason);
+    };
+    this.#waiting.add(resolve);
+    if (signal.aborted) giveUp();
+    signal.addEventListener('abort', giveUp);
+    return promise.finally(() => signal.removeEventListener('abort', giveUp));
+  }
+
+  /** @param buffer absent where something may still be reading it. */
+  giveBack(buffer?: Buffer): void {
+    const [next] = this.#waiting;
+    if (next !== undefined) {
+      this.#waiting.delete(next);
+      next(buffer ?? Buffer.allocUnsafeSlow(PART_BYTES));
+      return;
+    }
+    this.#taken -= 1;
+    if (buffer !== undefined) this.#spare.push(buffer);
+    // Memory is kept for those under way alone.
+    if (this.#taken === 0) this.#spare.length = 0;
+  }
+}
+
 /** One object on its way to S3: a single PUT while it fits into one part, a multipart upload from then on. */
 class PartedUpload {
   readonly #s3: S3Client;
   readonly #target: { readonly Bucket: string; readonly Key: string };
   readonly #to: AssetDestination;
+  readonly #buffers: PartBuffers;
   readonly #signal: AbortSignal;
   #filling: Buffer = Buffer.allocUnsafeSlow(FIRST_BUFFER_BYTES);
   #filled = 0;
-  #spare: Buffer | undefined;
+  /** Whether the buffer that was filled was given to a request of which no success is known. */
+  #isBeingPut = false;
   /** Bytes since the last collection. */
   #passed = 0;
   #uploadId: string | undefined;
   #sending: Promise<void> = Promise.resolve();
   readonly #parts: { PartNumber: number; ETag: string | undefined; ChecksumCRC32: string | undefined }[] = [];
 
-  constructor(s3: S3Client, bucket: string, to: AssetDestination, signal: AbortSignal) {
+  constructor(s3: S3Client, bucket: string, to: AssetDestination, buffers: PartBuffers, signal: AbortSignal) {
     this.#s3 = s3;
     this.#target = { Bucket: bucket, Key: to.key };
     this.#to = to;
+    this.#buffers = buffers;
     this.#signal = signal;
   }
 
@@ -138,7 +192,8 @@ class PartedUpload {
     }
     for (let offset = 0; offset < chunk.byteLength; ) {
       if (this.#filled === PART_BYTES) await this.#sendPart();
-      this.#grow(this.#filled + chunk.byteLength - offset);
+      const needed = this.#filled + chunk.byteLength - offset;
+      if (needed > this.#filling.byteLength && this.#filling.byteLength < PART_BYTES) await this.#grow();
       const take = Math.min(chunk.byteLength - offset, PART_BYTES - this.#filled);
       this.#filling.set(chunk.subarray(offset, offset + take), this.#filled);
       this.#filled += take;
@@ -181,6 +236,11 @@ class PartedUpload {
     await this.#s3.send(new AbortMultipartUploadCommand({ ...this.#target, UploadId }));
   }
 
+  /** No more is written after this. A part under way gives its own buffer back. */
+  letGo(): void {
+    if (this.#filling.byteLength === PART_BYTES) this.#buffers.giveBack(this.#isBeingPut ? undefined : this.#filling);
+  }
+
   async #put(): Promise<void> {
     const command = new PutObjectCommand({
       ...this.#target,
@@ -188,9 +248,11 @@ class PartedUpload {
       Body: this.#filling.subarray(0, this.#filled),
       IfNoneMatch: '*',
     });
+    this.#isBeingPut = true;
     for (let tries = 1; ; tries += 1) {
       try {
         await this.#s3.send(command, { abortSignal: this.#signal });
+        this.#isBeingPut = false;
         return;
       } catch (error) {
         if (!isConflict(error) || tries === CONFLICT_TRIES_MAX) throw error;
@@ -207,18 +269,23 @@ class PartedUpload {
     const PartNumber = this.#parts.length + 1;
     const slot = { PartNumber, ETag: undefined as string | undefined, ChecksumCRC32: undefined as string | undefined };
     this.#parts.push(slot);
-    this.#filling = this.#spare ?? Buffer.allocUnsafeSlow(PART_BYTES);
-    this.#spare = undefined;
+    this.#filling = NO_BUFFER;
     this.#filled = 0;
     this.#sending = this.#s3
       .send(new UploadPartCommand({ ...this.#target, UploadId: this.#uploadId, PartNumber, Body: body }), {
         abortSignal: this.#signal,
       })
-      .then((answer) => {
-        slot.ETag = answer.ETag;
-        slot.ChecksumCRC32 = answer.ChecksumCRC32;
-        this.#spare = part;
-      });
+      .then(
+        (answer) => {
+          slot.ETag = answer.ETag;
+          slot.ChecksumCRC32 = answer.ChecksumCRC32;
+          this.#buffers.giveBack(part);
+        },
+        (error) => {
+          this.#buffers.giveBack(); // The connection may not have let go of it yet.
+          throw error;
+        },
+      );
     // The next write or the end awaits it; until then its failure is not an unhandled one.
     this.#sending.catch(() => {});
   }
@@ -236,9 +303,8 @@ class PartedUpload {
   }
 
   /** Once, to its full size: pages of it that are never written take no memory, and steps in between would be left over. */
-  #grow(needed: number): void {
-    if (needed <= this.#filling.byteLength || this.#filling.byteLength === PART_BYTES) return;
-    const whole = Buffer.allocUnsafeSlow(PART_BYTES);
+  async #grow(): Promise<void> {
+    const whole = await this.#buffers.take(this.#signal);
     this.#filling.copy(whole, 0, 0, this.#filled);
     this.#filling = whole;
   }

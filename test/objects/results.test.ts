@@ -71,6 +71,38 @@ describe('an asset', () => {
     expect(await unfinished()).toBe(0);
   });
 
+  it('is stored whole beside more large ones than there is memory for parts', async () => {
+    const all = Array.from({ length: 40 }, (_, index) => bytesOf(6 * MIB + 4 * index));
+    const facts = await Promise.all(
+      all.map((bytes, index) =>
+        world.ports.results.store({ ...destination, key: `${index}` }, inChunks(bytes, 1 * MIB), signal),
+      ),
+    );
+    expect(facts).toEqual(all.map((bytes) => ({ bytes: bytes.length, sha256: sha256(bytes) })));
+    for (const index of [0, 17, 39]) {
+      expect((await world.object(RESULTS, `${index}`)).bytes.equals(all[index] as Buffer)).toBe(true);
+    }
+  });
+
+  it('that waits for memory is given up when the time is over, and nobody else waits for it', async () => {
+    const { promise: held, resolve: release } = Promise.withResolvers<void>();
+    async function* holding() {
+      yield bytesOf(MIB);
+      await held;
+    }
+    const store = (key: string, chunks: AsyncIterable<Uint8Array>, signal: AbortSignal) =>
+      world.ports.results.store({ ...destination, key }, chunks, signal);
+    const holders = Array.from({ length: 24 }, (_, index) => store(`${index}`, holding(), signal));
+    const over = new AbortController();
+    const late = store('late', inChunks(bytesOf(MIB), MIB), over.signal);
+    const later = store('later', inChunks(bytesOf(MIB), MIB), signal);
+    over.abort(new Error('the time is over'));
+    await expect(late).rejects.toThrow('the time is over');
+    release();
+    await Promise.all([...holders, later]);
+    expect(await world.keys(RESULTS)).toHaveLength(25);
+  });
+
   it('stored by ten at once is stored once, and all of them know it', async () => {
     const all = await Promise.all(
       Array.from({ length: 10 }, (_, i) =>
