@@ -85,12 +85,20 @@ export class Inbox extends Construct {
   /** Lets a function open uploads at exactly their version, and tell an absent one from a forbidden one. */
   grantOpen(role: IRole): void {
     this.#grantRead(role, ['s3:GetObject', 's3:GetObjectVersion']);
+    allowKey(role, this.bucket.encryptionKey, 'read', 's3');
   }
 
-  /** Lets a function ask which upload is current at a key, and go through all of them. */
+  /**
+   * Lets a function ask which upload is current at a key, and go through all of them. That takes nothing that is
+   * encrypted, so where the inbox has a key of its own the function cannot read what is in it.
+   */
   grantCompare(role: IRole): void {
     this.#grantRead(role, ['s3:GetObject']);
-    allow(role, { actions: ['s3:ListBucketVersions'], resources: [this.bucket.bucketArn] });
+    allow(role, {
+      actions: ['s3:ListBucketVersions'],
+      resources: [this.bucket.bucketArn],
+      conditions: this.#prefix === '' ? undefined : { StringEquals: { 's3:prefix': this.#prefix } },
+    });
   }
 
   #grantRead(role: IRole, actions: readonly string[]): void {
@@ -99,9 +107,9 @@ export class Inbox extends Construct {
       resources: [this.bucket.arnForObjects(`${this.#prefix}*`)],
       wildcardReason: 'Uploads may have any key below the prefix of the inbox.',
     });
-    // Without it S3 says of an absent object that it is forbidden.
+    // Without it S3 says of an absent object that it is forbidden. It cannot be narrowed to a prefix, which a request
+    // for one object does not have.
     allow(role, { actions: ['s3:ListBucket'], resources: [this.bucket.bucketArn] });
-    allowKey(role, this.bucket.encryptionKey, 'read');
   }
 
   /** Lets somebody drop files, and nothing else: not read them, nor list what others have dropped. */

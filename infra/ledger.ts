@@ -56,6 +56,6 @@ export class Ledger extends Construct {
   /** To list markers, and to be told of an absent entry that it is absent, where S3 would else say forbidden. */
   #grantList(role: IRole): void {
     allow(role, { actions: ['s3:ListBucket'], resources: [this.bucket.bucketArn] });
-    allowKey(role, this.bucket.encryptionKey, 'write');
+    allowKey(role, this.bucket.encryptionKey, 'write', 's3');
   }
 }

@@ -1,6 +1,6 @@
 import { Stack, Validations } from 'aws-cdk-lib';
 import type { IRole } from 'aws-cdk-lib/aws-iam';
-import { PolicyStatement } from 'aws-cdk-lib/aws-iam';
+import { Effect, PolicyStatement } from 'aws-cdk-lib/aws-iam';
 import type { IKey } from 'aws-cdk-lib/aws-kms';
 import type { IConstruct } from 'constructs';
 
@@ -18,13 +18,36 @@ export function allow(role: IRole, { actions, resources, conditions, wildcardRea
   if (wildcardReason !== undefined) acknowledgeWildcards(role, resources, wildcardReason);
 }
 
+/** Keeps a role from doing this whatever else lets it. */
+export function deny(role: IRole, { actions, resources, conditions }: Omit<Permission, 'wildcardReason'>): void {
+  role.addToPrincipalPolicy(
+    new PolicyStatement({ effect: Effect.DENY, actions: [...actions], resources: [...resources], conditions }),
+  );
+}
+
 /**
  * Lets a role use a key for what is read, or for what is written: S3 needs `Decrypt` of a writer too, for the parts of
- * a multipart upload, and SQS needs it of a sender.
+ * a multipart upload, and SQS needs it of a sender. Only through the service that keeps what the key encrypts: what
+ * else the key's owner has encrypted with it is none of the role's business. The key's policy leaves it to its account
+ * to say who may use it, as policies of keys do unless somebody takes that out; a key of another account must itself
+ * let this one.
  * @see https://docs.aws.amazon.com/AmazonS3/latest/userguide/mpuoverview.html ("Multipart upload API and permissions")
+ * @see https://docs.aws.amazon.com/kms/latest/developerguide/conditions-kms.html#conditions-kms-via-service
  */
-export function allowKey(role: IRole, key: IKey | undefined, use: 'read' | 'write'): void {
-  key?.grant(role, 'kms:Decrypt', ...(use === 'write' ? ['kms:GenerateDataKey'] : []));
+export function allowKey(
+  role: IRole,
+  key: IKey | undefined,
+  use: 'read' | 'write',
+  service: 's3' | 'sqs' | 'secretsmanager',
+): void {
+  if (key === undefined) return;
+  const name = `${service}.${Stack.of(role).region}.amazonaws.com`;
+  allow(role, {
+    actions: ['kms:Decrypt', ...(use === 'write' ? ['kms:GenerateDataKey'] : [])],
+    resources: [key.keyArn],
+    // In the regions of China the names of services may end otherwise.
+    conditions: { StringEquals: { 'kms:ViaService': [name, `${name}.cn`] } },
+  });
 }
 
 /**

@@ -1,4 +1,4 @@
-import { Annotations, Duration, RemovalPolicy, Token } from 'aws-cdk-lib';
+import { Annotations, ArnFormat, Duration, RemovalPolicy, Stack, Token } from 'aws-cdk-lib';
 import type { ISecurityGroup, IVpc, SubnetSelection } from 'aws-cdk-lib/aws-ec2';
 import { Role, ServicePrincipal } from 'aws-cdk-lib/aws-iam';
 import type { IKey } from 'aws-cdk-lib/aws-kms';
@@ -8,7 +8,7 @@ import { Construct } from 'constructs';
 import type { Env } from '../functions/config.ts';
 import { BUNDLE_HANDLER, type FunctionName } from './bundle.ts';
 import { functionCode, ROUTES_BESIDE_BUNDLE } from './function-code.ts';
-import { allow } from './permissions.ts';
+import { allow, deny } from './permissions.ts';
 
 /**
  * As long as Lambda allows: the largest asset that is taken by default, 20 GiB, needs most of it at the speed that
@@ -72,7 +72,7 @@ export class PipelineFunction extends Construct {
       actions: ['logs:CreateLogStream', 'logs:PutLogEvents'],
       resources: [this.logGroup.logGroupArn],
     });
-    if (network !== undefined) this.#allowNetworkInterfaces();
+    if (network !== undefined) this.#allowNetworkInterfaces(functionName);
     const { environment, routes } = this.#fitted(props.environment);
     this.function = new LambdaFunction(this, 'Function', {
       functionName,
@@ -110,17 +110,28 @@ export class PipelineFunction extends Construct {
     return { environment: fitted, routes: fits ? undefined : environment.ROUTES };
   }
 
-  /** @see https://docs.aws.amazon.com/lambda/latest/dg/configuration-vpc.html#configuration-vpc-permissions */
-  #allowNetworkInterfaces(): void {
+  /**
+   * Lets Lambda connect the function to the VPC, and keeps the function's own code from doing the same.
+   * @see https://docs.aws.amazon.com/lambda/latest/dg/configuration-vpc.html#configuration-vpc-permissions
+   */
+  #allowNetworkInterfaces(functionName: string): void {
+    const actions = [
+      'ec2:CreateNetworkInterface',
+      'ec2:DescribeNetworkInterfaces',
+      'ec2:DescribeSubnets',
+      'ec2:DeleteNetworkInterface',
+      'ec2:AssignPrivateIpAddresses',
+      'ec2:UnassignPrivateIpAddresses',
+    ];
+    const resource = { service: 'lambda', resource: 'function', resourceName: functionName };
+    const functionArn = Stack.of(this).formatArn({ ...resource, arnFormat: ArnFormat.COLON_RESOURCE_NAME });
+    deny(this.role, {
+      actions,
+      resources: ['*'],
+      conditions: { ArnEquals: { 'lambda:SourceFunctionArn': functionArn } },
+    });
     allow(this.role, {
-      actions: [
-        'ec2:CreateNetworkInterface',
-        'ec2:DescribeNetworkInterfaces',
-        'ec2:DescribeSubnets',
-        'ec2:DeleteNetworkInterface',
-        'ec2:AssignPrivateIpAddresses',
-        'ec2:UnassignPrivateIpAddresses',
-      ],
+      actions,
       resources: ['*'],
       wildcardReason:
         'Lambda checks for these permissions on every network interface before it attaches a function to a VPC.',

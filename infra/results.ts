@@ -53,7 +53,7 @@ export class Results extends Construct {
     });
     // Without it S3 says of an absent object that it is forbidden.
     allow(role, { actions: ['s3:ListBucket'], resources: [this.bucket.bucketArn] });
-    allowKey(role, this.bucket.encryptionKey, 'write');
+    allowKey(role, this.bucket.encryptionKey, 'write', 's3');
   }
 
   /** Lets somebody list and read everything that the pipeline has made. */

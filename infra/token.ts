@@ -41,6 +41,6 @@ export class Token extends Construct {
     // Of a secret given by its name alone, the six characters that end its ARN are not known.
     const arn = this.secret.secretFullArn ?? `${this.secret.secretArn}-??????`;
     allow(role, { actions: ['secretsmanager:GetSecretValue'], resources: [arn] });
-    allowKey(role, this.secret.encryptionKey, 'read');
+    allowKey(role, this.secret.encryptionKey, 'read', 'secretsmanager');
   }
 }

@@ -70,11 +70,11 @@ export class UploadQueue extends Construct {
   grantConsume(role: IRole): void {
     const actions = ['sqs:ReceiveMessage', 'sqs:DeleteMessage', 'sqs:GetQueueAttributes'];
     allow(role, { actions, resources: [this.queue.queueArn] });
-    allowKey(role, this.queue.encryptionMasterKey, 'read');
+    allowKey(role, this.queue.encryptionMasterKey, 'read', 'sqs');
   }
 
   grantSend(role: IRole): void {
     allow(role, { actions: ['sqs:SendMessage'], resources: [this.queue.queueArn] });
-    allowKey(role, this.queue.encryptionMasterKey, 'write');
+    allowKey(role, this.queue.encryptionMasterKey, 'write', 'sqs');
   }
 }

@@ -10,7 +10,7 @@ import { describe, expect, it } from 'vitest';
 import { COLLECTORS_MAX, parseCollectEvent } from '../../functions/collect-outputs.ts';
 import { type Env, LIMITS_DEFAULT, parseEnv } from '../../functions/config.ts';
 import { FlowPipeline } from '../../infra/flow-pipeline.ts';
-import { allowancesOf, isAllowed, lineOf } from './policies.ts';
+import { isAllowed, lineOf, permissionsOf } from './policies.ts';
 import { PROPS, synthesise, synthesisePipeline } from './synthesis.ts';
 
 const resources = (template: Template, type: string) =>
@@ -364,10 +364,10 @@ describe('the environment that is given', () => {
 
 describe('the creating function may do what it does and nothing else', () => {
   it('on the parts of the pipeline', () => {
-    expect(allowancesOf(template, 'CreateFlowRole').map(lineOf)).toEqual([
-      'events:PutEvents default-bus',
-      'logs:CreateLogStream create-flow-logs',
-      'logs:PutLogEvents create-flow-logs',
+    expect(permissionsOf(template, 'CreateFlowRole').map(lineOf)).toEqual([
+      'events:PutEvents event-bus/default if events:source StringEquals flowdrop',
+      'logs:CreateLogStream log-group:/aws/lambda/flowdrop-create-flow:*',
+      'logs:PutLogEvents log-group:/aws/lambda/flowdrop-create-flow:*',
       's3:DeleteObject ledger/running/*',
       's3:GetObject inbox/*',
       's3:GetObject ledger/uploads/*',
@@ -380,28 +380,34 @@ describe('the creating function may do what it does and nothing else', () => {
       's3:PutObject ledger/uploads/*',
       's3:PutObject ledger/waiting/*',
       's3:PutObject results/*/receipt.json',
-      'secretsmanager:GetSecretValue token',
-      'sqs:DeleteMessage uploads-queue',
-      'sqs:GetQueueAttributes uploads-queue',
-      'sqs:ReceiveMessage uploads-queue',
+      'secretsmanager:GetSecretValue secret:token-AbCdEf',
+      'sqs:DeleteMessage uploads',
+      'sqs:GetQueueAttributes uploads',
+      'sqs:ReceiveMessage uploads',
     ]);
   });
 
   it('so that it can neither change an upload nor overwrite an asset', () => {
-    const allowances = allowancesOf(template, 'CreateFlowRole');
-    expect(isAllowed(allowances, { action: 's3:PutObject', resource: 'results/a/b.png/receipt.json' })).toBe(true);
-    expect(isAllowed(allowances, { action: 's3:PutObject', resource: 'results/a/b.png/flow/asset.glb' })).toBe(false);
-    expect(isAllowed(allowances, { action: 's3:PutObject', resource: 'inbox/a.png' })).toBe(false);
-    expect(isAllowed(allowances, { action: 's3:DeleteObject', resource: 'ledger/uploads/1.json' })).toBe(false);
+    const allowances = permissionsOf(template, 'CreateFlowRole');
+    expect(
+      isAllowed(allowances, { action: 's3:PutObject', resource: 'arn:aws:s3:::results/a/b.png/receipt.json' }),
+    ).toBe(true);
+    expect(
+      isAllowed(allowances, { action: 's3:PutObject', resource: 'arn:aws:s3:::results/a/b.png/flow/asset.glb' }),
+    ).toBe(false);
+    expect(isAllowed(allowances, { action: 's3:PutObject', resource: 'arn:aws:s3:::inbox/a.png' })).toBe(false);
+    expect(isAllowed(allowances, { action: 's3:DeleteObject', resource: 'arn:aws:s3:::ledger/uploads/1.json' })).toBe(
+      false,
+    );
   });
 });
 
 describe('the collecting function may do what it does and nothing else', () => {
   it('on the parts of the pipeline', () => {
-    expect(allowancesOf(template, 'CollectOutputsRole').map(lineOf)).toEqual([
-      'events:PutEvents default-bus',
-      'logs:CreateLogStream collect-outputs-logs',
-      'logs:PutLogEvents collect-outputs-logs',
+    expect(permissionsOf(template, 'CollectOutputsRole').map(lineOf)).toEqual([
+      'events:PutEvents event-bus/default if events:source StringEquals flowdrop',
+      'logs:CreateLogStream log-group:/aws/lambda/flowdrop-collect-outputs:*',
+      'logs:PutLogEvents log-group:/aws/lambda/flowdrop-collect-outputs:*',
       's3:AbortMultipartUpload results/*',
       's3:DeleteObject ledger/running/*',
       's3:DeleteObject ledger/waiting/*',
@@ -418,16 +424,17 @@ describe('the collecting function may do what it does and nothing else', () => {
       's3:PutObject ledger/uploads/*',
       's3:PutObject ledger/waiting/*',
       's3:PutObject results/*',
-      'secretsmanager:GetSecretValue token',
-      'sqs:SendMessage uploads-queue',
+      'secretsmanager:GetSecretValue secret:token-AbCdEf',
+      'sqs:SendMessage uploads',
     ]);
   });
 
   it('below the prefixes only, where there are any', () => {
     const { template: prefixed } = synthesisePipeline({ limits: { inboxPrefix: 'in/', resultsPrefix: 'out/' } });
-    const lines = allowancesOf(prefixed, 'CollectOutputsRole').map(lineOf);
+    const lines = permissionsOf(prefixed, 'CollectOutputsRole').map(lineOf);
     expect(lines).toContain('s3:GetObject inbox/in/*');
     expect(lines).toContain('s3:PutObject results/out/*');
+    expect(lines).toContain('s3:ListBucketVersions inbox if s3:prefix StringEquals in/');
     expect(lines.filter((line) => /(inbox|results)\/\*/.test(line))).toEqual([]);
   });
 });
@@ -450,9 +457,9 @@ describe('completion events', () => {
   it('go to the bus that is given, and to no other', () => {
     const { template: elsewhere } = synthesisePipeline((stack) => ({ eventBus: new EventBus(stack, 'Bus') }));
     for (const role of ['CreateFlowRole', 'CollectOutputsRole']) {
-      const lines = allowancesOf(elsewhere, role).map(lineOf);
+      const lines = permissionsOf(elsewhere, role).map(lineOf);
       expect(lines.filter((line) => line.startsWith('events:'))).toEqual([
-        expect.stringMatching(/^events:PutEvents Bus\w+$/),
+        expect.stringMatching(/^events:PutEvents event-bus\/testBus\w+ if events:source StringEquals flowdrop$/),
       ]);
     }
     expect(environmentOf(elsewhere, 'CreateFlow').EVENT_BUS).toMatch(/^Bus/);
@@ -460,16 +467,18 @@ describe('completion events', () => {
 });
 
 it('the schedule may start the collecting function and nothing else', () => {
-  expect(allowancesOf(template, 'SchedulesRole').map(lineOf)).toEqual(['lambda:InvokeFunction collect-outputs']);
+  expect(permissionsOf(template, 'SchedulesRole').map(lineOf)).toEqual([
+    'lambda:InvokeFunction function:flowdrop-collect-outputs',
+  ]);
 });
 
 it('the secret that is known by name only is found by any of the ARNs that it can have', () => {
   const { template: named } = synthesisePipeline((stack) => ({
     tokenSecret: Secret.fromSecretNameV2(stack, 'Token', 'flows/token'),
   }));
-  const lines = allowancesOf(named, 'CreateFlowRole').map(lineOf);
+  const lines = permissionsOf(named, 'CreateFlowRole').map(lineOf);
   expect(lines.filter((line) => line.startsWith('secretsmanager:'))).toEqual([
-    expect.stringMatching(/^secretsmanager:GetSecretValue .*:secret:flows\/token-\?{6}$/),
+    expect.stringMatching(/^secretsmanager:GetSecretValue secret:flows\/token-\?{6}$/),
   ]);
 });
 
@@ -480,7 +489,7 @@ describe('grants for others', () => {
     const { template: granted } = synthesisePipeline({ limits: { inboxPrefix: 'in/' } }, (pipeline, stack) => {
       pipeline.grantUpload(user(stack));
     });
-    expect(allowancesOf(granted, 'Somebody').map(lineOf)).toEqual([
+    expect(permissionsOf(granted, 'Somebody').map(lineOf)).toEqual([
       's3:AbortMultipartUpload inbox/in/*',
       's3:ListMultipartUploadParts inbox/in/*',
       's3:PutObject inbox/in/*',
@@ -491,8 +500,10 @@ describe('grants for others', () => {
     const { template: granted } = synthesisePipeline({}, (pipeline, stack) => {
       pipeline.grantReadResults(user(stack));
     });
-    const allowances = allowancesOf(granted, 'Somebody');
-    expect(allowances.map(({ resource }) => resource.replace('/*', ''))).toEqual(allowances.map(() => 'results'));
+    const allowances = permissionsOf(granted, 'Somebody');
+    expect(new Set(allowances.map(({ resource }) => resource.replace('/*', '')))).toEqual(
+      new Set(['arn:aws:s3:::results']),
+    );
     expect(allowances.map(({ action }) => action).filter((action) => !/^s3:(Get|List)/.test(action))).toEqual([]);
   });
 });
@@ -519,12 +530,21 @@ describe('a key', () => {
     encrypted.template.allResourcesProperties('AWS::Logs::LogGroup', { KmsKeyId: keyArn });
   });
 
-  it('of the app may be used by the functions', () => {
-    for (const role of ['CreateFlowRole', 'CollectOutputsRole']) {
-      const lines = allowancesOf(encrypted.template, role).map(lineOf);
-      expect(lines).toContain('kms:Decrypt key');
-      expect(lines).toContain('kms:GenerateDataKey key');
-    }
+  it.each([
+    ['CreateFlowRole', ['Decrypt s3', 'Decrypt secretsmanager', 'Decrypt sqs', 'GenerateDataKey s3']],
+    [
+      'CollectOutputsRole',
+      ['Decrypt s3', 'Decrypt secretsmanager', 'Decrypt sqs', 'GenerateDataKey s3', 'GenerateDataKey sqs'],
+    ],
+  ])('of the app may be used by %s through the services that keep its data, and not by itself', (role, expected) => {
+    const lines = permissionsOf(encrypted.template, role).map(lineOf);
+    const through = (service: string) => `${service}.eu-central-1.amazonaws.com`;
+    expect(lines.filter((line) => line.startsWith('kms:'))).toEqual(
+      expected.map((each) => {
+        const [action, service = ''] = each.split(' ');
+        return `kms:${action} key/key if kms:ViaService StringEquals ${through(service)} or ${through(service)}.cn`;
+      }),
+    );
   });
 
   it('of the app may be used by S3, to notify, and by the logs, on behalf of the account', () => {

@@ -2,7 +2,7 @@ import type { App } from 'aws-cdk-lib';
 import { Match } from 'aws-cdk-lib/assertions';
 import { describe, expect, it } from 'vitest';
 import { FlowdropStack } from '../../infra/flowdrop-stack.ts';
-import { allowancesOf, lineOf } from './policies.ts';
+import { lineOf, permissionsOf } from './policies.ts';
 import { CONTEXT, synthesise } from './synthesis.ts';
 
 const minimal = { baseUrl: 'https://service.example.com', routes: [{ name: 'all', template: 'a template' }] };
@@ -113,7 +113,7 @@ describe('a deployment', () => {
     template.allResources('AWS::S3::Bucket', { DeletionPolicy: 'Delete' });
     template.resourceCountIs('AWS::Scheduler::Schedule', 3);
     template.hasResourceProperties('AWS::Lambda::EventSourceMapping', { ScalingConfig: { MaximumConcurrency: 9 } });
-    expect(allowancesOf(template, 'CreateFlowRole').map(lineOf).join('\n')).toContain(':s3:::their-inbox/*');
+    expect(permissionsOf(template, 'CreateFlowRole').map(lineOf).join('\n')).toContain('s3:GetObject their-inbox/*');
   });
 
   it('that names a key says, once for each service, what its policy must have', () => {

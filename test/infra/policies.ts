@@ -1,16 +1,40 @@
 import type { Template } from 'aws-cdk-lib/assertions';
 
-/** One action on one pattern of resources, as a role's policy allows it: `s3:GetObject inbox/*`. */
-export interface Allowance {
+/** Where every template is taken to be deployed. */
+export const REGION = 'eu-central-1';
+export const ACCOUNT = '123456789012';
+
+/** By operator and key, the values of which one must fit. */
+type Conditions = Readonly<Record<string, Readonly<Record<string, string | readonly string[]>>>>;
+
+/** One action on one pattern of resources, as a role's policy allows or denies it. */
+export interface Permission {
+  readonly effect: 'Allow' | 'Deny';
   readonly action: string;
+  /** An ARN in which `*` stands for anything and `?` for one character. */
   readonly resource: string;
+  readonly conditions: Conditions;
 }
 
+/** What a role asks for: one action on one resource, with what conditions may ask of. */
+export interface Call {
+  readonly action: string;
+  readonly resource: string;
+  readonly context?: Readonly<Record<string, string>>;
+}
+
+/** A policy says something that is not understood here, so nothing can be proved of it. */
+export class UnknownPolicyError extends Error {
+  override readonly name = 'UnknownPolicyError';
+}
+
+const STATEMENT_PARTS = ['Sid', 'Effect', 'Action', 'Resource', 'Condition'];
+
 interface Statement {
-  readonly Effect: string;
+  readonly Effect: Permission['effect'];
   readonly Action: string | readonly string[];
   readonly Resource: unknown;
-  readonly Condition?: unknown;
+  readonly Condition?: Readonly<Record<string, Readonly<Record<string, unknown>>>>;
 }
 
 interface PolicyResource {
@@ -20,52 +44,166 @@ interface PolicyResource {
   };
 }
 
-/** How the parts of a pipeline are called in a listing, by what their logical ids contain. */
+/** Everything that policies of the template say of the roles whose logical id contains `role`, once each and sorted. */
+export function permissionsOf(template: Template, role: string): readonly Permission[] {
+  const policies = Object.values(template.findResources('AWS::IAM::Policy')) as unknown as PolicyResource[];
+  const all = policies
+    .filter(({ Properties }) => JSON.stringify(Properties.Roles).includes(role))
+    .flatMap(({ Properties }) => Properties.PolicyDocument.Statement)
+    .flatMap((statement) => permissionsIn(statement, template));
+  return [...new Map(all.map((permission) => [lineOf(permission), permission])).values()].sort((a, b) =>
+    lineOf(a) < lineOf(b) ? -1 : 1,
+  );
+}
+
+function permissionsIn(statement: Statement, template: Template): readonly Permission[] {
+  const unknown = Object.keys(statement).filter((part) => !STATEMENT_PARTS.includes(part));
+  if (unknown.length > 0) throw new UnknownPolicyError(`A statement has ${unknown.join(', ')}`);
+  const { Effect: effect, Action, Resource, Condition = {} } = statement;
+  const resolved = (value: unknown) => list(value).map((one) => resolve(one, template));
+  const conditions = mapValues(Condition, (keys) => mapValues(keys, resolved));
+  return list(Action).flatMap((action) =>
+    resolved(Resource).map((resource) => ({ effect, action, resource, conditions })),
+  );
+}
+
+/** A permission in one line, without what is the same for all of this account. */
+export function lineOf({ action, resource, ...more }: Permission | Call): string {
+  const { effect = 'Allow', conditions = {} } = more as Partial<Permission>;
+  const about = Object.entries(conditions).flatMap(([operator, keys]) =>
+    Object.entries(keys).map(([key, values]) => ` if ${key} ${operator} ${list(values).map(shortened).join(' or ')}`),
+  );
+  return `${effect === 'Deny' ? 'never ' : ''}${action} ${shortened(resource)}${about.join('')}`;
+}
+
+const shortened = (arn: string): string =>
+  arn.replace('arn:aws:s3:::', '').replace(new RegExp(`^arn:aws:[\\w-]+:${REGION}:${ACCOUNT}:`), '');
+
+/** As IAM decides: something must allow it, and nothing may deny it. */
+export function isAllowed(permissions: readonly Permission[], call: Call): boolean {
+  const matching = permissions.filter((permission) => matches(permission, call));
+  return matching.length > 0 && matching.every(({ effect }) => effect === 'Allow');
+}
+
+/** Of some calls those that would be refused. */
+export function refusedOf(permissions: readonly Permission[], calls: readonly Call[]): readonly Call[] {
+  return calls.filter((call) => !isAllowed(permissions, call));
+}
+
+/** What is allowed and could be taken away without any of the calls being refused. */
+export function idleOf(permissions: readonly Permission[], calls: readonly Call[]): readonly Permission[] {
+  const allowed = calls.filter((call) => isAllowed(permissions, call));
+  return permissions.filter((permission) => {
+    if (permission.effect === 'Deny') return false;
+    const others = permissions.filter((other) => other !== permission);
+    return refusedOf(others, allowed).length === 0;
+  });
+}
+
+function matches({ action, resource, conditions }: Permission, call: Call): boolean {
+  return (
+    isLike(call.action, action) &&
+    isLike(call.resource, resource) &&
+    Object.entries(conditions).every(([operator, keys]) =>
+      Object.entries(keys).every(([key, values]) => isMet(operator, key, list(values), call.context?.[key])),
+    )
+  );
+}
+
+/** @see https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_elements_condition_operators.html */
+const OPERATORS: Readonly<Record<string, (value: string, expected: string) => boolean>> = {
+  StringEquals: (value, expected) => value === expected,
+  StringLike: isLike,
+  // The two are the same to IAM.
+  ArnEquals: isLike,
+  ArnLike: isLike,
+};
+
+/** Keys of which it is known, below or where calls are recorded, what a request has for them. */
+const KEYS = ['events:source', 'kms:ViaService', 'lambda:SourceFunctionArn', 's3:prefix'];
+
+/** A key that the request does not have meets no condition. */
+function isMet(operator: string, key: string, expected: readonly string[], value: string | undefined): boolean {
+  const test = Object.hasOwn(OPERATORS, operator) ? OPERATORS[operator] : undefined;
+  if (test === undefined || !KEYS.includes(key)) {
+    throw new UnknownPolicyError(`A condition is ${operator} of ${key}, and not known here`);
+  }
+  return value !== undefined && expected.some((one) => test(value, one));
+}
+
+/** In a pattern `*` stands for anything, slashes too, and `?` for one character, as in IAM. */
+function isLike(value: string, pattern: string): boolean {
+  if (pattern.includes('${')) throw new UnknownPolicyError(`A policy has a variable: ${pattern}`);
+  let compiled = compiledPatterns.get(pattern);
+  if (compiled === undefined) {
+    const source = RegExp.escape(pattern).replaceAll('\\*', '.*').replaceAll('\\?', '.');
+    compiled = new RegExp(`^${source}$`, 's');
+    compiledPatterns.set(pattern, compiled);
+  }
+  return compiled.test(value);
+}
+
+const compiledPatterns = new Map<string, RegExp>();
+
+const list = <T>(value: T | readonly T[]): readonly T[] => (Array.isArray(value) ? value : [value as T]);
+
+const mapValues = <T, U>(all: Readonly<Record<string, T>>, map: (value: T) => U): Readonly<Record<string, U>> =>
+  Object.fromEntries(Object.entries(all).map(([key, value]) => [key, map(value)]));
+
+/** How the parts of a pipeline are called here, by what their logical ids contain. */
 const NAMES: Readonly<Record<string, RegExp>> = {
   inbox: /^PipelineInboxBucket/,
   results: /^PipelineResultsBucket/,
   ledger: /^PipelineLedgerBucket/,
   token: /^PipelineTokenSecret/,
-  'uploads-queue': /^PipelineQueueUploads/,
-  'create-flow-logs': /^PipelineCreateFlowLogs/,
-  'collect-outputs-logs': /^PipelineCollectOutputsLogs/,
-  'collect-outputs': /^PipelineCollectOutputsFunction/,
+  uploads: /^PipelineQueueUploads/,
   key: /^Key/,
 };
 
-/** Everything that the roles whose logical id contains `role` may do, sorted. */
-export function allowancesOf(template: Template, role: string): readonly Allowance[] {
-  const policies = Object.values(template.findResources('AWS::IAM::Policy')) as unknown as PolicyResource[];
-  const statements = policies
-    .filter(({ Properties }) => JSON.stringify(Properties.Roles).includes(role))
-    .flatMap(({ Properties }) => Properties.PolicyDocument.Statement);
-  return statements
-    .flatMap(({ Action, Resource }) =>
-      list(Action).flatMap((action) => list(Resource).map((resource) => ({ action, resource: named(resource) }))),
-    )
-    .sort((a, b) => (lineOf(a) < lineOf(b) ? -1 : 1));
-}
+const PSEUDO_PARAMETERS: Readonly<Record<string, string>> = {
+  'AWS::Partition': 'aws',
+  'AWS::Region': REGION,
+  'AWS::AccountId': ACCOUNT,
+  'AWS::URLSuffix': 'amazonaws.com',
+};
 
-export const lineOf = ({ action, resource }: Allowance): string => `${action} ${resource}`;
+const arn = (service: string, resource: string): string => `arn:aws:${service}:${REGION}:${ACCOUNT}:${resource}`;
 
-/** Whether a call is among what is allowed. In a pattern `*` stands for anything, slashes too, as in IAM. */
-export function isAllowed(allowances: readonly Allowance[], call: Allowance): boolean {
-  return allowances.some(
-    ({ action, resource }) =>
-      action === call.action &&
-      new RegExp(`^${resource.split('*').map(RegExp.escape).join('.*')}$`, 's').test(call.resource),
-  );
-}
+/** By type, what `Ref` and the attribute `Arn` come to, given the name. */
+const IDENTITIES: Readonly<Record<string, { ref?: (name: string) => string; arn: (name: string) => string }>> = {
+  'AWS::S3::Bucket': { ref: (name) => name, arn: (name) => `arn:aws:s3:::${name}` },
+  'AWS::SQS::Queue': {
+    ref: (name) => `https://sqs.${REGION}.amazonaws.com/${ACCOUNT}/${name}`,
+    arn: (name) => arn('sqs', name),
+  },
+  'AWS::SecretsManager::Secret': {
+    ref: (name) => arn('secretsmanager', `secret:${name}-AbCdEf`),
+    arn: (name) => arn('secretsmanager', `secret:${name}-AbCdEf`),
+  },
+  'AWS::KMS::Key': { arn: (name) => arn('kms', `key/${name}`) },
+  'AWS::Events::EventBus': { ref: (name) => name, arn: (name) => arn('events', `event-bus/${name}`) },
+  'AWS::Logs::LogGroup': { ref: (name) => name, arn: (name) => arn('logs', `log-group:${name}:*`) },
+  'AWS::Lambda::Function': { ref: (name) => name, arn: (name) => arn('lambda', `function:${name}`) },
+};
 
-const list = <T>(value: T | readonly T[]): readonly T[] => (Array.isArray(value) ? value : [value as T]);
-
-function named(value: unknown): string {
+/** A value of a template as it is once deployed. */
+export function resolve(value: unknown, template: Template): string {
   if (typeof value === 'string') return value;
-  const [[name, argument] = []] = Object.entries(value as Record<string, unknown>);
-  if (name === 'Fn::Join') {
-    const joined = (argument as [string, unknown[]])[1].map(named).join('');
-    return joined.endsWith(':event-bus/default') ? 'default-bus' : joined;
+  const [[intrinsic, argument] = []] = Object.entries(value as Record<string, unknown>);
+  if (intrinsic === 'Fn::Join') {
+    const [delimiter, parts] = argument as [string, unknown[]];
+    return parts.map((part) => resolve(part, template)).join(delimiter);
   }
-  const logicalId = name === 'Fn::GetAtt' ? (argument as [string])[0] : String(argument);
-  return Object.keys(NAMES).find((each) => NAMES[each]?.test(logicalId)) ?? logicalId;
+  if (intrinsic === 'Ref' && Object.hasOwn(PSEUDO_PARAMETERS, String(argument))) {
+    return PSEUDO_PARAMETERS[String(argument)] as string;
+  }
+  const [id, attribute] = intrinsic === 'Fn::GetAtt' ? (argument as [string, string]) : [String(argument), 'Ref'];
+  const { Type, Properties = {} } = template.toJSON().Resources[id] ?? {};
+  const identity = IDENTITIES[Type];
+  const of =
+    attribute === 'Ref' && intrinsic === 'Ref' ? identity?.ref : attribute === 'Arn' ? identity?.arn : undefined;
+  if (of === undefined)
+    throw new UnknownPolicyError(`A value is not known before deployment: ${JSON.stringify(value)}`);
+  const given = Properties.FunctionName ?? Properties.LogGroupName ?? Properties.Name;
+  return of(given ?? Object.keys(NAMES).find((each) => NAMES[each]?.test(id)) ?? id);
 }

@@ -1,0 +1,225 @@
+import type { Template } from 'aws-cdk-lib/assertions';
+import type { FunctionName } from '../../infra/bundle.ts';
+import type { S3Access } from '../../local/s3/call.ts';
+import { ACCOUNT, type Call, type Permission, permissionsOf, REGION, resolve } from './policies.ts';
+
+const BUCKETS = ['inbox', 'results', 'ledger'] as const;
+type BucketPart = (typeof BUCKETS)[number];
+export type Part = BucketPart | 'uploads' | 'token' | 'bus';
+
+/** A permission that a call of a function needed, without the names that its pipeline had where it was recorded. */
+export interface RecordedCall {
+  readonly by: FunctionName;
+  readonly action: string;
+  readonly of: Part;
+  /** Of an object, below the prefix of the pipeline. */
+  readonly key?: string;
+  readonly context: Readonly<Record<string, string>>;
+  /** What the service asks KMS for in the name of the function, where the part is encrypted with a key. */
+  readonly kms: readonly string[];
+}
+
+/** A permission as the local services tell of it. The buckets have the names of the parts that they are. */
+export function recordedCall(
+  by: FunctionName,
+  { action, resource, context = {}, request }: Pick<S3Access, 'action' | 'resource'> & Partial<S3Access>,
+): RecordedCall {
+  const [, bucket, key] = /^arn:aws:s3:::([^/]+)(?:\/(.*))?$/s.exec(resource) ?? [];
+  const of = BUCKETS.find((each) => each === bucket) ?? PARTS[action];
+  if (of === undefined) throw new Error(`A call of nothing that is known here: ${action} ${resource}`);
+  const kms = kmsActions(action, request);
+  return key === undefined ? { by, action, of, context, kms } : { by, action, of, key, context, kms };
+}
+
+const PARTS: Readonly<Record<string, Part>> = {
+  'sqs:SendMessage': 'uploads',
+  'secretsmanager:GetSecretValue': 'token',
+  'events:PutEvents': 'bus',
+};
+
+/**
+ * Reading an object takes its key, asking for its metadata alone does not; parts of a multipart upload are read when it
+ * is put together. SQS checks the data key that it has made.
+ * @see https://docs.aws.amazon.com/AmazonS3/latest/userguide/UsingKMSEncryption.html
+ * @see https://docs.aws.amazon.com/AmazonS3/latest/API/API_UploadPart.html ("Permissions")
+ * @see https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-key-management.html
+ */
+function kmsActions(action: string, request: S3Access['request'] | undefined): readonly string[] {
+  switch (action) {
+    case 's3:GetObject':
+    case 's3:GetObjectVersion':
+      return request?.method === 'GET' ? ['kms:Decrypt'] : [];
+    case 's3:PutObject':
+      return request?.query.has('uploadId') ? ['kms:Decrypt'] : ['kms:GenerateDataKey'];
+    case 'sqs:SendMessage':
+      return ['kms:GenerateDataKey', 'kms:Decrypt'];
+    case 'secretsmanager:GetSecretValue':
+      return ['kms:Decrypt'];
+    default:
+      return [];
+  }
+}
+
+/** Where a part stands in a deployment. */
+interface Place {
+  readonly arn: string;
+  /** Of whoever calls KMS for it. */
+  readonly service: string;
+  /** What comes before the keys of its objects. */
+  readonly prefix?: string;
+  readonly keyArn: string | undefined;
+}
+
+/** What is of interest here of the resources that hold data. */
+interface DataProperties {
+  readonly BucketEncryption?: {
+    readonly ServerSideEncryptionConfiguration: readonly {
+      readonly ServerSideEncryptionByDefault: { readonly KMSMasterKeyID?: unknown };
+    }[];
+  };
+  readonly KmsMasterKeyId?: unknown;
+  readonly KmsKeyId?: unknown;
+}
+
+interface FunctionProperties {
+  readonly FunctionName: string;
+  readonly Environment: { readonly Variables: Readonly<Record<string, unknown>> };
+  readonly LoggingConfig: { readonly LogGroup: unknown };
+  readonly VpcConfig?: unknown;
+}
+
+/** A template as it is once deployed: what the same calls are there, by what its functions are told in their environment. */
+export class Deployment {
+  readonly #template: Template;
+  readonly #keyArns: Partial<Record<Part, string>>;
+
+  /** @param keyArns of parts that are not in the template. */
+  constructor(template: Template, keyArns: Partial<Record<Part, string>> = {}) {
+    this.#template = template;
+    this.#keyArns = keyArns;
+  }
+
+  permissionsOf(by: FunctionName): readonly Permission[] {
+    return permissionsOf(
+      this.#template,
+      { 'create-flow': 'CreateFlowRole', 'collect-outputs': 'CollectOutputsRole' }[by],
+    );
+  }
+
+  /** What a recorded call would have been here, with what is asked of KMS for it. */
+  callsOf({ by, action, of, key, context, kms }: RecordedCall): readonly Call[] {
+    const { arn, prefix = '', ...place } = this.#placeOf(of, by);
+    const listed = context['s3:prefix'];
+    const call = {
+      action,
+      resource: key === undefined ? arn : `${arn}/${prefix}${key}`,
+      context: { ...context, ...(listed !== undefined && { 's3:prefix': prefix + listed }) },
+    };
+    return [call, ...kmsCalls(kms, place)].map((one) => this.byCodeOf(by, one));
+  }
+
+  /** A call as the function's own code makes it, rather than Lambda. */
+  byCodeOf(by: FunctionName, call: Call): Call {
+    return { ...call, context: { ...call.context, 'lambda:SourceFunctionArn': this.#functionOf(by).arn } };
+  }
+
+  /** What Lambda itself does with the role of a function, before and beside running it. */
+  callsOfLambda(by: FunctionName): readonly Call[] {
+    const { LoggingConfig, VpcConfig } = this.#functionOf(by).properties;
+    const logGroup = resolve(LoggingConfig.LogGroup, this.#template);
+    const stream = `arn:aws:logs:${REGION}:${ACCOUNT}:log-group:${logGroup}:log-stream:2030/01/01/[$LATEST]0123`;
+    const logging = ['logs:CreateLogStream', 'logs:PutLogEvents'].map((action) => ({ action, resource: stream }));
+    const inVpc = VpcConfig === undefined ? [] : NETWORK_ACTIONS.map((action) => ({ action, resource: '*' }));
+    return [...logging, ...inVpc, ...(by === 'create-flow' ? this.#polling() : [])];
+  }
+
+  /** @see https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html#events-sqs-permissions */
+  #polling(): readonly Call[] {
+    const { arn, ...place } = this.#placeOf('uploads', 'create-flow');
+    const actions = ['sqs:ReceiveMessage', 'sqs:DeleteMessage', 'sqs:GetQueueAttributes'];
+    return [...actions.map((action) => ({ action, resource: arn })), ...kmsCalls(['kms:Decrypt'], place)];
+  }
+
+  /** Objects and buckets that are none of the pipeline's: in other buckets, and beside its prefixes. */
+  outside(): readonly string[] {
+    const beside = (['inbox', 'results'] as const).flatMap((part) => {
+      const { arn, prefix } = this.#placeOf(part, 'create-flow');
+      return prefix === '' ? [] : [`${arn}/elsewhere/a/receipt.json`, `${arn}/receipt.json`];
+    });
+    return [...beside, 'arn:aws:s3:::somebodys', 'arn:aws:s3:::somebodys/uploads/1.json'];
+  }
+
+  #placeOf(part: Part, by: FunctionName): Place {
+    const { environment } = this.#functionOf(by);
+    const { inboxPrefix = '', resultsPrefix = '' } = JSON.parse(environment.LIMITS ?? '') as Record<string, string>;
+    const bucket = (name = '', prefix = '') => ({
+      arn: `arn:aws:s3:::${name}`,
+      service: 's3',
+      prefix,
+      keyArn: this.#keyOf(part, 'AWS::S3::Bucket', name),
+    });
+    switch (part) {
+      case 'inbox':
+        return bucket(environment.INBOX_BUCKET, inboxPrefix);
+      case 'results':
+        // The key of a result begins with the key of its upload.
+        return bucket(environment.RESULTS_BUCKET, resultsPrefix + inboxPrefix);
+      case 'ledger':
+        return bucket(environment.LEDGER_BUCKET);
+      case 'uploads': {
+        const [, region, account, name] =
+          /^https:\/\/sqs\.(.*)\.amazonaws\.com\/(.*)\/(.*)$/.exec(environment.QUEUE_URL ?? '') ?? [];
+        const keyArn = this.#keyOf(part, 'AWS::SQS::Queue', environment.QUEUE_URL);
+        return { arn: `arn:aws:sqs:${region}:${account}:${name}`, service: 'sqs', keyArn };
+      }
+      case 'token': {
+        const { TOKEN_SECRET_ID: id = '' } = environment;
+        const keyArn = this.#keyOf(part, 'AWS::SecretsManager::Secret', id);
+        // Secrets Manager ends every ARN with a hyphen and six characters of its own choice.
+        return { arn: /-\w{6}$/.test(id) ? id : `${id}-AbCdEf`, service: 'secretsmanager', keyArn };
+      }
+      case 'bus':
+        return { arn: environment.EVENT_BUS ?? '', service: 'events', keyArn: undefined };
+    }
+  }
+
+  #keyOf(part: Part, type: string, ref: string | undefined): string | undefined {
+    const [own] = Object.entries(this.#template.findResources(type)).flatMap(([id, { Properties = {} }]) =>
+      resolve({ Ref: id }, this.#template) === ref ? [Properties as DataProperties] : [],
+    );
+    if (own === undefined) return this.#keyArns[part];
+    const [{ ServerSideEncryptionByDefault: { KMSMasterKeyID = undefined } = {} } = {}] =
+      own.BucketEncryption?.ServerSideEncryptionConfiguration ?? [];
+    const key = KMSMasterKeyID ?? own.KmsMasterKeyId ?? own.KmsKeyId;
+    return key === undefined ? undefined : resolve(key, this.#template);
+  }
+
+  #functionOf(by: FunctionName) {
+    const [found] = Object.entries(this.#template.findResources('AWS::Lambda::Function')).flatMap(([id, resource]) => {
+      const properties = resource.Properties as FunctionProperties;
+      return properties.FunctionName.endsWith(by) ? [{ id, properties }] : [];
+    });
+    if (found === undefined) throw new Error(`The template has no ${by}`);
+    const { id, properties } = found;
+    const environment: Partial<Record<string, string>> = Object.fromEntries(
+      Object.entries(properties.Environment.Variables).map(([name, value]) => [name, resolve(value, this.#template)]),
+    );
+    return { properties, environment, arn: resolve({ 'Fn::GetAtt': [id, 'Arn'] }, this.#template) };
+  }
+}
+
+/** @see https://docs.aws.amazon.com/lambda/latest/dg/configuration-vpc.html#configuration-vpc-permissions */
+export const NETWORK_ACTIONS = [
+  'ec2:CreateNetworkInterface',
+  'ec2:DescribeNetworkInterfaces',
+  'ec2:DescribeSubnets',
+  'ec2:DeleteNetworkInterface',
+  'ec2:AssignPrivateIpAddresses',
+  'ec2:UnassignPrivateIpAddresses',
+];
+
+function kmsCalls(actions: readonly string[], { keyArn, service }: Pick<Place, 'keyArn' | 'service'>): readonly Call[] {
+  if (keyArn === undefined) return [];
+  const context = { 'kms:ViaService': `${service}.${REGION}.amazonaws.com` };
+  return actions.map((action) => ({ action, resource: keyArn, context }));
+}
