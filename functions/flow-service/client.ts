@@ -468,15 +468,24 @@ function retryAfterMs(value: string | undefined, now: number): number | undefine
   return ms >= 0 ? Math.min(ms, RETRY_AFTER_MAX_MS) : undefined;
 }
 
-/** Text without the token, should the service have quoted it back, in any way in which JSON or a URL can spell it. */
+/** Text without the token, should the service have quoted it back. */
 function struckOut(text: string, secret: string | undefined): string {
   if (secret === undefined || secret.length < TOKEN_CHARS_MIN) return text;
+  if (latestSpellings?.secret !== secret) latestSpellings = { secret, pattern: spellingsOf(secret) };
+  return text.replace(latestSpellings.pattern, '[token]');
+}
+
+/** Those of the token in use: made anew for every answer they would be an eighth of what a poll costs. */
+let latestSpellings: { readonly secret: string; readonly pattern: RegExp } | undefined;
+
+/** Every way in which JSON or a URL can spell a secret. */
+function spellingsOf(secret: string): RegExp {
   const spellings = Array.from(secret, (character) => {
     const digits = character.charCodeAt(0).toString(16).padStart(2, '0');
     const hex = digits.replace(/[a-f]/g, (digit) => `[${digit}${digit.toUpperCase()}]`);
     return `(?:${RegExp.escape(character)}|\\\\${RegExp.escape(character)}|\\\\u00${hex}|%${hex})`;
   });
-  return text.replace(new RegExp(spellings.join(''), 'g'), '[token]');
+  return new RegExp(spellings.join(''), 'g');
 }
 
 function jsonBody(value: object): FlowBody {
