@@ -268,9 +268,10 @@ class Creation {
         return this.#fail(claim, verdict.failure);
       case 'doubt': {
         const doubt = doubtful(claim.entry, now);
-        const attempts = claim.entry.attempts + 1;
+        const attempts = claim.entry.attempts + (verdict.counted ? 1 : 0);
+        const doubted = { ...claim, entry: { ...claim.entry, doubt, attempts } };
         // The flow may be listed already, and then nobody has to wait.
-        const settled = await this.#settleDoubt({ ...claim, entry: { ...claim.entry, doubt, attempts } });
+        const settled = await this.#settleDoubt(doubted, now + verdict.delayMs);
         if (typeof settled === 'string') return settled;
         // Only a process that was frozen for minutes gets here: the doubt is over, the time of this claim may be too.
         return this.#wait(settled, { reason: 'in-doubt', message: messageOf(error), counted: false, notBefore: now });
@@ -289,8 +290,9 @@ class Creation {
   /**
    * Looks for the flow that an earlier POST may have made. The claim comes back, free of doubt, where there is none
    * or where the setting accepts the risk; an outcome comes back where the upload is dealt with.
+   * @param notBefore when there is to be another attempt, should no flow be found: an outage must not use all of them up.
    */
-  async #settleDoubt(claim: Stored<ClaimedEntry>): Promise<Stored<ClaimedEntry> | Outcome> {
+  async #settleDoubt(claim: Stored<ClaimedEntry>, notBefore = 0): Promise<Stored<ClaimedEntry> | Outcome> {
     const { flows, clock, settings } = this.#ports;
     const { entry } = claim;
     const doubt = entry.doubt;
@@ -303,8 +305,9 @@ class Creation {
       if (!(error instanceof FlowServiceError) && !(error instanceof OutOfTimeError)) throw error;
       if (error instanceof UnauthorisedError) this.#count('TokenRejected');
       if (!isListingInVain(error, clock.now() - conclusiveAt)) {
-        const notBefore = Math.max(conclusiveAt, clock.now() + backoffMs(entry));
-        return this.#wait(claim, { reason: 'in-doubt', message: messageOf(error), counted: false, notBefore });
+        const askAgainAt = Math.max(conclusiveAt, notBefore, clock.now() + backoffMs(entry));
+        const message = messageOf(error);
+        return this.#wait(claim, { reason: 'in-doubt', message, counted: false, notBefore: askAgainAt });
       }
       found = { result: 'unknown', why: messageOf(error) };
     }
@@ -314,7 +317,8 @@ class Creation {
     }
     if (clock.now() < conclusiveAt) {
       const message = 'The service may have made a flow and did not say so; it is looked for in its listing.';
-      return this.#wait(claim, { reason: 'in-doubt', message, counted: false, notBefore: conclusiveAt });
+      const lookAgainAt = Math.max(conclusiveAt, notBefore);
+      return this.#wait(claim, { reason: 'in-doubt', message, counted: false, notBefore: lookAgainAt });
     }
     if (found.result === 'unknown') {
       if (settings.inDoubt === 'hold') {

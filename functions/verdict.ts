@@ -32,13 +32,19 @@ const LISTING_PATIENCE_MS = 60 * 60_000;
 /** What an error of sending means for the upload. Undefined: it is not known here, and must not be hidden. */
 export type Verdict =
   | { readonly kind: 'fail'; readonly failure: Failure }
-  | { readonly kind: 'doubt' }
+  /** The delay is that of the next attempt, should no flow be found. */
+  | { readonly kind: 'doubt'; readonly counted: boolean; readonly delayMs: number }
   | { readonly kind: 'wait'; readonly reason: WaitReason; readonly counted: boolean; readonly delayMs: number };
 
 export function verdictOn(error: unknown, entry: ClaimedEntry, now: number): Verdict | undefined {
   const delayMs = backoffMs(entry);
   const countedMs = countedBackoffMs(entry);
-  if (error instanceof InDoubtError) return { kind: 'doubt' };
+  if (error instanceof InDoubtError) {
+    const { cause } = error;
+    return cause instanceof ThrottledError
+      ? { kind: 'doubt', counted: false, delayMs: throttledMs(cause, entry) }
+      : { kind: 'doubt', counted: true, delayMs: countedMs };
+  }
   if (error instanceof RejectedError || error instanceof InvalidTextError) {
     return { kind: 'fail', failure: { code: error.code, message: error.message } };
   }
@@ -50,9 +56,7 @@ export function verdictOn(error: unknown, entry: ClaimedEntry, now: number): Ver
   }
   if (error instanceof ForbiddenError) return { kind: 'wait', reason: 'forbidden', counted: true, delayMs: countedMs };
   if (error instanceof ThrottledError) {
-    // Many are told the same time at once, and a time of nothing would make a loop of whole uploads.
-    const askedMs = Math.round((error.retryAfterMs ?? 0) * (1 + spreadOf(entry) / 4));
-    return { kind: 'wait', reason: 'throttled', counted: false, delayMs: Math.max(askedMs, delayMs) };
+    return { kind: 'wait', reason: 'throttled', counted: false, delayMs: throttledMs(error, entry) };
   }
   if (error instanceof UnavailableError) {
     const counted = error.bodyStarted;
@@ -88,6 +92,11 @@ export function backoffMs(entry: Pick<ClaimedEntry, 'waits' | 'upload'>): number
 export function countedBackoffMs(entry: Pick<ClaimedEntry, 'attempts' | 'upload'>): number {
   const exponential = Math.min(COUNTED_BACKOFF_MAX_MS, COUNTED_BACKOFF_FIRST_MS * 4 ** Math.min(entry.attempts, 20));
   return Math.round(exponential * (0.5 + spreadOf(entry)));
+}
+
+/** As long as the service asks. Many are told the same time at once, and no time would make a loop of whole uploads. */
+function throttledMs({ retryAfterMs = 0 }: ThrottledError, entry: ClaimedEntry): number {
+  return Math.max(Math.round(retryAfterMs * (1 + spreadOf(entry) / 4)), backoffMs(entry));
 }
 
 /** From 0 to below 1, and always the same for one upload. */

@@ -436,6 +436,36 @@ describe('an answer that never came', () => {
     expect(world.count('DoubtsRetried')).toBe(0);
   });
 
+  it('of a service that says it is busy, and until when, uses up no attempt', async () => {
+    await start({ limits: { attemptsMax: 2 } });
+    losing(3, { status: 503, headers: { 'retry-after': '1200' } });
+    await world.upload('a', 'x');
+    await world.deliver();
+    expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'in-doubt', attempts: 0 });
+    world.clock.advance(19 * MINUTE);
+    await world.tick();
+    await world.deliver();
+    expect(world.service.counts.createFlow).toBe(1);
+    await world.settle();
+    expect((await world.receipt('a')).status).toBe('succeeded');
+    expect(world.service.counts.createFlow).toBe(4);
+  });
+
+  it('of a service that fails for an hour fails no upload', async () => {
+    await start();
+    const end = world.clock.now() + 60 * MINUTE;
+    world.service.intercept = (_, { operation }) =>
+      operation === 'createFlow' && world.clock.now() < end ? { status: 500 } : undefined;
+    await world.upload('a', 'x');
+    for (let i = 0; i < 30; i += 1) {
+      await world.deliver();
+      world.clock.advance(3 * MINUTE);
+      await world.tick();
+    }
+    await world.settle();
+    expect((await world.receipt('a')).status).toBe('succeeded');
+  });
+
   it.each<[string, object]>([
     ['forbids it', { status: 403 }],
     ['makes no sense', { status: 200, body: '{}' }],

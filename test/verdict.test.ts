@@ -41,7 +41,12 @@ const fourthWait = { ...claim, waits: 3, attempts: 2 };
 
 describe('a failure to send', () => {
   it.each([
-    ['a doubt', new InDoubtError('?'), { kind: 'doubt' }],
+    ['a doubt', new InDoubtError('?'), { kind: 'doubt', counted: true, delayMs: 16 * MINUTE }],
+    [
+      'a doubt over an answer of a service that was busy',
+      new InDoubtError('?', { cause: new ThrottledError('503', { retryAfterMs: 80_000 }) }),
+      { kind: 'doubt', counted: false, delayMs: 90_000 },
+    ],
     [
       'a refusal',
       new RejectedError('No', { status: 422 }),
