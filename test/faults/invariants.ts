@@ -98,8 +98,9 @@ function checkEndings(world: World, entries: readonly TerminalEntry[]): void {
         (one) =>
           one.kind === kind &&
           faults.includes(one.fault) &&
-          (kind === 'flow.create' || one.path.includes(entry.flow?.id ?? '?')),
+          (kind === 'flow.create' ? one.keys.has(key) : one.path.includes(entry.flow?.id ?? '?')),
       );
+    const blamed = world.blame.get(key) ?? 0;
     const wasRefused = met('flow.create', '404', '422') || put.key.startsWith('bad/');
     const isBadText = key.startsWith('text/') && put.content.includes(0xff);
     const { code } = entry.failure ?? {};
@@ -134,9 +135,9 @@ function checkEndings(world: World, entries: readonly TerminalEntry[]): void {
         break;
       case 'attempts-exhausted':
         demand(
-          world.blameable >= scenario.limits.attemptsMax,
+          blamed >= scenario.limits.attemptsMax,
           'an upload was given up without having failed so often',
-          world.blameable,
+          blamed,
           ...why(),
         );
         break;
@@ -165,7 +166,9 @@ function checkEndings(world: World, entries: readonly TerminalEntry[]): void {
     if (code === 'flow-failed' && entry.assets.length === 0 && met('flow.outputs', '404')) continue;
     checkOutputs(entry, flow, (assetId) => {
       const isLate = entry.failedOutputs.some(({ id, code }) => id === assetId && code === 'out-of-time');
-      return isLate ? world.blameable > 0 : incidents.some(({ path }) => path.includes(assetId));
+      return isLate
+        ? Object.keys(world.weather.table).length > 0
+        : incidents.some(({ path }) => path.includes(assetId));
     });
   }
 }

@@ -115,6 +115,20 @@ export const MUTATIONS: readonly Mutation[] = [
     seedsMax: 500,
   },
   {
+    name: 'no abort of a cut download',
+    changes: [
+      {
+        file: 'objects/results.ts',
+        from: `    } catch (error) {
+      await this.#abort(upload);
+      throw error;`,
+        to: `    } catch (error) {
+      throw error;`,
+      },
+    ],
+    seedsMax: 500,
+  },
+  {
     name: 'a cut download completed instead of aborted',
     changes: [
       {
@@ -188,5 +202,16 @@ export const MUTATIONS: readonly Mutation[] = [
       },
     ],
     seedsMax: 1000,
+  },
+  {
+    name: 'the token not struck out of what is quoted',
+    changes: [
+      {
+        file: 'flow-service/client.ts',
+        from: '  if (secret === undefined || secret.length < TOKEN_CHARS_MIN) return text;',
+        to: '  if (secret !== undefined) return text;',
+      },
+    ],
+    seedsMax: 500,
   },
 ];

@@ -120,8 +120,10 @@ print(
     .map(([name, count]) => `${name} ${count}`)
     .join(', ')}`,
 );
+const threads = Math.max(1, jobs);
+const residentMiB = process.resourceUsage().maxRSS / 1024;
 print(
-  `${done} seeds from ${from} in ${seconds.toFixed(1)} s: ${(done / seconds).toFixed(1)} a second on ${Math.max(1, jobs)} threads, ${((seconds * 1000 * Math.max(1, jobs)) / done).toFixed(0)} ms each`,
+  `${done} seeds from ${from} in ${seconds.toFixed(1)} s: ${(done / seconds).toFixed(1)} a second on ${threads} threads, ${((seconds * 1000 * threads) / done).toFixed(0)} ms each; memory at most ${residentMiB.toFixed(0)} MiB`,
 );
 const isGood = broken.length === 0 && !(mustHaveAll && never.length > 0);
 print(

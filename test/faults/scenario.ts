@@ -44,6 +44,8 @@ export interface Scenario {
   readonly deeds: readonly Deed[];
   /** When the token is replaced, and how long before or after that the secret says so. */
   readonly rotations: readonly { readonly at: number; readonly secretAt: number }[];
+  /** Share of invocations whose process dies at some moment of its own. */
+  readonly suddenDeaths: number;
   readonly chaosMs: number;
   readonly tickGapMs: { readonly min: number; readonly max: number };
   readonly sweepGapMs: { readonly min: number; readonly max: number };
@@ -320,6 +322,7 @@ export function scenarioOf(random: Random, focus: Focus | undefined): Scenario {
       const at = random.int(0, chaosMs);
       return { at, secretAt: at + random.int(-2 * MINUTE, 10 * MINUTE) };
     }),
+    suddenDeaths: random.pick([0, 0, 0.05, 0.2]),
     chaosMs,
     tickGapMs: random.pick([
       { min: 20 * SECOND, max: 150 * SECOND },

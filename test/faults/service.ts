@@ -17,6 +17,8 @@ import type { Scheduled, Timeline } from './timeline.ts';
 /** A server does not wait longer than this for the next byte of a request, in milliseconds. */
 const SERVER_IDLE_MS = 60_000;
 
+const JSON_HEADERS = { 'content-type': 'application/json' };
+
 const ENDLESS_CHUNK = Buffer.alloc(1024 * 1024, ' ');
 
 /** A public address, as a server has one. */
@@ -50,8 +52,9 @@ const KINDS: Partial<Record<Operation, ServiceCallKind>> = {
 };
 
 /** What the service's script says for a fault. */
-function scriptOf(fault: Fault | undefined, random: Random, now: number): ServiceFault {
-  const sentence = (text: string) => ({ body: JSON.stringify({ detail: text }) });
+function scriptOf(fault: Fault | undefined, { headers }: TransportRequest, random: Random, now: number): ServiceFault {
+  // Proxies quote what they were sent, and what we quote of it must not tell the token.
+  const sentence = (text: string) => ({ body: JSON.stringify({ detail: `${text} ${headers.Authorization}` }) });
   const before = random.chance(0.5) ? { at: 'before-body' as const } : {};
   switch (fault) {
     case 'lost':
@@ -90,9 +93,9 @@ function scriptOf(fault: Fault | undefined, random: Random, now: number): Servic
     case 'garbled':
       return { garble: true };
     case 'no ids':
-      return { status: 200, at: 'after-effect', headers: { 'content-type': 'application/json' }, body: '{}' };
+      return { status: 200, at: 'after-effect', headers: JSON_HEADERS, ...sentence('No ids.') };
     case 'endless':
-      return { status: 200, at: 'after-effect', headers: { 'content-type': 'application/json' }, body: endless() };
+      return { status: 200, at: 'after-effect', headers: JSON_HEADERS, body: endless() };
     default:
       return {};
   }
@@ -185,7 +188,7 @@ class Exchange {
   ): Promise<void> {
     const { service, random, timeline, trace } = this.#world;
     const { url, method, headers, body } = this.#request;
-    const script = scriptOf(fault, random, timeline.now());
+    const script = scriptOf(fault, this.#request, random, timeline.now());
     const answerMs = fault === 'slow' ? random.int(5_000, 50_000) : random.int(1, 200);
     let answer: ServiceResponse;
     try {

@@ -75,6 +75,7 @@ async function live(world: World): Promise<void> {
   await checkAll(world);
   const before = await snapshotOf(world);
   world.redeliver();
+  await world.retrySucceeded();
   await world.settle();
   await world.pass(20 * MINUTE);
   await world.sweep();

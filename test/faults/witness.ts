@@ -22,7 +22,7 @@ export class Witness {
   readonly #now: () => number;
   /** Whether somebody may have been taken for dead who was not. */
   readonly #mayTakeOver: () => boolean;
-  /** Invocations under way, each with the keys of which it was given one message only. */
+  /** Invocations under way, each with the keys that it was told of once only. */
   readonly #atWork = new Map<InvocationName, ReadonlySet<string>>();
   readonly #lastWrites = new Map<string, LastWrite>();
   /** Which uploads the ledger has called running, and with which flows. */
@@ -35,8 +35,9 @@ export class Witness {
     this.#mayTakeOver = mayTakeOver;
   }
 
-  begins(invocation: InvocationName, keys: ReadonlySet<string>): void {
-    this.#atWork.set(invocation, keys);
+  /** @param keys of the uploads it is told of, each as often as it is told. */
+  begins(invocation: InvocationName, keys: readonly string[]): void {
+    this.#atWork.set(invocation, new Set(keys.filter((key) => keys.indexOf(key) === keys.lastIndexOf(key))));
   }
 
   ends(invocation: InvocationName): void {

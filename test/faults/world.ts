@@ -94,17 +94,17 @@ interface Environment {
 
 const nameOf = (lambda: Lambda): string => `${lambda.name}#${lambda.invocation}`;
 
-/** The keys that exactly one of the messages speaks of. */
-function keysOfOne(messages: readonly ReceivedMessage[]): ReadonlySet<string> {
-  const keys = messages.flatMap(({ body }) => uploadsOf(JSON.parse(body)).map(({ key }) => key));
-  return new Set(keys.filter((key) => keys.indexOf(key) === keys.lastIndexOf(key)));
-}
+/** The keys that the messages speak of, each as often as they do. */
+const keysIn = (messages: readonly ReceivedMessage[]): readonly string[] =>
+  messages.flatMap(({ body }) => uploadsOf(JSON.parse(body)).map(({ key }) => key));
 
 /** What happened to one call of the service, as far as the invariants ask. */
 export interface ServiceIncident {
   readonly kind: CallKind;
   readonly path: string;
   readonly fault: Fault;
+  /** Of the uploads that the caller was to create flows of. */
+  readonly keys: ReadonlySet<string>;
 }
 
 /**
@@ -140,8 +140,8 @@ export class World {
   readonly lookedAt = new Map<string, number>();
   /** What became of each tick; nothing where its process was killed. */
   readonly ticks: { readonly startedAt: number; endedAt?: number; result?: string; rounds?: number }[] = [];
-  /** Faults that may count as failures of the file: neither throttling nor a refused token. */
-  blameable = 0;
+  /** Faults that may count as failures of a file, by the keys that the invocation was at which they happened to. */
+  readonly blame = new Map<string, number>();
   /** Whether any process was frozen, so that a claim may have been taken over while its holder was still there. */
   wasAnyFrozen = false;
   readonly stats = { invocations: 0, kills: 0, retriesByPeople: 0 };
@@ -157,6 +157,8 @@ export class World {
   #idle: { create: Environment[]; collect: Environment[] } = { create: [], collect: [] };
   readonly #lambdas: Lambda[] = [];
   #creating = 0;
+  /** What each process of create-flow is, or was last, at. */
+  readonly #keys = new Map<Lambda, ReadonlySet<string>>();
   #running = 0;
   /** Notifications on their way to the queue. */
   #onTheWay = 0;
@@ -359,7 +361,7 @@ export class World {
       random: this.#network,
       weather: this.weather,
       trace: (line) => this.trace(line),
-      onFault: (fault) => this.#note(fault),
+      onFault: (fault) => this.#note(lambda, fault),
       onEffect: (writer, call) => this.witness.sees(nameOf(writer), call),
       begun: this.begun,
       abortTried: this.abortTried,
@@ -373,8 +375,8 @@ export class World {
       trace: (line) => this.trace(line),
       onCall: ({ kind, path, fault }) => {
         if (fault !== undefined) {
-          this.incidents.push({ kind, path, fault });
-          this.#note(fault);
+          this.incidents.push({ kind, path, fault, keys: this.#keysOf(lambda) });
+          this.#note(lambda, fault);
         }
         const flowId = /^\/(?:flows\/)?([^/]+)(?:\/outputs)?$/.exec(path)?.[1];
         if (flowId !== undefined && (kind === 'flow.get' || kind === 'flow.outputs')) {
@@ -458,9 +460,9 @@ export class World {
     return new Promise((resolve, reject) => {
       if (lambda.isDead) return;
       this.trace(`${lambda.name} ${kind}${fault === undefined ? '' : ` × ${fault}`}`);
+      if (fault !== undefined) this.#note(lambda, fault);
       if (fault === 'killed before') return this.#kill(lambda);
       if (fault === 'frozen') lambda.freeze(frozenFor(random));
-      if (fault !== undefined) this.#note(fault);
       const fail = (why: string) => reject(Object.assign(new Error(`Simulated: ${why}`), { name: why }));
       const onAbort = (): void => fail('AbortError');
       if (signal?.aborted) return onAbort();
@@ -483,9 +485,18 @@ export class World {
     });
   }
 
-  #note(fault: Fault): void {
+  #note(lambda: Lambda, fault: Fault): void {
     if (fault === 'frozen') this.wasAnyFrozen = true;
-    if (!fault.startsWith('429') && fault !== '401') this.blameable += 1;
+    const isNobodys = fault.startsWith('429') || fault === '503 in seconds' || fault === '401';
+    if (!isNobodys) this.#blame(lambda);
+  }
+
+  #blame(lambda: Lambda): void {
+    for (const key of this.#keysOf(lambda)) this.blame.set(key, (this.blame.get(key) ?? 0) + 1);
+  }
+
+  #keysOf(lambda: Lambda): ReadonlySet<string> {
+    return this.#keys.get(lambda) ?? new Set();
   }
 
   #kill(lambda: Lambda): void {
@@ -498,7 +509,7 @@ export class World {
     which: 'create' | 'collect',
     limitMs: number,
     body: (ports: Ports, invocation: Invocation) => Promise<T>,
-    keys: ReadonlySet<string> = new Set(),
+    keys: readonly string[] = [],
   ): { readonly answer: Promise<T>; readonly isOver: () => boolean } {
     const { timeline } = this;
     const environment = this.#environment(which);
@@ -508,6 +519,7 @@ export class World {
     this.#running += 1;
     lambda.invocation += 1;
     const name = nameOf(lambda);
+    this.#keys.set(lambda, new Set(keys));
     this.witness.begins(name, keys);
     let isOver = false;
     const over = (): void => {
@@ -516,8 +528,10 @@ export class World {
       this.witness.ends(name);
       this.#running -= 1;
     };
-    const hardEnd = timeline.schedule(timeline.now() + limitMs, () => {
-      if (!lambda.wasFrozen) this.#kill(lambda);
+    const hardEnd = timeline.schedule(timeline.now() + this.#lifeOf(limitMs), () => {
+      if (lambda.wasFrozen) return;
+      this.#blame(lambda);
+      this.#kill(lambda);
     });
     const forget = lambda.onDeath(() => {
       this.stats.kills += 1;
@@ -538,6 +552,12 @@ export class World {
     return { answer, isOver: () => isOver };
   }
 
+  /** Not only a call, or the time limit, ends a process: memory does that at any moment. */
+  #lifeOf(limitMs: number): number {
+    if (this.weather.isClear || !this.#random.chance(this.scenario.suddenDeaths)) return limitMs;
+    return this.#random.int(1, this.#random.pick([2 * SECOND, 20 * SECOND, limitMs]));
+  }
+
   #deliver(): boolean {
     if (this.#creating >= CREATES_MAX) return false;
     const messages = this.queue.receive({ max: this.#random.int(1, 10) });
@@ -550,7 +570,7 @@ export class World {
       'create',
       this.scenario.createLimitMs,
       (ports, invocation) => createFlows(event, ports, invocation),
-      keysOfOne(messages),
+      keysIn(messages),
     );
     void answer.then(
       ({ batchItemFailures }) => {
@@ -679,8 +699,11 @@ export class World {
     await this.#complete(this.#startCollect({ sweep: {} }));
   }
 
-  async retry(uploadIds: string[]): Promise<void> {
-    await this.#complete(this.#startCollect({ retry: uploadIds }));
+  /** A person asks for what has succeeded already. */
+  async retrySucceeded(): Promise<void> {
+    const succeeded = (await this.entries()).filter(({ state }) => state === 'succeeded');
+    if (succeeded.length === 0) return;
+    await this.#complete(this.#startCollect({ retry: succeeded.map(({ upload }) => upload.id) }));
   }
 
   /** Lets time pass. */
