@@ -1,5 +1,5 @@
 import type { RemovalPolicy } from 'aws-cdk-lib';
-import type { Grant, IGrantable, IRole } from 'aws-cdk-lib/aws-iam';
+import { Grant, type IGrantable, type IRole } from 'aws-cdk-lib/aws-iam';
 import type { IKey } from 'aws-cdk-lib/aws-kms';
 import type { CfnBucket, IBucket } from 'aws-cdk-lib/aws-s3';
 import { Construct } from 'constructs';
@@ -58,6 +58,22 @@ export class Results extends Construct {
 
   /** Lets somebody list and read everything that the pipeline has made. */
   grantRead(grantee: IGrantable): Grant {
-    return this.bucket.grantRead(grantee, this.#prefix === '' ? '*' : `${this.#prefix}*`);
+    const { bucket } = this;
+    bucket.encryptionKey?.grantDecrypt(grantee);
+    const below = this.#prefix === '' ? undefined : { StringLike: { 's3:prefix': `${this.#prefix}*` } };
+    return Grant.addToPrincipalOrResource({
+      grantee,
+      actions: ['s3:ListBucket'],
+      resourceArns: [bucket.bucketArn],
+      conditions: below,
+      resource: bucket,
+    }).combine(
+      Grant.addToPrincipalOrResource({
+        grantee,
+        actions: ['s3:GetObject'],
+        resourceArns: [bucket.arnForObjects(`${this.#prefix}*`)],
+        resource: bucket,
+      }),
+    );
   }
 }

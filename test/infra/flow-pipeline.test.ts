@@ -496,15 +496,14 @@ describe('grants for others', () => {
     ]);
   });
 
-  it('let somebody read results and nothing else', () => {
-    const { template: granted } = synthesisePipeline({}, (pipeline, stack) => {
-      pipeline.grantReadResults(user(stack));
+  it.each([
+    ['', ['s3:GetObject results/*', 's3:ListBucket results']],
+    ['out/', ['s3:GetObject results/out/*', 's3:ListBucket results if s3:prefix StringLike out/*']],
+  ])('let somebody read results and nothing else, below the prefix %j', (resultsPrefix, expected) => {
+    const { template: granted } = synthesisePipeline({ limits: { resultsPrefix } }, (pipeline, stack) => {
+      expect(pipeline.grantReadResults(user(stack)).success).toBe(true);
     });
-    const allowances = permissionsOf(granted, 'Somebody');
-    expect(new Set(allowances.map(({ resource }) => resource.replace('/*', '')))).toEqual(
-      new Set(['arn:aws:s3:::results']),
-    );
-    expect(allowances.map(({ action }) => action).filter((action) => !/^s3:(Get|List)/.test(action))).toEqual([]);
+    expect(permissionsOf(granted, 'Somebody').map(lineOf)).toEqual(expected);
   });
 });
 

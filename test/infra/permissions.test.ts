@@ -12,7 +12,7 @@ import type { FlowPipelineProps } from '../../infra/flow-pipeline.ts';
 import { simulate } from '../faults/simulation.ts';
 import { ECHO, RESULTS, World, type WorldOptions } from '../support/world.ts';
 import { Deployment, NETWORK_ACTIONS, type Part, type RecordedCall, recordedCall } from './calls.ts';
-import { ACCOUNT, idleOf, isAllowed, lineOf, REGION, refusedOf } from './policies.ts';
+import { ACCOUNT, idleOf, isAllowed, lineOf, REGION, refusedOf, resolve } from './policies.ts';
 import { synthesisePipeline } from './synthesis.ts';
 
 const MINUTE = 60_000;
@@ -21,7 +21,7 @@ const HOUR = 60 * MINUTE;
 /** More than one part of a multipart upload. */
 const LARGE = Buffer.alloc(10_000_000, 'flowdrop');
 
-/** Simulated worlds of which the calls are recorded: those of a full run of the fault suite are of the same kinds. */
+/** Simulated worlds of which the calls are recorded. Thousands of them make no calls of other kinds. */
 const SEEDS = 40;
 
 /** Every different call of the functions, without its repetitions. */
@@ -309,8 +309,36 @@ const WIDER: Readonly<Record<FunctionName, Readonly<Record<string, string>>>> = 
   },
 };
 
+/** Wildcards that the checks at synth do not see, with why they are there. */
+const UNSEEN_WILDCARDS = [
+  { pattern: /:log-group:[^*]*:\*$/, reason: 'The ARN of a log group ends so: it stands for its streams.' },
+  {
+    pattern: /:secret:[^*]*-\?{6}$/,
+    reason: 'Secrets Manager ends ARNs so that only it knows: a name leaves it open.',
+  },
+];
+
+/** What has been acknowledged of a construct, and of whatever it is in. */
+function acknowledgementsOf(
+  root: Stack | undefined,
+  path: string,
+): readonly { readonly id: string; readonly reason: string }[] {
+  const around = root?.node
+    .findAll()
+    .filter(({ node }) => node.path.endsWith(path))
+    .flatMap(({ node }) => node.scopes);
+  return (around ?? [])
+    .flatMap(({ node }) => node.metadata)
+    .filter(({ type }) => type === Validations.ACKNOWLEDGED_RULES_METADATA_KEY)
+    .flatMap(({ data }) => Object.entries(data as Record<string, string>).map(([id, reason]) => ({ id, reason })))
+    .filter(({ id }) => !id.includes('flowdrop:'));
+}
+
 describe.each(Object.entries(VARIANTS))('what the functions may do with %s', (_, { props, keyArns, unused }) => {
-  const { template, findings } = synthesisePipeline(props);
+  let root: Stack | undefined;
+  const { template, findings } = synthesisePipeline(props, (_, stack) => {
+    root = stack;
+  });
   const deployment = new Deployment(template, keyArns);
   const callsOf = (by: FunctionName) => [
     ...[...recorded.values()].filter((call) => call.by === by).flatMap((call) => deployment.callsOf(call)),
@@ -357,13 +385,46 @@ describe.each(Object.entries(VARIANTS))('what the functions may do with %s', (_,
     );
     // Lambda connects the function to its VPC with the same role.
     const network = NETWORK_ACTIONS.map((action) => ({ action, resource: '*' }));
-    const others = [...s3, ...kms, ...network].map((call) => deployment.byCodeOf(by, call));
+    const bus = permissions[by].filter(({ action }) => action === 'events:PutEvents').map(({ resource }) => resource);
+    const events = [`arn:aws:events:${REGION}:${ACCOUNT}:event-bus/somebodys`, ...bus].map((resource, index) => ({
+      action: 'events:PutEvents',
+      resource,
+      context: { 'events:source': index === 0 ? 'flowdrop' : 'aws.s3' },
+    }));
+    const messages = { action: 'sqs:SendMessage', resource: `arn:aws:sqs:${REGION}:${ACCOUNT}:somebodys` };
+    const secret = `arn:aws:secretsmanager:${REGION}:${ACCOUNT}:secret:somebodys-AbCdEf`;
+    const secrets = { action: 'secretsmanager:GetSecretValue', resource: secret };
+    const others = [...s3, ...kms, ...network, ...events, messages, secrets].map((call) =>
+      deployment.byCodeOf(by, call),
+    );
     expect(others.filter((call) => isAllowed(permissions[by], call)).map(lineOf)).toEqual([]);
   });
 
-  it('names every action in full, and every wildcard has been acknowledged', () => {
+  it('names every action in full', () => {
     const all = Object.values(permissions).flat();
     expect(all.filter(({ action }) => /[*?]/.test(action)).map(lineOf)).toEqual([]);
-    expect(findings).toEqual([]);
   });
+
+  it.each(FUNCTION_NAMES)(
+    'has wildcards for %s only in resources that are acknowledged one by one, with reasons',
+    (by) => {
+      const wildcards = permissions[by]
+        .filter(({ effect, resource }) => effect === 'Allow' && /[*?]/.test(resource))
+        .map(({ resource }) => resource)
+        .filter((resource) => !UNSEEN_WILDCARDS.some(({ pattern }) => pattern.test(resource)));
+      const acknowledged = acknowledgementsOf(
+        root,
+        `${{ 'create-flow': 'CreateFlow', 'collect-outputs': 'CollectOutputs' }[by]}/Role`,
+      );
+      for (const { reason } of acknowledged) expect(reason).toMatch(/^[A-Z].{30,}\.$/);
+      const resources = acknowledged.map(({ id }) => {
+        const [, resource = id] = /^Annotation::AwsSolutions-IAM5\[Resource::(.*)\]$/.exec(id) ?? [];
+        return resource.replace(/<([\w:]+)(?:\.(\w+))?>/g, (_, name, attribute) =>
+          resolve(attribute === undefined ? { Ref: name } : { 'Fn::GetAtt': [name, attribute] }, template),
+        );
+      });
+      expect(new Set(resources)).toEqual(new Set(wildcards));
+      expect(findings).toEqual([]);
+    },
+  );
 });
