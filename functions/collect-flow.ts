@@ -29,6 +29,7 @@ import type { Ledger, Stored } from './ledger/store.ts';
 import type { Results } from './objects/results.ts';
 import { assetKey } from './objects/results-keys.ts';
 import { type PublishPorts, publish } from './publish.ts';
+import { secondsBetween } from './telemetry.ts';
 
 /** Bytes that a template's name may take in an asset's metadata: S3 allows 2 KB for all of it, and two ids are in it. */
 const TEMPLATE_METADATA_BYTES_MAX = 256;
@@ -286,6 +287,9 @@ export class FlowCollector {
     this.counts[isSuccess ? 'succeeded' : 'failed'] += 1;
     telemetry.metrics.count(isSuccess ? 'FlowsSucceeded' : 'FlowsFailed');
     await publish(terminal, this.#ports, closing);
+    if (isSuccess) {
+      telemetry.metrics.count('SecondsToResult', secondsBetween(terminal.upload.lastModified, clock.now()));
+    }
   }
 
   /** A flow that we gave up on costs its owner as long as it runs. Whether it can be aborted changes nothing for us. */

@@ -9,7 +9,8 @@ import { Lease } from './ledger/lease.ts';
 import { isDue } from './poll-schedule.ts';
 import { type Retried, retryUploads, sendAgain, type UploadQueue } from './send-again.ts';
 import { continueSweep, type SweepPorts, type SweepSummary, sweep } from './sweep.ts';
-import { UPLOAD_ID } from './upload.ts';
+import { secondsBetween } from './telemetry.ts';
+import { UPLOAD_ID, type Upload } from './upload.ts';
 
 /** Uploads sent again at a time. */
 const SEND_AGAIN_CONCURRENCY = 16;
@@ -242,21 +243,27 @@ class Tick {
     for await (const marker of ledger.waitingMarkersDue(clock.now(), closing)) {
       if (this.#isOurs(marker.uploadId)) due.push(marker);
     }
-    let sent = 0;
+    const sent: Upload[] = [];
     await this.#each(due, SEND_AGAIN_CONCURRENCY, async (marker) => {
-      if (await sendAgain(marker, this.#ports, closing)) sent += 1;
+      const upload = await sendAgain(marker, this.#ports, closing);
+      if (upload !== undefined) sent.push(upload);
     });
-    this.#counts.sentAgain += sent;
-    if (sent > 0) telemetry.metrics.count('UploadsSentAgain', sent);
+    this.#counts.sentAgain += sent.length;
+    if (sent.length === 0) return;
+    telemetry.metrics.count('UploadsSentAgain', sent.length);
+    const oldest = Math.min(...sent.map(({ lastModified }) => lastModified));
+    telemetry.metrics.count('OldestWaitingSeconds', secondsBetween(oldest, clock.now()));
   }
 
   async #poll(lastCompletedAt: number | undefined): Promise<void> {
     const { ledger, clock, random, settings, telemetry } = this.#ports;
     const now = clock.now();
     const due: RunningMarker[] = [];
+    let allCount = 0;
     let runningCount = 0;
     let oldest = now;
     for await (const marker of ledger.runningMarkers(this.#invocation.closing)) {
+      allCount += 1;
       if (!this.#isOurs(marker.uploadId)) continue;
       runningCount += 1;
       oldest = Math.min(oldest, marker.createdAt);
@@ -266,8 +273,9 @@ class Tick {
       }
     }
     this.#counts.running = runningCount;
-    telemetry.metrics.count('FlowsRunning', runningCount);
-    telemetry.metrics.count('OldestRunningSeconds', Math.round((now - oldest) / 1000));
+    // Those of all collectors, each of which goes through all markers: the highest count is right, however many they are.
+    telemetry.metrics.count('FlowsRunning', allCount);
+    telemetry.metrics.count('OldestRunningSeconds', secondsBetween(oldest, now));
     // A round that is cut off must not leave the same flows to the end every time.
     const start = Math.floor(random() * due.length);
     const rotated = [...due.slice(start), ...due.slice(0, start)];

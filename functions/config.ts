@@ -397,13 +397,17 @@ export interface Context {
   readonly deployment: unknown;
 }
 
-const contextSchema = strictObject({
-  pipeline: z.optional(pipelineSchema),
-  baseUrl: baseUrlSchema,
-  routes: routesSchema,
-  limits: z.optional(limitsSchema),
-  deployment: z.optional(z.unknown()),
-});
+const contextSchema = strictObject(
+  {
+    pipeline: z.optional(pipelineSchema),
+    baseUrl: baseUrlSchema,
+    routes: routesSchema,
+    limits: z.optional(limitsSchema),
+    deployment: z.optional(z.unknown()),
+  },
+  'an object with baseUrl and routes, such as ' +
+    '{"baseUrl": "https://flows.example.com", "routes": [{"name": "all", "template": "the name of a template"}]}',
+);
 
 /**
  * The same settings as they are written in cdk.json, checked by the same schemas.

@@ -8,6 +8,8 @@ const UNITS: Partial<Record<MetricName, (typeof MetricUnit)[keyof typeof MetricU
   InputBytes: MetricUnit.Bytes,
   AssetBytes: MetricUnit.Bytes,
   OldestRunningSeconds: MetricUnit.Seconds,
+  OldestWaitingSeconds: MetricUnit.Seconds,
+  SecondsToResult: MetricUnit.Seconds,
 };
 
 /** The telemetry of a function: Powertools behind our own two small ports. */

@@ -3,7 +3,7 @@ import type { Clock } from './clock.ts';
 import { dueAt, retried } from './ledger/entry.ts';
 import type { WaitingMarker } from './ledger/keys.ts';
 import type { Ledger } from './ledger/store.ts';
-import { messageFor } from './upload.ts';
+import { messageFor, type Upload } from './upload.ts';
 
 /** Uploads that a person asked for sent again at a time. */
 const RETRY_CONCURRENCY = 16;
@@ -26,23 +26,27 @@ export interface SendAgainPorts {
 }
 
 /**
- * Sends an upload on its way again whose wait is over. Returns whether it was.
+ * Sends an upload on its way again whose wait is over. Returns the upload, if it was sent.
  *
  * Its marker is not dropped but put off: should the message be lost, or its invocation die, the upload is found again
  * by the marker. It is dropped once the entry has left the wait behind.
  */
-export async function sendAgain(marker: WaitingMarker, ports: SendAgainPorts, signal: AbortSignal): Promise<boolean> {
+export async function sendAgain(
+  marker: WaitingMarker,
+  ports: SendAgainPorts,
+  signal: AbortSignal,
+): Promise<Upload | undefined> {
   const { ledger, queue, clock } = ports;
   const stored = await ledger.read(marker.uploadId, signal);
   const now = clock.now();
   let notBefore = stored && dueAt(stored.entry);
-  let isSent = false;
+  let sent: Upload | undefined;
   if (stored !== undefined && notBefore !== undefined && notBefore <= now) {
     await queue.send(messageFor(stored.entry.upload), signal);
-    isSent = true;
+    sent = stored.entry.upload;
     notBefore = now + LOOK_AGAIN_MS;
   }
-  if (notBefore === marker.notBefore) return isSent; // Due by another's clock and not by ours: it stays as it is.
+  if (notBefore === marker.notBefore) return sent; // Due by another's clock and not by ours: it stays as it is.
   if (notBefore !== undefined) await ledger.putWaitingMarker({ uploadId: marker.uploadId, notBefore }, signal);
   if (stored?.entry.state === 'running') {
     // Whoever wrote the flow down may have died before its marker was put, and this one is then all that tells of it.
@@ -50,7 +54,7 @@ export async function sendAgain(marker: WaitingMarker, ports: SendAgainPorts, si
     await ledger.putRunningMarker({ createdAt, uploadId: marker.uploadId, flowId }, signal);
   }
   await ledger.deleteWaitingMarker(marker, signal);
-  return isSent;
+  return sent;
 }
 
 /** What became of an upload that a person asked to have tried again. */

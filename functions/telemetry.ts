@@ -10,7 +10,7 @@ export interface Log {
   with(fields: LogFields): Log;
 }
 
-/** Every metric there is, by its name in CloudWatch. All are counts but those that end in a unit. */
+/** Every metric there is, by its name in CloudWatch. All are counts but those that name a unit. */
 export type MetricName =
   | 'UploadsReceived'
   | 'UploadsUnrouted'
@@ -34,7 +34,12 @@ export type MetricName =
   | 'TicksCutShort'
   | 'InputBytes'
   | 'AssetBytes'
-  | 'OldestRunningSeconds';
+  | 'OldestRunningSeconds'
+  | 'OldestWaitingSeconds'
+  | 'SecondsToResult';
+
+/** A time as a metric has it, from milliseconds. Never negative: the earlier one may be by a clock ahead of ours. */
+export const secondsBetween = (from: number, to: number): number => Math.max(0, Math.round((to - from) / 1000));
 
 export interface Metrics {
   count(metric: MetricName, value?: number): void;

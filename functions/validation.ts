@@ -23,13 +23,35 @@ export function shorten(text: string | undefined): string {
 
 /**
  * An object in which an unknown name is a fault, because it is most likely a known one mistyped.
+ * @param expected what is expected where there is no object at all.
  * @internal
  */
-export function strictObject<T extends z.core.$ZodLooseShape>(shape: T) {
+export function strictObject<T extends z.core.$ZodLooseShape>(shape: T, expected = 'an object') {
   const known = Object.keys(shape).join(', ');
   return z.strictObject(shape, {
-    error: ({ code }) => (code === 'unrecognized_keys' ? `expected only ${known}` : 'expected an object'),
+    error: ({ code }) => (code === 'unrecognized_keys' ? `expected only ${known}` : `expected ${expected}`),
   });
+}
+
+/**
+ * What two parsers give. Where both find faults, one error names those of both, so that nobody learns of the second
+ * only after having set the first right.
+ * @throws {ConfigurationError}
+ */
+export function together<A, B>(first: () => A, second: () => B): readonly [A, B] {
+  const faults: string[] = [];
+  const attempt = <T>(parse: () => T): T | undefined => {
+    try {
+      return parse();
+    } catch (error) {
+      if (!(error instanceof ConfigurationError)) throw error;
+      faults.push(...error.faults);
+      return undefined;
+    }
+  };
+  const values = [attempt(first), attempt(second)] as const;
+  if (faults.length > 0) throw new ConfigurationError(faults);
+  return values as readonly [A, B];
 }
 
 export type Checked<T> =

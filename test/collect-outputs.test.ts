@@ -64,6 +64,23 @@ describe('a flow that ended', () => {
     expect(await world.keys(LEDGER, 'running/')).toEqual([]);
   });
 
+  it('is measured by the time from its upload to its receipt, where it succeeded', async () => {
+    await start({
+      routes: [
+        { ...ECHO, suffixes: ['.bin'] },
+        { ...ECHO, name: 'bad', parameters: { fail: true } },
+      ],
+    });
+    await running('good.bin');
+    await world.upload('bad.png', 'x');
+    await world.deliver();
+    world.clock.advance(2 * MINUTE);
+    expect(await world.tick()).toMatchObject({ succeeded: 1, failed: 1 });
+    // S3 says in whole seconds when it was put.
+    expect(world.count('SecondsToResult')).toBeGreaterThanOrEqual(120);
+    expect(world.count('SecondsToResult')).toBeLessThan(240);
+  });
+
   it('is left alone while it runs', async () => {
     await start({ service: { flowMs: 10 * MINUTE } });
     await running();
@@ -466,6 +483,29 @@ describe('a tick', () => {
     const ticks = await Promise.all([0, 1, 2].map((index) => world.tick({ index, of: 3 })));
     expect(ticks.reduce((sum, { polled }) => sum + polled, 0)).toBe(12);
     expect(ticks.reduce((sum, { succeeded }) => sum + succeeded, 0)).toBe(12);
+  });
+
+  it('counts the running flows of all collectors, so that the highest count is that of all', async () => {
+    await start({ service: { flowMs: 10 * MINUTE } });
+    for (let i = 0; i < 12; i += 1) await world.upload(`${i}`, 'x');
+    while ((await world.deliver()) !== undefined);
+    world.clock.advance(2 * MINUTE);
+    const { running: share } = await world.tick({ index: 1, of: 3 });
+    expect(share).toBeLessThan(12);
+    expect(world.count('FlowsRunning')).toBe(12);
+  });
+
+  it('measures for how long uploads have waited that it sends again', async () => {
+    await start();
+    world.service.intercept = () => ({ status: 429 });
+    await world.upload('a.bin', 'x');
+    await world.deliver();
+    expect(await world.entry()).toMatchObject({ state: 'waiting' });
+    world.clock.advance(3 * HOUR);
+    expect(await world.tick()).toMatchObject({ sentAgain: 1 });
+    // S3 says in whole seconds when an upload was put.
+    expect(world.count('OldestWaitingSeconds')).toBeGreaterThanOrEqual(3 * 3600);
+    expect(world.count('OldestWaitingSeconds')).toBeLessThan(4 * 3600);
   });
 
   it('goes on with the others where one entry cannot be read, and then fails loudly', async () => {

@@ -297,6 +297,9 @@ describe('parseContext', () => {
   });
 
   it('says so where there is no context at all', () => {
-    expect(faultsOf(() => parseContext(undefined))).toEqual(['flowdrop: expected an object, but it is missing']);
+    expect(faultsOf(() => parseContext(undefined))).toEqual([
+      'flowdrop: expected an object with baseUrl and routes, such as {"baseUrl": "https://flows.example.com", ' +
+        '"routes": [{"name": "all", "template": "the name of a template"}]}, but it is missing',
+    ]);
   });
 });
