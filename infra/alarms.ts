@@ -22,6 +22,12 @@ const STUCK_AGE = Duration.hours(6);
 /** Messages are taken at once unless something holds them up for every file. */
 const QUEUE_AGE = Duration.minutes(30);
 
+/** What has waited for this long has been sent again many times. */
+const WAITING_AGE = Duration.hours(6);
+
+/** Uploads are measured when they are sent again, and hardly any wait is longer than this. */
+const WAITING_PERIOD = Duration.hours(2);
+
 /** A tick counts at its end, which may take a quarter of an hour, and the ones that find its lease taken do not. */
 const TICKLESS_PERIOD = Duration.minutes(20);
 
@@ -48,7 +54,9 @@ interface Condition {
   readonly periods?: readonly [number, number];
   /**
    * What no data means. Counts of bad things are written only when there is one, so silence is good, and that is the
-   * default. A heartbeat is the opposite.
+   * default. A heartbeat is the opposite. Either is asked only where there are fewer data than periods, also counting
+   * some from before these: so a condition of several periods may be met by the last few in which there were data.
+   * @see https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarms-and-missing-data.html
    */
   readonly silenceIsBad?: boolean;
 }
@@ -115,6 +123,12 @@ function conditions(props: AlarmsProps): readonly Condition[] {
       threshold: 1,
     },
     {
+      id: 'uploads-waiting',
+      meaning: 'An upload that was put hours ago still waits for the flow service to take it.',
+      metric: metrics.maximum('OldestWaitingSeconds', WAITING_PERIOD),
+      threshold: WAITING_AGE.toSeconds(),
+    },
+    {
       id: 'nothing-finishes',
       meaning: 'A flow has been running for very long, and no flow at all has ended in the last hour.',
       metric: stuck(metrics, props.flowAgeMaxSeconds),
@@ -128,7 +142,7 @@ function conditions(props: AlarmsProps): readonly Condition[] {
     },
     {
       id: 'tick-missing',
-      meaning: 'Nothing has been collected for 40 minutes, though it should be tried every minute.',
+      meaning: 'No tick has come to its end for 40 minutes, though one is started every minute: nothing is collected.',
       metric: metrics.total(['TicksCompleted', 'TicksCutShort'], TICKLESS_PERIOD),
       threshold: 1,
       whenBelow: true,
@@ -140,7 +154,10 @@ function conditions(props: AlarmsProps): readonly Condition[] {
   ];
 }
 
-/** One crash is made good by the next delivery or tick; two within a quarter of an hour are no accident. */
+/**
+ * One crash is made good by the next delivery or tick, and is told of by the age of its messages if it is not; crashes
+ * in two of three spans in which the function ran are no accident.
+ */
 function functionConditions(name: string, lambda: IFunction): readonly Condition[] {
   const options = { statistic: Stats.SUM, period: FIVE_MINUTES };
   return [
@@ -163,18 +180,17 @@ function functionConditions(name: string, lambda: IFunction): readonly Condition
 
 /**
  * Both at once, because flows may well take long, and quiet hours have no flow that could end. An hour in which none
- * ended has no data of that, so a zero is summed with it, which is there whenever a flow is running.
+ * ended has no data of that. In arithmetic what is missing counts as zero wherever the other side has data, which the
+ * age of the oldest flow has as long as there are ticks: zero times the age makes a sum of it that is never missing.
+ * @see https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/using-metric-math.html
  */
 function stuck(metrics: PipelineMetrics, flowAgeMaxSeconds: number): MathExpression {
   const period = Duration.hours(1);
   const age = Math.min(STUCK_AGE.toSeconds(), Math.floor(flowAgeMaxSeconds / 2));
-  const oldest = metrics.maximum('OldestRunningSeconds', period);
-  const zero = new MathExpression({ expression: 'oldest * 0', usingMetrics: { oldest }, period });
   return new MathExpression({
-    expression: `IF(oldest >= ${age} AND SUM([succeeded, failed, zero]) < 1, 1, 0)`,
+    expression: `IF(oldest >= ${age} AND (oldest * 0 + succeeded + failed) < 1, 1, 0)`,
     usingMetrics: {
-      oldest,
-      zero,
+      oldest: metrics.maximum('OldestRunningSeconds', period),
       succeeded: metrics.sum('FlowsSucceeded', period),
       failed: metrics.sum('FlowsFailed', period),
     },

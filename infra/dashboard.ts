@@ -39,7 +39,10 @@ export class PipelineDashboard extends Construct {
       defaultInterval: Duration.days(1),
     });
     const functions = [createFlowFunction, collectOutputsFunction];
-    dashboard.addWidgets(new AlarmStatusWidget({ title: 'Is it working?', alarms: [...alarms], width: COLUMNS }));
+    dashboard.addWidgets(
+      new AlarmStatusWidget({ title: 'Is it working?', alarms: [...alarms], width: (COLUMNS * 3) / 4 }),
+      graph('Ticks', metrics.sum('TicksCompleted'), metrics.sum('TicksCutShort'))(COLUMNS / 4),
+    );
     dashboard.addWidgets(
       ...row(
         graph('Uploads', metrics.sum('UploadsReceived'), metrics.sum('UploadsUnrouted'), metrics.sum('UploadsMissed')),
@@ -50,18 +53,19 @@ export class PipelineDashboard extends Construct {
     );
     dashboard.addWidgets(
       ...row(
+        graph('Upload to result (s)', ...[50, 95].map((percent) => metrics.percentile('SecondsToResult', percent))),
         graph('Oldest running flow (s)', metrics.maximum('OldestRunningSeconds')),
         graph('Oldest upload in the queue (s)', queue.metricApproximateAgeOfOldestMessage({ period: PERIOD })),
         graph(
           'Longest invocation (ms)',
           ...functions.map((each) => each.metricDuration({ statistic: Stats.MAXIMUM, period: PERIOD })),
         ),
-        graph('Ticks', metrics.sum('TicksCompleted'), metrics.sum('TicksCutShort')),
       ),
     );
     dashboard.addWidgets(
       ...row(
         graph('Waiting', metrics.sum('UploadsWaiting'), metrics.sum('UploadsSentAgain'), metrics.sum('TokenRejected')),
+        graph('Oldest that waits (s)', metrics.maximum('OldestWaitingSeconds')),
         graph('Doubts', metrics.sum('DoubtsRetried'), metrics.sum('DoubtsHeld'), metrics.sum('FlowsSurplus')),
         graph('Failed outputs', metrics.sum('AssetsFailed')),
         graph(

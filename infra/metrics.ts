@@ -24,13 +24,21 @@ export class PipelineMetrics {
   }
 
   /**
-   * How often any of several things happened. Summed as a list, which passes over a metric that has no data; a plus
-   * sign would make the whole unknown as soon as one of them is.
+   * How often any of several things happened, and zero where none did. A sum takes a metric that has no data for zero,
+   * but is missing itself where none has any; and what is missing an alarm passes over in favour of older data, as long
+   * as there is some.
+   * @see https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/using-metric-math.html
+   * @see https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarms-and-missing-data.html
    */
   total(metricNames: readonly MetricName[], period: Duration): MathExpression {
     const usingMetrics = Object.fromEntries(metricNames.map((name) => [idOf(name), this.sum(name, period)]));
-    const expression = `SUM([${metricNames.map(idOf).join(', ')}])`;
+    const expression = `FILL(${metricNames.map(idOf).join(' + ')}, 0)`;
     return new MathExpression({ expression, usingMetrics, period, label: metricNames.join(' + ') });
+  }
+
+  /** What so many per cent of the measurements stay below. */
+  percentile(metricName: MetricName, percent: number): Metric {
+    return this.#metric(metricName, Stats.percentile(percent)).with({ label: `${metricName} p${percent}` });
   }
 
   #metric(metricName: MetricName, statistic: string, period: Duration = Duration.minutes(5)): Metric {
