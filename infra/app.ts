@@ -1,12 +1,13 @@
 import { App, Validations } from 'aws-cdk-lib';
 import { AwsSolutionsChecks } from 'cdk-nag';
-import { ConfigurationError, parseContext } from '../functions/config.ts';
+import { ConfigurationError } from '../functions/config.ts';
+import { parseStackContext } from './deployment.ts';
 import { FlowdropStack } from './flowdrop-stack.ts';
 
 const app = new App();
 const context: unknown = app.node.tryGetContext('flowdrop');
 try {
-  new FlowdropStack(app, parseContext(context).pipeline, {
+  new FlowdropStack(app, parseStackContext(context).context.pipeline, {
     context,
     description: 'Files dropped into a bucket become flows; what these make is put into another',
   });

@@ -1,21 +1,23 @@
+import type { Duration } from 'aws-cdk-lib';
 import { EventSourceMapping } from 'aws-cdk-lib/aws-lambda';
 import type { Construct } from 'constructs';
 import type { Parts } from './parts.ts';
 import { type FunctionSettings, PipelineFunction } from './pipeline-function.ts';
 
-/** Largest batch for which Lambda needs no batching window. */
-const BATCH_SIZE_MAX = 10;
+/** Largest batch for which Lambda needs no batching window, which it then calls for. */
+const WINDOWLESS_BATCH_SIZE_MAX = 10;
 
 export interface CreateFlowProps extends FunctionSettings {
   readonly parts: Parts;
   readonly uploadConcurrency: number;
   readonly maxConcurrency: number;
+  readonly batchWindow: Duration;
 }
 
 /** The function that starts a flow for each upload in the queue. */
 export class CreateFlow extends PipelineFunction {
   constructor(scope: Construct, id: string, props: CreateFlowProps) {
-    const { parts, uploadConcurrency, maxConcurrency, ...settings } = props;
+    const { parts, uploadConcurrency, maxConcurrency, batchWindow, ...settings } = props;
     super(scope, id, {
       ...settings,
       entry: 'create-flow',
@@ -32,7 +34,9 @@ export class CreateFlow extends PipelineFunction {
       target: this.function,
       eventSourceArn: parts.uploads.queue.queueArn,
       // As many as an invocation sends side by side, so that none waits in it for another.
-      batchSize: Math.min(uploadConcurrency, BATCH_SIZE_MAX),
+      batchSize:
+        batchWindow.toSeconds() > 0 ? uploadConcurrency : Math.min(uploadConcurrency, WINDOWLESS_BATCH_SIZE_MAX),
+      maxBatchingWindow: batchWindow,
       reportBatchItemFailures: true,
       // Not reserved concurrency: with that, messages are received and not handled, and end as dead letters untouched.
       maxConcurrency,

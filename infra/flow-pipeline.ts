@@ -1,4 +1,4 @@
-import { RemovalPolicy, Tags, Validations } from 'aws-cdk-lib';
+import { Duration, RemovalPolicy, Tags, Validations } from 'aws-cdk-lib';
 import type { IAlarm } from 'aws-cdk-lib/aws-cloudwatch';
 import { type ISecurityGroup, type IVpc, Port, SecurityGroup, type SubnetSelection } from 'aws-cdk-lib/aws-ec2';
 import type { IEventBus } from 'aws-cdk-lib/aws-events';
@@ -8,7 +8,7 @@ import type { IFunction } from 'aws-cdk-lib/aws-lambda';
 import { RetentionDays } from 'aws-cdk-lib/aws-logs';
 import type { IBucket } from 'aws-cdk-lib/aws-s3';
 import type { ISecret } from 'aws-cdk-lib/aws-secretsmanager';
-import type { ITopic } from 'aws-cdk-lib/aws-sns';
+import { CfnSubscription, type ITopic, Topic } from 'aws-cdk-lib/aws-sns';
 import type { IQueue } from 'aws-cdk-lib/aws-sqs';
 import { Construct } from 'constructs';
 import {
@@ -21,6 +21,7 @@ import {
   parseContext,
 } from '../functions/config.ts';
 import type { Route } from '../functions/routes.ts';
+import { together } from '../functions/validation.ts';
 import { Alarms } from './alarms.ts';
 import { CollectOutputs } from './collect-outputs.ts';
 import { CompletionEvents } from './completion-events.ts';
@@ -38,12 +39,22 @@ import { UploadQueue } from './upload-queue.ts';
 /** What cdk.json has until somebody says where the flows are to be made. */
 const EXAMPLE_HOST = 'flows.example.com';
 
-/** Bounds of the event source's maximum concurrency. @see https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-scaling.html */
-const CONCURRENCY_MIN = 2;
-const CONCURRENCY_MAX = 1_000;
-const CONCURRENCY_DEFAULT = 5;
+const RUNBOOK_IN_PACKAGE = 'docs/runbook.md';
 
-const COLLECTORS_MAX = 64;
+/** Whole numbers, both ends among them. */
+export interface Range {
+  readonly min: number;
+  readonly max: number;
+}
+
+/** Of the event source's maximum concurrency. @see https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-scaling.html */
+export const MAX_CONCURRENCY: Range = { min: 2, max: 1_000 };
+const MAX_CONCURRENCY_DEFAULT = 5;
+
+/** Of the event source's batching window. @see https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html */
+export const BATCH_WINDOW_SECONDS: Range = { min: 0, max: 300 };
+
+export const COLLECTORS: Range = { min: 1, max: 64 };
 
 export interface FlowPipelineProps {
   /** Base address of the flow service, `https://...`. */
@@ -116,8 +127,8 @@ export interface FlowPipelineProps {
   /** @default one month */
   readonly logRetention?: RetentionDays;
   /**
-   * What becomes of the buckets with the stack; all else goes with it. Even with `DESTROY`, CloudFormation removes a bucket only once
-   * it is empty.
+   * What becomes of the buckets with the stack; all else goes with it. Even with `DESTROY`, CloudFormation removes a
+   * bucket only once it is empty.
    * @default RemovalPolicy.RETAIN
    */
   readonly removalPolicy?: RemovalPolicy;
@@ -128,18 +139,25 @@ export interface FlowPipelineProps {
    */
   readonly maxConcurrency?: number;
   /**
+   * How long a batch waits for more files, up to 5 minutes. Without it a file is sent at once, and a batch has at most
+   * 10; with it a batch may have all of `limits.uploadConcurrency`, which takes fewer invocations for many small files.
+   * @default - none
+   */
+  readonly batchWindow?: Duration;
+  /**
    * How many collectors divide the running flows among them. One is enough for thousands.
    * @default 1
    */
   readonly collectors?: number;
   /**
-   * Where alarms are sent to, and where it is said that they are over.
+   * Where alarms are sent to, and where it is said that they are over. A warning at synth says so where a topic of this
+   * app has no subscription.
    * @default - nowhere: alarms are seen on the dashboard only, and a warning at synth says so
    */
   readonly alarmTopic?: ITopic;
   /**
    * Address of the runbook, where every alarm has its heading.
-   * @default - the runbook's place in this package, docs/runbook.md
+   * @default - the runbook's place in this package, docs/runbook.md: a warning at synth says so where alarms are sent
    */
   readonly runbookUrl?: string;
 }
@@ -167,13 +185,17 @@ export class FlowPipeline extends Construct {
     super(scope, id);
     const { name, baseUrl, routes, limits } = props;
     // By way of JSON, as it reaches the functions: what is undefined there is absent here.
-    const context = parseContext(
-      JSON.parse(JSON.stringify({ pipeline: name, baseUrl, routes, limits })),
-      this.node.path,
+    const { maxConcurrency = MAX_CONCURRENCY_DEFAULT, batchWindow = Duration.seconds(0), collectors = 1 } = props;
+    const { encryptionKey } = props;
+    const [context] = together(
+      () => parseContext(JSON.parse(JSON.stringify({ pipeline: name, baseUrl, routes, limits })), this.node.path),
+      () =>
+        this.#refuseOutside([
+          ['maxConcurrency', maxConcurrency, MAX_CONCURRENCY],
+          ['batchWindow in seconds', batchWindow.toSeconds({ integral: false }), BATCH_WINDOW_SECONDS],
+          ['collectors', collectors, COLLECTORS],
+        ]),
     );
-    const { maxConcurrency = CONCURRENCY_DEFAULT, collectors = 1, encryptionKey } = props;
-    refuseOutside(`${this.node.path}.maxConcurrency`, maxConcurrency, CONCURRENCY_MIN, CONCURRENCY_MAX);
-    refuseOutside(`${this.node.path}.collectors`, collectors, 1, COLLECTORS_MAX);
 
     this.#parts = this.#newParts(props, context);
     this.inboxBucket = this.#parts.inbox.bucket;
@@ -192,7 +214,8 @@ export class FlowPipeline extends Construct {
       logRetention: props.logRetention ?? RetentionDays.ONE_MONTH,
       encryptionKey,
     };
-    const createFlow = new CreateFlow(this, 'CreateFlow', { ...shared, uploadConcurrency, maxConcurrency });
+    const batching = { uploadConcurrency, maxConcurrency, batchWindow };
+    const createFlow = new CreateFlow(this, 'CreateFlow', { ...shared, ...batching });
     const collectOutputs = new CollectOutputs(this, 'CollectOutputs', { ...shared, collectors });
     this.createFlowFunction = createFlow.function;
     this.collectOutputsFunction = collectOutputs.function;
@@ -208,7 +231,7 @@ export class FlowPipeline extends Construct {
     this.alarms = new Alarms(this, 'Alarms', {
       ...watched,
       flowAgeMaxSeconds,
-      runbookUrl: props.runbookUrl ?? 'docs/runbook.md',
+      runbookUrl: props.runbookUrl ?? RUNBOOK_IN_PACKAGE,
       topic: props.alarmTopic,
     }).all;
     new PipelineDashboard(this, 'Dashboard', { ...watched, alarms: this.alarms });
@@ -231,7 +254,7 @@ export class FlowPipeline extends Construct {
   #newParts(props: FlowPipelineProps, { pipeline, limits }: Context): Parts {
     const { encryptionKey, accessLogsBucket, s3Events = false, removalPolicy = RemovalPolicy.RETAIN } = props;
     const common = { encryptionKey, removalPolicy, accessLogsBucket };
-    const uploads = new UploadQueue(this, 'Queue', { encryptionKey });
+    const uploads = new UploadQueue(this, 'Queue', { encryptionKey, batchWindow: props.batchWindow });
     return {
       uploads,
       inbox: new Inbox(this, 'Inbox', {
@@ -253,11 +276,18 @@ export class FlowPipeline extends Construct {
     };
   }
 
-  #warn(baseUrl: URL, { alarmTopic }: FlowPipelineProps): void {
+  #warn(baseUrl: URL, { alarmTopic, runbookUrl }: FlowPipelineProps): void {
     if (alarmTopic === undefined) {
       Validations.of(this).addWarning(
         'flowdrop:nobody-is-told',
         'Nobody is told of alarms: give an alarmTopic (alarmEmail in the context), or look at the dashboard every day.',
+      );
+    }
+    if (alarmTopic !== undefined) this.#warnIfUnsubscribed(alarmTopic);
+    if (alarmTopic !== undefined && runbookUrl === undefined) {
+      Validations.of(this).addWarning(
+        'flowdrop:runbook-not-reachable',
+        `Alarms that are sent name ${RUNBOOK_IN_PACKAGE}, which nobody can open from there: give a runbookUrl, where your team reads it.`,
       );
     }
     if (baseUrl.hostname === EXAMPLE_HOST) {
@@ -266,6 +296,28 @@ export class FlowPipeline extends Construct {
         `baseUrl is still the example, ${baseUrl.href}: no flow will be made before it is the address of your flow service.`,
       );
     }
+  }
+
+  /**
+   * Of a topic of this app it can be told whether anybody is subscribed to it, once the app is complete; of another
+   * nothing is known.
+   */
+  #warnIfUnsubscribed(topic: ITopic): void {
+    if (!(topic instanceof Topic)) return;
+    this.node.addValidation({
+      validate: () => {
+        const isOfTopic = ({ topicArn }: CfnSubscription) =>
+          JSON.stringify(topic.stack.resolve(topicArn)) === JSON.stringify(topic.stack.resolve(topic.topicArn));
+        const all = this.node.root.node.findAll();
+        if (!all.some((each) => each instanceof CfnSubscription && isOfTopic(each))) {
+          Validations.of(this).addWarning(
+            'flowdrop:nobody-is-subscribed',
+            `Nobody is told of alarms: ${topic.node.path}, to which they are sent, has no subscription in this app.`,
+          );
+        }
+        return [];
+      },
+    });
   }
 
   #refuseLoops({ limits }: Context): void {
@@ -277,6 +329,13 @@ export class FlowPipeline extends Construct {
       resultsPrefix: limits.resultsPrefix,
     });
     if (faults.length > 0) throw new ConfigurationError(faults.map((fault) => `${this.node.path}: ${fault}`));
+  }
+
+  #refuseOutside(all: readonly (readonly [name: string, value: number, range: Range])[]): void {
+    const faults = all
+      .filter(([, value, { min, max }]) => !(Number.isInteger(value) && value >= min && value <= max))
+      .map(([name, value, { min, max }]) => `${name}: expected a whole number from ${min} to ${max}, got ${value}`);
+    if (faults.length > 0) throw new ConfigurationError(faults.map((fault) => `${this.node.path}.${fault}`));
   }
 
   #environment({ pipeline, baseUrl, routes, limits }: Context): Env {
@@ -313,9 +372,4 @@ export class FlowPipeline extends Construct {
     }
     return group;
   }
-}
-
-function refuseOutside(path: string, value: number, min: number, max: number): void {
-  if (Number.isInteger(value) && value >= min && value <= max) return;
-  throw new ConfigurationError([`${path}: expected a whole number from ${min} to ${max}, got ${value}`]);
 }

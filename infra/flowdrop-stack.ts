@@ -3,8 +3,7 @@ import type { IKey } from 'aws-cdk-lib/aws-kms';
 import { type ITopic, Topic } from 'aws-cdk-lib/aws-sns';
 import { EmailSubscription } from 'aws-cdk-lib/aws-sns-subscriptions';
 import { Construct } from 'constructs';
-import { parseContext } from '../functions/config.ts';
-import { type Deployment, parseDeployment, pipelinePropsOf } from './deployment.ts';
+import { type Deployment, parseStackContext, pipelinePropsOf } from './deployment.ts';
 import { allowSending } from './encryption.ts';
 import { FlowPipeline } from './flow-pipeline.ts';
 
@@ -20,8 +19,10 @@ export class FlowdropStack extends Stack {
   /** @throws {ConfigurationError} naming every fault of the context with its path and value. */
   constructor(scope: Construct, id: string, { context, ...props }: FlowdropStackProps) {
     super(scope, id, props);
-    const { pipeline, baseUrl, routes, limits, deployment: unchecked } = parseContext(context);
-    const deployment = parseDeployment(unchecked);
+    const {
+      context: { pipeline, baseUrl, routes, limits },
+      deployment,
+    } = parseStackContext(context);
     const pipelineProps = pipelinePropsOf(deployment, new Construct(this, 'Given'));
     this.pipeline = new FlowPipeline(this, 'Pipeline', {
       ...pipelineProps,
@@ -33,12 +34,12 @@ export class FlowdropStack extends Stack {
     });
     for (const [name, value] of Object.entries(deployment.tags ?? {})) Tags.of(this).add(name, value);
     this.#print({
-      Inbox: this.pipeline.inboxBucket.bucketName,
-      Results: this.pipeline.resultsBucket.bucketName,
-      Ledger: this.pipeline.ledgerBucket.bucketName,
-      TokenSecret: this.pipeline.tokenSecret.secretArn,
-      Queue: this.pipeline.queue.queueUrl,
-      DeadLetterQueue: this.pipeline.deadLetterQueue.queueUrl,
+      Inbox: [this.pipeline.inboxBucket.bucketName, 'Bucket that files are dropped into'],
+      Results: [this.pipeline.resultsBucket.bucketName, 'Bucket where assets and receipts are found'],
+      Ledger: [this.pipeline.ledgerBucket.bucketName, 'Bucket of the pipeline itself, with an entry for each upload'],
+      TokenSecret: [this.pipeline.tokenSecret.secretArn, "Secret that the flow service's token is put into"],
+      Queue: [this.pipeline.queue.queueUrl, 'Uploads on their way to the function that starts flows'],
+      DeadLetterQueue: [this.pipeline.deadLetterQueue.queueUrl, 'Uploads that could not even be started'],
     });
   }
 
@@ -50,7 +51,8 @@ export class FlowdropStack extends Stack {
     return topic;
   }
 
-  #print(outputs: Readonly<Record<string, string>>): void {
-    for (const [name, value] of Object.entries(outputs)) new CfnOutput(this, name, { value });
+  #print(outputs: Readonly<Record<string, readonly [value: string, description: string]>>): void {
+    for (const [name, [value, description]] of Object.entries(outputs))
+      new CfnOutput(this, name, { value, description });
   }
 }

@@ -8,26 +8,26 @@ import { allow, allowKey } from './permissions.ts';
 import { FUNCTION_TIMEOUT } from './pipeline-function.ts';
 
 /**
- * A claim outlives its invocation by a minute, so a message that came back sooner would find its own claim and could
- * only wait. The second minute is for the time between receiving a message and starting the function.
- *
- * Six times the function's timeout is often advised, for queues whose function is throttled; here that would be an hour
- * and a half before a file whose function crashed is tried again. Throttling is met by {@link RECEIVES_MAX} instead.
+ * How many times the function's timeout a message stays hidden, beside the batching window: with less, Lambda may not
+ * have done with a batch that it was refused to start when its messages are received again. It is also well beyond the
+ * minute by which a claim outlives its invocation: a message that came back sooner could only wait for its own claim.
  * @see https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html
  */
-const VISIBILITY_TIMEOUT = FUNCTION_TIMEOUT.plus(Duration.seconds(120));
+const TIMEOUTS_HIDDEN = 6;
 
 /**
  * What waits, waits in the ledger; a message comes back only from a crash, a throttled function, an unreachable ledger
- * or a batch that had no time left for it. With this many receives those may last five hours and more.
+ * or a batch that had no time left for it. With this many receives those may last fifteen hours. And they are more than
+ * the attempts that a file has by default, so that one which the function dies of ends with a receipt.
  */
-const RECEIVES_MAX = 20;
+const RECEIVES_MAX = 10;
 
 /** As long as SQS allows. */
 const RETENTION = Duration.days(14);
 
 export interface UploadQueueProps {
   readonly encryptionKey: IKey | undefined;
+  readonly batchWindow: Duration | undefined;
 }
 
 /** The queue of uploads, and the one where those end that could not even be started. */
@@ -35,7 +35,7 @@ export class UploadQueue extends Construct {
   readonly queue: Queue;
   readonly deadLetters: Queue;
 
-  constructor(scope: Construct, id: string, { encryptionKey }: UploadQueueProps) {
+  constructor(scope: Construct, id: string, { encryptionKey, batchWindow = Duration.seconds(0) }: UploadQueueProps) {
     super(scope, id);
     const common = {
       encryption: encryptionKey === undefined ? QueueEncryption.SQS_MANAGED : QueueEncryption.KMS,
@@ -45,7 +45,8 @@ export class UploadQueue extends Construct {
     };
     this.deadLetters = new Queue(this, 'DeadLetters', common);
     const deadLetterQueue: DeadLetterQueue = { queue: this.deadLetters, maxReceiveCount: RECEIVES_MAX };
-    this.queue = new Queue(this, 'Uploads', { ...common, visibilityTimeout: VISIBILITY_TIMEOUT, deadLetterQueue });
+    const visibilityTimeout = Duration.seconds(TIMEOUTS_HIDDEN * FUNCTION_TIMEOUT.toSeconds()).plus(batchWindow);
+    this.queue = new Queue(this, 'Uploads', { ...common, visibilityTimeout, deadLetterQueue });
   }
 
   /**

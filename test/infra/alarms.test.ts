@@ -1,5 +1,7 @@
 import { readFileSync } from 'node:fs';
-import { Topic } from 'aws-cdk-lib/aws-sns';
+import type { Stack } from 'aws-cdk-lib';
+import { Subscription, SubscriptionProtocol, Topic } from 'aws-cdk-lib/aws-sns';
+import { EmailSubscription } from 'aws-cdk-lib/aws-sns-subscriptions';
 import { describe, expect, it } from 'vitest';
 import { METRICS_NAMESPACE as measured } from '../../functions/powertools.ts';
 import { METRICS_NAMESPACE as watched } from '../../infra/metrics.ts';
@@ -11,6 +13,7 @@ interface AlarmProperties {
   readonly TreatMissingData: string;
   readonly ComparisonOperator: string;
   readonly EvaluationPeriods: number;
+  readonly Threshold: number;
   readonly Period?: number;
   readonly AlarmActions?: readonly unknown[];
   readonly OKActions?: readonly unknown[];
@@ -26,6 +29,8 @@ const named = (name: string): AlarmProperties => {
   expect(found).toBeDefined();
   return found as AlarmProperties;
 };
+
+const TOPIC_ARN = 'arn:aws:sns:eu-central-1:123456789012:alarms';
 
 const runbook = readFileSync(new URL('../../docs/runbook.md', import.meta.url), 'utf8');
 
@@ -43,6 +48,7 @@ describe('alarms', () => {
       'tick-missing',
       'token-rejected',
       'uploads-delayed',
+      'uploads-waiting',
     ]);
   });
 
@@ -77,12 +83,25 @@ describe('alarms', () => {
     // As its description and the runbook say, and longer than the 15 minutes of the longest tick.
     expect(EvaluationPeriods * period).toBe(40 * 60);
     expect(ComparisonOperator).toBe('LessThanThreshold');
-    expect(Metrics?.flatMap(({ Expression }) => Expression ?? [])).toEqual(['SUM([ticksCompleted, ticksCutShort])']);
+    expect(Metrics?.flatMap(({ Expression }) => Expression ?? [])).toEqual(['FILL(ticksCompleted + ticksCutShort, 0)']);
   });
 
   it('know of an old flow only where no other ends', () => {
     const expressions = named('nothing-finishes').Metrics?.flatMap(({ Expression }) => Expression ?? []);
-    expect(expressions).toEqual(['IF(oldest >= 21600 AND SUM([succeeded, failed, zero]) < 1, 1, 0)', 'oldest * 0']);
+    expect(expressions).toEqual(['IF(oldest >= 21600 AND (oldest * 0 + succeeded + failed) < 1, 1, 0)']);
+  });
+
+  it('know of an upload that waits for ever', () => {
+    const { Metrics, Threshold, ComparisonOperator } = named('uploads-waiting');
+    expect({ Threshold, ComparisonOperator }).toEqual({
+      Threshold: 6 * 3600,
+      ComparisonOperator: 'GreaterThanOrEqualToThreshold',
+    });
+    expect(Metrics).toMatchObject([
+      { MetricStat: { Metric: { MetricName: 'OldestWaitingSeconds' }, Stat: 'Maximum' } },
+    ]);
+    // It is measured when it is sent again, for which it waits up to an hour.
+    expect(Metrics?.[0]?.MetricStat?.Period).toBeGreaterThan(3600);
   });
 
   it('take a flow for old sooner where flows may not become so old', () => {
@@ -91,13 +110,41 @@ describe('alarms', () => {
   });
 
   it('tell the topic when they begin and when they are over', () => {
-    const arn = 'arn:aws:sns:eu-central-1:123456789012:alarms';
     for (const { AlarmActions, OKActions } of alarmsOf(
-      synthesisePipeline((stack) => ({ alarmTopic: Topic.fromTopicArn(stack, 'Topic', arn) })),
+      synthesisePipeline((stack) => ({ alarmTopic: Topic.fromTopicArn(stack, 'Topic', TOPIC_ARN) })),
     )) {
-      expect(AlarmActions).toEqual([arn]);
-      expect(OKActions).toEqual([arn]);
+      expect(AlarmActions).toEqual([TOPIC_ARN]);
+      expect(OKActions).toEqual([TOPIC_ARN]);
     }
+  });
+
+  it('warn at synth where they are sent to a topic of the app that nobody is subscribed to', () => {
+    const warned = (subscribe: (topic: Topic, stack: Stack) => void) =>
+      synthesisePipeline((stack) => {
+        const alarmTopic = new Topic(stack, 'Topic', { enforceSSL: true });
+        subscribe(alarmTopic, stack);
+        return { alarmTopic };
+      }).messages.join('\n');
+    const warning = 'Nobody is told of alarms: test/Topic, to which they are sent, has no subscription in this app.';
+    expect(warned(() => {})).toContain(warning);
+    expect(warned((topic) => topic.addSubscription(new EmailSubscription('ops@example.com')))).not.toContain(warning);
+    expect(
+      warned((topic, stack) => {
+        const options = { protocol: SubscriptionProtocol.HTTPS, endpoint: 'https://alarms.example.com' };
+        new Subscription(stack, 'Elsewhere', { ...options, topic });
+      }),
+    ).not.toContain(warning);
+    const another = (stack: Stack) => ({ alarmTopic: Topic.fromTopicArn(stack, 'Topic', TOPIC_ARN) });
+    expect(synthesisePipeline(another).messages.join()).not.toContain('has no subscription');
+  });
+
+  it('warn at synth where they are sent without an address of the runbook that can be followed', () => {
+    const sent = (stack: Stack) => ({ alarmTopic: Topic.fromTopicArn(stack, 'Topic', TOPIC_ARN) });
+    const warning = 'Alarms that are sent name docs/runbook.md';
+    expect(synthesisePipeline(sent).messages.join()).toContain(warning);
+    expect(synthesisePipeline().messages.join()).not.toContain(warning);
+    const runbookUrl = 'https://wiki.example.com/flowdrop';
+    expect(synthesisePipeline((stack) => ({ ...sent(stack), runbookUrl })).messages.join()).not.toContain(warning);
   });
 
   it('look where the functions measure', () => {
@@ -114,8 +161,26 @@ describe('the dashboard', () => {
     const dashboards = Object.values(template.findResources('AWS::CloudWatch::Dashboard'));
     expect(dashboards).toHaveLength(1);
     const body = JSON.stringify(dashboards[0]?.Properties.DashboardBody);
-    for (const metric of ['UploadsReceived', 'FlowsSucceeded', 'FlowsFailed', 'OldestRunningSeconds', 'DoubtsHeld']) {
+    for (const metric of [
+      'UploadsReceived',
+      'FlowsSucceeded',
+      'FlowsFailed',
+      'SecondsToResult',
+      'OldestRunningSeconds',
+      'OldestWaitingSeconds',
+      'DoubtsHeld',
+    ]) {
       expect(body).toContain(metric);
     }
+  });
+
+  it('shows the middle and the slow end of the times to a result, and the running flows of all collectors', () => {
+    const { template } = synthesisePipeline({ collectors: 4 });
+    const [dashboard] = Object.values(template.findResources('AWS::CloudWatch::Dashboard'));
+    const body = JSON.stringify(dashboard?.Properties.DashboardBody).replaceAll('\\', '');
+    const shown = (metric: string) => body.match(new RegExp(`"${metric}","service","flowdrop",\\{[^}]*\\}`, 'g')) ?? [];
+    expect(shown('SecondsToResult').map((each) => /"stat":"(\w+)"/.exec(each)?.[1])).toEqual(['p50', 'p95']);
+    // Each collector measures the flows of all, so the highest count is theirs together.
+    expect(shown('FlowsRunning').map((each) => /"stat":"(\w+)"/.exec(each)?.[1])).toEqual(['Maximum']);
   });
 });

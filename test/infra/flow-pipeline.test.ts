@@ -1,4 +1,4 @@
-import { RemovalPolicy, Stack } from 'aws-cdk-lib';
+import { Duration, RemovalPolicy, Stack } from 'aws-cdk-lib';
 import { Match, type Template } from 'aws-cdk-lib/assertions';
 import { Vpc } from 'aws-cdk-lib/aws-ec2';
 import { EventBus } from 'aws-cdk-lib/aws-events';
@@ -216,13 +216,20 @@ describe('uploads reach the queue', () => {
 describe('the queue', () => {
   const queue = only(resources(template, 'AWS::SQS::Queue').filter(({ RedrivePolicy }) => RedrivePolicy !== undefined));
 
-  it('hides a message for longer than the claim that its invocation made is held', () => {
-    const [lambda] = resources(template, 'AWS::Lambda::Function');
-    expect(queue.VisibilityTimeout).toBeGreaterThan(lambda?.Timeout + 60);
+  it.each([0, 300])('hides a message for six timeouts and the batching window: %i s', (seconds) => {
+    const { template: batching } = synthesisePipeline({ batchWindow: Duration.seconds(seconds) });
+    const { Timeout } = only(
+      resources(batching, 'AWS::Lambda::Function').filter(({ id }) => id.includes('CreateFlow')),
+    );
+    batching.hasResourceProperties('AWS::SQS::Queue', {
+      RedrivePolicy: Match.anyValue(),
+      VisibilityTimeout: 6 * Timeout + seconds,
+    });
+    batching.hasResourceProperties('AWS::Lambda::EventSourceMapping', { MaximumBatchingWindowInSeconds: seconds });
   });
 
-  it('gives a message up only after many receives, to a queue that keeps it as long as may be', () => {
-    expect(queue.RedrivePolicy.maxReceiveCount).toBeGreaterThanOrEqual(10);
+  it('gives a message up only after more receives than a file has attempts, to a queue that keeps it as long as may be', () => {
+    expect(queue.RedrivePolicy.maxReceiveCount).toBeGreaterThan(LIMITS_DEFAULT.attemptsMax);
     const deadLetters = only(resources(template, 'AWS::SQS::Queue').filter(({ id }) => id.includes('DeadLetters')));
     expect(queue.RedrivePolicy.deadLetterTargetArn).toEqual({ 'Fn::GetAtt': [deadLetters.id, 'Arn'] });
     expect(deadLetters.MessageRetentionPeriod).toBe(1_209_600);
@@ -245,6 +252,7 @@ describe('the queue', () => {
       { maxConcurrency: 7, limits: { uploadConcurrency: 64 } },
       { BatchSize: 10, ScalingConfig: { MaximumConcurrency: 7 } },
     ],
+    [{ batchWindow: Duration.seconds(1), limits: { uploadConcurrency: 64 } }, { BatchSize: 64 }],
   ])('with %j feeds as %j', (props, expected) => {
     synthesisePipeline(props).template.hasResourceProperties('AWS::Lambda::EventSourceMapping', expected);
   });
@@ -630,6 +638,14 @@ describe('what cannot be is refused at synth, naming where it stands', () => {
     [{ name: 'Not This' }, 'test/Pipeline.pipeline: expected a name'],
     [{ maxConcurrency: 1 }, 'test/Pipeline.maxConcurrency: expected a whole number from 2 to 1000, got 1'],
     [{ collectors: 1.5 }, 'test/Pipeline.collectors: expected a whole number from 1 to 64, got 1.5'],
+    [
+      { batchWindow: Duration.minutes(6) },
+      'test/Pipeline.batchWindow in seconds: expected a whole number from 0 to 300, got 360',
+    ],
+    [
+      { name: 'Not This', maxConcurrency: 1 },
+      /^2 faults:\n- test\/Pipeline\.pipeline: expected a name .*\n- test\/Pipeline\.maxConcurrency: expected/,
+    ],
   ])('%j', (props, message) => {
     expect(() => synthesisePipeline(props)).toThrow(message);
   });

@@ -1,9 +1,12 @@
 import type { App } from 'aws-cdk-lib';
 import { Match } from 'aws-cdk-lib/assertions';
 import { describe, expect, it } from 'vitest';
+import type { ConfigurationError } from '../../functions/config.ts';
 import { FlowdropStack } from '../../infra/flowdrop-stack.ts';
 import { lineOf, permissionsOf } from './policies.ts';
 import { CONTEXT, synthesise } from './synthesis.ts';
+
+const KEY_ARN = 'arn:aws:kms:eu-central-1:123456789012:key/01234567-89ab-cdef-0123-456789abcdef';
 
 const minimal = { baseUrl: 'https://service.example.com', routes: [{ name: 'all', template: 'a template' }] };
 
@@ -46,7 +49,7 @@ describe('the stack of cdk.json as it is shipped', () => {
 
 describe('the context', () => {
   it.each([
-    [undefined, 'flowdrop: expected an object, but it is missing'],
+    [undefined, 'flowdrop: expected an object with baseUrl and routes, such as {"baseUrl": "https://'],
     [{ ...minimal, routes: [] }, 'flowdrop.routes: expected a list of 1 to 200 routes, got []'],
     [
       { ...minimal, routes: [minimal.routes[0], { name: 'b', template: 't', suffixes: [5] }] },
@@ -61,10 +64,57 @@ describe('the context', () => {
     [{ ...minimal, deployment: { inbox: 'a' } }, 'flowdrop.deployment.inbox: unknown, expected only inboxBucket'],
     [
       { ...minimal, deployment: { maxConcurrency: 1 } },
-      'maxConcurrency: expected a whole number from 2 to 1000, got 1',
+      'flowdrop.deployment.maxConcurrency: expected a whole number from 2 to 1000, got 1',
+    ],
+    [
+      { ...minimal, deployment: { tags: { 'AWS:team': 'models' } } },
+      'flowdrop.deployment.tags.AWS:team: expected a name of at most 128 letters, digits, spaces and _.:/=+-@ that does not start with "aws:"',
+    ],
+    [
+      { ...minimal, deployment: { tags: { team: 'm'.repeat(257) } } },
+      'flowdrop.deployment.tags.team: expected at most 256 letters, digits, spaces and _.:/=+-@, got "mmm',
+    ],
+    [
+      { ...minimal, deployment: { tags: Object.fromEntries(Array.from({ length: 50 }, (_, i) => [`tag${i}`, ''])) } },
+      'flowdrop.deployment.tags: expected at most 49, got 50',
+    ],
+    [
+      { ...minimal, deployment: { inboxKeyArn: KEY_ARN } },
+      'flowdrop.deployment.inboxKeyArn: expected inboxBucket beside it, whose key it is; what is made here is encrypted with encryptionKeyArn',
+    ],
+    [
+      { ...minimal, deployment: { tokenSecret: 'flows/token', tokenKeyArn: 'alias/theirs' } },
+      'flowdrop.deployment.tokenKeyArn: expected the ARN of a key, got "alias/theirs"',
     ],
   ])('%j is refused, saying what to write instead', (context, message) => {
     expect(() => synthesise(stackOf(context))).toThrow(message);
+  });
+
+  it('has all its faults named at once, those for the functions and those of the deployment', () => {
+    const deployment = {
+      maxConcurrency: 1,
+      collectors: 65,
+      batchWindowSeconds: 301,
+      removalPolicy: 'keep',
+      vpc: 'mine',
+    };
+    const context = { baseUrl: 'http://service.example.com', limits: { attemptsMax: 0 }, deployment };
+    let faults: readonly string[] = [];
+    try {
+      synthesise(stackOf(context));
+    } catch (error) {
+      faults = (error as ConfigurationError).faults;
+    }
+    expect(faults).toEqual([
+      'flowdrop.baseUrl: expected https:, or http: on a loopback host, got http://service.example.com',
+      'flowdrop.routes: expected a list of 1 to 200 routes, but it is missing',
+      'flowdrop.limits.attemptsMax: expected a whole number of attempts from 1 to 100, got 0',
+      'flowdrop.deployment.vpc: expected an object, got "mine"',
+      'flowdrop.deployment.removalPolicy: expected "retain" or "destroy", got "keep"',
+      'flowdrop.deployment.maxConcurrency: expected a whole number from 2 to 1000, got 1',
+      'flowdrop.deployment.batchWindowSeconds: expected a whole number from 0 to 300, got 301',
+      'flowdrop.deployment.collectors: expected a whole number from 1 to 64, got 65',
+    ]);
   });
 });
 
@@ -89,6 +139,7 @@ describe('a deployment', () => {
       logRetentionDays: 3,
       removalPolicy: 'destroy',
       maxConcurrency: 9,
+      batchWindowSeconds: 20,
       collectors: 2,
       tags: { team: 'models' },
     });
@@ -112,9 +163,44 @@ describe('a deployment', () => {
     template.allResourcesProperties('AWS::Logs::LogGroup', { RetentionInDays: 3 });
     template.allResources('AWS::S3::Bucket', { DeletionPolicy: 'Delete' });
     template.resourceCountIs('AWS::Scheduler::Schedule', 3);
-    template.hasResourceProperties('AWS::Lambda::EventSourceMapping', { ScalingConfig: { MaximumConcurrency: 9 } });
+    template.hasResourceProperties('AWS::Lambda::EventSourceMapping', {
+      MaximumBatchingWindowInSeconds: 20,
+      ScalingConfig: { MaximumConcurrency: 9 },
+    });
     expect(permissionsOf(template, 'CreateFlowRole').map(lineOf).join('\n')).toContain('s3:GetObject their-inbox/*');
   });
+
+  it.each(['flows/token', 'arn:aws:secretsmanager:eu-central-1:123456789012:secret:flows/token-AbCdEf'])(
+    'has the functions use the keys of the parts that it names, each for its part: with the secret %s',
+    (tokenSecret) => {
+      const keyArn = (name: string) => `arn:aws:kms:eu-central-1:123456789012:key/${name}`;
+      const { template, findings } = deployed({
+        inboxBucket: 'their-inbox',
+        inboxKeyArn: keyArn('inbox-key'),
+        resultsBucket: 'their-results',
+        resultsKeyArn: keyArn('results-key'),
+        tokenSecret,
+        tokenKeyArn: keyArn('token-key'),
+      });
+      expect(findings).toEqual([]);
+      const used = (role: string) =>
+        permissionsOf(template, role)
+          .filter(({ action }) => action.startsWith('kms:'))
+          .map(({ action, resource }) => `${action} ${resource}`)
+          .sort();
+      expect(used('CreateFlowRole')).toEqual([
+        `kms:Decrypt ${keyArn('inbox-key')}`,
+        `kms:Decrypt ${keyArn('results-key')}`,
+        `kms:Decrypt ${keyArn('token-key')}`,
+        `kms:GenerateDataKey ${keyArn('results-key')}`,
+      ]);
+      expect(used('CollectOutputsRole')).toEqual([
+        `kms:Decrypt ${keyArn('results-key')}`,
+        `kms:Decrypt ${keyArn('token-key')}`,
+        `kms:GenerateDataKey ${keyArn('results-key')}`,
+      ]);
+    },
+  );
 
   it('that names a key says, once for each service, what its policy must have', () => {
     const { findings, messages } = deployed({

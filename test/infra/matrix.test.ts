@@ -1,4 +1,4 @@
-import { RemovalPolicy, type Stack, Validations } from 'aws-cdk-lib';
+import { Duration, RemovalPolicy, type Stack, Validations } from 'aws-cdk-lib';
 import { SecurityGroup, Vpc } from 'aws-cdk-lib/aws-ec2';
 import { EventBus } from 'aws-cdk-lib/aws-events';
 import { ManagedPolicy } from 'aws-cdk-lib/aws-iam';
@@ -63,6 +63,12 @@ const OPTIONS: readonly Readonly<Record<string, Option>>[] = [
   },
   {
     'a secret by its name': (stack) => ({ tokenSecret: Secret.fromSecretNameV2(stack, 'Secret', 'flows/token') }),
+    'a secret with a key': (stack) => ({
+      tokenSecret: Secret.fromSecretAttributes(stack, 'Secret', {
+        secretPartialArn: 'arn:aws:secretsmanager:eu-central-1:123456789012:secret:token',
+        encryptionKey: Key.fromKeyArn(stack, 'TokenKey', 'arn:aws:kms:eu-central-1:123456789012:key/token-key'),
+      }),
+    }),
     'a secret by its ARN': (stack) => ({
       tokenSecret: Secret.fromSecretCompleteArn(
         stack,
@@ -89,9 +95,14 @@ const OPTIONS: readonly Readonly<Record<string, Option>>[] = [
   { 'short-lived logs': () => ({ logRetention: RetentionDays.ONE_DAY }) },
   { 'removal with the stack': () => ({ removalPolicy: RemovalPolicy.DESTROY }) },
   { 'many at a time': () => ({ maxConcurrency: 1000, collectors: 64 }) },
+  { 'batches that wait to be full': () => ({ batchWindow: Duration.minutes(5) }) },
+  { 'a runbook elsewhere': () => ({ runbookUrl: 'https://wiki.example.com/flowdrop' }) },
   {
     'somebody to tell': (stack) => ({
       alarmTopic: Topic.fromTopicArn(stack, 'Topic', 'arn:aws:sns:eu-central-1:123456789012:t'),
+    }),
+    'nobody subscribed to a topic of the app': (stack) => ({
+      alarmTopic: new Topic(stack, 'Topic', { enforceSSL: true }),
     }),
   },
   {
