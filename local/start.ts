@@ -188,7 +188,7 @@ try {
   process.exitCode = await main();
 } catch (error) {
   if (error instanceof UsageError) {
-    console.error(`${error.message}\n\n${USAGE}`);
+    console.error(`${error.message} (npm start -- --help shows what may be given)`);
     process.exitCode = EXIT_USAGE;
   } else if (error instanceof ConfigurationError || error instanceof InUseError) {
     console.error(error.message);
