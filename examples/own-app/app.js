@@ -7,12 +7,15 @@ import { Role, ServicePrincipal } from 'aws-cdk-lib/aws-iam';
 import { Key } from 'aws-cdk-lib/aws-kms';
 import { Bucket } from 'aws-cdk-lib/aws-s3';
 import { Topic } from 'aws-cdk-lib/aws-sns';
+import { EmailSubscription } from 'aws-cdk-lib/aws-sns-subscriptions';
 import { FlowPipeline } from 'flowdrop';
 
 const stack = new Stack(new App(), 'Models');
 
 const scanner = new Role(stack, 'Scanner', { assumedBy: new ServicePrincipal('ecs-tasks.amazonaws.com') });
 const encryptionKey = new Key(stack, 'Key', { enableKeyRotation: true });
+const alarmTopic = new Topic(stack, 'Alarms', { enforceSSL: true });
+alarmTopic.addSubscription(new EmailSubscription('team@example.com'));
 
 const pipeline = new FlowPipeline(stack, 'Pipeline', {
   name: 'scans',
@@ -31,7 +34,9 @@ const pipeline = new FlowPipeline(stack, 'Pipeline', {
     { name: 'scans', mediaTypes: ['image/*'], template: 'model_generate_fromimage', parameters: { quality: 'high' } },
   ],
   encryptionKey,
-  alarmTopic: new Topic(stack, 'Alarms', { enforceSSL: true }),
+  alarmTopic,
+  // Where the runbook of the package is put for those who are told of alarms.
+  runbookUrl: 'https://wiki.example.com/flowdrop',
 });
 
 pipeline.grantReadResults(scanner);
