@@ -26,6 +26,11 @@ export class Lambda {
     this.clock = { now: () => timeline.now() + skewMs, sleep: (ms, signal) => this.#sleep(ms, signal) };
   }
 
+  /** Of the invocation that it is at. */
+  get invocationName(): string {
+    return `${this.name}#${this.invocation}`;
+  }
+
   get isDead(): boolean {
     return this.#state === 'dead';
   }

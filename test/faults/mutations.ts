@@ -31,7 +31,7 @@ export const MUTATIONS: readonly Mutation[] = [
     if (!written.won) {`,
       },
     ],
-    seedsMax: 100,
+    seedsMax: 20,
   },
   {
     name: 'marker before entry',
@@ -46,7 +46,7 @@ export const MUTATIONS: readonly Mutation[] = [
     if (written.won) {`,
       },
     ],
-    seedsMax: 1000,
+    seedsMax: 20,
   },
   {
     name: 'receipt before the terminal entry',
@@ -57,17 +57,17 @@ export const MUTATIONS: readonly Mutation[] = [
         to: 'await publish(terminal, this.#ports, closing); const written = await ledger.replace(stored, terminal, closing);',
       },
     ],
-    seedsMax: 500,
+    seedsMax: 20,
   },
   {
     name: 'no nonce on entry writes',
     changes: [{ file: 'ledger/store.ts', from: 'if (current?.nonce === nonce) ', to: 'if (nonce === undefined) ' }],
-    seedsMax: 500,
+    seedsMax: 600,
   },
   {
     name: 'mark without generation',
     changes: [{ file: 'ledger/entry.ts', from: 'generation: entry.generation,\n});', to: 'generation: 1,\n});' }],
-    seedsMax: 200,
+    seedsMax: 500,
   },
   {
     name: 'absence concluded from the first page',
@@ -100,7 +100,7 @@ export const MUTATIONS: readonly Mutation[] = [
         to: 'return this.#invocation.startedAt + CLAIM_MARGIN_MS / 2;',
       },
     ],
-    seedsMax: 500,
+    seedsMax: 20,
   },
   {
     name: 'assets written unconditionally',
@@ -112,7 +112,7 @@ export const MUTATIONS: readonly Mutation[] = [
         to: '      Body: this.#filling.subarray(0, this.#filled),',
       },
     ],
-    seedsMax: 500,
+    seedsMax: 300,
   },
   {
     name: 'no abort of a cut download',
@@ -126,7 +126,7 @@ export const MUTATIONS: readonly Mutation[] = [
       throw error;`,
       },
     ],
-    seedsMax: 500,
+    seedsMax: 1000,
   },
   {
     name: 'a cut download completed instead of aborted',
@@ -155,7 +155,7 @@ export const MUTATIONS: readonly Mutation[] = [
     await ledger.deleteRunningMarker(marker, closing);`,
       },
     ],
-    seedsMax: 500,
+    seedsMax: 100,
   },
   {
     name: 'an older upload’s receipt winning',
@@ -166,7 +166,7 @@ export const MUTATIONS: readonly Mutation[] = [
         to: 'if (current !== undefined) return true;',
       },
     ],
-    seedsMax: 200,
+    seedsMax: 50,
   },
   {
     name: 'throttling counted as an attempt',
@@ -177,7 +177,7 @@ export const MUTATIONS: readonly Mutation[] = [
         to: "reason: 'throttled', counted: true,",
       },
     ],
-    seedsMax: 500,
+    seedsMax: 800,
   },
   {
     name: 'a message deleted while its claim is live',
@@ -189,7 +189,7 @@ export const MUTATIONS: readonly Mutation[] = [
         to: "return 'skipped';",
       },
     ],
-    seedsMax: 1000,
+    seedsMax: 500,
   },
   {
     name: 'due times computed from the last started tick',
@@ -201,7 +201,7 @@ export const MUTATIONS: readonly Mutation[] = [
       await tick.round(lastCompletedAt);`,
       },
     ],
-    seedsMax: 1000,
+    seedsMax: 200,
   },
   {
     name: 'the token not struck out of what is quoted',
@@ -212,6 +212,6 @@ export const MUTATIONS: readonly Mutation[] = [
         to: '  if (secret !== undefined) return text;',
       },
     ],
-    seedsMax: 500,
+    seedsMax: 50,
   },
 ];

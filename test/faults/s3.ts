@@ -18,8 +18,8 @@ export interface SimulatedS3 {
   readonly weather: Weather;
   readonly trace: (line: string) => void;
   readonly onFault: (fault: Fault) => void;
-  /** Told of every call as it takes effect. */
-  readonly onEffect: (lambda: Lambda, call: CompletedCall) => void;
+  /** Told of every call as it takes effect, and of the invocation that made it, which may be over by then. */
+  readonly onEffect: (invocation: string, call: CompletedCall) => void;
   /** Multipart uploads of which a process was told that they are begun, and by their ids which one. */
   readonly begun: Map<string, Lambda>;
   /** Ids of the multipart uploads that somebody tried to abort. */
@@ -149,6 +149,7 @@ function attemptOf(
   lambda: Lambda,
 ): Promise<SdkResponse> {
   const { timeline, random, trace } = world;
+  const invocation = lambda.invocationName;
   return new Promise((resolve, reject) => {
     if (lambda.isDead) return;
     if (signal?.aborted) {
@@ -207,7 +208,7 @@ function attemptOf(
       trace(`${what} -> ${response.statusCode}`);
       if (response.statusCode < 300) {
         const body = typeof request.body === 'string' ? request.body : '';
-        world.onEffect(lambda, { kind, key: keyOf(request), body });
+        world.onEffect(invocation, { kind, key: keyOf(request), body });
       }
       switch (fault) {
         case 'killed after':

@@ -1,12 +1,15 @@
 import type { Entry } from '../../functions/ledger/entry.ts';
 import type { CompletedCall } from './s3.ts';
 
-/** What one invocation is called: its process, and the how manieth of that process it is. */
-export type InvocationName = string;
+/** An invocation under way. */
+interface AtWork {
+  readonly endsAt: number;
+  readonly keysToldOnce: ReadonlySet<string>;
+}
 
 interface LastWrite {
   readonly entry: Entry;
-  readonly writer: InvocationName;
+  readonly writer: string;
   readonly at: number;
 }
 
@@ -22,8 +25,9 @@ export class Witness {
   readonly #now: () => number;
   /** Whether somebody may have been taken for dead who was not. */
   readonly #mayTakeOver: () => boolean;
-  /** Invocations under way, each with the keys that it was told of once only. */
-  readonly #atWork = new Map<InvocationName, ReadonlySet<string>>();
+  /** By their names. */
+  readonly #atWork = new Map<string, AtWork>();
+  /** By the ids of the uploads whose entries they are. */
   readonly #lastWrites = new Map<string, LastWrite>();
   /** Which uploads the ledger has called running, and with which flows. */
   readonly #hasRun = new Set<string>();
@@ -35,29 +39,37 @@ export class Witness {
     this.#mayTakeOver = mayTakeOver;
   }
 
-  /** @param keys of the uploads it is told of, each as often as it is told. */
-  begins(invocation: InvocationName, keys: readonly string[]): void {
-    this.#atWork.set(invocation, new Set(keys.filter((key) => keys.indexOf(key) === keys.lastIndexOf(key))));
+  /**
+   * @param endsAt its hard end, by its own clock.
+   * @param keys of the uploads it is told of, each as often as it is told.
+   */
+  begins(invocation: string, endsAt: number, keys: readonly string[]): void {
+    const keysToldOnce = new Set(keys.filter((key) => keys.indexOf(key) === keys.lastIndexOf(key)));
+    this.#atWork.set(invocation, { endsAt, keysToldOnce });
   }
 
-  ends(invocation: InvocationName): void {
+  ends(invocation: string): void {
     this.#atWork.delete(invocation);
   }
 
-  /** A call of S3 that took effect. */
-  sees(invocation: InvocationName, { kind, key, body }: CompletedCall): void {
+  /** A call of S3 that took effect, and the name of the invocation that had made it. */
+  sees(invocation: string, { kind, key, body }: CompletedCall): void {
     if (kind === 'entry.create' || kind === 'entry.replace') this.#seesEntry(invocation, JSON.parse(body) as Entry);
     else if (kind === 'marker.put') this.#seesMarker(key);
     else if (kind === 'receipt.put') this.#seesReceipt(body);
   }
 
-  /** A claim is its holder's alone for as long as that one is at work. */
-  #seesEntry(writer: InvocationName, entry: Entry): void {
+  /** A claim is its holder's alone for as long as that one is at work, and may be at work. */
+  #seesEntry(writer: string, entry: Entry): void {
     const { upload, state } = entry;
     const before = this.#lastWrites.get(upload.id);
     this.#lastWrites.set(upload.id, { entry, writer, at: this.#now() });
     if (state === 'running') this.#hasRun.add(`${upload.id} ${entry.flow.id}`);
     if (state === 'succeeded' || state === 'failed') this.#hasEnded.add(`${upload.id}-${entry.generation}`);
+    const endsAt = this.#atWork.get(writer)?.endsAt ?? 0;
+    if (state === 'claimed' && entry.deadline < endsAt) {
+      this.broken.push(`a claim ends before its holder may be dead: ${writer}, ${upload.key}`);
+    }
     if (before?.entry.state !== 'claimed' || before.writer === writer || !this.#atWork.has(before.writer)) return;
     if (this.#mayTakeOver()) return;
     this.broken.push(`a claim was taken over while its holder was at work: ${before.writer}, ${writer}, ${upload.key}`);
@@ -85,10 +97,10 @@ export class Witness {
   }
 
   /** A claim turns others away, and never its own holder, however the answer to its writing was lost. */
-  seesTurnedAway(invocation: InvocationName, uploadId: string, key: string): void {
+  seesTurnedAway(invocation: string, uploadId: string, key: string): void {
     const last = this.#lastWrites.get(uploadId);
     if (last?.entry.state !== 'claimed' || last.writer !== invocation) return;
-    if (!this.#atWork.get(invocation)?.has(key)) return;
+    if (!this.#atWork.get(invocation)?.keysToldOnce.has(key)) return;
     this.broken.push(`an invocation was turned away by its own claim: ${invocation}, ${key}`);
   }
 

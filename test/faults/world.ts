@@ -92,8 +92,6 @@ interface Environment {
   readonly token: SecretToken;
 }
 
-const nameOf = (lambda: Lambda): string => `${lambda.name}#${lambda.invocation}`;
-
 /** The keys that the messages speak of, each as often as they do. */
 const keysIn = (messages: readonly ReceivedMessage[]): readonly string[] =>
   messages.flatMap(({ body }) => uploadsOf(JSON.parse(body)).map(({ key }) => key));
@@ -362,7 +360,7 @@ export class World {
       weather: this.weather,
       trace: (line) => this.trace(line),
       onFault: (fault) => this.#note(lambda, fault),
-      onEffect: (writer, call) => this.witness.sees(nameOf(writer), call),
+      onEffect: (invocation, call) => this.witness.sees(invocation, call),
       begun: this.begun,
       abortTried: this.abortTried,
       buckets: { inbox: INBOX, results: RESULTS, ledger: LEDGER },
@@ -518,9 +516,9 @@ export class World {
     this.trace(`${lambda.name} begins`);
     this.#running += 1;
     lambda.invocation += 1;
-    const name = nameOf(lambda);
+    const name = lambda.invocationName;
     this.#keys.set(lambda, new Set(keys));
-    this.witness.begins(name, keys);
+    this.witness.begins(name, lambda.clock.now() + limitMs, keys);
     let isOver = false;
     const over = (): void => {
       if (isOver) return;
@@ -775,7 +773,7 @@ export class World {
         this.logged.push({ level, message, fields: { ...bound, ...fields } });
         if (fields.error instanceof ClaimHeldError) {
           const { uploadId, key } = { ...bound, ...fields };
-          this.witness.seesTurnedAway(nameOf(lambda), String(uploadId), String(key));
+          this.witness.seesTurnedAway(lambda.invocationName, String(uploadId), String(key));
         }
         if (this.#onTrace !== undefined) {
           const { error, ...rest } = fields;
