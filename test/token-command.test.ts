@@ -7,9 +7,12 @@ import { describe, expect, it, onTestFinished } from 'vitest';
 
 const FAKE_TOKEN = 'obviously-fake-token-that-nobody-may-see';
 
-/** Stands in for the AWS CLI: writes down what it is called with, what it is given, and every process with its environment. */
+/**
+ * Stands in for the AWS CLI: writes down what it is called with, what it is given, and the processes around it with
+ * their environments. Only those, which RECORD tells from the others: what else runs here is nobody's business.
+ */
 const FAKE_AWS = `#!/bin/sh
-ps axeww > "$RECORD/processes"
+ps axeww | grep -F "$RECORD" > "$RECORD/processes"
 printf '%s\\n' "$@" > "$RECORD/arguments"
 for last; do :; done
 cat "\${last#file://}" > "$RECORD/secret"
@@ -28,12 +31,18 @@ async function typed(lines: readonly string[]): Promise<{ output: string; record
   onTestFinished(() => rmSync(directory, { recursive: true }));
   writeFileSync(join(directory, 'aws'), FAKE_AWS, { mode: 0o755 });
   const shell = spawn('bash', ['--norc', '-i'], {
-    env: { PATH: `${directory}${delimiter}${process.env.PATH}`, RECORD: directory, TOKEN_SECRET: 'a secret' },
+    env: {
+      PATH: `${directory}${delimiter}${process.env.PATH}`,
+      HOME: directory,
+      HISTFILE: join(directory, 'history'),
+      RECORD: directory,
+      TOKEN_SECRET: 'a secret',
+    },
     stdio: ['pipe', 'pipe', 'pipe'],
     // Of its own session, or an interactive shell would take the terminal that the tests run in.
     detached: true,
   });
-  shell.stdin.end(`${[...lines, 'history -w "$RECORD/history"', 'exit'].join('\n')}\n`);
+  shell.stdin.end(`${[...lines, 'exit'].join('\n')}\n`);
   const [out, error] = await Promise.all([text(shell.stdout), text(shell.stderr)]);
   return { output: out + error, recorded: (name) => readFileSync(join(directory, name), 'utf8') };
 }
