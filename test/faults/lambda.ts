@@ -15,7 +15,7 @@ export class Lambda {
   invocation = 0;
   /** Whether it was ever frozen: then its time limit no longer holds. */
   wasFrozen = false;
-  #state: 'alive' | 'frozen' | 'dead' = 'alive';
+  #state: 'alive' | 'frozen' | 'stalled' | 'dead' = 'alive';
   readonly #timeline: Timeline;
   #held: { readonly kind: Kind; readonly run: () => void }[] = [];
   readonly #onDeath = new Set<() => void>();
@@ -69,6 +69,11 @@ export class Lambda {
     this.#state = 'frozen';
     this.wasFrozen = true;
     this.#timeline.schedule(this.#timeline.now() + ms, () => this.#thaw());
+  }
+
+  /** Nothing reaches it any more, and it does not die of that: its time limit will be the end of it. */
+  stall(): void {
+    if (this.#state === 'alive' && !this.wasFrozen) this.#state = 'stalled';
   }
 
   /** Lets something reach the process after `ms`, if it can be reached by then. */

@@ -33,7 +33,6 @@ export class Timeline {
 
   schedule(at: number, run: () => void): Scheduled {
     const event: Event = { at: Math.max(at, this.#now), order: this.#count++, run, isCancelled: false };
-    if (this.#count > EVENTS_MAX) throw new Error(`More than ${EVENTS_MAX} events: this goes on for ever`);
     this.#push(event);
     return {
       cancel: () => {
@@ -54,6 +53,7 @@ export class Timeline {
       }
       this.#pop();
       if (next.isCancelled) continue;
+      if (this.#count > EVENTS_MAX) throw new Error(`More than ${EVENTS_MAX} events: this goes on for ever`);
       this.#now = next.at;
       next.run();
       await rest();

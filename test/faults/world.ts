@@ -526,14 +526,22 @@ export class World {
       this.witness.ends(name);
       this.#running -= 1;
     };
-    const hardEnd = timeline.schedule(timeline.now() + this.#lifeOf(limitMs), () => {
+    const { stallsAfterMs, diesAfterMs } = this.#fateOf(limitMs);
+    const stall = timeline.schedule(timeline.now() + stallsAfterMs, () => lambda.stall());
+    const hardEnd = timeline.schedule(timeline.now() + diesAfterMs, () => {
       if (lambda.wasFrozen) return;
       this.#blame(lambda);
       this.#kill(lambda);
     });
+    const fate = {
+      cancel(): void {
+        stall.cancel();
+        hardEnd.cancel();
+      },
+    };
     const forget = lambda.onDeath(() => {
       this.stats.kills += 1;
-      hardEnd.cancel();
+      fate.cancel();
       over();
     });
     const offered = ports.clock.sleep(0).then(() => token.get(new AbortController().signal));
@@ -542,7 +550,7 @@ export class World {
     const answer = withinInvocation(limitMs, lambda.clock, (invocation) => body(ports, invocation)).finally(() => {
       this.trace(`${lambda.name} ends`);
       forget();
-      hardEnd.cancel();
+      fate.cancel();
       over();
       this.#idle[which].push(environment);
     });
@@ -550,10 +558,17 @@ export class World {
     return { answer, isOver: () => isOver };
   }
 
-  /** Not only a call, or the time limit, ends a process: memory does that at any moment. */
-  #lifeOf(limitMs: number): number {
-    if (this.weather.isClear || !this.#random.chance(this.scenario.suddenDeaths)) return limitMs;
-    return this.#random.int(1, this.#random.pick([2 * SECOND, 20 * SECOND, limitMs]));
+  /**
+   * Not only calls end a process: memory does at any moment, and so does the time limit where its code cannot see to it.
+   * A healthy one ends before its limit, by itself.
+   */
+  #fateOf(limitMs: number): { readonly stallsAfterMs: number; readonly diesAfterMs: number } {
+    const random = this.#random;
+    if (this.weather.isClear || !random.chance(this.scenario.suddenDeaths)) {
+      return { stallsAfterMs: limitMs, diesAfterMs: limitMs };
+    }
+    const afterMs = random.int(1, random.pick([2 * SECOND, 20 * SECOND, limitMs]));
+    return { stallsAfterMs: afterMs, diesAfterMs: random.chance(0.5) ? afterMs : limitMs };
   }
 
   #deliver(): boolean {
