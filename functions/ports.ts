@@ -13,12 +13,11 @@ import type { UploadQueue } from './send-again.ts';
 import type { SweepPorts } from './sweep.ts';
 import type { Telemetry } from './telemetry.ts';
 
-/** Everything from outside that the functions stand on. */
+/** Everything from outside that both functions stand on. */
 export interface World {
   readonly settings: Settings;
   readonly s3: S3Client;
   readonly flows: FlowService;
-  readonly queue: UploadQueue;
   readonly events: EventBus;
   readonly clock: Clock;
   /** A different string each time. */
@@ -28,16 +27,20 @@ export interface World {
   readonly telemetry: Telemetry;
 }
 
-/** The ports of both functions, put together once a process. */
-export function portsOf({ settings, s3, nonce, ...world }: World): CreatePorts & CollectPorts & SweepPorts {
+/** What both functions do everything through, put together once a process. It is all that create-flow needs. */
+export function createPorts({ settings, s3, nonce, ...world }: World) {
   const inbox = new Inbox(s3);
   return {
     ...world,
     settings,
-    s3,
     inbox,
     ledger: new Ledger(s3, settings.ledgerBucket, nonce),
-    results: new Results(s3, settings.resultsBucket, world.telemetry.log),
     receipts: new Receipts(s3, settings.resultsBucket, settings.resultsPrefix, inbox),
-  };
+  } satisfies CreatePorts;
+}
+
+/** The ports of collect-outputs, and so of both functions. */
+export function portsOf(world: World & { readonly queue: UploadQueue }): CreatePorts & CollectPorts & SweepPorts {
+  const { settings, s3, queue, telemetry } = world;
+  return { ...createPorts(world), s3, queue, results: new Results(s3, settings.resultsBucket, telemetry.log) };
 }

@@ -3,7 +3,6 @@ import { injectLambdaContext } from '@aws-lambda-powertools/logger/middleware';
 import { logMetrics } from '@aws-lambda-powertools/metrics/middleware';
 import { EventBridgeClient, PutEventsCommand } from '@aws-sdk/client-eventbridge';
 import { SecretsManagerClient } from '@aws-sdk/client-secrets-manager';
-import { SendMessageCommand, SQSClient } from '@aws-sdk/client-sqs';
 import middy from '@middy/core';
 import errorLogger from '@middy/error-logger';
 import secretsManager from '@middy/secrets-manager';
@@ -14,10 +13,9 @@ import { parseEnv } from './config.ts';
 import { createFlowService } from './flow-service/client.ts';
 import { type Invocation, withinInvocation } from './invocation.ts';
 import { s3Client } from './objects/s3-client.ts';
-import { portsOf } from './ports.ts';
+import type { World } from './ports.ts';
 import { powertools } from './powertools.ts';
 import type { EventBus } from './publish.ts';
-import type { UploadQueue } from './send-again.ts';
 import { SecretToken } from './token.ts';
 
 /** Sockets to S3 at a time: polls, streams and the small requests around them together stay below this. */
@@ -31,31 +29,34 @@ const AWS_REQUEST_TIMEOUT_MS = 60_000;
 
 const AWS_ATTEMPTS_MAX = 5;
 
+/** What every AWS client of a function is made with. */
+export const AWS_CLIENT = {
+  maxAttempts: AWS_ATTEMPTS_MAX,
+  requestHandler: {
+    connectionTimeout: AWS_CONNECT_TIMEOUT_MS,
+    requestTimeout: AWS_REQUEST_TIMEOUT_MS,
+    throwOnRequestTimeout: true,
+    httpAgent: { maxSockets: S3_SOCKETS_MAX },
+    httpsAgent: { maxSockets: S3_SOCKETS_MAX },
+  },
+} as const;
+
 /**
- * A Lambda function around `body`: settings, clients and token are made once a process; logger, metrics, the token's
- * first reading and the logging of errors are middleware.
+ * A Lambda function around `body`: settings, clients and token are made once a process, and out of them the function's
+ * ports; logger, metrics, the token's first reading and the logging of errors are middleware.
  * @throws {ConfigurationError} at import, naming everything that is wrong with the environment.
  */
-export function lambda<T>(
-  body: (event: unknown, ports: ReturnType<typeof portsOf>, invocation: Invocation) => Promise<T>,
+export function lambda<P, T>(
+  portsOf: (world: World) => P,
+  body: (event: unknown, ports: P, invocation: Invocation) => Promise<T>,
 ) {
   const settings = parseEnv(process.env);
   const clock = systemClock;
   const { logger, metrics, telemetry } = powertools(settings.pipeline);
-  const awsClient = {
-    maxAttempts: AWS_ATTEMPTS_MAX,
-    requestHandler: {
-      connectionTimeout: AWS_CONNECT_TIMEOUT_MS,
-      requestTimeout: AWS_REQUEST_TIMEOUT_MS,
-      throwOnRequestTimeout: true,
-      httpAgent: { maxSockets: S3_SOCKETS_MAX },
-      httpsAgent: { maxSockets: S3_SOCKETS_MAX },
-    },
-  };
-  const token = new SecretToken(new SecretsManagerClient(awsClient), settings.tokenSecretId, clock);
+  const token = new SecretToken(new SecretsManagerClient(AWS_CLIENT), settings.tokenSecretId, clock);
   const ports = portsOf({
     settings,
-    s3: s3Client(awsClient),
+    s3: s3Client(AWS_CLIENT),
     flows: createFlowService({
       baseUrl: settings.baseUrl,
       outputsPath: settings.outputsPath,
@@ -64,8 +65,7 @@ export function lambda<T>(
       token,
       clock,
     }),
-    events: busAt(new EventBridgeClient(awsClient), settings.eventBus),
-    queue: queueAt(new SQSClient(awsClient), settings.queueUrl),
+    events: busAt(new EventBridgeClient(AWS_CLIENT), settings.eventBus),
     clock,
     nonce: randomUUID,
     random: Math.random,
@@ -79,7 +79,7 @@ export function lambda<T>(
     .use(
       secretsManager({
         fetchData: { token: settings.tokenSecretId },
-        awsClientOptions: awsClient,
+        awsClientOptions: AWS_CLIENT,
         // Not before the first invocation, or a failure would end the process; and kept, because SecretToken knows
         // when to read it again, while the middleware's own refresh would run in the background of a frozen process.
         disablePrefetch: true,
@@ -90,14 +90,6 @@ export function lambda<T>(
     .handler((event: unknown, context: Context) =>
       withinInvocation(context.getRemainingTimeInMillis(), clock, (invocation) => body(event, ports, invocation)),
     );
-}
-
-function queueAt(sqs: SQSClient, QueueUrl: string): UploadQueue {
-  return {
-    async send(MessageBody, abortSignal) {
-      await sqs.send(new SendMessageCommand({ QueueUrl, MessageBody }), { abortSignal });
-    },
-  };
 }
 
 /** An event that the bus did not take. PutEvents says so within a successful answer. */

@@ -1,5 +1,6 @@
+import { execFileSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
-import { buildSync, type Metafile } from 'esbuild';
+import type { Metafile } from 'esbuild';
 
 /** The two functions, by the names of their entries and of their folders in a bundle directory. */
 export const FUNCTION_NAMES = ['create-flow', 'collect-outputs'] as const;
@@ -10,40 +11,21 @@ export const BUNDLE_HANDLER = 'index.handler';
 
 const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 
+/** What esbuild's account of a bundle takes at most, in bytes. */
+const METAFILE_BYTES_MAX = 64 * 1024 * 1024;
+
 /**
  * Bundles one TypeScript module, with everything it imports, into `<outDir>/index.mjs` for Lambda's Node 24.
  * Returns esbuild's account of what went in. Synchronous, because CDK's local bundling is.
- * @throws esbuild's `BuildFailure`, which names file and line.
+ * @throws where esbuild fails; it says itself in which file and line.
  */
 export function bundleModule(entryPath: string, outDir: string): Metafile {
-  return buildSync({
-    entryPoints: [entryPath],
-    outfile: `${outDir}/index.mjs`,
-    bundle: true,
-    format: 'esm',
-    platform: 'node',
-    target: 'node24',
-    minify: true,
-    legalComments: 'none',
-    metafile: true,
-    logLevel: 'warning',
-    // Packages that offer ES modules are taken as such: their CommonJS twins die in an ESM bundle with "Dynamic
-    // require of "node:..." is not supported".
-    mainFields: ['module', 'main'],
-    alias: {
-      // An ESM import of node:http initialises all of its lazy exports, undici among them (nodejs/node#59686), which
-      // is a good part of a cold start. The stand-ins fetch the same modules without that.
-      'node:http': here('bundle-aliases/http.ts'),
-      http: here('bundle-aliases/http.ts'),
-      'node:https': here('bundle-aliases/https.ts'),
-      https: here('bundle-aliases/https.ts'),
-      // Lambda hands credentials over in the environment and nowhere else; the SDK's search for them elsewhere (SSO,
-      // profiles, instance metadata) would be a fifth of the bundle.
-      '@aws-sdk/credential-provider-node': here('bundle-aliases/credentials.ts'),
-    },
-    // A name that a stand-in above does not have must stop the build, not the function.
-    logOverride: { 'import-is-undefined': 'error' },
-  }).metafile;
+  const metafile = execFileSync(process.execPath, [here('bundle-process.ts'), entryPath, outDir], {
+    maxBuffer: METAFILE_BYTES_MAX,
+    stdio: ['ignore', 'pipe', 'inherit'],
+    encoding: 'utf8',
+  });
+  return JSON.parse(metafile);
 }
 
 /** Bundles one of the two functions into `<outDir>/index.mjs`; see {@link bundleModule}. */

@@ -12,12 +12,16 @@ const BYTES_TARGET: Readonly<Record<FunctionName, { readonly raw: number; readon
   'create-flow': { raw: 400_000, gzipped: 125_000 },
   'collect-outputs': { raw: 430_000, gzipped: 135_000 },
 };
-const BYTES_MAX = { raw: 600_000, gzipped: 185_000 } as const;
+const BYTES_MAX: typeof BYTES_TARGET = {
+  'create-flow': { raw: 470_000, gzipped: 151_000 },
+  'collect-outputs': { raw: 502_000, gzipped: 159_000 },
+};
 
 /** What must not be in a bundle, or is there by mistake. */
 const FORBIDDEN_INPUTS = [
   /node_modules\/undici\//,
   /credential-provider-(sso|ini|process|web-identity|http|login)\//,
+  /@smithy\/core\/.*\/event-streams\//,
   /zod\/v4\/locales\/(?!en\.)/,
   /node_modules\/(aws-cdk-lib|constructs|aws-lambda-ric)\//,
   /(^|\/)(infra|local|test|bench)\/(?!bundle-aliases\/)/,
@@ -58,7 +62,8 @@ export async function start(stage: Stage, { rounds }: { rounds: number }): Promi
     checks.push(
       ...(['raw', 'gzipped'] as const).flatMap((which) => {
         const [bytes, target] = [sizes.ours[which], BYTES_TARGET[name][which]];
-        const gate = exact(`bytes ${which}`, String(bytes), `at most ${BYTES_MAX[which]}`, bytes <= BYTES_MAX[which]);
+        const max = BYTES_MAX[name][which];
+        const gate = exact(`bytes ${which}`, String(bytes), `at most ${max}`, bytes <= max);
         return [gate, { ...gate, wanted: `at most ${target}`, holds: bytes <= target, isExact: false }];
       }),
       exact('forbidden inputs', inputs.join(', ') || 'none', 'none', inputs.length === 0),
