@@ -4,6 +4,7 @@ import {
   ComparisonOperator,
   type IMetric,
   MathExpression,
+  type Metric,
   Stats,
   TreatMissingData,
 } from 'aws-cdk-lib/aws-cloudwatch';
@@ -19,14 +20,19 @@ const FIVE_MINUTES = Duration.minutes(5);
 /** A flow that is older than this, while no other ends either, is taken for one that never will. */
 const STUCK_AGE = Duration.hours(6);
 
-/** Messages are taken at once unless something holds them up for every file. */
+/**
+ * Messages are taken at once unless something holds them up for every file, or their invocation crashed. What was
+ * received three times does not count any more, but that takes hours.
+ * @see https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-available-cloudwatch-metrics.html
+ */
 const QUEUE_AGE = Duration.minutes(30);
 
 /** What has waited for this long has been sent again many times. */
 const WAITING_AGE = Duration.hours(6);
 
-/** Uploads are measured when they are sent again, and hardly any wait is longer than this. */
-const WAITING_PERIOD = Duration.hours(2);
+/** An upload that waits is looked at again after a quarter of an hour, give or take half, or if it is held, an hour. */
+const LOOKS_PERIOD = Duration.minutes(15);
+const LONGEST_LOOKS_PERIOD = Duration.hours(1);
 
 /** A tick counts at its end, which may take a quarter of an hour, and the ones that find its lease taken do not. */
 const TICKLESS_PERIOD = Duration.minutes(20);
@@ -96,6 +102,8 @@ function conditions(props: AlarmsProps): readonly Condition[] {
   const metrics = new PipelineMetrics(props.pipeline);
   return [
     {
+      // There are data of a queue for as long as it has messages, also where nobody asks for them.
+      // @see https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-available-cloudwatch-metrics.html
       id: 'dead-letters',
       meaning: 'Uploads could not even be started, and nothing tries them again by itself.',
       metric: props.deadLetterQueue.metricApproximateNumberOfMessagesVisible({
@@ -119,13 +127,13 @@ function conditions(props: AlarmsProps): readonly Condition[] {
     {
       id: 'token-rejected',
       meaning: 'The flow service refuses the token. Uploads wait until there is a new one.',
-      metric: metrics.sum('TokenRejected', FIVE_MINUTES),
+      ...whileMeasured(metrics.sum('TokenRejected', LOOKS_PERIOD)),
       threshold: 1,
     },
     {
       id: 'uploads-waiting',
       meaning: 'An upload that was put hours ago still waits for the flow service to take it.',
-      metric: metrics.maximum('OldestWaitingSeconds', WAITING_PERIOD),
+      ...whileMeasured(metrics.maximum('OldestWaitingSeconds', LONGEST_LOOKS_PERIOD)),
       threshold: WAITING_AGE.toSeconds(),
     },
     {
@@ -137,7 +145,7 @@ function conditions(props: AlarmsProps): readonly Condition[] {
     {
       id: 'doubts-held',
       meaning: 'It is not known whether flows were started for some uploads, and they wait for a person to decide.',
-      metric: metrics.sum('DoubtsHeld', FIVE_MINUTES),
+      ...whileMeasured(metrics.sum('DoubtsHeld', LONGEST_LOOKS_PERIOD)),
       threshold: 1,
     },
     {
@@ -152,6 +160,20 @@ function conditions(props: AlarmsProps): readonly Condition[] {
     ...functionConditions('create-flow', props.createFlowFunction),
     ...functionConditions('collect-outputs', props.collectOutputsFunction),
   ];
+}
+
+/**
+ * A condition that is measured now and then for as long as it lasts: it is over when two periods have gone by without.
+ * Filled up with zeros, because an alarm would else go on with the data from before; and two, because the latest may
+ * have only begun.
+ * @see https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/using-metric-math.html
+ */
+function whileMeasured(measured: Metric): Pick<Condition, 'metric' | 'periods'> {
+  const { period, label } = measured;
+  return {
+    metric: new MathExpression({ expression: 'FILL(measured, 0)', usingMetrics: { measured }, period, label }),
+    periods: [1, 2],
+  };
 }
 
 /**

@@ -74,7 +74,7 @@ export interface FlowPipelineProps {
   readonly limits?: Partial<Limits>;
   /**
    * A bucket that files are already dropped into. It must send its events to EventBridge; its other notifications are
-   * left alone.
+   * left alone. The key of a bucket from elsewhere is known only where it is imported with it, by `fromBucketAttributes`.
    * @default - a new bucket
    */
   readonly inboxBucket?: IBucket;

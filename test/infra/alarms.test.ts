@@ -13,6 +13,7 @@ interface AlarmProperties {
   readonly TreatMissingData: string;
   readonly ComparisonOperator: string;
   readonly EvaluationPeriods: number;
+  readonly DatapointsToAlarm: number;
   readonly Threshold: number;
   readonly Period?: number;
   readonly AlarmActions?: readonly unknown[];
@@ -92,16 +93,22 @@ describe('alarms', () => {
   });
 
   it('know of an upload that waits for ever', () => {
-    const { Metrics, Threshold, ComparisonOperator } = named('uploads-waiting');
-    expect({ Threshold, ComparisonOperator }).toEqual({
-      Threshold: 6 * 3600,
-      ComparisonOperator: 'GreaterThanOrEqualToThreshold',
-    });
+    const { Threshold, ComparisonOperator } = named('uploads-waiting');
+    expect(Threshold).toBe(6 * 3600);
+    expect(ComparisonOperator).toBe('GreaterThanOrEqualToThreshold');
+  });
+
+  it.each([
+    ['token-rejected', 'TokenRejected', 'Sum', 15 * 60],
+    ['uploads-waiting', 'OldestWaitingSeconds', 'Maximum', 60 * 60],
+    ['doubts-held', 'DoubtsHeld', 'Sum', 60 * 60],
+  ])('%s lasts until it has not been measured for two periods', (name, metric, statistic, seconds) => {
+    const { Metrics, EvaluationPeriods, DatapointsToAlarm } = named(name);
+    expect({ EvaluationPeriods, DatapointsToAlarm }).toEqual({ EvaluationPeriods: 2, DatapointsToAlarm: 1 });
     expect(Metrics).toMatchObject([
-      { MetricStat: { Metric: { MetricName: 'OldestWaitingSeconds' }, Stat: 'Maximum' } },
+      { Expression: 'FILL(measured, 0)' },
+      { MetricStat: { Metric: { MetricName: metric }, Stat: statistic, Period: seconds } },
     ]);
-    // It is measured when it is sent again, for which it waits up to an hour.
-    expect(Metrics?.[0]?.MetricStat?.Period).toBeGreaterThan(3600);
   });
 
   it('take a flow for old sooner where flows may not become so old', () => {

@@ -85,7 +85,15 @@ describe('a pipeline', () => {
 
   it('tags what it makes with its name, for the bill', () => {
     const tag = { Key: 'flowdrop:pipeline', Value: 'flowdrop' };
-    for (const type of ['AWS::S3::Bucket', 'AWS::Lambda::Function', 'AWS::SQS::Queue', 'AWS::SecretsManager::Secret']) {
+    for (const type of [
+      'AWS::S3::Bucket',
+      'AWS::Lambda::Function',
+      'AWS::Logs::LogGroup',
+      'AWS::SQS::Queue',
+      'AWS::SecretsManager::Secret',
+      'AWS::CloudWatch::Alarm',
+    ]) {
+      expect(resources(template, type)).not.toEqual([]);
       for (const { Tags } of resources(template, type)) expect(Tags).toContainEqual(tag);
     }
   });
