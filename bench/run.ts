@@ -1,4 +1,4 @@
-import { availableParallelism } from 'node:os';
+import { availableParallelism, cpus, release, totalmem } from 'node:os';
 import { parseArgs } from 'node:util';
 import { printed, printedChecks, type Report } from './report.ts';
 import { costs } from './rows/costs.ts';
@@ -64,6 +64,20 @@ if (options.help || unknown.length > 0) {
   process.exit(options.help ? 0 : 2);
 }
 
+/** What the figures were measured on, without which they say nothing. */
+const machine = {
+  processor: cpus()[0]?.model ?? 'unknown',
+  cores: availableParallelism(),
+  memoryGiB: Math.round(totalmem() / GIB),
+  system: `${process.platform} ${release()} ${process.arch}`,
+  node: process.version,
+};
+const startedAt = new Date();
+if (!options.json) {
+  const { processor, cores, memoryGiB, system, node } = machine;
+  console.log(`${startedAt.toISOString()}: ${processor}, ${cores} cores, ${memoryGiB} GiB, ${system}, Node ${node}\n`);
+}
+
 const stage = await Stage.set();
 const reports: Report[] = [];
 try {
@@ -78,14 +92,10 @@ try {
 }
 const checks = reports.flatMap((report) => report.checks);
 if (options.json) {
-  const machine = {
-    node: process.version,
-    platform: process.platform,
-    arch: process.arch,
-    cores: availableParallelism(),
-  };
   const figures = Object.fromEntries(reports.map((report) => [report.name, report.figures]));
-  console.log(JSON.stringify({ date: new Date().toISOString(), machine, figures, checks }, undefined, 2));
+  const seconds = Math.round((Date.now() - startedAt.getTime()) / 1000);
+  const date = startedAt.toISOString();
+  console.log(JSON.stringify({ date, seconds, machine, figures, checks }, undefined, 2));
 } else {
   console.log(printedChecks(checks));
   console.log('\nOnly what does not depend on time makes this fail; a "miss" is a target that this run did not reach.');
