@@ -54,7 +54,11 @@ export class PipelineDashboard extends Construct {
     dashboard.addWidgets(
       ...row(
         graph('Upload to result (s)', ...[50, 95].map((percent) => metrics.percentile('SecondsToResult', percent))),
-        graph('Oldest running flow (s)', metrics.maximum('OldestRunningSeconds')),
+        graph(
+          'Oldest that runs, oldest that waits (s)',
+          metrics.maximum('OldestRunningSeconds'),
+          metrics.maximum('OldestWaitingSeconds'),
+        ),
         graph('Oldest upload in the queue (s)', queue.metricApproximateAgeOfOldestMessage({ period: PERIOD })),
         graph(
           'Longest invocation (ms)',
@@ -65,7 +69,6 @@ export class PipelineDashboard extends Construct {
     dashboard.addWidgets(
       ...row(
         graph('Waiting', metrics.sum('UploadsWaiting'), metrics.sum('UploadsSentAgain'), metrics.sum('TokenRejected')),
-        graph('Oldest that waits (s)', metrics.maximum('OldestWaitingSeconds')),
         graph('Doubts', metrics.sum('DoubtsRetried'), metrics.sum('DoubtsHeld'), metrics.sum('FlowsSurplus')),
         graph('Failed outputs', metrics.sum('AssetsFailed')),
         graph(

@@ -181,6 +181,19 @@ describe('the dashboard', () => {
     }
   });
 
+  it('fills each row of the grid, in whole columns', () => {
+    const { template } = synthesisePipeline();
+    const [dashboard] = Object.values(template.findResources('AWS::CloudWatch::Dashboard'));
+    const parts: readonly unknown[] = dashboard?.Properties.DashboardBody['Fn::Join'][1];
+    const { widgets } = JSON.parse(parts.map((part) => (typeof part === 'string' ? part : 'x')).join('')) as {
+      readonly widgets: readonly { readonly y: number; readonly width: number }[];
+    };
+    expect(widgets.filter(({ width }) => !Number.isInteger(width))).toEqual([]);
+    const rows = Map.groupBy(widgets, ({ y }) => y);
+    for (const row of rows.values()) expect(row.reduce((sum, { width }) => sum + width, 0)).toBe(24);
+    expect(rows.size).toBe(4);
+  });
+
   it('shows the middle and the slow end of the times to a result, and the running flows of all collectors', () => {
     const { template } = synthesisePipeline({ collectors: 4 });
     const [dashboard] = Object.values(template.findResources('AWS::CloudWatch::Dashboard'));
