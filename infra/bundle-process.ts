@@ -44,12 +44,14 @@ const { metafile } = await build({
   // require of "node:..." is not supported".
   mainFields: ['module', 'main'],
   alias: {
-    // An ESM import of node:http initialises all of its lazy exports, undici among them (nodejs/node#59686), which
-    // is a good part of a cold start. The stand-ins fetch the same modules without that.
-    'node:http': here('bundle-aliases/http.ts'),
-    http: here('bundle-aliases/http.ts'),
-    'node:https': here('bundle-aliases/https.ts'),
-    https: here('bundle-aliases/https.ts'),
+    // An ESM import of a module of Node initialises all of its lazy exports (nodejs/node#59686): node:http brings undici,
+    // node:crypto all of Web Crypto, node:process the standard streams. That is a good part of a cold start. The
+    // stand-ins fetch the same modules without that.
+    ...Object.fromEntries(
+      ['http', 'https', 'crypto', 'process', 'dns'].flatMap((name) =>
+        [`node:${name}`, name].map((specifier) => [specifier, here(`bundle-aliases/${name}.ts`)]),
+      ),
+    ),
     // Lambda hands credentials over in the environment and nowhere else; the SDK's search for them elsewhere (SSO,
     // profiles, instance metadata) would be a fifth of the bundle.
     '@aws-sdk/credential-provider-node': here('bundle-aliases/credentials.ts'),
