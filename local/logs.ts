@@ -1,6 +1,7 @@
 import { closeSync, mkdirSync, openSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import type { FunctionName } from '../infra/bundle.ts';
+import { shownPath } from './shown-path.ts';
 
 /**
  * What the functions print goes into a file for each; warnings and errors among it are told of once for each message,
@@ -37,7 +38,7 @@ export class FunctionLogs {
   }
 
   hint(name: FunctionName): string {
-    return `see ${this.#pathOf(name)}`;
+    return `see ${shownPath(this.#pathOf(name))}`;
   }
 
   close(): void {

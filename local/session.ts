@@ -1,6 +1,5 @@
 import { createReadStream } from 'node:fs';
 import { stat } from 'node:fs/promises';
-import { relative } from 'node:path';
 import { PutObjectCommand } from '@aws-sdk/client-s3';
 import pMap from 'p-map';
 import { systemClock } from '../functions/clock.ts';
@@ -13,6 +12,7 @@ import type { FunctionLogs } from './logs.ts';
 import { INBOX_BUCKET, type Pipeline, type PipelineOptions, startPipeline } from './pipeline.ts';
 import { ResultsFolder } from './results-folder.ts';
 import { printable, type Screen, size } from './screen.ts';
+import { shownPath } from './shown-path.ts';
 
 const UPLOADS_MAX = 4;
 const LOOK_INTERVAL_MS = 400;
@@ -184,7 +184,7 @@ export class Session {
   }
 
   #ending({ key, receipt, receiptPath, assets }: Progress & { kind: 'ended' }, tracked: Tracked | undefined): string {
-    const shown = (path: string) => printable(relative(this.#options.cwd, path) || path);
+    const shown = (path: string) => printable(shownPath(path, this.#options.cwd));
     const name = printable(key);
     const took = tracked ? ` in ${((Date.now() - tracked.since) / 1000).toFixed(1)} s` : '';
     const count = `${assets.length} ${assets.length === 1 ? 'asset' : 'assets'}`;

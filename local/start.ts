@@ -1,5 +1,5 @@
 import { copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync } from 'node:fs';
-import { basename, join, relative } from 'node:path';
+import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseContext } from '../functions/config.ts';
 import { mediaTypeOf, type Route, routeFor } from '../functions/routes.ts';
@@ -10,6 +10,7 @@ import { KnownFiles } from './inbox-folder.ts';
 import { FunctionLogs } from './logs.ts';
 import { Screen } from './screen.ts';
 import { namedFile, Session } from './session.ts';
+import { shownPath } from './shown-path.ts';
 import { InUseError, knownFilesPath, type State, temporaryState, watchState } from './state.ts';
 
 /** `npm start`: see the usage in `arguments.ts`. */
@@ -111,8 +112,8 @@ async function watch(
   mkdirSync(args.resultsDir, { recursive: true });
 
   screen.line(`Flowdrop is running on this machine with ${args.service?.url ?? 'its stand-in for a flow service'}.`);
-  screen.line(`  drop files into  ${shown(args.inboxDir)}`);
-  screen.line(`  find results in  ${shown(args.resultsDir)}`);
+  screen.line(`  drop files into  ${shownPath(args.inboxDir)}`);
+  screen.line(`  find results in  ${shownPath(args.resultsDir)}`);
   for (const { name, template, suffixes = [], mediaTypes = [] } of routes) {
     screen.line(`  ${name} (${[...suffixes, ...mediaTypes].join(', ') || 'any file'}) become flows of ${template}`);
   }
@@ -131,7 +132,7 @@ async function watch(
   });
   screen.status('');
   if (session.unfinished > 0) screen.line(`Not finished: ${session.unfinished}; the next npm start goes on with them.`);
-  screen.line(`Ended. Results are in ${shown(args.resultsDir)}.`);
+  screen.line(`Ended. Results are in ${shownPath(args.resultsDir)}.`);
   return 0;
 }
 
@@ -147,19 +148,13 @@ async function processFiles(
     screen.line('Interrupted.');
     return EXIT_INTERRUPTED;
   }
-  const where = shown(args.resultsDir);
+  const where = shownPath(args.resultsDir);
   screen.line(
     succeeded
       ? `All done. Results are in ${where}.`
       : `Not all went well, as told above. What there is of results is in ${where}.`,
   );
   return succeeded ? 0 : EXIT_FAILED;
-}
-
-/** A path as short as it can be said. */
-function shown(path: string): string {
-  const short = relative(process.cwd(), path);
-  return short === '' || short.startsWith('..') ? path : `./${short}`;
 }
 
 /** Each file under its name; where several have the same, the later ones under a number as well. */
