@@ -12,6 +12,9 @@ const CONCURRENCY = LIMITS_DEFAULT.pollConcurrency;
 /** Markers in one answer to a listing. */
 const PAGE_KEYS = 1_000;
 
+/** How often a tick renews its lease, in milliseconds. */
+const LEASE_RENEWAL_MS = 10_000;
+
 export interface PollingOptions {
   readonly flows: readonly number[];
   /** Entries of uploads that have ended, which no tick should notice. */
@@ -48,10 +51,19 @@ export async function polling(stage: Stage, { flows, endedEntries }: PollingOpti
     isExact: true,
   });
   const checks = [
-    ...ticks.map(({ flows, s3 }) =>
+    ...ticks.map(({ flows, s3, wallMs }): Check => {
       // What a tick costs by itself, with one answer to the listing for every thousand markers.
-      exact(`${flows} flows, S3 requests of a tick`, total(s3), TICK_REQUESTS - 1 + Math.ceil(flows / PAGE_KEYS)),
-    ),
+      const wanted = TICK_REQUESTS - 1 + Math.ceil(flows / PAGE_KEYS);
+      const renewalsMax = Math.floor(wallMs / LEASE_RENEWAL_MS);
+      const found = total(s3);
+      return {
+        what: `polling: ${flows} flows, S3 requests of a tick`,
+        found: String(found),
+        wanted: `exactly ${wanted}${renewalsMax === 0 ? '' : `, and up to ${renewalsMax} that renew its lease`}`,
+        holds: found >= wanted && found <= wanted + renewalsMax,
+        isExact: true,
+      };
+    }),
     exact(`S3 requests of a tick beside ${endedEntries} ended uploads`, total(last?.s3 ?? {}), total(first?.s3 ?? {})),
     ...ticks
       .filter(({ flows }) => flows === 10_000)
