@@ -8,19 +8,22 @@ import { allow, allowKey } from './permissions.ts';
 import { FUNCTION_TIMEOUT } from './pipeline-function.ts';
 
 /**
- * How many times the function's timeout a message stays hidden, beside the batching window: with less, Lambda may not
- * have done with a batch that it was refused to start when its messages are received again. It is also well beyond the
- * minute by which a claim outlives its invocation: a message that came back sooner could only wait for its own claim.
+ * How much longer than an invocation may take a message stays hidden, beside the batching window. A claim outlives its
+ * invocation by a minute, so a message that came back sooner would find its own claim and could only wait. The second
+ * minute is for the time between receiving a message and starting the function.
+ *
+ * Six times the function's timeout is often advised, for queues whose function is throttled; here that would be an hour
+ * and a half before a file whose function crashed is tried again. Throttling is met by {@link RECEIVES_MAX} instead.
  * @see https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html
  */
-const TIMEOUTS_HIDDEN = 6;
+const HIDDEN_BEYOND_TIMEOUT = Duration.seconds(120);
 
 /**
  * What waits, waits in the ledger; a message comes back only from a crash, a throttled function, an unreachable ledger
- * or a batch that had no time left for it. With this many receives those may last fifteen hours. And they are more than
- * the attempts that a file has by default, so that one which the function dies of ends with a receipt.
+ * or a batch that had no time left for it. With this many receives those may last five hours and more. And they are more
+ * than the attempts that a file has by default, so that one which the function dies of ends with a receipt.
  */
-const RECEIVES_MAX = 10;
+const RECEIVES_MAX = 20;
 
 /** As long as SQS allows. */
 const RETENTION = Duration.days(14);
@@ -45,7 +48,7 @@ export class UploadQueue extends Construct {
     };
     this.deadLetters = new Queue(this, 'DeadLetters', common);
     const deadLetterQueue: DeadLetterQueue = { queue: this.deadLetters, maxReceiveCount: RECEIVES_MAX };
-    const visibilityTimeout = Duration.seconds(TIMEOUTS_HIDDEN * FUNCTION_TIMEOUT.toSeconds()).plus(batchWindow);
+    const visibilityTimeout = FUNCTION_TIMEOUT.plus(HIDDEN_BEYOND_TIMEOUT).plus(batchWindow);
     this.queue = new Queue(this, 'Uploads', { ...common, visibilityTimeout, deadLetterQueue });
   }
 

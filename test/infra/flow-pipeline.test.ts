@@ -224,17 +224,20 @@ describe('uploads reach the queue', () => {
 describe('the queue', () => {
   const queue = only(resources(template, 'AWS::SQS::Queue').filter(({ RedrivePolicy }) => RedrivePolicy !== undefined));
 
-  it.each([0, 300])('hides a message for six timeouts and the batching window: %i s', (seconds) => {
-    const { template: batching } = synthesisePipeline({ batchWindow: Duration.seconds(seconds) });
-    const { Timeout } = only(
-      resources(batching, 'AWS::Lambda::Function').filter(({ id }) => id.includes('CreateFlow')),
-    );
-    batching.hasResourceProperties('AWS::SQS::Queue', {
-      RedrivePolicy: Match.anyValue(),
-      VisibilityTimeout: 6 * Timeout + seconds,
-    });
-    batching.hasResourceProperties('AWS::Lambda::EventSourceMapping', { MaximumBatchingWindowInSeconds: seconds });
-  });
+  it.each([0, 300])(
+    'hides a message until its claim has run out, two minutes after the function must have ended: %i s window',
+    (seconds) => {
+      const { template: batching } = synthesisePipeline({ batchWindow: Duration.seconds(seconds) });
+      const { Timeout } = only(
+        resources(batching, 'AWS::Lambda::Function').filter(({ id }) => id.includes('CreateFlow')),
+      );
+      batching.hasResourceProperties('AWS::SQS::Queue', {
+        RedrivePolicy: Match.anyValue(),
+        VisibilityTimeout: Timeout + 120 + seconds,
+      });
+      batching.hasResourceProperties('AWS::Lambda::EventSourceMapping', { MaximumBatchingWindowInSeconds: seconds });
+    },
+  );
 
   it('gives a message up only after more receives than a file has attempts, to a queue that keeps it as long as may be', () => {
     expect(queue.RedrivePolicy.maxReceiveCount).toBeGreaterThan(LIMITS_DEFAULT.attemptsMax);
