@@ -52,6 +52,9 @@ async function serve(
       body: bodyOf(request, wantBody),
       signal: gone.signal,
     });
+    // Closing a connection on which there is more to read resets it, and the answer can be lost to its reader. Kept
+    // open, the rest is read and dropped, and the reader closes it.
+    if (!request.complete) response.shouldKeepAlive = true;
     response.writeHead(status, headers);
     if (body instanceof Uint8Array) {
       response.end(body);
