@@ -188,7 +188,8 @@ class Creation {
 
   /** A claim that was taken over: any doubt that came with it is settled before anything is sent. */
   async #sendAgain(claim: Stored<ClaimedEntry>, object?: OpenedUpload): Promise<Outcome> {
-    if (claim.entry.doubt !== undefined) {
+    const { doubt } = claim.entry;
+    if (doubt !== undefined) {
       const settled = await this.#settleDoubt(claim);
       if (typeof settled === 'string') return settled;
       claim = settled;
@@ -196,6 +197,11 @@ class Creation {
     const { attempts, upload } = claim.entry;
     if (attempts >= this.#ports.settings.attemptsMax) {
       return this.#fail(claim, { code: 'attempts-exhausted', message: `Gave up after ${attempts} attempts.` });
+    }
+    const notBefore = doubt?.nextAttemptAt ?? 0;
+    if (notBefore > this.#ports.clock.now()) {
+      const message = 'No flow was found of an attempt that nothing was heard of; it is time for the next one then.';
+      return this.#wait(claim, { reason: 'unavailable', message, counted: false, notBefore });
     }
     if (object !== undefined) return this.#send(claim, object);
     let opened: OpenedUpload;
@@ -267,14 +273,16 @@ class Creation {
       case 'fail':
         return this.#fail(claim, verdict.failure);
       case 'doubt': {
-        const doubt = doubtful(claim.entry, now);
+        const nextAttemptAt = now + verdict.delayMs;
+        const doubt = doubtful(claim.entry, now, nextAttemptAt);
         const attempts = claim.entry.attempts + (verdict.counted ? 1 : 0);
         const doubted = { ...claim, entry: { ...claim.entry, doubt, attempts } };
         // The flow may be listed already, and then nobody has to wait.
-        const settled = await this.#settleDoubt(doubted, now + verdict.delayMs);
+        const settled = await this.#settleDoubt(doubted);
         if (typeof settled === 'string') return settled;
         // Only a process that was frozen for minutes gets here: the doubt is over, the time of this claim may be too.
-        return this.#wait(settled, { reason: 'in-doubt', message: messageOf(error), counted: false, notBefore: now });
+        const message = messageOf(error);
+        return this.#wait(settled, { reason: 'unavailable', message, counted: false, notBefore: nextAttemptAt });
       }
       case 'wait': {
         const { reason, counted, delayMs } = verdict;
@@ -290,9 +298,8 @@ class Creation {
   /**
    * Looks for the flow that an earlier POST may have made. The claim comes back, free of doubt, where there is none
    * or where the setting accepts the risk; an outcome comes back where the upload is dealt with.
-   * @param notBefore when there is to be another attempt, should no flow be found: an outage must not use all of them up.
    */
-  async #settleDoubt(claim: Stored<ClaimedEntry>, notBefore = 0): Promise<Stored<ClaimedEntry> | Outcome> {
+  async #settleDoubt(claim: Stored<ClaimedEntry>): Promise<Stored<ClaimedEntry> | Outcome> {
     const { flows, clock, settings } = this.#ports;
     const { entry } = claim;
     const doubt = entry.doubt;
@@ -305,7 +312,7 @@ class Creation {
       if (!(error instanceof FlowServiceError) && !(error instanceof OutOfTimeError)) throw error;
       if (error instanceof UnauthorisedError) this.#count('TokenRejected');
       if (!isListingInVain(error, clock.now() - conclusiveAt)) {
-        const askAgainAt = Math.max(conclusiveAt, notBefore, clock.now() + backoffMs(entry));
+        const askAgainAt = Math.max(conclusiveAt, clock.now() + backoffMs(entry));
         const message = messageOf(error);
         return this.#wait(claim, { reason: 'in-doubt', message, counted: false, notBefore: askAgainAt });
       }
@@ -317,8 +324,7 @@ class Creation {
     }
     if (clock.now() < conclusiveAt) {
       const message = 'The service may have made a flow and did not say so; it is looked for in its listing.';
-      const lookAgainAt = Math.max(conclusiveAt, notBefore);
-      return this.#wait(claim, { reason: 'in-doubt', message, counted: false, notBefore: lookAgainAt });
+      return this.#wait(claim, { reason: 'in-doubt', message, counted: false, notBefore: conclusiveAt });
     }
     if (found.result === 'unknown') {
       if (settings.inDoubt === 'hold') {

@@ -451,6 +451,33 @@ describe('an answer that never came', () => {
     expect(world.service.counts.createFlow).toBe(4);
   });
 
+  it.each([
+    ['is found where it is listed by then', undefined],
+    ['is not given up where the listing fails then', { status: 503 }],
+    ['is not given up where the listing is throttled then', { status: 429 }],
+  ])('of a service that is busy for hours is looked into within minutes; its flow %s', async (_, fault) => {
+    await start({ service: { variation: { listingDelayMs: 3 * MINUTE } } });
+    let listings = 0;
+    world.service.intercept = (_request, { operation, n }) => {
+      if (operation === 'createFlow' && n === 1) {
+        return { status: 503, headers: { 'retry-after': '7200' }, at: 'after-effect' };
+      }
+      // The second look is the first at which the flow is listed.
+      if (operation === 'listFlows') listings += 1;
+      return operation === 'listFlows' && listings === 2 ? fault : undefined;
+    };
+    await world.upload('a', 'x');
+    for (let i = 0; i < 10; i += 1) {
+      await world.deliver();
+      world.clock.advance(2 * MINUTE);
+      await world.tick();
+    }
+    await world.settle();
+    expect(world.service.flows).toHaveLength(1);
+    expect((await world.receipt('a')).status).toBe('succeeded');
+    expect(world.count('DoubtsRetried')).toBe(0);
+  });
+
   it('of a service that fails for an hour fails no upload', async () => {
     await start();
     const end = world.clock.now() + 60 * MINUTE;

@@ -28,7 +28,7 @@ const facts = {
   generation: count,
   attempts: count,
   waits: count,
-  doubt: z.optional(z.looseObject({ claimedAt: time, sentBy: time })),
+  doubt: z.optional(z.looseObject({ claimedAt: time, sentBy: time, nextAttemptAt: z.optional(time) })),
 };
 
 const terminal = { ...facts, flow: z.optional(flow), endedAt: time, assets, failedOutputs };

@@ -39,6 +39,8 @@ export interface Doubt {
   readonly claimedAt: number;
   /** When the last byte of the latest such POST had been sent, at the latest. */
   readonly sentBy: number;
+  /** When there may be another attempt, should there be no flow: an outage must not use all of them up. */
+  readonly nextAttemptAt?: number | undefined;
 }
 
 export interface ClaimedEntry extends EntryFacts {
@@ -180,10 +182,11 @@ export function claimAgain(entry: ClaimedEntry | WaitingEntry, now: number, dead
 }
 
 /** The doubt after a POST under this claim was sent by `sentBy`, joined with one that was there before. */
-export function doubtful(entry: ClaimedEntry, sentBy: number): Doubt {
+export function doubtful(entry: ClaimedEntry, sentBy: number, nextAttemptAt = entry.doubt?.nextAttemptAt): Doubt {
   return {
     claimedAt: Math.min(entry.doubt?.claimedAt ?? entry.claimedAt, entry.claimedAt),
     sentBy: Math.max(entry.doubt?.sentBy ?? sentBy, sentBy),
+    nextAttemptAt,
   };
 }
 
@@ -256,13 +259,16 @@ export function retried(entry: TerminalEntry | WaitingEntry, now: number): Waiti
     attempts: 0,
     waits: 0,
     // An upload is held because of its doubt: a person's word settles that. Any other doubt is still looked into.
-    doubt: entry.state === 'waiting' && entry.reason !== 'held' ? entry.doubt : undefined,
+    doubt: entry.state === 'waiting' && entry.reason !== 'held' ? atOnce(entry.doubt) : undefined,
     state: 'waiting',
     reason: 'retried',
     message: 'Sent on its way again by hand.',
     notBefore: now,
   };
 }
+
+/** The same doubt, after which nothing more is waited for. */
+const atOnce = (doubt: Doubt | undefined): Doubt | undefined => doubt && { ...doubt, nextAttemptAt: undefined };
 
 function factsOf(entry: Entry): EntryFacts {
   const { schema, upload, route, generation, attempts, waits, doubt } = entry;
