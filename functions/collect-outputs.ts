@@ -14,6 +14,8 @@ import { UPLOAD_ID, type Upload } from './upload.ts';
 
 /** Uploads sent again at a time. */
 const SEND_AGAIN_CONCURRENCY = 16;
+/** Uploads sent again in one round at most: about half a minute's work, so that running flows have their turn. */
+const SEND_AGAIN_MAX = 4_000;
 
 /** A tick is started every minute: rounds within one leave the next minute to the next one, unless assets are coming. */
 const TICK_MS = 55_000;
@@ -242,6 +244,7 @@ class Tick {
     const due: WaitingMarker[] = [];
     for await (const marker of ledger.waitingMarkersDue(clock.now(), closing)) {
       if (this.#isOurs(marker.uploadId)) due.push(marker);
+      if (due.length === SEND_AGAIN_MAX) break; // The longest due come first, and the others in the next round.
     }
     const sent: Upload[] = [];
     await this.#each(due, SEND_AGAIN_CONCURRENCY, async (marker) => {
@@ -264,16 +267,17 @@ class Tick {
     let oldest = now;
     for await (const marker of ledger.runningMarkers(this.#invocation.closing)) {
       allCount += 1;
+      oldest = Math.min(oldest, marker.createdAt);
       if (!this.#isOurs(marker.uploadId)) continue;
       runningCount += 1;
-      oldest = Math.min(oldest, marker.createdAt);
       const isUnderWay = this.#storing.has(marker.uploadId);
       if (!isUnderWay && isDue(marker.createdAt, lastCompletedAt, now, settings.pollIntervalSeconds * 1000)) {
         due.push(marker);
       }
     }
     this.#counts.running = runningCount;
-    // Those of all collectors, each of which goes through all markers: the highest count is right, however many they are.
+    // Of all collectors, each of which goes through all markers: the highest is right, however many they are, and tells
+    // of what a missing one leaves alone.
     telemetry.metrics.count('FlowsRunning', allCount);
     telemetry.metrics.count('OldestRunningSeconds', secondsBetween(oldest, now));
     // A round that is cut off must not leave the same flows to the end every time.

@@ -196,7 +196,7 @@ const retentionSchema: z.ZodMiniType<number | 'forever'> = z.union(
  * or of S3's objects) would be met anyway.
  */
 const limitsSchema = strictObject({
-  uploadConcurrency: z.optional(whole('uploads', 1, 64)),
+  uploadConcurrency: z.optional(whole('uploads', 1, 16)),
   inputBytesMax: z.optional(whole('bytes', 1, 5 * TIB)),
   textBytesMax: z.optional(whole('bytes', 1, 16 * MIB)),
   assetBytesMax: z.optional(whole('bytes', 1, ASSET_BYTES_MAX)),

@@ -118,7 +118,7 @@ describe('parseEnv', () => {
   });
 
   it.each([
-    ['uploadConcurrency', 0, 65],
+    ['uploadConcurrency', 0, 17],
     ['inputBytesMax', 0, 2 ** 43],
     ['textBytesMax', 0, 2 ** 25],
     ['assetBytesMax', 0, 2 ** 43],

@@ -22,3 +22,24 @@ describe('the marker of a wait that is over', () => {
     expect(await world.keys(LEDGER, 'waiting/')).toEqual([]);
   });
 });
+
+describe('sending again', () => {
+  it('leaves running flows their turn, however many uploads are due', { timeout: 60_000 }, async () => {
+    world = await World.start();
+    await world.upload('a', 'hello');
+    await world.deliver();
+    const { ledger } = world.ports;
+    const signal = new AbortController().signal;
+    // Markers whose entries are gone, which are only cleared away, take the least time.
+    const ids = Array.from({ length: 4_001 }, (_, index) => index.toString(16).padStart(40, '0'));
+    const notBefore = world.clock.now() - 1;
+    await Promise.all(ids.map((uploadId) => ledger.putWaitingMarker({ uploadId, notBefore }, signal)));
+    world.clock.advance(2 * 60_000);
+
+    expect(await world.tick()).toMatchObject({ polled: 1, rounds: 1 });
+
+    expect(await world.keys(LEDGER, 'waiting/')).toHaveLength(1);
+    await world.tick();
+    expect(await world.keys(LEDGER, 'waiting/')).toEqual([]);
+  });
+});

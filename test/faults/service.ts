@@ -81,7 +81,12 @@ function scriptOf(fault: Fault | undefined, { headers }: TransportRequest, rando
     case '500 after':
       return { status: 500, at: 'after-effect' };
     case '503 in seconds':
-      return { status: 503, ...before, headers: { 'retry-after': String(random.int(1, 60)) } };
+      // Now and then for hours: a doubt is looked into long before.
+      return {
+        status: 503,
+        ...before,
+        headers: { 'retry-after': String(random.int(1, random.chance(0.2) ? 7_200 : 60)) },
+      };
     case 'hung':
       return { hang: random.chance(0.5) ? true : 'mid-body' };
     case 'hung after':

@@ -260,10 +260,10 @@ describe('the queue', () => {
       { BatchSize: 1, ScalingConfig: { MaximumConcurrency: 2 } },
     ],
     [
-      { maxConcurrency: 7, limits: { uploadConcurrency: 64 } },
+      { maxConcurrency: 7, limits: { uploadConcurrency: 16 } },
       { BatchSize: 10, ScalingConfig: { MaximumConcurrency: 7 } },
     ],
-    [{ batchWindow: Duration.seconds(1), limits: { uploadConcurrency: 64 } }, { BatchSize: 64 }],
+    [{ batchWindow: Duration.seconds(1), limits: { uploadConcurrency: 16 } }, { BatchSize: 16 }],
   ])('with %j feeds as %j', (props, expected) => {
     synthesisePipeline(props).template.hasResourceProperties('AWS::Lambda::EventSourceMapping', expected);
   });
