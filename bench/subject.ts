@@ -1,7 +1,6 @@
 import { createHash } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
-import { get, type IncomingMessage, request } from 'node:http';
-import { get as getTls, request as requestTls } from 'node:https';
+import type { IncomingMessage } from 'node:http';
 import { connect, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import { pathToFileURL } from 'node:url';
@@ -159,11 +158,13 @@ async function copy(transfer: Transfer): Promise<void> {
 }
 
 async function relay(transfer: Transfer, isHashed: boolean): Promise<void> {
+  // Not imported: that alone loads things of which it is measured elsewhere whether the functions load them.
+  const [plain, tls] = [process.getBuiltinModule('node:http'), process.getBuiltinModule('node:https')];
   const { from, to, sentBytes } = transfer;
   const portionsOf = portions(transfer);
   const { promise: answered, resolve, reject } = Promise.withResolvers<void>();
   const headers = { 'Content-Length': sentBytes };
-  const sink = (to.isTls ? requestTls : request)({ host: '127.0.0.1', ...to, headers }, (answer) => {
+  const sink = (to.isTls ? tls : plain).request({ host: '127.0.0.1', ...to, headers }, (answer) => {
     answer.resume().on('end', resolve);
   });
   sink.on('error', reject);
@@ -183,7 +184,7 @@ async function relay(transfer: Transfer, isHashed: boolean): Promise<void> {
     });
     source.on('end', () => sink.end());
   };
-  (from.isTls ? getTls : get)({ host: '127.0.0.1', ...from }, receive).on('error', reject);
+  (from.isTls ? tls : plain).get({ host: '127.0.0.1', ...from }, receive).on('error', reject);
   await answered;
 }
 
