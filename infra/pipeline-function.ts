@@ -11,15 +11,16 @@ import { functionCode, ROUTES_BESIDE_BUNDLE } from './function-code.ts';
 import { allow, deny } from './permissions.ts';
 
 /**
- * As long as Lambda allows: the largest asset that is taken by default, 20 GiB, needs most of it at the speed that
- * {@link MEMORY_MIB} buys, and nothing is paid for time that is not used.
+ * As long as Lambda allows: the largest asset that is taken by default, 20 GiB, needs a third of it at the speed
+ * that {@link MEMORY_MIB} buys, a slow service needs more, and nothing is paid for time that is not used.
  */
 export const FUNCTION_TIMEOUT = Duration.minutes(15);
 
 /**
  * The functions stream, so memory is not what this buys but processor time, of which Lambda gives in proportion
- * (1,769 MB is one processor). At 512 a function moves some 30 MB/s, and has room for its buffers several times over.
- * Halving it makes small files slower to start and doubles the time of large ones; the price of a GiB stays the same.
+ * (1,769 MB is one processor). At 512 a function moves some 67 MB/s out and more in (docs/scaling.md), and has room for
+ * its buffers. Halving it makes small files slower to start and doubles the time of large ones; the price of a GiB stays
+ * the same.
  * @see https://docs.aws.amazon.com/lambda/latest/dg/configuration-memory.html
  */
 const MEMORY_MIB = 512;
