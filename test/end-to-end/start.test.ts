@@ -49,7 +49,7 @@ describe('npm start', { timeout: 120_000 }, () => {
   it('processes the files it is given, says where their results are, and exits with 0', async () => {
     const files = ['robot.png', 'fox.txt', 'gem.glb'];
     const { code, output } = await start(files.map(example)).ended;
-    expect(output).toContain('All done. Results are in results.');
+    expect(output).toContain('All done. Results are in ./results.');
     expect(code).toBe(0);
 
     const assets = new Map<string, Buffer>();
