@@ -1,6 +1,5 @@
 import { Duration, RemovalPolicy, Stack } from 'aws-cdk-lib';
 import { Match, type Template } from 'aws-cdk-lib/assertions';
-import { Vpc } from 'aws-cdk-lib/aws-ec2';
 import { EventBus } from 'aws-cdk-lib/aws-events';
 import { ManagedPolicy, Role, ServicePrincipal } from 'aws-cdk-lib/aws-iam';
 import { Key } from 'aws-cdk-lib/aws-kms';
@@ -11,7 +10,7 @@ import { COLLECTORS_MAX, parseCollectEvent } from '../../functions/collect-outpu
 import { type Env, LIMITS_DEFAULT, parseEnv } from '../../functions/config.ts';
 import { FlowPipeline } from '../../infra/flow-pipeline.ts';
 import { isAllowed, lineOf, permissionsOf } from './policies.ts';
-import { PROPS, synthesise, synthesisePipeline } from './synthesis.ts';
+import { PROPS, synthesise, synthesisePipeline, theirVpc } from './synthesis.ts';
 
 const resources = (template: Template, type: string) =>
   Object.entries(template.findResources(type)).map(([id, { Properties, ...rest }]) => ({ id, ...rest, ...Properties }));
@@ -599,12 +598,7 @@ describe('a VPC', () => {
   it('has the functions, which it lets out to AWS and to the flow service, and nothing in', () => {
     const { template: inside } = synthesisePipeline((stack) => ({
       baseUrl: 'https://service.example.com:8443',
-      vpc: Vpc.fromVpcAttributes(stack, 'Vpc', {
-        vpcId: 'vpc-01234567',
-        availabilityZones: ['eu-central-1a'],
-        privateSubnetIds: ['subnet-01234567'],
-        privateSubnetRouteTableIds: ['rtb-01234567'],
-      }),
+      ...theirVpc(stack),
     }));
     inside.allResourcesProperties('AWS::Lambda::Function', { VpcConfig: { SubnetIds: ['subnet-01234567'] } });
     const group = only(resources(inside, 'AWS::EC2::SecurityGroup'));

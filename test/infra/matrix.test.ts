@@ -1,5 +1,5 @@
 import { Duration, RemovalPolicy, type Stack, Validations } from 'aws-cdk-lib';
-import { SecurityGroup, Vpc } from 'aws-cdk-lib/aws-ec2';
+import { SecurityGroup } from 'aws-cdk-lib/aws-ec2';
 import { EventBus } from 'aws-cdk-lib/aws-events';
 import { ManagedPolicy } from 'aws-cdk-lib/aws-iam';
 import { Key } from 'aws-cdk-lib/aws-kms';
@@ -9,18 +9,9 @@ import { Secret } from 'aws-cdk-lib/aws-secretsmanager';
 import { Topic } from 'aws-cdk-lib/aws-sns';
 import { describe, expect, it } from 'vitest';
 import type { FlowPipelineProps } from '../../infra/flow-pipeline.ts';
-import { synthesisePipeline } from './synthesis.ts';
+import { synthesisePipeline, theirVpc } from './synthesis.ts';
 
 type Option = (stack: Stack) => Partial<FlowPipelineProps>;
-
-const vpc = (stack: Stack) => ({
-  vpc: Vpc.fromVpcAttributes(stack, 'Vpc', {
-    vpcId: 'vpc-01234567',
-    availabilityZones: ['eu-central-1a'],
-    privateSubnetIds: ['subnet-01234567'],
-    privateSubnetRouteTableIds: ['rtb-01234567'],
-  }),
-});
 
 /** Of the app, because CDK cannot give another the policy that it needs, and says so. */
 const accessLogsBucket = (stack: Stack) => {
@@ -78,9 +69,9 @@ const OPTIONS: readonly Readonly<Record<string, Option>>[] = [
     }),
   },
   {
-    'a VPC': vpc,
+    'a VPC': theirVpc,
     'a VPC and a security group': (stack) => ({
-      ...vpc(stack),
+      ...theirVpc(stack),
       securityGroups: [SecurityGroup.fromSecurityGroupId(stack, 'Group', 'sg-01234567', { mutable: false })],
     }),
   },

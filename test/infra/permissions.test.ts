@@ -1,6 +1,5 @@
 import { DeleteObjectCommand, type PutObjectCommandInput, type S3ServiceException } from '@aws-sdk/client-s3';
 import { type Stack, Validations } from 'aws-cdk-lib';
-import { Vpc } from 'aws-cdk-lib/aws-ec2';
 import { EventBus } from 'aws-cdk-lib/aws-events';
 import { Key } from 'aws-cdk-lib/aws-kms';
 import { Bucket } from 'aws-cdk-lib/aws-s3';
@@ -13,7 +12,7 @@ import { simulate } from '../faults/simulation.ts';
 import { ECHO, RESULTS, World, type WorldOptions } from '../support/world.ts';
 import { Deployment, NETWORK_ACTIONS, type Part, type RecordedCall, recordedCall } from './calls.ts';
 import { ACCOUNT, idleOf, isAllowed, lineOf, REGION, refusedOf, resolve } from './policies.ts';
-import { synthesisePipeline } from './synthesis.ts';
+import { synthesisePipeline, theirVpc } from './synthesis.ts';
 
 const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
@@ -204,14 +203,6 @@ const theirKey = (stack: Stack, of: keyof typeof KEY_ARNS) => {
   return Key.fromKeyArn(stack, `key of ${of}`, KEY_ARNS[of]);
 };
 const PREFIXES = { inboxPrefix: 'a/b/', resultsPrefix: 'c/' };
-const vpc = (stack: Stack) => ({
-  vpc: Vpc.fromVpcAttributes(stack, 'Vpc', {
-    vpcId: 'vpc-01234567',
-    availabilityZones: ['eu-central-1a'],
-    privateSubnetIds: ['subnet-01234567'],
-    privateSubnetRouteTableIds: ['rtb-01234567'],
-  }),
-});
 const theirs = (stack: Stack): Partial<FlowPipelineProps> => {
   const bucket = (of: 'inbox' | 'results') =>
     Bucket.fromBucketAttributes(stack, of, { bucketName: `their-${of}`, encryptionKey: theirKey(stack, of) });
@@ -262,11 +253,11 @@ const VARIANTS: Readonly<Record<string, Variant>> = {
   },
   'an event bus of the app': { props: (stack) => ({ eventBus: new EventBus(stack, 'Bus') }) },
   'an event bus that is there': { props: (stack) => ({ eventBus: EventBus.fromEventBusName(stack, 'Bus', 'theirs') }) },
-  'a VPC': { props: vpc },
+  'a VPC': { props: theirVpc },
   everything: {
     props: (stack) => ({
       ...theirs(stack),
-      ...vpc(stack),
+      ...theirVpc(stack),
       name: 'another-name',
       encryptionKey: theirKey(stack, 'all'),
       eventBus: EventBus.fromEventBusName(stack, 'Bus', 'theirs'),

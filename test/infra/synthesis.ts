@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { App, Stack, Validations } from 'aws-cdk-lib';
 import { Template } from 'aws-cdk-lib/assertions';
+import { Vpc } from 'aws-cdk-lib/aws-ec2';
 import { AwsSolutionsChecks } from 'cdk-nag';
 import { FlowPipeline, type FlowPipelineProps } from '../../infra/flow-pipeline.ts';
 
@@ -16,6 +17,16 @@ export const PROPS: FlowPipelineProps = {
   baseUrl: 'https://service.example.com',
   routes: [{ name: 'pictures', mediaTypes: ['image/*'], template: 'model_generate_fromimage' }],
 };
+
+/** A VPC that is there already. */
+export const theirVpc = (stack: Stack) => ({
+  vpc: Vpc.fromVpcAttributes(stack, 'Vpc', {
+    vpcId: 'vpc-01234567',
+    availabilityZones: ['eu-central-1a'],
+    privateSubnetIds: ['subnet-01234567'],
+    privateSubnetRouteTableIds: ['rtb-01234567'],
+  }),
+});
 
 export interface Finding {
   readonly rule: string;
