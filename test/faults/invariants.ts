@@ -3,23 +3,15 @@ import { inspect } from 'node:util';
 import type { Entry, TerminalEntry } from '../../functions/ledger/entry.ts';
 import type { Receipt } from '../../functions/objects/receipts.ts';
 import type { FlowView } from '../../local/flow-service/flow-service.ts';
+import { demand } from './demand.ts';
 import type { Fault } from './faults.ts';
-import { INBOX, LEDGER, PIPELINE, type Put, RESULTS, Violation, type World } from './world.ts';
+import { INBOX, LEDGER, PIPELINE, type Put, RESULTS, type World } from './world.ts';
 
 /*
  * What must hold of a world that has come to rest. Each check looks at the buckets, the service and the logs, and
  * computes what it expects from what was put into the inbox and from what the service made: nothing of the functions'
  * own code is used.
  */
-
-/** Values in a message are cut to this, in characters. */
-const SHOWN_CHARS_MAX = 1_500;
-
-function demand(holds: boolean, what: string, ...values: readonly unknown[]): void {
-  if (holds) return;
-  const shown = values.map((value) => inspect(value, { depth: 6, breakLength: 160 }).slice(0, SHOWN_CHARS_MAX));
-  throw new Violation([what, ...shown].join('\n    '));
-}
 
 const sha256 = (bytes: Uint8Array): string => createHash('sha256').update(bytes).digest('hex');
 

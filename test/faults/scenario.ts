@@ -1,8 +1,16 @@
 import { LIMITS_DEFAULT, type Limits } from '../../functions/config.ts';
 import type { Route } from '../../functions/routes.ts';
+import type { Limits as ServiceLimits } from '../../local/flow-service/limiter.ts';
 import type { Variation } from '../../local/flow-service/variation.ts';
 import type { Versioning } from '../../local/s3/s3.ts';
-import { ALL_FAULTS, type CallKind, type Fault, type Focus, type WeatherOptions } from './faults.ts';
+import {
+  ALL_FAULTS,
+  type CallKind,
+  type Fault,
+  type Focus,
+  type ServiceCallKind,
+  type WeatherOptions,
+} from './faults.ts';
 import type { Random } from './random.ts';
 
 const SECOND = 1_000;
@@ -23,8 +31,20 @@ export type Deed =
     }
   | { readonly at: number; readonly kind: 'delete'; readonly key: string };
 
+/** A fault that single flows or assets meet at every call, for ever. */
+export interface Poison {
+  readonly fault: Fault;
+  /** The calls that meet it. */
+  readonly calls: readonly ServiceCallKind[];
+  /** The first so many flows that are looked at, or the first so many assets that are asked for. */
+  readonly of: 'flow' | 'asset';
+  readonly count: number;
+}
+
 /** Everything about a seed's world but its weather's moods from call to call. */
 export interface Scenario {
+  /** A storm is everything at once, and is then over. The others have one trouble, which stays. */
+  readonly kind: 'storm' | 'limits' | 'poison';
   readonly versioning: Versioning | undefined;
   readonly routes: readonly Route[];
   readonly limits: Limits;
@@ -34,7 +54,15 @@ export interface Scenario {
   readonly collectLimitMs: number;
   readonly visibilitySeconds: number;
   readonly receivesMax: number;
+  readonly flowMsMin: number;
   readonly flowMsMax: number;
+  /** Duration of flows of the template `text`, where it is another, in milliseconds. */
+  readonly textFlowMs?: number | undefined;
+  /** What the service allows. Lowered limits come some time after the first upload, in milliseconds. */
+  readonly serviceLimits: ServiceLimits;
+  readonly lowered?: { readonly at: number; readonly limits: ServiceLimits } | undefined;
+  /** What never heals. */
+  readonly poison?: Poison | undefined;
   /** Largest deviation of a process's clock, in milliseconds, and whether it is more than a claim allows for. */
   readonly skewMs: number;
   readonly isSkewWild: boolean;
@@ -55,7 +83,7 @@ export interface Scenario {
   readonly hasNeighbours: boolean;
 }
 
-const ROUTES: readonly Route[] = [
+export const ROUTES: readonly Route[] = [
   { name: 'echo', prefixes: ['echo/'], input: 'file', template: 'bytes_echo', additional: { of: 'us' } },
   { name: 'two', prefixes: ['two/'], input: 'file', template: 'bytes_echo', parameters: { copies: 2 } },
   {
@@ -288,6 +316,7 @@ export function scenarioOf(random: Random, focus: Focus | undefined): Scenario {
   const isBig = deeds.some(({ key }) => key.startsWith('big/'));
   const areTimedOut = wishes.areTimedOut ?? (!wishes.areQuick && random.chance(0.12));
   return {
+    kind: 'storm',
     versioning: random.pick(['Enabled', 'Enabled', 'Enabled', 'Suspended', undefined]),
     routes: ROUTES,
     limits: {
@@ -308,6 +337,8 @@ export function scenarioOf(random: Random, focus: Focus | undefined): Scenario {
     collectLimitMs: random.pick([60 * SECOND, 5 * MINUTE, 15 * MINUTE]),
     visibilitySeconds: createLimitMs / SECOND + 120,
     receivesMax: random.pick([3, 20]),
+    flowMsMin: 1,
+    serviceLimits: {},
     flowMsMax: areTimedOut
       ? 60 * MINUTE
       : wishes.areQuick
@@ -332,4 +363,49 @@ export function scenarioOf(random: Random, focus: Focus | undefined): Scenario {
     areRetried: random.chance(0.2),
     hasNeighbours: random.chance(0.5),
   };
+}
+
+/** A world in which nothing goes wrong, but for what is added to it. */
+export function steadyScenario(random: Random, deeds: readonly Deed[]): Scenario {
+  return {
+    kind: 'limits',
+    versioning: 'Enabled',
+    routes: ROUTES,
+    limits: { ...LIMITS_DEFAULT, assetBytesMax: 2 * MIB },
+    variation: {
+      outputsPath: random.pick(['flows', 'root']),
+      paging: random.pick(['page', 'next', 'link']),
+      assetForm: random.pick(['raw', 'json']),
+    },
+    collectors: 1,
+    createLimitMs: 5 * MINUTE,
+    collectLimitMs: 5 * MINUTE,
+    visibilitySeconds: 7 * 60,
+    receivesMax: 20,
+    flowMsMin: 1,
+    flowMsMax: MINUTE,
+    serviceLimits: {},
+    skewMs: 0,
+    isSkewWild: false,
+    isLossy: false,
+    weather: { rate: 0, faults: [], persistence: 0 },
+    deeds,
+    rotations: [],
+    suddenDeaths: 0,
+    chaosMs: 0,
+    tickGapMs: { min: MINUTE, max: MINUTE },
+    sweepGapMs: { min: MINUTE, max: MINUTE },
+    areRetried: false,
+    hasNeighbours: false,
+  };
+}
+
+/** So many uploads that come within `spanMs`, each at a key of its own. */
+export function manyDeeds(random: Random, count: number, spanMs: number, prefixes: readonly string[]): readonly Deed[] {
+  const deeds = Array.from({ length: count }, (_, index): Deed => {
+    const content = Buffer.from(`upload ${index} ${random.hex(random.int(1, 200))}`);
+    const key = `${random.pick(prefixes)}${index}.bin`;
+    return { at: random.int(0, spanMs), kind: 'put', key, content, mediaType: 'application/octet-stream' };
+  });
+  return deeds.sort((a, b) => a.at - b.at);
 }

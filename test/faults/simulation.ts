@@ -1,7 +1,11 @@
+import { inspect } from 'node:util';
+import { Violation } from './demand.ts';
 import type { FaultTable } from './faults.ts';
 import { checkAll, checkFirstTick, checkUnchanged, snapshotOf } from './invariants.ts';
+import { liveWithinLimits } from './limits.ts';
+import { liveWithPoison } from './poison.ts';
 import { warmUp } from './s3.ts';
-import { type NeededPermission, Violation, World } from './world.ts';
+import { type NeededPermission, World } from './world.ts';
 
 const MINUTE = 60_000;
 
@@ -40,6 +44,7 @@ export async function simulate(
     violation = error instanceof Violation ? error.message : `the simulation failed: ${describe(error)}`;
   } finally {
     process.off('unhandledRejection', onUnhandled);
+    if (world.figures !== undefined) onTrace?.(`measured: ${inspect(world.figures, { depth: 6, breakLength: 160 })}`);
     world.close();
   }
   return {
@@ -53,6 +58,20 @@ export async function simulate(
 }
 
 async function live(world: World): Promise<void> {
+  switch (world.scenario.kind) {
+    case 'storm':
+      return liveThroughStorm(world);
+    case 'limits':
+      await liveWithinLimits(world);
+      break;
+    case 'poison':
+      await liveWithPoison(world);
+  }
+  await world.settle();
+  await checkAll(world);
+}
+
+async function liveThroughStorm(world: World): Promise<void> {
   await world.chaos();
   world.heal();
   await checkFirstTick(world);

@@ -17,9 +17,12 @@ import { Queue, type ReceivedMessage } from '../../local/queue.ts';
 import type { S3Access } from '../../local/s3/call.ts';
 import { eventBridgeEvent, testEvent } from '../../local/s3/events.ts';
 import { EmbeddedS3, type S3EventRecord } from '../../local/s3/s3.ts';
-import { type CallKind, type Fault, focusOf, Weather } from './faults.ts';
+import { Violation } from './demand.ts';
+import { type CallKind, type Fault, focusOf, isAccounts, type ServiceCallKind, Weather } from './faults.ts';
 import { Inspector } from './inspector.ts';
 import { Lambda } from './lambda.ts';
+import { limitedScenarioOf } from './limits.ts';
+import { poisonedScenarioOf } from './poison.ts';
 import { Random } from './random.ts';
 import { frozenFor, type SimulatedS3, s3ClientOf } from './s3.ts';
 import { type Scenario, scenarioOf } from './scenario.ts';
@@ -77,11 +80,6 @@ export interface Published {
   readonly detail: string;
 }
 
-/** Something that was not as it has to be. */
-export class Violation extends Error {
-  override readonly name = 'Violation';
-}
-
 /** A permission that a function's call to AWS needs. What it is of has the name that it has here. */
 export type NeededPermission = Pick<S3Access, 'action' | 'resource'> &
   Partial<S3Access> & { readonly by: 'create' | 'collect' };
@@ -95,6 +93,15 @@ interface Environment {
 /** The keys that the messages speak of, each as often as they do. */
 const keysIn = (messages: readonly ReceivedMessage[]): readonly string[] =>
   messages.flatMap(({ body }) => uploadsOf(JSON.parse(body)).map(({ key }) => key));
+
+/** What a seed's world is: seven in ten are storms, among them all that have a focus. */
+function scenarioFor(seed: number): Scenario {
+  const round = Math.floor(seed / 10);
+  if (seed % 10 === 3) return limitedScenarioOf(new Random(seed, 1), 2 * round);
+  if (seed % 10 === 9) return limitedScenarioOf(new Random(seed, 1), 2 * round + 1);
+  if (seed % 10 === 7) return poisonedScenarioOf(new Random(seed, 1));
+  return scenarioOf(new Random(seed, 1), focusOf(seed));
+}
 
 /** What happened to one call of the service, as far as the invariants ask. */
 export interface ServiceIncident {
@@ -124,6 +131,8 @@ export class World {
   readonly logged: Logged[] = [];
   readonly counted = new Map<MetricName, number>();
   readonly published: Published[] = [];
+  /** When the end of an upload at a key was first told of, by the keys. */
+  readonly toldAt = new Map<string, number>();
   readonly thrown: unknown[] = [];
   readonly tokens: string[];
   readonly incidents: ServiceIncident[] = [];
@@ -142,6 +151,10 @@ export class World {
   readonly blame = new Map<string, number>();
   /** Whether any process was frozen, so that a claim may have been taken over while its holder was still there. */
   wasAnyFrozen = false;
+  /** Ids of the flows, or of flows and assets, that meet a fault for ever, encoded as in a path. */
+  readonly poisoned = new Set<string>();
+  /** What a steady world was measured to take, for the trace. */
+  figures: unknown;
   readonly stats = { invocations: 0, kills: 0, retriesByPeople: 0 };
   readonly #random: Random;
   readonly #network: Random;
@@ -165,7 +178,7 @@ export class World {
   constructor(seed: number, onTrace?: (line: string) => void, onCall?: (call: NeededPermission) => void) {
     this.#onTrace = onTrace;
     this.#onCall = onCall;
-    this.scenario = scenarioOf(new Random(seed, 1), focusOf(seed));
+    this.scenario = scenarioFor(seed);
     this.#random = new Random(seed, 2);
     this.#network = new Random(seed, 3);
     this.#ids = new Random(seed, 4);
@@ -196,7 +209,10 @@ export class World {
       clock: timeline,
       random: () => this.#ids.next(),
       tokens: this.tokens,
-      flowMs: () => durations.int(1, scenario.flowMsMax),
+      flowMs: ({ template }) =>
+        (template === 'text' ? scenario.textFlowMs : undefined) ??
+        durations.int(scenario.flowMsMin, scenario.flowMsMax),
+      limits: scenario.serviceLimits,
       variation: scenario.variation,
     });
     const clock = { now: () => timeline.now(), sleep: () => Promise.reject(new Error('Nobody waits at the queue')) };
@@ -219,6 +235,11 @@ export class World {
       collectFunction: 'collect',
       routes: scenario.routes,
     } as Settings;
+  }
+
+  /** Processes that were ever started, of both functions. */
+  get processCount(): number {
+    return this.#lambdas.length;
   }
 
   get traceHash(): string {
@@ -320,6 +341,10 @@ export class World {
   #notify(record: S3EventRecord, put: Put | undefined): void {
     const { scenario, timeline } = this;
     const random = this.#random;
+    if (scenario.kind !== 'storm') {
+      this.#sendNews(record, put, random.int(10, SECOND));
+      return;
+    }
     if (random.chance(0.05)) this.queue.send(JSON.stringify(testEvent(INBOX, timeline.now())));
     if (scenario.isLossy && random.chance(0.3)) {
       this.trace(`lost: the notification of ${record.s3.object.key}`);
@@ -327,17 +352,48 @@ export class World {
     }
     const copies = random.chance(0.25) ? random.int(2, 3) : 1;
     for (let copy = 0; copy < copies; copy += 1) {
-      const delayMs = random.chance(0.7) ? random.int(10, 3 * SECOND) : random.int(0, 8 * MINUTE);
-      const bridged = random.chance(0.3) ? eventBridgeEvent(record) : undefined;
-      this.#onTheWay += 1;
-      timeline.schedule(timeline.now() + delayMs, () => {
-        this.#onTheWay -= 1;
-        const message = JSON.stringify(bridged ?? { Records: [record] });
-        if (put !== undefined) put.isNotified = true;
-        this.#messages.push(message);
-        this.queue.send(message);
+      this.#sendNews(record, put, random.chance(0.7) ? random.int(10, 3 * SECOND) : random.int(0, 8 * MINUTE));
+    }
+  }
+
+  #sendNews(record: S3EventRecord, put: Put | undefined, delayMs: number): void {
+    const { timeline } = this;
+    const bridged = this.#random.chance(0.3) ? eventBridgeEvent(record) : undefined;
+    this.#onTheWay += 1;
+    timeline.schedule(timeline.now() + delayMs, () => {
+      this.#onTheWay -= 1;
+      const message = JSON.stringify(bridged ?? { Records: [record] });
+      if (put !== undefined) put.isNotified = true;
+      this.#messages.push(message);
+      this.queue.send(message);
+    });
+  }
+
+  // ---------------------------------------------------------------- steady trouble
+
+  /**
+   * Runs the two functions as they are deployed, a tick of each collector a minute and an event source that polls all the
+   * time, until `isDone`. Returns after how many milliseconds since the first upload; undefined where `limitMs` passed.
+   */
+  async runSteadily(isDone: () => boolean, limitMs: number): Promise<number | undefined> {
+    const { scenario, timeline } = this;
+    await this.#complete(this.#startCollect({})); // As in `chaos`, the first tick of a deployment.
+    const startedAt = timeline.now();
+    const end = startedAt + limitMs;
+    for (const deed of scenario.deeds) timeline.schedule(startedAt + deed.at, () => void this.#do(deed));
+    const { lowered } = scenario;
+    if (lowered !== undefined) {
+      timeline.schedule(startedAt + lowered.at, () => this.service.limiter.change(lowered.limits));
+    }
+    this.#every({ min: 200, max: SECOND }, end, () => {
+      while (this.#deliver());
+    });
+    for (let index = 0; index < scenario.collectors; index += 1) {
+      this.#every({ min: MINUTE, max: MINUTE }, end, () => {
+        void this.#startCollect({ collector: { index, of: scenario.collectors } });
       });
     }
+    return (await timeline.run(isDone, end)) ? timeline.now() - startedAt : undefined;
   }
 
   // ---------------------------------------------------------------- invocations
@@ -371,6 +427,7 @@ export class World {
       random: this.#network,
       weather: this.weather,
       trace: (line) => this.trace(line),
+      poison: (kind, path) => this.#poisonOf(kind, path),
       onCall: ({ kind, path, fault }) => {
         if (fault !== undefined) {
           this.incidents.push({ kind, path, fault, keys: this.#keysOf(lambda) });
@@ -411,6 +468,8 @@ export class World {
           this.#simple(lambda, 'event.send', signal, () => {
             this.witness.seesEvent(event.detail);
             this.published.push(event);
+            const { key } = (JSON.parse(event.detail) as { upload: { key: string } }).upload;
+            if (!this.toldAt.has(key)) this.toldAt.set(key, timeline.now());
           }),
       },
       clock: lambda.clock,
@@ -483,10 +542,21 @@ export class World {
     });
   }
 
+  /** Whether a call is about a flow or an asset that never answers as it should. */
+  #poisonOf(kind: ServiceCallKind, path: string): Fault | undefined {
+    const { poison } = this.scenario;
+    if (poison?.calls.includes(kind) !== true) return undefined;
+    const [, , flowId = '', , assetId = ''] = path.startsWith('/flows/')
+      ? path.split('/')
+      : ['', '', ...path.split('/').slice(1)];
+    const id = poison.of === 'flow' ? flowId : `${flowId}/${assetId}`;
+    if (this.poisoned.size < poison.count) this.poisoned.add(id);
+    return this.poisoned.has(id) ? poison.fault : undefined;
+  }
+
   #note(lambda: Lambda, fault: Fault): void {
     if (fault === 'frozen') this.wasAnyFrozen = true;
-    const isNobodys = fault.startsWith('429') || fault === '503 in seconds' || fault === '401';
-    if (!isNobodys) this.#blame(lambda);
+    if (!isAccounts(fault)) this.#blame(lambda);
   }
 
   #blame(lambda: Lambda): void {
