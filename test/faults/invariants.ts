@@ -218,7 +218,10 @@ function checkFlows(world: World, entries: readonly Entry[]): void {
   const isListed =
     scenario.variation.listFlows === 'served' &&
     ['page', 'next', 'next_cursor', 'next_url'].includes(scenario.variation.paging ?? 'page') &&
-    scenario.variation.listShape !== 'bare';
+    scenario.variation.listShape !== 'bare' &&
+    scenario.variation.listAdditional === 'object' &&
+    scenario.variation.listSort === 'created' &&
+    scenario.variation.listActiveOnly !== true;
   for (const [name, own] of groups) {
     const [uploadId] = name.split(' ');
     const said = (message: string): number =>
@@ -258,6 +261,17 @@ function markOf({ additional }: FlowView): Mark | undefined {
   return (additional as { flowdrop?: Mark } | undefined)?.flowdrop;
 }
 
+/** Whether the bytes are those of an asset, or where each download differs, those of one of its downloads. */
+async function isMade(
+  bytes: Buffer,
+  { content, sha256: made }: ReturnType<World['service']['asset']>,
+  varies: boolean,
+): Promise<boolean> {
+  const whole = varies ? bytes.subarray(0, content.bytes) : bytes;
+  const end = bytes.subarray(content.bytes).toString();
+  return sha256(whole) === (await made()) && (!varies || /^#\d+$/.test(end));
+}
+
 /** Every asset is whole, under its own key, written once, and of the one flow that its upload's generation has. */
 async function checkResults(world: World, entries: readonly Entry[]): Promise<void> {
   const { scenario, service, inspector, resultWrites } = world;
@@ -266,16 +280,21 @@ async function checkResults(world: World, entries: readonly Entry[]): Promise<vo
   for (const { key } of await inspector.list(RESULTS)) {
     demand(key.startsWith(prefix), 'a result is outside its prefix', key);
     if (key.endsWith('/receipt.json')) continue;
-    const [, uploadKey = '', flowId = '', assetId = ''] =
-      /^(.*)\/([^/]+)\/([^/.]+)(?:\.\w+)?$/s.exec(key.slice(prefix.length)) ?? [];
+    const [, uploadKey = '', flowPart = '', assetPart = ''] =
+      /^(.*)\/([^/]+)\/([^/]+)$/s.exec(key.slice(prefix.length)) ?? [];
+    const flowId = decodeURIComponent(flowPart);
     const flow = service.flows.find(({ id }) => id === flowId);
     const mark = flow && markOf(flow);
     const input = flow?.inputs[0]?.additional as { key?: string } | undefined;
     demand(mark !== undefined && input?.key === uploadKey, 'a result is under a wrong key', key, flow);
+    // The id may end in what looks like an extension.
+    const names = [assetPart, assetPart.replace(/\.\w+$/, '')].map(decodeURIComponent);
+    const assetId = flow?.outputs.find((output) => names.includes(output.assetId))?.assetId ?? '';
+    demand(assetId !== '', 'a result is of no output', key, flow);
     const made = service.asset(flowId, assetId);
     const opened = await inspector.open(RESULTS, key);
     demand(
-      opened !== undefined && sha256(opened.body) === (await made.sha256()),
+      opened !== undefined && (await isMade(opened.body, made, scenario.variation.assetVaries === true)),
       'a result is not what the service made',
       key,
       {
@@ -426,7 +445,7 @@ export async function checkFirstTick(world: World): Promise<void> {
     const ageMs = now - Date.parse(created);
     const gapMs = Math.max(intervalMs, Math.min(GAP_MAX_MS, ageMs * GAP_SHARE_OF_AGE));
     if (now - last <= gapMs + 2 * scenario.skewMs) continue;
-    demand((world.lookedAt.get(flowId) ?? 0) >= now, 'a flow that was due was not looked at', key, {
+    demand((world.lookedAt.get(decodeURIComponent(flowId)) ?? 0) >= now, 'a flow that was due was not looked at', key, {
       now,
       last,
       gapMs,

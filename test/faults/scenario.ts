@@ -79,8 +79,13 @@ export interface Scenario {
   readonly sweepGapMs: { readonly min: number; readonly max: number };
   /** Whether people retry failed uploads while all this goes on. */
   readonly areRetried: boolean;
-  /** Whether others use the same account of the service. */
+  /** Whether others use the same account of the service, and delete what they have no use for any more. */
   readonly hasNeighbours: boolean;
+  readonly doNeighboursDelete: boolean;
+  /** Keys on a page of a listing of S3. */
+  readonly keysMax: number;
+  /** Whether ids of flows and assets need encoding. */
+  readonly hasOddIds: boolean;
 }
 
 export const ROUTES: readonly Route[] = [
@@ -198,7 +203,8 @@ function variationOf(random: Random, { areRedirected }: Wishes): Partial<Variati
     assetLength: random.pick(['content-length', 'chunked']),
     assetRedirect:
       (areRedirected ?? random.chance(0.15))
-        ? (flowId, assetId) => `https://cdn.example/downloads/${flowId}/${assetId}`
+        ? (flowId, assetId) =>
+            `https://cdn.example/downloads/${encodeURIComponent(flowId)}/${encodeURIComponent(assetId)}`
         : undefined,
     jsonMembersBefore: random.chance(0.3),
     jsonMembersAfter: random.chance(0.3),
@@ -362,6 +368,9 @@ export function scenarioOf(random: Random, focus: Focus | undefined): Scenario {
     sweepGapMs: wishes.areSwept ? { min: MINUTE, max: 4 * MINUTE } : { min: 5 * MINUTE, max: 20 * MINUTE },
     areRetried: random.chance(0.2),
     hasNeighbours: random.chance(0.5),
+    doNeighboursDelete: false,
+    keysMax: 1_000,
+    hasOddIds: false,
   };
 }
 
@@ -397,6 +406,9 @@ export function steadyScenario(random: Random, deeds: readonly Deed[]): Scenario
     sweepGapMs: { min: MINUTE, max: MINUTE },
     areRetried: false,
     hasNeighbours: false,
+    doNeighboursDelete: false,
+    keysMax: 1_000,
+    hasOddIds: false,
   };
 }
 

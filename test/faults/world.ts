@@ -28,6 +28,7 @@ import { frozenFor, type SimulatedS3, s3ClientOf } from './s3.ts';
 import { type Scenario, scenarioOf } from './scenario.ts';
 import { type SimulatedService, transportOf } from './service.ts';
 import { Timeline } from './timeline.ts';
+import { oddId, withTroubles } from './troubles.ts';
 import { Witness } from './witness.ts';
 
 export const INBOX = 'inbox';
@@ -100,7 +101,7 @@ function scenarioFor(seed: number): Scenario {
   if (seed % 10 === 3) return limitedScenarioOf(new Random(seed, 1), 2 * round);
   if (seed % 10 === 9) return limitedScenarioOf(new Random(seed, 1), 2 * round + 1);
   if (seed % 10 === 7) return poisonedScenarioOf(new Random(seed, 1));
-  return scenarioOf(new Random(seed, 1), focusOf(seed));
+  return withTroubles(scenarioOf(new Random(seed, 1), focusOf(seed)), new Random(seed, 7));
 }
 
 /** What happened to one call of the service, as far as the invariants ask. */
@@ -159,6 +160,7 @@ export class World {
   readonly #random: Random;
   readonly #network: Random;
   readonly #ids: Random;
+  readonly #neighbours: Random;
   readonly #trace: Hash = createHash('sha256');
   readonly #onTrace: ((line: string) => void) | undefined;
   readonly #onCall: ((call: NeededPermission) => void) | undefined;
@@ -182,6 +184,7 @@ export class World {
     this.#random = new Random(seed, 2);
     this.#network = new Random(seed, 3);
     this.#ids = new Random(seed, 4);
+    this.#neighbours = new Random(seed, 8);
     const { scenario, timeline } = this;
     this.weather = new Weather(new Random(seed, 5), scenario.weather);
     this.witness = new Witness(
@@ -190,6 +193,7 @@ export class World {
     );
     this.s3 = new EmbeddedS3({
       clock: timeline,
+      keysMax: scenario.keysMax,
       onEvent: (record) => this.#onS3Event(record),
       authorize: (access) => {
         // Whoever tests asks in nobody's name.
@@ -208,6 +212,7 @@ export class World {
     this.service = new StandInFlowService({
       clock: timeline,
       random: () => this.#ids.next(),
+      ...(scenario.hasOddIds ? { newId: () => oddId(this.#ids) } : {}),
       tokens: this.tokens,
       flowMs: ({ template }) =>
         (template === 'text' ? scenario.textFlowMs : undefined) ??
@@ -428,15 +433,17 @@ export class World {
       weather: this.weather,
       trace: (line) => this.trace(line),
       poison: (kind, path) => this.#poisonOf(kind, path),
-      onCall: ({ kind, path, fault }) => {
+      onCall: ({ kind, path: encodedPath, fault }) => {
+        const path = decodeURIComponent(encodedPath);
         if (fault !== undefined) {
           this.incidents.push({ kind, path, fault, keys: this.#keysOf(lambda) });
           this.#note(lambda, fault);
         }
-        const flowId = /^\/(?:flows\/)?([^/]+)(?:\/outputs)?$/.exec(path)?.[1];
+        const flowId = /^\/(?:flows\/)?([^/]+)(?:\/outputs)?$/.exec(encodedPath)?.[1];
         if (flowId !== undefined && (kind === 'flow.get' || kind === 'flow.outputs')) {
-          this.lookedAt.set(flowId, timeline.now());
+          this.lookedAt.set(decodeURIComponent(flowId), timeline.now());
         }
+        if (kind === 'flows.list' && scenario.doNeighboursDelete) this.#neighbourDeletes();
       },
     };
     const secrets = {
@@ -723,14 +730,31 @@ export class World {
           inputs: [{ data: 'data:text/plain;base64,AAAA', additional: {} }],
         }),
       );
-      void this.service.handle({
-        method: 'POST',
-        url: '/flows',
-        headers: { authorization: `Bearer ${this.tokens.at(-1)}`, 'content-length': String(body.byteLength) },
-        body: (async function* () {
-          yield body;
-        })(),
-      });
+      void this.#asNeighbour('POST', '/flows', body);
+    });
+  }
+
+  /** A neighbour's flow that has ended is deleted while we read the listing, so that what follows moves up. */
+  #neighbourDeletes(): void {
+    if (!this.#neighbours.chance(0.5)) return;
+    const ended = this.service.flows.filter(
+      (flow) => !flow.deleted && flow.finishedAt !== undefined && flow.inputs.every(({ bytes }) => bytes === 3),
+    );
+    if (ended.length === 0) return;
+    const { id } = this.#neighbours.pick(ended);
+    this.timeline.schedule(this.timeline.now() + this.#neighbours.int(1, 500), () => {
+      void this.#asNeighbour('DELETE', `/flows/${encodeURIComponent(id)}`, Buffer.alloc(0));
+    });
+  }
+
+  #asNeighbour(method: string, url: string, body: Buffer): Promise<unknown> {
+    return this.service.handle({
+      method,
+      url,
+      headers: { authorization: `Bearer ${this.tokens.at(-1)}`, 'content-length': String(body.byteLength) },
+      body: (async function* () {
+        yield body;
+      })(),
     });
   }
 
