@@ -31,6 +31,12 @@ export type Deed =
     }
   | { readonly at: number; readonly kind: 'delete'; readonly key: string };
 
+/** A change of configuration: a route corrected, the pipeline renamed, another bucket as inbox, limits lowered. */
+export type Change = 'route' | 'pipeline' | 'inbox' | 'limits';
+
+/** Limits as they are after they were lowered. */
+export const LOWERED_LIMITS = { inputBytesMax: 300, textBytesMax: 200, attemptsMax: 1, pollConcurrency: 1 } as const;
+
 /** A fault that single flows or assets meet at every call, for ever. */
 export interface Poison {
   readonly fault: Fault;
@@ -44,7 +50,7 @@ export interface Poison {
 /** Everything about a seed's world but its weather's moods from call to call. */
 export interface Scenario {
   /** A storm is everything at once, and is then over. The others have one trouble, which stays. */
-  readonly kind: 'storm' | 'limits' | 'poison';
+  readonly kind: 'storm' | 'limits' | 'poison' | 'backfill';
   readonly versioning: Versioning | undefined;
   readonly routes: readonly Route[];
   readonly limits: Limits;
@@ -79,6 +85,17 @@ export interface Scenario {
   readonly sweepGapMs: { readonly min: number; readonly max: number };
   /** Whether people retry failed uploads while all this goes on. */
   readonly areRetried: boolean;
+  /** What is deployed otherwise while all this goes on, and when. */
+  readonly changes: readonly { readonly at: number; readonly what: Change }[];
+  /** When an entry that is at its end expires, and when one is damaged. */
+  readonly expiriesAt: readonly number[];
+  readonly damageAt?: number | undefined;
+  /** When somebody asks for a sweep from the beginning of time. */
+  readonly backfillsAt: readonly number[];
+  /** The pace of a backfill. */
+  readonly uploadsPerSecond?: number | undefined;
+  /** Whether all failures, and all that is held, are retried once all is well. */
+  readonly areAllRetried: boolean;
   /** Whether others use the same account of the service, and delete what they have no use for any more. */
   readonly hasNeighbours: boolean;
   readonly doNeighboursDelete: boolean;
@@ -311,6 +328,11 @@ function deedsOf(random: Random, spanMs: number, focus: Focus | undefined, wishe
   return deeds.sort((a, b) => a.at - b.at);
 }
 
+/** The same routes after the one with a template that does not exist was corrected. */
+export const CORRECTED_ROUTES: readonly Route[] = ROUTES.map((route) =>
+  route.name === 'bad' ? { ...route, template: 'bytes_echo' } : route,
+);
+
 export function scenarioOf(random: Random, focus: Focus | undefined): Scenario {
   const wishes = (focus && WISHES[focus.call]) ?? {};
   const variation = variationOf(random, wishes);
@@ -368,6 +390,10 @@ export function scenarioOf(random: Random, focus: Focus | undefined): Scenario {
     sweepGapMs: wishes.areSwept ? { min: MINUTE, max: 4 * MINUTE } : { min: 5 * MINUTE, max: 20 * MINUTE },
     areRetried: random.chance(0.2),
     hasNeighbours: random.chance(0.5),
+    changes: [],
+    expiriesAt: [],
+    backfillsAt: [],
+    areAllRetried: false,
     doNeighboursDelete: false,
     keysMax: 1_000,
     hasOddIds: false,
@@ -406,6 +432,10 @@ export function steadyScenario(random: Random, deeds: readonly Deed[]): Scenario
     sweepGapMs: { min: MINUTE, max: MINUTE },
     areRetried: false,
     hasNeighbours: false,
+    changes: [],
+    expiriesAt: [],
+    backfillsAt: [],
+    areAllRetried: false,
     doNeighboursDelete: false,
     keysMax: 1_000,
     hasOddIds: false,

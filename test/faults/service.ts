@@ -34,6 +34,8 @@ export interface SimulatedService {
   readonly poison: (kind: ServiceCallKind, path: string) => Fault | undefined;
   /** Told of every request as it is made, and of what happens to it. */
   readonly onCall: (call: ServiceCall) => void;
+  /** Told of every answer as it reaches the process. */
+  readonly onAnswer: (kind: ServiceCallKind, path: string, status: number) => void;
 }
 
 export interface ServiceCall {
@@ -229,6 +231,7 @@ class Exchange {
       if (this.#failure !== undefined) return;
       this.#isAnswered = true;
       this.#timeLimit?.cancel();
+      this.#world.onAnswer(kind, url.pathname + url.search, answer.status);
       resolve({
         status: answer.status,
         headers: {

@@ -1,6 +1,6 @@
 import type { Variation } from '../../local/flow-service/variation.ts';
 import type { Random } from './random.ts';
-import type { Scenario } from './scenario.ts';
+import type { Change, Scenario } from './scenario.ts';
 
 /** Beginnings and ends of ids that need encoding in a path, or look like something else there. */
 const ODD_STARTS = [
@@ -35,8 +35,21 @@ export function withTroubles(storm: Scenario, random: Random): Scenario {
     keysMax: random.pick([2, 3, 5, 1_000]),
     hasOddIds: random.chance(0.4),
     doNeighboursDelete: random.chance(0.5),
+    changes: CHANGES.filter(() => random.chance(0.1)).map((what) => ({ at: random.int(0, storm.chaosMs), what })),
+    expiriesAt: random.chance(0.15) ? [random.int(0, storm.chaosMs), random.int(0, storm.chaosMs)] : [],
+    damageAt: random.chance(0.07) ? random.int(0, storm.chaosMs) : undefined,
+    backfillsAt: random.chance(0.15) ? backfillsIn(random, storm.chaosMs) : [],
+    areAllRetried: random.chance(0.3),
     variation: { ...storm.variation, ...furtherVariation(random, storm) },
   };
+}
+
+const CHANGES: readonly Change[] = ['route', 'pipeline', 'inbox', 'limits'];
+
+/** Two, at about the same time. */
+function backfillsIn(random: Random, chaosMs: number): readonly number[] {
+  const at = random.int(0, chaosMs);
+  return [at, at + random.int(0, 5_000)];
 }
 
 function furtherVariation(random: Random, { deeds }: Scenario): Partial<Variation> {

@@ -17,6 +17,7 @@ import { Queue, type ReceivedMessage } from '../../local/queue.ts';
 import type { S3Access } from '../../local/s3/call.ts';
 import { eventBridgeEvent, testEvent } from '../../local/s3/events.ts';
 import { EmbeddedS3, type S3EventRecord } from '../../local/s3/s3.ts';
+import { backfillScenarioOf } from './backfill.ts';
 import { Violation } from './demand.ts';
 import { type CallKind, type Fault, focusOf, isAccounts, type ServiceCallKind, Weather } from './faults.ts';
 import { Inspector } from './inspector.ts';
@@ -25,16 +26,20 @@ import { limitedScenarioOf } from './limits.ts';
 import { poisonedScenarioOf } from './poison.ts';
 import { Random } from './random.ts';
 import { frozenFor, type SimulatedS3, s3ClientOf } from './s3.ts';
-import { type Scenario, scenarioOf } from './scenario.ts';
+import { type Change, CORRECTED_ROUTES, LOWERED_LIMITS, type Scenario, scenarioOf } from './scenario.ts';
 import { type SimulatedService, transportOf } from './service.ts';
 import { Timeline } from './timeline.ts';
 import { oddId, withTroubles } from './troubles.ts';
 import { Witness } from './witness.ts';
 
 export const INBOX = 'inbox';
+/** The bucket that may become the inbox instead. */
+export const NEXT_INBOX = 'inbox-next';
 export const RESULTS = 'results';
 export const LEDGER = 'ledger';
 export const PIPELINE = 'simulated';
+/** What the pipeline may be called from some time on. */
+export const NEXT_PIPELINE = 'renamed';
 const BASE_URL = new URL('https://flows.example');
 
 const SECOND = 1_000;
@@ -60,6 +65,7 @@ const SIMPLE_CALLS = {
 
 /** An upload as whoever put it knows it. */
 export interface Put {
+  readonly bucket: string;
   readonly key: string;
   readonly versionId: string | undefined;
   readonly etag: string;
@@ -89,17 +95,27 @@ interface Environment {
   readonly lambda: Lambda;
   readonly ports: Ports;
   readonly token: SecretToken;
+  /** Which of the deployments it is of. */
+  readonly generation: number;
 }
 
 /** The keys that the messages speak of, each as often as they do. */
 const keysIn = (messages: readonly ReceivedMessage[]): readonly string[] =>
   messages.flatMap(({ body }) => uploadsOf(JSON.parse(body)).map(({ key }) => key));
 
-/** What a seed's world is: seven in ten are storms, among them all that have a focus. */
+/** The flow that a request looks at, out of its path. */
+function lookedAtIn(kind: CallKind, path: string): string | undefined {
+  if (kind !== 'flow.get' && kind !== 'flow.outputs') return undefined;
+  const id = /^\/(?:flows\/)?([^/?]+)(?:\/outputs)?(?:\?.*)?$/.exec(path)?.[1];
+  return id === undefined ? undefined : decodeURIComponent(id);
+}
+
+/** What a seed's world is: two thirds are storms, among them all that have a focus. */
 function scenarioFor(seed: number): Scenario {
   const round = Math.floor(seed / 10);
   if (seed % 10 === 3) return limitedScenarioOf(new Random(seed, 1), 2 * round);
   if (seed % 10 === 9) return limitedScenarioOf(new Random(seed, 1), 2 * round + 1);
+  if (seed % 20 === 5) return backfillScenarioOf(new Random(seed, 1));
   if (seed % 10 === 7) return poisonedScenarioOf(new Random(seed, 1));
   return withTroubles(scenarioOf(new Random(seed, 1), focusOf(seed)), new Random(seed, 7));
 }
@@ -144,6 +160,16 @@ export class World {
   readonly abortTried = new Set<string>();
   /** How often each asset's key was written in the results bucket. */
   readonly resultWrites = new Map<string, number>();
+  /** How often the entry of an upload expired, by the upload's id. */
+  readonly expired = new Map<string, number>();
+  /** The upload whose entry was damaged. */
+  damaged: Entry['upload'] | undefined;
+  /** When the configuration was changed, and in what. */
+  readonly deployedAt = new Map<Change, number>();
+  /** Uploads that were retried when all was well, by their ids, with the generation that they had then. */
+  readonly retriedWhenWell = new Map<string, number>();
+  /** What the service answered to every look at a flow, and when, by the flow's id. */
+  readonly answers = new Map<string, { readonly status: number; readonly at: number }[]>();
   /** Which flows were looked at, and when last. */
   readonly lookedAt = new Map<string, number>();
   /** What became of each tick; nothing where its process was killed. */
@@ -161,10 +187,13 @@ export class World {
   readonly #network: Random;
   readonly #ids: Random;
   readonly #neighbours: Random;
+  readonly #changes: Random;
+  /** Counts the deployments. */
+  #generation = 0;
   readonly #trace: Hash = createHash('sha256');
   readonly #onTrace: ((line: string) => void) | undefined;
   readonly #onCall: ((call: NeededPermission) => void) | undefined;
-  readonly #settings: Settings;
+  #settings: Settings;
   #secret: string;
   #isHealing = false;
   #idle: { create: Environment[]; collect: Environment[] } = { create: [], collect: [] };
@@ -185,12 +214,17 @@ export class World {
     this.#network = new Random(seed, 3);
     this.#ids = new Random(seed, 4);
     this.#neighbours = new Random(seed, 8);
+    this.#changes = new Random(seed, 9);
     const { scenario, timeline } = this;
     this.weather = new Weather(new Random(seed, 5), scenario.weather);
-    this.witness = new Witness(
-      () => timeline.now(),
-      () => this.wasAnyFrozen || scenario.isSkewWild,
-    );
+    this.witness = new Witness(() => timeline.now(), {
+      takeOver: () => this.wasAnyFrozen || scenario.isSkewWild,
+      loseLease: () =>
+        this.wasAnyFrozen ||
+        scenario.skewMs > 0 ||
+        scenario.suddenDeaths > 0 ||
+        Object.keys(this.weather.table).some((pair) => pair.startsWith('lease.')),
+    });
     this.s3 = new EmbeddedS3({
       clock: timeline,
       keysMax: scenario.keysMax,
@@ -198,11 +232,14 @@ export class World {
       authorize: (access) => {
         // Whoever tests asks in nobody's name.
         const { accessKeyId: name } = access;
-        if (name !== undefined) onCall?.({ by: name.startsWith('create') ? 'create' : 'collect', ...access });
+        const resource = access.resource.replace(NEXT_INBOX, INBOX);
+        if (name !== undefined) onCall?.({ by: name.startsWith('create') ? 'create' : 'collect', ...access, resource });
         return true;
       },
     });
-    this.s3.createBucket(INBOX, scenario.versioning === undefined ? {} : { versioning: scenario.versioning });
+    for (const inbox of [INBOX, NEXT_INBOX]) {
+      this.s3.createBucket(inbox, scenario.versioning === undefined ? {} : { versioning: scenario.versioning });
+    }
     this.s3.createBucket(RESULTS);
     this.s3.createBucket(LEDGER);
     this.inspector = new Inspector(this.s3);
@@ -240,6 +277,11 @@ export class World {
       collectFunction: 'collect',
       routes: scenario.routes,
     } as Settings;
+  }
+
+  /** Today's inbox. */
+  get inbox(): string {
+    return this.#settings.inboxBucket;
   }
 
   /** Processes that were ever started, of both functions. */
@@ -292,6 +334,17 @@ export class World {
     if (scenario.isLossy) {
       this.#every(scenario.sweepGapMs, end, () => void this.#startCollect({ sweep: {} }));
     }
+    for (const { at, what } of scenario.changes) {
+      timeline.schedule(START + 20 * MINUTE + at, () => this.#deploy(what));
+    }
+    for (const at of scenario.expiriesAt) timeline.schedule(START + 20 * MINUTE + at, () => void this.#expireOne());
+    if (scenario.damageAt !== undefined) {
+      timeline.schedule(START + 20 * MINUTE + scenario.damageAt, () => void this.#damageOne());
+    }
+    for (const at of scenario.backfillsAt) {
+      const since = new Date(START).toISOString();
+      timeline.schedule(START + 20 * MINUTE + at, () => void this.#startCollect({ sweep: { since } }));
+    }
     if (scenario.areRetried) this.#every({ min: 2 * MINUTE, max: 8 * MINUTE }, end, () => this.#retryOne());
     if (scenario.hasNeighbours) this.#every({ min: 30 * SECOND, max: 5 * MINUTE }, end, () => this.#neighbourCreates());
     await timeline.run(() => false, end);
@@ -312,8 +365,8 @@ export class World {
 
   async #do(deed: Scenario['deeds'][number]): Promise<void> {
     this.trace(`somebody: ${deed.kind} ${deed.key}`);
-    if (deed.kind === 'delete') await this.inspector.delete(INBOX, deed.key);
-    else await this.inspector.put(INBOX, deed.key, deed.content, deed.mediaType);
+    if (deed.kind === 'delete') await this.inspector.delete(this.inbox, deed.key);
+    else await this.inspector.put(this.inbox, deed.key, deed.content, deed.mediaType);
   }
 
   #onS3Event(record: S3EventRecord): void {
@@ -322,7 +375,7 @@ export class World {
     if (bucket.name === RESULTS && record.eventName.startsWith('ObjectCreated')) {
       this.resultWrites.set(key, (this.resultWrites.get(key) ?? 0) + 1);
     }
-    if (bucket.name !== INBOX) return;
+    if (bucket.name !== INBOX && bucket.name !== NEXT_INBOX) return;
     let put: Put | undefined;
     if (record.eventName.startsWith('ObjectCreated')) {
       const deed = this.scenario.deeds.find(
@@ -330,6 +383,7 @@ export class World {
           one.kind === 'put' && one.key === key && createHash('md5').update(one.content).digest('hex') === object.eTag,
       );
       put = {
+        bucket: bucket.name,
         key,
         versionId: object.versionId === undefined || object.versionId === 'null' ? undefined : object.versionId,
         etag: object.eTag ?? '',
@@ -346,11 +400,12 @@ export class World {
   #notify(record: S3EventRecord, put: Put | undefined): void {
     const { scenario, timeline } = this;
     const random = this.#random;
+    if (scenario.kind === 'backfill' && !put?.key.startsWith('two/')) return;
     if (scenario.kind !== 'storm') {
       this.#sendNews(record, put, random.int(10, SECOND));
       return;
     }
-    if (random.chance(0.05)) this.queue.send(JSON.stringify(testEvent(INBOX, timeline.now())));
+    if (random.chance(0.05)) this.queue.send(JSON.stringify(testEvent(this.inbox, timeline.now())));
     if (scenario.isLossy && random.chance(0.3)) {
       this.trace(`lost: the notification of ${record.s3.object.key}`);
       return;
@@ -390,7 +445,7 @@ export class World {
     if (lowered !== undefined) {
       timeline.schedule(startedAt + lowered.at, () => this.service.limiter.change(lowered.limits));
     }
-    this.#every({ min: 200, max: SECOND }, end, () => {
+    this.#every({ min: 500, max: 2 * SECOND }, end, () => {
       while (this.#deliver());
     });
     for (let index = 0; index < scenario.collectors; index += 1) {
@@ -408,7 +463,7 @@ export class World {
     // Lambda may use a process again, or start another.
     while (idle.length > 0 && this.#random.chance(0.8)) {
       const environment = idle.pop() as Environment;
-      if (!environment.lambda.isDead) return environment;
+      if (!environment.lambda.isDead && environment.generation === this.#generation) return environment;
     }
     const { scenario, timeline } = this;
     const skewMs = this.#random.int(-scenario.skewMs, scenario.skewMs);
@@ -424,7 +479,7 @@ export class World {
       onEffect: (invocation, call) => this.witness.sees(invocation, call),
       begun: this.begun,
       abortTried: this.abortTried,
-      buckets: { inbox: INBOX, results: RESULTS, ledger: LEDGER },
+      buckets: { inboxes: [INBOX, NEXT_INBOX], results: RESULTS, ledger: LEDGER },
     };
     const serviceWorld: SimulatedService = {
       service: this.service,
@@ -439,11 +494,15 @@ export class World {
           this.incidents.push({ kind, path, fault, keys: this.#keysOf(lambda) });
           this.#note(lambda, fault);
         }
-        const flowId = /^\/(?:flows\/)?([^/]+)(?:\/outputs)?$/.exec(encodedPath)?.[1];
-        if (flowId !== undefined && (kind === 'flow.get' || kind === 'flow.outputs')) {
-          this.lookedAt.set(decodeURIComponent(flowId), timeline.now());
-        }
+        const flowId = lookedAtIn(kind, encodedPath);
+        if (flowId !== undefined) this.lookedAt.set(flowId, timeline.now());
+        if (kind === 'flow.abort' && lambda.name.startsWith('create')) this.#seesAbort(lambda, path);
         if (kind === 'flows.list' && scenario.doNeighboursDelete) this.#neighbourDeletes();
+      },
+      onAnswer: (kind, path, status) => {
+        const flowId = lookedAtIn(kind, path);
+        if (flowId === undefined) return;
+        this.answers.set(flowId, [...(this.answers.get(flowId) ?? []), { status, at: timeline.now() }]);
       },
     };
     const secrets = {
@@ -489,7 +548,7 @@ export class World {
         },
       },
     });
-    return { lambda, ports, token };
+    return { lambda, ports, token, generation: this.#generation };
   }
 
   /** A call with neither body nor stream: of Secrets Manager, SQS, EventBridge. The SDK tries it three times. */
@@ -547,6 +606,12 @@ export class World {
         answer(() => (fault === 'lost' ? fail('ECONNRESET') : resolve(result)));
       });
     });
+  }
+
+  #seesAbort(lambda: Lambda, path: string): void {
+    const flow = this.service.flows.find(({ id }) => path === `/flows/${id}`);
+    const mark = (flow?.additional as { flowdrop?: { upload: string; generation: number } } | undefined)?.flowdrop;
+    if (mark !== undefined) this.witness.seesAbort(lambda.invocationName, mark.upload, mark.generation);
   }
 
   /** Whether a call is about a flow or an asset that never answers as it should. */
@@ -705,6 +770,51 @@ export class World {
     );
   }
 
+  /** From now on processes are started with another configuration. Those at work end with the one that they have. */
+  #deploy(what: Change): void {
+    this.trace(`somebody: deploy ${what}`);
+    this.deployedAt.set(what, this.timeline.now());
+    const change: Record<Change, Partial<Settings>> = {
+      route: { routes: CORRECTED_ROUTES },
+      pipeline: { pipeline: NEXT_PIPELINE },
+      inbox: { inboxBucket: NEXT_INBOX },
+      limits: LOWERED_LIMITS,
+    };
+    this.#settings = { ...this.#settings, ...change[what] };
+    for (const { lambda } of [...this.#idle.create, ...this.#idle.collect]) lambda.kill();
+    this.#generation += 1;
+  }
+
+  /** The ledger's lifecycle removes an entry that has been at its end for so long that all about it was told. */
+  async #expireOne(): Promise<void> {
+    const told = new Set(this.published.map(({ detail }) => (JSON.parse(detail) as { id: string }).id));
+    const markers = [
+      ...(await this.inspector.list(LEDGER, 'running/')),
+      ...(await this.inspector.list(LEDGER, 'waiting/')),
+    ];
+    const expired = (await this.entries()).filter(
+      (entry) =>
+        (entry.state === 'succeeded' || entry.state === 'failed') &&
+        [...told].some((id) => id.startsWith(`${entry.upload.id}-${entry.generation}`)) &&
+        !markers.some(({ key }) => key.includes(entry.upload.id)),
+    );
+    if (expired.length === 0) return;
+    const { upload } = this.#changes.pick(expired);
+    this.trace(`an entry expires: ${upload.key}`);
+    this.expired.set(upload.id, (this.expired.get(upload.id) ?? 0) + 1);
+    await this.inspector.delete(LEDGER, `uploads/${upload.id}.json`);
+  }
+
+  /** An entry that is on its way can be read no more. */
+  async #damageOne(): Promise<void> {
+    const underWay = (await this.entries()).filter(({ state }) => state === 'waiting' || state === 'running');
+    if (underWay.length === 0) return;
+    const { upload } = this.#changes.pick(underWay);
+    this.trace(`an entry is damaged: ${upload.key}`);
+    this.damaged = upload;
+    await this.inspector.put(LEDGER, `uploads/${upload.id}.json`, Buffer.from('{"schema":1,"st'), 'application/json');
+  }
+
   /** A person has a failed upload tried again. */
   #retryOne(): void {
     void this.entries().then((entries) => {
@@ -775,6 +885,8 @@ export class World {
       const [letter] = this.deadLetters.receive();
       if (letter === undefined) return;
       this.deadLetters.delete(letter.receiptHandle);
+      // A message about a damaged entry comes back for ever: the operator leaves it out.
+      if (this.damaged !== undefined && keysIn([letter]).includes(this.damaged.key)) continue;
       this.queue.send(letter.body);
     }
   }
@@ -802,6 +914,16 @@ export class World {
     );
   }
 
+  /** Somebody asks for a sweep, or the schedule does, while all else goes on. */
+  startSweep(request: { readonly since?: string; readonly uploadsPerSecond?: number }): Promise<void> {
+    return this.#startCollect({ sweep: request });
+  }
+
+  /** Up to so many milliseconds. */
+  pickDelay(msMax: number): number {
+    return this.#random.int(0, msMax);
+  }
+
   async sweep(): Promise<void> {
     await this.#complete(this.#startCollect({ sweep: {} }));
   }
@@ -811,6 +933,15 @@ export class World {
     const succeeded = (await this.entries()).filter(({ state }) => state === 'succeeded');
     if (succeeded.length === 0) return;
     await this.#complete(this.#startCollect({ retry: succeeded.map(({ upload }) => upload.id) }));
+  }
+
+  /** A person has everything that failed or is held tried again, once all is well. */
+  async retryFailures(): Promise<void> {
+    const entries = await this.entries();
+    const failed = entries.filter((entry) => entry.state === 'failed' || entry.state === 'waiting');
+    if (failed.length === 0) return;
+    for (const { upload, generation } of failed) this.retriedWhenWell.set(upload.id, generation);
+    await this.#complete(this.#startCollect({ retry: failed.map(({ upload }) => upload.id) }));
   }
 
   /** Lets time pass. */
@@ -851,9 +982,10 @@ export class World {
   async #isQuiet(): Promise<boolean> {
     const { visible, inFlight, delayed } = this.queue.counts();
     if (visible + inFlight + delayed + this.#onTheWay + this.#running > 0) return false;
-    if ((await this.inspector.list(LEDGER, 'running/')).length > 0) return false;
+    const running = await this.inspector.list(LEDGER, 'running/');
+    if (running.some(({ key }) => !this.#isDamaged(key))) return false;
     const waiting = await this.inspector.list(LEDGER, 'waiting/');
-    for (const { key } of waiting) {
+    for (const { key } of waiting.filter(({ key }) => !this.#isDamaged(key))) {
       const entry = await this.inspector.json<Entry>(LEDGER, `uploads/${key.split('/').at(-1)}.json`);
       if (entry.state !== 'waiting' || entry.reason !== 'held') return false;
     }
@@ -862,7 +994,12 @@ export class World {
 
   async entries(): Promise<Entry[]> {
     const keys = await this.inspector.list(LEDGER, 'uploads/');
-    return Promise.all(keys.map(({ key }) => this.inspector.json<Entry>(LEDGER, key)));
+    const readable = keys.filter(({ key }) => !this.#isDamaged(key));
+    return Promise.all(readable.map(({ key }) => this.inspector.json<Entry>(LEDGER, key)));
+  }
+
+  #isDamaged(key: string): boolean {
+    return this.damaged !== undefined && key.includes(this.damaged.id);
   }
 
   async isAnyHeld(): Promise<boolean> {
