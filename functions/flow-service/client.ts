@@ -20,6 +20,10 @@ import {
 import { FlowSearch } from './flow-search.ts';
 import { isEncoded, parseJson, readAnswer } from './json-answer.ts';
 import { mediaTypeOf } from './media-type.ts';
+import type { LearntPace, Rank } from './pace.ts';
+import { Pacer } from './pacer.ts';
+import { exhaustedMs, retryAfterMs } from './rate-limit-headers.ts';
+import { assetSubject } from './refused-subjects.ts';
 import { type FlowBody, flowBody } from './request-body.ts';
 import {
   createdSchema,
@@ -42,9 +46,6 @@ import {
 } from './transport.ts';
 import type { Asset, CreateRequest, FlowRecord, FlowService, Found, Mark, Output, Token } from './types.ts';
 
-/** The longest wait that a `Retry-After` is believed, in milliseconds. */
-const RETRY_AFTER_MAX_MS = 24 * 60 * 60_000;
-
 /** What is read of the body of a refusal, in bytes: enough to quote from. */
 const REFUSAL_BYTES_MAX = 64 * 1024;
 
@@ -62,6 +63,8 @@ export interface FlowServiceOptions {
   readonly assetBytesMax: number;
   /** How deep the lists and objects of an answer may be nested. */
   readonly answerDepthMax: number;
+  /** The operator's ceiling for each kind of request. Default: only what the service allows. */
+  readonly requestsPerSecond?: number | 'unlimited' | undefined;
   /** @default over node:http and node:https, with {@link TRANSPORT_LIMITS} */
   readonly transport?: Transport | undefined;
 }
@@ -80,9 +83,16 @@ interface Call {
   readonly operation: Operation;
   readonly method: TransportRequest['method'];
   readonly url: URL;
-  readonly body?: FlowBody | undefined;
+  /** The flow or the upload that it is about. */
+  readonly subject: string;
+  readonly startBy?: number | undefined;
+  /** Made when its turn has come, because it may cost a read of the upload. */
+  readonly body?: (() => FlowBody | Promise<FlowBody>) | undefined;
   readonly publicOnly?: boolean | undefined;
 }
+
+/** What goes after the outputs and assets of flows that ended. */
+const RANKS: Partial<Record<Operation, Rank>> = { list: 1, get: 2 };
 
 interface Answer {
   readonly operation: Operation;
@@ -99,6 +109,7 @@ class HttpFlowService implements FlowService {
   readonly #assetBytesMax: number;
   readonly #answerDepthMax: number;
   readonly #transport: Transport;
+  readonly #pacer: Pacer;
   /** The spellings of the outputs listing that may be the right one; one, from when it has answered. */
   #outputsSpellings: readonly ('flows' | 'root')[];
   /** What has answered in this process, so that a 404 from it is about the flow. */
@@ -119,12 +130,32 @@ class HttpFlowService implements FlowService {
     this.#assetBytesMax = assetBytesMax;
     this.#answerDepthMax = answerDepthMax;
     this.#transport = transport ?? httpTransport({ clock });
+    this.#pacer = new Pacer(clock, options.requestsPerSecond);
     this.#outputsSpellings = outputsPath === 'auto' ? ['flows', 'root'] : [outputsPath];
   }
 
+  get learntPace(): LearntPace | undefined {
+    return this.#pacer.learnt;
+  }
+
+  get isCreationLimited(): boolean {
+    return this.#pacer.isCreationLimited;
+  }
+
+  resumePace(learnt: LearntPace): void {
+    this.#pacer.resume(learnt);
+  }
+
   async create(request: CreateRequest, signal: AbortSignal): Promise<{ readonly flowId: string }> {
-    const body = await flowBody(request, signal);
-    const answer = await this.#ask({ operation: 'create', method: 'POST', url: this.#url('flows'), body }, signal);
+    const call: Call = {
+      operation: 'create',
+      method: 'POST',
+      url: this.#url('flows'),
+      subject: request.mark.upload,
+      startBy: request.startBy,
+      body: () => flowBody(request, signal),
+    };
+    const answer = await this.#ask(call, signal);
     const { status, sent = 'all' } = answer.response;
     if (isSuccess(status)) {
       try {
@@ -149,7 +180,7 @@ class HttpFlowService implements FlowService {
   }
 
   async get(flowId: string, signal: AbortSignal): Promise<FlowRecord> {
-    return this.#json('get', this.#url('flows', flowId), flowSchema, signal);
+    return this.#json('get', this.#url('flows', flowId), flowId, flowSchema, signal);
   }
 
   async outputs(flowId: string, signal: AbortSignal): Promise<readonly Output[]> {
@@ -157,7 +188,7 @@ class HttpFlowService implements FlowService {
     for (const spelling of this.#outputsSpellings) {
       const path = spelling === 'flows' ? ['flows', flowId, 'outputs'] : [flowId, 'outputs'];
       try {
-        const outputs = await this.#json(`outputs of ${spelling}`, this.#url(...path), outputsSchema, signal);
+        const outputs = await this.#json(`outputs of ${spelling}`, this.#url(...path), flowId, outputsSchema, signal);
         this.#outputsSpellings = [spelling];
         return outputs;
       } catch (error) {
@@ -171,7 +202,10 @@ class HttpFlowService implements FlowService {
 
   async asset(flowId: string, assetId: string, signal: AbortSignal): Promise<Asset> {
     const url = this.#url('flows', flowId, 'outputs', assetId);
-    let answer = await this.#ask({ operation: 'asset', method: 'GET', url }, signal);
+    let answer = await this.#ask(
+      { operation: 'asset', method: 'GET', url, subject: assetSubject(flowId, assetId) },
+      signal,
+    );
     if (isRedirect(answer.response)) {
       answer = await this.#redirected(answer, url, signal);
       if (isRedirect(answer.response)) {
@@ -202,9 +236,10 @@ class HttpFlowService implements FlowService {
   }
 
   async abort(flowId: string, signal: AbortSignal): Promise<boolean> {
-    const body = jsonBody({ action: 'abort' });
+    const body = () => jsonBody({ action: 'abort' });
     try {
-      const call: Call = { operation: 'abort', method: 'PATCH', url: this.#url('flows', flowId), body };
+      const url = this.#url('flows', flowId);
+      const call: Call = { operation: 'abort', method: 'PATCH', url, subject: flowId, body };
       const answer = await this.#ask(call, signal);
       if (!isSuccess(answer.response.status)) throw await this.#refusal(answer);
       answer.response.destroy();
@@ -220,7 +255,7 @@ class HttpFlowService implements FlowService {
   templates(
     signal: AbortSignal,
   ): Promise<readonly { readonly name: string; readonly description?: string | undefined }[]> {
-    return this.#json('templates', this.#url('templates'), templatesSchema, signal);
+    return this.#json('templates', this.#url('templates'), 'templates', templatesSchema, signal);
   }
 
   async find(mark: Mark, since: number, signal: AbortSignal): Promise<Found> {
@@ -229,7 +264,7 @@ class HttpFlowService implements FlowService {
       let page: FlowPage;
       let link: string | undefined;
       try {
-        const answer = await this.#ask({ operation: 'list', method: 'GET', url: search.url }, signal);
+        const answer = await this.#ask({ operation: 'list', method: 'GET', url: search.url, subject: 'list' }, signal);
         link = answer.response.headers.link;
         page = await this.#understood(answer, flowPageSchema, signal);
       } catch (error) {
@@ -246,10 +281,11 @@ class HttpFlowService implements FlowService {
   async #json<S extends z.ZodMiniType>(
     operation: Operation,
     url: URL,
+    subject: string,
     schema: S,
     signal: AbortSignal,
   ): Promise<z.infer<S>> {
-    return this.#understood(await this.#ask({ operation, method: 'GET', url }, signal), schema, signal);
+    return this.#understood(await this.#ask({ operation, method: 'GET', url, subject }, signal), schema, signal);
   }
 
   /** What an answer says, if it is one, and fits. */
@@ -298,7 +334,7 @@ class HttpFlowService implements FlowService {
       : url.protocol === 'https:';
     // The rest of the address may be a signature, and is as secret as a token.
     if (!isAllowed) throw new ForbiddenAddressError(`The asset was redirected to ${struckOut(url.origin, secret)}`);
-    const call: Call = { operation: 'asset', method: 'GET', url };
+    const call: Call = { operation: 'asset', method: 'GET', url, subject: url.pathname };
     if (url.origin === from.origin) return this.#ask(call, signal);
     const { address } = response;
     const publicOnly = !this.#isLocal && (address === undefined || isPublicAddress(address));
@@ -307,10 +343,24 @@ class HttpFlowService implements FlowService {
 
   /** One request with the token, and, where that is refused, once more with the token read anew. */
   async #ask(call: Call, signal: AbortSignal): Promise<Answer> {
-    const first = await this.#send(call, await this.#token.get(signal), signal);
+    const first = await this.#paced(call, await this.#token.get(signal), signal);
     if (first.response.status !== 401) return first;
     first.response.destroy();
-    return this.#send(call, await this.#token.renew(signal), signal);
+    return this.#paced(call, await this.#token.renew(signal), signal);
+  }
+
+  /** One request at the pace that the service allows. */
+  async #paced(call: Call, secret: string, signal: AbortSignal): Promise<Answer> {
+    const { operation, subject, startBy } = call;
+    const kind = operation === 'create' ? 'creation' : 'other';
+    const request = { rank: RANKS[operation] ?? 0, subject, startBy };
+    const response = await this.#pacer.send(
+      kind,
+      request,
+      signal,
+      async () => (await this.#send(call, secret, signal)).response,
+    );
+    return { operation, response, secret };
   }
 
   async #send(call: Call, secret: string | undefined, signal: AbortSignal): Promise<Answer> {
@@ -327,7 +377,7 @@ class HttpFlowService implements FlowService {
       // The specification wants the content type with every request. Elsewhere it could break a signed address.
       ...(secret === undefined ? {} : { 'Content-Type': 'application/json', Authorization: `Bearer ${secret}` }),
     };
-    const sending = new Sending(body, signal);
+    const sending = new Sending(await body?.(), signal);
     try {
       const response = await this.#transport({ method, url, headers, body: sending.body, publicOnly }, signal);
       return { operation, response, secret };
@@ -430,7 +480,8 @@ function refusalOf(
   { status, headers }: TransportResponse,
   { now, isServed, bodyStarted }: { now: number; isServed: boolean; bodyStarted: boolean },
 ): FlowServiceError {
-  const retryAfter = headers['retry-after'];
+  const throttled = (): ThrottledError =>
+    new ThrottledError(message, { retryAfterMs: retryAfterMs({ headers }, now) ?? exhaustedMs({ headers }, now) });
   switch (status) {
     case 401:
       return new UnauthorisedError(message);
@@ -450,22 +501,12 @@ function refusalOf(
       return new NotFoundError(message, { knownToBeServed: true });
     case 402: // A spent account is filled up by somebody; no file is at fault, and none should have to be sent again by hand.
     case 429:
-      return new ThrottledError(message, { retryAfterMs: retryAfterMs(retryAfter, now) });
+      return throttled();
   }
-  if (status === 503 && retryAfter !== undefined) {
-    return new ThrottledError(message, { retryAfterMs: retryAfterMs(retryAfter, now) });
-  }
+  if (status === 503 && headers['retry-after'] !== undefined) return throttled();
   if (status >= 500) return new UnavailableError(message, { bodyStarted });
   if (status >= 400) return new RejectedError(message, { status });
   return new UnintelligibleAnswerError(message);
-}
-
-/** `Retry-After` in milliseconds from `now`: seconds, or a date (RFC 9110, section 10.2.3). Anything else is nothing. */
-function retryAfterMs(value: string | undefined, now: number): number | undefined {
-  const text = value?.trim() ?? '';
-  const isDate = /^[A-Z][a-z]+, /.test(text);
-  const ms = /^\d+$/.test(text) ? Number(text) * 1000 : isDate ? Date.parse(text) - now : Number.NaN;
-  return ms >= 0 ? Math.min(ms, RETRY_AFTER_MAX_MS) : undefined;
 }
 
 /** Text without the token, should the service have quoted it back. */

@@ -1,4 +1,5 @@
 import type { Json, JsonObject } from '../json.ts';
+import type { LearntPace } from './pace.ts';
 
 /** Which upload, which attempt, whose deployment: it rides in `additional.flowdrop` of every flow that we create. */
 export interface Mark {
@@ -21,6 +22,8 @@ export interface CreateRequest {
   /** The route's own additional data; the mark is added beside it. */
   readonly additional?: JsonObject | undefined;
   readonly mark: Mark;
+  /** Milliseconds since the epoch: after this the request is not begun any more. Default: no limit. */
+  readonly startBy?: number | undefined;
   readonly input: {
     /** `file`: a base64 data URI of `source`, streamed. `text`: the text itself, as a JSON string. */
     readonly as: 'file' | 'text';
@@ -56,6 +59,8 @@ export interface Output {
 /** An asset being downloaded. */
 export interface Asset {
   readonly mediaType: string;
+  /** It has no more bytes than this: the length of the answer. Undefined if the answer has none. */
+  readonly bytesMax?: number | undefined;
   /**
    * The decoded bytes, each chunk valid only until the next is asked for. Iteration ends normally only when the asset
    * is complete and intact. Leaving the loop early destroys the connection.
@@ -72,6 +77,12 @@ export interface Asset {
  * {@link UnintelligibleAnswerError} and the signal's reason.
  */
 export interface FlowService {
+  /** The pace of all requests but creations; undefined if no limit is known. */
+  readonly learntPace: LearntPace | undefined;
+  /** Whether the service has refused creations within the last hour. */
+  readonly isCreationLimited: boolean;
+  /** Begins with the pace that another process has learnt. */
+  resumePace(learnt: LearntPace): void;
   /**
    * `POST /flows`. Resolves with the new flow's id, and settles only when the request is settled or destroyed.
    * Whatever it throws but {@link InDoubtError}, nothing was created.
