@@ -6,6 +6,7 @@ import { BlobFolder, type Content, sha256Of } from './blob.ts';
 import { ConnectionLostError, type Fault, garbled, upTo } from './fault.ts';
 import { Flow, type Output, type State } from './flow.ts';
 import type { JsonPath } from './json-reader.ts';
+import { type Admitted, Limiter, type Limits } from './limiter.ts';
 import { listingPage } from './paging.ts';
 import {
   type Body,
@@ -35,6 +36,8 @@ export interface StandInOptions {
   /** How long a flow takes from its start to its end, in milliseconds. Default 1,000. */
   readonly flowMs?: number | ((flow: { readonly id: string; readonly template: string }) => number);
   readonly variation?: Partial<Variation>;
+  /** How many requests and flows the service allows. Default: no limit. */
+  readonly limits?: Limits;
   /** Where large inputs are kept, in a folder of their own that `close` removes. Default: the system's. */
   readonly dir?: string;
   /** What comes before `/flows` in every path. Default: nothing. */
@@ -102,6 +105,8 @@ interface Call {
 export class StandInFlowService {
   /** May be changed at any time. */
   readonly variation: Variation;
+  /** Refuses what is beyond the limits, and counts what was let in and what was refused. */
+  readonly limiter: Limiter;
   /** Asked for every call as it arrives: what is to go wrong with it. `n` counts the calls of an operation from 1. */
   intercept: ((request: ServiceRequest, call: { operation: Operation; n: number }) => Fault | undefined) | undefined;
   readonly counts: Record<Operation, number> = {
@@ -136,6 +141,7 @@ export class StandInFlowService {
     this.#basePath = options.basePath ?? '';
     this.#blobs = new BlobFolder(options.dir ?? tmpdir());
     this.variation = { ...DEFAULT_VARIATION, ...options.variation };
+    this.limiter = new Limiter(options.limits ?? {}, this.#clock);
   }
 
   /** From now on these tokens are accepted and no other. */
@@ -169,6 +175,21 @@ export class StandInFlowService {
 
     if (fault.delayMs !== undefined) await this.#sleep(fault.delayMs, request.signal);
     if (fault.reset === 'before-body') throw new ConnectionLostError('reset');
+    const admission = this.limiter.admit(call.operation);
+    if (!admission.isAdmitted) {
+      const refusal = json(admission.status, { detail: 'Too many requests' }, admission.headers);
+      return this.#spoil(refusal, {}, request.signal);
+    }
+    try {
+      const response = await this.#admitted(call, fault, admission);
+      return { ...response, headers: { ...admission.headers, ...response.headers } };
+    } finally {
+      admission.settle(undefined);
+    }
+  }
+
+  async #admitted(call: Call, fault: Fault, admission: Admitted): Promise<ServiceResponse> {
+    const { request } = call;
     if (fault.status !== undefined && fault.at === 'before-body') return scripted(fault.status, fault);
     const hasBody = ['createFlow', 'addInput', 'changeFlow'].includes(call.operation);
     if (hasBody && (fault.reset === 'mid-body' || fault.hang === 'mid-body')) {
@@ -181,7 +202,7 @@ export class StandInFlowService {
       await this.#lose(fault, request.signal);
     }
 
-    const answer = await this.#answer(call);
+    const answer = await this.#answer(call, admission);
     if (fault.reset === 'after-effect' || fault.hang === 'after-effect') await this.#lose(fault, request.signal);
     if (fault.status !== undefined) return scripted(fault.status, fault);
     return this.#spoil(answer, fault, request.signal);
@@ -234,12 +255,12 @@ export class StandInFlowService {
     return call('unknown');
   }
 
-  async #answer(call: Call): Promise<Answer> {
+  async #answer(call: Call, admission: Admitted): Promise<Answer> {
     try {
       if (call.operation !== 'download') this.#authorise(call.request);
       switch (call.operation) {
         case 'createFlow':
-          return await this.#createFlow(call);
+          return await this.#createFlow(call, admission);
         case 'addInput':
           return await this.#addInput(call);
         case 'listFlows':
@@ -275,7 +296,7 @@ export class StandInFlowService {
     throw new Refusal(this.variation.wrongTokenStatus, 'Not authenticated', { 'www-authenticate': 'Bearer' });
   }
 
-  async #createFlow({ request }: Call): Promise<Answer> {
+  async #createFlow({ request }: Call, admission: Admitted): Promise<Answer> {
     return this.#withBody(request, isDataOfInputs, ({ value, data }, problem) => {
       const template = TEMPLATES.find(({ id, name }) => id === value.template || name === value.template);
       if (template === undefined) {
@@ -298,6 +319,7 @@ export class StandInFlowService {
         });
         flow.inputs.push(...inputs);
         this.#flows.set(flow.id, flow);
+        admission.settle(flow);
         if (inputs.length > 0) this.#start(flow);
         return json(this.variation.createStatus, {
           [this.variation.flowIdName]: flow.id,

@@ -1,0 +1,230 @@
+import { describe, expect, it } from 'vitest';
+import type { Operation } from '../../../local/flow-service/flow-service.ts';
+import { Limiter, type Limits } from '../../../local/flow-service/limiter.ts';
+import { echo, handClock, standIn } from './support.ts';
+
+function limiterOf(limits: Limits) {
+  const clock = handClock();
+  const limiter = new Limiter(limits, clock);
+  const statusOf = (operation: Operation): number => {
+    const answer = limiter.admit(operation);
+    return answer.isAdmitted ? 200 : answer.status;
+  };
+  const statusesOf = (operation: Operation, times: number) => Array.from({ length: times }, () => statusOf(operation));
+  return { clock, limiter, statusOf, statusesOf };
+}
+
+describe('a token bucket', () => {
+  it('lets a burst in, and then one request for each token that comes back', () => {
+    const { clock, statusesOf } = limiterOf({ everything: { requestsPerSecond: 5, burst: 3 } });
+    expect(statusesOf('getFlow', 4)).toEqual([200, 200, 200, 429]);
+    clock.pass(200);
+    expect(statusesOf('getAsset', 2)).toEqual([200, 429]);
+    clock.pass(10_000);
+    expect(statusesOf('createFlow', 4)).toEqual([200, 200, 200, 429]);
+  });
+
+  it('allows the rate over a long time, however often it is asked', () => {
+    const { clock, limiter, statusOf } = limiterOf({ everything: { requestsPerSecond: 5, burst: 5 } });
+    for (let ms = 0; ms < 100_000; ms += 50) {
+      statusOf('getFlow');
+      clock.pass(50);
+    }
+    expect(limiter.acceptedCount).toBe(5 + 5 * 100 - 1);
+    expect(limiter.refusedCount).toBe(2_000 - limiter.acceptedCount);
+  });
+
+  it('can be one for creations and another for all other requests', () => {
+    const { statusesOf } = limiterOf({
+      creations: { requestsPerSecond: 1, burst: 1 },
+      others: { requestsPerSecond: 10, burst: 2 },
+    });
+    expect(statusesOf('createFlow', 2)).toEqual([200, 429]);
+    expect(statusesOf('getFlow', 1)).toEqual([200]);
+    expect(statusesOf('listFlows', 2)).toEqual([200, 429]);
+  });
+
+  it.each([
+    { requestsPerSecond: 0, burst: 1 },
+    { requestsPerSecond: 1, burst: 0.5 },
+  ])('must be able to let something in: %o', (everything) => {
+    expect(() => limiterOf({ everything })).toThrow(RangeError);
+  });
+});
+
+describe('a fixed window', () => {
+  it('allows so many requests in each, whenever they come', () => {
+    const { clock, statusesOf } = limiterOf({ window: { requests: 20, seconds: 10 } });
+    clock.pass(9_000);
+    expect(statusesOf('getFlow', 21)).toEqual([...Array(20).fill(200), 429]);
+    clock.pass(1_000);
+    expect(statusesOf('getFlow', 21)).toEqual([...Array(20).fill(200), 429]);
+  });
+
+  it('says when the next one begins', () => {
+    const { clock, limiter } = limiterOf({ window: { requests: 1, seconds: 10 } });
+    limiter.admit('getFlow');
+    clock.pass(2_500);
+    expect(limiter.admit('getFlow')).toMatchObject({ headers: { 'retry-after': '8' } });
+  });
+});
+
+describe('places', () => {
+  it('refuse a creation while so many flows have not ended, and nothing else', async () => {
+    const clock = handClock();
+    const { call, create, service } = await standIn({ clock, flowMs: 60_000, limits: { places: 2 } });
+    const first = await create();
+    clock.pass(30_000);
+    await create();
+    expect((await call('POST', '/flows', echo('third'))).status).toBe(429);
+    expect((await call('GET', `/flows/${first}`)).status).toBe(200);
+    expect((await call('GET', '/flows')).status).toBe(200);
+    clock.pass(30_000);
+    expect((await call('POST', '/flows', echo('third'))).status).toBe(201);
+    expect((await call('POST', '/flows', echo('fourth'))).status).toBe(429);
+    expect(service.flows).toHaveLength(3);
+    expect(service.limiter.accepted).toEqual({ createFlow: 3, getFlow: 1, listFlows: 1 });
+    expect(service.limiter.refused).toEqual({ createFlow: 2 });
+  });
+
+  it('are held by a creation under way, and given back by one that fails', async () => {
+    const { clock, limiter } = limiterOf({ places: 1 });
+    const first = limiter.admit('createFlow');
+    expect(limiter.admit('createFlow').isAdmitted).toBe(false);
+    if (first.isAdmitted) first.settle(undefined);
+    const second = limiter.admit('createFlow');
+    const flow = { deleted: false, isTerminal: (now: number) => now >= endsAt };
+    const endsAt = clock.now() + 1_000;
+    if (second.isAdmitted) {
+      second.settle(flow);
+      second.settle(undefined);
+    }
+    expect(limiter.admit('createFlow').isAdmitted).toBe(false);
+    clock.pass(1_000);
+    expect(limiter.admit('createFlow').isAdmitted).toBe(true);
+  });
+
+  it('are free again where a flow is refused for its content', async () => {
+    const { call } = await standIn({ limits: { places: 1 }, flowMs: 60_000 });
+    expect((await call('POST', '/flows', { template: 'none' })).status).toBe(422);
+    expect((await call('POST', '/flows', echo('x'))).status).toBe(201);
+  });
+});
+
+describe('a budget', () => {
+  it.each([402, 429] as const)('that is spent refuses creations with %i for hours', async (status) => {
+    const clock = handClock();
+    const limits: Limits = { budget: { creations: 2, seconds: 7_200, status } };
+    const { call, create } = await standIn({ clock, limits });
+    await create();
+    const id = await create();
+    const refused = await call('POST', '/flows', echo('third'));
+    expect([refused.status, refused.headers.get('retry-after')]).toEqual([status, '7200']);
+    expect((await call('GET', `/flows/${id}`)).status).toBe(200);
+    clock.pass(7_199_000);
+    expect((await call('POST', '/flows', echo('third'))).status).toBe(status);
+    clock.pass(1_000);
+    await create();
+    await create();
+    expect((await call('POST', '/flows', echo('fifth'))).status).toBe(status);
+  });
+});
+
+describe('a refusal', () => {
+  it('comes before the body is read, and costs no token', async () => {
+    const clock = handClock();
+    const { service, create, request } = await standIn({
+      clock,
+      limits: { everything: { requestsPerSecond: 1, burst: 1 } },
+    });
+    await create();
+    let read = 0;
+    const refused = await service.handle({
+      method: 'POST',
+      url: '/flows',
+      headers: { authorization: 'Bearer fake-token', 'content-length': '5' },
+      body: (async function* () {
+        read += 1;
+        yield Buffer.from('{}   ');
+      })(),
+    });
+    expect([refused.status, read]).toEqual([429, 0]);
+    const large = await request('POST', '/flows', { body: Buffer.alloc(20_000_000, ' ') });
+    expect([large.status, await large.json()]).toEqual([429, { detail: 'Too many requests' }]);
+    clock.pass(1_000);
+    await create();
+    expect(service.limiter.refused).toEqual({ createFlow: 2 });
+  });
+
+  it.each([
+    ['seconds', '2'],
+    ['date', 'Tue, 01 Jan 2030 00:00:02 GMT'],
+    ['none', null],
+  ] as const)('says when to come again: %s', async (retryAfter, header) => {
+    const limits: Limits = { everything: { requestsPerSecond: 0.5, burst: 1 }, retryAfter };
+    const { call } = await standIn({ clock: handClock(), limits });
+    expect((await call('GET', '/flows')).headers.get('retry-after')).toBeNull();
+    const refused = await call('GET', '/flows');
+    expect([refused.status, refused.headers.get('retry-after')]).toEqual([429, header]);
+  });
+
+  it.each([
+    [{ everything: { requestsPerSecond: 3, burst: 1 } }],
+    [{ window: { requests: 3, seconds: 7 } }],
+    [{ everything: { requestsPerSecond: 0.3, burst: 2 }, window: { requests: 3, seconds: 7 } }],
+  ] satisfies [Limits][])('tells the truth: one who waits as long is let in (%o)', (limits) => {
+    const { clock, limiter } = limiterOf(limits);
+    clock.pass(1_234);
+    for (let times = 0; times < 50; times += 1) {
+      const answer = limiter.admit('getFlow');
+      if (answer.isAdmitted) continue;
+      clock.pass(Number(answer.headers['retry-after']) * 1_000);
+      expect(limiter.admit('getFlow').isAdmitted).toBe(true);
+    }
+  });
+
+  it('can be a 503', () => {
+    const { statusesOf } = limiterOf({ everything: { requestsPerSecond: 1, burst: 1 }, status: 503 });
+    expect(statusesOf('getFlow', 2)).toEqual([200, 503]);
+  });
+});
+
+describe('every answer', () => {
+  it.each([
+    ['RateLimit', 'ratelimit', '20'],
+    ['X-RateLimit', 'x-ratelimit', String(Date.parse('2030-01-01T00:00:20Z') / 1_000)],
+  ] as const)('can tell what is left: %s', async (headers, prefix, reset) => {
+    const limits: Limits = { window: { requests: 2, seconds: 20 }, headers };
+    const { call } = await standIn({ clock: handClock(), limits });
+    const told = async () => {
+      const { status, headers } = await call('GET', '/flows');
+      return [status, ...['limit', 'remaining', 'reset'].map((name) => headers.get(`${prefix}-${name}`))];
+    };
+    expect(await told()).toEqual([200, '2', '1', reset]);
+    expect(await told()).toEqual([200, '2', '0', reset]);
+    expect(await told()).toEqual([429, '2', '0', reset]);
+  });
+
+  it('tells of the tighter of several limits', () => {
+    const { limiter } = limiterOf({
+      everything: { requestsPerSecond: 1, burst: 9 },
+      others: { requestsPerSecond: 1, burst: 4 },
+      headers: 'RateLimit',
+    });
+    expect(limiter.admit('getFlow').headers).toMatchObject({ 'ratelimit-remaining': '3' });
+    expect(limiter.admit('createFlow').headers).toMatchObject({ 'ratelimit-remaining': '7' });
+  });
+});
+
+it('limits can be lowered while the service runs', () => {
+  const { limiter, statusesOf } = limiterOf({});
+  expect(statusesOf('getFlow', 3)).toEqual([200, 200, 200]);
+  limiter.change({ everything: { requestsPerSecond: 1, burst: 1 } });
+  expect(statusesOf('getFlow', 2)).toEqual([200, 429]);
+  expect([limiter.acceptedCount, limiter.refusedCount]).toEqual([4, 1]);
+});
+
+it('downloads from elsewhere are not limited', () => {
+  const { statusesOf } = limiterOf({ everything: { requestsPerSecond: 1, burst: 1 } });
+  expect(statusesOf('download', 3)).toEqual([200, 200, 200]);
+});
