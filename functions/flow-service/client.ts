@@ -17,7 +17,8 @@ import {
   UnavailableError,
   UnintelligibleAnswerError,
 } from './errors.ts';
-import { FlowSearch } from './flow-search.ts';
+import { Listing, type ListingPage } from './flow-listing.ts';
+import { FIND_FLOWS_MAX, FIND_PAGES_MAX, findFlow } from './flow-search.ts';
 import { isEncoded, parseJson, readAnswer } from './json-answer.ts';
 import { mediaTypeOf } from './media-type.ts';
 import type { LearntPace, Rank } from './pace.ts';
@@ -32,7 +33,7 @@ import {
   flowPageSchema,
   flowSchema,
   isUsableId,
-  outputsSchema,
+  outputPageSchema,
   saidIn,
   templatesSchema,
 } from './schemas.ts';
@@ -51,6 +52,14 @@ const REFUSAL_BYTES_MAX = 64 * 1024;
 
 /** A token shorter than this is not one, and striking it out of answers would mangle them. */
 const TOKEN_CHARS_MIN = 8;
+
+/** Pages and flows that are read of the whole listing of flows: ten times what one search reads. */
+export const LIST_PAGES_MAX = 10 * FIND_PAGES_MAX;
+export const LIST_FLOWS_MAX = 10 * FIND_FLOWS_MAX;
+
+/** Pages and outputs that are read of one flow. A flow that is known to have many has two hundred. */
+export const OUTPUT_PAGES_MAX = 100;
+export const OUTPUTS_MAX = 10_000;
 
 export interface FlowServiceOptions {
   /** `https`, or `http` on this machine. Its path is kept: operations are below it. */
@@ -85,14 +94,21 @@ interface Call {
   readonly url: URL;
   /** The flow or the upload that it is about. */
   readonly subject: string;
+  /** Default: that of its operation. */
+  readonly rank?: Rank | undefined;
   readonly startBy?: number | undefined;
   /** Made when its turn has come, because it may cost a read of the upload. */
   readonly body?: (() => FlowBody | Promise<FlowBody>) | undefined;
   readonly publicOnly?: boolean | undefined;
 }
 
-/** What goes after the outputs and assets of flows that ended. */
-const RANKS: Partial<Record<Operation, Rank>> = { list: 1, get: 2 };
+interface ListingLimits {
+  readonly pagesMax: number;
+  readonly entriesMax: number;
+  /** Whether a listing that says nothing of further pages may have them all the same. */
+  readonly mayBeSilent: boolean;
+  readonly rank: Rank;
+}
 
 interface Answer {
   readonly operation: Operation;
@@ -186,9 +202,8 @@ class HttpFlowService implements FlowService {
   async outputs(flowId: string, signal: AbortSignal): Promise<readonly Output[]> {
     const refusals: (NotFoundError | NotServedError)[] = [];
     for (const spelling of this.#outputsSpellings) {
-      const path = spelling === 'flows' ? ['flows', flowId, 'outputs'] : [flowId, 'outputs'];
       try {
-        const outputs = await this.#json(`outputs of ${spelling}`, this.#url(...path), flowId, outputsSchema, signal);
+        const outputs = await this.#allOutputs(flowId, spelling, signal);
         this.#outputsSpellings = [spelling];
         return outputs;
       } catch (error) {
@@ -258,24 +273,52 @@ class HttpFlowService implements FlowService {
     return this.#json('templates', this.#url('templates'), 'templates', templatesSchema, signal);
   }
 
-  async find(mark: Mark, since: number, signal: AbortSignal): Promise<Found> {
-    const search = new FlowSearch(this.#url('flows'), mark, since);
-    for (;;) {
-      let page: FlowPage;
-      let link: string | undefined;
-      try {
-        const answer = await this.#ask({ operation: 'list', method: 'GET', url: search.url, subject: 'list' }, signal);
-        link = answer.response.headers.link;
-        page = await this.#understood(answer, flowPageSchema, signal);
-      } catch (error) {
-        const isAnswered =
-          error instanceof NotFoundError || error instanceof NotServedError || error instanceof RejectedError;
-        if (!isAnswered) throw error;
-        return search.without(error.message);
-      }
-      const found = search.read(page, link);
-      if (found !== undefined) return found;
+  async *list(signal: AbortSignal): AsyncGenerator<readonly FlowRecord[]> {
+    const listing = this.#flowListing({ pagesMax: LIST_PAGES_MAX, entriesMax: LIST_FLOWS_MAX, rank: 2 }, signal);
+    for await (const { page, fresh } of listing.pages()) yield page.flows.filter(({ flowId }) => fresh.has(flowId));
+  }
+
+  find(mark: Mark, since: number, signal: AbortSignal): Promise<Found> {
+    const ofFlows: readonly Operation[] = ['create', 'get', 'outputs of flows', 'outputs of root', 'asset'];
+    return findFlow({
+      mark,
+      since,
+      isFlowKnown: ofFlows.some((operation) => this.#served.has(operation)),
+      list: () => this.#flowListing({ pagesMax: FIND_PAGES_MAX, entriesMax: FIND_FLOWS_MAX, rank: 1 }, signal),
+    });
+  }
+
+  #flowListing(limits: Omit<ListingLimits, 'mayBeSilent'>, signal: AbortSignal): Listing<FlowPage> {
+    const call: Call = { operation: 'list', method: 'GET', url: this.#url('flows'), subject: 'list' };
+    return this.#listing(call, flowPageSchema, { ...limits, mayBeSilent: true }, signal);
+  }
+
+  /** @throws {UnintelligibleAnswerError} there are outputs that cannot be had. */
+  async #allOutputs(flowId: string, spelling: 'flows' | 'root', signal: AbortSignal): Promise<readonly Output[]> {
+    const operation = `outputs of ${spelling}` as const;
+    const path = spelling === 'flows' ? ['flows', flowId, 'outputs'] : [flowId, 'outputs'];
+    const limits: ListingLimits = { pagesMax: OUTPUT_PAGES_MAX, entriesMax: OUTPUTS_MAX, mayBeSilent: false, rank: 0 };
+    const call: Call = { operation, method: 'GET', url: this.#url(...path), subject: flowId };
+    const listing = this.#listing(call, outputPageSchema, limits, signal);
+    const outputs: Output[] = [];
+    for await (const { page, fresh } of listing.pages()) {
+      outputs.push(...page.outputs.filter(({ assetId }) => fresh.has(assetId)));
     }
+    if (listing.stuck === undefined) return outputs;
+    throw new UnintelligibleAnswerError(`${operation}: not all outputs can be listed: ${listing.stuck}`);
+  }
+
+  #listing<S extends z.ZodMiniType<ListingPage>>(
+    call: Call,
+    schema: S,
+    { rank, ...limits }: ListingLimits,
+    signal: AbortSignal,
+  ): Listing<z.infer<S>> {
+    const read = async (url: URL) => {
+      const answer = await this.#ask({ ...call, url, rank }, signal);
+      return { page: await this.#understood(answer, schema, signal), link: answer.response.headers.link };
+    };
+    return new Listing({ ...limits, url: call.url, base: this.#base, read });
   }
 
   async #json<S extends z.ZodMiniType>(
@@ -351,9 +394,9 @@ class HttpFlowService implements FlowService {
 
   /** One request at the pace that the service allows. */
   async #paced(call: Call, secret: string, signal: AbortSignal): Promise<Answer> {
-    const { operation, subject, startBy } = call;
+    const { operation, subject, startBy, rank = operation === 'get' ? 2 : 0 } = call;
     const kind = operation === 'create' ? 'creation' : 'other';
-    const request = { rank: RANKS[operation] ?? 0, subject, startBy };
+    const request = { rank, subject, startBy };
     const response = await this.#pacer.send(
       kind,
       request,

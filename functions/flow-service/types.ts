@@ -44,6 +44,8 @@ export interface FlowRecord {
   /** Milliseconds since the epoch, where the service says. */
   readonly createdAt?: number | undefined;
   readonly finishedAt?: number | undefined;
+  /** The latest time at which the flow is known to have changed, its end included. */
+  readonly changedAt?: number | undefined;
   /** What the service says went wrong, in its words, cut to 300 characters. */
   readonly error?: string | undefined;
   readonly mark?: Mark | undefined;
@@ -94,7 +96,11 @@ export interface FlowService {
   create(request: CreateRequest, signal: AbortSignal): Promise<{ readonly flowId: string }>;
   /** `GET /flows/{id}`. @throws {NotFoundError} @throws {NotServedError} */
   get(flowId: string, signal: AbortSignal): Promise<FlowRecord>;
-  /** `GET /flows/{id}/outputs` or `GET /{id}/outputs`. @throws {NotFoundError} @throws {NotReadyError} */
+  /**
+   * `GET /flows/{id}/outputs` or `GET /{id}/outputs`, all pages of it.
+   * @throws {NotFoundError} @throws {NotReadyError}
+   * @throws {UnintelligibleAnswerError} also if the listing says that it has more outputs, and they cannot be had.
+   */
   outputs(flowId: string, signal: AbortSignal): Promise<readonly Output[]>;
   /**
    * `GET /flows/{id}/outputs/{asset}`, redirected once at most. Its chunks must be read, or the signal aborted, for the
@@ -109,8 +115,15 @@ export interface FlowService {
     signal: AbortSignal,
   ): Promise<readonly { readonly name: string; readonly description?: string | undefined }[]>;
   /**
-   * Looks for a flow that bears `mark` in the service's listing. `absent` is said only where the listing was read back
-   * past `since` (milliseconds since the epoch) or to its known end; anything less is `unknown`.
+   * `GET /flows`: the service's flows, page by page. Each step sends one request, when the page is asked for, and gives
+   * the flows that no page before it had, which may be none. Ends where the listing ends or cannot be paged further.
+   * @throws {NotFoundError} @throws {NotServedError} @throws {RejectedError} the first page is refused.
+   */
+  list(signal: AbortSignal): AsyncGenerator<readonly FlowRecord[]>;
+  /**
+   * Looks for a flow that bears `mark` in the service's listing. It says `absent` only if nothing can have been
+   * overlooked: see `flow-search.ts`. Anything less is `unknown`.
+   * @param since when the request in doubt began, in milliseconds since the epoch.
    */
   find(mark: Mark, since: number, signal: AbortSignal): Promise<Found>;
 }
