@@ -18,7 +18,7 @@ import {
   UnintelligibleAnswerError,
 } from './errors.ts';
 import { Listing, type ListingPage } from './flow-listing.ts';
-import { FIND_FLOWS_MAX, FIND_PAGES_MAX, findFlow } from './flow-search.ts';
+import { FIND_FLOWS_MAX, FIND_PAGES_MAX, findFlow, LISTING_DELAY_MAX_MS } from './flow-search.ts';
 import { isEncoded, parseJson, readAnswer } from './json-answer.ts';
 import { mediaTypeOf } from './media-type.ts';
 import type { LearntPace, Rank } from './pace.ts';
@@ -130,6 +130,8 @@ class HttpFlowService implements FlowService {
   #outputsSpellings: readonly ('flows' | 'root')[];
   /** What has answered in this process, so that a 404 from it is about the flow. */
   readonly #served = new Set<Operation>();
+  /** When this process first heard of a flow, in milliseconds since the epoch. */
+  #flowKnownAt: number | undefined;
 
   constructor(options: FlowServiceOptions) {
     const { baseUrl, token, clock, outputsPath, assetBytesMax, answerDepthMax, transport } = options;
@@ -279,11 +281,11 @@ class HttpFlowService implements FlowService {
   }
 
   find(mark: Mark, since: number, signal: AbortSignal): Promise<Found> {
-    const ofFlows: readonly Operation[] = ['create', 'get', 'outputs of flows', 'outputs of root', 'asset'];
+    const knownFor = this.#clock.now() - (this.#flowKnownAt ?? Number.POSITIVE_INFINITY);
     return findFlow({
       mark,
       since,
-      isFlowKnown: ofFlows.some((operation) => this.#served.has(operation)),
+      isFlowKnown: knownFor >= LISTING_DELAY_MAX_MS,
       list: () => this.#flowListing({ pagesMax: FIND_PAGES_MAX, entriesMax: FIND_FLOWS_MAX, rank: 1 }, signal),
     });
   }
@@ -346,6 +348,7 @@ class HttpFlowService implements FlowService {
       const parsed = schema.safeParse(parseJson(text, this.#answerDepthMax));
       if (parsed.success) {
         this.#served.add(operation);
+        if (operation !== 'list' && operation !== 'templates') this.#flowKnownAt ??= this.#clock.now();
         return parsed.data;
       }
       why = parsed.error;

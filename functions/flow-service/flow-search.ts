@@ -9,6 +9,9 @@ export const FIND_FLOWS_MAX = 10_000;
 /** How far the service's clock and ours may be apart, in milliseconds. */
 export const CLOCK_SKEW_MS = 5 * 60_000;
 
+/** Time within which a new flow must be listed, in milliseconds. Nothing is promised for a service that takes longer. */
+export const LISTING_DELAY_MAX_MS = 5 * 60_000;
+
 /** Different times of creation that show an order. Flows in a random order show ten falling ones once in 3.6 million. */
 const ORDER_TIMES_MIN = 10;
 
@@ -25,7 +28,7 @@ export interface Search {
   readonly mark: Mark;
   /** When the request in doubt began, in milliseconds since the epoch. */
   readonly since: number;
-  /** Whether this process knows of a flow at the service, so that an empty listing does not show all. */
+  /** Whether this process knows of a flow that must be listed by now, so that an empty listing does not show all. */
   readonly isFlowKnown: boolean;
   /** Begins to read the listing. */
   readonly list: () => Listing<FlowPage>;
@@ -44,7 +47,7 @@ export interface Search {
  *    the first reading is still there, none was deleted meanwhile, and the first reading skipped nothing.
  *
  * An empty listing is proof as well, because the first flow of a new account can be in doubt. It is none if this process
- * has heard of a flow: then the listing does not show all.
+ * heard of a flow more than {@link LISTING_DELAY_MAX_MS} ago: then the listing does not show all.
  *
  * It stays unknown if the listing is refused or cannot be paged through, is longer than {@link FIND_PAGES_MAX} pages or
  * {@link FIND_FLOWS_MAX} flows and in no order that is understood, has a flow of an unusable id, shows no `additional`
