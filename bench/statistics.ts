@@ -19,3 +19,9 @@ export function spread(values: readonly number[]): Spread {
 /** How many times `b` each `a` is, pair by pair: what was measured one after the other had the same neighbours. */
 export const ratio = (a: readonly number[], b: readonly number[]): Spread =>
   spread(a.map((value, index) => value / (b[index] ?? Number.NaN)));
+
+/** The smallest value that so large a share of all values, from 0 to 1, does not exceed. */
+export function percentile(values: readonly number[], share: number): number {
+  const sorted = [...values].sort((a, b) => a - b);
+  return sorted[Math.max(0, Math.ceil(share * sorted.length) - 1)] ?? Number.NaN;
+}

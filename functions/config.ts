@@ -53,12 +53,17 @@ export interface Limits {
   readonly attemptsMax: number;
   /** What becomes of a doubt that cannot be settled: `retry` may pay twice, `hold` waits for a person. Default retry. */
   readonly inDoubt: 'retry' | 'hold';
-  /** Seconds between two polls of a young flow. Default 60. */
+  /** Seconds between two looks at a flow that is younger than ten minutes. Default 15. */
   readonly pollIntervalSeconds: number;
   /** Flows polled at a time. Default 64. */
   readonly pollConcurrency: number;
-  /** Assets streamed at a time. Default 4. */
+  /** Large assets streamed at a time, each with 7.5 MiB of memory. Many small ones share the same memory. Default 4. */
   readonly assetConcurrency: number;
+  /**
+   * Ceiling of the requests a second that one invocation sends to the service, for creations and for all others each.
+   * Below it, the pace is learnt from what the service refuses. Default `unlimited`.
+   */
+  readonly requestsPerSecond: number | 'unlimited';
   /** Oldest that a running flow may become before it ends as failed, in seconds. Default 7 days. */
   readonly flowAgeMaxSeconds: number;
   /**
@@ -110,9 +115,10 @@ export const LIMITS_DEFAULT: Limits = Object.freeze({
   answerDepthMax: 100,
   attemptsMax: 5,
   inDoubt: 'retry',
-  pollIntervalSeconds: 60,
+  pollIntervalSeconds: 15,
   pollConcurrency: 64,
   assetConcurrency: 4,
+  requestsPerSecond: 'unlimited',
   flowAgeMaxSeconds: 7 * SECONDS_PER_DAY,
   ledgerRetentionDays: 'forever',
   outputsPath: 'auto',
@@ -191,6 +197,15 @@ const retentionSchema: z.ZodMiniType<number | 'forever'> = z.union(
   { error: RETENTION_ERROR },
 );
 
+/** Ends of the range of a ceiling, in requests a second: one in 100 seconds, and more than one process can send. */
+const REQUESTS_PER_SECOND_MIN = 0.01;
+const REQUESTS_PER_SECOND_MAX = 10_000;
+const CEILING_ERROR = `expected "unlimited", or a number of requests a second from ${REQUESTS_PER_SECOND_MIN} to ${REQUESTS_PER_SECOND_MAX}`;
+const ceilingSchema: z.ZodMiniType<number | 'unlimited'> = z.union(
+  [z.literal('unlimited'), z.number().check(z.gte(REQUESTS_PER_SECOND_MIN), z.lte(REQUESTS_PER_SECOND_MAX))],
+  { error: CEILING_ERROR },
+);
+
 /**
  * The ranges that make sense, whatever one's taste: their ends are where another limit (of Lambda's memory and time,
  * or of S3's objects) would be met anyway.
@@ -207,6 +222,7 @@ const limitsSchema = strictObject({
   pollIntervalSeconds: z.optional(whole('seconds', 1, SECONDS_PER_HOUR)),
   pollConcurrency: z.optional(whole('flows', 1, 1_000)),
   assetConcurrency: z.optional(whole('assets', 1, 16)),
+  requestsPerSecond: z.optional(ceilingSchema),
   flowAgeMaxSeconds: z.optional(whole('seconds', 60, 365 * SECONDS_PER_DAY)),
   ledgerRetentionDays: z.optional(retentionSchema),
   outputsPath: z.optional(oneOf('auto', 'flows', 'root')),

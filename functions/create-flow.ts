@@ -7,6 +7,7 @@ import {
   type ClaimedEntry,
   claimAgain,
   doubtful,
+  type Entry,
   ended,
   type Failure,
   firstClaim,
@@ -17,6 +18,7 @@ import {
   type Wait,
   type WaitingEntry,
   waiting,
+  waitingMarkerOf,
   withoutDoubt,
 } from './ledger/entry.ts';
 import type { Ledger, Stored } from './ledger/store.ts';
@@ -171,7 +173,7 @@ class Creation {
         case 'leave-to-its-claim':
           throw new ClaimHeldError(`Another invocation holds the claim on upload ${entry.upload.id}`);
         case 'wait-on':
-          if (entry.state === 'waiting') await this.#putWaitingMarker(entry.upload.id, entry.notBefore);
+          await this.#putWaitingMarker(entry);
           return 'waiting';
         case 'take-over': {
           if (entry.state !== 'claimed' && entry.state !== 'waiting') break;
@@ -231,9 +233,11 @@ class Creation {
       source: object.source,
       additional: { bucket, key, ...(versionId === undefined ? {} : { versionId }) },
     };
+    const startBy = this.#invocation.workEndsAt - ATTEMPT_TIME_MIN_MS;
     for (let waitedMs = 0; ; ) {
       try {
-        const { flowId } = await flows.create({ template, parameters, additional, mark, input }, this.#invocation.work);
+        const request = { template, parameters, additional, mark, startBy, input };
+        const { flowId } = await flows.create(request, this.#invocation.work);
         // The next write may fail, and then this line is all that tells of the flow.
         this.#telemetry.log.info('The service has made a flow', { flowId });
         this.#count('FlowsCreated');
@@ -241,7 +245,8 @@ class Creation {
         return await this.#commit(claim, flowId, 'created');
       } catch (error) {
         const verdict = verdictOn(error, claim.entry, clock.now());
-        if (verdict?.kind !== 'wait') return this.#giveBack(claim, error);
+        // A throttled creation has been waiting in place already, for as long as it may.
+        if (verdict?.kind !== 'wait' || verdict.reason === 'throttled') return this.#giveBack(claim, error);
         const { delayMs } = verdict;
         const attempts = claim.entry.attempts + (verdict.counted ? 1 : 0);
         const inPlace =
@@ -405,7 +410,7 @@ class Creation {
     const { ledger } = this.#ports;
     const written = await ledger.replace(claim, waiting(claim.entry, wait), this.#invocation.closing);
     if (!written.won) throw new ClaimHeldError(`Somebody took upload ${claim.entry.upload.id} over`);
-    await this.#putWaitingMarker(claim.entry.upload.id, wait.notBefore);
+    await this.#putWaitingMarker(written.stored.entry);
     this.#count('UploadsWaiting');
     this.#telemetry.log.info('The upload waits', {
       reason: wait.reason,
@@ -419,8 +424,9 @@ class Creation {
     return this.#ports.ledger.putRunningMarker(marker, this.#invocation.closing);
   }
 
-  #putWaitingMarker(uploadId: string, notBefore: number): Promise<void> {
-    return this.#ports.ledger.putWaitingMarker({ uploadId, notBefore }, this.#invocation.closing);
+  async #putWaitingMarker(entry: Entry): Promise<void> {
+    const marker = waitingMarkerOf(entry);
+    if (marker !== undefined) await this.#ports.ledger.putWaitingMarker(marker, this.#invocation.closing);
   }
 
   #failureOf({ upload, isArchived }: OpenedUpload, input: 'file' | 'text'): Failure | undefined {

@@ -62,6 +62,7 @@ export function lambda<P, T>(
       outputsPath: settings.outputsPath,
       assetBytesMax: settings.assetBytesMax,
       answerDepthMax: settings.answerDepthMax,
+      requestsPerSecond: settings.requestsPerSecond,
       token,
       clock,
     }),

@@ -21,6 +21,7 @@ export type MetricName =
   | 'FlowsFailed'
   | 'FlowsAdopted'
   | 'FlowsSurplus'
+  | 'FlowsShared'
   | 'UploadsWaiting'
   | 'UploadsSentAgain'
   | 'UploadsMissed'

@@ -94,9 +94,12 @@ export function countedBackoffMs(entry: Pick<ClaimedEntry, 'attempts' | 'upload'
   return Math.round(exponential * (0.5 + spreadOf(entry)));
 }
 
-/** As long as the service asks. Many are told the same time at once, and no time would make a loop of whole uploads. */
-function throttledMs({ retryAfterMs = 0 }: ThrottledError, entry: ClaimedEntry): number {
-  return Math.max(Math.round(retryAfterMs * (1 + spreadOf(entry) / 4)), backoffMs(entry));
+/**
+ * As long as the service asks, and not less than the backoff, so that `Retry-After: 0` makes no loop of whole uploads. An
+ * upload that was not sent only waits for its turn in the queue of those that are throttled.
+ */
+function throttledMs({ retryAfterMs = 0, wasSent }: ThrottledError, entry: ClaimedEntry): number {
+  return wasSent ? Math.max(Math.round(retryAfterMs * (1 + spreadOf(entry) / 4)), backoffMs(entry)) : retryAfterMs;
 }
 
 /** From 0 to below 1, and always the same for one upload. */

@@ -49,7 +49,7 @@ export interface Range {
 
 /** Of the event source's maximum concurrency. @see https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-scaling.html */
 export const MAX_CONCURRENCY: Range = { min: 2, max: 1_000 };
-const MAX_CONCURRENCY_DEFAULT = 5;
+export const MAX_CONCURRENCY_DEFAULT = 5;
 
 /** Of the event source's batching window. @see https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html */
 export const BATCH_WINDOW_SECONDS: Range = { min: 0, max: 300 };

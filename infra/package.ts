@@ -79,7 +79,8 @@ function writeManifest(): void {
     description,
     license,
     type: 'module',
-    engines,
+    // An app may be installed with any npm: only a checkout needs the one that is named there.
+    engines: { node: engines.node },
     exports: { '.': { types: './types/infra/index.d.ts', default: './index.js' } },
     peerDependencies: { 'aws-cdk-lib': `^${dependencies['aws-cdk-lib']}`, constructs: `^${dependencies.constructs}` },
   };

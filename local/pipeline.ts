@@ -16,7 +16,7 @@ import { Queue, serveQueues } from './queue.ts';
 import { S3Error } from './s3/errors.ts';
 import { serveS3 } from './s3/http.ts';
 import { EmbeddedS3, type S3EventRecord } from './s3/s3.ts';
-import { Schedule } from './schedule.ts';
+import { FixedRate, Schedule } from './schedule.ts';
 import { SecretStore, serveSecrets } from './secrets.ts';
 
 export const INBOX_BUCKET = 'inbox';
@@ -34,6 +34,8 @@ const VISIBILITY_MARGIN_SECONDS = 120;
 const MAX_RECEIVE_COUNT = 20;
 const CREATE_CONCURRENCY = 2;
 const TICK_INTERVAL_MS = 2_000;
+/** At a fixed rate a tick can begin while the last one goes on. It finds the lease taken and ends at once. */
+const FIXED_TICKS_CONCURRENCY = 2;
 
 export interface PipelineOptions {
   /** Holds `create-flow/index.mjs` and `collect-outputs/index.mjs`, as `infra/bundle.ts` writes them. */
@@ -51,6 +53,13 @@ export interface PipelineOptions {
   readonly timeoutSeconds?: number;
   /** From the end of a tick to the start of the next, in milliseconds. Default 2,000; a new flow makes one at once. */
   readonly tickIntervalMs?: number;
+  /**
+   * Starts ticks at a fixed rate instead, as the deployed schedule does: also while the last one goes on, and none when
+   * a flow was created. Times are from the start of the pipeline and from one tick to the next, in milliseconds.
+   */
+  readonly fixedTicks?: { readonly firstAfterMs: number; readonly intervalMs: number };
+  /** Invocations of create-flow at a time. Default 2; 5 are deployed by default. */
+  readonly createConcurrency?: number;
   /** Told of every object created or removed in any of the buckets, after everything here has been told. */
   readonly onS3Event?: (record: S3EventRecord) => void;
   /**
@@ -96,7 +105,8 @@ export interface Pipeline {
  * stack connects them. The functions are the bundles that are deployed; only the SDK's endpoint variables differ.
  */
 export async function startPipeline(options: PipelineOptions): Promise<Pipeline> {
-  const { timeoutSeconds = TIMEOUT_SECONDS, onLog, onFault = () => {} } = options;
+  const { timeoutSeconds = TIMEOUT_SECONDS, createConcurrency = CREATE_CONCURRENCY, fixedTicks } = options;
+  const { onLog, onFault = () => {} } = options;
   const closing: (() => unknown)[] = [];
   const close = async () => {
     for (const step of closing.splice(0).reverse()) await step();
@@ -206,8 +216,8 @@ export async function startPipeline(options: PipelineOptions): Promise<Pipeline>
         { concurrency },
       );
     const functions = {
-      'create-flow': localFunction('create-flow', CREATE_CONCURRENCY),
-      'collect-outputs': localFunction('collect-outputs', 1),
+      'create-flow': localFunction('create-flow', createConcurrency),
+      'collect-outputs': localFunction('collect-outputs', fixedTicks === undefined ? 1 : FIXED_TICKS_CONCURRENCY),
     };
 
     let isClosing = false;
@@ -217,7 +227,7 @@ export async function startPipeline(options: PipelineOptions): Promise<Pipeline>
     const source = new EventSource({
       queue,
       clock,
-      concurrency: CREATE_CONCURRENCY,
+      concurrency: createConcurrency,
       invoke: (event) => functions['create-flow'].invoke(event),
       onFault: faultOf('create-flow'),
     });
@@ -233,15 +243,14 @@ export async function startPipeline(options: PipelineOptions): Promise<Pipeline>
         },
         onFault: faultOf('create-flow'),
       });
-    schedule = new Schedule({
-      clock,
-      intervalMs: options.tickIntervalMs ?? TICK_INTERVAL_MS,
-      invoke: () => functions['collect-outputs'].invoke({}),
-      onFault: faultOf('collect-outputs'),
-    });
+    const ticks = { clock, invoke: () => functions['collect-outputs'].invoke({}), onFault: faultOf('collect-outputs') };
+    if (fixedTicks === undefined) {
+      schedule = new Schedule({ ...ticks, intervalMs: options.tickIntervalMs ?? TICK_INTERVAL_MS });
+    }
+    const fixedRate = fixedTicks && new FixedRate({ ...ticks, ...fixedTicks });
     closing.push(async () => {
       isClosing = true;
-      const loops = [source.close(), dead?.close(), schedule?.close()];
+      const loops = [source.close(), dead?.close(), schedule?.close(), fixedRate?.close()];
       await Promise.all(Object.values(functions).map((each) => each.close()));
       await Promise.all(loops);
     });

@@ -49,3 +49,46 @@ export class Schedule {
     }
   }
 }
+
+export interface FixedRateOptions extends ScheduleOptions {
+  /** From the start of the schedule to the start of the first run, in milliseconds. */
+  readonly firstAfterMs: number;
+  /** From the start of one run to the start of the next, in milliseconds. */
+  readonly intervalMs: number;
+}
+
+/** Starts a run at fixed times, as EventBridge Scheduler does: also while earlier runs go on. */
+export class FixedRate {
+  readonly #options: FixedRateOptions;
+  readonly #stop = new AbortController();
+  readonly #ended: Promise<void>;
+
+  constructor(options: FixedRateOptions) {
+    this.#options = options;
+    this.#ended = this.#loop();
+  }
+
+  /** Starts no more runs, and resolves when those under way have ended. */
+  async close(): Promise<void> {
+    this.#stop.abort();
+    await this.#ended;
+  }
+
+  async #loop(): Promise<void> {
+    const { invoke, clock, firstAfterMs, intervalMs, onFault } = this.#options;
+    const { signal } = this.#stop;
+    const underWay = new Set<Promise<void>>();
+    let dueAt = clock.now() + firstAfterMs;
+    while (!signal.aborted) {
+      // A sleep that was cut short rejects; the signal tells the same.
+      await clock.sleep(Math.max(0, dueAt - clock.now()), signal).catch(() => undefined);
+      if (signal.aborted) break;
+      const run = invoke()
+        .then(() => undefined, onFault)
+        .finally(() => underWay.delete(run));
+      underWay.add(run);
+      dueAt += intervalMs;
+    }
+    await Promise.all(underWay);
+  }
+}

@@ -2,13 +2,15 @@ import type { Certificate } from '../certificate.ts';
 import { answerCalls } from '../child.ts';
 import { BUCKETS } from '../names.ts';
 import { Aws } from './aws.ts';
-import { serveWire } from './wire.ts';
+import { delayed, serveWire } from './wire.ts';
 
 const aws = new Aws();
+let answerMs = 0;
+const handle = delayed(aws.handle, () => answerMs);
 
 const calls = {
   async listen(certificate: Certificate): Promise<{ plain: number; tls: number }> {
-    const [plain, tls] = [await serveWire(aws.handle), await serveWire(aws.handle, certificate)];
+    const [plain, tls] = [await serveWire(handle), await serveWire(handle, certificate)];
     return { plain: plain.port, tls: tls.port };
   },
   put(objects: readonly { bucket: string; key: string; body: string }[]): void {
@@ -24,6 +26,10 @@ const calls = {
   text: ({ bucket, key }: { bucket: string; key: string }) => aws.get(bucket, key)?.body.toString(),
   lastMessage: () => aws.lastMessage,
   clear: () => aws.clear(),
+  /** From now on every answer comes after so many milliseconds. */
+  setAnswerMs(argument: { answerMs: number }): void {
+    answerMs = argument.answerMs;
+  },
   takeCounts: () => aws.takeCounts(),
 };
 export type AwsCalls = typeof calls;

@@ -2,8 +2,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { asset, type Form } from './bytes.ts';
 import type { WireAnswer, WireRequest } from './wire.ts';
 
-/** A flow whose name says all there is to know of it: `done-<form>-<bytes>-<n>`, or `running-<n>`. */
-export const doneFlow = (form: Form, bytes: number, index: number): string => `done-${form}-${bytes}-${index}`;
+/** A flow whose name says all there is to know of it: `done-<form>-<bytes>-<n>-<assets>`, or `running-<n>`. */
+export const doneFlow = (form: Form, bytes: number, index: number, assets = 1): string =>
+  `done-${form}-${bytes}-${index}-${assets}`;
 export const runningFlow = (index: number): string => `running-${index}`;
 
 /** A flow service that takes anything, and answers flows by their names. It remembers nothing but its counts. */
@@ -37,7 +38,9 @@ export class FlowService {
     }
     if (outputs !== undefined) {
       this.#count('outputs');
-      return json({ flow_id: flowId, outputs: [{ asset_id: 'asset', status: 'ready' }] });
+      const assets = Number(flowId.split('-')[4]);
+      const ready = (_: unknown, index: number) => ({ asset_id: `asset-${index + 1}`, status: 'ready' });
+      return json({ flow_id: flowId, outputs: Array.from({ length: assets }, ready) });
     }
     this.#count('get');
     const isRunning = flowId.startsWith('running-');

@@ -1,4 +1,5 @@
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { createServer as createTlsServer } from 'node:tls';
 import type { Certificate } from '../certificate.ts';
 
@@ -38,6 +39,14 @@ const KEPT_BYTES_MAX = 256 * 1024;
 const WRITE_AHEAD_BYTES = 1024 * 1024;
 
 const HEAD_END = Buffer.from('\r\n\r\n');
+
+/** The handler, answering after so many milliseconds. Without a delay it takes no turn of the event loop more. */
+export const delayed =
+  (handler: Handler, delayMs: () => number): Handler =>
+  (request) => {
+    const ms = delayMs();
+    return ms > 0 ? sleep(ms).then(() => handler(request)) : handler(request);
+  };
 
 /** Serves on 127.0.0.1, at any free port, and resolves with it. */
 export async function serveWire(

@@ -63,7 +63,7 @@ export async function assetOf(body: AsyncIterable<Uint8Array>, facts: AnswerFact
       }
       const chunks = found.is === 'asset' ? following(found.received, incoming) : decoded(found, incoming);
       const mediaType = found.is === 'asset' ? facts.mediaType : found.mediaType;
-      return { mediaType, chunks: limited(chunks, facts.assetBytesMax) };
+      return { mediaType, bytesMax: facts.length, chunks: limited(chunks, facts.assetBytesMax) };
     }
   } catch (error) {
     await incoming.return();

@@ -17,9 +17,14 @@ import {
   UnavailableError,
   UnintelligibleAnswerError,
 } from './errors.ts';
-import { FlowSearch } from './flow-search.ts';
+import { Listing, type ListingPage } from './flow-listing.ts';
+import { FIND_FLOWS_MAX, FIND_PAGES_MAX, findFlow, LISTING_DELAY_MAX_MS } from './flow-search.ts';
 import { isEncoded, parseJson, readAnswer } from './json-answer.ts';
 import { mediaTypeOf } from './media-type.ts';
+import type { LearntPace, Rank } from './pace.ts';
+import { Pacer } from './pacer.ts';
+import { exhaustedMs, retryAfterMs } from './rate-limit-headers.ts';
+import { assetSubject } from './refused-subjects.ts';
 import { type FlowBody, flowBody } from './request-body.ts';
 import {
   createdSchema,
@@ -28,7 +33,7 @@ import {
   flowPageSchema,
   flowSchema,
   isUsableId,
-  outputsSchema,
+  outputPageSchema,
   saidIn,
   templatesSchema,
 } from './schemas.ts';
@@ -42,14 +47,19 @@ import {
 } from './transport.ts';
 import type { Asset, CreateRequest, FlowRecord, FlowService, Found, Mark, Output, Token } from './types.ts';
 
-/** The longest wait that a `Retry-After` is believed, in milliseconds. */
-const RETRY_AFTER_MAX_MS = 24 * 60 * 60_000;
-
 /** What is read of the body of a refusal, in bytes: enough to quote from. */
 const REFUSAL_BYTES_MAX = 64 * 1024;
 
 /** A token shorter than this is not one, and striking it out of answers would mangle them. */
 const TOKEN_CHARS_MIN = 8;
+
+/** Pages and flows that are read of the whole listing of flows: ten times what one search reads. */
+export const LIST_PAGES_MAX = 10 * FIND_PAGES_MAX;
+export const LIST_FLOWS_MAX = 10 * FIND_FLOWS_MAX;
+
+/** Pages and outputs that are read of one flow. A flow that is known to have many has two hundred. */
+export const OUTPUT_PAGES_MAX = 100;
+export const OUTPUTS_MAX = 10_000;
 
 export interface FlowServiceOptions {
   /** `https`, or `http` on this machine. Its path is kept: operations are below it. */
@@ -62,6 +72,8 @@ export interface FlowServiceOptions {
   readonly assetBytesMax: number;
   /** How deep the lists and objects of an answer may be nested. */
   readonly answerDepthMax: number;
+  /** The operator's ceiling for each kind of request. Default: only what the service allows. */
+  readonly requestsPerSecond?: number | 'unlimited' | undefined;
   /** @default over node:http and node:https, with {@link TRANSPORT_LIMITS} */
   readonly transport?: Transport | undefined;
 }
@@ -80,8 +92,22 @@ interface Call {
   readonly operation: Operation;
   readonly method: TransportRequest['method'];
   readonly url: URL;
-  readonly body?: FlowBody | undefined;
+  /** The flow or the upload that it is about. */
+  readonly subject: string;
+  /** Default: that of its operation. */
+  readonly rank?: Rank | undefined;
+  readonly startBy?: number | undefined;
+  /** Made when its turn has come, because it may cost a read of the upload. */
+  readonly body?: (() => FlowBody | Promise<FlowBody>) | undefined;
   readonly publicOnly?: boolean | undefined;
+}
+
+interface ListingLimits {
+  readonly pagesMax: number;
+  readonly entriesMax: number;
+  /** Whether a listing that says nothing of further pages may have them all the same. */
+  readonly mayBeSilent: boolean;
+  readonly rank: Rank;
 }
 
 interface Answer {
@@ -99,10 +125,13 @@ class HttpFlowService implements FlowService {
   readonly #assetBytesMax: number;
   readonly #answerDepthMax: number;
   readonly #transport: Transport;
+  readonly #pacer: Pacer;
   /** The spellings of the outputs listing that may be the right one; one, from when it has answered. */
   #outputsSpellings: readonly ('flows' | 'root')[];
   /** What has answered in this process, so that a 404 from it is about the flow. */
   readonly #served = new Set<Operation>();
+  /** When this process first heard of a flow, in milliseconds since the epoch. */
+  #flowKnownAt: number | undefined;
 
   constructor(options: FlowServiceOptions) {
     const { baseUrl, token, clock, outputsPath, assetBytesMax, answerDepthMax, transport } = options;
@@ -119,12 +148,32 @@ class HttpFlowService implements FlowService {
     this.#assetBytesMax = assetBytesMax;
     this.#answerDepthMax = answerDepthMax;
     this.#transport = transport ?? httpTransport({ clock });
+    this.#pacer = new Pacer(clock, options.requestsPerSecond);
     this.#outputsSpellings = outputsPath === 'auto' ? ['flows', 'root'] : [outputsPath];
   }
 
+  get learntPace(): LearntPace | undefined {
+    return this.#pacer.learnt;
+  }
+
+  get isCreationLimited(): boolean {
+    return this.#pacer.isCreationLimited;
+  }
+
+  resumePace(learnt: LearntPace): void {
+    this.#pacer.resume(learnt);
+  }
+
   async create(request: CreateRequest, signal: AbortSignal): Promise<{ readonly flowId: string }> {
-    const body = await flowBody(request, signal);
-    const answer = await this.#ask({ operation: 'create', method: 'POST', url: this.#url('flows'), body }, signal);
+    const call: Call = {
+      operation: 'create',
+      method: 'POST',
+      url: this.#url('flows'),
+      subject: request.mark.upload,
+      startBy: request.startBy,
+      body: () => flowBody(request, signal),
+    };
+    const answer = await this.#ask(call, signal);
     const { status, sent = 'all' } = answer.response;
     if (isSuccess(status)) {
       try {
@@ -149,15 +198,14 @@ class HttpFlowService implements FlowService {
   }
 
   async get(flowId: string, signal: AbortSignal): Promise<FlowRecord> {
-    return this.#json('get', this.#url('flows', flowId), flowSchema, signal);
+    return this.#json('get', this.#url('flows', flowId), flowId, flowSchema, signal);
   }
 
   async outputs(flowId: string, signal: AbortSignal): Promise<readonly Output[]> {
     const refusals: (NotFoundError | NotServedError)[] = [];
     for (const spelling of this.#outputsSpellings) {
-      const path = spelling === 'flows' ? ['flows', flowId, 'outputs'] : [flowId, 'outputs'];
       try {
-        const outputs = await this.#json(`outputs of ${spelling}`, this.#url(...path), outputsSchema, signal);
+        const outputs = await this.#allOutputs(flowId, spelling, signal);
         this.#outputsSpellings = [spelling];
         return outputs;
       } catch (error) {
@@ -171,7 +219,10 @@ class HttpFlowService implements FlowService {
 
   async asset(flowId: string, assetId: string, signal: AbortSignal): Promise<Asset> {
     const url = this.#url('flows', flowId, 'outputs', assetId);
-    let answer = await this.#ask({ operation: 'asset', method: 'GET', url }, signal);
+    let answer = await this.#ask(
+      { operation: 'asset', method: 'GET', url, subject: assetSubject(flowId, assetId) },
+      signal,
+    );
     if (isRedirect(answer.response)) {
       answer = await this.#redirected(answer, url, signal);
       if (isRedirect(answer.response)) {
@@ -202,9 +253,10 @@ class HttpFlowService implements FlowService {
   }
 
   async abort(flowId: string, signal: AbortSignal): Promise<boolean> {
-    const body = jsonBody({ action: 'abort' });
+    const body = () => jsonBody({ action: 'abort' });
     try {
-      const call: Call = { operation: 'abort', method: 'PATCH', url: this.#url('flows', flowId), body };
+      const url = this.#url('flows', flowId);
+      const call: Call = { operation: 'abort', method: 'PATCH', url, subject: flowId, body };
       const answer = await this.#ask(call, signal);
       if (!isSuccess(answer.response.status)) throw await this.#refusal(answer);
       answer.response.destroy();
@@ -220,36 +272,65 @@ class HttpFlowService implements FlowService {
   templates(
     signal: AbortSignal,
   ): Promise<readonly { readonly name: string; readonly description?: string | undefined }[]> {
-    return this.#json('templates', this.#url('templates'), templatesSchema, signal);
+    return this.#json('templates', this.#url('templates'), 'templates', templatesSchema, signal);
   }
 
-  async find(mark: Mark, since: number, signal: AbortSignal): Promise<Found> {
-    const search = new FlowSearch(this.#url('flows'), mark, since);
-    for (;;) {
-      let page: FlowPage;
-      let link: string | undefined;
-      try {
-        const answer = await this.#ask({ operation: 'list', method: 'GET', url: search.url }, signal);
-        link = answer.response.headers.link;
-        page = await this.#understood(answer, flowPageSchema, signal);
-      } catch (error) {
-        const isAnswered =
-          error instanceof NotFoundError || error instanceof NotServedError || error instanceof RejectedError;
-        if (!isAnswered) throw error;
-        return search.without(error.message);
-      }
-      const found = search.read(page, link);
-      if (found !== undefined) return found;
+  async *list(signal: AbortSignal): AsyncGenerator<readonly FlowRecord[]> {
+    const listing = this.#flowListing({ pagesMax: LIST_PAGES_MAX, entriesMax: LIST_FLOWS_MAX, rank: 2 }, signal);
+    for await (const { page, fresh } of listing.pages()) yield page.flows.filter(({ flowId }) => fresh.has(flowId));
+  }
+
+  find(mark: Mark, since: number, signal: AbortSignal): Promise<Found> {
+    const knownFor = this.#clock.now() - (this.#flowKnownAt ?? Number.POSITIVE_INFINITY);
+    return findFlow({
+      mark,
+      since,
+      isFlowKnown: knownFor >= LISTING_DELAY_MAX_MS,
+      list: () => this.#flowListing({ pagesMax: FIND_PAGES_MAX, entriesMax: FIND_FLOWS_MAX, rank: 1 }, signal),
+    });
+  }
+
+  #flowListing(limits: Omit<ListingLimits, 'mayBeSilent'>, signal: AbortSignal): Listing<FlowPage> {
+    const call: Call = { operation: 'list', method: 'GET', url: this.#url('flows'), subject: 'list' };
+    return this.#listing(call, flowPageSchema, { ...limits, mayBeSilent: true }, signal);
+  }
+
+  /** @throws {UnintelligibleAnswerError} there are outputs that cannot be had. */
+  async #allOutputs(flowId: string, spelling: 'flows' | 'root', signal: AbortSignal): Promise<readonly Output[]> {
+    const operation = `outputs of ${spelling}` as const;
+    const path = spelling === 'flows' ? ['flows', flowId, 'outputs'] : [flowId, 'outputs'];
+    const limits: ListingLimits = { pagesMax: OUTPUT_PAGES_MAX, entriesMax: OUTPUTS_MAX, mayBeSilent: false, rank: 0 };
+    const call: Call = { operation, method: 'GET', url: this.#url(...path), subject: flowId };
+    const listing = this.#listing(call, outputPageSchema, limits, signal);
+    const outputs: Output[] = [];
+    for await (const { page, fresh } of listing.pages()) {
+      outputs.push(...page.outputs.filter(({ assetId }) => fresh.has(assetId)));
     }
+    if (listing.stuck === undefined) return outputs;
+    throw new UnintelligibleAnswerError(`${operation}: not all outputs can be listed: ${listing.stuck}`);
+  }
+
+  #listing<S extends z.ZodMiniType<ListingPage>>(
+    call: Call,
+    schema: S,
+    { rank, ...limits }: ListingLimits,
+    signal: AbortSignal,
+  ): Listing<z.infer<S>> {
+    const read = async (url: URL) => {
+      const answer = await this.#ask({ ...call, url, rank }, signal);
+      return { page: await this.#understood(answer, schema, signal), link: answer.response.headers.link };
+    };
+    return new Listing({ ...limits, url: call.url, base: this.#base, read });
   }
 
   async #json<S extends z.ZodMiniType>(
     operation: Operation,
     url: URL,
+    subject: string,
     schema: S,
     signal: AbortSignal,
   ): Promise<z.infer<S>> {
-    return this.#understood(await this.#ask({ operation, method: 'GET', url }, signal), schema, signal);
+    return this.#understood(await this.#ask({ operation, method: 'GET', url, subject }, signal), schema, signal);
   }
 
   /** What an answer says, if it is one, and fits. */
@@ -267,6 +348,7 @@ class HttpFlowService implements FlowService {
       const parsed = schema.safeParse(parseJson(text, this.#answerDepthMax));
       if (parsed.success) {
         this.#served.add(operation);
+        if (operation !== 'list' && operation !== 'templates') this.#flowKnownAt ??= this.#clock.now();
         return parsed.data;
       }
       why = parsed.error;
@@ -298,7 +380,7 @@ class HttpFlowService implements FlowService {
       : url.protocol === 'https:';
     // The rest of the address may be a signature, and is as secret as a token.
     if (!isAllowed) throw new ForbiddenAddressError(`The asset was redirected to ${struckOut(url.origin, secret)}`);
-    const call: Call = { operation: 'asset', method: 'GET', url };
+    const call: Call = { operation: 'asset', method: 'GET', url, subject: url.pathname };
     if (url.origin === from.origin) return this.#ask(call, signal);
     const { address } = response;
     const publicOnly = !this.#isLocal && (address === undefined || isPublicAddress(address));
@@ -307,10 +389,24 @@ class HttpFlowService implements FlowService {
 
   /** One request with the token, and, where that is refused, once more with the token read anew. */
   async #ask(call: Call, signal: AbortSignal): Promise<Answer> {
-    const first = await this.#send(call, await this.#token.get(signal), signal);
+    const first = await this.#paced(call, await this.#token.get(signal), signal);
     if (first.response.status !== 401) return first;
     first.response.destroy();
-    return this.#send(call, await this.#token.renew(signal), signal);
+    return this.#paced(call, await this.#token.renew(signal), signal);
+  }
+
+  /** One request at the pace that the service allows. */
+  async #paced(call: Call, secret: string, signal: AbortSignal): Promise<Answer> {
+    const { operation, subject, startBy, rank = operation === 'get' ? 2 : 0 } = call;
+    const kind = operation === 'create' ? 'creation' : 'other';
+    const request = { rank, subject, startBy };
+    const response = await this.#pacer.send(
+      kind,
+      request,
+      signal,
+      async () => (await this.#send(call, secret, signal)).response,
+    );
+    return { operation, response, secret };
   }
 
   async #send(call: Call, secret: string | undefined, signal: AbortSignal): Promise<Answer> {
@@ -327,7 +423,7 @@ class HttpFlowService implements FlowService {
       // The specification wants the content type with every request. Elsewhere it could break a signed address.
       ...(secret === undefined ? {} : { 'Content-Type': 'application/json', Authorization: `Bearer ${secret}` }),
     };
-    const sending = new Sending(body, signal);
+    const sending = new Sending(await body?.(), signal);
     try {
       const response = await this.#transport({ method, url, headers, body: sending.body, publicOnly }, signal);
       return { operation, response, secret };
@@ -430,7 +526,8 @@ function refusalOf(
   { status, headers }: TransportResponse,
   { now, isServed, bodyStarted }: { now: number; isServed: boolean; bodyStarted: boolean },
 ): FlowServiceError {
-  const retryAfter = headers['retry-after'];
+  const throttled = (): ThrottledError =>
+    new ThrottledError(message, { retryAfterMs: retryAfterMs({ headers }, now) ?? exhaustedMs({ headers }, now) });
   switch (status) {
     case 401:
       return new UnauthorisedError(message);
@@ -450,22 +547,12 @@ function refusalOf(
       return new NotFoundError(message, { knownToBeServed: true });
     case 402: // A spent account is filled up by somebody; no file is at fault, and none should have to be sent again by hand.
     case 429:
-      return new ThrottledError(message, { retryAfterMs: retryAfterMs(retryAfter, now) });
+      return throttled();
   }
-  if (status === 503 && retryAfter !== undefined) {
-    return new ThrottledError(message, { retryAfterMs: retryAfterMs(retryAfter, now) });
-  }
+  if (status === 503 && headers['retry-after'] !== undefined) return throttled();
   if (status >= 500) return new UnavailableError(message, { bodyStarted });
   if (status >= 400) return new RejectedError(message, { status });
   return new UnintelligibleAnswerError(message);
-}
-
-/** `Retry-After` in milliseconds from `now`: seconds, or a date (RFC 9110, section 10.2.3). Anything else is nothing. */
-function retryAfterMs(value: string | undefined, now: number): number | undefined {
-  const text = value?.trim() ?? '';
-  const isDate = /^[A-Z][a-z]+, /.test(text);
-  const ms = /^\d+$/.test(text) ? Number(text) * 1000 : isDate ? Date.parse(text) - now : Number.NaN;
-  return ms >= 0 ? Math.min(ms, RETRY_AFTER_MAX_MS) : undefined;
 }
 
 /** Text without the token, should the service have quoted it back. */

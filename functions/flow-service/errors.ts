@@ -32,15 +32,18 @@ export class ForbiddenError extends FlowServiceError {
   readonly code = 'forbidden';
 }
 
-/** 429, 402, or 503 with `Retry-After` where nothing was created. */
+/** 429, 402, or 503 with `Retry-After`, or no turn at the pace that the service allows. Nothing was created. */
 export class ThrottledError extends FlowServiceError {
   override readonly name = 'ThrottledError';
   readonly code = 'throttled';
-  /** How long the service asked us to wait, in milliseconds; undefined where it did not say. */
+  /** How long the service asks us to wait, in milliseconds. Undefined if it does not say. */
   readonly retryAfterMs: number | undefined;
-  constructor(message: string, options: ErrorOptions & { retryAfterMs?: number | undefined }) {
+  /** False if the request was not sent at all, because others had been refused. */
+  readonly wasSent: boolean;
+  constructor(message: string, options: ErrorOptions & { retryAfterMs?: number | undefined; wasSent?: boolean }) {
     super(message, options);
     this.retryAfterMs = options.retryAfterMs;
+    this.wasSent = options.wasSent ?? true;
   }
 }
 

@@ -1,3 +1,4 @@
+import { isRefusal, type Listing } from './flow-listing.ts';
 import type { FlowPage } from './schemas.ts';
 import type { FlowRecord, Found, Mark } from './types.ts';
 
@@ -8,127 +9,195 @@ export const FIND_FLOWS_MAX = 10_000;
 /** How far the service's clock and ours may be apart, in milliseconds. */
 export const CLOCK_SKEW_MS = 5 * 60_000;
 
+/** Time within which a new flow must be listed, in milliseconds. Nothing is promised for a service that takes longer. */
+export const LISTING_DELAY_MAX_MS = 5 * 60_000;
+
+/** Different times of creation that show an order. Flows in a random order show ten falling ones once in 3.6 million. */
+const ORDER_TIMES_MIN = 10;
+
+/** Flows from before the request that are seen before reading stops. One alone may have been moved to its place. */
+const PAST_FLOWS_MIN = 5;
+
+/** Time after which a flow is taken to have ended if it has ended and does not say when, in milliseconds. */
+const FLOW_LIFE_MS = 24 * 60 * 60_000;
+
+/** Pages that a second reading may have more than the first: new flows move the others down. */
+const SECOND_LOOK_PAGES = 2;
+
+export interface Search {
+  readonly mark: Mark;
+  /** When the request in doubt began, in milliseconds since the epoch. */
+  readonly since: number;
+  /** Whether this process knows of a flow that must be listed by now, so that an empty listing does not show all. */
+  readonly isFlowKnown: boolean;
+  /** Begins to read the listing. */
+  readonly list: () => Listing<FlowPage>;
+}
+
 /**
- * Looks for the flow that bears a mark in a listing whose pagination nobody has specified.
+ * Looks for the flow that bears a mark. A flow that is wrongly called absent is paid for twice, and nobody is told. So
+ * absence needs four proofs, and without one of them it is unknown whether there is a flow.
  *
- * A flow that is seen is found. That there is none may be said only where nothing can have been overlooked, since a
- * flow that is wrongly called absent is paid for twice:
+ * 1. *Marks can be seen.* A listed flow bears an `additional`. Otherwise ours may be there and not be recognised.
+ * 2. *Ended flows are listed.* One of those seen has ended. Otherwise ours may have ended and left the listing.
+ * 3. *Nothing is left to read.* The end of the listing is known, or the listing is newest first and was read back past
+ *    the request ({@link Order}).
+ * 4. *Nothing was skipped.* One page is a snapshot. If pages go by number, the deletion of a flow on a page that was
+ *    read moves the first flow of the next page to it, unseen. So the listing is read a second time. If every flow of
+ *    the first reading is still there, none was deleted meanwhile, and the first reading skipped nothing.
  *
- * - the listing shows itself to be newest first (every flow has a time, none is newer than the one before, and one at
- *   least is older), and has come to flows from before the request that is in doubt; or
- * - its end is known: it said that there is no next page, or stopped naming one after it had; a page was empty; or as
- *   many flows were seen as it says there are.
+ * An empty listing is proof as well, because the first flow of a new account can be in doubt. It is none if this process
+ * heard of a flow more than {@link LISTING_DELAY_MAX_MS} ago: then the listing does not show all.
  *
- * Where it says nothing of further pages it may have them all the same, so `?page=` is tried: 1 first, for a service
- * that counts from 0 has its second page there. A service that does not know the parameter gives the same flows again,
- * and then its one page may be the first of many, or all there is: unknown. So it is where a page leads elsewhere,
- * where one is refused, and beyond {@link FIND_PAGES_MAX} and {@link FIND_FLOWS_MAX}.
+ * It stays unknown if the listing is refused or cannot be paged through, is longer than {@link FIND_PAGES_MAX} pages or
+ * {@link FIND_FLOWS_MAX} flows and in no order that is understood, has a flow of an unusable id, shows no `additional`
+ * or no ended flow, or loses flows while it is read.
  */
-export class FlowSearch {
-  /** The page to read next. */
-  url: URL;
-  readonly #list: URL;
+export async function findFlow(search: Search): Promise<Found> {
+  const { isFlowKnown, list } = search;
+  const seen = new Sightings(search);
+  const listing = list();
+  try {
+    for await (const { page, fresh } of listing.pages()) {
+      const flow = seen.take(page, fresh);
+      if (flow !== undefined) return { result: 'found', flow };
+      if (seen.isPast) break;
+    }
+    if (listing.seen.size === 0 && isFlowKnown) return seen.without('the listing is empty although flows were made');
+    const why = (seen.isPast ? undefined : listing.stuck) ?? seen.doubt;
+    if (why !== undefined) return seen.without(why);
+    if (!listing.isNumbered) return seen.none();
+
+    const missing = new Set(listing.seen);
+    const again = list();
+    for await (const { page, fresh } of again.pages()) {
+      const flow = seen.take(page, fresh);
+      if (flow !== undefined) return { result: 'found', flow };
+      for (const id of page.ids) missing.delete(id);
+      if (missing.size === 0) return seen.none();
+      if (again.pagesRead >= listing.pagesRead + SECOND_LOOK_PAGES) break;
+    }
+    return seen.without('flows leave the listing while it is read');
+  } catch (error) {
+    if (!isRefusal(error)) throw error;
+    return seen.without(error.message);
+  }
+}
+
+/** What a search has seen so far. */
+class Sightings {
   readonly #mark: Mark;
-  readonly #horizon: number;
-  readonly #seen = new Set<string>();
+  readonly #order: Order;
   /** The newest that bears the mark and has failed: taken only if there is no other. */
   #failed: FlowRecord | undefined;
-  #pages = 0;
-  /** The number last asked for, where pages are asked for by number. */
-  #page = 0;
-  #hasNamedNext = false;
-  /** What was listed and could not be read may have been the flow that is looked for. */
-  #hasOverlooked = false;
-  #isNewestFirst = true;
-  #hasDescended = false;
-  #previous = Number.POSITIVE_INFINITY;
+  #isEmpty = true;
+  #hasUnusable = false;
+  #showsAdditional = false;
+  #showsEnded = false;
 
-  /** @param since when the request in doubt began, in milliseconds since the epoch. */
-  constructor(list: URL, mark: Mark, since: number) {
-    this.url = list;
-    this.#list = list;
+  constructor({ mark, since }: Search) {
     this.#mark = mark;
-    this.#horizon = since - CLOCK_SKEW_MS;
+    this.#order = new Order(since - CLOCK_SKEW_MS);
   }
 
-  /** Takes in the page at {@link url}. Undefined: there is another to read. */
-  read(page: FlowPage, link: string | undefined): Found | undefined {
-    this.#pages += 1;
-    this.#hasOverlooked ||= page.isPartial;
-    const fresh = page.flows.filter(({ flowId }) => !this.#seen.has(flowId));
-    for (const flow of fresh) {
-      this.#seen.add(flow.flowId);
-      this.#noteOrder(flow);
+  /** Takes in a page. Returns the flow that is looked for, if it is there and has not failed. */
+  take(page: FlowPage, fresh: ReadonlySet<string>): FlowRecord | undefined {
+    this.#isEmpty &&= page.entries === 0;
+    this.#hasUnusable ||= page.flows.length < page.entries;
+    this.#showsAdditional ||= page.showsAdditional;
+    for (const flow of page.flows) {
+      if (!fresh.has(flow.flowId)) continue;
+      this.#order.note(flow);
+      this.#showsEnded ||= flow.state !== 'running';
       if (!this.#bearsMark(flow)) continue;
-      if (flow.state === 'running' || flow.state === 'completed') return { result: 'found', flow };
+      if (flow.state === 'running' || flow.state === 'completed') return flow;
       if ((flow.createdAt ?? 0) >= (this.#failed?.createdAt ?? 0)) this.#failed = flow;
-    }
-    const next = nextOf(page, link);
-    const isPastHorizon = this.#isNewestFirst && this.#hasDescended && this.#previous < this.#horizon;
-    if (isPastHorizon) return this.#none();
-    if (next.kind === 'end') return this.#none();
-    if (next.kind === 'unsaid') {
-      const isComplete = page.total !== undefined && this.#seen.size >= page.total;
-      if (this.#hasNamedNext || page.isEmpty || isComplete) return this.#none();
-      if (this.#page >= 2 && fresh.length === 0) return this.without('the listing cannot be paged through');
-      this.#page += 1;
-      this.url = withParameter(this.#list, 'page', String(this.#page));
-    } else {
-      if (this.#pages > 1 && fresh.length === 0 && !page.isEmpty) return this.without('the listing repeats itself');
-      this.#hasNamedNext = true;
-      const url = next.kind === 'parameter' ? withParameter(this.#list, next.name, next.value) : this.#at(next.address);
-      if (url === undefined) return this.without('the next page of the listing is elsewhere');
-      this.url = url;
-    }
-    if (this.#pages >= FIND_PAGES_MAX || this.#seen.size > FIND_FLOWS_MAX) {
-      return this.without(`more than ${this.#seen.size} flows are listed`);
     }
     return undefined;
   }
 
-  /** What can be said without reading on. */
+  /** Whether nothing that is left to read can be the flow that is looked for. */
+  get isPast(): boolean {
+    return this.#order.isPast && this.#showsAdditional;
+  }
+
+  /** Why the flow may be there although it was not seen. */
+  get doubt(): string | undefined {
+    if (this.#isEmpty) return undefined;
+    if (this.#hasUnusable) return 'the listing has flows whose ids are unusable';
+    if (!this.#showsAdditional) return 'the listing shows no additional data of flows, so the mark cannot be seen';
+    if (!this.#showsEnded) return 'the listing shows no ended flow, and this one may have ended';
+    return undefined;
+  }
+
   without(why: string): Found {
     return this.#failed === undefined ? { result: 'unknown', why } : { result: 'found', flow: this.#failed };
   }
 
-  #none(): Found {
-    if (this.#hasOverlooked) return this.without('the listing has flows whose ids are unusable');
+  none(): Found {
     return this.#failed === undefined ? { result: 'absent' } : { result: 'found', flow: this.#failed };
-  }
-
-  #noteOrder({ createdAt }: FlowRecord): void {
-    if (createdAt === undefined || createdAt > this.#previous) {
-      this.#isNewestFirst = false;
-      return;
-    }
-    if (createdAt < this.#previous && this.#previous !== Number.POSITIVE_INFINITY) this.#hasDescended = true;
-    this.#previous = createdAt;
   }
 
   #bearsMark({ mark }: FlowRecord): boolean {
     const { pipeline, upload, generation } = this.#mark;
     return mark?.pipeline === pipeline && mark.upload === upload && mark.generation === generation;
   }
+}
 
-  /** An address that the listing names, if the token may be sent there. */
-  #at(address: string): URL | undefined {
-    const url = URL.parse(address, this.url.href);
-    return url?.origin === this.#list.origin ? url : undefined;
+/**
+ * Tells whether a listing is newest first and was read back past a time, so that all flows created since were seen. The
+ * service does not say how it sorts. Other orders can look the same for a while, and each must be ruled out:
+ *
+ * - *By id, by name, or none*: every flow has a time of creation, none is newer than the one before, and there are
+ *   {@link ORDER_TIMES_MIN} different ones. Ties are allowed.
+ * - *By last change or by end*: several flows were created, last changed and ended before the time. By last change, a
+ *   flow created since would stand above them. A flow that is still running does not count, for it changes.
+ * - *By state*: a state comes again after another, or a running flow stands above an ended one that is older. Sorted by
+ *   state, the flows of all other states would come after all those of one state.
+ *
+ * Where evidence is missing, more pages are read, up to the end. Two orders cannot be told from newest first, and are
+ * no service's default: first by something in which all flows that were read agree (one template), and then newest first;
+ * and by a state that sorts running flows first and failed ones last, if all flows above are newer.
+ */
+class Order {
+  readonly #horizon: number;
+  #isFalling = true;
+  #previous = Number.POSITIVE_INFINITY;
+  #times = 0;
+  #pastFlows = 0;
+  #areStatesMixed = false;
+  #state: FlowRecord['state'] | undefined;
+  readonly #states = new Set<FlowRecord['state']>();
+
+  constructor(horizon: number) {
+    this.#horizon = horizon;
   }
-}
 
-function withParameter(list: URL, name: string, value: string): URL {
-  const url = new URL(list);
-  url.searchParams.set(name, value);
-  return url;
-}
+  get isPast(): boolean {
+    return (
+      this.#isFalling &&
+      this.#times >= ORDER_TIMES_MIN &&
+      this.#pastFlows >= PAST_FLOWS_MIN &&
+      this.#areStatesMixed &&
+      this.#previous < this.#horizon
+    );
+  }
 
-/** What a page says of the next, in its body or, as RFC 8288 has it, in its `Link` header. */
-function nextOf({ next }: FlowPage, link: string | undefined): FlowPage['next'] {
-  if (next.kind !== 'unsaid' || link === undefined) return next;
-  const relation = (name: string): string | undefined =>
-    new RegExp(`<([^>]*)>[^<]*;\\s*rel="?${name}"?(?:[\\s;,]|$)`, 'i').exec(link)?.[1];
-  const address = relation('next');
-  if (address !== undefined) return { kind: 'address', address };
-  return ['prev', 'previous', 'first', 'last'].some((name) => relation(name) !== undefined) ? { kind: 'end' } : next;
+  note({ createdAt, changedAt, state }: FlowRecord): void {
+    if (createdAt === undefined || createdAt > this.#previous) {
+      this.#isFalling = false;
+      return;
+    }
+    if (createdAt < this.#previous) this.#times += 1;
+    this.#previous = createdAt;
+
+    const hasEnded = state !== 'running';
+    const endedBy = changedAt ?? createdAt + FLOW_LIFE_MS;
+    if (hasEnded && Math.max(createdAt, endedBy) < this.#horizon) this.#pastFlows += 1;
+
+    const isBack = state !== this.#state && this.#states.has(state);
+    this.#areStatesMixed ||= isBack || (hasEnded && this.#states.has('running'));
+    this.#states.add(state);
+    this.#state = state;
+  }
 }

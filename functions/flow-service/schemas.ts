@@ -1,4 +1,5 @@
 import * as z from 'zod/mini';
+import type { ListingPage, NextPage } from './flow-listing.ts';
 import { parseJson } from './json-answer.ts';
 import type { FlowRecord, FlowState, Mark, Output } from './types.ts';
 
@@ -117,8 +118,24 @@ const markSchema = z.object({
   flowdrop: z.object({ pipeline: z.string(), upload: z.string(), generation: z.number() }),
 });
 
+/** How deep the lists and objects of an `additional` may be nested that comes as a text of JSON. */
+const ADDITIONAL_DEPTH_MAX = 100;
+
+/** An `additional` that is an object. Some services keep it as a text of JSON, and answer with that. */
+function objectIn(additional: unknown): object | undefined {
+  let value = additional;
+  if (typeof value === 'string' && value.trimStart().startsWith('{')) {
+    try {
+      value = parseJson(value, ADDITIONAL_DEPTH_MAX);
+    } catch {
+      return undefined; // A text of another kind that somebody attached.
+    }
+  }
+  return typeof value === 'object' && value !== null && !Array.isArray(value) ? value : undefined;
+}
+
 function markOf(additional: unknown): Mark | undefined {
-  const parsed = markSchema.safeParse(additional);
+  const parsed = markSchema.safeParse(objectIn(additional));
   return parsed.success ? parsed.data.flowdrop : undefined;
 }
 
@@ -133,12 +150,15 @@ export const flowSchema = z.pipe(
   anyObject,
   z.transform((flow, context): FlowRecord => {
     const { progress } = flow;
+    const finishedAt = timeOf(flow.finished_at ?? flow.completed_at ?? flow.ended_at);
+    const changes = [finishedAt, timeOf(flow.updated_at ?? flow.modified_at)].filter((time) => time !== undefined);
     return {
       flowId: idIn(context, flow.flow_id, flow.id),
       state: stateOf(flow.state ?? flow.status),
       progress: typeof progress === 'number' && progress >= 0 && progress <= 1 ? progress : undefined,
       createdAt: timeOf(flow.created_at),
-      finishedAt: timeOf(flow.finished_at),
+      finishedAt,
+      changedAt: changes.length === 0 ? undefined : Math.max(...changes),
       error: errorText(flow.error),
       mark: markOf(flow.additional),
     };
@@ -163,18 +183,6 @@ function outputOf(output: Readonly<Record<string, unknown>>): Output {
   return { assetId: id, status: status ?? 'pending' };
 }
 
-/** The outputs of a flow: a list, or an object that has one. An id that is listed twice is one output. */
-export const outputsSchema = z.pipe(
-  z.union([z.array(anyObject), z.object({ outputs: z.array(anyObject) })]),
-  z.transform((answer): readonly Output[] => {
-    const outputs = new Map<string, Output>();
-    for (const output of (Array.isArray(answer) ? answer : answer.outputs).map(outputOf)) {
-      if (!outputs.has(output.assetId)) outputs.set(output.assetId, output);
-    }
-    return [...outputs.values()];
-  }),
-);
-
 const templateSchema = z.union([
   z.pipe(
     z.string(),
@@ -194,24 +202,10 @@ export const templatesSchema = z.pipe(
   z.transform((answer) => (Array.isArray(answer) ? answer : answer.templates)),
 );
 
-/** How a listing says what comes next: as an address or path, as a cursor with the parameter that takes it, or not. */
-export type NextPage =
-  | { readonly kind: 'address'; readonly address: string }
-  | { readonly kind: 'parameter'; readonly name: string; readonly value: string }
-  /** It speaks of a next page and says that there is none. */
-  | { readonly kind: 'end' }
-  /** It does not speak of it. */
-  | { readonly kind: 'unsaid' };
-
-export interface FlowPage {
+export interface FlowPage extends ListingPage {
   readonly flows: readonly FlowRecord[];
-  /** Whether it lists something that is no flow, or whose id is unusable, and is left out. */
-  readonly isPartial: boolean;
-  /** Whether it lists nothing at all. */
-  readonly isEmpty: boolean;
-  /** How many flows there are on all pages, where it says. */
-  readonly total: number | undefined;
-  readonly next: NextPage;
+  /** Whether a flow of it shows what was attached to it. Without that no mark can be seen. */
+  readonly showsAdditional: boolean;
 }
 
 /** The members in which listings hold flows, and those in which they name the cursor of the next page. */
@@ -238,8 +232,13 @@ function nextOf(answer: Readonly<Record<string, unknown>>): NextPage {
   const isEnd = ['next', 'next_cursor', 'next_page_token', 'next_page'].some(
     (member) => member in answer && (answer[member] === null || answer[member] === ''),
   );
-  return { kind: isEnd || answer.has_more === false ? 'end' : 'unsaid' };
+  if (isEnd || answer.has_more === false) return { kind: 'end' };
+  return { kind: answer.has_more === true ? 'more' : 'unsaid' };
 }
+
+/** How many entries a listing says that it has on all its pages. */
+const totalOf = ({ total, total_count }: Readonly<Record<string, unknown>>): number | undefined =>
+  [total, total_count].find((value) => typeof value === 'number');
 
 /** One page of `GET /flows`: a list, or an object that has one. */
 export const flowPageSchema = z.pipe(
@@ -251,13 +250,37 @@ export const flowPageSchema = z.pipe(
       context.issues.push({ code: 'custom', message: 'no list of flows', input: answer });
       return z.NEVER;
     }
-    const total = [fields.total, fields.total_count].find((value) => typeof value === 'number');
     const flows = items.map((item) => flowSchema.safeParse(item)).flatMap(({ data }) => data ?? []);
     return {
       flows,
-      isPartial: flows.length < items.length,
-      isEmpty: items.length === 0,
-      total,
+      showsAdditional: items.some((item) => Object.keys(objectIn(item?.additional) ?? {}).length > 0),
+      ids: flows.map(({ flowId }) => flowId),
+      entries: items.length,
+      total: totalOf(fields),
+      next: nextOf(fields),
+    };
+  }),
+);
+
+export interface OutputPage extends ListingPage {
+  readonly outputs: readonly Output[];
+}
+
+/** One page of the outputs of a flow: a list, or an object that has one. An id that is listed twice is one output. */
+export const outputPageSchema = z.pipe(
+  z.union([z.array(anyObject), z.looseObject({ outputs: z.array(anyObject) })]),
+  z.transform((answer): OutputPage => {
+    const fields = Array.isArray(answer) ? {} : answer;
+    const items = Array.isArray(answer) ? answer : answer.outputs;
+    const outputs = new Map<string, Output>();
+    for (const output of items.map(outputOf)) {
+      if (!outputs.has(output.assetId)) outputs.set(output.assetId, output);
+    }
+    return {
+      outputs: [...outputs.values()],
+      ids: [...outputs.keys()],
+      entries: items.length,
+      total: totalOf(fields),
       next: nextOf(fields),
     };
   }),

@@ -1,4 +1,5 @@
 import type { Json, JsonObject } from '../json.ts';
+import type { LearntPace } from './pace.ts';
 
 /** Which upload, which attempt, whose deployment: it rides in `additional.flowdrop` of every flow that we create. */
 export interface Mark {
@@ -21,6 +22,8 @@ export interface CreateRequest {
   /** The route's own additional data; the mark is added beside it. */
   readonly additional?: JsonObject | undefined;
   readonly mark: Mark;
+  /** Milliseconds since the epoch: after this the request is not begun any more. Default: no limit. */
+  readonly startBy?: number | undefined;
   readonly input: {
     /** `file`: a base64 data URI of `source`, streamed. `text`: the text itself, as a JSON string. */
     readonly as: 'file' | 'text';
@@ -41,6 +44,8 @@ export interface FlowRecord {
   /** Milliseconds since the epoch, where the service says. */
   readonly createdAt?: number | undefined;
   readonly finishedAt?: number | undefined;
+  /** The latest time at which the flow is known to have changed, its end included. */
+  readonly changedAt?: number | undefined;
   /** What the service says went wrong, in its words, cut to 300 characters. */
   readonly error?: string | undefined;
   readonly mark?: Mark | undefined;
@@ -56,6 +61,8 @@ export interface Output {
 /** An asset being downloaded. */
 export interface Asset {
   readonly mediaType: string;
+  /** It has no more bytes than this: the length of the answer. Undefined if the answer has none. */
+  readonly bytesMax?: number | undefined;
   /**
    * The decoded bytes, each chunk valid only until the next is asked for. Iteration ends normally only when the asset
    * is complete and intact. Leaving the loop early destroys the connection.
@@ -72,6 +79,12 @@ export interface Asset {
  * {@link UnintelligibleAnswerError} and the signal's reason.
  */
 export interface FlowService {
+  /** The pace of all requests but creations; undefined if no limit is known. */
+  readonly learntPace: LearntPace | undefined;
+  /** Whether the service has refused creations within the last hour. */
+  readonly isCreationLimited: boolean;
+  /** Begins with the pace that another process has learnt. */
+  resumePace(learnt: LearntPace): void;
   /**
    * `POST /flows`. Resolves with the new flow's id, and settles only when the request is settled or destroyed.
    * Whatever it throws but {@link InDoubtError}, nothing was created.
@@ -83,7 +96,11 @@ export interface FlowService {
   create(request: CreateRequest, signal: AbortSignal): Promise<{ readonly flowId: string }>;
   /** `GET /flows/{id}`. @throws {NotFoundError} @throws {NotServedError} */
   get(flowId: string, signal: AbortSignal): Promise<FlowRecord>;
-  /** `GET /flows/{id}/outputs` or `GET /{id}/outputs`. @throws {NotFoundError} @throws {NotReadyError} */
+  /**
+   * `GET /flows/{id}/outputs` or `GET /{id}/outputs`, all pages of it.
+   * @throws {NotFoundError} @throws {NotReadyError}
+   * @throws {UnintelligibleAnswerError} also if the listing says that it has more outputs, and they cannot be had.
+   */
   outputs(flowId: string, signal: AbortSignal): Promise<readonly Output[]>;
   /**
    * `GET /flows/{id}/outputs/{asset}`, redirected once at most. Its chunks must be read, or the signal aborted, for the
@@ -98,8 +115,15 @@ export interface FlowService {
     signal: AbortSignal,
   ): Promise<readonly { readonly name: string; readonly description?: string | undefined }[]>;
   /**
-   * Looks for a flow that bears `mark` in the service's listing. `absent` is said only where the listing was read back
-   * past `since` (milliseconds since the epoch) or to its known end; anything less is `unknown`.
+   * `GET /flows`: the service's flows, page by page. Each step sends one request, when the page is asked for, and gives
+   * the flows that no page before it had, which may be none. Ends where the listing ends or cannot be paged further.
+   * @throws {NotFoundError} @throws {NotServedError} @throws {RejectedError} the first page is refused.
+   */
+  list(signal: AbortSignal): AsyncGenerator<readonly FlowRecord[]>;
+  /**
+   * Looks for a flow that bears `mark` in the service's listing. It says `absent` only if nothing can have been
+   * overlooked: see `flow-search.ts`. Anything less is `unknown`.
+   * @param since when the request in doubt began, in milliseconds since the epoch.
    */
   find(mark: Mark, since: number, signal: AbortSignal): Promise<Found>;
 }

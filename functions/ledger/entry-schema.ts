@@ -28,6 +28,7 @@ const facts = {
   generation: count,
   attempts: count,
   waits: count,
+  throttledSince: z.optional(time),
   doubt: z.optional(z.looseObject({ claimedAt: time, sentBy: time, nextAttemptAt: z.optional(time) })),
 };
 

@@ -1,6 +1,7 @@
 import type { Mark } from '../flow-service/types.ts';
 import type { RouteSnapshot } from '../routes.ts';
 import type { Upload } from '../upload.ts';
+import type { WaitingMarker } from './keys.ts';
 
 /**
  * An entry: everything that is known of one upload, and the one place where its state is decided.
@@ -30,6 +31,8 @@ interface EntryFacts {
   readonly attempts: number;
   /** Waits so far in this generation: they lengthen the next one. */
   readonly waits: number;
+  /** Since when the service's throttling keeps the upload waiting, milliseconds since the epoch: its place in the queue. */
+  readonly throttledSince?: number | undefined;
   /** A POST of this generation of which it is not known whether it made a flow. */
   readonly doubt?: Doubt | undefined;
 }
@@ -78,8 +81,6 @@ export interface FlowFacts {
 export interface RunningEntry extends EntryFacts {
   readonly state: 'running';
   readonly flow: FlowFacts;
-  /** What the outputs listing said when it was last looked at, where that is all there is to judge by. */
-  readonly look?: { readonly digest: string; readonly at: number } | undefined;
   /** Assets that were stored before a collection was cut off or failed: the next one goes on from there. */
   readonly assets?: readonly StoredAsset[] | undefined;
 }
@@ -131,6 +132,14 @@ export function nextStep(entry: Entry, now: number): NextStep {
     case 'waiting':
       return now < entry.notBefore ? 'wait-on' : 'take-over';
   }
+}
+
+/** The marker that belongs to an entry whose upload waits or is claimed; undefined for any other. */
+export function waitingMarkerOf(entry: Entry): WaitingMarker | undefined {
+  const notBefore = dueAt(entry);
+  if (notBefore === undefined) return undefined;
+  const isThrottled = entry.state === 'waiting' && entry.reason === 'throttled';
+  return { uploadId: entry.upload.id, notBefore, throttledSince: isThrottled ? entry.throttledSince : undefined };
 }
 
 /** When an upload that is neither running nor at its end is to be taken up again; undefined for any other. */
@@ -205,6 +214,7 @@ export function waiting(entry: ClaimedEntry, wait: Wait): WaitingEntry {
     attempts: entry.attempts + (wait.counted ? 1 : 0),
     waits: entry.waits + 1,
     doubt: wait.doubt ?? entry.doubt,
+    throttledSince: wait.reason === 'throttled' ? (entry.throttledSince ?? entry.claimedAt) : entry.throttledSince,
     state: 'waiting',
     reason: wait.reason,
     message: wait.message,
@@ -219,11 +229,7 @@ export function withoutDoubt(entry: ClaimedEntry): ClaimedEntry {
 }
 
 export function running(entry: ClaimedEntry | WaitingEntry, flow: FlowFacts): RunningEntry {
-  return { ...factsOf(entry), attempts: 0, doubt: undefined, state: 'running', flow };
-}
-
-export function lookedAt(entry: RunningEntry, digest: string, now: number): RunningEntry {
-  return { ...entry, look: { digest, at: now } };
+  return { ...factsOf(entry), attempts: 0, doubt: undefined, throttledSince: undefined, state: 'running', flow };
 }
 
 /** A running flow whose collection was cut off (not counted), or failed by an asset (counted), after these assets. */
@@ -258,6 +264,7 @@ export function retried(entry: TerminalEntry | WaitingEntry, now: number): Waiti
     generation: entry.generation + (entry.state === 'waiting' ? 0 : 1),
     attempts: 0,
     waits: 0,
+    throttledSince: undefined,
     // An upload is held because of its doubt: a person's word settles that. Any other doubt is still looked into.
     doubt: entry.state === 'waiting' && entry.reason !== 'held' ? atOnce(entry.doubt) : undefined,
     state: 'waiting',
@@ -271,6 +278,6 @@ export function retried(entry: TerminalEntry | WaitingEntry, now: number): Waiti
 const atOnce = (doubt: Doubt | undefined): Doubt | undefined => doubt && { ...doubt, nextAttemptAt: undefined };
 
 function factsOf(entry: Entry): EntryFacts {
-  const { schema, upload, route, generation, attempts, waits, doubt } = entry;
-  return { schema, upload, route, generation, attempts, waits, doubt };
+  const { schema, upload, route, generation, attempts, waits, throttledSince, doubt } = entry;
+  return { schema, upload, route, generation, attempts, waits, throttledSince, doubt };
 }

@@ -1,24 +1,17 @@
 import { GetObjectCommand, PutObjectCommand, type S3Client } from '@aws-sdk/client-s3';
 import type { Clock } from '../clock.ts';
 import { isAbsent, isConflict, isPreconditionFailed } from '../objects/s3-errors.ts';
+import { type CollectorState, parsedState } from './collector-state.ts';
 import { collectorKey } from './keys.ts';
 
 /** How long a lease holds unless renewed, in milliseconds; renewed after a third of it. */
-const LEASE_MS = 30_000;
-
-/** How far ahead of ours another machine's clock may be, in milliseconds: no lease holds, and no round was, beyond. */
-const CLOCK_SKEW_MS = 10 * 60_000;
-
-interface CollectorState {
-  /** Milliseconds since the epoch until when somebody collects; 0 where nobody does. */
-  readonly heldUntil: number;
-  /** When the last completed round began, milliseconds since the epoch. */
-  readonly lastCompletedAt?: number | undefined;
-}
+export const LEASE_MS = 30_000;
 
 /**
- * A collector's lease: it saves overlapping ticks the work of each other. It is not what correctness rests on, so a
- * lease that was lost is not fought over; only the time of the last completed round is then no longer ours to write.
+ * A collector's lease, and beside it what the collector remembers between its ticks.
+ *
+ * The lease saves overlapping ticks the work of each other. Correctness does not rest on it, so a lease that was lost
+ * is not fought over. Only what the collector remembers is then no longer ours to write.
  */
 export class Lease {
   readonly #s3: S3Client;
@@ -46,7 +39,7 @@ export class Lease {
     this.#etag = etag;
   }
 
-  /** Takes the lease of a collector. Undefined where somebody holds it, or takes it at the same moment. */
+  /** Takes the lease of a collector. Undefined if another tick holds it, or takes it at the same moment. */
   static async take(
     s3: S3Client,
     bucket: string,
@@ -55,38 +48,38 @@ export class Lease {
     signal: AbortSignal,
   ): Promise<Lease | undefined> {
     const where = { Bucket: bucket, Key: collectorKey(collector) };
-    let state: CollectorState = { heldUntil: 0 };
+    let state: CollectorState = {};
     let etag: string | undefined;
     try {
       const { Body, ETag } = await s3.send(new GetObjectCommand(where), { abortSignal: signal });
-      state = parsedState((await Body?.transformToString()) ?? '', clock.now());
+      state = parsedState((await Body?.transformToString()) ?? '', clock.now(), LEASE_MS);
       etag = ETag;
     } catch (error) {
       if (!isAbsent(error)) throw error;
     }
-    if (clock.now() < state.heldUntil) return undefined;
+    if (clock.now() < (state.heldUntil ?? 0)) return undefined;
     const lease = new Lease(s3, where, clock, state, etag);
-    await lease.#write({}, signal);
+    await lease.remember({}, signal);
     if (lease.#lost) return undefined;
     lease.#renewing = lease.#keepRenewing(signal);
     return lease;
   }
 
-  /** When the last completed round began; undefined where there was none yet. */
-  get lastCompletedAt(): number | undefined {
-    return this.#state.lastCompletedAt;
+  get state(): CollectorState {
+    return this.#state;
   }
 
-  /** A round that began at `startedAt` has looked at everything that was due. */
-  completed(startedAt: number, signal: AbortSignal): Promise<void> {
-    return this.#write({ lastCompletedAt: startedAt }, signal);
+  /** Changes what the collector remembers. */
+  remember(change: Partial<CollectorState>, signal: AbortSignal): Promise<void> {
+    this.#writing = this.#writing.catch(() => {}).then(() => this.#put(change, signal));
+    return this.#writing;
   }
 
-  /** Lets others at it at once. Where that fails it runs out by itself, which is nothing to fail for. */
+  /** Lets others at it at once. If that fails the lease runs out by itself, which is nothing to fail for. */
   async release(signal: AbortSignal): Promise<void> {
     this.#ended.abort();
     await this.#renewing;
-    await this.#write({ heldUntil: 0 }, signal).catch(() => {});
+    await this.remember({ heldUntil: 0 }, signal).catch(() => {});
   }
 
   async #keepRenewing(signal: AbortSignal): Promise<void> {
@@ -94,16 +87,11 @@ export class Lease {
     while (!until.aborted && !this.#lost) {
       try {
         await this.#clock.sleep(LEASE_MS / 3, until);
-        await this.#write({}, signal);
+        await this.remember({}, signal);
       } catch {
         // The end, or a lease that could not be renewed: it runs out, and at worst two collectors work side by side.
       }
     }
-  }
-
-  #write(change: Partial<CollectorState>, signal: AbortSignal): Promise<void> {
-    this.#writing = this.#writing.catch(() => {}).then(() => this.#put(change, signal));
-    return this.#writing;
   }
 
   async #put(change: Partial<CollectorState>, signal: AbortSignal): Promise<void> {
@@ -125,19 +113,5 @@ export class Lease {
       if (!isPreconditionFailed(error) && !isConflict(error) && !isAbsent(error)) throw error;
       this.#lost = true;
     }
-  }
-}
-
-/** A state that cannot be read is as good as none: the next write replaces it, and everything is due. */
-function parsedState(text: string, now: number): CollectorState {
-  try {
-    const { heldUntil, lastCompletedAt } = JSON.parse(text) as Partial<Record<string, unknown>>;
-    const isTime = (value: unknown, latest: number): value is number => typeof value === 'number' && value <= latest;
-    return {
-      heldUntil: isTime(heldUntil, now + LEASE_MS + CLOCK_SKEW_MS) ? heldUntil : 0,
-      lastCompletedAt: isTime(lastCompletedAt, now + CLOCK_SKEW_MS) ? lastCompletedAt : undefined,
-    };
-  } catch {
-    return { heldUntil: 0 };
   }
 }

@@ -17,6 +17,7 @@ import {
   RUNNING_PREFIX,
   type RunningMarker,
   runningKey,
+  THROTTLED_PREFIX,
   UPLOADS_PREFIX,
   WAITING_PREFIX,
   type WaitingMarker,
@@ -115,6 +116,16 @@ export class Ledger {
       if (key > last) return;
       const marker = parseWaitingKey(key);
       if (marker !== undefined) yield marker;
+    }
+  }
+
+  /** The markers of uploads that wait because the service is throttling, longest waiting first, and when each was put. */
+  async *throttledMarkers(signal: AbortSignal): AsyncGenerator<WaitingMarker & { readonly putAt: number }> {
+    for await (const objects of this.#pages(THROTTLED_PREFIX, signal)) {
+      for (const { Key = '', LastModified } of objects) {
+        const marker = parseWaitingKey(Key);
+        if (marker !== undefined) yield { ...marker, putAt: LastModified?.getTime() ?? 0 };
+      }
     }
   }
 

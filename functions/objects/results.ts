@@ -9,6 +9,7 @@ import {
   UploadPartCommand,
 } from '@aws-sdk/client-s3';
 import type { Log } from '../telemetry.ts';
+import { AssetSlots } from './asset-slots.ts';
 import { isConflict, isPreconditionFailed } from './s3-errors.ts';
 import { collectYoungGarbage } from './young-generation.ts';
 
@@ -22,9 +23,15 @@ const PART_BYTES = 5 * 1024 * 1024;
 /** Parts that are filled or sent at a time, by all uploads together. With 16 uploads half of them fill a second one. */
 const PART_BUFFERS_MAX = 24;
 
+/** Memory that an asset of this size takes on its way. */
+const memoryFor = (bytes: number): number => (bytes < PART_BYTES ? bytes : LARGE_ASSET_BYTES);
+
 const NO_BUFFER = Buffer.alloc(0);
 
-/** What a part's buffer starts with, so that a thousand small assets do not cost a thousand parts of memory. */
+/** Memory that a large asset takes, in bytes: one part, and every other one fills a second meanwhile. */
+const LARGE_ASSET_BYTES = 1.5 * PART_BYTES;
+
+/** Size of the first buffer if the asset's size is not known: many small assets must not cost many parts of memory. */
 const FIRST_BUFFER_BYTES = 64 * 1024;
 
 /**
@@ -39,6 +46,14 @@ const CONFLICT_TRIES_MAX = 10;
 export interface AssetFacts {
   readonly bytes: number;
   readonly sha256: string;
+}
+
+/** An asset whose download has begun, and where it belongs. */
+export interface OpenedAsset {
+  readonly to: AssetDestination;
+  readonly chunks: AsyncIterable<Uint8Array>;
+  /** It has no more bytes than this. Undefined if that is not known. */
+  readonly bytesMax?: number | undefined;
 }
 
 export interface AssetDestination {
@@ -60,16 +75,41 @@ export class Results {
   readonly #bucket: string;
   readonly #log: Log;
   readonly #buffers = new PartBuffers();
+  readonly #slots: AssetSlots;
 
-  constructor(s3: S3Client, bucket: string, log: Log) {
+  /** @param largeAssetsMax large assets that are streamed side by side. */
+  constructor(s3: S3Client, bucket: string, log: Log, largeAssetsMax: number) {
     this.#s3 = s3;
     this.#bucket = bucket;
     this.#log = log;
+    this.#slots = new AssetSlots(largeAssetsMax, LARGE_ASSET_BYTES);
   }
 
-  /** Stores what `chunks` yields, if and only if they end normally. Rejects with whatever they throw. */
-  async store(to: AssetDestination, chunks: AsyncIterable<Uint8Array>, signal: AbortSignal): Promise<AssetFacts> {
-    const upload = new PartedUpload(this.#s3, this.#bucket, to, this.#buffers, signal);
+  /**
+   * Opens an asset as soon as there is memory for it, and stores what its chunks yield, if and only if they end
+   * normally. Rejects with whatever they throw.
+   */
+  async store(
+    open: () => Promise<OpenedAsset>,
+    signal: AbortSignal,
+  ): Promise<AssetFacts & Pick<AssetDestination, 'key' | 'mediaType'>> {
+    const slot = await this.#slots.take(signal);
+    try {
+      const asset = await open();
+      const { to, bytesMax } = asset;
+      if (bytesMax !== undefined) await slot.resize(memoryFor(bytesMax));
+      const facts = await this.#storeOpened(asset, signal);
+      if (bytesMax === undefined) slot.note(memoryFor(facts.bytes));
+      const { key, mediaType } = to;
+      return { key, mediaType, ...facts };
+    } finally {
+      slot.release();
+    }
+  }
+
+  async #storeOpened(asset: OpenedAsset, signal: AbortSignal): Promise<AssetFacts> {
+    const { to, chunks } = asset;
+    const upload = new PartedUpload(this.#s3, this.#bucket, asset, this.#buffers, signal);
     const hash = createHash('sha256');
     let bytes = 0;
     try {
@@ -166,7 +206,7 @@ class PartedUpload {
   readonly #to: AssetDestination;
   readonly #buffers: PartBuffers;
   readonly #signal: AbortSignal;
-  #filling: Buffer = Buffer.allocUnsafeSlow(FIRST_BUFFER_BYTES);
+  #filling: Buffer;
   #filled = 0;
   /** Whether the buffer that was filled was given to a request of which no success is known. */
   #isBeingPut = false;
@@ -176,7 +216,15 @@ class PartedUpload {
   #sending: Promise<void> = Promise.resolve();
   readonly #parts: { PartNumber: number; ETag: string | undefined; ChecksumCRC32: string | undefined }[] = [];
 
-  constructor(s3: S3Client, bucket: string, to: AssetDestination, buffers: PartBuffers, signal: AbortSignal) {
+  constructor(
+    s3: S3Client,
+    bucket: string,
+    { to, bytesMax = Number.POSITIVE_INFINITY }: Pick<OpenedAsset, 'to' | 'bytesMax'>,
+    buffers: PartBuffers,
+    signal: AbortSignal,
+  ) {
+    // What is known to be small gets a buffer of its own size, and needs no part.
+    this.#filling = Buffer.allocUnsafeSlow(bytesMax < PART_BYTES ? bytesMax : FIRST_BUFFER_BYTES);
     this.#s3 = s3;
     this.#target = { Bucket: bucket, Key: to.key };
     this.#to = to;

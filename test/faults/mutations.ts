@@ -74,8 +74,8 @@ export const MUTATIONS: readonly Mutation[] = [
     changes: [
       {
         file: 'flow-service/flow-search.ts',
-        from: "if (next.kind === 'end') return this.#none();",
-        to: 'return this.#none();',
+        from: 'if (seen.isPast) break;',
+        to: 'break;',
       },
     ],
     seedsMax: 500,

@@ -518,6 +518,7 @@ export class World {
         outputsPath: this.#settings.outputsPath,
         assetBytesMax: this.#settings.assetBytesMax,
         answerDepthMax: this.#settings.answerDepthMax,
+        requestsPerSecond: this.#settings.requestsPerSecond,
         clock: lambda.clock,
         token,
         transport: transportOf(serviceWorld, lambda),

@@ -1,7 +1,12 @@
 import { inspect } from 'node:util';
 import { describe, expect, it } from 'vitest';
 import { systemClock } from '../../functions/clock.ts';
-import { createFlowService, type FlowServiceOptions } from '../../functions/flow-service/client.ts';
+import {
+  createFlowService,
+  type FlowServiceOptions,
+  OUTPUT_PAGES_MAX,
+  OUTPUTS_MAX,
+} from '../../functions/flow-service/client.ts';
 import * as errors from '../../functions/flow-service/errors.ts';
 import { httpTransport, TRANSPORT_LIMITS, type Transport } from '../../functions/flow-service/transport.ts';
 import type { FlowService, InputSource } from '../../functions/flow-service/types.ts';
@@ -628,6 +633,115 @@ describe('the outputs of a flow', () => {
       expect(error).toMatchObject({ name: 'UnintelligibleAnswerError', message: expect.stringContaining(body) });
     },
   );
+
+  /** What comes of a listing whose pages are those of `pageAt`, and which addresses were asked for. */
+  const pagedOutputs = async (
+    pageAt: (pathAndQuery: string) => { status?: number; body: unknown; link?: string },
+    baseUrl = PUBLIC,
+  ) => {
+    const asked: string[] = [];
+    const transport: Transport = async ({ url }) => {
+      asked.push(`${url.pathname}${url.search}`);
+      const { status = 200, body, link } = pageAt(`${url.pathname}${url.search}`);
+      return { status, headers: { link }, body: streamed([Buffer.from(JSON.stringify(body))]), destroy() {} };
+    };
+    const flows = clientOf(baseUrl, { transport, outputsPath: 'flows' });
+    const outcome = await flows.outputs('f1', never).then(
+      (outputs) => ({ ids: outputs.map(({ assetId }) => assetId), error: undefined }),
+      (error: unknown) => ({ ids: undefined, error }),
+    );
+    return { ...outcome, asked };
+  };
+  const OUTPUTS = '/api/flows/f1/outputs';
+  const two = [{ id: 'a' }, { id: 'b' }];
+
+  it.each<[string, { body: unknown; link?: string }, string]>([
+    ['an address', { body: { outputs: two, next: `https://flows.example.com${OUTPUTS}?c=x` } }, '?c=x'],
+    ['a path', { body: { outputs: two, next: `${OUTPUTS}?c=x` } }, '?c=x'],
+    ['a query', { body: { outputs: two, next: '?c=x' } }, '?c=x'],
+    ['a cursor', { body: { outputs: two, next_cursor: 'x/y' } }, '?cursor=x%2Fy'],
+    ['a page token', { body: { outputs: two, next_page_token: 'x' } }, '?page_token=x'],
+    ['a number', { body: { outputs: two, next_page: 2 } }, '?page=2'],
+    ['a Link header', { body: two, link: `<${OUTPUTS}?c=x>; rel="next"` }, '?c=x'],
+  ])('are read from all pages where the next is named by %s', async (_, first, query) => {
+    const { ids, asked } = await pagedOutputs((path) =>
+      path === OUTPUTS ? first : { body: { outputs: [{ id: 'b' }, { id: 'c' }] } },
+    );
+    expect({ ids, asked }).toEqual({ ids: ['a', 'b', 'c'], asked: [OUTPUTS, `${OUTPUTS}${query}`] });
+  });
+
+  it.each([
+    ['the listing counts more than it shows', { total: 5 }],
+    ['the listing counts more than it shows in another word', { total_count: 5 }],
+  ])('are read from pages by number where %s', async (_, more) => {
+    const pages = [two, [{ id: 'c' }, { id: 'd' }], [{ id: 'e' }]];
+    const { ids } = await pagedOutputs((path) => {
+      const number = Number(/page=(\d+)/.exec(path)?.[1] ?? 1);
+      return { body: { outputs: pages[number - 1] ?? [], ...more } };
+    });
+    expect(ids).toEqual(['a', 'b', 'c', 'd', 'e']);
+  });
+
+  it('are read from pages by number where there are more', async () => {
+    const pages = [two, [{ id: 'c' }]];
+    const { ids } = await pagedOutputs((path) => {
+      const number = Number(/page=(\d+)/.exec(path)?.[1] ?? 1);
+      return { body: { outputs: pages[number - 1], has_more: number < 2 } };
+    });
+    expect(ids).toEqual(['a', 'b', 'c']);
+  });
+
+  it.each<[string, unknown]>([
+    ['a list', two],
+    ['an object', { outputs: two }],
+    ['all that are counted', { outputs: two, total: 2 }],
+    ['all that are counted, one of them twice', { outputs: [...two, { id: 'b' }], total: 3 }],
+    ['the last page', { outputs: two, next: null, has_more: false }],
+  ])('are complete where they come as %s, and no other page is asked for', async (_, body) => {
+    const { ids, asked } = await pagedOutputs(() => ({ body }));
+    expect({ ids, asked }).toEqual({ ids: ['a', 'b'], asked: [OUTPUTS] });
+  });
+
+  it.each<[string, (path: string) => { status?: number; body: unknown }]>([
+    ['are counted and not shown', () => ({ body: { outputs: two, total: 5 } })],
+    ['are counted and not shown to the end', () => ({ body: { outputs: two, next: null, total: 5 } })],
+    ['are said to be more and not shown', () => ({ body: { outputs: two, has_more: true } })],
+    ['come again and again', () => ({ body: { outputs: two, next_cursor: 'x' } })],
+    ['are on another origin', () => ({ body: { outputs: two, next: 'https://other.example.com/api/flows' } })],
+    ['are over plain http', () => ({ body: { outputs: two, next: `http://flows.example.com${OUTPUTS}` } })],
+    ['are outside of the base path', () => ({ body: { outputs: two, next: '/admin?c=x' } })],
+    ['are on the way up from the base path', () => ({ body: { outputs: two, next: `${OUTPUTS}/../../../../admin` } })],
+    ['are refused', (path) => (path === OUTPUTS ? { body: { outputs: two, next: 2 } } : { status: 422, body: 'no' })],
+    ['are not found', (path) => (path === OUTPUTS ? { body: { outputs: two, next: 2 } } : { status: 404, body: 'no' })],
+  ])('that %s are missed with an error that says so', async (_, pageAt) => {
+    const { error, asked } = await pagedOutputs(pageAt);
+    expect(error).toMatchObject({
+      name: 'UnintelligibleAnswerError',
+      message: expect.stringContaining('not all outputs can be listed'),
+    });
+    expect(asked.every((path) => path.startsWith(OUTPUTS))).toBe(true);
+    expect(asked.length).toBeLessThan(4);
+  });
+
+  it('are read from so many pages and no more', async () => {
+    let number = 0;
+    const { error, asked } = await pagedOutputs(() => {
+      number += 1;
+      return { body: { outputs: [{ id: `a${number}` }], next_cursor: `c${number}` } };
+    });
+    expect(error).toMatchObject({ name: 'UnintelligibleAnswerError' });
+    expect(asked.length).toBe(OUTPUT_PAGES_MAX);
+    const many = Array.from({ length: OUTPUTS_MAX + 1 }, (_, index) => ({ id: `a${index}` }));
+    const crowd = await pagedOutputs(() => ({ body: { outputs: many, next_cursor: 'x' } }));
+    expect(crowd.error).toMatchObject({ name: 'UnintelligibleAnswerError' });
+  });
+
+  it('that are throttled on a later page are throttled', async () => {
+    const { error } = await pagedOutputs((path) =>
+      path === OUTPUTS ? { body: { outputs: two, next_cursor: 'x' } } : { status: 429, body: 'slower' },
+    );
+    expect(error).toMatchObject({ name: 'ThrottledError' });
+  });
 
   it('are asked for in either spelling, and then in the one that answered', async () => {
     for (const [served, status] of [

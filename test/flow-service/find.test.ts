@@ -1,19 +1,23 @@
 import { describe, expect, it } from 'vitest';
 import { createFlowService } from '../../functions/flow-service/client.ts';
+import { NotFoundError, NotServedError, RejectedError, ThrottledError } from '../../functions/flow-service/errors.ts';
 import { FIND_FLOWS_MAX, FIND_PAGES_MAX } from '../../functions/flow-service/flow-search.ts';
 import type { Transport } from '../../functions/flow-service/transport.ts';
-import type { Found } from '../../functions/flow-service/types.ts';
+import type { FlowService, Found } from '../../functions/flow-service/types.ts';
 import { streamed } from './chunks.ts';
 import { MARK, never, StillClock, scriptedToken } from './scripted.ts';
 
 const SINCE = Date.UTC(2026, 0, 1, 12);
 const MINUTE = 60_000;
 
-/** A flow of somebody else's, made so many minutes after the request in doubt. */
+const at = (minutes: number): string => new Date(SINCE + minutes * MINUTE).toISOString();
+
+/** A flow of another client of the account that was made and ended so many minutes after the request in doubt. */
 const flow = (id: string, minutes?: number, more: object = {}): object => ({
   flow_id: id,
-  state: 'running',
-  ...(minutes === undefined ? {} : { created_at: new Date(SINCE + minutes * MINUTE).toISOString() }),
+  state: 'completed',
+  additional: { customer: 7 },
+  ...(minutes === undefined ? {} : { created_at: at(minutes), finished_at: at(minutes) }),
   ...more,
 });
 
@@ -22,8 +26,8 @@ const ours = (id: string, minutes?: number, state = 'running'): object =>
 
 type Page = { readonly body: unknown; readonly link?: string; readonly status?: number };
 
-/** What is found in a listing whose pages are those of `pageAt`, by path and query. */
-async function find(pageAt: (pathAndQuery: string, index: number) => unknown) {
+/** A client whose listing has the pages of `pageAt`, by path and query, and the paths that it was asked for. */
+function clientOf(pageAt: (pathAndQuery: string, index: number) => unknown) {
   const asked: string[] = [];
   const transport: Transport = async ({ url }) => {
     const path = url.origin === 'https://flows.example.com' ? `${url.pathname}${url.search}` : url.href;
@@ -32,15 +36,22 @@ async function find(pageAt: (pathAndQuery: string, index: number) => unknown) {
     const { body, link, status = 200 } = isPage ? (answer as Page) : { body: answer };
     return { status, headers: { link }, body: streamed([Buffer.from(JSON.stringify(body))]), destroy() {} };
   };
+  const clock = new StillClock();
   const flows = createFlowService({
     baseUrl: new URL('https://flows.example.com'),
     token: scriptedToken(),
-    clock: new StillClock(),
+    clock,
     outputsPath: 'auto',
     assetBytesMax: 1,
     answerDepthMax: 100,
     transport,
   });
+  return { flows, asked, clock };
+}
+
+/** What is found in a listing whose pages are those of `pageAt`. */
+async function find(pageAt: (pathAndQuery: string, index: number) => unknown) {
+  const { flows, asked } = clientOf(pageAt);
   const found: Found = await flows.find(MARK, SINCE, never);
   return { found, asked };
 }
@@ -80,19 +91,51 @@ describe('a flow that bears the mark', () => {
   });
 });
 
-describe('absence is certain', () => {
-  const long = [flow('a', 3), flow('b', 2), flow('c', -6)];
+/** A page of an ordinary account: a flow a minute, the newest first, and every third failed. */
+const newestFirst = (from: number, to: number): readonly object[] =>
+  Array.from({ length: from - to + 1 }, (_, index) =>
+    flow(`m${from - index}`, from - index, { state: index % 3 === 1 ? 'failed' : 'completed' }),
+  );
 
+describe('absence is certain', () => {
   it('where the listing is newest first and went back past the request, with clocks five minutes apart', async () => {
-    const { found, asked } = await find(() => long);
+    const { found, asked } = await find(() => newestFirst(3, -15));
     expect({ found, asked }).toEqual({ found: { result: 'absent' }, asked: ['/flows'] });
-    expect(await resultOf(() => [flow('a', 3), flow('c', -4)])).toBe('unknown');
+    expect(await resultOf(() => newestFirst(3, -9))).toBe('unknown');
   });
 
-  it('where that is seen only on a later page', async () => {
-    const at = (path: string) =>
-      path === '/flows?page=2' ? [flow('c', -1), flow('d', -9)] : [flow('a', 3), flow('b', 3)];
-    expect(await resultOf(at)).toBe('absent');
+  it('where that is seen only on a later page, and no flow was deleted meanwhile', async () => {
+    const { found, asked } = await find((path) =>
+      path === '/flows?page=2' ? newestFirst(-7, -20) : newestFirst(3, -6),
+    );
+    expect(found.result).toBe('absent');
+    const pages = ['/flows', '/flows?page=1', '/flows?page=2'];
+    expect(asked).toEqual([...pages, ...pages]);
+  });
+
+  it.each<[string, (index: number) => object]>([
+    ['of which some still run', (index) => flow('', -index / 6, index < 20 ? { state: 'running' } : {})],
+    ['of which none runs and some failed', (index) => flow('', -index / 6, index % 9 === 0 ? { state: 'failed' } : {})],
+    [
+      'that are made ten at a time',
+      (index) => flow('', -Math.floor(index / 10), index < 9 ? { state: 'running' } : {}),
+    ],
+    [
+      'that take an hour',
+      (index) =>
+        flow('', 9 - index / 2, { finished_at: at(69 - index / 2), ...(index < 120 ? { state: 'running' } : {}) }),
+    ],
+  ])('in an account of a million flows %s, with few requests', async (_, made) => {
+    const { found, asked } = await find((path) => {
+      const first = 50 * (Number(/page=(\d+)/.exec(path)?.[1] ?? 1) - 1);
+      const flows = Array.from({ length: 50 }, (_, index) => ({
+        ...made(first + index),
+        flow_id: `f${first + index}`,
+      }));
+      return { flows, total: 1_000_000 };
+    });
+    expect(found.result).toBe('absent');
+    expect(asked.length).toBeLessThanOrEqual(14);
   });
 
   it.each([
@@ -115,7 +158,8 @@ describe('absence is certain', () => {
         return number < first + 3 ? [flow(`f${number}`)] : [];
       });
       expect(found.result).toBe('absent');
-      expect(asked.length).toBe(first === 1 ? 5 : 4);
+      // The flows of all three pages are looked at again.
+      expect(asked.length).toBe(first === 1 ? 5 + 4 : 4 + 3);
     }
     const zeroBased = (path: string) =>
       [[ours('mine')], []][Number(/page=(\d+)/.exec(path)?.[1] ?? 9) - 1] ?? [flow('a')];
@@ -123,27 +167,34 @@ describe('absence is certain', () => {
   });
 
   it.each([
-    ['an address', { next: 'https://flows.example.com/flows?after=2' }, '/flows?after=2'],
-    ['a path', { next: '/flows?after=2' }, '/flows?after=2'],
-    ['a query', { next: '?after=2' }, '/flows?after=2'],
+    ['an address', { next: 'https://flows.example.com/flows?after=x2' }, '/flows?after=x2'],
+    ['a path', { next: '/flows?after=x2' }, '/flows?after=x2'],
+    ['a query', { next: '?limit=10&after=x2' }, '/flows?limit=10&after=x2'],
     ['a cursor', { next_cursor: 'a b' }, '/flows?cursor=a+b'],
     ['a bare cursor', { cursor: 'x' }, '/flows?cursor=x'],
     ['a page token', { next_page_token: 'x' }, '/flows?page_token=x'],
     ['a cursor called next', { next: 'x' }, '/flows?cursor=x'],
-    ['a number', { next: 2 }, '/flows?page=2'],
-    ['a next page', { next_page: 2 }, '/flows?page=2'],
   ])('where it names the next page by %s, and then no more', async (_, next, path) => {
     const { found, asked } = await find((_, index) => ({ flows: [flow(`f${index}`)], ...(index === 0 ? next : {}) }));
     expect({ found, asked }).toEqual({ found: { result: 'absent' }, asked: ['/flows', path] });
   });
 
+  it.each([
+    ['a number', { next: 2 }, '/flows?page=2'],
+    ['a next page', { next_page: 2 }, '/flows?page=2'],
+    ['an offset', { next: '/flows?limit=1&offset=1' }, '/flows?limit=1&offset=1'],
+  ])('where it names the next page by %s, and all is still there at a second look', async (_, next, path) => {
+    const { found, asked } = await find((asked) => ({ flows: [flow(asked)], ...(asked === '/flows' ? next : {}) }));
+    expect({ found, asked }).toEqual({ found: { result: 'absent' }, asked: ['/flows', path, '/flows', path] });
+  });
+
   it('where it names the next page in a Link header, and then no more', async () => {
-    const link = '</flows?p=1>; rel="prev", </flows?p=3>; title="x"; rel=next';
+    const link = '</flows?p=a>; rel="prev", </flows?p=c>; title="x"; rel=next';
     const { found, asked } = await find((_, index) => ({
       body: [flow(`f${index}`)],
       ...(index === 0 ? { link } : {}),
     }));
-    expect({ found, asked }).toEqual({ found: { result: 'absent' }, asked: ['/flows', '/flows?p=3'] });
+    expect({ found, asked }).toEqual({ found: { result: 'absent' }, asked: ['/flows', '/flows?p=c'] });
   });
 });
 
@@ -159,10 +210,16 @@ describe('absence is not certain', () => {
 
   it.each([
     ['gives the same page whatever is asked for', [flow('a', 3), flow('b', 2)]],
-    ['is not newest first', [flow('a', -9), flow('b', 2), flow('c', -9)]],
-    ['has a flow without a time', [flow('a', 3), flow('b'), flow('c', -9)]],
+    ['is not newest first', [...newestFirst(-9, -30), flow('b', 2), flow('c', -31)]],
+    ['has a flow without a time', [flow('a', 3), flow('b'), ...newestFirst(2, -30)]],
     ['has one flow alone, from before', [flow('a', -9)]],
-    ['has flows of one time alone, from before', [flow('a', -9), flow('b', -9)]],
+    ['has few flows, from before', newestFirst(-7, -15)],
+    ['has two falling times, and goes back past the request', [flow('a', 3), flow('b', 2), flow('c', -6)]],
+    ['has flows of one time alone, from before', Array.from({ length: 50 }, (_, index) => flow(`f${index}`, -9))],
+    ['has running flows alone, from before', newestFirst(3, -30).map((each) => ({ ...each, state: 'running' }))],
+    ['has flows of one state alone', newestFirst(3, -30).map((each) => ({ ...each, state: 'completed' }))],
+    ['has flows alone that changed since', newestFirst(3, -30).map((each) => ({ ...each, updated_at: at(1) }))],
+    ['counts more flows than it shows to its end', { flows: [flow('a')], next: null, total: 2 }],
     ['counts more than it shows', { flows: [flow('a')], total: 2 }],
     ['counts what is on the page', { flows: [flow('a')], count: 1 }],
     ['has a flow of an unusable id', { flows: [flow('a'), flow('..')], total: 2 }],
@@ -184,6 +241,12 @@ describe('absence is not certain', () => {
     expect(asked.length).toBe(2);
   });
 
+  it('where an empty page names itself as the next', async () => {
+    const { found, asked } = await find(() => ({ flows: [], next_cursor: 'again' }));
+    expect(found.result).toBe('unknown');
+    expect(asked.length).toBe(2);
+  });
+
   it('beyond so many pages and so many flows', async () => {
     const pages = await find((_, index) => ({ flows: [flow(`f${index}`)], next_cursor: `c${index}` }));
     expect(pages.found.result).toBe('unknown');
@@ -192,5 +255,184 @@ describe('absence is not certain', () => {
     const flows = await find((_, index) => ({ flows: many(index), next_cursor: `c${index}` }));
     expect(flows.found.result).toBe('unknown');
     expect(flows.asked.length).toBe(Math.ceil(FIND_FLOWS_MAX / 3_000));
+  });
+});
+
+describe('a mark that cannot be seen', () => {
+  it.each([
+    ['has none', undefined],
+    ['has null', null],
+    ['is empty', {}],
+    ['is a text of another kind', 'invoice 7'],
+    ['is a text of a list', '[{"customer":7}]'],
+    ['is cut JSON', '{"customer":7'],
+    ['is nested without end', `{"a":${'['.repeat(10_000)}${']'.repeat(10_000)}}`],
+  ])('leaves it unknown whether there is a flow: additional %s', async (_, additional) => {
+    const { found } = await find(() => ({ flows: [flow('a', -9, { additional })], next: null }));
+    expect(found).toEqual({ result: 'unknown', why: expect.stringContaining('no additional data') });
+    const paged = newestFirst(3, -30).map((each) => ({ ...each, additional }));
+    expect(await resultOf(() => paged)).toBe('unknown');
+  });
+
+  it('is seen where `additional` comes as a text of JSON', async () => {
+    const text = (mark: object) => flow('mine', 0, { additional: JSON.stringify({ flowdrop: mark }) });
+    expect(await resultOf(() => ({ flows: [text(MARK)], next: null }))).toBe('mine');
+    expect(await resultOf(() => ({ flows: [text({ ...MARK, upload: 'other' })], next: null }))).toBe('absent');
+  });
+
+  it('on later pages is enough on one', async () => {
+    const page = (number: number) => newestFirst(30 - 31 * number, -31 * number);
+    const without = page(0).map((each) => ({ ...each, additional: null }));
+    const { found, asked } = await find((path) => {
+      const number = Math.max(1, Number(/page=(\d+)/.exec(path)?.[1] ?? 1)) - 1;
+      return number === 0 ? without : page(number);
+    });
+    expect(found.result).toBe('absent');
+    expect(asked.length).toBe(6);
+  });
+});
+
+describe('a listing in another order, in which the flow is on the second page,', () => {
+  const old = Array.from({ length: 60 }, (_, index) =>
+    flow(`o${index}`, -30 - index, { state: index % 4 === 1 ? 'failed' : 'completed' }),
+  );
+  const fresh = Array.from({ length: 20 }, (_, index) => flow(`n${index}`, 6 - index / 10));
+  const touched = old.map((each, index) => ({
+    ...each,
+    finished_at: at(7 - index / 10),
+    updated_at: at(7 - index / 10),
+  }));
+  const orders: readonly [string, readonly object[]][] = [
+    ['by last change', [...touched, ours('mine', 0)]],
+    ['by last change, with a flow from long ago among the newest', [...fresh, flow('x', -60), ours('mine', 0), ...old]],
+    ['by state', [...fresh, ...old.map((each) => ({ ...each, state: 'completed' })), ours('mine', 0)]],
+    ['by name', [flow('a', -20), flow('b', -21), flow('c', -50), ...fresh, ours('mine', 0)]],
+    ['oldest first', [...old.toReversed(), ours('mine', 0), ...fresh.toReversed()]],
+  ];
+
+  it.each(orders)('%s, has it found there', async (_, all) => {
+    const size = all.findIndex((each) => 'flow_id' in each && each.flow_id === 'mine');
+    const page = (cursor: string | undefined) =>
+      cursor === undefined ? { flows: all.slice(0, size), next: 'rest' } : { flows: all.slice(size), next: null };
+    expect(await resultOf((path) => page(/cursor=(\w+)/.exec(path)?.[1]))).toBe('mine');
+  });
+
+  it.each(orders)('%s, and cannot be had, is unknown', async (_, all) => {
+    const size = all.findIndex((each) => 'flow_id' in each && each.flow_id === 'mine');
+    expect(await resultOf(() => all.slice(0, size))).toBe('unknown');
+  });
+});
+
+describe('a listing of active flows only', () => {
+  it('leaves it unknown whether the flow was made and has ended', async () => {
+    const running = [flow('a', 3, { state: 'running' }), flow('b', -3, { state: 'queued' })];
+    const { found } = await find(() => ({ flows: running, next: null }));
+    expect(found).toEqual({ result: 'unknown', why: expect.stringContaining('no ended flow') });
+  });
+
+  it('is no proof when it is empty, if the process knows of a flow', async () => {
+    const { flows, clock } = clientOf((path) => (path === '/flows/f1' ? { flow_id: 'f1', state: 'completed' } : []));
+    expect(await flows.find(MARK, SINCE, never)).toEqual({ result: 'absent' });
+    await flows.get('f1', never);
+    // It may be new, and new flows are listed late.
+    clock.pass(5 * MINUTE - 1);
+    expect(await flows.find(MARK, SINCE, never)).toEqual({ result: 'absent' });
+    clock.pass(1);
+    expect(await flows.find(MARK, SINCE, never)).toEqual({ result: 'unknown', why: expect.stringContaining('empty') });
+  });
+});
+
+describe('flows that are deleted while the pages are read', () => {
+  /** An account whose pages of two go by number. `between` happens after the first page was read. */
+  const changing = (ids: readonly string[], between: (ids: string[]) => void) => {
+    const left = [...ids];
+    return find((path, index) => {
+      const first = 2 * (Math.max(1, Number(/page=(\d+)/.exec(path)?.[1] ?? 1)) - 1);
+      const page = left.slice(first, first + 2).map((id) => (id === 'mine' ? ours(id) : flow(id)));
+      if (index === 1) between(left);
+      return page;
+    });
+  };
+
+  it('do not hide the flow that moved to a page already read', async () => {
+    const { found } = await changing(['a', 'b', 'mine', 'c'], (ids) => ids.shift());
+    expect(found).toMatchObject({ result: 'found', flow: { flowId: 'mine' } });
+  });
+
+  it('leave it unknown what else was hidden', async () => {
+    const { found } = await changing(['a', 'b', 'c', 'd'], (ids) => ids.shift());
+    expect(found).toEqual({ result: 'unknown', why: expect.stringContaining('leave the listing') });
+  });
+
+  it('are told from flows that are made meanwhile', async () => {
+    const { found } = await changing(['a', 'b', 'c', 'd'], (ids) => ids.unshift('new'));
+    expect(found).toEqual({ result: 'absent' });
+  });
+});
+
+describe('the listing of flows', () => {
+  const all = async (flows: FlowService): Promise<readonly (readonly string[])[]> => {
+    const pages: string[][] = [];
+    for await (const page of flows.list(never)) pages.push(page.map(({ flowId }) => flowId));
+    return pages;
+  };
+
+  it('comes page by page, each asked for only when it is wanted', async () => {
+    const { flows, asked } = clientOf((_, index) => ({
+      flows: [flow(`a/${index}`, 1, { state: 'running' }), flow(`b${index}`)],
+      next_cursor: index < 2 ? `c${index}` : null,
+    }));
+    const pages = flows.list(never);
+    expect(asked).toEqual([]);
+    const { value } = await pages.next();
+    expect(value).toMatchObject([
+      { flowId: 'a/0', state: 'running', createdAt: SINCE + MINUTE },
+      { flowId: 'b0', state: 'completed' },
+    ]);
+    expect(asked).toEqual(['/flows']);
+    await pages.next();
+    expect(asked).toEqual(['/flows', '/flows?cursor=c0']);
+    expect(await pages.next()).toMatchObject({ done: false });
+    expect(await pages.next()).toEqual({ done: true, value: undefined });
+    expect(asked.length).toBe(3);
+  });
+
+  it('gives each flow once', async () => {
+    const { flows } = clientOf((path) =>
+      path.endsWith('2') ? [flow('b'), flow('c')] : path.endsWith('3') ? [] : [flow('a'), flow('b')],
+    );
+    expect(await all(flows)).toEqual([['a', 'b'], [], ['c'], []]);
+  });
+
+  it.each([
+    ['repeats itself', () => [flow('a')]],
+    ['leads elsewhere', () => ({ flows: [flow('a')], next: 'https://other.example.com/flows' })],
+    ['refuses a further page', (path: string) => (path === '/flows' ? [flow('a')] : { body: 'no', status: 422 })],
+    ['does not have a further page', (path: string) => (path === '/flows' ? [flow('a')] : { body: 'no', status: 404 })],
+  ])('ends where it %s', async (_, pageAt) => {
+    expect((await all(clientOf(pageAt).flows)).flat()).toEqual(['a']);
+  });
+
+  it.each([
+    [404, NotFoundError],
+    [405, NotServedError],
+    [422, RejectedError],
+    [429, ThrottledError],
+  ])('that is answered with %i from the beginning fails', async (status, kind) => {
+    await expect(all(clientOf(() => ({ body: 'no', status })).flows)).rejects.toThrow(kind);
+  });
+
+  it('that is throttled on the way fails', async () => {
+    const { flows } = clientOf((path) => (path === '/flows' ? [flow('a')] : { body: 'no', status: 429 }));
+    await expect(all(flows)).rejects.toThrow(ThrottledError);
+  });
+
+  it('goes on for ten thousand flows and more', async () => {
+    const { flows, asked } = clientOf((_, index) => ({
+      flows: Array.from({ length: 100 }, (_, place) => flow(`f${index}-${place}`)),
+      next_cursor: index < 149 ? `c${index}` : null,
+    }));
+    expect((await all(flows)).flat().length).toBe(15_000);
+    expect(asked.length).toBe(150);
   });
 });

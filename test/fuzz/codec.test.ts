@@ -154,7 +154,7 @@ describe('the flow client', () => {
     headers,
     body: bodies,
   });
-  const operations = ['create', 'get', 'outputs', 'asset', 'abort', 'templates', 'find'] as const;
+  const operations = ['create', 'get', 'outputs', 'asset', 'abort', 'templates', 'list', 'find'] as const;
 
   fuzz(
     'understands an answer, or fails by name alone, and never says the token',
@@ -192,6 +192,8 @@ describe('the flow client', () => {
             return collect((await flows.asset(id, id, signal)).chunks);
           case 'templates':
             return flows.templates(signal);
+          case 'list':
+            return Array.fromAsync(flows.list(signal));
           case 'find':
             return flows.find(mark, 0, signal);
           default:

@@ -112,6 +112,30 @@ describe('a listing of outputs that is', () => {
     return [world, await onlyReceipt(world)];
   }
 
+  it('cut into pages is stored whole', async () => {
+    const world = await running();
+    world.service.intercept = ({ url }, { operation }) => {
+      if (operation === 'getAsset') return saying('asset', { headers: { 'content-type': 'text/plain' } });
+      if (operation !== 'listOutputs') return undefined;
+      const page = Number(/page=(\d)/.exec(url)?.[1] ?? 1);
+      const ids = [['1', '2'], ['3', '4'], ['5']][page - 1] ?? [];
+      return saying(JSON.stringify({ outputs: ids.map((id) => ({ id })), total: 5 }));
+    };
+    await world.settle();
+    const receipt = await onlyReceipt(world);
+    expect(receipt.status).toBe('succeeded');
+    expect(receipt.assets.map(({ id }) => id)).toEqual(['1', '2', '3', '4', '5']);
+  });
+
+  it('cut off is never called a success', async () => {
+    const world = await running();
+    answering(world, 'listOutputs', saying('{"outputs":[{"id":"1"},{"id":"2"}],"total":5}'));
+    await world.settle();
+    const receipt = await onlyReceipt(world);
+    expect(receipt).toMatchObject({ status: 'failed', failure: { code: 'timed-out' } });
+    expect(receipt.failure?.message).toContain('not all outputs can be listed');
+  });
+
   const unusable: readonly unknown[] = [
     null,
     undefined,

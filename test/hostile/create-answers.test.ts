@@ -234,3 +234,43 @@ describe('a flow whose id is', () => {
     },
   );
 });
+
+describe('a listing of flows that', () => {
+  const record = { flow_id: 'other', state: 'completed', additional: { customer: 7 } };
+  it.each<[string, readonly object[]]>([
+    ['shows no additional data', [{ ...record, additional: undefined }]],
+    ['shows additional data as null', [{ ...record, additional: null }]],
+    ['shows active flows only', [{ ...record, state: 'running' }]],
+  ])('%s settles no doubt: the upload is held', async (_, listed) => {
+    const world = await hostileWorld({ service: { flowMs: 0 }, limits: { inDoubt: 'hold' } });
+    world.service.intercept = (_request, { operation }) => {
+      if (operation === 'createFlow') return { reset: 'after-effect' };
+      return operation === 'listFlows' ? saying(JSON.stringify({ flows: listed, next: null })) : undefined;
+    };
+    await world.upload('a', 'x');
+    await world.deliver();
+    world.clock.advance(10 * MINUTE);
+    await world.tick();
+    await world.deliver();
+    expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'held' });
+    expect(world.service.flows).toHaveLength(1);
+  });
+
+  it('shows additional data as a text of JSON leads to the flow by its mark', async () => {
+    const world = await hostileWorld();
+    world.service.intercept = (_request, { operation, n }) => {
+      if (operation === 'createFlow') return n === 1 ? { reset: 'after-effect' } : undefined;
+      if (operation !== 'listFlows') return undefined;
+      const flows = world.service.flows.map(({ id, state, additional }) => ({
+        flow_id: id,
+        state,
+        additional: JSON.stringify(additional),
+      }));
+      return saying(JSON.stringify({ flows }));
+    };
+    await world.upload('a', 'x');
+    await world.settle();
+    expect(world.service.flows).toHaveLength(1);
+    expect((await onlyReceipt(world)).status).toBe('succeeded');
+  });
+});

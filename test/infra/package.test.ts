@@ -31,8 +31,11 @@ describe('the package', () => {
     app = join(directory, 'app');
     mkdirSync(app);
     writeFileSync(join(app, 'package.json'), JSON.stringify({ type: 'module', private: true }));
-    run('npm', ['install', '--offline', '--omit=peer', '--no-audit', '--no-fund', join(directory, tarball)], app);
-    // CDK itself is the app's. Linked, so that this needs no network.
+    // An empty cache shows that the package needs nothing from a registry. CDK belongs to the app: npm looks it up even
+    // with --omit=peer, and leaves it alone only with --legacy-peer-deps. The links stand in for the app's own CDK.
+    const flags = ['--offline', '--legacy-peer-deps', '--no-audit', '--no-fund'];
+    const emptyCache = { npm_config_cache: join(directory, 'empty-cache') };
+    run('npm', ['install', ...flags, join(directory, tarball)], app, emptyCache);
     for (const name of ['aws-cdk-lib', 'constructs']) {
       symlinkSync(here(`../../node_modules/${name}`), join(app, 'node_modules', name));
     }
@@ -41,6 +44,7 @@ describe('the package', () => {
 
   it('depends on nothing but CDK', () => {
     const manifest = JSON.parse(readFileSync(join(app, 'node_modules/flowdrop/package.json'), 'utf8'));
+    expect(manifest.engines).toEqual({ node: '>=24' });
     expect(manifest).not.toHaveProperty('dependencies');
     expect(Object.keys(manifest.peerDependencies).sort()).toEqual(['aws-cdk-lib', 'constructs']);
     expect(

@@ -8,7 +8,6 @@ import {
   ended,
   firstClaim,
   isTerminal,
-  lookedAt,
   markOf,
   nextStep,
   retried,
@@ -134,10 +133,6 @@ describe('a doubt', () => {
 describe('a running flow', () => {
   it('begins its own count of failures', () => {
     expect(running({ ...claim, attempts: 3 }, flow)).toMatchObject({ state: 'running', attempts: 0, flow });
-  });
-
-  it('remembers what its outputs looked like', () => {
-    expect(lookedAt(running(claim, flow), 'digest', 5).look).toEqual({ digest: 'digest', at: 5 });
   });
 
   it('remembers what was stored, and counts only what an asset could be the cause of', () => {

@@ -88,6 +88,19 @@ describe('the pipeline', () => {
     await vi.waitFor(() => expect(of('collect-outputs')).toHaveLength(2), 10_000);
   });
 
+  it('starts ticks at a fixed rate if asked to, also while a tick runs, and none when a flow was created', async () => {
+    await writeFile(
+      join(dir, 'collect-outputs', 'index.mjs'),
+      'export const handler = () => { console.log("{}"); return new Promise(() => setInterval(() => {}, 1000)); };',
+    );
+    const startedAt = Date.now();
+    await start({ fixedTicks: { firstAfterMs: 1_000, intervalMs: 500 } });
+    await put(LEDGER_BUCKET, 'running/2026-01-01T00:00:00.000Z/abc/flow');
+    await vi.waitFor(() => expect(of('collect-outputs')).toHaveLength(1), 10_000);
+    expect(Date.now() - startedAt).toBeGreaterThanOrEqual(1_000);
+    await vi.waitFor(() => expect(of('collect-outputs')).toHaveLength(2), 10_000);
+  });
+
   it('plays the notifications of what a state directory held once more, each of the current version', async () => {
     const stateDir = join(dir, 'state');
     await start({ stateDir });

@@ -1,6 +1,6 @@
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { systemClock } from '../../functions/clock.ts';
-import { Schedule } from '../../local/schedule.ts';
+import { FixedRate, Schedule } from '../../local/schedule.ts';
 
 const AN_HOUR_MS = 3_600_000;
 
@@ -57,6 +57,58 @@ describe('the schedule', () => {
       runs += 1;
     }, AN_HOUR_MS);
     await schedule.close();
+    expect(runs).toBe(1);
+  });
+});
+
+describe('the fixed rate', () => {
+  function startAtRate(invoke: () => Promise<unknown>, firstAfterMs: number, intervalMs: number) {
+    const faults: unknown[] = [];
+    const onFault = (error: unknown) => faults.push(error);
+    const rate = new FixedRate({ invoke, clock: systemClock, firstAfterMs, intervalMs, onFault });
+    onTestFinished(() => rate.close());
+    return { rate, faults };
+  }
+
+  it('starts the first run when it is due, and the next ones although earlier runs go on or have failed', async () => {
+    let runs = 0;
+    const gate = Promise.withResolvers<void>();
+    const { faults } = startAtRate(
+      async () => {
+        runs += 1;
+        if (runs === 1) throw new Error('once');
+        await gate.promise;
+      },
+      50,
+      5,
+    );
+    onTestFinished(() => gate.resolve());
+    await systemClock.sleep(20);
+    expect(runs).toBe(0);
+    await vi.waitFor(() => expect(runs).toBeGreaterThan(3));
+    expect(faults).toMatchObject([{ message: 'once' }]);
+  });
+
+  it('starts no run after it was closed, and ends with the runs under way', async () => {
+    let runs = 0;
+    const gate = Promise.withResolvers<void>();
+    const { rate } = startAtRate(
+      async () => {
+        runs += 1;
+        await gate.promise;
+      },
+      0,
+      AN_HOUR_MS,
+    );
+    await vi.waitFor(() => expect(runs).toBe(1));
+    let isClosed = false;
+    const closed = rate.close().then(() => {
+      isClosed = true;
+    });
+    await systemClock.sleep(20);
+    expect(isClosed).toBe(false);
+    gate.resolve();
+    await closed;
     expect(runs).toBe(1);
   });
 });

@@ -5,6 +5,7 @@ import { RESULTS, World } from '../support/world.ts';
 
 const MIB = 1024 * 1024;
 const destination = { key: 'a/f/1.bin', mediaType: 'application/x-test', metadata: { 'flowdrop-upload': 'u' } };
+const place = { key: destination.key, mediaType: destination.mediaType };
 const signal = new AbortController().signal;
 
 const sha256 = (bytes: Uint8Array) => createHash('sha256').update(bytes).digest('hex');
@@ -39,8 +40,11 @@ describe('an asset', () => {
     'of %i bytes is stored whole, with its media type and metadata',
     async (length) => {
       const bytes = bytesOf(length);
-      const facts = await world.ports.results.store(destination, inChunks(bytes, 48_000), signal);
-      expect(facts).toEqual({ bytes: length, sha256: sha256(bytes) });
+      const facts = await world.ports.results.store(
+        async () => ({ to: destination, chunks: inChunks(bytes, 48_000) }),
+        signal,
+      );
+      expect(facts).toEqual({ ...place, bytes: length, sha256: sha256(bytes) });
       const stored = await world.object(RESULTS, destination.key);
       expect(stored.bytes.equals(bytes)).toBe(true);
       expect(stored.mediaType).toBe('application/x-test');
@@ -54,19 +58,20 @@ describe('an asset', () => {
       yield* inChunks(bytesOf(length), 48_000);
       throw new Error('cut');
     }
-    await expect(world.ports.results.store(destination, breaking(), signal)).rejects.toThrow('cut');
+    await expect(
+      world.ports.results.store(async () => ({ to: destination, chunks: breaking() }), signal),
+    ).rejects.toThrow('cut');
     expect(await world.keys(RESULTS)).toEqual([]);
     expect(await unfinished()).toBe(0);
   });
 
   it.each([1_000, 9 * MIB])('of %i bytes that is there already stays, and is hashed and taken', async (length) => {
     const first = bytesOf(length);
-    await world.ports.results.store(destination, inChunks(first, 48_000), signal);
+    await world.ports.results.store(async () => ({ to: destination, chunks: inChunks(first, 48_000) }), signal);
     const other = Buffer.from(first).fill(1);
-    expect(await world.ports.results.store(destination, inChunks(other, 48_000), signal)).toEqual({
-      bytes: length,
-      sha256: sha256(first),
-    });
+    expect(
+      await world.ports.results.store(async () => ({ to: destination, chunks: inChunks(other, 48_000) }), signal),
+    ).toEqual({ ...place, bytes: length, sha256: sha256(first) });
     expect((await world.object(RESULTS, destination.key)).bytes.equals(first)).toBe(true);
     expect(await unfinished()).toBe(0);
   });
@@ -75,10 +80,15 @@ describe('an asset', () => {
     const all = Array.from({ length: 40 }, (_, index) => bytesOf(6 * MIB + 4 * index));
     const facts = await Promise.all(
       all.map((bytes, index) =>
-        world.ports.results.store({ ...destination, key: `${index}` }, inChunks(bytes, 1 * MIB), signal),
+        world.ports.results.store(
+          async () => ({ to: { ...destination, key: `${index}` }, chunks: inChunks(bytes, 1 * MIB) }),
+          signal,
+        ),
       ),
     );
-    expect(facts).toEqual(all.map((bytes) => ({ bytes: bytes.length, sha256: sha256(bytes) })));
+    expect(facts).toEqual(
+      all.map((bytes, index) => ({ ...place, key: `${index}`, bytes: bytes.length, sha256: sha256(bytes) })),
+    );
     for (const index of [0, 17, 39]) {
       expect((await world.object(RESULTS, `${index}`)).bytes.equals(all[index] as Buffer)).toBe(true);
     }
@@ -91,7 +101,7 @@ describe('an asset', () => {
       await held;
     }
     const store = (key: string, chunks: AsyncIterable<Uint8Array>, signal: AbortSignal) =>
-      world.ports.results.store({ ...destination, key }, chunks, signal);
+      world.ports.results.store(async () => ({ to: { ...destination, key }, chunks }), signal);
     const holders = Array.from({ length: 24 }, (_, index) => store(`${index}`, holding(), signal));
     const over = new AbortController();
     const late = store('late', inChunks(bytesOf(MIB), MIB), over.signal);
@@ -106,7 +116,10 @@ describe('an asset', () => {
   it('stored by ten at once is stored once, and all of them know it', async () => {
     const all = await Promise.all(
       Array.from({ length: 10 }, (_, i) =>
-        world.ports.results.store(destination, inChunks(Buffer.alloc(1000, i), 100), signal),
+        world.ports.results.store(
+          async () => ({ to: destination, chunks: inChunks(Buffer.alloc(1000, i), 100) }),
+          signal,
+        ),
       ),
     );
     const stored = await world.object(RESULTS, destination.key);
@@ -121,7 +134,9 @@ describe('an asset', () => {
         yield Buffer.alloc(100_000);
       }
     }
-    await expect(world.ports.results.store(destination, endless(), controller.signal)).rejects.toThrow();
+    await expect(
+      world.ports.results.store(async () => ({ to: destination, chunks: endless() }), controller.signal),
+    ).rejects.toThrow();
     expect(await world.keys(RESULTS)).toEqual([]);
     expect(await unfinished()).toBe(0);
   });
@@ -133,7 +148,10 @@ describe('409 from S3', () => {
     let conflicts = 0;
     world = await World.start({ s3: { conflict: () => ++conflicts <= 3 } });
     const bytes = bytesOf(1000);
-    const facts = await world.ports.results.store(destination, inChunks(bytes, 100), signal);
+    const facts = await world.ports.results.store(
+      async () => ({ to: destination, chunks: inChunks(bytes, 100) }),
+      signal,
+    );
     expect(facts.sha256).toBe(sha256(bytes));
     expect(conflicts).toBe(4);
   });

@@ -168,6 +168,7 @@ export class World {
         outputsPath: settings.outputsPath,
         assetBytesMax: settings.assetBytesMax,
         answerDepthMax: settings.answerDepthMax,
+        requestsPerSecond: settings.requestsPerSecond,
         clock,
         token: new SecretToken(secrets, 'token', clock),
         transport: options.transport?.(direct, serviceUrl) ?? direct,

@@ -1,0 +1,97 @@
+import { dirname } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { GetObjectCommand, PutObjectCommand } from '@aws-sdk/client-s3';
+import { LIMITS_DEFAULT } from '../functions/config.ts';
+import type { Receipt } from '../functions/objects/receipts.ts';
+import type { Route } from '../functions/routes.ts';
+import { MAX_CONCURRENCY_DEFAULT } from '../infra/flow-pipeline.ts';
+import { FUNCTION_TIMEOUT } from '../infra/pipeline-function.ts';
+import type { StandInFlowService, StandInOptions } from '../local/flow-service/flow-service.ts';
+import { INBOX_BUCKET, type Pipeline, RESULTS_BUCKET, startPipeline } from '../local/pipeline.ts';
+import type { S3EventRecord } from '../local/s3/s3.ts';
+import type { Stage } from './stage.ts';
+
+/** One tick a minute is what is deployed, and the shortest interval that EventBridge Scheduler knows. */
+export const TICK_INTERVAL_MS = 60_000;
+
+/** How often a wait for receipts looks whether all have come, in milliseconds. */
+const LOOK_INTERVAL_MS = 100;
+
+const RECEIPT_SUFFIX = '/receipt.json';
+
+export interface DeployedOptions {
+  readonly routes: readonly Route[];
+  readonly standIn: StandInOptions;
+  /** From the start to the first tick, in milliseconds. */
+  readonly firstTickAfterMs: number;
+}
+
+/** A receipt and when it was in the bucket, in milliseconds since the epoch. */
+export interface Arrival {
+  readonly receipt: Receipt;
+  readonly at: number;
+}
+
+/**
+ * The whole pipeline with everything at its default as deployed: the bundles, run by AWS's runtime interface client, a
+ * tick a minute, five invocations of create-flow at a time. S3, queue and flow service are those of the local run.
+ */
+export class DeployedPipeline {
+  readonly #pipeline: Pipeline;
+  /** When each receipt came, by its key. */
+  readonly #receiptsAt: ReadonlyMap<string, number>;
+
+  static async start(stage: Stage, { routes, standIn, firstTickAfterMs }: DeployedOptions): Promise<DeployedPipeline> {
+    const receiptsAt = new Map<string, number>();
+    const pipeline = await startPipeline({
+      bundleDir: dirname(dirname(stage.bundles.ours['create-flow'].path)),
+      routes,
+      standIn,
+      // All defaults, because the local run has shorter times of its own.
+      limits: LIMITS_DEFAULT,
+      timeoutSeconds: FUNCTION_TIMEOUT.toSeconds(),
+      createConcurrency: MAX_CONCURRENCY_DEFAULT,
+      fixedTicks: { firstAfterMs: firstTickAfterMs, intervalMs: TICK_INTERVAL_MS },
+      onS3Event: (record) => {
+        const key = receiptKeyOf(record);
+        if (key !== undefined && !receiptsAt.has(key)) receiptsAt.set(key, Date.now());
+      },
+    });
+    return new DeployedPipeline(pipeline, receiptsAt);
+  }
+
+  private constructor(pipeline: Pipeline, receiptsAt: ReadonlyMap<string, number>) {
+    this.#pipeline = pipeline;
+    this.#receiptsAt = receiptsAt;
+  }
+
+  get service(): StandInFlowService {
+    return this.#pipeline.standIn as StandInFlowService;
+  }
+
+  async put(key: string, body: Buffer): Promise<void> {
+    await this.#pipeline.s3.send(new PutObjectCommand({ Bucket: INBOX_BUCKET, Key: key, Body: body }));
+  }
+
+  /** Waits until there are so many receipts, or for `limitMs`, and returns those that there are. */
+  async receipts(count: number, limitMs: number): Promise<readonly Arrival[]> {
+    const until = Date.now() + limitMs;
+    while (this.#receiptsAt.size < count && Date.now() < until) await sleep(LOOK_INTERVAL_MS);
+    const arrivals = [...this.#receiptsAt].map(async ([key, at]): Promise<Arrival> => {
+      const { Body } = await this.#pipeline.s3.send(new GetObjectCommand({ Bucket: RESULTS_BUCKET, Key: key }));
+      return { at, receipt: JSON.parse((await Body?.transformToString()) ?? '') as Receipt };
+    });
+    return Promise.all(arrivals);
+  }
+
+  close(): Promise<void> {
+    return this.#pipeline.close();
+  }
+}
+
+/** The key of a receipt that was put; undefined for everything else. */
+function receiptKeyOf({ eventName, s3 }: S3EventRecord): string | undefined {
+  if (s3.bucket.name !== RESULTS_BUCKET || !eventName.startsWith('ObjectCreated:')) return undefined;
+  const key = decodeURIComponent(s3.object.key.replaceAll('+', ' '));
+  return key.endsWith(RECEIPT_SUFFIX) ? key : undefined;
+}

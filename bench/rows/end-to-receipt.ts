@@ -1,0 +1,97 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { DeployedPipeline, TICK_INTERVAL_MS } from '../deployed.ts';
+import { type Check, figure, type Report } from '../report.ts';
+import type { Stage } from '../stage.ts';
+import { percentile, spread } from '../statistics.ts';
+
+const FILES = 40;
+const FILE_BYTES = 20_000;
+const PUT_INTERVAL_MS = 3_000;
+const FLOW_MS_MIN = 5_000;
+const FLOW_MS_MAX = 60_000;
+
+/** Half of a minute, as the first file of a day waits on average. */
+const FIRST_TICK_AFTER_MS = TICK_INTERVAL_MS / 2;
+
+/** All flows have ended by a minute after the last file. Ten more ticks are a failure. */
+const TIME_LIMIT_MS = FLOW_MS_MAX + 10 * TICK_INTERVAL_MS;
+
+const MEDIAN_MS_MAX = 10_000;
+const HIGH_SHARE = 0.9;
+
+/** Multiples of this, without their whole part, are spread evenly however many there are, and are in no order. */
+const GOLDEN_RATIO = (Math.sqrt(5) - 1) / 2;
+
+/** Files put one after the other, flows of many lengths: the time from each flow's end to its receipt. */
+export async function endToReceipt(stage: Stage): Promise<Report> {
+  const { waits, requestsPerFile } = await run(stage);
+  const { median, max } = spread(waits);
+  const high = percentile(waits, HIGH_SHARE);
+  const checks: readonly Check[] = [
+    {
+      what: 'receipts: all there',
+      found: String(waits.length),
+      wanted: `exactly ${FILES}, within ${TIME_LIMIT_MS / 1000} s of the last file`,
+      holds: waits.length === FILES,
+      isExact: true,
+    },
+    {
+      what: 'receipts: from the end of a flow to its receipt, median',
+      found: `${figure(median / 1000)} s`,
+      wanted: `at most ${MEDIAN_MS_MAX / 1000} s`,
+      holds: median <= MEDIAN_MS_MAX,
+      isExact: false,
+    },
+  ];
+  return {
+    name: 'receipts',
+    checks,
+    figures: { waits, requestsPerFile },
+    tables: [
+      {
+        title: 'From the end of a flow to its receipt, in s',
+        columns: ['receipts', 'median', '90th percentile', 'longest', 'requests/file'],
+        rows: [
+          [
+            `${waits.length} of ${FILES}`,
+            ...[median, high, max].map((ms) => figure(ms / 1000)),
+            figure(requestsPerFile),
+          ],
+        ],
+        note:
+          `A file every ${PUT_INTERVAL_MS / 1000} s, flows of ${FLOW_MS_MIN / 1000} to ${FLOW_MS_MAX / 1000} s, one ` +
+          `asset each. The bundles as deployed with all defaults, and a tick every ${TICK_INTERVAL_MS / 1000} s.`,
+      },
+    ],
+  };
+}
+
+async function run(stage: Stage): Promise<{ waits: readonly number[]; requestsPerFile: number }> {
+  let created = 0;
+  const flowMs = (): number => {
+    created += 1;
+    return FLOW_MS_MIN + (FLOW_MS_MAX - FLOW_MS_MIN) * ((created * GOLDEN_RATIO) % 1);
+  };
+  const pipeline = await DeployedPipeline.start(stage, {
+    routes: [{ name: 'all', input: 'file', template: 'bytes_echo' }],
+    standIn: { flowMs },
+    firstTickAfterMs: FIRST_TICK_AFTER_MS,
+  });
+  try {
+    const startedAt = Date.now();
+    for (let file = 0; file < FILES; file += 1) {
+      await sleep(startedAt + file * PUT_INTERVAL_MS - Date.now());
+      await pipeline.put(`file-${file}.bin`, Buffer.alloc(FILE_BYTES, String(file)));
+    }
+    const arrivals = await pipeline.receipts(FILES, TIME_LIMIT_MS);
+    const { limiter, flows } = pipeline.service;
+    const endedAt = new Map(flows.map(({ id, finishedAt }) => [id, finishedAt]));
+    const waits = arrivals.flatMap(({ receipt, at }) => {
+      const ended = endedAt.get(receipt.flow?.id ?? '');
+      return receipt.status === 'succeeded' && ended !== undefined ? [at - ended] : [];
+    });
+    return { waits, requestsPerFile: (limiter.acceptedCount + limiter.refusedCount) / FILES };
+  } finally {
+    await pipeline.close();
+  }
+}

@@ -1,0 +1,79 @@
+import { type Check, figure, type Report, size } from '../report.ts';
+import { doneFlow } from '../servers/flow-service.ts';
+import type { Stage } from '../stage.ts';
+import { spread } from '../statistics.ts';
+
+const ASSETS = 200;
+const ASSET_BYTES = 100_000;
+/** What the service, S3 and every other server take to answer, in milliseconds. */
+const ANSWER_MS = 50;
+const WALL_MS_MAX = 3_000;
+
+interface Round {
+  readonly wallMs: number;
+  readonly cpuMs: number;
+  readonly downloads: number;
+}
+
+/** One tick that finds one flow finished, with many small assets, where every answer takes its time. */
+export async function manyAssets(stage: Stage, { rounds }: { readonly rounds: number }): Promise<Report> {
+  const each: Round[] = [];
+  for (let round = 0; round < rounds; round += 1) each.push(await store(stage));
+  const wall = spread(each.map(({ wallMs }) => wallMs));
+  const cpu = spread(each.map(({ cpuMs }) => cpuMs));
+  const downloads = Math.max(...each.map(({ downloads }) => downloads));
+  const what = `assets: ${ASSETS} of ${size(ASSET_BYTES)}`;
+  const checks: readonly Check[] = [
+    {
+      what: `${what}, stored`,
+      found: `${figure(wall.median / 1000)} s`,
+      wanted: `at most ${WALL_MS_MAX / 1000} s`,
+      holds: wall.median <= WALL_MS_MAX,
+      isExact: false,
+    },
+    {
+      what: `${what}, downloads`,
+      found: String(downloads),
+      wanted: `exactly ${ASSETS}`,
+      holds: downloads === ASSETS,
+      isExact: true,
+    },
+  ];
+  return {
+    name: 'assets',
+    checks,
+    figures: each,
+    tables: [
+      {
+        title: `One flow with ${ASSETS} assets of ${size(ASSET_BYTES)}, every server answering after ${ANSWER_MS} ms`,
+        columns: ['wall ms', 'fastest', 'slowest', 'cpu ms'],
+        rows: [[wall.median, wall.min, wall.max, cpu.median].map(figure)],
+        note: 'The whole tick: lease, listing, look at the flow, assets, receipt and event.',
+      },
+    ],
+  };
+}
+
+async function store(stage: Stage): Promise<Round> {
+  const { subject } = await stage.subject('ours', 'collect-outputs', stage.environment('plain'));
+  const setAnswerMs = (answerMs: number) =>
+    Promise.all([stage.aws.call('setAnswerMs', { answerMs }), stage.service.call('setAnswerMs', { answerMs })]);
+  try {
+    const collect = async (assets: number) => {
+      await stage.run([doneFlow('raw', ASSET_BYTES, stage.next(), assets)], 'ours');
+      const { value, ...cost } = await subject.call('invoke', { event: {} });
+      const { succeeded } = value as { succeeded?: number };
+      if (succeeded !== 1) throw new Error(`Not 1 flow collected: ${JSON.stringify(value)}`);
+      return cost;
+    };
+    await collect(1);
+    await stage.service.call('takeCounts');
+    await setAnswerMs(ANSWER_MS);
+    const { wallMs, cpuMs } = await collect(ASSETS);
+    const { asset: downloads = 0 } = await stage.service.call('takeCounts');
+    return { wallMs, cpuMs, downloads };
+  } finally {
+    await setAnswerMs(0);
+    await subject.end();
+  }
+}

@@ -1,0 +1,178 @@
+import pMap from 'p-map';
+import type { CollectFlowPorts, EndedFlow } from './collect-flow.ts';
+import { AssetTooLargeError, FlowServiceError, UnavailableError } from './flow-service/errors.ts';
+import type { Output } from './flow-service/types.ts';
+import type { Invocation } from './invocation.ts';
+import {
+  collectedSoFar,
+  type Ending,
+  type FailedOutput,
+  type Failure,
+  type RunningEntry,
+  type StoredAsset,
+} from './ledger/entry.ts';
+import { encodedId } from './ledger/keys.ts';
+import type { OpenedAsset } from './objects/results.ts';
+import { assetKey } from './objects/results-keys.ts';
+import { outageOf, type ServiceHealth } from './service-health.ts';
+
+/** Assets of one flow that are under way at a time. How many are really fetched is for the memory to say. */
+const ASSET_CONCURRENCY = 32;
+
+/** Bytes that a template's name may take in an asset's metadata: S3 allows 2 KB for all of it, and two ids are in it. */
+const TEMPLATE_METADATA_BYTES_MAX = 256;
+
+/** How far the assets of one flow have come. */
+interface Collection {
+  readonly entry: RunningEntry;
+  readonly stored: Map<string, StoredAsset>;
+  readonly failed: Map<string, FailedOutput>;
+  /** An error of ours, or the end of the time: no further asset is begun. */
+  cutOff: unknown;
+  /** The service's trouble: the asset waits for the next look, uncounted. */
+  outage: unknown;
+  /** The asset's own trouble, which is counted. */
+  worthAnotherTry: unknown;
+}
+
+/** The outputs of flows that ended, fetched from the service and stored, side by side. */
+export class FlowAssets {
+  readonly #ports: CollectFlowPorts;
+  readonly #invocation: Invocation;
+  readonly #health: ServiceHealth;
+
+  constructor(ports: CollectFlowPorts, invocation: Invocation, health: ServiceHealth) {
+    this.#ports = ports;
+    this.#invocation = invocation;
+    this.#health = health;
+  }
+
+  /**
+   * Stores the outputs of a flow and says how it ended. What a run that is cut off has stored is kept in the entry. Such
+   * a run counts as an attempt if it had time enough and stored nothing: an answer may have no end.
+   * @throws whatever cut it off, or why one of its assets has to be tried again.
+   */
+  async collect({ stored: { entry, etag }, outputs, failure }: EndedFlow): Promise<Ending> {
+    const { ledger, settings } = this.#ports;
+    const { work, closing } = this.#invocation;
+    const hasTimeEnough = this.#hasTimeEnough();
+    const listed = outputs.slice(0, settings.outputsMax);
+    const collection: Collection = {
+      entry,
+      stored: new Map((entry.assets ?? []).map((asset) => [asset.id, asset])),
+      failed: new Map(),
+      cutOff: undefined,
+      outage: undefined,
+      worthAnotherTry: undefined,
+    };
+    const { stored, failed } = collection;
+    const storedBefore = stored.size;
+    // An asset that takes all the time must not take the turn of those behind it every time.
+    const first = entry.attempts % Math.max(1, listed.length);
+    const inTurn = [...listed.slice(first), ...listed.slice(0, first)];
+    await pMap(inTurn, (output) => this.#collectOne(output, collection), { concurrency: ASSET_CONCURRENCY });
+
+    const isProgress = stored.size > storedBefore;
+    const isTooSlow = collection.cutOff !== undefined && work.aborted && hasTimeEnough && !isProgress;
+    const isLastAttempt = entry.attempts + 1 >= settings.attemptsMax;
+    if (isTooSlow && isLastAttempt) {
+      const message = 'It did not come whole within the time of several runs.';
+      for (const { assetId: id } of listed) {
+        if (!stored.has(id) && !failed.has(id)) failed.set(id, { id, code: 'out-of-time', message });
+      }
+      return this.#endingOf(outputs, collection, failure);
+    }
+    const reason = collection.cutOff ?? collection.outage ?? collection.worthAnotherTry;
+    if (reason === undefined) return this.#endingOf(outputs, collection, failure);
+    const isCounted = collection.worthAnotherTry !== undefined || isTooSlow;
+    if (isProgress || isCounted) {
+      await ledger.replace({ entry, etag }, collectedSoFar(entry, [...stored.values()], isCounted), closing);
+    }
+    throw reason;
+  }
+
+  #hasTimeEnough(): boolean {
+    const { startedAt, workEndsAt } = this.#invocation;
+    return this.#ports.clock.now() <= (startedAt + workEndsAt) / 2;
+  }
+
+  async #collectOne({ assetId: id, status, error: said }: Output, collection: Collection): Promise<void> {
+    const { stored, failed, entry } = collection;
+    const { attemptsMax } = this.#ports.settings;
+    if (stored.has(id)) return;
+    const fail = ({ code, message }: Failure) => failed.set(id, { id, code, message });
+    if (status === 'failed') {
+      fail({ code: 'output-failed', message: said ?? 'The service says it failed.' });
+      return;
+    }
+    if (collection.cutOff !== undefined || this.#health.outage !== undefined) {
+      collection.outage ??= new UnavailableError('The service answers nobody', { bodyStarted: false });
+      return;
+    }
+    try {
+      stored.set(id, await this.#store(entry, id));
+      this.#health.answered(entry.flow.id);
+    } catch (error) {
+      if (!(error instanceof FlowServiceError)) {
+        collection.cutOff ??= error;
+        return;
+      }
+      this.#health.failed(entry.flow.id, error);
+      if (outageOf(error) !== undefined) {
+        if (this.#isGivenUp(entry)) fail(error);
+        else collection.outage ??= error;
+      } else if (error instanceof AssetTooLargeError || entry.attempts + 1 >= attemptsMax) fail(error);
+      else collection.worthAnotherTry ??= error;
+    }
+  }
+
+  /** Past the flow's maximum age an asset that is refused for ever is given up; not so during an outage. */
+  #isGivenUp({ flow }: RunningEntry): boolean {
+    const { clock, settings } = this.#ports;
+    const ageMs = clock.now() - flow.createdAt;
+    const ageMaxMs = settings.flowAgeMaxSeconds * 1000;
+    return ageMs > 2 * ageMaxMs || (ageMs > ageMaxMs && this.#health.hasAnsweredForAnother(flow.id));
+  }
+
+  #endingOf(outputs: readonly Output[], { stored, failed }: Collection, flowFailure: Failure | undefined): Ending {
+    const { settings, telemetry } = this.#ports;
+    // In the order of the listing, in however many runs they came.
+    const listed = outputs.slice(0, settings.outputsMax);
+    const assets = listed.flatMap(({ assetId }) => stored.get(assetId) ?? []);
+    const failedOutputs = listed.flatMap(({ assetId }) => failed.get(assetId) ?? []);
+    const beyond = outputs.length - settings.outputsMax;
+    if (beyond > 0) {
+      const message = `${beyond} outputs beyond the limit of ${settings.outputsMax} were not stored.`;
+      failedOutputs.push({ id: '', code: 'too-many-outputs', message });
+    }
+    if (failedOutputs.length > 0) telemetry.metrics.count('AssetsFailed', failedOutputs.length);
+    const nothingCameOut = assets.length === 0 && failedOutputs.length > 0;
+    const failure =
+      flowFailure ?? (nothingCameOut ? { code: 'outputs-failed', message: 'No output could be stored.' } : undefined);
+    return { assets, failedOutputs, failure };
+  }
+
+  async #store(entry: RunningEntry, assetId: string): Promise<StoredAsset> {
+    const { results, telemetry } = this.#ports;
+    const stored = await results.store(() => this.#open(entry, assetId), this.#invocation.work);
+    const { key, bytes, mediaType, sha256 } = stored;
+    telemetry.metrics.count('AssetsStored');
+    telemetry.metrics.count('AssetBytes', bytes);
+    return { id: assetId, key, bytes, mediaType, sha256 };
+  }
+
+  async #open(entry: RunningEntry, assetId: string): Promise<OpenedAsset> {
+    const { flows, settings } = this.#ports;
+    const flowId = entry.flow.id;
+    const { mediaType, chunks, bytesMax } = await flows.asset(flowId, assetId, this.#invocation.work);
+    const key = assetKey(settings, { key: entry.upload.key, flowId, assetId, mediaType });
+    const template = encodedId(entry.route.template);
+    const metadata = {
+      'flowdrop-upload': entry.upload.id,
+      'flowdrop-flow': encodedId(flowId),
+      'flowdrop-asset': encodedId(assetId),
+      ...(template.length <= TEMPLATE_METADATA_BYTES_MAX ? { 'flowdrop-template': template } : {}),
+    };
+    return { to: { key, mediaType, metadata }, chunks, bytesMax };
+  }
+}

@@ -1,0 +1,51 @@
+/**
+ * The addresses in a `Link` header (RFC 8288, section 3) by their relations, which are in lower case. The first address
+ * of a relation counts. Reading takes linear time, whatever the service sends, and stops where the syntax breaks.
+ */
+export function linksIn(header: string): ReadonlyMap<string, string> {
+  const links = new Map<string, string>();
+  let at = 0;
+  for (;;) {
+    const open = header.indexOf('<', at);
+    const close = open === -1 ? -1 : header.indexOf('>', open);
+    if (close === -1) return links;
+    const [relations, end] = relationsFrom(header, close + 1);
+    for (const relation of relations) {
+      if (!links.has(relation)) links.set(relation, header.slice(open + 1, close));
+    }
+    at = end;
+  }
+}
+
+/** The relations among the parameters that begin at `from`, and where the next link may begin. */
+function relationsFrom(header: string, from: number): readonly [relations: readonly string[], end: number] {
+  let relations: readonly string[] | undefined;
+  let at = from;
+  while (at < header.length && header[at] !== ',') {
+    const end = parameterEnd(header, at);
+    const [name = '', value = ''] = header.slice(at, end).split(/=(.*)/s);
+    // Only the first `rel` counts (section 3.3).
+    if (name.trim().toLowerCase() === 'rel') relations ??= wordsOf(value);
+    at = header[end] === ';' ? end + 1 : end;
+  }
+  return [relations ?? [], at + 1];
+}
+
+/** Where the parameter that begins at `from` ends: at a semicolon or comma outside of quotes. */
+function parameterEnd(header: string, from: number): number {
+  let isQuoted = false;
+  let at = from;
+  for (; at < header.length; at += 1) {
+    const character = header[at];
+    if (isQuoted && character === '\\') at += 1;
+    else if (character === '"') isQuoted = !isQuoted;
+    else if (!isQuoted && (character === ';' || character === ',')) break;
+  }
+  return Math.min(at, header.length);
+}
+
+const wordsOf = (value: string): readonly string[] => {
+  const text = value.trim();
+  const inner = text.startsWith('"') && text.endsWith('"') ? text.slice(1, -1) : text;
+  return inner.toLowerCase().split(/\s+/).filter(Boolean);
+};

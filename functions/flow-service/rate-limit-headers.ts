@@ -1,0 +1,49 @@
+import type { TransportResponse } from './transport.ts';
+
+/** The longest wait that a header is believed, in milliseconds. */
+const WAIT_MAX_MS = 24 * 60 * 60_000;
+
+/** A reset that is larger than this is a time since the epoch in seconds (2001 and later), not a number of seconds. */
+const EPOCH_SECONDS_MIN = 1e9;
+
+/** `Retry-After` in milliseconds from `now`: seconds, or a date (RFC 9110, section 10.2.3). Undefined if it is neither. */
+export function retryAfterMs({ headers }: Pick<TransportResponse, 'headers'>, now: number): number | undefined {
+  const text = headers['retry-after']?.trim() ?? '';
+  const isDate = /^[A-Z][a-z]+, /.test(text);
+  const ms = /^\d+$/.test(text) ? Number(text) * 1000 : isDate ? Date.parse(text) - now : Number.NaN;
+  return ms >= 0 ? Math.min(ms, WAIT_MAX_MS) : undefined;
+}
+
+/**
+ * How long no request is left of the allowance, in milliseconds from `now`; undefined if some are left, or if the
+ * service does not say. Reads the separate `RateLimit-Remaining` and `RateLimit-Reset` with and without `X-`, and the
+ * combined `RateLimit` of the later drafts (draft-ietf-httpapi-ratelimit-headers, 03 to 10).
+ */
+export function exhaustedMs({ headers }: Pick<TransportResponse, 'headers'>, now: number): number | undefined {
+  const combined = headers.ratelimit;
+  const [remaining, reset] =
+    combined === undefined
+      ? [
+          headers['ratelimit-remaining'] ?? headers['x-ratelimit-remaining'],
+          headers['ratelimit-reset'] ?? headers['x-ratelimit-reset'],
+        ]
+      : [memberOf(combined, 'remaining', 'r'), memberOf(combined, 'reset', 't')];
+  if (numberIn(remaining) !== 0) return undefined;
+  const seconds = numberIn(reset);
+  if (seconds === undefined) return undefined;
+  const ms = seconds >= EPOCH_SECONDS_MIN ? seconds * 1000 - now : seconds * 1000;
+  return ms > 0 ? Math.min(ms, WAIT_MAX_MS) : undefined;
+}
+
+/** A number such as `12` or `12.5`. Several values of one header are joined by commas: the first one counts. */
+function numberIn(value: string | undefined): number | undefined {
+  const text = value?.split(',', 1)[0]?.trim() ?? '';
+  return /^\d+(\.\d+)?$/.test(text) ? Number(text) : undefined;
+}
+
+const memberOf = (header: string, ...names: readonly string[]): string | undefined =>
+  header
+    .split(/[,;]/)
+    .map((member) => member.trim().split('='))
+    .find(([name = '']) => names.includes(name.trim().toLowerCase()))?.[1]
+    ?.trim();

@@ -1,0 +1,361 @@
+import type { S3Client } from '@aws-sdk/client-s3';
+import pMap from 'p-map';
+import { type CollectFlowPorts, type EndedFlow, FlowCollector } from './collect-flow.ts';
+import { FirstLooks } from './first-looks.ts';
+import { FlowServiceError } from './flow-service/errors.ts';
+import type { FlowService } from './flow-service/types.ts';
+import { FlowStates } from './flow-states.ts';
+import { type Invocation, OutOfTimeError } from './invocation.ts';
+import type { CollectorState } from './ledger/collector-state.ts';
+import { type RunningMarker, runningKey } from './ledger/keys.ts';
+import { isDue, YOUNG_MS } from './poll-schedule.ts';
+import { Resend } from './resend.ts';
+import { Semaphore } from './semaphore.ts';
+import type { UploadQueue } from './send-again.ts';
+import { type Outage, outageOf, ServiceHealth } from './service-health.ts';
+import { secondsBetween } from './telemetry.ts';
+
+/** Flows that are stored side by side. How many of their assets are fetched is for the memory to say. */
+const STORING_CONCURRENCY = 64;
+
+/** Ended flows that may wait to be stored before looks wait too: it bounds memory, and finishes first what has ended. */
+const ENDED_MAX = 256;
+
+export interface CollectPorts extends CollectFlowPorts {
+  readonly queue: UploadQueue;
+  /** For the lease. */
+  readonly s3: S3Client;
+}
+
+/** Which share of the markers a tick looks at. */
+export interface CollectorShare {
+  readonly index: number;
+  readonly of: number;
+}
+
+/** Why a round stopped before it had looked at everything. */
+type Halt = 'out of time' | Outage;
+
+export interface TickSummary {
+  readonly result: 'completed' | 'lease taken' | Halt;
+  readonly rounds: number;
+  readonly sentAgain: number;
+  readonly running: number;
+  readonly polled: number;
+  readonly succeeded: number;
+  readonly failed: number;
+}
+
+/** What became of a flow's turn. `none`: the tick stopped before it, or in the middle of it. */
+type Turn = 'done' | 'failed' | 'outage' | 'none';
+
+/** An upload or a flow that a failure is about. */
+interface Subject {
+  readonly uploadId: string;
+  readonly flowId?: string;
+}
+
+/**
+ * One tick of a collector.
+ *
+ * A round goes through the markers of all running flows in the order of their creation, and looks at those that are
+ * due. A round that is cut off goes on in the next tick where it stopped. Flows that were seen to have ended are stored
+ * beside the rounds; those that a tick did not get to are the first that the next one looks at.
+ */
+export class Tick {
+  readonly #share: CollectorShare;
+  readonly #ports: CollectPorts;
+  readonly #invocation: Invocation;
+  readonly #health = new ServiceHealth();
+  readonly #firstLooks: FirstLooks;
+  readonly #flows: FlowCollector;
+  readonly #states: FlowStates;
+  readonly #resend: Resend;
+  readonly #storingPlaces = new Semaphore(STORING_CONCURRENCY);
+  /** Flows whose outputs are being stored, or wait for their turn, by their uploads. */
+  readonly #storing = new Map<string, Promise<void>>();
+  /** Markers of flows that were seen to have ended and are not settled. */
+  readonly #ended: Set<string>;
+  readonly #failures: unknown[] = [];
+  readonly #counts = { rounds: 0, sentAgain: 0, running: 0, polled: 0 };
+  #lastCompletedAt: number | undefined;
+  #unfinishedRound: CollectorState['unfinishedRound'];
+  #halt: Halt | undefined;
+  #hasYoung = false;
+
+  constructor(share: CollectorShare, remembered: CollectorState, ports: CollectPorts, invocation: Invocation) {
+    this.#share = share;
+    this.#ports = ports;
+    this.#invocation = invocation;
+    this.#firstLooks = new FirstLooks(remembered.firstLooks ?? {}, ports.settings.pollIntervalSeconds * 1000);
+    this.#flows = new FlowCollector(ports, invocation, this.#health, this.#firstLooks);
+    this.#states = statesOf(ports);
+    this.#resend = new Resend(ports, remembered.throttled, (uploadId) => this.#isOurs(uploadId));
+    this.#ended = new Set(remembered.endedMarkers);
+    this.#lastCompletedAt = remembered.lastCompletedAt;
+    this.#unfinishedRound = remembered.unfinishedRound;
+    if (remembered.pace !== undefined) ports.flows.resumePace(remembered.pace);
+  }
+
+  /** Why the tick goes no further. */
+  get halt(): Halt | undefined {
+    return this.#halt;
+  }
+
+  /** A tick that worked for all of its time did what it could. */
+  get isCutShort(): boolean {
+    return this.#halt !== undefined && !(this.#halt === 'out of time' && this.#health.hasAnswered);
+  }
+
+  get isStoring(): boolean {
+    return this.#storing.size > 0;
+  }
+
+  /** Whether a young flow of this collector is running, so that it looks again soon. */
+  get hasYoung(): boolean {
+    return this.#hasYoung;
+  }
+
+  /** What the next tick has to know. */
+  get memory(): Partial<CollectorState> {
+    return {
+      lastCompletedAt: this.#lastCompletedAt,
+      unfinishedRound: this.#unfinishedRound,
+      endedMarkers: this.#ended.size === 0 ? undefined : [...this.#ended],
+      firstLooks: this.#firstLooks.remembered,
+      pace: this.#ports.flows.learntPace,
+      throttled: this.#resend.remembered,
+    };
+  }
+
+  summary(result: TickSummary['result']): TickSummary {
+    return { result, ...this.#counts, ...this.#flows.counts };
+  }
+
+  throwFailures(): void {
+    if (this.#failures.length > 0) {
+      throw new AggregateError(
+        this.#failures,
+        `${this.#failures.length} uploads could not be seen to; all others were`,
+      );
+    }
+  }
+
+  /** Looks at everything that is due, and sends on what waits. Stops where `halt` says so. */
+  async round(): Promise<void> {
+    this.#counts.rounds += 1;
+    await Promise.all([this.#look(), this.#sendAgain()]);
+    this.#halt ??= this.#health.outageOfRound;
+    if (this.#halt === 'unauthorised') this.#ports.telemetry.metrics.count('TokenRejected');
+  }
+
+  /** Waits until then; not so long if everything was stored meanwhile, or the time is over. */
+  async pauseUntil(time: number): Promise<void> {
+    const { work } = this.#invocation;
+    const woken = new AbortController();
+    const sleep = this.#ports.clock
+      .sleep(time - this.#ports.clock.now(), AbortSignal.any([work, woken.signal]))
+      .catch(() => {}); // Woken, or out of time: the caller looks at the clock either way.
+    await Promise.race(this.isStoring ? [sleep, this.allStored()] : [sleep]);
+    woken.abort();
+    await sleep;
+  }
+
+  async allStored(): Promise<void> {
+    await Promise.all(this.#storing.values());
+  }
+
+  async #sendAgain(): Promise<void> {
+    const endedCount = this.#flows.counts.succeeded + this.#flows.counts.failed;
+    const { sent, failures } = await this.#resend.round(endedCount, this.#invocation.closing);
+    this.#failures.push(...failures);
+    this.#counts.sentAgain += sent;
+  }
+
+  async #look(): Promise<void> {
+    const { clock, settings } = this.#ports;
+    const now = clock.now();
+    const { ours, shared } = await this.#markers(now);
+    for (const marker of shared) await this.#guarded(marker, () => this.#seeShared(marker));
+    const wasSeenToEnd = (marker: RunningMarker): boolean => this.#ended.has(runningKey(marker));
+    for (const key of this.#ended) if (!ours.has(key)) this.#ended.delete(key);
+    const free = [...ours.values()].filter(({ uploadId }) => !this.#storing.has(uploadId));
+    // What was seen to have ended is stored before anything else is looked at.
+    const overdue: Overdue[] = [];
+    const concurrency = settings.pollConcurrency;
+    await pMap(free.filter(wasSeenToEnd), (marker) => this.#see(marker, overdue), { concurrency });
+
+    const round = this.#unfinishedRound ?? { startedAt: now, after: '' };
+    const intervalMs = settings.pollIntervalSeconds * 1000;
+    const due = free.filter(
+      (marker) =>
+        !wasSeenToEnd(marker) &&
+        runningKey(marker) > round.after &&
+        isDue(marker.createdAt, this.#lastCompletedAt, now, intervalMs),
+    );
+    overdue.push(...(await this.#lookAtDue(due, round)));
+    // Only now is it known whether the service answers for others.
+    for (const { marker, error } of overdue) {
+      await this.#guarded(marker, async () => void (await this.#flows.giveUp(marker, error)));
+    }
+    if (this.#halt !== undefined) return;
+    this.#lastCompletedAt = round.startedAt;
+    this.#unfinishedRound = undefined;
+  }
+
+  /** All running markers that are this collector's, by their keys in the order of creation; and those that share a flow. */
+  async #markers(
+    now: number,
+  ): Promise<{ readonly ours: Map<string, RunningMarker>; readonly shared: readonly RunningMarker[] }> {
+    const { ledger, telemetry } = this.#ports;
+    const ours = new Map<string, RunningMarker>();
+    const uploadOf = new Map<string, string>();
+    const sharedFlowIds = new Set<string>();
+    let count = 0;
+    let oldest = now;
+    for await (const marker of ledger.runningMarkers(this.#invocation.closing)) {
+      const { flowId, uploadId, createdAt } = marker;
+      count += 1;
+      oldest = Math.min(oldest, createdAt);
+      if ((uploadOf.get(flowId) ?? uploadId) !== uploadId) sharedFlowIds.add(flowId);
+      uploadOf.set(flowId, uploadId);
+      if (this.#isOurs(uploadId)) ours.set(runningKey(marker), marker);
+    }
+    const shared = [...ours.values()].filter(({ flowId }) => sharedFlowIds.has(flowId));
+    for (const marker of shared) ours.delete(runningKey(marker));
+    this.#counts.running = ours.size + shared.length;
+    this.#hasYoung = [...ours.values()].some(({ createdAt }) => now - createdAt < YOUNG_MS);
+    // Each collector goes through all markers, so the highest count is right however many collectors there are. It also
+    // tells of flows that a missing collector leaves alone.
+    telemetry.metrics.count('FlowsRunning', count);
+    telemetry.metrics.count('OldestRunningSeconds', secondsBetween(oldest, now));
+    return { ours, shared };
+  }
+
+  /** The service gave one flow to two uploads. Neither is collected, and both end when they are too old. */
+  async #seeShared(marker: RunningMarker): Promise<void> {
+    const { telemetry } = this.#ports;
+    const { uploadId, flowId } = marker;
+    telemetry.metrics.count('FlowsShared');
+    telemetry.log.error('The service gave this flow to another upload too: nothing of it is collected', {
+      uploadId,
+      flowId,
+    });
+    if (this.#flows.isTooOld(marker)) await this.#flows.endShared(marker);
+  }
+
+  /** Looks at the flows of a round one after another, as many at a time as the settings say. Returns what was too old. */
+  async #lookAtDue(
+    due: readonly RunningMarker[],
+    { startedAt }: { readonly startedAt: number },
+  ): Promise<readonly Overdue[]> {
+    const overdue: Overdue[] = [];
+    const running = await this.#guardedStates(due);
+    const isDone: boolean[] = [];
+    let doneCount = 0;
+    const done = (index: number): void => {
+      isDone[index] = true;
+      while (isDone[doneCount]) doneCount += 1;
+      const last = due[doneCount - 1];
+      if (last !== undefined) this.#unfinishedRound = { startedAt, after: runningKey(last) };
+    };
+    await pMap(
+      due,
+      async (marker, index) => {
+        const isKnown = running.has(marker.flowId) && !this.#flows.isTooOld(marker);
+        if (isKnown || (await this.#see(marker, overdue)) !== 'none') done(index);
+      },
+      { concurrency: this.#ports.settings.pollConcurrency },
+    );
+    return overdue;
+  }
+
+  async #guardedStates(due: readonly RunningMarker[]): Promise<ReadonlySet<string>> {
+    try {
+      return await this.#states.running(due, this.#invocation.work);
+    } catch (error) {
+      if (!(error instanceof OutOfTimeError)) throw error;
+      return new Set(); // The looks will find the time over.
+    }
+  }
+
+  /** One look at one flow. */
+  async #see(marker: RunningMarker, overdue: Overdue[]): Promise<Turn> {
+    // Looks wait for what has ended: it is finished first, and its outputs' listings take memory.
+    while (this.#storing.size >= ENDED_MAX) await Promise.race(this.#storing.values());
+    return this.#guarded(marker, async () => {
+      this.#counts.polled += 1;
+      try {
+        const flow = await this.#flows.see(marker);
+        this.#health.answered(marker.flowId);
+        if (flow !== undefined) this.#store(marker, flow);
+        else this.#ended.delete(runningKey(marker));
+      } catch (error) {
+        if (error instanceof FlowServiceError && this.#flows.isTooOld(marker)) overdue.push({ marker, error });
+        throw error;
+      }
+    });
+  }
+
+  /** Has the outputs stored when it is their turn, while looks go on. */
+  #store(marker: RunningMarker, flow: EndedFlow): void {
+    const { uploadId } = marker;
+    const key = runningKey(marker);
+    this.#ended.add(key);
+    const stored = this.#storingPlaces
+      .through(() => this.#guarded(marker, () => this.#flows.collect(flow)))
+      .then((turn) => {
+        this.#storing.delete(uploadId);
+        // A flow with trouble of its own comes round when it is due. What an outage or the time cut off goes on first.
+        const isOutage = turn === 'outage' && !this.#health.hasAnsweredForAnother(marker.flowId);
+        if (turn !== 'none' && !isOutage) this.#ended.delete(key);
+      });
+    this.#storing.set(uploadId, stored);
+  }
+
+  /**
+   * Keeps the failure of one from the others: it is told of now, and again by the end of the tick. What concerns all of
+   * them halts the tick instead.
+   */
+  async #guarded(subject: Subject, body: () => Promise<void>): Promise<Turn> {
+    const { uploadId, flowId } = subject;
+    const { log } = this.#ports.telemetry;
+    if (this.#invocation.work.aborted) this.#halt ??= 'out of time';
+    if (this.#halt !== undefined) return 'none';
+    try {
+      await body();
+      return 'done';
+    } catch (error) {
+      const fields = { uploadId, flowId, error: error as Error };
+      if (error instanceof OutOfTimeError || this.#invocation.work.aborted) {
+        if (this.#halt === undefined) log.warn('The tick goes no further: its time is over', fields);
+        this.#halt ??= 'out of time';
+        return 'none';
+      }
+      log.error('This upload could not be seen to; its next look tries again', fields);
+      if (!(error instanceof FlowServiceError)) this.#failures.push(error);
+      else if (flowId !== undefined) this.#health.failed(flowId, error);
+      this.#halt ??= this.#health.outage;
+      return outageOf(error) === undefined ? 'failed' : 'outage';
+    }
+  }
+
+  #isOurs(uploadId: string): boolean {
+    return Number.parseInt(uploadId.slice(0, 8), 16) % this.#share.of === this.#share.index;
+  }
+}
+
+/** A flow that is too old, and why it could not be looked at. */
+interface Overdue {
+  readonly marker: RunningMarker;
+  readonly error: FlowServiceError;
+}
+
+/** What a process knows of the listing outlives its ticks. */
+const states = new WeakMap<FlowService, FlowStates>();
+
+function statesOf(ports: CollectPorts): FlowStates {
+  const known = states.get(ports.flows) ?? new FlowStates(ports);
+  states.set(ports.flows, known);
+  return known;
+}
