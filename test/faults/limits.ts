@@ -2,7 +2,7 @@ import type { Limits, Rate } from '../../local/flow-service/limiter.ts';
 import { demand } from './demand.ts';
 import type { Random } from './random.ts';
 import { manyDeeds, type Scenario, steadyScenario } from './scenario.ts';
-import type { World } from './world.ts';
+import { CREATES_MAX, type World } from './world.ts';
 
 /*
  * Worlds whose only trouble is that the service allows so much and no more. All that is asked of them is that the work is
@@ -28,6 +28,8 @@ const PLACE_CHANGE_MS = MINUTE;
 /** Refusals that teach a process the pace, for each process; and in all, as a share of what is accepted. */
 const REFUSALS_PER_PROCESS = 15;
 const REFUSALS_SHARE = 0.5;
+/** Where places or a budget are the limit, nobody knows when there is room: each waiting invocation asks so often. */
+const PROBE_MS = 10 * SECOND;
 
 /** A running flow is looked at no more often than this, in milliseconds. */
 const LOOK_GAP_MS = 15 * SECOND;
@@ -163,7 +165,9 @@ export async function liveWithinLimits(world: World): Promise<void> {
   const { creations, others } = needOf(scenario);
   const acceptedMax = SLACK * (creations + others) + looks;
   demand(limiter.acceptedCount <= acceptedMax, 'more requests were spent than the work takes', acceptedMax, figures);
-  const refusedMax = REFUSALS_PER_PROCESS * world.processCount + REFUSALS_SHARE * limiter.acceptedCount;
+  const { budget } = scenario.serviceLimits;
+  const probesMax = places === undefined && budget === undefined ? 0 : (CREATES_MAX * (tookMs ?? 0)) / PROBE_MS;
+  const refusedMax = REFUSALS_PER_PROCESS * world.processCount + REFUSALS_SHARE * limiter.acceptedCount + probesMax;
   demand(
     limiter.refusedCount <= refusedMax,
     'the service was asked far more often than it allows',

@@ -49,7 +49,7 @@ const MINUTE = 60 * SECOND;
 const START = Date.UTC(2030, 0, 1);
 
 /** Invocations of create-flow at a time: its event source's maximum concurrency. */
-const CREATES_MAX = 3;
+export const CREATES_MAX = 3;
 
 /** How long anything may take to come to an end once all is well again. */
 const HEALING_STEPS_MAX = 120;
