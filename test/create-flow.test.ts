@@ -407,6 +407,18 @@ describe('an answer that never came', () => {
     expect(world.count('FlowsAdopted')).toBe(1);
   });
 
+  it('is settled by the mark of that day where the pipeline was renamed meanwhile', async () => {
+    await start({ service: { variation: { listingDelayMs: 3 * MINUTE } } });
+    losing(1);
+    await world.upload('a', 'x');
+    await world.deliver();
+    expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'in-doubt' });
+    world.redeploy({ pipeline: 'renamed' });
+    await world.settle();
+    expect(world.service.flows).toHaveLength(1);
+    expect(world.count('FlowsAdopted')).toBe(1);
+  });
+
   it('of a flow that is listed late does not lead to a second one', async () => {
     await start({ service: { variation: { listingDelayMs: 3 * MINUTE } } });
     losing(1);

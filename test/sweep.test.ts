@@ -142,7 +142,7 @@ describe('a sweep', () => {
     const opened = await world.ports.inbox.open({ bucket: 'inbox', key: 'a' }, signal);
     opened.discard();
     const now = world.clock.now();
-    await world.ports.ledger.create(firstClaim(opened.upload, ECHO, now, now + MINUTE), signal);
+    await world.ports.ledger.create(firstClaim(opened.upload, ECHO, now, now + MINUTE, 'test'), signal);
     for (const { receiptHandle } of world.queue.receive({ max: 10 })) world.queue.delete(receiptHandle);
     world.clock.advance(HOUR);
     await sweep();

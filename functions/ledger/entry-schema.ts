@@ -25,6 +25,8 @@ const facts = {
     mediaType: z.string(),
   }),
   route: z.looseObject({ name: z.string(), input: z.enum(['file', 'text']), template: z.string() }),
+  reroute: z.optional(z.literal(true)),
+  pipeline: z.optional(z.string()),
   generation: count,
   attempts: count,
   waits: count,

@@ -24,6 +24,13 @@ interface EntryFacts {
   readonly schema: typeof ENTRY_SCHEMA;
   readonly upload: Upload;
   readonly route: RouteSnapshot;
+  /** True from a retry until a route of the configuration at that time has been written down. No POST came in between. */
+  readonly reroute?: true | undefined;
+  /**
+   * The pipeline that first claimed this generation. It is part of the flow's mark, which a renamed pipeline must still
+   * find. Absent in a retried upload that waits, and in entries from before there was this field.
+   */
+  readonly pipeline?: string | undefined;
   /** 1, and one more for each renewed attempt after a known end. It is part of the flow's mark. */
   readonly generation: number;
   /** Failures so far that the file could be the cause of, within this state of affairs: sending, or collecting. */
@@ -148,19 +155,27 @@ export function dueAt(entry: Entry): number | undefined {
 export const isTerminal = (entry: Entry): entry is TerminalEntry =>
   entry.state === 'succeeded' || entry.state === 'failed';
 
+/** @param pipeline the name of today's, for an entry that holds none. */
 export const markOf = (entry: Entry, pipeline: string): Mark => ({
-  pipeline,
+  pipeline: entry.pipeline ?? pipeline,
   upload: entry.upload.id,
   generation: entry.generation,
 });
 
 /** An upload's first entry. */
-export function firstClaim(upload: Upload, route: RouteSnapshot, now: number, deadline: number): ClaimedEntry {
+export function firstClaim(
+  upload: Upload,
+  route: RouteSnapshot,
+  now: number,
+  deadline: number,
+  pipeline: string,
+): ClaimedEntry {
   return {
     schema: ENTRY_SCHEMA,
     state: 'claimed',
     upload,
     route,
+    pipeline,
     generation: 1,
     attempts: 0,
     waits: 0,
@@ -174,11 +189,21 @@ export function firstClaim(upload: Upload, route: RouteSnapshot, now: number, de
  * have sent everything, at the latest by its deadline, and died before it could write down the answer. It counts as an
  * attempt, for the file may be what it died of.
  */
-export function claimAgain(entry: ClaimedEntry | WaitingEntry, now: number, deadline: number): ClaimedEntry {
+export function claimAgain(
+  entry: ClaimedEntry | WaitingEntry,
+  now: number,
+  deadline: number,
+  pipeline: string,
+): ClaimedEntry {
   const facts = factsOf(entry);
   const past =
     entry.state === 'claimed' ? { doubt: doubtful(entry, entry.deadline), attempts: entry.attempts + 1 } : {};
-  return { ...facts, ...past, state: 'claimed', claimedAt: now, deadline };
+  return { ...facts, pipeline: entry.pipeline ?? pipeline, ...past, state: 'claimed', claimedAt: now, deadline };
+}
+
+/** The claim of a retried upload with the route that it takes from now on. */
+export function rerouted(entry: ClaimedEntry, route: RouteSnapshot): ClaimedEntry {
+  return { ...entry, route, reroute: undefined };
 }
 
 /** The doubt after a POST under this claim was sent by `sentBy`, joined with one that was there before. */
@@ -219,7 +244,7 @@ export function withoutDoubt(entry: ClaimedEntry): ClaimedEntry {
 }
 
 export function running(entry: ClaimedEntry | WaitingEntry, flow: FlowFacts): RunningEntry {
-  return { ...factsOf(entry), attempts: 0, doubt: undefined, state: 'running', flow };
+  return { ...factsOf(entry), reroute: undefined, attempts: 0, doubt: undefined, state: 'running', flow };
 }
 
 export function lookedAt(entry: RunningEntry, digest: string, now: number): RunningEntry {
@@ -241,6 +266,7 @@ export interface Ending {
 export function ended(entry: ClaimedEntry | RunningEntry, ending: Ending, now: number): TerminalEntry {
   return {
     ...factsOf(entry),
+    reroute: undefined,
     state: ending.failure === undefined ? 'succeeded' : 'failed',
     flow: entry.state === 'running' ? entry.flow : undefined,
     endedAt: now,
@@ -250,12 +276,15 @@ export function ended(entry: ClaimedEntry | RunningEntry, ending: Ending, now: n
   };
 }
 
-/** A failed upload, or one that waits for a person's word, as that person sends it on its way again. */
+/**
+ * A failed upload, or one that waits, as an operator retries it. A known end begins a new generation, so that the flow
+ * that failed is never taken for the next one's; its route and pipeline are those of the day. A wait keeps all three.
+ */
 export function retried(entry: TerminalEntry | WaitingEntry, now: number): WaitingEntry {
+  const anew = { generation: entry.generation + 1, reroute: true, pipeline: undefined } as const;
   return {
     ...factsOf(entry),
-    // A known end begins a new generation, so that the flow that failed is never taken for the next one's.
-    generation: entry.generation + (entry.state === 'waiting' ? 0 : 1),
+    ...(entry.state === 'waiting' ? {} : anew),
     attempts: 0,
     waits: 0,
     // An upload is held because of its doubt: a person's word settles that. Any other doubt is still looked into.
@@ -271,6 +300,6 @@ export function retried(entry: TerminalEntry | WaitingEntry, now: number): Waiti
 const atOnce = (doubt: Doubt | undefined): Doubt | undefined => doubt && { ...doubt, nextAttemptAt: undefined };
 
 function factsOf(entry: Entry): EntryFacts {
-  const { schema, upload, route, generation, attempts, waits, doubt } = entry;
-  return { schema, upload, route, generation, attempts, waits, doubt };
+  const { schema, upload, route, reroute, pipeline, generation, attempts, waits, doubt } = entry;
+  return { schema, upload, route, reroute, pipeline, generation, attempts, waits, doubt };
 }
