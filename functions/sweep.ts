@@ -35,7 +35,14 @@ export interface SweepRequest {
   readonly since?: number | undefined;
   /** Count what there would be to do, and do nothing. */
   readonly dryRun?: boolean | undefined;
+  /** Go back further than the ledger remembers: an upload whose entry has expired is paid for once more. */
+  readonly force?: boolean | undefined;
   readonly uploadsPerSecond?: number | undefined;
+}
+
+/** The request reaches back to when entries may have expired, and does not say that this is meant. */
+export class SinceTooEarlyError extends Error {
+  override readonly name = 'SinceTooEarlyError';
 }
 
 export interface SweepPorts extends PublishPorts {
@@ -84,14 +91,21 @@ export async function continueSweep(ports: SweepPorts, invocation: Invocation): 
   return new Sweep(state, state.pass, {}, memory, ports, invocation).run();
 }
 
+/** @throws {SinceTooEarlyError} */
 function newPass(
   { firstDay, watermark }: SweepState,
-  { since, uploadsPerSecond = UPLOADS_PER_SECOND }: SweepRequest,
+  { since, force = false, uploadsPerSecond = UPLOADS_PER_SECOND }: SweepRequest,
   now: number,
   { ledgerRetentionDays }: Settings,
 ): SweepPass {
   // An upload whose entry may have expired would be paid for again.
   const keptFrom = ledgerRetentionDays === 'forever' ? 0 : now - ledgerRetentionDays * DAY_MS + SETTLING_MS;
+  if (since !== undefined && since < keptFrom && !force) {
+    const limit = `entries are kept for ${ledgerRetentionDays} days, so ${new Date(keptFrom).toISOString()} is the earliest`;
+    const remedy =
+      'with "force": true, uploads from before then are sent again and paid for again if their entries expired';
+    throw new SinceTooEarlyError(`since ${new Date(since).toISOString()}: ${limit}; ${remedy}`);
+  }
   return {
     startedAt: now,
     isScheduled: since === undefined,

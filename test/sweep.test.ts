@@ -2,7 +2,7 @@ import { DeleteObjectCommand } from '@aws-sdk/client-s3';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { collect } from '../functions/collect-outputs.ts';
 import { firstClaim } from '../functions/ledger/entry.ts';
-import type { SweepSummary } from '../functions/sweep.ts';
+import { SinceTooEarlyError, type SweepSummary } from '../functions/sweep.ts';
 import { ECHO, LEDGER, World, type WorldOptions } from './support/world.ts';
 
 const MINUTE = 60_000;
@@ -195,6 +195,46 @@ describe('where entries expire', () => {
     expect(await sweep()).toMatchObject({ compared: 0 });
     expect((await world.receipt('new')).status).toBe('succeeded');
     expect(await entries()).toBe(1);
+  });
+});
+
+describe('a backfill from before the ledger’s retention', () => {
+  const since = (days: number) => new Date(world.clock.now() - days * 24 * HOUR).toISOString();
+
+  it('is refused, since entries from then may have expired, and says how to have it all the same', async () => {
+    await start({ limits: { ledgerRetentionDays: 30 } });
+    await sweep();
+    await expect(sweep({ since: since(31) })).rejects.toThrow(SinceTooEarlyError);
+    await expect(sweep({ since: since(31), dryRun: true })).rejects.toThrow('"force": true');
+    expect(await sweep({ since: since(29) })).toMatchObject({ complete: true });
+    expect(await sweep({ since: since(31), force: true })).toMatchObject({ complete: true });
+  });
+
+  it('is not refused where entries are kept for ever', async () => {
+    await start();
+    await sweep();
+    expect(await sweep({ since: since(4_000) })).toMatchObject({ complete: true });
+  });
+});
+
+describe('an upload whose entry was lost', () => {
+  it('and that is swept and succeeds, replaces the receipt of its failure and is told of by another id', async () => {
+    await start();
+    world.service.intercept = (_, { operation }) =>
+      operation === 'createFlow' ? { status: 422, body: '{}' } : undefined;
+    await world.upload('a', 'x');
+    await world.deliver();
+    expect((await world.receipt('a')).status).toBe('failed');
+    world.service.intercept = undefined;
+    for (const Key of await world.keys(LEDGER, 'uploads/')) {
+      await world.s3.send(new DeleteObjectCommand({ Bucket: LEDGER, Key }));
+    }
+    world.clock.advance(HOUR);
+    await sweep({ since: new Date(world.clock.now() - 2 * HOUR).toISOString() });
+    await world.settle();
+    expect((await world.receipt('a')).status).toBe('succeeded');
+    const ids = world.events.map(({ detail }) => JSON.parse(detail).id);
+    expect(new Set(ids).size).toBe(2);
   });
 });
 

@@ -43,6 +43,7 @@ const TRIES_MAX = 10;
 
 const UPLOAD = 'flowdrop-upload';
 const GENERATION = 'flowdrop-generation';
+const ENDED_AT = 'flowdrop-ended-at';
 const LAST_MODIFIED = 'flowdrop-last-modified';
 
 /** The receipt of a terminal entry. @param collectFunction the function that the command to retry invokes. */
@@ -95,6 +96,7 @@ export class Receipts {
             Metadata: {
               [UPLOAD]: receipt.upload.id,
               [GENERATION]: String(receipt.generation),
+              [ENDED_AT]: receipt.endedAt,
               [LAST_MODIFIED]: receipt.upload.lastModified,
             },
             ...condition,
@@ -117,11 +119,11 @@ export class Receipts {
   /** Whether a receipt was put already. Where another upload's is there that cannot be told, and so it is denied. */
   async isPublished(receipt: Receipt, signal: AbortSignal): Promise<boolean> {
     const there = await this.#there(receiptKey(this.#prefix, receipt.upload.key), signal);
-    return there?.uploadId === receipt.upload.id && there.generation >= receipt.generation;
+    return there?.uploadId === receipt.upload.id && !isLater(receipt, there);
   }
 
   async #outranks(mine: Receipt, there: ReceiptFacts, signal: AbortSignal): Promise<boolean> {
-    if (there.uploadId === mine.upload.id) return mine.generation > there.generation;
+    if (there.uploadId === mine.upload.id) return isLater(mine, there);
     const current = await this.#inbox.current(mine.upload.bucket, mine.upload.key, signal);
     if (current === mine.upload.id) return true;
     if (current === there.uploadId) return false;
@@ -140,6 +142,8 @@ export class Receipts {
         etag: head.ETag as string,
         uploadId: head.Metadata?.[UPLOAD] ?? '',
         generation: Number(head.Metadata?.[GENERATION]) || 0,
+        // A receipt from before there was this field was put after its end, in a second that S3 gives without its fraction.
+        endedAt: Date.parse(head.Metadata?.[ENDED_AT] ?? '') || (head.LastModified?.getTime() ?? 0) + 999,
         // What bears no date of ours is no receipt of ours, and has no right to the address.
         lastModified: Date.parse(head.Metadata?.[LAST_MODIFIED] ?? '') || 0,
       };
@@ -154,8 +158,16 @@ interface ReceiptFacts {
   readonly etag: string;
   readonly uploadId: string;
   readonly generation: number;
+  readonly endedAt: number;
   readonly lastModified: number;
 }
+
+/**
+ * Of one upload the higher generation is the later one. An upload whose entry was lost begins again with the first, and
+ * then the time of its end decides.
+ */
+const isLater = (mine: Receipt, there: ReceiptFacts): boolean =>
+  mine.generation === there.generation ? Date.parse(mine.endedAt) > there.endedAt : mine.generation > there.generation;
 
 /** What a person types to have a failed upload tried again. */
 function retryCommand(collectFunction: string, uploadId: string): string {
