@@ -21,7 +21,7 @@ import {
   withoutDoubt,
 } from './ledger/entry.ts';
 import type { Ledger, Stored } from './ledger/store.ts';
-import { type Inbox, type OpenedUpload, UploadGoneError } from './objects/inbox.ts';
+import { type Inbox, isInside, type OpenedUpload, UploadGoneError } from './objects/inbox.ts';
 import { type PublishPorts, publish } from './publish.ts';
 import { InvalidOverrideError, mayMatch, type RouteSnapshot, routeFor, snapshot } from './routes.ts';
 import type { Log, MetricName, Telemetry } from './telemetry.ts';
@@ -194,6 +194,11 @@ class Creation {
     if (notBefore > this.#ports.clock.now()) {
       const message = 'No flow was found of an attempt that nothing was heard of; it is time for the next one then.';
       return this.#wait(claim, { reason: 'unavailable', message, counted: false, notBefore });
+    }
+    const { settings } = this.#ports;
+    if (!isInside(settings, upload)) {
+      const message = `The file is in ${upload.bucket}, and the inbox is ${settings.inboxBucket}/${settings.inboxPrefix} now.`;
+      return this.#fail(claim, { code: 'outside-inbox', message });
     }
     if (object !== undefined) return this.#sendIfFit(claim, object);
     let opened: OpenedUpload;

@@ -35,7 +35,7 @@ export function createPorts({ settings, s3, nonce, ...world }: World) {
     settings,
     inbox,
     ledger: new Ledger(s3, settings.ledgerBucket, nonce),
-    receipts: new Receipts(s3, settings.resultsBucket, settings.resultsPrefix, inbox),
+    receipts: new Receipts(s3, settings.resultsBucket, settings.resultsPrefix, inbox, settings),
   } satisfies CreatePorts;
 }
 

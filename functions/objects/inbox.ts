@@ -51,6 +51,18 @@ interface VersionMarker {
   readonly versionId: string;
 }
 
+/** Where the settings of today say that the inbox is. */
+export interface InboxPlace {
+  readonly inboxBucket: string;
+  readonly inboxPrefix: string;
+}
+
+/** Whether an upload lies in that inbox. A deployment may have replaced the one that it was put into. */
+export const isInside = (
+  { inboxBucket, inboxPrefix }: InboxPlace,
+  { bucket, key }: Pick<Upload, 'bucket' | 'key'>,
+): boolean => bucket === inboxBucket && key.startsWith(inboxPrefix);
+
 /** The inbox as both functions see it: one upload at a time, at exactly one version. */
 export class Inbox {
   readonly #s3: S3Client;
