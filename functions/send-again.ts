@@ -2,7 +2,8 @@ import pMap from 'p-map';
 import type { Clock } from './clock.ts';
 import { dueAt, retried } from './ledger/entry.ts';
 import type { WaitingMarker } from './ledger/keys.ts';
-import type { Ledger } from './ledger/store.ts';
+import { type Ledger, type Stored, UnreadableEntryError } from './ledger/store.ts';
+import type { Telemetry } from './telemetry.ts';
 import { messageFor, type Upload } from './upload.ts';
 
 /** Uploads that a person asked for sent again at a time. */
@@ -23,6 +24,7 @@ export interface SendAgainPorts {
   readonly ledger: Ledger;
   readonly queue: UploadQueue;
   readonly clock: Clock;
+  readonly telemetry: Telemetry;
 }
 
 /**
@@ -37,7 +39,14 @@ export async function sendAgain(
   signal: AbortSignal,
 ): Promise<Upload | undefined> {
   const { ledger, queue, clock } = ports;
-  const stored = await ledger.read(marker.uploadId, signal);
+  let stored: Stored | undefined;
+  try {
+    stored = await ledger.read(marker.uploadId, signal);
+  } catch (error) {
+    if (!(error instanceof UnreadableEntryError)) throw error;
+    await putOff(marker, error, ports, signal);
+    return undefined;
+  }
   const now = clock.now();
   let notBefore = stored && dueAt(stored.entry);
   let sent: Upload | undefined;
@@ -55,6 +64,20 @@ export async function sendAgain(
   }
   await ledger.deleteWaitingMarker(marker, signal);
   return sent;
+}
+
+/** The marker of an unreadable entry is due again later: at the head of the list it would take the turn of others. */
+async function putOff(
+  marker: WaitingMarker,
+  error: UnreadableEntryError,
+  { ledger, clock, telemetry }: SendAgainPorts,
+  signal: AbortSignal,
+): Promise<void> {
+  const { uploadId } = marker;
+  telemetry.log.error('This upload cannot be sent again: its entry cannot be read', { uploadId, error });
+  telemetry.metrics.count('EntriesUnreadable');
+  await ledger.putWaitingMarker({ uploadId, notBefore: clock.now() + LOOK_AGAIN_MS }, signal);
+  await ledger.deleteWaitingMarker(marker, signal);
 }
 
 /** What became of an upload that a person asked to have tried again. */

@@ -4,7 +4,7 @@ import type { Clock } from './clock.ts';
 import type { Settings } from './config.ts';
 import type { Invocation } from './invocation.ts';
 import { dueAt, type Entry, isTerminal } from './ledger/entry.ts';
-import type { Ledger } from './ledger/store.ts';
+import { type Ledger, UnreadableEntryError } from './ledger/store.ts';
 import { SweepMemory, type SweepPass, type SweepPosition, type SweepState } from './ledger/sweep-state.ts';
 import type { Inbox, ListedUpload } from './objects/inbox.ts';
 import { type Receipts, receiptOf } from './objects/receipts.ts';
@@ -208,6 +208,8 @@ class Sweep {
             uploadId: item.id,
             error: error as Error,
           });
+          const isNew = !this.#failures.has(item.id);
+          if (isNew && error instanceof UnreadableEntryError) this.#ports.telemetry.metrics.count('EntriesUnreadable');
           this.#failures.set(item.id, error);
         }
       },

@@ -24,6 +24,7 @@ export type MetricName =
   | 'UploadsWaiting'
   | 'UploadsSentAgain'
   | 'UploadsMissed'
+  | 'EntriesUnreadable'
   | 'DoubtsRetried'
   | 'DoubtsHeld'
   | 'TokenRejected'

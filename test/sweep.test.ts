@@ -247,6 +247,7 @@ describe('a sweep that meets trouble', () => {
     await world.put(LEDGER, `uploads/${id}.json`, '{"schema":99}');
     world.clock.advance(HOUR);
     await expect(sweep()).rejects.toThrow('1 uploads could not be swept');
+    expect(world.count('EntriesUnreadable')).toBe(1);
     for (const { receiptHandle, body } of world.queue.receive({ max: 10 })) {
       expect(body).toContain('"key":"b"');
       world.queue.changeVisibility(receiptHandle, 0);
