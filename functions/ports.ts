@@ -41,6 +41,6 @@ export function createPorts({ settings, s3, nonce, ...world }: World) {
 
 /** The ports of collect-outputs, and so of both functions. */
 export function portsOf(world: World & { readonly queue: UploadQueue }): CreatePorts & CollectPorts & SweepPorts {
-  const { settings, s3, queue, telemetry } = world;
-  return { ...createPorts(world), s3, queue, results: new Results(s3, settings.resultsBucket, telemetry.log) };
+  const { settings, s3, queue, nonce, telemetry } = world;
+  return { ...createPorts(world), s3, queue, nonce, results: new Results(s3, settings.resultsBucket, telemetry.log) };
 }

@@ -2,7 +2,7 @@ import { DeleteObjectCommand } from '@aws-sdk/client-s3';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { collect } from '../functions/collect-outputs.ts';
 import { firstClaim } from '../functions/ledger/entry.ts';
-import { SinceTooEarlyError, type SweepSummary } from '../functions/sweep.ts';
+import { BackfillUnderWayError, SinceTooEarlyError, type SweepSummary } from '../functions/sweep.ts';
 import { ECHO, LEDGER, World, type WorldOptions } from './support/world.ts';
 
 const MINUTE = 60_000;
@@ -277,6 +277,103 @@ describe('a sweep that meets trouble', () => {
     world.remainingMs = 1_500;
     const since = new Date(world.clock.now() - 2 * HOUR).toISOString();
     await sweep({ since, uploadsPerSecond: 0.01 });
-    expect(await world.json(LEDGER, 'state/sweep.json')).toMatchObject({ pass: { uploadsPerSecond: 0.01 } });
+    expect(await world.json(LEDGER, 'state/sweep.json')).toMatchObject({ backfill: { uploadsPerSecond: 0.01 } });
+  });
+});
+
+describe('a backfill', () => {
+  const ago = (hours: number) => new Date(world.clock.now() - hours * HOUR).toISOString();
+  const tick = () => world.invoke((invocation) => collect({}, world.ports, invocation));
+
+  /** Files from before the deployment's first day, and a backfill of them that is cut off after a few. */
+  async function cutOff(since = ago(2)): Promise<string> {
+    for (let i = 0; i < 20; i += 1) await unannounced(`old/${String(i).padStart(2, '0')}`);
+    world.clock.advance(HOUR);
+    world.remainingMs = 1_500;
+    expect(await sweep({ since })).toMatchObject({ complete: false });
+    world.remainingMs = 20_000;
+    return since;
+  }
+
+  it('that is asked for twice at once submits everything once', async () => {
+    await start();
+    for (let i = 0; i < 10; i += 1) await unannounced(`${i}`);
+    world.clock.advance(HOUR);
+    const request = { since: ago(2), uploadsPerSecond: 100 };
+    const summaries = await Promise.all([sweep(request), sweep(request)]);
+    expect(summaries.map(({ missed }) => missed).sort()).toEqual([0, 10]);
+    expect(world.queue.counts().visible).toBe(10);
+    expect(await sweep(request)).toMatchObject({ complete: true });
+  });
+
+  it('that was cut off goes on where the same is asked for again, at the pace that is named now', async () => {
+    await start();
+    const since = await cutOff();
+    expect(await sweep({ since, uploadsPerSecond: 500 })).toMatchObject({ complete: true });
+    await world.settle();
+    expect(await entries()).toBe(20);
+    expect(await world.json(LEDGER, 'state/sweep.json')).not.toHaveProperty('backfill');
+  });
+
+  it('from another day is refused until the one under way has ended or was stopped', async () => {
+    await start();
+    await cutOff();
+    await expect(sweep({ since: ago(9) })).rejects.toThrow(BackfillUnderWayError);
+    await expect(sweep({ since: ago(9) })).rejects.toThrow('"stop": true');
+    expect(await sweep({ since: ago(9), dryRun: true })).toMatchObject({ complete: true });
+    await sweep({ stop: true });
+    expect(await sweep({ since: ago(9), uploadsPerSecond: 500 })).toMatchObject({ complete: true });
+  });
+
+  it('ends soon after it is stopped', async () => {
+    await start();
+    for (let i = 0; i < 5; i += 1) await unannounced(`${i}`);
+    world.clock.advance(HOUR);
+    const running = sweep({ since: ago(2), uploadsPerSecond: 2 });
+    await sweep({ stop: true });
+    expect(await running).toMatchObject({ complete: false });
+    expect(await world.json(LEDGER, 'state/sweep.json')).not.toHaveProperty('backfill');
+  });
+
+  it('keeps no daily pass waiting, however long it takes', async () => {
+    await start();
+    const since = await cutOff();
+    world.clock.advance(MINUTE);
+    await unannounced('new');
+    world.clock.advance(24 * HOUR);
+    expect(await sweep()).toMatchObject({ complete: true, missed: expect.any(Number) });
+    expect(world.queue.receive({ max: 10 }).map(({ body }) => body)).toContainEqual(expect.stringContaining('"new"'));
+    expect(await world.json(LEDGER, 'state/sweep.json')).toMatchObject({ backfill: { since: Date.parse(since) } });
+  });
+
+  it('goes on with the ticks beside a daily pass that was cut off as well', async () => {
+    await start();
+    await sweep();
+    world.clock.advance(MINUTE);
+    await cutOff();
+    world.remainingMs = 1_500;
+    expect(await sweep()).toMatchObject({ complete: false });
+    world.remainingMs = 20_000;
+    expect(await world.json(LEDGER, 'state/sweep.json')).toMatchObject({ daily: {}, backfill: {} });
+    for (let i = 0; i < 4; i += 1) {
+      world.clock.advance(5 * MINUTE);
+      await tick();
+    }
+    expect(Object.keys(await world.json<object>(LEDGER, 'state/sweep.json'))).toEqual(['firstDay', 'watermark']);
+    await world.settle();
+    expect(await entries()).toBe(20);
+  });
+
+  it('that an earlier version of the functions began goes on', async () => {
+    await start();
+    const since = Date.parse(await cutOff());
+    const { backfill, ...state } = await world.json<{ backfill?: object }>(LEDGER, 'state/sweep.json');
+    const pass = { startedAt: world.clock.now(), isScheduled: false, uploadsPerSecond: 100, since, heldUntil: 0 };
+    const earlier = { ...state, pass: { ...pass, position: { in: 'inbox' } } };
+    await world.put(LEDGER, 'state/sweep.json', JSON.stringify(earlier));
+    await tick();
+    await world.settle();
+    expect(await entries()).toBe(20);
+    expect(Object.keys(await world.json<object>(LEDGER, 'state/sweep.json'))).toEqual(['firstDay', 'watermark']);
   });
 });
