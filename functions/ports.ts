@@ -29,7 +29,7 @@ export interface World {
 
 /** What both functions do everything through, put together once a process. It is all that create-flow needs. */
 export function createPorts({ settings, s3, nonce, ...world }: World) {
-  const inbox = new Inbox(s3);
+  const inbox = new Inbox(s3, world.clock);
   return {
     ...world,
     settings,
