@@ -10,6 +10,7 @@ import {
   ended,
   type Failure,
   firstClaim,
+  isSuspect,
   markOf,
   nextStep,
   rerouted,
@@ -58,7 +59,11 @@ export type Outcome =
   | 'ended already'
   | 'unrouted'
   | 'skipped'
-  | 'gone';
+  | 'gone'
+  | 'put off';
+
+/** Asked before an upload is taken over whose last claim died. False puts it off: nothing is done to it. */
+export type MayTakeOver = (entry: ClaimedEntry | WaitingEntry) => boolean;
 
 export interface CreatePorts extends PublishPorts {
   readonly inbox: Inbox;
@@ -73,8 +78,13 @@ export interface CreatePorts extends PublishPorts {
  * request that it made is settled or destroyed.
  * @throws {ClaimHeldError} and whatever S3 throws: then the message must come again.
  */
-export async function createFlow(event: UploadEvent, ports: CreatePorts, invocation: Invocation): Promise<Outcome> {
-  const creation = new Creation(ports, invocation, event);
+export async function createFlow(
+  event: UploadEvent,
+  ports: CreatePorts,
+  invocation: Invocation,
+  mayTakeOver: MayTakeOver = () => true,
+): Promise<Outcome> {
+  const creation = new Creation(ports, invocation, event, mayTakeOver);
   try {
     return await creation.run(event);
   } catch (error) {
@@ -86,11 +96,13 @@ export async function createFlow(event: UploadEvent, ports: CreatePorts, invocat
 class Creation {
   readonly #ports: CreatePorts;
   readonly #invocation: Invocation;
+  readonly #mayTakeOver: MayTakeOver;
   #telemetry: Telemetry;
 
-  constructor(ports: CreatePorts, invocation: Invocation, event: UploadEvent) {
+  constructor(ports: CreatePorts, invocation: Invocation, event: UploadEvent, mayTakeOver: MayTakeOver) {
     this.#ports = ports;
     this.#invocation = invocation;
+    this.#mayTakeOver = mayTakeOver;
     this.#telemetry = { ...ports.telemetry, log: ports.telemetry.log.with({ key: event.key }) };
   }
 
@@ -167,6 +179,7 @@ class Creation {
           return 'waiting';
         case 'take-over': {
           if (entry.state !== 'claimed' && entry.state !== 'waiting') break;
+          if (isSuspect(entry) && !this.#mayTakeOver(entry)) return 'put off';
           const claim = claimAgain(entry, clock.now(), this.#claimDeadline(), settings.pipeline);
           const written = await ledger.replace(stored, claim, this.#invocation.work);
           if (written.won) return this.#sendAgain(written.stored, object);

@@ -29,6 +29,7 @@ const facts = {
   pipeline: z.optional(z.string()),
   generation: count,
   attempts: count,
+  claimDied: z.optional(z.literal(true)),
   waits: count,
   doubt: z.optional(z.looseObject({ claimedAt: time, sentBy: time, nextAttemptAt: z.optional(time) })),
 };

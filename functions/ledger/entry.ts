@@ -35,6 +35,8 @@ interface EntryFacts {
   readonly generation: number;
   /** Failures so far that the file could be the cause of, within this state of affairs: sending, or collecting. */
   readonly attempts: number;
+  /** True once a claim has died with its invocation, of which this file may be the cause: it is sent alone from then on. */
+  readonly claimDied?: true | undefined;
   /** Waits so far in this generation: they lengthen the next one. */
   readonly waits: number;
   /** A POST of this generation of which it is not known whether it made a flow. */
@@ -140,6 +142,9 @@ export function nextStep(entry: Entry, now: number): NextStep {
   }
 }
 
+/** Whether the last that is known of sending this upload is that the invocation died, once nothing else holds it. */
+export const isSuspect = (entry: Entry): boolean => entry.state === 'claimed' || entry.claimDied === true;
+
 /** When an upload that is neither running nor at its end is to be taken up again; undefined for any other. */
 export function dueAt(entry: Entry): number | undefined {
   switch (entry.state) {
@@ -197,7 +202,9 @@ export function claimAgain(
 ): ClaimedEntry {
   const facts = factsOf(entry);
   const past =
-    entry.state === 'claimed' ? { doubt: doubtful(entry, entry.deadline), attempts: entry.attempts + 1 } : {};
+    entry.state === 'claimed'
+      ? ({ doubt: doubtful(entry, entry.deadline), attempts: entry.attempts + 1, claimDied: true } as const)
+      : {};
   return { ...facts, pipeline: entry.pipeline ?? pipeline, ...past, state: 'claimed', claimedAt: now, deadline };
 }
 
@@ -244,7 +251,7 @@ export function withoutDoubt(entry: ClaimedEntry): ClaimedEntry {
 }
 
 export function running(entry: ClaimedEntry | WaitingEntry, flow: FlowFacts): RunningEntry {
-  return { ...factsOf(entry), reroute: undefined, attempts: 0, doubt: undefined, state: 'running', flow };
+  return { ...factsOf(entry), ...SENT, attempts: 0, doubt: undefined, state: 'running', flow };
 }
 
 export function lookedAt(entry: RunningEntry, digest: string, now: number): RunningEntry {
@@ -266,7 +273,7 @@ export interface Ending {
 export function ended(entry: ClaimedEntry | RunningEntry, ending: Ending, now: number): TerminalEntry {
   return {
     ...factsOf(entry),
-    reroute: undefined,
+    ...SENT,
     state: ending.failure === undefined ? 'succeeded' : 'failed',
     flow: entry.state === 'running' ? entry.flow : undefined,
     endedAt: now,
@@ -299,7 +306,10 @@ export function retried(entry: TerminalEntry | WaitingEntry, now: number): Waiti
 /** The same doubt, after which nothing more is waited for. */
 const atOnce = (doubt: Doubt | undefined): Doubt | undefined => doubt && { ...doubt, nextAttemptAt: undefined };
 
+/** What matters only until an upload was sent. */
+const SENT = { reroute: undefined, claimDied: undefined } as const;
+
 function factsOf(entry: Entry): EntryFacts {
-  const { schema, upload, route, reroute, pipeline, generation, attempts, waits, doubt } = entry;
-  return { schema, upload, route, reroute, pipeline, generation, attempts, waits, doubt };
+  const { schema, upload, route, reroute, pipeline, generation, attempts, claimDied, waits, doubt } = entry;
+  return { schema, upload, route, reroute, pipeline, generation, attempts, claimDied, waits, doubt };
 }
