@@ -15,7 +15,7 @@ import {
 import type { Inbox, ListedUpload } from './objects/inbox.ts';
 import { type Receipts, receiptOf } from './objects/receipts.ts';
 import { type PublishPorts, publish } from './publish.ts';
-import { mayMatch } from './routes.ts';
+import { isWantedByKey, mayMatch, routeFor } from './routes.ts';
 import type { UploadQueue } from './send-again.ts';
 import { isFolderMarker, messageFor } from './upload.ts';
 
@@ -84,7 +84,7 @@ export interface SweepSummary {
   readonly complete: boolean;
   /** Uploads in the inbox that were compared with the ledger. */
   readonly compared: number;
-  /** Uploads that the ledger did not know. By their keys a route may want them. */
+  /** Uploads that a route wants and the ledger did not know. */
   readonly missed: number;
   /** Entries of which the marker was put again, or the receipt. */
   readonly repaired: number;
@@ -211,6 +211,8 @@ class Sweep {
   readonly #counts = { compared: 0, missed: 0, repaired: 0 };
   /** What could not be seen to: each is that upload's alone, and the pass goes on. */
   readonly #failures = new Map<string, unknown>();
+  /** Uploads of which the media type was asked for. */
+  #asked = 0;
   #steppedAt: number;
 
   constructor(state: SweepState, pass: SweepPass, hold: Hold | undefined, ports: SweepPorts, invocation: Invocation) {
@@ -227,7 +229,11 @@ class Sweep {
     if (complete) await this.#end();
     else await this.#stepTo(this.#pass.position, 0);
     const summary = { complete, ...this.#counts };
-    this.#ports.telemetry.log.info('Sweep ended', { kind: this.#hold?.kind ?? 'dry run', ...summary });
+    this.#ports.telemetry.log.info('Sweep ended', {
+      kind: this.#hold?.kind ?? 'dry run',
+      ...summary,
+      asked: this.#asked,
+    });
     if (this.#failures.size > 0) {
       const message = `${this.#failures.size} uploads could not be swept; all others were`;
       throw new AggregateError([...this.#failures.values()], message);
@@ -268,7 +274,23 @@ class Sweep {
       if ((await this.#ports.ledger.read(id, this.#invocation.closing)) === undefined) missing.add(id);
     });
     this.#counts.compared += uploads.length;
-    return uploads.filter(({ id }) => missing.has(id));
+    return this.#routed(uploads.filter(({ id }) => missing.has(id)));
+  }
+
+  /** Those that a route wants. Of some keys only the media type tells, which a listing does not have: S3 is asked. */
+  async #routed(uploads: readonly ListedUpload[]): Promise<readonly ListedUpload[]> {
+    const { inbox, settings } = this.#ports;
+    const wanted = new Set<string>();
+    await this.#each(uploads, async ({ id, bucket, key }) => {
+      if (isWantedByKey(settings.routes, key)) {
+        wanted.add(id);
+        return;
+      }
+      this.#asked += 1;
+      const current = await inbox.current(bucket, key, this.#invocation.closing);
+      if (current?.id === id && routeFor(settings.routes, current) !== undefined) wanted.add(id);
+    });
+    return uploads.filter(({ id }) => wanted.has(id));
   }
 
   async #each<T extends { readonly id: string }>(all: readonly T[], one: (item: T) => Promise<void>): Promise<void> {

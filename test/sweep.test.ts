@@ -19,8 +19,8 @@ const sweep = (request: object = {}) =>
   world.invoke((invocation) => collect({ sweep: request }, world.ports, invocation)) as Promise<SweepSummary>;
 
 /** An upload whose notification never comes. */
-async function unannounced(key: string, body = 'x'): Promise<void> {
-  await world.upload(key, body);
+async function unannounced(key: string, body = 'x', ContentType?: string): Promise<void> {
+  await world.upload(key, body, { ContentType });
   for (const { receiptHandle } of world.queue.receive({ max: 10 })) world.queue.delete(receiptHandle);
 }
 
@@ -62,6 +62,32 @@ describe('an upload that no notification brought', () => {
     await unannounced('folder/', '');
     world.clock.advance(HOUR);
     expect(await sweep()).toMatchObject({ compared: 0, missed: 0 });
+  });
+
+  it('and that every route refuses by its media type is asked about, and never submitted', async () => {
+    await start({ routes: [{ ...ECHO, suffixes: ['.x'], mediaTypes: ['image/png'] }] });
+    await sweep();
+    await unannounced('text.x', 'x', 'text/plain');
+    await unannounced('picture.x', 'x', 'image/png');
+    for (let day = 0; day < 3; day += 1) {
+      world.clock.advance(24 * HOUR);
+      expect(await sweep({ dryRun: true })).toMatchObject({ missed: day === 0 ? 1 : 0 });
+      expect(await sweep()).toMatchObject({ missed: day === 0 ? 1 : 0 });
+      await world.settle();
+    }
+    expect(world.count('UploadsMissed')).toBe(1);
+    expect(world.count('UploadsUnrouted')).toBe(0);
+    expect(world.service.flows).toHaveLength(1);
+    expect(world.logged.findLast(({ message }) => message === 'Sweep ended')?.fields).toMatchObject({ asked: 1 });
+  });
+
+  it('and that a route wants by its key is submitted without being asked about', async () => {
+    await start({ routes: [{ ...ECHO, mediaTypes: ['image/png'] }, ECHO] });
+    await sweep();
+    await unannounced('a');
+    world.clock.advance(HOUR);
+    expect(await sweep()).toMatchObject({ missed: 1 });
+    expect(world.logged.findLast(({ message }) => message === 'Sweep ended')?.fields).toMatchObject({ asked: 0 });
   });
 
   it('and was replaced since, is not looked for: the newer one is', async () => {

@@ -115,11 +115,11 @@ export class Inbox {
     return { upload, isArchived, metadata, source: { bytes: upload.bytes, open }, discard };
   }
 
-  /** Which upload is current at a key; undefined where there is none. */
-  async current(bucket: string, key: string, signal: AbortSignal): Promise<string | undefined> {
+  /** The upload that is current at a key; undefined if there is none. */
+  async current(bucket: string, key: string, signal: AbortSignal): Promise<Upload | undefined> {
     try {
       const head = await this.#s3.send(new HeadObjectCommand({ Bucket: bucket, Key: key }), { abortSignal: signal });
-      return uploadFrom({ bucket, key }, head).id;
+      return uploadFrom({ bucket, key }, head);
     } catch (error) {
       if (isAbsent(error)) return undefined;
       throw error;

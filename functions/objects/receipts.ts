@@ -134,7 +134,7 @@ export class Receipts {
     // A receipt from before there was this field is taken to be of today's inbox, which seldom changes.
     const isThereInside = isInside(this.#today, { bucket: there.bucket ?? this.#today.inboxBucket, key });
     if (isMineInside !== isThereInside) return isMineInside;
-    const current = isMineInside ? await this.#inbox.current(bucket, key, signal) : undefined;
+    const current = isMineInside ? (await this.#inbox.current(bucket, key, signal))?.id : undefined;
     if (current === mine.upload.id) return true;
     if (current === there.uploadId) return false;
     // Neither is current any more. What is will replace this receipt if it ends, but it may be deleted before it is read.
