@@ -1,13 +1,9 @@
-import pMap from 'p-map';
 import type { Clock } from './clock.ts';
-import { dueAt, retried } from './ledger/entry.ts';
+import { dueAt } from './ledger/entry.ts';
 import type { WaitingMarker } from './ledger/keys.ts';
 import { type Ledger, type Stored, UnreadableEntryError } from './ledger/store.ts';
 import type { Telemetry } from './telemetry.ts';
 import { messageFor, type Upload } from './upload.ts';
-
-/** Uploads that a person asked for sent again at a time. */
-const RETRY_CONCURRENCY = 16;
 
 /**
  * When an upload that was sent again is looked at once more, in milliseconds. Its message should be through by then; a
@@ -78,40 +74,4 @@ async function putOff(
   telemetry.metrics.count('EntriesUnreadable');
   await ledger.putWaitingMarker({ uploadId, notBefore: clock.now() + LOOK_AGAIN_MS }, signal);
   await ledger.deleteWaitingMarker(marker, signal);
-}
-
-/** What became of an upload that a person asked to have tried again. */
-export interface Retried {
-  readonly upload: string;
-  readonly result: 'sent again' | 'unknown' | 'succeeded already' | 'under way';
-}
-
-/** Sends failed uploads, and held ones, on their way again. */
-export async function retryUploads(
-  uploadIds: readonly string[],
-  ports: SendAgainPorts,
-  signal: AbortSignal,
-): Promise<readonly Retried[]> {
-  return pMap(uploadIds, (upload) => retryUpload(upload, ports, signal), {
-    concurrency: RETRY_CONCURRENCY,
-    stopOnError: false,
-  });
-}
-
-async function retryUpload(
-  upload: string,
-  { ledger, queue, clock }: SendAgainPorts,
-  signal: AbortSignal,
-): Promise<Retried> {
-  const stored = await ledger.read(upload, signal);
-  if (stored === undefined) return { upload, result: 'unknown' };
-  const { entry } = stored;
-  if (entry.state === 'succeeded') return { upload, result: 'succeeded already' };
-  if (entry.state !== 'failed' && entry.state !== 'waiting') return { upload, result: 'under way' };
-  const again = retried(entry, clock.now());
-  const written = await ledger.replace(stored, again, signal);
-  if (!written.won) return { upload, result: 'under way' };
-  await ledger.putWaitingMarker({ uploadId: upload, notBefore: again.notBefore }, signal);
-  await queue.send(messageFor(again.upload), signal);
-  return { upload, result: 'sent again' };
 }

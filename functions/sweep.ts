@@ -364,6 +364,7 @@ class Sweep {
   async #isComplete(entry: Entry): Promise<boolean> {
     if (!isTerminal(entry)) return false;
     if (entry.flow !== undefined) return true;
+    if (entry.isTold !== true) return false;
     const receipt = receiptOf(entry, this.#ports.settings.collectFunction);
     return this.#ports.receipts.isPublished(receipt, this.#invocation.closing);
   }

@@ -545,7 +545,7 @@ describe('an answer that never came', () => {
     expect(world.service.flows).toHaveLength(1);
     expect(world.count('DoubtsHeld')).toBeGreaterThan(0);
 
-    const { retryUploads } = await import('../functions/send-again.ts');
+    const { retryUploads } = await import('../functions/retry.ts');
     const { id } = (await world.entry()).upload;
     const signal = new AbortController().signal;
     expect(await retryUploads([id], world.ports, signal)).toEqual([{ upload: id, result: 'sent again' }]);

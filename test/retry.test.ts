@@ -1,6 +1,7 @@
 import { describe, expect, it, onTestFinished } from 'vitest';
 import type { Settings } from '../functions/config.ts';
-import { retryUploads } from '../functions/send-again.ts';
+import { retryUploads } from '../functions/retry.ts';
+import { sweep } from '../functions/sweep.ts';
 import { ECHO, INBOX, World, type WorldOptions } from './support/world.ts';
 
 const MINUTE = 60_000;
@@ -142,6 +143,77 @@ describe('a retried failure', () => {
     expect(await world.receipt('a')).toMatchObject({ generation: 2, failure: { code: 'input-archived' } });
     expect(world.service.flows).toEqual([]);
     expect(world.count('FlowsFailed')).toBe(2);
+  });
+});
+
+describe('the event of an end', () => {
+  const ends = () =>
+    world.events.map(({ detail }) => JSON.parse(detail)).map(({ generation, status }) => [generation, status]);
+
+  /** The next event is lost, and its invocation with it. */
+  function loseEvent(): void {
+    const { send } = world.ports.events;
+    world.ports.events.send = async () => {
+      world.ports.events.send = send;
+      throw new Error('killed');
+    };
+  }
+
+  it('that came before any flow is sent by the retry, if it was lost', async () => {
+    await start();
+    loseEvent();
+    await rejected();
+    expect(ends()).toEqual([]);
+    await retry();
+    await world.settle();
+    expect(ends()).toEqual([
+      [1, 'failed'],
+      [2, 'succeeded'],
+    ]);
+  });
+
+  it('of a flow is sent by the retry, if it was lost', async () => {
+    await start({ routes: [{ ...ECHO, parameters: { fail: true } }] });
+    await world.upload('a', 'x');
+    await world.deliver();
+    world.clock.advance(5 * MINUTE);
+    loseEvent();
+    await expect(world.tick()).rejects.toThrow();
+    expect(await world.entry()).toMatchObject({ state: 'failed' });
+    world.redeploy({ routes: [ECHO] });
+    await retry();
+    await world.settle();
+    expect(ends()).toEqual([
+      [1, 'failed'],
+      [2, 'succeeded'],
+    ]);
+  });
+
+  it('is not sent again by a retry, if it was not lost', async () => {
+    await start();
+    await rejected();
+    await retry();
+    await world.settle();
+    expect(ends()).toEqual([
+      [1, 'failed'],
+      [2, 'succeeded'],
+    ]);
+  });
+
+  it('that was lost with the last delivery of its message is sent by the sweep', async () => {
+    await start();
+    const pass = () => world.invoke((invocation) => sweep({}, world.ports, invocation));
+    await pass(); // The deployment's first day.
+    loseEvent();
+    await rejected();
+    for (const { receiptHandle } of world.queue.receive({ max: 10 })) world.queue.delete(receiptHandle);
+    world.clock.advance(60 * MINUTE);
+    for (const { receiptHandle } of world.queue.receive({ max: 10 })) world.queue.delete(receiptHandle);
+    for (let i = 0; i < 3; i += 1) {
+      await pass();
+      world.clock.advance(60 * MINUTE);
+    }
+    expect(ends()).toEqual([[1, 'failed']]);
   });
 });
 

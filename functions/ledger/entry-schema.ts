@@ -45,5 +45,5 @@ export const entrySchema = z.discriminatedUnion('state', [
   z.looseObject({ ...facts, state: z.literal('waiting'), reason: z.string(), message: z.string(), notBefore: time }),
   z.looseObject({ ...facts, state: z.literal('running'), flow, assets: z.optional(assets) }),
   z.looseObject({ ...terminal, state: z.literal('succeeded') }),
-  z.looseObject({ ...terminal, state: z.literal('failed'), failure }),
+  z.looseObject({ ...terminal, state: z.literal('failed'), failure, isTold: z.optional(z.literal(true)) }),
 ]);

@@ -101,6 +101,8 @@ export interface TerminalEntry extends EntryFacts {
   readonly failedOutputs: readonly FailedOutput[];
   /** Set where the state is `failed`. */
   readonly failure?: Failure | undefined;
+  /** True once receipt and event of a failure are out: a retry would hide that they are not. */
+  readonly isTold?: true | undefined;
 }
 
 export interface StoredAsset {
@@ -282,6 +284,15 @@ export function ended(entry: ClaimedEntry | RunningEntry, ending: Ending, now: n
     failure: ending.failure,
   };
 }
+
+/** A failure of which receipt and event are out. */
+export function told(entry: TerminalEntry): TerminalEntry {
+  return { ...entry, isTold: true };
+}
+
+/** Whether two terminal entries tell of the same end. */
+export const isSameEnd = (one: TerminalEntry, other: TerminalEntry): boolean =>
+  one.generation === other.generation && one.endedAt === other.endedAt;
 
 /**
  * A failed upload, or one that waits, as an operator retries it. A known end begins a new generation, so that the flow
