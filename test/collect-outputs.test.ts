@@ -3,7 +3,7 @@ import { DeleteObjectCommand, PutObjectCommand } from '@aws-sdk/client-s3';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { InvalidCollectEventError, parseCollectEvent } from '../functions/collect-outputs.ts';
 import type { RunningEntry } from '../functions/ledger/entry.ts';
-import { retryUploads } from '../functions/send-again.ts';
+import { retryUploads } from '../functions/retry.ts';
 import type { Variation } from '../local/flow-service/variation.ts';
 import { ECHO, LEDGER, RESULTS, World, type WorldOptions } from './support/world.ts';
 
