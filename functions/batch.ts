@@ -1,7 +1,7 @@
 import pMap from 'p-map';
-import { type CreatePorts, createFlow } from './create-flow.ts';
+import { type CreatePorts, createFlow, type MayTakeOver } from './create-flow.ts';
 import type { Invocation } from './invocation.ts';
-import { UnrecognisedEventError, uploadsOf } from './upload.ts';
+import { UnrecognisedEventError, type UploadEvent, uploadsOf } from './upload.ts';
 
 /** What the queue's event source takes for an answer: the messages that must come again. */
 export interface BatchResponse {
@@ -13,6 +13,11 @@ export class NotStartedError extends Error {
   override readonly name = 'NotStartedError';
 }
 
+interface Work {
+  readonly id: string | undefined;
+  readonly upload: UploadEvent;
+}
+
 interface Message {
   /** Absent where the event came without a queue. */
   readonly id: string | undefined;
@@ -21,7 +26,8 @@ interface Message {
 
 /**
  * All uploads that one event tells of, side by side under a bound. The event is a batch of queue messages, each with a
- * notification in its body, or a single notification without a queue. One failure is that message's alone.
+ * notification in its body, or a single notification without a queue. One failure is that message's alone. An upload
+ * whose last claim died is sent after the others, and alone: an attempt is charged to all that die together.
  * @throws {AggregateError} for a notification without a queue: then the whole event must come again.
  */
 export async function createFlows(event: unknown, ports: CreatePorts, invocation: Invocation): Promise<BatchResponse> {
@@ -38,23 +44,35 @@ export async function createFlows(event: unknown, ports: CreatePorts, invocation
       return [];
     }
   });
-  await pMap(
-    work,
-    async ({ id, upload }) => {
-      if (clock.now() > halfTime) {
-        const error = new NotStartedError(`No time was left to begin with ${upload.key}`);
-        telemetry.log.warn('This upload goes back unattempted', { key: upload.key, error });
-        failures.push({ id, error });
-        return;
-      }
-      try {
-        await createFlow(upload, ports, invocation);
-      } catch (error) {
-        failures.push({ id, error }); // It has been logged where its ids are known.
-      }
-    },
-    { concurrency: settings.uploadConcurrency },
-  );
+  const begin = async ({ id, upload }: Work, mayTakeOver: MayTakeOver): Promise<void> => {
+    // An upload that the pace kept waiting is taken up all the same: the ledger is where it waits on, not the queue.
+    if (clock.now() > halfTime && !ports.flows.isCreationLimited) {
+      const error = new NotStartedError(`No time was left to begin with ${upload.key}`);
+      telemetry.log.warn('This upload goes back unattempted', { key: upload.key, error });
+      failures.push({ id, error });
+      return;
+    }
+    try {
+      await createFlow(upload, ports, invocation, mayTakeOver);
+    } catch (error) {
+      failures.push({ id, error }); // It has been logged where its ids are known.
+    }
+  };
+  const suspects: (Work & { readonly attempts: number })[] = [];
+  const putOff = ({ id, upload }: Work): MayTakeOver => {
+    return ({ attempts, upload: { id: uploadId } }) => {
+      suspects.push({ id, upload: { ...upload, uploadId }, attempts });
+      return false;
+    };
+  };
+  const isAlone = work.length === 1;
+  await pMap(work, (each) => begin(each, isAlone ? () => true : putOff(each)), {
+    concurrency: settings.uploadConcurrency,
+  });
+  // Should one of them be what the last invocation died of, this one dies with nothing else under way. It has more
+  // attempts than the others by then, and is the last of them.
+  suspects.sort((one, other) => one.attempts - other.attempts);
+  for (const suspect of suspects) await begin(suspect, () => true);
   const unqueued = failures.filter(({ id }) => id === undefined).map(({ error }) => error);
   if (unqueued.length > 0) throw new AggregateError(unqueued, `${unqueued.length} uploads must come again`);
   const itemIdentifiers = new Set(failures.map(({ id }) => id as string));

@@ -1,7 +1,7 @@
 import * as z from 'zod/mini';
 import type { Invocation } from './invocation.ts';
 import { Lease } from './ledger/lease.ts';
-import { type Retried, retryUploads } from './send-again.ts';
+import { type Retried, retryUploads } from './retry.ts';
 import { continueSweep, type SweepPorts, type SweepSummary, sweep } from './sweep.ts';
 import { type CollectorShare, type CollectPorts, Tick, type TickSummary } from './tick.ts';
 import { UPLOAD_ID } from './upload.ts';
@@ -44,6 +44,8 @@ const eventSchema = z.strictObject({
         ),
       ),
       dryRun: z.optional(z.boolean()),
+      force: z.optional(z.boolean()),
+      stop: z.optional(z.boolean()),
       uploadsPerSecond: z.optional(z.number().check(z.positive(), z.maximum(UPLOADS_PER_SECOND_MAX))),
     }),
   ),

@@ -18,7 +18,10 @@ export interface CompletionEvent {
 
 /** The receipt's facts, and where the receipt is. */
 export interface CompletionDetail extends Receipt {
-  /** The same each time this end is told of, which may be more than once: what was seen already can be dropped. */
+  /**
+   * The same each time this end is told of, which may be more than once: what was seen already can be dropped. Another
+   * end of the same upload has another id.
+   */
   readonly id: string;
   readonly pipeline: string;
   readonly results: {
@@ -39,7 +42,7 @@ export function completionEvent(
 ): CompletionEvent {
   const { assets, failedOutputs } = receipt;
   const detail: CompletionDetail = {
-    id: `${receipt.upload.id}-${receipt.generation}`,
+    id: `${receipt.upload.id}-${receipt.generation}-${Date.parse(receipt.endedAt)}`,
     pipeline,
     ...receipt,
     results: {

@@ -11,8 +11,10 @@ import {
   ended,
   type Failure,
   firstClaim,
+  isSuspect,
   markOf,
   nextStep,
+  rerouted,
   running,
   type TerminalEntry,
   type Wait,
@@ -22,9 +24,9 @@ import {
   withoutDoubt,
 } from './ledger/entry.ts';
 import type { Ledger, Stored } from './ledger/store.ts';
-import { type Inbox, type OpenedUpload, UploadGoneError } from './objects/inbox.ts';
+import { type Inbox, isInside, type OpenedUpload, UploadGoneError } from './objects/inbox.ts';
 import { type PublishPorts, publish } from './publish.ts';
-import { InvalidOverrideError, mayMatch, routeFor, snapshot } from './routes.ts';
+import { InvalidOverrideError, mayMatch, type RouteSnapshot, routeFor, snapshot } from './routes.ts';
 import type { Log, MetricName, Telemetry } from './telemetry.ts';
 import { isFolderMarker, type Upload, type UploadEvent } from './upload.ts';
 import { ATTEMPT_TIME_MIN_MS, backoffMs, isListingInVain, verdictOn } from './verdict.ts';
@@ -59,7 +61,11 @@ export type Outcome =
   | 'ended already'
   | 'unrouted'
   | 'skipped'
-  | 'gone';
+  | 'gone'
+  | 'put off';
+
+/** Asked before an upload is taken over whose last claim died. False puts it off: nothing is done to it. */
+export type MayTakeOver = (entry: ClaimedEntry | WaitingEntry) => boolean;
 
 export interface CreatePorts extends PublishPorts {
   readonly inbox: Inbox;
@@ -74,8 +80,13 @@ export interface CreatePorts extends PublishPorts {
  * request that it made is settled or destroyed.
  * @throws {ClaimHeldError} and whatever S3 throws: then the message must come again.
  */
-export async function createFlow(event: UploadEvent, ports: CreatePorts, invocation: Invocation): Promise<Outcome> {
-  const creation = new Creation(ports, invocation, event);
+export async function createFlow(
+  event: UploadEvent,
+  ports: CreatePorts,
+  invocation: Invocation,
+  mayTakeOver: MayTakeOver = () => true,
+): Promise<Outcome> {
+  const creation = new Creation(ports, invocation, event, mayTakeOver);
   try {
     return await creation.run(event);
   } catch (error) {
@@ -87,11 +98,13 @@ export async function createFlow(event: UploadEvent, ports: CreatePorts, invocat
 class Creation {
   readonly #ports: CreatePorts;
   readonly #invocation: Invocation;
+  readonly #mayTakeOver: MayTakeOver;
   #telemetry: Telemetry;
 
-  constructor(ports: CreatePorts, invocation: Invocation, event: UploadEvent) {
+  constructor(ports: CreatePorts, invocation: Invocation, event: UploadEvent, mayTakeOver: MayTakeOver) {
     this.#ports = ports;
     this.#invocation = invocation;
+    this.#mayTakeOver = mayTakeOver;
     this.#telemetry = { ...ports.telemetry, log: ports.telemetry.log.with({ key: event.key }) };
   }
 
@@ -132,22 +145,13 @@ class Creation {
   async #begin(object: OpenedUpload): Promise<Outcome> {
     const { ledger, settings, clock } = this.#ports;
     const { upload } = object;
-    const route = routeFor(settings.routes, upload);
-    if (route === undefined) return this.#unrouted();
+    const routed = this.#routed(object);
+    if (routed === undefined) return this.#unrouted();
 
+    const { route, failure } = routed;
     const now = clock.now();
-    const claim = (snapshotted: ClaimedEntry['route']): ClaimedEntry =>
-      firstClaim(upload, snapshotted, now, this.#claimDeadline());
-    let entry: ClaimedEntry | TerminalEntry;
-    try {
-      entry = claim(snapshot(route, object.metadata));
-      const failure = this.#failureOf(object, route.input);
-      if (failure !== undefined) entry = ended(entry, { failure }, now);
-    } catch (error) {
-      if (!(error instanceof InvalidOverrideError)) throw error;
-      entry = ended(claim(snapshot(route, {})), { failure: { code: error.code, message: error.message } }, now);
-    }
-
+    const claim = firstClaim(upload, route, now, this.#claimDeadline(), settings.pipeline);
+    const entry = failure === undefined ? claim : ended(claim, { failure }, now);
     const written = await ledger.create(entry, this.#invocation.work);
     if (!written.won) {
       if (written.current === undefined) throw new ClaimHeldError(`The entry of upload ${upload.id} came and went`);
@@ -159,7 +163,7 @@ class Creation {
 
   /** An upload that has an entry: whatever the entry says comes next. */
   async #resume(stored: Stored, object?: OpenedUpload): Promise<Outcome> {
-    const { ledger, clock } = this.#ports;
+    const { ledger, clock, settings } = this.#ports;
     this.#identify(stored);
     for (let changes = 0; changes < CHANGES_MAX; changes += 1) {
       const { entry } = stored;
@@ -177,7 +181,8 @@ class Creation {
           return 'waiting';
         case 'take-over': {
           if (entry.state !== 'claimed' && entry.state !== 'waiting') break;
-          const claim = claimAgain(entry, clock.now(), this.#claimDeadline());
+          if (isSuspect(entry) && !this.#mayTakeOver(entry)) return 'put off';
+          const claim = claimAgain(entry, clock.now(), this.#claimDeadline(), settings.pipeline);
           const written = await ledger.replace(stored, claim, this.#invocation.work);
           if (written.won) return this.#sendAgain(written.stored, object);
           if (written.current === undefined) throw new ClaimHeldError(`The entry of ${entry.upload.id} is gone`);
@@ -205,7 +210,12 @@ class Creation {
       const message = 'No flow was found of an attempt that nothing was heard of; it is time for the next one then.';
       return this.#wait(claim, { reason: 'unavailable', message, counted: false, notBefore });
     }
-    if (object !== undefined) return this.#send(claim, object);
+    const { settings } = this.#ports;
+    if (!isInside(settings, upload)) {
+      const message = `The file is in ${upload.bucket}, and the inbox is ${settings.inboxBucket}/${settings.inboxPrefix} now.`;
+      return this.#fail(claim, { code: 'outside-inbox', message });
+    }
+    if (object !== undefined) return this.#sendIfFit(claim, object);
     let opened: OpenedUpload;
     try {
       opened = await this.#ports.inbox.open(upload, this.#invocation.work);
@@ -213,10 +223,34 @@ class Creation {
       return this.#giveBack(claim, error);
     }
     try {
-      return await this.#send(claim, opened);
+      return await this.#sendIfFit(claim, opened);
     } finally {
       opened.discard();
     }
+  }
+
+  /** Sends an upload once more, if it passes the checks of today. A retried failure takes the route of today first. */
+  async #sendIfFit(claim: Stored<ClaimedEntry>, object: OpenedUpload): Promise<Outcome> {
+    let failure: Failure | undefined;
+    if (claim.entry.reroute) {
+      const routed = this.#routed(object);
+      if (routed === undefined) {
+        return this.#fail(claim, {
+          code: 'unrouted',
+          message: 'No route of the present configuration wants this file.',
+        });
+      }
+      failure = routed.failure;
+      // What a request may have been sent with must be written down before it is sent.
+      const written = await this.#ports.ledger.replace(
+        claim,
+        rerouted(claim.entry, routed.route),
+        this.#invocation.work,
+      );
+      if (!written.won) throw new ClaimHeldError(`Somebody took upload ${claim.entry.upload.id} over`);
+      claim = written.stored;
+    } else failure = this.#failureOf(object, claim.entry.route.input);
+    return failure === undefined ? this.#send(claim, object) : this.#fail(claim, failure);
   }
 
   /** Sends the upload under a claim that is ours and free of doubt. */
@@ -427,6 +461,18 @@ class Creation {
   async #putWaitingMarker(entry: Entry): Promise<void> {
     const marker = waitingMarkerOf(entry);
     if (marker !== undefined) await this.#ports.ledger.putWaitingMarker(marker, this.#invocation.closing);
+  }
+
+  /** The route of today that wants an upload, and what stands against sending it. Undefined if no route wants it. */
+  #routed(object: OpenedUpload): { readonly route: RouteSnapshot; readonly failure: Failure | undefined } | undefined {
+    const route = routeFor(this.#ports.settings.routes, object.upload);
+    if (route === undefined) return undefined;
+    try {
+      return { route: snapshot(route, object.metadata), failure: this.#failureOf(object, route.input) };
+    } catch (error) {
+      if (!(error instanceof InvalidOverrideError)) throw error;
+      return { route: snapshot(route, {}), failure: { code: error.code, message: error.message } };
+    }
   }
 
   #failureOf({ upload, isArchived }: OpenedUpload, input: 'file' | 'text'): Failure | undefined {

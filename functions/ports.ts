@@ -29,19 +29,19 @@ export interface World {
 
 /** What both functions do everything through, put together once a process. It is all that create-flow needs. */
 export function createPorts({ settings, s3, nonce, ...world }: World) {
-  const inbox = new Inbox(s3);
+  const inbox = new Inbox(s3, world.clock);
   return {
     ...world,
     settings,
     inbox,
     ledger: new Ledger(s3, settings.ledgerBucket, nonce),
-    receipts: new Receipts(s3, settings.resultsBucket, settings.resultsPrefix, inbox),
+    receipts: new Receipts(s3, settings.resultsBucket, settings.resultsPrefix, inbox, settings),
   } satisfies CreatePorts;
 }
 
 /** The ports of collect-outputs, and so of both functions. */
 export function portsOf(world: World & { readonly queue: UploadQueue }): CreatePorts & CollectPorts & SweepPorts {
-  const { settings, s3, queue, telemetry } = world;
+  const { settings, s3, queue, nonce, telemetry } = world;
   const results = new Results(s3, settings.resultsBucket, telemetry.log, settings.assetConcurrency);
-  return { ...createPorts(world), s3, queue, results };
+  return { ...createPorts(world), s3, queue, nonce, results };
 }

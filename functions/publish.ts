@@ -1,6 +1,6 @@
 import { type CompletionEvent, completionEvent } from './completion-event.ts';
 import type { Settings } from './config.ts';
-import type { TerminalEntry } from './ledger/entry.ts';
+import { isSameEnd, isTerminal, type TerminalEntry, told } from './ledger/entry.ts';
 import type { Ledger } from './ledger/store.ts';
 import { type Receipts, receiptOf } from './objects/receipts.ts';
 import type { Telemetry } from './telemetry.ts';
@@ -11,7 +11,7 @@ export interface EventBus {
 }
 
 export interface PublishPorts {
-  readonly ledger: Pick<Ledger, 'deleteRunningMarker'>;
+  readonly ledger: Pick<Ledger, 'read' | 'replace' | 'deleteRunningMarker'>;
   readonly receipts: Pick<Receipts, 'put'>;
   readonly events: EventBus;
   readonly settings: Pick<Settings, 'collectFunction' | 'pipeline' | 'resultsBucket'>;
@@ -19,15 +19,16 @@ export interface PublishPorts {
 }
 
 /**
- * Makes known how an upload ended: its receipt, its event and, as the last step, no marker any more. Everything comes from the
- * terminal entry, so whoever finds the marker or the redelivered message can do it again after any failure, and doing
- * it twice changes nothing.
+ * Makes known how an upload ended: its receipt, its event and, as the last step, no marker any more. Everything comes
+ * from the terminal entry, so whoever finds the marker or the redelivered message can do it again after any failure, and
+ * doing it twice changes nothing. A failure can be retried before that happens: its entry says when all is out.
  */
 export async function publish(entry: TerminalEntry, ports: PublishPorts, signal: AbortSignal): Promise<void> {
   const { collectFunction, pipeline, resultsBucket } = ports.settings;
   const receipt = receiptOf(entry, collectFunction);
   const key = await ports.receipts.put(receipt, signal);
   await ports.events.send(completionEvent(receipt, pipeline, { bucket: resultsBucket, key }), signal);
+  if (entry.state === 'failed' && entry.isTold !== true) await writeTold(entry, ports.ledger, signal);
   if (entry.flow !== undefined) {
     const { id: flowId, createdAt } = entry.flow;
     await ports.ledger.deleteRunningMarker({ createdAt, uploadId: entry.upload.id, flowId }, signal);
@@ -38,4 +39,12 @@ export async function publish(entry: TerminalEntry, ports: PublishPorts, signal:
     receipt: key,
     code: entry.failure?.code,
   });
+}
+
+async function writeTold(entry: TerminalEntry, ledger: PublishPorts['ledger'], signal: AbortSignal): Promise<void> {
+  const stored = await ledger.read(entry.upload.id, signal);
+  const current = stored?.entry;
+  if (stored === undefined || current === undefined || !isTerminal(current) || !isSameEnd(current, entry)) return;
+  // It does not matter who wins: another writer has told of the same end, or retries it now.
+  await ledger.replace(stored, told(current), signal);
 }

@@ -148,6 +148,11 @@ export function mayMatch(routes: readonly Route[], key: string): boolean {
   return routes.some((route) => keyFits(route, key));
 }
 
+/** Whether a route wants this key whatever the media type is. */
+export function isWantedByKey(routes: readonly Route[], key: string): boolean {
+  return routes.some((route) => route.mediaTypes === undefined && keyFits(route, key));
+}
+
 /** The first route, in their order, that wants this upload. */
 export function routeFor(
   routes: readonly Route[],

@@ -1,12 +1,9 @@
-import pMap from 'p-map';
 import type { Clock } from './clock.ts';
-import { dueAt, retried } from './ledger/entry.ts';
-import type { WaitingMarker } from './ledger/keys.ts';
-import type { Ledger } from './ledger/store.ts';
+import { waitingMarkerOf } from './ledger/entry.ts';
+import { type WaitingMarker, waitingKey } from './ledger/keys.ts';
+import { type Ledger, type Stored, UnreadableEntryError } from './ledger/store.ts';
+import type { Telemetry } from './telemetry.ts';
 import { messageFor, type Upload } from './upload.ts';
-
-/** Uploads that a person asked for sent again at a time. */
-const RETRY_CONCURRENCY = 16;
 
 /**
  * When an upload that was sent again is looked at once more, in milliseconds. Its message should be through by then; a
@@ -23,6 +20,7 @@ export interface SendAgainPorts {
   readonly ledger: Ledger;
   readonly queue: UploadQueue;
   readonly clock: Clock;
+  readonly telemetry: Telemetry;
 }
 
 /**
@@ -37,17 +35,28 @@ export async function sendAgain(
   signal: AbortSignal,
 ): Promise<Upload | undefined> {
   const { ledger, queue, clock } = ports;
-  const stored = await ledger.read(marker.uploadId, signal);
+  let stored: Stored | undefined;
+  try {
+    stored = await ledger.read(marker.uploadId, signal);
+  } catch (error) {
+    if (!(error instanceof UnreadableEntryError)) throw error;
+    await putOff(marker, error, ports, signal);
+    return undefined;
+  }
   const now = clock.now();
-  let notBefore = stored && dueAt(stored.entry);
+  let next = stored && waitingMarkerOf(stored.entry);
   let sent: Upload | undefined;
-  if (stored !== undefined && notBefore !== undefined && notBefore <= now) {
+  // A throttled upload leaves by the head of its queue. Any other marker of it only leads there.
+  const isInTurn = next?.throttledSince === undefined || marker.throttledSince !== undefined;
+  if (stored !== undefined && next !== undefined && next.notBefore <= now && isInTurn) {
     await queue.send(messageFor(stored.entry.upload), signal);
     sent = stored.entry.upload;
-    notBefore = now + LOOK_AGAIN_MS;
+    next = { uploadId: marker.uploadId, notBefore: now + LOOK_AGAIN_MS };
   }
-  if (notBefore === marker.notBefore) return sent; // Due by another's clock and not by ours: it stays as it is.
-  if (notBefore !== undefined) await ledger.putWaitingMarker({ uploadId: marker.uploadId, notBefore }, signal);
+  if (next !== undefined) {
+    if (waitingKey(next) === waitingKey(marker)) return sent; // Due by another's clock and not by ours: it stays.
+    await ledger.putWaitingMarker(next, signal);
+  }
   if (stored?.entry.state === 'running') {
     // Whoever wrote the flow down may have died before its marker was put, and this one is then all that tells of it.
     const { id: flowId, createdAt } = stored.entry.flow;
@@ -57,38 +66,16 @@ export async function sendAgain(
   return sent;
 }
 
-/** What became of an upload that a person asked to have tried again. */
-export interface Retried {
-  readonly upload: string;
-  readonly result: 'sent again' | 'unknown' | 'succeeded already' | 'under way';
-}
-
-/** Sends failed uploads, and held ones, on their way again. */
-export async function retryUploads(
-  uploadIds: readonly string[],
-  ports: SendAgainPorts,
+/** The marker of an unreadable entry is due again later: at the head of the list it would take the turn of others. */
+async function putOff(
+  marker: WaitingMarker,
+  error: UnreadableEntryError,
+  { ledger, clock, telemetry }: SendAgainPorts,
   signal: AbortSignal,
-): Promise<readonly Retried[]> {
-  return pMap(uploadIds, (upload) => retryUpload(upload, ports, signal), {
-    concurrency: RETRY_CONCURRENCY,
-    stopOnError: false,
-  });
-}
-
-async function retryUpload(
-  upload: string,
-  { ledger, queue, clock }: SendAgainPorts,
-  signal: AbortSignal,
-): Promise<Retried> {
-  const stored = await ledger.read(upload, signal);
-  if (stored === undefined) return { upload, result: 'unknown' };
-  const { entry } = stored;
-  if (entry.state === 'succeeded') return { upload, result: 'succeeded already' };
-  if (entry.state !== 'failed' && entry.state !== 'waiting') return { upload, result: 'under way' };
-  const again = retried(entry, clock.now());
-  const written = await ledger.replace(stored, again, signal);
-  if (!written.won) return { upload, result: 'under way' };
-  await ledger.putWaitingMarker({ uploadId: upload, notBefore: again.notBefore }, signal);
-  await queue.send(messageFor(again.upload), signal);
-  return { upload, result: 'sent again' };
+): Promise<void> {
+  const { uploadId } = marker;
+  telemetry.log.error('This upload cannot be sent again: its entry cannot be read', { uploadId, error });
+  telemetry.metrics.count('EntriesUnreadable');
+  await ledger.putWaitingMarker({ uploadId, notBefore: clock.now() + LOOK_AGAIN_MS }, signal);
+  await ledger.deleteWaitingMarker(marker, signal);
 }

@@ -3,13 +3,19 @@ import pMap from 'p-map';
 import type { Clock } from './clock.ts';
 import type { Settings } from './config.ts';
 import type { Invocation } from './invocation.ts';
-import { dueAt, type Entry, isTerminal } from './ledger/entry.ts';
-import type { Ledger } from './ledger/store.ts';
-import { SweepMemory, type SweepPass, type SweepPosition, type SweepState } from './ledger/sweep-state.ts';
+import { type Entry, isTerminal, waitingMarkerOf } from './ledger/entry.ts';
+import { type Ledger, UnreadableEntryError } from './ledger/store.ts';
+import {
+  type SweepKind,
+  SweepMemory,
+  type SweepPass,
+  type SweepPosition,
+  type SweepState,
+} from './ledger/sweep-state.ts';
 import type { Inbox, ListedUpload } from './objects/inbox.ts';
 import { type Receipts, receiptOf } from './objects/receipts.ts';
 import { type PublishPorts, publish } from './publish.ts';
-import { mayMatch } from './routes.ts';
+import { isWantedByKey, mayMatch, routeFor } from './routes.ts';
 import type { UploadQueue } from './send-again.ts';
 import { isFolderMarker, messageFor } from './upload.ts';
 
@@ -30,12 +36,32 @@ const DAY_MS = 24 * 3_600_000;
 /** How many missed uploads are submitted in a second, unless somebody says otherwise: today's files go first. */
 const UPLOADS_PER_SECOND = 10;
 
+/**
+ * How often a run that submits says where it stands, in milliseconds, so that a pass which an operator gave up ends soon:
+ * a page of a listing may take minutes.
+ */
+const STEP_MS = 10_000;
+
 export interface SweepRequest {
   /** Milliseconds since the epoch: uploads from then on, the deployment's first day notwithstanding. */
   readonly since?: number | undefined;
   /** Count what there would be to do, and do nothing. */
   readonly dryRun?: boolean | undefined;
+  /** Go back further than the ledger remembers: an upload whose entry has expired is paid for once more. */
+  readonly force?: boolean | undefined;
   readonly uploadsPerSecond?: number | undefined;
+  /** Give up the backfill that is under way, and do nothing else. */
+  readonly stop?: boolean | undefined;
+}
+
+/** Another backfill is under way. Two would submit the same uploads twice. */
+export class BackfillUnderWayError extends Error {
+  override readonly name = 'BackfillUnderWayError';
+}
+
+/** The request reaches back to when entries may have expired, and does not say that this is meant. */
+export class SinceTooEarlyError extends Error {
+  override readonly name = 'SinceTooEarlyError';
 }
 
 export interface SweepPorts extends PublishPorts {
@@ -46,14 +72,19 @@ export interface SweepPorts extends PublishPorts {
   readonly clock: Clock;
   readonly settings: Settings;
   readonly s3: S3Client;
+  /** A different string each time: it names a run. */
+  readonly nonce: () => string;
 }
 
 export interface SweepSummary {
-  /** Whether the pass came to its end. If not, the next ticks go on with it; a dry run only says what it has seen. */
+  /**
+   * Whether the pass came to its end. If not, the next ticks go on with it, or another run is at it just now; a dry run
+   * only says what it has seen.
+   */
   readonly complete: boolean;
   /** Uploads in the inbox that were compared with the ledger. */
   readonly compared: number;
-  /** Uploads that the ledger did not know. By their keys a route may want them. */
+  /** Uploads that a route wants and the ledger did not know. */
   readonly missed: number;
   /** Entries of which the marker was put again, or the receipt. */
   readonly repaired: number;
@@ -64,81 +95,145 @@ export interface SweepSummary {
  * versions in the inbox and submits those that the ledger does not know, then through the entries that changed since
  * the last pass and puts again what may be missing beside them: markers, and receipts of what never ran.
  *
- * Everything that it does can be done again without harm, so a pass may be cut off anywhere and go on from there.
+ * Everything that it does can be done again without harm, so a pass may be cut off anywhere and go on from there. There
+ * is one daily pass and one backfill at a time, and each goes on beside the other. A request for a pass that is under
+ * way goes on with it; one that another run holds is left to that run.
+ * @throws {SinceTooEarlyError} @throws {BackfillUnderWayError}
  */
 export async function sweep(request: SweepRequest, ports: SweepPorts, invocation: Invocation): Promise<SweepSummary> {
   const { clock, settings } = ports;
-  const memory = new SweepMemory(ports.s3, settings.ledgerBucket, ports.telemetry.log);
-  const state = await memory.read(clock.now(), invocation.closing);
-  const unfinished = request.since === undefined && request.dryRun !== true ? state.pass : undefined;
-  const pass = unfinished ?? newPass(state, request, clock.now(), settings);
-  return new Sweep(state, pass, request, memory, ports, invocation).run();
+  const memory = memoryOf(ports);
+  if (request.stop === true) {
+    await memory.update(({ backfill: _, ...state }) => state, invocation.closing);
+    return NOTHING_DONE;
+  }
+  if (request.dryRun === true) {
+    const state = await memory.read(invocation.closing);
+    const pass = newPass(state, request, clock.now(), settings);
+    return new Sweep(state, pass, undefined, ports, invocation).run();
+  }
+  const kind = request.since === undefined ? 'daily' : 'backfill';
+  return runHeld(
+    kind,
+    (state) => state[kind] ?? newPass(state, request, clock.now(), settings),
+    request,
+    ports,
+    invocation,
+  );
 }
 
-/** Goes on with a pass that was cut off, if there is one and nobody is at it. */
-export async function continueSweep(ports: SweepPorts, invocation: Invocation): Promise<SweepSummary | undefined> {
-  const { clock, settings } = ports;
-  const memory = new SweepMemory(ports.s3, settings.ledgerBucket, ports.telemetry.log);
-  const state = await memory.read(clock.now(), invocation.closing);
-  if (state.pass === undefined || clock.now() < state.pass.heldUntil) return undefined;
-  return new Sweep(state, state.pass, {}, memory, ports, invocation).run();
+/** Goes on with the passes that were cut off and that no other run is at, side by side. */
+export async function continueSweep(ports: SweepPorts, invocation: Invocation): Promise<readonly SweepSummary[]> {
+  const state = await memoryOf(ports).read(invocation.closing);
+  const open = KINDS.filter((kind) => state[kind] !== undefined);
+  const results = await Promise.allSettled(
+    open.map((kind) => runHeld(kind, (current) => current[kind], {}, ports, invocation)),
+  );
+  const failures = results.flatMap((result) => (result.status === 'rejected' ? [result.reason] : []));
+  if (failures.length > 0) throw new AggregateError(failures, `${failures.length} passes of the sweep failed`);
+  return results.flatMap((result) => (result.status === 'fulfilled' ? [result.value] : []));
 }
 
+const KINDS: readonly SweepKind[] = ['daily', 'backfill'];
+
+const NOTHING_DONE: SweepSummary = { complete: false, compared: 0, missed: 0, repaired: 0 };
+
+const memoryOf = ({ s3, settings, clock, telemetry }: SweepPorts): SweepMemory =>
+  new SweepMemory(s3, settings.ledgerBucket, clock, telemetry.log);
+
+/** Takes a pass, if there is one and no other run holds it, and goes through it. */
+async function runHeld(
+  kind: SweepKind,
+  passOf: (state: SweepState) => SweepPass | undefined,
+  { since, uploadsPerSecond }: SweepRequest,
+  ports: SweepPorts,
+  invocation: Invocation,
+): Promise<SweepSummary> {
+  const { clock, nonce } = ports;
+  const memory = memoryOf(ports);
+  const holder = nonce();
+  const state = await memory.update((current) => {
+    const pass = passOf(current);
+    if (pass === undefined || pass.holder === holder) return current;
+    if (since !== undefined && pass.since !== since) {
+      const underWay = `A backfill since ${new Date(pass.since).toISOString()} is under way and goes on with the ticks`;
+      throw new BackfillUnderWayError(`${underWay}; {"sweep": {"stop": true}} gives it up`);
+    }
+    const paced = { ...pass, uploadsPerSecond: uploadsPerSecond ?? pass.uploadsPerSecond };
+    const isHeld = clock.now() < pass.heldUntil;
+    if (isHeld && paced.uploadsPerSecond === pass.uploadsPerSecond) return current;
+    return { ...current, [kind]: isHeld ? paced : { ...paced, holder, heldUntil: invocation.endsAt } };
+  }, invocation.closing);
+  const pass = state[kind];
+  if (pass?.holder !== holder) return NOTHING_DONE;
+  return new Sweep(state, pass, { kind, memory }, ports, invocation).run();
+}
+
+/** @throws {SinceTooEarlyError} */
 function newPass(
   { firstDay, watermark }: SweepState,
-  { since, uploadsPerSecond = UPLOADS_PER_SECOND }: SweepRequest,
+  { since, force = false, uploadsPerSecond = UPLOADS_PER_SECOND }: SweepRequest,
   now: number,
   { ledgerRetentionDays }: Settings,
 ): SweepPass {
   // An upload whose entry may have expired would be paid for again.
   const keptFrom = ledgerRetentionDays === 'forever' ? 0 : now - ledgerRetentionDays * DAY_MS + SETTLING_MS;
+  if (since !== undefined && since < keptFrom && !force) {
+    const limit = `entries are kept for ${ledgerRetentionDays} days, so ${new Date(keptFrom).toISOString()} is the earliest`;
+    const remedy =
+      'with "force": true, uploads from before then are sent again and paid for again if their entries expired';
+    throw new SinceTooEarlyError(`since ${new Date(since).toISOString()}: ${limit}; ${remedy}`);
+  }
   return {
     startedAt: now,
-    isScheduled: since === undefined,
     uploadsPerSecond,
     since: since ?? Math.max(firstDay, watermark - LONGEST_UPLOAD_MS, keptFrom),
     position: { in: 'inbox' },
+    holder: '',
     heldUntil: 0,
   };
 }
 
+/** Where a run writes down how far it has come. */
+interface Hold {
+  readonly kind: SweepKind;
+  readonly memory: SweepMemory;
+}
+
+/** One run of one pass. */
 class Sweep {
   readonly #state: SweepState;
   #pass: SweepPass;
-  readonly #request: SweepRequest;
-  readonly #memory: SweepMemory;
+  /** Absent in a dry run, which changes nothing. */
+  readonly #hold: Hold | undefined;
   readonly #ports: SweepPorts;
   readonly #invocation: Invocation;
   readonly #counts = { compared: 0, missed: 0, repaired: 0 };
   /** What could not be seen to: each is that upload's alone, and the pass goes on. */
   readonly #failures = new Map<string, unknown>();
+  /** Uploads of which the media type was asked for. */
+  #asked = 0;
+  #steppedAt: number;
 
-  constructor(
-    state: SweepState,
-    pass: SweepPass,
-    request: SweepRequest,
-    memory: SweepMemory,
-    ports: SweepPorts,
-    invocation: Invocation,
-  ) {
+  constructor(state: SweepState, pass: SweepPass, hold: Hold | undefined, ports: SweepPorts, invocation: Invocation) {
     this.#state = state;
     this.#pass = pass;
-    this.#request = request;
-    this.#memory = memory;
+    this.#hold = hold;
     this.#ports = ports;
     this.#invocation = invocation;
+    this.#steppedAt = ports.clock.now();
   }
 
   async run(): Promise<SweepSummary> {
     const complete = (await this.#throughInbox()) && (await this.#throughLedger());
-    if (complete) {
-      // A pass from a date of somebody's choice may have begun after what the last one had seen.
-      const isWhole = this.#pass.isScheduled || this.#pass.since <= this.#state.watermark;
-      const watermark = isWhole ? this.#pass.startedAt - SETTLING_MS : this.#state.watermark;
-      await this.#remember({ pass: undefined, watermark: Math.max(watermark, this.#state.watermark) });
-    } else await this.#stepTo(this.#pass.position, 0);
+    if (complete) await this.#end();
+    else await this.#stepTo(this.#pass.position, 0);
     const summary = { complete, ...this.#counts };
-    this.#ports.telemetry.log.info('Sweep ended', summary);
+    this.#ports.telemetry.log.info('Sweep ended', {
+      kind: this.#hold?.kind ?? 'dry run',
+      ...summary,
+      asked: this.#asked,
+    });
     if (this.#failures.size > 0) {
       const message = `${this.#failures.size} uploads could not be swept; all others were`;
       throw new AggregateError([...this.#failures.values()], message);
@@ -146,7 +241,7 @@ class Sweep {
     return summary;
   }
 
-  /** The current versions in the inbox, page by page. False where the time ran out. */
+  /** The current versions in the inbox, page by page. False where the run must end. */
   async #throughInbox(): Promise<boolean> {
     const { position } = this.#pass;
     if (position.in !== 'inbox') return true;
@@ -157,8 +252,7 @@ class Sweep {
       for (const upload of missing) {
         if (!(await this.#submit(upload))) return false;
       }
-      await this.#stepTo(last === undefined ? { in: 'ledger' } : { in: 'inbox', after: last });
-      if (this.#invocation.work.aborted) return false;
+      if (!(await this.#stepTo(last === undefined ? { in: 'ledger' } : { in: 'inbox', after: last }))) return false;
     }
     return true;
   }
@@ -180,7 +274,23 @@ class Sweep {
       if ((await this.#ports.ledger.read(id, this.#invocation.closing)) === undefined) missing.add(id);
     });
     this.#counts.compared += uploads.length;
-    return uploads.filter(({ id }) => missing.has(id));
+    return this.#routed(uploads.filter(({ id }) => missing.has(id)));
+  }
+
+  /** Those that a route wants. Of some keys only the media type tells, which a listing does not have: S3 is asked. */
+  async #routed(uploads: readonly ListedUpload[]): Promise<readonly ListedUpload[]> {
+    const { inbox, settings } = this.#ports;
+    const wanted = new Set<string>();
+    await this.#each(uploads, async ({ id, bucket, key }) => {
+      if (isWantedByKey(settings.routes, key)) {
+        wanted.add(id);
+        return;
+      }
+      this.#asked += 1;
+      const current = await inbox.current(bucket, key, this.#invocation.closing);
+      if (current?.id === id && routeFor(settings.routes, current) !== undefined) wanted.add(id);
+    });
+    return uploads.filter(({ id }) => wanted.has(id));
   }
 
   async #each<T extends { readonly id: string }>(all: readonly T[], one: (item: T) => Promise<void>): Promise<void> {
@@ -194,6 +304,8 @@ class Sweep {
             uploadId: item.id,
             error: error as Error,
           });
+          const isNew = !this.#failures.has(item.id);
+          if (isNew && error instanceof UnreadableEntryError) this.#ports.telemetry.metrics.count('EntriesUnreadable');
           this.#failures.set(item.id, error);
         }
       },
@@ -201,11 +313,11 @@ class Sweep {
     );
   }
 
-  /** One upload after another, at a measured pace. False where the time ran out. */
+  /** One upload after another, at a measured pace. False where the run must end. */
   async #submit(upload: ListedUpload): Promise<boolean> {
     const { queue, clock, telemetry } = this.#ports;
     this.#counts.missed += 1;
-    if (this.#request.dryRun) return true;
+    if (this.#hold === undefined) return true;
     telemetry.log.info('An upload that no notification brought', { uploadId: upload.id, key: upload.key });
     telemetry.metrics.count('UploadsMissed');
     await queue.send(messageFor(upload), this.#invocation.closing);
@@ -214,10 +326,10 @@ class Sweep {
     } catch {
       return false; // Only the time can have run out, and the pass goes on from where it stands.
     }
-    return true;
+    return clock.now() < this.#steppedAt + STEP_MS || this.#stepTo(this.#pass.position);
   }
 
-  /** The entries that changed since the last pass. False where the time ran out. */
+  /** The entries that changed since the last pass. False where the run must end. */
   async #throughLedger(): Promise<boolean> {
     const { position } = this.#pass;
     const { ledger } = this.#ports;
@@ -226,8 +338,7 @@ class Sweep {
     for await (const { entries, last } of ledger.entryPages(after, this.#invocation.closing)) {
       const changed = entries.filter(({ lastModified }) => lastModified >= since);
       await this.#each(changed, ({ id }) => this.#repair(id));
-      await this.#stepTo({ in: 'ledger', after: last });
-      if (this.#invocation.work.aborted) return false;
+      if (!(await this.#stepTo({ in: 'ledger', after: last }))) return false;
     }
     return true;
   }
@@ -239,9 +350,9 @@ class Sweep {
     const entry = (await ledger.read(uploadId, signal))?.entry;
     if (entry === undefined || (await this.#isComplete(entry))) return;
     this.#counts.repaired += 1;
-    if (this.#request.dryRun) return;
-    const notBefore = dueAt(entry);
-    if (notBefore !== undefined) await ledger.putWaitingMarker({ uploadId, notBefore }, signal);
+    if (this.#hold === undefined) return;
+    const waiting = waitingMarkerOf(entry);
+    if (waiting !== undefined) await ledger.putWaitingMarker(waiting, signal);
     else if (isTerminal(entry)) await publish(entry, this.#ports, signal);
     else if (entry.state === 'running') {
       const { id: flowId, createdAt } = entry.flow;
@@ -253,17 +364,43 @@ class Sweep {
   async #isComplete(entry: Entry): Promise<boolean> {
     if (!isTerminal(entry)) return false;
     if (entry.flow !== undefined) return true;
+    if (entry.isTold !== true) return false;
     const receipt = receiptOf(entry, this.#ports.settings.collectFunction);
     return this.#ports.receipts.isPublished(receipt, this.#invocation.closing);
   }
 
-  async #stepTo(position: SweepPosition, heldUntil = this.#invocation.endsAt): Promise<void> {
-    this.#pass = { ...this.#pass, position, heldUntil };
-    await this.#remember({ pass: this.#pass });
+  /** Writes down how far the run has come. False where the run must end: its time is over, or the pass not its own. */
+  async #stepTo(position: SweepPosition, heldUntil = this.#invocation.endsAt): Promise<boolean> {
+    const { kind } = this.#hold ?? {};
+    this.#steppedAt = this.#ports.clock.now();
+    this.#pass = { ...this.#pass, position };
+    if (kind === undefined) return !this.#invocation.work.aborted;
+    const state = await this.#change((current, pass) => ({ ...current, [kind]: { ...pass, position, heldUntil } }));
+    const pass = state?.[kind];
+    if (pass?.holder !== this.#pass.holder) return false;
+    this.#pass = pass; // Its pace may have been changed.
+    return !this.#invocation.work.aborted;
   }
 
-  async #remember(change: Partial<SweepState>): Promise<void> {
-    if (this.#request.dryRun) return;
-    await this.#memory.write({ ...this.#state, ...change }, this.#invocation.closing);
+  async #end(): Promise<void> {
+    const { kind } = this.#hold ?? {};
+    await this.#change((current, { since, startedAt }) => {
+      // A backfill may have begun after what the last pass had seen.
+      const isWhole = kind === 'daily' || since <= current.watermark;
+      const watermark = isWhole ? Math.max(startedAt - SETTLING_MS, current.watermark) : current.watermark;
+      const { daily, backfill, ...rest } = current;
+      return { ...rest, watermark, ...(kind === 'daily' ? { backfill } : { daily }) };
+    });
+  }
+
+  /** Changes what is remembered of the pass, as long as it is this run's. */
+  async #change(change: (state: SweepState, pass: SweepPass) => SweepState): Promise<SweepState | undefined> {
+    if (this.#hold === undefined) return undefined;
+    const { kind, memory } = this.#hold;
+    const { holder } = this.#pass;
+    return memory.update((current) => {
+      const pass = current[kind];
+      return pass?.holder === holder ? change(current, pass) : current;
+    }, this.#invocation.closing);
   }
 }

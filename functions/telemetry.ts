@@ -25,6 +25,7 @@ export type MetricName =
   | 'UploadsWaiting'
   | 'UploadsSentAgain'
   | 'UploadsMissed'
+  | 'EntriesUnreadable'
   | 'DoubtsRetried'
   | 'DoubtsHeld'
   | 'TokenRejected'

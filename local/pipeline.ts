@@ -286,7 +286,7 @@ function ensureBucket(s3: EmbeddedS3, name: string, options: { readonly versioni
 /** Nobody else uses these buckets: what is current in the inbox is told of again, and a lease in the ledger is nobody's. */
 async function resume(s3: S3Client, queue: Queue): Promise<void> {
   await s3.send(new DeleteObjectCommand({ Bucket: LEDGER_BUCKET, Key: collectorKey(0) }));
-  const pages = new Inbox(s3).pages(INBOX_BUCKET, '', undefined, new AbortController().signal);
+  const pages = new Inbox(s3, systemClock).pages(INBOX_BUCKET, '', undefined, new AbortController().signal);
   for await (const { uploads } of pages) {
     for (const upload of uploads) if (upload.isCurrent) queue.send(messageFor(upload));
   }

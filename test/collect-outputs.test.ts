@@ -4,7 +4,7 @@ import { describe, expect, it, onTestFinished } from 'vitest';
 import { collectOutputs, InvalidCollectEventError, parseCollectEvent } from '../functions/collect-outputs.ts';
 import { withinInvocation } from '../functions/invocation.ts';
 import type { RunningEntry } from '../functions/ledger/entry.ts';
-import { retryUploads } from '../functions/send-again.ts';
+import { retryUploads } from '../functions/retry.ts';
 import type { Variation } from '../local/flow-service/variation.ts';
 import { StillClock } from './flow-service/scripted.ts';
 import { ECHO, LEDGER, RESULTS, World, type WorldOptions } from './support/world.ts';

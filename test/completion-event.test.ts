@@ -31,7 +31,7 @@ describe('the event of an upload that ended', () => {
     const event = completionEvent(receipt, 'mine', where);
     expect(event.detailType).toBe('Flow Succeeded');
     expect(JSON.parse(event.detail)).toEqual({
-      id: `${'ab'.repeat(20)}-1`,
+      id: `${'ab'.repeat(20)}-1-1767225660000`,
       pipeline: 'mine',
       ...receipt,
       results: {
@@ -43,6 +43,11 @@ describe('the event of an upload that ended', () => {
       },
     });
     expect(completionEvent(receipt, 'mine', where)).toEqual(event);
+  });
+
+  it('has another id where the same upload came to another end', () => {
+    const idOf = (endedAt: string) => JSON.parse(completionEvent({ ...receipt, endedAt }, 'mine', where).detail).id;
+    expect(idOf('2026-01-01T00:01:00.001Z')).not.toBe(idOf('2026-01-01T00:01:00.000Z'));
   });
 
   it('of a failure is of its own type', () => {
@@ -73,6 +78,6 @@ describe('the event of an upload that ended', () => {
 
   it('is of the generation that ended', () => {
     const { detail } = completionEvent({ ...receipt, generation: 2 }, 'mine', where);
-    expect(JSON.parse(detail).id).toBe(`${'ab'.repeat(20)}-2`);
+    expect(JSON.parse(detail).id).toBe(`${'ab'.repeat(20)}-2-1767225660000`);
   });
 });

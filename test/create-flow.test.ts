@@ -1,4 +1,4 @@
-import { DeleteObjectCommand, GetObjectCommand, PutObjectCommand } from '@aws-sdk/client-s3';
+import { CreateBucketCommand, DeleteObjectCommand, GetObjectCommand, PutObjectCommand } from '@aws-sdk/client-s3';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import type { Entry, RunningEntry } from '../functions/ledger/entry.ts';
 import type { Route } from '../functions/routes.ts';
@@ -407,6 +407,18 @@ describe('an answer that never came', () => {
     expect(world.count('FlowsAdopted')).toBe(1);
   });
 
+  it('is settled by the mark of that day where the pipeline was renamed meanwhile', async () => {
+    await start({ service: { variation: { listingDelayMs: 3 * MINUTE } } });
+    losing(1);
+    await world.upload('a', 'x');
+    await world.deliver();
+    expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'in-doubt' });
+    world.redeploy({ pipeline: 'renamed' });
+    await world.settle();
+    expect(world.service.flows).toHaveLength(1);
+    expect(world.count('FlowsAdopted')).toBe(1);
+  });
+
   it('of a flow that is listed late does not lead to a second one', async () => {
     await start({ service: { variation: { listingDelayMs: 3 * MINUTE } } });
     losing(1);
@@ -533,7 +545,7 @@ describe('an answer that never came', () => {
     expect(world.service.flows).toHaveLength(1);
     expect(world.count('DoubtsHeld')).toBeGreaterThan(0);
 
-    const { retryUploads } = await import('../functions/send-again.ts');
+    const { retryUploads } = await import('../functions/retry.ts');
     const { id } = (await world.entry()).upload;
     const signal = new AbortController().signal;
     expect(await retryUploads([id], world.ports, signal)).toEqual([{ upload: id, result: 'sent again' }]);
@@ -691,6 +703,64 @@ describe('an upload that is gone when it is sent again', () => {
     await world.settle();
     expect(await world.receipt('a')).toMatchObject({ status: 'failed', failure: { code: 'upload-gone' } });
     expect(world.service.flows).toEqual([]);
+  });
+});
+
+describe('an upload to a bucket that is not the inbox any more', () => {
+  const replaceInbox = () => world.redeploy({ inboxBucket: 'new-inbox' });
+  const isAllowed = ({ resource }: { readonly resource: string }) =>
+    world.ports.settings.inboxBucket === INBOX || !/:::inbox(\/|$)/.test(resource);
+
+  it('that waits ends as failed, with a receipt that says so', async () => {
+    await start({ s3: { authorize: isAllowed } });
+    world.service.intercept = (_, { operation, n }) =>
+      operation === 'createFlow' && n === 1 ? { status: 429 } : undefined;
+    await world.upload('a', 'x');
+    await world.deliver();
+    replaceInbox();
+    await world.settle();
+    const failure = { code: 'outside-inbox', message: expect.stringContaining('new-inbox') };
+    expect(await world.receipt('a')).toMatchObject({ status: 'failed', failure });
+    expect(world.service.flows).toEqual([]);
+  });
+
+  it('that is in doubt is found first, and collected', async () => {
+    await start({ s3: { authorize: isAllowed }, service: { variation: { listingDelayMs: 3 * MINUTE } } });
+    world.service.intercept = (_, { operation, n }) =>
+      operation === 'createFlow' && n === 1 ? { reset: 'after-effect' } : undefined;
+    await world.upload('a', 'x');
+    await world.deliver();
+    expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'in-doubt' });
+    replaceInbox();
+    await world.settle();
+    expect(await world.receipt('a')).toMatchObject({ status: 'succeeded' });
+    expect(world.count('FlowsAdopted')).toBe(1);
+  });
+
+  it('that is in doubt and has no flow ends as failed', async () => {
+    await start({ s3: { authorize: isAllowed } });
+    world.service.intercept = (_, { operation, n }) =>
+      operation === 'createFlow' && n === 1 ? { status: 500 } : undefined;
+    await world.upload('a', 'x');
+    await world.deliver();
+    replaceInbox();
+    await world.settle();
+    expect((await world.receipt('a')).failure?.code).toBe('outside-inbox');
+    expect(world.service.flows).toEqual([]);
+  });
+
+  it('that runs is collected, beside a newer one at its key in the inbox of today', async () => {
+    await start({ s3: { authorize: isAllowed } });
+    await world.upload('a', 'old');
+    await world.deliver();
+    await world.s3.send(new CreateBucketCommand({ Bucket: 'new-inbox' }));
+    replaceInbox();
+    await world.s3.send(new PutObjectCommand({ Bucket: 'new-inbox', Key: 'a', Body: 'newer' }));
+    const s3 = { bucket: { name: 'new-inbox' }, object: { key: 'a' } };
+    world.queue.send(JSON.stringify({ Records: [{ eventName: 'ObjectCreated:Put', s3 }] }));
+    await world.settle();
+    expect(world.service.flows).toHaveLength(2);
+    expect((await world.receipt('a')).upload.bucket).toBe('new-inbox');
   });
 });
 

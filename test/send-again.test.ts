@@ -43,3 +43,43 @@ describe('sending again', () => {
     expect(await world.keys(LEDGER, 'waiting/')).toEqual([]);
   });
 });
+
+describe('an entry that cannot be read', () => {
+  const damaged = async (count: number) => {
+    const ids = Array.from({ length: count }, (_, index) => index.toString(16).padStart(40, '0'));
+    const notBefore = (world as World).clock.now() - 60_000;
+    await Promise.all(
+      ids.map(async (uploadId) => {
+        await world?.put(LEDGER, `uploads/${uploadId}.json`, '{"schema":99}');
+        await world?.ports.ledger.putWaitingMarker({ uploadId, notBefore }, new AbortController().signal);
+      }),
+    );
+  };
+
+  it('is passed over, told of and put off for an hour, and the tick goes on', async () => {
+    world = await World.start();
+    await damaged(2);
+    expect(await world.tick()).toMatchObject({ result: 'completed', sentAgain: 0 });
+    expect(world.count('EntriesUnreadable')).toBe(2);
+    expect(world.logged.filter(({ level }) => level === 'error')).toHaveLength(2);
+    await world.tick();
+    expect(world.count('EntriesUnreadable')).toBe(2);
+    expect(await world.keys(LEDGER, 'waiting/')).toHaveLength(2);
+    world.clock.advance(61 * 60_000);
+    await world.tick();
+    expect(world.count('EntriesUnreadable')).toBe(4);
+  });
+
+  it('does not keep those behind it from their turn, however many there are', { timeout: 60_000 }, async () => {
+    world = await World.start();
+    await damaged(4_000);
+    world.service.intercept = (_, { operation, n }) =>
+      operation === 'createFlow' && n === 1 ? { status: 429, headers: { 'retry-after': '1' } } : undefined;
+    world.clock.advance(60_000);
+    await world.upload('a', 'hello');
+    await world.deliver();
+    world.clock.advance(60_000);
+    await world.tick();
+    expect(await world.tick()).toMatchObject({ sentAgain: 1 });
+  });
+});

@@ -2,7 +2,7 @@ import { DeleteObjectCommand } from '@aws-sdk/client-s3';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { collect } from '../functions/collect-outputs.ts';
 import { firstClaim } from '../functions/ledger/entry.ts';
-import type { SweepSummary } from '../functions/sweep.ts';
+import { BackfillUnderWayError, SinceTooEarlyError, type SweepSummary } from '../functions/sweep.ts';
 import { ECHO, LEDGER, World, type WorldOptions } from './support/world.ts';
 
 const MINUTE = 60_000;
@@ -19,8 +19,8 @@ const sweep = (request: object = {}) =>
   world.invoke((invocation) => collect({ sweep: request }, world.ports, invocation)) as Promise<SweepSummary>;
 
 /** An upload whose notification never comes. */
-async function unannounced(key: string, body = 'x'): Promise<void> {
-  await world.upload(key, body);
+async function unannounced(key: string, body = 'x', ContentType?: string): Promise<void> {
+  await world.upload(key, body, { ContentType });
   for (const { receiptHandle } of world.queue.receive({ max: 10 })) world.queue.delete(receiptHandle);
 }
 
@@ -75,6 +75,32 @@ describe('an upload that no notification brought', () => {
     await unannounced('folder/', '');
     world.clock.advance(HOUR);
     expect(await sweep()).toMatchObject({ compared: 0, missed: 0 });
+  });
+
+  it('and that every route refuses by its media type is asked about, and never submitted', async () => {
+    await start({ routes: [{ ...ECHO, suffixes: ['.x'], mediaTypes: ['image/png'] }] });
+    await sweep();
+    await unannounced('text.x', 'x', 'text/plain');
+    await unannounced('picture.x', 'x', 'image/png');
+    for (let day = 0; day < 3; day += 1) {
+      world.clock.advance(24 * HOUR);
+      expect(await sweep({ dryRun: true })).toMatchObject({ missed: day === 0 ? 1 : 0 });
+      expect(await sweep()).toMatchObject({ missed: day === 0 ? 1 : 0 });
+      await world.settle();
+    }
+    expect(world.count('UploadsMissed')).toBe(1);
+    expect(world.count('UploadsUnrouted')).toBe(0);
+    expect(world.service.flows).toHaveLength(1);
+    expect(world.logged.findLast(({ message }) => message === 'Sweep ended')?.fields).toMatchObject({ asked: 1 });
+  });
+
+  it('and that a route wants by its key is submitted without being asked about', async () => {
+    await start({ routes: [{ ...ECHO, mediaTypes: ['image/png'] }, ECHO] });
+    await sweep();
+    await unannounced('a');
+    world.clock.advance(HOUR);
+    expect(await sweep()).toMatchObject({ missed: 1 });
+    expect(world.logged.findLast(({ message }) => message === 'Sweep ended')?.fields).toMatchObject({ asked: 0 });
   });
 
   it('and was replaced since, is not looked for: the newer one is', async () => {
@@ -155,7 +181,7 @@ describe('a sweep', () => {
     const opened = await world.ports.inbox.open({ bucket: 'inbox', key: 'a' }, signal);
     opened.discard();
     const now = world.clock.now();
-    await world.ports.ledger.create(firstClaim(opened.upload, ECHO, now, now + MINUTE), signal);
+    await world.ports.ledger.create(firstClaim(opened.upload, ECHO, now, now + MINUTE, 'test'), signal);
     for (const { receiptHandle } of world.queue.receive({ max: 10 })) world.queue.delete(receiptHandle);
     world.clock.advance(HOUR);
     await sweep();
@@ -211,6 +237,46 @@ describe('where entries expire', () => {
   });
 });
 
+describe('a backfill from before the ledger’s retention', () => {
+  const since = (days: number) => new Date(world.clock.now() - days * 24 * HOUR).toISOString();
+
+  it('is refused, since entries from then may have expired, and says how to have it all the same', async () => {
+    await start({ limits: { ledgerRetentionDays: 30 } });
+    await sweep();
+    await expect(sweep({ since: since(31) })).rejects.toThrow(SinceTooEarlyError);
+    await expect(sweep({ since: since(31), dryRun: true })).rejects.toThrow('"force": true');
+    expect(await sweep({ since: since(29) })).toMatchObject({ complete: true });
+    expect(await sweep({ since: since(31), force: true })).toMatchObject({ complete: true });
+  });
+
+  it('is not refused where entries are kept for ever', async () => {
+    await start();
+    await sweep();
+    expect(await sweep({ since: since(4_000) })).toMatchObject({ complete: true });
+  });
+});
+
+describe('an upload whose entry was lost', () => {
+  it('and that is swept and succeeds, replaces the receipt of its failure and is told of by another id', async () => {
+    await start();
+    world.service.intercept = (_, { operation }) =>
+      operation === 'createFlow' ? { status: 422, body: '{}' } : undefined;
+    await world.upload('a', 'x');
+    await world.deliver();
+    expect((await world.receipt('a')).status).toBe('failed');
+    world.service.intercept = undefined;
+    for (const Key of await world.keys(LEDGER, 'uploads/')) {
+      await world.s3.send(new DeleteObjectCommand({ Bucket: LEDGER, Key }));
+    }
+    world.clock.advance(HOUR);
+    await sweep({ since: new Date(world.clock.now() - 2 * HOUR).toISOString() });
+    await world.settle();
+    expect((await world.receipt('a')).status).toBe('succeeded');
+    const ids = world.events.map(({ detail }) => JSON.parse(detail).id);
+    expect(new Set(ids).size).toBe(2);
+  });
+});
+
 describe('a sweep that meets trouble', () => {
   it('goes on with all others, and then fails loudly', async () => {
     await start();
@@ -220,6 +286,7 @@ describe('a sweep that meets trouble', () => {
     await world.put(LEDGER, `uploads/${id}.json`, '{"schema":99}');
     world.clock.advance(HOUR);
     await expect(sweep()).rejects.toThrow('1 uploads could not be swept');
+    expect(world.count('EntriesUnreadable')).toBe(1);
     for (const { receiptHandle, body } of world.queue.receive({ max: 10 })) {
       expect(body).toContain('"key":"b"');
       world.queue.changeVisibility(receiptHandle, 0);
@@ -249,6 +316,103 @@ describe('a sweep that meets trouble', () => {
     world.remainingMs = 1_500;
     const since = new Date(world.clock.now() - 2 * HOUR).toISOString();
     await sweep({ since, uploadsPerSecond: 0.01 });
-    expect(await world.json(LEDGER, 'state/sweep.json')).toMatchObject({ pass: { uploadsPerSecond: 0.01 } });
+    expect(await world.json(LEDGER, 'state/sweep.json')).toMatchObject({ backfill: { uploadsPerSecond: 0.01 } });
+  });
+});
+
+describe('a backfill', () => {
+  const ago = (hours: number) => new Date(world.clock.now() - hours * HOUR).toISOString();
+  const tick = () => world.invoke((invocation) => collect({}, world.ports, invocation));
+
+  /** Files from before the deployment's first day, and a backfill of them that is cut off after a few. */
+  async function cutOff(since = ago(2)): Promise<string> {
+    for (let i = 0; i < 20; i += 1) await unannounced(`old/${String(i).padStart(2, '0')}`);
+    world.clock.advance(HOUR);
+    world.remainingMs = 1_500;
+    expect(await sweep({ since })).toMatchObject({ complete: false });
+    world.remainingMs = 20_000;
+    return since;
+  }
+
+  it('that is asked for twice at once submits everything once', async () => {
+    await start();
+    for (let i = 0; i < 10; i += 1) await unannounced(`${i}`);
+    world.clock.advance(HOUR);
+    const request = { since: ago(2), uploadsPerSecond: 100 };
+    const summaries = await Promise.all([sweep(request), sweep(request)]);
+    expect(summaries.map(({ missed }) => missed).sort()).toEqual([0, 10]);
+    expect(world.queue.counts().visible).toBe(10);
+    expect(await sweep(request)).toMatchObject({ complete: true });
+  });
+
+  it('that was cut off goes on where the same is asked for again, at the pace that is named now', async () => {
+    await start();
+    const since = await cutOff();
+    expect(await sweep({ since, uploadsPerSecond: 500 })).toMatchObject({ complete: true });
+    await world.settle();
+    expect(await entries()).toBe(20);
+    expect(await world.json(LEDGER, 'state/sweep.json')).not.toHaveProperty('backfill');
+  });
+
+  it('from another day is refused until the one under way has ended or was stopped', async () => {
+    await start();
+    await cutOff();
+    await expect(sweep({ since: ago(9) })).rejects.toThrow(BackfillUnderWayError);
+    await expect(sweep({ since: ago(9) })).rejects.toThrow('"stop": true');
+    expect(await sweep({ since: ago(9), dryRun: true })).toMatchObject({ complete: true });
+    await sweep({ stop: true });
+    expect(await sweep({ since: ago(9), uploadsPerSecond: 500 })).toMatchObject({ complete: true });
+  });
+
+  it('ends soon after it is stopped', async () => {
+    await start();
+    for (let i = 0; i < 5; i += 1) await unannounced(`${i}`);
+    world.clock.advance(HOUR);
+    const running = sweep({ since: ago(2), uploadsPerSecond: 2 });
+    await sweep({ stop: true });
+    expect(await running).toMatchObject({ complete: false });
+    expect(await world.json(LEDGER, 'state/sweep.json')).not.toHaveProperty('backfill');
+  });
+
+  it('keeps no daily pass waiting, however long it takes', async () => {
+    await start();
+    const since = await cutOff();
+    world.clock.advance(MINUTE);
+    await unannounced('new');
+    world.clock.advance(24 * HOUR);
+    expect(await sweep()).toMatchObject({ complete: true, missed: expect.any(Number) });
+    expect(world.queue.receive({ max: 10 }).map(({ body }) => body)).toContainEqual(expect.stringContaining('"new"'));
+    expect(await world.json(LEDGER, 'state/sweep.json')).toMatchObject({ backfill: { since: Date.parse(since) } });
+  });
+
+  it('goes on with the ticks beside a daily pass that was cut off as well', async () => {
+    await start();
+    await sweep();
+    world.clock.advance(MINUTE);
+    await cutOff();
+    world.remainingMs = 1_500;
+    expect(await sweep()).toMatchObject({ complete: false });
+    world.remainingMs = 20_000;
+    expect(await world.json(LEDGER, 'state/sweep.json')).toMatchObject({ daily: {}, backfill: {} });
+    for (let i = 0; i < 4; i += 1) {
+      world.clock.advance(5 * MINUTE);
+      await tick();
+    }
+    expect(Object.keys(await world.json<object>(LEDGER, 'state/sweep.json'))).toEqual(['firstDay', 'watermark']);
+    await world.settle();
+    expect(await entries()).toBe(20);
+  });
+
+  it('that an earlier version of the functions began goes on', async () => {
+    await start();
+    const since = Date.parse(await cutOff());
+    const { backfill, ...state } = await world.json<{ backfill?: object }>(LEDGER, 'state/sweep.json');
+    const pass = { startedAt: world.clock.now(), isScheduled: false, uploadsPerSecond: 100, since, heldUntil: 0 };
+    const earlier = { ...state, pass: { ...pass, position: { in: 'inbox' } } };
+    await world.put(LEDGER, 'state/sweep.json', JSON.stringify(earlier));
+    await tick();
+    await world.settle();
+    expect(await entries()).toBe(20);
+    expect(Object.keys(await world.json<object>(LEDGER, 'state/sweep.json'))).toEqual(['firstDay', 'watermark']);
   });
 });

@@ -32,6 +32,7 @@ const claimOf = (digits: string, more: object = {}) => ({
     { name: 'r', input: 'file', template: 't' },
     1_000,
     100_000,
+    'test',
   ),
   ...more,
 });

@@ -25,8 +25,11 @@ const facts = {
     mediaType: z.string(),
   }),
   route: z.looseObject({ name: z.string(), input: z.enum(['file', 'text']), template: z.string() }),
+  reroute: z.optional(z.literal(true)),
+  pipeline: z.optional(z.string()),
   generation: count,
   attempts: count,
+  claimDied: z.optional(z.literal(true)),
   waits: count,
   throttledSince: z.optional(time),
   doubt: z.optional(z.looseObject({ claimedAt: time, sentBy: time, nextAttemptAt: z.optional(time) })),
@@ -43,5 +46,5 @@ export const entrySchema = z.discriminatedUnion('state', [
   z.looseObject({ ...facts, state: z.literal('waiting'), reason: z.string(), message: z.string(), notBefore: time }),
   z.looseObject({ ...facts, state: z.literal('running'), flow, assets: z.optional(assets) }),
   z.looseObject({ ...terminal, state: z.literal('succeeded') }),
-  z.looseObject({ ...terminal, state: z.literal('failed'), failure }),
+  z.looseObject({ ...terminal, state: z.literal('failed'), failure, isTold: z.optional(z.literal(true)) }),
 ]);

@@ -25,10 +25,19 @@ interface EntryFacts {
   readonly schema: typeof ENTRY_SCHEMA;
   readonly upload: Upload;
   readonly route: RouteSnapshot;
+  /** True from a retry until a route of the configuration at that time has been written down. No POST came in between. */
+  readonly reroute?: true | undefined;
+  /**
+   * The pipeline that first claimed this generation. It is part of the flow's mark, which a renamed pipeline must still
+   * find. Absent in a retried upload that waits, and in entries from before there was this field.
+   */
+  readonly pipeline?: string | undefined;
   /** 1, and one more for each renewed attempt after a known end. It is part of the flow's mark. */
   readonly generation: number;
   /** Failures so far that the file could be the cause of, within this state of affairs: sending, or collecting. */
   readonly attempts: number;
+  /** True once a claim has died with its invocation, of which this file may be the cause: it is sent alone from then on. */
+  readonly claimDied?: true | undefined;
   /** Waits so far in this generation: they lengthen the next one. */
   readonly waits: number;
   /** Since when the service's throttling keeps the upload waiting, milliseconds since the epoch: its place in the queue. */
@@ -93,6 +102,8 @@ export interface TerminalEntry extends EntryFacts {
   readonly failedOutputs: readonly FailedOutput[];
   /** Set where the state is `failed`. */
   readonly failure?: Failure | undefined;
+  /** True once receipt and event of a failure are out: a retry would hide that they are not. */
+  readonly isTold?: true | undefined;
 }
 
 export interface StoredAsset {
@@ -142,6 +153,9 @@ export function waitingMarkerOf(entry: Entry): WaitingMarker | undefined {
   return { uploadId: entry.upload.id, notBefore, throttledSince: isThrottled ? entry.throttledSince : undefined };
 }
 
+/** Whether the last that is known of sending this upload is that the invocation died, once nothing else holds it. */
+export const isSuspect = (entry: Entry): boolean => entry.state === 'claimed' || entry.claimDied === true;
+
 /** When an upload that is neither running nor at its end is to be taken up again; undefined for any other. */
 export function dueAt(entry: Entry): number | undefined {
   switch (entry.state) {
@@ -157,19 +171,27 @@ export function dueAt(entry: Entry): number | undefined {
 export const isTerminal = (entry: Entry): entry is TerminalEntry =>
   entry.state === 'succeeded' || entry.state === 'failed';
 
+/** @param pipeline the name of today's, for an entry that holds none. */
 export const markOf = (entry: Entry, pipeline: string): Mark => ({
-  pipeline,
+  pipeline: entry.pipeline ?? pipeline,
   upload: entry.upload.id,
   generation: entry.generation,
 });
 
 /** An upload's first entry. */
-export function firstClaim(upload: Upload, route: RouteSnapshot, now: number, deadline: number): ClaimedEntry {
+export function firstClaim(
+  upload: Upload,
+  route: RouteSnapshot,
+  now: number,
+  deadline: number,
+  pipeline: string,
+): ClaimedEntry {
   return {
     schema: ENTRY_SCHEMA,
     state: 'claimed',
     upload,
     route,
+    pipeline,
     generation: 1,
     attempts: 0,
     waits: 0,
@@ -183,11 +205,23 @@ export function firstClaim(upload: Upload, route: RouteSnapshot, now: number, de
  * have sent everything, at the latest by its deadline, and died before it could write down the answer. It counts as an
  * attempt, for the file may be what it died of.
  */
-export function claimAgain(entry: ClaimedEntry | WaitingEntry, now: number, deadline: number): ClaimedEntry {
+export function claimAgain(
+  entry: ClaimedEntry | WaitingEntry,
+  now: number,
+  deadline: number,
+  pipeline: string,
+): ClaimedEntry {
   const facts = factsOf(entry);
   const past =
-    entry.state === 'claimed' ? { doubt: doubtful(entry, entry.deadline), attempts: entry.attempts + 1 } : {};
-  return { ...facts, ...past, state: 'claimed', claimedAt: now, deadline };
+    entry.state === 'claimed'
+      ? ({ doubt: doubtful(entry, entry.deadline), attempts: entry.attempts + 1, claimDied: true } as const)
+      : {};
+  return { ...facts, pipeline: entry.pipeline ?? pipeline, ...past, state: 'claimed', claimedAt: now, deadline };
+}
+
+/** The claim of a retried upload with the route that it takes from now on. */
+export function rerouted(entry: ClaimedEntry, route: RouteSnapshot): ClaimedEntry {
+  return { ...entry, route, reroute: undefined };
 }
 
 /** The doubt after a POST under this claim was sent by `sentBy`, joined with one that was there before. */
@@ -229,7 +263,15 @@ export function withoutDoubt(entry: ClaimedEntry): ClaimedEntry {
 }
 
 export function running(entry: ClaimedEntry | WaitingEntry, flow: FlowFacts): RunningEntry {
-  return { ...factsOf(entry), attempts: 0, doubt: undefined, throttledSince: undefined, state: 'running', flow };
+  return {
+    ...factsOf(entry),
+    ...SENT,
+    attempts: 0,
+    doubt: undefined,
+    throttledSince: undefined,
+    state: 'running',
+    flow,
+  };
 }
 
 /** A running flow whose collection was cut off (not counted), or failed by an asset (counted), after these assets. */
@@ -247,6 +289,7 @@ export interface Ending {
 export function ended(entry: ClaimedEntry | RunningEntry, ending: Ending, now: number): TerminalEntry {
   return {
     ...factsOf(entry),
+    ...SENT,
     state: ending.failure === undefined ? 'succeeded' : 'failed',
     flow: entry.state === 'running' ? entry.flow : undefined,
     endedAt: now,
@@ -256,12 +299,24 @@ export function ended(entry: ClaimedEntry | RunningEntry, ending: Ending, now: n
   };
 }
 
-/** A failed upload, or one that waits for a person's word, as that person sends it on its way again. */
+/** A failure of which receipt and event are out. */
+export function told(entry: TerminalEntry): TerminalEntry {
+  return { ...entry, isTold: true };
+}
+
+/** Whether two terminal entries tell of the same end. */
+export const isSameEnd = (one: TerminalEntry, other: TerminalEntry): boolean =>
+  one.generation === other.generation && one.endedAt === other.endedAt;
+
+/**
+ * A failed upload, or one that waits, as an operator retries it. A known end begins a new generation, so that the flow
+ * that failed is never taken for the next one's; its route and pipeline are those of the day. A wait keeps all three.
+ */
 export function retried(entry: TerminalEntry | WaitingEntry, now: number): WaitingEntry {
+  const anew = { generation: entry.generation + 1, reroute: true, pipeline: undefined } as const;
   return {
     ...factsOf(entry),
-    // A known end begins a new generation, so that the flow that failed is never taken for the next one's.
-    generation: entry.generation + (entry.state === 'waiting' ? 0 : 1),
+    ...(entry.state === 'waiting' ? {} : anew),
     attempts: 0,
     waits: 0,
     throttledSince: undefined,
@@ -277,7 +332,11 @@ export function retried(entry: TerminalEntry | WaitingEntry, now: number): Waiti
 /** The same doubt, after which nothing more is waited for. */
 const atOnce = (doubt: Doubt | undefined): Doubt | undefined => doubt && { ...doubt, nextAttemptAt: undefined };
 
+/** What matters only until an upload was sent. */
+const SENT = { reroute: undefined, claimDied: undefined } as const;
+
 function factsOf(entry: Entry): EntryFacts {
-  const { schema, upload, route, generation, attempts, waits, throttledSince, doubt } = entry;
-  return { schema, upload, route, generation, attempts, waits, throttledSince, doubt };
+  const { schema, upload, route, reroute, pipeline, generation, attempts } = entry;
+  const { claimDied, waits, throttledSince, doubt } = entry;
+  return { schema, upload, route, reroute, pipeline, generation, attempts, claimDied, waits, throttledSince, doubt };
 }

@@ -1,5 +1,6 @@
 import { Readable } from 'node:stream';
 import { GetObjectCommand, HeadObjectCommand, ListObjectVersionsCommand, type S3Client } from '@aws-sdk/client-s3';
+import type { Clock } from '../clock.ts';
 import type { InputSource } from '../flow-service/types.ts';
 import { mediaTypeOf } from '../routes.ts';
 import { pinnedVersion, type Upload, unquoted, uploadId } from '../upload.ts';
@@ -8,6 +9,13 @@ import { collectYoungGarbage } from './young-generation.ts';
 
 /** Files of more than this leave more garbage behind than a young generation holds, in bytes. */
 const LARGE_BYTES_MIN = 5 * 1024 * 1024;
+
+/**
+ * How long the answer that opened an upload may stay unread, in milliseconds. A request to the service may have to wait
+ * for its turn for minutes, and S3 closes a connection that is idle for long, without saying when. (Amazon S3 API
+ * Reference, "Error responses": RequestTimeout.)
+ */
+const UNREAD_MAX_MS = 10_000;
 
 /** The object, or that version of it, is not there any more. A newer upload at its key has an event of its own. */
 export class UploadGoneError extends Error {
@@ -51,12 +59,26 @@ interface VersionMarker {
   readonly versionId: string;
 }
 
+/** Where the settings of today say that the inbox is. */
+export interface InboxPlace {
+  readonly inboxBucket: string;
+  readonly inboxPrefix: string;
+}
+
+/** Whether an upload lies in that inbox. A deployment may have replaced the one that it was put into. */
+export const isInside = (
+  { inboxBucket, inboxPrefix }: InboxPlace,
+  { bucket, key }: Pick<Upload, 'bucket' | 'key'>,
+): boolean => bucket === inboxBucket && key.startsWith(inboxPrefix);
+
 /** The inbox as both functions see it: one upload at a time, at exactly one version. */
 export class Inbox {
   readonly #s3: S3Client;
+  readonly #clock: Clock;
 
-  constructor(s3: S3Client) {
+  constructor(s3: S3Client, clock: Clock) {
     this.#s3 = s3;
+    this.#clock = clock;
   }
 
   /**
@@ -72,12 +94,18 @@ export class Inbox {
       throw new UploadGoneError(`${reference.bucket}/${reference.key} was put again with the same content`);
     }
     if (upload.bytes > LARGE_BYTES_MIN) collectYoungGarbage();
+    const freshUntil = this.#clock.now() + UNREAD_MAX_MS;
     let unread: Readable | undefined = first.body;
     const opened = [first.body];
     const open = async (again: AbortSignal): Promise<AsyncIterable<Uint8Array>> => {
-      const body = unread ?? (await this.#get(upload, again)).body;
+      let body = unread;
       unread = undefined;
-      opened.push(body);
+      // A connection that broke while nothing was read from it is no fault of the file.
+      if (body === undefined || body.destroyed || this.#clock.now() >= freshUntil) {
+        body?.destroy();
+        body = (await this.#get(upload, again)).body;
+        opened.push(body);
+      }
       return whileAlive(body, again);
     };
     const discard = (): void => {
@@ -87,11 +115,11 @@ export class Inbox {
     return { upload, isArchived, metadata, source: { bytes: upload.bytes, open }, discard };
   }
 
-  /** Which upload is current at a key; undefined where there is none. */
-  async current(bucket: string, key: string, signal: AbortSignal): Promise<string | undefined> {
+  /** The upload that is current at a key; undefined if there is none. */
+  async current(bucket: string, key: string, signal: AbortSignal): Promise<Upload | undefined> {
     try {
       const head = await this.#s3.send(new HeadObjectCommand({ Bucket: bucket, Key: key }), { abortSignal: signal });
-      return uploadFrom({ bucket, key }, head).id;
+      return uploadFrom({ bucket, key }, head);
     } catch (error) {
       if (isAbsent(error)) return undefined;
       throw error;
@@ -136,14 +164,20 @@ export class Inbox {
   }
 
   async #get(reference: UploadReference, signal: AbortSignal) {
-    const versionId = pinnedVersion(reference.versionId);
-    const pinned = {
-      Bucket: reference.bucket,
-      Key: reference.key,
-      ...(versionId !== undefined
-        ? { VersionId: versionId }
-        : { IfMatch: reference.etag === undefined ? undefined : `"${reference.etag}"` }),
-    };
+    let gone: UploadGoneError | undefined;
+    for (const pin of pinsOf(reference)) {
+      try {
+        return await this.#getPinned(reference, pin, signal);
+      } catch (error) {
+        if (!(error instanceof UploadGoneError)) throw error;
+        gone = error;
+      }
+    }
+    throw gone;
+  }
+
+  async #getPinned(reference: UploadReference, pin: Pin, signal: AbortSignal) {
+    const pinned = { Bucket: reference.bucket, Key: reference.key, ...pin };
     try {
       const answer = await this.#s3.send(new GetObjectCommand(pinned), { abortSignal: signal });
       const body = answer.Body as Readable;
@@ -164,6 +198,23 @@ export class Inbox {
       throw new UploadUnreadableError(`${name} could not be opened`, { cause: error });
     }
   }
+}
+
+interface Pin {
+  readonly VersionId?: string;
+  readonly IfMatch?: string;
+}
+
+/**
+ * What pins an upload, in the order of trying. One without a version id may be the null version of its key: it stays as
+ * it is, behind newer ones or a delete marker, once versioning is switched on again.
+ */
+function pinsOf({ versionId, etag }: UploadReference): readonly Pin[] {
+  const pinned = pinnedVersion(versionId);
+  if (pinned !== undefined) return [{ VersionId: pinned }];
+  if (etag === undefined) return [{}];
+  const IfMatch = `"${etag}"`;
+  return [{ IfMatch }, { IfMatch, VersionId: 'null' }];
 }
 
 interface ObjectFacts {

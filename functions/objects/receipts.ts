@@ -1,6 +1,6 @@
 import { HeadObjectCommand, PutObjectCommand, type S3Client } from '@aws-sdk/client-s3';
 import type { FailedOutput, StoredAsset, TerminalEntry } from '../ledger/entry.ts';
-import type { Inbox } from './inbox.ts';
+import { type Inbox, type InboxPlace, isInside } from './inbox.ts';
 import { receiptKey } from './results-keys.ts';
 import { isAbsent, isConflict, isPreconditionFailed } from './s3-errors.ts';
 
@@ -43,7 +43,9 @@ const TRIES_MAX = 10;
 
 const UPLOAD = 'flowdrop-upload';
 const GENERATION = 'flowdrop-generation';
+const ENDED_AT = 'flowdrop-ended-at';
 const LAST_MODIFIED = 'flowdrop-last-modified';
+const BUCKET = 'flowdrop-bucket';
 
 /** The receipt of a terminal entry. @param collectFunction the function that the command to retry invokes. */
 export function receiptOf(entry: TerminalEntry, collectFunction: string): Receipt {
@@ -65,19 +67,22 @@ export function receiptOf(entry: TerminalEntry, collectFunction: string): Receip
 
 /**
  * Receipts, one address for each key of the inbox. The address belongs to the upload that is current at that key, in
- * whatever order uploads arrive and end.
+ * whatever order uploads arrive and end. An upload outside of today's inbox is never current, and S3 is not asked about
+ * it: its bucket may be gone, or forbidden to the functions.
  */
 export class Receipts {
   readonly #s3: S3Client;
   readonly #bucket: string;
   readonly #prefix: string;
   readonly #inbox: Inbox;
+  readonly #today: InboxPlace;
 
-  constructor(s3: S3Client, bucket: string, prefix: string, inbox: Inbox) {
+  constructor(s3: S3Client, bucket: string, prefix: string, inbox: Inbox, today: InboxPlace) {
     this.#s3 = s3;
     this.#bucket = bucket;
     this.#prefix = prefix;
     this.#inbox = inbox;
+    this.#today = today;
   }
 
   /** Puts the receipt where it belongs, or leaves what has the better right to the address. Returns the address. */
@@ -95,7 +100,9 @@ export class Receipts {
             Metadata: {
               [UPLOAD]: receipt.upload.id,
               [GENERATION]: String(receipt.generation),
+              [ENDED_AT]: receipt.endedAt,
               [LAST_MODIFIED]: receipt.upload.lastModified,
+              [BUCKET]: receipt.upload.bucket,
             },
             ...condition,
           }),
@@ -117,12 +124,17 @@ export class Receipts {
   /** Whether a receipt was put already. Where another upload's is there that cannot be told, and so it is denied. */
   async isPublished(receipt: Receipt, signal: AbortSignal): Promise<boolean> {
     const there = await this.#there(receiptKey(this.#prefix, receipt.upload.key), signal);
-    return there?.uploadId === receipt.upload.id && there.generation >= receipt.generation;
+    return there?.uploadId === receipt.upload.id && !isLater(receipt, there);
   }
 
   async #outranks(mine: Receipt, there: ReceiptFacts, signal: AbortSignal): Promise<boolean> {
-    if (there.uploadId === mine.upload.id) return mine.generation > there.generation;
-    const current = await this.#inbox.current(mine.upload.bucket, mine.upload.key, signal);
+    if (there.uploadId === mine.upload.id) return isLater(mine, there);
+    const { bucket, key } = mine.upload;
+    const isMineInside = isInside(this.#today, { bucket, key });
+    // A receipt from before there was this field is taken to be of today's inbox, which seldom changes.
+    const isThereInside = isInside(this.#today, { bucket: there.bucket ?? this.#today.inboxBucket, key });
+    if (isMineInside !== isThereInside) return isMineInside;
+    const current = isMineInside ? (await this.#inbox.current(bucket, key, signal))?.id : undefined;
     if (current === mine.upload.id) return true;
     if (current === there.uploadId) return false;
     // Neither is current any more. What is will replace this receipt if it ends, but it may be deleted before it is read.
@@ -140,8 +152,11 @@ export class Receipts {
         etag: head.ETag as string,
         uploadId: head.Metadata?.[UPLOAD] ?? '',
         generation: Number(head.Metadata?.[GENERATION]) || 0,
+        // A receipt from before there was this field was put after its end, in a second that S3 gives without its fraction.
+        endedAt: Date.parse(head.Metadata?.[ENDED_AT] ?? '') || (head.LastModified?.getTime() ?? 0) + 999,
         // What bears no date of ours is no receipt of ours, and has no right to the address.
         lastModified: Date.parse(head.Metadata?.[LAST_MODIFIED] ?? '') || 0,
+        bucket: head.Metadata?.[BUCKET],
       };
     } catch (error) {
       if (isAbsent(error)) return undefined;
@@ -154,8 +169,17 @@ interface ReceiptFacts {
   readonly etag: string;
   readonly uploadId: string;
   readonly generation: number;
+  readonly endedAt: number;
   readonly lastModified: number;
+  readonly bucket: string | undefined;
 }
+
+/**
+ * Of one upload the higher generation is the later one. An upload whose entry was lost begins again with the first, and
+ * then the time of its end decides.
+ */
+const isLater = (mine: Receipt, there: ReceiptFacts): boolean =>
+  mine.generation === there.generation ? Date.parse(mine.endedAt) > there.endedAt : mine.generation > there.generation;
 
 /** What a person types to have a failed upload tried again. */
 function retryCommand(collectFunction: string, uploadId: string): string {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { retryUploads } from '../../functions/send-again.ts';
+import { retryUploads } from '../../functions/retry.ts';
 import { sweep } from '../../functions/sweep.ts';
 import { INBOX, LEDGER, RESULTS, type World } from '../support/world.ts';
 import { hostileWorld, MINUTE } from './support.ts';

@@ -27,7 +27,7 @@ const upload = {
   mediaType: 'image/png',
 };
 const route = { name: 'pictures', input: 'file', template: 't' } as const;
-const claim = firstClaim(upload, route, 10_000, 70_000);
+const claim = firstClaim(upload, route, 10_000, 70_000, 'mine');
 const flow = { id: 'flow-1', createdAt: 20_000 };
 const asset = { id: 'a', key: 'a.png/flow-1/a.glb', bytes: 1, mediaType: 'model/gltf-binary', sha256: '00' };
 const failure = { code: 'rejected', message: 'No.' };
@@ -40,6 +40,7 @@ describe('a first claim', () => {
       state: 'claimed',
       upload,
       route,
+      pipeline: 'mine',
       generation: 1,
       attempts: 0,
       waits: 0,
@@ -97,7 +98,7 @@ describe('a wait', () => {
   });
 
   it('that is over becomes a claim with what it has gone through', () => {
-    const again = claimAgain(waiting(claim, { ...wait, counted: true }), 100_000, 160_000);
+    const again = claimAgain(waiting(claim, { ...wait, counted: true }), 100_000, 160_000, 'mine');
     expect(again).toMatchObject({ state: 'claimed', attempts: 1, waits: 1, claimedAt: 100_000, deadline: 160_000 });
     expect(again.doubt).toBeUndefined();
     expect(again).not.toHaveProperty('notBefore');
@@ -107,7 +108,7 @@ describe('a wait', () => {
 
 describe('a doubt', () => {
   it('is left behind by a claim that outlived its invocation, from its beginning to its deadline', () => {
-    const again = claimAgain(claim, 80_000, 140_000);
+    const again = claimAgain(claim, 80_000, 140_000, 'mine');
     expect(again.doubt).toEqual({ claimedAt: 10_000, sentBy: 70_000 });
     expect(again.attempts).toBe(1);
   });

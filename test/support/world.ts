@@ -73,7 +73,8 @@ export class World {
   readonly service: StandInFlowService;
   readonly queue: Queue;
   readonly deadLetters: Queue;
-  readonly ports: ReturnType<typeof portsOf>;
+  ports: ReturnType<typeof portsOf>;
+  readonly #deploy: (settings: Settings) => ReturnType<typeof portsOf>;
   readonly logged: { readonly level: string; readonly message: string; readonly fields: LogFields }[] = [];
   readonly counted = new Map<MetricName, number>();
   readonly events: CompletionEvent[] = [];
@@ -160,8 +161,7 @@ export class World {
         return { SecretString: this.token };
       },
     } as unknown as SecretsManagerClient;
-    this.ports = portsOf({
-      settings,
+    const world = {
       s3: this.s3,
       flows: createFlowService({
         baseUrl,
@@ -173,18 +173,25 @@ export class World {
         token: new SecretToken(secrets, 'token', clock),
         transport: options.transport?.(direct, serviceUrl) ?? direct,
       }),
-      queue: { send: async (message) => void this.queue.send(message) },
-      events: { send: async (event) => void this.events.push(event) },
+      queue: { send: async (message: string) => void this.queue.send(message) },
+      events: { send: async (event: CompletionEvent) => void this.events.push(event) },
       clock,
       nonce: randomUUID,
       random: Math.random,
       telemetry: {
         log: this.#log({}),
         metrics: {
-          count: (metric, value = 1) => this.counted.set(metric, (this.counted.get(metric) ?? 0) + value),
+          count: (metric: MetricName, value = 1) => this.counted.set(metric, (this.counted.get(metric) ?? 0) + value),
         },
       },
-    });
+    };
+    this.#deploy = (changed) => portsOf({ ...world, settings: changed });
+    this.ports = this.#deploy(settings);
+  }
+
+  /** Changes the functions' settings, as a deployment does while uploads are on their way. */
+  redeploy(change: Partial<Settings>): void {
+    this.ports = this.#deploy({ ...this.ports.settings, ...change });
   }
 
   async close(): Promise<void> {
