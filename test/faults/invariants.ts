@@ -554,6 +554,7 @@ export async function checkFirstTicks(world: World): Promise<void> {
   await world.tick();
   await world.tick();
   if (ticks.slice(count).some(({ result }) => result !== 'completed')) return;
+  if (now < world.leftAloneUntil + 2 * scenario.skewMs) return;
   const intervalMs = scenario.limits.pollIntervalSeconds * 1000;
   for (const { key } of markers) {
     const [, created = '', , flowId = ''] = key.split('/');
