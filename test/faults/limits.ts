@@ -78,11 +78,11 @@ const KINDS: readonly Kind[] = [
     flowMs: [MINUTE, 2 * MINUTE],
     limits: (random) => ({ places: random.int(1, 3), retryAfter: random.pick(['seconds', 'none']) }),
   },
-  // A budget that is spent for an hour or two.
+  // A budget that is spent for half an hour or an hour.
   {
     uploads: [6, 8],
     limits: (random) => ({
-      budget: { creations: 5, seconds: random.pick([3_600, 7_200]), status: random.pick([402, 429]) },
+      budget: { creations: 5, seconds: random.pick([1_800, 3_600]), status: random.pick([402, 429]) },
       retryAfter: random.pick(['seconds', 'none']),
     }),
   },
