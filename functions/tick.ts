@@ -6,7 +6,7 @@ import { FlowServiceError } from './flow-service/errors.ts';
 import type { FlowService } from './flow-service/types.ts';
 import { FlowStates } from './flow-states.ts';
 import { type Invocation, OutOfTimeError } from './invocation.ts';
-import type { CollectorState } from './ledger/collector-state.ts';
+import type { CollectorState, UnfinishedRound } from './ledger/collector-state.ts';
 import { type RunningMarker, runningKey } from './ledger/keys.ts';
 import { isDue, YOUNG_MS } from './poll-schedule.ts';
 import { Resend } from './resend.ts';
@@ -79,7 +79,7 @@ export class Tick {
   readonly #failures: unknown[] = [];
   readonly #counts = { rounds: 0, sentAgain: 0, running: 0, polled: 0 };
   #lastCompletedAt: number | undefined;
-  #unfinishedRound: CollectorState['unfinishedRound'];
+  #unfinishedRound: UnfinishedRound | undefined;
   #halt: Halt | undefined;
   #hasYoung = false;
 
@@ -185,22 +185,38 @@ export class Tick {
     const concurrency = settings.pollConcurrency;
     await pMap(free.filter(wasSeenToEnd), (marker) => this.#see(marker, overdue), { concurrency });
 
-    const round = this.#unfinishedRound ?? { startedAt: now, after: '' };
-    const intervalMs = settings.pollIntervalSeconds * 1000;
-    const due = free.filter(
-      (marker) =>
-        !wasSeenToEnd(marker) &&
-        runningKey(marker) > round.after &&
-        isDue(marker.createdAt, this.#lastCompletedAt, now, intervalMs),
-    );
-    overdue.push(...(await this.#lookAtDue(due, round)));
+    const isResumed = this.#unfinishedRound !== undefined;
+    const wasLookedAt = await this.#lookFrom(this.#unfinishedRound ?? { startedAt: now, after: '' }, free, overdue);
+    // The round before had nothing left to look at: this one begins anew.
+    if (isResumed && !wasLookedAt && this.#halt === undefined) {
+      await this.#lookFrom({ startedAt: now, after: '' }, free, overdue);
+    }
     // Only now is it known whether the service answers for others.
     for (const { marker, error } of overdue) {
       await this.#guarded(marker, async () => void (await this.#flows.giveUp(marker, error)));
     }
-    if (this.#halt !== undefined) return;
-    this.#lastCompletedAt = round.startedAt;
-    this.#unfinishedRound = undefined;
+  }
+
+  /** A round, or the rest of it. Returns whether any flow was due. */
+  async #lookFrom(round: UnfinishedRound, free: readonly RunningMarker[], overdue: Overdue[]): Promise<boolean> {
+    const { clock, settings } = this.#ports;
+    const now = clock.now();
+    const intervalMs = settings.pollIntervalSeconds * 1000;
+    const due = free.filter(
+      (marker) =>
+        !this.#ended.has(runningKey(marker)) &&
+        runningKey(marker) > round.after &&
+        isDue(marker.createdAt, this.#lastCompletedAt, now, intervalMs),
+    );
+    const isWhole = await this.#lookAtDue(due, round, overdue);
+    if (isWhole && !this.#health.isInVain) {
+      // After a round in which nobody was answered everything is due as before.
+      if (round.isInVain !== true) this.#lastCompletedAt = round.startedAt;
+      this.#unfinishedRound = undefined;
+    } else if (this.#unfinishedRound !== undefined && this.#health.isInVain) {
+      this.#unfinishedRound = { ...this.#unfinishedRound, isInVain: true };
+    }
+    return due.length > 0;
   }
 
   /** All running markers that are this collector's, by their keys in the order of creation; and those that share a flow. */
@@ -244,12 +260,8 @@ export class Tick {
     if (this.#flows.isTooOld(marker)) await this.#flows.endShared(marker);
   }
 
-  /** Looks at the flows of a round one after another, as many at a time as the settings say. Returns what was too old. */
-  async #lookAtDue(
-    due: readonly RunningMarker[],
-    { startedAt }: { readonly startedAt: number },
-  ): Promise<readonly Overdue[]> {
-    const overdue: Overdue[] = [];
+  /** Looks at the flows of a round, as many at a time as the settings say. Returns whether all had their turn. */
+  async #lookAtDue(due: readonly RunningMarker[], round: UnfinishedRound, overdue: Overdue[]): Promise<boolean> {
     const running = await this.#guardedStates(due);
     const isDone: boolean[] = [];
     let doneCount = 0;
@@ -257,7 +269,7 @@ export class Tick {
       isDone[index] = true;
       while (isDone[doneCount]) doneCount += 1;
       const last = due[doneCount - 1];
-      if (last !== undefined) this.#unfinishedRound = { startedAt, after: runningKey(last) };
+      if (last !== undefined) this.#unfinishedRound = { ...round, after: runningKey(last) };
     };
     await pMap(
       due,
@@ -267,7 +279,7 @@ export class Tick {
       },
       { concurrency: this.#ports.settings.pollConcurrency },
     );
-    return overdue;
+    return doneCount === due.length;
   }
 
   async #guardedStates(due: readonly RunningMarker[]): Promise<ReadonlySet<string>> {
@@ -321,7 +333,8 @@ export class Tick {
     const { uploadId, flowId } = subject;
     const { log } = this.#ports.telemetry;
     if (this.#invocation.work.aborted) this.#halt ??= 'out of time';
-    if (this.#halt !== undefined) return 'none';
+    // An answer that is still on its way may end what looks like an outage.
+    if (this.#halt !== undefined || this.#health.outage !== undefined) return 'none';
     try {
       await body();
       return 'done';
@@ -335,7 +348,6 @@ export class Tick {
       log.error('This upload could not be seen to; its next look tries again', fields);
       if (!(error instanceof FlowServiceError)) this.#failures.push(error);
       else if (flowId !== undefined) this.#health.failed(flowId, error);
-      this.#halt ??= this.#health.outage;
       return outageOf(error) === undefined ? 'failed' : 'outage';
     }
   }

@@ -34,7 +34,14 @@ function clientOf(pageAt: (pathAndQuery: string, index: number) => unknown) {
     const answer = pageAt(path, asked.push(path) - 1);
     const isPage = typeof answer === 'object' && answer !== null && 'body' in answer;
     const { body, link, status = 200 } = isPage ? (answer as Page) : { body: answer };
-    return { status, headers: { link }, body: streamed([Buffer.from(JSON.stringify(body))]), destroy() {} };
+    // Longer than the client waits in place.
+    const retryAfter = status === 429 ? '700' : undefined;
+    return {
+      status,
+      headers: { link, 'retry-after': retryAfter },
+      body: streamed([Buffer.from(JSON.stringify(body))]),
+      destroy() {},
+    };
   };
   const clock = new StillClock();
   const flows = createFlowService({
