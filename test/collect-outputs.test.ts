@@ -1,11 +1,13 @@
 import { createHash } from 'node:crypto';
 import { DeleteObjectCommand, PutObjectCommand } from '@aws-sdk/client-s3';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { InvalidCollectEventError, parseCollectEvent } from '../functions/collect-outputs.ts';
+import { collectOutputs, InvalidCollectEventError, parseCollectEvent } from '../functions/collect-outputs.ts';
+import { withinInvocation } from '../functions/invocation.ts';
 import type { CollectorState } from '../functions/ledger/collector-state.ts';
 import type { RunningEntry } from '../functions/ledger/entry.ts';
 import { retryUploads } from '../functions/retry.ts';
 import type { Variation } from '../local/flow-service/variation.ts';
+import { StillClock } from './flow-service/scripted.ts';
 import { ECHO, LEDGER, RESULTS, World, type WorldOptions } from './support/world.ts';
 
 const MINUTE = 60_000;
@@ -333,6 +335,27 @@ describe('a tick', () => {
     expect(await world.tick()).toMatchObject({ result: 'lease taken', polled: 0 });
     expect(await first).toMatchObject({ result: 'completed', polled: 1 });
     expect(await world.tick()).toMatchObject({ result: 'completed' });
+  });
+
+  it('keeps its lease for as long as it works', async () => {
+    await start();
+    await running();
+    const clock = new StillClock();
+    const tick = () =>
+      withinInvocation(5 * MINUTE, clock, (invocation) =>
+        collectOutputs({ index: 0, of: 1 }, { ...world.ports, clock }, invocation),
+      );
+    world.service.intercept = (_, { operation }) => (operation === 'getFlow' ? { hang: true } : undefined);
+    const first = tick();
+    await expect.poll(() => world.service.counts.getFlow).toBe(1);
+    const heldUntil = async () => (await world.json<{ heldUntil: number }>(LEDGER, 'state/collector-0.json')).heldUntil;
+    for (let seconds = 10; seconds <= 60; seconds += 10) {
+      clock.pass(10_000);
+      await expect.poll(heldUntil).toBeGreaterThan(clock.now() + 20_000);
+    }
+    expect(await tick()).toMatchObject({ result: 'lease taken' });
+    clock.pass(5 * MINUTE);
+    expect(await first).toMatchObject({ result: 'out of time' });
   });
 
   it('takes over a lease that ran out', async () => {

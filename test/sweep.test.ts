@@ -45,6 +45,19 @@ describe('an upload that no notification brought', () => {
     },
   );
 
+  it.each([undefined, 'Enabled'] as const)(
+    'is found on whatever page of the inbox it stands (versioning %s)',
+    async (versioning) => {
+      await start({ versioning, s3: { keysMax: 2 } });
+      await sweep();
+      for (const key of ['a', 'b', 'c', 'd', 'e']) await unannounced(key);
+      world.clock.advance(HOUR);
+      expect(await sweep()).toEqual({ complete: true, compared: 5, missed: 5, repaired: 0 });
+      await world.settle();
+      expect(await entries()).toBe(5);
+    },
+  );
+
   it('has a quarter of an hour to come by itself', async () => {
     await start();
     await sweep();

@@ -7,7 +7,7 @@ import { ConnectionLostError, type Fault, garbled, upTo } from './fault.ts';
 import { Flow, type Output, type State } from './flow.ts';
 import type { JsonPath } from './json-reader.ts';
 import { type Admitted, Limiter, type Limits } from './limiter.ts';
-import { listingPage } from './paging.ts';
+import { listingPage, outputsPage } from './paging.ts';
 import {
   type Body,
   contentLength,
@@ -130,6 +130,8 @@ export class StandInFlowService {
   readonly #basePath: string;
   readonly #blobs: BlobFolder;
   readonly #closed = new AbortController();
+  /** Downloads of assets that vary. */
+  #downloads = 0;
   #tokens: ReadonlySet<string>;
 
   constructor(options: StandInOptions = {}) {
@@ -377,12 +379,20 @@ export class StandInFlowService {
     requireServed(this.variation.listFlows);
     const now = this.#clock.now();
     // A map keeps the order of insertion, which is that of creation.
-    const visible = [...this.#flows.values()].filter((flow) => !flow.deleted && flow.listedFrom <= now);
-    return listingPage(visible, { path, query }, this.variation, (flow) => this.#record(flow));
+    const { listSort, listActiveOnly, listAdditional } = this.variation;
+    const visible = [...this.#flows.values()].filter(
+      (flow) => !flow.deleted && flow.listedFrom <= now && !(listActiveOnly && flow.isTerminal(now)),
+    );
+    if (listSort === 'changed') visible.sort((a, b) => a.changedAt(now) - b.changedAt(now));
+    return listingPage(visible, { path, query }, this.variation, (flow) => {
+      const { additional, ...record } = this.#record(flow);
+      if (listAdditional === 'none') return record;
+      return { ...record, additional: listAdditional === 'string' ? JSON.stringify(additional) : additional };
+    });
   }
 
   #listOutputs(call: Call): Answer {
-    const { outputsPath, earlyOutputs, outputsShape, flowIdName } = this.variation;
+    const { outputsPath, earlyOutputs, flowIdName } = this.variation;
     if (outputsPath !== 'both' && (outputsPath === 'flows') !== call.isUnderFlows) throw new Refusal(404, 'Not Found');
     const flow = this.#flow(call);
     const isTerminal = flow.isTerminal(this.#clock.now());
@@ -390,7 +400,7 @@ export class StandInFlowService {
     if (!isTerminal && earlyOutputs === 'not-found') throw new Refusal(404, 'There are no outputs yet');
     const outputs = !isTerminal && earlyOutputs === 'empty' ? [] : flow.outputs;
     const records = outputs.map((output) => this.#outputRecord(flow, output, isTerminal));
-    return list(outputsShape, 'outputs', records, { [flowIdName]: flow.id });
+    return outputsPage(records, call.query, this.variation, { [flowIdName]: flow.id });
   }
 
   #outputRecord(flow: Flow, { assetId, additional, error }: Output, isTerminal: boolean): Record<string, unknown> {
@@ -438,10 +448,11 @@ export class StandInFlowService {
   async #assetAnswer({ mediaType, content }: Output): Promise<Answer> {
     const { assetLength, ...form } = this.variation;
     const isJson = form.assetForm === 'json';
+    const bytes = form.assetVaries ? ending(content, `#${++this.#downloads}`) : content;
     return {
       status: 200,
       headers: { 'content-type': isJson ? 'application/json' : mediaType },
-      body: isJson ? await assetJson(mediaType, content, form) : content,
+      body: isJson ? await assetJson(mediaType, bytes, form) : bytes,
       isChunked: assetLength === 'chunked',
     };
   }
@@ -584,6 +595,18 @@ export class StandInFlowService {
     }
     return { status, headers, body: open() };
   }
+}
+
+/** The same bytes, and then these. */
+function ending({ bytes, open }: Content, text: string): Content {
+  const end = Buffer.from(text);
+  return {
+    bytes: bytes + end.length,
+    async *open() {
+      yield* open();
+      yield end;
+    },
+  };
 }
 
 function decoded(part: string): string {

@@ -4,7 +4,7 @@ import type { Variation } from './variation.ts';
 
 /**
  * One page of the listing of flows, in the way that the variation says.
- * @param flows all that are visible, in the order of creation.
+ * @param flows all that are visible, the oldest, or least recently changed, first.
  * @throws {Refusal} what was asked for is no page.
  */
 export function listingPage(
@@ -52,6 +52,34 @@ function positive(text: string, what: string): number {
   const number = Number(text);
   if (!Number.isSafeInteger(number) || number < 1) throw new Refusal(422, `${what} is a positive integer`);
   return number;
+}
+
+/**
+ * One page of the listing of a flow's outputs, in the way that the variation says.
+ * @param others what an object says beside the records; a bare list cannot.
+ * @throws {Refusal} what was asked for is no page.
+ */
+export function outputsPage(
+  records: readonly unknown[],
+  query: URLSearchParams,
+  { outputsPaging, outputsPageSize: size, outputsShape }: Readonly<Variation>,
+  others: Record<string, unknown>,
+): Answer {
+  switch (outputsPaging) {
+    case 'none':
+      return list(outputsShape, 'outputs', records, others);
+    case 'next': {
+      const from = Number(query.get('cursor') ?? 0);
+      const to = from + size;
+      const next = to < records.length ? String(to) : null;
+      return json(200, { ...others, outputs: records.slice(from, to), next });
+    }
+    case 'total': {
+      const page = positive(query.get('page') ?? '1', 'A page');
+      const outputs = records.slice((page - 1) * size, page * size);
+      return json(200, { ...others, outputs, total: records.length, page, page_size: size });
+    }
+  }
 }
 
 /** A cursor is the id of the last flow that was seen, so that flows that are new do not move what follows. */

@@ -33,6 +33,13 @@ export interface Variation {
   /** Whether an output tells its `status`. */
   outputStatus: boolean;
   /**
+   * How the outputs of a flow are cut into pages: not at all; by a cursor for `?cursor=`, in the body as `next`; or by
+   * number (`?page=`, from 1), the body telling the `total`.
+   */
+  outputsPaging: 'none' | 'next' | 'total';
+  /** Outputs on a page. */
+  outputsPageSize: number;
+  /**
    * How the outputs of a flow that is not in a terminal state are answered: 409, 404, an empty listing, or a listing
    * in which all are `pending`. Downloads of such outputs are answered with 409, or 404.
    */
@@ -46,8 +53,13 @@ export interface Variation {
   paging: 'page' | 'next' | 'next_cursor' | 'next_url' | 'link' | 'none' | 'first-only';
   /** Flows on a page, and the most that a client may ask for with `page_size` or `limit`. */
   pageSize: number;
-  /** By the time of creation. */
   order: 'descending' | 'ascending';
+  /** What the listing is in the order of: when a flow was created, or when its state changed last. */
+  listSort: 'created' | 'changed';
+  /** Whether the listing leaves out flows that have ended. */
+  listActiveOnly: boolean;
+  /** How the listing tells what was attached to a flow: as it came, not at all, or as the text of its JSON. */
+  listAdditional: 'object' | 'none' | 'string';
   /** How long after its creation a flow becomes visible in the listing, in milliseconds. */
   listingDelayMs: number;
 
@@ -55,6 +67,8 @@ export interface Variation {
   assetForm: 'raw' | 'json';
   /** Whether an asset's answer says how long it is, or comes chunked. */
   assetLength: 'content-length' | 'chunked';
+  /** Whether every download of an asset has other bytes than the one before: they end in `#` and a number. */
+  assetVaries: boolean;
   /** Where an asset is to be downloaded from instead: the answer is then 302. */
   assetRedirect: ((flowId: string, assetId: string) => string) | undefined;
   /** Other members before `data`, one of which bears a `data` of its own. */
@@ -85,13 +99,19 @@ export const DEFAULT_VARIATION: Readonly<Variation> = {
   outputsShape: 'object',
   listShape: 'object',
   outputStatus: true,
+  outputsPaging: 'none',
+  outputsPageSize: 2,
   earlyOutputs: 'conflict',
   paging: 'page',
   pageSize: 50,
   order: 'descending',
+  listSort: 'created',
+  listActiveOnly: false,
+  listAdditional: 'object',
   listingDelayMs: 0,
   assetForm: 'raw',
   assetLength: 'content-length',
+  assetVaries: false,
   assetRedirect: undefined,
   jsonMembersBefore: false,
   jsonMembersAfter: false,

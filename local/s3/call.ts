@@ -55,6 +55,8 @@ export interface Service {
   now(): number;
   /** Whether the caller may do this to the bucket, or with a key to the object. */
   allows(call: Call, action: string, bucket: string, key?: string): boolean;
+  /** Keys on a page of a listing, at most. */
+  readonly keysMax: number;
   /** Whether a conditional write is to meet a conflict that is not there. */
   conflict(): boolean;
   /** To be called after the commit and in the order of commits. */

@@ -5,7 +5,7 @@ import { encodeKey } from './events.ts';
 import type { XmlElement } from './xml.ts';
 
 /** "Returns some or all (up to 1,000) of the objects in a bucket." */
-const KEYS_MAX = 1000;
+export const KEYS_MAX = 1000;
 
 /** Anything in the order of its key; what the delimiter rolls up appears once, as the bytes of its common prefix. */
 type Entry<T> = { readonly item: T } | { readonly commonPrefix: Buffer };
@@ -64,11 +64,11 @@ function after(marker: Buffer, { prefix, delimiter }: Selection): Buffer {
   return commonPrefix === undefined ? Buffer.concat([marker, Buffer.of(0)]) : successor(commonPrefix);
 }
 
-function selection(call: Call): Selection {
+function selection({ keysMax }: Service, call: Call): Selection {
   return {
     prefix: Buffer.from(call.query.get('prefix') ?? ''),
     delimiter: Buffer.from(call.query.get('delimiter') ?? ''),
-    max: integer(call, 'max-keys', KEYS_MAX, KEYS_MAX),
+    max: integer(call, 'max-keys', keysMax, keysMax),
   };
 }
 
@@ -129,7 +129,7 @@ function objectElements(entries: readonly Entry<ListedVersion>[], encode: (text:
 export function listObjectsV2(service: Service, call: Call): S3Response {
   service.catalog.bucket(call.bucket);
   demand(service, call, 's3:ListBucket', call.bucket);
-  const select = selection(call);
+  const select = selection(service, call);
   const encode = encoder(call);
   const token = call.query.get('continuation-token');
   const startAfter = call.query.get('start-after');
@@ -166,7 +166,7 @@ function fromToken(token: string): Buffer {
 export function listObjectsV1(service: Service, call: Call): S3Response {
   service.catalog.bucket(call.bucket);
   demand(service, call, 's3:ListBucket', call.bucket);
-  const select = selection(call);
+  const select = selection(service, call);
   const encode = encoder(call);
   const marker = call.query.get('marker') ?? '';
   const { entries, truncated } = objectsPage(service, call, select, Buffer.from(marker));
@@ -189,7 +189,7 @@ export function listObjectVersions(service: Service, call: Call): S3Response {
   const { catalog } = service;
   catalog.bucket(call.bucket);
   demand(service, call, 's3:ListBucketVersions', call.bucket);
-  const select = selection(call);
+  const select = selection(service, call);
   const encode = encoder(call);
   const keyMarker = call.query.get('key-marker') ?? '';
   const idMarker = call.query.get('version-id-marker') ?? '';

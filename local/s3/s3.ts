@@ -15,7 +15,7 @@ import { type Call, EMPTY, type S3Access, type S3Request, type S3Response, type 
 import { Catalog, opaqueId, type Version, type Versioning } from './catalog.ts';
 import { S3Error } from './errors.ts';
 import { eventRecord, type S3EventName, type S3EventRecord } from './events.ts';
-import { listObjectsV1, listObjectsV2, listObjectVersions } from './listing.ts';
+import { KEYS_MAX, listObjectsV1, listObjectsV2, listObjectVersions } from './listing.ts';
 import {
   abortMultipartUpload,
   completeMultipartUpload,
@@ -48,6 +48,8 @@ export interface S3Options {
   readonly authorize?: (access: S3Access) => boolean;
   /** Asked at every conditional write; `true` answers 409 ConditionalRequestConflict. @default never */
   readonly conflict?: () => boolean;
+  /** Keys on a page of a listing, at most: with few of them a short listing takes several pages. @default 1,000 */
+  readonly keysMax?: number;
 }
 
 type Operation = (service: Service, call: Call) => S3Response | Promise<S3Response>;
@@ -63,7 +65,8 @@ export class EmbeddedS3 {
   readonly #service: Service;
   #requests = 0;
 
-  constructor({ clock = Date, dir, onEvent, authorize = () => true, conflict = () => false }: S3Options = {}) {
+  constructor(options: S3Options = {}) {
+    const { clock = Date, dir, onEvent, authorize = () => true, conflict = () => false, keysMax = KEYS_MAX } = options;
     if (dir !== undefined) mkdirSync(dir, { recursive: true });
     const catalog = new Catalog(dir === undefined ? ':memory:' : join(dir, 'catalog.sqlite'));
     this.#service = {
@@ -71,6 +74,7 @@ export class EmbeddedS3 {
       bodies: dir === undefined ? new MemoryBodies() : fileBodies(join(dir, 'bodies'), catalog),
       now: () => clock.now(),
       conflict,
+      keysMax,
       allows: (call, action, bucket, key) =>
         authorize({
           accessKeyId: accessKeyId(call),

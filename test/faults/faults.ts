@@ -70,6 +70,7 @@ const FAULTS = {
   throttled: isOther,
   // The service's own.
   '401': isAuthorised,
+  '402': isAuthorised,
   '403': isAuthorised,
   '404': isAuthorised,
   '422': isAuthorised,
@@ -95,6 +96,11 @@ const FAULTS = {
 } satisfies Record<string, (call: CallKind) => boolean>;
 
 export type Fault = keyof typeof FAULTS;
+
+/** Faults that say nothing of the file: the account, the token or the service is the cause. */
+export const isAccounts = (fault: Fault): boolean =>
+  fault.startsWith('429') || fault === '402' || fault === '503 in seconds' || fault === '401';
+
 export const ALL_FAULTS = Object.keys(FAULTS) as readonly Fault[];
 
 const S3_NO_BODY: readonly CallKind[] = ['inbox.head', 'receipt.head', 'marker.delete', 'asset.abort', 'asset.begin'];

@@ -3,23 +3,16 @@ import { inspect } from 'node:util';
 import type { Entry, TerminalEntry } from '../../functions/ledger/entry.ts';
 import type { Receipt } from '../../functions/objects/receipts.ts';
 import type { FlowView } from '../../local/flow-service/flow-service.ts';
+import { demand } from './demand.ts';
 import type { Fault } from './faults.ts';
-import { INBOX, LEDGER, PIPELINE, type Put, RESULTS, Violation, type World } from './world.ts';
+import { LOWERED_LIMITS } from './scenario.ts';
+import { INBOX, LEDGER, NEXT_INBOX, NEXT_PIPELINE, PIPELINE, type Put, RESULTS, type World } from './world.ts';
 
 /*
  * What must hold of a world that has come to rest. Each check looks at the buckets, the service and the logs, and
  * computes what it expects from what was put into the inbox and from what the service made: nothing of the functions'
  * own code is used.
  */
-
-/** Values in a message are cut to this, in characters. */
-const SHOWN_CHARS_MAX = 1_500;
-
-function demand(holds: boolean, what: string, ...values: readonly unknown[]): void {
-  if (holds) return;
-  const shown = values.map((value) => inspect(value, { depth: 6, breakLength: 160 }).slice(0, SHOWN_CHARS_MAX));
-  throw new Violation([what, ...shown].join('\n    '));
-}
 
 const sha256 = (bytes: Uint8Array): string => createHash('sha256').update(bytes).digest('hex');
 
@@ -29,7 +22,7 @@ export async function checkAll(world: World): Promise<void> {
   const { broken } = world.witness;
   demand(broken.length === 0, broken[0] ?? '');
   const entries = await world.entries();
-  checkEntries(world, entries);
+  await checkEntries(world, entries);
   await checkNoMarkers(world, entries);
   checkEndings(world, entries.filter(isTerminal));
   checkFlows(world, entries);
@@ -40,7 +33,8 @@ export async function checkAll(world: World): Promise<void> {
   await checkNoToken(world);
 }
 
-const isOf = (put: Put, { upload }: Entry): boolean =>
+const isOf = (put: Put, { upload }: Pick<Entry, 'upload'>): boolean =>
+  put.bucket === upload.bucket &&
   put.key === upload.key &&
   (put.versionId === undefined
     ? upload.versionId === undefined && put.etag === upload.etag && put.lastModified === upload.lastModified
@@ -49,15 +43,21 @@ const isOf = (put: Put, { upload }: Entry): boolean =>
 const routed = ({ key }: Put): boolean => !key.startsWith('elsewhere/');
 
 /** Every routed upload that could ever be read has one entry, at its end or held; and no entry is of nothing. */
-function checkEntries(world: World, entries: readonly Entry[]): void {
-  const { scenario, puts } = world;
+async function checkEntries(world: World, entries: readonly Entry[]): Promise<void> {
+  const { scenario, puts, expired, damaged } = world;
+  const lost = [...expired.keys()].map((id) => world.witness.uploads.get(id));
+  const isExpired = (put: Put): boolean => lost.some((upload) => upload !== undefined && isOf(put, { upload }));
   for (const put of puts.filter(routed)) {
+    if (damaged !== undefined && isOf(put, { upload: damaged })) continue;
     const own = entries.filter((entry) => isOf(put, entry));
     demand(own.length <= 1, 'an upload has several entries', put.key, own);
-    const isCurrent = puts.findLast(({ key }) => key === put.key) === put && !isDeletedAfter(world, put);
+    const there = await world.inspector.open(put.bucket, put.key);
+    const last = puts.findLast(({ bucket, key }) => bucket === put.bucket && key === put.key);
+    const isCurrent = put.bucket === world.inbox && there !== undefined && last === put;
     // What is replaced before it can be read leaves no upload where the bucket keeps no versions. Where the
     // notification is lost, the sweep submits what is current.
-    const mustHave = isCurrent || (put.versionId !== undefined && put.isNotified && !scenario.isLossy);
+    const isTold = put.versionId !== undefined && put.isNotified && !scenario.isLossy && put.bucket === world.inbox;
+    const mustHave = (isCurrent || isTold) && !isExpired(put);
     demand(own.length === 1 || !mustHave, 'an upload has no entry', { ...put, content: put.content.byteLength });
   }
   for (const entry of entries) {
@@ -71,20 +71,20 @@ function checkEntries(world: World, entries: readonly Entry[]): void {
   }
 }
 
-function isDeletedAfter(world: World, put: Put): boolean {
-  const { deeds } = world.scenario;
-  const last = deeds.filter(({ key }) => key === put.key).at(-1);
-  return last?.kind === 'delete';
-}
-
 async function checkNoMarkers(world: World, entries: readonly Entry[]): Promise<void> {
   const held = new Set(entries.filter(({ state }) => state === 'waiting').map(({ upload }) => upload.id));
-  const running = await world.inspector.list(LEDGER, 'running/');
+  const isOfDamaged = ({ key }: { readonly key: string }): boolean =>
+    world.damaged !== undefined && key.includes(world.damaged.id);
+  const running = (await world.inspector.list(LEDGER, 'running/')).filter((marker) => !isOfDamaged(marker));
   demand(running.length === 0, 'a marker of a running flow is left', running);
-  const waiting = await world.inspector.list(LEDGER, 'waiting/');
+  const waiting = (await world.inspector.list(LEDGER, 'waiting/')).filter((marker) => !isOfDamaged(marker));
   const stray = waiting.filter(({ key }) => !held.has(key.split('/').at(-1) ?? ''));
   demand(stray.length === 0, 'a marker of a waiting upload is left', stray);
 }
+
+/** After the limits were lowered. */
+const bytesMaxOf = (key: string): number =>
+  key.startsWith('text/') ? LOWERED_LIMITS.textBytesMax : LOWERED_LIMITS.inputBytesMax;
 
 /** An upload ended as it did for a reason that there was. */
 function checkEndings(world: World, entries: readonly TerminalEntry[]): void {
@@ -133,9 +133,16 @@ function checkEndings(world: World, entries: readonly TerminalEntry[]): void {
       case 'upload-gone':
         demand(put.versionId === undefined, 'an upload is called gone that is there', ...why());
         break;
+      case 'input-too-large':
+        demand(
+          world.deployedAt.has('limits') && put.content.byteLength > bytesMaxOf(key),
+          'an upload is called too large that is not',
+          ...why(),
+        );
+        break;
       case 'attempts-exhausted':
         demand(
-          blamed >= scenario.limits.attemptsMax,
+          blamed >= (world.deployedAt.has('limits') ? LOWERED_LIMITS.attemptsMax : scenario.limits.attemptsMax),
           'an upload was given up without having failed so often',
           blamed,
           ...why(),
@@ -145,6 +152,12 @@ function checkEndings(world: World, entries: readonly TerminalEntry[]): void {
         demand(
           met('flow.get', '404') || met('flow.outputs', '404'),
           'a flow is called gone that the service knows',
+          ...why(),
+        );
+        demand(
+          isGoneTwiceInARow(world, entry.flow?.id ?? '', entry.endedAt),
+          'a flow is called gone after a single 404, or after one that was followed by an answer',
+          world.answers.get(entry.flow?.id ?? ''),
           ...why(),
         );
         break;
@@ -173,6 +186,20 @@ function checkEndings(world: World, entries: readonly TerminalEntry[]): void {
   }
 }
 
+/** Two looks are at least so far apart, in milliseconds; what is asked twice within one look is not. */
+const LOOKS_APART_MS = 5_000;
+
+/** Whether the service said twice, at some distance and with nothing else in between, that there is no such flow. */
+function isGoneTwiceInARow({ answers, scenario }: World, flowId: string, endedAt: number): boolean {
+  // What says nothing of the flow is left out: it is the account's trouble, or the service's.
+  const telling = (answers.get(flowId) ?? []).filter(
+    ({ status, at }) => at <= endedAt + scenario.skewMs && (status < 300 || [404, 409, 410].includes(status)),
+  );
+  const lastKnown = telling.findLastIndex(({ status }) => status !== 404 && status !== 410);
+  const gone = telling.slice(lastKnown + 1).map(({ at }) => at);
+  return gone.length >= 2 && (gone.at(-1) as number) - (gone[0] as number) >= LOOKS_APART_MS;
+}
+
 /** All outputs of a flow are stored or said to have failed, and those that the service made only fail for a reason. */
 function checkOutputs(entry: TerminalEntry, flow: FlowView, hadTrouble: (assetId: string) => boolean): void {
   const stored = new Set(entry.assets.map(({ id }) => id));
@@ -193,7 +220,7 @@ function checkFlows(world: World, entries: readonly Entry[]): void {
   const { scenario, logged, service } = world;
   const flows = service.flows.flatMap((flow) => {
     const mark = markOf(flow);
-    return mark?.pipeline === PIPELINE || mark === undefined ? [{ flow, mark }] : [];
+    return mark?.pipeline === 'another' ? [] : [{ flow, mark }];
   });
   const groups = new Map<string, FlowView[]>();
   for (const { flow, mark } of flows) {
@@ -205,10 +232,15 @@ function checkFlows(world: World, entries: readonly Entry[]): void {
       );
       continue;
     }
-    const { upload, generation } = mark;
+    const { pipeline, upload, generation } = mark;
+    const isOurs = pipeline === PIPELINE || (pipeline === NEXT_PIPELINE && world.deployedAt.has('pipeline'));
+    demand(isOurs, 'a mark is of no pipeline of ours', flow);
+    if (upload === world.damaged?.id) continue;
     demand(typeof generation === 'number', 'a mark has no generation', flow);
     const entry = entries.find((one) => one.upload.id === upload);
-    demand(entry !== undefined && generation <= entry.generation, 'a flow is of no upload', flow);
+    const isExpired = world.expired.has(upload);
+    const isKnown = entry !== undefined && generation <= entry.generation;
+    demand(isKnown || isExpired, 'a flow is of no upload', flow);
     const name = `${upload} ${generation}`;
     groups.set(name, [...(groups.get(name) ?? []), flow]);
   }
@@ -226,7 +258,10 @@ function checkFlows(world: World, entries: readonly Entry[]): void {
   const isListed =
     scenario.variation.listFlows === 'served' &&
     ['page', 'next', 'next_cursor', 'next_url'].includes(scenario.variation.paging ?? 'page') &&
-    scenario.variation.listShape !== 'bare';
+    scenario.variation.listShape !== 'bare' &&
+    scenario.variation.listAdditional === 'object' &&
+    scenario.variation.listSort === 'created' &&
+    scenario.variation.listActiveOnly !== true;
   for (const [name, own] of groups) {
     const [uploadId] = name.split(' ');
     const linesOf = (message: string) =>
@@ -242,7 +277,12 @@ function checkFlows(world: World, entries: readonly Entry[]): void {
     ];
     if (scenario.limits.inDoubt === 'hold') {
       demand(retried === 0, 'a doubt that was to be held was sent again', ...values);
-      if (isStrict) demand(own.length <= 1, 'two flows of one generation, although doubts are held', ...values);
+      if (isStrict)
+        demand(
+          own.length <= 1 + (world.expired.get(uploadId ?? '') ?? 0),
+          'two flows of one generation, although doubts are held',
+          ...values,
+        );
     }
     const isListingRefused = world.incidents.some(
       ({ kind, fault }) => kind === 'flows.list' && LISTING_REFUSALS.includes(fault),
@@ -252,7 +292,8 @@ function checkFlows(world: World, entries: readonly Entry[]): void {
       const isSettled = retries.every(({ fields }) => /no ended flow/.test(String(fields.why)));
       demand(isSettled, 'a doubt was not settled although flows are listed', ...values);
     }
-    const allowed = 1 + retried + (isStrict ? 0 : surplus);
+    const expired = world.expired.get(uploadId ?? '') ?? 0;
+    const allowed = 1 + retried + expired + (isStrict ? 0 : surplus);
     demand(own.length <= allowed, 'more flows were made for one generation than were accounted for', ...values);
   }
 }
@@ -270,6 +311,17 @@ function markOf({ additional }: FlowView): Mark | undefined {
   return (additional as { flowdrop?: Mark } | undefined)?.flowdrop;
 }
 
+/** Whether the bytes are those of an asset, or where each download differs, those of one of its downloads. */
+async function isMade(
+  bytes: Buffer,
+  { content, sha256: made }: ReturnType<World['service']['asset']>,
+  varies: boolean,
+): Promise<boolean> {
+  const whole = varies ? bytes.subarray(0, content.bytes) : bytes;
+  const end = bytes.subarray(content.bytes).toString();
+  return sha256(whole) === (await made()) && (!varies || /^#\d+$/.test(end));
+}
+
 /** Every asset is whole, under its own key, written once, and of the one flow that its upload's generation has. */
 async function checkResults(world: World, entries: readonly Entry[]): Promise<void> {
   const { scenario, service, inspector, resultWrites } = world;
@@ -278,16 +330,21 @@ async function checkResults(world: World, entries: readonly Entry[]): Promise<vo
   for (const { key } of await inspector.list(RESULTS)) {
     demand(key.startsWith(prefix), 'a result is outside its prefix', key);
     if (key.endsWith('/receipt.json')) continue;
-    const [, uploadKey = '', flowId = '', assetId = ''] =
-      /^(.*)\/([^/]+)\/([^/.]+)(?:\.\w+)?$/s.exec(key.slice(prefix.length)) ?? [];
+    const [, uploadKey = '', flowPart = '', assetPart = ''] =
+      /^(.*)\/([^/]+)\/([^/]+)$/s.exec(key.slice(prefix.length)) ?? [];
+    const flowId = decodeURIComponent(flowPart);
     const flow = service.flows.find(({ id }) => id === flowId);
     const mark = flow && markOf(flow);
     const input = flow?.inputs[0]?.additional as { key?: string } | undefined;
     demand(mark !== undefined && input?.key === uploadKey, 'a result is under a wrong key', key, flow);
+    // The id may end in what looks like an extension.
+    const names = [assetPart, assetPart.replace(/\.\w+$/, '')].map(decodeURIComponent);
+    const assetId = flow?.outputs.find((output) => names.includes(output.assetId))?.assetId ?? '';
+    demand(assetId !== '', 'a result is of no output', key, flow);
     const made = service.asset(flowId, assetId);
     const opened = await inspector.open(RESULTS, key);
     demand(
-      opened !== undefined && sha256(opened.body) === (await made.sha256()),
+      opened !== undefined && (await isMade(opened.body, made, scenario.variation.assetVaries === true)),
       'a result is not what the service made',
       key,
       {
@@ -307,7 +364,8 @@ async function checkResults(world: World, entries: readonly Entry[]): Promise<vo
     collected.set(name, (collected.get(name) ?? new Set()).add(flowId));
   }
   for (const [name, flowIds] of collected) {
-    demand(flowIds.size === 1, 'two flows of one generation were collected', name, flowIds);
+    const expired = world.expired.get(name.split(' ')[0] ?? '') ?? 0;
+    demand(flowIds.size <= 1 + expired, 'two flows of one generation were collected', name, flowIds);
   }
   for (const entry of entries.filter(isTerminal)) {
     for (const asset of entry.assets) {
@@ -328,14 +386,22 @@ async function checkNoPartsLeft({ inspector, begun, abortTried }: World): Promis
   }
 }
 
+/** Whether an upload at a key has no readable entry any more: whose receipt is there, nobody can tell then. */
+function isObscure({ expired, damaged, witness }: World, key: string, entries: readonly Entry[]): boolean {
+  const lost = [...expired.keys()].filter((id) => !entries.some(({ upload }) => upload.id === id));
+  return damaged?.key === key || lost.some((id) => witness.uploads.get(id)?.key === key);
+}
+
 /** The receipt at a key is that of the upload current there, or of the last one where none is. */
 async function checkReceipts(world: World, entries: readonly TerminalEntry[]): Promise<void> {
   const { inspector, scenario } = world;
   for (const key of new Set(entries.map(({ upload }) => upload.key))) {
     const all = entries.filter(({ upload }) => upload.key === key);
-    const current = await inspector.open(INBOX, key);
+    if (isObscure(world, key, entries)) continue;
+    const current = await inspector.open(world.inbox, key);
     const isCurrent = ({ upload }: TerminalEntry): boolean =>
       current !== undefined &&
+      upload.bucket === world.inbox &&
       (upload.versionId === undefined
         ? upload.etag === current.etag && upload.lastModified === current.lastModified
         : upload.versionId === current.versionId);
@@ -387,17 +453,68 @@ function checkEvents(world: World, entries: readonly TerminalEntry[]): void {
   const { isLossy, versioning } = world.scenario;
   const mayMessageDie = isLossy || versioning !== 'Enabled';
   const words = new Map<string, string>();
+  const told = new Set<string>();
   for (const { detailType, detail } of world.published) {
-    const { id } = JSON.parse(detail) as { id: string };
-    const said = `${detailType} ${detail}`;
-    demand((words.get(id) ?? said) === said, 'an end was told of in two ways', words.get(id), said);
-    words.set(id, said);
+    // After a rename the same end is told of under the new name.
+    const { pipeline: _, ...facts } = JSON.parse(detail) as EventFacts;
+    const said = `${detailType} ${JSON.stringify(facts)}`;
+    demand((words.get(facts.id) ?? said) === said, 'an end was told of in two ways', words.get(facts.id), said);
+    words.set(facts.id, said);
+    told.add(endName(facts.upload.id, facts.generation, Date.parse(facts.endedAt)));
   }
-  for (const entry of entries) {
-    const id = `${entry.upload.id}-${entry.generation}`;
-    const isExcepted = mayMessageDie && entry.flow === undefined && world.witness.receipted.has(id);
-    demand(words.has(id) || isExcepted, 'an end was never told of', entry);
+  const ends = [...world.witness.endings.values(), ...entries];
+  for (const entry of ends) {
+    const { upload, generation, endedAt } = entry;
+    const isExcepted =
+      mayMessageDie && entry.flow === undefined && world.witness.receipted.has(`${upload.id}-${generation}`);
+    demand(told.has(endName(upload.id, generation, endedAt)) || isExcepted, 'an end was never told of', entry);
   }
+}
+
+interface EventFacts {
+  readonly id: string;
+  readonly pipeline: string;
+  readonly upload: { readonly id: string };
+  readonly generation: number;
+  readonly endedAt: string;
+}
+
+const endName = (uploadId: string, generation: number, endedAt: number): string =>
+  `${uploadId} ${generation} ${endedAt}`;
+
+/** What was retried once all was well has a new end, which is the one that its file and today's settings deserve. */
+export async function checkRetried(world: World): Promise<void> {
+  const { scenario, puts, inbox, retriedWhenWell } = world;
+  // The longest flow may be longer than a flow's maximum age.
+  const mayTimeOut = scenario.flowMsMax > scenario.limits.flowAgeMaxSeconds * 1000;
+  for (const entry of (await world.entries()).filter(isTerminal)) {
+    const before = retriedWhenWell.get(entry.upload.id);
+    const put = puts.find((one) => isOf(one, entry));
+    // A doubt that was held goes on in its own generation; what is not in today's inbox is nobody's to send.
+    if (before === undefined || entry.generation <= before || put === undefined || put.bucket !== inbox) continue;
+    const code = entry.failure?.code;
+    if ((code === 'timed-out' && mayTimeOut) || (code === 'upload-gone' && put.versionId === undefined)) continue;
+    const deserved = deservedBy(world, put);
+    demand(deserved.includes(code), 'a retry ended otherwise than the file and today’s settings deserve', {
+      deserved,
+      code,
+      entry,
+    });
+  }
+}
+
+/** The codes of failure, or none, with which an upload may end when all is well. */
+function deservedBy({ deployedAt, scenario }: World, { key, content }: Put): readonly (string | undefined)[] {
+  const bytes = content.byteLength;
+  if (bytes === 0) return ['input-empty'];
+  if (deployedAt.has('limits') && bytes > bytesMaxOf(key)) return ['input-too-large'];
+  if (key.startsWith('text/') && content.includes(0xff)) return ['invalid-text'];
+  if (key.startsWith('bad/') && !deployedAt.has('route')) return ['rejected'];
+  if (key.startsWith('none/')) return ['outputs-failed'];
+  // Where the service does not tell of its flows, the outputs are all there is to judge by.
+  if (key.startsWith('fail/'))
+    return scenario.variation.getFlow === 'served' ? ['flow-failed'] : ['flow-failed', undefined];
+  return [undefined];
 }
 
 /** The token is nowhere but in the secret and in the memory of the functions. */
@@ -438,7 +555,7 @@ export async function checkFirstTick(world: World): Promise<void> {
     const ageMs = now - Date.parse(created);
     const gapMs = Math.max(intervalMs, Math.min(GAP_MAX_MS, ageMs * GAP_SHARE_OF_AGE));
     if (now - last <= gapMs + 2 * scenario.skewMs) continue;
-    demand((world.lookedAt.get(flowId) ?? 0) >= now, 'a flow that was due was not looked at', key, {
+    demand((world.lookedAt.get(decodeURIComponent(flowId)) ?? 0) >= now, 'a flow that was due was not looked at', key, {
       now,
       last,
       gapMs,
@@ -456,7 +573,7 @@ export async function snapshotOf(world: World): Promise<ReadonlyMap<string, stri
   const all = new Map<string, string>();
   // An upload that is held is looked for again every hour, and its entry counts that.
   const held = new Set((await world.entries()).filter((entry) => !isTerminal(entry)).map(({ upload }) => upload.id));
-  for (const bucket of [INBOX, RESULTS, LEDGER]) {
+  for (const bucket of [INBOX, NEXT_INBOX, RESULTS, LEDGER]) {
     for (const { key, etag } of await inspector.list(bucket)) {
       const isNote =
         bucket === LEDGER &&

@@ -214,4 +214,69 @@ export const MUTATIONS: readonly Mutation[] = [
     ],
     seedsMax: 50,
   },
+  {
+    name: 'only the first page of the inbox swept',
+    changes: [
+      {
+        file: 'objects/inbox.ts',
+        from: 'from = answer.IsTruncated === true && key !== undefined ? { key, versionId } : undefined;',
+        to: 'from = undefined;',
+      },
+    ],
+    seedsMax: 100,
+  },
+  {
+    name: 'the lease never renewed',
+    changes: [{ file: 'ledger/lease.ts', from: 'lease.#renewing = lease.#keepRenewing(signal);', to: '' }],
+    seedsMax: 100,
+  },
+  {
+    name: 'no second look for a flow that is gone',
+    changes: [
+      { file: 'collect-flow.ts', from: 'if (!(await this.#isSeenTwice(stored, failure.code))) return;', to: '' },
+    ],
+    seedsMax: 300,
+  },
+  {
+    name: 'the flow id of a marker not decoded',
+    changes: [
+      { file: 'ledger/keys.ts', from: 'undefined : decodedId(match[3] as string);', to: 'undefined : match[3];' },
+    ],
+    seedsMax: 20,
+  },
+  {
+    name: 'an object that is there already not hashed',
+    changes: [
+      {
+        file: 'objects/results.ts',
+        from: 'return this.#existing(to.key, signal);',
+        to: "return { bytes, sha256: hash.digest('hex') };",
+      },
+    ],
+    seedsMax: 500,
+  },
+  {
+    name: 'doubts not joined',
+    changes: [
+      {
+        file: 'ledger/entry.ts',
+        from: `    claimedAt: Math.min(entry.doubt?.claimedAt ?? entry.claimedAt, entry.claimedAt),
+    sentBy: Math.max(entry.doubt?.sentBy ?? sentBy, sentBy),`,
+        to: `    claimedAt: entry.claimedAt,
+    sentBy,`,
+      },
+    ],
+    seedsMax: 300,
+  },
+  {
+    name: 'no handover to one who waits in doubt',
+    changes: [
+      {
+        file: 'create-flow.ts',
+        from: "if (theirs?.state === 'waiting' && theirs.generation === mine.generation) {",
+        to: "if (theirs?.state === 'waiting' && theirs.generation !== mine.generation) {",
+      },
+    ],
+    seedsMax: 500,
+  },
 ];

@@ -24,7 +24,7 @@ export interface SimulatedS3 {
   readonly begun: Map<string, Lambda>;
   /** Ids of the multipart uploads that somebody tried to abort. */
   readonly abortTried: Set<string>;
-  readonly buckets: { readonly inbox: string; readonly results: string; readonly ledger: string };
+  readonly buckets: { readonly inboxes: readonly string[]; readonly results: string; readonly ledger: string };
 }
 
 /** A call that took effect. */
@@ -285,7 +285,7 @@ function s3CallKind(
   headers: SdkRequest['headers'],
   buckets: SimulatedS3['buckets'],
 ): S3CallKind | undefined {
-  if (bucket === buckets.inbox) {
+  if (bucket !== undefined && buckets.inboxes.includes(bucket)) {
     if (key === '') return 'inbox.list';
     return method === 'HEAD' ? 'inbox.head' : method === 'GET' ? 'inbox.get' : undefined;
   }

@@ -1,8 +1,16 @@
 import { LIMITS_DEFAULT, type Limits } from '../../functions/config.ts';
 import type { Route } from '../../functions/routes.ts';
+import type { Limits as ServiceLimits } from '../../local/flow-service/limiter.ts';
 import type { Variation } from '../../local/flow-service/variation.ts';
 import type { Versioning } from '../../local/s3/s3.ts';
-import { ALL_FAULTS, type CallKind, type Fault, type Focus, type WeatherOptions } from './faults.ts';
+import {
+  ALL_FAULTS,
+  type CallKind,
+  type Fault,
+  type Focus,
+  type ServiceCallKind,
+  type WeatherOptions,
+} from './faults.ts';
 import type { Random } from './random.ts';
 
 const SECOND = 1_000;
@@ -23,8 +31,26 @@ export type Deed =
     }
   | { readonly at: number; readonly kind: 'delete'; readonly key: string };
 
+/** A change of configuration: a route corrected, the pipeline renamed, another bucket as inbox, limits lowered. */
+export type Change = 'route' | 'pipeline' | 'inbox' | 'limits';
+
+/** Limits as they are after they were lowered. */
+export const LOWERED_LIMITS = { inputBytesMax: 300, textBytesMax: 200, attemptsMax: 1, pollConcurrency: 1 } as const;
+
+/** A fault that single flows or assets meet at every call, for ever. */
+export interface Poison {
+  readonly fault: Fault;
+  /** The calls that meet it. */
+  readonly calls: readonly ServiceCallKind[];
+  /** The first so many flows that are looked at, or the first so many assets that are asked for. */
+  readonly of: 'flow' | 'asset';
+  readonly count: number;
+}
+
 /** Everything about a seed's world but its weather's moods from call to call. */
 export interface Scenario {
+  /** A storm is everything at once, and is then over. The others have one trouble, which stays. */
+  readonly kind: 'storm' | 'limits' | 'poison' | 'backfill';
   readonly versioning: Versioning | undefined;
   readonly routes: readonly Route[];
   readonly limits: Limits;
@@ -34,7 +60,15 @@ export interface Scenario {
   readonly collectLimitMs: number;
   readonly visibilitySeconds: number;
   readonly receivesMax: number;
+  readonly flowMsMin: number;
   readonly flowMsMax: number;
+  /** Duration of flows of the template `text`, where it is another, in milliseconds. */
+  readonly textFlowMs?: number | undefined;
+  /** What the service allows. Lowered limits come some time after the first upload, in milliseconds. */
+  readonly serviceLimits: ServiceLimits;
+  readonly lowered?: { readonly at: number; readonly limits: ServiceLimits } | undefined;
+  /** What never heals. */
+  readonly poison?: Poison | undefined;
   /** Largest deviation of a process's clock, in milliseconds, and whether it is more than a claim allows for. */
   readonly skewMs: number;
   readonly isSkewWild: boolean;
@@ -51,11 +85,27 @@ export interface Scenario {
   readonly sweepGapMs: { readonly min: number; readonly max: number };
   /** Whether people retry failed uploads while all this goes on. */
   readonly areRetried: boolean;
-  /** Whether others use the same account of the service. */
+  /** What is deployed otherwise while all this goes on, and when. */
+  readonly changes: readonly { readonly at: number; readonly what: Change }[];
+  /** When an entry that is at its end expires, and when one is damaged. */
+  readonly expiriesAt: readonly number[];
+  readonly damageAt?: number | undefined;
+  /** When somebody asks for a sweep from the beginning of time. */
+  readonly backfillsAt: readonly number[];
+  /** The pace of a backfill. */
+  readonly uploadsPerSecond?: number | undefined;
+  /** Whether all failures, and all that is held, are retried once all is well. */
+  readonly areAllRetried: boolean;
+  /** Whether others use the same account of the service, and delete what they have no use for any more. */
   readonly hasNeighbours: boolean;
+  readonly doNeighboursDelete: boolean;
+  /** Keys on a page of a listing of S3. */
+  readonly keysMax: number;
+  /** Whether ids of flows and assets need encoding. */
+  readonly hasOddIds: boolean;
 }
 
-const ROUTES: readonly Route[] = [
+export const ROUTES: readonly Route[] = [
   { name: 'echo', prefixes: ['echo/'], input: 'file', template: 'bytes_echo', additional: { of: 'us' } },
   { name: 'two', prefixes: ['two/'], input: 'file', template: 'bytes_echo', parameters: { copies: 2 } },
   {
@@ -170,7 +220,8 @@ function variationOf(random: Random, { areRedirected }: Wishes): Partial<Variati
     assetLength: random.pick(['content-length', 'chunked']),
     assetRedirect:
       (areRedirected ?? random.chance(0.15))
-        ? (flowId, assetId) => `https://cdn.example/downloads/${flowId}/${assetId}`
+        ? (flowId, assetId) =>
+            `https://cdn.example/downloads/${encodeURIComponent(flowId)}/${encodeURIComponent(assetId)}`
         : undefined,
     jsonMembersBefore: random.chance(0.3),
     jsonMembersAfter: random.chance(0.3),
@@ -277,6 +328,11 @@ function deedsOf(random: Random, spanMs: number, focus: Focus | undefined, wishe
   return deeds.sort((a, b) => a.at - b.at);
 }
 
+/** The same routes after the one with a template that does not exist was corrected. */
+export const CORRECTED_ROUTES: readonly Route[] = ROUTES.map((route) =>
+  route.name === 'bad' ? { ...route, template: 'bytes_echo' } : route,
+);
+
 export function scenarioOf(random: Random, focus: Focus | undefined): Scenario {
   const wishes = (focus && WISHES[focus.call]) ?? {};
   const variation = variationOf(random, wishes);
@@ -288,6 +344,7 @@ export function scenarioOf(random: Random, focus: Focus | undefined): Scenario {
   const isBig = deeds.some(({ key }) => key.startsWith('big/'));
   const areTimedOut = wishes.areTimedOut ?? (!wishes.areQuick && random.chance(0.12));
   return {
+    kind: 'storm',
     versioning: random.pick(['Enabled', 'Enabled', 'Enabled', 'Suspended', undefined]),
     routes: ROUTES,
     limits: {
@@ -308,6 +365,8 @@ export function scenarioOf(random: Random, focus: Focus | undefined): Scenario {
     collectLimitMs: random.pick([60 * SECOND, 5 * MINUTE, 15 * MINUTE]),
     visibilitySeconds: createLimitMs / SECOND + 120,
     receivesMax: random.pick([3, 20]),
+    flowMsMin: 1,
+    serviceLimits: {},
     flowMsMax: areTimedOut
       ? 60 * MINUTE
       : wishes.areQuick
@@ -331,5 +390,64 @@ export function scenarioOf(random: Random, focus: Focus | undefined): Scenario {
     sweepGapMs: wishes.areSwept ? { min: MINUTE, max: 4 * MINUTE } : { min: 5 * MINUTE, max: 20 * MINUTE },
     areRetried: random.chance(0.2),
     hasNeighbours: random.chance(0.5),
+    changes: [],
+    expiriesAt: [],
+    backfillsAt: [],
+    areAllRetried: false,
+    doNeighboursDelete: false,
+    keysMax: 1_000,
+    hasOddIds: false,
   };
+}
+
+/** A world in which nothing goes wrong, but for what is added to it. */
+export function steadyScenario(random: Random, deeds: readonly Deed[]): Scenario {
+  return {
+    kind: 'limits',
+    versioning: 'Enabled',
+    routes: ROUTES,
+    limits: { ...LIMITS_DEFAULT, assetBytesMax: 2 * MIB },
+    variation: {
+      outputsPath: random.pick(['flows', 'root']),
+      paging: random.pick(['page', 'next', 'link']),
+      assetForm: random.pick(['raw', 'json']),
+    },
+    collectors: 1,
+    createLimitMs: 5 * MINUTE,
+    collectLimitMs: 5 * MINUTE,
+    visibilitySeconds: 7 * 60,
+    receivesMax: 20,
+    flowMsMin: 1,
+    flowMsMax: MINUTE,
+    serviceLimits: {},
+    skewMs: 0,
+    isSkewWild: false,
+    isLossy: false,
+    weather: { rate: 0, faults: [], persistence: 0 },
+    deeds,
+    rotations: [],
+    suddenDeaths: 0,
+    chaosMs: 0,
+    tickGapMs: { min: MINUTE, max: MINUTE },
+    sweepGapMs: { min: MINUTE, max: MINUTE },
+    areRetried: false,
+    hasNeighbours: false,
+    changes: [],
+    expiriesAt: [],
+    backfillsAt: [],
+    areAllRetried: false,
+    doNeighboursDelete: false,
+    keysMax: 1_000,
+    hasOddIds: false,
+  };
+}
+
+/** So many uploads that come within `spanMs`, each at a key of its own. */
+export function manyDeeds(random: Random, count: number, spanMs: number, prefixes: readonly string[]): readonly Deed[] {
+  const deeds = Array.from({ length: count }, (_, index): Deed => {
+    const content = Buffer.from(`upload ${index} ${random.hex(random.int(1, 200))}`);
+    const key = `${random.pick(prefixes)}${index}.bin`;
+    return { at: random.int(0, spanMs), kind: 'put', key, content, mediaType: 'application/octet-stream' };
+  });
+  return deeds.sort((a, b) => a.at - b.at);
 }

@@ -30,8 +30,12 @@ export interface SimulatedService {
   readonly random: Random;
   readonly weather: Weather;
   readonly trace: (line: string) => void;
+  /** What always happens to this call, whatever the weather. */
+  readonly poison: (kind: ServiceCallKind, path: string) => Fault | undefined;
   /** Told of every request as it is made, and of what happens to it. */
   readonly onCall: (call: ServiceCall) => void;
+  /** Told of every answer as it reaches the process. */
+  readonly onAnswer: (kind: ServiceCallKind, path: string, status: number) => void;
 }
 
 export interface ServiceCall {
@@ -62,6 +66,7 @@ function scriptOf(fault: Fault | undefined, { headers }: TransportRequest, rando
     case 'half':
       return { reset: random.chance(0.8) ? 'mid-body' : 'before-body' };
     case '401':
+    case '402':
     case '403':
     case '404':
     case '422':
@@ -146,7 +151,7 @@ class Exchange {
   }
 
   #begin(resolve: (response: TransportResponse) => void): void {
-    const { weather, random, trace, onCall, timeline } = this.#world;
+    const { weather, random, trace, poison, onCall, timeline } = this.#world;
     const lambda = this.#lambda;
     const { url, method } = this.#request;
     if (lambda.isDead) return;
@@ -156,7 +161,7 @@ class Exchange {
     }
     const path = url.pathname + url.search;
     const kind = kindOf(method, url.pathname);
-    const fault = weather.draw(kind);
+    const fault = poison(kind, path) ?? weather.draw(kind);
     trace(`${lambda.name} ${kind} ${path}${fault === undefined ? '' : ` × ${fault}`}`);
     onCall({ kind, lambda, path, fault });
     if (fault === 'killed before') {
@@ -226,6 +231,7 @@ class Exchange {
       if (this.#failure !== undefined) return;
       this.#isAnswered = true;
       this.#timeLimit?.cancel();
+      this.#world.onAnswer(kind, url.pathname + url.search, answer.status);
       resolve({
         status: answer.status,
         headers: {

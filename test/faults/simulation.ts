@@ -1,7 +1,12 @@
+import { inspect } from 'node:util';
+import { liveWithBackfill } from './backfill.ts';
+import { Violation } from './demand.ts';
 import type { FaultTable } from './faults.ts';
-import { checkAll, checkFirstTick, checkUnchanged, snapshotOf } from './invariants.ts';
+import { checkAll, checkFirstTick, checkRetried, checkUnchanged, snapshotOf } from './invariants.ts';
+import { liveWithinLimits } from './limits.ts';
+import { liveWithPoison } from './poison.ts';
 import { warmUp } from './s3.ts';
-import { type NeededPermission, Violation, World } from './world.ts';
+import { type NeededPermission, World } from './world.ts';
 
 const MINUTE = 60_000;
 
@@ -40,6 +45,7 @@ export async function simulate(
     violation = error instanceof Violation ? error.message : `the simulation failed: ${describe(error)}`;
   } finally {
     process.off('unhandledRejection', onUnhandled);
+    if (world.figures !== undefined) onTrace?.(`measured: ${inspect(world.figures, { depth: 6, breakLength: 160 })}`);
     world.close();
   }
   return {
@@ -53,6 +59,23 @@ export async function simulate(
 }
 
 async function live(world: World): Promise<void> {
+  switch (world.scenario.kind) {
+    case 'storm':
+      return liveThroughStorm(world);
+    case 'limits':
+      await liveWithinLimits(world);
+      break;
+    case 'poison':
+      await liveWithPoison(world);
+      break;
+    case 'backfill':
+      await liveWithBackfill(world);
+  }
+  await world.settle();
+  await checkAll(world);
+}
+
+async function liveThroughStorm(world: World): Promise<void> {
   await world.chaos();
   world.heal();
   await checkFirstTick(world);
@@ -73,6 +96,12 @@ async function live(world: World): Promise<void> {
     await world.settle();
   }
   await checkAll(world);
+  if (world.scenario.areAllRetried) {
+    await world.retryFailures();
+    await world.settle();
+    await checkAll(world);
+    await checkRetried(world);
+  }
   const before = await snapshotOf(world);
   world.redeliver();
   await world.retrySucceeded();
@@ -81,7 +110,8 @@ async function live(world: World): Promise<void> {
   await world.sweep();
   await world.settle();
   await checkAll(world);
-  checkUnchanged(before, await snapshotOf(world));
+  // An upload whose entry expired is paid for again when its message or the sweep brings it again.
+  if (world.expired.size === 0) checkUnchanged(before, await snapshotOf(world));
 }
 
 const describe = (error: unknown): string =>

@@ -31,8 +31,9 @@ export class Timeline {
     return this.#now;
   }
 
+  /** Clocks count whole milliseconds, and no timer fires early. */
   schedule(at: number, run: () => void): Scheduled {
-    const event: Event = { at: Math.max(at, this.#now), order: this.#count++, run, isCancelled: false };
+    const event: Event = { at: Math.max(Math.ceil(at), this.#now), order: this.#count++, run, isCancelled: false };
     this.#push(event);
     return {
       cancel: () => {

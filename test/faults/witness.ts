@@ -1,4 +1,4 @@
-import type { Entry } from '../../functions/ledger/entry.ts';
+import type { Entry, TerminalEntry } from '../../functions/ledger/entry.ts';
 import type { CompletedCall } from './s3.ts';
 
 /** An invocation under way. */
@@ -22,9 +22,17 @@ export class Witness {
   readonly broken: string[] = [];
   /** Of which uploads and generations a receipt was ever written. */
   readonly receipted = new Set<string>();
+  /** Every upload that ever had an entry, by its id. */
+  readonly uploads = new Map<string, Entry['upload']>();
+  /** Every end that the ledger ever knew, of every generation. */
+  readonly endings = new Map<string, TerminalEntry>();
   readonly #now: () => number;
   /** Whether somebody may have been taken for dead who was not. */
   readonly #mayTakeOver: () => boolean;
+  /** Whether a lease may run out under a healthy holder: clocks differ, or S3 is in trouble. */
+  readonly #mayLoseLease: () => boolean;
+  /** Who holds which lease, by their keys. */
+  readonly #leases = new Map<string, string>();
   /** By their names. */
   readonly #atWork = new Map<string, AtWork>();
   /** By the ids of the uploads whose entries they are. */
@@ -34,9 +42,10 @@ export class Witness {
   /** Which generations of which uploads the ledger has called ended. */
   readonly #hasEnded = new Set<string>();
 
-  constructor(now: () => number, mayTakeOver: () => boolean) {
+  constructor(now: () => number, may: { readonly takeOver: () => boolean; readonly loseLease: () => boolean }) {
     this.#now = now;
-    this.#mayTakeOver = mayTakeOver;
+    this.#mayTakeOver = may.takeOver;
+    this.#mayLoseLease = may.loseLease;
   }
 
   /**
@@ -55,6 +64,7 @@ export class Witness {
   /** A call of S3 that took effect, and the name of the invocation that had made it. */
   sees(invocation: string, { kind, key, body }: CompletedCall): void {
     if (kind === 'entry.create' || kind === 'entry.replace') this.#seesEntry(invocation, JSON.parse(body) as Entry);
+    else if (kind === 'lease.put') this.#seesLease(invocation, key, body);
     else if (kind === 'marker.put') this.#seesMarker(key);
     else if (kind === 'receipt.put') this.#seesReceipt(body);
   }
@@ -62,10 +72,15 @@ export class Witness {
   /** A claim is its holder's alone for as long as that one is at work, and may be at work. */
   #seesEntry(writer: string, entry: Entry): void {
     const { upload, state } = entry;
+    this.uploads.set(upload.id, upload);
     const before = this.#lastWrites.get(upload.id);
+    this.#seesDoubt(before?.entry, entry);
     this.#lastWrites.set(upload.id, { entry, writer, at: this.#now() });
     if (state === 'running') this.#hasRun.add(`${upload.id} ${entry.flow.id}`);
-    if (state === 'succeeded' || state === 'failed') this.#hasEnded.add(`${upload.id}-${entry.generation}`);
+    if (entry.state === 'succeeded' || entry.state === 'failed') {
+      this.#hasEnded.add(`${upload.id}-${entry.generation}`);
+      this.endings.set(`${upload.id} ${entry.generation} ${entry.endedAt}`, entry);
+    }
     const endsAt = this.#atWork.get(writer)?.endsAt ?? 0;
     if (state === 'claimed' && entry.deadline < endsAt) {
       this.broken.push(`a claim ends before its holder may be dead: ${writer}, ${upload.key}`);
@@ -73,6 +88,30 @@ export class Witness {
     if (before?.entry.state !== 'claimed' || before.writer === writer || !this.#atWork.has(before.writer)) return;
     if (this.#mayTakeOver()) return;
     this.broken.push(`a claim was taken over while its holder was at work: ${before.writer}, ${writer}, ${upload.key}`);
+  }
+
+  /** A claim that died is one more doubt: together they reach from the earliest claim to the latest byte. */
+  #seesDoubt(before: Entry | undefined, { state, upload, doubt }: Entry): void {
+    if (before?.state !== 'claimed' || before.doubt === undefined || state !== 'claimed' || doubt === undefined) return;
+    if (doubt.claimedAt <= before.doubt.claimedAt && doubt.sentBy >= before.doubt.sentBy) return;
+    this.broken.push(`a doubt was forgotten when another was added: ${upload.key}`);
+  }
+
+  /** A collector's lease is its holder's for as long as that one is at work. */
+  #seesLease(writer: string, key: string, body: string): void {
+    const { heldUntil } = JSON.parse(body) as { heldUntil: number };
+    const holder = this.#leases.get(key);
+    if (heldUntil === 0) this.#leases.delete(key);
+    else this.#leases.set(key, writer);
+    if (holder === undefined || holder === writer || !this.#atWork.has(holder) || this.#mayLoseLease()) return;
+    this.broken.push(`a lease was taken while its holder was at work: ${holder}, ${writer}, ${key}`);
+  }
+
+  /** A flow is given up only where nobody is left to whom it may be given. */
+  seesAbort(invocation: string, uploadId: string, generation: number): void {
+    const last = this.#lastWrites.get(uploadId)?.entry;
+    if (last?.state !== 'waiting' || last.generation !== generation) return;
+    this.broken.push(`a flow was aborted that its upload waits for: ${invocation}, ${last.upload.key}`);
   }
 
   /** The entry commits, the marker follows. */
@@ -92,7 +131,8 @@ export class Witness {
 
   /** The same of its event. */
   seesEvent(detail: string): void {
-    const { id } = JSON.parse(detail) as { id: string };
+    const { upload, generation } = JSON.parse(detail) as { upload: { id: string }; generation: number };
+    const id = `${upload.id}-${generation}`;
     if (!this.#hasEnded.has(id)) this.broken.push(`an end was told of before the entry was at it: ${id}`);
   }
 

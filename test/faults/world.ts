@@ -17,20 +17,29 @@ import { Queue, type ReceivedMessage } from '../../local/queue.ts';
 import type { S3Access } from '../../local/s3/call.ts';
 import { eventBridgeEvent, testEvent } from '../../local/s3/events.ts';
 import { EmbeddedS3, type S3EventRecord } from '../../local/s3/s3.ts';
-import { type CallKind, type Fault, focusOf, Weather } from './faults.ts';
+import { backfillScenarioOf } from './backfill.ts';
+import { Violation } from './demand.ts';
+import { type CallKind, type Fault, focusOf, isAccounts, type ServiceCallKind, Weather } from './faults.ts';
 import { Inspector } from './inspector.ts';
 import { Lambda } from './lambda.ts';
+import { limitedScenarioOf } from './limits.ts';
+import { poisonedScenarioOf } from './poison.ts';
 import { Random } from './random.ts';
 import { frozenFor, type SimulatedS3, s3ClientOf } from './s3.ts';
-import { type Scenario, scenarioOf } from './scenario.ts';
+import { type Change, CORRECTED_ROUTES, LOWERED_LIMITS, type Scenario, scenarioOf } from './scenario.ts';
 import { type SimulatedService, transportOf } from './service.ts';
 import { Timeline } from './timeline.ts';
+import { oddId, withTroubles } from './troubles.ts';
 import { Witness } from './witness.ts';
 
 export const INBOX = 'inbox';
+/** The bucket that may become the inbox instead. */
+export const NEXT_INBOX = 'inbox-next';
 export const RESULTS = 'results';
 export const LEDGER = 'ledger';
 export const PIPELINE = 'simulated';
+/** What the pipeline may be called from some time on. */
+export const NEXT_PIPELINE = 'renamed';
 const BASE_URL = new URL('https://flows.example');
 
 const SECOND = 1_000;
@@ -40,7 +49,7 @@ const MINUTE = 60 * SECOND;
 const START = Date.UTC(2030, 0, 1);
 
 /** Invocations of create-flow at a time: its event source's maximum concurrency. */
-const CREATES_MAX = 3;
+export const CREATES_MAX = 3;
 
 /** How long anything may take to come to an end once all is well again. */
 const HEALING_STEPS_MAX = 120;
@@ -56,6 +65,7 @@ const SIMPLE_CALLS = {
 
 /** An upload as whoever put it knows it. */
 export interface Put {
+  readonly bucket: string;
   readonly key: string;
   readonly versionId: string | undefined;
   readonly etag: string;
@@ -77,11 +87,6 @@ export interface Published {
   readonly detail: string;
 }
 
-/** Something that was not as it has to be. */
-export class Violation extends Error {
-  override readonly name = 'Violation';
-}
-
 /** A permission that a function's call to AWS needs. What it is of has the name that it has here. */
 export type NeededPermission = Pick<S3Access, 'action' | 'resource'> &
   Partial<S3Access> & { readonly by: 'create' | 'collect' };
@@ -90,11 +95,30 @@ interface Environment {
   readonly lambda: Lambda;
   readonly ports: Ports;
   readonly token: SecretToken;
+  /** Which of the deployments it is of. */
+  readonly generation: number;
 }
 
 /** The keys that the messages speak of, each as often as they do. */
 const keysIn = (messages: readonly ReceivedMessage[]): readonly string[] =>
   messages.flatMap(({ body }) => uploadsOf(JSON.parse(body)).map(({ key }) => key));
+
+/** The flow that a request looks at, out of its path. */
+function lookedAtIn(kind: CallKind, path: string): string | undefined {
+  if (kind !== 'flow.get' && kind !== 'flow.outputs') return undefined;
+  const id = /^\/(?:flows\/)?([^/?]+)(?:\/outputs)?(?:\?.*)?$/.exec(path)?.[1];
+  return id === undefined ? undefined : decodeURIComponent(id);
+}
+
+/** What a seed's world is: two thirds are storms, among them all that have a focus. */
+function scenarioFor(seed: number): Scenario {
+  const round = Math.floor(seed / 10);
+  if (seed % 10 === 3) return limitedScenarioOf(new Random(seed, 1), 2 * round);
+  if (seed % 10 === 9) return limitedScenarioOf(new Random(seed, 1), 2 * round + 1);
+  if (seed % 20 === 5) return backfillScenarioOf(new Random(seed, 1));
+  if (seed % 10 === 7) return poisonedScenarioOf(new Random(seed, 1));
+  return withTroubles(scenarioOf(new Random(seed, 1), focusOf(seed)), new Random(seed, 7));
+}
 
 /** What happened to one call of the service, as far as the invariants ask. */
 export interface ServiceIncident {
@@ -124,6 +148,8 @@ export class World {
   readonly logged: Logged[] = [];
   readonly counted = new Map<MetricName, number>();
   readonly published: Published[] = [];
+  /** When the end of an upload at a key was first told of, by the keys. */
+  readonly toldAt = new Map<string, number>();
   readonly thrown: unknown[] = [];
   readonly tokens: string[];
   readonly incidents: ServiceIncident[] = [];
@@ -134,6 +160,16 @@ export class World {
   readonly abortTried = new Set<string>();
   /** How often each asset's key was written in the results bucket. */
   readonly resultWrites = new Map<string, number>();
+  /** How often the entry of an upload expired, by the upload's id. */
+  readonly expired = new Map<string, number>();
+  /** The upload whose entry was damaged. */
+  damaged: Entry['upload'] | undefined;
+  /** When the configuration was changed, and in what. */
+  readonly deployedAt = new Map<Change, number>();
+  /** Uploads that were retried when all was well, by their ids, with the generation that they had then. */
+  readonly retriedWhenWell = new Map<string, number>();
+  /** What the service answered to every look at a flow, and when, by the flow's id. */
+  readonly answers = new Map<string, { readonly status: number; readonly at: number }[]>();
   /** Which flows were looked at, and when last. */
   readonly lookedAt = new Map<string, number>();
   /** What became of each tick; nothing where its process was killed. */
@@ -142,14 +178,22 @@ export class World {
   readonly blame = new Map<string, number>();
   /** Whether any process was frozen, so that a claim may have been taken over while its holder was still there. */
   wasAnyFrozen = false;
+  /** Ids of the flows, or of flows and assets, that meet a fault for ever, encoded as in a path. */
+  readonly poisoned = new Set<string>();
+  /** What a steady world was measured to take, for the trace. */
+  figures: unknown;
   readonly stats = { invocations: 0, kills: 0, retriesByPeople: 0 };
   readonly #random: Random;
   readonly #network: Random;
   readonly #ids: Random;
+  readonly #neighbours: Random;
+  readonly #changes: Random;
+  /** Counts the deployments. */
+  #generation = 0;
   readonly #trace: Hash = createHash('sha256');
   readonly #onTrace: ((line: string) => void) | undefined;
   readonly #onCall: ((call: NeededPermission) => void) | undefined;
-  readonly #settings: Settings;
+  #settings: Settings;
   #secret: string;
   #isHealing = false;
   #idle: { create: Environment[]; collect: Environment[] } = { create: [], collect: [] };
@@ -165,27 +209,37 @@ export class World {
   constructor(seed: number, onTrace?: (line: string) => void, onCall?: (call: NeededPermission) => void) {
     this.#onTrace = onTrace;
     this.#onCall = onCall;
-    this.scenario = scenarioOf(new Random(seed, 1), focusOf(seed));
+    this.scenario = scenarioFor(seed);
     this.#random = new Random(seed, 2);
     this.#network = new Random(seed, 3);
     this.#ids = new Random(seed, 4);
+    this.#neighbours = new Random(seed, 8);
+    this.#changes = new Random(seed, 9);
     const { scenario, timeline } = this;
     this.weather = new Weather(new Random(seed, 5), scenario.weather);
-    this.witness = new Witness(
-      () => timeline.now(),
-      () => this.wasAnyFrozen || scenario.isSkewWild,
-    );
+    this.witness = new Witness(() => timeline.now(), {
+      takeOver: () => this.wasAnyFrozen || scenario.isSkewWild,
+      loseLease: () =>
+        this.wasAnyFrozen ||
+        scenario.skewMs > 0 ||
+        scenario.suddenDeaths > 0 ||
+        Object.keys(this.weather.table).some((pair) => pair.startsWith('lease.')),
+    });
     this.s3 = new EmbeddedS3({
       clock: timeline,
+      keysMax: scenario.keysMax,
       onEvent: (record) => this.#onS3Event(record),
       authorize: (access) => {
         // Whoever tests asks in nobody's name.
         const { accessKeyId: name } = access;
-        if (name !== undefined) onCall?.({ by: name.startsWith('create') ? 'create' : 'collect', ...access });
+        const resource = access.resource.replace(NEXT_INBOX, INBOX);
+        if (name !== undefined) onCall?.({ by: name.startsWith('create') ? 'create' : 'collect', ...access, resource });
         return true;
       },
     });
-    this.s3.createBucket(INBOX, scenario.versioning === undefined ? {} : { versioning: scenario.versioning });
+    for (const inbox of [INBOX, NEXT_INBOX]) {
+      this.s3.createBucket(inbox, scenario.versioning === undefined ? {} : { versioning: scenario.versioning });
+    }
     this.s3.createBucket(RESULTS);
     this.s3.createBucket(LEDGER);
     this.inspector = new Inspector(this.s3);
@@ -195,8 +249,12 @@ export class World {
     this.service = new StandInFlowService({
       clock: timeline,
       random: () => this.#ids.next(),
+      ...(scenario.hasOddIds ? { newId: () => oddId(this.#ids) } : {}),
       tokens: this.tokens,
-      flowMs: () => durations.int(1, scenario.flowMsMax),
+      flowMs: ({ template }) =>
+        (template === 'text' ? scenario.textFlowMs : undefined) ??
+        durations.int(scenario.flowMsMin, scenario.flowMsMax),
+      limits: scenario.serviceLimits,
       variation: scenario.variation,
     });
     const clock = { now: () => timeline.now(), sleep: () => Promise.reject(new Error('Nobody waits at the queue')) };
@@ -219,6 +277,16 @@ export class World {
       collectFunction: 'collect',
       routes: scenario.routes,
     } as Settings;
+  }
+
+  /** Today's inbox. */
+  get inbox(): string {
+    return this.#settings.inboxBucket;
+  }
+
+  /** Processes that were ever started, of both functions. */
+  get processCount(): number {
+    return this.#lambdas.length;
   }
 
   get traceHash(): string {
@@ -266,6 +334,17 @@ export class World {
     if (scenario.isLossy) {
       this.#every(scenario.sweepGapMs, end, () => void this.#startCollect({ sweep: {} }));
     }
+    for (const { at, what } of scenario.changes) {
+      timeline.schedule(START + 20 * MINUTE + at, () => this.#deploy(what));
+    }
+    for (const at of scenario.expiriesAt) timeline.schedule(START + 20 * MINUTE + at, () => void this.#expireOne());
+    if (scenario.damageAt !== undefined) {
+      timeline.schedule(START + 20 * MINUTE + scenario.damageAt, () => void this.#damageOne());
+    }
+    for (const at of scenario.backfillsAt) {
+      const since = new Date(START).toISOString();
+      timeline.schedule(START + 20 * MINUTE + at, () => void this.#startCollect({ sweep: { since } }));
+    }
     if (scenario.areRetried) this.#every({ min: 2 * MINUTE, max: 8 * MINUTE }, end, () => this.#retryOne());
     if (scenario.hasNeighbours) this.#every({ min: 30 * SECOND, max: 5 * MINUTE }, end, () => this.#neighbourCreates());
     await timeline.run(() => false, end);
@@ -286,8 +365,8 @@ export class World {
 
   async #do(deed: Scenario['deeds'][number]): Promise<void> {
     this.trace(`somebody: ${deed.kind} ${deed.key}`);
-    if (deed.kind === 'delete') await this.inspector.delete(INBOX, deed.key);
-    else await this.inspector.put(INBOX, deed.key, deed.content, deed.mediaType);
+    if (deed.kind === 'delete') await this.inspector.delete(this.inbox, deed.key);
+    else await this.inspector.put(this.inbox, deed.key, deed.content, deed.mediaType);
   }
 
   #onS3Event(record: S3EventRecord): void {
@@ -296,7 +375,7 @@ export class World {
     if (bucket.name === RESULTS && record.eventName.startsWith('ObjectCreated')) {
       this.resultWrites.set(key, (this.resultWrites.get(key) ?? 0) + 1);
     }
-    if (bucket.name !== INBOX) return;
+    if (bucket.name !== INBOX && bucket.name !== NEXT_INBOX) return;
     let put: Put | undefined;
     if (record.eventName.startsWith('ObjectCreated')) {
       const deed = this.scenario.deeds.find(
@@ -304,6 +383,7 @@ export class World {
           one.kind === 'put' && one.key === key && createHash('md5').update(one.content).digest('hex') === object.eTag,
       );
       put = {
+        bucket: bucket.name,
         key,
         versionId: object.versionId === undefined || object.versionId === 'null' ? undefined : object.versionId,
         etag: object.eTag ?? '',
@@ -320,24 +400,60 @@ export class World {
   #notify(record: S3EventRecord, put: Put | undefined): void {
     const { scenario, timeline } = this;
     const random = this.#random;
-    if (random.chance(0.05)) this.queue.send(JSON.stringify(testEvent(INBOX, timeline.now())));
+    if (scenario.kind === 'backfill' && !put?.key.startsWith('two/')) return;
+    if (scenario.kind !== 'storm') {
+      this.#sendNews(record, put, random.int(10, SECOND));
+      return;
+    }
+    if (random.chance(0.05)) this.queue.send(JSON.stringify(testEvent(this.inbox, timeline.now())));
     if (scenario.isLossy && random.chance(0.3)) {
       this.trace(`lost: the notification of ${record.s3.object.key}`);
       return;
     }
     const copies = random.chance(0.25) ? random.int(2, 3) : 1;
     for (let copy = 0; copy < copies; copy += 1) {
-      const delayMs = random.chance(0.7) ? random.int(10, 3 * SECOND) : random.int(0, 8 * MINUTE);
-      const bridged = random.chance(0.3) ? eventBridgeEvent(record) : undefined;
-      this.#onTheWay += 1;
-      timeline.schedule(timeline.now() + delayMs, () => {
-        this.#onTheWay -= 1;
-        const message = JSON.stringify(bridged ?? { Records: [record] });
-        if (put !== undefined) put.isNotified = true;
-        this.#messages.push(message);
-        this.queue.send(message);
+      this.#sendNews(record, put, random.chance(0.7) ? random.int(10, 3 * SECOND) : random.int(0, 8 * MINUTE));
+    }
+  }
+
+  #sendNews(record: S3EventRecord, put: Put | undefined, delayMs: number): void {
+    const { timeline } = this;
+    const bridged = this.#random.chance(0.3) ? eventBridgeEvent(record) : undefined;
+    this.#onTheWay += 1;
+    timeline.schedule(timeline.now() + delayMs, () => {
+      this.#onTheWay -= 1;
+      const message = JSON.stringify(bridged ?? { Records: [record] });
+      if (put !== undefined) put.isNotified = true;
+      this.#messages.push(message);
+      this.queue.send(message);
+    });
+  }
+
+  // ---------------------------------------------------------------- steady trouble
+
+  /**
+   * Runs the two functions as they are deployed, a tick of each collector a minute and an event source that polls all the
+   * time, until `isDone`. Returns after how many milliseconds since the first upload; undefined where `limitMs` passed.
+   */
+  async runSteadily(isDone: () => boolean, limitMs: number): Promise<number | undefined> {
+    const { scenario, timeline } = this;
+    await this.#complete(this.#startCollect({})); // As in `chaos`, the first tick of a deployment.
+    const startedAt = timeline.now();
+    const end = startedAt + limitMs;
+    for (const deed of scenario.deeds) timeline.schedule(startedAt + deed.at, () => void this.#do(deed));
+    const { lowered } = scenario;
+    if (lowered !== undefined) {
+      timeline.schedule(startedAt + lowered.at, () => this.service.limiter.change(lowered.limits));
+    }
+    this.#every({ min: 500, max: 2 * SECOND }, end, () => {
+      while (this.#deliver());
+    });
+    for (let index = 0; index < scenario.collectors; index += 1) {
+      this.#every({ min: MINUTE, max: MINUTE }, end, () => {
+        void this.#startCollect({ collector: { index, of: scenario.collectors } });
       });
     }
+    return (await timeline.run(isDone, end)) ? timeline.now() - startedAt : undefined;
   }
 
   // ---------------------------------------------------------------- invocations
@@ -347,7 +463,7 @@ export class World {
     // Lambda may use a process again, or start another.
     while (idle.length > 0 && this.#random.chance(0.8)) {
       const environment = idle.pop() as Environment;
-      if (!environment.lambda.isDead) return environment;
+      if (!environment.lambda.isDead && environment.generation === this.#generation) return environment;
     }
     const { scenario, timeline } = this;
     const skewMs = this.#random.int(-scenario.skewMs, scenario.skewMs);
@@ -363,7 +479,7 @@ export class World {
       onEffect: (invocation, call) => this.witness.sees(invocation, call),
       begun: this.begun,
       abortTried: this.abortTried,
-      buckets: { inbox: INBOX, results: RESULTS, ledger: LEDGER },
+      buckets: { inboxes: [INBOX, NEXT_INBOX], results: RESULTS, ledger: LEDGER },
     };
     const serviceWorld: SimulatedService = {
       service: this.service,
@@ -371,15 +487,22 @@ export class World {
       random: this.#network,
       weather: this.weather,
       trace: (line) => this.trace(line),
-      onCall: ({ kind, path, fault }) => {
+      poison: (kind, path) => this.#poisonOf(kind, path),
+      onCall: ({ kind, path: encodedPath, fault }) => {
+        const path = decodeURIComponent(encodedPath);
         if (fault !== undefined) {
           this.incidents.push({ kind, path, fault, keys: this.#keysOf(lambda) });
           this.#note(lambda, fault);
         }
-        const flowId = /^\/(?:flows\/)?([^/]+)(?:\/outputs)?$/.exec(path)?.[1];
-        if (flowId !== undefined && (kind === 'flow.get' || kind === 'flow.outputs')) {
-          this.lookedAt.set(flowId, timeline.now());
-        }
+        const flowId = lookedAtIn(kind, encodedPath);
+        if (flowId !== undefined) this.lookedAt.set(flowId, timeline.now());
+        if (kind === 'flow.abort' && lambda.name.startsWith('create')) this.#seesAbort(lambda, path);
+        if (kind === 'flows.list' && scenario.doNeighboursDelete) this.#neighbourDeletes();
+      },
+      onAnswer: (kind, path, status) => {
+        const flowId = lookedAtIn(kind, path);
+        if (flowId === undefined) return;
+        this.answers.set(flowId, [...(this.answers.get(flowId) ?? []), { status, at: timeline.now() }]);
       },
     };
     const secrets = {
@@ -412,6 +535,8 @@ export class World {
           this.#simple(lambda, 'event.send', signal, () => {
             this.witness.seesEvent(event.detail);
             this.published.push(event);
+            const { key } = (JSON.parse(event.detail) as { upload: { key: string } }).upload;
+            if (!this.toldAt.has(key)) this.toldAt.set(key, timeline.now());
           }),
       },
       clock: lambda.clock,
@@ -424,7 +549,7 @@ export class World {
         },
       },
     });
-    return { lambda, ports, token };
+    return { lambda, ports, token, generation: this.#generation };
   }
 
   /** A call with neither body nor stream: of Secrets Manager, SQS, EventBridge. The SDK tries it three times. */
@@ -484,10 +609,27 @@ export class World {
     });
   }
 
+  #seesAbort(lambda: Lambda, path: string): void {
+    const flow = this.service.flows.find(({ id }) => path === `/flows/${id}`);
+    const mark = (flow?.additional as { flowdrop?: { upload: string; generation: number } } | undefined)?.flowdrop;
+    if (mark !== undefined) this.witness.seesAbort(lambda.invocationName, mark.upload, mark.generation);
+  }
+
+  /** Whether a call is about a flow or an asset that never answers as it should. */
+  #poisonOf(kind: ServiceCallKind, path: string): Fault | undefined {
+    const { poison } = this.scenario;
+    if (poison?.calls.includes(kind) !== true) return undefined;
+    const [, , flowId = '', , assetId = ''] = path.startsWith('/flows/')
+      ? path.split('/')
+      : ['', '', ...path.split('/').slice(1)];
+    const id = poison.of === 'flow' ? flowId : `${flowId}/${assetId}`;
+    if (this.poisoned.size < poison.count) this.poisoned.add(id);
+    return this.poisoned.has(id) ? poison.fault : undefined;
+  }
+
   #note(lambda: Lambda, fault: Fault): void {
     if (fault === 'frozen') this.wasAnyFrozen = true;
-    const isNobodys = fault.startsWith('429') || fault === '503 in seconds' || fault === '401';
-    if (!isNobodys) this.#blame(lambda);
+    if (!isAccounts(fault)) this.#blame(lambda);
   }
 
   #blame(lambda: Lambda): void {
@@ -629,6 +771,51 @@ export class World {
     );
   }
 
+  /** From now on processes are started with another configuration. Those at work end with the one that they have. */
+  #deploy(what: Change): void {
+    this.trace(`somebody: deploy ${what}`);
+    this.deployedAt.set(what, this.timeline.now());
+    const change: Record<Change, Partial<Settings>> = {
+      route: { routes: CORRECTED_ROUTES },
+      pipeline: { pipeline: NEXT_PIPELINE },
+      inbox: { inboxBucket: NEXT_INBOX },
+      limits: LOWERED_LIMITS,
+    };
+    this.#settings = { ...this.#settings, ...change[what] };
+    for (const { lambda } of [...this.#idle.create, ...this.#idle.collect]) lambda.kill();
+    this.#generation += 1;
+  }
+
+  /** The ledger's lifecycle removes an entry that has been at its end for so long that all about it was told. */
+  async #expireOne(): Promise<void> {
+    const told = new Set(this.published.map(({ detail }) => (JSON.parse(detail) as { id: string }).id));
+    const markers = [
+      ...(await this.inspector.list(LEDGER, 'running/')),
+      ...(await this.inspector.list(LEDGER, 'waiting/')),
+    ];
+    const expired = (await this.entries()).filter(
+      (entry) =>
+        (entry.state === 'succeeded' || entry.state === 'failed') &&
+        [...told].some((id) => id.startsWith(`${entry.upload.id}-${entry.generation}`)) &&
+        !markers.some(({ key }) => key.includes(entry.upload.id)),
+    );
+    if (expired.length === 0) return;
+    const { upload } = this.#changes.pick(expired);
+    this.trace(`an entry expires: ${upload.key}`);
+    this.expired.set(upload.id, (this.expired.get(upload.id) ?? 0) + 1);
+    await this.inspector.delete(LEDGER, `uploads/${upload.id}.json`);
+  }
+
+  /** An entry that is on its way can be read no more. */
+  async #damageOne(): Promise<void> {
+    const underWay = (await this.entries()).filter(({ state }) => state === 'waiting' || state === 'running');
+    if (underWay.length === 0) return;
+    const { upload } = this.#changes.pick(underWay);
+    this.trace(`an entry is damaged: ${upload.key}`);
+    this.damaged = upload;
+    await this.inspector.put(LEDGER, `uploads/${upload.id}.json`, Buffer.from('{"schema":1,"st'), 'application/json');
+  }
+
   /** A person has a failed upload tried again. */
   #retryOne(): void {
     void this.entries().then((entries) => {
@@ -654,14 +841,31 @@ export class World {
           inputs: [{ data: 'data:text/plain;base64,AAAA', additional: {} }],
         }),
       );
-      void this.service.handle({
-        method: 'POST',
-        url: '/flows',
-        headers: { authorization: `Bearer ${this.tokens.at(-1)}`, 'content-length': String(body.byteLength) },
-        body: (async function* () {
-          yield body;
-        })(),
-      });
+      void this.#asNeighbour('POST', '/flows', body);
+    });
+  }
+
+  /** A neighbour's flow that has ended is deleted while we read the listing, so that what follows moves up. */
+  #neighbourDeletes(): void {
+    if (!this.#neighbours.chance(0.5)) return;
+    const ended = this.service.flows.filter(
+      (flow) => !flow.deleted && flow.finishedAt !== undefined && flow.inputs.every(({ bytes }) => bytes === 3),
+    );
+    if (ended.length === 0) return;
+    const { id } = this.#neighbours.pick(ended);
+    this.timeline.schedule(this.timeline.now() + this.#neighbours.int(1, 500), () => {
+      void this.#asNeighbour('DELETE', `/flows/${encodeURIComponent(id)}`, Buffer.alloc(0));
+    });
+  }
+
+  #asNeighbour(method: string, url: string, body: Buffer): Promise<unknown> {
+    return this.service.handle({
+      method,
+      url,
+      headers: { authorization: `Bearer ${this.tokens.at(-1)}`, 'content-length': String(body.byteLength) },
+      body: (async function* () {
+        yield body;
+      })(),
     });
   }
 
@@ -682,6 +886,8 @@ export class World {
       const [letter] = this.deadLetters.receive();
       if (letter === undefined) return;
       this.deadLetters.delete(letter.receiptHandle);
+      // A message about a damaged entry comes back for ever: the operator leaves it out.
+      if (this.damaged !== undefined && keysIn([letter]).includes(this.damaged.key)) continue;
       this.queue.send(letter.body);
     }
   }
@@ -709,6 +915,16 @@ export class World {
     );
   }
 
+  /** Somebody asks for a sweep, or the schedule does, while all else goes on. */
+  startSweep(request: { readonly since?: string; readonly uploadsPerSecond?: number }): Promise<void> {
+    return this.#startCollect({ sweep: request });
+  }
+
+  /** Up to so many milliseconds. */
+  pickDelay(msMax: number): number {
+    return this.#random.int(0, msMax);
+  }
+
   async sweep(): Promise<void> {
     await this.#complete(this.#startCollect({ sweep: {} }));
   }
@@ -718,6 +934,15 @@ export class World {
     const succeeded = (await this.entries()).filter(({ state }) => state === 'succeeded');
     if (succeeded.length === 0) return;
     await this.#complete(this.#startCollect({ retry: succeeded.map(({ upload }) => upload.id) }));
+  }
+
+  /** A person has everything that failed or is held tried again, once all is well. */
+  async retryFailures(): Promise<void> {
+    const entries = await this.entries();
+    const failed = entries.filter((entry) => entry.state === 'failed' || entry.state === 'waiting');
+    if (failed.length === 0) return;
+    for (const { upload, generation } of failed) this.retriedWhenWell.set(upload.id, generation);
+    await this.#complete(this.#startCollect({ retry: failed.map(({ upload }) => upload.id) }));
   }
 
   /** Lets time pass. */
@@ -758,9 +983,10 @@ export class World {
   async #isQuiet(): Promise<boolean> {
     const { visible, inFlight, delayed } = this.queue.counts();
     if (visible + inFlight + delayed + this.#onTheWay + this.#running > 0) return false;
-    if ((await this.inspector.list(LEDGER, 'running/')).length > 0) return false;
+    const running = await this.inspector.list(LEDGER, 'running/');
+    if (running.some(({ key }) => !this.#isDamaged(key))) return false;
     const waiting = await this.inspector.list(LEDGER, 'waiting/');
-    for (const { key } of waiting) {
+    for (const { key } of waiting.filter(({ key }) => !this.#isDamaged(key))) {
       const entry = await this.inspector.json<Entry>(LEDGER, `uploads/${key.split('/').at(-1)}.json`);
       if (entry.state !== 'waiting' || entry.reason !== 'held') return false;
     }
@@ -769,7 +995,12 @@ export class World {
 
   async entries(): Promise<Entry[]> {
     const keys = await this.inspector.list(LEDGER, 'uploads/');
-    return Promise.all(keys.map(({ key }) => this.inspector.json<Entry>(LEDGER, key)));
+    const readable = keys.filter(({ key }) => !this.#isDamaged(key));
+    return Promise.all(readable.map(({ key }) => this.inspector.json<Entry>(LEDGER, key)));
+  }
+
+  #isDamaged(key: string): boolean {
+    return this.damaged !== undefined && key.includes(this.damaged.id);
   }
 
   async isAnyHeld(): Promise<boolean> {

@@ -43,7 +43,7 @@ export interface WorldOptions {
   readonly limits?: Partial<Limits>;
   readonly versioning?: Versioning | undefined;
   readonly service?: Omit<StandInOptions, 'clock' | 'tokens'>;
-  readonly s3?: Pick<S3Options, 'conflict' | 'authorize'>;
+  readonly s3?: Pick<S3Options, 'conflict' | 'authorize' | 'keysMax'>;
   /** Where the functions take the service to be, and how they get there. Default: where it is. */
   readonly baseUrl?: URL;
   readonly transport?: (direct: Transport, service: URL) => Transport;

@@ -290,3 +290,95 @@ describe('an asset', () => {
     }
   });
 });
+
+describe('a listing of flows that says little', () => {
+  const listed = async (variation: Partial<Variation>, flowMs: number[] = [0, 0]) => {
+    const clock = handClock();
+    const durations = [...flowMs];
+    const { call, create } = await standIn({ clock, variation, flowMs: () => durations.shift() ?? 0 });
+    const ids: string[] = [];
+    for (const _ of flowMs) {
+      ids.push(await create({ ...echo('x'), additional: { note: 'ours' } }));
+      clock.pass(1_000);
+    }
+    const { json } = await call('GET', '/flows');
+    return { ids, clock, call, flows: json.flows as { flow_id: string; additional?: unknown }[] };
+  };
+
+  it.each([
+    ['object', { note: 'ours' }],
+    ['string', '{"note":"ours"}'],
+    ['none', undefined],
+  ] as const)('tells what was attached: %s', async (listAdditional, expected) => {
+    const { flows, ids, call } = await listed({ listAdditional });
+    expect(flows.map((flow) => flow.additional)).toEqual([expected, expected]);
+    expect((await call('GET', `/flows/${ids[0]}`)).json.additional).toEqual({ note: 'ours' });
+  });
+
+  it('can leave out flows that have ended', async () => {
+    const { flows, ids, clock, call } = await listed({ listActiveOnly: true }, [60_000, 0, 60_000]);
+    expect(flows.map(({ flow_id }) => flow_id)).toEqual([ids[2], ids[0]]);
+    clock.pass(60_000);
+    expect((await call('GET', '/flows')).json.flows).toEqual([]);
+  });
+
+  it('can be in the order of the last change', async () => {
+    const { flows, ids } = await listed({ listSort: 'changed' }, [2_500, 60_000, 60_000]);
+    // Created as first and changed as last: it ended after the third was created.
+    expect(flows.map(({ flow_id }) => flow_id)).toEqual([ids[0], ids[2], ids[1]]);
+  });
+});
+
+describe('outputs', () => {
+  it('can come in pages with the cursor of the next one', async () => {
+    const { call, create } = await standIn({ variation: { outputsPaging: 'next', outputsShape: 'bare' } });
+    const id = await create(echo('x', { copies: 5 }));
+    const first = await call('GET', `/flows/${id}/outputs`);
+    expect([first.json.flow_id, first.json.outputs.length, first.json.next]).toEqual([id, 2, '2']);
+    const second = await call('GET', `/flows/${id}/outputs?cursor=2`);
+    const last = await call('GET', `/flows/${id}/outputs?cursor=${second.json.next}`);
+    expect([last.json.outputs.length, last.json.next]).toEqual([1, null]);
+    const all = [first, second, last].flatMap(({ json }) =>
+      json.outputs.map((one: { asset_id: string }) => one.asset_id),
+    );
+    expect(new Set(all).size).toBe(5);
+  });
+
+  it('can come in pages by number with the total', async () => {
+    const { call, create } = await standIn({ variation: { outputsPaging: 'total', outputsPageSize: 3 } });
+    const id = await create(echo('x', { copies: 5 }));
+    const pages = await Promise.all([1, 2, 3].map((page) => call('GET', `/flows/${id}/outputs?page=${page}`)));
+    expect(pages.map(({ json }) => [json.outputs.length, json.total])).toEqual([
+      [3, 5],
+      [2, 5],
+      [0, 5],
+    ]);
+    expect((await call('GET', `/flows/${id}/outputs`)).json).toEqual(pages[0]?.json);
+    expect((await call('GET', `/flows/${id}/outputs?page=0`)).status).toBe(422);
+  });
+});
+
+describe('an asset', () => {
+  it.each(['raw', 'json'] as const)('can have other bytes with every download (%s)', async (assetForm) => {
+    const { call, create } = await standIn({ variation: { assetVaries: true, assetForm } });
+    const id = await create(echo('bytes'));
+    const assetId = (await call('GET', `/flows/${id}/outputs`)).json.outputs[0].asset_id;
+    const download = async () => {
+      const { text, json } = await call('GET', `/flows/${id}/outputs/${assetId}`);
+      return assetForm === 'raw' ? text : Buffer.from(json.data.split(',')[1], 'base64').toString();
+    };
+    expect([await download(), await download()]).toEqual(['bytes#1', 'bytes#2']);
+  });
+});
+
+it('ids may need encoding', async () => {
+  const ids = ['flow/a b', 'ä.sset?#%+', 'other flow', 'dots.and..more'];
+  const { call, create, request } = await standIn({ newId: () => ids.shift() ?? 'none is left' });
+  const id = await create();
+  expect(id).toBe('flow/a b');
+  const path = `/flows/${encodeURIComponent(id)}`;
+  expect((await call('GET', path)).json.flow_id).toBe(id);
+  const [{ asset_id }] = (await call('GET', `${path}/outputs`)).json.outputs;
+  expect(asset_id).toBe('ä.sset?#%+');
+  expect(await (await request('GET', `${path}/outputs/${encodeURIComponent(asset_id)}`)).text()).toBe('hello');
+});

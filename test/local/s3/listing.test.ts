@@ -189,3 +189,17 @@ describe('ListObjectVersions', () => {
 });
 
 async function* nothing(): AsyncGenerator<Uint8Array> {}
+
+test('an S3 with small pages gives no more keys at a time, whatever it is asked for', async () => {
+  const { client } = await startS3({ keysMax: 2 });
+  await fill(client, ['a', 'b', 'c']);
+  await fill(client, ['a', 'b', 'c'], VERSIONED);
+  const page = await client.send(new ListObjectsV2Command({ Bucket: BUCKET, MaxKeys: 1000 }));
+  expect([page.KeyCount, page.MaxKeys, page.IsTruncated]).toEqual([2, 2, true]);
+  const rest = await client.send(
+    new ListObjectsV2Command({ Bucket: BUCKET, ContinuationToken: page.NextContinuationToken }),
+  );
+  expect(rest.Contents?.map(({ Key }) => Key)).toEqual(['c']);
+  const versions = await client.send(new ListObjectVersionsCommand({ Bucket: VERSIONED }));
+  expect([versions.Versions?.length, versions.IsTruncated, versions.NextKeyMarker]).toEqual([2, true, 'b']);
+});

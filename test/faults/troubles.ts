@@ -1,0 +1,66 @@
+import type { Variation } from '../../local/flow-service/variation.ts';
+import type { Random } from './random.ts';
+import type { Change, Scenario } from './scenario.ts';
+
+/** Beginnings and ends of ids that need encoding in a path, or look like something else there. */
+const ODD_STARTS = [
+  'a b',
+  'x/y',
+  '.hidden',
+  'ü',
+  'e\u0301',
+  '100%',
+  '?q=',
+  '#',
+  '+',
+  '~',
+  "'",
+  '\\',
+  '😀',
+  '-',
+  '..',
+  'a//',
+];
+const ODD_ENDS = ['', '', '.glb', '/', ' ', '.', '%2F', '&', ':', '*', '(1)', '/outputs', 'é'];
+
+/** An id of which nothing can be taken for granted but that it is no other's. */
+export function oddId(random: Random): string {
+  return `${random.pick(ODD_STARTS)}${random.hex(16)}${random.pick(ODD_ENDS)}`;
+}
+
+/** A storm with what may come on top of it. Each is drawn apart from all that was drawn before. */
+export function withTroubles(storm: Scenario, random: Random): Scenario {
+  return {
+    ...storm,
+    keysMax: random.pick([2, 3, 5, 1_000]),
+    hasOddIds: random.chance(0.4),
+    doNeighboursDelete: random.chance(0.5),
+    changes: CHANGES.filter(() => random.chance(0.1)).map((what) => ({ at: random.int(0, storm.chaosMs), what })),
+    expiriesAt: random.chance(0.15) ? [random.int(0, storm.chaosMs), random.int(0, storm.chaosMs)] : [],
+    damageAt: random.chance(0.07) ? random.int(0, storm.chaosMs) : undefined,
+    backfillsAt: random.chance(0.15) ? backfillsIn(random, storm.chaosMs) : [],
+    areAllRetried: random.chance(0.3),
+    variation: { ...storm.variation, ...furtherVariation(random, storm) },
+  };
+}
+
+const CHANGES: readonly Change[] = ['route', 'pipeline', 'inbox', 'limits'];
+
+/** Two, at about the same time. */
+function backfillsIn(random: Random, chaosMs: number): readonly number[] {
+  const at = random.int(0, chaosMs);
+  return [at, at + random.int(0, 5_000)];
+}
+
+function furtherVariation(random: Random, { deeds }: Scenario): Partial<Variation> {
+  // The largest asset that is allowed has no room for more.
+  const isBig = deeds.some(({ key }) => key.startsWith('big/'));
+  return {
+    listAdditional: random.pick(['object', 'object', 'object', 'object', 'none', 'string']),
+    listSort: random.chance(0.15) ? 'changed' : 'created',
+    listActiveOnly: random.chance(0.15),
+    outputsPaging: random.pick(['none', 'none', 'none', 'next', 'total']),
+    outputsPageSize: random.pick([1, 2]),
+    assetVaries: random.chance(0.25) && !isBig,
+  };
+}
