@@ -8,7 +8,7 @@ import { FlowStates } from './flow-states.ts';
 import { type Invocation, OutOfTimeError } from './invocation.ts';
 import type { CollectorState, UnfinishedRound } from './ledger/collector-state.ts';
 import { type RunningMarker, runningKey } from './ledger/keys.ts';
-import { isDue, YOUNG_MS } from './poll-schedule.ts';
+import { EARLY_LOOKS, isDue, isEarly, YOUNG_MS } from './poll-schedule.ts';
 import { Resend } from './resend.ts';
 import { Semaphore } from './semaphore.ts';
 import type { UploadQueue } from './send-again.ts';
@@ -82,6 +82,9 @@ export class Tick {
   #unfinishedRound: UnfinishedRound | undefined;
   #halt: Halt | undefined;
   #hasYoung = false;
+  #hasEarly = false;
+  /** How long the looks of the last round took, in milliseconds. */
+  #lookedMs = 0;
 
   constructor(share: CollectorShare, remembered: CollectorState, ports: CollectPorts, invocation: Invocation) {
     this.#share = share;
@@ -116,6 +119,15 @@ export class Tick {
     return this.#hasYoung;
   }
 
+  /**
+   * Time from the beginning of one round to that of the next, in milliseconds. It is shorter while a flow has only just
+   * begun, but looks must not use up an allowance that creations and assets need: they take a third of the time.
+   */
+  get roundMs(): number {
+    const intervalMs = this.#ports.settings.pollIntervalSeconds * 1000;
+    return this.#hasEarly ? Math.min(intervalMs, Math.max(intervalMs / EARLY_LOOKS, 3 * this.#lookedMs)) : intervalMs;
+  }
+
   /** What the next tick has to know. */
   get memory(): Partial<CollectorState> {
     return {
@@ -144,7 +156,13 @@ export class Tick {
   /** Looks at everything that is due, and sends on what waits. Stops where `halt` says so. */
   async round(): Promise<void> {
     this.#counts.rounds += 1;
-    await Promise.all([this.#look(), this.#sendAgain()]);
+    const { clock } = this.#ports;
+    const startedAt = clock.now();
+    const look = async (): Promise<void> => {
+      await this.#look();
+      this.#lookedMs = clock.now() - startedAt;
+    };
+    await Promise.all([look(), this.#sendAgain()]);
     this.#halt ??= this.#health.outageOfRound;
     if (this.#halt === 'unauthorised') this.#ports.telemetry.metrics.count('TokenRejected');
   }
@@ -240,7 +258,9 @@ export class Tick {
     const shared = [...ours.values()].filter(({ flowId }) => sharedFlowIds.has(flowId));
     for (const marker of shared) ours.delete(runningKey(marker));
     this.#counts.running = ours.size + shared.length;
-    this.#hasYoung = [...ours.values()].some(({ createdAt }) => now - createdAt < YOUNG_MS);
+    const newest = [...ours.values()].reduce((latest, { createdAt }) => Math.max(latest, createdAt), 0);
+    this.#hasYoung = now - newest < YOUNG_MS;
+    this.#hasEarly = isEarly(newest, now, this.#ports.settings.pollIntervalSeconds * 1000);
     // Each collector goes through all markers, so the highest count is right however many collectors there are. It also
     // tells of flows that a missing collector leaves alone.
     telemetry.metrics.count('FlowsRunning', count);
