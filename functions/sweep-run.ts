@@ -53,7 +53,7 @@ export interface SweepSummary {
   readonly repaired: number;
 }
 
-/** Uploads from then on have their entries still. One whose entry may have expired would be paid for again. */
+/** Entries of uploads from this time on have not expired. An upload without its entry would be paid for again. */
 export const keptFrom = ({ ledgerRetentionDays }: Settings, now: number): number =>
   ledgerRetentionDays === 'forever' ? 0 : now - ledgerRetentionDays * DAY_MS + SETTLING_MS;
 
@@ -74,7 +74,7 @@ export class SweepRun {
   readonly #counts = { compared: 0, missed: 0, repaired: 0 };
   /** What could not be seen to: each is that upload's alone, and the pass goes on. */
   readonly #failures = new Map<string, unknown>();
-  /** Uploads of which the media type was asked for. */
+  /** Uploads whose media type was asked for. */
   #asked = 0;
   #steppedAt: number;
 
@@ -143,7 +143,7 @@ export class SweepRun {
     return this.#routed(uploads.filter(({ id }) => missing.has(id)));
   }
 
-  /** Those that a route wants. Of some keys only the media type tells, which a listing does not have: S3 is asked. */
+  /** The uploads that a route wants. Where the media type decides, S3 is asked: a listing does not tell it. */
   async #routed(uploads: readonly ListedUpload[]): Promise<readonly ListedUpload[]> {
     const { inbox, settings } = this.#ports;
     const wanted = new Set<string>();
