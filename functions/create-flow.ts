@@ -241,13 +241,13 @@ class Creation {
         });
       }
       failure = routed.failure;
-      // What a request may have been sent with must be written down before it is sent.
+      // The entry must name the route of a request before the request is sent.
       const written = await this.#ports.ledger.replace(
         claim,
         rerouted(claim.entry, routed.route),
         this.#invocation.work,
       );
-      if (!written.won) throw new ClaimHeldError(`Somebody took upload ${claim.entry.upload.id} over`);
+      if (!written.won) throw new ClaimHeldError(`Another invocation took upload ${claim.entry.upload.id} over`);
       claim = written.stored;
     } else failure = this.#failureOf(object, claim.entry.route.input);
     return failure === undefined ? this.#send(claim, object) : this.#fail(claim, failure);
