@@ -133,6 +133,9 @@ function checkEndings(world: World, entries: readonly TerminalEntry[]): void {
       case 'upload-gone':
         demand(put.versionId === undefined, 'an upload is called gone that is there', ...why());
         break;
+      case 'outside-inbox':
+        demand(put.bucket !== world.inbox, 'an upload is called outside of the inbox that is in it', ...why());
+        break;
       case 'input-too-large':
         demand(
           world.deployedAt.has('limits') && put.content.byteLength > bytesMaxOf(key),
@@ -534,10 +537,11 @@ async function checkNoToken(world: World): Promise<void> {
 }
 
 /**
- * The first tick after everything has healed looks at every flow that can have become due since the last round that came
- * to its end. It need not look at others, and where another tick holds the lease it need not look at all.
+ * The first two ticks after everything has healed look at every flow that can have become due since the last round that
+ * came to its end: the first may only end a round that was cut off. They need not look at others, and where another tick
+ * holds the lease they need not look at all.
  */
-export async function checkFirstTick(world: World): Promise<void> {
+export async function checkFirstTicks(world: World): Promise<void> {
   const { timeline, ticks, inspector, scenario } = world;
   const markers = await inspector.list(LEDGER, 'running/');
   const now = timeline.now();
@@ -548,7 +552,9 @@ export async function checkFirstTick(world: World): Promise<void> {
     .map(({ startedAt, endedAt }) => endedAt ?? startedAt + scenario.collectLimitMs);
   const last = Math.max(...completedAt);
   await world.tick();
+  await world.tick();
   if (ticks.slice(count).some(({ result }) => result !== 'completed')) return;
+  if (now < world.leftAloneUntil + 2 * scenario.skewMs) return;
   const intervalMs = scenario.limits.pollIntervalSeconds * 1000;
   for (const { key } of markers) {
     const [, created = '', , flowId = ''] = key.split('/');

@@ -35,7 +35,7 @@ export interface SimulatedService {
   /** Told of every request as it is made, and of what happens to it. */
   readonly onCall: (call: ServiceCall) => void;
   /** Told of every answer as it reaches the process. */
-  readonly onAnswer: (kind: ServiceCallKind, path: string, status: number) => void;
+  readonly onAnswer: (kind: ServiceCallKind, path: string, answer: Pick<ServiceResponse, 'status' | 'headers'>) => void;
 }
 
 export interface ServiceCall {
@@ -231,7 +231,7 @@ class Exchange {
       if (this.#failure !== undefined) return;
       this.#isAnswered = true;
       this.#timeLimit?.cancel();
-      this.#world.onAnswer(kind, url.pathname + url.search, answer.status);
+      this.#world.onAnswer(kind, url.pathname + url.search, answer);
       resolve({
         status: answer.status,
         headers: {

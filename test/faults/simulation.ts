@@ -2,7 +2,7 @@ import { inspect } from 'node:util';
 import { liveWithBackfill } from './backfill.ts';
 import { Violation } from './demand.ts';
 import type { FaultTable } from './faults.ts';
-import { checkAll, checkFirstTick, checkRetried, checkUnchanged, snapshotOf } from './invariants.ts';
+import { checkAll, checkFirstTicks, checkRetried, checkUnchanged, snapshotOf } from './invariants.ts';
 import { liveWithinLimits } from './limits.ts';
 import { liveWithPoison } from './poison.ts';
 import { warmUp } from './s3.ts';
@@ -78,7 +78,7 @@ async function live(world: World): Promise<void> {
 async function liveThroughStorm(world: World): Promise<void> {
   await world.chaos();
   world.heal();
-  await checkFirstTick(world);
+  await checkFirstTicks(world);
   await world.settle();
   const { isLossy, versioning, areRetried } = world.scenario;
   // Two things beside lost messages are for the sweep alone. Where no versions are kept, the message of an upload that

@@ -170,6 +170,8 @@ export class World {
   readonly retriedWhenWell = new Map<string, number>();
   /** What the service answered to every look at a flow, and when, by the flow's id. */
   readonly answers = new Map<string, { readonly status: number; readonly at: number }[]>();
+  /** Until when the service asked to be left alone, with what is no creation. */
+  leftAloneUntil = 0;
   /** Which flows were looked at, and when last. */
   readonly lookedAt = new Map<string, number>();
   /** What became of each tick; nothing where its process was killed. */
@@ -499,7 +501,14 @@ export class World {
         if (kind === 'flow.abort' && lambda.name.startsWith('create')) this.#seesAbort(lambda, path);
         if (kind === 'flows.list' && scenario.doNeighboursDelete) this.#neighbourDeletes();
       },
-      onAnswer: (kind, path, status) => {
+      onAnswer: (kind, path, { status, headers }) => {
+        const retryAfter = headers['retry-after'];
+        if (retryAfter !== undefined && kind !== 'flow.create') {
+          const until = /^\d+$/.test(retryAfter)
+            ? timeline.now() + Number(retryAfter) * SECOND
+            : Date.parse(retryAfter);
+          this.leftAloneUntil = Math.max(this.leftAloneUntil, until);
+        }
         const flowId = lookedAtIn(kind, path);
         if (flowId === undefined) return;
         this.answers.set(flowId, [...(this.answers.get(flowId) ?? []), { status, at: timeline.now() }]);
