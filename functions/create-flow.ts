@@ -346,7 +346,10 @@ class Creation {
     const conclusiveAt = doubt.sentBy + ABSENT_AFTER_MS;
     let found: Awaited<ReturnType<FlowService['find']>>;
     try {
-      found = await flows.find(markOf(entry, settings.pipeline), doubt.claimedAt, this.#invocation.work);
+      const { ledger } = this.#ports;
+      const { work } = this.#invocation;
+      const hasFlowFrom = (before: number): Promise<boolean> => ledger.hasFlowFrom(before, work);
+      found = await flows.find(markOf(entry, settings.pipeline), doubt.claimedAt, work, hasFlowFrom);
     } catch (error) {
       if (!(error instanceof FlowServiceError) && !(error instanceof OutOfTimeError)) throw error;
       if (error instanceof UnauthorisedError) this.#count('TokenRejected');

@@ -347,6 +347,17 @@ describe('a listing of active flows only', () => {
     clock.pass(1);
     expect(await flows.find(MARK, SINCE, never)).toEqual({ result: 'unknown', why: expect.stringContaining('empty') });
   });
+
+  it('is no proof if the caller knows of a flow that must be listed by now', async () => {
+    const { flows, clock } = clientOf(() => []);
+    const asked: number[] = [];
+    const hasFlowFrom = async (before: number) => {
+      asked.push(before);
+      return true;
+    };
+    expect(await flows.find(MARK, SINCE, never, hasFlowFrom)).toMatchObject({ result: 'unknown' });
+    expect(asked).toEqual([clock.now() - 5 * MINUTE]);
+  });
 });
 
 describe('flows that are deleted while the pages are read', () => {
