@@ -28,7 +28,7 @@ import { type Inbox, isInside, type OpenedUpload, UploadGoneError } from './obje
 import { type PublishPorts, publish } from './publish.ts';
 import { InvalidOverrideError, mayMatch, type RouteSnapshot, routeFor, snapshot } from './routes.ts';
 import type { Log, MetricName, Telemetry } from './telemetry.ts';
-import { isFolderMarker, type Upload, type UploadEvent } from './upload.ts';
+import { isFolderMarker, type Upload, type UploadEvent, uploadId } from './upload.ts';
 import { ATTEMPT_TIME_MIN_MS, backoffMs, isListingInVain, verdictOn } from './verdict.ts';
 
 /** Time beyond the hard end of an invocation for which its claim still holds, in milliseconds. */
@@ -123,6 +123,8 @@ class Creation {
     if (isFolderMarker(event)) return this.#leave('skipped', 'UploadsSkipped', 'A folder, not a file');
     // A result that came back as an upload would go round for ever.
     if (event.bucket !== settings.inboxBucket) {
+      const known = await this.#knownByVersion(event);
+      if (known !== undefined) return this.#resume(known);
       return this.#leave('unrouted', 'UploadsUnrouted', `An object of another bucket than the inbox: ${event.bucket}`);
     }
     if (!event.key.startsWith(settings.inboxPrefix) || !mayMatch(settings.routes, event.key)) return this.#unrouted();
@@ -139,6 +141,13 @@ class Creation {
     } finally {
       object.discard();
     }
+  }
+
+  /** The entry of an upload from before the inbox was replaced by another bucket. Its version tells which one. */
+  async #knownByVersion({ bucket, key, versionId }: UploadEvent): Promise<Stored | undefined> {
+    if (versionId === undefined) return undefined;
+    const id = uploadId({ bucket, key, versionId, etag: '', lastModified: 0 });
+    return this.#ports.ledger.read(id, this.#invocation.work);
   }
 
   /** An upload of which the ledger is not known to have an entry. */
