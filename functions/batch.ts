@@ -69,8 +69,8 @@ export async function createFlows(event: unknown, ports: CreatePorts, invocation
   await pMap(work, (each) => begin(each, isAlone ? () => true : putOff(each)), {
     concurrency: settings.uploadConcurrency,
   });
-  // Should one of them be what the last invocation died of, this one dies with nothing else under way. It has more
-  // attempts than the others by then, and is the last of them.
+  // If one of them is the cause, the invocation dies with nothing else under way. The cause has more attempts than the
+  // others the next time, and comes last.
   suspects.sort((one, other) => one.attempts - other.attempts);
   for (const suspect of suspects) await begin(suspect, () => true);
   const unqueued = failures.filter(({ id }) => id === undefined).map(({ error }) => error);

@@ -112,7 +112,7 @@ export async function collectOutputs(
       await tick.round();
       await lease.remember(tick.memory, closing);
       if (tick.halt !== undefined) break;
-      const next = startedAt + settings.pollIntervalSeconds * 1000;
+      const next = startedAt + tick.roundMs;
       while (clock.now() < next && goesOnAt(next)) await tick.pauseUntil(next);
       if (!goesOnAt(Math.max(next, clock.now()))) break;
     }

@@ -28,7 +28,7 @@ import { type Inbox, isInside, type OpenedUpload, UploadGoneError } from './obje
 import { type PublishPorts, publish } from './publish.ts';
 import { InvalidOverrideError, mayMatch, type RouteSnapshot, routeFor, snapshot } from './routes.ts';
 import type { Log, MetricName, Telemetry } from './telemetry.ts';
-import { isFolderMarker, type Upload, type UploadEvent } from './upload.ts';
+import { isFolderMarker, type Upload, type UploadEvent, uploadId } from './upload.ts';
 import { ATTEMPT_TIME_MIN_MS, backoffMs, isListingInVain, verdictOn } from './verdict.ts';
 
 /** Time beyond the hard end of an invocation for which its claim still holds, in milliseconds. */
@@ -123,6 +123,8 @@ class Creation {
     if (isFolderMarker(event)) return this.#leave('skipped', 'UploadsSkipped', 'A folder, not a file');
     // A result that came back as an upload would go round for ever.
     if (event.bucket !== settings.inboxBucket) {
+      const known = await this.#knownByVersion(event);
+      if (known !== undefined) return this.#resume(known);
       return this.#leave('unrouted', 'UploadsUnrouted', `An object of another bucket than the inbox: ${event.bucket}`);
     }
     if (!event.key.startsWith(settings.inboxPrefix) || !mayMatch(settings.routes, event.key)) return this.#unrouted();
@@ -139,6 +141,13 @@ class Creation {
     } finally {
       object.discard();
     }
+  }
+
+  /** The entry of an upload from before the inbox was replaced by another bucket. Its version tells which one. */
+  async #knownByVersion({ bucket, key, versionId }: UploadEvent): Promise<Stored | undefined> {
+    if (versionId === undefined) return undefined;
+    const id = uploadId({ bucket, key, versionId, etag: '', lastModified: 0 });
+    return this.#ports.ledger.read(id, this.#invocation.work);
   }
 
   /** An upload of which the ledger is not known to have an entry. */
@@ -241,13 +250,13 @@ class Creation {
         });
       }
       failure = routed.failure;
-      // What a request may have been sent with must be written down before it is sent.
+      // The entry must name the route of a request before the request is sent.
       const written = await this.#ports.ledger.replace(
         claim,
         rerouted(claim.entry, routed.route),
         this.#invocation.work,
       );
-      if (!written.won) throw new ClaimHeldError(`Somebody took upload ${claim.entry.upload.id} over`);
+      if (!written.won) throw new ClaimHeldError(`Another invocation took upload ${claim.entry.upload.id} over`);
       claim = written.stored;
     } else failure = this.#failureOf(object, claim.entry.route.input);
     return failure === undefined ? this.#send(claim, object) : this.#fail(claim, failure);
@@ -346,7 +355,10 @@ class Creation {
     const conclusiveAt = doubt.sentBy + ABSENT_AFTER_MS;
     let found: Awaited<ReturnType<FlowService['find']>>;
     try {
-      found = await flows.find(markOf(entry, settings.pipeline), doubt.claimedAt, this.#invocation.work);
+      const { ledger } = this.#ports;
+      const { work } = this.#invocation;
+      const hasFlowFrom = (before: number): Promise<boolean> => ledger.hasFlowFrom(before, work);
+      found = await flows.find(markOf(entry, settings.pipeline), doubt.claimedAt, work, hasFlowFrom);
     } catch (error) {
       if (!(error instanceof FlowServiceError) && !(error instanceof OutOfTimeError)) throw error;
       if (error instanceof UnauthorisedError) this.#count('TokenRejected');

@@ -1,6 +1,10 @@
 /** A flow is polled again after this share of its age: a flow of an hour is looked at every six minutes. */
 const SHARE_OF_AGE = 0.1;
 
+/** A flow younger than so many poll intervals is looked at so many times as often: many flows take only seconds. */
+const EARLY_INTERVALS = 2;
+export const EARLY_LOOKS = 3;
+
 /** A flow that is younger than this is young, in milliseconds: a result is waited for. */
 export const YOUNG_MS = 10 * 60_000;
 
@@ -10,8 +14,8 @@ const POLL_GAP_MAX_MS = 15 * 60_000;
 /**
  * Whether a running flow is due, from its marker and the last completed round alone: no poll writes anything.
  *
- * Each flow has its own grid of polling times: every `pollIntervalMs` while it is young (ten minutes, or ten of these),
- * then every tenth of its age, at last every 15 minutes. It is due if a point of its grid lies after the start of the last completed round. A round
+ * Each flow has its own grid of polling times: every third of `pollIntervalMs` at first, every `pollIntervalMs` while it
+ * is young (ten minutes, or ten of these), then every tenth of its age, at last every 15 minutes. It is due if a point of its grid lies after the start of the last completed round. A round
  * that was cut off is not a completed one, so what it did not reach is due at once.
  *
  * All times in milliseconds since the epoch. `lastCompletedAt` is undefined where no round has been completed yet.
@@ -32,8 +36,13 @@ export function gridIndex(ageMs: number, pollIntervalMs: number): number {
   const gapMaxMs = Math.max(POLL_GAP_MAX_MS, pollIntervalMs);
   const sparseMs = Math.max(denseMs, gapMaxMs / SHARE_OF_AGE);
   // Each stretch of a flow's life has its own density of points; together they make one growing, unbroken function.
-  const dense = Math.min(ageMs, denseMs) / pollIntervalMs;
+  const early = (Math.min(ageMs, EARLY_INTERVALS * pollIntervalMs) / pollIntervalMs) * (EARLY_LOOKS - 1);
+  const dense = early + Math.min(ageMs, denseMs) / pollIntervalMs;
   const growing = Math.log(Math.max(1, Math.min(ageMs, sparseMs) / denseMs)) / Math.log1p(SHARE_OF_AGE);
   const sparse = Math.max(0, ageMs - sparseMs) / gapMaxMs;
   return Math.floor(dense + growing + sparse);
 }
+
+/** Whether a flow is so young that it is looked at more often than every poll interval. */
+export const isEarly = (createdAt: number, now: number, pollIntervalMs: number): boolean =>
+  now - createdAt < EARLY_INTERVALS * pollIntervalMs;

@@ -45,6 +45,11 @@ export class ServiceHealth {
     return this.#failing.size >= EVERYBODY_FLOWS ? [...this.#failing.values()].at(-1) : undefined;
   }
 
+  /** Whether flows were asked for, and none was answered in this tick. */
+  get isInVain(): boolean {
+    return !this.hasAnswered && this.#failing.size > 0;
+  }
+
   /** What everybody has heard by the end of a round, however few they are. */
   get outageOfRound(): Outage | undefined {
     return this.hasAnswered ? this.outage : [...this.#failing.values()].at(-1);

@@ -6,9 +6,9 @@ import { FlowServiceError } from './flow-service/errors.ts';
 import type { FlowService } from './flow-service/types.ts';
 import { FlowStates } from './flow-states.ts';
 import { type Invocation, OutOfTimeError } from './invocation.ts';
-import type { CollectorState } from './ledger/collector-state.ts';
+import type { CollectorState, UnfinishedRound } from './ledger/collector-state.ts';
 import { type RunningMarker, runningKey } from './ledger/keys.ts';
-import { isDue, YOUNG_MS } from './poll-schedule.ts';
+import { EARLY_LOOKS, isDue, isEarly, YOUNG_MS } from './poll-schedule.ts';
 import { Resend } from './resend.ts';
 import { Semaphore } from './semaphore.ts';
 import type { UploadQueue } from './send-again.ts';
@@ -79,9 +79,12 @@ export class Tick {
   readonly #failures: unknown[] = [];
   readonly #counts = { rounds: 0, sentAgain: 0, running: 0, polled: 0 };
   #lastCompletedAt: number | undefined;
-  #unfinishedRound: CollectorState['unfinishedRound'];
+  #unfinishedRound: UnfinishedRound | undefined;
   #halt: Halt | undefined;
   #hasYoung = false;
+  #hasEarly = false;
+  /** How long the looks of the last round took, in milliseconds. */
+  #lookedMs = 0;
 
   constructor(share: CollectorShare, remembered: CollectorState, ports: CollectPorts, invocation: Invocation) {
     this.#share = share;
@@ -116,6 +119,15 @@ export class Tick {
     return this.#hasYoung;
   }
 
+  /**
+   * Time from the beginning of one round to that of the next, in milliseconds. It is shorter while a flow has only just
+   * begun, but looks must not use up an allowance that creations and assets need: they take a third of the time.
+   */
+  get roundMs(): number {
+    const intervalMs = this.#ports.settings.pollIntervalSeconds * 1000;
+    return this.#hasEarly ? Math.min(intervalMs, Math.max(intervalMs / EARLY_LOOKS, 3 * this.#lookedMs)) : intervalMs;
+  }
+
   /** What the next tick has to know. */
   get memory(): Partial<CollectorState> {
     return {
@@ -144,7 +156,13 @@ export class Tick {
   /** Looks at everything that is due, and sends on what waits. Stops where `halt` says so. */
   async round(): Promise<void> {
     this.#counts.rounds += 1;
-    await Promise.all([this.#look(), this.#sendAgain()]);
+    const { clock } = this.#ports;
+    const startedAt = clock.now();
+    const look = async (): Promise<void> => {
+      await this.#look();
+      this.#lookedMs = clock.now() - startedAt;
+    };
+    await Promise.all([look(), this.#sendAgain()]);
     this.#halt ??= this.#health.outageOfRound;
     if (this.#halt === 'unauthorised') this.#ports.telemetry.metrics.count('TokenRejected');
   }
@@ -185,22 +203,38 @@ export class Tick {
     const concurrency = settings.pollConcurrency;
     await pMap(free.filter(wasSeenToEnd), (marker) => this.#see(marker, overdue), { concurrency });
 
-    const round = this.#unfinishedRound ?? { startedAt: now, after: '' };
-    const intervalMs = settings.pollIntervalSeconds * 1000;
-    const due = free.filter(
-      (marker) =>
-        !wasSeenToEnd(marker) &&
-        runningKey(marker) > round.after &&
-        isDue(marker.createdAt, this.#lastCompletedAt, now, intervalMs),
-    );
-    overdue.push(...(await this.#lookAtDue(due, round)));
+    const isResumed = this.#unfinishedRound !== undefined;
+    const wasLookedAt = await this.#lookFrom(this.#unfinishedRound ?? { startedAt: now, after: '' }, free, overdue);
+    // The round before had nothing left to look at: this one begins anew.
+    if (isResumed && !wasLookedAt && this.#halt === undefined) {
+      await this.#lookFrom({ startedAt: now, after: '' }, free, overdue);
+    }
     // Only now is it known whether the service answers for others.
     for (const { marker, error } of overdue) {
       await this.#guarded(marker, async () => void (await this.#flows.giveUp(marker, error)));
     }
-    if (this.#halt !== undefined) return;
-    this.#lastCompletedAt = round.startedAt;
-    this.#unfinishedRound = undefined;
+  }
+
+  /** A round, or the rest of it. Returns whether any flow was due. */
+  async #lookFrom(round: UnfinishedRound, free: readonly RunningMarker[], overdue: Overdue[]): Promise<boolean> {
+    const { clock, settings } = this.#ports;
+    const now = clock.now();
+    const intervalMs = settings.pollIntervalSeconds * 1000;
+    const due = free.filter(
+      (marker) =>
+        !this.#ended.has(runningKey(marker)) &&
+        runningKey(marker) > round.after &&
+        isDue(marker.createdAt, this.#lastCompletedAt, now, intervalMs),
+    );
+    const isWhole = await this.#lookAtDue(due, round, overdue);
+    if (isWhole && !this.#health.isInVain) {
+      // After a round in which nobody was answered everything is due as before.
+      if (round.isInVain !== true) this.#lastCompletedAt = round.startedAt;
+      this.#unfinishedRound = undefined;
+    } else if (this.#unfinishedRound !== undefined && this.#health.isInVain) {
+      this.#unfinishedRound = { ...this.#unfinishedRound, isInVain: true };
+    }
+    return due.length > 0;
   }
 
   /** All running markers that are this collector's, by their keys in the order of creation; and those that share a flow. */
@@ -224,7 +258,9 @@ export class Tick {
     const shared = [...ours.values()].filter(({ flowId }) => sharedFlowIds.has(flowId));
     for (const marker of shared) ours.delete(runningKey(marker));
     this.#counts.running = ours.size + shared.length;
-    this.#hasYoung = [...ours.values()].some(({ createdAt }) => now - createdAt < YOUNG_MS);
+    const newest = [...ours.values()].reduce((latest, { createdAt }) => Math.max(latest, createdAt), 0);
+    this.#hasYoung = now - newest < YOUNG_MS;
+    this.#hasEarly = isEarly(newest, now, this.#ports.settings.pollIntervalSeconds * 1000);
     // Each collector goes through all markers, so the highest count is right however many collectors there are. It also
     // tells of flows that a missing collector leaves alone.
     telemetry.metrics.count('FlowsRunning', count);
@@ -244,12 +280,8 @@ export class Tick {
     if (this.#flows.isTooOld(marker)) await this.#flows.endShared(marker);
   }
 
-  /** Looks at the flows of a round one after another, as many at a time as the settings say. Returns what was too old. */
-  async #lookAtDue(
-    due: readonly RunningMarker[],
-    { startedAt }: { readonly startedAt: number },
-  ): Promise<readonly Overdue[]> {
-    const overdue: Overdue[] = [];
+  /** Looks at the flows of a round, as many at a time as the settings say. Returns whether all had their turn. */
+  async #lookAtDue(due: readonly RunningMarker[], round: UnfinishedRound, overdue: Overdue[]): Promise<boolean> {
     const running = await this.#guardedStates(due);
     const isDone: boolean[] = [];
     let doneCount = 0;
@@ -257,7 +289,7 @@ export class Tick {
       isDone[index] = true;
       while (isDone[doneCount]) doneCount += 1;
       const last = due[doneCount - 1];
-      if (last !== undefined) this.#unfinishedRound = { startedAt, after: runningKey(last) };
+      if (last !== undefined) this.#unfinishedRound = { ...round, after: runningKey(last) };
     };
     await pMap(
       due,
@@ -267,7 +299,7 @@ export class Tick {
       },
       { concurrency: this.#ports.settings.pollConcurrency },
     );
-    return overdue;
+    return doneCount === due.length;
   }
 
   async #guardedStates(due: readonly RunningMarker[]): Promise<ReadonlySet<string>> {
@@ -321,7 +353,8 @@ export class Tick {
     const { uploadId, flowId } = subject;
     const { log } = this.#ports.telemetry;
     if (this.#invocation.work.aborted) this.#halt ??= 'out of time';
-    if (this.#halt !== undefined) return 'none';
+    // An answer that is still on its way may end what looks like an outage.
+    if (this.#halt !== undefined || this.#health.outage !== undefined) return 'none';
     try {
       await body();
       return 'done';
@@ -335,7 +368,6 @@ export class Tick {
       log.error('This upload could not be seen to; its next look tries again', fields);
       if (!(error instanceof FlowServiceError)) this.#failures.push(error);
       else if (flowId !== undefined) this.#health.failed(flowId, error);
-      this.#halt ??= this.#health.outage;
       return outageOf(error) === undefined ? 'failed' : 'outage';
     }
   }

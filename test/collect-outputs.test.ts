@@ -3,6 +3,7 @@ import { DeleteObjectCommand, PutObjectCommand } from '@aws-sdk/client-s3';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { collectOutputs, InvalidCollectEventError, parseCollectEvent } from '../functions/collect-outputs.ts';
 import { withinInvocation } from '../functions/invocation.ts';
+import type { CollectorState } from '../functions/ledger/collector-state.ts';
 import type { RunningEntry } from '../functions/ledger/entry.ts';
 import { retryUploads } from '../functions/retry.ts';
 import type { Variation } from '../local/flow-service/variation.ts';
@@ -227,7 +228,9 @@ describe('every way in which a service may answer', () => {
     await running();
     world.clock.advance(MINUTE);
     expect(await world.tick()).toMatchObject({ polled: 1, succeeded: 0 });
-    expect((await world.entry()) as RunningEntry).toHaveProperty('look');
+    const { upload } = await world.entry();
+    const { firstLooks } = await world.json<CollectorState>(LEDGER, 'state/collector-0.json');
+    expect(Object.keys(firstLooks ?? {})).toEqual([upload.id]);
     world.clock.advance(MINUTE);
     expect(await world.tick()).toMatchObject({ polled: 1, succeeded: 1 });
   });
@@ -374,7 +377,7 @@ describe('a tick', () => {
 
   it.each<[string, object, string]>([
     ['unauthorised', { status: 401 }, 'unauthorised'],
-    ['throttled', { status: 429 }, 'throttled'],
+    ['throttled', { status: 429, headers: { 'retry-after': '700' } }, 'throttled'],
   ])('ends when the service says so of one flow, and moves nothing to failed: %s', async (_, fault, result) => {
     await start();
     await running();
@@ -382,6 +385,7 @@ describe('a tick', () => {
     world.clock.advance(2 * MINUTE);
     expect(await world.tick()).toMatchObject({ result, succeeded: 0, failed: 0 });
     world.service.intercept = undefined;
+    world.clock.advance(700_000);
     // Cut short, so what it did not get to is due at once.
     expect(await world.tick()).toMatchObject({ result: 'completed', succeeded: 1 });
   });
@@ -424,7 +428,8 @@ describe('a tick', () => {
     await start({ routes: [{ ...ECHO, parameters: { copies: 6 } }] });
     await running('a.bin', Buffer.alloc(10));
     world.remainingMs = 3_000;
-    world.service.intercept = (_, { operation }) => (operation === 'getAsset' ? { delayMs: 700 } : undefined);
+    world.service.intercept = (_, { operation, n }) =>
+      operation === 'getAsset' && n > 3 ? { delayMs: 4_000 } : undefined;
     world.clock.advance(2 * MINUTE);
     expect(await world.tick()).toMatchObject({ result: 'out of time', succeeded: 0 });
     const stored = ((await world.entry()) as RunningEntry).assets?.length ?? 0;

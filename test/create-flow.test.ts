@@ -1,5 +1,6 @@
 import { CreateBucketCommand, DeleteObjectCommand, GetObjectCommand, PutObjectCommand } from '@aws-sdk/client-s3';
 import { describe, expect, it, onTestFinished } from 'vitest';
+import { createFlows } from '../functions/batch.ts';
 import type { Entry, RunningEntry } from '../functions/ledger/entry.ts';
 import type { Route } from '../functions/routes.ts';
 import { eventBridgeEvent, type S3EventRecord, testEvent } from '../local/s3/events.ts';
@@ -747,6 +748,21 @@ describe('an upload to a bucket that is not the inbox any more', () => {
     await world.settle();
     expect((await world.receipt('a')).failure?.code).toBe('outside-inbox');
     expect(world.service.flows).toEqual([]);
+  });
+
+  it('keeps its message while another invocation holds its claim', async () => {
+    await start({ s3: { authorize: isAllowed } });
+    await world.upload('a', 'x');
+    const [message] = world.queue.receive({ max: 1 });
+    world.service.intercept = (_, { operation }) => (operation === 'createFlow' ? { delayMs: 1_500 } : undefined);
+    const event = { Records: [{ messageId: 'm', body: message?.body, eventSource: 'aws:sqs' }] };
+    const first = world.invoke((invocation) => createFlows(event, world.ports, invocation));
+    while ((await world.keys(LEDGER, 'uploads/')).length === 0);
+    replaceInbox();
+    // Its holder may still die, and then the message is all that tells of the upload.
+    const second = await world.invoke((invocation) => createFlows(event, world.ports, invocation));
+    expect(second.batchItemFailures).toEqual([{ itemIdentifier: 'm' }]);
+    expect((await first).batchItemFailures).toEqual([]);
   });
 
   it('that runs is collected, beside a newer one at its key in the inbox of today', async () => {

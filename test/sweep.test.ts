@@ -1,4 +1,4 @@
-import { DeleteObjectCommand } from '@aws-sdk/client-s3';
+import { CreateBucketCommand, DeleteObjectCommand, PutObjectCommand } from '@aws-sdk/client-s3';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { collect } from '../functions/collect-outputs.ts';
 import { firstClaim } from '../functions/ledger/entry.ts';
@@ -253,6 +253,53 @@ describe('a backfill from before the ledger’s retention', () => {
     await start();
     await sweep();
     expect(await sweep({ since: since(4_000) })).toMatchObject({ complete: true });
+  });
+});
+
+describe('a backfill that takes long', () => {
+  /** Two files from 29 days ago, and a backfill of them that has submitted the first. */
+  async function begun(more: object = {}): Promise<void> {
+    await start({ limits: { ledgerRetentionDays: 30 } });
+    await unannounced('a');
+    await unannounced('b');
+    await world.s3.send(new CreateBucketCommand({ Bucket: 'new-inbox' }));
+    await world.s3.send(new PutObjectCommand({ Bucket: 'new-inbox', Key: 'c', Body: 'x' }));
+    world.clock.advance(29 * 24 * HOUR);
+    world.remainingMs = 1_500;
+    const since = new Date(world.clock.now() - 29 * 24 * HOUR - HOUR).toISOString();
+    await sweep({ since, uploadsPerSecond: 0.01, ...more });
+    for (const { receiptHandle } of world.queue.receive({ max: 10 })) world.queue.delete(receiptHandle);
+  }
+  const goOn = () => world.invoke((invocation) => collect({}, world.ports, invocation));
+  const isSubmitted = () => world.queue.counts().visible > 0;
+
+  it('leaves alone the uploads whose entries may have expired meanwhile', async () => {
+    await begun();
+    world.clock.advance(2 * 24 * HOUR);
+    await goOn();
+    expect(isSubmitted()).toBe(false);
+  });
+
+  it('goes on with them where it was told to', async () => {
+    await begun({ force: true });
+    world.clock.advance(2 * 24 * HOUR);
+    await goOn();
+    expect(isSubmitted()).toBe(true);
+  });
+
+  it('begins again where the inbox was replaced', async () => {
+    await begun();
+    const state = await world.json<{ backfill: object }>(LEDGER, 'state/sweep.json');
+    const position = { in: 'inbox', after: { key: 'z', versionId: 'null' } };
+    await world.put(
+      LEDGER,
+      'state/sweep.json',
+      JSON.stringify({ ...state, backfill: { ...state.backfill, position } }),
+    );
+    world.redeploy({ inboxBucket: 'new-inbox' });
+    world.clock.advance(HOUR);
+    await goOn();
+    expect(world.queue.receive({ max: 10 }).map(({ body }) => body)).toEqual([expect.stringContaining('new-inbox')]);
   });
 });
 

@@ -280,12 +280,18 @@ class HttpFlowService implements FlowService {
     for await (const { page, fresh } of listing.pages()) yield page.flows.filter(({ flowId }) => fresh.has(flowId));
   }
 
-  find(mark: Mark, since: number, signal: AbortSignal): Promise<Found> {
-    const knownFor = this.#clock.now() - (this.#flowKnownAt ?? Number.POSITIVE_INFINITY);
+  find(
+    mark: Mark,
+    since: number,
+    signal: AbortSignal,
+    hasFlowFrom: (before: number) => Promise<boolean> = async () => false,
+  ): Promise<Found> {
+    const listedBefore = this.#clock.now() - LISTING_DELAY_MAX_MS;
+    const isKnownHere = (this.#flowKnownAt ?? Number.POSITIVE_INFINITY) <= listedBefore;
     return findFlow({
       mark,
       since,
-      isFlowKnown: knownFor >= LISTING_DELAY_MAX_MS,
+      isFlowKnown: async () => isKnownHere || hasFlowFrom(listedBefore),
       list: () => this.#flowListing({ pagesMax: FIND_PAGES_MAX, entriesMax: FIND_FLOWS_MAX, rank: 1 }, signal),
     });
   }

@@ -28,8 +28,8 @@ export interface Search {
   readonly mark: Mark;
   /** When the request in doubt began, in milliseconds since the epoch. */
   readonly since: number;
-  /** Whether this process knows of a flow that must be listed by now, so that an empty listing does not show all. */
-  readonly isFlowKnown: boolean;
+  /** Whether a flow is known that must be listed by now. It is asked only about an empty listing. */
+  readonly isFlowKnown: () => Promise<boolean>;
   /** Begins to read the listing. */
   readonly list: () => Listing<FlowPage>;
 }
@@ -47,7 +47,7 @@ export interface Search {
  *    the first reading is still there, none was deleted meanwhile, and the first reading skipped nothing.
  *
  * An empty listing is proof as well, because the first flow of a new account can be in doubt. It is none if this process
- * heard of a flow more than {@link LISTING_DELAY_MAX_MS} ago: then the listing does not show all.
+ * heard of a flow, or the ledger has one, from more than {@link LISTING_DELAY_MAX_MS} ago: then it does not show all.
  *
  * It stays unknown if the listing is refused or cannot be paged through, is longer than {@link FIND_PAGES_MAX} pages or
  * {@link FIND_FLOWS_MAX} flows and in no order that is understood, has a flow of an unusable id, shows no `additional`
@@ -63,7 +63,8 @@ export async function findFlow(search: Search): Promise<Found> {
       if (flow !== undefined) return { result: 'found', flow };
       if (seen.isPast) break;
     }
-    if (listing.seen.size === 0 && isFlowKnown) return seen.without('the listing is empty although flows were made');
+    if (listing.seen.size === 0 && (await isFlowKnown()))
+      return seen.without('the listing is empty although flows were made');
     const why = (seen.isPast ? undefined : listing.stuck) ?? seen.doubt;
     if (why !== undefined) return seen.without(why);
     if (!listing.isNumbered) return seen.none();

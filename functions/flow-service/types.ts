@@ -124,8 +124,14 @@ export interface FlowService {
    * Looks for a flow that bears `mark` in the service's listing. It says `absent` only if nothing can have been
    * overlooked: see `flow-search.ts`. Anything less is `unknown`.
    * @param since when the request in doubt began, in milliseconds since the epoch.
+   * @param hasFlowFrom whether the caller knows of a flow made before a time, so that an empty listing proves nothing.
    */
-  find(mark: Mark, since: number, signal: AbortSignal): Promise<Found>;
+  find(
+    mark: Mark,
+    since: number,
+    signal: AbortSignal,
+    hasFlowFrom?: (before: number) => Promise<boolean>,
+  ): Promise<Found>;
 }
 
 export type Found =

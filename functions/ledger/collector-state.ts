@@ -9,8 +9,7 @@ export interface CollectorState {
   readonly heldUntil?: number | undefined;
   /** When the last round began that came to its end: every flow that was due then has been looked at since. */
   readonly lastCompletedAt?: number | undefined;
-  /** A round that was cut off: when it began, and the key of the last marker that it had dealt with. */
-  readonly unfinishedRound?: { readonly startedAt: number; readonly after: string } | undefined;
+  readonly unfinishedRound?: UnfinishedRound | undefined;
   /** Markers of flows that were seen to have ended, and are not settled yet. */
   readonly endedMarkers?: readonly string[] | undefined;
   /** Ends that are believed at the second look, by the flow's upload: what the first one saw, and when. */
@@ -19,6 +18,15 @@ export interface CollectorState {
   readonly pace?: { readonly requestsPerSecond: number; readonly refusedAt: number } | undefined;
   /** When throttled uploads were last sent on, and how many beyond those for which a flow had ended. */
   readonly throttled?: { readonly sentAt: number; readonly extra: number } | undefined;
+}
+
+/** A round that was cut off. */
+export interface UnfinishedRound {
+  readonly startedAt: number;
+  /** Key of the last marker that it had dealt with. */
+  readonly after: string;
+  /** True if it looked at flows while the service answered for nobody, so that they are due as before. */
+  readonly isInVain?: boolean | undefined;
 }
 
 export interface FirstLook {
@@ -34,7 +42,7 @@ function stateSchema(now: number, leaseMs: number) {
   return z.object({
     heldUntil: orForgotten(timeUpTo(now + leaseMs)),
     lastCompletedAt: orForgotten(time),
-    unfinishedRound: orForgotten(z.object({ startedAt: time, after: z.string() })),
+    unfinishedRound: orForgotten(z.object({ startedAt: time, after: z.string(), isInVain: z.optional(z.boolean()) })),
     endedMarkers: orForgotten(z.array(z.string())),
     firstLooks: orForgotten(z.record(z.string(), z.object({ digest: z.string(), at: time }))),
     pace: orForgotten(z.object({ requestsPerSecond: z.number().check(z.positive()), refusedAt: time })),

@@ -153,7 +153,7 @@ export function waitingMarkerOf(entry: Entry): WaitingMarker | undefined {
   return { uploadId: entry.upload.id, notBefore, throttledSince: isThrottled ? entry.throttledSince : undefined };
 }
 
-/** Whether the last that is known of sending this upload is that the invocation died, once nothing else holds it. */
+/** Whether a claim of this upload has died, asked of an entry that no live claim holds. */
 export const isSuspect = (entry: Entry): boolean => entry.state === 'claimed' || entry.claimDied === true;
 
 /** When an upload that is neither running nor at its end is to be taken up again; undefined for any other. */
@@ -171,7 +171,7 @@ export function dueAt(entry: Entry): number | undefined {
 export const isTerminal = (entry: Entry): entry is TerminalEntry =>
   entry.state === 'succeeded' || entry.state === 'failed';
 
-/** @param pipeline the name of today's, for an entry that holds none. */
+/** @param pipeline today's name, for an entry that holds none. */
 export const markOf = (entry: Entry, pipeline: string): Mark => ({
   pipeline: entry.pipeline ?? pipeline,
   upload: entry.upload.id,
@@ -299,7 +299,7 @@ export function ended(entry: ClaimedEntry | RunningEntry, ending: Ending, now: n
   };
 }
 
-/** A failure of which receipt and event are out. */
+/** A failure whose receipt and event are out. */
 export function told(entry: TerminalEntry): TerminalEntry {
   return { ...entry, isTold: true };
 }
@@ -332,7 +332,7 @@ export function retried(entry: TerminalEntry | WaitingEntry, now: number): Waiti
 /** The same doubt, after which nothing more is waited for. */
 const atOnce = (doubt: Doubt | undefined): Doubt | undefined => doubt && { ...doubt, nextAttemptAt: undefined };
 
-/** What matters only until an upload was sent. */
+/** Fields that matter only until the upload is sent. */
 const SENT = { reroute: undefined, claimDied: undefined } as const;
 
 function factsOf(entry: Entry): EntryFacts {

@@ -49,6 +49,9 @@ export class LedgerContendedError extends Error {
 /** How often a conditional write is done again after S3 answered 409. */
 const CONFLICT_TRIES_MAX = 10;
 
+/** Entries that are read to find out whether any upload had a flow. With more of them one has. */
+const FLOW_ENTRIES_READ_MAX = 20;
+
 /**
  * The ledger: entries and markers in one bucket, changed only by conditional writes.
  *
@@ -139,6 +142,20 @@ export class Ledger {
       });
       yield { entries, last: entries.at(-1)?.id ?? after };
     }
+  }
+
+  /** Whether any upload had a flow before a time. A ledger with many entries is taken to have had one. */
+  async hasFlowFrom(before: number, signal: AbortSignal): Promise<boolean> {
+    for await (const { entries } of this.entryPages(undefined, signal)) {
+      if (entries.length > FLOW_ENTRIES_READ_MAX) return true;
+      const all = await Promise.all(entries.map(({ id }) => this.read(id, signal)));
+      // A later generation follows a flow that failed, as a rule.
+      const hadFlow = (entry: Entry | undefined): boolean =>
+        entry !== undefined &&
+        (entry.generation > 1 || ('flow' in entry && (entry.flow?.createdAt ?? before) < before));
+      return all.some((stored) => hadFlow(stored?.entry));
+    }
+    return false;
   }
 
   async #write<E extends Entry>(

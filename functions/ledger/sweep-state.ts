@@ -18,6 +18,10 @@ export interface SweepPass {
   readonly uploadsPerSecond: number;
   /** Older uploads are left alone. */
   readonly since: number;
+  /** Whether uploads are submitted whose entries may have expired. */
+  readonly force?: true | undefined;
+  /** Bucket and prefix that the pass goes through. */
+  readonly inbox?: string | undefined;
   readonly position: SweepPosition;
   /** The run that is at it, or was the last to be. */
   readonly holder: string;
@@ -54,6 +58,8 @@ function stateSchema(now: number) {
     startedAt: time,
     uploadsPerSecond: z.number().check(z.positive()),
     since: z.number(),
+    force: z.optional(z.literal(true)),
+    inbox: z.optional(z.string()),
     position,
     holder: z._default(z.string(), ''),
     heldUntil: time,

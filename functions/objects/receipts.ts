@@ -175,8 +175,8 @@ interface ReceiptFacts {
 }
 
 /**
- * Of one upload the higher generation is the later one. An upload whose entry was lost begins again with the first, and
- * then the time of its end decides.
+ * The higher generation of an upload is the later one. An upload whose entry was lost begins again with generation 1;
+ * then the time of the end decides.
  */
 const isLater = (mine: Receipt, there: ReceiptFacts): boolean =>
   mine.generation === there.generation ? Date.parse(mine.endedAt) > there.endedAt : mine.generation > there.generation;

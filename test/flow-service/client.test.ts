@@ -13,12 +13,12 @@ import type { FlowService, InputSource } from '../../functions/flow-service/type
 import { collect, streamed } from './chunks.ts';
 import {
   bodyOf,
+  HastyClock,
   json,
   largeSource,
   never,
   RENEWED,
   requestOf,
-  StillClock,
   scripted,
   scriptedRaw,
   scriptedToken,
@@ -51,7 +51,8 @@ const failureOf = async (promise: Promise<unknown>): Promise<unknown> => {
 
 /** Every operation that reads, and `create`, as something to try an answer on. */
 const operations = {
-  create: (flows: FlowService) => flows.create(requestOf(sourceOf('hi')), never),
+  // With no time to wait for a turn: what is refused is refused.
+  create: (flows: FlowService) => flows.create({ ...requestOf(sourceOf('hi')), startBy: 0 }, never),
   get: (flows: FlowService) => flows.get('f1', never),
   outputs: (flows: FlowService) => flows.outputs('f1', never),
   asset: async (flows: FlowService) => collect((await flows.asset('f1', 'a1', never)).chunks),
@@ -137,7 +138,7 @@ describe('an answer other than a success', () => {
     ['create', 422, {}, 'RejectedError', { status: 422 }],
     ['create', 425, {}, 'UnavailableError', { bodyStarted: true }],
     ['create', 429, {}, 'ThrottledError', { retryAfterMs: undefined }],
-    ['create', 429, { 'retry-after': '7' }, 'ThrottledError', { retryAfterMs: 7_000 }],
+    ['create', 429, { 'retry-after': '700' }, 'ThrottledError', { retryAfterMs: 700_000 }],
     ['create', 301, { location: '/elsewhere' }, 'RejectedError', { status: 301 }],
     ['create', 303, { location: '/elsewhere' }, 'InDoubtError'],
     ['create', 307, { location: '/elsewhere' }, 'RejectedError', { status: 307 }],
@@ -155,11 +156,11 @@ describe('an answer other than a success', () => {
     ['reads', 409, {}, 'NotReadyError'],
     ['reads', 410, {}, 'NotFoundError', { knownToBeServed: true }],
     ['reads', 425, {}, 'NotReadyError'],
-    ['reads', 429, { 'retry-after': '7' }, 'ThrottledError', { retryAfterMs: 7_000 }],
+    ['reads', 429, { 'retry-after': '700' }, 'ThrottledError', { retryAfterMs: 700_000 }],
     ['reads', 500, {}, 'UnavailableError', { bodyStarted: false }],
     ['reads', 501, {}, 'NotServedError'],
     ['reads', 503, {}, 'UnavailableError'],
-    ['reads', 503, { 'retry-after': '7' }, 'ThrottledError', { retryAfterMs: 7_000 }],
+    ['reads', 503, { 'retry-after': '700' }, 'ThrottledError', { retryAfterMs: 700_000 }],
     ['get', 302, { location: '/elsewhere' }, 'UnintelligibleAnswerError'],
     ['asset', 302, {}, 'UnintelligibleAnswerError'],
     ['asset', 202, {}, 'UnintelligibleAnswerError'],
@@ -223,8 +224,8 @@ describe('an answer other than a success', () => {
   it.each([
     ['120', 120_000],
     ['0', 0],
-    ['Thu, 01 Jan 2026 00:01:00 GMT', 60_000],
-    ['Thursday, 01-Jan-26 00:01:00 GMT', 60_000],
+    ['Thu, 01 Jan 2026 00:02:00 GMT', 120_000],
+    ['Thursday, 01-Jan-26 00:02:00 GMT', 120_000],
     ['Wed, 31 Dec 2025 23:00:00 GMT', undefined],
     ['99999999999', 86_400_000],
     ['-5', undefined],
@@ -234,7 +235,7 @@ describe('an answer other than a success', () => {
     ['Thu, 99 Foo', undefined],
   ])('that says to wait for %j is believed as far as it makes sense', async (value, retryAfterMs) => {
     const { transport } = canned({ status: 429, headers: { 'retry-after': value } });
-    const error = await failureOf(operations.get(clientOf(PUBLIC, { transport, clock: new StillClock() })));
+    const error = await failureOf(operations.get(clientOf(PUBLIC, { transport, clock: new HastyClock() })));
     expect(error).toMatchObject({ name: 'ThrottledError', retryAfterMs });
   });
 });
@@ -474,9 +475,9 @@ describe('a flow that surely was not created', () => {
   it.each([
     [401, {}, 'UnauthorisedError', {}],
     [413, {}, 'RejectedError', { status: 413 }],
-    [429, { 'retry-after': '3' }, 'ThrottledError', { retryAfterMs: 3_000 }],
+    [429, { 'retry-after': '300' }, 'ThrottledError', { retryAfterMs: 300_000 }],
     [500, {}, 'UnavailableError', { bodyStarted: true }],
-    [503, { 'retry-after': '3' }, 'ThrottledError', { retryAfterMs: 3_000 }],
+    [503, { 'retry-after': '300' }, 'ThrottledError', { retryAfterMs: 300_000 }],
   ])(
     'because %i came before its last byte is %s %s, and no more of it is sent',
     async (status, headers, name, more) => {
@@ -643,7 +644,14 @@ describe('the outputs of a flow', () => {
     const transport: Transport = async ({ url }) => {
       asked.push(`${url.pathname}${url.search}`);
       const { status = 200, body, link } = pageAt(`${url.pathname}${url.search}`);
-      return { status, headers: { link }, body: streamed([Buffer.from(JSON.stringify(body))]), destroy() {} };
+      // Longer than the client waits in place.
+      const retryAfter = status === 429 ? '700' : undefined;
+      return {
+        status,
+        headers: { link, 'retry-after': retryAfter },
+        body: streamed([Buffer.from(JSON.stringify(body))]),
+        destroy() {},
+      };
     };
     const flows = clientOf(baseUrl, { transport, outputsPath: 'flows' });
     const outcome = await flows.outputs('f1', never).then(

@@ -34,7 +34,14 @@ function clientOf(pageAt: (pathAndQuery: string, index: number) => unknown) {
     const answer = pageAt(path, asked.push(path) - 1);
     const isPage = typeof answer === 'object' && answer !== null && 'body' in answer;
     const { body, link, status = 200 } = isPage ? (answer as Page) : { body: answer };
-    return { status, headers: { link }, body: streamed([Buffer.from(JSON.stringify(body))]), destroy() {} };
+    // Longer than the client waits in place.
+    const retryAfter = status === 429 ? '700' : undefined;
+    return {
+      status,
+      headers: { link, 'retry-after': retryAfter },
+      body: streamed([Buffer.from(JSON.stringify(body))]),
+      destroy() {},
+    };
   };
   const clock = new StillClock();
   const flows = createFlowService({
@@ -339,6 +346,17 @@ describe('a listing of active flows only', () => {
     expect(await flows.find(MARK, SINCE, never)).toEqual({ result: 'absent' });
     clock.pass(1);
     expect(await flows.find(MARK, SINCE, never)).toEqual({ result: 'unknown', why: expect.stringContaining('empty') });
+  });
+
+  it('is no proof if the caller knows of a flow that must be listed by now', async () => {
+    const { flows, clock } = clientOf(() => []);
+    const asked: number[] = [];
+    const hasFlowFrom = async (before: number) => {
+      asked.push(before);
+      return true;
+    };
+    expect(await flows.find(MARK, SINCE, never, hasFlowFrom)).toMatchObject({ result: 'unknown' });
+    expect(asked).toEqual([clock.now() - 5 * MINUTE]);
   });
 });
 

@@ -158,6 +158,11 @@ describe('a state that is', () => {
       'of a pass that is held for ever',
       `{"firstDay":0,"watermark":0,"pass":{"startedAt":0,"since":0,"position":{"in":"inbox"},"heldUntil":${far}}}`,
     ],
+    ['of a daily pass that is text', '{"firstDay":0,"watermark":0,"daily":"pass"}'],
+    [
+      'of a backfill that is held for ever',
+      `{"firstDay":0,"watermark":0,"backfill":{"startedAt":0,"uploadsPerSecond":1,"since":0,"position":{"in":"inbox"},"holder":"","heldUntil":${far}}}`,
+    ],
     [
       'of a pass that is after nothing',
       `{"firstDay":0,"watermark":0,"pass":{"startedAt":0,"since":0,"position":{"in":"inbox","after":5},"heldUntil":0}}`,

@@ -1,0 +1,34 @@
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { World } from '../support/world.ts';
+
+const MINUTE = 60_000;
+const signal = new AbortController().signal;
+
+describe('the ledger', () => {
+  it('knows of a flow from before a time, also after it has ended', async () => {
+    const world = await World.start();
+    onTestFinished(() => world.close());
+    const { ledger } = world.ports;
+    expect(await ledger.hasFlowFrom(world.clock.now(), signal)).toBe(false);
+
+    const before = world.clock.now();
+    world.clock.advance(MINUTE);
+    await world.upload('a.bin', 'x');
+    await world.deliver();
+    world.clock.advance(MINUTE);
+    expect(await ledger.hasFlowFrom(before, signal)).toBe(false);
+    expect(await ledger.hasFlowFrom(world.clock.now(), signal)).toBe(true);
+
+    await world.settle();
+    expect(await ledger.hasFlowFrom(world.clock.now(), signal)).toBe(true);
+  });
+
+  it('takes an upload that was refused for one without a flow', async () => {
+    const world = await World.start();
+    onTestFinished(() => world.close());
+    await world.upload('empty.bin', '');
+    await world.deliver();
+    expect(await world.entry()).toMatchObject({ state: 'failed' });
+    expect(await world.ports.ledger.hasFlowFrom(world.clock.now() + MINUTE, signal)).toBe(false);
+  });
+});
