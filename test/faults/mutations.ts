@@ -195,10 +195,10 @@ export const MUTATIONS: readonly Mutation[] = [
     name: 'due times computed from the last started tick',
     changes: [
       {
-        file: 'collect-outputs.ts',
-        from: 'await tick.round(lastCompletedAt);',
-        to: `await lease.completed(startedAt, closing);
-      await tick.round(lastCompletedAt);`,
+        file: 'tick.ts',
+        from: 'if (isWhole && !this.#health.isInVain) {',
+        to: `this.#lastCompletedAt = round.startedAt;
+    if (isWhole && !this.#health.isInVain) {`,
       },
     ],
     seedsMax: 200,
@@ -299,8 +299,9 @@ export const MUTATIONS: readonly Mutation[] = [
     changes: [
       {
         file: 'tick.ts',
-        from: '      this.#halt ??= this.#health.outage;\n',
-        to: "      this.#halt ??= outageOf(error) === 'throttled' ? 'throttled' : this.#health.outage;\n",
+        from: "return outageOf(error) === undefined ? 'failed' : 'outage';",
+        to: `if (outageOf(error) === 'throttled') this.#halt ??= 'throttled';
+      return outageOf(error) === undefined ? 'failed' : 'outage';`,
       },
     ],
     seedsMax: 300,
@@ -310,8 +311,9 @@ export const MUTATIONS: readonly Mutation[] = [
     changes: [
       {
         file: 'tick.ts',
-        from: '      this.#halt ??= this.#health.outage;\n',
-        to: '      this.#halt ??= outageOf(error) ?? this.#health.outage;\n',
+        from: "return outageOf(error) === undefined ? 'failed' : 'outage';",
+        to: `this.#halt ??= outageOf(error);
+      return outageOf(error) === undefined ? 'failed' : 'outage';`,
       },
     ],
     seedsMax: 100,
@@ -327,9 +329,8 @@ export const MUTATIONS: readonly Mutation[] = [
       },
       {
         file: 'tick.ts',
-        from: 'overdue.push(...(await this.#lookAtDue(due, round)));',
-        to: `overdue.push(...(await this.#lookAtDue(due, round)));
-    for (const store of ((this as any).later ?? []).splice(0)) store();`,
+        from: '    // Only now is it known whether the service answers for others.',
+        to: '    for (const store of ((this as any).later ?? []).splice(0)) store();',
       },
     ],
     seedsMax: 100,
