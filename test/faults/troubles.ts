@@ -45,10 +45,9 @@ export function withTroubles(storm: Scenario, random: Random): Scenario {
   };
 }
 
-/** What needs several rare things at the same time. A storm that looks at one call most of all is left as it is. */
-function rarity(random: Random, { weather, variation }: Scenario): Partial<Scenario> {
+/** What needs several rare things at the same time. The call that a storm looks at most of all is still looked at. */
+function rarity(random: Random, { weather: { focus }, variation, limits }: Scenario): Partial<Scenario> {
   const dice = random.int(1, 20);
-  if (weather.focus !== undefined) return {};
   // A claim is taken over by a process whose clock is ahead while its holder waits for the answer to a POST.
   if (dice === 1 && (variation.listingDelayMs ?? 0) <= 60_000) {
     return {
@@ -56,7 +55,7 @@ function rarity(random: Random, { weather, variation }: Scenario): Partial<Scena
       isSkewWild: true,
       createLimitMs: 90_000,
       visibilitySeconds: 210,
-      weather: { rate: 0.6, faults: ['slow'], calls: ['flow.create'], persistence: 0 },
+      weather: { rate: 0.6, faults: ['slow'], calls: ['flow.create'], persistence: 0, focus },
     };
   }
   // A process dies while it looks for the flow of one that died before.
@@ -64,7 +63,17 @@ function rarity(random: Random, { weather, variation }: Scenario): Partial<Scena
     const faults = [...DOUBTFUL, 'killed before', 'killed before', 'killed after', 'killed after'] as const;
     return {
       suddenDeaths: 0.2,
-      weather: { rate: 0.5, faults, calls: ['flow.create', 'flows.list'], persistence: 0 },
+      weather: { rate: 0.5, faults, calls: ['flow.create', 'flows.list'], persistence: 0, focus },
+    };
+  }
+  // A service that now and then does not know what it knows.
+  if (dice === 3) {
+    return {
+      limits: { ...limits, pollIntervalSeconds: 20 },
+      flowMsMin: 180_000,
+      flowMsMax: 600_000,
+      tickGapMs: { min: 20_000, max: 60_000 },
+      weather: { rate: 0.3, faults: ['404'], calls: ['flow.get', 'flow.outputs'], persistence: 0, focus },
     };
   }
   return {};
