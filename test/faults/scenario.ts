@@ -85,6 +85,8 @@ export interface Scenario {
   readonly sweepGapMs: { readonly min: number; readonly max: number };
   /** Whether people retry failed uploads while all this goes on. */
   readonly areRetried: boolean;
+  /** Share of messages that are delivered again while they are being worked on. */
+  readonly againEarly: number;
   /** What is deployed otherwise while all this goes on, and when. */
   readonly changes: readonly { readonly at: number; readonly what: Change }[];
   /** When an entry that is at its end expires, and when one is damaged. */
@@ -390,6 +392,7 @@ export function scenarioOf(random: Random, focus: Focus | undefined): Scenario {
     sweepGapMs: wishes.areSwept ? { min: MINUTE, max: 4 * MINUTE } : { min: 5 * MINUTE, max: 20 * MINUTE },
     areRetried: random.chance(0.2),
     hasNeighbours: random.chance(0.5),
+    againEarly: 0.2,
     changes: [],
     expiriesAt: [],
     backfillsAt: [],
@@ -432,6 +435,7 @@ export function steadyScenario(random: Random, deeds: readonly Deed[]): Scenario
     sweepGapMs: { min: MINUTE, max: MINUTE },
     areRetried: false,
     hasNeighbours: false,
+    againEarly: 0.2,
     changes: [],
     expiriesAt: [],
     backfillsAt: [],

@@ -46,15 +46,20 @@ export function withTroubles(storm: Scenario, random: Random): Scenario {
 }
 
 /** What needs several rare things at the same time. The call that a storm looks at most of all is still looked at. */
-function rarity(random: Random, { weather: { focus }, variation, limits }: Scenario): Partial<Scenario> {
+function rarity(random: Random, storm: Scenario): Partial<Scenario> {
+  const { variation, limits } = storm;
+  const { focus } = storm.weather;
   const dice = random.int(1, 20);
   // A claim is taken over by a process whose clock is ahead while its holder waits for the answer to a POST.
   if (dice === 1 && (variation.listingDelayMs ?? 0) <= 60_000) {
     return {
       skewMs: 140_000,
       isSkewWild: true,
-      createLimitMs: 90_000,
-      visibilitySeconds: 210,
+      againEarly: 0.9,
+      createLimitMs: 50_000,
+      visibilitySeconds: 170,
+      // Else the flow would be found at once.
+      variation: { ...variation, ...furtherVariation(random, storm), listingDelayMs: 60_000 },
       weather: { rate: 0.6, faults: ['slow'], calls: ['flow.create'], persistence: 0, focus },
     };
   }

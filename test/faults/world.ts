@@ -177,6 +177,8 @@ export class World {
   readonly deployedAt = new Map<Change, number>();
   /** Uploads that were retried when all was well, by their ids, with the generation that they had then. */
   readonly retriedWhenWell = new Map<string, number>();
+  /** Uploads whose held doubt a person settled: where there was a flow, there are two then. */
+  readonly releasedByHand = new Set<string>();
   /** What the service answered to every look at a flow, and when, by the flow's id. */
   readonly answers = new Map<string, { readonly status: number; readonly at: number }[]>();
   /** Until when the service asked to be left alone, with what is no creation. */
@@ -798,7 +800,8 @@ export class World {
   /** SQS promises to deliver at least once, and now and then does it again although the message is hidden. */
   #deliverAgainEarly(messages: readonly ReceivedMessage[]): void {
     for (const { receiptHandle } of messages) {
-      if (this.#random.chance(0.2)) this.queue.changeVisibility(receiptHandle, this.#random.int(0, 60));
+      if (this.#random.chance(this.scenario.againEarly))
+        this.queue.changeVisibility(receiptHandle, this.#random.int(0, 60));
     }
   }
 
@@ -989,7 +992,10 @@ export class World {
     const entries = await this.entries();
     const failed = entries.filter((entry) => entry.state === 'failed' || entry.state === 'waiting');
     if (failed.length === 0) return;
-    for (const { upload, generation } of failed) this.retriedWhenWell.set(upload.id, generation);
+    for (const { state, upload, generation } of failed) {
+      this.retriedWhenWell.set(upload.id, generation);
+      if (state === 'waiting') this.releasedByHand.add(upload.id);
+    }
     await this.#complete(this.#startCollect({ retry: failed.map(({ upload }) => upload.id) }));
   }
 
