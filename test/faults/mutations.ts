@@ -233,9 +233,24 @@ export const MUTATIONS: readonly Mutation[] = [
   {
     name: 'no second look for a flow that is gone',
     changes: [
-      { file: 'collect-flow.ts', from: 'if (!(await this.#isSeenTwice(stored, failure.code))) return;', to: '' },
+      {
+        file: 'collect-flow.ts',
+        from: 'if (!this.#firstLooks.isSecond(stored.entry.upload.id, failure.code, this.#ports.clock.now())) return false;',
+        to: '',
+      },
     ],
     seedsMax: 300,
+  },
+  {
+    name: 'two looks that are not in a row believed',
+    changes: [
+      {
+        file: 'collect-flow.ts',
+        from: "if (look.kind === 'running') this.#firstLooks.forget(marker.uploadId);",
+        to: '',
+      },
+    ],
+    seedsMax: 1000,
   },
   {
     name: 'the flow id of a marker not decoded',
@@ -278,5 +293,72 @@ export const MUTATIONS: readonly Mutation[] = [
       },
     ],
     seedsMax: 500,
+  },
+  {
+    name: 'a tick that halts at the first 429',
+    changes: [
+      {
+        file: 'tick.ts',
+        from: '      this.#halt ??= this.#health.outage;\n',
+        to: "      this.#halt ??= outageOf(error) === 'throttled' ? 'throttled' : this.#health.outage;\n",
+      },
+    ],
+    seedsMax: 300,
+  },
+  {
+    name: 'a poisoned flow that halts the tick',
+    changes: [
+      {
+        file: 'tick.ts',
+        from: '      this.#halt ??= this.#health.outage;\n',
+        to: '      this.#halt ??= outageOf(error) ?? this.#health.outage;\n',
+      },
+    ],
+    seedsMax: 100,
+  },
+  {
+    name: 'storing after polling',
+    changes: [
+      {
+        file: 'tick.ts',
+        from: 'if (flow !== undefined) this.#store(marker, flow);',
+        to: `const later = ((this as any).later ??= []);
+        if (flow !== undefined) later.push(() => this.#store(marker, flow));`,
+      },
+      {
+        file: 'tick.ts',
+        from: 'overdue.push(...(await this.#lookAtDue(due, round)));',
+        to: `overdue.push(...(await this.#lookAtDue(due, round)));
+    for (const store of ((this as any).later ?? []).splice(0)) store();`,
+      },
+    ],
+    seedsMax: 100,
+  },
+  {
+    name: 'Retry-After obeyed by one request only',
+    changes: [
+      {
+        file: 'flow-service/pace.ts',
+        from: 'this.#heldUntil = Math.max(this.#heldUntil, now + holdMs);',
+        to: '',
+      },
+    ],
+    seedsMax: 50,
+  },
+  {
+    name: 'absence concluded from a listing without marks',
+    changes: [
+      {
+        file: 'flow-service/flow-search.ts',
+        from: "if (!this.#showsAdditional) return 'the listing shows no additional data of flows, so the mark cannot be seen';",
+        to: '',
+      },
+      {
+        file: 'flow-service/flow-search.ts',
+        from: 'return this.#order.isPast && this.#showsAdditional;',
+        to: 'return this.#order.isPast;',
+      },
+    ],
+    seedsMax: 300,
   },
 ];

@@ -143,7 +143,7 @@ const KEYS = [
 const USUAL_KEYS = ['echo/a.bin', 'echo/b c+d%é?#.png', 'two/x.bin'];
 
 /** What makes it unknown whether a flow was made. */
-const DOUBTFUL: readonly Fault[] = [
+export const DOUBTFUL: readonly Fault[] = [
   'lost',
   '500 after',
   '500',

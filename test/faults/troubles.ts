@@ -1,6 +1,6 @@
 import type { Variation } from '../../local/flow-service/variation.ts';
 import type { Random } from './random.ts';
-import type { Change, Scenario } from './scenario.ts';
+import { type Change, DOUBTFUL, type Scenario } from './scenario.ts';
 
 /** Beginnings and ends of ids that need encoding in a path, or look like something else there. */
 const ODD_STARTS = [
@@ -41,7 +41,33 @@ export function withTroubles(storm: Scenario, random: Random): Scenario {
     backfillsAt: random.chance(0.15) ? backfillsIn(random, storm.chaosMs) : [],
     areAllRetried: random.chance(0.3),
     variation: { ...storm.variation, ...furtherVariation(random, storm) },
+    ...rarity(random, storm),
   };
+}
+
+/** What needs several rare things at the same time. A storm that looks at one call most of all is left as it is. */
+function rarity(random: Random, { weather, variation }: Scenario): Partial<Scenario> {
+  const dice = random.int(1, 20);
+  if (weather.focus !== undefined) return {};
+  // A claim is taken over by a process whose clock is ahead while its holder waits for the answer to a POST.
+  if (dice === 1 && (variation.listingDelayMs ?? 0) <= 60_000) {
+    return {
+      skewMs: 140_000,
+      isSkewWild: true,
+      createLimitMs: 90_000,
+      visibilitySeconds: 210,
+      weather: { rate: 0.6, faults: ['slow'], calls: ['flow.create'], persistence: 0 },
+    };
+  }
+  // A process dies while it looks for the flow of one that died before.
+  if (dice === 2) {
+    const faults = [...DOUBTFUL, 'killed before', 'killed before', 'killed after', 'killed after'] as const;
+    return {
+      suddenDeaths: 0.2,
+      weather: { rate: 0.5, faults, calls: ['flow.create', 'flows.list'], persistence: 0 },
+    };
+  }
+  return {};
 }
 
 const CHANGES: readonly Change[] = ['route', 'pipeline', 'inbox', 'limits'];

@@ -54,6 +54,9 @@ export const CREATES_MAX = 3;
 /** How long anything may take to come to an end once all is well again. */
 const HEALING_STEPS_MAX = 120;
 
+/** For so long, in milliseconds, a `Retry-After` surely holds back all requests of a process and a kind. */
+const HELD_BACK_MS = 2 * SECOND;
+
 type Ports = CreatePorts & CollectPorts & SweepPorts;
 
 /** What each call of another service than S3 is in IAM's words. */
@@ -108,6 +111,12 @@ function lookedAtIn(kind: CallKind, path: string): string | undefined {
   if (kind !== 'flow.get' && kind !== 'flow.outputs') return undefined;
   const id = /^\/(?:flows\/)?([^/?]+)(?:\/outputs)?(?:\?.*)?$/.exec(path)?.[1];
   return id === undefined ? undefined : decodeURIComponent(id);
+}
+
+/** Until when an answer asks to be left alone, in milliseconds since the epoch; 0 where it does not. */
+function retryAfterIn({ 'retry-after': text }: Readonly<Record<string, string>>, now: number): number {
+  if (text === undefined) return 0;
+  return /^\d+$/.test(text) ? now + Number(text) * SECOND : Date.parse(text);
 }
 
 /** What a seed's world is: two thirds are storms, among them all that have a focus. */
@@ -172,6 +181,10 @@ export class World {
   readonly answers = new Map<string, { readonly status: number; readonly at: number }[]>();
   /** Until when the service asked to be left alone, with what is no creation. */
   leftAloneUntil = 0;
+  /** When a process first learnt that a flow has ended, where the service only has limits. */
+  firstEndSeenAt: number | undefined;
+  /** Requests of a process that were sent although one of the same kind had just been asked to come later. */
+  sentInSpite = 0;
   /** Which flows were looked at, and when last. */
   readonly lookedAt = new Map<string, number>();
   /** What became of each tick; nothing where its process was killed. */
@@ -207,6 +220,8 @@ export class World {
   /** Notifications on their way to the queue. */
   #onTheWay = 0;
   readonly #messages: string[] = [];
+  /** Until when a process is to send no request of a kind. */
+  readonly #heldBackUntil = new Map<string, number>();
 
   constructor(seed: number, onTrace?: (line: string) => void, onCall?: (call: NeededPermission) => void) {
     this.#onTrace = onTrace;
@@ -447,7 +462,7 @@ export class World {
     if (lowered !== undefined) {
       timeline.schedule(startedAt + lowered.at, () => this.service.limiter.change(lowered.limits));
     }
-    this.#every({ min: 500, max: 2 * SECOND }, end, () => {
+    this.#every({ min: SECOND, max: 2 * SECOND }, end, () => {
       while (this.#deliver());
     });
     for (let index = 0; index < scenario.collectors; index += 1) {
@@ -496,12 +511,15 @@ export class World {
           this.incidents.push({ kind, path, fault, keys: this.#keysOf(lambda) });
           this.#note(lambda, fault);
         }
+        this.#seesRequest(lambda, kind);
         const flowId = lookedAtIn(kind, encodedPath);
         if (flowId !== undefined) this.lookedAt.set(flowId, timeline.now());
         if (kind === 'flow.abort' && lambda.name.startsWith('create')) this.#seesAbort(lambda, path);
         if (kind === 'flows.list' && scenario.doNeighboursDelete) this.#neighbourDeletes();
       },
       onAnswer: (kind, path, { status, headers }) => {
+        this.#heedRefusal(lambda, kind, status, headers);
+        if (kind === 'flow.get' && status === 200) this.#seesEnd(lookedAtIn(kind, path));
         const retryAfter = headers['retry-after'];
         if (retryAfter !== undefined && kind !== 'flow.create') {
           const until = /^\d+$/.test(retryAfter)
@@ -616,6 +634,27 @@ export class World {
         answer(() => (fault === 'lost' ? fail('ECONNRESET') : resolve(result)));
       });
     });
+  }
+
+  /** Where the service only has limits, what it asks of one request holds for all of the same kind. */
+  #heedRefusal(lambda: Lambda, kind: CallKind, status: number, headers: Readonly<Record<string, string>>): void {
+    if (this.scenario.kind !== 'limits' || (status !== 429 && status !== 503)) return;
+    const now = this.timeline.now();
+    const until = Math.min(retryAfterIn(headers, now), now + HELD_BACK_MS);
+    const name = `${lambda.name} ${kind === 'flow.create' ? 'creation' : 'other'}`;
+    this.#heldBackUntil.set(name, Math.max(this.#heldBackUntil.get(name) ?? 0, until));
+  }
+
+  #seesEnd(flowId: string | undefined): void {
+    if (this.scenario.kind !== 'limits' || this.firstEndSeenAt !== undefined) return;
+    const flow = this.service.flows.find(({ id }) => id === flowId);
+    if (flow?.finishedAt !== undefined) this.firstEndSeenAt = this.timeline.now();
+  }
+
+  #seesRequest(lambda: Lambda, kind: CallKind): void {
+    const name = `${lambda.name} ${kind === 'flow.create' ? 'creation' : 'other'}`;
+    const until = this.#heldBackUntil.get(name) ?? 0;
+    if (this.timeline.now() < until) this.sentInSpite += 1;
   }
 
   #seesAbort(lambda: Lambda, path: string): void {
