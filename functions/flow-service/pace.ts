@@ -120,8 +120,10 @@ export class Pace {
   readonly #waiting: Waiting[] = [];
   readonly #passedOver: number[] = [];
   readonly #subjects = new RefusedSubjects();
-  /** When the service answered, while the pace is open. */
+  /** When the service answered what went while the pace was open. */
   #answeredAt: number[] = [];
+  /** The last turn given while the pace was open, if the rate still rests on what got through then. */
+  #lastOpenTurn = 0;
   #timer: AbortController | undefined;
 
   /** @param requestsPerSecondMax the operator's ceiling, which may be infinite. */
@@ -181,6 +183,7 @@ export class Pace {
   answered(subject: string, turn: Turn, exhaustedMs = 0): void {
     const now = this.#clock.now();
     if (this.#rate === undefined) this.#measure(now);
+    else if (turn.number <= this.#lastOpenTurn) this.#measureFirstRate(now);
     this.#subjects.answered(subject, turn.number);
     this.#answersSinceRefusal += 1;
     if (turn.number > this.#latestRefusedTurn) this.#refusalsInARow = 0;
@@ -226,11 +229,21 @@ export class Pace {
 
   #lower(now: number): void {
     this.#subjects.keepRateBefore(this.#rate);
+    this.#lastOpenTurn = this.#rate === undefined ? this.#turnCount : 0;
     this.#refusedRate = this.#rate ?? Math.max(FIRST_RATE_MIN / DECREASE, this.#measuredRate(now));
     const isGentle = this.#rate !== undefined && this.#answersSinceRefusal >= GENTLE_FROM_ANSWERS;
     this.#rate = Math.max(RATE_MIN, this.#refusedRate * (isGentle ? GENTLE_DECREASE : DECREASE));
     this.#answersSinceRefusal = 0;
-    this.#answeredAt = [];
+    if (this.#lastOpenTurn === 0) this.#answeredAt = [];
+  }
+
+  /** What was under way at the first refusal got through as well, if it is answered. */
+  #measureFirstRate(now: number): void {
+    this.#measure(now);
+    const refusedRate = this.#measuredRate(now);
+    if (refusedRate <= this.#refusedRate) return;
+    this.#refusedRate = refusedRate;
+    this.#rate = Math.max(this.#rate ?? 0, refusedRate * DECREASE);
   }
 
   #measure(now: number): void {
