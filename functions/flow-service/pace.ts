@@ -300,9 +300,11 @@ export class Pace {
   #turnAwayInVain(now: number, opensAt: number): void {
     for (const waiting of [...this.#waiting]) {
       const { subject, startBy = Number.POSITIVE_INFINITY } = waiting;
-      const heldUntil = Math.max(this.#heldUntil, this.#subjects.heldUntil(subject));
+      const subjectHeldUntil = this.#subjects.heldUntil(subject);
+      const heldUntil = Math.max(this.#heldUntil, subjectHeldUntil);
       const goesAt = Math.max(opensAt, heldUntil);
-      const isHeldLong = heldUntil - now > HOLD_PATIENCE_MS || (heldUntil > now && this.#subjects.isSuspect(subject));
+      const isHeldLong =
+        heldUntil - now > HOLD_PATIENCE_MS || (subjectHeldUntil > now && this.#subjects.isSuspect(subject));
       if (!isHeldLong && (goesAt <= now || goesAt <= startBy)) continue;
       const retryAfterMs = heldUntil > now ? heldUntil - now : undefined;
       const message = 'The flow service allows no further request in the time that is left';
