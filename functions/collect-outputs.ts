@@ -9,8 +9,8 @@ import { UPLOAD_ID } from './upload.ts';
 export type { CollectPorts, TickSummary } from './tick.ts';
 
 /**
- * A tick is started every minute. Rounds within one leave the next minute to the next tick, unless assets are coming, in
- * milliseconds.
+ * Time from a tick's start after which it begins no further round unless assets are coming, in milliseconds. The next
+ * tick starts after a minute.
  */
 const TICK_MS = 55_000;
 

@@ -196,7 +196,15 @@ const RETENTION_DAYS_MIN = 30;
 const RETENTION_DAYS_MAX = 3650;
 const RETENTION_ERROR = `expected "forever", or a whole number of days from ${RETENTION_DAYS_MIN} to ${RETENTION_DAYS_MAX}`;
 const retentionSchema: z.ZodMiniType<number | 'forever'> = z.union(
-  [z.literal('forever'), z.int().check(z.gte(RETENTION_DAYS_MIN), z.lte(RETENTION_DAYS_MAX))],
+  [
+    z.literal('forever'),
+    z
+      .int({ error: RETENTION_ERROR })
+      .check(
+        z.gte(RETENTION_DAYS_MIN, { error: RETENTION_ERROR }),
+        z.lte(RETENTION_DAYS_MAX, { error: RETENTION_ERROR }),
+      ),
+  ],
   { error: RETENTION_ERROR },
 );
 
@@ -205,7 +213,15 @@ const REQUESTS_PER_SECOND_MIN = 0.01;
 const REQUESTS_PER_SECOND_MAX = 10_000;
 const CEILING_ERROR = `expected "unlimited", or a number of requests a second from ${REQUESTS_PER_SECOND_MIN} to ${REQUESTS_PER_SECOND_MAX}`;
 const ceilingSchema: z.ZodMiniType<number | 'unlimited'> = z.union(
-  [z.literal('unlimited'), z.number().check(z.gte(REQUESTS_PER_SECOND_MIN), z.lte(REQUESTS_PER_SECOND_MAX))],
+  [
+    z.literal('unlimited'),
+    z
+      .number({ error: CEILING_ERROR })
+      .check(
+        z.gte(REQUESTS_PER_SECOND_MIN, { error: CEILING_ERROR }),
+        z.lte(REQUESTS_PER_SECOND_MAX, { error: CEILING_ERROR }),
+      ),
+  ],
   { error: CEILING_ERROR },
 );
 

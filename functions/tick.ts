@@ -8,6 +8,7 @@ import { FlowStates } from './flow-states.ts';
 import { type Invocation, OutOfTimeError } from './invocation.ts';
 import type { CollectorState, UnfinishedRound } from './ledger/collector-state.ts';
 import { type RunningMarker, runningKey } from './ledger/keys.ts';
+import { UnreadableEntryError } from './ledger/store.ts';
 import { EARLY_LOOKS, isDue, isEarly, YOUNG_MS } from './poll-schedule.ts';
 import { Resend } from './resend.ts';
 import { Semaphore } from './semaphore.ts';
@@ -15,7 +16,7 @@ import type { UploadQueue } from './send-again.ts';
 import { type Outage, outageOf, ServiceHealth } from './service-health.ts';
 import { secondsBetween } from './telemetry.ts';
 
-/** Flows that are stored side by side. How many of their assets are fetched is for the memory to say. */
+/** Flows that are stored side by side. `AssetSlots` decides how many of their assets are fetched, by memory. */
 const STORING_CONCURRENCY = 64;
 
 /** Ended flows that may wait to be stored before looks wait too: it bounds memory, and finishes first what has ended. */
@@ -377,7 +378,8 @@ export class Tick {
    */
   async #guarded(subject: Subject, body: () => Promise<void>): Promise<Turn> {
     const { uploadId, flowId } = subject;
-    const { log } = this.#ports.telemetry;
+    const { telemetry } = this.#ports;
+    const { log } = telemetry;
     if (this.#invocation.work.aborted) this.#halt ??= 'out of time';
     // An answer that is still on its way may end what looks like an outage.
     if (this.#halt !== undefined || this.#health.outage !== undefined) return 'none';
@@ -392,6 +394,7 @@ export class Tick {
         return 'none';
       }
       log.error('This upload could not be seen to; its next look tries again', fields);
+      if (error instanceof UnreadableEntryError) telemetry.metrics.count('EntriesUnreadable');
       if (!(error instanceof FlowServiceError)) this.#failures.push(error);
       else if (flowId !== undefined) this.#health.failed(flowId, error);
       return outageOf(error) === undefined ? 'failed' : 'outage';

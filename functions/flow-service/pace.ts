@@ -296,7 +296,7 @@ export class Pace {
       : Math.max(this.#heldUntil, this.#nextTurnAt);
   }
 
-  /** Requests that would have to wait for too long are their callers' to put off. */
+  /** Turns away requests that would wait for too long. Their callers put them off. */
   #turnAwayInVain(now: number, opensAt: number): void {
     for (const waiting of [...this.#waiting]) {
       const { subject, startBy = Number.POSITIVE_INFINITY } = waiting;
@@ -313,8 +313,8 @@ export class Pace {
   }
 
   /**
-   * The first request of the highest rank whose turn it is. What was refused comes after what was not, and after all
-   * ranks if others were answered since: it may be poisoned, and those behind it are not.
+   * The first request of the highest rank whose turn it is. A refused subject goes after the others of its rank. If
+   * others were answered since, it goes after all ranks: it may be poisoned.
    */
   #next(now: number): Waiting | undefined {
     const ranks: (Waiting | undefined)[] = RANKS.map(() => undefined);

@@ -80,7 +80,7 @@ export class Lease {
     return this.#write({}, signal);
   }
 
-  /** Lets others at it at once. If that fails the lease runs out by itself, which is nothing to fail for. */
+  /** Releases the lease at once. If that fails, it expires by itself, so the error can be ignored. */
   async release(signal: AbortSignal): Promise<void> {
     this.#ended.abort();
     await this.#renewing;
