@@ -98,7 +98,8 @@ export class Stage {
       COLLECT_FUNCTION: 'collect-outputs',
       EVENT_BUS: 'default',
       ROUTES: JSON.stringify([{ name: 'all', input: 'file', template: 'bytes_echo' }]),
-      LIMITS: JSON.stringify(limits),
+      // One round a tick: what is measured is that round, not what flows that have just begun add to it.
+      LIMITS: JSON.stringify({ pollIntervalSeconds: 300, ...limits }),
     };
     return {
       ...env,

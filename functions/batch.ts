@@ -45,7 +45,7 @@ export async function createFlows(event: unknown, ports: CreatePorts, invocation
     }
   });
   const begin = async ({ id, upload }: Work, mayTakeOver: MayTakeOver): Promise<void> => {
-    // An upload that the pace kept waiting is taken up all the same: the ledger is where it waits on, not the queue.
+    // If creations are limited, begin all the same: the upload then waits in the ledger and not in the queue.
     if (clock.now() > halfTime && !ports.flows.isCreationLimited) {
       const error = new NotStartedError(`No time was left to begin with ${upload.key}`);
       telemetry.log.warn('This upload goes back unattempted', { key: upload.key, error });

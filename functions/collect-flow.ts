@@ -76,6 +76,7 @@ export class FlowCollector {
         return undefined;
       }
       case 'foreign': {
+        this.#ports.telemetry.metrics.count('FlowsShared');
         const message = 'The flow service answered with the flow of another upload. Nothing of it was collected.';
         await this.#endAtSecondLook(stored, { code: 'flow-shared', message });
         return undefined;
@@ -157,7 +158,7 @@ export class FlowCollector {
       const isNone =
         error instanceof NotFoundError || error instanceof NotReadyError || error instanceof NotServedError;
       if (!isNone) throw error;
-      // What failed may have no outputs to list. What completed has some, and a listing that lags behind gets its time.
+      // A failed flow may have no outputs. A completed one has some: its listing lags, and the next look asks again.
       return failure === undefined ? { kind: 'running' } : { kind: 'finished', outputs: [], failure };
     }
   }

@@ -9,8 +9,8 @@ import { UPLOAD_ID } from './upload.ts';
 export type { CollectPorts, TickSummary } from './tick.ts';
 
 /**
- * A tick is started every minute. Rounds within one leave the next minute to the next tick, unless assets are coming, in
- * milliseconds.
+ * Time from a tick's start after which it begins no further round unless assets are coming, in milliseconds. The next
+ * tick starts after a minute.
  */
 const TICK_MS = 55_000;
 
@@ -104,21 +104,21 @@ export async function collectOutputs(
   const lease = await Lease.take(ports.s3, settings.ledgerBucket, share.index, clock, closing);
   const tick = new Tick(share, lease?.state ?? {}, ports, invocation);
   if (lease === undefined) return tick.summary('lease taken');
+  lease.keeps(() => tick.memory);
   const goesOnAt = (time: number): boolean =>
     !work.aborted && time < workEndsAt && (tick.isStoring || (tick.hasYoung && time < tickStartedAt + TICK_MS));
   try {
     for (;;) {
       const startedAt = clock.now();
       await tick.round();
-      await lease.remember(tick.memory, closing);
       if (tick.halt !== undefined) break;
+      await lease.write(closing);
       const next = startedAt + tick.roundMs;
       while (clock.now() < next && goesOnAt(next)) await tick.pauseUntil(next);
       if (!goesOnAt(Math.max(next, clock.now()))) break;
     }
-    await tick.allStored();
-    await lease.remember(tick.memory, closing);
   } finally {
+    await tick.allStored();
     await lease.release(closing);
   }
   telemetry.metrics.count(tick.isCutShort ? 'TicksCutShort' : 'TicksCompleted');

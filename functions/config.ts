@@ -53,15 +53,18 @@ export interface Limits {
   readonly attemptsMax: number;
   /** What becomes of a doubt that cannot be settled: `retry` may pay twice, `hold` waits for a person. Default retry. */
   readonly inDoubt: 'retry' | 'hold';
-  /** Seconds between two looks at a flow that is younger than ten minutes. Default 15. */
+  /**
+   * Seconds between two looks at a flow that is younger than ten minutes. A flow younger than twice that is looked at
+   * three times as often. Default 15.
+   */
   readonly pollIntervalSeconds: number;
-  /** Flows polled at a time. Default 64. */
+  /** Flows looked at side by side. Default 64. */
   readonly pollConcurrency: number;
-  /** Large assets streamed at a time, each with 7.5 MiB of memory. Many small ones share the same memory. Default 4. */
+  /** Large assets stored side by side, each with 7.5 MiB of memory. Small ones share that memory. Default 4. */
   readonly assetConcurrency: number;
   /**
-   * Ceiling of the requests a second that one invocation sends to the service, for creations and for all others each.
-   * Below it, the pace is learnt from what the service refuses. Default `unlimited`.
+   * Ceiling of the requests that one process sends to the service in a second: one for creations, and one for all
+   * others. Below it, the pace is learnt from what the service refuses. Default `unlimited`.
    */
   readonly requestsPerSecond: number | 'unlimited';
   /** Oldest that a running flow may become before it ends as failed, in seconds. Default 7 days. */
@@ -193,16 +196,32 @@ const RETENTION_DAYS_MIN = 30;
 const RETENTION_DAYS_MAX = 3650;
 const RETENTION_ERROR = `expected "forever", or a whole number of days from ${RETENTION_DAYS_MIN} to ${RETENTION_DAYS_MAX}`;
 const retentionSchema: z.ZodMiniType<number | 'forever'> = z.union(
-  [z.literal('forever'), z.int().check(z.gte(RETENTION_DAYS_MIN), z.lte(RETENTION_DAYS_MAX))],
+  [
+    z.literal('forever'),
+    z
+      .int({ error: RETENTION_ERROR })
+      .check(
+        z.gte(RETENTION_DAYS_MIN, { error: RETENTION_ERROR }),
+        z.lte(RETENTION_DAYS_MAX, { error: RETENTION_ERROR }),
+      ),
+  ],
   { error: RETENTION_ERROR },
 );
 
-/** Ends of the range of a ceiling, in requests a second: one in 100 seconds, and more than one process can send. */
+/** The range of the ceiling, in requests a second: from one in 100 seconds to more than a process can send. */
 const REQUESTS_PER_SECOND_MIN = 0.01;
 const REQUESTS_PER_SECOND_MAX = 10_000;
 const CEILING_ERROR = `expected "unlimited", or a number of requests a second from ${REQUESTS_PER_SECOND_MIN} to ${REQUESTS_PER_SECOND_MAX}`;
 const ceilingSchema: z.ZodMiniType<number | 'unlimited'> = z.union(
-  [z.literal('unlimited'), z.number().check(z.gte(REQUESTS_PER_SECOND_MIN), z.lte(REQUESTS_PER_SECOND_MAX))],
+  [
+    z.literal('unlimited'),
+    z
+      .number({ error: CEILING_ERROR })
+      .check(
+        z.gte(REQUESTS_PER_SECOND_MIN, { error: CEILING_ERROR }),
+        z.lte(REQUESTS_PER_SECOND_MAX, { error: CEILING_ERROR }),
+      ),
+  ],
   { error: CEILING_ERROR },
 );
 

@@ -216,7 +216,7 @@ class Creation {
     }
     const notBefore = doubt?.nextAttemptAt ?? 0;
     if (notBefore > this.#ports.clock.now()) {
-      const message = 'No flow was found of an attempt that nothing was heard of; it is time for the next one then.';
+      const message = 'The last attempt got no response, and no flow of it was found. The next attempt comes then.';
       return this.#wait(claim, { reason: 'unavailable', message, counted: false, notBefore });
     }
     const { settings } = this.#ports;
@@ -256,7 +256,7 @@ class Creation {
         rerouted(claim.entry, routed.route),
         this.#invocation.work,
       );
-      if (!written.won) throw new ClaimHeldError(`Another invocation took upload ${claim.entry.upload.id} over`);
+      if (!written.won) throw new ClaimHeldError(`Another invocation took upload ${claim.entry.upload.id}`);
       claim = written.stored;
     } else failure = this.#failureOf(object, claim.entry.route.input);
     return failure === undefined ? this.#send(claim, object) : this.#fail(claim, failure);
@@ -421,7 +421,7 @@ class Creation {
       return this.#commit(current as Stored<WaitingEntry>, flowId, outcome);
     }
     // They are at work on it, and will find the flow by its mark; aborting it would take it from under them.
-    if (theirs?.state === 'claimed') throw new ClaimHeldError(`Somebody took upload ${mine.upload.id} over`);
+    if (theirs?.state === 'claimed') throw new ClaimHeldError(`Another invocation took over upload ${mine.upload.id}`);
     if (theirs?.state === 'running' && theirs.flow.id === flowId) {
       await this.#mark(theirs.upload, theirs.flow);
       return 'running already';
@@ -442,7 +442,7 @@ class Creation {
     const { ledger, clock } = this.#ports;
     const terminal = ended(claim.entry, { failure }, clock.now());
     const written = await ledger.replace(claim, terminal, this.#invocation.closing);
-    if (!written.won) throw new ClaimHeldError(`Somebody took upload ${claim.entry.upload.id} over`);
+    if (!written.won) throw new ClaimHeldError(`Another invocation took over upload ${claim.entry.upload.id}`);
     return this.#published(terminal);
   }
 
@@ -455,7 +455,7 @@ class Creation {
   async #wait(claim: Stored<ClaimedEntry>, wait: Wait): Promise<Outcome> {
     const { ledger } = this.#ports;
     const written = await ledger.replace(claim, waiting(claim.entry, wait), this.#invocation.closing);
-    if (!written.won) throw new ClaimHeldError(`Somebody took upload ${claim.entry.upload.id} over`);
+    if (!written.won) throw new ClaimHeldError(`Another invocation took over upload ${claim.entry.upload.id}`);
     await this.#putWaitingMarker(written.stored.entry);
     this.#count('UploadsWaiting');
     this.#telemetry.log.info('The upload waits', {

@@ -34,6 +34,11 @@ export class FirstLooks {
     this.#looks.delete(uploadId);
   }
 
+  /** Forgets the flows that are not running any more. */
+  retain(uploadIds: ReadonlySet<string>): void {
+    for (const uploadId of this.#looks.keys()) if (!uploadIds.has(uploadId)) this.#looks.delete(uploadId);
+  }
+
   get remembered(): Readonly<Record<string, FirstLook>> | undefined {
     return this.#looks.size === 0 ? undefined : Object.fromEntries(this.#looks);
   }

@@ -16,7 +16,7 @@ import type { OpenedAsset } from './objects/results.ts';
 import { assetKey } from './objects/results-keys.ts';
 import { outageOf, type ServiceHealth } from './service-health.ts';
 
-/** Assets of one flow that are under way at a time. How many are really fetched is for the memory to say. */
+/** Assets of one flow that are under way at a time. `AssetSlots` decides how many are fetched, by memory. */
 const ASSET_CONCURRENCY = 32;
 
 /** Bytes that a template's name may take in an asset's metadata: S3 allows 2 KB for all of it, and two ids are in it. */

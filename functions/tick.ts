@@ -8,6 +8,7 @@ import { FlowStates } from './flow-states.ts';
 import { type Invocation, OutOfTimeError } from './invocation.ts';
 import type { CollectorState, UnfinishedRound } from './ledger/collector-state.ts';
 import { type RunningMarker, runningKey } from './ledger/keys.ts';
+import { UnreadableEntryError } from './ledger/store.ts';
 import { EARLY_LOOKS, isDue, isEarly, YOUNG_MS } from './poll-schedule.ts';
 import { Resend } from './resend.ts';
 import { Semaphore } from './semaphore.ts';
@@ -15,7 +16,7 @@ import type { UploadQueue } from './send-again.ts';
 import { type Outage, outageOf, ServiceHealth } from './service-health.ts';
 import { secondsBetween } from './telemetry.ts';
 
-/** Flows that are stored side by side. How many of their assets are fetched is for the memory to say. */
+/** Flows that are stored side by side. `AssetSlots` decides how many of their assets are fetched, by memory. */
 const STORING_CONCURRENCY = 64;
 
 /** Ended flows that may wait to be stored before looks wait too: it bounds memory, and finishes first what has ended. */
@@ -162,7 +163,10 @@ export class Tick {
       await this.#look();
       this.#lookedMs = clock.now() - startedAt;
     };
-    await Promise.all([look(), this.#sendAgain()]);
+    // Both come to their end before anything is thrown: nothing may be under way when an invocation ends.
+    for (const part of await Promise.allSettled([look(), this.#sendAgain()])) {
+      if (part.status === 'rejected') throw part.reason;
+    }
     this.#halt ??= this.#health.outageOfRound;
     if (this.#halt === 'unauthorised') this.#ports.telemetry.metrics.count('TokenRejected');
   }
@@ -194,7 +198,9 @@ export class Tick {
     const { clock, settings } = this.#ports;
     const now = clock.now();
     const { ours, shared } = await this.#markers(now);
-    for (const marker of shared) await this.#guarded(marker, () => this.#seeShared(marker));
+    if (this.#counts.rounds === 1) {
+      for (const marker of shared) await this.#guarded(marker, () => this.#seeShared(marker));
+    }
     const wasSeenToEnd = (marker: RunningMarker): boolean => this.#ended.has(runningKey(marker));
     for (const key of this.#ended) if (!ours.has(key)) this.#ended.delete(key);
     const free = [...ours.values()].filter(({ uploadId }) => !this.#storing.has(uploadId));
@@ -210,8 +216,22 @@ export class Tick {
       await this.#lookFrom({ startedAt: now, after: '' }, free, overdue);
     }
     // Only now is it known whether the service answers for others.
-    for (const { marker, error } of overdue) {
-      await this.#guarded(marker, async () => void (await this.#flows.giveUp(marker, error)));
+    for (const { marker, error } of overdue) await this.#giveUp(marker, error);
+  }
+
+  /** Ends a flow that is too old, also while the service answers for nobody. */
+  async #giveUp(marker: RunningMarker, why: FlowServiceError): Promise<void> {
+    if (this.#invocation.work.aborted) return;
+    try {
+      await this.#flows.giveUp(marker, why);
+    } catch (error) {
+      const { uploadId, flowId } = marker;
+      this.#ports.telemetry.log.error('This flow is too old and could not be ended', {
+        uploadId,
+        flowId,
+        error: error as Error,
+      });
+      this.#failures.push(error);
     }
   }
 
@@ -255,6 +275,8 @@ export class Tick {
       uploadOf.set(flowId, uploadId);
       if (this.#isOurs(uploadId)) ours.set(runningKey(marker), marker);
     }
+    const uploadIds = new Set([...ours.values()].map(({ uploadId }) => uploadId));
+    this.#firstLooks.retain(uploadIds);
     const shared = [...ours.values()].filter(({ flowId }) => sharedFlowIds.has(flowId));
     for (const marker of shared) ours.delete(runningKey(marker));
     this.#counts.running = ours.size + shared.length;
@@ -315,32 +337,37 @@ export class Tick {
   async #see(marker: RunningMarker, overdue: Overdue[]): Promise<Turn> {
     // Looks wait for what has ended: it is finished first, and its outputs' listings take memory.
     while (this.#storing.size >= ENDED_MAX) await Promise.race(this.#storing.values());
-    return this.#guarded(marker, async () => {
+    const turn = await this.#guarded(marker, async () => {
       this.#counts.polled += 1;
       try {
         const flow = await this.#flows.see(marker);
         this.#health.answered(marker.flowId);
         if (flow !== undefined) this.#store(marker, flow);
-        else this.#ended.delete(runningKey(marker));
       } catch (error) {
         if (error instanceof FlowServiceError && this.#flows.isTooOld(marker)) overdue.push({ marker, error });
         throw error;
       }
     });
+    this.#forgetEnd(marker, turn);
+    return turn;
+  }
+
+  /** A flow with trouble of its own comes round when it is due. What an outage or the time cut off goes on first. */
+  #forgetEnd(marker: RunningMarker, turn: Turn): void {
+    const isOutage = turn === 'outage' && !this.#health.hasAnsweredForAnother(marker.flowId);
+    if (turn === 'none' || isOutage || this.#storing.has(marker.uploadId)) return;
+    this.#ended.delete(runningKey(marker));
   }
 
   /** Has the outputs stored when it is their turn, while looks go on. */
   #store(marker: RunningMarker, flow: EndedFlow): void {
     const { uploadId } = marker;
-    const key = runningKey(marker);
-    this.#ended.add(key);
+    this.#ended.add(runningKey(marker));
     const stored = this.#storingPlaces
       .through(() => this.#guarded(marker, () => this.#flows.collect(flow)))
       .then((turn) => {
         this.#storing.delete(uploadId);
-        // A flow with trouble of its own comes round when it is due. What an outage or the time cut off goes on first.
-        const isOutage = turn === 'outage' && !this.#health.hasAnsweredForAnother(marker.flowId);
-        if (turn !== 'none' && !isOutage) this.#ended.delete(key);
+        this.#forgetEnd(marker, turn);
       });
     this.#storing.set(uploadId, stored);
   }
@@ -351,7 +378,8 @@ export class Tick {
    */
   async #guarded(subject: Subject, body: () => Promise<void>): Promise<Turn> {
     const { uploadId, flowId } = subject;
-    const { log } = this.#ports.telemetry;
+    const { telemetry } = this.#ports;
+    const { log } = telemetry;
     if (this.#invocation.work.aborted) this.#halt ??= 'out of time';
     // An answer that is still on its way may end what looks like an outage.
     if (this.#halt !== undefined || this.#health.outage !== undefined) return 'none';
@@ -366,6 +394,7 @@ export class Tick {
         return 'none';
       }
       log.error('This upload could not be seen to; its next look tries again', fields);
+      if (error instanceof UnreadableEntryError) telemetry.metrics.count('EntriesUnreadable');
       if (!(error instanceof FlowServiceError)) this.#failures.push(error);
       else if (flowId !== undefined) this.#health.failed(flowId, error);
       return outageOf(error) === undefined ? 'failed' : 'outage';

@@ -30,11 +30,17 @@ const QUEUE_AGE = Duration.minutes(30);
 /** What has waited for this long has been sent again many times. */
 const WAITING_AGE = Duration.hours(6);
 
-/** An upload that waits is looked at again after a quarter of an hour, give or take half, or if it is held, an hour. */
+/**
+ * An upload that waits is sent again after a quarter of an hour, give or take half. If it is held or its entry cannot be
+ * read, it is looked at again after an hour. Flows that share an id are counted by every tick.
+ */
 const LOOKS_PERIOD = Duration.minutes(15);
 const LONGEST_LOOKS_PERIOD = Duration.hours(1);
 
-/** A tick counts at its end, which may take a quarter of an hour, and the ones that find its lease taken do not. */
+/**
+ * A tick is counted at its end, and it may take a quarter of an hour. Ticks that find its lease taken are not counted,
+ * and neither are those that were cut short because the service answered nobody.
+ */
 const TICKLESS_PERIOD = Duration.minutes(20);
 
 export interface AlarmsProps {
@@ -48,7 +54,7 @@ export interface AlarmsProps {
   readonly topic: ITopic | undefined;
 }
 
-/** One condition that a person should look into. Its id is also the heading of its entry in the runbook. */
+/** One condition that the operator should look into. Its id is also the heading of its entry in the runbook. */
 interface Condition {
   readonly id: string;
   readonly meaning: string;
@@ -67,7 +73,7 @@ interface Condition {
   readonly silenceIsBad?: boolean;
 }
 
-/** Everything that somebody should be told of, each with its entry in the runbook. */
+/** Everything that the operator should be told of, each with its entry in the runbook. */
 export class Alarms extends Construct {
   readonly all: readonly Alarm[];
 
@@ -149,9 +155,21 @@ function conditions(props: AlarmsProps): readonly Condition[] {
       threshold: 1,
     },
     {
+      id: 'flows-shared',
+      meaning: 'The flow service gave one flow to two uploads, so one of them could get the results of the other.',
+      ...whileMeasured(metrics.sum('FlowsShared', LOOKS_PERIOD)),
+      threshold: 1,
+    },
+    {
+      id: 'entries-unreadable',
+      meaning: 'Entries of the ledger cannot be read. Their uploads are passed over.',
+      ...whileMeasured(metrics.sum('EntriesUnreadable', LONGEST_LOOKS_PERIOD)),
+      threshold: 1,
+    },
+    {
       id: 'tick-missing',
-      meaning: 'No tick has come to its end for 40 minutes, though one is started every minute: nothing is collected.',
-      metric: metrics.total(['TicksCompleted', 'TicksCutShort'], TICKLESS_PERIOD),
+      meaning: 'For 40 minutes no tick has done its work: none ran to its end, or all were cut short by the service.',
+      metric: filled(metrics.sum('TicksCompleted', TICKLESS_PERIOD)),
       threshold: 1,
       whenBelow: true,
       periods: [2, 2],
@@ -163,17 +181,21 @@ function conditions(props: AlarmsProps): readonly Condition[] {
 }
 
 /**
- * A condition that is measured now and then for as long as it lasts: it is over when two periods have gone by without.
- * Filled up with zeros, because an alarm would else go on with the data from before; and two, because the latest may
- * have only begun.
- * @see https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/using-metric-math.html
+ * A condition that is measured now and then for as long as it lasts. It is over after two periods without a datapoint:
+ * two, because the latest may only just have begun.
  */
 function whileMeasured(measured: Metric): Pick<Condition, 'metric' | 'periods'> {
+  return { metric: filled(measured), periods: [1, 2] };
+}
+
+/**
+ * A metric with zeros where it has no datapoint. Without them an alarm evaluates older datapoints.
+ * @see https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/using-metric-math.html
+ * @see https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarms-and-missing-data.html
+ */
+function filled(measured: Metric): MathExpression {
   const { period, label } = measured;
-  return {
-    metric: new MathExpression({ expression: 'FILL(measured, 0)', usingMetrics: { measured }, period, label }),
-    periods: [1, 2],
-  };
+  return new MathExpression({ expression: 'FILL(measured, 0)', usingMetrics: { measured }, period, label });
 }
 
 /**

@@ -69,12 +69,19 @@ export class PipelineDashboard extends Construct {
     dashboard.addWidgets(
       ...row(
         graph('Waiting', metrics.sum('UploadsWaiting'), metrics.sum('UploadsSentAgain'), metrics.sum('TokenRejected')),
-        graph('Doubts', metrics.sum('DoubtsRetried'), metrics.sum('DoubtsHeld'), metrics.sum('FlowsSurplus')),
+        graph(
+          'Doubts',
+          metrics.sum('DoubtsRetried'),
+          metrics.sum('DoubtsHeld'),
+          metrics.sum('FlowsSurplus'),
+          metrics.sum('FlowsShared'),
+        ),
         graph('Failed outputs', metrics.sum('AssetsFailed')),
         graph(
           'Errors',
           ...functions.map((each) => each.metricErrors({ period: PERIOD })),
           ...functions.map((each) => each.metricThrottles({ period: PERIOD })),
+          metrics.sum('EntriesUnreadable'),
           deadLetterQueue.metricApproximateNumberOfMessagesVisible({ statistic: Stats.MAXIMUM, period: PERIOD }),
         ),
       ),

@@ -133,8 +133,8 @@ export interface FlowPipelineProps {
    */
   readonly removalPolicy?: RemovalPolicy;
   /**
-   * How many invocations send files at a time, each of them up to `limits.uploadConcurrency`: the one knob for how hard
-   * the flow service is worked. From 2 to 1,000.
+   * How many invocations send files at a time, each of them up to `limits.uploadConcurrency`. A service that limits
+   * requests sets the pace itself; `limits.requestsPerSecond` is a ceiling for each invocation. From 2 to 1,000.
    * @default 5
    */
   readonly maxConcurrency?: number;

@@ -1,5 +1,5 @@
 import { Duration } from 'aws-cdk-lib';
-import { MathExpression, Metric, Stats } from 'aws-cdk-lib/aws-cloudwatch';
+import { Metric, Stats } from 'aws-cdk-lib/aws-cloudwatch';
 import type { MetricName } from '../functions/telemetry.ts';
 
 /** The same as the functions give to Powertools, which also makes the pipeline's name the dimension `service`. */
@@ -23,19 +23,6 @@ export class PipelineMetrics {
     return this.#metric(metricName, Stats.MAXIMUM, period);
   }
 
-  /**
-   * How often any of several things happened, and zero where none did. A sum takes a metric that has no data for zero,
-   * but is missing itself where none has any; and what is missing an alarm passes over in favour of older data, as long
-   * as there is some.
-   * @see https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/using-metric-math.html
-   * @see https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarms-and-missing-data.html
-   */
-  total(metricNames: readonly MetricName[], period: Duration): MathExpression {
-    const usingMetrics = Object.fromEntries(metricNames.map((name) => [idOf(name), this.sum(name, period)]));
-    const expression = `FILL(${metricNames.map(idOf).join(' + ')}, 0)`;
-    return new MathExpression({ expression, usingMetrics, period, label: metricNames.join(' + ') });
-  }
-
   /** What so many per cent of the measurements stay below. */
   percentile(metricName: MetricName, percent: number): Metric {
     return this.#metric(metricName, Stats.percentile(percent)).with({ label: `${metricName} p${percent}` });
@@ -53,6 +40,3 @@ export class PipelineMetrics {
     });
   }
 }
-
-/** In an expression a metric's name must start in lower case. */
-const idOf = (name: MetricName) => `${name.charAt(0).toLowerCase()}${name.slice(1)}`;

@@ -11,6 +11,7 @@ import { FUNCTION_TIMEOUT } from './pipeline-function.ts';
  * How much longer than an invocation may take a message stays hidden, beside the batching window. A claim outlives its
  * invocation by a minute, so a message that came back sooner would find its own claim and could only wait. The second
  * minute is for the time between receiving a message and starting the function.
+ * An upload that waits for its turn at a service which limits creations waits within its invocation, so it adds nothing.
  *
  * Six times the function's timeout is often advised, for queues whose function is throttled; here that would be an hour
  * and a half before a file whose function crashed is tried again. Throttling is met by {@link RECEIVES_MAX} instead.
@@ -33,7 +34,7 @@ export interface UploadQueueProps {
   readonly batchWindow: Duration | undefined;
 }
 
-/** The queue of uploads, and the one where those end that could not even be started. */
+/** The queue of uploads, and its dead-letter queue. */
 export class UploadQueue extends Construct {
   readonly queue: Queue;
   readonly deadLetters: Queue;

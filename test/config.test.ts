@@ -57,9 +57,10 @@ describe('parseEnv', () => {
       answerDepthMax: 100,
       attemptsMax: 5,
       inDoubt: 'retry',
-      pollIntervalSeconds: 60,
+      pollIntervalSeconds: 15,
       pollConcurrency: 64,
       assetConcurrency: 4,
+      requestsPerSecond: 'unlimited',
       flowAgeMaxSeconds: 604_800,
       ledgerRetentionDays: 'forever',
       outputsPath: 'auto',
@@ -137,8 +138,18 @@ describe('parseEnv', () => {
     }
   });
 
+  it.each([0.01, 0.5, 60, 10_000, 'unlimited'])('takes %j as the ceiling of requests a second', (requestsPerSecond) => {
+    expect(parseEnv(limits({ requestsPerSecond }))).toMatchObject({ requestsPerSecond });
+  });
+
+  it.each([0, 0.009, 10_001, -1, '60', null])('refuses %j as the ceiling of requests a second', (requestsPerSecond) => {
+    const [fault] = faultsOf(() => parseEnv(limits({ requestsPerSecond })));
+    expect(fault).toMatch(/^LIMITS\.requestsPerSecond: /);
+    expect(fault).toContain(`got ${JSON.stringify(requestsPerSecond)}`);
+  });
+
   it('refuses a maximum age that ends before the second poll', () => {
-    expect(faultsOf(() => parseEnv(limits({ flowAgeMaxSeconds: 119 })))).toEqual([
+    expect(faultsOf(() => parseEnv(limits({ flowAgeMaxSeconds: 119, pollIntervalSeconds: 60 })))).toEqual([
       'LIMITS.flowAgeMaxSeconds: expected at least twice pollIntervalSeconds (60), or flows would fail before they are polled, got 119',
     ]);
   });

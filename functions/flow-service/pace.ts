@@ -120,8 +120,10 @@ export class Pace {
   readonly #waiting: Waiting[] = [];
   readonly #passedOver: number[] = [];
   readonly #subjects = new RefusedSubjects();
-  /** When the service answered, while the pace is open. */
+  /** When the service answered what went while the pace was open. */
   #answeredAt: number[] = [];
+  /** The last turn given while the pace was open, if the rate still rests on what got through then. */
+  #lastOpenTurn = 0;
   #timer: AbortController | undefined;
 
   /** @param requestsPerSecondMax the operator's ceiling, which may be infinite. */
@@ -181,6 +183,7 @@ export class Pace {
   answered(subject: string, turn: Turn, exhaustedMs = 0): void {
     const now = this.#clock.now();
     if (this.#rate === undefined) this.#measure(now);
+    else if (turn.number <= this.#lastOpenTurn) this.#measureFirstRate(now);
     this.#subjects.answered(subject, turn.number);
     this.#answersSinceRefusal += 1;
     if (turn.number > this.#latestRefusedTurn) this.#refusalsInARow = 0;
@@ -226,11 +229,21 @@ export class Pace {
 
   #lower(now: number): void {
     this.#subjects.keepRateBefore(this.#rate);
+    this.#lastOpenTurn = this.#rate === undefined ? this.#turnCount : 0;
     this.#refusedRate = this.#rate ?? Math.max(FIRST_RATE_MIN / DECREASE, this.#measuredRate(now));
     const isGentle = this.#rate !== undefined && this.#answersSinceRefusal >= GENTLE_FROM_ANSWERS;
     this.#rate = Math.max(RATE_MIN, this.#refusedRate * (isGentle ? GENTLE_DECREASE : DECREASE));
     this.#answersSinceRefusal = 0;
-    this.#answeredAt = [];
+    if (this.#lastOpenTurn === 0) this.#answeredAt = [];
+  }
+
+  /** What was under way at the first refusal got through as well, if it is answered. */
+  #measureFirstRate(now: number): void {
+    this.#measure(now);
+    const refusedRate = this.#measuredRate(now);
+    if (refusedRate <= this.#refusedRate) return;
+    this.#refusedRate = refusedRate;
+    this.#rate = Math.max(this.#rate ?? 0, refusedRate * DECREASE);
   }
 
   #measure(now: number): void {
@@ -283,13 +296,15 @@ export class Pace {
       : Math.max(this.#heldUntil, this.#nextTurnAt);
   }
 
-  /** Requests that would have to wait for too long are their callers' to put off. */
+  /** Turns away requests that would wait for too long. Their callers put them off. */
   #turnAwayInVain(now: number, opensAt: number): void {
     for (const waiting of [...this.#waiting]) {
       const { subject, startBy = Number.POSITIVE_INFINITY } = waiting;
-      const heldUntil = Math.max(this.#heldUntil, this.#subjects.heldUntil(subject));
+      const subjectHeldUntil = this.#subjects.heldUntil(subject);
+      const heldUntil = Math.max(this.#heldUntil, subjectHeldUntil);
       const goesAt = Math.max(opensAt, heldUntil);
-      const isHeldLong = heldUntil - now > HOLD_PATIENCE_MS || (heldUntil > now && this.#subjects.isSuspect(subject));
+      const isHeldLong =
+        heldUntil - now > HOLD_PATIENCE_MS || (subjectHeldUntil > now && this.#subjects.isSuspect(subject));
       if (!isHeldLong && (goesAt <= now || goesAt <= startBy)) continue;
       const retryAfterMs = heldUntil > now ? heldUntil - now : undefined;
       const message = 'The flow service allows no further request in the time that is left';
@@ -298,8 +313,8 @@ export class Pace {
   }
 
   /**
-   * The first request of the highest rank whose turn it is. What was refused comes after what was not, and after all
-   * ranks if others were answered since: it may be poisoned, and those behind it are not.
+   * The first request of the highest rank whose turn it is. A refused subject goes after the others of its rank. If
+   * others were answered since, it goes after all ranks: it may be poisoned.
    */
   #next(now: number): Waiting | undefined {
     const ranks: (Waiting | undefined)[] = RANKS.map(() => undefined);

@@ -20,6 +20,7 @@ export class Lease {
   #state: CollectorState;
   #etag: string | undefined;
   #lost = false;
+  #memory: () => Partial<CollectorState> = () => ({});
   /** Writes go one after another: each is conditional on the one before. */
   #writing: Promise<void> = Promise.resolve();
   readonly #ended = new AbortController();
@@ -59,7 +60,7 @@ export class Lease {
     }
     if (clock.now() < (state.heldUntil ?? 0)) return undefined;
     const lease = new Lease(s3, where, clock, state, etag);
-    await lease.remember({}, signal);
+    await lease.write(signal);
     if (lease.#lost) return undefined;
     lease.#renewing = lease.#keepRenewing(signal);
     return lease;
@@ -69,17 +70,26 @@ export class Lease {
     return this.#state;
   }
 
-  /** Changes what the collector remembers. */
-  remember(change: Partial<CollectorState>, signal: AbortSignal): Promise<void> {
-    this.#writing = this.#writing.catch(() => {}).then(() => this.#put(change, signal));
-    return this.#writing;
+  /** What the collector remembers goes with every write from now on, so that a tick that dies loses little of it. */
+  keeps(memory: () => Partial<CollectorState>): void {
+    this.#memory = memory;
   }
 
-  /** Lets others at it at once. If that fails the lease runs out by itself, which is nothing to fail for. */
+  /** Renews the lease, with what the collector remembers by now. */
+  write(signal: AbortSignal): Promise<void> {
+    return this.#write({}, signal);
+  }
+
+  /** Releases the lease at once. If that fails, it expires by itself, so the error can be ignored. */
   async release(signal: AbortSignal): Promise<void> {
     this.#ended.abort();
     await this.#renewing;
-    await this.remember({ heldUntil: 0 }, signal).catch(() => {});
+    await this.#write({ heldUntil: 0 }, signal).catch(() => {});
+  }
+
+  #write(change: Partial<CollectorState>, signal: AbortSignal): Promise<void> {
+    this.#writing = this.#writing.catch(() => {}).then(() => this.#put({ ...this.#memory(), ...change }, signal));
+    return this.#writing;
   }
 
   async #keepRenewing(signal: AbortSignal): Promise<void> {
@@ -87,7 +97,7 @@ export class Lease {
     while (!until.aborted && !this.#lost) {
       try {
         await this.#clock.sleep(LEASE_MS / 3, until);
-        await this.remember({}, signal);
+        await this.write(signal);
       } catch {
         // The end, or a lease that could not be renewed: it runs out, and at worst two collectors work side by side.
       }

@@ -28,7 +28,7 @@ interface Waiting {
  * by side, or a few large ones.
  *
  * How large an asset is shows only when its answer begins. So the next one is taken for as large as the largest of the
- * latest ones, and the first for a large one. A slot that needs more gives back what it has before it waits, and goes
+ * latest ones, and the first for a large one. A slot that needs more than it has gives back what it has before it waits, and goes
  * before new slots, so that slots cannot wait for each other. Otherwise first come, first served.
  */
 export class AssetSlots {
@@ -66,6 +66,11 @@ export class AssetSlots {
       const size = Math.min(needed, this.#largeBytes);
       note(size);
       const before = bytes;
+      bytes = Math.min(bytes, size);
+      if (size <= before) {
+        this.#give(before - size, 0);
+        return;
+      }
       bytes = 0;
       this.#give(before, 0);
       await this.#wait(size, 0, signal);

@@ -36,7 +36,7 @@ const TOPIC_ARN = 'arn:aws:sns:eu-central-1:123456789012:alarms';
 const runbook = readFileSync(new URL('../../docs/runbook.md', import.meta.url), 'utf8');
 
 describe('alarms', () => {
-  it('are there for everything that somebody should look into', () => {
+  it('are there for everything that an operator should look into', () => {
     expect(alarms.map(({ AlarmName }) => AlarmName.replace('flowdrop-', '')).sort()).toEqual([
       'collect-outputs-errors',
       'collect-outputs-throttles',
@@ -44,7 +44,9 @@ describe('alarms', () => {
       'create-flow-throttles',
       'dead-letters',
       'doubts-held',
+      'entries-unreadable',
       'flows-failed',
+      'flows-shared',
       'nothing-finishes',
       'tick-missing',
       'token-rejected',
@@ -78,13 +80,16 @@ describe('alarms', () => {
     );
   });
 
-  it('miss a tick only after longer than a tick may take', () => {
+  it('miss a tick only after longer than a tick may take, and do not count one that was cut short', () => {
     const { EvaluationPeriods, Metrics, ComparisonOperator } = named('tick-missing');
     const period = Metrics?.find(({ MetricStat }) => MetricStat !== undefined)?.MetricStat?.Period ?? 0;
     // As its description and the runbook say, and longer than the 15 minutes of the longest tick.
     expect(EvaluationPeriods * period).toBe(40 * 60);
     expect(ComparisonOperator).toBe('LessThanThreshold');
-    expect(Metrics?.flatMap(({ Expression }) => Expression ?? [])).toEqual(['FILL(ticksCompleted + ticksCutShort, 0)']);
+    expect(Metrics).toMatchObject([
+      { Expression: 'FILL(measured, 0)' },
+      { MetricStat: { Metric: { MetricName: 'TicksCompleted' }, Stat: 'Sum' } },
+    ]);
   });
 
   it('know of an old flow only where no other ends', () => {
@@ -102,6 +107,8 @@ describe('alarms', () => {
     ['token-rejected', 'TokenRejected', 'Sum', 15 * 60],
     ['uploads-waiting', 'OldestWaitingSeconds', 'Maximum', 60 * 60],
     ['doubts-held', 'DoubtsHeld', 'Sum', 60 * 60],
+    ['flows-shared', 'FlowsShared', 'Sum', 15 * 60],
+    ['entries-unreadable', 'EntriesUnreadable', 'Sum', 60 * 60],
   ])('%s lasts until it has not been measured for two periods', (name, metric, statistic, seconds) => {
     const { Metrics, EvaluationPeriods, DatapointsToAlarm } = named(name);
     expect({ EvaluationPeriods, DatapointsToAlarm }).toEqual({ EvaluationPeriods: 2, DatapointsToAlarm: 1 });
@@ -176,6 +183,8 @@ describe('the dashboard', () => {
       'OldestRunningSeconds',
       'OldestWaitingSeconds',
       'DoubtsHeld',
+      'FlowsShared',
+      'EntriesUnreadable',
     ]) {
       expect(body).toContain(metric);
     }

@@ -9,7 +9,7 @@ import { collect } from '../../functions/collect-outputs.ts';
 import { FUNCTION_NAMES, type FunctionName } from '../../infra/bundle.ts';
 import type { FlowPipelineProps } from '../../infra/flow-pipeline.ts';
 import { simulate } from '../faults/simulation.ts';
-import { ECHO, RESULTS, World, type WorldOptions } from '../support/world.ts';
+import { ECHO, LEDGER, RESULTS, World, type WorldOptions } from '../support/world.ts';
 import { Deployment, NETWORK_ACTIONS, type Part, type RecordedCall, recordedCall } from './calls.ts';
 import { ACCOUNT, idleOf, isAllowed, lineOf, REGION, refusedOf, resolve } from './policies.ts';
 import { synthesisePipeline, theirVpc } from './synthesis.ts';
@@ -154,6 +154,17 @@ async function goThroughEverything(options: WorldOptions): Promise<void> {
     await world.upload('broken.bin', LARGE);
     await settle();
     world.service.intercept = undefined;
+    await settle();
+
+    // A collection that stored its asset and could not write that down.
+    await world.upload('stored.bin', 'x');
+    await deliver();
+    const [marker = ''] = await world.keys(LEDGER, 'running/');
+    const entry = `uploads/${marker.split('/')[2]}.json`;
+    const { bytes } = await world.object(LEDGER, entry);
+    await settle();
+    await world.put(LEDGER, entry, bytes.toString());
+    await world.put(LEDGER, marker, '');
     await settle();
 
     await world.upload('gone.bin', 'x');

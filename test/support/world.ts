@@ -142,6 +142,8 @@ export class World {
     closing.push(() => this.s3.destroy());
     const settings: Settings = {
       ...LIMITS_DEFAULT,
+      // One round a tick, because waits are real: the time between rounds is for the test to pass.
+      pollIntervalSeconds: 60,
       ...options.limits,
       pipeline: 'test',
       baseUrl,

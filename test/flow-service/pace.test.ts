@@ -1,0 +1,254 @@
+import { getEventListeners } from 'node:events';
+import { beforeEach, describe, expect, it } from 'vitest';
+import { ThrottledError } from '../../functions/flow-service/errors.ts';
+import { Pace, type Rank } from '../../functions/flow-service/pace.ts';
+import { VirtualTime } from '../support/virtual-time.ts';
+import { never } from './scripted.ts';
+
+const SECOND = 1_000;
+const MINUTE = 60 * SECOND;
+const HOUR = 60 * MINUTE;
+
+let time: VirtualTime;
+let pace: Pace;
+beforeEach(() => {
+  time = new VirtualTime();
+  pace = new Pace(time, Number.POSITIVE_INFINITY);
+});
+
+const turn = (subject: string, { rank = 0 as Rank, startBy = undefined as number | undefined, signal = never } = {}) =>
+  pace.turn({ rank, subject, startBy }, signal);
+
+/** Has the pace refused once, after it had given `count` turns that were answered. */
+async function refused(retryAfterMs: number | undefined = undefined, count = 0): Promise<void> {
+  for (let i = 0; i < count; i += 1) pace.answered(`answered ${i}`, await turn(`answered ${i}`));
+  pace.refused('refused', await turn('refused'), retryAfterMs);
+}
+
+/** What a promise has come to once everything that can go on at this moment has. */
+async function outcomeOf(promise: Promise<unknown>): Promise<unknown> {
+  let outcome: unknown = 'waits';
+  promise.then(
+    () => {
+      outcome = 'given';
+    },
+    (error) => {
+      outcome = error;
+    },
+  );
+  await time.pass(0);
+  return outcome;
+}
+
+/** The subjects of so many turns, in the order in which they are given. */
+function given(requests: readonly { subject: string; rank: Rank }[]): Promise<string[]> {
+  const order: string[] = [];
+  return time.during(async () => {
+    await Promise.all(requests.map(async ({ subject, rank }) => order.push(await turnOf(subject, rank))));
+    return order;
+  });
+}
+
+async function turnOf(subject: string, rank: Rank): Promise<string> {
+  const { number } = await turn(subject, { rank });
+  pace.answered(subject, { number });
+  return subject;
+}
+
+describe('a pace without a refusal', () => {
+  it('lets every request go at once', async () => {
+    await given(Array.from({ length: 1_000 }, (_, index) => ({ subject: `${index}`, rank: 0 })));
+    expect(time.seconds).toBe(0);
+    expect(pace.learnt).toBeUndefined();
+  });
+
+  it('keeps to the ceiling that the operator has set', async () => {
+    pace = new Pace(time, 10);
+    await given(Array.from({ length: 101 }, (_, index) => ({ subject: `${index}`, rank: 0 })));
+    // Two turns may make up for a late timer.
+    expect(time.seconds).toBeGreaterThanOrEqual(9.8);
+    expect(time.seconds).toBeLessThan(10.2);
+    expect(pace.learnt).toBeUndefined();
+  });
+});
+
+describe('a refusal', () => {
+  it('lowers the rate to seven tenths of what got through', async () => {
+    await time.during(async () => {
+      for (let i = 0; i < 50; i += 1) {
+        pace.answered(`${i}`, await turn(`${i}`));
+        await time.sleep(100);
+      }
+      pace.refused('refused', await turn('refused'), undefined);
+    });
+    expect(pace.learnt?.requestsPerSecond).toBeCloseTo(7, 0);
+    expect(pace.learnt?.refusedAt).toBe(time.now());
+  });
+
+  it('counts once for all requests that were under way together', async () => {
+    await refused(undefined, 100);
+    const before = pace.learnt?.requestsPerSecond as number;
+    await time.pass(10 * MINUTE);
+    const turns = await time.during(() => Promise.all(Array.from({ length: 10 }, (_, i) => turn(`${i}`))));
+    const grown = pace.learnt?.requestsPerSecond as number;
+    expect(grown).toBeGreaterThanOrEqual(before);
+    for (const [index, each] of turns.entries()) pace.refused(`${index}`, each, undefined);
+    expect(pace.learnt?.requestsPerSecond).toBeCloseTo(grown * 0.7, 5);
+  });
+
+  it('never stops the requests of a process that shares a limit with many others', async () => {
+    for (let i = 0; i < 30; i += 1) {
+      pace.refused(`${i}`, await time.during(() => turn(`${i}`)), undefined);
+    }
+    expect(pace.learnt?.requestsPerSecond).toBeCloseTo(0.1, 5);
+    const { number } = await time.during(() => turn('another'), MINUTE);
+    pace.answered('another', { number });
+    await given([{ subject: 'next', rank: 0 }]);
+  });
+
+  it('holds everybody back for two seconds at most as long as it is the only one', async () => {
+    await refused(10 * MINUTE, 100);
+    const from = time.seconds;
+    await time.during(() => turn('another'));
+    expect(time.seconds - from).toBe(2);
+  });
+
+  it('and further ones in a row hold everybody back for as long as they say', async () => {
+    const from = time.seconds;
+    for (let i = 0; time.seconds - from < 50; i += 1) {
+      pace.refused(`${i}`, await time.during(() => turn(`${i}`)), 50 * SECOND);
+      expect(i).toBeLessThan(7);
+    }
+    const again = turn('another');
+    const at = time.seconds;
+    await time.during(() => again);
+    expect(time.seconds - at).toBeCloseTo(50, 0);
+  });
+
+  it('cannot cause a hot loop by a Retry-After of 0', async () => {
+    const againAt = pace.refused('a', await turn('a'), 0);
+    expect((againAt as number) - time.now()).toBeGreaterThanOrEqual(250);
+  });
+
+  it('of the kind that lasts for hours turns callers away at once, and says for how long', async () => {
+    for (let i = 0; i < 6; i += 1) {
+      const next = turn(`${i}`);
+      pace.refused(`${i}`, await time.during(() => next, HOUR), HOUR);
+    }
+    const from = time.seconds;
+    const error = await outcomeOf(turn('another'));
+    expect(error).toBeInstanceOf(ThrottledError);
+    expect(error).toMatchObject({ wasSent: false, retryAfterMs: 64 * SECOND });
+    expect(time.seconds).toBe(from);
+  });
+});
+
+describe('requests that wait for their turn', () => {
+  beforeEach(() => refused(undefined, 100));
+
+  it('go by rank, and within a rank in the order of coming', async () => {
+    const request = (subject: string, rank: Rank) => ({ subject, rank });
+    const order = await given([
+      request('look 1', 2),
+      request('look 2', 2),
+      request('search', 1),
+      request('asset 1', 0),
+      request('asset 2', 0),
+    ]);
+    expect(order).toEqual(['asset 1', 'asset 2', 'search', 'look 1', 'look 2']);
+  });
+
+  it('get a tenth of the turns however many of a higher rank there are', async () => {
+    const assets = Array.from({ length: 200 }, (_, i) => ({ subject: `asset ${i}`, rank: 0 as const }));
+    const looks = Array.from({ length: 200 }, (_, i) => ({ subject: `look ${i}`, rank: 2 as const }));
+    const order = await given([...assets, ...looks]);
+    const isLook = (subject: string) => subject.startsWith('look');
+    expect(order.slice(0, 100).filter(isLook)).toHaveLength(10);
+    expect(order.slice(100, 200).filter(isLook)).toHaveLength(10);
+  });
+
+  it('are turned away by the time at which the turn is of no use any more', async () => {
+    pace.refused('again', await time.during(() => turn('again')), undefined);
+    const from = time.now();
+    const waiting = Array.from({ length: 100 }, (_, i) => turn(`${i}`, { startBy: from + 1 * SECOND }));
+    const outcomes = await time.during(() => Promise.allSettled(waiting));
+    expect(time.now() - from).toBeLessThanOrEqual(1 * SECOND + 1);
+    const rejected = outcomes.flatMap((outcome) => (outcome.status === 'rejected' ? [outcome.reason] : []));
+    expect(rejected.length).toBeGreaterThan(0);
+    for (const error of rejected) {
+      expect(error).toBeInstanceOf(ThrottledError);
+      expect(error).toMatchObject({ wasSent: false });
+    }
+  });
+
+  it('are turned away at once if the next turn comes too late', async () => {
+    await time.during(() => turn('first'));
+    pace.refused('more', await time.during(() => turn('more')), 30 * SECOND);
+    const from = time.now();
+    const error = await outcomeOf(turn('late', { startBy: from + 100 }));
+    expect(error).toBeInstanceOf(ThrottledError);
+    expect(time.now()).toBe(from);
+  });
+
+  it('leave no timer and no listener behind, whether they went, were aborted or were turned away', async () => {
+    const controller = new AbortController();
+    const { signal } = controller;
+    const from = time.now();
+    const went = turn('went', { signal });
+    const outcomes = Promise.allSettled([
+      went,
+      turn('turned away', { signal, startBy: from + 1 }),
+      ...Array.from({ length: 10 }, (_, i) => turn(`${i}`, { signal })),
+    ]);
+    await time.during(() => went);
+    expect(getEventListeners(signal, 'abort').length).toBeGreaterThan(0);
+    controller.abort(new Error('No more'));
+    const reasons = (await outcomes).flatMap((outcome) => (outcome.status === 'rejected' ? [outcome.reason] : []));
+    expect(reasons).toContain(signal.reason);
+    expect(getEventListeners(signal, 'abort')).toEqual([]);
+    await time.pass(0);
+    expect(time.sleepers).toBe(0);
+    expect(() => turn('later', { signal })).toThrow('No more');
+  });
+
+  it('take the place of one that was aborted', async () => {
+    const controller = new AbortController();
+    const first = turn('first', { signal: controller.signal });
+    first.catch(() => {});
+    const second = turn('second');
+    controller.abort();
+    await time.during(() => second, MINUTE);
+  });
+});
+
+describe('what was learnt', () => {
+  it('is what another process begins with', async () => {
+    pace.resume({ requestsPerSecond: 2, refusedAt: time.now() - 10 * MINUTE });
+    await given(Array.from({ length: 21 }, (_, index) => ({ subject: `${index}`, rank: 0 })));
+    // The rate grows while requests wait, so it takes less than the ten seconds of the rate that was learnt.
+    expect(time.seconds).toBeGreaterThan(6);
+    expect(time.seconds).toBeLessThan(10.1);
+    expect(pace.learnt?.refusedAt).toBe(time.now() - time.seconds * SECOND - 10 * MINUTE);
+  });
+
+  it('is passed over if it is an hour old, or older than what the process has heard itself', async () => {
+    pace.resume({ requestsPerSecond: 2, refusedAt: time.now() - HOUR - 1 });
+    expect(pace.learnt).toBeUndefined();
+    await refused(undefined, 100);
+    const own = pace.learnt;
+    pace.resume({ requestsPerSecond: 2, refusedAt: time.now() - 1 });
+    expect(pace.learnt).toEqual(own);
+  });
+
+  it('is forgotten after an hour without a refusal', async () => {
+    await refused();
+    await time.pass(HOUR);
+    expect(pace.learnt).toBeDefined();
+    await time.pass(SECOND);
+    expect(pace.learnt).toBeUndefined();
+    const from = time.seconds;
+    await given(Array.from({ length: 100 }, (_, index) => ({ subject: `${index}`, rank: 0 })));
+    // The wait for the turn after the last one is all that is left of the old rate.
+    expect(time.seconds - from).toBeLessThan(2);
+  });
+});
