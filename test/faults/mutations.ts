@@ -250,7 +250,7 @@ export const MUTATIONS: readonly Mutation[] = [
         to: '',
       },
     ],
-    seedsMax: 1000,
+    seedsMax: 300,
   },
   {
     name: 'the flow id of a marker not decoded',
@@ -304,7 +304,7 @@ export const MUTATIONS: readonly Mutation[] = [
       return outageOf(error) === undefined ? 'failed' : 'outage';`,
       },
     ],
-    seedsMax: 300,
+    seedsMax: 50,
   },
   {
     name: 'a poisoned flow that halts the tick',
@@ -316,7 +316,7 @@ export const MUTATIONS: readonly Mutation[] = [
       return outageOf(error) === undefined ? 'failed' : 'outage';`,
       },
     ],
-    seedsMax: 100,
+    seedsMax: 50,
   },
   {
     name: 'storing after polling',
@@ -333,7 +333,7 @@ export const MUTATIONS: readonly Mutation[] = [
         to: '    for (const store of ((this as any).later ?? []).splice(0)) store();',
       },
     ],
-    seedsMax: 100,
+    seedsMax: 50,
   },
   {
     name: 'Retry-After obeyed by one request only',
@@ -360,6 +360,6 @@ export const MUTATIONS: readonly Mutation[] = [
         to: 'return this.#order.isPast;',
       },
     ],
-    seedsMax: 300,
+    seedsMax: 500,
   },
 ];
