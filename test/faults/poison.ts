@@ -41,7 +41,7 @@ export function poisonedScenarioOf(random: Random): Scenario {
   const healthy = random.int(2, 6);
   const count = random.pick([1, 1, 1, 2, 2, 8]);
   const of = random.pick(['flow', 'flow', 'asset'] as const);
-  const ageMaxMs = random.pick([30, 40]) * MINUTE;
+  const ageMaxMs = random.pick([20, 30]) * MINUTE;
   const poisonedDeeds = manyDeeds(random, of === 'asset' ? 1 : count, SECOND, ['echo/']);
   // The poisoned are the first that are looked at: the others come when all of them have been seen.
   const healthyDeeds = manyDeeds(random, healthy, MINUTE, ['two/']).map((deed) => ({

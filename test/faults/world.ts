@@ -464,7 +464,7 @@ export class World {
     if (lowered !== undefined) {
       timeline.schedule(startedAt + lowered.at, () => this.service.limiter.change(lowered.limits));
     }
-    this.#every({ min: SECOND, max: 2 * SECOND }, end, () => {
+    this.#every({ min: SECOND, max: 3 * SECOND }, end, () => {
       while (this.#deliver());
     });
     for (let index = 0; index < scenario.collectors; index += 1) {
