@@ -22,8 +22,6 @@ export interface World {
   readonly clock: Clock;
   /** A different string each time. */
   readonly nonce: () => string;
-  /** From 0 to below 1. */
-  readonly random: () => number;
   readonly telemetry: Telemetry;
 }
 

@@ -69,7 +69,6 @@ export function lambda<P, T>(
     events: busAt(new EventBridgeClient(AWS_CLIENT), settings.eventBus),
     clock,
     nonce: randomUUID,
-    random: Math.random,
     telemetry,
   });
   // Middy would otherwise answer for us just before the end, with our work still under way in a process about to freeze.

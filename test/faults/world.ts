@@ -570,7 +570,6 @@ export class World {
       },
       clock: lambda.clock,
       nonce: () => this.#ids.hex(16),
-      random: () => this.#random.next(),
       telemetry: {
         log: this.#log({}, lambda),
         metrics: {

@@ -179,7 +179,6 @@ export class World {
       events: { send: async (event: CompletionEvent) => void this.events.push(event) },
       clock,
       nonce: randomUUID,
-      random: Math.random,
       telemetry: {
         log: this.#log({}),
         metrics: {
