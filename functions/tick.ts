@@ -84,8 +84,8 @@ export class Tick {
   #halt: Halt | undefined;
   #hasYoung = false;
   #hasEarly = false;
-  /** How long the looks of the last round took, in milliseconds. */
-  #lookedMs = 0;
+  /** Looks of the last round. */
+  #lookCount = 0;
 
   constructor(share: CollectorShare, remembered: CollectorState, ports: CollectPorts, invocation: Invocation) {
     this.#share = share;
@@ -126,7 +126,9 @@ export class Tick {
    */
   get roundMs(): number {
     const intervalMs = this.#ports.settings.pollIntervalSeconds * 1000;
-    return this.#hasEarly ? Math.min(intervalMs, Math.max(intervalMs / EARLY_LOOKS, 3 * this.#lookedMs)) : intervalMs;
+    if (!this.#hasEarly) return intervalMs;
+    const { requestsPerSecond } = this.#ports.flows.learntPace ?? { requestsPerSecond: Number.POSITIVE_INFINITY };
+    return Math.min(intervalMs, Math.max(intervalMs / EARLY_LOOKS, (3_000 * this.#lookCount) / requestsPerSecond));
   }
 
   /** What the next tick has to know. */
@@ -157,16 +159,12 @@ export class Tick {
   /** Looks at everything that is due, and sends on what waits. Stops where `halt` says so. */
   async round(): Promise<void> {
     this.#counts.rounds += 1;
-    const { clock } = this.#ports;
-    const startedAt = clock.now();
-    const look = async (): Promise<void> => {
-      await this.#look();
-      this.#lookedMs = clock.now() - startedAt;
-    };
+    const polledBefore = this.#counts.polled;
     // Both come to their end before anything is thrown: nothing may be under way when an invocation ends.
-    for (const part of await Promise.allSettled([look(), this.#sendAgain()])) {
+    for (const part of await Promise.allSettled([this.#look(), this.#sendAgain()])) {
       if (part.status === 'rejected') throw part.reason;
     }
+    this.#lookCount = this.#counts.polled - polledBefore;
     this.#halt ??= this.#health.outageOfRound;
     if (this.#halt === 'unauthorised') this.#ports.telemetry.metrics.count('TokenRejected');
   }

@@ -50,9 +50,15 @@ const CAREFUL = { perSecond: 1.03, perTurnMax: 1.1 };
 const CAREFUL_FROM = 0.9;
 const CAREFUL_TO = 1.1;
 
-/** Lowest rates, in requests a second: a later one, since several processes may share a limit, and the first one. */
-const RATE_MIN = 0.1;
-const FIRST_RATE_MIN = 0.5;
+/**
+ * Lowest rates, in requests a second: while the service lets some through, and while it lets none. Several processes may
+ * share a limit of one a second. If they all went much slower than that, they would leave half of it unused.
+ */
+const RATE_MIN = 0.8;
+const RATE_MIN_REFUSED = 0.1;
+
+/** The service lets some through if it answered within this time, in milliseconds. */
+const LETS_THROUGH_MS = 15_000;
 
 /** The first rate is what got through in the last seconds, within this time in milliseconds. */
 const MEASURED_MS_MIN = 1_000;
@@ -111,6 +117,7 @@ export class Pace {
   /** Refusals one after another, without an answer to a later turn. */
   #refusalsInARow = 0;
   #answersSinceRefusal = 0;
+  #latestAnswerAt = Number.NEGATIVE_INFINITY;
   #latestRefusedTurn = 0;
   /** The last turn given before the latest refusal was heard. Refusals of turns up to it say the same thing again. */
   #lastTurnOfRefusal = 0;
@@ -141,7 +148,7 @@ export class Pace {
   /** Begins with what another process learnt, unless that is too old or this one has heard a refusal since. */
   resume({ requestsPerSecond, refusedAt }: LearntPace): void {
     if (refusedAt <= this.#refusedAt || this.#clock.now() - refusedAt > MEMORY_MS) return;
-    this.#rate = Math.max(RATE_MIN, requestsPerSecond);
+    this.#rate = Math.max(RATE_MIN_REFUSED, requestsPerSecond);
     this.#refusedRate = this.#rate;
     this.#refusedAt = refusedAt;
   }
@@ -186,6 +193,7 @@ export class Pace {
     else if (turn.number <= this.#lastOpenTurn) this.#measureFirstRate(now);
     this.#subjects.answered(subject, turn.number);
     this.#answersSinceRefusal += 1;
+    this.#latestAnswerAt = now;
     if (turn.number > this.#latestRefusedTurn) this.#refusalsInARow = 0;
     if (exhaustedMs > 0) this.#heldUntil = Math.max(this.#heldUntil, now + Math.min(exhaustedMs, HOLD_PATIENCE_MS));
   }
@@ -230,9 +238,10 @@ export class Pace {
   #lower(now: number): void {
     this.#subjects.keepRateBefore(this.#rate);
     this.#lastOpenTurn = this.#rate === undefined ? this.#turnCount : 0;
-    this.#refusedRate = this.#rate ?? Math.max(FIRST_RATE_MIN / DECREASE, this.#measuredRate(now));
+    this.#refusedRate = this.#rate ?? Math.max(RATE_MIN / DECREASE, this.#measuredRate(now));
     const isGentle = this.#rate !== undefined && this.#answersSinceRefusal >= GENTLE_FROM_ANSWERS;
-    this.#rate = Math.max(RATE_MIN, this.#refusedRate * (isGentle ? GENTLE_DECREASE : DECREASE));
+    const min = now - this.#latestAnswerAt < LETS_THROUGH_MS ? RATE_MIN : RATE_MIN_REFUSED;
+    this.#rate = Math.max(min, this.#refusedRate * (isGentle ? GENTLE_DECREASE : DECREASE));
     this.#answersSinceRefusal = 0;
     if (this.#lastOpenTurn === 0) this.#answeredAt = [];
   }
