@@ -50,7 +50,10 @@ export class FlowStates {
       .filter((flowId) => believed(flowId) >= BELIEVED_MAX)
       .slice(0, Math.max(DISBELIEVED_MIN, pages));
     for (const flowId of disbelieved) running.delete(flowId);
-    this.#believed = new Map([...running].map((flowId) => [flowId, believed(flowId) + 1]));
+    this.#believed = new Map([
+      ...[...running].map((flowId) => [flowId, believed(flowId) + 1] as const),
+      ...disbelieved.map((flowId) => [flowId, 0] as const),
+    ]);
     return running;
   }
 

@@ -209,10 +209,12 @@ export class Tick {
     if (isResumed && !wasLookedAt && this.#halt === undefined) {
       await this.#lookFrom({ startedAt: now, after: '' }, free, overdue);
     }
-    // Only now is it known whether the service answers for others.
-    for (const { marker, error } of overdue) {
-      await this.#guarded(marker, async () => void (await this.#flows.giveUp(marker, error)));
-    }
+    // Only now is it known whether the service answers for others. Aborting each may take as long as looking at it.
+    await pMap(
+      overdue,
+      ({ marker, error }) => this.#guarded(marker, async () => void (await this.#flows.giveUp(marker, error))),
+      { concurrency },
+    );
   }
 
   /** A round, or the rest of it. Returns whether any flow was due. */

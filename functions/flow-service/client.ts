@@ -256,7 +256,9 @@ class HttpFlowService implements FlowService {
     const body = () => jsonBody({ action: 'abort' });
     try {
       const url = this.#url('flows', flowId);
-      const call: Call = { operation: 'abort', method: 'PATCH', url, subject: flowId, body };
+      // A flow that is refused for ever may still be aborted: its looks say nothing of that.
+      const subject = `abort ${encodeURIComponent(flowId)}`;
+      const call: Call = { operation: 'abort', method: 'PATCH', url, subject, body };
       const answer = await this.#ask(call, signal);
       if (!isSuccess(answer.response.status)) throw await this.#refusal(answer);
       answer.response.destroy();
