@@ -6,7 +6,7 @@ import { FlowAssets } from './flow-assets.ts';
 import { FlowServiceError, NotFoundError, NotReadyError, NotServedError } from './flow-service/errors.ts';
 import type { FlowService, Output } from './flow-service/types.ts';
 import type { Invocation } from './invocation.ts';
-import { type Ending, ended, type Failure, isTerminal, type RunningEntry } from './ledger/entry.ts';
+import { type Ending, ended, type Failure, isTerminal, type RunningEntry, shared } from './ledger/entry.ts';
 import type { RunningMarker } from './ledger/keys.ts';
 import type { Ledger, Stored } from './ledger/store.ts';
 import type { Results } from './objects/results.ts';
@@ -25,7 +25,10 @@ export interface CollectFlowPorts extends PublishPorts {
 /** A flow that ended, and what is to be fetched of it. */
 export interface EndedFlow {
   readonly stored: Stored<RunningEntry>;
+  /** No more of them than are stored. */
   readonly outputs: readonly Output[];
+  /** How many the service lists. */
+  readonly outputCount: number;
   readonly failure: Failure | undefined;
 }
 
@@ -83,9 +86,14 @@ export class FlowCollector {
       }
       case 'finished': {
         const { outputs, failure } = look;
+        if (stored.entry.isShared === true) {
+          if (this.isTooOld(marker)) await this.endShared(marker);
+          return undefined;
+        }
         if (outputs.length > 0 || failure !== undefined) {
           this.#firstLooks.forget(marker.uploadId);
-          return { stored, outputs, failure };
+          const { outputsMax } = this.#ports.settings;
+          return { stored, outputs: outputs.slice(0, outputsMax), outputCount: outputs.length, failure };
         }
         const message = 'The flow completed without any output.';
         await this.#endAtSecondLook(stored, { code: 'no-outputs', message });
@@ -121,6 +129,13 @@ export class FlowCollector {
     const failure = { code: 'timed-out', message: `The flow ${what}` };
     await this.#end(stored, { assets: stored.entry.assets ?? [], failure });
     await this.#abort(marker);
+  }
+
+  /** Writes down that a flow is shared, so that it is not collected after the other upload has ended either. */
+  async noteShared(marker: RunningMarker): Promise<void> {
+    const stored = await this.#entryOf(marker);
+    if (stored === undefined || stored.entry.isShared === true) return;
+    await this.#ports.ledger.replace(stored, shared(stored.entry), this.#invocation.closing);
   }
 
   /** Two uploads were given one flow: which one it belongs to cannot be told, so neither gets its results. */

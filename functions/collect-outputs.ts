@@ -83,8 +83,11 @@ export async function collect(
   if (request !== undefined) return sweep(request, ports, invocation);
   const [tick] = await Promise.allSettled([collectOutputs(collector, ports, invocation)]);
   const wasOurs = tick.status === 'rejected' || tick.value.result !== 'lease taken';
-  if (collector.index === 0 && wasOurs && !invocation.work.aborted) await continueSweep(ports, invocation);
-  if (tick.status === 'rejected') throw tick.reason;
+  const goesOn = collector.index === 0 && wasOurs && !invocation.work.aborted;
+  const [sweeping] = await Promise.allSettled([goesOn ? continueSweep(ports, invocation) : undefined]);
+  const reasons = [tick, sweeping].flatMap((part) => (part.status === 'rejected' ? [part.reason] : []));
+  if (reasons.length > 1) throw new AggregateError(reasons, 'Both the tick and the sweep failed');
+  if (tick.status === 'rejected' || reasons.length > 0) throw reasons[0];
   return tick.value;
 }
 
@@ -117,6 +120,7 @@ export async function collectOutputs(
       while (clock.now() < next && goesOnAt(next)) await tick.pauseUntil(next);
       if (!goesOnAt(Math.max(next, clock.now()))) break;
     }
+    await tick.finish();
   } finally {
     await tick.allStored();
     await lease.release(closing);

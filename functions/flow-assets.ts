@@ -19,6 +19,12 @@ import { outageOf, type ServiceHealth } from './service-health.ts';
 /** Assets of one flow that are under way at a time. `AssetSlots` decides how many are fetched, by memory. */
 const ASSET_CONCURRENCY = 32;
 
+/** Outages in a row after which no further asset of a flow is begun in this run: silent ones hold places for long. */
+const OUTAGES_MAX = 3;
+
+/** Shortest time between two counted attempts at a flow, in milliseconds. Young flows are looked at every few seconds. */
+const COUNTED_GAP_MS = 60_000;
+
 /** Bytes that a template's name may take in an asset's metadata: S3 allows 2 KB for all of it, and two ids are in it. */
 const TEMPLATE_METADATA_BYTES_MAX = 256;
 
@@ -33,6 +39,10 @@ interface Collection {
   outage: unknown;
   /** The asset's own trouble, which is counted. */
   worthAnotherTry: unknown;
+  /** Whether the service has begun to answer for any of them in this run. */
+  hasBegun: boolean;
+  /** Outages in a row: after a few the flow gives its places to others. */
+  outagesInARow: number;
 }
 
 /** The outputs of flows that ended, fetched from the service and stored, side by side. */
@@ -52,11 +62,12 @@ export class FlowAssets {
    * a run counts as an attempt if it had time enough and stored nothing: an answer may have no end.
    * @throws whatever cut it off, or why one of its assets has to be tried again.
    */
-  async collect({ stored: { entry, etag }, outputs, failure }: EndedFlow): Promise<Ending> {
+  async collect(flow: EndedFlow): Promise<Ending> {
+    const { entry } = flow.stored;
     const { ledger, settings } = this.#ports;
     const { work, closing } = this.#invocation;
     const hasTimeEnough = this.#hasTimeEnough();
-    const listed = outputs.slice(0, settings.outputsMax);
+    const listed = flow.outputs;
     const collection: Collection = {
       entry,
       stored: new Map((entry.assets ?? []).map((asset) => [asset.id, asset])),
@@ -64,6 +75,8 @@ export class FlowAssets {
       cutOff: undefined,
       outage: undefined,
       worthAnotherTry: undefined,
+      hasBegun: false,
+      outagesInARow: 0,
     };
     const { stored, failed } = collection;
     const storedBefore = stored.size;
@@ -73,20 +86,27 @@ export class FlowAssets {
     await pMap(inTurn, (output) => this.#collectOne(output, collection), { concurrency: ASSET_CONCURRENCY });
 
     const isProgress = stored.size > storedBefore;
-    const isTooSlow = collection.cutOff !== undefined && work.aborted && hasTimeEnough && !isProgress;
-    const isLastAttempt = entry.attempts + 1 >= settings.attemptsMax;
-    if (isTooSlow && isLastAttempt) {
+    // A flow that only waited for its turn was not too slow.
+    const hadItsTime = collection.hasBegun && hasTimeEnough;
+    const isTooSlow = collection.cutOff !== undefined && work.aborted && hadItsTime && !isProgress;
+    if (isTooSlow && entry.attempts + 1 >= settings.attemptsMax) {
       const message = 'It did not come whole within the time of several runs.';
       for (const { assetId: id } of listed) {
         if (!stored.has(id) && !failed.has(id)) failed.set(id, { id, code: 'out-of-time', message });
       }
-      return this.#endingOf(outputs, collection, failure);
+      return this.#endingOf(flow, collection);
     }
     const reason = collection.cutOff ?? collection.outage ?? collection.worthAnotherTry;
-    if (reason === undefined) return this.#endingOf(outputs, collection, failure);
-    const isCounted = collection.worthAnotherTry !== undefined || isTooSlow;
+    if (reason === undefined) return this.#endingOf(flow, collection);
+    const now = this.#ports.clock.now();
+    const isSpaced = now - (entry.attemptedAt ?? Number.NEGATIVE_INFINITY) >= COUNTED_GAP_MS;
+    const isCounted = (collection.worthAnotherTry !== undefined && isSpaced) || isTooSlow;
     if (isProgress || isCounted) {
-      await ledger.replace({ entry, etag }, collectedSoFar(entry, [...stored.values()], isCounted), closing);
+      await ledger.replace(
+        flow.stored,
+        collectedSoFar(entry, [...stored.values()], isCounted ? now : undefined),
+        closing,
+      );
     }
     throw reason;
   }
@@ -98,19 +118,20 @@ export class FlowAssets {
 
   async #collectOne({ assetId: id, status, error: said }: Output, collection: Collection): Promise<void> {
     const { stored, failed, entry } = collection;
-    const { attemptsMax } = this.#ports.settings;
     if (stored.has(id)) return;
     const fail = ({ code, message }: Failure) => failed.set(id, { id, code, message });
     if (status === 'failed') {
       fail({ code: 'output-failed', message: said ?? 'The service says it failed.' });
       return;
     }
-    if (collection.cutOff !== undefined || this.#health.outage !== undefined) {
+    const isOut = this.#health.outage !== undefined || collection.outagesInARow >= OUTAGES_MAX;
+    if (collection.cutOff !== undefined || isOut) {
       collection.outage ??= new UnavailableError('The service answers nobody', { bodyStarted: false });
       return;
     }
     try {
-      stored.set(id, await this.#store(entry, id));
+      stored.set(id, await this.#store(entry, id, collection));
+      collection.outagesInARow = 0;
       this.#health.answered(entry.flow.id);
     } catch (error) {
       if (!(error instanceof FlowServiceError)) {
@@ -120,10 +141,19 @@ export class FlowAssets {
       this.#health.failed(entry.flow.id, error);
       if (outageOf(error) !== undefined) {
         if (this.#isGivenUp(entry)) fail(error);
-        else collection.outage ??= error;
-      } else if (error instanceof AssetTooLargeError || entry.attempts + 1 >= attemptsMax) fail(error);
+        else {
+          collection.outage ??= error;
+          collection.outagesInARow += 1;
+        }
+      } else if (error instanceof AssetTooLargeError || this.#isLastAttempt(entry)) fail(error);
       else collection.worthAnotherTry ??= error;
     }
+  }
+
+  #isLastAttempt({ attempts, attemptedAt }: RunningEntry): boolean {
+    const { clock, settings } = this.#ports;
+    const isSpaced = clock.now() - (attemptedAt ?? Number.NEGATIVE_INFINITY) >= COUNTED_GAP_MS;
+    return isSpaced && attempts + 1 >= settings.attemptsMax;
   }
 
   /** Past the flow's maximum age an asset that is refused for ever is given up; not so during an outage. */
@@ -134,13 +164,13 @@ export class FlowAssets {
     return ageMs > 2 * ageMaxMs || (ageMs > ageMaxMs && this.#health.hasAnsweredForAnother(flow.id));
   }
 
-  #endingOf(outputs: readonly Output[], { stored, failed }: Collection, flowFailure: Failure | undefined): Ending {
+  #endingOf({ outputs: listed, outputCount, failure: flowFailure }: EndedFlow, collection: Collection): Ending {
     const { settings, telemetry } = this.#ports;
+    const { stored, failed } = collection;
     // In the order of the listing, in however many runs they came.
-    const listed = outputs.slice(0, settings.outputsMax);
     const assets = listed.flatMap(({ assetId }) => stored.get(assetId) ?? []);
     const failedOutputs = listed.flatMap(({ assetId }) => failed.get(assetId) ?? []);
-    const beyond = outputs.length - settings.outputsMax;
+    const beyond = outputCount - listed.length;
     if (beyond > 0) {
       const message = `${beyond} outputs beyond the limit of ${settings.outputsMax} were not stored.`;
       failedOutputs.push({ id: '', code: 'too-many-outputs', message });
@@ -152,9 +182,14 @@ export class FlowAssets {
     return { assets, failedOutputs, failure };
   }
 
-  async #store(entry: RunningEntry, assetId: string): Promise<StoredAsset> {
+  async #store(entry: RunningEntry, assetId: string, collection: Collection): Promise<StoredAsset> {
     const { results, telemetry } = this.#ports;
-    const stored = await results.store(() => this.#open(entry, assetId), this.#invocation.work);
+    const open = async (): Promise<OpenedAsset> => {
+      const opened = await this.#open(entry, assetId);
+      collection.hasBegun = true;
+      return opened;
+    };
+    const stored = await results.store(open, this.#invocation.work);
     const { key, bytes, mediaType, sha256 } = stored;
     telemetry.metrics.count('AssetsStored');
     telemetry.metrics.count('AssetBytes', bytes);

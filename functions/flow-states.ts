@@ -6,8 +6,11 @@ import type { RunningMarker } from './ledger/keys.ts';
 /** With fewer flows than this, single looks cost about as much as the listing. */
 const FLOWS_MIN = 16;
 
-/** After so many pages, the listing must have shown more flows that are due than it has pages. */
+/** After so many pages, the listing must have shown more flows than pages. So many without any in a row end it. */
 const PAGES_ON_TRIAL = 3;
+
+/** Longest time for which pages are read in one round, in milliseconds: single looks must have their turn. */
+const READING_MS = 60_000;
 
 /** How long the listing is left alone if it is not served, or is in vain, in milliseconds. */
 const NOT_SERVED_MS = 60 * 60_000;
@@ -46,39 +49,52 @@ export class FlowStates {
     if (due.length < FLOWS_MIN || this.#ports.clock.now() < this.#asksAt) return new Set();
     const { running, pages } = await this.#read(new Set(due.map(({ flowId }) => flowId)), signal);
     const believed = (flowId: string): number => this.#believed.get(flowId) ?? firstCountOf(flowId);
+    // Those that were believed longest are asked for first, so that each has its turn.
     const disbelieved = [...running]
       .filter((flowId) => believed(flowId) >= BELIEVED_MAX)
+      .sort((one, other) => believed(other) - believed(one))
       .slice(0, Math.max(DISBELIEVED_MIN, pages));
-    for (const flowId of disbelieved) running.delete(flowId);
-    this.#believed = new Map([...running].map((flowId) => [flowId, believed(flowId) + 1]));
+    for (const flowId of running) this.#believed.set(flowId, believed(flowId) + 1);
+    for (const flowId of disbelieved) {
+      running.delete(flowId);
+      this.#believed.set(flowId, 0);
+    }
     return running;
+  }
+
+  /** Forgets the flows that are not running any more. */
+  retain(flowIds: ReadonlySet<string>): void {
+    for (const flowId of this.#believed.keys()) if (!flowIds.has(flowId)) this.#believed.delete(flowId);
   }
 
   /** Reads pages until all flows were seen, or the pages cost more than single looks. */
   async #read(unseen: Set<string>, signal: AbortSignal): Promise<{ running: Set<string>; pages: number }> {
     const { flows, clock } = this.#ports;
     const running = new Set<string>();
+    const endsAt = clock.now() + READING_MS;
     let pages = 0;
     let seen = 0;
+    let pagesInVain = 0;
     try {
       for await (const page of flows.list(signal)) {
         pages += 1;
+        const seenBefore = seen;
         for (const { flowId, state } of page) {
           if (!unseen.delete(flowId)) continue;
           seen += 1;
           if (state === 'running') running.add(flowId);
         }
         if (unseen.size === 0) break;
-        if (pages >= PAGES_ON_TRIAL && seen <= pages) {
-          this.#asksAt = clock.now() + IN_VAIN_MS;
-          break;
-        }
+        pagesInVain = seen === seenBefore ? pagesInVain + 1 : 0;
+        const isInVain = pages >= PAGES_ON_TRIAL && seen <= pages;
+        if (isInVain) this.#asksAt = clock.now() + IN_VAIN_MS;
+        if (isInVain || pagesInVain >= PAGES_ON_TRIAL || clock.now() > endsAt) break;
       }
     } catch (error) {
       if (!(error instanceof FlowServiceError)) throw error;
       const mayPass =
         error instanceof ThrottledError || error instanceof UnavailableError || error instanceof UnauthorisedError;
-      if (!mayPass) this.#asksAt = clock.now() + NOT_SERVED_MS;
+      this.#asksAt = clock.now() + (mayPass ? IN_VAIN_MS : NOT_SERVED_MS);
     }
     return { running, pages };
   }

@@ -35,10 +35,18 @@ type ThrottledState = CollectorState['throttled'];
 export class Resend {
   readonly #ports: ResendPorts;
   readonly #isOurs: (uploadId: string) => boolean;
+  readonly #sentMax: number;
   #throttled: ThrottledState;
   #endedBefore = 0;
 
-  constructor(ports: ResendPorts, remembered: ThrottledState, isOurs: (uploadId: string) => boolean) {
+  /** @param sentMax uploads sent on in one round at most, but for those that were throttled. */
+  constructor(
+    ports: ResendPorts,
+    remembered: ThrottledState,
+    isOurs: (uploadId: string) => boolean,
+    sentMax: number = SENT_MAX,
+  ) {
+    this.#sentMax = sentMax;
     this.#ports = ports;
     this.#throttled = remembered;
     this.#isOurs = isOurs;
@@ -85,7 +93,7 @@ export class Resend {
     const due: WaitingMarker[] = [];
     for await (const marker of ledger.waitingMarkersDue(clock.now(), signal)) {
       if (this.#isOurs(marker.uploadId)) due.push(marker);
-      if (due.length === SENT_MAX) break; // The longest due come first, and the others in the next round.
+      if (due.length === this.#sentMax) break; // The longest due come first, and the others in the next round.
     }
     return due;
   }
@@ -99,8 +107,8 @@ export class Resend {
     let hasComeBack = false;
     for await (const { putAt, ...marker } of ledger.throttledMarkers(signal)) {
       if (!this.#isOurs(marker.uploadId)) continue;
-      // What was sent is the first of the queue again if it was refused.
-      if (putAt >= sentAt) hasComeBack = true;
+      // What was sent is the first of the queue again if it was refused. S3 tells the time in whole seconds.
+      if (putAt >= sentAt - (sentAt % 1000)) hasComeBack = true;
       if (marker.notBefore > now) continue;
       next.push(marker);
       if (next.length === allowed) break;

@@ -77,6 +77,8 @@ export class Tick {
   readonly #storing = new Map<string, Promise<void>>();
   /** Markers of flows that were seen to have ended and are not settled. */
   readonly #ended: Set<string>;
+  /** Flows that are too old, and whose assets the service refused. */
+  readonly #refusedOverdue: RunningMarker[] = [];
   readonly #failures: unknown[] = [];
   readonly #counts = { rounds: 0, sentAgain: 0, running: 0, polled: 0 };
   #lastCompletedAt: number | undefined;
@@ -185,6 +187,18 @@ export class Tick {
     await Promise.all(this.#storing.values());
   }
 
+  /**
+   * Waits until everything is stored. A flow that is too old, and whose assets were refused before it was known that the
+   * service answers for others, is tried once more: now such an asset is given up.
+   */
+  async finish(): Promise<void> {
+    await this.allStored();
+    const late = this.#refusedOverdue.splice(0);
+    const own = late.filter(({ flowId }) => this.#health.hasAnsweredForAnother(flowId));
+    await pMap(own, (marker) => this.#see(marker, []), { concurrency: this.#ports.settings.pollConcurrency });
+    await this.allStored();
+  }
+
   async #sendAgain(): Promise<void> {
     const endedCount = this.#flows.counts.succeeded + this.#flows.counts.failed;
     const { sent, failures } = await this.#resend.round(endedCount, this.#invocation.closing);
@@ -213,8 +227,8 @@ export class Tick {
     if (isResumed && !wasLookedAt && this.#halt === undefined) {
       await this.#lookFrom({ startedAt: now, after: '' }, free, overdue);
     }
-    // Only now is it known whether the service answers for others.
-    for (const { marker, error } of overdue) await this.#giveUp(marker, error);
+    // Only now is it known whether the service answers for others. Aborting each may take as long as looking at it.
+    await pMap(overdue, ({ marker, error }) => this.#giveUp(marker, error), { concurrency });
   }
 
   /** Ends a flow that is too old, also while the service answers for nobody. */
@@ -275,6 +289,7 @@ export class Tick {
     }
     const uploadIds = new Set([...ours.values()].map(({ uploadId }) => uploadId));
     this.#firstLooks.retain(uploadIds);
+    this.#states.retain(new Set(uploadOf.keys()));
     const shared = [...ours.values()].filter(({ flowId }) => sharedFlowIds.has(flowId));
     for (const marker of shared) ours.delete(runningKey(marker));
     this.#counts.running = ours.size + shared.length;
@@ -298,6 +313,7 @@ export class Tick {
       flowId,
     });
     if (this.#flows.isTooOld(marker)) await this.#flows.endShared(marker);
+    else await this.#flows.noteShared(marker);
   }
 
   /** Looks at the flows of a round, as many at a time as the settings say. Returns whether all had their turn. */
@@ -315,6 +331,7 @@ export class Tick {
       due,
       async (marker, index) => {
         const isKnown = running.has(marker.flowId) && !this.#flows.isTooOld(marker);
+        if (isKnown) this.#firstLooks.forget(marker.uploadId);
         if (isKnown || (await this.#see(marker, overdue)) !== 'none') done(index);
       },
       { concurrency: this.#ports.settings.pollConcurrency },
@@ -365,6 +382,7 @@ export class Tick {
       .through(() => this.#guarded(marker, () => this.#flows.collect(flow)))
       .then((turn) => {
         this.#storing.delete(uploadId);
+        if (turn === 'outage' && this.#flows.isTooOld(marker)) this.#refusedOverdue.push(marker);
         this.#forgetEnd(marker, turn);
       });
     this.#storing.set(uploadId, stored);

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import type { CreatePorts } from '../functions/create-flow.ts';
+import type { Entry, WaitingEntry } from '../functions/ledger/entry.ts';
 import { LEDGER, World, type WorldOptions } from './support/world.ts';
 
 const MINUTE = 60_000;
@@ -88,5 +89,49 @@ describe('a file at which its invocation dies', () => {
     world.clock.advance(61 * MINUTE);
     await world.tick();
     expect(await world.keys(LEDGER, 'waiting/')).toEqual([]);
+  });
+});
+
+describe('an upload that the pace kept waiting past half of the time', () => {
+  it('waits on in the ledger as throttled, due at once if it was never sent, and its message is done', async () => {
+    await start({ speed: 10, limits: { uploadConcurrency: 1 } });
+    world.remainingMs = MINUTE;
+    // The first one is refused at once, and takes more than half of the time then. No other one is let in.
+    world.service.intercept = (_, { operation, n }) => {
+      if (operation !== 'createFlow') return undefined;
+      return n === 2 ? { delayMs: 30_000 } : { status: 429, headers: { 'retry-after': '1' } };
+    };
+    for (const key of ['a', 'b', 'c', 'd']) await world.upload(key, 'x');
+    const startedAt = world.clock.now();
+    const failures = (await world.deliver())?.batchItemFailures;
+    const endedAt = world.clock.now();
+    expect(endedAt - startedAt).toBeGreaterThan(MINUTE / 2);
+    expect(failures).toEqual([]);
+    expect(world.queue.counts()).toMatchObject({ visible: 0, inFlight: 0 });
+
+    const keys = await world.keys(LEDGER, 'uploads/');
+    const entries = await Promise.all(keys.map((key) => world.json<Entry>(LEDGER, key)));
+    const byKey = new Map(entries.map((entry) => [entry.upload.key, entry]));
+    expect(byKey.get('a')).toMatchObject({ state: 'running' });
+    expect(await world.keys(LEDGER, 'waiting/throttled/')).toHaveLength(3);
+    // The second one was sent and refused; after that the service was left alone.
+    expect(world.service.counts.createFlow).toBe(3);
+    for (const key of ['b', 'c', 'd']) {
+      expect(byKey.get(key)).toMatchObject({ state: 'waiting', reason: 'throttled', attempts: 0 });
+    }
+    for (const key of ['c', 'd']) {
+      const entry = byKey.get(key) as WaitingEntry;
+      expect(entry.notBefore).toBeLessThanOrEqual(endedAt + 2_000);
+    }
+  });
+
+  it('goes back unattempted if no creation was ever refused', async () => {
+    await start({ speed: 10, limits: { uploadConcurrency: 1 } });
+    world.remainingMs = MINUTE;
+    world.service.intercept = (_, { operation, n }) =>
+      operation === 'createFlow' && n === 1 ? { delayMs: 30_000 } : undefined;
+    for (const key of ['a', 'b']) await world.upload(key, 'x');
+    expect((await world.deliver())?.batchItemFailures).toHaveLength(1);
+    expect(await world.keys(LEDGER, 'uploads/')).toHaveLength(1);
   });
 });

@@ -333,7 +333,8 @@ describe('a service that does not take the file now', () => {
     await world.upload('a', 'x');
     await world.deliver();
     expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'throttled' });
-    expect(world.service.counts.createFlow).toBeLessThanOrEqual(4);
+    // It may be sent for 9 seconds, at a pace that begins at one request in two seconds.
+    expect(world.service.counts.createFlow).toBeLessThanOrEqual(6);
   });
 
   it('for ever, uses up the attempts of the file only where the file could be the cause', async () => {

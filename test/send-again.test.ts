@@ -23,27 +23,6 @@ describe('the marker of a wait that is over', () => {
   });
 });
 
-describe('sending again', () => {
-  it('leaves running flows their turn, however many uploads are due', { timeout: 60_000 }, async () => {
-    world = await World.start();
-    await world.upload('a', 'hello');
-    await world.deliver();
-    const { ledger } = world.ports;
-    const signal = new AbortController().signal;
-    // Markers whose entries are gone, which are only cleared away, take the least time.
-    const ids = Array.from({ length: 4_001 }, (_, index) => index.toString(16).padStart(40, '0'));
-    const notBefore = world.clock.now() - 1;
-    await Promise.all(ids.map((uploadId) => ledger.putWaitingMarker({ uploadId, notBefore }, signal)));
-    world.clock.advance(2 * 60_000);
-
-    expect(await world.tick()).toMatchObject({ polled: 1, rounds: 1 });
-
-    expect(await world.keys(LEDGER, 'waiting/')).toHaveLength(1);
-    await world.tick();
-    expect(await world.keys(LEDGER, 'waiting/')).toEqual([]);
-  });
-});
-
 describe('an entry that cannot be read', () => {
   const damaged = async (count: number) => {
     const ids = Array.from({ length: count }, (_, index) => index.toString(16).padStart(40, '0'));
@@ -68,18 +47,5 @@ describe('an entry that cannot be read', () => {
     world.clock.advance(61 * 60_000);
     await world.tick();
     expect(world.count('EntriesUnreadable')).toBe(4);
-  });
-
-  it('does not keep those behind it from their turn, however many there are', { timeout: 60_000 }, async () => {
-    world = await World.start();
-    await damaged(4_000);
-    world.service.intercept = (_, { operation, n }) =>
-      operation === 'createFlow' && n === 1 ? { status: 429, headers: { 'retry-after': '1' } } : undefined;
-    world.clock.advance(60_000);
-    await world.upload('a', 'hello');
-    await world.deliver();
-    world.clock.advance(60_000);
-    await world.tick();
-    expect(await world.tick()).toMatchObject({ sentAgain: 1 });
   });
 });

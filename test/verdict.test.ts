@@ -89,6 +89,16 @@ describe('a failure to send', () => {
       { kind: 'wait', reason: 'throttled', counted: false, delayMs: 40_000 },
     ],
     [
+      'no turn in time, so that it was never sent',
+      new ThrottledError('no turn', { wasSent: false }),
+      { kind: 'wait', reason: 'throttled', counted: false, delayMs: 0 },
+    ],
+    [
+      'no turn in time while the service is left alone',
+      new ThrottledError('no turn', { wasSent: false, retryAfterMs: 80_000 }),
+      { kind: 'wait', reason: 'throttled', counted: false, delayMs: 80_000 },
+    ],
+    [
       'a service that was not reached',
       new UnavailableError('No', { bodyStarted: false }),
       { kind: 'wait', reason: 'unavailable', counted: false, delayMs: 40_000 },

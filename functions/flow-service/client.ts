@@ -50,6 +50,12 @@ import type { Asset, CreateRequest, FlowRecord, FlowService, Found, Mark, Output
 /** What is read of the body of a refusal, in bytes: enough to quote from. */
 const REFUSAL_BYTES_MAX = 64 * 1024;
 
+/**
+ * Longest time for a small answer to come whole, in milliseconds. One flow's answer that hangs or trickles must not hold
+ * up the round of all others. Creations and assets may take longer.
+ */
+const JSON_ANSWER_MS = 20_000;
+
 /** A token shorter than this is not one, and striking it out of answers would mangle them. */
 const TOKEN_CHARS_MIN = 8;
 
@@ -256,7 +262,9 @@ class HttpFlowService implements FlowService {
     const body = () => jsonBody({ action: 'abort' });
     try {
       const url = this.#url('flows', flowId);
-      const call: Call = { operation: 'abort', method: 'PATCH', url, subject: flowId, body };
+      // A flow that is refused for ever may still be aborted: its looks say nothing of that.
+      const subject = `abort ${encodeURIComponent(flowId)}`;
+      const call: Call = { operation: 'abort', method: 'PATCH', url, subject, body };
       const answer = await this.#ask(call, signal);
       if (!isSuccess(answer.response.status)) throw await this.#refusal(answer);
       answer.response.destroy();
@@ -431,7 +439,9 @@ class HttpFlowService implements FlowService {
     };
     const sending = new Sending(await body?.(), signal);
     try {
-      const response = await this.#transport({ method, url, headers, body: sending.body, publicOnly }, signal);
+      const answerMs = operation === 'create' || operation === 'asset' ? undefined : JSON_ANSWER_MS;
+      const request = { method, url, headers, body: sending.body, publicOnly, answerMs };
+      const response = await this.#transport(request, signal);
       return { operation, response, secret };
     } catch (error) {
       throw sendingFailure(error, operation, sending, signal);

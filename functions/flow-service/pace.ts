@@ -10,7 +10,7 @@ export interface PacedRequest {
   readonly rank: Rank;
   /** The flow or the upload that the request is about. */
   readonly subject: string;
-  /** Milliseconds since the epoch. A later turn is of no use to the caller. Default: no limit. */
+  /** Milliseconds since the epoch. The request waits for a turn until then, and no longer. Default: no limit. */
   readonly startBy?: number | undefined;
 }
 
@@ -43,10 +43,11 @@ const GENTLE_FROM_ANSWERS = 8;
 
 /**
  * Growth of the rate in a second in which requests waited, and at most by one turn. It is careful around the rate that
- * was refused, and fast below it and beyond it, where the limit must have been raised.
+ * was refused, where each refusal costs its `Retry-After`. It is fast below that rate, and beyond it, where the limit
+ * must have been raised.
  */
-const FAST = { perSecond: 1.2, perTurnMax: 1.5 };
-const CAREFUL = { perSecond: 1.03, perTurnMax: 1.1 };
+const FAST = { perSecond: 1.35, perTurnMax: 1.5 };
+const CAREFUL = { perSecond: 1.06, perTurnMax: 1.015 };
 const CAREFUL_FROM = 0.9;
 const CAREFUL_TO = 1.1;
 
@@ -78,6 +79,9 @@ const REFUSED_WAIT_MS_MIN = 250;
  * each further refusal in a row: a single one may be about one flow, and everybody's soon reach the `Retry-After`.
  */
 const FIRST_HOLD_MS = 2_000;
+
+/** After this time one request tries, in milliseconds, however long the `Retry-After` is: a bill may have been paid. */
+const HOLD_MAX_MS = 15 * 60_000;
 
 /** Nobody waits in place for a hold that is longer than this, in milliseconds. */
 export const HOLD_PATIENCE_MS = 60_000;
@@ -204,7 +208,7 @@ export class Pace {
    */
   refused(subject: string, turn: Turn, retryAfterMs: number | undefined): number | undefined {
     const now = this.#clock.now();
-    const waitMs = Math.max(REFUSED_WAIT_MS_MIN, retryAfterMs ?? 1000 / (this.#rate ?? 1));
+    const waitMs = Math.min(HOLD_MAX_MS, Math.max(REFUSED_WAIT_MS_MIN, retryAfterMs ?? 1000 / (this.#rate ?? 1)));
     if (this.#subjects.refused(subject, turn.number, now + waitMs) === 'suspect') {
       const before = this.#subjects.takeRateBeforeSuspects();
       if (before !== undefined) {

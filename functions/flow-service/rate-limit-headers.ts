@@ -6,11 +6,25 @@ const WAIT_MAX_MS = 24 * 60 * 60_000;
 /** A reset that is larger than this is a time since the epoch in seconds (2001 and later), not a number of seconds. */
 const EPOCH_SECONDS_MIN = 1e9;
 
+/** A reset that is larger than this is a time since the epoch in milliseconds. */
+const EPOCH_MS_MIN = 1e12;
+
+/** The service's own time, if its answer says it: a reset by its clock must not be read by ours. */
+const serviceNow = ({ headers }: Pick<TransportResponse, 'headers'>, now: number): number => {
+  const date = Date.parse(headers.date ?? '');
+  return Number.isNaN(date) ? now : date;
+};
+
 /** `Retry-After` in milliseconds from `now`: seconds, or a date (RFC 9110, section 10.2.3). Undefined if it is neither. */
-export function retryAfterMs({ headers }: Pick<TransportResponse, 'headers'>, now: number): number | undefined {
+export function retryAfterMs(response: Pick<TransportResponse, 'headers'>, now: number): number | undefined {
+  const { headers } = response;
   const text = headers['retry-after']?.trim() ?? '';
   const isDate = /^[A-Z][a-z]+, /.test(text);
-  const ms = /^\d+$/.test(text) ? Number(text) * 1000 : isDate ? Date.parse(text) - now : Number.NaN;
+  const ms = /^\d+$/.test(text)
+    ? Number(text) * 1000
+    : isDate
+      ? Date.parse(text) - serviceNow(response, now)
+      : Number.NaN;
   return ms >= 0 ? Math.min(ms, WAIT_MAX_MS) : undefined;
 }
 
@@ -19,7 +33,8 @@ export function retryAfterMs({ headers }: Pick<TransportResponse, 'headers'>, no
  * service does not say. Reads the separate `RateLimit-Remaining` and `RateLimit-Reset` with and without `X-`, and the
  * combined `RateLimit` of the later drafts (draft-ietf-httpapi-ratelimit-headers, 03 to 10).
  */
-export function exhaustedMs({ headers }: Pick<TransportResponse, 'headers'>, now: number): number | undefined {
+export function exhaustedMs(response: Pick<TransportResponse, 'headers'>, now: number): number | undefined {
+  const { headers } = response;
   const combined = headers.ratelimit;
   const [remaining, reset] =
     combined === undefined
@@ -31,7 +46,8 @@ export function exhaustedMs({ headers }: Pick<TransportResponse, 'headers'>, now
   if (numberIn(remaining) !== 0) return undefined;
   const seconds = numberIn(reset);
   if (seconds === undefined) return undefined;
-  const ms = seconds >= EPOCH_SECONDS_MIN ? seconds * 1000 - now : seconds * 1000;
+  const epochMs = seconds >= EPOCH_MS_MIN ? seconds : seconds * 1000;
+  const ms = seconds >= EPOCH_SECONDS_MIN ? epochMs - serviceNow(response, now) : seconds * 1000;
   return ms > 0 ? Math.min(ms, WAIT_MAX_MS) : undefined;
 }
 

@@ -14,6 +14,8 @@ export interface TransportRequest {
   readonly url: URL;
   readonly headers: Readonly<Record<string, string>>;
   readonly body?: RequestBody | undefined;
+  /** Longest time until the answer has come to its end, in milliseconds. Default: no limit but the transport's own. */
+  readonly answerMs?: number | undefined;
   /** Refuses to connect to any address that is not public, whatever name led to it. */
   readonly publicOnly?: boolean | undefined;
 }
@@ -124,6 +126,8 @@ class Exchange {
   readonly #signal: AbortSignal;
   readonly #limits: TransportLimits;
   readonly #timeLimit: TimeLimit;
+  /** For an answer that trickles, so that no wait for the next byte is ever too long. */
+  readonly #answerLimit: TimeLimit;
   readonly #client: ReturnType<typeof httpRequest>;
   readonly #resolve: (response: TransportResponse) => void;
   readonly #reject: (error: unknown) => void;
@@ -152,7 +156,11 @@ class Exchange {
     this.#timeLimit = new TimeLimit(clock, (what) =>
       this.#fail(new TransportError(what, { sent: this.#sent, timedOut: true })),
     );
-    const { url, method, headers, body, publicOnly } = request;
+    this.#answerLimit = new TimeLimit(clock, (what) =>
+      this.#fail(new TransportError(what, { sent: this.#sent, timedOut: true })),
+    );
+    const { url, method, headers, body, publicOnly, answerMs } = request;
+    if (answerMs !== undefined) this.#answerLimit.set(answerMs, `No whole answer within ${answerMs} ms`);
     const options: RequestOptions = {
       agent,
       method,
@@ -300,6 +308,7 @@ class Exchange {
     if (this.#isOver) return;
     this.#isOver = true;
     this.#timeLimit.end();
+    this.#answerLimit.end();
     this.#signal.removeEventListener('abort', this.#aborted);
     if (!isReusable) this.#client.destroy();
     this.#wake();

@@ -22,7 +22,7 @@ export interface CreateRequest {
   /** The route's own additional data; the mark is added beside it. */
   readonly additional?: JsonObject | undefined;
   readonly mark: Mark;
-  /** Milliseconds since the epoch: after this the request is not begun any more. Default: no limit. */
+  /** Milliseconds since the epoch. The request waits for a turn until then, and no longer. Default: no limit. */
   readonly startBy?: number | undefined;
   readonly input: {
     /** `file`: a base64 data URI of `source`, streamed. `text`: the text itself, as a JSON string. */

@@ -44,7 +44,14 @@ const terminal = { ...facts, flow: z.optional(flow), endedAt: time, assets, fail
 export const entrySchema = z.discriminatedUnion('state', [
   z.looseObject({ ...facts, state: z.literal('claimed'), claimedAt: time, deadline: time }),
   z.looseObject({ ...facts, state: z.literal('waiting'), reason: z.string(), message: z.string(), notBefore: time }),
-  z.looseObject({ ...facts, state: z.literal('running'), flow, assets: z.optional(assets) }),
+  z.looseObject({
+    ...facts,
+    state: z.literal('running'),
+    flow,
+    assets: z.optional(assets),
+    attemptedAt: z.optional(time),
+    isShared: z.optional(z.literal(true)),
+  }),
   z.looseObject({ ...terminal, state: z.literal('succeeded') }),
   z.looseObject({ ...terminal, state: z.literal('failed'), failure, isTold: z.optional(z.literal(true)) }),
 ]);

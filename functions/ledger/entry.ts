@@ -90,6 +90,10 @@ export interface FlowFacts {
 export interface RunningEntry extends EntryFacts {
   readonly state: 'running';
   readonly flow: FlowFacts;
+  /** When an attempt to store its assets was last counted, milliseconds since the epoch. */
+  readonly attemptedAt?: number | undefined;
+  /** True if the service gave this flow to another upload too: then nothing of it is ever collected. */
+  readonly isShared?: true | undefined;
   /** Assets that were stored before a collection was cut off or failed: the next one goes on from there. */
   readonly assets?: readonly StoredAsset[] | undefined;
 }
@@ -274,9 +278,22 @@ export function running(entry: ClaimedEntry | WaitingEntry, flow: FlowFacts): Ru
   };
 }
 
-/** A running flow whose collection was cut off (not counted), or failed by an asset (counted), after these assets. */
-export function collectedSoFar(entry: RunningEntry, assets: readonly StoredAsset[], counted: boolean): RunningEntry {
-  return { ...entry, assets, attempts: entry.attempts + (counted ? 1 : 0) };
+/**
+ * A running flow whose collection was cut off, or failed by an asset, after these assets.
+ * @param countedAt set if it counts as an attempt.
+ */
+export function collectedSoFar(
+  entry: RunningEntry,
+  assets: readonly StoredAsset[],
+  countedAt: number | undefined,
+): RunningEntry {
+  if (countedAt === undefined) return { ...entry, assets };
+  return { ...entry, assets, attempts: entry.attempts + 1, attemptedAt: countedAt };
+}
+
+/** A running flow that the service gave to another upload as well. */
+export function shared(entry: RunningEntry): RunningEntry {
+  return { ...entry, isShared: true };
 }
 
 export interface Ending {

@@ -107,11 +107,12 @@ export class Lease {
   async #put(change: Partial<CollectorState>, signal: AbortSignal): Promise<void> {
     if (this.#lost) return;
     const state = { ...this.#state, heldUntil: this.#clock.now() + LEASE_MS, ...change };
+    const Body = JSON.stringify(state);
     try {
       const { ETag } = await this.#s3.send(
         new PutObjectCommand({
           ...this.#where,
-          Body: JSON.stringify(state),
+          Body,
           ContentType: 'application/json',
           ...(this.#etag === undefined ? { IfNoneMatch: '*' } : { IfMatch: this.#etag }),
         }),
@@ -121,7 +122,16 @@ export class Lease {
       this.#etag = ETag;
     } catch (error) {
       if (!isPreconditionFailed(error) && !isConflict(error) && !isAbsent(error)) throw error;
-      this.#lost = true;
+      // The answer to our own write may have been lost, and the SDK may have written again.
+      const there = await this.#s3
+        .send(new GetObjectCommand(this.#where), { abortSignal: signal })
+        .catch(() => undefined);
+      if ((await there?.Body?.transformToString()) !== Body) {
+        this.#lost = true;
+        return;
+      }
+      this.#state = state;
+      this.#etag = there?.ETag;
     }
   }
 }

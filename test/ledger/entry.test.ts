@@ -138,8 +138,8 @@ describe('a running flow', () => {
 
   it('remembers what was stored, and counts only what an asset could be the cause of', () => {
     const run = running(claim, flow);
-    expect(collectedSoFar(run, [asset], false)).toEqual({ ...run, assets: [asset], attempts: 0 });
-    expect(collectedSoFar(run, [asset], true)).toEqual({ ...run, assets: [asset], attempts: 1 });
+    expect(collectedSoFar(run, [asset], undefined)).toEqual({ ...run, assets: [asset], attempts: 0 });
+    expect(collectedSoFar(run, [asset], 5)).toEqual({ ...run, assets: [asset], attempts: 1, attemptedAt: 5 });
   });
 });
 

@@ -1,0 +1,47 @@
+import { describe, expect, it } from 'vitest';
+import { type CollectorState, parsedState } from '../../functions/ledger/collector-state.ts';
+
+const NOW = Date.UTC(2026, 0, 1);
+const LEASE_MS = 30_000;
+
+const STATE: CollectorState = {
+  heldUntil: NOW + 20_000,
+  lastCompletedAt: NOW - 60_000,
+  unfinishedRound: { startedAt: NOW - 30_000, after: 'running/2026', isInVain: true },
+  endedMarkers: ['running/a', 'running/b'],
+  firstLooks: { abc: { digest: 'flow-gone', at: NOW - 30_000 } },
+  pace: { requestsPerSecond: 2.5, refusedAt: NOW - 1_000 },
+  throttled: { sentAt: NOW - 1_000, extra: 4 },
+};
+
+const parsed = (state: object) => parsedState(JSON.stringify(state), NOW, LEASE_MS);
+
+describe('what a collector remembers', () => {
+  it('is read as it was written', () => {
+    expect(parsed(STATE)).toEqual(STATE);
+  });
+
+  const DAMAGED: readonly (readonly [keyof CollectorState, unknown])[] = [
+    ['heldUntil', 'soon'],
+    ['heldUntil', NOW + 24 * 60 * 60_000],
+    ['lastCompletedAt', NOW + 24 * 60 * 60_000],
+    ['lastCompletedAt', -1],
+    ['unfinishedRound', { startedAt: 'then', after: 'running/' }],
+    ['unfinishedRound', { startedAt: NOW }],
+    ['endedMarkers', [1, 2]],
+    ['firstLooks', { abc: { digest: 1, at: NOW } }],
+    ['firstLooks', []],
+    ['pace', { requestsPerSecond: 0, refusedAt: NOW }],
+    ['pace', { requestsPerSecond: 1, refusedAt: NOW + 24 * 60 * 60_000 }],
+    ['throttled', { sentAt: NOW, extra: -1 }],
+    ['throttled', null],
+  ];
+  it.each(DAMAGED)('is forgotten where it is damaged, and nothing else of it: %s %j', (member, value) => {
+    const { [member]: _, ...others } = STATE;
+    expect(parsed({ ...STATE, [member]: value })).toEqual(others);
+  });
+
+  it.each(['', '{', 'null', '[]', '"text"'])('is nothing if it cannot be read: %s', (text) => {
+    expect(parsedState(text, NOW, LEASE_MS)).toEqual({});
+  });
+});
