@@ -1,0 +1,48 @@
+import { expect, it } from 'vitest';
+import { Pacer } from '../../functions/flow-service/pacer.ts';
+import { VirtualTime } from '../support/virtual-time.ts';
+
+const answer = (status: number, headers = {}) =>
+  ({ status, headers, body: (async function* () {})(), destroy() {}, sent: 'all' }) as never;
+
+/** 20 in a window of 10 s, told by epoch resets; the service's clock differs by so much. */
+async function perMinute(skewMs: number): Promise<number> {
+  const clock = new VirtualTime();
+  const pacer = new Pacer(clock);
+  let window = -1;
+  let used = 0;
+  let done = 0;
+  const send = async () => {
+    await clock.sleep(50);
+    const now = clock.now();
+    const w = Math.floor(now / 10_000);
+    if (w !== window) [window, used] = [w, 0];
+    const headers = {
+      date: new Date(now + skewMs).toUTCString(),
+      'x-ratelimit-remaining': String(Math.max(0, 20 - used - 1)),
+      'x-ratelimit-reset': String(Math.ceil(((w + 1) * 10_000 + skewMs) / 1000)),
+    };
+    if (used >= 20) return answer(429, headers);
+    used += 1;
+    done += 1;
+    return answer(200, headers);
+  };
+  await clock.during(async () => {
+    const stop = new AbortController();
+    const worker = async (n: number) => {
+      for (let i = 0; !stop.signal.aborted; i += 1) {
+        await pacer.send('other', { rank: 0, subject: `${n}-${i}` }, stop.signal, send).catch(() => clock.sleep(1_000));
+      }
+    };
+    const workers = Array.from({ length: 16 }, (_, n) => worker(n));
+    await clock.sleep(10 * 60_000);
+    stop.abort(new Error('over'));
+    await Promise.all(workers);
+  });
+  return done / 10;
+}
+
+it('obeys windows told by a clock that is a minute ahead about as well as by ours', async () => {
+  const [same, ahead] = [await perMinute(0), await perMinute(60_000)];
+  expect(ahead).toBeGreaterThan(same / 1.5);
+});

@@ -1,0 +1,229 @@
+import { expect, it, onTestFinished } from 'vitest';
+import { systemClock } from '../../functions/clock.ts';
+import { httpTransport } from '../../functions/flow-service/transport.ts';
+import { ECHO, RESULTS, World, type WorldOptions } from '../support/world.ts';
+
+const MINUTE = 60_000;
+const HOUR = 60 * MINUTE;
+const DAY = 24 * HOUR;
+
+let world: World;
+const start = async (options?: WorldOptions) => {
+  const started = await World.start(options);
+  onTestFinished(() => started.close());
+  world = started;
+};
+/** 60 s without an answer are scaled down. */
+const impatient = (firstByteMs: number) => () =>
+  httpTransport({ clock: systemClock, limits: { connectMs: 2_000, firstByteMs, idleMs: firstByteMs / 2 } });
+const secondTakesADay = () => {
+  const ids: string[] = [];
+  return ({ id }: { id: string }) => {
+    if (!ids.includes(id)) ids.push(id);
+    return ids[1] === id ? DAY : 1_500;
+  };
+};
+const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
+const flowOf = (url: string) => /flows\/([^/?]+)/.exec(url)?.[1];
+const hasReceipt = async (key: string) => (await world.keys(RESULTS)).includes(`${key}/receipt.json`);
+const uploads = async (...keys: string[]) => {
+  for (const key of keys) {
+    await world.upload(key, 'x');
+    while ((await world.deliver()) !== undefined);
+  }
+};
+
+// Scaled by 15: a poll interval of 1 s stands for 15 s, 4 s without an answer for 60 s.
+it('one flow whose look hangs does not delay the receipt of another', async () => {
+  await start({
+    limits: { pollIntervalSeconds: 1 },
+    service: { flowMs: secondTakesADay() },
+    transport: impatient(4_000),
+  });
+  world.remainingMs = 60_000;
+  await uploads('hangs.bin', 'healthy.slow');
+  const hanging = world.service.flows[0]?.id as string;
+  world.service.intercept = ({ url }, { operation }) =>
+    operation === 'getFlow' && flowOf(url) === hanging ? { hang: true } : undefined;
+  const ticking = world.tick();
+  await pause(300);
+  await uploads('good.bin');
+  const uploadedAt = Date.now();
+  while (!(await hasReceipt('good.bin')) && Date.now() - uploadedAt < 20_000) await pause(20);
+  const seconds = (Date.now() - uploadedAt) / 1000;
+  world.service.intercept = undefined;
+  await ticking.catch(() => {});
+  expect(seconds).toBeLessThan(3.2);
+}, 90_000);
+
+it('a look whose answer trickles does not hold up all others for the whole tick', async () => {
+  await start({
+    limits: { pollIntervalSeconds: 1 },
+    service: { flowMs: secondTakesADay() },
+    transport: impatient(2_000),
+  });
+  world.remainingMs = 20_000;
+  await uploads('trickles.bin', 'healthy.slow');
+  const bad = world.service.flows[0]?.id as string;
+  world.service.intercept = ({ url }, { operation }) =>
+    operation === 'getFlow' && flowOf(url) === bad
+      ? {
+          status: 200,
+          body: (async function* () {
+            for (;;) {
+              yield Buffer.from(' ');
+              await pause(200);
+            }
+          })(),
+        }
+      : undefined;
+  const ticking = world.tick();
+  await pause(300);
+  await uploads('good.bin');
+  const uploadedAt = Date.now();
+  while (!(await hasReceipt('good.bin')) && Date.now() - uploadedAt < 18_000) await pause(20);
+  const seconds = (Date.now() - uploadedAt) / 1000;
+  await ticking.catch(() => {});
+  expect(seconds).toBeLessThan(5);
+}, 90_000);
+
+it('flows past their age whose abort hangs are given up side by side', async () => {
+  await start({
+    limits: { flowAgeMaxSeconds: 3600, pollIntervalSeconds: 1 },
+    service: { flowMs: 1_000 },
+    transport: impatient(1_500),
+  });
+  await uploads(...Array.from({ length: 8 }, (_, n) => `old${n}.bin`));
+  const old = new Set(world.service.flows.map(({ id }) => id));
+  world.clock.advance(2 * HOUR);
+  await uploads('young.bin');
+  world.service.intercept = ({ url }, { operation }) => {
+    if (!old.has(flowOf(url) ?? '')) return undefined;
+    return operation === 'getFlow' ? { status: 400 } : operation === 'changeFlow' ? { hang: true } : undefined;
+  };
+  world.remainingMs = 60_000;
+  const startedAt = Date.now();
+  const ticking = world.tick();
+  while (!(await hasReceipt('young.bin')) && Date.now() - startedAt < 20_000) await pause(20);
+  const seconds = (Date.now() - startedAt) / 1000;
+  await ticking.catch(() => {});
+  expect(seconds).toBeLessThan(4);
+}, 90_000);
+
+it('two flows whose assets hang do not keep the memory of everybody else', async () => {
+  await start({
+    routes: [{ ...ECHO, name: 'many', suffixes: ['.many'], parameters: { copies: 40 } }, ECHO],
+    service: { flowMs: 0 },
+    transport: impatient(600),
+    limits: { attemptsMax: 5 },
+  });
+  await uploads('a.many', 'b.many');
+  const bad = new Set(world.service.flows.map(({ id }) => id));
+  await uploads('good.bin');
+  world.service.intercept = ({ url }, { operation }) =>
+    operation === 'getAsset' && bad.has(flowOf(url) ?? '') ? { hang: true } : undefined;
+  // Scaled by 100: 600 ms stand for 60 s, and the function's 15 minutes are 9 s.
+  world.remainingMs = 12_000;
+  for (let tick = 1; tick <= 6; tick += 1) {
+    world.clock.advance(2 * MINUTE);
+    await world.tick().catch(() => {});
+    if (await hasReceipt('good.bin')) break;
+  }
+  expect(await hasReceipt('good.bin')).toBe(true);
+}, 90_000);
+
+it('an asset that is ready a little after its flow is not given up within seconds', async () => {
+  await start({ limits: { pollIntervalSeconds: 1 }, service: { flowMs: 500 } });
+  await uploads('a.bin');
+  // With the default interval these 5 s are 75 s.
+  const readyAt = Date.now() + 5_000;
+  world.service.intercept = (_, { operation }) =>
+    operation === 'getAsset' && Date.now() < readyAt ? { status: 409 } : undefined;
+  world.remainingMs = 60_000;
+  await world.tick();
+  const receipt = await world.receipt('a.bin');
+  expect(receipt.status).toBe('succeeded');
+}, 90_000);
+
+it('of two uploads with one flow the younger is not collected after the older one was ended', async () => {
+  let made = 0;
+  await start({
+    limits: { flowAgeMaxSeconds: 3600 },
+    service: { flowMs: 0 },
+    transport: (direct) => async (request, signal) => {
+      const response = await direct(request, signal);
+      if (request.method !== 'POST') return response;
+      made += 1;
+      const id = world.service.flows[0]?.id;
+      response.destroy();
+      return {
+        ...response,
+        body: (async function* () {
+          yield Buffer.from(JSON.stringify({ flow_id: id }));
+        })(),
+      };
+    },
+  });
+  // The service's records bear no marks.
+  await uploads('theirs.bin');
+  world.clock.advance(30 * MINUTE);
+  await uploads('mine.bin');
+  expect(made).toBe(2);
+  world.service.intercept = ({ url, method }, { operation }) =>
+    operation === 'getFlow' && method === 'GET'
+      ? { status: 200, body: JSON.stringify({ flow_id: flowOf(url), status: 'completed' }) }
+      : undefined;
+  for (let minute = 0; minute < 120; minute += 5) {
+    await world.tick();
+    world.clock.advance(5 * MINUTE);
+  }
+  const mine = await world.receipt('mine.bin');
+  expect(mine).toMatchObject({ status: 'failed', failure: { code: 'flow-shared' } });
+}, 90_000);
+
+it('a flow that the listing shows as running between two 404s is not gone', async () => {
+  await start({ service: { flowMs: 10 * DAY } });
+  await uploads(...Array.from({ length: 20 }, (_, n) => `${n}.bin`));
+  const [first] = world.service.flows;
+  world.service.intercept = ({ url }, { operation }) =>
+    operation === 'getFlow' && flowOf(url) === first?.id ? { status: 404 } : undefined;
+  for (let i = 0; i < 8; i += 1) {
+    world.clock.advance(MINUTE);
+    await world.tick();
+  }
+  expect(world.service.flows[0]?.aborted).toBe(false);
+}, 90_000);
+
+it('a slow listing does not keep every flow from being looked at', async () => {
+  await start({ service: { flowMs: 0, variation: { pageSize: 2, paging: 'next' } } });
+  await uploads(...Array.from({ length: 40 }, (_, n) => `${n}.bin`));
+  world.service.intercept = (_, { operation }) => (operation === 'listFlows' ? { delayMs: 1_400 } : undefined);
+  // Scaled by 75: 12 s are 15 minutes; a page takes 1.4 s for 105 s.
+  world.remainingMs = 12_000;
+  for (let tick = 0; tick < 3; tick += 1) {
+    world.clock.advance(MINUTE);
+    await world.tick().catch(() => {});
+  }
+  expect(world.count('FlowsSucceeded')).toBeGreaterThan(0);
+}, 90_000);
+
+it('a listing that hangs does not delay every round', async () => {
+  let flowMs = DAY;
+  await start({ limits: { pollIntervalSeconds: 1 }, service: { flowMs: () => flowMs }, transport: impatient(4_000) });
+  world.remainingMs = 60_000;
+  await uploads(...Array.from({ length: 20 }, (_, n) => `${n}.slow`));
+  flowMs = 1_500;
+  world.service.intercept = (_, { operation }) => (operation === 'listFlows' ? { hang: true } : undefined);
+  const ticking = world.tick();
+  const seconds: number[] = [];
+  for (let n = 0; n < 2; n += 1) {
+    await pause(300);
+    const key = `good${n}.bin`;
+    await uploads(key);
+    const uploadedAt = Date.now();
+    while (!(await hasReceipt(key)) && Date.now() - uploadedAt < 20_000) await pause(20);
+    seconds.push((Date.now() - uploadedAt) / 1000);
+  }
+  await ticking.catch(() => {});
+  expect(Math.max(...seconds)).toBeLessThan(3.2);
+}, 120_000);
