@@ -26,7 +26,7 @@ export interface LearntPace {
   readonly refusedAt: number;
 }
 
-/** The last one is for requests that were refused while others were answered. */
+/** The last one is for subjects that were refused while others were answered. */
 const RANKS = [0, 1, 2, 3];
 const LAST_RANK = 3;
 
@@ -327,14 +327,14 @@ export class Pace {
 
   /**
    * The first request of the highest rank whose turn it is. A refused subject goes after the others of its rank. If
-   * others were answered since, it goes after all ranks: it may be poisoned.
+   * others were answered since, it goes after all ranks for a while: it may be poisoned.
    */
   #next(now: number): Waiting | undefined {
     const ranks: (Waiting | undefined)[] = RANKS.map(() => undefined);
     for (const waiting of this.#waiting) {
       const { subject } = waiting;
       if (this.#subjects.heldUntil(subject) > now) continue;
-      const rank = this.#subjects.isContradicted(subject) ? LAST_RANK : waiting.rank;
+      const rank = this.#subjects.isPutBack(subject, now) ? LAST_RANK : waiting.rank;
       const first = ranks[rank];
       if (first === undefined || (this.#subjects.has(first.subject) && !this.#subjects.has(subject))) {
         ranks[rank] = waiting;

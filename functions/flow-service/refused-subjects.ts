@@ -4,6 +4,12 @@ const STRIKES_MAX = 3;
 /** Subjects that are remembered. The oldest is forgotten first. */
 const SUBJECTS_MAX = 1_000;
 
+/**
+ * How long a contradicted subject goes after all others once its wait is over, in milliseconds. A poisoned one must not
+ * keep others from their turn, and under a real limit an unlucky one must not starve.
+ */
+const PUT_BACK_MS = 10_000;
+
 interface RefusedSubject {
   /** Refusals that another subject's answer contradicted; the first one counts too. */
   strikes: number;
@@ -31,6 +37,12 @@ export class RefusedSubjects {
 
   isContradicted(subject: string): boolean {
     return this.#subjects.get(subject)?.isContradicted === true;
+  }
+
+  /** Whether a subject goes after all others: it was refused a moment ago, and others were answered since. */
+  isPutBack(subject: string, now: number): boolean {
+    const known = this.#subjects.get(subject);
+    return known?.isContradicted === true && now < known.heldUntil + PUT_BACK_MS;
   }
 
   isSuspect(subject: string): boolean {
