@@ -22,6 +22,9 @@ export interface CollectFlowPorts extends PublishPorts {
   readonly settings: Settings;
 }
 
+/** The code of a flow that the service does not know any more. */
+const GONE = 'flow-gone';
+
 /** A flow that ended, and what is to be fetched of it. */
 export interface EndedFlow {
   readonly stored: Stored<RunningEntry>;
@@ -74,7 +77,7 @@ export class FlowCollector {
     if (stored === undefined) return undefined;
     switch (look.kind) {
       case 'gone': {
-        const failure = { code: 'flow-gone', message: 'The flow service does not know this flow any more.' };
+        const failure = { code: GONE, message: 'The flow service does not know this flow any more.' };
         if (await this.#endAtSecondLook(stored, failure)) await this.#abort(marker);
         return undefined;
       }
@@ -164,6 +167,8 @@ export class FlowCollector {
       if (error instanceof NotFoundError || error instanceof NotServedError) return this.#lookAtOutputs(marker);
       throw error;
     }
+    // Whatever becomes of the rest of this look: the service knows the flow.
+    this.#firstLooks.forget(marker.uploadId, GONE);
     if (flow.mark !== undefined && flow.mark.upload !== marker.uploadId) return { kind: 'foreign' };
     if (flow.state === 'running') return { kind: 'running' };
     const failure = flow.state === 'completed' ? undefined : failureOf(flow.state, flow.error);
@@ -188,10 +193,12 @@ export class FlowCollector {
     try {
       outputs = await flows.outputs(marker.flowId, this.#invocation.work);
     } catch (error) {
-      if (error instanceof NotFoundError) return { kind: error.knownToBeServed ? 'gone' : 'running' };
+      // In a new process a 404 may also mean that the operation is not served: it tells nothing either way.
+      if (error instanceof NotFoundError) return { kind: error.knownToBeServed ? 'gone' : 'unsure' };
       if (error instanceof NotReadyError || error instanceof NotServedError) return { kind: 'running' };
       throw error;
     }
+    this.#firstLooks.forget(marker.uploadId, GONE);
     if (outputs.length === 0 || outputs.some(({ status }) => status === 'pending')) return { kind: 'running' };
     const isFinished = this.#firstLooks.isSecond(marker.uploadId, digestOf(outputs), clock.now());
     return isFinished ? { kind: 'finished', outputs } : { kind: 'unsure' };

@@ -29,9 +29,9 @@ export class FirstLooks {
     return false;
   }
 
-  /** A look saw something else: looks are no longer in a row. */
-  forget(uploadId: string): void {
-    this.#looks.delete(uploadId);
+  /** A look saw something else: looks are no longer in a row. @param digest forgotten only if this is what was seen. */
+  forget(uploadId: string, digest = this.#looks.get(uploadId)?.digest): void {
+    if (this.#looks.get(uploadId)?.digest === digest) this.#looks.delete(uploadId);
   }
 
   /** Forgets the flows that are not running any more. */

@@ -45,6 +45,9 @@ interface Collection {
   outagesInARow: number;
 }
 
+const outOfService = (): UnavailableError =>
+  new UnavailableError('The service does not answer for these assets', { bodyStarted: false });
+
 /** The outputs of flows that ended, fetched from the service and stored, side by side. */
 export class FlowAssets {
   readonly #ports: CollectFlowPorts;
@@ -126,7 +129,7 @@ export class FlowAssets {
     }
     const isOut = this.#health.outage !== undefined || collection.outagesInARow >= OUTAGES_MAX;
     if (collection.cutOff !== undefined || isOut) {
-      collection.outage ??= new UnavailableError('The service answers nobody', { bodyStarted: false });
+      collection.outage ??= outOfService();
       return;
     }
     try {
@@ -185,6 +188,8 @@ export class FlowAssets {
   async #store(entry: RunningEntry, assetId: string, collection: Collection): Promise<StoredAsset> {
     const { results, telemetry } = this.#ports;
     const open = async (): Promise<OpenedAsset> => {
+      // It may have waited for its place for long.
+      if (collection.outagesInARow >= OUTAGES_MAX) throw outOfService();
       const opened = await this.#open(entry, assetId);
       collection.hasBegun = true;
       return opened;

@@ -19,6 +19,9 @@ export const ATTEMPT_TIME_MIN_MS = 30_000;
 const BACKOFF_FIRST_MS = 5_000;
 const BACKOFF_MAX_MS = 15 * 60_000;
 
+/** Longest wait of a throttled upload, in milliseconds. Its queue bounds how many are tried, so each need not wait long. */
+const THROTTLED_BACKOFF_MAX_MS = 5 * 60_000;
+
 /** The same after a failure that is counted: five attempts go over an hour or two. */
 const COUNTED_BACKOFF_FIRST_MS = 60_000;
 const COUNTED_BACKOFF_MAX_MS = 60 * 60_000;
@@ -99,7 +102,9 @@ export function countedBackoffMs(entry: Pick<ClaimedEntry, 'attempts' | 'upload'
  * upload that was not sent only waits for its turn in the queue of those that are throttled.
  */
 function throttledMs({ retryAfterMs = 0, wasSent }: ThrottledError, entry: ClaimedEntry): number {
-  return wasSent ? Math.max(Math.round(retryAfterMs * (1 + spreadOf(entry) / 4)), backoffMs(entry)) : retryAfterMs;
+  if (!wasSent) return retryAfterMs;
+  const backoff = Math.min(THROTTLED_BACKOFF_MAX_MS, backoffMs(entry));
+  return Math.max(Math.round(retryAfterMs * (1 + spreadOf(entry) / 4)), backoff);
 }
 
 /** From 0 to below 1, and always the same for one upload. */

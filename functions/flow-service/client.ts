@@ -56,6 +56,9 @@ const REFUSAL_BYTES_MAX = 64 * 1024;
  */
 const JSON_ANSWER_MS = 20_000;
 
+/** For how long a refused page of the flows' states is asked for again, in milliseconds. */
+const STATES_PATIENCE_MS = 5_000;
+
 /** A token shorter than this is not one, and striking it out of answers would mangle them. */
 const TOKEN_CHARS_MIN = 8;
 
@@ -103,6 +106,7 @@ interface Call {
   /** Default: that of its operation. */
   readonly rank?: Rank | undefined;
   readonly startBy?: number | undefined;
+  readonly patienceMs?: number | undefined;
   /** Made when its turn has come, because it may cost a read of the upload. */
   readonly body?: (() => FlowBody | Promise<FlowBody>) | undefined;
   readonly publicOnly?: boolean | undefined;
@@ -305,7 +309,9 @@ class HttpFlowService implements FlowService {
   }
 
   #flowListing(limits: Omit<ListingLimits, 'mayBeSilent'>, signal: AbortSignal): Listing<FlowPage> {
-    const call: Call = { operation: 'list', method: 'GET', url: this.#url('flows'), subject: 'list' };
+    // Single looks can do without the listing. They must not wait until it is allowed.
+    const patienceMs = limits.rank === 2 ? STATES_PATIENCE_MS : undefined;
+    const call: Call = { operation: 'list', method: 'GET', url: this.#url('flows'), subject: 'list', patienceMs };
     return this.#listing(call, flowPageSchema, { ...limits, mayBeSilent: true }, signal);
   }
 
@@ -411,9 +417,9 @@ class HttpFlowService implements FlowService {
 
   /** One request at the pace that the service allows. */
   async #paced(call: Call, secret: string, signal: AbortSignal): Promise<Answer> {
-    const { operation, subject, startBy, rank = operation === 'get' ? 2 : 0 } = call;
+    const { operation, subject, startBy, patienceMs, rank = operation === 'get' ? 2 : 0 } = call;
     const kind = operation === 'create' ? 'creation' : 'other';
-    const request = { rank, subject, startBy };
+    const request = { rank, subject, startBy, patienceMs };
     const response = await this.#pacer.send(
       kind,
       request,

@@ -12,6 +12,8 @@ export interface PacedRequest {
   readonly subject: string;
   /** Milliseconds since the epoch. The request waits for a turn until then, and no longer. Default: no limit. */
   readonly startBy?: number | undefined;
+  /** For how long it is sent again after a refusal, in milliseconds. Default: the pacer's own. */
+  readonly patienceMs?: number | undefined;
 }
 
 /** A turn. Turns are numbered in the order in which they are given. */

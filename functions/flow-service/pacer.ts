@@ -73,7 +73,8 @@ export class Pacer {
       firstRefusedAt ??= now;
       const waitMs = retryAfterMs(response, now) ?? exhaustedMs(response, now);
       const againAt = pace.refused(subject, turn, waitMs ?? (response.status === 402 ? SPENT_WAIT_MS : undefined));
-      const patienceMs = pace.isContradicted(subject) ? CONTRADICTED_PATIENCE_MS : PATIENCE_MS;
+      const ownPatienceMs = pace.isContradicted(subject) ? CONTRADICTED_PATIENCE_MS : PATIENCE_MS;
+      const { patienceMs = ownPatienceMs } = request;
       const patienceEndsAt = kind === 'creation' ? startBy : firstRefusedAt + patienceMs;
       const isWorthWaiting = againAt !== undefined && againAt <= Math.min(patienceEndsAt, now + HOLD_PATIENCE_MS);
       if (!isWorthWaiting || mayHaveTakenEffect(kind, response)) return response;

@@ -152,6 +152,7 @@ function checkEndings(world: World, entries: readonly TerminalEntry[]): void {
         );
         break;
       case 'flow-gone':
+        if (flow?.deleted === true) break;
         demand(
           met('flow.get', '404') || met('flow.outputs', '404'),
           'a flow is called gone that the service knows',
@@ -277,22 +278,22 @@ function checkFlows(world: World, entries: readonly Entry[]): void {
     const knowingly = (world.expired.get(uploadId ?? '') ?? 0) + (world.releasedByHand.has(uploadId ?? '') ? 1 : 0);
     // A listing of active flows is empty once all have ended. If no other flow is known, that is how the listing of a
     // new account looks, and it counts as proof.
-    const later = own.at(-1)?.createdAt ?? 0;
+    const later = own[1]?.createdAt ?? 0;
     const isAnotherKnown = entries.some(
       (entry) =>
         entry.upload.id !== uploadId && 'flow' in entry && (entry.flow?.createdAt ?? later) < later - LISTED_AFTER_MS,
     );
-    const isFooled = scenario.variation.listActiveOnly === true && !isAnotherKnown ? 1 : 0;
+    const isFooled = scenario.variation.listActiveOnly === true && !isAnotherKnown ? Number.POSITIVE_INFINITY : 0;
     const values = [
       name,
-      { retried, surplus, isStrict, isListed },
+      { retried, surplus, isStrict, isListed, isFooled, knowingly },
       own.map((flow) => ({ ...flow, outputs: undefined })),
     ];
     if (scenario.limits.inDoubt === 'hold') {
       demand(retried === 0, 'a doubt that was to be held was sent again', ...values);
       if (isStrict)
         demand(
-          own.length <= 1 + isFooled + (world.expired.get(uploadId ?? '') ?? 0),
+          own.length <= 1 + isFooled + knowingly,
           'two flows of one generation, although doubts are held',
           ...values,
         );

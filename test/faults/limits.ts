@@ -34,8 +34,8 @@ const PROBE_MS = 10 * SECOND;
  * Requests that may be sent although the service has just asked another one to come later, and as a share of what was
  * refused: a flow that is refused again and again while others are answered is taken to be the cause itself.
  */
-const IN_SPITE_MAX = 2;
-const IN_SPITE_SHARE = 0.1;
+const IN_SPITE_MAX = 3;
+const IN_SPITE_SHARE = 0.15;
 
 /** A running flow is looked at no more often than this, in milliseconds. */
 const LOOK_GAP_MS = 15 * SECOND;
@@ -56,10 +56,10 @@ const rate = (requestsPerSecond: number, burst: number): Rate => ({ requestsPerS
 
 /** They take turns, so that a few dozen seeds in a row go through all. */
 const KINDS: readonly Kind[] = [
-  // So many a second.
+  // So many a second. A bucket for one request at a higher rate would refuse whatever the network bunches together.
   { uploads: [10, 14], limits: (random) => ({ everything: rate(1, random.pick([1, 5])), ...told(random) }) },
-  { uploads: [20, 30], limits: (random) => ({ everything: rate(5, random.pick([1, 5, 10])), ...told(random) }) },
-  { uploads: [30, 40], limits: (random) => ({ everything: rate(20, random.pick([1, 20])), ...told(random) }) },
+  { uploads: [20, 30], limits: (random) => ({ everything: rate(5, random.pick([2, 5, 10])), ...told(random) }) },
+  { uploads: [30, 40], limits: (random) => ({ everything: rate(20, random.pick([4, 20])), ...told(random) }) },
   // Sixty a minute for all that there is.
   { uploads: [8, 12], limits: (random) => ({ everything: rate(1, 60), ...told(random) }) },
   // Creations apart from all others.

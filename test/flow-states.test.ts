@@ -1,8 +1,8 @@
 import { expect, it } from 'vitest';
-import type { FlowRecord, FlowService } from '../../functions/flow-service/types.ts';
-import { FlowStates } from '../../functions/flow-states.ts';
-import type { RunningMarker } from '../../functions/ledger/keys.ts';
-import { VirtualTime } from '../support/virtual-time.ts';
+import type { FlowRecord, FlowService } from '../functions/flow-service/types.ts';
+import { FlowStates } from '../functions/flow-states.ts';
+import type { RunningMarker } from '../functions/ledger/keys.ts';
+import { VirtualTime } from './support/virtual-time.ts';
 
 const idOf = (n: number) => ((n * 2654435761) % 2 ** 32).toString(16).padStart(24, '0');
 const marker = (flowId: string): RunningMarker => ({ createdAt: 0, uploadId: flowId, flowId });
