@@ -43,7 +43,7 @@ it('a service clock a minute ahead of ours does not stretch every window', () =>
 it('a listing that alone is refused does not hold up the looks', async () => {
   let flowMs = DAY;
   await start({ limits: { pollIntervalSeconds: 1 }, service: { flowMs: () => flowMs } });
-  world.remainingMs = 60_000;
+  world.remainingMs = 15_000;
   await uploads(...Array.from({ length: 20 }, (_, n) => `${n}.slow`));
   world.service.intercept = (_, { operation }) =>
     operation === 'listFlows' ? { status: 429, headers: { 'retry-after': '15' } } : undefined;
