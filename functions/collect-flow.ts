@@ -65,7 +65,14 @@ export class FlowCollector {
 
   /** Looks at a flow once. A flow that ended without anything to fetch is settled at once, as is one that is too old. */
   async see(marker: RunningMarker): Promise<EndedFlow | undefined> {
-    const look = await this.#look(marker);
+    let look: Look;
+    try {
+      look = await this.#look(marker);
+    } catch (error) {
+      // Whatever the service said: it was not a second word in a row that the flow is gone.
+      this.#firstLooks.forget(marker.uploadId, GONE);
+      throw error;
+    }
     if (look.kind === 'running' || look.kind === 'unsure') {
       if (look.kind === 'running') this.#firstLooks.forget(marker.uploadId);
       if (this.isTooOld(marker)) {

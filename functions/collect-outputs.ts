@@ -116,9 +116,10 @@ export async function collectOutputs(
       await tick.round();
       if (tick.halt !== undefined) break;
       await lease.write(closing);
+      if (lease.isLost) break;
       const next = startedAt + tick.roundMs;
       while (clock.now() < next && goesOnAt(next)) await tick.pauseUntil(next);
-      if (!goesOnAt(Math.max(next, clock.now()))) break;
+      if (lease.isLost || !goesOnAt(Math.max(next, clock.now()))) break;
     }
     await tick.finish();
   } finally {

@@ -66,6 +66,11 @@ export class Lease {
     return lease;
   }
 
+  /** Whether another tick has taken the lease, so that this one should begin nothing more. */
+  get isLost(): boolean {
+    return this.#lost;
+  }
+
   get state(): CollectorState {
     return this.#state;
   }

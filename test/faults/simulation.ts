@@ -81,9 +81,10 @@ async function liveThroughStorm(world: World): Promise<void> {
   await checkFirstTicks(world);
   await world.settle();
   const { isLossy, versioning, areRetried } = world.scenario;
-  // Two things beside lost messages are for the sweep alone. Where no versions are kept, the message of an upload that
-  // was replaced after its claim no longer leads to its entry. And a person's retry that failed may be left half done.
-  if (isLossy || versioning !== 'Enabled' || areRetried) {
+  // Three things beside lost messages are for the sweep alone. Where no versions are kept, the message of an upload that
+  // was replaced after its claim no longer leads to its entry. A person's retry that failed may be left half done. And
+  // where an entry has expired, a first entry that S3 wrote late may be all that there is, with no message any more.
+  if (isLossy || versioning !== 'Enabled' || areRetried || world.expired.size > 0) {
     // What is younger than a quarter of an hour may still be on its ordinary way, for all that the sweep knows.
     await world.pass(20 * MINUTE);
     await world.sweep(); // It may only end a pass that had begun before.

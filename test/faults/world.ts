@@ -899,7 +899,10 @@ export class World {
   #neighbourDeletes(): void {
     if (!this.#neighbours.chance(0.5)) return;
     const ended = this.service.flows.filter(
-      (flow) => !flow.deleted && flow.finishedAt !== undefined && flow.inputs.every(({ bytes }) => bytes === 3),
+      ({ deleted, finishedAt, additional }) =>
+        !deleted &&
+        finishedAt !== undefined &&
+        (additional as { flowdrop?: { pipeline?: string } } | undefined)?.flowdrop?.pipeline !== PIPELINE,
     );
     if (ended.length === 0) return;
     const { id } = this.#neighbours.pick(ended);
