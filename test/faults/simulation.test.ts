@@ -6,7 +6,7 @@ import { simulate } from './simulation.ts';
 // A short form of what `npm run test:faults` does; the long form, all planted mistakes and the replay of a seed are its.
 const SEEDS = 40;
 /** Mistakes that take no more seeds than this are looked for here. */
-const SOON_SEEDS = 100;
+const SOON_SEEDS = 50;
 const MINUTE = 60_000;
 
 describe('a world in which everything goes wrong, and heals', () => {
