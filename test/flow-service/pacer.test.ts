@@ -114,7 +114,7 @@ describe('with a service that allows so many requests a second, everything gets 
     { everything: rate(1, 1), count: 100, processes: 1, times: 1.5 },
     // Without any burst, each of five processes is refused whenever another one was a moment earlier. Less often would
     // leave half of the allowance unused.
-    { everything: rate(1, 1), count: 100, processes: 5, times: 1.8, refusedShare: 2 },
+    { everything: rate(1, 1), count: 100, processes: 5, times: 2, refusedShare: 4 },
   ])('$everything, shared by $processes', async ({ everything, count, processes, times, refusedShare = 0.5 }) => {
     for (const retryAfter of ['seconds', 'date', 'none'] as const) {
       time = new VirtualTime();
