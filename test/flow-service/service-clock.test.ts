@@ -1,5 +1,6 @@
 import { expect, it } from 'vitest';
 import { Pacer } from '../../functions/flow-service/pacer.ts';
+import { exhaustedMs } from '../../functions/flow-service/rate-limit-headers.ts';
 import { VirtualTime } from '../support/virtual-time.ts';
 
 const answer = (status: number, headers = {}) =>
@@ -45,4 +46,21 @@ async function perMinute(skewMs: number): Promise<number> {
 it('obeys windows told by a clock that is a minute ahead about as well as by ours', async () => {
   const [same, ahead] = [await perMinute(0), await perMinute(60_000)];
   expect(ahead).toBeGreaterThan(same / 1.5);
+});
+
+it('a reset that is a time in milliseconds is no wait of a day', () => {
+  const now = Date.now();
+  const headers = { 'x-ratelimit-remaining': '0', 'x-ratelimit-reset': String(now + 5_000) };
+  expect(exhaustedMs({ headers }, now)).toBeLessThan(60_000);
+});
+
+it('a service clock a minute ahead of ours does not stretch every window', () => {
+  const now = Date.now();
+  const theirs = now + 60_000;
+  const headers = {
+    date: new Date(theirs).toUTCString(),
+    'x-ratelimit-remaining': '0',
+    'x-ratelimit-reset': String(Math.ceil(theirs / 1000) + 5),
+  };
+  expect(exhaustedMs({ headers }, now)).toBeLessThan(10_000);
 });

@@ -189,3 +189,39 @@ it('a listing of slow pages leaves the flows their looks', { timeout: 60_000 }, 
   await world.tick();
   expect(world.count('FlowsSucceeded')).toBe(40);
 });
+
+it('a listing that alone is refused does not hold up the looks', async () => {
+  let flowMs = DAY;
+  await start({ limits: { pollIntervalSeconds: 1 }, service: { flowMs: () => flowMs } });
+  world.remainingMs = 15_000;
+  await uploads(...Array.from({ length: 20 }, (_, n) => `${n}.slow`));
+  world.service.intercept = (_, { operation }) =>
+    operation === 'listFlows' ? { status: 429, headers: { 'retry-after': '15' } } : undefined;
+  const looks: number[] = [];
+  const timer = setInterval(() => looks.push(world.service.counts.getFlow), 1_000);
+  const ticking = world.tick();
+  await ticking.catch(() => {});
+  clearInterval(timer);
+  flowMs = 1;
+  expect(looks[5]).toBeGreaterThan(0);
+}, 120_000);
+
+it('a sound flow is not failed because the assets of others hang', async () => {
+  await start({
+    routes: [{ ...ECHO, name: 'many', suffixes: ['.many'], parameters: { copies: 40 } }, ECHO],
+    service: { flowMs: 0 },
+    transport: impatient(600),
+  });
+  await uploads(...[1, 2, 3, 4, 5, 6].map((n) => `${n}.many`));
+  const bad = new Set(world.service.flows.map(({ id }) => id));
+  await uploads('good.bin');
+  world.service.intercept = ({ url }, { operation }) =>
+    operation === 'getAsset' && bad.has(flowOf(url) ?? '') ? { hang: true } : undefined;
+  world.remainingMs = 12_000;
+  for (let tick = 1; tick <= 6 && !(await hasReceipt('good.bin')); tick += 1) {
+    world.clock.advance(2 * MINUTE);
+    await world.tick();
+  }
+  const receipt = await world.receipt('good.bin');
+  expect(receipt.status).toBe('succeeded');
+}, 120_000);
