@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect } from 'vitest';
+import type { Clock } from '../../functions/clock.ts';
 import { assetOf } from '../../functions/flow-service/asset-answer.ts';
 import { createFlowService } from '../../functions/flow-service/client.ts';
 import {
@@ -178,7 +179,7 @@ describe('the flow client', () => {
       const flows = createFlowService({
         baseUrl: new URL('https://flows.example'),
         token: { get: async () => 'obviously-fake', renew: async () => 'obviously-fake' },
-        clock: { now: () => 0, sleep: async () => {} },
+        clock: passing(),
         outputsPath: 'auto',
         assetBytesMax: 1_000,
         answerDepthMax: 100,
@@ -212,3 +213,14 @@ describe('the flow client', () => {
     },
   );
 });
+
+/** Time that passes with every wait, and at once. If it stood still, a request that is held would be held for ever. */
+function passing(): Clock {
+  let now = 0;
+  return {
+    now: () => now,
+    sleep: async (ms) => {
+      now += ms;
+    },
+  };
+}
