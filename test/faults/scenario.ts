@@ -335,6 +335,18 @@ export const CORRECTED_ROUTES: readonly Route[] = ROUTES.map((route) =>
   route.name === 'bad' ? { ...route, template: 'bytes_echo' } : route,
 );
 
+/** What no scenario has unless a kind of trouble adds it. */
+const NOTHING_SPECIAL = {
+  againEarly: 0.2,
+  changes: [],
+  expiriesAt: [],
+  backfillsAt: [],
+  areAllRetried: false,
+  doNeighboursDelete: false,
+  keysMax: 1_000,
+  hasOddIds: false,
+} as const satisfies Partial<Scenario>;
+
 export function scenarioOf(random: Random, focus: Focus | undefined): Scenario {
   const wishes = (focus && WISHES[focus.call]) ?? {};
   const variation = variationOf(random, wishes);
@@ -392,14 +404,7 @@ export function scenarioOf(random: Random, focus: Focus | undefined): Scenario {
     sweepGapMs: wishes.areSwept ? { min: MINUTE, max: 4 * MINUTE } : { min: 5 * MINUTE, max: 20 * MINUTE },
     areRetried: random.chance(0.2),
     hasNeighbours: random.chance(0.5),
-    againEarly: 0.2,
-    changes: [],
-    expiriesAt: [],
-    backfillsAt: [],
-    areAllRetried: false,
-    doNeighboursDelete: false,
-    keysMax: 1_000,
-    hasOddIds: false,
+    ...NOTHING_SPECIAL,
   };
 }
 
@@ -435,14 +440,7 @@ export function steadyScenario(random: Random, deeds: readonly Deed[]): Scenario
     sweepGapMs: { min: MINUTE, max: MINUTE },
     areRetried: false,
     hasNeighbours: false,
-    againEarly: 0.2,
-    changes: [],
-    expiriesAt: [],
-    backfillsAt: [],
-    areAllRetried: false,
-    doNeighboursDelete: false,
-    keysMax: 1_000,
-    hasOddIds: false,
+    ...NOTHING_SPECIAL,
   };
 }
 
