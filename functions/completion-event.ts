@@ -19,8 +19,8 @@ export interface CompletionEvent {
 /** The receipt's facts, and where the receipt is. */
 export interface CompletionDetail extends Receipt {
   /**
-   * The same each time this end is told of, which may be more than once: what was seen already can be dropped. Another
-   * end of the same upload has another id.
+   * Identifies this end of the upload. The event may be sent more than once, always with the same id, so a receiver can
+   * drop an id that it has seen. If the upload is retried and ends again, that end has another id.
    */
   readonly id: string;
   readonly pipeline: string;

@@ -19,9 +19,10 @@ export interface PublishPorts {
 }
 
 /**
- * Makes known how an upload ended: its receipt, its event and, as the last step, no marker any more. Everything comes
- * from the terminal entry, so whoever finds the marker or the redelivered message can do it again after any failure, and
- * doing it twice changes nothing. A failure can be retried before that happens: its entry says when all is out.
+ * Makes known how an upload ended: its receipt, its event and, as the last step, no marker any more. Everything is
+ * made from the terminal entry. So after a failure at any step it is done again by whoever finds the marker or gets the
+ * message again, and doing it twice changes nothing. The entry of a failure says when all is sent: a retry that
+ * comes earlier first sends what is missing.
  */
 export async function publish(entry: TerminalEntry, ports: PublishPorts, signal: AbortSignal): Promise<void> {
   const { collectFunction, pipeline, resultsBucket } = ports.settings;

@@ -49,7 +49,7 @@ export interface SweepSummary {
   readonly compared: number;
   /** Uploads that a route wants and the ledger did not know. */
   readonly missed: number;
-  /** Entries of which the marker was put again, or the receipt. */
+  /** Entries whose marker or receipt was missing and was written again. */
   readonly repaired: number;
 }
 

@@ -144,7 +144,7 @@ export class Listing<P extends ListingPage> {
     return Math.max(this.#seen.size, entries) >= total;
   }
 
-  /** What is missing at the end of a listing that counts its entries. */
+  /** At the end of a listing: says how many entries it lacks by its own count, or nothing if it is whole. */
   #shortage({ entries }: P): string | undefined {
     const listed = Math.max(this.#seen.size, entries);
     if (this.#total === Number.POSITIVE_INFINITY || listed >= this.#total) return undefined;

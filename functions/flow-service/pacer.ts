@@ -10,7 +10,7 @@ const PATIENCE_MS = 60_000;
 /** The same if others were answered since: the refusal may be the flow's own, and must not hold up its round. */
 const CONTRADICTED_PATIENCE_MS = 20_000;
 
-/** How long a spent account is left alone if the service does not say, in milliseconds. Somebody has to pay. */
+/** How long requests wait after a 402 (the account's budget is spent) that names no time, in milliseconds. */
 const SPENT_WAIT_MS = 5 * 60_000;
 
 /** Services limit the creation of flows apart from everything else. */

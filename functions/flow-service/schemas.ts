@@ -128,7 +128,7 @@ function objectIn(additional: unknown): object | undefined {
     try {
       value = parseJson(value, ADDITIONAL_DEPTH_MAX);
     } catch {
-      return undefined; // A text of another kind that somebody attached.
+      return undefined; // Some other client has attached text that is not JSON.
     }
   }
   return typeof value === 'object' && value !== null && !Array.isArray(value) ? value : undefined;

@@ -36,7 +36,7 @@ interface EntryFacts {
   readonly generation: number;
   /** Failures so far that the file could be the cause of, within this state of affairs: sending, or collecting. */
   readonly attempts: number;
-  /** True once a claim has died with its invocation, of which this file may be the cause: it is sent alone from then on. */
+  /** True once an invocation has died while it held the claim. The file may be the cause, so it is sent alone from then on. */
   readonly claimDied?: true | undefined;
   /** Waits so far in this generation: they lengthen the next one. */
   readonly waits: number;
