@@ -537,12 +537,7 @@ describe('an answer that never came', () => {
     await start({ service: { variation: { listFlows: 501 } }, limits: { inDoubt: 'hold' } });
     losing(1);
     await world.upload('a', 'x');
-    for (let i = 0; i < 5; i += 1) {
-      await world.deliver();
-      world.clock.advance(61 * MINUTE);
-      await world.tick();
-    }
-    await world.deliver();
+    await world.waitOutDoubt();
     expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'held' });
     expect(world.service.flows).toHaveLength(1);
     expect(world.count('DoubtsHeld')).toBeGreaterThan(0);

@@ -223,12 +223,7 @@ describe('a retried doubt', () => {
     world.service.intercept = (_, { operation, n }) =>
       operation === 'createFlow' && n === 1 ? { status: 500 } : undefined;
     await world.upload('a', 'x');
-    for (let i = 0; i < 5; i += 1) {
-      await world.deliver();
-      world.clock.advance(61 * MINUTE);
-      await world.tick();
-    }
-    await world.deliver();
+    await world.waitOutDoubt();
     expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'held' });
     world.redeploy(corrected);
     await retry();

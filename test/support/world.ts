@@ -229,6 +229,16 @@ export class World {
     return response;
   }
 
+  /** Delivers, and ticks an hour later, over and over: a doubt that nothing settles has been waited out by the end. */
+  async waitOutDoubt(): Promise<void> {
+    for (let i = 0; i < 5; i += 1) {
+      await this.deliver();
+      this.clock.advance(61 * 60_000);
+      await this.tick();
+    }
+    await this.deliver();
+  }
+
   tick(share = { index: 0, of: 1 }): Promise<TickSummary> {
     return this.invoke((invocation) => collectOutputs(share, this.ports, invocation));
   }
