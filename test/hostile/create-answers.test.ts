@@ -5,6 +5,16 @@ import { LEDGER, RESULTS, TOKEN } from '../support/world.ts';
 import { html, NO_ANSWERS, nested } from './bad-answers.ts';
 import { answering, endless, hostileWorld, MINUTE, onlyReceipt, saying } from './support.ts';
 
+/** Sends the upload and looks for its flow ten minutes later: nothing is known of it, and it is not sent again. */
+async function expectHeldDoubt(world: Awaited<ReturnType<typeof hostileWorld>>): Promise<void> {
+  await world.deliver();
+  world.clock.advance(10 * MINUTE);
+  await world.tick();
+  await world.deliver();
+  expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'held' });
+  expect(world.service.flows).toHaveLength(1);
+}
+
 describe('an answer to POST /flows that is', () => {
   const unusable: readonly (readonly [what: string, fault: () => Fault])[] = [
     ...NO_ANSWERS,
@@ -225,12 +235,7 @@ describe('a flow whose id is', () => {
         limits: { inDoubt: 'hold' },
       });
       await world.upload('a', 'x');
-      await world.deliver();
-      world.clock.advance(10 * MINUTE);
-      await world.tick();
-      await world.deliver();
-      expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'held' });
-      expect(world.service.flows).toHaveLength(1);
+      await expectHeldDoubt(world);
     },
   );
 });
@@ -248,12 +253,7 @@ describe('a listing of flows that', () => {
       return operation === 'listFlows' ? saying(JSON.stringify({ flows: listed, next: null })) : undefined;
     };
     await world.upload('a', 'x');
-    await world.deliver();
-    world.clock.advance(10 * MINUTE);
-    await world.tick();
-    await world.deliver();
-    expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'held' });
-    expect(world.service.flows).toHaveLength(1);
+    await expectHeldDoubt(world);
   });
 
   it('shows additional data as a text of JSON leads to the flow by its mark', async () => {
