@@ -45,6 +45,10 @@ interface Collection {
   outagesInARow: number;
 }
 
+/** Whether the last counted attempt is long enough ago for another one to count. */
+const isSpaced = ({ attemptedAt }: RunningEntry, now: number): boolean =>
+  now - (attemptedAt ?? Number.NEGATIVE_INFINITY) >= COUNTED_GAP_MS;
+
 const outOfService = (): UnavailableError =>
   new UnavailableError('The service does not answer for these assets', { bodyStarted: false });
 
@@ -102,8 +106,7 @@ export class FlowAssets {
     const reason = collection.cutOff ?? collection.outage ?? collection.worthAnotherTry;
     if (reason === undefined) return this.#endingOf(flow, collection);
     const now = this.#ports.clock.now();
-    const isSpaced = now - (entry.attemptedAt ?? Number.NEGATIVE_INFINITY) >= COUNTED_GAP_MS;
-    const isCounted = (collection.worthAnotherTry !== undefined && isSpaced) || isTooSlow;
+    const isCounted = (collection.worthAnotherTry !== undefined && isSpaced(entry, now)) || isTooSlow;
     if (isProgress || isCounted) {
       await ledger.replace(
         flow.stored,
@@ -153,10 +156,9 @@ export class FlowAssets {
     }
   }
 
-  #isLastAttempt({ attempts, attemptedAt }: RunningEntry): boolean {
+  #isLastAttempt(entry: RunningEntry): boolean {
     const { clock, settings } = this.#ports;
-    const isSpaced = clock.now() - (attemptedAt ?? Number.NEGATIVE_INFINITY) >= COUNTED_GAP_MS;
-    return isSpaced && attempts + 1 >= settings.attemptsMax;
+    return isSpaced(entry, clock.now()) && entry.attempts + 1 >= settings.attemptsMax;
   }
 
   /** Past the flow's maximum age an asset that is refused for ever is given up; not so during an outage. */

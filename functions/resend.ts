@@ -1,10 +1,8 @@
 import pMap from 'p-map';
-import type { Clock } from './clock.ts';
 import type { CollectorState } from './ledger/collector-state.ts';
 import type { WaitingMarker } from './ledger/keys.ts';
-import type { Ledger } from './ledger/store.ts';
-import { sendAgain, type UploadQueue } from './send-again.ts';
-import { secondsBetween, type Telemetry } from './telemetry.ts';
+import { type SendAgainPorts, sendAgain } from './send-again.ts';
+import { secondsBetween } from './telemetry.ts';
 import type { Upload } from './upload.ts';
 
 /** Uploads sent on at a time. */
@@ -16,13 +14,6 @@ const SENT_MAX = 4_000;
 /** Throttled uploads sent on beyond those for which a flow ended, at most. */
 const EXTRA_MAX = 256;
 
-export interface ResendPorts {
-  readonly ledger: Ledger;
-  readonly queue: UploadQueue;
-  readonly clock: Clock;
-  readonly telemetry: Telemetry;
-}
-
 type ThrottledState = CollectorState['throttled'];
 
 /**
@@ -33,7 +24,7 @@ type ThrottledState = CollectorState['throttled'];
  * find out whether the service allows more by now; twice as many each time, until one comes back.
  */
 export class Resend {
-  readonly #ports: ResendPorts;
+  readonly #ports: SendAgainPorts;
   readonly #isOurs: (uploadId: string) => boolean;
   readonly #sentMax: number;
   #throttled: ThrottledState;
@@ -41,7 +32,7 @@ export class Resend {
 
   /** @param sentMax uploads sent on in one round at most, but for those that were throttled. */
   constructor(
-    ports: ResendPorts,
+    ports: SendAgainPorts,
     remembered: ThrottledState,
     isOurs: (uploadId: string) => boolean,
     sentMax: number = SENT_MAX,

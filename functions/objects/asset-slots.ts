@@ -27,9 +27,9 @@ interface Waiting {
  * The memory that assets take on their way, as a budget in bytes that all flows of a process share: many small ones side
  * by side, or a few large ones.
  *
- * How large an asset is shows only when its answer begins. So the next one is taken for as large as the largest of the
- * latest ones, and the first for a large one. A slot that needs more than it has gives back what it has before it waits, and goes
- * before new slots, so that slots cannot wait for each other. Otherwise first come, first served.
+ * The size of an asset shows only when its answer begins. So the next one is expected to be as large as the largest of
+ * the latest ones, and the first one to be a large one. A slot that needs more than it has gives back what it has before
+ * it waits, and goes before new slots, so that slots cannot wait for each other. Otherwise first come, first served.
  */
 export class AssetSlots {
   readonly #bytesMax: number;
