@@ -2,7 +2,7 @@ import { LIMITS_DEFAULT } from '../../functions/config.ts';
 import { type Check, figure, type Report } from '../report.ts';
 import { runningFlow } from '../servers/flow-service.ts';
 import type { Stage } from '../stage.ts';
-import { type Counts, total } from './requests.ts';
+import { type Counts, TICK_REQUESTS, total } from './requests.ts';
 
 /** What the service takes to answer a poll, in milliseconds. */
 const ANSWER_MS = 20;
@@ -113,9 +113,6 @@ export async function polling(stage: Stage, { flows, endedEntries }: PollingOpti
     ],
   };
 }
-
-/** Requests to S3 of a tick that finds nothing, from the second one of a deployment on. */
-const TICK_REQUESTS = 7;
 
 async function tick(stage: Stage, flows: number, endedEntries: number): Promise<Tick> {
   await stage.aws.call('clear');

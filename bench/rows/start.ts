@@ -13,8 +13,8 @@ const BYTES_TARGET: Readonly<Record<FunctionName, { readonly raw: number; readon
   'collect-outputs': { raw: 430_000, gzipped: 135_000 },
 };
 const BYTES_MAX: typeof BYTES_TARGET = {
-  'create-flow': { raw: 470_000, gzipped: 151_000 },
-  'collect-outputs': { raw: 502_000, gzipped: 159_000 },
+  'create-flow': { raw: 487_000, gzipped: 158_000 },
+  'collect-outputs': { raw: 532_000, gzipped: 171_000 },
 };
 
 /** What must not be in a bundle, or is there by mistake. */

@@ -21,6 +21,12 @@ describe('what a collector remembers', () => {
     expect(parsed(STATE)).toEqual(STATE);
   });
 
+  it('is read where members are missing', () => {
+    const { lastCompletedAt } = STATE;
+    expect(parsed({ lastCompletedAt })).toEqual({ lastCompletedAt });
+    expect(parsed({})).toEqual({});
+  });
+
   const DAMAGED: readonly (readonly [keyof CollectorState, unknown])[] = [
     ['heldUntil', 'soon'],
     ['heldUntil', NOW + 24 * 60 * 60_000],
