@@ -4,16 +4,16 @@ import { defineConfig } from 'vitest/config';
 export default defineConfig({
   test: {
     include: [
-      'test/completion-event.test.ts',
-      'test/config.test.ts',
+      'test/publish/completion-event.test.ts',
+      'test/settings/config.test.ts',
       'test/flow-service/{asset-answer,request-body}.test.ts',
       'test/hostile/codec.test.ts',
       'test/ledger/{entry,keys}.test.ts',
-      'test/objects/results-keys.test.ts',
-      'test/poll-schedule.test.ts',
-      'test/routes.test.ts',
-      'test/upload.test.ts',
-      'test/verdict.test.ts',
+      'test/results/results-keys.test.ts',
+      'test/collect-outputs/poll-schedule.test.ts',
+      'test/uploads/routes.test.ts',
+      'test/uploads/upload.test.ts',
+      'test/create-flow/retry-policy.test.ts',
     ],
     testTimeout: 30_000,
   },

@@ -1,7 +1,7 @@
 import { mkdirSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { buildSync, type Metafile } from 'esbuild';
-import { bundle, FUNCTION_NAMES, type FunctionName } from '../infra/bundle.ts';
+import { bundle, FUNCTION_NAMES, type FunctionName } from '../infra/bundle/bundle.ts';
 
 /** A bundle on disk. */
 export interface Bundle {
@@ -12,7 +12,7 @@ export interface Bundle {
 export interface Bundles {
   /** As deployed. */
   readonly ours: Readonly<Record<FunctionName, Bundle>>;
-  /** The same code, bundled and minified, without the rules of `infra/bundle.ts`. */
+  /** The same code, bundled and minified, without the rules of `infra/bundle/bundle.ts`. */
   readonly plain: Readonly<Record<FunctionName, Bundle>>;
   readonly naive: Readonly<Record<FunctionName, Bundle>>;
   /** The process under test: plain JavaScript, so that nothing of what strips types is measured with it. */
@@ -29,7 +29,7 @@ export function makeBundles(directory: string): Bundles {
     ours: each((name) => ({ path: `${directory}/ours/${name}/index.mjs`, metafile: ours[name] })),
     plain: each((name) => plain(here(`../functions/${name}.lambda.ts`), `${directory}/plain/${name}`)),
     naive: each((name) => plain(here(`naive/${name}.ts`), `${directory}/naive/${name}`)),
-    subject: plain(here('subject.ts'), `${directory}/subject`),
+    subject: plain(here('./subject.ts'), `${directory}/subject`),
   };
 }
 

@@ -1,14 +1,14 @@
 import { dirname } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { GetObjectCommand, PutObjectCommand } from '@aws-sdk/client-s3';
-import { LIMITS_DEFAULT } from '../functions/config.ts';
-import type { Receipt } from '../functions/objects/receipts.ts';
-import type { Route } from '../functions/routes.ts';
+import type { Receipt } from '../functions/publish/receipts.ts';
+import { LIMITS_DEFAULT } from '../functions/settings/config.ts';
+import type { Route } from '../functions/uploads/routes.ts';
+import { FUNCTION_TIMEOUT } from '../infra/constructs/pipeline-function.ts';
 import { MAX_CONCURRENCY_DEFAULT } from '../infra/flow-pipeline.ts';
-import { FUNCTION_TIMEOUT } from '../infra/pipeline-function.ts';
+import type { S3EventRecord } from '../local/aws/s3/s3.ts';
 import type { StandInFlowService, StandInOptions } from '../local/flow-service/flow-service.ts';
 import { INBOX_BUCKET, type Pipeline, RESULTS_BUCKET, startPipeline } from '../local/pipeline.ts';
-import type { S3EventRecord } from '../local/s3/s3.ts';
 import type { Stage } from './stage.ts';
 
 /** One tick a minute is what is deployed, and the shortest interval that EventBridge Scheduler knows. */

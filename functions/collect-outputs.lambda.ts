@@ -1,8 +1,8 @@
 import { SQSClient } from '@aws-sdk/client-sqs';
-import { collect } from './collect-outputs.ts';
-import { portsOf } from './ports.ts';
-import { AWS_CLIENT, lambda } from './runtime.ts';
-import { uploadQueue } from './upload-queue.ts';
+import { collect } from './collect-outputs/collect-outputs.ts';
+import { AWS_CLIENT, lambda } from './lambda/lambda.ts';
+import { portsOf } from './lambda/ports.ts';
+import { uploadQueue } from './resubmit/upload-queue.ts';
 
 /** On schedule: one tick. With `{"retry": ["<upload id>"]}`: failed and held uploads are sent on their way again. */
 export const handler = lambda(

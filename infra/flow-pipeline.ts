@@ -11,6 +11,7 @@ import type { ISecret } from 'aws-cdk-lib/aws-secretsmanager';
 import { CfnSubscription, type ITopic, Topic } from 'aws-cdk-lib/aws-sns';
 import type { IQueue } from 'aws-cdk-lib/aws-sqs';
 import { Construct } from 'constructs';
+import { together } from '../functions/base/validation.ts';
 import {
   ConfigurationError,
   type Context,
@@ -19,22 +20,21 @@ import {
   LIMITS_DEFAULT,
   type Limits,
   parseContext,
-} from '../functions/config.ts';
-import type { Route } from '../functions/routes.ts';
-import { together } from '../functions/validation.ts';
-import { Alarms } from './alarms.ts';
-import { CollectOutputs } from './collect-outputs.ts';
-import { CompletionEvents } from './completion-events.ts';
-import { CreateFlow } from './create-flow.ts';
-import { PipelineDashboard } from './dashboard.ts';
-import { allowLogging } from './encryption.ts';
-import { Inbox } from './inbox.ts';
-import { Ledger } from './ledger.ts';
-import type { Parts } from './parts.ts';
-import type { NetworkProps } from './pipeline-function.ts';
-import { Results } from './results.ts';
-import { Token } from './token.ts';
-import { UploadQueue } from './upload-queue.ts';
+} from '../functions/settings/config.ts';
+import type { Route } from '../functions/uploads/routes.ts';
+import { CollectOutputs } from './constructs/collect-outputs.ts';
+import { CompletionEvents } from './constructs/completion-events.ts';
+import { CreateFlow } from './constructs/create-flow.ts';
+import { allowLogging } from './constructs/encryption.ts';
+import { Inbox } from './constructs/inbox.ts';
+import { Ledger } from './constructs/ledger.ts';
+import type { Parts } from './constructs/parts.ts';
+import type { NetworkProps } from './constructs/pipeline-function.ts';
+import { Results } from './constructs/results.ts';
+import { Token } from './constructs/token.ts';
+import { UploadQueue } from './constructs/upload-queue.ts';
+import { Alarms } from './monitoring/alarms.ts';
+import { PipelineDashboard } from './monitoring/dashboard.ts';
 
 /** What cdk.json has until somebody says where the flows are to be made. */
 const EXAMPLE_HOST = 'flows.example.com';

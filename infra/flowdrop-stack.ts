@@ -3,8 +3,8 @@ import type { IKey } from 'aws-cdk-lib/aws-kms';
 import { type ITopic, Topic } from 'aws-cdk-lib/aws-sns';
 import { EmailSubscription } from 'aws-cdk-lib/aws-sns-subscriptions';
 import { Construct } from 'constructs';
+import { allowSending } from './constructs/encryption.ts';
 import { type Deployment, parseStackContext, pipelinePropsOf } from './deployment.ts';
-import { allowSending } from './encryption.ts';
 import { FlowPipeline } from './flow-pipeline.ts';
 
 export interface FlowdropStackProps extends StackProps {

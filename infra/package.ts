@@ -13,8 +13,8 @@ import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } fr
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
-import { bundle } from './bundle.ts';
-import { BUILT_BUNDLES } from './bundle-built.ts';
+import { BUILT_BUNDLES } from './bundle/built.ts';
+import { bundle } from './bundle/bundle.ts';
 
 const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 const outDir = process.argv[2] ?? here('../dist/package');
@@ -28,7 +28,7 @@ writeManifest();
 
 async function bundleConstruct(): Promise<void> {
   await build({
-    entryPoints: [here('index.ts')],
+    entryPoints: [here('./index.ts')],
     outfile: join(outDir, 'index.js'),
     bundle: true,
     format: 'esm',
@@ -39,7 +39,7 @@ async function bundleConstruct(): Promise<void> {
       {
         name: 'functions are bundled already',
         setup({ onResolve }) {
-          onResolve({ filter: /^\.\/bundle\.ts$/ }, () => ({ path: here('bundle-built.ts') }));
+          onResolve({ filter: /\/bundle\.ts$/ }, () => ({ path: here('./bundle/built.ts') }));
         },
       },
     ],
@@ -62,7 +62,7 @@ function writeTypes(): void {
     extends: here('../tsconfig.json'),
     compilerOptions: options,
     include: [],
-    files: [here('index.ts')],
+    files: [here('./index.ts')],
   };
   writeFileSync(path, JSON.stringify(config));
   execFileSync(here('../node_modules/.bin/tsc'), ['--project', path], { stdio: 'inherit' });

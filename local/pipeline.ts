@@ -1,23 +1,23 @@
 import { join } from 'node:path';
 import { DeleteObjectCommand, S3Client } from '@aws-sdk/client-s3';
-import { systemClock } from '../functions/clock.ts';
-import type { Env, Limits } from '../functions/config.ts';
+import { systemClock } from '../functions/base/clock.ts';
 import { collectorKey } from '../functions/ledger/keys.ts';
-import { Inbox } from '../functions/objects/inbox.ts';
-import type { Route } from '../functions/routes.ts';
-import { messageFor } from '../functions/upload.ts';
-import { FUNCTION_NAMES, type FunctionName } from '../infra/bundle.ts';
-import { EventSource } from './event-source.ts';
-import { EventBus, type PublishedEvent, serveEvents } from './events.ts';
+import type { Env, Limits } from '../functions/settings/config.ts';
+import { Inbox } from '../functions/uploads/inbox.ts';
+import type { Route } from '../functions/uploads/routes.ts';
+import { messageFor } from '../functions/uploads/upload.ts';
+import { FUNCTION_NAMES, type FunctionName } from '../infra/bundle/bundle.ts';
+import { EventSource } from './aws/event-source.ts';
+import { EventBus, type PublishedEvent, serveEvents } from './aws/events.ts';
+import { Queue, serveQueues } from './aws/queue.ts';
+import { S3Error } from './aws/s3/errors.ts';
+import { serveS3 } from './aws/s3/http.ts';
+import { EmbeddedS3, type S3EventRecord } from './aws/s3/s3.ts';
+import { SecretStore, serveSecrets } from './aws/secrets.ts';
 import { StandInFlowService, type StandInOptions } from './flow-service/flow-service.ts';
 import { serveFlowService } from './flow-service/http.ts';
 import { LocalFunction } from './lambda/function.ts';
-import { Queue, serveQueues } from './queue.ts';
-import { S3Error } from './s3/errors.ts';
-import { serveS3 } from './s3/http.ts';
-import { EmbeddedS3, type S3EventRecord } from './s3/s3.ts';
 import { FixedRate, Schedule } from './schedule.ts';
-import { SecretStore, serveSecrets } from './secrets.ts';
 
 export const INBOX_BUCKET = 'inbox';
 export const RESULTS_BUCKET = 'results';
@@ -38,7 +38,7 @@ const TICK_INTERVAL_MS = 2_000;
 const FIXED_TICKS_CONCURRENCY = 2;
 
 export interface PipelineOptions {
-  /** Holds `create-flow/index.mjs` and `collect-outputs/index.mjs`, as `infra/bundle.ts` writes them. */
+  /** Holds `create-flow/index.mjs` and `collect-outputs/index.mjs`, as `infra/bundle/bundle.ts` writes them. */
   readonly bundleDir: string;
   /** Keeps the buckets across restarts. Everything is in memory without it. */
   readonly stateDir?: string;

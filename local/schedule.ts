@@ -1,4 +1,4 @@
-import type { Clock } from '../functions/clock.ts';
+import type { Clock } from '../functions/base/clock.ts';
 
 export interface ScheduleOptions {
   readonly invoke: () => Promise<unknown>;

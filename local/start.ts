@@ -1,10 +1,10 @@
 import { copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { parseContext } from '../functions/config.ts';
-import { mediaTypeOf, type Route, routeFor } from '../functions/routes.ts';
-import { ConfigurationError } from '../functions/validation.ts';
-import { bundle } from '../infra/bundle.ts';
+import { ConfigurationError } from '../functions/base/validation.ts';
+import { parseContext } from '../functions/settings/config.ts';
+import { mediaTypeOf, type Route, routeFor } from '../functions/uploads/routes.ts';
+import { bundle } from '../infra/bundle/bundle.ts';
 import { type Arguments, parseArguments, USAGE, UsageError } from './arguments.ts';
 import { KnownFiles } from './inbox-folder.ts';
 import { FunctionLogs } from './logs.ts';

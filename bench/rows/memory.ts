@@ -1,6 +1,6 @@
 import { dirname } from 'node:path';
-import type { Limits } from '../../functions/config.ts';
-import type { FunctionName } from '../../infra/bundle.ts';
+import type { Limits } from '../../functions/settings/config.ts';
+import type { FunctionName } from '../../infra/bundle/bundle.ts';
 import { LocalFunction, residentMemory } from '../../local/lambda/function.ts';
 import { type Check, mib, type Report, size } from '../report.ts';
 import { doneFlow } from '../servers/flow-service.ts';

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { gzipSync } from 'node:zlib';
-import { FUNCTION_NAMES, type FunctionName } from '../../infra/bundle.ts';
+import { FUNCTION_NAMES, type FunctionName } from '../../infra/bundle/bundle.ts';
 import type { Bundle } from '../bundles.ts';
 import { type Check, figure, type Report, type Table } from '../report.ts';
 import { doneFlow } from '../servers/flow-service.ts';
@@ -24,7 +24,7 @@ const FORBIDDEN_INPUTS = [
   /@smithy\/core\/.*\/event-streams\//,
   /zod\/v4\/locales\/(?!en\.)/,
   /node_modules\/(aws-cdk-lib|constructs|aws-lambda-ric)\//,
-  /(^|\/)(infra|local|test|bench)\/(?!bundle-aliases\/)/,
+  /(^|\/)(infra|local|test|bench)\/(?!bundle\/aliases\/)/,
 ];
 
 /** What must not have been loaded after a first call, of Node's own modules. */
@@ -117,7 +117,7 @@ export async function start(stage: Stage, { rounds }: { rounds: number }): Promi
         'ours : plain',
       ],
       rows: timeRows,
-      note: 'The plain bundle is the same code, bundled and minified by esbuild without the rules of infra/bundle.ts. The first call of create-flow takes one file of 20 KB in; that of collect-outputs takes one asset out.',
+      note: 'The plain bundle is the same code, bundled and minified by esbuild without the rules of infra/bundle/bundle.ts. The first call of create-flow takes one file of 20 KB in; that of collect-outputs takes one asset out.',
     },
     ...packageTables,
   ];

@@ -1,4 +1,4 @@
-import type { FunctionName } from '../../infra/bundle.ts';
+import type { FunctionName } from '../../infra/bundle/bundle.ts';
 import { ChildError } from '../child.ts';
 import { BUCKETS } from '../names.ts';
 import { type Check, figure, mib, type Report, size, type Table } from '../report.ts';

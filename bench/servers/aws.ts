@@ -16,7 +16,7 @@ const PAGE_KEYS_MAX = 1_000;
 /**
  * As much of S3, Secrets Manager, SQS and EventBridge as the functions use, at the speed of the wire: files of any size
  * are made as they are read (`<bytes>/<name>` in the inbox), what is large and written is counted and let go of, and
- * everything small is kept, with conditional writes. For the real protocol, with every check, there is `local/s3`.
+ * everything small is kept, with conditional writes. For the real protocol, with every check, there is `local/aws/s3`.
  */
 export class Aws {
   readonly #objects = new Map<string, Map<string, StoredObject>>();

@@ -1,5 +1,5 @@
 import type * as z from 'zod/mini';
-import type { Clock } from '../clock.ts';
+import type { Clock } from '../base/clock.ts';
 import { isLoopback, isPublicAddress } from './addresses.ts';
 import { assetOf } from './asset-answer.ts';
 import {

@@ -1,4 +1,4 @@
-import type { Clock } from '../clock.ts';
+import type { Clock } from '../base/clock.ts';
 import { ThrottledError } from './errors.ts';
 import { RefusedSubjects } from './refused-subjects.ts';
 

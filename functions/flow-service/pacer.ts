@@ -1,4 +1,4 @@
-import type { Clock } from '../clock.ts';
+import type { Clock } from '../base/clock.ts';
 import { ThrottledError } from './errors.ts';
 import { HOLD_PATIENCE_MS, type LearntPace, Pace, type PacedRequest, type Turn } from './pace.ts';
 import { exhaustedMs, retryAfterMs } from './rate-limit-headers.ts';

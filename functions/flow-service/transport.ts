@@ -2,7 +2,7 @@ import { lookup } from 'node:dns';
 import { Agent as HttpAgent, request as httpRequest, type IncomingMessage, type RequestOptions } from 'node:http';
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
 import { isIP, type LookupFunction } from 'node:net';
-import type { Clock } from '../clock.ts';
+import type { Clock } from '../base/clock.ts';
 import { hostOf, isPublicAddress } from './addresses.ts';
 import { ForbiddenAddressError } from './errors.ts';
 

@@ -1,4 +1,4 @@
-import type { Json, JsonObject } from '../json.ts';
+import type { Json, JsonObject } from '../base/json.ts';
 import type { LearntPace } from './pace.ts';
 
 /** Which upload, which attempt, whose deployment: it rides in `additional.flowdrop` of every flow that we create. */

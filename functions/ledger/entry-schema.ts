@@ -1,5 +1,5 @@
 import * as z from 'zod/mini';
-import { UPLOAD_ID } from '../upload.ts';
+import { UPLOAD_ID } from '../uploads/upload.ts';
 import { ENTRY_SCHEMA } from './entry.ts';
 
 /** The last millisecond that ISO 8601 writes with four digits of a year, as keys of markers do. */

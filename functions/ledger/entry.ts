@@ -1,6 +1,6 @@
 import type { Mark } from '../flow-service/types.ts';
-import type { RouteSnapshot } from '../routes.ts';
-import type { Upload } from '../upload.ts';
+import type { RouteSnapshot } from '../uploads/routes.ts';
+import type { Upload } from '../uploads/upload.ts';
 import type { WaitingMarker } from './keys.ts';
 
 /**

@@ -1,3 +1,5 @@
+import { decodedId, encodedId } from '../base/key-segment.ts';
+
 /**
  * The one owner of every key in the ledger bucket.
  *
@@ -79,23 +81,5 @@ export function parseWaitingKey(key: string): WaitingMarker | undefined {
 
 /** A key that says the same in other words is none of ours: it could not be found again to be deleted. */
 const isKeyOf = (key: string, time: number, ours: () => string): boolean => !Number.isNaN(time) && ours() === key;
-
-/**
- * An id from the service as one segment of a key. The ids are opaque and may be hostile: nothing of them may look like
- * a separator, and a leading dot may not look like a way up.
- */
-export function encodedId(id: string): string {
-  return encodeURIComponent(id.toWellFormed())
-    .replace(/[!'()*]/g, (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`)
-    .replace(/^\./, '%2E');
-}
-
-function decodedId(segment: string): string | undefined {
-  try {
-    return decodeURIComponent(segment);
-  } catch {
-    return undefined;
-  }
-}
 
 const time = (ms: number): string => new Date(ms).toISOString();

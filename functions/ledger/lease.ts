@@ -1,6 +1,6 @@
 import { GetObjectCommand, PutObjectCommand, type S3Client } from '@aws-sdk/client-s3';
-import type { Clock } from '../clock.ts';
-import { isAbsent, isConflict, isPreconditionFailed } from '../objects/s3-errors.ts';
+import type { Clock } from '../base/clock.ts';
+import { isAbsent, isConflict, isPreconditionFailed } from '../s3/errors.ts';
 import { type CollectorState, parsedState } from './collector-state.ts';
 import { collectorKey } from './keys.ts';
 

@@ -6,7 +6,7 @@ import {
   PutObjectCommand,
   type S3Client,
 } from '@aws-sdk/client-s3';
-import { isAbsent, isConflict, isPreconditionFailed } from '../objects/s3-errors.ts';
+import { isAbsent, isConflict, isPreconditionFailed } from '../s3/errors.ts';
 import { ENTRY_SCHEMA, type Entry } from './entry.ts';
 import { entrySchema } from './entry-schema.ts';
 import {

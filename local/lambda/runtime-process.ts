@@ -37,7 +37,7 @@ export class FunctionError extends Error {
 const INIT_SECONDS_MAX = 10;
 
 const RIC_PATH = fileURLToPath(import.meta.resolve('aws-lambda-ric'));
-const RAPID_CLIENT_PATH = fileURLToPath(new URL('rapid-client.cjs', import.meta.url));
+const RAPID_CLIENT_PATH = fileURLToPath(new URL('./rapid-client.cjs', import.meta.url));
 const ACCOUNT_ID = '000000000000';
 const REGION = 'us-east-1';
 

@@ -1,6 +1,6 @@
 import { inspect } from 'node:util';
 import { describe, expect, it } from 'vitest';
-import { systemClock } from '../../functions/clock.ts';
+import { systemClock } from '../../functions/base/clock.ts';
 import {
   createFlowService,
   type FlowServiceOptions,

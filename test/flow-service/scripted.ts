@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type RequestListener, type ServerResponse } from 'node:http';
 import { createServer as createRawServer, type Socket } from 'node:net';
-import type { Clock } from '../../functions/clock.ts';
+import type { Clock } from '../../functions/base/clock.ts';
 import type { CreateRequest, InputSource, Token } from '../../functions/flow-service/types.ts';
 
 export const never = new AbortController().signal;

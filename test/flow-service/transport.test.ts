@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { systemClock } from '../../functions/clock.ts';
+import { systemClock } from '../../functions/base/clock.ts';
 import { ForbiddenAddressError } from '../../functions/flow-service/errors.ts';
 import {
   httpTransport,

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect } from 'vitest';
-import type { Clock } from '../../functions/clock.ts';
+import type { Clock } from '../../functions/base/clock.ts';
 import { assetOf } from '../../functions/flow-service/asset-answer.ts';
 import { createFlowService } from '../../functions/flow-service/client.ts';
 import {

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import type { Receipt } from '../../functions/objects/receipts.ts';
+import type { Receipt } from '../../functions/publish/receipts.ts';
 import type { Fault } from '../../local/flow-service/fault.ts';
 import { RESULTS, TOKEN, type World, type WorldOptions } from '../support/world.ts';
 import { BOMB, html, NO_ANSWERS, nested, zipped } from './bad-answers.ts';

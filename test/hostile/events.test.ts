@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { createFlows } from '../../functions/batch.ts';
+import { createFlows } from '../../functions/create-flow/batch.ts';
 import { INBOX, LEDGER, RESULTS } from '../support/world.ts';
 import { hostileWorld, MINUTE } from './support.ts';
 

@@ -1,5 +1,5 @@
 import { expect, it, onTestFinished } from 'vitest';
-import { systemClock } from '../../functions/clock.ts';
+import { systemClock } from '../../functions/base/clock.ts';
 import { httpTransport } from '../../functions/flow-service/transport.ts';
 import { ECHO, RESULTS, World, type WorldOptions } from '../support/world.ts';
 

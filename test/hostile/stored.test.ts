@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { retryUploads } from '../../functions/retry.ts';
-import { sweep } from '../../functions/sweep.ts';
+import { retryUploads } from '../../functions/resubmit/retry.ts';
+import { sweep } from '../../functions/sweep/sweep.ts';
 import { INBOX, LEDGER, RESULTS, type World } from '../support/world.ts';
 import { hostileWorld, MINUTE } from './support.ts';
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import type { Route } from '../../functions/routes.ts';
-import { sweep } from '../../functions/sweep.ts';
+import { sweep } from '../../functions/sweep/sweep.ts';
+import type { Route } from '../../functions/uploads/routes.ts';
 import { ECHO, INBOX, LEDGER, RESULTS } from '../support/world.ts';
 import { hostileWorld, MINUTE, onlyReceipt } from './support.ts';
 

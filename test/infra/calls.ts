@@ -1,6 +1,6 @@
 import type { Template } from 'aws-cdk-lib/assertions';
-import type { FunctionName } from '../../infra/bundle.ts';
-import type { S3Access } from '../../local/s3/call.ts';
+import type { FunctionName } from '../../infra/bundle/bundle.ts';
+import type { S3Access } from '../../local/aws/s3/call.ts';
 import { ACCOUNT, type Call, type Permission, permissionsOf, REGION, resolve } from './policies.ts';
 
 const BUCKETS = ['inbox', 'results', 'ledger'] as const;

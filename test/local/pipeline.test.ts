@@ -3,8 +3,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { HeadObjectCommand, PutObjectCommand } from '@aws-sdk/client-s3';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { parseEnv } from '../../functions/config.ts';
-import type { FunctionName } from '../../infra/bundle.ts';
+import { parseEnv } from '../../functions/settings/config.ts';
+import type { FunctionName } from '../../infra/bundle/bundle.ts';
 import {
   INBOX_BUCKET,
   LEDGER_BUCKET,

@@ -1,5 +1,5 @@
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
-import { systemClock } from '../../functions/clock.ts';
+import { systemClock } from '../../functions/base/clock.ts';
 import { FixedRate, Schedule } from '../../local/schedule.ts';
 
 const AN_HOUR_MS = 3_600_000;

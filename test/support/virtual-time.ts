@@ -1,5 +1,5 @@
-import type { Clock } from '../../functions/clock.ts';
-import { Timeline } from '../faults/timeline.ts';
+import type { Clock } from '../../functions/base/clock.ts';
+import { Timeline } from '../simulation/timeline.ts';
 
 const START = Date.UTC(2026, 0, 1);
 const HOUR_MS = 60 * 60_000;

@@ -1,0 +1,220 @@
+import pMap from 'p-map';
+import type { Invocation } from '../base/invocation.ts';
+import { encodedId } from '../base/key-segment.ts';
+import { AssetTooLargeError, FlowServiceError, UnavailableError } from '../flow-service/errors.ts';
+import type { Output } from '../flow-service/types.ts';
+import {
+  collectedSoFar,
+  type Ending,
+  type FailedOutput,
+  type Failure,
+  type RunningEntry,
+  type StoredAsset,
+} from '../ledger/entry.ts';
+import type { OpenedAsset } from '../results/results.ts';
+import { assetKey } from '../results/results-keys.ts';
+import type { CollectFlowPorts, EndedFlow } from './collect-flow.ts';
+import { outageOf, type ServiceHealth } from './service-health.ts';
+
+/** Assets of one flow that are under way at a time. `AssetSlots` decides how many are fetched, by memory. */
+const ASSET_CONCURRENCY = 32;
+
+/** Outages in a row after which no further asset of a flow is begun in this run: silent ones hold places for long. */
+const OUTAGES_MAX = 3;
+
+/** Shortest time between two counted attempts at a flow, in milliseconds. Young flows are looked at every few seconds. */
+const COUNTED_GAP_MS = 60_000;
+
+/** Bytes that a template's name may take in an asset's metadata: S3 allows 2 KB for all of it, and two ids are in it. */
+const TEMPLATE_METADATA_BYTES_MAX = 256;
+
+/** How far the assets of one flow have come. */
+interface Collection {
+  readonly entry: RunningEntry;
+  readonly stored: Map<string, StoredAsset>;
+  readonly failed: Map<string, FailedOutput>;
+  /** An error of ours, or the end of the time: no further asset is begun. */
+  cutOff: unknown;
+  /** The service's trouble: the asset waits for the next look, uncounted. */
+  outage: unknown;
+  /** The asset's own trouble, which is counted. */
+  worthAnotherTry: unknown;
+  /** Whether the service has begun to answer for any of them in this run. */
+  hasBegun: boolean;
+  /** Outages in a row: after a few the flow gives its places to others. */
+  outagesInARow: number;
+}
+
+/** Whether the last counted attempt is long enough ago for another one to count. */
+const isSpaced = ({ attemptedAt }: RunningEntry, now: number): boolean =>
+  now - (attemptedAt ?? Number.NEGATIVE_INFINITY) >= COUNTED_GAP_MS;
+
+const outOfService = (): UnavailableError =>
+  new UnavailableError('The service does not answer for these assets', { bodyStarted: false });
+
+/** The outputs of flows that ended, fetched from the service and stored, side by side. */
+export class FlowAssets {
+  readonly #ports: CollectFlowPorts;
+  readonly #invocation: Invocation;
+  readonly #health: ServiceHealth;
+
+  constructor(ports: CollectFlowPorts, invocation: Invocation, health: ServiceHealth) {
+    this.#ports = ports;
+    this.#invocation = invocation;
+    this.#health = health;
+  }
+
+  /**
+   * Stores the outputs of a flow and says how it ended. What a run that is cut off has stored is kept in the entry. Such
+   * a run counts as an attempt if it had time enough and stored nothing: an answer may have no end.
+   * @throws whatever cut it off, or why one of its assets has to be tried again.
+   */
+  async collect(flow: EndedFlow): Promise<Ending> {
+    const { entry } = flow.stored;
+    const { ledger, settings } = this.#ports;
+    const { work, closing } = this.#invocation;
+    const hasTimeEnough = this.#hasTimeEnough();
+    const listed = flow.outputs;
+    const collection: Collection = {
+      entry,
+      stored: new Map((entry.assets ?? []).map((asset) => [asset.id, asset])),
+      failed: new Map(),
+      cutOff: undefined,
+      outage: undefined,
+      worthAnotherTry: undefined,
+      hasBegun: false,
+      outagesInARow: 0,
+    };
+    const { stored, failed } = collection;
+    const storedBefore = stored.size;
+    // An asset that takes all the time must not take the turn of those behind it every time.
+    const first = entry.attempts % Math.max(1, listed.length);
+    const inTurn = [...listed.slice(first), ...listed.slice(0, first)];
+    await pMap(inTurn, (output) => this.#collectOne(output, collection), { concurrency: ASSET_CONCURRENCY });
+
+    const isProgress = stored.size > storedBefore;
+    // A flow that only waited for its turn was not too slow.
+    const hadItsTime = collection.hasBegun && hasTimeEnough;
+    const isTooSlow = collection.cutOff !== undefined && work.aborted && hadItsTime && !isProgress;
+    if (isTooSlow && entry.attempts + 1 >= settings.attemptsMax) {
+      const message = 'It did not come whole within the time of several runs.';
+      for (const { assetId: id } of listed) {
+        if (!stored.has(id) && !failed.has(id)) failed.set(id, { id, code: 'out-of-time', message });
+      }
+      return this.#endingOf(flow, collection);
+    }
+    const reason = collection.cutOff ?? collection.outage ?? collection.worthAnotherTry;
+    if (reason === undefined) return this.#endingOf(flow, collection);
+    const now = this.#ports.clock.now();
+    const isCounted = (collection.worthAnotherTry !== undefined && isSpaced(entry, now)) || isTooSlow;
+    if (isProgress || isCounted) {
+      await ledger.replace(
+        flow.stored,
+        collectedSoFar(entry, [...stored.values()], isCounted ? now : undefined),
+        closing,
+      );
+    }
+    throw reason;
+  }
+
+  #hasTimeEnough(): boolean {
+    const { startedAt, workEndsAt } = this.#invocation;
+    return this.#ports.clock.now() <= (startedAt + workEndsAt) / 2;
+  }
+
+  async #collectOne({ assetId: id, status, error: said }: Output, collection: Collection): Promise<void> {
+    const { stored, failed, entry } = collection;
+    if (stored.has(id)) return;
+    const fail = ({ code, message }: Failure) => failed.set(id, { id, code, message });
+    if (status === 'failed') {
+      fail({ code: 'output-failed', message: said ?? 'The service says it failed.' });
+      return;
+    }
+    const isOut = this.#health.outage !== undefined || collection.outagesInARow >= OUTAGES_MAX;
+    if (collection.cutOff !== undefined || isOut) {
+      collection.outage ??= outOfService();
+      return;
+    }
+    try {
+      stored.set(id, await this.#store(entry, id, collection));
+      collection.outagesInARow = 0;
+      this.#health.answered(entry.flow.id);
+    } catch (error) {
+      if (!(error instanceof FlowServiceError)) {
+        collection.cutOff ??= error;
+        return;
+      }
+      this.#health.failed(entry.flow.id, error);
+      if (outageOf(error) !== undefined) {
+        if (this.#isGivenUp(entry)) fail(error);
+        else {
+          collection.outage ??= error;
+          collection.outagesInARow += 1;
+        }
+      } else if (error instanceof AssetTooLargeError || this.#isLastAttempt(entry)) fail(error);
+      else collection.worthAnotherTry ??= error;
+    }
+  }
+
+  #isLastAttempt(entry: RunningEntry): boolean {
+    const { clock, settings } = this.#ports;
+    return isSpaced(entry, clock.now()) && entry.attempts + 1 >= settings.attemptsMax;
+  }
+
+  /** Past the flow's maximum age an asset that is refused for ever is given up; not so during an outage. */
+  #isGivenUp({ flow }: RunningEntry): boolean {
+    const { clock, settings } = this.#ports;
+    const ageMs = clock.now() - flow.createdAt;
+    const ageMaxMs = settings.flowAgeMaxSeconds * 1000;
+    return ageMs > 2 * ageMaxMs || (ageMs > ageMaxMs && this.#health.hasAnsweredForAnother(flow.id));
+  }
+
+  #endingOf({ outputs: listed, outputCount, failure: flowFailure }: EndedFlow, collection: Collection): Ending {
+    const { settings, telemetry } = this.#ports;
+    const { stored, failed } = collection;
+    // In the order of the listing, in however many runs they came.
+    const assets = listed.flatMap(({ assetId }) => stored.get(assetId) ?? []);
+    const failedOutputs = listed.flatMap(({ assetId }) => failed.get(assetId) ?? []);
+    const beyond = outputCount - listed.length;
+    if (beyond > 0) {
+      const message = `${beyond} outputs beyond the limit of ${settings.outputsMax} were not stored.`;
+      failedOutputs.push({ id: '', code: 'too-many-outputs', message });
+    }
+    if (failedOutputs.length > 0) telemetry.metrics.count('AssetsFailed', failedOutputs.length);
+    const nothingCameOut = assets.length === 0 && failedOutputs.length > 0;
+    const failure =
+      flowFailure ?? (nothingCameOut ? { code: 'outputs-failed', message: 'No output could be stored.' } : undefined);
+    return { assets, failedOutputs, failure };
+  }
+
+  async #store(entry: RunningEntry, assetId: string, collection: Collection): Promise<StoredAsset> {
+    const { results, telemetry } = this.#ports;
+    const open = async (): Promise<OpenedAsset> => {
+      // It may have waited for its place for long.
+      if (collection.outagesInARow >= OUTAGES_MAX) throw outOfService();
+      const opened = await this.#open(entry, assetId);
+      collection.hasBegun = true;
+      return opened;
+    };
+    const stored = await results.store(open, this.#invocation.work);
+    const { key, bytes, mediaType, sha256 } = stored;
+    telemetry.metrics.count('AssetsStored');
+    telemetry.metrics.count('AssetBytes', bytes);
+    return { id: assetId, key, bytes, mediaType, sha256 };
+  }
+
+  async #open(entry: RunningEntry, assetId: string): Promise<OpenedAsset> {
+    const { flows, settings } = this.#ports;
+    const flowId = entry.flow.id;
+    const { mediaType, chunks, bytesMax } = await flows.asset(flowId, assetId, this.#invocation.work);
+    const key = assetKey(settings, { key: entry.upload.key, flowId, assetId, mediaType });
+    const template = encodedId(entry.route.template);
+    const metadata = {
+      'flowdrop-upload': entry.upload.id,
+      'flowdrop-flow': encodedId(flowId),
+      'flowdrop-asset': encodedId(assetId),
+      ...(template.length <= TEMPLATE_METADATA_BYTES_MAX ? { 'flowdrop-template': template } : {}),
+    };
+    return { to: { key, mediaType, metadata }, chunks, bytesMax };
+  }
+}

@@ -1,0 +1,45 @@
+import type { S3Client } from '@aws-sdk/client-s3';
+import type { Clock } from '../base/clock.ts';
+import type { Telemetry } from '../base/telemetry.ts';
+import type { CollectPorts } from '../collect-outputs/collect-outputs.ts';
+import type { CreatePorts } from '../create-flow/create-flow.ts';
+import type { FlowService } from '../flow-service/types.ts';
+import { Ledger } from '../ledger/store.ts';
+import type { EventBus } from '../publish/publish.ts';
+import { Receipts } from '../publish/receipts.ts';
+import type { UploadQueue } from '../resubmit/resubmit.ts';
+import { Results } from '../results/results.ts';
+import type { Settings } from '../settings/config.ts';
+import type { SweepPorts } from '../sweep/sweep.ts';
+import { Inbox } from '../uploads/inbox.ts';
+
+/** Everything from outside that both functions stand on. */
+export interface World {
+  readonly settings: Settings;
+  readonly s3: S3Client;
+  readonly flows: FlowService;
+  readonly events: EventBus;
+  readonly clock: Clock;
+  /** A different string each time. */
+  readonly nonce: () => string;
+  readonly telemetry: Telemetry;
+}
+
+/** What both functions do everything through, put together once a process. It is all that create-flow needs. */
+export function createPorts({ settings, s3, nonce, ...world }: World) {
+  const inbox = new Inbox(s3, world.clock);
+  return {
+    ...world,
+    settings,
+    inbox,
+    ledger: new Ledger(s3, settings.ledgerBucket, nonce),
+    receipts: new Receipts(s3, settings.resultsBucket, settings.resultsPrefix, inbox, settings),
+  } satisfies CreatePorts;
+}
+
+/** The ports of collect-outputs, and so of both functions. */
+export function portsOf(world: World & { readonly queue: UploadQueue }): CreatePorts & CollectPorts & SweepPorts {
+  const { settings, s3, queue, nonce, telemetry } = world;
+  const results = new Results(s3, settings.resultsBucket, telemetry.log, settings.assetConcurrency);
+  return { ...createPorts(world), s3, queue, nonce, results };
+}

@@ -1,0 +1,45 @@
+import { Logger } from '@aws-lambda-powertools/logger';
+import { Metrics, MetricUnit } from '@aws-lambda-powertools/metrics';
+import type { Log, LogFields, MetricName, Telemetry } from '../base/telemetry.ts';
+
+export const METRICS_NAMESPACE = 'Flowdrop';
+
+const UNITS: Partial<Record<MetricName, (typeof MetricUnit)[keyof typeof MetricUnit]>> = {
+  InputBytes: MetricUnit.Bytes,
+  AssetBytes: MetricUnit.Bytes,
+  OldestRunningSeconds: MetricUnit.Seconds,
+  OldestWaitingSeconds: MetricUnit.Seconds,
+  SecondsToResult: MetricUnit.Seconds,
+};
+
+/** The telemetry of a function: Powertools behind our own two small ports. */
+export function powertools(pipeline: string): { logger: Logger; metrics: Metrics; telemetry: Telemetry } {
+  const logger = new Logger({ serviceName: pipeline });
+  const metrics = new Metrics({ namespace: METRICS_NAMESPACE, serviceName: pipeline });
+  return {
+    logger,
+    metrics,
+    telemetry: {
+      log: logTo(logger),
+      metrics: {
+        count: (metric, value = 1) => metrics.addMetric(metric, UNITS[metric] ?? MetricUnit.Count, value),
+      },
+    },
+  };
+}
+
+function logTo(logger: Logger): Log {
+  const line =
+    (level: 'debug' | 'info' | 'warn' | 'error') =>
+    (message: string, fields: LogFields = {}) =>
+      logger[level](message, { ...fields });
+  return {
+    debug: line('debug'),
+    info: line('info'),
+    warn: line('warn'),
+    error: line('error'),
+    with(fields) {
+      return logTo(logger.createChild({ persistentKeys: { ...fields } }));
+    },
+  };
+}

@@ -1,0 +1,48 @@
+import pMap from 'p-map';
+import { retried } from '../ledger/entry.ts';
+import { type PublishPorts, publish } from '../publish/publish.ts';
+import { messageFor } from '../uploads/upload.ts';
+import type { SendAgainPorts } from './resubmit.ts';
+
+/** Uploads that are retried at a time. */
+const CONCURRENCY = 16;
+
+export type RetryPorts = SendAgainPorts & PublishPorts;
+
+/** What became of an upload that an operator asked to have retried. */
+export interface Retried {
+  readonly upload: string;
+  readonly result: 'sent again' | 'unknown' | 'succeeded already' | 'under way';
+}
+
+/** Sends failed uploads, and those that wait, on their way again. */
+export async function retryUploads(
+  uploadIds: readonly string[],
+  ports: RetryPorts,
+  signal: AbortSignal,
+): Promise<readonly Retried[]> {
+  return pMap(uploadIds, (upload) => retryUpload(upload, ports, signal), {
+    concurrency: CONCURRENCY,
+    stopOnError: false,
+  });
+}
+
+async function retryUpload(upload: string, ports: RetryPorts, signal: AbortSignal): Promise<Retried> {
+  const { ledger, queue, clock } = ports;
+  let stored = await ledger.read(upload, signal);
+  if (stored?.entry.state === 'failed' && stored.entry.isTold !== true) {
+    // The invocation may have died before the event was sent, and nothing of this end is left after the retry.
+    await publish(stored.entry, ports, signal);
+    stored = await ledger.read(upload, signal);
+  }
+  if (stored === undefined) return { upload, result: 'unknown' };
+  const { entry } = stored;
+  if (entry.state === 'succeeded') return { upload, result: 'succeeded already' };
+  if (entry.state !== 'failed' && entry.state !== 'waiting') return { upload, result: 'under way' };
+  const again = retried(entry, clock.now());
+  const written = await ledger.replace(stored, again, signal);
+  if (!written.won) return { upload, result: 'under way' };
+  await ledger.putWaitingMarker({ uploadId: upload, notBefore: again.notBefore }, signal);
+  await queue.send(messageFor(again.upload), signal);
+  return { upload, result: 'sent again' };
+}

@@ -1,5 +1,0 @@
-/** Stands in for `node:crypto` in the bundles; `infra/bundle-process.ts` says why. */
-const crypto = process.getBuiltinModule('node:crypto');
-
-export const { createHash, createHmac, getRandomValues, randomInt, randomUUID } = crypto;
-export default crypto;

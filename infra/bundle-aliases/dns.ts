@@ -1,5 +1,0 @@
-/** Stands in for `node:dns` in the bundles; `infra/bundle-process.ts` says why. */
-const dns = process.getBuiltinModule('node:dns');
-
-export const { lookup } = dns;
-export default dns;

@@ -1,5 +1,0 @@
-/** Stands in for `node:http` in the bundles; `infra/bundle-process.ts` says why. */
-const http = process.getBuiltinModule('node:http');
-
-export const { Agent, request, STATUS_CODES } = http;
-export default http;

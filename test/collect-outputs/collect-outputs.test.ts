@@ -1,0 +1,603 @@
+import { createHash } from 'node:crypto';
+import { DeleteObjectCommand, PutObjectCommand } from '@aws-sdk/client-s3';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { withinInvocation } from '../../functions/base/invocation.ts';
+import {
+  collectOutputs,
+  InvalidCollectEventError,
+  parseCollectEvent,
+} from '../../functions/collect-outputs/collect-outputs.ts';
+import type { CollectorState } from '../../functions/ledger/collector-state.ts';
+import type { RunningEntry } from '../../functions/ledger/entry.ts';
+import { retryUploads } from '../../functions/resubmit/retry.ts';
+import type { Variation } from '../../local/flow-service/variation.ts';
+import { StillClock } from '../flow-service/scripted.ts';
+import { ECHO, LEDGER, RESULTS, World, type WorldOptions } from '../support/world.ts';
+
+const MINUTE = 60_000;
+const HOUR = 60 * MINUTE;
+const DAY = 24 * HOUR;
+const sha256 = (bytes: Uint8Array) => createHash('sha256').update(bytes).digest('hex');
+
+let world: World;
+const start = async (options?: WorldOptions) => {
+  const started = await World.start(options);
+  onTestFinished(() => started.close());
+  world = started;
+};
+
+async function running(key = 'a.bin', body: Buffer | string = 'x', more = {}): Promise<RunningEntry> {
+  await world.upload(key, body, { ContentType: 'application/x-test', ...more });
+  await world.deliver();
+  const entry = await world.entry();
+  if (entry.state !== 'running') throw new Error(`The upload is ${entry.state}`);
+  return entry;
+}
+
+describe('a flow that ended', () => {
+  it('has every output stored as the service made it, a receipt, and no marker any more', async () => {
+    await start({ routes: [{ ...ECHO, parameters: { copies: 3 } }] });
+    const bytes = Buffer.from('some bytes');
+    const { upload, flow } = await running('in/a.bin', bytes);
+    world.clock.advance(2 * MINUTE);
+    expect(await world.tick()).toMatchObject({ result: 'completed', succeeded: 1, failed: 0 });
+
+    const receipt = await world.receipt('in/a.bin');
+    expect(receipt).toMatchObject({
+      receipt: 1,
+      status: 'succeeded',
+      upload: { id: upload.id, bucket: 'inbox', key: 'in/a.bin', versionId: upload.versionId, bytes: bytes.length },
+      route: 'echo',
+      template: 'bytes_echo',
+      generation: 1,
+      flow: { id: flow.id },
+      failedOutputs: [],
+    });
+    expect(receipt).not.toHaveProperty('failure');
+    expect(receipt.assets).toHaveLength(3);
+    for (const asset of receipt.assets) {
+      expect(asset).toMatchObject({ bytes: bytes.length, mediaType: 'application/x-test', sha256: sha256(bytes) });
+      expect(asset.key).toMatch(`in/a.bin/${flow.id}/`);
+      const stored = await world.object(RESULTS, asset.key);
+      expect(stored.bytes.equals(bytes)).toBe(true);
+      expect(stored.metadata).toEqual({
+        'flowdrop-upload': upload.id,
+        'flowdrop-flow': flow.id,
+        'flowdrop-asset': asset.id,
+        'flowdrop-template': 'bytes_echo',
+      });
+    }
+    expect(await world.entry()).toMatchObject({ state: 'succeeded' });
+    expect(await world.keys(LEDGER, 'running/')).toEqual([]);
+  });
+
+  it('is measured by the time from its upload to its receipt, where it succeeded', async () => {
+    await start({
+      routes: [
+        { ...ECHO, suffixes: ['.bin'] },
+        { ...ECHO, name: 'bad', parameters: { fail: true } },
+      ],
+    });
+    await running('good.bin');
+    await world.upload('bad.png', 'x');
+    await world.deliver();
+    world.clock.advance(2 * MINUTE);
+    expect(await world.tick()).toMatchObject({ succeeded: 1, failed: 1 });
+    // S3 says in whole seconds when it was put.
+    expect(world.count('SecondsToResult')).toBeGreaterThanOrEqual(120);
+    expect(world.count('SecondsToResult')).toBeLessThan(240);
+  });
+
+  it('is left alone while it runs', async () => {
+    await start({ service: { flowMs: 10 * MINUTE } });
+    await running();
+    for (let i = 0; i < 3; i += 1) {
+      world.clock.advance(2 * MINUTE);
+      expect(await world.tick()).toMatchObject({ running: 1, polled: 1, succeeded: 0, failed: 0 });
+    }
+    expect(await world.keys(RESULTS)).toEqual([]);
+  });
+
+  it('is settled once, however many ticks overlap', async () => {
+    await start({ routes: [{ ...ECHO, parameters: { copies: 4 } }] });
+    await running('a.bin', Buffer.alloc(100_000, 7));
+    world.clock.advance(2 * MINUTE);
+    // A lease keeps ticks apart; without it they must come to the same.
+    const key = 'state/collector-0.json';
+    const ticks = [];
+    for (let i = 0; i < 4; i += 1) {
+      ticks.push(world.tick());
+      await world.s3.send(new DeleteObjectCommand({ Bucket: LEDGER, Key: key }));
+    }
+    await Promise.all(ticks);
+    expect((await world.receipt('a.bin')).assets).toHaveLength(4);
+    expect(await world.keys(RESULTS)).toHaveLength(5);
+    expect(await world.keys(LEDGER, 'running/')).toEqual([]);
+    const receipt = await world.object(RESULTS, 'a.bin/receipt.json');
+    world.clock.advance(20 * MINUTE);
+    await world.tick();
+    expect((await world.object(RESULTS, 'a.bin/receipt.json')).bytes.equals(receipt.bytes)).toBe(true);
+  });
+
+  it('in failure has its partial outputs stored all the same, and a receipt that says why', async () => {
+    await start({ routes: [{ ...ECHO, parameters: { fail: true, copies: 3, partial: 2 } }] });
+    await running();
+    await world.settle();
+    const receipt = await world.receipt('a.bin');
+    expect(receipt).toMatchObject({ status: 'failed', failure: { code: 'flow-failed' } });
+    expect(receipt.assets).toHaveLength(2);
+    expect(receipt.failure?.retry).toBe(
+      `aws lambda invoke --function-name test-collect-outputs --cli-binary-format raw-in-base64-out --payload '{"retry":["${receipt.upload.id}"]}' /dev/stdout`,
+    );
+  });
+
+  it('with outputs that failed names them', async () => {
+    await start({ routes: [{ ...ECHO, parameters: { copies: 3, failed_outputs: 1 } }] });
+    await running();
+    await world.settle();
+    const receipt = await world.receipt('a.bin');
+    expect(receipt).toMatchObject({ status: 'succeeded', failedOutputs: [{ code: 'output-failed' }] });
+    expect(receipt.assets).toHaveLength(2);
+  });
+
+  it('with nothing but outputs that failed is a failure', async () => {
+    await start({ routes: [{ ...ECHO, parameters: { copies: 2, failed_outputs: 2 } }] });
+    await running();
+    await world.settle();
+    expect(await world.receipt('a.bin')).toMatchObject({ status: 'failed', failure: { code: 'outputs-failed' } });
+  });
+
+  it('completed without any output is a failure, once that was seen twice', async () => {
+    await start();
+    await running();
+    world.service.intercept = (_, { operation, n }) =>
+      operation === 'listOutputs' && n === 1 ? { status: 200, body: '{"outputs":[]}', at: 'after-effect' } : undefined;
+    world.clock.advance(2 * MINUTE);
+    await world.tick();
+    expect(await world.entry()).toMatchObject({ state: 'running' });
+    world.service.intercept = (_, { operation }) =>
+      operation === 'listOutputs' ? { status: 200, body: '{"outputs":[]}', at: 'after-effect' } : undefined;
+    await world.settle();
+    expect(await world.receipt('a.bin')).toMatchObject({ status: 'failed', failure: { code: 'no-outputs' } });
+  });
+
+  it('with more outputs than the limit has so many stored, and says so', async () => {
+    await start({ routes: [{ ...ECHO, parameters: { copies: 5 } }], limits: { outputsMax: 3 } });
+    await running();
+    await world.settle();
+    const receipt = await world.receipt('a.bin');
+    expect(receipt.assets).toHaveLength(3);
+    expect(receipt.failedOutputs).toMatchObject([{ code: 'too-many-outputs' }]);
+  });
+
+  it('with an asset over the limit says so, and stores the others', async () => {
+    await start({ limits: { assetBytesMax: 10 } });
+    await running('a.bin', 'more than ten bytes');
+    await world.settle();
+    expect(await world.receipt('a.bin')).toMatchObject({
+      status: 'failed',
+      failedOutputs: [{ code: 'asset-too-large' }],
+    });
+    expect(await world.keys(RESULTS)).toEqual(['a.bin/receipt.json']);
+  });
+});
+
+describe('every way in which a service may answer', () => {
+  const variations: Partial<Variation>[] = [
+    {},
+    { outputsPath: 'root' },
+    { outputsPath: 'both' },
+    { getFlow: 404 },
+    { getFlow: 405 },
+    { getFlow: 501 },
+    { getFlow: 404, earlyOutputs: 'not-found' },
+    { getFlow: 404, earlyOutputs: 'empty' },
+    { getFlow: 404, earlyOutputs: 'pending' },
+    { getFlow: 404, outputsPath: 'root', outputStatus: false },
+    { listFlows: 404, changeFlow: 405, deleteFlow: 501, addInput: 404, listTemplates: 404 },
+    { createStatus: 200 },
+    { createStatus: 202 },
+    { flowIdName: 'id' },
+    { assetIdName: 'id' },
+    { outputsShape: 'bare' },
+    { outputStatus: false },
+    { assetForm: 'json' },
+    { assetForm: 'json', assetLength: 'chunked' },
+    { assetLength: 'chunked' },
+    { assetForm: 'json', jsonMembersBefore: true, jsonMembersAfter: true, jsonWhiteSpace: true },
+    { assetForm: 'json', jsonEscapedSlashes: true },
+    { assetForm: 'json', jsonLineBreaks: true },
+    { assetForm: 'json', jsonUnpadded: true },
+  ];
+  it.each(variations.map((variation) => [JSON.stringify(variation), variation] as const))(
+    'comes to the same results: %s',
+    async (_, variation) => {
+      await start({ service: { variation }, routes: [{ ...ECHO, parameters: { copies: 2 } }] });
+      const bytes = Buffer.from(Array.from({ length: 100_003 }, (_, i) => (i * 7) % 256));
+      await running('a.bin', bytes);
+      await world.settle();
+      const receipt = await world.receipt('a.bin');
+      expect(receipt.status).toBe('succeeded');
+      expect(receipt.assets).toHaveLength(2);
+      for (const { key, mediaType } of receipt.assets) {
+        expect(mediaType).toBe('application/x-test');
+        expect((await world.object(RESULTS, key)).bytes.equals(bytes)).toBe(true);
+      }
+      expect(world.service.flows).toHaveLength(1);
+    },
+  );
+
+  it('where only the listing tells of the end, it is believed at the second look, a poll interval later', async () => {
+    await start({ service: { variation: { getFlow: 404 }, flowMs: 0 } });
+    await running();
+    world.clock.advance(MINUTE);
+    expect(await world.tick()).toMatchObject({ polled: 1, succeeded: 0 });
+    const { upload } = await world.entry();
+    const { firstLooks } = await world.json<CollectorState>(LEDGER, 'state/collector-0.json');
+    expect(Object.keys(firstLooks ?? {})).toEqual([upload.id]);
+    world.clock.advance(MINUTE);
+    expect(await world.tick()).toMatchObject({ polled: 1, succeeded: 1 });
+  });
+});
+
+describe('a flow that the service does not know', () => {
+  it('is gone only where the same request has answered for another flow', async () => {
+    await start({ service: { flowMs: 10 * HOUR } });
+    const { flow } = await running('a.bin');
+    const unknown = ({ url }: { url: string }) => (url.includes(flow.id) ? { status: 404 } : undefined);
+    world.service.intercept = unknown;
+    world.clock.advance(MINUTE);
+    await world.tick();
+    expect(await world.entry()).toMatchObject({ state: 'running' });
+    await world.upload('b.bin', 'y');
+    await world.deliver();
+    world.clock.advance(MINUTE);
+    await world.tick();
+    // One wrong answer is not the end of a flow that is paid for.
+    expect(await world.keys(LEDGER, 'running/')).toHaveLength(2);
+    world.service.intercept = undefined;
+    world.clock.advance(MINUTE);
+    await world.tick();
+    expect(await world.keys(LEDGER, 'running/')).toHaveLength(2);
+    world.service.intercept = unknown;
+    world.clock.advance(2 * HOUR);
+    await world.tick();
+    expect(await world.keys(LEDGER, 'running/')).toHaveLength(2);
+    for (let i = 0; i < 20; i += 1) {
+      world.clock.advance(MINUTE);
+      await world.tick();
+    }
+    expect(await world.receipt('a.bin')).toMatchObject({ status: 'failed', failure: { code: 'flow-gone' } });
+    expect(await world.keys(LEDGER, 'running/')).toHaveLength(1);
+  });
+});
+
+describe('a flow that runs for ever', () => {
+  it('fails when it is too old, and is aborted', async () => {
+    await start({ service: { flowMs: 100 * DAY }, limits: { flowAgeMaxSeconds: 3600 } });
+    await running();
+    world.clock.advance(59 * MINUTE);
+    await world.tick();
+    expect(await world.entry()).toMatchObject({ state: 'running' });
+    world.clock.advance(20 * MINUTE);
+    await world.tick();
+    expect(await world.receipt('a.bin')).toMatchObject({ status: 'failed', failure: { code: 'timed-out' } });
+    expect(world.service.flows[0]?.aborted).toBe(true);
+    expect(await world.keys(LEDGER, 'running/')).toEqual([]);
+  });
+});
+
+describe('an asset that comes damaged', () => {
+  it.each<[string, Partial<Variation>, object]>([
+    ['cut with its connection', {}, { truncate: 50_000 }],
+    ['cut in JSON', { assetForm: 'json', assetLength: 'chunked' }, { truncateCleanly: 50_000 }],
+    ['garbled in JSON', { assetForm: 'json' }, { garble: true }],
+  ])('is never stored, and is fetched again: %s', async (_, variation, fault) => {
+    await start({ service: { variation } });
+    const bytes = Buffer.alloc(200_000, 'flowdrop');
+    await running('a.bin', bytes);
+    world.service.intercept = (_, { operation, n }) => (operation === 'getAsset' && n <= 2 ? fault : undefined);
+    world.clock.advance(2 * MINUTE);
+    await world.tick();
+    expect(await world.keys(RESULTS)).toEqual([]);
+    await world.settle();
+    const receipt = await world.receipt('a.bin');
+    expect(receipt.assets).toMatchObject([{ bytes: 200_000, sha256: sha256(bytes) }]);
+  });
+
+  it('every time is named in the receipt in the end', async () => {
+    await start({ service: { variation: { assetForm: 'json' } }, limits: { attemptsMax: 3 } });
+    await running('a.bin', Buffer.alloc(200_000));
+    world.service.intercept = (_, { operation }) => (operation === 'getAsset' ? { garble: true } : undefined);
+    await world.settle();
+    expect(await world.receipt('a.bin')).toMatchObject({
+      status: 'failed',
+      failure: { code: 'outputs-failed' },
+      failedOutputs: [{ code: 'damaged-asset' }],
+    });
+    expect(world.service.counts.getAsset).toBe(3);
+  });
+
+  it('keeps what was stored of the others', async () => {
+    await start({ routes: [{ ...ECHO, parameters: { copies: 3 } }] });
+    await running('a.bin', Buffer.alloc(1_000));
+    world.service.intercept = (_, { operation, n }) =>
+      operation === 'getAsset' && n === 2 ? { truncate: 10 } : undefined;
+    await world.settle();
+    expect((await world.receipt('a.bin')).assets).toHaveLength(3);
+    expect(world.service.counts.getAsset).toBe(4);
+  });
+});
+
+describe('a tick', () => {
+  it('that finds its lease taken ends at once', async () => {
+    await start();
+    await running();
+    world.service.intercept = (_, { operation }) => (operation === 'getFlow' ? { delayMs: 300 } : undefined);
+    const first = world.tick();
+    while ((await world.keys(LEDGER, 'state/')).length === 0);
+    expect(await world.tick()).toMatchObject({ result: 'lease taken', polled: 0 });
+    expect(await first).toMatchObject({ result: 'completed', polled: 1 });
+    expect(await world.tick()).toMatchObject({ result: 'completed' });
+  });
+
+  it('keeps its lease for as long as it works', async () => {
+    await start();
+    await running();
+    const clock = new StillClock();
+    const tick = () =>
+      withinInvocation(5 * MINUTE, clock, (invocation) =>
+        collectOutputs({ index: 0, of: 1 }, { ...world.ports, clock }, invocation),
+      );
+    world.service.intercept = (_, { operation }) => (operation === 'getFlow' ? { hang: true } : undefined);
+    const first = tick();
+    await expect.poll(() => world.service.counts.getFlow).toBe(1);
+    const heldUntil = async () => (await world.json<{ heldUntil: number }>(LEDGER, 'state/collector-0.json')).heldUntil;
+    for (let seconds = 10; seconds <= 60; seconds += 10) {
+      clock.pass(10_000);
+      await expect.poll(heldUntil).toBeGreaterThan(clock.now() + 20_000);
+    }
+    expect(await tick()).toMatchObject({ result: 'lease taken' });
+    // The work is over, and there is time left to write that down.
+    clock.pass(4 * MINUTE - 11_000);
+    expect(await first).toMatchObject({ result: 'out of time' });
+  });
+
+  it('takes over a lease that ran out', async () => {
+    await start();
+    const state = { heldUntil: world.clock.now() + 30_000 };
+    await world.s3.send(
+      new PutObjectCommand({ Bucket: LEDGER, Key: 'state/collector-0.json', Body: JSON.stringify(state) }),
+    );
+    expect(await world.tick()).toMatchObject({ result: 'lease taken' });
+    world.clock.advance(31_000);
+    expect(await world.tick()).toMatchObject({ result: 'completed' });
+  });
+
+  it('with a state that nobody can read works all the same', async () => {
+    await start();
+    await world.s3.send(new PutObjectCommand({ Bucket: LEDGER, Key: 'state/collector-0.json', Body: '{' }));
+    expect(await world.tick()).toMatchObject({ result: 'completed' });
+  });
+
+  it.each<[string, object, string]>([
+    ['unauthorised', { status: 401 }, 'unauthorised'],
+    ['throttled', { status: 429, headers: { 'retry-after': '700' } }, 'throttled'],
+  ])('ends when the service says so of one flow, and moves nothing to failed: %s', async (_, fault, result) => {
+    await start();
+    await running();
+    world.service.intercept = (_, { operation }) => (operation === 'createFlow' ? undefined : fault);
+    world.clock.advance(2 * MINUTE);
+    expect(await world.tick()).toMatchObject({ result, succeeded: 0, failed: 0 });
+    world.service.intercept = undefined;
+    world.clock.advance(700_000);
+    // Cut short, so what it did not get to is due at once.
+    expect(await world.tick()).toMatchObject({ result: 'completed', succeeded: 1 });
+  });
+
+  it('says in a metric when the token is refused', async () => {
+    await start();
+    await running();
+    world.service.setTokens(['another']);
+    world.clock.advance(2 * MINUTE);
+    expect(await world.tick()).toMatchObject({ result: 'unauthorised' });
+    expect(world.count('TokenRejected')).toBe(1);
+    expect(await world.entry()).toMatchObject({ state: 'running' });
+  });
+
+  it('reads the token again when it was rotated, and goes on', async () => {
+    await start();
+    await running();
+    world.service.setTokens(['rotated']);
+    world.token = 'rotated';
+    world.clock.advance(2 * MINUTE);
+    expect(await world.tick()).toMatchObject({ result: 'completed', succeeded: 1 });
+  });
+
+  it('gives up the round when the service is down, but not for one flow', async () => {
+    await start();
+    for (let i = 0; i < 20; i += 1) await world.upload(`${i}`, 'x');
+    while ((await world.deliver()) !== undefined);
+    world.service.intercept = (_, { operation }) => (operation === 'getFlow' ? { status: 502 } : undefined);
+    world.clock.advance(2 * MINUTE);
+    expect(await world.tick()).toMatchObject({ result: 'unavailable', failed: 0 });
+    world.service.intercept = (_, { operation, n }) =>
+      operation === 'getFlow' && n % 10 === 0 ? { status: 502 } : undefined;
+    expect(await world.tick()).toMatchObject({ result: 'completed' });
+    world.service.intercept = undefined;
+    await world.settle();
+    expect(world.count('FlowsSucceeded')).toBe(20);
+  });
+
+  it('stops in time for its own deadline, and the next goes on where it stopped', async () => {
+    await start({ routes: [{ ...ECHO, parameters: { copies: 6 } }] });
+    await running('a.bin', Buffer.alloc(10));
+    world.remainingMs = 3_000;
+    world.service.intercept = (_, { operation, n }) =>
+      operation === 'getAsset' && n > 3 ? { delayMs: 4_000 } : undefined;
+    world.clock.advance(2 * MINUTE);
+    expect(await world.tick()).toMatchObject({ result: 'out of time', succeeded: 0 });
+    const stored = ((await world.entry()) as RunningEntry).assets?.length ?? 0;
+    expect(stored).toBeGreaterThan(0);
+    const before = world.service.counts.getAsset;
+    world.service.intercept = undefined;
+    expect(await world.tick()).toMatchObject({ result: 'completed', succeeded: 1 });
+    expect(world.service.counts.getAsset - before).toBe(6 - stored);
+    expect((await world.receipt('a.bin')).assets).toHaveLength(6);
+  });
+
+  it('goes round again within a minute while something runs, if the poll interval is short', async () => {
+    await start({ limits: { pollIntervalSeconds: 1 }, service: { flowMs: 1_500 } });
+    await running();
+    expect(await world.tick()).toMatchObject({ result: 'completed', succeeded: 1 });
+  });
+
+  it('goes on with everybody else while a large asset comes', async () => {
+    await start({ limits: { pollIntervalSeconds: 1, assetConcurrency: 2 }, service: { flowMs: 0 } });
+    await running('large.bin');
+    world.service.intercept = (_, { operation, n }) =>
+      operation === 'getAsset' && n === 1 ? { delayMs: 6_000 } : undefined;
+    const ticking = world.tick();
+    while (world.service.counts.getAsset === 0) await new Promise((resolve) => setTimeout(resolve, 20));
+    await world.upload('small.bin', 'x');
+    await world.deliver();
+    const first: string[] = [];
+    while (first.length === 0) {
+      first.push(...(await world.keys(RESULTS)).filter((key) => key.endsWith('receipt.json')));
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+    expect(first).toEqual(['small.bin/receipt.json']);
+    expect(await ticking).toMatchObject({ result: 'completed', succeeded: 2 });
+    expect((await world.receipt('large.bin')).status).toBe('succeeded');
+  });
+
+  it('that stored something has completed its round all the same', async () => {
+    await start();
+    await running();
+    world.clock.advance(2 * MINUTE);
+    const before = world.clock.now();
+    expect(await world.tick()).toMatchObject({ result: 'completed', succeeded: 1 });
+    const { lastCompletedAt } = await world.json<{ lastCompletedAt?: number }>(LEDGER, 'state/collector-0.json');
+    expect(lastCompletedAt).toBeGreaterThanOrEqual(before);
+  });
+
+  it('drops a marker that stands for nothing', async () => {
+    await start();
+    const { upload } = await running();
+    const stale = [
+      `running/2026-01-01T00:00:00.000Z/${'0'.repeat(40)}/nothing`,
+      `running/2026-01-01T00:00:00.000Z/${upload.id}/another-flow`,
+    ];
+    for (const Key of stale) await world.s3.send(new PutObjectCommand({ Bucket: LEDGER, Key, Body: '' }));
+    await world.settle();
+    expect(await world.keys(LEDGER, 'running/')).toEqual([]);
+    expect((await world.receipt('a.bin')).status).toBe('succeeded');
+  });
+
+  it('finishes what a killed one left: an entry that ended, and neither receipt nor marker seen to', async () => {
+    await start();
+    const { flow, upload } = await running();
+    await world.settle();
+    await world.s3.send(new DeleteObjectCommand({ Bucket: RESULTS, Key: 'a.bin/receipt.json' }));
+    await world.ports.ledger.putRunningMarker(
+      { createdAt: flow.createdAt, uploadId: upload.id, flowId: flow.id },
+      new AbortController().signal,
+    );
+    await world.settle();
+    expect((await world.receipt('a.bin')).status).toBe('succeeded');
+    expect(await world.keys(LEDGER, 'running/')).toEqual([]);
+  });
+
+  it('shares the markers with other collectors, each flow being one collector’s alone', async () => {
+    await start();
+    for (let i = 0; i < 12; i += 1) await world.upload(`${i}`, 'x');
+    while ((await world.deliver()) !== undefined);
+    world.clock.advance(2 * MINUTE);
+    const ticks = await Promise.all([0, 1, 2].map((index) => world.tick({ index, of: 3 })));
+    expect(ticks.reduce((sum, { polled }) => sum + polled, 0)).toBe(12);
+    expect(ticks.reduce((sum, { succeeded }) => sum + succeeded, 0)).toBe(12);
+  });
+
+  it('counts the running flows of all collectors, so that the highest count is that of all', async () => {
+    await start({ service: { flowMs: 10 * MINUTE } });
+    for (let i = 0; i < 12; i += 1) await world.upload(`${i}`, 'x');
+    while ((await world.deliver()) !== undefined);
+    world.clock.advance(2 * MINUTE);
+    const { running: share } = await world.tick({ index: 1, of: 3 });
+    expect(share).toBeLessThan(12);
+    expect(world.count('FlowsRunning')).toBe(12);
+  });
+
+  it('measures for how long uploads have waited that it sends again', async () => {
+    await start();
+    world.service.intercept = () => ({ status: 429 });
+    await world.upload('a.bin', 'x');
+    await world.deliver();
+    expect(await world.entry()).toMatchObject({ state: 'waiting' });
+    world.clock.advance(3 * HOUR);
+    expect(await world.tick()).toMatchObject({ sentAgain: 1 });
+    // S3 says in whole seconds when an upload was put.
+    expect(world.count('OldestWaitingSeconds')).toBeGreaterThanOrEqual(3 * 3600);
+    expect(world.count('OldestWaitingSeconds')).toBeLessThan(4 * 3600);
+  });
+
+  it('goes on with the others where one entry cannot be read, and then fails loudly', async () => {
+    await start();
+    for (const key of ['a', 'b']) await world.upload(key, 'x');
+    await world.deliver();
+    const [key = ''] = await world.keys(LEDGER, 'uploads/');
+    await world.s3.send(new PutObjectCommand({ Bucket: LEDGER, Key: key, Body: '{"schema":99}' }));
+    world.clock.advance(2 * MINUTE);
+    await expect(world.tick()).rejects.toThrow('1 uploads could not be seen to');
+    expect(world.count('FlowsSucceeded')).toBe(1);
+  });
+});
+
+describe('a failed upload', () => {
+  it('is tried again on request, as a new generation with a flow of its own', async () => {
+    await start({ routes: [{ ...ECHO, parameters: { fail: true } }] });
+    const { upload } = await running();
+    await world.settle();
+    const signal = new AbortController().signal;
+    expect(await retryUploads([upload.id], world.ports, signal)).toEqual([{ upload: upload.id, result: 'sent again' }]);
+    await world.settle();
+    expect(world.service.flows).toHaveLength(2);
+    expect(world.service.flows[1]?.additional).toMatchObject({ flowdrop: { upload: upload.id, generation: 2 } });
+    expect((await world.receipt('a.bin')).generation).toBe(2);
+  });
+
+  it('alone can be tried again', async () => {
+    await start();
+    const { upload } = await running();
+    const signal = new AbortController().signal;
+    const unknown = '0'.repeat(40);
+    expect(await retryUploads([upload.id, unknown], world.ports, signal)).toEqual([
+      { upload: upload.id, result: 'under way' },
+      { upload: unknown, result: 'unknown' },
+    ]);
+    await world.settle();
+    expect(await retryUploads([upload.id], world.ports, signal)).toEqual([
+      { upload: upload.id, result: 'succeeded already' },
+    ]);
+    expect(world.service.flows).toHaveLength(1);
+  });
+});
+
+describe('what the collecting function is invoked with', () => {
+  it('is a tick of the only collector, where nothing is said', () => {
+    for (const event of [{}, null, undefined])
+      expect(parseCollectEvent(event)).toEqual({ collector: { index: 0, of: 1 } });
+  });
+
+  it.each([
+    ['a word', 'tick'],
+    ['a typo', { retyr: [] }],
+    ['no uploads', { retry: [] }],
+    ['what is no upload id', { retry: ['../x'] }],
+    ['an index out of range', { collector: { index: 2, of: 2 } }],
+    ['a negative index', { collector: { index: -1, of: 2 } }],
+    ['half an index', { collector: { index: 0.5, of: 2 } }],
+  ])('is refused by name if it is %s', (_, event) => {
+    expect(() => parseCollectEvent(event)).toThrow(InvalidCollectEventError);
+  });
+});

@@ -1,0 +1,51 @@
+import { expect, it } from 'vitest';
+import { FlowStates } from '../../functions/collect-outputs/flow-states.ts';
+import type { FlowRecord, FlowService } from '../../functions/flow-service/types.ts';
+import type { RunningMarker } from '../../functions/ledger/keys.ts';
+import { VirtualTime } from '../support/virtual-time.ts';
+
+const idOf = (n: number) => ((n * 2654435761) % 2 ** 32).toString(16).padStart(24, '0');
+const marker = (flowId: string): RunningMarker => ({ createdAt: 0, uploadId: flowId, flowId });
+
+/** The listing calls every flow running, for ever. */
+function lying(flowIds: readonly string[], pageSize: number): FlowService {
+  return {
+    async *list() {
+      for (let at = 0; at < flowIds.length; at += pageSize) {
+        yield flowIds.slice(at, at + pageSize).map((flowId) => ({ flowId, state: 'running' }) as FlowRecord);
+      }
+    },
+  } as unknown as FlowService;
+}
+
+it('asks in the end for every flow that the listing calls running', async () => {
+  const clock = new VirtualTime();
+  const ids = Array.from({ length: 1_000 }, (_, n) => idOf(n));
+  const states = new FlowStates({ flows: lying(ids, 50), clock });
+  const asked = new Set<string>();
+  const rounds = 500;
+  await clock.during(async () => {
+    for (let round = 0; round < rounds; round += 1) {
+      const running = await states.running(ids.map(marker), new AbortController().signal);
+      for (const id of ids) if (!running.has(id)) asked.add(id);
+      await clock.sleep(15_000);
+    }
+  }, 1e9);
+  expect(asked.size).toBe(ids.length);
+});
+
+it('keeps its count of a flow that is not due in every round', async () => {
+  const clock = new VirtualTime();
+  const ids = Array.from({ length: 40 }, (_, n) => idOf(n));
+  const states = new FlowStates({ flows: lying(ids, 50), clock });
+  const asked = new Set<string>();
+  await clock.during(async () => {
+    for (let round = 0; round < 1_000; round += 1) {
+      const due = round % 2 === 0 ? ids.slice(0, 20) : ids.slice(20);
+      const running = await states.running(due.map(marker), new AbortController().signal);
+      for (const id of due) if (!running.has(id)) asked.add(id);
+      await clock.sleep(15_000);
+    }
+  }, 1e9);
+  expect(asked.size).toBe(ids.length);
+});

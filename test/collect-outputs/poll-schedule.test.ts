@@ -1,0 +1,81 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { gridIndex, isDue } from '../../functions/collect-outputs/poll-schedule.ts';
+
+const MINUTE = 60_000;
+const HOUR = 60 * MINUTE;
+const T0 = Date.parse('2026-01-01T00:00:00Z');
+
+/** Ages at which a flow is polled when a round is completed every `everyMs`, up to `untilMs`. */
+function agesPolled(everyMs: number, untilMs: number, pollIntervalMs: number): number[] {
+  const ages: number[] = [];
+  let lastCompletedAt: number | undefined = T0 - everyMs;
+  for (let age = everyMs; age <= untilMs; age += everyMs) {
+    if (isDue(T0, lastCompletedAt, T0 + age, pollIntervalMs)) ages.push(age);
+    lastCompletedAt = T0 + age;
+  }
+  return ages;
+}
+
+describe('a running flow', () => {
+  it('is due at the first round after it was created', () => {
+    expect(isDue(T0, undefined, T0, MINUTE)).toBe(true);
+    expect(isDue(T0, T0 - 1, T0 + 1, MINUTE)).toBe(true);
+    // A round that began as it was created has had its look at it.
+    expect(isDue(T0, T0, T0 + 1, MINUTE)).toBe(false);
+  });
+
+  it('is polled every interval while it is young', () => {
+    expect(agesPolled(MINUTE, 10 * MINUTE, MINUTE)).toEqual(Array.from({ length: 10 }, (_, i) => (i + 1) * MINUTE));
+  });
+
+  it('is polled at a tenth of its age when it is older, and at least every 15 minutes', () => {
+    const ages = agesPolled(MINUTE, 48 * HOUR, MINUTE);
+    for (const [index, age] of ages.entries()) {
+      const previous = ages[index - 1];
+      if (previous === undefined || previous < 10 * MINUTE) continue;
+      // Rounds come once a minute, so a gap may be a minute longer than the grid's.
+      expect(age - previous).toBeLessThanOrEqual(Math.min(previous * 0.1, 15 * MINUTE) + MINUTE);
+      expect(age - previous).toBeGreaterThanOrEqual(Math.min(previous * 0.1, 15 * MINUTE) - MINUTE);
+    }
+    expect(ages.length).toBeLessThan(10 + 28 + 4 * 46);
+  });
+
+  it('that a cut-off round did not reach is due at once', () => {
+    const at = T0 + 5 * HOUR;
+    expect(isDue(T0, at - 16 * MINUTE, at, MINUTE)).toBe(true);
+  });
+
+  it('is not due again in the round after the one that polled it, when it is old', () => {
+    const [, , ...late] = agesPolled(MINUTE, 5 * HOUR, MINUTE).filter((age) => age > 4 * HOUR);
+    expect(late.length).toBeGreaterThan(0);
+    for (const age of late) expect(isDue(T0, T0 + age, T0 + age + MINUTE, MINUTE)).toBe(false);
+  });
+
+  it('is never polled more often than the interval, however short the rounds, once it is two intervals old', () => {
+    const ages = agesPolled(7_000, HOUR, 5 * MINUTE).filter((age) => age > 10 * MINUTE);
+    for (const [index, age] of ages.slice(1).entries()) expect(age - (ages[index] ?? 0)).toBeGreaterThan(4 * MINUTE);
+  });
+
+  it('is polled three times as often at first, because many flows take only seconds', () => {
+    const ages = agesPolled(1_000, 2 * MINUTE, MINUTE);
+    expect(ages).toEqual([1_000, 20_000, 40_000, 60_000, 80_000, 100_000, 120_000]);
+  });
+
+  it('passes the points of its grid one after another, never back', () => {
+    fc.assert(
+      fc.property(
+        fc.integer({ min: 0, max: 400 * 24 * HOUR }),
+        fc.integer({ min: 0, max: HOUR }),
+        fc.integer({ min: 1_000, max: HOUR }),
+        (age, step, interval) => {
+          expect(gridIndex(age + step, interval)).toBeGreaterThanOrEqual(gridIndex(age, interval));
+          // Two points are never closer than nine tenths of a third of the interval: growth is cut to whole points.
+          expect(gridIndex(age + step, interval) - gridIndex(age, interval)).toBeLessThanOrEqual(
+            (3 * step) / interval / 0.9 + 2,
+          );
+        },
+      ),
+    );
+  });
+});

@@ -1,0 +1,450 @@
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { collect } from '../../functions/collect-outputs/collect-outputs.ts';
+import type { CollectorState } from '../../functions/ledger/collector-state.ts';
+import type { Fault } from '../../local/flow-service/fault.ts';
+import type { Operation } from '../../local/flow-service/flow-service.ts';
+import { ECHO, LEDGER, RESULTS, World, type WorldOptions } from '../support/world.ts';
+
+const SECOND = 1_000;
+const MINUTE = 60 * SECOND;
+const HOUR = 60 * MINUTE;
+const DAY = 24 * HOUR;
+
+/** So that waits for a throttled service take no time worth speaking of. */
+const FAST = 25;
+
+let world: World;
+const start = async (options?: WorldOptions) => {
+  const started = await World.start(options);
+  onTestFinished(() => started.close());
+  world = started;
+  world.remainingMs = 10 * MINUTE;
+};
+
+/** Uploads files, and has a flow made of each. Returns the flows' ids in the order of the keys. */
+async function flowsOf(keys: readonly string[], body: Buffer | string = 'x'): Promise<string[]> {
+  const before = world.service.flows.length;
+  for (const key of keys) await world.upload(key, body);
+  while ((await world.deliver()) !== undefined);
+  const flows = world.service.flows.slice(before);
+  return keys.map((key) => {
+    const flow = flows.find(({ inputs }) => (inputs[0]?.additional as { key: string } | undefined)?.key === key);
+    if (flow === undefined) throw new Error(`No flow of ${key}`);
+    return flow.id;
+  });
+}
+
+const named = (count: number, prefix = 'file'): string[] =>
+  Array.from({ length: count }, (_, index) => `${prefix}-${String(index).padStart(3, '0')}`);
+
+/** All that is asked about these flows goes wrong. */
+function poison(flowIds: readonly string[], fault: Fault, operations?: readonly Operation[]): void {
+  world.service.intercept = ({ url }, { operation }) =>
+    flowIds.some((flowId) => url.includes(flowId)) && (operations?.includes(operation) ?? true) ? fault : undefined;
+}
+
+const answer = (body: unknown): Fault => ({
+  status: 200,
+  headers: { 'content-type': 'application/json' },
+  body: JSON.stringify(body),
+});
+
+/** Notes which flow is looked at, as often as that is answered. */
+function lookingAt(looks: string[]): NonNullable<WorldOptions['transport']> {
+  return (direct) => async (request, signal) => {
+    const response = await direct(request, signal);
+    const [, flowId] = /^\/flows\/([^/]+)$/.exec(request.url.pathname) ?? [];
+    if (request.method === 'GET' && flowId !== undefined) looks.push(flowId);
+    return response;
+  };
+}
+
+const state = () => world.json<CollectorState>(LEDGER, 'state/collector-0.json');
+const receiptKeys = async () => (await world.keys(RESULTS)).filter((key) => key.endsWith('receipt.json'));
+
+describe('a service that allows few requests', () => {
+  it('still gets everything collected, within one tick if its time suffices', async () => {
+    await start({ speed: FAST, routes: [{ ...ECHO, parameters: { copies: 2 } }] });
+    await flowsOf(named(20));
+    world.service.limiter.change({ everything: { requestsPerSecond: 5, burst: 5 } });
+    world.clock.advance(20 * MINUTE);
+    const from = world.clock.now();
+    expect(await world.tick()).toMatchObject({ result: 'completed', succeeded: 20, failed: 0 });
+    // 20 looks, 20 listings, 40 assets: 16 seconds at best.
+    expect(world.clock.now() - from).toBeLessThan(MINUTE);
+  });
+
+  it('gets it collected by several short ticks as well', async () => {
+    await start({ speed: FAST });
+    await flowsOf(named(20));
+    world.service.limiter.change({ everything: { requestsPerSecond: 1, burst: 1 } });
+    world.remainingMs = 40 * SECOND;
+    world.clock.advance(20 * MINUTE);
+    let ticks = 0;
+    while ((await world.keys(LEDGER, 'running/')).length > 0) {
+      await world.tick();
+      ticks += 1;
+      expect(ticks).toBeLessThanOrEqual(6);
+    }
+    expect(world.count('FlowsSucceeded')).toBe(20);
+    expect(world.count('TicksCutShort')).toBe(0);
+  });
+
+  it('is asked at the pace that was learnt, which the next tick knows from beside the lease', async () => {
+    await start({ speed: FAST });
+    await flowsOf(named(10));
+    world.service.limiter.change({ everything: { requestsPerSecond: 5, burst: 5 } });
+    world.clock.advance(20 * MINUTE);
+    await world.tick();
+    const { pace } = await state();
+    expect(pace?.requestsPerSecond).toBeLessThan(10);
+    expect(pace).toEqual(world.ports.flows.learntPace);
+
+    const left = await state();
+    await start();
+    await world.put(LEDGER, 'state/collector-0.json', JSON.stringify({ ...left, heldUntil: 0 }));
+    world.clock.advance(21 * MINUTE);
+    await world.tick();
+    expect(world.ports.flows.learntPace).toEqual(pace);
+  });
+});
+
+describe('flows for which the service answers with an error for ever', () => {
+  const FAULTS: readonly (readonly [string, Fault])[] = [
+    ['429', { status: 429 }],
+    ['429 with Retry-After', { status: 429, headers: { 'retry-after': '5' } }],
+    ['402', { status: 402 }],
+    ['401', { status: 401 }],
+    ['502', { status: 502 }],
+    ['503 with Retry-After', { status: 503, headers: { 'retry-after': '5' } }],
+    ['a reset', { reset: 'before-body' }],
+  ];
+  for (const count of [1, 8]) {
+    it.each(FAULTS)(`delay no other flow: ${count} with %s`, async (_, fault) => {
+      await start({ speed: FAST });
+      const poisoned = await flowsOf(named(count, 'bad'));
+      await flowsOf(named(12, 'good'));
+      poison(poisoned, fault);
+      world.clock.advance(20 * MINUTE);
+      expect(await world.tick()).toMatchObject({ result: 'completed', succeeded: 12, failed: 0 });
+      expect(world.count('TicksCutShort')).toBe(0);
+      expect(await world.keys(LEDGER, 'running/')).toHaveLength(count);
+      // They are seen to as soon as the service answers for them.
+      world.service.intercept = undefined;
+      world.clock.advance(20 * MINUTE);
+      expect(await world.tick()).toMatchObject({ succeeded: count });
+    });
+  }
+
+  it.each(FAULTS)('end past their maximum age, if another flow was answered: %s', async (_, fault) => {
+    await start({ speed: FAST, service: { flowMs: 100 * DAY }, limits: { flowAgeMaxSeconds: 2 * 3_600 } });
+    const poisoned = await flowsOf(['bad']);
+    poison(poisoned, fault, ['getFlow']);
+    world.clock.advance(1.9 * HOUR);
+    await flowsOf(['good']);
+    await world.tick();
+    expect(await receiptKeys()).toEqual([]);
+    world.clock.advance(0.3 * HOUR);
+    await world.tick();
+    expect(await receiptKeys()).toEqual(['bad/receipt.json']);
+    expect(await world.receipt('bad')).toMatchObject({ status: 'failed', failure: { code: 'timed-out' } });
+    expect(world.service.flows[0]?.aborted).toBe(true);
+    expect(await world.keys(LEDGER, 'running/')).toHaveLength(1);
+  });
+
+  it.each(FAULTS)('end at twice their maximum age if the service answers for nobody: %s', async (_, fault) => {
+    await start({ speed: FAST, service: { flowMs: 100 * DAY }, limits: { flowAgeMaxSeconds: 2 * 3_600 } });
+    const all = await flowsOf(named(3));
+    poison(all, fault);
+    world.clock.advance(3.9 * HOUR);
+    await world.tick();
+    expect(await receiptKeys()).toEqual([]);
+    world.clock.advance(0.2 * HOUR);
+    await world.tick();
+    expect(await receiptKeys()).toHaveLength(3);
+  });
+
+  it.each(FAULTS)('as do assets that are refused for ever: %s', async (_, fault) => {
+    await start({
+      speed: FAST,
+      routes: [{ ...ECHO, parameters: { copies: 2 } }],
+      // The tick goes round again, by when the other flow has surely been answered.
+      limits: { flowAgeMaxSeconds: 2 * 3_600, pollIntervalSeconds: 15 },
+    });
+    const [flowId = ''] = await flowsOf(['bad']);
+    const [asset] = world.service.flows[0]?.outputs ?? [];
+    world.service.intercept = ({ url }) => (url.endsWith(`/${asset?.assetId}`) ? fault : undefined);
+    world.clock.advance(1.9 * HOUR);
+    await world.tick();
+    await world.tick();
+    expect(await receiptKeys()).toEqual([]);
+    expect(await world.keys(RESULTS, `bad/${flowId}/`)).toHaveLength(1);
+    world.clock.advance(0.4 * HOUR);
+    await flowsOf(['good']);
+    world.clock.advance(2 * MINUTE);
+    await world.tick();
+    expect(await world.receipt('bad')).toMatchObject({
+      status: 'succeeded',
+      assets: [{}],
+      failedOutputs: [{ id: asset?.assetId }],
+    });
+  });
+
+  it('do not end past their maximum age for an outage of the whole service', async () => {
+    await start({ speed: FAST, limits: { flowAgeMaxSeconds: 2 * 3_600 } });
+    await flowsOf(named(12));
+    world.service.intercept = () => ({ status: 502 });
+    world.clock.advance(3.5 * HOUR);
+    expect(await world.tick()).toMatchObject({ result: 'unavailable', failed: 0 });
+    world.service.intercept = undefined;
+    world.clock.advance(MINUTE);
+    expect(await world.tick()).toMatchObject({ succeeded: 12, failed: 0 });
+  });
+});
+
+describe('a round that is cut off', () => {
+  it('goes on in the next tick where it stopped, so that no flow is looked at twice before all were once', async () => {
+    const looks: string[] = [];
+    await start({
+      speed: FAST,
+      service: { flowMs: 100 * DAY, variation: { listFlows: 404 } },
+      limits: { pollConcurrency: 2 },
+      transport: lookingAt(looks),
+    });
+    const flowIds = await flowsOf(named(30));
+    world.service.intercept = (_, { operation }) => (operation === 'getFlow' ? { delayMs: 2 * SECOND } : undefined);
+    world.remainingMs = 16 * SECOND;
+    let ticks = 0;
+    while (looks.length < 30) {
+      world.clock.advance(20 * MINUTE);
+      expect(await world.tick()).toMatchObject({ result: looks.length < 30 ? 'out of time' : 'completed' });
+      ticks += 1;
+    }
+    expect(ticks).toBeGreaterThan(1);
+    expect(new Set(looks.slice(0, 30))).toEqual(new Set(flowIds));
+    // It worked for all of its time, and the alarm for ticks that do nothing stays silent.
+    expect(world.count('TicksCutShort')).toBe(0);
+  });
+
+  it('has what was seen to have ended stored first by the next tick', async () => {
+    const looks: string[] = [];
+    await start({ speed: FAST, transport: lookingAt(looks) });
+    const flowIds = await flowsOf(named(6));
+    const [last = ''] = flowIds.slice(-1);
+    const runs = (url: string) => flowIds.find((flowId) => flowId !== last && url.endsWith(`/flows/${flowId}`));
+    let delayMs = MINUTE;
+    world.service.intercept = ({ url }, { operation }) => {
+      const flowId = runs(url);
+      if (flowId !== undefined) return answer({ flow_id: flowId, state: 'running' });
+      return operation === 'getAsset' ? { delayMs } : undefined;
+    };
+    world.remainingMs = 20 * SECOND;
+    world.clock.advance(20 * MINUTE);
+    expect(await world.tick()).toMatchObject({ result: 'out of time' });
+    expect((await state()).endedMarkers).toHaveLength(1);
+    delayMs = 0;
+    looks.length = 0;
+    world.clock.advance(20 * MINUTE);
+    expect(await world.tick()).toMatchObject({ succeeded: 1 });
+    expect(looks[0]).toBe(last);
+    expect(looks).toHaveLength(6);
+    expect((await state()).endedMarkers).toBeUndefined();
+  });
+});
+
+describe('many flows that are due', () => {
+  it('are looked at through the listing, for far fewer requests than one for each', async () => {
+    await start({ service: { flowMs: 100 * DAY } });
+    await flowsOf(named(60));
+    const before = { ...world.service.counts };
+    for (let i = 0; i < 8; i += 1) {
+      world.clock.advance(20 * MINUTE);
+      expect(await world.tick()).toMatchObject({ result: 'completed', running: 60 });
+    }
+    // Two pages, after a request that tells where pages begin.
+    expect(world.service.counts.listFlows - before.listFlows).toBeLessThanOrEqual(8 * 3);
+    // The listing may lie, so each flow is asked for in every fourth round.
+    expect(world.service.counts.getFlow - before.getFlow).toBeLessThanOrEqual((8 * 60) / 4);
+  });
+
+  it('are collected by what the listing shows as ended, and by no more than that', async () => {
+    await start();
+    await flowsOf(named(30));
+    world.clock.advance(20 * MINUTE);
+    expect(await world.tick()).toMatchObject({ succeeded: 30 });
+  });
+
+  it('are collected a few looks later if the listing calls them running for ever', async () => {
+    await start();
+    const flowIds = await flowsOf(named(30));
+    const flows = flowIds.map((flowId) => ({ flow_id: flowId, state: 'running' }));
+    world.service.intercept = (_, { operation }) => (operation === 'listFlows' ? answer({ flows }) : undefined);
+    for (let i = 0; i < 4; i += 1) {
+      world.clock.advance(20 * MINUTE);
+      await world.tick();
+    }
+    expect(world.count('FlowsSucceeded')).toBe(30);
+  });
+
+  it.each(['completed', 'failed', 'aborted'])('go on if the listing alone calls them %s', async (called) => {
+    await start({ service: { flowMs: 100 * DAY } });
+    const flowIds = await flowsOf(named(20));
+    const flows = flowIds.map((flowId) => ({ flow_id: flowId, state: called }));
+    world.service.intercept = (_, { operation }) => (operation === 'listFlows' ? answer({ flows }) : undefined);
+    for (let i = 0; i < 3; i += 1) {
+      world.clock.advance(20 * MINUTE);
+      expect(await world.tick()).toMatchObject({ running: 20, succeeded: 0, failed: 0, polled: 20 });
+    }
+  });
+
+  it.each([404, 405, 501] as const)('are looked at one by one if there is no listing: %s', async (listFlows) => {
+    await start({ service: { flowMs: 100 * DAY, variation: { listFlows } } });
+    await flowsOf(named(20));
+    for (let i = 0; i < 2; i += 1) {
+      world.clock.advance(20 * MINUTE);
+      expect(await world.tick()).toMatchObject({ polled: 20 });
+    }
+    expect(world.service.counts.listFlows).toBe(1);
+    world.clock.advance(61 * MINUTE);
+    await world.tick();
+    expect(world.service.counts.listFlows).toBe(2);
+  });
+
+  it('are looked at one by one if the listing is full of others', async () => {
+    await start({ service: { flowMs: 100 * DAY } });
+    await flowsOf(named(20));
+    world.service.intercept = ({ url }, { operation }) => {
+      if (operation !== 'listFlows') return undefined;
+      const page = Number(/page=(\d+)/.exec(url)?.[1] ?? 1);
+      const flows = Array.from({ length: 50 }, (_, i) => ({ flow_id: `other-${page}-${i}`, state: 'running' }));
+      return answer({ flows, total: 10_000 });
+    };
+    world.clock.advance(20 * MINUTE);
+    expect(await world.tick()).toMatchObject({ polled: 20 });
+    expect(world.service.counts.listFlows).toBe(3);
+    world.clock.advance(5 * MINUTE);
+    await world.tick();
+    expect(world.service.counts.listFlows).toBe(3);
+  });
+});
+
+describe('a flow that the service seems not to know', () => {
+  it('ends at the second 404 in a row, and is aborted', async () => {
+    await start({ service: { flowMs: 100 * DAY } });
+    const [unknown = ''] = await flowsOf(['a', 'b']);
+    const look = async (fault: Fault | undefined) => {
+      world.service.intercept = ({ url }, { operation }) =>
+        operation === 'getFlow' && url.includes(unknown) ? fault : undefined;
+      world.clock.advance(20 * MINUTE);
+      await world.tick();
+    };
+    await look(undefined);
+    for (let i = 0; i < 3; i += 1) {
+      await look({ status: 404 });
+      await look(undefined);
+    }
+    expect(await receiptKeys()).toEqual([]);
+    await look({ status: 404 });
+    expect(await receiptKeys()).toEqual([]);
+    await look({ status: 404 });
+    expect(await world.receipt('a')).toMatchObject({ status: 'failed', failure: { code: 'flow-gone' } });
+    expect(world.service.flows.map(({ aborted }) => aborted)).toEqual([true, false]);
+  });
+});
+
+describe('one flow and several uploads', () => {
+  it('is not collected for either of two uploads that were given it, and both end past their maximum age', async () => {
+    await start({ limits: { flowAgeMaxSeconds: 3_600 } });
+    const [shared = ''] = await flowsOf(['a']);
+    world.service.intercept = (_, { operation, n }) =>
+      operation === 'createFlow' && n === 2 ? { ...answer({ flow_id: shared }), at: 'after-effect' } : undefined;
+    await world.upload('b', 'b');
+    await world.deliver();
+    expect(await world.keys(LEDGER, 'running/')).toHaveLength(2);
+    await flowsOf(['c']);
+    world.clock.advance(20 * MINUTE);
+    expect(await world.tick()).toMatchObject({ running: 3, succeeded: 1, failed: 0 });
+    expect(world.count('FlowsShared')).toBe(2);
+    expect(await receiptKeys()).toEqual(['c/receipt.json']);
+    world.clock.advance(HOUR);
+    expect(await world.tick()).toMatchObject({ succeeded: 0, failed: 2 });
+    for (const key of ['a', 'b']) {
+      expect(await world.receipt(key)).toMatchObject({
+        status: 'failed',
+        failure: { code: 'flow-shared' },
+        assets: [],
+      });
+    }
+    expect(await world.keys(LEDGER, 'running/')).toEqual([]);
+  });
+
+  it('is not collected if it bears the tag of another upload', async () => {
+    await start();
+    const [flowId = '', other = ''] = await flowsOf(['a', 'b']);
+    const theirs = world.service.flows.find(({ id }) => id === other);
+    world.service.intercept = ({ url }) =>
+      url.endsWith(`/flows/${flowId}`)
+        ? answer({ flow_id: flowId, state: 'completed', additional: theirs?.additional })
+        : undefined;
+    for (let i = 0; i < 3; i += 1) {
+      world.clock.advance(20 * MINUTE);
+      await world.tick();
+    }
+    expect(await world.receipt('a')).toMatchObject({ status: 'failed', failure: { code: 'flow-shared' }, assets: [] });
+    expect(await world.receipt('b')).toMatchObject({ status: 'succeeded' });
+    expect(await world.keys(RESULTS, `a/${flowId}`)).toEqual([]);
+  });
+});
+
+describe('a tick', () => {
+  it('that fails for one upload goes on with a sweep all the same', async () => {
+    let flowId = 'none yet';
+    const isAsset = (resource: string) => resource.includes(`:::${RESULTS}/`) && resource.includes(flowId);
+    await start({
+      s3: { authorize: ({ action, resource }) => !(action === 's3:PutObject' && isAsset(resource)) },
+    });
+    const run = (event: object) => world.invoke((invocation) => collect(event, world.ports, invocation));
+    await run({ sweep: {} });
+    [flowId = ''] = await flowsOf(['a']);
+    for (const file of named(30)) await world.upload(file, 'x');
+    for (let i = 0; i < 3; i += 1) {
+      for (const { receiptHandle } of world.queue.receive({ max: 10 })) world.queue.delete(receiptHandle);
+    }
+    world.clock.advance(HOUR);
+    world.remainingMs = 1_500;
+    expect(await run({ sweep: {} })).toMatchObject({ complete: false });
+    const missed = world.count('UploadsMissed');
+    expect(missed).toBeLessThan(30);
+
+    world.remainingMs = MINUTE;
+    world.clock.advance(20 * MINUTE);
+    await expect(run({})).rejects.toThrow('1 uploads could not be seen to');
+    expect(world.count('UploadsMissed')).toBeGreaterThanOrEqual(30);
+  });
+
+  it('stores many small assets of one flow side by side', async () => {
+    let underWay = 0;
+    let most = 0;
+    await start({
+      routes: [{ ...ECHO, parameters: { copies: 200 } }],
+      transport: (direct) => async (request, signal) => {
+        const isAsset = /\/outputs\/./.test(request.url.pathname);
+        if (!isAsset) return direct(request, signal);
+        underWay += 1;
+        most = Math.max(most, underWay);
+        try {
+          return await direct(request, signal);
+        } finally {
+          underWay -= 1;
+        }
+      },
+    });
+    await flowsOf(['a'], Buffer.alloc(100_000, 7));
+    world.service.intercept = (_, { operation }) => (operation === 'getAsset' ? { delayMs: 50 } : undefined);
+    world.clock.advance(20 * MINUTE);
+    expect(await world.tick()).toMatchObject({ succeeded: 1 });
+    expect((await world.receipt('a')).assets).toHaveLength(200);
+    expect(most).toBeGreaterThanOrEqual(24);
+    expect(most).toBeLessThanOrEqual(32);
+  });
+});

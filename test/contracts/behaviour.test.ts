@@ -1,0 +1,517 @@
+import { createHash } from 'node:crypto';
+import {
+  AbortMultipartUploadCommand,
+  CompleteMultipartUploadCommand,
+  CreateMultipartUploadCommand,
+  DeleteObjectCommand,
+  GetObjectCommand,
+  HeadObjectCommand,
+  ListObjectsV2Command,
+  PutObjectCommand,
+  type PutObjectCommandInput,
+  type S3Client,
+  S3ServiceException,
+  UploadPartCommand,
+} from '@aws-sdk/client-s3';
+import { afterAll, describe, expect, test } from 'vitest';
+import { eventBridgeEvent, testEvent } from '../../local/aws/s3/events.ts';
+import { type BucketKind, openTarget } from './target.ts';
+
+const RACERS = 10;
+const MIB = 1024 ** 2;
+
+const target = await openTarget();
+afterAll(() => target.close());
+
+interface Given {
+  readonly client: S3Client;
+  readonly Bucket: string;
+  /** A key that no other test uses. */
+  readonly Key: string;
+}
+
+/** One behaviour, asked of a bucket of that kind. Its name is a row of docs/s3-behaviour.md. */
+function behaviour(name: string, kind: BucketKind | 'any', ask: (given: Given) => Promise<void>): void {
+  test(name, async ({ skip }) => {
+    const bucket = target.bucket(kind);
+    if ('missing' in bucket) return skip(bucket.missing);
+    const id = createHash('sha256').update(name).digest('hex').slice(0, 12);
+    await ask({ client: target.client, Bucket: bucket.name, Key: `${target.prefix}${id}` });
+  });
+}
+
+function put({ client, Bucket, Key }: Given, Body: string, more: Partial<PutObjectCommandInput> = {}) {
+  return client.send(new PutObjectCommand({ Bucket, Key, Body, ...more }));
+}
+
+async function read({ client, Bucket, Key }: Given, VersionId?: string): Promise<string | undefined> {
+  return (await client.send(new GetObjectCommand({ Bucket, Key, VersionId }))).Body?.transformToString();
+}
+
+async function list({ client, Bucket }: Given, input: Record<string, unknown>): Promise<string[]> {
+  const { Contents = [] } = await client.send(new ListObjectsV2Command({ Bucket, ...input }));
+  return Contents.map((object) => object.Key ?? '');
+}
+
+interface Refusal {
+  readonly status: number | undefined;
+  readonly code: string;
+  readonly headers: Readonly<Record<string, string>>;
+}
+
+async function refused(call: Promise<unknown>): Promise<Refusal> {
+  try {
+    await call;
+  } catch (error) {
+    if (!(error instanceof S3ServiceException)) throw error;
+    const { httpStatusCode: status } = error.$metadata;
+    return { status, code: error.name, headers: error.$response?.headers ?? {} };
+  }
+  throw new Error('The request was not refused.');
+}
+
+/** The names of the errors of racing writers; those that won give none. */
+async function race(writers: readonly Promise<unknown>[]): Promise<string[]> {
+  const results = await Promise.allSettled(writers);
+  return results.flatMap((result) => (result.status === 'rejected' ? [(result.reason as Error).name] : []));
+}
+
+const LOST = /^(?:PreconditionFailed|ConditionalRequestConflict)$/;
+
+interface Multipart {
+  readonly UploadId: string | undefined;
+  readonly parts: readonly { readonly PartNumber: number; readonly ETag: string | undefined }[];
+}
+
+async function upload({ client, Bucket, Key }: Given, bodies: readonly (string | Buffer)[]): Promise<Multipart> {
+  const { UploadId } = await client.send(new CreateMultipartUploadCommand({ Bucket, Key }));
+  const parts = [];
+  for (const [index, Body] of bodies.entries()) {
+    const PartNumber = index + 1;
+    const { ETag } = await client.send(new UploadPartCommand({ Bucket, Key, UploadId, PartNumber, Body }));
+    parts.push({ PartNumber, ETag });
+  }
+  return { UploadId, parts };
+}
+
+function complete({ client, Bucket, Key }: Given, { UploadId, parts }: Multipart, condition: object = {}) {
+  const MultipartUpload = { Parts: [...parts] };
+  return client.send(new CompleteMultipartUploadCommand({ Bucket, Key, UploadId, MultipartUpload, ...condition }));
+}
+
+describe('conditional writes', () => {
+  behaviour('PUT with If-None-Match: * creates an object that is absent', 'any', async (given) => {
+    await put(given, 'first', { IfNoneMatch: '*' });
+    expect(await read(given)).toBe('first');
+  });
+
+  behaviour('PUT with If-None-Match: * answers 412 where there is an object, and leaves it', 'any', async (given) => {
+    await put(given, 'first');
+    const { status, code } = await refused(put(given, 'second', { IfNoneMatch: '*' }));
+    expect({ status, code }).toEqual({ status: 412, code: 'PreconditionFailed' });
+    expect(await read(given)).toBe('first');
+  });
+
+  behaviour('PUT with If-Match of the current ETag replaces the object', 'any', async (given) => {
+    const { ETag } = await put(given, 'first');
+    await put(given, 'second', { IfMatch: ETag });
+    expect(await read(given)).toBe('second');
+  });
+
+  behaviour('PUT with If-Match of an older ETag answers 412, and leaves the object', 'any', async (given) => {
+    const { ETag } = await put(given, 'first');
+    await put(given, 'second');
+    const { status, code } = await refused(put(given, 'third', { IfMatch: ETag }));
+    expect({ status, code }).toEqual({ status: 412, code: 'PreconditionFailed' });
+    expect(await read(given)).toBe('second');
+  });
+
+  behaviour('PUT with If-Match answers 404 where there is no object', 'any', async (given) => {
+    const { ETag } = await put(given, 'first');
+    await given.client.send(new DeleteObjectCommand(given));
+    const { status, code } = await refused(put(given, 'second', { IfMatch: ETag }));
+    expect({ status, code }).toEqual({ status: 404, code: 'NoSuchKey' });
+  });
+
+  behaviour('of racing PUTs with If-None-Match: * exactly one succeeds', 'any', async (given) => {
+    const writers = Array.from({ length: RACERS }, (_, writer) => put(given, `by ${writer}`, { IfNoneMatch: '*' }));
+    const errors = await race(writers);
+    expect(errors).toHaveLength(RACERS - 1);
+    expect(errors.every((name) => LOST.test(name))).toBe(true);
+    expect(await read(given)).toMatch(/^by \d$/);
+  });
+
+  behaviour('of racing PUTs with If-Match of one ETag exactly one succeeds', 'any', async (given) => {
+    const { ETag } = await put(given, 'first');
+    const errors = await race(Array.from({ length: RACERS }, (_, n) => put(given, `by ${n}`, { IfMatch: ETag })));
+    expect(errors).toHaveLength(RACERS - 1);
+    expect(errors.every((name) => LOST.test(name))).toBe(true);
+  });
+
+  test('a conditional PUT can answer 409, and succeeds when it is sent again', async ({ skip }) => {
+    const bucket = target.bucket('any');
+    if (target.provokeConflict === undefined || 'missing' in bucket) {
+      return skip('a conflict cannot be provoked in a bucket; the racing PUTs accept one');
+    }
+    const given = { client: target.client, Bucket: bucket.name, Key: `${target.prefix}conflict` };
+    target.provokeConflict();
+    const { status, code } = await refused(put(given, 'first', { IfNoneMatch: '*' }));
+    expect({ status, code }).toEqual({ status: 409, code: 'ConditionalRequestConflict' });
+    await put(given, 'first', { IfNoneMatch: '*' });
+  });
+
+  behaviour('PUT with If-None-Match: * takes a delete marker for absence', 'Enabled', async (given) => {
+    const { ETag } = await put(given, 'first');
+    await given.client.send(new DeleteObjectCommand(given));
+    expect((await refused(put(given, 'second', { IfMatch: ETag }))).status).toBe(404);
+    await put(given, 'second', { IfNoneMatch: '*' });
+    expect(await read(given)).toBe('second');
+  });
+
+  behaviour(
+    'completing a multipart upload with If-None-Match: * answers 412 where there is an object',
+    'any',
+    async (given) => {
+      await put(given, 'first');
+      const uploaded = await upload(given, ['second']);
+      const { status, code } = await refused(complete(given, uploaded, { IfNoneMatch: '*' }));
+      expect({ status, code }).toEqual({ status: 412, code: 'PreconditionFailed' });
+      expect(await read(given)).toBe('first');
+    },
+  );
+
+  behaviour(
+    'completing a multipart upload with If-None-Match: * creates an object that is absent',
+    'any',
+    async (given) => {
+      await complete(given, await upload(given, ['first']), { IfNoneMatch: '*' });
+      expect(await read(given)).toBe('first');
+    },
+  );
+
+  behaviour(
+    'completing a multipart upload with If-Match replaces only the object of that ETag',
+    'any',
+    async (given) => {
+      const { ETag } = await put(given, 'first');
+      await complete(given, await upload(given, ['second']), { IfMatch: ETag });
+      expect(await read(given)).toBe('second');
+      const late = await upload(given, ['third']);
+      expect((await refused(complete(given, late, { IfMatch: ETag }))).status).toBe(412);
+    },
+  );
+});
+
+describe('deleting', () => {
+  behaviour('DELETE with If-Match of the current ETag deletes the object', 'any', async (given) => {
+    const { ETag } = await put(given, 'first');
+    await given.client.send(new DeleteObjectCommand({ ...given, IfMatch: ETag }));
+    expect((await refused(read(given))).code).toBe('NoSuchKey');
+  });
+
+  behaviour('DELETE with If-Match of an older ETag answers 412, and leaves the object', 'any', async (given) => {
+    const { ETag } = await put(given, 'first');
+    await put(given, 'second');
+    const { status, code } = await refused(given.client.send(new DeleteObjectCommand({ ...given, IfMatch: ETag })));
+    expect({ status, code }).toEqual({ status: 412, code: 'PreconditionFailed' });
+    expect(await read(given)).toBe('second');
+  });
+
+  behaviour('DELETE with If-Match of an ETag answers 404 where there is no object', 'any', async (given) => {
+    const { ETag } = await put(given, 'first');
+    await given.client.send(new DeleteObjectCommand(given));
+    expect((await refused(given.client.send(new DeleteObjectCommand({ ...given, IfMatch: ETag })))).status).toBe(404);
+  });
+
+  behaviour('DELETE of an object that is absent succeeds', 'any', async (given) => {
+    const { $metadata } = await given.client.send(new DeleteObjectCommand(given));
+    expect($metadata.httpStatusCode).toBe(204);
+  });
+
+  behaviour('DELETE puts a delete marker, and the version below it can still be read', 'Enabled', async (given) => {
+    const { VersionId } = await put(given, 'first');
+    const deleted = await given.client.send(new DeleteObjectCommand(given));
+    expect(deleted.DeleteMarker).toBe(true);
+    expect(deleted.VersionId).not.toBe(VersionId);
+    expect((await refused(read(given))).headers['x-amz-delete-marker']).toBe('true');
+    expect(await read(given, VersionId)).toBe('first');
+  });
+});
+
+describe('consistency', () => {
+  behaviour('a read after a write, an overwrite or a deletion sees it', 'any', async (given) => {
+    expect((await refused(read(given))).status).toBe(404);
+    await put(given, 'first');
+    expect(await read(given)).toBe('first');
+    await put(given, 'second');
+    expect(await read(given)).toBe('second');
+    await given.client.send(new DeleteObjectCommand(given));
+    expect((await refused(read(given))).status).toBe(404);
+  });
+
+  behaviour('a listing after a write or a deletion shows it', 'any', async (given) => {
+    await put(given, 'first');
+    expect(await list(given, { Prefix: given.Key })).toEqual([given.Key]);
+    await given.client.send(new DeleteObjectCommand(given));
+    expect(await list(given, { Prefix: given.Key })).toEqual([]);
+  });
+
+  behaviour('a read that began before an overwrite gives the whole of the older object', 'any', async (given) => {
+    const old = Buffer.alloc(8 * MIB, 'old ');
+    const { client, Bucket, Key } = given;
+    await client.send(new PutObjectCommand({ Bucket, Key, Body: old }));
+    const { Body } = await client.send(new GetObjectCommand({ Bucket, Key }));
+    await put(given, 'new');
+    expect(Buffer.compare((await Body?.transformToByteArray()) ?? Buffer.alloc(0), old)).toBe(0);
+    expect(await read(given)).toBe('new');
+  });
+});
+
+describe('listing', () => {
+  // U+FF5E comes before U+1F600 in UTF-8, and after it in UTF-16, where the latter is a surrogate pair.
+  const IN_ORDER = ['A', 'a', 'a/b', 'b', 'z', 'é', '～', '😀'];
+
+  behaviour('a listing is in the order of the bytes of the keys in UTF-8, across pages', 'any', async (given) => {
+    const prefix = `${given.Key}/`;
+    for (const name of IN_ORDER.toReversed()) await put({ ...given, Key: prefix + name }, name);
+    const seen: string[] = [];
+    let ContinuationToken: string | undefined;
+    do {
+      const page = await given.client.send(
+        new ListObjectsV2Command({ Bucket: given.Bucket, Prefix: prefix, MaxKeys: 3, ContinuationToken }),
+      );
+      expect(page.Contents?.length).toBeLessThanOrEqual(3);
+      seen.push(...(page.Contents ?? []).map(({ Key }) => (Key ?? '').slice(prefix.length)));
+      ContinuationToken = page.NextContinuationToken;
+    } while (ContinuationToken !== undefined);
+    expect(seen).toEqual(IN_ORDER);
+  });
+
+  behaviour('start-after begins after a key, whether or not there is such a key', 'any', async (given) => {
+    const prefix = `${given.Key}/`;
+    for (const name of ['a', 'c', 'e']) await put({ ...given, Key: prefix + name }, name);
+    expect(await list(given, { Prefix: prefix, StartAfter: `${prefix}a` })).toEqual([`${prefix}c`, `${prefix}e`]);
+    expect(await list(given, { Prefix: prefix, StartAfter: `${prefix}d` })).toEqual([`${prefix}e`]);
+    expect(await list(given, { Prefix: prefix, StartAfter: `${prefix}e` })).toEqual([]);
+  });
+
+  behaviour('a delimiter rolls up what is below it', 'any', async (given) => {
+    const prefix = `${given.Key}/`;
+    for (const name of ['a', 'b/1', 'b/2', 'c/1', 'd']) await put({ ...given, Key: prefix + name }, name);
+    const { Contents, CommonPrefixes } = await given.client.send(
+      new ListObjectsV2Command({ Bucket: given.Bucket, Prefix: prefix, Delimiter: '/' }),
+    );
+    expect(Contents?.map(({ Key }) => Key)).toEqual([`${prefix}a`, `${prefix}d`]);
+    expect(CommonPrefixes?.map(({ Prefix }) => Prefix)).toEqual([`${prefix}b/`, `${prefix}c/`]);
+  });
+
+  behaviour('a listing shows the ETag, size and time that a HEAD answers', 'any', async (given) => {
+    await put(given, 'first');
+    const head = await given.client.send(new HeadObjectCommand(given));
+    const { Contents } = await given.client.send(new ListObjectsV2Command({ Bucket: given.Bucket, Prefix: given.Key }));
+    expect(Contents?.[0]).toMatchObject({ ETag: head.ETag, Size: 5, LastModified: head.LastModified });
+    expect(head.ETag).toMatch(/^"[0-9a-f]{32}"$/);
+    expect(head.LastModified?.getMilliseconds()).toBe(0);
+  });
+});
+
+describe('reading', () => {
+  behaviour('GET with If-Match answers 412 once the object has been replaced', 'any', async (given) => {
+    const { ETag } = await put(given, 'first');
+    const { Body } = await given.client.send(new GetObjectCommand({ ...given, IfMatch: ETag }));
+    expect(await Body?.transformToString()).toBe('first');
+    await put(given, 'second');
+    const { status, code } = await refused(given.client.send(new GetObjectCommand({ ...given, IfMatch: ETag })));
+    expect({ status, code }).toEqual({ status: 412, code: 'PreconditionFailed' });
+  });
+
+  behaviour('GET of a version gives that version after it was replaced', 'Enabled', async (given) => {
+    const { VersionId } = await put(given, 'first');
+    await put(given, 'second');
+    expect(await read(given, VersionId)).toBe('first');
+    expect(await read(given)).toBe('second');
+  });
+
+  behaviour('GET of a version that is a delete marker answers 405', 'Enabled', async (given) => {
+    await put(given, 'first');
+    const { VersionId } = await given.client.send(new DeleteObjectCommand(given));
+    const { status, code, headers } = await refused(read(given, VersionId));
+    expect({ status, code }).toEqual({ status: 405, code: 'MethodNotAllowed' });
+    expect(headers['x-amz-delete-marker']).toBe('true');
+  });
+
+  behaviour('GET of a version that was deleted answers 404', 'Enabled', async (given) => {
+    const { VersionId } = await put(given, 'first');
+    await given.client.send(new DeleteObjectCommand({ ...given, VersionId }));
+    const { status, code } = await refused(read(given, VersionId));
+    expect({ status, code }).toEqual({ status: 404, code: 'NoSuchVersion' });
+  });
+
+  test('an absent object answers 403 to whoever may not list the bucket', async ({ skip }) => {
+    const bucket = target.bucket('any');
+    const client = target.clientWithoutListBucket;
+    if (client === undefined || 'missing' in bucket) return skip('it needs credentials without s3:ListBucket');
+    const given = { client, Bucket: bucket.name, Key: `${target.prefix}absent` };
+    expect((await refused(read(given))).status).toBe(403);
+    expect((await refused(read({ ...given, client: target.client }))).status).toBe(404);
+  });
+});
+
+describe('versions', () => {
+  behaviour('an object has no version id where versioning was never enabled', 'unversioned', async (given) => {
+    expect((await put(given, 'first')).VersionId).toBeUndefined();
+    expect((await given.client.send(new HeadObjectCommand(given))).VersionId).toBeUndefined();
+  });
+
+  behaviour('every PUT has a version id of its own where versioning is enabled', 'Enabled', async (given) => {
+    const [first, second] = [await put(given, 'same'), await put(given, 'same')];
+    expect(first.VersionId).toMatch(/^\S{8,}$/);
+    expect(second.VersionId).not.toBe(first.VersionId);
+    expect(second.ETag).toBe(first.ETag);
+    expect((await given.client.send(new HeadObjectCommand(given))).VersionId).toBe(second.VersionId);
+  });
+
+  behaviour(
+    'the version id is null where versioning is suspended, and the next PUT replaces it',
+    'Suspended',
+    async (given) => {
+      const { ETag } = await put(given, 'first');
+      await put(given, 'second', { IfMatch: ETag });
+      expect((await given.client.send(new HeadObjectCommand(given))).VersionId).toBe('null');
+      expect(await read(given, 'null')).toBe('second');
+    },
+  );
+});
+
+describe('uploads', () => {
+  behaviour('LastModified of a multipart upload is when it was initiated', 'any', async (given) => {
+    const uploaded = await upload(given, ['in parts']);
+    const between = { ...given, Key: `${given.Key}-between` };
+    await put(between, 'at once');
+    await target.passTime(3000);
+    await complete(given, uploaded);
+    const initiated = (await given.client.send(new HeadObjectCommand(given))).LastModified;
+    const later = (await given.client.send(new HeadObjectCommand(between))).LastModified;
+    expect(initiated?.getTime()).toBeLessThanOrEqual(later?.getTime() ?? 0);
+  });
+
+  behaviour('the ETag of a multipart upload ends with the number of its parts', 'any', async (given) => {
+    const bodies = [Buffer.alloc(5 * MIB, 'a'), Buffer.from('the last may be small')];
+    await complete(given, await upload(given, bodies));
+    const head = await given.client.send(new HeadObjectCommand(given));
+    expect(head.ETag).toMatch(/^"[0-9a-f]{32}-2"$/);
+    expect(await read(given)).toBe(Buffer.concat(bodies).toString());
+  });
+
+  behaviour('a multipart upload is invisible until it is completed', 'any', async (given) => {
+    const uploaded = await upload(given, ['in parts']);
+    expect((await refused(read(given))).status).toBe(404);
+    expect(await list(given, { Prefix: given.Key })).toEqual([]);
+    await complete(given, uploaded);
+    expect(await list(given, { Prefix: given.Key })).toEqual([given.Key]);
+  });
+
+  behaviour('an aborted multipart upload leaves nothing and cannot be completed', 'any', async (given) => {
+    const uploaded = await upload(given, ['in parts']);
+    const { client, Bucket, Key } = given;
+    await client.send(new AbortMultipartUploadCommand({ Bucket, Key, UploadId: uploaded.UploadId }));
+    const { status, code } = await refused(complete(given, uploaded));
+    expect({ status, code }).toEqual({ status: 404, code: 'NoSuchUpload' });
+    expect((await refused(read(given))).status).toBe(404);
+  });
+
+  behaviour('a body that does not match its checksum is refused and leaves nothing', 'any', async (given) => {
+    const { status, code } = await refused(put(given, 'first', { ChecksumCRC32: 'AAAAAA==' }));
+    expect({ status, code }).toEqual({ status: 400, code: 'BadDigest' });
+    expect((await refused(read(given))).status).toBe(404);
+  });
+
+  behaviour('a key may have 1,024 bytes and no more', 'any', async (given) => {
+    const longest = `${given.Key.padEnd(1022, 'k')}é`;
+    await put({ ...given, Key: longest }, 'first');
+    expect(await read({ ...given, Key: longest })).toBe('first');
+    const { status, code } = await refused(put({ ...given, Key: `${longest}k` }, 'first'));
+    expect({ status, code }).toEqual({ status: 400, code: 'KeyTooLongError' });
+  });
+
+  behaviour('a key is taken as it is', 'any', async (given) => {
+    for (const odd of ['/', '//b', ' +%20&?#', 'line\nend', '😀', 'dots..', '~!*()\'"<>']) {
+      const Key = given.Key + odd;
+      await put({ ...given, Key }, odd);
+      expect(await read({ ...given, Key })).toBe(odd);
+      const { Contents } = await given.client.send(
+        new ListObjectsV2Command({ Bucket: given.Bucket, Prefix: Key, EncodingType: 'url', MaxKeys: 1 }),
+      );
+      expect(decodeURIComponent((Contents?.[0]?.Key ?? '').replaceAll('+', ' '))).toBe(Key);
+    }
+  });
+
+  behaviour('names of user metadata come back in lower case, values in US-ASCII as they were', 'any', async (given) => {
+    const Metadata = { 'Flow-Template': 'a b', title: `=?UTF-8?B?${Buffer.from('Käse').toString('base64')}?=` };
+    await put(given, 'first', { Metadata });
+    const head = await given.client.send(new HeadObjectCommand(given));
+    expect(head.Metadata?.['flow-template']).toBe('a b');
+    // Anything else is, or stays, encoded as RFC 2047 has it.
+    expect(head.Metadata?.title).toBe('=?UTF-8?B?S8Okc2U=?=');
+  });
+});
+
+describe('events', () => {
+  const NO_EVENTS = 'S3 sends its events to a queue or a bus, which a bucket alone does not have';
+
+  async function eventOf(given: Given, act: () => Promise<unknown>) {
+    const before = target.events?.length ?? 0;
+    await act();
+    const event = target.events?.slice(before).find(({ s3 }) => s3.bucket.name === given.Bucket);
+    if (event === undefined) throw new Error('There was no event.');
+    return event;
+  }
+
+  function eventBehaviour(name: string, kind: BucketKind, ask: (given: Given) => Promise<void>): void {
+    test(name, async ({ skip }) => {
+      const bucket = target.bucket(kind);
+      if (target.events === undefined || 'missing' in bucket) return skip(NO_EVENTS);
+      await ask({ client: target.client, Bucket: bucket.name, Key: `${target.prefix}event/ +%&é😀\n(1)~*.png` });
+    });
+  }
+
+  eventBehaviour('the key in an S3 event is URL-encoded, its ETag without quotes', 'unversioned', async (given) => {
+    const event = await eventOf(given, () => put(given, 'hello'));
+    expect(event.eventName).toBe('ObjectCreated:Put');
+    expect(event.s3.object).toEqual({
+      key: `${target.prefix}event/+%2B%25%26%C3%A9%F0%9F%98%80%0A%281%29%7E*.png`,
+      size: 5,
+      eTag: '5d41402abc4b2a76b9719d911017c592',
+      sequencer: expect.stringMatching(/^[0-9A-F]{16,}$/),
+    });
+  });
+
+  eventBehaviour('the key in an EventBridge event is not encoded', 'Enabled', async (given) => {
+    let VersionId: string | undefined;
+    const event = await eventOf(given, async () => {
+      ({ VersionId } = await put(given, 'hello'));
+    });
+    const bridged = eventBridgeEvent(event);
+    expect(bridged).toMatchObject({ source: 'aws.s3', 'detail-type': 'Object Created' });
+    expect(bridged?.detail).toMatchObject({ bucket: { name: given.Bucket }, reason: 'PutObject' });
+    expect(bridged?.detail.object).toEqual({
+      key: given.Key,
+      size: 5,
+      etag: '5d41402abc4b2a76b9719d911017c592',
+      'version-id': VersionId,
+      sequencer: event.s3.object.sequencer,
+    });
+  });
+
+  eventBehaviour('of two events of one key the later has the greater sequencer', 'unversioned', async (given) => {
+    const first = await eventOf(given, () => put(given, 'first'));
+    const second = await eventOf(given, () => put(given, 'second'));
+    expect(second.s3.object.sequencer > first.s3.object.sequencer).toBe(true);
+  });
+
+  eventBehaviour('the first message to a queue is a test event without records', 'unversioned', async ({ Bucket }) => {
+    const message = testEvent(Bucket);
+    expect(message).toMatchObject({ Service: 'Amazon S3', Event: 's3:TestEvent', Bucket });
+    expect(message).not.toHaveProperty('Records');
+  });
+});

@@ -1,0 +1,121 @@
+import { randomUUID } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
+import {
+  AbortMultipartUploadCommand,
+  DeleteObjectsCommand,
+  GetBucketVersioningCommand,
+  ListMultipartUploadsCommand,
+  ListObjectVersionsCommand,
+  S3Client,
+} from '@aws-sdk/client-s3';
+import { serveS3 } from '../../local/aws/s3/http.ts';
+import { EmbeddedS3, type S3EventRecord } from '../../local/aws/s3/s3.ts';
+
+export type BucketKind = 'unversioned' | 'Enabled' | 'Suspended';
+
+/** The S3 that the behaviour is asked of: the embedded one, or a bucket that somebody has. */
+export interface Target {
+  readonly client: S3Client;
+  /** Signs as somebody who may read objects and not list the bucket. */
+  readonly clientWithoutListBucket: S3Client | undefined;
+  /** A bucket of that kind, or why there is none. */
+  bucket(kind: BucketKind | 'any'): { readonly name: string } | { readonly missing: string };
+  /** Every key of the suite begins with it. */
+  readonly prefix: string;
+  /** What S3 told of so far, where that can be seen. */
+  readonly events: readonly S3EventRecord[] | undefined;
+  /** Makes the next conditional write meet a conflict, where that can be done. */
+  readonly provokeConflict: (() => void) | undefined;
+  /** Lets the time of S3 go on. */
+  passTime(ms: number): Promise<void>;
+  close(): Promise<void>;
+}
+
+/** The bucket named in the environment by `run.ts`, else the embedded S3. */
+export async function openTarget(): Promise<Target> {
+  const name = process.env.S3_BEHAVIOUR_BUCKET;
+  return name === undefined ? embedded() : given(name, process.env.S3_BEHAVIOUR_PREFIX ?? '');
+}
+
+async function embedded(): Promise<Target> {
+  const events: S3EventRecord[] = [];
+  let conflicts = 0;
+  let passedMs = 0;
+  const s3 = new EmbeddedS3({
+    clock: { now: () => Date.now() + passedMs },
+    onEvent: (event) => {
+      events.push(event);
+    },
+    conflict: () => conflicts-- > 0,
+    authorize: ({ accessKeyId, action }) => accessKeyId !== 'AKIDWITHOUTLIST' || action !== 's3:ListBucket',
+  });
+  s3.createBucket('unversioned');
+  s3.createBucket('enabled', { versioning: 'Enabled' });
+  s3.createBucket('suspended', { versioning: 'Suspended' });
+  const server = await serveS3(s3);
+  const clientOf = (accessKeyId: string) =>
+    new S3Client({
+      endpoint: server.endpoint,
+      region: 'us-east-1',
+      credentials: { accessKeyId, secretAccessKey: 'not-a-secret' },
+      maxAttempts: 1,
+    });
+  const client = clientOf('AKIDEXAMPLE');
+  const clientWithoutListBucket = clientOf('AKIDWITHOUTLIST');
+  return {
+    client,
+    clientWithoutListBucket,
+    bucket: (kind) => ({ name: kind === 'any' ? 'unversioned' : kind.toLowerCase() }),
+    prefix: `behaviour-${randomUUID()}/`,
+    events,
+    provokeConflict: () => {
+      conflicts = 1;
+    },
+    async passTime(ms) {
+      passedMs += ms;
+    },
+    async close() {
+      client.destroy();
+      clientWithoutListBucket.destroy();
+      await server.close();
+      s3.close();
+    },
+  };
+}
+
+async function given(name: string, prefixGiven: string): Promise<Target> {
+  const client = new S3Client({});
+  const { Status } = await client.send(new GetBucketVersioningCommand({ Bucket: name }));
+  const has: BucketKind = Status ?? 'unversioned';
+  const prefix = `${prefixGiven}behaviour-${randomUUID()}/`;
+  return {
+    client,
+    clientWithoutListBucket: undefined,
+    bucket: (kind) =>
+      kind === 'any' || kind === has ? { name } : { missing: `the versioning of ${name} is ${has}, not ${kind}` },
+    prefix,
+    events: undefined,
+    provokeConflict: undefined,
+    passTime: (ms) => sleep(ms),
+    async close() {
+      await removeAll(client, name, prefix);
+      client.destroy();
+    },
+  };
+}
+
+/** Every version, delete marker and unfinished upload under the prefix. */
+async function removeAll(client: S3Client, Bucket: string, Prefix: string): Promise<void> {
+  for (;;) {
+    const { Versions = [], DeleteMarkers = [] } = await client.send(new ListObjectVersionsCommand({ Bucket, Prefix }));
+    const Objects = [...Versions, ...DeleteMarkers].map(({ Key, VersionId }) => ({ Key, VersionId }));
+    if (Objects.length === 0) break;
+    const { Errors = [] } = await client.send(
+      new DeleteObjectsCommand({ Bucket, Delete: { Objects: Objects.slice(0, 1000), Quiet: true } }),
+    );
+    if (Errors.length > 0) throw new Error(`Could not clean up under ${Prefix}: ${Errors[0]?.Code}`);
+  }
+  const { Uploads = [] } = await client.send(new ListMultipartUploadsCommand({ Bucket, Prefix }));
+  for (const { Key, UploadId } of Uploads)
+    await client.send(new AbortMultipartUploadCommand({ Bucket, Key, UploadId }));
+}

@@ -1,0 +1,201 @@
+import { describe, expect, it } from 'vitest';
+import { OutOfTimeError } from '../../functions/base/invocation.ts';
+import { backoffMs, countedBackoffMs, isListingInVain, verdictOn } from '../../functions/create-flow/retry-policy.ts';
+import {
+  ForbiddenError,
+  InDoubtError,
+  InvalidTextError,
+  NotFoundError,
+  RejectedError,
+  ThrottledError,
+  UnauthorisedError,
+  UnavailableError,
+  UnintelligibleAnswerError,
+} from '../../functions/flow-service/errors.ts';
+import { firstClaim } from '../../functions/ledger/entry.ts';
+import { UploadGoneError, UploadUnreadableError } from '../../functions/uploads/inbox.ts';
+
+const MINUTE = 60_000;
+
+/** A claim of an upload whose id begins so: the first eight digits spread what waits. */
+const claimOf = (digits: string, more: object = {}) => ({
+  ...firstClaim(
+    {
+      id: digits.padEnd(40, '0'),
+      bucket: 'inbox',
+      key: 'a',
+      etag: 'e',
+      bytes: 1,
+      lastModified: 0,
+      mediaType: 'image/png',
+    },
+    { name: 'r', input: 'file', template: 't' },
+    1_000,
+    100_000,
+    'test',
+  ),
+  ...more,
+});
+/** Half of the way through the spread, where a wait is as long as it is said to be. */
+const claim = claimOf('8');
+const fourthWait = { ...claim, waits: 3, attempts: 2 };
+
+describe('a failure to send', () => {
+  it.each([
+    ['a doubt', new InDoubtError('?'), { kind: 'doubt', counted: true, delayMs: 16 * MINUTE }],
+    [
+      'a doubt over an answer of a service that was busy',
+      new InDoubtError('?', { cause: new ThrottledError('503', { retryAfterMs: 80_000 }) }),
+      { kind: 'doubt', counted: false, delayMs: 90_000 },
+    ],
+    [
+      'a refusal',
+      new RejectedError('No', { status: 422 }),
+      { kind: 'fail', failure: { code: 'rejected', message: 'No' } },
+    ],
+    [
+      'a text that is none',
+      new InvalidTextError('Not UTF-8'),
+      { kind: 'fail', failure: { code: 'invalid-text', message: 'Not UTF-8' } },
+    ],
+    [
+      'an upload that is gone',
+      new UploadGoneError('b/a was deleted'),
+      { kind: 'fail', failure: { code: 'upload-gone', message: 'b/a was deleted.' } },
+    ],
+    [
+      'a refused token',
+      new UnauthorisedError('401'),
+      { kind: 'wait', reason: 'unauthorised', counted: false, delayMs: MINUTE },
+    ],
+    [
+      'a forbidden file',
+      new ForbiddenError('403'),
+      { kind: 'wait', reason: 'forbidden', counted: true, delayMs: 16 * MINUTE },
+    ],
+    [
+      'throttling for an unknown time',
+      new ThrottledError('429', {}),
+      { kind: 'wait', reason: 'throttled', counted: false, delayMs: 40_000 },
+    ],
+    [
+      'throttling for longer, an eighth more',
+      new ThrottledError('429', { retryAfterMs: 80_000 }),
+      { kind: 'wait', reason: 'throttled', counted: false, delayMs: 90_000 },
+    ],
+    [
+      'throttling for a moment',
+      new ThrottledError('429', { retryAfterMs: 0 }),
+      { kind: 'wait', reason: 'throttled', counted: false, delayMs: 40_000 },
+    ],
+    [
+      'no turn in time, so that it was never sent',
+      new ThrottledError('no turn', { wasSent: false }),
+      { kind: 'wait', reason: 'throttled', counted: false, delayMs: 0 },
+    ],
+    [
+      'no turn in time while the service is left alone',
+      new ThrottledError('no turn', { wasSent: false, retryAfterMs: 80_000 }),
+      { kind: 'wait', reason: 'throttled', counted: false, delayMs: 80_000 },
+    ],
+    [
+      'a service that was not reached',
+      new UnavailableError('No', { bodyStarted: false }),
+      { kind: 'wait', reason: 'unavailable', counted: false, delayMs: 40_000 },
+    ],
+    [
+      'a service that broke off',
+      new UnavailableError('No', { bodyStarted: true }),
+      { kind: 'wait', reason: 'unavailable', counted: true, delayMs: 16 * MINUTE },
+    ],
+    [
+      'an upload that cannot be read',
+      new UploadUnreadableError('No'),
+      { kind: 'wait', reason: 'unavailable', counted: true, delayMs: 16 * MINUTE },
+    ],
+  ])('of %s is judged by its kind', (_, error, verdict) => {
+    expect(verdictOn(error, fourthWait, 2_000)).toEqual(verdict);
+  });
+
+  it('of a refused token waits for a person, and longer with every wait', () => {
+    const verdict = verdictOn(new UnauthorisedError('401'), { ...claim, waits: 5 }, 2_000);
+    expect(verdict).toMatchObject({ delayMs: 160_000 });
+  });
+
+  it('for want of time is counted only where there was time enough', () => {
+    const error = new OutOfTimeError('over');
+    expect(verdictOn(error, claim, 31_000)).toEqual({
+      kind: 'wait',
+      reason: 'out-of-time',
+      counted: false,
+      delayMs: 5_000,
+    });
+    expect(verdictOn(error, claim, 31_001)).toMatchObject({ counted: true });
+  });
+
+  it.each([new Error('a bug'), new NotFoundError('404', { knownToBeServed: true }), 'text', undefined])(
+    'that is not known is not hidden: %s',
+    (error) => {
+      expect(verdictOn(error, claim, 2_000)).toBeUndefined();
+    },
+  );
+});
+
+describe('a wait', () => {
+  it.each([
+    [0, 5_000],
+    [1, 10_000],
+    [4, 80_000],
+    [7, 640_000],
+    [8, 900_000],
+    [9, 900_000],
+    [10_000, 900_000],
+  ])('doubles with each before it (%i) up to a quarter of an hour', (waits, ms) => {
+    expect(backoffMs({ ...claim, waits })).toBe(ms);
+  });
+
+  it.each([
+    [0, 60_000],
+    [1, 240_000],
+    [2, 960_000],
+    [3, 3_600_000],
+    [1_000, 3_600_000],
+  ])('after a failure that is counted grows fourfold (%i) up to an hour', (attempts, ms) => {
+    expect(countedBackoffMs({ ...claim, attempts })).toBe(ms);
+  });
+
+  it('is spread over half its length either way by the first eight digits of the upload id', () => {
+    expect(backoffMs(claimOf('00000000'))).toBe(2_500);
+    expect(backoffMs(claimOf('40000000f'))).toBe(3_750);
+    expect(backoffMs(claimOf('ffffffff'))).toBe(7_500);
+    expect(countedBackoffMs(claimOf('00000000'))).toBe(30_000);
+    expect(countedBackoffMs(claimOf('c0000000'))).toBe(75_000);
+    const error = new ThrottledError('429', { retryAfterMs: 100_000 });
+    expect(verdictOn(error, claimOf('00000000'), 0)).toMatchObject({ delayMs: 100_000 });
+    expect(verdictOn(error, claimOf('c0000000'), 0)).toMatchObject({ delayMs: 118_750 });
+  });
+});
+
+describe('a listing of flows that cannot be had', () => {
+  const HOUR = 60 * MINUTE;
+  const down = new UnavailableError('503', { bodyStarted: false });
+
+  it.each([new ForbiddenError('403'), new UnintelligibleAnswerError('no JSON')])(
+    'is asked for in vain at once where the answer will be the same: %s',
+    (error) => {
+      expect(isListingInVain(error, -HOUR)).toBe(true);
+    },
+  );
+
+  it.each([new UnauthorisedError('401'), new OutOfTimeError('over')])(
+    'is asked for without end where the hindrance is not the listing’s: %s',
+    (error) => {
+      expect(isListingInVain(error, 100 * HOUR)).toBe(false);
+    },
+  );
+
+  it('is asked for in vain when it has been down for an hour beyond the time at which it would have told', () => {
+    expect(isListingInVain(down, HOUR)).toBe(false);
+    expect(isListingInVain(down, HOUR + 1)).toBe(true);
+  });
+});

@@ -1,0 +1,72 @@
+import { spawn } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { delimiter, join } from 'node:path';
+import { text } from 'node:stream/consumers';
+import { describe, expect, it, onTestFinished } from 'vitest';
+
+const FAKE_TOKEN = 'obviously-fake-token-that-nobody-may-see';
+
+/**
+ * Stands in for the AWS CLI: writes down what it is called with, what it is given, and the processes around it with
+ * their environments. Only those, which RECORD tells from the others: what else runs here is nobody's business.
+ */
+const FAKE_AWS = `#!/bin/sh
+ps axeww | grep -F "$RECORD" > "$RECORD/processes"
+printf '%s\\n' "$@" > "$RECORD/arguments"
+for last; do :; done
+cat "\${last#file://}" > "$RECORD/secret"
+`;
+
+const documented = (path: string): string => {
+  const lines = readFileSync(new URL(`../../${path}`, import.meta.url), 'utf8').split('\n');
+  const commands = lines.filter((line) => line.includes('put-secret-value'));
+  expect(commands).toHaveLength(1);
+  return commands[0] as string;
+};
+
+/** Types lines into an interactive shell, as a person does who follows the documentation. */
+async function typed(lines: readonly string[]): Promise<{ output: string; recorded: (name: string) => string }> {
+  const directory = mkdtempSync(join(tmpdir(), 'flowdrop-token-'));
+  onTestFinished(() => rmSync(directory, { recursive: true }));
+  writeFileSync(join(directory, 'aws'), FAKE_AWS, { mode: 0o755 });
+  const shell = spawn('bash', ['--norc', '-i'], {
+    env: {
+      PATH: `${directory}${delimiter}${process.env.PATH}`,
+      HOME: directory,
+      HISTFILE: join(directory, 'history'),
+      RECORD: directory,
+      TOKEN_SECRET: 'a secret',
+    },
+    stdio: ['pipe', 'pipe', 'pipe'],
+    // Of its own session, or an interactive shell would take the terminal that the tests run in.
+    detached: true,
+  });
+  shell.stdin.end(`${[...lines, 'exit'].join('\n')}\n`);
+  const [out, error] = await Promise.all([text(shell.stdout), text(shell.stderr)]);
+  return { output: out + error, recorded: (name) => readFileSync(join(directory, name), 'utf8') };
+}
+
+describe.each(['README.md', 'docs/runbook.md'])('the command in %s that puts the token in', (path) => {
+  it('gives it to the secret, and leaves it neither on the screen, nor in the history, nor in the list of processes', async () => {
+    const { output, recorded } = await typed([documented(path), FAKE_TOKEN]);
+    expect(recorded('secret')).toBe(FAKE_TOKEN);
+    expect(recorded('arguments').split('\n').slice(0, 3)).toEqual([
+      'secretsmanager',
+      'put-secret-value',
+      '--secret-id',
+    ]);
+    // That the command itself is found in each shows that they are what they are taken for.
+    expect(recorded('history')).toContain('put-secret-value');
+    expect(recorded('processes')).toContain('put-secret-value');
+    for (const seen of [output, recorded('history'), recorded('processes'), recorded('arguments')]) {
+      expect(seen).not.toContain(FAKE_TOKEN);
+    }
+  });
+});
+
+it('typed into the command line itself, a token would be seen in the history and in the list of processes', async () => {
+  const { recorded } = await typed([`echo x | aws put-secret-value --secret-string ${FAKE_TOKEN} file:///dev/stdin`]);
+  expect(recorded('history')).toContain(FAKE_TOKEN);
+  expect(recorded('processes')).toContain(FAKE_TOKEN);
+});

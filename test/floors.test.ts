@@ -1,0 +1,78 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { dirname, join, normalize, relative } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { describe, expect, it } from 'vitest';
+
+const FUNCTIONS = fileURLToPath(new URL('../functions', import.meta.url));
+
+/** The folders of `functions/`, lowest first. A folder imports only from itself and from lower ones. */
+const FLOORS = [
+  'base',
+  's3',
+  'flow-service',
+  'uploads',
+  'settings',
+  'results',
+  'ledger',
+  'publish',
+  'resubmit',
+  'sweep',
+  'create-flow',
+  'collect-outputs',
+  'lambda',
+  '.',
+];
+
+/** Both functions stand on the same floors, and neither on the other. */
+const APART: readonly (readonly [string, string])[] = [['collect-outputs', 'create-flow']];
+
+interface Import {
+  readonly from: string;
+  readonly to: string;
+}
+
+const folderOf = (path: string): string => relative(FUNCTIONS, dirname(path)) || '.';
+
+function importsOf(file: string): readonly Import[] {
+  const specifiers = readFileSync(file, 'utf8').matchAll(/(?:from|import\()\s*'(\.[^']+)'/g);
+  return Array.from(specifiers, ([, specifier = '']) => ({
+    from: relative(FUNCTIONS, file),
+    to: relative(FUNCTIONS, normalize(join(dirname(file), specifier))),
+  }));
+}
+
+const files = readdirSync(FUNCTIONS, { recursive: true, withFileTypes: true })
+  .filter((entry) => entry.isFile())
+  .map((entry) => join(entry.parentPath, entry.name));
+const imports = files.flatMap(importsOf);
+const shown = (each: readonly Import[]): readonly string[] => each.map(({ from, to }) => `${from} -> ${to}`);
+const folder = (path: string): string => dirname(path);
+
+describe('the folders of functions/', () => {
+  it('all have a floor', () => {
+    expect(files.map(folderOf).filter((each) => !FLOORS.includes(each))).toEqual([]);
+    expect(FLOORS.filter((each) => !files.map(folderOf).includes(each))).toEqual([]);
+  });
+
+  it('import downwards only', () => {
+    expect(imports.length).toBeGreaterThan(100);
+    const upwards = imports.filter(({ from, to }) => FLOORS.indexOf(folder(from)) < FLOORS.indexOf(folder(to)));
+    expect(shown(upwards)).toEqual([]);
+  });
+
+  it('do not import beside each other', () => {
+    const beside = imports.filter(({ from, to }) => APART.some(([a, b]) => a === folder(from) && b === folder(to)));
+    expect(shown(beside)).toEqual([]);
+  });
+
+  it('import nothing from outside of functions/', () => {
+    expect(shown(imports.filter(({ to }) => to.startsWith('..')))).toEqual([]);
+  });
+
+  it('have the two entry points above them', () => {
+    expect(files.filter((file) => folderOf(file) === '.').map((file) => relative(FUNCTIONS, file))).toEqual([
+      'collect-outputs.lambda.ts',
+      'create-flow.lambda.ts',
+    ]);
+  });
+});

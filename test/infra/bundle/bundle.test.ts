@@ -1,0 +1,62 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import type { Metafile } from 'esbuild';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { systemClock } from '../../../functions/base/clock.ts';
+import { bundleModule } from '../../../infra/bundle/bundle.ts';
+import { Queue, serveQueues } from '../../../local/aws/queue.ts';
+import { SecretStore, serveSecrets } from '../../../local/aws/secrets.ts';
+import { LocalFunction } from '../../../local/lambda/function.ts';
+
+describe('a bundle', () => {
+  let bundleDir: string;
+  let metafile: Metafile;
+  beforeAll(async () => {
+    bundleDir = await mkdtemp(join(tmpdir(), 'flowdrop-bundle-'));
+    metafile = bundleModule(fileURLToPath(new URL('fixtures/sdk-calls.ts', import.meta.url)), bundleDir);
+  });
+  afterAll(() => rm(bundleDir, { recursive: true, force: true }));
+
+  it('calls AWS through clients made without any option, with the credentials of its environment', async () => {
+    const queue = new Queue({ name: 'work', clock: systemClock });
+    const queues = await serveQueues([queue]);
+    const store = new SecretStore({ clock: systemClock });
+    store.put('token', 'fake-token');
+    const secrets = await serveSecrets(store);
+    const local = new LocalFunction(
+      {
+        name: 'sdk-calls',
+        bundleDir,
+        environment: {
+          AWS_ENDPOINT_URL_SQS: queues.endpoint,
+          AWS_ENDPOINT_URL_SECRETS_MANAGER: secrets.endpoint,
+          QUEUE_URL: queues.urlOf(queue),
+        },
+        timeoutSeconds: 30,
+        memoryMiB: 256,
+      },
+      { concurrency: 1 },
+    );
+    try {
+      expect(await local.invoke({ secretId: 'token' })).toEqual({ secretBytes: 10 });
+      expect(queue.receive()).toMatchObject([{ body: 'sent from a bundle 🎁' }]);
+    } finally {
+      await local.close();
+      await Promise.all([queues.close(), secrets.close()]);
+    }
+  });
+
+  it('imports nothing but modules of Node, and of these none whose lazy exports would be loaded with it', () => {
+    const imported = Object.values(metafile.outputs).flatMap(({ imports }) => imports.map(({ path }) => path));
+    expect(imported.filter((path) => !path.startsWith('node:'))).toEqual([]);
+    for (const name of ['http', 'https', 'crypto', 'process', 'dns']) expect(imported).not.toContain(`node:${name}`);
+  });
+
+  it("leaves out the SDK's search for credentials elsewhere", () => {
+    const inputs = Object.keys(metafile.inputs);
+    expect(inputs.some((path) => path.includes('@aws-sdk/client-s3/'))).toBe(true);
+    expect(inputs.filter((path) => /credential-provider|nested-clients|token-providers/.test(path))).toEqual([]);
+  });
+});

@@ -1,0 +1,57 @@
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { gzipSync } from 'node:zlib';
+import type { Metafile } from 'esbuild';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { bundle, FUNCTION_NAMES, type FunctionName } from '../../../infra/bundle/bundle.ts';
+
+/** What is loaded at every cold start. Raise it knowingly: a careless import has doubled it before. */
+const BYTES_MAX: Readonly<Record<FunctionName, { readonly raw: number; readonly gzipped: number }>> = {
+  'create-flow': { raw: 470_000, gzipped: 151_000 },
+  'collect-outputs': { raw: 502_000, gzipped: 159_000 },
+};
+
+describe.each(FUNCTION_NAMES)('the bundle of %s', (name) => {
+  let directory: string;
+  let metafile: Metafile;
+  beforeAll(() => {
+    directory = mkdtempSync(join(tmpdir(), 'flowdrop-bundles-'));
+    metafile = (bundle(directory) as Record<FunctionName, Metafile>)[name];
+  });
+  afterAll(() => rmSync(directory, { recursive: true }));
+
+  const included = () =>
+    Object.values(metafile.outputs).flatMap(({ inputs }) =>
+      Object.entries(inputs).flatMap(([path, { bytesInOutput }]) => (bytesInOutput > 0 ? path : [])),
+    );
+
+  it('stays small', () => {
+    const code = readFileSync(join(directory, name, 'index.mjs'));
+    expect(code.byteLength).toBeLessThan(BYTES_MAX[name].raw);
+    expect(code.byteLength).toBeGreaterThan(100_000);
+    expect(gzipSync(code, { level: 9 }).byteLength).toBeLessThan(BYTES_MAX[name].gzipped);
+  });
+
+  it("leaves out the SDK's operations that nobody calls", () => {
+    const code = readFileSync(join(directory, name, 'index.mjs'), 'utf8');
+    expect(code).toContain('GetObjectRequest');
+    expect(code).not.toContain('PutBucketLifecycleConfiguration');
+  });
+
+  it.each([
+    ['undici', /node_modules\/undici\//],
+    ["the SDK's search for credentials", /credential-provider-(sso|ini|process|web-identity|http)\//],
+    ["the SDK's codec of event streams", /[\\/]event-streams[\\/]/],
+    ["zod's languages", /zod\/v4\/locales\/(?!en\.)/],
+    ['what belongs to infrastructure, tests or the local run', /(^|\/)(infra|local|test|bench)\/(?!bundle\/aliases\/)/],
+    ['CDK', /node_modules\/(aws-cdk-lib|constructs)\//],
+  ])('holds nothing of %s', (_, unwanted) => {
+    expect(included().filter((path) => unwanted.test(path))).toEqual([]);
+  });
+
+  it('has a client for the queue only where something is sent to it', () => {
+    const hasClient = included().some((path) => path.includes('@aws-sdk/client-sqs/'));
+    expect(hasClient).toBe(name === 'collect-outputs');
+  });
+});

@@ -1,0 +1,57 @@
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { fileURLToPath, pathToFileURL } from 'node:url';
+import { buildSync } from 'esbuild';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { withLiteralKeys } from '../../../infra/bundle/schemas.ts';
+
+const CLIENTS = ['client-s3', 'client-sqs', 'client-secrets-manager', 'client-eventbridge'] as const;
+
+const schemasOf = (client: string): string =>
+  fileURLToPath(new URL(`../../../node_modules/@aws-sdk/${client}/dist-es/schemas/schemas_0.js`, import.meta.url));
+
+/** Schemas refer to each other, and in circles: a reference is as good as the name of what it refers to. */
+const readable = (schema: unknown): string =>
+  JSON.stringify(schema, (_, value) => {
+    if (typeof value !== 'function') return value;
+    const referred = value.prototype === undefined ? value() : value.name;
+    return `-> ${Array.isArray(referred) ? `${referred[1]}#${referred[2]}` : JSON.stringify(referred)}`;
+  });
+
+describe.each(CLIENTS)("the schemas of the SDK's %s with their keys written out", (client) => {
+  const path = schemasOf(client);
+  const original = readFileSync(path, 'utf8');
+  const literal = withLiteralKeys(original);
+  let directory: string;
+  beforeAll(() => {
+    directory = mkdtempSync(join(tmpdir(), 'flowdrop-schemas-'));
+  });
+  afterAll(() => rmSync(directory, { recursive: true }));
+
+  async function exportsOf(name: string, contents: string): Promise<Record<string, unknown>> {
+    const outfile = join(directory, `${name}.mjs`);
+    buildSync({
+      stdin: { contents, resolveDir: dirname(path) },
+      outfile,
+      bundle: true,
+      format: 'esm',
+      platform: 'node',
+      mainFields: ['module', 'main'],
+    });
+    return import(/* @vite-ignore */ pathToFileURL(outfile).href);
+  }
+
+  it('look up no key any more', () => {
+    expect(original).toMatch(/\[_\w+\]:/);
+    expect(literal).not.toMatch(/\[_\w+\]:/);
+  });
+
+  it('say exactly the same', async () => {
+    const [before, after] = [await exportsOf('original', original), await exportsOf('literal', literal)];
+    const names = Object.keys(before).filter((name) => name !== 'errorTypeRegistries');
+    expect(Object.keys(after)).toEqual(Object.keys(before));
+    expect(names.length).toBeGreaterThan(20);
+    for (const name of names) expect(readable(after[name]), name).toBe(readable(before[name]));
+  });
+});

@@ -1,0 +1,137 @@
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import { systemClock } from '../../../functions/base/clock.ts';
+import { EventSource, type EventSourceOptions, type SqsEvent } from '../../../local/aws/event-source.ts';
+import { Queue } from '../../../local/aws/queue.ts';
+
+function start(invoke: (event: SqsEvent) => Promise<unknown>, options: Partial<EventSourceOptions> = {}) {
+  let ahead = 0;
+  const clock = { ...systemClock, now: () => Date.now() + ahead };
+  const dead = new Queue({ name: 'dead', clock });
+  const queue = new Queue({
+    name: 'work',
+    clock,
+    visibilityTimeoutSeconds: 60,
+    deadLetters: { queue: dead, maxReceiveCount: 2 },
+  });
+  const faults: unknown[] = [];
+  const source = new EventSource({ queue, clock, invoke, onFault: (error) => faults.push(error), ...options });
+  onTestFinished(() => source.close());
+  /** Lets the visibility timeout pass. A message that is sent wakes the poller, which cannot know that time has jumped. */
+  const forward = () => {
+    ahead += 60_000;
+    queue.send('wake');
+  };
+  return { queue, dead, faults, forward };
+}
+
+const bodiesOf = ({ Records }: SqsEvent) => Records.map(({ body }) => body);
+
+describe('the event source', () => {
+  it('gives messages in batches of at most ten, and deletes what was dealt with', async () => {
+    const batches: string[][] = [];
+    const { queue } = start(async (event) => {
+      batches.push(bodiesOf(event));
+    });
+    for (let i = 0; i < 25; i += 1) queue.send(`m${i}`);
+    await vi.waitFor(() => expect(batches.flat()).toHaveLength(25));
+    expect(Math.max(...batches.map((batch) => batch.length))).toBeLessThanOrEqual(10);
+    expect(new Set(batches.flat()).size).toBe(25);
+    await vi.waitFor(() => expect(queue.counts()).toEqual({ visible: 0, inFlight: 0, delayed: 0 }));
+  });
+
+  it('gives a record as Lambda does', async () => {
+    const events: SqsEvent[] = [];
+    const { queue } = start(async (event) => {
+      events.push(event);
+    });
+    const { messageId } = queue.send('hello');
+    await vi.waitFor(() => expect(events).toHaveLength(1));
+    expect(events[0]?.Records[0]).toEqual({
+      messageId,
+      receiptHandle: expect.any(String),
+      body: 'hello',
+      attributes: {
+        ApproximateReceiveCount: '1',
+        SentTimestamp: expect.stringMatching(/^\d{13}$/),
+        SenderId: expect.any(String),
+        ApproximateFirstReceiveTimestamp: expect.stringMatching(/^\d{13}$/),
+      },
+      messageAttributes: {},
+      md5OfBody: '5d41402abc4b2a76b9719d911017c592',
+      eventSource: 'aws:sqs',
+      eventSourceARN: 'arn:aws:sqs:us-east-1:000000000000:work',
+      awsRegion: 'us-east-1',
+    });
+  });
+
+  it('keeps only the messages that the function reports as failed, until they come again', async () => {
+    const seen: string[] = [];
+    const { queue, forward } = start(async ({ Records }) => {
+      seen.push(...Records.map(({ body }) => body));
+      const failed = Records.filter(({ body }) => body === 'bad' && seen.filter((each) => each === 'bad').length < 2);
+      return { batchItemFailures: failed.map(({ messageId }) => ({ itemIdentifier: messageId })) };
+    });
+    queue.send('good');
+    queue.send('bad');
+    await vi.waitFor(() => expect(queue.counts()).toEqual({ visible: 0, inFlight: 1, delayed: 0 }));
+    forward();
+    await vi.waitFor(() => expect(queue.counts()).toEqual({ visible: 0, inFlight: 0, delayed: 0 }));
+    expect(seen.filter((body) => body === 'bad')).toHaveLength(2);
+    expect(seen.filter((body) => body === 'good')).toHaveLength(1);
+  });
+
+  it.each([
+    ['an invocation fails', () => Promise.reject(new Error('crashed'))],
+    ['it reports a failure it was not given', async () => ({ batchItemFailures: [{ itemIdentifier: 'unknown' }] })],
+    ['it reports a failure without a name', async () => ({ batchItemFailures: [{}] })],
+  ])('keeps the whole batch when %s, and it ends among the dead letters', async (_, answer) => {
+    const { queue, dead, faults, forward } = start(
+      async (event) => {
+        return bodiesOf(event).includes('wake') ? undefined : answer();
+      },
+      { batchSize: 1 },
+    );
+    queue.send('poison');
+    await vi.waitFor(() => expect(faults).toHaveLength(1));
+    forward();
+    await vi.waitFor(() => expect(faults).toHaveLength(2));
+    expect(dead.counts().visible).toBe(0);
+    forward();
+    await vi.waitFor(() => expect(dead.receive()).toMatchObject([{ body: 'poison' }]));
+    expect(faults).toHaveLength(2);
+  });
+
+  it('invokes as often at a time as its concurrency allows', async () => {
+    let running = 0;
+    let most = 0;
+    const done: string[] = [];
+    const { queue } = start(
+      async (event) => {
+        running += 1;
+        most = Math.max(most, running);
+        await systemClock.sleep(30);
+        running -= 1;
+        done.push(...bodiesOf(event));
+      },
+      { batchSize: 1, concurrency: 3 },
+    );
+    for (let i = 0; i < 9; i += 1) queue.send(`m${i}`);
+    await vi.waitFor(() => expect(done).toHaveLength(9));
+    expect(most).toBe(3);
+  });
+
+  it('gathers messages within its batch window', async () => {
+    const batches: string[][] = [];
+    const { queue } = start(
+      async (event) => {
+        batches.push(bodiesOf(event));
+      },
+      { batchSize: 2, batchWindowSeconds: 20, concurrency: 1 },
+    );
+    queue.send('first');
+    await systemClock.sleep(20);
+    expect(batches).toEqual([]);
+    queue.send('second');
+    await vi.waitFor(() => expect(batches).toEqual([['first', 'second']]));
+  });
+});

@@ -1,0 +1,240 @@
+import { createHash } from 'node:crypto';
+import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { connect } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Readable } from 'node:stream';
+import {
+  type ChecksumAlgorithm,
+  GetObjectCommand,
+  HeadObjectCommand,
+  ListObjectsV2Command,
+  PutObjectCommand,
+} from '@aws-sdk/client-s3';
+import { describe, expect, onTestFinished, test } from 'vitest';
+import { createHasher } from '../../../../local/aws/s3/checksums.ts';
+import { BUCKET, raw, refusal, startS3 } from './support.ts';
+
+const HELLO_CRC32 = 'NhCmhg==';
+
+describe('checksums', () => {
+  // The check values that the catalogues of CRC algorithms give for these nine characters.
+  test.each([
+    ['crc32', 'cbf43926'],
+    ['crc32c', 'e3069283'],
+    ['crc64nvme', 'ae8b14860a799888'],
+  ] as const)('%s of 123456789 is %s, in one piece or in nine', (algorithm, expected) => {
+    const whole = createHasher(algorithm);
+    whole.update(Buffer.from('123456789'));
+    expect(whole.digest().toString('hex')).toBe(expected);
+    const pieces = createHasher(algorithm);
+    for (const character of '123456789') pieces.update(Buffer.from(character));
+    expect(pieces.digest().toString('hex')).toBe(expected);
+  });
+
+  const right: [ChecksumAlgorithm, string][] = [
+    ['CRC32', 'NhCmhg=='],
+    ['CRC32C', 'mnG7TA=='],
+    ['SHA1', 'qvTGHdzF6KLavt4PO0gs2a6pQ00='],
+    ['SHA256', 'LPJNul+wow4m6DsqxbninhsWHlwfp0JecwQzYpOLmCQ='],
+  ];
+  test.each(right)('%s is verified, kept and given back', async (ChecksumAlgorithm, value) => {
+    const { client } = await startS3();
+    await client.send(new PutObjectCommand({ Bucket: BUCKET, Key: 'k', Body: 'hello', ChecksumAlgorithm }));
+    const head = await client.send(new HeadObjectCommand({ Bucket: BUCKET, Key: 'k', ChecksumMode: 'ENABLED' }));
+    expect(head[`Checksum${ChecksumAlgorithm}` as 'ChecksumCRC32']).toBe(value);
+  });
+
+  test('CRC64NVME is verified and given back', async () => {
+    const { endpoint } = await startS3();
+    const hasher = createHasher('crc64nvme');
+    hasher.update(Buffer.from('123456789'));
+    const value = Buffer.from('ae8b14860a799888', 'hex').toString('base64');
+    const headers = { 'x-amz-checksum-crc64nvme': value };
+    expect((await raw(endpoint, 'PUT', `/${BUCKET}/k`, { headers, body: '123456789' })).status).toBe(200);
+    expect((await raw(endpoint, 'PUT', `/${BUCKET}/l`, { headers, body: '12345678' })).status).toBe(400);
+  });
+
+  test('an object that was sent without a checksum has none', async () => {
+    const { endpoint, client } = await startS3();
+    await raw(endpoint, 'PUT', `/${BUCKET}/k`, { body: 'hello' });
+    const got = await client.send(new GetObjectCommand({ Bucket: BUCKET, Key: 'k' }));
+    expect(await got.Body?.transformToString()).toBe('hello');
+    expect(got.ChecksumType).toBeUndefined();
+  });
+
+  const wrong: [string, Record<string, string>, string][] = [
+    ['CRC32', { 'x-amz-checksum-crc32': 'AAAAAA==' }, 'BadDigest'],
+    ['CRC32 of the wrong length', { 'x-amz-checksum-crc32': 'AAAA' }, 'InvalidRequest'],
+    ['CRC32C', { 'x-amz-checksum-crc32c': 'AAAAAA==' }, 'BadDigest'],
+    ['SHA1', { 'x-amz-checksum-sha1': Buffer.alloc(20).toString('base64') }, 'BadDigest'],
+    ['SHA256', { 'x-amz-checksum-sha256': Buffer.alloc(32).toString('base64') }, 'BadDigest'],
+    ['two checksums', { 'x-amz-checksum-crc32': HELLO_CRC32, 'x-amz-checksum-crc32c': 'mnG7TA==' }, 'InvalidRequest'],
+    ['one not known here', { 'x-amz-checksum-xxhash64': 'AAAAAAAAAAA=' }, 'NotImplemented'],
+    ['Content-MD5', { 'content-md5': Buffer.alloc(16).toString('base64') }, 'BadDigest'],
+    ['Content-MD5 of the wrong length', { 'content-md5': 'AAAA' }, 'InvalidDigest'],
+    ['x-amz-content-sha256', { 'x-amz-content-sha256': '0'.repeat(64) }, 'XAmzContentSHA256Mismatch'],
+  ];
+  test.each(wrong)('a wrong %s is refused and leaves nothing', async (_, headers, code) => {
+    const { client, endpoint } = await startS3();
+    const { body } = await raw(endpoint, 'PUT', `/${BUCKET}/k`, { headers, body: 'hello' });
+    expect(body).toContain(`<Code>${code}</Code>`);
+    expect((await client.send(new ListObjectsV2Command({ Bucket: BUCKET }))).KeyCount).toBe(0);
+  });
+
+  test('a right Content-MD5 and a right x-amz-content-sha256 are taken', async () => {
+    const { endpoint } = await startS3();
+    const headers = {
+      'content-md5': 'XUFAKrxLKna5cZ2REBfFkg==',
+      'x-amz-content-sha256': createHash('sha256').update('hello').digest('hex'),
+    };
+    expect((await raw(endpoint, 'PUT', `/${BUCKET}/k`, { headers, body: 'hello' })).status).toBe(200);
+  });
+});
+
+describe('aws-chunked bodies', () => {
+  const SIGNATURE = ';chunk-signature=ad80c730a21e5b8d04586a2213dd63b9a0e99e0e2307b0ade35a65485a288648';
+  const headers = (sha256: string, more: Record<string, string> = {}) => ({
+    'content-encoding': 'aws-chunked',
+    'x-amz-content-sha256': sha256,
+    'x-amz-decoded-content-length': '5',
+    ...more,
+  });
+  const trailer = { 'x-amz-trailer': 'x-amz-checksum-crc32' };
+  const UNSIGNED = headers('STREAMING-UNSIGNED-PAYLOAD-TRAILER', trailer);
+  const UNSIGNED_BODY = `3\r\nhel\r\n2\r\nlo\r\n0\r\nx-amz-checksum-crc32:${HELLO_CRC32}\r\n\r\n`;
+
+  test.each<[string, Record<string, string>, string]>([
+    [
+      'STREAMING-AWS4-HMAC-SHA256-PAYLOAD',
+      headers('STREAMING-AWS4-HMAC-SHA256-PAYLOAD'),
+      `3${SIGNATURE}\r\nhel\r\n2${SIGNATURE}\r\nlo\r\n0${SIGNATURE}\r\n\r\n`,
+    ],
+    [
+      'STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER',
+      headers('STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER', trailer),
+      `5${SIGNATURE}\r\nhello\r\n0${SIGNATURE}\r\nx-amz-checksum-crc32:${HELLO_CRC32}\r\nx-amz-trailer-signature:00\r\n\r\n`,
+    ],
+    ['STREAMING-UNSIGNED-PAYLOAD-TRAILER', UNSIGNED, UNSIGNED_BODY],
+    ['a body without the last empty line', UNSIGNED, UNSIGNED_BODY.slice(0, -2)],
+    ['gzip and aws-chunked', { ...UNSIGNED, 'content-encoding': 'aws-chunked, gzip' }, UNSIGNED_BODY],
+  ])('%s is decoded, in one piece or byte by byte', async (_, sent, body) => {
+    const { client, endpoint, s3 } = await startS3();
+    expect((await raw(endpoint, 'PUT', `/${BUCKET}/k`, { headers: sent, body })).status).toBe(200);
+    async function* bytes() {
+      for (const byte of Buffer.from(body)) yield Buffer.of(byte);
+    }
+    expect((await s3.handle({ method: 'PUT', url: `/${BUCKET}/l`, headers: sent, body: bytes() })).status).toBe(200);
+    for (const Key of ['k', 'l']) {
+      const got = await client.send(new GetObjectCommand({ Bucket: BUCKET, Key }));
+      expect(await got.Body?.transformToString()).toBe('hello');
+      expect(got.ContentEncoding).toBe(sent['content-encoding']?.includes('gzip') ? 'gzip' : undefined);
+    }
+  });
+
+  test.each<[string, Record<string, string>, string, string]>([
+    ['a wrong checksum', UNSIGNED, UNSIGNED_BODY.replace(HELLO_CRC32, 'AAAAAA=='), 'BadDigest'],
+    ['no trailer', UNSIGNED, '5\r\nhello\r\n0\r\n\r\n', 'MalformedTrailerError'],
+    ['a trailer that is no header', UNSIGNED, '5\r\nhello\r\n0\r\nnonsense\r\n\r\n', 'MalformedTrailerError'],
+    [
+      'fewer bytes than declared',
+      { ...UNSIGNED, 'x-amz-decoded-content-length': '6' },
+      UNSIGNED_BODY,
+      'IncompleteBody',
+    ],
+    ['more bytes than declared', { ...UNSIGNED, 'x-amz-decoded-content-length': '4' }, UNSIGNED_BODY, 'IncompleteBody'],
+    ['no last chunk', UNSIGNED, '5\r\nhello\r\n', 'IncompleteBody'],
+    ['an end within a chunk', UNSIGNED, '5\r\nhel', 'IncompleteBody'],
+    ['a chunk longer than it says', UNSIGNED, '4\r\nhello\r\n0\r\n\r\n', 'InvalidRequest'],
+    ['a length that is none', UNSIGNED, 'five\r\nhello\r\n0\r\n\r\n', 'InvalidRequest'],
+    ['something behind the end', UNSIGNED, `${UNSIGNED_BODY}more`, 'IncompleteBody'],
+  ])('%s is refused and leaves nothing', async (_, sent, body, code) => {
+    const { client, endpoint } = await startS3();
+    const answer = await raw(endpoint, 'PUT', `/${BUCKET}/k`, { headers: sent, body });
+    expect(answer.status).toBe(400);
+    expect(answer.body).toContain(`<Code>${code}</Code>`);
+    expect((await client.send(new ListObjectsV2Command({ Bucket: BUCKET }))).KeyCount).toBe(0);
+  });
+});
+
+describe('lengths', () => {
+  test('a body without a length is refused', async () => {
+    const { endpoint } = await startS3();
+    const chunked = { 'transfer-encoding': 'chunked' };
+    expect((await raw(endpoint, 'PUT', `/${BUCKET}/k`, { headers: chunked, body: 'x' })).status).toBe(501);
+    const { s3 } = await startS3();
+    async function* nothing(): AsyncGenerator<Uint8Array> {}
+    expect((await s3.handle({ method: 'PUT', url: `/${BUCKET}/k`, headers: {}, body: nothing() })).status).toBe(411);
+  });
+
+  test('more than 5 GiB at once is refused before it is sent', async () => {
+    const { s3 } = await startS3();
+    const untouched: AsyncIterable<Uint8Array> = {
+      [Symbol.asyncIterator]() {
+        throw new Error('The body was read.');
+      },
+    };
+    const headers = { 'content-length': String(5 * 1024 ** 3 + 1) };
+    expect((await s3.handle({ method: 'PUT', url: `/${BUCKET}/k`, headers, body: untouched })).status).toBe(400);
+  });
+
+  test('a client that leaves half-way through its body leaves nothing', async () => {
+    const dir = mkdtempSync(join(tmpdir(), 'flowdrop-s3-'));
+    onTestFinished(() => rmSync(dir, { recursive: true }));
+    const { client, endpoint } = await startS3({ dir });
+    await client.send(new PutObjectCommand({ Bucket: BUCKET, Key: 'k', Body: 'whole' }));
+    const stored = () => readdirSync(join(dir, 'bodies')).length;
+    const { hostname, port } = new URL(endpoint);
+    const socket = connect(Number(port), hostname);
+    socket.write(`PUT /${BUCKET}/k HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n`);
+    socket.write(Buffer.alloc(500_000));
+    await expect.poll(stored).toBe(2);
+    socket.destroy();
+    await expect.poll(stored).toBe(1);
+    const { Body } = await client.send(new GetObjectCommand({ Bucket: BUCKET, Key: 'k' }));
+    expect(await Body?.transformToString()).toBe('whole');
+  });
+
+  test('an aborted SDK upload leaves nothing', async () => {
+    const { client } = await startS3();
+    const abort = new AbortController();
+    async function* halfway() {
+      yield Buffer.alloc(100_000);
+      abort.abort();
+      yield Buffer.alloc(100_000);
+    }
+    const put = client.send(
+      new PutObjectCommand({ Bucket: BUCKET, Key: 'k', Body: Readable.from(halfway()), ContentLength: 200_000 }),
+      { abortSignal: abort.signal },
+    );
+    await expect(put).rejects.toMatchObject({ name: 'AbortError' });
+    expect((await client.send(new ListObjectsV2Command({ Bucket: BUCKET }))).KeyCount).toBe(0);
+  });
+
+  test('a refusal in the middle of a body reaches a client that is still sending', async () => {
+    const { endpoint } = await startS3();
+    const headers = {
+      'x-amz-content-sha256': 'STREAMING-UNSIGNED-PAYLOAD-TRAILER',
+      'x-amz-decoded-content-length': '5',
+    };
+    const body = Buffer.concat([Buffer.from('five\r\n'), Buffer.alloc(8 * 1024 ** 2)]);
+    const answer = await raw(endpoint, 'PUT', `/${BUCKET}/k`, { headers, body });
+    expect(answer.body).toContain('<Code>InvalidRequest</Code>');
+  });
+
+  test('XML over 4 MiB is refused, with an answer', async () => {
+    const { endpoint } = await startS3();
+    const body = Buffer.alloc(16 * 1024 ** 2, '<Delete>');
+    const answer = await raw(endpoint, 'POST', `/${BUCKET}?delete`, { body });
+    expect(answer.body).toContain('<Code>MaxMessageLengthExceeded</Code>');
+  });
+
+  test('an early refusal reaches a client that is still sending', async () => {
+    const { client } = await startS3();
+    const Body = Buffer.alloc(8 * 1024 ** 2);
+    expect(await refusal(client.send(new PutObjectCommand({ Bucket: 'absent', Key: 'k', Body })))).toEqual({
+      status: 404,
+      code: 'NoSuchBucket',
+    });
+  });
+});

@@ -1,0 +1,182 @@
+import {
+  CreateBucketCommand,
+  DeleteBucketCommand,
+  DeleteObjectCommand,
+  GetBucketLocationCommand,
+  GetBucketVersioningCommand,
+  GetObjectCommand,
+  HeadBucketCommand,
+  ListBucketsCommand,
+  PutBucketVersioningCommand,
+  PutObjectCommand,
+  type S3Client,
+} from '@aws-sdk/client-s3';
+import { describe, expect, test } from 'vitest';
+import { parseXml } from '../../../../local/aws/s3/xml.ts';
+import { BUCKET, raw, refusal, SUSPENDED, startS3, VERSIONED } from './support.ts';
+
+describe('buckets', () => {
+  test('are made, listed, looked at and deleted', async () => {
+    const { client } = await startS3({ clock: { now: () => Date.UTC(2026, 0, 1) } });
+    await client.send(new CreateBucketCommand({ Bucket: 'new-one' }));
+    await client.send(new HeadBucketCommand({ Bucket: 'new-one' }));
+    const { Buckets } = await client.send(new ListBucketsCommand({}));
+    expect(Buckets?.map(({ Name }) => Name)).toEqual([BUCKET, 'new-one', SUSPENDED, VERSIONED]);
+    expect(Buckets?.[0]?.CreationDate).toEqual(new Date('2026-01-01T00:00:00Z'));
+    const { LocationConstraint } = await client.send(new GetBucketLocationCommand({ Bucket: 'new-one' }));
+    expect(LocationConstraint ?? '').toBe('');
+    await client.send(new DeleteBucketCommand({ Bucket: 'new-one' }));
+    expect(await refusal(client.send(new HeadBucketCommand({ Bucket: 'new-one' })))).toEqual({
+      status: 404,
+      code: 'NotFound',
+    });
+  });
+
+  test('cannot be made twice, nor under a name that S3 does not allow, nor deleted while in use', async () => {
+    const { client } = await startS3();
+    expect(await refusal(client.send(new CreateBucketCommand({ Bucket: BUCKET })))).toEqual({
+      status: 409,
+      code: 'BucketAlreadyOwnedByYou',
+    });
+    expect((await refusal(client.send(new CreateBucketCommand({ Bucket: 'Upper' })))).code).toBe('InvalidBucketName');
+    await client.send(new DeleteObjectCommand({ Bucket: VERSIONED, Key: 'marker' }));
+    expect(await refusal(client.send(new DeleteBucketCommand({ Bucket: VERSIONED })))).toEqual({
+      status: 409,
+      code: 'BucketNotEmpty',
+    });
+  });
+
+  test('get versioning and keep what they had as the null version', async () => {
+    const { client } = await startS3();
+    const at = { Bucket: BUCKET, Key: 'k' };
+    const status = async () => (await client.send(new GetBucketVersioningCommand({ Bucket: BUCKET }))).Status;
+    const enable = (Status: 'Enabled' | 'Suspended') =>
+      client.send(new PutBucketVersioningCommand({ Bucket: BUCKET, VersioningConfiguration: { Status } }));
+    expect(await status()).toBeUndefined();
+    await client.send(new PutObjectCommand({ ...at, Body: 'before' }));
+    await enable('Enabled');
+    expect(await status()).toBe('Enabled');
+    await client.send(new PutObjectCommand({ ...at, Body: 'after' }));
+    const before = await client.send(new GetObjectCommand({ ...at, VersionId: 'null' }));
+    expect(await before.Body?.transformToString()).toBe('before');
+    await enable('Suspended');
+    await client.send(new PutObjectCommand({ ...at, Body: 'suspended' }));
+    const now = await client.send(new GetObjectCommand({ ...at, VersionId: 'null' }));
+    expect(await now.Body?.transformToString()).toBe('suspended');
+  });
+});
+
+describe('answers', () => {
+  test('an error is the XML of S3, with a request id in header and body', async () => {
+    const { endpoint } = await startS3();
+    const { status, headers, body } = await raw(endpoint, 'GET', `/${BUCKET}/a%26b`);
+    expect([status, headers['content-type'], headers.server]).toEqual([404, 'application/xml', 'AmazonS3']);
+    const root = parseXml(body, 'Error');
+    expect(root.children.map(({ name, text }) => [name, text])).toEqual([
+      ['Code', 'NoSuchKey'],
+      ['Message', 'The specified key does not exist.'],
+      ['Key', 'a&b'],
+      ['Resource', `/${BUCKET}/a%26b`],
+      ['RequestId', headers['x-amz-request-id']],
+      ['HostId', 'embedded'],
+    ]);
+  });
+
+  test.each<[string, string, number, string]>([
+    ['GET', `/${BUCKET}?lifecycle`, 501, 'NotImplemented'],
+    ['GET', `/${BUCKET}/k?acl`, 501, 'NotImplemented'],
+    ['PUT', `/${BUCKET}/k?tagging`, 501, 'NotImplemented'],
+    ['GET', `/${BUCKET}/k?partNumber=1`, 501, 'NotImplemented'],
+    ['POST', `/${BUCKET}`, 405, 'MethodNotAllowed'],
+    ['PATCH', `/${BUCKET}/k`, 405, 'MethodNotAllowed'],
+    ['POST', '/', 405, 'MethodNotAllowed'],
+    ['PUT', '/absent/k', 404, 'NoSuchBucket'],
+    ['DELETE', '/absent/k', 404, 'NoSuchBucket'],
+    ['POST', '/absent/k?uploads', 404, 'NoSuchBucket'],
+    ['GET', '/absent?versions', 404, 'NoSuchBucket'],
+  ])('%s %s answers %i %s', async (method, path, status, code) => {
+    const { endpoint } = await startS3();
+    const answer = await raw(endpoint, method, path);
+    expect(answer.status).toBe(status);
+    expect(answer.body).toContain(`<Code>${code}</Code>`);
+  });
+
+  test.each([
+    '',
+    '<Delete>',
+    '<Other/>',
+    '<Delete/><Delete/>',
+    '<Delete><Object></Delete>',
+    'text',
+    '<Delete>&x;</Delete>',
+  ])('the XML %j is malformed', async (body) => {
+    const { endpoint } = await startS3();
+    const answer = await raw(endpoint, 'POST', `/${BUCKET}?delete`, { body });
+    expect(answer.body).toContain('<Code>MalformedXML</Code>');
+  });
+});
+
+describe('hosts', () => {
+  test.each([
+    `${BUCKET}.localhost:9000`,
+    `${BUCKET}.s3.localhost`,
+    `${BUCKET}.s3.amazonaws.com`,
+    `${BUCKET}.s3.eu-west-1.amazonaws.com`,
+    `${BUCKET}.s3.dualstack.eu-west-1.amazonaws.com`,
+  ])('%s names the bucket', async (host) => {
+    const { endpoint } = await startS3();
+    expect((await raw(endpoint, 'PUT', '/a//b', { headers: { host }, body: 'x' })).status).toBe(200);
+    expect((await raw(endpoint, 'GET', `/${BUCKET}/a//b`)).body).toBe('x');
+    expect((await raw(endpoint, 'GET', '/?list-type=2', { headers: { host } })).body).toContain('<Key>a//b</Key>');
+  });
+
+  test.each(['localhost:9000', '127.0.0.1', 's3.amazonaws.com', 's3.eu-west-1.amazonaws.com', 's3.localhost'])(
+    '%s leaves the bucket to the path',
+    async (host) => {
+      const { endpoint } = await startS3();
+      expect((await raw(endpoint, 'PUT', `/${BUCKET}/k`, { headers: { host }, body: 'x' })).status).toBe(200);
+    },
+  );
+});
+
+describe('permissions', () => {
+  async function recording(denied: (action: string) => boolean = () => false) {
+    const asked: string[] = [];
+    const { client } = await startS3({
+      authorize: ({ accessKeyId, action, resource }) => {
+        asked.push(`${accessKeyId} ${action} ${resource}`);
+        return !denied(action);
+      },
+    });
+    return { client, asked };
+  }
+  const at = { Bucket: BUCKET, Key: 'a b' };
+  const needs = async (call: (client: S3Client) => Promise<unknown>) => {
+    const { client, asked } = await recording();
+    await call(client).catch(() => {});
+    return asked.map((line) => line.replace(/^AKIDEXAMPLE s3:/, '').replace(`arn:aws:s3:::${BUCKET}`, ''));
+  };
+
+  test('each request asks for what it needs, in the name of whoever signed it', async () => {
+    expect(await needs((client) => client.send(new PutObjectCommand({ ...at, Body: 'x' })))).toEqual([
+      'PutObject /a b',
+    ]);
+    expect(await needs((client) => client.send(new PutObjectCommand({ ...at, Body: 'x', IfMatch: '"x"' })))).toEqual([
+      'PutObject /a b',
+      'GetObject /a b',
+    ]);
+    expect(await needs((client) => client.send(new GetObjectCommand(at)))).toEqual(['GetObject /a b', 'ListBucket ']);
+    expect(await needs((client) => client.send(new DeleteObjectCommand({ ...at, VersionId: 'null' })))).toEqual([
+      'DeleteObjectVersion /a b',
+    ]);
+  });
+
+  test('what is not allowed answers 403 and takes no effect', async () => {
+    const { client } = await recording((action) => action === 's3:DeleteObject' || action === 's3:ListBucket');
+    await client.send(new PutObjectCommand({ ...at, Body: 'x' }));
+    expect(await refusal(client.send(new DeleteObjectCommand(at)))).toEqual({ status: 403, code: 'AccessDenied' });
+    await client.send(new GetObjectCommand(at));
+    const absent = client.send(new GetObjectCommand({ ...at, Key: 'absent' }));
+    expect(await refusal(absent)).toEqual({ status: 403, code: 'AccessDenied' });
+  });
+});

@@ -1,0 +1,83 @@
+import { describe, expect, it } from 'vitest';
+import { completionEvent, EVENT_SOURCE } from '../../functions/publish/completion-event.ts';
+import type { Receipt } from '../../functions/publish/receipts.ts';
+
+const asset = { id: 'a1', key: 'a.png/f1/a1.glb', bytes: 5, mediaType: 'model/gltf-binary', sha256: '00'.repeat(32) };
+const receipt: Receipt = {
+  receipt: 1,
+  status: 'succeeded',
+  upload: {
+    id: 'ab'.repeat(20),
+    bucket: 'inbox',
+    key: 'a.png',
+    versionId: 'v1',
+    etag: 'e',
+    bytes: 9,
+    mediaType: 'image/png',
+    lastModified: '2026-01-01T00:00:00.000Z',
+  },
+  route: 'pictures',
+  template: 'model_generate_fromimage',
+  generation: 1,
+  flow: { id: 'f1', createdAt: '2026-01-01T00:00:01.000Z' },
+  endedAt: '2026-01-01T00:01:00.000Z',
+  assets: [asset],
+  failedOutputs: [],
+};
+const where = { bucket: 'results', key: 'a.png/receipt.json' };
+
+describe('the event of an upload that ended', () => {
+  it('says all that the receipt says, where the receipt is, and the same id each time', () => {
+    const event = completionEvent(receipt, 'mine', where);
+    expect(event.detailType).toBe('Flow Succeeded');
+    expect(JSON.parse(event.detail)).toEqual({
+      id: `${'ab'.repeat(20)}-1-1767225660000`,
+      pipeline: 'mine',
+      ...receipt,
+      results: {
+        bucket: 'results',
+        receiptKey: 'a.png/receipt.json',
+        assetCount: 1,
+        failedOutputCount: 0,
+        isCut: false,
+      },
+    });
+    expect(completionEvent(receipt, 'mine', where)).toEqual(event);
+  });
+
+  it('has another id where the same upload came to another end', () => {
+    const idOf = (endedAt: string) => JSON.parse(completionEvent({ ...receipt, endedAt }, 'mine', where).detail).id;
+    expect(idOf('2026-01-01T00:01:00.001Z')).not.toBe(idOf('2026-01-01T00:01:00.000Z'));
+  });
+
+  it('of a failure is of its own type', () => {
+    expect(completionEvent({ ...receipt, status: 'failed' }, 'mine', where).detailType).toBe('Flow Failed');
+  });
+
+  it('with more assets than fit into an event says how many there are, and leaves them to the receipt', () => {
+    const many = { ...receipt, assets: Array.from({ length: 5_000 }, () => asset) };
+    const { detail } = completionEvent(many, 'mine', where);
+    expect(Buffer.byteLength(detail)).toBeLessThan(256 * 1024);
+    const cut = { assets: [], failedOutputs: [], results: { assetCount: 5_000, failedOutputCount: 0, isCut: true } };
+    expect(JSON.parse(detail)).toMatchObject(cut);
+  });
+
+  it('is whole up to 240 KiB to the byte', () => {
+    const ofLength = (length: number) => {
+      const event = (message: string) =>
+        completionEvent({ ...receipt, failedOutputs: [{ id: 'f', code: 'c', message }] }, 'mine', where).detail;
+      return event('x'.repeat(length - Buffer.byteLength(event(''))));
+    };
+    expect(JSON.parse(ofLength(240 * 1024)).results.isCut).toBe(false);
+    expect(JSON.parse(ofLength(240 * 1024 + 1)).results.isCut).toBe(true);
+  });
+
+  it('comes from us', () => {
+    expect(EVENT_SOURCE).toBe('flowdrop');
+  });
+
+  it('is of the generation that ended', () => {
+    const { detail } = completionEvent({ ...receipt, generation: 2 }, 'mine', where);
+    expect(JSON.parse(detail).id).toBe(`${'ab'.repeat(20)}-2-1767225660000`);
+  });
+});

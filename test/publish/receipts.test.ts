@@ -1,0 +1,209 @@
+import { DeleteObjectCommand } from '@aws-sdk/client-s3';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import type { Receipt } from '../../functions/publish/receipts.ts';
+import { INBOX, RESULTS, World } from '../support/world.ts';
+
+const signal = new AbortController().signal;
+
+let world: World;
+beforeEach(async () => {
+  world = await World.start();
+});
+afterEach(() => world.close());
+
+/** The receipt of the upload that is current now, or was when this was called. */
+async function receiptOfCurrent(generation = 1): Promise<Receipt> {
+  const { upload, discard } = await world.ports.inbox.open({ bucket: INBOX, key: 'a.png' }, signal);
+  discard();
+  return {
+    receipt: 1,
+    status: 'failed',
+    upload: { ...upload, lastModified: new Date(upload.lastModified).toISOString() },
+    route: 'r',
+    template: 't',
+    generation,
+    endedAt: '2026-01-01T00:00:00.000Z',
+    assets: [],
+    failedOutputs: [],
+  };
+}
+
+async function uploaded(content: string): Promise<Receipt> {
+  world.clock.advance(2_000);
+  await world.upload('a.png', content);
+  return receiptOfCurrent();
+}
+
+const put = (receipt: Receipt) => world.ports.receipts.put(receipt, signal);
+const there = async () => (await world.receipt('a.png')).upload.id;
+
+describe('the receipt at a key', () => {
+  it('is put beside the results', async () => {
+    const receipt = await uploaded('one');
+    expect(await put(receipt)).toBe('a.png/receipt.json');
+    expect(await world.receipt('a.png')).toEqual(JSON.parse(JSON.stringify(receipt)));
+  });
+
+  it.each([
+    ['older first', [0, 1]],
+    ['newer first', [1, 0]],
+  ])('is that of the upload which is current there, whichever ends first: %s', async (_, order) => {
+    const receipts = [await uploaded('one'), await uploaded('two')];
+    for (const index of order) await put(receipts[index] as Receipt);
+    expect(await there()).toBe(receipts[1]?.upload.id);
+  });
+
+  it.each([
+    ['older first', [0, 1]],
+    ['newer first', [1, 0]],
+  ])('is that of the last upload where none is current any more: %s', async (_, order) => {
+    const receipts = [await uploaded('one'), await uploaded('two')];
+    await world.remove('a.png');
+    for (const index of order) await put(receipts[index] as Receipt);
+    expect(await there()).toBe(receipts[1]?.upload.id);
+  });
+
+  it.each([
+    ['older first', [0, 1]],
+    ['newer first', [1, 0]],
+  ])('is that of the last upload that ended, should the current one never end: %s', async (_, order) => {
+    const receipts = [await uploaded('one'), await uploaded('two')];
+    await uploaded('three');
+    for (const index of order) await put(receipts[index] as Receipt);
+    await world.remove('a.png');
+    expect(await there()).toBe(receipts[1]?.upload.id);
+  });
+
+  it('of the same upload is that of the higher generation', async () => {
+    await uploaded('one');
+    await put(await receiptOfCurrent(2));
+    await put(await receiptOfCurrent(1));
+    expect((await world.receipt('a.png')).generation).toBe(2);
+    await put(await receiptOfCurrent(3));
+    expect((await world.receipt('a.png')).generation).toBe(3);
+  });
+
+  it.each([
+    ['earlier first', [0, 1]],
+    ['later first', [1, 0]],
+  ])('of the same upload and generation is that of the later end: %s', async (_, order) => {
+    const first = await uploaded('one');
+    const receipts = [first, { ...first, status: 'succeeded', endedAt: '2026-01-02T00:00:00.000Z' } as const];
+    for (const index of order) await put(receipts[index] as Receipt);
+    expect((await world.receipt('a.png')).status).toBe('succeeded');
+    expect(await world.ports.receipts.isPublished(first, signal)).toBe(true);
+  });
+
+  it('is not taken for that of a later end', async () => {
+    const first = await uploaded('one');
+    await put(first);
+    const later = { ...first, endedAt: '2026-01-02T00:00:00.000Z' };
+    expect(await world.ports.receipts.isPublished(later, signal)).toBe(false);
+  });
+
+  it('that does not say when its upload ended is from before it was put', async () => {
+    const first = { ...(await uploaded('one')), endedAt: new Date(world.clock.now() - 60_000).toISOString() };
+    await world.put(RESULTS, 'a.png/receipt.json', '{}', {
+      'flowdrop-upload': first.upload.id,
+      'flowdrop-generation': '1',
+      'flowdrop-last-modified': first.upload.lastModified,
+    });
+    expect(await world.ports.receipts.isPublished(first, signal)).toBe(true);
+    await put({ ...first, endedAt: new Date(world.clock.now() + 60_000).toISOString() });
+    expect((await world.receipt('a.png')).upload.id).toBe(first.upload.id);
+  });
+
+  it('put twice is written once', async () => {
+    const receipt = await uploaded('one');
+    await put(receipt);
+    await put({ ...receipt, endedAt: 'later' });
+    expect((await world.receipt('a.png')).endedAt).toBe('2026-01-01T00:00:00.000Z');
+  });
+
+  it('replaces what somebody else put at its address', async () => {
+    await world.s3.send(
+      new (await import('@aws-sdk/client-s3')).PutObjectCommand({
+        Bucket: RESULTS,
+        Key: 'a.png/receipt.json',
+        Body: '?',
+      }),
+    );
+    const receipt = await uploaded('one');
+    await put(receipt);
+    expect(await there()).toBe(receipt.upload.id);
+  });
+
+  it('comes to the same when all are put at once', async () => {
+    const receipts = [await uploaded('one'), await uploaded('two'), await uploaded('three')];
+    await Promise.all([...receipts, ...receipts].map(put));
+    expect(await there()).toBe(receipts[2]?.upload.id);
+  });
+
+  it('on a bucket without versions follows the same rules', async () => {
+    await world.close();
+    world = await World.start({ versioning: undefined });
+    const receipts = [await uploaded('one'), await uploaded('one')];
+    expect(receipts[0]?.upload.id).not.toBe(receipts[1]?.upload.id);
+    await put(receipts[1] as Receipt);
+    await put(receipts[0] as Receipt);
+    expect(await there()).toBe(receipts[1]?.upload.id);
+  });
+});
+
+describe('the receipt of an upload to a bucket that is not the inbox any more', () => {
+  beforeEach(async () => {
+    await world.close();
+    world = await World.start({ s3: { authorize: ({ resource }) => !resource.startsWith('arn:aws:s3:::old-inbox') } });
+  });
+
+  /** An upload at the same key of the bucket that was the inbox before. It is the last of all. */
+  const ofOldInbox = (receipt: Receipt): Receipt => {
+    const lastModified = new Date(world.clock.now() + 60_000).toISOString();
+    return { ...receipt, upload: { ...receipt.upload, id: 'f'.repeat(40), bucket: 'old-inbox', lastModified } };
+  };
+
+  it('is put where there is no other', async () => {
+    const old = ofOldInbox(await uploaded('one'));
+    await put(old);
+    expect(await there()).toBe(old.upload.id);
+  });
+
+  it.each([
+    ['older first', [0, 1]],
+    ['newer first', [1, 0]],
+  ])('gives way to that of today’s inbox, be it current or not: %s', async (_, order) => {
+    for (const isCurrent of [true, false]) {
+      const today = await uploaded('one');
+      const receipts = [ofOldInbox(today), today];
+      if (!isCurrent) await world.remove('a.png');
+      for (const index of order) await put(receipts[index] as Receipt);
+      expect(await there()).toBe(today.upload.id);
+      await world.s3.send(new DeleteObjectCommand({ Bucket: RESULTS, Key: 'a.png/receipt.json' }));
+    }
+  });
+
+  it.each([
+    ['older first', [0, 1]],
+    ['newer first', [1, 0]],
+  ])('is that of the last one there, without the old bucket being asked: %s', async (_, order) => {
+    const first = await uploaded('one');
+    const later = ofOldInbox(first);
+    const earlier = { ...later, upload: { ...later.upload, id: '0'.repeat(40), lastModified: '2026-01-01T00:00:00Z' } };
+    const receipts = [earlier, later];
+    for (const index of order) await put(receipts[index] as Receipt);
+    expect(await there()).toBe(later.upload.id);
+  });
+
+  it('is never current below a prefix that is not the inbox any more', async () => {
+    const first = await uploaded('one');
+    await put(first);
+    await world.remove('a.png');
+    const later = await uploaded('two');
+    await world.upload('a.png', 'three');
+    world.redeploy({ inboxPrefix: 'in/' });
+    await put(later);
+    expect(await there()).toBe(later.upload.id);
+    await put(first);
+    expect(await there()).toBe(later.upload.id);
+  });
+});

@@ -1,0 +1,150 @@
+import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
+import { firstClaim, type Wait, waiting, waitingMarkerOf } from '../../functions/ledger/entry.ts';
+import type { WaitingMarker } from '../../functions/ledger/keys.ts';
+import { Resend } from '../../functions/resubmit/waiting-uploads.ts';
+import { never } from '../flow-service/scripted.ts';
+import { INBOX, LEDGER, World } from '../support/world.ts';
+
+const SECOND = 1_000;
+const MINUTE = 60 * SECOND;
+const HOUR = 60 * MINUTE;
+
+let world: World;
+let resend: Resend;
+beforeEach(async () => {
+  const started = await World.start();
+  onTestFinished(() => started.close());
+  world = started;
+  resend = new Resend(world.ports, undefined, () => true);
+});
+
+/** Ids run against the order in which the uploads began to wait. */
+const idOf = (index: number): string => (1_000 - index).toString(16).padStart(40, '0');
+
+/** An upload that has been waiting since so many minutes ago, and is due. */
+async function waits(index: number, minutesAgo: number, reason: Wait['reason'] = 'throttled'): Promise<WaitingMarker> {
+  const { ledger, clock } = world.ports;
+  const since = clock.now() - minutesAgo * MINUTE;
+  const lastModified = Math.floor(since / SECOND) * SECOND;
+  const upload = {
+    id: idOf(index),
+    bucket: INBOX,
+    key: `${index}`,
+    etag: 'e',
+    bytes: 1,
+    lastModified,
+    mediaType: 'a/b',
+  };
+  const route = { name: 'echo', input: 'file' as const, template: 'bytes_echo' };
+  const claim = firstClaim(upload, route, since, since + MINUTE, 'test');
+  const written = await ledger.create(claim, never);
+  if (!written.won) throw new Error(`There is an upload ${index} already`);
+  const wait = { reason, message: 'Come again.', counted: false, notBefore: clock.now() - SECOND };
+  const entry = waiting(claim, wait);
+  await ledger.replace({ ...written.stored, entry: claim }, entry, never);
+  const marker = waitingMarkerOf(entry) as WaitingMarker;
+  await ledger.putWaitingMarker(marker, never);
+  return marker;
+}
+
+const throttled = async (count: number): Promise<WaitingMarker[]> => {
+  const markers: WaitingMarker[] = [];
+  for (let index = 0; index < count; index += 1) markers.push(await waits(index, 60 - index));
+  return markers;
+};
+
+/** Which uploads one round sends on, a minute after the one before. */
+async function round(endedCount = 0): Promise<number[]> {
+  world.clock.advance(MINUTE);
+  const { failures } = await resend.round(endedCount, never);
+  expect(failures).toEqual([]);
+  const messages = world.queue.receive({ max: 10 });
+  for (const { receiptHandle } of messages) world.queue.delete(receiptHandle);
+  return messages.map(({ body }) => Number(/"key":"(\d+)"/.exec(body)?.[1])).sort((a, b) => a - b);
+}
+
+/** The service refuses an upload that was sent on: it is back at its place in the queue. */
+const refused = (marker: WaitingMarker, waitMs: number): Promise<void> =>
+  world.ports.ledger.putWaitingMarker({ ...marker, notBefore: world.clock.now() + waitMs }, never);
+
+describe('uploads that the service throttled', () => {
+  it('leave their queue as many as flows ended and one more, longest waiting first', async () => {
+    await throttled(9);
+    expect(await round()).toEqual([0]);
+    expect(await round(3)).toEqual([1, 2, 3, 4]);
+  });
+
+  it('leave it in twice the number each time, as long as none comes back', async () => {
+    await throttled(16);
+    const sizes: number[] = [];
+    for (let i = 0; i < 5; i += 1) sizes.push((await round()).length);
+    expect(sizes).toEqual([1, 1, 2, 4, 8]);
+  });
+
+  it('begin again with one after one came back', async () => {
+    const markers = await throttled(12);
+    for (let i = 0; i < 3; i += 1) await round();
+    await refused(markers[3] as WaitingMarker, HOUR);
+    const sizes: number[] = [];
+    for (let i = 0; i < 3; i += 1) sizes.push((await round()).length);
+    expect(sizes[0]).toBeLessThanOrEqual(4);
+    expect(sizes.slice(1)).toEqual([1, 2]);
+  });
+
+  it('go on with the numbers of the tick before', async () => {
+    await throttled(8);
+    for (let i = 0; i < 3; i += 1) await round();
+    resend = new Resend(world.ports, resend.remembered, () => true);
+    expect(await round()).toHaveLength(4);
+  });
+
+  it('do not wait behind one that comes back every time', async () => {
+    const markers = await throttled(6);
+    const [poisoned] = markers as [WaitingMarker];
+    const sent: number[] = [];
+    for (let i = 0; i < 8; i += 1) {
+      const next = await round();
+      if (next.includes(0)) await refused(poisoned, 2 * MINUTE);
+      sent.push(...next);
+    }
+    expect(new Set(sent)).toEqual(new Set([0, 1, 2, 3, 4, 5]));
+  });
+
+  it('do not keep those from their turn that wait for another reason', async () => {
+    await throttled(3);
+    for (let index = 10; index < 16; index += 1) await waits(index, 5, 'unavailable');
+    expect(await round()).toEqual([0, 10, 11, 12, 13, 14, 15]);
+  });
+
+  it('are left to the collector whose they are', async () => {
+    await throttled(3);
+    resend = new Resend(world.ports, undefined, (uploadId) => uploadId !== idOf(0));
+    expect(await round()).toEqual([1]);
+  });
+});
+
+describe('a round', () => {
+  beforeEach(() => {
+    resend = new Resend(world.ports, undefined, () => true, 3);
+  });
+
+  it('sends on no more than its limit, longest due first, and the next one the others', async () => {
+    for (let index = 0; index < 5; index += 1) await waits(index, 60 - index, 'unavailable');
+    expect(await round()).toHaveLength(3);
+    expect(await round()).toHaveLength(2);
+    expect(await round()).toEqual([]);
+  });
+
+  it('is not filled for ever by entries that cannot be read', async () => {
+    const due = world.clock.now() - HOUR;
+    for (let index = 0; index < 3; index += 1) {
+      await world.put(LEDGER, `uploads/${idOf(index)}.json`, '{"schema":99}');
+      await world.ports.ledger.putWaitingMarker({ uploadId: idOf(index), notBefore: due }, never);
+    }
+    await waits(9, 5, 'unavailable');
+    expect(await round()).toEqual([]);
+    expect(world.count('EntriesUnreadable')).toBe(3);
+    expect(await round()).toEqual([9]);
+    expect(world.count('EntriesUnreadable')).toBe(3);
+  });
+});

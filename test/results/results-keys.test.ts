@@ -1,0 +1,120 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { assetKey, receiptKey } from '../../functions/results/results-keys.ts';
+
+const settings = { resultsPrefix: '', resultsKey: '{key}/{flowId}/{assetId}{ext}' };
+const asset = { key: 'in/a.png', flowId: 'f1', assetId: 'a1', mediaType: 'model/gltf-binary' };
+
+describe('the key of an asset', () => {
+  it.each([
+    ['model/gltf-binary', '.glb'],
+    ['image/png', '.png'],
+    ['text/plain', '.txt'],
+    ['application/json', '.json'],
+    ['application/vnd.openxmlformats-officedocument.wordprocessingml.document', '.docx'],
+    ['application/x-nobody-knows', ''],
+    ['not a media type', ''],
+    ['', ''],
+  ])('ends as its media type says: %s', (mediaType, extension) => {
+    expect(assetKey(settings, { ...asset, mediaType })).toBe(`in/a.png/f1/a1${extension}`);
+  });
+
+  it('follows the pattern and the prefix of the settings', () => {
+    expect(assetKey({ resultsPrefix: 'out/', resultsKey: '{flowId}/{assetId}' }, asset)).toBe('out/f1/a1');
+  });
+
+  it('takes nothing in an id or an upload key for a placeholder', () => {
+    expect(assetKey(settings, { ...asset, key: '{flowId}', flowId: '{assetId}' })).toBe(
+      '{flowId}/%7BassetId%7D/a1.glb',
+    );
+  });
+
+  it('is never one that a receipt could have', () => {
+    const upload = 'in/a.png/f1';
+    expect(receiptKey('', upload)).toBe('in/a.png/f1/receipt.json');
+    expect(assetKey(settings, { ...asset, assetId: 'receipt', mediaType: 'application/json' })).toBe(
+      'in/a.png/f1/%72eceipt.json',
+    );
+    expect(assetKey(settings, { ...asset, assetId: 'receipt.json', mediaType: '' })).toBe('in/a.png/f1/receipt%2Ejson');
+  });
+
+  it('is shared by no two assets, whatever their ids and media types', () => {
+    fc.assert(
+      fc.property(
+        fc.uniqueArray(fc.stringMatching(/^[a.%/glbjson]{1,8}$/), { minLength: 2, maxLength: 2 }),
+        fc.constantFrom('', 'model/gltf-binary', 'application/json'),
+        fc.constantFrom('', 'model/gltf-binary', 'application/json'),
+        ([one = '', other = ''], type, otherType) => {
+          expect(assetKey(settings, { ...asset, assetId: one, mediaType: type })).not.toBe(
+            assetKey(settings, { ...asset, assetId: other, mediaType: otherType }),
+          );
+        },
+      ),
+    );
+  });
+
+  it('is another where it would be a receipt at the very top', () => {
+    const top = { resultsPrefix: '', resultsKey: '{assetId}{ext}' };
+    expect(assetKey(top, { ...asset, assetId: 'receipt', mediaType: 'application/json' })).toBe('%72eceipt.json');
+    expect(assetKey(top, { ...asset, assetId: 'receipt', mediaType: 'application/json5' })).toMatch(/^receipt/);
+  });
+
+  it('keeps its own folder, whatever the ids', () => {
+    expect(assetKey(settings, { ...asset, flowId: '../../x', assetId: '..' })).toBe(
+      'in/a.png/%2E.%2F..%2Fx/%2E%2E.glb',
+    );
+  });
+});
+
+describe('a key that would be too long', () => {
+  const long = `${'ä'.repeat(500)}/a.png`;
+
+  it('is shortened to what S3 takes, and keeps its end', () => {
+    for (const key of [receiptKey('', long), assetKey(settings, { ...asset, key: long })]) {
+      expect(Buffer.byteLength(key)).toBeLessThanOrEqual(1024);
+    }
+    expect(receiptKey('', `${long}${'b'.repeat(30)}`)).toMatch(/~[0-9a-f]{20}\/receipt\.json$/);
+    expect(assetKey(settings, { ...asset, key: `${long}${'b'.repeat(30)}` })).toMatch(/~[0-9a-f]{20}\/a1\.glb$/);
+  });
+
+  it('is left as it is up to 1,024 bytes, and at most that long from then on', () => {
+    const exact = 'a'.repeat(1024 - '/receipt.json'.length);
+    expect(receiptKey('', exact)).toBe(`${exact}/receipt.json`);
+    const hash = '[0-9a-f]{20}';
+    expect(receiptKey('', `${exact}a`)).toMatch(new RegExp(`^a{990}~${hash}/receipt\\.json$`));
+    expect(Buffer.byteLength(receiptKey('', `${exact}a`))).toBe(1024);
+  });
+
+  it('keeps its last name where that is no more than a quarter of it', () => {
+    const named = (bytes: number) =>
+      assetKey(settings, { ...asset, key: 'k'.repeat(1000), assetId: 'b'.repeat(bytes - 5) });
+    expect(named(256)).toMatch(/^k{747}~[0-9a-f]{20}\/b{251}\.glb$/);
+    expect(named(257)).toMatch(/^k{1000}\/f1~[0-9a-f]{20}$|^k{1000}\/f1\/~?b*~[0-9a-f]{20}$/);
+    expect(Buffer.byteLength(named(257))).toBeLessThanOrEqual(1024);
+  });
+
+  it('loses the character that the cut falls into, and no other', () => {
+    const key = receiptKey('', `\ufffdb${'🪑'.repeat(300)}`);
+    expect(key).toMatch(/^\ufffdb(🪑)+~[0-9a-f]{20}\/receipt\.json$/u);
+    expect(Buffer.byteLength(key)).toBeGreaterThan(1020);
+  });
+
+  it('is not shared by two that differ anywhere', () => {
+    const keys = ['x', 'y'].flatMap((end) => [receiptKey('', `${long}${'b'.repeat(50)}${end}`)]);
+    expect(new Set(keys).size).toBe(2);
+  });
+
+  it('is whole UTF-8 of at most 1,024 bytes, whatever comes in', () => {
+    fc.assert(
+      fc.property(
+        fc.string({ unit: 'grapheme', minLength: 1, maxLength: 600 }),
+        fc.string({ minLength: 1, maxLength: 200 }),
+        (key, assetId) => {
+          const made = assetKey(settings, { ...asset, key, assetId });
+          expect(Buffer.byteLength(made)).toBeLessThanOrEqual(1024);
+          expect(made).not.toContain('\uFFFD');
+        },
+      ),
+    );
+  });
+});

@@ -1,0 +1,79 @@
+import { CreateBucketCommand, GetObjectCommand, PutObjectCommand } from '@aws-sdk/client-s3';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { s3Client } from '../../functions/s3/client.ts';
+import { serveS3 } from '../../local/aws/s3/http.ts';
+import { EmbeddedS3 } from '../../local/aws/s3/s3.ts';
+
+const MIB = 1024 * 1024;
+
+/** Every byte differs from what is one slice further on. */
+const bytes = Buffer.from(Uint32Array.from({ length: (3 * MIB) / 4 + 25 }, (_, i) => Math.imul(i, 2654435761)).buffer);
+
+const closing: (() => unknown)[] = [];
+let embedded: EmbeddedS3;
+/** The headers of every PUT to an object, in their order; and how many of the next ones fail. */
+let puts: Readonly<Record<string, string | undefined>>[];
+let failing: number;
+let client: ReturnType<typeof s3Client>;
+beforeEach(async () => {
+  embedded = new EmbeddedS3({});
+  puts = [];
+  failing = 0;
+  const handle: EmbeddedS3['handle'] = async (request) => {
+    if (request.method === 'PUT' && request.url.includes('/key')) {
+      puts.push(request.headers);
+      if (failing > 0) {
+        failing -= 1;
+        for await (const _ of request.body);
+        return { status: 503, headers: {}, body: new Uint8Array() };
+      }
+    }
+    return embedded.handle(request);
+  };
+  const server = await serveS3({ handle } as EmbeddedS3);
+  client = s3Client({
+    endpoint: server.endpoint,
+    forcePathStyle: true,
+    region: 'us-east-1',
+    credentials: { accessKeyId: 'fake', secretAccessKey: 'fake' },
+  });
+  closing.push(
+    () => embedded.close(),
+    () => server.close(),
+    () => client.destroy(),
+  );
+  await client.send(new CreateBucketCommand({ Bucket: 'bucket' }));
+});
+afterEach(async () => {
+  for (const step of closing.splice(0).reverse()) await step();
+});
+
+const put = (Body: Uint8Array | string) => client.send(new PutObjectCommand({ Bucket: 'bucket', Key: 'key', Body }));
+const stored = async () => {
+  const { Body } = await client.send(new GetObjectCommand({ Bucket: 'bucket', Key: 'key' }));
+  return Buffer.from((await Body?.transformToByteArray()) ?? []);
+};
+
+describe("the functions' S3 client", () => {
+  it('sends a body of bytes whole, with its length and a checksum instead of a signature over it', async () => {
+    await put(bytes);
+    expect(puts).toMatchObject([
+      { 'content-length': String(bytes.length), 'x-amz-content-sha256': 'UNSIGNED-PAYLOAD' },
+    ]);
+    expect(puts[0]?.['x-amz-checksum-crc32']).toBeTruthy();
+    expect((await stored()).equals(bytes)).toBe(true);
+  });
+
+  it('sends it whole again where an attempt failed', async () => {
+    failing = 2;
+    await put(bytes);
+    expect(puts).toHaveLength(3);
+    expect((await stored()).equals(bytes)).toBe(true);
+  });
+
+  it('signs a text', async () => {
+    await put('text');
+    expect(puts[0]?.['x-amz-content-sha256']).toMatch(/^[0-9a-f]{64}$/);
+    expect((await stored()).toString()).toBe('text');
+  });
+});

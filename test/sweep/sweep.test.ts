@@ -1,0 +1,465 @@
+import { CreateBucketCommand, DeleteObjectCommand, PutObjectCommand } from '@aws-sdk/client-s3';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { collect } from '../../functions/collect-outputs/collect-outputs.ts';
+import { firstClaim } from '../../functions/ledger/entry.ts';
+import { BackfillUnderWayError, SinceTooEarlyError, type SweepSummary } from '../../functions/sweep/sweep.ts';
+import { ECHO, LEDGER, World, type WorldOptions } from '../support/world.ts';
+
+const MINUTE = 60_000;
+const HOUR = 60 * MINUTE;
+
+let world: World;
+const start = async (options?: WorldOptions) => {
+  const started = await World.start(options);
+  onTestFinished(() => started.close());
+  world = started;
+};
+
+const sweep = (request: object = {}) =>
+  world.invoke((invocation) => collect({ sweep: request }, world.ports, invocation)) as Promise<SweepSummary>;
+
+/** An upload whose notification never comes. */
+async function unannounced(key: string, body = 'x', ContentType?: string): Promise<void> {
+  await world.upload(key, body, { ContentType });
+  for (const { receiptHandle } of world.queue.receive({ max: 10 })) world.queue.delete(receiptHandle);
+}
+
+const entries = async () => (await world.keys(LEDGER, 'uploads/')).length;
+
+describe('an upload that no notification brought', () => {
+  it.each([undefined, 'Enabled', 'Suspended'] as const)(
+    'is found by the sweep and becomes a flow (versioning %s)',
+    async (versioning) => {
+      await start({ versioning });
+      await world.tick();
+      await sweep();
+      world.clock.advance(MINUTE);
+      await unannounced('a b+c%/ü?#.png');
+      world.clock.advance(HOUR);
+      expect(await sweep()).toEqual({ complete: true, compared: 1, missed: 1, repaired: 0 });
+      await world.settle();
+      expect((await world.receipt('a b+c%/ü?#.png')).status).toBe('succeeded');
+      world.clock.advance(HOUR);
+      expect(await sweep()).toMatchObject({ missed: 0 });
+      expect(world.service.flows).toHaveLength(1);
+    },
+  );
+
+  it.each([undefined, 'Enabled'] as const)(
+    'is found on whatever page of the inbox it stands (versioning %s)',
+    async (versioning) => {
+      await start({ versioning, s3: { keysMax: 2 } });
+      await sweep();
+      for (const key of ['a', 'b', 'c', 'd', 'e']) await unannounced(key);
+      world.clock.advance(HOUR);
+      expect(await sweep()).toEqual({ complete: true, compared: 5, missed: 5, repaired: 0 });
+      await world.settle();
+      expect(await entries()).toBe(5);
+    },
+  );
+
+  it('has a quarter of an hour to come by itself', async () => {
+    await start();
+    await sweep();
+    await unannounced('a');
+    world.clock.advance(14 * MINUTE);
+    expect(await sweep()).toMatchObject({ missed: 0 });
+    world.clock.advance(2 * MINUTE);
+    expect(await sweep()).toMatchObject({ missed: 1 });
+  });
+
+  it('and that no route wants, or that is a folder, is left alone', async () => {
+    await start({ routes: [{ ...ECHO, suffixes: ['.png', '/'] }] });
+    await sweep();
+    await unannounced('a.doc');
+    await unannounced('folder/', '');
+    world.clock.advance(HOUR);
+    expect(await sweep()).toMatchObject({ compared: 0, missed: 0 });
+  });
+
+  it('and that every route refuses by its media type is asked about, and never submitted', async () => {
+    await start({ routes: [{ ...ECHO, suffixes: ['.x'], mediaTypes: ['image/png'] }] });
+    await sweep();
+    await unannounced('text.x', 'x', 'text/plain');
+    await unannounced('picture.x', 'x', 'image/png');
+    for (let day = 0; day < 3; day += 1) {
+      world.clock.advance(24 * HOUR);
+      expect(await sweep({ dryRun: true })).toMatchObject({ missed: day === 0 ? 1 : 0 });
+      expect(await sweep()).toMatchObject({ missed: day === 0 ? 1 : 0 });
+      await world.settle();
+    }
+    expect(world.count('UploadsMissed')).toBe(1);
+    expect(world.count('UploadsUnrouted')).toBe(0);
+    expect(world.service.flows).toHaveLength(1);
+    expect(world.logged.findLast(({ message }) => message === 'Sweep ended')?.fields).toMatchObject({ asked: 1 });
+  });
+
+  it('and that a route wants by its key is submitted without being asked about', async () => {
+    await start({ routes: [{ ...ECHO, mediaTypes: ['image/png'] }, ECHO] });
+    await sweep();
+    await unannounced('a');
+    world.clock.advance(HOUR);
+    expect(await sweep()).toMatchObject({ missed: 1 });
+    expect(world.logged.findLast(({ message }) => message === 'Sweep ended')?.fields).toMatchObject({ asked: 0 });
+  });
+
+  it('and was replaced since, is not looked for: the newer one is', async () => {
+    await start();
+    await sweep();
+    await unannounced('a', 'first');
+    await unannounced('a', 'second');
+    await unannounced('b');
+    await world.remove('b');
+    world.clock.advance(HOUR);
+    for (const { receiptHandle } of world.queue.receive({ max: 10 })) world.queue.delete(receiptHandle);
+    expect(await sweep()).toMatchObject({ compared: 1, missed: 1 });
+    await world.settle();
+    expect(await entries()).toBe(1);
+    expect((await world.receipt('a')).upload.bytes).toBe('second'.length);
+  });
+});
+
+describe('what was in the inbox before the deployment', () => {
+  it('is left alone, unless somebody says from when on', async () => {
+    await start();
+    await unannounced('old');
+    world.clock.advance(48 * HOUR);
+    await world.tick();
+    world.clock.advance(HOUR);
+    expect(await sweep()).toMatchObject({ missed: 0 });
+    const since = new Date(world.clock.now() - 72 * HOUR).toISOString();
+    expect(await sweep({ since, dryRun: true })).toMatchObject({ complete: true, missed: 1 });
+    expect(world.queue.counts().visible).toBe(0);
+    expect(await sweep({ since })).toMatchObject({ complete: true, missed: 1 });
+    await world.settle();
+    expect((await world.receipt('old')).status).toBe('succeeded');
+  });
+});
+
+describe('a sweep', () => {
+  it('that is cut off goes on with the next ticks, until nothing is left', async () => {
+    await start();
+    await sweep();
+    for (let i = 0; i < 30; i += 1) await unannounced(`${i}`);
+    world.clock.advance(HOUR);
+    world.remainingMs = 1_500;
+    expect(await sweep({})).toMatchObject({ complete: false });
+    world.remainingMs = 20_000;
+    for (let i = 0; i < 4; i += 1) {
+      world.clock.advance(5 * MINUTE);
+      await world.invoke((invocation) => collect({}, world.ports, invocation));
+    }
+    await world.settle();
+    expect(await entries()).toBe(30);
+    expect(world.service.flows).toHaveLength(30);
+  });
+
+  it('puts back the markers of what runs and what waits', async () => {
+    await start();
+    await sweep();
+    world.service.intercept = (_, { operation, n }) =>
+      operation === 'createFlow' && n === 1 ? { status: 429, headers: { 'retry-after': '60' } } : undefined;
+    await world.upload('waits', 'x');
+    await world.deliver();
+    await world.upload('runs', 'x');
+    await world.deliver();
+    const markers = [...(await world.keys(LEDGER, 'running/')), ...(await world.keys(LEDGER, 'waiting/'))];
+    expect(markers).toHaveLength(2);
+    for (const Key of markers) await world.s3.send(new DeleteObjectCommand({ Bucket: LEDGER, Key }));
+    world.clock.advance(HOUR);
+    expect(await sweep()).toMatchObject({ repaired: 2 });
+    await world.settle();
+    expect((await world.receipt('waits')).status).toBe('succeeded');
+    expect((await world.receipt('runs')).status).toBe('succeeded');
+  });
+
+  it('takes up a claim whose invocation was killed at its last attempt', async () => {
+    await start();
+    await sweep();
+    await world.upload('a', 'x');
+    const signal = new AbortController().signal;
+    const opened = await world.ports.inbox.open({ bucket: 'inbox', key: 'a' }, signal);
+    opened.discard();
+    const now = world.clock.now();
+    await world.ports.ledger.create(firstClaim(opened.upload, ECHO, now, now + MINUTE, 'test'), signal);
+    for (const { receiptHandle } of world.queue.receive({ max: 10 })) world.queue.delete(receiptHandle);
+    world.clock.advance(HOUR);
+    await sweep();
+    await world.settle();
+    expect((await world.receipt('a')).status).toBe('succeeded');
+    expect(world.service.flows).toHaveLength(1);
+  });
+
+  it('publishes the receipt of what failed before it ran, if that was lost', async () => {
+    await start({ limits: { inputBytesMax: 1 } });
+    await sweep();
+    await world.upload('a', 'too long');
+    await world.deliver();
+    await world.s3.send(new DeleteObjectCommand({ Bucket: 'results', Key: 'a/receipt.json' }));
+    world.clock.advance(HOUR);
+    await sweep();
+    expect((await world.receipt('a')).failure?.code).toBe('input-too-large');
+  });
+
+  it('done twice changes nothing the second time', async () => {
+    await start();
+    await sweep();
+    await unannounced('a');
+    world.clock.advance(HOUR);
+    await sweep();
+    await world.settle();
+    const before = [...(await world.keys('results')), ...(await world.keys(LEDGER, 'uploads/'))];
+    world.clock.advance(HOUR);
+    await sweep();
+    await world.settle();
+    expect([...(await world.keys('results')), ...(await world.keys(LEDGER, 'uploads/'))]).toEqual(before);
+    expect(world.service.flows).toHaveLength(1);
+  });
+});
+
+describe('where entries expire', () => {
+  it('the scheduled sweep leaves alone what may have lost its entry, and its watermark goes on', async () => {
+    await start({ limits: { ledgerRetentionDays: 30 } });
+    await sweep();
+    world.clock.advance(MINUTE);
+    await unannounced('old');
+    world.clock.advance(31 * 24 * HOUR);
+    await unannounced('new');
+    world.clock.advance(HOUR);
+    expect(await sweep()).toMatchObject({ compared: 1, missed: 1 });
+    await world.settle();
+    world.clock.advance(50 * HOUR);
+    // A pass looks two days back behind the one before; the one after that has nothing left to look at.
+    expect(await sweep()).toMatchObject({ missed: 0 });
+    expect(await sweep()).toMatchObject({ compared: 0 });
+    expect((await world.receipt('new')).status).toBe('succeeded');
+    expect(await entries()).toBe(1);
+  });
+});
+
+describe('a backfill from before the ledger’s retention', () => {
+  const since = (days: number) => new Date(world.clock.now() - days * 24 * HOUR).toISOString();
+
+  it('is refused, since entries from then may have expired, and says how to have it all the same', async () => {
+    await start({ limits: { ledgerRetentionDays: 30 } });
+    await sweep();
+    await expect(sweep({ since: since(31) })).rejects.toThrow(SinceTooEarlyError);
+    await expect(sweep({ since: since(31), dryRun: true })).rejects.toThrow('"force": true');
+    expect(await sweep({ since: since(29) })).toMatchObject({ complete: true });
+    expect(await sweep({ since: since(31), force: true })).toMatchObject({ complete: true });
+  });
+
+  it('is not refused where entries are kept for ever', async () => {
+    await start();
+    await sweep();
+    expect(await sweep({ since: since(4_000) })).toMatchObject({ complete: true });
+  });
+});
+
+describe('a backfill that takes long', () => {
+  /** Two files from 29 days ago, and a backfill of them that has submitted the first. */
+  async function begun(more: object = {}): Promise<void> {
+    await start({ limits: { ledgerRetentionDays: 30 } });
+    await unannounced('a');
+    await unannounced('b');
+    await world.s3.send(new CreateBucketCommand({ Bucket: 'new-inbox' }));
+    await world.s3.send(new PutObjectCommand({ Bucket: 'new-inbox', Key: 'c', Body: 'x' }));
+    world.clock.advance(29 * 24 * HOUR);
+    world.remainingMs = 1_500;
+    const since = new Date(world.clock.now() - 29 * 24 * HOUR - HOUR).toISOString();
+    await sweep({ since, uploadsPerSecond: 0.01, ...more });
+    for (const { receiptHandle } of world.queue.receive({ max: 10 })) world.queue.delete(receiptHandle);
+  }
+  const goOn = () => world.invoke((invocation) => collect({}, world.ports, invocation));
+  const isSubmitted = () => world.queue.counts().visible > 0;
+
+  it('leaves alone the uploads whose entries may have expired meanwhile', async () => {
+    await begun();
+    world.clock.advance(2 * 24 * HOUR);
+    await goOn();
+    expect(isSubmitted()).toBe(false);
+  });
+
+  it('goes on with them where it was told to', async () => {
+    await begun({ force: true });
+    world.clock.advance(2 * 24 * HOUR);
+    await goOn();
+    expect(isSubmitted()).toBe(true);
+  });
+
+  it('begins again where the inbox was replaced', async () => {
+    await begun();
+    const state = await world.json<{ backfill: object }>(LEDGER, 'state/sweep.json');
+    const position = { in: 'inbox', after: { key: 'z', versionId: 'null' } };
+    await world.put(
+      LEDGER,
+      'state/sweep.json',
+      JSON.stringify({ ...state, backfill: { ...state.backfill, position } }),
+    );
+    world.redeploy({ inboxBucket: 'new-inbox' });
+    world.clock.advance(HOUR);
+    await goOn();
+    expect(world.queue.receive({ max: 10 }).map(({ body }) => body)).toEqual([expect.stringContaining('new-inbox')]);
+  });
+});
+
+describe('an upload whose entry was lost', () => {
+  it('and that is swept and succeeds, replaces the receipt of its failure and is told of by another id', async () => {
+    await start();
+    world.service.intercept = (_, { operation }) =>
+      operation === 'createFlow' ? { status: 422, body: '{}' } : undefined;
+    await world.upload('a', 'x');
+    await world.deliver();
+    expect((await world.receipt('a')).status).toBe('failed');
+    world.service.intercept = undefined;
+    for (const Key of await world.keys(LEDGER, 'uploads/')) {
+      await world.s3.send(new DeleteObjectCommand({ Bucket: LEDGER, Key }));
+    }
+    world.clock.advance(HOUR);
+    await sweep({ since: new Date(world.clock.now() - 2 * HOUR).toISOString() });
+    await world.settle();
+    expect((await world.receipt('a')).status).toBe('succeeded');
+    const ids = world.events.map(({ detail }) => JSON.parse(detail).id);
+    expect(new Set(ids).size).toBe(2);
+  });
+});
+
+describe('a sweep that meets trouble', () => {
+  it('goes on with all others, and then fails loudly', async () => {
+    await start();
+    await sweep();
+    for (const key of ['a', 'b']) await unannounced(key);
+    const { id } = (await world.ports.inbox.open({ bucket: 'inbox', key: 'a' }, new AbortController().signal)).upload;
+    await world.put(LEDGER, `uploads/${id}.json`, '{"schema":99}');
+    world.clock.advance(HOUR);
+    await expect(sweep()).rejects.toThrow('1 uploads could not be swept');
+    expect(world.count('EntriesUnreadable')).toBe(1);
+    for (const { receiptHandle, body } of world.queue.receive({ max: 10 })) {
+      expect(body).toContain('"key":"b"');
+      world.queue.changeVisibility(receiptHandle, 0);
+    }
+    await world.deliver();
+    expect(world.service.flows).toHaveLength(1);
+  });
+
+  it('does not tell again of a failure whose receipt is there', async () => {
+    await start({ limits: { inputBytesMax: 1 } });
+    await sweep();
+    await world.upload('a', 'too long');
+    await world.deliver();
+    expect(world.events).toHaveLength(1);
+    for (let day = 0; day < 3; day += 1) {
+      world.clock.advance(24 * HOUR);
+      await sweep();
+    }
+    expect(world.events).toHaveLength(1);
+  });
+
+  it('keeps to the pace that it was given, also where the next tick goes on with it', async () => {
+    await start();
+    await unannounced('a');
+    await unannounced('b');
+    world.clock.advance(HOUR);
+    world.remainingMs = 1_500;
+    const since = new Date(world.clock.now() - 2 * HOUR).toISOString();
+    await sweep({ since, uploadsPerSecond: 0.01 });
+    expect(await world.json(LEDGER, 'state/sweep.json')).toMatchObject({ backfill: { uploadsPerSecond: 0.01 } });
+  });
+});
+
+describe('a backfill', () => {
+  const ago = (hours: number) => new Date(world.clock.now() - hours * HOUR).toISOString();
+  const tick = () => world.invoke((invocation) => collect({}, world.ports, invocation));
+
+  /** Files from before the deployment's first day, and a backfill of them that is cut off after a few. */
+  async function cutOff(since = ago(2)): Promise<string> {
+    for (let i = 0; i < 20; i += 1) await unannounced(`old/${String(i).padStart(2, '0')}`);
+    world.clock.advance(HOUR);
+    world.remainingMs = 1_500;
+    expect(await sweep({ since })).toMatchObject({ complete: false });
+    world.remainingMs = 20_000;
+    return since;
+  }
+
+  it('that is asked for twice at once submits everything once', async () => {
+    await start();
+    for (let i = 0; i < 10; i += 1) await unannounced(`${i}`);
+    world.clock.advance(HOUR);
+    const request = { since: ago(2), uploadsPerSecond: 100 };
+    const summaries = await Promise.all([sweep(request), sweep(request)]);
+    expect(summaries.map(({ missed }) => missed).sort()).toEqual([0, 10]);
+    expect(world.queue.counts().visible).toBe(10);
+    expect(await sweep(request)).toMatchObject({ complete: true });
+  });
+
+  it('that was cut off goes on where the same is asked for again, at the pace that is named now', async () => {
+    await start();
+    const since = await cutOff();
+    expect(await sweep({ since, uploadsPerSecond: 500 })).toMatchObject({ complete: true });
+    await world.settle();
+    expect(await entries()).toBe(20);
+    expect(await world.json(LEDGER, 'state/sweep.json')).not.toHaveProperty('backfill');
+  });
+
+  it('from another day is refused until the one under way has ended or was stopped', async () => {
+    await start();
+    await cutOff();
+    await expect(sweep({ since: ago(9) })).rejects.toThrow(BackfillUnderWayError);
+    await expect(sweep({ since: ago(9) })).rejects.toThrow('"stop": true');
+    expect(await sweep({ since: ago(9), dryRun: true })).toMatchObject({ complete: true });
+    await sweep({ stop: true });
+    expect(await sweep({ since: ago(9), uploadsPerSecond: 500 })).toMatchObject({ complete: true });
+  });
+
+  it('ends soon after it is stopped', async () => {
+    await start();
+    for (let i = 0; i < 5; i += 1) await unannounced(`${i}`);
+    world.clock.advance(HOUR);
+    const running = sweep({ since: ago(2), uploadsPerSecond: 2 });
+    await sweep({ stop: true });
+    expect(await running).toMatchObject({ complete: false });
+    expect(await world.json(LEDGER, 'state/sweep.json')).not.toHaveProperty('backfill');
+  });
+
+  it('keeps no daily pass waiting, however long it takes', async () => {
+    await start();
+    const since = await cutOff();
+    world.clock.advance(MINUTE);
+    await unannounced('new');
+    world.clock.advance(24 * HOUR);
+    expect(await sweep()).toMatchObject({ complete: true, missed: expect.any(Number) });
+    expect(world.queue.receive({ max: 10 }).map(({ body }) => body)).toContainEqual(expect.stringContaining('"new"'));
+    expect(await world.json(LEDGER, 'state/sweep.json')).toMatchObject({ backfill: { since: Date.parse(since) } });
+  });
+
+  it('goes on with the ticks beside a daily pass that was cut off as well', async () => {
+    await start();
+    await sweep();
+    world.clock.advance(MINUTE);
+    await cutOff();
+    world.remainingMs = 1_500;
+    expect(await sweep()).toMatchObject({ complete: false });
+    world.remainingMs = 20_000;
+    expect(await world.json(LEDGER, 'state/sweep.json')).toMatchObject({ daily: {}, backfill: {} });
+    for (let i = 0; i < 4; i += 1) {
+      world.clock.advance(5 * MINUTE);
+      await tick();
+    }
+    expect(Object.keys(await world.json<object>(LEDGER, 'state/sweep.json'))).toEqual(['firstDay', 'watermark']);
+    await world.settle();
+    expect(await entries()).toBe(20);
+  });
+
+  it('that an earlier version of the functions began goes on', async () => {
+    await start();
+    const since = Date.parse(await cutOff());
+    const { backfill, ...state } = await world.json<{ backfill?: object }>(LEDGER, 'state/sweep.json');
+    const pass = { startedAt: world.clock.now(), isScheduled: false, uploadsPerSecond: 100, since, heldUntil: 0 };
+    const earlier = { ...state, pass: { ...pass, position: { in: 'inbox' } } };
+    await world.put(LEDGER, 'state/sweep.json', JSON.stringify(earlier));
+    await tick();
+    await world.settle();
+    expect(await entries()).toBe(20);
+    expect(Object.keys(await world.json<object>(LEDGER, 'state/sweep.json'))).toEqual(['firstDay', 'watermark']);
+  });
+});

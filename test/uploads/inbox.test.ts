@@ -1,0 +1,122 @@
+import type { Readable } from 'node:stream';
+import { buffer } from 'node:stream/consumers';
+import {
+  type BucketVersioningStatus,
+  DeleteObjectCommand,
+  HeadObjectCommand,
+  PutBucketVersioningCommand,
+} from '@aws-sdk/client-s3';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { UploadGoneError } from '../../functions/uploads/inbox.ts';
+import { unquoted } from '../../functions/uploads/upload.ts';
+import { INBOX, World, type WorldOptions } from '../support/world.ts';
+
+const signal = new AbortController().signal;
+/** More than a socket holds unread, so that a broken connection cannot go unnoticed. */
+const LARGE = Buffer.alloc(4 * 1024 * 1024, 'flowdrop');
+
+let world: World;
+let bodies: Readable[];
+const start = async (options?: WorldOptions) => {
+  world = await World.start(options);
+  onTestFinished(() => world.close());
+  bodies = [];
+  world.s3.middlewareStack.add(
+    (next, { commandName }) =>
+      async (args) => {
+        const result = await next(args);
+        if (commandName === 'GetObjectCommand') bodies.push((result.output as { Body: Readable }).Body);
+        return result;
+      },
+    { step: 'initialize' },
+  );
+};
+
+const open = (reference: object = {}) => world.ports.inbox.open({ bucket: INBOX, key: 'a', ...reference }, signal);
+const read = async ({ source }: { source: { open(signal: AbortSignal): Promise<AsyncIterable<Uint8Array>> } }) =>
+  buffer(await source.open(signal));
+
+describe('an upload that was opened', () => {
+  it('is read by the request that opened it, if that was just now', async () => {
+    await start();
+    await world.upload('a', LARGE);
+    expect((await read(await open())).equals(LARGE)).toBe(true);
+    expect(bodies).toHaveLength(1);
+  });
+
+  it('is asked for anew where it was left unread for ten seconds, and the first connection is let go of', async () => {
+    await start();
+    await world.upload('a', LARGE);
+    const opened = await open();
+    world.clock.advance(10_000);
+    expect((await read(opened)).equals(LARGE)).toBe(true);
+    expect(bodies).toHaveLength(2);
+    expect(bodies[0]?.destroyed).toBe(true);
+  });
+
+  it('is asked for anew where the connection broke before anything was read', async () => {
+    await start();
+    await world.upload('a', LARGE);
+    const opened = await open();
+    bodies[0]?.destroy(new Error('read ECONNRESET'));
+    expect((await read(opened)).equals(LARGE)).toBe(true);
+    expect(bodies).toHaveLength(2);
+  });
+
+  it('of an empty file is read as empty', async () => {
+    await start();
+    await world.upload('a', '');
+    expect(await read(await open())).toHaveLength(0);
+  });
+});
+
+describe('an upload from when versioning was suspended', () => {
+  const switchTo = (Status: BucketVersioningStatus) =>
+    world.s3.send(new PutBucketVersioningCommand({ Bucket: INBOX, VersioningConfiguration: { Status } }));
+
+  /** Puts a null version, and returns its ETag. */
+  async function unversioned(): Promise<string> {
+    await start();
+    await switchTo('Suspended');
+    await world.upload('a', 'first');
+    const { ETag = '' } = await world.s3.send(new HeadObjectCommand({ Bucket: INBOX, Key: 'a' }));
+    return unquoted(ETag);
+  }
+
+  it('is opened as it is, although versioning is on again and a newer one has its key', async () => {
+    const etag = await unversioned();
+    const { id } = (await open()).upload;
+    await switchTo('Enabled');
+    await world.upload('a', 'second');
+    const opened = await open({ etag, id });
+    expect(opened.upload).toMatchObject({ id, versionId: undefined, bytes: 5 });
+    expect((await read(opened)).toString()).toBe('first');
+    world.clock.advance(10_000);
+    expect((await read(opened)).toString()).toBe('first');
+  });
+
+  it('is opened although its key was deleted with versioning on', async () => {
+    const etag = await unversioned();
+    await switchTo('Enabled');
+    await world.remove('a');
+    expect((await read(await open({ etag }))).toString()).toBe('first');
+  });
+
+  it('is gone once another took its place, or it was deleted for good', async () => {
+    const etag = await unversioned();
+    await world.upload('a', 'second');
+    await expect(open({ etag })).rejects.toThrow(UploadGoneError);
+    await world.s3.send(new DeleteObjectCommand({ Bucket: INBOX, Key: 'a', VersionId: 'null' }));
+    await expect(open({ etag })).rejects.toThrow(UploadGoneError);
+    await expect(open()).rejects.toThrow(UploadGoneError);
+  });
+
+  it('becomes a flow, though its message comes only after versioning was switched on again', async () => {
+    await unversioned();
+    await switchTo('Enabled');
+    await world.upload('a', 'second!');
+    await world.settle();
+    expect(world.service.flows.map(({ inputs }) => inputs[0]?.bytes).sort()).toEqual([5, 7]);
+    expect((await world.receipt('a')).upload.bytes).toBe(7);
+  });
+});
