@@ -109,7 +109,7 @@ export type Deployment = z.infer<typeof deploymentSchema>;
 
 /**
  * The whole context `flowdrop`, for the functions and for infrastructure.
- * @throws {ConfigurationError} naming every fault with its path (`flowdrop.deployment.vpc.id`) and value.
+ * @throws {ConfigurationError} naming every issue with its path (`flowdrop.deployment.vpc.id`) and value.
  */
 export function parseStackContext(value: unknown): { readonly context: Context; readonly deployment: Deployment } {
   const [context, deployment] = together(
@@ -120,8 +120,8 @@ export function parseStackContext(value: unknown): { readonly context: Context; 
 }
 
 function parseDeployment(value: unknown): Deployment {
-  const { faults, data } = check(deploymentSchema, value, 'flowdrop.deployment');
-  if (data === undefined) throw new ConfigurationError(faults);
+  const { issues, data } = check(deploymentSchema, value, 'flowdrop.deployment');
+  if (data === undefined) throw new ConfigurationError(issues);
   return data;
 }
 

@@ -16,7 +16,7 @@ import {
   ConfigurationError,
   type Context,
   type Env,
-  faultsOfPlaces,
+  issuesOfBuckets,
   LIMITS_DEFAULT,
   type Limits,
   parseContext,
@@ -62,7 +62,7 @@ export interface FlowPipelineProps {
   /** Which uploads become flows of which template. The first that matches wins. */
   readonly routes: readonly RouteProps[];
   /**
-   * Name of the pipeline: of its marks at the service, and first in the names of functions, alarms and dashboard. Each
+   * Name of the pipeline: of its tags at the service, and first in the names of functions, alarms and dashboard. Each
    * pipeline of an account and region needs its own.
    * @default 'flowdrop'
    */
@@ -321,21 +321,21 @@ export class FlowPipeline extends Construct {
   }
 
   #refuseLoops({ limits }: Context): void {
-    const faults = faultsOfPlaces({
+    const issues = issuesOfBuckets({
       inboxBucket: this.inboxBucket.bucketName,
       resultsBucket: this.resultsBucket.bucketName,
       ledgerBucket: this.ledgerBucket.bucketName,
       inboxPrefix: limits.inboxPrefix,
       resultsPrefix: limits.resultsPrefix,
     });
-    if (faults.length > 0) throw new ConfigurationError(faults.map((fault) => `${this.node.path}: ${fault}`));
+    if (issues.length > 0) throw new ConfigurationError(issues.map((issue) => `${this.node.path}: ${issue}`));
   }
 
   #refuseOutside(all: readonly (readonly [name: string, value: number, range: Range])[]): void {
-    const faults = all
+    const issues = all
       .filter(([, value, { min, max }]) => !(Number.isInteger(value) && value >= min && value <= max))
       .map(([name, value, { min, max }]) => `${name}: expected a whole number from ${min} to ${max}, got ${value}`);
-    if (faults.length > 0) throw new ConfigurationError(faults.map((fault) => `${this.node.path}.${fault}`));
+    if (issues.length > 0) throw new ConfigurationError(issues.map((issue) => `${this.node.path}.${issue}`));
   }
 
   #environment({ pipeline, baseUrl, routes, limits }: Context): Env {

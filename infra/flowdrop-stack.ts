@@ -16,7 +16,7 @@ export interface FlowdropStackProps extends StackProps {
 export class FlowdropStack extends Stack {
   readonly pipeline: FlowPipeline;
 
-  /** @throws {ConfigurationError} naming every fault of the context with its path and value. */
+  /** @throws {ConfigurationError} naming every issue of the context with its path and value. */
   constructor(scope: Construct, id: string, { context, ...props }: FlowdropStackProps) {
     super(scope, id, props);
     const {

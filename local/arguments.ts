@@ -1,7 +1,7 @@
 import { statSync } from 'node:fs';
 import { isAbsolute, relative, resolve, sep } from 'node:path';
 import { parseArgs } from 'node:util';
-import { faultOfBaseUrl } from '../functions/settings/config.ts';
+import { issueOfBaseUrl } from '../functions/settings/config.ts';
 
 export const USAGE = `Usage: npm start                     watch ./inbox until Ctrl-C
        npm start -- FILE...          process these files and exit: 0 if all went well, 1 if one failed
@@ -73,8 +73,8 @@ function parse(arguments_: readonly string[]) {
 
 function serviceOf(given: string | undefined, env: NodeJS.ProcessEnv): Arguments['service'] {
   if (given === undefined) return undefined;
-  const fault = faultOfBaseUrl(given);
-  if (fault !== undefined) throw new UsageError(`--service: ${fault}`);
+  const issue = issueOfBaseUrl(given);
+  if (issue !== undefined) throw new UsageError(`--service: ${issue}`);
   const token = env.FLOWDROP_TOKEN;
   if (!token) throw new UsageError('--service needs its token in the environment variable FLOWDROP_TOKEN');
   return { url: given.replace(/\/+$/, ''), token };

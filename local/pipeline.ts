@@ -42,7 +42,7 @@ export interface PipelineOptions {
   readonly bundleDir: string;
   /** Keeps the buckets across restarts. Everything is in memory without it. */
   readonly stateDir?: string;
-  /** Name of the deployment, part of every flow's mark. Default `local`. */
+  /** Name of the deployment, part of every flow's tag. Default `local`. */
   readonly name?: string;
   readonly routes: readonly Route[];
   readonly limits?: Partial<Limits>;

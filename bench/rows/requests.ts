@@ -33,7 +33,7 @@ export interface RequestFigures {
   readonly collect: RequestCounts;
   readonly duplicateOfEnded: RequestCounts;
   readonly refused: RequestCounts;
-  readonly sendAgain: RequestCounts;
+  readonly resubmit: RequestCounts;
   readonly retry: RequestCounts;
 }
 
@@ -68,7 +68,7 @@ export async function requests(stage: Stage): Promise<Report & { readonly figure
     const refused = await world.counted(() => create.call('invoke', { event: world.event(), remainingMs: SHORT_MS }));
     world.service.standIn.intercept = undefined;
     await sleep(FIRST_WAIT_MS); // What S3 has of the wait is its key, so time has to pass for real.
-    const sentAgain = await world.counted(() => world.tick());
+    const resubmitted = await world.counted(() => world.tick());
     const message = await world.sentMessage();
     const again = { Records: [{ messageId: 'again', body: message }] };
     const retry = await world.counted(() => create.call('invoke', { event: again }));
@@ -81,7 +81,7 @@ export async function requests(stage: Stage): Promise<Report & { readonly figure
       collect: minus(collected, tick),
       duplicateOfEnded,
       refused,
-      sendAgain: minus(sentAgain, tick),
+      resubmit: minus(resubmitted, tick),
       retry,
     };
     return { name: 'requests', figures, checks: checksOf(figures), tables: [tableOf(figures)] };
@@ -98,7 +98,7 @@ function tableOf(figures: RequestFigures) {
     duplicate: 'a duplicate delivery, flow running',
     duplicateOfEnded: 'a duplicate delivery, flow ended',
     refused: 'a file that the service refuses for now',
-    sendAgain: 'sending it again when it is due',
+    resubmit: 'sending it again when it is due',
     retry: 'the file that comes again',
     tick: 'a tick by itself',
   };

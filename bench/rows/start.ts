@@ -7,12 +7,13 @@ import { doneFlow } from '../servers/flow-service.ts';
 import type { Stage } from '../stage.ts';
 import { ratio, spread } from '../statistics.ts';
 
-/** What is to be loaded at a cold start at most, in bytes; and the gate, which is where a careless import shows. */
+/** What is to be loaded at a cold start, in bytes: the aim. */
 const BYTES_TARGET: Readonly<Record<FunctionName, { readonly raw: number; readonly gzipped: number }>> = {
   'create-flow': { raw: 400_000, gzipped: 125_000 },
   'collect-outputs': { raw: 430_000, gzipped: 135_000 },
 };
-const BYTES_MAX: typeof BYTES_TARGET = {
+/** What is loaded at a cold start at most, in bytes. Raise it knowingly: a careless import has doubled it before. */
+export const BUNDLE_BYTES_MAX: typeof BYTES_TARGET = {
   'create-flow': { raw: 487_000, gzipped: 158_000 },
   'collect-outputs': { raw: 532_000, gzipped: 171_000 },
 };
@@ -62,7 +63,7 @@ export async function start(stage: Stage, { rounds }: { rounds: number }): Promi
     checks.push(
       ...(['raw', 'gzipped'] as const).flatMap((which) => {
         const [bytes, target] = [sizes.ours[which], BYTES_TARGET[name][which]];
-        const max = BYTES_MAX[name][which];
+        const max = BUNDLE_BYTES_MAX[name][which];
         const gate = exact(`bytes ${which}`, String(bytes), `at most ${max}`, bytes <= max);
         return [gate, { ...gate, wanted: `at most ${target}`, holds: bytes <= target, isExact: false }];
       }),

@@ -3,13 +3,15 @@ import * as z from 'zod/mini';
 /** Something outside the code must be set right before anything can run. It names all that is wrong at once. */
 export class ConfigurationError extends Error {
   override readonly name = 'ConfigurationError';
-  readonly faults: readonly string[];
-  constructor(faults: readonly string[], options?: ErrorOptions) {
+  readonly issues: readonly string[];
+  constructor(issues: readonly string[], options?: ErrorOptions) {
     super(
-      faults.length === 1 ? `${faults[0]}` : `${faults.length} faults:\n${faults.map((f) => `- ${f}`).join('\n')}`,
+      issues.length === 1
+        ? `${issues[0]}`
+        : `${issues.length} issues:\n${issues.map((issue) => `- ${issue}`).join('\n')}`,
       options,
     );
-    this.faults = faults;
+    this.issues = issues;
   }
 }
 
@@ -22,7 +24,7 @@ export function shorten(text: string | undefined): string {
 }
 
 /**
- * An object in which an unknown name is a fault, because it is most likely a known one mistyped.
+ * An object in which an unknown name is an issue, because it is most likely a known one mistyped.
  * @param expected what is expected where there is no object at all.
  * @internal
  */
@@ -34,42 +36,42 @@ export function strictObject<T extends z.core.$ZodLooseShape>(shape: T, expected
 }
 
 /**
- * What two parsers give. Where both find faults, one error names those of both, so that nobody learns of the second
+ * What two parsers give. Where both find issues, one error names those of both, so that nobody learns of the second
  * only after having set the first right.
  * @throws {ConfigurationError}
  */
 export function together<A, B>(first: () => A, second: () => B): readonly [A, B] {
-  const faults: string[] = [];
+  const issues: string[] = [];
   const attempt = <T>(parse: () => T): T | undefined => {
     try {
       return parse();
     } catch (error) {
       if (!(error instanceof ConfigurationError)) throw error;
-      faults.push(...error.faults);
+      issues.push(...error.issues);
       return undefined;
     }
   };
   const values = [attempt(first), attempt(second)] as const;
-  if (faults.length > 0) throw new ConfigurationError(faults);
+  if (issues.length > 0) throw new ConfigurationError(issues);
   return values as readonly [A, B];
 }
 
 export type Checked<T> =
-  | { readonly faults: readonly []; readonly data: T }
-  | { readonly faults: readonly string[]; readonly data: undefined };
+  | { readonly issues: readonly []; readonly data: T }
+  | { readonly issues: readonly string[]; readonly data: undefined };
 
 /**
- * Checks a value and says each fault as `path: expected ..., got ...`, the path starting with `where`. What was
+ * Checks a value and says each issue as `path: expected ..., got ...`, the path starting with `where`. What was
  * expected is what the schema's `error` says.
  * @internal
  */
 export function check<T extends z.core.$ZodType>(schema: T, value: unknown, where: string): Checked<z.output<T>> {
   const result = z.safeParse(schema, value, { reportInput: true });
-  if (result.success) return { faults: [], data: result.data };
-  return { faults: result.error.issues.flatMap((issue) => faultsOf(issue, where)), data: undefined };
+  if (result.success) return { issues: [], data: result.data };
+  return { issues: result.error.issues.flatMap((issue) => messagesOf(issue, where)), data: undefined };
 }
 
-function faultsOf(issue: z.core.$ZodIssue, where: string): string[] {
+function messagesOf(issue: z.core.$ZodIssue, where: string): string[] {
   const path = pathOf(issue.path, where);
   if (issue.code === 'unrecognized_keys') {
     return issue.keys.map((key) => `${pathOf([...issue.path, key], where)}: unknown, ${issue.message} here`);

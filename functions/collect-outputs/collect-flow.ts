@@ -176,7 +176,7 @@ export class FlowCollector {
     }
     // Whatever becomes of the rest of this look: the service knows the flow.
     this.#firstLooks.forget(marker.uploadId, GONE);
-    if (flow.mark !== undefined && flow.mark.upload !== marker.uploadId) return { kind: 'foreign' };
+    if (flow.tag !== undefined && flow.tag.upload !== marker.uploadId) return { kind: 'foreign' };
     if (flow.state === 'running') return { kind: 'running' };
     const failure = flow.state === 'completed' ? undefined : failureOf(flow.state, flow.error);
     try {

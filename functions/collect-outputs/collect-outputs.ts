@@ -64,8 +64,8 @@ export class InvalidCollectEventError extends Error {
 export function parseCollectEvent(event: unknown): z.infer<typeof eventSchema> {
   const parsed = z.safeParse(eventSchema, event ?? {});
   if (parsed.success) return parsed.data;
-  const faults = parsed.error.issues.map(({ path, message }) => `${path.join('.') || 'the event'}: ${message}`);
-  throw new InvalidCollectEventError(faults.join('; '), { cause: parsed.error });
+  const issues = parsed.error.issues.map(({ path, message }) => `${path.join('.') || 'the event'}: ${message}`);
+  throw new InvalidCollectEventError(issues.join('; '), { cause: parsed.error });
 }
 
 /**

@@ -9,7 +9,7 @@ import type { CollectorState, UnfinishedRound } from '../ledger/collector-state.
 import { type RunningMarker, runningKey } from '../ledger/keys.ts';
 import { UnreadableEntryError } from '../ledger/store.ts';
 import type { UploadQueue } from '../resubmit/resubmit.ts';
-import { Resend } from '../resubmit/waiting-uploads.ts';
+import { WaitingUploads } from '../resubmit/waiting-uploads.ts';
 import { type CollectFlowPorts, type EndedFlow, FlowCollector } from './collect-flow.ts';
 import { FirstLooks } from './first-looks.ts';
 import { FlowStates } from './flow-states.ts';
@@ -40,7 +40,7 @@ type Halt = 'out of time' | Outage;
 export interface TickSummary {
   readonly result: 'completed' | 'lease taken' | Halt;
   readonly rounds: number;
-  readonly sentAgain: number;
+  readonly resubmitted: number;
   readonly running: number;
   readonly polled: number;
   readonly succeeded: number;
@@ -71,7 +71,7 @@ export class Tick {
   readonly #firstLooks: FirstLooks;
   readonly #flows: FlowCollector;
   readonly #states: FlowStates;
-  readonly #resend: Resend;
+  readonly #waitingUploads: WaitingUploads;
   readonly #storingPlaces = new Semaphore(STORING_CONCURRENCY);
   /** Flows whose outputs are being stored, or wait for their turn, by their uploads. */
   readonly #storing = new Map<string, Promise<void>>();
@@ -80,7 +80,7 @@ export class Tick {
   /** Flows that are too old, and whose assets the service refused. */
   readonly #refusedOverdue: RunningMarker[] = [];
   readonly #failures: unknown[] = [];
-  readonly #counts = { rounds: 0, sentAgain: 0, running: 0, polled: 0 };
+  readonly #counts = { rounds: 0, resubmitted: 0, running: 0, polled: 0 };
   #lastCompletedAt: number | undefined;
   #unfinishedRound: UnfinishedRound | undefined;
   #halt: Halt | undefined;
@@ -96,7 +96,7 @@ export class Tick {
     this.#firstLooks = new FirstLooks(remembered.firstLooks ?? {}, ports.settings.pollIntervalSeconds * 1000);
     this.#flows = new FlowCollector(ports, invocation, this.#health, this.#firstLooks);
     this.#states = statesOf(ports);
-    this.#resend = new Resend(ports, remembered.throttled, (uploadId) => this.#isOurs(uploadId));
+    this.#waitingUploads = new WaitingUploads(ports, remembered.throttled, (uploadId) => this.#isOurs(uploadId));
     this.#ended = new Set(remembered.endedMarkers);
     this.#lastCompletedAt = remembered.lastCompletedAt;
     this.#unfinishedRound = remembered.unfinishedRound;
@@ -141,7 +141,7 @@ export class Tick {
       endedMarkers: this.#ended.size === 0 ? undefined : [...this.#ended],
       firstLooks: this.#firstLooks.remembered,
       pace: this.#ports.flows.learntPace,
-      throttled: this.#resend.remembered,
+      throttled: this.#waitingUploads.remembered,
     };
   }
 
@@ -163,7 +163,7 @@ export class Tick {
     this.#counts.rounds += 1;
     const polledBefore = this.#counts.polled;
     // Both come to their end before anything is thrown: nothing may be under way when an invocation ends.
-    for (const part of await Promise.allSettled([this.#look(), this.#sendAgain()])) {
+    for (const part of await Promise.allSettled([this.#look(), this.#resubmitWaiting()])) {
       if (part.status === 'rejected') throw part.reason;
     }
     this.#lookCount = this.#counts.polled - polledBefore;
@@ -199,11 +199,11 @@ export class Tick {
     await this.allStored();
   }
 
-  async #sendAgain(): Promise<void> {
+  async #resubmitWaiting(): Promise<void> {
     const endedCount = this.#flows.counts.succeeded + this.#flows.counts.failed;
-    const { sent, failures } = await this.#resend.round(endedCount, this.#invocation.closing);
+    const { sent, failures } = await this.#waitingUploads.round(endedCount, this.#invocation.closing);
     this.#failures.push(...failures);
-    this.#counts.sentAgain += sent;
+    this.#counts.resubmitted += sent;
   }
 
   async #look(): Promise<void> {

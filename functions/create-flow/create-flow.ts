@@ -11,8 +11,8 @@ import {
   ended,
   type Failure,
   firstClaim,
+  flowTagOf,
   isSuspect,
-  markOf,
   nextStep,
   rerouted,
   running,
@@ -29,7 +29,7 @@ import type { Settings } from '../settings/config.ts';
 import { type Inbox, isInside, type OpenedUpload, UploadGoneError } from '../uploads/inbox.ts';
 import { InvalidOverrideError, mayMatch, type RouteSnapshot, routeFor, snapshot } from '../uploads/routes.ts';
 import { isFolderMarker, type Upload, type UploadEvent, uploadId } from '../uploads/upload.ts';
-import { ATTEMPT_TIME_MIN_MS, backoffMs, isListingInVain, verdictOn } from './retry-policy.ts';
+import { ATTEMPT_TIME_MIN_MS, backoffMs, classify, isListingInVain } from './retry-policy.ts';
 
 /** Time beyond the hard end of an invocation for which its claim still holds, in milliseconds. */
 export const CLAIM_MARGIN_MS = 60_000;
@@ -54,7 +54,7 @@ export class ClaimHeldError extends Error {
 export type Outcome =
   | 'created'
   | 'adopted'
-  | 'surplus'
+  | 'orphaned'
   | 'failed'
   | 'waiting'
   | 'running already'
@@ -180,8 +180,8 @@ class Creation {
         case 'publish-again':
           await publish(entry as TerminalEntry, this.#ports, this.#invocation.closing);
           return 'ended already';
-        case 'mark-again':
-          if (entry.state === 'running') await this.#mark(entry.upload, entry.flow);
+        case 'restore-marker':
+          if (entry.state === 'running') await this.#putRunningMarker(entry.upload, entry.flow);
           return 'running already';
         case 'leave-to-its-claim':
           throw new ClaimHeldError(`Another invocation holds the claim on upload ${entry.upload.id}`);
@@ -193,7 +193,7 @@ class Creation {
           if (isSuspect(entry) && !this.#mayTakeOver(entry)) return 'put off';
           const claim = claimAgain(entry, clock.now(), this.#claimDeadline(), settings.pipeline);
           const written = await ledger.replace(stored, claim, this.#invocation.work);
-          if (written.won) return this.#sendAgain(written.stored, object);
+          if (written.won) return this.#takeOver(written.stored, object);
           if (written.current === undefined) throw new ClaimHeldError(`The entry of ${entry.upload.id} is gone`);
           stored = written.current;
         }
@@ -203,7 +203,7 @@ class Creation {
   }
 
   /** A claim that was taken over: any doubt that came with it is settled before anything is sent. */
-  async #sendAgain(claim: Stored<ClaimedEntry>, object?: OpenedUpload): Promise<Outcome> {
+  async #takeOver(claim: Stored<ClaimedEntry>, object?: OpenedUpload): Promise<Outcome> {
     const { doubt } = claim.entry;
     if (doubt !== undefined) {
       const settled = await this.#settleDoubt(claim);
@@ -229,7 +229,7 @@ class Creation {
     try {
       opened = await this.#ports.inbox.open(upload, this.#invocation.work);
     } catch (error) {
-      return this.#giveBack(claim, error);
+      return this.#handleFailure(claim, error);
     }
     try {
       return await this.#sendIfFit(claim, opened);
@@ -267,7 +267,7 @@ class Creation {
     this.#identify(claim);
     const { flows, clock, settings } = this.#ports;
     const { upload, route } = claim.entry;
-    const mark = markOf(claim.entry, settings.pipeline);
+    const tag = flowTagOf(claim.entry, settings.pipeline);
     const { template, parameters, additional } = route;
     const { bucket, key, versionId, mediaType } = upload;
     const input = {
@@ -279,7 +279,7 @@ class Creation {
     const startBy = this.#invocation.workEndsAt - ATTEMPT_TIME_MIN_MS;
     for (let waitedMs = 0; ; ) {
       try {
-        const request = { template, parameters, additional, mark, startBy, input };
+        const request = { template, parameters, additional, tag, startBy, input };
         const { flowId } = await flows.create(request, this.#invocation.work);
         // The next write may fail, and then this line is all that tells of the flow.
         this.#telemetry.log.info('The service has made a flow', { flowId });
@@ -287,43 +287,43 @@ class Creation {
         this.#count('InputBytes', upload.bytes);
         return await this.#commit(claim, flowId, 'created');
       } catch (error) {
-        const verdict = verdictOn(error, claim.entry, clock.now());
+        const decision = classify(error, claim.entry, clock.now());
         // A throttled creation has been waiting in place already, for as long as it may.
-        if (verdict?.kind !== 'wait' || verdict.reason === 'throttled') return this.#giveBack(claim, error);
-        const { delayMs } = verdict;
-        const attempts = claim.entry.attempts + (verdict.counted ? 1 : 0);
+        if (decision?.kind !== 'wait' || decision.reason === 'throttled') return this.#handleFailure(claim, error);
+        const { delayMs } = decision;
+        const attempts = claim.entry.attempts + (decision.counted ? 1 : 0);
         const inPlace =
           waitedMs + delayMs <= IN_PLACE_WAIT_MAX_MS &&
           clock.now() + delayMs + ATTEMPT_TIME_MIN_MS <= this.#invocation.workEndsAt &&
           attempts < settings.attemptsMax;
-        if (!inPlace) return this.#giveBack(claim, error);
-        this.#telemetry.log.info('Trying again in place', { reason: verdict.reason, delayMs });
+        if (!inPlace) return this.#handleFailure(claim, error);
+        this.#telemetry.log.info('Trying again in place', { reason: decision.reason, delayMs });
         claim = { ...claim, entry: { ...claim.entry, attempts, waits: claim.entry.waits + 1 } };
         waitedMs += delayMs;
         try {
           await clock.sleep(delayMs, this.#invocation.work);
         } catch (outOfTime) {
-          return this.#giveBack(claim, outOfTime);
+          return this.#handleFailure(claim, outOfTime);
         }
       }
     }
   }
 
   /** A claim whose sending failed goes on as its error says: it fails, waits, or is in doubt. */
-  async #giveBack(claim: Stored<ClaimedEntry>, error: unknown): Promise<Outcome> {
+  async #handleFailure(claim: Stored<ClaimedEntry>, error: unknown): Promise<Outcome> {
     const { clock, settings } = this.#ports;
     const now = clock.now();
-    const verdict = verdictOn(error, claim.entry, now);
-    if (verdict === undefined) throw error;
+    const decision = classify(error, claim.entry, now);
+    if (decision === undefined) throw error;
     if (error instanceof UnauthorisedError) this.#count('TokenRejected');
-    this.#telemetry.log.warn('The upload could not be sent', { verdict: verdict.kind, error: error as Error });
-    switch (verdict.kind) {
+    this.#telemetry.log.warn('The upload could not be sent', { decision: decision.kind, error: error as Error });
+    switch (decision.kind) {
       case 'fail':
-        return this.#fail(claim, verdict.failure);
+        return this.#fail(claim, decision.failure);
       case 'doubt': {
-        const nextAttemptAt = now + verdict.delayMs;
+        const nextAttemptAt = now + decision.delayMs;
         const doubt = doubtful(claim.entry, now, nextAttemptAt);
-        const attempts = claim.entry.attempts + (verdict.counted ? 1 : 0);
+        const attempts = claim.entry.attempts + (decision.counted ? 1 : 0);
         const doubted = { ...claim, entry: { ...claim.entry, doubt, attempts } };
         // The flow may be listed already, and then nobody has to wait.
         const settled = await this.#settleDoubt(doubted);
@@ -333,7 +333,7 @@ class Creation {
         return this.#wait(settled, { reason: 'unavailable', message, counted: false, notBefore: nextAttemptAt });
       }
       case 'wait': {
-        const { reason, counted, delayMs } = verdict;
+        const { reason, counted, delayMs } = decision;
         const message = messageOf(error);
         if (counted && claim.entry.attempts + 1 >= settings.attemptsMax) {
           return this.#fail(claim, { code: 'attempts-exhausted', message: `The last attempt: ${message}` });
@@ -358,7 +358,7 @@ class Creation {
       const { ledger } = this.#ports;
       const { work } = this.#invocation;
       const hasFlowFrom = (before: number): Promise<boolean> => ledger.hasFlowFrom(before, work);
-      found = await flows.find(markOf(entry, settings.pipeline), doubt.claimedAt, work, hasFlowFrom);
+      found = await flows.find(flowTagOf(entry, settings.pipeline), doubt.claimedAt, work, hasFlowFrom);
     } catch (error) {
       if (!(error instanceof FlowServiceError) && !(error instanceof OutOfTimeError)) throw error;
       if (error instanceof UnauthorisedError) this.#count('TokenRejected');
@@ -389,7 +389,7 @@ class Creation {
     return { ...claim, entry: withoutDoubt(entry) };
   }
 
-  /** The entry commits, the marker follows. Losing the entry means that somebody took over: our flow is surplus. */
+  /** The entry commits, the marker follows. If another invocation took the entry over, our flow is an orphan. */
   async #commit(
     claim: Stored<ClaimedEntry> | Stored<WaitingEntry>,
     flowId: string,
@@ -400,7 +400,7 @@ class Creation {
     const flow = { id: flowId, createdAt: clock.now() };
     const written = await ledger.replace(claim, running(claim.entry, flow), this.#invocation.closing);
     if (written.won) {
-      await this.#mark(claim.entry.upload, flow);
+      await this.#putRunningMarker(claim.entry.upload, flow);
       this.#telemetry.log.info(`Flow ${outcome}`, { template: claim.entry.route.template });
       return outcome;
     }
@@ -420,22 +420,22 @@ class Creation {
     if (theirs?.state === 'waiting' && theirs.generation === mine.generation) {
       return this.#commit(current as Stored<WaitingEntry>, flowId, outcome);
     }
-    // They are at work on it, and will find the flow by its mark; aborting it would take it from under them.
+    // They are at work on it, and will find the flow by its tag; aborting it would take it from under them.
     if (theirs?.state === 'claimed') throw new ClaimHeldError(`Another invocation took over upload ${mine.upload.id}`);
     if (theirs?.state === 'running' && theirs.flow.id === flowId) {
-      await this.#mark(theirs.upload, theirs.flow);
+      await this.#putRunningMarker(theirs.upload, theirs.flow);
       return 'running already';
     }
-    this.#count('FlowsSurplus');
-    this.#telemetry.log.warn('Somebody took this upload over meanwhile: the flow is surplus and is aborted');
+    this.#count('FlowsOrphaned');
+    this.#telemetry.log.warn('Another invocation took this upload over: its flow is orphaned and is aborted');
     try {
       const aborted = await flows.abort(flowId, this.#invocation.closing);
-      if (!aborted) this.#telemetry.log.warn('The surplus flow could not be aborted');
+      if (!aborted) this.#telemetry.log.warn('The orphaned flow could not be aborted');
     } catch (error) {
       if (!(error instanceof FlowServiceError)) throw error;
-      this.#telemetry.log.warn('The surplus flow could not be aborted', { error });
+      this.#telemetry.log.warn('The orphaned flow could not be aborted', { error });
     }
-    return 'surplus';
+    return 'orphaned';
   }
 
   async #fail(claim: Stored<ClaimedEntry>, failure: Failure): Promise<Outcome> {
@@ -465,7 +465,7 @@ class Creation {
     return 'waiting';
   }
 
-  #mark(upload: Upload, flow: { readonly id: string; readonly createdAt: number }): Promise<void> {
+  #putRunningMarker(upload: Upload, flow: { readonly id: string; readonly createdAt: number }): Promise<void> {
     const marker = { createdAt: flow.createdAt, uploadId: upload.id, flowId: flow.id };
     return this.#ports.ledger.putRunningMarker(marker, this.#invocation.closing);
   }

@@ -33,13 +33,13 @@ const UNAUTHORISED_WAIT_MS = 60_000;
 const LISTING_PATIENCE_MS = 60 * 60_000;
 
 /** What an error of sending means for the upload. Undefined: it is not known here, and must not be hidden. */
-export type Verdict =
+export type RetryDecision =
   | { readonly kind: 'fail'; readonly failure: Failure }
   /** The delay is that of the next attempt, should no flow be found. */
   | { readonly kind: 'doubt'; readonly counted: boolean; readonly delayMs: number }
   | { readonly kind: 'wait'; readonly reason: WaitReason; readonly counted: boolean; readonly delayMs: number };
 
-export function verdictOn(error: unknown, entry: ClaimedEntry, now: number): Verdict | undefined {
+export function classify(error: unknown, entry: ClaimedEntry, now: number): RetryDecision | undefined {
   const delayMs = backoffMs(entry);
   const countedMs = countedBackoffMs(entry);
   if (error instanceof InDoubtError) {

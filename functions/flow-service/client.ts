@@ -29,12 +29,12 @@ import { type FlowBody, flowBody } from './request-body.ts';
 import {
   createdSchema,
   cut,
+  errorDetail,
   type FlowPage,
   flowPageSchema,
   flowSchema,
   isUsableId,
   outputPageSchema,
-  saidIn,
   templatesSchema,
 } from './schemas.ts';
 import {
@@ -45,7 +45,7 @@ import {
   type TransportRequest,
   type TransportResponse,
 } from './transport.ts';
-import type { Asset, CreateRequest, FlowRecord, FlowService, Found, Mark, Output, Token } from './types.ts';
+import type { Asset, CreateRequest, FlowRecord, FlowService, FlowTag, Found, Output, Token } from './types.ts';
 
 /** What is read of the body of a refusal, in bytes: enough to quote from. */
 const REFUSAL_BYTES_MAX = 64 * 1024;
@@ -179,7 +179,7 @@ class HttpFlowService implements FlowService {
       operation: 'create',
       method: 'POST',
       url: this.#url('flows'),
-      subject: request.mark.upload,
+      subject: request.tag.upload,
       startBy: request.startBy,
       body: () => flowBody(request, signal),
     };
@@ -293,7 +293,7 @@ class HttpFlowService implements FlowService {
   }
 
   find(
-    mark: Mark,
+    tag: FlowTag,
     since: number,
     signal: AbortSignal,
     hasFlowFrom: (before: number) => Promise<boolean> = async () => false,
@@ -301,7 +301,7 @@ class HttpFlowService implements FlowService {
     const listedBefore = this.#clock.now() - LISTING_DELAY_MAX_MS;
     const isKnownHere = (this.#flowKnownAt ?? Number.POSITIVE_INFINITY) <= listedBefore;
     return findFlow({
-      mark,
+      tag,
       since,
       isFlowKnown: async () => isKnownHere || hasFlowFrom(listedBefore),
       list: () => this.#flowListing({ pagesMax: FIND_PAGES_MAX, entriesMax: FIND_FLOWS_MAX, rank: 1 }, signal),
@@ -359,7 +359,7 @@ class HttpFlowService implements FlowService {
     if (!isSuccess(response.status)) throw await this.#refusal(answer);
     let text: string;
     try {
-      text = struckOut(await readAnswer(response), secret);
+      text = redact(await readAnswer(response), secret);
     } catch (error) {
       throw readingFailure(error, signal);
     }
@@ -381,7 +381,7 @@ class HttpFlowService implements FlowService {
 
   /** The error that an answer other than a success is, with what the service says in it. */
   async #refusal({ operation, response, secret }: Answer): Promise<FlowServiceError> {
-    const said = saidIn(struckOut(await beginningOf(response), secret), this.#answerDepthMax);
+    const said = errorDetail(redact(await beginningOf(response), secret), this.#answerDepthMax);
     return refusalOf(`${operation}: ${response.status}${said === '' ? '' : `: ${said}`}`, response, {
       now: this.#clock.now(),
       isServed: this.#served.has(operation),
@@ -399,7 +399,7 @@ class HttpFlowService implements FlowService {
       ? this.#isLocal && (url.protocol === 'https:' || url.protocol === 'http:')
       : url.protocol === 'https:';
     // The rest of the address may be a signature, and is as secret as a token.
-    if (!isAllowed) throw new ForbiddenAddressError(`The asset was redirected to ${struckOut(url.origin, secret)}`);
+    if (!isAllowed) throw new ForbiddenAddressError(`The asset was redirected to ${redact(url.origin, secret)}`);
     const call: Call = { operation: 'asset', method: 'GET', url, subject: url.pathname };
     if (url.origin === from.origin) return this.#ask(call, signal);
     const { address } = response;
@@ -578,7 +578,7 @@ function refusalOf(
 }
 
 /** Text without the token, should the service have quoted it back. */
-function struckOut(text: string, secret: string | undefined): string {
+function redact(text: string, secret: string | undefined): string {
   if (secret === undefined || secret.length < TOKEN_CHARS_MIN) return text;
   if (latestSpellings?.secret !== secret) latestSpellings = { secret, pattern: spellingsOf(secret) };
   return text.replace(latestSpellings.pattern, '[token]');

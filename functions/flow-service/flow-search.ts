@@ -1,6 +1,6 @@
 import { isRefusal, type Listing } from './flow-listing.ts';
 import type { FlowPage } from './schemas.ts';
-import type { FlowRecord, Found, Mark } from './types.ts';
+import type { FlowRecord, FlowTag, Found } from './types.ts';
 
 /** Pages and flows of a listing that are read in one search. */
 export const FIND_PAGES_MAX = 50;
@@ -25,7 +25,7 @@ const FLOW_LIFE_MS = 24 * 60 * 60_000;
 const SECOND_LOOK_PAGES = 2;
 
 export interface Search {
-  readonly mark: Mark;
+  readonly tag: FlowTag;
   /** When the request in doubt began, in milliseconds since the epoch. */
   readonly since: number;
   /** Whether a flow is known that must be listed by now. It is asked only about an empty listing. */
@@ -35,7 +35,7 @@ export interface Search {
 }
 
 /**
- * Looks for the flow that bears a mark. A flow that is wrongly called absent is paid for twice, and nobody is told. So
+ * Looks for the flow that bears a tag. A flow that is wrongly called absent is paid for twice, and nobody is told. So
  * absence needs four proofs, and without one of them it is unknown whether there is a flow.
  *
  * 1. *Marks can be seen.* A listed flow bears an `additional`. Otherwise ours may be there and not be recognised.
@@ -87,17 +87,17 @@ export async function findFlow(search: Search): Promise<Found> {
 
 /** What a search has seen so far. */
 class Sightings {
-  readonly #mark: Mark;
+  readonly #tag: FlowTag;
   readonly #order: Order;
-  /** The newest that bears the mark and has failed: taken only if there is no other. */
+  /** The newest that bears the tag and has failed: taken only if there is no other. */
   #failed: FlowRecord | undefined;
   #isEmpty = true;
   #hasUnusable = false;
   #showsAdditional = false;
   #showsEnded = false;
 
-  constructor({ mark, since }: Search) {
-    this.#mark = mark;
+  constructor({ tag, since }: Search) {
+    this.#tag = tag;
     this.#order = new Order(since - CLOCK_SKEW_MS);
   }
 
@@ -110,7 +110,7 @@ class Sightings {
       if (!fresh.has(flow.flowId)) continue;
       this.#order.note(flow);
       this.#showsEnded ||= flow.state !== 'running';
-      if (!this.#bearsMark(flow)) continue;
+      if (!this.#bearsTag(flow)) continue;
       if (flow.state === 'running' || flow.state === 'completed') return flow;
       if ((flow.createdAt ?? 0) >= (this.#failed?.createdAt ?? 0)) this.#failed = flow;
     }
@@ -126,7 +126,7 @@ class Sightings {
   get doubt(): string | undefined {
     if (this.#isEmpty) return undefined;
     if (this.#hasUnusable) return 'the listing has flows whose ids are unusable';
-    if (!this.#showsAdditional) return 'the listing shows no additional data of flows, so the mark cannot be seen';
+    if (!this.#showsAdditional) return 'the listing shows no additional data of flows, so the tag cannot be seen';
     if (!this.#showsEnded) return 'the listing shows no ended flow, and this one may have ended';
     return undefined;
   }
@@ -139,9 +139,9 @@ class Sightings {
     return this.#failed === undefined ? { result: 'absent' } : { result: 'found', flow: this.#failed };
   }
 
-  #bearsMark({ mark }: FlowRecord): boolean {
-    const { pipeline, upload, generation } = this.#mark;
-    return mark?.pipeline === pipeline && mark.upload === upload && mark.generation === generation;
+  #bearsTag({ tag }: FlowRecord): boolean {
+    const { pipeline, upload, generation } = this.#tag;
+    return tag?.pipeline === pipeline && tag.upload === upload && tag.generation === generation;
   }
 }
 

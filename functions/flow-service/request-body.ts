@@ -50,11 +50,11 @@ export async function flowBody(request: CreateRequest, signal: AbortSignal): Pro
   };
 }
 
-function bodyOf({ template, parameters, additional, mark, input }: CreateRequest, data: string): object {
+function bodyOf({ template, parameters, additional, tag, input }: CreateRequest, data: string): object {
   return {
     template,
     ...(parameters === undefined ? {} : { parameters }),
-    additional: { ...additional, flowdrop: mark },
+    additional: { ...additional, flowdrop: tag },
     inputs: [{ additional: input.additional, data }],
   };
 }

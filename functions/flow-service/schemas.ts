@@ -1,7 +1,7 @@
 import * as z from 'zod/mini';
 import type { ListingPage, NextPage } from './flow-listing.ts';
 import { parseJson } from './json-answer.ts';
-import type { FlowRecord, FlowState, Mark, Output } from './types.ts';
+import type { FlowRecord, FlowState, FlowTag, Output } from './types.ts';
 
 /**
  * Every shape in which the service may answer. The specification shows none of them; they are those that a public
@@ -99,7 +99,7 @@ function timeOf(value: unknown): number | undefined {
  * What a refusal says, out of its body: of JSON the member that says it (a list of `{ loc, msg }` is what validation
  * errors of the public service look like), of anything else the text itself.
  */
-export function saidIn(text: string, depthMax: number): string {
+export function errorDetail(text: string, depthMax: number): string {
   let body: unknown;
   try {
     body = parseJson(text, depthMax);
@@ -134,7 +134,7 @@ function objectIn(additional: unknown): object | undefined {
   return typeof value === 'object' && value !== null && !Array.isArray(value) ? value : undefined;
 }
 
-function markOf(additional: unknown): Mark | undefined {
+function flowTagOf(additional: unknown): FlowTag | undefined {
   const parsed = markSchema.safeParse(objectIn(additional));
   return parsed.success ? parsed.data.flowdrop : undefined;
 }
@@ -160,7 +160,7 @@ export const flowSchema = z.pipe(
       finishedAt,
       changedAt: changes.length === 0 ? undefined : Math.max(...changes),
       error: errorText(flow.error),
-      mark: markOf(flow.additional),
+      tag: flowTagOf(flow.additional),
     };
   }),
 );
@@ -204,7 +204,7 @@ export const templatesSchema = z.pipe(
 
 export interface FlowPage extends ListingPage {
   readonly flows: readonly FlowRecord[];
-  /** Whether a flow of it shows what was attached to it. Without that no mark can be seen. */
+  /** Whether a flow of it shows what was attached to it. Without that no tag can be seen. */
   readonly showsAdditional: boolean;
 }
 

@@ -2,7 +2,7 @@ import type { Json, JsonObject } from '../base/json.ts';
 import type { LearntPace } from './pace.ts';
 
 /** Which upload, which attempt, whose deployment: it rides in `additional.flowdrop` of every flow that we create. */
-export interface Mark {
+export interface FlowTag {
   /** Name of the deployment, so that two of them on one account never take each other's flows. */
   readonly pipeline: string;
   readonly upload: string;
@@ -19,9 +19,9 @@ export interface InputSource {
 export interface CreateRequest {
   readonly template: string;
   readonly parameters?: Json | undefined;
-  /** The route's own additional data; the mark is added beside it. */
+  /** The route's own additional data; the tag is added beside it. */
   readonly additional?: JsonObject | undefined;
-  readonly mark: Mark;
+  readonly tag: FlowTag;
   /** Milliseconds since the epoch. The request waits for a turn until then, and no longer. Default: no limit. */
   readonly startBy?: number | undefined;
   readonly input: {
@@ -48,7 +48,7 @@ export interface FlowRecord {
   readonly changedAt?: number | undefined;
   /** What the service says went wrong, in its words, cut to 300 characters. */
   readonly error?: string | undefined;
-  readonly mark?: Mark | undefined;
+  readonly tag?: FlowTag | undefined;
 }
 
 export interface Output {
@@ -121,13 +121,13 @@ export interface FlowService {
    */
   list(signal: AbortSignal): AsyncGenerator<readonly FlowRecord[]>;
   /**
-   * Looks for a flow that bears `mark` in the service's listing. It says `absent` only if nothing can have been
+   * Looks for a flow that bears `tag` in the service's listing. It says `absent` only if nothing can have been
    * overlooked: see `flow-search.ts`. Anything less is `unknown`.
    * @param since when the request in doubt began, in milliseconds since the epoch.
    * @param hasFlowFrom whether the caller knows of a flow made before a time, so that an empty listing proves nothing.
    */
   find(
-    mark: Mark,
+    tag: FlowTag,
     since: number,
     signal: AbortSignal,
     hasFlowFrom?: (before: number) => Promise<boolean>,

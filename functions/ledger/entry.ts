@@ -1,4 +1,4 @@
-import type { Mark } from '../flow-service/types.ts';
+import type { FlowTag } from '../flow-service/types.ts';
 import type { RouteSnapshot } from '../uploads/routes.ts';
 import type { Upload } from '../uploads/upload.ts';
 import type { WaitingMarker } from './keys.ts';
@@ -28,11 +28,11 @@ interface EntryFacts {
   /** True from a retry until a route of the configuration at that time has been written down. No POST came in between. */
   readonly reroute?: true | undefined;
   /**
-   * The pipeline that first claimed this generation. It is part of the flow's mark, which a renamed pipeline must still
+   * The pipeline that first claimed this generation. It is part of the flow's tag, which a renamed pipeline must still
    * find. Absent in a retried upload that waits, and in entries from before there was this field.
    */
   readonly pipeline?: string | undefined;
-  /** 1, and one more for each renewed attempt after a known end. It is part of the flow's mark. */
+  /** 1, and one more for each renewed attempt after a known end. It is part of the flow's tag. */
   readonly generation: number;
   /** Failures so far that the file could be the cause of, within this state of affairs: sending, or collecting. */
   readonly attempts: number;
@@ -133,7 +133,7 @@ export interface Failure {
 }
 
 /** What a delivery of an upload that already has an entry has to do. */
-export type NextStep = 'publish-again' | 'mark-again' | 'leave-to-its-claim' | 'wait-on' | 'take-over';
+export type NextStep = 'publish-again' | 'restore-marker' | 'leave-to-its-claim' | 'wait-on' | 'take-over';
 
 export function nextStep(entry: Entry, now: number): NextStep {
   switch (entry.state) {
@@ -141,7 +141,7 @@ export function nextStep(entry: Entry, now: number): NextStep {
     case 'failed':
       return 'publish-again';
     case 'running':
-      return 'mark-again';
+      return 'restore-marker';
     case 'claimed':
       return now < entry.deadline ? 'leave-to-its-claim' : 'take-over';
     case 'waiting':
@@ -176,7 +176,7 @@ export const isTerminal = (entry: Entry): entry is TerminalEntry =>
   entry.state === 'succeeded' || entry.state === 'failed';
 
 /** @param pipeline today's name, for an entry that holds none. */
-export const markOf = (entry: Entry, pipeline: string): Mark => ({
+export const flowTagOf = (entry: Entry, pipeline: string): FlowTag => ({
   pipeline: entry.pipeline ?? pipeline,
   upload: entry.upload.id,
   generation: entry.generation,

@@ -264,8 +264,8 @@ function parsedEntry(key: string, text: string): Entry & { readonly nonce: strin
   }
   const { success, error } = entrySchema.safeParse(value);
   if (!success) {
-    const faults = error.issues.map(({ path, message }) => `${path.join('.') || 'the whole'}: ${message}`);
-    throw new UnreadableEntryError(`${key} is damaged: ${faults.join('; ')}`);
+    const issues = error.issues.map(({ path, message }) => `${path.join('.') || 'the whole'}: ${message}`);
+    throw new UnreadableEntryError(`${key} is damaged: ${issues.join('; ')}`);
   }
   const entry = value as Entry & { readonly nonce: string };
   // It would be written back to the other's key.

@@ -16,7 +16,7 @@ export interface UploadQueue {
   send(message: string, signal: AbortSignal): Promise<void>;
 }
 
-export interface SendAgainPorts {
+export interface ResubmitPorts {
   readonly ledger: Ledger;
   readonly queue: UploadQueue;
   readonly clock: Clock;
@@ -29,9 +29,9 @@ export interface SendAgainPorts {
  * Its marker is not dropped but put off: should the message be lost, or its invocation die, the upload is found again
  * by the marker. It is dropped once the entry has left the wait behind.
  */
-export async function sendAgain(
+export async function resubmit(
   marker: WaitingMarker,
-  ports: SendAgainPorts,
+  ports: ResubmitPorts,
   signal: AbortSignal,
 ): Promise<Upload | undefined> {
   const { ledger, queue, clock } = ports;
@@ -70,7 +70,7 @@ export async function sendAgain(
 async function putOff(
   marker: WaitingMarker,
   error: UnreadableEntryError,
-  { ledger, clock, telemetry }: SendAgainPorts,
+  { ledger, clock, telemetry }: ResubmitPorts,
   signal: AbortSignal,
 ): Promise<void> {
   const { uploadId } = marker;

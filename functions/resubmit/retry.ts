@@ -2,17 +2,17 @@ import pMap from 'p-map';
 import { retried } from '../ledger/entry.ts';
 import { type PublishPorts, publish } from '../publish/publish.ts';
 import { messageFor } from '../uploads/upload.ts';
-import type { SendAgainPorts } from './resubmit.ts';
+import type { ResubmitPorts } from './resubmit.ts';
 
 /** Uploads that are retried at a time. */
 const CONCURRENCY = 16;
 
-export type RetryPorts = SendAgainPorts & PublishPorts;
+export type RetryPorts = ResubmitPorts & PublishPorts;
 
 /** What became of an upload that an operator asked to have retried. */
 export interface Retried {
   readonly upload: string;
-  readonly result: 'sent again' | 'unknown' | 'succeeded already' | 'under way';
+  readonly result: 'resubmitted' | 'unknown' | 'succeeded already' | 'under way';
 }
 
 /** Sends failed uploads, and those that wait, on their way again. */
@@ -44,5 +44,5 @@ async function retryUpload(upload: string, ports: RetryPorts, signal: AbortSigna
   if (!written.won) return { upload, result: 'under way' };
   await ledger.putWaitingMarker({ uploadId: upload, notBefore: again.notBefore }, signal);
   await queue.send(messageFor(again.upload), signal);
-  return { upload, result: 'sent again' };
+  return { upload, result: 'resubmitted' };
 }

@@ -3,7 +3,7 @@ import { secondsBetween } from '../base/telemetry.ts';
 import type { CollectorState } from '../ledger/collector-state.ts';
 import type { WaitingMarker } from '../ledger/keys.ts';
 import type { Upload } from '../uploads/upload.ts';
-import { type SendAgainPorts, sendAgain } from './resubmit.ts';
+import { type ResubmitPorts, resubmit } from './resubmit.ts';
 
 /** Uploads sent on at a time. */
 const CONCURRENCY = 16;
@@ -23,8 +23,8 @@ type ThrottledState = CollectorState['throttled'];
  * leave it as flows have ended, since an ended flow frees a place, and longest waiting first. A few more are sent to
  * find out whether the service allows more by now; twice as many each time, until one comes back.
  */
-export class Resend {
-  readonly #ports: SendAgainPorts;
+export class WaitingUploads {
+  readonly #ports: ResubmitPorts;
   readonly #isOurs: (uploadId: string) => boolean;
   readonly #sentMax: number;
   #throttled: ThrottledState;
@@ -32,7 +32,7 @@ export class Resend {
 
   /** @param sentMax uploads sent on in one round at most, but for those that were throttled. */
   constructor(
-    ports: SendAgainPorts,
+    ports: ResubmitPorts,
     remembered: ThrottledState,
     isOurs: (uploadId: string) => boolean,
     sentMax: number = SENT_MAX,
@@ -59,7 +59,7 @@ export class Resend {
       due,
       async (marker) => {
         try {
-          const upload = await sendAgain(marker, this.#ports, signal);
+          const upload = await resubmit(marker, this.#ports, signal);
           if (upload !== undefined) sent.push(upload);
         } catch (error) {
           telemetry.log.error('A waiting upload could not be sent on', {
@@ -72,7 +72,7 @@ export class Resend {
       { concurrency: CONCURRENCY },
     );
     if (sent.length > 0) {
-      telemetry.metrics.count('UploadsSentAgain', sent.length);
+      telemetry.metrics.count('UploadsResubmitted', sent.length);
       const oldest = Math.min(...sent.map(({ lastModified }) => lastModified));
       telemetry.metrics.count('OldestWaitingSeconds', secondsBetween(oldest, clock.now()));
     }

@@ -11,7 +11,7 @@ export { ConfigurationError } from '../base/validation.ts';
  * checked against this type by the compiler, and a function parses it once, at its cold start.
  */
 export interface Env {
-  /** Name of the deployment; it is part of every flow's mark. */
+  /** Name of the deployment; it is part of every flow's tag. */
   readonly PIPELINE: string;
   /** The flow service's base address, `https://...`, without a trailing slash. */
   readonly FLOW_SERVICE_URL: string;
@@ -154,7 +154,7 @@ const nonEmpty = (what: string) => text(what, (value) => value.trim() !== '');
  * Ids in keys are percent-encoded and so hold no slash. With a slash between any two placeholders, and the asset's id
  * in the last segment, no two assets of any flows can come to the same key.
  */
-function faultOfResultsKey(pattern: string): string | undefined {
+function issueOfResultsKey(pattern: string): string | undefined {
   const placeholders: readonly string[] = pattern.match(/\{[^{}]*\}/g) ?? [];
   const unknown = placeholders.find((each) => !['{key}', '{flowId}', '{assetId}', '{ext}'].includes(each));
   if (unknown !== undefined) return `expected only {key}, {flowId}, {assetId} and {ext} in braces, not ${unknown}`;
@@ -175,8 +175,8 @@ function faultOfResultsKey(pattern: string): string | undefined {
 
 const resultsKeySchema = z.string({ error: 'expected a pattern such as "{key}/{flowId}/{assetId}{ext}"' }).check(
   z.superRefine((pattern, context) => {
-    const fault = faultOfResultsKey(pattern);
-    if (fault !== undefined) context.addIssue(fault);
+    const issue = issueOfResultsKey(pattern);
+    if (issue !== undefined) context.addIssue(issue);
   }),
 );
 
@@ -263,7 +263,7 @@ const limitsSchema = strictObject({
   }),
 );
 
-/** The name goes into marks, names of resources and dimensions of metrics, so it has what all of these allow. */
+/** The name goes into tags, names of resources and dimensions of metrics, so it has what all of these allow. */
 const pipelineSchema = text(
   `a name of at most ${PIPELINE_LENGTH_MAX} lower-case letters, digits and hyphens that starts with a letter`,
   (value) => /^[a-z][a-z0-9-]*$/.test(value) && !value.endsWith('-') && value.length <= PIPELINE_LENGTH_MAX,
@@ -272,7 +272,7 @@ const pipelineSchema = text(
 const isLoopback = (host: string) => host === 'localhost' || host === '[::1]' || /^127(\.\d+){3}$/.test(host);
 
 /** What is wrong with the address of a flow service, if anything is. */
-export function faultOfBaseUrl(value: string): string | undefined {
+export function issueOfBaseUrl(value: string): string | undefined {
   const url = URL.parse(value);
   if (url === null) return `expected a URL such as https://flows.example.com, got ${shorten(withoutSecrets(value))}`;
   if (url.protocol !== 'https:' && !(url.protocol === 'http:' && isLoopback(url.hostname))) {
@@ -289,9 +289,9 @@ const withoutSecrets = (url: string) => url.replace(/\/\/[^/]*@/, '//...@').repl
 const baseUrlSchema = z.pipe(
   z.string({ error: 'expected a URL such as https://flows.example.com' }).check(
     z.superRefine((value, context) => {
-      const fault = faultOfBaseUrl(value);
-      if (fault !== undefined)
-        context.addIssue({ code: 'custom', message: fault, input: value, params: { quoted: true } });
+      const issue = issueOfBaseUrl(value);
+      if (issue !== undefined)
+        context.addIssue({ code: 'custom', message: issue, input: value, params: { quoted: true } });
     }),
   ),
   z.transform((value) => {
@@ -307,7 +307,7 @@ const withDefaults = (given: Partial<Limits>): Limits => {
 };
 
 /** Where things are put: what the refusal of loops needs to know, at synth as at run time. */
-export interface Places {
+export interface Buckets {
   readonly inboxBucket: string;
   readonly resultsBucket: string;
   readonly ledgerBucket: string;
@@ -319,19 +319,19 @@ export interface Places {
  * What would make a result an upload again, for ever and for money; or let the ledger's entries be taken for either.
  * At synth a name may be a token: equal tokens are the same bucket, and different ones different buckets.
  */
-export function faultsOfPlaces({
+export function issuesOfBuckets({
   inboxBucket,
   resultsBucket,
   ledgerBucket,
   inboxPrefix,
   resultsPrefix,
-}: Places): string[] {
-  const faults: string[] = [];
+}: Buckets): string[] {
+  const issues: string[] = [];
   if (
     inboxBucket === resultsBucket &&
     (inboxPrefix.startsWith(resultsPrefix) || resultsPrefix.startsWith(inboxPrefix))
   ) {
-    faults.push(
+    issues.push(
       `inbox and results are one bucket, ${inboxBucket}, so every result would be an upload again: ` +
         `expected inboxPrefix and resultsPrefix of which neither starts with the other, ` +
         `got ${JSON.stringify(inboxPrefix)} and ${JSON.stringify(resultsPrefix)}`,
@@ -341,9 +341,9 @@ export function faultsOfPlaces({
     ['inbox', inboxBucket],
     ['results', resultsBucket],
   ] as const) {
-    if (bucket === ledgerBucket) faults.push(`${name} and ledger are one bucket, ${bucket}: the ledger needs its own`);
+    if (bucket === ledgerBucket) issues.push(`${name} and ledger are one bucket, ${bucket}: the ledger needs its own`);
   }
-  return faults;
+  return issues;
 }
 
 const FILE_PREFIX = 'file:';
@@ -381,9 +381,9 @@ export function parseEnv(env: Variables): Settings {
   const variables = check(envSchema, env, '');
   const routes = checkJson(routesSchema, 'ROUTES', () => readRoutes(env));
   const limits = checkJson(limitsSchema, 'LIMITS', () => env.LIMITS);
-  const faults = [...variables.faults, ...routes.faults, ...limits.faults];
+  const issues = [...variables.issues, ...routes.issues, ...limits.issues];
   if (variables.data === undefined || routes.data === undefined || limits.data === undefined) {
-    throw new ConfigurationError(faults);
+    throw new ConfigurationError(issues);
   }
   const settings: Settings = {
     ...withDefaults(limits.data),
@@ -398,7 +398,7 @@ export function parseEnv(env: Variables): Settings {
     eventBus: variables.data.EVENT_BUS,
     routes: freeze(routes.data),
   };
-  const loops = faultsOfPlaces(settings);
+  const loops = issuesOfBuckets(settings);
   if (loops.length > 0) throw new ConfigurationError(loops);
   return Object.freeze(settings);
 }
@@ -410,7 +410,7 @@ function checkJson<T extends z.core.$ZodType>(schema: T, name: string, read: () 
     return check(schema, json === undefined ? undefined : JSON.parse(json), name);
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error);
-    return { faults: [`${name}: expected JSON, got ${shorten(JSON.stringify(json))} (${why})`], data: undefined };
+    return { issues: [`${name}: expected JSON, got ${shorten(JSON.stringify(json))} (${why})`], data: undefined };
   }
 }
 
@@ -446,11 +446,11 @@ const contextSchema = strictObject(
 
 /**
  * The same settings as they are written in cdk.json, checked by the same schemas.
- * @throws {ConfigurationError} naming every fault with its path (`flowdrop.routes[1].suffixes[0]`) and value.
+ * @throws {ConfigurationError} naming every issue with its path (`flowdrop.routes[1].suffixes[0]`) and value.
  */
 export function parseContext(value: unknown, where = 'flowdrop'): Context {
-  const { faults, data } = check(contextSchema, value, where);
-  if (data === undefined) throw new ConfigurationError(faults);
+  const { issues, data } = check(contextSchema, value, where);
+  if (data === undefined) throw new ConfigurationError(issues);
   const { pipeline = 'flowdrop', baseUrl, routes, limits = {}, deployment } = data;
   return { pipeline, baseUrl, routes: freeze(routes), limits: withDefaults(limits), deployment };
 }

@@ -11,7 +11,7 @@ import type { Settings } from '../settings/config.ts';
 import type { Inbox, ListedUpload } from '../uploads/inbox.ts';
 import { isWantedByKey, mayMatch, routeFor } from '../uploads/routes.ts';
 import { isFolderMarker, messageFor } from '../uploads/upload.ts';
-import type { SweepKind, SweepMemory, SweepPass, SweepPosition, SweepState } from './sweep-state.ts';
+import type { SweepKind, SweepPass, SweepPosition, SweepState, SweepStateStore } from './sweep-state.ts';
 
 /** Uploads and entries looked at side by side. */
 const SWEEP_CONCURRENCY = 32;
@@ -60,7 +60,7 @@ export const keptFrom = ({ ledgerRetentionDays }: Settings, now: number): number
 /** Where a run writes down how far it has come. */
 export interface Hold {
   readonly kind: SweepKind;
-  readonly memory: SweepMemory;
+  readonly memory: SweepStateStore;
 }
 
 /** One run of one pass. */

@@ -90,7 +90,7 @@ const TRIES_MAX = 20;
  * writes: which of two begins or takes a pass is decided by S3. Where nothing is remembered, or nothing that can be
  * read, the deployment begins now.
  */
-export class SweepMemory {
+export class SweepStateStore {
   readonly #s3: S3Client;
   readonly #clock: Clock;
   readonly #log: Log;

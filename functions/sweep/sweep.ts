@@ -1,7 +1,7 @@
 import type { Invocation } from '../base/invocation.ts';
 import type { Settings } from '../settings/config.ts';
 import { keptFrom, type SweepPorts, SweepRun, type SweepSummary } from './sweep-run.ts';
-import { type SweepKind, SweepMemory, type SweepPass, type SweepState } from './sweep-state.ts';
+import { type SweepKind, type SweepPass, type SweepState, SweepStateStore } from './sweep-state.ts';
 
 export type { SweepPorts, SweepSummary } from './sweep-run.ts';
 
@@ -84,8 +84,8 @@ const KINDS: readonly SweepKind[] = ['daily', 'backfill'];
 
 const NOTHING_DONE: SweepSummary = { complete: false, compared: 0, missed: 0, repaired: 0 };
 
-const memoryOf = ({ s3, settings, clock, telemetry }: SweepPorts): SweepMemory =>
-  new SweepMemory(s3, settings.ledgerBucket, clock, telemetry.log);
+const memoryOf = ({ s3, settings, clock, telemetry }: SweepPorts): SweepStateStore =>
+  new SweepStateStore(s3, settings.ledgerBucket, clock, telemetry.log);
 
 const inboxOf = ({ inboxBucket, inboxPrefix }: Settings): string => `${inboxBucket}/${inboxPrefix}`;
 

@@ -36,8 +36,8 @@ export class InvalidOverrideError extends Error {
   readonly code = 'invalid-override';
 }
 
-/** The name under which our mark rides in `additional`; nobody else may use it. */
-export const MARK_NAME = 'flowdrop';
+/** The name under which our tag rides in `additional`; nobody else may use it. */
+export const FLOW_TAG_NAME = 'flowdrop';
 
 const NAME_LENGTH_MAX = 64;
 const ROUTES_MAX = 200;
@@ -75,8 +75,8 @@ const isNestedWithin = (depth: number, value: unknown): boolean =>
 const additionalSchema: z.ZodMiniType<JsonObject> = z
   .record(z.string(), jsonSchema, { error: 'expected an object' })
   .check(
-    z.refine((value) => !Object.hasOwn(value, MARK_NAME), {
-      error: `expected no "${MARK_NAME}", which is our own mark`,
+    z.refine((value) => !Object.hasOwn(value, FLOW_TAG_NAME), {
+      error: `expected no "${FLOW_TAG_NAME}", which is our own tag`,
     }),
   );
 

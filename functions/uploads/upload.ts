@@ -98,7 +98,7 @@ export function uploadsOf(message: unknown): readonly UploadEvent[] {
 export function messageFor(upload: Omit<Upload, 'mediaType' | 'lastModified'>): string {
   const notification = {
     eventSource: 'aws:s3',
-    eventName: 'ObjectCreated:SentAgain',
+    eventName: 'ObjectCreated:Resubmitted',
     flowdrop: { uploadId: upload.id },
     s3: {
       bucket: { name: upload.bucket },

@@ -68,12 +68,17 @@ export class PipelineDashboard extends Construct {
     );
     dashboard.addWidgets(
       ...row(
-        graph('Waiting', metrics.sum('UploadsWaiting'), metrics.sum('UploadsSentAgain'), metrics.sum('TokenRejected')),
+        graph(
+          'Waiting',
+          metrics.sum('UploadsWaiting'),
+          metrics.sum('UploadsResubmitted'),
+          metrics.sum('TokenRejected'),
+        ),
         graph(
           'Doubts',
           metrics.sum('DoubtsRetried'),
           metrics.sum('DoubtsHeld'),
-          metrics.sum('FlowsSurplus'),
+          metrics.sum('FlowsOrphaned'),
           metrics.sum('FlowsShared'),
         ),
         graph('Failed outputs', metrics.sum('AssetsFailed')),

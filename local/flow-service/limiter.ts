@@ -66,7 +66,7 @@ interface Gauge {
 }
 
 /** What may refuse a request. `waitMs` is 0 where the request can be let in. */
-interface Gate {
+interface RateLimit {
   waitMs(now: number): number;
   take(now: number): void;
   gauge(now: number): Gauge;
@@ -79,9 +79,9 @@ export class Limiter {
   readonly refused: Partial<Record<Operation, number>> = {};
   readonly #clock: { now(): number };
   #limits: Limits = {};
-  #everything: Gate[] = [];
-  #creations: Gate[] = [];
-  #others: Gate[] = [];
+  #everything: RateLimit[] = [];
+  #creations: RateLimit[] = [];
+  #others: RateLimit[] = [];
   #open = new Set<LimitedFlow>();
   /** Creations that were let in and have made no flow yet. Each may become one, so it holds a place. */
   #underWay = 0;
@@ -119,21 +119,21 @@ export class Limiter {
   /** Judges a request before its body is read. */
   admit(operation: Operation): Admitted | Refused {
     const now = this.#clock.now();
-    const gates = this.#gatesOf(operation);
+    const limits = this.#limitsOf(operation);
     const isCreation = operation === 'createFlow';
-    const refusal = (isCreation ? this.#refuseCreation(now) : undefined) ?? this.#refuseByRate(gates, now);
+    const refusal = (isCreation ? this.#refuseCreation(now) : undefined) ?? this.#refuseByRate(limits, now);
     if (refusal !== undefined) {
       this.refused[operation] = (this.refused[operation] ?? 0) + 1;
-      const headers = { ...this.#gaugeHeaders(gates, now), ...this.#retryAfter(now, refusal.waitMs) };
+      const headers = { ...this.#gaugeHeaders(limits, now), ...this.#retryAfter(now, refusal.waitMs) };
       return { isAdmitted: false, status: refusal.status, headers };
     }
     this.accepted[operation] = (this.accepted[operation] ?? 0) + 1;
-    for (const gate of gates) gate.take(now);
+    for (const limit of limits) limit.take(now);
     let isSettled = !isCreation;
     if (isCreation) this.#underWay += 1;
     return {
       isAdmitted: true,
-      headers: this.#gaugeHeaders(gates, now),
+      headers: this.#gaugeHeaders(limits, now),
       settle: (flow) => {
         if (!isSettled) this.#settleCreation(flow);
         isSettled = true;
@@ -141,13 +141,13 @@ export class Limiter {
     };
   }
 
-  #gatesOf(operation: Operation): readonly Gate[] {
+  #limitsOf(operation: Operation): readonly RateLimit[] {
     if (operation === 'download') return [];
     return [...this.#everything, ...(operation === 'createFlow' ? this.#creations : this.#others)];
   }
 
-  #refuseByRate(gates: readonly Gate[], now: number): { status: 429 | 503; waitMs: number } | undefined {
-    const waitMs = Math.max(0, ...gates.map((gate) => gate.waitMs(now)));
+  #refuseByRate(limits: readonly RateLimit[], now: number): { status: 429 | 503; waitMs: number } | undefined {
+    const waitMs = Math.max(0, ...limits.map((limit) => limit.waitMs(now)));
     return waitMs > 0 ? { status: this.#limits.status ?? 429, waitMs } : undefined;
   }
 
@@ -184,9 +184,9 @@ export class Limiter {
     return { 'retry-after': new Date(at).toUTCString() };
   }
 
-  #gaugeHeaders(gates: readonly Gate[], now: number): Record<string, string> {
+  #gaugeHeaders(limits: readonly RateLimit[], now: number): Record<string, string> {
     const { headers = 'none' } = this.#limits;
-    const [tightest] = gates.map((gate) => gate.gauge(now)).sort((a, b) => a.remaining - b.remaining);
+    const [tightest] = limits.map((limit) => limit.gauge(now)).sort((a, b) => a.remaining - b.remaining);
     if (headers === 'none' || tightest === undefined) return {};
     const { limit, remaining, resetMs } = tightest;
     const reset = headers === 'RateLimit' ? resetMs : now + resetMs;
@@ -199,7 +199,7 @@ export class Limiter {
   }
 }
 
-class TokenBucket implements Gate {
+class TokenBucket implements RateLimit {
   readonly #rate: Rate;
   #tokens: number;
   #at: number;
@@ -244,7 +244,7 @@ class TokenBucket implements Gate {
   }
 }
 
-class Window implements Gate {
+class Window implements RateLimit {
   readonly #requests: number;
   readonly #ms: number;
   #startedAt = 0;

@@ -535,7 +535,7 @@ describe('a tick', () => {
     await world.deliver();
     expect(await world.entry()).toMatchObject({ state: 'waiting' });
     world.clock.advance(3 * HOUR);
-    expect(await world.tick()).toMatchObject({ sentAgain: 1 });
+    expect(await world.tick()).toMatchObject({ resubmitted: 1 });
     // S3 says in whole seconds when an upload was put.
     expect(world.count('OldestWaitingSeconds')).toBeGreaterThanOrEqual(3 * 3600);
     expect(world.count('OldestWaitingSeconds')).toBeLessThan(4 * 3600);
@@ -559,7 +559,9 @@ describe('a failed upload', () => {
     const { upload } = await running();
     await world.settle();
     const signal = new AbortController().signal;
-    expect(await retryUploads([upload.id], world.ports, signal)).toEqual([{ upload: upload.id, result: 'sent again' }]);
+    expect(await retryUploads([upload.id], world.ports, signal)).toEqual([
+      { upload: upload.id, result: 'resubmitted' },
+    ]);
     await world.settle();
     expect(world.service.flows).toHaveLength(2);
     expect(world.service.flows[1]?.additional).toMatchObject({ flowdrop: { upload: upload.id, generation: 2 } });

@@ -398,7 +398,7 @@ describe('an answer that never came', () => {
     ['503 came', { status: 503, at: 'after-effect' }],
     ['it named no flow', { status: 200, body: '{}', at: 'after-effect' }],
     ['it was cut', { truncate: 5 }],
-  ])('is settled by the mark in the listing: %s', async (_, fault) => {
+  ])('is settled by the tag in the listing: %s', async (_, fault) => {
     await start();
     losing(1, fault);
     await world.upload('a', 'x');
@@ -409,7 +409,7 @@ describe('an answer that never came', () => {
     expect(world.count('FlowsAdopted')).toBe(1);
   });
 
-  it('is settled by the mark of that day where the pipeline was renamed meanwhile', async () => {
+  it('is settled by the tag of that day where the pipeline was renamed meanwhile', async () => {
     await start({ service: { variation: { listingDelayMs: 3 * MINUTE } } });
     losing(1);
     await world.upload('a', 'x');
@@ -545,7 +545,7 @@ describe('an answer that never came', () => {
     const { retryUploads } = await import('../../functions/resubmit/retry.ts');
     const { id } = (await world.entry()).upload;
     const signal = new AbortController().signal;
-    expect(await retryUploads([id], world.ports, signal)).toEqual([{ upload: id, result: 'sent again' }]);
+    expect(await retryUploads([id], world.ports, signal)).toEqual([{ upload: id, result: 'resubmitted' }]);
     await world.settle();
     expect((await world.receipt('a')).status).toBe('succeeded');
     expect(world.service.flows).toHaveLength(2);
@@ -683,7 +683,7 @@ describe('somebody who took over meanwhile', () => {
     await world.s3.send(new PutObjectCommand({ Bucket: LEDGER, Key: key, Body: JSON.stringify(theirs) }));
     expect((await delivery)?.batchItemFailures).toEqual([]);
     expect(await world.entry()).toMatchObject({ flow: { id: 'their-flow' } });
-    expect(world.count('FlowsSurplus')).toBe(1);
+    expect(world.count('FlowsOrphaned')).toBe(1);
     expect(world.service.flows[0]?.aborted).toBe(true);
     expect(await world.keys(LEDGER, 'running/')).toEqual([]);
   });

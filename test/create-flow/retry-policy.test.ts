@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { OutOfTimeError } from '../../functions/base/invocation.ts';
-import { backoffMs, countedBackoffMs, isListingInVain, verdictOn } from '../../functions/create-flow/retry-policy.ts';
+import { backoffMs, classify, countedBackoffMs, isListingInVain } from '../../functions/create-flow/retry-policy.ts';
 import {
   ForbiddenError,
   InDoubtError,
@@ -113,30 +113,30 @@ describe('a failure to send', () => {
       new UploadUnreadableError('No'),
       { kind: 'wait', reason: 'unavailable', counted: true, delayMs: 16 * MINUTE },
     ],
-  ])('of %s is judged by its kind', (_, error, verdict) => {
-    expect(verdictOn(error, fourthWait, 2_000)).toEqual(verdict);
+  ])('of %s is judged by its kind', (_, error, decision) => {
+    expect(classify(error, fourthWait, 2_000)).toEqual(decision);
   });
 
   it('of a refused token waits for a person, and longer with every wait', () => {
-    const verdict = verdictOn(new UnauthorisedError('401'), { ...claim, waits: 5 }, 2_000);
-    expect(verdict).toMatchObject({ delayMs: 160_000 });
+    const decision = classify(new UnauthorisedError('401'), { ...claim, waits: 5 }, 2_000);
+    expect(decision).toMatchObject({ delayMs: 160_000 });
   });
 
   it('for want of time is counted only where there was time enough', () => {
     const error = new OutOfTimeError('over');
-    expect(verdictOn(error, claim, 31_000)).toEqual({
+    expect(classify(error, claim, 31_000)).toEqual({
       kind: 'wait',
       reason: 'out-of-time',
       counted: false,
       delayMs: 5_000,
     });
-    expect(verdictOn(error, claim, 31_001)).toMatchObject({ counted: true });
+    expect(classify(error, claim, 31_001)).toMatchObject({ counted: true });
   });
 
   it.each([new Error('a bug'), new NotFoundError('404', { knownToBeServed: true }), 'text', undefined])(
     'that is not known is not hidden: %s',
     (error) => {
-      expect(verdictOn(error, claim, 2_000)).toBeUndefined();
+      expect(classify(error, claim, 2_000)).toBeUndefined();
     },
   );
 });
@@ -171,8 +171,8 @@ describe('a wait', () => {
     expect(countedBackoffMs(claimOf('00000000'))).toBe(30_000);
     expect(countedBackoffMs(claimOf('c0000000'))).toBe(75_000);
     const error = new ThrottledError('429', { retryAfterMs: 100_000 });
-    expect(verdictOn(error, claimOf('00000000'), 0)).toMatchObject({ delayMs: 100_000 });
-    expect(verdictOn(error, claimOf('c0000000'), 0)).toMatchObject({ delayMs: 118_750 });
+    expect(classify(error, claimOf('00000000'), 0)).toMatchObject({ delayMs: 100_000 });
+    expect(classify(error, claimOf('c0000000'), 0)).toMatchObject({ delayMs: 118_750 });
   });
 });
 

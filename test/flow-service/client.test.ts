@@ -556,10 +556,10 @@ describe('what a flow is', () => {
     [{ id: 'f1', created_at: 'yesterday' }, { createdAt: undefined }],
     [
       { id: 'f1', additional: { flowdrop: { pipeline: 'p', upload: 'u', generation: 3 }, more: [] } },
-      { mark: { pipeline: 'p', upload: 'u', generation: 3 } },
+      { tag: { pipeline: 'p', upload: 'u', generation: 3 } },
     ],
-    [{ id: 'f1', additional: { flowdrop: { pipeline: 'p' } } }, { mark: undefined }],
-    [{ id: 'f1', additional: 'text' }, { mark: undefined }],
+    [{ id: 'f1', additional: { flowdrop: { pipeline: 'p' } } }, { tag: undefined }],
+    [{ id: 'f1', additional: 'text' }, { tag: undefined }],
   ])('is read out of %j', async (body, record) => {
     const { transport } = canned({ status: 200, body: JSON.stringify(body) });
     expect(await clientOf(PUBLIC, { transport }).get('f1', never)).toMatchObject({ flowId: 'f1', ...record });

@@ -5,7 +5,7 @@ import { FIND_FLOWS_MAX, FIND_PAGES_MAX } from '../../functions/flow-service/flo
 import type { Transport } from '../../functions/flow-service/transport.ts';
 import type { FlowService, Found } from '../../functions/flow-service/types.ts';
 import { streamed } from './chunks.ts';
-import { MARK, never, StillClock, scriptedToken } from './scripted.ts';
+import { never, StillClock, scriptedToken, TAG } from './scripted.ts';
 
 const SINCE = Date.UTC(2026, 0, 1, 12);
 const MINUTE = 60_000;
@@ -22,7 +22,7 @@ const flow = (id: string, minutes?: number, more: object = {}): object => ({
 });
 
 const ours = (id: string, minutes?: number, state = 'running'): object =>
-  flow(id, minutes, { state, additional: { flowdrop: MARK, more: 1 } });
+  flow(id, minutes, { state, additional: { flowdrop: TAG, more: 1 } });
 
 type Page = { readonly body: unknown; readonly link?: string; readonly status?: number };
 
@@ -59,7 +59,7 @@ function clientOf(pageAt: (pathAndQuery: string, index: number) => unknown) {
 /** What is found in a listing whose pages are those of `pageAt`. */
 async function find(pageAt: (pathAndQuery: string, index: number) => unknown) {
   const { flows, asked } = clientOf(pageAt);
-  const found: Found = await flows.find(MARK, SINCE, never);
+  const found: Found = await flows.find(TAG, SINCE, never);
   return { found, asked };
 }
 
@@ -68,14 +68,14 @@ const resultOf = async (pageAt: (pathAndQuery: string, index: number) => unknown
   return found.result === 'found' ? found.flow.flowId : found.result;
 };
 
-describe('a flow that bears the mark', () => {
+describe('a flow that bears the tag', () => {
   it('is found on whatever page it is, and nothing is read beyond it', async () => {
     const pages = ['/flows', '/flows?page=1', '/flows?page=2', '/flows?page=3'];
     const { found, asked } = await find((path) => {
       const number = Math.max(1, pages.indexOf(path));
       return [flow(`a${number}`, 3 - number), number === 3 ? ours('mine', 0) : flow(`b${number}`, 3 - number)];
     });
-    expect(found).toMatchObject({ result: 'found', flow: { flowId: 'mine', state: 'running', mark: MARK } });
+    expect(found).toMatchObject({ result: 'found', flow: { flowId: 'mine', state: 'running', tag: TAG } });
     expect(asked).toEqual(pages);
   });
 
@@ -83,9 +83,9 @@ describe('a flow that bears the mark', () => {
     expect(await resultOf(() => ({ [member]: [ours('mine')] }))).toBe('mine');
   });
 
-  it('is another where any part of the mark is another', async () => {
+  it('is another where any part of the tag is another', async () => {
     for (const part of [{ pipeline: 'other' }, { upload: 'other' }, { generation: 2 }]) {
-      const other = flow('other', 0, { additional: { flowdrop: { ...MARK, ...part } } });
+      const other = flow('other', 0, { additional: { flowdrop: { ...TAG, ...part } } });
       expect(await resultOf(() => ({ flows: [other], next: null }))).toBe('absent');
     }
   });
@@ -265,7 +265,7 @@ describe('absence is not certain', () => {
   });
 });
 
-describe('a mark that cannot be seen', () => {
+describe('a tag that cannot be seen', () => {
   it.each([
     ['has none', undefined],
     ['has null', null],
@@ -282,9 +282,9 @@ describe('a mark that cannot be seen', () => {
   });
 
   it('is seen where `additional` comes as a text of JSON', async () => {
-    const text = (mark: object) => flow('mine', 0, { additional: JSON.stringify({ flowdrop: mark }) });
-    expect(await resultOf(() => ({ flows: [text(MARK)], next: null }))).toBe('mine');
-    expect(await resultOf(() => ({ flows: [text({ ...MARK, upload: 'other' })], next: null }))).toBe('absent');
+    const text = (tag: object) => flow('mine', 0, { additional: JSON.stringify({ flowdrop: tag }) });
+    expect(await resultOf(() => ({ flows: [text(TAG)], next: null }))).toBe('mine');
+    expect(await resultOf(() => ({ flows: [text({ ...TAG, upload: 'other' })], next: null }))).toBe('absent');
   });
 
   it('on later pages is enough on one', async () => {
@@ -339,13 +339,13 @@ describe('a listing of active flows only', () => {
 
   it('is no proof when it is empty, if the process knows of a flow', async () => {
     const { flows, clock } = clientOf((path) => (path === '/flows/f1' ? { flow_id: 'f1', state: 'completed' } : []));
-    expect(await flows.find(MARK, SINCE, never)).toEqual({ result: 'absent' });
+    expect(await flows.find(TAG, SINCE, never)).toEqual({ result: 'absent' });
     await flows.get('f1', never);
     // It may be new, and new flows are listed late.
     clock.pass(5 * MINUTE - 1);
-    expect(await flows.find(MARK, SINCE, never)).toEqual({ result: 'absent' });
+    expect(await flows.find(TAG, SINCE, never)).toEqual({ result: 'absent' });
     clock.pass(1);
-    expect(await flows.find(MARK, SINCE, never)).toEqual({ result: 'unknown', why: expect.stringContaining('empty') });
+    expect(await flows.find(TAG, SINCE, never)).toEqual({ result: 'unknown', why: expect.stringContaining('empty') });
   });
 
   it('is no proof if the caller knows of a flow that must be listed by now', async () => {
@@ -355,7 +355,7 @@ describe('a listing of active flows only', () => {
       asked.push(before);
       return true;
     };
-    expect(await flows.find(MARK, SINCE, never, hasFlowFrom)).toMatchObject({ result: 'unknown' });
+    expect(await flows.find(TAG, SINCE, never, hasFlowFrom)).toMatchObject({ result: 'unknown' });
     expect(asked).toEqual([clock.now() - 5 * MINUTE]);
   });
 });

@@ -6,7 +6,7 @@ import type { CreateRequest, InputSource } from '../../functions/flow-service/ty
 import { collect, pieces, refilled } from './chunks.ts';
 
 const never = new AbortController().signal;
-const mark = { pipeline: 'test', upload: 'abc', generation: 2 };
+const tag = { pipeline: 'test', upload: 'abc', generation: 2 };
 
 const sourceOf = (bytes: Uint8Array, cuts: readonly number[] = [], announced = bytes.byteLength): InputSource => ({
   bytes: announced,
@@ -18,7 +18,7 @@ const requestOf = (source: InputSource, more: Partial<CreateRequest['input']> = 
   template: 'model_generate_fromimage',
   parameters: { quality: 'high', seed: 7 },
   additional: { project: 'ü "quoted"' },
-  mark,
+  tag,
   input: { as: 'file', mediaType: 'image/png', source, additional: { bucket: 'inbox', key: 'a b.png' }, ...more },
 });
 
@@ -32,7 +32,7 @@ async function encoded(request: CreateRequest): Promise<{ bytes: number; body: B
 const expected = (data: string): object => ({
   template: 'model_generate_fromimage',
   parameters: { quality: 'high', seed: 7 },
-  additional: { project: 'ü "quoted"', flowdrop: mark },
+  additional: { project: 'ü "quoted"', flowdrop: tag },
   inputs: [{ data, additional: { bucket: 'inbox', key: 'a b.png' } }],
 });
 
@@ -109,15 +109,15 @@ describe('the body of a file', () => {
   it('leaves out parameters that the route has none of, and keeps a null', async () => {
     const source = sourceOf(Buffer.from('hi'));
     const without = await encoded({ ...requestOf(source), parameters: undefined, additional: undefined });
-    expect(JSON.parse(without.body.toString())).toMatchObject({ additional: { flowdrop: mark } });
+    expect(JSON.parse(without.body.toString())).toMatchObject({ additional: { flowdrop: tag } });
     expect(JSON.parse(without.body.toString())).not.toHaveProperty('parameters');
     const withNull = await encoded({ ...requestOf(source), parameters: null });
     expect(JSON.parse(withNull.body.toString()).parameters).toBe(null);
   });
 
-  it("lets nothing of the route's take the place of the mark", async () => {
+  it("lets nothing of the route's take the place of the tag", async () => {
     const request = { ...requestOf(sourceOf(Buffer.from('hi'))), additional: { flowdrop: 'mine', other: 1 } };
-    expect(JSON.parse((await encoded(request)).body.toString()).additional).toEqual({ flowdrop: mark, other: 1 });
+    expect(JSON.parse((await encoded(request)).body.toString()).additional).toEqual({ flowdrop: tag, other: 1 });
   });
 });
 

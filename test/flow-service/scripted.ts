@@ -161,11 +161,11 @@ export function sourceOf(text: string): InputSource & { opened: number } {
   };
 }
 
-export const MARK = { pipeline: 'test', upload: 'abc', generation: 1 };
+export const TAG = { pipeline: 'test', upload: 'abc', generation: 1 };
 
 export const requestOf = (source: InputSource, as: 'file' | 'text' = 'file'): CreateRequest => ({
   template: 'echo',
-  mark: MARK,
+  tag: TAG,
   input: { as, mediaType: 'image/png', source, additional: {} },
 });
 

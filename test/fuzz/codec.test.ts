@@ -17,11 +17,11 @@ import { fuzz, jsonWith, mutated } from './fuzz.ts';
 
 const signal = new AbortController().signal;
 const cuts = fc.array(fc.nat(2_000), { maxLength: 6 });
-const mark = { pipeline: 'p', upload: 'ab'.repeat(20), generation: 1 };
+const tag = { pipeline: 'p', upload: 'ab'.repeat(20), generation: 1 };
 
 const requestOf = (bytes: Uint8Array, at: readonly number[], mediaType = 'image/png'): CreateRequest => ({
   template: 't',
-  mark,
+  tag,
   input: {
     as: 'file',
     mediaType,
@@ -196,7 +196,7 @@ describe('the flow client', () => {
           case 'list':
             return Array.fromAsync(flows.list(signal));
           case 'find':
-            return flows.find(mark, 0, signal);
+            return flows.find(tag, 0, signal);
           default:
             return flows[operation](id, signal);
         }

@@ -217,7 +217,7 @@ it('an envelope that is not JSON says what the parser met', async () => {
 describe('a request body', () => {
   const request = (bytes: number, chunks: readonly Uint8Array[], as: 'file' | 'text' = 'file'): CreateRequest => ({
     template: 't',
-    mark: { pipeline: 'p', upload: 'u', generation: 1 },
+    tag: { pipeline: 'p', upload: 'u', generation: 1 },
     input: { as, mediaType: 'a/b', source: { bytes, open: async () => streamed(chunks) }, additional: {} },
   });
   const signal = new AbortController().signal;

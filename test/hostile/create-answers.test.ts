@@ -42,7 +42,7 @@ describe('an answer to POST /flows that is', () => {
     ),
     ['See Other', () => ({ status: 303, headers: { location: '/flows/65f0' } })],
   ];
-  it.each(unusable)('%s, of a flow that was made, leads to that flow by its mark', async (_, fault) => {
+  it.each(unusable)('%s, of a flow that was made, leads to that flow by its tag', async (_, fault) => {
     const world = await hostileWorld();
     answering(world, 'createFlow', (n) => (n === 1 ? { ...fault(), at: 'after-effect' } : undefined));
     await world.upload('a', 'x');
@@ -256,7 +256,7 @@ describe('a listing of flows that', () => {
     await expectHeldDoubt(world);
   });
 
-  it('shows additional data as a text of JSON leads to the flow by its mark', async () => {
+  it('shows additional data as a text of JSON leads to the flow by its tag', async () => {
     const world = await hostileWorld();
     world.service.intercept = (_request, { operation, n }) => {
       if (operation === 'createFlow') return n === 1 ? { reset: 'after-effect' } : undefined;

@@ -110,7 +110,7 @@ it('of two uploads with one flow the younger is not collected after the older on
       };
     },
   });
-  // The service's records bear no marks.
+  // The service's records bear no tags.
   await uploads('theirs.bin');
   world.clock.advance(30 * MINUTE);
   await uploads('mine.bin');

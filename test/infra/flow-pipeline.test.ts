@@ -649,7 +649,7 @@ describe('what cannot be is refused at synth, naming where it stands', () => {
     ],
     [
       { name: 'Not This', maxConcurrency: 1 },
-      /^2 faults:\n- test\/Pipeline\.pipeline: expected a name .*\n- test\/Pipeline\.maxConcurrency: expected/,
+      /^2 issues:\n- test\/Pipeline\.pipeline: expected a name .*\n- test\/Pipeline\.maxConcurrency: expected/,
     ],
   ])('%j', (props, message) => {
     expect(() => synthesisePipeline(props)).toThrow(message);

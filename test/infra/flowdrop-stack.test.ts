@@ -90,7 +90,7 @@ describe('the context', () => {
     expect(() => synthesise(stackOf(context))).toThrow(message);
   });
 
-  it('has all its faults named at once, those for the functions and those of the deployment', () => {
+  it('has all its issues named at once, those for the functions and those of the deployment', () => {
     const deployment = {
       maxConcurrency: 1,
       collectors: 65,
@@ -99,13 +99,13 @@ describe('the context', () => {
       vpc: 'mine',
     };
     const context = { baseUrl: 'http://service.example.com', limits: { attemptsMax: 0 }, deployment };
-    let faults: readonly string[] = [];
+    let issues: readonly string[] = [];
     try {
       synthesise(stackOf(context));
     } catch (error) {
-      faults = (error as ConfigurationError).faults;
+      issues = (error as ConfigurationError).issues;
     }
-    expect(faults).toEqual([
+    expect(issues).toEqual([
       'flowdrop.baseUrl: expected https:, or http: on a loopback host, got http://service.example.com',
       'flowdrop.routes: expected a list of 1 to 200 routes, but it is missing',
       'flowdrop.limits.attemptsMax: expected a whole number of attempts from 1 to 100, got 0',

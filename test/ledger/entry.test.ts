@@ -7,8 +7,8 @@ import {
   dueAt,
   ended,
   firstClaim,
+  flowTagOf,
   isTerminal,
-  markOf,
   nextStep,
   retried,
   running,
@@ -49,8 +49,8 @@ describe('a first claim', () => {
     });
   });
 
-  it('gives the mark of its generation', () => {
-    expect(markOf(claim, 'mine')).toEqual({ pipeline: 'mine', upload: upload.id, generation: 1 });
+  it('gives the tag of its generation', () => {
+    expect(flowTagOf(claim, 'mine')).toEqual({ pipeline: 'mine', upload: upload.id, generation: 1 });
   });
 });
 
@@ -68,7 +68,7 @@ describe('a delivery of an upload that has an entry', () => {
 
   it('puts the marker of a running flow again, and publishes an end again', () => {
     const run = running(claim, flow);
-    expect(nextStep(run, 0)).toBe('mark-again');
+    expect(nextStep(run, 0)).toBe('restore-marker');
     expect(nextStep(ended(run, {}, 1), 0)).toBe('publish-again');
     expect(nextStep(ended(run, { failure }, 1), 0)).toBe('publish-again');
   });

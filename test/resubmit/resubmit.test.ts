@@ -38,7 +38,7 @@ describe('an entry that cannot be read', () => {
   it('is passed over, told of and put off for an hour, and the tick goes on', async () => {
     world = await World.start();
     await damaged(2);
-    expect(await world.tick()).toMatchObject({ result: 'completed', sentAgain: 0 });
+    expect(await world.tick()).toMatchObject({ result: 'completed', resubmitted: 0 });
     expect(world.count('EntriesUnreadable')).toBe(2);
     expect(world.logged.filter(({ level }) => level === 'error')).toHaveLength(2);
     await world.tick();

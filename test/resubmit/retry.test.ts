@@ -16,7 +16,7 @@ const start = async (options?: WorldOptions) => {
 
 const retry = async () => {
   const { id } = (await world.entry()).upload;
-  expect(await retryUploads([id], world.ports, signal)).toEqual([{ upload: id, result: 'sent again' }]);
+  expect(await retryUploads([id], world.ports, signal)).toEqual([{ upload: id, result: 'resubmitted' }]);
 };
 
 /** Uploads a file, and has it fail because the service does not know its template. */
@@ -88,7 +88,7 @@ describe('a retried failure', () => {
     expect((await world.receipt('a')).route).toBe('corrected');
   });
 
-  it('bears the mark of the pipeline as it is named now', async () => {
+  it('bears the tag of the pipeline as it is named now', async () => {
     await start({ routes: [{ ...ECHO, template: 'typo' }] });
     await rejected();
     world.redeploy({ ...corrected, pipeline: 'renamed' });

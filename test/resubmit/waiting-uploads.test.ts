@@ -1,7 +1,7 @@
 import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import { firstClaim, type Wait, waiting, waitingMarkerOf } from '../../functions/ledger/entry.ts';
 import type { WaitingMarker } from '../../functions/ledger/keys.ts';
-import { Resend } from '../../functions/resubmit/waiting-uploads.ts';
+import { WaitingUploads } from '../../functions/resubmit/waiting-uploads.ts';
 import { never } from '../flow-service/scripted.ts';
 import { INBOX, LEDGER, World } from '../support/world.ts';
 
@@ -10,12 +10,12 @@ const MINUTE = 60 * SECOND;
 const HOUR = 60 * MINUTE;
 
 let world: World;
-let resend: Resend;
+let resend: WaitingUploads;
 beforeEach(async () => {
   const started = await World.start();
   onTestFinished(() => started.close());
   world = started;
-  resend = new Resend(world.ports, undefined, () => true);
+  resend = new WaitingUploads(world.ports, undefined, () => true);
 });
 
 /** Ids run against the order in which the uploads began to wait. */
@@ -94,7 +94,7 @@ describe('uploads that the service throttled', () => {
   it('go on with the numbers of the tick before', async () => {
     await throttled(8);
     for (let i = 0; i < 3; i += 1) await round();
-    resend = new Resend(world.ports, resend.remembered, () => true);
+    resend = new WaitingUploads(world.ports, resend.remembered, () => true);
     expect(await round()).toHaveLength(4);
   });
 
@@ -118,14 +118,14 @@ describe('uploads that the service throttled', () => {
 
   it('are left to the collector whose they are', async () => {
     await throttled(3);
-    resend = new Resend(world.ports, undefined, (uploadId) => uploadId !== idOf(0));
+    resend = new WaitingUploads(world.ports, undefined, (uploadId) => uploadId !== idOf(0));
     expect(await round()).toEqual([1]);
   });
 });
 
 describe('a round', () => {
   beforeEach(() => {
-    resend = new Resend(world.ports, undefined, () => true, 3);
+    resend = new WaitingUploads(world.ports, undefined, () => true, 3);
   });
 
   it('sends on no more than its limit, longest due first, and the next one the others', async () => {

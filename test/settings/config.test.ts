@@ -32,11 +32,11 @@ const env = (changes: Partial<Record<keyof Env | 'LAMBDA_TASK_ROOT', string | un
 });
 const limits = (value: object) => env({ LIMITS: JSON.stringify(value) });
 
-function faultsOf(act: () => unknown): readonly string[] {
+function messagesOf(act: () => unknown): readonly string[] {
   try {
     act();
   } catch (error) {
-    if (error instanceof ConfigurationError) return error.faults;
+    if (error instanceof ConfigurationError) return error.issues;
     throw error;
   }
   return [];
@@ -100,7 +100,7 @@ describe('parseEnv', () => {
       ROUTES: JSON.stringify([{ ...route, suffixes: [5] }, { name: 'b' }]),
       LIMITS: JSON.stringify({ polIntervalSeconds: 5, attemptsMax: 0 }),
     });
-    expect(faultsOf(() => parseEnv(broken))).toEqual([
+    expect(messagesOf(() => parseEnv(broken))).toEqual([
       expect.stringMatching(/^PIPELINE: expected a name of at most 40 .*, got "No Spaces"$/),
       'INBOX_BUCKET: expected the name of a bucket, but it is missing',
       'QUEUE_URL: expected a queue\'s URL, got "nowhere"',
@@ -112,16 +112,16 @@ describe('parseEnv', () => {
   });
 
   it('names a variable that is not JSON, and one that is not there', () => {
-    expect(faultsOf(() => parseEnv(env({ ROUTES: '[{', LIMITS: undefined })))).toEqual([
+    expect(messagesOf(() => parseEnv(env({ ROUTES: '[{', LIMITS: undefined })))).toEqual([
       expect.stringMatching(/^ROUTES: expected JSON, got "\[\{" \(.+\)$/),
       'LIMITS: expected an object, but it is missing',
     ]);
   });
 
   it('cuts a long value short', () => {
-    const [fault] = faultsOf(() => parseEnv(env({ PIPELINE: 'X'.repeat(10_000) })));
-    expect(fault?.length).toBeLessThan(300);
-    expect(fault).toMatch(/XXX\.\.\.$/);
+    const [issue] = messagesOf(() => parseEnv(env({ PIPELINE: 'X'.repeat(10_000) })));
+    expect(issue?.length).toBeLessThan(300);
+    expect(issue).toMatch(/XXX\.\.\.$/);
   });
 
   it.each([
@@ -138,9 +138,9 @@ describe('parseEnv', () => {
     ['flowAgeMaxSeconds', 59, 31_536_001],
   ])('refuses %s outside of its range, in fractions or as text', (name, low, high) => {
     for (const value of [low, high, 120.5, '120', null]) {
-      const faults = faultsOf(() => parseEnv(limits({ [name]: value })));
-      expect(faults[0], JSON.stringify(value)).toMatch(new RegExp(`^LIMITS\\.${name}: expected a whole number of`));
-      expect(faults[0]).toContain(`got ${JSON.stringify(value)}`);
+      const issues = messagesOf(() => parseEnv(limits({ [name]: value })));
+      expect(issues[0], JSON.stringify(value)).toMatch(new RegExp(`^LIMITS\\.${name}: expected a whole number of`));
+      expect(issues[0]).toContain(`got ${JSON.stringify(value)}`);
     }
   });
 
@@ -149,13 +149,13 @@ describe('parseEnv', () => {
   });
 
   it.each([0, 0.009, 10_001, -1, '60', null])('refuses %j as the ceiling of requests a second', (requestsPerSecond) => {
-    const [fault] = faultsOf(() => parseEnv(limits({ requestsPerSecond })));
-    expect(fault).toMatch(/^LIMITS\.requestsPerSecond: /);
-    expect(fault).toContain(`got ${JSON.stringify(requestsPerSecond)}`);
+    const [issue] = messagesOf(() => parseEnv(limits({ requestsPerSecond })));
+    expect(issue).toMatch(/^LIMITS\.requestsPerSecond: /);
+    expect(issue).toContain(`got ${JSON.stringify(requestsPerSecond)}`);
   });
 
   it('refuses a maximum age that ends before the second poll', () => {
-    expect(faultsOf(() => parseEnv(limits({ flowAgeMaxSeconds: 119, pollIntervalSeconds: 60 })))).toEqual([
+    expect(messagesOf(() => parseEnv(limits({ flowAgeMaxSeconds: 119, pollIntervalSeconds: 60 })))).toEqual([
       'LIMITS.flowAgeMaxSeconds: expected at least twice pollIntervalSeconds (60), or flows would fail before they are polled, got 119',
     ]);
   });
@@ -185,7 +185,7 @@ describe('the address of the flow service', () => {
     'flows.example.com',
     '',
   ])('%s is refused', (given) => {
-    expect(faultsOf(() => parsed(given))).toEqual([expect.stringMatching(/^FLOW_SERVICE_URL: expected /)]);
+    expect(messagesOf(() => parsed(given))).toEqual([expect.stringMatching(/^FLOW_SERVICE_URL: expected /)]);
   });
 
   it.each([
@@ -194,9 +194,9 @@ describe('the address of the flow service', () => {
     'https://flows.example.com/?token=opensesame',
     'https//me:x//me:opensesame@flows',
   ])('what may be a password in %s is not quoted', (given) => {
-    const faults = faultsOf(() => parsed(given));
-    expect(faults).toHaveLength(1);
-    expect(faults.join()).not.toContain('opensesame');
+    const issues = messagesOf(() => parsed(given));
+    expect(issues).toHaveLength(1);
+    expect(issues.join()).not.toContain('opensesame');
   });
 });
 
@@ -221,9 +221,9 @@ describe('the pattern of results keys', () => {
     ['{key}//{flowId}/{assetId}', 'slash'],
     [`${'x'.repeat(512)}/{flowId}/{assetId}`, '512'],
   ])('%s is refused, saying %s', (resultsKey, why) => {
-    const faults = faultsOf(() => parseEnv(limits({ resultsKey })));
-    expect(faults).toEqual([expect.stringMatching(/^LIMITS\.resultsKey: expected /)]);
-    expect(faults[0]).toContain(why);
+    const issues = messagesOf(() => parseEnv(limits({ resultsKey })));
+    expect(issues).toEqual([expect.stringMatching(/^LIMITS\.resultsKey: expected /)]);
+    expect(issues[0]).toContain(why);
   });
 });
 
@@ -238,10 +238,10 @@ describe('loops', () => {
     { inboxPrefix: 'in/out/', resultsPrefix: 'in/' },
     { inboxPrefix: 'in/', resultsPrefix: 'in/' },
   ])('one bucket for inbox and results is refused with %j, naming bucket and prefixes', (prefixes) => {
-    const [fault, ...others] = faultsOf(() => parseEnv(oneBucket(prefixes)));
+    const [issue, ...others] = messagesOf(() => parseEnv(oneBucket(prefixes)));
     expect(others).toEqual([]);
-    expect(fault).toContain('inbox and results are one bucket, the-inbox,');
-    expect(fault).toContain('inboxPrefix and resultsPrefix');
+    expect(issue).toContain('inbox and results are one bucket, the-inbox,');
+    expect(issue).toContain('inboxPrefix and resultsPrefix');
   });
 
   it('one bucket is taken where the prefixes are disjoint', () => {
@@ -252,13 +252,13 @@ describe('loops', () => {
   });
 
   it('a ledger in one of the other buckets is refused', () => {
-    expect(faultsOf(() => parseEnv(env({ LEDGER_BUCKET: 'the-results' })))).toEqual([
+    expect(messagesOf(() => parseEnv(env({ LEDGER_BUCKET: 'the-results' })))).toEqual([
       'results and ledger are one bucket, the-results: the ledger needs its own',
     ]);
   });
 
   it.each(['in', '/in/', '/', 'in//', 'in*/', 'ä/'])('%s is no prefix', (inboxPrefix) => {
-    expect(faultsOf(() => parseEnv(limits({ inboxPrefix })))).toEqual([
+    expect(messagesOf(() => parseEnv(limits({ inboxPrefix })))).toEqual([
       expect.stringMatching(/^LIMITS\.inboxPrefix: expected nothing, or a prefix such as/),
     ]);
   });
@@ -278,8 +278,8 @@ describe('routes in a file beside the bundle', () => {
     expect(parseEnv(env({ ...beside, ROUTES: 'file:../../routes.json' })).routes).toEqual([route]);
   });
 
-  it('that cannot be read are a fault that names the file', () => {
-    expect(faultsOf(() => parseEnv(env({ ROUTES: 'file:absent.json', LAMBDA_TASK_ROOT: directory })))).toEqual([
+  it('that cannot be read are a issue that names the file', () => {
+    expect(messagesOf(() => parseEnv(env({ ROUTES: 'file:absent.json', LAMBDA_TASK_ROOT: directory })))).toEqual([
       expect.stringMatching(/^ROUTES: expected .*absent\.json/),
     ]);
   });
@@ -298,14 +298,14 @@ describe('parseContext', () => {
     });
   });
 
-  it('names the path and the value of every fault', () => {
+  it('names the path and the value of every issue', () => {
     const broken = {
       baseUrl: 'http://flows.example.com',
       routes: [route, { ...route, name: 'b', suffixes: [5] }],
       limits: { attemptsMax: 1.5 },
       route: [],
     };
-    expect(faultsOf(() => parseContext(broken))).toEqual([
+    expect(messagesOf(() => parseContext(broken))).toEqual([
       'flowdrop.baseUrl: expected https:, or http: on a loopback host, got http://flows.example.com',
       expect.stringMatching(/^flowdrop\.routes\[1\]\.suffixes\[0\]: expected a suffix .*, got 5$/),
       'flowdrop.limits.attemptsMax: expected a whole number of attempts from 1 to 100, got 1.5',
@@ -314,7 +314,7 @@ describe('parseContext', () => {
   });
 
   it('says so where there is no context at all', () => {
-    expect(faultsOf(() => parseContext(undefined))).toEqual([
+    expect(messagesOf(() => parseContext(undefined))).toEqual([
       'flowdrop: expected an object with baseUrl and routes, such as {"baseUrl": "https://flows.example.com", ' +
         '"routes": [{"name": "all", "template": "the name of a template"}]}, but it is missing',
     ]);

@@ -1,6 +1,6 @@
 import { demand } from './demand.ts';
 import type { Random } from './random.ts';
-import { type Deed, manyDeeds, type Scenario, steadyScenario } from './scenario.ts';
+import { manySteps, type Scenario, type Step, steadyScenario } from './scenario.ts';
 import type { World } from './world.ts';
 
 /*
@@ -30,14 +30,14 @@ const AGAIN_MAX = 3;
 
 export function backfillScenarioOf(random: Random): Scenario {
   const count = random.int(14, 20);
-  const repaired: Deed = {
+  const repaired: Step = {
     at: 0,
     kind: 'put',
     key: REPAIRED,
     content: Buffer.from('Its marker is lost.'),
     mediaType: 'application/octet-stream',
   };
-  const steady = steadyScenario(random, [repaired, ...manyDeeds(random, count, 10 * SECOND, ['echo/'])]);
+  const steady = steadyScenario(random, [repaired, ...manySteps(random, count, 10 * SECOND, ['echo/'])]);
   return {
     ...steady,
     kind: 'backfill',
@@ -52,7 +52,7 @@ export function backfillScenarioOf(random: Random): Scenario {
 
 export async function liveWithBackfill(world: World): Promise<void> {
   const { scenario, timeline, toldAt, counted, inspector } = world;
-  const { deeds, uploadsPerSecond = 1 } = scenario;
+  const { steps, uploadsPerSecond = 1 } = scenario;
   const startedAt = timeline.now();
   const since = new Date(startedAt - MINUTE).toISOString();
   const at = (ms: number, act: () => void) => timeline.schedule(startedAt + ms, act);
@@ -66,9 +66,9 @@ export async function liveWithBackfill(world: World): Promise<void> {
   }
   at(DAILY_SWEEP_AT_MS, () => void world.startSweep({}));
 
-  const backfilled = deeds.length - 1;
+  const backfilled = steps.length - 1;
   const limitMs = BACKFILL_AT_MS + SLACK * (backfilled / uploadsPerSecond) * SECOND + FIXED_MS;
-  const tookMs = await world.runSteadily(() => toldAt.size >= deeds.length, limitMs);
+  const tookMs = await world.runSteadily(() => toldAt.size >= steps.length, limitMs);
   const submitted = counted.get('UploadsMissed') ?? 0;
   const figures = {
     backfilled,

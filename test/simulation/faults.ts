@@ -161,7 +161,7 @@ export const focusOf = (seed: number): Focus | undefined =>
 /** How often what happened to a call. */
 export type FaultTable = Record<string, number>;
 
-export interface WeatherOptions {
+export interface FaultPlanOptions {
   /** Share of calls that something happens to, from 0 to 1. */
   readonly rate: number;
   readonly faults: readonly Fault[];
@@ -205,17 +205,17 @@ function shareOf(call: CallKind): number {
 }
 
 /** What goes wrong, until it clears up. */
-export class Weather {
+export class FaultPlan {
   readonly table: FaultTable = {};
   readonly calls: Record<string, number> = {};
   readonly #random: Random;
-  readonly #options: WeatherOptions;
+  readonly #options: FaultPlanOptions;
   /** What has still to happen to the call in focus. */
   readonly #due: Fault[];
   /** While it is clear nothing goes wrong. */
   isClear = true;
 
-  constructor(random: Random, options: WeatherOptions) {
+  constructor(random: Random, options: FaultPlanOptions) {
     this.#random = random;
     this.#options = options;
     this.#due = [...(options.focus?.faults ?? [])];

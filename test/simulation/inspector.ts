@@ -16,7 +16,7 @@ export interface OpenedObject {
   readonly lastModified: number;
 }
 
-/** Looks into, and writes to, the embedded S3 past all networks, weather and clocks: the hand of whoever tests. */
+/** Reads and writes the embedded S3 directly, without network, faults or delays, on behalf of the test. */
 export class Inspector {
   readonly #s3: EmbeddedS3;
 

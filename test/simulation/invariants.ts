@@ -19,7 +19,7 @@ const sha256 = (bytes: Uint8Array): string => createHash('sha256').update(bytes)
 const isTerminal = (entry: Entry): entry is TerminalEntry => entry.state === 'succeeded' || entry.state === 'failed';
 
 export async function checkAll(world: World): Promise<void> {
-  const { broken } = world.witness;
+  const { broken } = world.orderChecker;
   demand(broken.length === 0, broken[0] ?? '');
   const entries = await world.entries();
   await checkEntries(world, entries);
@@ -45,7 +45,7 @@ const routed = ({ key }: Put): boolean => !key.startsWith('elsewhere/');
 /** Every routed upload that could ever be read has one entry, at its end or held; and no entry is of nothing. */
 async function checkEntries(world: World, entries: readonly Entry[]): Promise<void> {
   const { scenario, puts, expired, damaged } = world;
-  const lost = [...expired.keys()].map((id) => world.witness.uploads.get(id));
+  const lost = [...expired.keys()].map((id) => world.orderChecker.uploads.get(id));
   const isExpired = (put: Put): boolean => lost.some((upload) => upload !== undefined && isOf(put, { upload }));
   for (const put of puts.filter(routed)) {
     if (damaged !== undefined && isOf(put, { upload: damaged })) continue;
@@ -184,7 +184,7 @@ function checkEndings(world: World, entries: readonly TerminalEntry[]): void {
     checkOutputs(entry, flow, (assetId) => {
       const isLate = entry.failedOutputs.some(({ id, code }) => id === assetId && code === 'out-of-time');
       return isLate
-        ? Object.keys(world.weather.table).length > 0
+        ? Object.keys(world.faultPlan.table).length > 0
         : incidents.some(({ path }) => path.includes(assetId));
     });
   }
@@ -223,24 +223,24 @@ function checkOutputs(entry: TerminalEntry, flow: FlowView, hadTrouble: (assetId
 function checkFlows(world: World, entries: readonly Entry[]): void {
   const { scenario, logged, service } = world;
   const flows = service.flows.flatMap((flow) => {
-    const mark = markOf(flow);
-    return mark?.pipeline === 'another' ? [] : [{ flow, mark }];
+    const tag = flowTagOf(flow);
+    return tag?.pipeline === 'another' ? [] : [{ flow, tag }];
   });
   const groups = new Map<string, FlowView[]>();
-  for (const { flow, mark } of flows) {
-    if (mark === undefined) {
+  for (const { flow, tag } of flows) {
+    if (tag === undefined) {
       demand(
         flow.inputs.every(({ bytes }) => bytes === 3),
-        'a flow of ours bears no mark',
+        'a flow of ours bears no tag',
         flow,
       );
       continue;
     }
-    const { pipeline, upload, generation } = mark;
+    const { pipeline, upload, generation } = tag;
     const isOurs = pipeline === PIPELINE || (pipeline === NEXT_PIPELINE && world.deployedAt.has('pipeline'));
-    demand(isOurs, 'a mark is of no pipeline of ours', flow);
+    demand(isOurs, 'a tag is of no pipeline of ours', flow);
     if (upload === world.damaged?.id) continue;
-    demand(typeof generation === 'number', 'a mark has no generation', flow);
+    demand(typeof generation === 'number', 'a tag has no generation', flow);
     const entry = entries.find((one) => one.upload.id === upload);
     const isExpired = world.expired.has(upload);
     const isKnown = entry !== undefined && generation <= entry.generation;
@@ -273,7 +273,7 @@ function checkFlows(world: World, entries: readonly Entry[]): void {
     const said = (message: string): number => linesOf(message).length;
     const retries = linesOf('Sent again although a flow may exist');
     const retried = retries.length;
-    const surplus = said('Somebody took this upload over meanwhile');
+    const orphaned = said('Another invocation took this upload over');
     // The ledger forgot it, or a person had it sent although a flow might exist.
     const knowingly = (world.expired.get(uploadId ?? '') ?? 0) + (world.releasedByHand.has(uploadId ?? '') ? 1 : 0);
     // A listing of active flows is empty once all have ended. If no other flow is known, that is how the listing of a
@@ -286,7 +286,7 @@ function checkFlows(world: World, entries: readonly Entry[]): void {
     const isFooled = scenario.variation.listActiveOnly === true && !isAnotherKnown ? Number.POSITIVE_INFINITY : 0;
     const values = [
       name,
-      { retried, surplus, isStrict, isListed, isFooled, knowingly },
+      { retried, orphaned, isStrict, isListed, isFooled, knowingly },
       own.map((flow) => ({ ...flow, outputs: undefined })),
     ];
     if (scenario.limits.inDoubt === 'hold') {
@@ -306,7 +306,7 @@ function checkFlows(world: World, entries: readonly Entry[]): void {
       const isSettled = retries.every(({ fields }) => /no ended flow/.test(String(fields.why)));
       demand(isSettled, 'a doubt was not settled although flows are listed', ...values);
     }
-    const allowed = 1 + retried + knowingly + isFooled + (isStrict ? 0 : surplus);
+    const allowed = 1 + retried + knowingly + isFooled + (isStrict ? 0 : orphaned);
     demand(own.length <= allowed, 'more flows were made for one generation than were accounted for', ...values);
   }
 }
@@ -317,14 +317,14 @@ const LISTED_AFTER_MS = 5 * 60_000;
 /** After these a listing is as good as not served. */
 const LISTING_REFUSALS: readonly Fault[] = ['403', '404', '422', 'garbled', 'cut cleanly', 'no ids', 'endless'];
 
-interface Mark {
+interface FlowTag {
   readonly pipeline: string;
   readonly upload: string;
   readonly generation: number;
 }
 
-function markOf({ additional }: FlowView): Mark | undefined {
-  return (additional as { flowdrop?: Mark } | undefined)?.flowdrop;
+function flowTagOf({ additional }: FlowView): FlowTag | undefined {
+  return (additional as { flowdrop?: FlowTag } | undefined)?.flowdrop;
 }
 
 /** Whether the bytes are those of an asset, or where each download differs, those of one of its downloads. */
@@ -350,9 +350,9 @@ async function checkResults(world: World, entries: readonly Entry[]): Promise<vo
       /^(.*)\/([^/]+)\/([^/]+)$/s.exec(key.slice(prefix.length)) ?? [];
     const flowId = decodeURIComponent(flowPart);
     const flow = service.flows.find(({ id }) => id === flowId);
-    const mark = flow && markOf(flow);
+    const tag = flow && flowTagOf(flow);
     const input = flow?.inputs[0]?.additional as { key?: string } | undefined;
-    demand(mark !== undefined && input?.key === uploadKey, 'a result is under a wrong key', key, flow);
+    demand(tag !== undefined && input?.key === uploadKey, 'a result is under a wrong key', key, flow);
     // The id may end in what looks like an extension.
     const names = [assetPart, assetPart.replace(/\.\w+$/, '')].map(decodeURIComponent);
     const assetId = flow?.outputs.find((output) => names.includes(output.assetId))?.assetId ?? '';
@@ -376,7 +376,7 @@ async function checkResults(world: World, entries: readonly Entry[]): Promise<vo
       made.mediaType,
     );
     demand(resultWrites.get(key) === 1, 'a result was written more than once', key, resultWrites.get(key));
-    const name = `${mark?.upload} ${mark?.generation}`;
+    const name = `${tag?.upload} ${tag?.generation}`;
     collected.set(name, (collected.get(name) ?? new Set()).add(flowId));
   }
   for (const [name, flowIds] of collected) {
@@ -403,9 +403,9 @@ async function checkNoPartsLeft({ inspector, begun, abortTried }: World): Promis
 }
 
 /** Whether an upload at a key has no readable entry any more: whose receipt is there, nobody can tell then. */
-function isObscure({ expired, damaged, witness }: World, key: string, entries: readonly Entry[]): boolean {
+function isObscure({ expired, damaged, orderChecker }: World, key: string, entries: readonly Entry[]): boolean {
   const lost = [...expired.keys()].filter((id) => !entries.some(({ upload }) => upload.id === id));
-  return damaged?.key === key || lost.some((id) => witness.uploads.get(id)?.key === key);
+  return damaged?.key === key || lost.some((id) => orderChecker.uploads.get(id)?.key === key);
 }
 
 /** The receipt at a key is that of the upload current there, or of the last one where none is. */
@@ -478,11 +478,11 @@ function checkEvents(world: World, entries: readonly TerminalEntry[]): void {
     words.set(facts.id, said);
     told.add(endName(facts.upload.id, facts.generation, Date.parse(facts.endedAt)));
   }
-  const ends = [...world.witness.endings.values(), ...entries];
+  const ends = [...world.orderChecker.endings.values(), ...entries];
   for (const entry of ends) {
     const { upload, generation, endedAt } = entry;
     const isExcepted =
-      mayMessageDie && entry.flow === undefined && world.witness.receipted.has(`${upload.id}-${generation}`);
+      mayMessageDie && entry.flow === undefined && world.orderChecker.receipted.has(`${upload.id}-${generation}`);
     // Nothing is left of an end whose entry expired before it was told of.
     const isForgotten = world.expired.has(upload.id) && !entries.includes(entry);
     const isTold = told.has(endName(upload.id, generation, endedAt));

@@ -1,7 +1,7 @@
 import type { Limits, Rate } from '../../local/flow-service/limiter.ts';
 import { demand } from './demand.ts';
 import type { Random } from './random.ts';
-import { manyDeeds, type Scenario, steadyScenario } from './scenario.ts';
+import { manySteps, type Scenario, steadyScenario } from './scenario.ts';
 import { CREATES_MAX, type World } from './world.ts';
 
 /*
@@ -97,10 +97,10 @@ const KINDS: readonly Kind[] = [
 /** @param turn which kind of limit it is. */
 export function limitedScenarioOf(random: Random, turn: number): Scenario {
   const kind = KINDS[turn % KINDS.length] as Kind;
-  const deeds = manyDeeds(random, random.int(...kind.uploads), 5 * SECOND, ['echo/', 'echo/', 'two/']);
+  const steps = manySteps(random, random.int(...kind.uploads), 5 * SECOND, ['echo/', 'echo/', 'two/']);
   const [flowMsMin, flowMsMax] = kind.flowMs ?? [1, random.pick([5 * SECOND, MINUTE])];
   return {
-    ...steadyScenario(random, deeds),
+    ...steadyScenario(random, steps),
     kind: 'limits',
     flowMsMin,
     flowMsMax,
@@ -116,9 +116,9 @@ interface Need {
 }
 
 /** A creation, a look at the flow when it has ended, its outputs, and its assets. */
-function needOf({ deeds }: Scenario): Need {
-  const assets = deeds.map(({ key }): number => (key.startsWith('two/') ? 2 : 1));
-  return { creations: deeds.length, others: assets.reduce((sum, count) => sum + 2 + count, 0) };
+function needOf({ steps }: Scenario): Need {
+  const assets = steps.map(({ key }): number => (key.startsWith('two/') ? 2 : 1));
+  return { creations: steps.length, others: assets.reduce((sum, count) => sum + 2 + count, 0) };
 }
 
 /** How long the requests that are needed take at best, with places always taken and not a moment lost. */
@@ -156,22 +156,22 @@ const LOW_BURST_MAX = 5;
 /** Everything is done within the time and the requests that the work takes, and a little more. */
 export async function liveWithinLimits(world: World): Promise<void> {
   const { scenario, service, toldAt } = world;
-  const { deeds, serviceLimits, lowered } = scenario;
+  const { steps, serviceLimits, lowered } = scenario;
   const { limiter } = service;
   const limitMsFor = (flowMs: readonly number[]): number => {
-    const waves = serviceLimits.places === undefined ? 0 : Math.ceil(deeds.length / serviceLimits.places);
+    const waves = serviceLimits.places === undefined ? 0 : Math.ceil(steps.length / serviceLimits.places);
     return SLACK * idealMs(scenario, flowMs) + SCHEDULE_MS + Math.max(...flowMs) + waves * PLACE_CHANGE_MS;
   };
   // How long each flow takes is known only when all are made.
-  const atMostMs = limitMsFor(deeds.map(() => scenario.flowMsMax));
-  const tookMs = await world.runSteadily(() => toldAt.size >= deeds.length, atMostMs);
+  const atMostMs = limitMsFor(steps.map(() => scenario.flowMsMax));
+  const tookMs = await world.runSteadily(() => toldAt.size >= steps.length, atMostMs);
   const flowMs = service.flows.map(({ startedAt = 0, finishedAt = startedAt }) => finishedAt - startedAt);
   const limitMs = tookMs === undefined ? atMostMs : limitMsFor(flowMs);
   const firstReceiptMs = Math.min(...toldAt.values()) - (world.firstEndSeenAt ?? 0);
   const figures = {
     limits: serviceLimits,
     lowered,
-    uploads: deeds.length,
+    uploads: steps.length,
     ended: toldAt.size,
     tookMs,
     idealMs: idealMs(scenario, flowMs),
@@ -189,12 +189,12 @@ export async function liveWithinLimits(world: World): Promise<void> {
   // What belongs to a flow that has ended goes before looks: the first is finished before all could be looked at.
   // A burst of looks may find several flows at once, whose outputs are then asked for one after the other.
   const { requestsPerSecond = Infinity, burst = 0 } = lowestRate(lowered?.limits ?? serviceLimits) ?? {};
-  const firstReceiptBy = ((SLACK * (deeds.length + burst)) / requestsPerSecond) * SECOND + FIRST_RECEIPT_MS;
+  const firstReceiptBy = ((SLACK * (steps.length + burst)) / requestsPerSecond) * SECOND + FIRST_RECEIPT_MS;
   const isLow = requestsPerSecond <= LOW_RATE_MAX && burst <= LOW_BURST_MAX;
   const isFirst = !isLow || firstReceiptMs <= firstReceiptBy;
   demand(isFirst, 'flows were looked at before the first one was finished', firstReceiptBy, figures);
 
-  const looks = deeds.length * (1 + Math.ceil(scenario.flowMsMax / LOOK_GAP_MS));
+  const looks = steps.length * (1 + Math.ceil(scenario.flowMsMax / LOOK_GAP_MS));
   const { creations, others } = needOf(scenario);
   const acceptedMax = SLACK * (creations + others) + looks;
   demand(limiter.acceptedCount <= acceptedMax, 'more requests were spent than the work takes', acceptedMax, figures);

@@ -21,7 +21,7 @@ export const MUTATIONS: readonly Mutation[] = [
       template: entry.route.template,
       parameters: entry.route.parameters,
       additional: entry.route.additional,
-      mark: markOf(entry, settings.pipeline),
+      tag: flowTagOf(entry, settings.pipeline),
       input: { as: route.input, mediaType: upload.mediaType, source: object.source, additional: { key: upload.key } },
     }, this.#invocation.work);
     const written = await ledger.create(entry, this.#invocation.work);
@@ -40,8 +40,8 @@ export const MUTATIONS: readonly Mutation[] = [
         file: 'create-flow/create-flow.ts',
         from: `    const written = await ledger.replace(claim, running(claim.entry, flow), this.#invocation.closing);
     if (written.won) {
-      await this.#mark(claim.entry.upload, flow);`,
-        to: `    await this.#mark(claim.entry.upload, flow);
+      await this.#putRunningMarker(claim.entry.upload, flow);`,
+        to: `    await this.#putRunningMarker(claim.entry.upload, flow);
     const written = await ledger.replace(claim, running(claim.entry, flow), this.#invocation.closing);
     if (written.won) {`,
       },
@@ -65,7 +65,7 @@ export const MUTATIONS: readonly Mutation[] = [
     seedsMax: 600,
   },
   {
-    name: 'mark without generation',
+    name: 'tag without generation',
     changes: [{ file: 'ledger/entry.ts', from: 'generation: entry.generation,\n});', to: 'generation: 1,\n});' }],
     seedsMax: 500,
   },
@@ -329,8 +329,9 @@ export const MUTATIONS: readonly Mutation[] = [
       },
       {
         file: 'collect-outputs/tick.ts',
-        from: '    // Only now is it known whether the service answers for others.',
-        to: '    for (const store of ((this as any).later ?? []).splice(0)) store();',
+        from: 'await pMap(overdue, ({ marker, error })',
+        to: `for (const store of ((this as any).later ?? []).splice(0)) store();
+    await pMap(overdue, ({ marker, error })`,
       },
     ],
     seedsMax: 50,
@@ -347,11 +348,11 @@ export const MUTATIONS: readonly Mutation[] = [
     seedsMax: 50,
   },
   {
-    name: 'absence concluded from a listing without marks',
+    name: 'absence concluded from a listing without tags',
     changes: [
       {
         file: 'flow-service/flow-search.ts',
-        from: "if (!this.#showsAdditional) return 'the listing shows no additional data of flows, so the mark cannot be seen';",
+        from: "if (!this.#showsAdditional) return 'the listing shows no additional data of flows, so the tag cannot be seen';",
         to: '',
       },
       {

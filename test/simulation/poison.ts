@@ -2,7 +2,7 @@ import type { TerminalEntry } from '../../functions/ledger/entry.ts';
 import { demand } from './demand.ts';
 import type { Fault } from './faults.ts';
 import type { Random } from './random.ts';
-import { type Deed, manyDeeds, type Poison, type Scenario, steadyScenario } from './scenario.ts';
+import { manySteps, type Poison, type Scenario, type Step, steadyScenario } from './scenario.ts';
 import { RESULTS, type World } from './world.ts';
 
 /*
@@ -42,13 +42,13 @@ export function poisonedScenarioOf(random: Random): Scenario {
   const count = random.pick([1, 1, 1, 2, 2, 8]);
   const of = random.pick(['flow', 'flow', 'asset'] as const);
   const ageMaxMs = random.pick([20, 30]) * MINUTE;
-  const poisonedDeeds = manyDeeds(random, of === 'asset' ? 1 : count, SECOND, ['echo/']);
+  const poisonedSteps = manySteps(random, of === 'asset' ? 1 : count, SECOND, ['echo/']);
   // The poisoned are the first that are looked at: the others come when all of them have been seen.
-  const healthyDeeds = manyDeeds(random, healthy, MINUTE, ['two/']).map((deed) => ({
-    ...deed,
-    at: deed.at + 3 * MINUTE,
+  const healthySteps = manySteps(random, healthy, MINUTE, ['two/']).map((step) => ({
+    ...step,
+    at: step.at + 3 * MINUTE,
   }));
-  const companion: Deed = {
+  const companion: Step = {
     at: ageMaxMs / 2,
     kind: 'put',
     key: 'text/companion.txt',
@@ -58,7 +58,7 @@ export function poisonedScenarioOf(random: Random): Scenario {
   const hasCompanion = random.chance(0.5);
   const calls: readonly Poison['calls'][] =
     of === 'asset' ? [['flow.asset']] : [['flow.get', 'flow.outputs', 'flow.asset'], ['flow.get'], ['flow.outputs']];
-  const steady = steadyScenario(random, [...poisonedDeeds, ...healthyDeeds, ...(hasCompanion ? [companion] : [])]);
+  const steady = steadyScenario(random, [...poisonedSteps, ...healthySteps, ...(hasCompanion ? [companion] : [])]);
   return {
     ...steady,
     kind: 'poison',
@@ -72,15 +72,15 @@ export function poisonedScenarioOf(random: Random): Scenario {
 
 export async function liveWithPoison(world: World): Promise<void> {
   const { scenario, toldAt } = world;
-  const { deeds, limits, flowMsMax } = scenario;
+  const { steps, limits, flowMsMax } = scenario;
   const ageMaxMs = limits.flowAgeMaxSeconds * SECOND;
-  const companion = deeds.find(({ key }) => key.startsWith('text/'));
-  const healthy = deeds.filter(({ key }) => key.startsWith('two/'));
-  const poisoned = deeds.filter(({ key }) => key.startsWith('echo/'));
+  const companion = steps.find(({ key }) => key.startsWith('text/'));
+  const healthy = steps.filter(({ key }) => key.startsWith('two/'));
+  const poisoned = steps.filter(({ key }) => key.startsWith('echo/'));
   // Alone, a flow ends at twice its age: until then its service may only be down.
   const limitMs = (companion === undefined ? 2 : 1) * ageMaxMs + LAST_LOOK_MS + MINUTE;
   const startedAt = world.timeline.now();
-  const areAllTold = (some: readonly Deed[]) => some.every(({ key }) => toldAt.has(key));
+  const areAllTold = (some: readonly Step[]) => some.every(({ key }) => toldAt.has(key));
   const tookMs = await world.runSteadily(() => areAllTold([...healthy, ...poisoned]), limitMs);
 
   const figures = {

@@ -10,7 +10,7 @@ import { type Outcome, simulate } from './simulation.ts';
  * npm run test:faults -- --mutations [--from S] [--jobs J]
  *
  * Runs N seeds from S on, prints every seed whose world broke an invariant and how to see it again, how often each fault
- * met each kind of call, and a verdict. Ends with 1 where something was broken, or where in a run that is long enough a
+ * met each kind of call, and a decision. Ends with 1 where something was broken, or where in a run that is long enough a
  * fault never met a call that it can happen to. With `--mutations` it plants one mistake after another in the functions
  * instead, and ends with 1 where one of them is not found.
  */

@@ -2,7 +2,7 @@ import { Readable } from 'node:stream';
 import { GetObjectCommand, PutObjectCommand, S3Client, type S3ClientConfig } from '@aws-sdk/client-s3';
 import { s3RequestHandler } from '../../local/aws/s3/request-handler.ts';
 import { EmbeddedS3 } from '../../local/aws/s3/s3.ts';
-import type { Fault, S3CallKind, Weather } from './faults.ts';
+import type { Fault, FaultPlan, S3CallKind } from './faults.ts';
 import type { Lambda } from './lambda.ts';
 import type { Random } from './random.ts';
 import type { Timeline } from './timeline.ts';
@@ -15,7 +15,7 @@ export interface SimulatedS3 {
   readonly s3: EmbeddedS3;
   readonly timeline: Timeline;
   readonly random: Random;
-  readonly weather: Weather;
+  readonly faultPlan: FaultPlan;
   readonly trace: (line: string) => void;
   readonly onFault: (fault: Fault) => void;
   /** Told of every call as it takes effect, and of the invocation that made it, which may be over by then. */
@@ -54,7 +54,7 @@ type Handle = (
   request: SdkRequest,
   options: {
     readonly abortSignal?: AbortSignal;
-    /** Who calls whom; or only whom, past network and weather. */
+    /** Caller and server; or the server alone, for a call without network and faults. */
     readonly call?: { readonly world: SimulatedS3; readonly lambda: Lambda };
     readonly direct?: EmbeddedS3;
   },
@@ -116,7 +116,7 @@ async function withRetries(
   if (kind === 'asset.abort') world.abortTried.add(String(request.query?.uploadId));
   let fault: Fault | undefined;
   for (let attempt = 1; ; attempt += 1) {
-    if (fault === undefined || !world.weather.stays()) fault = world.weather.draw(kind);
+    if (fault === undefined || !world.faultPlan.stays()) fault = world.faultPlan.draw(kind);
     try {
       const response = await attemptOf(request, kind, fault, signal, world, lambda);
       if (attempt === ATTEMPTS_MAX || ![500, 503].includes(response.statusCode)) {

@@ -7,9 +7,9 @@ import {
   ALL_FAULTS,
   type CallKind,
   type Fault,
+  type FaultPlanOptions,
   type Focus,
   type ServiceCallKind,
-  type WeatherOptions,
 } from './faults.ts';
 import type { Random } from './random.ts';
 
@@ -21,7 +21,7 @@ const MIB = 1024 * 1024;
 const BIG_ASSET_BYTES = 10.25 * MIB;
 
 /** What is done to the inbox, and when: milliseconds from the beginning. */
-export type Deed =
+export type Step =
   | {
       readonly at: number;
       readonly kind: 'put';
@@ -47,7 +47,7 @@ export interface Poison {
   readonly count: number;
 }
 
-/** Everything about a seed's world but its weather's moods from call to call. */
+/** Everything about a seed's world but which fault each single call meets. */
 export interface Scenario {
   /** A storm is everything at once, and is then over. The others have one trouble, which stays. */
   readonly kind: 'storm' | 'limits' | 'poison' | 'backfill';
@@ -74,8 +74,8 @@ export interface Scenario {
   readonly isSkewWild: boolean;
   /** Notifications may be lost, and dead letters stay dead: then only the sweep finds what was missed. */
   readonly isLossy: boolean;
-  readonly weather: WeatherOptions;
-  readonly deeds: readonly Deed[];
+  readonly faultPlan: FaultPlanOptions;
+  readonly steps: readonly Step[];
   /** When the token is replaced, and how long before or after that the secret says so. */
   readonly rotations: readonly { readonly at: number; readonly secretAt: number }[];
   /** Share of invocations whose process dies at some moment of its own. */
@@ -172,12 +172,12 @@ const S3_TROUBLE: readonly Fault[] = [
   'conflict',
 ];
 
-function weatherOf(random: Random): WeatherOptions {
+function faultPlanOf(random: Random): FaultPlanOptions {
   const mood = random.int(1, 20);
   const persistence = random.pick([0, 0.3, 0.8, 1]);
   const rate = random.pick([0.02, 0.05, 0.1, 0.2]);
   const strong = random.pick([0.1, 0.25, 0.5]);
-  const only = (faults: readonly Fault[], share: number, calls?: readonly CallKind[]): WeatherOptions => ({
+  const only = (faults: readonly Fault[], share: number, calls?: readonly CallKind[]): FaultPlanOptions => ({
     rate: share,
     faults,
     calls,
@@ -235,7 +235,7 @@ function variationOf(random: Random, { areRedirected }: Wishes): Partial<Variati
 }
 
 /** What gives an asset of several parts. Making and hashing it takes long, so it comes alone. */
-function bigDeed(random: Random, spanMs: number): Deed {
+function bigStep(random: Random, spanMs: number): Step {
   const mediaType = 'application/octet-stream';
   return { at: random.int(0, spanMs), kind: 'put', key: 'big/x.bin', content: Buffer.from('big'), mediaType };
 }
@@ -250,7 +250,7 @@ const BIG_CALLS = [
   'flow.download',
 ] as const;
 
-function bigWeather(random: Random): WeatherOptions {
+function bigFaultPlan(random: Random): FaultPlanOptions {
   return { rate: 0.12, faults: ALL_FAULTS, calls: BIG_CALLS, persistence: random.pick([0, 1]) };
 }
 
@@ -264,7 +264,7 @@ interface Wishes {
   readonly areTimedOut?: boolean;
   readonly areSwept?: boolean;
   /** What leads to the call. */
-  readonly weather?: WeatherOptions;
+  readonly faultPlan?: FaultPlanOptions;
 }
 
 const WISHES: Partial<Record<CallKind, Wishes>> = {
@@ -280,27 +280,27 @@ const WISHES: Partial<Record<CallKind, Wishes>> = {
   'asset.abort': {
     isBig: true,
     areQuick: true,
-    weather: { rate: 0.6, faults: ['half'], calls: ['flow.asset', 'flow.download'], persistence: 0 },
+    faultPlan: { rate: 0.6, faults: ['half'], calls: ['flow.asset', 'flow.download'], persistence: 0 },
   },
   'asset.get': {
     areQuick: true,
-    weather: { rate: 0.6, faults: ['lost', 'internal error after'], calls: ['asset.put'], persistence: 0 },
+    faultPlan: { rate: 0.6, faults: ['lost', 'internal error after'], calls: ['asset.put'], persistence: 0 },
   },
   'receipt.head': { areOverwritten: true },
   'flow.outputs': { areQuick: true },
   'flow.asset': { areQuick: true },
   'flow.download': { areQuick: true, areRedirected: true },
   'flow.abort': { areTimedOut: true },
-  'flows.list': { weather: { rate: 0.7, faults: DOUBTFUL, calls: ['flow.create'], persistence: 0 } },
-  'queue.send': { weather: { rate: 0.7, faults: THROTTLING, calls: ['flow.create'], persistence: 0 } },
+  'flows.list': { faultPlan: { rate: 0.7, faults: DOUBTFUL, calls: ['flow.create'], persistence: 0 } },
+  'queue.send': { faultPlan: { rate: 0.7, faults: THROTTLING, calls: ['flow.create'], persistence: 0 } },
 };
 
-function deedsOf(random: Random, spanMs: number, focus: Focus | undefined, wishes: Wishes): readonly Deed[] {
+function stepsOf(random: Random, spanMs: number, focus: Focus | undefined, wishes: Wishes): readonly Step[] {
   const keys = Array.from({ length: wishes.areOverwritten ? 1 : random.int(1, 3) }, () =>
     random.pick(wishes.areQuick || wishes.areTimedOut || random.chance(0.6) ? USUAL_KEYS : KEYS),
   );
-  if (wishes.isBig) return [bigDeed(random, spanMs), bigDeed(random, spanMs)].sort((a, b) => a.at - b.at);
-  if (random.chance(0.03)) return [bigDeed(random, spanMs)];
+  if (wishes.isBig) return [bigStep(random, spanMs), bigStep(random, spanMs)].sort((a, b) => a.at - b.at);
+  if (random.chance(0.03)) return [bigStep(random, spanMs)];
   const contents = new Map<string, Buffer>();
   const contentFor = (key: string): Buffer => {
     const kind = random.int(1, 40);
@@ -312,22 +312,22 @@ function deedsOf(random: Random, spanMs: number, focus: Focus | undefined, wishe
       content[at] = key.startsWith('text/') ? random.int(0x20, 0x7e) : random.int(0, 255);
     return content;
   };
-  const deeds: Deed[] = [];
+  const steps: Step[] = [];
   const count = random.int(focus === undefined ? 1 : 3, 7);
   for (let n = 0; n < count; n += 1) {
     const key = random.pick(keys);
     const at = random.int(0, spanMs);
     const before = contents.get(key);
     if (before !== undefined && random.chance(0.15)) {
-      deeds.push({ at, kind: 'delete', key });
+      steps.push({ at, kind: 'delete', key });
       continue;
     }
     const content = before !== undefined && random.chance(0.3) ? before : contentFor(key);
     contents.set(key, content);
     const mediaType = key.startsWith('text/') ? 'text/plain' : random.pick(['application/octet-stream', 'image/png']);
-    deeds.push({ at, kind: 'put', key, content, mediaType });
+    steps.push({ at, kind: 'put', key, content, mediaType });
   }
-  return deeds.sort((a, b) => a.at - b.at);
+  return steps.sort((a, b) => a.at - b.at);
 }
 
 /** The same routes after the one with a template that does not exist was corrected. */
@@ -354,8 +354,8 @@ export function scenarioOf(random: Random, focus: Focus | undefined): Scenario {
   const createLimitMs = random.pick([90 * SECOND, 5 * MINUTE, 15 * MINUTE]);
   const span = random.pick([MINUTE, 4 * MINUTE, 10 * MINUTE]);
   const chaosMs = span + random.int(wishes.areTimedOut ? 8 : 2, 10) * MINUTE;
-  const deeds = deedsOf(random, span, focus, wishes);
-  const isBig = deeds.some(({ key }) => key.startsWith('big/'));
+  const steps = stepsOf(random, span, focus, wishes);
+  const isBig = steps.some(({ key }) => key.startsWith('big/'));
   const areTimedOut = wishes.areTimedOut ?? (!wishes.areQuick && random.chance(0.12));
   return {
     kind: 'storm',
@@ -389,8 +389,8 @@ export function scenarioOf(random: Random, focus: Focus | undefined): Scenario {
     skewMs: isSkewWild ? 140 * SECOND : random.pick([0, 0, 25 * SECOND]),
     isSkewWild,
     isLossy: wishes.areSwept ?? random.chance(0.3),
-    weather: { ...(wishes.weather ?? (isBig ? bigWeather(random) : weatherOf(random))), focus },
-    deeds,
+    faultPlan: { ...(wishes.faultPlan ?? (isBig ? bigFaultPlan(random) : faultPlanOf(random))), focus },
+    steps,
     rotations: Array.from({ length: random.pick([0, 0, 1, 2]) }, () => {
       const at = random.int(0, chaosMs);
       return { at, secretAt: at + random.int(-2 * MINUTE, 10 * MINUTE) };
@@ -409,7 +409,7 @@ export function scenarioOf(random: Random, focus: Focus | undefined): Scenario {
 }
 
 /** A world in which nothing goes wrong, but for what is added to it. */
-export function steadyScenario(random: Random, deeds: readonly Deed[]): Scenario {
+export function steadyScenario(random: Random, steps: readonly Step[]): Scenario {
   return {
     kind: 'limits',
     versioning: 'Enabled',
@@ -431,8 +431,8 @@ export function steadyScenario(random: Random, deeds: readonly Deed[]): Scenario
     skewMs: 0,
     isSkewWild: false,
     isLossy: false,
-    weather: { rate: 0, faults: [], persistence: 0 },
-    deeds,
+    faultPlan: { rate: 0, faults: [], persistence: 0 },
+    steps,
     rotations: [],
     suddenDeaths: 0,
     chaosMs: 0,
@@ -445,11 +445,11 @@ export function steadyScenario(random: Random, deeds: readonly Deed[]): Scenario
 }
 
 /** So many uploads that come within `spanMs`, each at a key of its own. */
-export function manyDeeds(random: Random, count: number, spanMs: number, prefixes: readonly string[]): readonly Deed[] {
-  const deeds = Array.from({ length: count }, (_, index): Deed => {
+export function manySteps(random: Random, count: number, spanMs: number, prefixes: readonly string[]): readonly Step[] {
+  const steps = Array.from({ length: count }, (_, index): Step => {
     const content = Buffer.from(`upload ${index} ${random.hex(random.int(1, 200))}`);
     const key = `${random.pick(prefixes)}${index}.bin`;
     return { at: random.int(0, spanMs), kind: 'put', key, content, mediaType: 'application/octet-stream' };
   });
-  return deeds.sort((a, b) => a.at - b.at);
+  return steps.sort((a, b) => a.at - b.at);
 }

@@ -8,7 +8,7 @@ import {
 } from '../../functions/flow-service/transport.ts';
 import { ConnectionLostError, type Fault as ServiceFault } from '../../local/flow-service/fault.ts';
 import type { Operation, ServiceResponse, StandInFlowService } from '../../local/flow-service/flow-service.ts';
-import type { Fault, ServiceCallKind, Weather } from './faults.ts';
+import type { Fault, FaultPlan, ServiceCallKind } from './faults.ts';
 import type { Lambda } from './lambda.ts';
 import type { Random } from './random.ts';
 import { frozenFor } from './s3.ts';
@@ -28,9 +28,9 @@ export interface SimulatedService {
   readonly service: StandInFlowService;
   readonly timeline: Timeline;
   readonly random: Random;
-  readonly weather: Weather;
+  readonly faultPlan: FaultPlan;
   readonly trace: (line: string) => void;
-  /** What always happens to this call, whatever the weather. */
+  /** What always happens to this call, whatever the fault plan says. */
   readonly poison: (kind: ServiceCallKind, path: string) => Fault | undefined;
   /** Told of every request as it is made, and of what happens to it. */
   readonly onCall: (call: ServiceCall) => void;
@@ -151,7 +151,7 @@ class Exchange {
   }
 
   #begin(resolve: (response: TransportResponse) => void): void {
-    const { weather, random, trace, poison, onCall, timeline } = this.#world;
+    const { faultPlan, random, trace, poison, onCall, timeline } = this.#world;
     const lambda = this.#lambda;
     const { url, method } = this.#request;
     if (lambda.isDead) return;
@@ -161,7 +161,7 @@ class Exchange {
     }
     const path = url.pathname + url.search;
     const kind = kindOf(method, url.pathname);
-    const fault = poison(kind, path) ?? weather.draw(kind);
+    const fault = poison(kind, path) ?? faultPlan.draw(kind);
     trace(`${lambda.name} ${kind} ${path}${fault === undefined ? '' : ` × ${fault}`}`);
     onCall({ kind, lambda, path, fault });
     if (fault === 'killed before') {

@@ -52,8 +52,8 @@ export async function simulate(
     seed,
     violation,
     traceHash: world.traceHash,
-    faults: world.weather.table,
-    calls: world.weather.calls,
+    faults: world.faultPlan.table,
+    calls: world.faultPlan.calls,
     counts: { ...world.stats, ...Object.fromEntries(world.counted) },
   };
 }

@@ -48,7 +48,7 @@ export function withTroubles(storm: Scenario, random: Random): Scenario {
 /** What needs several rare things at the same time. The call that a storm looks at most of all is still looked at. */
 function rarity(random: Random, storm: Scenario): Partial<Scenario> {
   const { variation, limits } = storm;
-  const { focus } = storm.weather;
+  const { focus } = storm.faultPlan;
   const dice = random.int(1, 20);
   // A claim is taken over by a process whose clock is ahead while its holder waits for the answer to a POST.
   if (dice === 1 && (variation.listingDelayMs ?? 0) <= 60_000) {
@@ -60,7 +60,7 @@ function rarity(random: Random, storm: Scenario): Partial<Scenario> {
       visibilitySeconds: 170,
       // Else the flow would be found at once.
       variation: { ...variation, ...furtherVariation(random, storm), listingDelayMs: 60_000 },
-      weather: { rate: 0.6, faults: ['slow'], calls: ['flow.create'], persistence: 0, focus },
+      faultPlan: { rate: 0.6, faults: ['slow'], calls: ['flow.create'], persistence: 0, focus },
     };
   }
   // A process dies while it looks for the flow of one that died before.
@@ -68,7 +68,7 @@ function rarity(random: Random, storm: Scenario): Partial<Scenario> {
     const faults = [...DOUBTFUL, 'killed before', 'killed before', 'killed after', 'killed after'] as const;
     return {
       suddenDeaths: 0.2,
-      weather: { rate: 0.5, faults, calls: ['flow.create', 'flows.list'], persistence: 0, focus },
+      faultPlan: { rate: 0.5, faults, calls: ['flow.create', 'flows.list'], persistence: 0, focus },
     };
   }
   // A service that now and then does not know what it knows.
@@ -78,7 +78,7 @@ function rarity(random: Random, storm: Scenario): Partial<Scenario> {
       flowMsMin: 180_000,
       flowMsMax: 600_000,
       tickGapMs: { min: 20_000, max: 60_000 },
-      weather: { rate: 0.3, faults: ['404'], calls: ['flow.get', 'flow.outputs'], persistence: 0, focus },
+      faultPlan: { rate: 0.3, faults: ['404'], calls: ['flow.get', 'flow.outputs'], persistence: 0, focus },
     };
   }
   return {};
@@ -92,9 +92,9 @@ function backfillsIn(random: Random, chaosMs: number): readonly number[] {
   return [at, at + random.int(0, 5_000)];
 }
 
-function furtherVariation(random: Random, { deeds }: Scenario): Partial<Variation> {
+function furtherVariation(random: Random, { steps }: Scenario): Partial<Variation> {
   // The largest asset that is allowed has no room for more.
-  const isBig = deeds.some(({ key }) => key.startsWith('big/'));
+  const isBig = steps.some(({ key }) => key.startsWith('big/'));
   return {
     listAdditional: random.pick(['object', 'object', 'object', 'object', 'none', 'string']),
     listSort: random.chance(0.15) ? 'changed' : 'created',

@@ -19,10 +19,11 @@ import { EmbeddedS3, type S3EventRecord } from '../../local/aws/s3/s3.ts';
 import { StandInFlowService } from '../../local/flow-service/flow-service.ts';
 import { backfillScenarioOf } from './backfill.ts';
 import { Violation } from './demand.ts';
-import { type CallKind, type Fault, focusOf, isAccounts, type ServiceCallKind, Weather } from './faults.ts';
+import { type CallKind, type Fault, FaultPlan, focusOf, isAccounts, type ServiceCallKind } from './faults.ts';
 import { Inspector } from './inspector.ts';
 import { Lambda } from './lambda.ts';
 import { limitedScenarioOf } from './limits.ts';
+import { OrderChecker } from './order-checker.ts';
 import { poisonedScenarioOf } from './poison.ts';
 import { Random } from './random.ts';
 import { frozenFor, type SimulatedS3, s3ClientOf } from './s3.ts';
@@ -30,7 +31,6 @@ import { type Change, CORRECTED_ROUTES, LOWERED_LIMITS, type Scenario, scenarioO
 import { type SimulatedService, transportOf } from './service.ts';
 import { Timeline } from './timeline.ts';
 import { oddId, withTroubles } from './troubles.ts';
-import { Witness } from './witness.ts';
 
 export const INBOX = 'inbox';
 /** The bucket that may become the inbox instead. */
@@ -147,7 +147,7 @@ export interface ServiceIncident {
 export class World {
   readonly scenario: Scenario;
   readonly timeline = new Timeline(START);
-  readonly weather: Weather;
+  readonly faultPlan: FaultPlan;
   readonly s3: EmbeddedS3;
   readonly inspector: Inspector;
   readonly service: StandInFlowService;
@@ -162,7 +162,7 @@ export class World {
   readonly thrown: unknown[] = [];
   readonly tokens: string[];
   readonly incidents: ServiceIncident[] = [];
-  readonly witness: Witness;
+  readonly orderChecker: OrderChecker;
   /** Multipart uploads of which a process was told that they are begun, and by their ids which one. */
   readonly begun = new Map<string, Lambda>();
   /** Ids of the multipart uploads that somebody tried to abort. */
@@ -235,14 +235,14 @@ export class World {
     this.#neighbours = new Random(seed, 8);
     this.#changes = new Random(seed, 9);
     const { scenario, timeline } = this;
-    this.weather = new Weather(new Random(seed, 5), scenario.weather);
-    this.witness = new Witness(() => timeline.now(), {
+    this.faultPlan = new FaultPlan(new Random(seed, 5), scenario.faultPlan);
+    this.orderChecker = new OrderChecker(() => timeline.now(), {
       takeOver: () => this.wasAnyFrozen || scenario.isSkewWild,
       loseLease: () =>
         this.wasAnyFrozen ||
         scenario.skewMs > 0 ||
         scenario.suddenDeaths > 0 ||
-        Object.keys(this.weather.table).some((pair) => pair.startsWith('lease.')),
+        Object.keys(this.faultPlan.table).some((pair) => pair.startsWith('lease.')),
     });
     this.s3 = new EmbeddedS3({
       clock: timeline,
@@ -325,10 +325,10 @@ export class World {
     const { scenario, timeline } = this;
     // The first tick of a deployment marks its first day; it is not what is tested here.
     await this.#complete(this.#startCollect({}));
-    this.weather.isClear = false;
+    this.faultPlan.isClear = false;
 
-    for (const deed of scenario.deeds) {
-      timeline.schedule(START + 20 * MINUTE + deed.at, () => void this.#do(deed));
+    for (const step of scenario.steps) {
+      timeline.schedule(START + 20 * MINUTE + step.at, () => void this.#do(step));
     }
     for (const { at, secretAt } of scenario.rotations) {
       const token = `fake-token-${this.#ids.hex(16)}`;
@@ -382,10 +382,10 @@ export class World {
     again();
   }
 
-  async #do(deed: Scenario['deeds'][number]): Promise<void> {
-    this.trace(`somebody: ${deed.kind} ${deed.key}`);
-    if (deed.kind === 'delete') await this.inspector.delete(this.inbox, deed.key);
-    else await this.inspector.put(this.inbox, deed.key, deed.content, deed.mediaType);
+  async #do(step: Scenario['steps'][number]): Promise<void> {
+    this.trace(`somebody: ${step.kind} ${step.key}`);
+    if (step.kind === 'delete') await this.inspector.delete(this.inbox, step.key);
+    else await this.inspector.put(this.inbox, step.key, step.content, step.mediaType);
   }
 
   #onS3Event(record: S3EventRecord): void {
@@ -397,7 +397,7 @@ export class World {
     if (bucket.name !== INBOX && bucket.name !== NEXT_INBOX) return;
     let put: Put | undefined;
     if (record.eventName.startsWith('ObjectCreated')) {
-      const deed = this.scenario.deeds.find(
+      const step = this.scenario.steps.find(
         (one) =>
           one.kind === 'put' && one.key === key && createHash('md5').update(one.content).digest('hex') === object.eTag,
       );
@@ -407,7 +407,7 @@ export class World {
         versionId: object.versionId === undefined || object.versionId === 'null' ? undefined : object.versionId,
         etag: object.eTag ?? '',
         lastModified: Math.floor(this.timeline.now() / SECOND) * SECOND,
-        content: deed?.kind === 'put' ? deed.content : Buffer.alloc(0),
+        content: step?.kind === 'put' ? step.content : Buffer.alloc(0),
         isNotified: false,
       };
       this.puts.push(put);
@@ -459,7 +459,7 @@ export class World {
     await this.#complete(this.#startCollect({})); // As in `chaos`, the first tick of a deployment.
     const startedAt = timeline.now();
     const end = startedAt + limitMs;
-    for (const deed of scenario.deeds) timeline.schedule(startedAt + deed.at, () => void this.#do(deed));
+    for (const step of scenario.steps) timeline.schedule(startedAt + step.at, () => void this.#do(step));
     const { lowered } = scenario;
     if (lowered !== undefined) {
       timeline.schedule(startedAt + lowered.at, () => this.service.limiter.change(lowered.limits));
@@ -492,10 +492,10 @@ export class World {
       s3: this.s3,
       timeline,
       random: this.#network,
-      weather: this.weather,
+      faultPlan: this.faultPlan,
       trace: (line) => this.trace(line),
       onFault: (fault) => this.#note(lambda, fault),
-      onEffect: (invocation, call) => this.witness.sees(invocation, call),
+      onEffect: (invocation, call) => this.orderChecker.sees(invocation, call),
       begun: this.begun,
       abortTried: this.abortTried,
       buckets: { inboxes: [INBOX, NEXT_INBOX], results: RESULTS, ledger: LEDGER },
@@ -504,7 +504,7 @@ export class World {
       service: this.service,
       timeline,
       random: this.#network,
-      weather: this.weather,
+      faultPlan: this.faultPlan,
       trace: (line) => this.trace(line),
       poison: (kind, path) => this.#poisonOf(kind, path),
       onCall: ({ kind, path: encodedPath, fault }) => {
@@ -562,7 +562,7 @@ export class World {
       events: {
         send: (event, signal) =>
           this.#simple(lambda, 'event.send', signal, () => {
-            this.witness.seesEvent(event.detail);
+            this.orderChecker.seesEvent(event.detail);
             this.published.push(event);
             const { key } = (JSON.parse(event.detail) as { upload: { key: string } }).upload;
             if (!this.toldAt.has(key)) this.toldAt.set(key, timeline.now());
@@ -590,7 +590,7 @@ export class World {
     this.#onCall?.({ by: lambda.name.startsWith('create') ? 'create' : 'collect', ...SIMPLE_CALLS[kind] });
     let fault: Fault | undefined;
     for (let attempt = 1; ; attempt += 1) {
-      if (fault === undefined || !this.weather.stays()) fault = this.weather.draw(kind);
+      if (fault === undefined || !this.faultPlan.stays()) fault = this.faultPlan.draw(kind);
       try {
         return await this.#attempt(lambda, kind, fault, signal, effect);
       } catch (error) {
@@ -660,8 +660,8 @@ export class World {
 
   #seesAbort(lambda: Lambda, path: string): void {
     const flow = this.service.flows.find(({ id }) => path === `/flows/${id}`);
-    const mark = (flow?.additional as { flowdrop?: { upload: string; generation: number } } | undefined)?.flowdrop;
-    if (mark !== undefined) this.witness.seesAbort(lambda.invocationName, mark.upload, mark.generation);
+    const tag = (flow?.additional as { flowdrop?: { upload: string; generation: number } } | undefined)?.flowdrop;
+    if (tag !== undefined) this.orderChecker.seesAbort(lambda.invocationName, tag.upload, tag.generation);
   }
 
   /** Whether a call is about a flow or an asset that never answers as it should. */
@@ -710,12 +710,12 @@ export class World {
     lambda.invocation += 1;
     const name = lambda.invocationName;
     this.#keys.set(lambda, new Set(keys));
-    this.witness.begins(name, lambda.clock.now() + limitMs, keys);
+    this.orderChecker.begins(name, lambda.clock.now() + limitMs, keys);
     let isOver = false;
     const over = (): void => {
       if (isOver) return;
       isOver = true;
-      this.witness.ends(name);
+      this.orderChecker.ends(name);
       this.#running -= 1;
     };
     const { stallsAfterMs, diesAfterMs } = this.#fateOf(limitMs);
@@ -756,7 +756,7 @@ export class World {
    */
   #fateOf(limitMs: number): { readonly stallsAfterMs: number; readonly diesAfterMs: number } {
     const random = this.#random;
-    if (this.weather.isClear || !random.chance(this.scenario.suddenDeaths)) {
+    if (this.faultPlan.isClear || !random.chance(this.scenario.suddenDeaths)) {
       return { stallsAfterMs: limitMs, diesAfterMs: limitMs };
     }
     const afterMs = random.int(1, random.pick([2 * SECOND, 20 * SECOND, limitMs]));
@@ -769,7 +769,7 @@ export class World {
     if (messages.length === 0) return false;
     this.#creating += 1;
     const event = { Records: messages.map(({ messageId, body }) => ({ messageId, body, eventSource: 'aws:sqs' })) };
-    if (!this.weather.isClear) this.#deliverAgainEarly(messages);
+    if (!this.faultPlan.isClear) this.#deliverAgainEarly(messages);
     const since = this.timeline.now();
     const { answer, isOver } = this.#invoke(
       'create',
@@ -782,7 +782,7 @@ export class World {
         const failed = new Set(batchItemFailures.map(({ itemIdentifier }) => itemIdentifier));
         for (const { messageId, receiptHandle, body } of messages) {
           if (failed.has(messageId)) continue;
-          for (const upload of uploadsOf(JSON.parse(body))) this.witness.seesDeletion(upload, since);
+          for (const upload of uploadsOf(JSON.parse(body))) this.orderChecker.seesDeletion(upload, since);
           this.queue.delete(receiptHandle);
         }
       },
@@ -883,11 +883,11 @@ export class World {
     const random = this.#random;
     void this.entries().then((entries) => {
       const like = entries.length > 0 && random.chance(0.5) ? random.pick(entries) : undefined;
-      const mark = like && { pipeline: 'another', upload: like.upload.id, generation: like.generation };
+      const tag = like && { pipeline: 'another', upload: like.upload.id, generation: like.generation };
       const body = Buffer.from(
         JSON.stringify({
           template: 'bytes_echo',
-          additional: mark === undefined ? undefined : { flowdrop: mark },
+          additional: tag === undefined ? undefined : { flowdrop: tag },
           inputs: [{ data: 'data:text/plain;base64,AAAA', additional: {} }],
         }),
       );
@@ -926,7 +926,7 @@ export class World {
 
   /** From here on nothing goes wrong, and everybody has the right token. What is frozen still has to thaw. */
   heal(): void {
-    this.weather.isClear = true;
+    this.faultPlan.isClear = true;
     this.#isHealing = true;
     this.#secret = this.tokens.at(-1) as string;
     this.trace('all is well');
@@ -1076,7 +1076,7 @@ export class World {
         this.logged.push({ level, message, fields: { ...bound, ...fields } });
         if (fields.error instanceof ClaimHeldError) {
           const { uploadId, key } = { ...bound, ...fields };
-          this.witness.seesTurnedAway(lambda.invocationName, String(uploadId), String(key));
+          this.orderChecker.seesTurnedAway(lambda.invocationName, String(uploadId), String(key));
         }
         if (this.#onTrace !== undefined) {
           const { error, ...rest } = fields;

@@ -255,7 +255,7 @@ export class World {
       const waiting = await this.keys(LEDGER, 'waiting/');
       if (
         summary.running === 0 &&
-        summary.sentAgain === 0 &&
+        summary.resubmitted === 0 &&
         waiting.length === 0 &&
         Object.values(this.queue.counts()).every((count) => count === 0)
       )

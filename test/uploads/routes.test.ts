@@ -176,7 +176,7 @@ describe('snapshot', () => {
     ['flow-parameters', '', 'expected JSON'],
     ['flow-additional', '[1]', 'expected an object'],
     ['flow-additional', '"a"', 'expected an object'],
-    ['flow-additional', '{"flowdrop":{"upload":"forged"}}', 'our own mark'],
+    ['flow-additional', '{"flowdrop":{"upload":"forged"}}', 'our own tag'],
     ['flow-template', ' ', 'template'],
     ['flow-template', 'x'.repeat(257), '256 characters'],
     ['flow-template', '=?UTF-8?B?/w==?=', 'readable UTF-8'],
@@ -340,7 +340,7 @@ describe('the list of routes', () => {
       [{ ...route(), input: 'json' }],
       'flowdrop.routes[0].input: expected "file" or "text", got "json"',
     ],
-    ['our own mark', [route({ additional: { flowdrop: 1 } })], 'flowdrop.routes[0].additional: expected no "flowdrop"'],
+    ['our own tag', [route({ additional: { flowdrop: 1 } })], 'flowdrop.routes[0].additional: expected no "flowdrop"'],
     ...WRONG.map(
       ([fields, message]) => [JSON.stringify(fields).slice(0, 40), [{ ...route(), ...fields }], message] as const,
     ),

@@ -223,7 +223,7 @@ describe('a message that sends an upload again', () => {
     const s3 = { bucket: { name: 'inbox' }, object: { key: 'a%20b', size: 5, eTag: 'e' } };
     const record = {
       eventSource: 'aws:s3',
-      eventName: 'ObjectCreated:SentAgain',
+      eventName: 'ObjectCreated:Resubmitted',
       flowdrop: { uploadId: upload.id },
       s3,
     };

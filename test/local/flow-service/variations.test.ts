@@ -188,7 +188,7 @@ describe('the listing of flows', () => {
   it('may show a flow late, which is known by its id at once', async () => {
     const { call, create, clock, service } = await fiveFlows({ paging: 'none' });
     service.variation.listingDelayMs = 5_000;
-    const id = await create({ template: 'text', additional: { flowdrop: 'a mark' } });
+    const id = await create({ template: 'text', additional: { flowdrop: 'a tag' } });
     clock.pass(4_999);
     expect((await call('GET', `/flows/${id}`)).status).toBe(200);
     expect((await call('GET', '/flows')).json.flows).toHaveLength(5);
@@ -196,7 +196,7 @@ describe('the listing of flows', () => {
     expect((await call('GET', '/flows')).json.flows[0]).toMatchObject({
       flow_id: id,
       created_at: '2030-01-01T00:00:05.000Z',
-      additional: { flowdrop: 'a mark' },
+      additional: { flowdrop: 'a tag' },
     });
   });
 });

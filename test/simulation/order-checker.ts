@@ -17,7 +17,7 @@ interface LastWrite {
  * Watches every call as it takes effect, and says what came in the wrong order, or was done by whom it was not for. What
  * is made good later would not be seen by looking at the end alone.
  */
-export class Witness {
+export class OrderChecker {
   /** What was seen to be broken. */
   readonly broken: string[] = [];
   /** Of which uploads and generations a receipt was ever written. */
