@@ -2,7 +2,7 @@ import { dirname } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { GetObjectCommand, PutObjectCommand } from '@aws-sdk/client-s3';
 import type { Receipt } from '../functions/publish/receipts.ts';
-import { LIMITS_DEFAULT } from '../functions/settings/config.ts';
+import { SETTINGS_DEFAULT } from '../functions/settings/config.ts';
 import type { Route } from '../functions/uploads/routes.ts';
 import { FUNCTION_TIMEOUT } from '../infra/constructs/pipeline-function.ts';
 import { MAX_CONCURRENCY_DEFAULT } from '../infra/flow-pipeline.ts';
@@ -48,7 +48,7 @@ export class DeployedPipeline {
       routes,
       standIn,
       // All defaults, because the local run has shorter times of its own.
-      limits: LIMITS_DEFAULT,
+      settings: SETTINGS_DEFAULT,
       timeoutSeconds: FUNCTION_TIMEOUT.toSeconds(),
       createConcurrency: MAX_CONCURRENCY_DEFAULT,
       fixedTicks: { firstAfterMs: firstTickAfterMs, intervalMs: TICK_INTERVAL_MS },

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { firstClaim, running } from '../functions/ledger/entry.ts';
 import { entryKey, runningKey } from '../functions/ledger/keys.ts';
-import type { Env, Limits } from '../functions/settings/config.ts';
+import type { Env, PipelineSettings } from '../functions/settings/config.ts';
 import { type Upload, uploadId } from '../functions/uploads/upload.ts';
 import type { FunctionName } from '../infra/bundle/bundle.ts';
 import { type Bundles, makeBundles } from './bundles.ts';
@@ -84,7 +84,7 @@ export class Stage {
     return this.#ports[of][transport];
   }
 
-  environment(transport: Transport, limits: Partial<Limits> = {}): Record<string, string> {
+  environment(transport: Transport, settings: Partial<PipelineSettings> = {}): Record<string, string> {
     const scheme = transport === 'tls' ? 'https' : 'http';
     const awsUrl = `${scheme}://127.0.0.1:${this.port('aws', transport)}`;
     const env: Env = {
@@ -99,7 +99,7 @@ export class Stage {
       EVENT_BUS: 'default',
       ROUTES: JSON.stringify([{ name: 'all', input: 'file', template: 'bytes_echo' }]),
       // One round a tick: what is measured is that round, not what flows that have just begun add to it.
-      LIMITS: JSON.stringify({ pollIntervalSeconds: 300, ...limits }),
+      SETTINGS: JSON.stringify({ pollIntervalSeconds: 300, ...settings }),
     };
     return {
       ...env,

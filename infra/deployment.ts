@@ -129,7 +129,7 @@ function parseDeployment(value: unknown): Deployment {
 export function pipelinePropsOf(
   deployment: Deployment,
   scope: Construct,
-): Omit<FlowPipelineProps, 'name' | 'baseUrl' | 'routes' | 'limits' | 'alarmTopic'> {
+): Omit<FlowPipelineProps, 'name' | 'baseUrl' | 'routes' | 'settings' | 'alarmTopic'> {
   const { vpc, eventBusArn, permissionsBoundaryArn } = deployment;
   const key = (id: string, arn: string | undefined) => (arn === undefined ? undefined : Key.fromKeyArn(scope, id, arn));
   const bucket = (id: string, bucketName: string | undefined, encryptionKey?: IKey) =>

@@ -17,9 +17,9 @@ import {
   type Context,
   type Env,
   issuesOfBuckets,
-  LIMITS_DEFAULT,
-  type Limits,
+  type PipelineSettings,
   parseContext,
+  SETTINGS_DEFAULT,
 } from '../functions/settings/config.ts';
 import type { Route } from '../functions/uploads/routes.ts';
 import { CollectOutputs } from './constructs/collect-outputs.ts';
@@ -68,10 +68,10 @@ export interface FlowPipelineProps {
    */
   readonly name?: string;
   /**
-   * Limits and choices of the functions.
-   * @default - see {@link Limits}
+   * Settings of the functions that differ from the defaults.
+   * @default - see {@link PipelineSettings}
    */
-  readonly limits?: Partial<Limits>;
+  readonly settings?: Partial<PipelineSettings>;
   /**
    * A bucket that files are already dropped into. It must send its events to EventBridge; its other notifications are
    * left alone. The key of a bucket from elsewhere is known only where it is imported with it, by `fromBucketAttributes`.
@@ -79,7 +79,7 @@ export interface FlowPipelineProps {
    */
   readonly inboxBucket?: IBucket;
   /**
-   * A bucket for the results. It may be the inbox where `limits` has an `inboxPrefix` and a `resultsPrefix`.
+   * A bucket for the results. It may be the inbox where `settings` has an `inboxPrefix` and a `resultsPrefix`.
    * @default - a new bucket
    */
   readonly resultsBucket?: IBucket;
@@ -133,14 +133,14 @@ export interface FlowPipelineProps {
    */
   readonly removalPolicy?: RemovalPolicy;
   /**
-   * How many invocations send files at a time, each of them up to `limits.uploadConcurrency`. A service that limits
-   * requests sets the pace itself; `limits.requestsPerSecond` is a ceiling for each invocation. From 2 to 1,000.
+   * How many invocations send files at a time, each of them up to `settings.uploadConcurrency`. A service that limits
+   * requests sets the pace itself; `settings.requestsPerSecond` is a ceiling for each invocation. From 2 to 1,000.
    * @default 5
    */
   readonly maxConcurrency?: number;
   /**
    * How long a batch waits for more files, up to 5 minutes. Without it a file is sent at once, and a batch has at most
-   * 10; with it a batch may have all of `limits.uploadConcurrency`, which takes fewer invocations for many small files.
+   * 10; with it a batch may have all of `settings.uploadConcurrency`, which takes fewer invocations for many small files.
    * @default - none
    */
   readonly batchWindow?: Duration;
@@ -183,12 +183,12 @@ export class FlowPipeline extends Construct {
   /** @throws {ConfigurationError} naming everything in the props that cannot be. */
   constructor(scope: Construct, id: string, props: FlowPipelineProps) {
     super(scope, id);
-    const { name, baseUrl, routes, limits } = props;
+    const { name, baseUrl, routes, settings } = props;
     // By way of JSON, as it reaches the functions: what is undefined there is absent here.
     const { maxConcurrency = MAX_CONCURRENCY_DEFAULT, batchWindow = Duration.seconds(0), collectors = 1 } = props;
     const { encryptionKey } = props;
     const [context] = together(
-      () => parseContext(JSON.parse(JSON.stringify({ pipeline: name, baseUrl, routes, limits })), this.node.path),
+      () => parseContext(JSON.parse(JSON.stringify({ pipeline: name, baseUrl, routes, settings })), this.node.path),
       () =>
         this.#refuseOutside([
           ['maxConcurrency', maxConcurrency, MAX_CONCURRENCY],
@@ -206,7 +206,7 @@ export class FlowPipeline extends Construct {
     this.deadLetterQueue = this.#parts.uploads.deadLetters;
     this.#refuseLoops(context);
 
-    const { uploadConcurrency, flowAgeMaxSeconds } = context.limits;
+    const { uploadConcurrency, flowAgeMaxSeconds } = context.settings;
     const shared = {
       parts: this.#parts,
       environment: this.#environment(context),
@@ -251,7 +251,7 @@ export class FlowPipeline extends Construct {
     return this.#parts.results.grantRead(grantee);
   }
 
-  #newParts(props: FlowPipelineProps, { pipeline, limits }: Context): Parts {
+  #newParts(props: FlowPipelineProps, { pipeline, settings }: Context): Parts {
     const { encryptionKey, accessLogsBucket, s3Events = false, removalPolicy = RemovalPolicy.RETAIN } = props;
     const common = { encryptionKey, removalPolicy, accessLogsBucket };
     const uploads = new UploadQueue(this, 'Queue', { encryptionKey, batchWindow: props.batchWindow });
@@ -260,17 +260,17 @@ export class FlowPipeline extends Construct {
       inbox: new Inbox(this, 'Inbox', {
         ...common,
         existing: props.inboxBucket,
-        prefix: limits.inboxPrefix,
+        prefix: settings.inboxPrefix,
         uploads,
         s3Events,
       }),
       results: new Results(this, 'Results', {
         ...common,
         existing: props.resultsBucket,
-        prefix: limits.resultsPrefix,
+        prefix: settings.resultsPrefix,
         s3Events,
       }),
-      ledger: new Ledger(this, 'Ledger', { ...common, retentionDays: limits.ledgerRetentionDays }),
+      ledger: new Ledger(this, 'Ledger', { ...common, retentionDays: settings.ledgerRetentionDays }),
       events: new CompletionEvents(this, 'Events', props.eventBus),
       token: new Token(this, 'Token', { existing: props.tokenSecret, pipeline, encryptionKey }),
     };
@@ -320,13 +320,13 @@ export class FlowPipeline extends Construct {
     });
   }
 
-  #refuseLoops({ limits }: Context): void {
+  #refuseLoops({ settings }: Context): void {
     const issues = issuesOfBuckets({
       inboxBucket: this.inboxBucket.bucketName,
       resultsBucket: this.resultsBucket.bucketName,
       ledgerBucket: this.ledgerBucket.bucketName,
-      inboxPrefix: limits.inboxPrefix,
-      resultsPrefix: limits.resultsPrefix,
+      inboxPrefix: settings.inboxPrefix,
+      resultsPrefix: settings.resultsPrefix,
     });
     if (issues.length > 0) throw new ConfigurationError(issues.map((issue) => `${this.node.path}: ${issue}`));
   }
@@ -338,8 +338,10 @@ export class FlowPipeline extends Construct {
     if (issues.length > 0) throw new ConfigurationError(issues.map((issue) => `${this.node.path}.${issue}`));
   }
 
-  #environment({ pipeline, baseUrl, routes, limits }: Context): Env {
-    const changed = Object.entries(limits).filter(([name, value]) => value !== LIMITS_DEFAULT[name as keyof Limits]);
+  #environment({ pipeline, baseUrl, routes, settings }: Context): Env {
+    const changed = Object.entries(settings).filter(
+      ([name, value]) => value !== SETTINGS_DEFAULT[name as keyof PipelineSettings],
+    );
     return {
       PIPELINE: pipeline,
       FLOW_SERVICE_URL: baseUrl.href.replace(/\/$/, ''),
@@ -352,7 +354,7 @@ export class FlowPipeline extends Construct {
       COLLECT_FUNCTION: `${pipeline}-collect-outputs`,
       EVENT_BUS: this.#parts.events.busArn,
       ROUTES: JSON.stringify(routes),
-      LIMITS: JSON.stringify(Object.fromEntries(changed)),
+      SETTINGS: JSON.stringify(Object.fromEntries(changed)),
     };
   }
 

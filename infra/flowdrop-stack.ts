@@ -20,7 +20,7 @@ export class FlowdropStack extends Stack {
   constructor(scope: Construct, id: string, { context, ...props }: FlowdropStackProps) {
     super(scope, id, props);
     const {
-      context: { pipeline, baseUrl, routes, limits },
+      context: { pipeline, baseUrl, routes, settings },
       deployment,
     } = parseStackContext(context);
     const pipelineProps = pipelinePropsOf(deployment, new Construct(this, 'Given'));
@@ -29,7 +29,7 @@ export class FlowdropStack extends Stack {
       name: pipeline,
       baseUrl: baseUrl.href,
       routes,
-      limits,
+      settings,
       alarmTopic: this.#alarmTopic(deployment, pipelineProps.encryptionKey),
     });
     for (const [name, value] of Object.entries(deployment.tags ?? {})) Tags.of(this).add(name, value);

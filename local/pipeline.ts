@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import { DeleteObjectCommand, S3Client } from '@aws-sdk/client-s3';
 import { systemClock } from '../functions/base/clock.ts';
 import { collectorKey } from '../functions/ledger/keys.ts';
-import type { Env, Limits } from '../functions/settings/config.ts';
+import type { Env, PipelineSettings } from '../functions/settings/config.ts';
 import { Inbox } from '../functions/uploads/inbox.ts';
 import type { Route } from '../functions/uploads/routes.ts';
 import { messageFor } from '../functions/uploads/upload.ts';
@@ -45,7 +45,7 @@ export interface PipelineOptions {
   /** Name of the deployment, part of every flow's tag. Default `local`. */
   readonly name?: string;
   readonly routes: readonly Route[];
-  readonly limits?: Partial<Limits>;
+  readonly settings?: Partial<PipelineSettings>;
   /** A flow service that is there already; else a stand-in is started. */
   readonly service?: { readonly url: string; readonly token: string };
   readonly standIn?: StandInOptions;
@@ -194,7 +194,7 @@ export async function startPipeline(options: PipelineOptions): Promise<Pipeline>
       COLLECT_FUNCTION: 'collect-outputs',
       EVENT_BUS,
       ROUTES: JSON.stringify(options.routes),
-      LIMITS: JSON.stringify({ pollIntervalSeconds: 1, ...options.limits }),
+      SETTINGS: JSON.stringify({ pollIntervalSeconds: 1, ...options.settings }),
     };
     const environment = {
       ...env,

@@ -3,7 +3,7 @@ import { stat } from 'node:fs/promises';
 import { PutObjectCommand } from '@aws-sdk/client-s3';
 import pMap from 'p-map';
 import { systemClock } from '../functions/base/clock.ts';
-import type { Limits } from '../functions/settings/config.ts';
+import type { PipelineSettings } from '../functions/settings/config.ts';
 import { mediaTypeOf, routeFor } from '../functions/uploads/routes.ts';
 import { uploadsOf } from '../functions/uploads/upload.ts';
 import { Follower, type Progress } from './follower.ts';
@@ -33,7 +33,7 @@ interface Tracked {
 
 export interface SessionOptions {
   readonly pipeline: Pick<PipelineOptions, 'bundleDir' | 'stateDir' | 'name' | 'routes' | 'service' | 'standIn'> & {
-    readonly limits: Limits;
+    readonly settings: PipelineSettings;
   };
   readonly resultsDir: string;
   readonly screen: Screen;
@@ -135,7 +135,7 @@ export class Session {
   async #upload(file: InboxFile): Promise<Tracked | undefined> {
     const { screen, pipeline } = this.#options;
     const { path, bytes } = file;
-    const key = `${pipeline.limits.inboxPrefix}${file.key}`;
+    const key = `${pipeline.settings.inboxPrefix}${file.key}`;
     const name = printable(key);
     if (!routeFor(pipeline.routes, { key, mediaType: mediaTypeOf(undefined, key) })) {
       screen.line(`${name}  skipped: no route in cdk.json wants a file like this`);

@@ -52,7 +52,7 @@ async function main(): Promise<number> {
     });
   }
 
-  const { routes, limits } = readContext();
+  const { routes, settings } = readContext();
   const root = join(cwd, '.flowdrop');
   const isWatching = args.files.length === 0;
   const state = isWatching ? watchState(root, args.service?.url) : temporaryState(root);
@@ -69,8 +69,8 @@ async function main(): Promise<number> {
         name: state.name,
         routes,
         ...(args.service
-          ? { service: args.service, limits: { ...limits, pollIntervalSeconds: SERVICE_POLL_INTERVAL_SECONDS } }
-          : { standIn: { flowMs: STAND_IN_FLOW_MS }, limits: { ...limits, pollIntervalSeconds: 1 } }),
+          ? { service: args.service, settings: { ...settings, pollIntervalSeconds: SERVICE_POLL_INTERVAL_SECONDS } }
+          : { standIn: { flowMs: STAND_IN_FLOW_MS }, settings: { ...settings, pollIntervalSeconds: 1 } }),
       },
       resultsDir: args.resultsDir,
       screen,

@@ -2,7 +2,7 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { App, Validations } from 'aws-cdk-lib';
-import { LIMITS_DEFAULT } from '../../functions/settings/config.ts';
+import { SETTINGS_DEFAULT } from '../../functions/settings/config.ts';
 import { FlowdropStack } from '../../infra/flowdrop-stack.ts';
 import { PRICES, PRICES_DATE, S3_PRICES } from '../prices.ts';
 import { type Report, size, type Table } from '../report.ts';
@@ -18,7 +18,7 @@ const PROCESSOR_SHARE = MEMORY_MB / 1769;
 
 const GB = 1e9;
 /** As many messages as the stack lets the queue hand over at a time. */
-const BATCH = LIMITS_DEFAULT.uploadConcurrency;
+const BATCH = SETTINGS_DEFAULT.uploadConcurrency;
 const WARM_UP_BYTES = 100_000;
 /** Polls that find a flow running before one finds it finished, as of a flow of a minute or two. */
 const POLLS_IN_VAIN = 1;

@@ -1,5 +1,5 @@
 import { dirname } from 'node:path';
-import type { Limits } from '../../functions/settings/config.ts';
+import type { PipelineSettings } from '../../functions/settings/config.ts';
 import type { FunctionName } from '../../infra/bundle/bundle.ts';
 import { LocalFunction, residentMemory } from '../../local/lambda/function.ts';
 import { type Check, mib, type Report, size } from '../report.ts';
@@ -99,12 +99,13 @@ export async function memory(stage: Stage, cases: readonly MemoryCase[]): Promis
 }
 
 async function measure(stage: Stage, name: FunctionName, { bytes, streams }: MemoryCase) {
-  const limits: Partial<Limits> = streams === 1 ? {} : { uploadConcurrency: streams, assetConcurrency: streams };
+  const settings: Partial<PipelineSettings> =
+    streams === 1 ? {} : { uploadConcurrency: streams, assetConcurrency: streams };
   const fn = new LocalFunction(
     {
       name,
       bundleDir: dirname(stage.bundles.ours[name].path),
-      environment: stage.environment('tls', limits),
+      environment: stage.environment('tls', settings),
       timeoutSeconds: TIMEOUT_SECONDS,
       memoryMiB: MEMORY_MIB,
     },

@@ -1,4 +1,4 @@
-import { LIMITS_DEFAULT } from '../../functions/settings/config.ts';
+import { SETTINGS_DEFAULT } from '../../functions/settings/config.ts';
 import { type Check, figure, type Report } from '../report.ts';
 import { runningFlow } from '../servers/flow-service.ts';
 import type { Stage } from '../stage.ts';
@@ -7,7 +7,7 @@ import { type Counts, TICK_REQUESTS, total } from './requests.ts';
 /** What the service takes to answer a poll, in milliseconds. */
 const ANSWER_MS = 20;
 
-const CONCURRENCY = LIMITS_DEFAULT.pollConcurrency;
+const CONCURRENCY = SETTINGS_DEFAULT.pollConcurrency;
 
 /** Markers in one answer to a listing. */
 const PAGE_KEYS = 1_000;

@@ -22,7 +22,7 @@ const pipeline = new FlowPipeline(stack, 'Pipeline', {
   baseUrl: 'https://flows.example.com',
   // The bucket must send its events to EventBridge; a rule picks out those of scans.
   inboxBucket: Bucket.fromBucketName(stack, 'Scans', 'example-scans'),
-  limits: { inboxPrefix: 'scans/', pollIntervalSeconds: 30, inDoubt: 'hold' },
+  settings: { inboxPrefix: 'scans/', pollIntervalSeconds: 30, inDoubt: 'hold' },
   routes: [
     {
       name: 'drafts',

@@ -28,12 +28,12 @@ export interface Env {
   readonly EVENT_BUS: string;
   /** JSON: the routes. Or `file:<name>`, a file of that JSON beside the bundle, where they are too long for here. */
   readonly ROUTES: string;
-  /** JSON: those of {@link Limits} that differ from the defaults. */
-  readonly LIMITS: string;
+  /** JSON: those of {@link PipelineSettings} that differ from the defaults. */
+  readonly SETTINGS: string;
 }
 
 /** Every limit and choice that has a default. Units come last in a name. */
-export interface Limits {
+export interface PipelineSettings {
   /** Uploads sent side by side within one invocation. Default 4. */
   readonly uploadConcurrency: number;
   /** Largest upload that is sent, in bytes. Default 5 GiB. */
@@ -88,7 +88,7 @@ export interface Limits {
 }
 
 /** What both functions run on: the environment, parsed and frozen. */
-export interface Settings extends Limits {
+export interface Settings extends PipelineSettings {
   readonly pipeline: string;
   readonly baseUrl: URL;
   readonly tokenSecretId: string;
@@ -109,7 +109,7 @@ const TIB = 1024 * GIB;
 const SECONDS_PER_HOUR = 3600;
 const SECONDS_PER_DAY = 24 * SECONDS_PER_HOUR;
 
-export const LIMITS_DEFAULT: Limits = Object.freeze({
+export const SETTINGS_DEFAULT: PipelineSettings = Object.freeze({
   uploadConcurrency: 4,
   inputBytesMax: 5 * GIB,
   textBytesMax: MIB,
@@ -229,7 +229,7 @@ const ceilingSchema: z.ZodMiniType<number | 'unlimited'> = z.union(
  * The ranges that make sense, whatever one's taste: their ends are where another limit (of Lambda's memory and time,
  * or of S3's objects) would be met anyway.
  */
-const limitsSchema = strictObject({
+const settingsSchema = strictObject({
   uploadConcurrency: z.optional(whole('uploads', 1, 16)),
   inputBytesMax: z.optional(whole('bytes', 1, 5 * TIB)),
   textBytesMax: z.optional(whole('bytes', 1, 16 * MIB)),
@@ -250,12 +250,12 @@ const limitsSchema = strictObject({
   resultsPrefix: z.optional(prefixSchema),
 }).check(
   z.superRefine(({ flowAgeMaxSeconds, pollIntervalSeconds, ledgerRetentionDays }, context) => {
-    const age = flowAgeMaxSeconds ?? LIMITS_DEFAULT.flowAgeMaxSeconds;
+    const age = flowAgeMaxSeconds ?? SETTINGS_DEFAULT.flowAgeMaxSeconds;
     if (typeof ledgerRetentionDays === 'number' && ledgerRetentionDays * SECONDS_PER_DAY < 2 * age) {
       const message = `expected at least twice flowAgeMaxSeconds (${age}), or entries of running flows could expire`;
       context.addIssue({ code: 'custom', path: ['ledgerRetentionDays'], message, input: ledgerRetentionDays });
     }
-    const interval = pollIntervalSeconds ?? LIMITS_DEFAULT.pollIntervalSeconds;
+    const interval = pollIntervalSeconds ?? SETTINGS_DEFAULT.pollIntervalSeconds;
     if (age < 2 * interval) {
       const message = `expected at least twice pollIntervalSeconds (${interval}), or flows would fail before they are polled`;
       context.addIssue({ code: 'custom', path: ['flowAgeMaxSeconds'], message, input: age });
@@ -301,9 +301,9 @@ const baseUrlSchema = z.pipe(
   }),
 );
 
-const withDefaults = (given: Partial<Limits>): Limits => {
+const withDefaults = (given: Partial<PipelineSettings>): PipelineSettings => {
   const set = Object.entries(given).filter(([, value]) => value !== undefined);
-  return Object.freeze({ ...LIMITS_DEFAULT, ...Object.fromEntries(set) });
+  return Object.freeze({ ...SETTINGS_DEFAULT, ...Object.fromEntries(set) });
 };
 
 /** Where things are put: what the refusal of loops needs to know, at synth as at run time. */
@@ -380,13 +380,13 @@ const envSchema = z.object({
 export function parseEnv(env: Variables): Settings {
   const variables = check(envSchema, env, '');
   const routes = checkJson(routesSchema, 'ROUTES', () => readRoutes(env));
-  const limits = checkJson(limitsSchema, 'LIMITS', () => env.LIMITS);
-  const issues = [...variables.issues, ...routes.issues, ...limits.issues];
-  if (variables.data === undefined || routes.data === undefined || limits.data === undefined) {
+  const chosen = checkJson(settingsSchema, 'SETTINGS', () => env.SETTINGS);
+  const issues = [...variables.issues, ...routes.issues, ...chosen.issues];
+  if (variables.data === undefined || routes.data === undefined || chosen.data === undefined) {
     throw new ConfigurationError(issues);
   }
   const settings: Settings = {
-    ...withDefaults(limits.data),
+    ...withDefaults(chosen.data),
     pipeline: variables.data.PIPELINE,
     baseUrl: variables.data.FLOW_SERVICE_URL,
     tokenSecretId: variables.data.TOKEN_SECRET_ID,
@@ -427,7 +427,7 @@ export interface Context {
   readonly pipeline: string;
   readonly baseUrl: URL;
   readonly routes: readonly Route[];
-  readonly limits: Limits;
+  readonly settings: PipelineSettings;
   /** How and into what it is deployed: infrastructure's own, and checked there. */
   readonly deployment: unknown;
 }
@@ -437,7 +437,7 @@ const contextSchema = strictObject(
     pipeline: z.optional(pipelineSchema),
     baseUrl: baseUrlSchema,
     routes: routesSchema,
-    limits: z.optional(limitsSchema),
+    settings: z.optional(settingsSchema),
     deployment: z.optional(z.unknown()),
   },
   'an object with baseUrl and routes, such as ' +
@@ -451,6 +451,6 @@ const contextSchema = strictObject(
 export function parseContext(value: unknown, where = 'flowdrop'): Context {
   const { issues, data } = check(contextSchema, value, where);
   if (data === undefined) throw new ConfigurationError(issues);
-  const { pipeline = 'flowdrop', baseUrl, routes, limits = {}, deployment } = data;
-  return { pipeline, baseUrl, routes: freeze(routes), limits: withDefaults(limits), deployment };
+  const { pipeline = 'flowdrop', baseUrl, routes, settings = {}, deployment } = data;
+  return { pipeline, baseUrl, routes: freeze(routes), settings: withDefaults(settings), deployment };
 }

@@ -4,7 +4,7 @@ import type { IKey } from 'aws-cdk-lib/aws-kms';
 import type { Bucket, IBucket } from 'aws-cdk-lib/aws-s3';
 import { Construct } from 'constructs';
 import { RUNNING_PREFIX, STATE_PREFIX, UPLOADS_PREFIX, WAITING_PREFIX } from '../../functions/ledger/keys.ts';
-import type { Limits } from '../../functions/settings/config.ts';
+import type { PipelineSettings } from '../../functions/settings/config.ts';
 import { pipelineBucket } from './bucket.ts';
 import { allow, allowKey } from './permissions.ts';
 
@@ -12,7 +12,7 @@ const READ_AND_WRITE = ['s3:GetObject', 's3:PutObject'];
 const PUT_AND_DELETE = ['s3:PutObject', 's3:DeleteObject'];
 
 export interface LedgerProps {
-  readonly retentionDays: Limits['ledgerRetentionDays'];
+  readonly retentionDays: PipelineSettings['ledgerRetentionDays'];
   readonly encryptionKey: IKey | undefined;
   readonly removalPolicy: RemovalPolicy;
   readonly accessLogsBucket: IBucket | undefined;

@@ -162,7 +162,7 @@ describe('a flow that ended', () => {
   });
 
   it('with more outputs than the limit has so many stored, and says so', async () => {
-    await start({ routes: [{ ...ECHO, parameters: { copies: 5 } }], limits: { outputsMax: 3 } });
+    await start({ routes: [{ ...ECHO, parameters: { copies: 5 } }], settings: { outputsMax: 3 } });
     await running();
     await world.settle();
     const receipt = await world.receipt('a.bin');
@@ -171,7 +171,7 @@ describe('a flow that ended', () => {
   });
 
   it('with an asset over the limit says so, and stores the others', async () => {
-    await start({ limits: { assetBytesMax: 10 } });
+    await start({ settings: { assetBytesMax: 10 } });
     await running('a.bin', 'more than ten bytes');
     await world.settle();
     expect(await world.receipt('a.bin')).toMatchObject({
@@ -274,7 +274,7 @@ describe('a flow that the service does not know', () => {
 
 describe('a flow that runs for ever', () => {
   it('fails when it is too old, and is aborted', async () => {
-    await start({ service: { flowMs: 100 * DAY }, limits: { flowAgeMaxSeconds: 3600 } });
+    await start({ service: { flowMs: 100 * DAY }, settings: { flowAgeMaxSeconds: 3600 } });
     await running();
     world.clock.advance(59 * MINUTE);
     await world.tick();
@@ -306,7 +306,7 @@ describe('an asset that comes damaged', () => {
   });
 
   it('every time is named in the receipt in the end', async () => {
-    await start({ service: { variation: { assetForm: 'json' } }, limits: { attemptsMax: 3 } });
+    await start({ service: { variation: { assetForm: 'json' } }, settings: { attemptsMax: 3 } });
     await running('a.bin', Buffer.alloc(200_000));
     world.service.intercept = (_, { operation }) => (operation === 'getAsset' ? { garble: true } : undefined);
     await world.settle();
@@ -447,13 +447,13 @@ describe('a tick', () => {
   });
 
   it('goes round again within a minute while something runs, if the poll interval is short', async () => {
-    await start({ limits: { pollIntervalSeconds: 1 }, service: { flowMs: 1_500 } });
+    await start({ settings: { pollIntervalSeconds: 1 }, service: { flowMs: 1_500 } });
     await running();
     expect(await world.tick()).toMatchObject({ result: 'completed', succeeded: 1 });
   });
 
   it('goes on with everybody else while a large asset comes', async () => {
-    await start({ limits: { pollIntervalSeconds: 1, assetConcurrency: 2 }, service: { flowMs: 0 } });
+    await start({ settings: { pollIntervalSeconds: 1, assetConcurrency: 2 }, service: { flowMs: 0 } });
     await running('large.bin');
     world.service.intercept = (_, { operation, n }) =>
       operation === 'getAsset' && n === 1 ? { delayMs: 6_000 } : undefined;

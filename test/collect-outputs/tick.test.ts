@@ -137,7 +137,7 @@ describe('flows for which the service answers with an error for ever', () => {
   }
 
   it.each(FAULTS)('end past their maximum age, if another flow was answered: %s', async (_, fault) => {
-    await start({ speed: FAST, service: { flowMs: 100 * DAY }, limits: { flowAgeMaxSeconds: 2 * 3_600 } });
+    await start({ speed: FAST, service: { flowMs: 100 * DAY }, settings: { flowAgeMaxSeconds: 2 * 3_600 } });
     const poisoned = await flowsOf(['bad']);
     poison(poisoned, fault, ['getFlow']);
     world.clock.advance(1.9 * HOUR);
@@ -153,7 +153,7 @@ describe('flows for which the service answers with an error for ever', () => {
   });
 
   it.each(FAULTS)('end at twice their maximum age if the service answers for nobody: %s', async (_, fault) => {
-    await start({ speed: FAST, service: { flowMs: 100 * DAY }, limits: { flowAgeMaxSeconds: 2 * 3_600 } });
+    await start({ speed: FAST, service: { flowMs: 100 * DAY }, settings: { flowAgeMaxSeconds: 2 * 3_600 } });
     const all = await flowsOf(named(3));
     poison(all, fault);
     world.clock.advance(3.9 * HOUR);
@@ -169,7 +169,7 @@ describe('flows for which the service answers with an error for ever', () => {
       speed: FAST,
       routes: [{ ...ECHO, parameters: { copies: 2 } }],
       // The tick goes round again, by when the other flow has surely been answered.
-      limits: { flowAgeMaxSeconds: 2 * 3_600, pollIntervalSeconds: 15 },
+      settings: { flowAgeMaxSeconds: 2 * 3_600, pollIntervalSeconds: 15 },
     });
     const [flowId = ''] = await flowsOf(['bad']);
     const [asset] = world.service.flows[0]?.outputs ?? [];
@@ -191,7 +191,7 @@ describe('flows for which the service answers with an error for ever', () => {
   });
 
   it('do not end past their maximum age for an outage of the whole service', async () => {
-    await start({ speed: FAST, limits: { flowAgeMaxSeconds: 2 * 3_600 } });
+    await start({ speed: FAST, settings: { flowAgeMaxSeconds: 2 * 3_600 } });
     await flowsOf(named(12));
     world.service.intercept = () => ({ status: 502 });
     world.clock.advance(3.5 * HOUR);
@@ -208,7 +208,7 @@ describe('a round that is cut off', () => {
     await start({
       speed: FAST,
       service: { flowMs: 100 * DAY, variation: { listFlows: 404 } },
-      limits: { pollConcurrency: 2 },
+      settings: { pollConcurrency: 2 },
       transport: lookingAt(looks),
     });
     const flowIds = await flowsOf(named(30));
@@ -354,7 +354,7 @@ describe('a flow that the service seems not to know', () => {
 
 describe('one flow and several uploads', () => {
   it('is not collected for either of two uploads that were given it, and both end past their maximum age', async () => {
-    await start({ limits: { flowAgeMaxSeconds: 3_600 } });
+    await start({ settings: { flowAgeMaxSeconds: 3_600 } });
     const [shared = ''] = await flowsOf(['a']);
     world.service.intercept = (_, { operation, n }) =>
       operation === 'createFlow' && n === 2 ? { ...answer({ flow_id: shared }), at: 'after-effect' } : undefined;

@@ -70,7 +70,7 @@ async function deliver(): Promise<'died' | 'done' | undefined> {
 
 describe('a file at which its invocation dies', () => {
   it('costs the others of its batch one attempt, and not the next ones', { timeout: 60_000 }, async () => {
-    await start({ limits: { attemptsMax: 2 } });
+    await start({ settings: { attemptsMax: 2 } });
     const others = ['a', 'b', 'c', 'd'];
     for (const key of ['crasher', ...others]) await world.upload(key, key);
     let deaths = 0;
@@ -94,7 +94,7 @@ describe('a file at which its invocation dies', () => {
 
 describe('an upload that the pace kept waiting past half of the time', () => {
   it('waits on in the ledger as throttled, due at once if it was never sent, and its message is done', async () => {
-    await start({ speed: 10, limits: { uploadConcurrency: 1 } });
+    await start({ speed: 10, settings: { uploadConcurrency: 1 } });
     world.remainingMs = MINUTE;
     // The first one is refused at once, and takes more than half of the time then. No other one is let in.
     world.service.intercept = (_, { operation, n }) => {
@@ -126,7 +126,7 @@ describe('an upload that the pace kept waiting past half of the time', () => {
   });
 
   it('goes back unattempted if no creation was ever refused', async () => {
-    await start({ speed: 10, limits: { uploadConcurrency: 1 } });
+    await start({ speed: 10, settings: { uploadConcurrency: 1 } });
     world.remainingMs = MINUTE;
     world.service.intercept = (_, { operation, n }) =>
       operation === 'createFlow' && n === 1 ? { delayMs: 30_000 } : undefined;

@@ -134,7 +134,7 @@ describe('the same upload told of more than once', () => {
   });
 
   it('publishes a receipt that was lost again', async () => {
-    await start({ limits: { inputBytesMax: 3 } });
+    await start({ settings: { inputBytesMax: 3 } });
     await world.upload('a', 'too long');
     const [body = ''] = takeMessages();
     world.queue.send(body);
@@ -244,7 +244,7 @@ describe('a file that can never pass', () => {
     ['invalid-override', 'flow-additional', { ...ECHO, overrides: true }, { metadata: { 'flow-additional': '[]' } }],
   ];
   it.each(cases)('ends at once with a receipt: %s, %s', async (code, message, route, { body, metadata }) => {
-    await start({ routes: [route], limits: { inputBytesMax: 10 } });
+    await start({ routes: [route], settings: { inputBytesMax: 10 } });
     await world.upload('a.bin', body ?? Buffer.from('x'), { Metadata: metadata });
     expect(await failuresOfDelivery()).toBe(0);
     const receipt = await world.receipt('a.bin');
@@ -338,7 +338,7 @@ describe('a service that does not take the file now', () => {
   });
 
   it('for ever, uses up the attempts of the file only where the file could be the cause', async () => {
-    await start({ limits: { attemptsMax: 3 } });
+    await start({ settings: { attemptsMax: 3 } });
     intercepted({ status: 403 });
     await world.upload('a', 'x');
     await world.settle();
@@ -348,7 +348,7 @@ describe('a service that does not take the file now', () => {
   });
 
   it('because the token expired lasts as long as it must, and nothing fails', async () => {
-    await start({ limits: { attemptsMax: 2 } });
+    await start({ settings: { attemptsMax: 2 } });
     world.token = 'expired';
     await world.upload('a', 'x');
     for (let i = 0; i < 10; i += 1) {
@@ -451,7 +451,7 @@ describe('an answer that never came', () => {
   });
 
   it('of a service that says it is busy, and until when, uses up no attempt', async () => {
-    await start({ limits: { attemptsMax: 2 } });
+    await start({ settings: { attemptsMax: 2 } });
     losing(3, { status: 503, headers: { 'retry-after': '1200' } });
     await world.upload('a', 'x');
     await world.deliver();
@@ -534,7 +534,7 @@ describe('an answer that never came', () => {
   });
 
   it('where no listing is served is held for a person, if so set', async () => {
-    await start({ service: { variation: { listFlows: 501 } }, limits: { inDoubt: 'hold' } });
+    await start({ service: { variation: { listFlows: 501 } }, settings: { inDoubt: 'hold' } });
     losing(1);
     await world.upload('a', 'x');
     await world.waitOutDoubt();
@@ -598,7 +598,7 @@ describe('a claim whose invocation died', () => {
 
 describe('a file at which every invocation dies', () => {
   it('fails after so many attempts, each of which may have been paid for', async () => {
-    await start({ limits: { attemptsMax: 3 }, service: { variation: { listFlows: 404 } } });
+    await start({ settings: { attemptsMax: 3 }, service: { variation: { listFlows: 404 } } });
     await world.upload('a', 'x');
     const { replace } = world.ports.ledger;
     // The service answers, and before the answer can be written down the process is gone.
@@ -778,7 +778,7 @@ describe('an upload to a bucket that is not the inbox any more', () => {
 
 describe('a message that could not begin in time', () => {
   it('goes back unattempted', async () => {
-    await start({ limits: { uploadConcurrency: 1 } });
+    await start({ settings: { uploadConcurrency: 1 } });
     world.remainingMs = 2_000;
     world.service.intercept = (_, { operation }) => (operation === 'createFlow' ? { delayMs: 900 } : undefined);
     for (const key of ['a', 'b', 'c']) await world.upload(key, 'x');

@@ -8,7 +8,7 @@ import { BOMB, html, NO_ANSWERS, nested, zipped } from './bad-answers.ts';
 import { answering, endless, hostileWorld, MINUTE, onlyReceipt, saying } from './support.ts';
 
 async function running(options: WorldOptions = {}, body = 'x'): Promise<World> {
-  const world = await hostileWorld({ ...options, limits: { flowAgeMaxSeconds: 3_600, ...options.limits } });
+  const world = await hostileWorld({ ...options, settings: { flowAgeMaxSeconds: 3_600, ...options.settings } });
   await world.upload('a', body, { ContentType: 'application/x-test' });
   await world.deliver();
   expect(await world.entry()).toMatchObject({ state: 'running' });
@@ -100,9 +100,9 @@ describe('a listing of outputs that is', () => {
   /** What becomes of outputs whose every download would succeed. */
   async function collected(
     outputs: readonly unknown[],
-    limits: WorldOptions['limits'] = {},
+    settings: WorldOptions['settings'] = {},
   ): Promise<[World, Receipt]> {
-    const world = await running({ limits });
+    const world = await running({ settings });
     world.service.intercept = (_, { operation }) => {
       if (operation === 'listOutputs') return saying(JSON.stringify({ outputs }));
       if (operation === 'getAsset') return saying('asset', { headers: { 'content-type': 'text/plain' } });
@@ -288,7 +288,7 @@ describe('an asset that comes as', () => {
     ['an envelope of lists 100,000 deep', () => uri('data:,a', `,"x":${nested(100_000)},`), 'damaged-asset'],
   ];
   it.each(damaged)('%s is never stored, and the receipt says why', async (_, fault, code) => {
-    const world = await running({ limits: { attemptsMax: 2, assetBytesMax: 10_000 } });
+    const world = await running({ settings: { attemptsMax: 2, assetBytesMax: 10_000 } });
     world.remainingMs = code === 'out-of-time' ? 2_000 : world.remainingMs;
     answering(world, 'getAsset', () => fault());
     await world.settle();
@@ -384,7 +384,7 @@ describe('an asset that comes as', () => {
     ],
   ];
   it.each(stored)('%s is stored as it is', async (_, fault, bytes, mediaType) => {
-    const world = await running({ limits: { assetBytesMax: 10_000 } });
+    const world = await running({ settings: { assetBytesMax: 10_000 } });
     answering(world, 'getAsset', () => fault());
     await world.settle();
     const receipt = await onlyReceipt(world);

@@ -53,7 +53,7 @@ describe('an answer to POST /flows that is', () => {
   });
 
   it.each(unusable)('%s, every time and of no flow, uses up the attempts and says so', async (_, fault) => {
-    const world = await hostileWorld({ limits: { attemptsMax: 2 } });
+    const world = await hostileWorld({ settings: { attemptsMax: 2 } });
     answering(world, 'createFlow', () => fault());
     await world.upload('a', 'x');
     await world.settle();
@@ -232,7 +232,7 @@ describe('a flow whose id is', () => {
       const ids = [id];
       const world = await hostileWorld({
         service: { newId: () => ids.shift() ?? '65f0', flowMs: 0 },
-        limits: { inDoubt: 'hold' },
+        settings: { inDoubt: 'hold' },
       });
       await world.upload('a', 'x');
       await expectHeldDoubt(world);
@@ -247,7 +247,7 @@ describe('a listing of flows that', () => {
     ['shows additional data as null', [{ ...record, additional: null }]],
     ['shows active flows only', [{ ...record, state: 'running' }]],
   ])('%s settles no doubt: the upload is held', async (_, listed) => {
-    const world = await hostileWorld({ service: { flowMs: 0 }, limits: { inDoubt: 'hold' } });
+    const world = await hostileWorld({ service: { flowMs: 0 }, settings: { inDoubt: 'hold' } });
     world.service.intercept = (_request, { operation }) => {
       if (operation === 'createFlow') return { reset: 'after-effect' };
       return operation === 'listFlows' ? saying(JSON.stringify({ flows: listed, next: null })) : undefined;

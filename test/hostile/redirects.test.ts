@@ -34,7 +34,7 @@ vi.mock('node:dns', async (original) => {
 /** A world whose service is taken for a public one, unless it is to be the local one that it is. */
 async function running({ isPublic }: { isPublic: boolean }): Promise<World> {
   const world = await hostileWorld({
-    limits: { attemptsMax: 2, flowAgeMaxSeconds: 3_600 },
+    settings: { attemptsMax: 2, flowAgeMaxSeconds: 3_600 },
     ...(isPublic && {
       baseUrl: PUBLIC_BASE,
       transport: (direct, service) => async (request, signal) => {
@@ -196,7 +196,7 @@ describe('an asset of a service on this machine that is redirected', () => {
 describe('any other operation that is redirected', () => {
   it.each(['createFlow', 'getFlow', 'listOutputs', 'listFlows'] as const)('%s is not followed', async (operation) => {
     const there = await elsewhere({ body: '{}' });
-    const world = await hostileWorld({ limits: { attemptsMax: 2, flowAgeMaxSeconds: 3_600 } });
+    const world = await hostileWorld({ settings: { attemptsMax: 2, flowAgeMaxSeconds: 3_600 } });
     world.service.intercept = (_, call) => {
       if (call.operation === operation) return redirect(there.url, 307);
       // Only a doubt makes anybody ask for the listing.

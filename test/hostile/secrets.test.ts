@@ -31,7 +31,7 @@ const USELESS: readonly (readonly [what: string, secret: string | Error])[] = [
 
 describe('a secret that is', () => {
   it.each(USELESS)('%s makes uploads wait and ticks end, and fails nothing', async (_, secret) => {
-    const world = await hostileWorld({ limits: { attemptsMax: 2 } });
+    const world = await hostileWorld({ settings: { attemptsMax: 2 } });
     await world.upload('a', 'x');
     await world.deliver();
     world.token = secret;

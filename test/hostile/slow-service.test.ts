@@ -35,7 +35,7 @@ const uploads = async (...keys: string[]) => {
 
 it('flows past their age whose abort hangs are given up side by side', async () => {
   await start({
-    limits: { flowAgeMaxSeconds: 3600, pollIntervalSeconds: 1 },
+    settings: { flowAgeMaxSeconds: 3600, pollIntervalSeconds: 1 },
     service: { flowMs: 1_000 },
     transport: impatient(1_500),
   });
@@ -61,7 +61,7 @@ it('two flows whose assets hang do not keep the memory of everybody else', async
     routes: [{ ...ECHO, name: 'many', suffixes: ['.many'], parameters: { copies: 40 } }, ECHO],
     service: { flowMs: 0 },
     transport: impatient(600),
-    limits: { attemptsMax: 5 },
+    settings: { attemptsMax: 5 },
   });
   await uploads('a.many', 'b.many');
   const bad = new Set(world.service.flows.map(({ id }) => id));
@@ -79,7 +79,7 @@ it('two flows whose assets hang do not keep the memory of everybody else', async
 }, 90_000);
 
 it('an asset that is ready a little after its flow is not given up within seconds', async () => {
-  await start({ limits: { pollIntervalSeconds: 1 }, service: { flowMs: 500 } });
+  await start({ settings: { pollIntervalSeconds: 1 }, service: { flowMs: 500 } });
   await uploads('a.bin');
   // With the default interval these 5 s are 75 s.
   const readyAt = Date.now() + 5_000;
@@ -94,7 +94,7 @@ it('an asset that is ready a little after its flow is not given up within second
 it('of two uploads with one flow the younger is not collected after the older one was ended', async () => {
   let made = 0;
   await start({
-    limits: { flowAgeMaxSeconds: 3600 },
+    settings: { flowAgeMaxSeconds: 3600 },
     service: { flowMs: 0 },
     transport: (direct) => async (request, signal) => {
       const response = await direct(request, signal);
@@ -166,7 +166,7 @@ it.each<[string, () => object]>([
     }),
   ],
 ])('a look whose answer %s holds up the others for less than a minute', { timeout: 60_000 }, async (_, fault) => {
-  await start({ limits: { pollIntervalSeconds: 15 }, service: { flowMs: secondTakesADay() }, speed: SPEED });
+  await start({ settings: { pollIntervalSeconds: 15 }, service: { flowMs: secondTakesADay() }, speed: SPEED });
   world.remainingMs = 5 * MINUTE;
   await uploads('bad.bin', 'healthy.slow');
   const bad = world.service.flows[0]?.id as string;
@@ -192,7 +192,7 @@ it('a listing of slow pages leaves the flows their looks', { timeout: 60_000 }, 
 
 it('a listing that alone is refused does not hold up the looks', async () => {
   let flowMs = DAY;
-  await start({ limits: { pollIntervalSeconds: 1 }, service: { flowMs: () => flowMs } });
+  await start({ settings: { pollIntervalSeconds: 1 }, service: { flowMs: () => flowMs } });
   world.remainingMs = 15_000;
   await uploads(...Array.from({ length: 20 }, (_, n) => `${n}.slow`));
   world.service.intercept = (_, { operation }) =>

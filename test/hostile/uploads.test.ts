@@ -193,7 +193,7 @@ describe('an upload whose own metadata ask for what cannot be', () => {
 });
 
 describe('an upload of a size', () => {
-  const limits = { inputBytesMax: 1_000, textBytesMax: 100 };
+  const settings = { inputBytesMax: 1_000, textBytesMax: 100 };
   const sizes: readonly (readonly [Route['input'], number, string | undefined])[] = [
     ['file', 0, 'input-empty'],
     ['file', 1, undefined],
@@ -206,7 +206,7 @@ describe('an upload of a size', () => {
     ['text', 1_001, 'input-too-large'],
   ];
   it.each(sizes)('as %s, %i bytes, ends as %s', async (input, bytes, code) => {
-    const world = await hostileWorld({ routes: [{ ...ECHO, input }], limits });
+    const world = await hostileWorld({ routes: [{ ...ECHO, input }], settings });
     await world.upload('a', 'x'.repeat(bytes), { ContentType: 'text/plain' });
     await world.settle();
     const receipt = await onlyReceipt(world);

@@ -151,7 +151,7 @@ export class Deployment {
 
   #placeOf(part: Part, by: FunctionName): Place {
     const { environment } = this.#functionOf(by);
-    const { inboxPrefix = '', resultsPrefix = '' } = JSON.parse(environment.LIMITS ?? '') as Record<string, string>;
+    const { inboxPrefix = '', resultsPrefix = '' } = JSON.parse(environment.SETTINGS ?? '') as Record<string, string>;
     const bucket = (name = '', prefix = '') => ({
       arn: `arn:aws:s3:::${name}`,
       service: 's3',

@@ -7,7 +7,7 @@ import { Bucket } from 'aws-cdk-lib/aws-s3';
 import { Secret } from 'aws-cdk-lib/aws-secretsmanager';
 import { describe, expect, it } from 'vitest';
 import { COLLECTORS_MAX, parseCollectEvent } from '../../functions/collect-outputs/collect-outputs.ts';
-import { type Env, LIMITS_DEFAULT, parseEnv } from '../../functions/settings/config.ts';
+import { type Env, parseEnv, SETTINGS_DEFAULT } from '../../functions/settings/config.ts';
 import { FlowPipeline } from '../../infra/flow-pipeline.ts';
 import { isAllowed, lineOf, permissionsOf } from './policies.ts';
 import { PROPS, synthesise, synthesisePipeline, theirVpc } from './synthesis.ts';
@@ -144,14 +144,14 @@ describe('its buckets', () => {
   });
 
   it('keeps entries for ever, unless somebody says for how long', () => {
-    const { template: bounded } = synthesisePipeline({ limits: { ledgerRetentionDays: 90 } });
+    const { template: bounded } = synthesisePipeline({ settings: { ledgerRetentionDays: 90 } });
     const ledger = only(resources(bounded, 'AWS::S3::Bucket').filter(({ id }) => id.includes('Ledger')));
     expect(ledger.LifecycleConfiguration.Rules).toContainEqual({
       ExpirationInDays: 90,
       Prefix: 'uploads/',
       Status: 'Enabled',
     });
-    expect(environmentTemplateOf(bounded, 'CollectOutputs').LIMITS).toContain('"ledgerRetentionDays":90');
+    expect(environmentTemplateOf(bounded, 'CollectOutputs').SETTINGS).toContain('"ledgerRetentionDays":90');
   });
 });
 
@@ -181,7 +181,7 @@ describe('uploads reach the queue', () => {
   });
 
   it('from below the prefix only, where there is one', () => {
-    const { template: prefixed } = synthesisePipeline({ limits: { inboxPrefix: 'in/' } });
+    const { template: prefixed } = synthesisePipeline({ settings: { inboxPrefix: 'in/' } });
     prefixed.hasResourceProperties('AWS::S3::Bucket', {
       NotificationConfiguration: {
         QueueConfigurations: [{ Filter: { S3Key: { Rules: [{ Name: 'prefix', Value: 'in/' }] } } }],
@@ -192,7 +192,7 @@ describe('uploads reach the queue', () => {
   it("by EventBridge from somebody else's bucket, whose notifications are left alone", () => {
     const { template: theirs } = synthesisePipeline((stack) => ({
       inboxBucket: Bucket.fromBucketName(stack, 'Theirs', 'their-inbox'),
-      limits: { inboxPrefix: 'in/' },
+      settings: { inboxPrefix: 'in/' },
     }));
     theirs.resourceCountIs('AWS::S3::Bucket', 2);
     theirs.hasResourceProperties('AWS::Events::Rule', {
@@ -239,7 +239,7 @@ describe('the queue', () => {
   );
 
   it('gives a message up only after more receives than a file has attempts, to a queue that keeps it as long as may be', () => {
-    expect(queue.RedrivePolicy.maxReceiveCount).toBeGreaterThan(LIMITS_DEFAULT.attemptsMax);
+    expect(queue.RedrivePolicy.maxReceiveCount).toBeGreaterThan(SETTINGS_DEFAULT.attemptsMax);
     const deadLetters = only(resources(template, 'AWS::SQS::Queue').filter(({ id }) => id.includes('DeadLetters')));
     expect(queue.RedrivePolicy.deadLetterTargetArn).toEqual({ 'Fn::GetAtt': [deadLetters.id, 'Arn'] });
     expect(deadLetters.MessageRetentionPeriod).toBe(1_209_600);
@@ -255,14 +255,14 @@ describe('the queue', () => {
 
   it.each([
     [
-      { maxConcurrency: 2, limits: { uploadConcurrency: 1 } },
+      { maxConcurrency: 2, settings: { uploadConcurrency: 1 } },
       { BatchSize: 1, ScalingConfig: { MaximumConcurrency: 2 } },
     ],
     [
-      { maxConcurrency: 7, limits: { uploadConcurrency: 16 } },
+      { maxConcurrency: 7, settings: { uploadConcurrency: 16 } },
       { BatchSize: 10, ScalingConfig: { MaximumConcurrency: 7 } },
     ],
-    [{ batchWindow: Duration.seconds(1), limits: { uploadConcurrency: 16 } }, { BatchSize: 16 }],
+    [{ batchWindow: Duration.seconds(1), settings: { uploadConcurrency: 16 } }, { BatchSize: 16 }],
   ])('with %j feeds as %j', (props, expected) => {
     synthesisePipeline(props).template.hasResourceProperties('AWS::Lambda::EventSourceMapping', expected);
   });
@@ -276,7 +276,7 @@ describe('ticks', () => {
     }));
 
   it.each([1, 60, 3600])('come every minute, whatever the poll interval: %i s', (pollIntervalSeconds) => {
-    const { template: ticking } = synthesisePipeline({ limits: { pollIntervalSeconds } });
+    const { template: ticking } = synthesisePipeline({ settings: { pollIntervalSeconds } });
     const { ScheduleExpression } = only(schedules(ticking).filter(({ id }) => id.includes('Collector0')));
     expect(ScheduleExpression).toBe('rate(1 minute)');
   });
@@ -319,14 +319,18 @@ describe('ticks', () => {
 });
 
 describe('the environment that is given', () => {
-  const limits = { pollIntervalSeconds: 5, inDoubt: 'hold', resultsPrefix: 'out/' } as const;
-  const { template: given } = synthesisePipeline({ limits, name: 'mine', baseUrl: 'https://service.example.com/v1/' });
+  const settings = { pollIntervalSeconds: 5, inDoubt: 'hold', resultsPrefix: 'out/' } as const;
+  const { template: given } = synthesisePipeline({
+    settings,
+    name: 'mine',
+    baseUrl: 'https://service.example.com/v1/',
+  });
 
   it.each(['CreateFlow', 'CollectOutputs'])('is the environment that is parsed, in %s', (name) => {
     const settings = parseEnv(environmentOf(given, name));
     expect(settings).toMatchObject({
-      ...LIMITS_DEFAULT,
-      ...limits,
+      ...SETTINGS_DEFAULT,
+      ...settings,
       pipeline: 'mine',
       collectFunction: 'mine-collect-outputs',
     });
@@ -351,11 +355,11 @@ describe('the environment that is given', () => {
       'FLOW_SERVICE_URL',
       'INBOX_BUCKET',
       'LEDGER_BUCKET',
-      'LIMITS',
       'PIPELINE',
       'QUEUE_URL',
       'RESULTS_BUCKET',
       'ROUTES',
+      'SETTINGS',
       'TOKEN_SECRET_ID',
     ];
     expect(Object.keys(environmentOf(given, 'CreateFlow')).sort()).toEqual(names);
@@ -448,7 +452,7 @@ describe('the collecting function may do what it does and nothing else', () => {
   });
 
   it('below the prefixes only, where there are any', () => {
-    const { template: prefixed } = synthesisePipeline({ limits: { inboxPrefix: 'in/', resultsPrefix: 'out/' } });
+    const { template: prefixed } = synthesisePipeline({ settings: { inboxPrefix: 'in/', resultsPrefix: 'out/' } });
     const lines = permissionsOf(prefixed, 'CollectOutputsRole').map(lineOf);
     expect(lines).toContain('s3:GetObject inbox/in/*');
     expect(lines).toContain('s3:PutObject results/out/*');
@@ -504,7 +508,7 @@ describe('grants for others', () => {
   const user = (stack: Stack) => new Role(stack, 'Somebody', { assumedBy: new ServicePrincipal('ec2.amazonaws.com') });
 
   it('let somebody upload and nothing else', () => {
-    const { template: granted } = synthesisePipeline({ limits: { inboxPrefix: 'in/' } }, (pipeline, stack) => {
+    const { template: granted } = synthesisePipeline({ settings: { inboxPrefix: 'in/' } }, (pipeline, stack) => {
       pipeline.grantUpload(user(stack));
     });
     expect(permissionsOf(granted, 'Somebody').map(lineOf)).toEqual([
@@ -518,7 +522,7 @@ describe('grants for others', () => {
     ['', ['s3:GetObject results/*', 's3:ListBucket results']],
     ['out/', ['s3:GetObject results/out/*', 's3:ListBucket results if s3:prefix StringLike out/*']],
   ])('let somebody read results and nothing else, below the prefix %j', (resultsPrefix, expected) => {
-    const { template: granted } = synthesisePipeline({ limits: { resultsPrefix } }, (pipeline, stack) => {
+    const { template: granted } = synthesisePipeline({ settings: { resultsPrefix } }, (pipeline, stack) => {
       expect(pipeline.grantReadResults(user(stack)).success).toBe(true);
     });
     expect(permissionsOf(granted, 'Somebody').map(lineOf)).toEqual(expected);
@@ -626,10 +630,10 @@ it('a bucket of another stack of the app may be the inbox, and the checks know t
 
 describe('what cannot be is refused at synth, naming where it stands', () => {
   it('a loop: one bucket for inbox and results without prefixes that keep them apart', () => {
-    const both = (limits: object) =>
+    const both = (settings: object) =>
       synthesisePipeline((stack) => {
         const bucket = new Bucket(stack, 'Both');
-        return { inboxBucket: bucket, resultsBucket: bucket, limits };
+        return { inboxBucket: bucket, resultsBucket: bucket, settings };
       });
     expect(() => both({})).toThrow(/test\/Pipeline: inbox and results are one bucket.*inboxPrefix and resultsPrefix/);
     expect(() => both({ inboxPrefix: 'a/', resultsPrefix: 'a/b/' })).toThrow('inbox and results are one bucket');
@@ -639,7 +643,7 @@ describe('what cannot be is refused at synth, naming where it stands', () => {
   it.each([
     [{ baseUrl: 'http://service.example.com' }, 'test/Pipeline.baseUrl: expected https:'],
     [{ routes: [{ name: 'a', template: 't', suffixes: [] }] }, 'test/Pipeline.routes[0].suffixes: expected a list'],
-    [{ limits: { attemptsMax: 0 } }, 'test/Pipeline.limits.attemptsMax: expected a whole number of attempts'],
+    [{ settings: { attemptsMax: 0 } }, 'test/Pipeline.settings.attemptsMax: expected a whole number of attempts'],
     [{ name: 'Not This' }, 'test/Pipeline.pipeline: expected a name'],
     [{ maxConcurrency: 1 }, 'test/Pipeline.maxConcurrency: expected a whole number from 2 to 1000, got 1'],
     [{ collectors: 1.5 }, 'test/Pipeline.collectors: expected a whole number from 1 to 64, got 1.5'],

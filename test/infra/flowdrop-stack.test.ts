@@ -98,7 +98,7 @@ describe('the context', () => {
       removalPolicy: 'keep',
       vpc: 'mine',
     };
-    const context = { baseUrl: 'http://service.example.com', limits: { attemptsMax: 0 }, deployment };
+    const context = { baseUrl: 'http://service.example.com', settings: { attemptsMax: 0 }, deployment };
     let issues: readonly string[] = [];
     try {
       synthesise(stackOf(context));
@@ -108,7 +108,7 @@ describe('the context', () => {
     expect(issues).toEqual([
       'flowdrop.baseUrl: expected https:, or http: on a loopback host, got http://service.example.com',
       'flowdrop.routes: expected a list of 1 to 200 routes, but it is missing',
-      'flowdrop.limits.attemptsMax: expected a whole number of attempts from 1 to 100, got 0',
+      'flowdrop.settings.attemptsMax: expected a whole number of attempts from 1 to 100, got 0',
       'flowdrop.deployment.vpc: expected an object, got "mine"',
       'flowdrop.deployment.removalPolicy: expected "retain" or "destroy", got "keep"',
       'flowdrop.deployment.maxConcurrency: expected a whole number from 2 to 1000, got 1',

@@ -31,11 +31,11 @@ const OPTIONS: readonly Readonly<Record<string, Option>>[] = [
     },
     'one bucket for inbox and results': (stack) => {
       const bucket = Bucket.fromBucketName(stack, 'Both', 'somebodys-bucket');
-      const limits = { inboxPrefix: 'in/', resultsPrefix: 'out/' };
-      return { inboxBucket: bucket, resultsBucket: bucket, limits };
+      const settings = { inboxPrefix: 'in/', resultsPrefix: 'out/' };
+      return { inboxBucket: bucket, resultsBucket: bucket, settings };
     },
     'results that are there': (stack) => ({ resultsBucket: Bucket.fromBucketName(stack, 'Results', 'their-results') }),
-    'prefixes in buckets of its own': () => ({ limits: { inboxPrefix: 'a/b/', resultsPrefix: 'c/' } }),
+    'prefixes in buckets of its own': () => ({ settings: { inboxPrefix: 'a/b/', resultsPrefix: 'c/' } }),
   },
   {
     'a key of the app': (stack) => ({ encryptionKey: new Key(stack, 'Key', { enableKeyRotation: true }) }),

@@ -103,11 +103,11 @@ describe('the package', () => {
         new FlowPipeline(new Stack(new App(), 'S'), 'P', { baseUrl: 'https://service.example.com', ${props} });`;
       writeFileSync(
         join(app, 'right.ts'),
-        program(`routes: [{ name: 'a', template: 't' }], limits: { attemptsMax: 3 }`),
+        program(`routes: [{ name: 'a', template: 't' }], settings: { attemptsMax: 3 }`),
       );
       writeFileSync(
         join(app, 'wrong.ts'),
-        program(`routes: [{ name: 'a', template: 't' }], limits: { atemptsMax: 3 }`),
+        program(`routes: [{ name: 'a', template: 't' }], settings: { atemptsMax: 3 }`),
       );
       const compile = (file: string) =>
         run(

@@ -237,7 +237,7 @@ const unusedOfTheirs = {
 const VARIANTS: Readonly<Record<string, Variant>> = {
   'nothing but defaults': {},
   'another name': { props: () => ({ name: 'another-name' }) },
-  'prefixes in buckets of its own': { props: () => ({ limits: PREFIXES }) },
+  'prefixes in buckets of its own': { props: () => ({ settings: PREFIXES }) },
   'buckets that are there': {
     props: (stack) => ({
       inboxBucket: Bucket.fromBucketName(stack, 'Inbox', 'their-inbox'),
@@ -247,12 +247,12 @@ const VARIANTS: Readonly<Record<string, Variant>> = {
   'one bucket for inbox and results': {
     props: (stack) => {
       const bucket = Bucket.fromBucketName(stack, 'Both', 'their-bucket');
-      return { inboxBucket: bucket, resultsBucket: bucket, limits: PREFIXES };
+      return { inboxBucket: bucket, resultsBucket: bucket, settings: PREFIXES };
     },
   },
   'a key of the app': { props: (stack) => ({ encryptionKey: new Key(stack, 'Key', { enableKeyRotation: true }) }) },
   'a key that is there, and prefixes': {
-    props: (stack) => ({ encryptionKey: theirKey(stack, 'all'), limits: PREFIXES }),
+    props: (stack) => ({ encryptionKey: theirKey(stack, 'all'), settings: PREFIXES }),
   },
   'buckets and a secret that are there, with keys of their own': {
     props: theirs,
@@ -272,7 +272,7 @@ const VARIANTS: Readonly<Record<string, Variant>> = {
       name: 'another-name',
       encryptionKey: theirKey(stack, 'all'),
       eventBus: EventBus.fromEventBusName(stack, 'Bus', 'theirs'),
-      limits: PREFIXES,
+      settings: PREFIXES,
     }),
     keyArns: KEY_ARNS,
     unused: unusedOfTheirs,

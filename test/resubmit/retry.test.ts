@@ -219,7 +219,7 @@ describe('the event of an end', () => {
 
 describe('a retried doubt', () => {
   it('that was held keeps its route and its generation', async () => {
-    await start({ limits: { inDoubt: 'hold' }, service: { variation: { listFlows: 404 } } });
+    await start({ settings: { inDoubt: 'hold' }, service: { variation: { listFlows: 404 } } });
     world.service.intercept = (_, { operation, n }) =>
       operation === 'createFlow' && n === 1 ? { status: 500 } : undefined;
     await world.upload('a', 'x');

@@ -5,9 +5,9 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import {
   ConfigurationError,
   type Env,
-  LIMITS_DEFAULT,
   parseContext,
   parseEnv,
+  SETTINGS_DEFAULT,
 } from '../../functions/settings/config.ts';
 
 const route = { name: 'pictures', mediaTypes: ['image/*'], input: 'file', template: 'model_generate_fromimage' };
@@ -23,14 +23,14 @@ const ENV: Env = {
   COLLECT_FUNCTION: 'collect-outputs',
   EVENT_BUS: 'default',
   ROUTES: JSON.stringify([route]),
-  LIMITS: '{}',
+  SETTINGS: '{}',
 };
 
 const env = (changes: Partial<Record<keyof Env | 'LAMBDA_TASK_ROOT', string | undefined>> = {}) => ({
   ...ENV,
   ...changes,
 });
-const limits = (value: object) => env({ LIMITS: JSON.stringify(value) });
+const settings = (value: object) => env({ SETTINGS: JSON.stringify(value) });
 
 function messagesOf(act: () => unknown): readonly string[] {
   try {
@@ -83,9 +83,9 @@ describe('parseEnv', () => {
     expect(Object.isFrozen(settings.routes[0]?.mediaTypes)).toBe(true);
   });
 
-  it('takes the limits that are given and the defaults of the others', () => {
-    const settings = parseEnv(limits({ pollIntervalSeconds: 5, inDoubt: 'hold' }));
-    expect(settings).toMatchObject({ pollIntervalSeconds: 5, inDoubt: 'hold', attemptsMax: 5 });
+  it('takes the settings that are given and the defaults of the others', () => {
+    const parsed = parseEnv(settings({ pollIntervalSeconds: 5, inDoubt: 'hold' }));
+    expect(parsed).toMatchObject({ pollIntervalSeconds: 5, inDoubt: 'hold', attemptsMax: 5 });
   });
 
   it('ignores the rest of the environment', () => {
@@ -98,7 +98,7 @@ describe('parseEnv', () => {
       INBOX_BUCKET: undefined,
       QUEUE_URL: 'nowhere',
       ROUTES: JSON.stringify([{ ...route, suffixes: [5] }, { name: 'b' }]),
-      LIMITS: JSON.stringify({ polIntervalSeconds: 5, attemptsMax: 0 }),
+      SETTINGS: JSON.stringify({ polIntervalSeconds: 5, attemptsMax: 0 }),
     });
     expect(messagesOf(() => parseEnv(broken))).toEqual([
       expect.stringMatching(/^PIPELINE: expected a name of at most 40 .*, got "No Spaces"$/),
@@ -106,15 +106,15 @@ describe('parseEnv', () => {
       'QUEUE_URL: expected a queue\'s URL, got "nowhere"',
       expect.stringMatching(/^ROUTES\[0\]\.suffixes\[0\]: expected a suffix of 1 to 1024 characters.*, got 5$/),
       expect.stringMatching(/^ROUTES\[1\]\.template: expected the id or name of a template .*, but it is missing$/),
-      'LIMITS.attemptsMax: expected a whole number of attempts from 1 to 100, got 0',
-      expect.stringMatching(/^LIMITS\.polIntervalSeconds: unknown, expected only uploadConcurrency, .* here$/),
+      'SETTINGS.attemptsMax: expected a whole number of attempts from 1 to 100, got 0',
+      expect.stringMatching(/^SETTINGS\.polIntervalSeconds: unknown, expected only uploadConcurrency, .* here$/),
     ]);
   });
 
   it('names a variable that is not JSON, and one that is not there', () => {
-    expect(messagesOf(() => parseEnv(env({ ROUTES: '[{', LIMITS: undefined })))).toEqual([
+    expect(messagesOf(() => parseEnv(env({ ROUTES: '[{', SETTINGS: undefined })))).toEqual([
       expect.stringMatching(/^ROUTES: expected JSON, got "\[\{" \(.+\)$/),
-      'LIMITS: expected an object, but it is missing',
+      'SETTINGS: expected an object, but it is missing',
     ]);
   });
 
@@ -138,25 +138,25 @@ describe('parseEnv', () => {
     ['flowAgeMaxSeconds', 59, 31_536_001],
   ])('refuses %s outside of its range, in fractions or as text', (name, low, high) => {
     for (const value of [low, high, 120.5, '120', null]) {
-      const issues = messagesOf(() => parseEnv(limits({ [name]: value })));
-      expect(issues[0], JSON.stringify(value)).toMatch(new RegExp(`^LIMITS\\.${name}: expected a whole number of`));
+      const issues = messagesOf(() => parseEnv(settings({ [name]: value })));
+      expect(issues[0], JSON.stringify(value)).toMatch(new RegExp(`^SETTINGS\\.${name}: expected a whole number of`));
       expect(issues[0]).toContain(`got ${JSON.stringify(value)}`);
     }
   });
 
   it.each([0.01, 0.5, 60, 10_000, 'unlimited'])('takes %j as the ceiling of requests a second', (requestsPerSecond) => {
-    expect(parseEnv(limits({ requestsPerSecond }))).toMatchObject({ requestsPerSecond });
+    expect(parseEnv(settings({ requestsPerSecond }))).toMatchObject({ requestsPerSecond });
   });
 
   it.each([0, 0.009, 10_001, -1, '60', null])('refuses %j as the ceiling of requests a second', (requestsPerSecond) => {
-    const [issue] = messagesOf(() => parseEnv(limits({ requestsPerSecond })));
-    expect(issue).toMatch(/^LIMITS\.requestsPerSecond: /);
+    const [issue] = messagesOf(() => parseEnv(settings({ requestsPerSecond })));
+    expect(issue).toMatch(/^SETTINGS\.requestsPerSecond: /);
     expect(issue).toContain(`got ${JSON.stringify(requestsPerSecond)}`);
   });
 
   it('refuses a maximum age that ends before the second poll', () => {
-    expect(messagesOf(() => parseEnv(limits({ flowAgeMaxSeconds: 119, pollIntervalSeconds: 60 })))).toEqual([
-      'LIMITS.flowAgeMaxSeconds: expected at least twice pollIntervalSeconds (60), or flows would fail before they are polled, got 119',
+    expect(messagesOf(() => parseEnv(settings({ flowAgeMaxSeconds: 119, pollIntervalSeconds: 60 })))).toEqual([
+      'SETTINGS.flowAgeMaxSeconds: expected at least twice pollIntervalSeconds (60), or flows would fail before they are polled, got 119',
     ]);
   });
 });
@@ -204,7 +204,7 @@ describe('the pattern of results keys', () => {
   it.each(['{flowId}/{assetId}', '{key}/{flowId}/{assetId}{ext}', 'made/{flowId}/of/{key}/asset-{assetId}{ext}'])(
     '%s is taken',
     (resultsKey) => {
-      expect(parseEnv(limits({ resultsKey })).resultsKey).toBe(resultsKey);
+      expect(parseEnv(settings({ resultsKey })).resultsKey).toBe(resultsKey);
     },
   );
 
@@ -221,14 +221,14 @@ describe('the pattern of results keys', () => {
     ['{key}//{flowId}/{assetId}', 'slash'],
     [`${'x'.repeat(512)}/{flowId}/{assetId}`, '512'],
   ])('%s is refused, saying %s', (resultsKey, why) => {
-    const issues = messagesOf(() => parseEnv(limits({ resultsKey })));
-    expect(issues).toEqual([expect.stringMatching(/^LIMITS\.resultsKey: expected /)]);
+    const issues = messagesOf(() => parseEnv(settings({ resultsKey })));
+    expect(issues).toEqual([expect.stringMatching(/^SETTINGS\.resultsKey: expected /)]);
     expect(issues[0]).toContain(why);
   });
 });
 
 describe('loops', () => {
-  const oneBucket = (prefixes: object) => env({ RESULTS_BUCKET: 'the-inbox', LIMITS: JSON.stringify(prefixes) });
+  const oneBucket = (prefixes: object) => env({ RESULTS_BUCKET: 'the-inbox', SETTINGS: JSON.stringify(prefixes) });
 
   it.each([
     {},
@@ -258,8 +258,8 @@ describe('loops', () => {
   });
 
   it.each(['in', '/in/', '/', 'in//', 'in*/', 'ä/'])('%s is no prefix', (inboxPrefix) => {
-    expect(messagesOf(() => parseEnv(limits({ inboxPrefix })))).toEqual([
-      expect.stringMatching(/^LIMITS\.inboxPrefix: expected nothing, or a prefix such as/),
+    expect(messagesOf(() => parseEnv(settings({ inboxPrefix })))).toEqual([
+      expect.stringMatching(/^SETTINGS\.inboxPrefix: expected nothing, or a prefix such as/),
     ]);
   });
 });
@@ -288,12 +288,12 @@ describe('routes in a file beside the bundle', () => {
 describe('parseContext', () => {
   const context = { baseUrl: 'https://flows.example.com', routes: [route] };
 
-  it('fills in the name and the limits', () => {
+  it('fills in the name and the settings', () => {
     expect(parseContext(context)).toEqual({
       pipeline: 'flowdrop',
       baseUrl: new URL('https://flows.example.com'),
       routes: [route],
-      limits: LIMITS_DEFAULT,
+      settings: SETTINGS_DEFAULT,
       deployment: undefined,
     });
   });
@@ -302,14 +302,14 @@ describe('parseContext', () => {
     const broken = {
       baseUrl: 'http://flows.example.com',
       routes: [route, { ...route, name: 'b', suffixes: [5] }],
-      limits: { attemptsMax: 1.5 },
+      settings: { attemptsMax: 1.5 },
       route: [],
     };
     expect(messagesOf(() => parseContext(broken))).toEqual([
       'flowdrop.baseUrl: expected https:, or http: on a loopback host, got http://flows.example.com',
       expect.stringMatching(/^flowdrop\.routes\[1\]\.suffixes\[0\]: expected a suffix .*, got 5$/),
-      'flowdrop.limits.attemptsMax: expected a whole number of attempts from 1 to 100, got 1.5',
-      'flowdrop.route: unknown, expected only pipeline, baseUrl, routes, limits, deployment here',
+      'flowdrop.settings.attemptsMax: expected a whole number of attempts from 1 to 100, got 1.5',
+      'flowdrop.route: unknown, expected only pipeline, baseUrl, routes, settings, deployment here',
     ]);
   });
 

@@ -5,7 +5,7 @@ import type { Receipt } from '../../functions/publish/receipts.ts';
 import type { FlowView } from '../../local/flow-service/flow-service.ts';
 import { demand } from './demand.ts';
 import type { Fault } from './faults.ts';
-import { LOWERED_LIMITS } from './scenario.ts';
+import { LOWERED_SETTINGS } from './scenario.ts';
 import { INBOX, LEDGER, NEXT_INBOX, NEXT_PIPELINE, PIPELINE, type Put, RESULTS, type World } from './world.ts';
 
 /*
@@ -66,7 +66,7 @@ async function checkEntries(world: World, entries: readonly Entry[]): Promise<vo
       'an entry is of no upload',
       entry,
     );
-    const isHeld = scenario.limits.inDoubt === 'hold' && entry.state === 'waiting' && entry.reason === 'held';
+    const isHeld = scenario.settings.inDoubt === 'hold' && entry.state === 'waiting' && entry.reason === 'held';
     demand(isTerminal(entry) || isHeld, 'an upload is stuck', entry);
   }
 }
@@ -84,7 +84,7 @@ async function checkNoMarkers(world: World, entries: readonly Entry[]): Promise<
 
 /** After the limits were lowered. */
 const bytesMaxOf = (key: string): number =>
-  key.startsWith('text/') ? LOWERED_LIMITS.textBytesMax : LOWERED_LIMITS.inputBytesMax;
+  key.startsWith('text/') ? LOWERED_SETTINGS.textBytesMax : LOWERED_SETTINGS.inputBytesMax;
 
 /** An upload ended as it did for a reason that there was. */
 function checkEndings(world: World, entries: readonly TerminalEntry[]): void {
@@ -145,7 +145,7 @@ function checkEndings(world: World, entries: readonly TerminalEntry[]): void {
         break;
       case 'attempts-exhausted':
         demand(
-          blamed >= (world.deployedAt.has('limits') ? LOWERED_LIMITS.attemptsMax : scenario.limits.attemptsMax),
+          blamed >= (world.deployedAt.has('limits') ? LOWERED_SETTINGS.attemptsMax : scenario.settings.attemptsMax),
           'an upload was given up without having failed so often',
           blamed,
           ...why(),
@@ -167,7 +167,7 @@ function checkEndings(world: World, entries: readonly TerminalEntry[]): void {
         break;
       case 'timed-out':
         demand(
-          entry.endedAt - (entry.flow?.createdAt ?? 0) > scenario.limits.flowAgeMaxSeconds * 1000,
+          entry.endedAt - (entry.flow?.createdAt ?? 0) > scenario.settings.flowAgeMaxSeconds * 1000,
           'a flow timed out too early',
           ...why(),
         );
@@ -289,7 +289,7 @@ function checkFlows(world: World, entries: readonly Entry[]): void {
       { retried, orphaned, isStrict, isListed, isFooled, knowingly },
       own.map((flow) => ({ ...flow, outputs: undefined })),
     ];
-    if (scenario.limits.inDoubt === 'hold') {
+    if (scenario.settings.inDoubt === 'hold') {
       demand(retried === 0, 'a doubt that was to be held was sent again', ...values);
       if (isStrict)
         demand(
@@ -341,7 +341,7 @@ async function isMade(
 /** Every asset is whole, under its own key, written once, and of the one flow that its upload's generation has. */
 async function checkResults(world: World, entries: readonly Entry[]): Promise<void> {
   const { scenario, service, inspector, resultWrites } = world;
-  const prefix = scenario.limits.resultsPrefix;
+  const prefix = scenario.settings.resultsPrefix;
   const collected = new Map<string, Set<string>>();
   for (const { key } of await inspector.list(RESULTS)) {
     demand(key.startsWith(prefix), 'a result is outside its prefix', key);
@@ -425,7 +425,7 @@ async function checkReceipts(world: World, entries: readonly TerminalEntry[]): P
       (a, b) => a.upload.lastModified - b.upload.lastModified || (a.upload.id < b.upload.id ? -1 : 1),
     );
     const expected = current === undefined ? latest.at(-1) : all.find(isCurrent);
-    const stored = await inspector.open(RESULTS, `${scenario.limits.resultsPrefix}${key}/receipt.json`);
+    const stored = await inspector.open(RESULTS, `${scenario.settings.resultsPrefix}${key}/receipt.json`);
     demand(stored !== undefined, 'a receipt is missing', key, all);
     if (expected === undefined) continue; // What is current is held: it has no receipt yet.
     const receipt = JSON.parse(stored?.body.toString() ?? '') as Receipt;
@@ -505,7 +505,7 @@ const endName = (uploadId: string, generation: number, endedAt: number): string 
 export async function checkRetried(world: World): Promise<void> {
   const { scenario, puts, inbox, retriedWhenWell } = world;
   // The longest flow may be longer than a flow's maximum age.
-  const mayTimeOut = scenario.flowMsMax > scenario.limits.flowAgeMaxSeconds * 1000;
+  const mayTimeOut = scenario.flowMsMax > scenario.settings.flowAgeMaxSeconds * 1000;
   for (const entry of (await world.entries()).filter(isTerminal)) {
     const before = retriedWhenWell.get(entry.upload.id);
     const put = puts.find((one) => isOf(one, entry));
@@ -571,7 +571,7 @@ export async function checkFirstTicks(world: World): Promise<void> {
   await world.tick();
   if (ticks.slice(count).some(({ result }) => result !== 'completed')) return;
   if (now < world.leftAloneUntil + 2 * scenario.skewMs) return;
-  const intervalMs = scenario.limits.pollIntervalSeconds * 1000;
+  const intervalMs = scenario.settings.pollIntervalSeconds * 1000;
   for (const { key } of markers) {
     const [, created = '', , flowId = ''] = key.split('/');
     const ageMs = now - Date.parse(created);

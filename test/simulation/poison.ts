@@ -62,7 +62,7 @@ export function poisonedScenarioOf(random: Random): Scenario {
   return {
     ...steady,
     kind: 'poison',
-    limits: { ...steady.limits, flowAgeMaxSeconds: ageMaxMs / SECOND },
+    settings: { ...steady.settings, flowAgeMaxSeconds: ageMaxMs / SECOND },
     flowMsMax: 30 * SECOND,
     // From half of the poisoned flows' greatest age to almost half as much beyond it.
     textFlowMs: 0.9 * ageMaxMs,
@@ -72,8 +72,8 @@ export function poisonedScenarioOf(random: Random): Scenario {
 
 export async function liveWithPoison(world: World): Promise<void> {
   const { scenario, toldAt } = world;
-  const { steps, limits, flowMsMax } = scenario;
-  const ageMaxMs = limits.flowAgeMaxSeconds * SECOND;
+  const { steps, settings, flowMsMax } = scenario;
+  const ageMaxMs = settings.flowAgeMaxSeconds * SECOND;
   const companion = steps.find(({ key }) => key.startsWith('text/'));
   const healthy = steps.filter(({ key }) => key.startsWith('two/'));
   const poisoned = steps.filter(({ key }) => key.startsWith('echo/'));
@@ -103,7 +103,7 @@ export async function liveWithPoison(world: World): Promise<void> {
     demand(world.poisoned.size > 0, 'nothing was poisoned', figures);
     const receipt = await world.inspector.json<{ status: string; failure?: { code: string } }>(
       RESULTS,
-      `${limits.resultsPrefix}${key}/receipt.json`,
+      `${settings.resultsPrefix}${key}/receipt.json`,
     );
     const says = { status: receipt.status, code: receipt.failure?.code, failedOutputs: entry.failedOutputs };
     demand(receipt.status === 'failed' && receipt.failure !== undefined, 'a receipt does not say that it failed', says);

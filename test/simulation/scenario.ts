@@ -1,4 +1,4 @@
-import { LIMITS_DEFAULT, type Limits } from '../../functions/settings/config.ts';
+import { type PipelineSettings, SETTINGS_DEFAULT } from '../../functions/settings/config.ts';
 import type { Route } from '../../functions/uploads/routes.ts';
 import type { Versioning } from '../../local/aws/s3/s3.ts';
 import type { Limits as ServiceLimits } from '../../local/flow-service/limiter.ts';
@@ -35,7 +35,7 @@ export type Step =
 export type Change = 'route' | 'pipeline' | 'inbox' | 'limits';
 
 /** Limits as they are after they were lowered. */
-export const LOWERED_LIMITS = { inputBytesMax: 300, textBytesMax: 200, attemptsMax: 1, pollConcurrency: 1 } as const;
+export const LOWERED_SETTINGS = { inputBytesMax: 300, textBytesMax: 200, attemptsMax: 1, pollConcurrency: 1 } as const;
 
 /** A fault that single flows or assets meet at every call, for ever. */
 export interface Poison {
@@ -53,7 +53,7 @@ export interface Scenario {
   readonly kind: 'storm' | 'limits' | 'poison' | 'backfill';
   readonly versioning: Versioning | undefined;
   readonly routes: readonly Route[];
-  readonly limits: Limits;
+  readonly settings: PipelineSettings;
   readonly variation: Partial<Variation>;
   readonly collectors: number;
   readonly createLimitMs: number;
@@ -361,8 +361,8 @@ export function scenarioOf(random: Random, focus: Focus | undefined): Scenario {
     kind: 'storm',
     versioning: random.pick(['Enabled', 'Enabled', 'Enabled', 'Suspended', undefined]),
     routes: ROUTES,
-    limits: {
-      ...LIMITS_DEFAULT,
+    settings: {
+      ...SETTINGS_DEFAULT,
       uploadConcurrency: random.int(1, 4),
       assetBytesMax: isBig ? BIG_ASSET_BYTES : 2 * MIB,
       attemptsMax: random.pick([1, 2, 3, 5]),
@@ -370,7 +370,7 @@ export function scenarioOf(random: Random, focus: Focus | undefined): Scenario {
       pollIntervalSeconds: random.pick([20, 60, 60, 120]),
       pollConcurrency: random.pick([1, 4, 64]),
       assetConcurrency: random.pick([1, 4]),
-      flowAgeMaxSeconds: areTimedOut ? random.int(60, 240) : LIMITS_DEFAULT.flowAgeMaxSeconds,
+      flowAgeMaxSeconds: areTimedOut ? random.int(60, 240) : SETTINGS_DEFAULT.flowAgeMaxSeconds,
       resultsPrefix: random.chance(0.2) ? 'out/' : '',
     },
     variation,
@@ -414,7 +414,7 @@ export function steadyScenario(random: Random, steps: readonly Step[]): Scenario
     kind: 'limits',
     versioning: 'Enabled',
     routes: ROUTES,
-    limits: { ...LIMITS_DEFAULT, assetBytesMax: 2 * MIB },
+    settings: { ...SETTINGS_DEFAULT, assetBytesMax: 2 * MIB },
     variation: {
       outputsPath: random.pick(['flows', 'root']),
       paging: random.pick(['page', 'next', 'link']),

@@ -47,7 +47,7 @@ export function withTroubles(storm: Scenario, random: Random): Scenario {
 
 /** What needs several rare things at the same time. The call that a storm looks at most of all is still looked at. */
 function rarity(random: Random, storm: Scenario): Partial<Scenario> {
-  const { variation, limits } = storm;
+  const { variation, settings } = storm;
   const { focus } = storm.faultPlan;
   const dice = random.int(1, 20);
   // A claim is taken over by a process whose clock is ahead while its holder waits for the answer to a POST.
@@ -74,7 +74,7 @@ function rarity(random: Random, storm: Scenario): Partial<Scenario> {
   // A service that now and then does not know what it knows.
   if (dice === 3) {
     return {
-      limits: { ...limits, pollIntervalSeconds: 20 },
+      settings: { ...settings, pollIntervalSeconds: 20 },
       flowMsMin: 180_000,
       flowMsMax: 600_000,
       tickGapMs: { min: 20_000, max: 60_000 },

@@ -27,7 +27,7 @@ import { OrderChecker } from './order-checker.ts';
 import { poisonedScenarioOf } from './poison.ts';
 import { Random } from './random.ts';
 import { frozenFor, type SimulatedS3, s3ClientOf } from './s3.ts';
-import { type Change, CORRECTED_ROUTES, LOWERED_LIMITS, type Scenario, scenarioOf } from './scenario.ts';
+import { type Change, CORRECTED_ROUTES, LOWERED_SETTINGS, type Scenario, scenarioOf } from './scenario.ts';
 import { type SimulatedService, transportOf } from './service.ts';
 import { Timeline } from './timeline.ts';
 import { oddId, withTroubles } from './troubles.ts';
@@ -285,7 +285,7 @@ export class World {
       deadLetters: { queue: this.deadLetters, maxReceiveCount: scenario.receivesMax },
     });
     this.#settings = {
-      ...scenario.limits,
+      ...scenario.settings,
       pipeline: PIPELINE,
       baseUrl: BASE_URL,
       tokenSecretId: 'token',
@@ -829,7 +829,7 @@ export class World {
       route: { routes: CORRECTED_ROUTES },
       pipeline: { pipeline: NEXT_PIPELINE },
       inbox: { inboxBucket: NEXT_INBOX },
-      limits: LOWERED_LIMITS,
+      limits: LOWERED_SETTINGS,
     };
     this.#settings = { ...this.#settings, ...change[what] };
     for (const { lambda } of [...this.#idle.create, ...this.#idle.collect]) lambda.kill();

@@ -21,7 +21,7 @@ import type { Entry } from '../../functions/ledger/entry.ts';
 import type { CompletionEvent } from '../../functions/publish/completion-event.ts';
 import type { Receipt } from '../../functions/publish/receipts.ts';
 import { s3Client } from '../../functions/s3/client.ts';
-import { LIMITS_DEFAULT, type Limits, type Settings } from '../../functions/settings/config.ts';
+import { type PipelineSettings, SETTINGS_DEFAULT, type Settings } from '../../functions/settings/config.ts';
 import type { Route } from '../../functions/uploads/routes.ts';
 import { Queue } from '../../local/aws/queue.ts';
 import { serveS3 } from '../../local/aws/s3/http.ts';
@@ -40,7 +40,7 @@ export const ECHO: Route = { name: 'echo', input: 'file', template: 'bytes_echo'
 
 export interface WorldOptions {
   readonly routes?: readonly Route[];
-  readonly limits?: Partial<Limits>;
+  readonly settings?: Partial<PipelineSettings>;
   readonly versioning?: Versioning | undefined;
   readonly service?: Omit<StandInOptions, 'clock' | 'tokens'>;
   readonly s3?: Pick<S3Options, 'conflict' | 'authorize' | 'keysMax'>;
@@ -148,10 +148,10 @@ export class World {
     });
     closing.push(() => this.s3.destroy());
     const settings: Settings = {
-      ...LIMITS_DEFAULT,
+      ...SETTINGS_DEFAULT,
       // So that a tick goes round once, and the time that passes is the test's to say.
       pollIntervalSeconds: 60,
-      ...options.limits,
+      ...options.settings,
       pipeline: 'test',
       baseUrl,
       tokenSecretId: 'token',

@@ -191,7 +191,7 @@ describe('a sweep', () => {
   });
 
   it('publishes the receipt of what failed before it ran, if that was lost', async () => {
-    await start({ limits: { inputBytesMax: 1 } });
+    await start({ settings: { inputBytesMax: 1 } });
     await sweep();
     await world.upload('a', 'too long');
     await world.deliver();
@@ -219,7 +219,7 @@ describe('a sweep', () => {
 
 describe('where entries expire', () => {
   it('the scheduled sweep leaves alone what may have lost its entry, and its watermark goes on', async () => {
-    await start({ limits: { ledgerRetentionDays: 30 } });
+    await start({ settings: { ledgerRetentionDays: 30 } });
     await sweep();
     world.clock.advance(MINUTE);
     await unannounced('old');
@@ -241,7 +241,7 @@ describe('a backfill from before the ledger’s retention', () => {
   const since = (days: number) => new Date(world.clock.now() - days * 24 * HOUR).toISOString();
 
   it('is refused, since entries from then may have expired, and says how to have it all the same', async () => {
-    await start({ limits: { ledgerRetentionDays: 30 } });
+    await start({ settings: { ledgerRetentionDays: 30 } });
     await sweep();
     await expect(sweep({ since: since(31) })).rejects.toThrow(SinceTooEarlyError);
     await expect(sweep({ since: since(31), dryRun: true })).rejects.toThrow('"force": true');
@@ -259,7 +259,7 @@ describe('a backfill from before the ledger’s retention', () => {
 describe('a backfill that takes long', () => {
   /** Two files from 29 days ago, and a backfill of them that has submitted the first. */
   async function begun(more: object = {}): Promise<void> {
-    await start({ limits: { ledgerRetentionDays: 30 } });
+    await start({ settings: { ledgerRetentionDays: 30 } });
     await unannounced('a');
     await unannounced('b');
     await world.s3.send(new CreateBucketCommand({ Bucket: 'new-inbox' }));
@@ -343,7 +343,7 @@ describe('a sweep that meets trouble', () => {
   });
 
   it('does not tell again of a failure whose receipt is there', async () => {
-    await start({ limits: { inputBytesMax: 1 } });
+    await start({ settings: { inputBytesMax: 1 } });
     await sweep();
     await world.upload('a', 'too long');
     await world.deliver();

@@ -119,7 +119,7 @@ describe('alarms', () => {
   });
 
   it('take a flow for old sooner where flows may not become so old', () => {
-    const short = alarmsOf(synthesisePipeline({ limits: { flowAgeMaxSeconds: 3600 } }));
+    const short = alarmsOf(synthesisePipeline({ settings: { flowAgeMaxSeconds: 3600 } }));
     expect(JSON.stringify(short)).toContain('oldest >= 1800 AND');
   });
 
