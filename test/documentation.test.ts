@@ -1,0 +1,61 @@
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { describe, expect, it } from 'vitest';
+
+const ROOT = fileURLToPath(new URL('..', import.meta.url));
+const read = (path: string): string => readFileSync(join(ROOT, path), 'utf8');
+
+const pages = ['.', 'docs', 'examples']
+  .flatMap((folder) => readdirSync(join(ROOT, folder)).map((name) => join(folder, name)))
+  .filter((path) => path.endsWith('.md'));
+
+/** The anchors of a page: those that GitHub makes of its headings, and those that are set by hand. */
+function anchorsOf(page: string): readonly string[] {
+  const text = read(page).replaceAll(/^```[\s\S]*?^```$/gm, '');
+  const headings = Array.from(text.matchAll(/^#+ (.+)$/gm), ([, heading = '']) =>
+    heading
+      .toLowerCase()
+      .replaceAll(/[^\p{L}\p{N}\s_-]/gu, '')
+      .replaceAll(' ', '-'),
+  );
+  return [...headings, ...Array.from(text.matchAll(/<a id="([^"]+)">/g), ([, id = '']) => id)];
+}
+
+describe.each(pages)('%s', (page) => {
+  it('links to files and headings that exist', () => {
+    const links = Array.from(read(page).matchAll(/\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)/g));
+    const broken = links.flatMap(([link, path, anchor]) => {
+      const target = path ? join(dirname(page), path) : page;
+      const isThere = existsSync(join(ROOT, target));
+      return isThere && (anchor === undefined || anchorsOf(target).includes(anchor)) ? [] : [link];
+    });
+    expect(broken).toEqual([]);
+  });
+
+  it('names files of the repository that exist', () => {
+    const named = Array.from(
+      read(page).matchAll(/`((?:functions|infra|local|test|bench|examples|docs)\/[\w./-]+)`/g),
+      ([, path = '']) => path,
+    );
+    // The file of a function that is not there yet.
+    const planned = ['functions/where-is-my-file.lambda.ts'];
+    expect(named.filter((path) => !planned.includes(path) && !existsSync(join(ROOT, path)))).toEqual([]);
+  });
+});
+
+it('the runbook filters logs by texts that the functions log', () => {
+  const sources = readdirSync(join(ROOT, 'functions'), { recursive: true, encoding: 'utf8' })
+    .filter((path) => path.endsWith('.ts'))
+    .map((path) => read(join('functions', path)))
+    .join('\n');
+  const filters = Array.from(
+    read('docs/runbook.md').matchAll(/--filter-pattern '([^'{]+)'/g),
+    ([, filter = '']) => filter,
+  );
+  const texts = filters.flatMap((filter) => Array.from(filter.matchAll(/"([^"]+)"/g), ([, text = '']) => text));
+  // Lambda's own line.
+  const ours = texts.filter((text) => text !== 'Task timed out');
+  expect(ours.length).toBeGreaterThan(3);
+  expect(ours.filter((text) => !sources.includes(text))).toEqual([]);
+});

@@ -1,0 +1,23 @@
+import { defineConfig } from 'vitest/config';
+import pure from './vitest.mutation.config.ts';
+
+/**
+ * The tests of `npm run check`: the pure ones, and suites that take less than two seconds each. `vitest --changed` would
+ * not do: most other suites import all functions through `test/support/world.ts`, so any change would select them all.
+ */
+export default defineConfig({
+  test: {
+    include: [
+      ...(pure.test?.include ?? []),
+      'test/*.test.ts',
+      'test/{base,lambda,ledger,publish,s3,uploads}/**/*.test.ts',
+      'test/contracts/documentation.test.ts',
+      'test/flow-service/{addresses,find,link-header,pace,pacer,service-clock}.test.ts',
+      'test/resubmit/waiting-uploads.test.ts',
+      'test/results/asset-slots.test.ts',
+    ],
+    // A new process for each file would take longer than the tests.
+    isolate: false,
+    testTimeout: 30_000,
+  },
+});
