@@ -1,7 +1,8 @@
 import pMap from 'p-map';
 import type { Invocation } from '../base/invocation.ts';
 import { UnrecognisedEventError, type UploadEvent, uploadsOf } from '../uploads/upload.ts';
-import { type CreatePorts, createFlow, type MayTakeOver } from './create-flow.ts';
+import { createFlow } from './create-flow.ts';
+import type { CreatePorts, MayTakeOver } from './delivery.ts';
 
 /** What the queue's event source takes for an answer: the messages that must come again. */
 export interface BatchResponse {

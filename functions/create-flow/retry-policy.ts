@@ -111,3 +111,5 @@ function throttledMs({ retryAfterMs = 0, wasSent }: ThrottledError, entry: Claim
 function spreadOf({ upload }: Pick<ClaimedEntry, 'upload'>): number {
   return Number.parseInt(upload.id.slice(0, 8), 16) / 2 ** 32;
 }
+
+export const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));

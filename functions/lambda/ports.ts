@@ -2,7 +2,7 @@ import type { S3Client } from '@aws-sdk/client-s3';
 import type { Clock } from '../base/clock.ts';
 import type { Telemetry } from '../base/telemetry.ts';
 import type { CollectPorts } from '../collect-outputs/collect-outputs.ts';
-import type { CreatePorts } from '../create-flow/create-flow.ts';
+import type { CreatePorts } from '../create-flow/delivery.ts';
 import type { FlowService } from '../flow-service/types.ts';
 import { Ledger } from '../ledger/store.ts';
 import type { EventBus } from '../publish/publish.ts';
@@ -33,7 +33,7 @@ export function createPorts({ settings, s3, nonce, ...world }: World) {
     settings,
     inbox,
     ledger: new Ledger(s3, settings.ledgerBucket, nonce),
-    receipts: new Receipts(s3, settings.resultsBucket, settings.resultsPrefix, inbox, settings),
+    receipts: new Receipts(s3, inbox, settings),
   } satisfies CreatePorts;
 }
 

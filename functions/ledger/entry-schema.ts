@@ -1,57 +1,156 @@
 import * as z from 'zod/mini';
-import { UPLOAD_ID } from '../uploads/upload.ts';
-import { ENTRY_SCHEMA } from './entry.ts';
+import type { Json, JsonObject } from '../base/json.ts';
+import type { RouteSnapshot } from '../uploads/routes.ts';
+import { UPLOAD_ID, type Upload } from '../uploads/upload.ts';
 
-/** The last millisecond that ISO 8601 writes with four digits of a year, as keys of markers do. */
+/** Version of the entry's form. An entry of another version cannot be read. */
+export const ENTRY_SCHEMA = 1;
+
+/** Why an upload waits. */
+const WAIT_REASONS = [
+  'throttled',
+  'unauthorised',
+  'forbidden',
+  'unavailable',
+  'out-of-time',
+  'in-doubt',
+  'held',
+  'retried',
+] as const;
+
+/** The last millisecond that ISO 8601 writes with four digits of a year. Keys of markers need such times. */
 const TIME_MAX = Date.parse('9999-12-31T23:59:59.999Z');
 
+/** Milliseconds since the epoch. */
 const time = z.number().check(z.gte(0), z.lte(TIME_MAX));
 const count = z.int().check(z.gte(0));
-const flow = z.looseObject({ id: z.string().check(z.minLength(1)), createdAt: time });
-const assets = z.array(z.looseObject({ id: z.string(), key: z.string(), bytes: count, sha256: z.string() }));
-const failedOutputs = z.array(z.looseObject({ id: z.string(), code: z.string(), message: z.string() }));
-const failure = z.looseObject({ code: z.string(), message: z.string() });
 
+const upload: z.ZodMiniType<Upload> = z.object({
+  id: z.string().check(z.regex(UPLOAD_ID)),
+  bucket: z.string(),
+  key: z.string(),
+  versionId: z.optional(z.string()),
+  etag: z.string(),
+  bytes: count,
+  lastModified: time,
+  mediaType: z.string(),
+});
+
+const isObject = (value: unknown): boolean => typeof value === 'object' && value !== null && !Array.isArray(value);
+
+const route: z.ZodMiniType<RouteSnapshot> = z.object({
+  name: z.string(),
+  input: z.enum(['file', 'text']),
+  template: z.string(),
+  parameters: z.optional(z.custom<Json>((value) => value !== undefined)),
+  additional: z.optional(z.custom<JsonObject>(isObject)),
+});
+
+const readonlyObject = <T extends z.core.$ZodShape>(shape: T) => z.readonly(z.object(shape));
+
+const flow = readonlyObject({
+  id: z.string().check(z.minLength(1)),
+  /** When the service had answered, by our clock. It is part of the marker's key. */
+  createdAt: time,
+});
+
+const asset = readonlyObject({
+  id: z.string(),
+  key: z.string(),
+  bytes: count,
+  mediaType: z.string(),
+  /** Hexadecimal SHA-256 of the stored bytes. */
+  sha256: z.string(),
+});
+
+const assets = z.readonly(z.array(asset));
+
+const failedOutput = readonlyObject({ id: z.string(), code: z.string(), message: z.string() });
+
+const failure = readonlyObject({
+  /** Stable and machine-readable. */
+  code: z.string(),
+  /** A sentence for a person. */
+  message: z.string(),
+});
+
+const doubt = readonlyObject({
+  /** When the earliest POST in doubt was claimed. A flow listing must reach back to here. */
+  claimedAt: time,
+  /** When the last byte of the latest POST in doubt had been sent, at the latest. */
+  sentBy: time,
+  /** When another attempt may be made, if no flow is found. This way an outage does not use up all attempts. */
+  nextAttemptAt: z.optional(time),
+});
+
+/** What an entry says in every state. */
 const facts = {
   schema: z.literal(ENTRY_SCHEMA),
-  upload: z.looseObject({
-    id: z.string().check(z.regex(UPLOAD_ID)),
-    bucket: z.string(),
-    key: z.string(),
-    versionId: z.optional(z.string()),
-    etag: z.string(),
-    bytes: count,
-    lastModified: time,
-    mediaType: z.string(),
-  }),
-  route: z.looseObject({ name: z.string(), input: z.enum(['file', 'text']), template: z.string() }),
+  upload,
+  route,
+  /** True from a retry until a route of the present configuration is written down. No POST is sent in between. */
   reroute: z.optional(z.literal(true)),
+  /**
+   * The pipeline that first claimed this generation. It is part of the flow tag, and a renamed pipeline must still find
+   * the flow. Absent in a retried upload that waits.
+   */
   pipeline: z.optional(z.string()),
+  /** 1, plus 1 for each retry of an upload that had ended. It is part of the flow tag. */
   generation: count,
+  /** Failures that the file could be the cause of. Counted anew when the flow runs. */
   attempts: count,
+  /** True once an invocation died while it held the claim. The file may be the cause, so it is sent alone from then on. */
   claimDied: z.optional(z.literal(true)),
+  /** Waits in this generation. Each one lengthens the next. */
   waits: count,
+  /** Since when throttling keeps the upload waiting. It is the upload's place in the queue. */
   throttledSince: z.optional(time),
-  doubt: z.optional(z.looseObject({ claimedAt: time, sentBy: time, nextAttemptAt: z.optional(time) })),
+  /** Present if a POST of this generation may have made a flow that we do not know. */
+  doubt: z.optional(doubt),
 };
 
-const terminal = { ...facts, flow: z.optional(flow), endedAt: time, assets, failedOutputs };
+const ending = {
+  ...facts,
+  flow: z.optional(flow),
+  endedAt: time,
+  assets,
+  failedOutputs: z.readonly(z.array(failedOutput)),
+};
 
-/**
- * The form of an entry, as far as the functions rely on it. An entry is only ever checked by it, never made: what it
- * does not name stays.
- */
+/** The form of an entry. The types in `entry.ts` are made from it. */
 export const entrySchema = z.discriminatedUnion('state', [
-  z.looseObject({ ...facts, state: z.literal('claimed'), claimedAt: time, deadline: time }),
-  z.looseObject({ ...facts, state: z.literal('waiting'), reason: z.string(), message: z.string(), notBefore: time }),
-  z.looseObject({
+  readonlyObject({
+    ...facts,
+    state: z.literal('claimed'),
+    claimedAt: time,
+    /** The claim's invocation is surely dead after this. */
+    deadline: time,
+  }),
+  readonlyObject({
+    ...facts,
+    state: z.literal('waiting'),
+    reason: z.enum(WAIT_REASONS),
+    /** What happened, in a sentence. */
+    message: z.string(),
+    notBefore: time,
+  }),
+  readonlyObject({
     ...facts,
     state: z.literal('running'),
     flow,
+    /** Assets that were stored before a collection was cut off or failed. The next collection continues after them. */
     assets: z.optional(assets),
+    /** When an attempt to store its assets was last counted. */
     attemptedAt: z.optional(time),
+    /** True if the service gave this flow to another upload too. Nothing of it is ever collected then. */
     isShared: z.optional(z.literal(true)),
   }),
-  z.looseObject({ ...terminal, state: z.literal('succeeded') }),
-  z.looseObject({ ...terminal, state: z.literal('failed'), failure, isTold: z.optional(z.literal(true)) }),
+  readonlyObject({ ...ending, state: z.literal('succeeded') }),
+  readonlyObject({
+    ...ending,
+    state: z.literal('failed'),
+    failure,
+    /** True once the receipt and the event of the failure are out. Until then, a retry would hide that they are not. */
+    isTold: z.optional(z.literal(true)),
+  }),
 ]);

@@ -1,195 +1,111 @@
+import type * as z from 'zod/mini';
 import type { FlowTag } from '../flow-service/types.ts';
 import type { RouteSnapshot } from '../uploads/routes.ts';
 import type { Upload } from '../uploads/upload.ts';
-import type { WaitingMarker } from './keys.ts';
+import { ENTRY_SCHEMA, type entrySchema } from './entry-schema.ts';
+import type { RunningMarker, WaitingMarker } from './keys.ts';
 
 /**
- * An entry: everything that is known of one upload, and the one place where its state is decided.
+ * An entry: all that is known of one upload. It alone decides the upload's state.
  *
  *             claim (If-None-Match: *)        answered with a flow id
  *   (nothing) ───────────────────────▶ claimed ──────────────────────▶ running ──▶ succeeded
  *                                      ▲  │  │                            │
- *                due, sent again       │  │  └── rejected for good ───────┴──────▶ failed
+ *                   due, resubmitted   │  │  └── rejected for good ───────┴──────▶ failed
  *                                      │  ▼                                          │
- *                                    waiting ◀────── retried by a person ────────────┘
+ *                                    waiting ◀────── retried by an operator ─────────┘
  *
- * The functions below are the arrows. They are pure: each makes the next entry from the one before, and whoever holds
- * the ETag of the one before may write it.
+ * The functions below are the arrows. They are pure: each makes the next entry from the previous one. An invocation may
+ * write the next entry if it has the ETag of the previous one.
  */
-export type Entry = ClaimedEntry | WaitingEntry | RunningEntry | TerminalEntry;
+export type Entry = z.infer<typeof entrySchema>;
+export type ClaimedEntry = Extract<Entry, { state: 'claimed' }>;
+export type WaitingEntry = Extract<Entry, { state: 'waiting' }>;
+export type RunningEntry = Extract<Entry, { state: 'running' }>;
+export type SucceededEntry = Extract<Entry, { state: 'succeeded' }>;
+export type FailedEntry = Extract<Entry, { state: 'failed' }>;
+export type TerminalEntry = SucceededEntry | FailedEntry;
 
-/** Version of the entry's form. A deployment reads its own and the one before. */
-export const ENTRY_SCHEMA = 1;
-
-interface EntryFacts {
-  readonly schema: typeof ENTRY_SCHEMA;
-  readonly upload: Upload;
-  readonly route: RouteSnapshot;
-  /** True from a retry until a route of the configuration at that time has been written down. No POST came in between. */
-  readonly reroute?: true | undefined;
-  /**
-   * The pipeline that first claimed this generation. It is part of the flow's tag, which a renamed pipeline must still
-   * find. Absent in a retried upload that waits, and in entries from before there was this field.
-   */
-  readonly pipeline?: string | undefined;
-  /** 1, and one more for each renewed attempt after a known end. It is part of the flow's tag. */
-  readonly generation: number;
-  /** Failures so far that the file could be the cause of, within this state of affairs: sending, or collecting. */
-  readonly attempts: number;
-  /** True once an invocation has died while it held the claim. The file may be the cause, so it is sent alone from then on. */
-  readonly claimDied?: true | undefined;
-  /** Waits so far in this generation: they lengthen the next one. */
-  readonly waits: number;
-  /** Since when the service's throttling keeps the upload waiting, milliseconds since the epoch: its place in the queue. */
-  readonly throttledSince?: number | undefined;
-  /** A POST of this generation of which it is not known whether it made a flow. */
-  readonly doubt?: Doubt | undefined;
-}
-
-export interface Doubt {
-  /** When the earliest such POST was claimed: a flow listing must reach back to here. */
-  readonly claimedAt: number;
-  /** When the last byte of the latest such POST had been sent, at the latest. */
-  readonly sentBy: number;
-  /** When there may be another attempt, should there be no flow: an outage must not use all of them up. */
-  readonly nextAttemptAt?: number | undefined;
-}
-
-export interface ClaimedEntry extends EntryFacts {
-  readonly state: 'claimed';
-  readonly claimedAt: number;
-  /** After this the claim's invocation is surely dead. */
-  readonly deadline: number;
-}
-
+type Doubt = NonNullable<Entry['doubt']>;
 /** Why an upload waits. */
-export type WaitReason =
-  | 'throttled'
-  | 'unauthorised'
-  | 'forbidden'
-  | 'unavailable'
-  | 'out-of-time'
-  | 'in-doubt'
-  | 'held'
-  | 'retried';
+export type WaitReason = WaitingEntry['reason'];
+export type FlowFacts = RunningEntry['flow'];
+export type StoredAsset = TerminalEntry['assets'][number];
+export type FailedOutput = TerminalEntry['failedOutputs'][number];
+export type Failure = FailedEntry['failure'];
 
-export interface WaitingEntry extends EntryFacts {
-  readonly state: 'waiting';
-  readonly reason: WaitReason;
-  /** What happened, in a sentence. */
-  readonly message: string;
-  readonly notBefore: number;
-}
-
-export interface FlowFacts {
-  readonly id: string;
-  /** When the service had answered, by our clock. It is part of the marker's key. */
-  readonly createdAt: number;
-}
-
-export interface RunningEntry extends EntryFacts {
-  readonly state: 'running';
-  readonly flow: FlowFacts;
-  /** When an attempt to store its assets was last counted, milliseconds since the epoch. */
-  readonly attemptedAt?: number | undefined;
-  /** True if the service gave this flow to another upload too: then nothing of it is ever collected. */
-  readonly isShared?: true | undefined;
-  /** Assets that were stored before a collection was cut off or failed: the next one goes on from there. */
-  readonly assets?: readonly StoredAsset[] | undefined;
-}
-
-export interface TerminalEntry extends EntryFacts {
-  readonly state: 'succeeded' | 'failed';
-  readonly flow?: FlowFacts | undefined;
-  readonly endedAt: number;
-  readonly assets: readonly StoredAsset[];
-  readonly failedOutputs: readonly FailedOutput[];
-  /** Set where the state is `failed`. */
-  readonly failure?: Failure | undefined;
-  /** True once receipt and event of a failure are out: a retry would hide that they are not. */
-  readonly isTold?: true | undefined;
-}
-
-export interface StoredAsset {
-  readonly id: string;
-  readonly key: string;
-  readonly bytes: number;
-  readonly mediaType: string;
-  /** Hexadecimal SHA-256 of the stored bytes. */
-  readonly sha256: string;
-}
-
-export interface FailedOutput {
-  readonly id: string;
-  readonly code: string;
-  readonly message: string;
-}
-
-export interface Failure {
-  /** Stable and machine-readable. */
-  readonly code: string;
-  /** A sentence for a person. */
-  readonly message: string;
-}
-
-/** What a delivery of an upload that already has an entry has to do. */
-export type NextStep = 'publish-again' | 'restore-marker' | 'leave-to-its-claim' | 'wait-on' | 'take-over';
+/** What to do next with an upload that has an entry. */
+export type NextStep =
+  | { readonly step: 'publish-again'; readonly entry: TerminalEntry }
+  | { readonly step: 'restore-marker'; readonly entry: RunningEntry }
+  | { readonly step: 'leave-to-its-claim'; readonly entry: ClaimedEntry }
+  | { readonly step: 'wait-on'; readonly entry: WaitingEntry }
+  | { readonly step: 'take-over'; readonly entry: ClaimedEntry | WaitingEntry };
 
 export function nextStep(entry: Entry, now: number): NextStep {
   switch (entry.state) {
     case 'succeeded':
     case 'failed':
-      return 'publish-again';
+      return { step: 'publish-again', entry };
     case 'running':
-      return 'restore-marker';
+      return { step: 'restore-marker', entry };
     case 'claimed':
-      return now < entry.deadline ? 'leave-to-its-claim' : 'take-over';
+      return now < entry.deadline ? { step: 'leave-to-its-claim', entry } : { step: 'take-over', entry };
     case 'waiting':
-      return now < entry.notBefore ? 'wait-on' : 'take-over';
+      return now < entry.notBefore ? { step: 'wait-on', entry } : { step: 'take-over', entry };
   }
 }
 
-/** The marker that belongs to an entry whose upload waits or is claimed; undefined for any other. */
+/** The marker of an upload that waits or is claimed. Undefined in any other state. */
 export function waitingMarkerOf(entry: Entry): WaitingMarker | undefined {
-  const notBefore = dueAt(entry);
-  if (notBefore === undefined) return undefined;
-  const isThrottled = entry.state === 'waiting' && entry.reason === 'throttled';
-  return { uploadId: entry.upload.id, notBefore, throttledSince: isThrottled ? entry.throttledSince : undefined };
-}
-
-/** Whether a claim of this upload has died, asked of an entry that no live claim holds. */
-export const isSuspect = (entry: Entry): boolean => entry.state === 'claimed' || entry.claimDied === true;
-
-/** When an upload that is neither running nor at its end is to be taken up again; undefined for any other. */
-export function dueAt(entry: Entry): number | undefined {
+  const uploadId = entry.upload.id;
   switch (entry.state) {
     case 'claimed':
-      return entry.deadline;
-    case 'waiting':
-      return entry.notBefore;
+      return { uploadId, notBefore: entry.deadline };
+    case 'waiting': {
+      const throttledSince = entry.reason === 'throttled' ? entry.throttledSince : undefined;
+      return { uploadId, notBefore: entry.notBefore, throttledSince };
+    }
     default:
       return undefined;
   }
 }
 
+/** The marker of an upload whose flow was made. */
+export const runningMarkerOf = (upload: Pick<Upload, 'id'>, flow: FlowFacts): RunningMarker => ({
+  createdAt: flow.createdAt,
+  uploadId: upload.id,
+  flowId: flow.id,
+});
+
+/** True if a claim of this upload has died. Ask it only of an entry that no live claim holds. */
+export const isSuspect = (entry: Entry): boolean => entry.state === 'claimed' || entry.claimDied === true;
+
 export const isTerminal = (entry: Entry): entry is TerminalEntry =>
   entry.state === 'succeeded' || entry.state === 'failed';
 
-/** @param pipeline today's name, for an entry that holds none. */
+/** @param pipeline the present name, for an entry that holds none. */
 export const flowTagOf = (entry: Entry, pipeline: string): FlowTag => ({
   pipeline: entry.pipeline ?? pipeline,
   upload: entry.upload.id,
   generation: entry.generation,
 });
 
+/** The number of attempts after one more. An attempt counts only if the file could be the cause of its failure. */
+export const attemptsAfter = ({ attempts }: Pick<Entry, 'attempts'>, isCounted: boolean): number =>
+  attempts + (isCounted ? 1 : 0);
+
+/** What an invocation writes into its claim. Times in milliseconds since the epoch. */
+export interface ClaimTerms {
+  readonly claimedAt: number;
+  /** The invocation is surely dead after this. */
+  readonly deadline: number;
+  readonly pipeline: string;
+}
+
 /** An upload's first entry. */
-export function firstClaim(
-  upload: Upload,
-  route: RouteSnapshot,
-  now: number,
-  deadline: number,
-  pipeline: string,
-): ClaimedEntry {
+export function firstClaim(upload: Upload, route: RouteSnapshot, terms: ClaimTerms): ClaimedEntry {
+  const { claimedAt, deadline, pipeline } = terms;
   return {
     schema: ENTRY_SCHEMA,
     state: 'claimed',
@@ -199,37 +115,32 @@ export function firstClaim(
     generation: 1,
     attempts: 0,
     waits: 0,
-    claimedAt: now,
+    claimedAt,
     deadline,
   };
 }
 
 /**
- * The claim of whoever takes an upload over. A claim found past its deadline leaves a doubt behind: its invocation may
- * have sent everything, at the latest by its deadline, and died before it could write down the answer. It counts as an
- * attempt, for the file may be what it died of.
+ * The claim of an invocation that takes an upload over. A claim that is past its deadline leaves a doubt behind: its
+ * invocation may have sent all bytes, by its deadline at the latest, and died before it could write the answer down.
+ * Such a claim counts as an attempt, because the file may have killed the invocation.
  */
-export function claimAgain(
-  entry: ClaimedEntry | WaitingEntry,
-  now: number,
-  deadline: number,
-  pipeline: string,
-): ClaimedEntry {
-  const facts = factsOf(entry);
+export function claimAgain(entry: ClaimedEntry | WaitingEntry, terms: ClaimTerms): ClaimedEntry {
+  const { claimedAt, deadline, pipeline } = terms;
   const past =
     entry.state === 'claimed'
-      ? ({ doubt: doubtful(entry, entry.deadline), attempts: entry.attempts + 1, claimDied: true } as const)
+      ? ({ doubt: doubtAfter(entry, entry.deadline), attempts: attemptsAfter(entry, true), claimDied: true } as const)
       : {};
-  return { ...facts, pipeline: entry.pipeline ?? pipeline, ...past, state: 'claimed', claimedAt: now, deadline };
+  return { ...factsOf(entry), pipeline: entry.pipeline ?? pipeline, ...past, state: 'claimed', claimedAt, deadline };
 }
 
-/** The claim of a retried upload with the route that it takes from now on. */
+/** The claim of a retried upload with its new route. */
 export function rerouted(entry: ClaimedEntry, route: RouteSnapshot): ClaimedEntry {
   return { ...entry, route, reroute: undefined };
 }
 
-/** The doubt after a POST under this claim was sent by `sentBy`, joined with one that was there before. */
-export function doubtful(entry: ClaimedEntry, sentBy: number, nextAttemptAt = entry.doubt?.nextAttemptAt): Doubt {
+/** The doubt after a POST under this claim, whose last byte was sent by `sentBy`. An earlier doubt is joined with it. */
+export function doubtAfter(entry: ClaimedEntry, sentBy: number, nextAttemptAt = entry.doubt?.nextAttemptAt): Doubt {
   return {
     claimedAt: Math.min(entry.doubt?.claimedAt ?? entry.claimedAt, entry.claimedAt),
     sentBy: Math.max(entry.doubt?.sentBy ?? sentBy, sentBy),
@@ -237,33 +148,32 @@ export function doubtful(entry: ClaimedEntry, sentBy: number, nextAttemptAt = en
   };
 }
 
-export interface Wait {
-  readonly reason: WaitReason;
-  readonly message: string;
-  readonly notBefore: number;
-  /** Whether the file could be the cause. */
-  readonly counted: boolean;
-  readonly doubt?: Doubt | undefined;
-}
-
-export function waiting(entry: ClaimedEntry, wait: Wait): WaitingEntry {
-  return {
-    ...factsOf(entry),
-    attempts: entry.attempts + (wait.counted ? 1 : 0),
-    waits: entry.waits + 1,
-    doubt: wait.doubt ?? entry.doubt,
-    throttledSince: wait.reason === 'throttled' ? (entry.throttledSince ?? entry.claimedAt) : entry.throttledSince,
-    state: 'waiting',
-    reason: wait.reason,
-    message: wait.message,
-    notBefore: wait.notBefore,
-  };
-}
-
-/** The claim once its doubt is settled: no flow was made, or a person or the setting accepts that one may have been. */
+/** The claim after its doubt was settled: no flow was made, or the operator or the setting accepts a second one. */
 export function withoutDoubt(entry: ClaimedEntry): ClaimedEntry {
   const { doubt: _, ...rest } = entry;
   return rest;
+}
+
+export interface Wait {
+  readonly reason: WaitReason;
+  /** What happened, in a sentence. */
+  readonly message: string;
+  readonly notBefore: number;
+  /** True if the file could be the cause. */
+  readonly counted: boolean;
+}
+
+export function waiting(entry: ClaimedEntry, { reason, message, notBefore, counted }: Wait): WaitingEntry {
+  return {
+    ...factsOf(entry),
+    attempts: attemptsAfter(entry, counted),
+    waits: entry.waits + 1,
+    throttledSince: reason === 'throttled' ? (entry.throttledSince ?? entry.claimedAt) : entry.throttledSince,
+    state: 'waiting',
+    reason,
+    message,
+    notBefore,
+  };
 }
 
 export function running(entry: ClaimedEntry | WaitingEntry, flow: FlowFacts): RunningEntry {
@@ -279,8 +189,8 @@ export function running(entry: ClaimedEntry | WaitingEntry, flow: FlowFacts): Ru
 }
 
 /**
- * A running flow whose collection was cut off, or failed by an asset, after these assets.
- * @param countedAt set if it counts as an attempt.
+ * A running flow whose collection was cut off, or failed at an asset. These assets had been stored by then.
+ * @param countedAt the present time, if the collection counts as an attempt.
  */
 export function collectedSoFar(
   entry: RunningEntry,
@@ -288,7 +198,7 @@ export function collectedSoFar(
   countedAt: number | undefined,
 ): RunningEntry {
   if (countedAt === undefined) return { ...entry, assets };
-  return { ...entry, assets, attempts: entry.attempts + 1, attemptedAt: countedAt };
+  return { ...entry, assets, attempts: attemptsAfter(entry, true), attemptedAt: countedAt };
 }
 
 /** A running flow that the service gave to another upload as well. */
@@ -299,37 +209,38 @@ export function shared(entry: RunningEntry): RunningEntry {
 export interface Ending {
   readonly assets?: readonly StoredAsset[];
   readonly failedOutputs?: readonly FailedOutput[];
-  /** Present where the upload failed. */
+  /** Present if the upload failed. */
   readonly failure?: Failure | undefined;
 }
 
+export function ended(
+  entry: ClaimedEntry | RunningEntry,
+  ending: Ending & { readonly failure: Failure },
+  now: number,
+): FailedEntry;
+export function ended(entry: ClaimedEntry | RunningEntry, ending: Ending, now: number): TerminalEntry;
 export function ended(entry: ClaimedEntry | RunningEntry, ending: Ending, now: number): TerminalEntry {
-  return {
-    ...factsOf(entry),
-    ...SENT,
-    state: ending.failure === undefined ? 'succeeded' : 'failed',
-    flow: entry.state === 'running' ? entry.flow : undefined,
-    endedAt: now,
-    assets: ending.assets ?? [],
-    failedOutputs: ending.failedOutputs ?? [],
-    failure: ending.failure,
-  };
+  const { assets = [], failedOutputs = [], failure } = ending;
+  const flow = entry.state === 'running' ? entry.flow : undefined;
+  const facts = { ...factsOf(entry), ...SENT, flow, endedAt: now, assets, failedOutputs };
+  return failure === undefined ? { ...facts, state: 'succeeded' } : { ...facts, state: 'failed', failure };
 }
 
 /** A failure whose receipt and event are out. */
-export function told(entry: TerminalEntry): TerminalEntry {
+export function told(entry: FailedEntry): FailedEntry {
   return { ...entry, isTold: true };
 }
 
-/** Whether two terminal entries tell of the same end. */
+/** True if two terminal entries of an upload record the same end. */
 export const isSameEnd = (one: TerminalEntry, other: TerminalEntry): boolean =>
   one.generation === other.generation && one.endedAt === other.endedAt;
 
 /**
- * A failed upload, or one that waits, as an operator retries it. A known end begins a new generation, so that the flow
- * that failed is never taken for the next one's; its route and pipeline are those of the day. A wait keeps all three.
+ * An upload that failed or waits, as the operator retries it. After a failure it begins a new generation, so that the
+ * failed flow is never taken for the next one. It then takes the present route and pipeline. A retried wait keeps its
+ * generation, route and pipeline.
  */
-export function retried(entry: TerminalEntry | WaitingEntry, now: number): WaitingEntry {
+export function retried(entry: FailedEntry | WaitingEntry, now: number): WaitingEntry {
   const anew = { generation: entry.generation + 1, reroute: true, pipeline: undefined } as const;
   return {
     ...factsOf(entry),
@@ -337,22 +248,23 @@ export function retried(entry: TerminalEntry | WaitingEntry, now: number): Waiti
     attempts: 0,
     waits: 0,
     throttledSince: undefined,
-    // An upload is held because of its doubt: a person's word settles that. Any other doubt is still looked into.
-    doubt: entry.state === 'waiting' && entry.reason !== 'held' ? atOnce(entry.doubt) : undefined,
+    // A held upload waits for the operator's decision about its doubt, and this is it. Any other doubt is still settled.
+    doubt: entry.state === 'waiting' && entry.reason !== 'held' ? withoutDelay(entry.doubt) : undefined,
     state: 'waiting',
     reason: 'retried',
-    message: 'Sent on its way again by hand.',
+    message: 'Retried by the operator.',
     notBefore: now,
   };
 }
 
-/** The same doubt, after which nothing more is waited for. */
-const atOnce = (doubt: Doubt | undefined): Doubt | undefined => doubt && { ...doubt, nextAttemptAt: undefined };
+/** The same doubt. Once it is settled, the next attempt is made at once. */
+const withoutDelay = (doubt: Doubt | undefined): Doubt | undefined => doubt && { ...doubt, nextAttemptAt: undefined };
 
-/** Fields that matter only until the upload is sent. */
+/** Resets the facts that matter only until the upload is sent. */
 const SENT = { reroute: undefined, claimDied: undefined } as const;
 
-function factsOf(entry: Entry): EntryFacts {
+/** What an entry says in every state. */
+function factsOf(entry: Entry) {
   const { schema, upload, route, reroute, pipeline, generation, attempts } = entry;
   const { claimDied, waits, throttledSince, doubt } = entry;
   return { schema, upload, route, reroute, pipeline, generation, attempts, claimDied, waits, throttledSince, doubt };

@@ -6,9 +6,10 @@ import {
   PutObjectCommand,
   type S3Client,
 } from '@aws-sdk/client-s3';
+import * as z from 'zod/mini';
 import { isAbsent, isConflict, isPreconditionFailed } from '../s3/errors.ts';
-import { ENTRY_SCHEMA, type Entry } from './entry.ts';
-import { entrySchema } from './entry-schema.ts';
+import type { Entry } from './entry.ts';
+import { ENTRY_SCHEMA, entrySchema } from './entry-schema.ts';
 import {
   entryKey,
   parseEntryKey,
@@ -25,42 +26,44 @@ import {
   waitingKey,
 } from './keys.ts';
 
-/** An entry as it was read or written, with what a conditional write needs to replace exactly it. */
+/** An entry as it was read or written, and its ETag. A conditional write needs the ETag to replace exactly this entry. */
 export interface Stored<E extends Entry = Entry> {
   readonly entry: E;
   readonly etag: string;
 }
 
-/** How a conditional write ended: ours is there, or somebody else's is (`undefined`: nothing is). */
+/** The result of a conditional write. If ours lost, `current` is the entry that is there; undefined if none is. */
 export type Written<E extends Entry> =
   | { readonly won: true; readonly stored: Stored<E> }
   | { readonly won: false; readonly current: Stored | undefined };
 
-/** An entry that this version of the code cannot read: written by a newer one, or not by us. */
+/** This version cannot read the entry: a newer version wrote it, or it is damaged. */
 export class UnreadableEntryError extends Error {
   override readonly name = 'UnreadableEntryError';
 }
 
-/** S3 went on answering 409 to a conditional write. The write did not happen. */
+/** S3 answered every try of a conditional write with 409. The write did not happen. */
 export class LedgerContendedError extends Error {
   override readonly name = 'LedgerContendedError';
 }
 
-/** How often a conditional write is done again after S3 answered 409. */
+/** Tries of a conditional write that S3 answers with 409. */
 const CONFLICT_TRIES_MAX = 10;
 
-/** Entries that are read to find out whether any upload had a flow. With more of them one has. */
+/** Maximum number of entries that are read to find a flow. A ledger with more entries is taken to have had one. */
 const FLOW_ENTRIES_READ_MAX = 20;
 
 /**
- * The ledger: entries and markers in one bucket, changed only by conditional writes.
+ * The ledger: entries and markers in one bucket. Entries change only by conditional writes.
  *
- * What exists when: a claim puts the entry; once the service has answered, the entry is replaced and then the running
- * marker is put; at the end the entry is replaced, and after receipt and event are out the marker is deleted. So a
- * marker without its entry never exists, and an entry without its marker is repaired by the next delivery or sweep.
+ *   claim            put the entry
+ *   flow was made    replace the entry, then put the running marker
+ *   end              replace the entry; send receipt and event; then delete the running marker
  *
- * Every write of an entry carries a nonce. Where S3 answers 412 the entry is read back: our own nonce in it means that
- * the write had succeeded and only its answer was lost.
+ * Therefore a marker never exists without its entry. If an entry lacks its marker, the next delivery or sweep puts it.
+ *
+ * Every write of an entry carries a nonce. If S3 answers 412, the entry is read back. If it holds our nonce, our write
+ * had succeeded and only its answer was lost.
  */
 export class Ledger {
   readonly #s3: S3Client;
@@ -78,12 +81,12 @@ export class Ledger {
     return (await this.#readBack(uploadId, signal))?.stored;
   }
 
-  /** Puts an upload's first entry, if it has none. */
+  /** Puts an upload's first entry. Loses if there is one already. */
   create<E extends Entry>(entry: E, signal: AbortSignal): Promise<Written<E>> {
     return this.#write(entry, { IfNoneMatch: '*' }, signal);
   }
 
-  /** Replaces exactly the entry that was read or written before. */
+  /** Replaces exactly the previous entry. Loses if another one is there by now. */
   replace<E extends Entry>(previous: Stored, entry: E, signal: AbortSignal): Promise<Written<E>> {
     return this.#write(entry, { IfMatch: previous.etag }, signal);
   }
@@ -112,7 +115,7 @@ export class Ledger {
     }
   }
 
-  /** The markers of all uploads that wait and are due at `now`, longest due first. */
+  /** The markers of all uploads that wait and are due at `now`, earliest due first. */
   async *waitingMarkersDue(now: number, signal: AbortSignal): AsyncGenerator<WaitingMarker> {
     const last = waitingDueKey(now);
     for await (const key of this.#keys(WAITING_PREFIX, signal)) {
@@ -122,7 +125,7 @@ export class Ledger {
     }
   }
 
-  /** The markers of uploads that wait because the service is throttling, longest waiting first, and when each was put. */
+  /** The markers of throttled uploads, longest waiting first, and when each was put. */
   async *throttledMarkers(signal: AbortSignal): AsyncGenerator<WaitingMarker & { readonly putAt: number }> {
     for await (const objects of this.#pages(THROTTLED_PREFIX, signal)) {
       for (const { Key = '', LastModified } of objects) {
@@ -132,7 +135,7 @@ export class Ledger {
     }
   }
 
-  /** All entries by their upload ids, in the order of these, from after `after` on. */
+  /** The upload ids of all entries, in their order. Begins after the upload id `after`. */
   async *entryPages(after: string | undefined, signal: AbortSignal): AsyncGenerator<EntryPage> {
     const startAfter = after === undefined ? undefined : entryKey(after);
     for await (const objects of this.#pages(UPLOADS_PREFIX, signal, startAfter)) {
@@ -144,12 +147,12 @@ export class Ledger {
     }
   }
 
-  /** Whether any upload had a flow before a time. A ledger with many entries is taken to have had one. */
+  /** True if any upload had a flow before the time `before`. A ledger with many entries is taken to have had one. */
   async hasFlowFrom(before: number, signal: AbortSignal): Promise<boolean> {
     for await (const { entries } of this.entryPages(undefined, signal)) {
       if (entries.length > FLOW_ENTRIES_READ_MAX) return true;
       const all = await Promise.all(entries.map(({ id }) => this.read(id, signal)));
-      // A later generation follows a flow that failed, as a rule.
+      // As a rule, a later generation follows a flow that failed.
       const hadFlow = (entry: Entry | undefined): boolean =>
         entry !== undefined &&
         (entry.generation > 1 || ('flow' in entry && (entry.flow?.createdAt ?? before) < before));
@@ -182,7 +185,7 @@ export class Ledger {
             cause: error,
           });
         }
-        // 404 is S3's answer to If-Match where the entry is not there at all any more.
+        // S3 answers If-Match with 404 if the entry is gone.
         if (!isPreconditionFailed(error) && !isAbsent(error)) throw error;
         const current = await this.#readBack(entry.upload.id, signal);
         if (current?.nonce === nonce) return { won: true, stored: { entry, etag: current.stored.etag } };
@@ -194,14 +197,14 @@ export class Ledger {
   async #readBack(
     uploadId: string,
     signal: AbortSignal,
-  ): Promise<{ readonly stored: Stored; readonly nonce: string } | undefined> {
+  ): Promise<{ readonly stored: Stored; readonly nonce: unknown } | undefined> {
     try {
       const key = entryKey(uploadId);
       const { Body, ETag } = await this.#s3.send(new GetObjectCommand({ Bucket: this.#bucket, Key: key }), {
         abortSignal: signal,
       });
       const text = (await Body?.transformToString()) ?? '';
-      const { nonce, ...entry } = parsedEntry(key, text);
+      const { entry, nonce } = parsedEntry(key, text);
       return { stored: { entry, etag: ETag as string }, nonce };
     } catch (error) {
       if (isAbsent(error)) return undefined;
@@ -243,32 +246,37 @@ export class Ledger {
   }
 }
 
-/** One answer of a listing of entries. */
+/** One page of a listing of entries. */
 export interface EntryPage {
   readonly entries: readonly { readonly id: string; readonly lastModified: number }[];
-  /** Where the next one goes on. */
+  /** The next page begins after this upload id. */
   readonly last: string | undefined;
 }
 
-function parsedEntry(key: string, text: string): Entry & { readonly nonce: string } {
+/** What is read of the JSON beside the entry itself. */
+const ENVELOPE = z.object({ schema: z.optional(z.unknown()), nonce: z.optional(z.unknown()) });
+
+/** @throws {UnreadableEntryError} */
+function parsedEntry(key: string, text: string): { readonly entry: Entry; readonly nonce: unknown } {
   let value: unknown;
   try {
     value = JSON.parse(text);
   } catch (cause) {
     throw new UnreadableEntryError(`${key} is not JSON: ${text.slice(0, 100)}`, { cause });
   }
-  const schema = typeof value === 'object' && value !== null && 'schema' in value ? value.schema : undefined;
+  const { schema, nonce } = ENVELOPE.safeParse(value).data ?? {};
   if (typeof schema === 'number' && schema !== ENTRY_SCHEMA) {
     const remedy = `this version reads ${ENTRY_SCHEMA}: deploy the version that wrote it`;
     throw new UnreadableEntryError(`${key} has schema ${schema}, and ${remedy}`);
   }
-  const { success, error } = entrySchema.safeParse(value);
-  if (!success) {
+  const { data: entry, error } = entrySchema.safeParse(value);
+  if (entry === undefined) {
     const issues = error.issues.map(({ path, message }) => `${path.join('.') || 'the whole'}: ${message}`);
     throw new UnreadableEntryError(`${key} is damaged: ${issues.join('; ')}`);
   }
-  const entry = value as Entry & { readonly nonce: string };
-  // It would be written back to the other's key.
-  if (entryKey(entry.upload.id) !== key) throw new UnreadableEntryError(`${key} is that of ${entry.upload.id}`);
-  return entry;
+  // Otherwise it would be written back to the key of another upload.
+  if (entryKey(entry.upload.id) !== key) {
+    throw new UnreadableEntryError(`${key} holds the entry of upload ${entry.upload.id}`);
+  }
+  return { entry, nonce };
 }

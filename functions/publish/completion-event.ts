@@ -1,15 +1,15 @@
 import type { Receipt } from './receipts.ts';
 
-/** The `source` of every event of ours on the bus. */
+/** The `source` of every event that we send to the bus. */
 export const EVENT_SOURCE = 'flowdrop';
 
 /**
- * EventBridge's limit on an event is 256 KB, for the detail and what is around it; this is what we let the detail be, in
- * bytes. (Amazon EventBridge User Guide, "Calculating PutEvents event entry size".)
+ * Maximum size of an event's detail, in bytes. EventBridge limits the detail and the fields around it to 256 KB.
+ * (Amazon EventBridge User Guide, "Calculating PutEvents event entry size".)
  */
 const DETAIL_BYTES_MAX = 240 * 1024;
 
-/** An event that tells how an upload ended. */
+/** The event of an upload that ended. */
 export interface CompletionEvent {
   readonly detailType: 'Flow Succeeded' | 'Flow Failed';
   /** JSON of {@link CompletionDetail}. */
@@ -17,9 +17,9 @@ export interface CompletionEvent {
 }
 
 /** The receipt's facts, and where the receipt is. */
-export interface CompletionDetail extends Receipt {
+export type CompletionDetail = Receipt & {
   /**
-   * Identifies this end of the upload. The event may be sent more than once, always with the same id, so a receiver can
+   * Identifies this end of the upload. The event may be sent more than once, always with the same id. A receiver can
    * drop an id that it has seen. If the upload is retried and ends again, that end has another id.
    */
   readonly id: string;
@@ -29,12 +29,12 @@ export interface CompletionDetail extends Receipt {
     readonly receiptKey: string;
     readonly assetCount: number;
     readonly failedOutputCount: number;
-    /** True where there were too many for an event: then `assets` and `failedOutputs` are empty, and the receipt has all. */
+    /** True if the lists were too long for an event. Then `assets` and `failedOutputs` are empty; the receipt has all. */
     readonly isCut: boolean;
   };
-}
+};
 
-/** @param where bucket and key of the receipt. */
+/** @param where the bucket and key of the receipt. */
 export function completionEvent(
   receipt: Receipt,
   pipeline: string,

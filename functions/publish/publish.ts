@@ -1,11 +1,11 @@
 import type { Telemetry } from '../base/telemetry.ts';
-import { isSameEnd, isTerminal, type TerminalEntry, told } from '../ledger/entry.ts';
+import { type FailedEntry, isSameEnd, runningMarkerOf, type TerminalEntry, told } from '../ledger/entry.ts';
 import type { Ledger } from '../ledger/store.ts';
 import type { Settings } from '../settings/config.ts';
 import { type CompletionEvent, completionEvent } from './completion-event.ts';
 import { type Receipts, receiptOf } from './receipts.ts';
 
-/** The event bus, as far as a sender sees it. */
+/** The event bus, as a sender sees it. */
 export interface EventBus {
   send(event: CompletionEvent, signal: AbortSignal): Promise<void>;
 }
@@ -19,10 +19,11 @@ export interface PublishPorts {
 }
 
 /**
- * Makes known how an upload ended: its receipt, its event and, as the last step, no marker any more. Everything is
- * made from the terminal entry. So after a failure at any step it is done again by whoever finds the marker or gets the
- * message again, and doing it twice changes nothing. The entry of a failure says when all is sent: a retry that
- * comes earlier first sends what is missing.
+ * Publishes how an upload ended: puts the receipt, sends the event, and at last deletes the running marker.
+ *
+ * Everything is made from the terminal entry. If a step fails, all are done again by the next invocation that finds the
+ * marker or gets the message. Doing them twice changes nothing. The entry of a failure says when receipt and event are
+ * out. A retry before that first publishes it again.
  */
 export async function publish(entry: TerminalEntry, ports: PublishPorts, signal: AbortSignal): Promise<void> {
   const { collectFunction, pipeline, resultsBucket } = ports.settings;
@@ -31,21 +32,19 @@ export async function publish(entry: TerminalEntry, ports: PublishPorts, signal:
   await ports.events.send(completionEvent(receipt, pipeline, { bucket: resultsBucket, key }), signal);
   if (entry.state === 'failed' && entry.isTold !== true) await writeTold(entry, ports.ledger, signal);
   if (entry.flow !== undefined) {
-    const { id: flowId, createdAt } = entry.flow;
-    await ports.ledger.deleteRunningMarker({ createdAt, uploadId: entry.upload.id, flowId }, signal);
+    await ports.ledger.deleteRunningMarker(runningMarkerOf(entry.upload, entry.flow), signal);
   }
   ports.telemetry.log.info(`Upload ${entry.state}`, {
     uploadId: entry.upload.id,
     flowId: entry.flow?.id,
     receipt: key,
-    code: entry.failure?.code,
+    code: receipt.failure?.code,
   });
 }
 
-async function writeTold(entry: TerminalEntry, ledger: PublishPorts['ledger'], signal: AbortSignal): Promise<void> {
+async function writeTold(entry: FailedEntry, ledger: PublishPorts['ledger'], signal: AbortSignal): Promise<void> {
   const stored = await ledger.read(entry.upload.id, signal);
-  const current = stored?.entry;
-  if (stored === undefined || current === undefined || !isTerminal(current) || !isSameEnd(current, entry)) return;
-  // It does not matter who wins: another writer has told of the same end, or retries it now.
-  await ledger.replace(stored, told(current), signal);
+  if (stored?.entry.state !== 'failed' || !isSameEnd(stored.entry, entry)) return;
+  // It does not matter whether our write wins. Another writer has published the same end, or retries it now.
+  await ledger.replace(stored, told(stored.entry), signal);
 }

@@ -1,14 +1,29 @@
 import { HeadObjectCommand, PutObjectCommand, type S3Client } from '@aws-sdk/client-s3';
-import type { FailedOutput, StoredAsset, TerminalEntry } from '../ledger/entry.ts';
+import type { FailedOutput, Failure, StoredAsset, TerminalEntry } from '../ledger/entry.ts';
 import { receiptKey } from '../results/results-keys.ts';
 import { isAbsent, isConflict, isPreconditionFailed } from '../s3/errors.ts';
-import { type Inbox, type InboxPlace, isInside } from '../uploads/inbox.ts';
+import type { Settings } from '../settings/config.ts';
+import { type Inbox, isInside } from '../uploads/inbox.ts';
 
-/** How an upload ended, for people and programs. It is what stands in `receipt.json`. */
-export interface Receipt {
+/** How an upload ended, for people and programs. This is the content of the receipt. */
+export type Receipt = SucceededReceipt | FailedReceipt;
+
+interface SucceededReceipt extends ReceiptFacts {
+  readonly status: 'succeeded';
+  readonly failure?: undefined;
+}
+
+interface FailedReceipt extends ReceiptFacts {
+  readonly status: 'failed';
+  readonly failure: Failure & {
+    /** The command that retries the upload. */
+    readonly retry: string;
+  };
+}
+
+interface ReceiptFacts {
   /** Version of this form. */
   readonly receipt: 1;
-  readonly status: 'succeeded' | 'failed';
   readonly upload: {
     readonly id: string;
     readonly bucket: string;
@@ -22,37 +37,34 @@ export interface Receipt {
   };
   readonly route: string;
   readonly template: string;
-  /** 1, or more where a failed upload was retried. */
+  /** 1, plus 1 for each retry of an upload that had ended. */
   readonly generation: number;
   readonly flow?: { readonly id: string; readonly createdAt: string } | undefined;
   readonly endedAt: string;
   readonly assets: readonly StoredAsset[];
   /** Outputs that the service could not make, or that could not be stored. */
   readonly failedOutputs: readonly FailedOutput[];
-  /** Present where the status is `failed`. */
-  readonly failure?: { readonly code: string; readonly message: string; readonly retry: string } | undefined;
 }
 
-/** S3 went on refusing a conditional write of a receipt because others wrote it at the same time. */
+/** Other writers replaced the receipt between every read and write of ours. The next attempt publishes it. */
 export class ReceiptContendedError extends Error {
   override readonly name = 'ReceiptContendedError';
 }
 
-/** How many others may get in between before a receipt is left to the next attempt. */
+/** Tries of a conditional write of a receipt. After that the receipt is left to the next attempt. */
 const TRIES_MAX = 10;
 
+/** Metadata of a receipt. A HEAD tells by it which upload the receipt belongs to. */
 const UPLOAD = 'flowdrop-upload';
 const GENERATION = 'flowdrop-generation';
 const ENDED_AT = 'flowdrop-ended-at';
 const LAST_MODIFIED = 'flowdrop-last-modified';
 const BUCKET = 'flowdrop-bucket';
 
-/** The receipt of a terminal entry. @param collectFunction the function that the command to retry invokes. */
+/** @param collectFunction the function that the retry command invokes. */
 export function receiptOf(entry: TerminalEntry, collectFunction: string): Receipt {
   const { id, bucket, key, versionId, etag, bytes, mediaType, lastModified } = entry.upload;
-  return {
-    receipt: 1,
-    status: entry.state,
+  const facts = {
     upload: { id, bucket, key, versionId, etag, bytes, mediaType, lastModified: iso(lastModified) },
     route: entry.route.name,
     template: entry.route.template,
@@ -61,39 +73,40 @@ export function receiptOf(entry: TerminalEntry, collectFunction: string): Receip
     endedAt: iso(entry.endedAt),
     assets: entry.assets,
     failedOutputs: entry.failedOutputs,
-    failure: entry.failure && { ...entry.failure, retry: retryCommand(collectFunction, id) },
   };
+  if (entry.state === 'succeeded') return { receipt: 1, status: 'succeeded', ...facts };
+  const failure = { ...entry.failure, retry: retryCommand(collectFunction, id) };
+  return { receipt: 1, status: 'failed', ...facts, failure };
 }
 
+/** The settings of today. */
+export type ReceiptSettings = Pick<Settings, 'resultsBucket' | 'resultsPrefix' | 'inboxBucket' | 'inboxPrefix'>;
+
 /**
- * Receipts, one address for each key of the inbox. The address belongs to the upload that is current at that key, in
- * whatever order uploads arrive and end. An upload outside of today's inbox is never current, and S3 is not asked about
- * it: its bucket may be gone, or forbidden to the functions.
+ * The receipts: one address for each key of the inbox. The address belongs to the upload that is current at that key, in
+ * whatever order uploads arrive and end. An upload outside of the present inbox is never current. S3 is not asked about
+ * such an upload, because its bucket may be gone, or forbidden to the functions.
  */
 export class Receipts {
   readonly #s3: S3Client;
-  readonly #bucket: string;
-  readonly #prefix: string;
   readonly #inbox: Inbox;
-  readonly #today: InboxPlace;
+  readonly #settings: ReceiptSettings;
 
-  constructor(s3: S3Client, bucket: string, prefix: string, inbox: Inbox, today: InboxPlace) {
+  constructor(s3: S3Client, inbox: Inbox, settings: ReceiptSettings) {
     this.#s3 = s3;
-    this.#bucket = bucket;
-    this.#prefix = prefix;
     this.#inbox = inbox;
-    this.#today = today;
+    this.#settings = settings;
   }
 
-  /** Puts the receipt where it belongs, or leaves what has the better right to the address. Returns the address. */
+  /** Puts the receipt at its address, unless the receipt that is there outranks it. Returns the address. */
   async put(receipt: Receipt, signal: AbortSignal): Promise<string> {
-    const key = receiptKey(this.#prefix, receipt.upload.key);
+    const key = this.#keyOf(receipt);
     let condition: { IfNoneMatch: '*' } | { IfMatch: string } = { IfNoneMatch: '*' };
     for (let tries = 0; tries < TRIES_MAX; tries += 1) {
       try {
         await this.#s3.send(
           new PutObjectCommand({
-            Bucket: this.#bucket,
+            Bucket: this.#settings.resultsBucket,
             Key: key,
             Body: `${JSON.stringify(receipt, undefined, 2)}\n`,
             ContentType: 'application/json',
@@ -118,43 +131,48 @@ export class Receipts {
       else if (await this.#outranks(receipt, there, signal)) condition = { IfMatch: there.etag };
       else return key;
     }
-    throw new ReceiptContendedError(`${key} was written by others ${TRIES_MAX} times in between`);
+    throw new ReceiptContendedError(`${key} was replaced by other writers between ${TRIES_MAX} tries to write it`);
   }
 
-  /** Whether a receipt was put already. Where another upload's is there that cannot be told, and so it is denied. */
+  /** True if the receipt was put already. False also if another upload's receipt is there, which hides it. */
   async isPublished(receipt: Receipt, signal: AbortSignal): Promise<boolean> {
-    const there = await this.#there(receiptKey(this.#prefix, receipt.upload.key), signal);
+    const there = await this.#there(this.#keyOf(receipt), signal);
     return there?.uploadId === receipt.upload.id && !isLater(receipt, there);
   }
 
-  async #outranks(mine: Receipt, there: ReceiptFacts, signal: AbortSignal): Promise<boolean> {
+  #keyOf(receipt: Receipt): string {
+    return receiptKey(this.#settings.resultsPrefix, receipt.upload.key);
+  }
+
+  /** True if our receipt has the better right to the address than the receipt that is there. */
+  async #outranks(mine: Receipt, there: StoredReceipt, signal: AbortSignal): Promise<boolean> {
     if (there.uploadId === mine.upload.id) return isLater(mine, there);
     const { bucket, key } = mine.upload;
-    const isMineInside = isInside(this.#today, { bucket, key });
-    // A receipt from before there was this field is taken to be of today's inbox, which seldom changes.
-    const isThereInside = isInside(this.#today, { bucket: there.bucket ?? this.#today.inboxBucket, key });
+    const isMineInside = isInside(this.#settings, { bucket, key });
+    // A receipt without this field is taken to be of the present inbox, which seldom changes.
+    const isThereInside = isInside(this.#settings, { bucket: there.bucket ?? this.#settings.inboxBucket, key });
     if (isMineInside !== isThereInside) return isMineInside;
     const current = isMineInside ? (await this.#inbox.current(bucket, key, signal))?.id : undefined;
     if (current === mine.upload.id) return true;
     if (current === there.uploadId) return false;
-    // Neither is current any more. What is will replace this receipt if it ends, but it may be deleted before it is read.
+    // Neither is current any more. If the current upload ends, it replaces this receipt. It may also be deleted unread.
     const [mineModified, thereModified] = [Date.parse(mine.upload.lastModified), there.lastModified];
-    // Within one second the ids decide: arbitrary, but the same whoever comes first.
+    // Within one second the ids decide. That is arbitrary, but does not depend on which upload comes first.
     return mineModified === thereModified ? mine.upload.id > there.uploadId : mineModified > thereModified;
   }
 
-  async #there(key: string, signal: AbortSignal): Promise<ReceiptFacts | undefined> {
+  /** The receipt at an address. Undefined if there is none. */
+  async #there(key: string, signal: AbortSignal): Promise<StoredReceipt | undefined> {
     try {
-      const head = await this.#s3.send(new HeadObjectCommand({ Bucket: this.#bucket, Key: key }), {
-        abortSignal: signal,
-      });
+      const address = { Bucket: this.#settings.resultsBucket, Key: key };
+      const head = await this.#s3.send(new HeadObjectCommand(address), { abortSignal: signal });
       return {
         etag: head.ETag as string,
         uploadId: head.Metadata?.[UPLOAD] ?? '',
         generation: Number(head.Metadata?.[GENERATION]) || 0,
-        // A receipt from before there was this field was put after its end, in a second that S3 gives without its fraction.
+        // Without this field, the receipt was put after its end. S3 cuts the fraction of that second off.
         endedAt: Date.parse(head.Metadata?.[ENDED_AT] ?? '') || (head.LastModified?.getTime() ?? 0) + 999,
-        // What bears no date of ours is no receipt of ours, and has no right to the address.
+        // An object without this field is no receipt of ours, and has no right to the address.
         lastModified: Date.parse(head.Metadata?.[LAST_MODIFIED] ?? '') || 0,
         bucket: head.Metadata?.[BUCKET],
       };
@@ -165,7 +183,8 @@ export class Receipts {
   }
 }
 
-interface ReceiptFacts {
+/** A receipt as a HEAD tells of it. Times in milliseconds since the epoch. */
+interface StoredReceipt {
   readonly etag: string;
   readonly uploadId: string;
   readonly generation: number;
@@ -175,13 +194,13 @@ interface ReceiptFacts {
 }
 
 /**
- * The higher generation of an upload is the later one. An upload whose entry was lost begins again with generation 1;
- * then the time of the end decides.
+ * True if our receipt is of the later end of the same upload. The higher generation is later. An upload whose entry was
+ * lost begins again with generation 1, so within one generation the time of the end decides.
  */
-const isLater = (mine: Receipt, there: ReceiptFacts): boolean =>
+const isLater = (mine: Receipt, there: StoredReceipt): boolean =>
   mine.generation === there.generation ? Date.parse(mine.endedAt) > there.endedAt : mine.generation > there.generation;
 
-/** What a person types to have a failed upload tried again. */
+/** The command that retries a failed upload. */
 function retryCommand(collectFunction: string, uploadId: string): string {
   const payload = JSON.stringify({ retry: [uploadId] });
   return `aws lambda invoke --function-name ${collectFunction} --cli-binary-format raw-in-base64-out --payload '${payload}' /dev/stdout`;

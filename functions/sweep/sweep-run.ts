@@ -230,7 +230,7 @@ export class SweepRun {
   async #isComplete(entry: Entry): Promise<boolean> {
     if (!isTerminal(entry)) return false;
     if (entry.flow !== undefined) return true;
-    if (entry.isTold !== true) return false;
+    if (entry.state !== 'failed' || entry.isTold !== true) return false;
     const receipt = receiptOf(entry, this.#ports.settings.collectFunction);
     return this.#ports.receipts.isPublished(receipt, this.#invocation.closing);
   }

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import type { CreatePorts } from '../../functions/create-flow/create-flow.ts';
+import type { CreatePorts } from '../../functions/create-flow/delivery.ts';
 import type { Entry, WaitingEntry } from '../../functions/ledger/entry.ts';
 import { LEDGER, World, type WorldOptions } from '../support/world.ts';
 

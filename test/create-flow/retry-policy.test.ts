@@ -30,9 +30,7 @@ const claimOf = (digits: string, more: object = {}) => ({
       mediaType: 'image/png',
     },
     { name: 'r', input: 'file', template: 't' },
-    1_000,
-    100_000,
-    'test',
+    { claimedAt: 1_000, deadline: 100_000, pipeline: 'test' },
   ),
   ...more,
 });

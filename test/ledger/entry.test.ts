@@ -3,8 +3,7 @@ import {
   type ClaimedEntry,
   claimAgain,
   collectedSoFar,
-  doubtful,
-  dueAt,
+  doubtAfter,
   ended,
   firstClaim,
   flowTagOf,
@@ -12,7 +11,10 @@ import {
   nextStep,
   retried,
   running,
+  runningMarkerOf,
+  told,
   waiting,
+  waitingMarkerOf,
   withoutDoubt,
 } from '../../functions/ledger/entry.ts';
 
@@ -27,14 +29,15 @@ const upload = {
   mediaType: 'image/png',
 };
 const route = { name: 'pictures', input: 'file', template: 't' } as const;
-const claim = firstClaim(upload, route, 10_000, 70_000, 'mine');
+const claim = firstClaim(upload, route, { claimedAt: 10_000, deadline: 70_000, pipeline: 'mine' });
 const flow = { id: 'flow-1', createdAt: 20_000 };
 const asset = { id: 'a', key: 'a.png/flow-1/a.glb', bytes: 1, mediaType: 'model/gltf-binary', sha256: '00' };
 const failure = { code: 'rejected', message: 'No.' };
+const later = { claimedAt: 100_000, deadline: 160_000, pipeline: 'mine' };
 const wait = { reason: 'throttled', message: 'Slow down', notBefore: 99_000, counted: false } as const;
 
 describe('a first claim', () => {
-  it('holds all that is known, and has failed at nothing yet', () => {
+  it('holds all facts, and no failure yet', () => {
     expect(claim).toEqual({
       schema: 1,
       state: 'claimed',
@@ -49,33 +52,34 @@ describe('a first claim', () => {
     });
   });
 
-  it('gives the tag of its generation', () => {
+  it('has the flow tag of its generation', () => {
     expect(flowTagOf(claim, 'mine')).toEqual({ pipeline: 'mine', upload: upload.id, generation: 1 });
   });
 });
 
 describe('a delivery of an upload that has an entry', () => {
-  it('leaves a claim alone up to its deadline, and then takes over', () => {
-    expect(nextStep(claim, 69_999)).toBe('leave-to-its-claim');
-    expect(nextStep(claim, 70_000)).toBe('take-over');
+  it('leaves a claim alone until its deadline, and then takes over', () => {
+    expect(nextStep(claim, 69_999)).toEqual({ step: 'leave-to-its-claim', entry: claim });
+    expect(nextStep(claim, 70_000)).toEqual({ step: 'take-over', entry: claim });
   });
 
-  it('waits on until the time has come, and then takes over', () => {
+  it('waits until the upload is due, and then takes over', () => {
     const entry = waiting(claim, wait);
-    expect(nextStep(entry, 98_999)).toBe('wait-on');
-    expect(nextStep(entry, 99_000)).toBe('take-over');
+    expect(nextStep(entry, 98_999)).toEqual({ step: 'wait-on', entry });
+    expect(nextStep(entry, 99_000)).toEqual({ step: 'take-over', entry });
   });
 
   it('puts the marker of a running flow again, and publishes an end again', () => {
     const run = running(claim, flow);
-    expect(nextStep(run, 0)).toBe('restore-marker');
-    expect(nextStep(ended(run, {}, 1), 0)).toBe('publish-again');
-    expect(nextStep(ended(run, { failure }, 1), 0)).toBe('publish-again');
+    expect(nextStep(run, 0)).toEqual({ step: 'restore-marker', entry: run });
+    for (const entry of [ended(run, {}, 1), ended(run, { failure }, 1)]) {
+      expect(nextStep(entry, 0)).toEqual({ step: 'publish-again', entry });
+    }
   });
 });
 
 describe('a wait', () => {
-  it('is counted as an attempt only where the file could be the cause', () => {
+  it('counts as an attempt only if the file could be the cause', () => {
     expect(waiting(claim, wait)).toMatchObject({ attempts: 0, waits: 1 });
     expect(waiting(claim, { ...wait, counted: true })).toMatchObject({ attempts: 1, waits: 1 });
   });
@@ -90,15 +94,14 @@ describe('a wait', () => {
     });
   });
 
-  it('keeps a doubt, and can begin one', () => {
+  it('keeps a doubt', () => {
     const doubt = { claimedAt: 1, sentBy: 2 };
     expect(waiting({ ...claim, doubt }, wait).doubt).toEqual(doubt);
-    expect(waiting(claim, { ...wait, doubt }).doubt).toEqual(doubt);
     expect(waiting(claim, wait).doubt).toBeUndefined();
   });
 
-  it('that is over becomes a claim with what it has gone through', () => {
-    const again = claimAgain(waiting(claim, { ...wait, counted: true }), 100_000, 160_000, 'mine');
+  it('becomes a claim that keeps its counts', () => {
+    const again = claimAgain(waiting(claim, { ...wait, counted: true }), later);
     expect(again).toMatchObject({ state: 'claimed', attempts: 1, waits: 1, claimedAt: 100_000, deadline: 160_000 });
     expect(again.doubt).toBeUndefined();
     expect(again).not.toHaveProperty('notBefore');
@@ -107,36 +110,36 @@ describe('a wait', () => {
 });
 
 describe('a doubt', () => {
-  it('is left behind by a claim that outlived its invocation, from its beginning to its deadline', () => {
-    const again = claimAgain(claim, 80_000, 140_000, 'mine');
+  it('is left behind by a claim whose invocation died, and spans the whole claim', () => {
+    const again = claimAgain(claim, later);
     expect(again.doubt).toEqual({ claimedAt: 10_000, sentBy: 70_000 });
     expect(again.attempts).toBe(1);
   });
 
-  it('that joins another spans both', () => {
+  it('spans both if it joins another', () => {
     const second: ClaimedEntry = { ...claim, claimedAt: 50_000, doubt: { claimedAt: 10_000, sentBy: 20_000 } };
-    expect(doubtful(second, 60_000)).toEqual({ claimedAt: 10_000, sentBy: 60_000 });
-    expect(doubtful({ ...second, doubt: { claimedAt: 90_000, sentBy: 95_000 } }, 60_000)).toEqual({
+    expect(doubtAfter(second, 60_000)).toEqual({ claimedAt: 10_000, sentBy: 60_000 });
+    expect(doubtAfter({ ...second, doubt: { claimedAt: 90_000, sentBy: 95_000 } }, 60_000)).toEqual({
       claimedAt: 50_000,
       sentBy: 95_000,
     });
   });
 
-  it('is settled without touching anything else', () => {
+  it('is settled without a change to anything else', () => {
     expect(withoutDoubt({ ...claim, doubt: { claimedAt: 1, sentBy: 2 } })).toEqual(claim);
   });
 
-  it('does not outlive the answer that names a flow', () => {
+  it('ends with an answer that names a flow', () => {
     expect(running({ ...claim, doubt: { claimedAt: 1, sentBy: 2 } }, flow).doubt).toBeUndefined();
   });
 });
 
 describe('a running flow', () => {
-  it('begins its own count of failures', () => {
+  it('begins a count of its own', () => {
     expect(running({ ...claim, attempts: 3 }, flow)).toMatchObject({ state: 'running', attempts: 0, flow });
   });
 
-  it('remembers what was stored, and counts only what an asset could be the cause of', () => {
+  it('remembers the stored assets, and counts an attempt only if told to', () => {
     const run = running(claim, flow);
     expect(collectedSoFar(run, [asset], undefined)).toEqual({ ...run, assets: [asset], attempts: 0 });
     expect(collectedSoFar(run, [asset], 5)).toEqual({ ...run, assets: [asset], attempts: 1, attemptedAt: 5 });
@@ -147,11 +150,11 @@ describe('an end', () => {
   it('without a failure is a success with its assets', () => {
     const entry = ended(running(claim, flow), { assets: [asset] }, 30_000);
     expect(entry).toMatchObject({ state: 'succeeded', flow, assets: [asset], failedOutputs: [], endedAt: 30_000 });
-    expect(entry.failure).toBeUndefined();
+    expect(entry).not.toHaveProperty('failure');
     expect(isTerminal(entry)).toBe(true);
   });
 
-  it('with a failure is a failure, whatever was stored', () => {
+  it('with a failure is a failure, even if assets were stored', () => {
     expect(ended(running(claim, flow), { assets: [asset], failure }, 1)).toMatchObject({
       state: 'failed',
       failure,
@@ -159,7 +162,7 @@ describe('an end', () => {
     });
   });
 
-  it('of what never ran has no flow', () => {
+  it('of an upload that never ran has no flow', () => {
     expect(ended({ ...claim, flow } as typeof claim, { failure }, 1)).toMatchObject({ flow: undefined, assets: [] });
     expect(isTerminal(ended(claim, { failure }, 1))).toBe(true);
     expect(isTerminal(claim)).toBe(false);
@@ -167,12 +170,19 @@ describe('an end', () => {
   });
 });
 
-describe('a retry by hand', () => {
-  it('of a failure begins a new generation, with nothing held against it', () => {
+describe('a failure', () => {
+  it('whose receipt and event are out says so', () => {
+    const failed = ended(claim, { failure }, 1);
+    expect(told(failed)).toEqual({ ...failed, isTold: true });
+  });
+});
+
+describe('a retry by the operator', () => {
+  it('of a failure begins a new generation with all counts at 0', () => {
     const failed = ended(running({ ...claim, attempts: 4, waits: 7 }, flow), { failure }, 1);
     const again = retried(failed, 500);
     expect(again).toMatchObject({ state: 'waiting', reason: 'retried', generation: 2, attempts: 0, waits: 0 });
-    expect(again).toMatchObject({ notBefore: 500, message: 'Sent on its way again by hand.' });
+    expect(again).toMatchObject({ notBefore: 500, message: 'Retried by the operator.' });
     const doubt = { claimedAt: 1, sentBy: 2 };
     expect(retried({ ...failed, doubt }, 500).doubt).toBeUndefined();
     expect(again).not.toHaveProperty('flow');
@@ -180,25 +190,38 @@ describe('a retry by hand', () => {
   });
 
   it('of a held doubt stays in its generation and accepts the risk', () => {
-    const held = waiting(claim, { ...wait, reason: 'held', doubt: { claimedAt: 1, sentBy: 2 } });
+    const held = waiting({ ...claim, doubt: { claimedAt: 1, sentBy: 2 } }, { ...wait, reason: 'held' });
     expect(retried(held, 500)).toMatchObject({ generation: 1, reason: 'retried' });
     expect(retried(held, 500).doubt).toBeUndefined();
   });
 
-  it('of any other wait still looks into its doubt', () => {
+  it('of any other wait still settles its doubt', () => {
     const doubt = { claimedAt: 1, sentBy: 2 };
-    expect(retried(waiting(claim, { ...wait, reason: 'in-doubt', doubt }), 500).doubt).toEqual(doubt);
+    const inDoubt = waiting({ ...claim, doubt: { ...doubt, nextAttemptAt: 900 } }, { ...wait, reason: 'in-doubt' });
+    expect(retried(inDoubt, 500).doubt).toEqual(doubt);
   });
 });
 
-describe('an upload that is neither running nor at its end', () => {
-  it('is due when its claim or its wait is over', () => {
-    expect(dueAt(claim)).toBe(70_000);
-    expect(dueAt(waiting(claim, wait))).toBe(99_000);
+describe('the marker of an upload', () => {
+  it('that is claimed or waits is due at the end of the claim or the wait', () => {
+    expect(waitingMarkerOf(claim)).toEqual({ uploadId: upload.id, notBefore: 70_000 });
+    const entry = waiting(claim, { ...wait, reason: 'forbidden' });
+    expect(waitingMarkerOf(entry)).toEqual({ uploadId: upload.id, notBefore: 99_000 });
   });
 
-  it('is the only one that is ever due', () => {
-    expect(dueAt(running(claim, flow))).toBeUndefined();
-    expect(dueAt(ended(claim, { failure }, 1))).toBeUndefined();
+  it('that is throttled has its place in the queue', () => {
+    const entry = waiting(claim, wait);
+    expect(waitingMarkerOf(entry)).toEqual({ uploadId: upload.id, notBefore: 99_000, throttledSince: 10_000 });
+    const forbidden = waiting({ ...claim, throttledSince: 5 }, { ...wait, reason: 'forbidden' });
+    expect(waitingMarkerOf(forbidden)?.throttledSince).toBeUndefined();
+  });
+
+  it('that runs or has ended is none that waits', () => {
+    expect(waitingMarkerOf(running(claim, flow))).toBeUndefined();
+    expect(waitingMarkerOf(ended(claim, { failure }, 1))).toBeUndefined();
+  });
+
+  it('that runs names the flow', () => {
+    expect(runningMarkerOf(upload, flow)).toEqual({ uploadId: upload.id, flowId: 'flow-1', createdAt: 20_000 });
   });
 });

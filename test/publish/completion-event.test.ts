@@ -3,9 +3,9 @@ import { completionEvent, EVENT_SOURCE } from '../../functions/publish/completio
 import type { Receipt } from '../../functions/publish/receipts.ts';
 
 const asset = { id: 'a1', key: 'a.png/f1/a1.glb', bytes: 5, mediaType: 'model/gltf-binary', sha256: '00'.repeat(32) };
-const receipt: Receipt = {
-  receipt: 1,
-  status: 'succeeded',
+const receipt = {
+  receipt: 1 as const,
+  status: 'succeeded' as const,
   upload: {
     id: 'ab'.repeat(20),
     bucket: 'inbox',
@@ -23,11 +23,12 @@ const receipt: Receipt = {
   endedAt: '2026-01-01T00:01:00.000Z',
   assets: [asset],
   failedOutputs: [],
-};
+} satisfies Receipt;
+const failure = { code: 'rejected', message: 'No.', retry: 'aws lambda invoke' };
 const where = { bucket: 'results', key: 'a.png/receipt.json' };
 
 describe('the event of an upload that ended', () => {
-  it('says all that the receipt says, where the receipt is, and the same id each time', () => {
+  it('holds the receipt and its address, and has the same id each time', () => {
     const event = completionEvent(receipt, 'mine', where);
     expect(event.detailType).toBe('Flow Succeeded');
     expect(JSON.parse(event.detail)).toEqual({
@@ -45,16 +46,16 @@ describe('the event of an upload that ended', () => {
     expect(completionEvent(receipt, 'mine', where)).toEqual(event);
   });
 
-  it('has another id where the same upload came to another end', () => {
+  it('has another id if the upload ended again', () => {
     const idOf = (endedAt: string) => JSON.parse(completionEvent({ ...receipt, endedAt }, 'mine', where).detail).id;
     expect(idOf('2026-01-01T00:01:00.001Z')).not.toBe(idOf('2026-01-01T00:01:00.000Z'));
   });
 
-  it('of a failure is of its own type', () => {
-    expect(completionEvent({ ...receipt, status: 'failed' }, 'mine', where).detailType).toBe('Flow Failed');
+  it('of a failure has a type of its own', () => {
+    expect(completionEvent({ ...receipt, status: 'failed', failure }, 'mine', where).detailType).toBe('Flow Failed');
   });
 
-  it('with more assets than fit into an event says how many there are, and leaves them to the receipt', () => {
+  it('counts the assets and leaves them to the receipt if they do not fit into an event', () => {
     const many = { ...receipt, assets: Array.from({ length: 5_000 }, () => asset) };
     const { detail } = completionEvent(many, 'mine', where);
     expect(Buffer.byteLength(detail)).toBeLessThan(256 * 1024);
@@ -62,7 +63,7 @@ describe('the event of an upload that ended', () => {
     expect(JSON.parse(detail)).toMatchObject(cut);
   });
 
-  it('is whole up to 240 KiB to the byte', () => {
+  it('is whole up to exactly 240 KiB', () => {
     const ofLength = (length: number) => {
       const event = (message: string) =>
         completionEvent({ ...receipt, failedOutputs: [{ id: 'f', code: 'c', message }] }, 'mine', where).detail;
@@ -72,11 +73,11 @@ describe('the event of an upload that ended', () => {
     expect(JSON.parse(ofLength(240 * 1024 + 1)).results.isCut).toBe(true);
   });
 
-  it('comes from us', () => {
+  it('has our source', () => {
     expect(EVENT_SOURCE).toBe('flowdrop');
   });
 
-  it('is of the generation that ended', () => {
+  it('has the generation in its id', () => {
     const { detail } = completionEvent({ ...receipt, generation: 2 }, 'mine', where);
     expect(JSON.parse(detail).id).toBe(`${'ab'.repeat(20)}-2-1767225660000`);
   });

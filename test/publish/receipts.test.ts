@@ -11,7 +11,7 @@ beforeEach(async () => {
 });
 afterEach(() => world.close());
 
-/** The receipt of the upload that is current now, or was when this was called. */
+/** The receipt of the upload that is current now. */
 async function receiptOfCurrent(generation = 1): Promise<Receipt> {
   const { upload, discard } = await world.ports.inbox.open({ bucket: INBOX, key: 'a.png' }, signal);
   discard();
@@ -25,6 +25,7 @@ async function receiptOfCurrent(generation = 1): Promise<Receipt> {
     endedAt: '2026-01-01T00:00:00.000Z',
     assets: [],
     failedOutputs: [],
+    failure: { code: 'rejected', message: 'No.', retry: 'aws lambda invoke' },
   };
 }
 
@@ -47,7 +48,7 @@ describe('the receipt at a key', () => {
   it.each([
     ['older first', [0, 1]],
     ['newer first', [1, 0]],
-  ])('is that of the upload which is current there, whichever ends first: %s', async (_, order) => {
+  ])('belongs to the upload that is current there, in any order of the ends: %s', async (_, order) => {
     const receipts = [await uploaded('one'), await uploaded('two')];
     for (const index of order) await put(receipts[index] as Receipt);
     expect(await there()).toBe(receipts[1]?.upload.id);
@@ -56,7 +57,7 @@ describe('the receipt at a key', () => {
   it.each([
     ['older first', [0, 1]],
     ['newer first', [1, 0]],
-  ])('is that of the last upload where none is current any more: %s', async (_, order) => {
+  ])('belongs to the last upload if none is current any more: %s', async (_, order) => {
     const receipts = [await uploaded('one'), await uploaded('two')];
     await world.remove('a.png');
     for (const index of order) await put(receipts[index] as Receipt);
@@ -66,7 +67,7 @@ describe('the receipt at a key', () => {
   it.each([
     ['older first', [0, 1]],
     ['newer first', [1, 0]],
-  ])('is that of the last upload that ended, should the current one never end: %s', async (_, order) => {
+  ])('belongs to the last upload that ended if the current one never ends: %s', async (_, order) => {
     const receipts = [await uploaded('one'), await uploaded('two')];
     await uploaded('three');
     for (const index of order) await put(receipts[index] as Receipt);
@@ -74,7 +75,7 @@ describe('the receipt at a key', () => {
     expect(await there()).toBe(receipts[1]?.upload.id);
   });
 
-  it('of the same upload is that of the higher generation', async () => {
+  it('is replaced by a higher generation of the same upload, and not by a lower one', async () => {
     await uploaded('one');
     await put(await receiptOfCurrent(2));
     await put(await receiptOfCurrent(1));
@@ -86,22 +87,25 @@ describe('the receipt at a key', () => {
   it.each([
     ['earlier first', [0, 1]],
     ['later first', [1, 0]],
-  ])('of the same upload and generation is that of the later end: %s', async (_, order) => {
+  ])('belongs to the later end of the same generation: %s', async (_, order) => {
     const first = await uploaded('one');
-    const receipts = [first, { ...first, status: 'succeeded', endedAt: '2026-01-02T00:00:00.000Z' } as const];
+    const receipts = [
+      first,
+      { ...first, status: 'succeeded', endedAt: '2026-01-02T00:00:00.000Z', failure: undefined } as const,
+    ];
     for (const index of order) await put(receipts[index] as Receipt);
     expect((await world.receipt('a.png')).status).toBe('succeeded');
     expect(await world.ports.receipts.isPublished(first, signal)).toBe(true);
   });
 
-  it('is not taken for that of a later end', async () => {
+  it('does not count as published for a later end', async () => {
     const first = await uploaded('one');
     await put(first);
     const later = { ...first, endedAt: '2026-01-02T00:00:00.000Z' };
     expect(await world.ports.receipts.isPublished(later, signal)).toBe(false);
   });
 
-  it('that does not say when its upload ended is from before it was put', async () => {
+  it('without the time of its end is taken to have ended before it was put', async () => {
     const first = { ...(await uploaded('one')), endedAt: new Date(world.clock.now() - 60_000).toISOString() };
     await world.put(RESULTS, 'a.png/receipt.json', '{}', {
       'flowdrop-upload': first.upload.id,
@@ -113,33 +117,27 @@ describe('the receipt at a key', () => {
     expect((await world.receipt('a.png')).upload.id).toBe(first.upload.id);
   });
 
-  it('put twice is written once', async () => {
+  it('is written once if it is put twice', async () => {
     const receipt = await uploaded('one');
     await put(receipt);
     await put({ ...receipt, endedAt: 'later' });
     expect((await world.receipt('a.png')).endedAt).toBe('2026-01-01T00:00:00.000Z');
   });
 
-  it('replaces what somebody else put at its address', async () => {
-    await world.s3.send(
-      new (await import('@aws-sdk/client-s3')).PutObjectCommand({
-        Bucket: RESULTS,
-        Key: 'a.png/receipt.json',
-        Body: '?',
-      }),
-    );
+  it('replaces an object at its address that is no receipt', async () => {
+    await world.put(RESULTS, 'a.png/receipt.json', '?');
     const receipt = await uploaded('one');
     await put(receipt);
     expect(await there()).toBe(receipt.upload.id);
   });
 
-  it('comes to the same when all are put at once', async () => {
+  it('belongs to the current upload if all are put at once', async () => {
     const receipts = [await uploaded('one'), await uploaded('two'), await uploaded('three')];
     await Promise.all([...receipts, ...receipts].map(put));
     expect(await there()).toBe(receipts[2]?.upload.id);
   });
 
-  it('on a bucket without versions follows the same rules', async () => {
+  it('follows the same rules on a bucket without versions', async () => {
     await world.close();
     world = await World.start({ versioning: undefined });
     const receipts = [await uploaded('one'), await uploaded('one')];
@@ -150,19 +148,19 @@ describe('the receipt at a key', () => {
   });
 });
 
-describe('the receipt of an upload to a bucket that is not the inbox any more', () => {
+describe('the receipt of an upload outside of the present inbox', () => {
   beforeEach(async () => {
     await world.close();
     world = await World.start({ s3: { authorize: ({ resource }) => !resource.startsWith('arn:aws:s3:::old-inbox') } });
   });
 
-  /** An upload at the same key of the bucket that was the inbox before. It is the last of all. */
+  /** The receipt of an upload at the same key of the previous inbox bucket. It is the latest of all uploads. */
   const ofOldInbox = (receipt: Receipt): Receipt => {
     const lastModified = new Date(world.clock.now() + 60_000).toISOString();
     return { ...receipt, upload: { ...receipt.upload, id: 'f'.repeat(40), bucket: 'old-inbox', lastModified } };
   };
 
-  it('is put where there is no other', async () => {
+  it('is put if there is no other', async () => {
     const old = ofOldInbox(await uploaded('one'));
     await put(old);
     expect(await there()).toBe(old.upload.id);
@@ -171,7 +169,7 @@ describe('the receipt of an upload to a bucket that is not the inbox any more', 
   it.each([
     ['older first', [0, 1]],
     ['newer first', [1, 0]],
-  ])('gives way to that of today’s inbox, be it current or not: %s', async (_, order) => {
+  ])('gives way to an upload of the present inbox, current or not: %s', async (_, order) => {
     for (const isCurrent of [true, false]) {
       const today = await uploaded('one');
       const receipts = [ofOldInbox(today), today];
@@ -185,7 +183,7 @@ describe('the receipt of an upload to a bucket that is not the inbox any more', 
   it.each([
     ['older first', [0, 1]],
     ['newer first', [1, 0]],
-  ])('is that of the last one there, without the old bucket being asked: %s', async (_, order) => {
+  ])('belongs to the last upload there, and the old bucket is not asked: %s', async (_, order) => {
     const first = await uploaded('one');
     const later = ofOldInbox(first);
     const earlier = { ...later, upload: { ...later.upload, id: '0'.repeat(40), lastModified: '2026-01-01T00:00:00Z' } };
@@ -194,7 +192,7 @@ describe('the receipt of an upload to a bucket that is not the inbox any more', 
     expect(await there()).toBe(later.upload.id);
   });
 
-  it('is never current below a prefix that is not the inbox any more', async () => {
+  it('is never current below a previous inbox prefix', async () => {
     const first = await uploaded('one');
     await put(first);
     await world.remove('a.png');

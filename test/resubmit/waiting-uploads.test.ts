@@ -36,7 +36,7 @@ async function waits(index: number, minutesAgo: number, reason: Wait['reason'] =
     mediaType: 'a/b',
   };
   const route = { name: 'echo', input: 'file' as const, template: 'bytes_echo' };
-  const claim = firstClaim(upload, route, since, since + MINUTE, 'test');
+  const claim = firstClaim(upload, route, { claimedAt: since, deadline: since + MINUTE, pipeline: 'test' });
   const written = await ledger.create(claim, never);
   if (!written.won) throw new Error(`There is an upload ${index} already`);
   const wait = { reason, message: 'Come again.', counted: false, notBefore: clock.now() - SECOND };

@@ -103,7 +103,7 @@ function checkEndings(world: World, entries: readonly TerminalEntry[]): void {
     const blamed = world.blame.get(key) ?? 0;
     const wasRefused = met('flow.create', '404', '422') || put.key.startsWith('bad/');
     const isBadText = key.startsWith('text/') && put.content.includes(0xff);
-    const { code } = entry.failure ?? {};
+    const code = entry.state === 'failed' ? entry.failure.code : undefined;
     const why = (): unknown[] => [code, { ...entry, route: undefined }, flow && { ...flow, inputs: undefined }];
     switch (code) {
       case undefined:
@@ -455,7 +455,7 @@ function checkReceipt(receipt: Receipt, entry: TerminalEntry): void {
     flow: entry.flow?.id,
     assets: entry.assets,
     failedOutputs: entry.failedOutputs,
-    code: entry.failure?.code,
+    code: entry.state === 'failed' ? entry.failure.code : undefined,
   };
   demand(JSON.stringify(told) === JSON.stringify(is), 'a receipt says other than its entry', told, is);
 }
@@ -511,7 +511,7 @@ export async function checkRetried(world: World): Promise<void> {
     const put = puts.find((one) => isOf(one, entry));
     // A doubt that was held goes on in its own generation; what is not in today's inbox is nobody's to send.
     if (before === undefined || entry.generation <= before || put === undefined || put.bucket !== inbox) continue;
-    const code = entry.failure?.code;
+    const code = entry.state === 'failed' ? entry.failure.code : undefined;
     if ((code === 'timed-out' && mayTimeOut) || (code === 'upload-gone' && put.versionId === undefined)) continue;
     const deserved = deservedBy(world, put);
     demand(deserved.includes(code), 'a retry ended otherwise than the file and today’s settings deserve', {

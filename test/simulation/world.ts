@@ -4,7 +4,7 @@ import { type Invocation, withinInvocation } from '../../functions/base/invocati
 import type { Log, LogFields, MetricName } from '../../functions/base/telemetry.ts';
 import { type CollectPorts, collect } from '../../functions/collect-outputs/collect-outputs.ts';
 import { createFlows } from '../../functions/create-flow/batch.ts';
-import { ClaimHeldError, type CreatePorts } from '../../functions/create-flow/create-flow.ts';
+import { ClaimHeldError, type CreatePorts } from '../../functions/create-flow/delivery.ts';
 import { createFlowService } from '../../functions/flow-service/client.ts';
 import { portsOf } from '../../functions/lambda/ports.ts';
 import { SecretToken } from '../../functions/lambda/token.ts';

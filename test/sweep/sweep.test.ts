@@ -181,7 +181,10 @@ describe('a sweep', () => {
     const opened = await world.ports.inbox.open({ bucket: 'inbox', key: 'a' }, signal);
     opened.discard();
     const now = world.clock.now();
-    await world.ports.ledger.create(firstClaim(opened.upload, ECHO, now, now + MINUTE, 'test'), signal);
+    await world.ports.ledger.create(
+      firstClaim(opened.upload, ECHO, { claimedAt: now, deadline: now + MINUTE, pipeline: 'test' }),
+      signal,
+    );
     for (const { receiptHandle } of world.queue.receive({ max: 10 })) world.queue.delete(receiptHandle);
     world.clock.advance(HOUR);
     await sweep();

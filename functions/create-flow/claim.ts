@@ -1,0 +1,117 @@
+import { FlowServiceError } from '../flow-service/errors.ts';
+import {
+  type ClaimedEntry,
+  type Entry,
+  ended,
+  type Failure,
+  running,
+  runningMarkerOf,
+  type TerminalEntry,
+  type Wait,
+  type WaitingEntry,
+  waiting,
+  waitingMarkerOf,
+} from '../ledger/entry.ts';
+import type { Stored } from '../ledger/store.ts';
+import { publish } from '../publish/publish.ts';
+import { ClaimHeldError, type Delivery, type Outcome } from './delivery.ts';
+
+/*
+ * How a claim ends. Each of these functions replaces the claim by the next entry, and then puts what belongs to it.
+ *
+ *   claimed ──▶ running     commitFlow
+ *           ──▶ failed      failUpload
+ *           ──▶ waiting     keepWaiting
+ */
+
+/** A flow of ours, and how we came by it. */
+interface OwnFlow {
+  readonly flowId: string;
+  readonly outcome: 'created' | 'adopted';
+}
+
+/** Writes the flow into the entry, then puts its marker. If another invocation took the entry over, our flow yields. */
+export async function commitFlow(
+  delivery: Delivery,
+  claim: Stored<ClaimedEntry> | Stored<WaitingEntry>,
+  { flowId, outcome }: OwnFlow,
+): Promise<Outcome> {
+  const { ledger, clock } = delivery.ports;
+  const { closing } = delivery.invocation;
+  delivery.identify({ flowId });
+  const flow = { id: flowId, createdAt: clock.now() };
+  const written = await ledger.replace(claim, running(claim.entry, flow), closing);
+  if (written.won) {
+    await ledger.putRunningMarker(runningMarkerOf(claim.entry.upload, flow), closing);
+    delivery.log.info(`Flow ${outcome}`, { template: claim.entry.route.template });
+    return outcome;
+  }
+  return yieldFlow(delivery, claim.entry, written.current, { flowId, outcome });
+}
+
+/** Decides about our flow after another invocation took the upload over while the flow was being made. */
+async function yieldFlow(
+  delivery: Delivery,
+  mine: ClaimedEntry | WaitingEntry,
+  current: Stored | undefined,
+  own: OwnFlow,
+): Promise<Outcome> {
+  const { ledger } = delivery.ports;
+  const { flowId } = own;
+  const theirs = current?.entry;
+  // They wait to learn whether there is a flow: this is it.
+  if (current !== undefined && theirs?.state === 'waiting' && theirs.generation === mine.generation) {
+    return commitFlow(delivery, { ...current, entry: theirs }, own);
+  }
+  // They are at work on the upload, and will find the flow by its tag. They would lose it if we aborted it.
+  if (theirs?.state === 'claimed') throw new ClaimHeldError(`Another invocation took over upload ${mine.upload.id}`);
+  if (theirs?.state === 'running' && theirs.flow.id === flowId) {
+    await ledger.putRunningMarker(runningMarkerOf(theirs.upload, theirs.flow), delivery.invocation.closing);
+    return 'running already';
+  }
+  delivery.count('FlowsOrphaned');
+  delivery.log.warn('Another invocation took this upload over: its flow is orphaned and is aborted');
+  await abortFlow(delivery, flowId);
+  return 'orphaned';
+}
+
+async function abortFlow({ ports, invocation, log }: Delivery, flowId: string): Promise<void> {
+  const message = 'The orphaned flow could not be aborted';
+  try {
+    const aborted = await ports.flows.abort(flowId, invocation.closing);
+    if (!aborted) log.warn(message);
+  } catch (error) {
+    if (!(error instanceof FlowServiceError)) throw error;
+    log.warn(message, { error });
+  }
+}
+
+export async function failUpload(delivery: Delivery, claim: Stored<ClaimedEntry>, failure: Failure): Promise<Outcome> {
+  const { ledger, clock } = delivery.ports;
+  const terminal = ended(claim.entry, { failure }, clock.now());
+  const written = await ledger.replace(claim, terminal, delivery.invocation.closing);
+  if (!written.won) throw new ClaimHeldError(`Another invocation took over upload ${claim.entry.upload.id}`);
+  return publishFailure(delivery, terminal);
+}
+
+export async function publishFailure(delivery: Delivery, entry: TerminalEntry): Promise<Outcome> {
+  delivery.count('FlowsFailed');
+  await publish(entry, delivery.ports, delivery.invocation.closing);
+  return 'failed';
+}
+
+export async function keepWaiting(delivery: Delivery, claim: Stored<ClaimedEntry>, wait: Wait): Promise<Outcome> {
+  const { ledger } = delivery.ports;
+  const written = await ledger.replace(claim, waiting(claim.entry, wait), delivery.invocation.closing);
+  if (!written.won) throw new ClaimHeldError(`Another invocation took over upload ${claim.entry.upload.id}`);
+  await putWaitingMarker(delivery, written.stored.entry);
+  delivery.count('UploadsWaiting');
+  delivery.log.info('The upload waits', { reason: wait.reason, notBefore: new Date(wait.notBefore).toISOString() });
+  return 'waiting';
+}
+
+/** Puts the marker of an upload that waits. */
+export async function putWaitingMarker({ ports, invocation }: Delivery, entry: Entry): Promise<void> {
+  const marker = waitingMarkerOf(entry);
+  if (marker !== undefined) await ports.ledger.putWaitingMarker(marker, invocation.closing);
+}

@@ -1,0 +1,84 @@
+import type { Clock } from '../base/clock.ts';
+import type { Invocation } from '../base/invocation.ts';
+import type { Log, MetricName } from '../base/telemetry.ts';
+import type { FlowService } from '../flow-service/types.ts';
+import type { ClaimedEntry, ClaimTerms, WaitingEntry } from '../ledger/entry.ts';
+import type { Ledger } from '../ledger/store.ts';
+import type { PublishPorts } from '../publish/publish.ts';
+import type { Settings } from '../settings/config.ts';
+import type { Inbox } from '../uploads/inbox.ts';
+import type { UploadEvent } from '../uploads/upload.ts';
+
+/** Time that a claim still holds after the hard end of its invocation, in milliseconds. */
+const CLAIM_MARGIN_MS = 60_000;
+
+/**
+ * Another invocation holds the claim. The message must stay in the queue: if that invocation dies, nothing else tells of
+ * the upload.
+ */
+export class ClaimHeldError extends Error {
+  override readonly name = 'ClaimHeldError';
+}
+
+export type Outcome =
+  | 'created'
+  | 'adopted'
+  | 'orphaned'
+  | 'failed'
+  | 'waiting'
+  | 'running already'
+  | 'ended already'
+  | 'unrouted'
+  | 'skipped'
+  | 'gone'
+  | 'put off';
+
+/** Asked before an upload whose last claim died is taken over. If it says false, the upload is left as it is. */
+export type MayTakeOver = (entry: ClaimedEntry | WaitingEntry) => boolean;
+
+export interface CreatePorts extends PublishPorts {
+  readonly inbox: Inbox;
+  readonly ledger: Ledger;
+  readonly flows: FlowService;
+  readonly clock: Clock;
+  readonly settings: Settings;
+}
+
+/** One delivery of one upload: its ports, its invocation, and a log that names the upload. */
+export class Delivery {
+  readonly ports: CreatePorts;
+  readonly invocation: Invocation;
+  readonly mayTakeOver: MayTakeOver;
+  #log: Log;
+
+  constructor(event: UploadEvent, ports: CreatePorts, invocation: Invocation, mayTakeOver: MayTakeOver) {
+    this.ports = ports;
+    this.invocation = invocation;
+    this.mayTakeOver = mayTakeOver;
+    this.#log = ports.telemetry.log.with({ key: event.key });
+  }
+
+  /** Each line names the upload and, once there is one, the flow. */
+  get log(): Log {
+    return this.#log;
+  }
+
+  /** Adds an id to each line from now on. */
+  identify(id: { readonly uploadId: string } | { readonly flowId: string }): void {
+    this.#log = this.#log.with(id);
+  }
+
+  count(metric: MetricName, value?: number): void {
+    this.ports.telemetry.metrics.count(metric, value);
+  }
+
+  /** The terms of a claim that this invocation makes now. */
+  claimTerms(): ClaimTerms {
+    const { clock, settings } = this.ports;
+    return {
+      claimedAt: clock.now(),
+      deadline: this.invocation.endsAt + CLAIM_MARGIN_MS,
+      pipeline: settings.pipeline,
+    };
+  }
+}

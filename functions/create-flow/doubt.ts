@@ -1,0 +1,76 @@
+import { OutOfTimeError } from '../base/invocation.ts';
+import { FlowServiceError, UnauthorisedError } from '../flow-service/errors.ts';
+import type { Found } from '../flow-service/types.ts';
+import { type ClaimedEntry, flowTagOf, withoutDoubt } from '../ledger/entry.ts';
+import type { Stored } from '../ledger/store.ts';
+import { commitFlow, keepWaiting } from './claim.ts';
+import type { Delivery, Outcome } from './delivery.ts';
+import { backoffMs, isListingInVain, messageOf } from './retry-policy.ts';
+
+/** Time after the last byte of a request until a flow that is not listed counts as absent, in milliseconds. */
+const ABSENT_AFTER_MS = 5 * 60_000;
+
+/** Time between two searches for the flow of an upload whose doubt is held, in milliseconds. */
+const HELD_WAIT_MS = 60 * 60_000;
+
+/** Either the upload has been dealt with, or the claim goes on free of doubt. */
+export type SettledDoubt = { readonly outcome: Outcome } | { readonly claim: Stored<ClaimedEntry> };
+
+/**
+ * Looks for the flow that an earlier POST may have made.
+ *
+ *   found                      adopt it
+ *   too early to tell          wait, until five minutes after the last byte
+ *   listing not available      wait, and ask for it again, for an hour at most
+ *   absent                     the claim goes on
+ *   unknown                    the setting `inDoubt` decides: the claim goes on, or waits for the operator
+ */
+export async function settleDoubt(delivery: Delivery, claim: Stored<ClaimedEntry>): Promise<SettledDoubt> {
+  const { clock, settings } = delivery.ports;
+  const { entry } = claim;
+  const doubt = entry.doubt;
+  if (doubt === undefined) return { claim };
+  const conclusiveAt = doubt.sentBy + ABSENT_AFTER_MS;
+  const waitOn = async (message: string, notBefore: number): Promise<SettledDoubt> => ({
+    outcome: await keepWaiting(delivery, claim, { reason: 'in-doubt', message, counted: false, notBefore }),
+  });
+  let found: Found;
+  try {
+    found = await findFlow(delivery, entry, doubt.claimedAt);
+  } catch (error) {
+    if (!(error instanceof FlowServiceError) && !(error instanceof OutOfTimeError)) throw error;
+    if (error instanceof UnauthorisedError) delivery.count('TokenRejected');
+    if (!isListingInVain(error, clock.now() - conclusiveAt)) {
+      return waitOn(messageOf(error), Math.max(conclusiveAt, clock.now() + backoffMs(entry)));
+    }
+    found = { result: 'unknown', why: messageOf(error) };
+  }
+  if (found.result === 'found') {
+    delivery.count('FlowsAdopted');
+    return { outcome: await commitFlow(delivery, claim, { flowId: found.flow.flowId, outcome: 'adopted' }) };
+  }
+  if (clock.now() < conclusiveAt) {
+    return waitOn('The service may have made a flow without saying so. Its listing will tell.', conclusiveAt);
+  }
+  if (found.result === 'unknown') {
+    if (settings.inDoubt === 'hold') return { outcome: await hold(delivery, claim, found.why) };
+    delivery.count('DoubtsRetried');
+    delivery.log.warn('Sent again although a flow may exist', { why: found.why });
+  }
+  return { claim: { ...claim, entry: withoutDoubt(entry) } };
+}
+
+function findFlow({ ports, invocation }: Delivery, entry: ClaimedEntry, since: number): Promise<Found> {
+  const { flows, ledger, settings } = ports;
+  const { work } = invocation;
+  const hasFlowFrom = (before: number): Promise<boolean> => ledger.hasFlowFrom(before, work);
+  return flows.find(flowTagOf(entry, settings.pipeline), since, work, hasFlowFrom);
+}
+
+/** The upload waits until the operator retries it, or its flow is found after all. */
+function hold(delivery: Delivery, claim: Stored<ClaimedEntry>, why: string): Promise<Outcome> {
+  delivery.count('DoubtsHeld');
+  const message = `It is unknown whether a flow exists (${why}). The upload is held until the operator retries it.`;
+  const notBefore = delivery.ports.clock.now() + HELD_WAIT_MS;
+  return keepWaiting(delivery, claim, { reason: 'held', message, counted: false, notBefore });
+}

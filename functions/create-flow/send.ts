@@ -1,0 +1,114 @@
+import { UnauthorisedError } from '../flow-service/errors.ts';
+import type { CreateRequest } from '../flow-service/types.ts';
+import { attemptsAfter, type ClaimedEntry, doubtAfter, flowTagOf } from '../ledger/entry.ts';
+import type { Stored } from '../ledger/store.ts';
+import type { OpenedUpload } from '../uploads/inbox.ts';
+import { commitFlow, failUpload, keepWaiting } from './claim.ts';
+import type { Delivery, Outcome } from './delivery.ts';
+import { settleDoubt } from './doubt.ts';
+import { ATTEMPT_TIME_MIN_MS, classify, messageOf, type RetryDecision } from './retry-policy.ts';
+
+/** Maximum sum of the waits in place, in milliseconds. Longer waits are left to the ledger. */
+const IN_PLACE_WAIT_MAX_MS = 20_000;
+
+type WaitDecision = Extract<RetryDecision, { kind: 'wait' }>;
+
+/** Sends the upload under a claim that is ours and free of doubt. Short waits happen in place. */
+export async function send(delivery: Delivery, claim: Stored<ClaimedEntry>, object: OpenedUpload): Promise<Outcome> {
+  delivery.identify({ uploadId: claim.entry.upload.id });
+  const { flows, clock } = delivery.ports;
+  const { work } = delivery.invocation;
+  const request = requestOf(delivery, claim.entry, object);
+  for (let waitedMs = 0; ; ) {
+    try {
+      const { flowId } = await flows.create(request, work);
+      // If the next write fails, only this line tells of the flow.
+      delivery.log.info('The service has made a flow', { flowId });
+      delivery.count('FlowsCreated');
+      delivery.count('InputBytes', claim.entry.upload.bytes);
+      return await commitFlow(delivery, claim, { flowId, outcome: 'created' });
+    } catch (error) {
+      const decision = classify(error, claim.entry, clock.now());
+      if (decision?.kind !== 'wait' || !isInPlace(delivery, claim.entry, decision, waitedMs)) {
+        return handleFailure(delivery, claim, error);
+      }
+      const { reason, delayMs, counted } = decision;
+      delivery.log.info('Trying again in place', { reason, delayMs });
+      const { entry } = claim;
+      claim = { ...claim, entry: { ...entry, attempts: attemptsAfter(entry, counted), waits: entry.waits + 1 } };
+      waitedMs += delayMs;
+      try {
+        await clock.sleep(delayMs, work);
+      } catch (outOfTime) {
+        return handleFailure(delivery, claim, outOfTime);
+      }
+    }
+  }
+}
+
+function requestOf({ ports, invocation }: Delivery, entry: ClaimedEntry, object: OpenedUpload): CreateRequest {
+  const { template, parameters, additional, input } = entry.route;
+  const { bucket, key, versionId, mediaType } = entry.upload;
+  return {
+    template,
+    parameters,
+    additional,
+    tag: flowTagOf(entry, ports.settings.pipeline),
+    startBy: invocation.workEndsAt - ATTEMPT_TIME_MIN_MS,
+    input: {
+      as: input,
+      mediaType,
+      source: object.source,
+      additional: { bucket, key, ...(versionId === undefined ? {} : { versionId }) },
+    },
+  };
+}
+
+/** True if the wait is short, leaves time for another attempt, and another attempt is allowed. */
+function isInPlace(
+  { ports, invocation }: Delivery,
+  entry: ClaimedEntry,
+  { reason, delayMs, counted }: WaitDecision,
+  waitedMs: number,
+): boolean {
+  // A throttled creation has already waited in place, for as long as it may.
+  if (reason === 'throttled') return false;
+  return (
+    waitedMs + delayMs <= IN_PLACE_WAIT_MAX_MS &&
+    ports.clock.now() + delayMs + ATTEMPT_TIME_MIN_MS <= invocation.workEndsAt &&
+    attemptsAfter(entry, counted) < ports.settings.attemptsMax
+  );
+}
+
+/** Ends a claim whose sending failed, as the error demands: the upload fails, waits, or is in doubt. */
+export async function handleFailure(delivery: Delivery, claim: Stored<ClaimedEntry>, error: unknown): Promise<Outcome> {
+  const now = delivery.ports.clock.now();
+  const decision = classify(error, claim.entry, now);
+  if (decision === undefined) throw error;
+  if (error instanceof UnauthorisedError) delivery.count('TokenRejected');
+  delivery.log.warn('The upload could not be sent', { decision: decision.kind, error: error as Error });
+  const message = messageOf(error);
+  switch (decision.kind) {
+    case 'fail':
+      return failUpload(delivery, claim, decision.failure);
+    case 'doubt': {
+      const nextAttemptAt = now + decision.delayMs;
+      const doubt = doubtAfter(claim.entry, now, nextAttemptAt);
+      const attempts = attemptsAfter(claim.entry, decision.counted);
+      // The flow may be listed already. Then the upload need not wait.
+      const settled = await settleDoubt(delivery, { ...claim, entry: { ...claim.entry, doubt, attempts } });
+      if ('outcome' in settled) return settled.outcome;
+      // Only a process that was frozen for minutes gets here. Its doubt is over, and its claim may have expired too.
+      const wait = { reason: 'unavailable', message, counted: false, notBefore: nextAttemptAt } as const;
+      return keepWaiting(delivery, settled.claim, wait);
+    }
+    case 'wait': {
+      const { reason, counted, delayMs } = decision;
+      if (counted && attemptsAfter(claim.entry, counted) >= delivery.ports.settings.attemptsMax) {
+        const failure = { code: 'attempts-exhausted', message: `The last attempt: ${message}` };
+        return failUpload(delivery, claim, failure);
+      }
+      return keepWaiting(delivery, claim, { reason, message, counted, notBefore: now + delayMs });
+    }
+  }
+}
