@@ -12,7 +12,7 @@ const start = async (options?: WorldOptions) => {
   onTestFinished(() => world.close());
 };
 
-/** Ports of an invocation that dies while it sends a file called `crasher`: from then on nothing of it is done or answered. */
+/** Ports of an invocation that dies while it sends the file `crasher`. After that, none of its calls is made or answered. */
 function mortal(ports: World['ports']): { readonly ports: World['ports']; readonly death: Promise<'died'> } {
   const never = new Promise<never>(() => {});
   const died = Promise.withResolvers<'died'>();
@@ -36,7 +36,7 @@ function mortal(ports: World['ports']): { readonly ports: World['ports']; readon
     });
   const create: CreatePorts['flows']['create'] = async (request, signal) => {
     const isCrasher = request.input.additional.key === 'crasher';
-    // All files of a batch are under way by then, and none has been sent.
+    // By then all files of a batch are claimed, and none has been sent.
     await sleep(isCrasher ? 100 : 200);
     if (isCrasher) died.resolve('died');
     return isDead || isCrasher ? never : ports.flows.create(request, signal);
@@ -58,7 +58,7 @@ function mortal(ports: World['ports']): { readonly ports: World['ports']; readon
   };
 }
 
-/** A delivery of which the messages come again where its invocation dies. */
+/** Delivers a batch. If its invocation dies, the messages come again. */
 async function deliver(): Promise<'died' | 'done' | undefined> {
   const alive = world.ports;
   const { ports, death } = mortal(alive);
@@ -68,8 +68,8 @@ async function deliver(): Promise<'died' | 'done' | undefined> {
   return Promise.race([delivery, death]);
 }
 
-describe('a file at which its invocation dies', () => {
-  it('costs the others of its batch one attempt, and not the next ones', { timeout: 60_000 }, async () => {
+describe('a file that kills its invocation', () => {
+  it('costs the other files of its batch one attempt and no more', { timeout: 60_000 }, async () => {
     await start({ settings: { attemptsMax: 2 } });
     const others = ['a', 'b', 'c', 'd'];
     for (const key of ['crasher', ...others]) await world.upload(key, key);
@@ -93,13 +93,14 @@ describe('a file at which its invocation dies', () => {
 });
 
 describe('an upload that the pace kept waiting past half of the time', () => {
-  it('waits on in the ledger as throttled, due at once if it was never sent, and its message is done', async () => {
+  it('waits in the ledger as throttled, due at once if it was never sent', async () => {
     await start({ speed: 10, settings: { uploadConcurrency: 1 } });
     world.remainingMs = MINUTE;
-    // The first one is refused at once, and takes more than half of the time then. No other one is let in.
+    // The first upload is refused, then takes more than half of the time. All others are refused.
     world.service.intercept = (_, { operation, n }) => {
       if (operation !== 'createFlow') return undefined;
-      return n === 2 ? { delayMs: 30_000 } : { status: 429, headers: { 'retry-after': '1' } };
+      if (n === 2) world.clock.advance(30_000);
+      return n === 2 ? undefined : { status: 429, headers: { 'retry-after': '1' } };
     };
     for (const key of ['a', 'b', 'c', 'd']) await world.upload(key, 'x');
     const startedAt = world.clock.now();
@@ -114,7 +115,7 @@ describe('an upload that the pace kept waiting past half of the time', () => {
     const byKey = new Map(entries.map((entry) => [entry.upload.key, entry]));
     expect(byKey.get('a')).toMatchObject({ state: 'running' });
     expect(await world.keys(LEDGER, 'waiting/throttled/')).toHaveLength(3);
-    // The second one was sent and refused; after that the service was left alone.
+    // The second upload was sent and refused. After that the service was left alone.
     expect(world.service.counts.createFlow).toBe(3);
     for (const key of ['b', 'c', 'd']) {
       expect(byKey.get(key)).toMatchObject({ state: 'waiting', reason: 'throttled', attempts: 0 });
@@ -125,13 +126,16 @@ describe('an upload that the pace kept waiting past half of the time', () => {
     }
   });
 
-  it('goes back unattempted if no creation was ever refused', async () => {
-    await start({ speed: 10, settings: { uploadConcurrency: 1 } });
+  it('goes back unattempted if no creation was refused', async () => {
+    await start({ settings: { uploadConcurrency: 1 } });
     world.remainingMs = MINUTE;
-    world.service.intercept = (_, { operation, n }) =>
-      operation === 'createFlow' && n === 1 ? { delayMs: 30_000 } : undefined;
-    for (const key of ['a', 'b']) await world.upload(key, 'x');
-    expect((await world.deliver())?.batchItemFailures).toHaveLength(1);
+    world.service.intercept = (_, { operation }) => {
+      if (operation === 'createFlow') world.clock.advance(30_000);
+      return undefined;
+    };
+    for (const key of ['a', 'b', 'c']) await world.upload(key, 'x');
+    expect((await world.deliver())?.batchItemFailures).toHaveLength(2);
+    expect(world.service.flows).toHaveLength(1);
     expect(await world.keys(LEDGER, 'uploads/')).toHaveLength(1);
   });
 });

@@ -1,7 +1,9 @@
-import { CreateBucketCommand, DeleteObjectCommand, GetObjectCommand, PutObjectCommand } from '@aws-sdk/client-s3';
+import { CreateBucketCommand, DeleteObjectCommand, PutObjectCommand } from '@aws-sdk/client-s3';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { createFlows } from '../../functions/create-flow/batch.ts';
-import type { Entry, RunningEntry } from '../../functions/ledger/entry.ts';
+import { UnauthorisedError } from '../../functions/flow-service/errors.ts';
+import type { ClaimedEntry, RunningEntry } from '../../functions/ledger/entry.ts';
+import { retryUploads } from '../../functions/resubmit/retry.ts';
 import type { Route } from '../../functions/uploads/routes.ts';
 import { eventBridgeEvent, type S3EventRecord, testEvent } from '../../local/aws/s3/events.ts';
 import { ECHO, INBOX, LEDGER, World, type WorldOptions } from '../support/world.ts';
@@ -15,12 +17,24 @@ const start = async (options?: WorldOptions) => {
   world = started;
 };
 
-/** Makes what is in the queue unreceived, and returns the bodies. */
+/** Takes all messages out of the queue and returns their bodies. */
 function takeMessages(): string[] {
   return world.queue.receive({ max: 10 }).map(({ receiptHandle, body }) => {
     world.queue.delete(receiptHandle);
     return body;
   });
+}
+
+/** Holds every creation back until the function that it returns is called. */
+function holdCreations(): () => void {
+  const { flows } = world.ports;
+  const { create } = flows;
+  const { promise, resolve } = Promise.withResolvers<void>();
+  flows.create = async (request, signal) => {
+    await promise;
+    return create.call(flows, request, signal);
+  };
+  return resolve;
 }
 
 const failuresOfDelivery = async () => (await world.deliver())?.batchItemFailures.length;
@@ -61,7 +75,7 @@ describe('an upload that a route wants', () => {
     ['two bytes', Buffer.from([255, 0])],
     ['every byte', Buffer.from(Array.from({ length: 256 }, (_, i) => i))],
     ['several megabytes', Buffer.alloc(5_000_001, 'flowdrop')],
-  ])('arrives as it is: %s', async (_, bytes) => {
+  ])('arrives unchanged: %s', async (_, bytes) => {
     await start();
     await world.upload('a.bin', bytes);
     await world.settle();
@@ -69,7 +83,7 @@ describe('an upload that a route wants', () => {
     expect((await world.object('results', asset?.key ?? '')).bytes.equals(bytes)).toBe(true);
   });
 
-  it('as text is given as the text itself', async () => {
+  it('on a text route is given to the flow as the text itself', async () => {
     await start({
       routes: [{ name: 'prompts', suffixes: ['.txt'], input: 'text', template: 'model_generate_fromprompt' }],
     });
@@ -78,7 +92,7 @@ describe('an upload that a route wants', () => {
     expect(world.service.flows[0]?.inputs[0]).toMatchObject({ mediaType: 'text/plain', bytes: 18 });
   });
 
-  it('with metadata of its own uses it only where the route allows it', async () => {
+  it('overrides its route by metadata only if the route allows it', async () => {
     const metadata = { 'flow-template': 'bytes_echo', 'flow-parameters': '{"copies":3}', 'flow-additional': '{"a":1}' };
     await start({ routes: [{ ...ECHO, parameters: { copies: 1 }, overrides: true }] });
     await world.upload('a', 'x', { Metadata: metadata });
@@ -93,8 +107,8 @@ describe('an upload that a route wants', () => {
   });
 });
 
-describe('the same upload told of more than once', () => {
-  it('is one flow, however often and at once it is delivered', async () => {
+describe('an upload with more than one event', () => {
+  it('is one flow, even if it is delivered many times at once', async () => {
     await start();
     await world.upload('a', 'x');
     const [body = ''] = takeMessages();
@@ -119,7 +133,7 @@ describe('the same upload told of more than once', () => {
     expect(world.service.flows.map(({ inputs }) => inputs[0]?.additional)).toMatchObject([{ key: 'a b+c%.png' }]);
   });
 
-  it('puts a marker that was lost again', async () => {
+  it('gets a lost marker back', async () => {
     await start();
     await world.upload('a', 'x');
     const [body = ''] = takeMessages();
@@ -133,7 +147,7 @@ describe('the same upload told of more than once', () => {
     expect(world.service.flows).toHaveLength(1);
   });
 
-  it('publishes a receipt that was lost again', async () => {
+  it('gets a lost receipt back', async () => {
     await start({ settings: { inputBytesMax: 3 } });
     await world.upload('a', 'too long');
     const [body = ''] = takeMessages();
@@ -145,7 +159,7 @@ describe('the same upload told of more than once', () => {
     expect((await world.receipt('a')).failure?.code).toBe('input-too-large');
   });
 
-  it('is left to the claim that is alive, and its message is kept', async () => {
+  it('is left to its live claim, and its message stays in the queue', async () => {
     await start();
     await world.upload('a', 'x');
     const [body = ''] = takeMessages();
@@ -157,11 +171,11 @@ describe('the same upload told of more than once', () => {
   });
 });
 
-describe('what is no upload for us', () => {
+describe('an event that leads to no flow', () => {
   it.each<[string, string, string]>([
     ['a folder', 'folder/', ''],
     ['a file that no route wants', 'a.doc', 'x'],
-  ])('makes no flow and no entry: %s', async (_, key, body) => {
+  ])('makes no entry: %s', async (_, key, body) => {
     await start({ routes: [{ ...ECHO, suffixes: ['.png', '/'] }] });
     await world.upload(key, body);
     expect(await failuresOfDelivery()).toBe(0);
@@ -170,7 +184,7 @@ describe('what is no upload for us', () => {
     expect(world.count('UploadsSkipped') + world.count('UploadsUnrouted')).toBe(1);
   });
 
-  it('of a wrong media type is told after it was opened', async () => {
+  it('makes no entry if the media type of the opened file fits no route', async () => {
     await start({ routes: [{ ...ECHO, mediaTypes: ['image/*'] }] });
     await world.upload('a.png', 'x', { ContentType: 'text/html' });
     await world.deliver();
@@ -178,14 +192,14 @@ describe('what is no upload for us', () => {
     expect(world.count('UploadsUnrouted')).toBe(1);
   });
 
-  it('is the test event that S3 sends', async () => {
+  it('may be the test event of S3', async () => {
     await start();
     world.queue.send(JSON.stringify(testEvent(INBOX)));
     expect(await failuresOfDelivery()).toBe(0);
     expect(await world.keys(LEDGER)).toEqual([]);
   });
 
-  it('is a message that nobody understands, which ends as a dead letter, alone', async () => {
+  it('may be an unrecognised message, which alone becomes a dead letter', async () => {
     await start();
     world.queue.send('{"hello":"world"}');
     world.queue.send('not JSON');
@@ -200,7 +214,7 @@ describe('what is no upload for us', () => {
   });
 
   it.each([undefined, 'Enabled', 'Suspended'] as const)(
-    'is an upload that was replaced or deleted before it was read (versioning %s)',
+    'may be of an upload that was replaced or deleted before it was read (versioning %s)',
     async (versioning) => {
       await start({ versioning });
       await world.upload('a', 'first');
@@ -214,18 +228,17 @@ describe('what is no upload for us', () => {
       const keys = world.service.flows.map(
         ({ inputs }) => (inputs[0]?.additional as { key?: string } | undefined)?.key,
       );
-      // A versioned bucket still has what was replaced, and what a delete marker only hides.
+      // A versioned bucket still has a replaced version, and one that a delete marker hides.
       expect(keys.sort()).toEqual(versioning === 'Enabled' ? ['a', 'a', 'b'] : ['a']);
     },
   );
 });
 
 describe('an S3 event without a queue', () => {
-  it('is taken as well, and fails as a whole so that it comes again', async () => {
+  it('is processed too, and fails as a whole so that it comes again', async () => {
     await start();
     await world.upload('a', 'x');
     const [body = ''] = takeMessages();
-    const { createFlows } = await import('../../functions/create-flow/batch.ts');
     await world.invoke((invocation) => createFlows(JSON.parse(body), world.ports, invocation));
     expect(world.service.flows).toHaveLength(1);
     await expect(
@@ -257,11 +270,11 @@ describe('a file that can never pass', () => {
   });
 });
 
-describe('a file that S3 has put into an archive', () => {
+describe('a file in an archive storage class', () => {
   it('ends at once with a receipt that says what to do', async () => {
     await start();
     await world.upload('a', 'x');
-    // The embedded S3 has no archive: what S3 answers of one is put in between.
+    // The embedded S3 has no archive, so this gives the answer of S3.
     world.s3.middlewareStack.add(
       (next, { commandName }) =>
         async (args) => {
@@ -279,7 +292,7 @@ describe('a file that S3 has put into an archive', () => {
   });
 });
 
-describe('a service that does not take the file now', () => {
+describe('an upload that the service does not take now', () => {
   const intercepted = (fault: object, times = Number.POSITIVE_INFINITY) => {
     world.service.intercept = (_, { operation, n }) => (operation === 'createFlow' && n <= times ? fault : undefined);
   };
@@ -290,7 +303,7 @@ describe('a service that does not take the file now', () => {
     ['throttled', { status: 429, headers: { 'retry-after': '600' } }, 0],
     ['forbidden', { status: 403 }, 1],
     ['unavailable', { reset: 'before-body' }, 1],
-  ])('makes it wait in the ledger and be sent again: %s after %j', async (reason, fault, attempts) => {
+  ])('waits in the ledger and is sent again: %s after %j', async (reason, fault, attempts) => {
     await start();
     intercepted(fault, 1);
     await world.upload('a', Buffer.alloc(3_000_000));
@@ -303,7 +316,7 @@ describe('a service that does not take the file now', () => {
     expect(world.service.flows).toHaveLength(1);
   });
 
-  it('is heard when it says for how long', async () => {
+  it('waits as long as the service says', async () => {
     await start();
     intercepted({ status: 429, headers: { 'retry-after': '600' } }, 1);
     await world.upload('a', 'x');
@@ -311,13 +324,13 @@ describe('a service that does not take the file now', () => {
     await world.deliver();
     const entry = await world.entry();
     const waitMs = (entry.state === 'waiting' ? entry.notBefore : 0) - before;
-    // Not before, and spread over a quarter more, for others were told the same time.
+    // Not earlier, and spread over a quarter more, because other uploads were told the same time.
     expect(waitMs).toBeGreaterThanOrEqual(600_000);
     expect(waitMs).toBeLessThan(755_000);
   });
 
-  it('is waited for in place where it says so and the time allows', async () => {
-    await start();
+  it('waits in place if the wait is short and the time allows it', async () => {
+    await start({ speed: 10 });
     world.remainingMs = 120_000;
     intercepted({ status: 429, headers: { 'retry-after': '1' } }, 1);
     await world.upload('a', 'x');
@@ -326,18 +339,18 @@ describe('a service that does not take the file now', () => {
     expect(world.service.counts.createFlow).toBe(2);
   });
 
-  it('and says to come back at once for ever is not asked in a loop', async () => {
-    await start();
+  it('is not sent in a hot loop if the service keeps saying Retry-After: 0', async () => {
+    await start({ speed: 10 });
     world.remainingMs = 50_000;
     intercepted({ status: 429, headers: { 'retry-after': '0' } });
     await world.upload('a', 'x');
     await world.deliver();
     expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'throttled' });
-    // It may be sent for 9 seconds, at 0.8 requests a second: the lowest rate of a pace that has just been answered.
+    // It may be sent for 9 seconds at 0.8 requests a second, the lowest rate after a request got through.
     expect(world.service.counts.createFlow).toBeLessThanOrEqual(8);
   });
 
-  it('for ever, uses up the attempts of the file only where the file could be the cause', async () => {
+  it('ends after its attempts if the file could be the cause', async () => {
     await start({ settings: { attemptsMax: 3 } });
     intercepted({ status: 403 });
     await world.upload('a', 'x');
@@ -347,11 +360,11 @@ describe('a service that does not take the file now', () => {
     expect(world.deadLetters.counts().visible).toBe(0);
   });
 
-  it('because the token expired lasts as long as it must, and nothing fails', async () => {
+  it('waits for a new token without using up attempts', async () => {
     await start({ settings: { attemptsMax: 2 } });
     world.token = 'expired';
     await world.upload('a', 'x');
-    for (let i = 0; i < 10; i += 1) {
+    for (let i = 0; i < 5; i += 1) {
       await world.deliver();
       world.clock.advance(20 * MINUTE);
       await world.tick();
@@ -364,7 +377,7 @@ describe('a service that does not take the file now', () => {
     expect((await world.receipt('a')).status).toBe('succeeded');
   });
 
-  it('because the token was rotated is asked once more with the new one', async () => {
+  it('is sent with the new token after the token was rotated', async () => {
     await start();
     await world.upload('a', 'x');
     await world.deliver();
@@ -376,9 +389,8 @@ describe('a service that does not take the file now', () => {
     expect(world.service.flows[1]?.inputs[0]?.bytes).toBe(1_000_000);
   });
 
-  it('because the secret cannot be read is no fault of the file', async () => {
+  it('waits uncounted if the secret cannot be read', async () => {
     await start();
-    const { UnauthorisedError } = await import('../../functions/flow-service/errors.ts');
     world.token = new UnauthorisedError('The secret could not be read');
     await world.upload('a', 'x');
     expect(await failuresOfDelivery()).toBe(0);
@@ -386,7 +398,7 @@ describe('a service that does not take the file now', () => {
   });
 });
 
-describe('an answer that never came', () => {
+describe('an upload in doubt', () => {
   const lost = { reset: 'after-effect' } as const;
   const losing = (times: number, fault: object = lost) => {
     world.service.intercept = (_, { operation, n }) => (operation === 'createFlow' && n <= times ? fault : undefined);
@@ -398,7 +410,7 @@ describe('an answer that never came', () => {
     ['503 came', { status: 503, at: 'after-effect' }],
     ['it named no flow', { status: 200, body: '{}', at: 'after-effect' }],
     ['it was cut', { truncate: 5 }],
-  ])('is settled by the tag in the listing: %s', async (_, fault) => {
+  ])('adopts the flow that the listing shows with its tag: %s', async (_, fault) => {
     await start();
     losing(1, fault);
     await world.upload('a', 'x');
@@ -409,7 +421,7 @@ describe('an answer that never came', () => {
     expect(world.count('FlowsAdopted')).toBe(1);
   });
 
-  it('is settled by the tag of that day where the pipeline was renamed meanwhile', async () => {
+  it('is looked for by its old tag after the pipeline was renamed', async () => {
     await start({ service: { variation: { listingDelayMs: 3 * MINUTE } } });
     losing(1);
     await world.upload('a', 'x');
@@ -421,7 +433,7 @@ describe('an answer that never came', () => {
     expect(world.count('FlowsAdopted')).toBe(1);
   });
 
-  it('of a flow that is listed late does not lead to a second one', async () => {
+  it('makes no second flow if the first one is listed late', async () => {
     await start({ service: { variation: { listingDelayMs: 3 * MINUTE } } });
     losing(1);
     await world.upload('a', 'x');
@@ -432,7 +444,7 @@ describe('an answer that never came', () => {
     expect((await world.receipt('a')).status).toBe('succeeded');
   });
 
-  it('where no flow was made is a new attempt, after five minutes', async () => {
+  it('is sent again after five minutes if no flow was made', async () => {
     await start();
     losing(1, { status: 500 });
     await world.upload('a', 'x');
@@ -450,7 +462,7 @@ describe('an answer that never came', () => {
     expect(world.count('DoubtsRetried')).toBe(0);
   });
 
-  it('of a service that says it is busy, and until when, uses up no attempt', async () => {
+  it('uses up no attempt if the service is busy and says until when', async () => {
     await start({ settings: { attemptsMax: 2 } });
     losing(3, { status: 503, headers: { 'retry-after': '1200' } });
     await world.upload('a', 'x');
@@ -466,11 +478,11 @@ describe('an answer that never came', () => {
   });
 
   it.each([
-    ['is found where it is listed by then', undefined],
-    ['is not given up where the listing fails then', { status: 503 }],
-    ['is not given up where the listing is throttled then', { status: 429 }],
-  ])('of a service that is busy for hours is looked into within minutes; its flow %s', async (_, fault) => {
-    await start({ service: { variation: { listingDelayMs: 3 * MINUTE } } });
+    ['is found if it is listed by then', undefined],
+    ['is not given up if the listing fails then', { status: 503 }],
+    ['is not given up if the listing is throttled then', { status: 429 }],
+  ])('is looked into within minutes if the service is busy for hours; its flow %s', async (_, fault) => {
+    await start({ speed: 10, service: { variation: { listingDelayMs: 3 * MINUTE } } });
     let listings = 0;
     world.service.intercept = (_request, { operation, n }) => {
       if (operation === 'createFlow' && n === 1) {
@@ -492,13 +504,13 @@ describe('an answer that never came', () => {
     expect(world.count('DoubtsRetried')).toBe(0);
   });
 
-  it('of a service that fails for an hour fails no upload', async () => {
+  it('does not fail because of an outage of an hour', async () => {
     await start();
     const end = world.clock.now() + 60 * MINUTE;
     world.service.intercept = (_, { operation }) =>
       operation === 'createFlow' && world.clock.now() < end ? { status: 500 } : undefined;
     await world.upload('a', 'x');
-    for (let i = 0; i < 30; i += 1) {
+    for (let i = 0; i < 20; i += 1) {
       await world.deliver();
       world.clock.advance(3 * MINUTE);
       await world.tick();
@@ -508,10 +520,10 @@ describe('an answer that never came', () => {
   });
 
   it.each<[string, object]>([
-    ['forbids it', { status: 403 }],
+    ['is forbidden', { status: 403 }],
     ['makes no sense', { status: 200, body: '{}' }],
     ['fails for hours', { status: 500 }],
-  ])('where the listing %s is left to the setting, in the end', async (_, fault) => {
+  ])('is left to the setting in the end if the listing %s', async (_, fault) => {
     await start();
     world.service.intercept = (_, { operation, n }) => {
       if (operation === 'createFlow') return n === 1 ? lost : undefined;
@@ -523,7 +535,7 @@ describe('an answer that never came', () => {
     expect(world.count('DoubtsRetried')).toBe(1);
   });
 
-  it('where no listing is served is sent again, once, and counted', async () => {
+  it('is sent again once, and counted, if no listing is served', async () => {
     await start({ service: { variation: { listFlows: 404 } } });
     losing(1);
     await world.upload('a', 'x');
@@ -533,7 +545,7 @@ describe('an answer that never came', () => {
     expect((await world.receipt('a')).flow?.id).toBe(world.service.flows[1]?.id);
   });
 
-  it('where no listing is served is held for a person, if so set', async () => {
+  it('is held for the operator if no listing is served and the setting says so', async () => {
     await start({ service: { variation: { listFlows: 501 } }, settings: { inDoubt: 'hold' } });
     losing(1);
     await world.upload('a', 'x');
@@ -542,7 +554,6 @@ describe('an answer that never came', () => {
     expect(world.service.flows).toHaveLength(1);
     expect(world.count('DoubtsHeld')).toBeGreaterThan(0);
 
-    const { retryUploads } = await import('../../functions/resubmit/retry.ts');
     const { id } = (await world.entry()).upload;
     const signal = new AbortController().signal;
     expect(await retryUploads([id], world.ports, signal)).toEqual([{ upload: id, result: 'resubmitted' }]);
@@ -553,7 +564,7 @@ describe('an answer that never came', () => {
 });
 
 describe('a claim whose invocation died', () => {
-  /** The entry as an invocation that was killed left it. */
+  /** Leaves the entry as a killed invocation leaves it. Returns the message. */
   async function abandoned(state: 'before the POST' | 'after the POST'): Promise<string> {
     await world.upload('a', 'x');
     const [body = ''] = takeMessages();
@@ -563,7 +574,12 @@ describe('a claim whose invocation died', () => {
     const [marker = ''] = await world.keys(LEDGER, 'running/');
     await world.s3.send(new DeleteObjectCommand({ Bucket: LEDGER, Key: marker }));
     const { flow, ...rest } = entry;
-    const claimed: Entry = { ...rest, state: 'claimed', claimedAt: flow.createdAt, deadline: flow.createdAt + 80_000 };
+    const claimed: ClaimedEntry = {
+      ...rest,
+      state: 'claimed',
+      claimedAt: flow.createdAt,
+      deadline: flow.createdAt + 80_000,
+    };
     const key = `uploads/${entry.upload.id}.json`;
     await world.s3.send(new PutObjectCommand({ Bucket: LEDGER, Key: key, Body: JSON.stringify(claimed) }));
     if (state === 'before the POST') {
@@ -577,14 +593,14 @@ describe('a claim whose invocation died', () => {
     return body;
   }
 
-  it('is left alone up to its deadline, and its message with it', async () => {
+  it('is left alone until its deadline, and so is its message', async () => {
     await start();
     world.queue.send(await abandoned('after the POST'));
     expect(await failuresOfDelivery()).toBe(1);
     expect(await world.entry()).toMatchObject({ state: 'claimed' });
   });
 
-  it('is taken over after it, and the flow that it made is found', async () => {
+  it('is taken over after its deadline, and its flow is found', async () => {
     await start();
     world.queue.send(await abandoned('after the POST'));
     world.clock.advance(2 * MINUTE);
@@ -596,17 +612,17 @@ describe('a claim whose invocation died', () => {
   });
 });
 
-describe('a file at which every invocation dies', () => {
-  it('fails after so many attempts, each of which may have been paid for', async () => {
+describe('a file that kills every invocation', () => {
+  it('fails after its attempts, each of which may have been paid for', async () => {
     await start({ settings: { attemptsMax: 3 }, service: { variation: { listFlows: 404 } } });
     await world.upload('a', 'x');
     const { replace } = world.ports.ledger;
-    // The service answers, and before the answer can be written down the process is gone.
+    // The process dies after the service has answered and before the answer is written down.
     world.ports.ledger.replace = async (stored, entry, signal) => {
       if (entry.state === 'running') throw new Error('killed');
       return replace.call(world.ports.ledger, stored, entry, signal) as never;
     };
-    for (let i = 0; i < 30; i += 1) {
+    for (let i = 0; i < 10; i += 1) {
       while ((await world.deliver()) !== undefined);
       world.clock.advance(20 * MINUTE);
       await world.tick();
@@ -616,24 +632,21 @@ describe('a file at which every invocation dies', () => {
   });
 });
 
-describe('somebody who took over meanwhile', () => {
-  /** Delivers an upload, and changes its entry while the service is still at it. */
-  async function overtaken(change: (entry: Entry & { claimedAt: number }) => object) {
+describe('another invocation that took the upload over', () => {
+  /** Delivers an upload, and changes its entry before its flow is made. */
+  async function overtaken(change: (entry: ClaimedEntry) => object) {
     await world.upload('a', 'x');
-    world.service.intercept = (_, { operation }) => {
-      if (operation !== 'createFlow') return undefined;
-      world.service.intercept = undefined;
-      return { delayMs: 300 };
-    };
+    const release = holdCreations();
     const delivery = world.deliver();
     let key: string | undefined;
     while (key === undefined) [key] = await world.keys(LEDGER, 'uploads/');
-    const entry = await world.json<Entry & { claimedAt: number }>(LEDGER, key);
+    const entry = await world.json<ClaimedEntry>(LEDGER, key);
     await world.put(LEDGER, key, JSON.stringify({ ...entry, nonce: 'theirs', ...change(entry) }));
+    release();
     return delivery;
   }
 
-  it('and waits in doubt is given the flow that they are looking for', async () => {
+  it('and waits in doubt is given our flow', async () => {
     await start();
     const waiting = ({ claimedAt }: { claimedAt: number }) => ({
       state: 'waiting',
@@ -649,7 +662,7 @@ describe('somebody who took over meanwhile', () => {
     expect((await world.receipt('a')).status).toBe('succeeded');
   });
 
-  it('and is at work on it keeps the flow to be found, and the message is kept', async () => {
+  it('and is at work on it finds our flow, and the message stays in the queue', async () => {
     await start();
     const response = await overtaken(({ claimedAt }) => ({ claimedAt: claimedAt + 1, deadline: claimedAt + 60_000 }));
     expect(response?.batchItemFailures).toHaveLength(1);
@@ -660,28 +673,13 @@ describe('somebody who took over meanwhile', () => {
     expect(world.service.flows).toHaveLength(1);
   });
 
-  it('makes our flow surplus: it is aborted and counted', async () => {
+  it('and has another flow makes ours an orphan, which is aborted and counted', async () => {
     await start();
-    await world.upload('a', 'x');
-    world.service.intercept = (_, { operation }) => {
-      if (operation !== 'createFlow') return undefined;
-      world.service.intercept = undefined;
-      return { delayMs: 200 };
-    };
-    const delivery = world.deliver();
-    // While the service takes its time, the entry changes under the claim.
-    let key: string | undefined;
-    while (key === undefined) [key] = await world.keys(LEDGER, 'uploads/');
-    const { Body } = await world.s3.send(new GetObjectCommand({ Bucket: LEDGER, Key: key }));
-    const entry = JSON.parse((await Body?.transformToString()) ?? '');
-    const theirs = {
-      ...entry,
+    const theirFlow = ({ claimedAt }: ClaimedEntry) => ({
       state: 'running',
-      nonce: 'theirs',
-      flow: { id: 'their-flow', createdAt: entry.claimedAt },
-    };
-    await world.s3.send(new PutObjectCommand({ Bucket: LEDGER, Key: key, Body: JSON.stringify(theirs) }));
-    expect((await delivery)?.batchItemFailures).toEqual([]);
+      flow: { id: 'their-flow', createdAt: claimedAt },
+    });
+    expect((await overtaken(theirFlow))?.batchItemFailures).toEqual([]);
     expect(await world.entry()).toMatchObject({ flow: { id: 'their-flow' } });
     expect(world.count('FlowsOrphaned')).toBe(1);
     expect(world.service.flows[0]?.aborted).toBe(true);
@@ -703,12 +701,12 @@ describe('an upload that is gone when it is sent again', () => {
   });
 });
 
-describe('an upload to a bucket that is not the inbox any more', () => {
+describe('an upload outside of the present inbox', () => {
   const replaceInbox = () => world.redeploy({ inboxBucket: 'new-inbox' });
   const isAllowed = ({ resource }: { readonly resource: string }) =>
     world.ports.settings.inboxBucket === INBOX || !/:::inbox(\/|$)/.test(resource);
 
-  it('that waits ends as failed, with a receipt that says so', async () => {
+  it('ends as failed if it waits, with a receipt that says so', async () => {
     await start({ s3: { authorize: isAllowed } });
     world.service.intercept = (_, { operation, n }) =>
       operation === 'createFlow' && n === 1 ? { status: 429 } : undefined;
@@ -721,7 +719,7 @@ describe('an upload to a bucket that is not the inbox any more', () => {
     expect(world.service.flows).toEqual([]);
   });
 
-  it('that is in doubt is found first, and collected', async () => {
+  it('is collected if it is in doubt and its flow is found', async () => {
     await start({ s3: { authorize: isAllowed }, service: { variation: { listingDelayMs: 3 * MINUTE } } });
     world.service.intercept = (_, { operation, n }) =>
       operation === 'createFlow' && n === 1 ? { reset: 'after-effect' } : undefined;
@@ -734,7 +732,7 @@ describe('an upload to a bucket that is not the inbox any more', () => {
     expect(world.count('FlowsAdopted')).toBe(1);
   });
 
-  it('that is in doubt and has no flow ends as failed', async () => {
+  it('ends as failed if it is in doubt and has no flow', async () => {
     await start({ s3: { authorize: isAllowed } });
     world.service.intercept = (_, { operation, n }) =>
       operation === 'createFlow' && n === 1 ? { status: 500 } : undefined;
@@ -750,18 +748,19 @@ describe('an upload to a bucket that is not the inbox any more', () => {
     await start({ s3: { authorize: isAllowed } });
     await world.upload('a', 'x');
     const [message] = world.queue.receive({ max: 1 });
-    world.service.intercept = (_, { operation }) => (operation === 'createFlow' ? { delayMs: 1_500 } : undefined);
+    const release = holdCreations();
     const event = { Records: [{ messageId: 'm', body: message?.body, eventSource: 'aws:sqs' }] };
     const first = world.invoke((invocation) => createFlows(event, world.ports, invocation));
     while ((await world.keys(LEDGER, 'uploads/')).length === 0);
     replaceInbox();
-    // Its holder may still die, and then the message is all that tells of the upload.
+    // If the holder dies, only the message tells of the upload.
     const second = await world.invoke((invocation) => createFlows(event, world.ports, invocation));
     expect(second.batchItemFailures).toEqual([{ itemIdentifier: 'm' }]);
+    release();
     expect((await first).batchItemFailures).toEqual([]);
   });
 
-  it('that runs is collected, beside a newer one at its key in the inbox of today', async () => {
+  it('is collected if it runs, beside a newer upload at its key in the present inbox', async () => {
     await start({ s3: { authorize: isAllowed } });
     await world.upload('a', 'old');
     await world.deliver();
@@ -773,18 +772,5 @@ describe('an upload to a bucket that is not the inbox any more', () => {
     await world.settle();
     expect(world.service.flows).toHaveLength(2);
     expect((await world.receipt('a')).upload.bucket).toBe('new-inbox');
-  });
-});
-
-describe('a message that could not begin in time', () => {
-  it('goes back unattempted', async () => {
-    await start({ settings: { uploadConcurrency: 1 } });
-    world.remainingMs = 2_000;
-    world.service.intercept = (_, { operation }) => (operation === 'createFlow' ? { delayMs: 900 } : undefined);
-    for (const key of ['a', 'b', 'c']) await world.upload(key, 'x');
-    const response = await world.deliver();
-    expect(response?.batchItemFailures.length).toBeGreaterThanOrEqual(1);
-    expect(world.service.flows.length + (response?.batchItemFailures.length ?? 0)).toBeGreaterThanOrEqual(2);
-    expect(await world.keys(LEDGER, 'uploads/')).toHaveLength(3 - (response?.batchItemFailures.length ?? 0));
   });
 });

@@ -17,7 +17,7 @@ import { UploadGoneError, UploadUnreadableError } from '../../functions/uploads/
 
 const MINUTE = 60_000;
 
-/** A claim of an upload whose id begins so: the first eight digits spread what waits. */
+/** A claim of an upload whose id begins with these digits. The first eight of them spread its waits. */
 const claimOf = (digits: string, more: object = {}) => ({
   ...firstClaim(
     {
@@ -34,15 +34,15 @@ const claimOf = (digits: string, more: object = {}) => ({
   ),
   ...more,
 });
-/** Half of the way through the spread, where a wait is as long as it is said to be. */
+/** In the middle of the spread, where a wait has exactly its nominal length. */
 const claim = claimOf('8');
 const fourthWait = { ...claim, waits: 3, attempts: 2 };
 
-describe('a failure to send', () => {
+describe('an error of sending', () => {
   it.each([
     ['a doubt', new InDoubtError('?'), { kind: 'doubt', counted: true, delayMs: 16 * MINUTE }],
     [
-      'a doubt over an answer of a service that was busy',
+      'a doubt after an answer of a busy service',
       new InDoubtError('?', { cause: new ThrottledError('503', { retryAfterMs: 80_000 }) }),
       { kind: 'doubt', counted: false, delayMs: 90_000 },
     ],
@@ -52,7 +52,7 @@ describe('a failure to send', () => {
       { kind: 'fail', failure: { code: 'rejected', message: 'No' } },
     ],
     [
-      'a text that is none',
+      'a text that is not UTF-8',
       new InvalidTextError('Not UTF-8'),
       { kind: 'fail', failure: { code: 'invalid-text', message: 'Not UTF-8' } },
     ],
@@ -87,12 +87,12 @@ describe('a failure to send', () => {
       { kind: 'wait', reason: 'throttled', counted: false, delayMs: 40_000 },
     ],
     [
-      'no turn in time, so that it was never sent',
+      'no turn in time, never sent',
       new ThrottledError('no turn', { wasSent: false }),
       { kind: 'wait', reason: 'throttled', counted: false, delayMs: 0 },
     ],
     [
-      'no turn in time while the service is left alone',
+      'no turn in time, while the service is left alone',
       new ThrottledError('no turn', { wasSent: false, retryAfterMs: 80_000 }),
       { kind: 'wait', reason: 'throttled', counted: false, delayMs: 80_000 },
     ],
@@ -111,16 +111,16 @@ describe('a failure to send', () => {
       new UploadUnreadableError('No'),
       { kind: 'wait', reason: 'unavailable', counted: true, delayMs: 16 * MINUTE },
     ],
-  ])('of %s is judged by its kind', (_, error, decision) => {
+  ])('is classified by its kind: %s', (_, error, decision) => {
     expect(classify(error, fourthWait, 2_000)).toEqual(decision);
   });
 
-  it('of a refused token waits for a person, and longer with every wait', () => {
+  it('with a refused token waits longer each time', () => {
     const decision = classify(new UnauthorisedError('401'), { ...claim, waits: 5 }, 2_000);
     expect(decision).toMatchObject({ delayMs: 160_000 });
   });
 
-  it('for want of time is counted only where there was time enough', () => {
+  it('for lack of time counts only if there was enough time', () => {
     const error = new OutOfTimeError('over');
     expect(classify(error, claim, 31_000)).toEqual({
       kind: 'wait',
@@ -132,7 +132,7 @@ describe('a failure to send', () => {
   });
 
   it.each([new Error('a bug'), new NotFoundError('404', { knownToBeServed: true }), 'text', undefined])(
-    'that is not known is not hidden: %s',
+    'of an unknown kind is not hidden: %s',
     (error) => {
       expect(classify(error, claim, 2_000)).toBeUndefined();
     },
@@ -148,7 +148,7 @@ describe('a wait', () => {
     [8, 900_000],
     [9, 900_000],
     [10_000, 900_000],
-  ])('doubles with each before it (%i) up to a quarter of an hour', (waits, ms) => {
+  ])('doubles with each earlier wait (%i), up to 15 minutes', (waits, ms) => {
     expect(backoffMs({ ...claim, waits })).toBe(ms);
   });
 
@@ -158,11 +158,11 @@ describe('a wait', () => {
     [2, 960_000],
     [3, 3_600_000],
     [1_000, 3_600_000],
-  ])('after a failure that is counted grows fourfold (%i) up to an hour', (attempts, ms) => {
+  ])('after a counted failure grows fourfold with each attempt (%i), up to an hour', (attempts, ms) => {
     expect(countedBackoffMs({ ...claim, attempts })).toBe(ms);
   });
 
-  it('is spread over half its length either way by the first eight digits of the upload id', () => {
+  it('is spread from half to one and a half of its length by the upload id', () => {
     expect(backoffMs(claimOf('00000000'))).toBe(2_500);
     expect(backoffMs(claimOf('40000000f'))).toBe(3_750);
     expect(backoffMs(claimOf('ffffffff'))).toBe(7_500);
@@ -174,25 +174,25 @@ describe('a wait', () => {
   });
 });
 
-describe('a listing of flows that cannot be had', () => {
+describe('a flow listing that is not available', () => {
   const HOUR = 60 * MINUTE;
   const down = new UnavailableError('503', { bodyStarted: false });
 
   it.each([new ForbiddenError('403'), new UnintelligibleAnswerError('no JSON')])(
-    'is asked for in vain at once where the answer will be the same: %s',
+    'is given up at once if its answer will be the same next time: %s',
     (error) => {
       expect(isListingInVain(error, -HOUR)).toBe(true);
     },
   );
 
   it.each([new UnauthorisedError('401'), new OutOfTimeError('over')])(
-    'is asked for without end where the hindrance is not the listing’s: %s',
+    'is never given up if the error is not its own: %s',
     (error) => {
       expect(isListingInVain(error, 100 * HOUR)).toBe(false);
     },
   );
 
-  it('is asked for in vain when it has been down for an hour beyond the time at which it would have told', () => {
+  it('is given up an hour after it would have been conclusive', () => {
     expect(isListingInVain(down, HOUR)).toBe(false);
     expect(isListingInVain(down, HOUR + 1)).toBe(true);
   });

@@ -16,12 +16,12 @@ const STATE: CollectorState = {
 
 const parsed = (state: object) => parsedState(JSON.stringify(state), NOW, LEASE_MS);
 
-describe('what a collector remembers', () => {
+describe('the state of a collector', () => {
   it('is read as it was written', () => {
     expect(parsed(STATE)).toEqual(STATE);
   });
 
-  it('is read where members are missing', () => {
+  it('is read if members are missing', () => {
     const { lastCompletedAt } = STATE;
     expect(parsed({ lastCompletedAt })).toEqual({ lastCompletedAt });
     expect(parsed({})).toEqual({});
@@ -42,12 +42,12 @@ describe('what a collector remembers', () => {
     ['throttled', { sentAt: NOW, extra: -1 }],
     ['throttled', null],
   ];
-  it.each(DAMAGED)('is forgotten where it is damaged, and nothing else of it: %s %j', (member, value) => {
+  it.each(DAMAGED)('loses a damaged member and keeps all others: %s %j', (member, value) => {
     const { [member]: _, ...others } = STATE;
     expect(parsed({ ...STATE, [member]: value })).toEqual(others);
   });
 
-  it.each(['', '{', 'null', '[]', '"text"'])('is nothing if it cannot be read: %s', (text) => {
+  it.each(['', '{', 'null', '[]', '"text"'])('is empty if it cannot be read: %s', (text) => {
     expect(parsedState(text, NOW, LEASE_MS)).toEqual({});
   });
 });

@@ -14,11 +14,11 @@ import {
 
 const uploadId = 'ab'.repeat(20);
 const createdAt = Date.parse('2026-01-02T03:04:05.678Z');
-/** Any time that ISO 8601 writes with four digits of a year. */
+/** Times that ISO 8601 writes with four digits of a year. */
 const times = fc.integer({ min: 0, max: Date.parse('9999-12-31T23:59:59Z') });
 
 describe('keys of the ledger', () => {
-  it('are where the design says', () => {
+  it('are those of the design', () => {
     expect(entryKey(uploadId)).toBe(`uploads/${uploadId}.json`);
     expect(runningKey({ createdAt, uploadId, flowId: '65f0' })).toBe(
       `running/2026-01-02T03:04:05.678Z/${uploadId}/65f0`,
@@ -28,7 +28,7 @@ describe('keys of the ledger', () => {
     expect(waitingKey({ notBefore: createdAt, uploadId })).toBe(`waiting/2026-01-02T03:04:05.678Z/${uploadId}`);
   });
 
-  it('of markers say again what they were made of, whatever the flow is called', () => {
+  it('of markers parse to the marker, for any flow id', () => {
     fc.assert(
       fc.property(times, fc.string({ unit: 'grapheme', minLength: 1 }), (createdAt, flowId) => {
         const marker = { createdAt, uploadId, flowId };
@@ -48,7 +48,7 @@ describe('keys of the ledger', () => {
     );
   });
 
-  it('of what is due end where what is not due yet begins', () => {
+  it('of due markers end before those that are not due yet', () => {
     expect(waitingKey({ notBefore: createdAt, uploadId }) <= waitingDueKey(createdAt)).toBe(true);
     expect(waitingKey({ notBefore: createdAt + 1, uploadId }) > waitingDueKey(createdAt)).toBe(true);
   });
@@ -69,14 +69,14 @@ describe('keys of the ledger', () => {
     `waiting/2026-01-02/${uploadId}`,
     `running/+010000-01-01T00:00:00.000Z/${uploadId}/flow`,
     'something/else',
-  ])('that nobody of us has put are no markers: %s', (key) => {
+  ])('that are not ours are no markers: %s', (key) => {
     expect(parseRunningKey(key)).toBeUndefined();
     expect(parseWaitingKey(key)).toBeUndefined();
   });
 });
 
 describe('the key of an entry', () => {
-  it('says whose it is', () => {
+  it('parses to its upload id', () => {
     expect(parseEntryKey(entryKey(uploadId))).toBe(uploadId);
   });
 
@@ -87,7 +87,7 @@ describe('the key of an entry', () => {
     `x/uploads/${uploadId}.json`,
     `uploads/${uploadId}.json.bak`,
     `uploads/${uploadId}`,
-  ])('is none otherwise: %j', (key) => {
+  ])('is not taken for another key: %j', (key) => {
     expect(parseEntryKey(key)).toBeUndefined();
   });
 });

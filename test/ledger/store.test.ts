@@ -5,7 +5,7 @@ const MINUTE = 60_000;
 const signal = new AbortController().signal;
 
 describe('the ledger', () => {
-  it('knows of a flow from before a time, also after it has ended', async () => {
+  it('finds a flow from before a time, even after the flow ended', async () => {
     const world = await World.start();
     onTestFinished(() => world.close());
     const { ledger } = world.ports;
@@ -23,7 +23,7 @@ describe('the ledger', () => {
     expect(await ledger.hasFlowFrom(world.clock.now(), signal)).toBe(true);
   });
 
-  it('takes an upload that was refused for one without a flow', async () => {
+  it('finds no flow of an upload that was refused', async () => {
     const world = await World.start();
     onTestFinished(() => world.close());
     await world.upload('empty.bin', '');
