@@ -104,7 +104,7 @@ export async function collectOutputs(
 ): Promise<TickSummary> {
   const { clock, settings, telemetry } = ports;
   const { startedAt: tickStartedAt, work, workEndsAt, closing } = invocation;
-  const lease = await Lease.take(ports.s3, settings.ledgerBucket, share.index, clock, closing);
+  const lease = await Lease.take({ s3: ports.s3, bucket: settings.ledgerBucket, clock }, share.index, closing);
   const tick = new Tick(share, lease?.state ?? {}, ports, invocation);
   if (lease === undefined) return tick.summary('lease taken');
   lease.keeps(() => tick.memory);

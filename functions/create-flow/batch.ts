@@ -4,79 +4,111 @@ import { UnrecognisedEventError, type UploadEvent, uploadsOf } from '../uploads/
 import { createFlow } from './create-flow.ts';
 import type { CreatePorts, MayTakeOver } from './delivery.ts';
 
-/** What the queue's event source takes for an answer: the messages that must come again. */
+/** The answer to the queue's event source: the messages that must come again. */
 export interface BatchResponse {
   readonly batchItemFailures: readonly { readonly itemIdentifier: string }[];
 }
 
-/** Half of the invocation's time had passed before this upload could begin: it goes back unattempted. */
+/** Half of the invocation's time had passed before this upload could begin. It goes back unattempted. */
 export class NotStartedError extends Error {
   override readonly name = 'NotStartedError';
 }
 
+/** An upload, and the message that named it. */
 interface Work {
   readonly id: string | undefined;
   readonly upload: UploadEvent;
 }
 
+interface Suspect extends Work {
+  readonly attempts: number;
+}
+
+/** A message that must come again, and why. */
+interface Failed {
+  readonly id: string | undefined;
+  readonly error: unknown;
+}
+
 interface Message {
-  /** Absent where the event came without a queue. */
+  /** Absent if the event came without a queue. */
   readonly id: string | undefined;
   readonly body: () => unknown;
 }
 
 /**
- * All uploads that one event tells of, side by side under a bound. The event is a batch of queue messages, each with a
- * notification in its body, or a single notification without a queue. One failure is that message's alone. An upload
- * whose last claim died is sent after the others, and alone: an attempt is charged to all that die together.
- * @throws {AggregateError} for a notification without a queue: then the whole event must come again.
+ * Makes flows of all uploads of one event, several at a time. The event is a batch of queue messages, each with a
+ * notification in its body, or a single notification without a queue. A failure fails only its own message.
+ *
+ * If an invocation dies, all its uploads are charged an attempt. Therefore an upload whose last claim died is a suspect:
+ * it is sent alone, after all others.
+ * @throws {AggregateError} if a notification without a queue fails. The whole event must come again then.
  */
 export async function createFlows(event: unknown, ports: CreatePorts, invocation: Invocation): Promise<BatchResponse> {
-  const { settings, clock, telemetry } = ports;
-  const halfTime = (invocation.startedAt + invocation.workEndsAt) / 2;
-  const failures: { readonly id: string | undefined; readonly error: unknown }[] = [];
-  const work = messagesOf(event).flatMap(({ id, body }) => {
-    try {
-      return uploadsOf(body()).map((upload) => ({ id, upload }));
-    } catch (error) {
-      if (!(error instanceof UnrecognisedEventError)) throw error;
-      telemetry.log.error('A message that tells of no upload; it will end as a dead letter', { error });
-      failures.push({ id, error });
-      return [];
-    }
-  });
-  const begin = async ({ id, upload }: Work, mayTakeOver: MayTakeOver): Promise<void> => {
-    // If creations are limited, begin all the same: the upload then waits in the ledger and not in the queue.
-    if (clock.now() > halfTime && !ports.flows.isCreationLimited) {
-      const error = new NotStartedError(`No time was left to begin with ${upload.key}`);
-      telemetry.log.warn('This upload goes back unattempted', { key: upload.key, error });
-      failures.push({ id, error });
-      return;
-    }
-    try {
-      await createFlow(upload, ports, invocation, mayTakeOver);
-    } catch (error) {
-      failures.push({ id, error }); // It has been logged where its ids are known.
-    }
-  };
-  const suspects: (Work & { readonly attempts: number })[] = [];
+  const failures: Failed[] = [];
+  const work = workOf(event, ports, failures);
+  const suspects: Suspect[] = [];
   const putOff = ({ id, upload }: Work): MayTakeOver => {
     return ({ attempts, upload: { id: uploadId } }) => {
       suspects.push({ id, upload: { ...upload, uploadId }, attempts });
       return false;
     };
   };
+  const begin = async (each: Work, mayTakeOver: MayTakeOver): Promise<void> => {
+    const error = await beginUpload(each, ports, invocation, mayTakeOver);
+    if (error !== undefined) failures.push({ id: each.id, error });
+  };
   const isAlone = work.length === 1;
   await pMap(work, (each) => begin(each, isAlone ? () => true : putOff(each)), {
-    concurrency: settings.uploadConcurrency,
+    concurrency: ports.settings.uploadConcurrency,
   });
-  // If one of them is the cause, the invocation dies with nothing else under way. The cause has more attempts than the
-  // others the next time, and comes last.
+  // If a suspect kills the invocation, it is the only upload under way. It is charged alone, and so comes last next time.
   suspects.sort((one, other) => one.attempts - other.attempts);
   for (const suspect of suspects) await begin(suspect, () => true);
+  return responseTo(failures);
+}
+
+/** The uploads of an event. A message that cannot be read fails. */
+function workOf(event: unknown, { telemetry }: CreatePorts, failures: Failed[]): readonly Work[] {
+  return messagesOf(event).flatMap(({ id, body }) => {
+    try {
+      return uploadsOf(body()).map((upload) => ({ id, upload }));
+    } catch (error) {
+      if (!(error instanceof UnrecognisedEventError)) throw error;
+      telemetry.log.error('A message names no upload. It will become a dead letter.', { error });
+      failures.push({ id, error });
+      return [];
+    }
+  });
+}
+
+/** Returns the error if the upload must come again. */
+async function beginUpload(
+  { upload }: Work,
+  ports: CreatePorts,
+  invocation: Invocation,
+  mayTakeOver: MayTakeOver,
+): Promise<unknown> {
+  const { clock, telemetry } = ports;
+  const halfTime = (invocation.startedAt + invocation.workEndsAt) / 2;
+  // If creations are limited, begin all the same: the upload then waits in the ledger and not in the queue.
+  if (clock.now() > halfTime && !ports.flows.isCreationLimited) {
+    const error = new NotStartedError(`No time was left to begin with ${upload.key}`);
+    telemetry.log.warn('This upload goes back unattempted', { key: upload.key, error });
+    return error;
+  }
+  try {
+    await createFlow(upload, ports, invocation, mayTakeOver);
+    return undefined;
+  } catch (error) {
+    return error; // It was logged with the upload's ids.
+  }
+}
+
+function responseTo(failures: readonly Failed[]): BatchResponse {
   const unqueued = failures.filter(({ id }) => id === undefined).map(({ error }) => error);
   if (unqueued.length > 0) throw new AggregateError(unqueued, `${unqueued.length} uploads must come again`);
-  const itemIdentifiers = new Set(failures.map(({ id }) => id as string));
+  const itemIdentifiers = new Set(failures.flatMap(({ id }) => id ?? []));
   return { batchItemFailures: [...itemIdentifiers].map((itemIdentifier) => ({ itemIdentifier })) };
 }
 

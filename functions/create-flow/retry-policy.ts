@@ -12,33 +12,34 @@ import {
 import type { ClaimedEntry, Failure, WaitReason } from '../ledger/entry.ts';
 import { UploadGoneError, UploadUnreadableError } from '../uploads/inbox.ts';
 
-/** Time that must be left after a wait in place for another attempt to be worth its while, in milliseconds. */
+/** Minimum time for an attempt, in milliseconds. With less time left, no wait in place is begun. */
 export const ATTEMPT_TIME_MIN_MS = 30_000;
 
-/** First and longest wait after a failure for which the service names no time, in milliseconds. */
+/** First and longest backoff after an uncounted failure, in milliseconds. */
 const BACKOFF_FIRST_MS = 5_000;
 const BACKOFF_MAX_MS = 15 * 60_000;
 
-/** Longest wait of a throttled upload, in milliseconds. Its queue bounds how many are tried, so each need not wait long. */
+/** Longest backoff of a throttled upload, in milliseconds. It is short because the queue bounds how many are tried. */
 const THROTTLED_BACKOFF_MAX_MS = 5 * 60_000;
 
-/** The same after a failure that is counted: five attempts go over an hour or two. */
+/** First and longest backoff after a counted failure, in milliseconds. Five attempts then outlast an hour or two. */
 const COUNTED_BACKOFF_FIRST_MS = 60_000;
 const COUNTED_BACKOFF_MAX_MS = 60 * 60_000;
 
-/** How long a refused token is left alone, in milliseconds: a person has to act. */
+/** Minimum wait after a refused token, in milliseconds. The operator has to replace the token. */
 const UNAUTHORISED_WAIT_MS = 60_000;
 
-/** How long a flow listing that cannot be had is asked for after it would have been conclusive, in milliseconds. */
+/** Time for which a failing flow listing is asked for after it would have been conclusive, in milliseconds. */
 const LISTING_PATIENCE_MS = 60 * 60_000;
 
-/** What an error of sending means for the upload. Undefined: it is not known here, and must not be hidden. */
+/** What an error of sending means for the upload. */
 export type RetryDecision =
   | { readonly kind: 'fail'; readonly failure: Failure }
-  /** The delay is that of the next attempt, should no flow be found. */
+  /** The delay until the next attempt, if no flow is found. */
   | { readonly kind: 'doubt'; readonly counted: boolean; readonly delayMs: number }
   | { readonly kind: 'wait'; readonly reason: WaitReason; readonly counted: boolean; readonly delayMs: number };
 
+/** Undefined if the error is of an unknown kind. It must not be hidden then. */
 export function classify(error: unknown, entry: ClaimedEntry, now: number): RetryDecision | undefined {
   const delayMs = backoffMs(entry);
   const countedMs = countedBackoffMs(entry);
@@ -69,13 +70,13 @@ export function classify(error: unknown, entry: ClaimedEntry, now: number): Retr
     return { kind: 'wait', reason: 'unavailable', counted: true, delayMs: countedMs };
   }
   if (error instanceof OutOfTimeError) {
-    // What had less than half a minute before the time ran out was only unlucky.
+    // An attempt that began in the last half minute does not count against the file.
     return { kind: 'wait', reason: 'out-of-time', counted: now - entry.claimedAt > ATTEMPT_TIME_MIN_MS, delayMs };
   }
   return undefined;
 }
 
-/** Whether asking for the listing again is in vain: what it says will be the same, or it has had its time. */
+/** True if the flow listing is not asked for again: its answer will be the same, or it has failed for too long. */
 export function isListingInVain(error: unknown, overdueMs: number): boolean {
   if (error instanceof ForbiddenError || error instanceof UnintelligibleAnswerError) return true;
   const mayPass = error instanceof UnauthorisedError || error instanceof OutOfTimeError;
@@ -83,23 +84,23 @@ export function isListingInVain(error: unknown, overdueMs: number): boolean {
 }
 
 /**
- * Doubles with every wait up to its longest. The upload id spreads it over half its length either way, so that files
- * which began to wait together do not come back together.
+ * The backoff after an uncounted failure, in milliseconds. It doubles with every wait. The upload id spreads it from
+ * half to one and a half of its length, so that files which began to wait together do not come back together.
  */
 export function backoffMs(entry: Pick<ClaimedEntry, 'waits' | 'upload'>): number {
   const exponential = Math.min(BACKOFF_MAX_MS, BACKOFF_FIRST_MS * 2 ** Math.min(entry.waits, 20));
   return Math.round(exponential * (0.5 + spreadOf(entry)));
 }
 
-/** The same for a failure that is counted, but growing by attempts and faster: few attempts must outlast an outage. */
+/** The backoff after a counted failure, in milliseconds. It grows fourfold, because few attempts must outlast an outage. */
 export function countedBackoffMs(entry: Pick<ClaimedEntry, 'attempts' | 'upload'>): number {
   const exponential = Math.min(COUNTED_BACKOFF_MAX_MS, COUNTED_BACKOFF_FIRST_MS * 4 ** Math.min(entry.attempts, 20));
   return Math.round(exponential * (0.5 + spreadOf(entry)));
 }
 
 /**
- * As long as the service asks, and not less than the backoff, so that `Retry-After: 0` makes no loop of whole uploads. An
- * upload that was not sent only waits for its turn in the queue of those that are throttled.
+ * The wait of a throttled upload, in milliseconds. It is as long as the service says. The backoff is the floor, so
+ * `Retry-After: 0` cannot cause a hot loop. An upload that was not sent only waits for its turn in the throttled queue.
  */
 function throttledMs({ retryAfterMs = 0, wasSent }: ThrottledError, entry: ClaimedEntry): number {
   if (!wasSent) return retryAfterMs;
@@ -107,7 +108,7 @@ function throttledMs({ retryAfterMs = 0, wasSent }: ThrottledError, entry: Claim
   return Math.max(Math.round(retryAfterMs * (1 + spreadOf(entry) / 4)), backoff);
 }
 
-/** From 0 to below 1, and always the same for one upload. */
+/** A number from 0 to below 1 that is always the same for one upload. */
 function spreadOf({ upload }: Pick<ClaimedEntry, 'upload'>): number {
   return Number.parseInt(upload.id.slice(0, 8), 16) / 2 ** 32;
 }

@@ -1,34 +1,35 @@
 import * as z from 'zod/mini';
 
-/** How far ahead of ours another machine's clock may be, in milliseconds. Later times are not believed. */
+/** Maximum lead of another machine's clock over ours, in milliseconds. Later times are taken to be damaged. */
 const CLOCK_SKEW_MS = 10 * 60_000;
 
-/** What a collector remembers between its ticks. All times in milliseconds since the epoch. */
+/** The state that a collector keeps between its ticks. Times in milliseconds since the epoch. */
 export interface CollectorState {
-  /** A tick holds the lease until then; 0 if none does. */
+  /** End of the lease of the tick that holds it. 0 if no tick does. */
   readonly heldUntil?: number | undefined;
-  /** When the last round began that came to its end: every flow that was due then has been looked at since. */
+  /** When the last completed round began. Every flow that was due then has been looked at since. */
   readonly lastCompletedAt?: number | undefined;
   readonly unfinishedRound?: UnfinishedRound | undefined;
-  /** Markers of flows that were seen to have ended, and are not settled yet. */
+  /** Markers of flows that have ended and are not settled yet. */
   readonly endedMarkers?: readonly string[] | undefined;
-  /** Ends that are believed at the second look, by the flow's upload: what the first one saw, and when. */
+  /** Ends that need a second look, by upload id. */
   readonly firstLooks?: Readonly<Record<string, FirstLook>> | undefined;
   /** The pace that the service allowed. */
   readonly pace?: { readonly requestsPerSecond: number; readonly refusedAt: number } | undefined;
-  /** When throttled uploads were last sent on, and how many beyond those for which a flow had ended. */
+  /** When throttled uploads were last resubmitted, and how many more than flows had ended. */
   readonly throttled?: { readonly sentAt: number; readonly extra: number } | undefined;
 }
 
-/** A round that was cut off. */
+/** A round that was cut off before its end. */
 export interface UnfinishedRound {
   readonly startedAt: number;
-  /** Key of the last marker that it had dealt with. */
+  /** Key of the last marker that the round processed. */
   readonly after: string;
-  /** True if it looked at flows while the service answered for nobody, so that they are due as before. */
+  /** True if the service answered for no flow in the round. All flows stay due then. */
   readonly isInVain?: boolean | undefined;
 }
 
+/** What the first look at an end saw, and when. */
 export interface FirstLook {
   readonly digest: string;
   readonly at: number;
@@ -37,9 +38,9 @@ export interface FirstLook {
 function stateSchema(now: number, leaseMs: number) {
   const timeUpTo = (latest: number) => z.number().check(z.gte(0), z.lte(latest + CLOCK_SKEW_MS));
   const time = timeUpTo(now);
-  // Each member stands for itself: one that is damaged is forgotten, and costs nothing but some work done again.
-  // `z.catch` would do, but it keeps all helpers of zod in the bundle, 9 KB of them.
-  const orForgotten = <T extends z.ZodMiniType>(schema: T) =>
+  // A damaged member is dropped, and the others are kept. That costs only some repeated work.
+  // `z.catch` would do the same, but it keeps 9 KB of zod's helpers in the bundle.
+  const orDropped = <T extends z.ZodMiniType>(schema: T) =>
     z.optional(
       z.pipe(
         z.unknown(),
@@ -47,17 +48,17 @@ function stateSchema(now: number, leaseMs: number) {
       ),
     );
   return z.object({
-    heldUntil: orForgotten(timeUpTo(now + leaseMs)),
-    lastCompletedAt: orForgotten(time),
-    unfinishedRound: orForgotten(z.object({ startedAt: time, after: z.string(), isInVain: z.optional(z.boolean()) })),
-    endedMarkers: orForgotten(z.array(z.string())),
-    firstLooks: orForgotten(z.record(z.string(), z.object({ digest: z.string(), at: time }))),
-    pace: orForgotten(z.object({ requestsPerSecond: z.number().check(z.positive()), refusedAt: time })),
-    throttled: orForgotten(z.object({ sentAt: time, extra: z.number().check(z.gte(0)) })),
+    heldUntil: orDropped(timeUpTo(now + leaseMs)),
+    lastCompletedAt: orDropped(time),
+    unfinishedRound: orDropped(z.object({ startedAt: time, after: z.string(), isInVain: z.optional(z.boolean()) })),
+    endedMarkers: orDropped(z.array(z.string())),
+    firstLooks: orDropped(z.record(z.string(), z.object({ digest: z.string(), at: time }))),
+    pace: orDropped(z.object({ requestsPerSecond: z.number().check(z.positive()), refusedAt: time })),
+    throttled: orDropped(z.object({ sentAt: time, extra: z.number().check(z.gte(0)) })),
   });
 }
 
-/** A state that cannot be read is as good as none: the next write replaces it, and every flow is due. */
+/** A state that cannot be read is empty. All flows are due then, and the next write replaces it. */
 export function parsedState(text: string, now: number, leaseMs: number): CollectorState {
   try {
     return stateSchema(now, leaseMs).safeParse(JSON.parse(text)).data ?? {};

@@ -1,27 +1,27 @@
 import { decodedId, encodedId } from '../base/key-segment.ts';
 
 /**
- * The one owner of every key in the ledger bucket.
+ * This file owns every key of the ledger bucket.
  *
  *   uploads/<upload id>.json                       the entry
  *   running/<created>/<upload id>/<flow id>        marker of a running flow
  *   waiting/<not before>/<upload id>               marker of an upload that waits
  *   waiting/throttled/<since>/<not before>/<upload id>
- *                                                  marker of an upload that waits because the service is throttling:
- *                                                  a queue, which those that wait longest leave first
- *   state/collector-<index>.json                   a collector's lease and the time of its last completed round
- *   state/sweep.json                               what the sweep remembers between its runs
+ *                                                  marker of a throttled upload. These markers are a queue: the
+ *                                                  upload that has waited longest leaves first.
+ *   state/collector-<index>.json                   a collector's lease, and its state between ticks
+ *   state/sweep.json                               the state of the sweep between its runs
  *
- * Times are ISO 8601 in UTC with milliseconds, so that a listing, which S3 sorts by bytes, is sorted by time.
+ * Times are ISO 8601 in UTC with milliseconds. S3 sorts a listing by bytes, so it is sorted by time.
  */
 export const UPLOADS_PREFIX = 'uploads/';
 export const RUNNING_PREFIX = 'running/';
 export const WAITING_PREFIX = 'waiting/';
-/** In the order of a listing, this comes after all times. */
+/** A listing shows this prefix after all times. */
 export const THROTTLED_PREFIX = `${WAITING_PREFIX}throttled/`;
 export const STATE_PREFIX = 'state/';
 
-/** A running flow, told by the key of its marker alone. */
+/** A running flow. The key of its marker holds all of this. */
 export interface RunningMarker {
   /** When the flow was created, milliseconds since the epoch. */
   readonly createdAt: number;
@@ -29,7 +29,7 @@ export interface RunningMarker {
   readonly flowId: string;
 }
 
-/** An upload that waits, told by the key of its marker alone. Times in milliseconds since the epoch. */
+/** An upload that waits. The key of its marker holds all of this. Times in milliseconds since the epoch. */
 export interface WaitingMarker {
   /** When it is due. */
   readonly notBefore: number;
@@ -52,10 +52,10 @@ export const waitingKey = ({ notBefore, uploadId, throttledSince }: WaitingMarke
     ? `${WAITING_PREFIX}${time(notBefore)}/${uploadId}`
     : `${THROTTLED_PREFIX}${time(throttledSince)}/${time(notBefore)}/${uploadId}`;
 
-/** The last key, in the order of a listing, of an upload that is due at `now`. */
+/** The last key of an upload that is due at `now`, in the order of a listing. */
 export const waitingDueKey = (now: number): string => `${WAITING_PREFIX}${time(now)}/~`;
 
-/** The marker that a key tells of; undefined for a key that is none, which somebody else must have put there. */
+/** The marker of a key. Undefined if the key is not ours. */
 export function parseRunningKey(key: string): RunningMarker | undefined {
   const match = /^running\/(\d{4}-[^/]+)\/([0-9a-f]+)\/([^/]+)$/.exec(key);
   const flowId = match === null ? undefined : decodedId(match[3] as string);
@@ -64,9 +64,10 @@ export function parseRunningKey(key: string): RunningMarker | undefined {
   return isKeyOf(key, marker.createdAt, () => runningKey(marker)) ? marker : undefined;
 }
 
-/** The upload whose entry a key is. */
+/** The upload id in the key of an entry. Undefined for any other key. */
 export const parseEntryKey = (key: string): string | undefined => /^uploads\/([0-9a-f]+)\.json$/.exec(key)?.[1];
 
+/** The marker of a key. Undefined if the key is not ours. */
 export function parseWaitingKey(key: string): WaitingMarker | undefined {
   const match = /^waiting\/(?:throttled\/(\d{4}-[^/]+)\/)?(\d{4}-[^/]+)\/([0-9a-f]+)$/.exec(key);
   if (match === null) return undefined;
@@ -79,7 +80,7 @@ export function parseWaitingKey(key: string): WaitingMarker | undefined {
   return isKeyOf(key, marker.notBefore + (marker.throttledSince ?? 0), () => waitingKey(marker)) ? marker : undefined;
 }
 
-/** A key that says the same in other words is none of ours: it could not be found again to be deleted. */
+/** Rejects non-canonical keys: we could not rebuild them in order to delete them. */
 const isKeyOf = (key: string, time: number, ours: () => string): boolean => !Number.isNaN(time) && ours() === key;
 
 const time = (ms: number): string => new Date(ms).toISOString();

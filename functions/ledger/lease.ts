@@ -4,14 +4,21 @@ import { isAbsent, isConflict, isPreconditionFailed } from '../s3/errors.ts';
 import { type CollectorState, parsedState } from './collector-state.ts';
 import { collectorKey } from './keys.ts';
 
-/** How long a lease holds unless renewed, in milliseconds; renewed after a third of it. */
+/** Duration of a lease, in milliseconds. It is renewed after a third of it. */
 export const LEASE_MS = 30_000;
 
+export interface LeasePorts {
+  readonly s3: S3Client;
+  /** The ledger bucket. */
+  readonly bucket: string;
+  readonly clock: Clock;
+}
+
 /**
- * A collector's lease, and beside it what the collector remembers between its ticks.
+ * A collector's lease, and beside it the state that the collector keeps between its ticks.
  *
- * The lease saves overlapping ticks the work of each other. Correctness does not rest on it, so a lease that was lost
- * is not fought over. Only what the collector remembers is then no longer ours to write.
+ * The lease keeps overlapping ticks from doing the same work. Correctness does not depend on it, so a lost lease is not
+ * taken back. The tick only stops writing the state.
  */
 export class Lease {
   readonly #s3: S3Client;
@@ -21,33 +28,22 @@ export class Lease {
   #etag: string | undefined;
   #lost = false;
   #memory: () => Partial<CollectorState> = () => ({});
-  /** Writes go one after another: each is conditional on the one before. */
+  /** Writes are made one after another, because each is conditional on the previous one. */
   #writing: Promise<void> = Promise.resolve();
   readonly #ended = new AbortController();
   #renewing: Promise<void> = Promise.resolve();
 
-  private constructor(
-    s3: S3Client,
-    where: { readonly Bucket: string; readonly Key: string },
-    clock: Clock,
-    state: CollectorState,
-    etag: string | undefined,
-  ) {
+  private constructor({ s3, bucket, clock }: LeasePorts, collector: number, state: CollectorState, etag?: string) {
     this.#s3 = s3;
-    this.#where = where;
+    this.#where = { Bucket: bucket, Key: collectorKey(collector) };
     this.#clock = clock;
     this.#state = state;
     this.#etag = etag;
   }
 
-  /** Takes the lease of a collector. Undefined if another tick holds it, or takes it at the same moment. */
-  static async take(
-    s3: S3Client,
-    bucket: string,
-    collector: number,
-    clock: Clock,
-    signal: AbortSignal,
-  ): Promise<Lease | undefined> {
+  /** Takes the lease of a collector. Undefined if another tick holds it, or takes it at the same time. */
+  static async take(ports: LeasePorts, collector: number, signal: AbortSignal): Promise<Lease | undefined> {
+    const { s3, bucket, clock } = ports;
     const where = { Bucket: bucket, Key: collectorKey(collector) };
     let state: CollectorState = {};
     let etag: string | undefined;
@@ -59,14 +55,14 @@ export class Lease {
       if (!isAbsent(error)) throw error;
     }
     if (clock.now() < (state.heldUntil ?? 0)) return undefined;
-    const lease = new Lease(s3, where, clock, state, etag);
+    const lease = new Lease(ports, collector, state, etag);
     await lease.write(signal);
     if (lease.#lost) return undefined;
     lease.#renewing = lease.#keepRenewing(signal);
     return lease;
   }
 
-  /** Whether another tick has taken the lease, so that this one should begin nothing more. */
+  /** True if another tick has taken the lease. This tick should begin nothing more then. */
   get isLost(): boolean {
     return this.#lost;
   }
@@ -75,12 +71,12 @@ export class Lease {
     return this.#state;
   }
 
-  /** What the collector remembers goes with every write from now on, so that a tick that dies loses little of it. */
+  /** Writes the collector's state with every renewal from now on. A tick that dies then loses little of it. */
   keeps(memory: () => Partial<CollectorState>): void {
     this.#memory = memory;
   }
 
-  /** Renews the lease, with what the collector remembers by now. */
+  /** Renews the lease and writes the collector's present state. */
   write(signal: AbortSignal): Promise<void> {
     return this.#write({}, signal);
   }
@@ -104,7 +100,7 @@ export class Lease {
         await this.#clock.sleep(LEASE_MS / 3, until);
         await this.write(signal);
       } catch {
-        // The end, or a lease that could not be renewed: it runs out, and at worst two collectors work side by side.
+        // The tick ended, or the lease could not be renewed. It expires then, and at worst two ticks do the same work.
       }
     }
   }
@@ -127,7 +123,7 @@ export class Lease {
       this.#etag = ETag;
     } catch (error) {
       if (!isPreconditionFailed(error) && !isConflict(error) && !isAbsent(error)) throw error;
-      // The answer to our own write may have been lost, and the SDK may have written again.
+      // The answer to our own write may have been lost, and the SDK may have sent the write again.
       const there = await this.#s3
         .send(new GetObjectCommand(this.#where), { abortSignal: signal })
         .catch(() => undefined);
