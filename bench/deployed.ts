@@ -2,6 +2,7 @@ import { dirname } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { GetObjectCommand, PutObjectCommand } from '@aws-sdk/client-s3';
 import type { Receipt } from '../functions/publish/receipts.ts';
+import { RECEIPT_NAME } from '../functions/results/results-keys.ts';
 import { SETTINGS_DEFAULT } from '../functions/settings/config.ts';
 import type { Route } from '../functions/uploads/routes.ts';
 import { FUNCTION_TIMEOUT } from '../infra/constructs/pipeline-function.ts';
@@ -16,8 +17,6 @@ export const TICK_INTERVAL_MS = 60_000;
 
 /** How often a wait for receipts looks whether all have come, in milliseconds. */
 const LOOK_INTERVAL_MS = 100;
-
-const RECEIPT_SUFFIX = '/receipt.json';
 
 export interface DeployedOptions {
   readonly routes: readonly Route[];
@@ -93,5 +92,5 @@ export class DeployedPipeline {
 function receiptKeyOf({ eventName, s3 }: S3EventRecord): string | undefined {
   if (s3.bucket.name !== RESULTS_BUCKET || !eventName.startsWith('ObjectCreated:')) return undefined;
   const key = decodeURIComponent(s3.object.key.replaceAll('+', ' '));
-  return key.endsWith(RECEIPT_SUFFIX) ? key : undefined;
+  return key.endsWith(`/${RECEIPT_NAME}`) ? key : undefined;
 }

@@ -2,6 +2,7 @@ import { GetObjectCommand, type S3Client } from '@aws-sdk/client-s3';
 import type { Entry, WaitingEntry } from '../functions/ledger/entry.ts';
 import { UPLOADS_PREFIX } from '../functions/ledger/keys.ts';
 import type { Receipt } from '../functions/publish/receipts.ts';
+import { RECEIPT_NAME } from '../functions/results/results-keys.ts';
 import type { S3EventRecord } from './aws/s3/s3.ts';
 import { LEDGER_BUCKET, RESULTS_BUCKET } from './pipeline.ts';
 import type { ResultsFolder } from './results-folder.ts';
@@ -60,7 +61,7 @@ export class Follower {
         if (key.startsWith(UPLOADS_PREFIX)) await this.#readEntry(key);
         break;
       case RESULTS_BUCKET:
-        await (key.endsWith('/receipt.json') ? this.#takeReceipt(key) : this.#take(key));
+        await (key.endsWith(`/${RECEIPT_NAME}`) ? this.#takeReceipt(key) : this.#take(key));
     }
   }
 

@@ -1,3 +1,4 @@
+import { RECEIPT_NAME } from '../../functions/results/results-keys.ts';
 import type { FunctionName } from '../../infra/bundle/bundle.ts';
 import { ChildError } from '../child.ts';
 import { BUCKETS } from '../names.ts';
@@ -240,7 +241,7 @@ export async function outOnce(
   const { value, ...cost } = await subject.call('invoke', { event: {} });
   if (maker === 'ours') {
     const receipt = JSON.parse(
-      (await stage.aws.call('text', { bucket: BUCKETS.results, key: `${upload?.key}/receipt.json` })) ?? '{}',
+      (await stage.aws.call('text', { bucket: BUCKETS.results, key: `${upload?.key}/${RECEIPT_NAME}` })) ?? '{}',
     );
     if (receipt.assets?.[0]?.bytes !== bytes) throw new Error(`${JSON.stringify(receipt)} ${JSON.stringify(value)}`);
   }

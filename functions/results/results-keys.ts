@@ -1,14 +1,13 @@
 import { createHash } from 'node:crypto';
 import mime from 'mime';
 import { encodedId } from '../base/key-segment.ts';
-
-/** S3's limit on a key, in bytes of UTF-8. (Amazon S3 User Guide, "Naming Amazon S3 objects".) */
-const KEY_BYTES_MAX = 1024;
+import { KEY_BYTES_MAX } from '../s3/limits.ts';
 
 /** Hexadecimal digits of the hash that stands in for the part of a key that was cut: 80 bits. */
 const HASH_DIGITS = 20;
 
-const RECEIPT_NAME = 'receipt.json';
+/** The last part of a receipt's key. */
+export const RECEIPT_NAME = 'receipt.json';
 
 /**
  * The key of an asset, by the pattern of the settings. Ids from the service are percent-encoded, so that they cannot

@@ -2,6 +2,7 @@ import mime from 'mime';
 import * as z from 'zod/mini';
 import type { Json, JsonObject } from '../base/json.ts';
 import { shorten, strictObject } from '../base/validation.ts';
+import { KEY_BYTES_MAX } from '../s3/limits.ts';
 
 /** Which uploads become flows of which template. A route matches where every condition that it has is met. */
 export interface Route {
@@ -44,7 +45,6 @@ const ROUTES_MAX = 200;
 const CONDITIONS_MAX = 200;
 /** Longer than any real id or name of a template; shorter than what a service would choke on. */
 const TEMPLATE_LENGTH_MAX = 256;
-const S3_KEY_LENGTH_MAX = 1024;
 /** The service gives back what it was given, and answers that are nested much deeper than this are not read. */
 const JSON_DEPTH_MAX = 32;
 
@@ -86,8 +86,8 @@ const MEDIA_TYPE = /^[!#$%&'*+.^_`|~0-9a-z-]+\/[!#$%&'*+.^_`|~0-9a-z-]+$/i;
 
 const routeSchema: z.ZodMiniType<Route> = strictObject({
   name: bounded('a name', NAME_LENGTH_MAX),
-  prefixes: conditions(bounded('a prefix', S3_KEY_LENGTH_MAX), 'prefixes'),
-  suffixes: conditions(bounded('a suffix', S3_KEY_LENGTH_MAX), 'suffixes'),
+  prefixes: conditions(bounded('a prefix', KEY_BYTES_MAX), 'prefixes'),
+  suffixes: conditions(bounded('a suffix', KEY_BYTES_MAX), 'suffixes'),
   mediaTypes: conditions(
     z.string({ error: MEDIA_TYPE_ERROR }).check(z.regex(MEDIA_TYPE, { error: MEDIA_TYPE_ERROR })),
     'media types',

@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import { KEY_BYTES_MAX } from '../s3/limits.ts';
 
 /**
  * What an event says of an upload. Only bucket and key are certain: a version id is absent on an unversioned bucket,
@@ -33,9 +34,6 @@ export interface Upload {
 export class UnrecognisedEventError extends Error {
   override readonly name = 'UnrecognisedEventError';
 }
-
-/** S3's limit on a key, in bytes of UTF-8. (Amazon S3 User Guide, "Naming Amazon S3 objects".) */
-const KEY_BYTES_MAX = 1024;
 
 /** Length of an upload id: 160 bits of SHA-256 in hexadecimal digits. */
 const UPLOAD_ID_DIGITS = 40;

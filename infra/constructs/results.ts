@@ -3,6 +3,7 @@ import { Grant, type IGrantable, type IRole } from 'aws-cdk-lib/aws-iam';
 import type { IKey } from 'aws-cdk-lib/aws-kms';
 import type { CfnBucket, IBucket } from 'aws-cdk-lib/aws-s3';
 import { Construct } from 'constructs';
+import { RECEIPT_NAME } from '../../functions/results/results-keys.ts';
 import { pipelineBucket } from './bucket.ts';
 import { allow, allowKey } from './permissions.ts';
 
@@ -37,7 +38,7 @@ export class Results extends Construct {
 
   /** Lets a function say how an upload ended, and look at what is said already. */
   grantReceipts(role: IRole): void {
-    this.#grantWrite(role, ['s3:GetObject', 's3:PutObject'], '*/receipt.json');
+    this.#grantWrite(role, ['s3:GetObject', 's3:PutObject'], `*/${RECEIPT_NAME}`);
   }
 
   /** Lets a function store assets, check those that are there already, and give up half-stored ones. */
