@@ -17,7 +17,7 @@ import { publish } from '../publish/publish.ts';
 import { ClaimHeldError, type Delivery, type Outcome } from './delivery.ts';
 
 /*
- * How a claim ends. Each of these functions replaces the claim by the next entry, and then puts what belongs to it.
+ * The ends of a claim. Each function replaces the claim by the next entry, and then puts its marker or its receipt.
  *
  *   claimed ──▶ running     commitFlow
  *           ──▶ failed      failUpload
@@ -59,7 +59,7 @@ async function yieldFlow(
   const { ledger } = delivery.ports;
   const { flowId } = own;
   const theirs = current?.entry;
-  // They wait to learn whether there is a flow: this is it.
+  // They wait for a flow that may exist. This is it.
   if (current !== undefined && theirs?.state === 'waiting' && theirs.generation === mine.generation) {
     return commitFlow(delivery, { ...current, entry: theirs }, own);
   }
@@ -86,6 +86,7 @@ async function abortFlow({ ports, invocation, log }: Delivery, flowId: string): 
   }
 }
 
+/** Ends the upload as failed, and publishes that. */
 export async function failUpload(delivery: Delivery, claim: Stored<ClaimedEntry>, failure: Failure): Promise<Outcome> {
   const { ledger, clock } = delivery.ports;
   const terminal = ended(claim.entry, { failure }, clock.now());
@@ -100,6 +101,7 @@ export async function publishFailure(delivery: Delivery, entry: TerminalEntry): 
   return 'failed';
 }
 
+/** Gives the claim up. The upload is resubmitted when the wait is over. */
 export async function keepWaiting(delivery: Delivery, claim: Stored<ClaimedEntry>, wait: Wait): Promise<Outcome> {
   const { ledger } = delivery.ports;
   const written = await ledger.replace(claim, waiting(claim.entry, wait), delivery.invocation.closing);
@@ -110,7 +112,7 @@ export async function keepWaiting(delivery: Delivery, claim: Stored<ClaimedEntry
   return 'waiting';
 }
 
-/** Puts the marker of an upload that waits. */
+/** Puts the marker of an upload that waits. Nothing is put in any other state. */
 export async function putWaitingMarker({ ports, invocation }: Delivery, entry: Entry): Promise<void> {
   const marker = waitingMarkerOf(entry);
   if (marker !== undefined) await ports.ledger.putWaitingMarker(marker, invocation.closing);

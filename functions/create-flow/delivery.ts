@@ -13,13 +13,14 @@ import type { UploadEvent } from '../uploads/upload.ts';
 const CLAIM_MARGIN_MS = 60_000;
 
 /**
- * Another invocation holds the claim. The message must stay in the queue: if that invocation dies, nothing else tells of
- * the upload.
+ * Another invocation holds the claim. The message must stay in the queue. If that invocation dies, only the message
+ * leads to the upload.
  */
 export class ClaimHeldError extends Error {
   override readonly name = 'ClaimHeldError';
 }
 
+/** The result of one delivery of an upload. */
 export type Outcome =
   | 'created'
   | 'adopted'

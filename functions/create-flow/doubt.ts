@@ -13,7 +13,7 @@ const ABSENT_AFTER_MS = 5 * 60_000;
 /** Time between two searches for the flow of an upload whose doubt is held, in milliseconds. */
 const HELD_WAIT_MS = 60 * 60_000;
 
-/** Either the upload has been dealt with, or the claim goes on free of doubt. */
+/** The outcome, if this delivery is over. Otherwise the claim, free of doubt. */
 export type SettledDoubt = { readonly outcome: Outcome } | { readonly claim: Stored<ClaimedEntry> };
 
 /**
@@ -22,8 +22,8 @@ export type SettledDoubt = { readonly outcome: Outcome } | { readonly claim: Sto
  *   found                      adopt it
  *   too early to tell          wait, until five minutes after the last byte
  *   listing not available      wait, and ask for it again, for an hour at most
- *   absent                     the claim goes on
- *   unknown                    the setting `inDoubt` decides: the claim goes on, or waits for the operator
+ *   absent                     the upload may be sent again
+ *   unknown                    the setting `inDoubt` decides: send it again, or hold it for the operator
  */
 export async function settleDoubt(delivery: Delivery, claim: Stored<ClaimedEntry>): Promise<SettledDoubt> {
   const { clock, settings } = delivery.ports;

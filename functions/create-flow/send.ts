@@ -22,7 +22,7 @@ export async function send(delivery: Delivery, claim: Stored<ClaimedEntry>, obje
   for (let waitedMs = 0; ; ) {
     try {
       const { flowId } = await flows.create(request, work);
-      // If the next write fails, only this line tells of the flow.
+      // If the next write fails, only this line names the flow.
       delivery.log.info('The service has made a flow', { flowId });
       delivery.count('FlowsCreated');
       delivery.count('InputBytes', claim.entry.upload.bytes);

@@ -15,8 +15,8 @@ import type { RunningMarker, WaitingMarker } from './keys.ts';
  *                                      │  ▼                                          │
  *                                    waiting ◀────── retried by an operator ─────────┘
  *
- * The functions below are the arrows. They are pure: each makes the next entry from the previous one. An invocation may
- * write the next entry if it has the ETag of the previous one.
+ * The functions below are the arrows. They are pure: each makes the next entry from the previous one. An invocation
+ * writes it with a condition on the previous entry's ETag.
  */
 export type Entry = z.infer<typeof entrySchema>;
 export type ClaimedEntry = Extract<Entry, { state: 'claimed' }>;
@@ -236,8 +236,8 @@ export const isSameEnd = (one: TerminalEntry, other: TerminalEntry): boolean =>
   one.generation === other.generation && one.endedAt === other.endedAt;
 
 /**
- * An upload that failed or waits, as the operator retries it. After a failure it begins a new generation, so that the
- * failed flow is never taken for the next one. It then takes the present route and pipeline. A retried wait keeps its
+ * The entry of an upload that the operator retries. After a failure it begins a new generation. The failed flow is then
+ * never taken for the next one, and the upload takes the present route and pipeline. A retried wait keeps its
  * generation, route and pipeline.
  */
 export function retried(entry: FailedEntry | WaitingEntry, now: number): WaitingEntry {
@@ -260,7 +260,7 @@ export function retried(entry: FailedEntry | WaitingEntry, now: number): Waiting
 /** The same doubt. Once it is settled, the next attempt is made at once. */
 const withoutDelay = (doubt: Doubt | undefined): Doubt | undefined => doubt && { ...doubt, nextAttemptAt: undefined };
 
-/** Resets the facts that matter only until the upload is sent. */
+/** Without the facts that matter only until the upload is sent. */
 const SENT = { reroute: undefined, claimDied: undefined } as const;
 
 /** What an entry says in every state. */

@@ -253,7 +253,7 @@ export interface EntryPage {
   readonly last: string | undefined;
 }
 
-/** What is read of the JSON beside the entry itself. */
+/** Members of the JSON that are read apart from the entry. */
 const ENVELOPE = z.object({ schema: z.optional(z.unknown()), nonce: z.optional(z.unknown()) });
 
 /** @throws {UnreadableEntryError} */

@@ -54,7 +54,7 @@ export class ReceiptContendedError extends Error {
 /** Tries of a conditional write of a receipt. After that the receipt is left to the next attempt. */
 const TRIES_MAX = 10;
 
-/** Metadata of a receipt. A HEAD tells by it which upload the receipt belongs to. */
+/** Names of a receipt's metadata. A HEAD shows by them which upload the receipt belongs to. */
 const UPLOAD = 'flowdrop-upload';
 const GENERATION = 'flowdrop-generation';
 const ENDED_AT = 'flowdrop-ended-at';
@@ -79,7 +79,7 @@ export function receiptOf(entry: TerminalEntry, collectFunction: string): Receip
   return { receipt: 1, status: 'failed', ...facts, failure };
 }
 
-/** The settings of today. */
+/** The present inbox, and the place of its receipts. */
 export type ReceiptSettings = Pick<Settings, 'resultsBucket' | 'resultsPrefix' | 'inboxBucket' | 'inboxPrefix'>;
 
 /**
@@ -183,7 +183,7 @@ export class Receipts {
   }
 }
 
-/** A receipt as a HEAD tells of it. Times in milliseconds since the epoch. */
+/** A receipt as a HEAD describes it. Times in milliseconds since the epoch. */
 interface StoredReceipt {
   readonly etag: string;
   readonly uploadId: string;
