@@ -94,7 +94,8 @@ describe('a file that kills its invocation', () => {
 
 describe('an upload that the pace kept waiting past half of the time', () => {
   it('waits in the ledger as throttled, due at once if it was never sent', async () => {
-    await start({ speed: 10, settings: { uploadConcurrency: 1 } });
+    // Retry-After then lasts half a second, in which the next upload must begin.
+    await start({ speed: 2, settings: { uploadConcurrency: 1 } });
     world.remainingMs = MINUTE;
     // The first upload is refused, then takes more than half of the time. All others are refused.
     world.service.intercept = (_, { operation, n }) => {
