@@ -1,4 +1,6 @@
-import { BlockList, isIP } from 'node:net';
+import { lookup } from 'node:dns';
+import { BlockList, isIP, type LookupFunction } from 'node:net';
+import { ForbiddenAddressError } from './errors.ts';
 
 /** Special-purpose IPv4 ranges (IANA IPv4 Special-Purpose Address Registry, RFC 6890), multicast and reserved. */
 const NOT_PUBLIC_IPV4 = [
@@ -19,7 +21,7 @@ const NOT_PUBLIC_IPV4 = [
   ['240.0.0.0', 4],
 ] as const;
 
-/** What is not for the public within 2000::/3, the only IPv6 range that is (IANA IPv6 Special-Purpose Registry). */
+/** Special-purpose ranges within 2000::/3, the only public IPv6 range (IANA IPv6 Special-Purpose Address Registry). */
 const NOT_PUBLIC_IPV6 = [
   ['2001::', 23],
   ['2001:db8::', 32],
@@ -27,7 +29,7 @@ const NOT_PUBLIC_IPV6 = [
   ['3fff::', 20],
 ] as const;
 
-/** Networks without IPv4 reach the public IPv4 internet through this prefix (RFC 6052); the IPv4 rules hold in it. */
+/** Networks without IPv4 reach the public IPv4 internet through this prefix (RFC 6052). The IPv4 rules apply in it. */
 const NAT64_PREFIX = '64:ff9b::';
 
 const globalUnicast = new BlockList();
@@ -43,8 +45,8 @@ for (const [network, bits] of NOT_PUBLIC_IPV4) {
 for (const [network, bits] of NOT_PUBLIC_IPV6) notPublic6.addSubnet(network, bits, 'ipv6');
 
 /**
- * Whether an IP address is one on the public internet. Loopback, link-local, private, shared (CGNAT), unique-local,
- * multicast, documentation and reserved ones are not; nor is an IPv4-mapped IPv6 address, whatever it maps.
+ * Tells whether an IP address is on the public internet. Loopback, link-local, private, shared (CGNAT), unique-local,
+ * multicast, documentation and reserved addresses are not. No IPv4-mapped IPv6 address counts as public.
  */
 export function isPublicAddress(address: string): boolean {
   switch (isIP(address)) {
@@ -57,11 +59,29 @@ export function isPublicAddress(address: string): boolean {
   }
 }
 
-/** The host of a URL without the brackets around an IPv6 address. */
+/** The host of a URL, without the brackets around an IPv6 address. */
 export const hostOf = (url: URL): string => url.hostname.replace(/^\[(.*)\]$/, '$1');
 
-/** Whether a URL names this very machine. `URL` has already brought every spelling of an IPv4 address into one. */
+/** Tells whether a URL names this machine. `URL` has already normalised every spelling of an IPv4 address. */
 export function isLoopback(url: URL): boolean {
   const host = hostOf(url);
   return host === 'localhost' || host === '::1' || (isIP(host) === 4 && host.startsWith('127.'));
 }
+
+/** Tells whether the token may travel to a URL unread by others: over https, or over http within this machine. */
+export const isHttpsOrLoopback = (url: URL): boolean =>
+  url.protocol === 'https:' || (url.protocol === 'http:' && isLoopback(url));
+
+export const notPublicError = (host: string): ForbiddenAddressError =>
+  new ForbiddenAddressError(`${host}: expected a public address`);
+
+/** Resolves a name to its public addresses only. The address that was checked is the one that gets connected to. */
+export const publicLookup: LookupFunction = (hostname, options, callback) => {
+  lookup(hostname, { ...options, all: true }, (error, addresses) => {
+    if (error !== null) return callback(error, []);
+    const allowed = addresses.filter(({ address }) => isPublicAddress(address));
+    const [first] = allowed;
+    if (first === undefined) return callback(notPublicError(hostname), []);
+    return options.all === true ? callback(null, allowed) : callback(null, first.address, first.family);
+  });
+};

@@ -1,15 +1,15 @@
 /**
- * What can go wrong between us and the flow service: one class for each decision that a caller makes.
- * No message, field or cause of any of these ever holds the token or a request header.
+ * The failures of the flow service: one class for each decision that a caller makes.
+ * No message, field or cause of these errors ever holds the token or a request header.
  */
 
-/** The base of them all, for the one question "was it the flow service?". */
+/** Base class of every failure of the flow service. */
 export abstract class FlowServiceError extends Error {
-  /** Stable and machine-readable; it is what receipts and logs carry. */
+  /** Stable and machine-readable. Receipts and logs carry it. */
   abstract readonly code: string;
 }
 
-/** The service refused the request for good (a 4xx that will be the same next time). Nothing was created. */
+/** The service rejected the request for good: a 4xx that a retry would get again. Nothing was created. */
 export class RejectedError extends FlowServiceError {
   override readonly name = 'RejectedError';
   readonly code = 'rejected';
@@ -20,25 +20,25 @@ export class RejectedError extends FlowServiceError {
   }
 }
 
-/** 401 with the token just read anew, or no token could be read at all. Nothing was created. */
+/** 401 although the token was just read again, or the token could not be read at all. Nothing was created. */
 export class UnauthorisedError extends FlowServiceError {
   override readonly name = 'UnauthorisedError';
   readonly code = 'unauthorised';
 }
 
-/** 403: the token is known but may not do this; the file may be why. Nothing was created. */
+/** 403: the service knows the token but forbids the request. The file may be the reason. Nothing was created. */
 export class ForbiddenError extends FlowServiceError {
   override readonly name = 'ForbiddenError';
   readonly code = 'forbidden';
 }
 
-/** 429, 402, or 503 with `Retry-After`, or no turn at the pace that the service allows. Nothing was created. */
+/** 429, 402, or 503 with `Retry-After`; or no turn in time at the pace that the service allows. Nothing was created. */
 export class ThrottledError extends FlowServiceError {
   override readonly name = 'ThrottledError';
   readonly code = 'throttled';
-  /** How long the service asks us to wait, in milliseconds. Undefined if it does not say. */
+  /** The wait that the service asks for, in milliseconds. Undefined if it does not say. */
   readonly retryAfterMs: number | undefined;
-  /** False if the request was not sent at all, because others had been refused. */
+  /** False if the request was not sent at all, because earlier ones had been throttled. */
   readonly wasSent: boolean;
   constructor(message: string, options: ErrorOptions & { retryAfterMs?: number | undefined; wasSent?: boolean }) {
     super(message, options);
@@ -48,13 +48,13 @@ export class ThrottledError extends FlowServiceError {
 }
 
 /**
- * The service could not be reached or could not answer, and surely nothing was created: a refused connection, a
- * request whose body was not sent to its last byte, any failure of a request that only reads.
+ * The service could not be reached or could not answer, and certainly created nothing: a refused connection, a body
+ * that was not sent to its last byte, or any failure of a request that only reads.
  */
 export class UnavailableError extends FlowServiceError {
   override readonly name = 'UnavailableError';
   readonly code = 'unavailable';
-  /** False where not a byte of the request's body was sent: then the file cannot be the cause. */
+  /** False if no byte of the request's body was sent. Then the file cannot be the cause. */
   readonly bodyStarted: boolean;
   constructor(message: string, options: ErrorOptions & { bodyStarted: boolean }) {
     super(message, options);
@@ -62,23 +62,23 @@ export class UnavailableError extends FlowServiceError {
   }
 }
 
-/** The body of `POST /flows` was sent to its last byte and no usable answer came: a flow may or may not exist. */
+/** The last byte of `POST /flows` was sent, and no usable response came. A flow may or may not exist. */
 export class InDoubtError extends FlowServiceError {
   override readonly name = 'InDoubtError';
   readonly code = 'in-doubt';
 }
 
-/** An answer that fits none of the known shapes. The message quotes the first 300 characters of its body. */
+/** A response that fits none of the known shapes. The message quotes the first 300 characters of its body. */
 export class UnintelligibleAnswerError extends FlowServiceError {
   override readonly name = 'UnintelligibleAnswerError';
   readonly code = 'unintelligible-answer';
 }
 
-/** 404: the service does not know this flow, or does not serve this operation; `knownToBeServed` tells which. */
+/** 404: the service does not know this flow, or does not serve this operation. `knownToBeServed` tells which. */
 export class NotFoundError extends FlowServiceError {
   override readonly name = 'NotFoundError';
   readonly code = 'not-found';
-  /** True where the same operation has answered for another flow in this process, so that the flow must be gone. */
+  /** True if the same operation has succeeded for another flow in this process. Then the flow must be gone. */
   readonly knownToBeServed: boolean;
   constructor(message: string, options: ErrorOptions & { knownToBeServed: boolean }) {
     super(message, options);
@@ -92,33 +92,31 @@ export class NotServedError extends FlowServiceError {
   readonly code = 'not-served';
 }
 
-/** 409 or 425 on a read: what was asked for is not there yet (outputs of a flow that still runs). */
+/** 409 or 425 on a read: not there yet, such as the outputs of a running flow. */
 export class NotReadyError extends FlowServiceError {
   override readonly name = 'NotReadyError';
   readonly code = 'not-ready';
 }
 
-/** An asset's answer ended early, ended late, or did not decode. What was received must not be kept. */
+/** The response with an asset was too short, too long, or could not be decoded. Discard the bytes received so far. */
 export class DamagedAssetError extends FlowServiceError {
   override readonly name = 'DamagedAssetError';
   readonly code = 'damaged-asset';
 }
 
-/** An asset is larger than the limit that was given. */
+/** An asset exceeds the limit. */
 export class AssetTooLargeError extends FlowServiceError {
   override readonly name = 'AssetTooLargeError';
   readonly code = 'asset-too-large';
 }
 
-/** An address that the client will not talk to: not https, or a redirect to where it must not go. */
+/** An address that the client must not use: a base URL without https, or a forbidden redirect. */
 export class ForbiddenAddressError extends FlowServiceError {
   override readonly name = 'ForbiddenAddressError';
   readonly code = 'forbidden-address';
 }
 
-/**
- * A text input that is not UTF-8. It is the file that is wrong, not the service: nothing was sent.
- */
+/** A text input is not UTF-8. The file is at fault, not the service: nothing was sent. */
 export class InvalidTextError extends Error {
   override readonly name = 'InvalidTextError';
   readonly code = 'invalid-text';

@@ -1,57 +1,57 @@
-import { isRefusal, type Listing } from './flow-listing.ts';
+import { isRejection, type Listing } from './flow-listing.ts';
 import type { FlowPage } from './schemas.ts';
 import type { FlowRecord, FlowTag, Found } from './types.ts';
 
-/** Pages and flows of a listing that are read in one search. */
+/** Most pages and flows that one search reads. */
 export const FIND_PAGES_MAX = 50;
 export const FIND_FLOWS_MAX = 10_000;
 
-/** How far the service's clock and ours may be apart, in milliseconds. */
+/** Largest difference between the service's clock and ours, in milliseconds. */
 export const CLOCK_SKEW_MS = 5 * 60_000;
 
-/** Time within which a new flow must be listed, in milliseconds. Nothing is promised for a service that takes longer. */
+/** Time within which the service lists a new flow, in milliseconds. With a slower service, a search may miss a flow. */
 export const LISTING_DELAY_MAX_MS = 5 * 60_000;
 
-/** Different times of creation that show an order. Flows in a random order show ten falling ones once in 3.6 million. */
+/** Different times of creation that prove an order. In random order, ten falling ones come once in 3.6 million. */
 const ORDER_TIMES_MIN = 10;
 
-/** Flows from before the request that are seen before reading stops. One alone may have been moved to its place. */
+/** Flows from before the request that end the reading. A single one may have been moved to its place. */
 const PAST_FLOWS_MIN = 5;
 
-/** Time after which a flow is taken to have ended if it has ended and does not say when, in milliseconds. */
+/** Assumed lifetime of an ended flow that does not say when it ended, in milliseconds. */
 const FLOW_LIFE_MS = 24 * 60 * 60_000;
 
-/** Pages that a second reading may have more than the first: new flows move the others down. */
-const SECOND_LOOK_PAGES = 2;
+/** Extra pages of the second reading. New flows move the others down. */
+const SECOND_READING_EXTRA_PAGES = 2;
 
 export interface Search {
   readonly tag: FlowTag;
   /** When the request in doubt began, in milliseconds since the epoch. */
   readonly since: number;
-  /** Whether a flow is known that must be listed by now. It is asked only about an empty listing. */
+  /** Tells whether we know a flow that must be listed by now. Called only for an empty listing. */
   readonly isFlowKnown: () => Promise<boolean>;
-  /** Begins to read the listing. */
+  /** Starts a new reading of the listing. */
   readonly list: () => Listing<FlowPage>;
 }
 
 /**
- * Looks for the flow that bears a tag. A flow that is wrongly called absent is paid for twice, and nobody is told. So
- * absence needs four proofs, and without one of them it is unknown whether there is a flow.
+ * Searches for the flow that carries a tag. A flow that is wrongly called absent is paid for twice, and no error tells.
+ * So absence needs four proofs. Without all of them, the result is `unknown`.
  *
- * 1. *Marks can be seen.* A listed flow bears an `additional`. Otherwise ours may be there and not be recognised.
- * 2. *Ended flows are listed.* One of those seen has ended. Otherwise ours may have ended and left the listing.
+ * 1. *Tags are visible.* A listed flow has an `additional`. Otherwise our flow may be listed without its tag.
+ * 2. *Ended flows are listed.* A listed flow has ended. Otherwise our flow may have ended and left the listing.
  * 3. *Nothing is left to read.* The end of the listing is known, or the listing is newest first and was read back past
  *    the request ({@link Order}).
  * 4. *Nothing was skipped.* One page is a snapshot. If pages go by number, the deletion of a flow on a page that was
  *    read moves the first flow of the next page to it, unseen. So the listing is read a second time. If every flow of
  *    the first reading is still there, none was deleted meanwhile, and the first reading skipped nothing.
  *
- * An empty listing is proof as well, because the first flow of a new account can be in doubt. It is none if this process
- * heard of a flow, or the ledger has one, from more than {@link LISTING_DELAY_MAX_MS} ago: then it does not show all.
+ * An empty listing is a proof as well, because the first flow of a new account can be in doubt. It proves nothing if
+ * this process or the ledger knows a flow from more than {@link LISTING_DELAY_MAX_MS} ago. Then it does not show all.
  *
- * It stays unknown if the listing is refused or cannot be paged through, is longer than {@link FIND_PAGES_MAX} pages or
- * {@link FIND_FLOWS_MAX} flows and in no order that is understood, has a flow of an unusable id, shows no `additional`
- * or no ended flow, or loses flows while it is read.
+ * The result stays `unknown` in these cases too: the service rejects the listing; the listing cannot be paged through;
+ * it exceeds {@link FIND_PAGES_MAX} pages or {@link FIND_FLOWS_MAX} flows in no known order; it has a flow with an
+ * unusable id; or it loses flows while it is read.
  */
 export async function findFlow(search: Search): Promise<Found> {
   const { isFlowKnown, list } = search;
@@ -59,37 +59,37 @@ export async function findFlow(search: Search): Promise<Found> {
   const listing = list();
   try {
     for await (const { page, fresh } of listing.pages()) {
-      const flow = seen.take(page, fresh);
+      const flow = seen.add(page, fresh);
       if (flow !== undefined) return { result: 'found', flow };
       if (seen.isPast) break;
     }
     if (listing.seen.size === 0 && (await isFlowKnown()))
-      return seen.without('the listing is empty although flows were made');
-    const why = (seen.isPast ? undefined : listing.stuck) ?? seen.doubt;
-    if (why !== undefined) return seen.without(why);
-    if (!listing.isNumbered) return seen.none();
+      return seen.unproven('the listing is empty although flows were made');
+    const why = (seen.isPast ? undefined : listing.stopReason) ?? seen.doubt;
+    if (why !== undefined) return seen.unproven(why);
+    if (!listing.isNumbered) return seen.absent();
 
     const missing = new Set(listing.seen);
     const again = list();
     for await (const { page, fresh } of again.pages()) {
-      const flow = seen.take(page, fresh);
+      const flow = seen.add(page, fresh);
       if (flow !== undefined) return { result: 'found', flow };
       for (const id of page.ids) missing.delete(id);
-      if (missing.size === 0) return seen.none();
-      if (again.pagesRead >= listing.pagesRead + SECOND_LOOK_PAGES) break;
+      if (missing.size === 0) return seen.absent();
+      if (again.pagesRead >= listing.pagesRead + SECOND_READING_EXTRA_PAGES) break;
     }
-    return seen.without('flows leave the listing while it is read');
+    return seen.unproven('flows leave the listing while it is read');
   } catch (error) {
-    if (!isRefusal(error)) throw error;
-    return seen.without(error.message);
+    if (!isRejection(error)) throw error;
+    return seen.unproven(error.message);
   }
 }
 
-/** What a search has seen so far. */
+/** The flows that a search has seen so far. */
 class Sightings {
   readonly #tag: FlowTag;
   readonly #order: Order;
-  /** The newest that bears the tag and has failed: taken only if there is no other. */
+  /** The newest flow with the tag that has failed. Returned only if there is no other. */
   #failed: FlowRecord | undefined;
   #isEmpty = true;
   #hasUnusable = false;
@@ -101,8 +101,8 @@ class Sightings {
     this.#order = new Order(since - CLOCK_SKEW_MS);
   }
 
-  /** Takes in a page. Returns the flow that is looked for, if it is there and has not failed. */
-  take(page: FlowPage, fresh: ReadonlySet<string>): FlowRecord | undefined {
+  /** Adds a page. Returns the flow with the tag, if the page has it and it has not failed. */
+  add(page: FlowPage, fresh: ReadonlySet<string>): FlowRecord | undefined {
     this.#isEmpty &&= page.entries === 0;
     this.#hasUnusable ||= page.flows.length < page.entries;
     this.#showsAdditional ||= page.showsAdditional;
@@ -110,19 +110,19 @@ class Sightings {
       if (!fresh.has(flow.flowId)) continue;
       this.#order.note(flow);
       this.#showsEnded ||= flow.state !== 'running';
-      if (!this.#bearsTag(flow)) continue;
+      if (!this.#hasTag(flow)) continue;
       if (flow.state === 'running' || flow.state === 'completed') return flow;
       if ((flow.createdAt ?? 0) >= (this.#failed?.createdAt ?? 0)) this.#failed = flow;
     }
     return undefined;
   }
 
-  /** Whether nothing that is left to read can be the flow that is looked for. */
+  /** True if no unread page can have the flow. */
   get isPast(): boolean {
     return this.#order.isPast && this.#showsAdditional;
   }
 
-  /** Why the flow may be there although it was not seen. */
+  /** The reason why the flow may exist although it was not seen. */
   get doubt(): string | undefined {
     if (this.#isEmpty) return undefined;
     if (this.#hasUnusable) return 'the listing has flows whose ids are unusable';
@@ -131,34 +131,35 @@ class Sightings {
     return undefined;
   }
 
-  without(why: string): Found {
+  unproven(why: string): Found {
     return this.#failed === undefined ? { result: 'unknown', why } : { result: 'found', flow: this.#failed };
   }
 
-  none(): Found {
+  absent(): Found {
     return this.#failed === undefined ? { result: 'absent' } : { result: 'found', flow: this.#failed };
   }
 
-  #bearsTag({ tag }: FlowRecord): boolean {
+  #hasTag({ tag }: FlowRecord): boolean {
     const { pipeline, upload, generation } = this.#tag;
     return tag?.pipeline === pipeline && tag.upload === upload && tag.generation === generation;
   }
 }
 
 /**
- * Tells whether a listing is newest first and was read back past a time, so that all flows created since were seen. The
- * service does not say how it sorts. Other orders can look the same for a while, and each must be ruled out:
+ * Tells whether a listing is newest first and was read back past a time. Then all flows created since were seen. The
+ * service does not say how it sorts. Other orders can look the same for a while, so each must be ruled out:
  *
  * - *By id, by name, or none*: every flow has a time of creation, none is newer than the one before, and there are
- *   {@link ORDER_TIMES_MIN} different ones. Ties are allowed.
- * - *By last change or by end*: several flows were created, last changed and ended before the time. By last change, a
- *   flow created since would stand above them. A flow that is still running does not count, for it changes.
- * - *By state*: a state comes again after another, or a running flow stands above an ended one that is older. Sorted by
- *   state, the flows of all other states would come after all those of one state.
+ *   {@link ORDER_TIMES_MIN} different times. Ties are allowed.
+ * - *By last change or by end*: several flows were created, last changed and ended before the time. In this order, a
+ *   flow created since would stand above them. A running flow does not count, because it still changes.
+ * - *By state*: a state returns after another one, or a running flow stands above an older flow that has ended. In this
+ *   order, all flows of one state would come before those of the next.
  *
- * Where evidence is missing, more pages are read, up to the end. Two orders cannot be told from newest first, and are
- * no service's default: first by something in which all flows that were read agree (one template), and then newest first;
- * and by a state that sorts running flows first and failed ones last, if all flows above are newer.
+ * While evidence is missing, more pages are read, up to the end. Two orders cannot be told from newest first, and no
+ * service has them as its default. One sorts first by a property that all flows read so far share (one template), and
+ * then newest first. The other sorts by a state that puts running flows first and failed ones last, if all flows above
+ * are newer.
  */
 class Order {
   readonly #horizon: number;

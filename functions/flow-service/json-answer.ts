@@ -1,18 +1,21 @@
 import { UnintelligibleAnswerError } from './errors.ts';
-import type { TransportResponse } from './transport.ts';
+import { TransportError, type TransportResponse } from './transport.ts';
 
-/** Largest answer that is read whole, in bytes: a listing of ten thousand flows has a few million. */
+/** Largest response that is read into memory, in bytes. A listing of ten thousand flows takes a few million. */
 export const ANSWER_BYTES_MAX = 16 * 1024 * 1024;
 
+/** Bytes read of an error response's body: enough to quote from. */
+const ERROR_BODY_BYTES_MAX = 64 * 1024;
+
 /**
- * The text of an answer, whole. It is read to its end, so that the connection can be used again.
- * @throws {UnintelligibleAnswerError} more than {@link ANSWER_BYTES_MAX}, compressed, or not UTF-8.
- * @throws {TransportError} it was cut.
+ * The whole text of a response. Reads to its end, so that the connection can be reused.
+ * @throws {UnintelligibleAnswerError} the body exceeds {@link ANSWER_BYTES_MAX}, is compressed, or is not UTF-8.
+ * @throws {TransportError} the body was cut.
  */
 export async function readAnswer(response: TransportResponse): Promise<string> {
-  if (isEncoded(response)) {
+  if (isCompressed(response)) {
     response.destroy();
-    throw new UnintelligibleAnswerError('The answer is compressed, which was not asked for');
+    throw new UnintelligibleAnswerError('The answer is compressed, although the request did not allow it');
   }
   const chunks: Uint8Array[] = [];
   let bytes = 0;
@@ -30,17 +33,36 @@ export async function readAnswer(response: TransportResponse): Promise<string> {
   }
 }
 
-/** Whether a body is something else than it will be taken for: a few bytes of gzip may be gigabytes. */
-export const isEncoded = ({ headers }: TransportResponse): boolean =>
+/** The beginning of an error response's body. Empty if it cannot be read: the status says what matters. */
+export async function readErrorBody(response: TransportResponse): Promise<string> {
+  const chunks: Uint8Array[] = [];
+  let bytes = 0;
+  try {
+    if (!isCompressed(response)) {
+      for await (const chunk of response.body) {
+        chunks.push(chunk);
+        bytes += chunk.byteLength;
+        if (bytes > ERROR_BODY_BYTES_MAX) break;
+      }
+    }
+  } catch (error) {
+    if (!(error instanceof TransportError)) throw error;
+  }
+  response.destroy();
+  return Buffer.concat(chunks).toString('utf8', 0, ERROR_BODY_BYTES_MAX);
+}
+
+/** Tells whether a body is compressed, although we ask for `identity`. A few bytes of gzip may become gigabytes. */
+export const isCompressed = ({ headers }: TransportResponse): boolean =>
   !['', 'identity'].includes((headers['content-encoding'] ?? '').trim().toLowerCase());
 
 /**
- * What JSON says.
- * @throws {Error} it is not JSON, or its lists and objects are nested more than `depthMax` deep.
+ * Parses JSON of limited depth.
+ * @throws {Error} the text is not JSON, or its lists and objects are nested more than `depthMax` deep.
  */
 export function parseJson(text: string, depthMax: number): unknown {
-  // Before parsing: a few megabytes of brackets would become a gigabyte of arrays.
-  if (depthOf(text) > depthMax) throw new Error(`It is nested deeper than ${depthMax}`);
+  // Checked before parsing: a few megabytes of brackets would become a gigabyte of arrays.
+  if (depthOf(text) > depthMax) throw new Error(`The JSON is nested deeper than ${depthMax}`);
   return JSON.parse(text);
 }
 

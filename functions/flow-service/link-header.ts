@@ -1,6 +1,6 @@
 /**
- * The addresses in a `Link` header (RFC 8288, section 3) by their relations, which are in lower case. The first address
- * of a relation counts. Reading takes linear time, whatever the service sends, and stops where the syntax breaks.
+ * The addresses in a `Link` header (RFC 8288, section 3), by their relations in lower case. The first address of a
+ * relation counts. Parsing stops where the syntax is broken. It takes linear time, whatever the service sends.
  */
 export function linksIn(header: string): ReadonlyMap<string, string> {
   const links = new Map<string, string>();
@@ -17,7 +17,7 @@ export function linksIn(header: string): ReadonlyMap<string, string> {
   }
 }
 
-/** The relations among the parameters that begin at `from`, and where the next link may begin. */
+/** The relations among the parameters that begin at `from`, and the place where the next link may begin. */
 function relationsFrom(header: string, from: number): readonly [relations: readonly string[], end: number] {
   let relations: readonly string[] | undefined;
   let at = from;
@@ -31,7 +31,7 @@ function relationsFrom(header: string, from: number): readonly [relations: reado
   return [relations ?? [], at + 1];
 }
 
-/** Where the parameter that begins at `from` ends: at a semicolon or comma outside of quotes. */
+/** The end of the parameter that begins at `from`: a semicolon or comma outside of quotes. */
 function parameterEnd(header: string, from: number): number {
   let isQuoted = false;
   let at = from;

@@ -1,9 +1,9 @@
-/** For what nobody knows more about. */
-export const OCTET_STREAM = 'application/octet-stream';
+/** Stands for an unknown media type. */
+const OCTET_STREAM = 'application/octet-stream';
 
 /**
- * Type and subtype have at most 127 characters each (RFC 6838, section 4.2). Parameters have no limit of their own, but
- * S3 refuses an object whose headers are too long, and then the asset would be fetched for ever.
+ * Type and subtype have at most 127 characters each (RFC 6838, section 4.2). Parameters have no limit of their own. But
+ * S3 refuses an object whose headers are too long, and then the asset would be fetched again for ever.
  */
 const MEDIA_TYPE_CHARS_MAX = 255;
 
@@ -11,11 +11,11 @@ const TOKEN = /[\w!#$%&'*+.^`|~-]+/.source;
 const MEDIA_TYPE = new RegExp(`^${TOKEN}/${TOKEN}(;${TOKEN}=${TOKEN})*$`);
 
 /**
- * A media type as it can stand in a header and in a data URI alike: without white space, its parameters without
- * quotes (RFC 9110, section 8.3.1; RFC 2397). Whatever is not one becomes {@link OCTET_STREAM}. One that is too long
- * loses its parameters.
+ * A media type in a form that both a header and a data URI can carry: without white space, and with no quotes around
+ * its parameters (RFC 9110, section 8.3.1; RFC 2397). Returns `application/octet-stream` for any other text. Drops the
+ * parameters if the whole is too long.
  */
-export function mediaTypeOf(text: string | undefined): string {
+export function canonicalMediaType(text: string | undefined): string {
   const compact = (text ?? '')
     .trim()
     .replace(/\s*;\s*/g, ';')

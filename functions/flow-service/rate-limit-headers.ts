@@ -1,21 +1,21 @@
 import type { TransportResponse } from './transport.ts';
 
-/** The longest wait that a header is believed, in milliseconds. */
+/** Longest wait that we accept from a header, in milliseconds. */
 const WAIT_MAX_MS = 24 * 60 * 60_000;
 
-/** A reset that is larger than this is a time since the epoch in seconds (2001 and later), not a number of seconds. */
+/** From this value on (the year 2001), a reset is a time in seconds since the epoch instead of a number of seconds. */
 const EPOCH_SECONDS_MIN = 1e9;
 
-/** A reset that is larger than this is a time since the epoch in milliseconds. */
+/** From this value on, a reset is a time in milliseconds since the epoch. */
 const EPOCH_MS_MIN = 1e12;
 
-/** The service's own time, if its answer says it: a reset by its clock must not be read by ours. */
+/** The service's own time, if its `Date` header tells. A reset by its clock must not be compared with ours. */
 const serviceNow = ({ headers }: Pick<TransportResponse, 'headers'>, now: number): number => {
   const date = Date.parse(headers.date ?? '');
   return Number.isNaN(date) ? now : date;
 };
 
-/** `Retry-After` in milliseconds from `now`: seconds, or a date (RFC 9110, section 10.2.3). Undefined if it is neither. */
+/** `Retry-After` as milliseconds from `now`: seconds or a date (RFC 9110, section 10.2.3). Undefined if it is neither. */
 export function retryAfterMs(response: Pick<TransportResponse, 'headers'>, now: number): number | undefined {
   const { headers } = response;
   const text = headers['retry-after']?.trim() ?? '';
@@ -29,9 +29,9 @@ export function retryAfterMs(response: Pick<TransportResponse, 'headers'>, now: 
 }
 
 /**
- * How long no request is left of the allowance, in milliseconds from `now`; undefined if some are left, or if the
- * service does not say. Reads the separate `RateLimit-Remaining` and `RateLimit-Reset` with and without `X-`, and the
- * combined `RateLimit` of the later drafts (draft-ietf-httpapi-ratelimit-headers, 03 to 10).
+ * How long the allowance of requests is used up, in milliseconds from `now`. Undefined if some are left, or if the
+ * service does not say. Reads `RateLimit-Remaining` and `RateLimit-Reset`, with and without `X-`, and the combined
+ * `RateLimit` of the later drafts (draft-ietf-httpapi-ratelimit-headers, 03 to 10).
  */
 export function exhaustedMs(response: Pick<TransportResponse, 'headers'>, now: number): number | undefined {
   const { headers } = response;
@@ -51,7 +51,7 @@ export function exhaustedMs(response: Pick<TransportResponse, 'headers'>, now: n
   return ms > 0 ? Math.min(ms, WAIT_MAX_MS) : undefined;
 }
 
-/** A number such as `12` or `12.5`. Several values of one header are joined by commas: the first one counts. */
+/** A number such as `12` or `12.5`. Several values of one header are joined by commas, and the first one counts. */
 function numberIn(value: string | undefined): number | undefined {
   const text = value?.split(',', 1)[0]?.trim() ?? '';
   return /^\d+(\.\d+)?$/.test(text) ? Number(text) : undefined;

@@ -1,29 +1,29 @@
 import { InvalidTextError, UnavailableError } from './errors.ts';
-import { mediaTypeOf } from './media-type.ts';
-import type { CreateRequest, InputSource } from './types.ts';
+import { canonicalMediaType } from './media-type.ts';
+import { type CreateRequest, FLOW_TAG_NAME, type InputSource } from './types.ts';
 
 /**
- * Raw bytes turned into base64 by one call: a multiple of 3, and small, because in Node 24 base64 strings between
- * 128 KiB and 1 MiB are made at a fifth of the speed of smaller ones.
+ * Bytes encoded as base64 by one call: a multiple of 3. Small, because Node 24 makes base64 strings between 128 KiB and
+ * 1 MiB at a fifth of the speed of smaller ones.
  */
 const SLICE_BYTES_MAX = 48 * 1024;
 
-/** Size of the blocks that are written. Over TLS, whose records are 16 KiB, one write for each would halve the speed. */
+/** Size of the blocks that are written. Over TLS, one write for each record of 16 KiB would halve the speed. */
 const BLOCK_BYTES = 256 * 1024;
 
 /** The body of `POST /flows` for one request, which may be sent more than once. */
 export interface FlowBody {
   readonly bytes: number;
-  /** Opens the input anew and streams the body. Each chunk is left alone until the next but one is asked for. */
+  /** Opens the input anew and streams the body. Each chunk stays untouched until the next but one is asked for. */
   chunks(signal: AbortSignal): AsyncIterable<Uint8Array>;
 }
 
 /**
- * The JSON of `POST /flows`. A file becomes a base64 data URI as it streams by, at a fixed cost in memory; a text is
- * read whole, because only then is it known how long it is as a JSON string.
+ * The JSON of `POST /flows`. A file becomes a base64 data URI on the fly, at a fixed cost in memory. A text is read
+ * whole, because its length as a JSON string is known only then.
  * @throws {InvalidTextError} the text is not UTF-8.
- * @throws {UnavailableError} the source is not as long as it says: here for a text, in `chunks` for a file.
- * @throws whatever the source throws, likewise.
+ * @throws {UnavailableError} the source is not as long as it says. Thrown here for a text, in `chunks` for a file.
+ * @throws any error of the source, likewise.
  */
 export async function flowBody(request: CreateRequest, signal: AbortSignal): Promise<FlowBody> {
   const { input } = request;
@@ -36,8 +36,8 @@ export async function flowBody(request: CreateRequest, signal: AbortSignal): Pro
       },
     };
   }
-  const uri = `data:${mediaTypeOf(input.mediaType)};base64,`;
-  // The data comes last, and so what follows it in the JSON is known to be these four characters.
+  const uri = `data:${canonicalMediaType(input.mediaType)};base64,`;
+  // The data comes last, so exactly these four characters follow it in the JSON.
   const json = JSON.stringify(bodyOf(request, uri));
   const tail = Buffer.from('"}]}');
   const head = Buffer.from(json.slice(0, -tail.byteLength));
@@ -54,7 +54,7 @@ function bodyOf({ template, parameters, additional, tag, input }: CreateRequest,
   return {
     template,
     ...(parameters === undefined ? {} : { parameters }),
-    additional: { ...additional, flowdrop: tag },
+    additional: { ...additional, [FLOW_TAG_NAME]: tag },
     inputs: [{ additional: input.additional, data }],
   };
 }
@@ -67,14 +67,14 @@ async function readText(source: InputSource, signal: AbortSignal): Promise<strin
     offset += chunk.byteLength;
   }
   try {
-    // A byte order mark says nothing about UTF-8 and would become part of the prompt; the decoder drops it.
+    // The decoder drops a byte order mark, which would become part of the prompt.
     return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
   } catch (cause) {
     throw new InvalidTextError('The text is not valid UTF-8', { cause });
   }
 }
 
-/** The same chunks, if they come to exactly `bytes`. */
+/** Passes the chunks on. Throws unless they add up to exactly `bytes`. */
 async function* exactly(bytes: number, chunks: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
   let left = bytes;
   for await (const chunk of chunks) {
@@ -85,12 +85,12 @@ async function* exactly(bytes: number, chunks: AsyncIterable<Uint8Array>): Async
   if (left > 0) throw lengthError(`The input ended ${left} bytes short of the ${bytes} announced`);
 }
 
-/** The request is not sent to its last byte then, and the file may be the cause. */
+/** The error for an input of the wrong length. Its request is never sent to the last byte. The file may be the cause. */
 const lengthError = (message: string): UnavailableError => new UnavailableError(message, { bodyStarted: true });
 
 /**
- * `head`, the base64 of `chunks` and `tail`, in blocks of {@link BLOCK_BYTES} from two buffers in turn: one is with the
- * socket while the other is filled.
+ * Yields `head`, the base64 of `chunks`, and `tail`, in blocks of {@link BLOCK_BYTES}. Two buffers take turns: the socket
+ * has one while the other is filled.
  */
 export async function* encode(
   head: Uint8Array,
@@ -98,7 +98,7 @@ export async function* encode(
   tail: Uint8Array,
 ): AsyncGenerator<Uint8Array> {
   const blocks = new Blocks();
-  /** One or two bytes that wait for the rest of their group of three. */
+  /** Up to two bytes that wait for the rest of their group of three. */
   let carry = Buffer.alloc(0);
   yield* blocks.bytes(head);
   for await (const chunk of chunks) {
@@ -112,14 +112,14 @@ export async function* encode(
     }
     const to = bytes.byteLength - ((bytes.byteLength - from) % 3);
     yield* blocks.base64(bytes, from, to);
-    carry = Buffer.from(bytes.subarray(to)); // Copied: the chunk is its producer's again once the next is asked for.
+    carry = Buffer.from(bytes.subarray(to)); // Copied, because the producer may reuse the chunk.
   }
   yield* blocks.base64(carry, 0, carry.byteLength);
   yield* blocks.bytes(tail);
   yield* blocks.rest();
 }
 
-/** Gathers output into blocks. */
+/** Collects output into blocks. */
 class Blocks {
   #block: Buffer = Buffer.allocUnsafeSlow(BLOCK_BYTES);
   #other: Buffer | undefined;
@@ -135,7 +135,7 @@ class Blocks {
     }
   }
 
-  /** Only the last call may be given a length that is no multiple of three. */
+  /** Every call but the last must get a multiple of three bytes. */
   *base64(bytes: Buffer, from: number, to: number): Generator<Uint8Array> {
     while (from < to) {
       const groups = Math.floor((BLOCK_BYTES - this.#used) / 4);

@@ -1,35 +1,35 @@
 import * as z from 'zod/mini';
 import type { ListingPage, NextPage } from './flow-listing.ts';
 import { parseJson } from './json-answer.ts';
-import type { FlowRecord, FlowState, FlowTag, Output } from './types.ts';
+import { FLOW_TAG_NAME, type FlowRecord, type FlowState, type FlowTag, type Output } from './types.ts';
 
 /**
- * Every shape in which the service may answer. The specification shows none of them; they are those that a public
- * service of this interface documents, read tolerantly: members that we do not need may be anything, and those that only
- * inform (progress, times, errors) are dropped where they are not understood.
+ * The shapes of the service's responses. The specification shows none of them. They come from the documentation of a
+ * public service with this interface. They are tolerant: members that we do not need may be anything, and members that
+ * only inform (times, errors) are dropped if they are not understood.
  */
 
-/** Ids longer than this are taken for damage, in bytes of UTF-8. Those seen are 24 characters long. */
+/** Longest id that is accepted, in bytes of UTF-8. Real ones have 24 characters. */
 export const ID_BYTES_MAX = 256;
 
-/** What is quoted of the service's words, in characters. */
-export const QUOTE_CHARS_MAX = 300;
+/** Longest quotation of the service's words, in characters. */
+const QUOTE_CHARS_MAX = 300;
 
-/** Whether an id can be put into a path: `.` and `..` would be taken for a way up, however they are encoded. */
+/** Tells whether an id can stand in a path. `.` and `..` would lead upwards, however they are encoded. */
 export const isUsableId = (id: string): boolean =>
   id !== '' && id !== '.' && id !== '..' && id.isWellFormed() && Buffer.byteLength(id) <= ID_BYTES_MAX;
 
-/** Text cut to what may be quoted, without half a character at its end. */
+/** Cuts text to the length of a quotation, without half a character at its end. */
 export const cut = (text: string, charsMax = QUOTE_CHARS_MAX): string =>
   text.length <= charsMax ? text.toWellFormed() : `${text.slice(0, charsMax).toWellFormed()}…`;
 
-/** An id as it came, of which nothing is known yet. Numbers beyond 2^53 have lost digits by the time we see them. */
+/** The text of an unchecked id. A number beyond 2^53 is no id: it lost digits when it was parsed. */
 function idText(value: unknown): string | undefined {
   if (typeof value === 'string') return value;
   return Number.isSafeInteger(value) ? String(value) : undefined;
 }
 
-/** The first of `values` that is there, as a usable id; otherwise the answer is refused. */
+/** The first present value as a usable id. Without one, the response fails validation. */
 function idIn(context: { issues: z.core.$ZodRawIssue[] }, ...values: readonly unknown[]): string {
   const value = values.find((candidate) => candidate !== undefined && candidate !== null);
   const id = idText(value);
@@ -47,8 +47,8 @@ const stateWords: ReadonlyMap<string, FlowState> = new Map([
 ]);
 
 /**
- * The state behind the service's word for it. A word that is not known is a state on the way (`created`, `starting`,
- * `queued`, ...): a running flow is looked at again, and one wrongly called finished would lose its outputs.
+ * The state that the service's word stands for. Any unknown word (`created`, `starting`, `queued`, ...) means running. A
+ * running flow is polled again. A flow that is wrongly called finished would lose its outputs.
  */
 const stateOf = (word: unknown): FlowState => stateWords.get(String(word).toLowerCase()) ?? 'running';
 
@@ -70,7 +70,7 @@ const outputWords: ReadonlyMap<string, Output['status']> = new Map([
   ].map((word) => [word, 'failed'] as const),
 ]);
 
-/** What the service says went wrong, whatever it says it with. */
+/** The service's description of an error, in whatever shape it comes. */
 function errorText(error: unknown): string | undefined {
   if (error === undefined || error === null || error === false || error === '') return undefined;
   if (typeof error === 'string') return cut(error);
@@ -83,28 +83,28 @@ function errorText(error: unknown): string | undefined {
   return cut(JSON.stringify(error));
 }
 
-/** Milliseconds since the epoch, out of an ISO 8601 text or a number of seconds or milliseconds. */
+/** Milliseconds since the epoch, from an ISO 8601 text or from a number of seconds or milliseconds. */
 function timeOf(value: unknown): number | undefined {
-  // As seconds this would be in the year 5138, as milliseconds it is in 1973.
+  // 1e11 seconds are in the year 5138; 1e11 milliseconds are in 1973.
   if (typeof value === 'number' && value > 0) return value < 1e11 ? value * 1000 : value;
   if (typeof value !== 'string') return undefined;
   const parts = /^(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d(?::\d\d(?:\.\d+)?)?)\s*(Z|[+-]\d\d:?\d\d)?$/i.exec(value);
   if (parts === null) return undefined;
-  // Services that leave out the zone mean UTC; Date would take it for the zone of this machine.
+  // A time without a zone means UTC. Date would assume the zone of this machine.
   const time = Date.parse(`${parts[1]}T${parts[2]}${parts[3] ?? 'Z'}`);
   return Number.isNaN(time) ? undefined : time;
 }
 
 /**
- * What a refusal says, out of its body: of JSON the member that says it (a list of `{ loc, msg }` is what validation
- * errors of the public service look like), of anything else the text itself.
+ * The explanation in the body of an error response. JSON is searched for the member that holds it; the validation errors
+ * of the public service are a list of `{ loc, msg }`. Any other text is the explanation itself.
  */
 export function errorDetail(text: string, depthMax: number): string {
   let body: unknown;
   try {
     body = parseJson(text, depthMax);
   } catch {
-    return cut(text.trim()); // Not JSON that anybody would read, and so it is the text that says it.
+    return cut(text.trim()); // Not readable JSON, so the text itself is the explanation.
   }
   const detail = typeof body === 'object' && body !== null && 'detail' in body ? body.detail : body;
   if (!Array.isArray(detail)) return errorText(detail) ?? '';
@@ -114,50 +114,47 @@ export function errorDetail(text: string, depthMax: number): string {
 const placeOf = (item: { readonly loc?: unknown } | null): string =>
   Array.isArray(item?.loc) ? item.loc.filter((step) => ['string', 'number'].includes(typeof step)).join('.') : '';
 
-const markSchema = z.object({
-  flowdrop: z.object({ pipeline: z.string(), upload: z.string(), generation: z.number() }),
+const tagSchema = z.object({
+  [FLOW_TAG_NAME]: z.object({ pipeline: z.string(), upload: z.string(), generation: z.number() }),
 });
 
-/** How deep the lists and objects of an `additional` may be nested that comes as a text of JSON. */
+/** Maximum nesting depth of an `additional` that comes as a text of JSON. */
 const ADDITIONAL_DEPTH_MAX = 100;
 
-/** An `additional` that is an object. Some services keep it as a text of JSON, and answer with that. */
+/** The object in an `additional`. Some services store and return it as a text of JSON. */
 function objectIn(additional: unknown): object | undefined {
   let value = additional;
   if (typeof value === 'string' && value.trimStart().startsWith('{')) {
     try {
       value = parseJson(value, ADDITIONAL_DEPTH_MAX);
     } catch {
-      return undefined; // Some other client has attached text that is not JSON.
+      return undefined; // Another client has attached text that is not JSON.
     }
   }
   return typeof value === 'object' && value !== null && !Array.isArray(value) ? value : undefined;
 }
 
 function flowTagOf(additional: unknown): FlowTag | undefined {
-  const parsed = markSchema.safeParse(objectIn(additional));
-  return parsed.success ? parsed.data.flowdrop : undefined;
+  const parsed = tagSchema.safeParse(objectIn(additional));
+  return parsed.success ? parsed.data[FLOW_TAG_NAME] : undefined;
 }
 
-/** The answer of `POST /flows`. Of what else it says nothing is needed. */
+/** The response of `POST /flows`. Only the id is needed. */
 export const createdSchema = z.pipe(
   anyObject,
   z.transform(({ flow_id, id }, context) => ({ flowId: idIn(context, flow_id, id) })),
 );
 
-/** One flow, as `GET /flows/{id}` answers and as listings hold it. */
+/** One flow, in the response of `GET /flows/{id}` and in listings. */
 export const flowSchema = z.pipe(
   anyObject,
   z.transform((flow, context): FlowRecord => {
-    const { progress } = flow;
     const finishedAt = timeOf(flow.finished_at ?? flow.completed_at ?? flow.ended_at);
     const changes = [finishedAt, timeOf(flow.updated_at ?? flow.modified_at)].filter((time) => time !== undefined);
     return {
       flowId: idIn(context, flow.flow_id, flow.id),
       state: stateOf(flow.state ?? flow.status),
-      progress: typeof progress === 'number' && progress >= 0 && progress <= 1 ? progress : undefined,
       createdAt: timeOf(flow.created_at),
-      finishedAt,
       changedAt: changes.length === 0 ? undefined : Math.max(...changes),
       error: errorText(flow.error),
       tag: flowTagOf(flow.additional),
@@ -166,8 +163,8 @@ export const flowSchema = z.pipe(
 );
 
 /**
- * One output. No status and no error means ready: the specification knows of neither. A word that is not known means
- * pending: what is asked for too late is only late, and what is asked for too early may be stored half made.
+ * One output. Without status and error it is ready, because the specification has neither. An unknown word means
+ * pending: an asset that is fetched late is only late, but an asset that is fetched early may be stored half made.
  */
 function outputOf(output: Readonly<Record<string, unknown>>): Output {
   const given = output.asset_id ?? output.id;
@@ -183,33 +180,16 @@ function outputOf(output: Readonly<Record<string, unknown>>): Output {
   return { assetId: id, status: status ?? 'pending' };
 }
 
-const templateSchema = z.union([
-  z.pipe(
-    z.string(),
-    z.transform((name) => ({ name, description: undefined })),
-  ),
-  z.pipe(
-    anyObject,
-    z.transform(({ name, id, template, description }, context) => ({
-      name: idIn(context, name, template, id),
-      description: typeof description === 'string' ? cut(description) : undefined,
-    })),
-  ),
-]);
-
-export const templatesSchema = z.pipe(
-  z.union([z.array(templateSchema), z.object({ templates: z.array(templateSchema) })]),
-  z.transform((answer) => (Array.isArray(answer) ? answer : answer.templates)),
-);
-
 export interface FlowPage extends ListingPage {
   readonly flows: readonly FlowRecord[];
-  /** Whether a flow of it shows what was attached to it. Without that no tag can be seen. */
+  /** True if a flow on the page shows its `additional`. Otherwise tags are invisible. */
   readonly showsAdditional: boolean;
 }
 
-/** The members in which listings hold flows, and those in which they name the cursor of the next page. */
+/** The members that may hold the flows of a listing. */
 const FLOW_MEMBERS = ['flows', 'items', 'results', 'data'] as const;
+
+/** The members that may hold the cursor of the next page, each with the query parameter that takes it. */
 const CURSOR_MEMBERS = [
   ['next_cursor', 'cursor'],
   ['next_page_token', 'page_token'],
@@ -228,7 +208,7 @@ function nextOf(answer: Readonly<Record<string, unknown>>): NextPage {
       return { kind: 'parameter', name, value: String(value) };
     }
   }
-  // `cursor` alone may also be the place of this page, so that its absence says nothing of the next.
+  // `cursor` alone may also be the place of this page. So its absence says nothing about the next page.
   const isEnd = ['next', 'next_cursor', 'next_page_token', 'next_page'].some(
     (member) => member in answer && (answer[member] === null || answer[member] === ''),
   );
@@ -236,11 +216,11 @@ function nextOf(answer: Readonly<Record<string, unknown>>): NextPage {
   return { kind: answer.has_more === true ? 'more' : 'unsaid' };
 }
 
-/** How many entries a listing says that it has on all its pages. */
+/** Number of entries on all pages, according to the listing. */
 const totalOf = ({ total, total_count }: Readonly<Record<string, unknown>>): number | undefined =>
   [total, total_count].find((value) => typeof value === 'number');
 
-/** One page of `GET /flows`: a list, or an object that has one. */
+/** One page of `GET /flows`: a list, or an object with a list. */
 export const flowPageSchema = z.pipe(
   z.union([z.array(z.unknown()), anyObject]),
   z.transform((answer, context): FlowPage => {
@@ -266,7 +246,7 @@ export interface OutputPage extends ListingPage {
   readonly outputs: readonly Output[];
 }
 
-/** One page of the outputs of a flow: a list, or an object that has one. An id that is listed twice is one output. */
+/** One page of the outputs of a flow: a list, or an object with a list. An id that is listed twice is one output. */
 export const outputPageSchema = z.pipe(
   z.union([z.array(anyObject), z.looseObject({ outputs: z.array(anyObject) })]),
   z.transform((answer): OutputPage => {

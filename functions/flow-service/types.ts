@@ -1,15 +1,18 @@
 import type { Json, JsonObject } from '../base/json.ts';
-import type { LearntPace } from './pace.ts';
+import type { LearntPace } from './learnt-rate.ts';
 
-/** Which upload, which attempt, whose deployment: it rides in `additional.flowdrop` of every flow that we create. */
+/** The member of a flow's `additional` that holds our {@link FlowTag}. Reserved: a route's own data may not use it. */
+export const FLOW_TAG_NAME = 'flowdrop';
+
+/** Identifies the upload and attempt that a flow belongs to. Every flow that we create carries it. */
 export interface FlowTag {
-  /** Name of the deployment, so that two of them on one account never take each other's flows. */
+  /** Name of the deployment. It keeps two deployments on one account from taking each other's flows. */
   readonly pipeline: string;
   readonly upload: string;
   readonly generation: number;
 }
 
-/** The bytes that a flow gets. `open` may be called again for a second attempt; each call streams from the start. */
+/** The input of a flow. `open` may be called again for a second attempt; each call streams from the start. */
 export interface InputSource {
   /** Exact number of bytes that `open` yields. A stream that yields more or fewer fails the request. */
   readonly bytes: number;
@@ -19,10 +22,10 @@ export interface InputSource {
 export interface CreateRequest {
   readonly template: string;
   readonly parameters?: Json | undefined;
-  /** The route's own additional data; the tag is added beside it. */
+  /** The route's own additional data. The tag is added to it. */
   readonly additional?: JsonObject | undefined;
   readonly tag: FlowTag;
-  /** Milliseconds since the epoch. The request waits for a turn until then, and no longer. Default: no limit. */
+  /** Latest time to send the request, in milliseconds since the epoch. Default: no limit. */
   readonly startBy?: number | undefined;
   readonly input: {
     /** `file`: a base64 data URI of `source`, streamed. `text`: the text itself, as a JSON string. */
@@ -33,65 +36,62 @@ export interface CreateRequest {
   };
 }
 
-/** The five states that matter to us; the service's own words are mapped in `schemas.ts`. */
+/** The states that we tell apart. `schemas.ts` maps the service's own words to them. */
 export type FlowState = 'running' | 'completed' | 'failed' | 'aborted';
 
 export interface FlowRecord {
   readonly flowId: string;
   readonly state: FlowState;
-  /** 0 to 1, where the service says. */
-  readonly progress?: number | undefined;
-  /** Milliseconds since the epoch, where the service says. */
+  /** Milliseconds since the epoch. Undefined if the service does not say. */
   readonly createdAt?: number | undefined;
-  readonly finishedAt?: number | undefined;
-  /** The latest time at which the flow is known to have changed, its end included. */
+  /** Time of the last known change, the flow's end included, in milliseconds since the epoch. */
   readonly changedAt?: number | undefined;
-  /** What the service says went wrong, in its words, cut to 300 characters. */
+  /** The service's own description of the error, cut to 300 characters. */
   readonly error?: string | undefined;
   readonly tag?: FlowTag | undefined;
 }
 
 export interface Output {
   readonly assetId: string;
-  /** `ready`: can be downloaded; `failed`: the service says it never will be; `pending`: not yet. */
+  /** `ready`: can be downloaded. `failed`: will never be ready, says the service. `pending`: not ready yet. */
   readonly status: 'ready' | 'failed' | 'pending';
   readonly error?: string | undefined;
 }
 
-/** An asset being downloaded. */
+/** An asset that is being downloaded. */
 export interface Asset {
   readonly mediaType: string;
-  /** It has no more bytes than this: the length of the answer. Undefined if the answer has none. */
+  /** Upper bound of the asset's size: the length of the response. Undefined if the response does not state one. */
   readonly bytesMax?: number | undefined;
   /**
-   * The decoded bytes, each chunk valid only until the next is asked for. Iteration ends normally only when the asset
-   * is complete and intact. Leaving the loop early destroys the connection.
-   * @throws {DamagedAssetError} cut, overlong, or not decodable.
-   * @throws {AssetTooLargeError} more than the limit.
+   * The decoded bytes. Each chunk is valid only until the next one is asked for. Iteration ends normally only if the
+   * asset is complete and intact. Leaving the loop early destroys the connection.
+   * @throws {DamagedAssetError} the response is cut, too long, or cannot be decoded.
+   * @throws {AssetTooLargeError} the asset exceeds the limit.
    * @throws {UnavailableError} the connection failed.
    */
   readonly chunks: AsyncIterable<Uint8Array>;
 }
 
 /**
- * The flow service as the rest of the code sees it. Every method may throw {@link UnauthorisedError} (after the token
- * was read again and tried again once), {@link ForbiddenError}, {@link ThrottledError}, {@link UnavailableError},
+ * The flow service as the rest of the code sees it. Every method may throw {@link UnauthorisedError} (after one retry
+ * with the token read again), {@link ForbiddenError}, {@link ThrottledError}, {@link UnavailableError},
  * {@link UnintelligibleAnswerError} and the signal's reason.
  */
 export interface FlowService {
-  /** The pace of all requests but creations; undefined if no limit is known. */
+  /** The pace of all requests but creations. Undefined if no limit is known. */
   readonly learntPace: LearntPace | undefined;
-  /** Whether the service has refused creations within the last hour. */
+  /** True if the service throttled a creation within the last hour. */
   readonly isCreationLimited: boolean;
-  /** Begins with the pace that another process has learnt. */
+  /** Continues at the pace that another process has learnt. */
   resumePace(learnt: LearntPace): void;
   /**
-   * `POST /flows`. Resolves with the new flow's id, and settles only when the request is settled or destroyed.
-   * Whatever it throws but {@link InDoubtError}, nothing was created.
+   * `POST /flows`. Resolves with the new flow's id. Settles only after the request is settled or destroyed. After any
+   * error but {@link InDoubtError}, no flow was created.
    * @throws {RejectedError} @throws {InvalidTextError}
-   * @throws {InDoubtError} the body was sent to its last byte, and there is no usable answer; also where the signal
-   * aborted while one was awaited.
-   * @throws whatever the input's source throws.
+   * @throws {InDoubtError} the last byte of the body was sent, and no usable response came. Also if the signal aborted
+   * the wait for it.
+   * @throws any error of the input's source.
    */
   create(request: CreateRequest, signal: AbortSignal): Promise<{ readonly flowId: string }>;
   /** `GET /flows/{id}`. @throws {NotFoundError} @throws {NotServedError} */
@@ -99,32 +99,28 @@ export interface FlowService {
   /**
    * `GET /flows/{id}/outputs` or `GET /{id}/outputs`, all pages of it.
    * @throws {NotFoundError} @throws {NotReadyError}
-   * @throws {UnintelligibleAnswerError} also if the listing says that it has more outputs, and they cannot be had.
+   * @throws {UnintelligibleAnswerError} also if the listing has more outputs than can be read.
    */
   outputs(flowId: string, signal: AbortSignal): Promise<readonly Output[]>;
   /**
-   * `GET /flows/{id}/outputs/{asset}`, redirected once at most. Its chunks must be read, or the signal aborted, for the
-   * connection to be let go of.
+   * `GET /flows/{id}/outputs/{asset}`. Follows one redirect. The caller must read the chunks or abort the signal;
+   * otherwise the connection stays open.
    * @throws {NotFoundError} @throws {NotReadyError} @throws {DamagedAssetError} @throws {ForbiddenAddressError}
    */
   asset(flowId: string, assetId: string, signal: AbortSignal): Promise<Asset>;
-  /** `PATCH /flows/{id}` with `abort`. False where the service does not serve it or does not know the flow. */
+  /** `PATCH /flows/{id}` with `abort`. Returns false if the service does not serve it or does not know the flow. */
   abort(flowId: string, signal: AbortSignal): Promise<boolean>;
-  /** `GET /templates`. */
-  templates(
-    signal: AbortSignal,
-  ): Promise<readonly { readonly name: string; readonly description?: string | undefined }[]>;
   /**
-   * `GET /flows`: the service's flows, page by page. Each step sends one request, when the page is asked for, and gives
-   * the flows that no page before it had, which may be none. Ends where the listing ends or cannot be paged further.
-   * @throws {NotFoundError} @throws {NotServedError} @throws {RejectedError} the first page is refused.
+   * `GET /flows`: the service's flows, page by page. Each step sends one request and yields the flows that no earlier
+   * page had, which may be none. Ends at the end of the listing, or where it cannot be paged further.
+   * @throws {NotFoundError} @throws {NotServedError} @throws {RejectedError} the service rejects the first page.
    */
   list(signal: AbortSignal): AsyncGenerator<readonly FlowRecord[]>;
   /**
-   * Looks for a flow that bears `tag` in the service's listing. It says `absent` only if nothing can have been
-   * overlooked: see `flow-search.ts`. Anything less is `unknown`.
+   * Searches the service's listing for the flow that carries `tag`. Returns `absent` only if the flow cannot have been
+   * overlooked (see `flow-search.ts`), and `unknown` otherwise.
    * @param since when the request in doubt began, in milliseconds since the epoch.
-   * @param hasFlowFrom whether the caller knows of a flow made before a time, so that an empty listing proves nothing.
+   * @param hasFlowFrom tells whether the caller knows a flow made before a time. If so, an empty listing proves nothing.
    */
   find(
     tag: FlowTag,
@@ -139,10 +135,10 @@ export type Found =
   | { readonly result: 'absent' }
   | { readonly result: 'unknown'; readonly why: string };
 
-/** Where the token comes from. */
+/** The source of the service's token. */
 export interface Token {
-  /** The token as last read, at most 5 minutes old. @throws {UnauthorisedError} none could be read. */
+  /** The token as last read, at most 5 minutes old. @throws {UnauthorisedError} the token cannot be read. */
   get(signal: AbortSignal): Promise<string>;
-  /** Reads it again now, because the service refused the last one. @throws {UnauthorisedError} */
+  /** Reads the token again, because the service rejected the last one. @throws {UnauthorisedError} */
   renew(signal: AbortSignal): Promise<string>;
 }

@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import * as z from 'zod/mini';
 import { ConfigurationError, check, shorten, strictObject } from '../base/validation.ts';
+import { isHttpsOrLoopback } from '../flow-service/addresses.ts';
 import { type Route, routesSchema } from '../uploads/routes.ts';
 
 export { ConfigurationError } from '../base/validation.ts';
@@ -269,13 +270,11 @@ const pipelineSchema = text(
   (value) => /^[a-z][a-z0-9-]*$/.test(value) && !value.endsWith('-') && value.length <= PIPELINE_LENGTH_MAX,
 );
 
-const isLoopback = (host: string) => host === 'localhost' || host === '[::1]' || /^127(\.\d+){3}$/.test(host);
-
 /** What is wrong with the address of a flow service, if anything is. */
 export function issueOfBaseUrl(value: string): string | undefined {
   const url = URL.parse(value);
   if (url === null) return `expected a URL such as https://flows.example.com, got ${shorten(withoutSecrets(value))}`;
-  if (url.protocol !== 'https:' && !(url.protocol === 'http:' && isLoopback(url.hostname))) {
+  if (!isHttpsOrLoopback(url)) {
     return `expected https:, or http: on a loopback host, got ${shorten(withoutSecrets(value))}`;
   }
   // What follows may hold a secret, so it is named and not quoted.

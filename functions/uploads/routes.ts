@@ -2,6 +2,7 @@ import mime from 'mime';
 import * as z from 'zod/mini';
 import type { Json, JsonObject } from '../base/json.ts';
 import { shorten, strictObject } from '../base/validation.ts';
+import { FLOW_TAG_NAME } from '../flow-service/types.ts';
 import { KEY_BYTES_MAX } from '../s3/limits.ts';
 
 /** Which uploads become flows of which template. A route matches where every condition that it has is met. */
@@ -36,9 +37,6 @@ export class InvalidOverrideError extends Error {
   override readonly name = 'InvalidOverrideError';
   readonly code = 'invalid-override';
 }
-
-/** The name under which our tag rides in `additional`; nobody else may use it. */
-export const FLOW_TAG_NAME = 'flowdrop';
 
 const NAME_LENGTH_MAX = 64;
 const ROUTES_MAX = 200;

@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { assetOf, SNIFF_BYTES_MAX } from '../../functions/flow-service/asset-answer.ts';
+import { assetOf } from '../../functions/flow-service/asset-answer.ts';
+import { SCAN_BYTES_MAX } from '../../functions/flow-service/envelope-scanner.ts';
 import { AssetTooLargeError, DamagedAssetError } from '../../functions/flow-service/errors.ts';
 import { collect, pieces, streamed } from './chunks.ts';
 
@@ -241,8 +242,8 @@ describe('an envelope around a data URI', () => {
       const start = '{"pad":"","data":"';
       return `${start.replace('""', `"${'x'.repeat(place - start.length)}"`)}data:;base64,QUJD"}`;
     };
-    expect(await decoded(answerAt(SNIFF_BYTES_MAX))).toBe('ABC');
-    const beyond = answerAt(SNIFF_BYTES_MAX + 1);
+    expect(await decoded(answerAt(SCAN_BYTES_MAX))).toBe('ABC');
+    const beyond = answerAt(SCAN_BYTES_MAX + 1);
     expect(await decoded(beyond)).toBe(beyond);
   });
 });

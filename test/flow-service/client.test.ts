@@ -8,7 +8,8 @@ import {
   OUTPUTS_MAX,
 } from '../../functions/flow-service/client.ts';
 import * as errors from '../../functions/flow-service/errors.ts';
-import { httpTransport, TRANSPORT_LIMITS, type Transport } from '../../functions/flow-service/transport.ts';
+import { httpTransport } from '../../functions/flow-service/http-transport.ts';
+import { TRANSPORT_LIMITS, type Transport } from '../../functions/flow-service/transport.ts';
 import type { FlowService, InputSource } from '../../functions/flow-service/types.ts';
 import { collect, streamed } from './chunks.ts';
 import {
@@ -56,10 +57,9 @@ const operations = {
   get: (flows: FlowService) => flows.get('f1', never),
   outputs: (flows: FlowService) => flows.outputs('f1', never),
   asset: async (flows: FlowService) => collect((await flows.asset('f1', 'a1', never)).chunks),
-  templates: (flows: FlowService) => flows.templates(never),
 };
 type OperationName = keyof typeof operations;
-const reads: readonly OperationName[] = ['get', 'outputs', 'asset', 'templates'];
+const reads: readonly OperationName[] = ['get', 'outputs', 'asset'];
 
 /** A transport that gives the same answer to everything, and notes what it was asked. */
 function canned(
@@ -89,7 +89,6 @@ describe('every request', () => {
     await using server = await scripted(async (request, response) => {
       if (request.url?.endsWith('/a%2F1')) return response.end('raw');
       if (request.url?.endsWith('/outputs')) return json(request, response, []);
-      if (request.url?.endsWith('/templates')) return json(request, response, ['a']);
       return json(request, response, { flow_id: 'f1' });
     });
     const flows = clientOf(new URL('/v1/', server.url));
@@ -98,14 +97,12 @@ describe('every request', () => {
     await flows.outputs('f1', never);
     await collect((await flows.asset('f1', 'a/1', never)).chunks);
     await flows.abort('f1', never);
-    await flows.templates(never);
     expect(server.requests.map(({ method, url }) => `${method} ${url}`)).toEqual([
       'POST /v1/flows',
       'GET /v1/flows/f%201',
       'GET /v1/flows/f1/outputs',
       'GET /v1/flows/f1/outputs/a%2F1',
       'PATCH /v1/flows/f1',
-      'GET /v1/templates',
     ]);
     for (const { headers } of server.requests) {
       expect(headers).toMatchObject({
@@ -523,10 +520,7 @@ describe('an input that is still being waited for', () => {
 
 describe('what a flow is', () => {
   it.each([
-    [
-      { flow_id: 'f1', state: 'running', progress: 0.5 },
-      { state: 'running', progress: 0.5 },
-    ],
+    [{ flow_id: 'f1', state: 'running' }, { state: 'running' }],
     [{ id: 'f1', status: 'Succeeded' }, { state: 'completed' }],
     [{ id: 'f1', state: 'done' }, { state: 'completed' }],
     [
@@ -542,13 +536,10 @@ describe('what a flow is', () => {
     [{ id: 'f1', state: 'created' }, { state: 'running' }],
     [{ id: 'f1', state: 'unheard of' }, { state: 'running' }],
     [{ id: 'f1' }, { state: 'running' }],
-    [
-      { id: 'f1', state: 5, progress: 'half' },
-      { state: 'running', progress: undefined },
-    ],
+    [{ id: 'f1', state: 5 }, { state: 'running' }],
     [
       { id: 'f1', created_at: '2026-01-02T03:04:05Z', finished_at: '2026-01-02T04:04:05.5+01:00' },
-      { createdAt: Date.UTC(2026, 0, 2, 3, 4, 5), finishedAt: Date.UTC(2026, 0, 2, 3, 4, 5, 500) },
+      { createdAt: Date.UTC(2026, 0, 2, 3, 4, 5), changedAt: Date.UTC(2026, 0, 2, 3, 4, 5, 500) },
     ],
     [{ id: 'f1', created_at: '2026-01-02 03:04:05.123456' }, { createdAt: Date.UTC(2026, 0, 2, 3, 4, 5, 123) }],
     [{ id: 'f1', created_at: 1_767_323_045 }, { createdAt: 1_767_323_045_000 }],
@@ -1011,22 +1002,5 @@ describe('aborting a flow', () => {
   it('that fails says why', async () => {
     const { transport } = canned({ status: 500 });
     await expect(clientOf(PUBLIC, { transport }).abort('f1', never)).rejects.toThrow(errors.UnavailableError);
-  });
-});
-
-describe('the templates', () => {
-  it.each([
-    [
-      { templates: [{ name: 'a', description: 'does' }, { id: 'b' }] },
-      [{ name: 'a', description: 'does' }, { name: 'b' }],
-    ],
-    [
-      ['a', 'b'],
-      [{ name: 'a' }, { name: 'b' }],
-    ],
-    [[{ name: 'a', parameters: {} }], [{ name: 'a' }]],
-  ])('are read out of %j', async (body, templates) => {
-    const { transport } = canned({ status: 200, body: JSON.stringify(body) });
-    expect(await clientOf(PUBLIC, { transport }).templates(never)).toEqual(templates);
   });
 });

@@ -22,7 +22,7 @@ const turn = (subject: string, { rank = 0 as Rank, startBy = undefined as number
 /** Has the pace refused once, after it had given `count` turns that were answered. */
 async function refused(retryAfterMs: number | undefined = undefined, count = 0): Promise<void> {
   for (let i = 0; i < count; i += 1) pace.answered(`answered ${i}`, await turn(`answered ${i}`));
-  pace.refused('refused', await turn('refused'), retryAfterMs);
+  pace.throttled('refused', await turn('refused'), retryAfterMs);
 }
 
 /** What a promise has come to once everything that can go on at this moment has. */
@@ -79,7 +79,7 @@ describe('a refusal', () => {
         pace.answered(`${i}`, await turn(`${i}`));
         await time.sleep(100);
       }
-      pace.refused('refused', await turn('refused'), undefined);
+      pace.throttled('refused', await turn('refused'), undefined);
     });
     expect(pace.learnt?.requestsPerSecond).toBeCloseTo(7, 0);
     expect(pace.learnt?.refusedAt).toBe(time.now());
@@ -92,13 +92,13 @@ describe('a refusal', () => {
     const turns = await time.during(() => Promise.all(Array.from({ length: 10 }, (_, i) => turn(`${i}`))));
     const grown = pace.learnt?.requestsPerSecond as number;
     expect(grown).toBeGreaterThanOrEqual(before);
-    for (const [index, each] of turns.entries()) pace.refused(`${index}`, each, undefined);
+    for (const [index, each] of turns.entries()) pace.throttled(`${index}`, each, undefined);
     expect(pace.learnt?.requestsPerSecond).toBeCloseTo(grown * 0.7, 5);
   });
 
   it('never stops the requests of a process that shares a limit with many others', async () => {
     for (let i = 0; i < 30; i += 1) {
-      pace.refused(`${i}`, await time.during(() => turn(`${i}`)), undefined);
+      pace.throttled(`${i}`, await time.during(() => turn(`${i}`)), undefined);
     }
     expect(pace.learnt?.requestsPerSecond).toBeCloseTo(0.1, 5);
     const { number } = await time.during(() => turn('another'), MINUTE);
@@ -116,7 +116,7 @@ describe('a refusal', () => {
   it('and further ones in a row hold everybody back for as long as they say', async () => {
     const from = time.seconds;
     for (let i = 0; time.seconds - from < 50; i += 1) {
-      pace.refused(`${i}`, await time.during(() => turn(`${i}`)), 50 * SECOND);
+      pace.throttled(`${i}`, await time.during(() => turn(`${i}`)), 50 * SECOND);
       expect(i).toBeLessThan(7);
     }
     const again = turn('another');
@@ -126,14 +126,14 @@ describe('a refusal', () => {
   });
 
   it('cannot cause a hot loop by a Retry-After of 0', async () => {
-    const againAt = pace.refused('a', await turn('a'), 0);
+    const againAt = pace.throttled('a', await turn('a'), 0);
     expect((againAt as number) - time.now()).toBeGreaterThanOrEqual(250);
   });
 
   it('of the kind that lasts for hours turns callers away at once, and says for how long', async () => {
     for (let i = 0; i < 6; i += 1) {
       const next = turn(`${i}`);
-      pace.refused(`${i}`, await time.during(() => next, HOUR), HOUR);
+      pace.throttled(`${i}`, await time.during(() => next, HOUR), HOUR);
     }
     const from = time.seconds;
     const error = await outcomeOf(turn('another'));
@@ -168,7 +168,7 @@ describe('requests that wait for their turn', () => {
   });
 
   it('are turned away by the time at which the turn is of no use any more', async () => {
-    pace.refused('again', await time.during(() => turn('again')), undefined);
+    pace.throttled('again', await time.during(() => turn('again')), undefined);
     const from = time.now();
     const waiting = Array.from({ length: 100 }, (_, i) => turn(`${i}`, { startBy: from + 1 * SECOND }));
     const outcomes = await time.during(() => Promise.allSettled(waiting));
@@ -183,7 +183,7 @@ describe('requests that wait for their turn', () => {
 
   it('are turned away at once if the next turn comes too late', async () => {
     await time.during(() => turn('first'));
-    pace.refused('more', await time.during(() => turn('more')), 30 * SECOND);
+    pace.throttled('more', await time.during(() => turn('more')), 30 * SECOND);
     const from = time.now();
     const error = await outcomeOf(turn('late', { startBy: from + 100 }));
     expect(error).toBeInstanceOf(ThrottledError);

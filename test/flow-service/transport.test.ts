@@ -1,12 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { systemClock } from '../../functions/base/clock.ts';
 import { ForbiddenAddressError } from '../../functions/flow-service/errors.ts';
-import {
-  httpTransport,
-  TRANSPORT_LIMITS,
-  TransportError,
-  type TransportRequest,
-} from '../../functions/flow-service/transport.ts';
+import { httpTransport } from '../../functions/flow-service/http-transport.ts';
+import { TRANSPORT_LIMITS, TransportError, type TransportRequest } from '../../functions/flow-service/transport.ts';
 import { collect, streamed } from './chunks.ts';
 import { bodyOf, never, StillClock, scripted, scriptedRaw, until } from './scripted.ts';
 

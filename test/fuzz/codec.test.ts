@@ -140,7 +140,7 @@ describe('the flow client', () => {
       'created_at',
       'additional',
     ],
-    ...['flowdrop', 'pipeline', 'upload', 'generation', 'templates', 'name', 'data', 'toString', 'valueOf', 'progress'],
+    ...['flowdrop', 'pipeline', 'upload', 'generation', 'data', 'toString', 'valueOf'],
   ];
   const bodies = fc.oneof(
     { weight: 4, arbitrary: jsonWith(...NAMES).map((value) => JSON.stringify(value)) },
@@ -155,7 +155,7 @@ describe('the flow client', () => {
     headers,
     body: bodies,
   });
-  const operations = ['create', 'get', 'outputs', 'asset', 'abort', 'templates', 'list', 'find'] as const;
+  const operations = ['create', 'get', 'outputs', 'asset', 'abort', 'list', 'find'] as const;
 
   fuzz(
     'understands an answer, or fails by name alone, and never says the token',
@@ -191,8 +191,6 @@ describe('the flow client', () => {
             return flows.create(requestOf(Buffer.from('x'), []), signal);
           case 'asset':
             return collect((await flows.asset(id, id, signal)).chunks);
-          case 'templates':
-            return flows.templates(signal);
           case 'list':
             return Array.fromAsync(flows.list(signal));
           case 'find':

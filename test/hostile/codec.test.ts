@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { assetOf, SNIFF_BYTES_MAX } from '../../functions/flow-service/asset-answer.ts';
+import { assetOf } from '../../functions/flow-service/asset-answer.ts';
+import { SCAN_BYTES_MAX } from '../../functions/flow-service/envelope-scanner.ts';
 import {
   AssetTooLargeError,
   DamagedAssetError,
@@ -40,19 +41,15 @@ async function said(answer: string, options: Answer): Promise<string | undefined
 
 describe('an answer that cannot be read says why', () => {
   const cases: readonly (readonly [answer: string, message: string, options?: Answer])[] = [
-    [
-      'bytes',
-      'The answer does not say where it ends, so that a whole one looks like a cut one',
-      { isDelimited: false },
-    ],
+    ['bytes', 'The answer does not say where it ends, so a cut one would look whole', { isDelimited: false }],
     ['bytes', 'The answer has 5 bytes instead of the 6 that it announced', { length: 6 }],
     ['bytes', 'The answer has 5 bytes instead of the 4 that it announced', { length: 4 }],
     ['bytes', 'The asset is larger than the 4 bytes allowed', { assetBytesMax: 4 }],
     ['{"data":"data:image/png', 'The answer ends within its data'],
     ['{"data":"data:image/png;base64,AAAA', 'The answer ends within its data'],
     ['{"data":"data:image/png;base64,AA\\', 'The answer ends within its data'],
-    ['{"data":"data:image/png;base64,AAAA"', 'The answer is not whole: what surrounds its data is not JSON'],
-    ['{"data":"data:,a"}}', 'The answer is not whole: what surrounds its data is not JSON'],
+    ['{"data":"data:image/png;base64,AAAA"', 'The answer is not whole: the text around its data is not JSON'],
+    ['{"data":"data:,a"}}', 'The answer is not whole: the text around its data is not JSON'],
     ['{"data":"data:,a","data":"data:,b"}', 'The answer has its data twice'],
     ['{"data":"data:,a","data":""}', 'The answer has its data twice'],
     ['{"data":"data:,a","data":"-"}', 'The answer has its data twice'],
@@ -66,13 +63,13 @@ describe('an answer that cannot be read says why', () => {
     ['{"data":"data:;base64,QQ==QQ=="}', 'The data is not base64'],
     ['{"data":"data:;base64,QQ==QQ=="}', 'The base64 goes on behind its padding', { cuts: [26] }],
     ['{"data":"data:;base64,QQ==QUFB"}', 'The base64 goes on behind its padding', { cuts: [26] }],
-    ['{"data":"data:,a"}\xef\xbb\xbf', 'The answer is not whole: what surrounds its data is not JSON'],
+    ['{"data":"data:,a"}\xef\xbb\xbf', 'The answer is not whole: the text around its data is not JSON'],
     ['{"data":"data:;base64,A"}', 'The base64 ends in the middle of a group'],
     ['{"data":"data:;base64,QQ="}', 'The base64 ends in the middle of a group'],
     ['{"data":"data:;base64,QQ==="}', 'The base64 ends in the middle of a group'],
     ['{"data":"data:;base64,===="}', 'The base64 ends in the middle of a group'],
     ['{"data":"data:;base64,QUFB===="}', 'The base64 ends in the middle of a group'],
-    ['{"data":"data:;base64,QR"}', 'The base64 ends in bits that nobody encodes'],
+    ['{"data":"data:;base64,QR"}', 'The base64 ends in bits that no encoder writes'],
     ['{"data":"data:,a\tb"}', 'The data is not a JSON string'],
     ['{"data":"data:,%4"}', 'The data ends in the middle of an escape'],
     ['{"data":"data:,%4x"}', 'The data is not percent-encoded'],
@@ -123,7 +120,7 @@ describe('an answer that is no envelope is left as it is', () => {
     '{"a":{"b":1},"c":"data:,a"}',
     '{"a\\"data":"data:,a"}',
     '{"a":"\\\\","b":"data:,a"}',
-    `{"a":"${'x'.repeat(SNIFF_BYTES_MAX)}","data":"data:,a"}`,
+    `{"a":"${'x'.repeat(SCAN_BYTES_MAX)}","data":"data:,a"}`,
   ];
   it.each(answers.map((answer) => [answer.slice(0, 60), answer] as const))('%#: %j', async (_, answer) => {
     for (const cuts of [[], Array.from({ length: Math.min(200, answer.length) }, (_, at) => at)]) {
@@ -185,7 +182,7 @@ describe('an envelope is opened', () => {
       'flow'.repeat(30_000),
     ],
     ['and a long tail', `{"data":"data:a/b,x"${' '.repeat(MIB - 2)}}`, 'a/b', 'x'],
-    ['and a long head', `{"a":"${'x'.repeat(SNIFF_BYTES_MAX - 40)}","data":"data:a/b,x"}`, 'a/b', 'x'],
+    ['and a long head', `{"a":"${'x'.repeat(SCAN_BYTES_MAX - 40)}","data":"data:a/b,x"}`, 'a/b', 'x'],
   ];
   it.each(cases)('%s', async (_, answer, mediaType, bytes) => {
     const expected = Buffer.from(bytes as string, 'latin1');

@@ -1,6 +1,6 @@
 import { expect, it, onTestFinished } from 'vitest';
 import { systemClock } from '../../functions/base/clock.ts';
-import { httpTransport } from '../../functions/flow-service/transport.ts';
+import { httpTransport } from '../../functions/flow-service/http-transport.ts';
 import { ECHO, RESULTS, World, type WorldOptions } from '../support/world.ts';
 
 const MINUTE = 60_000;

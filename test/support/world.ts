@@ -14,7 +14,8 @@ import type { Log, LogFields, MetricName } from '../../functions/base/telemetry.
 import { collectOutputs, type TickSummary } from '../../functions/collect-outputs/collect-outputs.ts';
 import { type BatchResponse, createFlows } from '../../functions/create-flow/batch.ts';
 import { createFlowService } from '../../functions/flow-service/client.ts';
-import { httpTransport, type Transport } from '../../functions/flow-service/transport.ts';
+import { httpTransport } from '../../functions/flow-service/http-transport.ts';
+import type { Transport } from '../../functions/flow-service/transport.ts';
 import { portsOf } from '../../functions/lambda/ports.ts';
 import { SecretToken } from '../../functions/lambda/token.ts';
 import type { Entry } from '../../functions/ledger/entry.ts';

@@ -1,34 +1,34 @@
-/** Refusals, each after others were answered, that make a subject a suspect. */
+/** Throttled requests, each after others were answered, that make a subject a suspect. */
 const STRIKES_MAX = 3;
 
 /** Subjects that are remembered. The oldest is forgotten first. */
 const SUBJECTS_MAX = 1_000;
 
 /**
- * How long a contradicted subject goes after all others once its wait is over, in milliseconds. A poisoned one must not
- * keep others from their turn, and under a real limit an unlucky one must not starve.
+ * How long a contradicted subject goes after all others once its wait is over, in milliseconds. A poisoned subject must
+ * not take the turns of others. Under a real limit, an unlucky subject must not starve.
  */
-const PUT_BACK_MS = 10_000;
+const DEFER_MS = 10_000;
 
-interface RefusedSubject {
-  /** Refusals that another subject's answer contradicted; the first one counts too. */
+interface ThrottledSubject {
+  /** Throttled requests that another subject's answer contradicted. The first one counts too. */
   strikes: number;
-  refusedTurn: number;
-  /** Whether another subject was answered in a later turn. */
+  throttledTurn: number;
+  /** True if another subject was answered in a later turn. */
   isContradicted: boolean;
-  /** Milliseconds since the epoch: this subject does not go before. */
+  /** The subject gets no turn before this time, in milliseconds since the epoch. */
   heldUntil: number;
 }
 
 /**
- * The flows or uploads that were refused and not answered since.
+ * The flows and uploads that were throttled and not answered since.
  *
- * It tells one flow's own trouble from a limit of the service: under a limit, a subject that is refused soon gets
- * through; a poisoned one is refused again and again, while others that were sent later are answered.
+ * Tells the trouble of one flow from a limit of the service. Under a limit, a throttled subject soon gets through. A
+ * poisoned subject is throttled again and again, while others that were sent later are answered.
  */
-export class RefusedSubjects {
-  readonly #subjects = new Map<string, RefusedSubject>();
-  /** The rate before it was lowered, and for whom, until one of them shows that the limit is real. */
+export class ThrottledSubjects {
+  readonly #subjects = new Map<string, ThrottledSubject>();
+  /** The rate before it was lowered, and the subjects that lowered it. Cleared once one of them proves a real limit. */
   #lowered: { readonly rate: number | undefined; readonly subjects: Set<string> } | undefined;
 
   has(subject: string): boolean {
@@ -39,10 +39,10 @@ export class RefusedSubjects {
     return this.#subjects.get(subject)?.isContradicted === true;
   }
 
-  /** Whether a subject goes after all others: it was refused a moment ago, and others were answered since. */
-  isPutBack(subject: string, now: number): boolean {
+  /** True if a subject goes after all others: it was throttled a moment ago, and others were answered since. */
+  isDeferred(subject: string, now: number): boolean {
     const known = this.#subjects.get(subject);
-    return known?.isContradicted === true && now < known.heldUntil + PUT_BACK_MS;
+    return known?.isContradicted === true && now < known.heldUntil + DEFER_MS;
   }
 
   isSuspect(subject: string): boolean {
@@ -53,20 +53,18 @@ export class RefusedSubjects {
     return this.#subjects.get(subject)?.heldUntil ?? 0;
   }
 
-  /** A subject was refused. A suspect's refusals say nothing about others. */
-  refused(subject: string, turn: number, heldUntil: number): 'suspect' | 'anybody' {
+  throttled(subject: string, turn: number, heldUntil: number): void {
     const known = this.#subjects.get(subject);
     const strikes = this.#hasSuspectSibling(subject)
       ? STRIKES_MAX
       : Math.min(STRIKES_MAX, (known?.strikes ?? 1) + (known?.isContradicted ? 1 : 0));
-    this.#subjects.delete(subject); // So that it stands at the end, as the newest.
-    this.#subjects.set(subject, { strikes, refusedTurn: turn, isContradicted: false, heldUntil });
+    this.#subjects.delete(subject); // Inserts it again at the end, as the newest.
+    this.#subjects.set(subject, { strikes, throttledTurn: turn, isContradicted: false, heldUntil });
     const [oldest] = this.#subjects.keys();
     if (this.#subjects.size > SUBJECTS_MAX && oldest !== undefined) this.#subjects.delete(oldest);
-    return strikes >= STRIKES_MAX ? 'suspect' : 'anybody';
   }
 
-  /** One suspect asset of a flow makes all its assets suspects: a flow may have a thousand of them. */
+  /** One suspect asset makes all assets of its flow suspects: a flow may have a thousand of them. */
   #hasSuspectSibling(subject: string): boolean {
     const parent = parentOf(subject);
     return (
@@ -78,12 +76,12 @@ export class RefusedSubjects {
   answered(subject: string, turn: number): void {
     if (this.#subjects.size === 0) return;
     this.#subjects.delete(subject);
-    // It was refused and got through later: the limit is real, and nobody's own trouble.
+    // The subject was throttled and got through later. So the limit is real.
     if (this.#lowered?.subjects.has(subject)) this.#lowered = undefined;
-    for (const other of this.#subjects.values()) if (other.refusedTurn < turn) other.isContradicted = true;
+    for (const other of this.#subjects.values()) if (other.throttledTurn < turn) other.isContradicted = true;
   }
 
-  /** Remembers the rate from before the first refusal that may have been one subject's own. */
+  /** Remembers the rate before the first throttled request that may be the trouble of one subject. */
   keepRateBefore(rate: number | undefined): void {
     this.#lowered ??= { rate, subjects: new Set() };
   }
@@ -92,7 +90,7 @@ export class RefusedSubjects {
     this.#lowered?.subjects.add(subject);
   }
 
-  /** The rate to return to, if all that lowered it were suspects. It is returned once. */
+  /** The rate to restore if all subjects that lowered it are suspects. Returns it once. */
   takeRateBeforeSuspects(): { readonly rate: number | undefined } | undefined {
     const lowered = this.#lowered;
     if (lowered === undefined) return undefined;
@@ -103,7 +101,7 @@ export class RefusedSubjects {
   }
 }
 
-/** The flow of an asset; undefined for any other subject. */
+/** The flow of an asset. Undefined for any other subject. */
 const parentOf = (subject: string): string | undefined =>
   subject.includes('/') ? subject.slice(0, subject.indexOf('/')) : undefined;
 

@@ -1,0 +1,97 @@
+import { isHttpsOrLoopback, isLoopback, isPublicAddress } from './addresses.ts';
+import { assetOf } from './asset-answer.ts';
+import {
+  DamagedAssetError,
+  ForbiddenAddressError,
+  ForbiddenError,
+  UnauthorisedError,
+  UnavailableError,
+  UnintelligibleAnswerError,
+} from './errors.ts';
+import { isCompressed } from './json-answer.ts';
+import { canonicalMediaType } from './media-type.ts';
+import { redact } from './redact.ts';
+import { type Answer, type Call, type Requests, readingFailure } from './requests.ts';
+import { assetSubject } from './throttled-subjects.ts';
+import { TransportError, type TransportResponse } from './transport.ts';
+import type { Asset } from './types.ts';
+
+export interface AssetRequest {
+  readonly flowId: string;
+  readonly assetId: string;
+  /** Largest asset that is accepted, in bytes. */
+  readonly assetBytesMax: number;
+}
+
+/** Downloads one asset. See {@link FlowService.asset} for the errors. */
+export async function downloadAsset(
+  requests: Requests,
+  { flowId, assetId, assetBytesMax }: AssetRequest,
+  signal: AbortSignal,
+): Promise<Asset> {
+  const url = requests.url('flows', flowId, 'outputs', assetId);
+  const subject = assetSubject(flowId, assetId);
+  let answer = await requests.send({ operation: 'asset', method: 'GET', url, subject }, signal);
+  if (isRedirect(answer.response)) {
+    answer = await followRedirect(requests, answer, url, signal);
+    if (isRedirect(answer.response)) {
+      answer.response.destroy();
+      throw new ForbiddenAddressError('The asset was redirected twice');
+    }
+  }
+  const { response, secret } = answer;
+  if (response.status !== 200) {
+    const error = await requests.errorFor(answer);
+    // The other origin got no token, so its 401 or 403 means that a signed address has expired. A new one helps.
+    const hasExpired = error instanceof UnauthorisedError || error instanceof ForbiddenError;
+    if (secret !== undefined || !hasExpired) throw error;
+    throw new UnavailableError(error.message, { cause: error, bodyStarted: false });
+  }
+  if (isCompressed(response)) {
+    response.destroy();
+    throw new DamagedAssetError('The asset is compressed, although the request did not allow it');
+  }
+  requests.noteServed('asset');
+  const length = response.headers['content-length'];
+  return assetOf(received(response, signal), {
+    mediaType: canonicalMediaType(response.headers['content-type']),
+    length: length === undefined ? undefined : Number(length),
+    isDelimited: length !== undefined || response.headers['transfer-encoding'] !== undefined,
+    assetBytesMax,
+  });
+}
+
+const isRedirect = ({ status }: TransportResponse): boolean => [301, 302, 303, 307, 308].includes(status);
+
+/** Follows a redirect if its target is allowed. Sends the token only if the origin stays the same. */
+async function followRedirect(
+  requests: Requests,
+  { response, secret }: Answer,
+  from: URL,
+  signal: AbortSignal,
+): Promise<Answer> {
+  response.destroy();
+  const { location } = response.headers;
+  const url = location === undefined ? null : URL.parse(location, from.href);
+  if (url === null) throw new UnintelligibleAnswerError('The asset was redirected to no address');
+  const isAllowed = isHttpsOrLoopback(url) && (requests.isLocal || !isLoopback(url));
+  // Only the origin is quoted: the rest of the address may be a signature, which is as secret as a token.
+  if (!isAllowed) throw new ForbiddenAddressError(`The asset was redirected to ${redact(url.origin, secret)}`);
+  const call: Call = { operation: 'asset', method: 'GET', url, subject: url.pathname };
+  if (url.origin === from.origin) return requests.send(call, signal);
+  const { address } = response;
+  const publicOnly = !requests.isLocal && (address === undefined || isPublicAddress(address));
+  return requests.sendElsewhere({ ...call, publicOnly }, signal);
+}
+
+/** The bytes of the response. If the connection ends early, the asset is cut. If it stalls, a retry may help. */
+async function* received({ body }: TransportResponse, signal: AbortSignal): AsyncGenerator<Uint8Array> {
+  try {
+    yield* body;
+  } catch (error) {
+    if (error instanceof TransportError && !error.timedOut && !signal.aborted) {
+      throw new DamagedAssetError(`The answer was cut: ${error.message}`, { cause: error });
+    }
+    throw readingFailure(error, signal);
+  }
+}

@@ -1,0 +1,135 @@
+import { DamagedAssetError } from './errors.ts';
+
+/** Characters decoded by one call. In Node 24, decoding longer base64 strings becomes slow at once. */
+export const PIECE_CHARS_MAX = 64 * 1024;
+
+/** Size of the blocks in which decoded bytes are gathered, in bytes. */
+const BLOCK_BYTES = 256 * 1024;
+
+/** One reusable buffer. It has room for one more decoded piece whenever it is not nearly full. */
+export class Block {
+  readonly #bytes = Buffer.allocUnsafeSlow(BLOCK_BYTES);
+  #used = 0;
+
+  get isEmpty(): boolean {
+    return this.#used === 0;
+  }
+
+  get isNearlyFull(): boolean {
+    return BLOCK_BYTES - this.#used < PIECE_CHARS_MAX;
+  }
+
+  /** Appends decoded text. Returns the number of bytes written. */
+  write(text: string, encoding: 'latin1' | 'base64'): number {
+    const written = this.#bytes.write(text, this.#used, encoding);
+    this.#used += written;
+    return written;
+  }
+
+  /** Discards the last bytes that were written. */
+  drop(bytes: number): void {
+    this.#used -= bytes;
+  }
+
+  /** The bytes written so far, valid until the next write. Empties the block. */
+  take(): Uint8Array {
+    const taken = this.#bytes.subarray(0, this.#used);
+    this.#used = 0;
+    return taken;
+  }
+}
+
+/** Decodes the data of a data URI, the part behind its comma. */
+interface DataDecoder {
+  /** @param wasEscaped true if the JSON had escapes there. Then any character may occur in the text. */
+  write(text: string, wasEscaped: boolean): void;
+  end(): void;
+}
+
+/**
+ * Decodes base64 of either alphabet, with or without padding. Escaped line breaks in it are ignored.
+ *
+ * Whole groups go through Node's decoder, which silently skips unknown characters. If the result is shorter than three
+ * quarters of the text, there was one. Then the text is checked character by character.
+ */
+export class Base64Decoder implements DataDecoder {
+  readonly #block: Block;
+  /** Characters that wait for the rest of their group of four. */
+  #carry = '';
+  #padding = 0;
+
+  constructor(block: Block) {
+    this.#block = block;
+  }
+
+  write(text: string, wasEscaped: boolean): void {
+    // A JSON string cannot hold an unescaped line break, but it can hold a space.
+    const ignored = wasEscaped ? /[ \t\r\n]+/g : / +/g;
+    const start = Math.min((4 - this.#carry.length) % 4, text.length);
+    const end = text.length - ((text.length - start) % 4);
+    this.#add(text.slice(0, start), ignored);
+    const groups = text.slice(start, end);
+    const isAligned = this.#carry === '' && this.#padding === 0;
+    if (!isAligned || !this.#decodeGroups(groups)) this.#add(groups, ignored);
+    this.#add(text.slice(end), ignored);
+  }
+
+  /** @throws {DamagedAssetError} the last group is invalid. */
+  end(): void {
+    const { length } = this.#carry;
+    if (length === 1 || (this.#padding > 0 && (length === 0 || length + this.#padding !== 4))) {
+      throw new DamagedAssetError('The base64 ends in the middle of a group');
+    }
+    // The last bits, which belong to no byte, are zero in the output of every encoder.
+    const canonical = Buffer.from(this.#carry, 'base64').toString('base64url');
+    if (canonical !== this.#carry.replaceAll('+', '-').replaceAll('/', '_'))
+      throw new DamagedAssetError('The base64 ends in bits that no encoder writes');
+    this.#block.write(this.#carry, 'base64');
+  }
+
+  #add(text: string, ignored: RegExp): void {
+    const match = /^([A-Za-z0-9+/_-]*)(=*)$/.exec(text.replace(ignored, ''));
+    if (match === null) throw new DamagedAssetError('The data is not base64');
+    const [, characters = '', padding = ''] = match;
+    if (this.#padding > 0 && characters !== '') throw new DamagedAssetError('The base64 goes on behind its padding');
+    this.#padding += padding.length;
+    const waiting = this.#carry + characters;
+    const whole = waiting.length - (waiting.length % 4);
+    this.#carry = waiting.slice(whole);
+    this.#block.write(waiting.slice(0, whole), 'base64');
+  }
+
+  /** Decodes whole groups. Writes nothing and returns false if the text has any other character. */
+  #decodeGroups(text: string): boolean {
+    const written = this.#block.write(text, 'base64');
+    if (written === (text.length / 4) * 3) return true;
+    this.#block.drop(written);
+    return false;
+  }
+}
+
+/** Decodes percent-encoded ASCII. */
+export class PercentDecoder implements DataDecoder {
+  readonly #block: Block;
+  /** The beginning of an escape. */
+  #carry = '';
+
+  constructor(block: Block) {
+    this.#block = block;
+  }
+
+  write(text: string, wasEscaped: boolean): void {
+    if (!wasEscaped && /\p{Cc}/u.test(text)) throw new DamagedAssetError('The data is not a JSON string');
+    const waiting = this.#carry + text;
+    const cut = waiting.indexOf('%', Math.max(0, waiting.length - 2));
+    const whole = cut === -1 ? waiting : waiting.slice(0, cut);
+    this.#carry = waiting.slice(whole.length);
+    if (/[^\0-\x7f]|%(?![0-9A-Fa-f]{2})/.test(whole)) throw new DamagedAssetError('The data is not percent-encoded');
+    const decoded = whole.replace(/%(..)/g, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)));
+    this.#block.write(decoded, 'latin1');
+  }
+
+  end(): void {
+    if (this.#carry !== '') throw new DamagedAssetError('The data ends in the middle of an escape');
+  }
+}

@@ -1,0 +1,151 @@
+import { DamagedAssetError } from './errors.ts';
+import { unescaped } from './json-string.ts';
+import { canonicalMediaType } from './media-type.ts';
+
+/** The data URI of an envelope must begin within this many bytes of the response. */
+export const SCAN_BYTES_MAX = 64 * 1024;
+
+/** Longest data URI up to its comma, in bytes. Real ones are below a hundred. */
+const URI_HEAD_BYTES_MAX = 4 * 1024;
+
+/** Media type of a data URI that names none (RFC 2397, section 2). */
+const URI_MEDIA_TYPE_DEFAULT = 'text/plain;charset=US-ASCII';
+
+const QUOTE = 0x22;
+const COMMA = 0x2c;
+const COLON = 0x3a;
+const BACKSLASH = 0x5c;
+const OPENING: readonly (number | undefined)[] = [0x7b, 0x5b];
+const CLOSING: readonly (number | undefined)[] = [0x7d, 0x5d];
+const WHITE_SPACE: readonly (number | undefined)[] = [0x20, 0x09, 0x0a, 0x0d];
+const BYTE_ORDER_MARK = [0xef, 0xbb, 0xbf];
+
+/** The response is the asset. */
+export interface PlainAsset {
+  readonly is: 'asset';
+  readonly received: readonly Uint8Array[];
+}
+
+/** The response is a JSON envelope around a data URI. */
+export interface Envelope {
+  readonly is: 'envelope';
+  readonly mediaType: string;
+  readonly isBase64: boolean;
+  /** The JSON up to the opening quote of the data. */
+  readonly head: string;
+  /** The bytes received behind the URI's comma: data, and possibly a part of what follows the data. */
+  readonly rest: Buffer;
+}
+
+/**
+ * Finds the member `data` of a JSON object that arrives in pieces of any size. Follows only strings, brackets and the
+ * names of the outermost members. `JSON.parse` checks the rest later.
+ */
+export class EnvelopeScanner {
+  #received: Buffer[] = [];
+  #receivedBytes = 0;
+  #depth = 0;
+  #isInString = false;
+  #isEscaped = false;
+  /** True if the next string at the outermost level is the name of a member. */
+  #isName = false;
+  /** The name that was read last. */
+  #name = '';
+  /** The bytes behind the opening quote of the data, until the URI's comma has come. */
+  #uri: Buffer | undefined;
+
+  /** Takes in the next piece. Returns undefined until the kind of the response is known. */
+  push(chunk: Buffer): PlainAsset | Envelope | undefined {
+    if (this.#uri !== undefined) {
+      this.#uri = Buffer.concat([this.#uri, chunk]);
+      return this.#readUri(this.#uri);
+    }
+    const at = this.#find(chunk);
+    if (at === undefined) {
+      this.#received.push(chunk);
+      this.#receivedBytes += chunk.byteLength;
+      return undefined;
+    }
+    if (at === 'nowhere') return { is: 'asset', received: [...this.#received, chunk] };
+    this.#received.push(chunk.subarray(0, at));
+    this.#uri = chunk.subarray(at);
+    return this.#readUri(this.#uri);
+  }
+
+  /** Called at the end of the response. @throws {DamagedAssetError} the response ends within its data URI. */
+  end(): PlainAsset {
+    if (this.#uri !== undefined) throw new DamagedAssetError('The answer ends within its data');
+    return { is: 'asset', received: this.#received };
+  }
+
+  /** The place behind the opening quote of the data. Undefined if `chunk` ends before it. */
+  #find(chunk: Buffer): number | 'nowhere' | undefined {
+    for (let at = 0; at < chunk.byteLength; at += 1) {
+      const position = this.#receivedBytes + at;
+      if (position >= SCAN_BYTES_MAX) return 'nowhere';
+      const byte = chunk[at];
+      if (this.#isInString) {
+        if (this.#isEscaped) this.#isEscaped = false;
+        else if (byte === BACKSLASH) this.#isEscaped = true;
+        else if (byte === QUOTE) {
+          this.#isInString = false;
+          this.#isName = false;
+          continue;
+        }
+        if (this.#isName) this.#name += String.fromCharCode(byte ?? 0);
+      } else if (WHITE_SPACE.includes(byte)) {
+      } else if (this.#depth === 0) {
+        if (OPENING[0] === byte) {
+          this.#depth = 1;
+          this.#isName = true;
+        } else if (byte !== BYTE_ORDER_MARK[position]) return 'nowhere';
+      } else if (this.#depth === 1 && byte === COMMA) {
+        this.#isName = true;
+        this.#name = '';
+      } else if (this.#depth === 1 && byte === COLON) {
+        this.#name = unescaped(this.#name) ?? '';
+      } else if (this.#depth === 1 && this.#name === 'data' && !this.#isName) {
+        return byte === QUOTE ? at + 1 : 'nowhere';
+      } else if (byte === QUOTE) this.#isInString = true;
+      else if (OPENING.includes(byte)) this.#depth += 1;
+      else if (CLOSING.includes(byte)) {
+        this.#depth -= 1;
+        if (this.#depth === 0) return 'nowhere';
+      }
+    }
+    return undefined;
+  }
+
+  /** Reads the URI up to its comma. Any of its characters may be written as an escape. */
+  #readUri(uri: Buffer): PlainAsset | Envelope | undefined {
+    const text = uri.toString('latin1', 0, URI_HEAD_BYTES_MAX);
+    const plain: PlainAsset = { is: 'asset', received: [...this.#received, uri] };
+    const match = /^((?:[^"\\,]|\\["\\/bfnrt]|\\u(?!002[cC])[0-9a-fA-F]{4})*)(?:,|\\u002[cC])/.exec(text);
+    if (match === null) {
+      const start = /^(?:[^"\\]|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4}){0,5}/.exec(text)?.[0] ?? '';
+      const mayBeUri = 'data:'.startsWith((unescaped(start) ?? '-').toLowerCase());
+      if (!mayBeUri || /^(?:[^"\\]|\\.)*"/s.test(text)) return plain;
+      if (uri.byteLength < URI_HEAD_BYTES_MAX) return undefined;
+      throw new DamagedAssetError(`The data URI has no comma within ${URI_HEAD_BYTES_MAX} bytes`);
+    }
+    const [matched, escaped = ''] = match;
+    const head = unescaped(escaped);
+    if (head === undefined || !/^data:/i.test(head)) return plain;
+    return {
+      is: 'envelope',
+      ...parametersOf(head.slice('data:'.length)),
+      head: Buffer.concat(this.#received).toString('latin1'),
+      rest: uri.subarray(matched.length),
+    };
+  }
+}
+
+/** Reads the part of a data URI between `data:` and its comma. */
+function parametersOf(text: string): Pick<Envelope, 'mediaType' | 'isBase64'> {
+  const parts = text.split(';');
+  const isBase64 = parts.length > 1 && parts.at(-1)?.trim().toLowerCase() === 'base64';
+  if (isBase64) parts.pop();
+  if (parts[0]?.trim() === '' && parts.length > 1) parts[0] = 'text/plain';
+  const mediaType = parts.join(';').trim();
+  return { mediaType: mediaType === '' ? URI_MEDIA_TYPE_DEFAULT : canonicalMediaType(mediaType), isBase64 };
+}

@@ -1,0 +1,36 @@
+/** Helpers for the inside of a JSON string that arrives in pieces. */
+
+const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
+const LOWER_U = 0x75;
+
+/** Decodes the escapes in the inside of a JSON string. Returns undefined if it is not one. */
+export function unescaped(text: string): string | undefined {
+  try {
+    return JSON.parse(`"${text}"`);
+  } catch {
+    return undefined; // The caller decides what that means.
+  }
+}
+
+/** The place of the quote that ends the string. `piece` must begin with a character or a whole escape. */
+export function closingQuote(piece: Buffer): number | undefined {
+  for (let quote = piece.indexOf(QUOTE); quote !== -1; quote = piece.indexOf(QUOTE, quote + 1)) {
+    if (backslashesBefore(piece, quote) % 2 === 0) return quote;
+  }
+  return undefined;
+}
+
+/** The length of `piece` without an escape that is cut by its end. */
+export function lengthWithoutCutEscape(piece: Buffer): number {
+  const last = piece.lastIndexOf(BACKSLASH);
+  if (last === -1 || backslashesBefore(piece, last) % 2 === 1) return piece.byteLength;
+  const escapeLength = piece[last + 1] === LOWER_U ? '\\u0000'.length : '\\n'.length;
+  return last + escapeLength > piece.byteLength ? last : piece.byteLength;
+}
+
+function backslashesBefore(piece: Buffer, at: number): number {
+  let first = at;
+  while (first > 0 && piece[first - 1] === BACKSLASH) first -= 1;
+  return at - first;
+}

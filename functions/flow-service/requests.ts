@@ -1,0 +1,255 @@
+import type * as z from 'zod/mini';
+import type { Clock } from '../base/clock.ts';
+import { isHttpsOrLoopback, isLoopback } from './addresses.ts';
+import {
+  type FlowServiceError,
+  ForbiddenAddressError,
+  InDoubtError,
+  NotFoundError,
+  UnauthorisedError,
+  UnavailableError,
+  UnintelligibleAnswerError,
+} from './errors.ts';
+import { httpTransport } from './http-transport.ts';
+import { parseJson, readAnswer, readErrorBody } from './json-answer.ts';
+import type { Rank } from './pace.ts';
+import { Pacer } from './pacer.ts';
+import { redact } from './redact.ts';
+import type { FlowBody } from './request-body.ts';
+import { cut, errorDetail, isUsableId } from './schemas.ts';
+import { errorForStatus } from './status-errors.ts';
+import {
+  type RequestBody,
+  type Transport,
+  TransportError,
+  type TransportRequest,
+  type TransportResponse,
+} from './transport.ts';
+import type { Token } from './types.ts';
+
+/**
+ * Longest time for a small response to arrive whole, in milliseconds. One flow's response that hangs or trickles must
+ * not hold up the round of all others. Creations and assets may take longer.
+ */
+const JSON_ANSWER_MS = 20_000;
+
+export interface RequestOptions {
+  /** `https`, or `http` on this machine. Its path is kept: all operations are below it. */
+  readonly baseUrl: URL;
+  readonly token: Token;
+  readonly clock: Clock;
+  /** Maximum nesting depth of lists and objects in a response. */
+  readonly answerDepthMax: number;
+  /** The operator's ceiling for each kind of request. Default: no limit but the service's own. */
+  readonly requestsPerSecond?: number | 'unlimited' | undefined;
+  /** @default over node:http and node:https, with {@link TRANSPORT_LIMITS} */
+  readonly transport?: Transport | undefined;
+}
+
+export type Operation = 'create' | 'get' | 'list' | 'outputs of flows' | 'outputs of root' | 'asset' | 'abort';
+
+export interface Call {
+  readonly operation: Operation;
+  readonly method: TransportRequest['method'];
+  readonly url: URL;
+  /** The flow or the upload that the request is about. */
+  readonly subject: string;
+  /** Default: 2 for `get`, 0 for all others. */
+  readonly rank?: Rank | undefined;
+  readonly startBy?: number | undefined;
+  readonly patienceMs?: number | undefined;
+  /** Called when the request's turn has come, because it may have to read the upload. */
+  readonly body?: (() => FlowBody | Promise<FlowBody>) | undefined;
+  readonly publicOnly?: boolean | undefined;
+}
+
+/** A response, with the facts needed to interpret it. */
+export interface Answer {
+  readonly operation: Operation;
+  readonly response: TransportResponse;
+  /** The token that was sent, to be redacted from any quotation. Undefined if none was sent. */
+  readonly secret: string | undefined;
+}
+
+export const isSuccess = (status: number): boolean => status >= 200 && status < 300;
+
+/** Sends requests to the service, with the token and at its pace, and turns responses into values or errors. */
+export class Requests {
+  /** The base address, without a slash at its end. */
+  readonly base: string;
+  readonly isLocal: boolean;
+  readonly pacer: Pacer;
+  readonly #token: Token;
+  readonly #clock: Clock;
+  readonly #answerDepthMax: number;
+  readonly #transport: Transport;
+  /** The operations that have succeeded in this process. A 404 from one of them is about the flow. */
+  readonly #served = new Set<Operation>();
+  #flowKnownAt: number | undefined;
+
+  /** @throws {ForbiddenAddressError} the base address is neither https nor on this machine, or holds credentials. */
+  constructor({ baseUrl, token, clock, answerDepthMax, requestsPerSecond, transport }: RequestOptions) {
+    if (!isHttpsOrLoopback(baseUrl)) {
+      throw new ForbiddenAddressError(`${baseUrl.origin}: expected https, because the token is sent there`);
+    }
+    if (baseUrl.username !== '' || baseUrl.password !== '') {
+      throw new ForbiddenAddressError(`${baseUrl.origin}: expected no user or password in the address`);
+    }
+    this.base = `${baseUrl.origin}${baseUrl.pathname.replace(/\/+$/, '')}`;
+    this.isLocal = isLoopback(baseUrl);
+    this.pacer = new Pacer(clock, requestsPerSecond);
+    this.#token = token;
+    this.#clock = clock;
+    this.#answerDepthMax = answerDepthMax;
+    this.#transport = transport ?? httpTransport({ clock });
+  }
+
+  /** When this process first learnt of a flow, in milliseconds since the epoch. */
+  get flowKnownAt(): number | undefined {
+    return this.#flowKnownAt;
+  }
+
+  noteServed(operation: Operation): void {
+    this.#served.add(operation);
+  }
+
+  /** @throws {NotFoundError} a segment is an id that no flow or asset can have. */
+  url(...segments: readonly string[]): URL {
+    for (const segment of segments) {
+      if (isUsableId(segment)) continue;
+      throw new NotFoundError(`Nothing can have the id ${JSON.stringify(cut(segment))}`, { knownToBeServed: true });
+    }
+    return new URL([this.base, ...segments.map(encodeURIComponent)].join('/'));
+  }
+
+  /** Sends a request with the token. If the service rejects the token, reads it again and sends once more. */
+  async send(call: Call, signal: AbortSignal): Promise<Answer> {
+    const first = await this.#sendPaced(call, await this.#token.get(signal), signal);
+    if (first.response.status !== 401) return first;
+    first.response.destroy();
+    return this.#sendPaced(call, await this.#token.renew(signal), signal);
+  }
+
+  /** Sends a request to another origin: without the token, and outside of the service's pace. */
+  sendElsewhere(call: Call, signal: AbortSignal): Promise<Answer> {
+    return this.#sendOnce(call, undefined, signal);
+  }
+
+  /** Reads a response as JSON of a known shape. @throws the error for the status if it is no success. */
+  async read<S extends z.ZodMiniType>(answer: Answer, schema: S, signal: AbortSignal): Promise<z.infer<S>> {
+    const { operation, response, secret } = answer;
+    if (!isSuccess(response.status)) throw await this.errorFor(answer);
+    let text: string;
+    try {
+      text = redact(await readAnswer(response), secret);
+    } catch (error) {
+      throw readingFailure(error, signal);
+    }
+    let why: unknown;
+    try {
+      const parsed = schema.safeParse(parseJson(text, this.#answerDepthMax));
+      if (parsed.success) {
+        this.#served.add(operation);
+        if (operation !== 'list') this.#flowKnownAt ??= this.#clock.now();
+        return parsed.data;
+      }
+      why = parsed.error;
+    } catch (error) {
+      why = error;
+    }
+    const cause = why instanceof SyntaxError ? undefined : why; // V8 quotes text of any length in a SyntaxError.
+    throw new UnintelligibleAnswerError(`${operation}: the answer fits no known shape: ${cut(text)}`, { cause });
+  }
+
+  /** The error for a response other than a success. It quotes the service's explanation. */
+  async errorFor({ operation, response, secret }: Answer): Promise<FlowServiceError> {
+    const detail = errorDetail(redact(await readErrorBody(response), secret), this.#answerDepthMax);
+    return errorForStatus(response, {
+      message: `${operation}: ${response.status}${detail === '' ? '' : `: ${detail}`}`,
+      now: this.#clock.now(),
+      isServed: this.#served.has(operation),
+      bodyStarted: operation === 'create' && response.sent !== 'nothing',
+    });
+  }
+
+  /** Sends a request at the pace that the service allows. */
+  async #sendPaced(call: Call, secret: string, signal: AbortSignal): Promise<Answer> {
+    const { operation, subject, startBy, patienceMs, rank = operation === 'get' ? 2 : 0 } = call;
+    const kind = operation === 'create' ? 'creation' : 'other';
+    const send = async () => (await this.#sendOnce(call, secret, signal)).response;
+    const response = await this.pacer.send(kind, { rank, subject, startBy, patienceMs }, signal, send);
+    return { operation, response, secret };
+  }
+
+  async #sendOnce(call: Call, secret: string | undefined, signal: AbortSignal): Promise<Answer> {
+    const { operation, method, url, body, publicOnly } = call;
+    if (secret !== undefined && !/^[\x21-\x7e]+$/.test(secret)) {
+      // Not quoted: even a malformed token is a secret.
+      throw new UnauthorisedError('The token holds characters that no header can carry');
+    }
+    const headers = {
+      Accept: operation === 'asset' ? '*/*' : 'application/json',
+      // With compression, a few bytes might become gigabytes, and the length would not be the asset's.
+      'Accept-Encoding': 'identity',
+      'User-Agent': 'flowdrop',
+      // The specification wants the content type with every request. Elsewhere it could break a signed address.
+      ...(secret === undefined ? {} : { 'Content-Type': 'application/json', Authorization: `Bearer ${secret}` }),
+    };
+    const sending = new Sending(await body?.(), signal);
+    try {
+      const answerMs = operation === 'create' || operation === 'asset' ? undefined : JSON_ANSWER_MS;
+      const request = { method, url, headers, body: sending.body, publicOnly, answerMs };
+      const response = await this.#transport(request, signal);
+      return { operation, response, secret };
+    } catch (error) {
+      throw sendingFailure(error, operation, sending, signal);
+    } finally {
+      sending.end();
+    }
+  }
+}
+
+/** A body while it is being sent. Keeps the failure of the input apart from the failure of the connection. */
+class Sending {
+  readonly body: RequestBody | undefined;
+  failure: { readonly error: unknown } | undefined;
+  readonly #over = new AbortController();
+
+  constructor(body: FlowBody | undefined, signal: AbortSignal) {
+    if (body === undefined) return;
+    const chunks = body.chunks(AbortSignal.any([signal, this.#over.signal]));
+    this.body = { bytes: body.bytes, chunks: this.#watched(chunks) };
+  }
+
+  /** Releases the input. A response or a failure may come while the input is still being read. */
+  end(): void {
+    if (this.body !== undefined) this.#over.abort();
+  }
+
+  async *#watched(chunks: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
+    try {
+      yield* chunks;
+    } catch (error) {
+      this.failure = { error };
+      throw error;
+    }
+  }
+}
+
+/** The error for a request that got no response. */
+function sendingFailure(error: unknown, operation: Operation, { failure }: Sending, signal: AbortSignal): unknown {
+  if (!(error instanceof TransportError)) return error;
+  const message = `${operation}: ${error.message}`;
+  // If the last byte was sent, the service may have acted, whether we gave up or the connection failed.
+  if (operation === 'create' && error.sent === 'all') return new InDoubtError(message, { cause: error });
+  if (signal.aborted) return signal.reason;
+  if (failure !== undefined) return failure.error;
+  return new UnavailableError(message, { cause: error, bodyStarted: error.sent !== 'nothing' });
+}
+
+/** The error for a response that could not be read to its end. */
+export function readingFailure(error: unknown, signal: AbortSignal): unknown {
+  if (signal.aborted) return signal.reason;
+  if (!(error instanceof TransportError)) return error;
+  return new UnavailableError(`The answer broke off: ${error.message}`, { cause: error, bodyStarted: false });
+}
