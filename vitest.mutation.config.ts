@@ -7,7 +7,6 @@ export default defineConfig({
       'test/publish/completion-event.test.ts',
       'test/settings/config.test.ts',
       'test/flow-service/{asset-answer,request-body}.test.ts',
-      'test/hostile/codec.test.ts',
       'test/ledger/{entry,keys}.test.ts',
       'test/results/results-keys.test.ts',
       'test/collect-outputs/poll-schedule.test.ts',
