@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { isLoopback, isPublicAddress } from '../../functions/flow-service/addresses.ts';
+import { isHttpsOrLoopback, isLoopback, isPublicAddress } from '../../functions/flow-service/addresses.ts';
 
-describe('an address of the public internet', () => {
+describe('a public address', () => {
   it.each(['1.1.1.1', '8.8.8.8', '100.63.255.255', '100.128.0.1', '172.15.0.1', '172.32.0.1', '192.167.255.255'])(
     'is %s',
     (address) => expect(isPublicAddress(address)).toBe(true),
@@ -11,7 +11,7 @@ describe('an address of the public internet', () => {
   );
 });
 
-describe('no address of the public internet', () => {
+describe('an address that is not public', () => {
   it.each([
     '0.0.0.0',
     '10.0.0.1',
@@ -59,12 +59,26 @@ describe('this machine', () => {
     'http://0x7f000001',
     'http://[::1]:1',
     'http://127.9.9.9',
-  ])('is meant by %s', (url) => expect(isLoopback(new URL(url))).toBe(true));
+  ])('is %s', (url) => expect(isLoopback(new URL(url))).toBe(true));
   it.each([
     'http://127.example.com',
     'http://localhost.example',
     'http://10.0.0.1',
     'http://[::ffff:7f00:1]',
     'http://0.0.0.0',
-  ])('is not meant by %s', (url) => expect(isLoopback(new URL(url))).toBe(false));
+  ])('is not %s', (url) => expect(isLoopback(new URL(url))).toBe(false));
+});
+
+describe('the token', () => {
+  it.each([
+    'https://flows.example.com',
+    'https://127.0.0.1',
+    'http://127.0.0.1:8080',
+    'http://localhost',
+    'http://[::1]',
+  ])('may travel to %s', (url) => expect(isHttpsOrLoopback(new URL(url))).toBe(true));
+  it.each(['http://flows.example.com', 'http://10.0.0.1', 'ftp://localhost', 'file:///etc/passwd'])(
+    'may not travel to %s',
+    (url) => expect(isHttpsOrLoopback(new URL(url))).toBe(false),
+  );
 });

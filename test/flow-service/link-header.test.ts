@@ -20,7 +20,7 @@ describe('a Link header', () => {
     ['a; rel=next', {}],
     ['<a>; rel', {}],
     ['', {}],
-  ])('of %j is understood', (header, links) => {
+  ])('%j is parsed', (header, links) => {
     expect(Object.fromEntries(linksIn(header))).toEqual(links);
   });
 

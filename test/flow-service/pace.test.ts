@@ -19,18 +19,18 @@ beforeEach(() => {
 const turn = (subject: string, { rank = 0 as Rank, startBy = undefined as number | undefined, signal = never } = {}) =>
   pace.turn({ rank, subject, startBy }, signal);
 
-/** Has the pace refused once, after it had given `count` turns that were answered. */
-async function refused(retryAfterMs: number | undefined = undefined, count = 0): Promise<void> {
+/** Throttles one request, after `count` requests that were answered. */
+async function throttled(retryAfterMs: number | undefined = undefined, count = 0): Promise<void> {
   for (let i = 0; i < count; i += 1) pace.answered(`answered ${i}`, await turn(`answered ${i}`));
-  pace.throttled('refused', await turn('refused'), retryAfterMs);
+  pace.throttled('throttled', await turn('throttled'), retryAfterMs);
 }
 
-/** What a promise has come to once everything that can go on at this moment has. */
+/** The state of a promise after all work that is possible at this moment. */
 async function outcomeOf(promise: Promise<unknown>): Promise<unknown> {
   let outcome: unknown = 'waits';
   promise.then(
     () => {
-      outcome = 'given';
+      outcome = 'granted';
     },
     (error) => {
       outcome = error;
@@ -40,8 +40,8 @@ async function outcomeOf(promise: Promise<unknown>): Promise<unknown> {
   return outcome;
 }
 
-/** The subjects of so many turns, in the order in which they are given. */
-function given(requests: readonly { subject: string; rank: Rank }[]): Promise<string[]> {
+/** The subjects of the requests, in the order in which they get their turns. */
+function granted(requests: readonly { subject: string; rank: Rank }[]): Promise<string[]> {
   const order: string[] = [];
   return time.during(async () => {
     await Promise.all(requests.map(async ({ subject, rank }) => order.push(await turnOf(subject, rank))));
@@ -55,16 +55,16 @@ async function turnOf(subject: string, rank: Rank): Promise<string> {
   return subject;
 }
 
-describe('a pace without a refusal', () => {
+describe('a pace without a throttled request', () => {
   it('lets every request go at once', async () => {
-    await given(Array.from({ length: 1_000 }, (_, index) => ({ subject: `${index}`, rank: 0 })));
+    await granted(Array.from({ length: 1_000 }, (_, index) => ({ subject: `${index}`, rank: 0 })));
     expect(time.seconds).toBe(0);
     expect(pace.learnt).toBeUndefined();
   });
 
   it('keeps to the ceiling that the operator has set', async () => {
     pace = new Pace(time, 10);
-    await given(Array.from({ length: 101 }, (_, index) => ({ subject: `${index}`, rank: 0 })));
+    await granted(Array.from({ length: 101 }, (_, index) => ({ subject: `${index}`, rank: 0 })));
     // Two turns may make up for a late timer.
     expect(time.seconds).toBeGreaterThanOrEqual(9.8);
     expect(time.seconds).toBeLessThan(10.2);
@@ -72,21 +72,21 @@ describe('a pace without a refusal', () => {
   });
 });
 
-describe('a refusal', () => {
-  it('lowers the rate to seven tenths of what got through', async () => {
+describe('a throttled request', () => {
+  it('lowers the rate to seven tenths of what was answered', async () => {
     await time.during(async () => {
       for (let i = 0; i < 50; i += 1) {
         pace.answered(`${i}`, await turn(`${i}`));
         await time.sleep(100);
       }
-      pace.throttled('refused', await turn('refused'), undefined);
+      pace.throttled('throttled', await turn('throttled'), undefined);
     });
     expect(pace.learnt?.requestsPerSecond).toBeCloseTo(7, 0);
     expect(pace.learnt?.refusedAt).toBe(time.now());
   });
 
   it('counts once for all requests that were under way together', async () => {
-    await refused(undefined, 100);
+    await throttled(undefined, 100);
     const before = pace.learnt?.requestsPerSecond as number;
     await time.pass(10 * MINUTE);
     const turns = await time.during(() => Promise.all(Array.from({ length: 10 }, (_, i) => turn(`${i}`))));
@@ -96,24 +96,24 @@ describe('a refusal', () => {
     expect(pace.learnt?.requestsPerSecond).toBeCloseTo(grown * 0.7, 5);
   });
 
-  it('never stops the requests of a process that shares a limit with many others', async () => {
+  it('never stops a process that shares a limit with many others', async () => {
     for (let i = 0; i < 30; i += 1) {
       pace.throttled(`${i}`, await time.during(() => turn(`${i}`)), undefined);
     }
     expect(pace.learnt?.requestsPerSecond).toBeCloseTo(0.1, 5);
     const { number } = await time.during(() => turn('another'), MINUTE);
     pace.answered('another', { number });
-    await given([{ subject: 'next', rank: 0 }]);
+    await granted([{ subject: 'next', rank: 0 }]);
   });
 
-  it('holds everybody back for two seconds at most as long as it is the only one', async () => {
-    await refused(10 * MINUTE, 100);
+  it('holds back all requests for two seconds at most if it is the only one', async () => {
+    await throttled(10 * MINUTE, 100);
     const from = time.seconds;
     await time.during(() => turn('another'));
     expect(time.seconds - from).toBe(2);
   });
 
-  it('and further ones in a row hold everybody back for as long as they say', async () => {
+  it('that others follow in a row holds back all requests up to the Retry-After', async () => {
     const from = time.seconds;
     for (let i = 0; time.seconds - from < 50; i += 1) {
       pace.throttled(`${i}`, await time.during(() => turn(`${i}`)), 50 * SECOND);
@@ -125,12 +125,12 @@ describe('a refusal', () => {
     expect(time.seconds - at).toBeCloseTo(50, 0);
   });
 
-  it('cannot cause a hot loop by a Retry-After of 0', async () => {
+  it('cannot cause a hot loop with a Retry-After of 0', async () => {
     const againAt = pace.throttled('a', await turn('a'), 0);
     expect((againAt as number) - time.now()).toBeGreaterThanOrEqual(250);
   });
 
-  it('of the kind that lasts for hours turns callers away at once, and says for how long', async () => {
+  it('that asks for hours makes further requests fail at once, with the time to wait', async () => {
     for (let i = 0; i < 6; i += 1) {
       const next = turn(`${i}`);
       pace.throttled(`${i}`, await time.during(() => next, HOUR), HOUR);
@@ -144,11 +144,11 @@ describe('a refusal', () => {
 });
 
 describe('requests that wait for their turn', () => {
-  beforeEach(() => refused(undefined, 100));
+  beforeEach(() => throttled(undefined, 100));
 
-  it('go by rank, and within a rank in the order of coming', async () => {
+  it('go by rank, and in the order of arrival within a rank', async () => {
     const request = (subject: string, rank: Rank) => ({ subject, rank });
-    const order = await given([
+    const order = await granted([
       request('look 1', 2),
       request('look 2', 2),
       request('search', 1),
@@ -158,16 +158,16 @@ describe('requests that wait for their turn', () => {
     expect(order).toEqual(['asset 1', 'asset 2', 'search', 'look 1', 'look 2']);
   });
 
-  it('get a tenth of the turns however many of a higher rank there are', async () => {
+  it('get a tenth of the turns, however many of a higher rank there are', async () => {
     const assets = Array.from({ length: 200 }, (_, i) => ({ subject: `asset ${i}`, rank: 0 as const }));
     const looks = Array.from({ length: 200 }, (_, i) => ({ subject: `look ${i}`, rank: 2 as const }));
-    const order = await given([...assets, ...looks]);
+    const order = await granted([...assets, ...looks]);
     const isLook = (subject: string) => subject.startsWith('look');
     expect(order.slice(0, 100).filter(isLook)).toHaveLength(10);
     expect(order.slice(100, 200).filter(isLook)).toHaveLength(10);
   });
 
-  it('are turned away by the time at which the turn is of no use any more', async () => {
+  it('fail by their deadline', async () => {
     pace.throttled('again', await time.during(() => turn('again')), undefined);
     const from = time.now();
     const waiting = Array.from({ length: 100 }, (_, i) => turn(`${i}`, { startBy: from + 1 * SECOND }));
@@ -181,7 +181,7 @@ describe('requests that wait for their turn', () => {
     }
   });
 
-  it('are turned away at once if the next turn comes too late', async () => {
+  it('fail at once if the next turn comes too late', async () => {
     await time.during(() => turn('first'));
     pace.throttled('more', await time.during(() => turn('more')), 30 * SECOND);
     const from = time.now();
@@ -190,17 +190,17 @@ describe('requests that wait for their turn', () => {
     expect(time.now()).toBe(from);
   });
 
-  it('leave no timer and no listener behind, whether they went, were aborted or were turned away', async () => {
+  it('leave no timer and no listener behind, whether they are sent, aborted or rejected', async () => {
     const controller = new AbortController();
     const { signal } = controller;
     const from = time.now();
-    const went = turn('went', { signal });
+    const sent = turn('sent', { signal });
     const outcomes = Promise.allSettled([
-      went,
-      turn('turned away', { signal, startBy: from + 1 }),
+      sent,
+      turn('rejected', { signal, startBy: from + 1 }),
       ...Array.from({ length: 10 }, (_, i) => turn(`${i}`, { signal })),
     ]);
-    await time.during(() => went);
+    await time.during(() => sent);
     expect(getEventListeners(signal, 'abort').length).toBeGreaterThan(0);
     controller.abort(new Error('No more'));
     const reasons = (await outcomes).flatMap((outcome) => (outcome.status === 'rejected' ? [outcome.reason] : []));
@@ -211,7 +211,7 @@ describe('requests that wait for their turn', () => {
     expect(() => turn('later', { signal })).toThrow('No more');
   });
 
-  it('take the place of one that was aborted', async () => {
+  it('take the place of an aborted one', async () => {
     const controller = new AbortController();
     const first = turn('first', { signal: controller.signal });
     first.catch(() => {});
@@ -221,34 +221,34 @@ describe('requests that wait for their turn', () => {
   });
 });
 
-describe('what was learnt', () => {
-  it('is what another process begins with', async () => {
+describe('the learnt pace', () => {
+  it('is where another process continues', async () => {
     pace.resume({ requestsPerSecond: 2, refusedAt: time.now() - 10 * MINUTE });
-    await given(Array.from({ length: 21 }, (_, index) => ({ subject: `${index}`, rank: 0 })));
-    // The rate grows while requests wait, so it takes less than the ten seconds of the rate that was learnt.
+    await granted(Array.from({ length: 21 }, (_, index) => ({ subject: `${index}`, rank: 0 })));
+    // The rate grows while requests wait, so this takes less than the ten seconds of the learnt rate.
     expect(time.seconds).toBeGreaterThan(6);
     expect(time.seconds).toBeLessThan(10.1);
     expect(pace.learnt?.refusedAt).toBe(time.now() - time.seconds * SECOND - 10 * MINUTE);
   });
 
-  it('is passed over if it is an hour old, or older than what the process has heard itself', async () => {
+  it('is ignored if it is an hour old, or older than the pace that the process learnt itself', async () => {
     pace.resume({ requestsPerSecond: 2, refusedAt: time.now() - HOUR - 1 });
     expect(pace.learnt).toBeUndefined();
-    await refused(undefined, 100);
+    await throttled(undefined, 100);
     const own = pace.learnt;
     pace.resume({ requestsPerSecond: 2, refusedAt: time.now() - 1 });
     expect(pace.learnt).toEqual(own);
   });
 
-  it('is forgotten after an hour without a refusal', async () => {
-    await refused();
+  it('is forgotten after an hour without a throttled request', async () => {
+    await throttled();
     await time.pass(HOUR);
     expect(pace.learnt).toBeDefined();
     await time.pass(SECOND);
     expect(pace.learnt).toBeUndefined();
     const from = time.seconds;
-    await given(Array.from({ length: 100 }, (_, index) => ({ subject: `${index}`, rank: 0 })));
-    // The wait for the turn after the last one is all that is left of the old rate.
+    await granted(Array.from({ length: 100 }, (_, index) => ({ subject: `${index}`, rank: 0 })));
+    // Of the old rate, only the gap after the last turn is left.
     expect(time.seconds - from).toBeLessThan(2);
   });
 });

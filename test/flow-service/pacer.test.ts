@@ -12,10 +12,10 @@ const SECOND = 1_000;
 const MINUTE = 60 * SECOND;
 const HOUR = 60 * MINUTE;
 
-/** How long the service takes for an answer, in milliseconds. */
+/** Response time of the service, in milliseconds. */
 const ANSWER_MS = 50;
 
-/** Requests of a process at a time, as a tick makes them. */
+/** Concurrent requests of a process, as in a tick. */
 const SIDE_BY_SIDE = 64;
 
 let time: VirtualTime;
@@ -23,7 +23,7 @@ beforeEach(() => {
   time = new VirtualTime();
 });
 
-/** After this time a caller asks again for what was given back to it, in milliseconds. */
+/** Time after which a caller repeats a request that failed, in milliseconds. */
 const CALLER_WAIT_MS = 5 * SECOND;
 
 const response = (status: number, headers: Record<string, string> = {}): TransportResponse => ({
@@ -35,7 +35,7 @@ const response = (status: number, headers: Record<string, string> = {}): Transpo
 
 type Send = (subject: string, kind: RequestKind) => Promise<TransportResponse>;
 
-/** A service that has these limits and no other trouble. */
+/** A service with these limits and no other trouble. */
 function limited(limits: Limits): { readonly limiter: Limiter; readonly send: Send } {
   const limiter = new Limiter(limits, time);
   const send: Send = async (_, kind) => {
@@ -54,14 +54,14 @@ interface Asked {
   readonly rank?: Rank;
 }
 
-/** What became of one request. Times in seconds since the beginning. */
+/** The outcome of one request. Times are in seconds since the beginning. */
 interface Outcome {
   readonly subject: string;
   readonly status: number | ThrottledError;
   readonly at: number;
 }
 
-/** One process with so many requests, some of them side by side. None is asked again by its caller. */
+/** One process that sends each request once, several of them concurrently. */
 async function once(pacer: Pacer, asked: readonly Asked[], send: Send, kind: RequestKind = 'other') {
   const left = asked.values();
   const outcomes: Outcome[] = [];
@@ -86,7 +86,7 @@ const subjects = (count: number, prefix = 'flow'): Asked[] =>
 
 const isAnswered = ({ status }: Outcome): boolean => status === 200;
 
-/** Processes that share a service. Each asks again for what was given back to it, until all is answered. */
+/** Processes that share a service. Each repeats its failed requests until all are answered. */
 function untilAnswered(count: number, { processes = 1, send }: { processes?: number; send: Send }): Promise<void> {
   return time.during(async () => {
     const one = async (index: number): Promise<void> => {
@@ -102,7 +102,7 @@ function untilAnswered(count: number, { processes = 1, send }: { processes?: num
   });
 }
 
-describe('with a service that allows so many requests a second, everything gets through in nearly the best time', () => {
+describe('under a limit of requests a second, all work is done in nearly the shortest time', () => {
   const rate = (requestsPerSecond: number, burst: number): Rate => ({ requestsPerSecond, burst });
   it.each([
     { everything: rate(20, 20), count: 600, processes: 1, times: 1.5 },
@@ -112,18 +112,18 @@ describe('with a service that allows so many requests a second, everything gets 
     { everything: rate(1, 5), count: 100, processes: 1, times: 1.5 },
     { everything: rate(1, 5), count: 100, processes: 5, times: 1.5 },
     { everything: rate(1, 1), count: 100, processes: 1, times: 1.5 },
-    // Without any burst, each of five processes is refused whenever another one was a moment earlier. Less often would
+    // Without a burst, each of five processes is throttled whenever another one was a moment earlier. Fewer tries would
     // leave half of the allowance unused.
-    { everything: rate(1, 1), count: 100, processes: 5, times: 2, refusedShare: 4 },
-  ])('$everything, shared by $processes', async ({ everything, count, processes, times, refusedShare = 0.5 }) => {
+    { everything: rate(1, 1), count: 100, processes: 5, times: 2, throttledShare: 4 },
+  ])('$everything, shared by $processes', async ({ everything, count, processes, times, throttledShare = 0.5 }) => {
     for (const retryAfter of ['seconds', 'date', 'none'] as const) {
       time = new VirtualTime();
       const { limiter, send } = limited({ everything, retryAfter });
       await untilAnswered(count, { processes, send });
       const ideal = (count - everything.burst) / everything.requestsPerSecond;
       expect(time.seconds).toBeLessThan(times * ideal);
-      // A refusal is an answer too, and many of them are an attack.
-      expect(limiter.refusedCount).toBeLessThan(refusedShare * count + SIDE_BY_SIDE * processes);
+      // Throttled requests load the service too. Many of them look like an attack.
+      expect(limiter.refusedCount).toBeLessThan(throttledShare * count + SIDE_BY_SIDE * processes);
     }
   });
 
@@ -134,11 +134,11 @@ describe('with a service that allows so many requests a second, everything gets 
     expect(time.seconds).toBeLessThan(1.5 * 90);
   });
 
-  it.each(['RateLimit', 'X-RateLimit'] as const)('and tells what is left in %s headers', async (headers) => {
+  it.each(['RateLimit', 'X-RateLimit'] as const)('20 in every 10 seconds, told in %s headers', async (headers) => {
     const { limiter, send } = limited({ window: { requests: 20, seconds: 10 }, headers, retryAfter: 'none' });
     await untilAnswered(200, { send });
     expect(time.seconds).toBeLessThan(1.5 * 90);
-    // Only those that were under way when the allowance ended are refused.
+    // Only requests that were under way when the allowance ended are throttled.
     expect(limiter.refusedCount).toBeLessThan(2 * SIDE_BY_SIDE);
   });
 });
@@ -149,8 +149,8 @@ describe('a wait that the service asks for', () => {
   const HINTS: readonly (readonly [string, number, () => Record<string, string>])[] = [
     ['Retry-After in seconds', 429, () => ({ 'retry-after': '2' })],
     ['Retry-After as a date', 429, () => ({ 'retry-after': until(2) })],
-    ['RateLimit-Reset with a refusal', 429, () => ({ 'ratelimit-remaining': '0', 'ratelimit-reset': '2' })],
-    ['X-RateLimit-Reset with a refusal', 429, () => ({ 'x-ratelimit-remaining': '0', 'x-ratelimit-reset': epoch(2) })],
+    ['RateLimit-Reset with a 429', 429, () => ({ 'ratelimit-remaining': '0', 'ratelimit-reset': '2' })],
+    ['X-RateLimit-Reset with a 429', 429, () => ({ 'x-ratelimit-remaining': '0', 'x-ratelimit-reset': epoch(2) })],
     ['RateLimit-Reset with an answer', 200, () => ({ 'ratelimit-remaining': '0', 'ratelimit-reset': '2' })],
     ['X-RateLimit-Reset with an answer', 200, () => ({ 'x-ratelimit-remaining': '0', 'x-ratelimit-reset': epoch(2) })],
     ['RateLimit with an answer', 200, () => ({ ratelimit: '"default";r=0;t=2' })],
@@ -182,9 +182,9 @@ describe('a wait that the service asks for', () => {
   }
 });
 
-describe('subjects that are refused for ever', () => {
+describe('subjects that are always throttled', () => {
   const isPoisoned = (subject: string) => subject.startsWith('poisoned');
-  const REFUSALS = [
+  const THROTTLED = [
     ['429 without Retry-After', response.bind(undefined, 429, {})],
     ['429 with Retry-After: 1', response.bind(undefined, 429, { 'retry-after': '1' })],
     ['429 with Retry-After: 3600', response.bind(undefined, 429, { 'retry-after': '3600' })],
@@ -194,11 +194,11 @@ describe('subjects that are refused for ever', () => {
 
   for (const count of [1, 8]) {
     describe(`${count} of them`, () => {
-      it.each(REFUSALS)('delay the others by seconds only, and are given back: %s', async (_, refusal) => {
+      it.each(THROTTLED)('delay the others by seconds only, and fail: %s', async (_, throttled) => {
         const pacer = new Pacer(time);
         const send: Send = async (subject) => {
           await time.sleep(ANSWER_MS);
-          return isPoisoned(subject) ? refusal() : response(200);
+          return isPoisoned(subject) ? throttled() : response(200);
         };
         const asked = [...subjects(count, 'poisoned'), ...subjects(200)];
         const outcomes = await time.during(() => once(pacer, asked, send));
@@ -214,14 +214,14 @@ describe('subjects that are refused for ever', () => {
     });
   }
 
-  it('leave the pace as it was before them', async () => {
+  it('leave the pace as it was before', async () => {
     const pacer = new Pacer(time);
     const send: Send = async (subject) => {
       await time.sleep(ANSWER_MS);
       return isPoisoned(subject) ? response(429) : response(200);
     };
     await time.during(() => once(pacer, [...subjects(3, 'poisoned'), ...subjects(500)], send));
-    // Their callers come back with them, as ticks do.
+    // Their callers repeat them, as ticks do.
     for (let i = 0; i < 4; i += 1) {
       await time.during(() => once(pacer, [...subjects(3, 'poisoned'), ...subjects(50, `round ${i}`)], send));
     }
@@ -232,7 +232,7 @@ describe('subjects that are refused for ever', () => {
     expect(Math.max(...others.map(({ at }) => at)) - from).toBeLessThan(1);
   });
 
-  it('do not hide a limit that is real', async () => {
+  it('do not hide a real limit', async () => {
     const limit = limited({ everything: { requestsPerSecond: 10, burst: 10 } });
     const send: Send = (subject, kind) =>
       isPoisoned(subject) ? Promise.resolve(response(429)) : limit.send(subject, kind);
@@ -258,20 +258,20 @@ describe('a request', () => {
     return { outcome, sentAt };
   };
 
-  it('that was refused goes again by itself', async () => {
+  it('that is throttled is sent again', async () => {
     const { outcome, sentAt } = ask(new Pacer(time), 'other', [response(429), response(429), response(200)]);
     expect((await outcome).status).toBe(200);
     expect(sentAt).toHaveLength(3);
   });
 
-  it('that is refused for ever is given back after a minute', async () => {
+  it('that is always throttled fails after a minute', async () => {
     const { outcome, sentAt } = ask(new Pacer(time), 'other', [response(429)]);
     await expect(outcome).resolves.toMatchObject({ status: 429 });
     expect(time.seconds).toBeLessThanOrEqual(60);
     expect(sentAt.length).toBeLessThan(30);
   });
 
-  it('to an account that is spent is given back at once', async () => {
+  it('on a spent account fails at once', async () => {
     const { outcome, sentAt } = ask(new Pacer(time), 'other', [response(402)]);
     expect((await outcome).status).toBe(402);
     expect(sentAt).toHaveLength(1);
@@ -279,13 +279,13 @@ describe('a request', () => {
   });
 
   it('that creates a flow waits for as long as its caller can', async () => {
-    const refusals = Array.from({ length: 3 }, () => response(429, { 'retry-after': '40' }));
-    const { outcome } = ask(new Pacer(time), 'creation', [...refusals, response(201)], time.now() + 10 * MINUTE);
+    const throttled = Array.from({ length: 3 }, () => response(429, { 'retry-after': '40' }));
+    const { outcome } = ask(new Pacer(time), 'creation', [...throttled, response(201)], time.now() + 10 * MINUTE);
     expect((await outcome).status).toBe(201);
     expect(time.seconds).toBeGreaterThanOrEqual(120);
   });
 
-  it('that creates a flow is given back if it could only go when its caller has no time left', async () => {
+  it('that creates a flow fails if its caller would have no time left', async () => {
     const { outcome, sentAt } = ask(
       new Pacer(time),
       'creation',
@@ -296,21 +296,21 @@ describe('a request', () => {
     expect(sentAt).toEqual([0]);
   });
 
-  it('that creates a flow and got 503 after it was sent is not sent again, since it may have made one', async () => {
+  it('that creates a flow and got 503 after its last byte is not sent again, because a flow may exist', async () => {
     const busy = { ...response(503, { 'retry-after': '1' }), sent: 'all' as const };
     const { outcome, sentAt } = ask(new Pacer(time), 'creation', [busy], time.now() + HOUR);
     expect((await outcome).status).toBe(503);
     expect(sentAt).toHaveLength(1);
   });
 
-  it('that creates a flow and got 503 before it was sent goes again', async () => {
+  it('that creates a flow and got 503 before its last byte is sent again', async () => {
     const busy = { ...response(503, { 'retry-after': '1' }), sent: 'part' as const };
     const { outcome, sentAt } = ask(new Pacer(time), 'creation', [busy, response(201)], time.now() + HOUR);
     expect((await outcome).status).toBe(201);
     expect(sentAt).toHaveLength(2);
   });
 
-  it('whose connection breaks is its caller’s to deal with', async () => {
+  it('whose connection breaks fails with that error', async () => {
     const pacer = new Pacer(time);
     const broken = pacer.send('other', { rank: 0, subject: 'a' }, never, async () => {
       throw new Error('reset');
@@ -319,7 +319,7 @@ describe('a request', () => {
     expect((await ask(pacer, 'other', [response(200)]).outcome).status).toBe(200);
   });
 
-  it('that is aborted while it waits to go again leaves no timer and no listener behind', async () => {
+  it('that is aborted while it waits to be sent again leaves no timer and no listener behind', async () => {
     const controller = new AbortController();
     const { signal } = controller;
     const pacer = new Pacer(time);
@@ -334,7 +334,7 @@ describe('a request', () => {
     expect(time.sleepers).toBe(0);
   });
 
-  it('of one kind is not limited by refusals of the other', async () => {
+  it('of one kind is not limited if the other kind is throttled', async () => {
     const pacer = new Pacer(time);
     const { outcome } = ask(pacer, 'creation', [response(429)], time.now() + 20 * SECOND);
     await outcome;
@@ -345,7 +345,7 @@ describe('a request', () => {
     expect(time.seconds).toBe(from);
   });
 
-  it('goes no more often than the ceiling allows, each kind by itself', async () => {
+  it('goes no more often than the ceiling allows, for each kind', async () => {
     const pacer = new Pacer(time, 5);
     const send = async () => response(200);
     await time.during(() =>

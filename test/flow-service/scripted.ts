@@ -6,11 +6,11 @@ import type { CreateRequest, InputSource, Token } from '../../functions/flow-ser
 
 export const never = new AbortController().signal;
 
-/** A token that would be recognised wherever it turned up. */
+/** A token that is easy to recognise if it leaks. */
 export const TOKEN = 'obviously-fake/token-1';
 export const RENEWED = 'obviously-fake/token-2';
 
-/** Gives {@link TOKEN}, and {@link RENEWED} after it was read again. */
+/** Returns {@link TOKEN} first, and {@link RENEWED} from `renew`. */
 export function scriptedToken(): Token & { renewals: number } {
   return {
     renewals: 0,
@@ -24,7 +24,7 @@ export function scriptedToken(): Token & { renewals: number } {
   };
 }
 
-/** Time that stands still until it is told to pass. */
+/** A clock that stands still until `pass` is called. */
 export class StillClock implements Clock {
   #now = Date.UTC(2026, 0, 1);
   readonly sleepers = new Set<{ readonly until: number; readonly wake: () => void }>();
@@ -57,7 +57,7 @@ export class StillClock implements Clock {
   }
 }
 
-/** Time that passes at once for whoever waits. Only for what has no time limits of its own to race against. */
+/** A clock on which every sleep passes at once. Not for code whose time limits would race against each other. */
 export class HastyClock implements Clock {
   #now = Date.UTC(2026, 0, 1);
 
@@ -79,12 +79,12 @@ export async function until(condition: () => boolean): Promise<void> {
 export interface Scripted extends AsyncDisposable {
   readonly url: URL;
   readonly requests: { readonly method: string; readonly url: string; readonly headers: IncomingMessage['headers'] }[];
-  /** Connections that were made, and those of them that are open. */
+  /** Number of connections made so far. */
   connections: number;
   readonly open: Set<Socket>;
 }
 
-/** A server on loopback that answers as it is told. */
+/** A scripted HTTP server on loopback. */
 export async function scripted(
   answer: (request: IncomingMessage, response: ServerResponse, index: number) => unknown,
 ): Promise<Scripted> {
@@ -97,7 +97,7 @@ export async function scripted(
   return serve(createServer({ keepAliveTimeout: 60_000 }, listener), requests);
 }
 
-/** A server that is handed bare connections, for answers that no HTTP server would give. */
+/** A scripted server of raw connections, for responses that no HTTP server would send. */
 export async function scriptedRaw(answer: (socket: Socket, index: number) => unknown): Promise<Scripted> {
   let index = 0;
   const server = createRawServer((socket) => {
@@ -134,14 +134,14 @@ async function serve(server: ReturnType<typeof createRawServer>, requests: Scrip
   return result;
 }
 
-/** The body of a request, once it has come whole. */
+/** Reads the whole body of a request. */
 export async function bodyOf(request: IncomingMessage): Promise<string> {
   const chunks: Buffer[] = [];
   for await (const chunk of request) chunks.push(chunk);
   return Buffer.concat(chunks).toString();
 }
 
-/** Answers with JSON once the request has come whole. */
+/** Responds with JSON after it has read the whole request. */
 export async function json(request: IncomingMessage, response: ServerResponse, value: unknown, status = 200) {
   await bodyOf(request);
   response.writeHead(status, { 'content-type': 'application/json' });
@@ -169,7 +169,7 @@ export const requestOf = (source: InputSource, as: 'file' | 'text' = 'file'): Cr
   input: { as, mediaType: 'image/png', source, additional: {} },
 });
 
-/** A source of `bytes` bytes that come as fast as they are taken; it knows how much was taken and whether it is done. */
+/** A source of `bytes` bytes without delay. It tells how many were taken and whether it was closed. */
 export function largeSource(bytes: number): InputSource & { taken: number; isClosed: boolean } {
   const chunk = Buffer.alloc(64 * 1024, 'x');
   return {

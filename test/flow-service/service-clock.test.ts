@@ -6,7 +6,7 @@ import { VirtualTime } from '../support/virtual-time.ts';
 const answer = (status: number, headers = {}) =>
   ({ status, headers, body: (async function* () {})(), destroy() {}, sent: 'all' }) as never;
 
-/** 20 in a window of 10 s, told by epoch resets; the service's clock differs by so much. */
+/** Answered requests a minute under a limit of 20 in 10 s, told by epoch resets of a clock that differs by `skewMs`. */
 async function perMinute(skewMs: number): Promise<number> {
   const clock = new VirtualTime();
   const pacer = new Pacer(clock);
@@ -43,18 +43,18 @@ async function perMinute(skewMs: number): Promise<number> {
   return done / 10;
 }
 
-it('obeys windows told by a clock that is a minute ahead about as well as by ours', async () => {
+it('a clock that is a minute ahead costs little of the allowance', async () => {
   const [same, ahead] = [await perMinute(0), await perMinute(60_000)];
   expect(ahead).toBeGreaterThan(same / 1.5);
 });
 
-it('a reset that is a time in milliseconds is no wait of a day', () => {
+it('a reset in milliseconds since the epoch is not taken for a wait of a day', () => {
   const now = Date.now();
   const headers = { 'x-ratelimit-remaining': '0', 'x-ratelimit-reset': String(now + 5_000) };
   expect(exhaustedMs({ headers }, now)).toBeLessThan(60_000);
 });
 
-it('a service clock a minute ahead of ours does not stretch every window', () => {
+it('a service clock that is a minute ahead does not stretch the windows', () => {
   const now = Date.now();
   const theirs = now + 60_000;
   const headers = {
