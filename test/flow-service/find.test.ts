@@ -12,7 +12,7 @@ const MINUTE = 60_000;
 
 const at = (minutes: number): string => new Date(SINCE + minutes * MINUTE).toISOString();
 
-/** A flow of another client of the account that was made and ended so many minutes after the request in doubt. */
+/** A flow of another client of the account, made and ended `minutes` after the request in doubt. */
 const flow = (id: string, minutes?: number, more: object = {}): object => ({
   flow_id: id,
   state: 'completed',
@@ -26,7 +26,7 @@ const ours = (id: string, minutes?: number, state = 'running'): object =>
 
 type Page = { readonly body: unknown; readonly link?: string; readonly status?: number };
 
-/** A client whose listing has the pages of `pageAt`, by path and query, and the paths that it was asked for. */
+/** A client whose listing has the pages of `pageAt`, and the paths that it requested. */
 function clientOf(pageAt: (pathAndQuery: string, index: number) => unknown) {
   const asked: string[] = [];
   const transport: Transport = async ({ url }) => {
@@ -56,7 +56,7 @@ function clientOf(pageAt: (pathAndQuery: string, index: number) => unknown) {
   return { flows, asked, clock };
 }
 
-/** What is found in a listing whose pages are those of `pageAt`. */
+/** Searches a listing with the pages of `pageAt`. */
 async function find(pageAt: (pathAndQuery: string, index: number) => unknown) {
   const { flows, asked } = clientOf(pageAt);
   const found: Found = await flows.find(TAG, SINCE, never);
@@ -68,8 +68,8 @@ const resultOf = async (pageAt: (pathAndQuery: string, index: number) => unknown
   return found.result === 'found' ? found.flow.flowId : found.result;
 };
 
-describe('a flow that bears the tag', () => {
-  it('is found on whatever page it is, and nothing is read beyond it', async () => {
+describe('a flow with the tag', () => {
+  it('is found on any page, and no further page is read', async () => {
     const pages = ['/flows', '/flows?page=1', '/flows?page=2', '/flows?page=3'];
     const { found, asked } = await find((path) => {
       const number = Math.max(1, pages.indexOf(path));
@@ -83,14 +83,14 @@ describe('a flow that bears the tag', () => {
     expect(await resultOf(() => ({ [member]: [ours('mine')] }))).toBe('mine');
   });
 
-  it('is another where any part of the tag is another', async () => {
+  it('is another flow if any part of its tag differs', async () => {
     for (const part of [{ pipeline: 'other' }, { upload: 'other' }, { generation: 2 }]) {
       const other = flow('other', 0, { additional: { flowdrop: { ...TAG, ...part } } });
       expect(await resultOf(() => ({ flows: [other], next: null }))).toBe('absent');
     }
   });
 
-  it('and has not failed is preferred to one that has, and of those that have the newest is taken', async () => {
+  it('is preferred if it has not failed; among failed ones the newest is taken', async () => {
     const flows = [ours('old', -2, 'failed'), ours('new', 2, 'failed'), ours('between', 0, 'aborted')];
     expect(await resultOf(() => ({ flows: [...flows, ours('good', -3, 'completed')], next: null }))).toBe('good');
     expect(await resultOf(() => ({ flows, next: null }))).toBe('new');
@@ -104,14 +104,14 @@ const newestFirst = (from: number, to: number): readonly object[] =>
     flow(`m${from - index}`, from - index, { state: index % 3 === 1 ? 'failed' : 'completed' }),
   );
 
-describe('absence is certain', () => {
-  it('where the listing is newest first and went back past the request, with clocks five minutes apart', async () => {
+describe('absence is proven', () => {
+  it('if the listing is newest first and was read back past the request, with clocks five minutes apart', async () => {
     const { found, asked } = await find(() => newestFirst(3, -15));
     expect({ found, asked }).toEqual({ found: { result: 'absent' }, asked: ['/flows'] });
     expect(await resultOf(() => newestFirst(3, -9))).toBe('unknown');
   });
 
-  it('where that is seen only on a later page, and no flow was deleted meanwhile', async () => {
+  it('if a later page proves it, and no flow was deleted meanwhile', async () => {
     const { found, asked } = await find((path) =>
       path === '/flows?page=2' ? newestFirst(-7, -20) : newestFirst(3, -6),
     );
@@ -154,18 +154,18 @@ describe('absence is certain', () => {
     ['there is nothing', { flows: [] }],
     ['there is nothing at all', []],
     ['there are only pages before', { body: [flow('a')], link: '<https://flows.example.com/flows>; rel="first"' }],
-  ])('where it says that %s', async (_, page) => {
+  ])('if the listing says that %s', async (_, page) => {
     expect(await resultOf(() => page)).toBe('absent');
   });
 
-  it('where pages by number come to an empty one, whether they are counted from 1 or from 0', async () => {
+  it('if numbered pages end with an empty one, counted from 1 or from 0', async () => {
     for (const first of [1, 0]) {
       const { found, asked } = await find((path) => {
         const number = Number(/page=(\d+)/.exec(path)?.[1] ?? first);
         return number < first + 3 ? [flow(`f${number}`)] : [];
       });
       expect(found.result).toBe('absent');
-      // The flows of all three pages are looked at again.
+      // All three pages are read a second time.
       expect(asked.length).toBe(first === 1 ? 5 + 4 : 4 + 3);
     }
     const zeroBased = (path: string) =>
@@ -181,7 +181,7 @@ describe('absence is certain', () => {
     ['a bare cursor', { cursor: 'x' }, '/flows?cursor=x'],
     ['a page token', { next_page_token: 'x' }, '/flows?page_token=x'],
     ['a cursor called next', { next: 'x' }, '/flows?cursor=x'],
-  ])('where it names the next page by %s, and then no more', async (_, next, path) => {
+  ])('if the listing names the next page by %s, and then no more', async (_, next, path) => {
     const { found, asked } = await find((_, index) => ({ flows: [flow(`f${index}`)], ...(index === 0 ? next : {}) }));
     expect({ found, asked }).toEqual({ found: { result: 'absent' }, asked: ['/flows', path] });
   });
@@ -190,12 +190,12 @@ describe('absence is certain', () => {
     ['a number', { next: 2 }, '/flows?page=2'],
     ['a next page', { next_page: 2 }, '/flows?page=2'],
     ['an offset', { next: '/flows?limit=1&offset=1' }, '/flows?limit=1&offset=1'],
-  ])('where it names the next page by %s, and all is still there at a second look', async (_, next, path) => {
+  ])('if the listing names the next page by %s, and a second reading shows all flows again', async (_, next, path) => {
     const { found, asked } = await find((asked) => ({ flows: [flow(asked)], ...(asked === '/flows' ? next : {}) }));
     expect({ found, asked }).toEqual({ found: { result: 'absent' }, asked: ['/flows', path, '/flows', path] });
   });
 
-  it('where it names the next page in a Link header, and then no more', async () => {
+  it('if the listing names the next page in a Link header, and then no more', async () => {
     const link = '</flows?p=a>; rel="prev", </flows?p=c>; title="x"; rel=next';
     const { found, asked } = await find((_, index) => ({
       body: [flow(`f${index}`)],
@@ -205,13 +205,13 @@ describe('absence is certain', () => {
   });
 });
 
-describe('absence is not certain', () => {
-  it.each([404, 405, 501, 400, 422])('where the listing is answered with %i', async (status) => {
+describe('absence is not proven', () => {
+  it.each([404, 405, 501, 400, 422])('if the listing is answered with %i', async (status) => {
     const { found } = await find(() => ({ body: 'no', status }));
     expect(found).toMatchObject({ result: 'unknown', why: expect.stringContaining(String(status)) });
   });
 
-  it('where a page after the first is refused', async () => {
+  it('if a page after the first is rejected', async () => {
     expect(await resultOf((_, index) => (index === 0 ? [flow('a')] : { body: 'no', status: 422 }))).toBe('unknown');
   });
 
@@ -230,11 +230,11 @@ describe('absence is not certain', () => {
     ['counts more than it shows', { flows: [flow('a')], total: 2 }],
     ['counts what is on the page', { flows: [flow('a')], count: 1 }],
     ['has a flow of an unusable id', { flows: [flow('a'), flow('..')], total: 2 }],
-  ])('where the listing %s', async (_, page) => {
+  ])('if the listing %s', async (_, page) => {
     expect(await resultOf(() => page)).toBe('unknown');
   });
 
-  it('where the next page is elsewhere, and the token does not go there', async () => {
+  it('if the next page is on another origin, where the token must not go', async () => {
     for (const next of ['https://other.example.com/flows', 'http://flows.example.com/flows', 'https://']) {
       const { found, asked } = await find(() => ({ flows: [flow('a')], next }));
       expect(found.result).toBe('unknown');
@@ -242,19 +242,19 @@ describe('absence is not certain', () => {
     }
   });
 
-  it('where pages go round in a circle', async () => {
+  it('if the pages go round in a circle', async () => {
     const { found, asked } = await find(() => ({ flows: [flow('a')], next_cursor: 'again' }));
     expect(found.result).toBe('unknown');
     expect(asked.length).toBe(2);
   });
 
-  it('where an empty page names itself as the next', async () => {
+  it('if an empty page names itself as the next', async () => {
     const { found, asked } = await find(() => ({ flows: [], next_cursor: 'again' }));
     expect(found.result).toBe('unknown');
     expect(asked.length).toBe(2);
   });
 
-  it('beyond so many pages and so many flows', async () => {
+  it('beyond the limits of pages and flows', async () => {
     const pages = await find((_, index) => ({ flows: [flow(`f${index}`)], next_cursor: `c${index}` }));
     expect(pages.found.result).toBe('unknown');
     expect(pages.asked.length).toBe(FIND_PAGES_MAX);
@@ -265,7 +265,7 @@ describe('absence is not certain', () => {
   });
 });
 
-describe('a tag that cannot be seen', () => {
+describe('a tag that is not visible', () => {
   it.each([
     ['has none', undefined],
     ['has null', null],
@@ -274,20 +274,20 @@ describe('a tag that cannot be seen', () => {
     ['is a text of a list', '[{"customer":7}]'],
     ['is cut JSON', '{"customer":7'],
     ['is nested without end', `{"a":${'['.repeat(10_000)}${']'.repeat(10_000)}}`],
-  ])('leaves it unknown whether there is a flow: additional %s', async (_, additional) => {
+  ])('proves nothing: additional %s', async (_, additional) => {
     const { found } = await find(() => ({ flows: [flow('a', -9, { additional })], next: null }));
     expect(found).toEqual({ result: 'unknown', why: expect.stringContaining('no additional data') });
     const paged = newestFirst(3, -30).map((each) => ({ ...each, additional }));
     expect(await resultOf(() => paged)).toBe('unknown');
   });
 
-  it('is seen where `additional` comes as a text of JSON', async () => {
+  it('is visible if `additional` comes as a text of JSON', async () => {
     const text = (tag: object) => flow('mine', 0, { additional: JSON.stringify({ flowdrop: tag }) });
     expect(await resultOf(() => ({ flows: [text(TAG)], next: null }))).toBe('mine');
     expect(await resultOf(() => ({ flows: [text({ ...TAG, upload: 'other' })], next: null }))).toBe('absent');
   });
 
-  it('on later pages is enough on one', async () => {
+  it('on the first page may be visible on a later one', async () => {
     const page = (number: number) => newestFirst(30 - 31 * number, -31 * number);
     const without = page(0).map((each) => ({ ...each, additional: null }));
     const { found, asked } = await find((path) => {
@@ -317,38 +317,38 @@ describe('a listing in another order, in which the flow is on the second page,',
     ['oldest first', [...old.toReversed(), ours('mine', 0), ...fresh.toReversed()]],
   ];
 
-  it.each(orders)('%s, has it found there', async (_, all) => {
+  it.each(orders)('%s, is read until it is found', async (_, all) => {
     const size = all.findIndex((each) => 'flow_id' in each && each.flow_id === 'mine');
     const page = (cursor: string | undefined) =>
       cursor === undefined ? { flows: all.slice(0, size), next: 'rest' } : { flows: all.slice(size), next: null };
     expect(await resultOf((path) => page(/cursor=(\w+)/.exec(path)?.[1]))).toBe('mine');
   });
 
-  it.each(orders)('%s, and cannot be had, is unknown', async (_, all) => {
+  it.each(orders)('%s, proves nothing if that page cannot be read', async (_, all) => {
     const size = all.findIndex((each) => 'flow_id' in each && each.flow_id === 'mine');
     expect(await resultOf(() => all.slice(0, size))).toBe('unknown');
   });
 });
 
 describe('a listing of active flows only', () => {
-  it('leaves it unknown whether the flow was made and has ended', async () => {
+  it('proves nothing, because the flow may have ended', async () => {
     const running = [flow('a', 3, { state: 'running' }), flow('b', -3, { state: 'queued' })];
     const { found } = await find(() => ({ flows: running, next: null }));
     expect(found).toEqual({ result: 'unknown', why: expect.stringContaining('no ended flow') });
   });
 
-  it('is no proof when it is empty, if the process knows of a flow', async () => {
+  it('proves nothing when it is empty if the process knows a flow', async () => {
     const { flows, clock } = clientOf((path) => (path === '/flows/f1' ? { flow_id: 'f1', state: 'completed' } : []));
     expect(await flows.find(TAG, SINCE, never)).toEqual({ result: 'absent' });
     await flows.get('f1', never);
-    // It may be new, and new flows are listed late.
+    // The flow may be new, and new flows are listed late.
     clock.pass(5 * MINUTE - 1);
     expect(await flows.find(TAG, SINCE, never)).toEqual({ result: 'absent' });
     clock.pass(1);
     expect(await flows.find(TAG, SINCE, never)).toEqual({ result: 'unknown', why: expect.stringContaining('empty') });
   });
 
-  it('is no proof if the caller knows of a flow that must be listed by now', async () => {
+  it('proves nothing if the caller knows a flow that must be listed by now', async () => {
     const { flows, clock } = clientOf(() => []);
     const asked: number[] = [];
     const hasFlowFrom = async (before: number) => {
@@ -360,8 +360,8 @@ describe('a listing of active flows only', () => {
   });
 });
 
-describe('flows that are deleted while the pages are read', () => {
-  /** An account whose pages of two go by number. `between` happens after the first page was read. */
+describe('flows that are deleted during the reading', () => {
+  /** An account with numbered pages of two flows. `between` runs after the first page was read. */
   const changing = (ids: readonly string[], between: (ids: string[]) => void) => {
     const left = [...ids];
     return find((path, index) => {
@@ -377,7 +377,7 @@ describe('flows that are deleted while the pages are read', () => {
     expect(found).toMatchObject({ result: 'found', flow: { flowId: 'mine' } });
   });
 
-  it('leave it unknown what else was hidden', async () => {
+  it('leave it unknown whether others were hidden', async () => {
     const { found } = await changing(['a', 'b', 'c', 'd'], (ids) => ids.shift());
     expect(found).toEqual({ result: 'unknown', why: expect.stringContaining('leave the listing') });
   });
@@ -395,7 +395,7 @@ describe('the listing of flows', () => {
     return pages;
   };
 
-  it('comes page by page, each asked for only when it is wanted', async () => {
+  it('comes page by page, each requested only when it is needed', async () => {
     const { flows, asked } = clientOf((_, index) => ({
       flows: [flow(`a/${index}`, 1, { state: 'running' }), flow(`b${index}`)],
       next_cursor: index < 2 ? `c${index}` : null,
@@ -415,7 +415,7 @@ describe('the listing of flows', () => {
     expect(asked.length).toBe(3);
   });
 
-  it('gives each flow once', async () => {
+  it('yields each flow once', async () => {
     const { flows } = clientOf((path) =>
       path.endsWith('2') ? [flow('b'), flow('c')] : path.endsWith('3') ? [] : [flow('a'), flow('b')],
     );
@@ -424,10 +424,10 @@ describe('the listing of flows', () => {
 
   it.each([
     ['repeats itself', () => [flow('a')]],
-    ['leads elsewhere', () => ({ flows: [flow('a')], next: 'https://other.example.com/flows' })],
-    ['refuses a further page', (path: string) => (path === '/flows' ? [flow('a')] : { body: 'no', status: 422 })],
+    ['leads to another origin', () => ({ flows: [flow('a')], next: 'https://other.example.com/flows' })],
+    ['rejects a further page', (path: string) => (path === '/flows' ? [flow('a')] : { body: 'no', status: 422 })],
     ['does not have a further page', (path: string) => (path === '/flows' ? [flow('a')] : { body: 'no', status: 404 })],
-  ])('ends where it %s', async (_, pageAt) => {
+  ])('ends if it %s', async (_, pageAt) => {
     expect((await all(clientOf(pageAt).flows)).flat()).toEqual(['a']);
   });
 
@@ -436,16 +436,16 @@ describe('the listing of flows', () => {
     [405, NotServedError],
     [422, RejectedError],
     [429, ThrottledError],
-  ])('that is answered with %i from the beginning fails', async (status, kind) => {
+  ])('fails if its first page is answered with %i', async (status, kind) => {
     await expect(all(clientOf(() => ({ body: 'no', status })).flows)).rejects.toThrow(kind);
   });
 
-  it('that is throttled on the way fails', async () => {
+  it('fails if a later page is throttled', async () => {
     const { flows } = clientOf((path) => (path === '/flows' ? [flow('a')] : { body: 'no', status: 429 }));
     await expect(all(flows)).rejects.toThrow(ThrottledError);
   });
 
-  it('goes on for ten thousand flows and more', async () => {
+  it('has room for more than ten thousand flows', async () => {
     const { flows, asked } = clientOf((_, index) => ({
       flows: Array.from({ length: 100 }, (_, place) => flow(`f${index}-${place}`)),
       next_cursor: index < 149 ? `c${index}` : null,

@@ -17,7 +17,7 @@ const post = (url: URL, chunks: AsyncIterable<Uint8Array>, bytes: number): Trans
 
 const text = async (body: AsyncIterable<Uint8Array>): Promise<string> => (await collect(body)).toString();
 
-/** Two buffers of the right size, filled in turn, as the encoder has them. */
+/** Two buffers that are filled in turn, like the encoder's. */
 async function* alternating(blocks: number, size: number): AsyncGenerator<Uint8Array> {
   const buffers = [Buffer.alloc(size), Buffer.alloc(size)];
   for (let index = 0; index < blocks; index += 1) {
@@ -28,7 +28,7 @@ async function* alternating(blocks: number, size: number): AsyncGenerator<Uint8A
 }
 
 describe('a request', () => {
-  it('sends a body at its exact length and gives status, headers and body of the answer', async () => {
+  it('sends a body at its exact length and returns status, headers and body of the response', async () => {
     await using server = await scripted(async (request, response) => {
       response.writeHead(201, { 'X-Told': request.headers['content-length'] });
       response.end(await bodyOf(request));
@@ -41,10 +41,10 @@ describe('a request', () => {
     expect(await text(response.body)).toBe('abc');
   });
 
-  it('gives a buffer back only when the connection is done with it', async () => {
+  it('returns a buffer only when the connection is done with it', async () => {
     const size = 1024 * 1024;
     await using server = await scripted((request, response) => {
-      // Read now and then, so that the client has to wait, and the buffers with it.
+      // Pauses between reads, so that the client and its buffers have to wait.
       let at = 0;
       let isRight = true;
       request.on('data', (chunk: Buffer) => {
@@ -68,7 +68,7 @@ describe('a request', () => {
     ['shorter', [Buffer.from('ab')]],
     ['longer', [Buffer.from('abc'), Buffer.from('d')]],
     ['longer by all at once', [Buffer.from('abcd')]],
-  ])('with a body %s than announced never comes to its end', async (_, chunks) => {
+  ])('with a body %s than announced never completes', async (_, chunks) => {
     let isAborted = false;
     let received = '';
     await using server = await scripted((request) => {
@@ -82,7 +82,7 @@ describe('a request', () => {
     const unhurried = async function* () {
       for (const chunk of chunks) {
         yield chunk;
-        await systemClock.sleep(20); // So that what was written has also gone out.
+        await systemClock.sleep(20); // Lets the written bytes go out.
       }
     };
     const sending = httpTransport({ clock: systemClock })(post(server.url, unhurried(), 3), never);
@@ -95,7 +95,7 @@ describe('a request', () => {
     expect(isAborted || server.requests.length === 0).toBe(true);
   });
 
-  it('takes an answer that comes before the body was sent, and sends no more of it', async () => {
+  it('accepts a response that comes before the body was sent, and sends no more of it', async () => {
     await using server = await scripted((_, response) => {
       response.writeHead(413, { 'content-length': '9' });
       response.end('too large');
@@ -118,14 +118,14 @@ describe('a request', () => {
     expect(taken).toBe(before);
   });
 
-  it('that nobody listens to is surely not sent', async () => {
+  it('without a listening server is certainly not sent', async () => {
     const closed = await scripted(() => {});
     await closed[Symbol.asyncDispose]();
     const sending = httpTransport({ clock: systemClock })(post(closed.url, streamed([Buffer.from('abc')]), 3), never);
     await expect(sending).rejects.toMatchObject({ sent: 'nothing', message: expect.stringContaining('ECONNREFUSED') });
   });
 
-  it('whose connection breaks is sent in part, or, once its last byte has gone, in whole', async () => {
+  it('whose connection breaks is sent in part, or wholly once its last byte was sent', async () => {
     await using server = await scriptedRaw((socket, index) => {
       let received = '';
       socket.on('data', (data) => {
@@ -159,7 +159,7 @@ describe('connections', () => {
     expect(server).toMatchObject({ connections: 1, requests: { length: 3 } });
   });
 
-  it('are not shared by requests with a body, which a dead one would leave in doubt', async () => {
+  it('are not shared by requests with a body, which a dead connection would leave in doubt', async () => {
     await using server = await scripted(async (request, response) => response.end(await bodyOf(request)));
     const transport = httpTransport({ clock: systemClock });
     await text((await transport(get(server.url), never)).body);
@@ -168,7 +168,7 @@ describe('connections', () => {
     expect(server).toMatchObject({ connections: 3 });
   });
 
-  it('that turn out to be dead are replaced, once', async () => {
+  it('that turn out to be dead are replaced once', async () => {
     const requests: number[] = [];
     await using server = await scriptedRaw((socket, index) => {
       requests.push(0);
@@ -183,12 +183,12 @@ describe('connections', () => {
     expect(await text((await transport(get(server.url), never)).body)).toBe('ok');
     // The first connection dies under the second request; its replacement answers, and is not kept.
     expect(await text((await transport(get(server.url), never)).body)).toBe('ok');
-    // A new connection that dies is no reason to try again.
+    // A new connection that dies is not replaced.
     await expect(transport(get(server.url), never)).rejects.toMatchObject({ name: 'TransportError' });
     expect(requests).toEqual([2, 1, 1]);
   });
 
-  it('are closed when an answer is let go of, or left in the middle', async () => {
+  it('are closed when a response is discarded, or left in the middle', async () => {
     await using server = await scripted((_, response) => {
       response.write('x'.repeat(1000));
     });
@@ -199,17 +199,17 @@ describe('connections', () => {
   });
 });
 
-describe('an answer', () => {
+describe('a response', () => {
   it.each([
     ['at its announced length', 'HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabc'],
     ['in its chunks', 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n'],
-  ])('that is cut %s does not end well', async (_, answer) => {
+  ])('that is cut %s fails', async (_, answer) => {
     await using server = await scriptedRaw((socket) => socket.once('data', () => socket.end(answer)));
     const { body } = await httpTransport({ clock: systemClock })(get(server.url), never);
     await expect(text(body)).rejects.toMatchObject({ name: 'TransportError', timedOut: false });
   });
 
-  it('that is cut before anybody reads it does not end well, and ends no process', async () => {
+  it('that is cut before it is read fails, without an unhandled error', async () => {
     await using server = await scriptedRaw((socket) =>
       socket.once('data', () => socket.end('HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabc')),
     );
@@ -219,7 +219,7 @@ describe('an answer', () => {
     await expect(text(body)).rejects.toThrow(TransportError);
   });
 
-  it('that is no HTTP is told without what came', async () => {
+  it('that is not HTTP fails without a quotation of the bytes', async () => {
     await using server = await scriptedRaw((socket) => socket.once('data', () => socket.end('secret nonsense\r\n')));
     const error = await httpTransport({ clock: systemClock })(get(server.url), never).catch((reason) => reason);
     expect(error).toBeInstanceOf(TransportError);
@@ -227,7 +227,7 @@ describe('an answer', () => {
     expect(error.cause).not.toHaveProperty('rawPacket');
   });
 
-  it('is not cut short silently when the request is given up while some of it waits to be read', async () => {
+  it('is not cut silently if the request is aborted while bytes wait to be read', async () => {
     let sendMore = (): unknown => undefined;
     await using server = await scripted((_, response) => {
       response.write('first');
@@ -238,7 +238,7 @@ describe('an answer', () => {
     const reading = body[Symbol.asyncIterator]();
     await reading.next();
     sendMore();
-    await systemClock.sleep(20); // The rest is there by now, and has not been read.
+    await systemClock.sleep(20); // The rest has arrived by now, but was not read.
     const reason = new Error('enough');
     controller.abort(reason);
     await systemClock.sleep(5);
@@ -249,8 +249,8 @@ describe('an answer', () => {
   });
 });
 
-describe('giving up', () => {
-  it('rejects at once with how much was sent, and closes the connection', async () => {
+describe('an abort', () => {
+  it('rejects at once, tells how much was sent, and closes the connection', async () => {
     await using server = await scripted(() => {});
     const transport = httpTransport({ clock: systemClock });
     const reason = new Error('enough');
@@ -268,10 +268,10 @@ describe('giving up', () => {
   });
 });
 
-describe('a limit of time', () => {
+describe('a time limit', () => {
   const { connectMs, firstByteMs, idleMs } = TRANSPORT_LIMITS;
 
-  it('ends the wait for an answer', async () => {
+  it('ends the wait for a response', async () => {
     const clock = new StillClock();
     let received = '';
     await using server = await scripted((request) => {
@@ -297,7 +297,7 @@ describe('a limit of time', () => {
 
   it('ends the wait for a connection', async () => {
     const clock = new StillClock();
-    // TLS never begins: the server accepts and says nothing.
+    // The TLS handshake never begins: the server accepts the connection and stays silent.
     await using server = await scriptedRaw(() => {});
     const url = new URL(server.url.href.replace('http:', 'https:'));
     const sending = httpTransport({ clock })(get(url), never);
@@ -308,7 +308,7 @@ describe('a limit of time', () => {
     expect(clock.sleepers.size).toBe(0);
   });
 
-  it('ends a request that nobody takes', async () => {
+  it('ends a request that the server does not read', async () => {
     const clock = new StillClock();
     await using server = await scriptedRaw((socket) => socket.pause());
     let taken = 0;
@@ -327,7 +327,7 @@ describe('a limit of time', () => {
     expect(clock.sleepers.size).toBe(0);
   });
 
-  it('ends the wait for the rest of an answer, but does not count the time of whoever reads it', async () => {
+  it('ends the wait for the rest of a response, but does not count the time of its reader', async () => {
     const clock = new StillClock();
     let sendMore = (): unknown => undefined;
     await using server = await scripted((_, response) => {
@@ -348,7 +348,7 @@ describe('a limit of time', () => {
     expect(clock.sleepers.size).toBe(0);
   });
 
-  it('leaves no timer behind when all is well', async () => {
+  it('leaves no timer behind after a success', async () => {
     const clock = new StillClock();
     await using server = await scripted((_, response) => response.end('ok'));
     const transport = httpTransport({ clock });

@@ -25,7 +25,7 @@ function parsed(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch {
-    return text; // What is no JSON never gets as far as this.
+    return text; // Text that is not JSON never gets this far.
   }
 }
 
@@ -51,8 +51,8 @@ const message = fc.oneof(
 
 const OPEN = { name: 'open', input: 'file', template: 't', overrides: true } as const;
 
-describe('whatever comes', () => {
-  fuzz('as a message tells of uploads that can be, or is refused by name', message, (value) => {
+describe('random input', () => {
+  fuzz('as a message names possible uploads, or fails with a known error', message, (value) => {
     try {
       for (const { bucket, key, versionId, etag, bytes, uploadId } of uploadsOf(value)) {
         expect(bucket).not.toBe('');
@@ -69,7 +69,7 @@ describe('whatever comes', () => {
   });
 
   fuzz(
-    'as an event of the collecting function is understood, or refused by name',
+    'as an event of the collecting function is parsed, or fails with a known error',
     fc.oneof(
       jsonWith('collector', 'index', 'of', 'retry', 'sweep', 'since', 'dryRun', 'uploadsPerSecond'),
       fc.anything({ maxDepth: 3 }),
@@ -86,7 +86,7 @@ describe('whatever comes', () => {
 
   const words = fc.constantFrom('=?UTF-8?B?', '=?utf-8?q?', '?=', '=C3', '{"a":1}', 'e30=', '"', ' ', '[', ']');
   fuzz(
-    'as metadata is an override that can be, or refused by name',
+    'as metadata is a possible override, or fails with a known error',
     fc.record({
       name: fc.constantFrom('flow-template', 'flow-parameters', 'flow-additional'),
       value: fc.oneof(
@@ -108,7 +108,7 @@ describe('whatever comes', () => {
 
   const marker = `/2026-01-02T03:04:05.678Z/${'ab'.repeat(20)}`;
   fuzz(
-    'as a key of a marker is one that we would write ourselves, or none',
+    'as the key of a marker is one that we would write, or is rejected',
     mutated(fc.constantFrom(`running${marker}/flow%2F1`, `running${marker}/%2E.`, `waiting${marker}`)),
     (key) => {
       const running = parseRunningKey(key);

@@ -2,16 +2,16 @@ import { setImmediate } from 'node:timers/promises';
 import fc from 'fast-check';
 import { it } from 'vitest';
 
-/** How many cases each property is tried on: enough for every run of the tests, or `FUZZ_RUNS` for an occasion. */
+/** Number of cases for each property: enough for every test run. `FUZZ_RUNS` sets another number. */
 const RUNS = Number(process.env.FUZZ_RUNS ?? 1_000);
 
-/** Cases at a stretch, between which the test runner gets its turn. */
+/** Cases in a row. Between two rows, the test runner gets its turn. */
 const STRETCH = 2_000;
 
-/** Milliseconds. A case takes well below one. */
+/** Time limit of a property, in milliseconds. A case takes well below one. */
 const TIMEOUT = 60_000 + RUNS * 5;
 
-/** A behaviour that holds for whatever comes. Where it does not, fast-check says with which seed it can be seen again. */
+/** Tests a behaviour with random input. If it fails, fast-check prints the seed that repeats the failure. */
 export function fuzz<T>(behaviour: string, input: fc.Arbitrary<T>, holds: (input: T) => Promise<void> | void): void {
   it(
     `${behaviour} (${RUNS} cases)`,
@@ -26,7 +26,7 @@ export function fuzz<T>(behaviour: string, input: fc.Arbitrary<T>, holds: (input
   );
 }
 
-/** Some text with a few of its characters left out, doubled, or become others. */
+/** Text with a few characters dropped, doubled or replaced. */
 export const mutated = (text: fc.Arbitrary<string>): fc.Arbitrary<string> =>
   fc
     .tuple(
@@ -54,12 +54,12 @@ export const mutated = (text: fc.Arbitrary<string>): fc.Arbitrary<string> =>
           case 'replace':
             return head + other + tail;
           default:
-            return place % 7 === 0 ? head : before; // Seldom: what is cut leaves little to look at.
+            return place % 7 === 0 ? head : before; // Seldom, because cut text leaves little to test.
         }
       }, whole),
     );
 
-/** Any JSON, in which members that somebody looks at are more frequent than others. */
+/** Any JSON. Members with the given names are more frequent than others. */
 export const jsonWith = (...names: readonly string[]): fc.Arbitrary<unknown> => {
   const leaf = fc.oneof(
     fc.constantFrom<unknown>(null, true, false, 0, -1, 1.5, 1e300, '', '.', '..', '__proto__', 'x'.repeat(300)),

@@ -9,13 +9,13 @@ export const zipped = (bytes: string | Buffer, type = 'application/json'): Fault
     headers: { 'content-type': type, 'content-encoding': 'gzip' },
   });
 export const MIB = 1024 * 1024;
-/** Sixty-four kilobytes that become so many megabytes. */
+/** 64 KiB of gzip that become 64 MiB. */
 export const BOMB = gzipSync(Buffer.alloc(64 * MIB));
 
-/** Bodies that are no answer to anything. */
+/** Bodies that are no valid response to any request. */
 export const NO_ANSWERS: readonly (readonly [what: string, fault: () => Fault])[] = [
   ['nothing', () => saying('')],
-  ['nothing, said to be so', () => ({ status: 204 })],
+  ['nothing, with 204', () => ({ status: 204 })],
   ['white space', () => saying(' \n ')],
   ['null', () => saying('null')],
   ['true', () => saying('true')],
@@ -24,7 +24,7 @@ export const NO_ANSWERS: readonly (readonly [what: string, fault: () => Fault])[
   ['a page', () => saying(html, { headers: { 'content-type': 'text/html' } })],
   ['a page that calls itself JSON', () => saying(html)],
   ['cut JSON', () => saying('{"flow_id":"65f0')],
-  ['JSON and something behind it', () => saying('{"flow_id":"65f0"} {}')],
+  ['JSON with another value behind it', () => saying('{"flow_id":"65f0"} {}')],
   ['JSON that is not UTF-8', () => saying(Buffer.from('{"flow_id":"\xff"}', 'latin1'))],
   ['UTF-16', () => saying(Buffer.from('{"flow_id":"65f0"}', 'utf16le'))],
   ['lists in lists, 100,000 deep', () => saying(nested(100_000))],

@@ -1,14 +1,23 @@
 import { once } from 'node:events';
 import { createServer, type IncomingHttpHeaders } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { inspect } from 'node:util';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import { systemClock } from '../../functions/base/clock.ts';
+import { isLoopback } from '../../functions/flow-service/addresses.ts';
+import { createFlowService } from '../../functions/flow-service/client.ts';
+import { ForbiddenAddressError } from '../../functions/flow-service/errors.ts';
+import { httpTransport } from '../../functions/flow-service/http-transport.ts';
+import type { Transport } from '../../functions/flow-service/transport.ts';
 import type { Fault } from '../../local/flow-service/fault.ts';
+import { streamed } from '../flow-service/chunks.ts';
+import { never, scriptedToken } from '../flow-service/scripted.ts';
 import { RESULTS, TOKEN, type World } from '../support/world.ts';
 import { answering, hostileWorld, MINUTE, onlyReceipt } from './support.ts';
 
 const PUBLIC_BASE = new URL('https://flows.example.com');
 
-/** What names are said to be, by a resolver that may be anybody's. */
+/** The answers of a resolver that may be hostile. */
 const NAMES: Readonly<Record<string, readonly { readonly address: string; readonly family: number }[]>> = {
   'loopback.example': [{ address: '127.0.0.1', family: 4 }],
   'metadata.example': [{ address: '169.254.169.254', family: 4 }],
@@ -31,7 +40,7 @@ vi.mock('node:dns', async (original) => {
   return { ...dns, lookup, default: { ...dns, lookup } };
 });
 
-/** A world whose service is taken for a public one, unless it is to be the local one that it is. */
+/** A world whose service passes for a public one, or for the local one that it is. */
 async function running({ isPublic }: { isPublic: boolean }): Promise<World> {
   const world = await hostileWorld({
     settings: { attemptsMax: 2, flowAgeMaxSeconds: 3_600 },
@@ -50,7 +59,7 @@ async function running({ isPublic }: { isPublic: boolean }): Promise<World> {
   return world;
 }
 
-/** A server somewhere else, which remembers with what it was asked. */
+/** A server on another origin. It remembers the headers of its requests. */
 async function elsewhere(answer: { status?: number; headers?: Record<string, string>; body?: string }) {
   const asked: IncomingHttpHeaders[] = [];
   const server = createServer((request, response) => {
@@ -61,6 +70,28 @@ async function elsewhere(answer: { status?: number; headers?: Record<string, str
   await once(server, 'listening');
   onTestFinished(() => void server.close());
   return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/asset?signature=fake`, asked };
+}
+
+/** The error of downloading an asset that a public service redirects to `location`, and the requests sent. */
+async function failureAfter(location: string): Promise<{ error: unknown; requested: readonly string[] }> {
+  const requested: string[] = [];
+  const real = httpTransport({ clock: systemClock });
+  const transport: Transport = async (request, signal) => {
+    requested.push(request.url.origin);
+    if (request.url.origin !== PUBLIC_BASE.origin) return real(request, signal);
+    return { status: 302, headers: { location }, address: '93.184.216.34', body: streamed([]), destroy() {} };
+  };
+  const flows = createFlowService({
+    baseUrl: PUBLIC_BASE,
+    token: scriptedToken(),
+    clock: systemClock,
+    outputsPath: 'auto',
+    assetBytesMax: 1_000,
+    answerDepthMax: 100,
+    transport,
+  });
+  const error = await flows.asset('f1', 'a1', never).catch((thrown: unknown) => thrown);
+  return { error, requested };
 }
 
 const redirect = (location: string | undefined, status = 302): Fault => ({
@@ -78,7 +109,7 @@ describe('an asset of a public service that is redirected to', () => {
     ['ftp', 'ftp://cdn.example/a'],
     ['localhost', 'https://localhost/a'],
     ['loopback', 'https://127.0.0.1/a'],
-    ['loopback, otherwise', 'https://127.1/a'],
+    ['loopback in short', 'https://127.1/a'],
     ['loopback in octal', 'https://0177.0.0.1/a'],
     ['loopback in hexadecimal', 'https://0x7f000001/a'],
     ['loopback as a number', 'https://2130706433/a'],
@@ -92,7 +123,7 @@ describe('an asset of a public service that is redirected to', () => {
     ['private (192)', 'https://192.168.0.1/a'],
     ['shared', 'https://100.64.0.1/a'],
     ['multicast', 'https://224.0.0.1/a'],
-    ['everybody', 'https://255.255.255.255/a'],
+    ['broadcast', 'https://255.255.255.255/a'],
     ['documentation', 'https://192.0.2.1/a'],
     ['IPv6 loopback', 'https://[::1]/a'],
     ['IPv6 nowhere', 'https://[::]/a'],
@@ -115,7 +146,21 @@ describe('an asset of a public service that is redirected to', () => {
     ['credentials and loopback', 'https://user:pass@127.0.0.1/a'],
     ['a port of loopback', 'https://127.0.0.1:22/'],
   ];
-  it.each(forbidden)('%s is not followed, and the receipt says so', async (_, location) => {
+  it.each(forbidden)('%s is not followed, and the error does not show the address', async (_, location) => {
+    const { error, requested } = await failureAfter(`${location}?signature=fake`);
+    expect(error).toBeInstanceOf(ForbiddenAddressError);
+    expect(inspect(error, { depth: 10 })).not.toContain('signature');
+    // Other addresses go to the transport, which refuses to connect to them.
+    const url = new URL(location);
+    const isForbiddenAtOnce = url.protocol !== 'https:' || isLoopback(url);
+    expect(requested).toEqual(isForbiddenAtOnce ? [PUBLIC_BASE.origin] : [PUBLIC_BASE.origin, url.origin]);
+  });
+
+  it.each([
+    ['http', 'http://cdn.example/a'],
+    ['the metadata of a cloud', 'https://169.254.169.254/latest/meta-data/'],
+    ['a name of a private address', 'https://private.example/a'],
+  ])('%s ends in a receipt that says so', async (_, location) => {
     const world = await running({ isPublic: true });
     answering(world, 'getAsset', redirect(location));
     await world.settle();
@@ -126,18 +171,18 @@ describe('an asset of a public service that is redirected to', () => {
 
   const nowhere: readonly (readonly [what: string, location: string | undefined, code: string])[] = [
     ['no address', undefined, 'unintelligible-answer'],
-    ['an address that is none', 'https://', 'unintelligible-answer'],
-    ['an address with a port beyond all', 'https://cdn.example:99999/', 'unintelligible-answer'],
-    ['a name that nobody knows', 'https://unknown.example/a', 'unavailable'],
+    ['an invalid address', 'https://', 'unintelligible-answer'],
+    ['an address with an invalid port', 'https://cdn.example:99999/', 'unintelligible-answer'],
+    ['an unknown name', 'https://unknown.example/a', 'unavailable'],
   ];
-  it.each(nowhere)('%s fails by name', async (_, location, code) => {
+  it.each(nowhere)('%s fails with a known error', async (_, location, code) => {
     const world = await running({ isPublic: true });
     answering(world, 'getAsset', redirect(location));
     await world.settle();
     expect(await onlyReceipt(world)).toMatchObject({ status: 'failed', failedOutputs: [{ code }] });
   });
 
-  it.each([301, 302, 303, 307, 308])('itself (%i) for ever is not followed for ever', async (status) => {
+  it.each([301, 302, 303, 307, 308])('itself (%i) is followed once', async (status) => {
     const world = await running({ isPublic: true });
     answering(world, 'getAsset', redirect('?again', status));
     await world.settle();
@@ -146,7 +191,7 @@ describe('an asset of a public service that is redirected to', () => {
     expect(world.service.counts.getAsset).toBe(4);
   });
 
-  it('an address that holds our token does not say it', async () => {
+  it('an address that holds our token is redacted', async () => {
     const world = await running({ isPublic: true });
     answering(world, 'getAsset', redirect(`http://${TOKEN}.evil.example/${TOKEN}?${TOKEN}`));
     await world.settle();
@@ -175,7 +220,7 @@ describe('an asset of a service on this machine that is redirected', () => {
     ['that answers with a part', { status: 206, body: 'x' }, 'unintelligible-answer'],
     ['whose address has expired', { status: 403 }, 'unavailable'],
     ['that wants credentials', { status: 401 }, 'unavailable'],
-  ])('to somewhere %s fails by name, and nothing is thought of our token', async (_, answer, code) => {
+  ])('to a server %s fails with a known error, and our token is not suspected', async (_, answer, code) => {
     const there = await elsewhere(answer);
     const world = await running({ isPublic: false });
     answering(world, 'getAsset', redirect(there.url));
@@ -185,7 +230,7 @@ describe('an asset of a service on this machine that is redirected', () => {
     expect(JSON.stringify(there.asked)).not.toContain(TOKEN);
   });
 
-  it('to the metadata of a cloud over http is not', async () => {
+  it('to the metadata of a cloud over http is not followed', async () => {
     const world = await running({ isPublic: false });
     answering(world, 'getAsset', redirect('http://169.254.169.254/latest/meta-data/'));
     await world.settle();
@@ -199,7 +244,7 @@ describe('any other operation that is redirected', () => {
     const world = await hostileWorld({ settings: { attemptsMax: 2, flowAgeMaxSeconds: 3_600 } });
     world.service.intercept = (_, call) => {
       if (call.operation === operation) return redirect(there.url, 307);
-      // Only a doubt makes anybody ask for the listing.
+      // Only a flow in doubt causes a request for the listing.
       return operation === 'listFlows' && call.operation === 'createFlow' && call.n === 1 ? { status: 500 } : undefined;
     };
     await world.upload('a', 'x');
