@@ -131,10 +131,12 @@ class Sightings {
     return undefined;
   }
 
+  /** The result without a proof of absence. */
   unproven(why: string): Found {
     return this.#failed === undefined ? { result: 'unknown', why } : { result: 'found', flow: this.#failed };
   }
 
+  /** The result with a proof of absence. A failed flow with the tag still counts as found. */
   absent(): Found {
     return this.#failed === undefined ? { result: 'absent' } : { result: 'found', flow: this.#failed };
   }

@@ -710,7 +710,7 @@ describe('the outputs of a flow', () => {
     ['are over plain http', () => ({ body: { outputs: two, next: `http://flows.example.com${OUTPUTS}` } })],
     ['are outside of the base path', () => ({ body: { outputs: two, next: '/admin?c=x' } })],
     ['are on the way up from the base path', () => ({ body: { outputs: two, next: `${OUTPUTS}/../../../../admin` } })],
-    ['are refused', (path) => (path === OUTPUTS ? { body: { outputs: two, next: 2 } } : { status: 422, body: 'no' })],
+    ['are rejected', (path) => (path === OUTPUTS ? { body: { outputs: two, next: 2 } } : { status: 422, body: 'no' })],
     ['are not found', (path) => (path === OUTPUTS ? { body: { outputs: two, next: 2 } } : { status: 404, body: 'no' })],
   ])('that %s make reading fail', async (_, pageAt) => {
     const { error, asked } = await pagedOutputs(pageAt);
