@@ -10,12 +10,9 @@ const MINUTE = 60 * SECOND;
 const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
 
-/** So that waits for a throttled service take no time worth speaking of. */
-const FAST = 25;
-
 let world: World;
 const start = async (options?: WorldOptions) => {
-  const started = await World.start(options);
+  const started = await World.start({ isVirtual: true, ...options });
   onTestFinished(() => started.close());
   world = started;
   world.remainingMs = 10 * MINUTE;
@@ -64,7 +61,7 @@ const receiptKeys = async () => (await world.keys(RESULTS)).filter((key) => key.
 
 describe('a service that allows few requests', () => {
   it('still gets everything collected, within one tick if its time suffices', async () => {
-    await start({ speed: FAST, routes: [{ ...ECHO, parameters: { copies: 2 } }] });
+    await start({ routes: [{ ...ECHO, parameters: { copies: 2 } }] });
     await flowsOf(named(20));
     world.service.limiter.change({ everything: { requestsPerSecond: 5, burst: 5 } });
     world.clock.advance(20 * MINUTE);
@@ -75,7 +72,7 @@ describe('a service that allows few requests', () => {
   });
 
   it('gets it collected by several short ticks as well', async () => {
-    await start({ speed: FAST });
+    await start();
     await flowsOf(named(20));
     world.service.limiter.change({ everything: { requestsPerSecond: 1, burst: 1 } });
     world.remainingMs = 40 * SECOND;
@@ -91,7 +88,7 @@ describe('a service that allows few requests', () => {
   });
 
   it('is asked at the pace that was learnt, which the next tick knows from beside the lease', async () => {
-    await start({ speed: FAST });
+    await start();
     await flowsOf(named(10));
     world.service.limiter.change({ everything: { requestsPerSecond: 5, burst: 5 } });
     world.clock.advance(20 * MINUTE);
@@ -121,7 +118,7 @@ describe('flows for which the service answers with an error for ever', () => {
   ];
   for (const count of [1, 8]) {
     it.each(FAULTS)(`delay no other flow: ${count} with %s`, async (_, fault) => {
-      await start({ speed: FAST });
+      await start();
       const poisoned = await flowsOf(named(count, 'bad'));
       await flowsOf(named(12, 'good'));
       poison(poisoned, fault);
@@ -137,7 +134,7 @@ describe('flows for which the service answers with an error for ever', () => {
   }
 
   it.each(FAULTS)('end past their maximum age, if another flow was answered: %s', async (_, fault) => {
-    await start({ speed: FAST, service: { flowMs: 100 * DAY }, settings: { flowAgeMaxSeconds: 2 * 3_600 } });
+    await start({ service: { flowMs: 100 * DAY }, settings: { flowAgeMaxSeconds: 2 * 3_600 } });
     const poisoned = await flowsOf(['bad']);
     poison(poisoned, fault, ['getFlow']);
     world.clock.advance(1.9 * HOUR);
@@ -153,7 +150,7 @@ describe('flows for which the service answers with an error for ever', () => {
   });
 
   it.each(FAULTS)('end at twice their maximum age if the service answers for nobody: %s', async (_, fault) => {
-    await start({ speed: FAST, service: { flowMs: 100 * DAY }, settings: { flowAgeMaxSeconds: 2 * 3_600 } });
+    await start({ service: { flowMs: 100 * DAY }, settings: { flowAgeMaxSeconds: 2 * 3_600 } });
     const all = await flowsOf(named(3));
     poison(all, fault);
     world.clock.advance(3.9 * HOUR);
@@ -166,7 +163,6 @@ describe('flows for which the service answers with an error for ever', () => {
 
   it.each(FAULTS)('as do assets that are refused for ever: %s', async (_, fault) => {
     await start({
-      speed: FAST,
       routes: [{ ...ECHO, parameters: { copies: 2 } }],
       // The tick goes round again, by when the other flow has surely been answered.
       settings: { flowAgeMaxSeconds: 2 * 3_600, pollIntervalSeconds: 15 },
@@ -191,7 +187,7 @@ describe('flows for which the service answers with an error for ever', () => {
   });
 
   it('do not end past their maximum age for an outage of the whole service', async () => {
-    await start({ speed: FAST, settings: { flowAgeMaxSeconds: 2 * 3_600 } });
+    await start({ settings: { flowAgeMaxSeconds: 2 * 3_600 } });
     await flowsOf(named(12));
     world.service.intercept = () => ({ status: 502 });
     world.clock.advance(3.5 * HOUR);
@@ -206,7 +202,6 @@ describe('a round that is cut off', () => {
   it('goes on in the next tick where it stopped, so that no flow is looked at twice before all were once', async () => {
     const looks: string[] = [];
     await start({
-      speed: FAST,
       service: { flowMs: 100 * DAY, variation: { listFlows: 404 } },
       settings: { pollConcurrency: 2 },
       transport: lookingAt(looks),
@@ -228,7 +223,7 @@ describe('a round that is cut off', () => {
 
   it('has what was seen to have ended stored first by the next tick', async () => {
     const looks: string[] = [];
-    await start({ speed: FAST, transport: lookingAt(looks) });
+    await start({ transport: lookingAt(looks) });
     const flowIds = await flowsOf(named(6));
     const [last = ''] = flowIds.slice(-1);
     const runs = (url: string) => flowIds.find((flowId) => flowId !== last && url.endsWith(`/flows/${flowId}`));

@@ -4,14 +4,20 @@ import { Timeline } from '../simulation/timeline.ts';
 const START = Date.UTC(2026, 0, 1);
 const HOUR_MS = 60 * 60_000;
 
-/** Time that passes only while {@link VirtualTime.during} runs, and then at once. Nothing in it may wait for anything real. */
+/**
+ * Time that passes only while {@link VirtualTime.during} runs, and then at once: when all work has come to rest, the
+ * next wait ends. Nothing in it may wait for anything real. Several bodies may run at a time.
+ */
 export class VirtualTime implements Clock {
   readonly #timeline = new Timeline(START);
+  #advancedMs = 0;
+  #bodies = 0;
+  #isPassing = false;
   /** Waits that have neither ended nor been aborted. */
   sleepers = 0;
 
   now(): number {
-    return this.#timeline.now();
+    return this.#timeline.now() + this.#advancedMs;
   }
 
   /** Seconds since the beginning. */
@@ -30,26 +36,40 @@ export class VirtualTime implements Clock {
         settle();
       };
       const aborted = end(() => reject(signal?.reason));
-      const timer = this.#timeline.schedule(this.now() + ms, end(resolve));
+      const timer = this.#timeline.schedule(this.#timeline.now() + ms, end(resolve));
       signal?.addEventListener('abort', aborted);
     });
   }
 
+  /** Moves the clock on by hand. Waits that are under way become no shorter. */
+  advance(ms: number): void {
+    this.#advancedMs += ms;
+  }
+
   /** Lets time pass until the body is done. @throws {Error} it takes longer than `limitMs`. */
   async during<T>(body: () => Promise<T>, limitMs = HOUR_MS): Promise<T> {
-    let isDone = false;
-    const result = body().finally(() => {
-      isDone = true;
-    });
-    result.catch(() => {}); // It is awaited below.
-    if (!(await this.#timeline.run(() => isDone, this.now() + limitMs))) {
-      throw new Error(`Not done after ${limitMs / 1000} seconds`);
+    const limit = Promise.withResolvers<never>();
+    const timer = this.#timeline.schedule(this.#timeline.now() + limitMs, () =>
+      limit.reject(new Error(`Not done after ${limitMs / 1000} seconds`)),
+    );
+    this.#bodies += 1;
+    if (!this.#isPassing) void this.#pass();
+    try {
+      return await Promise.race([body(), limit.promise]);
+    } finally {
+      timer.cancel();
+      this.#bodies -= 1;
     }
-    return result;
   }
 
   /** Lets time pass. */
   pass(ms: number): Promise<void> {
     return this.during(() => this.sleep(ms), ms + 1);
+  }
+
+  async #pass(): Promise<void> {
+    this.#isPassing = true;
+    while (this.#bodies > 0) await this.#timeline.run(() => this.#bodies === 0, Number.POSITIVE_INFINITY);
+    this.#isPassing = false;
   }
 }

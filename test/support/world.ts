@@ -6,6 +6,7 @@ import {
   PutObjectCommand,
   type PutObjectCommandInput,
   type S3Client,
+  type S3ClientConfig,
 } from '@aws-sdk/client-s3';
 import type { SecretsManagerClient } from '@aws-sdk/client-secrets-manager';
 import { type Clock, systemClock } from '../../functions/base/clock.ts';
@@ -26,9 +27,12 @@ import { type PipelineSettings, SETTINGS_DEFAULT, type Settings } from '../../fu
 import type { Route } from '../../functions/uploads/routes.ts';
 import { Queue } from '../../local/aws/queue.ts';
 import { serveS3 } from '../../local/aws/s3/http.ts';
+import { s3RequestHandler } from '../../local/aws/s3/request-handler.ts';
 import { EmbeddedS3, type S3EventRecord, type S3Options, type Versioning } from '../../local/aws/s3/s3.ts';
 import { StandInFlowService, type StandInOptions } from '../../local/flow-service/flow-service.ts';
 import { serveFlowService } from '../../local/flow-service/http.ts';
+import { inProcessTransport } from './in-process-transport.ts';
+import { VirtualTime } from './virtual-time.ts';
 
 export const INBOX = 'inbox';
 export const RESULTS = 'results';
@@ -50,10 +54,22 @@ export interface WorldOptions {
   readonly transport?: (direct: Transport, service: URL) => Transport;
   /** How many times faster time passes than it does: every wait is so much shorter. Default 1. */
   readonly speed?: number;
+  /**
+   * Time passes at once, and only during invocations. S3 and the service are then called in this process, without
+   * sockets, and a test may wait for nothing but this clock. Default false.
+   */
+  readonly isVirtual?: boolean;
+}
+
+/** The time of a world, which a test can move on by hand. */
+interface WorldClock extends Clock {
+  advance(ms: number): void;
+  /** Runs an invocation. */
+  during<T>(body: () => Promise<T>): Promise<T>;
 }
 
 /** The system's clock, moved on by hand. Waits take the time that they say, or the same part of it each. */
-class MovableClock implements Clock {
+class MovableClock implements WorldClock {
   readonly #start = Date.now();
   readonly #speed: number;
   #offset = 0;
@@ -69,14 +85,49 @@ class MovableClock implements Clock {
   advance(ms: number): void {
     this.#offset += ms;
   }
+  during<T>(body: () => Promise<T>): Promise<T> {
+    return body();
+  }
 }
+
+/** How the functions reach S3 and the service. */
+interface Connections {
+  readonly s3: S3ClientConfig;
+  readonly serviceUrl: URL;
+  readonly transport: Transport;
+}
+
+async function overHttp(
+  embedded: EmbeddedS3,
+  service: StandInFlowService,
+  clock: Clock,
+  closing: (() => unknown)[],
+): Promise<Connections> {
+  const s3Server = await serveS3(embedded);
+  const serviceServer = await serveFlowService(service);
+  closing.push(
+    () => s3Server.close(),
+    () => serviceServer.close(),
+  );
+  return {
+    s3: { endpoint: s3Server.endpoint },
+    serviceUrl: new URL(serviceServer.url),
+    transport: httpTransport({ clock }),
+  };
+}
+
+const withinProcess = (embedded: EmbeddedS3, service: StandInFlowService, clock: Clock): Connections => ({
+  s3: { endpoint: 'http://s3.test', forcePathStyle: true, requestHandler: s3RequestHandler(embedded) },
+  serviceUrl: new URL('https://flows.test'),
+  transport: inProcessTransport(service, clock),
+});
 
 /**
  * Both functions in this process, against the embedded S3 and the stand-in service over HTTP on loopback. A test plays
  * the queue's poller and the schedule, one step at a time.
  */
 export class World {
-  readonly clock: MovableClock;
+  readonly clock: WorldClock;
   readonly s3: S3Client;
   readonly service: StandInFlowService;
   readonly queue: Queue;
@@ -95,7 +146,7 @@ export class World {
 
   static async start(options: WorldOptions = {}): Promise<World> {
     const closing: (() => unknown)[] = [];
-    const clock = new MovableClock(options.speed ?? 1);
+    const clock = options.isVirtual === true ? new VirtualTime() : new MovableClock(options.speed ?? 1);
     let onEvent: (record: S3EventRecord) => void = () => {};
     const embedded = new EmbeddedS3({ clock, onEvent: (record) => onEvent(record), ...options.s3 });
     embedded.createBucket(
@@ -104,18 +155,14 @@ export class World {
     );
     embedded.createBucket(RESULTS);
     embedded.createBucket(LEDGER);
-    const s3Server = await serveS3(embedded);
-    closing.push(
-      () => s3Server.close(),
-      () => embedded.close(),
-    );
+    closing.push(() => embedded.close());
     const service = new StandInFlowService({ flowMs: MINUTE, ...options.service, clock, tokens: [TOKEN] });
-    const serviceServer = await serveFlowService(service);
-    closing.push(
-      () => serviceServer.close(),
-      () => service.close(),
-    );
-    const world = new World(options, clock, s3Server.endpoint, service, new URL(serviceServer.url), closing);
+    closing.push(() => service.close());
+    const connections =
+      options.isVirtual === true
+        ? withinProcess(embedded, service, clock)
+        : await overHttp(embedded, service, clock, closing);
+    const world = new World(options, clock, service, connections, closing);
     onEvent = (record) => {
       if (record.s3.bucket.name === INBOX) world.queue.send(JSON.stringify({ Records: [record] }));
     };
@@ -124,14 +171,12 @@ export class World {
 
   private constructor(
     options: WorldOptions,
-    clock: MovableClock,
-    s3Endpoint: string,
+    clock: WorldClock,
     service: StandInFlowService,
-    serviceUrl: URL,
+    { s3, serviceUrl, transport }: Connections,
     closing: (() => unknown)[],
   ) {
     const baseUrl = options.baseUrl ?? serviceUrl;
-    const direct = httpTransport({ clock });
     this.clock = clock;
     this.service = service;
     this.#closing = closing;
@@ -143,7 +188,7 @@ export class World {
       deadLetters: { queue: this.deadLetters, maxReceiveCount: 5 },
     });
     this.s3 = s3Client({
-      endpoint: s3Endpoint,
+      ...s3,
       region: 'us-east-1',
       credentials: { accessKeyId: 'fake', secretAccessKey: 'fake' },
     });
@@ -181,7 +226,7 @@ export class World {
         requestsPerSecond: settings.requestsPerSecond,
         clock,
         token: new SecretToken(secrets, 'token', clock),
-        transport: options.transport?.(direct, serviceUrl) ?? direct,
+        transport: options.transport?.(transport, serviceUrl) ?? transport,
       }),
       queue: { send: async (message: string) => void this.queue.send(message) },
       events: { send: async (event: CompletionEvent) => void this.events.push(event) },
@@ -208,7 +253,7 @@ export class World {
   }
 
   async upload(key: string, body: Uint8Array | string, more: Partial<PutObjectCommandInput> = {}): Promise<void> {
-    await this.s3.send(new PutObjectCommand({ Bucket: INBOX, Key: key, Body: body, ...more }));
+    await this.s3.send(new PutObjectCommand({ Bucket: INBOX, Key: key, Body: Buffer.from(body), ...more }));
   }
 
   async put(bucket: string, key: string, body: string, metadata: Record<string, string> = {}): Promise<void> {
@@ -245,7 +290,7 @@ export class World {
   }
 
   invoke<T>(body: (invocation: Invocation) => Promise<T>): Promise<T> {
-    return withinInvocation(this.remainingMs, this.clock, body);
+    return this.clock.during(() => withinInvocation(this.remainingMs, this.clock, body));
   }
 
   /** Time passes, messages are delivered and ticks come round, until nothing runs, waits or is queued any more. */

@@ -10,7 +10,7 @@ const HOUR = 60 * MINUTE;
 
 let world: World;
 const start = async (options?: WorldOptions) => {
-  const started = await World.start(options);
+  const started = await World.start({ isVirtual: true, ...options });
   onTestFinished(() => started.close());
   world = started;
 };

@@ -1,0 +1,98 @@
+import type { Clock } from '../../functions/base/clock.ts';
+import { type Sent, TRANSPORT_LIMITS, type Transport, TransportError } from '../../functions/flow-service/transport.ts';
+import type { StandInFlowService } from '../../local/flow-service/flow-service.ts';
+
+/** Time that a request takes to reach the service, in milliseconds. Without it, a loop of requests would never end. */
+const LATENCY_MS = 1;
+
+/** The stand-in service without a socket, for tests in virtual time. It keeps the time limits of the real transport. */
+export function inProcessTransport(service: StandInFlowService, clock: Clock): Transport {
+  return async ({ method, url, headers, body, answerMs }, signal) => {
+    /** Aborts when the client has gone away. */
+    const gone = new AbortController();
+    const failure = Promise.withResolvers<never>();
+    failure.promise.catch(() => {}); // Every wait below races it; there may be none at the time.
+    let sent: Sent = 'nothing';
+    const fail = (message: string, options: { cause?: unknown; timedOut?: boolean } = {}): void => {
+      failure.reject(new TransportError(message, { sent, ...options }));
+      end();
+    };
+    const aborted = (): void => fail('The request was given up', { cause: signal.reason });
+    const end = (): void => {
+      signal.removeEventListener('abort', aborted);
+      gone.abort();
+    };
+    const limit = (ms: number, what: string, until: AbortSignal): void =>
+      void clock.sleep(ms, until).then(
+        () => fail(`${what} within ${ms} ms`, { timedOut: true }),
+        () => {}, // It was met.
+      );
+    const within = async <T>(ms: number, what: string, work: Promise<T>): Promise<T> => {
+      const met = new AbortController();
+      limit(ms, what, met.signal);
+      try {
+        return await Promise.race([failure.promise, work]);
+      } finally {
+        met.abort();
+      }
+    };
+    async function* toService(): AsyncGenerator<Uint8Array> {
+      if (body === undefined) return;
+      let left = body.bytes;
+      for await (const chunk of body.chunks) {
+        left -= chunk.byteLength;
+        sent = left === 0 ? 'all' : 'part';
+        yield Buffer.from(chunk); // Its producer uses the memory again.
+      }
+      if (left !== 0) fail(`The body was not of the ${body.bytes} bytes announced`);
+    }
+    async function* fromService(chunks: AsyncIterator<Uint8Array>): AsyncGenerator<Uint8Array> {
+      try {
+        for (;;) {
+          const { done, value } = await within(TRANSPORT_LIMITS.idleMs, 'Nothing was received', chunks.next());
+          if (done) return;
+          yield Buffer.from(value);
+        }
+      } catch (error) {
+        if (error instanceof TransportError) throw error;
+        throw new TransportError((error as Error).message, { sent, cause: error });
+      } finally {
+        end();
+      }
+    }
+    if (signal.aborted) aborted();
+    else signal.addEventListener('abort', aborted);
+    if (answerMs !== undefined) limit(answerMs, 'No whole answer', gone.signal);
+    const answering = async () => {
+      await clock.sleep(LATENCY_MS);
+      return service.handle({
+        method,
+        url: url.pathname + url.search,
+        headers: {
+          ...Object.fromEntries(Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value])),
+          ...(body === undefined ? {} : { 'content-length': String(body.bytes) }),
+        },
+        body: toService(),
+        signal: gone.signal,
+      });
+    };
+    try {
+      const answer = await within(TRANSPORT_LIMITS.firstByteMs, 'No answer', answering());
+      const chunks = answer.body instanceof Uint8Array ? once(answer.body) : answer.body;
+      return {
+        status: answer.status,
+        headers: answer.headers,
+        body: fromService(chunks[Symbol.asyncIterator]()),
+        destroy: () => fail('The answer was let go of'),
+      };
+    } catch (error) {
+      end();
+      if (error instanceof TransportError) throw error;
+      throw new TransportError('read ECONNRESET', { sent, cause: error });
+    }
+  };
+}
+
+async function* once(bytes: Uint8Array): AsyncGenerator<Uint8Array> {
+  if (bytes.byteLength > 0) yield bytes;
+}
