@@ -384,7 +384,7 @@ describe('a tick', () => {
     ['unauthorised', { status: 401 }, 'unauthorised'],
     ['throttled', { status: 429, headers: { 'retry-after': '700' } }, 'throttled'],
   ])('ends when the service says so of one flow, and moves nothing to failed: %s', async (_, fault, result) => {
-    await start();
+    await start({ isVirtual: true });
     await running();
     world.service.intercept = (_, { operation }) => (operation === 'createFlow' ? undefined : fault);
     world.clock.advance(2 * MINUTE);
@@ -430,7 +430,7 @@ describe('a tick', () => {
   });
 
   it('stops in time for its own deadline, and the next goes on where it stopped', async () => {
-    await start({ routes: [{ ...ECHO, parameters: { copies: 6 } }] });
+    await start({ isVirtual: true, routes: [{ ...ECHO, parameters: { copies: 6 } }] });
     await running('a.bin', Buffer.alloc(10));
     world.remainingMs = 3_000;
     world.service.intercept = (_, { operation, n }) =>
@@ -447,24 +447,30 @@ describe('a tick', () => {
   });
 
   it('goes round again within a minute while something runs, if the poll interval is short', async () => {
-    await start({ settings: { pollIntervalSeconds: 1 }, service: { flowMs: 1_500 } });
+    await start({ isVirtual: true, settings: { pollIntervalSeconds: 15 }, service: { flowMs: 20_000 } });
+    world.remainingMs = 5 * MINUTE;
     await running();
     expect(await world.tick()).toMatchObject({ result: 'completed', succeeded: 1 });
   });
 
   it('goes on with everybody else while a large asset comes', async () => {
-    await start({ settings: { pollIntervalSeconds: 1, assetConcurrency: 2 }, service: { flowMs: 0 } });
+    await start({
+      isVirtual: true,
+      settings: { pollIntervalSeconds: 15, assetConcurrency: 2 },
+      service: { flowMs: 0 },
+    });
+    world.remainingMs = 5 * MINUTE;
     await running('large.bin');
     world.service.intercept = (_, { operation, n }) =>
-      operation === 'getAsset' && n === 1 ? { delayMs: 6_000 } : undefined;
+      operation === 'getAsset' && n === 1 ? { delayMs: 50_000 } : undefined;
     const ticking = world.tick();
-    while (world.service.counts.getAsset === 0) await new Promise((resolve) => setTimeout(resolve, 20));
+    while (world.service.counts.getAsset === 0) await world.clock.sleep(20);
     await world.upload('small.bin', 'x');
     await world.deliver();
     const first: string[] = [];
     while (first.length === 0) {
       first.push(...(await world.keys(RESULTS)).filter((key) => key.endsWith('receipt.json')));
-      await new Promise((resolve) => setTimeout(resolve, 20));
+      await world.clock.sleep(20);
     }
     expect(first).toEqual(['small.bin/receipt.json']);
     expect(await ticking).toMatchObject({ result: 'completed', succeeded: 2 });
