@@ -1,8 +1,7 @@
-import { createHash } from 'node:crypto';
 import type { Clock } from '../base/clock.ts';
 import type { Invocation } from '../base/invocation.ts';
 import { secondsBetween } from '../base/telemetry.ts';
-import { FlowServiceError, NotFoundError, NotReadyError, NotServedError } from '../flow-service/errors.ts';
+import { FlowServiceError } from '../flow-service/errors.ts';
 import type { FlowService, Output } from '../flow-service/types.ts';
 import { type Ending, ended, type Failure, isTerminal, type RunningEntry, shared } from '../ledger/entry.ts';
 import type { RunningMarker } from '../ledger/keys.ts';
@@ -10,8 +9,9 @@ import type { Ledger, Stored } from '../ledger/store.ts';
 import { type PublishPorts, publish } from '../publish/publish.ts';
 import type { Results } from '../results/results.ts';
 import type { Settings } from '../settings/config.ts';
-import type { FirstLooks } from './first-looks.ts';
+import type { EndConfirmations } from './end-confirmations.ts';
 import { FlowAssets } from './flow-assets.ts';
+import { FlowObserver, GONE, type Observation } from './flow-observer.ts';
 import { outageOf, type ServiceHealth } from './service-health.ts';
 
 export interface CollectFlowPorts extends PublishPorts {
@@ -22,118 +22,117 @@ export interface CollectFlowPorts extends PublishPorts {
   readonly settings: Settings;
 }
 
-/** The code of a flow that the service does not know any more. */
-const GONE = 'flow-gone';
-
-/** A flow that ended, and what is to be fetched of it. */
+/** A flow that ended, and its outputs that are still to be stored. */
 export interface EndedFlow {
   readonly stored: Stored<RunningEntry>;
-  /** No more of them than are stored. */
+  /** At most `settings.outputsMax`. */
   readonly outputs: readonly Output[];
-  /** How many the service lists. */
+  /** Number of outputs that the service lists. */
   readonly outputCount: number;
   readonly failure: Failure | undefined;
 }
 
-/** What one look at a flow told. */
-type Look =
-  | { readonly kind: 'running' }
-  /** It seems to have ended; the next look will tell. */
-  | { readonly kind: 'unsure' }
-  | { readonly kind: 'gone' }
-  /** The service answered with the flow of another upload. */
-  | { readonly kind: 'foreign' }
-  | { readonly kind: 'finished'; readonly outputs: readonly Output[]; readonly failure?: Failure | undefined };
-
-/** One running flow after another, from the first look at it to its receipt. */
+/** Takes running flows from their first poll to their receipt. */
 export class FlowCollector {
   readonly #ports: CollectFlowPorts;
   readonly #invocation: Invocation;
   readonly #health: ServiceHealth;
-  readonly #firstLooks: FirstLooks;
+  readonly #confirmations: EndConfirmations;
+  readonly #observer: FlowObserver;
   readonly #assets: FlowAssets;
-  /** How many uploads this one brought to their end. */
+  /** Uploads that this collector ended. */
   readonly counts = { succeeded: 0, failed: 0 };
 
-  constructor(ports: CollectFlowPorts, invocation: Invocation, health: ServiceHealth, firstLooks: FirstLooks) {
+  constructor(ports: CollectFlowPorts, invocation: Invocation, health: ServiceHealth, confirmations: EndConfirmations) {
     this.#ports = ports;
     this.#invocation = invocation;
     this.#health = health;
-    this.#firstLooks = firstLooks;
+    this.#confirmations = confirmations;
+    this.#observer = new FlowObserver(ports, confirmations);
     this.#assets = new FlowAssets(ports, invocation, health);
   }
 
-  /** Looks at a flow once. A flow that ended without anything to fetch is settled at once, as is one that is too old. */
-  async see(marker: RunningMarker): Promise<EndedFlow | undefined> {
-    let look: Look;
-    try {
-      look = await this.#look(marker);
-    } catch (error) {
-      // Whatever the service said: it was not a second word in a row that the flow is gone.
-      this.#firstLooks.forget(marker.uploadId, GONE);
-      throw error;
-    }
-    if (look.kind === 'running' || look.kind === 'unsure') {
-      if (look.kind === 'running') this.#firstLooks.forget(marker.uploadId);
+  /**
+   * Polls a flow once. Returns the flow if it ended with outputs to store, or failed. Ends it at once if it has no
+   * outputs, is gone, or is too old.
+   */
+  async poll(marker: RunningMarker): Promise<EndedFlow | undefined> {
+    const seen = await this.#observe(marker);
+    if (seen.kind === 'running' || seen.kind === 'unsure') {
+      if (seen.kind === 'running') this.#confirmations.forget(marker.uploadId);
       if (this.isTooOld(marker)) {
-        await this.timeOut(marker, `was still running after ${this.#ports.settings.flowAgeMaxSeconds} seconds.`);
+        await this.#timeOut(marker, `was still running after ${this.#ports.settings.flowAgeMaxSeconds} seconds.`);
       }
       return undefined;
     }
     const stored = await this.#entryOf(marker);
     if (stored === undefined) return undefined;
-    switch (look.kind) {
+    switch (seen.kind) {
       case 'gone': {
         const failure = { code: GONE, message: 'The flow service does not know this flow any more.' };
-        if (await this.#endAtSecondLook(stored, failure)) await this.#abort(marker);
+        if (await this.#endIfConfirmed(stored, failure)) await this.#abort(marker);
         return undefined;
       }
       case 'foreign': {
         this.#ports.telemetry.metrics.count('FlowsShared');
         const message = 'The flow service answered with the flow of another upload. Nothing of it was collected.';
-        await this.#endAtSecondLook(stored, { code: 'flow-shared', message });
+        await this.#endIfConfirmed(stored, { code: 'flow-shared', message });
         return undefined;
       }
-      case 'finished': {
-        const { outputs, failure } = look;
-        if (stored.entry.isShared === true) {
-          if (this.isTooOld(marker)) await this.endShared(marker);
-          return undefined;
-        }
-        if (outputs.length > 0 || failure !== undefined) {
-          this.#firstLooks.forget(marker.uploadId);
-          const { outputsMax } = this.#ports.settings;
-          return { stored, outputs: outputs.slice(0, outputsMax), outputCount: outputs.length, failure };
-        }
-        const message = 'The flow completed without any output.';
-        await this.#endAtSecondLook(stored, { code: 'no-outputs', message });
-        return undefined;
-      }
+      case 'finished':
+        return this.#finished(marker, stored, seen);
     }
   }
 
-  /** Whether a flow is older than a running one may become. */
+  async #observe(marker: RunningMarker): Promise<Observation> {
+    try {
+      return await this.#observer.observe(marker, this.#invocation.work);
+    } catch (error) {
+      // Only two 404s in a row mean that a flow is gone, and any error comes between them.
+      this.#confirmations.forget(marker.uploadId, GONE);
+      throw error;
+    }
+  }
+
+  async #finished(
+    marker: RunningMarker,
+    stored: Stored<RunningEntry>,
+    { outputs, failure }: Observation & { kind: 'finished' },
+  ): Promise<EndedFlow | undefined> {
+    if (stored.entry.isShared === true) {
+      if (this.isTooOld(marker)) await this.endShared(marker);
+      return undefined;
+    }
+    if (outputs.length > 0 || failure !== undefined) {
+      this.#confirmations.forget(marker.uploadId);
+      const { outputsMax } = this.#ports.settings;
+      return { stored, outputs: outputs.slice(0, outputsMax), outputCount: outputs.length, failure };
+    }
+    await this.#endIfConfirmed(stored, { code: 'no-outputs', message: 'The flow completed without any output.' });
+    return undefined;
+  }
+
+  /** Returns true if a flow has passed the maximum age of a running flow. */
   isTooOld({ createdAt }: RunningMarker): boolean {
     return this.#ports.clock.now() - createdAt > this.#ports.settings.flowAgeMaxSeconds * 1000;
   }
 
   /**
-   * Ends a flow that is too old, and that the service does not answer for. It must have answered for another flow, or
-   * the flow must be twice too old: during an outage no flow is given up.
+   * Ends a flow that is too old and whose polls fail. If they fail by an outage, the service must have answered for
+   * another flow, or the flow must be past twice the maximum age: no flow is abandoned for an outage of the service.
    */
-  async giveUp(marker: RunningMarker, error: FlowServiceError): Promise<boolean> {
+  async abandon(marker: RunningMarker, error: FlowServiceError): Promise<void> {
     const { clock, settings } = this.#ports;
     const isTwiceTooOld = clock.now() - marker.createdAt > 2 * settings.flowAgeMaxSeconds * 1000;
     const isItsOwn = outageOf(error) === undefined || this.#health.hasAnsweredForAnother(marker.flowId);
-    if (!this.isTooOld(marker) || !(isItsOwn || isTwiceTooOld)) return false;
-    await this.timeOut(
+    if (!this.isTooOld(marker) || !(isItsOwn || isTwiceTooOld)) return;
+    await this.#timeOut(
       marker,
       `had not been seen to end after ${settings.flowAgeMaxSeconds} seconds: ${error.message}`,
     );
-    return true;
   }
 
-  async timeOut(marker: RunningMarker, what: string): Promise<void> {
+  async #timeOut(marker: RunningMarker, what: string): Promise<void> {
     const stored = await this.#entryOf(marker);
     if (stored === undefined) return;
     const failure = { code: 'timed-out', message: `The flow ${what}` };
@@ -141,14 +140,14 @@ export class FlowCollector {
     await this.#abort(marker);
   }
 
-  /** Writes down that a flow is shared, so that it is not collected after the other upload has ended either. */
+  /** Notes in the entry that the flow is shared: it must not be collected after the other upload has ended either. */
   async noteShared(marker: RunningMarker): Promise<void> {
     const stored = await this.#entryOf(marker);
     if (stored === undefined || stored.entry.isShared === true) return;
     await this.#ports.ledger.replace(stored, shared(stored.entry), this.#invocation.closing);
   }
 
-  /** Two uploads were given one flow: which one it belongs to cannot be told, so neither gets its results. */
+  /** Ends an upload whose flow belongs to another upload as well. Neither gets the results: no one can tell whose they are. */
   async endShared(marker: RunningMarker): Promise<void> {
     const stored = await this.#entryOf(marker);
     if (stored === undefined) return;
@@ -156,62 +155,13 @@ export class FlowCollector {
     await this.#end(stored, { failure: { code: 'flow-shared', message } });
   }
 
-  async #endAtSecondLook(stored: Stored<RunningEntry>, failure: Failure): Promise<boolean> {
-    if (!this.#firstLooks.isSecond(stored.entry.upload.id, failure.code, this.#ports.clock.now())) return false;
+  async #endIfConfirmed(stored: Stored<RunningEntry>, failure: Failure): Promise<boolean> {
+    if (!this.#confirmations.confirms(stored.entry.upload.id, failure.code, this.#ports.clock.now())) return false;
     await this.#end(stored, { assets: stored.entry.assets ?? [], failure });
     return true;
   }
 
-  /** Asks the service for the flow. Where that is not served, the outputs listing alone tells. */
-  async #look(marker: RunningMarker): Promise<Look> {
-    const { flows } = this.#ports;
-    const { work } = this.#invocation;
-    let flow: Awaited<ReturnType<FlowService['get']>>;
-    try {
-      flow = await flows.get(marker.flowId, work);
-    } catch (error) {
-      if (error instanceof NotFoundError && error.knownToBeServed) return { kind: 'gone' };
-      if (error instanceof NotFoundError || error instanceof NotServedError) return this.#lookAtOutputs(marker);
-      throw error;
-    }
-    // Whatever becomes of the rest of this look: the service knows the flow.
-    this.#firstLooks.forget(marker.uploadId, GONE);
-    if (flow.tag !== undefined && flow.tag.upload !== marker.uploadId) return { kind: 'foreign' };
-    if (flow.state === 'running') return { kind: 'running' };
-    const failure = flow.state === 'completed' ? undefined : failureOf(flow.state, flow.error);
-    try {
-      return { kind: 'finished', outputs: await flows.outputs(marker.flowId, work), failure };
-    } catch (error) {
-      const isNone =
-        error instanceof NotFoundError || error instanceof NotReadyError || error instanceof NotServedError;
-      if (!isNone) throw error;
-      // A failed flow may have no outputs. A completed one has some: its listing lags, and the next look asks again.
-      return failure === undefined ? { kind: 'running' } : { kind: 'finished', outputs: [], failure };
-    }
-  }
-
-  /**
-   * A flow has finished when all its outputs, and there is one at least, are at their end, and a second look at least
-   * one poll interval later sees the same.
-   */
-  async #lookAtOutputs(marker: RunningMarker): Promise<Look> {
-    const { flows, clock } = this.#ports;
-    let outputs: readonly Output[];
-    try {
-      outputs = await flows.outputs(marker.flowId, this.#invocation.work);
-    } catch (error) {
-      // In a new process a 404 may also mean that the operation is not served: it tells nothing either way.
-      if (error instanceof NotFoundError) return { kind: error.knownToBeServed ? 'gone' : 'unsure' };
-      if (error instanceof NotReadyError || error instanceof NotServedError) return { kind: 'running' };
-      throw error;
-    }
-    this.#firstLooks.forget(marker.uploadId, GONE);
-    if (outputs.length === 0 || outputs.some(({ status }) => status === 'pending')) return { kind: 'running' };
-    const isFinished = this.#firstLooks.isSecond(marker.uploadId, digestOf(outputs), clock.now());
-    return isFinished ? { kind: 'finished', outputs } : { kind: 'unsure' };
-  }
-
-  /** The entry that a marker stands for. A marker that stands for none is dropped, after what is left to do is done. */
+  /** Returns the entry of a marker. If the entry is not running this flow, finishes what is left and drops the marker. */
   async #entryOf(marker: RunningMarker): Promise<Stored<RunningEntry> | undefined> {
     const { ledger } = this.#ports;
     const { closing } = this.#invocation;
@@ -225,20 +175,20 @@ export class FlowCollector {
     return undefined;
   }
 
-  /** Stores the outputs of a flow that ended, and settles it. A run that is cut off goes on from there the next time. */
+  /** Stores the outputs of a flow that ended, and ends the upload. If a run is cut off, the next one resumes it. */
   async collect(flow: EndedFlow): Promise<void> {
     const ending = await this.#assets.collect(flow);
     await this.#end(flow.stored, ending);
   }
 
-  /** The terminal entry decides; everything after it can be done again from it. */
+  /** Writes the terminal entry, which decides. Everything after it can be redone from it. */
   async #end(stored: Stored<RunningEntry>, ending: Ending): Promise<void> {
     const { ledger, clock, telemetry } = this.#ports;
     const { closing } = this.#invocation;
     const terminal = ended(stored.entry, ending, clock.now());
     const written = await ledger.replace(stored, terminal, closing);
     if (!written.won) {
-      // Another collector was faster. If it has ended this flow, its marker may need us; else it is under way.
+      // Another collector was faster. If it has ended this flow, it may have died before publishing.
       const current = written.current?.entry;
       const isEnded = current !== undefined && isTerminal(current) && current.flow?.id === stored.entry.flow.id;
       if (isEnded) await publish(current, this.#ports, closing);
@@ -253,7 +203,7 @@ export class FlowCollector {
     }
   }
 
-  /** A flow that we gave up on costs its owner as long as it runs. Whether it can be aborted changes nothing for us. */
+  /** Aborts an abandoned flow, which costs its owner as long as it runs. A failure to abort is only logged. */
   async #abort(marker: RunningMarker): Promise<void> {
     const { flows, telemetry } = this.#ports;
     try {
@@ -263,16 +213,4 @@ export class FlowCollector {
       telemetry.log.warn('The flow could not be aborted', { uploadId: marker.uploadId, flowId: marker.flowId, error });
     }
   }
-}
-
-function failureOf(state: 'failed' | 'aborted', error: string | undefined): Failure {
-  const said = error === undefined ? '' : `: ${error}`;
-  return state === 'failed'
-    ? { code: 'flow-failed', message: `The flow failed${said}` }
-    : { code: 'flow-aborted', message: `The flow was aborted${said}` };
-}
-
-function digestOf(outputs: readonly Output[]): string {
-  const facts = outputs.map(({ assetId, status }) => [assetId, status]).sort();
-  return createHash('sha256').update(JSON.stringify(facts)).digest('base64url');
 }

@@ -109,7 +109,7 @@ export async function collectOutputs(
   if (lease === undefined) return tick.summary('lease taken');
   lease.keeps(() => tick.memory);
   const goesOnAt = (time: number): boolean =>
-    !work.aborted && time < workEndsAt && (tick.isStoring || (tick.hasYoung && time < tickStartedAt + TICK_MS));
+    !work.aborted && time < workEndsAt && (tick.isStoring || (tick.isYoungRunning && time < tickStartedAt + TICK_MS));
   try {
     for (;;) {
       const startedAt = clock.now();

@@ -3,7 +3,7 @@ const SHARE_OF_AGE = 0.1;
 
 /** A flow younger than so many poll intervals is looked at so many times as often: many flows take only seconds. */
 const EARLY_INTERVALS = 2;
-export const EARLY_LOOKS = 3;
+export const EARLY_POLLS = 3;
 
 /** A flow that is younger than this is young, in milliseconds: a result is waited for. */
 export const YOUNG_MS = 10 * 60_000;
@@ -36,7 +36,7 @@ export function gridIndex(ageMs: number, pollIntervalMs: number): number {
   const gapMaxMs = Math.max(POLL_GAP_MAX_MS, pollIntervalMs);
   const sparseMs = Math.max(denseMs, gapMaxMs / SHARE_OF_AGE);
   // Each stretch of a flow's life has its own density of points; together they make one growing, unbroken function.
-  const early = (Math.min(ageMs, EARLY_INTERVALS * pollIntervalMs) / pollIntervalMs) * (EARLY_LOOKS - 1);
+  const early = (Math.min(ageMs, EARLY_INTERVALS * pollIntervalMs) / pollIntervalMs) * (EARLY_POLLS - 1);
   const dense = early + Math.min(ageMs, denseMs) / pollIntervalMs;
   const growing = Math.log(Math.max(1, Math.min(ageMs, sparseMs) / denseMs)) / Math.log1p(SHARE_OF_AGE);
   const sparse = Math.max(0, ageMs - sparseMs) / gapMaxMs;

@@ -554,7 +554,7 @@ describe('a tick', () => {
     const [key = ''] = await world.keys(LEDGER, 'uploads/');
     await world.s3.send(new PutObjectCommand({ Bucket: LEDGER, Key: key, Body: '{"schema":99}' }));
     world.clock.advance(2 * MINUTE);
-    await expect(world.tick()).rejects.toThrow('1 uploads could not be seen to');
+    await expect(world.tick()).rejects.toThrow('1 uploads could not be processed');
     expect(world.count('FlowsSucceeded')).toBe(1);
   });
 });

@@ -413,7 +413,7 @@ describe('a tick', () => {
 
     world.remainingMs = MINUTE;
     world.clock.advance(20 * MINUTE);
-    await expect(run({})).rejects.toThrow('1 uploads could not be seen to');
+    await expect(run({})).rejects.toThrow('1 uploads could not be processed');
     expect(world.count('UploadsMissed')).toBeGreaterThanOrEqual(30);
   });
 

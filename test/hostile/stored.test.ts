@@ -75,7 +75,7 @@ describe('an entry that is', () => {
     await world.upload('b', 'y');
     await world.deliver();
     world.clock.advance(2 * MINUTE);
-    await expect(world.tick()).rejects.toThrow('1 uploads could not be seen to');
+    await expect(world.tick()).rejects.toThrow('1 uploads could not be processed');
     expect((await world.receipt('b')).status).toBe('succeeded');
 
     // A sweep goes past it, and says so in the end.

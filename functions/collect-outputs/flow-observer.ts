@@ -1,0 +1,91 @@
+import { createHash } from 'node:crypto';
+import type { Clock } from '../base/clock.ts';
+import { NotFoundError, NotReadyError, NotServedError } from '../flow-service/errors.ts';
+import type { FlowService, Output } from '../flow-service/types.ts';
+import type { Failure } from '../ledger/entry.ts';
+import type { RunningMarker } from '../ledger/keys.ts';
+import type { EndConfirmations } from './end-confirmations.ts';
+
+/** The failure code of a flow that the service no longer knows. */
+export const GONE = 'flow-gone';
+
+/** What one poll of a flow tells. */
+export type Observation =
+  | { readonly kind: 'running' }
+  /** The flow seems to have ended. The next poll will tell. */
+  | { readonly kind: 'unsure' }
+  | { readonly kind: 'gone' }
+  /** The service answered with the flow of another upload. */
+  | { readonly kind: 'foreign' }
+  | { readonly kind: 'finished'; readonly outputs: readonly Output[]; readonly failure?: Failure | undefined };
+
+/** Asks the service how a flow is, and changes nothing. */
+export class FlowObserver {
+  readonly #flows: FlowService;
+  readonly #clock: Clock;
+  readonly #confirmations: EndConfirmations;
+
+  constructor({ flows, clock }: { flows: FlowService; clock: Clock }, confirmations: EndConfirmations) {
+    this.#flows = flows;
+    this.#clock = clock;
+    this.#confirmations = confirmations;
+  }
+
+  /** Asks for the flow. If the service does not serve that, the outputs listing alone tells. */
+  async observe(marker: RunningMarker, signal: AbortSignal): Promise<Observation> {
+    let flow: Awaited<ReturnType<FlowService['get']>>;
+    try {
+      flow = await this.#flows.get(marker.flowId, signal);
+    } catch (error) {
+      if (error instanceof NotFoundError && error.knownToBeServed) return { kind: 'gone' };
+      if (error instanceof NotFoundError || error instanceof NotServedError) return this.#byOutputs(marker, signal);
+      throw error;
+    }
+    // Whatever happens in the rest of this poll, the service knows the flow.
+    this.#confirmations.forget(marker.uploadId, GONE);
+    if (flow.tag !== undefined && flow.tag.upload !== marker.uploadId) return { kind: 'foreign' };
+    if (flow.state === 'running') return { kind: 'running' };
+    const failure = flow.state === 'completed' ? undefined : failureOf(flow.state, flow.error);
+    try {
+      return { kind: 'finished', outputs: await this.#flows.outputs(marker.flowId, signal), failure };
+    } catch (error) {
+      const isNone =
+        error instanceof NotFoundError || error instanceof NotReadyError || error instanceof NotServedError;
+      if (!isNone) throw error;
+      // A failed flow may have no outputs. A completed one has some: its listing lags, and the next poll asks again.
+      return failure === undefined ? { kind: 'running' } : { kind: 'finished', outputs: [], failure };
+    }
+  }
+
+  /**
+   * A flow has finished if it has outputs, none of them is pending, and a second poll at least one poll interval later
+   * sees the same.
+   */
+  async #byOutputs(marker: RunningMarker, signal: AbortSignal): Promise<Observation> {
+    let outputs: readonly Output[];
+    try {
+      outputs = await this.#flows.outputs(marker.flowId, signal);
+    } catch (error) {
+      // In a new process, a 404 may also mean that the operation is not served. It tells nothing about the flow.
+      if (error instanceof NotFoundError) return { kind: error.knownToBeServed ? 'gone' : 'unsure' };
+      if (error instanceof NotReadyError || error instanceof NotServedError) return { kind: 'running' };
+      throw error;
+    }
+    this.#confirmations.forget(marker.uploadId, GONE);
+    if (outputs.length === 0 || outputs.some(({ status }) => status === 'pending')) return { kind: 'running' };
+    const isFinished = this.#confirmations.confirms(marker.uploadId, digestOf(outputs), this.#clock.now());
+    return isFinished ? { kind: 'finished', outputs } : { kind: 'unsure' };
+  }
+}
+
+function failureOf(state: 'failed' | 'aborted', error: string | undefined): Failure {
+  const reason = error === undefined ? '' : `: ${error}`;
+  return state === 'failed'
+    ? { code: 'flow-failed', message: `The flow failed${reason}` }
+    : { code: 'flow-aborted', message: `The flow was aborted${reason}` };
+}
+
+function digestOf(outputs: readonly Output[]): string {
+  const facts = outputs.map(({ assetId, status }) => [assetId, status]).sort();
+  return createHash('sha256').update(JSON.stringify(facts)).digest('base64url');
+}

@@ -1,0 +1,221 @@
+import pMap from 'p-map';
+import { type Invocation, OutOfTimeError } from '../base/invocation.ts';
+import { FlowServiceError } from '../flow-service/errors.ts';
+import type { FlowService } from '../flow-service/types.ts';
+import type { CollectorState, UnfinishedRound } from '../ledger/collector-state.ts';
+import { type RunningMarker, runningKey } from '../ledger/keys.ts';
+import type { CollectFlowPorts, FlowCollector } from './collect-flow.ts';
+import type { EndConfirmations } from './end-confirmations.ts';
+import type { FailureIsolation, Turn } from './failure-isolation.ts';
+import { FlowStates } from './flow-states.ts';
+import { isDue } from './poll-schedule.ts';
+import { listRunningMarkers, type RunningMarkers } from './running-markers.ts';
+import type { ServiceHealth } from './service-health.ts';
+import type { StoringQueue } from './storing-queue.ts';
+
+export interface FlowPollsParts {
+  readonly invocation: Invocation;
+  readonly health: ServiceHealth;
+  readonly confirmations: EndConfirmations;
+  readonly flows: FlowCollector;
+  readonly isolation: FailureIsolation;
+  readonly storing: StoringQueue;
+  /** Returns true for the uploads of this collector. */
+  readonly isOurs: (uploadId: string) => boolean;
+}
+
+/** A flow that is too old, and why its poll failed. */
+interface Overdue {
+  readonly marker: RunningMarker;
+  readonly error: FlowServiceError;
+}
+
+/**
+ * Rounds of polls. A round goes through the markers of all running flows in the order of their creation, and polls the
+ * flows that are due. If a round is cut off, the next tick resumes it.
+ */
+export class FlowPolls {
+  readonly #ports: CollectFlowPorts;
+  readonly #parts: FlowPollsParts;
+  readonly #states: FlowStates;
+  #isFirstRound = true;
+  #lastCompletedAt: number | undefined;
+  #unfinishedRound: UnfinishedRound | undefined;
+  /** Flows of this collector that were running at the beginning of the last round, and polls of the whole tick. */
+  readonly counts = { running: 0, polled: 0 };
+  /** When this collector's newest running flow was created, milliseconds since the epoch. 0 if none is running. */
+  newestAt = 0;
+
+  constructor(remembered: CollectorState, ports: CollectFlowPorts, parts: FlowPollsParts) {
+    this.#ports = ports;
+    this.#parts = parts;
+    this.#states = statesOf(ports);
+    this.#lastCompletedAt = remembered.lastCompletedAt;
+    this.#unfinishedRound = remembered.unfinishedRound;
+  }
+
+  /** Where the next tick goes on. */
+  get memory(): Pick<CollectorState, 'lastCompletedAt' | 'unfinishedRound'> {
+    return { lastCompletedAt: this.#lastCompletedAt, unfinishedRound: this.#unfinishedRound };
+  }
+
+  /** Polls everything that is due, or stops early if the tick halts. */
+  async round(): Promise<void> {
+    const { clock, settings } = this.#ports;
+    const { isolation, storing } = this.#parts;
+    const now = clock.now();
+    const { ours, shared } = await this.#markers(now);
+    if (this.#isFirstRound) {
+      for (const marker of shared) await isolation.run(marker, () => this.#endShared(marker));
+    }
+    this.#isFirstRound = false;
+    storing.retain(ours);
+    const free = [...ours.values()].filter((marker) => !storing.has(marker));
+    const ended = free.filter((marker) => storing.hasEnded(marker));
+    const overdue: Overdue[] = [];
+    const concurrency = settings.pollConcurrency;
+    // Flows that ended are stored before any other flow is polled.
+    await pMap(ended, (marker) => this.#poll(marker, overdue), { concurrency });
+
+    const isResumed = this.#unfinishedRound !== undefined;
+    const wasAnyDue = await this.#pollFrom(this.#unfinishedRound ?? { startedAt: now, after: '' }, free, overdue);
+    // If the unfinished round had nothing left to poll, a new one begins.
+    if (isResumed && !wasAnyDue && isolation.halt === undefined) {
+      await this.#pollFrom({ startedAt: now, after: '' }, free, overdue);
+    }
+    // Only now is it known whether the service answers for others. Each abort may take as long as a poll.
+    await pMap(overdue, ({ marker, error }) => this.#abandon(marker, error), { concurrency });
+  }
+
+  /** Polls flows once more whose assets were refused. By now the service has answered for others. */
+  async pollAgain(markers: readonly RunningMarker[]): Promise<void> {
+    await pMap(markers, (marker) => this.#poll(marker, []), { concurrency: this.#ports.settings.pollConcurrency });
+  }
+
+  async #markers(now: number): Promise<RunningMarkers> {
+    const { invocation, confirmations, isOurs } = this.#parts;
+    const markers = await listRunningMarkers(this.#ports, isOurs, now, invocation.closing);
+    const ours = [...markers.ours.values()];
+    const uploadIds = [...ours, ...markers.shared].map(({ uploadId }) => uploadId);
+    confirmations.retain(new Set(uploadIds));
+    this.#states.retain(markers.flowIds);
+    this.counts.running = uploadIds.length;
+    this.newestAt = ours.reduce((latest, { createdAt }) => Math.max(latest, createdAt), 0);
+    return markers;
+  }
+
+  /** Ends an upload whose flow belongs to two uploads, if it is too old. Neither upload is collected. */
+  async #endShared(marker: RunningMarker): Promise<void> {
+    const { telemetry } = this.#ports;
+    const { flows } = this.#parts;
+    const { uploadId, flowId } = marker;
+    telemetry.metrics.count('FlowsShared');
+    telemetry.log.error('The service gave this flow to another upload too: nothing of it is collected', {
+      uploadId,
+      flowId,
+    });
+    if (flows.isTooOld(marker)) await flows.endShared(marker);
+    else await flows.noteShared(marker);
+  }
+
+  /** Polls a round, or the rest of it. Returns true if any flow was due. */
+  async #pollFrom(round: UnfinishedRound, free: readonly RunningMarker[], overdue: Overdue[]): Promise<boolean> {
+    const { clock, settings } = this.#ports;
+    const { health, storing } = this.#parts;
+    const now = clock.now();
+    const intervalMs = settings.pollIntervalSeconds * 1000;
+    const due = free.filter(
+      (marker) =>
+        !storing.hasEnded(marker) &&
+        runningKey(marker) > round.after &&
+        isDue(marker.createdAt, this.#lastCompletedAt, now, intervalMs),
+    );
+    const isWhole = await this.#pollAll(due, round, overdue);
+    if (isWhole && !health.isInVain) {
+      // After a round in which the service answered no flow, all flows are due as before.
+      if (round.isInVain !== true) this.#lastCompletedAt = round.startedAt;
+      this.#unfinishedRound = undefined;
+    } else if (this.#unfinishedRound !== undefined && health.isInVain) {
+      this.#unfinishedRound = { ...this.#unfinishedRound, isInVain: true };
+    }
+    return due.length > 0;
+  }
+
+  /** Polls these flows, `settings.pollConcurrency` at a time. Returns true if all had their turn. */
+  async #pollAll(due: readonly RunningMarker[], round: UnfinishedRound, overdue: Overdue[]): Promise<boolean> {
+    const { flows, confirmations } = this.#parts;
+    const running = await this.#listedAsRunning(due);
+    const isDone: boolean[] = [];
+    let doneCount = 0;
+    const done = (index: number): void => {
+      isDone[index] = true;
+      while (isDone[doneCount]) doneCount += 1;
+      const last = due[doneCount - 1];
+      if (last !== undefined) this.#unfinishedRound = { ...round, after: runningKey(last) };
+    };
+    await pMap(
+      due,
+      async (marker, index) => {
+        const isKnown = running.has(marker.flowId) && !flows.isTooOld(marker);
+        if (isKnown) confirmations.forget(marker.uploadId);
+        if (isKnown || (await this.#poll(marker, overdue)) !== 'none') done(index);
+      },
+      { concurrency: this.#ports.settings.pollConcurrency },
+    );
+    return doneCount === due.length;
+  }
+
+  async #listedAsRunning(due: readonly RunningMarker[]): Promise<ReadonlySet<string>> {
+    try {
+      return await this.#states.running(due, this.#parts.invocation.work);
+    } catch (error) {
+      if (!(error instanceof OutOfTimeError)) throw error;
+      return new Set(); // The polls will find that the time is over.
+    }
+  }
+
+  /** Polls one flow. If it has ended, its outputs are stored while the polls go on. */
+  async #poll(marker: RunningMarker, overdue: Overdue[]): Promise<Turn> {
+    const { health, flows, isolation, storing } = this.#parts;
+    await storing.whenFree();
+    const turn = await isolation.run(marker, async () => {
+      this.counts.polled += 1;
+      try {
+        const flow = await flows.poll(marker);
+        health.answered(marker.flowId);
+        if (flow !== undefined) storing.add(marker, flow);
+      } catch (error) {
+        if (error instanceof FlowServiceError && flows.isTooOld(marker)) overdue.push({ marker, error });
+        throw error;
+      }
+    });
+    storing.forgetEnd(marker, turn);
+    return turn;
+  }
+
+  /** Ends a flow that is too old, even if the tick halts for an outage. */
+  async #abandon(marker: RunningMarker, reason: FlowServiceError): Promise<void> {
+    const { invocation, flows, isolation } = this.#parts;
+    if (invocation.work.aborted) return;
+    try {
+      await flows.abandon(marker, reason);
+    } catch (error) {
+      const { uploadId, flowId } = marker;
+      this.#ports.telemetry.log.error('This flow is too old and could not be ended', {
+        uploadId,
+        flowId,
+        error: error as Error,
+      });
+      isolation.add(error);
+    }
+  }
+}
+
+/** What a process knows of the service's listing outlives its ticks. */
+const states = new WeakMap<FlowService, FlowStates>();
+
+function statesOf(ports: CollectFlowPorts): FlowStates {
+  const known = states.get(ports.flows) ?? new FlowStates(ports);
+  states.set(ports.flows, known);
+  return known;
+}
