@@ -6,12 +6,12 @@ import { type Ledger, type Stored, UnreadableEntryError } from '../ledger/store.
 import { messageFor, type Upload } from '../uploads/upload.ts';
 
 /**
- * When an upload that was sent again is looked at once more, in milliseconds. Its message should be through by then; a
- * queue that is full for longer gets it once more an hour, which is harmless.
+ * Time after which a resubmitted upload is due again, in milliseconds. By then its message has left the queue, as a
+ * rule. If the queue is full for longer, it gets one more message an hour, which is harmless.
  */
-const LOOK_AGAIN_MS = 60 * 60_000;
+const DUE_AGAIN_MS = 60 * 60_000;
 
-/** The queue that uploads come from, as far as a sender sees it. */
+/** The queue of uploads, as a sender sees it. */
 export interface UploadQueue {
   send(message: string, signal: AbortSignal): Promise<void>;
 }
@@ -24,10 +24,10 @@ export interface ResubmitPorts {
 }
 
 /**
- * Sends an upload on its way again whose wait is over. Returns the upload, if it was sent.
+ * Puts a waiting upload back into the queue if it is due. Returns the upload if it was sent.
  *
- * Its marker is not dropped but put off: should the message be lost, or its invocation die, the upload is found again
- * by the marker. It is dropped once the entry has left the wait behind.
+ * The marker is not dropped but postponed: if the message is lost, or its invocation dies, the marker leads to the upload
+ * again. It is dropped once the entry is no longer waiting.
  */
 export async function resubmit(
   marker: WaitingMarker,
@@ -40,25 +40,25 @@ export async function resubmit(
     stored = await ledger.read(marker.uploadId, signal);
   } catch (error) {
     if (!(error instanceof UnreadableEntryError)) throw error;
-    await putOff(marker, error, ports, signal);
+    await postpone(marker, error, ports, signal);
     return undefined;
   }
   const now = clock.now();
   let next = stored && waitingMarkerOf(stored.entry);
   let sent: Upload | undefined;
-  // A throttled upload leaves by the head of its queue. Any other marker of it only leads there.
+  // A throttled upload leaves by the head of its queue. Any other marker of it only leads to its place there.
   const isInTurn = next?.throttledSince === undefined || marker.throttledSince !== undefined;
   if (stored !== undefined && next !== undefined && next.notBefore <= now && isInTurn) {
     await queue.send(messageFor(stored.entry.upload), signal);
     sent = stored.entry.upload;
-    next = { uploadId: marker.uploadId, notBefore: now + LOOK_AGAIN_MS };
+    next = { uploadId: marker.uploadId, notBefore: now + DUE_AGAIN_MS };
   }
   if (next !== undefined) {
-    if (waitingKey(next) === waitingKey(marker)) return sent; // Due by another's clock and not by ours: it stays.
+    if (waitingKey(next) === waitingKey(marker)) return sent; // It was due by another clock, and is not by ours. The marker stays.
     await ledger.putWaitingMarker(next, signal);
   }
   if (stored?.entry.state === 'running') {
-    // Whoever wrote the flow down may have died before its marker was put, and this one is then all that tells of it.
+    // The invocation that created the flow may have died before it put the running marker. Then only this one is left.
     const { id: flowId, createdAt } = stored.entry.flow;
     await ledger.putRunningMarker({ createdAt, uploadId: marker.uploadId, flowId }, signal);
   }
@@ -66,16 +66,16 @@ export async function resubmit(
   return sent;
 }
 
-/** The marker of an unreadable entry is due again later: at the head of the list it would take the turn of others. */
-async function putOff(
+/** Makes the marker of an unreadable entry due later. At the head of the list it would take the turn of others. */
+async function postpone(
   marker: WaitingMarker,
   error: UnreadableEntryError,
   { ledger, clock, telemetry }: ResubmitPorts,
   signal: AbortSignal,
 ): Promise<void> {
   const { uploadId } = marker;
-  telemetry.log.error('This upload cannot be sent again: its entry cannot be read', { uploadId, error });
+  telemetry.log.error('This upload cannot be resubmitted: its entry cannot be read', { uploadId, error });
   telemetry.metrics.count('EntriesUnreadable');
-  await ledger.putWaitingMarker({ uploadId, notBefore: clock.now() + LOOK_AGAIN_MS }, signal);
+  await ledger.putWaitingMarker({ uploadId, notBefore: clock.now() + DUE_AGAIN_MS }, signal);
   await ledger.deleteWaitingMarker(marker, signal);
 }

@@ -4,18 +4,18 @@ import { type PublishPorts, publish } from '../publish/publish.ts';
 import { messageFor } from '../uploads/upload.ts';
 import type { ResubmitPorts } from './resubmit.ts';
 
-/** Uploads that are retried at a time. */
+/** Uploads that are retried side by side. */
 const CONCURRENCY = 16;
 
 export type RetryPorts = ResubmitPorts & PublishPorts;
 
-/** What became of an upload that an operator asked to have retried. */
+/** The result for one upload that an operator asked to retry. */
 export interface Retried {
   readonly upload: string;
   readonly result: 'resubmitted' | 'unknown' | 'succeeded already' | 'under way';
 }
 
-/** Sends failed uploads, and those that wait, on their way again. */
+/** Retries failed uploads, and resubmits waiting ones at once. */
 export async function retryUploads(
   uploadIds: readonly string[],
   ports: RetryPorts,
@@ -31,7 +31,7 @@ async function retryUpload(upload: string, ports: RetryPorts, signal: AbortSigna
   const { ledger, queue, clock } = ports;
   let stored = await ledger.read(upload, signal);
   if (stored?.entry.state === 'failed' && stored.entry.isTold !== true) {
-    // The invocation may have died before the event was sent, and nothing of this end is left after the retry.
+    // The invocation may have died before it sent the event. After the retry, no entry would tell of this failure.
     await publish(stored.entry, ports, signal);
     stored = await ledger.read(upload, signal);
   }

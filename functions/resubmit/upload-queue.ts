@@ -1,7 +1,7 @@
 import { SendMessageCommand, type SQSClient } from '@aws-sdk/client-sqs';
 import type { UploadQueue } from './resubmit.ts';
 
-/** The queue that uploads come from, in SQS. Apart from the other ports because create-flow does not send to it. */
+/** The queue of uploads in SQS. It stands apart from the other ports because create-flow does not send to it. */
 export function uploadQueue(sqs: SQSClient, QueueUrl: string): UploadQueue {
   return {
     async send(MessageBody, abortSignal) {

@@ -5,53 +5,59 @@ import type { WaitingMarker } from '../ledger/keys.ts';
 import type { Upload } from '../uploads/upload.ts';
 import { type ResubmitPorts, resubmit } from './resubmit.ts';
 
-/** Uploads sent on at a time. */
+/** Uploads that are resubmitted side by side. */
 const CONCURRENCY = 16;
 
-/** Uploads sent on in one round at most: about half a minute's work, so that running flows have their turn. */
-const SENT_MAX = 4_000;
+/** Maximum number of due uploads resubmitted in a round: half a minute of work, so that running flows have their turn. */
+const DUE_MAX = 4_000;
 
-/** Throttled uploads sent on beyond those for which a flow ended, at most. */
-const EXTRA_MAX = 256;
+/** Maximum number of throttled uploads resubmitted in a round beyond the number of flows that ended. */
+const PROBES_MAX = 256;
 
 type ThrottledState = CollectorState['throttled'];
 
 /**
- * Sends waiting uploads on.
+ * Resubmits the waiting uploads of a collector, round by round.
  *
- * An upload that waits for a time is due at that time. An upload that the service throttled waits in a queue: as many
- * leave it as flows have ended, since an ended flow frees a place, and longest waiting first. A few more are sent to
- * find out whether the service allows more by now; twice as many each time, until one comes back.
+ * An upload that waits for a time is due at that time. Uploads that the service throttled wait in a queue, and the
+ * longest waiting leaves first. As many leave it as flows have ended, since each ended flow frees a place. A few more
+ * leave it to probe whether the service allows more by now: twice as many each time, until one comes back.
  */
 export class WaitingUploads {
   readonly #ports: ResubmitPorts;
   readonly #isOurs: (uploadId: string) => boolean;
-  readonly #sentMax: number;
+  readonly #dueMax: number;
   #throttled: ThrottledState;
   #endedBefore = 0;
 
-  /** @param sentMax uploads sent on in one round at most, but for those that were throttled. */
+  /** @param dueMax maximum number of uploads resubmitted in a round, without the throttled ones. */
   constructor(
     ports: ResubmitPorts,
     remembered: ThrottledState,
     isOurs: (uploadId: string) => boolean,
-    sentMax: number = SENT_MAX,
+    dueMax: number = DUE_MAX,
   ) {
-    this.#sentMax = sentMax;
+    this.#dueMax = dueMax;
     this.#ports = ports;
     this.#throttled = remembered;
     this.#isOurs = isOurs;
   }
 
-  /** When throttled uploads were last sent on, for the next tick. */
+  /** What the next tick has to know of the throttled uploads. */
   get remembered(): ThrottledState {
     return this.#throttled;
   }
 
-  /** @param endedCount flows that have ended in this tick so far. */
-  async round(endedCount: number, signal: AbortSignal): Promise<{ sent: number; failures: readonly unknown[] }> {
+  /**
+   * Resubmits what is due, and the next throttled uploads.
+   * @param endedCount flows that have ended in this tick so far.
+   */
+  async resubmitDue(endedCount: number, signal: AbortSignal): Promise<{ sent: number; failures: readonly unknown[] }> {
     const { telemetry, clock } = this.#ports;
-    const due = [...(await this.#due(signal)), ...(await this.#nextThrottled(endedCount - this.#endedBefore, signal))];
+    const due = [
+      ...(await this.#dueMarkers(signal)),
+      ...(await this.#nextThrottled(endedCount - this.#endedBefore, signal)),
+    ];
     this.#endedBefore = endedCount;
     const sent: Upload[] = [];
     const failures: unknown[] = [];
@@ -62,7 +68,7 @@ export class WaitingUploads {
           const upload = await resubmit(marker, this.#ports, signal);
           if (upload !== undefined) sent.push(upload);
         } catch (error) {
-          telemetry.log.error('A waiting upload could not be sent on', {
+          telemetry.log.error('A waiting upload could not be resubmitted', {
             uploadId: marker.uploadId,
             error: error as Error,
           });
@@ -79,12 +85,12 @@ export class WaitingUploads {
     return { sent: sent.length, failures };
   }
 
-  async #due(signal: AbortSignal): Promise<readonly WaitingMarker[]> {
+  async #dueMarkers(signal: AbortSignal): Promise<readonly WaitingMarker[]> {
     const { ledger, clock } = this.#ports;
     const due: WaitingMarker[] = [];
     for await (const marker of ledger.waitingMarkersDue(clock.now(), signal)) {
       if (this.#isOurs(marker.uploadId)) due.push(marker);
-      if (due.length === this.#sentMax) break; // The longest due come first, and the others in the next round.
+      if (due.length === this.#dueMax) break; // The longest due come first. The others follow in the next round.
     }
     return due;
   }
@@ -95,19 +101,19 @@ export class WaitingUploads {
     const { sentAt, extra } = this.#throttled ?? { sentAt: now, extra: 1 };
     const allowed = endedCount + extra;
     const next: WaitingMarker[] = [];
-    let hasComeBack = false;
+    let wasRefused = false;
     for await (const { putAt, ...marker } of ledger.throttledMarkers(signal)) {
       if (!this.#isOurs(marker.uploadId)) continue;
-      // What was sent is the first of the queue again if it was refused. S3 tells the time in whole seconds.
-      if (putAt >= sentAt - (sentAt % 1000)) hasComeBack = true;
+      // A resubmitted upload that was refused is at the head of the queue again. S3 rounds times down to seconds.
+      if (putAt >= sentAt - (sentAt % 1000)) wasRefused = true;
       if (marker.notBefore > now) continue;
       next.push(marker);
       if (next.length === allowed) break;
     }
     if (next.length > 0) {
-      const wasUsed = this.#throttled !== undefined && next.length === allowed;
-      const grown = wasUsed ? Math.min(EXTRA_MAX, 2 * extra) : extra;
-      this.#throttled = { sentAt: now, extra: hasComeBack ? 1 : grown };
+      const wasUsedUp = this.#throttled !== undefined && next.length === allowed;
+      const grown = wasUsedUp ? Math.min(PROBES_MAX, 2 * extra) : extra;
+      this.#throttled = { sentAt: now, extra: wasRefused ? 1 : grown };
     }
     return next;
   }

@@ -10,12 +10,12 @@ const MINUTE = 60 * SECOND;
 const HOUR = 60 * MINUTE;
 
 let world: World;
-let resend: WaitingUploads;
+let waitingUploads: WaitingUploads;
 beforeEach(async () => {
   const started = await World.start();
   onTestFinished(() => started.close());
   world = started;
-  resend = new WaitingUploads(world.ports, undefined, () => true);
+  waitingUploads = new WaitingUploads(world.ports, undefined, () => true);
 });
 
 /** Ids run against the order in which the uploads began to wait. */
@@ -56,7 +56,7 @@ const throttled = async (count: number): Promise<WaitingMarker[]> => {
 /** Which uploads one round sends on, a minute after the one before. */
 async function round(endedCount = 0): Promise<number[]> {
   world.clock.advance(MINUTE);
-  const { failures } = await resend.round(endedCount, never);
+  const { failures } = await waitingUploads.resubmitDue(endedCount, never);
   expect(failures).toEqual([]);
   const messages = world.queue.receive({ max: 10 });
   for (const { receiptHandle } of messages) world.queue.delete(receiptHandle);
@@ -94,7 +94,7 @@ describe('uploads that the service throttled', () => {
   it('go on with the numbers of the tick before', async () => {
     await throttled(8);
     for (let i = 0; i < 3; i += 1) await round();
-    resend = new WaitingUploads(world.ports, resend.remembered, () => true);
+    waitingUploads = new WaitingUploads(world.ports, waitingUploads.remembered, () => true);
     expect(await round()).toHaveLength(4);
   });
 
@@ -118,14 +118,14 @@ describe('uploads that the service throttled', () => {
 
   it('are left to the collector whose they are', async () => {
     await throttled(3);
-    resend = new WaitingUploads(world.ports, undefined, (uploadId) => uploadId !== idOf(0));
+    waitingUploads = new WaitingUploads(world.ports, undefined, (uploadId) => uploadId !== idOf(0));
     expect(await round()).toEqual([1]);
   });
 });
 
 describe('a round', () => {
   beforeEach(() => {
-    resend = new WaitingUploads(world.ports, undefined, () => true, 3);
+    waitingUploads = new WaitingUploads(world.ports, undefined, () => true, 3);
   });
 
   it('sends on no more than its limit, longest due first, and the next one the others', async () => {
