@@ -6,36 +6,36 @@ import { SWEEP_KEY } from '../ledger/keys.ts';
 import { LedgerContendedError } from '../ledger/store.ts';
 import { isAbsent, isConflict, isPreconditionFailed } from '../s3/errors.ts';
 
-/** Where a pass stands: first it goes through the versions in the inbox, then through the entries of the ledger. */
+/** The position of a pass. It goes through the versions in the inbox first, then through the entries of the ledger. */
 export type SweepPosition =
   | { readonly in: 'inbox'; readonly after?: { readonly key: string; readonly versionId: string } | undefined }
   | { readonly in: 'ledger'; readonly after?: string | undefined };
 
-/** A pass that has not come to its end yet. Times in milliseconds since the epoch. */
+/** A pass that has not ended yet. All times are in milliseconds since the epoch. */
 export interface SweepPass {
   readonly startedAt: number;
-  /** How many missed uploads are submitted in a second. */
+  /** Missed uploads that are submitted in a second. */
   readonly uploadsPerSecond: number;
   /** Older uploads are left alone. */
   readonly since: number;
-  /** Whether uploads are submitted whose entries may have expired. */
+  /** True if uploads are submitted although their entries may have expired. */
   readonly force?: true | undefined;
-  /** Bucket and prefix that the pass goes through. */
+  /** Bucket and prefix of the inbox that the pass goes through. */
   readonly inbox?: string | undefined;
   readonly position: SweepPosition;
-  /** The run that is at it, or was the last to be. */
+  /** Nonce of the run that holds the pass, or held it last. */
   readonly holder: string;
-  /** No other run takes the pass before. */
+  /** No other run takes the pass before this time. */
   readonly heldUntil: number;
 }
 
-/** A daily pass looks after what is new; a backfill goes back to a day that an operator named. At most one of each. */
+/** A daily pass covers new uploads. A backfill goes back to a day that an operator named. There is at most one of each. */
 export type SweepKind = 'daily' | 'backfill';
 
 export interface SweepState {
-  /** When this deployment began: a daily pass leaves alone what was in the inbox before. */
+  /** When this deployment began. A daily pass leaves alone the uploads from before. */
   readonly firstDay: number;
-  /** Up to here the passes have seen to everything. */
+  /** All uploads and entries from before this time have been swept. */
   readonly watermark: number;
   readonly daily?: SweepPass | undefined;
   readonly backfill?: SweepPass | undefined;
@@ -49,11 +49,14 @@ const position = z.discriminatedUnion('in', [
   z.object({ in: z.literal('ledger'), after: z.optional(z.string()) }),
 ]);
 
-/** How far into the future a time may lie that another machine's clock has told, in milliseconds. */
-const CLOCK_SKEW_MS = 60 * 60_000;
+/**
+ * How far ahead of now a stored time may be, in milliseconds. A pass is held for up to 15 minutes, and the clocks of two
+ * machines differ. A state with later times is not believed.
+ */
+const AHEAD_MAX_MS = 60 * 60_000;
 
 function stateSchema(now: number) {
-  const time = z.number().check(z.gte(0), z.lte(now + CLOCK_SKEW_MS));
+  const time = z.number().check(z.gte(0), z.lte(now + AHEAD_MAX_MS));
   const pass = {
     startedAt: time,
     uploadsPerSecond: z.number().check(z.positive()),
@@ -69,26 +72,26 @@ function stateSchema(now: number) {
     watermark: time,
     daily: z.optional(z.object(pass)),
     backfill: z.optional(z.object(pass)),
-    /** The one pass that the version before this one knew. */
+    /** The only pass of the previous version's state. */
     pass: z.optional(z.object({ ...pass, isScheduled: z.boolean() })),
   });
 }
 
-interface Remembered {
+interface StoredState {
   readonly state: SweepState;
-  /** Absent where nothing is stored. */
+  /** Undefined if nothing is stored. */
   readonly etag: string | undefined;
-  /** Whether the state begins with this reading. */
+  /** True if nothing was stored, or nothing that can be read. */
   readonly isNew: boolean;
 }
 
-/** How often a write is done again because another run wrote in between. */
+/** Tries of a write. Each further one follows the write of another run. */
 const TRIES_MAX = 20;
 
 /**
- * What the sweep remembers between its runs. Runs overlap, and each changes only what is its own, by conditional
- * writes: which of two begins or takes a pass is decided by S3. Where nothing is remembered, or nothing that can be
- * read, the deployment begins now.
+ * Stores the state of the sweep between its runs. Runs overlap, and each changes only its own pass. The writes are
+ * conditional, so S3 decides which of two runs begins or takes a pass. If no state is stored, or it cannot be read, the
+ * deployment begins now.
  */
 export class SweepStateStore {
   readonly #s3: S3Client;
@@ -109,8 +112,8 @@ export class SweepStateStore {
   }
 
   /**
-   * Changes what is remembered, and returns what is remembered then. `change` is applied again to what another run has
-   * written in between; what it throws is thrown, and nothing is written.
+   * Changes the state and returns the new one. If another run writes in between, `change` is applied again to the new
+   * state. If `change` throws, nothing is written.
    * @throws {LedgerContendedError}
    */
   async update(change: (state: SweepState) => SweepState, signal: AbortSignal): Promise<SweepState> {
@@ -125,23 +128,25 @@ export class SweepStateStore {
         await this.#s3.send(put, { abortSignal: signal });
         return next;
       } catch (error) {
-        // Our own write may have succeeded and its answer been lost: then `change` finds its own work done.
+        // If our write succeeded and only its answer was lost, `change` finds its work done.
         if (!isConflict(error) && !isPreconditionFailed(error) && !isAbsent(error)) throw error;
       }
     }
-    throw new LedgerContendedError(`${SWEEP_KEY} was written by others ${TRIES_MAX} times in between`);
+    throw new LedgerContendedError(
+      `${SWEEP_KEY} was written by other runs during ${TRIES_MAX} tries in a row; try again`,
+    );
   }
 
-  async #read(signal: AbortSignal): Promise<Remembered> {
+  async #read(signal: AbortSignal): Promise<StoredState> {
     const now = this.#clock.now();
-    // S3 dates objects in whole seconds, so that one of this very second would seem to be older.
+    // S3 dates objects in whole seconds: without rounding, an upload of this very second would seem to be older.
     const firstSecond = Math.floor(now / 1000) * 1000;
     const first: SweepState = { firstDay: firstSecond, watermark: firstSecond };
     try {
       const { Body, ETag } = await this.#s3.send(new GetObjectCommand(this.#where), { abortSignal: signal });
       const state = parsedState((await Body?.transformToString()) ?? '', now);
       if (state !== undefined) return { state, etag: ETag, isNew: false };
-      this.#log.error('The state of the sweep cannot be read: it begins anew, and submits nothing from before now', {
+      this.#log.error('The state of the sweep cannot be read. It begins anew, and submits no upload from before now', {
         key: SWEEP_KEY,
       });
       return { state: first, etag: ETag, isNew: true };
@@ -157,6 +162,6 @@ function parsedState(text: string, now: number): SweepState | undefined {
     const { pass, ...state } = stateSchema(now).parse(JSON.parse(text));
     return pass === undefined ? state : { ...state, [pass.isScheduled ? 'daily' : 'backfill']: pass };
   } catch {
-    return undefined; // The caller says so.
+    return undefined; // The caller logs it.
   }
 }
