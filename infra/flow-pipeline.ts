@@ -12,6 +12,7 @@ import { CfnSubscription, type ITopic, Topic } from 'aws-cdk-lib/aws-sns';
 import type { IQueue } from 'aws-cdk-lib/aws-sqs';
 import { Construct } from 'constructs';
 import { together } from '../functions/base/validation.ts';
+import { COLLECTORS_MAX } from '../functions/collect-outputs/collect-event.ts';
 import {
   ConfigurationError,
   type Context,
@@ -54,7 +55,7 @@ export const MAX_CONCURRENCY_DEFAULT = 5;
 /** Of the event source's batching window. @see https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html */
 export const BATCH_WINDOW_SECONDS: Range = { min: 0, max: 300 };
 
-export const COLLECTORS: Range = { min: 1, max: 64 };
+export const COLLECTORS: Range = { min: 1, max: COLLECTORS_MAX };
 
 export interface FlowPipelineProps {
   /** Base address of the flow service, `https://...`. */

@@ -16,43 +16,43 @@ import { assetKey } from '../results/results-keys.ts';
 import type { CollectFlowPorts, EndedFlow } from './collect-flow.ts';
 import { outageOf, type ServiceHealth } from './service-health.ts';
 
-/** Assets of one flow that are under way at a time. `AssetSlots` decides how many are fetched, by memory. */
+/** Assets of one flow that are under way at a time. `AssetSlots` decides by memory how many of them are fetched. */
 const ASSET_CONCURRENCY = 32;
 
-/** Outages in a row after which no further asset of a flow is begun in this run: silent ones hold places for long. */
+/** Outages in a row after which this run begins no further asset of a flow: assets without an answer hold slots for long. */
 const OUTAGES_MAX = 3;
 
-/** Shortest time between two counted attempts at a flow, in milliseconds. Young flows are looked at every few seconds. */
+/** Shortest time between two counted attempts at a flow, in milliseconds. Young flows are polled every few seconds. */
 const COUNTED_GAP_MS = 60_000;
 
-/** Bytes that a template's name may take in an asset's metadata: S3 allows 2 KB for all of it, and two ids are in it. */
+/** Bytes that a template's name may take in an asset's metadata. S3 allows 2 KB in all, and two ids are in it too. */
 const TEMPLATE_METADATA_BYTES_MAX = 256;
 
-/** How far the assets of one flow have come. */
+/** Progress of one flow's assets in this run. */
 interface Collection {
   readonly entry: RunningEntry;
   readonly stored: Map<string, StoredAsset>;
   readonly failed: Map<string, FailedOutput>;
-  /** An error of ours, or the end of the time: no further asset is begun. */
+  /** An error on our side, or the end of the time: no further asset is begun. */
   cutOff: unknown;
-  /** The service's trouble: the asset waits for the next look, uncounted. */
+  /** An outage of the service. The asset waits for the next poll, and no attempt is counted. */
   outage: unknown;
-  /** The asset's own trouble, which is counted. */
-  worthAnotherTry: unknown;
-  /** Whether the service has begun to answer for any of them in this run. */
+  /** An error of the asset itself. It is tried again, and the attempt is counted. */
+  retryable: unknown;
+  /** True once the service has begun to answer for any asset in this run. */
   hasBegun: boolean;
-  /** Outages in a row: after a few the flow gives its places to others. */
+  /** After {@link OUTAGES_MAX}, the flow leaves its slots to others. */
   outagesInARow: number;
 }
 
-/** Whether the last counted attempt is long enough ago for another one to count. */
+/** Returns true if the last counted attempt is long enough ago for another one to count. */
 const isSpaced = ({ attemptedAt }: RunningEntry, now: number): boolean =>
   now - (attemptedAt ?? Number.NEGATIVE_INFINITY) >= COUNTED_GAP_MS;
 
 const outOfService = (): UnavailableError =>
   new UnavailableError('The service does not answer for these assets', { bodyStarted: false });
 
-/** The outputs of flows that ended, fetched from the service and stored, side by side. */
+/** Fetches the outputs of ended flows from the service and stores them, side by side. */
 export class FlowAssets {
   readonly #ports: CollectFlowPorts;
   readonly #invocation: Invocation;
@@ -65,9 +65,9 @@ export class FlowAssets {
   }
 
   /**
-   * Stores the outputs of a flow and says how it ended. What a run that is cut off has stored is kept in the entry. Such
-   * a run counts as an attempt if it had time enough and stored nothing: an answer may have no end.
-   * @throws whatever cut it off, or why one of its assets has to be tried again.
+   * Stores the outputs of a flow and returns how it ended. If the run is cut off, the entry keeps what it has stored. A
+   * run that is cut off counts as an attempt if it had enough time and stored nothing: an answer may be endless.
+   * @throws the error that cut the run off, or the error of an asset that must be tried again.
    */
   async collect(flow: EndedFlow): Promise<Ending> {
     const { entry } = flow.stored;
@@ -81,13 +81,13 @@ export class FlowAssets {
       failed: new Map(),
       cutOff: undefined,
       outage: undefined,
-      worthAnotherTry: undefined,
+      retryable: undefined,
       hasBegun: false,
       outagesInARow: 0,
     };
     const { stored, failed } = collection;
     const storedBefore = stored.size;
-    // An asset that takes all the time must not take the turn of those behind it every time.
+    // Each run begins with another asset: one that takes all the time must not keep the others from their turn.
     const first = entry.attempts % Math.max(1, listed.length);
     const inTurn = [...listed.slice(first), ...listed.slice(0, first)];
     await pMap(inTurn, (output) => this.#collectOne(output, collection), { concurrency: ASSET_CONCURRENCY });
@@ -97,16 +97,16 @@ export class FlowAssets {
     const hadItsTime = collection.hasBegun && hasTimeEnough;
     const isTooSlow = collection.cutOff !== undefined && work.aborted && hadItsTime && !isProgress;
     if (isTooSlow && entry.attempts + 1 >= settings.attemptsMax) {
-      const message = 'It did not come whole within the time of several runs.';
+      const message = 'It was not complete within the time of several runs.';
       for (const { assetId: id } of listed) {
         if (!stored.has(id) && !failed.has(id)) failed.set(id, { id, code: 'out-of-time', message });
       }
       return this.#endingOf(flow, collection);
     }
-    const reason = collection.cutOff ?? collection.outage ?? collection.worthAnotherTry;
+    const reason = collection.cutOff ?? collection.outage ?? collection.retryable;
     if (reason === undefined) return this.#endingOf(flow, collection);
     const now = this.#ports.clock.now();
-    const isCounted = (collection.worthAnotherTry !== undefined && isSpaced(entry, now)) || isTooSlow;
+    const isCounted = (collection.retryable !== undefined && isSpaced(entry, now)) || isTooSlow;
     if (isProgress || isCounted) {
       await ledger.replace(
         flow.stored,
@@ -122,12 +122,12 @@ export class FlowAssets {
     return this.#ports.clock.now() <= (startedAt + workEndsAt) / 2;
   }
 
-  async #collectOne({ assetId: id, status, error: said }: Output, collection: Collection): Promise<void> {
+  async #collectOne({ assetId: id, status, error: reason }: Output, collection: Collection): Promise<void> {
     const { stored, failed, entry } = collection;
     if (stored.has(id)) return;
     const fail = ({ code, message }: Failure) => failed.set(id, { id, code, message });
     if (status === 'failed') {
-      fail({ code: 'output-failed', message: said ?? 'The service says it failed.' });
+      fail({ code: 'output-failed', message: reason ?? 'The service says that it failed.' });
       return;
     }
     const isOut = this.#health.outage !== undefined || collection.outagesInARow >= OUTAGES_MAX;
@@ -146,13 +146,13 @@ export class FlowAssets {
       }
       this.#health.failed(entry.flow.id, error);
       if (outageOf(error) !== undefined) {
-        if (this.#isGivenUp(entry)) fail(error);
+        if (this.#isAbandoned(entry)) fail(error);
         else {
           collection.outage ??= error;
           collection.outagesInARow += 1;
         }
       } else if (error instanceof AssetTooLargeError || this.#isLastAttempt(entry)) fail(error);
-      else collection.worthAnotherTry ??= error;
+      else collection.retryable ??= error;
     }
   }
 
@@ -161,8 +161,8 @@ export class FlowAssets {
     return isSpaced(entry, clock.now()) && entry.attempts + 1 >= settings.attemptsMax;
   }
 
-  /** Past the flow's maximum age an asset that is refused for ever is given up; not so during an outage. */
-  #isGivenUp({ flow }: RunningEntry): boolean {
+  /** Past the flow's maximum age, an asset that is always refused is abandoned, unless the service has an outage. */
+  #isAbandoned({ flow }: RunningEntry): boolean {
     const { clock, settings } = this.#ports;
     const ageMs = clock.now() - flow.createdAt;
     const ageMaxMs = settings.flowAgeMaxSeconds * 1000;
@@ -172,7 +172,7 @@ export class FlowAssets {
   #endingOf({ outputs: listed, outputCount, failure: flowFailure }: EndedFlow, collection: Collection): Ending {
     const { settings, telemetry } = this.#ports;
     const { stored, failed } = collection;
-    // In the order of the listing, in however many runs they came.
+    // In the order of the listing, however many runs stored them.
     const assets = listed.flatMap(({ assetId }) => stored.get(assetId) ?? []);
     const failedOutputs = listed.flatMap(({ assetId }) => failed.get(assetId) ?? []);
     const beyond = outputCount - listed.length;
@@ -181,16 +181,16 @@ export class FlowAssets {
       failedOutputs.push({ id: '', code: 'too-many-outputs', message });
     }
     if (failedOutputs.length > 0) telemetry.metrics.count('AssetsFailed', failedOutputs.length);
-    const nothingCameOut = assets.length === 0 && failedOutputs.length > 0;
+    const isNothingStored = assets.length === 0 && failedOutputs.length > 0;
     const failure =
-      flowFailure ?? (nothingCameOut ? { code: 'outputs-failed', message: 'No output could be stored.' } : undefined);
+      flowFailure ?? (isNothingStored ? { code: 'outputs-failed', message: 'No output could be stored.' } : undefined);
     return { assets, failedOutputs, failure };
   }
 
   async #store(entry: RunningEntry, assetId: string, collection: Collection): Promise<StoredAsset> {
     const { results, telemetry } = this.#ports;
     const open = async (): Promise<OpenedAsset> => {
-      // It may have waited for its place for long.
+      // The flow may have met outages while this asset waited for its slot.
       if (collection.outagesInARow >= OUTAGES_MAX) throw outOfService();
       const opened = await this.#open(entry, assetId);
       collection.hasBegun = true;

@@ -3,23 +3,28 @@ import { FlowServiceError, ThrottledError, UnauthorisedError, UnavailableError }
 import type { FlowService } from '../flow-service/types.ts';
 import type { RunningMarker } from '../ledger/keys.ts';
 
-/** With fewer flows than this, single looks cost about as much as the listing. */
+/** With fewer due flows than this, single polls cost about as much as the listing. */
 const FLOWS_MIN = 16;
 
-/** After so many pages, the listing must have shown more flows than pages. So many without any in a row end it. */
+/**
+ * Pages after which the listing must have shown more due flows than pages. The reading also ends after as many pages in
+ * a row without any due flow.
+ */
 const PAGES_ON_TRIAL = 3;
 
-/** Longest time for which pages are read in one round, in milliseconds: single looks must have their turn. */
+/** Longest time for which one round reads pages, in milliseconds: single polls must have their turn. */
 const READING_MS = 60_000;
 
-/** How long the listing is left alone if it is not served, or is in vain, in milliseconds. */
+/** How long the listing is not asked for after it was not served, in milliseconds. */
 const NOT_SERVED_MS = 60 * 60_000;
+
+/** How long the listing is not asked for after it was of no use, in milliseconds. */
 const IN_VAIN_MS = 10 * 60_000;
 
-/** The listing may call a flow running so often in a row. Then the flow itself is asked for: listings lag, or lie. */
+/** Times in a row that the listing is believed about a flow. Then the flow itself is polled: listings lag, or lie. */
 const BELIEVED_MAX = 3;
 
-/** So many of those are asked for in one round at least. More if the listing has more pages. */
+/** Flows polled in one round although they are listed as running. It is more if the listing has more pages. */
 const DISBELIEVED_MIN = 64;
 
 export interface FlowStatesPorts {
@@ -28,28 +33,28 @@ export interface FlowStatesPorts {
 }
 
 /**
- * The states of many flows at once, out of the service's listing. A page of it costs one request, as a look at a single
- * flow does.
+ * Reads the states of many flows from the service's listing. A page of it costs one request, as much as a poll of one
+ * flow.
  *
- * It only ever says that a flow is still running, so that a look at it can be saved. The listing never ends a flow.
+ * It only tells that a flow is still running, which saves a poll of it. The listing never ends a flow.
  */
 export class FlowStates {
   readonly #ports: FlowStatesPorts;
   /** When the listing may be asked for next, milliseconds since the epoch. */
   #asksAt = 0;
-  /** How often in a row the listing was believed about a flow. */
+  /** By flow id: how often in a row the listing was believed. */
   #believed = new Map<string, number>();
 
   constructor(ports: FlowStatesPorts) {
     this.#ports = ports;
   }
 
-  /** Of these flows, those that need no look now, since the listing shows them as running. */
+  /** Returns the flows that need no poll now, because the listing shows them as running. */
   async running(due: readonly RunningMarker[], signal: AbortSignal): Promise<ReadonlySet<string>> {
     if (due.length < FLOWS_MIN || this.#ports.clock.now() < this.#asksAt) return new Set();
     const { running, pages } = await this.#read(new Set(due.map(({ flowId }) => flowId)), signal);
     const believed = (flowId: string): number => this.#believed.get(flowId) ?? firstCountOf(flowId);
-    // Those that were believed longest are asked for first, so that each has its turn.
+    // The flows that were believed longest are polled first, so that each has its turn.
     const disbelieved = [...running]
       .filter((flowId) => believed(flowId) >= BELIEVED_MAX)
       .sort((one, other) => believed(other) - believed(one))
@@ -62,12 +67,12 @@ export class FlowStates {
     return running;
   }
 
-  /** Forgets the flows that are not running any more. */
+  /** Forgets all flows but these, which are still running. */
   retain(flowIds: ReadonlySet<string>): void {
     for (const flowId of this.#believed.keys()) if (!flowIds.has(flowId)) this.#believed.delete(flowId);
   }
 
-  /** Reads pages until all flows were seen, or the pages cost more than single looks. */
+  /** Reads pages until all flows were seen, or the pages cost more than single polls. */
   async #read(unseen: Set<string>, signal: AbortSignal): Promise<{ running: Set<string>; pages: number }> {
     const { flows, clock } = this.#ports;
     const running = new Set<string>();
@@ -100,5 +105,5 @@ export class FlowStates {
   }
 }
 
-/** A new process knows no counts. It begins with different ones, so that also short-lived processes disbelieve some. */
+/** A new process has no counts. It begins with a different one for each flow: even a short-lived process polls some. */
 const firstCountOf = (flowId: string): number => (flowId.charCodeAt(flowId.length - 1) || 0) % (BELIEVED_MAX + 1);

@@ -1,24 +1,27 @@
-/** A flow is polled again after this share of its age: a flow of an hour is looked at every six minutes. */
+/** A flow is polled again after this share of its age: a flow of one hour is polled every six minutes. */
 const SHARE_OF_AGE = 0.1;
 
-/** A flow younger than so many poll intervals is looked at so many times as often: many flows take only seconds. */
+/** Age up to which a flow is polled more often, in poll intervals: many flows take only seconds. */
 const EARLY_INTERVALS = 2;
+
+/** Polls in a poll interval up to that age. */
 export const EARLY_POLLS = 3;
 
-/** A flow that is younger than this is young, in milliseconds: a result is waited for. */
+/** Age up to which a flow is young, in milliseconds: its uploader may be waiting for the result. */
 export const YOUNG_MS = 10 * 60_000;
 
 /** Longest time between two polls of a flow, in milliseconds. */
 const POLL_GAP_MAX_MS = 15 * 60_000;
 
 /**
- * Whether a running flow is due, from its marker and the last completed round alone: no poll writes anything.
+ * Returns true if a running flow is due. Its marker and the last completed round decide, so a poll writes nothing.
  *
  * Each flow has its own grid of polling times: every third of `pollIntervalMs` at first, every `pollIntervalMs` while it
- * is young (ten minutes, or ten of these), then every tenth of its age, at last every 15 minutes. It is due if a point of its grid lies after the start of the last completed round. A round
- * that was cut off is not a completed one, so what it did not reach is due at once.
+ * is young (ten minutes, or ten intervals), then every tenth of its age, and at last every 15 minutes. It is due if a
+ * point of its grid lies after the start of the last completed round. A round that was cut off is not completed: the
+ * flows that it did not reach are due at once.
  *
- * All times in milliseconds since the epoch. `lastCompletedAt` is undefined where no round has been completed yet.
+ * All times are in milliseconds since the epoch. `lastCompletedAt` is undefined if no round has been completed yet.
  */
 export function isDue(
   createdAt: number,
@@ -30,12 +33,12 @@ export function isDue(
   return gridIndex(now - createdAt, pollIntervalMs) > gridIndex(lastCompletedAt - createdAt, pollIntervalMs);
 }
 
-/** How many points of its grid a flow of this age has passed. */
+/** Returns how many points of its grid a flow of this age has passed. */
 export function gridIndex(ageMs: number, pollIntervalMs: number): number {
   const denseMs = Math.max(YOUNG_MS, pollIntervalMs / SHARE_OF_AGE);
   const gapMaxMs = Math.max(POLL_GAP_MAX_MS, pollIntervalMs);
   const sparseMs = Math.max(denseMs, gapMaxMs / SHARE_OF_AGE);
-  // Each stretch of a flow's life has its own density of points; together they make one growing, unbroken function.
+  // Each stretch of a flow's life has its own density of points. Their sum grows steadily and without jumps.
   const early = (Math.min(ageMs, EARLY_INTERVALS * pollIntervalMs) / pollIntervalMs) * (EARLY_POLLS - 1);
   const dense = early + Math.min(ageMs, denseMs) / pollIntervalMs;
   const growing = Math.log(Math.max(1, Math.min(ageMs, sparseMs) / denseMs)) / Math.log1p(SHARE_OF_AGE);
@@ -43,6 +46,6 @@ export function gridIndex(ageMs: number, pollIntervalMs: number): number {
   return Math.floor(dense + growing + sparse);
 }
 
-/** Whether a flow is so young that it is looked at more often than every poll interval. */
+/** Returns true if a flow is so young that it is polled more often than every poll interval. */
 export const isEarly = (createdAt: number, now: number, pollIntervalMs: number): boolean =>
   now - createdAt < EARLY_INTERVALS * pollIntervalMs;

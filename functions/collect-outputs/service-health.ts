@@ -1,21 +1,21 @@
 import { ThrottledError, UnauthorisedError, UnavailableError } from '../flow-service/errors.ts';
 
-/** So many different flows in a row must hear the same before it is taken to hold for all. */
-const EVERYBODY_FLOWS = 10;
+/** Different flows that must fail in a row before the service is taken to have an outage. */
+const OUTAGE_FLOWS = 10;
 
-/** What the service says to everybody. */
+/** Why the service answers for no flow. */
 export type Outage = 'unauthorised' | 'throttled' | 'unavailable';
 
 /**
- * What the answers of one tick say about the service as a whole.
+ * Tells an outage of the service from the trouble of single flows, by the answers of one tick.
  *
- * A refused token, a throttle, or a failure may be one flow's own trouble for ever. It says something about all flows
- * only if several different ones hear it and none is answered in between.
+ * A refused token, a throttle, or a failure may be one flow's own trouble for ever. It is an outage only if several
+ * different flows fail and none is answered in between.
  */
 export class ServiceHealth {
-  /** Flows that failed in a row, and how the last of them did. */
+  /** By flow id: the flows that failed in a row, and how. */
   readonly #failing = new Map<string, Outage>();
-  /** Two flows that were answered: enough to know of another one than any given flow. */
+  /** Two flows that were answered. With two, one of them is always another than a given flow. */
   readonly #answered = new Set<string>();
 
   answered(flowId: string): void {
@@ -23,40 +23,40 @@ export class ServiceHealth {
     if (this.#answered.size < 2) this.#answered.add(flowId);
   }
 
-  /** Takes in why a flow could not be dealt with. Any other error than an outage's is an answer. */
+  /** Takes in the error of a flow. An error that is no outage counts as an answer. */
   failed(flowId: string, error: unknown): void {
     const outage = outageOf(error);
     if (outage === undefined) this.answered(flowId);
     else this.#failing.set(flowId, outage);
   }
 
-  /** Whether any flow was answered in this tick. */
+  /** True if any flow was answered in this tick. */
   get hasAnswered(): boolean {
     return this.#answered.size > 0;
   }
 
-  /** Whether the service has answered for another flow in this tick, so that this one's trouble is its own. */
+  /** Returns true if the service has answered for another flow in this tick: then this flow's trouble is its own. */
   hasAnsweredForAnother(flowId: string): boolean {
     return this.#answered.size > (this.#answered.has(flowId) ? 1 : 0);
   }
 
-  /** What everybody hears, as far as one may go on asking. */
+  /** The outage, once enough flows have failed in a row. Until then the tick goes on. */
   get outage(): Outage | undefined {
-    return this.#failing.size >= EVERYBODY_FLOWS ? [...this.#failing.values()].at(-1) : undefined;
+    return this.#failing.size >= OUTAGE_FLOWS ? [...this.#failing.values()].at(-1) : undefined;
   }
 
-  /** Whether flows were asked for, and none was answered in this tick. */
+  /** True if flows were polled, and none was answered in this tick. */
   get isInVain(): boolean {
     return !this.hasAnswered && this.#failing.size > 0;
   }
 
-  /** What everybody has heard by the end of a round, however few they are. */
+  /** The outage at the end of a round: few failing flows are enough if none was answered. */
   get outageOfRound(): Outage | undefined {
     return this.hasAnswered ? this.outage : [...this.#failing.values()].at(-1);
   }
 }
 
-/** Undefined for an error that is an answer about the flow itself. */
+/** Returns undefined for an error that is an answer about the flow itself. */
 export function outageOf(error: unknown): Outage | undefined {
   if (error instanceof UnauthorisedError) return 'unauthorised';
   if (error instanceof ThrottledError) return 'throttled';

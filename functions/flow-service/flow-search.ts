@@ -7,7 +7,7 @@ export const FIND_PAGES_MAX = 50;
 export const FIND_FLOWS_MAX = 10_000;
 
 /** Largest difference between the service's clock and ours, in milliseconds. */
-export const CLOCK_SKEW_MS = 5 * 60_000;
+export const SERVICE_CLOCK_SKEW_MS = 5 * 60_000;
 
 /** Time within which the service lists a new flow, in milliseconds. With a slower service, a search may miss a flow. */
 export const LISTING_DELAY_MAX_MS = 5 * 60_000;
@@ -98,7 +98,7 @@ class Sightings {
 
   constructor({ tag, since }: Search) {
     this.#tag = tag;
-    this.#order = new Order(since - CLOCK_SKEW_MS);
+    this.#order = new Order(since - SERVICE_CLOCK_SKEW_MS);
   }
 
   /** Adds a page. Returns the flow with the tag, if the page has it and it has not failed. */

@@ -1,7 +1,7 @@
 import * as z from 'zod/mini';
 
 /** Maximum lead of another machine's clock over ours, in milliseconds. Later times are taken to be damaged. */
-const CLOCK_SKEW_MS = 10 * 60_000;
+const COLLECTOR_CLOCK_SKEW_MS = 10 * 60_000;
 
 /** The state that a collector keeps between its ticks. Times in milliseconds since the epoch. */
 export interface CollectorState {
@@ -36,7 +36,7 @@ export interface FirstLook {
 }
 
 function stateSchema(now: number, leaseMs: number) {
-  const timeUpTo = (latest: number) => z.number().check(z.gte(0), z.lte(latest + CLOCK_SKEW_MS));
+  const timeUpTo = (latest: number) => z.number().check(z.gte(0), z.lte(latest + COLLECTOR_CLOCK_SKEW_MS));
   const time = timeUpTo(now);
   // A damaged member is dropped, and the others are kept. That costs only some repeated work.
   // `z.catch` would do the same, but it keeps 9 KB of zod's helpers in the bundle.

@@ -2,11 +2,8 @@ import { createHash } from 'node:crypto';
 import { DeleteObjectCommand, PutObjectCommand } from '@aws-sdk/client-s3';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { withinInvocation } from '../../functions/base/invocation.ts';
-import {
-  collectOutputs,
-  InvalidCollectEventError,
-  parseCollectEvent,
-} from '../../functions/collect-outputs/collect-outputs.ts';
+import { InvalidCollectEventError, parseCollectEvent } from '../../functions/collect-outputs/collect-event.ts';
+import { collectOutputs } from '../../functions/collect-outputs/collect-outputs.ts';
 import type { CollectorState } from '../../functions/ledger/collector-state.ts';
 import type { RunningEntry } from '../../functions/ledger/entry.ts';
 import { retryUploads } from '../../functions/resubmit/retry.ts';

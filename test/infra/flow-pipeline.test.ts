@@ -6,7 +6,7 @@ import { Key } from 'aws-cdk-lib/aws-kms';
 import { Bucket } from 'aws-cdk-lib/aws-s3';
 import { Secret } from 'aws-cdk-lib/aws-secretsmanager';
 import { describe, expect, it } from 'vitest';
-import { COLLECTORS_MAX, parseCollectEvent } from '../../functions/collect-outputs/collect-outputs.ts';
+import { COLLECTORS_MAX, parseCollectEvent } from '../../functions/collect-outputs/collect-event.ts';
 import { type Env, parseEnv, SETTINGS_DEFAULT } from '../../functions/settings/config.ts';
 import { FlowPipeline } from '../../infra/flow-pipeline.ts';
 import { isAllowed, lineOf, permissionsOf } from './policies.ts';

@@ -1,0 +1,56 @@
+import * as z from 'zod/mini';
+import { UPLOAD_ID } from '../uploads/upload.ts';
+
+/** Maximum number of collectors that divide the work. */
+export const COLLECTORS_MAX = 64;
+
+/** Maximum number of uploads that one event may ask to retry. */
+const RETRY_MAX = 1_000;
+
+/** Maximum number of missed uploads that a sweep may submit in a second. */
+const UPLOADS_PER_SECOND_MAX = 1_000;
+
+const eventSchema = z.strictObject({
+  collector: z._default(
+    z
+      .strictObject({
+        index: z.int().check(z.nonnegative()),
+        of: z.int().check(z.positive(), z.maximum(COLLECTORS_MAX)),
+      })
+      .check(z.refine(({ index, of }) => index < of, { error: 'expected an index below "of"' })),
+    { index: 0, of: 1 },
+  ),
+  retry: z.optional(z.array(z.string().check(z.regex(UPLOAD_ID))).check(z.minLength(1), z.maxLength(RETRY_MAX))),
+  sweep: z.optional(
+    z.strictObject({
+      /** ISO 8601. */
+      since: z.optional(
+        z.pipe(
+          z.string().check(z.refine((text) => !Number.isNaN(Date.parse(text)), { error: 'expected a date' })),
+          z.transform((text) => Date.parse(text)),
+        ),
+      ),
+      dryRun: z.optional(z.boolean()),
+      force: z.optional(z.boolean()),
+      stop: z.optional(z.boolean()),
+      uploadsPerSecond: z.optional(z.number().check(z.positive(), z.maximum(UPLOADS_PER_SECOND_MAX))),
+    }),
+  ),
+});
+
+/** The event is none that the collecting function takes. */
+export class InvalidCollectEventError extends Error {
+  override readonly name = 'InvalidCollectEventError';
+}
+
+/**
+ * Parses what the schedule or an operator asks for: `{}` or `{"collector": {"index": 0, "of": 2}}` for a tick,
+ * `{"retry": ["<upload id>"]}`, or `{"sweep": {"since": "2026-01-01", "dryRun": true, "uploadsPerSecond": 10}}`.
+ * @throws {InvalidCollectEventError}
+ */
+export function parseCollectEvent(event: unknown): z.infer<typeof eventSchema> {
+  const parsed = z.safeParse(eventSchema, event ?? {});
+  if (parsed.success) return parsed.data;
+  const issues = parsed.error.issues.map(({ path, message }) => `${path.join('.') || 'the event'}: ${message}`);
+  throw new InvalidCollectEventError(issues.join('; '), { cause: parsed.error });
+}
