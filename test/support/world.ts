@@ -38,6 +38,7 @@ export const INBOX = 'inbox';
 export const RESULTS = 'results';
 export const LEDGER = 'ledger';
 export const TOKEN = 'obviously-fake-token';
+const CREDENTIALS = { region: 'us-east-1', credentials: { accessKeyId: 'fake', secretAccessKey: 'fake' } };
 const MINUTE = 60_000;
 
 /** Takes any file, and gives back its bytes. */
@@ -116,11 +117,25 @@ async function overHttp(
   };
 }
 
-const withinProcess = (embedded: EmbeddedS3, service: StandInFlowService, clock: Clock): Connections => ({
-  s3: { endpoint: 'http://s3.test', forcePathStyle: true, requestHandler: s3RequestHandler(embedded) },
-  serviceUrl: new URL('https://flows.test'),
-  transport: inProcessTransport(service, clock),
-});
+async function withinProcess(embedded: EmbeddedS3, service: StandInFlowService, clock: Clock): Promise<Connections> {
+  const s3 = { endpoint: 'http://s3.test', forcePathStyle: true, requestHandler: s3RequestHandler(embedded) };
+  loading ??= loadSdk(s3);
+  await loading;
+  return { s3, serviceUrl: new URL('https://flows.test'), transport: inProcessTransport(service, clock) };
+}
+
+let loading: Promise<void> | undefined;
+
+/** The SDK loads parts of itself at its first calls, and virtual time would not wait for that. */
+async function loadSdk(config: S3ClientConfig): Promise<void> {
+  const s3 = s3Client({ ...CREDENTIALS, ...config });
+  const where = { Bucket: LEDGER, Key: 'first' };
+  await s3.send(new PutObjectCommand({ ...where, Body: Buffer.from('x') }));
+  const { Body } = await s3.send(new GetObjectCommand(where));
+  await Body?.transformToString();
+  await s3.send(new DeleteObjectCommand(where));
+  s3.destroy();
+}
 
 /**
  * Both functions in this process, against the embedded S3 and the stand-in service over HTTP on loopback. A test plays
@@ -160,7 +175,7 @@ export class World {
     closing.push(() => service.close());
     const connections =
       options.isVirtual === true
-        ? withinProcess(embedded, service, clock)
+        ? await withinProcess(embedded, service, clock)
         : await overHttp(embedded, service, clock, closing);
     const world = new World(options, clock, service, connections, closing);
     onEvent = (record) => {
@@ -189,8 +204,7 @@ export class World {
     });
     this.s3 = s3Client({
       ...s3,
-      region: 'us-east-1',
-      credentials: { accessKeyId: 'fake', secretAccessKey: 'fake' },
+      ...CREDENTIALS,
     });
     closing.push(() => this.s3.destroy());
     const settings: Settings = {
