@@ -32,7 +32,7 @@ async function running(key = 'a.bin', body: Buffer | string = 'x', more = {}): P
 }
 
 describe('a flow that ended', () => {
-  it('has every output stored as the service made it, a receipt, and no marker any more', async () => {
+  it('has every output stored unchanged, has a receipt, and has no marker any more', async () => {
     await start({ routes: [{ ...ECHO, parameters: { copies: 3 } }] });
     const bytes = Buffer.from('some bytes');
     const { upload, flow } = await running('in/a.bin', bytes);
@@ -68,7 +68,7 @@ describe('a flow that ended', () => {
     expect(await world.keys(LEDGER, 'running/')).toEqual([]);
   });
 
-  it('is measured by the time from its upload to its receipt, where it succeeded', async () => {
+  it('has the time from its upload to its receipt measured if it succeeded', async () => {
     await start({
       routes: [
         { ...ECHO, suffixes: ['.bin'] },
@@ -80,7 +80,7 @@ describe('a flow that ended', () => {
     await world.deliver();
     world.clock.advance(2 * MINUTE);
     expect(await world.tick()).toMatchObject({ succeeded: 1, failed: 1 });
-    // S3 says in whole seconds when it was put.
+    // S3 dates an upload in whole seconds.
     expect(world.count('SecondsToResult')).toBeGreaterThanOrEqual(120);
     expect(world.count('SecondsToResult')).toBeLessThan(240);
   });
@@ -99,7 +99,7 @@ describe('a flow that ended', () => {
     await start({ routes: [{ ...ECHO, parameters: { copies: 4 } }] });
     await running('a.bin', Buffer.alloc(100_000, 7));
     world.clock.advance(2 * MINUTE);
-    // A lease keeps ticks apart; without it they must come to the same.
+    // A lease keeps ticks apart. Without it, the result must be the same.
     const key = 'state/collector-0.json';
     const ticks = [];
     for (let i = 0; i < 4; i += 1) {
@@ -116,7 +116,7 @@ describe('a flow that ended', () => {
     expect((await world.object(RESULTS, 'a.bin/receipt.json')).bytes.equals(receipt.bytes)).toBe(true);
   });
 
-  it('in failure has its partial outputs stored all the same, and a receipt that says why', async () => {
+  it('in failure has its partial outputs stored, and a receipt that says why', async () => {
     await start({ routes: [{ ...ECHO, parameters: { fail: true, copies: 3, partial: 2 } }] });
     await running();
     await world.settle();
@@ -128,7 +128,7 @@ describe('a flow that ended', () => {
     );
   });
 
-  it('with outputs that failed names them', async () => {
+  it('with some failed outputs has them named in its receipt', async () => {
     await start({ routes: [{ ...ECHO, parameters: { copies: 3, failed_outputs: 1 } }] });
     await running();
     await world.settle();
@@ -137,14 +137,14 @@ describe('a flow that ended', () => {
     expect(receipt.assets).toHaveLength(2);
   });
 
-  it('with nothing but outputs that failed is a failure', async () => {
+  it('with failed outputs only is a failure', async () => {
     await start({ routes: [{ ...ECHO, parameters: { copies: 2, failed_outputs: 2 } }] });
     await running();
     await world.settle();
     expect(await world.receipt('a.bin')).toMatchObject({ status: 'failed', failure: { code: 'outputs-failed' } });
   });
 
-  it('completed without any output is a failure, once that was seen twice', async () => {
+  it('completed without any output is a failure, once a second poll confirms it', async () => {
     await start();
     await running();
     world.service.intercept = (_, { operation, n }) =>
@@ -158,7 +158,7 @@ describe('a flow that ended', () => {
     expect(await world.receipt('a.bin')).toMatchObject({ status: 'failed', failure: { code: 'no-outputs' } });
   });
 
-  it('with more outputs than the limit has so many stored, and says so', async () => {
+  it('with more outputs than the limit has outputs stored up to the limit, and says so', async () => {
     await start({ routes: [{ ...ECHO, parameters: { copies: 5 } }], settings: { outputsMax: 3 } });
     await running();
     await world.settle();
@@ -224,7 +224,7 @@ describe('every way in which a service may answer', () => {
     },
   );
 
-  it('where only the listing tells of the end, it is believed at the second look, a poll interval later', async () => {
+  it('if only the listing tells of the end, a second poll must confirm it a poll interval later', async () => {
     await start({ service: { variation: { getFlow: 404 }, flowMs: 0 } });
     await running();
     world.clock.advance(MINUTE);
@@ -238,7 +238,7 @@ describe('every way in which a service may answer', () => {
 });
 
 describe('a flow that the service does not know', () => {
-  it('is gone only where the same request has answered for another flow', async () => {
+  it('is gone only if the same request has answered for another flow', async () => {
     await start({ service: { flowMs: 10 * HOUR } });
     const { flow } = await running('a.bin');
     const unknown = ({ url }: { url: string }) => (url.includes(flow.id) ? { status: 404 } : undefined);
@@ -250,7 +250,7 @@ describe('a flow that the service does not know', () => {
     await world.deliver();
     world.clock.advance(MINUTE);
     await world.tick();
-    // One wrong answer is not the end of a flow that is paid for.
+    // One wrong answer does not end a flow that is paid for.
     expect(await world.keys(LEDGER, 'running/')).toHaveLength(2);
     world.service.intercept = undefined;
     world.clock.advance(MINUTE);
@@ -302,7 +302,7 @@ describe('an asset that comes damaged', () => {
     expect(receipt.assets).toMatchObject([{ bytes: 200_000, sha256: sha256(bytes) }]);
   });
 
-  it('every time is named in the receipt in the end', async () => {
+  it('at every attempt is named in the receipt', async () => {
     await start({ service: { variation: { assetForm: 'json' } }, settings: { attemptsMax: 3 } });
     await running('a.bin', Buffer.alloc(200_000));
     world.service.intercept = (_, { operation }) => (operation === 'getAsset' ? { garble: true } : undefined);
@@ -315,7 +315,7 @@ describe('an asset that comes damaged', () => {
     expect(world.service.counts.getAsset).toBe(3);
   });
 
-  it('keeps what was stored of the others', async () => {
+  it('does not make the stored ones be fetched again', async () => {
     await start({ routes: [{ ...ECHO, parameters: { copies: 3 } }] });
     await running('a.bin', Buffer.alloc(1_000));
     world.service.intercept = (_, { operation, n }) =>
@@ -355,7 +355,7 @@ describe('a tick', () => {
       await expect.poll(heldUntil).toBeGreaterThan(clock.now() + 20_000);
     }
     expect(await tick()).toMatchObject({ result: 'lease taken' });
-    // The work is over, and there is time left to write that down.
+    // The time to work is over, and there is time left to release the lease.
     clock.pass(4 * MINUTE - 11_000);
     expect(await first).toMatchObject({ result: 'out of time' });
   });
@@ -371,7 +371,7 @@ describe('a tick', () => {
     expect(await world.tick()).toMatchObject({ result: 'completed' });
   });
 
-  it('with a state that nobody can read works all the same', async () => {
+  it('works although its state cannot be read', async () => {
     await start();
     await world.s3.send(new PutObjectCommand({ Bucket: LEDGER, Key: 'state/collector-0.json', Body: '{' }));
     expect(await world.tick()).toMatchObject({ result: 'completed' });
@@ -380,7 +380,7 @@ describe('a tick', () => {
   it.each<[string, object, string]>([
     ['unauthorised', { status: 401 }, 'unauthorised'],
     ['throttled', { status: 429, headers: { 'retry-after': '700' } }, 'throttled'],
-  ])('ends when the service says so of one flow, and moves nothing to failed: %s', async (_, fault, result) => {
+  ])('ends if its only flow is refused, and no upload fails: %s', async (_, fault, result) => {
     await start({ isVirtual: true });
     await running();
     world.service.intercept = (_, { operation }) => (operation === 'createFlow' ? undefined : fault);
@@ -388,11 +388,11 @@ describe('a tick', () => {
     expect(await world.tick()).toMatchObject({ result, succeeded: 0, failed: 0 });
     world.service.intercept = undefined;
     world.clock.advance(700_000);
-    // Cut short, so what it did not get to is due at once.
+    // The tick was cut short, so the flow is due at once.
     expect(await world.tick()).toMatchObject({ result: 'completed', succeeded: 1 });
   });
 
-  it('says in a metric when the token is refused', async () => {
+  it('counts a refused token', async () => {
     await start();
     await running();
     world.service.setTokens(['another']);
@@ -402,7 +402,7 @@ describe('a tick', () => {
     expect(await world.entry()).toMatchObject({ state: 'running' });
   });
 
-  it('reads the token again when it was rotated, and goes on', async () => {
+  it('reads a rotated token again, and goes on', async () => {
     await start();
     await running();
     world.service.setTokens(['rotated']);
@@ -411,7 +411,7 @@ describe('a tick', () => {
     expect(await world.tick()).toMatchObject({ result: 'completed', succeeded: 1 });
   });
 
-  it('gives up the round when the service is down, but not for one flow', async () => {
+  it('ends its round if the service is down, but not for failures of single flows', async () => {
     await start();
     for (let i = 0; i < 20; i += 1) await world.upload(`${i}`, 'x');
     while ((await world.deliver()) !== undefined);
@@ -426,7 +426,7 @@ describe('a tick', () => {
     expect(world.count('FlowsSucceeded')).toBe(20);
   });
 
-  it('stops in time for its own deadline, and the next goes on where it stopped', async () => {
+  it('stops before its deadline, and the next one resumes its work', async () => {
     await start({ isVirtual: true, routes: [{ ...ECHO, parameters: { copies: 6 } }] });
     await running('a.bin', Buffer.alloc(10));
     world.remainingMs = 3_000;
@@ -443,14 +443,14 @@ describe('a tick', () => {
     expect((await world.receipt('a.bin')).assets).toHaveLength(6);
   });
 
-  it('goes round again within a minute while something runs, if the poll interval is short', async () => {
+  it('does several rounds in its minute while a young flow runs', async () => {
     await start({ isVirtual: true, settings: { pollIntervalSeconds: 15 }, service: { flowMs: 20_000 } });
     world.remainingMs = 5 * MINUTE;
     await running();
     expect(await world.tick()).toMatchObject({ result: 'completed', succeeded: 1 });
   });
 
-  it('goes on with everybody else while a large asset comes', async () => {
+  it('goes on with the other flows while a large asset comes', async () => {
     await start({
       isVirtual: true,
       settings: { pollIntervalSeconds: 15, assetConcurrency: 2 },
@@ -474,7 +474,7 @@ describe('a tick', () => {
     expect((await world.receipt('large.bin')).status).toBe('succeeded');
   });
 
-  it('that stored something has completed its round all the same', async () => {
+  it('that stored a flow has completed its round as well', async () => {
     await start();
     await running();
     world.clock.advance(2 * MINUTE);
@@ -484,7 +484,7 @@ describe('a tick', () => {
     expect(lastCompletedAt).toBeGreaterThanOrEqual(before);
   });
 
-  it('drops a marker that stands for nothing', async () => {
+  it('drops a marker without an entry', async () => {
     await start();
     const { upload } = await running();
     const stale = [
@@ -497,7 +497,7 @@ describe('a tick', () => {
     expect((await world.receipt('a.bin')).status).toBe('succeeded');
   });
 
-  it('finishes what a killed one left: an entry that ended, and neither receipt nor marker seen to', async () => {
+  it('publishes the receipt, and drops the marker, of an ended entry that a killed tick left', async () => {
     await start();
     const { flow, upload } = await running();
     await world.settle();
@@ -511,7 +511,7 @@ describe('a tick', () => {
     expect(await world.keys(LEDGER, 'running/')).toEqual([]);
   });
 
-  it('shares the markers with other collectors, each flow being one collector’s alone', async () => {
+  it('leaves each flow to one of several collectors', async () => {
     await start();
     for (let i = 0; i < 12; i += 1) await world.upload(`${i}`, 'x');
     while ((await world.deliver()) !== undefined);
@@ -521,7 +521,7 @@ describe('a tick', () => {
     expect(ticks.reduce((sum, { succeeded }) => sum + succeeded, 0)).toBe(12);
   });
 
-  it('counts the running flows of all collectors, so that the highest count is that of all', async () => {
+  it('counts the running flows of all collectors', async () => {
     await start({ service: { flowMs: 10 * MINUTE } });
     for (let i = 0; i < 12; i += 1) await world.upload(`${i}`, 'x');
     while ((await world.deliver()) !== undefined);
@@ -531,7 +531,7 @@ describe('a tick', () => {
     expect(world.count('FlowsRunning')).toBe(12);
   });
 
-  it('measures for how long uploads have waited that it sends again', async () => {
+  it('measures how long the uploads that it resubmits have waited', async () => {
     await start();
     world.service.intercept = () => ({ status: 429 });
     await world.upload('a.bin', 'x');
@@ -539,12 +539,12 @@ describe('a tick', () => {
     expect(await world.entry()).toMatchObject({ state: 'waiting' });
     world.clock.advance(3 * HOUR);
     expect(await world.tick()).toMatchObject({ resubmitted: 1 });
-    // S3 says in whole seconds when an upload was put.
+    // S3 dates an upload in whole seconds.
     expect(world.count('OldestWaitingSeconds')).toBeGreaterThanOrEqual(3 * 3600);
     expect(world.count('OldestWaitingSeconds')).toBeLessThan(4 * 3600);
   });
 
-  it('goes on with the others where one entry cannot be read, and then fails loudly', async () => {
+  it('goes on with the others if one entry cannot be read, and then fails', async () => {
     await start();
     for (const key of ['a', 'b']) await world.upload(key, 'x');
     await world.deliver();
@@ -557,7 +557,7 @@ describe('a tick', () => {
 });
 
 describe('a failed upload', () => {
-  it('is tried again on request, as a new generation with a flow of its own', async () => {
+  it('is retried on request, as a new generation with a flow of its own', async () => {
     await start({ routes: [{ ...ECHO, parameters: { fail: true } }] });
     const { upload } = await running();
     await world.settle();
@@ -571,7 +571,7 @@ describe('a failed upload', () => {
     expect((await world.receipt('a.bin')).generation).toBe(2);
   });
 
-  it('alone can be tried again', async () => {
+  it('is the only one that can be retried', async () => {
     await start();
     const { upload } = await running();
     const signal = new AbortController().signal;
@@ -588,8 +588,8 @@ describe('a failed upload', () => {
   });
 });
 
-describe('what the collecting function is invoked with', () => {
-  it('is a tick of the only collector, where nothing is said', () => {
+describe('the event of the collecting function', () => {
+  it('means a tick of the only collector if it is empty', () => {
     for (const event of [{}, null, undefined])
       expect(parseCollectEvent(event)).toEqual({ collector: { index: 0, of: 1 } });
   });

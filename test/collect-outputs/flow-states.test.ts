@@ -7,7 +7,7 @@ import { VirtualTime } from '../support/virtual-time.ts';
 const idOf = (n: number) => ((n * 2654435761) % 2 ** 32).toString(16).padStart(24, '0');
 const marker = (flowId: string): RunningMarker => ({ createdAt: 0, uploadId: flowId, flowId });
 
-/** The listing calls every flow running, for ever. */
+/** A service whose listing calls every flow running for ever. */
 function lying(flowIds: readonly string[], pageSize: number): FlowService {
   return {
     async *list() {
@@ -18,7 +18,7 @@ function lying(flowIds: readonly string[], pageSize: number): FlowService {
   } as unknown as FlowService;
 }
 
-it('asks in the end for every flow that the listing calls running', async () => {
+it('leaves every flow that the listing calls running to a poll at last', async () => {
   const clock = new VirtualTime();
   const ids = Array.from({ length: 1_000 }, (_, n) => idOf(n));
   const states = new FlowStates({ flows: lying(ids, 50), clock });
@@ -34,7 +34,7 @@ it('asks in the end for every flow that the listing calls running', async () => 
   expect(asked.size).toBe(ids.length);
 });
 
-it('keeps its count of a flow that is not due in every round', async () => {
+it('keeps the count of a flow that is not due in every round', async () => {
   const clock = new VirtualTime();
   const ids = Array.from({ length: 40 }, (_, n) => idOf(n));
   const states = new FlowStates({ flows: lying(ids, 50), clock });

@@ -21,7 +21,7 @@ describe('a running flow', () => {
   it('is due at the first round after it was created', () => {
     expect(isDue(T0, undefined, T0, MINUTE)).toBe(true);
     expect(isDue(T0, T0 - 1, T0 + 1, MINUTE)).toBe(true);
-    // A round that began as it was created has had its look at it.
+    // A round that began at its creation has polled it.
     expect(isDue(T0, T0, T0 + 1, MINUTE)).toBe(false);
   });
 

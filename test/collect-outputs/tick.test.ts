@@ -34,7 +34,7 @@ async function flowsOf(keys: readonly string[], body: Buffer | string = 'x'): Pr
 const named = (count: number, prefix = 'file'): string[] =>
   Array.from({ length: count }, (_, index) => `${prefix}-${String(index).padStart(3, '0')}`);
 
-/** All that is asked about these flows goes wrong. */
+/** Makes all requests about these flows fail, or only those of some operations. */
 function poison(flowIds: readonly string[], fault: Fault, operations?: readonly Operation[]): void {
   world.service.intercept = ({ url }, { operation }) =>
     flowIds.some((flowId) => url.includes(flowId)) && (operations?.includes(operation) ?? true) ? fault : undefined;
@@ -46,12 +46,12 @@ const answer = (body: unknown): Fault => ({
   body: JSON.stringify(body),
 });
 
-/** Notes which flow is looked at, as often as that is answered. */
-function lookingAt(looks: string[]): NonNullable<WorldOptions['transport']> {
+/** Records the flow of each poll that is answered. */
+function recording(polls: string[]): NonNullable<WorldOptions['transport']> {
   return (direct) => async (request, signal) => {
     const response = await direct(request, signal);
     const [, flowId] = /^\/flows\/([^/]+)$/.exec(request.url.pathname) ?? [];
-    if (request.method === 'GET' && flowId !== undefined) looks.push(flowId);
+    if (request.method === 'GET' && flowId !== undefined) polls.push(flowId);
     return response;
   };
 }
@@ -60,18 +60,18 @@ const state = () => world.json<CollectorState>(LEDGER, 'state/collector-0.json')
 const receiptKeys = async () => (await world.keys(RESULTS)).filter((key) => key.endsWith('receipt.json'));
 
 describe('a service that allows few requests', () => {
-  it('still gets everything collected, within one tick if its time suffices', async () => {
+  it('has everything collected, within one tick if the time suffices', async () => {
     await start({ routes: [{ ...ECHO, parameters: { copies: 2 } }] });
     await flowsOf(named(20));
     world.service.limiter.change({ everything: { requestsPerSecond: 5, burst: 5 } });
     world.clock.advance(20 * MINUTE);
     const from = world.clock.now();
     expect(await world.tick()).toMatchObject({ result: 'completed', succeeded: 20, failed: 0 });
-    // 20 looks, 20 listings, 40 assets: 16 seconds at best.
+    // 20 polls, 20 listings and 40 assets take 16 seconds at best.
     expect(world.clock.now() - from).toBeLessThan(MINUTE);
   });
 
-  it('gets it collected by several short ticks as well', async () => {
+  it('has everything collected by several short ticks as well', async () => {
     await start();
     await flowsOf(named(20));
     world.service.limiter.change({ everything: { requestsPerSecond: 1, burst: 1 } });
@@ -87,7 +87,7 @@ describe('a service that allows few requests', () => {
     expect(world.count('TicksCutShort')).toBe(0);
   });
 
-  it('is asked at the pace that was learnt, which the next tick knows from beside the lease', async () => {
+  it('is asked at the learnt pace, which the next tick finds beside the lease', async () => {
     await start();
     await flowsOf(named(10));
     world.service.limiter.change({ everything: { requestsPerSecond: 5, burst: 5 } });
@@ -126,7 +126,7 @@ describe('flows for which the service answers with an error for ever', () => {
       expect(await world.tick()).toMatchObject({ result: 'completed', succeeded: 12, failed: 0 });
       expect(world.count('TicksCutShort')).toBe(0);
       expect(await world.keys(LEDGER, 'running/')).toHaveLength(count);
-      // They are seen to as soon as the service answers for them.
+      // They are collected as soon as the service answers for them.
       world.service.intercept = undefined;
       world.clock.advance(20 * MINUTE);
       expect(await world.tick()).toMatchObject({ succeeded: count });
@@ -149,7 +149,7 @@ describe('flows for which the service answers with an error for ever', () => {
     expect(await world.keys(LEDGER, 'running/')).toHaveLength(1);
   });
 
-  it.each(FAULTS)('end at twice their maximum age if the service answers for nobody: %s', async (_, fault) => {
+  it.each(FAULTS)('end at twice their maximum age if the service answers for no flow: %s', async (_, fault) => {
     await start({ service: { flowMs: 100 * DAY }, settings: { flowAgeMaxSeconds: 2 * 3_600 } });
     const all = await flowsOf(named(3));
     poison(all, fault);
@@ -161,10 +161,10 @@ describe('flows for which the service answers with an error for ever', () => {
     expect(await receiptKeys()).toHaveLength(3);
   });
 
-  it.each(FAULTS)('as do assets that are refused for ever: %s', async (_, fault) => {
+  it.each(FAULTS)('end past their maximum age if an asset is always refused: %s', async (_, fault) => {
     await start({
       routes: [{ ...ECHO, parameters: { copies: 2 } }],
-      // The tick goes round again, by when the other flow has surely been answered.
+      // The tick does a second round. By then the other flow has been answered.
       settings: { flowAgeMaxSeconds: 2 * 3_600, pollIntervalSeconds: 15 },
     });
     const [flowId = ''] = await flowsOf(['bad']);
@@ -186,7 +186,7 @@ describe('flows for which the service answers with an error for ever', () => {
     });
   });
 
-  it('do not end past their maximum age for an outage of the whole service', async () => {
+  it('do not end past their maximum age during an outage of the whole service', async () => {
     await start({ settings: { flowAgeMaxSeconds: 2 * 3_600 } });
     await flowsOf(named(12));
     world.service.intercept = () => ({ status: 502 });
@@ -199,31 +199,31 @@ describe('flows for which the service answers with an error for ever', () => {
 });
 
 describe('a round that is cut off', () => {
-  it('goes on in the next tick where it stopped, so that no flow is looked at twice before all were once', async () => {
-    const looks: string[] = [];
+  it('is resumed by the next tick, so that no flow is polled twice before all were polled once', async () => {
+    const polls: string[] = [];
     await start({
       service: { flowMs: 100 * DAY, variation: { listFlows: 404 } },
       settings: { pollConcurrency: 2 },
-      transport: lookingAt(looks),
+      transport: recording(polls),
     });
     const flowIds = await flowsOf(named(30));
     world.service.intercept = (_, { operation }) => (operation === 'getFlow' ? { delayMs: 2 * SECOND } : undefined);
     world.remainingMs = 16 * SECOND;
     let ticks = 0;
-    while (looks.length < 30) {
+    while (polls.length < 30) {
       world.clock.advance(20 * MINUTE);
-      expect(await world.tick()).toMatchObject({ result: looks.length < 30 ? 'out of time' : 'completed' });
+      expect(await world.tick()).toMatchObject({ result: polls.length < 30 ? 'out of time' : 'completed' });
       ticks += 1;
     }
     expect(ticks).toBeGreaterThan(1);
-    expect(new Set(looks.slice(0, 30))).toEqual(new Set(flowIds));
-    // It worked for all of its time, and the alarm for ticks that do nothing stays silent.
+    expect(new Set(polls.slice(0, 30))).toEqual(new Set(flowIds));
+    // The ticks worked for all of their time, so the alarm for ticks that do nothing stays silent.
     expect(world.count('TicksCutShort')).toBe(0);
   });
 
-  it('has what was seen to have ended stored first by the next tick', async () => {
-    const looks: string[] = [];
-    await start({ transport: lookingAt(looks) });
+  it('has its ended flows stored first by the next tick', async () => {
+    const polls: string[] = [];
+    await start({ transport: recording(polls) });
     const flowIds = await flowsOf(named(6));
     const [last = ''] = flowIds.slice(-1);
     const runs = (url: string) => flowIds.find((flowId) => flowId !== last && url.endsWith(`/flows/${flowId}`));
@@ -238,17 +238,17 @@ describe('a round that is cut off', () => {
     expect(await world.tick()).toMatchObject({ result: 'out of time' });
     expect((await state()).endedMarkers).toHaveLength(1);
     delayMs = 0;
-    looks.length = 0;
+    polls.length = 0;
     world.clock.advance(20 * MINUTE);
     expect(await world.tick()).toMatchObject({ succeeded: 1 });
-    expect(looks[0]).toBe(last);
-    expect(looks).toHaveLength(6);
+    expect(polls[0]).toBe(last);
+    expect(polls).toHaveLength(6);
     expect((await state()).endedMarkers).toBeUndefined();
   });
 });
 
 describe('many flows that are due', () => {
-  it('are looked at through the listing, for far fewer requests than one for each', async () => {
+  it('are polled through the listing, for far fewer requests than one for each', async () => {
     await start({ service: { flowMs: 100 * DAY } });
     await flowsOf(named(60));
     const before = { ...world.service.counts };
@@ -256,20 +256,20 @@ describe('many flows that are due', () => {
       world.clock.advance(20 * MINUTE);
       expect(await world.tick()).toMatchObject({ result: 'completed', running: 60 });
     }
-    // Two pages, after a request that tells where pages begin.
+    // Two pages, and a request that tells where pages begin.
     expect(world.service.counts.listFlows - before.listFlows).toBeLessThanOrEqual(8 * 3);
-    // The listing may lie, so each flow is asked for in every fourth round.
+    // The listing may lie, so each flow is polled in every fourth round.
     expect(world.service.counts.getFlow - before.getFlow).toBeLessThanOrEqual((8 * 60) / 4);
   });
 
-  it('are collected by what the listing shows as ended, and by no more than that', async () => {
+  it('are collected if the listing shows them as ended', async () => {
     await start();
     await flowsOf(named(30));
     world.clock.advance(20 * MINUTE);
     expect(await world.tick()).toMatchObject({ succeeded: 30 });
   });
 
-  it('are collected a few looks later if the listing calls them running for ever', async () => {
+  it('are collected a few polls later if the listing calls them running for ever', async () => {
     await start();
     const flowIds = await flowsOf(named(30));
     const flows = flowIds.map((flowId) => ({ flow_id: flowId, state: 'running' }));
@@ -281,7 +281,7 @@ describe('many flows that are due', () => {
     expect(world.count('FlowsSucceeded')).toBe(30);
   });
 
-  it.each(['completed', 'failed', 'aborted'])('go on if the listing alone calls them %s', async (called) => {
+  it.each(['completed', 'failed', 'aborted'])('stay running if only the listing calls them %s', async (called) => {
     await start({ service: { flowMs: 100 * DAY } });
     const flowIds = await flowsOf(named(20));
     const flows = flowIds.map((flowId) => ({ flow_id: flowId, state: called }));
@@ -292,7 +292,7 @@ describe('many flows that are due', () => {
     }
   });
 
-  it.each([404, 405, 501] as const)('are looked at one by one if there is no listing: %s', async (listFlows) => {
+  it.each([404, 405, 501] as const)('are polled one by one if there is no listing: %s', async (listFlows) => {
     await start({ service: { flowMs: 100 * DAY, variation: { listFlows } } });
     await flowsOf(named(20));
     for (let i = 0; i < 2; i += 1) {
@@ -305,7 +305,7 @@ describe('many flows that are due', () => {
     expect(world.service.counts.listFlows).toBe(2);
   });
 
-  it('are looked at one by one if the listing is full of others', async () => {
+  it('are polled one by one if the listing is full of other flows', async () => {
     await start({ service: { flowMs: 100 * DAY } });
     await flowsOf(named(20));
     world.service.intercept = ({ url }, { operation }) => {
@@ -327,28 +327,28 @@ describe('a flow that the service seems not to know', () => {
   it('ends at the second 404 in a row, and is aborted', async () => {
     await start({ service: { flowMs: 100 * DAY } });
     const [unknown = ''] = await flowsOf(['a', 'b']);
-    const look = async (fault: Fault | undefined) => {
+    const pollWith = async (fault: Fault | undefined) => {
       world.service.intercept = ({ url }, { operation }) =>
         operation === 'getFlow' && url.includes(unknown) ? fault : undefined;
       world.clock.advance(20 * MINUTE);
       await world.tick();
     };
-    await look(undefined);
+    await pollWith(undefined);
     for (let i = 0; i < 3; i += 1) {
-      await look({ status: 404 });
-      await look(undefined);
+      await pollWith({ status: 404 });
+      await pollWith(undefined);
     }
     expect(await receiptKeys()).toEqual([]);
-    await look({ status: 404 });
+    await pollWith({ status: 404 });
     expect(await receiptKeys()).toEqual([]);
-    await look({ status: 404 });
+    await pollWith({ status: 404 });
     expect(await world.receipt('a')).toMatchObject({ status: 'failed', failure: { code: 'flow-gone' } });
     expect(world.service.flows.map(({ aborted }) => aborted)).toEqual([true, false]);
   });
 });
 
 describe('one flow and several uploads', () => {
-  it('is not collected for either of two uploads that were given it, and both end past their maximum age', async () => {
+  it('is collected for neither of the two uploads, and both end past their maximum age', async () => {
     await start({ settings: { flowAgeMaxSeconds: 3_600 } });
     const [shared = ''] = await flowsOf(['a']);
     world.service.intercept = (_, { operation, n }) =>
@@ -373,7 +373,7 @@ describe('one flow and several uploads', () => {
     expect(await world.keys(LEDGER, 'running/')).toEqual([]);
   });
 
-  it('is not collected if it bears the tag of another upload', async () => {
+  it('is not collected if it has the tag of another upload', async () => {
     await start();
     const [flowId = '', other = ''] = await flowsOf(['a', 'b']);
     const theirs = world.service.flows.find(({ id }) => id === other);
@@ -392,7 +392,7 @@ describe('one flow and several uploads', () => {
 });
 
 describe('a tick', () => {
-  it('that fails for one upload goes on with a sweep all the same', async () => {
+  it('that fails for one upload still continues a sweep', async () => {
     let flowId = 'none yet';
     const isAsset = (resource: string) => resource.includes(`:::${RESULTS}/`) && resource.includes(flowId);
     await start({

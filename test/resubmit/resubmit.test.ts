@@ -6,7 +6,7 @@ let world: World | undefined;
 afterEach(() => world?.close());
 
 describe('the marker of a wait that is over', () => {
-  it('gives way to the marker of the flow that the upload has by now, should that one be missing', async () => {
+  it('is replaced by the missing marker of the flow that the upload has by now', async () => {
     world = await World.start();
     await world.upload('a', 'hello');
     await world.deliver();
@@ -35,7 +35,7 @@ describe('an entry that cannot be read', () => {
     );
   };
 
-  it('is passed over, told of and put off for an hour, and the tick goes on', async () => {
+  it('is skipped, counted and postponed for an hour, and the tick goes on', async () => {
     world = await World.start();
     await damaged(2);
     expect(await world.tick()).toMatchObject({ result: 'completed', resubmitted: 0 });

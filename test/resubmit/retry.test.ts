@@ -19,7 +19,7 @@ const retry = async () => {
   expect(await retryUploads([id], world.ports, signal)).toEqual([{ upload: id, result: 'resubmitted' }]);
 };
 
-/** Uploads a file, and has it fail because the service does not know its template. */
+/** Uploads a file that fails because the service does not know its template. */
 async function rejected(body: Uint8Array | string = 'x', metadata: Record<string, string> = {}): Promise<void> {
   world.service.intercept = (_, { operation }) =>
     operation === 'createFlow' ? { status: 404, body: '{}' } : undefined;
@@ -72,7 +72,7 @@ describe('a retried failure', () => {
     expect(world.service.flows).toMatchObject([{ parameters: { copies } }]);
   });
 
-  it('takes it although its first claim died before anything was sent', async () => {
+  it('takes that route although its first claim died before anything was sent', async () => {
     await start({ routes: [{ ...ECHO, template: 'typo' }] });
     await rejected();
     world.redeploy(corrected);
@@ -88,7 +88,7 @@ describe('a retried failure', () => {
     expect((await world.receipt('a')).route).toBe('corrected');
   });
 
-  it('bears the tag of the pipeline as it is named now', async () => {
+  it('has the tag of the pipeline’s name of today', async () => {
     await start({ routes: [{ ...ECHO, template: 'typo' }] });
     await rejected();
     world.redeploy({ ...corrected, pipeline: 'renamed' });
@@ -146,7 +146,7 @@ describe('a retried failure', () => {
   });
 });
 
-describe('the event of an end', () => {
+describe('the completion event', () => {
   const ends = () =>
     world.events.map(({ detail }) => JSON.parse(detail)).map(({ generation, status }) => [generation, status]);
 
@@ -159,7 +159,7 @@ describe('the event of an end', () => {
     };
   }
 
-  it('that came before any flow is sent by the retry, if it was lost', async () => {
+  it('of a failure without a flow is sent by the retry if it was lost', async () => {
     await start();
     loseEvent();
     await rejected();
@@ -172,7 +172,7 @@ describe('the event of an end', () => {
     ]);
   });
 
-  it('of a flow is sent by the retry, if it was lost', async () => {
+  it('of a failed flow is sent by the retry if it was lost', async () => {
     await start({ routes: [{ ...ECHO, parameters: { fail: true } }] });
     await world.upload('a', 'x');
     await world.deliver();
@@ -189,7 +189,7 @@ describe('the event of an end', () => {
     ]);
   });
 
-  it('is not sent again by a retry, if it was not lost', async () => {
+  it('is not sent again by a retry if it was not lost', async () => {
     await start();
     await rejected();
     await retry();

@@ -18,10 +18,10 @@ beforeEach(async () => {
   waitingUploads = new WaitingUploads(world.ports, undefined, () => true);
 });
 
-/** Ids run against the order in which the uploads began to wait. */
+/** The ids are in the reverse order of the times since which the uploads wait. */
 const idOf = (index: number): string => (1_000 - index).toString(16).padStart(40, '0');
 
-/** An upload that has been waiting since so many minutes ago, and is due. */
+/** Makes an upload that has waited for so many minutes, and is due. */
 async function waits(index: number, minutesAgo: number, reason: Wait['reason'] = 'throttled'): Promise<WaitingMarker> {
   const { ledger, clock } = world.ports;
   const since = clock.now() - minutesAgo * MINUTE;
@@ -53,7 +53,7 @@ const throttled = async (count: number): Promise<WaitingMarker[]> => {
   return markers;
 };
 
-/** Which uploads one round sends on, a minute after the one before. */
+/** Returns the uploads that one round resubmits, a minute after the last round. */
 async function round(endedCount = 0): Promise<number[]> {
   world.clock.advance(MINUTE);
   const { failures } = await waitingUploads.resubmitDue(endedCount, never);
@@ -63,25 +63,25 @@ async function round(endedCount = 0): Promise<number[]> {
   return messages.map(({ body }) => Number(/"key":"(\d+)"/.exec(body)?.[1])).sort((a, b) => a - b);
 }
 
-/** The service refuses an upload that was sent on: it is back at its place in the queue. */
+/** The service refuses a resubmitted upload, so its marker is back at its place in the queue. */
 const refused = (marker: WaitingMarker, waitMs: number): Promise<void> =>
   world.ports.ledger.putWaitingMarker({ ...marker, notBefore: world.clock.now() + waitMs }, never);
 
 describe('uploads that the service throttled', () => {
-  it('leave their queue as many as flows ended and one more, longest waiting first', async () => {
+  it('leave their queue longest waiting first, one more of them than flows have ended', async () => {
     await throttled(9);
     expect(await round()).toEqual([0]);
     expect(await round(3)).toEqual([1, 2, 3, 4]);
   });
 
-  it('leave it in twice the number each time, as long as none comes back', async () => {
+  it('leave it in twice the number each time, until one comes back', async () => {
     await throttled(16);
     const sizes: number[] = [];
     for (let i = 0; i < 5; i += 1) sizes.push((await round()).length);
     expect(sizes).toEqual([1, 1, 2, 4, 8]);
   });
 
-  it('begin again with one after one came back', async () => {
+  it('leave it one by one again after one came back', async () => {
     const markers = await throttled(12);
     for (let i = 0; i < 3; i += 1) await round();
     await refused(markers[3] as WaitingMarker, HOUR);
@@ -91,7 +91,7 @@ describe('uploads that the service throttled', () => {
     expect(sizes.slice(1)).toEqual([1, 2]);
   });
 
-  it('go on with the numbers of the tick before', async () => {
+  it('leave it in the numbers of the last tick', async () => {
     await throttled(8);
     for (let i = 0; i < 3; i += 1) await round();
     waitingUploads = new WaitingUploads(world.ports, waitingUploads.remembered, () => true);
@@ -110,13 +110,13 @@ describe('uploads that the service throttled', () => {
     expect(new Set(sent)).toEqual(new Set([0, 1, 2, 3, 4, 5]));
   });
 
-  it('do not keep those from their turn that wait for another reason', async () => {
+  it('do not delay uploads that wait for another reason', async () => {
     await throttled(3);
     for (let index = 10; index < 16; index += 1) await waits(index, 5, 'unavailable');
     expect(await round()).toEqual([0, 10, 11, 12, 13, 14, 15]);
   });
 
-  it('are left to the collector whose they are', async () => {
+  it('are left to their own collector', async () => {
     await throttled(3);
     waitingUploads = new WaitingUploads(world.ports, undefined, (uploadId) => uploadId !== idOf(0));
     expect(await round()).toEqual([1]);
@@ -128,7 +128,7 @@ describe('a round', () => {
     waitingUploads = new WaitingUploads(world.ports, undefined, () => true, 3);
   });
 
-  it('sends on no more than its limit, longest due first, and the next one the others', async () => {
+  it('resubmits no more than its limit, longest due first, and the next one resubmits the others', async () => {
     for (let index = 0; index < 5; index += 1) await waits(index, 60 - index, 'unavailable');
     expect(await round()).toHaveLength(3);
     expect(await round()).toHaveLength(2);

@@ -58,7 +58,7 @@ describe('an upload that no notification brought', () => {
     },
   );
 
-  it('has a quarter of an hour to come by itself', async () => {
+  it('is not submitted before it is a quarter of an hour old', async () => {
     await start();
     await sweep();
     await unannounced('a');
@@ -68,7 +68,7 @@ describe('an upload that no notification brought', () => {
     expect(await sweep()).toMatchObject({ missed: 1 });
   });
 
-  it('and that no route wants, or that is a folder, is left alone', async () => {
+  it('is left alone if no route wants it, or if it is a folder', async () => {
     await start({ routes: [{ ...ECHO, suffixes: ['.png', '/'] }] });
     await sweep();
     await unannounced('a.doc');
@@ -77,7 +77,7 @@ describe('an upload that no notification brought', () => {
     expect(await sweep()).toMatchObject({ compared: 0, missed: 0 });
   });
 
-  it('and that every route refuses by its media type is asked about, and never submitted', async () => {
+  it('is never submitted if every route refuses its media type, for which S3 is asked', async () => {
     await start({ routes: [{ ...ECHO, suffixes: ['.x'], mediaTypes: ['image/png'] }] });
     await sweep();
     await unannounced('text.x', 'x', 'text/plain');
@@ -94,7 +94,7 @@ describe('an upload that no notification brought', () => {
     expect(world.logged.findLast(({ message }) => message === 'Sweep ended')?.fields).toMatchObject({ asked: 1 });
   });
 
-  it('and that a route wants by its key is submitted without being asked about', async () => {
+  it('is submitted without asking S3 if a route wants it by its key', async () => {
     await start({ routes: [{ ...ECHO, mediaTypes: ['image/png'] }, ECHO] });
     await sweep();
     await unannounced('a');
@@ -103,7 +103,7 @@ describe('an upload that no notification brought', () => {
     expect(world.logged.findLast(({ message }) => message === 'Sweep ended')?.fields).toMatchObject({ asked: 0 });
   });
 
-  it('and was replaced since, is not looked for: the newer one is', async () => {
+  it('is not submitted if it was replaced since: the newer one is', async () => {
     await start();
     await sweep();
     await unannounced('a', 'first');
@@ -119,8 +119,8 @@ describe('an upload that no notification brought', () => {
   });
 });
 
-describe('what was in the inbox before the deployment', () => {
-  it('is left alone, unless somebody says from when on', async () => {
+describe('an upload from before the deployment', () => {
+  it('is left alone, unless a request names a day', async () => {
     await start();
     await unannounced('old');
     world.clock.advance(48 * HOUR);
@@ -137,7 +137,7 @@ describe('what was in the inbox before the deployment', () => {
 });
 
 describe('a sweep', () => {
-  it('that is cut off goes on with the next ticks, until nothing is left', async () => {
+  it('that is cut off is continued by the next ticks until it is complete', async () => {
     await start();
     await sweep();
     for (let i = 0; i < 30; i += 1) await unannounced(`${i}`);
@@ -154,7 +154,7 @@ describe('a sweep', () => {
     expect(world.service.flows).toHaveLength(30);
   });
 
-  it('puts back the markers of what runs and what waits', async () => {
+  it('puts back the markers of running and waiting uploads', async () => {
     await start();
     await sweep();
     world.service.intercept = (_, { operation, n }) =>
@@ -173,7 +173,7 @@ describe('a sweep', () => {
     expect((await world.receipt('runs')).status).toBe('succeeded');
   });
 
-  it('takes up a claim whose invocation was killed at its last attempt', async () => {
+  it('resumes a claim whose invocation was killed at its last attempt', async () => {
     await start();
     await sweep();
     await world.upload('a', 'x');
@@ -193,7 +193,7 @@ describe('a sweep', () => {
     expect(world.service.flows).toHaveLength(1);
   });
 
-  it('publishes the receipt of what failed before it ran, if that was lost', async () => {
+  it('publishes the lost receipt of an upload that failed without a flow', async () => {
     await start({ settings: { inputBytesMax: 1 } });
     await sweep();
     await world.upload('a', 'too long');
@@ -220,8 +220,8 @@ describe('a sweep', () => {
   });
 });
 
-describe('where entries expire', () => {
-  it('the scheduled sweep leaves alone what may have lost its entry, and its watermark goes on', async () => {
+describe('if entries expire', () => {
+  it('the scheduled sweep leaves alone uploads whose entries may have expired, and its watermark moves on', async () => {
     await start({ settings: { ledgerRetentionDays: 30 } });
     await sweep();
     world.clock.advance(MINUTE);
@@ -232,7 +232,7 @@ describe('where entries expire', () => {
     expect(await sweep()).toMatchObject({ compared: 1, missed: 1 });
     await world.settle();
     world.clock.advance(50 * HOUR);
-    // A pass looks two days back behind the one before; the one after that has nothing left to look at.
+    // A pass covers two days before the last one again. The pass after it has nothing left to compare.
     expect(await sweep()).toMatchObject({ missed: 0 });
     expect(await sweep()).toMatchObject({ compared: 0 });
     expect((await world.receipt('new')).status).toBe('succeeded');
@@ -243,7 +243,7 @@ describe('where entries expire', () => {
 describe('a backfill from before the ledger’s retention', () => {
   const since = (days: number) => new Date(world.clock.now() - days * 24 * HOUR).toISOString();
 
-  it('is refused, since entries from then may have expired, and says how to have it all the same', async () => {
+  it('is refused, since entries from then may have expired, and the error says how to force it', async () => {
     await start({ settings: { ledgerRetentionDays: 30 } });
     await sweep();
     await expect(sweep({ since: since(31) })).rejects.toThrow(SinceTooEarlyError);
@@ -252,7 +252,7 @@ describe('a backfill from before the ledger’s retention', () => {
     expect(await sweep({ since: since(31), force: true })).toMatchObject({ complete: true });
   });
 
-  it('is not refused where entries are kept for ever', async () => {
+  it('is not refused if entries are kept for ever', async () => {
     await start();
     await sweep();
     expect(await sweep({ since: since(4_000) })).toMatchObject({ complete: true });
@@ -283,14 +283,14 @@ describe('a backfill that takes long', () => {
     expect(isSubmitted()).toBe(false);
   });
 
-  it('goes on with them where it was told to', async () => {
+  it('goes on with them if it is forced', async () => {
     await begun({ force: true });
     world.clock.advance(2 * 24 * HOUR);
     await goOn();
     expect(isSubmitted()).toBe(true);
   });
 
-  it('begins again where the inbox was replaced', async () => {
+  it('begins again if the inbox was replaced', async () => {
     await begun();
     const state = await world.json<{ backfill: object }>(LEDGER, 'state/sweep.json');
     const position = { in: 'inbox', after: { key: 'z', versionId: 'null' } };
@@ -307,7 +307,7 @@ describe('a backfill that takes long', () => {
 });
 
 describe('an upload whose entry was lost', () => {
-  it('and that is swept and succeeds, replaces the receipt of its failure and is told of by another id', async () => {
+  it('replaces the receipt of its failure when it is swept and succeeds, and its event has another id', async () => {
     await start();
     world.service.intercept = (_, { operation }) =>
       operation === 'createFlow' ? { status: 422, body: '{}' } : undefined;
@@ -328,7 +328,7 @@ describe('an upload whose entry was lost', () => {
 });
 
 describe('a sweep that meets trouble', () => {
-  it('goes on with all others, and then fails loudly', async () => {
+  it('goes on with all others, and then fails', async () => {
     await start();
     await sweep();
     for (const key of ['a', 'b']) await unannounced(key);
@@ -345,7 +345,7 @@ describe('a sweep that meets trouble', () => {
     expect(world.service.flows).toHaveLength(1);
   });
 
-  it('does not tell again of a failure whose receipt is there', async () => {
+  it('sends no second event of a failure whose receipt is there', async () => {
     await start({ settings: { inputBytesMax: 1 } });
     await sweep();
     await world.upload('a', 'too long');
@@ -358,7 +358,7 @@ describe('a sweep that meets trouble', () => {
     expect(world.events).toHaveLength(1);
   });
 
-  it('keeps to the pace that it was given, also where the next tick goes on with it', async () => {
+  it('keeps its pace for the next tick that continues it', async () => {
     await start();
     await unannounced('a');
     await unannounced('b');
@@ -384,7 +384,7 @@ describe('a backfill', () => {
     return since;
   }
 
-  it('that is asked for twice at once submits everything once', async () => {
+  it('that is requested twice at once submits everything once', async () => {
     await start();
     for (let i = 0; i < 10; i += 1) await unannounced(`${i}`);
     world.clock.advance(HOUR);
@@ -395,7 +395,7 @@ describe('a backfill', () => {
     expect(await sweep(request)).toMatchObject({ complete: true });
   });
 
-  it('that was cut off goes on where the same is asked for again, at the pace that is named now', async () => {
+  it('that was cut off is continued by the same request, at the pace that the request names', async () => {
     await start();
     const since = await cutOff();
     expect(await sweep({ since, uploadsPerSecond: 500 })).toMatchObject({ complete: true });
@@ -424,7 +424,7 @@ describe('a backfill', () => {
     expect(await world.json(LEDGER, 'state/sweep.json')).not.toHaveProperty('backfill');
   });
 
-  it('keeps no daily pass waiting, however long it takes', async () => {
+  it('delays no daily pass, however long it takes', async () => {
     await start();
     const since = await cutOff();
     world.clock.advance(MINUTE);
@@ -435,7 +435,7 @@ describe('a backfill', () => {
     expect(await world.json(LEDGER, 'state/sweep.json')).toMatchObject({ backfill: { since: Date.parse(since) } });
   });
 
-  it('goes on with the ticks beside a daily pass that was cut off as well', async () => {
+  it('is continued by the ticks, beside a daily pass that was cut off as well', async () => {
     await start();
     await sweep();
     world.clock.advance(MINUTE);
@@ -453,7 +453,7 @@ describe('a backfill', () => {
     expect(await entries()).toBe(20);
   });
 
-  it('that an earlier version of the functions began goes on', async () => {
+  it('that an earlier version of the functions began is continued', async () => {
     await start();
     const since = Date.parse(await cutOff());
     const { backfill, ...state } = await world.json<{ backfill?: object }>(LEDGER, 'state/sweep.json');
