@@ -147,7 +147,7 @@ export class FlowCollector {
     await this.#ports.ledger.replace(stored, shared(stored.entry), this.#invocation.closing);
   }
 
-  /** Ends an upload whose flow belongs to another upload as well. Neither gets the results: no one can tell whose they are. */
+  /** Ends an upload whose flow another upload has as well. It is unknown whose results they are, so none are stored. */
   async endShared(marker: RunningMarker): Promise<void> {
     const stored = await this.#entryOf(marker);
     if (stored === undefined) return;
@@ -161,7 +161,7 @@ export class FlowCollector {
     return true;
   }
 
-  /** Returns the entry of a marker. If the entry is not running this flow, finishes what is left and drops the marker. */
+  /** Returns the entry of a marker. If it is not running this flow, finishes what is left and drops the marker. */
   async #entryOf(marker: RunningMarker): Promise<Stored<RunningEntry> | undefined> {
     const { ledger } = this.#ports;
     const { closing } = this.#invocation;

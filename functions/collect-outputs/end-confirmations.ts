@@ -20,7 +20,7 @@ export class EndConfirmations {
     this.#pollIntervalMs = pollIntervalMs;
   }
 
-  /** Returns true if the poll before this one, at least one poll interval ago, saw the same. Else remembers this one. */
+  /** Returns true if the last poll, at least one poll interval ago, saw the same. Else remembers this observation. */
   confirms(uploadId: string, digest: string, now: number): boolean {
     const first = this.#observations.get(uploadId);
     const ageMs = first?.digest === digest ? now - first.at : Number.POSITIVE_INFINITY;

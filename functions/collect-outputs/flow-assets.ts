@@ -19,7 +19,7 @@ import { outageOf, type ServiceHealth } from './service-health.ts';
 /** Assets of one flow that are under way at a time. `AssetSlots` decides by memory how many of them are fetched. */
 const ASSET_CONCURRENCY = 32;
 
-/** Outages in a row after which this run begins no further asset of a flow: assets without an answer hold slots for long. */
+/** Outages in a row after which this run begins no further asset of a flow: silent assets hold their slots for long. */
 const OUTAGES_MAX = 3;
 
 /** Shortest time between two counted attempts at a flow, in milliseconds. Young flows are polled every few seconds. */
