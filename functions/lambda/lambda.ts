@@ -5,7 +5,6 @@ import { EventBridgeClient, PutEventsCommand } from '@aws-sdk/client-eventbridge
 import { SecretsManagerClient } from '@aws-sdk/client-secrets-manager';
 import middy from '@middy/core';
 import errorLogger from '@middy/error-logger';
-import secretsManager from '@middy/secrets-manager';
 import type { Context } from 'aws-lambda';
 import { systemClock } from '../base/clock.ts';
 import { type Invocation, withinInvocation } from '../base/invocation.ts';
@@ -18,18 +17,19 @@ import type { World } from './ports.ts';
 import { powertools } from './powertools.ts';
 import { SecretToken } from './token.ts';
 
-/** Sockets to S3 at a time: polls, streams and the small requests around them together stay below this. */
+/** Maximum number of sockets to S3. Polls, streams and the small requests around them stay below it. */
 const S3_SOCKETS_MAX = 128;
 
-/** Connecting to an AWS endpoint takes milliseconds; what takes longer than this is tried again. */
+/** Time limit for a connection to an AWS endpoint, in milliseconds. A connection normally takes a few. */
 const AWS_CONNECT_TIMEOUT_MS = 3_000;
 
-/** Requests to AWS are small, or parts of 5 MiB: one that has no answer after this is tried again. */
+/** Time limit for the answer to a request, in milliseconds. Requests to AWS are small, or carry parts of 5 MiB. */
 const AWS_REQUEST_TIMEOUT_MS = 60_000;
 
+/** Maximum number of attempts per request to AWS. */
 const AWS_ATTEMPTS_MAX = 5;
 
-/** What every AWS client of a function is made with. */
+/** The configuration of every AWS client of a function. */
 export const AWS_CLIENT = {
   maxAttempts: AWS_ATTEMPTS_MAX,
   requestHandler: {
@@ -42,9 +42,9 @@ export const AWS_CLIENT = {
 } as const;
 
 /**
- * A Lambda function around `body`: settings, clients and token are made once a process, and out of them the function's
- * ports; logger, metrics, the token's first reading and the logging of errors are middleware.
- * @throws {ConfigurationError} at import, naming everything that is wrong with the environment.
+ * Makes a Lambda function of `body`. Settings, clients, token and ports are made once per process. Logger context,
+ * metrics and the logging of errors are middleware.
+ * @throws {ConfigurationError} at import. It names everything that is wrong with the environment.
  */
 export function lambda<P, T>(
   portsOf: (world: World) => P,
@@ -71,28 +71,17 @@ export function lambda<P, T>(
     nonce: randomUUID,
     telemetry,
   });
-  // Middy would otherwise answer for us just before the end, with our work still under way in a process about to freeze.
+  // Without this, middy would answer just before the time limit, while our work still runs in a process that freezes.
   return middy({ timeoutEarlyInMillis: 0 })
     .use(injectLambdaContext(logger))
     .use(logMetrics(metrics))
     .use(errorLogger({ logger: ({ error }) => logger.error('The invocation failed', error as Error) }))
-    .use(
-      secretsManager({
-        fetchData: { token: settings.tokenSecretId },
-        awsClientOptions: AWS_CLIENT,
-        // Not before the first invocation, or a failure would end the process; and kept, because SecretToken knows
-        // when to read it again, while the middleware's own refresh would run in the background of a frozen process.
-        disablePrefetch: true,
-        cacheExpiry: -1,
-      }),
-    )
-    .use({ before: ({ internal }) => token.offer(Promise.resolve(internal.token)) })
     .handler((event: unknown, context: Context) =>
       withinInvocation(context.getRemainingTimeInMillis(), clock, (invocation) => body(event, ports, invocation)),
     );
 }
 
-/** An event that the bus did not take. PutEvents says so within a successful answer. */
+/** The event bus refused an event. PutEvents reports that in a successful answer. */
 class EventRefusedError extends Error {
   override readonly name = 'EventRefusedError';
 }

@@ -703,7 +703,7 @@ export class World {
   ): { readonly answer: Promise<T>; readonly isOver: () => boolean } {
     const { timeline } = this;
     const environment = this.#environment(which);
-    const { lambda, ports, token } = environment;
+    const { lambda, ports } = environment;
     this.stats.invocations += 1;
     this.trace(`${lambda.name} begins`);
     this.#running += 1;
@@ -736,9 +736,6 @@ export class World {
       fate.cancel();
       over();
     });
-    const offered = ports.clock.sleep(0).then(() => token.get(new AbortController().signal));
-    if (this.#random.chance(0.5)) token.offer(offered.catch((error: unknown) => error));
-    else offered.catch(() => {});
     const answer = withinInvocation(limitMs, lambda.clock, (invocation) => body(ports, invocation)).finally(() => {
       this.trace(`${lambda.name} ends`);
       forget();
