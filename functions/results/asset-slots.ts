@@ -1,47 +1,49 @@
-/** Assets that are fetched side by side, at most: more of them make a flow of small ones no faster. */
+/** Maximum number of assets that are fetched at the same time. More did not make a flow of small assets faster. */
 const SIDE_BY_SIDE_MAX = 32;
 
-/** Sizes of the latest assets that the next one is expected to resemble. */
+/** Number of latest asset sizes that predict the size of the next asset. */
 const SIZES_REMEMBERED = 16;
 
-/** A place to fetch an asset in. */
+/** Permission to fetch one asset, with memory for it. */
 export interface AssetSlot {
   /**
-   * The asset's size is known, or can be no more than this, in bytes. Resolves when there is memory for it.
+   * Reports the asset's size, or its maximum size, in bytes. Resolves when there is memory for it.
    * @throws the signal's reason.
    */
   resize(bytes: number): Promise<void>;
-  /** The asset turned out to have so many bytes: the next ones may be alike. */
+  /** Reports the size of an asset after it was fetched, in bytes. It helps to predict the next ones. */
   note(bytes: number): void;
   release(): void;
 }
 
 interface Waiting {
   readonly bytes: number;
-  /** 1 for a new slot, 0 for one that is resized. */
+  /** 1 for a new slot, 0 for a resized one. */
   readonly slots: 0 | 1;
-  readonly give: () => void;
+  readonly grant: () => void;
 }
 
 /**
- * The memory that assets take on their way, as a budget in bytes that all flows of a process share: many small ones side
- * by side, or a few large ones.
+ * The memory of assets while they are stored: a budget in bytes that all flows of a process share. It has room for many
+ * small assets at the same time, or for a few large ones.
  *
- * The size of an asset shows only when its answer begins. So the next one is expected to be as large as the largest of
- * the latest ones, and the first one to be a large one. A slot that needs more than it has gives back what it has before
- * it waits, and goes before new slots, so that slots cannot wait for each other. Otherwise first come, first served.
+ * The size of an asset is known only when its answer begins. Until then it is assumed to be as large as the largest of
+ * the latest assets. The first asset of all is assumed to be a large one.
+ *
+ * A slot that needs more memory releases its own before it waits, and comes before new slots. Otherwise slots could wait
+ * for each other for ever. Among equals, the order is first come, first served.
  */
 export class AssetSlots {
   readonly #bytesMax: number;
   readonly #largeBytes: number;
-  #bytesTaken = 0;
-  #taken = 0;
+  #bytesInUse = 0;
+  #slotsInUse = 0;
   readonly #waiting: Waiting[] = [];
   readonly #sizes: number[] = [];
 
   /**
-   * @param largeMax large assets side by side.
-   * @param largeBytes memory that a large asset takes, in bytes. No asset takes more.
+   * @param largeMax maximum number of large assets at the same time.
+   * @param largeBytes memory of a large asset, in bytes. No asset takes more.
    */
   constructor(largeMax: number, largeBytes: number) {
     this.#bytesMax = largeMax * largeBytes;
@@ -56,7 +58,7 @@ export class AssetSlots {
     const release = (): void => {
       if (isReleased) return;
       isReleased = true;
-      this.#give(bytes, 1);
+      this.#release(bytes, 1);
     };
     const note = (size: number): void => {
       this.#sizes.push(Math.min(size, this.#largeBytes));
@@ -68,11 +70,11 @@ export class AssetSlots {
       const before = bytes;
       bytes = Math.min(bytes, size);
       if (size <= before) {
-        this.#give(before - size, 0);
+        this.#release(before - size, 0);
         return;
       }
       bytes = 0;
-      this.#give(before, 0);
+      this.#release(before, 0);
       await this.#wait(size, 0, signal);
       bytes = size;
     };
@@ -85,10 +87,10 @@ export class AssetSlots {
       const waiting: Waiting = {
         bytes,
         slots,
-        give: () => {
+        grant: () => {
           signal.removeEventListener('abort', abort);
-          this.#bytesTaken += bytes;
-          this.#taken += slots;
+          this.#bytesInUse += bytes;
+          this.#slotsInUse += slots;
           resolve();
         },
       };
@@ -105,17 +107,17 @@ export class AssetSlots {
     });
   }
 
-  #give(bytes: number, slots: 0 | 1): void {
-    this.#bytesTaken -= bytes;
-    this.#taken -= slots;
+  #release(bytes: number, slots: 0 | 1): void {
+    this.#bytesInUse -= bytes;
+    this.#slotsInUse -= slots;
     this.#serve();
   }
 
   #serve(): void {
     for (let next = this.#waiting[0]; next !== undefined; next = this.#waiting[0]) {
-      if (this.#taken + next.slots > SIDE_BY_SIDE_MAX || this.#bytesTaken + next.bytes > this.#bytesMax) return;
+      if (this.#slotsInUse + next.slots > SIDE_BY_SIDE_MAX || this.#bytesInUse + next.bytes > this.#bytesMax) return;
       this.#waiting.shift();
-      next.give();
+      next.grant();
     }
   }
 }

@@ -3,15 +3,18 @@ import mime from 'mime';
 import { encodedId } from '../base/key-segment.ts';
 import { KEY_BYTES_MAX } from '../s3/limits.ts';
 
-/** Hexadecimal digits of the hash that stands in for the part of a key that was cut: 80 bits. */
+/** Length of the hash that replaces the cut part of a key, in hexadecimal digits: 80 bits. */
 const HASH_DIGITS = 20;
 
 /** The last part of a receipt's key. */
 export const RECEIPT_NAME = 'receipt.json';
 
+/** Name of the metadata in which every asset and receipt carries the id of its upload. */
+export const UPLOAD_METADATA = 'flowdrop-upload';
+
 /**
- * The key of an asset, by the pattern of the settings. Ids from the service are percent-encoded, so that they cannot
- * climb out of their place, nor take the receipt's.
+ * The key of an asset: the settings' pattern, filled in. Ids from the service are percent-encoded, so that no id can
+ * lead into another folder or overwrite a receipt.
  */
 export function assetKey(
   settings: { readonly resultsPrefix: string; readonly resultsKey: string },
@@ -21,26 +24,26 @@ export function assetKey(
   const parts: Readonly<Record<string, string>> = {
     '{key}': asset.key,
     '{flowId}': encodedId(asset.flowId),
-    // Its dots too: else `a` with the extension .glb and `a.glb` without one would come to the same.
+    // Encode its dots too: otherwise `a` with the extension .glb and `a.glb` without one would get the same key.
     '{assetId}': encodedId(asset.assetId).replaceAll('.', '%2E'),
     '{ext}': extension ? `.${extension}` : '',
   };
   const key = settings.resultsPrefix + settings.resultsKey.replace(/\{\w+\}/g, (name) => parts[name] ?? name);
-  // The one name that is taken: the folder of an upload `a/<flow id>` would have its receipt there.
+  // An upload whose key is this asset's folder has its receipt at this one name.
   return shortened(key.replace(/(^|\/)r(?=eceipt\.json$)/, '$1%72'));
 }
 
-/** The key of the receipt of whichever upload is current at `key`. */
+/** The key of the receipt of the upload that is current at `key`. */
 export const receiptKey = (prefix: string, key: string): string => shortened(`${prefix}${key}/${RECEIPT_NAME}`);
 
-/** A key that fits: the middle of one that is too long is replaced by a hash of the whole. Its end keeps its meaning. */
+/** Shortens a key that is too long for S3: a hash of the whole key replaces its middle, and its last name stays. */
 function shortened(key: string): string {
   const bytes = Buffer.from(key);
   if (bytes.length <= KEY_BYTES_MAX) return key;
   const hash = createHash('sha256').update(bytes).digest('hex').slice(0, HASH_DIGITS);
   const end = key.slice(key.lastIndexOf('/'));
   const tail = Buffer.byteLength(end) <= KEY_BYTES_MAX / 4 ? `~${hash}${end}` : `~${hash}`;
-  // A cut in the middle of a character would leave bytes that are no UTF-8: they are dropped.
+  // A cut within a character leaves bytes that are not UTF-8. They are dropped.
   const head = bytes.subarray(0, KEY_BYTES_MAX - Buffer.byteLength(tail)).toString('utf8');
   return head.replace(/\uFFFD+$/, '') + tail;
 }

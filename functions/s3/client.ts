@@ -2,21 +2,20 @@ import { Readable } from 'node:stream';
 import { S3Client, type S3ClientConfig } from '@aws-sdk/client-s3';
 
 /**
- * What a body of bytes is written in, in bytes. Given one whole, Node's TLS would keep an encrypted copy of all of it
- * until the other side has taken it.
+ * Size of the slices in which a body is written, in bytes. If a body were written whole, Node's TLS would hold an
+ * encrypted copy of all of it until the other side has received it.
  */
 const SLICE_BYTES = 256 * 1024;
 
 /**
- * The SDK's client, without what it spends on the bytes of files:
+ * Makes the SDK's client without four costs that it adds to the bytes of files:
  *
- * - It would check S3's CRC64 of every object in plain JavaScript, at a third of the speed. The length of what is read
- *   is checked anyway, and TLS keeps the bytes.
- * - It would hash every body for the signature. A body of bytes has a CRC32 of its own, which S3 checks and which is
- *   signed, and goes over TLS.
+ * - It would check the CRC64 of every object that it reads, in plain JavaScript, at a third of the speed. The length is
+ *   checked anyway, and TLS protects the bytes.
+ * - It would hash every body for the signature. A body of bytes has a signed CRC32, which S3 checks, and goes over TLS.
  *   (https://docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-header-based-auth.html, `UNSIGNED-PAYLOAD`)
- * - It would write it in one piece: see {@link SLICE_BYTES}.
- * - It would open a connection of its own for every body of 2 MB and more, to ask S3 first whether it wants it
+ * - It would write a body in one piece: see {@link SLICE_BYTES}.
+ * - It would open a new connection for every body of 2 MB and more, to ask S3 first whether it accepts the body
  *   (`Expect: 100-continue`).
  */
 export function s3Client(config: S3ClientConfig): S3Client {
@@ -38,7 +37,7 @@ export function s3Client(config: S3ClientConfig): S3Client {
       const request = args.request as HttpRequest;
       const { body } = request;
       if (!(body instanceof Uint8Array) || body.byteLength <= SLICE_BYTES) return next(args);
-      // Below the retries and the signature: every attempt gets a stream of its own over the same bytes.
+      // This step runs below the retries and the signature, so every attempt gets a new stream over the same bytes.
       return next({ ...args, request: { ...request, body: Readable.from(slices(body)) } });
     },
     { step: 'deserialize', name: 'slicedBytes', priority: 'low' },
@@ -46,7 +45,7 @@ export function s3Client(config: S3ClientConfig): S3Client {
   return client;
 }
 
-/** What the SDK's middleware hands on, as far as it is of interest here. */
+/** The parts that we use of the request that the SDK's middleware passes on. */
 interface HttpRequest {
   readonly headers: Record<string, string>;
   readonly body?: unknown;

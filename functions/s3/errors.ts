@@ -1,4 +1,4 @@
-/** The one place that knows what S3's error answers mean. */
+/** The meaning of S3's error answers, in one place. */
 
 interface ServiceError {
   readonly name: string;
@@ -12,18 +12,18 @@ function isServiceError(error: unknown): error is ServiceError {
 const statusOf = (error: unknown): number | undefined =>
   isServiceError(error) ? error.$metadata.httpStatusCode : undefined;
 
-/** 412: the object is there (If-None-Match), or is not the one named (If-Match). */
+/** 412: the object exists (If-None-Match), or it is not the named one (If-Match). */
 export const isPreconditionFailed = (error: unknown): boolean => statusOf(error) === 412;
 
-/** The object is in an archive storage class, and cannot be read before somebody has it restored. */
+/** The object is in an archive storage class. It cannot be read before its owner restores it. */
 export const isArchived = (error: unknown): boolean => isServiceError(error) && error.name === 'InvalidObjectState';
 
-/** 409: another conditional write of the same key was under way; S3 asks to do it again. */
+/** 409: another conditional write of the same key was in progress. S3 asks the caller to retry. */
 export const isConflict = (error: unknown): boolean => statusOf(error) === 409;
 
 /**
- * The object or that version of it is not there: 404, or 405 for a version that is a delete marker. Without ListBucket
- * S3 would say 403 instead, which is why both functions are allowed to list.
+ * The object, or that version of it, does not exist: 404, or 405 if the version is a delete marker. To a caller without
+ * permission to list the bucket, S3 answers 403 instead. Therefore both functions have that permission.
  */
 export const isAbsent = (error: unknown): boolean =>
   (statusOf(error) === 404 && isServiceError(error) && error.name !== 'NoSuchBucket') || statusOf(error) === 405;

@@ -1,2 +1,10 @@
-/** S3's limit on a key, in bytes of UTF-8. (Amazon S3 User Guide, "Naming Amazon S3 objects".) */
+/** Limits of S3. (Amazon S3 User Guide, "Naming Amazon S3 objects" and "Multipart upload limits".) */
+
+/** Maximum length of a key, in bytes of UTF-8. */
 export const KEY_BYTES_MAX = 1024;
+
+/** Minimum size of every part but the last, in bytes. */
+export const PART_BYTES_MIN = 5 * 1024 * 1024;
+
+/** Maximum number of parts of an object. */
+export const PARTS_MAX = 10_000;

@@ -1,0 +1,107 @@
+import {
+  AbortMultipartUploadCommand,
+  type CompletedPart,
+  CompleteMultipartUploadCommand,
+  CreateMultipartUploadCommand,
+  type S3Client,
+  UploadPartCommand,
+} from '@aws-sdk/client-s3';
+
+/** The object that an upload makes. */
+export interface UploadTarget {
+  readonly Bucket: string;
+  readonly Key: string;
+  readonly ContentType: string;
+  readonly Metadata: Record<string, string>;
+}
+
+/** One multipart upload. It begins with its first part, sends one part at a time, and ends completed or aborted. */
+export class MultipartUpload {
+  readonly #s3: S3Client;
+  readonly #target: UploadTarget;
+  readonly #signal: AbortSignal;
+  #uploadId: string | undefined;
+  #sending: Promise<void> = Promise.resolve();
+  readonly #parts: CompletedPart[] = [];
+
+  constructor(s3: S3Client, target: UploadTarget, signal: AbortSignal) {
+    this.#s3 = s3;
+    this.#target = target;
+    this.#signal = signal;
+  }
+
+  /** True from the first part until the upload is completed or aborted. */
+  get isOpen(): boolean {
+    return this.#uploadId !== undefined;
+  }
+
+  /** Resolves when a part can be sent: the upload exists, and the part before has arrived. */
+  async ready(): Promise<void> {
+    this.#uploadId ??= await this.#create();
+    await this.#sending;
+  }
+
+  /**
+   * Begins to send a part; {@link ready} must have resolved before. The next `ready` rejects if sending fails.
+   * @param onEnd called once, when the part has arrived or has failed.
+   */
+  send(body: Uint8Array, onEnd: (outcome: 'sent' | 'failed') => void): void {
+    const PartNumber = this.#parts.length + 1;
+    const part: CompletedPart = { PartNumber };
+    this.#parts.push(part);
+    this.#sending = this.#s3
+      .send(new UploadPartCommand({ ...this.#key(), UploadId: this.#uploadId, PartNumber, Body: body }), {
+        abortSignal: this.#signal,
+      })
+      .then(
+        ({ ETag, ChecksumCRC32 }) => {
+          part.ETag = ETag;
+          part.ChecksumCRC32 = ChecksumCRC32;
+          onEnd('sent');
+        },
+        (error) => {
+          onEnd('failed');
+          throw error;
+        },
+      );
+    // The next `ready` or `complete` awaits this promise. Until then its rejection must not count as unhandled.
+    this.#sending.catch(() => {});
+  }
+
+  /** Makes the object appear under its key. @throws 412 if the key is taken: see `isPreconditionFailed`. */
+  async complete(): Promise<void> {
+    await this.#sending;
+    await this.#s3.send(
+      new CompleteMultipartUploadCommand({
+        ...this.#key(),
+        UploadId: this.#uploadId,
+        MultipartUpload: { Parts: this.#parts },
+        IfNoneMatch: '*',
+      }),
+      { abortSignal: this.#signal },
+    );
+    this.#uploadId = undefined;
+  }
+
+  /** Removes the parts of an upload that is still open. Ignores the signal, which may be the reason for the abort. */
+  async abort(): Promise<void> {
+    await this.#sending.catch(() => {}); // Only wait for the part in progress: the caller handles its error already.
+    if (this.#uploadId === undefined) return;
+    const UploadId = this.#uploadId;
+    this.#uploadId = undefined;
+    await this.#s3.send(new AbortMultipartUploadCommand({ ...this.#key(), UploadId }));
+  }
+
+  async #create(): Promise<string> {
+    const { UploadId } = await this.#s3.send(
+      new CreateMultipartUploadCommand({ ...this.#target, ChecksumAlgorithm: 'CRC32' }),
+      { abortSignal: this.#signal },
+    );
+    return UploadId as string;
+  }
+
+  #key() {
+    const { Bucket, Key } = this.#target;
+    return { Bucket, Key };
+  }
+}
