@@ -1,4 +1,4 @@
-/** What a log line may carry: names and numbers, never a token, a whole event or a body. */
+/** Fields of a log line: names and numbers, never a token, a whole event or a body. */
 export type LogFields = Readonly<Record<string, string | number | boolean | undefined | Error>>;
 
 export interface Log {
@@ -6,11 +6,14 @@ export interface Log {
   info(message: string, fields?: LogFields): void;
   warn(message: string, fields?: LogFields): void;
   error(message: string, fields?: LogFields): void;
-  /** A log whose every line carries these fields too. */
+  /** Returns a log whose lines all carry these fields too. */
   with(fields: LogFields): Log;
 }
 
-/** Every metric there is, by its name in CloudWatch. All are counts but those that name a unit. */
+/** CloudWatch namespace of all metrics. Their dimension `service` is the name of the pipeline. */
+export const METRICS_NAMESPACE = 'Flowdrop';
+
+/** Every metric, by its name in CloudWatch. Those without a unit in their name are counts. */
 export type MetricName =
   | 'UploadsReceived'
   | 'UploadsUnrouted'
@@ -40,7 +43,7 @@ export type MetricName =
   | 'OldestWaitingSeconds'
   | 'SecondsToResult';
 
-/** A time as a metric has it, from milliseconds. Never negative: the earlier one may be by a clock ahead of ours. */
+/** The seconds between two times in milliseconds. Never negative, although `from` may come from a clock ahead of ours. */
 export const secondsBetween = (from: number, to: number): number => Math.max(0, Math.round((to - from) / 1000));
 
 export interface Metrics {

@@ -12,7 +12,7 @@ import {
   type StoredAsset,
 } from '../ledger/entry.ts';
 import type { OpenedAsset } from '../results/results.ts';
-import { assetKey } from '../results/results-keys.ts';
+import { assetKey, UPLOAD_METADATA } from '../results/results-keys.ts';
 import type { CollectFlowPorts, EndedFlow } from './collect-flow.ts';
 import { outageOf, type ServiceHealth } from './service-health.ts';
 
@@ -210,7 +210,7 @@ export class FlowAssets {
     const key = assetKey(settings, { key: entry.upload.key, flowId, assetId, mediaType });
     const template = encodedId(entry.route.template);
     const metadata = {
-      'flowdrop-upload': entry.upload.id,
+      [UPLOAD_METADATA]: entry.upload.id,
       'flowdrop-flow': encodedId(flowId),
       'flowdrop-asset': encodedId(assetId),
       ...(template.length <= TEMPLATE_METADATA_BYTES_MAX ? { 'flowdrop-template': template } : {}),

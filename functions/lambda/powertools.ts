@@ -1,8 +1,6 @@
 import { Logger } from '@aws-lambda-powertools/logger';
 import { Metrics, MetricUnit } from '@aws-lambda-powertools/metrics';
-import type { Log, LogFields, MetricName, Telemetry } from '../base/telemetry.ts';
-
-export const METRICS_NAMESPACE = 'Flowdrop';
+import { type Log, type LogFields, METRICS_NAMESPACE, type MetricName, type Telemetry } from '../base/telemetry.ts';
 
 const UNITS: Partial<Record<MetricName, (typeof MetricUnit)[keyof typeof MetricUnit]>> = {
   InputBytes: MetricUnit.Bytes,
@@ -12,7 +10,7 @@ const UNITS: Partial<Record<MetricName, (typeof MetricUnit)[keyof typeof MetricU
   SecondsToResult: MetricUnit.Seconds,
 };
 
-/** The telemetry of a function: Powertools behind our own two small ports. */
+/** The telemetry of a function: Powertools behind our two ports, {@link Log} and {@link Telemetry.metrics}. */
 export function powertools(pipeline: string): { logger: Logger; metrics: Metrics; telemetry: Telemetry } {
   const logger = new Logger({ serviceName: pipeline });
   const metrics = new Metrics({ namespace: METRICS_NAMESPACE, serviceName: pipeline });

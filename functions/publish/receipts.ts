@@ -1,6 +1,6 @@
 import { HeadObjectCommand, PutObjectCommand, type S3Client } from '@aws-sdk/client-s3';
 import type { FailedOutput, Failure, StoredAsset, TerminalEntry } from '../ledger/entry.ts';
-import { receiptKey } from '../results/results-keys.ts';
+import { receiptKey, UPLOAD_METADATA } from '../results/results-keys.ts';
 import { isAbsent, isConflict, isPreconditionFailed } from '../s3/errors.ts';
 import type { Settings } from '../settings/config.ts';
 import { type Inbox, isInside } from '../uploads/inbox.ts';
@@ -55,7 +55,6 @@ export class ReceiptContendedError extends Error {
 const TRIES_MAX = 10;
 
 /** Names of a receipt's metadata. A HEAD shows by them which upload the receipt belongs to. */
-const UPLOAD = 'flowdrop-upload';
 const GENERATION = 'flowdrop-generation';
 const ENDED_AT = 'flowdrop-ended-at';
 const LAST_MODIFIED = 'flowdrop-last-modified';
@@ -111,7 +110,7 @@ export class Receipts {
             Body: `${JSON.stringify(receipt, undefined, 2)}\n`,
             ContentType: 'application/json',
             Metadata: {
-              [UPLOAD]: receipt.upload.id,
+              [UPLOAD_METADATA]: receipt.upload.id,
               [GENERATION]: String(receipt.generation),
               [ENDED_AT]: receipt.endedAt,
               [LAST_MODIFIED]: receipt.upload.lastModified,
@@ -168,7 +167,7 @@ export class Receipts {
       const head = await this.#s3.send(new HeadObjectCommand(address), { abortSignal: signal });
       return {
         etag: head.ETag as string,
-        uploadId: head.Metadata?.[UPLOAD] ?? '',
+        uploadId: head.Metadata?.[UPLOAD_METADATA] ?? '',
         generation: Number(head.Metadata?.[GENERATION]) || 0,
         // Without this field, the receipt was put after its end. S3 cuts the fraction of that second off.
         endedAt: Date.parse(head.Metadata?.[ENDED_AT] ?? '') || (head.LastModified?.getTime() ?? 0) + 999,

@@ -1,9 +1,6 @@
 import { Duration } from 'aws-cdk-lib';
 import { Metric, Stats } from 'aws-cdk-lib/aws-cloudwatch';
-import type { MetricName } from '../../functions/base/telemetry.ts';
-
-/** The same as the functions give to Powertools, which also makes the pipeline's name the dimension `service`. */
-export const METRICS_NAMESPACE = 'Flowdrop';
+import { METRICS_NAMESPACE, type MetricName } from '../../functions/base/telemetry.ts';
 
 /** What the functions of one pipeline measure. */
 export class PipelineMetrics {
