@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { GetObjectCommand, PutObjectCommand } from '@aws-sdk/client-s3';
 import type { Receipt } from '../functions/publish/receipts.ts';
 import { RECEIPT_NAME } from '../functions/results/results-keys.ts';
-import { SETTINGS_DEFAULT } from '../functions/settings/config.ts';
+import { SETTINGS_DEFAULT } from '../functions/settings/settings.ts';
 import type { Route } from '../functions/uploads/routes.ts';
 import { FUNCTION_TIMEOUT } from '../infra/constructs/pipeline-function.ts';
 import { MAX_CONCURRENCY_DEFAULT } from '../infra/flow-pipeline.ts';

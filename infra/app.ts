@@ -1,6 +1,6 @@
 import { App, Validations } from 'aws-cdk-lib';
 import { AwsSolutionsChecks } from 'cdk-nag';
-import { ConfigurationError } from '../functions/settings/config.ts';
+import { ConfigurationError } from '../functions/base/validation.ts';
 import { parseStackContext } from './deployment.ts';
 import { FlowdropStack } from './flowdrop-stack.ts';
 

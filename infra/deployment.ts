@@ -8,8 +8,8 @@ import { Bucket } from 'aws-cdk-lib/aws-s3';
 import { Secret } from 'aws-cdk-lib/aws-secretsmanager';
 import type { Construct } from 'constructs';
 import * as z from 'zod/mini';
-import { check, strictObject, together } from '../functions/base/validation.ts';
-import { ConfigurationError, type Context, parseContext } from '../functions/settings/config.ts';
+import { ConfigurationError, check, strictObject, together } from '../functions/base/validation.ts';
+import { type Context, parseContext } from '../functions/settings/context.ts';
 import {
   BATCH_WINDOW_SECONDS,
   COLLECTORS,

@@ -11,17 +11,12 @@ import type { ISecret } from 'aws-cdk-lib/aws-secretsmanager';
 import { CfnSubscription, type ITopic, Topic } from 'aws-cdk-lib/aws-sns';
 import type { IQueue } from 'aws-cdk-lib/aws-sqs';
 import { Construct } from 'constructs';
-import { together } from '../functions/base/validation.ts';
+import { ConfigurationError, together } from '../functions/base/validation.ts';
 import { COLLECTORS_MAX } from '../functions/collect-outputs/collect-event.ts';
-import {
-  ConfigurationError,
-  type Context,
-  type Env,
-  issuesOfBuckets,
-  type PipelineSettings,
-  parseContext,
-  SETTINGS_DEFAULT,
-} from '../functions/settings/config.ts';
+import { issuesOfBuckets } from '../functions/settings/buckets.ts';
+import { type Context, parseContext } from '../functions/settings/context.ts';
+import type { Env } from '../functions/settings/environment.ts';
+import { type PipelineSettings, SETTINGS_DEFAULT } from '../functions/settings/settings.ts';
 import type { Route } from '../functions/uploads/routes.ts';
 import { CollectOutputs } from './constructs/collect-outputs.ts';
 import { CompletionEvents } from './constructs/completion-events.ts';

@@ -3,7 +3,7 @@ import { stat } from 'node:fs/promises';
 import { PutObjectCommand } from '@aws-sdk/client-s3';
 import pMap from 'p-map';
 import { systemClock } from '../functions/base/clock.ts';
-import type { PipelineSettings } from '../functions/settings/config.ts';
+import type { PipelineSettings } from '../functions/settings/settings.ts';
 import { mediaTypeOf, routeFor } from '../functions/uploads/routes.ts';
 import { uploadsOf } from '../functions/uploads/upload.ts';
 import { Follower, type Progress } from './follower.ts';

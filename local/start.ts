@@ -2,7 +2,7 @@ import { copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync } from '
 import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { ConfigurationError } from '../functions/base/validation.ts';
-import { parseContext } from '../functions/settings/config.ts';
+import { parseContext } from '../functions/settings/context.ts';
 import { mediaTypeOf, type Route, routeFor } from '../functions/uploads/routes.ts';
 import { bundle } from '../infra/bundle/bundle.ts';
 import { type Arguments, parseArguments, USAGE, UsageError } from './arguments.ts';

@@ -2,7 +2,7 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { App, Validations } from 'aws-cdk-lib';
-import { SETTINGS_DEFAULT } from '../../functions/settings/config.ts';
+import { SETTINGS_DEFAULT } from '../../functions/settings/settings.ts';
 import { FlowdropStack } from '../../infra/flowdrop-stack.ts';
 import { PRICES, PRICES_DATE, S3_PRICES } from '../prices.ts';
 import { type Report, size, type Table } from '../report.ts';

@@ -1,5 +1,5 @@
 import { dirname } from 'node:path';
-import type { PipelineSettings } from '../../functions/settings/config.ts';
+import type { PipelineSettings } from '../../functions/settings/settings.ts';
 import type { FunctionName } from '../../infra/bundle/bundle.ts';
 import { LocalFunction, residentMemory } from '../../local/lambda/function.ts';
 import { type Check, mib, type Report, size } from '../report.ts';

@@ -1,4 +1,4 @@
-import { SETTINGS_DEFAULT } from '../../functions/settings/config.ts';
+import { SETTINGS_DEFAULT } from '../../functions/settings/settings.ts';
 import { type Check, figure, type Report } from '../report.ts';
 import { runningFlow } from '../servers/flow-service.ts';
 import type { Stage } from '../stage.ts';

@@ -1,6 +1,6 @@
 import * as z from 'zod/mini';
 
-/** Something outside the code must be set right before anything can run. It names all that is wrong at once. */
+/** The configuration is wrong, and nothing can run before the operator corrects it. It names every issue at once. */
 export class ConfigurationError extends Error {
   override readonly name = 'ConfigurationError';
   readonly issues: readonly string[];
@@ -17,15 +17,15 @@ export class ConfigurationError extends Error {
 
 const QUOTE_LENGTH_MAX = 80;
 
-/** Cut short for a message. Whole code points only, so that no message ends in half a character. */
+/** Shortens a text for a message. Cuts between code points, so that no message ends in half a character. */
 export function shorten(text: string | undefined): string {
   const points = Array.from(text ?? 'nothing');
   return points.length <= QUOTE_LENGTH_MAX ? points.join('') : `${points.slice(0, QUOTE_LENGTH_MAX).join('')}...`;
 }
 
 /**
- * An object in which an unknown name is an issue, because it is most likely a known one mistyped.
- * @param expected what is expected where there is no object at all.
+ * An object in which an unknown name is an issue, because it is most likely a mistyped known name.
+ * @param expected what the message asks for if there is no object at all.
  * @internal
  */
 export function strictObject<T extends z.core.$ZodLooseShape>(shape: T, expected = 'an object') {
@@ -36,8 +36,18 @@ export function strictObject<T extends z.core.$ZodLooseShape>(shape: T, expected
 }
 
 /**
- * What two parsers give. Where both find issues, one error names those of both, so that nobody learns of the second
- * only after having set the first right.
+ * A text with a condition.
+ * @param expected completes "expected ..." in the message.
+ * @internal
+ */
+export function text(expected: string, holds: (value: string) => boolean): z.ZodMiniType<string> {
+  const error = `expected ${expected}`;
+  return z.string({ error }).check(z.refine(holds, { error }));
+}
+
+/**
+ * Runs two parsers. If both find issues, one error names the issues of both, so that the operator can correct all of
+ * them at once.
  * @throws {ConfigurationError}
  */
 export function together<A, B>(first: () => A, second: () => B): readonly [A, B] {
@@ -61,8 +71,8 @@ export type Checked<T> =
   | { readonly issues: readonly string[]; readonly data: undefined };
 
 /**
- * Checks a value and says each issue as `path: expected ..., got ...`, the path starting with `where`. What was
- * expected is what the schema's `error` says.
+ * Checks a value. Each issue reads `path: expected ..., got ...`. The path starts with `where`, and the expectation is
+ * the schema's `error`.
  * @internal
  */
 export function check<T extends z.core.$ZodType>(schema: T, value: unknown, where: string): Checked<z.output<T>> {
@@ -76,7 +86,7 @@ function messagesOf(issue: z.core.$ZodIssue, where: string): string[] {
   if (issue.code === 'unrecognized_keys') {
     return issue.keys.map((key) => `${pathOf([...issue.path, key], where)}: unknown, ${issue.message} here`);
   }
-  // A schema that quotes with care has said all that may be said of the value.
+  // The schema has quoted as much of the value as may be shown.
   if (issue.code === 'custom' && issue.params?.quoted === true) return [`${path}: ${issue.message}`];
   if (issue.input === undefined) return [`${path}: ${issue.message}, but it is missing`];
   return [`${path}: ${issue.message}, got ${shorten(JSON.stringify(issue.input))}`];

@@ -8,7 +8,7 @@ import type { RunningMarker } from '../ledger/keys.ts';
 import type { Ledger, Stored } from '../ledger/store.ts';
 import { type PublishPorts, publish } from '../publish/publish.ts';
 import type { Results } from '../results/results.ts';
-import type { Settings } from '../settings/config.ts';
+import type { Settings } from '../settings/environment.ts';
 import type { EndConfirmations } from './end-confirmations.ts';
 import { FlowAssets } from './flow-assets.ts';
 import { FlowObserver, GONE, type Observation } from './flow-observer.ts';

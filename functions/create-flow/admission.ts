@@ -1,5 +1,5 @@
 import type { Failure } from '../ledger/entry.ts';
-import type { Settings } from '../settings/config.ts';
+import type { Settings } from '../settings/environment.ts';
 import type { OpenedUpload } from '../uploads/inbox.ts';
 import { InvalidOverrideError, type RouteSnapshot, routeFor, snapshot } from '../uploads/routes.ts';
 

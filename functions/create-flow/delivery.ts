@@ -5,7 +5,7 @@ import type { FlowService } from '../flow-service/types.ts';
 import type { ClaimedEntry, ClaimTerms, WaitingEntry } from '../ledger/entry.ts';
 import type { Ledger } from '../ledger/store.ts';
 import type { PublishPorts } from '../publish/publish.ts';
-import type { Settings } from '../settings/config.ts';
+import type { Settings } from '../settings/environment.ts';
 import type { Inbox } from '../uploads/inbox.ts';
 import type { UploadEvent } from '../uploads/upload.ts';
 

@@ -12,7 +12,7 @@ import { createFlowService } from '../flow-service/client.ts';
 import { EVENT_SOURCE } from '../publish/completion-event.ts';
 import type { EventBus } from '../publish/publish.ts';
 import { s3Client } from '../s3/client.ts';
-import { parseEnv } from '../settings/config.ts';
+import { parseEnv } from '../settings/environment.ts';
 import type { World } from './ports.ts';
 import { powertools } from './powertools.ts';
 import { SecretToken } from './token.ts';

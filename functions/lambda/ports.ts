@@ -9,7 +9,7 @@ import type { EventBus } from '../publish/publish.ts';
 import { Receipts } from '../publish/receipts.ts';
 import type { UploadQueue } from '../resubmit/resubmit.ts';
 import { Results } from '../results/results.ts';
-import type { Settings } from '../settings/config.ts';
+import type { Settings } from '../settings/environment.ts';
 import type { SweepPorts } from '../sweep/sweep.ts';
 import { Inbox } from '../uploads/inbox.ts';
 

@@ -1,7 +1,7 @@
 import type { Telemetry } from '../base/telemetry.ts';
 import { type FailedEntry, isSameEnd, runningMarkerOf, type TerminalEntry, told } from '../ledger/entry.ts';
 import type { Ledger } from '../ledger/store.ts';
-import type { Settings } from '../settings/config.ts';
+import type { Settings } from '../settings/environment.ts';
 import { type CompletionEvent, completionEvent } from './completion-event.ts';
 import { type Receipts, receiptOf } from './receipts.ts';
 

@@ -2,7 +2,7 @@ import { HeadObjectCommand, PutObjectCommand, type S3Client } from '@aws-sdk/cli
 import type { FailedOutput, Failure, StoredAsset, TerminalEntry } from '../ledger/entry.ts';
 import { receiptKey, UPLOAD_METADATA } from '../results/results-keys.ts';
 import { isAbsent, isConflict, isPreconditionFailed } from '../s3/errors.ts';
-import type { Settings } from '../settings/config.ts';
+import type { Settings } from '../settings/environment.ts';
 import { type Inbox, isInside } from '../uploads/inbox.ts';
 
 /** How an upload ended, for people and programs. This is the content of the receipt. */

@@ -4,7 +4,7 @@ import type { Clock } from '../base/clock.ts';
 import type { Invocation } from '../base/invocation.ts';
 import { UnreadableEntryError } from '../ledger/store.ts';
 import type { UploadQueue } from '../resubmit/resubmit.ts';
-import type { Settings } from '../settings/config.ts';
+import type { Settings } from '../settings/environment.ts';
 import type { Inbox, ListedUpload } from '../uploads/inbox.ts';
 import { isWantedByKey, mayMatch, routeFor } from '../uploads/routes.ts';
 import { isFolderMarker, messageFor } from '../uploads/upload.ts';

@@ -1,5 +1,5 @@
 import type { Invocation } from '../base/invocation.ts';
-import type { Settings } from '../settings/config.ts';
+import type { Settings } from '../settings/environment.ts';
 import { keptFrom, type SweepPorts, SweepRun, type SweepSummary } from './sweep-run.ts';
 import { type SweepKind, type SweepPass, type SweepState, SweepStateStore } from './sweep-state.ts';
 

@@ -4,7 +4,7 @@ import type { IKey } from 'aws-cdk-lib/aws-kms';
 import type { Bucket, IBucket } from 'aws-cdk-lib/aws-s3';
 import { Construct } from 'constructs';
 import { RUNNING_PREFIX, STATE_PREFIX, UPLOADS_PREFIX, WAITING_PREFIX } from '../../functions/ledger/keys.ts';
-import type { PipelineSettings } from '../../functions/settings/config.ts';
+import type { PipelineSettings } from '../../functions/settings/settings.ts';
 import { pipelineBucket } from './bucket.ts';
 import { allow, allowKey } from './permissions.ts';
 

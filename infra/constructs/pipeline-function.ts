@@ -5,7 +5,7 @@ import type { IKey } from 'aws-cdk-lib/aws-kms';
 import { Architecture, Function as LambdaFunction, Runtime } from 'aws-cdk-lib/aws-lambda';
 import { LogGroup, type RetentionDays } from 'aws-cdk-lib/aws-logs';
 import { Construct } from 'constructs';
-import type { Env } from '../../functions/settings/config.ts';
+import type { Env } from '../../functions/settings/environment.ts';
 import { BUNDLE_HANDLER, type FunctionName } from '../bundle/bundle.ts';
 import { functionCode, ROUTES_BESIDE_BUNDLE } from './function-code.ts';
 import { allow, deny } from './permissions.ts';

@@ -6,7 +6,7 @@ import { App } from 'aws-cdk-lib';
 import { Template as CloudFormationTemplate } from 'aws-cdk-lib/assertions';
 import { afterAll, beforeAll, expect, it, vi } from 'vitest';
 import type { Receipt } from '../../functions/publish/receipts.ts';
-import { parseContext } from '../../functions/settings/config.ts';
+import { parseContext } from '../../functions/settings/context.ts';
 import { FUNCTION_NAMES, type FunctionName } from '../../infra/bundle/bundle.ts';
 import { FlowdropStack } from '../../infra/flowdrop-stack.ts';
 import { INBOX_BUCKET, type Pipeline, RESULTS_BUCKET, startPipeline } from '../../local/pipeline.ts';

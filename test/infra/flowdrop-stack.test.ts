@@ -1,7 +1,7 @@
 import type { App } from 'aws-cdk-lib';
 import { Match } from 'aws-cdk-lib/assertions';
 import { describe, expect, it } from 'vitest';
-import type { ConfigurationError } from '../../functions/settings/config.ts';
+import type { ConfigurationError } from '../../functions/base/validation.ts';
 import { FlowdropStack } from '../../infra/flowdrop-stack.ts';
 import { lineOf, permissionsOf } from './policies.ts';
 import { CONTEXT, synthesise } from './synthesis.ts';

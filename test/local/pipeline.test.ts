@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { HeadObjectCommand, PutObjectCommand } from '@aws-sdk/client-s3';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { parseEnv } from '../../functions/settings/config.ts';
+import { parseEnv } from '../../functions/settings/environment.ts';
 import type { FunctionName } from '../../infra/bundle/bundle.ts';
 import {
   INBOX_BUCKET,

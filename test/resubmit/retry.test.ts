@@ -1,6 +1,6 @@
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { retryUploads } from '../../functions/resubmit/retry.ts';
-import type { Settings } from '../../functions/settings/config.ts';
+import type { Settings } from '../../functions/settings/environment.ts';
 import { sweep } from '../../functions/sweep/sweep.ts';
 import { ECHO, INBOX, World, type WorldOptions } from '../support/world.ts';
 

@@ -1,4 +1,4 @@
-import { type PipelineSettings, SETTINGS_DEFAULT } from '../../functions/settings/config.ts';
+import { type PipelineSettings, SETTINGS_DEFAULT } from '../../functions/settings/settings.ts';
 import type { Route } from '../../functions/uploads/routes.ts';
 import type { Versioning } from '../../local/aws/s3/s3.ts';
 import type { Limits as ServiceLimits } from '../../local/flow-service/limiter.ts';

@@ -9,7 +9,7 @@ import { createFlowService } from '../../functions/flow-service/client.ts';
 import { portsOf } from '../../functions/lambda/ports.ts';
 import { SecretToken } from '../../functions/lambda/token.ts';
 import type { Entry } from '../../functions/ledger/entry.ts';
-import type { Settings } from '../../functions/settings/config.ts';
+import type { Settings } from '../../functions/settings/environment.ts';
 import type { SweepPorts } from '../../functions/sweep/sweep.ts';
 import { uploadsOf } from '../../functions/uploads/upload.ts';
 import { Queue, type ReceivedMessage } from '../../local/aws/queue.ts';

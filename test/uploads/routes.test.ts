@@ -1,6 +1,7 @@
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { ConfigurationError, parseContext } from '../../functions/settings/config.ts';
+import { ConfigurationError } from '../../functions/base/validation.ts';
+import { parseContext } from '../../functions/settings/context.ts';
 import {
   InvalidOverrideError,
   mayMatch,

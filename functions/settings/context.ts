@@ -1,0 +1,42 @@
+import * as z from 'zod/mini';
+import { deepFreeze } from '../base/deep-freeze.ts';
+import { ConfigurationError, check, strictObject } from '../base/validation.ts';
+import { type Route, routesSchema } from '../uploads/routes.ts';
+import { pipelineNameSchema } from './pipeline-name.ts';
+import { baseUrlSchema } from './service-address.ts';
+import { type PipelineSettings, SETTINGS_DEFAULT, settingsSchema } from './settings.ts';
+
+const PIPELINE_DEFAULT = 'flowdrop';
+
+/** The context `flowdrop` of cdk.json: the parts that the functions need. */
+export interface Context {
+  readonly pipeline: string;
+  readonly baseUrl: URL;
+  readonly routes: readonly Route[];
+  readonly settings: PipelineSettings;
+  /** The part that only infrastructure needs. Infrastructure checks it. */
+  readonly deployment: unknown;
+}
+
+const contextSchema = strictObject(
+  {
+    pipeline: z._default(pipelineNameSchema, PIPELINE_DEFAULT),
+    baseUrl: baseUrlSchema,
+    routes: routesSchema,
+    settings: z._default(settingsSchema, SETTINGS_DEFAULT),
+    deployment: z.optional(z.unknown()),
+  },
+  'an object with baseUrl and routes, such as ' +
+    '{"baseUrl": "https://flows.example.com", "routes": [{"name": "all", "template": "the name of a template"}]}',
+);
+
+/**
+ * Parses the context of cdk.json with the schemas that the functions use.
+ * @throws {ConfigurationError} It names every issue with its path (`flowdrop.routes[1].suffixes[0]`) and value.
+ */
+export function parseContext(value: unknown, where = 'flowdrop'): Context {
+  const { issues, data } = check(contextSchema, value, where);
+  if (data === undefined) throw new ConfigurationError(issues);
+  const { pipeline, baseUrl, routes, settings, deployment } = data;
+  return { pipeline, baseUrl, routes: deepFreeze(routes), settings: Object.freeze(settings), deployment };
+}

@@ -1,0 +1,120 @@
+import { readFileSync } from 'node:fs';
+import { basename, join } from 'node:path';
+import * as z from 'zod/mini';
+import { deepFreeze } from '../base/deep-freeze.ts';
+import { ConfigurationError, check, shorten, text } from '../base/validation.ts';
+import { type Route, routesSchema } from '../uploads/routes.ts';
+import { issuesOfBuckets } from './buckets.ts';
+import { pipelineNameSchema } from './pipeline-name.ts';
+import { baseUrlSchema } from './service-address.ts';
+import { type PipelineSettings, settingsSchema } from './settings.ts';
+
+/**
+ * The environment of both functions: the only way in which infrastructure passes them anything. The compiler checks the
+ * stack against this type. A function parses it once, at its cold start.
+ */
+export interface Env {
+  /** Name of the pipeline. It is part of every flow's tag. */
+  readonly PIPELINE: string;
+  /** Base address of the flow service, `https://...`, without a slash at its end. */
+  readonly FLOW_SERVICE_URL: string;
+  /** ARN or name of the secret that holds the token. */
+  readonly TOKEN_SECRET_ID: string;
+  readonly INBOX_BUCKET: string;
+  readonly RESULTS_BUCKET: string;
+  readonly LEDGER_BUCKET: string;
+  /** URL of the queue that delivers uploads, and to which waiting uploads are resubmitted. */
+  readonly QUEUE_URL: string;
+  /** Name of the collecting function, for the command that retries a failed upload. */
+  readonly COLLECT_FUNCTION: string;
+  /** Name or ARN of the event bus that receives an event for each ended upload. */
+  readonly EVENT_BUS: string;
+  /** JSON of the routes. Or `file:<name>`: a file with that JSON beside the bundle, if they are too long for here. */
+  readonly ROUTES: string;
+  /** JSON of the {@link PipelineSettings} that differ from the defaults. */
+  readonly SETTINGS: string;
+}
+
+/** The settings of both functions: their environment, parsed and frozen. */
+export interface Settings extends PipelineSettings {
+  readonly pipeline: string;
+  readonly baseUrl: URL;
+  readonly tokenSecretId: string;
+  readonly inboxBucket: string;
+  readonly resultsBucket: string;
+  readonly ledgerBucket: string;
+  readonly queueUrl: string;
+  readonly collectFunction: string;
+  readonly eventBus: string;
+  readonly routes: readonly Route[];
+}
+
+/** Environment variables by name, as `process.env` has them. */
+type Variables = Readonly<Record<string, string | undefined>>;
+
+const nonEmpty = (what: string) => text(what, (value) => value.trim() !== '');
+
+const envSchema = z.object({
+  PIPELINE: pipelineNameSchema,
+  FLOW_SERVICE_URL: baseUrlSchema,
+  TOKEN_SECRET_ID: nonEmpty('the ARN or name of a secret'),
+  INBOX_BUCKET: nonEmpty('the name of a bucket'),
+  RESULTS_BUCKET: nonEmpty('the name of a bucket'),
+  LEDGER_BUCKET: nonEmpty('the name of a bucket'),
+  QUEUE_URL: text("a queue's URL", (value) => URL.canParse(value)),
+  COLLECT_FUNCTION: nonEmpty('the name of a function'),
+  EVENT_BUS: nonEmpty('the name or ARN of an event bus'),
+});
+
+/**
+ * Parses the environment into frozen settings.
+ * @throws {ConfigurationError} It names everything that is missing or wrong, not only the first issue.
+ */
+export function parseEnv(env: Variables): Settings {
+  const variables = check(envSchema, env, '');
+  const routes = checkJson(routesSchema, 'ROUTES', () => readRoutes(env));
+  const chosen = checkJson(settingsSchema, 'SETTINGS', () => env.SETTINGS);
+  const issues = [...variables.issues, ...routes.issues, ...chosen.issues];
+  if (variables.data === undefined || routes.data === undefined || chosen.data === undefined) {
+    throw new ConfigurationError(issues);
+  }
+  const settings: Settings = {
+    ...chosen.data,
+    pipeline: variables.data.PIPELINE,
+    baseUrl: variables.data.FLOW_SERVICE_URL,
+    tokenSecretId: variables.data.TOKEN_SECRET_ID,
+    inboxBucket: variables.data.INBOX_BUCKET,
+    resultsBucket: variables.data.RESULTS_BUCKET,
+    ledgerBucket: variables.data.LEDGER_BUCKET,
+    queueUrl: variables.data.QUEUE_URL,
+    collectFunction: variables.data.COLLECT_FUNCTION,
+    eventBus: variables.data.EVENT_BUS,
+    routes: deepFreeze(routes.data),
+  };
+  const overlaps = issuesOfBuckets(settings);
+  if (overlaps.length > 0) throw new ConfigurationError(overlaps);
+  return Object.freeze(settings);
+}
+
+const FILE_PREFIX = 'file:';
+
+/**
+ * Reads the JSON of the routes from the variable, or from the file beside the bundle, where Lambda unpacked it.
+ * @see https://docs.aws.amazon.com/lambda/latest/dg/configuration-envvars.html (`LAMBDA_TASK_ROOT`)
+ */
+function readRoutes(env: Variables): string | undefined {
+  const { ROUTES, LAMBDA_TASK_ROOT } = env;
+  if (!ROUTES?.startsWith(FILE_PREFIX)) return ROUTES;
+  return readFileSync(join(LAMBDA_TASK_ROOT ?? '.', basename(ROUTES.slice(FILE_PREFIX.length))), 'utf8');
+}
+
+function checkJson<T extends z.core.$ZodType>(schema: T, name: string, read: () => string | undefined) {
+  let json: string | undefined;
+  try {
+    json = read();
+    return check(schema, json === undefined ? undefined : JSON.parse(json), name);
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error);
+    return { issues: [`${name}: expected JSON, got ${shorten(JSON.stringify(json))} (${why})`], data: undefined };
+  }
+}

@@ -1,0 +1,37 @@
+import * as z from 'zod/mini';
+import { shorten } from '../base/validation.ts';
+import { isHttpsOrLoopback } from '../flow-service/addresses.ts';
+
+/** Returns what is wrong with the base address of a flow service, if anything is. */
+export function issueOfBaseUrl(value: string): string | undefined {
+  const url = URL.parse(value);
+  if (url === null) return `expected a URL such as https://flows.example.com, got ${shorten(withoutSecrets(value))}`;
+  if (!isHttpsOrLoopback(url)) {
+    return `expected https:, or http: on a loopback host, got ${shorten(withoutSecrets(value))}`;
+  }
+  // These parts may contain a secret, so the messages do not quote them.
+  if (url.username !== '' || url.password !== '') return 'expected no user name or password in the URL';
+  if (url.search !== '' || url.hash !== '') return 'expected a URL without query and fragment';
+  return undefined;
+}
+
+const withoutSecrets = (url: string) => url.replace(/\/\/[^/]*@/, '//...@').replace(/[?#].*$/s, '?...');
+
+/**
+ * The base address of the flow service as a URL whose path has no slash at its end.
+ * @internal
+ */
+export const baseUrlSchema = z.pipe(
+  z.string({ error: 'expected a URL such as https://flows.example.com' }).check(
+    z.superRefine((value, context) => {
+      const issue = issueOfBaseUrl(value);
+      if (issue !== undefined)
+        context.addIssue({ code: 'custom', message: issue, input: value, params: { quoted: true } });
+    }),
+  ),
+  z.transform((value) => {
+    const url = new URL(value);
+    url.pathname = url.pathname.replace(/\/+$/, '');
+    return url;
+  }),
+);

@@ -1,0 +1,184 @@
+import * as z from 'zod/mini';
+import { strictObject, text } from '../base/validation.ts';
+import { KEY_BYTES_MAX, PART_BYTES_MIN, PARTS_MAX } from '../s3/limits.ts';
+import { issueOfResultsKey } from './results-key.ts';
+
+/** One setting of the table {@link SETTINGS}. */
+export interface Setting<T> {
+  readonly default: T;
+  /** The unit of its numbers. Undefined if its values are text. */
+  readonly unit?: string;
+  readonly min?: number;
+  readonly max?: number;
+  /** The words that it accepts. */
+  readonly words?: readonly string[];
+  /** @internal */
+  readonly schema: z.ZodMiniType<T>;
+}
+
+interface Range<T> {
+  readonly min: number;
+  readonly max: number;
+  readonly default: T;
+}
+
+const KIB = 1024;
+const MIB = 1024 * KIB;
+const GIB = 1024 * MIB;
+const TIB = 1024 * GIB;
+
+const SECONDS_PER_HOUR = 3600;
+const SECONDS_PER_DAY = 24 * SECONDS_PER_HOUR;
+
+/** Largest multipart upload with parts of the size that we send, in whole GiB. */
+const ASSET_BYTES_MAX = Math.floor((PARTS_MAX * PART_BYTES_MIN) / GIB) * GIB;
+
+/** Half of a key, so that prefix and pattern leave room for the names that fill the pattern. */
+const KEY_PART_LENGTH_MAX = KEY_BYTES_MAX / 2;
+
+/** The characters that S3 calls safe, without the asterisk, which is a wildcard in a policy. */
+const PREFIX = /^([A-Za-z0-9!_.'()-]+\/)*$/;
+
+/**
+ * Every setting: its default, its range and, in its comment, its meaning. The types, the schema and the README's table
+ * come from here. After a change of this table, write the README's table with
+ * `npx vitest run test/settings/readme.test.ts --update`.
+ *
+ * The ends of a range are where another limit would be met anyway: of Lambda's memory and time, or of S3's objects.
+ */
+export const SETTINGS = {
+  /** Maximum number of uploads that one invocation sends at the same time. */
+  uploadConcurrency: whole('uploads', { min: 1, max: 16, default: 4 }),
+  /** Maximum size of an upload, in bytes. A larger one fails. */
+  inputBytesMax: whole('bytes', { min: 1, max: 5 * TIB, default: 5 * GIB }),
+  /** Maximum size of a text upload, in bytes. Text is held in memory. */
+  textBytesMax: whole('bytes', { min: 1, max: 16 * MIB, default: MIB }),
+  /** Maximum size of an asset, in bytes. A larger one is not stored. */
+  assetBytesMax: whole('bytes', { min: 1, max: ASSET_BYTES_MAX, default: 20 * GIB }),
+  /** Maximum number of outputs of one flow that are stored. */
+  outputsMax: whole('outputs', { min: 1, max: 10_000, default: 1_000 }),
+  /**
+   * Maximum nesting of the service's JSON, in levels. Known answers have less than ten levels, apart from the
+   * `additional` of users.
+   */
+  answerDepthMax: whole('levels', { min: 50, max: 1_000, default: 100 }),
+  /** Number of failures that the file may have caused, after which the upload ends as failed. */
+  attemptsMax: whole('attempts', { min: 1, max: 100, default: 5 }),
+  /** What to do if it cannot be known whether a flow exists: `retry` may pay twice, `hold` waits for the operator. */
+  inDoubt: oneOf(['retry', 'hold'], 'retry'),
+  /**
+   * Seconds between two polls of a flow that is younger than ten minutes. A flow younger than two intervals is polled
+   * three times as often.
+   */
+  pollIntervalSeconds: whole('seconds', { min: 1, max: SECONDS_PER_HOUR, default: 15 }),
+  /** Maximum number of flows that are polled at the same time. */
+  pollConcurrency: whole('flows', { min: 1, max: 1_000, default: 64 }),
+  /**
+   * Maximum number of large assets that are stored at the same time, each with 7.5 MiB of memory. Small assets share that
+   * memory, up to 32 at the same time.
+   */
+  assetConcurrency: whole('assets', { min: 1, max: 16, default: 4 }),
+  /**
+   * Maximum rate at which one invocation sends requests to the service: one for creations, and one for all others. Below
+   * it, the pace is learnt from the requests that the service refuses.
+   */
+  requestsPerSecond: numberOr('unlimited', { min: 0.01, max: 10_000, default: 'unlimited' }),
+  /**
+   * Age at which a running flow ends as failed, in seconds, whatever the service answers for it. It is doubled while the
+   * service answers for no flow.
+   */
+  flowAgeMaxSeconds: whole('seconds', { min: 60, max: 365 * SECONDS_PER_DAY, default: 7 * SECONDS_PER_DAY }),
+  /**
+   * Days after which the ledger's entry of an ended upload expires. The scheduled sweep does not submit older uploads:
+   * without an entry they would be paid for again.
+   */
+  ledgerRetentionDays: wholeOr('forever', 'days', { min: 30, max: 3650, default: 'forever' }),
+  /** Path of the outputs listing: `flows` is `/flows/{id}/outputs`, `root` is `/{id}/outputs`, `auto` finds out. */
+  outputsPath: oneOf(['auto', 'flows', 'root'], 'auto'),
+  /** Key of an asset below `resultsPrefix`. `{key}`, `{flowId}`, `{assetId}` and `{ext}` are replaced. */
+  resultsKey: textSetting(resultsKeySchema(), '{key}/{flowId}/{assetId}{ext}'),
+  /** Prefix of the keys that become uploads, with a slash at its end. Other objects of the inbox are ignored. */
+  inboxPrefix: textSetting(prefixSchema(), ''),
+  /** Prefix of all keys in the results bucket, receipts included, with a slash at its end. */
+  resultsPrefix: textSetting(prefixSchema(), ''),
+};
+
+/** A value for each setting of {@link SETTINGS}. */
+export type PipelineSettings = {
+  readonly [Name in keyof typeof SETTINGS]: (typeof SETTINGS)[Name]['default'];
+};
+
+export const SETTINGS_DEFAULT = Object.freeze(
+  Object.fromEntries(Object.entries(SETTINGS).map(([name, setting]) => [name, setting.default])),
+) as PipelineSettings;
+
+/**
+ * Some of the settings, as the operator writes them. The result has all of them.
+ * @internal
+ */
+export const settingsSchema: z.ZodMiniType<PipelineSettings> = (
+  strictObject(
+    Object.fromEntries(
+      Object.entries<Setting<unknown>>(SETTINGS).map(([name, setting]) => [
+        name,
+        z._default(setting.schema, setting.default),
+      ]),
+    ),
+  ) as unknown as z.ZodMiniType<PipelineSettings>
+).check(
+  z.superRefine(({ flowAgeMaxSeconds, pollIntervalSeconds, ledgerRetentionDays }, context) => {
+    if (typeof ledgerRetentionDays === 'number' && ledgerRetentionDays * SECONDS_PER_DAY < 2 * flowAgeMaxSeconds) {
+      const message = `expected at least twice flowAgeMaxSeconds (${flowAgeMaxSeconds}), or entries of running flows could expire`;
+      context.addIssue({ code: 'custom', path: ['ledgerRetentionDays'], message, input: ledgerRetentionDays });
+    }
+    if (flowAgeMaxSeconds < 2 * pollIntervalSeconds) {
+      const message = `expected at least twice pollIntervalSeconds (${pollIntervalSeconds}), or flows would fail before they are polled`;
+      context.addIssue({ code: 'custom', path: ['flowAgeMaxSeconds'], message, input: flowAgeMaxSeconds });
+    }
+  }),
+);
+
+function whole(unit: string, range: Range<number>): Setting<number> {
+  const { min, max } = range;
+  const error = `expected a whole number of ${unit} from ${min} to ${max}`;
+  return { ...range, unit, schema: z.int({ error }).check(z.gte(min, { error }), z.lte(max, { error })) };
+}
+
+function wholeOr<const W extends string>(word: W, unit: string, range: Range<number | W>): Setting<number | W> {
+  const { min, max } = range;
+  const error = `expected "${word}", or a whole number of ${unit} from ${min} to ${max}`;
+  const number = z.int({ error }).check(z.gte(min, { error }), z.lte(max, { error }));
+  return { ...range, unit, words: [word], schema: z.union([z.literal(word), number], { error }) };
+}
+
+function numberOr<const W extends string>(word: W, range: Range<number | W>): Setting<number | W> {
+  const { min, max } = range;
+  const error = `expected "${word}", or a number of requests a second from ${min} to ${max}`;
+  const number = z.number({ error }).check(z.gte(min, { error }), z.lte(max, { error }));
+  return { ...range, unit: 'requests a second', words: [word], schema: z.union([z.literal(word), number], { error }) };
+}
+
+function oneOf<const W extends string>(words: readonly W[], value: NoInfer<W>): Setting<W> {
+  const error = `expected one of ${words.map((word) => `"${word}"`).join(', ')}`;
+  return { default: value, words, schema: z.enum(words, { error }) };
+}
+
+function textSetting(schema: z.ZodMiniType<string>, value: string): Setting<string> {
+  return { default: value, schema };
+}
+
+function resultsKeySchema(): z.ZodMiniType<string> {
+  return z.string({ error: 'expected a pattern such as "{key}/{flowId}/{assetId}{ext}"' }).check(
+    z.superRefine((pattern, context) => {
+      const issue = issueOfResultsKey(pattern, KEY_PART_LENGTH_MAX);
+      if (issue !== undefined) context.addIssue(issue);
+    }),
+  );
+}
+
+function prefixSchema(): z.ZodMiniType<string> {
+  return text(
+    `nothing, or a prefix such as "in/" of at most ${KEY_PART_LENGTH_MAX} letters, digits and !_.'()-, with a slash at its end`,
+    (value) => PREFIX.test(value) && value.length <= KEY_PART_LENGTH_MAX,
+  );
+}

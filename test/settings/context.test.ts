@@ -1,0 +1,40 @@
+import { describe, expect, it } from 'vitest';
+import { parseContext } from '../../functions/settings/context.ts';
+import { SETTINGS_DEFAULT } from '../../functions/settings/settings.ts';
+import { messagesOf, route } from './fixtures.ts';
+
+describe('parseContext', () => {
+  const context = { baseUrl: 'https://flows.example.com', routes: [route] };
+
+  it('fills in the defaults of name and settings', () => {
+    expect(parseContext(context)).toEqual({
+      pipeline: 'flowdrop',
+      baseUrl: new URL('https://flows.example.com'),
+      routes: [route],
+      settings: SETTINGS_DEFAULT,
+      deployment: undefined,
+    });
+  });
+
+  it('names the path and the value of every issue', () => {
+    const broken = {
+      baseUrl: 'http://flows.example.com',
+      routes: [route, { ...route, name: 'b', suffixes: [5] }],
+      settings: { attemptsMax: 1.5 },
+      route: [],
+    };
+    expect(messagesOf(() => parseContext(broken))).toEqual([
+      'flowdrop.baseUrl: expected https:, or http: on a loopback host, got http://flows.example.com',
+      expect.stringMatching(/^flowdrop\.routes\[1\]\.suffixes\[0\]: expected a suffix .*, got 5$/),
+      'flowdrop.settings.attemptsMax: expected a whole number of attempts from 1 to 100, got 1.5',
+      'flowdrop.route: unknown, expected only pipeline, baseUrl, routes, settings, deployment here',
+    ]);
+  });
+
+  it('says what is expected if there is no context', () => {
+    expect(messagesOf(() => parseContext(undefined))).toEqual([
+      'flowdrop: expected an object with baseUrl and routes, such as {"baseUrl": "https://flows.example.com", ' +
+        '"routes": [{"name": "all", "template": "the name of a template"}]}, but it is missing',
+    ]);
+  });
+});

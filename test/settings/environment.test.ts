@@ -1,0 +1,110 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { parseEnv } from '../../functions/settings/environment.ts';
+import { env, envWith, messagesOf, route } from './fixtures.ts';
+
+describe('parseEnv', () => {
+  it('returns the settings with every default filled in', () => {
+    expect(parseEnv(env())).toEqual({
+      pipeline: 'flowdrop',
+      baseUrl: new URL('https://flows.example.com/v1'),
+      tokenSecretId: 'flowdrop-token',
+      inboxBucket: 'the-inbox',
+      resultsBucket: 'the-results',
+      ledgerBucket: 'the-ledger',
+      queueUrl: 'https://sqs.eu-central-1.amazonaws.com/123456789012/uploads',
+      collectFunction: 'collect-outputs',
+      eventBus: 'default',
+      routes: [route],
+      uploadConcurrency: 4,
+      inputBytesMax: 5_368_709_120,
+      textBytesMax: 1_048_576,
+      assetBytesMax: 21_474_836_480,
+      outputsMax: 1000,
+      answerDepthMax: 100,
+      attemptsMax: 5,
+      inDoubt: 'retry',
+      pollIntervalSeconds: 15,
+      pollConcurrency: 64,
+      assetConcurrency: 4,
+      requestsPerSecond: 'unlimited',
+      flowAgeMaxSeconds: 604_800,
+      ledgerRetentionDays: 'forever',
+      outputsPath: 'auto',
+      resultsKey: '{key}/{flowId}/{assetId}{ext}',
+      inboxPrefix: '',
+      resultsPrefix: '',
+    });
+  });
+
+  it('freezes the settings and everything in them', () => {
+    const settings = parseEnv(env());
+    expect(Object.isFrozen(settings)).toBe(true);
+    expect(Object.isFrozen(settings.routes)).toBe(true);
+    expect(Object.isFrozen(settings.routes[0]?.mediaTypes)).toBe(true);
+  });
+
+  it('takes the given settings, and the defaults of all others', () => {
+    const parsed = parseEnv(envWith({ pollIntervalSeconds: 5, inDoubt: 'hold' }));
+    expect(parsed).toMatchObject({ pollIntervalSeconds: 5, inDoubt: 'hold', attemptsMax: 5 });
+  });
+
+  it('ignores the rest of the environment', () => {
+    expect(parseEnv({ ...env(), AWS_REGION: 'eu-central-1' })).not.toHaveProperty('AWS_REGION');
+  });
+
+  it('names everything that is missing or wrong in one error', () => {
+    const broken = env({
+      PIPELINE: 'No Spaces',
+      INBOX_BUCKET: undefined,
+      QUEUE_URL: 'nowhere',
+      ROUTES: JSON.stringify([{ ...route, suffixes: [5] }, { name: 'b' }]),
+      SETTINGS: JSON.stringify({ polIntervalSeconds: 5, attemptsMax: 0 }),
+    });
+    expect(messagesOf(() => parseEnv(broken))).toEqual([
+      expect.stringMatching(/^PIPELINE: expected a name of at most 40 .*, got "No Spaces"$/),
+      'INBOX_BUCKET: expected the name of a bucket, but it is missing',
+      'QUEUE_URL: expected a queue\'s URL, got "nowhere"',
+      expect.stringMatching(/^ROUTES\[0\]\.suffixes\[0\]: expected a suffix of 1 to 1024 characters.*, got 5$/),
+      expect.stringMatching(/^ROUTES\[1\]\.template: expected the id or name of a template .*, but it is missing$/),
+      'SETTINGS.attemptsMax: expected a whole number of attempts from 1 to 100, got 0',
+      expect.stringMatching(/^SETTINGS\.polIntervalSeconds: unknown, expected only uploadConcurrency, .* here$/),
+    ]);
+  });
+
+  it('names a variable that is not JSON, and a missing one', () => {
+    expect(messagesOf(() => parseEnv(env({ ROUTES: '[{', SETTINGS: undefined })))).toEqual([
+      expect.stringMatching(/^ROUTES: expected JSON, got "\[\{" \(.+\)$/),
+      'SETTINGS: expected an object, but it is missing',
+    ]);
+  });
+
+  it('cuts a long value short', () => {
+    const [issue] = messagesOf(() => parseEnv(env({ PIPELINE: 'X'.repeat(10_000) })));
+    expect(issue?.length).toBeLessThan(300);
+    expect(issue).toMatch(/XXX\.\.\.$/);
+  });
+});
+
+describe('routes in a file beside the bundle', () => {
+  let directory: string;
+  beforeAll(() => {
+    directory = mkdtempSync(join(tmpdir(), 'flowdrop-'));
+  });
+  afterAll(() => rmSync(directory, { recursive: true }));
+
+  it('are read from the folder where Lambda unpacked the bundle, and from no other', () => {
+    writeFileSync(join(directory, 'routes.json'), JSON.stringify([route]));
+    const beside = { ROUTES: 'file:routes.json', LAMBDA_TASK_ROOT: directory };
+    expect(parseEnv(env(beside)).routes).toEqual([route]);
+    expect(parseEnv(env({ ...beside, ROUTES: 'file:../../routes.json' })).routes).toEqual([route]);
+  });
+
+  it('lead to an issue that names the file if it cannot be read', () => {
+    expect(messagesOf(() => parseEnv(env({ ROUTES: 'file:absent.json', LAMBDA_TASK_ROOT: directory })))).toEqual([
+      expect.stringMatching(/^ROUTES: expected .*absent\.json/),
+    ]);
+  });
+});

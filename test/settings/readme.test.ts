@@ -1,0 +1,64 @@
+import { readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { describe, expect, it } from 'vitest';
+import { SETTINGS, type Setting } from '../../functions/settings/settings.ts';
+
+const README = fileURLToPath(new URL('../../README.md', import.meta.url));
+const SOURCE = readFileSync(new URL('../../functions/settings/settings.ts', import.meta.url), 'utf8');
+const UPDATE = 'To write the table of settings: npx vitest run test/settings/readme.test.ts --update';
+
+/** The rows of the settings, one after the other. */
+const ROWS = /(?:^\| `settings\.[^\n]*\n)+/gm;
+
+const SCALES: Readonly<Record<string, readonly (readonly [value: number, name: string])[]>> = {
+  bytes: [
+    [2 ** 40, 'TiB'],
+    [2 ** 30, 'GiB'],
+    [2 ** 20, 'MiB'],
+    [1, 'B'],
+  ],
+  seconds: [
+    [86_400, 'days'],
+    [3_600, 'h'],
+    [1, 's'],
+  ],
+};
+
+/** A number as people read it: `5 GiB`, `7 days`, `1,000`. */
+function amount(value: number, unit: string | undefined): string {
+  const [scale, name] = SCALES[unit ?? '']?.find(([each]) => value % each === 0) ?? [1, ''];
+  return `${(value / scale).toLocaleString('en')} ${name}`.trim();
+}
+
+/** The comment above the setting's entry. Editors show the same text. */
+function meaningOf(name: string): string {
+  const comment = new RegExp(String.raw`/\*\*((?:(?!\*/)[^])*)\*/\n  ${name}: `).exec(SOURCE)?.[1];
+  if (comment === undefined) throw new Error(`${name}: expected a comment with its meaning above its entry`);
+  return comment.replaceAll(/\s*\n\s*\* ?/g, ' ').trim();
+}
+
+function rangeOf({ unit, min, max, words = [] }: Setting<unknown>): string {
+  const numbers = min === undefined || max === undefined ? [] : [`${amount(min, unit)} to ${amount(max, unit)}`];
+  return [...numbers, ...words.map((word) => `\`${word}\``)].join(', ');
+}
+
+function defaultOf({ default: value, unit }: Setting<unknown>): string {
+  if (typeof value === 'number') return amount(value, unit);
+  return value === '' ? 'none' : `\`${value}\``;
+}
+
+const rows = Object.entries<Setting<unknown>>(SETTINGS).map(([name, setting]) => {
+  const cells = [`\`settings.${name}\``, meaningOf(name), rangeOf(setting), defaultOf(setting)];
+  return `${cells.map((cell) => `| ${cell}`.trim()).join(' ')} |\n`;
+});
+
+describe("the README's table of settings", () => {
+  it('says what the code says', async () => {
+    const readme = readFileSync(README, 'utf8');
+    expect(readme.match(ROWS)).toHaveLength(1);
+    await expect(
+      readme.replace(ROWS, () => rows.join('')),
+      UPDATE,
+    ).toMatchFileSnapshot(README);
+  });
+});
