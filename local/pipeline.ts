@@ -6,7 +6,7 @@ import type { Env } from '../functions/settings/environment.ts';
 import type { PipelineSettings } from '../functions/settings/settings.ts';
 import { Inbox } from '../functions/uploads/inbox.ts';
 import type { Route } from '../functions/uploads/routes.ts';
-import { messageFor } from '../functions/uploads/upload.ts';
+import { messageFor } from '../functions/uploads/upload-event.ts';
 import { FUNCTION_NAMES, type FunctionName } from '../infra/bundle/bundle.ts';
 import { EventSource } from './aws/event-source.ts';
 import { EventBus, type PublishedEvent, serveEvents } from './aws/events.ts';

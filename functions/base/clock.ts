@@ -1,15 +1,15 @@
-/** Time as the functions see it: an argument everywhere, so that a test or a simulation can own it. */
+/** Time, as an argument of everything that needs it, so that a test or a simulation can control it. */
 export interface Clock {
   /** Milliseconds since the epoch. */
   now(): number;
-  /** Resolves after `ms` milliseconds; rejects with the signal's reason as soon as it aborts. */
+  /** Resolves after `ms` milliseconds. Rejects with the signal's reason as soon as the signal aborts. */
   sleep(ms: number, signal?: AbortSignal): Promise<void>;
 }
 
 export const systemClock: Clock = {
   now: () => Date.now(),
-  // Not node:timers/promises, which makes an error of its own for every wait that ends early, as nearly all do: that
-  // was a tenth of what a poll costs.
+  // node:timers/promises would create an error for every wait that ends early, as nearly all do. That was a tenth of the
+  // cost of a poll.
   sleep: (ms, signal) =>
     new Promise((resolve, reject) => {
       const end = (settle: () => void) => () => {

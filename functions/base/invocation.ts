@@ -1,12 +1,12 @@
 import type { Clock } from './clock.ts';
 
-/** Time that is kept at the end of an invocation for writing down how things stand, in milliseconds. */
+/** Time at the end of an invocation that is reserved for saving its state, in milliseconds. */
 const CLOSING_MS = 10_000;
 
-/** Time that is kept for the runtime itself, so that it gets our answer before it kills us, in milliseconds. */
+/** Time that is reserved for the runtime, so that it gets the answer before it kills the process, in milliseconds. */
 const MARGIN_MS = 1_000;
 
-/** The invocation's time is nearly over: what is still under way was given up. */
+/** The invocation's time is nearly over. Work in progress was aborted. */
 export class OutOfTimeError extends Error {
   override readonly name = 'OutOfTimeError';
 }
@@ -20,15 +20,15 @@ export interface Invocation {
   /** Milliseconds since the epoch, as are the next two. */
   readonly startedAt: number;
   readonly workEndsAt: number;
-  /** The hard end: nothing of this invocation runs after it. */
+  /** The hard end. Nothing of this invocation runs after it. */
   readonly endsAt: number;
-  /** Aborts with {@link OutOfTimeError} when nothing new may be waited for. */
+  /** Aborts with {@link OutOfTimeError} when work must end. */
   readonly work: AbortSignal;
-  /** Aborts with {@link OutOfTimeError} shortly before the hard end; for the writes that close what `work` opened. */
+  /** Aborts with {@link OutOfTimeError} shortly before the hard end. For the writes that conclude the work. */
   readonly closing: AbortSignal;
 }
 
-/** Runs `body` within the time that is left, and leaves no timer behind. */
+/** Runs `body` within the remaining time, and leaves no timer behind. */
 export async function withinInvocation<T>(
   remainingMs: number,
   clock: Clock,
@@ -36,7 +36,7 @@ export async function withinInvocation<T>(
 ): Promise<T> {
   const startedAt = clock.now();
   const endsAt = startedAt + remainingMs;
-  // A very short time limit is divided evenly rather than being all closing and no work.
+  // Divide a very short time limit, so that some of it is left for work.
   const closingAt = endsAt - Math.min(MARGIN_MS, remainingMs / 8);
   const workEndsAt = closingAt - Math.min(CLOSING_MS, remainingMs / 4);
   const work = new AbortController();

@@ -1,4 +1,4 @@
-/** What JSON can say. */
+/** A value of JSON. */
 export type Json = null | boolean | number | string | readonly Json[] | JsonObject;
 
 export interface JsonObject {

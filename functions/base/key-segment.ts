@@ -1,6 +1,6 @@
 /**
- * An id from the service as one segment of an S3 key. Ids are opaque and may be hostile: no part of one may look like
- * a separator, and a leading dot may not look like a parent directory.
+ * Encodes an id from the service as one segment of an S3 key. Ids are opaque and may be hostile. The result contains no
+ * separator, and no leading dot that could look like a parent directory.
  */
 export function encodedId(id: string): string {
   return encodeURIComponent(id.toWellFormed())
@@ -8,7 +8,7 @@ export function encodedId(id: string): string {
     .replace(/^\./, '%2E');
 }
 
-/** The id that a segment encodes. Undefined if the segment is not encoded as {@link encodedId} does. */
+/** Decodes a segment. Returns undefined if it is not percent-encoded UTF-8. */
 export function decodedId(segment: string): string | undefined {
   try {
     return decodeURIComponent(segment);

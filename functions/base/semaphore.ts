@@ -1,4 +1,4 @@
-/** Lets so many through at a time. The others wait for their turn, in the order of coming. */
+/** Limits the number of calls in progress. Other calls wait, in the order of arrival. */
 export class Semaphore {
   #free: number;
   readonly #queue: (() => void)[] = [];

@@ -46,6 +46,17 @@ export function text(expected: string, holds: (value: string) => boolean): z.Zod
 }
 
 /**
+ * A text of 1 to `max` characters without control characters.
+ * @internal
+ */
+export function boundedText(what: string, max: number) {
+  const error = `expected ${what} of 1 to ${max} characters, none of them a control character`;
+  return z
+    .string({ error })
+    .check(z.minLength(1, { error }), z.maxLength(max, { error }), z.regex(/^\P{Cc}*$/u, { error }));
+}
+
+/**
  * Runs two parsers. If both find issues, one error names the issues of both, so that the operator can correct all of
  * them at once.
  * @throws {ConfigurationError}

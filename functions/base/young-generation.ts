@@ -4,12 +4,15 @@ import { runInNewContext } from 'node:vm';
 let collectMinor: (() => void) | undefined;
 
 /**
- * Lets go of the buffers that a stream has left behind.
+ * Collects the garbage of V8's young generation, and with it the buffers that a stream leaves behind.
  *
- * A stream leaves strings and buffers behind at the rate of the wire, small in V8's young generation and large outside
- * of it. V8 looks at its own part alone: by the time a young generation of a megabyte is full of them, 64 MiB of dead
- * buffers hang on it. So whoever streams a large file asks for a collection now and then; one of the young generation
- * alone takes a millisecond, because hardly anything in it is alive.
+ * A stream produces garbage at the rate of the wire: small objects in the young generation, and large buffers outside of
+ * it. V8 triggers a collection by the small objects alone. By the time they fill a young generation of a megabyte, they
+ * keep 64 MiB of dead buffers allocated. Therefore the code that streams a large file calls this at intervals. A
+ * collection of the young generation takes a millisecond, because hardly anything in it is alive.
+ *
+ * The first call sets two V8 flags for the whole process: `--expose-gc` for the function, and a growth factor that keeps
+ * the young generation small.
  */
 export function collectYoungGarbage(): void {
   if (collectMinor === undefined) {

@@ -1,7 +1,8 @@
 import type { Failure } from '../ledger/entry.ts';
 import type { Settings } from '../settings/environment.ts';
 import type { OpenedUpload } from '../uploads/inbox.ts';
-import { InvalidOverrideError, type RouteSnapshot, routeFor, snapshot } from '../uploads/routes.ts';
+import { InvalidOverrideError, type RouteSnapshot, snapshot } from '../uploads/route-snapshot.ts';
+import { routeFor } from '../uploads/routes.ts';
 
 /** The route that an upload takes. If it has a failure, the upload must not be sent. */
 export interface Routed {

@@ -1,6 +1,6 @@
 import pMap from 'p-map';
 import type { Invocation } from '../base/invocation.ts';
-import { UnrecognisedEventError, type UploadEvent, uploadsOf } from '../uploads/upload.ts';
+import { UnrecognisedEventError, type UploadEvent, uploadsOf } from '../uploads/upload-event.ts';
 import { createFlow } from './create-flow.ts';
 import type { CreatePorts, MayTakeOver } from './delivery.ts';
 

@@ -7,7 +7,7 @@ import type { Ledger } from '../ledger/store.ts';
 import type { PublishPorts } from '../publish/publish.ts';
 import type { Settings } from '../settings/environment.ts';
 import type { Inbox } from '../uploads/inbox.ts';
-import type { UploadEvent } from '../uploads/upload.ts';
+import type { UploadEvent } from '../uploads/upload-event.ts';
 
 /** Time that a claim still holds after the hard end of its invocation, in milliseconds. */
 const CLAIM_MARGIN_MS = 60_000;

@@ -13,19 +13,19 @@ import type { Settings } from '../settings/environment.ts';
 import type { SweepPorts } from '../sweep/sweep.ts';
 import { Inbox } from '../uploads/inbox.ts';
 
-/** Everything from outside that both functions stand on. */
+/** The settings, clients and sources of time and chance that the ports of both functions are made of. */
 export interface World {
   readonly settings: Settings;
   readonly s3: S3Client;
   readonly flows: FlowService;
   readonly events: EventBus;
   readonly clock: Clock;
-  /** A different string each time. */
+  /** Returns a different string each time. */
   readonly nonce: () => string;
   readonly telemetry: Telemetry;
 }
 
-/** What both functions do everything through, put together once a process. It is all that create-flow needs. */
+/** The ports of create-flow, which both functions need. */
 export function createPorts({ settings, s3, nonce, ...world }: World) {
   const inbox = new Inbox(s3, world.clock);
   return {
@@ -37,7 +37,7 @@ export function createPorts({ settings, s3, nonce, ...world }: World) {
   } satisfies CreatePorts;
 }
 
-/** The ports of collect-outputs, and so of both functions. */
+/** The ports of collect-outputs, with those of create-flow among them. */
 export function portsOf(world: World & { readonly queue: UploadQueue }): CreatePorts & CollectPorts & SweepPorts {
   const { settings, s3, queue, nonce, telemetry } = world;
   const results = new Results(s3, settings.resultsBucket, telemetry.log, settings.assetConcurrency);

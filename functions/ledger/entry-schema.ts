@@ -1,6 +1,6 @@
 import * as z from 'zod/mini';
 import type { Json, JsonObject } from '../base/json.ts';
-import type { RouteSnapshot } from '../uploads/routes.ts';
+import type { RouteSnapshot } from '../uploads/route-snapshot.ts';
 import { UPLOAD_ID, type Upload } from '../uploads/upload.ts';
 
 /** Version of the entry's form. An entry of another version cannot be read. */

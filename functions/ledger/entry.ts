@@ -1,6 +1,6 @@
 import type * as z from 'zod/mini';
 import type { FlowTag } from '../flow-service/types.ts';
-import type { RouteSnapshot } from '../uploads/routes.ts';
+import type { RouteSnapshot } from '../uploads/route-snapshot.ts';
 import type { Upload } from '../uploads/upload.ts';
 import { ENTRY_SCHEMA, type entrySchema } from './entry-schema.ts';
 import type { RunningMarker, WaitingMarker } from './keys.ts';

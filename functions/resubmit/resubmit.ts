@@ -3,7 +3,8 @@ import type { Telemetry } from '../base/telemetry.ts';
 import { waitingMarkerOf } from '../ledger/entry.ts';
 import { type WaitingMarker, waitingKey } from '../ledger/keys.ts';
 import { type Ledger, type Stored, UnreadableEntryError } from '../ledger/store.ts';
-import { messageFor, type Upload } from '../uploads/upload.ts';
+import type { Upload } from '../uploads/upload.ts';
+import { messageFor } from '../uploads/upload-event.ts';
 
 /**
  * Time after which a resubmitted upload is due again, in milliseconds. By then its message has left the queue, as a

@@ -1,7 +1,7 @@
 import pMap from 'p-map';
 import { retried } from '../ledger/entry.ts';
 import { type PublishPorts, publish } from '../publish/publish.ts';
-import { messageFor } from '../uploads/upload.ts';
+import { messageFor } from '../uploads/upload-event.ts';
 import type { ResubmitPorts } from './resubmit.ts';
 
 /** Uploads that are retried side by side. */

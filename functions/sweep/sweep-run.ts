@@ -7,7 +7,7 @@ import type { UploadQueue } from '../resubmit/resubmit.ts';
 import type { Settings } from '../settings/environment.ts';
 import type { Inbox, ListedUpload } from '../uploads/inbox.ts';
 import { isWantedByKey, mayMatch, routeFor } from '../uploads/routes.ts';
-import { isFolderMarker, messageFor } from '../uploads/upload.ts';
+import { isFolderMarker, messageFor } from '../uploads/upload-event.ts';
 import { incompleteEntry, type RepairPorts, repair } from './entry-repair.ts';
 import { type Hold, PassProgress } from './pass-progress.ts';
 import type { SweepPass, SweepState } from './sweep-state.ts';

@@ -4,53 +4,54 @@ import type { Clock } from '../base/clock.ts';
 import { collectYoungGarbage } from '../base/young-generation.ts';
 import type { InputSource } from '../flow-service/types.ts';
 import { isAbsent, isArchived, isPreconditionFailed } from '../s3/errors.ts';
-import { mediaTypeOf } from './routes.ts';
+import { mediaTypeOf } from './media-type.ts';
 import { pinnedVersion, type Upload, unquoted, uploadId } from './upload.ts';
 
-/** Files of more than this leave more garbage behind than a young generation holds, in bytes. */
+/** Size above which a file leaves more garbage behind than a young generation holds, in bytes. */
 const LARGE_BYTES_MIN = 5 * 1024 * 1024;
 
 /**
- * How long the answer that opened an upload may stay unread, in milliseconds. A request to the service may have to wait
- * for its turn for minutes, and S3 closes a connection that is idle for long, without saying when. (Amazon S3 API
- * Reference, "Error responses": RequestTimeout.)
+ * Time for which the answer that opened an upload may stay unread, in milliseconds. A request to the service may wait
+ * for minutes before its turn. S3 closes a connection that is idle for long, and does not document after how long.
+ * (Amazon S3 API Reference, "Error responses": RequestTimeout.)
  */
 const UNREAD_MAX_MS = 10_000;
 
-/** The object, or that version of it, is not there any more. A newer upload at its key has an event of its own. */
+/** The object, or that version of it, no longer exists. A newer upload at its key has an event of its own. */
 export class UploadGoneError extends Error {
   override readonly name = 'UploadGoneError';
 }
 
-/** The object is there and its bytes could not be read: S3 failed, or the stream broke. Worth another try. */
+/** The object exists, but its bytes could not be read: S3 failed, or the stream broke. A retry may succeed. */
 export class UploadUnreadableError extends Error {
   override readonly name = 'UploadUnreadableError';
 }
 
-/** What names an upload before it was read. */
+/** The facts that name an upload before it was opened. */
 export type UploadReference = Pick<Upload, 'bucket' | 'key'> & Partial<Pick<Upload, 'versionId' | 'etag' | 'id'>>;
 
-/** An upload that was opened: what it is, and its bytes, not read yet. */
+/** An opened upload: its facts, and its bytes, which are not read yet. */
 export interface OpenedUpload {
   readonly upload: Upload;
-  /** Whether its bytes cannot be had: what it is can be told all the same. */
+  /** True if the object is in an archive storage class: its facts are known, but its bytes cannot be read. */
   readonly isArchived: boolean;
-  /** User metadata, its names in lower case. */
+  /** User metadata by names in lower case. */
   readonly metadata: Readonly<Record<string, string>>;
   readonly source: InputSource;
-  /** Lets go of whatever was opened and not read to its end. */
+  /** Closes every stream that was not read to its end. */
   discard(): void;
 }
 
-/** An upload as a listing tells of it: its media type is not known. */
+/** An upload in a listing. Its media type is unknown. */
 export type ListedUpload = Omit<Upload, 'mediaType'> & {
-  /** Whether this is what its key stands for now. */
+  /** True if this is the current version of its key. */
   readonly isCurrent: boolean;
 };
 
-/** One answer of a listing, and where the next one goes on. */
+/** One page of a listing. */
 export interface UploadPage {
   readonly uploads: readonly ListedUpload[];
+  /** Where the next page begins. Undefined on the last page. */
   readonly last: VersionMarker | undefined;
 }
 
@@ -59,19 +60,19 @@ interface VersionMarker {
   readonly versionId: string;
 }
 
-/** Where the settings of today say that the inbox is. */
+/** The place of the inbox in the current settings. */
 export interface InboxPlace {
   readonly inboxBucket: string;
   readonly inboxPrefix: string;
 }
 
-/** Whether an upload lies in that inbox. A deployment may have replaced the one that it was put into. */
+/** Tells whether an upload is in that inbox. A deployment may have replaced the inbox that the upload was put into. */
 export const isInside = (
   { inboxBucket, inboxPrefix }: InboxPlace,
   { bucket, key }: Pick<Upload, 'bucket' | 'key'>,
 ): boolean => bucket === inboxBucket && key.startsWith(inboxPrefix);
 
-/** The inbox as both functions see it: one upload at a time, at exactly one version. */
+/** The inbox bucket. Both functions read one upload at a time from it, at exactly one version. */
 export class Inbox {
   readonly #s3: S3Client;
   readonly #clock: Clock;
@@ -82,9 +83,9 @@ export class Inbox {
   }
 
   /**
-   * Opens exactly the version that is named: by its version id, else by its ETag.
+   * Opens exactly the named version: by its version id, else by its ETag.
    * @throws {UploadGoneError} it was replaced or deleted.
-   * @throws {UploadUnreadableError} S3 did not give it.
+   * @throws {UploadUnreadableError} S3 did not return it.
    */
   async open(reference: UploadReference, signal: AbortSignal): Promise<OpenedUpload> {
     const first = await this.#get(reference, signal);
@@ -100,7 +101,7 @@ export class Inbox {
     const open = async (again: AbortSignal): Promise<AsyncIterable<Uint8Array>> => {
       let body = unread;
       unread = undefined;
-      // A connection that broke while nothing was read from it is no fault of the file.
+      // Reopen a connection that broke while it stayed unread. The file is not at fault.
       if (body === undefined || body.destroyed || this.#clock.now() >= freshUntil) {
         body?.destroy();
         body = (await this.#get(upload, again)).body;
@@ -115,7 +116,7 @@ export class Inbox {
     return { upload, isArchived, metadata, source: { bytes: upload.bytes, open }, discard };
   }
 
-  /** The upload that is current at a key; undefined if there is none. */
+  /** The upload that is current at a key. Undefined if there is none. */
   async current(bucket: string, key: string, signal: AbortSignal): Promise<Upload | undefined> {
     try {
       const head = await this.#s3.send(new HeadObjectCommand({ Bucket: bucket, Key: key }), { abortSignal: signal });
@@ -126,7 +127,7 @@ export class Inbox {
     }
   }
 
-  /** All uploads below a prefix, in the order of their keys, from after `after` on. */
+  /** Lists all uploads below a prefix, in the order of their keys. Begins behind `after`. */
   async *pages(
     bucket: string,
     prefix: string,
@@ -181,7 +182,7 @@ export class Inbox {
     try {
       const answer = await this.#s3.send(new GetObjectCommand(pinned), { abortSignal: signal });
       const body = answer.Body as Readable;
-      // A stream that nobody reads yet may fail before anybody listens; whoever reads it later still sees the error.
+      // The stream may fail before it has a reader. A later reader still gets the error.
       body.on('error', () => {});
       return { upload: uploadFrom(reference, answer), metadata: answer.Metadata ?? {}, body, isArchived: false };
     } catch (error) {
@@ -206,8 +207,8 @@ interface Pin {
 }
 
 /**
- * What pins an upload, in the order of trying. One without a version id may be the null version of its key: it stays as
- * it is, behind newer ones or a delete marker, once versioning is switched on again.
+ * The conditions that pin a GET to an upload, in the order in which they are tried. An upload without a version id may be
+ * the null version of its key. When versioning is on again, newer versions or a delete marker can hide it.
  */
 function pinsOf({ versionId, etag }: UploadReference): readonly Pin[] {
   const pinned = pinnedVersion(versionId);
@@ -238,7 +239,7 @@ function uploadFrom({ bucket, key }: Pick<Upload, 'bucket' | 'key'>, facts: Obje
   return { id: uploadId(upload), ...upload };
 }
 
-/** The stream's chunks; the stream is destroyed when the signal aborts, and when the loop over it is left. */
+/** Yields the stream's chunks. Destroys the stream when the signal aborts, and when the loop over it ends. */
 async function* whileAlive(body: Readable, signal: AbortSignal): AsyncGenerator<Uint8Array> {
   const destroy = (): void => {
     body.destroy(signal.reason);

@@ -11,7 +11,7 @@ import { SecretToken } from '../../functions/lambda/token.ts';
 import type { Entry } from '../../functions/ledger/entry.ts';
 import type { Settings } from '../../functions/settings/environment.ts';
 import type { SweepPorts } from '../../functions/sweep/sweep.ts';
-import { uploadsOf } from '../../functions/uploads/upload.ts';
+import { uploadsOf } from '../../functions/uploads/upload-event.ts';
 import { Queue, type ReceivedMessage } from '../../local/aws/queue.ts';
 import type { S3Access } from '../../local/aws/s3/call.ts';
 import { eventBridgeEvent, testEvent } from '../../local/aws/s3/events.ts';

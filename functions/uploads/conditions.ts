@@ -1,0 +1,79 @@
+import * as z from 'zod/mini';
+import { boundedText } from '../base/validation.ts';
+import { KEY_BYTES_MAX } from '../s3/limits.ts';
+import { essenceOf, MEDIA_TYPE } from './media-type.ts';
+
+/**
+ * The conditions of a route. A condition is met if one of its values fits. A route matches an upload if all of the
+ * route's conditions are met.
+ *
+ * To add a condition, on the object's tags for example, extend this file from top to bottom: {@link Conditions},
+ * {@link UploadFacts}, {@link CONDITION_SCHEMAS}, {@link matchesObject} and {@link hasObjectCondition}. Read a new
+ * fact in `Inbox.open` for the creating function, and in `Inbox.current` for the sweep.
+ */
+export interface Conditions {
+  /** The key starts with one of these. The case of letters does not matter, here and in the next two conditions. */
+  readonly prefixes?: readonly string[] | undefined;
+  /** The key ends with one of these. */
+  readonly suffixes?: readonly string[] | undefined;
+  /** The upload's media type is one of these. `image/*` stands for all types of a kind. */
+  readonly mediaTypes?: readonly string[] | undefined;
+}
+
+/** The facts of an upload that conditions look at. */
+export interface UploadFacts {
+  readonly key: string;
+  readonly mediaType: string;
+}
+
+const VALUES_MAX = 200;
+
+function listOf(each: z.ZodMiniType<string>, what: string) {
+  const error = `expected a list of 1 to ${VALUES_MAX} ${what}, or nothing at all`;
+  return z.optional(z.array(each, { error }).check(z.minLength(1, { error }), z.maxLength(VALUES_MAX, { error })));
+}
+
+const MEDIA_TYPE_ERROR = 'expected a media type such as "image/png", "image/*" or "*/*", without parameters';
+
+/** @internal */
+export const CONDITION_SCHEMAS = {
+  prefixes: listOf(boundedText('a prefix', KEY_BYTES_MAX), 'prefixes'),
+  suffixes: listOf(boundedText('a suffix', KEY_BYTES_MAX), 'suffixes'),
+  mediaTypes: listOf(
+    z.string({ error: MEDIA_TYPE_ERROR }).check(z.regex(MEDIA_TYPE, { error: MEDIA_TYPE_ERROR })),
+    'media types',
+  ),
+} satisfies Record<keyof Conditions, z.ZodMiniType>;
+
+/** Tells whether the conditions on the key are met. They are checked before the object is opened. */
+export function matchesKey({ prefixes, suffixes }: Conditions, key: string): boolean {
+  const folded = caseless(key);
+  return (
+    isMet(prefixes, (prefix) => folded.startsWith(caseless(prefix))) &&
+    isMet(suffixes, (suffix) => folded.endsWith(caseless(suffix)))
+  );
+}
+
+/** Tells whether the conditions on the object are met. They need facts that a request to S3 returns. */
+export function matchesObject({ mediaTypes }: Conditions, { mediaType }: UploadFacts): boolean {
+  const [type, subtype] = essenceOf(mediaType).split('/');
+  return isMet(mediaTypes, (wanted) => {
+    const [wantedType, wantedSubtype] = wanted.toLowerCase().split('/');
+    return (wantedType === '*' || wantedType === type) && (wantedSubtype === '*' || wantedSubtype === subtype);
+  });
+}
+
+/** Tells whether there is a condition on the object. */
+export const hasObjectCondition = ({ mediaTypes }: Conditions): boolean => mediaTypes !== undefined;
+
+function isMet(values: readonly string[] | undefined, fits: (value: string) => boolean): boolean {
+  return values === undefined || values.some(fits);
+}
+
+/**
+ * Folds the case of one code point at a time. `toLowerCase` of a whole string looks at neighbours (a final sigma), so
+ * that a prefix folded by itself would no longer be a prefix.
+ */
+function caseless(text: string): string {
+  return Array.from(text, (point) => point.toLowerCase().toUpperCase()).join('');
+}

@@ -1,0 +1,62 @@
+import * as z from 'zod/mini';
+import type { Json, JsonObject } from '../base/json.ts';
+import { shorten } from '../base/validation.ts';
+import { decodeWords } from './encoded-words.ts';
+import { additionalSchema, jsonSchema, type Route, templateSchema } from './routes.ts';
+
+/** The part of a route that an entry keeps, so that a later deployment does not change work in progress. */
+export interface RouteSnapshot {
+  readonly name: string;
+  readonly input: 'file' | 'text';
+  readonly template: string;
+  readonly parameters?: Json | undefined;
+  readonly additional?: JsonObject | undefined;
+}
+
+/** An upload's metadata has an invalid override. The file is at fault, so no retry will help. */
+export class InvalidOverrideError extends Error {
+  override readonly name = 'InvalidOverrideError';
+  readonly code = 'invalid-override';
+}
+
+/**
+ * Returns the snapshot of a route for one upload. The upload's metadata replaces parts of it if the route allows that.
+ * @param metadata user metadata by names in lower case, without `x-amz-meta-`, as the SDK returns it.
+ * @throws {InvalidOverrideError}
+ */
+export function snapshot(route: Route, metadata: Readonly<Record<string, string>> = {}): RouteSnapshot {
+  const { name, input, template, parameters, additional } = route;
+  const kept: RouteSnapshot = { name, input, template, parameters, additional };
+  if (route.overrides !== true) return kept;
+  const override = <T>(header: string, schema: z.ZodMiniType<T>, read: (text: string) => unknown) =>
+    metadata[header] === undefined ? undefined : parseOverride(header, metadata[header], { schema, read });
+  return {
+    name,
+    input,
+    template: override('flow-template', templateSchema, (text) => text.trim()) ?? template,
+    // Null is a valid value, so only an absent header keeps the route's own.
+    parameters: 'flow-parameters' in metadata ? override('flow-parameters', jsonSchema, JSON.parse) : parameters,
+    additional: override('flow-additional', additionalSchema, JSON.parse) ?? additional,
+  };
+}
+
+interface Parser<T> {
+  readonly schema: z.ZodMiniType<T>;
+  readonly read: (text: string) => unknown;
+}
+
+function parseOverride<T>(header: string, raw: string, { schema, read }: Parser<T>): T {
+  let value: unknown;
+  try {
+    value = read(decodeWords(raw));
+  } catch (cause) {
+    throw invalidOverride(header, raw, 'expected JSON in readable UTF-8', cause);
+  }
+  const { success, data, error } = z.safeParse(schema, value);
+  if (!success) throw invalidOverride(header, raw, error.issues[0]?.message, error);
+  return data;
+}
+
+function invalidOverride(header: string, raw: string, expected: string | undefined, cause: unknown) {
+  return new InvalidOverrideError(`metadata ${header}: ${expected}, got ${shorten(JSON.stringify(raw))}`, { cause });
+}

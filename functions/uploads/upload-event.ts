@@ -1,0 +1,145 @@
+import { KEY_BYTES_MAX } from '../s3/limits.ts';
+import { pinnedVersion, UPLOAD_ID, type Upload } from './upload.ts';
+
+/** The facts of an upload in a message. Only bucket and key are always known. */
+export interface UploadEvent {
+  readonly bucket: string;
+  readonly key: string;
+  /** Undefined if the bucket is not versioned. */
+  readonly versionId?: string | undefined;
+  /** Without quotes. */
+  readonly etag?: string | undefined;
+  readonly bytes?: number | undefined;
+  /** Only in messages of our own, for an upload that the ledger knows already. */
+  readonly uploadId?: string | undefined;
+}
+
+/** A message of no known kind. It belongs in the dead-letter queue, for an operator to look at. */
+export class UnrecognisedEventError extends Error {
+  override readonly name = 'UnrecognisedEventError';
+}
+
+/** Maximum length of a quotation from a message, in characters. */
+const EXCERPT_LENGTH_MAX = 200;
+
+/** Tells whether an upload is a folder as consoles and sync tools make it: an empty object with a slash at its end. */
+export function isFolderMarker(upload: Pick<UploadEvent, 'key' | 'bytes'>): boolean {
+  return upload.key.endsWith('/') && (upload.bytes ?? 0) === 0;
+}
+
+/**
+ * Returns the uploads in a message. The message is an S3 notification (`Records`; its keys are URL-encoded, with `+` for
+ * a space) or an EventBridge event (`detail`; its keys are not encoded). An `s3:TestEvent` and events of other kinds have
+ * no uploads.
+ * @throws {UnrecognisedEventError} for any other message.
+ */
+export function uploadsOf(message: unknown): readonly UploadEvent[] {
+  if (isObject(message)) {
+    if (message.Event === 's3:TestEvent') return [];
+    if (Array.isArray(message.Records)) return message.Records.flatMap(fromNotification);
+    if (message.source === 'aws.s3' && isObject(message.detail)) return fromEventBridge(message);
+  }
+  throw new UnrecognisedEventError(`Neither an S3 notification nor an EventBridge event: ${excerpt(message)}`);
+}
+
+/**
+ * The message that resubmits a waiting upload: an S3 notification as S3 itself would write it. It also has the upload
+ * id, so that the upload's entry is found even after the object was deleted.
+ */
+export function messageFor(upload: Omit<Upload, 'mediaType' | 'lastModified'>): string {
+  const notification = {
+    eventSource: 'aws:s3',
+    eventName: 'ObjectCreated:Resubmitted',
+    flowdrop: { uploadId: upload.id },
+    s3: {
+      bucket: { name: upload.bucket },
+      object: {
+        key: encodeURIComponent(upload.key),
+        size: upload.bytes,
+        eTag: upload.etag,
+        ...(upload.versionId === undefined ? {} : { versionId: upload.versionId }),
+      },
+    },
+  };
+  return JSON.stringify({ Records: [notification] });
+}
+
+function fromNotification(record: unknown): readonly UploadEvent[] {
+  const s3 = isObject(record) && isObject(record.s3) ? record.s3 : undefined;
+  const bucket = s3 !== undefined && isObject(s3.bucket) ? s3.bucket.name : undefined;
+  const object = s3 !== undefined && isObject(s3.object) ? s3.object : undefined;
+  if (!isObject(record) || object === undefined || !isName(bucket) || !isName(object.key)) {
+    throw new UnrecognisedEventError(`A record without s3.bucket.name and s3.object.key: ${excerpt(record)}`);
+  }
+  if (typeof record.eventName !== 'string' || !/^(s3:)?ObjectCreated:/.test(record.eventName)) return [];
+  const known = isObject(record.flowdrop) ? text(record.flowdrop.uploadId) : undefined;
+  return [
+    {
+      bucket,
+      key: possibleKey(decodedKey(object.key)),
+      versionId: pinnedVersion(text(object.versionId)),
+      etag: text(object.eTag),
+      bytes: size(object.size),
+      // The id becomes part of a ledger key, and any principal that may send to the queue could have written it.
+      uploadId: known !== undefined && UPLOAD_ID.test(known) ? known : undefined,
+    },
+  ];
+}
+
+function fromEventBridge(event: Record<string, unknown>): readonly UploadEvent[] {
+  if (event['detail-type'] !== 'Object Created') return [];
+  const detail = event.detail as Record<string, unknown>;
+  const bucket = isObject(detail.bucket) ? detail.bucket.name : undefined;
+  const object = isObject(detail.object) ? detail.object : undefined;
+  if (object === undefined || !isName(bucket) || !isName(object.key)) {
+    throw new UnrecognisedEventError(`An event without detail.bucket.name and detail.object.key: ${excerpt(event)}`);
+  }
+  return [
+    {
+      bucket,
+      key: possibleKey(object.key),
+      versionId: pinnedVersion(text(object['version-id'])),
+      etag: text(object.etag),
+      bytes: size(object.size),
+    },
+  ];
+}
+
+function decodedKey(key: string): string {
+  try {
+    return decodeURIComponent(key.replaceAll('+', ' '));
+  } catch (cause) {
+    throw new UnrecognisedEventError(`A key that is not URL-encoded UTF-8: ${excerpt(key)}`, { cause });
+  }
+}
+
+/** Rejects a key that no object can have: S3 cannot have sent it. */
+function possibleKey(key: string): string {
+  if (key.isWellFormed() && Buffer.byteLength(key) <= KEY_BYTES_MAX) return key;
+  throw new UnrecognisedEventError(`A key that S3 would not take: ${excerpt(key)}`);
+}
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+function isName(value: unknown): value is string {
+  return typeof value === 'string' && value !== '';
+}
+
+function text(value: unknown): string | undefined {
+  return isName(value) ? value : undefined;
+}
+
+function size(value: unknown): number | undefined {
+  return typeof value === 'number' ? value : undefined;
+}
+
+/** The beginning of a message, never the whole of it. */
+function excerpt(value: unknown): string {
+  try {
+    return (JSON.stringify(value) ?? String(value)).slice(0, EXCERPT_LENGTH_MAX);
+  } catch {
+    return 'it is nested too deeply to be shown'; // JSON.parse can return values that are too deep for the stack.
+  }
+}

@@ -1,0 +1,132 @@
+import * as fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { InvalidOverrideError, type RouteSnapshot, snapshot } from '../../functions/uploads/route-snapshot.ts';
+import type { Route } from '../../functions/uploads/routes.ts';
+
+const route = (conditions: Partial<Route> = {}): Route => ({ name: 'a', input: 'file', template: 't', ...conditions });
+const nested = (depth: number): unknown => (depth === 0 ? 1 : [nested(depth - 1)]);
+
+describe('snapshot', () => {
+  const open = route({ overrides: true, parameters: { quality: 'low' }, additional: { team: 'a' } });
+
+  it('keeps what the entry needs of its route and nothing else', () => {
+    expect(snapshot(route({ prefixes: ['in/'], parameters: { seed: 1 } }))).toEqual({
+      name: 'a',
+      input: 'file',
+      template: 't',
+      parameters: { seed: 1 },
+    } satisfies RouteSnapshot);
+  });
+
+  it('does not look at metadata where the route does not allow it', () => {
+    const metadata = { 'flow-template': 'expensive', 'flow-parameters': '{{{' };
+    expect(snapshot(route(), metadata)).toEqual(snapshot(route()));
+  });
+
+  it('lets metadata replace template, parameters and additional where the route allows it', () => {
+    const metadata = { 'flow-template': 'other', 'flow-parameters': '{"seed":7}', 'flow-additional': '{"team":"b"}' };
+    expect(snapshot(open, metadata)).toMatchObject({
+      template: 'other',
+      parameters: { seed: 7 },
+      additional: { team: 'b' },
+    });
+  });
+
+  it('keeps what the metadata does not replace', () => {
+    expect(snapshot(open, { 'flow-parameters': 'null', unrelated: 'x' })).toMatchObject({
+      template: 't',
+      parameters: null,
+      additional: { team: 'a' },
+    });
+  });
+
+  it.each([
+    ['flow-parameters', '{"seed":', 'expected JSON'],
+    ['flow-parameters', '', 'expected JSON'],
+    ['flow-additional', '[1]', 'expected an object'],
+    ['flow-additional', '"a"', 'expected an object'],
+    ['flow-additional', '{"flowdrop":{"upload":"forged"}}', 'our own tag'],
+    ['flow-template', ' ', 'template'],
+    ['flow-template', 'x'.repeat(257), '256 characters'],
+    ['flow-template', '=?UTF-8?B?/w==?=', 'readable UTF-8'],
+    ['flow-template', '=?no-such-charset?Q?a?=', 'readable UTF-8'],
+  ])('refuses %s: %s, naming the header', (header, value, why) => {
+    const act = () => snapshot(open, { [header]: value });
+    expect(act).toThrow(InvalidOverrideError);
+    expect(act).toThrow(`metadata ${header}: `);
+    expect(act).toThrow(why);
+  });
+
+  it('says why by a code of its own, with what it met', () => {
+    const refused = (header: string, value: string): unknown => {
+      try {
+        return snapshot(open, { [header]: value });
+      } catch (error) {
+        return error;
+      }
+    };
+    expect(refused('flow-parameters', '{')).toMatchObject({
+      name: 'InvalidOverrideError',
+      code: 'invalid-override',
+      message: 'metadata flow-parameters: expected JSON in readable UTF-8, got "{"',
+      cause: expect.any(SyntaxError),
+    });
+    expect(refused('flow-additional', `${'{"a":'.repeat(34)}1${'}'.repeat(34)}`)).toMatchObject({
+      message: expect.stringContaining('nested at most 32 deep'),
+      cause: expect.anything(),
+    });
+  });
+
+  it('takes JSON that is nested as deeply as it may be', () => {
+    expect(snapshot(open, { 'flow-parameters': JSON.stringify(nested(32)) }).parameters).toEqual(nested(32));
+    expect(snapshot(open, { 'flow-additional': '{"a":null,"b":"text"}' }).additional).toEqual({ a: null, b: 'text' });
+  });
+
+  it.each([
+    ['=?UTF-8?B?YQ==?=', 'a'],
+    ['=?UTF-8?B?YQ==?= =?UTF-8?B?Yg==?=', 'ab'],
+    ['=?UTF-8?B?YQ==?=  \t =?UTF-8?B?Yg==?=', 'ab'],
+    ['=?UTF-8?B?ww==?= =?UTF-8?B?pA==?=', 'ä'],
+    ['=?UTF-8?Q?=C3?= =?utf-8?q?=A4?=', 'ä'],
+    ['=?ISO-8859-1?Q?=E4?= =?UTF-8?Q?=C3=A4?=', 'ää'],
+    ['=?UTF-8?Q?a?= b =?UTF-8?Q?c?=', 'a b c'],
+    ['=?UTF-8?Q?a?=b=?UTF-8?Q?c?=', 'abc'],
+    ['=?UTF-8?Q?a?==?UTF-8?Q?b?=', 'ab'],
+    ['x =?UTF-8?Q?a_b=20c?= y', 'x a b c y'],
+    ['=?UTF-8?Q??=a', 'a'],
+    ['=?UTF-8?Q?a?= ', 'a'],
+  ])('reads words as S3 encodes them: %s', (value, template) => {
+    expect(snapshot(open, { 'flow-template': value }).template).toBe(template);
+  });
+
+  it('cuts a long bad value short', () => {
+    expect(() => snapshot(open, { 'flow-parameters': 'x'.repeat(2000) })).toThrow(/^.{1,200}$/);
+  });
+
+  it.each([
+    ['=?UTF-8?B?eyJhIjoiw6QifQ==?=', { a: 'ä' }],
+    ['=?utf-8?q?{"a":"=C3=A4_b"}?=', { a: 'ä b' }],
+    ['=?UTF-8?Q?{"a":"=C3?= =?UTF-8?Q?=A4"}?=', { a: 'ä' }],
+    ['=?UTF-8?B?eyJhIjoi?= =?UTF-8?B?w6QifQ==?=', { a: 'ä' }],
+    ['=?ISO-8859-1?Q?{"a":"=E4"}?=', { a: 'ä' }],
+    ['{"a": =?UTF-8?Q?"=C3=A4"?= }', { a: 'ä' }],
+    ['{"a":"=?"}', { a: '=?' }],
+  ])('decodes %s', (value, expected) => {
+    expect(snapshot(open, { 'flow-parameters': value }).parameters).toEqual(expected);
+  });
+
+  it('decodes any text, in either encoding and wherever it was cut', () => {
+    fc.assert(
+      fc.property(fc.string({ unit: 'grapheme' }), fc.nat(), fc.boolean(), (text, at, quoted) => {
+        const bytes = Buffer.from(JSON.stringify(text));
+        const cut = at % (bytes.length + 1);
+        const word = (part: Buffer) =>
+          quoted
+            ? `=?UTF-8?Q?${Array.from(part, (byte) => `=${byte.toString(16).padStart(2, '0')}`).join('')}?=`
+            : `=?UTF-8?B?${part.toString('base64')}?=`;
+        const value = `${word(bytes.subarray(0, cut))} ${word(bytes.subarray(cut))}`;
+        expect(snapshot(open, { 'flow-parameters': value }).parameters).toBe(text);
+      }),
+    );
+  });
+});

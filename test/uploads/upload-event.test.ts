@@ -1,0 +1,261 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { pinnedVersion } from '../../functions/uploads/upload.ts';
+import { isFolderMarker, messageFor, UnrecognisedEventError, uploadsOf } from '../../functions/uploads/upload-event.ts';
+
+/** An S3 notification as S3 documents it, with the key as S3 encodes it. */
+const notification = (object: object, eventName = 'ObjectCreated:Put') => ({
+  Records: [
+    {
+      eventVersion: '2.1',
+      eventSource: 'aws:s3',
+      eventName,
+      s3: { bucket: { name: 'inbox', arn: 'arn:aws:s3:::inbox' }, object },
+    },
+  ],
+});
+
+const bridged = (object: object, detailType = 'Object Created') => ({
+  source: 'aws.s3',
+  'detail-type': detailType,
+  detail: { bucket: { name: 'inbox' }, object, reason: 'PutObject' },
+});
+
+const KEYS: readonly (readonly [what: string, key: string, encoded: string])[] = [
+  ['spaces', 'my summer photo.png', 'my+summer+photo.png'],
+  ['a plus sign', '1+1=2.png', '1%2B1%3D2.png'],
+  ['a percent sign', '100%.png', '100%25.png'],
+  ['what looks encoded already', 'a%20b+c.png', 'a%2520b%2Bc.png'],
+  ['unicode', 'Straße/写真 🖼.png', 'Stra%C3%9Fe/%E5%86%99%E7%9C%9F+%F0%9F%96%BC.png'],
+  ['a question mark and a hash', 'who?#1.png', 'who%3F%231.png'],
+  ['a newline', 'two\nlines.png', 'two%0Alines.png'],
+];
+
+describe('an S3 notification', () => {
+  it.each(KEYS)('has its key decoded once: %s', (_, key, encoded) => {
+    expect(uploadsOf(notification({ key: encoded, size: 3, eTag: 'abc', versionId: 'v1' }))).toEqual([
+      { bucket: 'inbox', key, versionId: 'v1', etag: 'abc', bytes: 3, uploadId: undefined },
+    ]);
+  });
+
+  it('tells of every record that it has', () => {
+    const [first] = notification({ key: 'a' }).Records;
+    const [second] = notification({ key: 'b' }).Records;
+    expect(uploadsOf({ Records: [first, second] }).map(({ key }) => key)).toEqual(['a', 'b']);
+  });
+
+  it.each([
+    'ObjectCreated:Post',
+    'ObjectCreated:Copy',
+    'ObjectCreated:CompleteMultipartUpload',
+    's3:ObjectCreated:Put',
+  ])('of %s is an upload', (eventName) => {
+    expect(uploadsOf(notification({ key: 'a' }, eventName))).toHaveLength(1);
+  });
+
+  it.each(['ObjectRemoved:Delete', 'ObjectTagging:Put', 'LifecycleExpiration:Delete'])('of %s is none', (eventName) => {
+    expect(uploadsOf(notification({ key: 'a' }, eventName))).toEqual([]);
+  });
+
+  it('from a bucket without versions pins none', () => {
+    expect(uploadsOf(notification({ key: 'a', versionId: '' }))[0]?.versionId).toBeUndefined();
+    expect(uploadsOf(notification({ key: 'a', versionId: 'null' }))[0]?.versionId).toBeUndefined();
+  });
+
+  it('for a test tells of no upload', () => {
+    expect(uploadsOf({ Service: 'Amazon S3', Event: 's3:TestEvent', Bucket: 'inbox' })).toEqual([]);
+  });
+});
+
+describe('an EventBridge event', () => {
+  it.each(KEYS)('has its key taken as it is: %s', (_, key) => {
+    expect(uploadsOf(bridged({ key, size: 3, etag: 'abc', 'version-id': 'v1' }))).toEqual([
+      { bucket: 'inbox', key, versionId: 'v1', etag: 'abc', bytes: 3 },
+    ]);
+  });
+
+  it('of another kind tells of no upload', () => {
+    expect(uploadsOf(bridged({ key: 'a' }, 'Object Deleted'))).toEqual([]);
+  });
+});
+
+describe('anything else', () => {
+  it.each([
+    ['null', null],
+    ['text', 'hello'],
+    ['a list', []],
+    ['an empty object', {}],
+    ['a record without s3', { Records: [{ eventName: 'ObjectCreated:Put' }] }],
+    ['a record that is null', { Records: [null] }],
+    ['a record without a key', notification({ size: 1 })],
+    ['a record with an empty key', notification({ key: '' })],
+    ['a record whose key is a number', notification({ key: 5 })],
+    ['a key that is not URL-encoded', notification({ key: '%zz' })],
+    ['a key that is not UTF-8', notification({ key: '%ff' })],
+    ['an event of another service', { source: 'aws.ec2', 'detail-type': 'Object Created', detail: {} }],
+    [
+      'an event without a bucket',
+      { source: 'aws.s3', 'detail-type': 'Object Created', detail: { object: { key: 'a' } } },
+    ],
+  ])('is refused by name: %s', (_, message) => {
+    expect(() => uploadsOf(message)).toThrow(UnrecognisedEventError);
+  });
+
+  it('never makes the parser fail in another way', () => {
+    fc.assert(
+      fc.property(fc.anything({ maxDepth: 6 }), (message) => {
+        try {
+          uploadsOf(message);
+        } catch (error) {
+          expect(error).toBeInstanceOf(UnrecognisedEventError);
+        }
+      }),
+    );
+  });
+});
+
+describe('what is said of a message that is refused', () => {
+  const said = (message: unknown): unknown => {
+    try {
+      return uploadsOf(message);
+    } catch (error) {
+      return error;
+    }
+  };
+  const event = { source: 'aws.s3', 'detail-type': 'Object Created', detail: { object: { key: 'a' } } };
+  it.each<[string, unknown]>([
+    ['Neither an S3 notification nor an EventBridge event: "hello"', 'hello'],
+    ['Neither an S3 notification nor an EventBridge event: undefined', undefined],
+    ['Neither an S3 notification nor an EventBridge event: {"source":"aws.s3"}', { source: 'aws.s3' }],
+    [
+      'Neither an S3 notification nor an EventBridge event: {"source":"aws.ec2","detail-type":"Object Created","detail":{}}',
+      { source: 'aws.ec2', 'detail-type': 'Object Created', detail: {} },
+    ],
+    ['A record without s3.bucket.name and s3.object.key: {"s3":{}}', { Records: [{ s3: {} }] }],
+    ['A record without s3.bucket.name and s3.object.key: null', { Records: [null] }],
+    ['A record without s3.bucket.name and s3.object.key: []', { Records: [[]] }],
+    [
+      'A record without s3.bucket.name and s3.object.key: {"s3":{"bucket":{"name":""},"object":{"key":"a"}}}',
+      { Records: [{ s3: { bucket: { name: '' }, object: { key: 'a' } } }] },
+    ],
+    [
+      'A record without s3.bucket.name and s3.object.key: {"s3":{"bucket":{"name":"b"}}}',
+      { Records: [{ s3: { bucket: { name: 'b' } } }] },
+    ],
+    [`An event without detail.bucket.name and detail.object.key: ${JSON.stringify(event)}`, event],
+    [
+      'An event without detail.bucket.name and detail.object.key: {"source":"aws.s3","detail-type":"Object Created","detail":{"bucket":{"name":"b"}}}',
+      { source: 'aws.s3', 'detail-type': 'Object Created', detail: { bucket: { name: 'b' } } },
+    ],
+    ['A key that is not URL-encoded UTF-8: "%zz"', notification({ key: '%zz' })],
+    ['A key that S3 would not take: "a\\ud800"', bridged({ key: 'a\ud800' })],
+  ])('%s', (message, refused) => {
+    expect(said(refused)).toMatchObject({ name: 'UnrecognisedEventError', message });
+  });
+
+  it('is cut short, and never throws for its depth', () => {
+    expect(said({ a: 'x'.repeat(1_000) })).toMatchObject({ message: expect.stringMatching(/^.{240,260}$/) });
+    const deep = JSON.parse('['.repeat(50_000) + ']'.repeat(50_000));
+    expect(said(deep)).toMatchObject({ message: expect.stringContaining('nested too deeply to be shown') });
+  });
+
+  it('comes with what was met', () => {
+    expect(said(notification({ key: '%zz' }))).toMatchObject({ cause: expect.any(URIError) });
+  });
+});
+
+describe('a key', () => {
+  it.each([
+    ['a'.repeat(1024), true],
+    ['a'.repeat(1025), false],
+    ['ä'.repeat(512), true],
+    ['ä'.repeat(513), false],
+    ['\udc00', false],
+  ])('%#: can be: %s', (key, canBe) => {
+    const parse = () => uploadsOf(bridged({ key }));
+    if (canBe) expect(parse()).toHaveLength(1);
+    else expect(parse).toThrow(UnrecognisedEventError);
+  });
+});
+
+describe('an upload id in a message', () => {
+  const idIn = (uploadId: unknown) =>
+    uploadsOf({ Records: [{ ...notification({ key: 'a' }).Records[0], flowdrop: { uploadId } }] })[0]?.uploadId;
+  it('is believed only if it is one', () => {
+    expect(idIn('0123456789abcdef0123456789abcdef01234567')).toBe('0123456789abcdef0123456789abcdef01234567');
+    for (const id of [
+      'a',
+      'a'.repeat(39),
+      'a'.repeat(41),
+      'g'.repeat(40),
+      `../${'a'.repeat(40)}`,
+      `${'a'.repeat(40)}/`,
+      5,
+    ]) {
+      expect(idIn(id)).toBeUndefined();
+    }
+  });
+});
+
+describe('facts of an upload in a message', () => {
+  it('are taken only if they are what they should be', () => {
+    const [upload] = uploadsOf(notification({ key: 'a', size: '5', eTag: 5, versionId: {} }));
+    expect(upload).toEqual({ bucket: 'inbox', key: 'a' });
+  });
+
+  it('of another kind of event tell of none', () => {
+    for (const eventName of [5, null, ['ObjectCreated:Put'], 'Fake:ObjectCreated:Put', 'xs3:ObjectCreated:Put']) {
+      expect(uploadsOf(notification({ key: 'a' }, eventName as string))).toEqual([]);
+    }
+  });
+});
+
+describe('a message that sends an upload again', () => {
+  it('is a notification as S3 would write it', () => {
+    const upload = { id: 'f'.repeat(40), bucket: 'inbox', key: 'a b', etag: 'e', bytes: 5 };
+    const s3 = { bucket: { name: 'inbox' }, object: { key: 'a%20b', size: 5, eTag: 'e' } };
+    const record = {
+      eventSource: 'aws:s3',
+      eventName: 'ObjectCreated:Resubmitted',
+      flowdrop: { uploadId: upload.id },
+      s3,
+    };
+    expect(JSON.parse(messageFor(upload))).toStrictEqual({ Records: [record] });
+    expect(JSON.parse(messageFor({ ...upload, versionId: 'v' }))).toMatchObject({
+      Records: [{ s3: { object: { versionId: 'v' } } }],
+    });
+  });
+
+  it('names the same upload, whatever its key', () => {
+    fc.assert(
+      fc.property(
+        fc.string({ unit: 'grapheme', minLength: 1 }),
+        fc.option(fc.stringMatching(/^[0-9a-zA-Z._]+$/), { nil: undefined }),
+        (key, versionId) => {
+          const upload = {
+            id: 'f'.repeat(40),
+            bucket: 'inbox',
+            key,
+            versionId,
+            etag: 'abc',
+            bytes: 5,
+            lastModified: 0,
+            mediaType: 'text/plain',
+          };
+          expect(uploadsOf(JSON.parse(messageFor(upload)))).toEqual([
+            { bucket: 'inbox', key, versionId: pinnedVersion(versionId), etag: 'abc', bytes: 5, uploadId: upload.id },
+          ]);
+        },
+      ),
+    );
+  });
+});
+
+describe('a folder marker', () => {
+  it('a folder marker is empty and ends with a slash', () => {
+    expect(isFolderMarker({ key: 'a/', bytes: 0 })).toBe(true);
+    expect(isFolderMarker({ key: 'a/' })).toBe(true);
+    expect(isFolderMarker({ key: 'a/', bytes: 1 })).toBe(false);
+    expect(isFolderMarker({ key: 'a', bytes: 0 })).toBe(false);
+  });
+});
