@@ -6,18 +6,21 @@ import { PART_BYTES_MIN } from '../s3/limits.ts';
  */
 export const PART_BYTES = PART_BYTES_MIN;
 
-/** Maximum number of buffers, over all uploads. With 16 uploads, half of them can fill a second part. */
-const PART_BUFFERS_MAX = 24;
-
 /**
  * The memory of parts: buffers of {@link PART_BYTES} that all uploads of a process share and reuse. An upload needs one.
  * With a second one it is faster, because it fills that one while the first is sent.
  */
 export class PartBuffers {
+  readonly #countMax: number;
   readonly #spare: Buffer[] = [];
   /** Resolvers of the uploads that wait for a buffer, in the order of their calls. */
   readonly #waiting = new Set<(buffer: Buffer) => void>();
   #taken = 0;
+
+  /** @param countMax maximum number of buffers that are taken at the same time. */
+  constructor(countMax: number) {
+    this.#countMax = countMax;
+  }
 
   /**
    * Takes a buffer, or waits until another upload releases one. An upload that has one never waits for another upload.
@@ -25,7 +28,7 @@ export class PartBuffers {
    */
   take(signal: AbortSignal): Promise<Buffer> {
     const { promise, resolve, reject } = Promise.withResolvers<Buffer>();
-    if (this.#taken < PART_BUFFERS_MAX) {
+    if (this.#taken < this.#countMax) {
       this.#taken += 1;
       resolve(this.#spare.pop() ?? Buffer.allocUnsafeSlow(PART_BYTES));
       return promise;

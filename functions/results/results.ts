@@ -8,6 +8,9 @@ import { PART_BYTES, PartBuffers } from './part-buffers.ts';
 /** Memory that a large asset takes, in bytes: one part, and every other large asset fills a second part meanwhile. */
 const LARGE_ASSET_BYTES = 1.5 * PART_BYTES;
 
+/** Maximum number of part buffers. With 16 large assets, half of them can fill a second part. */
+const PART_BUFFERS_MAX = 24;
+
 /** Memory that an asset of this size takes while it is stored, in bytes. */
 const memoryFor = (bytes: number): number => (bytes < PART_BYTES ? bytes : LARGE_ASSET_BYTES);
 
@@ -42,7 +45,7 @@ export class Results {
   readonly #s3: S3Client;
   readonly #bucket: string;
   readonly #log: Log;
-  readonly #buffers = new PartBuffers();
+  readonly #buffers = new PartBuffers(PART_BUFFERS_MAX);
   readonly #slots: AssetSlots;
 
   /** @param largeAssetsMax maximum number of large assets that are streamed at the same time. */

@@ -18,7 +18,7 @@ function bytesOf(length: number): Buffer {
 }
 
 async function* inChunks(bytes: Buffer, size: number): AsyncGenerator<Uint8Array> {
-  // One buffer for all chunks, as the decoder has it: what is kept of a chunk must have been copied.
+  // All chunks share one buffer, as in the decoder, so that a writer must copy what it keeps.
   const reused = Buffer.alloc(size);
   for (let at = 0; at < bytes.length; at += size) {
     const length = bytes.copy(reused, 0, at, at + size);
@@ -53,7 +53,7 @@ describe('an asset', () => {
     },
   );
 
-  it.each([1_000, 9 * MIB])('of %i bytes that breaks off leaves nothing behind', async (length) => {
+  it.each([1_000, 9 * MIB])('of %i bytes whose download breaks off leaves nothing behind', async (length) => {
     async function* breaking() {
       yield* inChunks(bytesOf(length), 48_000);
       throw new Error('cut');
@@ -65,55 +65,41 @@ describe('an asset', () => {
     expect(await unfinished()).toBe(0);
   });
 
-  it.each([1_000, 9 * MIB])('of %i bytes that is there already stays, and is hashed and taken', async (length) => {
-    const first = bytesOf(length);
-    await world.ports.results.store(async () => ({ to: destination, chunks: inChunks(first, 48_000) }), signal);
-    const other = Buffer.from(first).fill(1);
-    expect(
-      await world.ports.results.store(async () => ({ to: destination, chunks: inChunks(other, 48_000) }), signal),
-    ).toEqual({ ...place, bytes: length, sha256: sha256(first) });
-    expect((await world.object(RESULTS, destination.key)).bytes.equals(first)).toBe(true);
-    expect(await unfinished()).toBe(0);
-  });
+  it.each([1_000, 9 * MIB])(
+    'of %i bytes does not replace an object at its key, and takes the facts of that object',
+    async (length) => {
+      const first = bytesOf(length);
+      await world.ports.results.store(async () => ({ to: destination, chunks: inChunks(first, 48_000) }), signal);
+      const other = Buffer.from(first).fill(1);
+      expect(
+        await world.ports.results.store(async () => ({ to: destination, chunks: inChunks(other, 48_000) }), signal),
+      ).toEqual({ ...place, bytes: length, sha256: sha256(first) });
+      expect((await world.object(RESULTS, destination.key)).bytes.equals(first)).toBe(true);
+      expect(await unfinished()).toBe(0);
+    },
+  );
 
-  it('is stored whole beside more large ones than there is memory for parts', async () => {
-    const all = Array.from({ length: 40 }, (_, index) => bytesOf(6 * MIB + 4 * index));
-    const facts = await Promise.all(
-      all.map((bytes, index) =>
-        world.ports.results.store(
-          async () => ({ to: { ...destination, key: `${index}` }, chunks: inChunks(bytes, 1 * MIB) }),
-          signal,
-        ),
-      ),
-    );
-    expect(facts).toEqual(
-      all.map((bytes, index) => ({ ...place, key: `${index}`, bytes: bytes.length, sha256: sha256(bytes) })),
-    );
-    for (const index of [0, 17, 39]) {
-      expect((await world.object(RESULTS, `${index}`)).bytes.equals(all[index] as Buffer)).toBe(true);
-    }
-  });
-
-  it('that waits for memory is given up when the time is over, and nobody else waits for it', async () => {
+  it('that waits for memory is given up when the time is over, and no other asset waits for it', async () => {
     const { promise: held, resolve: release } = Promise.withResolvers<void>();
     async function* holding() {
-      yield bytesOf(MIB);
+      yield bytesOf(1_000);
       await held;
     }
     const store = (key: string, chunks: AsyncIterable<Uint8Array>, signal: AbortSignal) =>
       world.ports.results.store(async () => ({ to: { ...destination, key }, chunks }), signal);
-    const holders = Array.from({ length: 24 }, (_, index) => store(`${index}`, holding(), signal));
+    const { assetConcurrency } = world.ports.settings;
+    const holders = Array.from({ length: assetConcurrency }, (_, index) => store(`${index}`, holding(), signal));
     const over = new AbortController();
-    const late = store('late', inChunks(bytesOf(MIB), MIB), over.signal);
-    const later = store('later', inChunks(bytesOf(MIB), MIB), signal);
+    const late = store('late', inChunks(bytesOf(1_000), 100), over.signal);
+    const later = store('later', inChunks(bytesOf(1_000), 100), signal);
     over.abort(new Error('the time is over'));
     await expect(late).rejects.toThrow('the time is over');
     release();
     await Promise.all([...holders, later]);
-    expect(await world.keys(RESULTS)).toHaveLength(25);
+    expect(await world.keys(RESULTS)).toHaveLength(assetConcurrency + 1);
   });
 
-  it('stored by ten at once is stored once, and all of them know it', async () => {
+  it('that ten callers store at once is stored once, and all of them get its facts', async () => {
     const all = await Promise.all(
       Array.from({ length: 10 }, (_, i) =>
         world.ports.results.store(
@@ -126,7 +112,7 @@ describe('an asset', () => {
     for (const facts of all) expect(facts.sha256).toBe(sha256(stored.bytes));
   });
 
-  it('is given up at once when the time is over', async () => {
+  it('is aborted at once when the time is over', async () => {
     const controller = new AbortController();
     async function* endless() {
       for (let i = 0; ; i += 1) {
@@ -142,8 +128,8 @@ describe('an asset', () => {
   });
 });
 
-describe('409 from S3', () => {
-  it('is only a reason to do it again', async () => {
+describe('a conditional write', () => {
+  it('is retried while S3 answers 409', async () => {
     await world.close();
     let conflicts = 0;
     world = await World.start({ s3: { conflict: () => ++conflicts <= 3 } });
