@@ -12,7 +12,7 @@ describe('an id from the service', () => {
     ['naïve ☃', 'na%C3%AFve%20%E2%98%83'],
     ['lone \ud800 surrogate', 'lone%20%EF%BF%BD%20surrogate'],
     ['65f0c0ffee', '65f0c0ffee'],
-  ])('is one harmless segment of a key: %j', (id, segment) => {
+  ])('becomes one harmless segment of a key: %j', (id, segment) => {
     expect(encodedId(id)).toBe(segment);
   });
 });

@@ -109,7 +109,7 @@ describe('a secret', () => {
     ['two\nlines', undefined],
     ['naïve', undefined],
     [undefined, undefined],
-  ])('%j holds the token %j', (secret, expected) => {
+  ])('%j has the token %j', (secret, expected) => {
     expect(tokenIn(secret)).toBe(expected);
   });
 });

@@ -8,13 +8,13 @@ const LARGE = 16 * 1_024 * KB;
 const LARGE_MAX = 4;
 
 let slots: AssetSlots;
-/** Bytes that all assets under way take, and how many there are; each with the most that it came to. */
+/** Bytes and number of all assets in progress, each with its maximum. */
 let bytes = { now: 0, max: 0 };
-let underWay = { now: 0, max: 0 };
+let inProgress = { now: 0, max: 0 };
 beforeEach(() => {
   slots = new AssetSlots(LARGE_MAX, LARGE);
   bytes = { now: 0, max: 0 };
-  underWay = { now: 0, max: 0 };
+  inProgress = { now: 0, max: 0 };
 });
 
 function add(gauge: { now: number; max: number }, by: number): void {
@@ -24,10 +24,10 @@ function add(gauge: { now: number; max: number }, by: number): void {
 
 const later = () => new Promise((resolve) => setImmediate(resolve));
 
-/** One asset from the beginning of its answer to its end. Its answer says how large it is, or nothing. */
+/** Fetches one asset, from the beginning of its answer to its end. The answer tells its size, or does not. */
 async function fetched(size: number, says: 'its size' | 'nothing' = 'its size'): Promise<void> {
   const slot = await slots.take(never);
-  add(underWay, 1);
+  add(inProgress, 1);
   try {
     if (says === 'its size') await slot.resize(size);
     const taken = Math.min(size, LARGE);
@@ -36,7 +36,7 @@ async function fetched(size: number, says: 'its size' | 'nothing' = 'its size'):
     if (says === 'nothing') slot.note(size);
     bytes.now -= taken;
   } finally {
-    underWay.now -= 1;
+    inProgress.now -= 1;
     slot.release();
   }
 }
@@ -45,19 +45,19 @@ const all = (sizes: readonly number[], says?: 'its size' | 'nothing') =>
   Promise.all(sizes.map((size) => fetched(size, says)));
 
 describe('assets under a budget of memory', () => {
-  it('go many side by side if they are small', async () => {
+  it('are fetched many at a time if they are small', async () => {
     await all(Array<number>(200).fill(100 * KB));
-    expect(underWay.max).toBe(32);
+    expect(inProgress.max).toBe(32);
     expect(bytes.max).toBeLessThanOrEqual(32 * 100 * KB);
   });
 
-  it('go few side by side if they are large', async () => {
+  it('are fetched few at a time if they are large', async () => {
     await all(Array<number>(16).fill(3 * LARGE));
-    expect(underWay.max).toBe(LARGE_MAX);
+    expect(inProgress.max).toBe(LARGE_MAX);
     expect(bytes.max).toBe(LARGE_MAX * LARGE);
   });
 
-  it('are taken for large ones until the first has shown its size', async () => {
+  it('are assumed to be large until the size of the first is known', async () => {
     const first = Array.from({ length: 32 }, () => slots.take(never));
     let count = 0;
     for (const slot of first) void slot.then(() => (count += 1));
@@ -69,41 +69,41 @@ describe('assets under a budget of memory', () => {
     }
   });
 
-  it('are taken for large ones again when one turns out to be large', async () => {
+  it('are assumed to be large again after a large one', async () => {
     await all(Array<number>(32).fill(KB));
     await fetched(LARGE);
-    underWay.max = 0;
+    inProgress.max = 0;
     await all(Array<number>(8).fill(LARGE));
-    expect(underWay.max).toBe(LARGE_MAX);
+    expect(inProgress.max).toBe(LARGE_MAX);
   });
 
-  it('do not wait for each other if 32 that were taken for small ones turn out to be large', async () => {
+  it('do not wait for each other if 32 that were assumed to be small are large', async () => {
     await all(Array<number>(32).fill(KB));
     await all(Array<number>(32).fill(LARGE));
-    expect(underWay.max).toBe(32);
+    expect(inProgress.max).toBe(32);
     expect(bytes.max).toBe(LARGE_MAX * LARGE);
     expect(bytes.now).toBe(0);
   });
 
-  it('never take more than the budget, whatever their sizes and however they end', async () => {
+  it('never take more than the budget, whatever their sizes', async () => {
     const sizes = Array.from({ length: 500 }, (_, i) => [KB, 100 * KB, LARGE / 4, LARGE, 5 * LARGE][(i * 7) % 5] ?? 0);
     await all(sizes);
     expect(bytes.max).toBeLessThanOrEqual(LARGE_MAX * LARGE);
-    expect([bytes.now, underWay.now]).toEqual([0, 0]);
-    // All of the budget came back.
+    expect([bytes.now, inProgress.now]).toEqual([0, 0]);
+    // The whole budget is free again.
     bytes.max = 0;
     await all(Array<number>(LARGE_MAX).fill(LARGE));
     expect(bytes.max).toBe(LARGE_MAX * LARGE);
   });
 
-  it('of unknown sizes go as if they were large, if the ones before were', async () => {
+  it('of unknown size are assumed to be large if the ones before were', async () => {
     await all(Array<number>(8).fill(LARGE), 'nothing');
-    expect(underWay.max).toBe(LARGE_MAX);
+    expect(inProgress.max).toBe(LARGE_MAX);
   });
 });
 
-describe('an asset that is given up', () => {
-  it('while it waits for a place leaves nothing behind', async () => {
+describe('a slot', () => {
+  it('leaves nothing behind if it is aborted before its turn', async () => {
     const held = await Promise.all(Array.from({ length: LARGE_MAX }, () => slots.take(never)));
     const controller = new AbortController();
     const { signal } = controller;
@@ -120,7 +120,7 @@ describe('an asset that is given up', () => {
     expect(bytes.max).toBe(LARGE_MAX * LARGE);
   });
 
-  it('while it waits for more memory gives back all that it had', async () => {
+  it('releases all its memory if it is aborted while it waits for more', async () => {
     await all(Array<number>(32).fill(LARGE / LARGE_MAX));
     const controller = new AbortController();
     const { signal } = controller;
@@ -134,13 +134,13 @@ describe('an asset that is given up', () => {
     for (const outcome of await outcomes) expect(outcome).toMatchObject({ status: 'rejected', reason: signal.reason });
     for (const slot of [...small, ...growing]) slot.release();
     expect(getEventListeners(signal, 'abort')).toEqual([]);
-    // All of the budget is there for others, and no more than that.
+    // The whole budget is free for others, and no more than that.
     bytes.max = 0;
     await all(Array<number>(16).fill(LARGE));
     expect(bytes.max).toBe(LARGE_MAX * LARGE);
   });
 
-  it('gives its memory to one that waits for more, before any new one has its turn', async () => {
+  it('releases its memory to a slot that waits for more before any new slot', async () => {
     await all(Array<number>(32).fill(KB));
     const slot = () => slots.take(never);
     const [first, ...large] = await Promise.all(Array.from({ length: LARGE_MAX + 1 }, slot));
@@ -160,7 +160,7 @@ describe('an asset that is given up', () => {
     for (const each of [first as AssetSlot, ...large]) each.release();
   });
 
-  it('is released once, however often that is said', async () => {
+  it('is released once, however often release is called', async () => {
     const slot = await slots.take(never);
     slot.release();
     slot.release();

@@ -15,7 +15,7 @@ describe('the key of an asset', () => {
     ['application/x-nobody-knows', ''],
     ['not a media type', ''],
     ['', ''],
-  ])('ends as its media type says: %s', (mediaType, extension) => {
+  ])('ends with the extension of its media type: %s', (mediaType, extension) => {
     expect(assetKey(settings, { ...asset, mediaType })).toBe(`in/a.png/f1/a1${extension}`);
   });
 
@@ -23,13 +23,13 @@ describe('the key of an asset', () => {
     expect(assetKey({ resultsPrefix: 'out/', resultsKey: '{flowId}/{assetId}' }, asset)).toBe('out/f1/a1');
   });
 
-  it('takes nothing in an id or an upload key for a placeholder', () => {
+  it('does not replace placeholders within an id or an upload key', () => {
     expect(assetKey(settings, { ...asset, key: '{flowId}', flowId: '{assetId}' })).toBe(
       '{flowId}/%7BassetId%7D/a1.glb',
     );
   });
 
-  it('is never one that a receipt could have', () => {
+  it('is never the key of a receipt', () => {
     const upload = 'in/a.png/f1';
     expect(receiptKey('', upload)).toBe('in/a.png/f1/receipt.json');
     expect(assetKey(settings, { ...asset, assetId: 'receipt', mediaType: 'application/json' })).toBe(
@@ -38,7 +38,7 @@ describe('the key of an asset', () => {
     expect(assetKey(settings, { ...asset, assetId: 'receipt.json', mediaType: '' })).toBe('in/a.png/f1/receipt%2Ejson');
   });
 
-  it('is shared by no two assets, whatever their ids and media types', () => {
+  it('differs for any two assets, whatever their ids and media types', () => {
     fc.assert(
       fc.property(
         fc.uniqueArray(fc.stringMatching(/^[a.%/glbjson]{1,8}$/), { minLength: 2, maxLength: 2 }),
@@ -53,13 +53,13 @@ describe('the key of an asset', () => {
     );
   });
 
-  it('is another where it would be a receipt at the very top', () => {
+  it('differs from the key of a receipt at the top of the bucket', () => {
     const top = { resultsPrefix: '', resultsKey: '{assetId}{ext}' };
     expect(assetKey(top, { ...asset, assetId: 'receipt', mediaType: 'application/json' })).toBe('%72eceipt.json');
     expect(assetKey(top, { ...asset, assetId: 'receipt', mediaType: 'application/json5' })).toMatch(/^receipt/);
   });
 
-  it('keeps its own folder, whatever the ids', () => {
+  it('stays in its own folder, whatever the ids', () => {
     expect(assetKey(settings, { ...asset, flowId: '../../x', assetId: '..' })).toBe(
       'in/a.png/%2E.%2F..%2Fx/%2E%2E.glb',
     );
@@ -69,7 +69,7 @@ describe('the key of an asset', () => {
 describe('a key that would be too long', () => {
   const long = `${'ä'.repeat(500)}/a.png`;
 
-  it('is shortened to what S3 takes, and keeps its end', () => {
+  it('is shortened to the limit of S3, and keeps its end', () => {
     for (const key of [receiptKey('', long), assetKey(settings, { ...asset, key: long })]) {
       expect(Buffer.byteLength(key)).toBeLessThanOrEqual(1024);
     }
@@ -77,7 +77,7 @@ describe('a key that would be too long', () => {
     expect(assetKey(settings, { ...asset, key: `${long}${'b'.repeat(30)}` })).toMatch(/~[0-9a-f]{20}\/a1\.glb$/);
   });
 
-  it('is left as it is up to 1,024 bytes, and at most that long from then on', () => {
+  it('stays unchanged up to 1,024 bytes, and is shortened to that above', () => {
     const exact = 'a'.repeat(1024 - '/receipt.json'.length);
     expect(receiptKey('', exact)).toBe(`${exact}/receipt.json`);
     const hash = '[0-9a-f]{20}';
@@ -85,7 +85,7 @@ describe('a key that would be too long', () => {
     expect(Buffer.byteLength(receiptKey('', `${exact}a`))).toBe(1024);
   });
 
-  it('keeps its last name where that is no more than a quarter of it', () => {
+  it('keeps its last name if that is at most a quarter of the limit', () => {
     const named = (bytes: number) =>
       assetKey(settings, { ...asset, key: 'k'.repeat(1000), assetId: 'b'.repeat(bytes - 5) });
     expect(named(256)).toMatch(/^k{747}~[0-9a-f]{20}\/b{251}\.glb$/);
@@ -93,18 +93,18 @@ describe('a key that would be too long', () => {
     expect(Buffer.byteLength(named(257))).toBeLessThanOrEqual(1024);
   });
 
-  it('loses the character that the cut falls into, and no other', () => {
+  it('loses the character that the cut divides, and no other', () => {
     const key = receiptKey('', `\ufffdb${'🪑'.repeat(300)}`);
     expect(key).toMatch(/^\ufffdb(🪑)+~[0-9a-f]{20}\/receipt\.json$/u);
     expect(Buffer.byteLength(key)).toBeGreaterThan(1020);
   });
 
-  it('is not shared by two that differ anywhere', () => {
+  it('differs for any two long keys', () => {
     const keys = ['x', 'y'].flatMap((end) => [receiptKey('', `${long}${'b'.repeat(50)}${end}`)]);
     expect(new Set(keys).size).toBe(2);
   });
 
-  it('is whole UTF-8 of at most 1,024 bytes, whatever comes in', () => {
+  it('is valid UTF-8 of at most 1,024 bytes, whatever the input', () => {
     fc.assert(
       fc.property(
         fc.string({ unit: 'grapheme', minLength: 1, maxLength: 600 }),

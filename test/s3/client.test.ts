@@ -6,13 +6,14 @@ import { EmbeddedS3 } from '../../local/aws/s3/s3.ts';
 
 const MIB = 1024 * 1024;
 
-/** Every byte differs from what is one slice further on. */
+/** Every byte differs from the byte one slice behind it. */
 const bytes = Buffer.from(Uint32Array.from({ length: (3 * MIB) / 4 + 25 }, (_, i) => Math.imul(i, 2654435761)).buffer);
 
 const closing: (() => unknown)[] = [];
 let embedded: EmbeddedS3;
-/** The headers of every PUT to an object, in their order; and how many of the next ones fail. */
+/** The headers of every PUT to an object, in their order. */
 let puts: Readonly<Record<string, string | undefined>>[];
+/** Number of next PUTs that fail. */
 let failing: number;
 let client: ReturnType<typeof s3Client>;
 beforeEach(async () => {
@@ -64,7 +65,7 @@ describe("the functions' S3 client", () => {
     expect((await stored()).equals(bytes)).toBe(true);
   });
 
-  it('sends it whole again where an attempt failed', async () => {
+  it('sends it whole again if an attempt failed', async () => {
     failing = 2;
     await put(bytes);
     expect(puts).toHaveLength(3);

@@ -36,15 +36,15 @@ const open = (reference: object = {}) => world.ports.inbox.open({ bucket: INBOX,
 const read = async ({ source }: { source: { open(signal: AbortSignal): Promise<AsyncIterable<Uint8Array>> } }) =>
   buffer(await source.open(signal));
 
-describe('an upload that was opened', () => {
-  it('is read by the request that opened it, if that was just now', async () => {
+describe('an opened upload', () => {
+  it('is read from the request that opened it, if that was just now', async () => {
     await start();
     await world.upload('a', LARGE);
     expect((await read(await open())).equals(LARGE)).toBe(true);
     expect(bodies).toHaveLength(1);
   });
 
-  it('is asked for anew where it was left unread for ten seconds, and the first connection is let go of', async () => {
+  it('is requested again after ten seconds without a reader, and the first connection is closed', async () => {
     await start();
     await world.upload('a', LARGE);
     const opened = await open();
@@ -54,7 +54,7 @@ describe('an upload that was opened', () => {
     expect(bodies[0]?.destroyed).toBe(true);
   });
 
-  it('is asked for anew where the connection broke before anything was read', async () => {
+  it('is requested again if the connection broke before anything was read', async () => {
     await start();
     await world.upload('a', LARGE);
     const opened = await open();
@@ -63,14 +63,14 @@ describe('an upload that was opened', () => {
     expect(bodies).toHaveLength(2);
   });
 
-  it('of an empty file is read as empty', async () => {
+  it('is empty if the file is empty', async () => {
     await start();
     await world.upload('a', '');
     expect(await read(await open())).toHaveLength(0);
   });
 });
 
-describe('an upload from when versioning was suspended', () => {
+describe('an upload from a time of suspended versioning', () => {
   const switchTo = (Status: BucketVersioningStatus) =>
     world.s3.send(new PutBucketVersioningCommand({ Bucket: INBOX, VersioningConfiguration: { Status } }));
 
@@ -83,7 +83,7 @@ describe('an upload from when versioning was suspended', () => {
     return unquoted(ETag);
   }
 
-  it('is opened as it is, although versioning is on again and a newer one has its key', async () => {
+  it('is opened, although versioning is on again and a newer upload has its key', async () => {
     const etag = await unversioned();
     const { id } = (await open()).upload;
     await switchTo('Enabled');
@@ -95,14 +95,14 @@ describe('an upload from when versioning was suspended', () => {
     expect((await read(opened)).toString()).toBe('first');
   });
 
-  it('is opened although its key was deleted with versioning on', async () => {
+  it('is opened, although its key was deleted with versioning on', async () => {
     const etag = await unversioned();
     await switchTo('Enabled');
     await world.remove('a');
     expect((await read(await open({ etag }))).toString()).toBe('first');
   });
 
-  it('is gone once another took its place, or it was deleted for good', async () => {
+  it('is gone after another upload replaced it, or after its version was deleted', async () => {
     const etag = await unversioned();
     await world.upload('a', 'second');
     await expect(open({ etag })).rejects.toThrow(UploadGoneError);
@@ -111,7 +111,7 @@ describe('an upload from when versioning was suspended', () => {
     await expect(open()).rejects.toThrow(UploadGoneError);
   });
 
-  it('becomes a flow, though its message comes only after versioning was switched on again', async () => {
+  it('becomes a flow, although its message comes only after versioning was switched on again', async () => {
     await unversioned();
     await switchTo('Enabled');
     await world.upload('a', 'second!');

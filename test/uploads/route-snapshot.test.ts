@@ -9,7 +9,7 @@ const nested = (depth: number): unknown => (depth === 0 ? 1 : [nested(depth - 1)
 describe('snapshot', () => {
   const open = route({ overrides: true, parameters: { quality: 'low' }, additional: { team: 'a' } });
 
-  it('keeps what the entry needs of its route and nothing else', () => {
+  it('keeps the members that an entry needs, and no others', () => {
     expect(snapshot(route({ prefixes: ['in/'], parameters: { seed: 1 } }))).toEqual({
       name: 'a',
       input: 'file',
@@ -18,12 +18,12 @@ describe('snapshot', () => {
     } satisfies RouteSnapshot);
   });
 
-  it('does not look at metadata where the route does not allow it', () => {
+  it('ignores metadata if the route does not allow overrides', () => {
     const metadata = { 'flow-template': 'expensive', 'flow-parameters': '{{{' };
     expect(snapshot(route(), metadata)).toEqual(snapshot(route()));
   });
 
-  it('lets metadata replace template, parameters and additional where the route allows it', () => {
+  it('lets metadata replace template, parameters and additional if the route allows it', () => {
     const metadata = { 'flow-template': 'other', 'flow-parameters': '{"seed":7}', 'flow-additional': '{"team":"b"}' };
     expect(snapshot(open, metadata)).toMatchObject({
       template: 'other',
@@ -32,7 +32,7 @@ describe('snapshot', () => {
     });
   });
 
-  it('keeps what the metadata does not replace', () => {
+  it('keeps the members that the metadata does not replace', () => {
     expect(snapshot(open, { 'flow-parameters': 'null', unrelated: 'x' })).toMatchObject({
       template: 't',
       parameters: null,
@@ -50,14 +50,14 @@ describe('snapshot', () => {
     ['flow-template', 'x'.repeat(257), '256 characters'],
     ['flow-template', '=?UTF-8?B?/w==?=', 'readable UTF-8'],
     ['flow-template', '=?no-such-charset?Q?a?=', 'readable UTF-8'],
-  ])('refuses %s: %s, naming the header', (header, value, why) => {
+  ])('refuses %s: %s, and names the header', (header, value, why) => {
     const act = () => snapshot(open, { [header]: value });
     expect(act).toThrow(InvalidOverrideError);
     expect(act).toThrow(`metadata ${header}: `);
     expect(act).toThrow(why);
   });
 
-  it('says why by a code of its own, with what it met', () => {
+  it('has an error code of its own, and a cause', () => {
     const refused = (header: string, value: string): unknown => {
       try {
         return snapshot(open, { [header]: value });
@@ -77,7 +77,7 @@ describe('snapshot', () => {
     });
   });
 
-  it('takes JSON that is nested as deeply as it may be', () => {
+  it('accepts JSON at the maximum depth', () => {
     expect(snapshot(open, { 'flow-parameters': JSON.stringify(nested(32)) }).parameters).toEqual(nested(32));
     expect(snapshot(open, { 'flow-additional': '{"a":null,"b":"text"}' }).additional).toEqual({ a: null, b: 'text' });
   });
@@ -95,11 +95,11 @@ describe('snapshot', () => {
     ['x =?UTF-8?Q?a_b=20c?= y', 'x a b c y'],
     ['=?UTF-8?Q??=a', 'a'],
     ['=?UTF-8?Q?a?= ', 'a'],
-  ])('reads words as S3 encodes them: %s', (value, template) => {
+  ])('decodes words as S3 encodes them: %s', (value, template) => {
     expect(snapshot(open, { 'flow-template': value }).template).toBe(template);
   });
 
-  it('cuts a long bad value short', () => {
+  it('quotes only the beginning of a long invalid value', () => {
     expect(() => snapshot(open, { 'flow-parameters': 'x'.repeat(2000) })).toThrow(/^.{1,200}$/);
   });
 
@@ -115,7 +115,7 @@ describe('snapshot', () => {
     expect(snapshot(open, { 'flow-parameters': value }).parameters).toEqual(expected);
   });
 
-  it('decodes any text, in either encoding and wherever it was cut', () => {
+  it('decodes any text, in either encoding, cut at any byte', () => {
     fc.assert(
       fc.property(fc.string({ unit: 'grapheme' }), fc.nat(), fc.boolean(), (text, at, quoted) => {
         const bytes = Buffer.from(JSON.stringify(text));

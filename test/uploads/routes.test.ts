@@ -9,7 +9,7 @@ const matches = (conditions: Partial<Route>, key: string, mediaType = 'applicati
   routeFor([route(conditions)], { key, mediaType }) !== undefined;
 
 describe('routeFor', () => {
-  it('takes the first route that matches, in their order', () => {
+  it('returns the first route that matches, in their order', () => {
     const routes = [
       route({ name: 'png', suffixes: ['.png'] }),
       route({ name: 'pictures', mediaTypes: ['image/*'] }),
@@ -21,11 +21,11 @@ describe('routeFor', () => {
     expect(named('a.txt', 'text/plain')).toBe('rest');
   });
 
-  it('gives nothing where no route matches', () => {
+  it('returns undefined if no route matches', () => {
     expect(routeFor([route({ suffixes: ['.png'] })], { key: 'a.txt', mediaType: 'text/plain' })).toBeUndefined();
   });
 
-  it('needs every kind of condition to be met, by any one of its kind', () => {
+  it('needs every condition to be met, by any of its values', () => {
     const conditions = { prefixes: ['in/', 'also/'], suffixes: ['.png', '.jpg'], mediaTypes: ['image/*'] };
     expect(matches(conditions, 'also/a.jpg', 'image/jpeg')).toBe(true);
     expect(matches(conditions, 'other/a.jpg', 'image/jpeg')).toBe(false);
@@ -41,11 +41,11 @@ describe('routeFor', () => {
     [{ prefixes: ['ΟΔΟΣ'] }, 'οδος'],
     [{ suffixes: ['.ÉTÉ'] }, 'a.été'],
     [{ prefixes: ['Straẞe/'] }, 'straße/a'],
-  ])('%j takes %s, whatever the case', (conditions, key) => {
+  ])('%j matches %s, whatever the case', (conditions, key) => {
     expect(matches(conditions, key)).toBe(true);
   });
 
-  it('finds every key that starts and ends as wanted, in any case', () => {
+  it('matches every key with the prefix and the suffix, in any case', () => {
     const text = fc.string({ unit: 'grapheme', minLength: 1, maxLength: 8 });
     fc.assert(
       fc.property(text, fc.string({ unit: 'grapheme' }), text, (prefix, middle, suffix) => {
@@ -78,21 +78,21 @@ describe('routeFor', () => {
 });
 
 describe('a route of several media types', () => {
-  it('takes any one of them', () => {
+  it('matches any of them', () => {
     expect(matches({ mediaTypes: ['text/plain', 'image/*'] }, 'a', 'image/png')).toBe(true);
     expect(matches({ mediaTypes: ['text/plain', 'image/*'] }, 'a', 'model/gltf-binary')).toBe(false);
   });
 });
 
 describe('mayMatch', () => {
-  it('is false only where the key alone rules every route out', () => {
+  it('is false only if the key alone excludes every route', () => {
     const routes = [route({ prefixes: ['in/'], mediaTypes: ['image/*'] }), route({ suffixes: ['.glb'] })];
     expect(mayMatch(routes, 'in/anything')).toBe(true);
     expect(mayMatch(routes, 'x.GLB')).toBe(true);
     expect(mayMatch(routes, 'x.png')).toBe(false);
   });
 
-  it('is true for every key that some media type would find a route for', () => {
+  it('is true for every key that has a route with some media type', () => {
     const key = fc.constantFrom('in/a.png', 'IN/b.txt', 'c.glb', 'in/', '');
     const condition = fc.option(fc.constantFrom('in/', '.png', '.TXT'), { nil: undefined });
     fc.assert(
@@ -108,7 +108,7 @@ const words = (what: string, max: number) =>
   `expected ${what} of 1 to ${max} characters, none of them a control character`;
 const nested = (depth: number): unknown => (depth === 0 ? 1 : [nested(depth - 1)]);
 
-/** What a route cannot have, and what is said of it. */
+/** Invalid members of a route, and the message for each. */
 const WRONG: readonly (readonly [fields: object, message: string])[] = [
   [{ name: 5 }, `routes[0].name: ${words('a name', 64)}, got 5`],
   [{ name: '' }, `routes[0].name: ${words('a name', 64)}, got ""`],
@@ -143,7 +143,7 @@ const WRONG: readonly (readonly [fields: object, message: string])[] = [
 describe('the list of routes', () => {
   const parse = (routes: unknown) => parseContext({ baseUrl: 'https://flows.example.com', routes }).routes;
 
-  it('takes a route with every field, and one without a condition', () => {
+  it('accepts a route with every member, and one without a condition', () => {
     const full: Route = {
       name: 'full',
       prefixes: ['in/'],

@@ -25,7 +25,7 @@ const KEYS: readonly (readonly [what: string, key: string, encoded: string])[] =
   ['spaces', 'my summer photo.png', 'my+summer+photo.png'],
   ['a plus sign', '1+1=2.png', '1%2B1%3D2.png'],
   ['a percent sign', '100%.png', '100%25.png'],
-  ['what looks encoded already', 'a%20b+c.png', 'a%2520b%2Bc.png'],
+  ['a key that looks encoded already', 'a%20b+c.png', 'a%2520b%2Bc.png'],
   ['unicode', 'Straße/写真 🖼.png', 'Stra%C3%9Fe/%E5%86%99%E7%9C%9F+%F0%9F%96%BC.png'],
   ['a question mark and a hash', 'who?#1.png', 'who%3F%231.png'],
   ['a newline', 'two\nlines.png', 'two%0Alines.png'],
@@ -38,7 +38,7 @@ describe('an S3 notification', () => {
     ]);
   });
 
-  it('tells of every record that it has', () => {
+  it('has an upload per record', () => {
     const [first] = notification({ key: 'a' }).Records;
     const [second] = notification({ key: 'b' }).Records;
     expect(uploadsOf({ Records: [first, second] }).map(({ key }) => key)).toEqual(['a', 'b']);
@@ -57,24 +57,24 @@ describe('an S3 notification', () => {
     expect(uploadsOf(notification({ key: 'a' }, eventName))).toEqual([]);
   });
 
-  it('from a bucket without versions pins none', () => {
+  it('from a bucket without versions has no version id', () => {
     expect(uploadsOf(notification({ key: 'a', versionId: '' }))[0]?.versionId).toBeUndefined();
     expect(uploadsOf(notification({ key: 'a', versionId: 'null' }))[0]?.versionId).toBeUndefined();
   });
 
-  it('for a test tells of no upload', () => {
+  it('for a test has no upload', () => {
     expect(uploadsOf({ Service: 'Amazon S3', Event: 's3:TestEvent', Bucket: 'inbox' })).toEqual([]);
   });
 });
 
 describe('an EventBridge event', () => {
-  it.each(KEYS)('has its key taken as it is: %s', (_, key) => {
+  it.each(KEYS)('has its key taken without decoding: %s', (_, key) => {
     expect(uploadsOf(bridged({ key, size: 3, etag: 'abc', 'version-id': 'v1' }))).toEqual([
       { bucket: 'inbox', key, versionId: 'v1', etag: 'abc', bytes: 3 },
     ]);
   });
 
-  it('of another kind tells of no upload', () => {
+  it('of another kind has no upload', () => {
     expect(uploadsOf(bridged({ key: 'a' }, 'Object Deleted'))).toEqual([]);
   });
 });
@@ -97,11 +97,11 @@ describe('anything else', () => {
       'an event without a bucket',
       { source: 'aws.s3', 'detail-type': 'Object Created', detail: { object: { key: 'a' } } },
     ],
-  ])('is refused by name: %s', (_, message) => {
+  ])('is refused with an error of its own: %s', (_, message) => {
     expect(() => uploadsOf(message)).toThrow(UnrecognisedEventError);
   });
 
-  it('never makes the parser fail in another way', () => {
+  it('never causes another error', () => {
     fc.assert(
       fc.property(fc.anything({ maxDepth: 6 }), (message) => {
         try {
@@ -114,7 +114,7 @@ describe('anything else', () => {
   });
 });
 
-describe('what is said of a message that is refused', () => {
+describe('the error for a refused message', () => {
   const said = (message: unknown): unknown => {
     try {
       return uploadsOf(message);
@@ -153,13 +153,13 @@ describe('what is said of a message that is refused', () => {
     expect(said(refused)).toMatchObject({ name: 'UnrecognisedEventError', message });
   });
 
-  it('is cut short, and never throws for its depth', () => {
+  it('quotes only the beginning, at any depth', () => {
     expect(said({ a: 'x'.repeat(1_000) })).toMatchObject({ message: expect.stringMatching(/^.{240,260}$/) });
     const deep = JSON.parse('['.repeat(50_000) + ']'.repeat(50_000));
     expect(said(deep)).toMatchObject({ message: expect.stringContaining('nested too deeply to be shown') });
   });
 
-  it('comes with what was met', () => {
+  it('has its cause', () => {
     expect(said(notification({ key: '%zz' }))).toMatchObject({ cause: expect.any(URIError) });
   });
 });
@@ -171,7 +171,7 @@ describe('a key', () => {
     ['ä'.repeat(512), true],
     ['ä'.repeat(513), false],
     ['\udc00', false],
-  ])('%#: can be: %s', (key, canBe) => {
+  ])('%#: is possible: %s', (key, canBe) => {
     const parse = () => uploadsOf(bridged({ key }));
     if (canBe) expect(parse()).toHaveLength(1);
     else expect(parse).toThrow(UnrecognisedEventError);
@@ -181,7 +181,7 @@ describe('a key', () => {
 describe('an upload id in a message', () => {
   const idIn = (uploadId: unknown) =>
     uploadsOf({ Records: [{ ...notification({ key: 'a' }).Records[0], flowdrop: { uploadId } }] })[0]?.uploadId;
-  it('is believed only if it is one', () => {
+  it('is ignored unless it has the form of one', () => {
     expect(idIn('0123456789abcdef0123456789abcdef01234567')).toBe('0123456789abcdef0123456789abcdef01234567');
     for (const id of [
       'a',
@@ -198,19 +198,19 @@ describe('an upload id in a message', () => {
 });
 
 describe('facts of an upload in a message', () => {
-  it('are taken only if they are what they should be', () => {
+  it('are ignored if they have the wrong type', () => {
     const [upload] = uploadsOf(notification({ key: 'a', size: '5', eTag: 5, versionId: {} }));
     expect(upload).toEqual({ bucket: 'inbox', key: 'a' });
   });
 
-  it('of another kind of event tell of none', () => {
+  it('of another kind of event have no upload', () => {
     for (const eventName of [5, null, ['ObjectCreated:Put'], 'Fake:ObjectCreated:Put', 'xs3:ObjectCreated:Put']) {
       expect(uploadsOf(notification({ key: 'a' }, eventName as string))).toEqual([]);
     }
   });
 });
 
-describe('a message that sends an upload again', () => {
+describe('a message that resubmits an upload', () => {
   it('is a notification as S3 would write it', () => {
     const upload = { id: 'f'.repeat(40), bucket: 'inbox', key: 'a b', etag: 'e', bytes: 5 };
     const s3 = { bucket: { name: 'inbox' }, object: { key: 'a%20b', size: 5, eTag: 'e' } };

@@ -27,27 +27,27 @@ describe('an upload id', () => {
     },
   );
 
-  it('without a version never changes either', () => {
+  it('without a version never changes', () => {
     // printf '%s' '["b","k","etag","e",1700000000]' | sha256sum
     expect(uploadId({ ...upload, versionId: undefined })).toBe('b2673fa4defb75b4721abbf7e3beab8b1f482938');
   });
 
-  it('cannot be confused by where bucket ends and key begins', () => {
+  it('tells where the bucket ends and the key begins', () => {
     expect(uploadId({ ...upload, bucket: 'ab', key: 'c' })).not.toBe(uploadId({ ...upload, bucket: 'a', key: 'bc' }));
   });
 
-  it('of a version is none that an ETag and a date could have', () => {
+  it('of a version differs from any that an ETag and a date could have', () => {
     expect(uploadId({ ...upload, versionId: 'e' })).not.toBe(uploadId({ ...upload, versionId: undefined }));
   });
 });
 
-describe('small words', () => {
-  it('a version pins something unless it is the one of an unversioned object', () => {
+describe('a version id and an ETag', () => {
+  it('identify a version, unless it is that of an unversioned object', () => {
     expect([undefined, null, '', 'null'].map(pinnedVersion)).toEqual(Array(4).fill(undefined));
     expect(pinnedVersion('v')).toBe('v');
   });
 
-  it('an ETag loses its quotes, and a weak one its sign', () => {
+  it('lose quotes, and the sign of a weak ETag', () => {
     expect(unquoted('"abc"')).toBe('abc');
     expect(unquoted('W/"abc"')).toBe('abc');
     expect(unquoted('abc')).toBe('abc');
