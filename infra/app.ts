@@ -9,17 +9,17 @@ const context: unknown = app.node.tryGetContext('flowdrop');
 try {
   new FlowdropStack(app, parseStackContext(context).context.pipeline, {
     context,
-    description: 'Files dropped into a bucket become flows; what these make is put into another',
+    description: 'Creates a flow for each file that is put into a bucket, and stores its outputs in another bucket',
   });
 } catch (error) {
   if (!(error instanceof ConfigurationError)) throw error;
-  // It is for whoever wrote cdk.json, to whom it matters what is wrong and not where that was noticed.
+  // The author of cdk.json needs the message, not the stack trace.
   process.stderr.write(`cdk.json: ${error.message}\n`);
   process.exit(1);
 }
 Validations.of(app).addPlugins(new AwsSolutionsChecks(app));
 
-// The command line prints warnings and errors, but keeps notices to itself.
+// The command line prints warnings and errors, but not notices.
 for (const { messages } of app.synth().stacks) {
   for (const { level, id, entry } of messages) {
     if (level === 'info') process.stderr.write(`${id}: ${entry.data}\n`);

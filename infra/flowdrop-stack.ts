@@ -4,15 +4,16 @@ import { type ITopic, Topic } from 'aws-cdk-lib/aws-sns';
 import { EmailSubscription } from 'aws-cdk-lib/aws-sns-subscriptions';
 import { Construct } from 'constructs';
 import { allowSending } from './constructs/encryption.ts';
-import { type Deployment, parseStackContext, pipelinePropsOf } from './deployment.ts';
+import { type Deployment, parseStackContext } from './deployment.ts';
+import { deploymentProps } from './deployment-props.ts';
 import { FlowPipeline } from './flow-pipeline.ts';
 
 export interface FlowdropStackProps extends StackProps {
-  /** The context `flowdrop`, as it stands in cdk.json. */
+  /** The context `flowdrop` of cdk.json, not yet checked. */
   readonly context: unknown;
 }
 
-/** One pipeline as cdk.json describes it, and what one needs to know to use it. */
+/** One pipeline as cdk.json describes it. Its outputs name the resources that its users need. */
 export class FlowdropStack extends Stack {
   readonly pipeline: FlowPipeline;
 
@@ -23,7 +24,7 @@ export class FlowdropStack extends Stack {
       context: { pipeline, baseUrl, routes, settings },
       deployment,
     } = parseStackContext(context);
-    const pipelineProps = pipelinePropsOf(deployment, new Construct(this, 'Given'));
+    const pipelineProps = deploymentProps(deployment, new Construct(this, 'Given'));
     this.pipeline = new FlowPipeline(this, 'Pipeline', {
       ...pipelineProps,
       name: pipeline,
@@ -34,12 +35,15 @@ export class FlowdropStack extends Stack {
     });
     for (const [name, value] of Object.entries(deployment.tags ?? {})) Tags.of(this).add(name, value);
     this.#print({
-      Inbox: [this.pipeline.inboxBucket.bucketName, 'Bucket that files are dropped into'],
-      Results: [this.pipeline.resultsBucket.bucketName, 'Bucket where assets and receipts are found'],
-      Ledger: [this.pipeline.ledgerBucket.bucketName, 'Bucket of the pipeline itself, with an entry for each upload'],
-      TokenSecret: [this.pipeline.tokenSecret.secretArn, "Secret that the flow service's token is put into"],
-      Queue: [this.pipeline.queue.queueUrl, 'Uploads on their way to the function that starts flows'],
-      DeadLetterQueue: [this.pipeline.deadLetterQueue.queueUrl, 'Uploads that could not even be started'],
+      Inbox: [this.pipeline.inboxBucket.bucketName, 'Bucket to put files into'],
+      Results: [this.pipeline.resultsBucket.bucketName, 'Bucket of assets and receipts'],
+      Ledger: [
+        this.pipeline.ledgerBucket.bucketName,
+        "Bucket of the pipeline's own records, with an entry for each upload",
+      ],
+      TokenSecret: [this.pipeline.tokenSecret.secretArn, 'Secret to store the token of the flow service in'],
+      Queue: [this.pipeline.queue.queueUrl, 'Queue of uploads for the function that creates flows'],
+      DeadLetterQueue: [this.pipeline.deadLetterQueue.queueUrl, 'Queue of uploads that could not be started'],
     });
   }
 
@@ -52,7 +56,8 @@ export class FlowdropStack extends Stack {
   }
 
   #print(outputs: Readonly<Record<string, readonly [value: string, description: string]>>): void {
-    for (const [name, [value, description]] of Object.entries(outputs))
+    for (const [name, [value, description]] of Object.entries(outputs)) {
       new CfnOutput(this, name, { value, description });
+    }
   }
 }

@@ -1,6 +1,7 @@
-/** What an app of one's own imports: the construct, and the types of what it is given. */
+/** The package's exports: the construct, and the types of its props. */
 
 export type { Json, JsonObject } from '../functions/base/json.ts';
 export { ConfigurationError } from '../functions/base/validation.ts';
 export type { PipelineSettings } from '../functions/settings/settings.ts';
-export { FlowPipeline, type FlowPipelineProps, type RouteProps } from './flow-pipeline.ts';
+export { FlowPipeline } from './flow-pipeline.ts';
+export type { FlowPipelineProps, RouteProps } from './flow-pipeline-props.ts';

@@ -1,12 +1,12 @@
 /**
- * Builds the package that an app of one's own installs, into `dist/package` or the directory that is named:
+ * Builds the npm package for other CDK apps, into `dist/package` or the directory given as the first argument:
  *
  *   package.json, README.md, LICENSE, docs/runbook.md
- *   index.js         the construct, with everything of ours and of zod that it needs
+ *   index.js         the construct, with the parts of zod that it needs
  *   functions/       the two functions, bundled
  *   types/           declarations
  *
- * It depends on nothing but CDK itself, which is the app's.
+ * Its only dependency is CDK, which the app brings.
  */
 import { execFileSync } from 'node:child_process';
 import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -37,7 +37,7 @@ async function bundleConstruct(): Promise<void> {
     external: ['aws-cdk-lib', 'constructs'],
     plugins: [
       {
-        name: 'functions are bundled already',
+        name: 'use the bundled functions',
         setup({ onResolve }) {
           onResolve({ filter: /\/bundle\.ts$/ }, () => ({ path: here('./bundle/built.ts') }));
         },
@@ -51,7 +51,7 @@ function writeTypes(): void {
     noEmit: false,
     emitDeclarationOnly: true,
     declaration: true,
-    // What is marked so speaks of zod, which is inside the module and not beside it.
+    // Declarations marked `@internal` refer to zod. zod is bundled, so its types are not in the package.
     stripInternal: true,
     rootDir: here('..'),
     outDir: join(outDir, 'types'),
@@ -79,7 +79,7 @@ function writeManifest(): void {
     description,
     license,
     type: 'module',
-    // An app may be installed with any npm: only a checkout needs the one that is named there.
+    // Without `engines.npm`: only this repository needs that version, and an app may use any.
     engines: { node: engines.node },
     exports: { '.': { types: './types/infra/index.d.ts', default: './index.js' } },
     peerDependencies: { 'aws-cdk-lib': `^${dependencies['aws-cdk-lib']}`, constructs: `^${dependencies.constructs}` },

@@ -10,10 +10,13 @@ export interface Log {
   with(fields: LogFields): Log;
 }
 
-/** CloudWatch namespace of all metrics. Their dimension `service` is the name of the pipeline. */
+/** CloudWatch namespace of all metrics. The dimension `service` is the pipeline's name. */
 export const METRICS_NAMESPACE = 'Flowdrop';
 
-/** Every metric, by its name in CloudWatch. Those without a unit in their name are counts. */
+/**
+ * Every metric there is, by its name in CloudWatch. All are counts but those that name a unit. Alarms on them are in
+ * `infra/monitoring/conditions.ts`.
+ */
 export type MetricName =
   | 'UploadsReceived'
   | 'UploadsUnrouted'

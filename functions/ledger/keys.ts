@@ -40,6 +40,7 @@ export interface WaitingMarker {
 
 export const entryKey = (uploadId: string): string => `${UPLOADS_PREFIX}${uploadId}.json`;
 
+/** The key of a collector's state, by its index: from 0 to one less than the number of collectors. */
 export const collectorKey = (index: number): string => `${STATE_PREFIX}collector-${index}.json`;
 
 export const SWEEP_KEY = `${STATE_PREFIX}sweep.json`;

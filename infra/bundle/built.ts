@@ -3,12 +3,12 @@ import { fileURLToPath } from 'node:url';
 import type { FunctionName } from './bundle.ts';
 
 /**
- * Takes the place of bundle.ts in the package, where the functions are bundled already: who installs the package needs
- * neither their sources nor a bundler.
+ * Replaces bundle.ts in the package. The package contains the functions as bundles, so its users need neither the
+ * sources nor a bundler.
  */
 export const BUNDLE_HANDLER = 'index.handler';
 
-/** Where {@link bundleFunction} finds the bundles, beside the package's one module. */
+/** Folder of the bundles, beside the package's one module. */
 export const BUILT_BUNDLES = 'functions';
 
 /** Copies one of the two functions to `<outDir>/index.mjs`. */

@@ -2,22 +2,23 @@ import { execFileSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import type { Metafile } from 'esbuild';
 
-/** The two functions, by the names of their entries and of their folders in a bundle directory. */
+/** Names of the two functions, of their entry points and of their folders in a bundle directory. */
 export const FUNCTION_NAMES = ['create-flow', 'collect-outputs'] as const;
 export type FunctionName = (typeof FUNCTION_NAMES)[number];
 
-/** What Lambda, and the local runtime, are told to call in a bundle. */
+/** The handler of a bundle, for Lambda and the local runtime. */
 export const BUNDLE_HANDLER = 'index.handler';
 
 const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 
-/** What esbuild's account of a bundle takes at most, in bytes. */
+/** Maximum size of esbuild's metafile, in bytes. */
 const METAFILE_BYTES_MAX = 64 * 1024 * 1024;
 
 /**
  * Bundles one TypeScript module, with everything it imports, into `<outDir>/index.mjs` for Lambda's Node 24.
- * Returns esbuild's account of what went in. Synchronous, because CDK's local bundling is.
- * @throws where esbuild fails; it says itself in which file and line.
+ * Synchronous, because CDK's local bundling is.
+ * @returns esbuild's metafile, which lists the inputs of the bundle.
+ * @throws if esbuild fails. esbuild prints the file and line itself.
  */
 export function bundleModule(entryPath: string, outDir: string): Metafile {
   const metafile = execFileSync(process.execPath, [here('./process.ts'), entryPath, outDir], {

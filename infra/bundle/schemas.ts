@@ -1,7 +1,6 @@
 /**
- * The schemas of an SDK client with the names of members written out where they are keys: `{ [_hH]: 1 }` becomes
- * `{ "httpHeader": 1 }`. A key that is looked up could have an effect, for all esbuild knows, so that it keeps the
- * schemas of every operation of the service; without them it keeps those in use.
+ * The schemas of an SDK client with literal keys: `{ [_hH]: 1 }` becomes `{ "httpHeader": 1 }`. To esbuild a computed
+ * key may have a side effect, so it keeps the schemas of every operation. With literal keys it keeps only those in use.
  */
 export function withLiteralKeys(schemas: string): string {
   const names = new Map(

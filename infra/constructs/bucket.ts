@@ -10,7 +10,7 @@ import {
 } from 'aws-cdk-lib/aws-s3';
 import type { Construct } from 'constructs';
 
-/** Parts of a multipart upload that nobody completes cost as much as an object, and are seen by nobody. */
+/** Lifetime of an abandoned multipart upload. Its parts cost as much as an object, and no listing shows them. */
 const ABANDONED_UPLOAD_LIFETIME = Duration.days(2);
 
 export interface PipelineBucketProps {
@@ -21,13 +21,13 @@ export interface PipelineBucketProps {
   readonly lifecycleRules?: readonly LifecycleRule[];
 }
 
-/** A bucket as every bucket of ours is: encrypted, reached over TLS only, closed to the public. */
+/** A bucket with what all buckets of the pipeline have: encryption, access over TLS only, and no public access. */
 export function pipelineBucket(scope: Construct, id: string, props: PipelineBucketProps): Bucket {
   const { encryptionKey, removalPolicy, accessLogsBucket, versioned, lifecycleRules = [] } = props;
   const bucket = new Bucket(scope, id, {
     encryption: encryptionKey === undefined ? BucketEncryption.S3_MANAGED : BucketEncryption.KMS,
     encryptionKey,
-    // One request to KMS for many objects rather than one for each.
+    // One request to KMS for many objects instead of one for each.
     bucketKeyEnabled: encryptionKey === undefined ? undefined : true,
     blockPublicAccess: BlockPublicAccess.BLOCK_ALL,
     objectOwnership: ObjectOwnership.BUCKET_OWNER_ENFORCED,
@@ -42,7 +42,7 @@ export function pipelineBucket(scope: Construct, id: string, props: PipelineBuck
   if (accessLogsBucket === undefined) {
     Validations.of(bucket).acknowledge({
       id: 'AwsSolutions-S1',
-      reason: 'Whose account it is decides where access logs go: they are written once accessLogsBucket is given.',
+      reason: 'The owner of the account decides where access logs go. They are written if accessLogsBucket is set.',
     });
   }
   return bucket;

@@ -9,7 +9,7 @@ export interface CollectOutputsProps extends FunctionSettings {
   readonly collectors: number;
 }
 
-/** The function that fetches what flows have made, and what starts it. */
+/** The function that fetches the outputs of ended flows, and the schedules that start it. */
 export class CollectOutputs extends PipelineFunction {
   constructor(scope: Construct, id: string, props: CollectOutputsProps) {
     const { parts, collectors, ...settings } = props;
@@ -17,7 +17,7 @@ export class CollectOutputs extends PipelineFunction {
       ...settings,
       entry: 'collect-outputs',
       functionName: settings.environment.COLLECT_FUNCTION,
-      description: 'Fetches what flows have made, and sends again what had to wait',
+      description: 'Fetches the outputs of ended flows, and resubmits waiting uploads',
     });
     parts.inbox.grantCompare(this.role);
     parts.results.grantStore(this.role);

@@ -5,18 +5,18 @@ import { Construct } from 'constructs';
 import { EVENT_SOURCE } from '../../functions/publish/completion-event.ts';
 import { allow } from './permissions.ts';
 
-/** The event bus that is told how each upload ended. */
+/** The event bus that gets one event per ended upload. */
 export class CompletionEvents extends Construct {
   readonly busArn: string;
 
-  /** @param eventBus where the events go; the account's default bus without one. */
+  /** @param eventBus the account's default bus if undefined. */
   constructor(scope: Construct, id: string, eventBus: IEventBus | undefined) {
     super(scope, id);
     const bus = { service: 'events', resource: 'event-bus', resourceName: 'default' };
     this.busArn = eventBus?.eventBusArn ?? Stack.of(this).formatArn(bus);
   }
 
-  /** Lets a function put events of ours on the bus, and of nobody else. */
+  /** Allows the role to put events with our source on the bus, and none with another source. */
   grantPut(role: IRole): void {
     allow(role, {
       actions: ['events:PutEvents'],

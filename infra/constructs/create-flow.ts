@@ -4,7 +4,7 @@ import type { Construct } from 'constructs';
 import type { Parts } from './parts.ts';
 import { type FunctionSettings, PipelineFunction } from './pipeline-function.ts';
 
-/** Largest batch for which Lambda needs no batching window, which it then calls for. */
+/** Lambda requires a batching window for batches larger than this. */
 const WINDOWLESS_BATCH_SIZE_MAX = 10;
 
 export interface CreateFlowProps extends FunctionSettings {
@@ -14,7 +14,7 @@ export interface CreateFlowProps extends FunctionSettings {
   readonly batchWindow: Duration;
 }
 
-/** The function that starts a flow for each upload in the queue. */
+/** The function that creates one flow for each upload in the queue. */
 export class CreateFlow extends PipelineFunction {
   constructor(scope: Construct, id: string, props: CreateFlowProps) {
     const { parts, uploadConcurrency, maxConcurrency, batchWindow, ...settings } = props;
@@ -22,7 +22,7 @@ export class CreateFlow extends PipelineFunction {
       ...settings,
       entry: 'create-flow',
       functionName: `${settings.environment.PIPELINE}-create-flow`,
-      description: 'Starts a flow for each file that is dropped into the inbox',
+      description: 'Creates a flow for each file that is put into the inbox',
     });
     parts.inbox.grantOpen(this.role);
     parts.results.grantReceipts(this.role);
@@ -33,15 +33,16 @@ export class CreateFlow extends PipelineFunction {
     const mapping = new EventSourceMapping(this, 'Uploads', {
       target: this.function,
       eventSourceArn: parts.uploads.queue.queueArn,
-      // As many as an invocation sends side by side, so that none waits in it for another.
+      // As many as an invocation sends concurrently, so that no upload of a batch waits for another.
       batchSize:
         batchWindow.toSeconds() > 0 ? uploadConcurrency : Math.min(uploadConcurrency, WINDOWLESS_BATCH_SIZE_MAX),
       maxBatchingWindow: batchWindow,
       reportBatchItemFailures: true,
-      // Not reserved concurrency: with that, messages are received and not handled, and end as dead letters untouched.
+      // Not reserved concurrency: with that, the poller receives messages that Lambda then throttles. They would become
+      // dead letters without ever being handled.
       maxConcurrency,
     });
-    // Lambda checks that the role may receive before it makes the mapping.
+    // Lambda creates the mapping only if the role may already receive messages.
     mapping.node.addDependency(this.role);
   }
 }

@@ -5,20 +5,20 @@ import type { IConstruct } from 'constructs';
 
 type Conditions = Record<string, Record<string, unknown>>;
 
-/** What sending to an encrypted queue or topic takes. */
+/** Permissions to send to an encrypted queue or topic. */
 const SENDING = ['kms:Decrypt', 'kms:GenerateDataKey*'];
 
-/** @see https://docs.aws.amazon.com/AmazonCloudWatch/latest/logs/encrypt-log-data-kms.html */
+/** Permissions to encrypt a log group. @see https://docs.aws.amazon.com/AmazonCloudWatch/latest/logs/encrypt-log-data-kms.html */
 const LOGGING = ['kms:Encrypt*', 'kms:Decrypt*', 'kms:ReEncrypt*', 'kms:GenerateDataKey*', 'kms:Describe*'];
 
-/** Lets a service send to what the key encrypts, on behalf of this account. */
+/** Allows an AWS service to send to queues and topics that the key encrypts, on behalf of this account only. */
 export function allowSending(scope: IConstruct, key: IKey | undefined, service: string): void {
   allowService(scope, key, service, SENDING, {
     StringEquals: { 'aws:SourceAccount': Stack.of(scope).account },
   });
 }
 
-/** Lets CloudWatch encrypt the log groups whose names start with `prefix`. */
+/** Allows CloudWatch to encrypt the log groups whose names start with `prefix`. */
 export function allowLogging(scope: IConstruct, key: IKey | undefined, prefix: string): void {
   const { partition, region, account } = Stack.of(scope);
   allowService(scope, key, `logs.${region}.amazonaws.com`, LOGGING, {
@@ -28,7 +28,7 @@ export function allowLogging(scope: IConstruct, key: IKey | undefined, prefix: s
   });
 }
 
-/** A key that is not of this app keeps its policy, so the deployer is told what the policy must say. */
+/** This app cannot change the policy of an imported key. So a warning at synth says which statement it must have. */
 function allowService(
   scope: IConstruct,
   key: IKey | undefined,
@@ -43,6 +43,6 @@ function allowService(
   const json = JSON.stringify(Stack.of(scope).resolve(statement.toStatementJson()));
   Validations.of(scope).addWarning(
     `flowdrop:key-policy-${service.split('.')[0]}`,
-    `The policy of the encryption key is kept elsewhere and must have this statement: ${json}`,
+    `This app cannot change the policy of the encryption key. Add this statement to it: ${json}`,
   );
 }

@@ -5,23 +5,23 @@ import { AssetHashType, DockerImage } from 'aws-cdk-lib';
 import { Code } from 'aws-cdk-lib/aws-lambda';
 import { bundleFunction, type FunctionName } from '../bundle/bundle.ts';
 
-/** CDK wants a directory that the bundle is made from, and looks at it only where no bundle is made. */
+/** CDK asks for a source directory. It reads the directory only if bundling is switched off. */
 const SOURCE = fileURLToPath(new URL('.', import.meta.url));
 
-/** Beside the bundle, where routes are that are too long for the environment. */
+/** File beside the bundle, for routes that are too long for the environment. */
 const ROUTES_FILE = 'routes.json';
 
-/** How the environment names the file that {@link functionCode} puts beside the bundle. */
+/** Value of `ROUTES` in the environment if {@link functionCode} puts the routes into a file beside the bundle. */
 export const ROUTES_BESIDE_BUNDLE = `file:${ROUTES_FILE}`;
 
-/** The bundle of one function, with the routes in a file beside it where they are given. */
+/** The bundle of one function. If `routes` are given, they are in a file beside it. */
 export function functionCode(name: FunctionName, routes: string | undefined): Code {
   return Code.fromAsset(SOURCE, {
     assetHashType: AssetHashType.OUTPUT,
     bundling: {
-      // Never run: what is below always succeeds or throws.
+      // Never pulled: the local bundling below succeeds or throws.
       image: DockerImage.fromRegistry('none'),
-      // Nor is this, but it tells one bundle from the other where CDK remembers what it has bundled already.
+      // Never run either. CDK caches bundles by their options, and this tells the bundles apart.
       command: [name, routes ?? ''],
       local: {
         tryBundle(outDir) {

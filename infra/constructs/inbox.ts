@@ -9,8 +9,8 @@ import { allow, allowKey } from './permissions.ts';
 import type { UploadQueue } from './upload-queue.ts';
 
 /**
- * An upload that waits in the ledger, for a new token or for a budget, must still find its version when it is due.
- * Nobody should need a month for either.
+ * Lifetime of a replaced version. An upload that waits in the ledger, for a new token or a budget, must still find its
+ * version when it is due. A month is enough for either.
  */
 const REPLACED_VERSION_LIFETIME = Duration.days(30);
 
@@ -24,7 +24,7 @@ export interface InboxProps {
   readonly s3Events: boolean;
 }
 
-/** Where uploads come from, and how they get into the queue. */
+/** The bucket of uploads, which announces each upload to the queue. */
 export class Inbox extends Construct {
   readonly bucket: IBucket;
   readonly #prefix: string;
@@ -39,7 +39,7 @@ export class Inbox extends Construct {
   #newBucket({ prefix, uploads, s3Events, ...props }: InboxProps): IBucket {
     const bucket = pipelineBucket(this, 'Bucket', {
       ...props,
-      // An upload is one version, and stays what it was when its event was sent, whatever is put over it.
+      // An upload is one version of an object. It stays readable after another object was put to the same key.
       versioned: true,
       lifecycleRules: [
         {
@@ -49,7 +49,7 @@ export class Inbox extends Construct {
       ],
     });
     const resource = bucket.node.defaultChild as CfnBucket;
-    // Set here rather than by `addEventNotification`, which would bring a function of its own that sets it later.
+    // Not by `addEventNotification`: that would deploy another function, which sets the notification later.
     resource.notificationConfiguration = {
       queueConfigurations: [
         {
@@ -60,16 +60,16 @@ export class Inbox extends Construct {
       ],
       eventBridgeConfiguration: s3Events ? { eventBridgeEnabled: true } : undefined,
     };
-    // S3 sends a test message when it is told of the queue, and refuses the queue that does not take it.
+    // S3 sends a test message when the notification is set. If the queue does not accept it, the deployment fails.
     resource.addResourceDependency(uploads.allowSender('s3.amazonaws.com'));
     return bucket;
   }
 
-  /** By its EventBridge events, which leave the notifications that its owner has set up as they are. */
+  /** Subscribes to the bucket's EventBridge events. The notifications that its owner has set up stay as they are. */
   #listenTo(bucket: IBucket, { prefix, uploads }: InboxProps): void {
     uploads.allowSender('events.amazonaws.com');
     new Rule(this, 'ObjectCreated', {
-      description: `Uploads of ${this.node.path}, to its queue`,
+      description: `Sends the uploads of ${this.node.path} to its queue`,
       eventPattern: {
         source: ['aws.s3'],
         detailType: ['Object Created'],
@@ -82,15 +82,15 @@ export class Inbox extends Construct {
     });
   }
 
-  /** Lets a function open uploads at exactly their version, and tell an absent one from a forbidden one. */
+  /** Allows the role to open uploads at exactly their version, and to tell an absent one from a forbidden one. */
   grantOpen(role: IRole): void {
     this.#grantRead(role, ['s3:GetObject', 's3:GetObjectVersion']);
     allowKey(role, this.bucket.encryptionKey, 'read', 's3');
   }
 
   /**
-   * Lets a function ask which upload is current at a key, and go through all of them. That takes nothing that is
-   * encrypted, so where the inbox has a key of its own the function cannot read what is in it.
+   * Allows the role to ask which upload is current at a key, and to list all uploads. Neither decrypts anything. So if
+   * the inbox is encrypted with a key, the role cannot read the uploads.
    */
   grantCompare(role: IRole): void {
     this.#grantRead(role, ['s3:GetObject']);
@@ -107,12 +107,12 @@ export class Inbox extends Construct {
       resources: [this.bucket.arnForObjects(`${this.#prefix}*`)],
       wildcardReason: 'Uploads may have any key below the prefix of the inbox.',
     });
-    // Without it S3 says of an absent object that it is forbidden. It cannot be narrowed to a prefix, which a request
-    // for one object does not have.
+    // Without this permission, S3 answers 403 for an absent object instead of 404. It cannot be limited to a prefix,
+    // because a request for one object has none.
     allow(role, { actions: ['s3:ListBucket'], resources: [this.bucket.bucketArn] });
   }
 
-  /** Lets somebody drop files, and nothing else: not read them, nor list what others have dropped. */
+  /** Allows the grantee to put files, and nothing else: neither to read them nor to list those of others. */
   grantUpload(grantee: IGrantable): Grant {
     this.bucket.encryptionKey?.grant(grantee, 'kms:Decrypt', 'kms:GenerateDataKey');
     return Grant.addToPrincipalOrResource({

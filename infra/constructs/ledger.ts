@@ -18,19 +18,19 @@ export interface LedgerProps {
   readonly accessLogsBucket: IBucket | undefined;
 }
 
-/** Where entries and markers are: the pipeline's own, and nobody else's. */
+/** The bucket of entries and markers, for the pipeline alone. */
 export class Ledger extends Construct {
   readonly bucket: Bucket;
 
   constructor(scope: Construct, id: string, props: LedgerProps) {
     super(scope, id);
-    // By default nothing in it expires: an entry that is gone would let its upload be paid for again.
+    // By default nothing expires: without its entry, an upload could be paid for again.
     this.bucket = pipelineBucket(this, 'Bucket', props);
     if (props.retentionDays === 'forever') return;
     this.bucket.addLifecycleRule({ prefix: UPLOADS_PREFIX, expiration: Duration.days(props.retentionDays) });
   }
 
-  /** What claiming an upload, and recording what became of the claim, takes. */
+  /** Allows the role to claim an upload and to record what became of the claim. */
   grantCreate(role: IRole): void {
     this.#grant(role, READ_AND_WRITE, UPLOADS_PREFIX);
     this.#grant(role, PUT_AND_DELETE, RUNNING_PREFIX);
@@ -38,7 +38,7 @@ export class Ledger extends Construct {
     this.#grantList(role);
   }
 
-  /** What a tick takes: its own state, every marker, and the entries that they are of. */
+  /** Allows the role to run ticks: to change its own state, all markers and their entries. */
   grantCollect(role: IRole): void {
     this.#grant(role, READ_AND_WRITE, UPLOADS_PREFIX, STATE_PREFIX);
     this.#grant(role, PUT_AND_DELETE, RUNNING_PREFIX, WAITING_PREFIX);
@@ -49,11 +49,11 @@ export class Ledger extends Construct {
     allow(role, {
       actions,
       resources: prefixes.map((prefix) => this.bucket.arnForObjects(`${prefix}*`)),
-      wildcardReason: 'Keys in the ledger go on with ids and times; the prefix says what they are.',
+      wildcardReason: 'Keys in the ledger end with ids and times. The prefix limits them to one kind of object.',
     });
   }
 
-  /** To list markers, and to be told of an absent entry that it is absent, where S3 would else say forbidden. */
+  /** To list markers. Also, without this permission, S3 answers 403 for an absent entry instead of 404. */
   #grantList(role: IRole): void {
     allow(role, { actions: ['s3:ListBucket'], resources: [this.bucket.bucketArn] });
     allowKey(role, this.bucket.encryptionKey, 'write', 's3');

@@ -5,7 +5,7 @@ import type { Results } from './results.ts';
 import type { Token } from './token.ts';
 import type { UploadQueue } from './upload-queue.ts';
 
-/** What both functions work with. Each part says itself what a function may do with it. */
+/** The resources that both functions use. Each part has the methods that grant access to it. */
 export interface Parts {
   readonly inbox: Inbox;
   readonly results: Results;

@@ -8,17 +8,17 @@ export interface Permission {
   readonly actions: readonly string[];
   readonly resources: readonly string[];
   readonly conditions?: Record<string, Record<string, unknown>>;
-  /** Why a wildcard among the resources is as narrow as it can be. Needed where there is one. */
+  /** Why a wildcard among the resources cannot be narrower. Required if there is one. */
   readonly wildcardReason?: string;
 }
 
-/** Lets a role do exactly this. A wildcard without a reason is left for the checks at synth to find. */
+/** Allows the role these actions, and no more. The checks at synth report a wildcard that has no reason. */
 export function allow(role: IRole, { actions, resources, conditions, wildcardReason }: Permission): void {
   role.addToPrincipalPolicy(new PolicyStatement({ actions: [...actions], resources: [...resources], conditions }));
   if (wildcardReason !== undefined) acknowledgeWildcards(role, resources, wildcardReason);
 }
 
-/** Keeps a role from doing this whatever else lets it. */
+/** Denies the role these actions, whatever other statements allow. */
 export function deny(role: IRole, { actions, resources, conditions }: Omit<Permission, 'wildcardReason'>): void {
   role.addToPrincipalPolicy(
     new PolicyStatement({ effect: Effect.DENY, actions: [...actions], resources: [...resources], conditions }),
@@ -26,11 +26,12 @@ export function deny(role: IRole, { actions, resources, conditions }: Omit<Permi
 }
 
 /**
- * Lets a role use a key for what is read, or for what is written: S3 needs `Decrypt` of a writer too, for the parts of
- * a multipart upload, and SQS needs it of a sender. Only through the service that keeps what the key encrypts: what
- * else the key's owner has encrypted with it is none of the role's business. The key's policy leaves it to its account
- * to say who may use it, as policies of keys do unless somebody takes that out; a key of another account must itself
- * let this one.
+ * Allows the role to use a key for reading or writing. A writer needs `Decrypt` too: S3 asks for it to complete a
+ * multipart upload, and SQS asks for it to send. The role may use the key only through the service that holds the
+ * encrypted data. So it cannot decrypt anything else that the key encrypts.
+ *
+ * This works for a key whose policy leaves access to IAM, as the default policy does. The policy of a key in another
+ * account must allow this account as well.
  * @see https://docs.aws.amazon.com/AmazonS3/latest/userguide/mpuoverview.html ("Multipart upload API and permissions")
  * @see https://docs.aws.amazon.com/kms/latest/developerguide/conditions-kms.html#conditions-kms-via-service
  */
@@ -45,14 +46,14 @@ export function allowKey(
   allow(role, {
     actions: ['kms:Decrypt', ...(use === 'write' ? ['kms:GenerateDataKey'] : [])],
     resources: [key.keyArn],
-    // In the regions of China the names of services may end otherwise.
+    // In the regions of China, the names of services may end in `.cn`.
     conditions: { StringEquals: { 'kms:ViaService': [name, `${name}.cn`] } },
   });
 }
 
 /**
- * The checks name a finding by the resource as it stands in the template, and only once references between stacks are
- * resolved is it known how that is: hence at validation, the step between that and the checks.
+ * Acknowledges each wildcard to the checks at synth. They name a finding by the resource as the template spells it.
+ * The spelling is known once references between stacks are resolved. Validation runs after that and before the checks.
  */
 function acknowledgeWildcards(scope: IConstruct, resources: readonly string[], reason: string): void {
   scope.node.addValidation({
@@ -66,7 +67,7 @@ function acknowledgeWildcards(scope: IConstruct, resources: readonly string[], r
   });
 }
 
-/** A value of a template as one line of text, in the spelling of the checks: `<Logical.Attribute>/*`. */
+/** A value of a template as text, as the checks spell it: `<Logical.Attribute>/*`. */
 function flattened(value: unknown): string {
   if (typeof value === 'string') return value;
   const [[name, argument] = []] = Object.entries(value as Record<string, unknown>);

@@ -1,5 +1,4 @@
 import { Annotations, ArnFormat, Duration, RemovalPolicy, Stack, Token } from 'aws-cdk-lib';
-import type { ISecurityGroup, IVpc, SubnetSelection } from 'aws-cdk-lib/aws-ec2';
 import { Role, ServicePrincipal } from 'aws-cdk-lib/aws-iam';
 import type { IKey } from 'aws-cdk-lib/aws-kms';
 import { Architecture, Function as LambdaFunction, Runtime } from 'aws-cdk-lib/aws-lambda';
@@ -8,38 +7,31 @@ import { Construct } from 'constructs';
 import type { Env } from '../../functions/settings/environment.ts';
 import { BUNDLE_HANDLER, type FunctionName } from '../bundle/bundle.ts';
 import { functionCode, ROUTES_BESIDE_BUNDLE } from './function-code.ts';
+import type { NetworkProps } from './network.ts';
 import { allow, deny } from './permissions.ts';
 
 /**
- * As long as Lambda allows: the largest asset that is taken by default, 20 GiB, needs a third of it at the speed
- * that {@link MEMORY_MIB} buys, a slow service needs more, and nothing is paid for time that is not used.
+ * Lambda's maximum. At the speed that {@link MEMORY_MIB} buys, the largest asset of the default settings, 20 GiB, takes
+ * a third of it. A slow service takes longer. Unused time costs nothing.
  */
 export const FUNCTION_TIMEOUT = Duration.minutes(15);
 
 /**
- * The functions stream, so memory is not what this buys but processor time, of which Lambda gives in proportion
- * (1,769 MB is one processor). At 512 a function moves some 67 MB/s out and more in (docs/scaling.md), and has room for
- * its buffers. Halving it makes small files slower to start and doubles the time of large ones; the price of a GiB stays
- * the same.
+ * Memory of a function, in MiB. The functions stream, so this buys processor time rather than memory: Lambda gives one
+ * processor with 1,769 MB, and less in proportion. With 512 MiB a function moves some 67 MB/s out and more in
+ * (docs/scaling.md), and has room for its buffers. With half of it, small files start slower, and large ones take twice
+ * the time at the same price per GiB.
  * @see https://docs.aws.amazon.com/lambda/latest/dg/configuration-memory.html
  */
 const MEMORY_MIB = 512;
 
-/**
- * Names and values together. @see https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html
- */
+/** Lambda's limit on all names and values together. @see https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html */
 const ENVIRONMENT_BYTES_MAX = 4096;
 
-/** What is taken as the length of a value that is known only when it is deployed: the longest ARN or URL of ours. */
+/** Assumed length of a value that is known only after deployment. The ARNs and URLs of a pipeline are shorter. */
 const UNKNOWN_VALUE_BYTES = 256;
 
-export interface NetworkProps {
-  readonly vpc: IVpc;
-  readonly vpcSubnets: SubnetSelection | undefined;
-  readonly securityGroups: ISecurityGroup[];
-}
-
-/** What is the same for both functions. */
+/** Settings that both functions share. */
 export interface FunctionSettings {
   readonly environment: Env;
   readonly network: NetworkProps | undefined;
@@ -53,7 +45,7 @@ export interface PipelineFunctionProps extends FunctionSettings {
   readonly description: string;
 }
 
-/** One of the two functions, with a role that can write its log and, until it is granted more, nothing else. */
+/** One of the two functions. Its role can write the function's log, and nothing else until it is granted more. */
 export class PipelineFunction extends Construct {
   readonly function: LambdaFunction;
   readonly role: Role;
@@ -89,11 +81,11 @@ export class PipelineFunction extends Construct {
       logGroup: this.logGroup,
       ...network,
     });
-    // The function refers to its role, not to the role's policy, and could else be called before it may do anything.
+    // The function refers to its role but not to the role's policy. Without this, it could run before it has permissions.
     this.function.node.addDependency(this.role);
   }
 
-  /** The environment as it fits: routes that are too long for it go into a file beside the bundle. */
+  /** The environment within Lambda's limit. Routes that do not fit go into a file beside the bundle. */
   #fitted(environment: Env): { readonly environment: Env; readonly routes: string | undefined } {
     const inline = bytesOf(environment);
     const fits = inline <= ENVIRONMENT_BYTES_MAX;
@@ -101,7 +93,7 @@ export class PipelineFunction extends Construct {
     const bytes = bytesOf(fitted);
     if (bytes > ENVIRONMENT_BYTES_MAX) {
       throw new Error(
-        `${this.node.path}: the environment needs ${bytes} of ${ENVIRONMENT_BYTES_MAX} bytes without routes`,
+        `${this.node.path}: the environment takes ${bytes} bytes even without routes, and Lambda allows ${ENVIRONMENT_BYTES_MAX}`,
       );
     }
     Annotations.of(this).addInfo(
@@ -112,7 +104,7 @@ export class PipelineFunction extends Construct {
   }
 
   /**
-   * Lets Lambda connect the function to the VPC, and keeps the function's own code from doing the same.
+   * Allows Lambda to connect the function to the VPC, and denies the same to the function's own code.
    * @see https://docs.aws.amazon.com/lambda/latest/dg/configuration-vpc.html#configuration-vpc-permissions
    */
   #allowNetworkInterfaces(functionName: string): void {

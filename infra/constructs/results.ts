@@ -16,7 +16,7 @@ export interface ResultsProps {
   readonly s3Events: boolean;
 }
 
-/** Where assets and receipts are found. */
+/** The bucket of assets and receipts. */
 export class Results extends Construct {
   readonly bucket: IBucket;
   readonly #prefix: string;
@@ -36,12 +36,12 @@ export class Results extends Construct {
     return bucket;
   }
 
-  /** Lets a function say how an upload ended, and look at what is said already. */
+  /** Allows the role to read and write receipts. */
   grantReceipts(role: IRole): void {
     this.#grantWrite(role, ['s3:GetObject', 's3:PutObject'], `*/${RECEIPT_NAME}`);
   }
 
-  /** Lets a function store assets, check those that are there already, and give up half-stored ones. */
+  /** Allows the role to store assets, to check stored ones, and to abort multipart uploads. */
   grantStore(role: IRole): void {
     this.#grantWrite(role, ['s3:GetObject', 's3:PutObject', 's3:AbortMultipartUpload'], '*');
   }
@@ -50,23 +50,23 @@ export class Results extends Construct {
     allow(role, {
       actions,
       resources: [this.bucket.arnForObjects(`${this.#prefix}${keys}`)],
-      wildcardReason: 'Keys of results begin with the key of their upload, which may be any.',
+      wildcardReason: 'Keys of results begin with the key of their upload, which may be any key.',
     });
-    // Without it S3 says of an absent object that it is forbidden.
+    // Without this permission, S3 answers 403 for an absent object instead of 404.
     allow(role, { actions: ['s3:ListBucket'], resources: [this.bucket.bucketArn] });
     allowKey(role, this.bucket.encryptionKey, 'write', 's3');
   }
 
-  /** Lets somebody list and read everything that the pipeline has made. */
+  /** Allows the grantee to list and read the results, and nothing else. */
   grantRead(grantee: IGrantable): Grant {
     const { bucket } = this;
     bucket.encryptionKey?.grantDecrypt(grantee);
-    const below = this.#prefix === '' ? undefined : { StringLike: { 's3:prefix': `${this.#prefix}*` } };
+    const conditions = this.#prefix === '' ? undefined : { StringLike: { 's3:prefix': `${this.#prefix}*` } };
     return Grant.addToPrincipalOrResource({
       grantee,
       actions: ['s3:ListBucket'],
       resourceArns: [bucket.bucketArn],
-      conditions: below,
+      conditions,
       resource: bucket,
     }).combine(
       Grant.addToPrincipalOrResource({

@@ -6,12 +6,14 @@ import { Construct } from 'constructs';
 import { allow } from './permissions.ts';
 
 /**
- * How often a tick is started, whatever the poll interval: what waits is sent again by it. It is also the shortest that
- * EventBridge Scheduler knows; shorter polls go round again inside their tick.
+ * How often a tick starts, whatever the poll interval, because ticks also resubmit waiting uploads. It is the shortest
+ * interval of EventBridge Scheduler. With a shorter poll interval, one tick polls several times.
  */
 const TICK_RATE = 'rate(1 minute)';
 
-/** A tick that could not be started on time is not wanted later: the next one does the same. Scheduler's minimum. */
+const SWEEP_RATE = 'rate(1 day)';
+
+/** A tick that is late by more than this is dropped: the next one does the same. Scheduler's minimum. */
 export const TICK_AGE_MAX = Duration.seconds(60);
 
 export interface SchedulesProps {
@@ -19,53 +21,58 @@ export interface SchedulesProps {
   readonly collectors: number;
 }
 
-/** What starts the collecting function: a schedule for each collector, and one for the sweep. */
+interface ScheduleProps {
+  readonly description: string;
+  readonly rate: string;
+  /** The event that the function is invoked with. */
+  readonly event: object;
+}
+
+/** The schedules that start the collecting function: one for each collector, and one for the sweep. */
 export class Schedules extends Construct {
+  readonly #function: IFunction;
+  readonly #role: Role;
+
   constructor(scope: Construct, id: string, props: SchedulesProps) {
     super(scope, id);
-    const { account } = Stack.of(this);
+    this.#function = props.function;
+    this.#role = this.#newRole();
+    for (let index = 0; index < props.collectors; index += 1) {
+      this.#schedule(`Collector${index}`, {
+        description: `Tick of collector ${index} of ${props.collectors}`,
+        rate: TICK_RATE,
+        event: { collector: { index, of: props.collectors } },
+      });
+    }
+    const description = 'Daily comparison of inbox and ledger';
+    this.#schedule('Sweep', { description, rate: SWEEP_RATE, event: { sweep: {} } });
+  }
+
+  #newRole(): Role {
     const role = new Role(this, 'Role', {
-      // On behalf of a schedule of this account alone, lest the service be used by a stranger's.
+      // Only schedules of this account. Otherwise a schedule of another account could use the role.
       assumedBy: new ServicePrincipal('scheduler.amazonaws.com', {
-        conditions: { StringEquals: { 'aws:SourceAccount': account } },
+        conditions: { StringEquals: { 'aws:SourceAccount': Stack.of(this).account } },
       }),
       description: 'Starts the ticks of the collecting function',
     });
-    allow(role, { actions: ['lambda:InvokeFunction'], resources: [props.function.functionArn] });
-    for (let index = 0; index < props.collectors; index += 1) {
-      const event = { collector: { index, of: props.collectors } };
-      this.#schedule(
-        `Collector${index}`,
-        `Tick of collector ${index} of ${props.collectors}`,
-        TICK_RATE,
-        event,
-        role,
-        props,
-      );
-    }
-    this.#schedule('Sweep', 'Daily comparison of inbox and ledger', 'rate(1 day)', { sweep: {} }, role, props);
+    allow(role, { actions: ['lambda:InvokeFunction'], resources: [this.#function.functionArn] });
+    return role;
   }
 
-  #schedule(
-    id: string,
-    description: string,
-    scheduleExpression: string,
-    event: object,
-    role: Role,
-    { function: { functionArn } }: SchedulesProps,
-  ): void {
+  #schedule(id: string, { description, rate, event }: ScheduleProps): void {
     const schedule = new CfnSchedule(this, id, {
       description,
-      scheduleExpression,
+      scheduleExpression: rate,
       flexibleTimeWindow: { mode: 'OFF' },
       target: {
-        arn: functionArn,
-        roleArn: role.roleArn,
+        arn: this.#function.functionArn,
+        roleArn: this.#role.roleArn,
         input: JSON.stringify(event),
         retryPolicy: { maximumRetryAttempts: 0, maximumEventAgeInSeconds: TICK_AGE_MAX.toSeconds() },
       },
     });
-    // A schedule whose role may not start anything yet would fail its first ticks.
-    schedule.node.addDependency(role);
+    // Without this, the first ticks could fail because the role has no permissions yet.
+    schedule.node.addDependency(this.#role);
   }
 }

@@ -20,25 +20,24 @@ export class Token extends Construct {
     this.secret = existing ?? this.#newSecret(pipeline, encryptionKey);
   }
 
-  /** Holds chance until somebody puts the token in. The service refuses that, and uploads wait. */
+  /** Holds a random placeholder until the operator stores the token. Until then the service rejects it, and uploads wait. */
   #newSecret(pipeline: string, encryptionKey: IKey | undefined): ISecret {
     const secret = new Secret(this, 'Secret', {
-      description: `Token of the flow service for the pipeline ${pipeline}: as it is, or as JSON with "token"`,
+      description: `Token of the flow service for the pipeline ${pipeline}: the token itself, or JSON with the field "token"`,
       encryptionKey,
-      // It can be made anew at the service, and a token that outlives its user is a risk.
+      // The operator can get a new token from the service. A token that outlives its pipeline is a risk.
       removalPolicy: RemovalPolicy.DESTROY,
     });
     Validations.of(secret).acknowledge({
       id: 'AwsSolutions-SMG4',
-      reason:
-        'Only the flow service can issue a token, and it offers no operation for that; a new one is used at once.',
+      reason: 'Only the flow service can issue a token, and it has no operation for that. A new token is used at once.',
     });
     return secret;
   }
 
-  /** Lets a function read it. */
+  /** Allows the role to read the secret. */
   grantRead(role: IRole): void {
-    // Of a secret given by its name alone, the six characters that end its ARN are not known.
+    // The ARN of a secret ends in six random characters. They are unknown if the secret is given by its name alone.
     const arn = this.secret.secretFullArn ?? `${this.secret.secretArn}-??????`;
     allow(role, { actions: ['secretsmanager:GetSecretValue'], resources: [arn] });
     allowKey(role, this.secret.encryptionKey, 'read', 'secretsmanager');

@@ -8,25 +8,26 @@ import { allow, allowKey } from './permissions.ts';
 import { FUNCTION_TIMEOUT } from './pipeline-function.ts';
 
 /**
- * How much longer than an invocation may take a message stays hidden, beside the batching window. A claim outlives its
- * invocation by a minute, so a message that came back sooner would find its own claim and could only wait. The second
- * minute is for the time between receiving a message and starting the function.
- * An upload that waits for its turn at a service which limits creations waits within its invocation, so it adds nothing.
+ * A received message stays hidden for the batching window, the function's timeout and this. A claim outlives its
+ * invocation by a minute. A message that came back sooner would find its own claim and could only wait. The second
+ * minute covers the time between receiving a message and starting the function. An upload that waits for its turn at a
+ * service that limits creations waits within its invocation, so it adds nothing.
  *
- * Six times the function's timeout is often advised, for queues whose function is throttled; here that would be an hour
- * and a half before a file whose function crashed is tried again. Throttling is met by {@link RECEIVES_MAX} instead.
+ * AWS advises six times the function's timeout, for functions that are throttled. Here a file whose function crashed
+ * would then wait for an hour and a half. {@link RECEIVES_MAX} covers throttling instead.
  * @see https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html
  */
 const HIDDEN_BEYOND_TIMEOUT = Duration.seconds(120);
 
 /**
- * What waits, waits in the ledger; a message comes back only from a crash, a throttled function, an unreachable ledger
- * or a batch that had no time left for it. With this many receives those may last five hours and more. And they are more
- * than the attempts that a file has by default, so that one which the function dies of ends with a receipt.
+ * Receives after which a message becomes a dead letter. Uploads wait in the ledger, so a message comes back for four
+ * reasons only: a crash, a throttled function, an unreachable ledger, or a batch that ran out of time. With this many
+ * receives, these may last for more than five hours. It exceeds the default number of attempts of a file. So a file that
+ * crashes the function ends with a receipt.
  */
 const RECEIVES_MAX = 20;
 
-/** As long as SQS allows. */
+/** The maximum of SQS. */
 const RETENTION = Duration.days(14);
 
 export interface UploadQueueProps {
@@ -54,9 +55,9 @@ export class UploadQueue extends Construct {
   }
 
   /**
-   * Lets S3 or EventBridge send. On behalf of this account only, rather than of one bucket or rule: a bucket can be
-   * made only when the policy that lets it send is there, so the policy cannot name the bucket.
-   * @returns what must exist before a bucket may be told to send here.
+   * Allows S3 or EventBridge to send on behalf of this account. The policy cannot name one bucket: the bucket can be
+   * created only after the policy that allows it to send.
+   * @returns the policy, which must exist before a bucket can send here.
    */
   allowSender(service: 's3.amazonaws.com' | 'events.amazonaws.com'): CfnQueuePolicy {
     this.queue.addToResourcePolicy(
@@ -71,13 +72,14 @@ export class UploadQueue extends Construct {
     return this.queue.node.findChild('Policy').node.defaultChild as CfnQueuePolicy;
   }
 
-  /** What Lambda's poller needs of the role of the function that it polls for. */
+  /** Allows the role of a function to receive. Lambda's poller uses that role. */
   grantConsume(role: IRole): void {
     const actions = ['sqs:ReceiveMessage', 'sqs:DeleteMessage', 'sqs:GetQueueAttributes'];
     allow(role, { actions, resources: [this.queue.queueArn] });
     allowKey(role, this.queue.encryptionMasterKey, 'read', 'sqs');
   }
 
+  /** Allows the role to send. */
   grantSend(role: IRole): void {
     allow(role, { actions: ['sqs:SendMessage'], resources: [this.queue.queueArn] });
     allowKey(role, this.queue.encryptionMasterKey, 'write', 'sqs');

@@ -13,7 +13,7 @@ import type { IQueue } from 'aws-cdk-lib/aws-sqs';
 import { Construct } from 'constructs';
 import { PipelineMetrics } from './metrics.ts';
 
-/** CloudWatch's grid. */
+/** Width of CloudWatch's grid. */
 const COLUMNS = 24;
 const PERIOD = Duration.minutes(5);
 
@@ -26,77 +26,83 @@ export interface PipelineDashboardProps {
   readonly collectOutputsFunction: IFunction;
 }
 
-/** Is it working, how much, how fast, what failed: a row for each question. */
+/** One row for each question: is it working, how much, how fast, what failed. */
 export class PipelineDashboard extends Construct {
   constructor(scope: Construct, id: string, props: PipelineDashboardProps) {
     super(scope, id);
-    const { pipeline, alarms, queue, deadLetterQueue, createFlowFunction, collectOutputsFunction } = props;
-    const metrics = new PipelineMetrics(pipeline);
+    const metrics = new PipelineMetrics(props.pipeline);
     const dashboard = new Dashboard(this, 'Dashboard', {
-      // Dashboards of all regions share their names.
-      dashboardName: `${pipeline}-${Aws.REGION}`,
+      // Names of dashboards are unique across all regions of an account.
+      dashboardName: `${props.pipeline}-${Aws.REGION}`,
       periodOverride: PeriodOverride.INHERIT,
       defaultInterval: Duration.days(1),
     });
-    const functions = [createFlowFunction, collectOutputsFunction];
     dashboard.addWidgets(
-      new AlarmStatusWidget({ title: 'Is it working?', alarms: [...alarms], width: (COLUMNS * 3) / 4 }),
+      new AlarmStatusWidget({ title: 'Is it working?', alarms: [...props.alarms], width: (COLUMNS * 3) / 4 }),
       graph('Ticks', metrics.sum('TicksCompleted'), metrics.sum('TicksCutShort'))(COLUMNS / 4),
     );
-    dashboard.addWidgets(
-      ...row(
-        graph('Uploads', metrics.sum('UploadsReceived'), metrics.sum('UploadsUnrouted'), metrics.sum('UploadsMissed')),
-        graph('Flows', metrics.sum('FlowsCreated'), metrics.sum('FlowsSucceeded'), metrics.sum('FlowsFailed')),
-        graph('Bytes', metrics.sum('InputBytes'), metrics.sum('AssetBytes')),
-        graph('Running flows', metrics.maximum('FlowsRunning')),
-      ),
-    );
-    dashboard.addWidgets(
-      ...row(
-        graph('Upload to result (s)', ...[50, 95].map((percent) => metrics.percentile('SecondsToResult', percent))),
-        graph(
-          'Oldest that runs, oldest that waits (s)',
-          metrics.maximum('OldestRunningSeconds'),
-          metrics.maximum('OldestWaitingSeconds'),
-        ),
-        graph('Oldest upload in the queue (s)', queue.metricApproximateAgeOfOldestMessage({ period: PERIOD })),
-        graph(
-          'Longest invocation (ms)',
-          ...functions.map((each) => each.metricDuration({ statistic: Stats.MAXIMUM, period: PERIOD })),
-        ),
-      ),
-    );
-    dashboard.addWidgets(
-      ...row(
-        graph(
-          'Waiting',
-          metrics.sum('UploadsWaiting'),
-          metrics.sum('UploadsResubmitted'),
-          metrics.sum('TokenRejected'),
-        ),
-        graph(
-          'Doubts',
-          metrics.sum('DoubtsRetried'),
-          metrics.sum('DoubtsHeld'),
-          metrics.sum('FlowsOrphaned'),
-          metrics.sum('FlowsShared'),
-        ),
-        graph('Failed outputs', metrics.sum('AssetsFailed')),
-        graph(
-          'Errors',
-          ...functions.map((each) => each.metricErrors({ period: PERIOD })),
-          ...functions.map((each) => each.metricThrottles({ period: PERIOD })),
-          metrics.sum('EntriesUnreadable'),
-          deadLetterQueue.metricApproximateNumberOfMessagesVisible({ statistic: Stats.MAXIMUM, period: PERIOD }),
-        ),
-      ),
-    );
+    dashboard.addWidgets(...howMuch(metrics));
+    dashboard.addWidgets(...howFast(metrics, props));
+    dashboard.addWidgets(...whatFailed(metrics, props));
   }
 }
+
+function howMuch(metrics: PipelineMetrics): readonly GraphWidget[] {
+  return row(
+    graph('Uploads', metrics.sum('UploadsReceived'), metrics.sum('UploadsUnrouted'), metrics.sum('UploadsMissed')),
+    graph('Flows', metrics.sum('FlowsCreated'), metrics.sum('FlowsSucceeded'), metrics.sum('FlowsFailed')),
+    graph('Bytes', metrics.sum('InputBytes'), metrics.sum('AssetBytes')),
+    graph('Running flows', metrics.maximum('FlowsRunning')),
+  );
+}
+
+function howFast(metrics: PipelineMetrics, props: PipelineDashboardProps): readonly GraphWidget[] {
+  return row(
+    graph('Upload to result (s)', ...[50, 95].map((percent) => metrics.percentile('SecondsToResult', percent))),
+    graph(
+      'Oldest that runs, oldest that waits (s)',
+      metrics.maximum('OldestRunningSeconds'),
+      metrics.maximum('OldestWaitingSeconds'),
+    ),
+    graph('Oldest upload in the queue (s)', props.queue.metricApproximateAgeOfOldestMessage({ period: PERIOD })),
+    graph(
+      'Longest invocation (ms)',
+      ...functionsOf(props).map((each) => each.metricDuration({ statistic: Stats.MAXIMUM, period: PERIOD })),
+    ),
+  );
+}
+
+function whatFailed(metrics: PipelineMetrics, props: PipelineDashboardProps): readonly GraphWidget[] {
+  const functions = functionsOf(props);
+  return row(
+    graph('Waiting', metrics.sum('UploadsWaiting'), metrics.sum('UploadsResubmitted'), metrics.sum('TokenRejected')),
+    graph(
+      'Doubts',
+      metrics.sum('DoubtsRetried'),
+      metrics.sum('DoubtsHeld'),
+      metrics.sum('FlowsOrphaned'),
+      metrics.sum('FlowsShared'),
+    ),
+    graph('Failed outputs', metrics.sum('AssetsFailed')),
+    graph(
+      'Errors',
+      ...functions.map((each) => each.metricErrors({ period: PERIOD })),
+      ...functions.map((each) => each.metricThrottles({ period: PERIOD })),
+      metrics.sum('EntriesUnreadable'),
+      props.deadLetterQueue.metricApproximateNumberOfMessagesVisible({ statistic: Stats.MAXIMUM, period: PERIOD }),
+    ),
+  );
+}
+
+const functionsOf = (props: PipelineDashboardProps): readonly IFunction[] => [
+  props.createFlowFunction,
+  props.collectOutputsFunction,
+];
 
 const graph =
   (title: string, ...left: IMetric[]) =>
   (width: number) =>
     new GraphWidget({ title, left, width });
 
+/** Graphs that share the width of the dashboard equally. */
 const row = (...graphs: ((width: number) => GraphWidget)[]) => graphs.map((each) => each(COLUMNS / graphs.length));

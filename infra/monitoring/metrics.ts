@@ -2,7 +2,17 @@ import { Duration } from 'aws-cdk-lib';
 import { Metric, Stats } from 'aws-cdk-lib/aws-cloudwatch';
 import { METRICS_NAMESPACE, type MetricName } from '../../functions/base/telemetry.ts';
 
-/** What the functions of one pipeline measure. */
+const DEFAULT_PERIOD = Duration.minutes(5);
+
+/**
+ * The metrics that the functions of one pipeline write.
+ *
+ * To add a metric:
+ *   1. add its name to `MetricName` in `functions/base/telemetry.ts`;
+ *   2. if it is not a count, add its unit in `functions/lambda/powertools.ts`;
+ *   3. if it needs an alarm, add a condition in `conditions.ts` and an entry of the same name in `docs/runbook.md`;
+ *   4. show it on the dashboard, in `dashboard.ts`.
+ */
 export class PipelineMetrics {
   readonly #pipeline: string;
 
@@ -10,22 +20,22 @@ export class PipelineMetrics {
     this.#pipeline = pipeline;
   }
 
-  /** How often something happened, or how much there was of it. */
+  /** The sum of all values in a period. */
   sum(metricName: MetricName, period?: Duration): Metric {
     return this.#metric(metricName, Stats.SUM, period);
   }
 
-  /** The highest that was measured. */
+  /** The highest value in a period. */
   maximum(metricName: MetricName, period?: Duration): Metric {
     return this.#metric(metricName, Stats.MAXIMUM, period);
   }
 
-  /** What so many per cent of the measurements stay below. */
+  /** The value that so many per cent of the values in a period do not exceed. */
   percentile(metricName: MetricName, percent: number): Metric {
     return this.#metric(metricName, Stats.percentile(percent)).with({ label: `${metricName} p${percent}` });
   }
 
-  #metric(metricName: MetricName, statistic: string, period: Duration = Duration.minutes(5)): Metric {
+  #metric(metricName: MetricName, statistic: string, period: Duration = DEFAULT_PERIOD): Metric {
     const dimensionsMap = { service: this.#pipeline };
     return new Metric({
       namespace: METRICS_NAMESPACE,

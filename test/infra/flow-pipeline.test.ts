@@ -592,7 +592,9 @@ describe('a key', () => {
       ),
       inboxBucket: Bucket.fromBucketName(stack, 'Theirs', 'their-inbox'),
     }));
-    const said = messages.filter((message) => message.startsWith('The policy of the encryption key is kept elsewhere'));
+    const said = messages.filter((message) =>
+      message.startsWith('This app cannot change the policy of the encryption key'),
+    );
     expect(said).toHaveLength(2);
     expect(said.join()).toContain('"Service":"events.amazonaws.com"');
     expect(said.join()).toContain('"kms:GenerateDataKey*"');

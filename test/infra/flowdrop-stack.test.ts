@@ -38,7 +38,7 @@ describe('the stack of cdk.json as it is shipped', () => {
   });
 
   it('says that nobody is told of alarms', () => {
-    expect(messages.join('\n')).toContain('Nobody is told of alarms: give an alarmTopic (alarmEmail in the context)');
+    expect(messages.join('\n')).toContain('No one is notified of alarms. Set alarmTopic (alarmEmail in the context)');
   });
 
   it('prints where things are', () => {
@@ -80,7 +80,7 @@ describe('the context', () => {
     ],
     [
       { ...minimal, deployment: { inboxKeyArn: KEY_ARN } },
-      'flowdrop.deployment.inboxKeyArn: expected inboxBucket beside it, whose key it is; what is made here is encrypted with encryptionKeyArn',
+      'flowdrop.deployment.inboxKeyArn: expected inboxBucket as well, because the key is its key; new resources are encrypted with encryptionKeyArn',
     ],
     [
       { ...minimal, deployment: { tokenSecret: 'flows/token', tokenKeyArn: 'alias/theirs' } },
@@ -125,7 +125,7 @@ describe('a deployment', () => {
     template.allResourcesProperties('AWS::CloudWatch::Alarm', {
       AlarmActions: [{ Ref: Match.stringLikeRegexp('^Alarms') }],
     });
-    expect(messages.join()).not.toContain('Nobody is told');
+    expect(messages.join()).not.toContain('No one is notified');
   });
 
   it('uses the parts that it names', () => {
@@ -207,7 +207,9 @@ describe('a deployment', () => {
       encryptionKeyArn: 'arn:aws:kms:eu-central-1:123456789012:key/01234567-89ab-cdef-0123-456789abcdef',
     });
     expect(findings).toEqual([]);
-    const said = messages.filter((message) => message.startsWith('The policy of the encryption key is kept elsewhere'));
+    const said = messages.filter((message) =>
+      message.startsWith('This app cannot change the policy of the encryption key'),
+    );
     expect(said).toHaveLength(3);
     for (const service of ['"cloudwatch.amazonaws.com"', '"s3.amazonaws.com"', '"logs."']) {
       expect(said.join()).toContain(service);

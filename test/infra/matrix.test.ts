@@ -8,7 +8,7 @@ import { Bucket } from 'aws-cdk-lib/aws-s3';
 import { Secret } from 'aws-cdk-lib/aws-secretsmanager';
 import { Topic } from 'aws-cdk-lib/aws-sns';
 import { describe, expect, it } from 'vitest';
-import type { FlowPipelineProps } from '../../infra/flow-pipeline.ts';
+import type { FlowPipelineProps } from '../../infra/flow-pipeline-props.ts';
 import { synthesisePipeline, theirVpc } from './synthesis.ts';
 
 type Option = (stack: Stack) => Partial<FlowPipelineProps>;

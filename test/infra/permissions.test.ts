@@ -7,7 +7,7 @@ import { Secret } from 'aws-cdk-lib/aws-secretsmanager';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { collect } from '../../functions/collect-outputs/collect-outputs.ts';
 import { FUNCTION_NAMES, type FunctionName } from '../../infra/bundle/bundle.ts';
-import type { FlowPipelineProps } from '../../infra/flow-pipeline.ts';
+import type { FlowPipelineProps } from '../../infra/flow-pipeline-props.ts';
 import { simulate } from '../simulation/simulation.ts';
 import { ECHO, LEDGER, RESULTS, World, type WorldOptions } from '../support/world.ts';
 import { Deployment, NETWORK_ACTIONS, type Part, type RecordedCall, recordedCall } from './calls.ts';

@@ -5,7 +5,8 @@ import { App, Stack, Validations } from 'aws-cdk-lib';
 import { Template } from 'aws-cdk-lib/assertions';
 import { Vpc } from 'aws-cdk-lib/aws-ec2';
 import { AwsSolutionsChecks } from 'cdk-nag';
-import { FlowPipeline, type FlowPipelineProps } from '../../infra/flow-pipeline.ts';
+import { FlowPipeline } from '../../infra/flow-pipeline.ts';
+import type { FlowPipelineProps } from '../../infra/flow-pipeline-props.ts';
 
 /** The context as the command line would read it from cdk.json. */
 export const CONTEXT: Readonly<Record<string, unknown>> = JSON.parse(

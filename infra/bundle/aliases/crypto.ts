@@ -1,4 +1,4 @@
-/** Stands in for `node:crypto` in the bundles; `infra/bundle/process.ts` says why. */
+/** Stands in for `node:crypto` in the bundles. `infra/bundle/process.ts` gives the reason. */
 const crypto = process.getBuiltinModule('node:crypto');
 
 export const { createHash, createHmac, getRandomValues, randomInt, randomUUID } = crypto;

@@ -1,4 +1,4 @@
-/** Stands in for `node:dns` in the bundles; `infra/bundle/process.ts` says why. */
+/** Stands in for `node:dns` in the bundles. `infra/bundle/process.ts` gives the reason. */
 const dns = process.getBuiltinModule('node:dns');
 
 export const { lookup } = dns;

@@ -1,4 +1,4 @@
-/** Stands in for `node:http` in the bundles; `infra/bundle/process.ts` says why. */
+/** Stands in for `node:http` in the bundles. `infra/bundle/process.ts` gives the reason. */
 const http = process.getBuiltinModule('node:http');
 
 export const { Agent, request, STATUS_CODES } = http;

@@ -1,4 +1,4 @@
-/** Stands in for `node:https` in the bundles; `infra/bundle/process.ts` says why. */
+/** Stands in for `node:https` in the bundles. `infra/bundle/process.ts` gives the reason. */
 const https = process.getBuiltinModule('node:https');
 
 export const { Agent, request } = https;

@@ -137,7 +137,7 @@ describe('alarms', () => {
         subscribe(alarmTopic, stack);
         return { alarmTopic };
       }).messages.join('\n');
-    const warning = 'Nobody is told of alarms: test/Topic, to which they are sent, has no subscription in this app.';
+    const warning = 'No one is notified of alarms: the topic test/Topic has no subscription in this app.';
     expect(warned(() => {})).toContain(warning);
     expect(warned((topic) => topic.addSubscription(new EmailSubscription('ops@example.com')))).not.toContain(warning);
     expect(
@@ -152,7 +152,7 @@ describe('alarms', () => {
 
   it('warn at synth where they are sent without an address of the runbook that can be followed', () => {
     const sent = (stack: Stack) => ({ alarmTopic: Topic.fromTopicArn(stack, 'Topic', TOPIC_ARN) });
-    const warning = 'Alarms that are sent name docs/runbook.md';
+    const warning = 'Notifications of alarms name docs/runbook.md';
     expect(synthesisePipeline(sent).messages.join()).toContain(warning);
     expect(synthesisePipeline().messages.join()).not.toContain(warning);
     const runbookUrl = 'https://wiki.example.com/flowdrop';

@@ -1,0 +1,192 @@
+import { Duration, type RemovalPolicy } from 'aws-cdk-lib';
+import type { ISecurityGroup, IVpc, SubnetSelection } from 'aws-cdk-lib/aws-ec2';
+import type { IEventBus } from 'aws-cdk-lib/aws-events';
+import type { IManagedPolicy } from 'aws-cdk-lib/aws-iam';
+import type { IKey } from 'aws-cdk-lib/aws-kms';
+import type { RetentionDays } from 'aws-cdk-lib/aws-logs';
+import type { IBucket } from 'aws-cdk-lib/aws-s3';
+import type { ISecret } from 'aws-cdk-lib/aws-secretsmanager';
+import type { ITopic } from 'aws-cdk-lib/aws-sns';
+import { ConfigurationError, together } from '../functions/base/validation.ts';
+import { COLLECTORS_MAX } from '../functions/collect-outputs/collect-event.ts';
+import { type Context, parseContext } from '../functions/settings/context.ts';
+import type { PipelineSettings } from '../functions/settings/settings.ts';
+import type { Route } from '../functions/uploads/routes.ts';
+
+/** Whole numbers from `min` to `max`, both included. */
+export interface Range {
+  readonly min: number;
+  readonly max: number;
+}
+
+/** Maximum concurrency of the event source. @see https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-scaling.html */
+export const MAX_CONCURRENCY: Range = { min: 2, max: 1_000 };
+export const MAX_CONCURRENCY_DEFAULT = 5;
+
+/** Batching window of the event source. @see https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html */
+export const BATCH_WINDOW_SECONDS: Range = { min: 0, max: 300 };
+
+export const COLLECTORS: Range = { min: 1, max: COLLECTORS_MAX };
+
+/** A route. Without `input`, it takes files. */
+export type RouteProps = Omit<Route, 'input'> & Partial<Pick<Route, 'input'>>;
+
+export interface FlowPipelineProps {
+  /** Base URL of the flow service, `https://...`. */
+  readonly baseUrl: string;
+  /** Which uploads become flows of which template. The first route that matches wins. */
+  readonly routes: readonly RouteProps[];
+  /**
+   * Name of the pipeline. It is in the tags of its flows at the service, and the names of its functions, alarms and
+   * dashboard start with it. Each pipeline of an account and region needs a name of its own.
+   * @default 'flowdrop'
+   */
+  readonly name?: string;
+  /**
+   * Settings of the functions that differ from the defaults.
+   * @default - see {@link PipelineSettings}
+   */
+  readonly settings?: Partial<PipelineSettings>;
+  /**
+   * An existing bucket for the uploads. It must send its events to EventBridge. Its other notifications stay as they
+   * are. If it is encrypted with a key, import the bucket together with that key, by `Bucket.fromBucketAttributes`.
+   * @default - a new bucket
+   */
+  readonly inboxBucket?: IBucket;
+  /**
+   * An existing bucket for the results. It may be the inbox bucket if `settings` has an `inboxPrefix` and a
+   * `resultsPrefix`.
+   * @default - a new bucket
+   */
+  readonly resultsBucket?: IBucket;
+  /**
+   * An existing secret that holds the token of the flow service: the token itself, or JSON with the field `token`.
+   * @default - a new secret. Store the token in it after the deployment.
+   */
+  readonly tokenSecret?: ISecret;
+  /**
+   * Event bus that gets one event per ended upload: `Flow Succeeded` or `Flow Failed`, from the source `flowdrop`.
+   * @default - the account's default bus
+   */
+  readonly eventBus?: IEventBus;
+  /**
+   * Key that encrypts every new resource that holds data: buckets, queues, secret and logs. If the key belongs to this
+   * app, its policy gets the statements that it needs. If not, a warning at synth lists them.
+   * @default - keys that AWS manages
+   */
+  readonly encryptionKey?: IKey;
+  /**
+   * VPC to run the functions in. They must be able to reach the flow service, S3, SQS, Secrets Manager and EventBridge.
+   * @default - no VPC
+   */
+  readonly vpc?: IVpc;
+  /**
+   * Subnets of `vpc` to run the functions in.
+   * @default - the VPC's private subnets
+   */
+  readonly vpcSubnets?: SubnetSelection;
+  /**
+   * Security groups of the functions, if they run in a VPC.
+   * @default - a new group. It allows traffic out to port 443 and to the flow service's port, and none in.
+   */
+  readonly securityGroups?: ISecurityGroup[];
+  /**
+   * Permissions boundary of every new role.
+   * @default - none
+   */
+  readonly permissionsBoundary?: IManagedPolicy;
+  /**
+   * Bucket for the access logs of the new buckets.
+   * @default - no access logs
+   */
+  readonly accessLogsBucket?: IBucket;
+  /**
+   * Whether the new buckets also send their events to EventBridge, for rules of your own.
+   * @default false
+   */
+  readonly s3Events?: boolean;
+  /**
+   * How long the functions' logs are kept.
+   * @default RetentionDays.ONE_MONTH
+   */
+  readonly logRetention?: RetentionDays;
+  /**
+   * What happens to the new buckets when the stack is deleted. Everything else is deleted with it. Even with `DESTROY`,
+   * CloudFormation deletes a bucket only if it is empty.
+   * @default RemovalPolicy.RETAIN
+   */
+  readonly removalPolicy?: RemovalPolicy;
+  /**
+   * Maximum number of invocations that send files at the same time, from 2 to 1,000. Each sends up to
+   * `settings.uploadConcurrency` files. If the service limits requests, the functions adapt to its pace by themselves.
+   * `settings.requestsPerSecond` is a ceiling for each invocation.
+   * @default 5
+   */
+  readonly maxConcurrency?: number;
+  /**
+   * How long a batch waits for more files, up to 5 minutes. With a window, a batch holds up to
+   * `settings.uploadConcurrency` files, so many small files take fewer invocations. Without one, a file is sent at once
+   * and a batch holds at most 10.
+   * @default - no window
+   */
+  readonly batchWindow?: Duration;
+  /**
+   * Number of collectors that share the running flows, from 1 to 64. One is enough for thousands of flows.
+   * @default 1
+   */
+  readonly collectors?: number;
+  /**
+   * Topic that is notified when an alarm starts and when it ends. If the topic belongs to this app and has no
+   * subscription, a warning at synth says so.
+   * @default - none. Alarms show on the dashboard only, and a warning at synth says so.
+   */
+  readonly alarmTopic?: ITopic;
+  /**
+   * URL of the runbook. It has one heading for each alarm.
+   * @default - docs/runbook.md in this package. If there is an `alarmTopic`, a warning at synth asks for a URL.
+   */
+  readonly runbookUrl?: string;
+}
+
+/** The props that are checked and completed here: the context of the functions, and numbers with a range. */
+export interface CheckedProps {
+  readonly context: Context;
+  readonly maxConcurrency: number;
+  readonly batchWindow: Duration;
+  readonly collectors: number;
+}
+
+/**
+ * Checks the props and fills in defaults.
+ * @param where path of the construct, for the messages.
+ * @throws {ConfigurationError} naming every issue of the props, not only the first.
+ */
+export function checkProps(props: FlowPipelineProps, where: string): CheckedProps {
+  const { name, baseUrl, routes, settings } = props;
+  const {
+    maxConcurrency = MAX_CONCURRENCY_DEFAULT,
+    batchWindow = Duration.seconds(0),
+    collectors = COLLECTORS.min,
+  } = props;
+  // Through JSON, as it reaches the functions: an undefined value is absent there.
+  const written: unknown = JSON.parse(JSON.stringify({ pipeline: name, baseUrl, routes, settings }));
+  const [context] = together(
+    () => parseContext(written, where),
+    () =>
+      checkRanges(where, [
+        ['maxConcurrency', maxConcurrency, MAX_CONCURRENCY],
+        ['batchWindow in seconds', batchWindow.toSeconds({ integral: false }), BATCH_WINDOW_SECONDS],
+        ['collectors', collectors, COLLECTORS],
+      ]),
+  );
+  return { context, maxConcurrency, batchWindow, collectors };
+}
+
+function checkRanges(where: string, values: readonly (readonly [name: string, value: number, range: Range])[]): void {
+  const issues = values
+    .filter(([, value, { min, max }]) => !(Number.isInteger(value) && value >= min && value <= max))
+    .map(
+      ([name, value, { min, max }]) => `${where}.${name}: expected a whole number from ${min} to ${max}, got ${value}`,
+    );
+  if (issues.length > 0) throw new ConfigurationError(issues);
+}

@@ -1,0 +1,255 @@
+import { Duration } from 'aws-cdk-lib';
+import { type IMetric, MathExpression, type Metric, Stats } from 'aws-cdk-lib/aws-cloudwatch';
+import type { IFunction } from 'aws-cdk-lib/aws-lambda';
+import type { IQueue } from 'aws-cdk-lib/aws-sqs';
+import type { FunctionName } from '../bundle/bundle.ts';
+import { PipelineMetrics } from './metrics.ts';
+
+const FIVE_MINUTES = Duration.minutes(5);
+
+/** Age at which a running flow counts as stuck, if no other flow ends either. */
+const STUCK_AGE = Duration.hours(6);
+
+/**
+ * Age of the oldest queued message that raises an alarm. Messages are received at once, unless something delays every
+ * file or their invocation crashed. SQS leaves a message out of this metric after its third receive. That is 34 minutes
+ * after the first at the earliest, because a message stays hidden for 17 minutes.
+ * @see https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-available-cloudwatch-metrics.html
+ */
+const QUEUE_AGE = Duration.minutes(30);
+
+/** Age of the oldest waiting upload that raises an alarm. By then it was resubmitted many times. */
+const WAITING_AGE = Duration.hours(6);
+
+/**
+ * Period in which a lasting condition is measured at least once. A waiting upload is resubmitted after 15 minutes, give
+ * or take half. Flows that share an id are counted by every tick.
+ */
+const RETRY_PERIOD = Duration.minutes(15);
+
+/** The same for an upload that is held or has an unreadable entry. It is checked again after an hour. */
+const LONG_RETRY_PERIOD = Duration.hours(1);
+
+/**
+ * Period in which at least one tick must complete. A tick is counted at its end and may take 15 minutes. Two kinds of
+ * tick are not counted: those that find their lease taken, and those that the service cut short by answering no request.
+ */
+const TICK_PERIOD = Duration.minutes(20);
+
+/** The parts of a pipeline that the alarms monitor. */
+export interface Monitored {
+  readonly pipeline: string;
+  readonly queue: IQueue;
+  readonly deadLetterQueue: IQueue;
+  readonly createFlowFunction: IFunction;
+  readonly collectOutputsFunction: IFunction;
+  /** Maximum age of a running flow, in seconds. */
+  readonly flowAgeMaxSeconds: number;
+}
+
+/** One condition that needs the operator. */
+export interface Condition {
+  /** Last part of the alarm's name, and the heading of its entry in the runbook. */
+  readonly id: string;
+  /** What the alarm means, as a sentence. Shown in the console. */
+  readonly meaning: string;
+  /** What the operator should do, as a sentence. Shown in the console after the meaning. */
+  readonly action: string;
+  readonly metric: IMetric;
+  /** The alarm is raised at this value and above. With `whenBelow`, it is raised below this value. */
+  readonly threshold: number;
+  /** @default false */
+  readonly whenBelow?: boolean;
+  /**
+   * How many periods must meet the condition, and out of how many.
+   * @default [1, 1]
+   */
+  readonly periods?: readonly [number, number];
+  /**
+   * Whether a missing datapoint meets the condition. The functions write a count of failures only if there is one, so
+   * a missing count is good. A missing heartbeat is bad.
+   *
+   * CloudWatch asks only if it finds fewer datapoints than periods, and it looks at some older periods too. So a
+   * condition of several periods may be met by the last few that have a datapoint.
+   * @see https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarms-and-missing-data.html
+   * @default false
+   */
+  readonly missingIsBad?: boolean;
+}
+
+/** All conditions that the operator is told of. To add an alarm, add one here and its entry in `docs/runbook.md`. */
+export function conditions(monitored: Monitored): readonly Condition[] {
+  const metrics = new PipelineMetrics(monitored.pipeline);
+  return [
+    ...queueConditions(monitored),
+    ...uploadConditions(metrics),
+    ...flowConditions(metrics, monitored.flowAgeMaxSeconds),
+    tickCondition(metrics),
+    ...functionConditions('create-flow', monitored.createFlowFunction),
+    ...functionConditions('collect-outputs', monitored.collectOutputsFunction),
+  ];
+}
+
+/**
+ * SQS writes these metrics for as long as a queue has messages, even if nothing receives them.
+ * @see https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-available-cloudwatch-metrics.html
+ */
+function queueConditions({ queue, deadLetterQueue }: Monitored): readonly Condition[] {
+  const options = { statistic: Stats.MAXIMUM, period: FIVE_MINUTES };
+  return [
+    {
+      id: 'dead-letters',
+      meaning: 'Uploads could not be started, and nothing retries them.',
+      action: 'Remove the cause, then move the messages back to the queue.',
+      metric: deadLetterQueue.metricApproximateNumberOfMessagesVisible(options),
+      threshold: 1,
+    },
+    {
+      id: 'uploads-delayed',
+      meaning: 'The oldest upload has been in the queue for half an hour or more.',
+      action: 'Find out whether it is load, a limit of the flow service or a crash.',
+      metric: queue.metricApproximateAgeOfOldestMessage(options),
+      threshold: QUEUE_AGE.toSeconds(),
+    },
+  ];
+}
+
+function uploadConditions(metrics: PipelineMetrics): readonly Condition[] {
+  return [
+    {
+      id: 'flows-failed',
+      meaning: 'Uploads ended as failed.',
+      action: 'Read their receipts: each gives the reason and the command that retries the upload.',
+      metric: metrics.sum('FlowsFailed', FIVE_MINUTES),
+      threshold: 1,
+    },
+    {
+      id: 'token-rejected',
+      meaning: 'The flow service rejects the token, so all uploads wait.',
+      action: 'Store a new token in the secret.',
+      ...whileMeasured(metrics.sum('TokenRejected', RETRY_PERIOD)),
+      threshold: 1,
+    },
+    {
+      id: 'uploads-waiting',
+      meaning: 'The flow service has not accepted an upload for six hours or more. It is still retried.',
+      action: 'Find the reason of the wait in the log.',
+      ...whileMeasured(metrics.maximum('OldestWaitingSeconds', LONG_RETRY_PERIOD)),
+      threshold: WAITING_AGE.toSeconds(),
+    },
+  ];
+}
+
+function flowConditions(metrics: PipelineMetrics, flowAgeMaxSeconds: number): readonly Condition[] {
+  return [
+    {
+      id: 'nothing-finishes',
+      meaning: 'One flow has been running for hours, and no flow has ended in the last hour.',
+      action: 'Check whether the flow service is stuck.',
+      metric: stuck(metrics, flowAgeMaxSeconds),
+      threshold: 1,
+    },
+    {
+      id: 'doubts-held',
+      meaning:
+        'Some requests got no usable answer, so it is unknown whether their flows exist. Their uploads are held.',
+      action: 'Look for the flows at the flow service, then retry the uploads.',
+      ...whileMeasured(metrics.sum('DoubtsHeld', LONG_RETRY_PERIOD)),
+      threshold: 1,
+    },
+    {
+      id: 'flows-shared',
+      meaning: 'The flow service returned one flow id for two uploads. The outputs of that flow are not collected.',
+      action: 'Tell the operators of the flow service at once.',
+      ...whileMeasured(metrics.sum('FlowsShared', RETRY_PERIOD)),
+      threshold: 1,
+    },
+    {
+      id: 'entries-unreadable',
+      meaning: 'Some entries of the ledger cannot be read. Their uploads are skipped.',
+      action: 'Deploy the version that wrote the entries, or repair them.',
+      ...whileMeasured(metrics.sum('EntriesUnreadable', LONG_RETRY_PERIOD)),
+      threshold: 1,
+    },
+  ];
+}
+
+function tickCondition(metrics: PipelineMetrics): Condition {
+  return {
+    id: 'tick-missing',
+    meaning: 'No tick has completed for 40 minutes, so no outputs are collected.',
+    action: 'Check whether ticks are started, crash, or are cut short because the flow service does not answer.',
+    metric: filled(metrics.sum('TicksCompleted', TICK_PERIOD)),
+    threshold: 1,
+    whenBelow: true,
+    periods: [2, 2],
+    missingIsBad: true,
+  };
+}
+
+/**
+ * The next delivery or tick makes up for one crash. If it does not, the age of the messages raises an alarm. Crashes in
+ * two of three periods in which the function ran are no accident.
+ */
+function functionConditions(name: FunctionName, lambda: IFunction): readonly Condition[] {
+  const options = { statistic: Stats.SUM, period: FIVE_MINUTES };
+  return [
+    {
+      id: `${name}-errors`,
+      meaning: `The function ${name} crashes or times out.`,
+      action: 'Find the error in its log.',
+      metric: lambda.metricErrors(options),
+      threshold: 1,
+      periods: [2, 3],
+    },
+    {
+      id: `${name}-throttles`,
+      meaning: `Lambda throttles the function ${name}, because the account has no concurrency left.`,
+      action: 'Lower the concurrency of the function that uses it up, or ask AWS for more.',
+      metric: lambda.metricThrottles(options),
+      threshold: 1,
+      periods: [2, 3],
+    },
+  ];
+}
+
+/**
+ * For a metric that is written now and then while its condition lasts. The alarm ends after two periods without a
+ * datapoint. One is not enough, because the latest period may have just begun.
+ */
+function whileMeasured(measured: Metric): Pick<Condition, 'metric' | 'periods'> {
+  return { metric: filled(measured), periods: [1, 2] };
+}
+
+/**
+ * The metric with zeros where it has no datapoint. With no datapoint, an alarm evaluates older ones. FILL prevents that.
+ * @see https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/using-metric-math.html
+ * @see https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarms-and-missing-data.html
+ */
+function filled(measured: Metric): MathExpression {
+  const { period, label } = measured;
+  return new MathExpression({ expression: 'FILL(measured, 0)', usingMetrics: { measured }, period, label });
+}
+
+/**
+ * 1 if a flow is old and none has ended, otherwise 0. Neither alone is an alarm: a flow may take long, and in a quiet
+ * hour no flow can end.
+ *
+ * An hour without finished flows has no datapoint. Arithmetic takes a missing value for zero if the other operand has a
+ * datapoint, and `oldest` has one for as long as there are ticks. So `oldest * 0` keeps the sum from being missing.
+ * @see https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/using-metric-math.html
+ */
+function stuck(metrics: PipelineMetrics, flowAgeMaxSeconds: number): MathExpression {
+  const period = Duration.hours(1);
+  const age = Math.min(STUCK_AGE.toSeconds(), Math.floor(flowAgeMaxSeconds / 2));
+  return new MathExpression({
+    expression: `IF(oldest >= ${age} AND (oldest * 0 + succeeded + failed) < 1, 1, 0)`,
+    usingMetrics: {
+      oldest: metrics.maximum('OldestRunningSeconds', period),
+      succeeded: metrics.sum('FlowsSucceeded', period),
+      failed: metrics.sum('FlowsFailed', period),
+    },
+    period,
+    label: 'An old flow, and none that ends',
+  });
+}

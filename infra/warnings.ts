@@ -1,0 +1,58 @@
+import { Validations } from 'aws-cdk-lib';
+import { CfnSubscription, type ITopic, Topic } from 'aws-cdk-lib/aws-sns';
+import type { Construct } from 'constructs';
+
+/** Host of `baseUrl` in the cdk.json of this repository. */
+const EXAMPLE_HOST = 'flows.example.com';
+
+/** Place of the runbook in this repository and in the package. */
+export const RUNBOOK_IN_PACKAGE = 'docs/runbook.md';
+
+/** Warns at synth if an alarm would reach no one, or would name a runbook that its reader cannot open. */
+export function warnOfUnheardAlarms(scope: Construct, topic: ITopic | undefined, runbookUrl: string | undefined): void {
+  if (topic === undefined) {
+    Validations.of(scope).addWarning(
+      'flowdrop:nobody-is-told',
+      'No one is notified of alarms. Set alarmTopic (alarmEmail in the context), or check the dashboard every day.',
+    );
+    return;
+  }
+  warnIfUnsubscribed(scope, topic);
+  if (runbookUrl === undefined) {
+    Validations.of(scope).addWarning(
+      'flowdrop:runbook-not-reachable',
+      `Notifications of alarms name ${RUNBOOK_IN_PACKAGE}, which their readers cannot open. Set runbookUrl to a copy that your team can read.`,
+    );
+  }
+}
+
+/** Warns at synth if the URL of the flow service is still the example. */
+export function warnOfExampleHost(scope: Construct, baseUrl: URL): void {
+  if (baseUrl.hostname !== EXAMPLE_HOST) return;
+  Validations.of(scope).addWarning(
+    'flowdrop:example-host',
+    `baseUrl is still the example, ${baseUrl.href}. No flow is made until it is the URL of your flow service.`,
+  );
+}
+
+/**
+ * Warns if a topic of this app has no subscription. That is known only once the app is complete. The subscriptions of
+ * an imported topic are unknown, so there is no warning.
+ */
+function warnIfUnsubscribed(scope: Construct, topic: ITopic): void {
+  if (!(topic instanceof Topic)) return;
+  scope.node.addValidation({
+    validate: () => {
+      const isOfTopic = ({ topicArn }: CfnSubscription) =>
+        JSON.stringify(topic.stack.resolve(topicArn)) === JSON.stringify(topic.stack.resolve(topic.topicArn));
+      const all = scope.node.root.node.findAll();
+      if (!all.some((each) => each instanceof CfnSubscription && isOfTopic(each))) {
+        Validations.of(scope).addWarning(
+          'flowdrop:nobody-is-subscribed',
+          `No one is notified of alarms: the topic ${topic.node.path} has no subscription in this app.`,
+        );
+      }
+      return [];
+    },
+  });
+}
