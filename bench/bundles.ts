@@ -12,10 +12,10 @@ export interface Bundle {
 export interface Bundles {
   /** As deployed. */
   readonly ours: Readonly<Record<FunctionName, Bundle>>;
-  /** The same code, bundled and minified, without the rules of `infra/bundle/bundle.ts`. */
+  /** The same code, bundled and minified without the rules of `infra/bundle/bundle.ts`. */
   readonly plain: Readonly<Record<FunctionName, Bundle>>;
   readonly naive: Readonly<Record<FunctionName, Bundle>>;
-  /** The process under test: plain JavaScript, so that nothing of what strips types is measured with it. */
+  /** The process under test, as JavaScript, so that stripping types is not measured. */
   readonly subject: Bundle;
 }
 
@@ -33,7 +33,7 @@ export function makeBundles(directory: string): Bundles {
   };
 }
 
-/** What anybody gets who asks esbuild for an ES module for Node. Without `mainFields` it dies at import. */
+/** esbuild's usual options for an ES module on Node.js. Without `mainFields` the bundle fails at import. */
 function plain(entry: string, directory: string): Bundle {
   mkdirSync(directory, { recursive: true });
   const path = `${directory}/index.mjs`;

@@ -1,6 +1,6 @@
 import { generateKeyPairSync, randomBytes, sign } from 'node:crypto';
 
-/** A key and a certificate that is its own authority, both in PEM. */
+/** A key and its self-signed certificate, both in PEM. */
 export interface Certificate {
   readonly key: string;
   readonly certificate: string;
@@ -11,12 +11,12 @@ const TAG = { boolean: 0x01, integer: 0x02, bits: 0x03, octets: 0x04, oid: 0x06,
 const SEQUENCE = 0x30;
 const SET = 0x31;
 
-/** Validity, in milliseconds. The certificate is made for one run and never leaves it. */
+/** Validity before and after now, in milliseconds. A certificate serves one run only. */
 const LIFE_MS = 24 * 60 * 60_000;
 
 /**
- * A certificate for 127.0.0.1, made here because a laptop need not have `openssl`: an elliptic-curve key, signed by
- * itself (RFC 5280).
+ * Makes a self-signed certificate for 127.0.0.1 with an elliptic-curve key (RFC 5280). Encoded here, because not every
+ * machine has `openssl`.
  */
 export function selfSigned(): Certificate {
   const { publicKey, privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' });
@@ -25,8 +25,8 @@ export function selfSigned(): Certificate {
   const yes = der(TAG.boolean, Buffer.from([0xff]));
   const extensions = der(
     SEQUENCE,
-    der(SEQUENCE, oid('551d13'), yes, der(TAG.octets, der(SEQUENCE, yes))), // basicConstraints: an authority
-    der(SEQUENCE, oid('551d11'), der(TAG.octets, der(SEQUENCE, der(0x87, Buffer.from([127, 0, 0, 1]))))), // its address
+    der(SEQUENCE, oid('551d13'), yes, der(TAG.octets, der(SEQUENCE, yes))), // basicConstraints: a certificate authority
+    der(SEQUENCE, oid('551d11'), der(TAG.octets, der(SEQUENCE, der(0x87, Buffer.from([127, 0, 0, 1]))))), // subjectAltName: the IP address
   );
   const toBeSigned = der(
     SEQUENCE,
@@ -50,7 +50,7 @@ export function selfSigned(): Certificate {
   };
 }
 
-/** One value: its tag, its length in as many bytes as that takes, and what it holds. */
+/** One value of DER: tag, length, content. */
 function der(tag: number, ...parts: readonly Buffer[]): Buffer {
   const content = Buffer.concat(parts);
   const { length } = content;

@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 
-/** What a child process does for its parent, by name. */
+/** The calls that a child process answers, by name. */
 export type Calls = Readonly<Record<string, (argument: never) => unknown>>;
 
 interface Question {
@@ -11,7 +11,7 @@ interface Question {
 
 type Reply = { readonly id: number; readonly value: unknown } | { readonly id: number; readonly error: string };
 
-/** In the child: answers its parent's calls, and ends with it. */
+/** Called in the child. Answers its parent's calls, and exits with its parent. */
 export function answerCalls(calls: Calls): void {
   process.on('message', async ({ id, name, argument }: Question) => {
     let reply: Reply;
@@ -25,7 +25,7 @@ export function answerCalls(calls: Calls): void {
   process.on('disconnect', () => process.exit());
 }
 
-/** What a child process threw, or how it ended. */
+/** A child process threw an error, or ended. */
 export class ChildError extends Error {
   override readonly name = 'ChildError';
 }
@@ -35,23 +35,23 @@ export interface ChildOptions {
   readonly env?: Readonly<Record<string, string>>;
 }
 
-/** A Node process of our own that answers calls. */
+/** A Node.js process that answers calls. */
 export class Child<C extends Calls> {
   readonly #process: ChildProcess;
   readonly #waiting = new Map<number, { resolve: (value: never) => void; reject: (error: Error) => void }>();
   readonly #closed: Promise<void>;
   #calls = 0;
-  #said = '';
+  #stderrTail = '';
 
-  /** Starts `module`, which calls {@link answerCalls}. It gets the environment given and nothing else. */
+  /** Starts `module`, which must call {@link answerCalls}. It gets only the environment given, and a PATH. */
   constructor(module: string, { flags = [], env = {} }: ChildOptions = {}) {
     this.#process = spawn(process.execPath, [...flags, module], {
       env: { PATH: '/usr/local/bin:/usr/bin:/bin', ...env },
-      // What a function logs is written as in Lambda, and read by nobody.
+      // A function writes its log as in Lambda, and nothing reads it.
       stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
     });
     this.#process.stderr?.setEncoding('utf8').on('data', (text: string) => {
-      this.#said = `${this.#said}${text}`.slice(-2_000);
+      this.#stderrTail = `${this.#stderrTail}${text}`.slice(-2_000);
     });
     this.#process.on('message', (reply: Reply) => {
       const waiting = this.#waiting.get(reply.id);
@@ -63,7 +63,7 @@ export class Child<C extends Calls> {
     this.#closed = promise;
     this.#process.once('close', (code, signal) => {
       for (const { reject } of this.#waiting.values()) {
-        reject(new ChildError(`The process ended with ${signal ?? code}: ${this.#said}`));
+        reject(new ChildError(`The process ended with ${signal ?? code}: ${this.#stderrTail}`));
       }
       resolve();
     });
@@ -77,7 +77,7 @@ export class Child<C extends Calls> {
       this.#calls += 1;
       this.#waiting.set(this.#calls, { resolve, reject });
       this.#process.send({ id: this.#calls, name, argument }, (error) => {
-        if (error) reject(new ChildError('The process does not listen any more', { cause: error }));
+        if (error) reject(new ChildError('The process no longer answers calls', { cause: error }));
       });
     });
   }

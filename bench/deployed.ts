@@ -12,32 +12,32 @@ import type { StandInFlowService, StandInOptions } from '../local/flow-service/f
 import { INBOX_BUCKET, type Pipeline, RESULTS_BUCKET, startPipeline } from '../local/pipeline.ts';
 import type { Stage } from './stage.ts';
 
-/** One tick a minute is what is deployed, and the shortest interval that EventBridge Scheduler knows. */
+/** One tick a minute, as deployed. EventBridge Scheduler has no shorter interval. */
 export const TICK_INTERVAL_MS = 60_000;
 
-/** How often a wait for receipts looks whether all have come, in milliseconds. */
+/** How often a wait for receipts checks for them, in milliseconds. */
 const LOOK_INTERVAL_MS = 100;
 
 export interface DeployedOptions {
   readonly routes: readonly Route[];
   readonly standIn: StandInOptions;
-  /** From the start to the first tick, in milliseconds. */
+  /** Time from the start to the first tick, in milliseconds. */
   readonly firstTickAfterMs: number;
 }
 
-/** A receipt and when it was in the bucket, in milliseconds since the epoch. */
+/** A receipt, and when it was put into the bucket, in milliseconds since the epoch. */
 export interface Arrival {
   readonly receipt: Receipt;
   readonly at: number;
 }
 
 /**
- * The whole pipeline with everything at its default as deployed: the bundles, run by AWS's runtime interface client, a
- * tick a minute, five invocations of create-flow at a time. S3, queue and flow service are those of the local run.
+ * The whole pipeline with all defaults of a deployment: the bundles, run by AWS's runtime interface client, one tick a
+ * minute, and five concurrent invocations of create-flow. S3, queue and flow service are those of the local run.
  */
 export class DeployedPipeline {
   readonly #pipeline: Pipeline;
-  /** When each receipt came, by its key. */
+  /** Times at which the receipts were put, by their keys. */
   readonly #receiptsAt: ReadonlyMap<string, number>;
 
   static async start(stage: Stage, { routes, standIn, firstTickAfterMs }: DeployedOptions): Promise<DeployedPipeline> {
@@ -46,7 +46,7 @@ export class DeployedPipeline {
       bundleDir: dirname(dirname(stage.bundles.ours['create-flow'].path)),
       routes,
       standIn,
-      // All defaults, because the local run has shorter times of its own.
+      // All defaults. Those of the local run are shorter.
       settings: SETTINGS_DEFAULT,
       timeoutSeconds: FUNCTION_TIMEOUT.toSeconds(),
       createConcurrency: MAX_CONCURRENCY_DEFAULT,
@@ -72,7 +72,7 @@ export class DeployedPipeline {
     await this.#pipeline.s3.send(new PutObjectCommand({ Bucket: INBOX_BUCKET, Key: key, Body: body }));
   }
 
-  /** Waits until there are so many receipts, or for `limitMs`, and returns those that there are. */
+  /** Waits for `count` receipts, at most for `limitMs`. Returns the receipts so far. */
   async receipts(count: number, limitMs: number): Promise<readonly Arrival[]> {
     const until = Date.now() + limitMs;
     while (this.#receiptsAt.size < count && Date.now() < until) await sleep(LOOK_INTERVAL_MS);
@@ -88,7 +88,7 @@ export class DeployedPipeline {
   }
 }
 
-/** The key of a receipt that was put; undefined for everything else. */
+/** The key of a receipt that was put. Undefined for every other event. */
 function receiptKeyOf({ eventName, s3 }: S3EventRecord): string | undefined {
   if (s3.bucket.name !== RESULTS_BUCKET || !eventName.startsWith('ObjectCreated:')) return undefined;
   const key = decodeURIComponent(s3.object.key.replaceAll('+', ' '));

@@ -1,9 +1,9 @@
-/** Names that the servers, the functions' environment and the rows have in common. All values are made up. */
+/** Names that the servers, the functions' environment and the rows share. All values are fake. */
 export const BUCKETS = { inbox: 'inbox', results: 'results', ledger: 'ledger' } as const;
 export const TOKEN = 'obviously-fake-token';
 export const TOKEN_SECRET = 'benchmark/token';
 export const PIPELINE = 'benchmark';
 
-/** Every file in the inbox is the same version of itself. */
+/** Every file in the inbox has this one version. */
 export const FILE_ETAG = '00000000000000000000000000000000';
 export const FILE_MODIFIED = 'Thu, 01 Jan 2026 00:00:00 GMT';

@@ -1,5 +1,5 @@
 /**
- * What AWS asks in us-east-1, in US dollars, without free tiers and volume discounts.
+ * Prices of AWS in us-east-1, in US dollars, without free tiers and volume discounts.
  * https://aws.amazon.com/lambda/pricing/ https://aws.amazon.com/s3/pricing/ https://aws.amazon.com/sqs/pricing/
  * https://aws.amazon.com/eventbridge/pricing/ (the scheduler too) https://aws.amazon.com/secrets-manager/pricing/
  * https://aws.amazon.com/cloudwatch/pricing/ https://aws.amazon.com/ec2/pricing/on-demand/ (data transfer)
@@ -17,12 +17,12 @@ export const PRICES = {
   eventBridgeEvent: 1e-6,
   logsGb: 0.5,
   schedulerInvocation: 1e-6,
-  /** A month each. An alarm of several metrics is charged for each of them. */
+  /** Per month. An alarm on several metrics is charged for each of them. */
   alarmMetricMonth: 0.1,
   customMetricMonth: 0.3,
   dashboardMonth: 3,
   secretMonth: 0.4,
-  /** Out to the internet, where the flow service is; what comes in is free. */
+  /** Out to the internet, to the flow service. Traffic in is free. */
   transferOutGb: 0.09,
 } as const;
 

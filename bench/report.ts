@@ -1,4 +1,4 @@
-/** A table for people. */
+/** A table to print. */
 export interface Table {
   readonly title: string;
   readonly columns: readonly string[];
@@ -6,23 +6,23 @@ export interface Table {
   readonly note?: string | undefined;
 }
 
-/** Something that is to hold. */
+/** One expectation, and whether it was met. */
 export interface Check {
   readonly what: string;
-  /** What was measured or counted, and what it may be, in words. */
+  /** The value that was measured or counted, with its unit. The next field is the limit. */
   readonly found: string;
   readonly wanted: string;
   readonly holds: boolean;
-  /** Whether it is exact, so that the run fails where it does not hold. A target that hangs on time is only told. */
+  /** Whether the run fails if this does not hold. A target that depends on time is only reported. */
   readonly isExact: boolean;
 }
 
-/** What one part of the benchmark has to say. */
+/** The result of one part of the benchmark. */
 export interface Report {
   readonly name: string;
   readonly tables: readonly Table[];
   readonly checks: readonly Check[];
-  /** The figures, for machines. */
+  /** The figures, for `--json`. */
   readonly figures: unknown;
 }
 
@@ -45,8 +45,8 @@ export function printed({ title, columns, rows, note }: Table): string {
 export function printedChecks(checks: readonly Check[]): string {
   return checks
     .map(({ what, found, wanted, holds, isExact }) => {
-      const verdict = holds ? 'ok  ' : isExact ? 'FAIL' : 'miss';
-      return `${verdict} ${what}: ${found} (${wanted})`;
+      const status = holds ? 'ok  ' : isExact ? 'FAIL' : 'miss';
+      return `${status} ${what}: ${found} (${wanted})`;
     })
     .join('\n');
 }
@@ -55,7 +55,7 @@ const MIB = 1024 * 1024;
 
 export const mib = (bytes: number): string => (bytes / MIB).toFixed(0);
 
-/** A length as one says it: 20 KB, 64 MB, 1 GiB. */
+/** A length in its largest round unit: 20 KB, 64 MB, 1 GiB. */
 export function size(bytes: number): string {
   if (bytes % (1024 * MIB) === 0) return `${bytes / (1024 * MIB)} GiB`;
   if (bytes % MIB === 0) return `${bytes / MIB} MiB`;

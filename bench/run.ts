@@ -16,12 +16,12 @@ import { Stage } from './stage.ts';
 
 const USAGE = `npm run bench -- [--quick] [--only PARTS] [--cases CASES] [--memory] [--costs] [--json]
 
-  --quick    small sizes and few rounds, without costs and receipts: less than 2 minutes
-  --only     these parts alone: requests,start,small,polling,in,out,forms,memory,costs,assets,limited,receipts
-  --cases    these cases of the part "limited" alone: ${LIMITED_CASE_NAMES.join(',')}
+  --quick    small sizes and few rounds, without costs and receipts; takes less than 2 minutes
+  --only     only these parts: requests,start,small,polling,in,out,forms,memory,costs,assets,limited,receipts
+  --cases    only these cases of the part "limited": ${LIMITED_CASE_NAMES.join(',')}
   --memory   the same as --only memory
   --costs    the same as --only costs
-  --json     figures for machines instead of tables
+  --json     prints JSON instead of tables
 `;
 
 const MB = 1e6;
@@ -43,7 +43,7 @@ const { quick } = options;
 const SIZES = quick ? [MB, 64 * MB] : [MB, 64 * MB, 256 * MB, GIB];
 const TRANSFERS = { transports: ['plain', 'tls'], sizes: SIZES, rounds: quick ? 2 : 5 } as const;
 
-/** One short case is enough for the gate: at 1 request a second the files take five minutes. */
+/** One short case is enough for the gate. At 1 request a second, the files would take five minutes. */
 const QUICK_CASES = ['20'];
 const cases = options.cases?.split(',') ?? (quick ? QUICK_CASES : LIMITED_CASE_NAMES);
 
@@ -73,12 +73,12 @@ const unknown = [
   ...cases.filter((name) => !LIMITED_CASE_NAMES.includes(name)).map((name) => `case ${name}`),
 ];
 if (options.help || unknown.length > 0) {
-  if (unknown.length > 0) console.error(`There is no ${unknown.join(', no ')}.\n`);
+  if (unknown.length > 0) console.error(`Unknown: ${unknown.join(', ')}.\n`);
   console.error(USAGE);
   process.exit(options.help ? 0 : 2);
 }
 
-/** What the figures were measured on, without which they say nothing. */
+/** The machine that the figures were measured on. Without it they mean nothing. */
 const machine = {
   processor: cpus()[0]?.model ?? 'unknown',
   cores: availableParallelism(),
@@ -92,7 +92,7 @@ if (!options.json) {
   console.log(`${startedAt.toISOString()}: ${processor}, ${cores} cores, ${memoryGiB} GiB, ${system}, Node ${node}\n`);
 }
 
-const stage = await Stage.set();
+const stage = await Stage.start();
 const reports: Report[] = [];
 try {
   for (const [name, part] of Object.entries(PARTS)) {
@@ -102,7 +102,7 @@ try {
     if (!options.json) for (const table of report.tables) console.log(printed(table));
   }
 } finally {
-  await stage.strike();
+  await stage.close();
 }
 const checks = reports.flatMap((report) => report.checks);
 if (options.json) {
@@ -113,7 +113,7 @@ if (options.json) {
 } else {
   console.log(printedChecks(checks));
   console.log(
-    '\nThis fails only if a count is wrong or a wide limit is passed. A "miss" is a target that this run did not reach.',
+    '\nThe run fails only if a count is wrong or a wide limit is exceeded. A "miss" is a target that this run did not reach.',
   );
 }
 process.exitCode = checks.some(({ holds, isExact }) => isExact && !holds) ? 1 : 0;

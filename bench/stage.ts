@@ -20,24 +20,28 @@ export type Transport = 'plain' | 'tls';
 export type Maker = 'ours' | 'plain' | 'naive';
 export type Subject = Child<SubjectCalls>;
 
-/** Memory of the functions as deployed, in MiB, and the most that Lambda has, without which the naive ones end early. */
+/** Memory of the functions, in MiB. The naive ones get Lambda's maximum, because they would crash with less. */
 const MEMORY_MIB = { ours: 512, plain: 512, naive: 10_240 } as const;
 
 const here = (path: string): string => fileURLToPath(new URL(path, import.meta.url));
 
 type Ports = Readonly<Record<'aws' | 'service', Readonly<Record<Transport, number>>>>;
 
-/** The servers, each in a process of its own, and everything that a process under test needs to find them. */
-export class Stage {
+interface StageParts {
   readonly aws: Child<AwsCalls>;
   readonly service: Child<FlowServiceCalls>;
   readonly bundles: Bundles;
   readonly directory: string;
-  readonly #ports: Ports;
-  readonly #certificatePath: string;
+  readonly ports: Ports;
+  readonly certificatePath: string;
+}
+
+/** The servers, each in a process of its own, and what a process under test needs to find them. */
+export class Stage {
+  readonly #parts: StageParts;
   #made = 0;
 
-  static async set(): Promise<Stage> {
+  static async start(): Promise<Stage> {
     const directory = await mkdtemp(join(tmpdir(), 'flowdrop-bench-'));
     const bundles = makeBundles(directory);
     const certificate = selfSigned();
@@ -47,42 +51,42 @@ export class Stage {
     const service = new Child<FlowServiceCalls>(here('servers/flow-service-process.ts'));
     try {
       const ports = { aws: await aws.call('listen', certificate), service: await service.call('listen', certificate) };
-      return new Stage(directory, bundles, certificatePath, aws, service, ports);
+      return new Stage({ directory, bundles, certificatePath, aws, service, ports });
     } catch (error) {
       await Promise.all([aws.end(), service.end()]);
       throw error;
     }
   }
 
-  private constructor(
-    directory: string,
-    bundles: Bundles,
-    certificatePath: string,
-    aws: Child<AwsCalls>,
-    service: Child<FlowServiceCalls>,
-    ports: Ports,
-  ) {
-    this.directory = directory;
-    this.bundles = bundles;
-    this.aws = aws;
-    this.service = service;
-    this.#ports = ports;
-    this.#certificatePath = certificatePath;
+  private constructor(parts: StageParts) {
+    this.#parts = parts;
   }
 
-  async strike(): Promise<void> {
+  get aws(): Child<AwsCalls> {
+    return this.#parts.aws;
+  }
+
+  get service(): Child<FlowServiceCalls> {
+    return this.#parts.service;
+  }
+
+  get bundles(): Bundles {
+    return this.#parts.bundles;
+  }
+
+  async close(): Promise<void> {
     await Promise.all([this.aws.end(), this.service.end()]);
-    await rm(this.directory, { recursive: true, force: true });
+    await rm(this.#parts.directory, { recursive: true, force: true });
   }
 
-  /** A number that was not given out before, for names. */
+  /** A new number with every call, for names. */
   next(): number {
     this.#made += 1;
     return this.#made;
   }
 
   port(of: 'aws' | 'service', transport: Transport): number {
-    return this.#ports[of][transport];
+    return this.#parts.ports[of][transport];
   }
 
   environment(transport: Transport, settings: Partial<PipelineSettings> = {}): Record<string, string> {
@@ -99,12 +103,12 @@ export class Stage {
       COLLECT_FUNCTION: 'collect-outputs',
       EVENT_BUS: 'default',
       ROUTES: JSON.stringify([{ name: 'all', input: 'file', template: 'bytes_echo' }]),
-      // One round a tick: what is measured is that round, not what flows that have just begun add to it.
+      // One round in a tick. A shorter interval would poll young flows several times.
       SETTINGS: JSON.stringify({ pollIntervalSeconds: 300, ...settings }),
     };
     return {
       ...env,
-      ...(transport === 'tls' ? { NODE_EXTRA_CA_CERTS: this.#certificatePath } : {}),
+      ...(transport === 'tls' ? { NODE_EXTRA_CA_CERTS: this.#parts.certificatePath } : {}),
       AWS_REGION: 'us-east-1',
       AWS_ACCESS_KEY_ID: 'local-access-key',
       AWS_SECRET_ACCESS_KEY: 'local-secret-key',
@@ -113,7 +117,7 @@ export class Stage {
     };
   }
 
-  /** A new process with a function in it that was not called yet. */
+  /** A new process that has loaded a function and not called it. */
   async subject(
     maker: Maker,
     name: FunctionName,
@@ -124,7 +128,7 @@ export class Stage {
     return { subject, loadMs };
   }
 
-  /** A new process that only copies. */
+  /** A new process that only copies bytes. */
   copier(transport: Transport): Subject {
     return this.#process('ours', this.environment(transport));
   }
@@ -132,7 +136,7 @@ export class Stage {
   #process(maker: Maker, env: Record<string, string>): Subject {
     const memoryMiB = MEMORY_MIB[maker];
     return new Child<SubjectCalls>(this.bundles.subject.path, {
-      // As Lambda's own bootstrap starts Node.
+      // The flags that Lambda's bootstrap gives Node.js.
       flags: [
         '--expose-gc',
         `--max-semi-space-size=${Math.floor(memoryMiB * 0.05)}`,
@@ -142,7 +146,7 @@ export class Stage {
     });
   }
 
-  /** An event of the queue that tells of so many new files of this length. */
+  /** An event of the queue with `count` new files of this length. */
   uploads(bytes: number, count: number): object {
     const record = () => {
       const { bucket, key } = this.upload(bytes);
@@ -170,8 +174,8 @@ export class Stage {
     return { id: uploadId(facts), ...facts };
   }
 
-  /** Puts these flows into the ledger as running, as create-flow would have left them; and as the naive one would. */
-  async run(flowIds: readonly string[], maker: Maker | 'both' = 'both'): Promise<readonly Upload[]> {
+  /** Adds running flows to the ledger as create-flow does, as the naive function does, or both. */
+  async addRunning(flowIds: readonly string[], maker: Maker | 'both' = 'both'): Promise<readonly Upload[]> {
     const now = Date.now();
     const uploads: Upload[] = [];
     const objects = flowIds.flatMap((flowId) => {

@@ -1,4 +1,4 @@
-/** The middle of some figures, and their ends. */
+/** The median of some values, and their range. */
 export interface Spread {
   readonly median: number;
   readonly min: number;
@@ -16,11 +16,11 @@ export function spread(values: readonly number[]): Spread {
   };
 }
 
-/** How many times `b` each `a` is, pair by pair: what was measured one after the other had the same neighbours. */
+/** Ratios of `a` to `b`, pair by pair. A pair was measured one after the other, under the same load of the machine. */
 export const ratio = (a: readonly number[], b: readonly number[]): Spread =>
   spread(a.map((value, index) => value / (b[index] ?? Number.NaN)));
 
-/** The smallest value that so large a share of all values, from 0 to 1, does not exceed. */
+/** The smallest value that a share of all values, from 0 to 1, does not exceed. */
 export function percentile(values: readonly number[], share: number): number {
   const sorted = [...values].sort((a, b) => a - b);
   return sorted[Math.max(0, Math.ceil(share * sorted.length) - 1)] ?? Number.NaN;

@@ -7,18 +7,18 @@ import { pathToFileURL } from 'node:url';
 import { crc32 } from 'node:zlib';
 import { answerCalls } from './child.ts';
 
-/** What one call cost. */
+/** The cost of one call. */
 export interface Cost {
   readonly wallMs: number;
   readonly cpuMs: number;
-  /** Highest resident memory meanwhile, and what it was before the first call, in bytes. */
+  /** Highest resident memory during the call, and the memory before the first call, in bytes. */
   readonly peakBytes: number;
   readonly idleBytes: number;
-  /** Bytes of what was logged. */
+  /** Bytes that were logged. */
   readonly loggedBytes: number;
 }
 
-/** Where something is to be had or put, at 127.0.0.1. */
+/** An address at 127.0.0.1. */
 export interface Place {
   readonly port: number;
   readonly isTls: boolean;
@@ -33,7 +33,7 @@ interface EmbeddedMetrics {
 
 type Handler = (event: unknown, context: object) => Promise<unknown>;
 
-/** Longer than any run takes, in milliseconds: Lambda's longest. */
+/** Remaining time of an invocation, in milliseconds. Lambda's maximum, and longer than any run takes. */
 const REMAINING_MS = 900_000;
 
 const CONTEXT = { functionName: 'benchmark', awsRequestId: 'benchmark' };
@@ -41,7 +41,7 @@ const CONTEXT = { functionName: 'benchmark', awsRequestId: 'benchmark' };
 let handler: Handler;
 let idleBytes = 0;
 
-/** What a function logs is counted on its way out, and the line that bears its metrics is kept. */
+/** Bytes that a function has logged, and the line with its metrics. */
 let loggedBytes = 0;
 let metricsLine = '';
 const write = process.stdout.write.bind(process.stdout);
@@ -52,30 +52,30 @@ process.stdout.write = ((...args: Parameters<typeof write>) => {
 }) as typeof write;
 
 const calls = {
-  /** Loads a bundle and says how long that took, in milliseconds. */
+  /** Loads a bundle. Returns how long that took, in milliseconds. */
   async load({ path }: { path: string }): Promise<number> {
     const started = performance.now();
     ({ handler } = (await import(pathToFileURL(path).href)) as { handler: Handler });
     return performance.now() - started;
   },
-  /** From here on, memory is counted from where it is now. */
+  /** Takes the present memory as idle memory. */
   settle(): void {
     globalThis.gc?.();
     idleBytes = process.memoryUsage.rss();
   },
   invoke: ({ event, remainingMs = REMAINING_MS }: { event: unknown; remainingMs?: number }) =>
     measured(() => handler(event, { ...CONTEXT, getRemainingTimeInMillis: () => remainingMs })),
-  /** Moves bytes from one server to another as they come: what the network and Node's sockets alone take. */
+  /** Copies bytes from one server to another as they arrive. The cost is that of the network and Node.js's sockets. */
   copy: (transfer: Transfer) => measured(() => copy(transfer)),
-  /** The same through Node's HTTP client, hashed on the way or not: what is left to whoever may not leave these out. */
+  /** The same through Node.js's HTTP client, with or without hashes: the least that a function can cost. */
   relay: ({ isHashed, ...transfer }: Transfer & { readonly isHashed: boolean }) =>
     measured(() => relay(transfer, isHashed)),
-  /** Names of the metrics that the last call has logged in the embedded format. */
+  /** Names of the metrics that the latest call has logged in the embedded metric format. */
   metrics: (): readonly string[] =>
     (JSON.parse(metricsLine) as EmbeddedMetrics)._aws.CloudWatchMetrics.flatMap(({ Metrics }) =>
       Metrics.map(({ Name }) => Name),
     ),
-  /** Names of Node's own modules that were loaded so far. */
+  /** Names of the modules of Node.js that are loaded. */
   loaded: (): readonly string[] => (process as unknown as { moduleLoadList: string[] }).moduleLoadList,
 };
 export type SubjectCalls = typeof calls;
@@ -98,7 +98,7 @@ async function measured<T>(body: () => Promise<T>): Promise<Cost & { readonly va
   };
 }
 
-/** Linux forgets the highest memory so far when asked to; elsewhere that of the start counts too, which is small. */
+/** Resets the highest memory, on Linux. Elsewhere it includes the memory of the start, which is small. */
 function forgetPeak(): void {
   if (process.platform === 'linux') writeFileSync('/proc/self/clear_refs', '5');
 }
@@ -106,14 +106,14 @@ function forgetPeak(): void {
 export interface Transfer {
   readonly from: Place;
   readonly to: Place & { readonly method: 'POST' | 'PUT' };
-  /** Length of the body that is received and of the one that is sent. */
+  /** Lengths of the received and the sent body. */
   readonly receivedBytes: number;
   readonly sentBytes: number;
 }
 
 /**
- * What is sent is what was received, chunk by chunk, with so much of each chunk again, or left out, that the lengths
- * come out right. Nothing looks at a byte.
+ * Returns what to send for each received chunk. Parts of a chunk are repeated or left out, so that the lengths match in
+ * the end. Nothing reads a byte.
  */
 function portions({ receivedBytes, sentBytes }: Transfer): (chunk: Buffer) => readonly Buffer[] {
   let received = 0;
@@ -144,7 +144,7 @@ async function copy(transfer: Transfer): Promise<void> {
   source.on('data', (chunk: Buffer) => {
     if (!isBody) {
       const end = chunk.indexOf('\r\n\r\n');
-      if (end === -1) throw new Error('The head of the answer came in pieces');
+      if (end === -1) throw new Error('The head of the answer came in several chunks, which copy() does not support');
       isBody = true;
       chunk = chunk.subarray(end + 4);
     }
@@ -158,7 +158,7 @@ async function copy(transfer: Transfer): Promise<void> {
 }
 
 async function relay(transfer: Transfer, isHashed: boolean): Promise<void> {
-  // Not imported: that alone loads things of which it is measured elsewhere whether the functions load them.
+  // Not imported: the part "start" measures which modules the functions load, and an import here would load some.
   const [plain, tls] = [process.getBuiltinModule('node:http'), process.getBuiltinModule('node:https')];
   const { from, to, sentBytes } = transfer;
   const portionsOf = portions(transfer);

@@ -7,7 +7,7 @@ import {
 } from '@aws-sdk/client-s3';
 import { GetSecretValueCommand, SecretsManagerClient } from '@aws-sdk/client-secrets-manager';
 
-/** The other half of the first afternoon: see `create-flow.ts` beside this. It is left as it is; do not improve it. */
+/** The other function of the simple version: see `create-flow.ts`. Do not improve it. */
 const s3 = new S3Client({});
 const secrets = new SecretsManagerClient({});
 

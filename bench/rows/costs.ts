@@ -12,25 +12,32 @@ import type { Stage, Subject } from '../stage.ts';
 import type { Cost } from '../subject.ts';
 import type { Counts } from './requests.ts';
 
-/** What Lambda gives a function of this memory: a whole processor comes with 1,769 MB. */
+/** Memory of a function. Lambda gives processor time in proportion: one processor with 1,769 MB. */
 const MEMORY_MB = 512;
 const PROCESSOR_SHARE = MEMORY_MB / 1769;
 
 const GB = 1e9;
-/** As many messages as the stack lets the queue hand over at a time. */
+/** Maximum number of messages in a batch of the deployed event source. */
 const BATCH = SETTINGS_DEFAULT.uploadConcurrency;
 const WARM_UP_BYTES = 100_000;
-/** Polls that find a flow running before one finds it finished, as of a flow of a minute or two. */
+/** Polls that find a flow running before one finds it ended, for a flow of a minute or two. */
 const POLLS_IN_VAIN = 1;
 const POLLED_FLOWS = 1_000;
 
-/** So many files of a size at a time: a batch of the queue, and a tick that finds as many flows finished. */
-const SIZES = [
+/** `files` files of one size: sent in batches, and collected by one tick that finds all their flows ended. */
+interface SizeCase {
+  readonly bytes: number;
+  readonly files: number;
+  readonly batch: number;
+}
+
+const SIZES: readonly SizeCase[] = [
   { bytes: 20_000, files: 200, batch: BATCH },
   { bytes: 10_000_000, files: 20, batch: BATCH },
   { bytes: 256_000_000, files: 4, batch: 1 },
-] as const;
+];
 
+/** What one file took. */
 interface Spent {
   readonly gbSeconds: number;
   readonly invocations: number;
@@ -38,7 +45,7 @@ interface Spent {
   readonly loggedBytes: number;
 }
 
-/** Dollars for one file, by where they go. */
+/** Dollars for one file, by service. */
 interface Bill {
   readonly lambda: number;
   readonly s3: number;
@@ -58,11 +65,11 @@ interface FileCosts {
 
 /** Ticks of a month of 30 days, one a minute. */
 const TICKS_PER_MONTH = 30 * 24 * 60;
-/** The event source asks the queue in five long polls at a time (AWS Lambda Developer Guide, "Using Lambda with Amazon SQS"). */
+/** The event source runs five long polls at a time (AWS Lambda Developer Guide, "Using Lambda with Amazon SQS"). */
 const QUEUE_POLLERS = 5;
 const QUEUE_POLLS_PER_MINUTE = 3;
 
-/** Dollars that a deployment costs a month into which nothing is dropped, by where they go. */
+/** Dollars for an idle deployment in a month. */
 interface IdleBill {
   readonly ticks: number;
   readonly queue: number;
@@ -73,69 +80,81 @@ interface IdleBill {
   readonly dashboard: number;
 }
 
-/** What a file costs at AWS, with one asset of its own size, from what was counted and measured here. */
+/** What a file costs at AWS, with one asset of its own size, from counts and measurements on this machine. */
 export async function costs(stage: Stage): Promise<Report> {
   const poll = await pollOf(stage);
   const idle = await idleOf(stage);
-  const figures: FileCosts[] = [];
-  for (const { bytes, files, batch } of SIZES) {
-    const create = await createOf(stage, bytes, files, batch);
-    const collect = await collectOf(stage, bytes, files);
-    const gbSeconds = create.gbSeconds + collect.gbSeconds + POLLS_IN_VAIN * poll.gbSeconds;
-    const s3 = { create: create.s3, collect: collect.s3 };
-    const requests = [create.s3, collect.s3].reduce((sum, counts) => sum + priceOf(counts), 0);
-    const bill: Bill = {
-      lambda: gbSeconds * PRICES.lambdaGbSecondArm64 + create.invocations * PRICES.lambdaRequest,
-      s3: requests,
-      // S3 sends it; the event source receives and deletes a batch at a time.
-      queue: (1 + 2 / batch) * PRICES.sqsRequest,
-      events: PRICES.eventBridgeEvent,
-      logs: ((create.loggedBytes + collect.loggedBytes) / GB) * PRICES.logsGb,
-      transfer: (asset(bytes, 'uri').bytes / GB) * PRICES.transferOutGb,
-    };
-    const total = Object.values(bill).reduce((sum, dollars) => sum + dollars, 0);
-    figures.push({ bytes, gbSeconds, s3, bill, total });
-  }
-  const dollars = (value: number) =>
-    value >= 100 ? value.toFixed(0) : value >= 1 ? value.toFixed(2) : value.toFixed(4);
-  const table = (files: number, title: string): Table => ({
+  const files: FileCosts[] = [];
+  for (const each of SIZES) files.push(await costsOf(stage, each, poll.gbSeconds));
+  return {
+    name: 'costs',
+    figures: { pricesDate: PRICES_DATE, prices: PRICES, poll, files, idle },
+    checks: [],
+    tables: [
+      billTable(files, 1_000, `Costs of a thousand files, in US dollars, prices of ${PRICES_DATE}`),
+      billTable(files, 1_000_000, 'Costs of a million files, in US dollars'),
+      breakdownTable(files),
+      idleTable(idle),
+    ],
+  };
+}
+
+async function costsOf(stage: Stage, { bytes, files, batch }: SizeCase, pollGbSeconds: number): Promise<FileCosts> {
+  const create = await createOf(stage, bytes, files, batch);
+  const collect = await collectOf(stage, bytes, files);
+  const gbSeconds = create.gbSeconds + collect.gbSeconds + POLLS_IN_VAIN * pollGbSeconds;
+  const bill: Bill = {
+    lambda: gbSeconds * PRICES.lambdaGbSecondArm64 + create.invocations * PRICES.lambdaRequest,
+    s3: priceOf(create.s3) + priceOf(collect.s3),
+    // S3 sends one message. The event source receives and deletes a batch with one request each.
+    queue: (1 + 2 / batch) * PRICES.sqsRequest,
+    events: PRICES.eventBridgeEvent,
+    logs: ((create.loggedBytes + collect.loggedBytes) / GB) * PRICES.logsGb,
+    transfer: (asset(bytes, 'uri').bytes / GB) * PRICES.transferOutGb,
+  };
+  const total = Object.values(bill).reduce((sum, dollars) => sum + dollars, 0);
+  return { bytes, gbSeconds, s3: { create: create.s3, collect: collect.s3 }, bill, total };
+}
+
+const dollars = (value: number): string =>
+  value >= 100 ? value.toFixed(0) : value >= 1 ? value.toFixed(2) : value.toFixed(4);
+
+function billTable(all: readonly FileCosts[], files: number, title: string): Table {
+  return {
     title,
     columns: ['file', 'Lambda', 'S3', 'SQS', 'events', 'logs', 'sum', 'and to the internet'],
-    rows: figures.map(({ bytes, bill, total }) => [
+    rows: all.map(({ bytes, bill, total }) => [
       size(bytes),
       ...[bill.lambda, bill.s3, bill.queue, bill.events, bill.logs, total - bill.transfer, bill.transfer].map((value) =>
         dollars(value * files),
       ),
     ]),
-  });
+  };
+}
+
+function breakdownTable(all: readonly FileCosts[]): Table {
   return {
-    name: 'costs',
-    figures: { pricesDate: PRICES_DATE, prices: PRICES, poll, files: figures, idle },
-    checks: [],
-    tables: [
-      table(1_000, `Costs of a thousand files, in US dollars, prices of ${PRICES_DATE}`),
-      table(1_000_000, 'Costs of a million files, in US dollars'),
-      {
-        title: 'What that is made of, for one file',
-        columns: ['file', 'GB-seconds', 'S3 writes', 'S3 reads'],
-        rows: figures.map(({ bytes, gbSeconds, s3 }) => [
-          size(bytes),
-          gbSeconds.toFixed(4),
-          countOf([s3.create, s3.collect], PRICES.s3Write).toFixed(1),
-          countOf([s3.create, s3.collect], PRICES.s3Read).toFixed(1),
-        ]),
-        note: `GB-seconds: what a function of ${MEMORY_MB} MB takes with its ${PROCESSOR_SHARE.toFixed(2)} of a processor as fast as this machine's, or the time that passed here if that is longer. Storage is not in it.`,
-      },
-      {
-        title: 'A deployment into which nothing is dropped, a month of 30 days, in US dollars',
-        columns: ['what', 'how much', 'costs'],
-        rows: [
-          ...idle.rows.map(({ what, howMuch, cost }) => [what, howMuch, dollars(cost)]),
-          ['sum', '', dollars(Object.values(idle.bill).reduce((sum, cost) => sum + cost, 0))],
-        ],
-        note: 'Free tiers are left out: with them an account pays for the first of these less or nothing (ten alarms, ten metrics, three dashboards, a million requests to queues).',
-      },
+    title: 'The parts of these costs, for one file',
+    columns: ['file', 'GB-seconds', 'S3 writes', 'S3 reads'],
+    rows: all.map(({ bytes, gbSeconds, s3 }) => [
+      size(bytes),
+      gbSeconds.toFixed(4),
+      countOf([s3.create, s3.collect], PRICES.s3Write).toFixed(1),
+      countOf([s3.create, s3.collect], PRICES.s3Read).toFixed(1),
+    ]),
+    note: `GB-seconds: for a function of ${MEMORY_MB} MB with ${PROCESSOR_SHARE.toFixed(2)} of a processor as fast as this machine's, or for the wall time here if that is longer. Storage is not included.`,
+  };
+}
+
+function idleTable(idle: Idle): Table {
+  return {
+    title: 'An idle deployment, for a month of 30 days, in US dollars',
+    columns: ['what', 'how much', 'costs'],
+    rows: [
+      ...idle.rows.map(({ what, howMuch, cost }) => [what, howMuch, dollars(cost)]),
+      ['sum', '', dollars(Object.values(idle.bill).reduce((sum, cost) => sum + cost, 0))],
     ],
+    note: 'Free tiers are not included. With them, the first deployments of an account cost less: ten alarms, ten metrics, three dashboards and a million requests to queues are free.',
   };
 }
 
@@ -168,7 +187,7 @@ async function createOf(stage: Stage, bytes: number, files: number, batch: numbe
 async function collectOf(stage: Stage, bytes: number, files: number): Promise<Spent> {
   const { subject } = await stage.subject('ours', 'collect-outputs', stage.environment('tls'));
   const collect = async (bytes: number, count: number): Promise<Cost> => {
-    await stage.run(
+    await stage.addRunning(
       Array.from({ length: count }, () => doneFlow('uri', bytes, stage.next())),
       'ours',
     );
@@ -184,7 +203,7 @@ async function collectOf(stage: Stage, bytes: number, files: number): Promise<Sp
   }
 }
 
-/** What a tick asks of S3 by itself: it comes round whatever there is to collect. */
+/** The requests to S3 of a tick that finds nothing to collect. */
 async function tickOf(stage: Stage, subject: Subject): Promise<Counts> {
   await stage.aws.call('takeCounts');
   await subject.call('invoke', { event: {} });
@@ -209,7 +228,7 @@ async function pollOf(stage: Stage): Promise<{ readonly gbSeconds: number }> {
   await stage.aws.call('clear');
   const { subject } = await stage.subject('ours', 'collect-outputs', stage.environment('tls'));
   try {
-    await stage.run(
+    await stage.addRunning(
       Array.from({ length: POLLED_FLOWS }, () => runningFlow(stage.next())),
       'ours',
     );
@@ -235,7 +254,7 @@ async function idleOf(stage: Stage): Promise<Idle> {
     const cost = await subject.call('invoke', { event: {} });
     const counts = await stage.aws.call('takeCounts');
     const metrics = await subject.call('metrics');
-    const { alarmMetrics, dashboards } = watching();
+    const { alarmMetrics, dashboards } = monitoringOf();
     const gbSeconds = gbSecondsOf(cost);
     const queuePolls = QUEUE_POLLERS * QUEUE_POLLS_PER_MINUTE * TICKS_PER_MONTH;
     const logGb = (TICKS_PER_MONTH * cost.loggedBytes) / GB;
@@ -257,13 +276,13 @@ async function idleOf(stage: Stage): Promise<Idle> {
       rows: [
         {
           what: 'ticks',
-          howMuch: `${TICKS_PER_MONTH} of ${writes} S3 writes and listings, ${reads} reads, ${gbSeconds.toFixed(4)} GB-seconds`,
+          howMuch: `${TICKS_PER_MONTH}, each of ${writes} S3 writes and listings, ${reads} reads, ${gbSeconds.toFixed(4)} GB-seconds`,
           cost: bill.ticks,
         },
-        { what: 'asking the queue', howMuch: `${queuePolls} requests`, cost: bill.queue },
+        { what: 'polling the queue', howMuch: `${queuePolls} requests`, cost: bill.queue },
         { what: 'logs', howMuch: `${logGb.toFixed(3)} GB`, cost: bill.logs },
         { what: 'the token', howMuch: '1 secret', cost: bill.secret },
-        { what: 'alarms', howMuch: `${alarmMetrics} metrics in them`, cost: bill.alarms },
+        { what: 'alarms', howMuch: `on ${alarmMetrics} metrics`, cost: bill.alarms },
         { what: 'metrics', howMuch: metrics.join(', '), cost: bill.metrics },
         { what: 'dashboard', howMuch: String(dashboards), cost: bill.dashboard },
       ],
@@ -278,16 +297,16 @@ interface Template {
 }
 
 interface AlarmProperties {
-  /** Of an alarm on an expression: what it takes, and the expressions themselves. */
+  /** For an alarm on an expression: the expression and the metrics that it uses. */
   readonly Metrics?: readonly { readonly MetricStat?: unknown }[];
 }
 
-/** What the stack that cdk.json describes has to watch it by. */
-function watching(): { readonly alarmMetrics: number; readonly dashboards: number } {
+/** Counts the alarms' metrics and the dashboards of the stack that cdk.json describes. */
+function monitoringOf(): { readonly alarmMetrics: number; readonly dashboards: number } {
   const outdir = mkdtempSync(join(tmpdir(), 'flowdrop-bench-'));
   try {
     const { context } = JSON.parse(readFileSync(new URL('../../cdk.json', import.meta.url), 'utf8'));
-    // Only the template is wanted, not the functions' bundles.
+    // Without bundling: only the template is needed.
     const app = new App({ outdir, context: { ...context, 'aws:cdk:bundling-stacks': [] } });
     const stack = new FlowdropStack(app, 'costs', { context: context.flowdrop });
     for (const id of ['flowdrop:nobody-is-told', 'flowdrop:example-host']) {

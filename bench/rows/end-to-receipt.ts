@@ -10,19 +10,19 @@ const PUT_INTERVAL_MS = 3_000;
 const FLOW_MS_MIN = 5_000;
 const FLOW_MS_MAX = 60_000;
 
-/** Half of a minute, as the first file of a day waits on average. */
+/** Half an interval: the average wait of a first file. */
 const FIRST_TICK_AFTER_MS = TICK_INTERVAL_MS / 2;
 
-/** All flows have ended by a minute after the last file. Ten more ticks are a failure. */
+/** All flows end within a minute of the last file. The run fails after ten more ticks. */
 const TIME_LIMIT_MS = FLOW_MS_MAX + 10 * TICK_INTERVAL_MS;
 
 const MEDIAN_MS_MAX = 10_000;
 const HIGH_SHARE = 0.9;
 
-/** Multiples of this, without their whole part, are spread evenly however many there are, and are in no order. */
+/** The fractional parts of its multiples are evenly spread, for any number of them, and in no order. */
 const GOLDEN_RATIO = (Math.sqrt(5) - 1) / 2;
 
-/** Files put one after the other, flows of many lengths: the time from each flow's end to its receipt. */
+/** The time from each flow's end to its receipt, for files put one after the other and flows of many lengths. */
 export async function endToReceipt(stage: Stage): Promise<Report> {
   const { waits, requestsPerFile } = await run(stage);
   const { median, max } = spread(waits);

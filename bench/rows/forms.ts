@@ -14,7 +14,7 @@ const NAMES: Readonly<Record<Form, string>> = {
   lines: 'a data URI with line breaks',
 };
 
-/** One asset through the collector, in every form in which a service may answer it. */
+/** Collects one asset in every form in which a service may answer it. */
 export async function forms(
   stage: Stage,
   { bytes, rounds }: { readonly bytes: number; readonly rounds: number },
@@ -23,11 +23,11 @@ export async function forms(
   for (let round = 0; round < rounds; round += 1) {
     const { subject } = await stage.subject('ours', 'collect-outputs', stage.environment('plain'));
     try {
-      for (const form of FORMS) await outOnce(stage, subject, 'ours', WARM_UP_BYTES, form);
+      for (const form of FORMS) await outOnce(stage, subject, 'ours', { bytes: WARM_UP_BYTES, form });
       await subject.call('settle');
       for (let turn = 0; turn < FORMS.length; turn += 1) {
         const form = FORMS[(turn + round) % FORMS.length] as Form;
-        costs[form].push(await outOnce(stage, subject, 'ours', bytes, form));
+        costs[form].push(await outOnce(stage, subject, 'ours', { bytes, form }));
       }
     } finally {
       await subject.end();

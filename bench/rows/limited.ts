@@ -12,12 +12,12 @@ const FILE_BYTES = 20_000;
 const ASSETS_MAX = 3;
 const PUTS_AT_A_TIME = 8;
 
-/** Soon enough that the tick's phase is not what is measured; late enough that flows have been created by then. */
+/** Early enough not to add to the measured time, and late enough for flows to exist. In milliseconds. */
 const FIRST_TICK_AFTER_MS = 5_000;
 
 const RATIO_MAX = 1.5;
 
-/** A case has failed if it takes three times as long as at best, but it always gets this long, in milliseconds. */
+/** A case fails if it takes three times as long as the best possible. It gets at least this time, in milliseconds. */
 const TIME_LIMIT_MIN_MS = 90_000;
 const TIME_LIMIT_RATIO = 3;
 
@@ -25,7 +25,7 @@ const SECOND_MS = 1_000;
 const SHORT_FLOW_MS = 3_000;
 
 interface LimitedCase {
-  /** What `--cases` takes. */
+  /** Name for `--cases`. */
   readonly name: string;
   readonly allows: string;
   /** Refusals are 429 with `Retry-After` in seconds. */
@@ -33,7 +33,7 @@ interface LimitedCase {
   readonly flowMs: number;
 }
 
-/** A bucket that holds what comes back in a second. */
+/** A token bucket that holds the tokens of one second. */
 const perSecond = (requestsPerSecond: number): Rate => ({ requestsPerSecond, burst: requestsPerSecond });
 
 const rateForAll = (requestsPerSecond: number): LimitedCase => ({
@@ -68,7 +68,7 @@ interface Outcome {
   /** From the first file to the last receipt, in milliseconds; undefined if not all receipts came in time. */
   readonly tookMs: number | undefined;
   readonly limitMs: number;
-  /** Undefined if nothing limits. */
+  /** The best possible time, in milliseconds. Undefined without a limit. */
   readonly bestMs: number | undefined;
   readonly accepted: Readonly<Partial<Record<Operation, number>>>;
   readonly refused: Readonly<Partial<Record<Operation, number>>>;
@@ -78,7 +78,7 @@ interface Outcome {
 const assetsOf = (file: number): number => (file % ASSETS_MAX) + 1;
 const ASSETS = Array.from({ length: FILES }, (_, file) => assetsOf(file)).reduce((sum, count) => sum + count, 0);
 
-/** A file with so many assets ends in `.<assets>`. */
+/** The suffix of a file is its number of assets. */
 const ROUTES: readonly Route[] = Array.from({ length: ASSETS_MAX }, (_, index) => ({
   name: `assets-${index + 1}`,
   suffixes: [`.${index + 1}`],
@@ -87,7 +87,7 @@ const ROUTES: readonly Route[] = Array.from({ length: ASSETS_MAX }, (_, index) =
   parameters: { copies: index + 1 },
 }));
 
-/** Small files through the whole pipeline, at a service that allows only so much. */
+/** Sends small files through the whole pipeline, with a service that limits requests or flows. */
 export async function limited(stage: Stage, names: readonly string[]): Promise<Report> {
   const outcomes: Outcome[] = [];
   for (const each of CASES) if (names.includes(each.name)) outcomes.push(await run(stage, each));
@@ -97,7 +97,7 @@ export async function limited(stage: Stage, names: readonly string[]): Promise<R
     checks: outcomes.flatMap(checksOf),
     tables: [
       {
-        title: `${FILES} small files, 1 to ${ASSETS_MAX} assets each, at a service that allows only so much`,
+        title: `${FILES} small files, 1 to ${ASSETS_MAX} assets each, with a service that has limits`,
         columns: ['service allows', 'all receipts after s', 'at best s', 'time : at best', 'requests/file', 'refused'],
         rows: outcomes.map((outcome) => {
           const { allows, tookMs, bestMs, requestsPerFile, refused } = outcome;
@@ -113,7 +113,7 @@ export async function limited(stage: Stage, names: readonly string[]): Promise<R
         note:
           `The bundles as deployed with all defaults, and a tick every ${TICK_INTERVAL_MS / SECOND_MS} s as deployed, ` +
           `the first ${FIRST_TICK_AFTER_MS / SECOND_MS} s after the first file. Refused requests count as requests. ` +
-          `At best: 3 requests for each file and one for each asset at the rate, or the flows' time at the places.`,
+          `At best: 3 requests for each file and one for each asset at the allowed rate, or the flows' time in the allowed places.`,
       },
     ],
   };
@@ -152,8 +152,8 @@ async function run(stage: Stage, { name, allows, limits, flowMs }: LimitedCase):
 }
 
 /**
- * The least time that the limits allow, in milliseconds: a creation, a look and a listing of outputs for each file, a
- * download for each asset, and no request refused. Undefined if nothing limits.
+ * The best possible time under the limits, in milliseconds. Each file needs a creation, a poll and a listing of outputs,
+ * each asset needs a download, and no request is refused. Undefined without a limit.
  */
 function atBest({ everything, creations, others, places }: Limits, flowMs: number): number | undefined {
   const otherRequests = 2 * FILES + ASSETS;

@@ -5,7 +5,7 @@ import { spread } from '../statistics.ts';
 
 const ASSETS = 200;
 const ASSET_BYTES = 100_000;
-/** What the service, S3 and every other server take to answer, in milliseconds. */
+/** Delay of every answer of every server, in milliseconds. */
 const ANSWER_MS = 50;
 const WALL_MS_MAX = 3_000;
 
@@ -15,7 +15,7 @@ interface Round {
   readonly downloads: number;
 }
 
-/** One tick that finds one flow finished, with many small assets, where every answer takes its time. */
+/** Measures one tick that finds one flow ended, with many small assets. Every server answers with a delay. */
 export async function manyAssets(stage: Stage, { rounds }: { readonly rounds: number }): Promise<Report> {
   const each: Round[] = [];
   for (let round = 0; round < rounds; round += 1) each.push(await store(stage));
@@ -45,10 +45,10 @@ export async function manyAssets(stage: Stage, { rounds }: { readonly rounds: nu
     figures: each,
     tables: [
       {
-        title: `One flow with ${ASSETS} assets of ${size(ASSET_BYTES)}, every server answering after ${ANSWER_MS} ms`,
+        title: `One flow with ${ASSETS} assets of ${size(ASSET_BYTES)}, every server answers after ${ANSWER_MS} ms`,
         columns: ['wall ms', 'fastest', 'slowest', 'cpu ms'],
         rows: [[wall.median, wall.min, wall.max, cpu.median].map(figure)],
-        note: 'The whole tick: lease, listing, look at the flow, assets, receipt and event.',
+        note: 'The whole tick: lease, listing, poll, assets, receipt and event.',
       },
     ],
   };
@@ -60,7 +60,7 @@ async function store(stage: Stage): Promise<Round> {
     Promise.all([stage.aws.call('setAnswerMs', { answerMs }), stage.service.call('setAnswerMs', { answerMs })]);
   try {
     const collect = async (assets: number) => {
-      await stage.run([doneFlow('raw', ASSET_BYTES, stage.next(), assets)], 'ours');
+      await stage.addRunning([doneFlow('raw', ASSET_BYTES, stage.next(), assets)], 'ours');
       const { value, ...cost } = await subject.call('invoke', { event: {} });
       const { succeeded } = value as { succeeded?: number };
       if (succeeded !== 1) throw new Error(`Not 1 flow collected: ${JSON.stringify(value)}`);

@@ -17,7 +17,7 @@ export interface MemoryCase {
   readonly streams: number;
 }
 
-/** Streams that one batch, or one tick, may have at a time in the run with many. */
+/** Concurrent streams of one batch or tick, in the case with many. */
 export const STREAMS_MANY = 16;
 
 export const MEMORY_CASES = {
@@ -33,15 +33,16 @@ export const MEMORY_CASES = {
   ],
 } as const satisfies Record<string, readonly MemoryCase[]>;
 
-/** What one stream may add to the idle process, and how large the whole process may be with one and with many, in bytes. */
+/** Maximum memory that one stream adds to the idle process, in bytes. */
 const ABOVE_IDLE_BYTES_MAX: Readonly<Record<FunctionName, number>> = {
   'create-flow': 40 * MIB,
   'collect-outputs': 56 * MIB,
 };
+/** Maximum memory of the whole process, with one stream and with many, in bytes. */
 const ONE_BYTES_MAX = 256 * MIB;
 const MANY_BYTES_MAX = 320 * MIB;
 
-/** For the gate: another machine's allocator and page size may differ, but whoever holds a file holds more than this. */
+/** Margin of the gate. Allocators and page sizes of machines differ, but a function that holds a file exceeds this. */
 const MARGIN = 2;
 
 /**
@@ -117,15 +118,14 @@ async function measure(stage: Stage, name: FunctionName, { bytes, streams }: Mem
         await fn.invoke(stage.uploads(bytes, count));
         return;
       }
-      await stage.run(
+      await stage.addRunning(
         Array.from({ length: count }, () => doneFlow('uri', bytes, stage.next())),
         'ours',
       );
       const summary = (await fn.invoke({})) as { succeeded?: number };
       if (summary.succeeded !== count) throw new Error(`Not ${count} flows collected: ${JSON.stringify(summary)}`);
     };
-    // The process starts with its first invocation. What it then holds without any work is what an event costs that
-    // tells of nothing.
+    // The process starts with its first invocation. An event without work shows its idle memory.
     await (name === 'create-flow' ? fn.invoke({ Event: 's3:TestEvent' }) : fn.invoke({ retry: ['0'.repeat(40)] }));
     const [pid = Number.NaN] = fn.pids;
     const idle = (await residentMemory(pid)).bytes;

@@ -11,20 +11,20 @@ import type { Stage, Subject } from '../stage.ts';
 
 const FILE_BYTES = 20_000;
 const FLOW_MS = 60_000;
-/** The first wait of a refused upload is 5 seconds, or up to half as long again. */
+/** Longer than the first wait of a refused upload, which is 5 seconds and up to half as long again. In milliseconds. */
 const FIRST_WAIT_MS = 8_000;
 
-/** So little time that nothing waits in place: a refused upload waits in the ledger, and comes again from there. */
+/** Too short for a wait within the invocation, in milliseconds. A refused upload then waits in the ledger. */
 const SHORT_MS = 20_000;
 
-/** Requests to S3 of a tick that finds nothing, from the second one of a deployment on. */
+/** Requests to S3 of a tick that finds nothing. The first tick of a deployment makes others. */
 export const TICK_REQUESTS = 8;
 
 export type Counts = Readonly<Record<string, number>>;
-/** What one thing costs, by where the requests go. */
+/** The requests of one step, by server. */
 export type RequestCounts = Readonly<Record<'s3' | 'service' | 'other', Counts>>;
 
-/** What every kind of delivery and tick asks of others. The figures for costs and scale come from here. */
+/** The requests of every kind of delivery and tick. The figures for costs and scale come from here. */
 export interface RequestFigures {
   readonly tick: RequestCounts;
   readonly create: RequestCounts;
@@ -38,14 +38,14 @@ export interface RequestFigures {
 }
 
 /**
- * Requests, counted by those who answer them: the embedded S3 with all its checks, the stand-in flow service, and the
- * benchmark's own Secrets Manager, SQS and EventBridge.
+ * Requests, counted by the servers that answer them: the embedded S3 with all its checks, the stand-in flow service,
+ * and the benchmark's own Secrets Manager, SQS and EventBridge.
  */
 export async function requests(stage: Stage): Promise<Report & { readonly figures: RequestFigures }> {
   const world = await CountedWorld.start(stage);
   try {
     const { create } = world;
-    // Both processes have read their token, and the collector its state.
+    // First, let both processes read the token, and the collector its state.
     await world.upload();
     await create.call('invoke', { event: world.event() });
     world.service.passTime();
@@ -67,7 +67,7 @@ export async function requests(stage: Stage): Promise<Report & { readonly figure
       operation === 'createFlow' ? { status: 429, headers: { 'retry-after': '1' } } : undefined;
     const refused = await world.counted(() => create.call('invoke', { event: world.event(), remainingMs: SHORT_MS }));
     world.service.standIn.intercept = undefined;
-    await sleep(FIRST_WAIT_MS); // What S3 has of the wait is its key, so time has to pass for real.
+    await sleep(FIRST_WAIT_MS); // Real time must pass, because the key of the marker names the time.
     const resubmitted = await world.counted(() => world.tick());
     const message = await world.sentMessage();
     const again = { Records: [{ messageId: 'again', body: message }] };
@@ -97,9 +97,9 @@ function tableOf(figures: RequestFigures) {
     poll: 'a poll that finds nothing',
     duplicate: 'a duplicate delivery, flow running',
     duplicateOfEnded: 'a duplicate delivery, flow ended',
-    refused: 'a file that the service refuses for now',
-    resubmit: 'sending it again when it is due',
-    retry: 'the file that comes again',
+    refused: 'a file that the service throttles',
+    resubmit: 'resubmitting it when it is due',
+    retry: 'the resubmitted file',
     tick: 'a tick by itself',
   };
   return {
@@ -113,11 +113,11 @@ function tableOf(figures: RequestFigures) {
         listed({ ...s3, ...service, ...other }),
       ];
     }),
-    note: 'All but the tick are beyond what a tick costs by itself. The secret is read once in five minutes.',
+    note: 'All rows but the last exclude the requests of the tick itself. The secret is read once in five minutes.',
   };
 }
 
-/** Exact: a request more for every file is money, and a request less may be a promise that is not kept. */
+/** Exact counts. One more request for every file costs money, and one fewer may break a promise. */
 function checksOf({ create, collect, poll, duplicate, duplicateOfEnded, tick }: RequestFigures): readonly Check[] {
   const exactly = (what: string, found: number, wanted: number): Check => ({
     what: `requests: ${what}`,
@@ -159,29 +159,27 @@ function minus(a: RequestCounts, b: RequestCounts): RequestCounts {
   return { s3: less(a.s3, b.s3), service: less(a.service, b.service), other: less(a.other, b.other) };
 }
 
-class CountedWorld {
+interface CountedWorldParts {
+  readonly stage: Stage;
   readonly create: Subject;
   readonly collect: Subject;
   readonly service: MovableService;
-  readonly #stage: Stage;
-  readonly #s3: S3Client;
-  readonly #counts: Record<string, number>;
-  readonly #records: S3EventRecord[];
-  readonly #closing: (() => unknown)[];
+  readonly s3: S3Client;
+  /** Requests of the functions to S3, by operation. */
+  readonly counts: Record<string, number>;
+  /** The inbox's notifications so far. */
+  readonly records: readonly S3EventRecord[];
+  readonly closing: readonly (() => unknown)[];
+}
+
+/** Both functions with servers that count their requests. */
+class CountedWorld {
+  readonly #parts: CountedWorldParts;
 
   static async start(stage: Stage): Promise<CountedWorld> {
-    const closing: (() => unknown)[] = [];
-    const records: S3EventRecord[] = [];
-    const counts: Record<string, number> = {};
-    const embedded = new EmbeddedS3({
-      onEvent(record) {
-        if (record.s3.bucket.name === BUCKETS.inbox) records.push(record);
-      },
-    });
-    embedded.createBucket(BUCKETS.inbox, { versioning: 'Enabled' });
-    embedded.createBucket(BUCKETS.results);
-    embedded.createBucket(BUCKETS.ledger);
+    const { embedded, records } = emptyBuckets();
     const own = await serveS3(embedded);
+    const counts: Record<string, number> = {};
     const handle: EmbeddedS3['handle'] = (request) => {
       const operation = s3Operation(request.method, request.url);
       counts[operation] = (counts[operation] ?? 0) + 1;
@@ -195,91 +193,101 @@ class CountedWorld {
       region: 'us-east-1',
       credentials: { accessKeyId: 'fake', secretAccessKey: 'fake' },
     });
-    closing.push(
-      () => own.close(),
-      () => counted.close(),
-      () => embedded.close(),
-      () => served.close(),
-      () => service.standIn.close(),
-      () => s3.destroy(),
-    );
     const environment = {
       ...stage.environment('plain'),
       FLOW_SERVICE_URL: served.url,
       AWS_ENDPOINT_URL_S3: counted.endpoint,
     };
-    const [create, collect] = await Promise.all([
+    const [{ subject: create }, { subject: collect }] = await Promise.all([
       stage.subject('ours', 'create-flow', environment),
       stage.subject('ours', 'collect-outputs', environment),
     ]);
-    closing.push(
-      () => create.subject.end(),
-      () => collect.subject.end(),
-    );
-    return new CountedWorld(stage, s3, service, create.subject, collect.subject, counts, records, closing);
+    const closing = [
+      () => collect.end(),
+      () => create.end(),
+      () => s3.destroy(),
+      () => service.standIn.close(),
+      () => served.close(),
+      () => embedded.close(),
+      () => counted.close(),
+      () => own.close(),
+    ];
+    return new CountedWorld({ stage, create, collect, service, s3, counts, records, closing });
   }
 
-  private constructor(
-    stage: Stage,
-    s3: S3Client,
-    service: MovableService,
-    create: Subject,
-    collect: Subject,
-    counts: Record<string, number>,
-    records: S3EventRecord[],
-    closing: (() => unknown)[],
-  ) {
-    this.#stage = stage;
-    this.#s3 = s3;
-    this.service = service;
-    this.create = create;
-    this.collect = collect;
-    this.#counts = counts;
-    this.#records = records;
-    this.#closing = closing;
+  private constructor(parts: CountedWorldParts) {
+    this.#parts = parts;
+  }
+
+  get create(): Subject {
+    return this.#parts.create;
+  }
+
+  get service(): MovableService {
+    return this.#parts.service;
   }
 
   async upload(): Promise<void> {
     const Body = Buffer.alloc(FILE_BYTES, 'flowdrop');
-    await this.#s3.send(new PutObjectCommand({ Bucket: BUCKETS.inbox, Key: `${this.#stage.next()}.bin`, Body }));
+    await this.#parts.s3.send(
+      new PutObjectCommand({ Bucket: BUCKETS.inbox, Key: `${this.#parts.stage.next()}.bin`, Body }),
+    );
   }
 
-  /** The notification of the last upload, as the queue delivers it. */
+  /** The notification of the latest upload, as the queue delivers it. */
   event(): object {
-    return { Records: [{ messageId: 'message', body: JSON.stringify({ Records: [this.#records.at(-1)] }) }] };
+    return { Records: [{ messageId: 'message', body: JSON.stringify({ Records: [this.#parts.records.at(-1)] }) }] };
   }
 
-  /** One tick that looks at everything: when the last one was is forgotten before. */
+  /** One tick that polls every flow, because the time of the last round is deleted first. */
   async tick(): Promise<void> {
-    await this.#s3.send(new DeleteObjectCommand({ Bucket: BUCKETS.ledger, Key: collectorKey(0) }));
-    await this.collect.call('invoke', { event: {} });
+    await this.#parts.s3.send(new DeleteObjectCommand({ Bucket: BUCKETS.ledger, Key: collectorKey(0) }));
+    await this.#parts.collect.call('invoke', { event: {} });
   }
 
-  /** What the function put into the queue last. */
+  /** The latest message that the function sent to the queue. */
   async sentMessage(): Promise<string> {
-    return (await this.#stage.aws.call('lastMessage')) ?? '';
+    return (await this.#parts.stage.aws.call('lastMessage')) ?? '';
   }
 
   async counted(body: () => Promise<unknown>): Promise<RequestCounts> {
-    await this.#stage.aws.call('takeCounts');
+    await this.#parts.stage.aws.call('takeCounts');
     const before = { ...this.service.standIn.counts };
-    for (const name of Object.keys(this.#counts)) delete this.#counts[name];
+    const { counts } = this.#parts;
+    for (const name of Object.keys(counts)) delete counts[name];
     await body();
     const after = this.service.standIn.counts;
     const service = Object.entries(after).flatMap(([name, count]) => {
       const more = count - before[name as keyof typeof before];
       return more > 0 ? [[name, more] as const] : [];
     });
-    const s3 = { ...this.#counts };
-    return { s3, service: Object.fromEntries(service), other: await this.#stage.aws.call('takeCounts') };
+    return {
+      s3: { ...counts },
+      service: Object.fromEntries(service),
+      other: await this.#parts.stage.aws.call('takeCounts'),
+    };
   }
 
   async close(): Promise<void> {
-    for (const step of this.#closing.reverse()) await step();
+    for (const step of this.#parts.closing) await step();
   }
 }
 
-/** The stand-in with a clock of its own, so that flows end when we say. */
+/** The embedded S3 with the three buckets, and the notifications of its inbox. */
+function emptyBuckets(): { embedded: EmbeddedS3; records: readonly S3EventRecord[] } {
+  const records: S3EventRecord[] = [];
+  const embedded = new EmbeddedS3({
+    onEvent(record) {
+      if (record.s3.bucket.name === BUCKETS.inbox) records.push(record);
+    },
+  });
+  embedded.createBucket(BUCKETS.inbox, { versioning: 'Enabled' });
+  embedded.createBucket(BUCKETS.results);
+  embedded.createBucket(BUCKETS.ledger);
+  return { embedded, records };
+}
+
+/** The stand-in flow service with a clock that the benchmark moves. */
 class MovableService {
   #offsetMs = 0;
   readonly standIn = new StandInFlowService({
@@ -293,7 +301,7 @@ class MovableService {
   }
 }
 
-/** The operation that a request to S3 is. */
+/** The S3 operation of a request. */
 function s3Operation(method: string, target: string): string {
   const { searchParams } = new URL(target, 'http://s3');
   if (searchParams.has('list-type')) return 'ListObjectsV2';

@@ -5,7 +5,7 @@ import { ratio, spread } from '../statistics.ts';
 import type { Cost } from '../subject.ts';
 
 const FILE_BYTES = 20_000;
-/** As many messages as the queue hands over at a time. */
+/** Messages in one batch. */
 const BATCH = 10;
 const WARM_UP_FILES = 100;
 
@@ -19,7 +19,7 @@ interface Outcome {
   readonly cpuMsPerFile: number;
 }
 
-/** Many small files: through create-flow batch after batch, and as many finished flows through one tick. */
+/** Sends many small files through create-flow, batch after batch, and collects as many ended flows in one tick. */
 export async function smallFiles(stage: Stage, { files, rounds }: SmallFilesOptions): Promise<Report> {
   const makers = ['ours', 'naive'] as const;
   const outcomes = {
@@ -53,7 +53,7 @@ export async function smallFiles(stage: Stage, { files, rounds }: SmallFilesOpti
         title: `${files} files of ${FILE_BYTES / 1000} KB`,
         columns: ['', 'files/s ours', 'naive', 'cpu ms/file ours', 'naive', 'cpu, naive : ours'],
         rows,
-        note: 'Ours makes more requests for a file: the claim, the entries and the receipt, which the naive functions do without.',
+        note: 'Ours makes more requests for a file: the naive functions have no claim, no entries and no receipt.',
       },
     ],
     checks: [],
@@ -86,7 +86,7 @@ async function out(stage: Stage, maker: Maker, files: number): Promise<Outcome> 
   const { subject } = await stage.subject(maker, 'collect-outputs', stage.environment('plain'));
   const run = async (count: number): Promise<Cost> => {
     const flows = Array.from({ length: count }, () => doneFlow('uri', FILE_BYTES, stage.next()));
-    await stage.run(flows, maker === 'naive' ? 'naive' : 'ours');
+    await stage.addRunning(flows, maker === 'naive' ? 'naive' : 'ours');
     return subject.call('invoke', { event: {} });
   };
   try {

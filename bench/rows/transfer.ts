@@ -6,17 +6,19 @@ import { type Check, figure, mib, type Report, size, type Table } from '../repor
 import { asset, type Form } from '../servers/bytes.ts';
 import { doneFlow } from '../servers/flow-service.ts';
 import type { Stage, Subject, Transport } from '../stage.ts';
-import { ratio, spread } from '../statistics.ts';
+import { ratio, type Spread, spread } from '../statistics.ts';
 import type { Cost } from '../subject.ts';
 
 export type Direction = 'in' | 'out';
-type Contestant = 'ours' | 'naive' | 'relay' | 'copy';
+
+const CONTESTANTS = ['ours', 'naive', 'relay', 'copy'] as const;
+type Contestant = (typeof CONTESTANTS)[number];
 
 const MB = 1e6;
 const MIB = 1024 * 1024;
 const FUNCTION: Readonly<Record<Direction, FunctionName>> = { in: 'create-flow', out: 'collect-outputs' };
 
-/** A first small file, so that connections and compiled code are there, as in any function but one just started. */
+/** Small files come first, to open connections and compile code. Only a cold function lacks these. */
 const WARM_UP_BYTES = 100_000;
 const WARM_UP_CALLS = 3;
 
@@ -24,123 +26,160 @@ export interface TransferOptions {
   readonly direction: Direction;
   readonly transports: readonly Transport[];
   readonly sizes: readonly number[];
-  /** How often everything is done; the order goes round, so that nobody is always first. */
+  /** How often everything is measured. Each round starts with another contestant. */
   readonly rounds: number;
 }
 
+/** One process of one contestant. */
+interface Trial {
+  readonly direction: Direction;
+  readonly transport: Transport;
+  readonly contestant: Contestant;
+}
+
+/** What one contestant took for files of one size: one cost per round, or the reason for a failure. */
+type Costs = readonly (Cost | string)[];
+
+/** All figures of one size over one transport. */
+interface Figures {
+  readonly direction: Direction;
+  readonly transport: Transport;
+  readonly bytes: number;
+  readonly costs: Readonly<Record<Contestant, readonly Cost[]>>;
+  readonly wall: Ratios;
+  readonly cpu: Ratios;
+  /** Memory above idle, in bytes. */
+  readonly memory: Spread;
+  /** Why the naive function failed, if it did. */
+  readonly failure: string | undefined;
+}
+
+interface Ratios {
+  readonly toCopy: Spread;
+  readonly relayToCopy: Spread;
+  readonly toRelay: Spread;
+  readonly toNaive: Spread;
+}
+
 /**
- * One file through a whole invocation of the function, against the naive function, a bare copy of as many bytes, and the
- * same copy through Node's HTTP client: on the way out with the hashes that an asset needs, SHA-256 for the receipt and
- * CRC32 for S3. What the last one takes no function on Node is without.
+ * Sends one file through a whole invocation of the function, and compares with three others. `naive` is the naive
+ * function. `copy` copies as many bytes from socket to socket. `relay` does the same through Node.js's HTTP client. On
+ * the way out it also computes the hashes that an asset needs: SHA-256 for the receipt and CRC32 for S3. No function on
+ * Node.js can take less than `relay`.
  */
 export async function transfer(stage: Stage, options: TransferOptions): Promise<Report> {
-  const { direction, transports, sizes, rounds } = options;
-  const contestants: readonly Contestant[] = ['ours', 'naive', 'relay', 'copy'];
+  const { direction, transports, sizes } = options;
+  const costsOf = await measureAll(stage, options);
+  const figures = transports.flatMap((transport) =>
+    sizes.map((bytes) =>
+      figuresOf({ direction, transport, bytes }, (contestant) => costsOf(transport, bytes, contestant)),
+    ),
+  );
+  return { name: direction, tables: tablesOf(direction, figures), checks: figures.flatMap(checksOf), figures };
+}
+
+/** Runs all contestants round by round. Returns a function that looks up their costs. */
+async function measureAll(stage: Stage, { direction, transports, sizes, rounds }: TransferOptions) {
   const costs = new Map<string, (Cost | string)[]>();
-  const costsOf = (...key: readonly (string | number)[]) => {
-    const name = key.join(' ');
+  const costsOf = (transport: Transport, bytes: number, contestant: Contestant) => {
+    const name = `${transport} ${bytes} ${contestant}`;
     const list = costs.get(name) ?? [];
     costs.set(name, list);
     return list;
   };
   for (let round = 0; round < rounds; round += 1) {
     for (const transport of transports) {
-      for (let turn = 0; turn < contestants.length; turn += 1) {
-        const contestant = contestants[(turn + round) % contestants.length] as Contestant;
-        for (const [bytes, cost] of await measure(stage, direction, transport, contestant, sizes)) {
+      for (let turn = 0; turn < CONTESTANTS.length; turn += 1) {
+        const contestant = CONTESTANTS[(turn + round) % CONTESTANTS.length] as Contestant;
+        for (const [bytes, cost] of await measure(stage, { direction, transport, contestant }, sizes)) {
           costsOf(transport, bytes, contestant).push(cost);
         }
       }
     }
   }
-  const figures = [];
-  const walls: string[][] = [];
-  const cpus: string[][] = [];
-  const memories: string[][] = [];
-  const checks: Check[] = [];
-  for (const transport of transports) {
-    for (const bytes of sizes) {
-      const of = (contestant: Contestant) =>
-        costsOf(transport, bytes, contestant).filter((cost) => typeof cost !== 'string') as Cost[];
-      const [ours, naive, relay, copy] = [of('ours'), of('naive'), of('relay'), of('copy')];
-      const [wall, cpu] = (['wallMs', 'cpuMs'] as const).map((which) => ({
-        toCopy: ratio(
-          ours.map((cost) => cost[which]),
-          copy.map((cost) => cost[which]),
-        ),
-        toRelay: ratio(
-          ours.map((cost) => cost[which]),
-          relay.map((cost) => cost[which]),
-        ),
-        relayToCopy: ratio(
-          relay.map((cost) => cost[which]),
-          copy.map((cost) => cost[which]),
-        ),
-        toNaive: ratio(
-          naive.map((cost) => cost[which]),
-          ours.map((cost) => cost[which]),
-        ),
-      })) as [Ratios, Ratios];
-      const failure = costsOf(transport, bytes, 'naive').find((cost) => typeof cost === 'string');
-      const memory = spread(ours.map(({ peakBytes, idleBytes }) => peakBytes - idleBytes));
-      figures.push({ direction, transport, bytes, costs: { ours, naive, relay, copy }, wall, cpu, memory, failure });
-      const median = (list: readonly Cost[], which: (cost: Cost) => number) => spread(list.map(which)).median;
-      const wallOf = (list: readonly Cost[]) => figure(median(list, ({ wallMs }) => wallMs));
-      const cpuOf = (list: readonly Cost[]) => figure(median(list, ({ cpuMs }) => cpuMs));
-      const memoryOf = (list: readonly Cost[]) =>
-        mib(median(list, ({ peakBytes, idleBytes }) => peakBytes - idleBytes));
-      const within = ({ median, min, max }: Ratios['toCopy']) => `${figure(median)} (${figure(min)}-${figure(max)})`;
-      const orFailure = (text: string) => (failure === undefined ? text : 'fails');
-      const file = `${direction} ${transport} ${size(bytes)}`;
-      const rowOf = (of: (list: readonly Cost[]) => string, ratios: Ratios): string[] => [
-        file,
-        of(ours),
-        orFailure(of(naive)),
-        of(relay),
-        of(copy),
-        within(ratios.toCopy),
-        within(ratios.relayToCopy),
-        within(ratios.toRelay),
-        orFailure(within(ratios.toNaive)),
-      ];
-      walls.push(rowOf(wallOf, wall));
-      cpus.push(rowOf(cpuOf, cpu));
-      memories.push([file, memoryOf(ours), orFailure(memoryOf(naive)), memoryOf(relay), memoryOf(copy)]);
-      checks.push(...targets(direction, transport, bytes, wall, cpu, memory.median));
-    }
-  }
-  const title = direction === 'in' ? 'In: an object becomes the input of a flow' : 'Out: an asset becomes an object';
-  const versus = ['ours', 'naive', 'relay', 'copy'];
-  const ratios = ['ours : copy', 'relay : copy', 'ours : relay', 'naive : ours'];
-  const note = 'Medians; ratios round by round, with the smallest and the largest in brackets.';
-  const tables: readonly Table[] = [
-    { title: `${title}, wall, ms`, columns: ['file', ...versus, ...ratios], rows: walls, note },
-    { title: `${title}, processor, ms`, columns: ['file', ...versus, ...ratios], rows: cpus, note },
-    { title: `${title}, memory above idle, MiB`, columns: ['file', ...versus], rows: memories },
-  ];
-  return { name: direction, tables, checks, figures };
+  return costsOf;
 }
 
-interface Ratios {
-  readonly toCopy: ReturnType<typeof ratio>;
-  readonly relayToCopy: ReturnType<typeof ratio>;
-  readonly toRelay: ReturnType<typeof ratio>;
-  readonly toNaive: ReturnType<typeof ratio>;
+const isCost = (cost: Cost | string): cost is Cost => typeof cost !== 'string';
+const memoryAboveIdle = ({ peakBytes, idleBytes }: Cost): number => peakBytes - idleBytes;
+
+function figuresOf(
+  file: Pick<Figures, 'direction' | 'transport' | 'bytes'>,
+  costsOf: (contestant: Contestant) => Costs,
+): Figures {
+  const costs = {
+    ours: costsOf('ours').filter(isCost),
+    naive: costsOf('naive').filter(isCost),
+    relay: costsOf('relay').filter(isCost),
+    copy: costsOf('copy').filter(isCost),
+  };
+  const ratiosOf = (which: 'wallMs' | 'cpuMs'): Ratios => {
+    const of = (contestant: Contestant) => costs[contestant].map((cost) => cost[which]);
+    return {
+      toCopy: ratio(of('ours'), of('copy')),
+      toRelay: ratio(of('ours'), of('relay')),
+      relayToCopy: ratio(of('relay'), of('copy')),
+      toNaive: ratio(of('naive'), of('ours')),
+    };
+  };
+  return {
+    ...file,
+    costs,
+    wall: ratiosOf('wallMs'),
+    cpu: ratiosOf('cpuMs'),
+    memory: spread(costs.ours.map(memoryAboveIdle)),
+    failure: costsOf('naive').find((cost) => !isCost(cost)) as string | undefined,
+  };
+}
+
+function tablesOf(direction: Direction, figures: readonly Figures[]): readonly Table[] {
+  const title = direction === 'in' ? 'In: an object becomes the input of a flow' : 'Out: an asset becomes an object';
+  const ratios = ['ours : copy', 'relay : copy', 'ours : relay', 'naive : ours'];
+  const note = 'Medians. Ratios are taken round by round, with the smallest and the largest in brackets.';
+  const wall = figures.map((each) => rowOf(each, ({ wallMs }) => figure(wallMs), each.wall));
+  const cpu = figures.map((each) => rowOf(each, ({ cpuMs }) => figure(cpuMs), each.cpu));
+  const memory = figures.map((each) => rowOf(each, ({ peakBytes }) => mib(peakBytes)));
+  return [
+    { title: `${title}, wall, ms`, columns: ['file', ...CONTESTANTS, ...ratios], rows: wall, note },
+    { title: `${title}, processor, ms`, columns: ['file', ...CONTESTANTS, ...ratios], rows: cpu, note },
+    { title: `${title}, memory above idle, MiB`, columns: ['file', ...CONTESTANTS], rows: memory },
+  ];
+}
+
+/** The median of each contestant, and the ratios between them. */
+function rowOf(
+  { direction, transport, bytes, costs, failure }: Figures,
+  shown: (medians: { wallMs: number; cpuMs: number; peakBytes: number }) => string,
+  ratios?: Ratios,
+): string[] {
+  const median = (contestant: Contestant) => {
+    const of = (value: (cost: Cost) => number) => spread(costs[contestant].map(value)).median;
+    return shown({
+      wallMs: of(({ wallMs }) => wallMs),
+      cpuMs: of(({ cpuMs }) => cpuMs),
+      peakBytes: of(memoryAboveIdle),
+    });
+  };
+  const within = ({ median, min, max }: Spread) => `${figure(median)} (${figure(min)}-${figure(max)})`;
+  const orFailure = (text: string) => (failure === undefined ? text : 'fails');
+  return [
+    `${direction} ${transport} ${size(bytes)}`,
+    median('ours'),
+    orFailure(median('naive')),
+    median('relay'),
+    median('copy'),
+    ...(ratios === undefined
+      ? []
+      : [within(ratios.toCopy), within(ratios.relayToCopy), within(ratios.toRelay), orFailure(within(ratios.toNaive))]),
+  ];
 }
 
 const MEMORY_BYTES_MAX: Readonly<Record<Direction, number>> = { in: 40 * MIB, out: 56 * MIB };
-/** Beyond noise and another machine's allocator: what holds more than this holds the file. */
+/** Limit of the gate. It is above noise and other allocators, so a function that exceeds it holds the whole file. */
 const MEMORY_BYTES_EXACT_MAX = 128 * MIB;
 const NAIVE_RATIO_MIN: Readonly<Record<Direction, number>> = { in: 4, out: 2.5 };
 
-function targets(
-  direction: Direction,
-  transport: Transport,
-  bytes: number,
-  wall: Ratios,
-  cpu: Ratios,
-  memoryBytes: number,
-): readonly Check[] {
+function checksOf({ direction, transport, bytes, wall, cpu, memory: { median: memoryBytes } }: Figures): Check[] {
   const name = `${direction} ${transport} ${size(bytes)}`;
   const target = (what: string, value: number, wanted: string, holds: boolean): Check => ({
     what: `${name}: ${what}`,
@@ -174,29 +213,26 @@ function targets(
   return checks;
 }
 
-/** All sizes in one new process, the smallest first. Of a size that it cannot do, the reason. */
+/** Measures all sizes in one new process, in the order given. If the naive function fails, its error is the result. */
 async function measure(
   stage: Stage,
-  direction: Direction,
-  transport: Transport,
-  contestant: Contestant,
+  trial: Trial,
   sizes: readonly number[],
 ): Promise<readonly (readonly [number, Cost | string])[]> {
-  // What somebody failed to collect would be the next one's to fail at.
+  // A flow that the last contestant failed to collect would make this one fail too.
   await stage.aws.call('clear');
+  const { direction, transport, contestant } = trial;
   const subject =
     contestant === 'copy' || contestant === 'relay'
       ? stage.copier(transport)
       : (await stage.subject(contestant, FUNCTION[direction], stage.environment(transport))).subject;
   try {
-    for (let call = 0; call < WARM_UP_CALLS; call += 1) {
-      await once(stage, subject, direction, transport, contestant, WARM_UP_BYTES);
-    }
+    for (let call = 0; call < WARM_UP_CALLS; call += 1) await once(stage, subject, trial, WARM_UP_BYTES);
     await subject.call('settle');
     const costs: [number, Cost | string][] = [];
     for (const bytes of sizes) {
       try {
-        costs.push([bytes, await once(stage, subject, direction, transport, contestant, bytes)]);
+        costs.push([bytes, await once(stage, subject, trial, bytes)]);
       } catch (error) {
         if (contestant !== 'naive' || !(error instanceof ChildError)) throw error;
         costs.push([bytes, error.message.split('\n')[0] ?? '']);
@@ -208,36 +244,27 @@ async function measure(
   }
 }
 
-/** One file, one invocation; and a look at whether it arrived. */
-async function once(
-  stage: Stage,
-  subject: Subject,
-  direction: Direction,
-  transport: Transport,
-  contestant: Contestant,
-  bytes: number,
-): Promise<Cost> {
-  if (contestant === 'copy' || contestant === 'relay') {
-    return copyOnce(stage, subject, direction, transport, contestant, bytes);
-  }
+/** Sends one file in one invocation, and checks that it arrived. */
+async function once(stage: Stage, subject: Subject, trial: Trial, bytes: number): Promise<Cost> {
+  const { direction, contestant } = trial;
+  if (contestant === 'copy' || contestant === 'relay') return copyOnce(stage, subject, trial, bytes);
   if (direction === 'in') {
     const { value, ...cost } = await subject.call('invoke', { event: stage.uploads(bytes, 1) });
     const { receivedBytes = 0 } = await stage.service.call('takeCounts');
     if (receivedBytes < (bytes * 4) / 3) throw new Error(`${contestant}: ${JSON.stringify(value)}`);
     return cost;
   }
-  return outOnce(stage, subject, contestant, bytes, 'uri');
+  return outOnce(stage, subject, contestant, { bytes, form: 'uri' });
 }
 
-/** One asset, collected in one invocation. */
+/** Collects one asset in one invocation, and checks the receipt. */
 export async function outOnce(
   stage: Stage,
   subject: Subject,
   maker: 'ours' | 'naive',
-  bytes: number,
-  form: Form,
+  { bytes, form }: { readonly bytes: number; readonly form: Form },
 ): Promise<Cost> {
-  const [upload] = await stage.run([doneFlow(form, bytes, stage.next())], maker);
+  const [upload] = await stage.addRunning([doneFlow(form, bytes, stage.next())], maker);
   const { value, ...cost } = await subject.call('invoke', { event: {} });
   if (maker === 'ours') {
     const receipt = JSON.parse(
@@ -251,9 +278,7 @@ export async function outOnce(
 async function copyOnce(
   stage: Stage,
   subject: Subject,
-  direction: Direction,
-  transport: Transport,
-  how: 'copy' | 'relay',
+  { direction, transport, contestant }: Trial,
   bytes: number,
 ): Promise<Cost> {
   const encodedBytes = asset(bytes, 'uri').bytes;
@@ -275,7 +300,7 @@ async function copyOnce(
           sentBytes: bytes,
         };
   const { value: _, ...cost } =
-    how === 'copy'
+    contestant === 'copy'
       ? await subject.call('copy', between)
       : await subject.call('relay', { ...between, isHashed: direction === 'out' });
   return cost;

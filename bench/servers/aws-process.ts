@@ -16,7 +16,7 @@ const calls = {
   put(objects: readonly { bucket: string; key: string; body: string }[]): void {
     for (const { bucket, key, body } of objects) aws.put(bucket, key, Buffer.from(body));
   },
-  /** So many entries of uploads that have ended. */
+  /** Adds entries of ended uploads to the ledger. */
   fill({ entries }: { entries: number }): void {
     const body = Buffer.from('{}');
     for (let index = 0; index < entries; index += 1) {
@@ -26,7 +26,7 @@ const calls = {
   text: ({ bucket, key }: { bucket: string; key: string }) => aws.get(bucket, key)?.body.toString(),
   lastMessage: () => aws.lastMessage,
   clear: () => aws.clear(),
-  /** From now on every answer comes after so many milliseconds. */
+  /** Delays every answer from now on. */
   setAnswerMs(argument: { answerMs: number }): void {
     answerMs = argument.answerMs;
   },

@@ -1,13 +1,13 @@
 import type { Blocks } from './wire.ts';
 
 /**
- * The files of the benchmark: the same pseudo-random block over and over, the last one cut. Its length is a multiple of
- * three, so that its base64 is a block too.
+ * The files of the benchmark repeat one pseudo-random block, and the last repetition is cut. Its length is a multiple of
+ * three, so its base64 can be repeated too.
  */
 const BLOCK_BYTES = 768 * 1024;
 const BLOCK = pseudoRandom(BLOCK_BYTES);
 
-/** How an asset is answered: as it is, or in a data URI of which some characters are escaped, or lines are broken. */
+/** Forms of an asset in an answer: the bytes, a data URI, one with escaped slashes, or one with line breaks. */
 export const FORMS = ['raw', 'uri', 'escaped', 'lines'] as const;
 export type Form = (typeof FORMS)[number];
 
@@ -23,10 +23,10 @@ const ENCODED: Readonly<Record<Form, (bytes: Buffer) => Buffer>> = {
 
 const BLOCKS = Object.fromEntries(FORMS.map((form) => [form, ENCODED[form](BLOCK)])) as Record<Form, Buffer>;
 
-/** A file of so many bytes. */
+/** A file of this length. */
 export const file = (bytes: number): Blocks => body(bytes, 'raw', '', '');
 
-/** An asset of so many bytes as a service answers it. */
+/** An asset of this length, in the form in which a service answers it. */
 export function asset(bytes: number, form: Form): Blocks {
   if (form === 'raw') return file(bytes);
   return body(bytes, form, '{"data":"data:model/gltf-binary;base64,', '"}');
@@ -47,7 +47,7 @@ function body(bytes: number, form: Form, head: string, tail: string): Blocks {
   };
 }
 
-/** Xorshift, from a seed of its own, so that every run sends the same bytes. */
+/** Xorshift with a fixed seed, so every run sends the same bytes. */
 function pseudoRandom(bytes: number): Buffer {
   const words = new Uint32Array(bytes / 4);
   let state = 0x9e3779b9;

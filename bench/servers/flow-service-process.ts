@@ -15,7 +15,7 @@ const calls = {
   setPollMs({ pollMs }: { pollMs: number }): void {
     service.pollMs = pollMs;
   },
-  /** From now on every answer comes after so many milliseconds. */
+  /** Delays every answer from now on. */
   setAnswerMs(argument: { answerMs: number }): void {
     answerMs = argument.answerMs;
   },

@@ -2,14 +2,14 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { asset, type Form } from './bytes.ts';
 import type { WireAnswer, WireRequest } from './wire.ts';
 
-/** A flow whose name says all there is to know of it: `done-<form>-<bytes>-<n>-<assets>`, or `running-<n>`. */
+/** The id of a flow describes it: `done-<form>-<bytes>-<n>-<assets>`, or `running-<n>`. */
 export const doneFlow = (form: Form, bytes: number, index: number, assets = 1): string =>
   `done-${form}-${bytes}-${index}-${assets}`;
 export const runningFlow = (index: number): string => `running-${index}`;
 
-/** A flow service that takes anything, and answers flows by their names. It remembers nothing but its counts. */
+/** A flow service that accepts every flow and reads all answers from flow ids. It keeps nothing but its counts. */
 export class FlowService {
-  /** Time that the service takes to say that a flow is running, in milliseconds. */
+  /** Delay of the answer that a flow is running, in milliseconds. */
   pollMs = 0;
   #counts: Record<string, number> = {};
   #created = 0;

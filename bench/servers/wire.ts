@@ -4,16 +4,15 @@ import { createServer as createTlsServer } from 'node:tls';
 import type { Certificate } from '../certificate.ts';
 
 /**
- * HTTP/1.1 with as little between the socket and the benchmark as can be: node:http would receive at half the speed,
- * and be the bottleneck of what it is to measure. It knows bodies of a stated length, `Expect: 100-continue` and
- * kept-alive connections, which is what the clients here use.
+ * HTTP/1.1 directly on sockets. node:http would receive at half the speed, and be the bottleneck of what is measured.
+ * Supports what the clients here use: `Content-Length`, `Expect: 100-continue` and persistent connections.
  */
 export interface WireRequest {
   readonly method: string;
   readonly url: URL;
   /** Names in lower case. */
   readonly headers: Readonly<Record<string, string | undefined>>;
-  /** The body, where it was to be kept. */
+  /** The body. Empty if it is longer than {@link KEPT_BYTES_MAX}. */
   readonly body: Buffer;
   readonly bodyBytes: number;
 }
@@ -24,7 +23,7 @@ export interface WireAnswer {
   readonly body?: Buffer | string | Blocks;
 }
 
-/** A body that is made as it is sent. */
+/** A body that is generated as it is sent. */
 export interface Blocks {
   readonly bytes: number;
   readonly blocks: () => Iterable<Buffer>;
@@ -32,15 +31,15 @@ export interface Blocks {
 
 export type Handler = (request: WireRequest) => WireAnswer | Promise<WireAnswer>;
 
-/** Bodies up to this are kept for the handler, in bytes; of longer ones only the length. */
+/** Maximum length of a body that is kept for the handler, in bytes. Longer ones are only counted. */
 const KEPT_BYTES_MAX = 256 * 1024;
 
-/** Written ahead of what the other side has taken, in bytes. */
+/** Maximum number of bytes that are written ahead of the reader. */
 const WRITE_AHEAD_BYTES = 1024 * 1024;
 
 const HEAD_END = Buffer.from('\r\n\r\n');
 
-/** The handler, answering after so many milliseconds. Without a delay it takes no turn of the event loop more. */
+/** The handler with a delay before each answer. A delay of 0 adds no turn of the event loop. */
 export const delayed =
   (handler: Handler, delayMs: () => number): Handler =>
   (request) => {
@@ -48,7 +47,7 @@ export const delayed =
     return ms > 0 ? sleep(ms).then(() => handler(request)) : handler(request);
   };
 
-/** Serves on 127.0.0.1, at any free port, and resolves with it. */
+/** Serves on a free port of 127.0.0.1. */
 export async function serveWire(
   handler: Handler,
   certificate?: Certificate,
@@ -78,7 +77,7 @@ class Connection {
     this.#socket = socket;
     this.#handler = handler;
     socket.on('data', (chunk: Buffer) => this.#receive(chunk));
-    // A client that leaves in the middle is part of the game; its side of the benchmark says so.
+    // A client may close its connection at any time. Its own process reports the failure.
     socket.on('error', () => socket.destroy());
   }
 
@@ -103,7 +102,8 @@ class Connection {
     this.#left -= chunk.byteLength;
     if (request.bodyBytes <= KEPT_BYTES_MAX) this.#kept.push(chunk);
     if (this.#left > 0) return;
-    if (this.#left < 0) throw new Error(`${request.method} ${request.url.pathname}: more came than was announced`);
+    if (this.#left < 0)
+      throw new Error(`${request.method} ${request.url.pathname}: the body is longer than its Content-Length`);
     const body = Buffer.concat(this.#kept);
     this.#kept = [];
     void this.#answer({ ...request, body });
