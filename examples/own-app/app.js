@@ -1,4 +1,4 @@
-// An app of your own with a pipeline in it: your inbox, your key, your topic. `npm install flowdrop aws-cdk-lib
+// A CDK app with a pipeline that uses your inbox, your key and your topic. Run `npm install flowdrop aws-cdk-lib
 // constructs`, then `cdk deploy --app "node app.js"`.
 import { App, Stack } from 'aws-cdk-lib';
 import { Rule } from 'aws-cdk-lib/aws-events';
@@ -20,7 +20,7 @@ alarmTopic.addSubscription(new EmailSubscription('team@example.com'));
 const pipeline = new FlowPipeline(stack, 'Pipeline', {
   name: 'scans',
   baseUrl: 'https://flows.example.com',
-  // The bucket must send its events to EventBridge; a rule picks out those of scans.
+  // The bucket must send its events to EventBridge. The pipeline's rule selects those below inboxPrefix.
   inboxBucket: Bucket.fromBucketName(stack, 'Scans', 'example-scans'),
   settings: { inboxPrefix: 'scans/', pollIntervalSeconds: 30, inDoubt: 'hold' },
   routes: [
@@ -35,14 +35,14 @@ const pipeline = new FlowPipeline(stack, 'Pipeline', {
   ],
   encryptionKey,
   alarmTopic,
-  // Where the runbook of the package is put for those who are told of alarms.
+  // A copy of the package's runbook that the readers of alarms can open.
   runbookUrl: 'https://wiki.example.com/flowdrop',
 });
 
 pipeline.grantReadResults(scanner);
 
-// What is to be done with each model that is ready: here it is told to a topic, which may as well be a queue or a
-// function. An event may come twice; `detail.id` is the same then.
+// Sends an event for each finished model to a topic. A queue or a function works as well. An event may come twice, with
+// the same `detail.id`.
 new Rule(stack, 'ModelReady', {
   eventPattern: { source: ['flowdrop'], detailType: ['Flow Succeeded'], detail: { pipeline: ['scans'] } },
   targets: [new SnsTopic(new Topic(stack, 'Ready', { enforceSSL: true }))],

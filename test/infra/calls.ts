@@ -7,26 +7,26 @@ const BUCKETS = ['inbox', 'results', 'ledger'] as const;
 type BucketPart = (typeof BUCKETS)[number];
 export type Part = BucketPart | 'uploads' | 'token' | 'bus';
 
-/** A permission that a call of a function needed, without the names that its pipeline had where it was recorded. */
+/** A permission that a call of a function needed, without the names of the pipeline in which it was recorded. */
 export interface RecordedCall {
   readonly by: FunctionName;
   readonly action: string;
   readonly of: Part;
-  /** Of an object, below the prefix of the pipeline. */
+  /** The key of an object, without the prefix of the pipeline. */
   readonly key?: string;
   readonly context: Readonly<Record<string, string>>;
-  /** What the service asks KMS for in the name of the function, where the part is encrypted with a key. */
+  /** What the service asks KMS for on behalf of the function, if the part is encrypted with a key. */
   readonly kms: readonly string[];
 }
 
-/** A permission as the local services tell of it. The buckets have the names of the parts that they are. */
+/** Turns a permission that the local services report into a call. The local buckets are named like the parts. */
 export function recordedCall(
   by: FunctionName,
   { action, resource, context = {}, request }: Pick<S3Access, 'action' | 'resource'> & Partial<S3Access>,
 ): RecordedCall {
   const [, bucket, key] = /^arn:aws:s3:::([^/]+)(?:\/(.*))?$/s.exec(resource) ?? [];
   const of = BUCKETS.find((each) => each === bucket) ?? PARTS[action];
-  if (of === undefined) throw new Error(`A call of nothing that is known here: ${action} ${resource}`);
+  if (of === undefined) throw new Error(`Unknown resource of a call: ${action} ${resource}`);
   const kms = kmsActions(action, request);
   return key === undefined ? { by, action, of, context, kms } : { by, action, of, key, context, kms };
 }
@@ -38,8 +38,8 @@ const PARTS: Readonly<Record<string, Part>> = {
 };
 
 /**
- * Reading an object takes its key, asking for its metadata alone does not; parts of a multipart upload are read when it
- * is put together. SQS checks the data key that it has made.
+ * Reading an object decrypts it, and reading its metadata does not. S3 decrypts the parts of a multipart upload to
+ * complete it. SQS decrypts each new data key to check it.
  * @see https://docs.aws.amazon.com/AmazonS3/latest/userguide/UsingKMSEncryption.html
  * @see https://docs.aws.amazon.com/AmazonS3/latest/API/API_UploadPart.html ("Permissions")
  * @see https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-key-management.html
@@ -60,17 +60,17 @@ function kmsActions(action: string, request: S3Access['request'] | undefined): r
   }
 }
 
-/** Where a part stands in a deployment. */
+/** A part of a deployment. */
 interface Place {
   readonly arn: string;
-  /** Of whoever calls KMS for it. */
+  /** The service that calls KMS for it. */
   readonly service: string;
-  /** What comes before the keys of its objects. */
+  /** Prefix of the keys of its objects. */
   readonly prefix?: string;
   readonly keyArn: string | undefined;
 }
 
-/** What is of interest here of the resources that hold data. */
+/** Encryption properties of the resources that hold data. */
 interface DataProperties {
   readonly BucketEncryption?: {
     readonly ServerSideEncryptionConfiguration: readonly {
@@ -88,12 +88,12 @@ interface FunctionProperties {
   readonly VpcConfig?: unknown;
 }
 
-/** A template as it is once deployed: what the same calls are there, by what its functions are told in their environment. */
+/** A deployed template. The environment of its functions tells what the recorded calls are there. */
 export class Deployment {
   readonly #template: Template;
   readonly #keyArns: Partial<Record<Part, string>>;
 
-  /** @param keyArns of parts that are not in the template. */
+  /** @param keyArns keys of the parts that are not in the template. */
   constructor(template: Template, keyArns: Partial<Record<Part, string>> = {}) {
     this.#template = template;
     this.#keyArns = keyArns;
@@ -106,7 +106,7 @@ export class Deployment {
     );
   }
 
-  /** What a recorded call would have been here, with what is asked of KMS for it. */
+  /** A recorded call as it is in this deployment, with its calls of KMS. */
   callsOf({ by, action, of, key, context, kms }: RecordedCall): readonly Call[] {
     const { arn, prefix = '', ...place } = this.#placeOf(of, by);
     const listed = context['s3:prefix'];
@@ -118,12 +118,12 @@ export class Deployment {
     return [call, ...kmsCalls(kms, place)].map((one) => this.byCodeOf(by, one));
   }
 
-  /** A call as the function's own code makes it, rather than Lambda. */
+  /** A call by the function's own code. Lambda itself makes calls without this context. */
   byCodeOf(by: FunctionName, call: Call): Call {
     return { ...call, context: { ...call.context, 'lambda:SourceFunctionArn': this.#functionOf(by).arn } };
   }
 
-  /** What Lambda itself does with the role of a function, before and beside running it. */
+  /** The calls that Lambda itself makes with the role of a function. */
   callsOfLambda(by: FunctionName): readonly Call[] {
     const { LoggingConfig, VpcConfig } = this.#functionOf(by).properties;
     const logGroup = resolve(LoggingConfig.LogGroup, this.#template);
@@ -140,13 +140,13 @@ export class Deployment {
     return [...actions.map((action) => ({ action, resource: arn })), ...kmsCalls(['kms:Decrypt'], place)];
   }
 
-  /** Objects and buckets that are none of the pipeline's: in other buckets, and beside its prefixes. */
+  /** Objects and buckets outside of the pipeline: in other buckets, and outside of its prefixes. */
   outside(): readonly string[] {
     const beside = (['inbox', 'results'] as const).flatMap((part) => {
       const { arn, prefix } = this.#placeOf(part, 'create-flow');
       return prefix === '' ? [] : [`${arn}/elsewhere/a/receipt.json`, `${arn}/receipt.json`];
     });
-    return [...beside, 'arn:aws:s3:::somebodys', 'arn:aws:s3:::somebodys/uploads/1.json'];
+    return [...beside, 'arn:aws:s3:::others', 'arn:aws:s3:::others/uploads/1.json'];
   }
 
   #placeOf(part: Part, by: FunctionName): Place {

@@ -21,7 +21,7 @@ describe('the stack of cdk.json as it is shipped', () => {
     expect(findings).toEqual([]);
   });
 
-  it('routes pictures, prompts and models, and leaves no choice to who uploads', () => {
+  it('routes pictures, prompts and models, without overrides by uploaders', () => {
     const routes = Object.values(template.findResources('AWS::Lambda::Function')).map(({ Properties }) =>
       JSON.parse(Properties.Environment.Variables.ROUTES),
     );
@@ -33,15 +33,15 @@ describe('the stack of cdk.json as it is shipped', () => {
     expect(JSON.stringify(routes)).not.toContain('overrides');
   });
 
-  it('says that the address of the flow service is an example', () => {
+  it('warns that the URL of the flow service is an example', () => {
     expect(messages.join('\n')).toContain('baseUrl is still the example, https://flows.example.com/');
   });
 
-  it('says that nobody is told of alarms', () => {
+  it('warns that no one is notified of alarms', () => {
     expect(messages.join('\n')).toContain('No one is notified of alarms. Set alarmTopic (alarmEmail in the context)');
   });
 
-  it('prints where things are', () => {
+  it('has outputs for its resources', () => {
     const outputs = Object.keys(template.findOutputs('*'));
     expect(outputs.sort()).toEqual(['DeadLetterQueue', 'Inbox', 'Ledger', 'Queue', 'Results', 'TokenSecret']);
   });
@@ -86,11 +86,11 @@ describe('the context', () => {
       { ...minimal, deployment: { tokenSecret: 'flows/token', tokenKeyArn: 'alias/theirs' } },
       'flowdrop.deployment.tokenKeyArn: expected the ARN of a key, got "alias/theirs"',
     ],
-  ])('%j is refused, saying what to write instead', (context, message) => {
+  ])('%j is rejected with what to write instead', (context, message) => {
     expect(() => synthesise(stackOf(context))).toThrow(message);
   });
 
-  it('has all its issues named at once, those for the functions and those of the deployment', () => {
+  it('gets all issues in one error, those of the functions and those of the deployment', () => {
     const deployment = {
       maxConcurrency: 1,
       collectors: 65,
@@ -119,7 +119,7 @@ describe('the context', () => {
 });
 
 describe('a deployment', () => {
-  it('tells an address of alarms, over a topic that takes nothing in the clear', () => {
+  it('sends alarms to an email address', () => {
     const { template, messages } = deployed({});
     template.hasResourceProperties('AWS::SNS::Subscription', { Protocol: 'email', Endpoint: 'ops@example.com' });
     template.allResourcesProperties('AWS::CloudWatch::Alarm', {
@@ -128,7 +128,7 @@ describe('a deployment', () => {
     expect(messages.join()).not.toContain('No one is notified');
   });
 
-  it('uses the parts that it names', () => {
+  it('uses the existing resources that it names', () => {
     const { template, findings } = deployed({
       inboxBucket: 'their-inbox',
       resultsBucket: 'their-results',
@@ -171,7 +171,7 @@ describe('a deployment', () => {
   });
 
   it.each(['flows/token', 'arn:aws:secretsmanager:eu-central-1:123456789012:secret:flows/token-AbCdEf'])(
-    'has the functions use the keys of the parts that it names, each for its part: with the secret %s',
+    'lets the functions use each key for its resource only: with the secret %s',
     (tokenSecret) => {
       const keyArn = (name: string) => `arn:aws:kms:eu-central-1:123456789012:key/${name}`;
       const { template, findings } = deployed({
@@ -202,17 +202,17 @@ describe('a deployment', () => {
     },
   );
 
-  it('that names a key says, once for each service, what its policy must have', () => {
+  it('with an existing key warns once for each service of the statement that its policy needs', () => {
     const { findings, messages } = deployed({
       encryptionKeyArn: 'arn:aws:kms:eu-central-1:123456789012:key/01234567-89ab-cdef-0123-456789abcdef',
     });
     expect(findings).toEqual([]);
-    const said = messages.filter((message) =>
+    const warnings = messages.filter((message) =>
       message.startsWith('This app cannot change the policy of the encryption key'),
     );
-    expect(said).toHaveLength(3);
+    expect(warnings).toHaveLength(3);
     for (const service of ['"cloudwatch.amazonaws.com"', '"s3.amazonaws.com"', '"logs."']) {
-      expect(said.join()).toContain(service);
+      expect(warnings.join()).toContain(service);
     }
   });
 });

@@ -9,39 +9,42 @@ import { Secret } from 'aws-cdk-lib/aws-secretsmanager';
 import { Topic } from 'aws-cdk-lib/aws-sns';
 import { describe, expect, it } from 'vitest';
 import type { FlowPipelineProps } from '../../infra/flow-pipeline-props.ts';
-import { synthesisePipeline, theirVpc } from './synthesis.ts';
+import { defaultPipeline, existingVpc, synthesisePipeline } from './synthesis.ts';
 
 type Option = (stack: Stack) => Partial<FlowPipelineProps>;
 
-/** Of the app, because CDK cannot give another the policy that it needs, and says so. */
+/** A bucket of the app. CDK cannot change the policy of an imported one, and warns of that. */
 const accessLogsBucket = (stack: Stack) => {
   const bucket = new Bucket(stack, 'AccessLogs', { enforceSSL: true });
-  Validations.of(bucket).acknowledge({ id: 'AwsSolutions-S1', reason: 'It is where access logs go to.' });
+  Validations.of(bucket).acknowledge({ id: 'AwsSolutions-S1', reason: 'It is the bucket for access logs.' });
   return bucket;
 };
 
-/** Every choice that props offer, each in every kind. Those of one line exclude each other. */
+/** Every prop with every kind of value. The kinds of one element exclude each other. */
 const OPTIONS: readonly Readonly<Record<string, Option>>[] = [
   {
-    'an inbox that is there': (stack) => ({ inboxBucket: Bucket.fromBucketName(stack, 'Inbox', 'somebodys-inbox') }),
-    'an inbox and results that are there, with a key': (stack) => {
+    'an existing inbox': (stack) => ({ inboxBucket: Bucket.fromBucketName(stack, 'Inbox', 'existing-inbox') }),
+    'an existing inbox and existing results, with a key': (stack) => {
       const encryptionKey = Key.fromKeyArn(stack, 'TheirKey', 'arn:aws:kms:eu-central-1:123456789012:key/their-key');
       const bucket = (name: string) => Bucket.fromBucketAttributes(stack, name, { bucketName: name, encryptionKey });
       return { inboxBucket: bucket('their-inbox'), resultsBucket: bucket('their-results') };
     },
     'one bucket for inbox and results': (stack) => {
-      const bucket = Bucket.fromBucketName(stack, 'Both', 'somebodys-bucket');
+      const bucket = Bucket.fromBucketName(stack, 'Both', 'existing-bucket');
       const settings = { inboxPrefix: 'in/', resultsPrefix: 'out/' };
       return { inboxBucket: bucket, resultsBucket: bucket, settings };
     },
-    'results that are there': (stack) => ({ resultsBucket: Bucket.fromBucketName(stack, 'Results', 'their-results') }),
-    'prefixes in buckets of its own': () => ({ settings: { inboxPrefix: 'a/b/', resultsPrefix: 'c/' } }),
+    'existing results': (stack) => ({ resultsBucket: Bucket.fromBucketName(stack, 'Results', 'their-results') }),
+    'prefixes in new buckets': () => ({ settings: { inboxPrefix: 'a/b/', resultsPrefix: 'c/' } }),
   },
   {
     'a key of the app': (stack) => ({ encryptionKey: new Key(stack, 'Key', { enableKeyRotation: true }) }),
-    'a key that is there': (stack) => {
+    'an existing key': (stack) => {
       for (const service of ['logs', 's3', 'events']) {
-        Validations.of(stack).acknowledge({ id: `flowdrop:key-policy-${service}`, reason: 'Nobody deploys this.' });
+        Validations.of(stack).acknowledge({
+          id: `flowdrop:key-policy-${service}`,
+          reason: 'This stack is not deployed.',
+        });
       }
       return {
         encryptionKey: Key.fromKeyArn(
@@ -53,14 +56,14 @@ const OPTIONS: readonly Readonly<Record<string, Option>>[] = [
     },
   },
   {
-    'a secret by its name': (stack) => ({ tokenSecret: Secret.fromSecretNameV2(stack, 'Secret', 'flows/token') }),
+    'a secret given by its name': (stack) => ({ tokenSecret: Secret.fromSecretNameV2(stack, 'Secret', 'flows/token') }),
     'a secret with a key': (stack) => ({
       tokenSecret: Secret.fromSecretAttributes(stack, 'Secret', {
         secretPartialArn: 'arn:aws:secretsmanager:eu-central-1:123456789012:secret:token',
         encryptionKey: Key.fromKeyArn(stack, 'TokenKey', 'arn:aws:kms:eu-central-1:123456789012:key/token-key'),
       }),
     }),
-    'a secret by its ARN': (stack) => ({
+    'a secret given by its ARN': (stack) => ({
       tokenSecret: Secret.fromSecretCompleteArn(
         stack,
         'Secret',
@@ -69,9 +72,9 @@ const OPTIONS: readonly Readonly<Record<string, Option>>[] = [
     }),
   },
   {
-    'a VPC': theirVpc,
+    'a VPC': existingVpc,
     'a VPC and a security group': (stack) => ({
-      ...theirVpc(stack),
+      ...existingVpc(stack),
       securityGroups: [SecurityGroup.fromSecurityGroupId(stack, 'Group', 'sg-01234567', { mutable: false })],
     }),
   },
@@ -82,17 +85,17 @@ const OPTIONS: readonly Readonly<Record<string, Option>>[] = [
   },
   { 'access logs': (stack) => ({ accessLogsBucket: accessLogsBucket(stack) }) },
   { 'an event bus': (stack) => ({ eventBus: EventBus.fromEventBusName(stack, 'Bus', 'theirs') }) },
-  { 'events of S3': () => ({ s3Events: true }) },
-  { 'short-lived logs': () => ({ logRetention: RetentionDays.ONE_DAY }) },
+  { 'EventBridge events of new buckets': () => ({ s3Events: true }) },
+  { 'short log retention': () => ({ logRetention: RetentionDays.ONE_DAY }) },
   { 'removal with the stack': () => ({ removalPolicy: RemovalPolicy.DESTROY }) },
-  { 'many at a time': () => ({ maxConcurrency: 1000, collectors: 64 }) },
-  { 'batches that wait to be full': () => ({ batchWindow: Duration.minutes(5) }) },
+  { 'high concurrency': () => ({ maxConcurrency: 1000, collectors: 64 }) },
+  { 'a batching window': () => ({ batchWindow: Duration.minutes(5) }) },
   { 'a runbook elsewhere': () => ({ runbookUrl: 'https://wiki.example.com/flowdrop' }) },
   {
-    'somebody to tell': (stack) => ({
+    'an imported topic for alarms': (stack) => ({
       alarmTopic: Topic.fromTopicArn(stack, 'Topic', 'arn:aws:sns:eu-central-1:123456789012:t'),
     }),
-    'nobody subscribed to a topic of the app': (stack) => ({
+    'a topic of the app without subscription': (stack) => ({
       alarmTopic: new Topic(stack, 'Topic', { enforceSSL: true }),
     }),
   },
@@ -115,7 +118,7 @@ const combine =
     Object.assign({}, ...options.map((option) => option(stack)));
 
 const alone = OPTIONS.flatMap((kinds) => Object.entries(kinds));
-/** Each kind of each option together with a kind of every other: what one option breaks in another shows here. */
+/** Each kind of each option with a kind of every other option, to find options that break each other. */
 const together = alone.map(([name, option], index): [string, Option] => {
   const others = OPTIONS.filter((kinds) => !(name in kinds)).map((kinds) => {
     const all = Object.values(kinds);
@@ -124,9 +127,9 @@ const together = alone.map(([name, option], index): [string, Option] => {
   return [name, combine([option, ...others])];
 });
 
-describe('checks at synth find nothing that is not acknowledged with a reason', () => {
-  it('in a pipeline with nothing but defaults', () => {
-    expect(synthesisePipeline().findings).toEqual([]);
+describe('the checks at synth find nothing that is not acknowledged', () => {
+  it('with defaults only', () => {
+    expect(defaultPipeline().findings).toEqual([]);
   });
 
   it.each(alone)('with %s', (_, option) => {

@@ -14,7 +14,7 @@ const run = (command: string, args: string[], cwd: string, env: Record<string, s
     stdio: ['ignore', 'pipe', 'pipe'],
   });
 
-/** Building, packing, installing and compiling are each a process of its own. */
+/** Time limit of tests that start several processes: to build, pack, install or compile. */
 const MANY_PROCESSES_TIMEOUT_MS = 240_000;
 
 describe('the package', () => {
@@ -31,8 +31,8 @@ describe('the package', () => {
     app = join(directory, 'app');
     mkdirSync(app);
     writeFileSync(join(app, 'package.json'), JSON.stringify({ type: 'module', private: true }));
-    // An empty cache shows that the package needs nothing from a registry. CDK belongs to the app: npm looks it up even
-    // with --omit=peer, and leaves it alone only with --legacy-peer-deps. The links stand in for the app's own CDK.
+    // An empty cache proves that the package needs nothing from a registry. The app brings CDK. npm skips peer
+    // dependencies only with --legacy-peer-deps, not with --omit=peer. The links stand in for the app's own CDK.
     const flags = ['--offline', '--legacy-peer-deps', '--no-audit', '--no-fund'];
     const emptyCache = { npm_config_cache: join(directory, 'empty-cache') };
     run('npm', ['install', ...flags, join(directory, tarball)], app, emptyCache);
@@ -73,7 +73,7 @@ describe('the package', () => {
   );
 
   it(
-    'carries routes that are too long for the environment in a file beside each bundle',
+    'puts routes that are too long for the environment into a file beside each bundle',
     () => {
       writeFileSync(
         join(app, 'long.js'),
@@ -95,7 +95,7 @@ describe('the package', () => {
   );
 
   it(
-    'has types that tell right props from wrong ones, with no library left out of the check',
+    'has types that accept right props and reject wrong ones, without skipLibCheck',
     () => {
       const program = (props: string) => `
         import { App, Stack } from 'aws-cdk-lib';

@@ -2,7 +2,7 @@ import { Template } from 'aws-cdk-lib/assertions';
 import { describe, expect, it } from 'vitest';
 import { idleOf, isAllowed, lineOf, permissionsOf, refusedOf, resolve, UnknownPolicyError } from './policies.ts';
 
-/** A template with one role, which has one policy. */
+/** A template with one role and one policy. */
 const templateOf = (...Statement: readonly object[]): Template =>
   Template.fromJSON({
     Resources: {
@@ -23,7 +23,7 @@ const read = { action: 's3:GetObject', resource: 'arn:aws:s3:::inbox/in/a/b.png'
 const remove = { action: 's3:DeleteObject', resource: 'arn:aws:s3:::results/a.png' };
 
 describe('a call', () => {
-  it('is allowed where a statement allows it, and no longer without that statement', () => {
+  it('is allowed if a statement allows it, and not without that statement', () => {
     expect(isAllowed(permissions(READ, WRITE), read)).toBe(true);
     expect(isAllowed(permissions(WRITE), read)).toBe(false);
     expect(isAllowed(permissions(READ, WRITE), remove)).toBe(true);
@@ -36,11 +36,11 @@ describe('a call', () => {
     { ...read, resource: 'arn:aws:s3:::inbox' },
     { ...read, resource: 'arn:aws:s3:::inbox2/in/a.png' },
     { ...read, resource: 'x-arn:aws:s3:::inbox/in/a.png' },
-  ])('is not allowed because another is: %j', (call) => {
+  ])('is not allowed because a similar call is: %j', (call) => {
     expect(isAllowed(permissions(READ), call)).toBe(false);
   });
 
-  it('of a resource with a question mark fits any one character there', () => {
+  it('matches any one character at a question mark', () => {
     const all = permissions({ Effect: 'Allow', Action: 'secretsmanager:GetSecretValue', Resource: 'arn:token-??????' });
     const call = { action: 'secretsmanager:GetSecretValue', resource: 'arn:token-AbCdEf' };
     expect(isAllowed(all, call)).toBe(true);
@@ -48,7 +48,7 @@ describe('a call', () => {
     expect(isAllowed(all, { ...call, resource: 'arn:token-AbCdEfG' })).toBe(false);
   });
 
-  it('is not allowed where something denies it, whatever allows it', () => {
+  it('is not allowed if a statement denies it, even if another allows it', () => {
     expect(isAllowed(permissions(READ, { ...READ, Effect: 'Deny' }), read)).toBe(false);
     expect(isAllowed(permissions({ ...READ, Effect: 'Deny' }), read)).toBe(false);
   });
@@ -57,35 +57,35 @@ describe('a call', () => {
 describe('a policy', () => {
   const CALLS = [read, { action: 's3:PutObject', resource: 'arn:aws:s3:::results/a.png' }];
   const ENOUGH = [READ, { ...WRITE, Action: ['s3:PutObject'] }];
-  const judged = (...statements: readonly object[]) => ({
+  const checked = (...statements: readonly object[]) => ({
     refused: refusedOf(permissions(...statements), CALLS).map(lineOf),
     idle: idleOf(permissions(...statements), CALLS).map(lineOf),
   });
 
-  it('that is just right is found to be', () => {
-    expect(judged(...ENOUGH)).toEqual({ refused: [], idle: [] });
+  it('that allows exactly the calls has nothing refused and nothing idle', () => {
+    expect(checked(...ENOUGH)).toEqual({ refused: [], idle: [] });
   });
 
-  it('that lacks something is found out', () => {
-    expect(judged(READ)).toEqual({ refused: ['s3:PutObject results/a.png'], idle: [] });
+  it('that lacks a permission has calls refused', () => {
+    expect(checked(READ)).toEqual({ refused: ['s3:PutObject results/a.png'], idle: [] });
     const elsewhere = { ...WRITE, Action: 's3:PutObject', Resource: 'arn:aws:s3:::results/b/*' };
-    expect(judged(READ, elsewhere)).toEqual({
+    expect(checked(READ, elsewhere)).toEqual({
       refused: ['s3:PutObject results/a.png'],
       idle: ['s3:PutObject results/b/*'],
     });
     const unlessAsked = { ...READ, Condition: { StringEquals: { 's3:prefix': 'in/' } } };
-    expect(judged(unlessAsked, ...ENOUGH.slice(1)).refused).toEqual(['s3:GetObject inbox/in/a/b.png']);
+    expect(checked(unlessAsked, ...ENOUGH.slice(1)).refused).toEqual(['s3:GetObject inbox/in/a/b.png']);
   });
 
-  it('that has too much is found out', () => {
-    expect(judged(READ, WRITE)).toEqual({ refused: [], idle: ['s3:DeleteObject results/*'] });
-    expect(judged(...ENOUGH, { ...READ, Resource: 'arn:aws:s3:::ledger/*' }).idle).toEqual(['s3:GetObject ledger/*']);
+  it('that allows too much has idle permissions', () => {
+    expect(checked(READ, WRITE)).toEqual({ refused: [], idle: ['s3:DeleteObject results/*'] });
+    expect(checked(...ENOUGH, { ...READ, Resource: 'arn:aws:s3:::ledger/*' }).idle).toEqual(['s3:GetObject ledger/*']);
   });
 
-  it('that says a thing twice, in other words, could do without either', () => {
+  it('that allows the same twice, in different words, has both idle', () => {
     const again = { ...READ, Resource: 'arn:aws:s3:::inbox/*' };
-    expect(judged(...ENOUGH, again).idle).toEqual(['s3:GetObject inbox/*', 's3:GetObject inbox/in/*']);
-    expect(judged(...ENOUGH, READ).idle).toEqual([]);
+    expect(checked(...ENOUGH, again).idle).toEqual(['s3:GetObject inbox/*', 's3:GetObject inbox/in/*']);
+    expect(checked(...ENOUGH, READ).idle).toEqual([]);
   });
 });
 
@@ -110,14 +110,14 @@ describe('a condition', () => {
       'arn:aws:lambda:a:1:function:f',
       'arn:aws:lambda:a:1:function:g',
     ],
-  ])('%s of %s %j is met by %j, and not by %j or by nothing', (operator, key, expected, met, unmet) => {
+  ])('%s of %s %j is met by %j, but not by %j or by an absent key', (operator, key, expected, met, unmet) => {
     const all = when({ [operator]: { [key]: expected } });
     expect(isAllowed(all, { ...read, context: { [key]: met } })).toBe(true);
     expect(isAllowed(all, { ...read, context: { [key]: unmet } })).toBe(false);
     expect(isAllowed(all, read)).toBe(false);
   });
 
-  it('with several values is met by each, and one with several keys by all of them', () => {
+  it('with several values is met by each of them. With several keys, all must be met', () => {
     const all = when({ StringEquals: { 'kms:ViaService': ['s3', 'sqs'], 's3:prefix': 'in/' } });
     const context = { 'kms:ViaService': 'sqs', 's3:prefix': 'in/' };
     expect(isAllowed(all, { ...read, context })).toBe(true);
@@ -131,11 +131,11 @@ describe('a condition', () => {
     [{ 'ForAllValues:StringEquals': { 's3:prefix': 'in/' } }],
     [{ toString: { 's3:prefix': 'in/' } }],
     [{ StringEquals: { 'aws:SourceIp': '127.0.0.1' } }],
-  ])('that is not known proves nothing: %j', (condition) => {
+  ])('that is unknown throws an error: %j', (condition) => {
     expect(() => isAllowed(when(condition), read)).toThrow(UnknownPolicyError);
   });
 
-  it('stands in the listing', () => {
+  it('is part of the line of its permission', () => {
     expect(when({ StringEquals: { 's3:prefix': ['a', 'b'] } }).map(lineOf)).toEqual([
       's3:GetObject inbox/in/* if s3:prefix StringEquals a or b',
     ]);
@@ -143,7 +143,7 @@ describe('a condition', () => {
   });
 });
 
-describe('what is not understood proves nothing', () => {
+describe('an unknown element of a policy throws an error', () => {
   it.each([
     { Effect: 'Allow', NotAction: 's3:GetObject', Action: [], Resource: '*' },
     { Effect: 'Allow', Action: 's3:GetObject', NotResource: 'arn:aws:s3:::a', Resource: [] },
@@ -169,6 +169,6 @@ it.each([
   [inboxArn, 'arn:aws:s3:::inbox'],
   [{ 'Fn::GetAtt': ['Logs', 'Arn'] }, 'arn:aws:logs:eu-central-1:123456789012:log-group:/mine:*'],
   [{ 'Fn::Join': [':', ['arn', { Ref: 'AWS::Partition' }, { Ref: 'AWS::AccountId' }]] }, 'arn:aws:123456789012'],
-])('the value %j is %s once deployed', (value, expected) => {
+])('the value %j is %s after deployment', (value, expected) => {
   expect(resolve(value, templateOf())).toBe(expected);
 });

@@ -1,29 +1,29 @@
 import type { Template } from 'aws-cdk-lib/assertions';
 
-/** Where every template is taken to be deployed. */
+/** Region and account in which every template counts as deployed. */
 export const REGION = 'eu-central-1';
 export const ACCOUNT = '123456789012';
 
-/** By operator and key, the values of which one must fit. */
+/** Values by operator and key. One of the values must match. */
 type Conditions = Readonly<Record<string, Readonly<Record<string, string | readonly string[]>>>>;
 
 /** One action on one pattern of resources, as a role's policy allows or denies it. */
 export interface Permission {
   readonly effect: 'Allow' | 'Deny';
   readonly action: string;
-  /** An ARN in which `*` stands for anything and `?` for one character. */
+  /** An ARN. In it, `*` stands for any characters and `?` for one. */
   readonly resource: string;
   readonly conditions: Conditions;
 }
 
-/** What a role asks for: one action on one resource, with what conditions may ask of. */
+/** A call by a role: one action on one resource, with the context that conditions test. */
 export interface Call {
   readonly action: string;
   readonly resource: string;
   readonly context?: Readonly<Record<string, string>>;
 }
 
-/** A policy says something that is not understood here, so nothing can be proved of it. */
+/** A policy uses something that this file does not implement, so it proves nothing. */
 export class UnknownPolicyError extends Error {
   override readonly name = 'UnknownPolicyError';
 }
@@ -44,7 +44,7 @@ interface PolicyResource {
   };
 }
 
-/** Everything that policies of the template say of the roles whose logical id contains `role`, once each and sorted. */
+/** The permissions of the roles whose logical id contains `role`, each once, sorted. */
 export function permissionsOf(template: Template, role: string): readonly Permission[] {
   const policies = Object.values(template.findResources('AWS::IAM::Policy')) as unknown as PolicyResource[];
   const all = policies
@@ -67,7 +67,7 @@ function permissionsIn(statement: Statement, template: Template): readonly Permi
   );
 }
 
-/** A permission in one line, without what is the same for all of this account. */
+/** A permission in one line, without partition, region and account. */
 export function lineOf({ action, resource, ...more }: Permission | Call): string {
   const { effect = 'Allow', conditions = {} } = more as Partial<Permission>;
   const about = Object.entries(conditions).flatMap(([operator, keys]) =>
@@ -79,18 +79,18 @@ export function lineOf({ action, resource, ...more }: Permission | Call): string
 const shortened = (arn: string): string =>
   arn.replace('arn:aws:s3:::', '').replace(new RegExp(`^arn:aws:[\\w-]+:${REGION}:${ACCOUNT}:`), '');
 
-/** As IAM decides: something must allow it, and nothing may deny it. */
+/** Decides as IAM does: a statement must allow the call, and none may deny it. */
 export function isAllowed(permissions: readonly Permission[], call: Call): boolean {
   const matching = permissions.filter((permission) => matches(permission, call));
   return matching.length > 0 && matching.every(({ effect }) => effect === 'Allow');
 }
 
-/** Of some calls those that would be refused. */
+/** The calls that are refused. */
 export function refusedOf(permissions: readonly Permission[], calls: readonly Call[]): readonly Call[] {
   return calls.filter((call) => !isAllowed(permissions, call));
 }
 
-/** What is allowed and could be taken away without any of the calls being refused. */
+/** The permissions without which all allowed calls would still be allowed. */
 export function idleOf(permissions: readonly Permission[], calls: readonly Call[]): readonly Permission[] {
   const allowed = calls.filter((call) => isAllowed(permissions, call));
   return permissions.filter((permission) => {
@@ -114,24 +114,24 @@ function matches({ action, resource, conditions }: Permission, call: Call): bool
 const OPERATORS: Readonly<Record<string, (value: string, expected: string) => boolean>> = {
   StringEquals: (value, expected) => value === expected,
   StringLike: isLike,
-  // The two are the same to IAM.
+  // IAM treats these two alike.
   ArnEquals: isLike,
   ArnLike: isLike,
 };
 
-/** Keys of which it is known, below or where calls are recorded, what a request has for them. */
+/** Condition keys for which the recorded calls have values. */
 const KEYS = ['events:source', 'kms:ViaService', 'lambda:SourceFunctionArn', 's3:prefix'];
 
-/** A key that the request does not have meets no condition. */
+/** Tests one condition. If the request lacks the key, the condition is not met. */
 function isMet(operator: string, key: string, expected: readonly string[], value: string | undefined): boolean {
   const test = Object.hasOwn(OPERATORS, operator) ? OPERATORS[operator] : undefined;
   if (test === undefined || !KEYS.includes(key)) {
-    throw new UnknownPolicyError(`A condition is ${operator} of ${key}, and not known here`);
+    throw new UnknownPolicyError(`Unknown condition: ${operator} of ${key}`);
   }
   return value !== undefined && expected.some((one) => test(value, one));
 }
 
-/** In a pattern `*` stands for anything, slashes too, and `?` for one character, as in IAM. */
+/** Matches as IAM does: `*` stands for any characters, slashes too, and `?` for one. */
 function isLike(value: string, pattern: string): boolean {
   if (pattern.includes('${')) throw new UnknownPolicyError(`A policy has a variable: ${pattern}`);
   let compiled = compiledPatterns.get(pattern);
@@ -150,7 +150,7 @@ const list = <T>(value: T | readonly T[]): readonly T[] => (Array.isArray(value)
 const mapValues = <T, U>(all: Readonly<Record<string, T>>, map: (value: T) => U): Readonly<Record<string, U>> =>
   Object.fromEntries(Object.entries(all).map(([key, value]) => [key, map(value)]));
 
-/** How the parts of a pipeline are called here, by what their logical ids contain. */
+/** Short names for the parts of a pipeline, by their logical ids. */
 const NAMES: Readonly<Record<string, RegExp>> = {
   inbox: /^PipelineInboxBucket/,
   results: /^PipelineResultsBucket/,
@@ -169,7 +169,7 @@ const PSEUDO_PARAMETERS: Readonly<Record<string, string>> = {
 
 const arn = (service: string, resource: string): string => `arn:aws:${service}:${REGION}:${ACCOUNT}:${resource}`;
 
-/** By type, what `Ref` and the attribute `Arn` come to, given the name. */
+/** Values of `Ref` and of the attribute `Arn` for each type of resource, by the name of the resource. */
 const IDENTITIES: Readonly<Record<string, { ref?: (name: string) => string; arn: (name: string) => string }>> = {
   'AWS::S3::Bucket': { ref: (name) => name, arn: (name) => `arn:aws:s3:::${name}` },
   'AWS::SQS::Queue': {
@@ -186,7 +186,7 @@ const IDENTITIES: Readonly<Record<string, { ref?: (name: string) => string; arn:
   'AWS::Lambda::Function': { ref: (name) => name, arn: (name) => arn('lambda', `function:${name}`) },
 };
 
-/** A value of a template as it is once deployed. */
+/** A value of a template after deployment. */
 export function resolve(value: unknown, template: Template): string {
   if (typeof value === 'string') return value;
   const [[intrinsic, argument] = []] = Object.entries(value as Record<string, unknown>);
@@ -202,8 +202,7 @@ export function resolve(value: unknown, template: Template): string {
   const identity = IDENTITIES[Type];
   const of =
     attribute === 'Ref' && intrinsic === 'Ref' ? identity?.ref : attribute === 'Arn' ? identity?.arn : undefined;
-  if (of === undefined)
-    throw new UnknownPolicyError(`A value is not known before deployment: ${JSON.stringify(value)}`);
+  if (of === undefined) throw new UnknownPolicyError(`The value after deployment is unknown: ${JSON.stringify(value)}`);
   const given = Properties.FunctionName ?? Properties.LogGroupName ?? Properties.Name;
   return of(given ?? Object.keys(NAMES).find((each) => NAMES[each]?.test(id)) ?? id);
 }

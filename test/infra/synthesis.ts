@@ -8,19 +8,19 @@ import { AwsSolutionsChecks } from 'cdk-nag';
 import { FlowPipeline } from '../../infra/flow-pipeline.ts';
 import type { FlowPipelineProps } from '../../infra/flow-pipeline-props.ts';
 
-/** The context as the command line would read it from cdk.json. */
+/** The context of cdk.json, as the command line reads it. */
 export const CONTEXT: Readonly<Record<string, unknown>> = JSON.parse(
   readFileSync(new URL('../../cdk.json', import.meta.url), 'utf8'),
 ).context;
 
-/** The least that a pipeline needs. */
+/** The required props. */
 export const PROPS: FlowPipelineProps = {
   baseUrl: 'https://service.example.com',
   routes: [{ name: 'pictures', mediaTypes: ['image/*'], template: 'model_generate_fromimage' }],
 };
 
-/** A VPC that is there already. */
-export const theirVpc = (stack: Stack) => ({
+/** An existing VPC. */
+export const existingVpc = (stack: Stack) => ({
   vpc: Vpc.fromVpcAttributes(stack, 'Vpc', {
     vpcId: 'vpc-01234567',
     availabilityZones: ['eu-central-1a'],
@@ -36,9 +36,9 @@ export interface Finding {
 
 export interface Synthesis {
   readonly template: Template;
-  /** What the checks found, and nobody has acknowledged. */
+  /** Findings of the checks that are not acknowledged. */
   readonly findings: readonly Finding[];
-  /** Warnings and notices of the app's own, by their text. */
+  /** Texts of the app's own warnings and notices. */
   readonly messages: readonly string[];
 }
 
@@ -52,14 +52,14 @@ interface Report {
   }[];
 }
 
-/** Synthesises an app with all checks that a real synth makes, but without bundling the functions. */
+/** Synthesises an app with all checks of a real synth, but without bundling the functions. */
 export function synthesise(build: (app: App) => Stack): Synthesis {
   const outdir = mkdtempSync(join(tmpdir(), 'flowdrop-synth-'));
   try {
     const app = new App({ outdir, context: { ...CONTEXT, 'aws:cdk:bundling-stacks': [] } });
     const stack = build(app);
     Validations.of(app).addPlugins(new AwsSolutionsChecks(app));
-    // The failure is read from the report, which says what it is about.
+    // A failed check throws an error that does not name it. The report does.
     let failure: unknown;
     try {
       app.synth();
@@ -75,14 +75,14 @@ export function synthesise(build: (app: App) => Stack): Synthesis {
   }
 }
 
-/** Synthesises one pipeline in a stack of its own, in an account and region that are not known yet. */
+/** Synthesises one pipeline in a stack of its own, for an account and region that are unknown at synth. */
 export function synthesisePipeline(
   props: Partial<FlowPipelineProps> | ((stack: Stack) => Partial<FlowPipelineProps>) = {},
   use: (pipeline: FlowPipeline, stack: Stack) => void = () => {},
 ): Synthesis {
   return synthesise((app) => {
     const stack = new Stack(app, 'test');
-    // So that the checks have nothing to print; what they print by default has tests of its own.
+    // Keeps the output of the tests short. The warning has a test of its own.
     Validations.of(stack).acknowledge({ id: 'flowdrop:nobody-is-told', reason: 'Nobody deploys this.' });
     const given = typeof props === 'function' ? props(stack) : props;
     use(new FlowPipeline(stack, 'Pipeline', { ...PROPS, ...given }), stack);
@@ -90,11 +90,19 @@ export function synthesisePipeline(
   });
 }
 
+let defaults: Synthesis | undefined;
+
+/** The pipeline with the required props only. It is synthesised once for each test file. */
+export function defaultPipeline(): Synthesis {
+  defaults ??= synthesisePipeline();
+  return defaults;
+}
+
 function findingsOf(outdir: string): readonly Finding[] {
   const { pluginReports } = JSON.parse(readFileSync(join(outdir, 'validation-report.json'), 'utf8')) as Report;
   return pluginReports.flatMap(({ violations }) =>
     violations
-      // The app's own warnings are in the report too; they are no findings of a rule.
+      // The report also has the app's own warnings, which are no findings of a rule.
       .filter(({ ruleName }) => !ruleName.startsWith('Annotation::flowdrop:'))
       .flatMap(({ ruleName, violatingConstructs }) =>
         violatingConstructs.map(({ constructPath }) => ({ rule: ruleName, path: constructPath })),

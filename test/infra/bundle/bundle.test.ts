@@ -19,7 +19,7 @@ describe('a bundle', () => {
   });
   afterAll(() => rm(bundleDir, { recursive: true, force: true }));
 
-  it('calls AWS through clients made without any option, with the credentials of its environment', async () => {
+  it('calls AWS with default clients and the credentials of its environment', async () => {
     const queue = new Queue({ name: 'work', clock: systemClock });
     const queues = await serveQueues([queue]);
     const store = new SecretStore({ clock: systemClock });
@@ -48,13 +48,13 @@ describe('a bundle', () => {
     }
   });
 
-  it('imports nothing but modules of Node, and of these none whose lazy exports would be loaded with it', () => {
+  it('imports only modules of Node.js, and none that would load lazy exports', () => {
     const imported = Object.values(metafile.outputs).flatMap(({ imports }) => imports.map(({ path }) => path));
     expect(imported.filter((path) => !path.startsWith('node:'))).toEqual([]);
     for (const name of ['http', 'https', 'crypto', 'process', 'dns']) expect(imported).not.toContain(`node:${name}`);
   });
 
-  it("leaves out the SDK's search for credentials elsewhere", () => {
+  it("does not contain the SDK's search for credentials in other places", () => {
     const inputs = Object.keys(metafile.inputs);
     expect(inputs.some((path) => path.includes('@aws-sdk/client-s3/'))).toBe(true);
     expect(inputs.filter((path) => /credential-provider|nested-clients|token-providers/.test(path))).toEqual([]);

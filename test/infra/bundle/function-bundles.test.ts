@@ -28,7 +28,7 @@ describe.each(FUNCTION_NAMES)('the bundle of %s', (name) => {
     expect(gzipSync(code, { level: 9 }).byteLength).toBeLessThan(BUNDLE_BYTES_MAX[name].gzipped);
   });
 
-  it("leaves out the SDK's operations that nobody calls", () => {
+  it('does not contain unused operations of the SDK', () => {
     const code = readFileSync(join(directory, name, 'index.mjs'), 'utf8');
     expect(code).toContain('GetObjectRequest');
     expect(code).not.toContain('PutBucketLifecycleConfiguration');
@@ -39,13 +39,13 @@ describe.each(FUNCTION_NAMES)('the bundle of %s', (name) => {
     ["the SDK's search for credentials", /credential-provider-(sso|ini|process|web-identity|http)\//],
     ["the SDK's codec of event streams", /[\\/]event-streams[\\/]/],
     ["zod's languages", /zod\/v4\/locales\/(?!en\.)/],
-    ['what belongs to infrastructure, tests or the local run', /(^|\/)(infra|local|test|bench)\/(?!bundle\/aliases\/)/],
+    ['infrastructure, tests or the local run', /(^|\/)(infra|local|test|bench)\/(?!bundle\/aliases\/)/],
     ['CDK', /node_modules\/(aws-cdk-lib|constructs)\//],
-  ])('holds nothing of %s', (_, unwanted) => {
+  ])('contains nothing of %s', (_, unwanted) => {
     expect(included().filter((path) => unwanted.test(path))).toEqual([]);
   });
 
-  it('has a client for the queue only where something is sent to it', () => {
+  it('contains a client for the queue only if the function sends to it', () => {
     const hasClient = included().some((path) => path.includes('@aws-sdk/client-sqs/'));
     expect(hasClient).toBe(name === 'collect-outputs');
   });

@@ -11,7 +11,7 @@ const CLIENTS = ['client-s3', 'client-sqs', 'client-secrets-manager', 'client-ev
 const schemasOf = (client: string): string =>
   fileURLToPath(new URL(`../../../node_modules/@aws-sdk/${client}/dist-es/schemas/schemas_0.js`, import.meta.url));
 
-/** Schemas refer to each other, and in circles: a reference is as good as the name of what it refers to. */
+/** A schema as JSON. Schemas refer to each other in circles, so a reference is replaced by a name. */
 const readable = (schema: unknown): string =>
   JSON.stringify(schema, (_, value) => {
     if (typeof value !== 'function') return value;
@@ -19,7 +19,7 @@ const readable = (schema: unknown): string =>
     return `-> ${Array.isArray(referred) ? `${referred[1]}#${referred[2]}` : JSON.stringify(referred)}`;
   });
 
-describe.each(CLIENTS)("the schemas of the SDK's %s with their keys written out", (client) => {
+describe.each(CLIENTS)("the schemas of the SDK's %s with literal keys", (client) => {
   const path = schemasOf(client);
   const original = readFileSync(path, 'utf8');
   const literal = withLiteralKeys(original);
@@ -42,12 +42,12 @@ describe.each(CLIENTS)("the schemas of the SDK's %s with their keys written out"
     return import(/* @vite-ignore */ pathToFileURL(outfile).href);
   }
 
-  it('look up no key any more', () => {
+  it('have no computed key', () => {
     expect(original).toMatch(/\[_\w+\]:/);
     expect(literal).not.toMatch(/\[_\w+\]:/);
   });
 
-  it('say exactly the same', async () => {
+  it('are otherwise the same', async () => {
     const [before, after] = [await exportsOf('original', original), await exportsOf('literal', literal)];
     const names = Object.keys(before).filter((name) => name !== 'errorTypeRegistries');
     expect(Object.keys(after)).toEqual(Object.keys(before));
