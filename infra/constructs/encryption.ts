@@ -3,7 +3,12 @@ import { PolicyStatement, ServicePrincipal } from 'aws-cdk-lib/aws-iam';
 import type { IKey } from 'aws-cdk-lib/aws-kms';
 import type { IConstruct } from 'constructs';
 
-type Conditions = Record<string, Record<string, unknown>>;
+/** What an AWS service may do with a key. */
+interface ServiceUse {
+  readonly service: string;
+  readonly actions: string[];
+  readonly conditions: Record<string, Record<string, unknown>>;
+}
 
 /** Permissions to send to an encrypted queue or topic. */
 const SENDING = ['kms:Decrypt', 'kms:GenerateDataKey*'];
@@ -13,29 +18,20 @@ const LOGGING = ['kms:Encrypt*', 'kms:Decrypt*', 'kms:ReEncrypt*', 'kms:Generate
 
 /** Allows an AWS service to send to queues and topics that the key encrypts, on behalf of this account only. */
 export function allowSending(scope: IConstruct, key: IKey | undefined, service: string): void {
-  allowService(scope, key, service, SENDING, {
-    StringEquals: { 'aws:SourceAccount': Stack.of(scope).account },
-  });
+  const conditions = { StringEquals: { 'aws:SourceAccount': Stack.of(scope).account } };
+  allowService(scope, key, { service, actions: SENDING, conditions });
 }
 
 /** Allows CloudWatch to encrypt the log groups whose names start with `prefix`. */
 export function allowLogging(scope: IConstruct, key: IKey | undefined, prefix: string): void {
   const { partition, region, account } = Stack.of(scope);
-  allowService(scope, key, `logs.${region}.amazonaws.com`, LOGGING, {
-    ArnLike: {
-      'kms:EncryptionContext:aws:logs:arn': `arn:${partition}:logs:${region}:${account}:log-group:${prefix}*`,
-    },
-  });
+  const logGroups = `arn:${partition}:logs:${region}:${account}:log-group:${prefix}*`;
+  const conditions = { ArnLike: { 'kms:EncryptionContext:aws:logs:arn': logGroups } };
+  allowService(scope, key, { service: `logs.${region}.amazonaws.com`, actions: LOGGING, conditions });
 }
 
-/** This app cannot change the policy of an imported key. So a warning at synth says which statement it must have. */
-function allowService(
-  scope: IConstruct,
-  key: IKey | undefined,
-  service: string,
-  actions: string[],
-  conditions: Conditions,
-): void {
+/** Adds a statement to the key's policy. If the key is imported, a warning at synth asks for the statement instead. */
+function allowService(scope: IConstruct, key: IKey | undefined, { service, actions, conditions }: ServiceUse): void {
   if (key === undefined) return;
   const principals = [new ServicePrincipal(service)];
   const statement = new PolicyStatement({ principals, actions, resources: ['*'], conditions });
