@@ -1,24 +1,24 @@
 import { join } from 'node:path';
 import { DeleteObjectCommand, S3Client } from '@aws-sdk/client-s3';
 import { systemClock } from '../functions/base/clock.ts';
-import { collectorKey } from '../functions/ledger/keys.ts';
+import { collectorKey, RUNNING_PREFIX } from '../functions/ledger/keys.ts';
 import type { Env } from '../functions/settings/environment.ts';
 import type { PipelineSettings } from '../functions/settings/settings.ts';
 import { Inbox } from '../functions/uploads/inbox.ts';
 import type { Route } from '../functions/uploads/routes.ts';
 import { messageFor } from '../functions/uploads/upload-event.ts';
 import { FUNCTION_NAMES, type FunctionName } from '../infra/bundle/bundle.ts';
-import { EventSource } from './aws/event-source.ts';
-import { EventBus, type PublishedEvent, serveEvents } from './aws/events.ts';
-import { Queue, serveQueues } from './aws/queue.ts';
+import { EventBus } from './aws/event-bridge/event-bus.ts';
 import { S3Error } from './aws/s3/errors.ts';
-import { serveS3 } from './aws/s3/http.ts';
-import { EmbeddedS3, type S3EventRecord } from './aws/s3/s3.ts';
-import { SecretStore, serveSecrets } from './aws/secrets.ts';
+import type { S3EventRecord } from './aws/s3/events.ts';
+import { EmbeddedS3 } from './aws/s3/s3.ts';
+import { SecretStore } from './aws/secrets-manager/secret-store.ts';
+import { type AwsAccess, type ServedAws, serveAws } from './aws/serve-aws.ts';
+import { Queue } from './aws/sqs/queue.ts';
 import { StandInFlowService, type StandInOptions } from './flow-service/flow-service.ts';
 import { serveFlowService } from './flow-service/http.ts';
 import { LocalFunction } from './lambda/function.ts';
-import { FixedRate, Schedule } from './schedule.ts';
+import { type FixedTicks, Triggers } from './lambda/triggers.ts';
 
 export const INBOX_BUCKET = 'inbox';
 export const RESULTS_BUCKET = 'results';
@@ -27,45 +27,49 @@ export const TOKEN_SECRET = 'flowdrop/token';
 const EVENT_BUS = 'default';
 const STAND_IN_TOKEN = 'stand-in-token';
 
-/** As deployed by default, but for the time: nobody waits a quarter of an hour for a hung function at home. */
+/** As deployed by default. */
 const MEMORY_MIB = 512;
+/** Shorter than the deployed 15 minutes: at home nobody waits that long for a function that hangs. */
 const TIMEOUT_SECONDS = 300;
-/** How long a failed message stays hidden: longer than the claim of an invocation that died, which outlives it by 60 s. */
+/**
+ * How much longer than an invocation a failed message stays hidden. If an invocation dies, its claim outlives it by
+ * 60 s; the message must come back after the claim has expired.
+ */
 const VISIBILITY_MARGIN_SECONDS = 120;
 const MAX_RECEIVE_COUNT = 20;
 const CREATE_CONCURRENCY = 2;
 const TICK_INTERVAL_MS = 2_000;
-/** At a fixed rate a tick can begin while the last one goes on. It finds the lease taken and ends at once. */
+/** At a fixed rate a tick can start while the previous one runs. It finds the lease taken and ends at once. */
 const FIXED_TICKS_CONCURRENCY = 2;
 
 export interface PipelineOptions {
   /** Holds `create-flow/index.mjs` and `collect-outputs/index.mjs`, as `infra/bundle/bundle.ts` writes them. */
   readonly bundleDir: string;
-  /** Keeps the buckets across restarts. Everything is in memory without it. */
+  /** Keeps the buckets across restarts. Default: everything is in memory. */
   readonly stateDir?: string;
-  /** Name of the deployment, part of every flow's tag. Default `local`. */
+  /** Name of the deployment. Every flow tag contains it. Default `local`. */
   readonly name?: string;
   readonly routes: readonly Route[];
   readonly settings?: Partial<PipelineSettings>;
-  /** A flow service that is there already; else a stand-in is started. */
+  /** A running flow service. Default: the pipeline starts a stand-in. */
   readonly service?: { readonly url: string; readonly token: string };
   readonly standIn?: StandInOptions;
-  /** Hard limit of an invocation of either function, in seconds. Default 300. */
+  /** Timeout of both functions, in seconds. Default 300. */
   readonly timeoutSeconds?: number;
-  /** From the end of a tick to the start of the next, in milliseconds. Default 2,000; a new flow makes one at once. */
+  /** From the end of a tick to the start of the next, in milliseconds. Default 2,000. A new flow starts a tick at once. */
   readonly tickIntervalMs?: number;
   /**
-   * Starts ticks at a fixed rate instead, as the deployed schedule does: also while the last one goes on, and none when
-   * a flow was created. Times are from the start of the pipeline and from one tick to the next, in milliseconds.
+   * Starts ticks at a fixed rate instead, as the deployed schedule does: even while the previous tick runs. A new flow
+   * then starts no tick.
    */
-  readonly fixedTicks?: { readonly firstAfterMs: number; readonly intervalMs: number };
-  /** Invocations of create-flow at a time. Default 2; 5 are deployed by default. */
+  readonly fixedTicks?: FixedTicks;
+  /** Maximum number of create-flow invocations at the same time. Default 2. The deployed default is 5. */
   readonly createConcurrency?: number;
-  /** Told of every object created or removed in any of the buckets, after everything here has been told. */
+  /** Called for every object created or removed in the three buckets, after the pipeline itself has handled the event. */
   readonly onS3Event?: (record: S3EventRecord) => void;
   /**
-   * Told of every request to AWS that a function makes, in IAM's words: what its role must allow, with what conditions
-   * may ask of.
+   * Called for every request that a function makes to AWS, in the terms of an IAM policy: the function's role must allow
+   * the action on the resource. `context` holds the request's condition keys.
    */
   readonly onCall?: (
     name: FunctionName,
@@ -73,208 +77,136 @@ export interface PipelineOptions {
     resource: string,
     context: Readonly<Record<string, string>>,
   ) => void;
-  /** Told of every line that a function prints. */
+  /** Called with every line that a function prints. */
   readonly onLog?: (name: FunctionName, line: string) => void;
-  /** Told of every invocation that failed as a whole. */
+  /** Called for every invocation that failed as a whole. */
   readonly onFault?: (name: FunctionName, error: unknown) => void;
-  /** Told of every message that was received too often; it holds the notification. */
+  /** Called for every message that was received too often. The body is the S3 notification. */
   readonly onDeadLetter?: (body: string) => void;
 }
 
-/** Everything that AWS does around the two functions, running in this process. */
+/** The running pipeline: everything that AWS does around the two functions, in this process. */
 export interface Pipeline {
   readonly s3Endpoint: string;
-  /** For the three buckets; closed with the pipeline. */
+  /** A client for the three buckets. It is closed with the pipeline. */
   readonly s3: S3Client;
   readonly queue: Queue;
   readonly deadLetters: Queue;
   readonly secrets: SecretStore;
-  /** Absent where a service was given. */
+  /** Undefined if the options name a flow service. */
   readonly standIn: StandInFlowService | undefined;
   readonly functions: Readonly<Record<FunctionName, LocalFunction>>;
   /**
-   * Takes up a state directory that was used before. The notification of every object in the inbox is played once
-   * more, since what the queue held is lost; uploads that were dealt with are recognised as such.
+   * Continues the work in a state directory that was used before. The queue's messages are lost, so the notification of
+   * every object in the inbox is sent again. create-flow recognises the uploads that it has already processed.
    */
   resume(): Promise<void>;
-  /** Ends everything at once, running invocations included. What is in the state directory stays. */
+  /** Ends everything at once, running invocations included. The state directory stays. */
   close(): Promise<void>;
 }
 
 /**
- * Starts the pipeline: bucket, queue, functions, schedule and, where none is given, a flow service, connected as the
- * stack connects them. The functions are the bundles that are deployed; only the SDK's endpoint variables differ.
+ * Starts the pipeline and connects its parts as the deployed stack does: buckets, queue, functions and schedule; and a
+ * flow service, unless the options name one. The functions are the deployed bundles. Only the SDK's endpoint variables
+ * differ.
  */
 export async function startPipeline(options: PipelineOptions): Promise<Pipeline> {
-  const { timeoutSeconds = TIMEOUT_SECONDS, createConcurrency = CREATE_CONCURRENCY, fixedTicks } = options;
-  const { onLog, onFault = () => {} } = options;
-  const closing: (() => unknown)[] = [];
-  const close = async () => {
-    for (const step of closing.splice(0).reverse()) await step();
-  };
+  const closing = new AsyncDisposableStack();
   try {
-    const clock = systemClock;
-    const deadLetters = new Queue({ name: 'uploads-dead', clock });
-    const queue = new Queue({
-      name: 'uploads',
-      clock,
-      visibilityTimeoutSeconds: timeoutSeconds + VISIBILITY_MARGIN_SECONDS,
-      deadLetters: { queue: deadLetters, maxReceiveCount: MAX_RECEIVE_COUNT },
+    const { queue, deadLetters } = createQueues(options);
+    const onAccess = accessReporter(options);
+    let triggers: Triggers | undefined;
+    const embedded = openS3(options, onAccess, (record) => {
+      const bucket = record.s3.bucket.name;
+      const isCreated = record.eventName.startsWith('ObjectCreated:');
+      if (isCreated && bucket === INBOX_BUCKET) queue.send(JSON.stringify({ Records: [record] }));
+      // The user is watching: collect the new flow's outputs without waiting for the next tick.
+      const isFlow = bucket === LEDGER_BUCKET && record.s3.object.key.startsWith(RUNNING_PREFIX);
+      if (isCreated && isFlow) triggers?.tickNow();
     });
+    closing.defer(() => embedded.close());
 
-    let schedule: Schedule | undefined;
-    const note = (accessKeyId: string | undefined, action: string, resource: string, context = {}): true => {
-      const name = FUNCTION_NAMES.find((each) => accessKeyId === accessKeyOf(each));
-      if (name !== undefined) options.onCall?.(name, action, resource, context);
-      return true;
-    };
-    const embedded = new EmbeddedS3({
-      authorize: ({ accessKeyId, action, resource, context }) => note(accessKeyId, action, resource, context),
-      ...(options.stateDir !== undefined && { dir: join(options.stateDir, 's3') }),
-      onEvent(record) {
-        const bucket = record.s3.bucket.name;
-        const created = record.eventName.startsWith('ObjectCreated:');
-        if (created && bucket === INBOX_BUCKET) queue.send(JSON.stringify({ Records: [record] }));
-        // A flow was created, and somebody watches: it does not wait for the next tick.
-        if (created && bucket === LEDGER_BUCKET && record.s3.object.key.startsWith('running/')) schedule?.wake();
-        options.onS3Event?.(record);
-      },
-    });
-    closing.push(() => embedded.close());
-    ensureBucket(embedded, INBOX_BUCKET, { versioning: 'Enabled' });
-    ensureBucket(embedded, RESULTS_BUCKET);
-    ensureBucket(embedded, LEDGER_BUCKET);
-    const s3Server = await serveS3(embedded);
-    closing.push(() => s3Server.close());
-    const s3 = new S3Client({
-      endpoint: s3Server.endpoint,
-      region: 'us-east-1',
-      credentials: { accessKeyId: 'local-access-key', secretAccessKey: 'local-secret-key' },
-      // The embedded S3 is in this process: there is no wire on which a byte could change.
-      responseChecksumValidation: 'WHEN_REQUIRED',
-    });
-    closing.push(() => s3.destroy());
-
-    const queues = await serveQueues([queue, deadLetters], ({ accessKeyId, action }) =>
-      note(accessKeyId, action, queue.name),
-    );
-    closing.push(() => queues.close());
-
-    let service = options.service;
-    let standIn: StandInFlowService | undefined;
-    if (!service) {
-      const started = new StandInFlowService({ tokens: [STAND_IN_TOKEN], ...options.standIn });
-      closing.push(() => started.close());
-      const server = await serveFlowService(started);
-      closing.push(() => server.close());
-      standIn = started;
-      service = { url: `${server.url}${options.standIn?.basePath ?? ''}`, token: STAND_IN_TOKEN };
-    }
-    const secrets = new SecretStore({ clock });
+    const { service, standIn } = await openFlowService(options, closing);
+    const secrets = new SecretStore({ clock: systemClock });
     secrets.put(TOKEN_SECRET, service.token);
-    const secretsServer = await serveSecrets(secrets, ({ accessKeyId, action }) =>
-      note(accessKeyId, action, TOKEN_SECRET),
+    const eventBus = new EventBus();
+    const aws = await serveAws(
+      { s3: embedded, queue, secrets, secretName: TOKEN_SECRET, eventBus, eventBusName: EVENT_BUS },
+      onAccess,
+      closing,
     );
-    closing.push(() => secretsServer.close());
-    const events = new EventBus();
-    const eventsServer = await serveEvents(events, ({ accessKeyId, action, input }) => {
-      for (const { Source } of (input as { Entries: PublishedEvent[] }).Entries) {
-        note(accessKeyId, action, EVENT_BUS, { 'events:source': Source });
-      }
-    });
-    closing.push(() => eventsServer.close());
+    const s3Endpoint = aws.environment.AWS_ENDPOINT_URL_S3;
+    const s3 = s3Client(s3Endpoint);
+    closing.defer(() => s3.destroy());
 
-    const env: Env = {
-      PIPELINE: options.name ?? 'local',
-      FLOW_SERVICE_URL: service.url,
-      TOKEN_SECRET_ID: TOKEN_SECRET,
-      INBOX_BUCKET,
-      RESULTS_BUCKET,
-      LEDGER_BUCKET,
-      QUEUE_URL: queues.urlOf(queue),
-      COLLECT_FUNCTION: 'collect-outputs',
-      EVENT_BUS,
-      ROUTES: JSON.stringify(options.routes),
-      SETTINGS: JSON.stringify({ pollIntervalSeconds: 1, ...options.settings }),
-    };
-    const environment = {
-      ...env,
-      AWS_ENDPOINT_URL_S3: s3Server.endpoint,
-      AWS_ENDPOINT_URL_SQS: queues.endpoint,
-      AWS_ENDPOINT_URL_SECRETS_MANAGER: secretsServer.endpoint,
-      AWS_ENDPOINT_URL_EVENTBRIDGE: eventsServer.endpoint,
-    };
-    const localFunction = (name: FunctionName, concurrency: number) =>
-      new LocalFunction(
-        {
-          name,
-          bundleDir: join(options.bundleDir, name),
-          environment: { ...environment, AWS_ACCESS_KEY_ID: accessKeyOf(name) },
-          timeoutSeconds,
-          memoryMiB: MEMORY_MIB,
-          onLog: (line) => onLog?.(name, line),
-        },
-        { concurrency },
-      );
-    const functions = {
-      'create-flow': localFunction('create-flow', createConcurrency),
-      'collect-outputs': localFunction('collect-outputs', fixedTicks === undefined ? 1 : FIXED_TICKS_CONCURRENCY),
-    };
-
-    let isClosing = false;
-    const faultOf = (name: FunctionName) => (error: unknown) => {
-      if (!isClosing) onFault(name, error);
-    };
-    const source = new EventSource({
-      queue,
-      clock,
-      concurrency: createConcurrency,
-      invoke: (event) => functions['create-flow'].invoke(event),
-      onFault: faultOf('create-flow'),
-    });
-    const { onDeadLetter } = options;
-    const dead =
-      onDeadLetter &&
-      new EventSource({
-        queue: deadLetters,
-        clock,
-        concurrency: 1,
-        invoke: async ({ Records }) => {
-          for (const { body } of Records) onDeadLetter(body);
-        },
-        onFault: faultOf('create-flow'),
-      });
-    const ticks = { clock, invoke: () => functions['collect-outputs'].invoke({}), onFault: faultOf('collect-outputs') };
-    if (fixedTicks === undefined) {
-      schedule = new Schedule({ ...ticks, intervalMs: options.tickIntervalMs ?? TICK_INTERVAL_MS });
-    }
-    const fixedRate = fixedTicks && new FixedRate({ ...ticks, ...fixedTicks });
-    closing.push(async () => {
-      isClosing = true;
-      const loops = [source.close(), dead?.close(), schedule?.close(), fixedRate?.close()];
-      await Promise.all(Object.values(functions).map((each) => each.close()));
-      await Promise.all(loops);
-    });
-
-    return {
-      s3Endpoint: s3Server.endpoint,
-      s3,
+    const functions = createFunctions(options, service.url, aws);
+    triggers = new Triggers({
+      clock: systemClock,
       queue,
       deadLetters,
-      secrets,
-      standIn,
       functions,
+      createConcurrency: options.createConcurrency ?? CREATE_CONCURRENCY,
+      ticks: options.fixedTicks ?? { intervalMs: options.tickIntervalMs ?? TICK_INTERVAL_MS },
+      onFault: options.onFault ?? (() => {}),
+      onDeadLetter: options.onDeadLetter,
+    });
+    closing.defer(() => triggers?.close());
+
+    return {
+      ...{ s3Endpoint, s3, queue, deadLetters, secrets, standIn, functions },
       resume: () => resume(s3, queue),
-      close,
+      close: () => closing.disposeAsync(),
     };
   } catch (error) {
-    await close();
+    await closing.disposeAsync();
     throw error;
   }
 }
 
-/** Each function signs with a key of its own, so that the services can tell who asks. */
+function createQueues({ timeoutSeconds = TIMEOUT_SECONDS }: PipelineOptions): { queue: Queue; deadLetters: Queue } {
+  const deadLetters = new Queue({ name: 'uploads-dead', clock: systemClock });
+  const queue = new Queue({
+    name: 'uploads',
+    clock: systemClock,
+    visibilityTimeoutSeconds: timeoutSeconds + VISIBILITY_MARGIN_SECONDS,
+    deadLetters: { queue: deadLetters, maxReceiveCount: MAX_RECEIVE_COUNT },
+  });
+  return { queue, deadLetters };
+}
+
+/** Reports the requests of the functions to `onCall`, and ignores those of this process. */
+function accessReporter({ onCall }: PipelineOptions): (access: AwsAccess) => void {
+  return ({ accessKeyId, action, resource, context }) => {
+    const name = FUNCTION_NAMES.find((each) => accessKeyId === accessKeyOf(each));
+    if (name !== undefined) onCall?.(name, action, resource, context);
+  };
+}
+
+/** Each function signs its requests with an access key of its own, by which the endpoints tell the functions apart. */
 const accessKeyOf = (name: FunctionName): string => `local-${name}`;
+
+/** Opens the S3 and creates the buckets that are missing. */
+function openS3(
+  { stateDir, onS3Event }: PipelineOptions,
+  onAccess: (access: AwsAccess) => void,
+  onEvent: (record: S3EventRecord) => void,
+): EmbeddedS3 {
+  const s3 = new EmbeddedS3({
+    ...(stateDir !== undefined && { dir: join(stateDir, 's3') }),
+    authorize(access) {
+      onAccess(access);
+      return true;
+    },
+    onEvent(record) {
+      onEvent(record);
+      onS3Event?.(record);
+    },
+  });
+  ensureBucket(s3, INBOX_BUCKET, { versioning: 'Enabled' });
+  ensureBucket(s3, RESULTS_BUCKET);
+  ensureBucket(s3, LEDGER_BUCKET);
+  return s3;
+}
 
 function ensureBucket(s3: EmbeddedS3, name: string, options: { readonly versioning?: 'Enabled' } = {}): void {
   try {
@@ -284,7 +216,64 @@ function ensureBucket(s3: EmbeddedS3, name: string, options: { readonly versioni
   }
 }
 
-/** Nobody else uses these buckets: what is current in the inbox is told of again, and a lease in the ledger is nobody's. */
+function s3Client(endpoint: string): S3Client {
+  return new S3Client({
+    endpoint,
+    region: 'us-east-1',
+    credentials: { accessKeyId: 'local-access-key', secretAccessKey: 'local-secret-key' },
+    // The embedded S3 runs in this process: no network can corrupt a byte.
+    responseChecksumValidation: 'WHEN_REQUIRED',
+  });
+}
+
+interface OpenFlowService {
+  readonly service: { readonly url: string; readonly token: string };
+  readonly standIn: StandInFlowService | undefined;
+}
+
+/** The flow service of the options, or a stand-in that `closing` ends. */
+async function openFlowService(options: PipelineOptions, closing: AsyncDisposableStack): Promise<OpenFlowService> {
+  if (options.service) return { service: options.service, standIn: undefined };
+  const standIn = new StandInFlowService({ tokens: [STAND_IN_TOKEN], ...options.standIn });
+  closing.defer(() => standIn.close());
+  const server = await serveFlowService(standIn);
+  closing.defer(() => server.close());
+  return { service: { url: `${server.url}${options.standIn?.basePath ?? ''}`, token: STAND_IN_TOKEN }, standIn };
+}
+
+function createFunctions(options: PipelineOptions, serviceUrl: string, aws: ServedAws): Pipeline['functions'] {
+  const env: Env = {
+    PIPELINE: options.name ?? 'local',
+    FLOW_SERVICE_URL: serviceUrl,
+    TOKEN_SECRET_ID: TOKEN_SECRET,
+    INBOX_BUCKET,
+    RESULTS_BUCKET,
+    LEDGER_BUCKET,
+    QUEUE_URL: aws.queueUrl,
+    COLLECT_FUNCTION: 'collect-outputs',
+    EVENT_BUS,
+    ROUTES: JSON.stringify(options.routes),
+    SETTINGS: JSON.stringify({ pollIntervalSeconds: 1, ...options.settings }),
+  };
+  const create = (name: FunctionName, concurrency: number): LocalFunction =>
+    new LocalFunction(
+      {
+        name,
+        bundleDir: join(options.bundleDir, name),
+        environment: { ...env, ...aws.environment, AWS_ACCESS_KEY_ID: accessKeyOf(name) },
+        timeoutSeconds: options.timeoutSeconds ?? TIMEOUT_SECONDS,
+        memoryMiB: MEMORY_MIB,
+        onLog: (line) => options.onLog?.(name, line),
+      },
+      { concurrency },
+    );
+  return {
+    'create-flow': create('create-flow', options.createConcurrency ?? CREATE_CONCURRENCY),
+    'collect-outputs': create('collect-outputs', options.fixedTicks === undefined ? 1 : FIXED_TICKS_CONCURRENCY),
+  };
+}
+
+/** Only this process uses the buckets: a lease in the ledger is stale, and the notifications of the inbox are lost. */
 async function resume(s3: S3Client, queue: Queue): Promise<void> {
   await s3.send(new DeleteObjectCommand({ Bucket: LEDGER_BUCKET, Key: collectorKey(0) }));
   const pages = new Inbox(s3, systemClock).pages(INBOX_BUCKET, '', undefined, new AbortController().signal);

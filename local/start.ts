@@ -6,13 +6,13 @@ import { parseContext } from '../functions/settings/context.ts';
 import { mediaTypeOf } from '../functions/uploads/media-type.ts';
 import { type Route, routeFor } from '../functions/uploads/routes.ts';
 import { bundle } from '../infra/bundle/bundle.ts';
-import { type Arguments, parseArguments, USAGE, UsageError } from './arguments.ts';
-import { KnownFiles } from './inbox-folder.ts';
-import { FunctionLogs } from './logs.ts';
-import { Screen } from './screen.ts';
-import { namedFile, Session } from './session.ts';
-import { shownPath } from './shown-path.ts';
-import { InUseError, knownFilesPath, type State, temporaryState, watchState } from './state.ts';
+import { type Arguments, parseArguments, USAGE, UsageError } from './start/arguments.ts';
+import { KnownFiles } from './start/inbox-folder.ts';
+import { FunctionLogs } from './start/logs.ts';
+import { Screen } from './start/screen.ts';
+import { namedFile, Session } from './start/session.ts';
+import { shownPath } from './start/shown-path.ts';
+import { InUseError, knownFilesPath, type State, temporaryState, watchState } from './start/state.ts';
 
 /** `npm start`: see the usage in `arguments.ts`. */
 

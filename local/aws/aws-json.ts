@@ -1,15 +1,16 @@
 import { randomUUID } from 'node:crypto';
 import { createServer, type IncomingMessage } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import * as z from 'zod/mini';
+import { listenOnLoopback } from '../loopback.ts';
+import type { AwsCall, AwsEndpoint } from './endpoint.ts';
 
-/** An error in the form in which AWS's JSON services give theirs. */
+/** An error answer of one of AWS's JSON services. */
 export class AwsError extends Error {
   override readonly name = 'AwsError';
-  /** The name by which the SDK knows it, such as `ResourceNotFoundException`. */
+  /** The error's name in the SDK, such as `ResourceNotFoundException`. */
   readonly code: string;
   readonly status: number;
-  /** The code of the older query protocol, which SQS still sends along in a header. */
+  /** The error code of the older query protocol. SQS still sends it, in a header. */
   readonly queryCode: string | undefined;
   constructor(
     code: string,
@@ -23,10 +24,10 @@ export class AwsError extends Error {
   }
 }
 
-/** Answers one operation: `input` is the request's body, parsed but not yet checked. */
+/** Answers one operation. `input` is the request's body, parsed but not checked. */
 export type Operation = (input: unknown) => object | Promise<object>;
 
-/** An operation whose input is checked against a schema; what does not fit is refused as AWS refuses it. */
+/** Checks the input against a schema before the operation runs. Invalid input gets AWS's `ValidationException`. */
 export function operation<Schema extends z.ZodMiniType>(
   schema: Schema,
   run: (input: z.output<Schema>) => object | Promise<object>,
@@ -38,27 +39,23 @@ export function operation<Schema extends z.ZodMiniType>(
   };
 }
 
-export interface Served {
-  /** `http://127.0.0.1:<port>`. */
-  readonly endpoint: string;
-  close(): Promise<void>;
-}
-
-/** A request as its service's policies see it. */
-export interface AwsCall {
-  /** Of whoever signed the request. */
-  readonly accessKeyId: string | undefined;
-  /** In IAM's words, such as `sqs:SendMessage`. */
-  readonly action: string;
-  readonly input: unknown;
-}
-
-/** Beyond every limit of the services played here. */
+/** Above the limit of every service that is served here. */
 const REQUEST_BYTES_MAX = 16 * 2 ** 20;
 
+export interface AwsJsonService {
+  readonly version: '1.0' | '1.1';
+  /** The part of `X-Amz-Target` before the dot. */
+  readonly target: string;
+  /** The prefix of the service's IAM actions. */
+  readonly service: string;
+  readonly operations: Readonly<Record<string, Operation>>;
+  /** Called for every request, before the answer. */
+  readonly onCall?: ((call: AwsCall) => void) | undefined;
+}
+
 /**
- * Serves operations over AWS's JSON protocols on loopback: `POST /` with the operation in `X-Amz-Target`.
- * Signatures are not checked. https://smithy.io/2.0/aws/protocols/aws-json-1_0-protocol.html
+ * Serves operations over AWS's JSON protocols: `POST /`, with the operation's name in `X-Amz-Target`. Signatures are
+ * not verified. https://smithy.io/2.0/aws/protocols/aws-json-1_0-protocol.html
  */
 export async function serveAwsJson({
   version,
@@ -66,16 +63,7 @@ export async function serveAwsJson({
   service,
   operations,
   onCall,
-}: {
-  readonly version: '1.0' | '1.1';
-  /** What stands before the dot in `X-Amz-Target`. */
-  readonly target: string;
-  /** What stands before the colon in IAM's actions. */
-  readonly service: string;
-  readonly operations: Readonly<Record<string, Operation>>;
-  /** Told of every request before it is answered. */
-  readonly onCall?: ((call: AwsCall) => void) | undefined;
-}): Promise<Served> {
+}: AwsJsonService): Promise<AwsEndpoint> {
   const server = createServer(async (request, response) => {
     response.setHeader('content-type', `application/x-amz-json-${version}`);
     response.setHeader('x-amzn-requestid', randomUUID());
@@ -96,18 +84,8 @@ export async function serveAwsJson({
       response.writeHead(known.status).end(JSON.stringify({ __type: known.code, message: known.message }));
     }
   });
-  await new Promise<void>((resolve, reject) => {
-    server.once('error', reject);
-    server.listen(0, '127.0.0.1', resolve);
-  });
-  return {
-    endpoint: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
-    close: async () => {
-      const closed = new Promise((resolve) => server.close(resolve));
-      server.closeAllConnections();
-      await closed;
-    },
-  };
+  const { url, close } = await listenOnLoopback(server);
+  return { endpoint: url, close };
 }
 
 async function readBody(request: IncomingMessage): Promise<string> {

@@ -1,39 +1,32 @@
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { type Listening, listenOnLoopback } from '../loopback.ts';
 import { ConnectionLostError } from './fault.ts';
 import type { StandInFlowService } from './flow-service.ts';
 
-/** Ids in a path may be long. */
+/** The ids in a path may be long. */
 const HEADER_BYTES_MAX = 256 * 1024;
-/** Longer than clients keep an idle connection, as servers in the field do, lest they write into one just closed. */
+/**
+ * Longer than clients keep an idle connection, as common servers do. Otherwise a client could write into a connection
+ * that the server has just closed.
+ */
 const KEEP_ALIVE_MS = 75_000;
 
 /**
- * Serves the stand-in over HTTP on 127.0.0.1. `close` breaks what is still going on; the service itself stays open.
- * @param options.port default: any that is free.
+ * Serves the stand-in over HTTP. `close` breaks the requests under way. The service itself stays open.
+ * @param options.port default: any free port.
  */
-export async function serveFlowService(
+export function serveFlowService(
   service: StandInFlowService,
   { port = 0 }: { port?: number } = {},
-): Promise<{ url: string; close(): Promise<void> }> {
+): Promise<Listening> {
   const server = createServer(
     { maxHeaderSize: HEADER_BYTES_MAX, requestTimeout: 0, keepAliveTimeout: KEEP_ALIVE_MS },
     (request, response) => serve(service, request, response, () => {}),
   );
-  // Whoever expects 100 before the body gets it when the body is wanted: a wrong token is told before.
+  // A client that expects `100 Continue` gets it when the body is read. It learns of a wrong token before that.
   server.on('checkContinue', (request, response) => serve(service, request, response, () => response.writeContinue()));
-  server.listen(port, '127.0.0.1');
-  await once(server, 'listening');
-  return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
-    async close() {
-      const closed = once(server, 'close');
-      server.close();
-      server.closeAllConnections();
-      await closed;
-    },
-  };
+  return listenOnLoopback(server, port);
 }
 
 async function serve(
@@ -52,8 +45,8 @@ async function serve(
       body: bodyOf(request, wantBody),
       signal: gone.signal,
     });
-    // Closing a connection on which there is more to read resets it, and the answer can be lost to its reader. Kept
-    // open, the rest is read and dropped, and the reader closes it.
+    // If a connection is closed with unread data, it is reset, and the client may lose the answer. Keep it open: the
+    // rest is read and dropped, and the client closes it.
     if (!request.complete) response.shouldKeepAlive = true;
     response.writeHead(status, headers);
     if (body instanceof Uint8Array) {
@@ -72,7 +65,7 @@ async function serve(
 
 async function* bodyOf(request: IncomingMessage, wantBody: () => void): AsyncGenerator<Uint8Array> {
   wantBody();
-  // The service may stop reading and still answer: that must not destroy the connection.
+  // If the service stops reading, it still answers. That must not destroy the connection.
   yield* request.iterator({ destroyOnReturn: false });
 }
 
@@ -83,7 +76,7 @@ function lose(error: unknown, request: IncomingMessage, response: ServerResponse
     console.error('The stand-in flow service failed:', error);
     socket.destroy();
   } else if (error.how === 'closed') {
-    // What was written still goes out, and then the connection ends although more was promised.
+    // The bytes written so far still go out. Then the connection ends, although more were announced.
     response.flushHeaders();
     socket.end();
   } else {

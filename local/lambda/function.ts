@@ -1,8 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { type FunctionDefinition, RuntimeProcess } from './runtime-process.ts';
 
-export { type FunctionDefinition, FunctionError } from './runtime-process.ts';
-
 interface Waiting {
   readonly event: unknown;
   readonly resolve: (payload: unknown) => void;
@@ -10,9 +8,9 @@ interface Waiting {
 }
 
 /**
- * A function as Lambda runs it: as many processes as there are invocations at a time, up to `concurrency`; each reused
- * while it lives, the last used first, and replaced when it was killed. Invocations beyond that wait for their turn
- * (Lambda itself would refuse them; the loops here never ask for more).
+ * A function as Lambda runs it: one process for each simultaneous invocation, up to `concurrency`. A process is reused
+ * while it lives, most recently used first, and replaced after it was killed. Further invocations wait. (Lambda would
+ * refuse them, but the triggers here never ask for more.)
  */
 export class LocalFunction {
   readonly #definition: FunctionDefinition;
@@ -29,8 +27,8 @@ export class LocalFunction {
   }
 
   /**
-   * Runs the handler once and resolves with what it returned, as JSON has it.
-   * @throws {FunctionError} what the handler threw, or that the process could not start, was killed at its limit, died.
+   * Runs the handler once and resolves with its result, converted to JSON and back.
+   * @throws {FunctionError} the handler threw; or the process could not start, timed out, or died.
    */
   invoke(event: unknown): Promise<unknown> {
     const { promise, resolve, reject } = Promise.withResolvers<unknown>();
@@ -39,12 +37,12 @@ export class LocalFunction {
     return promise;
   }
 
-  /** Process ids of the environments that are alive, oldest first. */
+  /** Ids of the live processes, oldest first. */
   get pids(): readonly number[] {
     return [...this.#processes].filter(({ alive }) => alive).map(({ pid }) => pid);
   }
 
-  /** Ends every process; what is running or waiting is rejected. */
+  /** Ends every process. Running and waiting invocations reject. */
   async close(): Promise<void> {
     this.#closed = true;
     for (const { reject } of this.#waiting.splice(0)) reject(new Error('The function was closed'));
@@ -91,7 +89,7 @@ export class LocalFunction {
   }
 }
 
-/** Resident memory of a process, now and at its highest, in bytes, as Linux tells it in `/proc`. */
+/** Resident memory of a process in bytes, current and peak. Linux only: it reads `/proc`. */
 export async function residentMemory(pid: number): Promise<{ readonly bytes: number; readonly peakBytes: number }> {
   const status = await readFile(`/proc/${pid}/status`, 'utf8');
   const kib = (field: string) => Number(new RegExp(`^${field}:\\s+(\\d+) kB`, 'm').exec(status)?.[1]);

@@ -1,11 +1,11 @@
 'use strict';
 
 /**
- * Loaded into a function's process before AWS's runtime interface client (`aws-lambda-ric`), and answers for that
- * package's native module `rapid-client.node`, whose build needs cmake: the same three operations of the Runtime API
- * over plain HTTP. https://docs.aws.amazon.com/lambda/latest/dg/runtimes-api.html
+ * Replaces `rapid-client.node`, the native module of AWS's runtime interface client (`aws-lambda-ric`), whose build needs
+ * cmake. It offers the same three operations of the Runtime API over plain HTTP. It is loaded into a function's process
+ * before the client. https://docs.aws.amazon.com/lambda/latest/dg/runtimes-api.html
  *
- * Plain JavaScript, so that a function's process loads no more than it would in Lambda: no TypeScript stripper.
+ * It is plain JavaScript: a function's process must load no more than it would in Lambda, and so no TypeScript stripper.
  */
 
 const { registerHooks } = require('node:module');
@@ -39,7 +39,7 @@ function call(method, path, body, headers = {}) {
   });
 }
 
-/** The native module posts results synchronously; here the next invocation is asked for only when that is done. */
+/** The native module posts results synchronously. Here the next invocation waits until the result is posted. */
 let posted = Promise.resolve();
 
 module.exports = {

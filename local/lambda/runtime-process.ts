@@ -1,29 +1,29 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
+import { type Listening, listenOnLoopback } from '../loopback.ts';
 
-/** What a function is and gets. */
+/** Everything that Lambda knows about a function. */
 export interface FunctionDefinition {
   readonly name: string;
-  /** Directory of the bundle: it holds `index.mjs`, which exports `handler`. */
+  /** Directory of the bundle. Its `index.mjs` exports `handler`. */
   readonly bundleDir: string;
-  /** The function's own variables; those that Lambda sets are added. */
+  /** The function's own variables. Lambda's are added to them. */
   readonly environment: Readonly<Record<string, string>>;
-  /** Hard limit of one invocation, in seconds; the process is killed at it. */
+  /** Timeout of one invocation, in seconds. The process is killed at the timeout. */
   readonly timeoutSeconds: number;
-  /** Sizes V8's heap as Lambda does, and is what `memoryLimitInMB` says. It is not enforced. */
+  /** Sets the size of V8's heap, as Lambda does, and the context's `memoryLimitInMB`. It is not enforced. */
   readonly memoryMiB: number;
   /** Called with each line of standard output and standard error. */
   readonly onLog?: (line: string) => void;
 }
 
-/** A function that failed, in the words of Lambda's error payload. */
+/** The failure of an invocation, with the fields of Lambda's error payload. */
 export class FunctionError extends Error {
   override readonly name = 'FunctionError';
-  /** The name of the error that the handler threw, or Lambda's own: `Sandbox.Timedout`, `Runtime.ExitError`, ... */
+  /** The name of the handler's error, or Lambda's own type: `Sandbox.Timedout`, `Runtime.ExitError`, ... */
   readonly errorType: string;
   readonly trace: readonly string[];
   constructor(errorType: string, message: string, trace: readonly string[] = []) {
@@ -33,7 +33,7 @@ export class FunctionError extends Error {
   }
 }
 
-/** Lambda gives the code outside the handler ten seconds. */
+/** Lambda's limit for the code outside the handler, in seconds. */
 const INIT_SECONDS_MAX = 10;
 
 const RIC_PATH = fileURLToPath(import.meta.resolve('aws-lambda-ric'));
@@ -49,8 +49,8 @@ interface Invocation {
 
 /**
  * One execution environment: a process that runs AWS's runtime interface client on a bundle, and the Runtime API that
- * it speaks to. It serves one invocation at a time and is frozen (SIGSTOP) from the moment it asks for the next one
- * until there is one.
+ * the client calls. The process serves one invocation at a time. While it waits for the next one, it is frozen
+ * (SIGSTOP).
  *
  * ```
  *          asks for next          event given           result posted         asks for next
@@ -58,12 +58,12 @@ interface Invocation {
  *     └───────────────── ends by itself, at a limit, or by end() ─────────────┴──▶ ended
  * ```
  *
- * A frozen process cannot notice that its parent is gone, so each has a watchdog beside it: a shell that waits for the
- * end of a pipe from the parent, which comes however the parent ends, and then kills the process.
+ * A frozen process cannot notice that its parent is gone. Therefore each has a watchdog: a shell that reads a pipe from
+ * the parent. The pipe ends whichever way the parent ends, and then the shell kills the process.
  */
 export class RuntimeProcess {
   readonly #definition: FunctionDefinition;
-  readonly #server: Server;
+  readonly #api: Listening;
   readonly #child: ChildProcess;
   readonly #ended = Promise.withResolvers<void>();
   #limit: NodeJS.Timeout | undefined;
@@ -73,31 +73,27 @@ export class RuntimeProcess {
   #alive = true;
   #idle = Promise.withResolvers<void>();
 
-  /** Starts a process; its code outside the handler begins to run. */
+  /** Starts a process. Its code outside the handler runs at once. */
   static async start(definition: FunctionDefinition): Promise<RuntimeProcess> {
     const server = createServer({ keepAliveTimeout: 0 });
-    await new Promise<void>((resolve, reject) => {
-      server.once('error', reject);
-      server.listen(0, '127.0.0.1', resolve);
-    });
-    return new RuntimeProcess(definition, server);
+    return new RuntimeProcess(definition, server, await listenOnLoopback(server));
   }
 
-  private constructor(definition: FunctionDefinition, server: Server) {
+  private constructor(definition: FunctionDefinition, server: Server, api: Listening) {
     this.#definition = definition;
-    this.#server = server;
+    this.#api = api;
     server.on('request', (request, response) => {
       this.#answer(request, response).catch(() => response.destroy());
     });
 
     const { memoryMiB } = definition;
-    // Lambda's own bootstrap starts Node with these three.
+    // Lambda's own bootstrap starts Node with these three flags.
     const flags = [
       '--expose-gc',
       `--max-semi-space-size=${Math.floor(memoryMiB * 0.05)}`,
       `--max-old-space-size=${Math.floor(memoryMiB * 0.9)}`,
     ];
-    // Detached: Ctrl-C in the terminal is the parent's to act on, not a blow to a function in the middle of its work.
+    // Detached: Ctrl-C in the terminal must reach the parent only, not a function in the middle of its work.
     this.#child = spawn(process.execPath, [...flags, '--require', RAPID_CLIENT_PATH, RIC_PATH], {
       cwd: definition.bundleDir,
       env: this.#environment(),
@@ -126,14 +122,14 @@ export class RuntimeProcess {
     return this.#alive;
   }
 
-  /** Resolves when the process waits for an invocation or has ended. */
+  /** Resolves when the process waits for an invocation, or has ended. */
   get settled(): Promise<void> {
     return this.#idle.promise;
   }
 
   /**
-   * Gives the process an event and resolves with the handler's result. To be called only when the last invocation is
-   * settled; waits for the start.
+   * Gives the process an event and resolves with the handler's result. Waits for the start of the process. Call it only
+   * after the previous invocation has settled.
    * @throws {FunctionError}
    */
   async invoke(event: unknown): Promise<unknown> {
@@ -161,7 +157,7 @@ export class RuntimeProcess {
     return result.promise;
   }
 
-  /** Ends the process at once, frozen or not, and resolves when it is gone. */
+  /** Kills the process, frozen or not. Resolves when it is gone. */
   async end(): Promise<void> {
     this.#child.kill('SIGKILL');
     await this.#ended.promise;
@@ -209,15 +205,13 @@ export class RuntimeProcess {
     this.#causeOfEnd ??= error;
     this.#invocation?.reject(error);
     this.#invocation = undefined;
-    this.#server.close();
-    this.#server.closeAllConnections();
+    void this.#api.close();
     this.#idle.resolve();
     this.#ended.resolve();
   }
 
   #environment(): Record<string, string> {
     const { name, bundleDir, environment, memoryMiB } = this.#definition;
-    const { port } = this.#server.address() as AddressInfo;
     return {
       // https://docs.aws.amazon.com/lambda/latest/dg/configuration-envvars.html
       AWS_REGION: REGION,
@@ -232,7 +226,7 @@ export class RuntimeProcess {
       AWS_LAMBDA_INITIALIZATION_TYPE: 'on-demand',
       AWS_LAMBDA_LOG_GROUP_NAME: `/aws/lambda/${name}`,
       AWS_LAMBDA_LOG_STREAM_NAME: `local/[$LATEST]${randomUUID()}`,
-      AWS_LAMBDA_RUNTIME_API: `127.0.0.1:${port}`,
+      AWS_LAMBDA_RUNTIME_API: new URL(this.#api.url).host,
       LAMBDA_TASK_ROOT: bundleDir,
       _HANDLER: 'index.handler',
       LANG: 'en_US.UTF-8',
@@ -243,7 +237,7 @@ export class RuntimeProcess {
   }
 }
 
-/** Lambda's error payload as an error. */
+/** Parses Lambda's error payload. */
 function toFunctionError(body: string): FunctionError {
   const { errorType, errorMessage, trace } = JSON.parse(body);
   return new FunctionError(errorType, errorMessage, trace);

@@ -2,7 +2,8 @@ import { SecretsManagerClient } from '@aws-sdk/client-secrets-manager';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { UnauthorisedError } from '../../functions/flow-service/errors.ts';
 import { SecretToken, tokenIn } from '../../functions/lambda/token.ts';
-import { SecretStore, serveSecrets } from '../../local/aws/secrets.ts';
+import { serveSecrets } from '../../local/aws/secrets-manager/http.ts';
+import { SecretStore } from '../../local/aws/secrets-manager/secret-store.ts';
 
 const MINUTE = 60_000;
 const signal = new AbortController().signal;

@@ -6,8 +6,10 @@ import type { Metafile } from 'esbuild';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { systemClock } from '../../../functions/base/clock.ts';
 import { bundleModule } from '../../../infra/bundle/bundle.ts';
-import { Queue, serveQueues } from '../../../local/aws/queue.ts';
-import { SecretStore, serveSecrets } from '../../../local/aws/secrets.ts';
+import { serveSecrets } from '../../../local/aws/secrets-manager/http.ts';
+import { SecretStore } from '../../../local/aws/secrets-manager/secret-store.ts';
+import { serveQueues } from '../../../local/aws/sqs/http.ts';
+import { Queue } from '../../../local/aws/sqs/queue.ts';
 import { LocalFunction } from '../../../local/lambda/function.ts';
 
 describe('a bundle', () => {

@@ -1,32 +1,32 @@
 import type { Clock } from '../../functions/base/clock.ts';
-import { messageAttributes, type Queue, type ReceivedMessage } from './queue.ts';
+import type { Queue, ReceivedMessage } from '../aws/sqs/queue.ts';
 
-/** Longest that one receive waits, in seconds: SQS's own limit. */
+/** Maximum wait of one receive, in seconds. It is SQS's limit. */
 const WAIT_SECONDS_MAX = 20;
 
-/** What a function gets, as far as anything here looks at it. */
+/** The event that the function gets. Only the fields that this process reads are typed. */
 export interface SqsEvent {
   readonly Records: readonly { readonly messageId: string; readonly body: string }[];
 }
 
 export interface EventSourceOptions {
   readonly queue: Queue;
-  /** Invokes the function with an SQS event. A rejection leaves the whole batch in the queue. */
+  /** Invokes the function. If it rejects, the whole batch stays in the queue. */
   readonly invoke: (event: SqsEvent) => Promise<unknown>;
   readonly clock: Clock;
-  /** Most messages given to one invocation. Default 10. */
+  /** Maximum number of messages in one invocation. Default 10. */
   readonly batchSize?: number;
-  /** How long a batch that is not full waits for more, in seconds. Default 0. */
+  /** How long a batch that is not full waits for more messages, in seconds. Default 0. */
   readonly batchWindowSeconds?: number;
-  /** Most invocations at a time, which AWS calls maximum concurrency; there at least 2. Default 2. */
+  /** Maximum number of invocations at the same time. Default 2, which is AWS's minimum. */
   readonly concurrency?: number;
-  /** Told of an invocation that failed as a whole. */
+  /** Called for an invocation that failed as a whole. */
   readonly onFault: (error: unknown) => void;
 }
 
 /**
- * Lambda's event source mapping for SQS: takes batches from a queue, invokes the function, and deletes what it dealt
- * with. What failed stays in the queue and comes again when its visibility timeout has passed.
+ * Lambda's event source mapping for SQS. It takes batches from a queue, invokes the function, and deletes the messages
+ * that the function processed. Failed messages stay in the queue and come back after their visibility timeout.
  * https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-errorhandling.html
  */
 export class EventSource {
@@ -39,7 +39,7 @@ export class EventSource {
     this.#loops = Array.from({ length: this.#options.concurrency }, () => this.#loop());
   }
 
-  /** Takes no more messages, and resolves when the invocations under way have ended. */
+  /** Takes no more messages. Resolves when the running invocations have ended. */
   async close(): Promise<void> {
     this.#stop.abort();
     await Promise.all(this.#loops);
@@ -99,9 +99,18 @@ function sqsEvent(queueName: string, batch: readonly ReceivedMessage[]): SqsEven
   };
 }
 
+function messageAttributes(message: ReceivedMessage) {
+  return {
+    ApproximateReceiveCount: String(message.receiveCount),
+    SentTimestamp: String(message.sentAt),
+    SenderId: 'AIDAIENQZJOLO23YVJ4VO',
+    ApproximateFirstReceiveTimestamp: String(message.firstReceivedAt),
+  };
+}
+
 /**
- * The messages that the function reported as failed. An answer that cannot be right counts as the failure of them all.
- * @throws {Error}
+ * The ids of the messages that the function reported as failed.
+ * @throws {Error} the answer names a message that is not in the batch. The whole batch then counts as failed.
  */
 function failedIds(payload: unknown, batch: readonly ReceivedMessage[]): ReadonlySet<string> {
   const { batchItemFailures = [] } = (payload ?? {}) as {
@@ -109,6 +118,7 @@ function failedIds(payload: unknown, batch: readonly ReceivedMessage[]): Readonl
   };
   const ids = (batchItemFailures ?? []).map(({ itemIdentifier }) => itemIdentifier ?? '');
   const unknown = ids.find((id) => !batch.some(({ messageId }) => messageId === id));
-  if (unknown !== undefined) throw new Error(`The function reported a failure of "${unknown}", which it was not given`);
+  if (unknown !== undefined)
+    throw new Error(`The function reported message "${unknown}" as failed, but the batch has no such message`);
   return new Set(ids);
 }

@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import { parseArguments, UsageError } from '../../local/arguments.ts';
+import { parseArguments, UsageError } from '../../../local/start/arguments.ts';
 
 describe('the arguments of npm start', () => {
   const cwd = mkdtempSync(join(tmpdir(), 'flowdrop-arguments-'));

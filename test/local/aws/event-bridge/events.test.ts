@@ -1,5 +1,6 @@
 import { afterAll, describe, expect, it } from 'vitest';
-import { EventBus, serveEvents } from '../../../local/aws/events.ts';
+import { EventBus } from '../../../../local/aws/event-bridge/event-bus.ts';
+import { serveEvents } from '../../../../local/aws/event-bridge/http.ts';
 
 describe('the event bus', async () => {
   const bus = new EventBus();
@@ -15,13 +16,13 @@ describe('the event bus', async () => {
   };
   const event = { Source: 'flowdrop', DetailType: 'Flow Succeeded', Detail: '{"n":1}' };
 
-  it('remembers what was put, and fails an entry whose detail is no JSON object', async () => {
+  it('keeps the published events, and fails an entry whose detail is not a JSON object', async () => {
     const { body } = await put([event, { ...event, Detail: 'nonsense' }]);
     expect(body).toMatchObject({ FailedEntryCount: 1, Entries: [{}, { ErrorCode: 'MalformedDetail' }] });
     expect(bus.published).toEqual([event]);
   });
 
-  it('refuses more than 262,144 bytes or ten entries in a request', async () => {
+  it('refuses a request of more than 262,144 bytes or ten entries', async () => {
     const large = { ...event, Detail: JSON.stringify({ text: 'x'.repeat(262_144) }) };
     expect(await put([large])).toMatchObject({ status: 400, body: { __type: 'ValidationException' } });
     expect(await put(Array.from({ length: 11 }, () => event))).toMatchObject({ status: 400 });

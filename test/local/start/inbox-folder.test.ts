@@ -2,7 +2,7 @@ import { appendFile, mkdir, mkdtemp, rm, symlink, utimes, writeFile } from 'node
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { InboxFolder, KnownFiles } from '../../local/inbox-folder.ts';
+import { InboxFolder, KnownFiles } from '../../../local/start/inbox-folder.ts';
 
 describe('the inbox folder', () => {
   let dir: string;

@@ -2,7 +2,7 @@ import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
-import { FunctionLogs } from '../../local/logs.ts';
+import { FunctionLogs } from '../../../local/start/logs.ts';
 
 it('writes every line to the log of its function, and tells of each warning once', async () => {
   const dir = await mkdtemp(join(tmpdir(), 'flowdrop-logs-'));

@@ -1,17 +1,17 @@
-import type { Clock } from '../functions/base/clock.ts';
+import type { Clock } from '../../functions/base/clock.ts';
 
 export interface ScheduleOptions {
   readonly invoke: () => Promise<unknown>;
   readonly clock: Clock;
   /** From the end of one run to the start of the next, in milliseconds. */
   readonly intervalMs: number;
-  /** Told of a run that failed. */
+  /** Called for a run that failed. */
   readonly onFault: (error: unknown) => void;
 }
 
 /**
- * Runs something again and again, never twice at a time. Unlike EventBridge Scheduler it can be woken, because somebody
- * at a terminal waits for the result.
+ * Runs a function again and again, one run at a time. Unlike EventBridge Scheduler it can be woken, because a user at a
+ * terminal waits for the result.
  */
 export class Schedule {
   readonly #options: ScheduleOptions;
@@ -24,12 +24,12 @@ export class Schedule {
     this.#ended = this.#loop();
   }
 
-  /** Runs at once, or once more at once if it is running now. */
+  /** Starts the next run at once. If one is running, the next starts right after it. */
   wake(): void {
     this.#woken.resolve();
   }
 
-  /** Starts no more runs, and resolves when the one under way has ended. */
+  /** Starts no more runs. Resolves when the current one has ended. */
   async close(): Promise<void> {
     this.#stop.abort();
     await this.#ended;
@@ -42,7 +42,7 @@ export class Schedule {
       this.#woken = Promise.withResolvers();
       await invoke().catch(onFault);
       const over = new AbortController();
-      // Woken, stopped or slept enough: in each case the loop's condition is what decides.
+      // Woken, stopped or slept to the end: the loop's condition decides in each case.
       const slept = clock.sleep(intervalMs, AbortSignal.any([signal, over.signal])).catch(() => undefined);
       await Promise.race([slept, this.#woken.promise]);
       over.abort();
@@ -57,7 +57,7 @@ export interface FixedRateOptions extends ScheduleOptions {
   readonly intervalMs: number;
 }
 
-/** Starts a run at fixed times, as EventBridge Scheduler does: also while earlier runs go on. */
+/** Starts runs at fixed times, even while earlier runs go on, as EventBridge Scheduler does. */
 export class FixedRate {
   readonly #options: FixedRateOptions;
   readonly #stop = new AbortController();
@@ -68,7 +68,7 @@ export class FixedRate {
     this.#ended = this.#loop();
   }
 
-  /** Starts no more runs, and resolves when those under way have ended. */
+  /** Starts no more runs. Resolves when the current ones have ended. */
   async close(): Promise<void> {
     this.#stop.abort();
     await this.#ended;
@@ -80,7 +80,7 @@ export class FixedRate {
     const underWay = new Set<Promise<void>>();
     let dueAt = clock.now() + firstAfterMs;
     while (!signal.aborted) {
-      // A sleep that was cut short rejects; the signal tells the same.
+      // An interrupted sleep rejects. The signal says the same.
       await clock.sleep(Math.max(0, dueAt - clock.now()), signal).catch(() => undefined);
       if (signal.aborted) break;
       const run = invoke()

@@ -1,6 +1,6 @@
 import { mkdir, readdir, readFile, rename, stat, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import type { Clock } from '../functions/base/clock.ts';
+import type { Clock } from '../../functions/base/clock.ts';
 
 export interface InboxFile {
   readonly path: string;

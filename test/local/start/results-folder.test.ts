@@ -2,7 +2,7 @@ import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, relative, sep } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { ResultsFolder } from '../../local/results-folder.ts';
+import { ResultsFolder } from '../../../local/start/results-folder.ts';
 
 describe('the results folder', () => {
   let parent: string;

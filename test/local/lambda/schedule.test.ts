@@ -1,6 +1,6 @@
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
-import { systemClock } from '../../functions/base/clock.ts';
-import { FixedRate, Schedule } from '../../local/schedule.ts';
+import { systemClock } from '../../../functions/base/clock.ts';
+import { FixedRate, Schedule } from '../../../local/lambda/schedule.ts';
 
 const AN_HOUR_MS = 3_600_000;
 

@@ -1,6 +1,6 @@
 import { closeSync, mkdirSync, openSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
-import type { FunctionName } from '../infra/bundle/bundle.ts';
+import type { FunctionName } from '../../infra/bundle/bundle.ts';
 import { shownPath } from './shown-path.ts';
 
 /**

@@ -1,6 +1,6 @@
 import { PassThrough } from 'node:stream';
 import { expect, it } from 'vitest';
-import { printable, Screen, size } from '../../local/screen.ts';
+import { printable, Screen, size } from '../../../local/start/screen.ts';
 
 function screenOf(output: PassThrough & { isTTY?: boolean; columns?: number }) {
   output.setEncoding('utf8');

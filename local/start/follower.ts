@@ -1,10 +1,10 @@
 import { GetObjectCommand, type S3Client } from '@aws-sdk/client-s3';
-import type { Entry, WaitingEntry } from '../functions/ledger/entry.ts';
-import { UPLOADS_PREFIX } from '../functions/ledger/keys.ts';
-import type { Receipt } from '../functions/publish/receipts.ts';
-import { RECEIPT_NAME } from '../functions/results/results-keys.ts';
-import type { S3EventRecord } from './aws/s3/s3.ts';
-import { LEDGER_BUCKET, RESULTS_BUCKET } from './pipeline.ts';
+import type { Entry, WaitingEntry } from '../../functions/ledger/entry.ts';
+import { UPLOADS_PREFIX } from '../../functions/ledger/keys.ts';
+import type { Receipt } from '../../functions/publish/receipts.ts';
+import { RECEIPT_NAME } from '../../functions/results/results-keys.ts';
+import type { S3EventRecord } from '../aws/s3/s3.ts';
+import { LEDGER_BUCKET, RESULTS_BUCKET } from '../pipeline.ts';
 import type { ResultsFolder } from './results-folder.ts';
 
 /** What became of an upload, by the key it has in the inbox. */

@@ -1,7 +1,7 @@
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { systemClock } from '../../../functions/base/clock.ts';
-import { EventSource, type EventSourceOptions, type SqsEvent } from '../../../local/aws/event-source.ts';
-import { Queue } from '../../../local/aws/queue.ts';
+import { Queue } from '../../../local/aws/sqs/queue.ts';
+import { EventSource, type EventSourceOptions, type SqsEvent } from '../../../local/lambda/event-source.ts';
 
 function start(invoke: (event: SqsEvent) => Promise<unknown>, options: Partial<EventSourceOptions> = {}) {
   let ahead = 0;

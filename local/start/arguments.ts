@@ -1,7 +1,7 @@
 import { statSync } from 'node:fs';
 import { isAbsolute, relative, resolve, sep } from 'node:path';
 import { parseArgs } from 'node:util';
-import { issueOfBaseUrl } from '../functions/settings/service-address.ts';
+import { issueOfBaseUrl } from '../../functions/settings/service-address.ts';
 
 export const USAGE = `Usage: npm start                     watch ./inbox until Ctrl-C
        npm start -- FILE...          process these files and exit: 0 if all went well, 1 if one failed

@@ -1,0 +1,47 @@
+import { randomUUID } from 'node:crypto';
+import * as z from 'zod/mini';
+import { AwsError, operation, serveAwsJson } from '../aws-json.ts';
+import type { AwsCall, AwsEndpoint } from '../endpoint.ts';
+import { type EventBus, type PublishedEvent, publishedEvent } from './event-bus.ts';
+
+const ENTRIES_MAX = 10;
+/** All entries of a request together. https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-putevents.html */
+const ENTRIES_BYTES_MAX = 262_144;
+
+/** Serves an event bus to the SDK's EventBridge client. */
+export function serveEvents(bus: EventBus, onCall?: (call: AwsCall) => void): Promise<AwsEndpoint> {
+  return serveAwsJson({
+    version: '1.1',
+    target: 'AWSEvents',
+    service: 'events',
+    onCall,
+    operations: {
+      PutEvents: operation(z.object({ Entries: z.array(publishedEvent) }), ({ Entries }) => putEvents(bus, Entries)),
+    },
+  });
+}
+
+function putEvents(bus: EventBus, entries: readonly PublishedEvent[]): object {
+  const bytes = entries.reduce(
+    (sum, { Source, DetailType, Detail }) => sum + Buffer.byteLength(Source + DetailType + Detail),
+    0,
+  );
+  if (entries.length < 1 || entries.length > ENTRIES_MAX || bytes > ENTRIES_BYTES_MAX) {
+    throw new AwsError('ValidationException', `1 to ${ENTRIES_MAX} entries, ${ENTRIES_BYTES_MAX} bytes together`);
+  }
+  const answers = entries.map((entry) => {
+    if (!isJsonObject(entry.Detail)) return { ErrorCode: 'MalformedDetail', ErrorMessage: 'Detail is malformed.' };
+    bus.published.push(entry);
+    return { EventId: randomUUID() };
+  });
+  return { FailedEntryCount: answers.filter((answer) => 'ErrorCode' in answer).length, Entries: answers };
+}
+
+function isJsonObject(json: string): boolean {
+  try {
+    const value: unknown = JSON.parse(json);
+    return typeof value === 'object' && value !== null && !Array.isArray(value);
+  } catch {
+    return false;
+  }
+}

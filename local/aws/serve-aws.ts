@@ -1,0 +1,77 @@
+import type { AwsCall } from './endpoint.ts';
+import type { EventBus, PublishedEvent } from './event-bridge/event-bus.ts';
+import { serveEvents } from './event-bridge/http.ts';
+import { serveS3 } from './s3/http.ts';
+import type { EmbeddedS3 } from './s3/s3.ts';
+import { serveSecrets } from './secrets-manager/http.ts';
+import type { SecretStore } from './secrets-manager/secret-store.ts';
+import { serveQueues } from './sqs/http.ts';
+import type { Queue } from './sqs/queue.ts';
+
+/** A request to AWS, in the terms of an IAM policy. */
+export interface AwsAccess {
+  /** The access key that signed the request. */
+  readonly accessKeyId: string | undefined;
+  readonly action: string;
+  /** The name of the queue, secret or event bus. */
+  readonly resource: string;
+  /** The condition keys of the request, such as `events:source`. */
+  readonly context: Readonly<Record<string, string>>;
+}
+
+export interface AwsServices {
+  readonly s3: EmbeddedS3;
+  readonly queue: Queue;
+  readonly secrets: SecretStore;
+  /** The name of the only secret. */
+  readonly secretName: string;
+  readonly eventBus: EventBus;
+  readonly eventBusName: string;
+}
+
+export interface ServedAws {
+  readonly queueUrl: string;
+  /** The SDK's endpoint variables, for a function's environment. */
+  readonly environment: Readonly<
+    Record<`AWS_ENDPOINT_URL_${'S3' | 'SQS' | 'SECRETS_MANAGER' | 'EVENTBRIDGE'}`, string>
+  >;
+}
+
+/**
+ * Serves every AWS service that the functions call.
+ * @param onAccess called for every request. The S3 reports its requests through its option `authorize` instead.
+ * @param closing closes the endpoints.
+ */
+export async function serveAws(
+  { s3, queue, secrets, secretName, eventBus, eventBusName }: AwsServices,
+  onAccess: (access: AwsAccess) => void,
+  closing: AsyncDisposableStack,
+): Promise<ServedAws> {
+  const accessTo =
+    (resource: string) =>
+    ({ accessKeyId, action }: AwsCall): void =>
+      onAccess({ accessKeyId, action, resource, context: {} });
+  const publish = ({ accessKeyId, action, input }: AwsCall): void => {
+    for (const { Source } of (input as { Entries: PublishedEvent[] }).Entries) {
+      onAccess({ accessKeyId, action, resource: eventBusName, context: { 'events:source': Source } });
+    }
+  };
+
+  const s3Endpoint = await serveS3(s3);
+  closing.defer(() => s3Endpoint.close());
+  const sqsEndpoint = await serveQueues([queue], accessTo(queue.name));
+  closing.defer(() => sqsEndpoint.close());
+  const secretsEndpoint = await serveSecrets(secrets, accessTo(secretName));
+  closing.defer(() => secretsEndpoint.close());
+  const eventsEndpoint = await serveEvents(eventBus, publish);
+  closing.defer(() => eventsEndpoint.close());
+  return {
+    queueUrl: sqsEndpoint.urlOf(queue),
+    environment: {
+      AWS_ENDPOINT_URL_S3: s3Endpoint.endpoint,
+      AWS_ENDPOINT_URL_SQS: sqsEndpoint.endpoint,
+      AWS_ENDPOINT_URL_SECRETS_MANAGER: secretsEndpoint.endpoint,
+      AWS_ENDPOINT_URL_EVENTBRIDGE: eventsEndpoint.endpoint,
+    },
+  };
+}

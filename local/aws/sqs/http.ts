@@ -1,0 +1,39 @@
+import * as z from 'zod/mini';
+import { AwsError, operation, serveAwsJson } from '../aws-json.ts';
+import type { AwsCall, AwsEndpoint } from '../endpoint.ts';
+import { md5, type Queue } from './queue.ts';
+
+export interface SqsEndpoint extends AwsEndpoint {
+  urlOf(queue: Queue): string;
+}
+
+/**
+ * Serves queues to the SDK's SQS client. `SendMessage` is all that the functions call: Lambda's event source mapping
+ * receives and deletes messages for them, and takes them from the {@link Queue} itself.
+ */
+export async function serveQueues(queues: readonly Queue[], onCall?: (call: AwsCall) => void): Promise<SqsEndpoint> {
+  const find = (queueUrl: string): Queue => {
+    const name = queueUrl.split('/').at(-1);
+    const queue = queues.find((candidate) => candidate.name === name);
+    if (queue) return queue;
+    throw new AwsError('QueueDoesNotExist', 'The specified queue does not exist.', {
+      queryCode: 'AWS.SimpleQueueService.NonExistentQueue',
+    });
+  };
+  const endpoint = await serveAwsJson({
+    version: '1.0',
+    target: 'AmazonSQS',
+    service: 'sqs',
+    onCall,
+    operations: {
+      SendMessage: operation(
+        z.object({ QueueUrl: z.string(), MessageBody: z.optional(z.string()), DelaySeconds: z.optional(z.number()) }),
+        ({ QueueUrl, MessageBody = '', DelaySeconds = 0 }) => {
+          const { messageId } = find(QueueUrl).send(MessageBody, { delaySeconds: DelaySeconds });
+          return { MessageId: messageId, MD5OfMessageBody: md5(MessageBody) };
+        },
+      ),
+    },
+  });
+  return { ...endpoint, urlOf: (queue) => `${endpoint.endpoint}/000000000000/${queue.name}` };
+}
