@@ -1,6 +1,6 @@
 import pMap from 'p-map';
 import type { Route } from '../../functions/uploads/routes.ts';
-import type { Operation } from '../../local/flow-service/flow-service.ts';
+import type { Operation } from '../../local/flow-service/call.ts';
 import type { Limits, Rate } from '../../local/flow-service/limiter.ts';
 import { DeployedPipeline, TICK_INTERVAL_MS } from '../deployed.ts';
 import { type Check, figure, type Report } from '../report.ts';

@@ -1,16 +1,16 @@
 import { type Content, once } from './blob.ts';
 import type { Served } from './variation.ts';
 
-/** Within the service, a body is something that can be read again and whose size is known. */
+/** An answer of known size, whose body can be read more than once. */
 export interface Answer {
   readonly status: number;
   readonly headers: Record<string, string>;
   readonly body: Content;
-  /** The answer does not tell its length. */
+  /** Sends the answer without a `Content-Length`. */
   readonly isChunked?: boolean;
 }
 
-/** The request ends with this answer. */
+/** Ends a request with an error answer. */
 export class Refusal extends Error {
   override readonly name = 'Refusal';
   readonly status: number;
@@ -24,7 +24,7 @@ export class Refusal extends Error {
   }
 }
 
-/** @throws {Refusal} */
+/** @throws {Refusal} the variation does not serve the operation. */
 export function requireServed(how: Served): void {
   if (how !== 'served') throw new Refusal(how, how === 404 ? 'Not Found' : 'Not served');
 }
@@ -42,7 +42,7 @@ export function json(status: number, value: unknown, headers: Record<string, str
   };
 }
 
-/** @param others what an object says beside the records; a bare list cannot. */
+/** @param others members of the object beside the records. A bare list has none. */
 export function list(
   shape: 'object' | 'bare',
   name: string,

@@ -1,16 +1,16 @@
 import type { Content } from './blob.ts';
 import type { Variation } from './variation.ts';
 
-/** How the JSON is written; it must not change while it is read. */
+/** The form of the JSON. It must not change while the JSON is read. */
 type Form = Readonly<Omit<Variation, 'assetLength'>>;
 
 const LINE_CHARACTERS = 76;
-/** A multiple of 57 bytes, which are one line of 76 characters, and below the size at which V8's strings become slow. */
+/** A multiple of 57 bytes, which make one line of 76 characters. Longer strings are slow in V8. */
 const SLICE_BYTES = 57 * 860;
 
 /**
- * An asset as `{"data":"data:<type>;base64,..."}`, made while it is read.
- * @returns the answer's body; its number of bytes takes a reading of the asset where slashes are escaped.
+ * An asset as `{"data":"data:<type>;base64,..."}`, encoded while it is read.
+ * @returns the answer's body. If slashes are escaped, counting its bytes takes an extra read of the asset.
  */
 export async function assetJson(mediaType: string, content: Content, variation: Form): Promise<Content> {
   const { jsonMembersBefore, jsonMembersAfter, jsonWhiteSpace, jsonEscapedSlashes } = variation;
@@ -18,7 +18,7 @@ export async function assetJson(mediaType: string, content: Content, variation: 
   const member = (name: string, json: string) => `${line}"${name}"${space}:${space}${json}`;
   const slashes = (text: string) => (jsonEscapedSlashes ? text.replaceAll('/', '\\/') : text);
 
-  // Quotes, brackets and a data URI of its own mislead whoever only searches for the words.
+  // Quotes, brackets and a second data URI mislead a client that searches the text instead of parsing it.
   const decoy = `{"data":"data:text/plain;base64,ZGVjb3k=","note":"\\"data\\": \\"}]{["}`;
   const before = jsonMembersBefore ? `${member('meta', `[${decoy},{}]`)},${member('ready', 'true')},` : '';
   const after = jsonMembersAfter

@@ -3,13 +3,13 @@ import { closeSync, mkdtempSync, openSync, rmSync, unlinkSync, writeSync } from 
 import { open } from 'node:fs/promises';
 import { join } from 'node:path';
 
-/** Larger than this and the bytes are kept in a file. */
+/** Larger blobs are kept in a file. */
 export const BLOB_MEMORY_BYTES_MAX = 1024 * 1024;
 
 const CHUNK_BYTES = 256 * 1024;
 const HEAD_BYTES = 16;
 
-/** Bytes with a known number that can be read as often as wanted. */
+/** Bytes of known number that can be read more than once. */
 export interface Content {
   readonly bytes: number;
   open(): AsyncIterable<Uint8Array>;
@@ -18,13 +18,13 @@ export interface Content {
 /** Bytes that were received. */
 export interface Blob extends Content {
   readonly sha256: string;
-  /** The first 16 bytes, or fewer: enough to recognise a format. */
+  /** The first 16 bytes, or all if there are fewer: enough to recognise a format. */
   readonly head: Buffer;
-  /** The bytes themselves where there are at most {@link BLOB_MEMORY_BYTES_MAX} of them. */
+  /** The bytes, if there are at most {@link BLOB_MEMORY_BYTES_MAX}. */
   readonly memory: Buffer | undefined;
 }
 
-/** The folder that large blobs are kept in. It is made when the first one needs it. */
+/** The folder that keeps large blobs. It is created for the first of them. */
 export class BlobFolder {
   readonly #parent: string;
   #path: string | undefined;
@@ -46,8 +46,8 @@ export class BlobFolder {
 }
 
 /**
- * Receives bytes, keeps them and hashes them on the way. It is synchronous on purpose: a simulation then needs no turn
- * of the event loop for it, and whoever pulls the request's body waits for the disk without further ado.
+ * Receives bytes, hashes them, and keeps them. It is synchronous on purpose: a simulation needs no turn of the event loop
+ * for it, and the reader of a request's body waits for the disk without extra code.
  */
 export class BlobWriter {
   readonly #folder: BlobFolder;
@@ -62,7 +62,7 @@ export class BlobWriter {
     this.#folder = folder;
   }
 
-  /** The bytes may be reused by the caller afterwards. */
+  /** The caller may reuse the buffer afterwards. */
   write(bytes: Uint8Array): void {
     this.#hash.update(bytes);
     if (this.#head.length < HEAD_BYTES) {
@@ -94,7 +94,7 @@ export class BlobWriter {
     return { ...kept, memory: undefined, open: () => readFile(path) };
   }
 
-  /** Drops what was received, before `end` or after it. */
+  /** Drops the bytes received so far. May be called before or after `end`. */
   discard(): void {
     this.#pieces = [];
     if (this.#file === undefined) return;
@@ -116,7 +116,7 @@ async function* readFile(path: string): AsyncGenerator<Uint8Array> {
   const file = await open(path);
   try {
     for (;;) {
-      // A buffer for each chunk, because whoever reads them may keep several at a time.
+      // A new buffer for each chunk, because the reader may hold several at the same time.
       const { buffer, bytesRead } = await file.read(Buffer.allocUnsafe(CHUNK_BYTES));
       if (bytesRead === 0) return;
       yield buffer.subarray(0, bytesRead);
@@ -129,8 +129,9 @@ async function* readFile(path: string): AsyncGenerator<Uint8Array> {
 const GENERATED_BLOCK_BYTES = 64 * 1024;
 
 /**
- * So many bytes made on the fly, always the same for the same number: block i of 64 KiB is one fixed block of noise
- * (a xorshift of 32 bits) that begins with i as a big-endian number of 8 bytes, so that swapped or lost blocks show.
+ * Generates `bytes` bytes while they are read. The same number gives the same bytes. Each block of 64 KiB is the same
+ * noise (a 32-bit xorshift), but begins with its index as a big-endian number of 8 bytes. Therefore a swapped or lost
+ * block changes the hash.
  */
 export function generatedContent(bytes: number): Content {
   return {

@@ -2,7 +2,7 @@ import type { Input, Made, Template, Work } from './templates.ts';
 
 export type State = 'created' | 'starting' | 'running' | 'aborting' | 'completed' | 'failed' | 'aborted';
 
-/** The part of a flow's time that it spends starting, and the part that it spends aborting. */
+/** The shares of a flow's duration that it spends starting and aborting. */
 const STARTING_PART = 0.1;
 const ABORTING_PART = 0.1;
 
@@ -11,7 +11,7 @@ export interface Output extends Made {
 }
 
 /**
- * One flow. Its state follows from the time alone:
+ * One flow. Its state follows from the time since its start:
  *
  *             start             10 %            100 % of durationMs
  *   created ────────▶ starting ──────▶ running ─────────────────────▶ completed, failed
@@ -25,7 +25,7 @@ export class Flow {
   readonly parameters: unknown;
   readonly additional: unknown;
   readonly createdAt: number;
-  /** From when on the listing has it, in milliseconds since the epoch. */
+  /** When the flow appears in the listing, in milliseconds since the epoch. */
   readonly listedFrom: number;
   readonly inputs: Input[] = [];
   deleted = false;
@@ -61,7 +61,7 @@ export class Flow {
     return this.#started?.at;
   }
 
-  /** When it ends, as far as that is known by now. */
+  /** When the flow ends, in milliseconds since the epoch. Undefined before its start. */
   get endsAt(): number | undefined {
     return this.#aborted?.endsAt ?? (this.#started && this.#started.at + this.#started.durationMs);
   }
@@ -79,7 +79,7 @@ export class Flow {
     return work.error === undefined ? 'completed' : 'failed';
   }
 
-  /** When its state was last another, in milliseconds since the epoch. */
+  /** Time of the last change of state, in milliseconds since the epoch. */
   changedAt(now: number): number {
     const aborted = this.#aborted;
     if (aborted) return now < aborted.endsAt ? aborted.at : aborted.endsAt;
@@ -101,7 +101,7 @@ export class Flow {
     return durationMs === 0 ? 1 : Math.min(1, (until - at) / durationMs);
   }
 
-  /** What there will be if all goes on as it is: all, or what a failed or aborted flow leaves. */
+  /** The outputs that the flow has at its end: all of them, or those that a failed or aborted flow leaves. */
   get outputs(): readonly Output[] {
     if (!this.#started) return [];
     const { work, outputs } = this.#started;

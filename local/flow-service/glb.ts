@@ -1,15 +1,14 @@
-import type { Content } from './blob.ts';
-import { once } from './blob.ts';
+import { type Content, once } from './blob.ts';
 
 /*
- * Binary glTF as section 4 of the glTF 2.0 specification lays it out: a header of 12 bytes, a JSON chunk padded with
- * spaces and a BIN chunk padded with zeros, both to multiples of 4 bytes.
+ * Binary glTF, by section 4 of the glTF 2.0 specification: a header of 12 bytes, a JSON chunk padded with spaces, and a
+ * BIN chunk padded with zeros. Both chunks are padded to multiples of 4 bytes.
  */
 
 const HEADER_BYTES = 12;
 const CHUNK_HEADER_BYTES = 8;
 
-/** Whether these are the first bytes of a binary glTF of version 2. */
+/** Tells whether these are the first bytes of a binary glTF of version 2. */
 export function isGlb(head: Buffer): boolean {
   return head.length >= HEADER_BYTES && head.toString('latin1', 0, 4) === 'glTF' && head.readUInt32LE(4) === 2;
 }
@@ -18,7 +17,9 @@ interface Quad {
   readonly extras: Record<string, unknown>;
   /** Red, green, blue and opacity, 0 to 1. */
   readonly colour: readonly [number, number, number, number];
-  readonly picture?: { readonly mediaType: 'image/png' | 'image/jpeg' | 'image/webp'; readonly content: Content };
+  readonly picture?:
+    | { readonly mediaType: 'image/png' | 'image/jpeg' | 'image/webp'; readonly content: Content }
+    | undefined;
 }
 
 const POSITIONS = [-0.5, -0.5, 0, 0.5, -0.5, 0, 0.5, 0.5, 0, -0.5, 0.5, 0];
@@ -26,7 +27,7 @@ const NORMALS = [0, 0, 1, 0, 0, 1, 0, 0, 1, 0, 0, 1];
 const TEXTURE_COORDINATES = [0, 1, 1, 1, 1, 0, 0, 0];
 const TRIANGLES = [0, 1, 2, 0, 2, 3];
 
-/** A square in the plane, coloured or bearing a picture, as binary glTF. The picture is read only when the GLB is. */
+/** A square as binary glTF, with a colour or a picture. The picture is read only when the GLB is read. */
 export function quadGlb({ extras, colour, picture }: Quad): Content {
   const geometry = Buffer.concat([
     bytesOf(new Float32Array(POSITIONS)),
@@ -37,58 +38,7 @@ export function quadGlb({ extras, colour, picture }: Quad): Content {
   const pictureBytes = picture?.content.bytes ?? 0;
   const binBytes = padded(geometry.length + pictureBytes);
 
-  const json = Buffer.from(
-    JSON.stringify({
-      asset: { version: '2.0', generator: 'flowdrop stand-in', extras },
-      ...(picture?.mediaType === 'image/webp' && {
-        extensionsUsed: ['EXT_texture_webp'],
-        extensionsRequired: ['EXT_texture_webp'],
-      }),
-      scene: 0,
-      scenes: [{ nodes: [0] }],
-      nodes: [{ mesh: 0 }],
-      meshes: [
-        {
-          primitives: [
-            {
-              attributes: { POSITION: 0, NORMAL: 1, ...(picture && { TEXCOORD_0: 2 }) },
-              indices: picture ? 3 : 2,
-              material: 0,
-            },
-          ],
-        },
-      ],
-      materials: [
-        {
-          doubleSided: true,
-          pbrMetallicRoughness: {
-            baseColorFactor: colour,
-            metallicFactor: 0,
-            ...(picture && { baseColorTexture: { index: 0 } }),
-          },
-        },
-      ],
-      ...(picture && {
-        textures: [
-          picture.mediaType === 'image/webp' ? { extensions: { EXT_texture_webp: { source: 0 } } } : { source: 0 },
-        ],
-        images: [{ bufferView: 3, mimeType: picture.mediaType }],
-      }),
-      accessors: [
-        { bufferView: 0, componentType: 5126, count: 4, type: 'VEC3', min: [-0.5, -0.5, 0], max: [0.5, 0.5, 0] },
-        { bufferView: 0, byteOffset: 48, componentType: 5126, count: 4, type: 'VEC3' },
-        ...(picture ? [{ bufferView: 1, componentType: 5126, count: 4, type: 'VEC2' }] : []),
-        { bufferView: 2, componentType: 5123, count: 6, type: 'SCALAR' },
-      ],
-      bufferViews: [
-        { buffer: 0, byteOffset: 0, byteLength: 96, byteStride: 12, target: 34962 },
-        { buffer: 0, byteOffset: 96, byteLength: 32, target: 34962 },
-        { buffer: 0, byteOffset: 128, byteLength: 12, target: 34963 },
-        ...(picture ? [{ buffer: 0, byteOffset: geometry.length, byteLength: pictureBytes }] : []),
-      ],
-      buffers: [{ byteLength: binBytes }],
-    }),
-  );
+  const json = Buffer.from(JSON.stringify(quadJson({ extras, colour, picture }, geometry.length, binBytes)));
   const jsonBytes = padded(json.length);
   const bytes = HEADER_BYTES + CHUNK_HEADER_BYTES + jsonBytes + CHUNK_HEADER_BYTES + binBytes;
 
@@ -110,6 +60,60 @@ export function quadGlb({ extras, colour, picture }: Quad): Content {
       if (picture) yield* picture.content.open();
       yield Buffer.alloc(binBytes - geometry.length - pictureBytes);
     },
+  };
+}
+
+/** The JSON chunk: one mesh, whose buffer views are the geometry and, after it, the picture. */
+function quadJson({ extras, colour, picture }: Quad, geometryBytes: number, binBytes: number): object {
+  return {
+    asset: { version: '2.0', generator: 'flowdrop stand-in', extras },
+    ...(picture?.mediaType === 'image/webp' && {
+      extensionsUsed: ['EXT_texture_webp'],
+      extensionsRequired: ['EXT_texture_webp'],
+    }),
+    scene: 0,
+    scenes: [{ nodes: [0] }],
+    nodes: [{ mesh: 0 }],
+    meshes: [
+      {
+        primitives: [
+          {
+            attributes: { POSITION: 0, NORMAL: 1, ...(picture && { TEXCOORD_0: 2 }) },
+            indices: picture ? 3 : 2,
+            material: 0,
+          },
+        ],
+      },
+    ],
+    materials: [
+      {
+        doubleSided: true,
+        pbrMetallicRoughness: {
+          baseColorFactor: colour,
+          metallicFactor: 0,
+          ...(picture && { baseColorTexture: { index: 0 } }),
+        },
+      },
+    ],
+    ...(picture && {
+      textures: [
+        picture.mediaType === 'image/webp' ? { extensions: { EXT_texture_webp: { source: 0 } } } : { source: 0 },
+      ],
+      images: [{ bufferView: 3, mimeType: picture.mediaType }],
+    }),
+    accessors: [
+      { bufferView: 0, componentType: 5126, count: 4, type: 'VEC3', min: [-0.5, -0.5, 0], max: [0.5, 0.5, 0] },
+      { bufferView: 0, byteOffset: 48, componentType: 5126, count: 4, type: 'VEC3' },
+      ...(picture ? [{ bufferView: 1, componentType: 5126, count: 4, type: 'VEC2' }] : []),
+      { bufferView: 2, componentType: 5123, count: 6, type: 'SCALAR' },
+    ],
+    bufferViews: [
+      { buffer: 0, byteOffset: 0, byteLength: 96, byteStride: 12, target: 34962 },
+      { buffer: 0, byteOffset: 96, byteLength: 32, target: 34962 },
+      { buffer: 0, byteOffset: 128, byteLength: 12, target: 34963 },
+      ...(picture ? [{ buffer: 0, byteOffset: geometryBytes, byteLength: picture.content.bytes }] : []),
+    ],
+    buffers: [{ byteLength: binBytes }],
   };
 }
 

@@ -2,20 +2,20 @@ import { type Blob, type BlobFolder, BlobWriter } from './blob.ts';
 import type { LongString } from './json-reader.ts';
 
 const HEAD_BYTES_MAX = 1024;
-/** Strings of base64 longer than this are decoded piece by piece. A multiple of 4. */
+/** Base64 is decoded in pieces of this length, which must be a multiple of 4. */
 const BASE64_SLICE_CHARACTERS = 64 * 1024;
 
 const TOKEN = "[\\w!#$%&'*+.^`|~-]+";
 const DATA_URI_HEAD = new RegExp(`^data:((?:${TOKEN}/${TOKEN})?(?:;${TOKEN}=(?:${TOKEN}))*)(;base64)?$`);
 
-/** What became of one input's `data`. */
+/** The result of reading one input's `data`. */
 export type InputData =
   | { readonly ok: true; readonly mediaType: string; readonly blob: Blob }
   | { readonly ok: false; readonly why: string };
 
 /**
- * Takes the `data` of an input as it comes: a base64 data URI, or else plain text. Strict where a decoder is usually
- * lenient: the alphabet is that of RFC 4648 section 4, without white space, with padding.
+ * Reads the `data` of an input while it arrives: a base64 data URI, or plain text. It is stricter than most decoders:
+ * the alphabet of RFC 4648 section 4 only, no white space, and padding required.
  */
 export class InputDataReader implements LongString {
   readonly #writer: BlobWriter;
@@ -32,7 +32,7 @@ export class InputDataReader implements LongString {
   }
 
   raw(bytes: Buffer): void {
-    // Within base64 the decoder finds them, and faster.
+    // In base64 the decoder finds control characters, and faster.
     if (this.#as !== 'base64' && bytes.some((byte) => byte < 0x20)) {
       this.#fail('a string holds a control character that is not escaped');
     }
@@ -55,12 +55,12 @@ export class InputDataReader implements LongString {
     }
   }
 
-  /** @returns undefined where the string has not ended. */
+  /** Undefined until the string has ended. */
   get result(): InputData | undefined {
     return this.#problem === undefined ? this.#result : { ok: false, why: this.#problem };
   }
 
-  /** Where no flow was made of it. */
+  /** Drops the bytes. Call it if no flow was created with them. */
   discard(): void {
     this.#writer.discard();
   }
@@ -123,9 +123,9 @@ export class InputDataReader implements LongString {
 
   #decode(text: string, bytes: number): void {
     const decoded = Buffer.allocUnsafe(bytes);
-    // Node skips what is not base64, so that it shows as bytes that are missing; it also takes the URL-safe alphabet.
+    // Node skips characters that are not base64, so they show as missing bytes. It also accepts the URL-safe alphabet.
     if (decoded.write(text, 'base64') !== bytes || text.includes('-') || text.includes('_')) {
-      this.#fail('a character that is not of the base64 alphabet');
+      this.#fail('a character outside the base64 alphabet');
     }
     this.#writer.write(decoded);
   }

@@ -1,4 +1,4 @@
-/** A request's JSON without its long strings may be so large. */
+/** Limit for a request's JSON without its long strings. */
 export const JSON_BYTES_MAX = 1024 * 1024;
 export const JSON_DEPTH_MAX = 100;
 const KEY_BYTES_MAX = 1024;
@@ -8,26 +8,26 @@ export class JsonSyntaxError extends Error {
   override readonly name = 'JsonSyntaxError';
 }
 
-/** The body's JSON is larger or deeper than is read. */
+/** The body's JSON is larger or deeper than the limits. */
 export class JsonTooLargeError extends Error {
   override readonly name = 'JsonTooLargeError';
 }
 
 /** Receives one long string, piece by piece. */
 export interface LongString {
-  /** The UTF-8 bytes of a part of the string in which nothing was escaped, control characters not ruled out. */
+  /** The UTF-8 bytes of a part without escapes. It may contain control characters, which JSON forbids. */
   raw(bytes: Buffer): void;
-  /** One character that was escaped. */
+  /** One character, decoded from an escape. */
   escaped(character: string): void;
   end(): void;
 }
 
-/** Keys and positions, from the outside in. */
+/** Keys and indexes, outermost first. */
 export type JsonPath = readonly (string | number)[];
 
 interface Frame {
   readonly isArray: boolean;
-  /** The member or element that is being read. */
+  /** The key or index of the member or element that is being read. */
   key: string | number;
   expectsKey: boolean;
 }
@@ -36,11 +36,11 @@ const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 
 /**
- * Reads JSON of which a few strings may be longer than memory.
+ * Reads JSON in which a few strings may be larger than memory.
  *
- * Everything but the long strings' contents goes into a skeleton, in which the n-th long string stands as `"n"`; at the
- * end `JSON.parse` reads the skeleton, and so decides what is JSON and what is not. What is tracked on the way is only
- * as much structure as is needed to know where a long string begins, and for a text that is not JSON it may be wrong.
+ * Everything except the long strings goes into a skeleton, in which `"n"` replaces the n-th long string. At the end
+ * `JSON.parse` reads the skeleton and decides whether it is valid. Until then the reader tracks only the structure that
+ * it needs to find the long strings. For invalid JSON, that structure may be wrong.
  */
 export class JsonReader<Sink extends LongString> {
   readonly #isLong: (path: JsonPath) => boolean;
@@ -52,20 +52,20 @@ export class JsonReader<Sink extends LongString> {
   #inside: 'nothing' | 'key' | 'string' | 'long' = 'nothing';
   #key: number[] = [];
   #afterBackslash = false;
-  /** The part of an escape in a long string that has been read, without its backslash. */
+  /** The part read so far of an escape in a long string, without its backslash. */
   #escape: string | undefined;
   #highSurrogate = '';
 
   /**
-   * @param isLong whether the string at this path may be long; asked where the string begins.
-   * @param newSink makes what receives it.
+   * @param isLong tells whether the string at this path may be long. Called where the string begins.
+   * @param newSink makes the receiver of a long string.
    */
   constructor(isLong: (path: JsonPath) => boolean, newSink: () => Sink) {
     this.#isLong = isLong;
     this.#newSink = newSink;
   }
 
-  /** @throws {JsonTooLargeError} @throws {JsonSyntaxError} within a long string; elsewhere `end` says so. */
+  /** @throws {JsonTooLargeError} @throws {JsonSyntaxError} in a long string. `end` reports all other syntax errors. */
   push(chunk: Uint8Array): void {
     const bytes = Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength);
     let from = 0;
@@ -88,7 +88,7 @@ export class JsonReader<Sink extends LongString> {
     if (this.#inside !== 'long') this.#keep(bytes.subarray(from));
   }
 
-  /** @returns the JSON's value, in which the n-th long string is the string `n`. @throws {JsonSyntaxError} */
+  /** Returns the JSON's value, with the string `n` for the n-th long string. @throws {JsonSyntaxError} */
   end(): unknown {
     if (this.#inside === 'long') throw new JsonSyntaxError('The body ends within a string.');
     try {
@@ -153,7 +153,7 @@ export class JsonReader<Sink extends LongString> {
     this.#afterBackslash = byte === BACKSLASH && !this.#afterBackslash;
   }
 
-  /** @returns where it stopped: the end of the chunk, or behind the closing quote. */
+  /** Returns where it stopped: at the end of the chunk, or after the closing quote. */
   #readLong(bytes: Buffer, start: number): number {
     const sink = this.sinks.at(-1) as Sink;
     let at = start;
@@ -208,7 +208,7 @@ export class JsonReader<Sink extends LongString> {
   }
 }
 
-/** A key as its reader will see it. One that is not valid is none that is looked for, and `end` refuses it. */
+/** Decodes a key. An invalid key matches no path, and `end` refuses it. */
 function keyOf(bytes: readonly number[]): string {
   try {
     return String(JSON.parse(`"${Buffer.from(bytes).toString('utf8')}"`));

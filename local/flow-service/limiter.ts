@@ -1,58 +1,58 @@
-import type { Operation } from './flow-service.ts';
+import type { Operation } from './call.ts';
 
 const SECOND_MS = 1_000;
 
-/** `Retry-After` of a refusal for want of a place, in seconds: nobody knows when a place is free. */
+/** `Retry-After` if all places are taken, in seconds. It is a guess: the service cannot know when a place is free. */
 const PLACE_RETRY_AFTER_SECONDS = 5;
 
-/** A bucket of tokens. It begins full, every request takes a token, and tokens come back at a steady rate. */
+/** A token bucket. It starts full, each request takes a token, and tokens come back at a steady rate. */
 export interface Rate {
   readonly requestsPerSecond: number;
-  /** Tokens that the bucket holds, at least 1. */
+  /** Capacity of the bucket, at least 1. */
   readonly burst: number;
 }
 
-/** The limits of a service. All that are given hold at the same time. */
+/** The limits of a service. All given limits apply at the same time. */
 export interface Limits {
   /** For all requests. */
   readonly everything?: Rate;
-  /** For `POST /flows` alone. */
+  /** For `POST /flows` only. */
   readonly creations?: Rate;
-  /** For all requests but `POST /flows`. */
+  /** For all requests except `POST /flows`. */
   readonly others?: Rate;
-  /** For all requests: so many in every window, and the windows follow each other without a gap. */
+  /** For all requests: a maximum number in each window. The windows follow each other without a gap. */
   readonly window?: { readonly requests: number; readonly seconds: number };
-  /** Flows that have not ended yet, at a time. A creation beyond them is refused, and nothing else is. */
+  /** Maximum number of unfinished flows. Only creations are refused above it. */
   readonly places?: number;
-  /** After so many flows creations are refused for so long. Then there is as much again. */
+  /** After this number of creations, further ones are refused for this time. Then the budget is full again. */
   readonly budget?: { readonly creations: number; readonly seconds: number; readonly status: 402 | 429 };
-  /** Status of a refusal, but for a spent budget. Default 429. */
+  /** Status of a refusal, except for a spent budget. Default 429. */
   readonly status?: 429 | 503;
-  /** How a refusal says when to come again. Default `seconds`. */
+  /** Format of a refusal's `Retry-After`. Default `seconds`. */
   readonly retryAfter?: 'seconds' | 'date' | 'none';
   /**
-   * How every answer tells what is left of the tightest of the rates and the window. Default `none`. The reset is in
-   * seconds from now in `RateLimit-Reset`, and in seconds since the epoch in `X-RateLimit-Reset`.
+   * Headers with the remaining requests of the tightest limit (rates and window). Default `none`. `RateLimit-Reset` is in
+   * seconds from now, `X-RateLimit-Reset` in seconds since the epoch.
    */
   readonly headers?: 'none' | 'RateLimit' | 'X-RateLimit';
 }
 
-/** A request that was let in. */
+/** An accepted request. */
 export interface Admitted {
   readonly isAdmitted: true;
   readonly headers: Readonly<Record<string, string>>;
-  /** Tells which flow a creation has made, or that it made none. Only the first call counts. */
+  /** Reports the flow that a creation made, or that it made none. Only the first call counts. */
   settle(flow: LimitedFlow | undefined): void;
 }
 
-/** A request that was turned away. It cost nothing. */
+/** A refused request. It takes no token. */
 export interface Refused {
   readonly isAdmitted: false;
   readonly status: 402 | 429 | 503;
   readonly headers: Readonly<Record<string, string>>;
 }
 
-/** What the limiter has to know of a flow. */
+/** The part of a flow that the limiter needs. */
 export interface LimitedFlow {
   readonly deleted: boolean;
   isTerminal(now: number): boolean;
@@ -61,20 +61,20 @@ export interface LimitedFlow {
 interface Gauge {
   readonly limit: number;
   readonly remaining: number;
-  /** Until `remaining` is `limit` again, in milliseconds. */
+  /** Time until `remaining` equals `limit` again, in milliseconds. */
   readonly resetMs: number;
 }
 
-/** What may refuse a request. `waitMs` is 0 where the request can be let in. */
+/** A limit on the rate of requests. `waitMs` is 0 if it accepts a request now. */
 interface RateLimit {
   waitMs(now: number): number;
   take(now: number): void;
   gauge(now: number): Gauge;
 }
 
-/** Refuses requests as a real service does: by rate, by window, by places, by budget. Downloads are not limited. */
+/** Refuses requests as real services do: by rate, window, places and budget. Downloads are not limited. */
 export class Limiter {
-  /** Requests by operation, for whoever counts what a file costs. */
+  /** Accepted requests by operation. Tests count with it what a file costs. */
   readonly accepted: Partial<Record<Operation, number>> = {};
   readonly refused: Partial<Record<Operation, number>> = {};
   readonly #clock: { now(): number };
@@ -83,7 +83,7 @@ export class Limiter {
   #creations: RateLimit[] = [];
   #others: RateLimit[] = [];
   #open = new Set<LimitedFlow>();
-  /** Creations that were let in and have made no flow yet. Each may become one, so it holds a place. */
+  /** Accepted creations that have made no flow yet. Each holds a place, because it may make one. */
   #underWay = 0;
   #spent = 0;
   #spentAt = 0;
@@ -93,7 +93,7 @@ export class Limiter {
     this.change(limits);
   }
 
-  /** From now on these limits hold. Buckets and windows begin anew; places and the budget remember their flows. */
+  /** Replaces the limits. Buckets and windows start afresh; places and the budget keep their counts. */
   change(limits: Limits): void {
     const { everything, creations, others, window } = limits;
     const now = this.#clock.now();
@@ -106,17 +106,17 @@ export class Limiter {
     this.#others = others ? [new TokenBucket(others, now)] : [];
   }
 
-  /** Requests that were let in, of all operations. */
+  /** Number of accepted requests of all operations. */
   get acceptedCount(): number {
     return sum(this.accepted);
   }
 
-  /** Requests that were refused, of all operations. */
+  /** Number of refused requests of all operations. */
   get refusedCount(): number {
     return sum(this.refused);
   }
 
-  /** Judges a request before its body is read. */
+  /** Accepts or refuses a request before its body is read. */
   admit(operation: Operation): Admitted | Refused {
     const now = this.#clock.now();
     const limits = this.#limitsOf(operation);
@@ -175,7 +175,7 @@ export class Limiter {
     if (this.#spent === this.#limits.budget?.creations) this.#spentAt = this.#clock.now();
   }
 
-  /** Whole seconds, rounded up: whoever comes then is let in. */
+  /** Whole seconds, rounded up: a request at that time is accepted. */
   #retryAfter(now: number, waitMs: number): Record<string, string> {
     const { retryAfter = 'seconds' } = this.#limits;
     if (retryAfter === 'none') return {};
@@ -207,7 +207,7 @@ class TokenBucket implements RateLimit {
   constructor(rate: Rate, now: number) {
     if (!(rate.requestsPerSecond > 0) || !(rate.burst >= 1)) {
       throw new RangeError(
-        `A rate needs requests per second above 0 and a burst of at least 1, got ${JSON.stringify(rate)}`,
+        `A rate needs requestsPerSecond above 0 and burst of at least 1, got ${JSON.stringify(rate)}`,
       );
     }
     this.#rate = rate;
@@ -239,7 +239,7 @@ class TokenBucket implements RateLimit {
     const { requestsPerSecond, burst } = this.#rate;
     const back = ((now - this.#at) / SECOND_MS) * requestsPerSecond;
     this.#at = now;
-    // Sums of fractions miss a whole number by a hair: a millionth of a token is nothing.
+    // Rounded to a millionth of a token, because sums of fractions can miss a whole number by a tiny error.
     this.#tokens = Math.min(burst, Math.round((this.#tokens + back) * 1e6) / 1e6);
   }
 }

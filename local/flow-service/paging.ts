@@ -3,9 +3,9 @@ import type { Flow } from './flow.ts';
 import type { Variation } from './variation.ts';
 
 /**
- * One page of the listing of flows, in the way that the variation says.
- * @param flows all that are visible, the oldest, or least recently changed, first.
- * @throws {Refusal} what was asked for is no page.
+ * One page of the listing of flows, in the variation's form.
+ * @param flows all visible flows, oldest (or least recently changed) first.
+ * @throws {Refusal} the page number, page size or cursor is invalid.
  */
 export function listingPage(
   flows: readonly Flow[],
@@ -55,9 +55,9 @@ function positive(text: string, what: string): number {
 }
 
 /**
- * One page of the listing of a flow's outputs, in the way that the variation says.
- * @param others what an object says beside the records; a bare list cannot.
- * @throws {Refusal} what was asked for is no page.
+ * One page of the listing of a flow's outputs, in the variation's form.
+ * @param others members of the object beside the records. A bare list has none.
+ * @throws {Refusal} the page number is invalid.
  */
 export function outputsPage(
   records: readonly unknown[],
@@ -82,7 +82,7 @@ export function outputsPage(
   }
 }
 
-/** A cursor is the id of the last flow that was seen, so that flows that are new do not move what follows. */
+/** Index of the first flow after the cursor. A cursor is a flow's id, so that new flows do not shift the next page. */
 function behind(flows: readonly Flow[], cursor: string | null): number {
   if (cursor === null) return 0;
   const id = Buffer.from(cursor, 'base64url').toString();

@@ -9,19 +9,19 @@ import type { Variation } from './variation.ts';
 
 const INPUTS_MAX = 1_000;
 
-/** A body that was read whole and is an object. */
+/** A complete body that is a JSON object. */
 export interface Body {
-  /** What it says; an input's `data` is the number of its place in `data`. */
+  /** The JSON. In place of an input's `data` it has the index into {@link Body.data}. */
   readonly value: Readonly<Record<string, unknown>>;
   readonly data: readonly (InputData | undefined)[];
-  /** Drops the inputs, where nothing is made of them. */
+  /** Drops the inputs. Call it if no flow was created with them. */
   discard(): void;
 }
 
 /**
- * Reads a body to its end before anything of it is judged, as services do.
- * @throws {Refusal} it is not JSON, too large, or no object.
- * @throws {ConnectionLostError} it ended early.
+ * Reads a body to its end before any part of it is validated, as services do.
+ * @throws {Refusal} the body is not JSON, is too large, or is not an object.
+ * @throws {ConnectionLostError} the body ended early.
  */
 export async function readBody(
   request: ServiceRequest,
@@ -65,13 +65,13 @@ async function readJson(request: ServiceRequest, reader: JsonReader<InputDataRea
       syntaxError = error;
     }
   }
-  // Over HTTP the connection has ended before this; in process nobody else would notice.
+  // Over HTTP the connection would be gone by now. Within a process only this check finds a short body.
   if (Number.isFinite(expected) && received < expected) throw new ConnectionLostError('reset');
   if (syntaxError !== undefined) throw syntaxError;
   return reader.end();
 }
 
-/** What the request says of its body's length; infinite where it does not. */
+/** The request's `Content-Length`, or infinity without one. */
 export function contentLength({ headers }: ServiceRequest): number {
   const length = headers['content-length'];
   return length === undefined ? Number.POSITIVE_INFINITY : Number(length);
@@ -87,7 +87,7 @@ export function isDataOfInput(path: JsonPath): boolean {
   return path.length === 1 && path[0] === 'data';
 }
 
-/** Notes that something is wrong with the body at `loc`. */
+/** Reports a validation error of the body at `loc`. */
 export type Problem = (loc: JsonPath, msg: string) => void;
 
 export function inputsOf(
@@ -107,7 +107,7 @@ export function inputsOf(
   );
 }
 
-/** An input of the body, or undefined where there is a problem with it. */
+/** Validates one input of the body. Returns undefined after a problem. */
 export function inputOf(
   input: unknown,
   template: Template,

@@ -1,4 +1,4 @@
-// What the service and whatever carries its calls (HTTP, a simulation) say to each other.
+// The interface between the service and its transport: HTTP, or a simulation.
 
 export interface ServiceRequest {
   readonly method: string;
@@ -7,7 +7,7 @@ export interface ServiceRequest {
   /** Names in lower case. */
   readonly headers: Readonly<Record<string, string | undefined>>;
   readonly body: AsyncIterable<Uint8Array>;
-  /** Aborts when the client has gone away. */
+  /** Aborts when the client has left. */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -15,6 +15,6 @@ export interface ServiceResponse {
   readonly status: number;
   /** Names in lower case. */
   readonly headers: Record<string, string>;
-  /** Iterating rejects with `ConnectionLostError` where the connection is to break. */
+  /** Iteration rejects with `ConnectionLostError` where the connection must break. */
   readonly body: Uint8Array | AsyncIterable<Uint8Array>;
 }

@@ -1,12 +1,12 @@
-/** An operation that a service has, or the status that it answers with where it has none. */
+/** `served`, or the status of the answer if the service lacks the operation. */
 export type Served = 'served' | 404 | 405 | 501;
 
 /**
- * All in which services that speak this interface may differ. The first value named is the default, which is how the
- * public service is documented. What is set while the service runs holds from the next request on.
+ * The ways in which services of this interface may differ. The first value of each type is the default: the documented
+ * behaviour of the public service. A change while the service runs applies from the next request.
  */
 export interface Variation {
-  /** Where the outputs listing is: `/flows/{id}/outputs`, `/{id}/outputs`, or both. */
+  /** Path of the outputs listing: `/flows/{id}/outputs`, `/{id}/outputs`, or both. */
   outputsPath: 'flows' | 'root' | 'both';
   getFlow: Served;
   listFlows: Served;
@@ -17,69 +17,69 @@ export interface Variation {
   addInput: Served;
   listTemplates: Served;
 
-  /** Status of an answer to `POST /flows`. */
+  /** Status of the answer to `POST /flows`. */
   createStatus: 201 | 200 | 202;
-  /** Status of an answer to a body that is not JSON. */
+  /** Status of the answer to a body that is not JSON. */
   invalidJsonStatus: 422 | 400;
-  /** Status of an answer to a token that is missing or not accepted. */
+  /** Status of the answer to a missing or invalid token. */
   wrongTokenStatus: 401 | 403;
 
   flowIdName: 'flow_id' | 'id';
   assetIdName: 'asset_id' | 'id';
-  /** Whether the outputs come as an object with `outputs`, or as a bare list. */
+  /** Form of the outputs listing: an object with `outputs`, or a bare list. */
   outputsShape: 'object' | 'bare';
-  /** The same for the flows and the templates. Where a page must say what follows, it is an object all the same. */
+  /** The same for flows and templates. A page with a `next` member is always an object. */
   listShape: 'object' | 'bare';
-  /** Whether an output tells its `status`. */
+  /** Whether an output has a `status`. */
   outputStatus: boolean;
   /**
-   * How the outputs of a flow are cut into pages: not at all; by a cursor for `?cursor=`, in the body as `next`; or by
-   * number (`?page=`, from 1), the body telling the `total`.
+   * Paging of a flow's outputs: none; by cursor (`?cursor=`, given in the body as `next`); or by number (`?page=`, from
+   * 1, with the `total` in the body).
    */
   outputsPaging: 'none' | 'next' | 'total';
   /** Outputs on a page. */
   outputsPageSize: number;
   /**
-   * How the outputs of a flow that is not in a terminal state are answered: 409, 404, an empty listing, or a listing
-   * in which all are `pending`. Downloads of such outputs are answered with 409, or 404.
+   * The answer to an outputs listing before the flow's terminal state: 409, 404, an empty listing, or a listing in which
+   * all outputs are `pending`. A download before that is answered with 409, or with 404 for `not-found`.
    */
   earlyOutputs: 'conflict' | 'not-found' | 'empty' | 'pending';
 
   /**
-   * How `GET /flows` is cut into pages: by number (`?page=`, from 1); by a cursor for `?cursor=`, in the body as
-   * `next` or `next_cursor`; by the next page's address, in the body as `next` or in a `Link` header; not at all, all
-   * flows being in one answer; or not at all, the first page being all that one ever gets.
+   * Paging of `GET /flows`: by number (`?page=`, from 1); by cursor (`?cursor=`, given in the body as `next` or
+   * `next_cursor`); by the next page's URL, in the body as `next` or in a `Link` header; `none`: all flows in one answer;
+   * or `first-only`: the service only ever returns the first page.
    */
   paging: 'page' | 'next' | 'next_cursor' | 'next_url' | 'link' | 'none' | 'first-only';
-  /** Flows on a page, and the most that a client may ask for with `page_size` or `limit`. */
+  /** Flows on a page, and the maximum for a client's `page_size` or `limit`. */
   pageSize: number;
   order: 'descending' | 'ascending';
-  /** What the listing is in the order of: when a flow was created, or when its state changed last. */
+  /** Sort key of the listing: the time of creation, or of the last change of state. */
   listSort: 'created' | 'changed';
-  /** Whether the listing leaves out flows that have ended. */
+  /** Whether the listing omits finished flows. */
   listActiveOnly: boolean;
-  /** How the listing tells what was attached to a flow: as it came, not at all, or as the text of its JSON. */
+  /** A flow's `additional` in the listing: as it was sent, omitted, or as JSON text. */
   listAdditional: 'object' | 'none' | 'string';
-  /** How long after its creation a flow becomes visible in the listing, in milliseconds. */
+  /** Delay until a new flow appears in the listing, in milliseconds. */
   listingDelayMs: number;
 
-  /** Whether an asset comes as its bytes, or as `{"data":"data:<type>;base64,..."}`. */
+  /** Form of an asset: its bytes, or `{"data":"data:<type>;base64,..."}`. */
   assetForm: 'raw' | 'json';
-  /** Whether an asset's answer says how long it is, or comes chunked. */
+  /** Whether an asset's answer has a `Content-Length` or is chunked. */
   assetLength: 'content-length' | 'chunked';
-  /** Whether every download of an asset has other bytes than the one before: they end in `#` and a number. */
+  /** Whether every download of an asset returns different bytes: they end in `#` and a number. */
   assetVaries: boolean;
-  /** Where an asset is to be downloaded from instead: the answer is then 302. */
+  /** Redirects (302) the download of an asset to this URL. */
   assetRedirect: ((flowId: string, assetId: string) => string) | undefined;
-  /** Other members before `data`, one of which bears a `data` of its own. */
+  /** Adds members before `data`. One of them has a nested `data`. */
   jsonMembersBefore: boolean;
   jsonMembersAfter: boolean;
   jsonWhiteSpace: boolean;
-  /** Slashes in strings are written `\/`. */
+  /** Writes slashes in strings as `\/`. */
   jsonEscapedSlashes: boolean;
-  /** A line break, written `\n`, after every 76 characters of base64. */
+  /** Writes a line break, as `\n`, after every 76 characters of base64. */
   jsonLineBreaks: boolean;
-  /** No `=` at the end of the base64. */
+  /** Omits the `=` at the end of the base64. */
   jsonUnpadded: boolean;
 }
 

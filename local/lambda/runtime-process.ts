@@ -21,7 +21,7 @@ export interface FunctionDefinition {
 }
 
 /** The failure of an invocation, with the fields of Lambda's error payload. */
-export class FunctionError extends Error {
+class FunctionError extends Error {
   override readonly name = 'FunctionError';
   /** The name of the handler's error, or Lambda's own type: `Sandbox.Timedout`, `Runtime.ExitError`, ... */
   readonly errorType: string;

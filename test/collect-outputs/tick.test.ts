@@ -1,8 +1,8 @@
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { collect } from '../../functions/collect-outputs/collect-outputs.ts';
 import type { CollectorState } from '../../functions/ledger/collector-state.ts';
+import type { Operation } from '../../local/flow-service/call.ts';
 import type { Fault } from '../../local/flow-service/fault.ts';
-import type { Operation } from '../../local/flow-service/flow-service.ts';
 import { ECHO, LEDGER, RESULTS, World, type WorldOptions } from '../support/world.ts';
 
 const SECOND = 1_000;

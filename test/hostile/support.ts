@@ -2,8 +2,8 @@ import { inspect } from 'node:util';
 import { expect, onTestFinished } from 'vitest';
 import type { Entry } from '../../functions/ledger/entry.ts';
 import type { Receipt } from '../../functions/publish/receipts.ts';
+import type { Operation } from '../../local/flow-service/call.ts';
 import type { Fault } from '../../local/flow-service/fault.ts';
-import type { Operation } from '../../local/flow-service/flow-service.ts';
 import { LEDGER, RESULTS, TOKEN, World, type WorldOptions } from '../support/world.ts';
 
 export const MINUTE = 60_000;

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { inspect } from 'node:util';
 import type { Entry, TerminalEntry } from '../../functions/ledger/entry.ts';
 import type { Receipt } from '../../functions/publish/receipts.ts';
-import type { FlowView } from '../../local/flow-service/flow-service.ts';
+import type { FlowView } from '../../local/flow-service/records.ts';
 import { demand } from './demand.ts';
 import type { Fault } from './faults.ts';
 import { LOWERED_SETTINGS } from './scenario.ts';

@@ -6,8 +6,10 @@ import {
   type TransportRequest,
   type TransportResponse,
 } from '../../functions/flow-service/transport.ts';
+import type { Operation } from '../../local/flow-service/call.ts';
 import { ConnectionLostError, type Fault as ServiceFault } from '../../local/flow-service/fault.ts';
-import type { Operation, ServiceResponse, StandInFlowService } from '../../local/flow-service/flow-service.ts';
+import type { StandInFlowService } from '../../local/flow-service/flow-service.ts';
+import type { ServiceResponse } from '../../local/flow-service/transport.ts';
 import type { Fault, FaultPlan, ServiceCallKind } from './faults.ts';
 import type { Lambda } from './lambda.ts';
 import type { Random } from './random.ts';

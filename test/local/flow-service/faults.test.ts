@@ -2,8 +2,8 @@ import { once } from 'node:events';
 import { request as httpRequest, type IncomingMessage } from 'node:http';
 import { connect } from 'node:net';
 import { describe, expect, it } from 'vitest';
+import type { Operation } from '../../../local/flow-service/call.ts';
 import type { Fault } from '../../../local/flow-service/fault.ts';
-import type { Operation } from '../../../local/flow-service/flow-service.ts';
 import { echo, standIn, TOKEN } from './support.ts';
 
 async function faulty(operation: Operation, fault: Fault) {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { Operation } from '../../../local/flow-service/flow-service.ts';
+import type { Operation } from '../../../local/flow-service/call.ts';
 import { Limiter, type Limits } from '../../../local/flow-service/limiter.ts';
 import { echo, handClock, standIn } from './support.ts';
 

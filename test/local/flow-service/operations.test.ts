@@ -278,7 +278,7 @@ describe('a flow', () => {
     [
       'model_generate_fromimage',
       dataUri('image/png', Buffer.from('no picture')),
-      'Input 0 is not what image/png looks like.',
+      'Input 0 does not look like image/png.',
     ],
     ['model_optimize', dataUri('model/gltf-binary', Buffer.from('no model')), 'Input 0 is not a binary glTF.'],
     ['model_generate_fromprompt', ' \n', 'Input 0 is empty.'],
