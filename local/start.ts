@@ -14,18 +14,21 @@ import { namedFile, Session } from './start/session.ts';
 import { shownPath } from './start/shown-path.ts';
 import { InUseError, knownFilesPath, type State, temporaryState, watchState } from './start/state.ts';
 
-/** `npm start`: see the usage in `arguments.ts`. */
+/** `npm start`. The usage is in `start/arguments.ts`. */
 
 const EXIT_FAILED = 1;
 const EXIT_USAGE = 2;
 const EXIT_INTERRUPTED = 130;
 
-/** One Ctrl-C comes twice: from the terminal, and passed on by npm, which got it as well. In milliseconds. */
+/**
+ * A second signal within this time, in milliseconds, is the same Ctrl-C: the terminal sends it, and npm forwards its own
+ * copy.
+ */
 const SAME_SIGNAL_MS = 500;
 
-/** How long a flow of the stand-in takes, in milliseconds: long enough to be seen running. */
+/** Duration of the stand-in's flows, in milliseconds: long enough for the user to see them run. */
 const STAND_IN_FLOW_MS = 1_500;
-/** A service of somebody else's is asked less often than our own stand-in, in seconds. */
+/** A real service is polled less often than the stand-in, in seconds. */
 const SERVICE_POLL_INTERVAL_SECONDS = 5;
 
 const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
@@ -33,7 +36,7 @@ const EXAMPLES_DIR = here('../examples');
 
 async function main(): Promise<number> {
   const cwd = process.cwd();
-  // npm runs scripts in the project's directory and says here where it was called.
+  // npm runs scripts in the project's directory. INIT_CWD is the directory of the caller.
   const args = parseArguments(process.argv.slice(2), { env: process.env, cwd: process.env.INIT_CWD ?? cwd });
   if (args.help) {
     console.log(USAGE);
@@ -47,7 +50,7 @@ async function main(): Promise<number> {
         interruptedAt = Date.now();
         interrupted.abort();
       } else if (Date.now() - interruptedAt > SAME_SIGNAL_MS) {
-        // Whoever insists does not wait for a clean end; the functions' watchdogs do the rest.
+        // The user insists: exit without a clean end. The watchdogs end the functions.
         process.exit(EXIT_INTERRUPTED);
       }
     });
@@ -112,28 +115,31 @@ async function watch(
   const samples = existsSync(args.inboxDir) ? [] : copySamples(args.inboxDir, routes);
   mkdirSync(args.resultsDir, { recursive: true });
 
-  screen.line(`Flowdrop is running on this machine with ${args.service?.url ?? 'its stand-in for a flow service'}.`);
+  screen.line(
+    `Flowdrop is running on this machine with ${args.service?.url ?? 'a built-in stand-in for the flow service'}.`,
+  );
   screen.line(`  drop files into  ${shownPath(args.inboxDir)}`);
   screen.line(`  find results in  ${shownPath(args.resultsDir)}`);
   for (const { name, template, suffixes = [], mediaTypes = [] } of routes) {
-    screen.line(`  ${name} (${[...suffixes, ...mediaTypes].join(', ') || 'any file'}) become flows of ${template}`);
+    screen.line(`  ${name} (${[...suffixes, ...mediaTypes].join(', ') || 'any file'}) start flows of ${template}`);
   }
-  if (samples.length > 0) screen.line(`For a start, ${samples.join(', ')} were put into the inbox.`);
+  if (samples.length > 0) screen.line(`Sample files were copied to the inbox: ${samples.join(', ')}.`);
   const known = await KnownFiles.load(knownFilesPath(root, args.inboxDir, args.service?.url));
-  if (known.count > 0) screen.line('Files that earlier runs have dealt with are left alone until they change.');
-  screen.line('Ctrl-C ends it.');
+  if (known.count > 0) screen.line('Files that earlier runs processed are skipped until they change.');
+  screen.line('Press Ctrl-C to stop.');
   screen.line();
 
   if (state.isResumed) await session.resume();
   await session.watch(args.inboxDir, {
     known,
-    // Flows of the stand-in end with it: what is not finished begins again with the next start.
+    // The flows of the stand-in end with it. The next start begins the unfinished files again.
     remember: args.service ? 'uploaded' : 'ended',
     signal,
   });
   screen.status('');
-  if (session.unfinished > 0) screen.line(`Not finished: ${session.unfinished}; the next npm start goes on with them.`);
-  screen.line(`Ended. Results are in ${shownPath(args.resultsDir)}.`);
+  if (session.unfinished > 0)
+    screen.line(`Unfinished files: ${session.unfinished}. The next npm start continues with them.`);
+  screen.line(`Stopped. Results are in ${shownPath(args.resultsDir)}.`);
   return 0;
 }
 
@@ -153,12 +159,12 @@ async function processFiles(
   screen.line(
     succeeded
       ? `All done. Results are in ${where}.`
-      : `Not all went well, as told above. What there is of results is in ${where}.`,
+      : `Some files failed, see above. The other results are in ${where}.`,
   );
   return succeeded ? 0 : EXIT_FAILED;
 }
 
-/** Each file under its name; where several have the same, the later ones under a number as well. */
+/** The key of each file is its name. If several files have the same name, the later ones get a number as prefix. */
 function keysOf(paths: readonly string[]): [path: string, key: string][] {
   const taken = new Set<string>();
   return paths.map((path) => {
@@ -184,7 +190,7 @@ try {
   process.exitCode = await main();
 } catch (error) {
   if (error instanceof UsageError) {
-    console.error(`${error.message} (npm start -- --help shows what may be given)`);
+    console.error(`${error.message} (npm start -- --help shows the usage)`);
     process.exitCode = EXIT_USAGE;
   } else if (error instanceof ConfigurationError || error instanceof InUseError) {
     console.error(error.message);

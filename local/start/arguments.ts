@@ -4,33 +4,33 @@ import { parseArgs } from 'node:util';
 import { issueOfBaseUrl } from '../../functions/settings/service-address.ts';
 
 export const USAGE = `Usage: npm start                     watch ./inbox until Ctrl-C
-       npm start -- FILE...          process these files and exit: 0 if all went well, 1 if one failed
+       npm start -- FILE...          process these files and exit: 0 if all succeeded, 1 if one failed
        npm start -- OPTION...
 
 Options:
-  --inbox DIR       the folder that is watched                 (./inbox)
-  --results DIR     the folder that results are written to     (./results)
-  --service URL     a real flow service instead of the stand-in that comes with this project;
-                    its token is read from the environment variable FLOWDROP_TOKEN
-  --help            show this`;
+  --inbox DIR       the folder to watch          (default: ./inbox)
+  --results DIR     the folder for the results   (default: ./results)
+  --service URL     use this flow service instead of the built-in stand-in;
+                    set its token in the environment variable FLOWDROP_TOKEN
+  --help            show this help`;
 
-/** Something is wrong with how the program was called; the message says what. */
+/** The arguments are invalid. The message says why. */
 export class UsageError extends Error {
   override readonly name = 'UsageError';
 }
 
 export interface Arguments {
   readonly help: boolean;
-  /** Absolute, as are all paths here. */
+  /** Absolute path, as all paths here. */
   readonly inboxDir: string;
   readonly resultsDir: string;
-  /** Process just these; none means: watch the inbox folder. */
+  /** The files to process. Empty: watch the inbox folder. */
   readonly files: readonly string[];
   readonly service: { readonly url: string; readonly token: string } | undefined;
 }
 
 /**
- * @param arguments_ what stands after the program's name.
+ * @param arguments_ the arguments after the program's name.
  * @throws {UsageError}
  */
 export function parseArguments(
@@ -45,7 +45,7 @@ export function parseArguments(
   if (help) return { help, inboxDir, resultsDir, files, service: undefined };
 
   if (files.length > 0 && values.inbox !== undefined) {
-    throw new UsageError('--inbox is for watching a folder, so it cannot be combined with files');
+    throw new UsageError('--inbox watches a folder, so it cannot be combined with files');
   }
   for (const [i, path] of files.entries()) {
     const facts = statSync(path, { throwIfNoEntry: false });
@@ -53,7 +53,7 @@ export function parseArguments(
     if (!facts.isFile()) throw new UsageError(`${positionals[i]} is not a file`);
   }
   if (contains(inboxDir, resultsDir) || contains(resultsDir, inboxDir)) {
-    throw new UsageError('One of the folders for inbox and results is inside the other: results would become uploads');
+    throw new UsageError('The folders for inbox and results must not contain each other: results would become uploads');
   }
   return { help, inboxDir, resultsDir, files, service: serviceOf(values.service, env) };
 }
@@ -76,7 +76,7 @@ function serviceOf(given: string | undefined, env: NodeJS.ProcessEnv): Arguments
   const issue = issueOfBaseUrl(given);
   if (issue !== undefined) throw new UsageError(`--service: ${issue}`);
   const token = env.FLOWDROP_TOKEN;
-  if (!token) throw new UsageError('--service needs its token in the environment variable FLOWDROP_TOKEN');
+  if (!token) throw new UsageError('--service needs a token in the environment variable FLOWDROP_TOKEN');
   return { url: given.replace(/\/+$/, ''), token };
 }
 

@@ -7,7 +7,7 @@ import type { S3EventRecord } from '../aws/s3/s3.ts';
 import { LEDGER_BUCKET, RESULTS_BUCKET } from '../pipeline.ts';
 import type { ResultsFolder } from './results-folder.ts';
 
-/** What became of an upload, by the key it has in the inbox. */
+/** A step of an upload. `key` is its key in the inbox bucket. */
 export type Progress =
   | { readonly kind: 'running'; readonly key: string; readonly template: string; readonly flowId: string }
   | {
@@ -27,16 +27,16 @@ export type Progress =
     };
 
 /**
- * Follows the pipeline through what it writes: entries of the ledger tell how far an upload is, and whatever arrives in
- * the results bucket is written to the results folder. An end is told when everything that belongs to it is there.
+ * Follows the pipeline through its buckets. The entries of the ledger tell the state of each upload. The objects of the
+ * results bucket are copied to the results folder. `ended` is reported after all files of the upload are in the folder.
  */
 export class Follower {
   readonly #s3: S3Client;
   readonly #results: ResultsFolder;
   readonly #onProgress: (progress: Progress) => void;
   readonly #states = new Map<string, string>();
-  /** Where each object of the results bucket is being written to, by its key, until a receipt has named it. */
-  readonly #written = new Map<string, Promise<string>>();
+  /** The path of each copied object, by its key, until a receipt lists the object. */
+  readonly #copies = new Map<string, Promise<string>>();
 
   constructor({
     s3,
@@ -52,7 +52,7 @@ export class Follower {
     this.#onProgress = onProgress;
   }
 
-  /** Takes note of an object that was created. Rejects where it could not be read or written. */
+  /** Handles a new object. Rejects if the object cannot be read or copied. */
   async follow(record: S3EventRecord): Promise<void> {
     if (!record.eventName.startsWith('ObjectCreated:')) return;
     const key = decodeURIComponent(record.s3.object.key.replaceAll('+', ' '));
@@ -61,7 +61,7 @@ export class Follower {
         if (key.startsWith(UPLOADS_PREFIX)) await this.#readEntry(key);
         break;
       case RESULTS_BUCKET:
-        await (key.endsWith(`/${RECEIPT_NAME}`) ? this.#takeReceipt(key) : this.#take(key));
+        await (key.endsWith(`/${RECEIPT_NAME}`) ? this.#copyReceipt(key) : this.#copy(key));
     }
   }
 
@@ -81,19 +81,19 @@ export class Follower {
     }
   }
 
-  #take(key: string): Promise<string> {
-    const writing = this.#body(RESULTS_BUCKET, key).then((body) => this.#results.write(key, body));
-    this.#written.set(key, writing);
-    return writing;
+  #copy(key: string): Promise<string> {
+    const path = this.#body(RESULTS_BUCKET, key).then((body) => this.#results.write(key, body));
+    this.#copies.set(key, path);
+    return path;
   }
 
-  async #takeReceipt(key: string): Promise<void> {
+  async #copyReceipt(key: string): Promise<void> {
     const bytes = await this.#get(RESULTS_BUCKET, key);
     const receipt = JSON.parse(bytes.toString()) as Receipt;
     const assets = await Promise.all(
       receipt.assets.map(async (asset) => {
-        const path = await (this.#written.get(asset.key) ?? this.#take(asset.key));
-        this.#written.delete(asset.key);
+        const path = await (this.#copies.get(asset.key) ?? this.#copy(asset.key));
+        this.#copies.delete(asset.key);
         return { path, bytes: asset.bytes };
       }),
     );

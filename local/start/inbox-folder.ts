@@ -4,16 +4,16 @@ import type { Clock } from '../../functions/base/clock.ts';
 
 export interface InboxFile {
   readonly path: string;
-  /** Its path below the folder, with slashes: the key of its upload. */
+  /** The path below the folder, with slashes. It becomes the key of the upload. */
   readonly key: string;
   readonly bytes: number;
   readonly modifiedMs: number;
 }
 
-/** How long a file must have stayed the same before it is taken for complete, in milliseconds. */
+/** A file counts as complete when it has not changed for this time, in milliseconds. */
 const SETTLE_MS = 1_000;
 
-/** Names that browsers, editors and copying tools use for what is not finished. */
+/** Names that browsers, editors and copy tools give to unfinished files. */
 const UNFINISHED = /(\.(part|partial|crdownload|download|filepart|tmp|temp|swp)|~)$|^~\$/i;
 
 interface Seen {
@@ -23,8 +23,8 @@ interface Seen {
 }
 
 /**
- * A folder into which people put files. It is looked at again and again rather than watched through the system, whose
- * events differ by platform, do not come from network drives, and never say that a file is complete.
+ * The folder into which the user puts files. It is polled. The system's file events differ by platform, do not come from
+ * network drives, and never say that a file is complete.
  */
 export class InboxFolder {
   readonly #dir: string;
@@ -37,11 +37,11 @@ export class InboxFolder {
   }
 
   /**
-   * The files that have become complete since the last look: of the same size and time of change for a second. Each is
-   * given once, and again when it was changed. Hidden files, those with the name of an unfinished download, and
-   * what is in hidden folders are left alone.
+   * Returns the files that have become complete since the last poll: same size and modification time for a second. Each
+   * file is returned once, and again after a change. Hidden files, files in hidden folders, and files with the name of an
+   * unfinished download are ignored.
    */
-  async look(): Promise<InboxFile[]> {
+  async poll(): Promise<InboxFile[]> {
     const now = this.#clock.now();
     const seen = new Map<string, Seen>();
     const settled: InboxFile[] = [];
@@ -66,7 +66,7 @@ export class InboxFolder {
       const path = join(entry.parentPath, entry.name);
       const segments = path.slice(this.#dir.length).split(/[\\/]/).filter(Boolean);
       if (segments.some((segment) => segment.startsWith('.')) || UNFINISHED.test(entry.name)) continue;
-      // Gone since, or a link to nothing: there is no file, so there is nothing to do.
+      // If the file is gone, or is a broken link, there is nothing to do.
       const facts = await stat(path).catch(() => undefined);
       if (!facts?.isFile()) continue;
       files.push({ path, key: segments.join('/'), bytes: facts.size, modifiedMs: facts.mtimeMs });
@@ -75,7 +75,7 @@ export class InboxFolder {
   }
 }
 
-/** Remembers, in a file of its own, which files have been dealt with, so that no restart uploads them again. */
+/** Remembers, in a file, which files were processed, so that no restart uploads them again. */
 export class KnownFiles {
   readonly #path: string;
   readonly #versions: Map<string, string>;
@@ -102,7 +102,7 @@ export class KnownFiles {
     return this.#versions.get(file.key) === versionOf(file);
   }
 
-  /** Resolves when it is on disk. */
+  /** Resolves when the file is remembered on disk. */
   add(file: InboxFile): Promise<void> {
     this.#versions.set(file.key, versionOf(file));
     this.#saved = this.#saved.then(() => this.#save());

@@ -4,14 +4,14 @@ import type { FunctionName } from '../../infra/bundle/bundle.ts';
 import { shownPath } from './shown-path.ts';
 
 /**
- * What the functions print goes into a file for each; warnings and errors among it are told of once for each message,
- * because a person wants to know that there is something, and a thousand lines of JSON do not say it better.
+ * Writes the output of each function to a log file. Each distinct warning or error is also shown once on the screen: the
+ * user should learn of it, but not a thousand times, and not as JSON.
  */
 export class FunctionLogs {
   readonly #dir: string;
   readonly #warn: (text: string) => void;
   readonly #files = new Map<FunctionName, number>();
-  readonly #told = new Set<string>();
+  readonly #shown = new Set<string>();
 
   constructor(dir: string, warn: (text: string) => void) {
     this.#dir = dir;
@@ -27,14 +27,14 @@ export class FunctionLogs {
     }
     writeSync(file, `${line}\n`);
     const warning = warningIn(line);
-    if (warning !== undefined) this.#tell(name, warning);
+    if (warning !== undefined) this.#show(name, warning);
   }
 
   /** An invocation that failed as a whole. */
   fault(name: FunctionName, error: unknown): void {
     const text = error instanceof Error ? error.message : String(error);
     this.write(name, `Invocation failed: ${text}`);
-    this.#tell(name, text);
+    this.#show(name, text);
   }
 
   hint(name: FunctionName): string {
@@ -50,15 +50,15 @@ export class FunctionLogs {
     return join(this.#dir, `${name}.log`);
   }
 
-  #tell(name: FunctionName, text: string): void {
-    const told = `${name}: ${text}`;
-    if (this.#told.has(told)) return;
-    this.#told.add(told);
-    this.#warn(`${told} (${this.hint(name)})`);
+  #show(name: FunctionName, text: string): void {
+    const shown = `${name}: ${text}`;
+    if (this.#shown.has(shown)) return;
+    this.#shown.add(shown);
+    this.#warn(`${shown} (${this.hint(name)})`);
   }
 }
 
-/** The message of a line that the logger wrote as a warning or an error. */
+/** The message of a log line, if the line is a warning or an error. */
 function warningIn(line: string): string | undefined {
   if (!line.startsWith('{')) return undefined;
   try {

@@ -4,16 +4,16 @@ import { mkdir, rename, rm } from 'node:fs/promises';
 import { dirname, extname, join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 
-/** What some file system or other does not allow in a name, and the sign that marks an encoded character. */
-// biome-ignore lint/suspicious/noControlCharactersInRegex: They are what is looked for.
+/** Characters that some file system forbids in a name; and `%`, which marks an encoded character. */
+// biome-ignore lint/suspicious/noControlCharactersInRegex: The pattern looks for control characters.
 const UNSAFE_CHARACTERS = /[\u0000-\u001f\u007f<>:"|?*\\%]/g;
-/** Names that Windows keeps for devices, whatever their extension. */
+/** Names that Windows reserves for devices, with any extension. */
 const DEVICE_NAME = /^(con|prn|aux|nul|com\d|lpt\d)(?=\.|$)/i;
 
-/** What a file system answers where a key has no place of its own: too long, or a folder where a file must go. */
+/** Errors for a key that cannot be a path: it is too long, or there is a folder in the place of the file. */
 const NO_PLACE_CODES = new Set(['ENAMETOOLONG', 'ENOTDIR', 'EISDIR', 'EEXIST', 'ENOTEMPTY']);
 
-/** A folder into which the objects of a bucket are written, each under its key as far as file systems allow. */
+/** The folder that gets the objects of a bucket. Each file's path is its key, as far as file systems allow. */
 export class ResultsFolder {
   readonly #dir: string;
 
@@ -22,8 +22,8 @@ export class ResultsFolder {
   }
 
   /**
-   * Writes an object aside and moves it to its place when it is whole. Returns the path.
-   * Whatever the key is, the path is within the folder.
+   * Writes an object to a temporary file, and moves it to its path when it is complete. Returns the path, which is inside
+   * the folder for every key.
    */
   async write(key: string, body: Iterable<Uint8Array> | AsyncIterable<Uint8Array>): Promise<string> {
     await mkdir(this.#dir, { recursive: true });
@@ -48,14 +48,14 @@ export class ResultsFolder {
   }
 }
 
-/** A segment of a key as the name of a file. No two segments come to the same name. */
+/** Encodes a segment of a key as a file name. Different segments get different names. */
 function safeName(segment: string): string {
   if (segment === '') return '%';
   return segment
     .replace(UNSAFE_CHARACTERS, percent)
-    .replace(/[. ]$/, percent) // Windows drops these, and without a dot at its end no segment is a way up.
+    .replace(/[. ]$/, percent) // Windows drops these. Without a final dot, no segment leads to a parent folder.
     .replace(DEVICE_NAME, (name) => percent(name.slice(0, 1)) + name.slice(1));
 }
 
-/** Also of the characters that `encodeURIComponent` leaves alone. All that come here are ASCII. */
+/** Percent-encodes an ASCII character, including those that `encodeURIComponent` keeps. */
 const percent = (character: string) => `%${character.charCodeAt(0).toString(16).toUpperCase().padStart(2, '0')}`;

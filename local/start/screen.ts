@@ -3,15 +3,15 @@ import type { WriteStream } from 'node:tty';
 const FRAMES = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
 const FRAME_MS = 100;
 
-/** A key of a person's file may hold what would move the cursor or colour the screen. */
-// biome-ignore lint/suspicious/noControlCharactersInRegex: They are what is looked for.
+/** A file name may contain characters that move the cursor or colour the screen. */
+// biome-ignore lint/suspicious/noControlCharactersInRegex: The pattern looks for control characters.
 const CONTROL_CHARACTERS = /[\u0000-\u001f\u007f-\u009f]/g;
 
 export const printable = (text: string): string => text.replace(CONTROL_CHARACTERS, '�');
 
 /**
- * What is shown: lines, and on a terminal below them one line about what is under way, rewritten in place. Where the
- * output is no terminal, {@link step} gives its lines instead.
+ * Shows lines and, on a terminal, a status line below them that is rewritten in place. If the output is not a terminal,
+ * {@link step} prints lines instead of the status.
  */
 export class Screen {
   readonly #output: NodeJS.WritableStream & Partial<Pick<WriteStream, 'isTTY' | 'columns'>>;
@@ -27,18 +27,18 @@ export class Screen {
     return this.#output.isTTY === true;
   }
 
-  /** A line that stays. */
+  /** Prints a line that stays. */
   line(text = ''): void {
     this.#output.write(`${this.isTerminal ? '\r\u001b[K' : ''}${text}\n`);
     this.#draw();
   }
 
-  /** A line about something that the status line shows as well: not for terminals. */
+  /** Prints a line, but not on a terminal: there the status line shows the same. */
   step(text: string): void {
     if (!this.isTerminal) this.line(text);
   }
 
-  /** What the line below says; nothing for no such line. */
+  /** Sets the status line. An empty text removes it. */
   status(text: string): void {
     if (!this.isTerminal || text === this.#status) return;
     this.#status = text;
@@ -57,7 +57,7 @@ export class Screen {
 
   #draw(): void {
     if (this.#status === '') return;
-    const columns = this.#output.columns || 80; // Some terminals say that they have none.
+    const columns = this.#output.columns || 80; // Some terminals report 0 columns.
     const text = `${FRAMES[this.#frame % FRAMES.length]} ${this.#status}`;
     this.#output.write(
       `\r\u001b[K${Array.from(text)
@@ -67,7 +67,7 @@ export class Screen {
   }
 }
 
-/** A number of bytes for people: `0 B`, `12.3 KB`, `4 MB`. */
+/** Formats a number of bytes: `0 B`, `12.3 KB`, `4 MB`. */
 export function size(bytes: number): string {
   const units = ['B', 'KB', 'MB', 'GB', 'TB'];
   const power = Math.min(units.length - 1, Math.floor(Math.log10(Math.max(1, bytes)) / 3));

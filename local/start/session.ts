@@ -16,12 +16,12 @@ import { printable, type Screen, size } from './screen.ts';
 import { shownPath } from './shown-path.ts';
 
 const UPLOADS_MAX = 4;
-const LOOK_INTERVAL_MS = 400;
-/** More files than this are counted in the status line rather than named. */
+const INBOX_POLL_INTERVAL_MS = 400;
+/** Above this number of files, the status line counts them instead of naming them. */
 const NAMED_IN_STATUS_MAX = 4;
 
-/** Why an upload waits for somebody rather than for something, so that a run that is to end does not wait for it. */
-const NEEDS_A_PERSON: readonly string[] = ['unauthorised', 'held'];
+/** Reasons that only the user can resolve. A run that processes files and exits does not wait for them. */
+const NEEDS_THE_USER: readonly string[] = ['unauthorised', 'held'];
 
 type End = 'succeeded' | 'failed';
 
@@ -39,11 +39,11 @@ export interface SessionOptions {
   readonly resultsDir: string;
   readonly screen: Screen;
   readonly logs: FunctionLogs;
-  /** Paths are shown from here. */
+  /** Paths on the screen are relative to this folder. */
   readonly cwd: string;
 }
 
-/** Files go into the pipeline, and what becomes of each is shown. */
+/** Uploads files to the pipeline and shows the progress of each on the screen. */
 export class Session {
   readonly #options: SessionOptions;
   readonly #tracked = new Map<string, Tracked>();
@@ -59,11 +59,11 @@ export class Session {
       onLog: (name, line) => logs.write(name, line),
       onFault: (name, error) => logs.fault(name, error),
       onS3Event: (record) => {
-        session.#follower.follow(record).catch((error) => session.#note(messageOf(error)));
+        session.#follower.follow(record).catch((error) => session.#warn(messageOf(error)));
       },
       onDeadLetter: (body) => {
         for (const { key } of uploadsOf(JSON.parse(body))) {
-          session.#end(key, 'failed', `${printable(key)}  failed: no attempt got through; ${logs.hint('create-flow')}`);
+          session.#end(key, 'failed', `${printable(key)}  failed: every attempt failed; ${logs.hint('create-flow')}`);
         }
       },
     });
@@ -79,12 +79,12 @@ export class Session {
     this.#options = options;
   }
 
-  /** How many uploads have not come to an end. */
+  /** Number of uploads that have not ended. */
   get unfinished(): number {
     return this.#tracked.size;
   }
 
-  /** Takes up what an earlier run left in the inbox. */
+  /** Continues with the uploads that an earlier run left in the inbox. */
   resume(): Promise<void> {
     return this.#pipeline.resume();
   }
@@ -95,7 +95,7 @@ export class Session {
     return this.#pipeline.close();
   }
 
-  /** Processes these files and resolves with whether all succeeded. */
+  /** Processes these files. Resolves with true if all succeeded. */
   async process(files: readonly InboxFile[]): Promise<boolean> {
     const ends = await pMap(
       files,
@@ -109,8 +109,8 @@ export class Session {
   }
 
   /**
-   * Uploads what comes to stand in the folder, until the signal aborts.
-   * @param remember when a file counts as dealt with, so that no later run takes it again.
+   * Uploads the files that appear in the folder, until the signal aborts.
+   * @param remember when a file counts as processed, so that later runs skip it.
    */
   async watch(
     dir: string,
@@ -118,32 +118,32 @@ export class Session {
   ): Promise<void> {
     const inbox = new InboxFolder(dir, systemClock);
     while (!signal.aborted) {
-      const files = (await inbox.look()).filter((file) => !known.has(file));
+      const files = (await inbox.poll()).filter((file) => !known.has(file));
       await pMap(
         files,
         async (file) => {
           const tracked = await this.#upload(file);
           if (!tracked || remember === 'uploaded') await known.add(file);
-          else tracked.end.promise.then(() => known.add(file)).catch((error) => this.#note(messageOf(error)));
+          else tracked.end.promise.then(() => known.add(file)).catch((error) => this.#warn(messageOf(error)));
         },
         { concurrency: UPLOADS_MAX },
       );
-      await systemClock.sleep(LOOK_INTERVAL_MS, signal).catch(() => undefined);
+      await systemClock.sleep(INBOX_POLL_INTERVAL_MS, signal).catch(() => undefined);
     }
   }
 
-  /** Undefined where the file cannot be taken, which has then been said. */
+  /** Returns undefined if the file was skipped or could not be uploaded. The screen then says why. */
   async #upload(file: InboxFile): Promise<Tracked | undefined> {
     const { screen, pipeline } = this.#options;
     const { path, bytes } = file;
     const key = `${pipeline.settings.inboxPrefix}${file.key}`;
     const name = printable(key);
     if (!routeFor(pipeline.routes, { key, mediaType: mediaTypeOf(undefined, key) })) {
-      screen.line(`${name}  skipped: no route in cdk.json wants a file like this`);
+      screen.line(`${name}  skipped: no route in cdk.json matches this file`);
       return undefined;
     }
     const tracked = { key, since: Date.now(), state: 'uploading', end: Promise.withResolvers<End>() };
-    // A file that was changed before its first version had ended: only the new one counts.
+    // If the file changed before its previous upload ended, only the new upload counts.
     this.#tracked.get(key)?.end.resolve('failed');
     this.#tracked.set(key, tracked);
     this.#drawStatus();
@@ -152,7 +152,7 @@ export class Session {
         new PutObjectCommand({ Bucket: INBOX_BUCKET, Key: key, Body: createReadStream(path), ContentLength: bytes }),
       );
     } catch (error) {
-      this.#end(key, 'failed', `${name}  failed: could not be uploaded: ${messageOf(error)}`);
+      this.#end(key, 'failed', `${name}  failed: upload error: ${messageOf(error)}`);
       return undefined;
     }
     screen.step(`${name}  uploaded, ${size(bytes)}`);
@@ -173,18 +173,18 @@ export class Session {
       case 'waiting': {
         const until = new Date(progress.notBefore).toLocaleTimeString();
         const message = `${printable(progress.message)} (${progress.reason})`;
-        if (NEEDS_A_PERSON.includes(progress.reason)) tracked?.end.resolve('failed');
+        if (NEEDS_THE_USER.includes(progress.reason)) tracked?.end.resolve('failed');
         screen.line(`${name}  waits until ${until}: ${message}`);
         if (tracked) tracked.state = 'waiting';
         break;
       }
       case 'ended':
-        this.#end(progress.key, progress.receipt.status, this.#ending(progress, tracked));
+        this.#end(progress.key, progress.receipt.status, this.#summary(progress, tracked));
     }
     this.#drawStatus();
   }
 
-  #ending({ key, receipt, receiptPath, assets }: Progress & { kind: 'ended' }, tracked: Tracked | undefined): string {
+  #summary({ key, receipt, receiptPath, assets }: Progress & { kind: 'ended' }, tracked: Tracked | undefined): string {
     const shown = (path: string) => printable(shownPath(path, this.#options.cwd));
     const name = printable(key);
     const took = tracked ? ` in ${((Date.now() - tracked.since) / 1000).toFixed(1)} s` : '';
@@ -192,7 +192,7 @@ export class Session {
     return [
       receipt.status === 'succeeded'
         ? `${name}  done${took}: ${count}`
-        : `${name}  failed: ${printable(receipt.failure?.message ?? 'the receipt says why')}`,
+        : `${name}  failed: ${printable(receipt.failure?.message ?? 'see the receipt')}`,
       ...assets.map(({ path, bytes }) => `    ${shown(path)}  ${size(bytes)}`),
       ...receipt.failedOutputs.map(
         ({ id, message }) => `    output ${printable(id)} is missing: ${printable(message)}`,
@@ -208,8 +208,8 @@ export class Session {
     this.#drawStatus();
   }
 
-  /** Of something that went wrong; what breaks off because everything ends is no news. */
-  #note(text: string): void {
+  /** Shows an error, unless the session is closing: then errors are expected. */
+  #warn(text: string): void {
     if (!this.#isClosing) this.#options.screen.line(`! ${text}`);
   }
 
@@ -223,7 +223,7 @@ export class Session {
   }
 }
 
-/** A file that was named rather than found in the inbox folder. */
+/** A file given as an argument. */
 export async function namedFile(path: string, key: string): Promise<InboxFile> {
   const { size: bytes, mtimeMs: modifiedMs } = await stat(path);
   return { path, key, bytes, modifiedMs };

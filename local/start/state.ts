@@ -2,24 +2,27 @@ import { createHash, randomBytes } from 'node:crypto';
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 
-/** Somebody else is using what we would need for ourselves. */
+/** Another process is using the state directory. */
 export class InUseError extends Error {
   override readonly name = 'InUseError';
 }
 
-/** What one run keeps on disk. */
+/** The state that a run keeps on disk. */
 export interface State {
-  /** Of the pipeline: buckets. */
+  /** Directory for the pipeline's buckets. */
   readonly dir: string;
-  /** Name of the deployment. As unique as the directory, whose uploads would else be taken for those of another. */
+  /**
+   * Name of the deployment. It is as unique as the directory: otherwise the uploads of two directories could be mistaken
+   * for each other.
+   */
   readonly name: string;
-  /** Whether there was one before, whose unfinished work goes on now. */
+  /** An earlier run left this state, and its unfinished work continues. */
   readonly isResumed: boolean;
-  /** Removes what the next run cannot use. */
+  /** Removes everything that the next run cannot use. */
   release(): void;
 }
 
-/** For a run that processes some files and exits: nothing is kept. */
+/** State for a run that processes files and exits. Nothing is kept. */
 export function temporaryState(root: string): State {
   mkdirSync(root, { recursive: true });
   for (const name of readdirSync(root)) {
@@ -31,9 +34,9 @@ export function temporaryState(root: string): State {
 }
 
 /**
- * For watching a folder with a flow service that goes on while we do not: the next run takes up where this one ends.
- * With the stand-in, whose flows end with it, everything begins anew.
- * @throws {InUseError} there is such a run already.
+ * State for watching a folder. A real flow service keeps its flows when this run ends, so the next run continues with
+ * the same state. The flows of the stand-in end with it, so then every run starts afresh.
+ * @throws {InUseError} another run is watching.
  */
 export function watchState(root: string, serviceUrl: string | undefined): State {
   mkdirSync(root, { recursive: true });
@@ -53,7 +56,7 @@ export function watchState(root: string, serviceUrl: string | undefined): State 
   return { ...state, release };
 }
 
-/** The file that remembers which files of an inbox folder were dealt with, and by which service. */
+/** The file that remembers which files of an inbox folder were processed by which service. */
 export function knownFilesPath(root: string, inboxDir: string, serviceUrl: string | undefined): string {
   return join(root, `known-${hash(`${inboxDir} ${serviceUrl ?? ''}`)}.json`);
 }
@@ -67,7 +70,7 @@ function takeLock(path: string): void {
   const holder = Number(readIfThere(path) ?? Number.NaN);
   if (isAlive(holder)) {
     throw new InUseError(
-      `Flowdrop is watching already, as process ${holder}. If that is something else, delete ${path}.`,
+      `Flowdrop is already watching, as process ${holder}. If that process is not Flowdrop, delete ${path}.`,
     );
   }
   writeFileSync(path, String(process.pid));

@@ -100,7 +100,7 @@ describe('npm start', { timeout: 120_000 }, () => {
     'exits with 2 and one line for %j, which names the way to more',
     async (arguments_) => {
       const { code, output } = await start(arguments_, { FLOWDROP_TOKEN: '' }).ended;
-      expect(output.trim()).toMatch(/^.+ \(npm start -- --help shows what may be given\)$/);
+      expect(output.trim()).toMatch(/^.+ \(npm start -- --help shows the usage\)$/);
       expect(code).toBe(2);
       expect(await readdir(home)).toEqual([]);
     },
@@ -110,7 +110,7 @@ describe('npm start', { timeout: 120_000 }, () => {
     const first = start([]);
     await vi.waitFor(() => expect(first.output().match(/ {2}done in /g)).toHaveLength(3), PATIENCE);
     const second = await start([]).ended;
-    expect(second).toMatchObject({ code: 1, output: expect.stringContaining('is watching already') });
+    expect(second).toMatchObject({ code: 1, output: expect.stringContaining('is already watching') });
 
     await mkdir(join(home, 'inbox', 'sub'));
     await copyFile(example('fox.txt'), join(home, 'inbox', 'sub', 'a 100% fox+.txt'));
@@ -122,7 +122,7 @@ describe('npm start', { timeout: 120_000 }, () => {
     expect(await processesIn(home)).toEqual([]);
 
     const again = start([]);
-    await vi.waitFor(() => expect(again.output()).toContain('left alone until they change'), PATIENCE);
+    await vi.waitFor(() => expect(again.output()).toContain('skipped until they change'), PATIENCE);
     await writeFile(join(home, 'inbox', 'new.txt'), 'a new fox');
     await vi.waitFor(() => expect(again.output()).toContain('new.txt  done'), PATIENCE);
     again.child.kill('SIGTERM');

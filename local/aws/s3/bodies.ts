@@ -3,29 +3,29 @@ import { mkdirSync, readdirSync, rmSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { join } from 'node:path';
 
-/** Read and yielded at a time: what one GET holds, whatever the size of the object. */
+/** Bytes that are read and yielded at a time: the memory of one GET, whatever the size of the object. */
 const BLOCK_BYTES = 64 * 1024;
 
-/** A stored body. An object that was uploaded in parts is a list of them. */
+/** A stored body. An object that was uploaded in parts has several. */
 export interface Segment {
   readonly id: string;
   readonly bytes: number;
 }
 
-/** Bytes `start` to `end`, exclusive. */
+/** Bytes from `start` up to, but not including, `end`. */
 export interface ByteRange {
   readonly start: number;
   readonly end: number;
 }
 
 /**
- * Where bodies are kept. A body is invisible until metadata names it, and its id says nothing about its key, so any key
- * will do and no half of an upload can ever be read.
+ * The store for bodies. A body is invisible until metadata refers to it, so nobody can read half of an upload. Its id is
+ * independent of its key, so every key is possible.
  */
 export interface Bodies {
-  /** Keeps all of `chunks`, or, if they fail, nothing: the failure is thrown on. */
+  /** Stores all chunks. If the iteration throws, stores nothing and rejects with the same error. */
   write(chunks: AsyncIterable<Uint8Array>): Promise<Segment>;
-  /** The bytes of a range. What was removed meanwhile can still be read to its end. */
+  /** Reads a range. If a body is removed meanwhile, the reader can still read it to its end. */
   read(segments: readonly Segment[], range: ByteRange): AsyncIterableIterator<Uint8Array>;
   remove(segments: readonly Segment[]): void;
 }
@@ -49,7 +49,7 @@ export class MemoryBodies implements Bodies {
     const kept: Buffer[] = [];
     let bytes = 0;
     for await (const chunk of chunks) {
-      kept.push(Buffer.from(chunk)); // A copy: an in-process caller may use its buffer again.
+      kept.push(Buffer.from(chunk)); // A copy: a caller in this process may reuse its buffer.
       bytes += chunk.byteLength;
     }
     const id = String(++this.#count);
@@ -93,14 +93,15 @@ async function writeFile(path: string, chunks: AsyncIterable<Uint8Array>): Promi
   }
 }
 
-/** Bodies as files of a folder. There must be one owner of the folder at a time. */
+/** Stores bodies as files in a folder. The folder must have only one owner at a time. */
 export class FileBodies implements Bodies {
   readonly #dir: string;
-  /** Readers per body, and the bodies to delete once the last of them is done. */
+  /** Number of readers of each body. */
   readonly #readers = new Map<string, number>();
+  /** Bodies to delete when their last reader is done. */
   readonly #removed = new Set<string>();
 
-  /** Deletes the files that `isKnown` does not know: uploads under way when the last owner of the folder was killed. */
+  /** Deletes unknown files: uploads that were under way when the previous owner of the folder was killed. */
   constructor(dir: string, isKnown: (id: string) => boolean) {
     this.#dir = dir;
     mkdirSync(dir, { recursive: true });
@@ -161,7 +162,7 @@ export class FileBodies implements Bodies {
   }
 }
 
-/** Tells when reading has ended, which a generator does not if it is given up before its first block. */
+/** Calls `onEnd` when reading has ended. A generator cannot do that if its reader leaves before the first block. */
 class Reader implements AsyncIterableIterator<Uint8Array> {
   readonly #blocks: AsyncGenerator<Uint8Array, void>;
   #onEnd: (() => void) | undefined;

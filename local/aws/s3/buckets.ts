@@ -4,21 +4,21 @@ import { S3Error } from './errors.ts';
 import { receiveText } from './incoming.ts';
 import { childText, parseXml } from './xml.ts';
 
-/** Between 3 and 63 characters, which are lower-case letters, digits, dots and hyphens. */
+/** 3 to 63 lower-case letters, digits, dots and hyphens. */
 const BUCKET_NAME = /^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$/;
 
 const OK: S3Response = { status: 200, headers: {}, body: EMPTY };
 const NO_CONTENT: S3Response = { status: 204, headers: {}, body: EMPTY };
 
-export function addBucket({ catalog, now }: Service, name: string, versioning?: Versioning): void {
+export function addBucket({ database, catalog, now }: Service, name: string, versioning?: Versioning): void {
   if (!BUCKET_NAME.test(name)) throw new S3Error('InvalidBucketName', { details: { BucketName: name } });
-  catalog.transaction(() => catalog.createBucket({ name, versioning, createdMs: now() }));
+  database.transaction(() => catalog.createBucket({ name, versioning, createdMs: now() }));
 }
 
-/** The region in the body, if any, is not looked at: there is one. */
+/** Ignores the region in the body: there is only one. */
 export function createBucket(service: Service, call: Call): S3Response {
   const { bucket } = call;
-  demand(service, call, 's3:CreateBucket', bucket);
+  demand(service, call, 's3:CreateBucket');
   addBucket(service, bucket);
   return { ...OK, headers: { location: `/${bucket}` } };
 }
@@ -26,16 +26,16 @@ export function createBucket(service: Service, call: Call): S3Response {
 export function headBucket(service: Service, call: Call): S3Response {
   const { catalog } = service;
   const { bucket } = call;
-  demand(service, call, 's3:ListBucket', bucket);
+  demand(service, call, 's3:ListBucket');
   catalog.bucket(bucket);
   return { ...OK, headers: { 'x-amz-bucket-region': 'us-east-1' } };
 }
 
 export function deleteBucket(service: Service, call: Call): S3Response {
-  const { catalog } = service;
+  const { database, catalog } = service;
   const { bucket } = call;
-  demand(service, call, 's3:DeleteBucket', bucket);
-  catalog.transaction(() => {
+  demand(service, call, 's3:DeleteBucket');
+  database.transaction(() => {
     catalog.bucket(bucket);
     catalog.deleteBucket(bucket);
   });
@@ -44,7 +44,7 @@ export function deleteBucket(service: Service, call: Call): S3Response {
 
 export function listBuckets(service: Service, call: Call): S3Response {
   const { catalog } = service;
-  demand(service, call, 's3:ListAllMyBuckets', '*');
+  demand(service, call, 's3:ListAllMyBuckets', { bucket: '*' });
   const buckets = catalog.buckets().map(
     ({ name, createdMs }) =>
       [
@@ -64,11 +64,11 @@ export function listBuckets(service: Service, call: Call): S3Response {
   ]);
 }
 
-/** Empty, which stands for us-east-1. */
+/** Answers an empty location, which means us-east-1. */
 export function getBucketLocation(service: Service, call: Call): S3Response {
   const { catalog } = service;
   const { bucket } = call;
-  demand(service, call, 's3:GetBucketLocation', bucket);
+  demand(service, call, 's3:GetBucketLocation');
   catalog.bucket(bucket);
   return xmlResponse(['LocationConstraint', '']);
 }
@@ -76,14 +76,14 @@ export function getBucketLocation(service: Service, call: Call): S3Response {
 export function getBucketVersioning(service: Service, call: Call): S3Response {
   const { catalog } = service;
   const { bucket } = call;
-  demand(service, call, 's3:GetBucketVersioning', bucket);
+  demand(service, call, 's3:GetBucketVersioning');
   const { versioning } = catalog.bucket(bucket);
   return xmlResponse(['VersioningConfiguration', [versioning && ['Status', versioning]]]);
 }
 
 export async function putBucketVersioning(service: Service, call: Call): Promise<S3Response> {
   const { catalog } = service;
-  demand(service, call, 's3:PutBucketVersioning', call.bucket);
+  demand(service, call, 's3:PutBucketVersioning');
   catalog.bucket(call.bucket);
   const status = childText(parseXml(await receiveText(call), 'VersioningConfiguration'), 'Status');
   if (status !== 'Enabled' && status !== 'Suspended') throw new S3Error('MalformedXML');

@@ -1,15 +1,17 @@
 import type { Bodies } from './bodies.ts';
 import type { Catalog, Version } from './catalog.ts';
+import type { Database } from './database.ts';
 import { S3Error } from './errors.ts';
 import type { S3EventName } from './events.ts';
 import type { Headers } from './object-headers.ts';
+import type { Uploads } from './uploads.ts';
 import { type XmlElement, xmlDocument } from './xml.ts';
 
 export interface S3Request {
   readonly method: string;
-  /** Path and query as on the wire, percent-encoded. */
+  /** Path and query, percent-encoded as on the wire. */
   readonly url: string;
-  /** Names in lower case. `host` decides whether the bucket is in it or in the path. */
+  /** Names in lower case. The bucket is in `host` or in the path; `host` decides. */
   readonly headers: Headers;
   readonly body: AsyncIterable<Uint8Array>;
 }
@@ -17,15 +19,16 @@ export interface S3Request {
 export interface S3Response {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
-  /** An iterable must be taken to its end or returned, as `for await` does. */
+  /** The reader must take an iterable to its end or call `return`, as `for await` does. */
   readonly body: Uint8Array | AsyncIterable<Uint8Array>;
 }
 
-/** A request, taken apart. */
+/** A parsed request. */
 export interface Call {
   readonly method: string;
-  /** Empty where the request is to the service, or to a bucket. */
+  /** Empty for a request to the service itself. */
   readonly bucket: string;
+  /** Empty for a request to a bucket. */
   readonly key: string;
   readonly query: ReadonlyMap<string, string>;
   readonly headers: Headers;
@@ -33,33 +36,35 @@ export interface Call {
   readonly requestId: string;
 }
 
-/** One permission that a request needs, in IAM's words. */
+/** One permission that a request needs, in the terms of an IAM policy. */
 export interface S3Access {
-  /** Of whoever signed the request. */
+  /** The access key that signed the request. */
   readonly accessKeyId: string | undefined;
   /** Such as `s3:GetObject`. */
   readonly action: string;
   /** Such as `arn:aws:s3:::bucket/key`. */
   readonly resource: string;
-  /** What conditions may ask of: the prefix of a listing. */
+  /** The condition keys of the request: the prefix of a listing. */
   readonly context: Readonly<Record<string, string>>;
-  /** The request that needs it. */
+  /** The request that needs the permission. */
   readonly request: Pick<Call, 'method' | 'query'>;
 }
 
-/** What every operation works with. */
+/** What every operation needs. */
 export interface Service {
+  readonly database: Database;
   readonly catalog: Catalog;
+  readonly uploads: Uploads;
   readonly bodies: Bodies;
   /** Milliseconds since the epoch. */
   now(): number;
-  /** Whether the caller may do this to the bucket, or with a key to the object. */
-  allows(call: Call, action: string, bucket: string, key?: string): boolean;
-  /** Keys on a page of a listing, at most. */
+  /** Tells whether the caller has a permission. */
+  allows(call: Call, action: string, target: Target): boolean;
+  /** Maximum number of keys on a page of a listing. */
   readonly keysMax: number;
-  /** Whether a conditional write is to meet a conflict that is not there. */
+  /** Tells whether to refuse a conditional write with a simulated conflict. */
   conflict(): boolean;
-  /** To be called after the commit and in the order of commits. */
+  /** Call it after the commit, and in the order of commits. */
   publish(eventName: S3EventName, version: Version, call: Call, sequence?: number): Promise<void>;
 }
 
@@ -71,12 +76,19 @@ export function xmlResponse(root: XmlElement, headers: Record<string, string> = 
   return { status: 200, headers: { 'content-type': 'application/xml', ...headers }, body: xmlDocument(root) };
 }
 
-/** Throws AccessDenied. */
-export function demand(service: Service, call: Call, action: string, bucket: string, key?: string): void {
-  if (!service.allows(call, action, bucket, key)) throw new S3Error('AccessDenied');
+/** The bucket or the object that a permission is for. */
+export interface Target {
+  readonly bucket: string;
+  /** Empty or undefined for the bucket itself. */
+  readonly key?: string;
 }
 
-/** A whole number from a query. Throws InvalidArgument. */
+/** Checks that the caller has a permission. Throws AccessDenied. */
+export function demand(service: Service, call: Call, action: string, target: Target = call): void {
+  if (!service.allows(call, action, target)) throw new S3Error('AccessDenied');
+}
+
+/** Reads a whole number from the query. Throws InvalidArgument. */
 export function integer(call: Call, name: string, fallback: number, max: number): number {
   const value = call.query.get(name);
   if (value === undefined || value === '') return fallback;
@@ -89,7 +101,7 @@ export function integer(call: Call, name: string, fallback: number, max: number)
   return Math.min(Number(value), max);
 }
 
-/** The time in listings: S3 keeps whole seconds and writes them with `.000`. */
+/** A time in a listing. S3 keeps whole seconds and writes them with `.000`. */
 export function isoSeconds(ms: number): string {
   return new Date(Math.floor(ms / 1000) * 1000).toISOString();
 }

@@ -5,17 +5,17 @@ import { crc32 } from 'node:zlib';
 export const CHECKSUM_ALGORITHMS = ['crc32', 'crc32c', 'crc64nvme', 'sha1', 'sha256'] as const;
 export type ChecksumAlgorithm = (typeof CHECKSUM_ALGORITHMS)[number];
 
-/** A checksum over a whole object, or (COMPOSITE) over the checksums of its parts. */
+/** FULL_OBJECT: over the whole object. COMPOSITE: over the checksums of its parts. */
 export type ChecksumType = 'FULL_OBJECT' | 'COMPOSITE';
 
 export interface Checksum {
   readonly algorithm: ChecksumAlgorithm;
   readonly type: ChecksumType;
-  /** Base64; a composite one ends in `-<parts>`. */
+  /** Base64. A composite checksum ends in `-<number of parts>`. */
   readonly value: string;
 }
 
-/** Bytes of each checksum, to tell a malformed value from a wrong one. */
+/** Length of each checksum in bytes. It tells a malformed value from a wrong one. */
 export const CHECKSUM_BYTES: Readonly<Record<ChecksumAlgorithm, number>> = {
   crc32: 4,
   crc32c: 4,
@@ -67,7 +67,7 @@ class Crc32c implements Hasher {
   }
 }
 
-/** The reflected polynomial of CRC-64/NVME. The table is kept in halves because BigInt is some fifty times slower. */
+/** The reflected polynomial of CRC-64/NVME. The table is split into halves because BigInt is about fifty times slower. */
 const CRC64_POLYNOMIAL = 0x9a6c9329ac4bc9b5n;
 const CRC64_TABLE = Array.from({ length: 256 }, (_, byte) => {
   let value = BigInt(byte);

@@ -2,13 +2,13 @@ import type { Version } from './catalog.ts';
 import { S3Error } from './errors.ts';
 import type { Headers } from './object-headers.ts';
 
-/** What a write demands of the current object at its key. */
+/** The condition of a write on the current object of the key. */
 export interface WriteCondition {
   readonly kind: 'absent' | 'present' | 'etag';
   readonly etag: string;
 }
 
-/** Of a PUT or the completion of a multipart upload: If-None-Match takes `*` only, If-Match an ETag only. */
+/** The condition of a PUT or a completed upload. If-None-Match accepts only `*`, and If-Match only an ETag. */
 export function writeCondition(headers: Headers): WriteCondition | undefined {
   const ifMatch = headers['if-match'];
   const ifNoneMatch = headers['if-none-match'];
@@ -21,13 +21,13 @@ export function writeCondition(headers: Headers): WriteCondition | undefined {
   return ifMatch === undefined ? undefined : { kind: 'etag', etag: unquote(ifMatch) };
 }
 
-/** Of a deletion: If-Match takes an ETag, or `*` for any object. */
+/** The condition of a deletion. If-Match accepts an ETag, or `*` for any object. */
 export function deleteCondition(etag: string | undefined): WriteCondition | undefined {
   if (etag === undefined) return undefined;
   return etag === '*' ? { kind: 'present', etag: '' } : { kind: 'etag', etag: unquote(etag) };
 }
 
-/** Throws PreconditionFailed, or NoSuchKey where an ETag is demanded and there is no object. */
+/** Throws PreconditionFailed; or NoSuchKey if the condition is an ETag and there is no object. */
 export function checkWrite(condition: WriteCondition | undefined, current: Version | undefined): void {
   const object = current?.deleteMarker ? undefined : current;
   const failed = (header: string) => new S3Error('PreconditionFailed', { details: { Condition: header } });
@@ -46,8 +46,8 @@ export function checkWrite(condition: WriteCondition | undefined, current: Versi
 }
 
 /**
- * Of a read, in the order of RFC 9110 as S3 describes it: If-Match that holds outweighs If-Unmodified-Since,
- * If-None-Match outweighs If-Modified-Since. Throws PreconditionFailed; says whether the answer is 304.
+ * Checks the conditions of a read in the order of RFC 9110, as S3 describes it: If-Match replaces If-Unmodified-Since, and
+ * If-None-Match replaces If-Modified-Since. `not modified` means 304. Throws PreconditionFailed.
  */
 export function checkRead(headers: Headers, { etag, modifiedMs }: Version): 'read' | 'not modified' {
   const modified = Math.floor(modifiedMs / 1000);
@@ -72,7 +72,7 @@ function unquote(etag: string): string {
   return etag.replace(/^"(.*)"$/, '$1');
 }
 
-/** A date that does not parse is as good as none. */
+/** Undefined without a valid date. */
 function seconds(date: string | undefined): number | undefined {
   const ms = date === undefined ? Number.NaN : Date.parse(date);
   return Number.isNaN(ms) ? undefined : Math.floor(ms / 1000);

@@ -1,4 +1,4 @@
-/** The error codes this S3 answers with: HTTP status and S3's sentence for each. */
+/** The error codes of this S3, each with its HTTP status and S3's message. */
 const ERRORS = {
   AccessDenied: [403, 'Access Denied'],
   BadDigest: [400, 'The Content-MD5 or checksum value that you specified did not match what the server received.'],
@@ -43,12 +43,12 @@ export type S3ErrorCode = keyof typeof ERRORS;
 
 export interface S3ErrorOptions extends ErrorOptions {
   readonly message?: string;
-  /** Further elements of the XML body. */
+  /** Additional elements of the XML body. */
   readonly details?: Readonly<Record<string, string>>;
   readonly headers?: Readonly<Record<string, string>>;
 }
 
-/** A request that S3 refuses. It becomes the XML answer that S3 gives. */
+/** A refused request. It becomes S3's XML error answer. */
 export class S3Error extends Error {
   override readonly name = 'S3Error';
   readonly code: S3ErrorCode;

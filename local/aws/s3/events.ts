@@ -35,21 +35,21 @@ export interface S3EventRecord {
     readonly object: {
       /** Encoded by `encodeKey`. */
       readonly key: string;
-      /** Absent, as is `eTag`, where an object was removed. */
+      /** Undefined, like `eTag`, if an object was removed. */
       readonly size?: number;
       /** Without quotes. */
       readonly eTag?: string;
-      /** Absent in a bucket that never had versioning. */
+      /** Undefined in a bucket that never had versioning. */
       readonly versionId?: string;
-      /** Hexadecimal: of two records of one key, the greater is the later. */
+      /** Hexadecimal. Of two records of one key, the greater one is later. */
       readonly sequencer: string;
     };
   };
 }
 
 /**
- * URL-encodes a key as S3 does in notifications and in listings with `encoding-type=url`: a space becomes `+`, and
- * everything outside letters, digits and `-_.*` and `/` its percent-encoded UTF-8.
+ * URL-encodes a key as S3 does in notifications and in listings with `encoding-type=url`. Letters, digits, `/` and `-_.*`
+ * stay, a space becomes `+`, and all other characters become percent-encoded UTF-8.
  */
 export function encodeKey(key: string): string {
   return encodeURIComponent(key)
@@ -58,18 +58,26 @@ export function encodeKey(key: string): string {
     .replaceAll('%2F', '/');
 }
 
-export interface Happening {
+/** A change of an object. */
+export interface ObjectChange {
   readonly eventName: S3EventName;
   readonly version: Version;
-  /** Whether the bucket has, or had, versioning. */
+  /** The bucket has or had versioning. */
   readonly versioned: boolean;
   readonly timeMs: number;
   readonly requestId: string;
-  /** Of the commit, where the version itself is older. */
+  /** Sequence number of the commit. It is greater than the version's if an older version was removed. */
   readonly sequence: number;
 }
 
-export function eventRecord({ eventName, version, versioned, timeMs, requestId, sequence }: Happening): S3EventRecord {
+export function eventRecord({
+  eventName,
+  version,
+  versioned,
+  timeMs,
+  requestId,
+  sequence,
+}: ObjectChange): S3EventRecord {
   const created = eventName.startsWith('ObjectCreated:');
   return {
     eventVersion: '2.1',
@@ -99,7 +107,7 @@ export function eventRecord({ eventName, version, versioned, timeMs, requestId, 
   };
 }
 
-/** Of no bytes, which is what S3 reports for a delete marker. */
+/** The ETag of an empty object. S3 reports it for a delete marker. */
 const EMPTY_ETAG = 'd41d8cd98f00b204e9800998ecf8427e';
 
 /**
@@ -120,7 +128,7 @@ export interface EventBridgeObjectCreated {
     readonly version: '0';
     readonly bucket: { readonly name: string };
     readonly object: {
-      /** As it is, not encoded. */
+      /** Not encoded. */
       readonly key: string;
       readonly size: number;
       readonly etag: string;
@@ -140,7 +148,7 @@ const REASONS = {
   'ObjectCreated:CompleteMultipartUpload': 'CompleteMultipartUpload',
 } as const;
 
-/** The same news as EventBridge brings it; `undefined` for a removal, which is not an `Object Created` event. */
+/** Converts a record to EventBridge's event. Undefined for a removal, which is no `Object Created` event. */
 export function eventBridgeEvent(record: S3EventRecord): EventBridgeObjectCreated | undefined {
   const { eventName } = record;
   const { bucket, object } = record.s3;
@@ -173,7 +181,7 @@ export function eventBridgeEvent(record: S3EventRecord): EventBridgeObjectCreate
   };
 }
 
-/** The message that S3 sends once, when notifications are set up. It has no records. */
+/** The message that S3 sends when notifications are configured. It has no records. */
 export interface S3TestEvent {
   readonly Service: 'Amazon S3';
   readonly Event: 's3:TestEvent';

@@ -6,7 +6,7 @@ import type { Headers } from './object-headers.ts';
 /** "The largest object that can be uploaded in a single PUT is 5 GB." */
 const PUT_BYTES_MAX = 5 * 1024 ** 3;
 const XML_BYTES_MAX = 4 * 1024 ** 2;
-/** A line of an aws-chunked body: a length with a signature, or a trailer. */
+/** Limit for a line of an aws-chunked body: a length with a signature, or a trailer. */
 const CHUNK_LINE_BYTES_MAX = 4096;
 const TRAILERS_MAX = 16;
 
@@ -15,19 +15,17 @@ export interface Incoming {
   readonly body: AsyncIterable<Uint8Array>;
 }
 
-/** What is known of a body once its last chunk has been taken. */
+/** The hashes of a body. They are known after its last chunk. */
 export interface Received {
   readonly md5: Buffer;
-  /** The checksum that the client sent, which is also the one computed. */
+  /** The client's checksum, which equals the computed one. */
   readonly checksum: { readonly algorithm: ChecksumAlgorithm; readonly value: string } | undefined;
 }
 
 /**
- * The bytes that a client meant to send, out of the framing it sent them in, and checked: length, Content-MD5,
- * x-amz-content-sha256 and the x-amz-checksum-* in header or trailer. What does not hold is thrown as an S3Error after
- * the last chunk, so whoever stores the chunks must forget them then.
- *
- * Signatures are not looked at.
+ * Takes the client's bytes out of their framing and checks them: length, Content-MD5, x-amz-content-sha256, and the
+ * x-amz-checksum-* in the headers or trailers. A failed check throws an S3Error after the last chunk, so the caller must
+ * then drop the chunks that it stored. Signatures are not verified.
  */
 export function receive({ headers, body }: Incoming): { chunks: AsyncIterable<Uint8Array>; received(): Received } {
   const { bytes, framed } = declaredLength(headers);
@@ -61,13 +59,13 @@ export function receive({ headers, body }: Incoming): { chunks: AsyncIterable<Ui
   return {
     chunks: checked(),
     received() {
-      if (result === undefined) throw new TypeError('The body has not been taken to its end.');
+      if (result === undefined) throw new TypeError('received() was called before the body was read to its end.');
       return result;
     },
   };
 }
 
-/** The whole body of a request that carries XML. Throws MaxMessageLengthExceeded over 4 MiB. */
+/** Reads an XML body. Throws MaxMessageLengthExceeded above 4 MiB. */
 export async function receiveText(incoming: Incoming): Promise<string> {
   const parts: Uint8Array[] = [];
   let bytes = 0;
@@ -79,7 +77,7 @@ export async function receiveText(incoming: Incoming): Promise<string> {
   return Buffer.concat(parts).toString();
 }
 
-/** How many bytes are to come, and whether they are wrapped in aws-chunked framing. */
+/** The declared length of the body, and whether the body has aws-chunked framing. */
 function declaredLength(headers: Headers): { bytes: number; framed: boolean } {
   const encodings = (headers['content-encoding'] ?? '').split(',').map((name) => name.trim());
   const framed = headers['x-amz-content-sha256']?.startsWith('STREAMING-') || encodings.includes('aws-chunked');
@@ -97,7 +95,7 @@ interface Announced {
 
 const OTHER_CHECKSUM = /^x-amz-checksum-(?:md5|sha512|xxhash\d+)$/;
 
-/** A checksum that is not computed here is refused: taking the body unchecked would be kinder than S3. */
+/** Refuses a checksum that is not implemented here. Accepting the body unchecked would be more lenient than S3. */
 function announcedChecksum(headers: Headers): Announced | undefined {
   const found: Announced[] = [];
   const trailers = (headers['x-amz-trailer'] ?? '').split(',').map((name) => name.trim().toLowerCase());
@@ -151,8 +149,8 @@ function checkMd5(sent: string | undefined, md5: Buffer): void {
 }
 
 /**
- * Takes the data out of `<hex length>[;chunk-signature=...]\r\n<data>\r\n ... 0\r\n[<trailer>\r\n ...]\r\n`, which is
- * what all of STREAMING-AWS4-HMAC-SHA256-PAYLOAD, its -TRAILER form and STREAMING-UNSIGNED-PAYLOAD-TRAILER look like.
+ * Extracts the data from `<hex length>[;chunk-signature=...]\r\n<data>\r\n ... 0\r\n[<trailer>\r\n ...]\r\n`. This is the
+ * framing of STREAMING-AWS4-HMAC-SHA256-PAYLOAD, its -TRAILER form, and STREAMING-UNSIGNED-PAYLOAD-TRAILER.
  */
 async function* unframe(
   body: AsyncIterable<Uint8Array>,
@@ -168,7 +166,7 @@ async function* unframe(
     if ((await reader.line()) !== '')
       throw new S3Error('InvalidRequest', { message: 'A chunk is longer than it says.' });
   }
-  // Some clients leave out the empty line after the last chunk or trailer: the end of the body says the same.
+  // Some clients omit the empty line after the last chunk or trailer. The end of the body means the same.
   for (let line = await reader.lineOrEnd(); line; line = await reader.lineOrEnd()) {
     const colon = line.indexOf(':');
     if (colon < 1 || trailers.size === TRAILERS_MAX) throw new S3Error('MalformedTrailerError');
@@ -185,14 +183,14 @@ class ByteReader {
     this.#source = source[Symbol.asyncIterator]();
   }
 
-  /** Text up to the next line end, which is taken too. Throws IncompleteBody if there is none. */
+  /** Reads a line, without its line end. Throws IncompleteBody if there is none. */
   async line(): Promise<string> {
     const line = await this.lineOrEnd();
     if (line === undefined) throw new S3Error('IncompleteBody');
     return line;
   }
 
-  /** As `line`, or `undefined` at the end of the body. */
+  /** Like `line`, but returns `undefined` at the end of the body. */
   async lineOrEnd(): Promise<string | undefined> {
     for (;;) {
       const end = this.#pending.indexOf('\n');
@@ -211,7 +209,7 @@ class ByteReader {
     }
   }
 
-  /** Exactly so many bytes, as they come. */
+  /** Yields exactly `bytes` bytes, in chunks as they arrive. */
   async *take(bytes: number): AsyncGenerator<Uint8Array, void> {
     for (let missing = bytes; missing > 0; ) {
       if (this.#pending.length === 0) {

@@ -1,5 +1,6 @@
 import { type Call, demand, integer, isoSeconds, type S3Response, type Service, xmlResponse } from './call.ts';
-import { type ListedVersion, successor } from './catalog.ts';
+import type { ListedVersion } from './catalog.ts';
+import { successor } from './database.ts';
 import { S3Error } from './errors.ts';
 import { encodeKey } from './events.ts';
 import type { XmlElement } from './xml.ts';
@@ -7,7 +8,7 @@ import type { XmlElement } from './xml.ts';
 /** "Returns some or all (up to 1,000) of the objects in a bucket." */
 export const KEYS_MAX = 1000;
 
-/** Anything in the order of its key; what the delimiter rolls up appears once, as the bytes of its common prefix. */
+/** An entry of a listing: an item, or a common prefix that stands for all keys under it. */
 type Entry<T> = { readonly item: T } | { readonly commonPrefix: Buffer };
 
 interface Page<T> {
@@ -21,7 +22,7 @@ interface Selection {
   readonly max: number;
 }
 
-/** Takes one page, skipping in one seek over the keys under a common prefix. `scan` starts at a key, inclusively. */
+/** Collects one page. Skips all keys under a common prefix with one seek. `scan` starts at a key, inclusively. */
 function page<T extends { readonly key: Buffer }>(
   { prefix, delimiter, max }: Selection,
   from: Buffer,
@@ -54,8 +55,8 @@ function commonPrefixOf(key: Buffer, prefix: Buffer, delimiter: Buffer): Buffer 
 }
 
 /**
- * The first key to list after `marker`. S3 leaves out a common prefix that is not greater than the marker, so where the
- * marker has one, all that is under it is passed over.
+ * The first key to list after `marker`. S3 omits a common prefix that is not greater than the marker. Therefore, if the
+ * marker has a common prefix, all keys under it are skipped.
  */
 function after(marker: Buffer, { prefix, delimiter }: Selection): Buffer {
   if (marker.length === 0) return marker;
@@ -72,7 +73,7 @@ function selection({ keysMax }: Service, call: Call): Selection {
   };
 }
 
-/** Writes keys as the client asked for them. */
+/** Encodes keys as the client asked with `encoding-type`. */
 function encoder(call: Call): (text: string | Buffer) => string {
   const encoding = call.query.get('encoding-type');
   if (encoding !== undefined && encoding !== 'url') {
@@ -128,7 +129,7 @@ function objectElements(entries: readonly Entry<ListedVersion>[], encode: (text:
 
 export function listObjectsV2(service: Service, call: Call): S3Response {
   service.catalog.bucket(call.bucket);
-  demand(service, call, 's3:ListBucket', call.bucket);
+  demand(service, call, 's3:ListBucket');
   const select = selection(service, call);
   const encode = encoder(call);
   const token = call.query.get('continuation-token');
@@ -165,7 +166,7 @@ function fromToken(token: string): Buffer {
 
 export function listObjectsV1(service: Service, call: Call): S3Response {
   service.catalog.bucket(call.bucket);
-  demand(service, call, 's3:ListBucket', call.bucket);
+  demand(service, call, 's3:ListBucket');
   const select = selection(service, call);
   const encode = encoder(call);
   const marker = call.query.get('marker') ?? '';
@@ -188,7 +189,7 @@ export function listObjectsV1(service: Service, call: Call): S3Response {
 export function listObjectVersions(service: Service, call: Call): S3Response {
   const { catalog } = service;
   catalog.bucket(call.bucket);
-  demand(service, call, 's3:ListBucketVersions', call.bucket);
+  demand(service, call, 's3:ListBucketVersions');
   const select = selection(service, call);
   const encode = encoder(call);
   const keyMarker = call.query.get('key-marker') ?? '';
@@ -197,7 +198,7 @@ export function listObjectVersions(service: Service, call: Call): S3Response {
     const message = 'A version-id marker cannot be specified without a key marker.';
     throw new S3Error('InvalidArgument', { message, details: { ArgumentName: 'version-id-marker' } });
   }
-  // Goes on within the key of the marker. A marker whose version has been deleted since begins its key again.
+  // Continues within the marker's key. If the marker's version has been deleted since, the key starts again.
   const within = Buffer.from(keyMarker);
   const below = catalog.version(call.bucket, keyMarker, idMarker)?.sequence ?? Number.MAX_SAFE_INTEGER;
   const from = idMarker === '' ? after(within, select) : within;

@@ -1,27 +1,26 @@
 import { createHash } from 'node:crypto';
-import { type Call, demand, EMPTY, integer, isoSeconds, type S3Response, type Service, xmlResponse } from './call.ts';
-import type { Part, Upload } from './catalog.ts';
+import { type Call, demand, EMPTY, integer, type S3Response, type Service, xmlResponse } from './call.ts';
+import type { NewVersion } from './catalog.ts';
 import { CHECKSUM_ALGORITHMS, type Checksum, type ChecksumAlgorithm, createHasher } from './checksums.ts';
+import { checkTarget, commit, demandWrite, keeping, versionHeader } from './commit.ts';
 import { writeCondition } from './conditions.ts';
 import { S3Error } from './errors.ts';
-import { encodeKey } from './events.ts';
 import { receive, receiveText } from './incoming.ts';
 import { objectHeaders } from './object-headers.ts';
-import { checkTarget, commit, demandWrite, keeping, versionHeader } from './objects.ts';
+import type { Part, Upload } from './uploads.ts';
 import { childText, parseXml, type XmlElement, type XmlNode } from './xml.ts';
 
-const PART_NUMBER_MAX = 10_000;
+export const PART_NUMBER_MAX = 10_000;
 /** "5 MB to 5 GB. There is no minimum size limit on the last part of your multipart upload." */
 const PART_BYTES_MIN = 5 * 1024 ** 2;
-const LISTED_MAX = 1000;
 
 export function createMultipartUpload(service: Service, call: Call): S3Response {
   const { bucket, key, headers } = call;
   checkTarget(service, call);
   demandWrite(service, call);
   const checksum = requestedChecksum(call);
-  const upload = service.catalog.transaction(() =>
-    service.catalog.createUpload({
+  const upload = service.database.transaction(() =>
+    service.uploads.create({
       bucket,
       key,
       initiatedMs: service.now(),
@@ -45,7 +44,7 @@ export function createMultipartUpload(service: Service, call: Call): S3Response 
   );
 }
 
-/** CRC64NVME is for whole objects only, SHA is composite only, the other CRCs are composite unless asked otherwise. */
+/** CRC64NVME is for whole objects only, SHA is composite only. The other CRCs are composite by default. */
 function requestedChecksum({ headers }: Call): Upload['checksum'] {
   const name = headers['x-amz-checksum-algorithm']?.toLowerCase();
   if (name === undefined) return undefined;
@@ -64,11 +63,11 @@ function requestedChecksum({ headers }: Call): Upload['checksum'] {
 
 export async function uploadPart(service: Service, call: Call): Promise<S3Response> {
   const { bucket, key, query } = call;
-  const { catalog, bodies } = service;
+  const { database, uploads, bodies } = service;
   checkTarget(service, call);
   demandWrite(service, call);
   const uploadId = query.get('uploadId') ?? '';
-  catalog.upload(bucket, key, uploadId);
+  uploads.find(bucket, key, uploadId);
   const number = integer(call, 'partNumber', 0, Number.MAX_SAFE_INTEGER);
   if (number < 1 || number > PART_NUMBER_MAX) {
     const message = `Part number must be an integer between 1 and ${PART_NUMBER_MAX}, inclusive`;
@@ -79,9 +78,9 @@ export async function uploadPart(service: Service, call: Call): Promise<S3Respon
   const { md5, checksum } = received();
   const etag = md5.toString('hex');
   keeping(service, segment, () => {
-    const replaced = catalog.transaction(() => {
-      catalog.upload(bucket, key, uploadId); // It may have been completed or aborted while the part was coming in.
-      return catalog.putPart(uploadId, { number, etag, modifiedMs: service.now(), checksum, segment });
+    const replaced = database.transaction(() => {
+      uploads.find(bucket, key, uploadId); // It may have been completed or aborted while the part arrived.
+      return uploads.putPart(uploadId, { number, etag, modifiedMs: service.now(), checksum, segment });
     });
     if (replaced !== undefined) bodies.remove([replaced.segment]);
   });
@@ -91,54 +90,24 @@ export async function uploadPart(service: Service, call: Call): Promise<S3Respon
 
 export async function completeMultipartUpload(service: Service, call: Call): Promise<S3Response> {
   const { bucket, key, headers } = call;
-  const { catalog, bodies } = service;
+  const { uploads, bodies } = service;
   checkTarget(service, call);
   demandWrite(service, call);
-  const upload = catalog.upload(bucket, key, call.query.get('uploadId') ?? '');
+  const upload = uploads.find(bucket, key, call.query.get('uploadId') ?? '');
   const condition = writeCondition(headers);
   const named = parseXml(
     await receiveText({ ...call, headers: bodyHeaders(call) }),
     'CompleteMultipartUpload',
   ).children;
-  const parts = chooseParts(upload, catalog.parts(upload.id), named);
-  const segments = parts.map(({ segment }) => segment);
-  const bytes = segments.reduce((sum, segment) => sum + segment.bytes, 0);
-  const declared = headers['x-amz-mp-object-size'];
-  if (declared !== undefined && declared !== String(bytes)) {
-    throw new S3Error('InvalidRequest', {
-      message: 'The provided x-amz-mp-object-size does not match the object size.',
-    });
-  }
-  const checksum = await wholeChecksum(service, call, upload, parts);
-  const etag = `${md5OfParts(parts)}-${parts.length}`;
-
-  let unused: Part[] = [];
-  const version = commit(
-    service,
-    condition,
-    {
-      bucket,
-      key,
-      deleteMarker: false,
-      bytes,
-      etag,
-      // S3: "For multipart uploads, the object creation date is the date of initiation of the multipart upload."
-      modifiedMs: upload.initiatedMs,
-      headers: upload.headers,
-      checksum,
-      segments,
-    },
-    () => {
-      catalog.upload(bucket, key, upload.id);
-      const present = catalog.parts(upload.id);
-      const same = parts.every((part) => present.some(({ segment }) => segment.id === part.segment.id));
-      if (!same) throw new S3Error('InvalidPart'); // One was uploaded again while the checksum was computed.
-      unused = present.filter((part) => !segments.some(({ id }) => id === part.segment.id));
-      catalog.removeUpload(upload.id);
-    },
-  );
+  const parts = chooseParts(upload, uploads.parts(upload.id), named);
+  const completed = await completedVersion(service, call, upload, parts);
+  let unused: readonly Part[] = [];
+  const version = commit(service, condition, completed, () => {
+    unused = closeUpload(service, upload, parts);
+  });
   bodies.remove(unused.map(({ segment }) => segment));
   await service.publish('ObjectCreated:CompleteMultipartUpload', version, call);
+  const { etag, checksum } = completed;
   return xmlResponse(
     [
       'CompleteMultipartUploadResult',
@@ -154,12 +123,52 @@ export async function completeMultipartUpload(service: Service, call: Call): Pro
   );
 }
 
-/** The checksum headers of a completion are of the object, not of the XML. */
+/** The object that the parts make. Throws InvalidRequest if its size is not the one that the client declared. */
+async function completedVersion(
+  service: Service,
+  call: Call,
+  upload: Upload,
+  parts: readonly Part[],
+): Promise<NewVersion> {
+  const segments = parts.map(({ segment }) => segment);
+  const bytes = segments.reduce((sum, segment) => sum + segment.bytes, 0);
+  const declared = call.headers['x-amz-mp-object-size'];
+  if (declared !== undefined && declared !== String(bytes)) {
+    throw new S3Error('InvalidRequest', {
+      message: 'The provided x-amz-mp-object-size does not match the object size.',
+    });
+  }
+  return {
+    bucket: upload.bucket,
+    key: upload.key,
+    deleteMarker: false,
+    bytes,
+    etag: `${md5OfParts(parts)}-${parts.length}`,
+    // S3: "For multipart uploads, the object creation date is the date of initiation of the multipart upload."
+    modifiedMs: upload.initiatedMs,
+    headers: upload.headers,
+    checksum: await wholeChecksum(service, call, upload, parts),
+    segments,
+  };
+}
+
+/** Removes an upload and returns its parts that the object does not use. Throws InvalidPart. Call in a transaction. */
+function closeUpload({ uploads }: Service, { bucket, key, id }: Upload, parts: readonly Part[]): readonly Part[] {
+  uploads.find(bucket, key, id);
+  const present = uploads.parts(id);
+  const isIn = (some: readonly Part[], part: Part) => some.some(({ segment }) => segment.id === part.segment.id);
+  // A part may have been uploaded again while the checksum was computed.
+  if (!parts.every((part) => isIn(present, part))) throw new S3Error('InvalidPart');
+  uploads.remove(id);
+  return present.filter((part) => !isIn(parts, part));
+}
+
+/** Drops the checksum headers: in a completion they belong to the object, not to the XML. */
 function bodyHeaders({ headers }: Call): Call['headers'] {
   return Object.fromEntries(Object.entries(headers).filter(([name]) => !name.startsWith('x-amz-checksum-')));
 }
 
-/** The parts that the client names, in its order. Throws InvalidPartOrder, InvalidPart, EntityTooSmall, MalformedXML. */
+/** The parts that the client lists, in its order. Throws InvalidPartOrder, InvalidPart, EntityTooSmall, MalformedXML. */
 function chooseParts(upload: Upload, present: readonly Part[], named: readonly XmlNode[]): Part[] {
   if (named.length === 0 || named.some(({ name }) => name !== 'Part')) throw new S3Error('MalformedXML');
   const byNumber = new Map(present.map((part) => [part.number, part]));
@@ -190,7 +199,7 @@ function chooseParts(upload: Upload, present: readonly Part[], named: readonly X
   return chosen;
 }
 
-/** A composite checksum needs that of every part in the request; elsewhere one that is sent must be right. */
+/** For a composite checksum the request must list that of every part. Otherwise a listed checksum must be correct. */
 function checksumHolds({ checksum: wanted }: Upload, { checksum }: Part, node: XmlNode): boolean {
   if (wanted?.type === 'COMPOSITE') {
     if (checksum?.algorithm !== wanted.algorithm) return false;
@@ -236,98 +245,21 @@ function elementName(algorithm: ChecksumAlgorithm): string {
   return `Checksum${algorithm.toUpperCase()}`;
 }
 
-function checksumElement({ algorithm, value }: Pick<Checksum, 'algorithm' | 'value'>): XmlElement {
+export function checksumElement({ algorithm, value }: Pick<Checksum, 'algorithm' | 'value'>): XmlElement {
   return [elementName(algorithm), value];
 }
 
 export function abortMultipartUpload(service: Service, call: Call): S3Response {
-  const { catalog, bodies } = service;
+  const { database, catalog, uploads, bodies } = service;
   const { bucket, key, query } = call;
-  demand(service, call, 's3:AbortMultipartUpload', bucket, key);
-  const parts = catalog.transaction(() => {
+  demand(service, call, 's3:AbortMultipartUpload');
+  const parts = database.transaction(() => {
     catalog.bucket(bucket);
-    const { id } = catalog.upload(bucket, key, query.get('uploadId') ?? '');
-    const parts = catalog.parts(id);
-    catalog.removeUpload(id);
+    const { id } = uploads.find(bucket, key, query.get('uploadId') ?? '');
+    const parts = uploads.parts(id);
+    uploads.remove(id);
     return parts;
   });
   bodies.remove(parts.map(({ segment }) => segment));
   return { status: 204, headers: {}, body: EMPTY };
-}
-
-export function listParts(service: Service, call: Call): S3Response {
-  const { catalog } = service;
-  const { bucket, key, query } = call;
-  demand(service, call, 's3:ListMultipartUploadParts', bucket, key);
-  catalog.bucket(bucket);
-  const upload = catalog.upload(bucket, key, query.get('uploadId') ?? '');
-  const marker = integer(call, 'part-number-marker', 0, PART_NUMBER_MAX);
-  const max = integer(call, 'max-parts', LISTED_MAX, LISTED_MAX);
-  const rest = catalog.parts(upload.id).filter(({ number }) => number > marker);
-  const parts = rest.slice(0, max);
-  return xmlResponse([
-    'ListPartsResult',
-    [
-      ['Bucket', bucket],
-      ['Key', key],
-      ['UploadId', upload.id],
-      ['StorageClass', 'STANDARD'],
-      ['PartNumberMarker', marker],
-      ['NextPartNumberMarker', parts.at(-1)?.number ?? marker],
-      ['MaxParts', max],
-      ['IsTruncated', rest.length > parts.length],
-      ...parts.map(
-        ({ number, etag, modifiedMs, segment, checksum }): XmlElement => [
-          'Part',
-          [
-            ['PartNumber', number],
-            ['LastModified', isoSeconds(modifiedMs)],
-            ['ETag', `"${etag}"`],
-            ['Size', segment.bytes],
-            checksum && checksumElement(checksum),
-          ],
-        ],
-      ),
-    ],
-  ]);
-}
-
-export function listMultipartUploads(service: Service, call: Call): S3Response {
-  const { catalog } = service;
-  const { bucket, query } = call;
-  demand(service, call, 's3:ListBucketMultipartUploads', bucket);
-  catalog.bucket(bucket);
-  if (query.get('delimiter')) throw new S3Error('NotImplemented', { details: { Query: 'delimiter' } });
-  const encode = query.get('encoding-type') === 'url' ? encodeKey : (text: string) => text;
-  const max = integer(call, 'max-uploads', LISTED_MAX, LISTED_MAX);
-  const keyMarker = query.get('key-marker') ?? '';
-  const idMarker = query.get('upload-id-marker') ?? '';
-  const rest = catalog.uploads(bucket, query.get('prefix') ?? '', keyMarker, idMarker, max + 1);
-  const uploads = rest.slice(0, max);
-  const last = uploads.at(-1);
-  const truncated = rest.length > uploads.length && last !== undefined;
-  return xmlResponse([
-    'ListMultipartUploadsResult',
-    [
-      ['Bucket', bucket],
-      ['KeyMarker', encode(keyMarker)],
-      ['UploadIdMarker', idMarker],
-      truncated ? ['NextKeyMarker', encode(last.key)] : undefined,
-      truncated ? ['NextUploadIdMarker', last.id] : undefined,
-      ['Prefix', encode(query.get('prefix') ?? '')],
-      ['MaxUploads', max],
-      ['IsTruncated', truncated],
-      ...uploads.map(
-        ({ key, id, initiatedMs }): XmlElement => [
-          'Upload',
-          [
-            ['Key', encode(key)],
-            ['UploadId', id],
-            ['StorageClass', 'STANDARD'],
-            ['Initiated', isoSeconds(initiatedMs)],
-          ],
-        ],
-      ),
-    ],
-  ]);
 }

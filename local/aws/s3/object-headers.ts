@@ -1,12 +1,12 @@
 import { S3Error } from './errors.ts';
 
-/** Headers of a request, lower-cased. Their text is what the wire had, one character per byte. */
+/** Headers of a request, with names in lower case. A value has one character for each byte on the wire. */
 export type Headers = Readonly<Record<string, string | undefined>>;
 
-/** What an upload says about its object and every read repeats. */
+/** The headers that an upload gives to its object. Every read returns them. */
 export interface ObjectHeaders {
   readonly system: Readonly<Record<string, string>>;
-  /** User metadata: names without `x-amz-meta-`, values as they were sent. */
+  /** User metadata: names without `x-amz-meta-`, values as sent. */
   readonly user: Readonly<Record<string, string>>;
 }
 
@@ -42,7 +42,7 @@ export function objectHeaders(headers: Headers): ObjectHeaders {
   return { system, user };
 }
 
-/** The headers with which a read repeats what `objectHeaders` kept. */
+/** The response headers of a read. */
 export function answerHeaders({ system, user }: ObjectHeaders): Record<string, string> {
   const answer: Record<string, string> = { ...system };
   for (const [name, value] of Object.entries(user)) answer[USER_PREFIX + name] = encodeMetadata(value);
@@ -51,8 +51,8 @@ export function answerHeaders({ system, user }: ObjectHeaders): Record<string, s
 
 /**
  * S3: the value "is examined for non US-ASCII characters" and then encoded "as per RFC 2047 to make them mail-safe
- * before returning". It takes the bytes of the header for Latin-1, as the example on that page shows; a client that
- * wants its text back sends encoded words itself, which are returned as they came.
+ * before returning". S3 reads the header's bytes as Latin-1, as the example on that page shows. A client that wants its
+ * text back sends RFC 2047 encoded words itself, and S3 returns them unchanged.
  *
  * @see https://docs.aws.amazon.com/AmazonS3/latest/userguide/UsingMetadata.html
  */

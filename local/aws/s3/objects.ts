@@ -1,70 +1,12 @@
-import type { ByteRange, Segment } from './bodies.ts';
-import { type Call, demand, EMPTY, KEY_BYTES_MAX, type S3Response, type Service, xmlResponse } from './call.ts';
-import type { NewVersion, Version } from './catalog.ts';
+import type { ByteRange } from './bodies.ts';
+import { type Call, demand, EMPTY, type S3Response, type Service, xmlResponse } from './call.ts';
 import type { Checksum } from './checksums.ts';
-import { checkRead, checkWrite, deleteCondition, type WriteCondition, writeCondition } from './conditions.ts';
+import { checkTarget, commit, demandWrite, keeping, versionHeader } from './commit.ts';
+import { checkRead, writeCondition } from './conditions.ts';
 import { S3Error } from './errors.ts';
-import { receive, receiveText } from './incoming.ts';
+import { findObject, modified, type ObjectRef } from './find.ts';
+import { receive } from './incoming.ts';
 import { answerHeaders, type Headers, objectHeaders } from './object-headers.ts';
-import { childText, parseXml, type XmlElement } from './xml.ts';
-
-/** "A request can contain a list of up to 1,000 keys to delete." */
-const DELETE_KEYS_MAX = 1000;
-
-/** Demands a key that S3 takes and a bucket that is there, before any byte of a body is read. */
-export function checkTarget({ catalog }: Service, { bucket, key }: Pick<Call, 'bucket' | 'key'>): void {
-  catalog.bucket(bucket);
-  const bytes = Buffer.byteLength(key);
-  if (bytes > KEY_BYTES_MAX) {
-    throw new S3Error('KeyTooLongError', { details: { Size: String(bytes), MaxSizeAllowed: String(KEY_BYTES_MAX) } });
-  }
-}
-
-/**
- * The one place where an object comes to be: checks the condition and commits in one step, then forgets the bodies that
- * nothing names any more.
- */
-export function commit(
-  service: Service,
-  condition: WriteCondition | undefined,
-  version: NewVersion,
-  alongside: () => void = () => {},
-): Version {
-  const { catalog, bodies } = service;
-  const { added, replaced } = catalog.transaction(() => {
-    checkConflict(service, condition);
-    catalog.bucket(version.bucket);
-    checkWrite(condition, catalog.latest(version.bucket, version.key));
-    alongside();
-    return catalog.addVersion(version);
-  });
-  if (replaced !== undefined) bodies.remove(replaced.segments);
-  return added;
-}
-
-/** Runs what commits a body just stored; where it does not come to that, the body is forgotten. */
-export function keeping<T>({ bodies }: Service, segment: Segment, work: () => T): T {
-  try {
-    return work();
-  } catch (error) {
-    bodies.remove([segment]);
-    throw error;
-  }
-}
-
-function checkConflict(service: Service, condition: WriteCondition | undefined): void {
-  if (condition !== undefined && service.conflict()) throw new S3Error('ConditionalRequestConflict');
-}
-
-/** `x-amz-version-id`, in a bucket that has, or had, versioning. */
-export function versionHeader({ catalog }: Service, { bucket, versionId }: Version): Record<string, string> {
-  return catalog.bucket(bucket).versioning === undefined ? {} : { 'x-amz-version-id': versionId };
-}
-
-export function checksumHeaders(checksum: Checksum | undefined): Record<string, string> {
-  if (checksum === undefined) return {};
-  return { [`x-amz-checksum-${checksum.algorithm}`]: checksum.value, 'x-amz-checksum-type': checksum.type };
-}
 
 export async function putObject(service: Service, call: Call): Promise<S3Response> {
   const { bucket, key, headers } = call;
@@ -95,38 +37,11 @@ export async function putObject(service: Service, call: Call): Promise<S3Respons
   return { status: 200, headers: answer, body: EMPTY };
 }
 
-/** The version that a read or a copy is about. Throws as S3 answers: NoSuchKey, NoSuchVersion, MethodNotAllowed. */
-function find(service: Service, call: Call, bucket: string, key: string, versionId: string | undefined): Version {
-  const { catalog } = service;
-  catalog.bucket(bucket);
-  const version = versionId === undefined ? catalog.latest(bucket, key) : findVersion(service, bucket, key, versionId);
-  // Whoever may not list a bucket does not learn what is not in it.
-  if (versionId === undefined && version?.deleteMarker !== false) demand(service, call, 's3:ListBucket', bucket);
-  if (version === undefined) {
-    if (versionId === undefined) throw new S3Error('NoSuchKey', { details: { Key: key } });
-    throw new S3Error('NoSuchVersion', { details: { Key: key, VersionId: versionId } });
-  }
-  if (version.deleteMarker) {
-    const headers = { 'x-amz-delete-marker': 'true', ...versionHeader(service, version) };
-    if (versionId === undefined) throw new S3Error('NoSuchKey', { details: { Key: key }, headers });
-    throw new S3Error('MethodNotAllowed', { headers: { ...headers, allow: 'DELETE', ...modified(version) } });
-  }
-  return version;
-}
-
-function findVersion({ catalog }: Service, bucket: string, key: string, versionId: string): Version | undefined {
-  if (versionId !== 'null' && !/^[\w.]{32}$/.test(versionId)) {
-    const message = versionId === '' ? 'Version id cannot be the empty string' : 'Invalid version id specified';
-    throw new S3Error('InvalidArgument', { message, details: { ArgumentName: 'versionId', ArgumentValue: versionId } });
-  }
-  return catalog.version(bucket, key, versionId);
-}
-
-/** HeadObject and GetObject differ in the body alone. */
+/** HeadObject and GetObject. They differ in the body only. */
 export function readObject(service: Service, call: Call): S3Response {
   const { bucket, key, query, headers } = call;
-  demand(service, call, query.has('versionId') ? 's3:GetObjectVersion' : 's3:GetObject', bucket, key);
-  const version = find(service, call, bucket, key, query.get('versionId'));
+  demand(service, call, query.has('versionId') ? 's3:GetObjectVersion' : 's3:GetObject');
+  const version = findObject(service, call, { bucket, key, versionId: query.get('versionId') });
   const about = { etag: `"${version.etag}"`, ...modified(version), ...versionHeader(service, version) };
   if (checkRead(headers, version) === 'not modified') return { status: 304, headers: about, body: EMPTY };
 
@@ -146,10 +61,6 @@ export function readObject(service: Service, call: Call): S3Response {
   return { status: range.partial ? 206 : 200, headers: answer, body };
 }
 
-function modified({ modifiedMs }: Version): Record<string, string> {
-  return { 'last-modified': new Date(modifiedMs).toUTCString() };
-}
-
 const OVERRIDES = [
   'content-type',
   'content-language',
@@ -159,7 +70,7 @@ const OVERRIDES = [
   'content-encoding',
 ];
 
-/** `response-content-type` and its like, which a presigned link may carry. */
+/** Headers that the query overrides, such as with `response-content-type`. Presigned URLs use them. */
 function overrides(query: Call['query']): Record<string, string> {
   const answer: Record<string, string> = {};
   for (const name of OVERRIDES) {
@@ -169,7 +80,7 @@ function overrides(query: Call['query']): Record<string, string> {
   return answer;
 }
 
-/** A single range; anything else is no range, as S3 has it. Throws InvalidRange where it covers no byte. */
+/** Parses a single range. As in S3, every other value means no range. Throws InvalidRange if it covers no byte. */
 function parseRange(header: string | undefined, bytes: number): ByteRange & { partial: boolean } {
   const [, first = '', last = ''] = /^bytes=(\d{0,15})-(\d{0,15})$/.exec(header ?? '') ?? [];
   const malformed = (first === '' && last === '') || (first !== '' && last !== '' && Number(last) < Number(first));
@@ -183,112 +94,9 @@ function parseRange(header: string | undefined, bytes: number): ByteRange & { pa
   return { start, end, partial: true };
 }
 
-export async function deleteObject(service: Service, call: Call): Promise<S3Response> {
-  const { key, query, headers } = call;
-  checkTarget(service, call);
-  const versionId = query.get('versionId');
-  const etag = headers['if-match'];
-  demandDeletion(service, call, key, versionId, etag);
-  const deleted = await remove(service, call, key, versionId, deleteCondition(etag));
-  return {
-    status: 204,
-    headers: {
-      ...(deleted.versionId === undefined ? {} : { 'x-amz-version-id': deleted.versionId }),
-      ...(deleted.deleteMarker ? { 'x-amz-delete-marker': 'true' } : {}),
-    },
-    body: EMPTY,
-  };
-}
-
-function demandDeletion(service: Service, call: Call, key: string, versionId?: string, etag?: string): void {
-  demand(service, call, versionId === undefined ? 's3:DeleteObject' : 's3:DeleteObjectVersion', call.bucket, key);
-  if (etag !== undefined && etag !== '*') demand(service, call, 's3:GetObject', call.bucket, key);
-}
-
-/** S3 asks for `s3:GetObject` too of whoever compares an ETag. */
-export function demandWrite(service: Service, call: Call): void {
-  demand(service, call, 's3:PutObject', call.bucket, call.key);
-  if (call.headers['if-match'] !== undefined) demand(service, call, 's3:GetObject', call.bucket, call.key);
-}
-
-interface Deleted {
-  readonly versionId: string | undefined;
-  readonly deleteMarker: boolean;
-}
-
-/** With a version id removes that version for good; without, puts a delete marker where the bucket has versioning. */
-async function remove(
-  service: Service,
-  call: Call,
-  key: string,
-  versionId: string | undefined,
-  condition: WriteCondition | undefined,
-): Promise<Deleted> {
-  const { catalog, bodies } = service;
-  const { bucket } = call;
-  const { versioning } = catalog.bucket(bucket);
-  const { added, removed, sequence } = catalog.transaction(() => {
-    checkConflict(service, condition);
-    const latest = catalog.latest(bucket, key);
-    checkWrite(condition, latest);
-    if (versionId === undefined && versioning !== undefined) {
-      const { added, replaced } = catalog.addVersion(deleteMarker(bucket, key, service.now()));
-      return { added, removed: replaced, sequence: added.sequence };
-    }
-    const removed = versionId === undefined ? latest : findVersion(service, bucket, key, versionId);
-    if (removed !== undefined) catalog.removeVersion(removed);
-    return { added: undefined, removed, sequence: catalog.nextSequence() };
-  });
-  if (removed !== undefined) bodies.remove(removed.segments);
-  if (added !== undefined) await service.publish('ObjectRemoved:DeleteMarkerCreated', added, call);
-  else if (removed !== undefined) await service.publish('ObjectRemoved:Delete', removed, call, sequence);
-  return { versionId: added?.versionId ?? versionId, deleteMarker: (added ?? removed)?.deleteMarker ?? false };
-}
-
-function deleteMarker(bucket: string, key: string, modifiedMs: number): NewVersion {
-  const headers = { system: {}, user: {} };
-  return {
-    bucket,
-    key,
-    deleteMarker: true,
-    bytes: 0,
-    etag: '',
-    modifiedMs,
-    headers,
-    checksum: undefined,
-    segments: [],
-  };
-}
-
-export async function deleteObjects(service: Service, call: Call): Promise<S3Response> {
-  service.catalog.bucket(call.bucket);
-  const request = parseXml(await receiveText(call), 'Delete');
-  const quiet = childText(request, 'Quiet') === 'true';
-  const objects = request.children.filter(({ name }) => name === 'Object');
-  if (objects.length === 0 || objects.length > DELETE_KEYS_MAX) throw new S3Error('MalformedXML');
-
-  const answers: XmlElement[] = [];
-  for (const object of objects) {
-    const key = childText(object, 'Key');
-    const versionId = childText(object, 'VersionId');
-    if (key === undefined || key === '') throw new S3Error('MalformedXML');
-    const named: XmlElement[] = [['Key', key], ...(versionId === undefined ? [] : [['VersionId', versionId] as const])];
-    try {
-      const etag = childText(object, 'ETag');
-      demandDeletion(service, call, key, versionId, etag);
-      const deleted = await remove(service, call, key, versionId, deleteCondition(etag));
-      if (quiet) continue;
-      const marker: XmlElement[] = [];
-      if (deleted.deleteMarker) {
-        marker.push(['DeleteMarker', true], ['DeleteMarkerVersionId', deleted.versionId ?? 'null']);
-      }
-      answers.push(['Deleted', [...named, ...marker]]);
-    } catch (error) {
-      if (!(error instanceof S3Error)) throw error;
-      answers.push(['Error', [...named, ['Code', error.code], ['Message', error.message]]]);
-    }
-  }
-  return xmlResponse(['DeleteResult', answers]);
+function checksumHeaders(checksum: Checksum | undefined): Record<string, string> {
+  if (checksum === undefined) return {};
+  return { [`x-amz-checksum-${checksum.algorithm}`]: checksum.value, 'x-amz-checksum-type': checksum.type };
 }
 
 const UNSUPPORTED_COPY_HEADERS = [
@@ -300,7 +108,7 @@ const UNSUPPORTED_COPY_HEADERS = [
   'x-amz-copy-source-if-unmodified-since',
 ];
 
-/** Conditions are refused, not ignored: nothing here relies on them. */
+/** Conditions on copies are refused rather than ignored. No client of this S3 needs them. */
 export async function copyObject(service: Service, call: Call): Promise<S3Response> {
   const { bucket, key, headers } = call;
   checkTarget(service, call);
@@ -309,8 +117,8 @@ export async function copyObject(service: Service, call: Call): Promise<S3Respon
   if (unsupported !== undefined) throw new S3Error('NotImplemented', { details: { Header: unsupported } });
 
   const from = copySource(headers);
-  demand(service, call, from.versionId === undefined ? 's3:GetObject' : 's3:GetObjectVersion', from.bucket, from.key);
-  const source = find(service, call, from.bucket, from.key, from.versionId);
+  demand(service, call, from.versionId === undefined ? 's3:GetObject' : 's3:GetObjectVersion', from);
+  const source = findObject(service, call, from);
   const replace = headers['x-amz-metadata-directive'] === 'REPLACE';
   if (!replace && from.versionId === undefined && from.bucket === bucket && from.key === key) {
     const message =
@@ -318,7 +126,7 @@ export async function copyObject(service: Service, call: Call): Promise<S3Respon
     throw new S3Error('InvalidRequest', { message });
   }
   const kept = replace ? objectHeaders(headers) : source.headers;
-  // What was uploaded in parts becomes one body, and its ETag that of a single PUT.
+  // An object that was uploaded in parts becomes one body. Its ETag becomes that of a single PUT.
   const { chunks, received } = receive({
     headers: { 'content-length': String(source.bytes) },
     body: service.bodies.read(source.segments, { start: 0, end: source.bytes }),
@@ -355,7 +163,7 @@ export async function copyObject(service: Service, call: Call): Promise<S3Respon
 }
 
 /** `[/]<bucket>/<key>[?versionId=<id>]`, percent-encoded. */
-function copySource(headers: Headers): { bucket: string; key: string; versionId: string | undefined } {
+function copySource(headers: Headers): ObjectRef {
   const match = /^\/?([^/?]+)\/(.+?)(?:\?versionId=(.+))?$/.exec(headers['x-amz-copy-source'] ?? '');
   try {
     const [, bucket, key, versionId] = match ?? [];
@@ -363,7 +171,7 @@ function copySource(headers: Headers): { bucket: string; key: string; versionId:
       return { bucket: decodeURIComponent(bucket), key: decodeURIComponent(key), versionId };
     }
   } catch {
-    // Not percent-encoded UTF-8: refused below, as any other malformed source.
+    // Not percent-encoded UTF-8: refused below, like every other malformed source.
   }
   const message = 'Copy Source must mention the source bucket and key: sourcebucket/sourcekey';
   throw new S3Error('InvalidArgument', { message, details: { ArgumentName: 'x-amz-copy-source' } });

@@ -1,9 +1,10 @@
 import { validateHeaderName, validateHeaderValue } from 'node:http';
 import { Readable } from 'node:stream';
 import type { S3ClientConfig } from '@aws-sdk/client-s3';
-import type { EmbeddedS3, S3Response } from './s3.ts';
+import type { S3Response } from './call.ts';
+import type { EmbeddedS3 } from './s3.ts';
 
-/** What the SDK hands over: the parts of its HttpRequest that matter here. */
+/** The fields of the SDK's HttpRequest that this handler reads. */
 interface SdkRequest {
   readonly method: string;
   readonly hostname: string;
@@ -19,7 +20,7 @@ interface SdkResponse {
   readonly body: Readable;
 }
 
-/** A request handler for `new S3Client({ requestHandler })`: the S3 in this process, without a socket. */
+/** A handler for `new S3Client({ requestHandler })`. It calls the S3 in this process, without a socket. */
 export function s3RequestHandler(s3: EmbeddedS3): NonNullable<S3ClientConfig['requestHandler']> {
   return {
     metadata: { handlerProtocol: 'http/1.1' },
@@ -38,7 +39,7 @@ export function s3RequestHandler(s3: EmbeddedS3): NonNullable<S3ClientConfig['re
           body: bodyOf(request.body, abortion),
         });
         const { status, headers, body } = await abortion.race(answer).catch((error: unknown) => {
-          answer.then(giveUp, () => {}); // What failed is already told; an answer that comes late is not read.
+          answer.then(giveUp, () => {}); // The caller already has the error. Nobody reads a late answer.
           throw error;
         });
         const stream = Readable.from(body instanceof Uint8Array ? [body] : body, { objectMode: false });
@@ -50,7 +51,7 @@ export function s3RequestHandler(s3: EmbeddedS3): NonNullable<S3ClientConfig['re
       }
     },
 
-    /** The SDK asks and sets these; there is nothing to configure. */
+    /** The SDK calls these. There is nothing to configure. */
     updateHttpClientConfig(): void {},
     httpHandlerConfigs(): Record<string, never> {
       return {};
@@ -71,7 +72,7 @@ function encode(text: string): string {
   return encodeURIComponent(text);
 }
 
-/** As on the wire: a header that Node would refuse to send is refused here. */
+/** The headers as they would be on the wire. Refuses a header that Node would refuse to send. */
 function wireHeaders({ hostname, headers }: SdkRequest): Record<string, string> {
   const wire: Record<string, string> = { host: hostname };
   for (const [name, value] of Object.entries(headers)) {
@@ -100,12 +101,12 @@ function giveUp({ body }: S3Response): void {
   if (!(body instanceof Uint8Array)) void body[Symbol.asyncIterator]().return?.();
 }
 
-/** Named as the SDK names it, which keeps it from trying again. */
+/** Has the SDK's name for it, which prevents a retry. */
 class AbortError extends Error {
   override readonly name = 'AbortError';
 }
 
-/** Carries one signal to all that a request waits for: its own body, its answer, and the answer's body. */
+/** Passes the signal to everything that a request waits for: its own body, its answer, and the answer's body. */
 class Abortion {
   readonly #signal: AbortSignal | undefined;
   #onAbort: (error: AbortError) => void;
@@ -115,7 +116,7 @@ class Abortion {
   constructor(signal: AbortSignal | undefined) {
     this.#signal = signal;
     const { promise, reject } = Promise.withResolvers<never>();
-    promise.catch(() => {}); // Told to whoever waits; nobody may be waiting.
+    promise.catch(() => {}); // The waiters get the error. There may be none.
     this.#aborted = promise;
     this.#onAbort = reject;
     signal?.addEventListener('abort', this.#listener, { once: true });

@@ -12,54 +12,50 @@ import {
   putBucketVersioning,
 } from './buckets.ts';
 import { type Call, EMPTY, type S3Access, type S3Request, type S3Response, type Service } from './call.ts';
-import { Catalog, opaqueId, type Version, type Versioning } from './catalog.ts';
+import { Catalog, type Version, type Versioning } from './catalog.ts';
+import { Database, opaqueId } from './database.ts';
+import { deleteObject, deleteObjects } from './deletions.ts';
 import { S3Error } from './errors.ts';
 import { eventRecord, type S3EventName, type S3EventRecord } from './events.ts';
 import { KEYS_MAX, listObjectsV1, listObjectsV2, listObjectVersions } from './listing.ts';
-import {
-  abortMultipartUpload,
-  completeMultipartUpload,
-  createMultipartUpload,
-  listMultipartUploads,
-  listParts,
-  uploadPart,
-} from './multipart.ts';
-import { copyObject, deleteObject, deleteObjects, putObject, readObject } from './objects.ts';
+import { abortMultipartUpload, completeMultipartUpload, createMultipartUpload, uploadPart } from './multipart.ts';
+import { listMultipartUploads, listParts } from './multipart-listing.ts';
+import { copyObject, putObject, readObject } from './objects.ts';
+import { Uploads } from './uploads.ts';
 import { type XmlElement, xmlDocument } from './xml.ts';
 
-export type { S3Access, S3Request, S3Response } from './call.ts';
 export type { Versioning } from './catalog.ts';
 export type { S3EventRecord } from './events.ts';
 
 export interface S3Options {
-  /** @default the system's */
+  /** @default the system's clock */
   readonly clock?: { now(): number };
-  /** Folder that keeps buckets and objects across restarts; one S3 at a time. @default everything in memory */
+  /** Folder that keeps buckets and objects across restarts, for one S3 at a time. @default everything in memory */
   readonly dir?: string;
   /**
-   * Gets the record of every object created or removed, after the commit and before the answer, which waits for it.
-   * Where it rejects, the request fails although it took effect, as can happen with S3.
+   * Called for every object created or removed, after the commit. The answer waits for it. If it rejects, the request
+   * fails although it took effect, which can happen with S3 too.
    */
   readonly onEvent?: (event: S3EventRecord) => void | Promise<void>;
   /**
-   * Asked for every permission that a request needs; `false` answers 403 AccessDenied. An absent key needs
-   * `s3:ListBucket` to be answered with 404. @default everything is allowed
+   * Called for every permission that a request needs. `false` answers 403 AccessDenied. As in S3, a missing key is
+   * answered with 404 only if `s3:ListBucket` is allowed. @default everything is allowed
    */
   readonly authorize?: (access: S3Access) => boolean;
-  /** Asked at every conditional write; `true` answers 409 ConditionalRequestConflict. @default never */
+  /** Called for every conditional write. `true` answers 409 ConditionalRequestConflict. @default never */
   readonly conflict?: () => boolean;
-  /** Keys on a page of a listing, at most: with few of them a short listing takes several pages. @default 1,000 */
+  /** Maximum number of keys on a page of a listing. A small one gives a short listing several pages. @default 1,000 */
   readonly keysMax?: number;
 }
 
 type Operation = (service: Service, call: Call) => S3Response | Promise<S3Response>;
 
 /**
- * The part of Amazon S3's protocol that Flowdrop and common clients use, without a network: `http.ts` puts it on a
- * socket, `request-handler.ts` under an SDK client. Signatures are not verified.
+ * The part of Amazon S3's protocol that Flowdrop and common clients use, without a network. `http.ts` serves it on a
+ * socket, and `request-handler.ts` connects it to an SDK client. Signatures are not verified.
  *
- * One difference is meant: S3 adds a CRC64NVME to an object that was uploaded without a checksum; here such an object
- * has none, because computing it in JavaScript would cost more than all the rest.
+ * One difference is deliberate: S3 adds a CRC64NVME to an object that was uploaded without a checksum. Here such an object
+ * has none, because computing it in JavaScript would cost more than everything else.
  */
 export class EmbeddedS3 {
   readonly #service: Service;
@@ -68,18 +64,21 @@ export class EmbeddedS3 {
   constructor(options: S3Options = {}) {
     const { clock = Date, dir, onEvent, authorize = () => true, conflict = () => false, keysMax = KEYS_MAX } = options;
     if (dir !== undefined) mkdirSync(dir, { recursive: true });
-    const catalog = new Catalog(dir === undefined ? ':memory:' : join(dir, 'catalog.sqlite'));
+    const database = new Database(dir === undefined ? ':memory:' : join(dir, 'catalog.sqlite'));
+    const catalog = new Catalog(database);
     this.#service = {
+      database,
       catalog,
-      bodies: dir === undefined ? new MemoryBodies() : fileBodies(join(dir, 'bodies'), catalog),
+      uploads: new Uploads(database),
+      bodies: dir === undefined ? new MemoryBodies() : fileBodies(join(dir, 'bodies'), database),
       now: () => clock.now(),
       conflict,
       keysMax,
-      allows: (call, action, bucket, key) =>
+      allows: (call, action, { bucket, key = '' }) =>
         authorize({
           accessKeyId: accessKeyId(call),
           action,
-          resource: `arn:aws:s3:::${bucket}${key === undefined ? '' : `/${key}`}`,
+          resource: `arn:aws:s3:::${bucket}${key === '' ? '' : `/${key}`}`,
           context: call.query.has('prefix') ? { 's3:prefix': call.query.get('prefix') ?? '' } : {},
           request: call,
         }),
@@ -95,20 +94,20 @@ export class EmbeddedS3 {
     addBucket(this.#service, name, versioning);
   }
 
-  /** Answers a request. Rejects only where its body does, or `onEvent`, or the disk. */
+  /** Answers a request. Rejects only if the request's body, `onEvent` or the disk fails. */
   async handle(request: S3Request): Promise<S3Response> {
     this.#requests += 1;
     const requestId = opaqueId('request', this.#requests).slice(0, 16).toUpperCase();
     const response = await this.#answer(request, requestId);
     const headers: Record<string, string> = { ...response.headers, 'x-amz-request-id': requestId, server: 'AmazonS3' };
     if (response.body instanceof Uint8Array && response.status !== 204 && response.status !== 304) {
-      headers['content-length'] ??= String(response.body.byteLength); // A HEAD answers with that of the GET.
+      headers['content-length'] ??= String(response.body.byteLength); // A HEAD already has that of the GET.
     }
     return { ...response, headers };
   }
 
   close(): void {
-    this.#service.catalog.close();
+    this.#service.database.close();
   }
 
   async #answer(request: S3Request, requestId: string): Promise<S3Response> {
@@ -122,8 +121,8 @@ export class EmbeddedS3 {
   }
 }
 
-function fileBodies(dir: string, catalog: Catalog): Bodies {
-  const known = catalog.bodyIds();
+function fileBodies(dir: string, database: Database): Bodies {
+  const known = database.bodyIds();
   return new FileBodies(dir, (id) => known.has(id));
 }
 
@@ -186,7 +185,7 @@ function parseQuery(query: string): Map<string, string> {
   );
 }
 
-/** Parts of S3 that are named in the query and not here: answering as if they were not would be kinder than S3. */
+/** Features of S3 that are not implemented. Ignoring them would be more lenient than S3. */
 const UNSUPPORTED_QUERIES = [
   ...['accelerate', 'acl', 'analytics', 'attributes', 'cors', 'encryption', 'intelligent-tiering', 'inventory'],
   ...['legal-hold', 'lifecycle', 'logging', 'metrics', 'notification', 'object-lock', 'ownershipControls', 'policy'],

@@ -1,6 +1,6 @@
 import { S3Error } from './errors.ts';
 
-/** An element: its name and its text or children. Children that are `undefined` are left out. */
+/** An element: its name, and its text or children. `undefined` children are omitted. */
 export type XmlElement = readonly [name: string, content: XmlContent];
 type XmlContent = string | number | boolean | readonly (XmlElement | undefined)[];
 
@@ -8,8 +8,8 @@ const NAMESPACE = 'http://s3.amazonaws.com/doc/2006-03-01/';
 const DEPTH_MAX = 16;
 
 /**
- * Escapes text for XML. Control characters become numeric references, as S3 writes them, although XML 1.0 has no place
- * for most of them: a client that lists such keys asks for `encoding-type=url`.
+ * Escapes text for XML. Control characters become numeric references, as in S3, although XML 1.0 forbids most of them. A
+ * client that lists such keys uses `encoding-type=url`.
  */
 export function escapeXml(text: string): string {
   return text
@@ -27,13 +27,13 @@ function render([name, content]: XmlElement, attributes = ''): string {
   return `<${name}${attributes}>${inner}</${name}>`;
 }
 
-/** A whole document. Errors carry no namespace, as in S3. */
+/** Renders a document. Errors have no namespace, as in S3. */
 export function xmlDocument(root: XmlElement): Buffer {
   const attributes = root[0] === 'Error' ? '' : ` xmlns="${NAMESPACE}"`;
   return Buffer.from(`<?xml version="1.0" encoding="UTF-8"?>\n${render(root, attributes)}`);
 }
 
-/** A parsed element of a request: prefixes and attributes are dropped, as no request that S3 defines needs them. */
+/** A parsed element. Prefixes and attributes are dropped, because no request of S3 needs them. */
 export interface XmlNode {
   readonly name: string;
   readonly children: readonly XmlNode[];
@@ -57,7 +57,7 @@ function unescapeXml(text: string): string {
   });
 }
 
-/** Parses the document of a request whose root must be `rootName`. Throws MalformedXML. */
+/** Parses a document. Its root must be `rootName`. Throws MalformedXML. */
 export function parseXml(document: string, rootName: string): XmlNode {
   interface Open {
     name: string;
@@ -89,7 +89,7 @@ export function parseXml(document: string, rootName: string): XmlNode {
   return root;
 }
 
-/** The text of the first child of that name. */
+/** The text of the first child with that name. */
 export function childText(node: XmlNode, name: string): string | undefined {
   return node.children.find((child) => child.name === name)?.text;
 }

@@ -16,7 +16,7 @@ describe('the inbox folder', () => {
   afterEach(() => rm(dir, { recursive: true, force: true }));
   const lookAfter = async (ms: number) => {
     now += ms;
-    return (await inbox.look()).map(({ key, bytes }) => [key, bytes]);
+    return (await inbox.poll()).map(({ key, bytes }) => [key, bytes]);
   };
 
   it('gives a growing file once, and only when it is complete', async () => {
