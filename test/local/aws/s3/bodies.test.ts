@@ -18,12 +18,12 @@ import { BUCKET, raw, refusal, startS3 } from './support.ts';
 const HELLO_CRC32 = 'NhCmhg==';
 
 describe('checksums', () => {
-  // The check values that the catalogues of CRC algorithms give for these nine characters.
+  // The check values in the catalogues of CRC algorithms: the checksums of these nine characters.
   test.each([
     ['crc32', 'cbf43926'],
     ['crc32c', 'e3069283'],
     ['crc64nvme', 'ae8b14860a799888'],
-  ] as const)('%s of 123456789 is %s, in one piece or in nine', (algorithm, expected) => {
+  ] as const)('%s of 123456789 is %s, in one chunk or in nine', (algorithm, expected) => {
     const whole = createHasher(algorithm);
     whole.update(Buffer.from('123456789'));
     expect(whole.digest().toString('hex')).toBe(expected);
@@ -38,14 +38,14 @@ describe('checksums', () => {
     ['SHA1', 'qvTGHdzF6KLavt4PO0gs2a6pQ00='],
     ['SHA256', 'LPJNul+wow4m6DsqxbninhsWHlwfp0JecwQzYpOLmCQ='],
   ];
-  test.each(right)('%s is verified, kept and given back', async (ChecksumAlgorithm, value) => {
+  test.each(right)('%s is verified, stored and returned', async (ChecksumAlgorithm, value) => {
     const { client } = await startS3();
     await client.send(new PutObjectCommand({ Bucket: BUCKET, Key: 'k', Body: 'hello', ChecksumAlgorithm }));
     const head = await client.send(new HeadObjectCommand({ Bucket: BUCKET, Key: 'k', ChecksumMode: 'ENABLED' }));
     expect(head[`Checksum${ChecksumAlgorithm}` as 'ChecksumCRC32']).toBe(value);
   });
 
-  test('CRC64NVME is verified and given back', async () => {
+  test('CRC64NVME is verified', async () => {
     const { endpoint } = await startS3();
     const hasher = createHasher('crc64nvme');
     hasher.update(Buffer.from('123456789'));
@@ -55,7 +55,7 @@ describe('checksums', () => {
     expect((await raw(endpoint, 'PUT', `/${BUCKET}/l`, { headers, body: '12345678' })).status).toBe(400);
   });
 
-  test('an object that was sent without a checksum has none', async () => {
+  test('an object that was uploaded without a checksum has none', async () => {
     const { endpoint, client } = await startS3();
     await raw(endpoint, 'PUT', `/${BUCKET}/k`, { body: 'hello' });
     const got = await client.send(new GetObjectCommand({ Bucket: BUCKET, Key: 'k' }));
@@ -64,25 +64,28 @@ describe('checksums', () => {
   });
 
   const wrong: [string, Record<string, string>, string][] = [
-    ['CRC32', { 'x-amz-checksum-crc32': 'AAAAAA==' }, 'BadDigest'],
     ['CRC32 of the wrong length', { 'x-amz-checksum-crc32': 'AAAA' }, 'InvalidRequest'],
     ['CRC32C', { 'x-amz-checksum-crc32c': 'AAAAAA==' }, 'BadDigest'],
     ['SHA1', { 'x-amz-checksum-sha1': Buffer.alloc(20).toString('base64') }, 'BadDigest'],
     ['SHA256', { 'x-amz-checksum-sha256': Buffer.alloc(32).toString('base64') }, 'BadDigest'],
-    ['two checksums', { 'x-amz-checksum-crc32': HELLO_CRC32, 'x-amz-checksum-crc32c': 'mnG7TA==' }, 'InvalidRequest'],
-    ['one not known here', { 'x-amz-checksum-xxhash64': 'AAAAAAAAAAA=' }, 'NotImplemented'],
+    [
+      'pair of checksums',
+      { 'x-amz-checksum-crc32': HELLO_CRC32, 'x-amz-checksum-crc32c': 'mnG7TA==' },
+      'InvalidRequest',
+    ],
+    ['unsupported algorithm', { 'x-amz-checksum-xxhash64': 'AAAAAAAAAAA=' }, 'NotImplemented'],
     ['Content-MD5', { 'content-md5': Buffer.alloc(16).toString('base64') }, 'BadDigest'],
     ['Content-MD5 of the wrong length', { 'content-md5': 'AAAA' }, 'InvalidDigest'],
     ['x-amz-content-sha256', { 'x-amz-content-sha256': '0'.repeat(64) }, 'XAmzContentSHA256Mismatch'],
   ];
-  test.each(wrong)('a wrong %s is refused and leaves nothing', async (_, headers, code) => {
+  test.each(wrong)('refuses a wrong %s and stores nothing', async (_, headers, code) => {
     const { client, endpoint } = await startS3();
     const { body } = await raw(endpoint, 'PUT', `/${BUCKET}/k`, { headers, body: 'hello' });
     expect(body).toContain(`<Code>${code}</Code>`);
     expect((await client.send(new ListObjectsV2Command({ Bucket: BUCKET }))).KeyCount).toBe(0);
   });
 
-  test('a right Content-MD5 and a right x-amz-content-sha256 are taken', async () => {
+  test('accepts a correct Content-MD5 and x-amz-content-sha256', async () => {
     const { endpoint } = await startS3();
     const headers = {
       'content-md5': 'XUFAKrxLKna5cZ2REBfFkg==',
@@ -118,7 +121,7 @@ describe('aws-chunked bodies', () => {
     ['STREAMING-UNSIGNED-PAYLOAD-TRAILER', UNSIGNED, UNSIGNED_BODY],
     ['a body without the last empty line', UNSIGNED, UNSIGNED_BODY.slice(0, -2)],
     ['gzip and aws-chunked', { ...UNSIGNED, 'content-encoding': 'aws-chunked, gzip' }, UNSIGNED_BODY],
-  ])('%s is decoded, in one piece or byte by byte', async (_, sent, body) => {
+  ])('decodes %s, in one chunk or byte by byte', async (_, sent, body) => {
     const { client, endpoint, s3 } = await startS3();
     expect((await raw(endpoint, 'PUT', `/${BUCKET}/k`, { headers: sent, body })).status).toBe(200);
     async function* bytes() {
@@ -135,7 +138,7 @@ describe('aws-chunked bodies', () => {
   test.each<[string, Record<string, string>, string, string]>([
     ['a wrong checksum', UNSIGNED, UNSIGNED_BODY.replace(HELLO_CRC32, 'AAAAAA=='), 'BadDigest'],
     ['no trailer', UNSIGNED, '5\r\nhello\r\n0\r\n\r\n', 'MalformedTrailerError'],
-    ['a trailer that is no header', UNSIGNED, '5\r\nhello\r\n0\r\nnonsense\r\n\r\n', 'MalformedTrailerError'],
+    ['a trailer that is not a header', UNSIGNED, '5\r\nhello\r\n0\r\nnonsense\r\n\r\n', 'MalformedTrailerError'],
     [
       'fewer bytes than declared',
       { ...UNSIGNED, 'x-amz-decoded-content-length': '6' },
@@ -144,11 +147,11 @@ describe('aws-chunked bodies', () => {
     ],
     ['more bytes than declared', { ...UNSIGNED, 'x-amz-decoded-content-length': '4' }, UNSIGNED_BODY, 'IncompleteBody'],
     ['no last chunk', UNSIGNED, '5\r\nhello\r\n', 'IncompleteBody'],
-    ['an end within a chunk', UNSIGNED, '5\r\nhel', 'IncompleteBody'],
-    ['a chunk longer than it says', UNSIGNED, '4\r\nhello\r\n0\r\n\r\n', 'InvalidRequest'],
-    ['a length that is none', UNSIGNED, 'five\r\nhello\r\n0\r\n\r\n', 'InvalidRequest'],
-    ['something behind the end', UNSIGNED, `${UNSIGNED_BODY}more`, 'IncompleteBody'],
-  ])('%s is refused and leaves nothing', async (_, sent, body, code) => {
+    ['an end inside a chunk', UNSIGNED, '5\r\nhel', 'IncompleteBody'],
+    ['a chunk that is longer than its length', UNSIGNED, '4\r\nhello\r\n0\r\n\r\n', 'InvalidRequest'],
+    ['an invalid length', UNSIGNED, 'five\r\nhello\r\n0\r\n\r\n', 'InvalidRequest'],
+    ['bytes after the end', UNSIGNED, `${UNSIGNED_BODY}more`, 'IncompleteBody'],
+  ])('refuses %s and stores nothing', async (_, sent, body, code) => {
     const { client, endpoint } = await startS3();
     const answer = await raw(endpoint, 'PUT', `/${BUCKET}/k`, { headers: sent, body });
     expect(answer.status).toBe(400);
@@ -158,7 +161,7 @@ describe('aws-chunked bodies', () => {
 });
 
 describe('lengths', () => {
-  test('a body without a length is refused', async () => {
+  test('refuses a body without a length', async () => {
     const { endpoint } = await startS3();
     const chunked = { 'transfer-encoding': 'chunked' };
     expect((await raw(endpoint, 'PUT', `/${BUCKET}/k`, { headers: chunked, body: 'x' })).status).toBe(501);
@@ -167,7 +170,7 @@ describe('lengths', () => {
     expect((await s3.handle({ method: 'PUT', url: `/${BUCKET}/k`, headers: {}, body: nothing() })).status).toBe(411);
   });
 
-  test('more than 5 GiB at once is refused before it is sent', async () => {
+  test('refuses a PUT of more than 5 GiB before reading it', async () => {
     const { s3 } = await startS3();
     const untouched: AsyncIterable<Uint8Array> = {
       [Symbol.asyncIterator]() {
@@ -178,7 +181,7 @@ describe('lengths', () => {
     expect((await s3.handle({ method: 'PUT', url: `/${BUCKET}/k`, headers, body: untouched })).status).toBe(400);
   });
 
-  test('a client that leaves half-way through its body leaves nothing', async () => {
+  test('stores nothing if the client disconnects in the middle of its body', async () => {
     const dir = mkdtempSync(join(tmpdir(), 'flowdrop-s3-'));
     onTestFinished(() => rmSync(dir, { recursive: true }));
     const { client, endpoint } = await startS3({ dir });
@@ -195,7 +198,7 @@ describe('lengths', () => {
     expect(await Body?.transformToString()).toBe('whole');
   });
 
-  test('an aborted SDK upload leaves nothing', async () => {
+  test('stores nothing if an SDK upload is aborted', async () => {
     const { client } = await startS3();
     const abort = new AbortController();
     async function* halfway() {
@@ -211,7 +214,7 @@ describe('lengths', () => {
     expect((await client.send(new ListObjectsV2Command({ Bucket: BUCKET }))).KeyCount).toBe(0);
   });
 
-  test('a refusal in the middle of a body reaches a client that is still sending', async () => {
+  test('a client that is still sending gets a refusal from the middle of its body', async () => {
     const { endpoint } = await startS3();
     const headers = {
       'x-amz-content-sha256': 'STREAMING-UNSIGNED-PAYLOAD-TRAILER',
@@ -222,14 +225,14 @@ describe('lengths', () => {
     expect(answer.body).toContain('<Code>InvalidRequest</Code>');
   });
 
-  test('XML over 4 MiB is refused, with an answer', async () => {
+  test('refuses XML of more than 4 MiB, with an answer', async () => {
     const { endpoint } = await startS3();
     const body = Buffer.alloc(16 * 1024 ** 2, '<Delete>');
     const answer = await raw(endpoint, 'POST', `/${BUCKET}?delete`, { body });
     expect(answer.body).toContain('<Code>MaxMessageLengthExceeded</Code>');
   });
 
-  test('an early refusal reaches a client that is still sending', async () => {
+  test('a client that is still sending gets an early refusal', async () => {
     const { client } = await startS3();
     const Body = Buffer.alloc(8 * 1024 ** 2);
     expect(await refusal(client.send(new PutObjectCommand({ Bucket: 'absent', Key: 'k', Body })))).toEqual({

@@ -13,42 +13,8 @@ async function fill(client: S3Client, keys: readonly string[], Bucket = BUCKET):
   for (const Key of keys) await client.send(new PutObjectCommand({ Bucket, Key, Body: 'x' }));
 }
 
-/** In the order of their UTF-8 bytes; UTF-16 would put the surrogate pair before U+E000, U+FF5E and U+FFFD. */
-const IN_ORDER = [
-  'A',
-  'B/1',
-  'B/2',
-  'B0',
-  'a',
-  'a/',
-  'a//',
-  'a/b',
-  'z',
-  '\u00e9',
-  '\u07ff',
-  '\ue000',
-  '～',
-  '\ufffd',
-  '😀',
-];
-
 describe('ListObjectsV2', () => {
-  test.each([1, 2, 4, 1000])('gives the keys in the order of their UTF-8 bytes, %i at a time', async (MaxKeys) => {
-    const { client } = await startS3();
-    await fill(client, IN_ORDER.toReversed());
-    const keys: string[] = [];
-    let ContinuationToken: string | undefined;
-    do {
-      const page = await client.send(new ListObjectsV2Command({ Bucket: BUCKET, MaxKeys, ContinuationToken }));
-      expect(page.KeyCount).toBeLessThanOrEqual(MaxKeys);
-      expect(page.IsTruncated).toBe(page.NextContinuationToken !== undefined);
-      keys.push(...(page.Contents ?? []).map(({ Key }) => Key ?? ''));
-      ContinuationToken = page.NextContinuationToken;
-    } while (ContinuationToken !== undefined);
-    expect(keys).toEqual(IN_ORDER);
-  });
-
-  test.each([1, 2, 3, 1000])('rolls up common prefixes, %i entries at a time', async (MaxKeys) => {
+  test.each([1, 2, 3, 1000])('groups keys by common prefix, with %i entries on a page', async (MaxKeys) => {
     const { client } = await startS3();
     await fill(client, ['a', 'b/', 'b/1', 'b/2/3', 'c', 'd/1', 'd/2', '～/1', '😀/1']);
     const seen: string[] = [];
@@ -62,6 +28,7 @@ describe('ListObjectsV2', () => {
         ...(page.CommonPrefixes ?? []).map(({ Prefix }) => Prefix ?? ''),
       ];
       expect(entries).toHaveLength(page.KeyCount ?? 0);
+      expect(page.IsTruncated).toBe(page.NextContinuationToken !== undefined);
       seen.push(...entries);
       ContinuationToken = page.NextContinuationToken;
     } while (ContinuationToken !== undefined);
@@ -71,16 +38,14 @@ describe('ListObjectsV2', () => {
   test.each<[string, object, string[], string[]]>([
     ['a prefix', { Prefix: 'b/' }, ['b/', 'b/1', 'b/2/3'], []],
     ['a prefix and a delimiter', { Prefix: 'b/', Delimiter: '/' }, ['b/', 'b/1'], ['b/2/']],
-    ['a prefix that is no key', { Prefix: 'b' }, ['b/', 'b/1', 'b/2/3', 'b0'], []],
-    ['a prefix that nothing has', { Prefix: 'x' }, [], []],
+    ['a prefix that is not a key', { Prefix: 'b' }, ['b/', 'b/1', 'b/2/3', 'b0'], []],
+    ['a prefix without keys', { Prefix: 'x' }, [], []],
     ['a longer delimiter', { Delimiter: '/2/' }, ['a', 'b/', 'b/1', 'b0'], ['b/2/']],
-    ['start-after', { StartAfter: 'b/' }, ['b/1', 'b/2/3', 'b0'], []],
-    ['start-after between keys', { StartAfter: 'b/11' }, ['b/2/3', 'b0'], []],
     ['start-after before the prefix', { StartAfter: 'a', Prefix: 'b/2' }, ['b/2/3'], []],
-    ['start-after behind the prefix', { StartAfter: 'c', Prefix: 'b' }, [], []],
+    ['start-after after the prefix', { StartAfter: 'c', Prefix: 'b' }, [], []],
     ['start-after within a common prefix', { StartAfter: 'b/1', Delimiter: '/' }, ['b0'], []],
-    ['no keys at all', { MaxKeys: 0 }, [], []],
-  ])('%s', async (_, input, keys, prefixes) => {
+    ['a page of zero keys', { MaxKeys: 0 }, [], []],
+  ])('lists with %s', async (_, input, keys, prefixes) => {
     const { client } = await startS3();
     await fill(client, ['a', 'b/', 'b/1', 'b/2/3', 'b0']);
     const page = await client.send(new ListObjectsV2Command({ Bucket: BUCKET, ...input }));
@@ -89,7 +54,7 @@ describe('ListObjectsV2', () => {
     expect(page.IsTruncated).toBe(false);
   });
 
-  test('no more than 1,000 keys at once, whatever is asked', async () => {
+  test('lists at most 1,000 keys on a page, even if the client asks for more', async () => {
     const { s3, client } = await startS3();
     for (let n = 0; n < 1001; n++) {
       await s3.handle({ method: 'PUT', url: `/${BUCKET}/${n}`, headers: { 'content-length': '0' }, body: nothing() });
@@ -98,7 +63,7 @@ describe('ListObjectsV2', () => {
     expect([page.KeyCount, page.MaxKeys, page.IsTruncated]).toEqual([1000, 1000, true]);
   });
 
-  test('keys that XML cannot hold are encoded when asked, and escaped when not', async () => {
+  test('encodes keys that XML forbids if the client asks for it, and otherwise escapes them', async () => {
     const { client, endpoint } = await startS3();
     await fill(client, ['a b&<\n\u0001é(*']);
     const encoded = await raw(endpoint, 'GET', `/${BUCKET}?list-type=2&encoding-type=url`);
@@ -108,7 +73,7 @@ describe('ListObjectsV2', () => {
     expect(plain.body).toContain('<Key>a b&amp;&lt;&#xa;&#x1;é(*</Key>');
   });
 
-  test('nonsense in the query is refused', async () => {
+  test('refuses invalid values in the query', async () => {
     const { client, endpoint } = await startS3();
     const list = (input: object) => refusal(client.send(new ListObjectsV2Command({ Bucket: BUCKET, ...input })));
     expect((await list({ ContinuationToken: 'nonsense' })).code).toBe('InvalidArgument');
@@ -121,7 +86,7 @@ describe('ListObjectsV2', () => {
   });
 });
 
-test('ListObjects goes on from a marker', async () => {
+test('ListObjects continues after a marker', async () => {
   const { client } = await startS3();
   await fill(client, ['a', 'b/1', 'b/2', 'c']);
   const first = await client.send(new ListObjectsCommand({ Bucket: BUCKET, Delimiter: '/', MaxKeys: 2 }));
@@ -154,7 +119,7 @@ describe('ListObjectVersions', () => {
     return [marker, second, first, other, last];
   }
 
-  test.each([1, 2, 3, 1000])('gives every version newest first, %i at a time', async (MaxKeys) => {
+  test.each([1, 2, 3, 1000])('lists every version, newest first, with %i on a page', async (MaxKeys) => {
     const { client } = await startS3();
     const expected = await history(client);
     const versions: string[] = [];
@@ -171,7 +136,7 @@ describe('ListObjectVersions', () => {
     expect(versions).toEqual(expected.slice(1));
   });
 
-  test('says which is the latest, and rolls up', async () => {
+  test('marks the latest version, and groups keys by common prefix', async () => {
     const { client } = await startS3();
     await history(client);
     const page = await client.send(new ListObjectVersionsCommand({ Bucket: VERSIONED, Delimiter: '/' }));
@@ -190,7 +155,7 @@ describe('ListObjectVersions', () => {
 
 async function* nothing(): AsyncGenerator<Uint8Array> {}
 
-test('an S3 with small pages gives no more keys at a time, whatever it is asked for', async () => {
+test('keysMax limits a page, even if the client asks for more', async () => {
   const { client } = await startS3({ keysMax: 2 });
   await fill(client, ['a', 'b', 'c']);
   await fill(client, ['a', 'b', 'c'], VERSIONED);

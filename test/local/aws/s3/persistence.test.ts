@@ -59,7 +59,7 @@ test('buckets, versions, metadata and unfinished uploads survive a restart', asy
   second.s3.close();
 });
 
-test('bodies that nothing names are gone: replaced, deleted, refused, or left by a crash', async () => {
+test('deletes bodies without metadata: replaced, deleted, refused, or left by a crash', async () => {
   const dir = folder();
   const bodies = () => readdirSync(join(dir, 'bodies'));
   const { s3, client } = open(dir);
@@ -82,12 +82,12 @@ test('bodies that nothing names are gone: replaced, deleted, refused, or left by
   again.s3.close();
 });
 
-test('a read goes on to its end while the object is replaced and deleted', async () => {
+test('a read continues to its end after the object is replaced and deleted', async () => {
   const dir = folder();
   const { s3, client } = open(dir);
   s3.createBucket(BUCKET);
   const at = { Bucket: BUCKET, Key: 'k' };
-  // In parts, the second of which is opened only when the first has been read.
+  // Two parts: the second one's file is opened only after the first has been read.
   const parts = [Buffer.alloc(5 * 1024 ** 2, 'old '), Buffer.from('end')];
   const old = Buffer.concat(parts);
   const { UploadId } = await client.send(new CreateMultipartUploadCommand(at));

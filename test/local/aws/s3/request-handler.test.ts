@@ -36,7 +36,7 @@ test('the SDK works without a socket: strings, buffers, streams, listings, refus
   });
 });
 
-test('a buffer may be used again once it has been sent', async () => {
+test('the caller may reuse a buffer after it was sent', async () => {
   const client = start();
   const Body = Buffer.from('first');
   await client.send(new PutObjectCommand({ ...at, Body }));
@@ -44,7 +44,7 @@ test('a buffer may be used again once it has been sent', async () => {
   expect(await (await client.send(new GetObjectCommand(at))).Body?.transformToString()).toBe('first');
 });
 
-test('an abort ends an upload that waits for its body, which leaves nothing', async () => {
+test('an abort ends an upload that waits for its body, and nothing is stored', async () => {
   const client = start();
   const abort = new AbortController();
   const { promise: waiting, resolve: nowWaiting } = Promise.withResolvers<void>();
@@ -88,21 +88,21 @@ test('an abort ends an answer that is being read', async () => {
   await expect(read()).rejects.toMatchObject({ name: 'AbortError' });
 });
 
-test('an aborted signal sends nothing', async () => {
+test('an already aborted signal sends nothing', async () => {
   const client = start();
   const put = client.send(new PutObjectCommand({ ...at, Body: 'x' }), { abortSignal: AbortSignal.abort() });
   await expect(put).rejects.toMatchObject({ name: 'AbortError' });
   expect((await client.send(new ListObjectsV2Command({ Bucket: BUCKET }))).KeyCount).toBe(0);
 });
 
-test('a header that could not be sent over HTTP is refused', async () => {
+test('refuses a header that HTTP cannot carry', async () => {
   const client = start();
   await expect(client.send(new PutObjectCommand({ ...at, Body: 'x', Metadata: { m: '😀' } }))).rejects.toThrow(
     'Invalid character in header content',
   );
 });
 
-test('two runs of the same requests at the same times give the same ids', async () => {
+test('the same requests at the same times get the same ids in every run', async () => {
   const run = async () => {
     const client = start({ clock: { now: () => 0 } });
     const { ETag, VersionId, $metadata } = await client.send(new PutObjectCommand({ ...at, Body: 'x' }));

@@ -13,11 +13,11 @@ export const CREDENTIALS = { accessKeyId: 'AKIDEXAMPLE', secretAccessKey: 'not-a
 export interface Running {
   readonly s3: EmbeddedS3;
   readonly endpoint: string;
-  /** The SDK as it comes, but for the endpoint. */
+  /** The SDK's client with its defaults, except for the endpoint. */
   readonly client: S3Client;
 }
 
-/** An S3 over HTTP with a bucket of each kind, gone when the test ends. */
+/** An S3 over HTTP with a bucket of each kind. It ends with the test. */
 export async function startS3(options: S3Options = {}): Promise<Running> {
   const s3 = new EmbeddedS3(options);
   s3.createBucket(BUCKET);
@@ -44,7 +44,7 @@ export interface RawResponse {
   readonly body: string;
 }
 
-/** A request byte for byte as given. */
+/** Sends a request exactly as given. */
 export function raw(
   endpoint: string,
   method: string,
@@ -69,7 +69,7 @@ export function raw(
   });
 }
 
-/** What a refused call is refused with; a call that succeeds fails the test. */
+/** The error of a refused call. If the call succeeds, the test fails. */
 export async function refusal(call: Promise<unknown>): Promise<{ status: number | undefined; code: string }> {
   try {
     await call;
