@@ -16,7 +16,7 @@ import { lineOf, refusedOf } from '../infra/policies.ts';
 const ROOT = new URL('../../', import.meta.url);
 const { context } = JSON.parse(readFileSync(new URL('cdk.json', ROOT), 'utf8'));
 
-/** The part of a CloudFormation template that is read here. */
+/** The part of a CloudFormation template that this test reads. */
 interface Template {
   readonly Resources: Readonly<
     Record<string, { readonly Type: string; readonly Properties: { readonly Code?: { readonly S3Key?: string } } }>
@@ -26,7 +26,7 @@ interface Template {
 let dir: string;
 let pipeline: Pipeline;
 let template: CloudFormationTemplate;
-/** What the roles of the functions have to allow, by function. */
+/** The calls that the role of each function must allow. */
 const calls: Record<FunctionName, RecordedCall[]> = { 'create-flow': [], 'collect-outputs': [] };
 beforeAll(async () => {
   dir = mkdtempSync(join(tmpdir(), 'flowdrop-assembly-'));
@@ -63,7 +63,7 @@ const object = async (key: string): Promise<Buffer> => {
 };
 
 it.each(['robot.png', 'fox.txt', 'gem.glb'])(
-  'what is deployed makes of %s exactly what the service made',
+  'the deployed code stores exactly the asset that the service made from %s',
   async (name) => {
     const Body = readFileSync(new URL(`examples/${name}`, ROOT));
     await pipeline.s3.send(new PutObjectCommand({ Bucket: INBOX_BUCKET, Key: `in/${name}`, Body }));
@@ -86,7 +86,7 @@ it.each(['robot.png', 'fox.txt', 'gem.glb'])(
 it.each([
   ['create-flow', ['secretsmanager:GetSecretValue']],
   ['collect-outputs', ['secretsmanager:GetSecretValue', 'events:PutEvents']],
-] as const)('what is deployed lets %s make every call that it made', (name, expected) => {
+] as const)('the deployed policies allow every call that %s made', (name, expected) => {
   for (const action of expected) expect(calls[name].map((call) => call.action)).toContain(action);
   const deployment = new Deployment(template);
   const permissions = deployment.permissionsOf(name);

@@ -11,7 +11,7 @@ import { serveFlowService } from '../../local/flow-service/http.ts';
 const START = fileURLToPath(new URL('../../local/start.ts', import.meta.url));
 const EXAMPLES = fileURLToPath(new URL('../../examples', import.meta.url));
 const example = (name: string) => join(EXAMPLES, name);
-/** Long enough for a machine that is busy with every other test; what is waited for normally takes seconds. */
+/** Long enough for a machine that is busy with all other tests. Normally each wait takes seconds. */
 const PATIENCE = { timeout: 60_000, interval: 100 };
 
 describe('npm start', { timeout: 120_000 }, () => {
@@ -46,7 +46,7 @@ describe('npm start', { timeout: 120_000 }, () => {
   const receiptOf = async (key: string) =>
     JSON.parse(await readFile(join(home, 'results', key, 'receipt.json'), 'utf8'));
 
-  it('processes the files it is given, says where their results are, and exits with 0', async () => {
+  it('processes the given files, prints the paths of their results, and exits with 0', async () => {
     const files = ['robot.png', 'fox.txt', 'gem.glb'];
     const { code, output } = await start(files.map(example)).ended;
     expect(output).toContain('All done. Results are in ./results.');
@@ -72,9 +72,9 @@ describe('npm start', { timeout: 120_000 }, () => {
     expect(await readdir(join(home, '.flowdrop'))).toEqual(['log']);
   });
 
-  it('exits with 1 when one file failed, shows its sentence, and still processes the others', async () => {
-    await writeFile(join(home, 'no-picture.png'), 'This is no picture.');
-    await writeFile(join(home, 'notes.md'), 'Nobody wants this.');
+  it('exits with 1 if one file fails, prints the reason, and still processes the others', async () => {
+    await writeFile(join(home, 'no-picture.png'), 'This is not a picture.');
+    await writeFile(join(home, 'notes.md'), 'No route matches this.');
     const { code, output } = await start(['no-picture.png', 'notes.md', example('gem.glb')]).ended;
     expect(output).toMatch(/no-picture\.png {2}failed: .+/);
     expect(output).toMatch(/notes\.md {2}skipped: no route/);
@@ -86,7 +86,7 @@ describe('npm start', { timeout: 120_000 }, () => {
     expect(code).toBe(1);
   });
 
-  it('processes two files of one name under two keys', async () => {
+  it('processes two files with the same name under two keys', async () => {
     await mkdir(join(home, 'other'));
     await writeFile(join(home, 'a.txt'), 'one fox');
     await writeFile(join(home, 'other', 'a.txt'), 'another fox');
@@ -97,7 +97,7 @@ describe('npm start', { timeout: 120_000 }, () => {
   });
 
   it.each([[['--verbose']], [['missing.png']], [['--service', 'https://flows.example.com']]])(
-    'exits with 2 and one line for %j, which names the way to more',
+    'exits with 2 for %j, and prints one line that points to the usage',
     async (arguments_) => {
       const { code, output } = await start(arguments_, { FLOWDROP_TOKEN: '' }).ended;
       expect(output.trim()).toMatch(/^.+ \(npm start -- --help shows the usage\)$/);
@@ -106,7 +106,7 @@ describe('npm start', { timeout: 120_000 }, () => {
     },
   );
 
-  it('watches the inbox until it is interrupted, begins with the samples, and takes no file twice', async () => {
+  it('watches the inbox until it is interrupted, starts with the samples, and processes no file twice', async () => {
     const first = start([]);
     await vi.waitFor(() => expect(first.output().match(/ {2}done in /g)).toHaveLength(3), PATIENCE);
     const second = await start([]).ended;
@@ -117,7 +117,7 @@ describe('npm start', { timeout: 120_000 }, () => {
     await vi.waitFor(() => expect(first.output()).toContain('sub/a 100% fox+.txt  done'), PATIENCE);
     expect(await readdir(join(home, 'results', 'sub', 'a 100%25 fox+.txt'))).toContain('receipt.json');
     first.child.kill('SIGINT');
-    first.child.kill('SIGINT'); // As from a terminal: once from it, and once from npm.
+    first.child.kill('SIGINT'); // As in a terminal: one from the terminal, one from npm.
     expect(await first.ended).toMatchObject({ code: 0 });
     expect(await processesIn(home)).toEqual([]);
 
@@ -138,7 +138,7 @@ describe('npm start', { timeout: 120_000 }, () => {
     await vi.waitFor(async () => expect(await processesIn(home)).toEqual([]), PATIENCE);
   });
 
-  it('goes on after it was killed where the service went on: the flow is collected and not paid for twice', async () => {
+  it('continues after a kill with a service that kept running: collects the flow and pays for no second one', async () => {
     const service = new StandInFlowService({ tokens: ['fake-token'], flowMs: 4_000 });
     const { url, close } = await serveFlowService(service);
     try {
@@ -161,7 +161,7 @@ describe('npm start', { timeout: 120_000 }, () => {
     }
   });
 
-  it('uses a service that it is given, with the token from the environment', async () => {
+  it('uses the given service, with the token from the environment', async () => {
     const service = new StandInFlowService({ tokens: ['fake-token'], flowMs: 50 });
     const { url, close } = await serveFlowService(service);
     try {
@@ -183,7 +183,7 @@ describe('npm start', { timeout: 120_000 }, () => {
   });
 });
 
-/** Processes that work in a folder or below it, which the functions' processes do. Linux only; none elsewhere. */
+/** Ids of the processes whose working directory is in the folder, such as the functions'. Empty except on Linux. */
 async function processesIn(folder: string): Promise<string[]> {
   const pids = await readdir('/proc').catch(() => []);
   const found: string[] = [];

@@ -8,8 +8,8 @@ import { describe, expect, it, onTestFinished } from 'vitest';
 const FAKE_TOKEN = 'obviously-fake-token-that-nobody-may-see';
 
 /**
- * Stands in for the AWS CLI: writes down what it is called with, what it is given, and the processes around it with
- * their environments. Only those, which RECORD tells from the others: what else runs here is nobody's business.
+ * Stands in for the AWS CLI. It records its arguments, the secret, and the processes of this test with their environments.
+ * The value of RECORD selects those processes; all others on the machine are private.
  */
 const FAKE_AWS = `#!/bin/sh
 ps axeww | grep -F "$RECORD" > "$RECORD/processes"
@@ -25,7 +25,7 @@ const documented = (path: string): string => {
   return commands[0] as string;
 };
 
-/** Types lines into an interactive shell, as a person does who follows the documentation. */
+/** Types lines into an interactive shell, like a user who follows the documentation. */
 async function typed(lines: readonly string[]): Promise<{ output: string; recorded: (name: string) => string }> {
   const directory = mkdtempSync(join(tmpdir(), 'flowdrop-token-'));
   onTestFinished(() => rmSync(directory, { recursive: true }));
@@ -39,7 +39,7 @@ async function typed(lines: readonly string[]): Promise<{ output: string; record
       TOKEN_SECRET: 'a secret',
     },
     stdio: ['pipe', 'pipe', 'pipe'],
-    // Of its own session, or an interactive shell would take the terminal that the tests run in.
+    // In its own session: otherwise the interactive shell would take over the terminal of the tests.
     detached: true,
   });
   shell.stdin.end(`${[...lines, 'exit'].join('\n')}\n`);
@@ -47,8 +47,8 @@ async function typed(lines: readonly string[]): Promise<{ output: string; record
   return { output: out + error, recorded: (name) => readFileSync(join(directory, name), 'utf8') };
 }
 
-describe.each(['README.md', 'docs/runbook.md'])('the command in %s that puts the token in', (path) => {
-  it('gives it to the secret, and leaves it neither on the screen, nor in the history, nor in the list of processes', async () => {
+describe.each(['README.md', 'docs/runbook.md'])('the command in %s that stores the token', (path) => {
+  it('stores it in the secret, and keeps it off the screen, the history and the process list', async () => {
     const { output, recorded } = await typed([documented(path), FAKE_TOKEN]);
     expect(recorded('secret')).toBe(FAKE_TOKEN);
     expect(recorded('arguments').split('\n').slice(0, 3)).toEqual([
@@ -56,7 +56,7 @@ describe.each(['README.md', 'docs/runbook.md'])('the command in %s that puts the
       'put-secret-value',
       '--secret-id',
     ]);
-    // That the command itself is found in each shows that they are what they are taken for.
+    // The command itself must be in both: this proves that they are the history and the process list.
     expect(recorded('history')).toContain('put-secret-value');
     expect(recorded('processes')).toContain('put-secret-value');
     for (const seen of [output, recorded('history'), recorded('processes'), recorded('arguments')]) {
@@ -65,7 +65,7 @@ describe.each(['README.md', 'docs/runbook.md'])('the command in %s that puts the
   });
 });
 
-it('typed into the command line itself, a token would be seen in the history and in the list of processes', async () => {
+it('a token in the command line itself would be in the history and in the process list', async () => {
   const { recorded } = await typed([`echo x | aws put-secret-value --secret-string ${FAKE_TOKEN} file:///dev/stdin`]);
   expect(recorded('history')).toContain(FAKE_TOKEN);
   expect(recorded('processes')).toContain(FAKE_TOKEN);

@@ -13,7 +13,7 @@ import {
   startPipeline,
 } from '../../local/pipeline.ts';
 
-/** Functions that only print what they are given, so that what is seen is the pipeline alone. */
+/** Functions that only print their event, so that the test sees the pipeline alone. */
 const PRINTING = `export const handler = async (event) => { console.log(JSON.stringify({ event, env: process.env })); };`;
 
 describe('the pipeline', () => {
@@ -55,7 +55,7 @@ describe('the pipeline', () => {
       (event.Records ?? []).flatMap(({ body }) => JSON.parse(body).Records.map((record: { s3: object }) => record.s3)),
     );
 
-  it('gives the notification of an upload to create-flow, and of nothing else', async () => {
+  it('passes only the notifications of uploads to create-flow', async () => {
     await start();
     await put(LEDGER_BUCKET, 'uploads/abc.json');
     await put(INBOX_BUCKET, 'a b/ü+%.png');
@@ -69,7 +69,7 @@ describe('the pipeline', () => {
     await vi.waitFor(() => expect(pipeline?.queue.counts()).toEqual({ visible: 0, inFlight: 0, delayed: 0 }));
   });
 
-  it('gives both functions an environment that they accept', async () => {
+  it('gives both functions a valid environment', async () => {
     await start({ name: 'local-test', service: { url: 'https://flows.example.com/v1', token: 'fake-token' } });
     await put(INBOX_BUCKET, 'a.png');
     await vi.waitFor(() => expect(new Set(printed.map(({ name }) => name)).size).toBe(2), 10_000);
@@ -79,7 +79,7 @@ describe('the pipeline', () => {
     }
   });
 
-  it('runs collect-outputs when it starts, and at once when a flow was created', async () => {
+  it('runs collect-outputs at the start, and at once when a flow is created', async () => {
     await start();
     await vi.waitFor(() => expect(of('collect-outputs')).toHaveLength(1), 10_000);
     expect(of('collect-outputs')[0]?.event).toEqual({});
@@ -88,7 +88,7 @@ describe('the pipeline', () => {
     await vi.waitFor(() => expect(of('collect-outputs')).toHaveLength(2), 10_000);
   });
 
-  it('starts ticks at a fixed rate if asked to, also while a tick runs, and none when a flow was created', async () => {
+  it('with fixedTicks, starts ticks at a fixed rate, even while a tick runs, and none for a new flow', async () => {
     await writeFile(
       join(dir, 'collect-outputs', 'index.mjs'),
       'export const handler = () => { console.log("{}"); return new Promise(() => setInterval(() => {}, 1000)); };',
@@ -101,7 +101,7 @@ describe('the pipeline', () => {
     await vi.waitFor(() => expect(of('collect-outputs')).toHaveLength(2), 10_000);
   });
 
-  it('plays the notifications of what a state directory held once more, each of the current version', async () => {
+  it('on resume, sends one notification for the current version of each object in the state directory', async () => {
     const stateDir = join(dir, 'state');
     await start({ stateDir });
     await put(INBOX_BUCKET, 'a b.png');
@@ -122,7 +122,7 @@ describe('the pipeline', () => {
     });
   });
 
-  it('tells of invocations that fail, and of none that only ends because everything does', async () => {
+  it('reports failed invocations, but not those that its own close ends', async () => {
     await writeFile(
       join(dir, 'create-flow', 'index.mjs'),
       'export const handler = async () => { throw new Error("no"); };',

@@ -12,7 +12,7 @@ async function faulty(operation: Operation, fault: Fault) {
   return stand;
 }
 
-/** A stand-in with a finished flow, whose asset's download suffers the fault. */
+/** A stand-in with a finished flow. The download of its asset has the fault. */
 async function faultyAsset(fault: Fault, bytes = 500_000) {
   const stand = await faulty('getAsset', fault);
   const id = await stand.create(echo('x', { bytes }));
@@ -24,7 +24,7 @@ async function faultyAsset(fault: Fault, bytes = 500_000) {
   };
 }
 
-/** What arrives until the answer ends or breaks. */
+/** The bytes that arrive until the answer ends or breaks. */
 async function received(response: Response): Promise<{ bytes: number; broke: boolean }> {
   let bytes = 0;
   try {
@@ -35,8 +35,8 @@ async function received(response: Response): Promise<{ bytes: number; broke: boo
   }
 }
 
-describe('a scripted call', () => {
-  it('is told its operation and its number', async () => {
+describe('a call with a fault', () => {
+  it('the interceptor gets the operation and its number', async () => {
     const { service, call, create } = await standIn();
     const seen: unknown[] = [];
     service.intercept = ({ method, url, headers }, { operation, n }) => {
@@ -57,7 +57,7 @@ describe('a scripted call', () => {
     ['before-body', 0],
     ['after-body', 0],
     ['after-effect', 1],
-  ] as const)('can be answered otherwise, %s', async (at, flows) => {
+  ] as const)('can get another answer, %s', async (at, flows) => {
     const { call, service } = await faulty('createFlow', {
       status: 503,
       at,
@@ -69,7 +69,7 @@ describe('a scripted call', () => {
     expect(service.flows).toHaveLength(flows);
   });
 
-  it('can be answered without end', async () => {
+  it('can get an endless answer', async () => {
     let hasEnded = false;
     async function* endless() {
       try {
@@ -87,7 +87,7 @@ describe('a scripted call', () => {
     await expect.poll(() => hasEnded).toBe(true);
   });
 
-  it('can be answered late', async () => {
+  it('can get a late answer', async () => {
     const { service, call } = await standIn({
       clock: { now: () => 0, sleep: async (ms) => void slept.push(ms) },
     });
@@ -126,7 +126,7 @@ describe('a scripted call', () => {
     expect(service.flows).toHaveLength(flows);
   });
 
-  it('that hangs ends with the service', async () => {
+  it('that hangs ends when the service is closed', async () => {
     const { call, service } = await faulty('getFlow', { hang: true });
     const outcome = expect(call('GET', '/flows/x')).rejects.toThrow('fetch failed');
     await expect.poll(() => service.counts.getFlow).toBe(1);
@@ -136,7 +136,7 @@ describe('a scripted call', () => {
 });
 
 describe('an answer', () => {
-  it.each(['content-length', 'chunked'] as const)('can lose its connection half-way, %s', async (assetLength) => {
+  it.each(['content-length', 'chunked'] as const)('can lose its connection in the middle, %s', async (assetLength) => {
     const { get, service } = await faultyAsset({ reset: 'mid-body' });
     service.variation.assetLength = assetLength;
     const { broke, bytes } = await received(await get());
@@ -144,7 +144,7 @@ describe('an answer', () => {
     expect(bytes).toBeLessThanOrEqual(250_000);
   });
 
-  it('can stop half-way', async () => {
+  it('can hang in the middle', async () => {
     const { get } = await faultyAsset({ hang: 'mid-body' });
     const { body } = await get();
     const reader = (body as ReadableStream<Uint8Array>).getReader();
@@ -155,7 +155,7 @@ describe('an answer', () => {
   });
 
   it.each(['content-length', 'chunked'] as const)(
-    'can end early, and the connection with it, %s',
+    'can end early together with the connection, %s',
     async (assetLength) => {
       const { get, service } = await faultyAsset({ truncate: 100_001 });
       service.variation.assetLength = assetLength;
@@ -165,7 +165,7 @@ describe('an answer', () => {
     },
   );
 
-  it.each([0, 100_001])('can end after %i bytes as if that were all', async (truncateCleanly) => {
+  it.each([0, 100_001])('can end after %i bytes and look complete', async (truncateCleanly) => {
     const { get } = await faultyAsset({ truncateCleanly });
     const answer = await get();
     expect(answer.headers.get('content-length')).toBe(String(truncateCleanly));
@@ -179,7 +179,7 @@ describe('an answer', () => {
     expect(await received(answer)).toEqual({ bytes: 0, broke: true });
   });
 
-  it('can be garbled in its middle', async () => {
+  it('can have a garbled byte in its middle', async () => {
     const { get, content } = await faultyAsset({ garble: true });
     const got = Buffer.from(await (await get()).arrayBuffer());
     const right = Buffer.concat(await Array.fromAsync(content.open()));
@@ -192,7 +192,7 @@ describe('an answer', () => {
 });
 
 describe('over HTTP', () => {
-  it('a body that ends before its Content-Length creates nothing', async () => {
+  it('a body shorter than its Content-Length creates no flow', async () => {
     const { url, service } = await standIn();
     const body = JSON.stringify(echo('x'));
     const socket = connect(Number(new URL(url).port), '127.0.0.1');
@@ -206,7 +206,7 @@ describe('over HTTP', () => {
     expect(service.flows).toEqual([]);
   });
 
-  it('a wrong token is told to whoever waits for 100 before any body is sent', async () => {
+  it('a client that waits for 100 Continue learns of a wrong token before it sends the body', async () => {
     const { url } = await standIn();
     const post = (token: string) => {
       const request = httpRequest(`${url}/flows`, {
@@ -234,7 +234,7 @@ describe('over HTTP', () => {
     other.resume();
   });
 
-  it('an early refusal reaches a client that is still sending', async () => {
+  it('a client that is still sending gets an early refusal', async () => {
     const { url } = await standIn();
     const answer = await fetch(`${url}/flows`, { method: 'POST', body: Buffer.alloc(20_000_000, ' ') });
     expect(answer.status).toBe(401);

@@ -8,12 +8,12 @@ interface Report {
   readonly info: { readonly resources: readonly { readonly mimeType: string; readonly image?: object }[] };
 }
 
-// The Khronos validator comes without types.
+// The Khronos validator has no types.
 const { validateBytes } = createRequire(import.meta.url)('gltf-validator') as {
   validateBytes(bytes: Uint8Array): Promise<Report>;
 };
 
-/** 3 by 2 red pixels, as the PNG specification has it. */
+/** 3 by 2 red pixels, by the PNG specification. */
 function png(): Buffer {
   const chunk = (name: string, data: Buffer) => {
     const named = Buffer.concat([Buffer.from(name), data]);
@@ -80,7 +80,7 @@ it.each([
   ['image/png', png(), { width: 3, height: 2 }],
   ['image/jpeg', jpeg(), { width: 1, height: 1 }],
   ['image/webp', webp(), { width: 1, height: 1 }],
-])('makes of an %s a valid GLB that bears it', async (mediaType, picture, size) => {
+])('makes a valid GLB that contains the %s', async (mediaType, picture, size) => {
   const glb = await made('model_generate_fromimage', dataUri(mediaType, picture), { quality: 'low', seed: 7 });
   const { info } = await validate(glb);
   expect(info.resources).toContainEqual(
@@ -90,7 +90,7 @@ it.each([
   expect(jsonOf(glb).asset.extras).toEqual({ quality: 'low', seed: 7 });
 });
 
-it('makes of a picture without texture, and of a TIFF, a valid GLB without it', async () => {
+it('makes a valid GLB without the picture from a TIFF, or if texture is off', async () => {
   for (const [mediaType, picture, parameters] of [
     ['image/png', png(), { texture: false }],
     ['image/tiff', Buffer.from('II*\0and so on', 'latin1'), {}],
@@ -102,7 +102,7 @@ it('makes of a picture without texture, and of a TIFF, a valid GLB without it', 
   }
 });
 
-it('makes of a prompt a valid GLB that keeps it and has a colour of its own', async () => {
+it('makes a valid GLB from a prompt, with the prompt in it and a colour of its own', async () => {
   const prompts = ['a red fox', 'ein Fuchs, „rot“ 🦊\n"\\'];
   const glbs = await Promise.all(prompts.map((prompt) => made('model_generate_fromprompt', prompt)));
   for (const [i, glb] of glbs.entries()) {
@@ -113,7 +113,7 @@ it('makes of a prompt a valid GLB that keeps it and has a colour of its own', as
   expect(one).not.toEqual(other);
 });
 
-it('gives a model back byte for byte', async () => {
+it('returns a model byte for byte', async () => {
   const glb = await made('model_generate_fromprompt', 'a red fox');
   const optimised = await made('model_optimize', dataUri('model/gltf-binary', glb), { polygon_count: 10 });
   expect(optimised.equals(glb)).toBe(true);

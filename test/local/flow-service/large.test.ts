@@ -19,7 +19,7 @@ const PIECES = 1_600;
 const FILE_BYTES = PIECES * 192 * 1024;
 const PEAK_GROWTH_KIB_MAX = 160 * 1024;
 
-interface Told {
+interface Report {
   readonly url: string;
   readonly flows: readonly {
     id: string;
@@ -29,10 +29,10 @@ interface Told {
   readonly peakKiB: number;
 }
 
-async function ask(child: ChildProcess): Promise<Told> {
-  child.send('tell');
-  const [told] = (await once(child, 'message')) as [Told];
-  return told;
+async function ask(child: ChildProcess): Promise<Report> {
+  child.send('report');
+  const [report] = (await once(child, 'message')) as [Report];
+  return report;
 }
 
 async function post(url: string, before: string, pieces: Iterable<Buffer>, after: string): Promise<number | undefined> {
@@ -60,16 +60,16 @@ async function hashOf(url: string): Promise<{ bytes: number; sha256: string }> {
   return { bytes, sha256: hash.digest('hex') };
 }
 
-it('takes and gives 300 MiB in bounded memory', { timeout: 180_000 }, async () => {
+it('receives and sends 300 MiB in bounded memory', { timeout: 180_000 }, async () => {
   const child = fork(join(import.meta.dirname, 'service-process.ts'));
   onTestFinished(async () => {
     const ended = once(child, 'exit');
     child.disconnect();
     await ended;
   });
-  const [{ url }] = (await once(child, 'message')) as [Told];
+  const [{ url }] = (await once(child, 'message')) as [Report];
 
-  // One small of all that follows, so that what is loaded on first use counts as idle.
+  // Do everything below once in small: code that is loaded at first use then counts as idle memory.
   await fetch(`${url}/flows`, { method: 'POST', headers: HEADERS, body: JSON.stringify(echo('x')) });
   const idle = await ask(child);
 
@@ -90,7 +90,7 @@ it('takes and gives 300 MiB in bounded memory', { timeout: 180_000 }, async () =
   expect(peakKiB - idle.peakKiB).toBeLessThan(PEAK_GROWTH_KIB_MAX);
 });
 
-it('makes large assets out of nothing, the same every time, in either form', async () => {
+it('generates large assets, with the same bytes every time, in either form', async () => {
   const service = new StandInFlowService({ tokens: ['fake-token'], flowMs: 0 });
   const server = await serveFlowService(service);
   onTestFinished(async () => {
@@ -116,7 +116,7 @@ it('makes large assets out of nothing, the same every time, in either form', asy
   expect(blocks.size).toBe(305);
 });
 
-it('keeps large inputs in its folder only as long as they are wanted', async () => {
+it('deletes large inputs from its folder when they are no longer needed', async () => {
   const dir = mkdtempSync(join(tmpdir(), 'flow-service-test-'));
   onTestFinished(() => rmSync(dir, { recursive: true }));
   const service = new StandInFlowService({ tokens: ['fake-token'], flowMs: 0, dir });

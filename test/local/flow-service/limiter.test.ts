@@ -15,7 +15,7 @@ function limiterOf(limits: Limits) {
 }
 
 describe('a token bucket', () => {
-  it('lets a burst in, and then one request for each token that comes back', () => {
+  it('accepts a burst, and then one request for each token that comes back', () => {
     const { clock, statusesOf } = limiterOf({ everything: { requestsPerSecond: 5, burst: 3 } });
     expect(statusesOf('getFlow', 4)).toEqual([200, 200, 200, 429]);
     clock.pass(200);
@@ -24,7 +24,7 @@ describe('a token bucket', () => {
     expect(statusesOf('createFlow', 4)).toEqual([200, 200, 200, 429]);
   });
 
-  it('allows the rate over a long time, however often it is asked', () => {
+  it('accepts the rate over a long time, independent of the number of requests', () => {
     const { clock, limiter, statusOf } = limiterOf({ everything: { requestsPerSecond: 5, burst: 5 } });
     for (let ms = 0; ms < 100_000; ms += 50) {
       statusOf('getFlow');
@@ -34,7 +34,7 @@ describe('a token bucket', () => {
     expect(limiter.refusedCount).toBe(2_000 - limiter.acceptedCount);
   });
 
-  it('can be one for creations and another for all other requests', () => {
+  it('can be separate for creations and all other requests', () => {
     const { statusesOf } = limiterOf({
       creations: { requestsPerSecond: 1, burst: 1 },
       others: { requestsPerSecond: 10, burst: 2 },
@@ -47,13 +47,13 @@ describe('a token bucket', () => {
   it.each([
     { requestsPerSecond: 0, burst: 1 },
     { requestsPerSecond: 1, burst: 0.5 },
-  ])('must be able to let something in: %o', (everything) => {
+  ])('refuses options that would never accept a request: %o', (everything) => {
     expect(() => limiterOf({ everything })).toThrow(RangeError);
   });
 });
 
 describe('a fixed window', () => {
-  it('allows so many requests in each, whenever they come', () => {
+  it('accepts its number of requests in each window, at any time within it', () => {
     const { clock, statusesOf } = limiterOf({ window: { requests: 20, seconds: 10 } });
     clock.pass(9_000);
     expect(statusesOf('getFlow', 21)).toEqual([...Array(20).fill(200), 429]);
@@ -61,7 +61,7 @@ describe('a fixed window', () => {
     expect(statusesOf('getFlow', 21)).toEqual([...Array(20).fill(200), 429]);
   });
 
-  it('says when the next one begins', () => {
+  it('reports when the next window begins', () => {
     const { clock, limiter } = limiterOf({ window: { requests: 1, seconds: 10 } });
     limiter.admit('getFlow');
     clock.pass(2_500);
@@ -70,7 +70,7 @@ describe('a fixed window', () => {
 });
 
 describe('places', () => {
-  it('refuse a creation while so many flows have not ended, and nothing else', async () => {
+  it('refuse only creations, while all of them are taken by unfinished flows', async () => {
     const clock = handClock();
     const { call, create, service } = await standIn({ clock, flowMs: 60_000, limits: { places: 2 } });
     const first = await create();
@@ -87,7 +87,7 @@ describe('places', () => {
     expect(service.limiter.refused).toEqual({ createFlow: 2 });
   });
 
-  it('are held by a creation under way, and given back by one that fails', async () => {
+  it('are taken by a creation under way, and released if it fails', async () => {
     const { clock, limiter } = limiterOf({ places: 1 });
     const first = limiter.admit('createFlow');
     expect(limiter.admit('createFlow').isAdmitted).toBe(false);
@@ -104,7 +104,7 @@ describe('places', () => {
     expect(limiter.admit('createFlow').isAdmitted).toBe(true);
   });
 
-  it('are free again where a flow is refused for its content', async () => {
+  it('are released if a flow is refused for its content', async () => {
     const { call } = await standIn({ limits: { places: 1 }, flowMs: 60_000 });
     expect((await call('POST', '/flows', { template: 'none' })).status).toBe(422);
     expect((await call('POST', '/flows', echo('x'))).status).toBe(201);
@@ -112,7 +112,7 @@ describe('places', () => {
 });
 
 describe('a budget', () => {
-  it.each([402, 429] as const)('that is spent refuses creations with %i for hours', async (status) => {
+  it.each([402, 429] as const)('refuses creations with %i for hours after it is spent', async (status) => {
     const clock = handClock();
     const limits: Limits = { budget: { creations: 2, seconds: 7_200, status } };
     const { call, create } = await standIn({ clock, limits });
@@ -131,7 +131,7 @@ describe('a budget', () => {
 });
 
 describe('a refusal', () => {
-  it('comes before the body is read, and costs no token', async () => {
+  it('comes before the body is read, and takes no token', async () => {
     const clock = handClock();
     const { service, create, request } = await standIn({
       clock,
@@ -160,7 +160,7 @@ describe('a refusal', () => {
     ['seconds', '2'],
     ['date', 'Tue, 01 Jan 2030 00:00:02 GMT'],
     ['none', null],
-  ] as const)('says when to come again: %s', async (retryAfter, header) => {
+  ] as const)('reports when to retry: %s', async (retryAfter, header) => {
     const limits: Limits = { everything: { requestsPerSecond: 0.5, burst: 1 }, retryAfter };
     const { call } = await standIn({ clock: handClock(), limits });
     expect((await call('GET', '/flows')).headers.get('retry-after')).toBeNull();
@@ -172,7 +172,7 @@ describe('a refusal', () => {
     [{ everything: { requestsPerSecond: 3, burst: 1 } }],
     [{ window: { requests: 3, seconds: 7 } }],
     [{ everything: { requestsPerSecond: 0.3, burst: 2 }, window: { requests: 3, seconds: 7 } }],
-  ] satisfies [Limits][])('tells the truth: one who waits as long is let in (%o)', (limits) => {
+  ] satisfies [Limits][])('has a correct Retry-After: a request at that time is accepted (%o)', (limits) => {
     const { clock, limiter } = limiterOf(limits);
     clock.pass(1_234);
     for (let times = 0; times < 50; times += 1) {
@@ -193,7 +193,7 @@ describe('every answer', () => {
   it.each([
     ['RateLimit', 'ratelimit', '20'],
     ['X-RateLimit', 'x-ratelimit', String(Date.parse('2030-01-01T00:00:20Z') / 1_000)],
-  ] as const)('can tell what is left: %s', async (headers, prefix, reset) => {
+  ] as const)('can report the remaining requests: %s', async (headers, prefix, reset) => {
     const limits: Limits = { window: { requests: 2, seconds: 20 }, headers };
     const { call } = await standIn({ clock: handClock(), limits });
     const told = async () => {
@@ -205,7 +205,7 @@ describe('every answer', () => {
     expect(await told()).toEqual([429, '2', '0', reset]);
   });
 
-  it('tells of the tighter of several limits', () => {
+  it('reports the tightest of several limits', () => {
     const { limiter } = limiterOf({
       everything: { requestsPerSecond: 1, burst: 9 },
       others: { requestsPerSecond: 1, burst: 4 },
@@ -224,7 +224,7 @@ it('limits can be lowered while the service runs', () => {
   expect([limiter.acceptedCount, limiter.refusedCount]).toEqual([4, 1]);
 });
 
-it('downloads from elsewhere are not limited', () => {
+it('downloads are not limited', () => {
   const { statusesOf } = limiterOf({ everything: { requestsPerSecond: 1, burst: 1 } });
   expect(statusesOf('download', 3)).toEqual([200, 200, 200]);
 });

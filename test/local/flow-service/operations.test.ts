@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { dataUri, echo, handClock, standIn } from './support.ts';
 
 describe('creating a flow', () => {
-  it('starts by itself with an input, and keeps all that was given', async () => {
+  it('starts the flow if it has an input, and stores everything in the request', async () => {
     const { call, service } = await standIn({ flowMs: 1_000, clock: handClock() });
     const answer = await call('POST', '/flows', {
       inputs: [{ additional: { key: 'a.bin' }, data: 'data:application/x-thing;base64,aGVsbG8=' }],
@@ -45,7 +45,7 @@ describe('creating a flow', () => {
     expect(service.counts.createFlow).toBe(1);
   });
 
-  it('takes a template by its id as well as by its name', async () => {
+  it('accepts the id or the name of a template', async () => {
     const { call } = await standIn();
     const { json } = await call('GET', '/templates');
     const { id } = json.templates.find((template: { name: string }) => template.name === 'text');
@@ -74,17 +74,17 @@ describe('creating a flow', () => {
       { template: 'model_optimize', parameters: { polygon_count: 0 } },
       ['body', 'parameters', 'polygon_count'],
     ],
-    ['inputs that are no list', { template: 'text', inputs: { data: 'x' } }, ['body', 'inputs']],
-    ['an input that is no object', { template: 'text', inputs: [1] }, ['body', 'inputs', 0]],
+    ['inputs that are not a list', { template: 'text', inputs: { data: 'x' } }, ['body', 'inputs']],
+    ['an input that is not an object', { template: 'text', inputs: [1] }, ['body', 'inputs', 0]],
     ['an input without data', { template: 'text', inputs: [{ data: 'x' }, {}] }, ['body', 'inputs', 1, 'data']],
-    ['data that is no string', { template: 'text', inputs: [{ data: 0 }] }, ['body', 'inputs', 0, 'data']],
+    ['data that is not a string', { template: 'text', inputs: [{ data: 0 }] }, ['body', 'inputs', 0, 'data']],
     [
       'a media type that is not accepted',
       { template: 'text', inputs: [{ data: 'data:image/png;base64,' }] },
       ['body', 'inputs', 0, 'data'],
     ],
-    ['a body that is no object', [], ['body']],
-  ])('refuses %s with 422, and says where', async (_, body, loc) => {
+    ['a body that is not an object', [], ['body']],
+  ])('refuses %s with 422 and its location', async (_, body, loc) => {
     const { call, service } = await standIn();
     const answer = await call('POST', '/flows', body);
     expect(answer.status).toBe(422);
@@ -92,14 +92,14 @@ describe('creating a flow', () => {
     expect(service.flows).toEqual([]);
   });
 
-  it('refuses a body that is not said to be JSON', async () => {
+  it('refuses a body without the media type of JSON', async () => {
     const { request, service } = await standIn();
     const answer = await request('POST', '/flows', { body: '{}', headers: { 'content-type': 'text/plain' } });
     expect(answer.status).toBe(415);
     expect(service.flows).toEqual([]);
   });
 
-  it('takes ids from who was asked to make them', async () => {
+  it('uses the ids of newId', async () => {
     const ids = ['../x', 'a/b c', 'é?#'];
     const { call, create, request } = await standIn({ newId: () => ids.shift() ?? 'none' });
     expect(await create(echo('hello', { copies: 2 }))).toBe('../x');
@@ -109,7 +109,7 @@ describe('creating a flow', () => {
     expect(await asset.text()).toBe('hello');
   });
 
-  it('makes the same ids from the same randomness', async () => {
+  it('makes the same ids from the same random numbers', async () => {
     const ids = await Promise.all(
       [0, 1].map(async () => {
         let x = 7;
@@ -162,7 +162,7 @@ describe('the token', () => {
     expect(status).toBe(401);
   });
 
-  it('can be rotated, and several may be valid at a time', async () => {
+  it('can be rotated, and several can be valid at the same time', async () => {
     const { call, service } = await standIn();
     service.setTokens(['new-fake-token']);
     expect((await call('GET', '/flows')).status).toBe(401);
@@ -170,7 +170,7 @@ describe('the token', () => {
     expect((await call('GET', '/flows')).status).toBe(200);
   });
 
-  it('may be answered with 403', async () => {
+  it('if it is wrong, may be answered with 403', async () => {
     const { call, service } = await standIn({ variation: { wrongTokenStatus: 403 } });
     service.setTokens([]);
     expect((await call('GET', '/flows')).status).toBe(403);
@@ -178,7 +178,7 @@ describe('the token', () => {
 });
 
 describe('a flow', () => {
-  it('goes through its states as time passes', async () => {
+  it('passes through its states with time', async () => {
     const clock = handClock();
     const { call, create } = await standIn({ clock, flowMs: 1_000 });
     const path = `/flows/${await create()}`;
@@ -205,7 +205,7 @@ describe('a flow', () => {
     });
   });
 
-  it('may take a time of its own', async () => {
+  it('may have a duration of its own', async () => {
     const clock = handClock();
     const { create, service } = await standIn({ clock, flowMs: ({ template }) => (template === 'text' ? 0 : 10) });
     await create();
@@ -213,7 +213,7 @@ describe('a flow', () => {
     expect(service.flows.map((flow) => flow.state)).toEqual(['starting', 'completed']);
   });
 
-  it('without inputs waits for them and for its start', async () => {
+  it('without inputs waits for inputs and for its start', async () => {
     const { call, create, service } = await standIn();
     const id = await create({ template: 'bytes_echo' });
     expect((await call('GET', `/flows/${id}`)).json).toMatchObject({ state: 'created', started_at: null });
@@ -232,7 +232,7 @@ describe('a flow', () => {
     ]);
   });
 
-  it('can be aborted while it runs, and not afterwards', async () => {
+  it('can be aborted while it runs, but not afterwards', async () => {
     const clock = handClock();
     const { call, create, service } = await standIn({ clock, flowMs: 1_000 });
     const id = await create(echo('x', { copies: 3, partial: 1 }));
@@ -251,13 +251,13 @@ describe('a flow', () => {
     expect(service.flows[0]?.aborted).toBe(true);
   });
 
-  it('that waits for its start is aborted at once', async () => {
+  it('can be aborted at once before its start', async () => {
     const { call, create } = await standIn({ flowMs: 1_000, clock: handClock() });
     const id = await create({ template: 'text' });
     expect((await call('PATCH', `/flows/${id}`, { action: 'abort' })).json.state).toBe('aborted');
   });
 
-  it('is gone once it is deleted, and remembered for tests', async () => {
+  it('is gone after its deletion, except for tests', async () => {
     const { call, create, service } = await standIn();
     const id = await create();
     expect((await call('DELETE', `/flows/${id}`)).status).toBe(204);
@@ -267,7 +267,7 @@ describe('a flow', () => {
     expect(service.flows).toMatchObject([{ id, deleted: true }]);
   });
 
-  it('fails when it was asked to, and leaves the outputs that it was asked to', async () => {
+  it('fails on request, and keeps the requested number of outputs', async () => {
     const { call, create } = await standIn();
     const id = await create(echo('x', { copies: 3, fail: true, partial: 2 }));
     expect((await call('GET', `/flows/${id}`)).json).toMatchObject({ state: 'failed', error: expect.any(String) });
@@ -282,7 +282,7 @@ describe('a flow', () => {
     ],
     ['model_optimize', dataUri('model/gltf-binary', Buffer.from('no model')), 'Input 0 is not a binary glTF.'],
     ['model_generate_fromprompt', ' \n', 'Input 0 is empty.'],
-  ])('of %s fails for an input that cannot be worked on', async (template, data, error) => {
+  ])('of %s fails if its input cannot be processed', async (template, data, error) => {
     const { call, create } = await standIn();
     const id = await create({ template, inputs: [{ data }] });
     expect((await call('GET', `/flows/${id}`)).json).toMatchObject({ state: 'failed', error });
@@ -291,7 +291,7 @@ describe('a flow', () => {
 });
 
 describe('outputs', () => {
-  it('are listed with what belongs to them, and downloaded as they are', async () => {
+  it('are listed with their fields, and downloaded unchanged', async () => {
     const { call, create, request, service } = await standIn({ clock: handClock() });
     const id = await create(echo('hello', { copies: 2, failed_outputs: 1 }));
     const { json } = await call('GET', `/flows/${id}/outputs`);
@@ -316,13 +316,13 @@ describe('outputs', () => {
     expect((await call('GET', '/flows/none/outputs')).status).toBe(404);
   });
 
-  it('never come with their data, whatever is asked', async () => {
+  it('are never listed with their data', async () => {
     const { call, create } = await standIn();
     const { text } = await call('GET', `/flows/${await create()}/outputs?include_data=true`);
     expect(text).not.toContain('"data"');
   });
 
-  it('of a prompt, a text and a model are of the type that the template names', async () => {
+  it('have the media type of their template', async () => {
     const { call, create, request } = await standIn();
     for (const [template, mediaType] of [
       ['model_generate_fromprompt', 'model/gltf-binary'],
@@ -363,7 +363,7 @@ describe('everything else', () => {
     });
   });
 
-  it('answers what it does not know with 404', async () => {
+  it('answers 404 to an unknown path or method', async () => {
     const { call, service } = await standIn();
     for (const [method, path] of [
       ['GET', '/'],
@@ -379,7 +379,7 @@ describe('everything else', () => {
     expect(service.counts.unknown).toBe(7);
   });
 
-  it('can live below a path', async () => {
+  it('can have a base path', async () => {
     const { call } = await standIn({ basePath: '/api/v1' });
     expect((await call('GET', '/api/v1/flows')).status).toBe(200);
     expect((await call('GET', '/flows')).status).toBe(404);

@@ -5,7 +5,7 @@ import { StandInFlowService } from '../../../local/flow-service/flow-service.ts'
 
 const TOKEN = 'fake-token';
 
-/** Posts a body in the pieces given, without a transport. */
+/** Posts a body in the given chunks, without a transport. */
 async function post(service: StandInFlowService, pieces: readonly Uint8Array[], contentLength?: number) {
   const { status, body } = await service.handle({
     method: 'POST',
@@ -16,7 +16,7 @@ async function post(service: StandInFlowService, pieces: readonly Uint8Array[], 
       ...(contentLength !== undefined && { 'content-length': String(contentLength) }),
     },
     body: (async function* () {
-      // The same memory for every piece, as some transports have it: nothing may be kept without a copy.
+      // Every chunk uses the same memory, as in some transports: the service must copy the bytes that it keeps.
       for (const piece of pieces) {
         const lent = Buffer.from(piece);
         yield lent;
@@ -48,8 +48,8 @@ function cut(bytes: Buffer, at: readonly number[]): Buffer[] {
   return [...ends, bytes.length].map((end, i) => bytes.subarray(ends[i - 1] ?? 0, end));
 }
 
-describe('a body is understood', () => {
-  it('however it is cut, written and ordered', async () => {
+describe('accepts a body', () => {
+  it('in chunks of any size, in any notation and order', async () => {
     const service = newService();
     const escaping = fc.constantFrom(
       (json: string) => json,
@@ -124,7 +124,7 @@ describe('a body is understood', () => {
     },
   );
 
-  it('with the last of members of one name, as JSON readers do', async () => {
+  it('with duplicate members: the last one wins, as in JSON parsers', async () => {
     const service = newService();
     const body = '{"template":"text","template":"bytes_echo","inputs":[{"data":"one","data":"two"}]}';
     expect((await post(service, [Buffer.from(body)])).status).toBe(201);
@@ -132,15 +132,15 @@ describe('a body is understood', () => {
   });
 });
 
-describe('a body is refused as not being JSON', () => {
+describe('refuses a body that is not JSON', () => {
   it.each([
     ['nothing', ''],
     ['a cut string', '{"template":"bytes_echo","inputs":[{"data":"data:;base64,aGVs'],
     ['a cut escape', '{"template":"bytes_echo","inputs":[{"data":"a\\'],
     ['a cut object', '{"template":"bytes_echo","inputs":[{"data":"a"}]'],
-    ['more behind the end', '{"template":"bytes_echo"}}'],
+    ['text after the end', '{"template":"bytes_echo"}}'],
     ['a second value', '{"template":"bytes_echo"} {}'],
-    ['a comma too many', '{"template":"bytes_echo","inputs":[{"data":"a"},]}'],
+    ['an extra comma', '{"template":"bytes_echo","inputs":[{"data":"a"},]}'],
     ['no colon', '{"template" "bytes_echo"}'],
     ['brackets crossed', '{"template":"bytes_echo","inputs":[{"data":"a"]}}'],
     ['single quotes', "{'template':'bytes_echo'}"],
@@ -166,13 +166,13 @@ describe('a body is refused as not being JSON', () => {
   });
 });
 
-describe('an input is refused', () => {
+describe('refuses an input', () => {
   it.each([
     ['no padding', '"data:;base64,aGVsbG8"', /padding/],
     ['too little padding', '"data:;base64,aGVsbA="', /padding/],
     ['too much padding', '"data:;base64,aGVsbG8=="', /after its padding/],
-    ['nothing but padding', '"data:;base64,===="', /padding/],
-    ['padding within', '"data:;base64,aGU=aGU="', /after its padding/],
+    ['only padding', '"data:;base64,===="', /padding/],
+    ['padding in the middle', '"data:;base64,aGU=aGU="', /after its padding/],
     ['white space', '"data:;base64,aGVs bG8="', /alphabet|padding/],
     ['a line break', '"data:;base64,aGVs\\nbG8h\\nbG8="', /alphabet|padding/],
     ['the alphabet for URLs', '"data:;base64,_-__"', /alphabet/],
@@ -193,7 +193,7 @@ describe('an input is refused', () => {
     }
   });
 
-  it('for text that is not UTF-8, or ends within a character', async () => {
+  it('for text that is not UTF-8, or ends inside a character', async () => {
     const service = newService();
     for (const bytes of [
       [0xff, 0x61],
@@ -211,7 +211,7 @@ describe('an input is refused', () => {
   });
 });
 
-describe('a body is refused for its size', () => {
+describe('refuses a body for its size', () => {
   it.each([
     ['over 1 MiB beside the inputs', `{"template":"text","additional":"${'x'.repeat(1024 * 1024)}"}`],
     ['nested deeper than 100', `{"template":"text","additional":${'['.repeat(101)}${']'.repeat(101)}}`],
@@ -219,7 +219,7 @@ describe('a body is refused for its size', () => {
     expect((await post(newService(), [Buffer.from(text)])).status).toBe(413);
   });
 
-  it('that is not its Content-Length', async () => {
+  it('that differs from its Content-Length', async () => {
     const service = newService();
     const body = bodyWith('"hello"');
     await expect(post(service, [body], body.length + 1)).rejects.toThrow('reset');

@@ -4,7 +4,7 @@ import { serveFlowService } from '../../../local/flow-service/http.ts';
 
 export const TOKEN = 'fake-token';
 
-/** A clock that a test turns on by hand. */
+/** A clock that only the test moves. */
 export function handClock(start = Date.parse('2030-01-01T00:00:00.000Z')): { now(): number; pass(ms: number): void } {
   let now = start;
   return {
@@ -19,11 +19,11 @@ export interface Called {
   readonly status: number;
   readonly headers: Headers;
   readonly text: string;
-  // biome-ignore lint/suspicious/noExplicitAny: the shapes are what the tests check.
+  // biome-ignore lint/suspicious/noExplicitAny: The tests check the shapes.
   readonly json: any;
 }
 
-/** A stand-in over HTTP, for one test. Its flows end at once unless options say otherwise. */
+/** A stand-in over HTTP, for one test. By default its flows end at once. */
 export async function standIn(options: StandInOptions = {}) {
   const service = new StandInFlowService({ tokens: [TOKEN], flowMs: 0, ...options });
   const server = await serveFlowService(service);

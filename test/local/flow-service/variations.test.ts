@@ -15,7 +15,7 @@ describe('what is served', () => {
     expect((await call('GET', `/${id}/outputs`)).status).toBe(atRoot);
   });
 
-  it.each([404, 405, 501] as const)('may lack every operation that is not specified, and say %i', async (status) => {
+  it.each([404, 405, 501] as const)('may lack every optional operation, and answer %i', async (status) => {
     const { call, create, request, service } = await standIn();
     const id = await create();
     const waiting = await create({ template: 'text' });
@@ -37,7 +37,7 @@ describe('what is served', () => {
     ] as const) {
       expect([method, path, (await call(method, path, body)).status]).toEqual([method, path, status]);
     }
-    // What is specified goes on, and nothing of the above had an effect.
+    // The specified operations still work, and none of the calls above had an effect.
     const { json } = await call('GET', `/flows/${id}/outputs`);
     expect(await (await request('GET', `/flows/${id}/outputs/${json.outputs[0].asset_id}`)).text()).toBe('hello');
     expect(service.flows).toMatchObject([{ deleted: false }, { state: 'created', inputs: [] }]);
@@ -45,12 +45,12 @@ describe('what is served', () => {
 });
 
 describe('answers', () => {
-  it.each([200, 201, 202] as const)('to a creation may have status %i', async (createStatus) => {
+  it.each([200, 201, 202] as const)('to a creation may have the status %i', async (createStatus) => {
     const { call } = await standIn({ variation: { createStatus } });
     expect((await call('POST', '/flows', echo('x'))).status).toBe(createStatus);
   });
 
-  it('may name flows and assets otherwise', async () => {
+  it('may use other names for the ids of flows and assets', async () => {
     const { call } = await standIn({ variation: { flowIdName: 'id', assetIdName: 'id' } });
     const { json: created } = await call('POST', '/flows', echo('x'));
     expect(Object.keys(created)).toEqual(['id', 'state']);
@@ -68,7 +68,7 @@ describe('answers', () => {
     expect((await call('GET', '/templates')).json).toHaveLength(5);
   });
 
-  it('may leave out the status of an output', async () => {
+  it('may omit the status of an output', async () => {
     const { call, create } = await standIn({ variation: { outputStatus: false } });
     const { json } = await call('GET', `/flows/${await create()}/outputs`);
     expect(Object.keys(json.outputs[0])).toEqual(['asset_id', 'processed', 'additional']);
@@ -104,7 +104,7 @@ describe('answers', () => {
     expect((await call('GET', `/flows/${id}/outputs/${assetId}`)).status).toBe(200);
   });
 
-  it.each([400, 422] as const)('to what is not JSON may have status %i', async (invalidJsonStatus) => {
+  it.each([400, 422] as const)('to invalid JSON may have the status %i', async (invalidJsonStatus) => {
     const { request } = await standIn({ variation: { invalidJsonStatus } });
     const answer = await request('POST', '/flows', { body: '{"template"' });
     expect([answer.status, Object.keys((await answer.json()) as object)]).toEqual([invalidJsonStatus, ['detail']]);
@@ -112,7 +112,7 @@ describe('answers', () => {
 });
 
 describe('the listing of flows', () => {
-  /** Follows the pages as the variation means it, and gives the ids as they came. */
+  /** Follows the pages in the variation's way, and returns the ids in their order. */
   async function all(first: Called, next: (answer: Called) => Promise<Called> | undefined): Promise<string[][]> {
     const pages: string[][] = [];
     for (let answer: Called | undefined = first; answer !== undefined; answer = await next(answer)) {
@@ -134,7 +134,7 @@ describe('the listing of flows', () => {
     return { ...stand, clock, ids: ids as [string, string, string, string, string] };
   }
 
-  it.each(['next', 'next_cursor'] as const)('may go on by a cursor in %s', async (paging) => {
+  it.each(['next', 'next_cursor'] as const)('may have pages with a cursor in %s', async (paging) => {
     const { call, ids } = await fiveFlows({ paging });
     const pages = await all(await call('GET', '/flows'), ({ json }) =>
       json[paging] === null ? undefined : call('GET', `/flows?cursor=${json[paging]}`),
@@ -143,7 +143,7 @@ describe('the listing of flows', () => {
     expect((await call('GET', '/flows?cursor=nonsense')).status).toBe(422);
   });
 
-  it('may go on by an address in the body', async () => {
+  it('may have pages with the next URL in the body', async () => {
     const { call, ids } = await fiveFlows({ paging: 'next_url', order: 'ascending' });
     const pages = await all(await call('GET', '/flows?page_size=1&sort_by=x'), ({ json }) =>
       json.next === null ? undefined : call('GET', json.next),
@@ -151,7 +151,7 @@ describe('the listing of flows', () => {
     expect(pages).toEqual(ids.map((id) => [id]));
   });
 
-  it.each(['object', 'bare'] as const)('may go on by a Link header, as %s', async (listShape) => {
+  it.each(['object', 'bare'] as const)('may have pages with a Link header, as %s', async (listShape) => {
     const { call, ids } = await fiveFlows({ paging: 'link', listShape });
     const pages = await all(await call('GET', '/flows'), ({ headers }) => {
       const [, address] = /^<(.+)>; rel="next"$/.exec(headers.get('link') ?? '') ?? [];
@@ -160,7 +160,7 @@ describe('the listing of flows', () => {
     expect(pages).toEqual([[ids[4], ids[3]], [ids[2], ids[1]], [ids[0]]]);
   });
 
-  it('may go on by the number of the page', async () => {
+  it('may have numbered pages', async () => {
     const { call, ids } = await fiveFlows({ paging: 'page', order: 'ascending' });
     const pages = await all(await call('GET', '/flows?page_size=50'), ({ json }) =>
       json.page * json.page_size >= json.total ? undefined : call('GET', `/flows?page=${json.page + 1}`),
@@ -176,7 +176,7 @@ describe('the listing of flows', () => {
     expect(await all(await call('GET', '/flows?page=3&page_size=1'), () => undefined)).toEqual([ids.toReversed()]);
   });
 
-  it('may give its first page whatever is asked, and no way to the next', async () => {
+  it('may always return its first page, without a way to the next', async () => {
     const { call, ids } = await fiveFlows({ paging: 'first-only' });
     for (const query of ['', '?page=2', '?cursor=x', '?page_size=1000']) {
       const answer = await call('GET', `/flows${query}`);
@@ -185,7 +185,7 @@ describe('the listing of flows', () => {
     }
   });
 
-  it('may show a flow late, which is known by its id at once', async () => {
+  it('may show a flow late, although its id works at once', async () => {
     const { call, create, clock, service } = await fiveFlows({ paging: 'none' });
     service.variation.listingDelayMs = 5_000;
     const id = await create({ template: 'text', additional: { flowdrop: 'a tag' } });
@@ -202,7 +202,7 @@ describe('the listing of flows', () => {
 });
 
 describe('an asset', () => {
-  /** Slashes, all byte values, and a length that is no multiple of 3. */
+  /** Slashes, all byte values, and a length that is not a multiple of 3. */
   const BYTES = Buffer.concat([Buffer.alloc(1_000, 0xff), Buffer.from(Array.from({ length: 256 }, (_, i) => i))]);
 
   async function assetAnswer(variation: Partial<Variation>, bytes = BYTES) {
@@ -230,7 +230,7 @@ describe('an asset', () => {
       },
       /^\s+\{.+\\\/.+\\n.+\}\s+$/s,
     ],
-  ] as const)('may be JSON, written with %j', async (variation, pattern) => {
+  ] as const)('may be JSON with %j', async (variation, pattern) => {
     for (const bytes of [
       BYTES,
       BYTES.subarray(1),
@@ -260,7 +260,7 @@ describe('an asset', () => {
     }
   });
 
-  it('may come as its bytes without saying how many', async () => {
+  it('may be bytes without a Content-Length', async () => {
     const answer = await assetAnswer({ assetLength: 'chunked' });
     expect(answer.headers.get('transfer-encoding')).toBe('chunked');
     expect(Buffer.from(await answer.arrayBuffer()).equals(BYTES)).toBe(true);
@@ -273,7 +273,7 @@ describe('an asset', () => {
     });
   });
 
-  it('may be elsewhere, where the token must not go', async () => {
+  it('may be at another URL, which must not get the token', async () => {
     const { create, request, service } = await standIn();
     const elsewhere = await serveFlowService(service);
     try {
@@ -291,7 +291,7 @@ describe('an asset', () => {
   });
 });
 
-describe('a listing of flows that says little', () => {
+describe('a sparse listing of flows', () => {
   const listed = async (variation: Partial<Variation>, flowMs: number[] = [0, 0]) => {
     const clock = handClock();
     const durations = [...flowMs];
@@ -309,28 +309,28 @@ describe('a listing of flows that says little', () => {
     ['object', { note: 'ours' }],
     ['string', '{"note":"ours"}'],
     ['none', undefined],
-  ] as const)('tells what was attached: %s', async (listAdditional, expected) => {
+  ] as const)('shows the additional data: %s', async (listAdditional, expected) => {
     const { flows, ids, call } = await listed({ listAdditional });
     expect(flows.map((flow) => flow.additional)).toEqual([expected, expected]);
     expect((await call('GET', `/flows/${ids[0]}`)).json.additional).toEqual({ note: 'ours' });
   });
 
-  it('can leave out flows that have ended', async () => {
+  it('can omit finished flows', async () => {
     const { flows, ids, clock, call } = await listed({ listActiveOnly: true }, [60_000, 0, 60_000]);
     expect(flows.map(({ flow_id }) => flow_id)).toEqual([ids[2], ids[0]]);
     clock.pass(60_000);
     expect((await call('GET', '/flows')).json.flows).toEqual([]);
   });
 
-  it('can be in the order of the last change', async () => {
+  it('can be sorted by the last change', async () => {
     const { flows, ids } = await listed({ listSort: 'changed' }, [2_500, 60_000, 60_000]);
-    // Created as first and changed as last: it ended after the third was created.
+    // The first to be created, and the last to change: it ended after the third was created.
     expect(flows.map(({ flow_id }) => flow_id)).toEqual([ids[0], ids[2], ids[1]]);
   });
 });
 
 describe('outputs', () => {
-  it('can come in pages with the cursor of the next one', async () => {
+  it('can have pages with a cursor', async () => {
     const { call, create } = await standIn({ variation: { outputsPaging: 'next', outputsShape: 'bare' } });
     const id = await create(echo('x', { copies: 5 }));
     const first = await call('GET', `/flows/${id}/outputs`);
@@ -344,7 +344,7 @@ describe('outputs', () => {
     expect(new Set(all).size).toBe(5);
   });
 
-  it('can come in pages by number with the total', async () => {
+  it('can have numbered pages with the total', async () => {
     const { call, create } = await standIn({ variation: { outputsPaging: 'total', outputsPageSize: 3 } });
     const id = await create(echo('x', { copies: 5 }));
     const pages = await Promise.all([1, 2, 3].map((page) => call('GET', `/flows/${id}/outputs?page=${page}`)));
@@ -359,7 +359,7 @@ describe('outputs', () => {
 });
 
 describe('an asset', () => {
-  it.each(['raw', 'json'] as const)('can have other bytes with every download (%s)', async (assetForm) => {
+  it.each(['raw', 'json'] as const)('can have different bytes in every download (%s)', async (assetForm) => {
     const { call, create } = await standIn({ variation: { assetVaries: true, assetForm } });
     const id = await create(echo('bytes'));
     const assetId = (await call('GET', `/flows/${id}/outputs`)).json.outputs[0].asset_id;
@@ -371,7 +371,7 @@ describe('an asset', () => {
   });
 });
 
-it('ids may need encoding', async () => {
+it('ids may need URL encoding', async () => {
   const ids = ['flow/a b', 'ä.sset?#%+', 'other flow', 'dots.and..more'];
   const { call, create, request } = await standIn({ newId: () => ids.shift() ?? 'none is left' });
   const id = await create();

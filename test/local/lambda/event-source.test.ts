@@ -16,7 +16,7 @@ function start(invoke: (event: SqsEvent) => Promise<unknown>, options: Partial<E
   const faults: unknown[] = [];
   const source = new EventSource({ queue, clock, invoke, onFault: (error) => faults.push(error), ...options });
   onTestFinished(() => source.close());
-  /** Lets the visibility timeout pass. A message that is sent wakes the poller, which cannot know that time has jumped. */
+  /** Lets the visibility timeout pass. Sending a message wakes the poller, which cannot notice that time has jumped. */
   const forward = () => {
     ahead += 60_000;
     queue.send('wake');
@@ -27,7 +27,7 @@ function start(invoke: (event: SqsEvent) => Promise<unknown>, options: Partial<E
 const bodiesOf = ({ Records }: SqsEvent) => Records.map(({ body }) => body);
 
 describe('the event source', () => {
-  it('gives messages in batches of at most ten, and deletes what was dealt with', async () => {
+  it('passes messages in batches of at most ten, and deletes the processed ones', async () => {
     const batches: string[][] = [];
     const { queue } = start(async (event) => {
       batches.push(bodiesOf(event));
@@ -39,7 +39,7 @@ describe('the event source', () => {
     await vi.waitFor(() => expect(queue.counts()).toEqual({ visible: 0, inFlight: 0, delayed: 0 }));
   });
 
-  it('gives a record as Lambda does', async () => {
+  it('passes records in the form that Lambda uses', async () => {
     const events: SqsEvent[] = [];
     const { queue } = start(async (event) => {
       events.push(event);
@@ -64,7 +64,7 @@ describe('the event source', () => {
     });
   });
 
-  it('keeps only the messages that the function reports as failed, until they come again', async () => {
+  it('keeps only the messages that the function reports as failed, and passes them again', async () => {
     const seen: string[] = [];
     const { queue, forward } = start(async ({ Records }) => {
       seen.push(...Records.map(({ body }) => body));
@@ -84,7 +84,7 @@ describe('the event source', () => {
     ['an invocation fails', () => Promise.reject(new Error('crashed'))],
     ['it reports a failure it was not given', async () => ({ batchItemFailures: [{ itemIdentifier: 'unknown' }] })],
     ['it reports a failure without a name', async () => ({ batchItemFailures: [{}] })],
-  ])('keeps the whole batch when %s, and it ends among the dead letters', async (_, answer) => {
+  ])('keeps the whole batch if %s, and finally moves it to the dead letters', async (_, answer) => {
     const { queue, dead, faults, forward } = start(
       async (event) => {
         return bodiesOf(event).includes('wake') ? undefined : answer();
@@ -101,7 +101,7 @@ describe('the event source', () => {
     expect(faults).toHaveLength(2);
   });
 
-  it('invokes as often at a time as its concurrency allows', async () => {
+  it('runs as many invocations at the same time as its concurrency', async () => {
     let running = 0;
     let most = 0;
     const done: string[] = [];
@@ -120,7 +120,7 @@ describe('the event source', () => {
     expect(most).toBe(3);
   });
 
-  it('gathers messages within its batch window', async () => {
+  it('collects messages within its batch window', async () => {
     const batches: string[][] = [];
     const { queue } = start(
       async (event) => {

@@ -8,7 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { LocalFunction, residentMemory } from '../../../local/lambda/function.ts';
 
-// Processes are looked at through /proc.
+// These tests inspect processes through /proc.
 const onLinux = process.platform === 'linux';
 
 const closing: (() => Promise<void>)[] = [];
@@ -35,7 +35,7 @@ async function functionOf(
   return { local, lines, bundleDir };
 }
 
-/** The state letter of a process (`T` is stopped), or undefined when there is no such process. */
+/** The state letter of a process (`T` is stopped), or undefined without such a process. */
 async function processState(pid: number): Promise<string | undefined> {
   const stat = await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => undefined);
   const state = stat?.slice(stat.lastIndexOf(')') + 2, stat.lastIndexOf(')') + 3);
@@ -43,7 +43,7 @@ async function processState(pid: number): Promise<string | undefined> {
 }
 
 describe('a function run locally', () => {
-  it('resolves with what the handler returned, after top-level await', async () => {
+  it("resolves with the handler's result, after top-level await", async () => {
     const { local } = await functionOf(`
       const greeting = await new Promise((resolve) => setTimeout(resolve, 10, 'hello'));
       export const handler = async (event) => ({ greeting, event, emoji: '🎁' });`);
@@ -62,7 +62,7 @@ describe('a function run locally', () => {
     expect(local.pids).toEqual([pid]);
   });
 
-  it('rejects with the type and message of what the handler threw, and serves the next invocation', async () => {
+  it("rejects with the type and message of the handler's error, and serves the next invocation", async () => {
     const { local } = await functionOf(`
       export const handler = async (event) => { if (event.bad) throw new RangeError('too far'); return 'fine'; };`);
     await expect(local.invoke({ bad: true })).rejects.toMatchObject({
@@ -74,14 +74,14 @@ describe('a function run locally', () => {
     expect(await local.invoke({})).toBe('fine');
   });
 
-  it('rejects with the error of code outside the handler, and starts anew for the next invocation', async () => {
+  it('rejects with an error from outside the handler, and starts again for the next invocation', async () => {
     const { local, bundleDir } = await functionOf('throw new TypeError("no configuration");');
     await expect(local.invoke({})).rejects.toMatchObject({ errorType: 'TypeError', message: 'no configuration' });
     await writeFile(join(bundleDir, 'index.mjs'), 'export const handler = async () => "repaired";');
     expect(await local.invoke({})).toBe('repaired');
   });
 
-  it('rejects when the process ends in the middle of an invocation', async () => {
+  it('rejects if the process ends during an invocation', async () => {
     const { local } = await functionOf('export const handler = async () => process.exit(7);');
     await expect(local.invoke({})).rejects.toMatchObject({
       errorType: 'Runtime.ExitError',
@@ -89,7 +89,7 @@ describe('a function run locally', () => {
     });
   });
 
-  it('is killed at its time limit, and the next invocation gets a new process', async () => {
+  it('is killed at its timeout, and the next invocation gets a new process', async () => {
     const { local, lines } = await functionOf(
       `export const handler = async (event) => {
          if (event.hang) for (;;) ;
@@ -107,7 +107,7 @@ describe('a function run locally', () => {
     expect(() => process.kill(pid, 0)).toThrow('ESRCH');
   });
 
-  it('tells the handler a remaining time that decreases from the limit', async () => {
+  it('gives the handler a remaining time that decreases from the timeout', async () => {
     const { local } = await functionOf(
       `export const handler = async (_, context) => {
          const first = context.getRemainingTimeInMillis();
@@ -137,7 +137,7 @@ describe('a function run locally', () => {
     expect(longestGap).toBeGreaterThanOrEqual(299);
   });
 
-  it('runs as many invocations at a time as its concurrency, each in a process of its own, and no more', async () => {
+  it('runs as many invocations at the same time as its concurrency, each in its own process', async () => {
     const { local } = await functionOf(
       `export const handler = async () => {
          const from = Date.now();
@@ -156,7 +156,7 @@ describe('a function run locally', () => {
     for (const run of later) expect(run.from).toBeGreaterThanOrEqual(Math.min(a?.to ?? 0, b?.to ?? 0));
   });
 
-  it('has the variables it was given and those of Lambda, and none of its parent', async () => {
+  it("has its own variables and Lambda's, and none of its parent's", async () => {
     const { local } = await functionOf('export const handler = async () => process.env;', {
       environment: { ROUTES: '[]' },
     });
@@ -166,7 +166,7 @@ describe('a function run locally', () => {
     expect(environment).not.toHaveProperty('HOME');
   });
 
-  it('hands every line that the function prints to its log', async () => {
+  it('passes every line that the function prints to onLog', async () => {
     const { local, lines } = await functionOf(`
       export const handler = async () => { console.log('one'); process.stderr.write('two\\nthree\\n'); };`);
     await local.invoke({});
@@ -176,14 +176,14 @@ describe('a function run locally', () => {
     });
   });
 
-  it.runIf(onLinux)('tells the resident memory of its process', async () => {
+  it.runIf(onLinux)('reports the resident memory of its process', async () => {
     const { local } = await functionOf('export const handler = async () => process.pid;');
     const { bytes, peakBytes } = await residentMemory((await local.invoke({})) as number);
     expect(bytes).toBeGreaterThan(20 * 2 ** 20);
     expect(peakBytes).toBeGreaterThanOrEqual(bytes);
   });
 
-  it('rejects what is running or waiting when it is closed, and leaves no process', async () => {
+  it('rejects running and waiting invocations when it is closed, and leaves no process', async () => {
     const { local } = await functionOf('export const handler = () => new Promise(() => setInterval(() => {}, 1000));');
     const both = Promise.allSettled([local.invoke({}), local.invoke({})]);
     await vi.waitFor(() => expect(local.pids).toHaveLength(1));
@@ -193,7 +193,7 @@ describe('a function run locally', () => {
     expect(() => process.kill(pid, 0)).toThrow('ESRCH');
   });
 
-  it.runIf(onLinux)('does not outlive a parent that is killed, even while frozen', async () => {
+  it.runIf(onLinux)('does not outlive a killed parent, even while frozen', async () => {
     const dir = await mkdtemp(join(tmpdir(), 'flowdrop-parent-'));
     onTestFinished(() => rm(dir, { recursive: true, force: true }));
     await writeFile(join(dir, 'index.mjs'), 'export const handler = async () => process.pid;');

@@ -12,7 +12,7 @@ function start(invoke: () => Promise<unknown>, intervalMs: number) {
 }
 
 describe('the schedule', () => {
-  it('runs again and again, also after a run that failed', async () => {
+  it('runs again and again, even after a failed run', async () => {
     let runs = 0;
     const { faults } = start(async () => {
       runs += 1;
@@ -22,7 +22,7 @@ describe('the schedule', () => {
     expect(faults).toMatchObject([{ message: 'once' }]);
   });
 
-  it('runs at once when woken, and once more when woken during a run, never twice at a time', async () => {
+  it('runs at once when woken, and again if woken during a run, but one run at a time', async () => {
     let runs = 0;
     let running = 0;
     let most = 0;
@@ -51,7 +51,7 @@ describe('the schedule', () => {
     expect(most).toBe(1);
   });
 
-  it('ends although its next run is far away', async () => {
+  it('closes without waiting for the next run', async () => {
     let runs = 0;
     const { schedule } = start(async () => {
       runs += 1;
@@ -70,7 +70,7 @@ describe('the fixed rate', () => {
     return { rate, faults };
   }
 
-  it('starts the first run when it is due, and the next ones although earlier runs go on or have failed', async () => {
+  it('starts every run at its time, even if earlier runs still go on or failed', async () => {
     let runs = 0;
     const gate = Promise.withResolvers<void>();
     const { faults } = startAtRate(
@@ -89,7 +89,7 @@ describe('the fixed rate', () => {
     expect(faults).toMatchObject([{ message: 'once' }]);
   });
 
-  it('starts no run after it was closed, and ends with the runs under way', async () => {
+  it('starts no run after close, and waits for the current ones', async () => {
     let runs = 0;
     const gate = Promise.withResolvers<void>();
     const { rate } = startAtRate(

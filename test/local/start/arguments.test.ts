@@ -10,7 +10,7 @@ describe('the arguments of npm start', () => {
   afterAll(() => rmSync(cwd, { recursive: true }));
   const parse = (arguments_: string[], env: NodeJS.ProcessEnv = {}) => parseArguments(arguments_, { env, cwd });
 
-  it('watch ./inbox and write to ./results where there are none', () => {
+  it('default to watching ./inbox and writing to ./results', () => {
     expect(parse([])).toEqual({
       help: false,
       inboxDir: join(cwd, 'inbox'),
@@ -20,7 +20,7 @@ describe('the arguments of npm start', () => {
     });
   });
 
-  it('name files, folders and a service, whose token comes from the environment', () => {
+  it('name files, folders and a service, whose token is in the environment', () => {
     expect(
       parse(['a.png', '--results', '../out', '--service', 'https://flows.example.com/v1/'], { FLOWDROP_TOKEN: 'fake' }),
     ).toMatchObject({
@@ -41,12 +41,12 @@ describe('the arguments of npm start', () => {
     [['--service', 'flows.example.com'], 'expected a URL such as https://flows.example.com'],
     [['--service', 'http://flows.example.com'], 'expected https:'],
     [['--service', 'https://flows.example.com'], 'FLOWDROP_TOKEN'],
-  ])('%j are refused with a sentence', (arguments_, sentence) => {
+  ])('%j are refused with a message', (arguments_, sentence) => {
     expect(() => parse(arguments_)).toThrow(UsageError);
     expect(() => parse(arguments_)).toThrow(sentence);
   });
 
-  it('say nothing else once help is asked for', () => {
+  it('are not checked if help is requested', () => {
     expect(parse(['--help', 'missing.png']).help).toBe(true);
   });
 });

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
 import { FunctionLogs } from '../../../local/start/logs.ts';
 
-it('writes every line to the log of its function, and tells of each warning once', async () => {
+it('writes every line to the log of its function, and shows each warning once', async () => {
   const dir = await mkdtemp(join(tmpdir(), 'flowdrop-logs-'));
   onTestFinished(() => rm(dir, { recursive: true }));
   const told: string[] = [];

@@ -34,12 +34,12 @@ describe('the results folder', () => {
     ['50%25', '50%2525'],
     ['what?*|<>"', 'what%3F%2A%7C%3C%3E%22'],
     ['folder/', 'folder', '%'],
-  ])('keeps the key %j inside', async (key, ...segments) => {
+  ])('writes the key %j inside the folder', async (key, ...segments) => {
     expect(await write(key)).toBe(segments.join(sep));
     expect(await readdir(parent)).toEqual(['results']);
   });
 
-  it('finds another place for a key where a file system has none for it', async () => {
+  it('finds another path for a key that the file system does not allow', async () => {
     const keys = ['a', 'a/b', 'c/d', 'c', `${'n'.repeat(300)}.glb`];
     const paths: string[] = [];
     for (const key of keys) paths.push(await write(key));
@@ -56,7 +56,7 @@ describe('the results folder', () => {
     expect(await readFile(join(dir, 'receipt.json'), 'utf8')).toBe('second');
   });
 
-  it('leaves nothing of an object that breaks off', async () => {
+  it('leaves nothing of an object whose body fails', async () => {
     async function* broken() {
       yield Buffer.from('half');
       throw new Error('connection lost');

@@ -7,7 +7,7 @@ function screenOf(output: PassThrough & { isTTY?: boolean; columns?: number }) {
   return { screen: new Screen(output), shown: () => output.read() as string | null };
 }
 
-it('shows steps and no status where the output is no terminal', () => {
+it('shows steps and no status if the output is not a terminal', () => {
   const { screen, shown } = screenOf(new PassThrough());
   screen.status('a.png running');
   screen.step('a.png  uploaded');
@@ -15,7 +15,7 @@ it('shows steps and no status where the output is no terminal', () => {
   expect(shown()).toBe('a.png  uploaded\na.png  done\n');
 });
 
-it('keeps the status below the lines of a terminal, within its width, and takes it away in the end', () => {
+it('keeps the status below the lines of a terminal, within its width, and removes it at the end', () => {
   const { screen, shown } = screenOf(Object.assign(new PassThrough(), { isTTY: true, columns: 12 }));
   screen.status('a.png running');
   screen.step('a.png  uploaded');
@@ -25,7 +25,7 @@ it('keeps the status below the lines of a terminal, within its width, and takes 
   expect(shown()).toBe(`${status}\r\u001b[Kb.png  done\n${status}\r\u001b[K`);
 });
 
-it('shows no control characters of a name', () => {
+it('replaces control characters in a name', () => {
   expect(printable('a\u001b[31m\nb\u009bc.png')).toBe('a�[31m�b�c.png');
 });
 
@@ -35,6 +35,6 @@ it.each([
   [6_458, '6.5 KB'],
   [123_456, '123 KB'],
   [1_073_741_824, '1.1 GB'],
-])('says %d bytes as %s', (bytes, text) => {
+])('shows %d bytes as %s', (bytes, text) => {
   expect(size(bytes)).toBe(text);
 });
