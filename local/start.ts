@@ -42,20 +42,7 @@ async function main(): Promise<number> {
     console.log(USAGE);
     return 0;
   }
-  const interrupted = new AbortController();
-  let interruptedAt = 0;
-  for (const signal of ['SIGINT', 'SIGTERM'] as const) {
-    process.on(signal, () => {
-      if (!interrupted.signal.aborted) {
-        interruptedAt = Date.now();
-        interrupted.abort();
-      } else if (Date.now() - interruptedAt > SAME_SIGNAL_MS) {
-        // The user insists: exit without a clean end. The watchdogs end the functions.
-        process.exit(EXIT_INTERRUPTED);
-      }
-    });
-  }
-
+  const signal = interruption();
   const { routes, settings } = readContext();
   const root = join(cwd, '.flowdrop');
   const isWatching = args.files.length === 0;
@@ -82,13 +69,31 @@ async function main(): Promise<number> {
       cwd,
     });
     return isWatching
-      ? await watch(session, { args, state, routes, root, screen, signal: interrupted.signal })
-      : await processFiles(session, { args, screen, signal: interrupted.signal });
+      ? await watch(session, { args, state, routes, root, screen, signal })
+      : await processFiles(session, { args, screen, signal });
   } finally {
     await session?.close();
     logs.close();
     state.release();
   }
+}
+
+/** Aborts at the first Ctrl-C or SIGTERM. A second one ends the process at once. */
+function interruption(): AbortSignal {
+  const interrupted = new AbortController();
+  let interruptedAt = 0;
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) {
+    process.on(signal, () => {
+      if (!interrupted.signal.aborted) {
+        interruptedAt = Date.now();
+        interrupted.abort();
+      } else if (Date.now() - interruptedAt > SAME_SIGNAL_MS) {
+        // The user insists: exit without a clean end. The watchdogs end the functions.
+        process.exit(EXIT_INTERRUPTED);
+      }
+    });
+  }
+  return interrupted.signal;
 }
 
 /** @throws {ConfigurationError} */
