@@ -8,12 +8,13 @@ import { Inbox } from '../functions/uploads/inbox.ts';
 import type { Route } from '../functions/uploads/routes.ts';
 import { messageFor } from '../functions/uploads/upload-event.ts';
 import { FUNCTION_NAMES, type FunctionName } from '../infra/bundle/bundle.ts';
+import type { AwsAccess } from './aws/endpoint.ts';
 import { EventBus } from './aws/event-bridge/event-bus.ts';
 import { S3Error } from './aws/s3/errors.ts';
 import type { S3EventRecord } from './aws/s3/events.ts';
 import { EmbeddedS3 } from './aws/s3/s3.ts';
 import { SecretStore } from './aws/secrets-manager/secret-store.ts';
-import { type AwsAccess, type ServedAws, serveAws } from './aws/serve-aws.ts';
+import { type ServedAws, serveAws } from './aws/serve-aws.ts';
 import { Queue } from './aws/sqs/queue.ts';
 import { StandInFlowService, type StandInOptions } from './flow-service/flow-service.ts';
 import { serveFlowService } from './flow-service/http.ts';
@@ -56,7 +57,9 @@ export interface PipelineOptions {
   readonly standIn?: StandInOptions;
   /** Timeout of both functions, in seconds. Default 300. */
   readonly timeoutSeconds?: number;
-  /** From the end of a tick to the start of the next, in milliseconds. Default 2,000. A new flow starts a tick at once. */
+  /**
+   * From the end of a tick to the start of the next, in milliseconds. Default 2,000. A new flow starts a tick at once.
+   */
   readonly tickIntervalMs?: number;
   /**
    * Starts ticks at a fixed rate instead, as the deployed schedule does: even while the previous tick runs. A new flow
@@ -65,11 +68,13 @@ export interface PipelineOptions {
   readonly fixedTicks?: FixedTicks;
   /** Maximum number of create-flow invocations at the same time. Default 2. The deployed default is 5. */
   readonly createConcurrency?: number;
-  /** Called for every object created or removed in the three buckets, after the pipeline itself has handled the event. */
+  /**
+   * Called for every object created or removed in the three buckets, after the pipeline itself has handled the event.
+   */
   readonly onS3Event?: (record: S3EventRecord) => void;
   /**
-   * Called for every request that a function makes to AWS, in the terms of an IAM policy: the function's role must allow
-   * the action on the resource. `context` holds the request's condition keys.
+   * Called for every request that a function makes to AWS, in the terms of an IAM policy: the function's role must
+   * allow the action on the resource. `context` holds the request's condition keys.
    */
   readonly onCall?: (
     name: FunctionName,

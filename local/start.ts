@@ -21,8 +21,8 @@ const EXIT_USAGE = 2;
 const EXIT_INTERRUPTED = 130;
 
 /**
- * A second signal within this time, in milliseconds, is the same Ctrl-C: the terminal sends it, and npm forwards its own
- * copy.
+ * A second signal within this time, in milliseconds, is the same Ctrl-C: the terminal sends it, and npm forwards its
+ * own copy.
  */
 const SAME_SIGNAL_MS = 500;
 

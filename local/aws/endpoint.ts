@@ -1,8 +1,8 @@
 /*
- * What stands in for an AWS service. Each has a folder here with two things in it: a class that holds the service's
- * state in this process (`EmbeddedS3`, `Queue`, `SecretStore`, `EventBus`), and `http.ts`, which serves that state on
- * 127.0.0.1 to the SDK's client. `serve-aws.ts` starts them all. A new service gets a folder of
- * this shape, and a line in `serve-aws.ts`.
+ * The stand-ins for AWS services. Each service has a folder with the same two parts: a class that holds its state in
+ * this process (`EmbeddedS3`, `Queue`, `SecretStore`, `EventBus`), and `http.ts`, which serves that state to the SDK's
+ * client on 127.0.0.1. `serve-aws.ts` starts all endpoints. To add a service, add a folder of this shape and start its
+ * endpoint there.
  */
 
 /** A service that listens on 127.0.0.1. */
@@ -13,7 +13,19 @@ export interface AwsEndpoint {
   close(): Promise<void>;
 }
 
-/** A request, in the terms of an IAM policy. */
+/** A permission that a request needs, in the terms of an IAM policy. */
+export interface AwsAccess {
+  /** The access key that signed the request. */
+  readonly accessKeyId: string | undefined;
+  /** Such as `s3:GetObject`. */
+  readonly action: string;
+  /** An ARN for S3, otherwise the name of the queue, secret or event bus. */
+  readonly resource: string;
+  /** The condition keys of the request, such as `events:source` or the prefix of a listing. */
+  readonly context: Readonly<Record<string, string>>;
+}
+
+/** A request to a JSON service. */
 export interface AwsCall {
   /** The access key that signed the request. */
   readonly accessKeyId: string | undefined;

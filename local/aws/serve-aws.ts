@@ -1,4 +1,4 @@
-import type { AwsCall } from './endpoint.ts';
+import type { AwsAccess, AwsCall } from './endpoint.ts';
 import type { EventBus, PublishedEvent } from './event-bridge/event-bus.ts';
 import { serveEvents } from './event-bridge/http.ts';
 import { serveS3 } from './s3/http.ts';
@@ -7,17 +7,6 @@ import { serveSecrets } from './secrets-manager/http.ts';
 import type { SecretStore } from './secrets-manager/secret-store.ts';
 import { serveQueues } from './sqs/http.ts';
 import type { Queue } from './sqs/queue.ts';
-
-/** A request to AWS, in the terms of an IAM policy. */
-export interface AwsAccess {
-  /** The access key that signed the request. */
-  readonly accessKeyId: string | undefined;
-  readonly action: string;
-  /** The name of the queue, secret or event bus. */
-  readonly resource: string;
-  /** The condition keys of the request, such as `events:source`. */
-  readonly context: Readonly<Record<string, string>>;
-}
 
 export interface AwsServices {
   readonly s3: EmbeddedS3;

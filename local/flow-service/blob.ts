@@ -46,8 +46,8 @@ export class BlobFolder {
 }
 
 /**
- * Receives bytes, hashes them, and keeps them. It is synchronous on purpose: a simulation needs no turn of the event loop
- * for it, and the reader of a request's body waits for the disk without extra code.
+ * Receives bytes, hashes them, and keeps them. It is synchronous on purpose: a simulation needs no turn of the event
+ * loop for it, and the reader of a request's body waits for the disk without extra code.
  */
 export class BlobWriter {
   readonly #folder: BlobFolder;

@@ -29,7 +29,9 @@ export interface Fault {
   readonly truncate?: number;
   /** The same, but the answer looks complete: the `Content-Length` fits, or there is a proper last chunk. */
   readonly truncateCleanly?: number;
-  /** Replaces the byte in the middle of the answer's body by a control character, which is invalid in JSON and base64. */
+  /**
+   * Replaces the byte in the middle of the answer's body by a control character, which is invalid in JSON and base64.
+   */
   readonly garble?: boolean;
 }
 

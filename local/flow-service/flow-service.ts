@@ -43,7 +43,9 @@ export class StandInFlowService {
   readonly variation: Variation;
   /** Refuses requests above the limits, and counts accepted and refused requests. */
   readonly limiter: Limiter;
-  /** Called for every request as it arrives. Returns the fault to inject. `n` counts the calls of an operation from 1. */
+  /**
+   * Called for every request as it arrives. Returns the fault to inject. `n` counts the calls of an operation from 1.
+   */
   intercept: ((request: ServiceRequest, call: { operation: Operation; n: number }) => Fault | undefined) | undefined;
   readonly counts: Record<Operation, number> = {
     createFlow: 0,

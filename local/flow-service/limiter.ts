@@ -31,8 +31,8 @@ export interface Limits {
   /** Format of a refusal's `Retry-After`. Default `seconds`. */
   readonly retryAfter?: 'seconds' | 'date' | 'none';
   /**
-   * Headers with the remaining requests of the tightest limit (rates and window). Default `none`. `RateLimit-Reset` is in
-   * seconds from now, `X-RateLimit-Reset` in seconds since the epoch.
+   * Headers with the remaining requests of the tightest limit (rates and window). Default `none`. `RateLimit-Reset` is
+   * in seconds from now, `X-RateLimit-Reset` in seconds since the epoch.
    */
   readonly headers?: 'none' | 'RateLimit' | 'X-RateLimit';
 }

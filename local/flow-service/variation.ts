@@ -40,15 +40,15 @@ export interface Variation {
   /** Outputs on a page. */
   outputsPageSize: number;
   /**
-   * The answer to an outputs listing before the flow's terminal state: 409, 404, an empty listing, or a listing in which
-   * all outputs are `pending`. A download before that is answered with 409, or with 404 for `not-found`.
+   * The answer to an outputs listing before the flow's terminal state: 409, 404, an empty listing, or a listing in
+   * which all outputs are `pending`. A download before that is answered with 409, or with 404 for `not-found`.
    */
   earlyOutputs: 'conflict' | 'not-found' | 'empty' | 'pending';
 
   /**
    * Paging of `GET /flows`: by number (`?page=`, from 1); by cursor (`?cursor=`, given in the body as `next` or
-   * `next_cursor`); by the next page's URL, in the body as `next` or in a `Link` header; `none`: all flows in one answer;
-   * or `first-only`: the service only ever returns the first page.
+   * `next_cursor`); by the next page's URL, in the body as `next` or in a `Link` header; `none`: all flows in one
+   * answer; or `first-only`: the service only ever returns the first page.
    */
   paging: 'page' | 'next' | 'next_cursor' | 'next_url' | 'link' | 'none' | 'first-only';
   /** Flows on a page, and the maximum for a client's `page_size` or `limit`. */

@@ -3,7 +3,7 @@ import type { Entry, WaitingEntry } from '../../functions/ledger/entry.ts';
 import { UPLOADS_PREFIX } from '../../functions/ledger/keys.ts';
 import type { Receipt } from '../../functions/publish/receipts.ts';
 import { RECEIPT_NAME } from '../../functions/results/results-keys.ts';
-import type { S3EventRecord } from '../aws/s3/s3.ts';
+import type { S3EventRecord } from '../aws/s3/events.ts';
 import { LEDGER_BUCKET, RESULTS_BUCKET } from '../pipeline.ts';
 import type { ResultsFolder } from './results-folder.ts';
 

@@ -23,8 +23,8 @@ interface Seen {
 }
 
 /**
- * The folder into which the user puts files. It is polled. The system's file events differ by platform, do not come from
- * network drives, and never say that a file is complete.
+ * The folder into which the user puts files. It is polled. The system's file events differ by platform, do not come
+ * from network drives, and never say that a file is complete.
  */
 export class InboxFolder {
   readonly #dir: string;
@@ -38,8 +38,8 @@ export class InboxFolder {
 
   /**
    * Returns the files that have become complete since the last poll: same size and modification time for a second. Each
-   * file is returned once, and again after a change. Hidden files, files in hidden folders, and files with the name of an
-   * unfinished download are ignored.
+   * file is returned once, and again after a change. Hidden files, files in hidden folders, and files with the name of
+   * an unfinished download are ignored.
    */
   async poll(): Promise<InboxFile[]> {
     const now = this.#clock.now();

@@ -4,8 +4,8 @@ import type { FunctionName } from '../../infra/bundle/bundle.ts';
 import { shownPath } from './shown-path.ts';
 
 /**
- * Writes the output of each function to a log file. Each distinct warning or error is also shown once on the screen: the
- * user should learn of it, but not a thousand times, and not as JSON.
+ * Writes the output of each function to a log file. Each distinct warning or error is also shown once on the screen:
+ * the user should learn of it, but not a thousand times, and not as JSON.
  */
 export class FunctionLogs {
   readonly #dir: string;

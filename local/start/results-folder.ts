@@ -22,8 +22,8 @@ export class ResultsFolder {
   }
 
   /**
-   * Writes an object to a temporary file, and moves it to its path when it is complete. Returns the path, which is inside
-   * the folder for every key.
+   * Writes an object to a temporary file, and moves it to its path when it is complete. Returns the path, which is
+   * inside the folder for every key.
    */
   async write(key: string, body: Iterable<Uint8Array> | AsyncIterable<Uint8Array>): Promise<string> {
     await mkdir(this.#dir, { recursive: true });

@@ -12,8 +12,8 @@ export interface State {
   /** Directory for the pipeline's buckets. */
   readonly dir: string;
   /**
-   * Name of the deployment. It is as unique as the directory: otherwise the uploads of two directories could be mistaken
-   * for each other.
+   * Name of the deployment. It is as unique as the directory: otherwise the uploads of two directories could be
+   * mistaken for each other.
    */
   readonly name: string;
   /** An earlier run left this state, and its unfinished work continues. */

@@ -8,8 +8,8 @@ import { describe, expect, it, onTestFinished } from 'vitest';
 const FAKE_TOKEN = 'obviously-fake-token-that-nobody-may-see';
 
 /**
- * Stands in for the AWS CLI. It records its arguments, the secret, and the processes of this test with their environments.
- * The value of RECORD selects those processes; all others on the machine are private.
+ * Stands in for the AWS CLI. It records its arguments, the secret, and the processes of this test with their
+ * environments. The value of RECORD selects those processes; all others on the machine are private.
  */
 const FAKE_AWS = `#!/bin/sh
 ps axeww | grep -F "$RECORD" > "$RECORD/processes"

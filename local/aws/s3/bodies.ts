@@ -19,8 +19,8 @@ export interface ByteRange {
 }
 
 /**
- * The store for bodies. A body is invisible until metadata refers to it, so nobody can read half of an upload. Its id is
- * independent of its key, so every key is possible.
+ * The store for bodies. A body is invisible until metadata refers to it, so nobody can read half of an upload. Its id
+ * is independent of its key, so every key is possible.
  */
 export interface Bodies {
   /** Stores all chunks. If the iteration throws, stores nothing and rejects with the same error. */

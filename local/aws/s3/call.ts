@@ -1,3 +1,4 @@
+import type { AwsAccess } from '../endpoint.ts';
 import type { Bodies } from './bodies.ts';
 import type { Catalog, Version } from './catalog.ts';
 import type { Database } from './database.ts';
@@ -36,21 +37,13 @@ export interface Call {
   readonly requestId: string;
 }
 
-/** One permission that a request needs, in the terms of an IAM policy. */
-export interface S3Access {
-  /** The access key that signed the request. */
-  readonly accessKeyId: string | undefined;
-  /** Such as `s3:GetObject`. */
-  readonly action: string;
-  /** Such as `arn:aws:s3:::bucket/key`. */
-  readonly resource: string;
-  /** The condition keys of the request: the prefix of a listing. */
-  readonly context: Readonly<Record<string, string>>;
+/** One permission that a request needs. */
+export interface S3Access extends AwsAccess {
   /** The request that needs the permission. */
   readonly request: Pick<Call, 'method' | 'query'>;
 }
 
-/** What every operation needs. */
+/** Everything that the operations work with. */
 export interface Service {
   readonly database: Database;
   readonly catalog: Catalog;

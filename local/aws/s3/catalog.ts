@@ -49,8 +49,8 @@ export interface ListedVersion {
 const LISTED = 'key, sequence, versionId, latest, deleteMarker, bytes, etag, modifiedMs';
 
 /**
- * The metadata of buckets and object versions. Every change is one synchronous transaction that checks its condition and
- * commits. Therefore exactly one of several racing writers finds its condition true.
+ * The metadata of buckets and object versions. Every change is one synchronous transaction that checks its condition
+ * and commits. Therefore exactly one of several racing writers finds its condition true.
  */
 export class Catalog {
   readonly #database: Database;
@@ -176,8 +176,8 @@ export class Catalog {
   }
 
   /**
-   * All versions and delete markers with `from <= key < to`, in the byte order of their keys, newest first within a key.
-   * Versions of the key `from` itself only if they are older than `belowSequence`.
+   * All versions and delete markers with `from <= key < to`, in the byte order of their keys, newest first within a
+   * key. Versions of the key `from` itself only if they are older than `belowSequence`.
    */
   *versions(bucket: string, from: Uint8Array, to: Uint8Array, belowSequence: number): Generator<ListedVersion, void> {
     const rows = this.#database.iterate(

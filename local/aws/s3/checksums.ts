@@ -67,7 +67,9 @@ class Crc32c implements Hasher {
   }
 }
 
-/** The reflected polynomial of CRC-64/NVME. The table is split into halves because BigInt is about fifty times slower. */
+/**
+ * The reflected polynomial of CRC-64/NVME. The table is split into halves because BigInt is about fifty times slower.
+ */
 const CRC64_POLYNOMIAL = 0x9a6c9329ac4bc9b5n;
 const CRC64_TABLE = Array.from({ length: 256 }, (_, byte) => {
   let value = BigInt(byte);

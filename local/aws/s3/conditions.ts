@@ -46,8 +46,8 @@ export function checkWrite(condition: WriteCondition | undefined, current: Versi
 }
 
 /**
- * Checks the conditions of a read in the order of RFC 9110, as S3 describes it: If-Match replaces If-Unmodified-Since, and
- * If-None-Match replaces If-Modified-Since. `not modified` means 304. Throws PreconditionFailed.
+ * Checks the conditions of a read in the order of RFC 9110, as S3 describes it: If-Match replaces If-Unmodified-Since,
+ * and If-None-Match replaces If-Modified-Since. `not modified` means 304. Throws PreconditionFailed.
  */
 export function checkRead(headers: Headers, { etag, modifiedMs }: Version): 'read' | 'not modified' {
   const modified = Math.floor(modifiedMs / 1000);

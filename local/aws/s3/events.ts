@@ -48,8 +48,8 @@ export interface S3EventRecord {
 }
 
 /**
- * URL-encodes a key as S3 does in notifications and in listings with `encoding-type=url`. Letters, digits, `/` and `-_.*`
- * stay, a space becomes `+`, and all other characters become percent-encoded UTF-8.
+ * URL-encodes a key as S3 does in notifications and in listings with `encoding-type=url`. Letters, digits, `/` and
+ * `-_.*` stay, a space becomes `+`, and all other characters become percent-encoded UTF-8.
  */
 export function encodeKey(key: string): string {
   return encodeURIComponent(key)

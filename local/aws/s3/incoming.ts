@@ -24,8 +24,8 @@ export interface Received {
 
 /**
  * Takes the client's bytes out of their framing and checks them: length, Content-MD5, x-amz-content-sha256, and the
- * x-amz-checksum-* in the headers or trailers. A failed check throws an S3Error after the last chunk, so the caller must
- * then drop the chunks that it stored. Signatures are not verified.
+ * x-amz-checksum-* in the headers or trailers. A failed check throws an S3Error after the last chunk, so the caller
+ * must then drop the chunks that it stored. Signatures are not verified.
  */
 export function receive({ headers, body }: Incoming): { chunks: AsyncIterable<Uint8Array>; received(): Received } {
   const { bytes, framed } = declaredLength(headers);
@@ -149,8 +149,8 @@ function checkMd5(sent: string | undefined, md5: Buffer): void {
 }
 
 /**
- * Extracts the data from `<hex length>[;chunk-signature=...]\r\n<data>\r\n ... 0\r\n[<trailer>\r\n ...]\r\n`. This is the
- * framing of STREAMING-AWS4-HMAC-SHA256-PAYLOAD, its -TRAILER form, and STREAMING-UNSIGNED-PAYLOAD-TRAILER.
+ * Extracts the data from `<hex length>[;chunk-signature=...]\r\n<data>\r\n ... 0\r\n[<trailer>\r\n ...]\r\n`. This is
+ * the framing of STREAMING-AWS4-HMAC-SHA256-PAYLOAD, its -TRAILER form, and STREAMING-UNSIGNED-PAYLOAD-TRAILER.
  */
 async function* unframe(
   body: AsyncIterable<Uint8Array>,

@@ -168,7 +168,9 @@ function bodyHeaders({ headers }: Call): Call['headers'] {
   return Object.fromEntries(Object.entries(headers).filter(([name]) => !name.startsWith('x-amz-checksum-')));
 }
 
-/** The parts that the client lists, in its order. Throws InvalidPartOrder, InvalidPart, EntityTooSmall, MalformedXML. */
+/**
+ * The parts that the client lists, in its order. Throws InvalidPartOrder, InvalidPart, EntityTooSmall, MalformedXML.
+ */
 function chooseParts(upload: Upload, present: readonly Part[], named: readonly XmlNode[]): Part[] {
   if (named.length === 0 || named.some(({ name }) => name !== 'Part')) throw new S3Error('MalformedXML');
   const byNumber = new Map(present.map((part) => [part.number, part]));

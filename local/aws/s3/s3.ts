@@ -54,8 +54,8 @@ type Operation = (service: Service, call: Call) => S3Response | Promise<S3Respon
  * The part of Amazon S3's protocol that Flowdrop and common clients use, without a network. `http.ts` serves it on a
  * socket, and `request-handler.ts` connects it to an SDK client. Signatures are not verified.
  *
- * One difference is deliberate: S3 adds a CRC64NVME to an object that was uploaded without a checksum. Here such an object
- * has none, because computing it in JavaScript would cost more than everything else.
+ * One difference is deliberate: S3 adds a CRC64NVME to an object that was uploaded without a checksum. Here such an
+ * object has none, because computing it in JavaScript would cost more than everything else.
  */
 export class EmbeddedS3 {
   readonly #service: Service;

@@ -8,8 +8,8 @@ const NAMESPACE = 'http://s3.amazonaws.com/doc/2006-03-01/';
 const DEPTH_MAX = 16;
 
 /**
- * Escapes text for XML. Control characters become numeric references, as in S3, although XML 1.0 forbids most of them. A
- * client that lists such keys uses `encoding-type=url`.
+ * Escapes text for XML. Control characters become numeric references, as in S3, although XML 1.0 forbids most of them.
+ * A client that lists such keys uses `encoding-type=url`.
  */
 export function escapeXml(text: string): string {
   return text

@@ -9,8 +9,7 @@ import {
   UploadPartCommand,
 } from '@aws-sdk/client-s3';
 import { expect, test } from 'vitest';
-import { encodeKey, eventBridgeEvent } from '../../../../local/aws/s3/events.ts';
-import type { S3EventRecord } from '../../../../local/aws/s3/s3.ts';
+import { encodeKey, eventBridgeEvent, type S3EventRecord } from '../../../../local/aws/s3/events.ts';
 import { BUCKET, refusal, startS3, VERSIONED } from './support.ts';
 
 async function listening() {
