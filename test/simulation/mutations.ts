@@ -1,92 +1,111 @@
-/**
- * What would be a mistake in the functions, made on purpose to see that the simulation finds it. Each says which text of
- * which file becomes which other; a text that is not there any more is an error, so that none of them goes blunt unseen.
- */
+/** Code at a named place of a file that becomes other code. */
+export interface Change {
+  /** The path of the file in `functions/`. */
+  readonly file: string;
+  /** The function, class or constant, or the member of a class: `flowTagOf`, `Lease.take`. */
+  readonly in: string;
+  /**
+   * The code to replace. It must be at its place exactly once. White space, comments and trailing commas do not count;
+   * `…` stands for any code within the same brackets.
+   */
+  readonly replace: string;
+  /** The code that comes instead. `$&` stands for the code that was there. */
+  readonly with: string;
+}
+
+/** A mistake that is planted in the functions to see that the simulation finds it. */
 export interface Mutation {
   readonly name: string;
-  readonly changes: readonly { readonly file: string; readonly from: string; readonly to: string }[];
-  /** Within so many seeds it must be found. */
+  readonly changes: readonly Change[];
+  /** Number of seeds within which it must be found. */
   readonly seedsMax: number;
 }
 
+const CREATE_FLOW = 'create-flow/create-flow.ts';
+const COLLECT_FLOW = 'collect-outputs/collect-flow.ts';
+const TICK = 'collect-outputs/tick.ts';
+const FLOW_SEARCH = 'flow-service/flow-search.ts';
+const RESULTS = 'results/results.ts';
+
 export const MUTATIONS: readonly Mutation[] = [
   {
-    name: 'claim after POST',
+    name: 'the POST before the claim',
     changes: [
       {
-        file: 'create-flow/create-flow.ts',
-        from: `    const written = await ledger.create(entry, this.#invocation.work);
-    if (!written.won) {`,
-        to: `    const posted = entry.state !== 'claimed' ? undefined : await this.#ports.flows.create({
-      template: entry.route.template,
-      parameters: entry.route.parameters,
-      additional: entry.route.additional,
-      tag: flowTagOf(entry, settings.pipeline),
-      input: { as: route.input, mediaType: upload.mediaType, source: object.source, additional: { key: upload.key } },
-    }, this.#invocation.work);
-    const written = await ledger.create(entry, this.#invocation.work);
-    if (written.won && posted !== undefined) {
-      return this.#commit(written.stored as Stored<ClaimedEntry>, posted.flowId, 'created');
-    }
-    if (!written.won) {`,
+        file: CREATE_FLOW,
+        in: 'Creation.#begin',
+        replace: 'const written = await ledger.create(…);',
+        with: `const posted = entry.state !== 'claimed' ? undefined : await this.#ports.flows.create({
+            template: entry.route.template,
+            parameters: entry.route.parameters,
+            additional: entry.route.additional,
+            tag: flowTagOf(entry, settings.pipeline),
+            input: { as: route.input, mediaType: upload.mediaType, source: object.source, additional: { key: upload.key } },
+          }, this.#invocation.work);
+          $&
+          if (written.won && posted !== undefined) {
+            return this.#commit(written.stored as Stored<ClaimedEntry>, posted.flowId, 'created');
+          }`,
       },
     ],
     seedsMax: 20,
   },
   {
-    name: 'marker before entry',
+    name: 'the marker before the entry',
     changes: [
       {
-        file: 'create-flow/create-flow.ts',
-        from: `    const written = await ledger.replace(claim, running(claim.entry, flow), this.#invocation.closing);
-    if (written.won) {
-      await this.#putRunningMarker(claim.entry.upload, flow);`,
-        to: `    await this.#putRunningMarker(claim.entry.upload, flow);
-    const written = await ledger.replace(claim, running(claim.entry, flow), this.#invocation.closing);
-    if (written.won) {`,
+        file: CREATE_FLOW,
+        in: 'Creation.#commit',
+        replace: 'const written = await ledger.replace(…);',
+        with: 'await this.#putRunningMarker(claim.entry.upload, flow); $&',
       },
     ],
     seedsMax: 20,
   },
   {
-    name: 'receipt before the terminal entry',
+    name: 'the receipt before the terminal entry',
     changes: [
       {
-        file: 'collect-outputs/collect-flow.ts',
-        from: 'const written = await ledger.replace(stored, terminal, closing);',
-        to: 'await publish(terminal, this.#ports, closing); const written = await ledger.replace(stored, terminal, closing);',
+        file: COLLECT_FLOW,
+        in: 'FlowCollector.#end',
+        replace: 'const written = await ledger.replace(…);',
+        with: 'await publish(terminal, this.#ports, closing); $&',
       },
     ],
     seedsMax: 20,
   },
   {
-    name: 'no nonce on entry writes',
-    changes: [{ file: 'ledger/store.ts', from: 'if (current?.nonce === nonce) ', to: 'if (nonce === undefined) ' }],
+    name: 'no nonce of entry writes',
+    changes: [
+      {
+        file: 'ledger/store.ts',
+        in: 'Ledger.#write',
+        replace: 'current?.nonce === nonce',
+        with: 'nonce === undefined',
+      },
+    ],
     seedsMax: 600,
   },
   {
-    name: 'tag without generation',
-    changes: [{ file: 'ledger/entry.ts', from: 'generation: entry.generation,\n});', to: 'generation: 1,\n});' }],
+    name: 'a tag without its generation',
+    changes: [
+      { file: 'ledger/entry.ts', in: 'flowTagOf', replace: 'generation: entry.generation', with: 'generation: 1' },
+    ],
     seedsMax: 500,
   },
   {
     name: 'absence concluded from the first page',
-    changes: [
-      {
-        file: 'flow-service/flow-search.ts',
-        from: 'if (seen.isPast) break;',
-        to: 'break;',
-      },
-    ],
+    changes: [{ file: FLOW_SEARCH, in: 'findFlow', replace: 'if (seen.isPast) break;', with: 'break;' }],
     seedsMax: 500,
   },
   {
     name: 'absence concluded at once',
     changes: [
       {
-        file: 'create-flow/create-flow.ts',
-        from: 'const conclusiveAt = doubt.sentBy + ABSENT_AFTER_MS;',
-        to: 'const conclusiveAt = doubt.sentBy;',
+        file: CREATE_FLOW,
+        in: 'Creation.#settleDoubt',
+        replace: 'doubt.sentBy + ABSENT_AFTER_MS',
+        with: 'doubt.sentBy',
       },
     ],
     seedsMax: 500,
@@ -95,75 +114,63 @@ export const MUTATIONS: readonly Mutation[] = [
     name: 'a claim deadline before the hard end',
     changes: [
       {
-        file: 'create-flow/create-flow.ts',
-        from: 'return this.#invocation.endsAt + CLAIM_MARGIN_MS;',
-        to: 'return this.#invocation.startedAt + CLAIM_MARGIN_MS / 2;',
+        file: CREATE_FLOW,
+        in: 'Creation.#claimDeadline',
+        replace: 'this.#invocation.endsAt + CLAIM_MARGIN_MS',
+        with: 'this.#invocation.startedAt + CLAIM_MARGIN_MS / 2',
       },
     ],
     seedsMax: 20,
   },
   {
     name: 'assets written unconditionally',
-    changes: [
-      {
-        file: 'results/results.ts',
-        from: `      Body: this.#filling.subarray(0, this.#filled),
-      IfNoneMatch: '*',`,
-        to: '      Body: this.#filling.subarray(0, this.#filled),',
-      },
-    ],
+    changes: [{ file: RESULTS, in: 'PartedUpload.#put', replace: "IfNoneMatch: '*'", with: '...{}' }],
     seedsMax: 300,
   },
   {
-    name: 'no abort of a cut download',
+    name: 'no abort of a download that broke off',
     changes: [
       {
-        file: 'results/results.ts',
-        from: `    } catch (error) {
-      await this.#abort(upload);
-      throw error;`,
-        to: `    } catch (error) {
-      throw error;`,
+        file: RESULTS,
+        in: 'Results.#storeOpened',
+        replace: 'catch (error) { await this.#abort(upload);',
+        with: 'catch (error) {',
       },
     ],
     seedsMax: 1000,
   },
   {
-    name: 'a cut download completed instead of aborted',
+    name: 'a download that broke off completed instead of aborted',
     changes: [
       {
-        file: 'results/results.ts',
-        from: `    } catch (error) {
-      await this.#abort(upload);
-      throw error;`,
-        to: `    } catch (error) {
-      await upload.finish();
-      throw error;`,
+        file: RESULTS,
+        in: 'Results.#storeOpened',
+        replace: 'catch (error) { await this.#abort(upload);',
+        with: 'catch (error) { await upload.finish();',
       },
     ],
     seedsMax: 500,
   },
   {
-    name: 'a terminal entry not replayed',
+    name: 'a terminal entry not published again',
     changes: [
       {
-        file: 'collect-outputs/collect-flow.ts',
-        from: `      await publish(entry, this.#ports, closing);
-    }
-    await ledger.deleteRunningMarker(marker, closing);`,
-        to: `    }
-    await ledger.deleteRunningMarker(marker, closing);`,
+        file: COLLECT_FLOW,
+        in: 'FlowCollector.#entryOf',
+        replace: 'await publish(entry, this.#ports, closing);',
+        with: '',
       },
     ],
     seedsMax: 100,
   },
   {
-    name: 'an older upload’s receipt winning',
+    name: 'the receipt of an older upload winning',
     changes: [
       {
         file: 'publish/receipts.ts',
-        from: 'if (current === there.uploadId) return false;',
-        to: 'if (current !== undefined) return true;',
+        in: 'Receipts.#outranks',
+        replace: 'if (current === there.uploadId) return false;',
+        with: 'if (current !== undefined) return true;',
       },
     ],
     seedsMax: 50,
@@ -173,8 +180,9 @@ export const MUTATIONS: readonly Mutation[] = [
     changes: [
       {
         file: 'create-flow/retry-policy.ts',
-        from: "reason: 'throttled', counted: false,",
-        to: "reason: 'throttled', counted: true,",
+        in: 'classify',
+        replace: "reason: 'throttled', counted: false",
+        with: "reason: 'throttled', counted: true",
       },
     ],
     seedsMax: 800,
@@ -183,10 +191,10 @@ export const MUTATIONS: readonly Mutation[] = [
     name: 'a message deleted while its claim is live',
     changes: [
       {
-        file: 'create-flow/create-flow.ts',
-        // biome-ignore lint/suspicious/noTemplateCurlyInString: It is source text.
-        from: 'throw new ClaimHeldError(`Another invocation holds the claim on upload ${entry.upload.id}`);',
-        to: "return 'skipped';",
+        file: CREATE_FLOW,
+        in: 'Creation.#resume',
+        replace: "case 'leave-to-its-claim': throw new ClaimHeldError(…);",
+        with: "case 'leave-to-its-claim': return 'skipped';",
       },
     ],
     seedsMax: 500,
@@ -195,21 +203,22 @@ export const MUTATIONS: readonly Mutation[] = [
     name: 'due times computed from the last started tick',
     changes: [
       {
-        file: 'collect-outputs/tick.ts',
-        from: 'if (isWhole && !this.#health.isInVain) {',
-        to: `this.#lastCompletedAt = round.startedAt;
-    if (isWhole && !this.#health.isInVain) {`,
+        file: TICK,
+        in: 'Tick.#lookFrom',
+        replace: 'const isWhole = await this.#lookAtDue(…);',
+        with: '$& this.#lastCompletedAt = round.startedAt;',
       },
     ],
     seedsMax: 200,
   },
   {
-    name: 'the token not struck out of what is quoted',
+    name: 'the token not redacted',
     changes: [
       {
         file: 'flow-service/client.ts',
-        from: '  if (secret === undefined || secret.length < TOKEN_CHARS_MIN) return text;',
-        to: '  if (secret !== undefined) return text;',
+        in: 'redact',
+        replace: 'if (secret === undefined || …) return text;',
+        with: 'if (secret !== undefined) return text;',
       },
     ],
     seedsMax: 50,
@@ -219,24 +228,33 @@ export const MUTATIONS: readonly Mutation[] = [
     changes: [
       {
         file: 'uploads/inbox.ts',
-        from: 'from = answer.IsTruncated === true && key !== undefined ? { key, versionId } : undefined;',
-        to: 'from = undefined;',
+        in: 'Inbox.pages',
+        replace: 'from = answer.IsTruncated …;',
+        with: 'from = undefined;',
       },
     ],
     seedsMax: 100,
   },
   {
     name: 'the lease never renewed',
-    changes: [{ file: 'ledger/lease.ts', from: 'lease.#renewing = lease.#keepRenewing(signal);', to: '' }],
+    changes: [
+      {
+        file: 'ledger/lease.ts',
+        in: 'Lease.take',
+        replace: 'lease.#renewing = lease.#keepRenewing(signal);',
+        with: '',
+      },
+    ],
     seedsMax: 100,
   },
   {
-    name: 'no second look for a flow that is gone',
+    name: 'a flow called gone at the first look',
     changes: [
       {
-        file: 'collect-outputs/collect-flow.ts',
-        from: 'if (!this.#firstLooks.isSecond(stored.entry.upload.id, failure.code, this.#ports.clock.now())) return false;',
-        to: '',
+        file: COLLECT_FLOW,
+        in: 'FlowCollector.#endAtSecondLook',
+        replace: 'if (!this.#firstLooks.isSecond(…)) return false;',
+        with: '',
       },
     ],
     seedsMax: 300,
@@ -245,9 +263,10 @@ export const MUTATIONS: readonly Mutation[] = [
     name: 'two looks that are not in a row believed',
     changes: [
       {
-        file: 'collect-outputs/collect-flow.ts',
-        from: "if (look.kind === 'running') this.#firstLooks.forget(marker.uploadId);",
-        to: '',
+        file: COLLECT_FLOW,
+        in: 'FlowCollector.see',
+        replace: "if (look.kind === 'running') this.#firstLooks.forget(marker.uploadId);",
+        with: '',
       },
     ],
     seedsMax: 300,
@@ -255,7 +274,7 @@ export const MUTATIONS: readonly Mutation[] = [
   {
     name: 'the flow id of a marker not decoded',
     changes: [
-      { file: 'ledger/keys.ts', from: 'undefined : decodedId(match[3] as string);', to: 'undefined : match[3];' },
+      { file: 'ledger/keys.ts', in: 'parseRunningKey', replace: 'decodedId(match[3] as string)', with: 'match[3]' },
     ],
     seedsMax: 20,
   },
@@ -263,9 +282,10 @@ export const MUTATIONS: readonly Mutation[] = [
     name: 'an object that is there already not hashed',
     changes: [
       {
-        file: 'results/results.ts',
-        from: 'return this.#existing(to.key, signal);',
-        to: "return { bytes, sha256: hash.digest('hex') };",
+        file: RESULTS,
+        in: 'Results.#storeOpened',
+        replace: 'return this.#existing(to.key, signal);',
+        with: "return { bytes, sha256: hash.digest('hex') };",
       },
     ],
     seedsMax: 500,
@@ -275,21 +295,21 @@ export const MUTATIONS: readonly Mutation[] = [
     changes: [
       {
         file: 'ledger/entry.ts',
-        from: `    claimedAt: Math.min(entry.doubt?.claimedAt ?? entry.claimedAt, entry.claimedAt),
-    sentBy: Math.max(entry.doubt?.sentBy ?? sentBy, sentBy),`,
-        to: `    claimedAt: entry.claimedAt,
-    sentBy,`,
+        in: 'doubtful',
+        replace: 'claimedAt: Math.min(…), sentBy: Math.max(…)',
+        with: 'claimedAt: entry.claimedAt, sentBy',
       },
     ],
     seedsMax: 300,
   },
   {
-    name: 'no handover to one who waits in doubt',
+    name: 'no handover to an invocation that waits in doubt',
     changes: [
       {
-        file: 'create-flow/create-flow.ts',
-        from: "if (theirs?.state === 'waiting' && theirs.generation === mine.generation) {",
-        to: "if (theirs?.state === 'waiting' && theirs.generation !== mine.generation) {",
+        file: CREATE_FLOW,
+        in: 'Creation.#yield',
+        replace: 'theirs.generation === mine.generation',
+        with: 'theirs.generation !== mine.generation',
       },
     ],
     seedsMax: 500,
@@ -298,10 +318,10 @@ export const MUTATIONS: readonly Mutation[] = [
     name: 'a tick that halts at the first 429',
     changes: [
       {
-        file: 'collect-outputs/tick.ts',
-        from: "return outageOf(error) === undefined ? 'failed' : 'outage';",
-        to: `if (outageOf(error) === 'throttled') this.#halt ??= 'throttled';
-      return outageOf(error) === undefined ? 'failed' : 'outage';`,
+        file: TICK,
+        in: 'Tick.#guarded',
+        replace: "return outageOf(error) === undefined ? 'failed' : 'outage';",
+        with: "if (outageOf(error) === 'throttled') this.#halt ??= 'throttled'; $&",
       },
     ],
     seedsMax: 50,
@@ -310,10 +330,10 @@ export const MUTATIONS: readonly Mutation[] = [
     name: 'a poisoned flow that halts the tick',
     changes: [
       {
-        file: 'collect-outputs/tick.ts',
-        from: "return outageOf(error) === undefined ? 'failed' : 'outage';",
-        to: `this.#halt ??= outageOf(error);
-      return outageOf(error) === undefined ? 'failed' : 'outage';`,
+        file: TICK,
+        in: 'Tick.#guarded',
+        replace: "return outageOf(error) === undefined ? 'failed' : 'outage';",
+        with: 'this.#halt ??= outageOf(error); $&',
       },
     ],
     seedsMax: 50,
@@ -322,16 +342,17 @@ export const MUTATIONS: readonly Mutation[] = [
     name: 'storing after polling',
     changes: [
       {
-        file: 'collect-outputs/tick.ts',
-        from: 'if (flow !== undefined) this.#store(marker, flow);',
-        to: `const later = ((this as any).later ??= []);
-        if (flow !== undefined) later.push(() => this.#store(marker, flow));`,
+        file: TICK,
+        in: 'Tick.#see',
+        replace: 'if (flow !== undefined) this.#store(marker, flow);',
+        with: `const later = ((this as any).later ??= []);
+          if (flow !== undefined) later.push(() => this.#store(marker, flow));`,
       },
       {
-        file: 'collect-outputs/tick.ts',
-        from: 'await pMap(overdue, ({ marker, error })',
-        to: `for (const store of ((this as any).later ?? []).splice(0)) store();
-    await pMap(overdue, ({ marker, error })`,
+        file: TICK,
+        in: 'Tick.#look',
+        replace: 'await pMap(overdue, …);',
+        with: 'for (const store of ((this as any).later ?? []).splice(0)) store(); $&',
       },
     ],
     seedsMax: 50,
@@ -341,8 +362,9 @@ export const MUTATIONS: readonly Mutation[] = [
     changes: [
       {
         file: 'flow-service/pace.ts',
-        from: 'this.#heldUntil = Math.max(this.#heldUntil, now + holdMs);',
-        to: '',
+        in: 'Pace.refused',
+        replace: 'this.#heldUntil = Math.max(…);',
+        with: '',
       },
     ],
     seedsMax: 50,
@@ -350,15 +372,12 @@ export const MUTATIONS: readonly Mutation[] = [
   {
     name: 'absence concluded from a listing without tags',
     changes: [
+      { file: FLOW_SEARCH, in: 'Sightings.doubt', replace: 'if (!this.#showsAdditional) return …;', with: '' },
       {
-        file: 'flow-service/flow-search.ts',
-        from: "if (!this.#showsAdditional) return 'the listing shows no additional data of flows, so the tag cannot be seen';",
-        to: '',
-      },
-      {
-        file: 'flow-service/flow-search.ts',
-        from: 'return this.#order.isPast && this.#showsAdditional;',
-        to: 'return this.#order.isPast;',
+        file: FLOW_SEARCH,
+        in: 'Sightings.isPast',
+        replace: 'this.#order.isPast && this.#showsAdditional',
+        with: 'this.#order.isPast',
       },
     ],
     seedsMax: 500,

@@ -1,0 +1,68 @@
+import { stripTypeScriptTypes } from 'node:module';
+import { describe, expect, it } from 'vitest';
+import { MUTATIONS, type Mutation } from './mutations.ts';
+import { PlaceError, planted, textOf } from './plant.ts';
+
+const filesOf = ({ changes }: Mutation): readonly string[] => [...new Set(changes.map(({ file }) => file))];
+
+describe('a mutation', () => {
+  it.each(MUTATIONS)('finds its places in functions/: $name', (mutation) => {
+    for (const file of filesOf(mutation)) {
+      const text = textOf(mutation, file);
+      const changed = planted(mutation, file, text);
+      expect(changed).not.toBe(text);
+      expect(() => stripTypeScriptTypes(changed)).not.toThrow(); // The mutated code parses.
+    }
+  });
+
+  const change = { file: 'ledger/lease.ts', in: 'Lease.take', replace: 'await lease.write(signal)', with: '' };
+  const source = (body: string): string => `class Lease { static async take(): Promise<{ a: 1 }> { ${body} } }`;
+  const one = (replace: string, instead = ''): Mutation => ({
+    name: 'one',
+    changes: [{ ...change, replace, with: instead }],
+    seedsMax: 1,
+  });
+
+  it.each([
+    ['in other white space', 'await lease.write(signal)', 'await lease\n  .write( signal );', ';'],
+    [
+      'among comments',
+      'await lease.write(signal)',
+      'await /* now */ lease.write(signal) // and then\n',
+      ' // and then\n',
+    ],
+    ['with a trailing comma', 'write(lease, signal)', 'write(\n lease,\n signal,\n)', ''],
+    // biome-ignore lint/suspicious/noTemplateCurlyInString: It is source text.
+    ['with any arguments', 'write(…)', 'write({ a: f(1), b: `${")"}` }, /\\)/)', ''],
+  ])('finds its code %s', (_, replace, body, left) => {
+    expect(planted(one(replace), 'ledger/lease.ts', source(body))).toBe(source(left));
+  });
+
+  it('can keep the code that it finds', () => {
+    const changed = planted(one('write(…)', 'read(), $&'), 'ledger/lease.ts', source('write(1)'));
+    expect(changed).toBe(source('read(), write(1)'));
+  });
+
+  it('finds nothing in another place of the file', () => {
+    const text = `${source('')} function other() { write(1); }`;
+    expect(() => planted(one('write(1)'), 'ledger/lease.ts', text)).toThrow(PlaceError);
+  });
+
+  it.each([
+    [
+      'is gone',
+      'no.such(code)',
+      /"one" must find this code once in Lease\.take of ledger\/lease\.ts, and finds it 0 times/,
+    ],
+    ['is there twice', 'write()', /finds it 2 times/],
+    ['is elsewhere', 'return this.#lost;', /The same code is in: Lease\.isLost of ledger\/lease\.ts/],
+    ['has its place elsewhere', 'no.such(code)', /Places of that name: .*Lease\.take of ledger\/lease\.ts/],
+  ])('says so if its code %s', (_, replace, message) => {
+    expect(() => planted(one(replace), 'ledger/lease.ts', source('write(); write();'))).toThrow(message);
+  });
+
+  it('says so if its file is gone', () => {
+    const gone = { ...one('write()'), changes: [{ ...change, file: 'ledger/gone.ts' }] };
+    expect(() => textOf(gone, 'ledger/gone.ts')).toThrow(/once in Lease\.take of ledger\/gone\.ts/);
+  });
+});
