@@ -1,31 +1,31 @@
 import { demand } from './demand.ts';
+import { LEDGER } from './names.ts';
 import type { Random } from './random.ts';
 import { manySteps, type Scenario, type Step, steadyScenario } from './scenario.ts';
+import { runSteadily } from './steady.ts';
+import { MINUTE, SECOND } from './timeline.ts';
 import type { World } from './world.ts';
 
 /*
- * Worlds in which a bucket that already has files is backfilled, slowly, and by several sweeps with `since` at a time.
- * Nothing is submitted twice, and what the daily sweep repairs does not wait for the end of the backfill.
+ * Worlds in which a bucket that already has files is backfilled slowly, by several sweeps with `since` side by side. No
+ * upload is submitted twice, and the daily sweep repairs an upload before the backfill ends.
  */
 
-const SECOND = 1_000;
-const MINUTE = 60 * SECOND;
-
-/** By then all files are older than what may still be on its ordinary way. */
+/** When the backfill begins, in milliseconds. By then no upload can still be on its ordinary way. */
 const BACKFILL_AT_MS = 17 * MINUTE;
 const DAILY_SWEEP_AT_MS = BACKFILL_AT_MS + MINUTE;
 
-/** The upload whose marker is lost, as where an invocation dies before it has put it. */
+/** The upload whose marker is lost, as if its invocation had died before it put the marker. */
 const REPAIRED = 'two/repaired.bin';
 
-/** From the daily sweep to the receipt of what it repaired: the sweep itself, two ticks, and the look at the flow. */
+/** Time from the daily sweep to the receipt of the repaired upload: the sweep, two ticks, and the look at the flow. */
 const REPAIR_MS = 6 * MINUTE;
 
-/** How much longer than its pace a backfill may take: a run that is cut off waits for the next tick and its lease. */
+/** How much longer than its pace says a backfill may take. A run that is cut off waits for the next tick and its lease. */
 const SLACK = 1.5;
 const FIXED_MS = 6 * MINUTE;
 
-/** Uploads that may be submitted again because a run was cut off before it could write down how far it was. */
+/** Number of uploads that may be submitted twice: a run can be cut off before it writes down its position. */
 const AGAIN_MAX = 3;
 
 export function backfillScenarioOf(random: Random): Scenario {
@@ -51,37 +51,35 @@ export function backfillScenarioOf(random: Random): Scenario {
 }
 
 export async function liveWithBackfill(world: World): Promise<void> {
-  const { scenario, timeline, toldAt, counted, inspector } = world;
-  const { steps, uploadsPerSecond = 1 } = scenario;
+  const { scenario, timeline, observed } = world;
+  const { steps, uploadsPerSecond = 1, keysMax } = scenario;
+  const { publishedAt, counted } = observed;
   const startedAt = timeline.now();
-  const since = new Date(startedAt - MINUTE).toISOString();
-  const at = (ms: number, act: () => void) => timeline.schedule(startedAt + ms, act);
-  at(MINUTE / 2, () => {
-    void inspector.list('ledger', 'running/').then(async (markers) => {
-      for (const { key } of markers) await inspector.delete('ledger', key);
-    });
-  });
-  for (const delayMs of [0, world.pickDelay(5 * SECOND), 3 * MINUTE]) {
-    at(BACKFILL_AT_MS + delayMs, () => void world.startSweep({ since, uploadsPerSecond }));
-  }
-  at(DAILY_SWEEP_AT_MS, () => void world.startSweep({}));
-
+  scheduleBackfill(world, startedAt);
   const backfilled = steps.length - 1;
   const limitMs = BACKFILL_AT_MS + SLACK * (backfilled / uploadsPerSecond) * SECOND + FIXED_MS;
-  const tookMs = await world.runSteadily(() => toldAt.size >= steps.length, limitMs);
+  const tookMs = await runSteadily(world, () => publishedAt.size >= steps.length, limitMs);
   const submitted = counted.get('UploadsMissed') ?? 0;
-  const figures = {
-    backfilled,
-    submitted,
-    keysMax: scenario.keysMax,
-    uploadsPerSecond,
-    tookMs,
-    limitMs,
-    repairedMs: (toldAt.get(REPAIRED) ?? Number.NaN) - startedAt,
-  };
-  world.figures = figures;
+  const repairedMs = (publishedAt.get(REPAIRED) ?? Number.NaN) - startedAt;
+  const figures = { backfilled, submitted, keysMax, uploadsPerSecond, tookMs, limitMs, repairedMs };
+  observed.figures = figures;
   demand(submitted <= backfilled + AGAIN_MAX, 'a backfill submitted its uploads more than once', figures);
   demand(tookMs !== undefined, 'a backfill does not come to its end', figures);
-  const repairedBy = startedAt + DAILY_SWEEP_AT_MS + REPAIR_MS;
-  demand((toldAt.get(REPAIRED) ?? Infinity) <= repairedBy, 'a repair had to wait for a backfill', figures);
+  demand(repairedMs <= DAILY_SWEEP_AT_MS + REPAIR_MS, 'a repair had to wait for a backfill', figures);
+}
+
+/** Loses a marker, and then starts three backfills and the daily sweep. */
+function scheduleBackfill({ scenario, timeline, inspector, invocations, randoms }: World, startedAt: number): void {
+  const at = (ms: number, act: () => void) => timeline.schedule(startedAt + ms, act);
+  at(MINUTE / 2, () => {
+    void inspector.list(LEDGER, 'running/').then(async (markers) => {
+      for (const { key } of markers) await inspector.delete(LEDGER, key);
+    });
+  });
+  const { uploadsPerSecond = 1 } = scenario;
+  const since = new Date(startedAt - MINUTE).toISOString();
+  for (const delayMs of [0, randoms.main.int(0, 5 * SECOND), 3 * MINUTE]) {
+    at(BACKFILL_AT_MS + delayMs, () => void invocations.startCollect({ sweep: { since, uploadsPerSecond } }));
+  }
+  at(DAILY_SWEEP_AT_MS, () => void invocations.startCollect({ sweep: {} }));
 }

@@ -98,7 +98,7 @@ const FAULTS = {
 export type Fault = keyof typeof FAULTS;
 
 /** Faults that say nothing of the file: the account, the token or the service is the cause. */
-export const isAccounts = (fault: Fault): boolean =>
+export const isAccountFault = (fault: Fault): boolean =>
   fault.startsWith('429') || fault === '402' || fault === '503 in seconds' || fault === '401';
 
 export const ALL_FAULTS = Object.keys(FAULTS) as readonly Fault[];

@@ -10,9 +10,12 @@ type Kind = 'timer' | 'answer';
  */
 export class Lambda {
   readonly name: string;
+  readonly function: 'create' | 'collect';
   readonly clock: Clock;
-  /** Counts its invocations, which come one after another. */
+  /** Number of its invocations, which come one after another. */
   invocation = 0;
+  /** Keys of the uploads that its latest invocation works on. */
+  keys: ReadonlySet<string> = new Set();
   /** Whether it was ever frozen: then its time limit no longer holds. */
   wasFrozen = false;
   #state: 'alive' | 'frozen' | 'stalled' | 'dead' = 'alive';
@@ -20,8 +23,10 @@ export class Lambda {
   #held: { readonly kind: Kind; readonly run: () => void }[] = [];
   readonly #onDeath = new Set<() => void>();
 
-  constructor(name: string, timeline: Timeline, skewMs: number) {
-    this.name = name;
+  /** @param number tells the processes of one function apart. */
+  constructor(which: 'create' | 'collect', number: number, timeline: Timeline, skewMs: number) {
+    this.name = `${which}-${number}`;
+    this.function = which;
     this.#timeline = timeline;
     this.clock = { now: () => timeline.now() + skewMs, sleep: (ms, signal) => this.#sleep(ms, signal) };
   }

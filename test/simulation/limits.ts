@@ -1,43 +1,43 @@
 import type { Limits, Rate } from '../../local/flow-service/limiter.ts';
 import { demand } from './demand.ts';
+import { CREATES_MAX } from './names.ts';
 import type { Random } from './random.ts';
 import { manySteps, type Scenario, steadyScenario } from './scenario.ts';
-import { CREATES_MAX, type World } from './world.ts';
+import { runSteadily } from './steady.ts';
+import { MINUTE, SECOND } from './timeline.ts';
+import type { World } from './world.ts';
 
 /*
- * Worlds whose only trouble is that the service allows so much and no more. All that is asked of them is that the work is
- * done in about the time that the allowance takes, with about the requests that the work takes.
+ * Worlds whose only trouble are the limits of the service. The work must take about as long as the limits make it take,
+ * with about as many requests as it needs.
  */
 
-const SECOND = 1_000;
-const MINUTE = 60 * SECOND;
-
-/** How much longer than at best it may take, and how many more requests than needed may be accepted. */
+/** How much longer than at best the work may take, and how many more requests than needed may be accepted. */
 const SLACK = 1.5;
 
 /**
- * Time that has nothing to do with the allowance: a minute until a tick finds the flow, a minute until a tick sends a
- * waiting upload on, and half a minute for two looks, 15 seconds apart, for notifications and for all calls of S3.
+ * Time that does not depend on the limits: a minute until a tick finds the flow, a minute until a tick resubmits a
+ * waiting upload, and half a minute for two looks 15 seconds apart, for notifications and for all calls of S3.
  */
 const SCHEDULE_MS = 2.5 * MINUTE;
 
-/** Where places are the limit: from the end of a flow until a waiting upload takes its place, in milliseconds. */
+/** Time from the end of a flow until a waiting upload takes its place, in milliseconds. */
 const PLACE_CHANGE_MS = MINUTE;
 
-/** Refusals that teach a process the pace, for each process; and in all, as a share of what is accepted. */
+/** Refusals that teach a process the pace: a number for each process, and a share of the accepted requests in all. */
 const REFUSALS_PER_PROCESS = 15;
 const REFUSALS_SHARE = 0.5;
-/** Where places or a budget are the limit, nobody knows when there is room: each waiting invocation asks so often. */
+/** Time between two attempts of a waiting invocation, in milliseconds. Only an attempt shows whether a place is free. */
 const PROBE_MS = 10 * SECOND;
 
 /**
- * Requests that may be sent although the service has just asked another one to come later, and as a share of what was
- * refused: a flow that is refused again and again while others are answered is taken to be the cause itself.
+ * Requests that may be sent although the service has just told another one to come later: a number, and a share of the
+ * refused ones. If a flow is refused again and again while others are answered, the flow is taken for the cause.
  */
-const IN_SPITE_MAX = 3;
-const IN_SPITE_SHARE = 0.15;
+const DESPITE_REFUSAL_MAX = 3;
+const DESPITE_REFUSAL_SHARE = 0.15;
 
-/** A running flow is looked at no more often than this, in milliseconds. */
+/** Smallest time between two looks at a running flow, in milliseconds. */
 const LOOK_GAP_MS = 15 * SECOND;
 
 interface Kind {
@@ -47,6 +47,7 @@ interface Kind {
   readonly lowered?: (random: Random) => Scenario['lowered'];
 }
 
+/** How the service tells of its limits. */
 const told = (random: Random): Pick<Limits, 'retryAfter' | 'headers'> => ({
   retryAfter: random.pick(['seconds', 'seconds', 'date', 'none']),
   headers: random.pick(['none', 'none', 'RateLimit', 'X-RateLimit']),
@@ -54,31 +55,31 @@ const told = (random: Random): Pick<Limits, 'retryAfter' | 'headers'> => ({
 
 const rate = (requestsPerSecond: number, burst: number): Rate => ({ requestsPerSecond, burst });
 
-/** They take turns, so that a few dozen seeds in a row go through all. */
+/** All kinds of limits. They take turns, so that a few dozen seeds in a row go through all. */
 const KINDS: readonly Kind[] = [
-  // So many a second. A bucket for one request at a higher rate would refuse whatever the network bunches together.
+  // Requests a second. At a higher rate, a burst of one would refuse requests that the network bunches together.
   { uploads: [10, 14], limits: (random) => ({ everything: rate(1, random.pick([1, 5])), ...told(random) }) },
   { uploads: [20, 30], limits: (random) => ({ everything: rate(5, random.pick([2, 5, 10])), ...told(random) }) },
   { uploads: [30, 40], limits: (random) => ({ everything: rate(20, random.pick([4, 20])), ...told(random) }) },
-  // Sixty a minute for all that there is.
+  // Sixty requests a minute.
   { uploads: [8, 12], limits: (random) => ({ everything: rate(1, 60), ...told(random) }) },
-  // Creations apart from all others.
+  // Creations and other requests apart.
   { uploads: [20, 30], limits: (random) => ({ creations: rate(1, 1), others: rate(10, 10), ...told(random) }) },
   { uploads: [15, 20], limits: (random) => ({ creations: rate(10, 10), others: rate(1, 2), ...told(random) }) },
-  // The same with 503, which leaves a creation in doubt for minutes: so only the others are refused.
+  // The same with 503. It leaves a creation in doubt for minutes, so only other requests are refused.
   {
     uploads: [15, 20],
     limits: (random) => ({ others: rate(2, 2), status: 503, retryAfter: random.pick(['seconds', 'date']) }),
   },
-  // Twenty in ten seconds.
+  // Twenty requests in ten seconds.
   { uploads: [20, 30], limits: (random) => ({ window: { requests: 20, seconds: 10 }, ...told(random) }) },
-  // So many flows at a time.
+  // Flows side by side.
   {
     uploads: [6, 9],
     flowMs: [MINUTE, 2 * MINUTE],
     limits: (random) => ({ places: random.int(1, 3), retryAfter: random.pick(['seconds', 'none']) }),
   },
-  // A budget that is spent for half an hour or an hour.
+  // A budget of creations for half an hour or an hour.
   {
     uploads: [6, 8],
     limits: (random) => ({
@@ -86,7 +87,7 @@ const KINDS: readonly Kind[] = [
       retryAfter: random.pick(['seconds', 'none']),
     }),
   },
-  // Lowered while all are under way.
+  // A limit that is lowered while all uploads are under way.
   {
     uploads: [10, 14],
     limits: () => ({ everything: rate(20, 20) }),
@@ -94,7 +95,7 @@ const KINDS: readonly Kind[] = [
   },
 ];
 
-/** @param turn which kind of limit it is. */
+/** @param turn the number of the kind of limit. */
 export function limitedScenarioOf(random: Random, turn: number): Scenario {
   const kind = KINDS[turn % KINDS.length] as Kind;
   const steps = manySteps(random, random.int(...kind.uploads), 5 * SECOND, ['echo/', 'echo/', 'two/']);
@@ -109,7 +110,7 @@ export function limitedScenarioOf(random: Random, turn: number): Scenario {
   };
 }
 
-/** What the uploads of a world cost at least. */
+/** Smallest number of requests that the uploads of a world take. */
 interface Need {
   readonly creations: number;
   readonly others: number;
@@ -121,10 +122,10 @@ function needOf({ steps }: Scenario): Need {
   return { creations: steps.length, others: assets.reduce((sum, count) => sum + 2 + count, 0) };
 }
 
-/** How long the requests that are needed take at best, with places always taken and not a moment lost. */
-export function idealMs(scenario: Scenario, flowMs: readonly number[]): number {
+/** Smallest time in which the limits let the work be done, in milliseconds: all places taken, no moment lost. */
+function idealMs(scenario: Scenario, flowMs: readonly number[]): number {
   const { creations, others } = needOf(scenario);
-  // After it is lowered the lower limit holds nearly all the time.
+  // The lower limit holds nearly all the time.
   const { lowered } = scenario;
   const limits = lowered?.limits ?? scenario.serviceLimits;
   const { everything, creations: forCreations, others: forOthers, window, places, budget } = limits;
@@ -146,67 +147,90 @@ function lowestRate({ everything, others }: Limits): Rate | undefined {
   return rates.sort((a, b) => a.requestsPerSecond - b.requestsPerSecond)[0];
 }
 
-/** From the end of the first flow that was seen until its receipt, beside the time for looks, in milliseconds. */
+/** Time from the first end of a flow that is seen until its receipt, without the time for looks, in milliseconds. */
 const FIRST_RECEIPT_MS = 3 * SECOND;
 
-/** Rates and bursts up to these are low enough that the order of requests shows, in requests a second and requests. */
+/** Largest rate and burst at which the order of requests shows, in requests a second and in requests. */
 const LOW_RATE_MAX = 2;
 const LOW_BURST_MAX = 5;
 
-/** Everything is done within the time and the requests that the work takes, and a little more. */
+/** Runs the world, and checks that time and requests are about those that the limits and the work take. */
 export async function liveWithinLimits(world: World): Promise<void> {
-  const { scenario, service, toldAt } = world;
+  const { scenario, service, observed, processes } = world;
+  const { publishedAt } = observed;
   const { steps, serviceLimits, lowered } = scenario;
   const { limiter } = service;
-  const limitMsFor = (flowMs: readonly number[]): number => {
-    const waves = serviceLimits.places === undefined ? 0 : Math.ceil(steps.length / serviceLimits.places);
-    return SLACK * idealMs(scenario, flowMs) + SCHEDULE_MS + Math.max(...flowMs) + waves * PLACE_CHANGE_MS;
-  };
   // How long each flow takes is known only when all are made.
-  const atMostMs = limitMsFor(steps.map(() => scenario.flowMsMax));
-  const tookMs = await world.runSteadily(() => toldAt.size >= steps.length, atMostMs);
+  const atMostMs = timeLimitMs(
+    scenario,
+    steps.map(() => scenario.flowMsMax),
+  );
+  const tookMs = await runSteadily(world, () => publishedAt.size >= steps.length, atMostMs);
   const flowMs = service.flows.map(({ startedAt = 0, finishedAt = startedAt }) => finishedAt - startedAt);
-  const limitMs = tookMs === undefined ? atMostMs : limitMsFor(flowMs);
-  const firstReceiptMs = Math.min(...toldAt.values()) - (world.firstEndSeenAt ?? 0);
   const figures = {
     limits: serviceLimits,
     lowered,
     uploads: steps.length,
-    ended: toldAt.size,
+    ended: publishedAt.size,
     tookMs,
     idealMs: idealMs(scenario, flowMs),
-    limitMs,
-    firstReceiptMs,
+    limitMs: tookMs === undefined ? atMostMs : timeLimitMs(scenario, flowMs),
+    firstReceiptMs: Math.min(...publishedAt.values()) - (observed.firstEndSeenAt ?? 0),
     needed: needOf(scenario),
     accepted: limiter.accepted,
     refused: limiter.refused,
-    sentInSpite: world.sentInSpite,
+    acceptedCount: limiter.acceptedCount,
+    refusedCount: limiter.refusedCount,
+    processes: processes.count,
+    sentDespiteRefusal: observed.sentDespiteRefusal,
   };
-  world.figures = figures;
-  const isInTime = tookMs !== undefined && tookMs <= limitMs;
+  observed.figures = figures;
+  const isInTime = tookMs !== undefined && tookMs <= figures.limitMs;
   demand(isInTime, 'not everything was done within what the service allows', figures);
+  checkFirstReceipt(scenario, figures);
+  checkRequests(scenario, figures);
+}
 
-  // What belongs to a flow that has ended goes before looks: the first is finished before all could be looked at.
-  // A burst of looks may find several flows at once, whose outputs are then asked for one after the other.
+/** Time within which the work must be done, in milliseconds. @param flowMs the duration of each flow. */
+function timeLimitMs(scenario: Scenario, flowMs: readonly number[]): number {
+  const { places } = scenario.serviceLimits;
+  const waves = places === undefined ? 0 : Math.ceil(scenario.steps.length / places);
+  return SLACK * idealMs(scenario, flowMs) + SCHEDULE_MS + Math.max(...flowMs) + waves * PLACE_CHANGE_MS;
+}
+
+/**
+ * Requests about an ended flow go before looks: the first flow is finished before all flows could be looked at. A burst
+ * of looks may find several ended flows, whose outputs are then asked for one after the other.
+ */
+function checkFirstReceipt(scenario: Scenario, figures: { readonly firstReceiptMs: number }): void {
+  const { steps, lowered, serviceLimits } = scenario;
   const { requestsPerSecond = Infinity, burst = 0 } = lowestRate(lowered?.limits ?? serviceLimits) ?? {};
-  const firstReceiptBy = ((SLACK * (steps.length + burst)) / requestsPerSecond) * SECOND + FIRST_RECEIPT_MS;
+  const limitMs = ((SLACK * (steps.length + burst)) / requestsPerSecond) * SECOND + FIRST_RECEIPT_MS;
   const isLow = requestsPerSecond <= LOW_RATE_MAX && burst <= LOW_BURST_MAX;
-  const isFirst = !isLow || firstReceiptMs <= firstReceiptBy;
-  demand(isFirst, 'flows were looked at before the first one was finished', firstReceiptBy, figures);
+  const isFirst = !isLow || figures.firstReceiptMs <= limitMs;
+  demand(isFirst, 'flows were looked at before the first one was finished', limitMs, figures);
+}
 
-  const looks = steps.length * (1 + Math.ceil(scenario.flowMsMax / LOOK_GAP_MS));
-  const { creations, others } = needOf(scenario);
-  const acceptedMax = SLACK * (creations + others) + looks;
-  demand(limiter.acceptedCount <= acceptedMax, 'more requests were spent than the work takes', acceptedMax, figures);
+interface RequestFigures {
+  readonly tookMs: number | undefined;
+  readonly needed: Need;
+  readonly acceptedCount: number;
+  readonly refusedCount: number;
+  /** Number of processes that were started. */
+  readonly processes: number;
+  readonly sentDespiteRefusal: number;
+}
+
+function checkRequests({ steps, flowMsMax, serviceLimits }: Scenario, figures: RequestFigures): void {
+  const { tookMs = 0, needed, acceptedCount, refusedCount, processes, sentDespiteRefusal } = figures;
+  const looks = steps.length * (1 + Math.ceil(flowMsMax / LOOK_GAP_MS));
+  const acceptedMax = SLACK * (needed.creations + needed.others) + looks;
+  demand(acceptedCount <= acceptedMax, 'more requests were spent than the work takes', acceptedMax, figures);
   const { places, budget } = serviceLimits;
-  const probesMax = places === undefined && budget === undefined ? 0 : (CREATES_MAX * (tookMs ?? 0)) / PROBE_MS;
-  const refusedMax = REFUSALS_PER_PROCESS * world.processCount + REFUSALS_SHARE * limiter.acceptedCount + probesMax;
-  demand(
-    limiter.refusedCount <= refusedMax,
-    'the service was asked far more often than it allows',
-    refusedMax,
-    figures,
-  );
-  const inSpiteMax = IN_SPITE_MAX + IN_SPITE_SHARE * limiter.refusedCount;
-  demand(world.sentInSpite <= inSpiteMax, 'requests were sent although the service asked to wait', figures);
+  const probesMax = places === undefined && budget === undefined ? 0 : (CREATES_MAX * tookMs) / PROBE_MS;
+  const refusedMax = REFUSALS_PER_PROCESS * processes + REFUSALS_SHARE * acceptedCount + probesMax;
+  const isPatient = refusedCount <= refusedMax;
+  demand(isPatient, 'the service was asked far more often than it allows', refusedMax, figures);
+  const despiteMax = DESPITE_REFUSAL_MAX + DESPITE_REFUSAL_SHARE * refusedCount;
+  demand(sentDespiteRefusal <= despiteMax, 'requests were sent although the service asked to wait', figures);
 }

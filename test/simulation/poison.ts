@@ -1,19 +1,19 @@
-import type { TerminalEntry } from '../../functions/ledger/entry.ts';
+import type { Receipt } from '../../functions/publish/receipts.ts';
 import { demand } from './demand.ts';
 import type { Fault } from './faults.ts';
+import { RESULTS } from './names.ts';
 import type { Random } from './random.ts';
 import { manySteps, type Poison, type Scenario, type Step, steadyScenario } from './scenario.ts';
-import { RESULTS, type World } from './world.ts';
+import { runSteadily } from './steady.ts';
+import { MINUTE, SECOND } from './timeline.ts';
+import type { World } from './world.ts';
 
 /*
- * Worlds in which single flows or single assets meet a fault at every call, for ever. They delay no other upload, and
- * past their flows' maximum age they end with a receipt that says so.
+ * Worlds in which single flows or single assets meet a fault at every call, for ever. They delay no other upload. When
+ * their flows are past the maximum age, they end with a receipt of the failure.
  */
 
-const SECOND = 1_000;
-const MINUTE = 60 * SECOND;
-
-/** What is asked for in vain, and with what. */
+/** Faults that a flow or an asset may meet for ever. */
 const FAULTS: readonly Fault[] = [
   '401',
   '402',
@@ -29,12 +29,12 @@ const FAULTS: readonly Fault[] = [
 ];
 
 /**
- * Until the receipt of an upload that nothing is wrong with: a minute until a tick sees its flow, a minute between two
- * looks at it, and three for the ticks that meet the poison first.
+ * Time from the end of a healthy flow to its receipt: a minute until a tick sees the flow, a minute between two looks at
+ * it, and three for the ticks that meet the poison first.
  */
 const HEALTHY_MS = 5 * MINUTE;
 
-/** Past its age a flow ends at the next look at it, and the longest gap between two looks is a quarter of an hour. */
+/** Time for the look that ends a flow past its maximum age. The longest gap between two looks is a quarter of an hour. */
 const LAST_LOOK_MS = 25 * MINUTE;
 
 export function poisonedScenarioOf(random: Random): Scenario {
@@ -43,7 +43,7 @@ export function poisonedScenarioOf(random: Random): Scenario {
   const of = random.pick(['flow', 'flow', 'asset'] as const);
   const ageMaxMs = random.pick([20, 30]) * MINUTE;
   const poisonedSteps = manySteps(random, of === 'asset' ? 1 : count, SECOND, ['echo/']);
-  // The poisoned are the first that are looked at: the others come when all of them have been seen.
+  // The poisoned flows are the first to be looked at: the others come when all of them have been seen.
   const healthySteps = manySteps(random, healthy, MINUTE, ['two/']).map((step) => ({
     ...step,
     at: step.at + 3 * MINUTE,
@@ -71,41 +71,36 @@ export function poisonedScenarioOf(random: Random): Scenario {
 }
 
 export async function liveWithPoison(world: World): Promise<void> {
-  const { scenario, toldAt } = world;
-  const { steps, settings, flowMsMax } = scenario;
+  const { scenario, observed } = world;
+  const { publishedAt } = observed;
+  const { steps, settings, flowMsMax, poison, variation } = scenario;
   const ageMaxMs = settings.flowAgeMaxSeconds * SECOND;
-  const companion = steps.find(({ key }) => key.startsWith('text/'));
+  const hasCompanion = steps.some(({ key }) => key.startsWith('text/'));
   const healthy = steps.filter(({ key }) => key.startsWith('two/'));
   const poisoned = steps.filter(({ key }) => key.startsWith('echo/'));
-  // Alone, a flow ends at twice its age: until then its service may only be down.
-  const limitMs = (companion === undefined ? 2 : 1) * ageMaxMs + LAST_LOOK_MS + MINUTE;
+  // A lone flow ends at twice its maximum age: until then the service may only be down.
+  const limitMs = (hasCompanion ? 1 : 2) * ageMaxMs + LAST_LOOK_MS + MINUTE;
   const startedAt = world.timeline.now();
-  const areAllTold = (some: readonly Step[]) => some.every(({ key }) => toldAt.has(key));
-  const tookMs = await world.runSteadily(() => areAllTold([...healthy, ...poisoned]), limitMs);
+  const areAllPublished = () => [...healthy, ...poisoned].every(({ key }) => publishedAt.has(key));
+  const tookMs = await runSteadily(world, areAllPublished, limitMs);
 
-  const figures = {
-    poison: scenario.poison,
-    variation: scenario.variation,
-    ageMaxMs,
-    hasCompanion: companion !== undefined,
-    told: [...toldAt].map(([key, at]) => `${key} ${(at - startedAt) / SECOND} s`),
-  };
-  world.figures = figures;
+  const published = [...publishedAt].map(([key, at]) => `${key} ${(at - startedAt) / SECOND} s`);
+  const figures = { poison, variation, ageMaxMs, hasCompanion, published };
+  observed.figures = figures;
   for (const { key, at } of healthy) {
     const latest = startedAt + at + flowMsMax + HEALTHY_MS;
-    demand((toldAt.get(key) ?? Infinity) <= latest, 'an upload was delayed by the poison of another', key, figures);
+    const isInTime = (publishedAt.get(key) ?? Infinity) <= latest;
+    demand(isInTime, 'an upload was delayed by the poison of another', key, figures);
   }
   demand(tookMs !== undefined, 'an upload whose flow never answers came to no end', figures);
+  demand(observed.poisoned.size > 0, 'nothing was poisoned', figures);
+  for (const { key } of poisoned) await checkReceiptOfPoisoned(world, key);
+}
 
-  const entries = (await world.entries()) as readonly TerminalEntry[];
-  for (const { key } of poisoned) {
-    const entry = entries.find(({ upload }) => upload.key === key) as TerminalEntry;
-    demand(world.poisoned.size > 0, 'nothing was poisoned', figures);
-    const receipt = await world.inspector.json<{ status: string; failure?: { code: string } }>(
-      RESULTS,
-      `${settings.resultsPrefix}${key}/receipt.json`,
-    );
-    const says = { status: receipt.status, code: receipt.failure?.code, failedOutputs: entry.failedOutputs };
-    demand(receipt.status === 'failed' && receipt.failure !== undefined, 'a receipt does not say that it failed', says);
-  }
+async function checkReceiptOfPoisoned({ inspector, scenario }: World, key: string): Promise<void> {
+  const { resultsPrefix } = scenario.settings;
+  const receipt = await inspector.json<Receipt>(RESULTS, `${resultsPrefix}${key}/receipt.json`);
+  const { status, failure, failedOutputs } = receipt;
+  const isFailure = status === 'failed' && failure !== undefined;
+  demand(isFailure, 'a receipt does not say that it failed', { status, code: failure?.code, failedOutputs });
 }

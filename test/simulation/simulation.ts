@@ -2,19 +2,22 @@ import { inspect } from 'node:util';
 import { liveWithBackfill } from './backfill.ts';
 import { Violation } from './demand.ts';
 import type { FaultTable } from './faults.ts';
-import { checkAll, checkFirstTicks, checkRetried, checkUnchanged, snapshotOf } from './invariants.ts';
+import { heal, redeliver, settle } from './healing.ts';
+import { checkFirstTicks, checkRetried, checkUnchanged, snapshotOf } from './invariants/after-healing.ts';
+import { checkAll } from './invariants/check-all.ts';
 import { liveWithinLimits } from './limits.ts';
+import { retryFailures, retrySuccesses } from './operator.ts';
 import { liveWithPoison } from './poison.ts';
 import { warmUp } from './s3.ts';
+import { runStorm } from './storm.ts';
+import { MINUTE } from './timeline.ts';
 import { type NeededPermission, World } from './world.ts';
-
-const MINUTE = 60_000;
 
 export interface Outcome {
   readonly seed: number;
-  /** What was broken; undefined where all held. */
+  /** The broken invariant; undefined if all held. */
   readonly violation: string | undefined;
-  /** Of everything that happened: two runs of a seed have the same. */
+  /** Hash of everything that happened. Two runs of a seed have the same. */
   readonly traceHash: string;
   readonly faults: FaultTable;
   readonly calls: Readonly<Record<string, number>>;
@@ -23,7 +26,7 @@ export interface Outcome {
 
 let warmth: Promise<void> | undefined;
 
-/** Runs one seed's world from its beginning to the check of its invariants. Everything follows from the seed. */
+/** Runs the world of a seed from its beginning to the check of its invariants. Everything follows from the seed. */
 export async function simulate(
   seed: number,
   onTrace?: (line: string) => void,
@@ -31,7 +34,8 @@ export async function simulate(
 ): Promise<Outcome> {
   warmth ??= warmUp();
   await warmth;
-  const world = new World(seed, onTrace, onCall);
+  const world = new World(seed, { onTrace, onCall });
+  const { observed, faultPlan } = world;
   let unhandled: unknown;
   const onUnhandled = (error: unknown): void => {
     unhandled ??= error;
@@ -40,21 +44,23 @@ export async function simulate(
   let violation: string | undefined;
   try {
     await live(world);
-    if (unhandled !== undefined) throw new Violation(`a rejection that nobody handled: ${describe(unhandled)}`);
+    if (unhandled !== undefined) throw new Violation(`an unhandled rejection: ${describe(unhandled)}`);
   } catch (error) {
     violation = error instanceof Violation ? error.message : `the simulation failed: ${describe(error)}`;
   } finally {
     process.off('unhandledRejection', onUnhandled);
-    if (world.figures !== undefined) onTrace?.(`measured: ${inspect(world.figures, { depth: 6, breakLength: 160 })}`);
+    if (observed.figures !== undefined) {
+      onTrace?.(`measured: ${inspect(observed.figures, { depth: 6, breakLength: 160 })}`);
+    }
     world.close();
   }
   return {
     seed,
     violation,
     traceHash: world.traceHash,
-    faults: world.faultPlan.table,
-    calls: world.faultPlan.calls,
-    counts: { ...world.stats, ...Object.fromEntries(world.counted) },
+    faults: faultPlan.table,
+    calls: faultPlan.calls,
+    counts: { ...observed.stats, ...Object.fromEntries(observed.counted) },
   };
 }
 
@@ -71,48 +77,64 @@ async function live(world: World): Promise<void> {
     case 'backfill':
       await liveWithBackfill(world);
   }
-  await world.settle();
+  await settle(world);
   await checkAll(world);
 }
 
+/**
+ *   storm: uploads, notifications, ticks and everything that can go wrong ──▶ healing: nothing goes wrong any more, and
+ *   time passes until nothing is left to do ──▶ the invariants ──▶ everything once more, which must change nothing
+ */
 async function liveThroughStorm(world: World): Promise<void> {
-  await world.chaos();
-  world.heal();
+  await runStorm(world);
+  heal(world);
   await checkFirstTicks(world);
-  await world.settle();
-  const { isLossy, versioning, areRetried } = world.scenario;
-  // Three things beside lost messages are for the sweep alone. Where no versions are kept, the message of an upload that
-  // was replaced after its claim no longer leads to its entry. A person's retry that failed may be left half done. And
-  // where an entry has expired, a first entry that S3 wrote late may be all that there is, with no message any more.
-  if (isLossy || versioning !== 'Enabled' || areRetried || world.expired.size > 0) {
-    // What is younger than a quarter of an hour may still be on its ordinary way, for all that the sweep knows.
-    await world.pass(20 * MINUTE);
-    await world.sweep(); // It may only end a pass that had begun before.
-    await world.sweep();
-    await world.settle();
-  }
-  // A doubt that is held is looked into every hour, and now that all is well it may be settled.
-  if (await world.isAnyHeld()) {
+  await settle(world);
+  if (needsSweep(world)) await sweepEverything(world);
+  // A held doubt is looked into every hour. Now that all is well, it may be settled.
+  if ((await world.entries()).some(({ state }) => state === 'waiting')) {
     await world.pass(70 * MINUTE);
-    await world.settle();
+    await settle(world);
   }
   await checkAll(world);
   if (world.scenario.areAllRetried) {
-    await world.retryFailures();
-    await world.settle();
+    await retryFailures(world);
+    await settle(world);
     await checkAll(world);
     await checkRetried(world);
   }
-  const before = await snapshotOf(world);
-  world.redeliver();
-  await world.retrySucceeded();
-  await world.settle();
+  await doEverythingAgain(world);
+}
+
+/**
+ * Besides lost messages, three things are left to the sweep. If the inbox keeps no versions, the message of an upload
+ * that was replaced after its claim does not lead to its entry any more. An operator's retry that failed may be half
+ * done. If an entry has expired, a first entry that S3 wrote late may be left alone, without a message.
+ */
+function needsSweep({ scenario, observed }: World): boolean {
+  const { isLossy, versioning, areRetried } = scenario;
+  return isLossy || versioning !== 'Enabled' || areRetried || observed.expired.size > 0;
+}
+
+async function sweepEverything(world: World): Promise<void> {
+  // The sweep leaves uploads alone that are younger than a quarter of an hour: they may still be on their way.
   await world.pass(20 * MINUTE);
-  await world.sweep();
-  await world.settle();
+  await world.invocations.collect({ sweep: {} }); // This one may only end a pass that had begun before.
+  await world.invocations.collect({ sweep: {} });
+  await settle(world);
+}
+
+async function doEverythingAgain(world: World): Promise<void> {
+  const before = await snapshotOf(world);
+  redeliver(world);
+  await retrySuccesses(world);
+  await settle(world);
+  await world.pass(20 * MINUTE);
+  await world.invocations.collect({ sweep: {} });
+  await settle(world);
   await checkAll(world);
-  // An upload whose entry expired is paid for again when its message or the sweep brings it again.
-  if (world.expired.size === 0) checkUnchanged(before, await snapshotOf(world));
+  // An upload whose entry expired is paid for again if its message or the sweep brings it again.
+  if (world.observed.expired.size === 0) checkUnchanged(before, await snapshotOf(world));
 }
 
 const describe = (error: unknown): string =>

@@ -1,4 +1,7 @@
-/** More events than any seed needs: something goes round without end. */
+export const SECOND = 1_000;
+export const MINUTE = 60 * SECOND;
+
+/** Largest number of events of a seed. With more, something goes on for ever. */
 const EVENTS_MAX = 300_000;
 
 interface Event {

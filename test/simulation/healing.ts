@@ -1,0 +1,59 @@
+import type { Entry } from '../../functions/ledger/entry.ts';
+import { Violation } from './demand.ts';
+import { LEDGER } from './names.ts';
+import { redrive } from './operator.ts';
+import { MINUTE, SECOND } from './timeline.ts';
+import type { World } from './world.ts';
+
+/** Number of steps of {@link settle} within which everything must come to rest. */
+const SETTLING_STEPS_MAX = 120;
+
+/** Ends the storm: no faults any more, and the right token everywhere. Frozen processes still have to thaw. */
+export function heal(world: World): void {
+  world.faultPlan.isClear = true;
+  world.isHealing = true;
+  world.secret = world.observed.tokens.at(-1) as string;
+  world.trace('all is well');
+  if (!world.scenario.isLossy) redrive(world);
+}
+
+/** Lets time pass, with deliveries and ticks, until nothing is left to do. @throws {Violation} if that never happens. */
+export async function settle(world: World): Promise<void> {
+  const { scenario, invocations, inspector, queue } = world;
+  let stepMs = 20 * SECOND;
+  for (let step = 0; step < SETTLING_STEPS_MAX; step += 1) {
+    await invocations.deliverAll();
+    await invocations.tick();
+    if (!scenario.isLossy) redrive(world);
+    if (await isQuiet(world)) return;
+    await world.pass(stepMs);
+    stepMs = Math.min(3 * stepMs, 16 * MINUTE);
+  }
+  const left = [...(await inspector.list(LEDGER)).map(({ key }) => key), JSON.stringify(queue.counts())];
+  throw new Violation(`nothing comes to an end: ${left.join(', ')}`);
+}
+
+/** Whether nothing is queued, running or waiting. A held doubt can be ignored: it waits for the operator. */
+async function isQuiet(world: World): Promise<boolean> {
+  const { queue, notifications, invocations, inspector } = world;
+  const { visible, inFlight, delayed } = queue.counts();
+  if (visible + inFlight + delayed + notifications.underwayCount + invocations.runningCount > 0) return false;
+  const running = await inspector.list(LEDGER, 'running/');
+  if (running.some(({ key }) => !world.isDamaged(key))) return false;
+  const waiting = await inspector.list(LEDGER, 'waiting/');
+  for (const { key } of waiting.filter(({ key }) => !world.isDamaged(key))) {
+    const entry = await inspector.json<Entry>(LEDGER, `uploads/${key.split('/').at(-1)}.json`);
+    if (entry.state !== 'waiting' || entry.reason !== 'held') return false;
+  }
+  return true;
+}
+
+/** Delivers everything once more that ever came through the queue. Dead letters did not come through. */
+export function redeliver({ deadLetters, queue, notifications }: World): void {
+  const dead = new Set<string>();
+  for (let letters = deadLetters.receive({ max: 10 }); letters.length > 0; ) {
+    for (const { body } of letters) dead.add(body);
+    letters = deadLetters.receive({ max: 10 });
+  }
+  for (const message of notifications.messages) if (!dead.has(message)) queue.send(message);
+}

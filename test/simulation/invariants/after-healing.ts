@@ -1,0 +1,99 @@
+import { demand } from '../demand.ts';
+import { INBOX, LEDGER, NEXT_INBOX, RESULTS } from '../names.ts';
+import type { Put } from '../observations.ts';
+import type { World } from '../world.ts';
+import { isInvalidText, isOf, isTerminal, loweredBytesMax } from './facts.ts';
+import { failureCodeOf } from './failure-code.ts';
+
+/**
+ * Time between two looks at a flow: a tenth of its age, and at most a quarter of an hour. The check demands a little
+ * less than the functions promise.
+ */
+const GAP_SHARE_OF_AGE = 0.12;
+const GAP_MAX_MS = 15 * 60_000;
+
+/**
+ * The first two ticks after the healing look at every flow that can have become due since the last complete round. Two,
+ * because the first may only finish a round that was cut off. They need not look at other flows. If another tick holds
+ * the lease, they need not look at all.
+ */
+export async function checkFirstTicks(world: World): Promise<void> {
+  const { timeline, inspector, scenario, observed, invocations } = world;
+  const { ticks } = observed;
+  const markers = await inspector.list(LEDGER, 'running/');
+  const now = timeline.now();
+  const tickCount = ticks.length;
+  // A tick that was killed or failed may have completed a round before.
+  const completedAt = ticks
+    .filter(({ result, rounds = 0 }) => result === undefined || result === 'completed' || rounds > 1)
+    .map(({ startedAt, endedAt }) => endedAt ?? startedAt + scenario.collectLimitMs);
+  const last = Math.max(...completedAt);
+  await invocations.tick();
+  await invocations.tick();
+  if (ticks.slice(tickCount).some(({ result }) => result !== 'completed')) return;
+  if (now < observed.leftAloneUntil + 2 * scenario.skewMs) return;
+  const intervalMs = scenario.settings.pollIntervalSeconds * 1000;
+  for (const { key } of markers) {
+    const [, created = '', , flowId = ''] = key.split('/');
+    const ageMs = now - Date.parse(created);
+    const gapMs = Math.max(intervalMs, Math.min(GAP_MAX_MS, ageMs * GAP_SHARE_OF_AGE));
+    if (now - last <= gapMs + 2 * scenario.skewMs) continue;
+    const isLookedAt = (observed.lookedAt.get(decodeURIComponent(flowId)) ?? 0) >= now;
+    demand(isLookedAt, 'a flow that was due was not looked at', key, { now, last, gapMs });
+  }
+}
+
+/** An upload that was retried after the healing has a new end. It is the one that its file and today's settings deserve. */
+export async function checkRetried(world: World): Promise<void> {
+  const { scenario, inbox, observed } = world;
+  // The longest flow may be longer than a flow's maximum age.
+  const mayTimeOut = scenario.flowMsMax > scenario.settings.flowAgeMaxSeconds * 1000;
+  for (const entry of (await world.entries()).filter(isTerminal)) {
+    const before = observed.retriedAfterHealing.get(entry.upload.id);
+    const put = observed.puts.find((one) => isOf(one, entry));
+    // A held doubt goes on in its own generation. An upload outside of today's inbox is not sent.
+    if (before === undefined || entry.generation <= before || put === undefined || put.bucket !== inbox) continue;
+    const code = failureCodeOf(entry);
+    if ((code === 'timed-out' && mayTimeOut) || (code === 'upload-gone' && put.versionId === undefined)) continue;
+    const deserved = codesDeserved(world, put);
+    demand(deserved.includes(code), 'a retry ended otherwise than the file and today’s settings deserve', {
+      deserved,
+      code,
+      entry,
+    });
+  }
+}
+
+/** The failure codes with which an upload may end when nothing goes wrong; undefined stands for success. */
+function codesDeserved({ observed, scenario }: World, put: Put): readonly (string | undefined)[] {
+  const { key, content } = put;
+  const { deployedAt } = observed;
+  if (content.byteLength === 0) return ['input-empty'];
+  if (deployedAt.has('limits') && content.byteLength > loweredBytesMax(key)) return ['input-too-large'];
+  if (isInvalidText(put)) return ['invalid-text'];
+  if (key.startsWith('bad/') && !deployedAt.has('route')) return ['rejected'];
+  if (key.startsWith('none/')) return ['outputs-failed'];
+  if (!key.startsWith('fail/')) return [undefined];
+  // If the service does not serve flows, only the outputs can tell how one ended.
+  return scenario.variation.getFlow === 'served' ? ['flow-failed'] : ['flow-failed', undefined];
+}
+
+/** The ETags of all objects in all buckets, without the notes that the ticks make for themselves. */
+export async function snapshotOf(world: World): Promise<ReadonlyMap<string, string>> {
+  const all = new Map<string, string>();
+  // The functions look for a held upload every hour, and its entry counts that.
+  const held = new Set((await world.entries()).filter((entry) => !isTerminal(entry)).map(({ upload }) => upload.id));
+  const isNote = (key: string): boolean =>
+    key.startsWith('state/') || key.startsWith('waiting/') || held.has(/^uploads\/(.*)\.json$/.exec(key)?.[1] ?? '');
+  for (const bucket of [INBOX, NEXT_INBOX, RESULTS, LEDGER]) {
+    for (const { key, etag } of await world.inspector.list(bucket)) {
+      if (bucket !== LEDGER || !isNote(key)) all.set(`${bucket}/${key}`, etag);
+    }
+  }
+  return all;
+}
+
+export function checkUnchanged(before: ReadonlyMap<string, string>, after: ReadonlyMap<string, string>): void {
+  const differ = [...new Set([...before.keys(), ...after.keys()])].filter((key) => before.get(key) !== after.get(key));
+  demand(differ.length === 0, 'doing everything again changed something', differ);
+}

@@ -1,0 +1,30 @@
+import { demand } from '../demand.ts';
+import type { World } from '../world.ts';
+import { checkEndings } from './endings.ts';
+import { checkEntries, checkMarkers } from './entries.ts';
+import { isTerminal } from './facts.ts';
+import { checkFlows } from './flows.ts';
+import { checkEvents, checkReceipts } from './publications.ts';
+import { checkMultipartUploads, checkResults } from './results.ts';
+import { checkNoToken } from './token.ts';
+
+/**
+ * Checks all that must hold of a world that has come to rest. Each check looks at the buckets, the service and the logs.
+ * It computes what it expects from what was put into the inbox and what the service made, and not with code of the
+ * functions.
+ */
+export async function checkAll(world: World): Promise<void> {
+  const { broken } = world.orderChecker;
+  demand(broken.length === 0, broken[0] ?? '');
+  const entries = await world.entries();
+  const terminal = entries.filter(isTerminal);
+  await checkEntries(world, entries);
+  await checkMarkers(world, entries);
+  checkEndings(world, terminal);
+  checkFlows(world, entries);
+  await checkResults(world, entries);
+  await checkMultipartUploads(world);
+  await checkReceipts(world, terminal);
+  checkEvents(world, terminal);
+  await checkNoToken(world);
+}

@@ -1,0 +1,156 @@
+import type { TerminalEntry } from '../../../functions/ledger/entry.ts';
+import type { FlowView } from '../../../local/flow-service/records.ts';
+import { demand } from '../demand.ts';
+import type { Fault } from '../faults.ts';
+import type { Put } from '../observations.ts';
+import { LOWERED_SETTINGS } from '../scenario.ts';
+import type { World } from '../world.ts';
+import { isInvalidText, isOf, loweredBytesMax } from './facts.ts';
+import { failureCodeOf } from './failure-code.ts';
+
+/** Smallest time between two looks, in milliseconds. Requests within one look are closer together. */
+const LOOKS_APART_MS = 5_000;
+
+/** Every upload ended as it did for a real reason. */
+export function checkEndings(world: World, entries: readonly TerminalEntry[]): void {
+  for (const entry of entries) {
+    const ending = new Ending(world, entry);
+    ending.check();
+    ending.checkOutputs();
+  }
+}
+
+/** The end of one upload, with all that can be its reason. */
+class Ending {
+  readonly #world: World;
+  readonly #entry: TerminalEntry;
+  readonly #put: Put;
+  readonly #flow: FlowView | undefined;
+  readonly #checks: Readonly<Record<string, () => void>> = {
+    'flow-failed': () => this.#demand(this.#flow?.state === 'failed', 'a flow is called failed that is not'),
+    'flow-aborted': () => {
+      this.#demand(this.#flow?.aborted === true, 'a flow is called aborted that is not');
+      this.#demand(false, 'a flow of ours was aborted, and the upload paid for it');
+    },
+    'input-empty': () => this.#demand(this.#put.content.byteLength === 0, 'an upload is called empty that is not'),
+    'invalid-text': () => this.#demand(isInvalidText(this.#put), 'a text is called invalid that is not'),
+    rejected: () => this.#demand(this.#wasRefused(), 'an upload is called rejected that was not'),
+    'upload-gone': () => this.#demand(this.#put.versionId === undefined, 'an upload is called gone that is there'),
+    'outside-inbox': () =>
+      this.#demand(this.#put.bucket !== this.#world.inbox, 'an upload is called outside of the inbox that is in it'),
+    'input-too-large': () => this.#demand(this.#isTooLarge(), 'an upload is called too large that is not'),
+    'attempts-exhausted': () => this.#checkAttempts(),
+    'flow-gone': () => this.#checkGone(),
+    'timed-out': () => this.#demand(this.#isTooOld(), 'a flow timed out too early'),
+    'outputs-failed': () => this.#demand(this.#entry.assets.length === 0, 'all outputs failed, and there are some'),
+  };
+
+  constructor(world: World, entry: TerminalEntry) {
+    this.#world = world;
+    this.#entry = entry;
+    this.#put = world.observed.puts.find((one) => isOf(one, entry)) as Put;
+    this.#flow = world.service.flows.find(({ id }) => id === entry.flow?.id);
+  }
+
+  check(): void {
+    const code = failureCodeOf(this.#entry);
+    if (code === undefined) {
+      const { scenario } = this.#world;
+      // If the service does not serve flows, only the outputs can tell how one ended.
+      const isUnseen = this.#flow?.state === 'failed' && scenario.variation.getFlow !== 'served';
+      this.#demand(this.#flow?.state === 'completed' || isUnseen, 'a flow succeeded that did not');
+      return;
+    }
+    const check = this.#checks[code];
+    if (check === undefined) this.#demand(false, 'an upload failed for an unknown reason');
+    else check();
+  }
+
+  /** All outputs of the flow are stored or reported as failed. Outputs that the service made fail for a reason only. */
+  checkOutputs(): void {
+    const entry = this.#entry;
+    const flow = this.#flow;
+    const code = failureCodeOf(entry);
+    if (flow === undefined || code === 'flow-gone' || code === 'timed-out') return;
+    // The service may say that a failed flow has no outputs to list.
+    if (code === 'flow-failed' && entry.assets.length === 0 && this.#metOnFlow('flow.outputs', '404')) return;
+    const stored = new Set(entry.assets.map(({ id }) => id));
+    const failed = new Set(entry.failedOutputs.map(({ id }) => id));
+    const isOwn = (id: string): boolean => flow.outputs.some(({ assetId }) => assetId === id);
+    demand([...stored, ...failed].every(isOwn), 'an entry has outputs that are not its flow’s', entry, flow);
+    for (const { assetId, error } of flow.outputs) {
+      if (error !== undefined) {
+        demand(failed.has(assetId) && !stored.has(assetId), 'a failed output is not reported', assetId, entry);
+      } else if (!stored.has(assetId)) {
+        demand(failed.has(assetId) && this.#hadTrouble(assetId), 'an output is missing', assetId, entry, flow);
+      }
+    }
+  }
+
+  #demand(holds: boolean, what: string, ...values: readonly unknown[]): void {
+    const flow = this.#flow && { ...this.#flow, inputs: undefined };
+    demand(holds, what, ...values, failureCodeOf(this.#entry), { ...this.#entry, route: undefined }, flow);
+  }
+
+  #checkAttempts(): void {
+    const { scenario, observed } = this.#world;
+    const blamed = observed.blame.get(this.#put.key) ?? 0;
+    const { attemptsMax } = observed.deployedAt.has('limits') ? LOWERED_SETTINGS : scenario.settings;
+    this.#demand(blamed >= attemptsMax, 'an upload was given up without having failed so often', blamed);
+  }
+
+  #checkGone(): void {
+    if (this.#flow?.deleted === true) return;
+    const met404 = this.#metOnFlow('flow.get', '404') || this.#metOnFlow('flow.outputs', '404');
+    this.#demand(met404, 'a flow is called gone that the service knows');
+    const answers = this.#world.observed.answers.get(this.#entry.flow?.id ?? '');
+    const what = 'a flow is called gone after a single 404, or after one that was followed by an answer';
+    this.#demand(this.#isGoneTwiceInARow(), what, answers);
+  }
+
+  /** Whether the service said twice in a row, in two looks, that the flow does not exist. */
+  #isGoneTwiceInARow(): boolean {
+    const { observed, scenario } = this.#world;
+    const { flow, endedAt } = this.#entry;
+    // Other statuses tell nothing about the flow: the cause is the account or the service.
+    const telling = (observed.answers.get(flow?.id ?? '') ?? []).filter(
+      ({ status, at }) => at <= endedAt + scenario.skewMs && (status < 300 || [404, 409, 410].includes(status)),
+    );
+    const lastKnown = telling.findLastIndex(({ status }) => status !== 404 && status !== 410);
+    const gone = telling.slice(lastKnown + 1).map(({ at }) => at);
+    return gone.length >= 2 && (gone.at(-1) as number) - (gone[0] as number) >= LOOKS_APART_MS;
+  }
+
+  #isTooLarge(): boolean {
+    const { key, content } = this.#put;
+    return this.#world.observed.deployedAt.has('limits') && content.byteLength > loweredBytesMax(key);
+  }
+
+  #isTooOld(): boolean {
+    const { flow, endedAt } = this.#entry;
+    return endedAt - (flow?.createdAt ?? 0) > this.#world.scenario.settings.flowAgeMaxSeconds * 1000;
+  }
+
+  #wasRefused(): boolean {
+    const { key } = this.#put;
+    const wasRefused = this.#world.observed.incidents.some(
+      ({ kind, fault, keys }) => kind === 'flow.create' && ['404', '422'].includes(fault) && keys.has(key),
+    );
+    return wasRefused || key.startsWith('bad/');
+  }
+
+  #metOnFlow(kind: 'flow.get' | 'flow.outputs', fault: Fault): boolean {
+    const flowId = this.#entry.flow?.id ?? '?';
+    return this.#world.observed.incidents.some(
+      (one) => one.kind === kind && one.fault === fault && one.path.includes(flowId),
+    );
+  }
+
+  /** Whether an asset met a fault, or the time for it was over because of one. */
+  #hadTrouble(assetId: string): boolean {
+    const { faultPlan, observed } = this.#world;
+    const isLate = this.#entry.failedOutputs.some(({ id, code }) => id === assetId && code === 'out-of-time');
+    if (isLate) return Object.keys(faultPlan.table).length > 0;
+    return observed.incidents.some(({ path }) => path.includes(assetId));
+  }
+}

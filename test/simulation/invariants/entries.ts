@@ -1,0 +1,54 @@
+import type { Entry } from '../../../functions/ledger/entry.ts';
+import { demand } from '../demand.ts';
+import { LEDGER } from '../names.ts';
+import type { Put } from '../observations.ts';
+import type { World } from '../world.ts';
+import { isOf, isTerminal } from './facts.ts';
+
+const isRouted = ({ key }: Put): boolean => !key.startsWith('elsewhere/');
+
+/**
+ * Every routed upload that could ever be read has exactly one entry, and every entry has an upload. Each entry is
+ * terminal or held.
+ */
+export async function checkEntries(world: World, entries: readonly Entry[]): Promise<void> {
+  const { puts, damaged } = world.observed;
+  for (const put of puts.filter(isRouted)) {
+    if (damaged !== undefined && isOf(put, { upload: damaged })) continue;
+    await checkEntryOf(world, put, entries);
+  }
+  for (const entry of entries) checkUploadOf(world, entry);
+}
+
+async function checkEntryOf(world: World, put: Put, entries: readonly Entry[]): Promise<void> {
+  const { scenario, observed, orderChecker } = world;
+  const own = entries.filter((entry) => isOf(put, entry));
+  demand(own.length <= 1, 'an upload has several entries', put.key, own);
+  const object = await world.inspector.open(put.bucket, put.key);
+  const last = observed.puts.findLast(({ bucket, key }) => bucket === put.bucket && key === put.key);
+  const isCurrent = put.bucket === world.inbox && object !== undefined && last === put;
+  // Without versions, an upload that is replaced before it can be read is gone. If its notification is lost, the sweep
+  // submits the current upload only.
+  const isPinned = put.versionId !== undefined && put.isNotified && !scenario.isLossy && put.bucket === world.inbox;
+  const expired = [...observed.expired.keys()].map((id) => orderChecker.uploads.get(id));
+  const isExpired = expired.some((upload) => upload !== undefined && isOf(put, { upload }));
+  const mustHave = (isCurrent || isPinned) && !isExpired;
+  demand(own.length === 1 || !mustHave, 'an upload has no entry', { ...put, content: put.content.byteLength });
+}
+
+function checkUploadOf({ scenario, observed }: World, entry: Entry): void {
+  const hasUpload = observed.puts.some((put) => isRouted(put) && isOf(put, entry));
+  demand(hasUpload, 'an entry is of no upload', entry);
+  const isHeld = scenario.settings.inDoubt === 'hold' && entry.state === 'waiting' && entry.reason === 'held';
+  demand(isTerminal(entry) || isHeld, 'an upload is stuck', entry);
+}
+
+/** Only held uploads have markers. The markers of a damaged entry stay. */
+export async function checkMarkers(world: World, entries: readonly Entry[]): Promise<void> {
+  const held = new Set(entries.filter(({ state }) => state === 'waiting').map(({ upload }) => upload.id));
+  const running = (await world.inspector.list(LEDGER, 'running/')).filter(({ key }) => !world.isDamaged(key));
+  demand(running.length === 0, 'a marker of a running flow is left', running);
+  const waiting = (await world.inspector.list(LEDGER, 'waiting/')).filter(({ key }) => !world.isDamaged(key));
+  const stray = waiting.filter(({ key }) => !held.has(key.split('/').at(-1) ?? ''));
+  demand(stray.length === 0, 'a marker of a waiting upload is left', stray);
+}

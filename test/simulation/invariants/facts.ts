@@ -1,0 +1,23 @@
+import { createHash } from 'node:crypto';
+import type { Entry, TerminalEntry } from '../../../functions/ledger/entry.ts';
+import type { Put } from '../observations.ts';
+import { LOWERED_SETTINGS } from '../scenario.ts';
+
+export const sha256 = (bytes: Uint8Array): string => createHash('sha256').update(bytes).digest('hex');
+
+export const isTerminal = (entry: Entry): entry is TerminalEntry =>
+  entry.state === 'succeeded' || entry.state === 'failed';
+
+/** Whether an entry is of an upload. Without a version, the ETag and the time tell. */
+export const isOf = (put: Put, { upload }: Pick<Entry, 'upload'>): boolean =>
+  put.bucket === upload.bucket &&
+  put.key === upload.key &&
+  (put.versionId === undefined
+    ? upload.versionId === undefined && put.etag === upload.etag && put.lastModified === upload.lastModified
+    : put.versionId === upload.versionId);
+
+/** Largest size of an input after the limits were lowered, in bytes. */
+export const loweredBytesMax = (key: string): number =>
+  key.startsWith('text/') ? LOWERED_SETTINGS.textBytesMax : LOWERED_SETTINGS.inputBytesMax;
+
+export const isInvalidText = ({ key, content }: Put): boolean => key.startsWith('text/') && content.includes(0xff);

@@ -1,0 +1,142 @@
+import type { Entry } from '../../../functions/ledger/entry.ts';
+import type { FlowView } from '../../../local/flow-service/records.ts';
+import { demand } from '../demand.ts';
+import type { Fault } from '../faults.ts';
+import { flowTagOf } from '../flow-tag.ts';
+import { NEXT_PIPELINE, PIPELINE } from '../names.ts';
+import type { Logged } from '../observations.ts';
+import type { World } from '../world.ts';
+
+/** Age from which a flow is listed, in milliseconds. A doubt waits for that time before it is settled. */
+const LISTED_AFTER_MS = 5 * 60_000;
+
+/** Faults after which a listing is as good as not served. */
+const LISTING_REFUSALS: readonly Fault[] = ['403', '404', '422', 'garbled', 'cut cleanly', 'no ids', 'endless'];
+
+/** How the log lines begin that tell of a second flow for a generation. No metric tells which upload it is. */
+export const SECOND_FLOW_LINES = {
+  resent: 'Sent again although a flow may exist',
+  orphaned: 'Another invocation took this upload over',
+} as const;
+
+/** Counts flows where they are paid for, at the service: at most one for a generation of an upload. */
+export function checkFlows(world: World, entries: readonly Entry[]): void {
+  const generations = flowsByGeneration(world, entries);
+  for (const entry of entries) checkFlowOf(entry, generations);
+  for (const [name, flows] of generations) {
+    const [uploadId = ''] = name.split(' ');
+    new FlowCount(world, entries, uploadId, flows).check();
+  }
+}
+
+/** Our flows by the upload and the generation in their tags. */
+function flowsByGeneration(world: World, entries: readonly Entry[]): ReadonlyMap<string, readonly FlowView[]> {
+  const { service, observed } = world;
+  const generations = new Map<string, FlowView[]>();
+  for (const flow of service.flows) {
+    const tag = flowTagOf(flow);
+    if (tag?.pipeline === 'another') continue;
+    if (tag === undefined) {
+      // The inputs of neighbours have three bytes.
+      const isNeighbours = flow.inputs.every(({ bytes }) => bytes === 3);
+      demand(isNeighbours, 'a flow of ours bears no tag', flow);
+      continue;
+    }
+    const { pipeline, upload, generation } = tag;
+    const isOurs = pipeline === PIPELINE || (pipeline === NEXT_PIPELINE && observed.deployedAt.has('pipeline'));
+    demand(isOurs, 'a tag is of no pipeline of ours', flow);
+    if (upload === observed.damaged?.id) continue;
+    demand(typeof generation === 'number', 'a tag has no generation', flow);
+    const entry = entries.find((one) => one.upload.id === upload);
+    const isKnown = entry !== undefined && generation <= entry.generation;
+    demand(isKnown || observed.expired.has(upload), 'a flow is of no upload', flow);
+    const name = `${upload} ${generation}`;
+    generations.set(name, [...(generations.get(name) ?? []), flow]);
+  }
+  return generations;
+}
+
+function checkFlowOf(entry: Entry, generations: ReadonlyMap<string, readonly FlowView[]>): void {
+  if (!('flow' in entry) || entry.flow === undefined) return;
+  const own = generations.get(`${entry.upload.id} ${entry.generation}`) ?? [];
+  const hasOwn = own.some(({ id }) => id === entry.flow?.id);
+  demand(hasOwn, 'an upload was given a flow that is not its own', entry, own);
+}
+
+/** Accounts for the flows of one generation of an upload. */
+class FlowCount {
+  readonly #world: World;
+  readonly #entries: readonly Entry[];
+  readonly #uploadId: string;
+  readonly #flows: readonly FlowView[];
+
+  constructor(world: World, entries: readonly Entry[], uploadId: string, flows: readonly FlowView[]) {
+    this.#world = world;
+    this.#entries = entries;
+    this.#uploadId = uploadId;
+    this.#flows = flows;
+  }
+
+  check(): void {
+    const { scenario, observed } = this.#world;
+    const resent = this.#linesOf(SECOND_FLOW_LINES.resent);
+    const orphaned = this.#linesOf(SECOND_FLOW_LINES.orphaned).length;
+    // The ledger forgot the upload, or an operator had it sent although a flow might exist.
+    const knowingly =
+      (observed.expired.get(this.#uploadId) ?? 0) + (observed.releasedByHand.has(this.#uploadId) ? 1 : 0);
+    const isStrict = !scenario.isSkewWild && !observed.wasAnyFrozen;
+    const fooled = this.#isListingMisleading() ? Number.POSITIVE_INFINITY : 0;
+    const count = this.#flows.length;
+    const values = [
+      this.#uploadId,
+      { resent: resent.length, orphaned, isStrict, fooled, knowingly },
+      this.#flows.map((flow) => ({ ...flow, outputs: undefined })),
+    ];
+    if (scenario.settings.inDoubt === 'hold') {
+      demand(resent.length === 0, 'a doubt that was to be held was sent again', ...values);
+      const isOne = count <= 1 + fooled + knowingly;
+      demand(isOne || !isStrict, 'two flows of one generation, although doubts are held', ...values);
+    }
+    if (this.#areFlowsListed()) {
+      // While no flow has ended, a full listing cannot be told from one of active flows.
+      const isSettled = resent.every(({ fields }) => /no ended flow/.test(String(fields.why)));
+      demand(isSettled, 'a doubt was not settled although flows are listed', ...values);
+    }
+    const allowed = 1 + resent.length + knowingly + fooled + (isStrict ? 0 : orphaned);
+    demand(count <= allowed, 'more flows were made for one generation than were accounted for', ...values);
+  }
+
+  #linesOf(message: string): readonly Logged[] {
+    return this.#world.observed.logged.filter(
+      (line) => line.message.startsWith(message) && line.fields.uploadId === this.#uploadId,
+    );
+  }
+
+  /**
+   * Whether the listing looks like the empty one of a new account, which counts as proof: it shows active flows only,
+   * all have ended, and no other flow is known.
+   */
+  #isListingMisleading(): boolean {
+    if (this.#world.scenario.variation.listActiveOnly !== true) return false;
+    const later = this.#flows[1]?.createdAt ?? 0;
+    return !this.#entries.some(
+      (entry) =>
+        entry.upload.id !== this.#uploadId &&
+        'flow' in entry &&
+        (entry.flow?.createdAt ?? later) < later - LISTED_AFTER_MS,
+    );
+  }
+
+  /** Whether the service lists all flows with their tags, in a form that the functions understand. */
+  #areFlowsListed(): boolean {
+    const { scenario, observed } = this.#world;
+    const { variation } = scenario;
+    const isServed = variation.listFlows === 'served' && variation.listShape !== 'bare';
+    const isPaged = ['page', 'next', 'next_cursor', 'next_url'].includes(variation.paging ?? 'page');
+    const isSorted = variation.listSort === 'created' && variation.listActiveOnly !== true;
+    const isRefused = observed.incidents.some(
+      ({ kind, fault }) => kind === 'flows.list' && LISTING_REFUSALS.includes(fault),
+    );
+    return isServed && isPaged && isSorted && variation.listAdditional === 'object' && !isRefused;
+  }
+}

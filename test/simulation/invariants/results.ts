@@ -1,0 +1,80 @@
+import type { Entry, StoredAsset } from '../../../functions/ledger/entry.ts';
+import { demand } from '../demand.ts';
+import { flowTagOf } from '../flow-tag.ts';
+import { RESULTS } from '../names.ts';
+import type { World } from '../world.ts';
+import { isTerminal, sha256 } from './facts.ts';
+
+/** Every asset is whole, under its own key, and written once. Each generation of an upload has assets of one flow. */
+export async function checkResults(world: World, entries: readonly Entry[]): Promise<void> {
+  const { scenario, inspector, observed } = world;
+  const prefix = scenario.settings.resultsPrefix;
+  const collected = new Map<string, Set<string>>();
+  for (const { key } of await inspector.list(RESULTS)) {
+    demand(key.startsWith(prefix), 'a result is outside its prefix', key);
+    if (key.endsWith('/receipt.json')) continue;
+    const { name, flowId, assetId } = originOf(world, key, prefix);
+    await checkAsset(world, key, world.service.asset(flowId, assetId));
+    collected.set(name, (collected.get(name) ?? new Set()).add(flowId));
+  }
+  for (const [name, flowIds] of collected) {
+    const expired = observed.expired.get(name.split(' ')[0] ?? '') ?? 0;
+    demand(flowIds.size <= 1 + expired, 'two flows of one generation were collected', name, flowIds);
+  }
+  for (const { assets } of entries.filter(isTerminal)) {
+    for (const asset of assets) await checkStored(world, asset);
+  }
+}
+
+/** The output of the service that a key of the results is for, and its upload and generation. */
+function originOf({ service }: World, key: string, prefix: string) {
+  const [, uploadKey = '', flowPart = '', assetPart = ''] =
+    /^(.*)\/([^/]+)\/([^/]+)$/s.exec(key.slice(prefix.length)) ?? [];
+  const flowId = decodeURIComponent(flowPart);
+  const flow = service.flows.find(({ id }) => id === flowId);
+  const tag = flow && flowTagOf(flow);
+  const input = flow?.inputs[0]?.additional as { key?: string } | undefined;
+  demand(tag !== undefined && input?.key === uploadKey, 'a result is under a wrong key', key, flow);
+  // The id may end in what looks like an extension.
+  const names = [assetPart, assetPart.replace(/\.\w+$/, '')].map(decodeURIComponent);
+  const assetId = flow?.outputs.find((output) => names.includes(output.assetId))?.assetId ?? '';
+  demand(assetId !== '', 'a result is of no output', key, flow);
+  return { name: `${tag?.upload} ${tag?.generation}`, flowId, assetId };
+}
+
+type MadeAsset = ReturnType<World['service']['asset']>;
+
+async function checkAsset(world: World, key: string, made: MadeAsset): Promise<void> {
+  const { scenario, inspector, observed } = world;
+  const opened = await inspector.open(RESULTS, key);
+  const isWhole = opened !== undefined && (await isMade(opened.body, made, scenario.variation.assetVaries === true));
+  const sizes = { stored: opened?.body.byteLength, made: made.content.bytes };
+  demand(isWhole, 'a result is not what the service made', key, sizes);
+  const { mediaType } = opened ?? {};
+  demand(mediaType === made.mediaType, 'a result has another media type', key, mediaType, made.mediaType);
+  const writes = observed.resultWrites.get(key);
+  demand(writes === 1, 'a result was written more than once', key, writes);
+}
+
+/** Whether the bytes are those of an asset. If each download differs, they must be those of one download. */
+async function isMade(bytes: Buffer, { content, sha256: made }: MadeAsset, varies: boolean): Promise<boolean> {
+  const whole = varies ? bytes.subarray(0, content.bytes) : bytes;
+  const end = bytes.subarray(content.bytes).toString();
+  return sha256(whole) === (await made()) && (!varies || /^#\d+$/.test(end));
+}
+
+async function checkStored({ inspector }: World, asset: StoredAsset): Promise<void> {
+  const body = (await inspector.open(RESULTS, asset.key))?.body;
+  const isStored = body !== undefined && body.byteLength === asset.bytes && sha256(body) === asset.sha256;
+  demand(isStored, 'an asset is not there as its entry says', asset, body?.byteLength);
+}
+
+/** Parts cost money: a process completes a multipart upload or tries to abort it, unless it is killed meanwhile. */
+export async function checkMultipartUploads({ inspector, observed }: World): Promise<void> {
+  for (const { key, uploadId } of await inspector.multipartUploads(RESULTS)) {
+    const process = observed.begun.get(uploadId);
+    const isTried = observed.abortTried.has(uploadId);
+    const isExcused = process === undefined || process.isDead || process.wasFrozen || isTried;
+    demand(isExcused, 'the parts of an asset were left behind', key, process?.name);
+  }
+}

@@ -1,0 +1,31 @@
+import { LEDGER } from './names.ts';
+import type { World } from './world.ts';
+
+/** Removes an entry whose end is fully published, as the lifecycle rule of the ledger does after a while. */
+export async function expireEntry(world: World): Promise<void> {
+  const { observed, inspector, randoms } = world;
+  const published = new Set(observed.published.map(({ detail }) => (JSON.parse(detail) as { id: string }).id));
+  const markers = [...(await inspector.list(LEDGER, 'running/')), ...(await inspector.list(LEDGER, 'waiting/'))];
+  const candidates = (await world.entries()).filter(
+    (entry) =>
+      (entry.state === 'succeeded' || entry.state === 'failed') &&
+      [...published].some((id) => id.startsWith(`${entry.upload.id}-${entry.generation}`)) &&
+      !markers.some(({ key }) => key.includes(entry.upload.id)),
+  );
+  if (candidates.length === 0) return;
+  const { upload } = randoms.changes.pick(candidates);
+  world.trace(`an entry expires: ${upload.key}`);
+  observed.noteExpired(upload.id);
+  await inspector.delete(LEDGER, `uploads/${upload.id}.json`);
+}
+
+/** Makes the entry of an upload that waits or runs unreadable. */
+export async function damageEntry(world: World): Promise<void> {
+  const candidates = (await world.entries()).filter(({ state }) => state === 'waiting' || state === 'running');
+  if (candidates.length === 0) return;
+  const { upload } = world.randoms.changes.pick(candidates);
+  world.trace(`an entry is damaged: ${upload.key}`);
+  world.observed.damaged = upload;
+  const half = Buffer.from('{"schema":1,"st');
+  await world.inspector.put(LEDGER, `uploads/${upload.id}.json`, half, 'application/json');
+}

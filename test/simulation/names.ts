@@ -1,0 +1,12 @@
+export const INBOX = 'inbox';
+/** The bucket that may become the inbox later. */
+export const NEXT_INBOX = 'inbox-next';
+export const RESULTS = 'results';
+export const LEDGER = 'ledger';
+export const PIPELINE = 'simulated';
+/** The name that the pipeline may get later. */
+export const NEXT_PIPELINE = 'renamed';
+export const BASE_URL = new URL('https://flows.example');
+
+/** Largest number of invocations of create-flow side by side: the maximum concurrency of its event source. */
+export const CREATES_MAX = 3;

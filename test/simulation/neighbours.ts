@@ -1,0 +1,59 @@
+import { flowTagOf } from './flow-tag.ts';
+import { PIPELINE } from './names.ts';
+import type { World } from './world.ts';
+
+/** Other users of the same account of the service. */
+export class Neighbours {
+  readonly #world: World;
+
+  constructor(world: World) {
+    this.#world = world;
+  }
+
+  /** Creates a flow that may look much like one of ours. */
+  create(): void {
+    const random = this.#world.randoms.main;
+    void this.#world.entries().then((entries) => {
+      const like = entries.length > 0 && random.chance(0.5) ? random.pick(entries) : undefined;
+      const tag = like && { pipeline: 'another', upload: like.upload.id, generation: like.generation };
+      const body = Buffer.from(
+        JSON.stringify({
+          template: 'bytes_echo',
+          additional: tag === undefined ? undefined : { flowdrop: tag },
+          inputs: [{ data: 'data:text/plain;base64,AAAA', additional: {} }],
+        }),
+      );
+      void this.#send('POST', '/flows', body);
+    });
+  }
+
+  /** Deletes an ended flow while we read the listing, so that the flows after it move up. */
+  deleteSoon(): void {
+    const { randoms, service, timeline } = this.#world;
+    const random = randoms.neighbours;
+    if (!random.chance(0.5)) return;
+    const ended = service.flows.filter(
+      (flow) => !flow.deleted && flow.finishedAt !== undefined && flowTagOf(flow)?.pipeline !== PIPELINE,
+    );
+    if (ended.length === 0) return;
+    const { id } = random.pick(ended);
+    timeline.schedule(timeline.now() + random.int(1, 500), () => {
+      void this.#send('DELETE', `/flows/${encodeURIComponent(id)}`, Buffer.alloc(0));
+    });
+  }
+
+  #send(method: string, url: string, body: Buffer): Promise<unknown> {
+    const { service, observed } = this.#world;
+    return service.handle({
+      method,
+      url,
+      headers: {
+        authorization: `Bearer ${observed.tokens.at(-1)}`,
+        'content-length': String(body.byteLength),
+      },
+      body: (async function* () {
+        yield body;
+      })(),
+    });
+  }
+}

@@ -1,0 +1,96 @@
+import { createHash } from 'node:crypto';
+import { eventBridgeEvent, testEvent } from '../../local/aws/s3/events.ts';
+import type { S3EventRecord } from '../../local/aws/s3/s3.ts';
+import { INBOX, NEXT_INBOX, RESULTS } from './names.ts';
+import type { Put } from './observations.ts';
+import { MINUTE, SECOND } from './timeline.ts';
+import type { World } from './world.ts';
+
+/**
+ * S3's notifications of the inbox on their way to the queue. In a storm they come late, more than once, or in another
+ * order, and in a lossy world some never come.
+ */
+export class Notifications {
+  readonly #world: World;
+  #underwayCount = 0;
+  /** All messages that ever went into the queue from outside. */
+  readonly #messages: string[] = [];
+
+  constructor(world: World) {
+    this.#world = world;
+  }
+
+  /** Number of notifications that have not reached the queue yet. */
+  get underwayCount(): number {
+    return this.#underwayCount;
+  }
+
+  get messages(): readonly string[] {
+    return this.#messages;
+  }
+
+  /** Puts a message into the queue. */
+  send(message: string): void {
+    this.#messages.push(message);
+    this.#world.queue.send(message);
+  }
+
+  onS3Event(record: S3EventRecord): void {
+    const { bucket, object } = record.s3;
+    const key = decodeURIComponent(object.key.replaceAll('+', ' '));
+    const isCreated = record.eventName.startsWith('ObjectCreated');
+    if (bucket.name === RESULTS && isCreated) this.#world.observed.noteWrite(key);
+    if (bucket.name !== INBOX && bucket.name !== NEXT_INBOX) return;
+    this.#notify(record, isCreated ? this.#notePut(record, key) : undefined);
+  }
+
+  #notePut({ s3: { bucket, object } }: S3EventRecord, key: string): Put {
+    const { scenario, timeline, observed } = this.#world;
+    const step = scenario.steps.find(
+      (one) =>
+        one.kind === 'put' && one.key === key && createHash('md5').update(one.content).digest('hex') === object.eTag,
+    );
+    const put: Put = {
+      bucket: bucket.name,
+      key,
+      versionId: object.versionId === 'null' ? undefined : object.versionId,
+      etag: object.eTag ?? '',
+      lastModified: Math.floor(timeline.now() / SECOND) * SECOND,
+      content: step?.kind === 'put' ? step.content : Buffer.alloc(0),
+      isNotified: false,
+    };
+    observed.puts.push(put);
+    return put;
+  }
+
+  #notify(record: S3EventRecord, put: Put | undefined): void {
+    const world = this.#world;
+    const { scenario, timeline } = world;
+    const random = world.randoms.main;
+    if (scenario.kind === 'backfill' && !put?.key.startsWith('two/')) return;
+    if (scenario.kind !== 'storm') {
+      this.#sendLater(record, put, random.int(10, SECOND));
+      return;
+    }
+    if (random.chance(0.05)) world.queue.send(JSON.stringify(testEvent(world.inbox, timeline.now())));
+    if (scenario.isLossy && random.chance(0.3)) {
+      world.trace(`lost: the notification of ${record.s3.object.key}`);
+      return;
+    }
+    const copies = random.chance(0.25) ? random.int(2, 3) : 1;
+    for (let copy = 0; copy < copies; copy += 1) {
+      this.#sendLater(record, put, random.chance(0.7) ? random.int(10, 3 * SECOND) : random.int(0, 8 * MINUTE));
+    }
+  }
+
+  #sendLater(record: S3EventRecord, put: Put | undefined, delayMs: number): void {
+    const { timeline, randoms } = this.#world;
+    const bridged = randoms.main.chance(0.3) ? eventBridgeEvent(record) : undefined;
+    this.#underwayCount += 1;
+    timeline.schedule(timeline.now() + delayMs, () => {
+      this.#underwayCount -= 1;
+      if (put !== undefined) put.isNotified = true;
+      this.send(JSON.stringify(bridged ?? { Records: [record] }));
+    });
+  }
+}

@@ -1,0 +1,130 @@
+import type { LogFields, MetricName } from '../../functions/base/telemetry.ts';
+import type { Entry } from '../../functions/ledger/entry.ts';
+import { type CallKind, type Fault, isAccountFault } from './faults.ts';
+import type { Lambda } from './lambda.ts';
+import type { Change } from './scenario.ts';
+
+/** An upload as its uploader knows it. */
+export interface Put {
+  readonly bucket: string;
+  readonly key: string;
+  readonly versionId: string | undefined;
+  readonly etag: string;
+  /** Milliseconds since the epoch, in whole seconds. */
+  readonly lastModified: number;
+  readonly content: Buffer;
+  /** Whether a notification of it ever reached the queue. */
+  isNotified: boolean;
+}
+
+export interface Logged {
+  readonly level: string;
+  readonly message: string;
+  readonly fields: LogFields;
+}
+
+export interface Published {
+  readonly detailType: string;
+  readonly detail: string;
+}
+
+/** A fault that a call of the service met. */
+export interface ServiceIncident {
+  readonly kind: CallKind;
+  readonly path: string;
+  readonly fault: Fault;
+  /** Keys of the uploads that the caller was to create flows of. */
+  readonly keys: ReadonlySet<string>;
+}
+
+/** One tick. It has no end and no result if its process was killed. */
+export interface TickRecord {
+  readonly startedAt: number;
+  endedAt?: number;
+  result?: string;
+  rounds?: number;
+}
+
+/** Everything that was observed in a world while it ran. The invariants are checked against it. */
+export class Observations {
+  readonly puts: Put[] = [];
+  readonly logged: Logged[] = [];
+  /** Sums of the metrics. */
+  readonly counted = new Map<MetricName, number>();
+  readonly published: Published[] = [];
+  /** When the first completion event of an upload at a key was published, by the keys. */
+  readonly publishedAt = new Map<string, number>();
+  readonly thrown: unknown[] = [];
+  /** All tokens that the service ever took, the latest last. */
+  readonly tokens: string[] = [];
+  readonly incidents: ServiceIncident[] = [];
+  /** The process that heard of the beginning of a multipart upload, by the ids of the multipart uploads. */
+  readonly begun = new Map<string, Lambda>();
+  /** Ids of the multipart uploads that a process tried to abort. */
+  readonly abortTried = new Set<string>();
+  /** Number of writes of each key in the results bucket. */
+  readonly resultWrites = new Map<string, number>();
+  /** Number of times that the entry of an upload expired, by the upload's id. */
+  readonly expired = new Map<string, number>();
+  /** The upload whose entry was damaged. */
+  damaged: Entry['upload'] | undefined;
+  /** When each part of the configuration was changed. */
+  readonly deployedAt = new Map<Change, number>();
+  /** The generations of the uploads that were retried after the healing, by their ids. */
+  readonly retriedAfterHealing = new Map<string, number>();
+  /** Uploads whose held doubt an operator released. If a flow existed, there are two then. */
+  readonly releasedByHand = new Set<string>();
+  /** The answers to all looks at a flow, by the flow's id. */
+  readonly answers = new Map<string, { readonly status: number; readonly at: number }[]>();
+  /** Until when the service asked to be left alone, in answers to requests that are no creations. */
+  leftAloneUntil = 0;
+  /** When a process first saw an ended flow. It is noted only if the service has limits. */
+  firstEndSeenAt: number | undefined;
+  /** Number of requests that a process sent although a request of the same kind had just been told to come later. */
+  sentDespiteRefusal = 0;
+  /** When each flow was last looked at. */
+  readonly lookedAt = new Map<string, number>();
+  readonly ticks: TickRecord[] = [];
+  /** Number of faults that may count as failures of a file, by the keys that the invocation worked on. */
+  readonly blame = new Map<string, number>();
+  /** Whether any process was frozen. If so, a claim may have been taken over while its holder was still alive. */
+  wasAnyFrozen = false;
+  /** Ids of the flows, or of flows and assets, that meet a fault for ever, encoded as in a path. */
+  readonly poisoned = new Set<string>();
+  /** Measurements of a steady world, for the trace. */
+  figures: unknown;
+  readonly stats = { invocations: 0, kills: 0, retriesByPeople: 0 };
+
+  /** A process met a fault. */
+  noteFault(lambda: Lambda, fault: Fault): void {
+    if (fault === 'frozen') this.wasAnyFrozen = true;
+    if (!isAccountFault(fault)) this.addBlame(lambda);
+  }
+
+  /** Something failed that may count as a failure of the files that the process works on. */
+  addBlame({ keys }: Lambda): void {
+    for (const key of keys) this.blame.set(key, (this.blame.get(key) ?? 0) + 1);
+  }
+
+  noteAnswer(flowId: string, status: number, at: number): void {
+    this.answers.set(flowId, [...(this.answers.get(flowId) ?? []), { status, at }]);
+  }
+
+  noteMetric(metric: MetricName, value: number): void {
+    this.counted.set(metric, (this.counted.get(metric) ?? 0) + value);
+  }
+
+  notePublished(event: Published, at: number): void {
+    this.published.push(event);
+    const { key } = (JSON.parse(event.detail) as { upload: { key: string } }).upload;
+    if (!this.publishedAt.has(key)) this.publishedAt.set(key, at);
+  }
+
+  noteWrite(resultsKey: string): void {
+    this.resultWrites.set(resultsKey, (this.resultWrites.get(resultsKey) ?? 0) + 1);
+  }
+
+  noteExpired(uploadId: string): void {
+    this.expired.set(uploadId, (this.expired.get(uploadId) ?? 0) + 1);
+  }
+}

@@ -1,0 +1,47 @@
+import { keysIn } from './invocations.ts';
+import type { World } from './world.ts';
+
+/* What the operator of the pipeline does. */
+
+/** Sends the dead letters to the queue again. */
+export function redrive({ deadLetters, queue, observed }: World): void {
+  for (;;) {
+    const [letter] = deadLetters.receive();
+    if (letter === undefined) return;
+    deadLetters.delete(letter.receiptHandle);
+    // A message about a damaged entry would come back for ever.
+    if (observed.damaged !== undefined && keysIn([letter]).includes(observed.damaged.key)) continue;
+    queue.send(letter.body);
+  }
+}
+
+/** Retries one failed upload while the storm goes on. */
+export function retryOneFailure(world: World): void {
+  void world.entries().then((entries) => {
+    const failed = entries.filter(({ state }) => state === 'failed');
+    if (failed.length === 0) return;
+    world.observed.stats.retriesByPeople += 1;
+    const { upload } = world.randoms.main.pick(failed);
+    world.trace(`somebody: retry ${upload.key}`);
+    void world.invocations.startCollect({ retry: [upload.id] });
+  });
+}
+
+/** Retries all uploads that failed or are held, after the healing. */
+export async function retryFailures(world: World): Promise<void> {
+  const entries = await world.entries();
+  const failed = entries.filter(({ state }) => state === 'failed' || state === 'waiting');
+  if (failed.length === 0) return;
+  for (const { state, upload, generation } of failed) {
+    world.observed.retriedAfterHealing.set(upload.id, generation);
+    if (state === 'waiting') world.observed.releasedByHand.add(upload.id);
+  }
+  await world.invocations.collect({ retry: failed.map(({ upload }) => upload.id) });
+}
+
+/** Retries all uploads that have succeeded, by mistake. */
+export async function retrySuccesses(world: World): Promise<void> {
+  const succeeded = (await world.entries()).filter(({ state }) => state === 'succeeded');
+  if (succeeded.length === 0) return;
+  await world.invocations.collect({ retry: succeeded.map(({ upload }) => upload.id) });
+}

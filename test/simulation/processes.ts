@@ -1,0 +1,181 @@
+import type { SecretsManagerClient } from '@aws-sdk/client-secrets-manager';
+import type { Log, LogFields } from '../../functions/base/telemetry.ts';
+import type { CollectPorts } from '../../functions/collect-outputs/collect-outputs.ts';
+import { ClaimHeldError, type CreatePorts } from '../../functions/create-flow/delivery.ts';
+import { createFlowService } from '../../functions/flow-service/client.ts';
+import { portsOf } from '../../functions/lambda/ports.ts';
+import { SecretToken } from '../../functions/lambda/token.ts';
+import type { SweepPorts } from '../../functions/sweep/sweep.ts';
+import { AwsCalls } from './aws-calls.ts';
+import { Lambda } from './lambda.ts';
+import { BASE_URL, INBOX, LEDGER, NEXT_INBOX, RESULTS } from './names.ts';
+import { s3ClientOf } from './s3.ts';
+import { transportOf } from './service.ts';
+import { ServiceWatch } from './service-watch.ts';
+import type { World } from './world.ts';
+
+export type Ports = CreatePorts & CollectPorts & SweepPorts;
+
+/** A process of a function with the ports that its code has. */
+export interface Process {
+  readonly lambda: Lambda;
+  readonly ports: Ports;
+  readonly token: SecretToken;
+  /** The deployment that the process is of. */
+  readonly deployment: number;
+}
+
+/** The processes of both functions. Lambda may use an idle one again, or start another. */
+export class Processes {
+  readonly #world: World;
+  readonly #idle: { readonly create: Process[]; readonly collect: Process[] } = { create: [], collect: [] };
+  readonly #lambdas: Lambda[] = [];
+  /** Number of the latest deployment. */
+  #deployment = 0;
+
+  constructor(world: World) {
+    this.#world = world;
+  }
+
+  /** Number of processes that were ever started. */
+  get count(): number {
+    return this.#lambdas.length;
+  }
+
+  take(which: 'create' | 'collect'): Process {
+    const idle = this.#idle[which];
+    while (idle.length > 0 && this.#world.randoms.main.chance(0.8)) {
+      const process = idle.pop() as Process;
+      if (!process.lambda.isDead && process.deployment === this.#deployment) return process;
+    }
+    return this.#start(which);
+  }
+
+  giveBack(process: Process): void {
+    this.#idle[process.lambda.function].push(process);
+  }
+
+  /** From now on, processes start with the settings of today. The busy ones end with those that they have. */
+  replaceAll(): void {
+    for (const { lambda } of [...this.#idle.create, ...this.#idle.collect]) lambda.kill();
+    this.#deployment += 1;
+  }
+
+  /** Kills all processes, so that none of them keeps this world in memory. */
+  close(): void {
+    for (const lambda of this.#lambdas) lambda.kill();
+  }
+
+  #start(which: 'create' | 'collect'): Process {
+    const { scenario, timeline, randoms } = this.#world;
+    const skewMs = randoms.main.int(-scenario.skewMs, scenario.skewMs);
+    const lambda = new Lambda(which, this.#lambdas.length + 1, timeline, skewMs);
+    this.#lambdas.push(lambda);
+    return { lambda, ...portsFor(this.#world, lambda), deployment: this.#deployment };
+  }
+}
+
+function portsFor(world: World, lambda: Lambda): Pick<Process, 'ports' | 'token'> {
+  const { observed, settings, timeline, orderChecker, notifications, randoms } = world;
+  const aws = new AwsCalls(world, lambda);
+  const secrets = {
+    send: (_: unknown, options?: { abortSignal?: AbortSignal }) =>
+      aws.send({
+        kind: 'secret.read',
+        signal: options?.abortSignal,
+        effect: () => ({ SecretString: world.secret }),
+      }),
+  } as unknown as SecretsManagerClient;
+  const token = new SecretToken(secrets, 'token', lambda.clock);
+  const { outputsPath, assetBytesMax, answerDepthMax, requestsPerSecond } = settings;
+  const ports = portsOf({
+    settings,
+    s3: s3ClientOf(s3NetworkOf(world, lambda), lambda),
+    flows: createFlowService({
+      baseUrl: BASE_URL,
+      outputsPath,
+      assetBytesMax,
+      answerDepthMax,
+      requestsPerSecond,
+      clock: lambda.clock,
+      token,
+      transport: transportFor(world, lambda),
+    }),
+    queue: {
+      send: (message, signal) => aws.send({ kind: 'queue.send', signal, effect: () => notifications.send(message) }),
+    },
+    events: {
+      send: (event, signal) =>
+        aws.send({
+          kind: 'event.send',
+          signal,
+          effect: () => {
+            orderChecker.seesEvent(event.detail);
+            observed.notePublished(event, timeline.now());
+          },
+        }),
+    },
+    clock: lambda.clock,
+    nonce: () => randoms.ids.hex(16),
+    telemetry: {
+      log: logOf(world, lambda, {}),
+      metrics: { count: (metric, value = 1) => observed.noteMetric(metric, value) },
+    },
+  });
+  return { ports, token };
+}
+
+function s3NetworkOf(world: World, lambda: Lambda): Parameters<typeof s3ClientOf>[0] {
+  const { s3, timeline, faultPlan, observed, orderChecker, randoms } = world;
+  return {
+    s3,
+    timeline,
+    random: randoms.network,
+    faultPlan,
+    trace: (line) => world.trace(line),
+    onFault: (fault) => observed.noteFault(lambda, fault),
+    onEffect: (invocation, call) => orderChecker.sees(invocation, call),
+    begun: observed.begun,
+    abortTried: observed.abortTried,
+    buckets: { inboxes: [INBOX, NEXT_INBOX], results: RESULTS, ledger: LEDGER },
+  };
+}
+
+function transportFor(world: World, lambda: Lambda): ReturnType<typeof transportOf> {
+  const { service, timeline, faultPlan, randoms } = world;
+  const watch = new ServiceWatch(world, lambda);
+  const network = {
+    service,
+    timeline,
+    random: randoms.network,
+    faultPlan,
+    trace: (line: string) => world.trace(line),
+    poison: watch.poisonOf.bind(watch),
+    onCall: watch.sees.bind(watch),
+    onAnswer: watch.seesAnswer.bind(watch),
+  };
+  return transportOf(network, lambda);
+}
+
+/** A log whose lines the world keeps, and that tells the order checker of messages that a claim turned away. */
+function logOf(world: World, lambda: Lambda, bound: LogFields): Log {
+  const line =
+    (level: string) =>
+    (message: string, own: LogFields = {}): void => {
+      const fields = { ...bound, ...own };
+      world.observed.logged.push({ level, message, fields });
+      if (own.error instanceof ClaimHeldError) {
+        const { uploadId, key } = fields;
+        world.orderChecker.seesTurnedAway(lambda.invocationName, String(uploadId), String(key));
+      }
+      const { error, ...rest } = fields;
+      world.onTrace?.(`    ${level}: ${message} ${JSON.stringify(rest)} ${own.error ?? ''}`);
+    };
+  return {
+    debug: line('debug'),
+    info: line('info'),
+    warn: line('warn'),
+    error: line('error'),
+    with: (fields) => logOf(world, lambda, { ...bound, ...fields }),
+  };
+}

@@ -1,0 +1,93 @@
+import type { Settings } from '../../functions/settings/environment.ts';
+import { damageEntry, expireEntry } from './lost-entries.ts';
+import { NEXT_INBOX, NEXT_PIPELINE } from './names.ts';
+import { retryOneFailure } from './operator.ts';
+import { type Change, CORRECTED_ROUTES, LOWERED_SETTINGS, type Step } from './scenario.ts';
+import { MINUTE, SECOND } from './timeline.ts';
+import { START, type World } from './world.ts';
+
+/** When the uploads of a storm begin. Before, the first tick runs alone. */
+const STORM_START = START + 20 * MINUTE;
+
+/** Does one step to the inbox. */
+export async function doStep(world: World, step: Step): Promise<void> {
+  const { inspector, inbox } = world;
+  world.trace(`somebody: ${step.kind} ${step.key}`);
+  if (step.kind === 'delete') await inspector.delete(inbox, step.key);
+  else await inspector.put(inbox, step.key, step.content, step.mediaType);
+}
+
+/** Runs everything at once: uploads, both functions, faults, new tokens, deployments, people and neighbours. */
+export async function runStorm(world: World): Promise<void> {
+  const { timeline, scenario, invocations, faultPlan } = world;
+  // The first tick of a deployment marks its first day. A storm does not test it.
+  await invocations.collect({});
+  faultPlan.isClear = false;
+  for (const step of scenario.steps) {
+    timeline.schedule(STORM_START + step.at, () => void doStep(world, step));
+  }
+  scheduleRotations(world);
+  await timeline.run(() => false, STORM_START - 1);
+  const end = timeline.now() + scenario.chaosMs;
+  scheduleInvocations(world, end);
+  scheduleTroubles(world);
+  if (scenario.areRetried) world.repeat({ min: 2 * MINUTE, max: 8 * MINUTE }, end, () => retryOneFailure(world));
+  if (scenario.hasNeighbours) {
+    world.repeat({ min: 30 * SECOND, max: 5 * MINUTE }, end, () => world.neighbours.create());
+  }
+  await timeline.run(() => false, end);
+}
+
+/** New tokens. The secret gets each one a while before or after the service does. */
+function scheduleRotations(world: World): void {
+  const { timeline, scenario, observed, service, randoms } = world;
+  for (const { at, secretAt } of scenario.rotations) {
+    const token = `fake-token-${randoms.ids.hex(16)}`;
+    timeline.schedule(STORM_START + at, () => {
+      if (world.isHealing) return;
+      world.trace('the service takes another token');
+      service.setTokens([token]);
+      observed.tokens.push(token);
+    });
+    timeline.schedule(STORM_START + secretAt, () => {
+      if (!world.isHealing) world.secret = token;
+    });
+  }
+}
+
+function scheduleInvocations(world: World, end: number): void {
+  const { scenario, invocations } = world;
+  world.repeat({ min: SECOND, max: 20 * SECOND }, end, () => invocations.deliver());
+  for (let index = 0; index < scenario.collectors; index += 1) {
+    const collector = { index, of: scenario.collectors };
+    world.repeat(scenario.tickGapMs, end, () => void invocations.startCollect({ collector }));
+  }
+  if (scenario.isLossy) world.repeat(scenario.sweepGapMs, end, () => void invocations.startCollect({ sweep: {} }));
+}
+
+function scheduleTroubles(world: World): void {
+  const { timeline, scenario, invocations } = world;
+  for (const { at, what } of scenario.changes) timeline.schedule(STORM_START + at, () => deploy(world, what));
+  for (const at of scenario.expiriesAt) timeline.schedule(STORM_START + at, () => void expireEntry(world));
+  if (scenario.damageAt !== undefined) {
+    timeline.schedule(STORM_START + scenario.damageAt, () => void damageEntry(world));
+  }
+  for (const at of scenario.backfillsAt) {
+    const since = new Date(START).toISOString();
+    timeline.schedule(STORM_START + at, () => void invocations.startCollect({ sweep: { since } }));
+  }
+}
+
+/** Deploys both functions with other settings. */
+function deploy(world: World, what: Change): void {
+  world.trace(`somebody: deploy ${what}`);
+  world.observed.deployedAt.set(what, world.timeline.now());
+  const change: Record<Change, Partial<Settings>> = {
+    route: { routes: CORRECTED_ROUTES },
+    pipeline: { pipeline: NEXT_PIPELINE },
+    inbox: { inboxBucket: NEXT_INBOX },
+    limits: LOWERED_SETTINGS,
+  };
+  world.settings = { ...world.settings, ...change[what] };
+  world.processes.replaceAll();
+}
