@@ -1,8 +1,9 @@
 import { demand } from './demand.ts';
 import { LEDGER } from './names.ts';
 import type { Random } from './random.ts';
-import { manySteps, type Scenario, type Step, steadyScenario } from './scenario.ts';
+import type { Scenario, Step } from './scenario.ts';
 import { runSteadily } from './steady.ts';
+import { manySteps, steadyScenario } from './steady-scenario.ts';
 import { MINUTE, SECOND } from './timeline.ts';
 import type { World } from './world.ts';
 

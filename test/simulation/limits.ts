@@ -2,8 +2,9 @@ import type { Limits, Rate } from '../../local/flow-service/limiter.ts';
 import { demand } from './demand.ts';
 import { CREATES_MAX } from './names.ts';
 import type { Random } from './random.ts';
-import { manySteps, type Scenario, steadyScenario } from './scenario.ts';
+import type { Scenario } from './scenario.ts';
 import { runSteadily } from './steady.ts';
+import { manySteps, steadyScenario } from './steady-scenario.ts';
 import { MINUTE, SECOND } from './timeline.ts';
 import type { World } from './world.ts';
 

@@ -3,8 +3,9 @@ import { demand } from './demand.ts';
 import type { Fault } from './faults.ts';
 import { RESULTS } from './names.ts';
 import type { Random } from './random.ts';
-import { manySteps, type Poison, type Scenario, type Step, steadyScenario } from './scenario.ts';
+import type { Poison, Scenario, Step } from './scenario.ts';
 import { runSteadily } from './steady.ts';
+import { manySteps, steadyScenario } from './steady-scenario.ts';
 import { MINUTE, SECOND } from './timeline.ts';
 import type { World } from './world.ts';
 

@@ -5,12 +5,14 @@ import { EmbeddedS3 } from '../../local/aws/s3/s3.ts';
 import type { Fault, FaultPlan, S3CallKind } from './faults.ts';
 import type { Lambda } from './lambda.ts';
 import type { Random } from './random.ts';
-import type { Timeline } from './timeline.ts';
+import { type Buckets, keyOf, kindOf, type SdkRequest } from './s3-calls.ts';
+import { MINUTE, type Timeline } from './timeline.ts';
 
-/** How often the SDK tries, and how long it waits for an answer, in milliseconds. */
+/** Number of times that the SDK tries a call, and how long it waits for an answer, in milliseconds. */
 const ATTEMPTS_MAX = 3;
 const REQUEST_TIMEOUT_MS = 60_000;
 
+/** S3 behind a network on which everything takes time and may go wrong. */
 export interface SimulatedS3 {
   readonly s3: EmbeddedS3;
   readonly timeline: Timeline;
@@ -18,29 +20,21 @@ export interface SimulatedS3 {
   readonly faultPlan: FaultPlan;
   readonly trace: (line: string) => void;
   readonly onFault: (fault: Fault) => void;
-  /** Told of every call as it takes effect, and of the invocation that made it, which may be over by then. */
+  /** Hears of every call when it takes effect, and of its invocation, which may be over by then. */
   readonly onEffect: (invocation: string, call: CompletedCall) => void;
-  /** Multipart uploads of which a process was told that they are begun, and by their ids which one. */
+  /** The process that heard of the beginning of a multipart upload, by the ids of the multipart uploads. */
   readonly begun: Map<string, Lambda>;
-  /** Ids of the multipart uploads that somebody tried to abort. */
+  /** Ids of the multipart uploads that a process tried to abort. */
   readonly abortTried: Set<string>;
-  readonly buckets: { readonly inboxes: readonly string[]; readonly results: string; readonly ledger: string };
+  readonly buckets: Buckets;
 }
 
 /** A call that took effect. */
 export interface CompletedCall {
   readonly kind: S3CallKind;
   readonly key: string;
-  /** Of the request, where it is text. */
+  /** The body of the request, if it is text. */
   readonly body: string;
-}
-
-interface SdkRequest {
-  readonly method: string;
-  readonly path: string;
-  readonly query?: Readonly<Record<string, string | readonly string[] | null>>;
-  readonly headers: Readonly<Record<string, string>>;
-  readonly body?: unknown;
 }
 
 interface SdkResponse {
@@ -54,15 +48,15 @@ type Handle = (
   request: SdkRequest,
   options: {
     readonly abortSignal?: AbortSignal;
-    /** Caller and server; or the server alone, for a call without network and faults. */
-    readonly call?: { readonly world: SimulatedS3; readonly lambda: Lambda };
+    /** The network between caller and server. Without it, `direct` is the server of a call without faults. */
+    readonly network?: S3Network;
     readonly direct?: EmbeddedS3;
   },
 ) => Promise<{ response: SdkResponse }>;
 
 /**
- * One client for all simulations of this process, because making one costs more than many a call: who calls whom is
- * told with each request. The SDK's own retrying waits for real timers, so it is switched off and done by the handler.
+ * One client for all simulations of this process, because making a client takes longer than many calls. Each request
+ * names its network. The SDK's retries wait for real timers, so they are switched off, and the network retries.
  */
 const client = new S3Client({
   endpoint: 'http://localhost',
@@ -71,13 +65,13 @@ const client = new S3Client({
   credentials: { accessKeyId: 'fake', secretAccessKey: 'fake' },
   maxAttempts: 1,
   responseChecksumValidation: 'WHEN_REQUIRED',
-  // Nobody here looks at a signature.
+  // The embedded S3 does not check signatures.
   signer: { sign: async (request: unknown) => request } as unknown as NonNullable<S3ClientConfig['signer']>,
   requestHandler: {
-    handle: ((request, { abortSignal, call, direct }) => {
+    handle: ((request, { abortSignal, network, direct }) => {
       if (direct !== undefined) return handlerOf(direct)(request, {});
-      if (call === undefined) throw new Error('A request that nobody sent');
-      return withRetries(request, abortSignal, call.world, call.lambda);
+      if (network === undefined) throw new Error('An S3 request without a network');
+      return network.send(request, abortSignal);
     }) satisfies Handle,
     updateHttpClientConfig() {},
     httpHandlerConfigs: () => ({}),
@@ -87,14 +81,15 @@ const client = new S3Client({
 
 /** The S3 client of one process. */
 export function s3ClientOf(world: SimulatedS3, lambda: Lambda): S3Client {
+  const network = new S3Network(world, lambda);
   const send = (command: Parameters<S3Client['send']>[0], options: { abortSignal?: AbortSignal } = {}) =>
-    client.send(command, { ...options, call: { world, lambda } } as never);
+    client.send(command, { ...options, network } as never);
   return { send } as unknown as S3Client;
 }
 
 /**
- * The SDK reads its configuration files with its first calls, in real time, which a simulation would take for rest. To
- * be called before the first one.
+ * Makes the SDK read its configuration files, which it does with its first calls and in real time. A simulation would
+ * take that time for rest, so this must run before the first one.
  */
 export async function warmUp(): Promise<void> {
   const direct = new EmbeddedS3();
@@ -106,124 +101,154 @@ export async function warmUp(): Promise<void> {
   direct.close();
 }
 
-async function withRetries(
-  request: SdkRequest,
-  signal: AbortSignal | undefined,
-  world: SimulatedS3,
-  lambda: Lambda,
-): Promise<{ response: SdkResponse }> {
-  const kind = kindOf(request, world.buckets);
-  if (kind === 'asset.abort') world.abortTried.add(String(request.query?.uploadId));
-  let fault: Fault | undefined;
-  for (let attempt = 1; ; attempt += 1) {
-    if (fault === undefined || !world.faultPlan.stays()) fault = world.faultPlan.draw(kind);
-    try {
-      const response = await attemptOf(request, kind, fault, signal, world, lambda);
-      if (attempt === ATTEMPTS_MAX || ![500, 503].includes(response.statusCode)) {
-        return { response: kind === 'asset.begin' ? await noted(response, world, lambda) : response };
+interface Attempt {
+  readonly request: SdkRequest;
+  readonly kind: S3CallKind;
+  readonly fault: Fault | undefined;
+  readonly signal: AbortSignal | undefined;
+}
+
+/** The network between one process and S3. */
+class S3Network {
+  readonly #world: SimulatedS3;
+  readonly #lambda: Lambda;
+
+  constructor(world: SimulatedS3, lambda: Lambda) {
+    this.#world = world;
+    this.#lambda = lambda;
+  }
+
+  /** Sends a request, with retries as the SDK makes them. */
+  async send(request: SdkRequest, signal: AbortSignal | undefined): Promise<{ response: SdkResponse }> {
+    const { buckets, abortTried, faultPlan, random } = this.#world;
+    const kind = kindOf(request, buckets);
+    if (kind === 'asset.abort') abortTried.add(String(request.query?.uploadId));
+    let fault: Fault | undefined;
+    for (let attempt = 1; ; attempt += 1) {
+      if (fault === undefined || !faultPlan.stays()) fault = faultPlan.draw(kind);
+      try {
+        const response = await this.#attempt({ request, kind, fault, signal });
+        if (attempt === ATTEMPTS_MAX || ![500, 503].includes(response.statusCode)) {
+          return { response: kind === 'asset.begin' ? await this.#noted(response) : response };
+        }
+      } catch (error) {
+        if (attempt === ATTEMPTS_MAX || (error as Error).name === 'AbortError') throw error;
       }
-    } catch (error) {
-      if (attempt === ATTEMPTS_MAX || (error as Error).name === 'AbortError') throw error;
+      await this.#lambda.clock.sleep(random.int(20, 2_000));
+      if (signal?.aborted) throw aborted(signal);
     }
-    await lambda.clock.sleep(world.random.int(20, 2_000));
-    if (signal?.aborted) throw aborted(signal);
+  }
+
+  /** Notes the multipart upload that the process hears of in this answer. */
+  async #noted(response: SdkResponse): Promise<SdkResponse> {
+    const chunks: Buffer[] = [];
+    for await (const chunk of response.body) chunks.push(chunk as Buffer);
+    const body = Buffer.concat(chunks);
+    const uploadId = /<UploadId>(.*?)<\/UploadId>/.exec(body.toString())?.[1];
+    if (uploadId !== undefined) this.#world.begun.set(uploadId, this.#lambda);
+    return { ...response, body: Readable.from([body]) };
+  }
+
+  #attempt(attempt: Attempt): Promise<SdkResponse> {
+    const { timeline, random, trace, onFault } = this.#world;
+    const lambda = this.#lambda;
+    const { request, fault, signal } = attempt;
+    const invocation = lambda.invocationName;
+    return new Promise((resolve, reject) => {
+      if (lambda.isDead) return;
+      if (signal?.aborted) {
+        reject(aborted(signal));
+        return;
+      }
+      trace(`${this.#nameOf(attempt)}${fault === undefined ? '' : ` × ${fault}`}`);
+      if (fault !== undefined) onFault(fault);
+      if (fault === 'killed before') {
+        lambda.kill();
+        return;
+      }
+      if (fault === 'frozen') lambda.freeze(frozenFor(random));
+      const timeLimit = lambda.after(REQUEST_TIMEOUT_MS, 'timer', () =>
+        settle(() => reject(failure('TimeoutError', 'ETIMEDOUT'))),
+      );
+      const forget = lambda.whenAborted(signal, () => settle(() => reject(aborted(signal as AbortSignal))));
+      const settle = (how: () => void): void => {
+        timeLimit.cancel();
+        forget();
+        how();
+      };
+      const answer = (how: () => void): void => {
+        lambda.after(random.int(1, 40), 'answer', () => settle(how));
+      };
+      timeline.schedule(timeline.now() + this.#travelMs(fault), async () => {
+        const early = answerWithoutEffect(fault, request);
+        const outcome = early ?? (await this.#effect(attempt, invocation));
+        if (outcome === 'dead') lambda.kill();
+        else if (outcome instanceof Error) answer(() => reject(outcome));
+        else answer(() => resolve(outcome));
+      });
+    });
+  }
+
+  #nameOf({ kind, request }: Attempt): string {
+    return `${this.#lambda.name} ${kind} ${request.path}`;
+  }
+
+  #travelMs(fault: Fault | undefined): number {
+    const { random } = this.#world;
+    if (fault === 'slow') return random.int(5_000, 50_000);
+    if (fault === 'late') return random.int(REQUEST_TIMEOUT_MS, 4 * REQUEST_TIMEOUT_MS);
+    return random.int(1, random.chance(0.1) ? 2_000 : 40);
+  }
+
+  /** Lets the request take effect. Returns what the caller then gets: an answer, an error, or death. */
+  async #effect(attempt: Attempt, invocation: string): Promise<SdkResponse | Error | 'dead'> {
+    const { s3, trace, onEffect } = this.#world;
+    const { request, kind, fault } = attempt;
+    let response: SdkResponse;
+    try {
+      // Names the process, so that a test can record which permissions each function needs.
+      const headers = { ...request.headers, authorization: `Credential=${this.#lambda.name}` };
+      ({ response } = await handlerOf(s3)({ ...request, headers }, {}));
+    } catch (error) {
+      return error as Error;
+    }
+    trace(`${this.#nameOf(attempt)} -> ${response.statusCode}`);
+    if (response.statusCode < 300) {
+      const body = typeof request.body === 'string' ? request.body : '';
+      onEffect(invocation, { kind, key: keyOf(request), body });
+    }
+    switch (fault) {
+      case 'killed after':
+        return 'dead';
+      case 'lost':
+        return failure('Error', 'ECONNRESET');
+      case 'internal error after':
+        return errorAnswer(request, 500, 'InternalError');
+      case 'half':
+        return { ...response, body: halfOf(response.body) };
+      default:
+        return response;
+    }
   }
 }
 
-/** The answer to the beginning of a multipart upload, of which the process is told here. */
-async function noted(response: SdkResponse, { begun }: SimulatedS3, lambda: Lambda): Promise<SdkResponse> {
-  const chunks: Buffer[] = [];
-  for await (const chunk of response.body) chunks.push(chunk as Buffer);
-  const body = Buffer.concat(chunks);
-  const uploadId = /<UploadId>(.*?)<\/UploadId>/.exec(body.toString())?.[1];
-  if (uploadId !== undefined) begun.set(uploadId, lambda);
-  return { ...response, body: Readable.from([body]) };
-}
-
-function attemptOf(
-  request: SdkRequest,
-  kind: S3CallKind,
-  fault: Fault | undefined,
-  signal: AbortSignal | undefined,
-  world: SimulatedS3,
-  lambda: Lambda,
-): Promise<SdkResponse> {
-  const { timeline, random, trace } = world;
-  const invocation = lambda.invocationName;
-  return new Promise((resolve, reject) => {
-    if (lambda.isDead) return;
-    if (signal?.aborted) {
-      reject(aborted(signal));
-      return;
-    }
-    const what = `${lambda.name} ${kind} ${request.path}`;
-    trace(`${what}${fault === undefined ? '' : ` × ${fault}`}`);
-    if (fault !== undefined) world.onFault(fault);
-    if (fault === 'killed before') {
-      lambda.kill();
-      return;
-    }
-    if (fault === 'frozen') lambda.freeze(frozenFor(random));
-    const timeLimit = lambda.after(REQUEST_TIMEOUT_MS, 'timer', () =>
-      settle(() => reject(failure('TimeoutError', 'ETIMEDOUT'))),
-    );
-    const forget = lambda.whenAborted(signal, () => settle(() => reject(aborted(signal as AbortSignal))));
-    const settle = (how: () => void): void => {
-      timeLimit.cancel();
-      forget();
-      how();
-    };
-    const answer = (how: () => void): void => {
-      lambda.after(random.int(1, 40), 'answer', () => settle(how));
-    };
-    const travelMs =
-      fault === 'slow'
-        ? random.int(5_000, 50_000)
-        : fault === 'late'
-          ? random.int(REQUEST_TIMEOUT_MS, 4 * REQUEST_TIMEOUT_MS)
-          : random.int(1, random.chance(0.1) ? 2_000 : 40);
-    timeline.schedule(timeline.now() + travelMs, async () => {
-      const isRead = request.method === 'GET' || request.method === 'HEAD';
-      switch (fault) {
-        case 'refused':
-          return answer(() => reject(failure('Error', 'ECONNREFUSED')));
-        case 'slow down':
-          return answer(() => resolve(errorAnswer(request, 503, 'SlowDown')));
-        case 'internal error':
-          return answer(() => resolve(errorAnswer(request, 500, 'InternalError')));
-        case 'conflict':
-          return answer(() => resolve(errorAnswer(request, 409, 'ConditionalRequestConflict')));
-        case 'half':
-          if (!isRead) return answer(() => reject(failure('Error', 'ECONNRESET')));
-      }
-      let response: SdkResponse;
-      try {
-        const handler = handlerOf(world.s3);
-        // Nothing but whose it is, for whoever records what each function is to be allowed.
-        const headers = { ...request.headers, authorization: `Credential=${lambda.name}` };
-        ({ response } = await handler({ ...request, headers }, {}));
-      } catch (error) {
-        return answer(() => reject(error));
-      }
-      trace(`${what} -> ${response.statusCode}`);
-      if (response.statusCode < 300) {
-        const body = typeof request.body === 'string' ? request.body : '';
-        world.onEffect(invocation, { kind, key: keyOf(request), body });
-      }
-      switch (fault) {
-        case 'killed after':
-          return lambda.kill();
-        case 'lost':
-          return answer(() => reject(failure('Error', 'ECONNRESET')));
-        case 'internal error after':
-          return answer(() => resolve(errorAnswer(request, 500, 'InternalError')));
-        case 'half':
-          return answer(() => resolve({ ...response, body: halfOf(response.body) }));
-        default:
-          answer(() => resolve(response));
-      }
-    });
-  });
+/** The answer or error of a request that a fault keeps from taking effect. */
+function answerWithoutEffect(fault: Fault | undefined, request: SdkRequest): SdkResponse | Error | undefined {
+  const isRead = request.method === 'GET' || request.method === 'HEAD';
+  switch (fault) {
+    case 'refused':
+      return failure('Error', 'ECONNREFUSED');
+    case 'slow down':
+      return errorAnswer(request, 503, 'SlowDown');
+    case 'internal error':
+      return errorAnswer(request, 500, 'InternalError');
+    case 'conflict':
+      return errorAnswer(request, 409, 'ConditionalRequestConflict');
+    case 'half':
+      return isRead ? undefined : failure('Error', 'ECONNRESET');
+    default:
+      return undefined;
+  }
 }
 
 const handlers = new WeakMap<EmbeddedS3, Handle>();
@@ -238,9 +263,9 @@ function handlerOf(s3: EmbeddedS3): Handle {
   return handle;
 }
 
-/** Long enough for somebody to take over, or only long enough to be in the way of others. */
+/** Duration of a freeze, in milliseconds: long enough for a takeover, or shorter. */
 export function frozenFor(random: Random): number {
-  return random.chance(0.5) ? random.int(10_000, 120_000) : random.int(5, 30) * 60_000;
+  return random.chance(0.5) ? random.int(10_000, 120_000) : random.int(5, 30) * MINUTE;
 }
 
 function halfOf(body: Readable): Readable {
@@ -266,42 +291,3 @@ const failure = (name: string, code: string): Error => Object.assign(new Error(`
 /** Named as the SDK's own request handler names it. */
 const aborted = (signal: AbortSignal): Error =>
   Object.assign(new Error('Request aborted', { cause: signal.reason }), { name: 'AbortError' });
-
-const keyOf = ({ path }: SdkRequest): string => decodeURIComponent(/^\/[^/]+\/?(.*)$/s.exec(path)?.[1] ?? '');
-
-function kindOf(request: SdkRequest, buckets: SimulatedS3['buckets']): S3CallKind {
-  const { method, path, query = {}, headers } = request;
-  const bucket = path.split('/')[1];
-  const kind = s3CallKind(method, bucket, keyOf(request), query, headers, buckets);
-  if (kind === undefined) throw new Error(`An S3 call that the simulation does not know: ${method} ${path}`);
-  return kind;
-}
-
-function s3CallKind(
-  method: string,
-  bucket: string | undefined,
-  key: string,
-  query: NonNullable<SdkRequest['query']>,
-  headers: SdkRequest['headers'],
-  buckets: SimulatedS3['buckets'],
-): S3CallKind | undefined {
-  if (bucket !== undefined && buckets.inboxes.includes(bucket)) {
-    if (key === '') return 'inbox.list';
-    return method === 'HEAD' ? 'inbox.head' : method === 'GET' ? 'inbox.get' : undefined;
-  }
-  if (bucket === buckets.ledger) {
-    if (key === '') return String(query.prefix).startsWith('uploads/') ? 'entries.list' : 'markers.list';
-    if (key.startsWith('uploads/')) {
-      if (method === 'GET') return 'entry.get';
-      return 'if-none-match' in headers ? 'entry.create' : 'entry.replace';
-    }
-    if (key === 'state/sweep.json') return method === 'GET' ? 'sweep.get' : 'sweep.put';
-    if (key.startsWith('state/')) return method === 'GET' ? 'lease.get' : 'lease.put';
-    return method === 'PUT' ? 'marker.put' : method === 'DELETE' ? 'marker.delete' : undefined;
-  }
-  if (key.endsWith('/receipt.json')) return method === 'HEAD' ? 'receipt.head' : 'receipt.put';
-  if (method === 'POST') return 'uploads' in query ? 'asset.begin' : 'asset.complete';
-  if (method === 'DELETE') return 'asset.abort';
-  if (method === 'PUT') return 'partNumber' in query ? 'asset.put-part' : 'asset.put';
-  return method === 'GET' ? 'asset.get' : undefined;
-}

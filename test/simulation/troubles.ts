@@ -1,6 +1,7 @@
 import type { Variation } from '../../local/flow-service/variation.ts';
 import type { Random } from './random.ts';
-import { type Change, DOUBTFUL, type Scenario } from './scenario.ts';
+import type { Change, Scenario } from './scenario.ts';
+import { DOUBTFUL } from './storm-faults.ts';
 
 /** Beginnings and ends of ids that need encoding in a path, or look like something else there. */
 const ODD_STARTS = [

@@ -19,7 +19,8 @@ import { OrderChecker } from './order-checker.ts';
 import { poisonedScenarioOf } from './poison.ts';
 import { Processes } from './processes.ts';
 import { Random } from './random.ts';
-import { type Scenario, scenarioOf } from './scenario.ts';
+import type { Scenario } from './scenario.ts';
+import { stormScenarioOf } from './storm-scenario.ts';
 import { SECOND, Timeline } from './timeline.ts';
 import { oddId, withTroubles } from './troubles.ts';
 
@@ -163,7 +164,7 @@ function scenarioFor(seed: number): Scenario {
   if (seed % 10 === 9) return limitedScenarioOf(new Random(seed, 1), 2 * round + 1);
   if (seed % 20 === 5) return backfillScenarioOf(new Random(seed, 1));
   if (seed % 10 === 7) return poisonedScenarioOf(new Random(seed, 1));
-  return withTroubles(scenarioOf(new Random(seed, 1), focusOf(seed)), new Random(seed, 7));
+  return withTroubles(stormScenarioOf(new Random(seed, 1), focusOf(seed)), new Random(seed, 7));
 }
 
 function orderCheckerOf({ timeline, observed, scenario, faultPlan }: World): OrderChecker {

@@ -1,0 +1,41 @@
+import { Worker } from 'node:worker_threads';
+import { type Outcome, simulate } from './simulation.ts';
+
+interface Run {
+  /** The first seed. */
+  readonly from: number;
+  readonly count: number;
+  readonly threads: number;
+  readonly onOutcome: (outcome: Outcome) => void;
+  /** Hears of everything that happens, if there is one thread. */
+  readonly onTrace?: ((line: string) => void) | undefined;
+}
+
+/** Simulates `count` seeds in a row. With one thread they run in this one. */
+export async function runSeeds({ from, count, threads, onOutcome, onTrace }: Run): Promise<void> {
+  const end = from + count;
+  if (threads === 1) {
+    for (let seed = from; seed < end; seed += 1) onOutcome(await simulate(seed, onTrace));
+    return;
+  }
+  let next = from;
+  const takeNext = (): number | undefined => (next < end ? next++ : undefined);
+  await Promise.all(Array.from({ length: threads }, () => runInWorker(takeNext, onOutcome)));
+}
+
+function runInWorker(takeNext: () => number | undefined, onOutcome: (outcome: Outcome) => void): Promise<void> {
+  const worker = new Worker(new URL('./worker.ts', import.meta.url));
+  return new Promise((resolve, reject) => {
+    const give = (): void => {
+      const seed = takeNext();
+      if (seed === undefined) void worker.terminate().then(() => resolve());
+      else worker.postMessage(seed);
+    };
+    worker.on('message', (outcome: Outcome) => {
+      onOutcome(outcome);
+      give();
+    });
+    worker.on('error', reject);
+    give();
+  });
+}

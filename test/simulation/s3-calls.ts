@@ -1,0 +1,54 @@
+import type { S3CallKind } from './faults.ts';
+
+/** A request as the AWS SDK hands it to its request handler. */
+export interface SdkRequest {
+  readonly method: string;
+  readonly path: string;
+  readonly query?: Readonly<Record<string, string | readonly string[] | null>>;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body?: unknown;
+}
+
+/** The buckets of a world by their purposes. */
+export interface Buckets {
+  readonly inboxes: readonly string[];
+  readonly results: string;
+  readonly ledger: string;
+}
+
+export const keyOf = ({ path }: SdkRequest): string => decodeURIComponent(/^\/[^/]+\/?(.*)$/s.exec(path)?.[1] ?? '');
+
+/** What a request is for. @throws {Error} if the functions are not known to make it. */
+export function kindOf(request: SdkRequest, { inboxes, ledger }: Buckets): S3CallKind {
+  const bucket = request.path.split('/')[1] ?? '';
+  const kindIn = inboxes.includes(bucket) ? inboxCall : bucket === ledger ? ledgerCall : resultsCall;
+  const kind = kindIn(request, keyOf(request));
+  if (kind === undefined) {
+    throw new Error(`An S3 call that the simulation does not know: ${request.method} ${request.path}`);
+  }
+  return kind;
+}
+
+function inboxCall({ method }: SdkRequest, key: string): S3CallKind | undefined {
+  if (key === '') return 'inbox.list';
+  return method === 'HEAD' ? 'inbox.head' : method === 'GET' ? 'inbox.get' : undefined;
+}
+
+function ledgerCall({ method, query = {}, headers }: SdkRequest, key: string): S3CallKind | undefined {
+  if (key === '') return String(query.prefix).startsWith('uploads/') ? 'entries.list' : 'markers.list';
+  if (key.startsWith('uploads/')) {
+    if (method === 'GET') return 'entry.get';
+    return 'if-none-match' in headers ? 'entry.create' : 'entry.replace';
+  }
+  if (key === 'state/sweep.json') return method === 'GET' ? 'sweep.get' : 'sweep.put';
+  if (key.startsWith('state/')) return method === 'GET' ? 'lease.get' : 'lease.put';
+  return method === 'PUT' ? 'marker.put' : method === 'DELETE' ? 'marker.delete' : undefined;
+}
+
+function resultsCall({ method, query = {} }: SdkRequest, key: string): S3CallKind | undefined {
+  if (key.endsWith('/receipt.json')) return method === 'HEAD' ? 'receipt.head' : 'receipt.put';
+  if (method === 'POST') return 'uploads' in query ? 'asset.begin' : 'asset.complete';
+  if (method === 'DELETE') return 'asset.abort';
+  if (method === 'PUT') return 'partNumber' in query ? 'asset.put-part' : 'asset.put';
+  return method === 'GET' ? 'asset.get' : undefined;
+}

@@ -1,0 +1,44 @@
+import type { CallKind, FaultPlanOptions } from './faults.ts';
+import { DOUBTFUL, THROTTLING } from './storm-faults.ts';
+
+/** What a storm must have so that a rare call is made more than once. */
+export interface StormNeeds {
+  readonly isBig?: boolean;
+  readonly areOverwritten?: boolean;
+  readonly areRedirected?: boolean;
+  /** Whether flows end soon, with assets. */
+  readonly areQuick?: boolean;
+  readonly areTimedOut?: boolean;
+  readonly areSwept?: boolean;
+  /** The faults that lead to the call. */
+  readonly faultPlan?: FaultPlanOptions;
+}
+
+/** The needs of the calls that most storms do not make. */
+export const NEEDS: Partial<Record<CallKind, StormNeeds>> = {
+  'inbox.head': { areOverwritten: true },
+  'inbox.list': { areSwept: true },
+  'entries.list': { areSwept: true },
+  'sweep.get': { areSwept: true },
+  'sweep.put': { areSwept: true },
+  'asset.put': { areQuick: true },
+  'asset.begin': { isBig: true, areQuick: true },
+  'asset.put-part': { isBig: true, areQuick: true },
+  'asset.complete': { isBig: true, areQuick: true },
+  'asset.abort': {
+    isBig: true,
+    areQuick: true,
+    faultPlan: { rate: 0.6, faults: ['half'], calls: ['flow.asset', 'flow.download'], persistence: 0 },
+  },
+  'asset.get': {
+    areQuick: true,
+    faultPlan: { rate: 0.6, faults: ['lost', 'internal error after'], calls: ['asset.put'], persistence: 0 },
+  },
+  'receipt.head': { areOverwritten: true },
+  'flow.outputs': { areQuick: true },
+  'flow.asset': { areQuick: true },
+  'flow.download': { areQuick: true, areRedirected: true },
+  'flow.abort': { areTimedOut: true },
+  'flows.list': { faultPlan: { rate: 0.7, faults: DOUBTFUL, calls: ['flow.create'], persistence: 0 } },
+  'queue.send': { faultPlan: { rate: 0.7, faults: THROTTLING, calls: ['flow.create'], persistence: 0 } },
+};
