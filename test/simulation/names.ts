@@ -10,3 +10,6 @@ export const BASE_URL = new URL('https://flows.example');
 
 /** Largest number of invocations of create-flow side by side: the maximum concurrency of its event source. */
 export const CREATES_MAX = 3;
+
+/** When every simulation begins, in milliseconds since the epoch. */
+export const START = Date.UTC(2030, 0, 1);

@@ -1,10 +1,10 @@
 import type { Settings } from '../../functions/settings/environment.ts';
 import { damageEntry, expireEntry } from './lost-entries.ts';
-import { NEXT_INBOX, NEXT_PIPELINE } from './names.ts';
+import { NEXT_INBOX, NEXT_PIPELINE, START } from './names.ts';
 import { retryOneFailure } from './operator.ts';
 import { type Change, CORRECTED_ROUTES, LOWERED_SETTINGS, type Step } from './scenario.ts';
 import { MINUTE, SECOND } from './timeline.ts';
-import { START, type World } from './world.ts';
+import type { World } from './world.ts';
 
 /** When the uploads of a storm begin. Before, the first tick runs alone. */
 const STORM_START = START + 20 * MINUTE;

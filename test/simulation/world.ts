@@ -11,7 +11,7 @@ import { Inspector } from './inspector.ts';
 import { Invocations } from './invocations.ts';
 import type { Lambda } from './lambda.ts';
 import { limitedScenarioOf } from './limits.ts';
-import { BASE_URL, INBOX, LEDGER, NEXT_INBOX, PIPELINE, RESULTS } from './names.ts';
+import { BASE_URL, INBOX, LEDGER, NEXT_INBOX, PIPELINE, RESULTS, START } from './names.ts';
 import { Neighbours } from './neighbours.ts';
 import { Notifications } from './notifications.ts';
 import { Observations } from './observations.ts';
@@ -23,9 +23,6 @@ import type { Scenario } from './scenario.ts';
 import { stormScenarioOf } from './storm-scenario.ts';
 import { SECOND, Timeline } from './timeline.ts';
 import { oddId, withTroubles } from './troubles.ts';
-
-/** When every simulation begins. */
-export const START = Date.UTC(2030, 0, 1);
 
 /** A permission that a function's call to AWS needs. Its resource has the name that it has here. */
 export type NeededPermission = Pick<S3Access, 'action' | 'resource'> &
