@@ -68,7 +68,8 @@ export class Processes {
 
   #start(which: 'create' | 'collect'): Process {
     const { scenario, timeline, randoms } = this.#world;
-    const skewMs = randoms.main.int(-scenario.skewMs, scenario.skewMs);
+    const { skewMs: skewMsMax, isSkewExtreme } = scenario;
+    const skewMs = isSkewExtreme ? randoms.main.pick([-skewMsMax, skewMsMax]) : randoms.main.int(-skewMsMax, skewMsMax);
     const lambda = new Lambda(which, this.#lambdas.length + 1, timeline, skewMs);
     this.#lambdas.push(lambda);
     return { lambda, ...portsFor(this.#world, lambda), deployment: this.#deployment };

@@ -63,6 +63,8 @@ export interface Scenario {
   /** Largest deviation of a process's clock, in milliseconds, and whether a claim allows for less. */
   readonly skewMs: number;
   readonly isSkewWild: boolean;
+  /** Whether each clock deviates by the largest deviation, ahead or behind, and not by a random part of it. */
+  readonly isSkewExtreme: boolean;
   /** Whether notifications are lost and dead letters stay dead, so that only the sweep finds the uploads. */
   readonly isLossy: boolean;
   readonly faultPlan: FaultPlanOptions;

@@ -13,6 +13,7 @@ export const NOTHING_SPECIAL = {
   doNeighboursDelete: false,
   keysMax: 1_000,
   hasOddIds: false,
+  isSkewExtreme: false,
 } as const satisfies Partial<Scenario>;
 
 /** A world in which nothing goes wrong, unless a trouble is added. */

@@ -1,9 +1,11 @@
 import type { Variation } from '../../local/flow-service/variation.ts';
 import type { Random } from './random.ts';
 import type { Change, Scenario } from './scenario.ts';
+import { manySteps } from './steady-scenario.ts';
 import { DOUBTFUL } from './storm-faults.ts';
+import { MINUTE, SECOND } from './timeline.ts';
 
-/** Beginnings and ends of ids that need encoding in a path, or look like something else there. */
+/** Beginnings and ends of ids that need encoding in a path, or that look like another part of it. */
 const ODD_STARTS = [
   'a b',
   'x/y',
@@ -24,12 +26,12 @@ const ODD_STARTS = [
 ];
 const ODD_ENDS = ['', '', '.glb', '/', ' ', '.', '%2F', '&', ':', '*', '(1)', '/outputs', 'é'];
 
-/** An id of which nothing can be taken for granted but that it is no other's. */
+/** A unique id with unusual characters. */
 export function oddId(random: Random): string {
   return `${random.pick(ODD_STARTS)}${random.hex(16)}${random.pick(ODD_ENDS)}`;
 }
 
-/** A storm with what may come on top of it. Each is drawn apart from all that was drawn before. */
+/** A storm with further troubles. They are drawn from random numbers of their own. */
 export function withTroubles(storm: Scenario, random: Random): Scenario {
   return {
     ...storm,
@@ -46,25 +48,34 @@ export function withTroubles(storm: Scenario, random: Random): Scenario {
   };
 }
 
-/** What needs several rare things at the same time. The call that a storm looks at most of all is still looked at. */
+/** Number of uploads in a world that waits for a rare takeover. Each is one chance of it. */
+const TAKEOVER_UPLOADS = 16;
+
+/** Troubles that need several rare things at the same time. The storm keeps its focus. */
 function rarity(random: Random, storm: Scenario): Partial<Scenario> {
   const { variation, settings } = storm;
   const { focus } = storm.faultPlan;
   const dice = random.int(1, 20);
-  // A claim is taken over by a process whose clock is ahead while its holder waits for the answer to a POST.
-  if (dice === 1 && (variation.listingDelayMs ?? 0) <= 60_000) {
+  // A claim is taken over by a process whose clock is ahead while its holder waits for the answer to a POST. The time
+  // limit is longer than a slow POST, so that its answer arrives, and the clocks differ by more than a claim holds.
+  if (dice === 1 && (variation.listingDelayMs ?? 0) <= MINUTE) {
     return {
-      skewMs: 140_000,
+      skewMs: 140 * SECOND,
       isSkewWild: true,
+      isSkewExtreme: true,
+      steps: manySteps(random, TAKEOVER_UPLOADS, 18 * MINUTE, ['echo/']),
+      chaosMs: 20 * MINUTE,
+      rotations: [],
+      suddenDeaths: 0,
       againEarly: 0.9,
-      createLimitMs: 50_000,
-      visibilitySeconds: 170,
-      // Else the flow would be found at once.
-      variation: { ...variation, ...furtherVariation(random, storm), listingDelayMs: 60_000 },
+      createLimitMs: 90 * SECOND,
+      visibilitySeconds: 210,
+      // The flow must not be found at once.
+      variation: { ...variation, ...furtherVariation(random, storm), listingDelayMs: MINUTE },
       faultPlan: { rate: 0.6, faults: ['slow'], calls: ['flow.create'], persistence: 0, focus },
     };
   }
-  // A process dies while it looks for the flow of one that died before.
+  // A process dies while it looks for the flow of a process that died before.
   if (dice === 2) {
     const faults = [...DOUBTFUL, 'killed before', 'killed before', 'killed after', 'killed after'] as const;
     return {
@@ -72,13 +83,13 @@ function rarity(random: Random, storm: Scenario): Partial<Scenario> {
       faultPlan: { rate: 0.5, faults, calls: ['flow.create', 'flows.list'], persistence: 0, focus },
     };
   }
-  // A service that now and then does not know what it knows.
+  // The service answers 404 now and then for flows that exist.
   if (dice === 3) {
     return {
       settings: { ...settings, pollIntervalSeconds: 20 },
-      flowMsMin: 180_000,
-      flowMsMax: 600_000,
-      tickGapMs: { min: 20_000, max: 60_000 },
+      flowMsMin: 3 * MINUTE,
+      flowMsMax: 10 * MINUTE,
+      tickGapMs: { min: 20 * SECOND, max: MINUTE },
       faultPlan: { rate: 0.3, faults: ['404'], calls: ['flow.get', 'flow.outputs'], persistence: 0, focus },
     };
   }
@@ -87,14 +98,14 @@ function rarity(random: Random, storm: Scenario): Partial<Scenario> {
 
 const CHANGES: readonly Change[] = ['route', 'pipeline', 'inbox', 'limits'];
 
-/** Two, at about the same time. */
+/** Two backfills at about the same time. */
 function backfillsIn(random: Random, chaosMs: number): readonly number[] {
   const at = random.int(0, chaosMs);
-  return [at, at + random.int(0, 5_000)];
+  return [at, at + random.int(0, 5 * SECOND)];
 }
 
 function furtherVariation(random: Random, { steps }: Scenario): Partial<Variation> {
-  // The largest asset that is allowed has no room for more.
+  // The largest asset has the maximum size already.
   const isBig = steps.some(({ key }) => key.startsWith('big/'));
   return {
     listAdditional: random.pick(['object', 'object', 'object', 'object', 'none', 'string']),
