@@ -1,14 +1,14 @@
 import { inspect } from 'node:util';
 
-/** Values in a message are cut to this, in characters. */
+/** Largest length of a value in a message, in characters. */
 const SHOWN_CHARS_MAX = 1_500;
 
-/** Something that was not as it has to be. */
+/** An invariant is broken. */
 export class Violation extends Error {
   override readonly name = 'Violation';
 }
 
-/** @throws {Violation} with what does not hold, and the values that show it. */
+/** @throws {Violation} with the broken invariant and the values that show it, unless it holds. */
 export function demand(holds: boolean, what: string, ...values: readonly unknown[]): void {
   if (holds) return;
   const shown = values.map((value) => inspect(value, { depth: 6, breakLength: 160 }).slice(0, SHOWN_CHARS_MAX));

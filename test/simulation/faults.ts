@@ -42,33 +42,33 @@ export type CallKind = S3CallKind | ServiceCallKind | (typeof OTHER_CALLS)[numbe
 
 const CALLS: readonly CallKind[] = [...S3_CALLS, ...SERVICE_CALLS, ...OTHER_CALLS];
 
-/** Everything that can go wrong with a call, each with what it means and the calls it can happen to. */
+/** All faults, each with its meaning and the calls that can meet it. */
 const FAULTS = {
-  /** It fails before it takes effect: no connection. */
+  /** No connection: the call fails before it takes effect. */
   refused: () => true,
-  /** It takes effect, and the answer is lost. */
+  /** The call takes effect, and the answer is lost. */
   lost: () => true,
-  /** It takes most of a minute. */
+  /** The call takes most of a minute. */
   slow: () => true,
-  /** The connection breaks half-way through the body: of the request where there is one, else of the answer. */
+  /** The connection breaks in the middle of the request's body, or of the answer's if the request has none. */
   half: (call) => ![...S3_NO_BODY, 'secret.read', 'queue.send', 'event.send'].includes(call),
-  /** The client gives up, and only then it takes effect. */
+  /** The call takes effect after the client has given up. */
   late: (call) => !isService(call),
-  /** The process is killed before the call, or when the call has taken effect. */
+  /** The process is killed before the call, or after it has taken effect. */
   'killed before': () => true,
   'killed after': () => true,
-  /** The process stands still from here on, for longer than a claim holds, or only a little. */
+  /** The process is frozen, for longer or shorter than a claim holds. */
   frozen: () => true,
-  // S3's own.
+  // Faults of S3.
   'slow down': isS3,
   'internal error': isS3,
   /** The same answer, although the call has taken effect. */
   'internal error after': (call) => isS3(call) && !call.endsWith('.list') && !/\.(get|head)$/.test(call),
   conflict: (call) =>
     ['entry.create', 'entry.replace', 'lease.put', 'asset.put', 'asset.complete', 'receipt.put'].includes(call),
-  // Of Secrets Manager, SQS and EventBridge.
+  // A fault of Secrets Manager, SQS and EventBridge.
   throttled: isOther,
-  // The service's own.
+  // Faults of the service.
   '401': isAuthorised,
   '402': isAuthorised,
   '403': isAuthorised,
@@ -82,22 +82,22 @@ const FAULTS = {
   '502': isService,
   '503': isService,
   '503 in seconds': isService,
-  /** No answer comes, and the call has no effect, or has one. */
+  /** No answer comes. The call has no effect, or has one. */
   hung: isService,
   'hung after': isService,
-  /** The answer ends early, with or without the connection telling so. */
+  /** The answer ends early: the connection breaks, or closes as if all had been sent. */
   truncated: (call) => isService(call),
   'cut cleanly': (call) => isService(call) && call !== 'flow.asset' && call !== 'flow.download',
-  /** A byte in the middle becomes one that no JSON has. */
+  /** A byte in the middle becomes one that is not allowed in JSON. */
   garbled: (call) => isService(call) && call !== 'flow.asset' && call !== 'flow.download',
-  /** JSON that says nothing. */
+  /** JSON without any id. */
   'no ids': (call) => isService(call) && call !== 'flow.asset' && call !== 'flow.download' && call !== 'flow.abort',
   endless: isService,
 } satisfies Record<string, (call: CallKind) => boolean>;
 
 export type Fault = keyof typeof FAULTS;
 
-/** Faults that say nothing of the file: the account, the token or the service is the cause. */
+/** Whether a fault is not the file's: the account, the token or the service is the cause. */
 export const isAccountFault = (fault: Fault): boolean =>
   fault.startsWith('429') || fault === '402' || fault === '503 in seconds' || fault === '401';
 
@@ -117,14 +117,14 @@ function isService(call: CallKind): boolean {
   return (SERVICE_CALLS as readonly string[]).includes(call);
 }
 
-/** A download from elsewhere bears no token, and so knows nothing of accounts. */
+/** A download from another origin bears no token, so no fault of the account can happen to it. */
 function isAuthorised(call: CallKind): boolean {
   return isService(call) && call !== 'flow.download';
 }
 
 export const isApplicable = (fault: Fault, call: CallKind): boolean => FAULTS[fault](call);
 
-/** Every pair of a call and a fault that can happen to it. */
+/** Every pair of a call and a fault that it can meet. */
 export const PAIRS: readonly string[] = CALLS.flatMap((call) =>
   ALL_FAULTS.filter((fault) => isApplicable(fault, call)).map((fault) => pair(call, fault)),
 );
@@ -133,16 +133,16 @@ export function pair(call: CallKind, fault: Fault): string {
   return `${call} × ${fault}`;
 }
 
-/** A call that a seed looks at most of all, and the faults that it is to meet there. */
+/** The call that a seed concentrates on, and the faults that the call must meet. */
 export interface Focus {
   readonly call: CallKind;
   readonly faults: readonly Fault[];
 }
 
-/** Faults that a seed in focus has for its call. */
+/** Number of faults in a focus. */
 const FOCUS_FAULTS = 4;
 
-/** All pairs, a few of one call at a time. */
+/** All pairs, as focuses on one call with a few faults each. */
 const FOCUSES: readonly Focus[] = CALLS.flatMap((call) => {
   const faults = ALL_FAULTS.filter((fault) => isApplicable(fault, call));
   return Array.from({ length: Math.ceil(faults.length / FOCUS_FAULTS) }, (_, at) => ({
@@ -152,30 +152,30 @@ const FOCUSES: readonly Focus[] = CALLS.flatMap((call) => {
 });
 
 /**
- * Chance alone would leave rare calls without rare faults for thousands of seeds. So every other seed has a focus, and
- * they take turns: a few hundred seeds in a row go once through all pairs.
+ * The focus of a seed. By chance alone, rare calls would not meet rare faults for thousands of seeds. Therefore every
+ * other seed has a focus. They take turns: a few hundred seeds in a row go through all pairs.
  */
 export const focusOf = (seed: number): Focus | undefined =>
   seed % 2 === 0 ? FOCUSES[(seed / 2) % FOCUSES.length] : undefined;
 
-/** How often what happened to a call. */
+/** Number of times that each pair of a call and a fault occurred. */
 export type FaultTable = Record<string, number>;
 
 export interface FaultPlanOptions {
-  /** Share of calls that something happens to, from 0 to 1. */
+  /** Share of calls that meet a fault, from 0 to 1. */
   readonly rate: number;
   readonly faults: readonly Fault[];
-  /** Only these calls are touched. */
+  /** The calls that can meet a fault. Default: all. */
   readonly calls?: readonly CallKind[] | undefined;
-  /** Share of faults that stay for every further attempt of the same call. */
+  /** Probability that the next attempt of a call meets the same fault. */
   readonly persistence: number;
-  /** Its faults happen once each, as soon as its call is made often enough. */
+  /** Its faults happen once each, if its call is made often enough. */
   readonly focus?: Focus | undefined;
 }
 
-/** Calls that a tick makes whether there is work or not: nearly all faults would be theirs. */
+/** Calls that a tick makes without any work to do. They get fewer faults, or they would get nearly all. */
 const IDLE_CALLS: readonly CallKind[] = ['lease.get', 'lease.put', 'markers.list', 'sweep.get', 'secret.read'];
-/** Calls that are made rarely, and are as important as any. */
+/** Calls that are rare, and as important as the others. */
 const RARE_CALLS: readonly CallKind[] = [
   'inbox.head',
   'inbox.list',
@@ -190,12 +190,12 @@ const RARE_CALLS: readonly CallKind[] = [
   'queue.send',
   'event.send',
 ];
-/** Calls of which there is one in many worlds. */
+/** Calls that only one world in many makes. */
 const SINGULAR_CALLS: readonly CallKind[] = ['asset.complete', 'asset.abort', 'flow.abort'];
 const IDLE_SHARE = 0.25;
 const RARE_SHARE = 4;
 const SINGULAR_SHARE = 12;
-/** Share of the calls in focus that meet one of its faults, until all have been met. */
+/** Share of the calls in focus that meet one of its faults, until each fault has happened. */
 const FOCUS_SHARE = 0.7;
 
 function shareOf(call: CallKind): number {
@@ -204,15 +204,15 @@ function shareOf(call: CallKind): number {
   return RARE_CALLS.includes(call) ? RARE_SHARE : 1;
 }
 
-/** What goes wrong, until it clears up. */
+/** Decides which fault each call meets, until the storm is over. */
 export class FaultPlan {
   readonly table: FaultTable = {};
   readonly calls: Record<string, number> = {};
   readonly #random: Random;
   readonly #options: FaultPlanOptions;
-  /** What has still to happen to the call in focus. */
+  /** Faults that the call in focus has yet to meet. */
   readonly #due: Fault[];
-  /** While it is clear nothing goes wrong. */
+  /** Whether no call meets a fault. */
   isClear = true;
 
   constructor(random: Random, options: FaultPlanOptions) {
@@ -221,7 +221,7 @@ export class FaultPlan {
     this.#due = [...(options.focus?.faults ?? [])];
   }
 
-  /** What happens to this call. */
+  /** The fault that a call meets. */
   draw(call: CallKind): Fault | undefined {
     this.calls[call] = (this.calls[call] ?? 0) + 1;
     if (this.isClear) return undefined;
@@ -245,7 +245,7 @@ export class FaultPlan {
     return possible.length === 0 ? undefined : this.#random.pick(possible);
   }
 
-  /** Whether the next attempt of a call meets the same fate. */
+  /** Whether the next attempt of a call meets the same fault. */
   stays(): boolean {
     return !this.isClear && this.#random.chance(this.#options.persistence);
   }

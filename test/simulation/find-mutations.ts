@@ -1,14 +1,14 @@
 import { Worker } from 'node:worker_threads';
 import { MUTATIONS, type Mutation } from './mutations.ts';
 
-/** How a planted mistake was found; undefined where it was not. */
+/** How a mutation was found. */
 export interface Catch {
   readonly seeds: number;
   readonly seed: number;
   readonly violation: string;
 }
 
-/** Simulates with a planted mistake, in a thread of its own, until it is found or its seeds are used up. */
+/** Simulates with a mutation, in a thread of its own. Returns undefined if no seed finds it. */
 export function find(mutation: Mutation, from = 1): Promise<Catch | undefined> {
   const worker = new Worker(new URL('./mutant.ts', import.meta.url), { workerData: { mutation, from } });
   return new Promise((resolve, reject) => {
@@ -17,7 +17,7 @@ export function find(mutation: Mutation, from = 1): Promise<Catch | undefined> {
   });
 }
 
-/** Looks for all planted mistakes, a few at a time. */
+/** Looks for all mutations, `jobs` at a time. Returns whether all were found. */
 export async function findAll(
   from: number,
   jobs: number,

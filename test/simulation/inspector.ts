@@ -1,6 +1,6 @@
 import type { EmbeddedS3 } from '../../local/aws/s3/s3.ts';
 
-/** An object as it stands in a bucket. */
+/** An object in a bucket. */
 export interface StoredObject {
   readonly key: string;
   readonly etag: string;
@@ -54,7 +54,7 @@ export class Inspector {
     }));
   }
 
-  /** The current object; undefined where there is none. */
+  /** The current object; undefined if there is none. */
   async open(bucket: string, key: string): Promise<OpenedObject | undefined> {
     const { status, headers, body } = await this.#ask('GET', `/${bucket}/${encoded(key)}`);
     if (status === 404) return undefined;

@@ -4,9 +4,8 @@ import type { Scheduled, Timeline } from './timeline.ts';
 type Kind = 'timer' | 'answer';
 
 /**
- * One process of a function as Lambda runs it. It has a clock of its own, which may be wrong; it can be frozen, so that
- * nothing reaches it until it is thawed, and killed, so that nothing ever reaches it again: whatever its code waits for
- * at that moment it waits for forever.
+ * One process of a function as Lambda runs it. Its clock may be wrong. While it is frozen, nothing reaches it. Once it
+ * is killed, nothing ever reaches it again: its code waits for ever.
  */
 export class Lambda {
   readonly name: string;
@@ -16,7 +15,7 @@ export class Lambda {
   invocation = 0;
   /** Keys of the uploads that its latest invocation works on. */
   keys: ReadonlySet<string> = new Set();
-  /** Whether it was ever frozen: then its time limit no longer holds. */
+  /** Whether it was ever frozen. If so, its time limit no longer holds. */
   wasFrozen = false;
   #state: 'alive' | 'frozen' | 'stalled' | 'dead' = 'alive';
   readonly #timeline: Timeline;
@@ -31,7 +30,7 @@ export class Lambda {
     this.clock = { now: () => timeline.now() + skewMs, sleep: (ms, signal) => this.#sleep(ms, signal) };
   }
 
-  /** Of the invocation that it is at. */
+  /** The name of its latest invocation. */
   get invocationName(): string {
     return `${this.name}#${this.invocation}`;
   }
@@ -48,7 +47,7 @@ export class Lambda {
     this.#onDeath.clear();
   }
 
-  /** Tells the other ends of its connections. Returns how to stop listening. */
+  /** Calls `told` when the process dies. Returns a function that stops listening. */
   onDeath(told: () => void): () => void {
     if (this.#state === 'dead') told();
     else this.#onDeath.add(told);
@@ -56,8 +55,8 @@ export class Lambda {
   }
 
   /**
-   * Calls `told` when the signal aborts, unless the process is dead by then. Returns how to stop listening. Node keeps a
-   * signal of `AbortSignal.any` for as long as somebody listens to it, and with it a dead process and all its world.
+   * Calls `told` when the signal aborts, unless the process is dead by then. Returns a function that stops
+   * listening. Node keeps a signal of `AbortSignal.any` while it has a listener, and with it a dead process's world.
    */
   whenAborted(signal: AbortSignal | undefined, told: () => void): () => void {
     if (signal === undefined || this.#state === 'dead') return () => {};
@@ -76,12 +75,12 @@ export class Lambda {
     this.#timeline.schedule(this.#timeline.now() + ms, () => this.#thaw());
   }
 
-  /** Nothing reaches it any more, and it does not die of that: its time limit will be the end of it. */
+  /** Keeps everything from the process until its time limit kills it. */
   stall(): void {
     if (this.#state === 'alive' && !this.wasFrozen) this.#state = 'stalled';
   }
 
-  /** Lets something reach the process after `ms`, if it can be reached by then. */
+  /** Calls `run` in the process after `ms`, unless it is dead or stalled by then. */
   after(ms: number, kind: Kind, run: () => void): Scheduled {
     return this.#timeline.schedule(this.#timeline.now() + ms, () => this.#reach(kind, run));
   }
@@ -91,7 +90,7 @@ export class Lambda {
     else if (this.#state === 'frozen') this.#held.push({ kind, run });
   }
 
-  /** As in Node's event loop, timers that are overdue come before answers that have arrived. */
+  /** As in Node's event loop, overdue timers come before answers that have arrived. */
   #thaw(): void {
     if (this.#state !== 'frozen') return;
     this.#state = 'alive';

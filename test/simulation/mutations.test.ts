@@ -1,7 +1,9 @@
+import { globSync, readFileSync } from 'node:fs';
 import { stripTypeScriptTypes } from 'node:module';
 import { describe, expect, it } from 'vitest';
+import { SECOND_FLOW_LINES } from './invariants/flows.ts';
 import { MUTATIONS, type Mutation } from './mutations.ts';
-import { PlaceError, planted, textOf } from './plant.ts';
+import { FUNCTIONS, PlaceError, planted, textOf } from './plant.ts';
 
 const filesOf = ({ changes }: Mutation): readonly string[] => [...new Set(changes.map(({ file }) => file))];
 
@@ -64,5 +66,13 @@ describe('a mutation', () => {
   it('says so if its file is gone', () => {
     const gone = { ...one('write()'), changes: [{ ...change, file: 'ledger/gone.ts' }] };
     expect(() => textOf(gone, 'ledger/gone.ts')).toThrow(/once in Lease\.take of ledger\/gone\.ts/);
+  });
+});
+
+describe('a log line that an invariant counts', () => {
+  it.each(Object.values(SECOND_FLOW_LINES))('is written by the functions: %s', (line) => {
+    const files = globSync('**/*.ts', { cwd: FUNCTIONS });
+    const count = files.filter((file) => readFileSync(new URL(file, FUNCTIONS), 'utf8').includes(`'${line}`)).length;
+    expect(count).toBe(1);
   });
 });

@@ -1,7 +1,7 @@
 import type { Entry, TerminalEntry } from '../../functions/ledger/entry.ts';
 import type { CompletedCall } from './s3.ts';
 
-/** An invocation under way. */
+/** A running invocation. */
 interface AtWork {
   readonly endsAt: number;
   readonly keysToldOnce: ReadonlySet<string>;
@@ -14,32 +14,32 @@ interface LastWrite {
 }
 
 /**
- * Watches every call as it takes effect, and says what came in the wrong order, or was done by whom it was not for. What
- * is made good later would not be seen by looking at the end alone.
+ * Watches every call when it takes effect, and finds those that came in the wrong order or from the wrong invocation.
+ * The state at the end would not show mistakes that were repaired later.
  */
 export class OrderChecker {
-  /** What was seen to be broken. */
+  /** Messages about everything that was wrong. */
   readonly broken: string[] = [];
-  /** Of which uploads and generations a receipt was ever written. */
+  /** The uploads and generations whose receipt was ever written. */
   readonly receipted = new Set<string>();
   /** Every upload that ever had an entry, by its id. */
   readonly uploads = new Map<string, Entry['upload']>();
-  /** Every end that the ledger ever knew, of every generation. */
+  /** All terminal entries that were ever in the ledger. */
   readonly endings = new Map<string, TerminalEntry>();
   readonly #now: () => number;
-  /** Whether somebody may have been taken for dead who was not. */
+  /** Whether a living invocation may have been taken for dead. */
   readonly #mayTakeOver: () => boolean;
-  /** Whether a lease may run out under a healthy holder: clocks differ, or S3 is in trouble. */
+  /** Whether a healthy holder may lose its lease, because clocks differ or S3 has faults. */
   readonly #mayLoseLease: () => boolean;
-  /** Who holds which lease, by their keys. */
+  /** The holders of the leases, by the keys of the leases. */
   readonly #leases = new Map<string, string>();
-  /** By their names. */
+  /** Running invocations by their names. */
   readonly #atWork = new Map<string, AtWork>();
-  /** By the ids of the uploads whose entries they are. */
+  /** The latest write of each entry, by the upload's id. */
   readonly #lastWrites = new Map<string, LastWrite>();
-  /** Which uploads the ledger has called running, and with which flows. */
+  /** The uploads and flows that an entry has named as running. */
   readonly #hasRun = new Set<string>();
-  /** Which generations of which uploads the ledger has called ended. */
+  /** The uploads and generations that ever had a terminal entry. */
   readonly #hasEnded = new Set<string>();
 
   constructor(now: () => number, may: { readonly takeOver: () => boolean; readonly loseLease: () => boolean }) {
@@ -49,8 +49,8 @@ export class OrderChecker {
   }
 
   /**
-   * @param endsAt its hard end, by its own clock.
-   * @param keys of the uploads it is told of, each as often as it is told.
+   * @param endsAt the hard end of the invocation, by its own clock.
+   * @param keys the keys of the uploads in its event, each as often as it is there.
    */
   begins(invocation: string, endsAt: number, keys: readonly string[]): void {
     const keysToldOnce = new Set(keys.filter((key) => keys.indexOf(key) === keys.lastIndexOf(key)));
@@ -61,7 +61,7 @@ export class OrderChecker {
     this.#atWork.delete(invocation);
   }
 
-  /** A call of S3 that took effect, and the name of the invocation that had made it. */
+  /** A call of S3 took effect. The invocation that made it may be over. */
   sees(invocation: string, { kind, key, body }: CompletedCall): void {
     if (kind === 'entry.create' || kind === 'entry.replace') this.#seesEntry(invocation, JSON.parse(body) as Entry);
     else if (kind === 'lease.put') this.#seesLease(invocation, key, body);
@@ -69,7 +69,7 @@ export class OrderChecker {
     else if (kind === 'receipt.put') this.#seesReceipt(body);
   }
 
-  /** A claim is its holder's alone for as long as that one is at work, and may be at work. */
+  /** Nobody takes over a claim while its holder works, and the claim holds until the holder's hard end. */
   #seesEntry(writer: string, entry: Entry): void {
     const { upload, state } = entry;
     this.uploads.set(upload.id, upload);
@@ -90,14 +90,14 @@ export class OrderChecker {
     this.broken.push(`a claim was taken over while its holder was at work: ${before.writer}, ${writer}, ${upload.key}`);
   }
 
-  /** A claim that died is one more doubt: together they reach from the earliest claim to the latest byte. */
+  /** The claim of a dead invocation adds a doubt. Joined doubts reach from the earliest claim to the latest byte. */
   #seesDoubt(before: Entry | undefined, { state, upload, doubt }: Entry): void {
     if (before?.state !== 'claimed' || before.doubt === undefined || state !== 'claimed' || doubt === undefined) return;
     if (doubt.claimedAt <= before.doubt.claimedAt && doubt.sentBy >= before.doubt.sentBy) return;
     this.broken.push(`a doubt was forgotten when another was added: ${upload.key}`);
   }
 
-  /** A collector's lease is its holder's for as long as that one is at work. */
+  /** Nobody takes a collector's lease while its holder works. */
   #seesLease(writer: string, key: string, body: string): void {
     const { heldUntil } = JSON.parse(body) as { heldUntil: number };
     const holder = this.#leases.get(key);
@@ -107,21 +107,21 @@ export class OrderChecker {
     this.broken.push(`a lease was taken while its holder was at work: ${holder}, ${writer}, ${key}`);
   }
 
-  /** A flow is given up only where nobody is left to whom it may be given. */
+  /** A flow is not aborted while its upload waits for it. */
   seesAbort(invocation: string, uploadId: string, generation: number): void {
     const last = this.#lastWrites.get(uploadId)?.entry;
     if (last?.state !== 'waiting' || last.generation !== generation) return;
     this.broken.push(`a flow was aborted that its upload waits for: ${invocation}, ${last.upload.key}`);
   }
 
-  /** The entry commits, the marker follows. */
+  /** The marker of a flow comes after its entry. */
   #seesMarker(key: string): void {
     const [, uploadId = '', flowId = ''] = /^running\/[^/]+\/([^/]+)\/([^/]+)$/.exec(key) ?? [];
     if (flowId === '' || this.#hasRun.has(`${uploadId} ${decodeURIComponent(flowId)}`)) return;
     this.broken.push(`a marker was put before its entry was written: ${key}`);
   }
 
-  /** The terminal entry decides, the receipt follows. */
+  /** The receipt comes after the terminal entry. */
   #seesReceipt(body: string): void {
     const { upload, generation } = JSON.parse(body) as { upload: { id: string; key: string }; generation: number };
     const id = `${upload.id}-${generation}`;
@@ -129,14 +129,14 @@ export class OrderChecker {
     if (!this.#hasEnded.has(id)) this.broken.push(`a receipt was put before its entry was at its end: ${upload.key}`);
   }
 
-  /** The same of its event. */
+  /** The event comes after the terminal entry. */
   seesEvent(detail: string): void {
     const { upload, generation } = JSON.parse(detail) as { upload: { id: string }; generation: number };
     const id = `${upload.id}-${generation}`;
     if (!this.#hasEnded.has(id)) this.broken.push(`an end was told of before the entry was at it: ${id}`);
   }
 
-  /** A claim turns others away, and never its own holder, however the answer to its writing was lost. */
+  /** A claim never turns its own holder away, not even if the answer to its write was lost. */
   seesTurnedAway(invocation: string, uploadId: string, key: string): void {
     const last = this.#lastWrites.get(uploadId);
     if (last?.entry.state !== 'claimed' || last.writer !== invocation) return;
@@ -145,8 +145,8 @@ export class OrderChecker {
   }
 
   /**
-   * A message is deleted by an invocation that began at `since`. Should the holder of a live claim die, a message is all
-   * there is. By a version alone it can be told what a message is about.
+   * An invocation that began at `since` deletes a message. It must not do so while another invocation holds the claim:
+   * if the holder dies, the message is all that is left. Only a version tells which upload a message is about.
    */
   seesDeletion(
     { key, versionId }: { readonly key: string; readonly versionId?: string | undefined },

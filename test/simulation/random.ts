@@ -1,4 +1,4 @@
-/** Random numbers from a seed: the same seed, the same numbers. (The algorithm is sfc32 of the PractRand suite.) */
+/** Random numbers that follow from a seed. The algorithm is sfc32 of the PractRand suite. */
 export class Random {
   #a: number;
   #b: number;
@@ -12,7 +12,7 @@ export class Random {
     for (let round = 0; round < 16; round += 1) this.next();
   }
 
-  /** From 0 to below 1. */
+  /** A number from 0 to below 1. */
   next(): number {
     const sum = (((this.#a + this.#b) | 0) + this.#counter) | 0;
     this.#counter = (this.#counter + 1) | 0;
@@ -36,7 +36,7 @@ export class Random {
     return all[this.int(0, all.length - 1)] as T;
   }
 
-  /** Each with this probability. */
+  /** Picks each value with this probability. */
   some<T>(all: readonly T[], probability: number): T[] {
     return all.filter(() => this.chance(probability));
   }

@@ -16,14 +16,14 @@ import type { Random } from './random.ts';
 import { frozenFor } from './s3.ts';
 import type { Scheduled, Timeline } from './timeline.ts';
 
-/** A server does not wait longer than this for the next byte of a request, in milliseconds. */
+/** Time that the server waits for the next byte of a request, in milliseconds. */
 const SERVER_IDLE_MS = 60_000;
 
 const JSON_HEADERS = { 'content-type': 'application/json' };
 
 const ENDLESS_CHUNK = Buffer.alloc(1024 * 1024, ' ');
 
-/** A public address, as a server has one. */
+/** A public address for the server. */
 const ADDRESS = '93.184.215.14';
 
 export interface SimulatedService {
@@ -32,11 +32,11 @@ export interface SimulatedService {
   readonly random: Random;
   readonly faultPlan: FaultPlan;
   readonly trace: (line: string) => void;
-  /** What always happens to this call, whatever the fault plan says. */
+  /** The fault of a poisoned call. It comes before the fault plan. */
   readonly poison: (kind: ServiceCallKind, path: string) => Fault | undefined;
-  /** Told of every request as it is made, and of what happens to it. */
+  /** Hears of every request when it is sent, with the fault that it meets. */
   readonly onCall: (call: ServiceCall) => void;
-  /** Told of every answer as it reaches the process. */
+  /** Hears of every answer when it reaches the process. */
   readonly onAnswer: (kind: ServiceCallKind, path: string, answer: Pick<ServiceResponse, 'status' | 'headers'>) => void;
 }
 
@@ -57,9 +57,9 @@ const KINDS: Partial<Record<Operation, ServiceCallKind>> = {
   listFlows: 'flows.list',
 };
 
-/** What the service's script says for a fault. */
+/** The script of the stand-in service for a fault. */
 function scriptOf(fault: Fault | undefined, { headers }: TransportRequest, random: Random, now: number): ServiceFault {
-  // Proxies quote what they were sent, and what we quote of it must not tell the token.
+  // Proxies quote the request. The functions must redact the token in such a quote.
   const sentence = (text: string) => ({ body: JSON.stringify({ detail: `${text} ${headers.Authorization}` }) });
   const before = random.chance(0.5) ? { at: 'before-body' as const } : {};
   switch (fault) {
@@ -88,7 +88,7 @@ function scriptOf(fault: Fault | undefined, { headers }: TransportRequest, rando
     case '500 after':
       return { status: 500, at: 'after-effect' };
     case '503 in seconds':
-      // Now and then for hours: a doubt is looked into long before.
+      // Sometimes hours: a doubt is settled long before.
       return {
         status: 503,
         ...before,
@@ -117,11 +117,12 @@ async function* endless(): AsyncGenerator<Uint8Array> {
   for (;;) yield ENDLESS_CHUNK;
 }
 
-/** The transport of one process: the stand-in behind a network on which everything takes time and may go wrong. */
+/** The transport of one process to the stand-in service. On its network everything takes time and may go wrong. */
 export function transportOf(world: SimulatedService, lambda: Lambda): Transport {
   return (request, signal) => new Exchange(world, lambda, request, signal).response;
 }
 
+/** One request and its answer. */
 class Exchange {
   readonly response: Promise<TransportResponse>;
   readonly #world: SimulatedService;
@@ -131,14 +132,14 @@ class Exchange {
   readonly #gone = new AbortController();
   readonly #toServer = new Pipe();
   #sent: Sent = 'nothing';
-  /** When what was sent last reaches the service. */
+  /** When the latest chunk reaches the service. */
   #arrivesAt = 0;
   #isAnswered = false;
   #failure: TransportError | undefined;
   #reject: (error: unknown) => void = () => {};
   #failReading: (error: unknown) => void = () => {};
   #timeLimit: Scheduled | undefined;
-  /** Stops listening to the signal and for the process's death. */
+  /** Stops listening to the signal and to the process's death. */
   #forget: () => void = () => {};
 
   constructor(world: SimulatedService, lambda: Lambda, request: TransportRequest, signal: AbortSignal) {
@@ -192,7 +193,7 @@ class Exchange {
     });
   }
 
-  /** The other end. */
+  /** Serves the request at the other end. */
   async #serve(
     kind: ServiceCallKind,
     fault: Fault | undefined,
@@ -254,7 +255,7 @@ class Exchange {
     else void this.#send(this.#request.body);
   }
 
-  /** As the real transport does it: the last chunk goes only when the body has said that it is over. */
+  /** Sends the body. Like the real transport, it keeps the last chunk until the body has ended. */
   async #send({ bytes, chunks }: NonNullable<TransportRequest['body']>): Promise<void> {
     const isStopped = (): boolean => this.#failure !== undefined || this.#isAnswered;
     let left = bytes;
@@ -284,10 +285,10 @@ class Exchange {
     }
   }
 
-  /** The bytes reach the other end whatever becomes of the process; that they have left is told to the process. */
+  /** Sends a chunk. It arrives even if the process dies. Resolves when the process learns that the chunk has left. */
   #wire(chunk: Uint8Array): Promise<void> {
     const { timeline, random } = this.#world;
-    const copy = Buffer.from(chunk); // A copy: its producer uses the memory again.
+    const copy = Buffer.from(chunk); // The producer uses its memory again.
     const isLast = this.#sent === 'all';
     this.#arrivesAt = Math.max(this.#arrivesAt, timeline.now() + random.int(1, 30));
     timeline.schedule(this.#arrivesAt, () => {
@@ -344,7 +345,7 @@ class Exchange {
     this.#disconnect();
   }
 
-  /** The service learns of it only after what was sent before. */
+  /** Closes the connection. The service first receives everything that was sent before. */
   #disconnect(): void {
     const { timeline } = this.#world;
     timeline.schedule(Math.max(this.#arrivesAt, timeline.now() + 1), () => {
@@ -354,7 +355,7 @@ class Exchange {
   }
 }
 
-/** What is on the wire towards the service. */
+/** The bytes on the wire to the service. */
 class Pipe {
   readonly #chunks: Uint8Array[] = [];
   #isEnded = false;
@@ -371,7 +372,7 @@ class Pipe {
     this.#changed();
   }
 
-  /** What has been pushed before still arrives. */
+  /** Breaks the wire. Chunks that were pushed before still arrive. */
   fail(error: Error): void {
     if (!this.#isEnded) this.#error ??= error;
     this.#changed();

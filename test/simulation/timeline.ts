@@ -16,9 +16,9 @@ export interface Scheduled {
 }
 
 /**
- * Virtual time. Whatever is to happen is an event with a time; events happen one after another, each only when
- * everything that the one before set off has come to rest. Nothing in a simulation waits for anything real, so one turn
- * of Node's event loop, which ends when no microtask and no next tick is left, is that rest.
+ * Virtual time. Everything happens in events, one after another. An event begins when everything that the event before
+ * set off has come to rest. A simulation waits for nothing real, so that rest is one turn of Node's event loop, which
+ * ends when no microtask and no next tick is left.
  */
 export class Timeline {
   #now: number;
@@ -34,7 +34,7 @@ export class Timeline {
     return this.#now;
   }
 
-  /** Clocks count whole milliseconds, and no timer fires early. */
+  /** Schedules an event. Clocks count whole milliseconds, and no timer fires early. */
   schedule(at: number, run: () => void): Scheduled {
     const event: Event = { at: Math.max(Math.ceil(at), this.#now), order: this.#count++, run, isCancelled: false };
     this.#push(event);
@@ -45,7 +45,7 @@ export class Timeline {
     };
   }
 
-  /** Lets things happen until `isDone`, or up to a time. Says whether it is done. */
+  /** Runs events until `isDone`, or up to a time. Returns whether it is done. */
   async run(isDone: () => boolean, until: number): Promise<boolean> {
     await rest();
     for (;;) {
