@@ -22,7 +22,9 @@ const REPAIRED = 'two/repaired.bin';
 /** Time from the daily sweep to the receipt of the repaired upload: the sweep, two ticks, and the look at the flow. */
 const REPAIR_MS = 6 * MINUTE;
 
-/** How much longer than its pace says a backfill may take. A run that is cut off waits for the next tick and its lease. */
+/**
+ * How much longer than its pace says a backfill may take. A run that is cut off waits for the next tick and its lease.
+ */
 const SLACK = 1.5;
 const FIXED_MS = 6 * MINUTE;
 

@@ -17,7 +17,9 @@ export function heal(world: World): void {
   if (!world.scenario.isLossy) redrive(world);
 }
 
-/** Lets time pass, with deliveries and ticks, until nothing is left to do. @throws {Violation} if that never happens. */
+/**
+ * Lets time pass, with deliveries and ticks, until nothing is left to do. @throws {Violation} if that never happens.
+ */
 export async function settle(world: World): Promise<void> {
   const { scenario, invocations, inspector, queue } = world;
   let stepMs = 20 * SECOND;

@@ -210,8 +210,8 @@ export class Invocations {
   }
 
   /**
-   * A process does not only die at a call. It can run out of memory at any moment, and its code can miss its time limit.
-   * A healthy invocation ends by itself before the limit.
+   * A process does not only die at a call. It can run out of memory at any moment, and its code can miss its time
+   * limit. A healthy invocation ends by itself before the limit.
    */
   #drawFate(limitMs: number): { readonly stallsAfterMs: number; readonly diesAfterMs: number } {
     const { faultPlan, scenario, randoms } = this.#world;

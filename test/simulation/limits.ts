@@ -28,7 +28,9 @@ const PLACE_CHANGE_MS = MINUTE;
 /** Refusals that teach a process the pace: a number for each process, and a share of the accepted requests in all. */
 const REFUSALS_PER_PROCESS = 15;
 const REFUSALS_SHARE = 0.5;
-/** Time between two attempts of a waiting invocation, in milliseconds. Only an attempt shows whether a place is free. */
+/**
+ * Time between two attempts of a waiting invocation, in milliseconds. Only an attempt shows whether a place is free.
+ */
 const PROBE_MS = 10 * SECOND;
 
 /**

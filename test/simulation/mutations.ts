@@ -312,7 +312,7 @@ export const MUTATIONS: readonly Mutation[] = [
         with: 'theirs.generation !== mine.generation',
       },
     ],
-    seedsMax: 300,
+    seedsMax: 500,
   },
   {
     name: 'a tick that halts at the first 429',

@@ -21,6 +21,12 @@ interface Place {
   readonly to: number;
 }
 
+/** A range of characters. */
+interface Range {
+  readonly start: number;
+  readonly end: number;
+}
+
 /** In a pattern: any tokens, as few as possible, that do not leave the brackets around them. */
 const ANYTHING = '…';
 
@@ -111,7 +117,9 @@ function endAfterAnything(
   return undefined;
 }
 
-/** One source file, and what stands where in it. */
+const patternOf = (code: string): readonly string[] => tokensOf(code).map(({ text }) => text);
+
+/** A source file with its named places. */
 export class Source {
   readonly text: string;
   readonly #tokens: readonly Token[];
@@ -128,26 +136,28 @@ export class Source {
   }
 
   /** All occurrences of some code in the places of a name, as ranges of characters. */
-  find(name: string, code: string): readonly { readonly start: number; readonly end: number }[] {
-    const pattern = tokensOf(code).map(({ text }) => text);
-    return this.#places
-      .filter((place) => place.name === name)
-      .flatMap(({ from, to }) =>
-        this.#tokens.slice(from, to).flatMap((first, offset) => {
-          const end = endOfMatch(this.#tokens, from + offset, to, pattern);
-          return end === undefined ? [] : [{ start: first.start, end: this.#tokens[end - 1]?.end ?? first.end }];
-        }),
-      );
+  find(name: string, code: string): readonly Range[] {
+    const pattern = patternOf(code);
+    return this.#places.filter((place) => place.name === name).flatMap((place) => this.#occurrences(place, pattern));
   }
 
-  /** The innermost places in which some code occurs. */
+  /** The names of the innermost places in which some code occurs. */
   placesOf(code: string): readonly string[] {
-    const found = this.placeNames.filter((name) => this.find(name, code).length > 0);
+    const pattern = patternOf(code);
+    const found = this.#places.filter((place) => this.#occurrences(place, pattern).length > 0).map(({ name }) => name);
     return found.filter((name) => !found.some((other) => other.startsWith(`${name}.`)));
   }
 
+  #occurrences({ from, to }: Place, pattern: readonly string[]): readonly Range[] {
+    return this.#tokens.slice(from, to).flatMap((first, offset) => {
+      if (first.text !== pattern[0]) return [];
+      const end = endOfMatch(this.#tokens, from + offset, to, pattern);
+      return end === undefined ? [] : [{ start: first.start, end: this.#tokens[end - 1]?.end ?? first.end }];
+    });
+  }
+
   /** The text with a range replaced. In the replacement, `$&` stands for what was there. */
-  replaced({ start, end }: { readonly start: number; readonly end: number }, replacement: string): string {
+  replaced({ start, end }: Range, replacement: string): string {
     const matched = this.text.slice(start, end);
     return this.text.slice(0, start) + replacement.replaceAll('$&', () => matched) + this.text.slice(end);
   }

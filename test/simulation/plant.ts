@@ -5,7 +5,9 @@ import { Source } from './places.ts';
 /** The folder that the files of mutations are in. */
 export const FUNCTIONS = new URL('../../functions/', import.meta.url);
 
-/** The code that a mutation changes is not at its place, or is there more than once. The message says where else it is. */
+/**
+ * The code that a mutation changes is not at its place, or is there more than once. The message says where else it is.
+ */
 export class PlaceError extends Error {
   override readonly name = 'PlaceError';
 }
@@ -37,8 +39,7 @@ export function textOf(mutation: Mutation, file: string): string {
 
 function messageOf({ name }: Mutation, change: Change, count: number): string {
   const { file, in: place, replace } = change;
-  const files = globSync('**/*.ts', { cwd: FUNCTIONS }).sort();
-  const sources = files.map((path) => ({ path, source: new Source(readFileSync(new URL(path, FUNCTIONS), 'utf8')) }));
+  const sources = allSources();
   const member = `.${place.split('.').at(-1)}`;
   const places = sources.flatMap(({ path, source }) =>
     source.placeNames.filter((other) => `.${other}`.endsWith(member)).map((other) => `${other} of ${path}`),
@@ -51,4 +52,14 @@ function messageOf({ name }: Mutation, change: Change, count: number): string {
     `The same code is in: ${codes.join(', ') || 'no place'}.`,
     'Change `file`, `in` and `replace` of the mutation in test/simulation/mutations.ts.',
   ].join('\n');
+}
+
+let parsed: readonly { readonly path: string; readonly source: Source }[] | undefined;
+
+/** All files of the functions, parsed once. */
+function allSources(): NonNullable<typeof parsed> {
+  parsed ??= globSync('**/*.ts', { cwd: FUNCTIONS })
+    .sort()
+    .map((path) => ({ path, source: new Source(readFileSync(new URL(path, FUNCTIONS), 'utf8')) }));
+  return parsed;
 }

@@ -30,12 +30,14 @@ const FAULTS: readonly Fault[] = [
 ];
 
 /**
- * Time from the end of a healthy flow to its receipt: a minute until a tick sees the flow, a minute between two looks at
- * it, and three for the ticks that meet the poison first.
+ * Time from the end of a healthy flow to its receipt: a minute until a tick sees the flow, a minute between two looks
+ * at it, and three for the ticks that meet the poison first.
  */
 const HEALTHY_MS = 5 * MINUTE;
 
-/** Time for the look that ends a flow past its maximum age. The longest gap between two looks is a quarter of an hour. */
+/**
+ * Time for the look that ends a flow past its maximum age. The longest gap between two looks is a quarter of an hour.
+ */
 const LAST_LOOK_MS = 25 * MINUTE;
 
 export function poisonedScenarioOf(random: Random): Scenario {

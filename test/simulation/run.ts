@@ -10,8 +10,8 @@ import { runSeeds } from './run-seeds.ts';
  *
  * Runs N seeds from S on. Prints every seed that broke an invariant and how to see it again, how often each fault met
  * each kind of call, and the result. Exits with 1 if an invariant was broken, or if a long run left out a pair of a
- * fault and a call. With `--mutations` it plants one mistake after another in the functions instead, and exits with 1 if
- * one of them is not found.
+ * fault and a call. With `--mutations` it plants one mistake after another in the functions instead, and exits with 1
+ * if one of them is not found.
  */
 
 const print = (text: string): void => void process.stdout.write(`${text}\n`);

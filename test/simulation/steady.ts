@@ -3,8 +3,9 @@ import { MINUTE, SECOND } from './timeline.ts';
 import type { World } from './world.ts';
 
 /**
- * Runs both functions as they are deployed until `isDone`: one tick of each collector a minute, and an event source that
- * polls all the time. Returns the time since the first upload, in milliseconds; undefined if it would exceed `limitMs`.
+ * Runs both functions as they are deployed until `isDone`: one tick of each collector a minute, and an event source
+ * that polls all the time. Returns the time since the first upload, in milliseconds; undefined if it would exceed
+ * `limitMs`.
  */
 export async function runSteadily(world: World, isDone: () => boolean, limitMs: number): Promise<number | undefined> {
   const { scenario, timeline, invocations, service } = world;

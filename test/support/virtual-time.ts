@@ -20,7 +20,7 @@ export class VirtualTime implements Clock {
     return this.#timeline.now() + this.#advancedMs;
   }
 
-  /** Seconds since the beginning. */
+  /** Seconds since this clock started. */
   get seconds(): number {
     return (this.now() - START) / 1000;
   }

@@ -17,6 +17,7 @@ import { type BatchResponse, createFlows } from '../../functions/create-flow/bat
 import { createFlowService } from '../../functions/flow-service/client.ts';
 import { httpTransport } from '../../functions/flow-service/http-transport.ts';
 import type { Transport } from '../../functions/flow-service/transport.ts';
+import type { FlowService } from '../../functions/flow-service/types.ts';
 import { portsOf } from '../../functions/lambda/ports.ts';
 import { SecretToken } from '../../functions/lambda/token.ts';
 import type { Entry } from '../../functions/ledger/entry.ts';
@@ -42,7 +43,7 @@ export const TOKEN = 'obviously-fake-token';
 const CREDENTIALS = { region: 'us-east-1', credentials: { accessKeyId: 'fake', secretAccessKey: 'fake' } };
 const MINUTE = 60_000;
 
-/** Takes any file, and gives back its bytes. */
+/** A route that takes any file. Its flows return the bytes of the file. */
 export const ECHO: Route = { name: 'echo', input: 'file', template: 'bytes_echo' };
 
 export interface WorldOptions {
@@ -51,10 +52,10 @@ export interface WorldOptions {
   readonly versioning?: Versioning | undefined;
   readonly service?: Omit<StandInOptions, 'clock' | 'tokens'>;
   readonly s3?: Pick<S3Options, 'conflict' | 'authorize' | 'keysMax'>;
-  /** Where the functions take the service to be, and how they get there. Default: where it is. */
+  /** The base URL that the functions have, and their transport. Default: those of the stand-in service. */
   readonly baseUrl?: URL;
   readonly transport?: (direct: Transport, service: URL) => Transport;
-  /** How many times faster time passes than it does: every wait is so much shorter. Default 1. */
+  /** Factor by which time passes faster. Default 1. */
   readonly speed?: number;
   /**
    * Time passes at once, and only during invocations. S3 and the service are then called in this process, without
@@ -70,7 +71,7 @@ interface WorldClock extends Clock {
   during<T>(body: () => Promise<T>): Promise<T>;
 }
 
-/** The system's clock, moved on by hand. Waits take the time that they say, or the same part of it each. */
+/** The system's clock, which a test can move on. With a speed above 1, all waits are shorter by that factor. */
 class MovableClock implements WorldClock {
   readonly #start = Date.now();
   readonly #speed: number;
@@ -138,9 +139,51 @@ async function loadSdk(config: S3ClientConfig): Promise<void> {
   s3.destroy();
 }
 
+/** The servers of a world, and how to reach them. */
+interface Servers {
+  readonly clock: WorldClock;
+  readonly service: StandInFlowService;
+  readonly connections: Connections;
+  /** Stops the servers, in the reverse order. */
+  readonly closing: (() => unknown)[];
+}
+
+/** Starts the servers of a world. @param onEvent hears of every event of the embedded S3. */
+async function startServers(options: WorldOptions, onEvent: (record: S3EventRecord) => void): Promise<Servers> {
+  const clock = options.isVirtual === true ? new VirtualTime() : new MovableClock(options.speed ?? 1);
+  const s3 = new EmbeddedS3({ clock, onEvent, ...options.s3 });
+  s3.createBucket(INBOX, 'versioning' in options ? { versioning: options.versioning } : { versioning: 'Enabled' });
+  s3.createBucket(RESULTS);
+  s3.createBucket(LEDGER);
+  const service = new StandInFlowService({ flowMs: MINUTE, ...options.service, clock, tokens: [TOKEN] });
+  const closing: (() => unknown)[] = [() => s3.close(), () => service.close()];
+  const connections =
+    options.isVirtual === true ? await withinProcess(s3, service, clock) : await overHttp(s3, service, clock, closing);
+  return { clock, service, connections, closing };
+}
+
+function settingsOf({ settings, routes }: WorldOptions, baseUrl: URL): Settings {
+  return {
+    ...SETTINGS_DEFAULT,
+    // A tick makes one round only, so the test decides how much time passes.
+    pollIntervalSeconds: 60,
+    ...settings,
+    pipeline: 'test',
+    baseUrl,
+    tokenSecretId: 'token',
+    inboxBucket: INBOX,
+    resultsBucket: RESULTS,
+    ledgerBucket: LEDGER,
+    queueUrl: 'unused',
+    collectFunction: 'test-collect-outputs',
+    eventBus: 'default',
+    routes: routes ?? [ECHO],
+  };
+}
+
 /**
- * Both functions in this process, against the embedded S3 and the stand-in service over HTTP on loopback. A test plays
- * the queue's poller and the schedule, one step at a time.
+ * Both functions in this process, with the embedded S3 and the stand-in service over HTTP on loopback. The test plays the
+ * event source of the queue and the schedule, one step at a time.
  */
 export class World {
   readonly clock: WorldClock;
@@ -153,49 +196,26 @@ export class World {
   readonly logged: { readonly level: string; readonly message: string; readonly fields: LogFields }[] = [];
   readonly counted = new Map<MetricName, number>();
   readonly events: CompletionEvent[] = [];
-  /** What Secrets Manager would hold. An error is thrown instead of read. */
+  /** The secret in Secrets Manager, or the error that reading it throws. */
   token: string | Error = TOKEN;
   tokenReadings = 0;
-  /** Time limit of each invocation. Short enough that no failed upload waits in place, where a test does not say more. */
+  /** Time limit of each invocation, in milliseconds. The default is so short that no failed upload waits in place. */
   remainingMs = 20_000;
   readonly #closing: (() => unknown)[];
 
   static async start(options: WorldOptions = {}): Promise<World> {
-    const closing: (() => unknown)[] = [];
-    const clock = options.isVirtual === true ? new VirtualTime() : new MovableClock(options.speed ?? 1);
-    let onEvent: (record: S3EventRecord) => void = () => {};
-    const embedded = new EmbeddedS3({ clock, onEvent: (record) => onEvent(record), ...options.s3 });
-    embedded.createBucket(
-      INBOX,
-      'versioning' in options ? { versioning: options.versioning } : { versioning: 'Enabled' },
-    );
-    embedded.createBucket(RESULTS);
-    embedded.createBucket(LEDGER);
-    closing.push(() => embedded.close());
-    const service = new StandInFlowService({ flowMs: MINUTE, ...options.service, clock, tokens: [TOKEN] });
-    closing.push(() => service.close());
-    const connections =
-      options.isVirtual === true
-        ? await withinProcess(embedded, service, clock)
-        : await overHttp(embedded, service, clock, closing);
-    const world = new World(options, clock, service, connections, closing);
-    onEvent = (record) => {
-      if (record.s3.bucket.name === INBOX) world.queue.send(JSON.stringify({ Records: [record] }));
-    };
+    let world: World | undefined;
+    const servers = await startServers(options, (record) => {
+      if (record.s3.bucket.name === INBOX) world?.queue.send(JSON.stringify({ Records: [record] }));
+    });
+    world = new World(options, servers);
     return world;
   }
 
-  private constructor(
-    options: WorldOptions,
-    clock: WorldClock,
-    service: StandInFlowService,
-    { s3, serviceUrl, transport }: Connections,
-    closing: (() => unknown)[],
-  ) {
-    const baseUrl = options.baseUrl ?? serviceUrl;
+  private constructor(options: WorldOptions, { clock, service, connections, closing }: Servers) {
+    const { s3, serviceUrl, transport } = connections;
     this.clock = clock;
     this.service = service;
-    this.#closing = closing;
     this.deadLetters = new Queue({ name: 'dead', clock });
     this.queue = new Queue({
       name: 'uploads',
@@ -207,23 +227,16 @@ export class World {
       ...s3,
       ...CREDENTIALS,
     });
-    closing.push(() => this.s3.destroy());
-    const settings: Settings = {
-      ...SETTINGS_DEFAULT,
-      // So that a tick goes round once, and the time that passes is the test's to say.
-      pollIntervalSeconds: 60,
-      ...options.settings,
-      pipeline: 'test',
-      baseUrl,
-      tokenSecretId: 'token',
-      inboxBucket: INBOX,
-      resultsBucket: RESULTS,
-      ledgerBucket: LEDGER,
-      queueUrl: 'unused',
-      collectFunction: 'test-collect-outputs',
-      eventBus: 'default',
-      routes: options.routes ?? [ECHO],
-    };
+    this.#closing = [...closing, () => this.s3.destroy()];
+    const settings = settingsOf(options, options.baseUrl ?? serviceUrl);
+    const flows = this.#flowService(settings, options.transport?.(transport, serviceUrl) ?? transport);
+    this.#deploy = (changed) => this.#portsWith(changed, flows);
+    this.ports = this.#deploy(settings);
+  }
+
+  #flowService(settings: Settings, transport: Transport): FlowService {
+    const { baseUrl, outputsPath, assetBytesMax, answerDepthMax, requestsPerSecond } = settings;
+    const { clock } = this;
     const secrets = {
       send: async () => {
         this.tokenReadings += 1;
@@ -231,34 +244,30 @@ export class World {
         return { SecretString: this.token };
       },
     } as unknown as SecretsManagerClient;
-    const world = {
+    const token = new SecretToken(secrets, 'token', clock);
+    const limits = { outputsPath, assetBytesMax, answerDepthMax, requestsPerSecond };
+    return createFlowService({ baseUrl, ...limits, clock, token, transport });
+  }
+
+  #portsWith(settings: Settings, flows: FlowService): ReturnType<typeof portsOf> {
+    return portsOf({
+      settings,
       s3: this.s3,
-      flows: createFlowService({
-        baseUrl,
-        outputsPath: settings.outputsPath,
-        assetBytesMax: settings.assetBytesMax,
-        answerDepthMax: settings.answerDepthMax,
-        requestsPerSecond: settings.requestsPerSecond,
-        clock,
-        token: new SecretToken(secrets, 'token', clock),
-        transport: options.transport?.(transport, serviceUrl) ?? transport,
-      }),
+      flows,
       queue: { send: async (message: string) => void this.queue.send(message) },
       events: { send: async (event: CompletionEvent) => void this.events.push(event) },
-      clock,
+      clock: this.clock,
       nonce: randomUUID,
       telemetry: {
         log: this.#log({}),
         metrics: {
-          count: (metric: MetricName, value = 1) => this.counted.set(metric, (this.counted.get(metric) ?? 0) + value),
+          count: (metric: MetricName, value = 1) => this.counted.set(metric, this.count(metric) + value),
         },
       },
-    };
-    this.#deploy = (changed) => portsOf({ ...world, settings: changed });
-    this.ports = this.#deploy(settings);
+    });
   }
 
-  /** Changes the functions' settings, as a deployment does while uploads are on their way. */
+  /** Deploys the functions with other settings while uploads are under way. */
   redeploy(change: Partial<Settings>): void {
     this.ports = this.#deploy({ ...this.ports.settings, ...change });
   }
@@ -279,7 +288,7 @@ export class World {
     await this.s3.send(new DeleteObjectCommand({ Bucket: INBOX, Key: key }));
   }
 
-  /** One batch from the queue through the function, as its event source would do it. Undefined where none is visible. */
+  /** Gives create-flow one batch of messages, as its event source does. Returns undefined if no message is visible. */
   async deliver(): Promise<BatchResponse | undefined> {
     const messages = this.queue.receive({ max: 10 });
     if (messages.length === 0) return undefined;
@@ -290,7 +299,7 @@ export class World {
     return response;
   }
 
-  /** Delivers, and ticks an hour later, over and over: a doubt that nothing settles has been waited out by the end. */
+  /** Delivers and ticks for five hours. In that time, a doubt that nothing settles runs out. */
   async waitOutDoubt(): Promise<void> {
     for (let i = 0; i < 5; i += 1) {
       await this.deliver();
@@ -308,7 +317,7 @@ export class World {
     return this.clock.during(() => withinInvocation(this.remainingMs, this.clock, body));
   }
 
-  /** Time passes, messages are delivered and ticks come round, until nothing runs, waits or is queued any more. */
+  /** Delivers and ticks, with time in between, until no upload runs, waits or is queued. */
   async settle(stepsMax = 40): Promise<void> {
     for (let step = 0; step < stepsMax; step += 1) {
       while ((await this.deliver()) !== undefined);
@@ -356,7 +365,7 @@ export class World {
     return this.json<Receipt>(RESULTS, `${key}/receipt.json`);
   }
 
-  /** The one entry in the ledger; an error where there are none or several. */
+  /** The only entry of the ledger. @throws {Error} if there is none, or several. */
   async entry(): Promise<Entry> {
     const [key, ...others] = await this.keys(LEDGER, 'uploads/');
     if (key === undefined || others.length > 0) throw new Error(`Not one entry: ${[key, ...others].join(', ')}`);

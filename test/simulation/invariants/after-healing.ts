@@ -43,7 +43,9 @@ export async function checkFirstTicks(world: World): Promise<void> {
   }
 }
 
-/** An upload that was retried after the healing has a new end. It is the one that its file and today's settings deserve. */
+/**
+ * An upload that was retried after the healing has a new end. It is the one that its file and today's settings deserve.
+ */
 export async function checkRetried(world: World): Promise<void> {
   const { scenario, inbox, observed } = world;
   // The longest flow may be longer than a flow's maximum age.

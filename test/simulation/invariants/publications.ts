@@ -76,9 +76,9 @@ interface EventFacts {
 }
 
 /**
- * Every end was published in an event, and always in the same words. The sweep makes one exception on purpose: an upload
- * that failed before it had a flow, whose receipt is out and whose message died before the event was sent. The sweep
- * sees the receipt and takes the event for sent.
+ * Every end was published in an event, and always in the same words. The sweep makes one exception on purpose: an
+ * upload that failed before it had a flow, whose receipt is out and whose message died before the event was sent. The
+ * sweep sees the receipt and takes the event for sent.
  */
 export function checkEvents(world: World, entries: readonly TerminalEntry[]): void {
   const { observed, orderChecker, scenario } = world;
