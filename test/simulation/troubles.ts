@@ -63,7 +63,7 @@ function rarity(random: Random, storm: Scenario): Partial<Scenario> {
       skewMs: 140 * SECOND,
       isSkewWild: true,
       isSkewExtreme: true,
-      steps: manySteps(random, TAKEOVER_UPLOADS, 18 * MINUTE, ['echo/']),
+      steps: [...storm.steps, ...manySteps(random, TAKEOVER_UPLOADS, 18 * MINUTE, ['echo/'])],
       chaosMs: 20 * MINUTE,
       rotations: [],
       suddenDeaths: 0,
