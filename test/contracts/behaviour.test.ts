@@ -30,7 +30,7 @@ interface Given {
   readonly Key: string;
 }
 
-/** One behaviour, asked of a bucket of that kind. Its name is a row of docs/s3-behaviour.md. */
+/** Tests one behaviour with a bucket of a kind. The name is a row of docs/s3-behaviour.md. */
 function behaviour(name: string, kind: BucketKind | 'any', ask: (given: Given) => Promise<void>): void {
   test(name, async ({ skip }) => {
     const bucket = target.bucket(kind);
@@ -70,7 +70,7 @@ async function refused(call: Promise<unknown>): Promise<Refusal> {
   throw new Error('The request was not refused.');
 }
 
-/** The names of the errors of racing writers; those that won give none. */
+/** The names of the errors of racing writers. A writer that won has none. */
 async function race(writers: readonly Promise<unknown>[]): Promise<string[]> {
   const results = await Promise.allSettled(writers);
   return results.flatMap((result) => (result.status === 'rejected' ? [(result.reason as Error).name] : []));
@@ -451,7 +451,7 @@ describe('uploads', () => {
     await put(given, 'first', { Metadata });
     const head = await given.client.send(new HeadObjectCommand(given));
     expect(head.Metadata?.['flow-template']).toBe('a b');
-    // Anything else is, or stays, encoded as RFC 2047 has it.
+    // Other values are encoded by RFC 2047.
     expect(head.Metadata?.title).toBe('=?UTF-8?B?S8Okc2U=?=');
   });
 });
@@ -463,7 +463,7 @@ describe('events', () => {
     const before = target.events?.length ?? 0;
     await act();
     const event = target.events?.slice(before).find(({ s3 }) => s3.bucket.name === given.Bucket);
-    if (event === undefined) throw new Error('There was no event.');
+    if (event === undefined) throw new Error('S3 sent no event for this bucket.');
     return event;
   }
 

@@ -2,7 +2,7 @@ import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { startVitest } from 'vitest/node';
 
-/** A bucket may be an ocean away, and a test sends up to 10 MiB. */
+/** Time limit of a test, in milliseconds. A test sends up to 10 MiB, and the bucket may be far away. */
 const NETWORK_TIMEOUT_MS = 180_000;
 
 const HELP = `Checks that a bucket behaves as the ledger relies on (see docs/s3-behaviour.md).
@@ -14,10 +14,10 @@ const HELP = `Checks that a bucket behaves as the ledger relies on (see docs/s3-
   --help           show this
 
 Credentials, region and endpoint are the SDK's usual ones: AWS_PROFILE, AWS_REGION, AWS_ENDPOINT_URL_S3, ...
-All keys begin with a prefix of their own and are deleted at the end, with all their versions.
+All keys begin with a unique prefix and are deleted at the end, with all their versions.
 The credentials need s3:GetObject, s3:GetObjectVersion, s3:PutObject, s3:DeleteObject, s3:DeleteObjectVersion,
 s3:AbortMultipartUpload, s3:ListBucket, s3:ListBucketVersions, s3:ListBucketMultipartUploads and
-s3:GetBucketVersioning. What the bucket's versioning, or a bucket alone, cannot show is reported as skipped, with the
+s3:GetBucketVersioning. Tests that the bucket's versioning, or a bucket alone, does not allow are skipped, with the
 reason.
 `;
 

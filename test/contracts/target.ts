@@ -13,20 +13,20 @@ import { EmbeddedS3, type S3EventRecord } from '../../local/aws/s3/s3.ts';
 
 export type BucketKind = 'unversioned' | 'Enabled' | 'Suspended';
 
-/** The S3 that the behaviour is asked of: the embedded one, or a bucket that somebody has. */
+/** The S3 to test: the embedded one, or a real bucket. */
 export interface Target {
   readonly client: S3Client;
-  /** Signs as somebody who may read objects and not list the bucket. */
+  /** Its user may read objects and not list the bucket. Undefined for a real bucket. */
   readonly clientWithoutListBucket: S3Client | undefined;
-  /** A bucket of that kind, or why there is none. */
+  /** A bucket of a kind, or the reason why there is none. */
   bucket(kind: BucketKind | 'any'): { readonly name: string } | { readonly missing: string };
-  /** Every key of the suite begins with it. */
+  /** Prefix of all keys of the suite. */
   readonly prefix: string;
-  /** What S3 told of so far, where that can be seen. */
+  /** All events so far. Undefined for a real bucket. */
   readonly events: readonly S3EventRecord[] | undefined;
-  /** Makes the next conditional write meet a conflict, where that can be done. */
+  /** Makes the next conditional write meet a conflict. Undefined for a real bucket. */
   readonly provokeConflict: (() => void) | undefined;
-  /** Lets the time of S3 go on. */
+  /** Lets time pass for S3. */
   passTime(ms: number): Promise<void>;
   close(): Promise<void>;
 }
@@ -104,7 +104,7 @@ async function given(name: string, prefixGiven: string): Promise<Target> {
   };
 }
 
-/** Every version, delete marker and unfinished upload under the prefix. */
+/** Removes every version, delete marker and unfinished upload under the prefix. */
 async function removeAll(client: S3Client, Bucket: string, Prefix: string): Promise<void> {
   for (;;) {
     const { Versions = [], DeleteMarkers = [] } = await client.send(new ListObjectVersionsCommand({ Bucket, Prefix }));

@@ -5,7 +5,7 @@ import { LEDGER, RESULTS, TOKEN } from '../support/world.ts';
 import { html, NO_ANSWERS, nested } from './bad-answers.ts';
 import { answering, endless, hostileWorld, MINUTE, onlyReceipt, saying } from './support.ts';
 
-/** Sends the upload and looks for its flow ten minutes later: nothing is known of it, and it is not sent again. */
+/** Sends the upload and looks for its flow ten minutes later. The doubt is held, and the upload is not sent again. */
 async function expectHeldDoubt(world: Awaited<ReturnType<typeof hostileWorld>>): Promise<void> {
   await world.deliver();
   world.clock.advance(10 * MINUTE);
@@ -42,7 +42,7 @@ describe('an answer to POST /flows that is', () => {
     ),
     ['See Other', () => ({ status: 303, headers: { location: '/flows/65f0' } })],
   ];
-  it.each(unusable)('%s, of a flow that was made, leads to that flow by its tag', async (_, fault) => {
+  it.each(unusable)('%s, after the flow was made, leads to that flow by its tag', async (_, fault) => {
     const world = await hostileWorld();
     answering(world, 'createFlow', (n) => (n === 1 ? { ...fault(), at: 'after-effect' } : undefined));
     await world.upload('a', 'x');
@@ -52,14 +52,17 @@ describe('an answer to POST /flows that is', () => {
     expect((await onlyReceipt(world)).status).toBe('succeeded');
   });
 
-  it.each(unusable)('%s, every time and of no flow, uses up the attempts and says so', async (_, fault) => {
-    const world = await hostileWorld({ settings: { attemptsMax: 2 } });
-    answering(world, 'createFlow', () => fault());
-    await world.upload('a', 'x');
-    await world.settle();
-    expect(await onlyReceipt(world)).toMatchObject({ status: 'failed', failure: { code: 'attempts-exhausted' } });
-    expect(world.service.counts.createFlow).toBe(2);
-  });
+  it.each(unusable)(
+    '%s, every time and without a flow, uses up the attempts, and the receipt says so',
+    async (_, fault) => {
+      const world = await hostileWorld({ settings: { attemptsMax: 2 } });
+      answering(world, 'createFlow', () => fault());
+      await world.upload('a', 'x');
+      await world.settle();
+      expect(await onlyReceipt(world)).toMatchObject({ status: 'failed', failure: { code: 'attempts-exhausted' } });
+      expect(world.service.counts.createFlow).toBe(2);
+    },
+  );
 
   const refusals: readonly (readonly [what: string, fault: Fault, message: string])[] = [
     ...[300, 301, 302, 304, 307, 308, 400, 404, 405, 406, 409, 410, 411, 413, 414, 415, 418, 422, 431, 451, 501].map(
@@ -68,13 +71,13 @@ describe('an answer to POST /flows that is', () => {
     ),
     ['a page', { status: 422, body: html }, '<h1>Bad Gateway</h1>'],
     ['a long page', { status: 422, body: html.repeat(10_000) }, '<h1>Bad Gateway</h1>'],
-    ['a page without end', { status: 422, body: endless('<p>') }, '<p><p>'],
+    ['an endless page', { status: 422, body: endless('<p>') }, '<p><p>'],
     [
       'a compressed page',
       { status: 422, body: gzipSync(html), headers: { 'content-encoding': 'gzip' } },
       'create: 422',
     ],
-    ['bytes', { status: 422, body: Buffer.from([0xff, 0xfe, 0, 1]) }, 'create: 422'],
+    ['binary data', { status: 422, body: Buffer.from([0xff, 0xfe, 0, 1]) }, 'create: 422'],
     ['lists in lists, 30,000 deep', { status: 422, body: nested(30_000) }, 'create: 422'],
     ['a detail of lists in lists', { status: 422, body: `{"detail":${nested(30_000)}}` }, 'create: 422'],
     ['details of lists in lists', { status: 422, body: `{"detail":[${nested(30_000)}]}` }, 'create: 422'],
@@ -83,8 +86,12 @@ describe('an answer to POST /flows that is', () => {
       { status: 422, body: `{"detail":[{"loc":${nested(30_000)},"msg":"x"}]}` },
       'create: 422',
     ],
-    ['a place that is no text', { status: 422, body: '{"detail":[{"loc":[{"toString":1}],"msg":"Wrong"}]}' }, 'Wrong'],
-    ['a message that is no text', { status: 422, body: '{"detail":[{"msg":{"toString":1,"valueOf":1}}]}' }, 'toString'],
+    ['a place that is not text', { status: 422, body: '{"detail":[{"loc":[{"toString":1}],"msg":"Wrong"}]}' }, 'Wrong'],
+    [
+      'a message that is not text',
+      { status: 422, body: '{"detail":[{"msg":{"toString":1,"valueOf":1}}]}' },
+      'toString',
+    ],
     ['details that are null', { status: 422, body: '{"detail":[null]}' }, 'create: 422'],
     [
       'ten thousand details',
@@ -95,7 +102,7 @@ describe('an answer to POST /flows that is', () => {
     ['our token', { status: 422, body: `Who is ${TOKEN}?` }, 'Who is [token]?'],
     ['our token in JSON', { status: 422, body: JSON.stringify({ detail: `Bearer ${TOKEN}` }) }, 'Bearer [token]'],
     [
-      'our token in JSON, spelled otherwise',
+      'our token in JSON, with escapes',
       {
         status: 422,
         body: `{"detail":"${TOKEN.replace(/[a-m-]/g, (c) => `\\u00${c.charCodeAt(0).toString(16).toUpperCase()}`)}"}`,
@@ -128,21 +135,18 @@ describe('an answer to POST /flows that is', () => {
     ['Sun, 06 Nov 1994 08:49:37 GMT', 0, MINUTE],
     ['Fri, 31 Dec 9999 23:59:59 GMT', 24 * 60 * MINUTE, 36 * 60 * MINUTE],
   ];
-  it.each(waits)(
-    '429 with Retry-After: %s waits for a time that makes sense',
-    async (retryAfter, atLeastMs, atMostMs) => {
-      const world = await hostileWorld();
-      answering(world, 'createFlow', { status: 429, headers: { 'retry-after': retryAfter } });
-      await world.upload('a', 'x');
-      const before = world.clock.now();
-      await world.deliver();
-      const entry = await world.entry();
-      expect(entry).toMatchObject({ state: 'waiting', reason: 'throttled', attempts: 0 });
-      const waitMs = (entry.state === 'waiting' ? entry.notBefore : 0) - before;
-      expect(waitMs).toBeGreaterThanOrEqual(atLeastMs);
-      expect(waitMs).toBeLessThan(atMostMs);
-    },
-  );
+  it.each(waits)('429 with Retry-After: %s waits for a sensible time', async (retryAfter, atLeastMs, atMostMs) => {
+    const world = await hostileWorld();
+    answering(world, 'createFlow', { status: 429, headers: { 'retry-after': retryAfter } });
+    await world.upload('a', 'x');
+    const before = world.clock.now();
+    await world.deliver();
+    const entry = await world.entry();
+    expect(entry).toMatchObject({ state: 'waiting', reason: 'throttled', attempts: 0 });
+    const waitMs = (entry.state === 'waiting' ? entry.notBefore : 0) - before;
+    expect(waitMs).toBeGreaterThanOrEqual(atLeastMs);
+    expect(waitMs).toBeLessThan(atMostMs);
+  });
 });
 
 describe('a flow whose id is', () => {
@@ -177,7 +181,7 @@ describe('a flow whose id is', () => {
   it.each(usable.map((id) => [JSON.stringify(id).slice(0, 40), id] as const))(
     '%s is collected like any other',
     async (_, id) => {
-      // Asset ids are as bad: together with the template they all have to fit into an asset's metadata.
+      // Asset ids are as bad. Together with the template, all must fit into the metadata of an asset.
       const ids = [id, id];
       const world = await hostileWorld({ service: { newId: () => ids.shift() ?? 'another' } });
       await world.upload('a', 'x', { ContentType: 'application/x-test' });
@@ -194,7 +198,7 @@ describe('a flow whose id is', () => {
     },
   );
 
-  it('long in three places at once fits into an asset all the same', async () => {
+  it('long, like its asset id and its template, fits into the metadata of an asset', async () => {
     const ids = ['/'.repeat(256), '/'.repeat(256)];
     const world = await hostileWorld({
       service: { newId: () => ids.shift() ?? 'another' },
@@ -212,7 +216,7 @@ describe('a flow whose id is', () => {
     expect(await onlyReceipt(world)).toMatchObject({ status: 'succeeded', assets: [{ bytes: 1 }] });
   });
 
-  it.each([1, 0, -1, Number.MAX_SAFE_INTEGER])('the number %d is asked for by its digits', async (id) => {
+  it.each([1, 0, -1, Number.MAX_SAFE_INTEGER])('the number %d is requested by its digits', async (id) => {
     const world = await hostileWorld();
     world.service.intercept = ({ url }, { operation }) => {
       if (operation === 'createFlow') return saying(JSON.stringify({ flow_id: id }));
@@ -245,8 +249,8 @@ describe('a listing of flows that', () => {
   it.each<[string, readonly object[]]>([
     ['shows no additional data', [{ ...record, additional: undefined }]],
     ['shows additional data as null', [{ ...record, additional: null }]],
-    ['shows active flows only', [{ ...record, state: 'running' }]],
-  ])('%s settles no doubt: the upload is held', async (_, listed) => {
+    ['shows only active flows', [{ ...record, state: 'running' }]],
+  ])('%s does not settle a doubt: the upload is held', async (_, listed) => {
     const world = await hostileWorld({ service: { flowMs: 0 }, settings: { inDoubt: 'hold' } });
     world.service.intercept = (_request, { operation }) => {
       if (operation === 'createFlow') return { reset: 'after-effect' };
@@ -256,7 +260,7 @@ describe('a listing of flows that', () => {
     await expectHeldDoubt(world);
   });
 
-  it('shows additional data as a text of JSON leads to the flow by its tag', async () => {
+  it('shows additional data as JSON in a string leads to the flow by its tag', async () => {
     const world = await hostileWorld();
     world.service.intercept = (_request, { operation, n }) => {
       if (operation === 'createFlow') return n === 1 ? { reset: 'after-effect' } : undefined;

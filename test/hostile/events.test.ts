@@ -11,10 +11,10 @@ const put = (object: object, more: object = {}) => record({ bucket: { name: INBO
 const bridged = (detail: unknown, more: object = {}) =>
   JSON.stringify({ source: 'aws.s3', 'detail-type': 'Object Created', detail, ...more });
 
-/** Nothing that could ever be understood, or read. */
+/** Messages that can never be parsed. */
 const DEAD: readonly (readonly [what: string, body: string])[] = [
-  ['nothing', ' '],
-  ['no JSON', 'not JSON'],
+  ['blank', ' '],
+  ['not JSON', 'not JSON'],
   ['cut JSON', '{"Records":['],
   ['null', 'null'],
   ['a number', '5'],
@@ -58,11 +58,11 @@ const DEAD: readonly (readonly [what: string, body: string])[] = [
   ['an event without a key', bridged({ bucket: { name: INBOX }, object: {} })],
   ['an event whose bucket is text', bridged({ bucket: INBOX, object: { key: 'a' } })],
   ['an event with a lone surrogate', bridged({ bucket: { name: INBOX }, object: { key: 'a\udfff' } })],
-  ['a version that is none', put({ key: 'there', versionId: '../../x' })],
+  ['an invalid version', put({ key: 'there', versionId: '../../x' })],
   ['a version with a newline', put({ key: 'there', versionId: 'a\r\nX-Evil: b' })],
 ];
 
-/** Understood, and nothing to do. */
+/** Messages that need no work. */
 const DONE: readonly (readonly [what: string, body: string])[] = [
   ['a test event', JSON.stringify({ Service: 'Amazon S3', Event: 's3:TestEvent', Bucket: INBOX })],
   ['no records', '{"Records":[]}'],
@@ -74,28 +74,28 @@ const DONE: readonly (readonly [what: string, body: string])[] = [
   ],
   ['an object that is not there', put({ key: 'not-there' })],
   ['a version that is not there', put({ key: 'there', versionId: 'f'.repeat(32) })],
-  ['an ETag of another time', put({ key: 'there', eTag: '0'.repeat(32) })],
+  ['the ETag of another object', put({ key: 'there', eTag: '0'.repeat(32) })],
   ['a name that objects inherit', put({ key: '__proto__' })],
   ['a folder', put({ key: 'folder/', size: 0 })],
   ['an object of the results bucket', record({ bucket: { name: RESULTS }, object: { key: 'a/receipt.json' } })],
   ['an object of the ledger', record({ bucket: { name: LEDGER }, object: { key: 'state/sweep.json' } })],
   ['a bucket that is not there', record({ bucket: { name: 'nobodys' }, object: { key: 'there' } })],
-  ['a bucket that is a way up', record({ bucket: { name: '..' }, object: { key: 'there' } })],
+  ['a bucket called ..', record({ bucket: { name: '..' }, object: { key: 'there' } })],
 ];
 
-/** Odd, and an upload all the same. */
+/** Odd messages that tell of an upload. */
 const TAKEN: readonly (readonly [what: string, body: string])[] = [
   ['a size that is text', put({ key: 'there', size: 'many' })],
   ['a negative size', put({ key: 'there', size: -1 })],
   ['a version that is a number', put({ key: 'there', versionId: 5 })],
   ['an ETag that is null', put({ key: 'there', eTag: null })],
-  ['an upload id that is a way up', put({ key: 'there' }, { flowdrop: { uploadId: '../state/collector-0' } })],
+  ['an upload id with a path', put({ key: 'there' }, { flowdrop: { uploadId: '../state/collector-0' } })],
   ['an upload id with a lone surrogate', put({ key: 'there' }, { flowdrop: { uploadId: '\ud800' } })],
   ['an upload id of 10,000 characters', put({ key: 'there' }, { flowdrop: { uploadId: 'a'.repeat(10_000) } })],
   ['an upload id that is a number', put({ key: 'there' }, { flowdrop: { uploadId: 5 } })],
-  ['an upload id that nobody has', put({ key: 'there' }, { flowdrop: { uploadId: '0'.repeat(40) } })],
-  ['a word of ours that is text', put({ key: 'there' }, { flowdrop: 'flowdrop' })],
-  ['members that nobody knows', put({ key: 'there', __proto__: {}, more: nested(10) }, { unknown: [1] })],
+  ['an unknown upload id', put({ key: 'there' }, { flowdrop: { uploadId: '0'.repeat(40) } })],
+  ['a flowdrop member that is text', put({ key: 'there' }, { flowdrop: 'flowdrop' })],
+  ['unknown members', put({ key: 'there', __proto__: {}, more: nested(10) }, { unknown: [1] })],
 ];
 
 async function worldWithMessage(body: string) {
@@ -107,7 +107,7 @@ async function worldWithMessage(body: string) {
 }
 
 describe('a message that is', () => {
-  it.each(DEAD)('%s ends as a dead letter, and takes no other with it', async (_, body) => {
+  it.each(DEAD)('%s becomes a dead letter, and harms no other message', async (_, body) => {
     const world = await worldWithMessage(body);
     await world.upload('another', 'x');
     expect((await world.deliver())?.batchItemFailures).toHaveLength(1);
@@ -125,7 +125,7 @@ describe('a message that is', () => {
     expect(await world.keys(LEDGER, 'uploads/')).toHaveLength(1);
   });
 
-  it.each(DONE)('%s is done with at once', async (_, body) => {
+  it.each(DONE)('%s succeeds at once, without a flow', async (_, body) => {
     const world = await worldWithMessage(body);
     await world.put(RESULTS, 'a/receipt.json', '{}');
     await world.put(LEDGER, 'state/sweep.json', '{}');
@@ -134,7 +134,7 @@ describe('a message that is', () => {
     expect(await world.keys(LEDGER, 'uploads/')).toEqual([]);
   });
 
-  it.each(TAKEN)('%s is an upload all the same', async (_, body) => {
+  it.each(TAKEN)('%s is taken as an upload', async (_, body) => {
     const world = await worldWithMessage(body);
     expect(await world.deliver()).toEqual({ batchItemFailures: [] });
     await world.settle();
@@ -142,7 +142,7 @@ describe('a message that is', () => {
     expect(world.service.flows).toHaveLength(1);
   });
 
-  it('one of five thousand records is worked on as far as the time goes, and comes again for the rest', async () => {
+  it('one of five thousand records is worked on until the time is over, and comes again for the rest', async () => {
     const world = await worldWithMessage(
       JSON.stringify({
         Records: Array.from({ length: 5_000 }, () => JSON.parse(put({ key: 'there' })).Records[0]),
@@ -163,7 +163,7 @@ describe('an invocation with', () => {
     ['a list', []],
     ['records of two kinds', { Records: [{ messageId: '1', body: '{}' }, {}] }],
     ['records whose bodies are objects', { Records: [{ messageId: '1', body: {} }] }],
-  ])('%s fails as a whole, by name', async (_, event) => {
+  ])('%s fails as a whole, with a named error', async (_, event) => {
     const world = await hostileWorld();
     await expect(world.invoke((invocation) => createFlows(event, world.ports, invocation))).rejects.toBeInstanceOf(
       AggregateError,

@@ -3,18 +3,18 @@ import { LEDGER, RESULTS, TOKEN } from '../support/world.ts';
 import { hostileWorld, MINUTE, onlyReceipt } from './support.ts';
 
 const USELESS: readonly (readonly [what: string, secret: string | Error])[] = [
-  ['nothing', ''],
+  ['empty', ''],
   ['white space', ' \t\n '],
   ['a newline within', 'obviously-fake\ntoken'],
-  ['a header of its own', 'obviously-fake\r\nX-Evil: b'],
+  ['a line break and a header', 'obviously-fake\r\nX-Evil: b'],
   ['a space within', 'obviously fake'],
   ['a NUL', 'obviously\0fake'],
   ['a control character', 'obviously\u0001fake'],
-  ['letters that no header carries', 'öbviously-fake'],
+  ['letters that a header cannot carry', 'öbviously-fake'],
   ['an emoji', '🪑'],
   ['an empty object', '{}'],
   ['an object without a token', '{"password":"obviously-fake"}'],
-  ['a token of another case', '{"Token":"obviously-fake"}'],
+  ['a member named in another case', '{"Token":"obviously-fake"}'],
   ['a token that is null', '{"token":null}'],
   ['a token that is a number', '{"token":5}'],
   ['a token that is true', '{"token":true}'],
@@ -24,13 +24,13 @@ const USELESS: readonly (readonly [what: string, secret: string | Error])[] = [
   ['a token of white space', '{"token":" \\n"}'],
   ['a token with a newline within', '{"token":"obviously\\nfake"}'],
   ['cut JSON', '{"token":"obviously-fake'],
-  ['JSON that goes on', '{"token":"obviously-fake"} {}'],
+  ['JSON with text after it', '{"token":"obviously-fake"} {}'],
   ['objects in objects, 50,000 deep', `${'{"token":'.repeat(50_000)}1${'}'.repeat(50_000)}`],
-  ['no secret that can be read', new Error('AccessDeniedException: no identity-based policy allows it')],
+  ['unreadable', new Error('AccessDeniedException: no identity-based policy allows it')],
 ];
 
 describe('a secret that is', () => {
-  it.each(USELESS)('%s makes uploads wait and ticks end, and fails nothing', async (_, secret) => {
+  it.each(USELESS)('%s makes uploads wait and ticks end, and fails no upload', async (_, secret) => {
     const world = await hostileWorld({ settings: { attemptsMax: 2 } });
     await world.upload('a', 'x');
     await world.deliver();
@@ -47,7 +47,7 @@ describe('a secret that is', () => {
     expect(await world.keys(RESULTS)).toEqual([]);
     expect((await world.keys(LEDGER, 'waiting/')).length).toBeGreaterThan(0);
     expect(await world.keys(LEDGER, 'running/')).toHaveLength(1);
-    // Whatever is in the secret, it is not for logs.
+    // The secret must not be in a log, even if it is not a token.
     const said = JSON.stringify(world.logged.map(({ message, fields }) => [message, fields, String(fields.error)]));
     expect(said).not.toContain('obviously');
     if (typeof secret === 'string') expect(said).toContain('holds no token');
@@ -68,7 +68,7 @@ describe('a secret that is', () => {
     ['JSON with more in it', JSON.stringify({ user: 'a', token: TOKEN, url: 'https://flows.example.com' })],
     ['JSON with a newline behind the token', JSON.stringify({ token: `${TOKEN}\n` })],
     ['JSON with white space around it', `\n ${JSON.stringify({ token: TOKEN })}\n`],
-    ['JSON that says it twice', `{"token":"obviously-another","token":"${TOKEN}"}`],
+    ['JSON with two tokens, of which the last counts', `{"token":"obviously-another","token":"${TOKEN}"}`],
   ];
   it.each(useful)('%s is understood', async (_, secret) => {
     const world = await hostileWorld();

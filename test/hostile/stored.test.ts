@@ -7,10 +7,10 @@ import { hostileWorld, MINUTE } from './support.ts';
 const nested = '['.repeat(50_000) + ']'.repeat(50_000);
 type Entry = Record<string, unknown> & { upload: Record<string, unknown> };
 
-/** One upload that runs, its entry as JSON, and a message that tells of it once more. */
+/** A world with one running upload. Returns its entry as JSON and another copy of its notification. */
 async function running() {
   const world = await hostileWorld();
-  await sweeping(world); // The deployment's first day.
+  await sweeping(world); // Records the first day of the deployment.
   await world.upload('a', 'x');
   const [message] = world.queue.receive({ max: 1 });
   if (message === undefined) throw new Error('No notification came');
@@ -27,7 +27,7 @@ const sweeping = (world: World, request = {}) =>
 describe('an entry that is', () => {
   const damage: readonly (readonly [what: string, text: (entry: Entry) => string])[] = [
     ['empty', () => ''],
-    ['no JSON', () => 'not JSON'],
+    ['not JSON', () => 'not JSON'],
     ['cut', (entry) => JSON.stringify(entry).slice(0, -20)],
     ['null', () => 'null'],
     ['a list', () => '[]'],
@@ -37,33 +37,33 @@ describe('an entry that is', () => {
     ['of another schema', (entry) => JSON.stringify({ ...entry, schema: 99 })],
     ['of a schema that is text', (entry) => JSON.stringify({ ...entry, schema: '1' })],
     ['nothing but a schema', () => '{"schema":1}'],
-    ['of no state', ({ state: _, ...rest }) => JSON.stringify(rest)],
+    ['without a state', ({ state: _, ...rest }) => JSON.stringify(rest)],
     ['of another state', (entry) => JSON.stringify({ ...entry, state: 'pondering' })],
     ['of an inherited state', (entry) => JSON.stringify({ ...entry, state: 'constructor' })],
     ['without its upload', ({ upload: _, ...rest }) => JSON.stringify(rest)],
     ['of an upload without a key', (entry) => JSON.stringify({ ...entry, upload: { ...entry.upload, key: 5 } })],
     ['of another upload', (entry) => JSON.stringify({ ...entry, upload: { ...entry.upload, id: '0'.repeat(40) } })],
-    [
-      'of an upload id that is a way up',
-      (entry) => JSON.stringify({ ...entry, upload: { ...entry.upload, id: '../x' } }),
-    ],
+    ['of an upload id with a path', (entry) => JSON.stringify({ ...entry, upload: { ...entry.upload, id: '../x' } })],
     ['without its route', ({ route: _, ...rest }) => JSON.stringify(rest)],
     ['of a route without a template', (entry) => JSON.stringify({ ...entry, route: { name: 'echo', input: 'file' } })],
     ['without its flow', ({ flow: _, ...rest }) => JSON.stringify(rest)],
     ['of a flow without an id', (entry) => JSON.stringify({ ...entry, flow: { createdAt: 1 } })],
-    ['of a flow of no time', (entry) => JSON.stringify({ ...entry, flow: { id: 'f', createdAt: 'yesterday' } })],
-    ['of a generation that is none', (entry) => JSON.stringify({ ...entry, generation: 'first' })],
-    ['of attempts that are none', (entry) => JSON.stringify({ ...entry, attempts: null })],
+    [
+      'of a flow without a valid time',
+      (entry) => JSON.stringify({ ...entry, flow: { id: 'f', createdAt: 'yesterday' } }),
+    ],
+    ['of an invalid generation', (entry) => JSON.stringify({ ...entry, generation: 'first' })],
+    ['of invalid attempts', (entry) => JSON.stringify({ ...entry, attempts: null })],
     ['claimed without a deadline', (entry) => JSON.stringify({ ...entry, state: 'claimed' })],
     ['waiting without a time', (entry) => JSON.stringify({ ...entry, state: 'waiting' })],
-    ['at its end without assets', (entry) => JSON.stringify({ ...entry, state: 'succeeded', endedAt: 1 })],
+    ['terminal without assets', (entry) => JSON.stringify({ ...entry, state: 'succeeded', endedAt: 1 })],
   ];
-  it.each(damage)('%s is named, harms no other, and keeps its message', async (_, text) => {
+  it.each(damage)('%s is named in an error, harms no other upload, and keeps its message', async (_, text) => {
     const { world, key, entry, notification } = await running();
     await world.put(LEDGER, key, text(entry));
     const before = await world.object(LEDGER, key);
 
-    // The message becomes a dead letter, in which it can be looked at.
+    // The message comes again until it is a dead letter, which the operator can inspect.
     world.queue.send(notification);
     expect((await world.deliver())?.batchItemFailures).toHaveLength(1);
     const named = () =>
@@ -71,14 +71,14 @@ describe('an entry that is', () => {
     expect(named().length).toBeGreaterThan(0);
     expect(String(named()[0]?.fields.error)).toContain(key);
 
-    // Others run on, and the tick that met it says so.
+    // Other uploads go on, and the tick fails at its end.
     await world.upload('b', 'y');
     await world.deliver();
     world.clock.advance(2 * MINUTE);
     await expect(world.tick()).rejects.toThrow('1 uploads could not be processed');
     expect((await world.receipt('b')).status).toBe('succeeded');
 
-    // A sweep goes past it, and says so in the end.
+    // A sweep skips the entry, and fails at its end.
     await world.upload('c', 'z');
     for (const { receiptHandle } of world.queue.receive({ max: 10 })) world.queue.delete(receiptHandle);
     world.clock.advance(60 * MINUTE);
@@ -98,25 +98,25 @@ describe('a marker that is', () => {
   const keys: readonly (readonly [what: string, key: string])[] = [
     ['nothing but a prefix', 'running/'],
     ['a word', 'running/x'],
-    ['of a time that is none', `running/yesterday/${id}/flow`],
-    ['of a time in other words', `running/2026/${id}/flow`],
+    ['of an invalid time', `running/yesterday/${id}/flow`],
+    ['of a time in another format', `running/2026/${id}/flow`],
     ['of a time without milliseconds', `running/2026-01-01T00:00:00Z/${id}/flow`],
-    ['of a time beyond all', `running/+275760-09-13T00:00:00.000Z/${id}/flow`],
+    ['of the last possible time', `running/+275760-09-13T00:00:00.000Z/${id}/flow`],
     ['of a flow that is not encoded', `running/2026-01-01T00:00:00.000Z/${id}/a b`],
-    ['of a flow that is a way up', `running/2026-01-01T00:00:00.000Z/${id}/..`],
+    ['of a flow called ..', `running/2026-01-01T00:00:00.000Z/${id}/..`],
     ['of half a percent sequence', `running/2026-01-01T00:00:00.000Z/${id}/%2`],
-    ['of an upload id that is none', 'running/2026-01-01T00:00:00.000Z/upload/flow'],
+    ['of an invalid upload id', 'running/2026-01-01T00:00:00.000Z/upload/flow'],
     ['of a short upload id', 'running/2026-01-01T00:00:00.000Z/abc/flow'],
-    ['of an upload that nobody knows', `running/2026-01-01T00:00:00.000Z/${id}/flow`],
+    ['of an unknown upload', `running/2026-01-01T00:00:00.000Z/${id}/flow`],
     ['waiting, and a word', 'waiting/x'],
-    ['waiting for a time that is none', `waiting/soon/${id}`],
-    ['waiting for a time in other words', `waiting/2026/${id}`],
-    ['waiting for an upload id that is none', 'waiting/2026-01-01T00:00:00.000Z/upload'],
-    ['waiting for an upload that nobody knows', `waiting/2026-01-01T00:00:00.000Z/${id}`],
+    ['waiting for an invalid time', `waiting/soon/${id}`],
+    ['waiting for a time in another format', `waiting/2026/${id}`],
+    ['waiting for an invalid upload id', 'waiting/2026-01-01T00:00:00.000Z/upload'],
+    ['waiting for an unknown upload', `waiting/2026-01-01T00:00:00.000Z/${id}`],
     ['waiting, and deeper', `waiting/2026-01-01T00:00:00.000Z/${id}/more`],
-    ['of a letter that sorts behind all', 'waiting/~'],
+    ['of a letter that sorts last', 'waiting/~'],
   ];
-  it.each(keys)('%s stands in nobody’s way, and costs the service nothing twice', async (_, key) => {
+  it.each(keys)('%s delays no upload, and costs at most one request to the service', async (_, key) => {
     const { world } = await running();
     await world.put(LEDGER, key, 'not empty');
     for (let i = 0; i < 3; i += 1) {
@@ -138,20 +138,20 @@ describe('a state that is', () => {
     ['a list', '[]'],
     ['text', '"state"'],
     ['lists in lists', nested],
-    ['empty of members', '{}'],
+    ['without members', '{}'],
     [
       'of times that are text',
       '{"heldUntil":"soon","lastCompletedAt":"yesterday","firstDay":"today","watermark":"now"}',
     ],
     ['of times that are null', '{"heldUntil":null,"lastCompletedAt":null,"firstDay":null,"watermark":null}'],
     ['held for ever', `{"heldUntil":${far}}`],
-    ['completed in times to come', `{"heldUntil":0,"lastCompletedAt":${far}}`],
-    ['completed before all time', '{"heldUntil":-1,"lastCompletedAt":-9e15}'],
-    ['of a first day in times to come', `{"firstDay":${far},"watermark":${far}}`],
+    ['completed in the future', `{"heldUntil":0,"lastCompletedAt":${far}}`],
+    ['completed before 1970', '{"heldUntil":-1,"lastCompletedAt":-9e15}'],
+    ['of a first day in the future', `{"firstDay":${far},"watermark":${far}}`],
     ['of a pass that is text', '{"firstDay":0,"watermark":0,"pass":"pass"}'],
-    ['of a pass of nothing', '{"firstDay":0,"watermark":0,"pass":{}}'],
+    ['of an empty pass', '{"firstDay":0,"watermark":0,"pass":{}}'],
     [
-      'of a pass that is nowhere',
+      'of a pass at an unknown position',
       `{"firstDay":0,"watermark":0,"pass":{"startedAt":0,"since":0,"position":{"in":"limbo"},"heldUntil":0}}`,
     ],
     [
@@ -164,11 +164,11 @@ describe('a state that is', () => {
       `{"firstDay":0,"watermark":0,"backfill":{"startedAt":0,"uploadsPerSecond":1,"since":0,"position":{"in":"inbox"},"holder":"","heldUntil":${far}}}`,
     ],
     [
-      'of a pass that is after nothing',
+      'of a pass after an invalid key',
       `{"firstDay":0,"watermark":0,"pass":{"startedAt":0,"since":0,"position":{"in":"inbox","after":5},"heldUntil":0}}`,
     ],
   ];
-  it.each(states)('%s keeps neither the ticks from collecting nor the sweep from submitting', async (_, text) => {
+  it.each(states)('%s does not keep ticks from collecting or the sweep from submitting', async (_, text) => {
     const { world } = await running();
     for (const key of ['state/collector-0.json', 'state/sweep.json']) await world.put(LEDGER, key, text);
     world.clock.advance(2 * MINUTE);
@@ -189,29 +189,29 @@ describe('a state that is', () => {
   });
 });
 
-describe('what stands where a receipt belongs and is', () => {
+describe('an object at the key of a receipt that is', () => {
   const id = '0'.repeat(40);
   const there: readonly (readonly [what: string, body: string, metadata: Record<string, string>])[] = [
     ['empty', '', {}],
     ['no JSON', '{', {}],
-    ['somebody’s own file', 'my receipt', { owner: 'me' }],
+    ['another file', 'my receipt', { owner: 'me' }],
     [
       'of another upload',
       '{}',
       { 'flowdrop-upload': id, 'flowdrop-generation': '1', 'flowdrop-last-modified': '2020-01-01T00:00:00Z' },
     ],
     [
-      'of another upload from times to come',
+      'of another upload in the future',
       '{}',
       { 'flowdrop-upload': id, 'flowdrop-generation': '9', 'flowdrop-last-modified': '9999-01-01T00:00:00Z' },
     ],
     [
-      'of a date that is none',
+      'of an invalid date',
       '{}',
       { 'flowdrop-upload': id, 'flowdrop-generation': '1', 'flowdrop-last-modified': 'yesterday' },
     ],
     [
-      'of a generation that is none',
+      'of an invalid generation',
       '{}',
       {
         'flowdrop-upload': 'this one',
@@ -220,12 +220,12 @@ describe('what stands where a receipt belongs and is', () => {
       },
     ],
     [
-      'of an endless generation, of another',
+      'of another upload with an infinite generation',
       '{}',
       { 'flowdrop-upload': id, 'flowdrop-generation': 'Infinity', 'flowdrop-last-modified': '2020-01-01T00:00:00Z' },
     ],
   ];
-  it.each(there)('%s gives way to the receipt of the upload that is current', async (_, body, metadata) => {
+  it.each(there)('%s is replaced by the receipt of the current upload', async (_, body, metadata) => {
     const { world, entry } = await running();
     const Metadata = Object.fromEntries(
       Object.entries(metadata).map(([name, value]) => [name, value === 'this one' ? String(entry.upload.id) : value]),

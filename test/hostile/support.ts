@@ -8,7 +8,7 @@ import { LEDGER, RESULTS, TOKEN, World, type WorldOptions } from '../support/wor
 
 export const MINUTE = 60_000;
 
-/** A world that must hold, when its test is over, whatever must always hold. */
+/** A world in which nothing may have leaked, and all results must be in place, when its test is over. */
 export async function hostileWorld(options: WorldOptions = {}): Promise<World> {
   const world = await World.start(options);
   onTestFinished(async () => {
@@ -36,7 +36,7 @@ async function expectNothingLeaked(world: World): Promise<void> {
   }
 }
 
-/** Every object in the results bucket is a receipt, or an asset that an entry names; what ended has left a receipt. */
+/** Every result is a receipt or an asset that an entry names. If an upload has ended, there is a receipt. */
 async function expectResultsInPlace(world: World): Promise<void> {
   const stored = await world.keys(RESULTS);
   const [receipts, assets] = [true, false].map((is) => stored.filter((key) => key.endsWith('/receipt.json') === is));
@@ -49,7 +49,7 @@ async function expectResultsInPlace(world: World): Promise<void> {
   expect(assets?.filter((key) => !named.has(key) || Buffer.byteLength(key) > 1024)).toEqual([]);
 }
 
-/** Undefined for one that a test has damaged. */
+/** Reads an entry. Returns undefined if a test has damaged it. */
 async function readEntry(world: World, key: string): Promise<Entry | undefined> {
   try {
     const entry = await world.json<Entry>(LEDGER, key);
@@ -59,7 +59,7 @@ async function readEntry(world: World, key: string): Promise<Entry | undefined> 
   }
 }
 
-/** Every call of one operation meets this, or only those that `n` (from 1) lets through. */
+/** Answers every call of an operation with a fault. A function chooses the fault by the number of the call, from 1. */
 export function answering(world: World, operation: Operation, fault: Fault | ((n: number) => Fault | undefined)): void {
   world.service.intercept = (_, call) => {
     if (call.operation !== operation) return undefined;
@@ -67,7 +67,7 @@ export function answering(world: World, operation: Operation, fault: Fault | ((n
   };
 }
 
-/** An answer with this body, JSON unless said otherwise. */
+/** An answer with a body. Default media type: JSON. */
 export const saying = (body: string | Uint8Array, more: Partial<Fault> = {}): Fault => ({
   status: 200,
   body,
@@ -75,14 +75,14 @@ export const saying = (body: string | Uint8Array, more: Partial<Fault> = {}): Fa
   ...more,
 });
 
-/** The one receipt that there is. */
+/** The only receipt. */
 export async function onlyReceipt(world: World): Promise<Receipt> {
   const keys = (await world.keys(RESULTS)).filter((key) => key.endsWith('/receipt.json'));
   expect(keys).toHaveLength(1);
   return world.json<Receipt>(RESULTS, keys[0] ?? '');
 }
 
-/** Chunks without end. */
+/** A body without end. */
 export async function* endless(chunk: string): AsyncGenerator<Uint8Array> {
   const bytes = Buffer.from(chunk.repeat(Math.ceil(65_536 / chunk.length)));
   for (;;) yield bytes;

@@ -4,7 +4,7 @@ import type { Route } from '../../functions/uploads/routes.ts';
 import { ECHO, INBOX, LEDGER, RESULTS } from '../support/world.ts';
 import { hostileWorld, MINUTE, onlyReceipt } from './support.ts';
 
-/** Keys that S3 takes, and file systems, URLs, XML or shells do not like. */
+/** Keys that S3 allows and that are special in file systems, URLs, XML or shells. */
 const KEYS: readonly (readonly [what: string, key: string])[] = [
   ['a way up', '../x'],
   ['several ways up', '../../etc/passwd'],
@@ -19,11 +19,11 @@ const KEYS: readonly (readonly [what: string, key: string])[] = [
   ['nothing but slashes', '///'],
   ['a newline', 'two\nlines'],
   ['a carriage return', 'a\rb'],
-  ['both', 'a\r\nX-Evil: b'],
+  ['a line break and a header', 'a\r\nX-Evil: b'],
   ['a tab', 'a\tb'],
   ['a control character', 'a\u0001b'],
   ['an escape sequence of a terminal', '\u001b[31mred'],
-  ['a deletion', 'a\u007fb'],
+  ['a delete character', 'a\u007fb'],
   ['a next line', 'a\u0085b'],
   ['nothing but a space', ' '],
   ['spaces around it', ' a '],
@@ -43,7 +43,7 @@ const KEYS: readonly (readonly [what: string, key: string])[] = [
   ['a percent sign', '100%'],
   ['a percent sequence', 'a%2Fb'],
   ['a percent sequence of nothing', '%00'],
-  ['a percent sequence that is none', '%zz'],
+  ['an invalid percent sequence', '%zz'],
   ['a percent sequence twice', '%252e%252e%252f'],
   ['a plus sign', 'a+b'],
   ['nothing but a plus sign', '+'],
@@ -56,14 +56,14 @@ const KEYS: readonly (readonly [what: string, key: string])[] = [
   ['the end of a CDATA section', ']]>'],
   ['a backslash', 'a\\b'],
   ['a drive', 'C:\\x'],
-  ['what a shell would run', '$(touch x)`y`;|z'],
+  ['shell commands', '$(touch x)`y`;|z'],
   ['placeholders of the results key', '{key}/{flowId}/{assetId}{ext}'],
   ['replacement patterns', '$&$1$$'],
   ['the name of a receipt', 'receipt.json'],
   ['the name of a receipt in a folder', 'a/receipt.json'],
   ['the name of an entry', 'uploads/x.json'],
   ['a name that objects inherit', '__proto__'],
-  ['another', 'constructor'],
+  ['another inherited name', 'constructor'],
   ['null', 'null'],
   ['undefined', 'undefined'],
   ['a tilde', '~'],
@@ -98,7 +98,7 @@ describe('an upload whose key is', () => {
     expect(await world.keys(LEDGER)).toHaveLength(2);
   });
 
-  it('any of these, all at once, is swept where no notification came', async () => {
+  it('any of these is found by the sweep if its notification is lost', async () => {
     const world = await hostileWorld();
     const run = () => world.invoke((invocation) => sweep({ uploadsPerSecond: 1000 }, world.ports, invocation));
     await run();
@@ -115,13 +115,13 @@ describe('an upload whose key is', () => {
 
 const OPEN: Route = { ...ECHO, overrides: true };
 
-describe('an upload whose own metadata ask for what cannot be', () => {
+describe('an upload with overrides in its metadata', () => {
   const deep = (depth: number) => `${'['.repeat(depth)}${']'.repeat(depth)}`;
   const bad: readonly (readonly [what: string, name: string, value: string, message: RegExp])[] = [
-    ['no JSON', 'flow-parameters', '{', /flow-parameters: expected JSON/],
-    ['nothing at all', 'flow-parameters', '', /flow-parameters: expected JSON/],
+    ['not JSON', 'flow-parameters', '{', /flow-parameters: expected JSON/],
+    ['empty', 'flow-parameters', '', /flow-parameters: expected JSON/],
     ['JSON of another dialect', 'flow-parameters', "{'a':1}", /expected JSON/],
-    ['a number that JSON does not know', 'flow-parameters', 'NaN', /expected JSON/],
+    ['a number that JSON does not allow', 'flow-parameters', 'NaN', /expected JSON/],
     ['a comma too many', 'flow-parameters', '{"a":1,}', /expected JSON/],
     ['two values', 'flow-parameters', '{} {}', /expected JSON/],
     ['cut nesting', 'flow-parameters', '['.repeat(1_900), /expected JSON/],
@@ -133,21 +133,21 @@ describe('an upload whose own metadata ask for what cannot be', () => {
     ['deep nesting', 'flow-additional', `{"a":${deep(900)}}`, /at most 32 deep/],
     ['deep parameters', 'flow-parameters', deep(33), /at most 32 deep/],
     ['our own tag', 'flow-additional', '{"flowdrop":{"upload":"another"}}', /our own tag/],
-    ['our own tag, spelled otherwise', 'flow-additional', '{"\\u0066lowdrop":1}', /our own tag/],
+    ['our own tag, with an escape', 'flow-additional', '{"\\u0066lowdrop":1}', /our own tag/],
     ['no name', 'flow-template', '', /flow-template: expected/],
     ['spaces for a name', 'flow-template', '   ', /flow-template: expected/],
     ['a name that is too long', 'flow-template', 'x'.repeat(257), /256 characters/],
     ['a very long name', 'flow-template', 'x'.repeat(1_900), /256 characters/],
     ['a control character, encoded', 'flow-template', '=?UTF-8?Q?a=00b?=', /control character/],
     ['a newline, encoded', 'flow-template', '=?UTF-8?B?YQpi?=', /control character/],
-    ['a charset of no one', 'flow-template', '=?x-none?Q?a?=', /readable UTF-8/],
+    ['an unknown charset', 'flow-template', '=?x-none?Q?a?=', /readable UTF-8/],
     ['bytes that are not in the charset', 'flow-parameters', '=?UTF-8?B?/w==?=', /readable UTF-8/],
     ['an encoded word that is cut', 'flow-parameters', '=?UTF-8?B?eyJh', /expected JSON/],
-    ['an encoding of no one', 'flow-parameters', '=?UTF-8?X?e30=?=', /expected JSON/],
+    ['an unknown encoding', 'flow-parameters', '=?UTF-8?X?e30=?=', /expected JSON/],
     ['an encoded word without an end', 'flow-parameters', `=?UTF-8?Q?${'='.repeat(900)}`, /expected JSON/],
     ['many beginnings of encoded words', 'flow-parameters', '=?a?q?'.repeat(300), /expected JSON/],
   ];
-  it.each(bad)('%s (%s) fails at once, with a receipt that says so', async (_, name, value, message) => {
+  it.each(bad)('fails at once, with a receipt, if they are invalid: %s (%s)', async (_, name, value, message) => {
     const world = await hostileWorld({ routes: [OPEN] });
     await world.upload('a', 'x', { Metadata: { [name]: value } });
     expect(await world.deliver()).toEqual({ batchItemFailures: [] });
@@ -169,9 +169,9 @@ describe('an upload whose own metadata ask for what cannot be', () => {
     ],
     ['a name given twice', { 'flow-additional': '{"a":1,"a":2}' }, { additional: { a: 2 } }],
     ['words in another charset', { 'flow-additional': '=?ISO-8859-1?Q?{"a":"=E9"}?=' }, { additional: { a: 'é' } }],
-    ['names of ours that mean nothing', { 'flow-flowdrop': '{', flowdrop: '{', 'flow-input': 'text' }, {}],
+    ['unknown names of metadata', { 'flow-flowdrop': '{', flowdrop: '{', 'flow-input': 'text' }, {}],
   ];
-  it.each(good)('and can be all the same: %s', async (_, metadata, flow) => {
+  it.each(good)('is sent if they are odd: %s', async (_, metadata, flow) => {
     const world = await hostileWorld({ routes: [OPEN] });
     await world.upload('a', 'x', { Metadata: metadata });
     await world.settle();
@@ -181,15 +181,12 @@ describe('an upload whose own metadata ask for what cannot be', () => {
     expect((await onlyReceipt(world)).status).toBe('succeeded');
   });
 
-  it.each(['{', '[]', 'x'.repeat(1_900)])(
-    'are not even looked at where the route does not allow them: %s',
-    async (value) => {
-      const world = await hostileWorld();
-      await world.upload('a', 'x', { Metadata: { 'flow-parameters': value } });
-      await world.settle();
-      expect((await onlyReceipt(world)).status).toBe('succeeded');
-    },
-  );
+  it.each(['{', '[]', 'x'.repeat(1_900)])('is sent if its route allows no overrides: %s', async (value) => {
+    const world = await hostileWorld();
+    await world.upload('a', 'x', { Metadata: { 'flow-parameters': value } });
+    await world.settle();
+    expect((await onlyReceipt(world)).status).toBe('succeeded');
+  });
 });
 
 describe('an upload of a size', () => {
