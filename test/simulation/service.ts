@@ -7,21 +7,18 @@ import {
   type TransportResponse,
 } from '../../functions/flow-service/transport.ts';
 import type { Operation } from '../../local/flow-service/call.ts';
-import { ConnectionLostError, type Fault as ServiceFault } from '../../local/flow-service/fault.ts';
+import { ConnectionLostError } from '../../local/flow-service/fault.ts';
 import type { StandInFlowService } from '../../local/flow-service/flow-service.ts';
 import type { ServiceResponse } from '../../local/flow-service/transport.ts';
 import type { Fault, FaultPlan, ServiceCallKind } from './faults.ts';
 import type { Lambda } from './lambda.ts';
 import type { Random } from './random.ts';
 import { frozenFor } from './s3.ts';
+import { scriptOf } from './service-faults.ts';
 import type { Scheduled, Timeline } from './timeline.ts';
 
 /** Time that the server waits for the next byte of a request, in milliseconds. */
 const SERVER_IDLE_MS = 60_000;
-
-const JSON_HEADERS = { 'content-type': 'application/json' };
-
-const ENDLESS_CHUNK = Buffer.alloc(1024 * 1024, ' ');
 
 /** A public address for the server. */
 const ADDRESS = '93.184.215.14';
@@ -56,66 +53,6 @@ const KINDS: Partial<Record<Operation, ServiceCallKind>> = {
   changeFlow: 'flow.abort',
   listFlows: 'flows.list',
 };
-
-/** The script of the stand-in service for a fault. */
-function scriptOf(fault: Fault | undefined, { headers }: TransportRequest, random: Random, now: number): ServiceFault {
-  // Proxies quote the request. The functions must redact the token in such a quote.
-  const sentence = (text: string) => ({ body: JSON.stringify({ detail: `${text} ${headers.Authorization}` }) });
-  const before = random.chance(0.5) ? { at: 'before-body' as const } : {};
-  switch (fault) {
-    case 'lost':
-      return { reset: 'after-effect' };
-    case 'half':
-      return { reset: random.chance(0.8) ? 'mid-body' : 'before-body' };
-    case '401':
-    case '402':
-    case '403':
-    case '404':
-    case '422':
-      return { status: Number(fault), ...before, ...sentence('Simulated.') };
-    case '429 without Retry-After':
-      return { status: 429, ...before, ...sentence('Slower, please.') };
-    case '429 in seconds':
-      return { status: 429, ...before, headers: { 'retry-after': String(random.int(0, 120)) } };
-    case '429 with a date': {
-      const date = new Date(now + random.int(-10_000, 300_000)).toUTCString();
-      return { status: 429, ...before, headers: { 'retry-after': date } };
-    }
-    case '500':
-    case '502':
-    case '503':
-      return { status: Number(fault), ...before, ...sentence('Simulated.') };
-    case '500 after':
-      return { status: 500, at: 'after-effect' };
-    case '503 in seconds':
-      // Sometimes hours: a doubt is settled long before.
-      return {
-        status: 503,
-        ...before,
-        headers: { 'retry-after': String(random.int(1, random.chance(0.2) ? 7_200 : 60)) },
-      };
-    case 'hung':
-      return { hang: random.chance(0.5) ? true : 'mid-body' };
-    case 'hung after':
-      return { hang: 'after-effect' };
-    case 'truncated':
-      return { truncate: random.int(0, 60) };
-    case 'cut cleanly':
-      return { truncateCleanly: random.int(0, 20) };
-    case 'garbled':
-      return { garble: true };
-    case 'no ids':
-      return { status: 200, at: 'after-effect', headers: JSON_HEADERS, ...sentence('No ids.') };
-    case 'endless':
-      return { status: 200, at: 'after-effect', headers: JSON_HEADERS, body: endless() };
-    default:
-      return {};
-  }
-}
-
-async function* endless(): AsyncGenerator<Uint8Array> {
-  for (;;) yield ENDLESS_CHUNK;
-}
 
 /** The transport of one process to the stand-in service. On its network everything takes time and may go wrong. */
 export function transportOf(world: SimulatedService, lambda: Lambda): Transport {
