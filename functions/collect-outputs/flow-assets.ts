@@ -57,6 +57,8 @@ export class FlowAssets {
   readonly #ports: CollectFlowPorts;
   readonly #invocation: Invocation;
   readonly #health: ServiceHealth;
+  /** Assets of flows that are too old and that were refused in this tick, each as `<flow id>/<asset id>`. */
+  readonly #refused = new Set<string>();
 
   constructor(ports: CollectFlowPorts, invocation: Invocation, health: ServiceHealth) {
     this.#ports = ports;
@@ -146,7 +148,7 @@ export class FlowAssets {
       }
       this.#health.failed(entry.flow.id, error);
       if (outageOf(error) !== undefined) {
-        if (this.#isAbandoned(entry)) fail(error);
+        if (this.#isAbandoned(entry, id)) fail(error);
         else {
           collection.outage ??= error;
           collection.outagesInARow += 1;
@@ -161,12 +163,20 @@ export class FlowAssets {
     return isSpaced(entry, clock.now()) && entry.attempts + 1 >= settings.attemptsMax;
   }
 
-  /** Past the flow's maximum age, an asset that is always refused is abandoned, unless the service has an outage. */
-  #isAbandoned({ flow }: RunningEntry): boolean {
+  /**
+   * Past the flow's maximum age, an asset that is always refused is abandoned, unless the service has an outage. It takes
+   * two refusals in one tick. The flow is polled in between, and must be answered: a token that has just changed, or an
+   * outage that has just begun, would otherwise look like trouble of this asset.
+   */
+  #isAbandoned({ flow }: RunningEntry, assetId: string): boolean {
     const { clock, settings } = this.#ports;
     const ageMs = clock.now() - flow.createdAt;
     const ageMaxMs = settings.flowAgeMaxSeconds * 1000;
-    return ageMs > 2 * ageMaxMs || (ageMs > ageMaxMs && this.#health.hasAnsweredForAnother(flow.id));
+    if (ageMs <= ageMaxMs) return false;
+    const asset = `${encodedId(flow.id)}/${encodedId(assetId)}`;
+    const wasRefused = this.#refused.has(asset);
+    this.#refused.add(asset);
+    return ageMs > 2 * ageMaxMs || (wasRefused && this.#health.hasAnsweredForAnother(flow.id));
   }
 
   #endingOf({ outputs: listed, outputCount, failure: flowFailure }: EndedFlow, collection: Collection): Ending {

@@ -186,6 +186,28 @@ describe('flows for which the service answers with an error for ever', () => {
     });
   });
 
+  it('lose no asset past their maximum age to a token that changes while their assets are stored', async () => {
+    await start({
+      routes: [{ ...ECHO, parameters: { copies: 2 } }],
+      settings: { flowAgeMaxSeconds: 2 * 3_600, assetConcurrency: 1 },
+    });
+    await flowsOf(['late', 'other']);
+    const [, asset] = world.service.flows[0]?.outputs ?? [];
+    let isChanged = false;
+    world.service.intercept = ({ url }) => {
+      isChanged ||= url.endsWith(`/${asset?.assetId}`);
+      return isChanged ? { status: 401 } : undefined;
+    };
+    world.clock.advance(3 * HOUR);
+    await world.tick();
+    expect(isChanged).toBe(true);
+    expect(await receiptKeys()).not.toContain('late/receipt.json');
+    world.service.intercept = undefined;
+    world.clock.advance(20 * MINUTE);
+    await world.tick();
+    expect(await world.receipt('late')).toMatchObject({ status: 'succeeded', assets: [{}, {}], failedOutputs: [] });
+  });
+
   it('do not end past their maximum age during an outage of the whole service', async () => {
     await start({ settings: { flowAgeMaxSeconds: 2 * 3_600 } });
     await flowsOf(named(12));
