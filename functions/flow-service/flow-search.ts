@@ -64,7 +64,7 @@ export async function findFlow(search: Search): Promise<Found> {
       if (seen.isPast) break;
     }
     if (listing.seen.size === 0 && (await isFlowKnown()))
-      return seen.unproven('the listing is empty although flows were made');
+      return seen.unproven('the listing is empty although flows may have been made');
     const why = (seen.isPast ? undefined : listing.stopReason) ?? seen.doubt;
     if (why !== undefined) return seen.unproven(why);
     if (!listing.isNumbered) return seen.absent();

@@ -147,18 +147,29 @@ export class Ledger {
     }
   }
 
-  /** True if any upload had a flow before the time `before`. A ledger with many entries is taken to have had one. */
+  /**
+   * True if any upload had a flow before the time `before`. A ledger with many entries is taken to have had one, and so
+   * is an entry that cannot be read. Otherwise one damaged entry would keep all other uploads in doubt for ever.
+   */
   async hasFlowFrom(before: number, signal: AbortSignal): Promise<boolean> {
     for await (const { entries } of this.entryPages(undefined, signal)) {
       if (entries.length > FLOW_ENTRIES_READ_MAX) return true;
-      const all = await Promise.all(entries.map(({ id }) => this.read(id, signal)));
-      // As a rule, a later generation follows a flow that failed.
-      const hadFlow = (entry: Entry | undefined): boolean =>
-        entry !== undefined &&
-        (entry.generation > 1 || ('flow' in entry && (entry.flow?.createdAt ?? before) < before));
-      return all.some((stored) => hadFlow(stored?.entry));
+      const answers = await Promise.all(entries.map(({ id }) => this.#mayHaveHadFlow(id, before, signal)));
+      return answers.includes(true);
     }
     return false;
+  }
+
+  async #mayHaveHadFlow(uploadId: string, before: number, signal: AbortSignal): Promise<boolean> {
+    try {
+      const entry = (await this.read(uploadId, signal))?.entry;
+      if (entry === undefined) return false;
+      // As a rule, a later generation follows a flow that failed.
+      return entry.generation > 1 || ('flow' in entry && (entry.flow?.createdAt ?? before) < before);
+    } catch (error) {
+      if (error instanceof UnreadableEntryError) return true;
+      throw error;
+    }
   }
 
   async #write<E extends Entry>(

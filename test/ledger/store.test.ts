@@ -1,5 +1,5 @@
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { World } from '../support/world.ts';
+import { LEDGER, World } from '../support/world.ts';
 
 const MINUTE = 60_000;
 const signal = new AbortController().signal;
@@ -30,5 +30,15 @@ describe('the ledger', () => {
     await world.deliver();
     expect(await world.entry()).toMatchObject({ state: 'failed' });
     expect(await world.ports.ledger.hasFlowFrom(world.clock.now() + MINUTE, signal)).toBe(false);
+  });
+
+  it('takes an entry that cannot be read for one of an upload with a flow', async () => {
+    const world = await World.start();
+    onTestFinished(() => world.close());
+    // Damaged, or written by a newer version.
+    for (const body of ['{"schema":1,"st', '{"schema":2}']) {
+      await world.put(LEDGER, `uploads/${'a'.repeat(40)}.json`, body);
+      expect(await world.ports.ledger.hasFlowFrom(world.clock.now(), signal)).toBe(true);
+    }
   });
 });
