@@ -1,5 +1,6 @@
+import type { FlowView } from '../../local/flow-service/records.ts';
 import { flowTagOf } from './flow-tag.ts';
-import { PIPELINE } from './names.ts';
+import { NEXT_PIPELINE, PIPELINE } from './names.ts';
 import type { World } from './world.ts';
 
 /** Other users of the same account of the service. */
@@ -32,9 +33,7 @@ export class Neighbours {
     const { randoms, service, timeline } = this.#world;
     const random = randoms.neighbours;
     if (!random.chance(0.5)) return;
-    const ended = service.flows.filter(
-      (flow) => !flow.deleted && flow.finishedAt !== undefined && flowTagOf(flow)?.pipeline !== PIPELINE,
-    );
+    const ended = service.flows.filter((flow) => !flow.deleted && flow.finishedAt !== undefined && !isOurs(flow));
     if (ended.length === 0) return;
     const { id } = random.pick(ended);
     timeline.schedule(timeline.now() + random.int(1, 500), () => {
@@ -49,6 +48,7 @@ export class Neighbours {
       url,
       headers: {
         authorization: `Bearer ${observed.tokens.at(-1)}`,
+        'content-type': 'application/json',
         'content-length': String(body.byteLength),
       },
       body: (async function* () {
@@ -56,4 +56,9 @@ export class Neighbours {
       })(),
     });
   }
+}
+
+function isOurs(flow: FlowView): boolean {
+  const pipeline = flowTagOf(flow)?.pipeline;
+  return pipeline === PIPELINE || pipeline === NEXT_PIPELINE;
 }

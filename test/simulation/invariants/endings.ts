@@ -100,7 +100,6 @@ class Ending {
   }
 
   #checkGone(): void {
-    if (this.#flow?.deleted === true) return;
     const met404 = this.#metOnFlow('flow.get', '404') || this.#metOnFlow('flow.outputs', '404');
     this.#demand(met404, 'a flow is called gone that the service knows');
     const answers = this.#world.observed.answers.get(this.#entry.flow?.id ?? '');
