@@ -37,10 +37,13 @@ const THROTTLED_WAIT_MS_MIN = 250;
 
 /**
  * Longest hold on all requests after the first throttled one, in milliseconds, however long its `Retry-After` is. It
- * doubles with each further one in a row. A single one may be about one flow; a real limit soon reaches the
- * `Retry-After`.
+ * doubles with each further subject that is throttled in a row. One subject may be throttled for ever because of its own
+ * trouble; a real limit soon reaches the `Retry-After`, because all subjects are throttled.
  */
 const FIRST_HOLD_MS = 2_000;
+
+/** Subjects in a row that are counted, which is enough for the longest hold. */
+const SUBJECTS_IN_A_ROW_MAX = 10;
 
 /** Longest hold, in milliseconds. Then one request tries, because a bill may have been paid. */
 const HOLD_MAX_MS = 15 * 60_000;
@@ -85,8 +88,8 @@ export class Pace {
   #heldUntil = 0;
   #turnCount = 0;
   #nextTurnAt = 0;
-  /** Throttled requests one after another, without an answer to a later turn. */
-  #throttledInARow = 0;
+  /** Subjects throttled one after another, without an answer to a later turn. */
+  readonly #throttledInARow = new Set<string>();
   #latestThrottledTurn = 0;
   /** The last turn granted when the rate was last lowered. A throttled request of an earlier turn is no news. */
   #lastTurnOfDecrease = 0;
@@ -147,7 +150,7 @@ export class Pace {
     const now = this.#clock.now();
     this.#rate.answered(turn.number, now);
     this.#subjects.answered(subject, turn.number);
-    if (turn.number > this.#latestThrottledTurn) this.#throttledInARow = 0;
+    if (turn.number > this.#latestThrottledTurn) this.#throttledInARow.clear();
     if (exhaustedMs > 0) this.#heldUntil = Math.max(this.#heldUntil, now + Math.min(exhaustedMs, HOLD_PATIENCE_MS));
   }
 
@@ -173,13 +176,13 @@ export class Pace {
     this.#latestThrottledTurn = Math.max(this.#latestThrottledTurn, turn.number);
     if (isNews) {
       this.#lastTurnOfDecrease = this.#turnCount;
-      this.#throttledInARow += 1;
+      if (this.#throttledInARow.size < SUBJECTS_IN_A_ROW_MAX) this.#throttledInARow.add(subject);
       this.#subjects.keepRateBefore(rate);
       this.#rate.lower(now, this.#turnCount);
     }
     this.#subjects.noteLowered(subject);
     this.#rate.noteThrottled(now);
-    const holdMs = Math.min(waitMs, FIRST_HOLD_MS * 2 ** Math.min(this.#throttledInARow - 1, 20));
+    const holdMs = Math.min(waitMs, FIRST_HOLD_MS * 2 ** (this.#throttledInARow.size - 1));
     this.#heldUntil = Math.max(this.#heldUntil, now + holdMs);
     this.#grantTurns();
     return Math.max(now + waitMs, this.#heldUntil);

@@ -125,6 +125,16 @@ describe('a throttled request', () => {
     expect(time.seconds - at).toBeCloseTo(50, 0);
   });
 
+  it('delays the others by seconds only, however often the same flow is throttled', async () => {
+    for (let i = 0; i < 12; i += 1) {
+      pace.throttled('poisoned', await time.during(() => turn('poisoned'), HOUR), i < 11 ? SECOND : HOUR);
+    }
+    const from = time.seconds;
+    await time.during(() => turn('another'), HOUR);
+    // The hold takes two seconds. The learnt rate is one turn in ten seconds at least.
+    expect(time.seconds - from).toBeLessThanOrEqual(10);
+  });
+
   it('cannot cause a hot loop with a Retry-After of 0', async () => {
     const againAt = pace.throttled('a', await turn('a'), 0);
     expect((againAt as number) - time.now()).toBeGreaterThanOrEqual(250);
