@@ -1,18 +1,32 @@
-import { keysIn } from './invocations.ts';
+import type { Upload } from '../../functions/uploads/upload.ts';
+import { type UploadEvent, uploadsOf } from '../../functions/uploads/upload-event.ts';
 import type { World } from './world.ts';
 
 /* What the operator of the pipeline does. */
 
+/** The parts of a world that {@link redrive} needs. */
+export type RedriveWorld = Pick<World, 'deadLetters' | 'queue'> & {
+  readonly observed: Pick<World['observed'], 'damaged'>;
+};
+
 /** Sends the dead letters to the queue again. */
-export function redrive({ deadLetters, queue, observed }: World): void {
+export function redrive({ deadLetters, queue, observed }: RedriveWorld): void {
   for (;;) {
     const [letter] = deadLetters.receive();
     if (letter === undefined) return;
     deadLetters.delete(letter.receiptHandle);
     // A message about a damaged entry would come back for ever.
-    if (observed.damaged !== undefined && keysIn([letter]).includes(observed.damaged.key)) continue;
+    const { damaged } = observed;
+    if (damaged !== undefined && uploadsOf(JSON.parse(letter.body)).some((event) => isAbout(event, damaged))) continue;
     queue.send(letter.body);
   }
+}
+
+/** Whether a message is about an upload. Other versions of the same key are other uploads. */
+function isAbout({ uploadId, bucket, key, versionId, etag }: UploadEvent, upload: Upload): boolean {
+  if (uploadId !== undefined) return uploadId === upload.id;
+  if (bucket !== upload.bucket || key !== upload.key) return false;
+  return versionId === upload.versionId && etag === upload.etag;
 }
 
 /** Retries one failed upload while the storm goes on. */

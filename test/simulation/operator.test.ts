@@ -1,0 +1,58 @@
+import { describe, expect, it } from 'vitest';
+import { messageFor } from '../../functions/uploads/upload-event.ts';
+import { Queue } from '../../local/aws/sqs/queue.ts';
+import { VirtualTime } from '../support/virtual-time.ts';
+import { redrive } from './operator.ts';
+
+const upload = (id: string, facts: { readonly versionId?: string; readonly etag?: string }) => ({
+  id: id.repeat(40),
+  bucket: 'inbox',
+  key: 'echo/a.bin',
+  etag: 'etag-1',
+  bytes: 1,
+  lastModified: 0,
+  mediaType: 'text/plain',
+  ...facts,
+});
+
+/** A notification as S3 sends it: without the upload id of our own messages. */
+const notificationOf = (of: ReturnType<typeof upload>): string =>
+  JSON.stringify({
+    ...JSON.parse(messageFor(of)),
+    Records: [{ ...JSON.parse(messageFor(of)).Records[0], flowdrop: {} }],
+  });
+
+/** The messages that a redrive sends, of all these dead letters. */
+function redriven(letters: readonly string[], damaged: ReturnType<typeof upload> | undefined): readonly string[] {
+  const clock = new VirtualTime();
+  const deadLetters = new Queue({ name: 'dead', clock });
+  const queue = new Queue({ name: 'uploads', clock });
+  for (const letter of letters) deadLetters.send(letter);
+  redrive({ deadLetters, queue, observed: { damaged } });
+  return queue.receive({ max: 10 }).map(({ body }) => body);
+}
+
+describe('a redrive', () => {
+  const damaged = upload('d', { versionId: 'version-1' });
+
+  it('leaves out the messages about the upload whose entry was damaged', () => {
+    expect(redriven([notificationOf(damaged), messageFor(damaged)], damaged)).toEqual([]);
+  });
+
+  it('sends the messages about the other versions of its key', () => {
+    const other = upload('0', { versionId: 'version-2' });
+    const letters = [notificationOf(other), messageFor(other)];
+    expect(redriven(letters, damaged)).toEqual(letters);
+  });
+
+  it('tells uploads without versions by their ETag', () => {
+    const unversioned = upload('d', {});
+    const other = notificationOf(upload('0', { etag: 'etag-2' }));
+    expect(redriven([notificationOf(unversioned), other], unversioned)).toEqual([other]);
+  });
+
+  it('sends everything if no entry was damaged', () => {
+    const letters = [notificationOf(damaged)];
+    expect(redriven(letters, undefined)).toEqual(letters);
+  });
+});
