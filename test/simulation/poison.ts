@@ -35,6 +35,17 @@ const FAULTS: readonly Fault[] = [
  */
 const HEALTHY_MS = 5 * MINUTE;
 
+/** Faults whose `Retry-After` may be longer than the three minutes for the ticks that meet the poison first. */
+const LONG_RETRY_AFTER: readonly Fault[] = ['429 with a date', '503 in seconds'];
+
+/**
+ * Longest hold on the healthy flows because of a `Retry-After`, in milliseconds. If several flows in a row are refused
+ * and none is answered, nothing tells poison from a limit of the service. The hold is two seconds after the first flow,
+ * and doubles with each further one. So a few poisoned flows may not cause a long hold, whatever they ask for.
+ */
+const longestHoldMs = ({ fault, count }: Poison): number =>
+  LONG_RETRY_AFTER.includes(fault) ? 2 * SECOND * 2 ** (count - 1) : 0;
+
 /**
  * Time for the look that ends a flow past its maximum age. The longest gap between two looks is a quarter of an hour.
  */
@@ -91,7 +102,7 @@ export async function liveWithPoison(world: World): Promise<void> {
   const figures = { poison, variation, ageMaxMs, hasCompanion, published };
   observed.figures = figures;
   for (const { key, at } of healthy) {
-    const latest = startedAt + at + flowMsMax + HEALTHY_MS;
+    const latest = startedAt + at + flowMsMax + HEALTHY_MS + longestHoldMs(poison as Poison);
     const isInTime = (publishedAt.get(key) ?? Infinity) <= latest;
     demand(isInTime, 'an upload was delayed by the poison of another', key, figures);
   }
