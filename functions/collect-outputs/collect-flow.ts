@@ -157,6 +157,7 @@ export class FlowCollector {
 
   async #endIfConfirmed(stored: Stored<RunningEntry>, failure: Failure): Promise<boolean> {
     if (!this.#confirmations.confirms(stored.entry.upload.id, failure.code, this.#ports.clock.now())) return false;
+    if (!(await this.#confirmations.areInRow(this.#invocation.closing))) return false;
     await this.#end(stored, { assets: stored.entry.assets ?? [], failure });
     return true;
   }

@@ -50,7 +50,7 @@ export async function collectOutputs(
   const { clock, settings, telemetry } = ports;
   const { startedAt: tickStartedAt, work, workEndsAt, closing } = invocation;
   const lease = await Lease.take({ s3: ports.s3, bucket: settings.ledgerBucket, clock }, share.index, closing);
-  const tick = new Tick(share, lease?.state ?? {}, ports, invocation);
+  const tick = new Tick(share, lease, ports, invocation);
   if (lease === undefined) return tick.summary('lease taken');
   lease.keeps(() => tick.memory);
   const mayRoundBeginAt = (time: number): boolean =>

@@ -73,7 +73,7 @@ export class FlowObserver {
     }
     this.#confirmations.forget(marker.uploadId, GONE);
     if (outputs.length === 0 || outputs.some(({ status }) => status === 'pending')) return { kind: 'running' };
-    const isFinished = this.#confirmations.confirms(marker.uploadId, digestOf(outputs), this.#clock.now());
+    const isFinished = this.#confirmations.confirmsOutputs(marker.uploadId, digestOf(outputs), this.#clock.now());
     return isFinished ? { kind: 'finished', outputs } : { kind: 'unsure' };
   }
 }

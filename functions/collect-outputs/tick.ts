@@ -4,7 +4,7 @@ import type { CollectorState } from '../ledger/collector-state.ts';
 import type { UploadQueue } from '../resubmit/resubmit.ts';
 import { WaitingUploads } from '../resubmit/waiting-uploads.ts';
 import { type CollectFlowPorts, FlowCollector } from './collect-flow.ts';
-import { EndConfirmations } from './end-confirmations.ts';
+import { EndConfirmations, type TickLease } from './end-confirmations.ts';
 import { FailureIsolation, type Halt } from './failure-isolation.ts';
 import { FlowPolls } from './flow-polls.ts';
 import { EARLY_POLLS, isEarly, YOUNG_MS } from './poll-schedule.ts';
@@ -53,14 +53,16 @@ export class Tick {
   /** Polls of the last round. */
   #pollCount = 0;
 
-  constructor(share: CollectorShare, remembered: CollectorState, ports: CollectPorts, invocation: Invocation) {
+  /** @param lease undefined if another tick holds it. This tick can only tell so then. */
+  constructor(share: CollectorShare, lease: TickLease | undefined, ports: CollectPorts, invocation: Invocation) {
+    const remembered = lease?.state ?? {};
     const isOurs = (uploadId: string): boolean => Number.parseInt(uploadId.slice(0, 8), 16) % share.of === share.index;
     const { settings, telemetry } = ports;
     this.#ports = ports;
     this.#invocation = invocation;
     const health = this.#health;
     const isolation = new FailureIsolation(invocation, health, telemetry);
-    const confirmations = new EndConfirmations(remembered.firstLooks ?? {}, settings.pollIntervalSeconds * 1000);
+    const confirmations = new EndConfirmations(lease, settings.pollIntervalSeconds * 1000);
     const flows = new FlowCollector(ports, invocation, health, confirmations);
     const storing = new StoringQueue(remembered.endedMarkers, { flows, health, isolation });
     const parts = { invocation, health, confirmations, flows, isolation, storing, isOurs };

@@ -17,8 +17,8 @@ export interface LeasePorts {
 /**
  * A collector's lease, and beside it the state that the collector keeps between its ticks.
  *
- * The lease keeps overlapping ticks from doing the same work. Correctness does not depend on it, so a lost lease is not
- * taken back. The tick only stops writing the state.
+ * The lease keeps overlapping ticks from doing the same work. What they do is safe without it, so a lost lease is not
+ * taken back. The tick only stops writing the state. An unbroken lease also proves that no other tick polled in between.
  */
 export class Lease {
   readonly #s3: S3Client;
@@ -26,10 +26,17 @@ export class Lease {
   readonly #clock: Clock;
   #state: CollectorState;
   #etag: string | undefined;
+  /**
+   * True if the last tick released the lease. False if it died, or is still at work: it may have polled flows after its
+   * last write, so the state does not hold what it saw last.
+   */
+  readonly wasReleased: boolean;
   #lost = false;
   #memory: () => Partial<CollectorState> = () => ({});
   /** Writes are made one after another, because each is conditional on the previous one. */
   #writing: Promise<void> = Promise.resolve();
+  /** A renewal that has not begun. */
+  #renewal: Promise<void> | undefined;
   readonly #ended = new AbortController();
   #renewing: Promise<void> = Promise.resolve();
 
@@ -39,6 +46,7 @@ export class Lease {
     this.#clock = clock;
     this.#state = state;
     this.#etag = etag;
+    this.wasReleased = state.heldUntil === 0;
   }
 
   /** Takes the lease of a collector. Undefined if another tick holds it, or takes it at the same time. */
@@ -76,9 +84,16 @@ export class Lease {
     this.#memory = memory;
   }
 
-  /** Renews the lease and writes the collector's present state. */
+  /** Renews the lease and writes the collector's present state. Calls share a renewal that has not begun. */
   write(signal: AbortSignal): Promise<void> {
-    return this.#write({}, signal);
+    this.#renewal ??= this.#write({}, signal);
+    return this.#renewal;
+  }
+
+  /** Renews the lease, which proves that no other tick had it since this one took it. */
+  async isStillHeld(signal: AbortSignal): Promise<boolean> {
+    await this.write(signal);
+    return !this.#lost;
   }
 
   /** Releases the lease at once. If that fails, it expires by itself, so the error can be ignored. */
@@ -89,7 +104,13 @@ export class Lease {
   }
 
   #write(change: Partial<CollectorState>, signal: AbortSignal): Promise<void> {
-    this.#writing = this.#writing.catch(() => {}).then(() => this.#put({ ...this.#memory(), ...change }, signal));
+    this.#writing = this.#writing
+      .catch(() => {})
+      .then(() => {
+        // A caller from now on needs another renewal: this one begins before it.
+        this.#renewal = undefined;
+        return this.#put({ ...this.#memory(), ...change }, signal);
+      });
     return this.#writing;
   }
 

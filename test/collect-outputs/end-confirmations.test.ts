@@ -1,0 +1,107 @@
+import { describe, expect, it, onTestFinished } from 'vitest';
+import type { CollectorState } from '../../functions/ledger/collector-state.ts';
+import { LEDGER, World, type WorldOptions } from '../support/world.ts';
+
+const MINUTE = 60_000;
+const HOUR = 60 * MINUTE;
+const STATE_KEY = 'state/collector-0.json';
+
+let world: World;
+const start = async (options?: WorldOptions) => {
+  const started = await World.start({ isVirtual: true, ...options });
+  onTestFinished(() => started.close());
+  world = started;
+  world.remainingMs = 10 * MINUTE;
+};
+
+const state = () => world.json<CollectorState>(LEDGER, STATE_KEY);
+const put = (value: CollectorState) => world.put(LEDGER, STATE_KEY, JSON.stringify(value));
+const runningCount = async () => (await world.keys(LEDGER, 'running/')).length;
+
+/** Uploads a file, and has a flow made of it. */
+async function flowOf(key: string): Promise<string> {
+  const before = world.service.flows.length;
+  await world.upload(key, 'x');
+  await world.deliver();
+  return world.service.flows[before]?.id ?? '';
+}
+
+/** A minute later, one tick runs. */
+async function tick() {
+  world.clock.advance(MINUTE);
+  return world.tick();
+}
+
+/** A flow that answers, so that a 404 is about the other flow, and one that the service does not know at times. */
+async function twoFlows(): Promise<{ setUnknown(isUnknown: boolean): void }> {
+  await flowOf('known');
+  const flowId = await flowOf('unknown');
+  let isUnknown = false;
+  world.service.intercept = ({ url }) => (isUnknown && url.includes(flowId) ? { status: 404 } : undefined);
+  await tick();
+  return {
+    setUnknown(to) {
+      isUnknown = to;
+    },
+  };
+}
+
+describe('a flow that the service does not know at two polls in a row', () => {
+  it('is gone', async () => {
+    await start({ service: { flowMs: 10 * HOUR } });
+    const { setUnknown } = await twoFlows();
+    setUnknown(true);
+    expect(await tick()).toMatchObject({ polled: 2, failed: 0 });
+    expect(await tick()).toMatchObject({ polled: 2, failed: 1 });
+    expect(await runningCount()).toBe(1);
+  });
+
+  it('is not gone if a tick that died, or is still at work, may have polled it in between', async () => {
+    await start({ service: { flowMs: 10 * HOUR } });
+    const { setUnknown } = await twoFlows();
+    setUnknown(true);
+    await tick();
+    const left = await state();
+    // The next tick sees the flow, and dies before it writes its state. Only its lease is left.
+    setUnknown(false);
+    await tick();
+    await put({ ...left, heldUntil: world.clock.now() + 20_000 });
+
+    setUnknown(true);
+    expect(await tick()).toMatchObject({ result: 'completed', polled: 2, failed: 0 });
+    // Until then, the tick that left its lease may have been at work. So this is the first poll that counts.
+    expect(await tick()).toMatchObject({ polled: 2, failed: 0 });
+    expect(await runningCount()).toBe(2);
+    expect(await tick()).toMatchObject({ polled: 2, failed: 1 });
+  });
+
+  it('is not gone if another tick took the lease in between', async () => {
+    let during: (() => Promise<unknown>) | undefined;
+    await start({
+      service: { flowMs: 10 * HOUR },
+      transport: (direct) => async (request, signal) => {
+        const act = during;
+        during = undefined;
+        await act?.();
+        return direct(request, signal);
+      },
+    });
+    const { setUnknown } = await twoFlows();
+    setUnknown(true);
+    await tick();
+    during = async () => put({ ...(await state()), heldUntil: 0 });
+    expect(await tick()).toMatchObject({ polled: 2, failed: 0 });
+    expect(await runningCount()).toBe(2);
+  });
+});
+
+describe('outputs that are complete at two polls', () => {
+  it('are stored although a tick died in between', async () => {
+    await start({ service: { variation: { getFlow: 404 }, flowMs: 0 } });
+    world.remainingMs = 20_000; // There is time for one round.
+    await flowOf('a.bin');
+    expect(await tick()).toMatchObject({ polled: 1, succeeded: 0 });
+    await put({ ...(await state()), heldUntil: world.clock.now() + 20_000 });
+    expect(await tick()).toMatchObject({ polled: 1, succeeded: 1 });
+  });
+});
