@@ -12,7 +12,7 @@ import { isCompressed } from './json-answer.ts';
 import { canonicalMediaType } from './media-type.ts';
 import { redact } from './redact.ts';
 import { type Answer, type Call, type Requests, readingFailure } from './requests.ts';
-import { assetSubject } from './throttled-subjects.ts';
+import { assetSubject, redirectSubject } from './throttled-subjects.ts';
 import { TransportError, type TransportResponse } from './transport.ts';
 import type { Asset } from './types.ts';
 
@@ -31,9 +31,10 @@ export async function downloadAsset(
 ): Promise<Asset> {
   const url = requests.url('flows', flowId, 'outputs', assetId);
   const subject = assetSubject(flowId, assetId);
-  let answer = await requests.send({ operation: 'asset', method: 'GET', url, subject }, signal);
+  const call: Call = { operation: 'asset', method: 'GET', url, subject };
+  let answer = await requests.send(call, signal);
   if (isRedirect(answer.response)) {
-    answer = await followRedirect(requests, answer, url, signal);
+    answer = await followRedirect(requests, answer, call, signal);
     if (isRedirect(answer.response)) {
       answer.response.destroy();
       throw new ForbiddenAddressError('The asset was redirected twice');
@@ -67,18 +68,18 @@ const isRedirect = ({ status }: TransportResponse): boolean => [301, 302, 303, 3
 async function followRedirect(
   requests: Requests,
   { response, secret }: Answer,
-  from: URL,
+  from: Call,
   signal: AbortSignal,
 ): Promise<Answer> {
   response.destroy();
   const { location } = response.headers;
-  const url = location === undefined ? null : URL.parse(location, from.href);
+  const url = location === undefined ? null : URL.parse(location, from.url.href);
   if (url === null) throw new UnintelligibleAnswerError('The asset was redirected to no address');
   const isAllowed = isHttpsOrLoopback(url) && (requests.isLocal || !isLoopback(url));
   // Only the origin is quoted: the rest of the address may be a signature, which is as secret as a token.
   if (!isAllowed) throw new ForbiddenAddressError(`The asset was redirected to ${redact(url.origin, secret)}`);
-  const call: Call = { operation: 'asset', method: 'GET', url, subject: url.pathname };
-  if (url.origin === from.origin) return requests.send(call, signal);
+  const call: Call = { ...from, url, subject: redirectSubject(from.subject) };
+  if (url.origin === from.url.origin) return requests.send(call, signal);
   const { address } = response;
   const publicOnly = !requests.isLocal && (address === undefined || isPublicAddress(address));
   return requests.sendElsewhere({ ...call, publicOnly }, signal);

@@ -17,6 +17,7 @@ import type { Rank } from './pace.ts';
 import { type FlowBody, flowBody } from './request-body.ts';
 import { type Answer, type Call, isSuccess, type RequestOptions, Requests } from './requests.ts';
 import { createdSchema, type FlowPage, flowPageSchema, flowSchema, outputPageSchema } from './schemas.ts';
+import { flowSubject } from './throttled-subjects.ts';
 import type { Asset, CreateRequest, FlowRecord, FlowService, FlowTag, Found, Output } from './types.ts';
 
 /** Time during which a throttled page of the listing of flows is requested again, in milliseconds. */
@@ -99,7 +100,8 @@ class HttpFlowService implements FlowService {
 
   async get(flowId: string, signal: AbortSignal): Promise<FlowRecord> {
     const url = this.#requests.url('flows', flowId);
-    const answer = await this.#requests.send({ operation: 'get', method: 'GET', url, subject: flowId }, signal);
+    const call: Call = { operation: 'get', method: 'GET', url, subject: flowSubject(flowId) };
+    const answer = await this.#requests.send(call, signal);
     return this.#requests.read(answer, flowSchema, signal);
   }
 
@@ -128,7 +130,7 @@ class HttpFlowService implements FlowService {
     try {
       const url = this.#requests.url('flows', flowId);
       // A subject of its own: a flow whose polls are always throttled may still be aborted.
-      const subject = `abort ${encodeURIComponent(flowId)}`;
+      const subject = `abort ${flowSubject(flowId)}`;
       const answer = await this.#requests.send({ operation: 'abort', method: 'PATCH', url, subject, body }, signal);
       if (!isSuccess(answer.response.status)) throw await this.#requests.errorFor(answer);
       answer.response.destroy();
@@ -193,7 +195,8 @@ class HttpFlowService implements FlowService {
     const operation = `outputs of ${path}` as const;
     const segments = path === 'flows' ? ['flows', flowId, 'outputs'] : [flowId, 'outputs'];
     const limits: ListingLimits = { pagesMax: OUTPUT_PAGES_MAX, entriesMax: OUTPUTS_MAX, mayBeSilent: false, rank: 0 };
-    const call: Call = { operation, method: 'GET', url: this.#requests.url(...segments), subject: flowId };
+    const url = this.#requests.url(...segments);
+    const call: Call = { operation, method: 'GET', url, subject: flowSubject(flowId) };
     const listing = this.#listing(call, outputPageSchema, limits, signal);
     const outputs: Output[] = [];
     for await (const { page, fresh } of listing.pages()) {

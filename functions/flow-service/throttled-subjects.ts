@@ -105,6 +105,15 @@ export class ThrottledSubjects {
 const parentOf = (subject: string): string | undefined =>
   subject.includes('/') ? subject.slice(0, subject.indexOf('/')) : undefined;
 
+/** The subject of a request about one flow. Encoded: a flow whose id holds a slash is no asset of another. */
+export const flowSubject = (flowId: string): string => encodeURIComponent(flowId);
+
 /** The subject of a request about one asset. */
 export const assetSubject = (flowId: string, assetId: string): string =>
   `${encodeURIComponent(flowId)}/${encodeURIComponent(assetId)}`;
+
+/**
+ * The subject of a redirected request about an asset. Not the asset's: its redirect is answered each time, which would
+ * hide that the target is always throttled.
+ */
+export const redirectSubject = (subject: string): string => `${subject}/redirected`;
