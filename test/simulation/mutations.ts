@@ -22,8 +22,10 @@ export interface Mutation {
 }
 
 const CREATE_FLOW = 'create-flow/create-flow.ts';
+const CLAIM = 'create-flow/claim.ts';
 const COLLECT_FLOW = 'collect-outputs/collect-flow.ts';
-const TICK = 'collect-outputs/tick.ts';
+const FLOW_POLLS = 'collect-outputs/flow-polls.ts';
+const FAILURE_ISOLATION = 'collect-outputs/failure-isolation.ts';
 const FLOW_SEARCH = 'flow-service/flow-search.ts';
 const RESULTS = 'results/results.ts';
 
@@ -33,18 +35,25 @@ export const MUTATIONS: readonly Mutation[] = [
     changes: [
       {
         file: CREATE_FLOW,
-        in: 'Creation.#begin',
+        in: 'CHANGES_MAX',
+        replace: 'const CHANGES_MAX = 5;',
+        with: "import { flowTagOf } from '../ledger/entry.ts'; import { commitFlow } from './claim.ts'; $&",
+      },
+      {
+        file: CREATE_FLOW,
+        in: 'begin',
         replace: 'const written = await ledger.create(…);',
-        with: `const posted = entry.state !== 'claimed' ? undefined : await this.#ports.flows.create({
-            template: entry.route.template,
-            parameters: entry.route.parameters,
-            additional: entry.route.additional,
-            tag: flowTagOf(entry, settings.pipeline),
+        with: `const posted = terminal !== undefined ? undefined : await delivery.ports.flows.create({
+            template: route.template,
+            parameters: route.parameters,
+            additional: route.additional,
+            tag: flowTagOf(claim, settings.pipeline),
             input: { as: route.input, mediaType: upload.mediaType, source: object.source, additional: { key: upload.key } },
-          }, this.#invocation.work);
+          }, delivery.invocation.work);
           $&
           if (written.won && posted !== undefined) {
-            return this.#commit(written.stored as Stored<ClaimedEntry>, posted.flowId, 'created');
+            const { flowId } = posted;
+            return commitFlow(delivery, { ...written.stored, entry: claim }, { flowId, outcome: 'created' });
           }`,
       },
     ],
@@ -54,10 +63,10 @@ export const MUTATIONS: readonly Mutation[] = [
     name: 'the marker before the entry',
     changes: [
       {
-        file: CREATE_FLOW,
-        in: 'Creation.#commit',
+        file: CLAIM,
+        in: 'commitFlow',
         replace: 'const written = await ledger.replace(…);',
-        with: 'await this.#putRunningMarker(claim.entry.upload, flow); $&',
+        with: 'await ledger.putRunningMarker(runningMarkerOf(claim.entry.upload, flow), closing); $&',
       },
     ],
     seedsMax: 20,
@@ -102,8 +111,8 @@ export const MUTATIONS: readonly Mutation[] = [
     name: 'absence concluded at once',
     changes: [
       {
-        file: CREATE_FLOW,
-        in: 'Creation.#settleDoubt',
+        file: 'create-flow/doubt.ts',
+        in: 'settleDoubt',
         replace: 'doubt.sentBy + ABSENT_AFTER_MS',
         with: 'doubt.sentBy',
       },
@@ -114,17 +123,17 @@ export const MUTATIONS: readonly Mutation[] = [
     name: 'a claim deadline before the hard end',
     changes: [
       {
-        file: CREATE_FLOW,
-        in: 'Creation.#claimDeadline',
-        replace: 'this.#invocation.endsAt + CLAIM_MARGIN_MS',
-        with: 'this.#invocation.startedAt + CLAIM_MARGIN_MS / 2',
+        file: 'create-flow/delivery.ts',
+        in: 'Delivery.claimTerms',
+        replace: 'this.invocation.endsAt + CLAIM_MARGIN_MS',
+        with: 'this.invocation.startedAt + CLAIM_MARGIN_MS / 2',
       },
     ],
     seedsMax: 20,
   },
   {
     name: 'assets written unconditionally',
-    changes: [{ file: RESULTS, in: 'PartedUpload.#put', replace: "IfNoneMatch: '*'", with: '...{}' }],
+    changes: [{ file: 'results/conditional-put.ts', in: 'putIfAbsent', replace: "IfNoneMatch: '*'", with: '...{}' }],
     seedsMax: 300,
   },
   {
@@ -133,7 +142,7 @@ export const MUTATIONS: readonly Mutation[] = [
       {
         file: RESULTS,
         in: 'Results.#storeOpened',
-        replace: 'catch (error) { await this.#abort(upload);',
+        replace: 'catch (error) { await this.#abort(writer);',
         with: 'catch (error) {',
       },
     ],
@@ -145,8 +154,8 @@ export const MUTATIONS: readonly Mutation[] = [
       {
         file: RESULTS,
         in: 'Results.#storeOpened',
-        replace: 'catch (error) { await this.#abort(upload);',
-        with: 'catch (error) { await upload.finish();',
+        replace: 'catch (error) { await this.#abort(writer);',
+        with: 'catch (error) { await writer.finish();',
       },
     ],
     seedsMax: 500,
@@ -192,7 +201,7 @@ export const MUTATIONS: readonly Mutation[] = [
     changes: [
       {
         file: CREATE_FLOW,
-        in: 'Creation.#resume',
+        in: 'resume',
         replace: "case 'leave-to-its-claim': throw new ClaimHeldError(…);",
         with: "case 'leave-to-its-claim': return 'skipped';",
       },
@@ -203,9 +212,9 @@ export const MUTATIONS: readonly Mutation[] = [
     name: 'due times computed from the last started tick',
     changes: [
       {
-        file: TICK,
-        in: 'Tick.#lookFrom',
-        replace: 'const isWhole = await this.#lookAtDue(…);',
+        file: FLOW_POLLS,
+        in: 'FlowPolls.#pollFrom',
+        replace: 'const isWhole = await this.#pollAll(…);',
         with: '$& this.#lastCompletedAt = round.startedAt;',
       },
     ],
@@ -215,7 +224,7 @@ export const MUTATIONS: readonly Mutation[] = [
     name: 'the token not redacted',
     changes: [
       {
-        file: 'flow-service/client.ts',
+        file: 'flow-service/redact.ts',
         in: 'redact',
         replace: 'if (secret === undefined || …) return text;',
         with: 'if (secret !== undefined) return text;',
@@ -252,8 +261,8 @@ export const MUTATIONS: readonly Mutation[] = [
     changes: [
       {
         file: COLLECT_FLOW,
-        in: 'FlowCollector.#endAtSecondLook',
-        replace: 'if (!this.#firstLooks.isSecond(…)) return false;',
+        in: 'FlowCollector.#endIfConfirmed',
+        replace: 'if (!this.#confirmations.confirms(…)) return false;',
         with: '',
       },
     ],
@@ -264,8 +273,8 @@ export const MUTATIONS: readonly Mutation[] = [
     changes: [
       {
         file: COLLECT_FLOW,
-        in: 'FlowCollector.see',
-        replace: "if (look.kind === 'running') this.#firstLooks.forget(marker.uploadId);",
+        in: 'FlowCollector.poll',
+        replace: "if (seen.kind === 'running') this.#confirmations.forget(marker.uploadId);",
         with: '',
       },
     ],
@@ -295,7 +304,7 @@ export const MUTATIONS: readonly Mutation[] = [
     changes: [
       {
         file: 'ledger/entry.ts',
-        in: 'doubtful',
+        in: 'doubtAfter',
         replace: 'claimedAt: Math.min(…), sentBy: Math.max(…)',
         with: 'claimedAt: entry.claimedAt, sentBy',
       },
@@ -306,8 +315,8 @@ export const MUTATIONS: readonly Mutation[] = [
     name: 'no handover to an invocation that waits in doubt',
     changes: [
       {
-        file: CREATE_FLOW,
-        in: 'Creation.#yield',
+        file: CLAIM,
+        in: 'yieldFlow',
         replace: 'theirs.generation === mine.generation',
         with: 'theirs.generation !== mine.generation',
       },
@@ -318,8 +327,8 @@ export const MUTATIONS: readonly Mutation[] = [
     name: 'a tick that halts at the first 429',
     changes: [
       {
-        file: TICK,
-        in: 'Tick.#guarded',
+        file: FAILURE_ISOLATION,
+        in: 'FailureIsolation.run',
         replace: "return outageOf(error) === undefined ? 'failed' : 'outage';",
         with: "if (outageOf(error) === 'throttled') this.#halt ??= 'throttled'; $&",
       },
@@ -330,8 +339,8 @@ export const MUTATIONS: readonly Mutation[] = [
     name: 'a poisoned flow that halts the tick',
     changes: [
       {
-        file: TICK,
-        in: 'Tick.#guarded',
+        file: FAILURE_ISOLATION,
+        in: 'FailureIsolation.run',
         replace: "return outageOf(error) === undefined ? 'failed' : 'outage';",
         with: 'this.#halt ??= outageOf(error); $&',
       },
@@ -342,15 +351,15 @@ export const MUTATIONS: readonly Mutation[] = [
     name: 'storing after polling',
     changes: [
       {
-        file: TICK,
-        in: 'Tick.#see',
-        replace: 'if (flow !== undefined) this.#store(marker, flow);',
+        file: FLOW_POLLS,
+        in: 'FlowPolls.#poll',
+        replace: 'if (flow !== undefined) storing.add(marker, flow);',
         with: `const later = ((this as any).later ??= []);
-          if (flow !== undefined) later.push(() => this.#store(marker, flow));`,
+          if (flow !== undefined) later.push(() => storing.add(marker, flow));`,
       },
       {
-        file: TICK,
-        in: 'Tick.#look',
+        file: FLOW_POLLS,
+        in: 'FlowPolls.round',
         replace: 'await pMap(overdue, …);',
         with: 'for (const store of ((this as any).later ?? []).splice(0)) store(); $&',
       },
@@ -362,7 +371,7 @@ export const MUTATIONS: readonly Mutation[] = [
     changes: [
       {
         file: 'flow-service/pace.ts',
-        in: 'Pace.refused',
+        in: 'Pace.throttled',
         replace: 'this.#heldUntil = Math.max(…);',
         with: '',
       },
