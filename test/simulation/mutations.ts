@@ -257,7 +257,7 @@ export const MUTATIONS: readonly Mutation[] = [
     seedsMax: 100,
   },
   {
-    name: 'a flow called gone at the first look',
+    name: 'a flow called gone at the first poll',
     changes: [
       {
         file: COLLECT_FLOW,
@@ -269,7 +269,7 @@ export const MUTATIONS: readonly Mutation[] = [
     seedsMax: 300,
   },
   {
-    name: 'two looks that are not in a row believed',
+    name: 'two polls that are not in a row believed',
     changes: [
       {
         file: COLLECT_FLOW,
