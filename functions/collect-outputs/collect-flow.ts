@@ -74,7 +74,13 @@ export class FlowCollector {
         return undefined;
       }
       case 'foreign': {
-        this.#ports.telemetry.metrics.count('FlowsShared');
+        const { log, metrics } = this.#ports.telemetry;
+        const { uploadId, flowId } = marker;
+        metrics.count('FlowsShared');
+        log.error('The service answered with the flow of another upload: nothing of it is collected', {
+          uploadId,
+          flowId,
+        });
         const message = 'The flow service answered with the flow of another upload. Nothing of it was collected.';
         await this.#endIfConfirmed(stored, { code: 'flow-shared', message });
         return undefined;

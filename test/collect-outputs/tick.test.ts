@@ -410,6 +410,12 @@ describe('one flow and several uploads', () => {
     expect(await world.receipt('a')).toMatchObject({ status: 'failed', failure: { code: 'flow-shared' }, assets: [] });
     expect(await world.receipt('b')).toMatchObject({ status: 'succeeded' });
     expect(await world.keys(RESULTS, `a/${flowId}`)).toEqual([]);
+    const { upload } = await world.receipt('a');
+    const lines = world.logged.filter(({ message }) => message.includes('with the flow of another upload'));
+    // One for each of the two polls that saw it.
+    expect(lines.map(({ level, fields }) => ({ level, fields }))).toEqual(
+      Array(2).fill({ level: 'error', fields: { uploadId: upload.id, flowId } }),
+    );
   });
 });
 
