@@ -1,4 +1,4 @@
-import type { FirstLook } from '../ledger/collector-state.ts';
+import type { UnconfirmedEnd } from '../ledger/collector-state.ts';
 import type { Lease } from '../ledger/lease.ts';
 
 /** How long a first observation waits for its confirmation, in milliseconds: longer than the longest poll gap. */
@@ -23,14 +23,14 @@ export type TickLease = Pick<Lease, 'state' | 'wasReleased' | 'isStillHeld'>;
  * it saw last, or still polls. Complete outputs do not need all that: they stay complete, and storing them loses nothing.
  */
 export class EndConfirmations {
-  readonly #observations: Map<string, FirstLook>;
+  readonly #observations: Map<string, UnconfirmedEnd>;
   readonly #lease: TickLease | undefined;
   readonly #pollIntervalMs: number;
 
   constructor(lease: TickLease | undefined, pollIntervalMs: number) {
     this.#lease = lease;
     this.#pollIntervalMs = pollIntervalMs;
-    const remembered = Object.entries(lease?.state.firstLooks ?? {});
+    const remembered = Object.entries(lease?.state.unconfirmedEnds ?? {});
     this.#observations = new Map(remembered.filter(([, { digest }]) => this.#isObserved(digest)));
   }
 
@@ -66,7 +66,7 @@ export class EndConfirmations {
     for (const uploadId of this.#observations.keys()) if (!uploadIds.has(uploadId)) this.#observations.delete(uploadId);
   }
 
-  get remembered(): Readonly<Record<string, FirstLook>> | undefined {
+  get remembered(): Readonly<Record<string, UnconfirmedEnd>> | undefined {
     return this.#observations.size === 0 ? undefined : Object.fromEntries(this.#observations);
   }
 

@@ -110,7 +110,7 @@ export class Tick {
     return {
       ...this.#polls.memory,
       endedMarkers: this.#storing.endedMarkers,
-      firstLooks: this.#confirmations.remembered,
+      unconfirmedEnds: this.#confirmations.remembered,
       pace: this.#ports.flows.learntPace,
       throttled: this.#waitingUploads.remembered,
     };

@@ -12,8 +12,8 @@ export interface CollectorState {
   readonly unfinishedRound?: UnfinishedRound | undefined;
   /** Markers of flows that have ended and are not settled yet. */
   readonly endedMarkers?: readonly string[] | undefined;
-  /** Ends that need a second look, by upload id. */
-  readonly firstLooks?: Readonly<Record<string, FirstLook>> | undefined;
+  /** By upload id: ends that one poll has seen, and a second poll must confirm. */
+  readonly unconfirmedEnds?: Readonly<Record<string, UnconfirmedEnd>> | undefined;
   /** The pace that the service allowed. */
   readonly pace?: { readonly requestsPerSecond: number; readonly refusedAt: number } | undefined;
   /** When throttled uploads were last resubmitted, and how many more than flows had ended. */
@@ -29,8 +29,9 @@ export interface UnfinishedRound {
   readonly isInVain?: boolean | undefined;
 }
 
-/** What the first look at an end saw, and when. */
-export interface FirstLook {
+/** An end that one poll has seen, and when. */
+export interface UnconfirmedEnd {
+  /** What the poll saw. The second poll must see the same. */
   readonly digest: string;
   readonly at: number;
 }
@@ -52,7 +53,7 @@ function stateSchema(now: number, leaseMs: number) {
     lastCompletedAt: orDropped(time),
     unfinishedRound: orDropped(z.object({ startedAt: time, after: z.string(), isInVain: z.optional(z.boolean()) })),
     endedMarkers: orDropped(z.array(z.string())),
-    firstLooks: orDropped(z.record(z.string(), z.object({ digest: z.string(), at: time }))),
+    unconfirmedEnds: orDropped(z.record(z.string(), z.object({ digest: z.string(), at: time }))),
     pace: orDropped(z.object({ requestsPerSecond: z.number().check(z.positive()), refusedAt: time })),
     throttled: orDropped(z.object({ sentAt: time, extra: z.number().check(z.gte(0)) })),
   });

@@ -230,8 +230,8 @@ describe('every way in which a service may answer', () => {
     world.clock.advance(MINUTE);
     expect(await world.tick()).toMatchObject({ polled: 1, succeeded: 0 });
     const { upload } = await world.entry();
-    const { firstLooks } = await world.json<CollectorState>(LEDGER, 'state/collector-0.json');
-    expect(Object.keys(firstLooks ?? {})).toEqual([upload.id]);
+    const { unconfirmedEnds } = await world.json<CollectorState>(LEDGER, 'state/collector-0.json');
+    expect(Object.keys(unconfirmedEnds ?? {})).toEqual([upload.id]);
     world.clock.advance(MINUTE);
     expect(await world.tick()).toMatchObject({ polled: 1, succeeded: 1 });
   });
