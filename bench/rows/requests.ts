@@ -1,8 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { DeleteObjectCommand, PutObjectCommand, S3Client } from '@aws-sdk/client-s3';
 import { collectorKey } from '../../functions/ledger/keys.ts';
+import type { S3EventRecord } from '../../local/aws/s3/events.ts';
 import { serveS3 } from '../../local/aws/s3/http.ts';
-import { EmbeddedS3, type S3EventRecord } from '../../local/aws/s3/s3.ts';
+import { EmbeddedS3 } from '../../local/aws/s3/s3.ts';
 import { StandInFlowService } from '../../local/flow-service/flow-service.ts';
 import { serveFlowService } from '../../local/flow-service/http.ts';
 import { BUCKETS, TOKEN } from '../names.ts';

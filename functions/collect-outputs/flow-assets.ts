@@ -4,6 +4,7 @@ import { encodedId } from '../base/key-segment.ts';
 import { AssetTooLargeError, FlowServiceError, UnavailableError } from '../flow-service/errors.ts';
 import type { Output } from '../flow-service/types.ts';
 import {
+  attemptsAfter,
   collectedSoFar,
   type Ending,
   type FailedOutput,
@@ -98,7 +99,7 @@ export class FlowAssets {
     // A flow that only waited for its turn was not too slow.
     const hadItsTime = collection.hasBegun && hasTimeEnough;
     const isTooSlow = collection.cutOff !== undefined && work.aborted && hadItsTime && !isProgress;
-    if (isTooSlow && entry.attempts + 1 >= settings.attemptsMax) {
+    if (isTooSlow && attemptsAfter(entry, true) >= settings.attemptsMax) {
       const message = 'It was not complete within the time of several runs.';
       for (const { assetId: id } of listed) {
         if (!stored.has(id) && !failed.has(id)) failed.set(id, { id, code: 'out-of-time', message });
@@ -160,7 +161,7 @@ export class FlowAssets {
 
   #isLastAttempt(entry: RunningEntry): boolean {
     const { clock, settings } = this.#ports;
-    return isSpaced(entry, clock.now()) && entry.attempts + 1 >= settings.attemptsMax;
+    return isSpaced(entry, clock.now()) && attemptsAfter(entry, true) >= settings.attemptsMax;
   }
 
   /**

@@ -3,7 +3,12 @@ import type { Json, JsonObject } from '../base/json.ts';
 import type { RouteSnapshot } from '../uploads/route-snapshot.ts';
 import { UPLOAD_ID, type Upload } from '../uploads/upload.ts';
 
-/** Version of the entry's form. An entry of another version cannot be read. */
+/**
+ * Version of the entry's form. An entry of another version cannot be read.
+ *
+ * A schema drops the members that it does not name. A function of an older deployment would therefore lose a new member
+ * when it writes the entry again. Raise this number with every new member that must not be lost.
+ */
 export const ENTRY_SCHEMA = 1;
 
 /** Why an upload waits. */

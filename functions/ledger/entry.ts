@@ -11,9 +11,9 @@ import type { RunningMarker, WaitingMarker } from './keys.ts';
  *             claim (If-None-Match: *)        answered with a flow id
  *   (nothing) ───────────────────────▶ claimed ──────────────────────▶ running ──▶ succeeded
  *                                      ▲  │  │                            │
- *                   due, resubmitted   │  │  └── rejected for good ───────┴──────▶ failed
+ *                due, resubmitted      │  │  └── rejected for good ───────┴──────▶ failed
  *                                      │  ▼                                          │
- *                                    waiting ◀────── retried by an operator ─────────┘
+ *                                    waiting ◀────── retried by the operator ────────┘
  *
  * The functions below are the arrows. They are pure: each makes the next entry from the previous one. An invocation
  * writes it with a condition on the previous entry's ETag.

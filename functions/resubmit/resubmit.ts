@@ -1,6 +1,6 @@
 import type { Clock } from '../base/clock.ts';
 import type { Telemetry } from '../base/telemetry.ts';
-import { waitingMarkerOf } from '../ledger/entry.ts';
+import { runningMarkerOf, waitingMarkerOf } from '../ledger/entry.ts';
 import { type WaitingMarker, waitingKey } from '../ledger/keys.ts';
 import { type Ledger, type Stored, UnreadableEntryError } from '../ledger/store.ts';
 import type { Upload } from '../uploads/upload.ts';
@@ -60,8 +60,7 @@ export async function resubmit(
   }
   if (stored?.entry.state === 'running') {
     // The invocation that created the flow may have died before it put the running marker. Then only this one is left.
-    const { id: flowId, createdAt } = stored.entry.flow;
-    await ledger.putRunningMarker({ createdAt, uploadId: marker.uploadId, flowId }, signal);
+    await ledger.putRunningMarker(runningMarkerOf(stored.entry.upload, stored.entry.flow), signal);
   }
   await ledger.deleteWaitingMarker(marker, signal);
   return sent;

@@ -8,8 +8,9 @@ import {
   ListObjectVersionsCommand,
   S3Client,
 } from '@aws-sdk/client-s3';
+import type { S3EventRecord } from '../../local/aws/s3/events.ts';
 import { serveS3 } from '../../local/aws/s3/http.ts';
-import { EmbeddedS3, type S3EventRecord } from '../../local/aws/s3/s3.ts';
+import { EmbeddedS3 } from '../../local/aws/s3/s3.ts';
 
 export type BucketKind = 'unversioned' | 'Enabled' | 'Suspended';
 

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
+import type { S3EventRecord } from '../../local/aws/s3/events.ts';
 import { eventBridgeEvent, testEvent } from '../../local/aws/s3/events.ts';
-import type { S3EventRecord } from '../../local/aws/s3/s3.ts';
 import { INBOX, NEXT_INBOX, RESULTS } from './names.ts';
 import type { Put } from './observations.ts';
 import { MINUTE, SECOND } from './timeline.ts';

@@ -20,7 +20,6 @@ export type Ports = CreatePorts & CollectPorts & SweepPorts;
 export interface Process {
   readonly lambda: Lambda;
   readonly ports: Ports;
-  readonly token: SecretToken;
   /** The deployment that the process is of. */
   readonly deployment: number;
 }
@@ -72,11 +71,11 @@ export class Processes {
     const skewMs = isSkewExtreme ? randoms.main.pick([-skewMsMax, skewMsMax]) : randoms.main.int(-skewMsMax, skewMsMax);
     const lambda = new Lambda(which, this.#lambdas.length + 1, timeline, skewMs);
     this.#lambdas.push(lambda);
-    return { lambda, ...portsFor(this.#world, lambda), deployment: this.#deployment };
+    return { lambda, ports: portsFor(this.#world, lambda), deployment: this.#deployment };
   }
 }
 
-function portsFor(world: World, lambda: Lambda): Pick<Process, 'ports' | 'token'> {
+function portsFor(world: World, lambda: Lambda): Ports {
   const { observed, settings, timeline, orderChecker, notifications, randoms } = world;
   const aws = new AwsCalls(world, lambda);
   const secrets = {
@@ -89,7 +88,7 @@ function portsFor(world: World, lambda: Lambda): Pick<Process, 'ports' | 'token'
   } as unknown as SecretsManagerClient;
   const token = new SecretToken(secrets, 'token', lambda.clock);
   const { outputsPath, assetBytesMax, answerDepthMax, requestsPerSecond } = settings;
-  const ports = portsOf({
+  return portsOf({
     settings,
     s3: s3ClientOf(s3NetworkOf(world, lambda), lambda),
     flows: createFlowService({
@@ -123,7 +122,6 @@ function portsFor(world: World, lambda: Lambda): Pick<Process, 'ports' | 'token'
       metrics: { count: (metric, value = 1) => observed.noteMetric(metric, value) },
     },
   });
-  return { ports, token };
 }
 
 function s3NetworkOf(world: World, lambda: Lambda): Parameters<typeof s3ClientOf>[0] {

@@ -24,9 +24,6 @@ import { copyObject, putObject, readObject } from './objects.ts';
 import { Uploads } from './uploads.ts';
 import { type XmlElement, xmlDocument } from './xml.ts';
 
-export type { Versioning } from './catalog.ts';
-export type { S3EventRecord } from './events.ts';
-
 export interface S3Options {
   /** @default the system's clock */
   readonly clock?: { now(): number };
