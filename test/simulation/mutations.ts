@@ -321,7 +321,7 @@ export const MUTATIONS: readonly Mutation[] = [
         with: 'theirs.generation !== mine.generation',
       },
     ],
-    seedsMax: 500,
+    seedsMax: 300,
   },
   {
     name: 'a tick that halts at the first 429',
