@@ -1,3 +1,4 @@
+import { availableParallelism } from 'node:os';
 import { configDefaults, defineConfig } from 'vitest/config';
 
 /** Where a program can read what the tests came to. */
@@ -7,6 +8,8 @@ export default defineConfig({
   test: {
     include: ['test/**/*.test.ts'],
     exclude: [...configDefaults.exclude, 'cdk.out/**'],
+    // Vitest would leave one processor idle. On a machine with two, that is half of them.
+    maxWorkers: availableParallelism(),
     // Machines that run this are shared and slow at times: a hung test should fail, a slow one should not.
     testTimeout: 30_000,
     hookTimeout: 60_000,
