@@ -8,6 +8,7 @@ import { Inbox } from '../functions/uploads/inbox.ts';
 import type { Route } from '../functions/uploads/routes.ts';
 import { messageFor } from '../functions/uploads/upload-event.ts';
 import { FUNCTION_NAMES, type FunctionName } from '../infra/bundle/bundle.ts';
+import { HIDDEN_BEYOND_TIMEOUT_SECONDS, MEMORY_MIB, RECEIVES_MAX } from '../infra/function-limits.ts';
 import type { AwsAccess } from './aws/endpoint.ts';
 import { EventBus } from './aws/event-bridge/event-bus.ts';
 import { S3Error } from './aws/s3/errors.ts';
@@ -28,16 +29,8 @@ export const TOKEN_SECRET = 'flowdrop/token';
 const EVENT_BUS = 'default';
 const STAND_IN_TOKEN = 'stand-in-token';
 
-/** As deployed by default. */
-const MEMORY_MIB = 512;
 /** Shorter than the deployed 15 minutes: at home nobody waits that long for a function that hangs. */
 const TIMEOUT_SECONDS = 300;
-/**
- * How much longer than an invocation a failed message stays hidden. If an invocation dies, its claim outlives it by
- * 60 s; the message must come back after the claim has expired.
- */
-const VISIBILITY_MARGIN_SECONDS = 120;
-const MAX_RECEIVE_COUNT = 20;
 const CREATE_CONCURRENCY = 2;
 const TICK_INTERVAL_MS = 2_000;
 /** At a fixed rate a tick can start while the previous one runs. It finds the lease taken and ends at once. */
@@ -173,8 +166,8 @@ function createQueues({ timeoutSeconds = TIMEOUT_SECONDS }: PipelineOptions): { 
   const queue = new Queue({
     name: 'uploads',
     clock: systemClock,
-    visibilityTimeoutSeconds: timeoutSeconds + VISIBILITY_MARGIN_SECONDS,
-    deadLetters: { queue: deadLetters, maxReceiveCount: MAX_RECEIVE_COUNT },
+    visibilityTimeoutSeconds: timeoutSeconds + HIDDEN_BEYOND_TIMEOUT_SECONDS,
+    deadLetters: { queue: deadLetters, maxReceiveCount: RECEIVES_MAX },
   });
   return { queue, deadLetters };
 }

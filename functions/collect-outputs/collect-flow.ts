@@ -22,6 +22,9 @@ export interface CollectFlowPorts extends PublishPorts {
   readonly settings: Settings;
 }
 
+/** The code of a failure whose flow belongs to another upload as well. */
+const FLOW_SHARED = 'flow-shared';
+
 /** A flow that ended, and its outputs that are still to be stored. */
 export interface EndedFlow {
   readonly stored: Stored<RunningEntry>;
@@ -82,7 +85,7 @@ export class FlowCollector {
           flowId,
         });
         const message = 'The flow service answered with the flow of another upload. Nothing of it was collected.';
-        await this.#endIfConfirmed(stored, { code: 'flow-shared', message });
+        await this.#endIfConfirmed(stored, { code: FLOW_SHARED, message });
         return undefined;
       }
       case 'finished':
@@ -158,7 +161,7 @@ export class FlowCollector {
     const stored = await this.#entryOf(marker);
     if (stored === undefined) return;
     const message = 'The flow service gave the same flow to another upload as well. Nothing of it was collected.';
-    await this.#end(stored, { failure: { code: 'flow-shared', message } });
+    await this.#end(stored, { failure: { code: FLOW_SHARED, message } });
   }
 
   async #endIfConfirmed(stored: Stored<RunningEntry>, failure: Failure): Promise<boolean> {

@@ -20,6 +20,7 @@ import { inputFailure, routed } from './admission.ts';
 import { failUpload, keepWaiting, publishFailure, putWaitingMarker } from './claim.ts';
 import { ClaimHeldError, type CreatePorts, Delivery, type MayTakeOver, type Outcome } from './delivery.ts';
 import { settleDoubt } from './doubt.ts';
+import { ATTEMPTS_EXHAUSTED } from './retry-policy.ts';
 import { handleFailure, send } from './send.ts';
 
 /** Times that an entry may change hands during one delivery. After that the delivery gives way. */
@@ -153,7 +154,7 @@ async function takeOver(delivery: Delivery, claim: Stored<ClaimedEntry>, object?
   const { attempts, upload } = claim.entry;
   if (attempts >= settings.attemptsMax) {
     const message = `Gave up after ${attempts} attempts.`;
-    return failUpload(delivery, claim, { code: 'attempts-exhausted', message });
+    return failUpload(delivery, claim, { code: ATTEMPTS_EXHAUSTED, message });
   }
   const notBefore = doubt?.nextAttemptAt ?? 0;
   if (notBefore > clock.now()) {

@@ -1,17 +1,19 @@
 import { OutOfTimeError } from '../base/invocation.ts';
 import { FlowServiceError, UnauthorisedError } from '../flow-service/errors.ts';
+import { LISTING_DELAY_MAX_MS } from '../flow-service/flow-search.ts';
 import type { Found } from '../flow-service/types.ts';
 import { type ClaimedEntry, flowTagOf, withoutDoubt } from '../ledger/entry.ts';
 import type { Stored } from '../ledger/store.ts';
+import { HELD_WAIT_MS } from '../ledger/waits.ts';
 import { commitFlow, keepWaiting } from './claim.ts';
 import type { Delivery, Outcome } from './delivery.ts';
 import { backoffMs, isListingInVain, messageOf } from './retry-policy.ts';
 
-/** Time after the last byte of a request until a flow that is not listed counts as absent, in milliseconds. */
-const ABSENT_AFTER_MS = 5 * 60_000;
-
-/** Time between two searches for the flow of an upload whose doubt is held, in milliseconds. */
-const HELD_WAIT_MS = 60 * 60_000;
+/**
+ * Time after the last byte of a request until a flow that is not listed counts as absent, in milliseconds. If it were
+ * shorter than the delay of the listing, the upload could be paid for twice.
+ */
+const ABSENT_AFTER_MS = LISTING_DELAY_MAX_MS;
 
 /** The outcome, if this delivery is over. Otherwise the claim, free of doubt. */
 export type SettledDoubt = { readonly outcome: Outcome } | { readonly claim: Stored<ClaimedEntry> };

@@ -10,14 +10,14 @@ import {
   UnintelligibleAnswerError,
 } from '../flow-service/errors.ts';
 import type { ClaimedEntry, Failure, WaitReason } from '../ledger/entry.ts';
+import { BACKOFF_MAX_MS } from '../ledger/waits.ts';
 import { UploadGoneError, UploadUnreadableError } from '../uploads/inbox.ts';
 
 /** Minimum time for an attempt, in milliseconds. With less time left, no wait in place is begun. */
 export const ATTEMPT_TIME_MIN_MS = 30_000;
 
-/** First and longest backoff after an uncounted failure, in milliseconds. */
+/** First backoff after an uncounted failure, in milliseconds. The longest is {@link BACKOFF_MAX_MS}. */
 const BACKOFF_FIRST_MS = 5_000;
-const BACKOFF_MAX_MS = 15 * 60_000;
 
 /** Longest backoff of a throttled upload, in milliseconds. It is short because the queue bounds how many are tried. */
 const THROTTLED_BACKOFF_MAX_MS = 5 * 60_000;
@@ -31,6 +31,9 @@ const UNAUTHORISED_WAIT_MS = 60_000;
 
 /** Time for which a failing flow listing is asked for after it would have been conclusive, in milliseconds. */
 const LISTING_PATIENCE_MS = 60 * 60_000;
+
+/** The code of a failure after the last attempt. */
+export const ATTEMPTS_EXHAUSTED = 'attempts-exhausted';
 
 /** What an error of sending means for the upload. */
 export type RetryDecision =

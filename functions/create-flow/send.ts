@@ -6,7 +6,7 @@ import type { OpenedUpload } from '../uploads/inbox.ts';
 import { commitFlow, failUpload, keepWaiting } from './claim.ts';
 import type { Delivery, Outcome } from './delivery.ts';
 import { settleDoubt } from './doubt.ts';
-import { ATTEMPT_TIME_MIN_MS, classify, messageOf, type RetryDecision } from './retry-policy.ts';
+import { ATTEMPT_TIME_MIN_MS, ATTEMPTS_EXHAUSTED, classify, messageOf, type RetryDecision } from './retry-policy.ts';
 
 /** Maximum sum of the waits in place, in milliseconds. Longer waits are left to the ledger. */
 const IN_PLACE_WAIT_MAX_MS = 20_000;
@@ -105,7 +105,7 @@ export async function handleFailure(delivery: Delivery, claim: Stored<ClaimedEnt
     case 'wait': {
       const { reason, counted, delayMs } = decision;
       if (counted && attemptsAfter(claim.entry, counted) >= delivery.ports.settings.attemptsMax) {
-        const failure = { code: 'attempts-exhausted', message: `The last attempt: ${message}` };
+        const failure = { code: ATTEMPTS_EXHAUSTED, message: `The last attempt: ${message}` };
         return failUpload(delivery, claim, failure);
       }
       return keepWaiting(delivery, claim, { reason, message, counted, notBefore: now + delayMs });

@@ -3,14 +3,9 @@ import type { Telemetry } from '../base/telemetry.ts';
 import { runningMarkerOf, waitingMarkerOf } from '../ledger/entry.ts';
 import { type WaitingMarker, waitingKey } from '../ledger/keys.ts';
 import { type Ledger, type Stored, UnreadableEntryError } from '../ledger/store.ts';
+import { DUE_AGAIN_MS } from '../ledger/waits.ts';
 import type { Upload } from '../uploads/upload.ts';
 import { messageFor } from '../uploads/upload-event.ts';
-
-/**
- * Time after which a resubmitted upload is due again, in milliseconds. By then its message has left the queue, as a
- * rule. If the queue is full for longer, it gets one more message an hour, which is harmless.
- */
-const DUE_AGAIN_MS = 60 * 60_000;
 
 /** The queue of uploads, as a sender sees it. */
 export interface UploadQueue {

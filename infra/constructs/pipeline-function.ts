@@ -6,6 +6,7 @@ import { LogGroup, type RetentionDays } from 'aws-cdk-lib/aws-logs';
 import { Construct } from 'constructs';
 import type { Env } from '../../functions/settings/environment.ts';
 import { BUNDLE_HANDLER, type FunctionName } from '../bundle/bundle.ts';
+import { MEMORY_MIB } from '../function-limits.ts';
 import { functionCode, ROUTES_BESIDE_BUNDLE } from './function-code.ts';
 import type { NetworkProps } from './network.ts';
 import { allow, deny } from './permissions.ts';
@@ -15,15 +16,6 @@ import { allow, deny } from './permissions.ts';
  * a third of it. A slow service takes longer. Unused time costs nothing.
  */
 export const FUNCTION_TIMEOUT = Duration.minutes(15);
-
-/**
- * Memory of a function, in MiB. The functions stream, so this buys processor time rather than memory: Lambda gives one
- * processor with 1,769 MB, and less in proportion. With 512 MiB a function moves some 67 MB/s out and more in
- * (docs/scaling.md), and has room for its buffers. With half of it, small files start slower, and large ones take twice
- * the time at the same price per GiB.
- * @see https://docs.aws.amazon.com/lambda/latest/dg/configuration-memory.html
- */
-const MEMORY_MIB = 512;
 
 /** Lambda's limit on all names and values together. @see https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html */
 const ENVIRONMENT_BYTES_MAX = 4096;

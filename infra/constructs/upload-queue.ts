@@ -3,29 +3,10 @@ import { type IRole, PolicyStatement, ServicePrincipal } from 'aws-cdk-lib/aws-i
 import type { IKey } from 'aws-cdk-lib/aws-kms';
 import { type CfnQueuePolicy, type DeadLetterQueue, Queue, QueueEncryption } from 'aws-cdk-lib/aws-sqs';
 import { Construct } from 'constructs';
+import { HIDDEN_BEYOND_TIMEOUT_SECONDS, RECEIVES_MAX } from '../function-limits.ts';
 import { allowSending } from './encryption.ts';
 import { allow, allowKey } from './permissions.ts';
 import { FUNCTION_TIMEOUT } from './pipeline-function.ts';
-
-/**
- * A received message stays hidden for the batching window, the function's timeout and this. A claim outlives its
- * invocation by a minute. A message that came back sooner would find its own claim and could only wait. The second
- * minute covers the time between receiving a message and starting the function. An upload that waits for its turn at a
- * service that limits creations waits within its invocation, so it adds nothing.
- *
- * AWS advises six times the function's timeout, for functions that are throttled. Here a file whose function crashed
- * would then wait for an hour and a half. {@link RECEIVES_MAX} covers throttling instead.
- * @see https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html
- */
-const HIDDEN_BEYOND_TIMEOUT = Duration.seconds(120);
-
-/**
- * Receives after which a message becomes a dead letter. Uploads wait in the ledger, so a message comes back for four
- * reasons only: a crash, a throttled function, an unreachable ledger, or a batch that ran out of time. With this many
- * receives, these may last for more than five hours. It exceeds the default number of attempts of a file. So a file that
- * crashes the function ends with a receipt.
- */
-const RECEIVES_MAX = 20;
 
 /** The maximum of SQS. */
 const RETENTION = Duration.days(14);
@@ -50,7 +31,7 @@ export class UploadQueue extends Construct {
     };
     this.deadLetters = new Queue(this, 'DeadLetters', common);
     const deadLetterQueue: DeadLetterQueue = { queue: this.deadLetters, maxReceiveCount: RECEIVES_MAX };
-    const visibilityTimeout = FUNCTION_TIMEOUT.plus(HIDDEN_BEYOND_TIMEOUT).plus(batchWindow);
+    const visibilityTimeout = FUNCTION_TIMEOUT.plus(Duration.seconds(HIDDEN_BEYOND_TIMEOUT_SECONDS)).plus(batchWindow);
     this.queue = new Queue(this, 'Uploads', { ...common, visibilityTimeout, deadLetterQueue });
   }
 

@@ -2,6 +2,7 @@ import { Duration } from 'aws-cdk-lib';
 import { type IMetric, MathExpression, type Metric, Stats } from 'aws-cdk-lib/aws-cloudwatch';
 import type { IFunction } from 'aws-cdk-lib/aws-lambda';
 import type { IQueue } from 'aws-cdk-lib/aws-sqs';
+import { BACKOFF_MAX_MS, DUE_AGAIN_MS, HELD_WAIT_MS } from '../../functions/ledger/waits.ts';
 import type { FunctionName } from '../bundle/bundle.ts';
 import { PipelineMetrics } from './metrics.ts';
 
@@ -22,13 +23,13 @@ const QUEUE_AGE = Duration.minutes(30);
 const WAITING_AGE = Duration.hours(6);
 
 /**
- * Period in which a lasting condition is measured at least once. A waiting upload is resubmitted after 15 minutes, give
- * or take half. Flows that share an id are counted by every tick.
+ * Period in which a lasting condition is measured about once. A waiting upload is resubmitted after this time, give or
+ * take half. Flows that share an id are counted by every tick.
  */
-const RETRY_PERIOD = Duration.minutes(15);
+const RETRY_PERIOD = Duration.millis(BACKOFF_MAX_MS);
 
-/** The same for an upload that is held or has an unreadable entry. It is checked again after an hour. */
-const LONG_RETRY_PERIOD = Duration.hours(1);
+/** The same for an upload that is held or has an unreadable entry. */
+const LONG_RETRY_PERIOD = Duration.millis(Math.max(HELD_WAIT_MS, DUE_AGAIN_MS));
 
 /**
  * Period in which at least one tick must complete. A tick is counted at its end and may take 15 minutes. Two kinds of

@@ -1,0 +1,11 @@
+/** Longest backoff of an upload after an uncounted failure, in milliseconds, before it is spread by half of itself. */
+export const BACKOFF_MAX_MS = 15 * 60_000;
+
+/** Time between two searches for the flow of an upload whose doubt is held, in milliseconds. */
+export const HELD_WAIT_MS = 60 * 60_000;
+
+/**
+ * Time after which a resubmitted upload is due again, in milliseconds. By then its message has left the queue, as a
+ * rule. If the queue is full for longer, it gets one more message an hour, which is harmless.
+ */
+export const DUE_AGAIN_MS = 60 * 60_000;
