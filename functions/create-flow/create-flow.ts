@@ -48,7 +48,13 @@ export async function createFlow(
   try {
     return await receive(delivery, event);
   } catch (error) {
-    delivery.log.error('This upload must come again', { error: error as Error });
+    if (error instanceof ClaimHeldError) {
+      delivery.log.info('Another invocation is at work on this upload. The queue delivers the message again.', {
+        error,
+      });
+    } else {
+      delivery.log.error('This delivery failed. The queue delivers the message again.', { error: error as Error });
+    }
     throw error;
   }
 }

@@ -1,6 +1,7 @@
 import { CreateBucketCommand, DeleteObjectCommand, PutObjectCommand } from '@aws-sdk/client-s3';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { createFlows } from '../../functions/create-flow/batch.ts';
+import { ClaimHeldError } from '../../functions/create-flow/delivery.ts';
 import { UnauthorisedError } from '../../functions/flow-service/errors.ts';
 import type { ClaimedEntry, RunningEntry } from '../../functions/ledger/entry.ts';
 import { retryUploads } from '../../functions/resubmit/retry.ts';
@@ -167,6 +168,8 @@ describe('an upload with more than one event', () => {
     world.queue.send(body);
     const response = await world.deliver();
     expect(response?.batchItemFailures).toHaveLength(1);
+    expect(world.logged.filter(({ level }) => level === 'error')).toEqual([]);
+    expect(world.logged.find(({ fields }) => fields.error instanceof ClaimHeldError)).toMatchObject({ level: 'info' });
     expect(world.service.flows).toHaveLength(1);
   });
 });
