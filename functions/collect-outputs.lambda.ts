@@ -1,11 +1,11 @@
 import { SQSClient } from '@aws-sdk/client-sqs';
 import { collect } from './collect-outputs/collect-outputs.ts';
 import { AWS_CLIENT, lambda } from './lambda/lambda.ts';
-import { portsOf } from './lambda/ports.ts';
+import { collectOutputsPorts } from './lambda/ports.ts';
 import { uploadQueue } from './resubmit/upload-queue.ts';
 
 /** Runs one tick on schedule. With `{"retry": ["<upload id>"]}`, resubmits failed and held uploads. */
 export const handler = lambda(
-  (world) => portsOf({ ...world, queue: uploadQueue(new SQSClient(AWS_CLIENT), world.settings.queueUrl) }),
+  (world) => collectOutputsPorts({ ...world, queue: uploadQueue(new SQSClient(AWS_CLIENT), world.settings.queueUrl) }),
   collect,
 );

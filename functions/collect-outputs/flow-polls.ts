@@ -7,7 +7,7 @@ import { type RunningMarker, runningKey } from '../ledger/keys.ts';
 import type { CollectFlowPorts, FlowCollector } from './collect-flow.ts';
 import type { EndConfirmations } from './end-confirmations.ts';
 import type { FailureIsolation, Turn } from './failure-isolation.ts';
-import { FlowStates } from './flow-states.ts';
+import { ListedAsRunning } from './listed-as-running.ts';
 import { isDue } from './poll-schedule.ts';
 import { listRunningMarkers, type RunningMarkers } from './running-markers.ts';
 import type { ServiceHealth } from './service-health.ts';
@@ -37,7 +37,7 @@ interface Overdue {
 export class FlowPolls {
   readonly #ports: CollectFlowPorts;
   readonly #parts: FlowPollsParts;
-  readonly #states: FlowStates;
+  readonly #listed: ListedAsRunning;
   #isFirstRound = true;
   #lastCompletedAt: number | undefined;
   #unfinishedRound: UnfinishedRound | undefined;
@@ -49,7 +49,7 @@ export class FlowPolls {
   constructor(remembered: CollectorState, ports: CollectFlowPorts, parts: FlowPollsParts) {
     this.#ports = ports;
     this.#parts = parts;
-    this.#states = statesOf(ports);
+    this.#listed = listedOf(ports);
     this.#lastCompletedAt = remembered.lastCompletedAt;
     this.#unfinishedRound = remembered.unfinishedRound;
   }
@@ -74,7 +74,7 @@ export class FlowPolls {
     const ended = free.filter((marker) => storing.hasEnded(marker));
     const overdue: Overdue[] = [];
     const concurrency = settings.pollConcurrency;
-    // Flows that ended are stored before any other flow is polled.
+    // Flows that ended are polled first. Their outputs are stored while the other flows are polled.
     await pMap(ended, (marker) => this.#poll(marker, overdue), { concurrency });
 
     const isResumed = this.#unfinishedRound !== undefined;
@@ -98,7 +98,7 @@ export class FlowPolls {
     const ours = [...markers.ours.values()];
     const uploadIds = [...ours, ...markers.shared].map(({ uploadId }) => uploadId);
     confirmations.retain(new Set(uploadIds));
-    this.#states.retain(markers.flowIds);
+    this.#listed.retain(markers.flowIds);
     this.counts.running = uploadIds.length;
     this.newestAt = ours.reduce((latest, { createdAt }) => Math.max(latest, createdAt), 0);
     return markers;
@@ -167,7 +167,7 @@ export class FlowPolls {
 
   async #listedAsRunning(due: readonly RunningMarker[]): Promise<ReadonlySet<string>> {
     try {
-      return await this.#states.running(due, this.#parts.invocation.work);
+      return await this.#listed.running(due, this.#parts.invocation.work);
     } catch (error) {
       if (!(error instanceof OutOfTimeError)) throw error;
       return new Set(); // The polls will find that the time is over.
@@ -212,10 +212,10 @@ export class FlowPolls {
 }
 
 /** What a process knows of the service's listing outlives its ticks. */
-const states = new WeakMap<FlowService, FlowStates>();
+const listedByService = new WeakMap<FlowService, ListedAsRunning>();
 
-function statesOf(ports: CollectFlowPorts): FlowStates {
-  const known = states.get(ports.flows) ?? new FlowStates(ports);
-  states.set(ports.flows, known);
+function listedOf(ports: CollectFlowPorts): ListedAsRunning {
+  const known = listedByService.get(ports.flows) ?? new ListedAsRunning(ports);
+  listedByService.set(ports.flows, known);
   return known;
 }

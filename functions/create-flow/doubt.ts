@@ -65,8 +65,8 @@ export async function settleDoubt(delivery: Delivery, claim: Stored<ClaimedEntry
 function findFlow({ ports, invocation }: Delivery, entry: ClaimedEntry, since: number): Promise<Found> {
   const { flows, ledger, settings } = ports;
   const { work } = invocation;
-  const hasFlowFrom = (before: number): Promise<boolean> => ledger.hasFlowFrom(before, work);
-  return flows.find(flowTagOf(entry, settings.pipeline), since, work, hasFlowFrom);
+  const hadFlowBefore = (before: number): Promise<boolean> => ledger.hadFlowBefore(before, work);
+  return flows.find(flowTagOf(entry, settings.pipeline), since, work, hadFlowBefore);
 }
 
 /** The upload waits until the operator retries it, or its flow is found after all. */

@@ -152,14 +152,14 @@ class HttpFlowService implements FlowService {
     tag: FlowTag,
     since: number,
     signal: AbortSignal,
-    hasFlowFrom: (before: number) => Promise<boolean> = async () => false,
+    hadFlowBefore: (before: number) => Promise<boolean> = async () => false,
   ): Promise<Found> {
     const listedBefore = this.#clock.now() - LISTING_DELAY_MAX_MS;
     const isKnownHere = (this.#requests.flowKnownAt ?? Number.POSITIVE_INFINITY) <= listedBefore;
     return findFlow({
       tag,
       since,
-      isFlowKnown: async () => isKnownHere || hasFlowFrom(listedBefore),
+      isFlowKnown: async () => isKnownHere || hadFlowBefore(listedBefore),
       list: () => this.#flowListing({ pagesMax: FIND_PAGES_MAX, entriesMax: FIND_FLOWS_MAX, rank: 1 }, signal),
     });
   }

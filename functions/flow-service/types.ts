@@ -4,7 +4,7 @@ import type { LearntPace } from './learnt-rate.ts';
 /** The member of a flow's `additional` that holds our {@link FlowTag}. Reserved: a route's own data may not use it. */
 export const FLOW_TAG_NAME = 'flowdrop';
 
-/** Identifies the upload and attempt that a flow belongs to. Every flow that we create carries it. */
+/** Identifies the upload, and its generation, that a flow belongs to. Every flow that we create carries it. */
 export interface FlowTag {
   /** Name of the deployment. It keeps two deployments on one account from taking each other's flows. */
   readonly pipeline: string;
@@ -120,13 +120,13 @@ export interface FlowService {
    * Searches the service's listing for the flow that carries `tag`. Returns `absent` only if the flow cannot have been
    * overlooked (see `flow-search.ts`), and `unknown` otherwise.
    * @param since when the request in doubt began, in milliseconds since the epoch.
-   * @param hasFlowFrom tells whether the caller knows a flow made before a time. If so, an empty listing proves nothing.
+   * @param hadFlowBefore tells whether the caller knows of a flow made before a time. If so, an empty listing proves nothing.
    */
   find(
     tag: FlowTag,
     since: number,
     signal: AbortSignal,
-    hasFlowFrom?: (before: number) => Promise<boolean>,
+    hadFlowBefore?: (before: number) => Promise<boolean>,
   ): Promise<Found>;
 }
 

@@ -26,7 +26,7 @@ export interface World {
 }
 
 /** The ports of create-flow, which both functions need. */
-export function createPorts({ settings, s3, nonce, ...world }: World) {
+export function createFlowPorts({ settings, s3, nonce, ...world }: World) {
   const inbox = new Inbox(s3, world.clock);
   return {
     ...world,
@@ -38,8 +38,10 @@ export function createPorts({ settings, s3, nonce, ...world }: World) {
 }
 
 /** The ports of collect-outputs, with those of create-flow among them. */
-export function portsOf(world: World & { readonly queue: UploadQueue }): CreatePorts & CollectPorts & SweepPorts {
+export function collectOutputsPorts(
+  world: World & { readonly queue: UploadQueue },
+): CreatePorts & CollectPorts & SweepPorts {
   const { settings, s3, queue, nonce, telemetry } = world;
   const results = new Results(s3, settings.resultsBucket, telemetry.log, settings.assetConcurrency);
-  return { ...createPorts(world), s3, queue, nonce, results };
+  return { ...createFlowPorts(world), s3, queue, nonce, results };
 }

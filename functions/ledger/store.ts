@@ -151,7 +151,7 @@ export class Ledger {
    * True if any upload had a flow before the time `before`. A ledger with many entries is taken to have had one, and so
    * is an entry that cannot be read. Otherwise one damaged entry would keep all other uploads in doubt for ever.
    */
-  async hasFlowFrom(before: number, signal: AbortSignal): Promise<boolean> {
+  async hadFlowBefore(before: number, signal: AbortSignal): Promise<boolean> {
     for await (const { entries } of this.entryPages(undefined, signal)) {
       if (entries.length > FLOW_ENTRIES_READ_MAX) return true;
       const answers = await Promise.all(entries.map(({ id }) => this.#mayHaveHadFlow(id, before, signal)));

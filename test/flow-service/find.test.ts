@@ -351,11 +351,11 @@ describe('a listing of active flows only', () => {
   it('proves nothing if the caller knows a flow that must be listed by now', async () => {
     const { flows, clock } = clientOf(() => []);
     const asked: number[] = [];
-    const hasFlowFrom = async (before: number) => {
+    const hadFlowBefore = async (before: number) => {
       asked.push(before);
       return true;
     };
-    expect(await flows.find(TAG, SINCE, never, hasFlowFrom)).toMatchObject({ result: 'unknown' });
+    expect(await flows.find(TAG, SINCE, never, hadFlowBefore)).toMatchObject({ result: 'unknown' });
     expect(asked).toEqual([clock.now() - 5 * MINUTE]);
   });
 });

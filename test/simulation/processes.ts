@@ -3,7 +3,7 @@ import type { Log, LogFields } from '../../functions/base/telemetry.ts';
 import type { CollectPorts } from '../../functions/collect-outputs/collect-outputs.ts';
 import { ClaimHeldError, type CreatePorts } from '../../functions/create-flow/delivery.ts';
 import { createFlowService } from '../../functions/flow-service/client.ts';
-import { portsOf } from '../../functions/lambda/ports.ts';
+import { collectOutputsPorts } from '../../functions/lambda/ports.ts';
 import { SecretToken } from '../../functions/lambda/token.ts';
 import type { SweepPorts } from '../../functions/sweep/sweep.ts';
 import { AwsCalls } from './aws-calls.ts';
@@ -88,7 +88,7 @@ function portsFor(world: World, lambda: Lambda): Ports {
   } as unknown as SecretsManagerClient;
   const token = new SecretToken(secrets, 'token', lambda.clock);
   const { outputsPath, assetBytesMax, answerDepthMax, requestsPerSecond } = settings;
-  return portsOf({
+  return collectOutputsPorts({
     settings,
     s3: s3ClientOf(s3NetworkOf(world, lambda), lambda),
     flows: createFlowService({

@@ -18,7 +18,7 @@ import { createFlowService } from '../../functions/flow-service/client.ts';
 import { httpTransport } from '../../functions/flow-service/http-transport.ts';
 import type { Transport } from '../../functions/flow-service/transport.ts';
 import type { FlowService } from '../../functions/flow-service/types.ts';
-import { portsOf } from '../../functions/lambda/ports.ts';
+import { collectOutputsPorts } from '../../functions/lambda/ports.ts';
 import { SecretToken } from '../../functions/lambda/token.ts';
 import type { Entry } from '../../functions/ledger/entry.ts';
 import type { CompletionEvent } from '../../functions/publish/completion-event.ts';
@@ -193,8 +193,8 @@ export class World {
   readonly service: StandInFlowService;
   readonly queue: Queue;
   readonly deadLetters: Queue;
-  ports: ReturnType<typeof portsOf>;
-  readonly #deploy: (settings: Settings) => ReturnType<typeof portsOf>;
+  ports: ReturnType<typeof collectOutputsPorts>;
+  readonly #deploy: (settings: Settings) => ReturnType<typeof collectOutputsPorts>;
   readonly logged: { readonly level: string; readonly message: string; readonly fields: LogFields }[] = [];
   readonly counted = new Map<MetricName, number>();
   readonly events: CompletionEvent[] = [];
@@ -251,8 +251,8 @@ export class World {
     return createFlowService({ baseUrl, ...limits, clock, token, transport });
   }
 
-  #portsWith(settings: Settings, flows: FlowService): ReturnType<typeof portsOf> {
-    return portsOf({
+  #portsWith(settings: Settings, flows: FlowService): ReturnType<typeof collectOutputsPorts> {
+    return collectOutputsPorts({
       settings,
       s3: this.s3,
       flows,

@@ -7,8 +7,8 @@ import type { RunningMarker } from '../ledger/keys.ts';
 const FLOWS_MIN = 16;
 
 /**
- * Pages after which the listing must have shown more due flows than pages. The reading also ends after as many pages in
- * a row without any due flow.
+ * After this many pages, reading stops unless each page shows more than one due flow on average. It also stops after as
+ * many pages in a row without any due flow.
  */
 const PAGES_ON_TRIAL = 3;
 
@@ -27,25 +27,25 @@ const BELIEVED_MAX = 3;
 /** Flows polled in one round although they are listed as running. It is more if the listing has more pages. */
 const DISBELIEVED_MIN = 64;
 
-export interface FlowStatesPorts {
+export interface ListedAsRunningPorts {
   readonly flows: FlowService;
   readonly clock: Clock;
 }
 
 /**
- * Reads the states of many flows from the service's listing. A page of it costs one request, as much as a poll of one
- * flow.
+ * Reads from the service's listing which of many flows are running. A page of it costs one request, as much as a poll
+ * of one flow.
  *
  * It only tells that a flow is still running, which saves a poll of it. The listing never ends a flow.
  */
-export class FlowStates {
-  readonly #ports: FlowStatesPorts;
+export class ListedAsRunning {
+  readonly #ports: ListedAsRunningPorts;
   /** When the listing may be asked for next, milliseconds since the epoch. */
   #asksAt = 0;
   /** By flow id: how often in a row the listing was believed. */
   #believed = new Map<string, number>();
 
-  constructor(ports: FlowStatesPorts) {
+  constructor(ports: ListedAsRunningPorts) {
     this.#ports = ports;
   }
 

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { FlowStates } from '../../functions/collect-outputs/flow-states.ts';
+import { ListedAsRunning } from '../../functions/collect-outputs/listed-as-running.ts';
 import type { FlowRecord, FlowService } from '../../functions/flow-service/types.ts';
 import type { RunningMarker } from '../../functions/ledger/keys.ts';
 import { VirtualTime } from '../support/virtual-time.ts';
@@ -21,12 +21,12 @@ function lying(flowIds: readonly string[], pageSize: number): FlowService {
 it('leaves every flow that the listing calls running to a poll at last', async () => {
   const clock = new VirtualTime();
   const ids = Array.from({ length: 1_000 }, (_, n) => idOf(n));
-  const states = new FlowStates({ flows: lying(ids, 50), clock });
+  const listed = new ListedAsRunning({ flows: lying(ids, 50), clock });
   const asked = new Set<string>();
   const rounds = 500;
   await clock.during(async () => {
     for (let round = 0; round < rounds; round += 1) {
-      const running = await states.running(ids.map(marker), new AbortController().signal);
+      const running = await listed.running(ids.map(marker), new AbortController().signal);
       for (const id of ids) if (!running.has(id)) asked.add(id);
       await clock.sleep(15_000);
     }
@@ -37,12 +37,12 @@ it('leaves every flow that the listing calls running to a poll at last', async (
 it('keeps the count of a flow that is not due in every round', async () => {
   const clock = new VirtualTime();
   const ids = Array.from({ length: 40 }, (_, n) => idOf(n));
-  const states = new FlowStates({ flows: lying(ids, 50), clock });
+  const listed = new ListedAsRunning({ flows: lying(ids, 50), clock });
   const asked = new Set<string>();
   await clock.during(async () => {
     for (let round = 0; round < 1_000; round += 1) {
       const due = round % 2 === 0 ? ids.slice(0, 20) : ids.slice(20);
-      const running = await states.running(due.map(marker), new AbortController().signal);
+      const running = await listed.running(due.map(marker), new AbortController().signal);
       for (const id of due) if (!running.has(id)) asked.add(id);
       await clock.sleep(15_000);
     }
