@@ -1,9 +1,17 @@
 import type { Clock } from '../base/clock.ts';
 import type { Invocation } from '../base/invocation.ts';
-import { secondsBetween } from '../base/telemetry.ts';
+import { type MetricName, secondsBetween } from '../base/telemetry.ts';
 import { FlowServiceError } from '../flow-service/errors.ts';
 import type { FlowService, Output } from '../flow-service/types.ts';
-import { type Ending, ended, type Failure, isTerminal, type RunningEntry, shared } from '../ledger/entry.ts';
+import {
+  type Ending,
+  ended,
+  type Failure,
+  isTerminal,
+  type RunningEntry,
+  shared,
+  type TerminalEntry,
+} from '../ledger/entry.ts';
 import type { RunningMarker } from '../ledger/keys.ts';
 import type { Ledger, Stored } from '../ledger/store.ts';
 import { type PublishPorts, publish } from '../publish/publish.ts';
@@ -44,7 +52,7 @@ export class FlowCollector {
   readonly #observer: FlowObserver;
   readonly #assets: FlowAssets;
   /** Uploads that this collector ended. */
-  readonly counts = { succeeded: 0, failed: 0 };
+  readonly counts: Record<TerminalEntry['state'], number> = { succeeded: 0, failed: 0 };
 
   constructor(ports: CollectFlowPorts, invocation: Invocation, health: ServiceHealth, confirmations: EndConfirmations) {
     this.#ports = ports;
@@ -53,6 +61,11 @@ export class FlowCollector {
     this.#confirmations = confirmations;
     this.#observer = new FlowObserver(ports, confirmations);
     this.#assets = new FlowAssets(ports, invocation, health);
+  }
+
+  /** Number of uploads that this collector ended. */
+  get endedCount(): number {
+    return Object.values(this.counts).reduce((sum, count) => sum + count, 0);
   }
 
   /**
@@ -204,11 +217,10 @@ export class FlowCollector {
       if (isEnded) await publish(current, this.#ports, closing);
       return;
     }
-    const isSuccess = terminal.state === 'succeeded';
-    this.counts[isSuccess ? 'succeeded' : 'failed'] += 1;
-    telemetry.metrics.count(isSuccess ? 'FlowsSucceeded' : 'FlowsFailed');
+    this.counts[terminal.state] += 1;
+    telemetry.metrics.count(metricOf(terminal));
     await publish(terminal, this.#ports, closing);
-    if (isSuccess) {
+    if (terminal.state === 'succeeded') {
       telemetry.metrics.count('SecondsToResult', secondsBetween(terminal.upload.lastModified, clock.now()));
     }
   }
@@ -222,5 +234,14 @@ export class FlowCollector {
       if (!(error instanceof FlowServiceError)) throw error;
       telemetry.log.warn('The flow could not be aborted', { uploadId: marker.uploadId, flowId: marker.flowId, error });
     }
+  }
+}
+
+function metricOf({ state }: TerminalEntry): MetricName {
+  switch (state) {
+    case 'succeeded':
+      return 'FlowsSucceeded';
+    case 'failed':
+      return 'FlowsFailed';
   }
 }

@@ -174,7 +174,7 @@ export class Tick {
   }
 
   async #resubmitWaiting(): Promise<void> {
-    const endedCount = this.#flows.counts.succeeded + this.#flows.counts.failed;
+    const { endedCount } = this.#flows;
     const { sent, failures } = await this.#waitingUploads.resubmitDue(endedCount, this.#invocation.closing);
     this.#isolation.add(...failures);
     this.#counts.resubmitted += sent;

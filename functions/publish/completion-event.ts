@@ -55,10 +55,19 @@ export function completionEvent(
   };
   const json = JSON.stringify(detail);
   return {
-    detailType: receipt.status === 'succeeded' ? 'Flow Succeeded' : 'Flow Failed',
+    detailType: detailTypeOf(receipt),
     detail:
       Buffer.byteLength(json) <= DETAIL_BYTES_MAX
         ? json
         : JSON.stringify({ ...detail, assets: [], failedOutputs: [], results: { ...detail.results, isCut: true } }),
   };
+}
+
+function detailTypeOf({ status }: Receipt): CompletionEvent['detailType'] {
+  switch (status) {
+    case 'succeeded':
+      return 'Flow Succeeded';
+    case 'failed':
+      return 'Flow Failed';
+  }
 }

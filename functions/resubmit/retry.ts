@@ -1,5 +1,6 @@
 import pMap from 'p-map';
-import { retried } from '../ledger/entry.ts';
+import { type FailedEntry, retried, type WaitingEntry } from '../ledger/entry.ts';
+import type { Stored } from '../ledger/store.ts';
 import { type PublishPorts, publish } from '../publish/publish.ts';
 import { messageFor } from '../uploads/upload-event.ts';
 import type { ResubmitPorts } from './resubmit.ts';
@@ -28,7 +29,7 @@ export async function retryUploads(
 }
 
 async function retryUpload(upload: string, ports: RetryPorts, signal: AbortSignal): Promise<Retried> {
-  const { ledger, queue, clock } = ports;
+  const { ledger } = ports;
   let stored = await ledger.read(upload, signal);
   if (stored?.entry.state === 'failed' && stored.entry.isTold !== true) {
     // The invocation may have died before it sent the event. After the retry, no entry would tell of this failure.
@@ -37,9 +38,25 @@ async function retryUpload(upload: string, ports: RetryPorts, signal: AbortSigna
   }
   if (stored === undefined) return { upload, result: 'unknown' };
   const { entry } = stored;
-  if (entry.state === 'succeeded') return { upload, result: 'succeeded already' };
-  if (entry.state !== 'failed' && entry.state !== 'waiting') return { upload, result: 'under way' };
-  const again = retried(entry, clock.now());
+  switch (entry.state) {
+    case 'succeeded':
+      return { upload, result: 'succeeded already' };
+    case 'claimed':
+    case 'running':
+      return { upload, result: 'under way' };
+    case 'failed':
+    case 'waiting':
+      return resubmitNow({ ...stored, entry }, ports, signal);
+  }
+}
+
+async function resubmitNow(
+  stored: Stored<FailedEntry | WaitingEntry>,
+  { ledger, queue, clock }: RetryPorts,
+  signal: AbortSignal,
+): Promise<Retried> {
+  const upload = stored.entry.upload.id;
+  const again = retried(stored.entry, clock.now());
   const written = await ledger.replace(stored, again, signal);
   if (!written.won) return { upload, result: 'under way' };
   await ledger.putWaitingMarker({ uploadId: upload, notBefore: again.notBefore }, signal);

@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import mime from 'mime';
 import { encodedId } from '../base/key-segment.ts';
 import { KEY_BYTES_MAX } from '../s3/limits.ts';
+import { isPlaceholder, type Placeholder } from '../settings/results-key.ts';
 
 /** Length of the hash that replaces the cut part of a key, in hexadecimal digits: 80 bits. */
 const HASH_DIGITS = 20;
@@ -21,14 +22,15 @@ export function assetKey(
   asset: { readonly key: string; readonly flowId: string; readonly assetId: string; readonly mediaType: string },
 ): string {
   const extension = mime.getExtension(asset.mediaType);
-  const parts: Readonly<Record<string, string>> = {
+  const parts: Readonly<Record<Placeholder, string>> = {
     '{key}': asset.key,
     '{flowId}': encodedId(asset.flowId),
     // Encode its dots too: otherwise `a` with the extension .glb and `a.glb` without one would get the same key.
     '{assetId}': encodedId(asset.assetId).replaceAll('.', '%2E'),
     '{ext}': extension ? `.${extension}` : '',
   };
-  const key = settings.resultsPrefix + settings.resultsKey.replace(/\{\w+\}/g, (name) => parts[name] ?? name);
+  const filled = settings.resultsKey.replace(/\{\w+\}/g, (name) => (isPlaceholder(name) ? parts[name] : name));
+  const key = settings.resultsPrefix + filled;
   // An upload whose key is this asset's folder has its receipt at this one name.
   return shortened(key.replace(/(^|\/)r(?=eceipt\.json$)/, '$1%72'));
 }

@@ -1,4 +1,8 @@
-const PLACEHOLDERS: readonly string[] = ['{key}', '{flowId}', '{assetId}', '{ext}'];
+/** What a pattern for the keys of assets may contain. `assetKey` replaces each. */
+const PLACEHOLDERS = ['{key}', '{flowId}', '{assetId}', '{ext}'] as const;
+export type Placeholder = (typeof PLACEHOLDERS)[number];
+
+export const isPlaceholder = (text: string): text is Placeholder => PLACEHOLDERS.some((each) => each === text);
 
 /**
  * Returns what is wrong with a pattern for the keys of assets, if anything is.
@@ -9,7 +13,7 @@ const PLACEHOLDERS: readonly string[] = ['{key}', '{flowId}', '{assetId}', '{ext
  */
 export function issueOfResultsKey(pattern: string, lengthMax: number): string | undefined {
   const placeholders: readonly string[] = pattern.match(/\{[^{}]*\}/g) ?? [];
-  const unknown = placeholders.find((each) => !PLACEHOLDERS.includes(each));
+  const unknown = placeholders.find((each) => !isPlaceholder(each));
   if (unknown !== undefined) return `expected only {key}, {flowId}, {assetId} and {ext} in braces, not ${unknown}`;
   if (/[{}]/.test(pattern.replaceAll(/\{[^{}]*\}/g, ''))) return 'expected every brace to be part of a placeholder';
   for (const needed of ['{flowId}', '{assetId}']) {
