@@ -40,7 +40,7 @@ export async function collect(
  * Runs one tick. It resubmits the waiting uploads that are due, polls the running flows that are due, and stores and
  * ends the flows that finished. Rounds repeat for as long as assets are coming, and within the tick's minute while a
  * young flow is running.
- * @throws {AggregateError} the failures of single uploads, after all others were processed.
+ * @throws {AggregateError} the failures of single uploads, at the end of the tick.
  */
 export async function collectOutputs(
   share: CollectorShare,

@@ -44,7 +44,7 @@ export class FailureIsolation {
   throwFailures(): void {
     const { length } = this.#failures;
     if (length === 0) return;
-    throw new AggregateError(this.#failures, `${length} uploads could not be processed; all others were`);
+    throw new AggregateError(this.#failures, `${length} uploads could not be processed`);
   }
 
   /** Runs one flow's turn, unless the tick has halted. A failure is logged now and thrown at the end of the tick. */

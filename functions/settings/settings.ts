@@ -62,7 +62,7 @@ export const SETTINGS = {
    * `additional` of users.
    */
   answerDepthMax: whole('levels', { min: 50, max: 1_000, default: 100 }),
-  /** Number of failures that the file may have caused, after which the upload ends as failed. */
+  /** After this many failures that the file may have caused, the upload fails. */
   attemptsMax: whole('attempts', { min: 1, max: 100, default: 5 }),
   /** What to do if it cannot be known whether a flow exists: `retry` may pay twice, `hold` waits for the operator. */
   inDoubt: oneOf(['retry', 'hold'], 'retry'),
@@ -79,13 +79,13 @@ export const SETTINGS = {
    */
   assetConcurrency: whole('assets', { min: 1, max: 16, default: 4 }),
   /**
-   * Maximum rate at which one invocation sends requests to the service: one for creations, and one for all others. Below
-   * it, the pace is learnt from the requests that the service refuses.
+   * Maximum rate at which one invocation sends requests to the service. It applies to creations and to all other
+   * requests separately. Below it, the pace is learnt from the requests that the service refuses.
    */
   requestsPerSecond: numberOr('unlimited', { min: 0.01, max: 10_000, default: 'unlimited' }),
   /**
-   * Age at which a running flow ends as failed, in seconds, whatever the service answers for it. It is doubled while the
-   * service answers for no flow.
+   * Age at which a flow that has not ended counts as failed, in seconds. It is doubled while the service answers for no
+   * flow. A flow that the service reports as completed is still collected after this age.
    */
   flowAgeMaxSeconds: whole('seconds', { min: 60, max: 365 * SECONDS_PER_DAY, default: 7 * SECONDS_PER_DAY }),
   /**

@@ -69,7 +69,7 @@ export class PassProgress {
   async end(watermark: number): Promise<void> {
     const { kind } = this.#hold ?? {};
     await this.#change((current, { since }) => {
-      // A backfill may have begun later than the end of the last pass.
+      // A backfill whose `since` is after the watermark leaves a gap.
       const hasNoGap = kind === 'daily' || since <= current.watermark;
       const { daily, backfill, ...rest } = current;
       return {

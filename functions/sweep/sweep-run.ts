@@ -40,7 +40,10 @@ export interface SweepSummary {
   readonly compared: number;
   /** Uploads that a route wants and that have no entry. */
   readonly missed: number;
-  /** Entries whose marker or receipt was missing and was written again. */
+  /**
+   * Entries whose marker or receipt was put again. In a dry run, it would be. Most were not missing: the marker of every
+   * upload that is under way is put again.
+   */
   readonly repaired: number;
 }
 
@@ -72,7 +75,7 @@ export class SweepRun {
     this.#invocation = invocation;
   }
 
-  /** @throws {AggregateError} the failures of single uploads, after all others were swept. */
+  /** @throws {AggregateError} the failures of single uploads, at the end of the run. */
   async run(): Promise<SweepSummary> {
     const complete = (await this.#throughInbox()) && (await this.#throughLedger());
     if (complete) await this.#progress.end(this.#progress.pass.startedAt - SETTLING_MS);
@@ -80,7 +83,7 @@ export class SweepRun {
     const summary = { complete, ...this.#counts };
     this.#ports.telemetry.log.info('Sweep ended', { kind: this.#progress.kind, ...summary, asked: this.#asked });
     if (this.#failures.size > 0) {
-      const message = `${this.#failures.size} uploads could not be swept; all others were`;
+      const message = `${this.#failures.size} uploads could not be swept`;
       throw new AggregateError([...this.#failures.values()], message);
     }
     return summary;
@@ -166,7 +169,7 @@ export class SweepRun {
     const { queue, clock, telemetry } = this.#ports;
     this.#counts.missed += 1;
     if (this.#progress.isDryRun) return true;
-    telemetry.log.info('The sweep submits an upload that had no notification', {
+    telemetry.log.info('The sweep submits an upload that has no entry', {
       uploadId: upload.id,
       key: upload.key,
     });
