@@ -69,15 +69,18 @@ export class FlowCollector {
   }
 
   /**
-   * Polls a flow once. Returns the flow if it ended with outputs to store, or failed. Ends it at once if it has no
-   * outputs, is gone, or is too old.
+   * Polls a flow once. Returns the flow if it ended with outputs to store, or failed. Ends it at once if it is too old.
+   * Ends it at the second poll in a row that finds it gone, without outputs, or the flow of another upload.
    */
   async poll(marker: RunningMarker): Promise<EndedFlow | undefined> {
     const seen = await this.#observe(marker);
     if (seen.kind === 'running' || seen.kind === 'unsure') {
       if (seen.kind === 'running') this.#confirmations.forget(marker.uploadId);
       if (this.isTooOld(marker)) {
-        await this.#timeOut(marker, `was still running after ${this.#ports.settings.flowAgeMaxSeconds} seconds.`);
+        await this.#timeOut(
+          marker,
+          `The flow was still running after ${this.#ports.settings.flowAgeMaxSeconds} seconds.`,
+        );
       }
       return undefined;
     }
@@ -150,14 +153,14 @@ export class FlowCollector {
     if (!this.isTooOld(marker) || !(isItsOwn || isTwiceTooOld)) return;
     await this.#timeOut(
       marker,
-      `had not been seen to end after ${settings.flowAgeMaxSeconds} seconds: ${error.message}`,
+      `No poll saw the flow end within its maximum age of ${settings.flowAgeMaxSeconds} seconds: ${error.message}`,
     );
   }
 
-  async #timeOut(marker: RunningMarker, what: string): Promise<void> {
+  async #timeOut(marker: RunningMarker, message: string): Promise<void> {
     const stored = await this.#entryOf(marker);
     if (stored === undefined) return;
-    const failure = { code: 'timed-out', message: `The flow ${what}` };
+    const failure = { code: 'timed-out', message };
     await this.#end(stored, { assets: stored.entry.assets ?? [], failure });
     await this.#abort(marker);
   }

@@ -18,9 +18,9 @@ export type TickLease = Pick<Lease, 'state' | 'wasReleased' | 'isStillHeld'>;
  * polls in a row must see the same, at least one poll interval apart. The first observation is remembered beside the
  * collector's lease.
  *
- * Polls are in a row only if no other tick polled in between. So a loss needs an unbroken lease from the first poll to
- * the second. A tick that took a lease that was not released observes no loss: the last tick died without writing what
- * it saw last, or still polls. Complete outputs do not need all that: they stay complete, and storing them loses nothing.
+ * Losses are confirmed only under one unbroken lease: otherwise another tick may have polled in between. A tick observes
+ * no loss if the last tick did not release its lease: that tick died without writing what it saw last, or still polls.
+ * Complete outputs need no lease: a second poll cannot lose them.
  */
 export class EndConfirmations {
   readonly #observations: Map<string, UnconfirmedEnd>;

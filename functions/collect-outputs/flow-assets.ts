@@ -100,7 +100,7 @@ export class FlowAssets {
     const hadItsTime = collection.hasBegun && hasTimeEnough;
     const isTooSlow = collection.cutOff !== undefined && work.aborted && hadItsTime && !isProgress;
     if (isTooSlow && attemptsAfter(entry, true) >= settings.attemptsMax) {
-      const message = 'It was not complete within the time of several runs.';
+      const message = 'The asset could not be fetched completely in several runs.';
       for (const { assetId: id } of listed) {
         if (!stored.has(id) && !failed.has(id)) failed.set(id, { id, code: 'out-of-time', message });
       }

@@ -15,7 +15,7 @@ export type Outage = 'unauthorised' | 'throttled' | 'unavailable';
 export class ServiceHealth {
   /** By flow id: the flows that failed in a row, and how. */
   readonly #failing = new Map<string, Outage>();
-  /** Two flows that were answered. With two, one of them is always another than a given flow. */
+  /** Flows that were answered. Two are enough to tell whether a flow other than the given one was answered. */
   readonly #answered = new Set<string>();
 
   answered(flowId: string): void {

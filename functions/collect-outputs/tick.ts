@@ -53,7 +53,7 @@ export class Tick {
   /** Polls of the last round. */
   #pollCount = 0;
 
-  /** @param lease undefined if another tick holds it. This tick can only tell so then. */
+  /** @param lease undefined if another tick holds it. A tick without a lease does nothing and reports `lease taken`. */
   constructor(share: CollectorShare, lease: TickLease | undefined, ports: CollectPorts, invocation: Invocation) {
     const remembered = lease?.state ?? {};
     const isOurs = (uploadId: string): boolean => Number.parseInt(uploadId.slice(0, 8), 16) % share.of === share.index;

@@ -70,7 +70,7 @@ async function yieldFlow(
     return 'running already';
   }
   delivery.count('FlowsOrphaned');
-  delivery.log.warn('Another invocation took this upload over: its flow is orphaned and is aborted');
+  delivery.log.warn('Another invocation took over this upload. Our flow is orphaned. We try to abort it.');
   await abortFlow(delivery, flowId);
   return 'orphaned';
 }

@@ -164,7 +164,8 @@ async function takeOver(delivery: Delivery, claim: Stored<ClaimedEntry>, object?
   }
   const notBefore = doubt?.nextAttemptAt ?? 0;
   if (notBefore > clock.now()) {
-    const message = 'The last attempt got no response, and no flow of it was found. The next attempt comes then.';
+    const message =
+      'The last attempt got no usable answer. No flow of it was found. The upload waits for its next attempt.';
     return keepWaiting(delivery, claim, { reason: 'unavailable', message, counted: false, notBefore });
   }
   if (!isInside(settings, upload)) {

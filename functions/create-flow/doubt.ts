@@ -52,7 +52,8 @@ export async function settleDoubt(delivery: Delivery, claim: Stored<ClaimedEntry
     return { outcome: await commitFlow(delivery, claim, { flowId: found.flow.flowId, outcome: 'adopted' }) };
   }
   if (clock.now() < conclusiveAt) {
-    return waitOn('The service may have made a flow without saying so. Its listing will tell.', conclusiveAt);
+    const time = new Date(conclusiveAt).toISOString();
+    return waitOn(`The service may have created a flow. We search its listing again at ${time}.`, conclusiveAt);
   }
   if (found.result === 'unknown') {
     if (settings.inDoubt === 'hold') return { outcome: await hold(delivery, claim, found.why) };

@@ -19,7 +19,10 @@ export const ATTEMPT_TIME_MIN_MS = 30_000;
 /** First backoff after an uncounted failure, in milliseconds. The longest is {@link BACKOFF_MAX_MS}. */
 const BACKOFF_FIRST_MS = 5_000;
 
-/** Longest backoff of a throttled upload, in milliseconds. It is short because the queue bounds how many are tried. */
+/**
+ * Longest backoff of a throttled upload, in milliseconds. A short wait is safe: the collector limits how many it
+ * resubmits.
+ */
 const THROTTLED_BACKOFF_MAX_MS = 5 * 60_000;
 
 /** First and longest backoff after a counted failure, in milliseconds. Five attempts then outlast an hour or two. */
@@ -29,7 +32,7 @@ const COUNTED_BACKOFF_MAX_MS = 60 * 60_000;
 /** Minimum wait after a refused token, in milliseconds. The operator has to replace the token. */
 const UNAUTHORISED_WAIT_MS = 60_000;
 
-/** Time for which a failing flow listing is asked for after it would have been conclusive, in milliseconds. */
+/** How long to retry a failing listing after the flow should be listed, in milliseconds. */
 const LISTING_PATIENCE_MS = 60 * 60_000;
 
 /** The code of a failure after the last attempt. */
@@ -73,7 +76,7 @@ export function classify(error: unknown, entry: ClaimedEntry, now: number): Retr
     return { kind: 'wait', reason: 'unavailable', counted: true, delayMs: countedMs };
   }
   if (error instanceof OutOfTimeError) {
-    // An attempt that began in the last half minute does not count against the file.
+    // Measured since the claim. An attempt under a claim of the last half minute does not count against the file.
     return { kind: 'wait', reason: 'out-of-time', counted: now - entry.claimedAt > ATTEMPT_TIME_MIN_MS, delayMs };
   }
   return undefined;

@@ -91,7 +91,10 @@ export class Pace {
   /** Subjects throttled one after another, without an answer to a later turn. */
   readonly #throttledInARow = new Set<string>();
   #latestThrottledTurn = 0;
-  /** The last turn granted when the rate was last lowered. A throttled request of an earlier turn is no news. */
+  /**
+   * The last turn granted when the rate was last lowered. Ignore a throttle of an earlier turn: the rate was already
+   * lowered for it.
+   */
   #lastTurnOfDecrease = 0;
   #timer: AbortController | undefined;
 
@@ -233,7 +236,7 @@ export class Pace {
         heldUntil - now > HOLD_PATIENCE_MS || (subjectHeldUntil > now && this.#subjects.isSuspect(subject));
       if (!isHeldLong && (goesAt <= now || goesAt <= startBy)) continue;
       const retryAfterMs = heldUntil > now ? heldUntil - now : undefined;
-      const message = 'The flow service allows no further request in the time that is left';
+      const message = 'The request was not sent: its turn comes too late, or the service has asked us to wait';
       waiting.reject(new ThrottledError(message, { retryAfterMs, wasSent: false }));
     }
   }

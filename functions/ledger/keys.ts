@@ -17,7 +17,7 @@ import { decodedId, encodedId } from '../base/key-segment.ts';
 export const UPLOADS_PREFIX = 'uploads/';
 export const RUNNING_PREFIX = 'running/';
 export const WAITING_PREFIX = 'waiting/';
-/** A listing shows this prefix after all times. */
+/** `throttled/` sorts after every time, so a listing of due markers ends before it. */
 export const THROTTLED_PREFIX = `${WAITING_PREFIX}throttled/`;
 export const STATE_PREFIX = 'state/';
 

@@ -107,7 +107,7 @@ export class Lease {
     this.#writing = this.#writing
       .catch(() => {})
       .then(() => {
-        // A caller from now on needs another renewal: this one begins before it.
+        // This write starts now. A later call needs a new one.
         this.#renewal = undefined;
         return this.#put({ ...this.#memory(), ...change }, signal);
       });

@@ -22,8 +22,8 @@ export interface PublishPorts {
  * Publishes how an upload ended: puts the receipt, sends the event, and at last deletes the running marker.
  *
  * Everything is made from the terminal entry. If a step fails, all are done again by the next invocation that finds the
- * marker or gets the message. Doing them twice changes nothing. The entry of a failure says when receipt and event are
- * out. A retry before that first publishes it again.
+ * marker or gets the message. Doing them twice changes nothing. The entry of a failure has `isTold`: true once receipt
+ * and event are out. A retry before that first publishes it again.
  */
 export async function publish(entry: TerminalEntry, ports: PublishPorts, signal: AbortSignal): Promise<void> {
   const { collectFunction, pipeline, resultsBucket } = ports.settings;

@@ -42,7 +42,7 @@ export async function resubmit(
   const now = clock.now();
   let next = stored && waitingMarkerOf(stored.entry);
   let sent: Upload | undefined;
-  // A throttled upload leaves by the head of its queue. Any other marker of it only leads to its place there.
+  // Only its marker in the throttled queue resubmits a throttled upload. Any other marker of it only restores that one.
   const isInTurn = next?.throttledSince === undefined || marker.throttledSince !== undefined;
   if (stored !== undefined && next !== undefined && next.notBefore <= now && isInTurn) {
     await queue.send(messageFor(stored.entry.upload), signal);

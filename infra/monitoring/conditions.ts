@@ -70,7 +70,7 @@ export interface Condition {
    * Whether a missing datapoint meets the condition. The functions write a count of failures only if there is one, so
    * a missing count is good. A missing heartbeat is bad.
    *
-   * CloudWatch asks only if it finds fewer datapoints than periods, and it looks at some older periods too. So a
+   * CloudWatch uses this option only if it finds fewer datapoints than periods. It looks at some older periods too. So a
    * condition of several periods may be met by the last few that have a datapoint.
    * @see https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarms-and-missing-data.html
    * @default false

@@ -16,7 +16,7 @@ const LISTING_REFUSALS: readonly Fault[] = ['403', '404', '422', 'garbled', 'cut
 /** How the log lines begin that tell of a second flow for a generation. No metric tells which upload it is. */
 export const SECOND_FLOW_LINES = {
   resent: 'Sent again although a flow may exist',
-  orphaned: 'Another invocation took this upload over',
+  orphaned: 'Another invocation took over this upload',
 } as const;
 
 /** Counts flows where they are paid for, at the service: at most one for a generation of an upload. */
