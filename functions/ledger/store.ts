@@ -152,10 +152,13 @@ export class Ledger {
    * is an entry that cannot be read. Otherwise one damaged entry would keep all other uploads in doubt for ever.
    */
   async hadFlowBefore(before: number, signal: AbortSignal): Promise<boolean> {
+    let count = 0;
+    // S3 may end a page early, so the first one may lack the upload that had a flow.
     for await (const { entries } of this.entryPages(undefined, signal)) {
-      if (entries.length > FLOW_ENTRIES_READ_MAX) return true;
+      count += entries.length;
+      if (count > FLOW_ENTRIES_READ_MAX) return true;
       const answers = await Promise.all(entries.map(({ id }) => this.#mayHaveHadFlow(id, before, signal)));
-      return answers.includes(true);
+      if (answers.includes(true)) return true;
     }
     return false;
   }

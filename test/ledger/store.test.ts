@@ -41,4 +41,29 @@ describe('the ledger', () => {
       expect(await world.ports.ledger.hadFlowBefore(world.clock.now(), signal)).toBe(true);
     }
   });
+
+  it('reads all pages of the listing, because S3 may end a page early', async () => {
+    const world = await World.start({ s3: { keysMax: 1 } });
+    onTestFinished(() => world.close());
+    const { ledger } = world.ports;
+    await world.upload('empty.bin', '');
+    await world.deliver();
+    expect(await ledger.hadFlowBefore(world.clock.now(), signal)).toBe(false);
+    await world.put(LEDGER, `uploads/${'f'.repeat(40)}.json`, 'damaged');
+    expect(await ledger.hadFlowBefore(world.clock.now(), signal)).toBe(true);
+  });
+
+  it('takes a ledger with many entries for one with a flow, however short the pages are', async () => {
+    const world = await World.start({ s3: { keysMax: 5 } });
+    onTestFinished(() => world.close());
+    const { ledger } = world.ports;
+    const uploadEmpty = async (count: number) => {
+      for (let number = 1; number <= count; number += 1) await world.upload(`empty-${count}-${number}.bin`, '');
+      while ((await world.deliver()) !== undefined);
+    };
+    await uploadEmpty(20);
+    expect(await ledger.hadFlowBefore(world.clock.now(), signal)).toBe(false);
+    await uploadEmpty(1);
+    expect(await ledger.hadFlowBefore(world.clock.now(), signal)).toBe(true);
+  });
 });
