@@ -53,6 +53,8 @@ export interface ListingOptions<P> {
 export class Listing<P extends ListingPage> {
   /** Why the listing may have more entries than were read. Undefined if the end is known, or not yet reached. */
   stopReason: string | undefined;
+  /** True if the service rejected a page after the first. A deletion may have made its cursor invalid. */
+  isCutOff = false;
   /** True if pages were requested by number or offset. Then a deletion moves entries to pages already read. */
   isNumbered = false;
   pagesRead = 0;
@@ -97,6 +99,7 @@ export class Listing<P extends ListingPage> {
       return await this.#options.read(url);
     } catch (error) {
       if (this.pagesRead === 0 || !isRejection(error)) throw error;
+      this.isCutOff = true;
       this.#stop(error.message);
       return undefined;
     }

@@ -21,6 +21,9 @@ const PAST_FLOWS_MIN = 5;
 /** Assumed lifetime of an ended flow that does not say when it ended, in milliseconds. */
 const FLOW_LIFE_MS = 24 * 60 * 60_000;
 
+/** Most readings of a listing that changes meanwhile. A rejected page may be such a change, or a limit of the service. */
+const TRIES_MAX = 3;
+
 /** Extra pages of the second reading. New flows move the others down. */
 const SECOND_READING_EXTRA_PAGES = 2;
 
@@ -51,11 +54,19 @@ export interface Search {
  *
  * The result stays `unknown` in these cases too: the service rejects the listing; the listing cannot be paged through;
  * it exceeds {@link FIND_PAGES_MAX} pages or {@link FIND_FLOWS_MAX} flows in no known order; it has a flow with an
- * unusable id; or it loses flows while it is read.
+ * unusable id; or it changes during each of {@link TRIES_MAX} readings. A deletion moves flows, or makes the cursor of
+ * the next page invalid.
  */
 export async function findFlow(search: Search): Promise<Found> {
-  const { isFlowKnown, list } = search;
-  const seen = new Sightings(search);
+  for (let tries = 1; ; tries += 1) {
+    const seen = new Sightings(search);
+    const found = await readListing(search, seen);
+    if (found.result !== 'unknown' || !seen.isDisturbed || tries === TRIES_MAX) return found;
+  }
+}
+
+/** One reading. If its pages go by number, it is two. */
+async function readListing({ isFlowKnown, list }: Search, seen: Sightings): Promise<Found> {
   const listing = list();
   try {
     for await (const { page, fresh } of listing.pages()) {
@@ -66,7 +77,7 @@ export async function findFlow(search: Search): Promise<Found> {
     if (listing.seen.size === 0 && (await isFlowKnown()))
       return seen.unproven('the listing is empty although flows may have been made');
     const why = (seen.isPast ? undefined : listing.stopReason) ?? seen.doubt;
-    if (why !== undefined) return seen.unproven(why);
+    if (why !== undefined) return listing.isCutOff ? seen.disturbed(why) : seen.unproven(why);
     if (!listing.isNumbered) return seen.absent();
 
     const missing = new Set(listing.seen);
@@ -78,7 +89,7 @@ export async function findFlow(search: Search): Promise<Found> {
       if (missing.size === 0) return seen.absent();
       if (again.pagesRead >= listing.pagesRead + SECOND_READING_EXTRA_PAGES) break;
     }
-    return seen.unproven('flows leave the listing while it is read');
+    return seen.disturbed('flows leave the listing while it is read');
   } catch (error) {
     if (!isRejection(error)) throw error;
     return seen.unproven(error.message);
@@ -87,6 +98,8 @@ export async function findFlow(search: Search): Promise<Found> {
 
 /** The flows that a search has seen so far. */
 class Sightings {
+  /** True if the listing seems to have changed while it was read. Then another reading may prove more. */
+  isDisturbed = false;
   readonly #tag: FlowTag;
   readonly #order: Order;
   /** The newest flow with the tag that has failed. Returned only if there is no other. */
@@ -134,6 +147,12 @@ class Sightings {
   /** The result without a proof of absence. */
   unproven(why: string): Found {
     return this.#failed === undefined ? { result: 'unknown', why } : { result: 'found', flow: this.#failed };
+  }
+
+  /** The same for a listing that seems to have changed while it was read. */
+  disturbed(why: string): Found {
+    this.isDisturbed = true;
+    return this.unproven(why);
   }
 
   /** The result with a proof of absence. A failed flow with the tag still counts as found. */
