@@ -42,7 +42,21 @@ async function checkReceiptAt(world: World, key: string, entries: readonly Termi
     expected: expected.upload,
     isCurrent: current !== undefined,
   });
-  checkReceipt(receipt, expected);
+  checkReceipt(receipt, endToldOf(world, expected));
+}
+
+/**
+ * The end that an upload's receipt tells of. As a rule it is that of the entry. An entry that expired and was made anew
+ * begins with the first generation again, and then the receipt of a higher generation stays.
+ */
+function endToldOf({ observed, orderChecker }: World, entry: TerminalEntry): TerminalEntry {
+  const { id } = entry.upload;
+  if (!observed.expired.has(id)) return entry;
+  const told = [...orderChecker.endings.values()].filter(
+    ({ upload, generation }) => upload.id === id && orderChecker.receipted.has(`${id}-${generation}`),
+  );
+  const [highest = entry] = told.toSorted((a, b) => b.generation - a.generation || b.endedAt - a.endedAt);
+  return highest.generation > entry.generation ? highest : entry;
 }
 
 function checkReceipt(receipt: Receipt, entry: TerminalEntry): void {
