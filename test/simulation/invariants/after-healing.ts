@@ -12,6 +12,9 @@ import { failureCodeOf } from './failure-code.ts';
 const GAP_SHARE_OF_AGE = 0.12;
 const GAP_MAX_MS = 15 * 60_000;
 
+/** Time for which a flow is left alone after a 402 that names no time. */
+const SPENT_WAIT_MS = 5 * 60_000;
+
 /**
  * The first two ticks after the healing look at every flow that can have become due since the last complete round. Two,
  * because the first may only finish a round that was cut off. They need not look at other flows. If another tick holds
@@ -38,6 +41,9 @@ export async function checkFirstTicks(world: World): Promise<void> {
     const ageMs = now - Date.parse(created);
     const gapMs = Math.max(intervalMs, Math.min(GAP_MAX_MS, ageMs * GAP_SHARE_OF_AGE));
     if (now - last <= gapMs + 2 * scenario.skewMs) continue;
+    // The answer to the last look may have said that the account is spent. Other flows are left alone much shorter.
+    const answer = observed.answers.get(decodeURIComponent(flowId))?.at(-1);
+    if (answer?.status === 402 && now < answer.at + SPENT_WAIT_MS + 2 * scenario.skewMs) continue;
     const isLookedAt = (observed.lookedAt.get(decodeURIComponent(flowId)) ?? 0) >= now;
     demand(isLookedAt, 'a flow that was due was not looked at', key, { now, last, gapMs });
   }
