@@ -13,7 +13,7 @@ export interface Check {
   readonly found: string;
   readonly wanted: string;
   readonly holds: boolean;
-  /** Whether the run fails if this does not hold. A target that depends on time is only reported. */
+  /** True if the run fails when this does not hold. A target that depends on time is only reported. */
   readonly isExact: boolean;
 }
 

@@ -101,7 +101,7 @@ export interface FlowPipelineProps {
    */
   readonly accessLogsBucket?: IBucket;
   /**
-   * Whether the new buckets also send their events to EventBridge, for rules of your own.
+   * True if the new buckets also send their events to EventBridge, for rules of your own.
    * @default false
    */
   readonly s3Events?: boolean;

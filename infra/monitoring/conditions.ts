@@ -67,7 +67,7 @@ export interface Condition {
    */
   readonly periods?: readonly [number, number];
   /**
-   * Whether a missing datapoint meets the condition. The functions write a count of failures only if there is one, so
+   * True if a missing datapoint meets the condition. The functions write a count of failures only if there is one, so
    * a missing count is good. A missing heartbeat is bad.
    *
    * CloudWatch uses this option only if it finds fewer datapoints than periods. It looks at some older periods too. So a

@@ -30,7 +30,7 @@ export interface Variation {
   outputsShape: 'object' | 'bare';
   /** The same for flows and templates. A page with a `next` member is always an object. */
   listShape: 'object' | 'bare';
-  /** Whether an output has a `status`. */
+  /** True if an output has a `status`. */
   outputStatus: boolean;
   /**
    * Paging of a flow's outputs: none; by cursor (`?cursor=`, given in the body as `next`); or by number (`?page=`, from
@@ -56,7 +56,7 @@ export interface Variation {
   order: 'descending' | 'ascending';
   /** Sort key of the listing: the time of creation, or of the last change of state. */
   listSort: 'created' | 'changed';
-  /** Whether the listing omits finished flows. */
+  /** True if the listing omits finished flows. */
   listActiveOnly: boolean;
   /** A flow's `additional` in the listing: as it was sent, omitted, or as JSON text. */
   listAdditional: 'object' | 'none' | 'string';
@@ -65,9 +65,9 @@ export interface Variation {
 
   /** Form of an asset: its bytes, or `{"data":"data:<type>;base64,..."}`. */
   assetForm: 'raw' | 'json';
-  /** Whether an asset's answer has a `Content-Length` or is chunked. */
+  /** How an asset's answer ends: by its `Content-Length` or by chunks. */
   assetLength: 'content-length' | 'chunked';
-  /** Whether every download of an asset returns different bytes: they end in `#` and a number. */
+  /** True if every download of an asset returns different bytes: they end in `#` and a number. */
   assetVaries: boolean;
   /** Redirects (302) the download of an asset to this URL. */
   assetRedirect: ((flowId: string, assetId: string) => string) | undefined;

@@ -97,7 +97,7 @@ const FAULTS = {
 
 export type Fault = keyof typeof FAULTS;
 
-/** Whether a fault is not the file's: the account, the token or the service is the cause. */
+/** True if a fault is not the file's: the account, the token or the service is the cause. */
 export const isAccountFault = (fault: Fault): boolean =>
   fault.startsWith('429') || fault === '402' || fault === '503 in seconds' || fault === '401';
 
@@ -212,7 +212,7 @@ export class FaultPlan {
   readonly #options: FaultPlanOptions;
   /** Faults that the call in focus has yet to meet. */
   readonly #due: Fault[];
-  /** Whether no call meets a fault. */
+  /** True if no call meets a fault. */
   isClear = true;
 
   constructor(random: Random, options: FaultPlanOptions) {
@@ -245,7 +245,7 @@ export class FaultPlan {
     return possible.length === 0 ? undefined : this.#random.pick(possible);
   }
 
-  /** Whether the next attempt of a call meets the same fault. */
+  /** True if the next attempt of a call meets the same fault. */
   stays(): boolean {
     return !this.isClear && this.#random.chance(this.#options.persistence);
   }

@@ -35,7 +35,7 @@ export async function settle(world: World): Promise<void> {
   throw new Violation(`nothing comes to an end: ${left.join(', ')}`);
 }
 
-/** Whether nothing is queued, running or waiting. A held doubt can be ignored: it waits for the operator. */
+/** True if nothing is queued, running or waiting. A held doubt can be ignored: it waits for the operator. */
 async function isQuiet(world: World): Promise<boolean> {
   const { queue, notifications, invocations, inspector } = world;
   const { visible, inFlight, delayed } = queue.counts();

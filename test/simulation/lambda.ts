@@ -15,7 +15,7 @@ export class Lambda {
   invocation = 0;
   /** Keys of the uploads that its latest invocation works on. */
   keys: ReadonlySet<string> = new Set();
-  /** Whether it was ever frozen. If so, its time limit no longer holds. */
+  /** True if it was ever frozen. If so, its time limit no longer holds. */
   wasFrozen = false;
   #state: 'alive' | 'frozen' | 'stalled' | 'dead' = 'alive';
   readonly #timeline: Timeline;

@@ -13,7 +13,7 @@ export interface Put {
   /** Milliseconds since the epoch, in whole seconds. */
   readonly lastModified: number;
   readonly content: Buffer;
-  /** Whether a notification of it ever reached the queue. */
+  /** True if a notification of it ever reached the queue. */
   isNotified: boolean;
 }
 
@@ -87,7 +87,7 @@ export class Observations {
   readonly ticks: TickRecord[] = [];
   /** Number of faults that may count as failures of a file, by the keys that the invocation worked on. */
   readonly blame = new Map<string, number>();
-  /** Whether any process was frozen. If so, a claim may have been taken over while its holder was still alive. */
+  /** True if any process was frozen. If so, a claim may have been taken over while its holder was still alive. */
   wasAnyFrozen = false;
   /** Ids of the flows, or of flows and assets, that meet a fault for ever, encoded as in a path. */
   readonly poisoned = new Set<string>();

@@ -22,7 +22,7 @@ export function redrive({ deadLetters, queue, observed }: RedriveWorld): void {
   }
 }
 
-/** Whether a message is about an upload. Other versions of the same key are other uploads. */
+/** True if a message is about an upload. Other versions of the same key are other uploads. */
 function isAbout({ uploadId, bucket, key, versionId, etag }: UploadEvent, upload: Upload): boolean {
   if (uploadId !== undefined) return uploadId === upload.id;
   if (bucket !== upload.bucket || key !== upload.key) return false;

@@ -27,9 +27,9 @@ export class OrderChecker {
   /** All terminal entries that were ever in the ledger. */
   readonly endings = new Map<string, TerminalEntry>();
   readonly #now: () => number;
-  /** Whether a living invocation may have been taken for dead. */
+  /** True if a living invocation may have been taken for dead. */
   readonly #mayTakeOver: () => boolean;
-  /** Whether a healthy holder may lose its lease, because clocks differ or S3 has faults. */
+  /** True if a healthy holder may lose its lease, because clocks differ or S3 has faults. */
   readonly #mayLoseLease: () => boolean;
   /** The holders of the leases, by the keys of the leases. */
   readonly #leases = new Map<string, string>();

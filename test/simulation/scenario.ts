@@ -63,9 +63,9 @@ export interface Scenario {
   /** Largest deviation of a process's clock, in milliseconds, and whether a claim allows for less. */
   readonly skewMs: number;
   readonly isSkewWild: boolean;
-  /** Whether each clock deviates by the largest deviation, ahead or behind, and not by a random part of it. */
+  /** True if each clock deviates by the largest deviation, ahead or behind, and not by a random part of it. */
   readonly isSkewExtreme: boolean;
-  /** Whether notifications are lost and dead letters stay dead, so that only the sweep finds the uploads. */
+  /** True if notifications are lost and dead letters stay dead, so that only the sweep finds the uploads. */
   readonly isLossy: boolean;
   readonly faultPlan: FaultPlanOptions;
   readonly steps: readonly Step[];
@@ -77,7 +77,7 @@ export interface Scenario {
   readonly chaosMs: number;
   readonly tickGapMs: { readonly min: number; readonly max: number };
   readonly sweepGapMs: { readonly min: number; readonly max: number };
-  /** Whether operators retry failed uploads during the storm. */
+  /** True if operators retry failed uploads during the storm. */
   readonly areRetried: boolean;
   /** Share of messages that are delivered again while an invocation works on them. */
   readonly againEarly: number;
@@ -90,14 +90,14 @@ export interface Scenario {
   readonly backfillsAt: readonly number[];
   /** Pace of a backfill. */
   readonly uploadsPerSecond?: number | undefined;
-  /** Whether all failed and held uploads are retried after the healing. */
+  /** True if all failed and held uploads are retried after the healing. */
   readonly areAllRetried: boolean;
-  /** Whether neighbours use the same account of the service, and delete flows. */
+  /** True if neighbours use the same account of the service, and delete flows. */
   readonly hasNeighbours: boolean;
   readonly doNeighboursDelete: boolean;
   /** Keys on a page of a listing of S3. */
   readonly keysMax: number;
-  /** Whether ids of flows and assets need encoding. */
+  /** True if ids of flows and assets need encoding. */
   readonly hasOddIds: boolean;
 }
 

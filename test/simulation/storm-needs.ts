@@ -6,7 +6,7 @@ export interface StormNeeds {
   readonly isBig?: boolean;
   readonly areOverwritten?: boolean;
   readonly areRedirected?: boolean;
-  /** Whether flows end soon, with assets. */
+  /** True if flows end soon, with assets. */
   readonly areQuick?: boolean;
   readonly areTimedOut?: boolean;
   readonly areSwept?: boolean;

@@ -58,7 +58,7 @@ export class World {
   settings: Settings;
   /** The token in Secrets Manager. */
   secret: string;
-  /** Whether the storm is over. */
+  /** True if the storm is over. */
   isHealing = false;
   readonly #traceHash: Hash = createHash('sha256');
 
@@ -126,7 +126,7 @@ export class World {
     return Promise.all(readable.map(({ key }) => this.inspector.json<Entry>(LEDGER, key)));
   }
 
-  /** Whether a key of the ledger is of the upload whose entry was damaged. */
+  /** True if a key of the ledger is of the upload whose entry was damaged. */
   isDamaged(key: string): boolean {
     const { damaged } = this.observed;
     return damaged !== undefined && key.includes(damaged.id);

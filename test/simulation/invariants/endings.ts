@@ -107,7 +107,7 @@ class Ending {
     this.#demand(this.#isGoneTwiceInARow(), what, answers);
   }
 
-  /** Whether the service said twice in a row, in two looks, that the flow does not exist. */
+  /** True if the service said in two polls in a row that the flow does not exist. */
   #isGoneTwiceInARow(): boolean {
     const { observed, scenario } = this.#world;
     const { flow, endedAt } = this.#entry;
@@ -145,7 +145,7 @@ class Ending {
     );
   }
 
-  /** Whether an asset met a fault, or the time for it was over because of one. */
+  /** True if an asset met a fault, or the time for it was over because of one. */
   #hadTrouble(assetId: string): boolean {
     const { faultPlan, observed } = this.#world;
     const isLate = this.#entry.failedOutputs.some(({ id, code }) => id === assetId && code === 'out-of-time');

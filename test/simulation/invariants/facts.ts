@@ -8,7 +8,7 @@ export const sha256 = (bytes: Uint8Array): string => createHash('sha256').update
 export const isTerminal = (entry: Entry): entry is TerminalEntry =>
   entry.state === 'succeeded' || entry.state === 'failed';
 
-/** Whether an entry is of an upload. Without a version, the ETag and the time tell. */
+/** True if an entry is of an upload. Without a version, the ETag and the time tell. */
 export const isOf = (put: Put, { upload }: Pick<Entry, 'upload'>): boolean =>
   put.bucket === upload.bucket &&
   put.key === upload.key &&

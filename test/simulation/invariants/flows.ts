@@ -115,7 +115,7 @@ class FlowCount {
   }
 
   /**
-   * Whether the listing looks like the empty one of a new account, which counts as proof: it shows active flows only,
+   * True if the listing looks like the empty one of a new account, which counts as proof: it shows active flows only,
    * all have ended, and no other flow is known.
    */
   #isListingMisleading(): boolean {
@@ -129,7 +129,7 @@ class FlowCount {
     );
   }
 
-  /** Whether the service lists all flows with their tags, in a form that the functions understand. */
+  /** True if the service lists all flows with their tags, in a form that the functions understand. */
   #areFlowsListed(): boolean {
     const { scenario, observed } = this.#world;
     const { variation } = scenario;

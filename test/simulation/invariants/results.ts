@@ -56,7 +56,7 @@ async function checkAsset(world: World, key: string, made: MadeAsset): Promise<v
   demand(writes === 1, 'a result was written more than once', key, writes);
 }
 
-/** Whether the bytes are those of an asset. If each download differs, they must be those of one download. */
+/** True if the bytes are those of an asset. If each download differs, they must be those of one download. */
 async function isMade(bytes: Buffer, { content, sha256: made }: MadeAsset, varies: boolean): Promise<boolean> {
   const whole = varies ? bytes.subarray(0, content.bytes) : bytes;
   const end = bytes.subarray(content.bytes).toString();
