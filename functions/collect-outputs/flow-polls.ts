@@ -1,6 +1,6 @@
 import pMap from 'p-map';
 import { type Invocation, OutOfTimeError } from '../base/invocation.ts';
-import { FlowServiceError } from '../flow-service/errors.ts';
+import { FlowServiceError, ThrottledError } from '../flow-service/errors.ts';
 import type { FlowService } from '../flow-service/types.ts';
 import type { CollectorState, UnfinishedRound } from '../ledger/collector-state.ts';
 import { type RunningMarker, runningKey } from '../ledger/keys.ts';
@@ -178,6 +178,7 @@ export class FlowPolls {
   async #poll(marker: RunningMarker, overdue: Overdue[]): Promise<Turn> {
     const { health, flows, isolation, storing } = this.#parts;
     await storing.whenFree();
+    let wasTurnedAway = false;
     const turn = await isolation.run(marker, async () => {
       this.counts.polled += 1;
       try {
@@ -185,12 +186,14 @@ export class FlowPolls {
         health.answered(marker.flowId);
         if (flow !== undefined) storing.add(marker, flow);
       } catch (error) {
+        wasTurnedAway = error instanceof ThrottledError && error.isOthersTrouble;
         if (error instanceof FlowServiceError && flows.isTooOld(marker)) overdue.push({ marker, error });
         throw error;
       }
     });
     storing.forgetEnd(marker, turn);
-    return turn;
+    // Otherwise a flow that comes after throttled ones would lose its turn in each round.
+    return wasTurnedAway ? 'none' : turn;
   }
 
   /** Ends a flow that is too old, even if the tick halts for an outage. */

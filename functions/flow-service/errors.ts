@@ -32,6 +32,12 @@ export class ForbiddenError extends FlowServiceError {
   readonly code = 'forbidden';
 }
 
+interface ThrottledOptions {
+  readonly retryAfterMs?: number | undefined;
+  readonly wasSent?: boolean;
+  readonly isOthersTrouble?: boolean;
+}
+
 /** 429, 402, or 503 with `Retry-After`; or no turn in time at the pace that the service allows. Nothing was created. */
 export class ThrottledError extends FlowServiceError {
   override readonly name = 'ThrottledError';
@@ -40,10 +46,13 @@ export class ThrottledError extends FlowServiceError {
   readonly retryAfterMs: number | undefined;
   /** False if the request was not sent at all, because earlier ones had been throttled. */
   readonly wasSent: boolean;
-  constructor(message: string, options: ErrorOptions & { retryAfterMs?: number | undefined; wasSent?: boolean }) {
+  /** True if the request was not sent only because others had been throttled. Then it has not had its turn. */
+  readonly isOthersTrouble: boolean;
+  constructor(message: string, options: ErrorOptions & ThrottledOptions) {
     super(message, options);
     this.retryAfterMs = options.retryAfterMs;
     this.wasSent = options.wasSent ?? true;
+    this.isOthersTrouble = options.isOthersTrouble ?? false;
   }
 }
 

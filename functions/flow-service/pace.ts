@@ -237,7 +237,8 @@ export class Pace {
       if (!isHeldLong && (goesAt <= now || goesAt <= startBy)) continue;
       const retryAfterMs = heldUntil > now ? heldUntil - now : undefined;
       const message = 'The request was not sent: its turn comes too late, or the service has asked us to wait';
-      waiting.reject(new ThrottledError(message, { retryAfterMs, wasSent: false }));
+      const isOthersTrouble = subjectHeldUntil <= now;
+      waiting.reject(new ThrottledError(message, { retryAfterMs, wasSent: false, isOthersTrouble }));
     }
   }
 

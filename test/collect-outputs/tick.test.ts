@@ -243,6 +243,26 @@ describe('a round that is cut off', () => {
     expect(world.count('TicksCutShort')).toBe(0);
   });
 
+  it('is resumed at the flow that was turned away because flows before it were throttled', async () => {
+    const polls: string[] = [];
+    await start({
+      service: { flowMs: 100 * DAY, variation: { listFlows: 404 } },
+      settings: { pollConcurrency: 1 },
+      transport: recording(polls),
+    });
+    // Each throttled flow doubles the hold on all flows. After six, it is longer than a poll waits.
+    poison(await flowsOf(named(6, 'bad')), { status: 402 }, ['getFlow']);
+    world.clock.advance(SECOND);
+    const [good = ''] = await flowsOf(['good']);
+    world.clock.advance(20 * MINUTE);
+    await world.tick();
+    expect(polls).toHaveLength(6);
+    expect(polls).not.toContain(good);
+    world.clock.advance(20 * MINUTE);
+    await world.tick();
+    expect(polls[6]).toBe(good);
+  });
+
   it('has its ended flows stored first by the next tick', async () => {
     const polls: string[] = [];
     await start({ transport: recording(polls) });

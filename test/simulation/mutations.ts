@@ -104,7 +104,7 @@ export const MUTATIONS: readonly Mutation[] = [
   },
   {
     name: 'absence concluded from the first page',
-    changes: [{ file: FLOW_SEARCH, in: 'findFlow', replace: 'if (seen.isPast) break;', with: 'break;' }],
+    changes: [{ file: FLOW_SEARCH, in: 'readListing', replace: 'if (seen.isPast) break;', with: 'break;' }],
     seedsMax: 500,
   },
   {
