@@ -185,7 +185,7 @@ export class Pace {
     }
     this.#subjects.noteLowered(subject);
     this.#rate.noteThrottled(now);
-    const holdMs = Math.min(waitMs, FIRST_HOLD_MS * 2 ** (this.#throttledInARow.size - 1));
+    const holdMs = Math.min(waitMs, FIRST_HOLD_MS * 2 ** Math.max(0, this.#throttledInARow.size - 1));
     this.#heldUntil = Math.max(this.#heldUntil, now + holdMs);
     this.#grantTurns();
     return Math.max(now + waitMs, this.#heldUntil);

@@ -113,6 +113,17 @@ describe('a throttled request', () => {
     expect(time.seconds - from).toBe(2);
   });
 
+  it('that comes late, after the answer to a newer one, holds back all requests for two seconds too', async () => {
+    const [late, first, newer] = [await turn('late'), await turn('first'), await turn('newer')];
+    pace.throttled('first', first, 9 * SECOND);
+    pace.answered('newer', newer);
+    await time.pass(1_500);
+    pace.throttled('late', late, 9 * SECOND);
+    await granted([{ subject: 'other', rank: 0 }]);
+    expect(time.seconds).toBeGreaterThanOrEqual(3.5);
+    expect(time.seconds).toBeLessThan(4);
+  });
+
   it('that others follow in a row holds back all requests up to the Retry-After', async () => {
     const from = time.seconds;
     for (let i = 0; time.seconds - from < 50; i += 1) {
