@@ -34,7 +34,7 @@ export type RouteProps = Omit<Route, 'input'> & Partial<Pick<Route, 'input'>>;
 export interface FlowPipelineProps {
   /** Base URL of the flow service, `https://...`. */
   readonly baseUrl: string;
-  /** Which uploads become flows of which template. The first route that matches wins. */
+  /** The routes: each says which uploads become flows of its template. The first route that matches wins. */
   readonly routes: readonly RouteProps[];
   /**
    * Name of the pipeline. It is in the tags of its flows at the service, and the names of its functions, alarms and

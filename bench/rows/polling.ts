@@ -30,7 +30,7 @@ interface Tick {
   readonly s3: Counts;
 }
 
-/** Measures one tick over running flows, none of which has ended. */
+/** Measures one tick over flows that are all still running. */
 export async function polling(stage: Stage, { flows, endedEntries }: PollingOptions): Promise<Report> {
   await stage.service.call('setPollMs', { pollMs: ANSWER_MS });
   const ticks: Tick[] = [];

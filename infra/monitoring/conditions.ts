@@ -78,7 +78,7 @@ export interface Condition {
   readonly missingIsBad?: boolean;
 }
 
-/** All conditions that the operator is told of. To add an alarm, add one here and its entry in `docs/runbook.md`. */
+/** All conditions that raise an alarm. To add an alarm, add its condition here and its entry in `docs/runbook.md`. */
 export function conditions(monitored: Monitored): readonly Condition[] {
   const metrics = new PipelineMetrics(monitored.pipeline);
   return [

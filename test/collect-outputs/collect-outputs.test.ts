@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { DeleteObjectCommand, PutObjectCommand } from '@aws-sdk/client-s3';
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { withinInvocation } from '../../functions/base/invocation.ts';
 import { InvalidCollectEventError, parseCollectEvent } from '../../functions/collect-outputs/collect-event.ts';
 import { collectOutputs } from '../../functions/collect-outputs/collect-outputs.ts';
@@ -9,7 +9,7 @@ import type { RunningEntry } from '../../functions/ledger/entry.ts';
 import { retryUploads } from '../../functions/resubmit/retry.ts';
 import type { Variation } from '../../local/flow-service/variation.ts';
 import { StillClock } from '../flow-service/scripted.ts';
-import { ECHO, LEDGER, RESULTS, World, type WorldOptions } from '../support/world.ts';
+import { ECHO, LEDGER, openWorld, RESULTS, type World, type WorldOptions } from '../support/world.ts';
 
 const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
@@ -18,9 +18,7 @@ const sha256 = (bytes: Uint8Array) => createHash('sha256').update(bytes).digest(
 
 let world: World;
 const start = async (options?: WorldOptions) => {
-  const started = await World.start(options);
-  onTestFinished(() => started.close());
-  world = started;
+  world = await openWorld(options);
 };
 
 async function running(key = 'a.bin', body: Buffer | string = 'x', more = {}): Promise<RunningEntry> {

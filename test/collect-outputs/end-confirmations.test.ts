@@ -1,6 +1,6 @@
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import type { CollectorState } from '../../functions/ledger/collector-state.ts';
-import { LEDGER, World, type WorldOptions } from '../support/world.ts';
+import { LEDGER, openWorld, type World, type WorldOptions } from '../support/world.ts';
 
 const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
@@ -8,9 +8,7 @@ const STATE_KEY = 'state/collector-0.json';
 
 let world: World;
 const start = async (options?: WorldOptions) => {
-  const started = await World.start({ isVirtual: true, ...options });
-  onTestFinished(() => started.close());
-  world = started;
+  world = await openWorld({ isVirtual: true, ...options });
   world.remainingMs = 10 * MINUTE;
 };
 

@@ -1,9 +1,9 @@
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { collect } from '../../functions/collect-outputs/collect-outputs.ts';
 import type { CollectorState } from '../../functions/ledger/collector-state.ts';
 import type { Operation } from '../../local/flow-service/call.ts';
 import type { Fault } from '../../local/flow-service/fault.ts';
-import { ECHO, LEDGER, RESULTS, World, type WorldOptions } from '../support/world.ts';
+import { ECHO, LEDGER, openWorld, RESULTS, type World, type WorldOptions } from '../support/world.ts';
 
 const SECOND = 1_000;
 const MINUTE = 60 * SECOND;
@@ -12,9 +12,7 @@ const DAY = 24 * HOUR;
 
 let world: World;
 const start = async (options?: WorldOptions) => {
-  const started = await World.start({ isVirtual: true, ...options });
-  onTestFinished(() => started.close());
-  world = started;
+  world = await openWorld({ isVirtual: true, ...options });
   world.remainingMs = 10 * MINUTE;
 };
 

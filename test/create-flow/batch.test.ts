@@ -1,15 +1,14 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import type { CreatePorts } from '../../functions/create-flow/delivery.ts';
 import type { Entry, WaitingEntry } from '../../functions/ledger/entry.ts';
-import { LEDGER, World, type WorldOptions } from '../support/world.ts';
+import { LEDGER, openWorld, type World, type WorldOptions } from '../support/world.ts';
 
 const MINUTE = 60_000;
 
 let world: World;
 const start = async (options?: WorldOptions) => {
-  world = await World.start(options);
-  onTestFinished(() => world.close());
+  world = await openWorld(options);
 };
 
 /** Ports of an invocation that dies while it sends the file `crasher`. After that, none of its calls is made or answered. */

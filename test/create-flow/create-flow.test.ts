@@ -1,5 +1,5 @@
 import { CreateBucketCommand, DeleteObjectCommand, PutObjectCommand } from '@aws-sdk/client-s3';
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { createFlows } from '../../functions/create-flow/batch.ts';
 import { ClaimHeldError } from '../../functions/create-flow/delivery.ts';
 import { UnauthorisedError } from '../../functions/flow-service/errors.ts';
@@ -7,15 +7,13 @@ import type { ClaimedEntry, RunningEntry } from '../../functions/ledger/entry.ts
 import { retryUploads } from '../../functions/resubmit/retry.ts';
 import type { Route } from '../../functions/uploads/routes.ts';
 import { eventBridgeEvent, type S3EventRecord, testEvent } from '../../local/aws/s3/events.ts';
-import { ECHO, INBOX, LEDGER, World, type WorldOptions } from '../support/world.ts';
+import { ECHO, INBOX, LEDGER, openWorld, type World, type WorldOptions } from '../support/world.ts';
 
 const MINUTE = 60_000;
 
 let world: World;
 const start = async (options?: WorldOptions) => {
-  const started = await World.start(options);
-  onTestFinished(() => started.close());
-  world = started;
+  world = await openWorld(options);
 };
 
 /** Takes all messages out of the queue and returns their bodies. */
@@ -616,7 +614,7 @@ describe('a claim whose invocation died', () => {
 });
 
 describe('a file that kills every invocation', () => {
-  it('fails after its attempts, each of which may have been paid for', async () => {
+  it('fails after its attempts. Each attempt may have been paid for', async () => {
     await start({ settings: { attemptsMax: 3 }, service: { variation: { listFlows: 404 } } });
     await world.upload('a', 'x');
     const { replace } = world.ports.ledger;

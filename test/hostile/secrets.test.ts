@@ -68,7 +68,7 @@ describe('a secret that is', () => {
     ['JSON with more in it', JSON.stringify({ user: 'a', token: TOKEN, url: 'https://flows.example.com' })],
     ['JSON with a newline behind the token', JSON.stringify({ token: `${TOKEN}\n` })],
     ['JSON with white space around it', `\n ${JSON.stringify({ token: TOKEN })}\n`],
-    ['JSON with two tokens, of which the last counts', `{"token":"obviously-another","token":"${TOKEN}"}`],
+    ['JSON with two tokens. The last one counts', `{"token":"obviously-another","token":"${TOKEN}"}`],
   ];
   it.each(useful)('%s is understood', async (_, secret) => {
     const world = await hostileWorld();

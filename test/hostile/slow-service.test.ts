@@ -1,5 +1,5 @@
-import { expect, it, onTestFinished } from 'vitest';
-import { ECHO, RESULTS, World, type WorldOptions } from '../support/world.ts';
+import { expect, it } from 'vitest';
+import { ECHO, openWorld, RESULTS, type World, type WorldOptions } from '../support/world.ts';
 
 const SECOND = 1_000;
 const MINUTE = 60 * SECOND;
@@ -8,9 +8,7 @@ const DAY = 24 * HOUR;
 
 let world: World;
 const start = async (options?: WorldOptions) => {
-  const started = await World.start({ isVirtual: true, ...options });
-  onTestFinished(() => started.close());
-  world = started;
+  world = await openWorld({ isVirtual: true, ...options });
   world.remainingMs = 15 * MINUTE;
 };
 const flowOf = (url: string) => /flows\/([^/?]+)/.exec(url)?.[1];

@@ -1,13 +1,12 @@
-import { describe, expect, it, onTestFinished } from 'vitest';
-import { LEDGER, World } from '../support/world.ts';
+import { describe, expect, it } from 'vitest';
+import { LEDGER, openWorld } from '../support/world.ts';
 
 const MINUTE = 60_000;
 const signal = new AbortController().signal;
 
 describe('the ledger', () => {
   it('finds a flow from before a time, even after the flow ended', async () => {
-    const world = await World.start();
-    onTestFinished(() => world.close());
+    const world = await openWorld();
     const { ledger } = world.ports;
     expect(await ledger.hadFlowBefore(world.clock.now(), signal)).toBe(false);
 
@@ -24,8 +23,7 @@ describe('the ledger', () => {
   });
 
   it('finds no flow of an upload that was refused', async () => {
-    const world = await World.start();
-    onTestFinished(() => world.close());
+    const world = await openWorld();
     await world.upload('empty.bin', '');
     await world.deliver();
     expect(await world.entry()).toMatchObject({ state: 'failed' });
@@ -33,8 +31,7 @@ describe('the ledger', () => {
   });
 
   it('takes an entry that cannot be read for one of an upload with a flow', async () => {
-    const world = await World.start();
-    onTestFinished(() => world.close());
+    const world = await openWorld();
     // Damaged, or written by a newer version.
     for (const body of ['{"schema":1,"st', '{"schema":2}']) {
       await world.put(LEDGER, `uploads/${'a'.repeat(40)}.json`, body);
@@ -43,8 +40,7 @@ describe('the ledger', () => {
   });
 
   it('reads all pages of the listing, because S3 may end a page early', async () => {
-    const world = await World.start({ s3: { keysMax: 1 } });
-    onTestFinished(() => world.close());
+    const world = await openWorld({ s3: { keysMax: 1 } });
     const { ledger } = world.ports;
     await world.upload('empty.bin', '');
     await world.deliver();
@@ -54,8 +50,7 @@ describe('the ledger', () => {
   });
 
   it('takes a ledger with many entries for one with a flow, however short the pages are', async () => {
-    const world = await World.start({ s3: { keysMax: 5 } });
-    onTestFinished(() => world.close());
+    const world = await openWorld({ s3: { keysMax: 5 } });
     const { ledger } = world.ports;
     const uploadEmpty = async (count: number) => {
       for (let number = 1; number <= count; number += 1) await world.upload(`empty-${count}-${number}.bin`, '');

@@ -1,3 +1,4 @@
+import { isTerminal } from './invariants/facts.ts';
 import { LEDGER } from './names.ts';
 import type { World } from './world.ts';
 
@@ -8,7 +9,7 @@ export async function expireEntry(world: World): Promise<void> {
   const markers = [...(await inspector.list(LEDGER, 'running/')), ...(await inspector.list(LEDGER, 'waiting/'))];
   const candidates = (await world.entries()).filter(
     (entry) =>
-      (entry.state === 'succeeded' || entry.state === 'failed') &&
+      isTerminal(entry) &&
       [...published].some((id) => id.startsWith(`${entry.upload.id}-${entry.generation}`)) &&
       !markers.some(({ key }) => key.includes(entry.upload.id)),
   );

@@ -1,4 +1,5 @@
 import type { Entry, TerminalEntry } from '../../functions/ledger/entry.ts';
+import { isTerminal } from './invariants/facts.ts';
 import type { CompletedCall } from './s3.ts';
 
 /** A running invocation. */
@@ -77,7 +78,7 @@ export class OrderChecker {
     this.#seesDoubt(before?.entry, entry);
     this.#lastWrites.set(upload.id, { entry, writer, at: this.#now() });
     if (state === 'running') this.#hasRun.add(`${upload.id} ${entry.flow.id}`);
-    if (entry.state === 'succeeded' || entry.state === 'failed') {
+    if (isTerminal(entry)) {
       this.#hasEnded.add(`${upload.id}-${entry.generation}`);
       this.endings.set(`${upload.id} ${entry.generation} ${entry.endedAt}`, entry);
     }

@@ -9,6 +9,7 @@ import {
   type S3ClientConfig,
 } from '@aws-sdk/client-s3';
 import type { SecretsManagerClient } from '@aws-sdk/client-secrets-manager';
+import { onTestFinished } from 'vitest';
 import { type Clock, systemClock } from '../../functions/base/clock.ts';
 import { type Invocation, withinInvocation } from '../../functions/base/invocation.ts';
 import type { Log, LogFields, MetricName } from '../../functions/base/telemetry.ts';
@@ -181,6 +182,13 @@ function settingsOf({ settings, routes }: WorldOptions, baseUrl: URL): Settings 
     eventBus: 'default',
     routes: routes ?? [ECHO],
   };
+}
+
+/** Starts a world that closes when its test ends. */
+export async function openWorld(options?: WorldOptions): Promise<World> {
+  const world = await World.start(options);
+  onTestFinished(() => world.close());
+  return world;
 }
 
 /**

@@ -1,18 +1,16 @@
 import { CreateBucketCommand, DeleteObjectCommand, PutObjectCommand } from '@aws-sdk/client-s3';
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { collect } from '../../functions/collect-outputs/collect-outputs.ts';
 import { firstClaim } from '../../functions/ledger/entry.ts';
 import { BackfillUnderWayError, SinceTooEarlyError, type SweepSummary } from '../../functions/sweep/sweep.ts';
-import { ECHO, LEDGER, World, type WorldOptions } from '../support/world.ts';
+import { ECHO, LEDGER, openWorld, type World, type WorldOptions } from '../support/world.ts';
 
 const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
 
 let world: World;
 const start = async (options?: WorldOptions) => {
-  const started = await World.start({ isVirtual: true, ...options });
-  onTestFinished(() => started.close());
-  world = started;
+  world = await openWorld({ isVirtual: true, ...options });
 };
 
 const sweep = (request: object = {}) =>

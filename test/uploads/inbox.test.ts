@@ -6,10 +6,10 @@ import {
   HeadObjectCommand,
   PutBucketVersioningCommand,
 } from '@aws-sdk/client-s3';
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { UploadGoneError } from '../../functions/uploads/inbox.ts';
 import { unquoted } from '../../functions/uploads/upload.ts';
-import { INBOX, World, type WorldOptions } from '../support/world.ts';
+import { INBOX, openWorld, type World, type WorldOptions } from '../support/world.ts';
 
 const signal = new AbortController().signal;
 /** More than a socket holds unread, so that a broken connection cannot go unnoticed. */
@@ -18,8 +18,7 @@ const LARGE = Buffer.alloc(4 * 1024 * 1024, 'flowdrop');
 let world: World;
 let bodies: Readable[];
 const start = async (options?: WorldOptions) => {
-  world = await World.start(options);
-  onTestFinished(() => world.close());
+  world = await openWorld(options);
   bodies = [];
   world.s3.middlewareStack.add(
     (next, { commandName }) =>
