@@ -196,6 +196,11 @@ export class Pace {
     return this.#subjects.isContradicted(subject);
   }
 
+  /** Gives a suspect as many tries as any other subject. */
+  pardon(subject: string): void {
+    this.#subjects.pardon(subject);
+  }
+
   #grantTurns(): void {
     this.#timer?.abort(RESCHEDULED);
     this.#timer = undefined;

@@ -63,6 +63,8 @@ export class Pacer {
   ): Promise<TransportResponse> {
     const pace = this.#paces[kind];
     const { subject, startBy = Number.POSITIVE_INFINITY } = request;
+    // A resubmitted upload comes about once a minute. With one try each time, it would starve beside a busy collector.
+    if (kind === 'creation') pace.pardon(subject);
     let firstThrottledAt: number | undefined;
     for (;;) {
       const turn = await turnAt(pace, request, signal, firstThrottledAt !== undefined);

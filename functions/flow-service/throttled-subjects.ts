@@ -81,6 +81,13 @@ export class ThrottledSubjects {
     for (const other of this.#subjects.values()) if (other.throttledTurn < turn) other.isContradicted = true;
   }
 
+  /** Forgets that a subject is a suspect. */
+  pardon(subject: string): void {
+    if (!this.isSuspect(subject)) return;
+    this.#subjects.delete(subject);
+    this.#lowered?.subjects.delete(subject);
+  }
+
   /** Remembers the rate before the first throttled request that may be the trouble of one subject. */
   keepRateBefore(rate: number | undefined): void {
     this.#lowered ??= { rate, subjects: new Set() };

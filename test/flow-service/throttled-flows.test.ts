@@ -5,7 +5,7 @@ import type { TransportResponse } from '../../functions/flow-service/transport.t
 import type { FlowService } from '../../functions/flow-service/types.ts';
 import { VirtualTime } from '../support/virtual-time.ts';
 import { collect } from './chunks.ts';
-import { never, scriptedToken } from './scripted.ts';
+import { never, requestOf, scriptedToken, sourceOf, TAG } from './scripted.ts';
 
 const SECOND = 1_000;
 
@@ -14,12 +14,19 @@ beforeEach(() => {
   time = new VirtualTime();
 });
 
-/** The path of a request that is throttled, and how often. All other requests are answered. */
+/** The path of a request (of a creation: its template) that is throttled, and how often. All others are answered. */
 type Throttled = Readonly<Record<string, number>>;
+
+const templateOf = async (body: AsyncIterable<Uint8Array>): Promise<string> =>
+  JSON.parse(String(await collect(body))).template;
+
+/** Creates a flow of an upload that has the name of its template. */
+const create = (flows: FlowService, template: string, startBy?: number) =>
+  flows.create({ ...requestOf(sourceOf('hi')), template, tag: { ...TAG, upload: template }, startBy }, never);
 
 /**
  * A service that throttles single requests. It redirects the assets of flows whose id begins with `moved`.
- * @param sent gets the path of each request.
+ * @param sent gets the path or the template of each request.
  */
 function serviceWith(throttled: Throttled, sent: string[] = []): FlowService {
   const left = new Map(Object.entries(throttled));
@@ -39,10 +46,11 @@ function serviceWith(throttled: Throttled, sent: string[] = []): FlowService {
     outputsPath: 'flows',
     assetBytesMax: 1_000,
     answerDepthMax: 10,
-    transport: async ({ url }) => {
-      sent.push(url.pathname);
+    transport: async (request) => {
+      const name = request.body === undefined ? request.url.pathname : await templateOf(request.body.chunks);
+      sent.push(name);
       await time.sleep(10);
-      const { status, headers, body = '' } = answerOf(url.pathname);
+      const { status, headers, body = '' } = answerOf(name);
       return {
         status,
         headers: { 'content-length': String(body.length), ...headers },
@@ -60,7 +68,9 @@ function among<T>(flows: FlowService, body: () => Promise<T>): Promise<T> {
   return time.during(async () => {
     let isDone = false;
     const others = async (): Promise<void> => {
-      while (!isDone) await Promise.all([flows.get('another', never), time.sleep(SECOND)]);
+      while (!isDone) {
+        await Promise.all([flows.get('another', never), create(flows, 'another'), time.sleep(SECOND)]);
+      }
     };
     const done = () => {
       isDone = true;
@@ -96,7 +106,7 @@ describe('a redirected asset that is throttled for ever', () => {
     sent.length = 0;
     await time.during(() => time.sleep(60 * SECOND));
     await expect(among(flows, asset(flows, 'moved-1', 'a'))).rejects.toThrow(ThrottledError);
-    expect(sent.filter((path) => path !== '/flows/another')).toEqual([
+    expect(sent.filter((path) => !path.endsWith('another'))).toEqual([
       '/flows/moved-1/outputs/a',
       '/files/moved-1/outputs/a',
     ]);
@@ -113,5 +123,17 @@ describe('a flow that is throttled for ever, and whose id holds a slash', () => 
     const flows = serviceWith({ [`/flows/f%2F1${suffix}`]: 1_000, [`/flows/f%2F2${suffix}`]: 1 });
     await expect(among(flows, () => ask(flows, 'f/1'))).rejects.toThrow(ThrottledError);
     await expect(among(flows, () => ask(flows, 'f/2'))).resolves.toBeDefined();
+  });
+});
+
+describe('a creation that is throttled again and again while others are answered', () => {
+  it('gets as many tries again when its upload is resubmitted', async () => {
+    const sent: string[] = [];
+    const flows = serviceWith({ unlucky: 5 }, sent);
+    const tryAll = () => among(flows, () => create(flows, 'unlucky', time.now() + 60 * SECOND));
+    await expect(tryAll()).rejects.toThrow(ThrottledError);
+    expect(sent.filter((name) => name === 'unlucky')).toHaveLength(3);
+    await time.during(() => time.sleep(60 * SECOND));
+    await expect(tryAll()).resolves.toBeDefined();
   });
 });
