@@ -3,7 +3,6 @@ import type { IKey } from 'aws-cdk-lib/aws-kms';
 import { type ITopic, Topic } from 'aws-cdk-lib/aws-sns';
 import { EmailSubscription } from 'aws-cdk-lib/aws-sns-subscriptions';
 import { Construct } from 'constructs';
-import { allowSending } from './constructs/encryption.ts';
 import { type Deployment, parseStackContext } from './deployment.ts';
 import { deploymentProps } from './deployment-props.ts';
 import { FlowPipeline } from './flow-pipeline.ts';
@@ -51,7 +50,6 @@ export class FlowdropStack extends Stack {
     if (alarmEmail === undefined) return undefined;
     const topic = new Topic(this, 'Alarms', { enforceSSL: true, masterKey });
     topic.addSubscription(new EmailSubscription(alarmEmail));
-    allowSending(this, masterKey, 'cloudwatch.amazonaws.com');
     return topic;
   }
 

@@ -1,7 +1,10 @@
+import { Aspects, Stack } from 'aws-cdk-lib';
 import { Alarm, ComparisonOperator, TreatMissingData } from 'aws-cdk-lib/aws-cloudwatch';
 import { SnsAction } from 'aws-cdk-lib/aws-cloudwatch-actions';
-import type { ITopic } from 'aws-cdk-lib/aws-sns';
-import { Construct } from 'constructs';
+import { PolicyStatement, ServicePrincipal } from 'aws-cdk-lib/aws-iam';
+import { CfnTopicPolicy, type ITopic, Topic } from 'aws-cdk-lib/aws-sns';
+import { Construct, type IConstruct } from 'constructs';
+import { allowSending } from '../constructs/encryption.ts';
 import { type Condition, conditions, type Monitored } from './conditions.ts';
 
 export interface AlarmsProps extends Monitored {
@@ -11,6 +14,8 @@ export interface AlarmsProps extends Monitored {
   readonly topic: ITopic | undefined;
 }
 
+const CLOUDWATCH = 'cloudwatch.amazonaws.com';
+
 /** One alarm for each of the {@link conditions}. */
 export class Alarms extends Construct {
   readonly all: readonly Alarm[];
@@ -18,6 +23,7 @@ export class Alarms extends Construct {
   constructor(scope: Construct, id: string, props: AlarmsProps) {
     super(scope, id);
     this.all = conditions(props).map((condition) => this.#alarm(condition, props));
+    if (props.topic !== undefined) allowAlarms(this, props.topic);
   }
 
   #alarm(condition: Condition, { pipeline, runbookUrl, topic }: AlarmsProps): Alarm {
@@ -40,4 +46,29 @@ export class Alarms extends Construct {
     }
     return alarm;
   }
+}
+
+/**
+ * Lets the alarms of this account publish to a topic of the app, and use its key.
+ *
+ * A topic without a policy has SNS's default one, which lets the services of its account publish. Any other policy
+ * replaces the default. An example is the policy that `enforceSSL` brings. So a policy gets one more statement, but no
+ * policy is made.
+ * @see https://docs.aws.amazon.com/sns/latest/dg/sns-access-policy-use-cases.html
+ */
+function allowAlarms(scope: Construct, topic: ITopic): void {
+  allowSending(scope, topic.masterKey, CLOUDWATCH);
+  if (!(topic instanceof Topic)) return;
+  const statement = new PolicyStatement({
+    principals: [new ServicePrincipal(CLOUDWATCH)],
+    actions: ['sns:Publish'],
+    resources: [topic.topicArn],
+    conditions: { StringEquals: { 'aws:SourceAccount': Stack.of(scope).account } },
+  });
+  // Only at synth is it known whether the topic has a policy.
+  Aspects.of(topic).add({
+    visit(node: IConstruct) {
+      if (node instanceof CfnTopicPolicy) topic.addToResourcePolicy(statement);
+    },
+  });
 }

@@ -125,6 +125,10 @@ describe('a deployment', () => {
     template.allResourcesProperties('AWS::CloudWatch::Alarm', {
       AlarmActions: [{ Ref: Match.stringLikeRegexp('^Alarms') }],
     });
+    const allowed = { Effect: 'Allow', Principal: { Service: 'cloudwatch.amazonaws.com' }, Action: 'sns:Publish' };
+    template.hasResourceProperties('AWS::SNS::TopicPolicy', {
+      PolicyDocument: { Statement: Match.arrayWith([Match.objectLike(allowed)]) },
+    });
     expect(messages.join()).not.toContain('No one is notified');
   });
 

@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
-import type { Stack } from 'aws-cdk-lib';
-import { Subscription, SubscriptionProtocol, Topic } from 'aws-cdk-lib/aws-sns';
+import { Aspects, type Stack } from 'aws-cdk-lib';
+import { PolicyStatement, ServicePrincipal } from 'aws-cdk-lib/aws-iam';
+import { type ITopic, Subscription, SubscriptionProtocol, Topic } from 'aws-cdk-lib/aws-sns';
 import { EmailSubscription } from 'aws-cdk-lib/aws-sns-subscriptions';
 import { describe, expect, it } from 'vitest';
 import { defaultPipeline, type Synthesis, synthesisePipeline } from '../synthesis.ts';
@@ -170,6 +171,48 @@ describe('a topic of the app for alarms', () => {
     ],
   ])('causes no such warning with a subscription %s', (_, subscribe) => {
     expect(warnings(subscribe)).not.toContain(UNSUBSCRIBED);
+  });
+});
+
+describe('the policy of a topic of the app', () => {
+  const ALLOWS_ALARMS = {
+    Effect: 'Allow',
+    Principal: { Service: 'cloudwatch.amazonaws.com' },
+    Action: 'sns:Publish',
+    Condition: { StringEquals: { 'aws:SourceAccount': { Ref: 'AWS::AccountId' } } },
+  };
+  const policies = (topicOf: (stack: Stack) => ITopic) =>
+    Object.values(
+      synthesisePipeline((stack) => ({ alarmTopic: topicOf(stack) })).template.findResources('AWS::SNS::TopicPolicy'),
+    ).map(({ Properties }) => Properties.PolicyDocument.Statement);
+
+  it.each<[string, (stack: Stack) => Topic]>([
+    ['before', (stack) => new Topic(stack, 'Topic', { enforceSSL: true })],
+    [
+      'after the pipeline',
+      (stack) => {
+        const topic = new Topic(stack, 'Topic');
+        const statement = new PolicyStatement({
+          principals: [new ServicePrincipal('budgets.amazonaws.com')],
+          actions: ['sns:Publish'],
+          resources: [topic.topicArn],
+        });
+        Aspects.of(stack).add({
+          visit: (node) => {
+            if (node === stack) topic.addToResourcePolicy(statement);
+          },
+        });
+        return topic;
+      },
+    ],
+  ])('lets alarms publish if it has one, given %s', (_, topicOf) => {
+    const [statements, ...others] = policies(topicOf);
+    expect(others).toEqual([]);
+    expect(statements).toContainEqual(expect.objectContaining(ALLOWS_ALARMS));
+  });
+
+  it('stays the default of SNS if it has none, because the default lets alarms publish', () => {
+    expect(policies((stack) => new Topic(stack, 'Topic'))).toEqual([]);
   });
 });
 
