@@ -30,6 +30,7 @@ export type MetricName =
   | 'FlowsShared'
   | 'UploadsWaiting'
   | 'UploadsResubmitted'
+  | 'UploadsBackfilled'
   | 'UploadsMissed'
   | 'EntriesUnreadable'
   | 'DoubtsRetried'

@@ -33,6 +33,7 @@ const eventSchema = z.strictObject({
       dryRun: z.optional(z.boolean()),
       force: z.optional(z.boolean()),
       stop: z.optional(z.boolean()),
+      status: z.optional(z.boolean()),
       uploadsPerSecond: z.optional(z.number().check(z.positive(), z.maximum(UPLOADS_PER_SECOND_MAX))),
     }),
   ),

@@ -1,7 +1,8 @@
 import type { Invocation } from '../base/invocation.ts';
 import { Lease } from '../ledger/lease.ts';
 import { type Retried, retryUploads } from '../resubmit/retry.ts';
-import { continueSweep, type SweepPorts, type SweepSummary, sweep } from '../sweep/sweep.ts';
+import { continueSweep, requestSweep, type SweepReport } from '../sweep/sweep.ts';
+import type { SweepPorts } from '../sweep/sweep-run.ts';
 import { parseCollectEvent } from './collect-event.ts';
 import { type CollectorShare, type CollectPorts, Tick, type TickSummary } from './tick.ts';
 
@@ -14,22 +15,22 @@ export type { CollectPorts, TickSummary } from './tick.ts';
 const TICK_MS = 55_000;
 
 /**
- * Does what the event asks for: one tick, a retry, or a sweep. After its tick, the first collector continues a sweep
- * that was cut off, even if single uploads failed in the tick.
+ * Does what the event asks for: one tick, a retry, or to record a sweep. The first collector runs the sweeps that were
+ * requested beside its tick. A busy tick takes its whole time, and must not keep a sweep from its end.
  * @throws {InvalidCollectEventError}
  */
 export async function collect(
   event: unknown,
   ports: CollectPorts & SweepPorts,
   invocation: Invocation,
-): Promise<TickSummary | SweepSummary | readonly Retried[]> {
-  const { collector, retry, sweep: request } = parseCollectEvent(event);
+): Promise<TickSummary | SweepReport | readonly Retried[]> {
+  const { collector, retry, sweep } = parseCollectEvent(event);
   if (retry !== undefined) return retryUploads(retry, ports, invocation.closing);
-  if (request !== undefined) return sweep(request, ports, invocation);
-  const [tick] = await Promise.allSettled([collectOutputs(collector, ports, invocation)]);
-  const hadLease = tick.status === 'rejected' || tick.value.result !== 'lease taken';
-  const isSweeping = collector.index === 0 && hadLease && !invocation.work.aborted;
-  const [sweeping] = await Promise.allSettled([isSweeping ? continueSweep(ports, invocation) : undefined]);
+  if (sweep !== undefined) return requestSweep(sweep, ports, invocation);
+  const [tick, sweeping] = await Promise.allSettled([
+    collectOutputs(collector, ports, invocation),
+    collector.index === 0 ? continueSweep(ports, invocation) : undefined,
+  ]);
   const reasons = [tick, sweeping].flatMap((part) => (part.status === 'rejected' ? [part.reason] : []));
   if (reasons.length > 1) throw new AggregateError(reasons, 'Both the tick and the sweep failed');
   if (tick.status === 'rejected' || reasons.length > 0) throw reasons[0];

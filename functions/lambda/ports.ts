@@ -10,7 +10,7 @@ import { Receipts } from '../publish/receipts.ts';
 import type { UploadQueue } from '../resubmit/resubmit.ts';
 import { Results } from '../results/results.ts';
 import type { Settings } from '../settings/environment.ts';
-import type { SweepPorts } from '../sweep/sweep.ts';
+import type { SweepPorts } from '../sweep/sweep-run.ts';
 import { Inbox } from '../uploads/inbox.ts';
 
 /** The settings, clients and sources of time and chance that the ports of both functions are made of. */

@@ -1,6 +1,6 @@
 import type { Clock } from '../base/clock.ts';
 import type { Invocation } from '../base/invocation.ts';
-import type { SweepKind, SweepPass, SweepPosition, SweepState, SweepStateStore } from './sweep-state.ts';
+import type { SweepCounts, SweepKind, SweepPass, SweepPosition, SweepState, SweepStateStore } from './sweep-state.ts';
 
 /**
  * Time after which a run that submits writes its position again, in milliseconds. A page of a listing may take minutes,
@@ -14,15 +14,15 @@ export interface Hold {
   readonly store: SweepStateStore;
 }
 
-/** The position of a run in its pass. A dry run has no hold, and writes nothing. */
+/** The position of a run in its pass. */
 export class PassProgress {
   #pass: SweepPass;
-  readonly #hold: Hold | undefined;
+  readonly #hold: Hold;
   readonly #clock: Clock;
   readonly #invocation: Invocation;
   #steppedAt: number;
 
-  constructor(pass: SweepPass, hold: Hold | undefined, clock: Clock, invocation: Invocation) {
+  constructor(pass: SweepPass, hold: Hold, clock: Clock, invocation: Invocation) {
     this.#pass = pass;
     this.#hold = hold;
     this.#clock = clock;
@@ -35,54 +35,59 @@ export class PassProgress {
   }
 
   get isDryRun(): boolean {
-    return this.#hold === undefined;
+    return this.kind === 'dryRun';
   }
 
-  get kind(): SweepKind | 'dry run' {
-    return this.#hold?.kind ?? 'dry run';
+  get kind(): SweepKind {
+    return this.#hold.kind;
   }
 
-  /** Writes the position. Returns false if the run must end: its time is over, or another run has taken the pass. */
-  async stepTo(position: SweepPosition, heldUntil = this.#invocation.endsAt): Promise<boolean> {
-    const { kind } = this.#hold ?? {};
+  /**
+   * Writes the position, with what was done up to it. Returns false if the run must end: its time is over, or another
+   * run has taken the pass.
+   */
+  stepTo(position: SweepPosition, counts: SweepCounts): Promise<boolean> {
+    return this.#write({ position, counts, heldUntil: this.#invocation.endsAt });
+  }
+
+  /** Holds the pass on at the same position, if the last time is long ago. Returns false if the run must end. */
+  async renew(): Promise<boolean> {
+    return this.#clock.now() < this.#steppedAt + STEP_MS || (await this.#write({ heldUntil: this.#invocation.endsAt }));
+  }
+
+  /** Leaves the pass to the next run, which may take it at once. */
+  async release(): Promise<void> {
+    await this.#write({ heldUntil: 0 });
+  }
+
+  async #write(change: Partial<SweepPass>): Promise<boolean> {
+    const { kind } = this.#hold;
     this.#steppedAt = this.#clock.now();
-    this.#pass = { ...this.#pass, position };
-    if (kind === undefined) return !this.#invocation.work.aborted;
-    const state = await this.#change((current, pass) => ({ ...current, [kind]: { ...pass, position, heldUntil } }));
-    const pass = state?.[kind];
+    const state = await this.#change((current, pass) => ({ ...current, [kind]: { ...pass, ...change } }));
+    const pass = state[kind];
     if (pass?.holder !== this.#pass.holder) return false;
     this.#pass = pass; // Its pace may have been changed.
     return !this.#invocation.work.aborted;
   }
 
-  /** Writes the same position again, if the last time is long ago. Returns false if the run must end. */
-  async renew(): Promise<boolean> {
-    return this.#clock.now() < this.#steppedAt + STEP_MS || this.stepTo(this.#pass.position);
-  }
-
-  /** Leaves the pass to the next run, which may take it at once. */
-  async release(): Promise<void> {
-    await this.stepTo(this.#pass.position, 0);
-  }
-
   /** Ends the pass, and moves the watermark to `watermark` if the pass left no gap before it. */
-  async end(watermark: number): Promise<void> {
-    const { kind } = this.#hold ?? {};
-    await this.#change((current, { since }) => {
-      // A backfill whose `since` is after the watermark leaves a gap.
-      const hasNoGap = kind === 'daily' || since <= current.watermark;
-      const { daily, backfill, ...rest } = current;
+  async end(watermark: number, counts: SweepCounts): Promise<void> {
+    const { kind } = this.#hold;
+    const endedAt = this.#clock.now();
+    await this.#change((current, { since, startedAt }) => {
+      // A backfill whose `since` is after the watermark leaves a gap. A dry run has submitted nothing.
+      const hasNoGap = kind === 'daily' || (kind === 'backfill' && since <= current.watermark);
       return {
-        ...rest,
+        ...current,
+        [kind]: undefined,
         watermark: hasNoGap ? Math.max(watermark, current.watermark) : current.watermark,
-        ...(kind === 'daily' ? { backfill } : { daily }),
+        ended: { ...current.ended, [kind]: { since, startedAt, endedAt, counts } },
       };
     });
   }
 
   /** Changes the stored state of the pass, as long as this run holds it. */
-  async #change(change: (state: SweepState, pass: SweepPass) => SweepState): Promise<SweepState | undefined> {
-    if (this.#hold === undefined) return undefined;
+  #change(change: (state: SweepState, pass: SweepPass) => SweepState): Promise<SweepState> {
     const { kind, store } = this.#hold;
     const { holder } = this.#pass;
     return store.update((current) => {

@@ -10,7 +10,7 @@ import { isWantedByKey, mayMatch, routeFor } from '../uploads/routes.ts';
 import { isFolderMarker, messageFor } from '../uploads/upload-event.ts';
 import { incompleteEntry, type RepairPorts, repair } from './entry-repair.ts';
 import { type Hold, PassProgress } from './pass-progress.ts';
-import type { SweepPass, SweepState } from './sweep-state.ts';
+import type { SweepCounts, SweepKind, SweepPass, SweepState } from './sweep-state.ts';
 
 /** Uploads and entries that are compared side by side. */
 const SWEEP_CONCURRENCY = 32;
@@ -30,21 +30,11 @@ export interface SweepPorts extends RepairPorts {
   readonly nonce: () => string;
 }
 
-export interface SweepSummary {
-  /**
-   * True if the pass came to its end. If false, the next ticks continue it, or another run holds it. A dry run that is
-   * cut off is not continued.
-   */
+/** What one run did of a pass, with what earlier runs of the same pass did. */
+export interface SweepSummary extends SweepCounts {
+  readonly kind: SweepKind;
+  /** True if the pass came to its end. If false, the next ticks continue it. */
   readonly complete: boolean;
-  /** Uploads in the inbox that were compared with the ledger. */
-  readonly compared: number;
-  /** Uploads that a route wants and that have no entry. */
-  readonly missed: number;
-  /**
-   * Entries whose marker or receipt was put again. In a dry run, it would be. Most were not missing: the marker of every
-   * upload that is under way is put again.
-   */
-  readonly repaired: number;
 }
 
 /** Returns the time from which entries have not expired. An upload without its entry would be paid for again. */
@@ -57,19 +47,19 @@ export class SweepRun {
   readonly #progress: PassProgress;
   readonly #ports: SweepPorts;
   readonly #invocation: Invocation;
-  readonly #counts = { compared: 0, missed: 0, repaired: 0 };
+  readonly #counts: { -readonly [name in keyof SweepCounts]: number };
   /** By upload id. The failure of one upload does not stop the pass. */
   readonly #failures = new Map<string, unknown>();
   /** Uploads whose media type S3 was asked for. */
   #asked = 0;
 
-  /** A dry run has no hold, and changes nothing. */
   constructor(
-    { state, pass, hold }: { readonly state: SweepState; readonly pass: SweepPass; readonly hold?: Hold },
+    { state, pass, hold }: { readonly state: SweepState; readonly pass: SweepPass; readonly hold: Hold },
     ports: SweepPorts,
     invocation: Invocation,
   ) {
     this.#watermark = state.watermark;
+    this.#counts = { ...pass.counts };
     this.#progress = new PassProgress(pass, hold, ports.clock, invocation);
     this.#ports = ports;
     this.#invocation = invocation;
@@ -78,10 +68,11 @@ export class SweepRun {
   /** @throws {AggregateError} the failures of single uploads, at the end of the run. */
   async run(): Promise<SweepSummary> {
     const complete = (await this.#throughInbox()) && (await this.#throughLedger());
-    if (complete) await this.#progress.end(this.#progress.pass.startedAt - SETTLING_MS);
+    if (complete) await this.#progress.end(this.#progress.pass.startedAt - SETTLING_MS, this.#counts);
     else await this.#progress.release();
-    const summary = { complete, ...this.#counts };
-    this.#ports.telemetry.log.info('Sweep ended', { kind: this.#progress.kind, ...summary, asked: this.#asked });
+    const summary = { kind: this.#progress.kind, complete, ...this.#counts };
+    const event = complete ? 'Sweep ended' : 'Sweep was cut off. The next ticks continue it.';
+    this.#ports.telemetry.log.info(event, { ...summary, asked: this.#asked });
     if (this.#failures.size > 0) {
       const message = `${this.#failures.size} uploads could not be swept`;
       throw new AggregateError([...this.#failures.values()], message);
@@ -101,7 +92,7 @@ export class SweepRun {
         if (!(await this.#submit(upload))) return false;
       }
       const next = last === undefined ? ({ in: 'ledger' } as const) : ({ in: 'inbox', after: last } as const);
-      if (!(await this.#progress.stepTo(next))) return false;
+      if (!(await this.#progress.stepTo(next, { ...this.#counts }))) return false;
     }
     return true;
   }
@@ -173,7 +164,8 @@ export class SweepRun {
       uploadId: upload.id,
       key: upload.key,
     });
-    telemetry.metrics.count('UploadsMissed');
+    // Only a daily pass shows that notifications do not come. A backfill is for uploads that had none.
+    telemetry.metrics.count(this.#progress.kind === 'daily' ? 'UploadsMissed' : 'UploadsBackfilled');
     await queue.send(messageFor(upload), this.#invocation.closing);
     try {
       await clock.sleep(1000 / this.#progress.pass.uploadsPerSecond, this.#invocation.work);
@@ -197,7 +189,7 @@ export class SweepRun {
         this.#counts.repaired += 1;
         if (!this.#progress.isDryRun) await repair(entry, this.#ports, closing);
       });
-      if (!(await this.#progress.stepTo({ in: 'ledger', after: last }))) return false;
+      if (!(await this.#progress.stepTo({ in: 'ledger', after: last }, { ...this.#counts }))) return false;
     }
     return true;
   }

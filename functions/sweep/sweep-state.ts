@@ -11,6 +11,19 @@ export type SweepPosition =
   | { readonly in: 'inbox'; readonly after?: { readonly key: string; readonly versionId: string } | undefined }
   | { readonly in: 'ledger'; readonly after?: string | undefined };
 
+/** What a pass has done so far. */
+export interface SweepCounts {
+  /** Uploads in the inbox that were compared with the ledger. */
+  readonly compared: number;
+  /** Uploads that a route wants and that have no entry. */
+  readonly missed: number;
+  /**
+   * Entries whose marker or receipt was put again. In a dry run, it would be. Most were not missing: the marker of every
+   * upload that is under way is put again.
+   */
+  readonly repaired: number;
+}
+
 /** A pass that has not ended yet. All times are in milliseconds since the epoch. */
 export interface SweepPass {
   readonly startedAt: number;
@@ -23,22 +36,38 @@ export interface SweepPass {
   /** Bucket and prefix of the inbox that the pass goes through. */
   readonly inbox?: string | undefined;
   readonly position: SweepPosition;
+  /** What was done up to the position. */
+  readonly counts: SweepCounts;
   /** Nonce of the run that holds the pass, or held it last. */
   readonly holder: string;
   /** No other run takes the pass before this time. */
   readonly heldUntil: number;
 }
 
-/** A daily pass covers new uploads. A backfill goes back to a day that an operator named. There is at most one of each. */
-export type SweepKind = 'daily' | 'backfill';
+/** The last pass of a kind that came to its end. All times are in milliseconds since the epoch. */
+export interface EndedPass {
+  readonly since: number;
+  readonly startedAt: number;
+  readonly endedAt: number;
+  readonly counts: SweepCounts;
+}
 
-export interface SweepState {
+/**
+ * A daily pass covers new uploads. A backfill goes back to a day that an operator named. A dry run only counts. There is
+ * at most one of each.
+ */
+export const SWEEP_KINDS = ['daily', 'backfill', 'dryRun'] as const;
+export type SweepKind = (typeof SWEEP_KINDS)[number];
+
+export type PerKind<T> = { readonly [kind in SweepKind]?: T | undefined };
+
+/** The passes that are under way, and what remains of those that ended. */
+export interface SweepState extends PerKind<SweepPass> {
   /** When this deployment began. A daily pass leaves alone the uploads from before. */
   readonly firstDay: number;
   /** All uploads and entries from before this time have been swept. */
   readonly watermark: number;
-  readonly daily?: SweepPass | undefined;
-  readonly backfill?: SweepPass | undefined;
+  readonly ended?: PerKind<EndedPass> | undefined;
 }
 
 const position = z.discriminatedUnion('in', [
@@ -55,6 +84,10 @@ const position = z.discriminatedUnion('in', [
  */
 const AHEAD_MAX_MS = 60 * 60_000;
 
+const NOTHING: SweepCounts = { compared: 0, missed: 0, repaired: 0 };
+const count = z.int().check(z.nonnegative());
+const counts = z._default(z.object({ compared: count, missed: count, repaired: count }), NOTHING);
+
 function stateSchema(now: number) {
   const time = z.number().check(z.gte(0), z.lte(now + AHEAD_MAX_MS));
   const pass = {
@@ -64,14 +97,18 @@ function stateSchema(now: number) {
     force: z.optional(z.literal(true)),
     inbox: z.optional(z.string()),
     position,
+    counts,
     holder: z._default(z.string(), ''),
     heldUntil: time,
   };
+  const ended = z.optional(z.object({ since: z.number(), startedAt: time, endedAt: time, counts }));
   return z.object({
     firstDay: time,
     watermark: time,
     daily: z.optional(z.object(pass)),
     backfill: z.optional(z.object(pass)),
+    dryRun: z.optional(z.object(pass)),
+    ended: z.optional(z.object({ daily: ended, backfill: ended, dryRun: ended })),
     /** The only pass of the previous version's state. */
     pass: z.optional(z.object({ ...pass, isScheduled: z.boolean() })),
   });

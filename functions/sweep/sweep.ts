@@ -1,9 +1,15 @@
 import type { Invocation } from '../base/invocation.ts';
 import type { Settings } from '../settings/environment.ts';
 import { keptFrom, type SweepPorts, SweepRun, type SweepSummary } from './sweep-run.ts';
-import { type SweepKind, type SweepPass, type SweepState, SweepStateStore } from './sweep-state.ts';
-
-export type { SweepPorts, SweepSummary } from './sweep-run.ts';
+import {
+  type PerKind,
+  SWEEP_KINDS,
+  type SweepCounts,
+  type SweepKind,
+  type SweepPass,
+  type SweepState,
+  SweepStateStore,
+} from './sweep-state.ts';
 
 /**
  * Time before the watermark that each pass covers again, in milliseconds. A multipart upload bears the date of its
@@ -22,13 +28,30 @@ export interface SweepRequest {
   /** Go back further than entries are kept. An upload whose entry has expired is paid for again. */
   readonly force?: boolean | undefined;
   readonly uploadsPerSecond?: number | undefined;
-  /** Stop the backfill that is under way, and do nothing else. */
+  /** Stop the backfill and the dry run that are under way, and do nothing else. */
   readonly stop?: boolean | undefined;
+  /** Answer which passes are under way and how the last ones ended, and do nothing else. */
+  readonly status?: boolean | undefined;
 }
 
-/** Another backfill is under way. Two would submit the same uploads twice. */
-export class BackfillUnderWayError extends Error {
-  override readonly name = 'BackfillUnderWayError';
+/** How far a pass is, or how it ended. Times are in ISO 8601. */
+export interface PassReport extends SweepCounts {
+  readonly since: string;
+  readonly startedAt: string;
+  /** Undefined while the pass is under way. */
+  readonly endedAt?: string;
+}
+
+/** The answer to a request: all passes. */
+export interface SweepReport {
+  readonly underWay: PerKind<PassReport>;
+  /** The last pass of each kind that ended. */
+  readonly ended: PerKind<PassReport>;
+}
+
+/** Another backfill or dry run is under way. Two backfills would submit the same uploads twice. */
+export class PassUnderWayError extends Error {
+  override readonly name = 'PassUnderWayError';
 }
 
 /** The request covers a time whose entries may have expired, and does not say `force`. */
@@ -37,88 +60,79 @@ export class SinceTooEarlyError extends Error {
 }
 
 /**
- * Sweeps the inbox and the ledger, so that every upload gets an outcome even if its notification was lost. A pass goes
- * through the current versions in the inbox and submits those without an entry. Then it goes through the entries that
- * changed since the last pass, and puts the markers and receipts again that may be missing.
- *
- * All of it can be done twice without harm, so a pass may be cut off anywhere and resumed. There is one daily pass and
- * one backfill at a time, side by side. A request for a pass that is under way resumes it, unless another run holds it.
- * @throws {SinceTooEarlyError} @throws {BackfillUnderWayError}
+ * Records a request for a pass. The ticks run it, because a pass may take hours, and a client that waits for the answer
+ * of an invocation gives up after a minute and sends the request again. The same request joins the pass that is under
+ * way, at the pace that it names.
+ * @throws {SinceTooEarlyError} @throws {PassUnderWayError}
  */
-export async function sweep(request: SweepRequest, ports: SweepPorts, invocation: Invocation): Promise<SweepSummary> {
+export async function requestSweep(
+  { stop, status, ...request }: SweepRequest,
+  ports: SweepPorts,
+  invocation: Invocation,
+): Promise<SweepReport> {
   const { clock, settings } = ports;
   const store = storeOf(ports);
-  if (request.stop === true) {
-    await store.update(({ backfill: _, ...state }) => state, invocation.closing);
-    return NOTHING_DONE;
+  if (status === true) return reportOf(await store.read(invocation.closing));
+  if (stop === true) {
+    const stopped = { backfill: undefined, dryRun: undefined };
+    return reportOf(await store.update((state) => ({ ...state, ...stopped }), invocation.closing));
   }
-  if (request.dryRun === true) {
-    const state = await store.read(invocation.closing);
-    const pass = newPass(state, request, clock.now(), settings);
-    return new SweepRun({ state, pass }, ports, invocation).run();
-  }
-  const kind = request.since === undefined ? 'daily' : 'backfill';
-  const passOf = (state: SweepState): SweepPass => state[kind] ?? newPass(state, request, clock.now(), settings);
-  return runHeld({ kind, passOf, request }, ports, invocation);
+  const kind = request.dryRun === true ? 'dryRun' : request.since === undefined ? 'daily' : 'backfill';
+  const state = await store.update((current) => {
+    const pass = current[kind];
+    if (pass === undefined) return { ...current, [kind]: newPass(current, request, clock.now(), settings) };
+    const { since = pass.since, uploadsPerSecond = pass.uploadsPerSecond } = request;
+    if (since !== pass.since) throw underWayError(kind, pass);
+    return uploadsPerSecond === pass.uploadsPerSecond ? current : { ...current, [kind]: { ...pass, uploadsPerSecond } };
+  }, invocation.closing);
+  ports.telemetry.log.info('Sweep requested', { kind, since: isoOf(state[kind]?.since) });
+  return reportOf(state);
 }
 
-/** Resumes the passes that were cut off and that no other run holds, side by side. */
+/**
+ * Sweeps the inbox and the ledger, so that every upload gets an outcome even if its notification was lost: runs the
+ * passes that were requested and that no other run holds, side by side. A pass goes through the current versions in the
+ * inbox and submits those without an entry. Then it goes through the entries that changed since the last pass, and puts
+ * the markers and receipts again that may be missing.
+ *
+ * All of it can be done twice without harm, so a pass may be cut off anywhere and resumed.
+ * @throws {AggregateError} the failures of single uploads, at the end of the run.
+ */
 export async function continueSweep(ports: SweepPorts, invocation: Invocation): Promise<readonly SweepSummary[]> {
   const state = await storeOf(ports).read(invocation.closing);
-  const open = KINDS.filter((kind) => state[kind] !== undefined);
-  const results = await Promise.allSettled(
-    open.map((kind) => runHeld({ kind, passOf: (current) => current[kind], request: {} }, ports, invocation)),
-  );
+  const open = SWEEP_KINDS.filter((kind) => state[kind] !== undefined);
+  const results = await Promise.allSettled(open.map((kind) => runHeld(kind, ports, invocation)));
   const failures = results.flatMap((result) => (result.status === 'rejected' ? [result.reason] : []));
-  if (failures.length > 0) throw new AggregateError(failures, `${failures.length} passes of the sweep failed`);
-  return results.flatMap((result) => (result.status === 'fulfilled' ? [result.value] : []));
+  if (failures.length === 1) throw failures[0];
+  if (failures.length > 1) throw new AggregateError(failures, `${failures.length} passes of the sweep failed`);
+  return results.flatMap((result) => (result.status === 'fulfilled' ? (result.value ?? []) : []));
 }
-
-const KINDS: readonly SweepKind[] = ['daily', 'backfill'];
-
-const NOTHING_DONE: SweepSummary = { complete: false, compared: 0, missed: 0, repaired: 0 };
 
 const storeOf = ({ s3, settings, clock, telemetry }: SweepPorts): SweepStateStore =>
   new SweepStateStore(s3, settings.ledgerBucket, clock, telemetry.log);
 
 const inboxOf = ({ inboxBucket, inboxPrefix }: Settings): string => `${inboxBucket}/${inboxPrefix}`;
 
-/** How a run finds its pass. */
-interface Taking {
-  readonly kind: SweepKind;
-  readonly passOf: (state: SweepState) => SweepPass | undefined;
-  readonly request: SweepRequest;
-}
-
 /** Takes a pass, if there is one and no other run holds it, and runs it. */
-async function runHeld(
-  { kind, passOf, request: { since, uploadsPerSecond } }: Taking,
-  ports: SweepPorts,
-  invocation: Invocation,
-): Promise<SweepSummary> {
+async function runHeld(kind: SweepKind, ports: SweepPorts, invocation: Invocation): Promise<SweepSummary | undefined> {
   const { clock, nonce, settings } = ports;
   const store = storeOf(ports);
   const inbox = inboxOf(settings);
   const holder = nonce();
   const state = await store.update((current) => {
-    const pass = passOf(current);
-    if (pass === undefined || pass.holder === holder) return current;
-    if (since !== undefined && pass.since !== since) {
-      const underWay = `A backfill since ${new Date(pass.since).toISOString()} is under way and continues with each tick`;
-      throw new BackfillUnderWayError(`${underWay}; {"sweep": {"stop": true}} stops it`);
-    }
-    const paced = { ...pass, uploadsPerSecond: uploadsPerSecond ?? pass.uploadsPerSecond };
-    const isHeld = clock.now() < pass.heldUntil;
-    if (isHeld && paced.uploadsPerSecond === pass.uploadsPerSecond) return current;
-    if (isHeld) return { ...current, [kind]: paced };
-    // If the inbox was replaced since the pass began, the pass begins again.
-    const position = paced.inbox === inbox ? paced.position : ({ in: 'inbox' } as const);
-    return { ...current, [kind]: { ...paced, inbox, position, holder, heldUntil: invocation.endsAt } };
+    const pass = current[kind];
+    if (pass === undefined || pass.holder === holder || clock.now() < pass.heldUntil) return current;
+    const taken = { ...pass, holder, heldUntil: invocation.endsAt };
+    if (pass.inbox === inbox) return { ...current, [kind]: taken };
+    // The inbox was replaced since the pass began, so the pass begins again.
+    return { ...current, [kind]: { ...taken, inbox, position: { in: 'inbox' }, counts: NOTHING } };
   }, invocation.closing);
   const pass = state[kind];
-  if (pass?.holder !== holder) return NOTHING_DONE;
+  if (pass?.holder !== holder) return undefined;
   return new SweepRun({ state, pass, hold: { kind, store } }, ports, invocation).run();
 }
+
+const NOTHING: SweepCounts = { compared: 0, missed: 0, repaired: 0 };
 
 /** @throws {SinceTooEarlyError} */
 function newPass(
@@ -129,10 +143,10 @@ function newPass(
 ): SweepPass {
   const earliest = keptFrom(settings, now);
   if (since !== undefined && since < earliest && !force) {
-    const limit = `entries are kept for ${settings.ledgerRetentionDays} days, so ${new Date(earliest).toISOString()} is the earliest`;
+    const limit = `entries are kept for ${settings.ledgerRetentionDays} days, so ${isoOf(earliest)} is the earliest`;
     const remedy =
       'with "force": true, uploads from before then are submitted, and paid for again if their entries expired';
-    throw new SinceTooEarlyError(`since ${new Date(since).toISOString()}: ${limit}; ${remedy}`);
+    throw new SinceTooEarlyError(`since ${isoOf(since)}: ${limit}; ${remedy}`);
   }
   return {
     startedAt: now,
@@ -141,7 +155,32 @@ function newPass(
     force: force || undefined,
     since: since ?? Math.max(firstDay, watermark - LONGEST_UPLOAD_MS, earliest),
     position: { in: 'inbox' },
+    counts: NOTHING,
     holder: '',
     heldUntil: 0,
   };
+}
+
+function underWayError(kind: SweepKind, { since }: SweepPass): PassUnderWayError {
+  const name = kind === 'dryRun' ? 'dry run' : 'backfill';
+  const underWay = `A ${name} since ${isoOf(since)} is under way and continues with each tick`;
+  return new PassUnderWayError(`${underWay}; {"sweep": {"stop": true}} stops it`);
+}
+
+const isoOf = <T extends number | undefined>(time: T): string => new Date(time ?? 0).toISOString();
+
+function reportOf(state: SweepState): SweepReport {
+  const { ended = {} } = state;
+  const underWay: Record<string, PassReport> = {};
+  const past: Record<string, PassReport> = {};
+  for (const kind of SWEEP_KINDS) {
+    const pass = state[kind];
+    const last = ended[kind];
+    if (pass) underWay[kind] = { since: isoOf(pass.since), startedAt: isoOf(pass.startedAt), ...pass.counts };
+    if (last) {
+      const times = { since: isoOf(last.since), startedAt: isoOf(last.startedAt), endedAt: isoOf(last.endedAt) };
+      past[kind] = { ...times, ...last.counts };
+    }
+  }
+  return { underWay, ended: past };
 }

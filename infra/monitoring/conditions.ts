@@ -132,6 +132,13 @@ function uploadConditions(metrics: PipelineMetrics): readonly Condition[] {
       threshold: 1,
     },
     {
+      id: 'uploads-missed',
+      meaning: 'The daily sweep found uploads that no notification brought. It has submitted them.',
+      action: 'Check that the inbox announces its uploads. Until it does, each waits for the next sweep.',
+      metric: metrics.sum('UploadsMissed', FIVE_MINUTES),
+      threshold: 1,
+    },
+    {
       id: 'uploads-waiting',
       meaning: 'The flow service has not accepted an upload for six hours or more. It is still retried.',
       action: 'Find the reason of the wait in the log.',

@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest';
 import { retryUploads } from '../../functions/resubmit/retry.ts';
-import { sweep } from '../../functions/sweep/sweep.ts';
 import { INBOX, LEDGER, RESULTS, type World } from '../support/world.ts';
 import { hostileWorld, MINUTE } from './support.ts';
 
@@ -21,8 +20,7 @@ async function running() {
   return { world, key, entry: await world.json<Entry>(LEDGER, key), notification: message.body };
 }
 
-const sweeping = (world: World, request = {}) =>
-  world.invoke((invocation) => sweep({ uploadsPerSecond: 1_000, ...request }, world.ports, invocation));
+const sweeping = (world: World, request = {}) => world.sweep({ uploadsPerSecond: 1_000, ...request });
 
 describe('an entry that is', () => {
   const damage: readonly (readonly [what: string, text: (entry: Entry) => string])[] = [

@@ -1,5 +1,4 @@
 import { describe, expect, it } from 'vitest';
-import { sweep } from '../../functions/sweep/sweep.ts';
 import type { Route } from '../../functions/uploads/routes.ts';
 import { ECHO, INBOX, LEDGER, RESULTS } from '../support/world.ts';
 import { hostileWorld, MINUTE, onlyReceipt } from './support.ts';
@@ -100,7 +99,7 @@ describe('an upload whose key is', () => {
 
   it('any of these is found by the sweep if its notification is lost', async () => {
     const world = await hostileWorld();
-    const run = () => world.invoke((invocation) => sweep({ uploadsPerSecond: 1000 }, world.ports, invocation));
+    const run = () => world.sweep({ uploadsPerSecond: 1000 });
     await run();
     for (const [, key] of KEYS) await world.upload(key, 'x');
     while (world.queue.receive({ max: 10 }).map((message) => world.queue.delete(message.receiptHandle)).length > 0);

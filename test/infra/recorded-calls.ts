@@ -118,6 +118,7 @@ async function goThroughEverything(options: WorldOptions, record: Record): Promi
 
 async function putAndReplace({ world, deliver, collect, settle }: Recording): Promise<void> {
   await collect({ sweep: {} });
+  await collect({});
   await world.upload('small.bin', 'x');
   await world.upload('large.bin', LARGE);
   await settle();
@@ -126,6 +127,7 @@ async function putAndReplace({ world, deliver, collect, settle }: Recording): Pr
   await world.upload('small.bin', 'y');
   await deliver();
   await collect({ sweep: {} });
+  await collect({});
   await settle();
 }
 
@@ -144,6 +146,7 @@ async function deliverTwiceAndNever({ world, deliver, collect, settle }: Recordi
   world.clock.advance(HOUR);
   await deliver();
   await collect({ sweep: {} });
+  await collect({});
   await settle();
 }
 
@@ -166,6 +169,7 @@ async function refuseAndRetry(recording: Recording): Promise<void> {
   await world.s3.send(new DeleteObjectCommand({ Bucket: RESULTS, Key: 'refused.bin/receipt.json' }));
   world.clock.advance(HOUR);
   await collect({ sweep: {} });
+  await collect({});
   await settle();
   world.service.intercept = undefined;
   await collect({ retry: [upload.id] });

@@ -1,7 +1,6 @@
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { retryUploads } from '../../functions/resubmit/retry.ts';
 import type { Settings } from '../../functions/settings/environment.ts';
-import { sweep } from '../../functions/sweep/sweep.ts';
 import { ECHO, INBOX, World, type WorldOptions } from '../support/world.ts';
 
 const MINUTE = 60_000;
@@ -202,15 +201,14 @@ describe('the completion event', () => {
 
   it('that was lost with the last delivery of its message is sent by the sweep', async () => {
     await start();
-    const pass = () => world.invoke((invocation) => sweep({}, world.ports, invocation));
-    await pass(); // The deployment's first day.
+    await world.sweep(); // The deployment's first day.
     loseEvent();
     await rejected();
     for (const { receiptHandle } of world.queue.receive({ max: 10 })) world.queue.delete(receiptHandle);
     world.clock.advance(60 * MINUTE);
     for (const { receiptHandle } of world.queue.receive({ max: 10 })) world.queue.delete(receiptHandle);
     for (let i = 0; i < 3; i += 1) {
-      await pass();
+      await world.sweep();
       world.clock.advance(60 * MINUTE);
     }
     expect(ends()).toEqual([[1, 'failed']]);

@@ -62,7 +62,7 @@ export async function liveWithBackfill(world: World): Promise<void> {
   const backfilled = steps.length - 1;
   const limitMs = BACKFILL_AT_MS + SLACK * (backfilled / uploadsPerSecond) * SECOND + FIXED_MS;
   const tookMs = await runSteadily(world, () => publishedAt.size >= steps.length, limitMs);
-  const submitted = counted.get('UploadsMissed') ?? 0;
+  const submitted = counted.get('UploadsBackfilled') ?? 0;
   const repairedMs = (publishedAt.get(REPAIRED) ?? Number.NaN) - startedAt;
   const figures = { backfilled, submitted, keysMax, uploadsPerSecond, tookMs, limitMs, repairedMs };
   observed.figures = figures;

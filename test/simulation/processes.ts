@@ -5,7 +5,7 @@ import { ClaimHeldError, type CreatePorts } from '../../functions/create-flow/de
 import { createFlowService } from '../../functions/flow-service/client.ts';
 import { collectOutputsPorts } from '../../functions/lambda/ports.ts';
 import { SecretToken } from '../../functions/lambda/token.ts';
-import type { SweepPorts } from '../../functions/sweep/sweep.ts';
+import type { SweepPorts } from '../../functions/sweep/sweep-run.ts';
 import { AwsCalls } from './aws-calls.ts';
 import { Lambda } from './lambda.ts';
 import { BASE_URL, INBOX, LEDGER, NEXT_INBOX, RESULTS } from './names.ts';

@@ -13,7 +13,7 @@ import { onTestFinished } from 'vitest';
 import { type Clock, systemClock } from '../../functions/base/clock.ts';
 import { type Invocation, withinInvocation } from '../../functions/base/invocation.ts';
 import type { Log, LogFields, MetricName } from '../../functions/base/telemetry.ts';
-import { collectOutputs, type TickSummary } from '../../functions/collect-outputs/collect-outputs.ts';
+import { collect, collectOutputs, type TickSummary } from '../../functions/collect-outputs/collect-outputs.ts';
 import { type BatchResponse, createFlows } from '../../functions/create-flow/batch.ts';
 import { createFlowService } from '../../functions/flow-service/client.ts';
 import { httpTransport } from '../../functions/flow-service/http-transport.ts';
@@ -27,6 +27,8 @@ import type { Receipt } from '../../functions/publish/receipts.ts';
 import { s3Client } from '../../functions/s3/client.ts';
 import type { Settings } from '../../functions/settings/environment.ts';
 import { type PipelineSettings, SETTINGS_DEFAULT } from '../../functions/settings/settings.ts';
+import { continueSweep, type SweepReport } from '../../functions/sweep/sweep.ts';
+import type { SweepSummary } from '../../functions/sweep/sweep-run.ts';
 import type { Route } from '../../functions/uploads/routes.ts';
 import type { Versioning } from '../../local/aws/s3/catalog.ts';
 import type { S3EventRecord } from '../../local/aws/s3/events.ts';
@@ -184,6 +186,16 @@ function settingsOf({ settings, routes }: WorldOptions, baseUrl: URL): Settings 
   };
 }
 
+/** A request for a pass of the sweep, as an operator writes it. */
+interface SweepEvent {
+  readonly since?: string;
+  readonly dryRun?: boolean;
+  readonly force?: boolean;
+  readonly stop?: boolean;
+  readonly status?: boolean;
+  readonly uploadsPerSecond?: number;
+}
+
 /** Starts a world that closes when its test ends. */
 export async function openWorld(options?: WorldOptions): Promise<World> {
   const world = await World.start(options);
@@ -321,6 +333,24 @@ export class World {
 
   tick(share = { index: 0, of: 1 }): Promise<TickSummary> {
     return this.invoke((invocation) => collectOutputs(share, this.ports, invocation));
+  }
+
+  /**
+   * Requests a pass of the sweep, and runs what was requested without a tick beside it.
+   * @returns what the pass did so far. Undefined if another run holds it.
+   */
+  async sweep(request: SweepEvent = {}): Promise<SweepSummary | undefined> {
+    const kind = request.dryRun ? 'dryRun' : request.since === undefined ? 'daily' : 'backfill';
+    await this.requestSweep(request);
+    return (await this.runSweeps()).find((run) => run.kind === kind);
+  }
+
+  runSweeps(): Promise<readonly SweepSummary[]> {
+    return this.invoke((invocation) => continueSweep(this.ports, invocation));
+  }
+
+  requestSweep(sweep: SweepEvent = {}): Promise<SweepReport> {
+    return this.invoke((invocation) => collect({ sweep }, this.ports, invocation)) as Promise<SweepReport>;
   }
 
   invoke<T>(body: (invocation: Invocation) => Promise<T>): Promise<T> {

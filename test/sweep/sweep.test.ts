@@ -2,7 +2,7 @@ import { CreateBucketCommand, DeleteObjectCommand, PutObjectCommand } from '@aws
 import { describe, expect, it } from 'vitest';
 import { collect } from '../../functions/collect-outputs/collect-outputs.ts';
 import { firstClaim } from '../../functions/ledger/entry.ts';
-import { BackfillUnderWayError, SinceTooEarlyError, type SweepSummary } from '../../functions/sweep/sweep.ts';
+import { PassUnderWayError, SinceTooEarlyError } from '../../functions/sweep/sweep.ts';
 import { ECHO, LEDGER, openWorld, type World, type WorldOptions } from '../support/world.ts';
 
 const MINUTE = 60_000;
@@ -13,8 +13,7 @@ const start = async (options?: WorldOptions) => {
   world = await openWorld({ isVirtual: true, ...options });
 };
 
-const sweep = (request: object = {}) =>
-  world.invoke((invocation) => collect({ sweep: request }, world.ports, invocation)) as Promise<SweepSummary>;
+const sweep: World['sweep'] = (request) => world.sweep(request);
 
 /** An upload whose notification never comes. */
 async function unannounced(key: string, body = 'x', ContentType?: string): Promise<void> {
@@ -34,7 +33,7 @@ describe('an upload that no notification brought', () => {
       world.clock.advance(MINUTE);
       await unannounced('a b+c%/ü?#.png');
       world.clock.advance(HOUR);
-      expect(await sweep()).toEqual({ complete: true, compared: 1, missed: 1, repaired: 0 });
+      expect(await sweep()).toEqual({ kind: 'daily', complete: true, compared: 1, missed: 1, repaired: 0 });
       await world.settle();
       expect((await world.receipt('a b+c%/ü?#.png')).status).toBe('succeeded');
       world.clock.advance(HOUR);
@@ -50,7 +49,7 @@ describe('an upload that no notification brought', () => {
       await sweep();
       for (const key of ['a', 'b', 'c', 'd', 'e']) await unannounced(key);
       world.clock.advance(HOUR);
-      expect(await sweep()).toEqual({ complete: true, compared: 5, missed: 5, repaired: 0 });
+      expect(await sweep()).toMatchObject({ complete: true, compared: 5, missed: 5, repaired: 0 });
       await world.settle();
       expect(await entries()).toBe(5);
     },
@@ -373,11 +372,11 @@ describe('a backfill', () => {
   const tick = () => world.invoke((invocation) => collect({}, world.ports, invocation));
 
   /** Files from before the deployment's first day, and a backfill of them that is cut off after a few. */
-  async function cutOff(since = ago(2)): Promise<string> {
+  async function cutOff({ since = ago(2), uploadsPerSecond = 10 } = {}): Promise<string> {
     for (let i = 0; i < 20; i += 1) await unannounced(`old/${String(i).padStart(2, '0')}`);
     world.clock.advance(HOUR);
     world.remainingMs = 1_500;
-    expect(await sweep({ since })).toMatchObject({ complete: false });
+    expect(await sweep({ since, uploadsPerSecond })).toMatchObject({ complete: false });
     world.remainingMs = 20_000;
     return since;
   }
@@ -388,7 +387,7 @@ describe('a backfill', () => {
     world.clock.advance(HOUR);
     const request = { since: ago(2), uploadsPerSecond: 100 };
     const summaries = await Promise.all([sweep(request), sweep(request)]);
-    expect(summaries.map(({ missed }) => missed).sort()).toEqual([0, 10]);
+    expect(summaries.flatMap((summary) => summary?.missed ?? [])).toEqual([10]);
     expect(world.queue.counts().visible).toBe(10);
     expect(await sweep(request)).toMatchObject({ complete: true });
   });
@@ -402,13 +401,43 @@ describe('a backfill', () => {
     expect(await world.json(LEDGER, 'state/sweep.json')).not.toHaveProperty('backfill');
   });
 
+  it('is only recorded by its request, which answers at once; a tick runs it', async () => {
+    await start();
+    for (let i = 0; i < 10; i += 1) await unannounced(`${i}`);
+    world.clock.advance(HOUR);
+    const since = ago(2);
+    const begun = { since, startedAt: new Date(world.clock.now()).toISOString(), compared: 0, missed: 0, repaired: 0 };
+    expect(await world.requestSweep({ since })).toEqual({ underWay: { backfill: begun }, ended: {} });
+    expect(world.queue.counts().visible).toBe(0);
+    await tick();
+    expect(world.queue.counts().visible).toBe(10);
+    const { underWay, ended } = await world.requestSweep({ status: true });
+    expect(underWay).toEqual({});
+    expect(ended.backfill).toEqual({ ...begun, endedAt: expect.any(String), compared: 10, missed: 10 });
+    expect(world.count('UploadsBackfilled')).toBe(10);
+    expect(world.count('UploadsMissed')).toBe(0);
+  });
+
+  it('is run beside a tick that is busy for its whole time', async () => {
+    await start({ service: { flowMs: 1 } });
+    await world.upload('slow', 'x');
+    await world.deliver();
+    world.clock.advance(MINUTE);
+    await unannounced('old');
+    world.clock.advance(HOUR);
+    world.service.intercept = (_, { operation }) => (operation === 'getAsset' ? { delayMs: HOUR } : undefined);
+    await world.requestSweep({ since: ago(2) });
+    await tick().catch(() => {});
+    expect(world.queue.counts().visible).toBe(1);
+  });
+
   it('from another day is refused until the one under way has ended or was stopped', async () => {
     await start();
     await cutOff();
-    await expect(sweep({ since: ago(9) })).rejects.toThrow(BackfillUnderWayError);
+    await expect(sweep({ since: ago(9) })).rejects.toThrow(PassUnderWayError);
     await expect(sweep({ since: ago(9) })).rejects.toThrow('"stop": true');
-    expect(await sweep({ since: ago(9), dryRun: true })).toMatchObject({ complete: true });
-    await sweep({ stop: true });
+    await expect(sweep({ since: ago(8), dryRun: true })).resolves.toMatchObject({ complete: true, missed: 20 });
+    await world.requestSweep({ stop: true });
     expect(await sweep({ since: ago(9), uploadsPerSecond: 500 })).toMatchObject({ complete: true });
   });
 
@@ -416,15 +445,19 @@ describe('a backfill', () => {
     await start();
     for (let i = 0; i < 5; i += 1) await unannounced(`${i}`);
     world.clock.advance(HOUR);
-    const running = sweep({ since: ago(2), uploadsPerSecond: 2 });
-    await sweep({ stop: true });
-    expect(await running).toMatchObject({ complete: false });
+    await world.requestSweep({ since: ago(2), uploadsPerSecond: 2 });
+    const stop = async () => {
+      await world.clock.sleep(1_000);
+      await world.requestSweep({ stop: true });
+    };
+    const [runs] = await Promise.all([world.runSweeps(), stop()]);
+    expect(runs).toMatchObject([{ kind: 'backfill', complete: false }]);
     expect(await world.json(LEDGER, 'state/sweep.json')).not.toHaveProperty('backfill');
   });
 
   it('delays no daily pass, however long it takes', async () => {
     await start();
-    const since = await cutOff();
+    const since = await cutOff({ uploadsPerSecond: 0.1 });
     world.clock.advance(MINUTE);
     await unannounced('new');
     world.clock.advance(24 * HOUR);
@@ -446,7 +479,11 @@ describe('a backfill', () => {
       world.clock.advance(5 * MINUTE);
       await tick();
     }
-    expect(Object.keys(await world.json<object>(LEDGER, 'state/sweep.json'))).toEqual(['firstDay', 'watermark']);
+    expect(Object.keys(await world.json<object>(LEDGER, 'state/sweep.json'))).toEqual([
+      'firstDay',
+      'watermark',
+      'ended',
+    ]);
     await world.settle();
     expect(await entries()).toBe(20);
   });
@@ -461,6 +498,10 @@ describe('a backfill', () => {
     await tick();
     await world.settle();
     expect(await entries()).toBe(20);
-    expect(Object.keys(await world.json<object>(LEDGER, 'state/sweep.json'))).toEqual(['firstDay', 'watermark']);
+    expect(Object.keys(await world.json<object>(LEDGER, 'state/sweep.json'))).toEqual([
+      'firstDay',
+      'watermark',
+      'ended',
+    ]);
   });
 });

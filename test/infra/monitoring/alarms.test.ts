@@ -50,6 +50,7 @@ describe('alarms', () => {
       'tick-missing',
       'token-rejected',
       'uploads-delayed',
+      'uploads-missed',
       'uploads-waiting',
     ]);
   });
