@@ -1,8 +1,8 @@
 import { type Call, demand, EMPTY, isoSeconds, type S3Response, type Service, xmlResponse } from './call.ts';
 import type { Versioning } from './catalog.ts';
 import { S3Error } from './errors.ts';
-import { receiveText } from './incoming.ts';
-import { childText, parseXml } from './xml.ts';
+import { receiveXml } from './incoming.ts';
+import { childText } from './xml.ts';
 
 /** 3 to 63 lower-case letters, digits, dots and hyphens. */
 const BUCKET_NAME = /^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$/;
@@ -85,7 +85,7 @@ export async function putBucketVersioning(service: Service, call: Call): Promise
   const { catalog } = service;
   demand(service, call, 's3:PutBucketVersioning');
   catalog.bucket(call.bucket);
-  const status = childText(parseXml(await receiveText(call), 'VersioningConfiguration'), 'Status');
+  const status = childText(await receiveXml(call, 'VersioningConfiguration'), 'Status');
   if (status !== 'Enabled' && status !== 'Suspended') throw new S3Error('MalformedXML');
   catalog.setVersioning(call.bucket, status);
   return OK;

@@ -4,8 +4,8 @@ import { checkConflict, checkTarget } from './commit.ts';
 import { checkWrite, deleteCondition } from './conditions.ts';
 import { S3Error } from './errors.ts';
 import { findVersion } from './find.ts';
-import { receiveText } from './incoming.ts';
-import { childText, parseXml, type XmlElement } from './xml.ts';
+import { receiveXml } from './incoming.ts';
+import { childrenNamed, childText, type XmlElement } from './xml.ts';
 
 /** "A request can contain a list of up to 1,000 keys to delete." */
 const DELETE_KEYS_MAX = 1000;
@@ -87,9 +87,9 @@ function deleteMarker(bucket: string, key: string, modifiedMs: number): NewVersi
 
 export async function deleteObjects(service: Service, call: Call): Promise<S3Response> {
   service.catalog.bucket(call.bucket);
-  const request = parseXml(await receiveText(call), 'Delete');
+  const request = await receiveXml(call, 'Delete');
   const quiet = childText(request, 'Quiet') === 'true';
-  const objects = request.children.filter(({ name }) => name === 'Object');
+  const objects = childrenNamed(request, 'Object');
   if (objects.length === 0 || objects.length > DELETE_KEYS_MAX) throw new S3Error('MalformedXML');
 
   const answers: XmlElement[] = [];

@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import { CHECKSUM_ALGORITHMS, CHECKSUM_BYTES, type ChecksumAlgorithm, createHasher, type Hasher } from './checksums.ts';
 import { S3Error } from './errors.ts';
 import type { Headers } from './object-headers.ts';
+import { parseXml, type XmlNode } from './xml.ts';
 
 /** "The largest object that can be uploaded in a single PUT is 5 GB." */
 const PUT_BYTES_MAX = 5 * 1024 ** 3;
@@ -65,7 +66,12 @@ export function receive({ headers, body }: Incoming): { chunks: AsyncIterable<Ui
   };
 }
 
-/** Reads an XML body. Throws MaxMessageLengthExceeded above 4 MiB. */
+/** Reads an XML body with that root. Throws MalformedXML; MaxMessageLengthExceeded above 4 MiB. */
+export async function receiveXml(incoming: Incoming, rootName: string): Promise<XmlNode> {
+  return parseXml(await receiveText(incoming), rootName);
+}
+
+/** Reads a short body of text. Throws MalformedXML if it is not UTF-8; MaxMessageLengthExceeded above 4 MiB. */
 export async function receiveText(incoming: Incoming): Promise<string> {
   const parts: Uint8Array[] = [];
   let bytes = 0;
@@ -74,7 +80,11 @@ export async function receiveText(incoming: Incoming): Promise<string> {
     if (bytes > XML_BYTES_MAX) throw new S3Error('MaxMessageLengthExceeded');
     parts.push(chunk);
   }
-  return Buffer.concat(parts).toString();
+  try {
+    return new TextDecoder('utf-8', { fatal: true }).decode(Buffer.concat(parts));
+  } catch (cause) {
+    throw new S3Error('MalformedXML', { cause });
+  }
 }
 
 /** The declared length of the body, and whether the body has aws-chunked framing. */

@@ -5,10 +5,10 @@ import { CHECKSUM_ALGORITHMS, type Checksum, type ChecksumAlgorithm, createHashe
 import { checkTarget, commit, demandWrite, keeping, versionHeader } from './commit.ts';
 import { writeCondition } from './conditions.ts';
 import { S3Error } from './errors.ts';
-import { receive, receiveText } from './incoming.ts';
+import { receive, receiveXml } from './incoming.ts';
 import { objectHeaders } from './object-headers.ts';
 import type { Part, Upload } from './uploads.ts';
-import { childText, parseXml, type XmlElement, type XmlNode } from './xml.ts';
+import { childText, type XmlElement, type XmlNode } from './xml.ts';
 
 export const PART_NUMBER_MAX = 10_000;
 /** "5 MB to 5 GB. There is no minimum size limit on the last part of your multipart upload." */
@@ -95,11 +95,8 @@ export async function completeMultipartUpload(service: Service, call: Call): Pro
   demandWrite(service, call);
   const upload = uploads.find(bucket, key, call.query.get('uploadId') ?? '');
   const condition = writeCondition(headers);
-  const named = parseXml(
-    await receiveText({ ...call, headers: bodyHeaders(call) }),
-    'CompleteMultipartUpload',
-  ).children;
-  const parts = chooseParts(upload, uploads.parts(upload.id), named);
+  const request = await receiveXml({ ...call, headers: bodyHeaders(call) }, 'CompleteMultipartUpload');
+  const parts = chooseParts(upload, uploads.parts(upload.id), request.children);
   const completed = await completedVersion(service, call, upload, parts);
   let unused: readonly Part[] = [];
   const version = commit(service, condition, completed, () => {

@@ -100,20 +100,6 @@ describe('answers', () => {
     expect(answer.status).toBe(status);
     expect(answer.body).toContain(`<Code>${code}</Code>`);
   });
-
-  test.each([
-    '',
-    '<Delete>',
-    '<Other/>',
-    '<Delete/><Delete/>',
-    '<Delete><Object></Delete>',
-    'text',
-    '<Delete>&x;</Delete>',
-  ])('refuses the malformed XML %j', async (body) => {
-    const { endpoint } = await startS3();
-    const answer = await raw(endpoint, 'POST', `/${BUCKET}?delete`, { body });
-    expect(answer.body).toContain('<Code>MalformedXML</Code>');
-  });
 });
 
 describe('hosts', () => {
