@@ -1,74 +1,18 @@
-import { createHash } from 'node:crypto';
 import {
   AbortMultipartUploadCommand,
-  CompleteMultipartUploadCommand,
-  CreateMultipartUploadCommand,
   DeleteObjectCommand,
   GetObjectCommand,
   HeadObjectCommand,
   ListObjectsV2Command,
   PutObjectCommand,
-  type PutObjectCommandInput,
-  type S3Client,
-  S3ServiceException,
-  UploadPartCommand,
 } from '@aws-sdk/client-s3';
-import { afterAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { eventBridgeEvent, testEvent } from '../../local/aws/s3/events.ts';
-import { type BucketKind, openTarget } from './target.ts';
+import { behaviour, complete, type Given, list, put, read, refused, target, upload } from './support.ts';
+import type { BucketKind } from './target.ts';
 
 const RACERS = 10;
 const MIB = 1024 ** 2;
-
-const target = await openTarget();
-afterAll(() => target.close());
-
-interface Given {
-  readonly client: S3Client;
-  readonly Bucket: string;
-  /** A key that no other test uses. */
-  readonly Key: string;
-}
-
-/** Tests one behaviour with a bucket of a kind. The name is a row of docs/s3-behaviour.md. */
-function behaviour(name: string, kind: BucketKind | 'any', ask: (given: Given) => Promise<void>): void {
-  test(name, async ({ skip }) => {
-    const bucket = target.bucket(kind);
-    if ('missing' in bucket) return skip(bucket.missing);
-    const id = createHash('sha256').update(name).digest('hex').slice(0, 12);
-    await ask({ client: target.client, Bucket: bucket.name, Key: `${target.prefix}${id}` });
-  });
-}
-
-function put({ client, Bucket, Key }: Given, Body: string, more: Partial<PutObjectCommandInput> = {}) {
-  return client.send(new PutObjectCommand({ Bucket, Key, Body, ...more }));
-}
-
-async function read({ client, Bucket, Key }: Given, VersionId?: string): Promise<string | undefined> {
-  return (await client.send(new GetObjectCommand({ Bucket, Key, VersionId }))).Body?.transformToString();
-}
-
-async function list({ client, Bucket }: Given, input: Record<string, unknown>): Promise<string[]> {
-  const { Contents = [] } = await client.send(new ListObjectsV2Command({ Bucket, ...input }));
-  return Contents.map((object) => object.Key ?? '');
-}
-
-interface Refusal {
-  readonly status: number | undefined;
-  readonly code: string;
-  readonly headers: Readonly<Record<string, string>>;
-}
-
-async function refused(call: Promise<unknown>): Promise<Refusal> {
-  try {
-    await call;
-  } catch (error) {
-    if (!(error instanceof S3ServiceException)) throw error;
-    const { httpStatusCode: status } = error.$metadata;
-    return { status, code: error.name, headers: error.$response?.headers ?? {} };
-  }
-  throw new Error('The request was not refused.');
-}
 
 /** The names of the errors of racing writers. A writer that won has none. */
 async function race(writers: readonly Promise<unknown>[]): Promise<string[]> {
@@ -77,27 +21,6 @@ async function race(writers: readonly Promise<unknown>[]): Promise<string[]> {
 }
 
 const LOST = /^(?:PreconditionFailed|ConditionalRequestConflict)$/;
-
-interface Multipart {
-  readonly UploadId: string | undefined;
-  readonly parts: readonly { readonly PartNumber: number; readonly ETag: string | undefined }[];
-}
-
-async function upload({ client, Bucket, Key }: Given, bodies: readonly (string | Buffer)[]): Promise<Multipart> {
-  const { UploadId } = await client.send(new CreateMultipartUploadCommand({ Bucket, Key }));
-  const parts = [];
-  for (const [index, Body] of bodies.entries()) {
-    const PartNumber = index + 1;
-    const { ETag } = await client.send(new UploadPartCommand({ Bucket, Key, UploadId, PartNumber, Body }));
-    parts.push({ PartNumber, ETag });
-  }
-  return { UploadId, parts };
-}
-
-function complete({ client, Bucket, Key }: Given, { UploadId, parts }: Multipart, condition: object = {}) {
-  const MultipartUpload = { Parts: [...parts] };
-  return client.send(new CompleteMultipartUploadCommand({ Bucket, Key, UploadId, MultipartUpload, ...condition }));
-}
 
 describe('conditional writes', () => {
   behaviour('PUT with If-None-Match: * creates an object that is absent', 'any', async (given) => {

@@ -3,6 +3,7 @@ import type { Checksum } from './checksums.ts';
 import { blob, type Database, fromJson, opaqueId, type Row, text, toJson } from './database.ts';
 import { S3Error } from './errors.ts';
 import type { ObjectHeaders } from './object-headers.ts';
+import type { Tags } from './tags.ts';
 
 /** Undefined if it was never enabled. Once enabled, versioning can only be suspended. */
 export type Versioning = 'Enabled' | 'Suspended';
@@ -24,6 +25,7 @@ export interface NewVersion {
   readonly headers: ObjectHeaders;
   readonly checksum: Checksum | undefined;
   readonly segments: readonly Segment[];
+  readonly tags: Tags;
 }
 
 export interface Version extends NewVersion {
@@ -62,7 +64,7 @@ export class Catalog {
   createBucket(bucket: Bucket): void {
     if (this.findBucket(bucket.name) !== undefined) throw new S3Error('BucketAlreadyOwnedByYou');
     this.#database.run(
-      'INSERT INTO buckets VALUES (?, ?, ?)',
+      'INSERT INTO buckets VALUES (?, ?, ?, NULL)',
       bucket.name,
       bucket.versioning ?? null,
       bucket.createdMs,
@@ -126,7 +128,7 @@ export class Catalog {
     const sequence = this.#database.nextSequence();
     const versionId = enabled ? opaqueId('version', sequence).slice(0, 32) : 'null';
     this.#database.run(
-      'INSERT INTO versions VALUES (?, ?, ?, ?, 1, ?, ?, ?, ?, ?, ?, ?)',
+      'INSERT INTO versions VALUES (?, ?, ?, ?, 1, ?, ?, ?, ?, ?, ?, ?, ?)',
       version.bucket,
       blob(version.key),
       sequence,
@@ -138,8 +140,20 @@ export class Catalog {
       JSON.stringify(version.headers),
       toJson(version.checksum),
       JSON.stringify(version.segments),
+      JSON.stringify(version.tags),
     );
     return { added: { ...version, sequence, versionId, latest: true }, replaced };
+  }
+
+  /** Replaces the tags of a version. Nothing else of it changes. */
+  setTags({ bucket, key, sequence }: Version, tags: Tags): void {
+    this.#database.run(
+      'UPDATE versions SET tags = ? WHERE bucket = ? AND key = ? AND sequence = ?',
+      JSON.stringify(tags),
+      bucket,
+      blob(key),
+      sequence,
+    );
   }
 
   /** Removes a version permanently. The version before it becomes the latest. Call in a transaction. */
@@ -217,5 +231,6 @@ function toVersion(row: Row): Version {
     headers: fromJson(row.headers),
     checksum: fromJson(row.checksum),
     segments: fromJson(row.segments),
+    tags: fromJson(row.tags) ?? [],
   } as Version;
 }

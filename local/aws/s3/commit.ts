@@ -4,10 +4,11 @@ import type { NewVersion, Version } from './catalog.ts';
 import { checkWrite, type WriteCondition } from './conditions.ts';
 import { S3Error } from './errors.ts';
 
-/** S3 requires `s3:GetObject` too if the request compares an ETag. */
+/** S3 requires `s3:GetObject` too if the request compares an ETag, and a permission for tags if it has some. */
 export function demandWrite(service: Service, call: Call): void {
   demand(service, call, 's3:PutObject');
   if (call.headers['if-match'] !== undefined) demand(service, call, 's3:GetObject');
+  if (call.headers['x-amz-tagging'] !== undefined) demand(service, call, 's3:PutObjectTagging');
 }
 
 /** Checks that the key is valid and the bucket exists, before a byte of the body is read. */

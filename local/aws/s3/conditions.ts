@@ -8,7 +8,7 @@ export interface WriteCondition {
   readonly etag: string;
 }
 
-/** The condition of a PUT or a completed upload. If-None-Match accepts only `*`, and If-Match only an ETag. */
+/** The condition of a PUT, a copy or a completed upload. If-None-Match accepts only `*`, and If-Match only an ETag. */
 export function writeCondition(headers: Headers): WriteCondition | undefined {
   const ifMatch = headers['if-match'];
   const ifNoneMatch = headers['if-none-match'];
@@ -47,9 +47,10 @@ export function checkWrite(condition: WriteCondition | undefined, current: Versi
 
 /**
  * Checks the conditions of a read in the order of RFC 9110, as S3 describes it: If-Match replaces If-Unmodified-Since,
- * and If-None-Match replaces If-Modified-Since. `not modified` means 304. Throws PreconditionFailed.
+ * and If-None-Match replaces If-Modified-Since. S3 ignores an If-Modified-Since in the future. `not modified` means
+ * 304. Throws PreconditionFailed.
  */
-export function checkRead(headers: Headers, { etag, modifiedMs }: Version): 'read' | 'not modified' {
+export function checkRead(headers: Headers, { etag, modifiedMs }: Version, nowMs: number): 'read' | 'not modified' {
   const modified = Math.floor(modifiedMs / 1000);
   const ifMatch = headers['if-match'];
   const unmodifiedSince = seconds(headers['if-unmodified-since']);
@@ -61,7 +62,24 @@ export function checkRead(headers: Headers, { etag, modifiedMs }: Version): 'rea
   const ifNoneMatch = headers['if-none-match'];
   if (ifNoneMatch !== undefined) return matches(ifNoneMatch, etag) ? 'not modified' : 'read';
   const modifiedSince = seconds(headers['if-modified-since']);
-  return modifiedSince !== undefined && modified <= modifiedSince ? 'not modified' : 'read';
+  const inPast = modifiedSince !== undefined && modifiedSince <= nowMs / 1000;
+  return inPast && modified <= modifiedSince ? 'not modified' : 'read';
+}
+
+const COPY_PREFIX = 'x-amz-copy-source-';
+const READ_CONDITIONS = ['if-match', 'if-none-match', 'if-modified-since', 'if-unmodified-since'];
+
+/**
+ * Checks the conditions of a copy on its source. S3 combines them as those of a read.
+ * @see https://docs.aws.amazon.com/AmazonS3/latest/API/API_CopyObject.html
+ *
+ * Throws PreconditionFailed, also where a read answers 304.
+ */
+export function checkCopySource(headers: Headers, source: Version, nowMs: number): void {
+  const conditions = Object.fromEntries(READ_CONDITIONS.map((name) => [name, headers[COPY_PREFIX + name]]));
+  if (checkRead(conditions, source, nowMs) === 'read') return;
+  const Condition = conditions['if-none-match'] === undefined ? 'If-Modified-Since' : 'If-None-Match';
+  throw new S3Error('PreconditionFailed', { details: { Condition: COPY_PREFIX + Condition } });
 }
 
 function matches(list: string, etag: string): boolean {

@@ -3,7 +3,7 @@ import { DatabaseSync, type SQLInputValue, type StatementSync } from 'node:sqlit
 
 // Keys are blobs, because SQLite compares blobs byte by byte. That is the order of S3's listings. The orders of UTF-16
 // and of locales differ from it.
-const SCHEMA = `
+const FIRST_SCHEMA = `
   CREATE TABLE IF NOT EXISTS buckets (name TEXT PRIMARY KEY, versioning TEXT, createdMs INTEGER NOT NULL) STRICT;
   CREATE TABLE IF NOT EXISTS versions (
     bucket TEXT NOT NULL, key BLOB NOT NULL, sequence INTEGER NOT NULL, versionId TEXT NOT NULL,
@@ -24,6 +24,14 @@ const SCHEMA = `
   INSERT INTO counter SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM counter);
 `;
 
+/** Each schema changes the one before it. `user_version` of a database counts those that it has. */
+const SCHEMAS = [
+  FIRST_SCHEMA,
+  `ALTER TABLE versions ADD COLUMN tags TEXT;
+   ALTER TABLE uploads ADD COLUMN tags TEXT;
+   ALTER TABLE buckets ADD COLUMN notification TEXT;`,
+];
+
 export type Row = Record<string, unknown>;
 
 /** The SQLite database that holds all metadata. Its statements are prepared once. */
@@ -35,7 +43,9 @@ export class Database {
   constructor(path: string) {
     this.#database = new DatabaseSync(path);
     this.#database.exec('PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;');
-    this.#database.exec(SCHEMA);
+    const { user_version: present } = this.#database.prepare('PRAGMA user_version').get() as { user_version: number };
+    const missing = SCHEMAS.slice(present).join('');
+    this.#database.exec(`BEGIN; ${missing} PRAGMA user_version = ${SCHEMAS.length}; COMMIT`);
   }
 
   close(): void {

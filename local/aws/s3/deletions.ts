@@ -82,6 +82,7 @@ function deleteMarker(bucket: string, key: string, modifiedMs: number): NewVersi
     headers,
     checksum: undefined,
     segments: [],
+    tags: [],
   };
 }
 

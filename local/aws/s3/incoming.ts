@@ -5,7 +5,7 @@ import type { Headers } from './object-headers.ts';
 import { parseXml, type XmlNode } from './xml.ts';
 
 /** "The largest object that can be uploaded in a single PUT is 5 GB." */
-const PUT_BYTES_MAX = 5 * 1024 ** 3;
+export const PUT_BYTES_MAX = 5 * 1024 ** 3;
 const XML_BYTES_MAX = 4 * 1024 ** 2;
 /** Limit for a line of an aws-chunked body: a length with a signature, or a trailer. */
 const CHUNK_LINE_BYTES_MAX = 4096;

@@ -7,6 +7,7 @@ import { writeCondition } from './conditions.ts';
 import { S3Error } from './errors.ts';
 import { receive, receiveXml } from './incoming.ts';
 import { objectHeaders } from './object-headers.ts';
+import { headerTags } from './tags.ts';
 import type { Part, Upload } from './uploads.ts';
 import { childText, type XmlElement, type XmlNode } from './xml.ts';
 
@@ -25,6 +26,7 @@ export function createMultipartUpload(service: Service, call: Call): S3Response 
       key,
       initiatedMs: service.now(),
       headers: objectHeaders(headers),
+      tags: headerTags(headers),
       checksum,
     }),
   );
@@ -113,7 +115,7 @@ export async function completeMultipartUpload(service: Service, call: Call): Pro
         ['Bucket', bucket],
         ['Key', key],
         ['ETag', `"${etag}"`],
-        ...(checksum === undefined ? [] : [checksumElement(checksum), ['ChecksumType', checksum.type] as const]),
+        ...checksumElements(checksum),
       ],
     ],
     versionHeader(service, version),
@@ -146,6 +148,7 @@ async function completedVersion(
     headers: upload.headers,
     checksum: await wholeChecksum(service, call, upload, parts),
     segments,
+    tags: upload.tags,
   };
 }
 
@@ -246,6 +249,10 @@ function elementName(algorithm: ChecksumAlgorithm): string {
 
 export function checksumElement({ algorithm, value }: Pick<Checksum, 'algorithm' | 'value'>): XmlElement {
   return [elementName(algorithm), value];
+}
+
+export function checksumElements(checksum: Checksum | undefined): XmlElement[] {
+  return checksum === undefined ? [] : [checksumElement(checksum), ['ChecksumType', checksum.type]];
 }
 
 export function abortMultipartUpload(service: Service, call: Call): S3Response {

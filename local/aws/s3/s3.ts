@@ -13,6 +13,7 @@ import {
 } from './buckets.ts';
 import { type Call, EMPTY, type S3Access, type S3Request, type S3Response, type Service } from './call.ts';
 import { Catalog, type Version, type Versioning } from './catalog.ts';
+import { copyObject } from './copy.ts';
 import { Database, opaqueId } from './database.ts';
 import { deleteObject, deleteObjects } from './deletions.ts';
 import { S3Error } from './errors.ts';
@@ -20,7 +21,8 @@ import { eventRecord, type S3EventName, type S3EventRecord } from './events.ts';
 import { KEYS_MAX, listObjectsV1, listObjectsV2, listObjectVersions } from './listing.ts';
 import { abortMultipartUpload, completeMultipartUpload, createMultipartUpload, uploadPart } from './multipart.ts';
 import { listMultipartUploads, listParts } from './multipart-listing.ts';
-import { copyObject, putObject, readObject } from './objects.ts';
+import { putObject, readObject } from './objects.ts';
+import { deleteObjectTagging, getObjectTagging, putObjectTagging } from './tags.ts';
 import { Uploads } from './uploads.ts';
 import { type XmlElement, xmlDocument } from './xml.ts';
 
@@ -187,12 +189,12 @@ const UNSUPPORTED_QUERIES = [
   ...['accelerate', 'acl', 'analytics', 'attributes', 'cors', 'encryption', 'intelligent-tiering', 'inventory'],
   ...['legal-hold', 'lifecycle', 'logging', 'metrics', 'notification', 'object-lock', 'ownershipControls', 'policy'],
   ...['policyStatus', 'publicAccessBlock', 'renameObject', 'replication', 'requestPayment', 'restore', 'retention'],
-  ...['select', 'tagging', 'torrent', 'website'],
+  ...['select', 'torrent', 'website'],
 ];
 
 const UNSUPPORTED_HEADERS = [
   ...['x-amz-object-lock-mode', 'x-amz-object-lock-legal-hold', 'x-amz-server-side-encryption-customer-algorithm'],
-  ...['x-amz-tagging', 'x-amz-website-redirect-location', 'x-amz-write-offset-bytes'],
+  ...['x-amz-website-redirect-location', 'x-amz-write-offset-bytes'],
 ];
 
 function operationOf(call: Call): Operation {
@@ -213,6 +215,7 @@ function serviceOperation({ method }: Call): Operation | undefined {
 }
 
 function bucketOperation({ method, query }: Call): Operation | undefined {
+  if (query.has('tagging')) return notImplemented; // Tags of a bucket.
   switch (method) {
     case 'GET':
       if (query.has('location')) return getBucketLocation;
@@ -235,17 +238,20 @@ function objectOperation({ method, query, headers }: Call): Operation | undefine
   const inUpload = query.has('uploadId');
   switch (method) {
     case 'GET':
+      if (query.has('tagging')) return getObjectTagging;
       if (inUpload) return listParts;
       return query.has('partNumber') ? notImplemented : readObject;
     case 'HEAD':
       return query.has('partNumber') ? notImplemented : readObject;
     case 'PUT':
+      if (query.has('tagging')) return putObjectTagging;
       if (headers['x-amz-copy-source'] !== undefined) return inUpload ? notImplemented : copyObject;
       return inUpload ? uploadPart : putObject;
     case 'POST':
       if (query.has('uploads')) return createMultipartUpload;
       return inUpload ? completeMultipartUpload : undefined;
     case 'DELETE':
+      if (query.has('tagging')) return deleteObjectTagging;
       return inUpload ? abortMultipartUpload : deleteObject;
   }
 }

@@ -3,6 +3,7 @@ import type { ChecksumAlgorithm, ChecksumType } from './checksums.ts';
 import { blob, type Database, fromJson, opaqueId, type Row, successor, text, toJson } from './database.ts';
 import { S3Error } from './errors.ts';
 import type { ObjectHeaders } from './object-headers.ts';
+import type { Tags } from './tags.ts';
 
 export interface Upload {
   readonly id: string;
@@ -10,6 +11,7 @@ export interface Upload {
   readonly key: string;
   readonly initiatedMs: number;
   readonly headers: ObjectHeaders;
+  readonly tags: Tags;
   readonly checksum: { readonly algorithm: ChecksumAlgorithm; readonly type: ChecksumType } | undefined;
 }
 
@@ -40,15 +42,16 @@ export class Uploads {
 
   create(upload: Omit<Upload, 'id'>): Upload {
     const id = opaqueId('upload', this.#database.nextSequence());
-    const { bucket, key, initiatedMs, headers, checksum } = upload;
+    const { bucket, key, initiatedMs, headers, tags, checksum } = upload;
     this.#database.run(
-      'INSERT INTO uploads VALUES (?, ?, ?, ?, ?, ?)',
+      'INSERT INTO uploads VALUES (?, ?, ?, ?, ?, ?, ?)',
       id,
       bucket,
       blob(key),
       initiatedMs,
       JSON.stringify(headers),
       toJson(checksum),
+      JSON.stringify(tags),
     );
     return { id, ...upload };
   }
@@ -112,6 +115,7 @@ function toUpload(row: Row): Upload {
     key: text(row.key),
     headers: fromJson(row.headers),
     checksum: fromJson(row.checksum),
+    tags: fromJson(row.tags) ?? [],
   } as Upload;
 }
 

@@ -1,7 +1,6 @@
 import { createHash } from 'node:crypto';
 import { Readable } from 'node:stream';
 import {
-  CopyObjectCommand,
   DeleteObjectCommand,
   DeleteObjectsCommand,
   GetObjectCommand,
@@ -212,43 +211,6 @@ describe('metadata', () => {
       }),
     );
     expect(got).toMatchObject({ ContentType: 'a/b', ContentDisposition: 'inline' });
-  });
-});
-
-describe('copying', () => {
-  test("a copy has the bytes of its source, and the source's headers or new ones", async () => {
-    const { client } = await startS3();
-    const Key = 'a b/é+.txt';
-    const CopySource = `${BUCKET}/${encodeURIComponent(Key)}`;
-    await client.send(
-      new PutObjectCommand({ Bucket: BUCKET, Key, Body: 'hello', ContentType: 'a/b', Metadata: { m: '1' } }),
-    );
-    const copied = await client.send(new CopyObjectCommand({ Bucket: VERSIONED, Key: 'copy', CopySource }));
-    expect(copied.CopyObjectResult?.ETag).toBe('"5d41402abc4b2a76b9719d911017c592"');
-    expect(copied.VersionId).toBeDefined();
-    const copy = await client.send(new GetObjectCommand({ Bucket: VERSIONED, Key: 'copy' }));
-    expect(await copy.Body?.transformToString()).toBe('hello');
-    expect(copy).toMatchObject({ ContentType: 'a/b', Metadata: { m: '1' } });
-
-    const replaced = { MetadataDirective: 'REPLACE', ContentType: 'c/d', Metadata: { n: '2' } } as const;
-    await client.send(new CopyObjectCommand({ Bucket: BUCKET, Key, CopySource, ...replaced }));
-    const itself = await client.send(new HeadObjectCommand({ Bucket: BUCKET, Key }));
-    expect(itself).toMatchObject({ ContentType: 'c/d', Metadata: { n: '2' } });
-  });
-
-  test('copies an older version, but not an absent object, onto itself, or under a condition', async () => {
-    const { client } = await startS3();
-    const { VersionId } = await client.send(new PutObjectCommand({ Bucket: VERSIONED, Key: 'k', Body: 'old' }));
-    await client.send(new PutObjectCommand({ Bucket: VERSIONED, Key: 'k', Body: 'new' }));
-    const copy = (CopySource: string, more: object = {}) =>
-      client.send(new CopyObjectCommand({ Bucket: VERSIONED, Key: 'k', CopySource, ...more }));
-    await copy(`/${VERSIONED}/k?versionId=${VersionId}`);
-    const { Body } = await client.send(new GetObjectCommand({ Bucket: VERSIONED, Key: 'k' }));
-    expect(await Body?.transformToString()).toBe('old');
-    expect((await refusal(copy(`${VERSIONED}/absent`))).code).toBe('NoSuchKey');
-    expect((await refusal(copy(`${VERSIONED}/k`))).code).toBe('InvalidRequest');
-    expect((await refusal(copy(VERSIONED))).code).toBe('InvalidArgument');
-    expect((await refusal(copy(`${VERSIONED}/k`, { IfNoneMatch: '*' }))).code).toBe('NotImplemented');
   });
 });
 

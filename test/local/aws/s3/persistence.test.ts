@@ -1,13 +1,16 @@
 import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
 import {
   CompleteMultipartUploadCommand,
   CreateMultipartUploadCommand,
   DeleteObjectCommand,
   GetObjectCommand,
+  GetObjectTaggingCommand,
   ListObjectVersionsCommand,
   PutObjectCommand,
+  PutObjectTaggingCommand,
   S3Client,
   UploadPartCommand,
 } from '@aws-sdk/client-s3';
@@ -117,4 +120,32 @@ test('a folder has one owner at a time', () => {
   s3.createBucket(BUCKET);
   expect(() => new EmbeddedS3({ dir })).toThrow('locked');
   s3.close();
+});
+
+test('a folder of version 0.1.0, which had no tags, is opened with its objects', async () => {
+  const dir = folder();
+  const first = open(dir);
+  first.s3.createBucket(BUCKET);
+  const at = { Bucket: BUCKET, Key: 'k' };
+  await first.client.send(new PutObjectCommand({ ...at, Body: 'old' }));
+  const { UploadId } = await first.client.send(new CreateMultipartUploadCommand({ ...at, Key: 'parts' }));
+  first.s3.close();
+  const database = new DatabaseSync(join(dir, 'catalog.sqlite'));
+  database.exec(`ALTER TABLE versions DROP COLUMN tags; ALTER TABLE uploads DROP COLUMN tags;
+    ALTER TABLE buckets DROP COLUMN notification; PRAGMA user_version = 0`);
+  database.close();
+
+  const second = open(dir);
+  expect(await text(second.client, at)).toBe('old');
+  const Tagging = { TagSet: [{ Key: 'a', Value: '1' }] };
+  await second.client.send(new PutObjectTaggingCommand({ ...at, Tagging }));
+  const part = { ...at, Key: 'parts', UploadId, PartNumber: 1, Body: 'in parts' };
+  const { ETag } = await second.client.send(new UploadPartCommand(part));
+  const MultipartUpload = { Parts: [{ PartNumber: 1, ETag }] };
+  await second.client.send(new CompleteMultipartUploadCommand({ ...at, Key: 'parts', UploadId, MultipartUpload }));
+  second.s3.close();
+
+  const third = open(dir);
+  expect((await third.client.send(new GetObjectTaggingCommand(at))).TagSet).toEqual(Tagging.TagSet);
+  third.s3.close();
 });

@@ -1,10 +1,13 @@
 import {
+  CopyObjectCommand,
   CreateBucketCommand,
   DeleteBucketCommand,
   DeleteObjectCommand,
+  DeleteObjectTaggingCommand,
   GetBucketLocationCommand,
   GetBucketVersioningCommand,
   GetObjectCommand,
+  GetObjectTaggingCommand,
   HeadBucketCommand,
   ListBucketsCommand,
   PutBucketVersioningCommand,
@@ -85,7 +88,7 @@ describe('answers', () => {
   test.each<[string, string, number, string]>([
     ['GET', `/${BUCKET}?lifecycle`, 501, 'NotImplemented'],
     ['GET', `/${BUCKET}/k?acl`, 501, 'NotImplemented'],
-    ['PUT', `/${BUCKET}/k?tagging`, 501, 'NotImplemented'],
+    ['GET', `/${BUCKET}?tagging`, 501, 'NotImplemented'],
     ['GET', `/${BUCKET}/k?partNumber=1`, 501, 'NotImplemented'],
     ['POST', `/${BUCKET}`, 405, 'MethodNotAllowed'],
     ['PATCH', `/${BUCKET}/k`, 405, 'MethodNotAllowed'],
@@ -100,6 +103,19 @@ describe('answers', () => {
     expect(answer.status).toBe(status);
     expect(answer.body).toContain(`<Code>${code}</Code>`);
   });
+});
+
+test.each([
+  '<Tagging/>',
+  '<Tagging><TagSet/><TagSet/></Tagging>',
+  '<Tagging><TagSet><Other/></TagSet></Tagging>',
+  '<Tagging><TagSet><Tag><Key>a</Key></Tag></TagSet></Tagging>',
+  '<Tagging><TagSet><Tag><Key>a</Key><Key>b</Key></Tag></TagSet></Tagging>',
+])('the tags %j are MalformedXML', async (body) => {
+  const { client, endpoint } = await startS3();
+  await client.send(new PutObjectCommand({ Bucket: BUCKET, Key: 'k', Body: 'x' }));
+  const answer = await raw(endpoint, 'PUT', `/${BUCKET}/k?tagging`, { body });
+  expect(answer.body).toContain('<Code>MalformedXML</Code>');
 });
 
 describe('hosts', () => {
@@ -155,6 +171,26 @@ describe('permissions', () => {
     expect(await needs((client) => client.send(new DeleteObjectCommand({ ...at, VersionId: 'null' })))).toEqual([
       'DeleteObjectVersion /a b',
     ]);
+    expect(await needs((client) => client.send(new PutObjectCommand({ ...at, Body: 'x', Tagging: 'a=1' })))).toEqual([
+      'PutObject /a b',
+      'PutObjectTagging /a b',
+    ]);
+    const tagging = { ...at, VersionId: 'null' };
+    expect(await needs((client) => client.send(new GetObjectTaggingCommand(tagging)))).toEqual([
+      'GetObjectVersionTagging /a b',
+    ]);
+    expect(await needs((client) => client.send(new DeleteObjectTaggingCommand(at)))).toEqual([
+      'DeleteObjectTagging /a b',
+      'ListBucket ',
+    ]);
+  });
+
+  test('the number of tags is told only to a caller that may read them', async () => {
+    const { client } = await recording((action) => action === 's3:GetObjectTagging');
+    await client.send(new PutObjectCommand({ ...at, Body: 'x', Tagging: 'a=1' }));
+    expect((await client.send(new GetObjectCommand(at))).TagCount).toBeUndefined();
+    const copy = new CopyObjectCommand({ ...at, Key: 'copy', CopySource: `${BUCKET}/a%20b` });
+    expect(await refusal(client.send(copy))).toEqual({ status: 403, code: 'AccessDenied' });
   });
 
   test('a forbidden request answers 403 and has no effect', async () => {

@@ -1,0 +1,144 @@
+import {
+  CopyObjectCommand,
+  type CopyObjectCommandInput,
+  DeleteObjectCommand,
+  GetObjectCommand,
+  HeadObjectCommand,
+} from '@aws-sdk/client-s3';
+import { expect } from 'vitest';
+import { behaviour, complete, type Given, put, read, refused, upload } from './support.ts';
+
+const DAY_MS = 24 * 3600 * 1000;
+
+function copy(given: Given, more: Partial<CopyObjectCommandInput> = {}) {
+  const { client, Bucket, Key } = given;
+  const CopySource = `${Bucket}/${encodeURIComponent(Key)}`;
+  return client.send(new CopyObjectCommand({ Bucket, Key: copyOf(given).Key, CopySource, ...more }));
+}
+
+function copyOf(given: Given): Given {
+  return { ...given, Key: `${given.Key}-copy` };
+}
+
+/** The answer to a copy under each condition: its status, or the code of its refusal. */
+async function answersTo(given: Given, conditions: Readonly<Record<string, Partial<CopyObjectCommandInput>>>) {
+  const answers: Record<string, string | number | undefined> = {};
+  for (const [name, condition] of Object.entries(conditions)) {
+    const answer = copy(given, condition).then(({ $metadata }) => $metadata.httpStatusCode);
+    answers[name] = await answer.catch(async () => (await refused(answer)).code);
+  }
+  return answers;
+}
+
+behaviour('a copy has the bytes and headers of its source, or new headers', 'any', async (given) => {
+  const source = { ...given, Key: `${given.Key} b/é+.txt` };
+  await put(source, 'hello', { ContentType: 'a/b', Metadata: { m: '1' } });
+  const { CopyObjectResult } = await copy(source);
+  expect(CopyObjectResult?.ETag).toBe('"5d41402abc4b2a76b9719d911017c592"');
+  const copied = await given.client.send(new GetObjectCommand(copyOf(source)));
+  expect(await copied.Body?.transformToString()).toBe('hello');
+  expect(copied).toMatchObject({ ContentType: 'a/b', Metadata: { m: '1' } });
+  expect(CopyObjectResult?.LastModified).toEqual(copied.LastModified);
+  const replaced = { MetadataDirective: 'REPLACE', ContentType: 'c/d', Metadata: { n: '2' } } as const;
+  await copy(source, { Key: source.Key, ...replaced });
+  const itself = await given.client.send(new HeadObjectCommand(source));
+  expect(itself).toMatchObject({ ContentType: 'c/d', Metadata: { n: '2' } });
+});
+
+behaviour('a copy is of the source that its conditions ask for, or answers 412', 'any', async (given) => {
+  const { ETag } = await put(given, 'body');
+  const { LastModified } = await given.client.send(new HeadObjectCommand(given));
+  const modified = LastModified as Date;
+  const before = new Date(modified.getTime() - DAY_MS);
+  const other = '"5d41402abc4b2a76b9719d911017c592"';
+  const answers = await answersTo(given, {
+    'match holds': { CopySourceIfMatch: ETag },
+    'match fails': { CopySourceIfMatch: other },
+    'none-match holds': { CopySourceIfNoneMatch: other },
+    'none-match fails': { CopySourceIfNoneMatch: ETag },
+    'modified-since holds': { CopySourceIfModifiedSince: before },
+    'modified-since fails': { CopySourceIfModifiedSince: modified },
+    'modified-since in the future': { CopySourceIfModifiedSince: new Date(Date.now() + DAY_MS) },
+    'unmodified-since holds': { CopySourceIfUnmodifiedSince: modified },
+    'unmodified-since fails': { CopySourceIfUnmodifiedSince: before },
+    'match holds, unmodified-since fails': { CopySourceIfMatch: ETag, CopySourceIfUnmodifiedSince: before },
+    'match fails, unmodified-since holds': { CopySourceIfMatch: other, CopySourceIfUnmodifiedSince: modified },
+    'none-match fails, modified-since holds': { CopySourceIfNoneMatch: ETag, CopySourceIfModifiedSince: before },
+  });
+  expect(answers).toEqual({
+    'match holds': 200,
+    'match fails': 'PreconditionFailed',
+    'none-match holds': 200,
+    'none-match fails': 'PreconditionFailed',
+    'modified-since holds': 200,
+    'modified-since fails': 'PreconditionFailed',
+    'modified-since in the future': 200,
+    'unmodified-since holds': 200,
+    'unmodified-since fails': 'PreconditionFailed',
+    'match holds, unmodified-since fails': 200,
+    'match fails, unmodified-since holds': 'PreconditionFailed',
+    'none-match fails, modified-since holds': 'PreconditionFailed',
+  });
+});
+
+behaviour('a copy replaces only what its conditions on the destination allow', 'any', async (given) => {
+  await put(given, 'new');
+  expect(await answersTo(given, { absent: { IfMatch: '"5d41402abc4b2a76b9719d911017c592"' } })).toEqual({
+    absent: 'NoSuchKey',
+  });
+  await copy(given, { IfNoneMatch: '*' });
+  const { ETag } = await put(copyOf(given), 'old');
+  expect(await refused(copy(given, { IfNoneMatch: '*' }))).toMatchObject({ status: 412, code: 'PreconditionFailed' });
+  const IfMatch = '"5d41402abc4b2a76b9719d911017c592"';
+  expect(await refused(copy(given, { IfMatch }))).toMatchObject({ status: 412, code: 'PreconditionFailed' });
+  expect(await read(copyOf(given))).toBe('old');
+  await copy(given, { IfMatch: ETag });
+  expect(await read(copyOf(given))).toBe('new');
+});
+
+behaviour('a copy of an absent object, or onto itself without a change, is refused', 'any', async (given) => {
+  expect(await refused(copy(given))).toMatchObject({ status: 404, code: 'NoSuchKey' });
+  await put(given, 'body');
+  expect(await refused(copy(given, { Key: given.Key }))).toMatchObject({ status: 400, code: 'InvalidRequest' });
+  expect(await refused(copy(given, { CopySource: given.Bucket }))).toMatchObject({ code: 'InvalidArgument' });
+  const MetadataDirective = 'MERGE' as 'COPY';
+  expect(await refused(copy(given, { MetadataDirective }))).toMatchObject({ status: 400, code: 'InvalidArgument' });
+});
+
+behaviour('an older version is copied, even over the newest of its key, and names itself', 'Enabled', async (given) => {
+  const { VersionId } = await put(given, 'old');
+  await put(given, 'new');
+  const CopySource = `/${given.Bucket}/${given.Key}?versionId=${VersionId}`;
+  const copied = await copy(given, { Key: given.Key, CopySource });
+  expect(copied.CopySourceVersionId).toBe(VersionId);
+  expect(copied.VersionId).not.toBe(VersionId);
+  expect(await read(given)).toBe('old');
+});
+
+behaviour('a delete marker cannot be copied', 'Enabled', async (given) => {
+  await put(given, 'body');
+  const { VersionId } = await given.client.send(new DeleteObjectCommand(given));
+  expect(await refused(copy(given))).toMatchObject({ status: 404, code: 'NoSuchKey' });
+  const CopySource = `${given.Bucket}/${given.Key}?versionId=${VersionId}`;
+  expect(await refused(copy(given, { CopySource }))).toMatchObject({ status: 400, code: 'InvalidRequest' });
+});
+
+behaviour('a copy has the checksum that the request asks for', 'any', async (given) => {
+  await put(given, 'hello', { ChecksumAlgorithm: 'CRC32' });
+  const { CopyObjectResult } = await copy(given, { ChecksumAlgorithm: 'SHA256' });
+  expect(CopyObjectResult?.ChecksumSHA256).toBe('LPJNul+wow4m6DsqxbninhsWHlwfp0JecwQzYpOLmCQ=');
+  const head = await given.client.send(new HeadObjectCommand({ ...copyOf(given), ChecksumMode: 'ENABLED' }));
+  expect(head).toMatchObject({ ChecksumSHA256: CopyObjectResult?.ChecksumSHA256, ChecksumType: 'FULL_OBJECT' });
+});
+
+behaviour('a copy of an object in parts has the ETag and checksum of an object in one piece', 'any', async (given) => {
+  const more = { ChecksumAlgorithm: 'CRC32' };
+  const { UploadId, parts } = await upload(given, ['hello'], more);
+  await complete(given, { UploadId, parts: parts.map((part) => ({ ...part, ChecksumCRC32: 'NhCmhg==' })) });
+  const { CopyObjectResult } = await copy(given);
+  expect(CopyObjectResult).toMatchObject({
+    ETag: '"5d41402abc4b2a76b9719d911017c592"',
+    ChecksumCRC32: 'NhCmhg==',
+    ChecksumType: 'FULL_OBJECT',
+  });
+});
