@@ -1,6 +1,7 @@
 import { type Call, demand, EMPTY, isoSeconds, type S3Response, type Service, xmlResponse } from './call.ts';
 import type { Versioning } from './catalog.ts';
 import { S3Error } from './errors.ts';
+import { REGION } from './events.ts';
 import { receiveXml } from './incoming.ts';
 import { childText } from './xml.ts';
 
@@ -28,7 +29,7 @@ export function headBucket(service: Service, call: Call): S3Response {
   const { bucket } = call;
   demand(service, call, 's3:ListBucket');
   catalog.bucket(bucket);
-  return { ...OK, headers: { 'x-amz-bucket-region': 'us-east-1' } };
+  return { ...OK, headers: { 'x-amz-bucket-region': REGION } };
 }
 
 export function deleteBucket(service: Service, call: Call): S3Response {

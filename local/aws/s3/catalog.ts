@@ -2,6 +2,7 @@ import type { Segment } from './bodies.ts';
 import type { Checksum } from './checksums.ts';
 import { blob, type Database, fromJson, opaqueId, type Row, text, toJson } from './database.ts';
 import { S3Error } from './errors.ts';
+import type { NotificationConfiguration } from './notifications.ts';
 import type { ObjectHeaders } from './object-headers.ts';
 import type { Tags } from './tags.ts';
 
@@ -12,6 +13,7 @@ export interface Bucket {
   readonly name: string;
   readonly versioning: Versioning | undefined;
   readonly createdMs: number;
+  readonly notification: NotificationConfiguration | undefined;
 }
 
 export interface NewVersion {
@@ -61,7 +63,7 @@ export class Catalog {
     this.#database = database;
   }
 
-  createBucket(bucket: Bucket): void {
+  createBucket(bucket: Omit<Bucket, 'notification'>): void {
     if (this.findBucket(bucket.name) !== undefined) throw new S3Error('BucketAlreadyOwnedByYou');
     this.#database.run(
       'INSERT INTO buckets VALUES (?, ?, ?, NULL)',
@@ -88,6 +90,10 @@ export class Catalog {
 
   setVersioning(name: string, versioning: Versioning): void {
     this.#database.run('UPDATE buckets SET versioning = ? WHERE name = ?', versioning, name);
+  }
+
+  setNotification(name: string, notification: NotificationConfiguration): void {
+    this.#database.run('UPDATE buckets SET notification = ? WHERE name = ?', JSON.stringify(notification), name);
   }
 
   /** Throws BucketNotEmpty while the bucket has any version or unfinished upload. */
@@ -208,8 +214,7 @@ export class Catalog {
 
 function toBucket(row: Row | undefined): Bucket | undefined {
   if (row === undefined) return undefined;
-  const { name, versioning, createdMs } = row;
-  return { name, versioning: versioning ?? undefined, createdMs } as Bucket;
+  return { ...row, versioning: row.versioning ?? undefined, notification: fromJson(row.notification) } as Bucket;
 }
 
 function toListed(row: Row): ListedVersion {

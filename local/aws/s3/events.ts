@@ -1,6 +1,7 @@
 import type { Version } from './catalog.ts';
 
-const REGION = 'us-east-1';
+/** The region of all buckets. */
+export const REGION = 'us-east-1';
 const ACCOUNT = '000000000000';
 
 export type S3EventName =

@@ -21,6 +21,7 @@ import { eventRecord, type S3EventName, type S3EventRecord } from './events.ts';
 import { KEYS_MAX, listObjectsV1, listObjectsV2, listObjectVersions } from './listing.ts';
 import { abortMultipartUpload, completeMultipartUpload, createMultipartUpload, uploadPart } from './multipart.ts';
 import { listMultipartUploads, listParts } from './multipart-listing.ts';
+import { getBucketNotification, putBucketNotification } from './notifications.ts';
 import { putObject, readObject } from './objects.ts';
 import { deleteObjectTagging, getObjectTagging, putObjectTagging } from './tags.ts';
 import { Uploads } from './uploads.ts';
@@ -32,8 +33,10 @@ export interface S3Options {
   /** Folder that keeps buckets and objects across restarts, for one S3 at a time. @default everything in memory */
   readonly dir?: string;
   /**
-   * Called for every object created or removed, after the commit. The answer waits for it. If it rejects, the request
-   * fails although it took effect, which can happen with S3 too.
+   * Called for every object created or removed, after the commit, whatever the bucket's notification configuration
+   * says. It is the only place where events go: nothing is sent to the queues, topics and functions in a
+   * configuration, and a change of tags has no event. The answer waits for it. If it rejects, the request fails
+   * although it took effect, which can happen with S3 too.
    */
   readonly onEvent?: (event: S3EventRecord) => void | Promise<void>;
   /**
@@ -187,7 +190,7 @@ function parseQuery(query: string): Map<string, string> {
 /** Features of S3 that are not implemented. Ignoring them would be more lenient than S3. */
 const UNSUPPORTED_QUERIES = [
   ...['accelerate', 'acl', 'analytics', 'attributes', 'cors', 'encryption', 'intelligent-tiering', 'inventory'],
-  ...['legal-hold', 'lifecycle', 'logging', 'metrics', 'notification', 'object-lock', 'ownershipControls', 'policy'],
+  ...['legal-hold', 'lifecycle', 'logging', 'metrics', 'object-lock', 'ownershipControls', 'policy'],
   ...['policyStatus', 'publicAccessBlock', 'renameObject', 'replication', 'requestPayment', 'restore', 'retention'],
   ...['select', 'torrent', 'website'],
 ];
@@ -220,13 +223,15 @@ function bucketOperation({ method, query }: Call): Operation | undefined {
     case 'GET':
       if (query.has('location')) return getBucketLocation;
       if (query.has('versioning')) return getBucketVersioning;
+      if (query.has('notification')) return getBucketNotification;
       if (query.has('versions')) return listObjectVersions;
       if (query.has('uploads')) return listMultipartUploads;
       return query.get('list-type') === '2' ? listObjectsV2 : listObjectsV1;
     case 'HEAD':
       return headBucket;
     case 'PUT':
-      return query.has('versioning') ? putBucketVersioning : createBucket;
+      if (query.has('versioning')) return putBucketVersioning;
+      return query.has('notification') ? putBucketNotification : createBucket;
     case 'POST':
       return query.has('delete') ? deleteObjects : undefined;
     case 'DELETE':
