@@ -63,6 +63,9 @@ export interface Service {
 
 export const KEY_BYTES_MAX = 1024;
 
+/** The owner of all buckets and objects. */
+export const OWNER: XmlElement = ['Owner', [['ID', 'embedded']]];
+
 export const EMPTY = new Uint8Array();
 
 export function xmlResponse(root: XmlElement, headers: Record<string, string> = {}): S3Response {

@@ -1,3 +1,4 @@
+import type { ByteRange } from './bodies.ts';
 import { type Call, demand, isoSeconds, type S3Response, type Service, xmlResponse } from './call.ts';
 import type { Version } from './catalog.ts';
 import { CHECKSUM_ALGORITHMS, type Checksum, type ChecksumAlgorithm, createHasher } from './checksums.ts';
@@ -6,7 +7,7 @@ import { checkCopySource, writeCondition } from './conditions.ts';
 import { S3Error } from './errors.ts';
 import { findObject, type ObjectRef } from './find.ts';
 import { PUT_BYTES_MAX, receive } from './incoming.ts';
-import { checksumElements } from './multipart.ts';
+import { checksumElement, checksumElements, partTarget, storePart } from './multipart.ts';
 import { type Headers, objectHeaders } from './object-headers.ts';
 import { headerTags, type Tags } from './tags.ts';
 
@@ -21,6 +22,10 @@ export async function copyObject(service: Service, call: Call): Promise<S3Respon
   if (!replacesHeaders && from.versionId === undefined && from.bucket === bucket && from.key === key) {
     const message =
       "This copy request is illegal because it is trying to copy an object to itself without changing the object's metadata, storage class, website redirect location or encryption attributes.";
+    throw new S3Error('InvalidRequest', { message });
+  }
+  if (source.bytes > PUT_BYTES_MAX) {
+    const message = `The specified copy source is larger than the maximum allowable size for a copy source: ${PUT_BYTES_MAX}`;
     throw new S3Error('InvalidRequest', { message });
   }
   const kept = replacesHeaders ? objectHeaders(headers) : source.headers;
@@ -58,8 +63,53 @@ export async function copyObject(service: Service, call: Call): Promise<S3Respon
   );
 }
 
+/** Makes a part of an upload from an object, or from a range of its bytes. */
+export async function uploadPartCopy(service: Service, call: Call): Promise<S3Response> {
+  const { headers } = call;
+  checkTarget(service, call);
+  demandWrite(service, call);
+  const { upload, number } = partTarget(service, call);
+  const { source } = findSource(service, call);
+  const range = sourceRange(headers['x-amz-copy-source-range'], source.bytes);
+  const { chunks, received } = receive({
+    headers: { 'content-length': String(range.end - range.start) },
+    body: service.bodies.read(source.segments, range),
+  });
+  const hashed = withChecksum(chunks, upload.checksum?.algorithm);
+  const segment = await service.bodies.write(hashed.chunks);
+  const etag = received().md5.toString('hex');
+  const checksum = hashed.checksum();
+  const part = storePart(service, call, { number, etag, checksum, segment });
+  return xmlResponse(
+    [
+      'CopyPartResult',
+      [['LastModified', isoSeconds(part.modifiedMs)], ['ETag', `"${etag}"`], checksum && checksumElement(checksum)],
+    ],
+    sourceVersionHeader(service, source),
+  );
+}
+
+/** The bytes to copy. Throws InvalidArgument, also if the source ends before the range. */
+function sourceRange(header: string | undefined, bytes: number): ByteRange {
+  if (header === undefined) return { start: 0, end: bytes };
+  const [, first, last] = /^bytes=(\d{1,15})-(\d{1,15})$/.exec(header) ?? [];
+  const range = { start: Number(first), end: Number(last) + 1 };
+  const refused = (message: string) =>
+    new S3Error('InvalidArgument', {
+      message,
+      details: { ArgumentName: 'x-amz-copy-source-range', ArgumentValue: header },
+    });
+  if (!(range.start < range.end)) {
+    throw refused(
+      'The x-amz-copy-source-range value must be of the form bytes=first-last where first and last are the zero-based offsets of the first and last bytes to copy',
+    );
+  }
+  if (range.end > bytes) throw refused(`Range specified is not valid for source object of size: ${bytes}`);
+  return range;
+}
+
 /** The version to copy, if the conditions on it hold. Throws PreconditionFailed, InvalidRequest, NoSuchKey. */
-export function findSource(service: Service, call: Call): { source: Version; from: ObjectRef } {
+function findSource(service: Service, call: Call): { source: Version; from: ObjectRef } {
   const { headers } = call;
   const from = copySource(headers);
   demand(service, call, from.versionId === undefined ? 's3:GetObject' : 's3:GetObjectVersion', from);
@@ -69,10 +119,6 @@ export function findSource(service: Service, call: Call): { source: Version; fro
   }
   const source = findObject(service, call, from);
   checkCopySource(headers, source, service.now());
-  if (source.bytes > PUT_BYTES_MAX) {
-    const message = `The specified copy source is larger than the maximum allowable size for a copy source: ${PUT_BYTES_MAX}`;
-    throw new S3Error('InvalidRequest', { message });
-  }
   return { source, from };
 }
 
@@ -80,7 +126,7 @@ function isDeleteMarker({ catalog }: Service, { bucket, key, versionId = '' }: O
   return catalog.version(bucket, key, versionId)?.deleteMarker === true;
 }
 
-export function sourceVersionHeader(service: Service, source: Version): Record<string, string> {
+function sourceVersionHeader(service: Service, source: Version): Record<string, string> {
   const versionId = versionHeader(service, source)['x-amz-version-id'];
   return versionId === undefined ? {} : { 'x-amz-copy-source-version-id': versionId };
 }

@@ -86,8 +86,18 @@ function deleteMarker(bucket: string, key: string, modifiedMs: number): NewVersi
   };
 }
 
+/** S3 refuses a list of keys that may have been altered on its way. Throws InvalidRequest. */
+function demandDigest({ headers }: Call): void {
+  const isDigest = (name: string) => name === 'content-md5' || name.startsWith('x-amz-checksum-');
+  const trailers = (headers['x-amz-trailer'] ?? '').toLowerCase().split(',');
+  if ([...Object.keys(headers), ...trailers.map((name) => name.trim())].some(isDigest)) return;
+  const message = 'Missing required header for this request: Content-MD5';
+  throw new S3Error('InvalidRequest', { message });
+}
+
 export async function deleteObjects(service: Service, call: Call): Promise<S3Response> {
   service.catalog.bucket(call.bucket);
+  demandDigest(call);
   const request = await receiveXml(call, 'Delete');
   const quiet = childText(request, 'Quiet') === 'true';
   const objects = childrenNamed(request, 'Object');

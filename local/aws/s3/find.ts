@@ -31,10 +31,15 @@ export function findObject(service: Service, call: Call, ref: ObjectRef): Versio
   return version;
 }
 
+/** Whether S3 could have issued the id. */
+export function isVersionId(id: string): boolean {
+  return id === 'null' || /^[\w.]{32}$/.test(id);
+}
+
 /** Throws InvalidArgument. */
 export function findVersion({ catalog }: Service, ref: ObjectRef & { versionId: string }): Version | undefined {
   const { bucket, key, versionId } = ref;
-  if (versionId !== 'null' && !/^[\w.]{32}$/.test(versionId)) {
+  if (!isVersionId(versionId)) {
     const message = versionId === '' ? 'Version id cannot be the empty string' : 'Invalid version id specified';
     throw new S3Error('InvalidArgument', { message, details: { ArgumentName: 'versionId', ArgumentValue: versionId } });
   }

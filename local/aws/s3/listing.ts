@@ -1,8 +1,9 @@
-import { type Call, demand, integer, isoSeconds, type S3Response, type Service, xmlResponse } from './call.ts';
+import { type Call, demand, integer, isoSeconds, OWNER, type S3Response, type Service, xmlResponse } from './call.ts';
 import type { ListedVersion } from './catalog.ts';
 import { successor } from './database.ts';
 import { S3Error } from './errors.ts';
 import { encodeKey } from './events.ts';
+import { isVersionId } from './find.ts';
 import type { XmlElement } from './xml.ts';
 
 /** "Returns some or all (up to 1,000) of the objects in a bucket." */
@@ -49,7 +50,7 @@ function page<T extends { readonly key: Buffer }>(
   return { entries, truncated: false };
 }
 
-function commonPrefixOf(key: Buffer, prefix: Buffer, delimiter: Buffer): Buffer | undefined {
+export function commonPrefixOf(key: Buffer, prefix: Buffer, delimiter: Buffer): Buffer | undefined {
   const at = delimiter.length === 0 ? -1 : key.indexOf(delimiter, prefix.length);
   return at < 0 ? undefined : key.subarray(0, at + delimiter.length);
 }
@@ -74,7 +75,7 @@ function selection({ keysMax }: Service, call: Call): Selection {
 }
 
 /** Encodes keys as the client asked with `encoding-type`. */
-function encoder(call: Call): (text: string | Buffer) => string {
+export function encoder(call: Call): (text: string | Buffer) => string {
   const encoding = call.query.get('encoding-type');
   if (encoding !== undefined && encoding !== 'url') {
     const message = 'Invalid Encoding Method specified in Request';
@@ -96,7 +97,11 @@ function echo(call: Call, encode: (text: string) => string): (XmlElement | undef
   ];
 }
 
-function contents({ key, modifiedMs, etag, bytes }: ListedVersion, encode: (text: Buffer) => string): XmlElement {
+function contents(
+  { key, modifiedMs, etag, bytes }: ListedVersion,
+  encode: (text: Buffer) => string,
+  owner: boolean,
+): XmlElement {
   return [
     'Contents',
     [
@@ -104,6 +109,7 @@ function contents({ key, modifiedMs, etag, bytes }: ListedVersion, encode: (text
       ['LastModified', isoSeconds(modifiedMs)],
       ['ETag', `"${etag}"`],
       ['Size', bytes],
+      owner ? OWNER : undefined,
       ['StorageClass', 'STANDARD'],
     ],
   ];
@@ -119,10 +125,14 @@ function lastKey(entries: readonly Entry<ListedVersion>[]): Buffer {
   return 'item' in last ? last.item.key : last.commonPrefix;
 }
 
-function objectElements(entries: readonly Entry<ListedVersion>[], encode: (text: Buffer) => string): XmlElement[] {
+function objectElements(
+  entries: readonly Entry<ListedVersion>[],
+  encode: (text: Buffer) => string,
+  owner: boolean,
+): XmlElement[] {
   const prefixes = entries.flatMap((entry) => ('item' in entry ? [] : [entry.commonPrefix]));
   return [
-    ...entries.flatMap((entry) => ('item' in entry ? [contents(entry.item, encode)] : [])),
+    ...entries.flatMap((entry) => ('item' in entry ? [contents(entry.item, encode, owner)] : [])),
     ...prefixes.map((prefix): XmlElement => ['CommonPrefixes', [['Prefix', encode(prefix)]]]),
   ];
 }
@@ -146,7 +156,7 @@ export function listObjectsV2(service: Service, call: Call): S3Response {
       ['IsTruncated', truncated],
       token === undefined ? undefined : ['ContinuationToken', token],
       truncated ? ['NextContinuationToken', toToken(lastKey(entries))] : undefined,
-      ...objectElements(entries, encode),
+      ...objectElements(entries, encode, call.query.get('fetch-owner') === 'true'),
     ],
   ]);
 }
@@ -181,7 +191,7 @@ export function listObjectsV1(service: Service, call: Call): S3Response {
       nextMarker ? ['NextMarker', encode(lastKey(entries))] : undefined,
       ['MaxKeys', select.max],
       ['IsTruncated', truncated],
-      ...objectElements(entries, encode),
+      ...objectElements(entries, encode, true),
     ],
   ]);
 }
@@ -194,10 +204,7 @@ export function listObjectVersions(service: Service, call: Call): S3Response {
   const encode = encoder(call);
   const keyMarker = call.query.get('key-marker') ?? '';
   const idMarker = call.query.get('version-id-marker') ?? '';
-  if (idMarker !== '' && keyMarker === '') {
-    const message = 'A version-id marker cannot be specified without a key marker.';
-    throw new S3Error('InvalidArgument', { message, details: { ArgumentName: 'version-id-marker' } });
-  }
+  checkVersionMarker(call.query);
   // Continues within the marker's key. If the marker's version has been deleted since, the key starts again.
   const within = Buffer.from(keyMarker);
   const below = catalog.version(call.bucket, keyMarker, idMarker)?.sequence ?? Number.MAX_SAFE_INTEGER;
@@ -225,12 +232,27 @@ export function listObjectVersions(service: Service, call: Call): S3Response {
   ]);
 }
 
+/** Throws InvalidArgument. */
+function checkVersionMarker(query: Call['query']): void {
+  const marker = query.get('version-id-marker');
+  if (marker === undefined) return;
+  const refused = (message: string) =>
+    new S3Error('InvalidArgument', {
+      message,
+      details: { ArgumentName: 'version-id-marker', ArgumentValue: marker },
+    });
+  if (marker === '') throw refused('A version-id marker cannot be empty.');
+  if (!query.get('key-marker')) throw refused('A version-id marker cannot be specified without a key marker.');
+  if (!isVersionId(marker)) throw refused('Invalid version id specified');
+}
+
 function versionElement(version: ListedVersion, encode: (text: Buffer) => string): XmlElement {
   const common: XmlElement[] = [
     ['Key', encode(version.key)],
     ['VersionId', version.versionId],
     ['IsLatest', version.latest],
     ['LastModified', isoSeconds(version.modifiedMs)],
+    OWNER,
   ];
   if (version.deleteMarker) return ['DeleteMarker', common];
   return ['Version', [...common, ['ETag', `"${version.etag}"`], ['Size', version.bytes], ['StorageClass', 'STANDARD']]];

@@ -64,30 +64,44 @@ function requestedChecksum({ headers }: Call): Upload['checksum'] {
 }
 
 export async function uploadPart(service: Service, call: Call): Promise<S3Response> {
-  const { bucket, key, query } = call;
-  const { database, uploads, bodies } = service;
   checkTarget(service, call);
   demandWrite(service, call);
-  const uploadId = query.get('uploadId') ?? '';
-  uploads.find(bucket, key, uploadId);
-  const number = integer(call, 'partNumber', 0, Number.MAX_SAFE_INTEGER);
-  if (number < 1 || number > PART_NUMBER_MAX) {
-    const message = `Part number must be an integer between 1 and ${PART_NUMBER_MAX}, inclusive`;
-    throw new S3Error('InvalidArgument', { message, details: { ArgumentName: 'partNumber' } });
-  }
+  const target = partTarget(service, call);
   const { chunks, received } = receive(call);
-  const segment = await bodies.write(chunks);
+  const segment = await service.bodies.write(chunks);
   const { md5, checksum } = received();
-  const etag = md5.toString('hex');
-  keeping(service, segment, () => {
+  const { etag } = storePart(service, call, { number: target.number, etag: md5.toString('hex'), checksum, segment });
+  const sum = checksum && { [`x-amz-checksum-${checksum.algorithm}`]: checksum.value };
+  return { status: 200, headers: { etag: `"${etag}"`, ...sum }, body: EMPTY };
+}
+
+/** The upload and the number of the part that a request brings. Throws NoSuchUpload, InvalidArgument. */
+export function partTarget({ uploads }: Service, call: Call): { upload: Upload; number: number } {
+  const upload = uploads.find(call.bucket, call.key, call.query.get('uploadId') ?? '');
+  return { upload, number: partNumber(call) };
+}
+
+/** Reads `partNumber`. Throws InvalidArgument. */
+export function partNumber(call: Call): number {
+  const number = integer(call, 'partNumber', 0, Number.MAX_SAFE_INTEGER);
+  if (number >= 1 && number <= PART_NUMBER_MAX) return number;
+  const message = `Part number must be an integer between 1 and ${PART_NUMBER_MAX}, inclusive`;
+  throw new S3Error('InvalidArgument', { message, details: { ArgumentName: 'partNumber' } });
+}
+
+/** Adds a part whose body is stored. It replaces an earlier part of its number. */
+export function storePart(service: Service, call: Call, arrived: Omit<Part, 'modifiedMs'>): Part {
+  const { database, uploads, bodies } = service;
+  const part = { ...arrived, modifiedMs: service.now() };
+  keeping(service, part.segment, () => {
     const replaced = database.transaction(() => {
-      uploads.find(bucket, key, uploadId); // It may have been completed or aborted while the part arrived.
-      return uploads.putPart(uploadId, { number, etag, modifiedMs: service.now(), checksum, segment });
+      // The upload may have been completed or aborted while the part arrived.
+      const { id } = uploads.find(call.bucket, call.key, call.query.get('uploadId') ?? '');
+      return uploads.putPart(id, part);
     });
     if (replaced !== undefined) bodies.remove([replaced.segment]);
   });
-  const sum = checksum && { [`x-amz-checksum-${checksum.algorithm}`]: checksum.value };
-  return { status: 200, headers: { etag: `"${etag}"`, ...sum }, body: EMPTY };
+  return part;
 }
 
 export async function completeMultipartUpload(service: Service, call: Call): Promise<S3Response> {
@@ -176,9 +190,10 @@ function chooseParts(upload: Upload, present: readonly Part[], named: readonly X
   const byNumber = new Map(present.map((part) => [part.number, part]));
   let previous = 0;
   const chosen = named.map((node) => {
-    const number = Number(childText(node, 'PartNumber'));
+    const text = childText(node, 'PartNumber') ?? '';
+    const number = Number(text);
     const etag = childText(node, 'ETag')?.replace(/^"(.*)"$/, '$1');
-    if (!Number.isSafeInteger(number) || etag === undefined) throw new S3Error('MalformedXML');
+    if (!/^\d{1,10}$/.test(text) || etag === undefined) throw new S3Error('MalformedXML');
     if (number <= previous) throw new S3Error('InvalidPartOrder');
     previous = number;
     const part = byNumber.get(number);

@@ -1,11 +1,13 @@
 import type { ByteRange } from './bodies.ts';
 import { type Call, demand, EMPTY, type S3Response, type Service } from './call.ts';
+import type { Version } from './catalog.ts';
 import type { Checksum } from './checksums.ts';
 import { checkTarget, commit, demandWrite, keeping, versionHeader } from './commit.ts';
 import { checkRead, writeCondition } from './conditions.ts';
 import { S3Error } from './errors.ts';
 import { findObject, modified } from './find.ts';
 import { receive } from './incoming.ts';
+import { partNumber } from './multipart.ts';
 import { answerHeaders, objectHeaders } from './object-headers.ts';
 import { headerTags, tagCountHeader } from './tags.ts';
 
@@ -50,7 +52,7 @@ export function readObject(service: Service, call: Call): S3Response {
     return { status: 304, headers: about, body: EMPTY };
 
   const { bytes } = version;
-  const range = parseRange(headers.range, bytes);
+  const range = query.has('partNumber') ? partRange(call, version) : parseRange(headers.range, bytes);
   const whole = range.start === 0 && range.end === bytes;
   const answer = {
     ...answerHeaders(version.headers),
@@ -59,6 +61,7 @@ export function readObject(service: Service, call: Call): S3Response {
     ...tagCountHeader(service, call, version),
     ...(whole && headers['x-amz-checksum-mode']?.toUpperCase() === 'ENABLED' ? checksumHeaders(version.checksum) : {}),
     ...(range.partial ? { 'content-range': `bytes ${range.start}-${range.end - 1}/${bytes}` } : {}),
+    ...(range.parts === undefined ? {} : { 'x-amz-mp-parts-count': String(range.parts) }),
     'accept-ranges': 'bytes',
     'content-length': String(range.end - range.start),
   };
@@ -85,8 +88,32 @@ function overrides(query: Call['query']): Record<string, string> {
   return answer;
 }
 
+interface AnsweredRange extends ByteRange {
+  readonly partial: boolean;
+  /** Number of parts of an object that was uploaded in parts, if the request named one. */
+  readonly parts?: number;
+}
+
+/** The bytes of a part. An object that was not uploaded in parts has one. Throws InvalidPartNumber, InvalidRequest. */
+function partRange(call: Call, { segments, etag, bytes }: Version): AnsweredRange {
+  if (call.headers.range !== undefined) {
+    const message = 'Cannot specify both Range header and partNumber query parameter';
+    throw new S3Error('InvalidRequest', { message });
+  }
+  const number = partNumber(call);
+  const parts = etag.includes('-') ? segments.length : undefined;
+  if (number > (parts ?? 1)) {
+    throw new S3Error('InvalidPartNumber', {
+      details: { ActualPartCount: String(parts ?? 1), PartNumberRequested: String(number) },
+    });
+  }
+  if (parts === undefined) return { start: 0, end: bytes, partial: bytes > 0 };
+  const start = segments.slice(0, number - 1).reduce((sum, segment) => sum + segment.bytes, 0);
+  return { start, end: start + (segments[number - 1]?.bytes ?? 0), partial: bytes > 0, parts };
+}
+
 /** Parses a single range. As in S3, every other value means no range. Throws InvalidRange if it covers no byte. */
-function parseRange(header: string | undefined, bytes: number): ByteRange & { partial: boolean } {
+function parseRange(header: string | undefined, bytes: number): AnsweredRange {
   const [, first = '', last = ''] = /^bytes=(\d{0,15})-(\d{0,15})$/.exec(header ?? '') ?? [];
   const malformed = (first === '' && last === '') || (first !== '' && last !== '' && Number(last) < Number(first));
   if (malformed) return { start: 0, end: bytes, partial: false };

@@ -13,7 +13,7 @@ import {
 } from './buckets.ts';
 import { type Call, EMPTY, type S3Access, type S3Request, type S3Response, type Service } from './call.ts';
 import { Catalog, type Version, type Versioning } from './catalog.ts';
-import { copyObject } from './copy.ts';
+import { copyObject, uploadPartCopy } from './copy.ts';
 import { Database, opaqueId } from './database.ts';
 import { deleteObject, deleteObjects } from './deletions.ts';
 import { S3Error } from './errors.ts';
@@ -49,6 +49,9 @@ export interface S3Options {
   /** Maximum number of keys on a page of a listing. A small one gives a short listing several pages. @default 1,000 */
   readonly keysMax?: number;
 }
+
+/** The second id of every request. In S3 it names the host that answered. */
+const HOST_ID = 'embedded';
 
 type Operation = (service: Service, call: Call) => S3Response | Promise<S3Response>;
 
@@ -101,7 +104,12 @@ export class EmbeddedS3 {
     this.#requests += 1;
     const requestId = opaqueId('request', this.#requests).slice(0, 16).toUpperCase();
     const response = await this.#answer(request, requestId);
-    const headers: Record<string, string> = { ...response.headers, 'x-amz-request-id': requestId, server: 'AmazonS3' };
+    const headers: Record<string, string> = {
+      ...response.headers,
+      'x-amz-request-id': requestId,
+      'x-amz-id-2': HOST_ID,
+    };
+    headers.server = 'AmazonS3';
     if (response.body instanceof Uint8Array && response.status !== 204 && response.status !== 304) {
       headers['content-length'] ??= String(response.body.byteLength); // A HEAD already has that of the GET.
     }
@@ -140,7 +148,7 @@ function errorResponse(error: S3Error, request: S3Request, requestId: string): S
       ...Object.entries(details),
       ['Resource', resource],
       ['RequestId', requestId],
-      ['HostId', 'embedded'],
+      ['HostId', HOST_ID],
     ],
   ];
   return { status, headers: { 'content-type': 'application/xml', ...headers }, body: xmlDocument(root) };
@@ -155,12 +163,13 @@ function parseCall({ method, url, headers, body }: S3Request, requestId: string)
   const inPath = hostBucket === undefined || hostBucket === 's3';
   const [, first = '', rest = ''] = /^\/([^/]*)\/?(.*)$/s.exec(path) ?? [];
   try {
+    const parsedQuery = parseQuery(query);
     return {
       method,
       bucket: inPath ? decodeURIComponent(first) : hostBucket,
       key: decodeURIComponent(inPath ? rest : path.slice(1)),
-      query: parseQuery(query),
-      headers,
+      query: parsedQuery,
+      headers: { ...headersInQuery(parsedQuery), ...headers },
       body,
       requestId,
     };
@@ -172,6 +181,12 @@ function parseCall({ method, url, headers, body }: S3Request, requestId: string)
 function accessKeyId({ headers, query }: Call): string | undefined {
   const credential = /Credential=([^/,]+)/.exec(headers.authorization ?? '')?.[1];
   return credential ?? query.get('X-Amz-Credential')?.split('/')[0];
+}
+
+/** Metadata and tags may be in the query, where the SDK puts them when it signs an address in advance. */
+function headersInQuery(query: Call['query']): Call['headers'] {
+  const named = [...query].filter(([name]) => /^x-amz-(?:tagging$|meta-)/.test(name));
+  return Object.fromEntries(named.map(([name, value]) => [name, Buffer.from(value).toString('latin1')]));
 }
 
 function parseQuery(query: string): Map<string, string> {
@@ -208,9 +223,23 @@ function operationOf(call: Call): Operation {
   if (unsupported !== undefined) {
     throw new S3Error('NotImplemented', { message: `${unsupported} is not implemented.` });
   }
+  checkStorageClass(headers['x-amz-storage-class']);
   const operation = bucket === '' ? serviceOperation(call) : key === '' ? bucketOperation(call) : objectOperation(call);
   if (operation === undefined) throw new S3Error('MethodNotAllowed', { details: { Method: call.method } });
   return operation;
+}
+
+/** The others of S3. Objects in some of them could not be read at once. */
+const UNSUPPORTED_STORAGE_CLASSES = [
+  ...['REDUCED_REDUNDANCY', 'STANDARD_IA', 'ONEZONE_IA', 'INTELLIGENT_TIERING', 'GLACIER', 'DEEP_ARCHIVE'],
+  ...['OUTPOSTS', 'GLACIER_IR', 'SNOW', 'EXPRESS_ONEZONE', 'FSX_OPENZFS'],
+];
+
+function checkStorageClass(storageClass = 'STANDARD'): void {
+  if (UNSUPPORTED_STORAGE_CLASSES.includes(storageClass)) {
+    throw new S3Error('NotImplemented', { message: `The storage class ${storageClass} is not implemented.` });
+  }
+  if (storageClass !== 'STANDARD') throw new S3Error('InvalidStorageClass');
 }
 
 function serviceOperation({ method }: Call): Operation | undefined {
@@ -226,7 +255,7 @@ function bucketOperation({ method, query }: Call): Operation | undefined {
       if (query.has('notification')) return getBucketNotification;
       if (query.has('versions')) return listObjectVersions;
       if (query.has('uploads')) return listMultipartUploads;
-      return query.get('list-type') === '2' ? listObjectsV2 : listObjectsV1;
+      return listing(query);
     case 'HEAD':
       return headBucket;
     case 'PUT':
@@ -239,18 +268,28 @@ function bucketOperation({ method, query }: Call): Operation | undefined {
   }
 }
 
+function listing(query: Call['query']): Operation {
+  const type = query.get('list-type') ?? '1';
+  if (type === '2') return listObjectsV2;
+  if (type === '1') return listObjectsV1;
+  throw new S3Error('InvalidArgument', {
+    message: 'Invalid List Type specified in Request',
+    details: { ArgumentName: 'list-type', ArgumentValue: type },
+  });
+}
+
 function objectOperation({ method, query, headers }: Call): Operation | undefined {
   const inUpload = query.has('uploadId');
   switch (method) {
     case 'GET':
       if (query.has('tagging')) return getObjectTagging;
       if (inUpload) return listParts;
-      return query.has('partNumber') ? notImplemented : readObject;
+      return readObject;
     case 'HEAD':
-      return query.has('partNumber') ? notImplemented : readObject;
+      return readObject;
     case 'PUT':
       if (query.has('tagging')) return putObjectTagging;
-      if (headers['x-amz-copy-source'] !== undefined) return inUpload ? notImplemented : copyObject;
+      if (headers['x-amz-copy-source'] !== undefined) return inUpload ? uploadPartCopy : copyObject;
       return inUpload ? uploadPart : putObject;
     case 'POST':
       if (query.has('uploads')) return createMultipartUpload;

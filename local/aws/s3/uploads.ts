@@ -29,7 +29,6 @@ export interface UploadsPage {
   readonly keyMarker: string;
   /** Empty if the page starts after all uploads of `keyMarker`. */
   readonly idMarker: string;
-  readonly limit: number;
 }
 
 /** The metadata of unfinished multipart uploads and their parts. */
@@ -69,17 +68,16 @@ export class Uploads {
   }
 
   /** Lists the uploads after `keyMarker` (or, with `idMarker`, after that upload), by key and then by initiation. */
-  list({ bucket, prefix, keyMarker, idMarker, limit }: UploadsPage): Upload[] {
+  list({ bucket, prefix, keyMarker, idMarker }: UploadsPage): Upload[] {
     const rows = this.#database.all(
       `SELECT * FROM uploads WHERE bucket = ?1 AND key >= ?2 AND key < ?3 AND (key > ?4 OR key = ?4 AND
           (initiatedMs, id) > (SELECT initiatedMs, id FROM uploads WHERE id = ?5))
-        ORDER BY key, initiatedMs, id LIMIT ?6`,
+        ORDER BY key, initiatedMs, id`,
       bucket,
       blob(prefix),
       successor(blob(prefix)),
       blob(keyMarker),
       idMarker,
-      limit,
     );
     return rows.map(toUpload);
   }

@@ -41,7 +41,12 @@ describe('buckets', () => {
       status: 409,
       code: 'BucketAlreadyOwnedByYou',
     });
-    expect((await refusal(client.send(new CreateBucketCommand({ Bucket: 'Upper' })))).code).toBe('InvalidBucketName');
+    for (const Bucket of ['Upper', 'two..dots', '192.168.5.4', 'xn--name', 'name-s3alias', 'ab', 'a'.repeat(64)]) {
+      expect(await refusal(client.send(new CreateBucketCommand({ Bucket }))), Bucket).toMatchObject({
+        status: 400,
+        code: 'InvalidBucketName',
+      });
+    }
     await client.send(new DeleteObjectCommand({ Bucket: VERSIONED, Key: 'marker' }));
     expect(await refusal(client.send(new DeleteBucketCommand({ Bucket: VERSIONED })))).toEqual({
       status: 409,
@@ -69,11 +74,40 @@ describe('buckets', () => {
   });
 });
 
+test('buckets are listed by prefix, in pages', async () => {
+  const { client } = await startS3();
+  for (const Bucket of ['page-b', 'page-a', 'page-c']) await client.send(new CreateBucketCommand({ Bucket }));
+  const first = await client.send(new ListBucketsCommand({ Prefix: 'page-', MaxBuckets: 2 }));
+  expect([first.Buckets?.map(({ Name }) => Name), first.Prefix]).toEqual([['page-a', 'page-b'], 'page-']);
+  const { ContinuationToken } = first;
+  const second = await client.send(new ListBucketsCommand({ Prefix: 'page-', MaxBuckets: 2, ContinuationToken }));
+  expect([second.Buckets?.map(({ Name }) => Name), second.ContinuationToken]).toEqual([['page-c'], undefined]);
+});
+
+test.each([
+  ['', '<Wrong/>', 'MalformedXML'],
+  ['?versioning', '<VersioningConfiguration/>', 'IllegalVersioningConfigurationException'],
+  ['?versioning', '<VersioningConfiguration><Status>On</Status></VersioningConfiguration>', 'MalformedXML'],
+  [
+    '?versioning',
+    '<VersioningConfiguration><Status>Enabled</Status><MfaDelete>Enabled</MfaDelete></VersioningConfiguration>',
+    'NotImplemented',
+  ],
+])('PUT of a bucket%s with %s is %s', async (query, body, code) => {
+  const { client, endpoint } = await startS3();
+  const bucket = query === '' ? 'new-one' : BUCKET;
+  expect((await raw(endpoint, 'PUT', `/${bucket}${query}`, { body })).body).toContain(`<Code>${code}</Code>`);
+  const { Buckets } = await client.send(new ListBucketsCommand({}));
+  expect(Buckets?.map(({ Name }) => Name)).not.toContain('new-one');
+  expect((await client.send(new GetBucketVersioningCommand({ Bucket: BUCKET }))).Status).toBeUndefined();
+});
+
 describe('answers', () => {
   test("an error is S3's XML, with the request id in header and body", async () => {
     const { endpoint } = await startS3();
     const { status, headers, body } = await raw(endpoint, 'GET', `/${BUCKET}/a%26b`);
     expect([status, headers['content-type'], headers.server]).toEqual([404, 'application/xml', 'AmazonS3']);
+    expect(headers['x-amz-id-2']).toBe('embedded');
     const root = parseXml(body, 'Error');
     expect(root.children.map(({ name, text }) => [name, text])).toEqual([
       ['Code', 'NoSuchKey'],
@@ -89,7 +123,8 @@ describe('answers', () => {
     ['GET', `/${BUCKET}?lifecycle`, 501, 'NotImplemented'],
     ['GET', `/${BUCKET}/k?acl`, 501, 'NotImplemented'],
     ['GET', `/${BUCKET}?tagging`, 501, 'NotImplemented'],
-    ['GET', `/${BUCKET}/k?partNumber=1`, 501, 'NotImplemented'],
+    ['PUT', `/${BUCKET}/k?acl`, 501, 'NotImplemented'],
+    ['POST', `/${BUCKET}?delete`, 400, 'InvalidRequest'],
     ['POST', `/${BUCKET}`, 405, 'MethodNotAllowed'],
     ['PATCH', `/${BUCKET}/k`, 405, 'MethodNotAllowed'],
     ['POST', '/', 405, 'MethodNotAllowed'],
