@@ -14,6 +14,7 @@ export interface Bucket {
   readonly versioning: Versioning | undefined;
   readonly createdMs: number;
   readonly notification: NotificationConfiguration | undefined;
+  readonly tags: Tags;
 }
 
 export interface NewVersion {
@@ -63,10 +64,10 @@ export class Catalog {
     this.#database = database;
   }
 
-  createBucket(bucket: Omit<Bucket, 'notification'>): void {
+  createBucket(bucket: Omit<Bucket, 'notification' | 'tags'>): void {
     if (this.findBucket(bucket.name) !== undefined) throw new S3Error('BucketAlreadyOwnedByYou');
     this.#database.run(
-      'INSERT INTO buckets VALUES (?, ?, ?, NULL)',
+      'INSERT INTO buckets VALUES (?, ?, ?, NULL, NULL)',
       bucket.name,
       bucket.versioning ?? null,
       bucket.createdMs,
@@ -94,6 +95,10 @@ export class Catalog {
 
   setNotification(name: string, notification: NotificationConfiguration): void {
     this.#database.run('UPDATE buckets SET notification = ? WHERE name = ?', JSON.stringify(notification), name);
+  }
+
+  setBucketTags(name: string, tags: Tags): void {
+    this.#database.run('UPDATE buckets SET tags = ? WHERE name = ?', JSON.stringify(tags), name);
   }
 
   /** Throws BucketNotEmpty while the bucket has any version or unfinished upload. */
@@ -214,7 +219,12 @@ export class Catalog {
 
 function toBucket(row: Row | undefined): Bucket | undefined {
   if (row === undefined) return undefined;
-  return { ...row, versioning: row.versioning ?? undefined, notification: fromJson(row.notification) } as Bucket;
+  return {
+    ...row,
+    versioning: row.versioning ?? undefined,
+    notification: fromJson(row.notification),
+    tags: fromJson(row.tags) ?? [],
+  } as Bucket;
 }
 
 function toListed(row: Row): ListedVersion {

@@ -29,7 +29,8 @@ const SCHEMAS = [
   FIRST_SCHEMA,
   `ALTER TABLE versions ADD COLUMN tags TEXT;
    ALTER TABLE uploads ADD COLUMN tags TEXT;
-   ALTER TABLE buckets ADD COLUMN notification TEXT;`,
+   ALTER TABLE buckets ADD COLUMN notification TEXT;
+   ALTER TABLE buckets ADD COLUMN tags TEXT;`,
 ];
 
 export type Row = Record<string, unknown>;
@@ -44,8 +45,9 @@ export class Database {
     this.#database = new DatabaseSync(path);
     this.#database.exec('PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;');
     const { user_version: present } = this.#database.prepare('PRAGMA user_version').get() as { user_version: number };
-    const missing = SCHEMAS.slice(present).join('');
-    this.#database.exec(`BEGIN; ${missing} PRAGMA user_version = ${SCHEMAS.length}; COMMIT`);
+    const missing = SCHEMAS.slice(present);
+    if (missing.length === 0) return;
+    this.#database.exec(`BEGIN; ${missing.join('')} PRAGMA user_version = ${SCHEMAS.length}; COMMIT`);
   }
 
   close(): void {

@@ -34,6 +34,7 @@ const ERRORS = {
   MissingContentLength: [411, 'You must provide the Content-Length HTTP header.'],
   NoSuchBucket: [404, 'The specified bucket does not exist'],
   NoSuchKey: [404, 'The specified key does not exist.'],
+  NoSuchTagSet: [404, 'The TagSet does not exist'],
   NoSuchUpload: [
     404,
     'The specified upload does not exist. The upload ID may be invalid, or the upload may have been aborted or completed.',

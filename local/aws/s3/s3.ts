@@ -23,7 +23,14 @@ import { abortMultipartUpload, completeMultipartUpload, createMultipartUpload, u
 import { listMultipartUploads, listParts } from './multipart-listing.ts';
 import { getBucketNotification, putBucketNotification } from './notifications.ts';
 import { putObject, readObject } from './objects.ts';
-import { deleteObjectTagging, getObjectTagging, putObjectTagging } from './tags.ts';
+import {
+  deleteBucketTagging,
+  deleteObjectTagging,
+  getBucketTagging,
+  getObjectTagging,
+  putBucketTagging,
+  putObjectTagging,
+} from './tags.ts';
 import { Uploads } from './uploads.ts';
 import { type XmlElement, xmlDocument } from './xml.ts';
 
@@ -246,13 +253,20 @@ function serviceOperation({ method }: Call): Operation | undefined {
   return method === 'GET' ? listBuckets : undefined;
 }
 
+/** Parts of a bucket or object that a request can name. Such a request must not reach the whole by mistake. */
+const SUBRESOURCES = ['delete', 'location', 'notification', 'tagging', 'uploads', 'versioning', 'versions'];
+
+function namesSubresource(query: Call['query']): boolean {
+  return SUBRESOURCES.some((name) => query.has(name));
+}
+
 function bucketOperation({ method, query }: Call): Operation | undefined {
-  if (query.has('tagging')) return notImplemented; // Tags of a bucket.
   switch (method) {
     case 'GET':
       if (query.has('location')) return getBucketLocation;
       if (query.has('versioning')) return getBucketVersioning;
       if (query.has('notification')) return getBucketNotification;
+      if (query.has('tagging')) return getBucketTagging;
       if (query.has('versions')) return listObjectVersions;
       if (query.has('uploads')) return listMultipartUploads;
       return listing(query);
@@ -260,11 +274,14 @@ function bucketOperation({ method, query }: Call): Operation | undefined {
       return headBucket;
     case 'PUT':
       if (query.has('versioning')) return putBucketVersioning;
-      return query.has('notification') ? putBucketNotification : createBucket;
+      if (query.has('tagging')) return putBucketTagging;
+      if (query.has('notification')) return putBucketNotification;
+      return namesSubresource(query) ? undefined : createBucket;
     case 'POST':
       return query.has('delete') ? deleteObjects : undefined;
     case 'DELETE':
-      return deleteBucket;
+      if (query.has('tagging')) return deleteBucketTagging;
+      return namesSubresource(query) ? undefined : deleteBucket;
   }
 }
 
@@ -289,6 +306,7 @@ function objectOperation({ method, query, headers }: Call): Operation | undefine
       return readObject;
     case 'PUT':
       if (query.has('tagging')) return putObjectTagging;
+      if (namesSubresource(query)) return undefined;
       if (headers['x-amz-copy-source'] !== undefined) return inUpload ? uploadPartCopy : copyObject;
       return inUpload ? uploadPart : putObject;
     case 'POST':
@@ -296,10 +314,7 @@ function objectOperation({ method, query, headers }: Call): Operation | undefine
       return inUpload ? completeMultipartUpload : undefined;
     case 'DELETE':
       if (query.has('tagging')) return deleteObjectTagging;
+      if (namesSubresource(query)) return undefined;
       return inUpload ? abortMultipartUpload : deleteObject;
   }
-}
-
-function notImplemented(): never {
-  throw new S3Error('NotImplemented');
 }

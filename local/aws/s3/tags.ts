@@ -8,7 +8,7 @@ import type { Headers } from './object-headers.ts';
 import { childText, type XmlNode } from './xml.ts';
 
 /**
- * A tag of an object version. Tags can change while the version stays as it is.
+ * A tag of a bucket or of an object version. Tags can change while the version stays as it is.
  * @see https://docs.aws.amazon.com/AmazonS3/latest/userguide/object-tagging.html
  */
 export interface Tag {
@@ -18,7 +18,8 @@ export interface Tag {
 
 export type Tags = readonly Tag[];
 
-const TAGS_MAX = 10;
+const OBJECT_TAGS_MAX = 10;
+const BUCKET_TAGS_MAX = 50;
 /** S3 counts characters in UTF-16. */
 const KEY_CHARACTERS_MAX = 128;
 const VALUE_CHARACTERS_MAX = 256;
@@ -33,7 +34,7 @@ export function headerTags(headers: Headers): Tags {
     .filter((pair) => pair !== '')
     .map((pair) => headerTag(pair, header));
   if (duplicate(tags) !== undefined) throw malformedHeader(header);
-  return checkTags(tags);
+  return checkTags(tags, 'Object');
 }
 
 function headerTag(pair: string, header: string): Tag {
@@ -56,7 +57,7 @@ function malformedHeader(header: string): S3Error {
 }
 
 /** The tags in a `Tagging` document. Throws MalformedXML, InvalidTag, BadRequest. */
-function documentTags({ children }: XmlNode): Tags {
+function documentTags({ children }: XmlNode, of: 'Object' | 'Bucket'): Tags {
   const [set] = children;
   if (children.length !== 1 || set?.name !== 'TagSet') throw new S3Error('MalformedXML');
   const tags = set.children.map((node) => {
@@ -72,17 +73,16 @@ function documentTags({ children }: XmlNode): Tags {
     const message = 'Cannot provide multiple Tags with the same key';
     throw new S3Error('InvalidTag', { message, details: { TagKey: twice.key } });
   }
-  return checkTags(tags);
+  return checkTags(tags, of);
 }
 
 function duplicate(tags: Tags): Tag | undefined {
   return tags.find(({ key }, index) => tags.findIndex((other) => other.key === key) < index);
 }
 
-function checkTags(tags: Tags): Tags {
-  if (tags.length > TAGS_MAX) {
-    throw new S3Error('BadRequest', { message: `Object tags cannot be greater than ${TAGS_MAX}` });
-  }
+function checkTags(tags: Tags, of: 'Object' | 'Bucket'): Tags {
+  const max = of === 'Object' ? OBJECT_TAGS_MAX : BUCKET_TAGS_MAX;
+  if (tags.length > max) throw new S3Error('BadRequest', { message: `${of} tags cannot be greater than ${max}` });
   for (const { key, value } of tags) {
     if (key === '' || key.length > KEY_CHARACTERS_MAX || !CHARACTERS.test(key)) {
       throw new S3Error('InvalidTag', {
@@ -128,7 +128,11 @@ function findTagged(service: Service, call: Call): Version {
 export function getObjectTagging(service: Service, call: Call): S3Response {
   demand(service, call, taggingAction(call, 'Get'));
   const version = findTagged(service, call);
-  const tags = version.tags.map(
+  return taggingResponse(version.tags, versionHeader(service, version));
+}
+
+function taggingResponse(tags: Tags, headers: Record<string, string> = {}): S3Response {
+  const set = tags.map(
     ({ key, value }) =>
       [
         'Tag',
@@ -138,14 +142,14 @@ export function getObjectTagging(service: Service, call: Call): S3Response {
         ],
       ] as const,
   );
-  return xmlResponse(['Tagging', [['TagSet', tags]]], versionHeader(service, version));
+  return xmlResponse(['Tagging', [['TagSet', set]]], headers);
 }
 
 /** Replaces all tags of a version. */
 export async function putObjectTagging(service: Service, call: Call): Promise<S3Response> {
   demand(service, call, taggingAction(call, 'Put'));
   findTagged(service, call);
-  const tags = documentTags(await receiveXml(call, 'Tagging'));
+  const tags = documentTags(await receiveXml(call, 'Tagging'), 'Object');
   return { status: 200, headers: setTags(service, call, tags), body: EMPTY };
 }
 
@@ -158,4 +162,29 @@ function setTags(service: Service, call: Call, tags: Tags): Record<string, strin
   const version = findTagged(service, call);
   service.catalog.setTags(version, tags);
   return versionHeader(service, version);
+}
+
+/** Throws NoSuchTagSet. */
+export function getBucketTagging(service: Service, call: Call): S3Response {
+  demand(service, call, 's3:GetBucketTagging');
+  const { tags } = service.catalog.bucket(call.bucket);
+  if (tags.length === 0) throw new S3Error('NoSuchTagSet', { details: { BucketName: call.bucket } });
+  return taggingResponse(tags);
+}
+
+export async function putBucketTagging(service: Service, call: Call): Promise<S3Response> {
+  demand(service, call, 's3:PutBucketTagging');
+  service.catalog.bucket(call.bucket);
+  return setBucketTags(service, call, documentTags(await receiveXml(call, 'Tagging'), 'Bucket'));
+}
+
+export function deleteBucketTagging(service: Service, call: Call): S3Response {
+  demand(service, call, 's3:PutBucketTagging');
+  return setBucketTags(service, call, []);
+}
+
+function setBucketTags({ catalog }: Service, { bucket }: Call, tags: Tags): S3Response {
+  catalog.bucket(bucket);
+  catalog.setBucketTags(bucket, tags);
+  return { status: 204, headers: {}, body: EMPTY };
 }

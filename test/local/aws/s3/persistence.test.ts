@@ -132,7 +132,7 @@ test('a folder of version 0.1.0, which had no tags, is opened with its objects',
   first.s3.close();
   const database = new DatabaseSync(join(dir, 'catalog.sqlite'));
   database.exec(`ALTER TABLE versions DROP COLUMN tags; ALTER TABLE uploads DROP COLUMN tags;
-    ALTER TABLE buckets DROP COLUMN notification; PRAGMA user_version = 0`);
+    ALTER TABLE buckets DROP COLUMN notification; ALTER TABLE buckets DROP COLUMN tags; PRAGMA user_version = 0`);
   database.close();
 
   const second = open(dir);

@@ -2,17 +2,21 @@ import {
   CopyObjectCommand,
   CreateBucketCommand,
   DeleteBucketCommand,
+  DeleteBucketTaggingCommand,
   DeleteObjectCommand,
   DeleteObjectTaggingCommand,
   GetBucketLocationCommand,
+  GetBucketTaggingCommand,
   GetBucketVersioningCommand,
   GetObjectCommand,
   GetObjectTaggingCommand,
   HeadBucketCommand,
   ListBucketsCommand,
+  PutBucketTaggingCommand,
   PutBucketVersioningCommand,
   PutObjectCommand,
   type S3Client,
+  type Tag,
 } from '@aws-sdk/client-s3';
 import { describe, expect, test } from 'vitest';
 import { parseXml } from '../../../../local/aws/s3/xml.ts';
@@ -84,6 +88,20 @@ test('buckets are listed by prefix, in pages', async () => {
   expect([second.Buckets?.map(({ Name }) => Name), second.ContinuationToken]).toEqual([['page-c'], undefined]);
 });
 
+test('buckets have tags of their own', async () => {
+  const { client } = await startS3();
+  const put = (TagSet: Tag[]) => client.send(new PutBucketTaggingCommand({ Bucket: BUCKET, Tagging: { TagSet } }));
+  const get = () => client.send(new GetBucketTaggingCommand({ Bucket: BUCKET }));
+  const tags = (count: number) => Array.from({ length: count }, (_, n) => ({ Key: `${n}`, Value: '' }));
+  await put(tags(50));
+  expect(await refusal(put(tags(51)))).toEqual({ status: 400, code: 'BadRequest' });
+  expect(await refusal(put([{ Key: 'a#b', Value: '' }]))).toEqual({ status: 400, code: 'InvalidTag' });
+  expect((await get()).TagSet).toEqual(tags(50));
+  await client.send(new DeleteBucketTaggingCommand({ Bucket: BUCKET }));
+  expect(await refusal(get())).toEqual({ status: 404, code: 'NoSuchTagSet' });
+  await client.send(new HeadBucketCommand({ Bucket: BUCKET }));
+});
+
 test.each([
   ['', '<Wrong/>', 'MalformedXML'],
   ['?versioning', '<VersioningConfiguration/>', 'IllegalVersioningConfigurationException'],
@@ -122,11 +140,17 @@ describe('answers', () => {
   test.each<[string, string, number, string]>([
     ['GET', `/${BUCKET}?lifecycle`, 501, 'NotImplemented'],
     ['GET', `/${BUCKET}/k?acl`, 501, 'NotImplemented'],
-    ['GET', `/${BUCKET}?tagging`, 501, 'NotImplemented'],
+    ['GET', `/${BUCKET}?tagging`, 404, 'NoSuchTagSet'],
+    ['PUT', '/absent?tagging', 404, 'NoSuchBucket'],
     ['PUT', `/${BUCKET}/k?acl`, 501, 'NotImplemented'],
     ['POST', `/${BUCKET}?delete`, 400, 'InvalidRequest'],
     ['POST', `/${BUCKET}`, 405, 'MethodNotAllowed'],
     ['PATCH', `/${BUCKET}/k`, 405, 'MethodNotAllowed'],
+    ['DELETE', `/${BUCKET}?versioning`, 405, 'MethodNotAllowed'],
+    ['DELETE', `/${BUCKET}?notification`, 405, 'MethodNotAllowed'],
+    ['PUT', '/new-one?uploads', 405, 'MethodNotAllowed'],
+    ['DELETE', `/${BUCKET}/k?versions`, 405, 'MethodNotAllowed'],
+    ['PUT', `/${BUCKET}/k?uploads`, 405, 'MethodNotAllowed'],
     ['POST', '/', 405, 'MethodNotAllowed'],
     ['PUT', '/absent/k', 404, 'NoSuchBucket'],
     ['DELETE', '/absent/k', 404, 'NoSuchBucket'],

@@ -9,6 +9,8 @@ const keyIn = (xml: string) => childText(parseXml(xml, 'Delete'), 'Key');
 describe('a document', () => {
   test.each([
     ['white space', '<Delete>\n  <Key> a\tb </Key>\n</Delete>', ' a\tb '],
+    ['only white space', '<Delete><Key> \n</Key></Delete>', ' \n'],
+    ['white space around an entity', '<Delete><Key> &#32;</Key></Delete>', '  '],
     ['a number', '<Delete><Key>007</Key></Delete>', '007'],
     ['a number with an exponent', '<Delete><Key>1e3</Key></Delete>', '1e3'],
     ['a truth value', '<Delete><Key>true</Key></Delete>', 'true'],
