@@ -69,6 +69,7 @@ export function listBuckets(service: Service, call: Call): S3Response {
   const prefix = query.get('prefix') ?? '';
   const after = query.get('continuation-token') ?? '';
   const max = integer(call, 'max-buckets', BUCKETS_MAX, BUCKETS_MAX);
+  if (max === 0) throw new S3Error('InvalidArgument', { details: { ArgumentName: 'max-buckets', ArgumentValue: '0' } });
   const rest = service.catalog.buckets().filter(({ name }) => name.startsWith(prefix) && name > after);
   const buckets = rest.slice(0, max).map(
     ({ name, createdMs }) =>

@@ -4,7 +4,7 @@ import { checkConflict, checkTarget } from './commit.ts';
 import { checkWrite, deleteCondition } from './conditions.ts';
 import { S3Error } from './errors.ts';
 import { findVersion } from './find.ts';
-import { receiveXml } from './incoming.ts';
+import { receiveXml, XML_LIST_BYTES_MAX } from './incoming.ts';
 import { childrenNamed, childText, type XmlElement } from './xml.ts';
 
 /** "A request can contain a list of up to 1,000 keys to delete." */
@@ -98,7 +98,7 @@ function demandDigest({ headers }: Call): void {
 export async function deleteObjects(service: Service, call: Call): Promise<S3Response> {
   service.catalog.bucket(call.bucket);
   demandDigest(call);
-  const request = await receiveXml(call, 'Delete');
+  const request = await receiveXml(call, 'Delete', XML_LIST_BYTES_MAX);
   const quiet = childText(request, 'Quiet') === 'true';
   const objects = childrenNamed(request, 'Object');
   if (objects.length === 0 || objects.length > DELETE_KEYS_MAX) throw new S3Error('MalformedXML');

@@ -6,7 +6,9 @@ import { parseXml, type XmlNode } from './xml.ts';
 
 /** "The largest object that can be uploaded in a single PUT is 5 GB." */
 export const PUT_BYTES_MAX = 5 * 1024 ** 3;
-const XML_BYTES_MAX = 4 * 1024 ** 2;
+const XML_BYTES_MAX = 256 * 1024;
+/** For lists of keys and of parts. 10,000 parts with a checksum each take 3 MB. */
+export const XML_LIST_BYTES_MAX = 4 * 1024 ** 2;
 /** Limit for a line of an aws-chunked body: a length with a signature, or a trailer. */
 const CHUNK_LINE_BYTES_MAX = 4096;
 const TRAILERS_MAX = 16;
@@ -66,18 +68,25 @@ export function receive({ headers, body }: Incoming): { chunks: AsyncIterable<Ui
   };
 }
 
-/** Reads an XML body with that root. Throws MalformedXML; MaxMessageLengthExceeded above 4 MiB. */
-export async function receiveXml(incoming: Incoming, rootName: string): Promise<XmlNode> {
-  return parseXml(await receiveText(incoming), rootName);
+/**
+ * Reads an XML body with that root. `bytesMax` is its largest size, 256 KiB by default: parsing one byte takes about a
+ * microsecond, in which no other request is answered. Throws MalformedXML, MaxMessageLengthExceeded.
+ */
+export async function receiveXml(
+  incoming: Incoming,
+  rootName: string,
+  bytesMax: number = XML_BYTES_MAX,
+): Promise<XmlNode> {
+  return parseXml(await receiveText(incoming, bytesMax), rootName);
 }
 
-/** Reads a short body of text. Throws MalformedXML if it is not UTF-8; MaxMessageLengthExceeded above 4 MiB. */
-export async function receiveText(incoming: Incoming): Promise<string> {
+/** Throws MalformedXML if the body is not UTF-8; MaxMessageLengthExceeded. */
+async function receiveText(incoming: Incoming, bytesMax: number): Promise<string> {
   const parts: Uint8Array[] = [];
   let bytes = 0;
   for await (const chunk of receive(incoming).chunks) {
     bytes += chunk.byteLength;
-    if (bytes > XML_BYTES_MAX) throw new S3Error('MaxMessageLengthExceeded');
+    if (bytes > bytesMax) throw new S3Error('MaxMessageLengthExceeded');
     parts.push(chunk);
   }
   try {

@@ -5,7 +5,7 @@ import { CHECKSUM_ALGORITHMS, type Checksum, type ChecksumAlgorithm, createHashe
 import { checkTarget, commit, demandWrite, keeping, versionHeader } from './commit.ts';
 import { writeCondition } from './conditions.ts';
 import { S3Error } from './errors.ts';
-import { receive, receiveXml } from './incoming.ts';
+import { receive, receiveXml, XML_LIST_BYTES_MAX } from './incoming.ts';
 import { objectHeaders } from './object-headers.ts';
 import { headerTags } from './tags.ts';
 import type { Part, Upload } from './uploads.ts';
@@ -111,7 +111,8 @@ export async function completeMultipartUpload(service: Service, call: Call): Pro
   demandWrite(service, call);
   const upload = uploads.find(bucket, key, call.query.get('uploadId') ?? '');
   const condition = writeCondition(headers);
-  const request = await receiveXml({ ...call, headers: bodyHeaders(call) }, 'CompleteMultipartUpload');
+  const body = { ...call, headers: bodyHeaders(call) };
+  const request = await receiveXml(body, 'CompleteMultipartUpload', XML_LIST_BYTES_MAX);
   const parts = chooseParts(upload, uploads.parts(upload.id), request.children);
   const completed = await completedVersion(service, call, upload, parts);
   let unused: readonly Part[] = [];

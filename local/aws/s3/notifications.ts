@@ -127,7 +127,7 @@ function parse({ children }: XmlNode, idOf: (index: number) => string): Notifica
 
 function parseTarget(node: XmlNode, { element, destination, arn: pattern }: Kind, newId: string): Target {
   const arn = childText(node, destination);
-  const events = childrenNamed(node, 'Event').map(({ text }) => text);
+  const events = [...new Set(childrenNamed(node, 'Event').map(({ text }) => text))];
   if (arn === undefined || events.length === 0) throw new S3Error('MalformedXML');
   const region = pattern.exec(arn)?.[1];
   if (region === undefined) throw invalid('The ARN is not well formed', destination, arn);

@@ -76,8 +76,14 @@ function documentTags({ children }: XmlNode, of: 'Object' | 'Bucket'): Tags {
   return checkTags(tags, of);
 }
 
+/** The first tag whose key an earlier one has. */
 function duplicate(tags: Tags): Tag | undefined {
-  return tags.find(({ key }, index) => tags.findIndex((other) => other.key === key) < index);
+  const seen = new Set<string>();
+  return tags.find(({ key }) => {
+    const isKnown = seen.has(key);
+    seen.add(key);
+    return isKnown;
+  });
 }
 
 function checkTags(tags: Tags, of: 'Object' | 'Bucket'): Tags {

@@ -225,10 +225,13 @@ describe('lengths', () => {
     expect(answer.body).toContain('<Code>InvalidRequest</Code>');
   });
 
-  test('refuses XML of more than 4 MiB, with an answer', async () => {
+  test.each([
+    ['a list of keys of more than 4 MiB', 'POST', '?delete', 16 * 1024 ** 2],
+    ['other XML of more than 256 KiB', 'PUT', '?tagging', 256 * 1024 + 1],
+  ])('refuses %s, with an answer', async (_, method, query, bytes) => {
     const { endpoint } = await startS3();
-    const body = Buffer.alloc(16 * 1024 ** 2, '<Delete>');
-    const answer = await raw(endpoint, 'POST', `/${BUCKET}?delete`, { headers: { 'content-md5': 'unused' }, body });
+    const body = Buffer.alloc(bytes, '<Delete>');
+    const answer = await raw(endpoint, method, `/${BUCKET}${query}`, { headers: { 'content-md5': 'unused' }, body });
     expect(answer.body).toContain('<Code>MaxMessageLengthExceeded</Code>');
   });
 

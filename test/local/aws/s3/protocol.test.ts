@@ -145,6 +145,7 @@ describe('answers', () => {
     ['PUT', `/${BUCKET}/k?acl`, 501, 'NotImplemented'],
     ['POST', `/${BUCKET}?delete`, 400, 'InvalidRequest'],
     ['POST', `/${BUCKET}`, 405, 'MethodNotAllowed'],
+    ['GET', '/?max-buckets=0', 400, 'InvalidArgument'],
     ['PATCH', `/${BUCKET}/k`, 405, 'MethodNotAllowed'],
     ['DELETE', `/${BUCKET}?versioning`, 405, 'MethodNotAllowed'],
     ['DELETE', `/${BUCKET}?notification`, 405, 'MethodNotAllowed'],
