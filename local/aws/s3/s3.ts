@@ -146,13 +146,12 @@ function parseCall({ method, url, headers, body }: S3Request, requestId: string)
   const inPath = hostBucket === undefined || hostBucket === 's3';
   const [, first = '', rest = ''] = /^\/([^/]*)\/?(.*)$/s.exec(path) ?? [];
   try {
-    const parsedQuery = parseQuery(query);
     return {
       method,
       bucket: inPath ? decodeURIComponent(first) : hostBucket,
       key: decodeURIComponent(inPath ? rest : path.slice(1)),
-      query: parsedQuery,
-      headers: { ...headersInQuery(parsedQuery), ...headers },
+      query: parseQuery(query),
+      headers,
       body,
       requestId,
     };
@@ -164,12 +163,6 @@ function parseCall({ method, url, headers, body }: S3Request, requestId: string)
 function accessKeyId({ headers, query }: Call): string | undefined {
   const credential = /Credential=([^/,]+)/.exec(headers.authorization ?? '')?.[1];
   return credential ?? query.get('X-Amz-Credential')?.split('/')[0];
-}
-
-/** Metadata and tags may be in the query, where the SDK puts them when it signs an address in advance. */
-function headersInQuery(query: Call['query']): Call['headers'] {
-  const named = [...query].filter(([name]) => /^x-amz-(?:tagging$|meta-)/.test(name));
-  return Object.fromEntries(named.map(([name, value]) => [name, Buffer.from(value).toString('latin1')]));
 }
 
 function parseQuery(query: string): Map<string, string> {

@@ -166,15 +166,6 @@ test('a copy goes into another bucket', async () => {
   expect(await Body?.transformToString()).toBe('hello');
 });
 
-test('metadata and tags may be in the query, as in an address that was signed in advance', async () => {
-  const { client, endpoint } = await startS3();
-  const query = 'x-amz-tagging=a%3D1%26b%3D2&x-amz-meta-name=value&x-amz-meta-title=%C3%A9';
-  await raw(endpoint, 'PUT', `/${BUCKET}/k?${query}`, { body: 'x' });
-  const { Metadata, TagCount } = await client.send(new HeadObjectCommand({ Bucket: BUCKET, Key: 'k' }));
-  // The bytes of a value that is not US-ASCII are read as Latin-1, as in a header.
-  expect([Metadata?.name, Metadata?.title, TagCount]).toEqual(['value', '=?UTF-8?B?w4PCqQ==?=', 2]);
-});
-
 test.each([
   ['GLACIER', 501, 'NotImplemented'],
   ['NONSENSE', 400, 'InvalidStorageClass'],
