@@ -44,7 +44,7 @@ export class Stage {
   static async start(): Promise<Stage> {
     const directory = await mkdtemp(join(tmpdir(), 'flowdrop-bench-'));
     const bundles = makeBundles(directory);
-    const certificate = selfSigned();
+    const certificate = await selfSigned();
     const certificatePath = join(directory, 'authority.pem');
     await writeFile(certificatePath, certificate.certificate);
     const aws = new Child<AwsCalls>(here('servers/aws-process.ts'));
