@@ -1,30 +1,35 @@
 /**
- * Builds the npm package for other CDK apps, into `dist/package` or the directory given as the first argument:
+ * Builds the npm package for other CDK apps. `dist` is another directory if one is given as the first argument.
  *
- *   package.json, README.md, LICENSE, docs/runbook.md
- *   index.js         the construct, with the parts of zod that it needs
- *   functions/       the two functions, bundled
- *   types/           declarations
+ *   dist/flowdrop-<version>.tgz       the package, to be installed by its path
+ *   dist/package/                     what is in it:
+ *     package.json, README.md, LICENSE, docs/runbook.md
+ *     index.js                        the construct, with the parts of zod that it needs
+ *     functions/                      the two functions, bundled
+ *     types/                          declarations
+ *     THIRD-PARTY-NOTICES.txt         the licences of what is in index.js. Each function has its own.
  *
  * Its only dependency is CDK, which the app brings.
  */
 import { execFileSync } from 'node:child_process';
 import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
 import { BUILT_BUNDLES } from './bundle/built.ts';
 import { bundle } from './bundle/bundle.ts';
+import { thirdPartyNotices } from './bundle/notices.ts';
 
 const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
-const outDir = process.argv[2] ?? here('../dist/package');
+const dist = resolve(process.argv[2] ?? here('../dist'));
+const outDir = join(dist, 'package');
 
 rmSync(outDir, { recursive: true, force: true });
 mkdirSync(join(outDir, 'docs'), { recursive: true });
 bundle(join(outDir, BUILT_BUNDLES));
 await bundleConstruct();
 writeTypes();
-writeManifest();
+pack(writeManifest());
 
 async function bundleConstruct(): Promise<void> {
   await build({
@@ -36,6 +41,7 @@ async function bundleConstruct(): Promise<void> {
     target: 'node24',
     external: ['aws-cdk-lib', 'constructs'],
     plugins: [
+      thirdPartyNotices,
       {
         name: 'use the bundled functions',
         setup({ onResolve }) {
@@ -69,7 +75,8 @@ function writeTypes(): void {
   rmSync(path);
 }
 
-function writeManifest(): void {
+/** @returns the package's version. */
+function writeManifest(): string {
   const { name, version, description, license, engines, dependencies } = JSON.parse(
     readFileSync(here('../package.json'), 'utf8'),
   );
@@ -88,4 +95,11 @@ function writeManifest(): void {
   for (const file of ['README.md', 'LICENSE', 'docs/runbook.md']) {
     if (existsSync(here(`../${file}`))) cpSync(here(`../${file}`), join(outDir, file));
   }
+  return version;
+}
+
+/** The version is in the file's name, so that an app that installs another version sees another file. */
+function pack(version: string): void {
+  execFileSync('npm', ['pack', '--silent', '--pack-destination', dist], { cwd: outDir, stdio: 'ignore' });
+  process.stdout.write(`${join(dist, `flowdrop-${version}.tgz`)}\n`);
 }

@@ -11,7 +11,7 @@ export const BUNDLE_HANDLER = 'index.handler';
 /** Folder of the bundles, beside the package's one module. */
 export const BUILT_BUNDLES = 'functions';
 
-/** Copies one of the two functions to `<outDir>/index.mjs`. */
+/** Copies one of the two functions to `<outDir>/index.mjs`, and its notices beside it. */
 export function bundleFunction(name: FunctionName, outDir: string): void {
   cpSync(fileURLToPath(new URL(`${BUILT_BUNDLES}/${name}`, import.meta.url)), outDir, { recursive: true });
 }

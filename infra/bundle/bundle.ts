@@ -15,10 +15,10 @@ const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 const METAFILE_BYTES_MAX = 64 * 1024 * 1024;
 
 /**
- * Bundles one TypeScript module, with everything it imports, into `<outDir>/index.mjs` for Lambda's Node 24.
- * Synchronous, because CDK's local bundling is.
+ * Bundles one TypeScript module, with everything it imports, into `<outDir>/index.mjs` for Lambda's Node 24. The
+ * licences of the packages in it are in `<outDir>/THIRD-PARTY-NOTICES.txt`. Synchronous, because CDK's local bundling is.
  * @returns esbuild's metafile, which lists the inputs of the bundle.
- * @throws if esbuild fails. esbuild prints the file and line itself.
+ * @throws if esbuild fails, or a package has no licence. esbuild prints the reason itself.
  */
 export function bundleModule(entryPath: string, outDir: string): Metafile {
   const metafile = execFileSync(process.execPath, [here('./process.ts'), entryPath, outDir], {
@@ -29,7 +29,7 @@ export function bundleModule(entryPath: string, outDir: string): Metafile {
   return JSON.parse(metafile);
 }
 
-/** Bundles one of the two functions into `<outDir>/index.mjs`; see {@link bundleModule}. */
+/** Bundles one of the two functions; see {@link bundleModule}. */
 export function bundleFunction(name: FunctionName, outDir: string): Metafile {
   return bundleModule(here(`../../functions/${name}.lambda.ts`), outDir);
 }

@@ -1,10 +1,12 @@
 /**
- * `node process.ts <entry> <outDir>` bundles one module and prints esbuild's metafile. `bundleModule` is synchronous, and
- * esbuild with a plugin is not, so this runs in a process of its own.
+ * `node process.ts <entry> <outDir>` bundles one module, writes the notices of the packages in it beside it, and prints
+ * esbuild's metafile. `bundleModule` is synchronous, and esbuild with a plugin is not, so this runs in a process of its
+ * own.
  */
 import { readFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import { build, type Plugin } from 'esbuild';
+import { thirdPartyNotices } from './notices.ts';
 import { withLiteralKeys } from './schemas.ts';
 
 const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
@@ -37,6 +39,7 @@ const { metafile } = await build({
   platform: 'node',
   target: 'node24',
   minify: true,
+  // The file of notices has more.
   legalComments: 'none',
   metafile: true,
   logLevel: 'warning',
@@ -57,7 +60,7 @@ const { metafile } = await build({
     '@aws-sdk/credential-provider-node': here('aliases/credentials.ts'),
     '@smithy/core/event-streams': here('aliases/event-streams.ts'),
   },
-  plugins: [leanClients],
+  plugins: [leanClients, thirdPartyNotices],
   // If code imports a name that a stand-in above lacks, the build must fail, not the function.
   logOverride: { 'import-is-undefined': 'error' },
 });

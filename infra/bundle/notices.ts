@@ -1,0 +1,102 @@
+import { readdir, readFile, writeFile } from 'node:fs/promises';
+import { dirname, join, resolve } from 'node:path';
+import type { Metafile, PartialMessage, Plugin } from 'esbuild';
+
+/** File beside a bundle with the licences and notices of the packages in it. */
+export const NOTICES_FILE = 'THIRD-PARTY-NOTICES.txt';
+
+/** Licence texts of packages that are published without one, by scope, from the source repository of the scope. */
+const KEPT_LICENCES: Readonly<Record<string, { readonly license: string; readonly file: string }>> = {
+  '@middy': { license: 'MIT', file: 'middy.txt' },
+  '@aws-lambda-powertools': { license: 'MIT-0', file: 'powertools.txt' },
+};
+
+/** Folder of a package, in a path with forward slashes. */
+const PACKAGE_FOLDER = /^.*\/node_modules\/(?:@[^/]+\/)?[^/]+(?=\/)/;
+const LICENCE_FILE = /^(licen[cs]e|copying)/i;
+/** Files at the root of a package that travel with its code. */
+const LEGAL_FILE = /^(licen[cs]e|copying|notice|third-?party)(?!.*\.([cm]?[jt]sx?|json|map)$)/i;
+
+const RULE = '='.repeat(80);
+
+interface Package {
+  /** Name, version and licence. */
+  readonly title: string;
+  /** Its licence and notices. Undefined if its licence is nowhere. */
+  readonly text: string | undefined;
+}
+
+/**
+ * Writes {@link NOTICES_FILE} beside the bundle. The licences of most packages demand that they travel with the code, and
+ * esbuild's legal comments have none of them. Packages without code in the bundle are left out. The file depends only on
+ * the packages, because it is part of what CDK hashes.
+ *
+ * The build fails if a package has no licence.
+ */
+export const thirdPartyNotices: Plugin = {
+  name: 'third-party notices',
+  setup({ initialOptions, onEnd }) {
+    const { outfile = '', absWorkingDir = process.cwd() } = initialOptions;
+    initialOptions.metafile = true;
+    onEnd(async ({ metafile }) => {
+      // There is no metafile if the build failed.
+      if (metafile === undefined) return;
+      const packages = await Promise.all(packageFolders(metafile, absWorkingDir).map(packageIn));
+      const errors = packages.flatMap(({ title, text }) => (text === undefined ? withoutLicence(title) : []));
+      if (errors.length === 0) await writeFile(join(dirname(outfile), NOTICES_FILE), noticesOf(packages));
+      return { errors };
+    });
+  },
+};
+
+/** Folders of the packages with code in the bundle. The paths of a metafile are relative to esbuild's working directory. */
+function packageFolders({ outputs }: Metafile, workingDir: string): readonly string[] {
+  const folders = new Set<string>();
+  for (const { inputs } of Object.values(outputs)) {
+    for (const [path, { bytesInOutput }] of Object.entries(inputs)) {
+      const folder = PACKAGE_FOLDER.exec(resolve(workingDir, path));
+      if (folder !== null && bytesInOutput > 0) folders.add(folder[0]);
+    }
+  }
+  return [...folders];
+}
+
+async function packageIn(folder: string): Promise<Package> {
+  const { name, version, license } = JSON.parse(await readFile(join(folder, 'package.json'), 'utf8'));
+  const title = `${name} ${version} (${license})`;
+  const entries = await readdir(folder, { withFileTypes: true });
+  const files = entries.flatMap((entry) => (entry.isFile() && LEGAL_FILE.test(entry.name) ? entry.name : [])).sort();
+  const paths = files.map((file) => join(folder, file));
+  if (!files.some((file) => LICENCE_FILE.test(file))) {
+    const kept = KEPT_LICENCES[name.split('/')[0]];
+    // A package that has changed its licence needs another text.
+    if (kept === undefined || kept.license !== license) return { title, text: undefined };
+    paths.unshift(join(import.meta.dirname, 'licences', kept.file));
+  }
+  return { title, text: (await Promise.all(paths.map(textOf))).join('\n\n') };
+}
+
+const textOf = async (path: string): Promise<string> => (await readFile(path, 'utf8')).replaceAll('\r\n', '\n').trim();
+
+function withoutLicence(title: string): PartialMessage {
+  return {
+    text: `The bundle contains code of ${title}, which has no licence file. Look for the licence in its source repository. If the licence allows this use, keep its text in infra/bundle/licences/ and name it in infra/bundle/notices.ts.`,
+  };
+}
+
+/** Packages with the same text share it: most of the SDK's have one licence of 11 KB. */
+function noticesOf(packages: readonly Package[]): string {
+  const byText = Map.groupBy(
+    packages.toSorted((a, b) => (a.title < b.title ? -1 : 1)),
+    ({ text }) => text,
+  );
+  const parts = Array.from(
+    byText,
+    ([text, sharers]) => `${RULE}\n${[...new Set(sharers.map(({ title }) => title))].join('\n')}\n\n${text}\n`,
+  );
+  return [
+    'This bundle contains code of the packages below, each with its version, its licence and its notices.',
+    'It is not the original code: unused parts were removed, and names may be shorter.\n',
+    ...parts,
+  ].join('\n');
+}
