@@ -6,7 +6,7 @@ import { describe, expect, it } from 'vitest';
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const read = (path: string): string => readFileSync(join(ROOT, path), 'utf8');
 
-const pages = ['.', 'docs', 'examples']
+const pages = ['.', 'docs', 'examples', 'examples/own-app']
   .flatMap((folder) => readdirSync(join(ROOT, folder)).map((name) => join(folder, name)))
   .filter((path) => path.endsWith('.md'));
 
@@ -42,6 +42,12 @@ describe.each(pages)('%s', (page) => {
     const planned = ['functions/where-is-my-file.lambda.ts'];
     expect(named.filter((path) => !planned.includes(path) && !existsSync(join(ROOT, path)))).toEqual([]);
   });
+});
+
+it('nothing tells a reader to install or run the package by its name, which a stranger could publish', () => {
+  const files = [...pages, 'examples/own-app/app.js', 'examples/own-app/package.json', 'infra/package.ts'];
+  const byName = /\b(?:npm (?:i|install|add|exec|ci)|npx|pnpm|yarn|bunx?)\b[^\n`|;&]*(?<![\w./-])flowdrop(?![\w./-])/;
+  expect(files.filter((file) => byName.test(read(file)))).toEqual([]);
 });
 
 it('the runbook filters logs by texts that the functions log', () => {

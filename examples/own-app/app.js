@@ -1,6 +1,5 @@
-// A CDK app with a pipeline that uses your inbox, your key and your topic. Run `npm install flowdrop aws-cdk-lib
-// constructs`, then `cdk deploy --app "node app.js"`.
-import { App, Stack } from 'aws-cdk-lib';
+// A CDK app with a pipeline that uses your inbox, your key and your topic. README.md says how to run it.
+import { App, CfnOutput, Stack } from 'aws-cdk-lib';
 import { Rule } from 'aws-cdk-lib/aws-events';
 import { SnsTopic } from 'aws-cdk-lib/aws-events-targets';
 import { Role, ServicePrincipal } from 'aws-cdk-lib/aws-iam';
@@ -47,3 +46,6 @@ new Rule(stack, 'ModelReady', {
   eventPattern: { source: ['flowdrop'], detailType: ['Flow Succeeded'], detail: { pipeline: ['scans'] } },
   targets: [new SnsTopic(new Topic(stack, 'Ready', { enforceSSL: true }))],
 });
+
+new CfnOutput(stack, 'TokenSecret', { value: pipeline.tokenSecret.secretArn });
+new CfnOutput(stack, 'Results', { value: pipeline.resultsBucket.bucketName });

@@ -1,9 +1,10 @@
 import { execFileSync } from 'node:child_process';
-import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { FUNCTION_NAMES } from '../../infra/bundle/bundle.ts';
 
 const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 const run = (command: string, args: string[], cwd: string, env: Record<string, string> = {}) =>
@@ -17,25 +18,30 @@ const run = (command: string, args: string[], cwd: string, env: Record<string, s
 /** Time limit of tests that start several processes: to build, pack, install or compile. */
 const MANY_PROCESSES_TIMEOUT_MS = 240_000;
 
+const json = (path: string) => JSON.parse(readFileSync(here(`../../${path}`), 'utf8'));
+const { version, dependencies, devDependencies } = json('package.json');
+const example = json('examples/own-app/package.json');
+
 describe('the package', () => {
   let directory: string;
   let app: string;
 
   beforeAll(() => {
     directory = mkdtempSync(join(tmpdir(), 'flowdrop-package-'));
-    const built = join(directory, 'package');
-    run(process.execPath, [here('../../infra/package.ts'), built], here('../..'));
-    const [tarball = ''] = JSON.parse(run('npm', ['pack', '--json', '--pack-destination', directory], built)).map(
-      ({ filename }: { filename: string }) => filename,
-    );
+    const printed = run(process.execPath, [here('../../infra/package.ts'), directory], here('../..'));
+    const tarball = printed.trimEnd();
+    expect(tarball).toBe(join(directory, `flowdrop-${version}.tgz`));
     app = join(directory, 'app');
-    mkdirSync(app);
-    writeFileSync(join(app, 'package.json'), JSON.stringify({ type: 'module', private: true }));
+    cpSync(here('../../examples/own-app'), app, { recursive: true });
+    cpSync(tarball, join(app, basename(tarball)));
+    // Without CDK, which npm would ask a registry for.
+    const { flowdrop } = example.dependencies;
+    writeFileSync(join(app, 'package.json'), JSON.stringify({ type: 'module', dependencies: { flowdrop } }));
     // An empty cache proves that the package needs nothing from a registry. The app brings CDK. npm skips peer
     // dependencies only with --legacy-peer-deps, not with --omit=peer. The links stand in for the app's own CDK.
     const flags = ['--offline', '--legacy-peer-deps', '--no-audit', '--no-fund'];
     const emptyCache = { npm_config_cache: join(directory, 'empty-cache') };
-    run('npm', ['install', ...flags, join(directory, tarball)], app, emptyCache);
+    run('npm', ['install', ...flags], app, emptyCache);
     for (const name of ['aws-cdk-lib', 'constructs']) {
       symlinkSync(here(`../../node_modules/${name}`), join(app, 'node_modules', name));
     }
@@ -54,16 +60,27 @@ describe('the package', () => {
     ).toEqual(['aws-cdk-lib', 'constructs', 'flowdrop']);
   });
 
+  it('has the licences of the packages in each of its bundles', () => {
+    const notices = (folder: string) =>
+      readFileSync(join(app, 'node_modules/flowdrop', folder, 'THIRD-PARTY-NOTICES.txt'), 'utf8');
+    expect(notices('.')).toContain(`\nzod ${dependencies.zod} (MIT)\n`);
+    expect(notices('.')).not.toContain('@aws-sdk');
+    for (const name of FUNCTION_NAMES) {
+      expect(notices(`functions/${name}`)).toContain(`\n@aws-sdk/client-s3 ${dependencies['@aws-sdk/client-s3']} (`);
+    }
+  });
+
   it(
     'synthesises the example, with both functions in it',
     () => {
-      cpSync(here('../../examples/own-app/app.js'), join(app, 'app.js'));
+      const environment = { CDK_DISABLE_VERSION_CHECK: '1' };
+      run(here('../../node_modules/.bin/cdk'), ['synth', '--quiet'], app, environment);
       const outdir = join(app, 'cdk.out');
-      run(process.execPath, ['app.js'], app, { CDK_OUTDIR: outdir });
       const bundles = readdirSync(outdir)
         .filter((name) => name.startsWith('asset.'))
-        .map((name) => readdirSync(join(outdir, name)));
-      expect(bundles).toEqual([['index.mjs'], ['index.mjs']]);
+        .map((name) => readdirSync(join(outdir, name)).sort());
+      const files = ['THIRD-PARTY-NOTICES.txt', 'index.mjs'];
+      expect(bundles).toEqual([files, files]);
       const template = JSON.parse(readFileSync(join(outdir, 'Models.template.json'), 'utf8'));
       const types = Object.values<{ Type: string }>(template.Resources).map(({ Type }) => Type);
       expect(types.filter((type) => type === 'AWS::Lambda::Function')).toHaveLength(2);
@@ -134,4 +151,28 @@ describe('the package', () => {
     },
     MANY_PROCESSES_TIMEOUT_MS,
   );
+});
+
+describe('the example', () => {
+  it('installs the packed file, and the versions of CDK that are tested here', () => {
+    expect(example.dependencies).toEqual({
+      'aws-cdk-lib': dependencies['aws-cdk-lib'],
+      constructs: dependencies.constructs,
+      flowdrop: `file:flowdrop-${version}.tgz`,
+    });
+    expect(example.devDependencies).toEqual({ 'aws-cdk': devDependencies['aws-cdk'] });
+  });
+
+  it('has the feature flags of this repository', () => {
+    const { context, ...settings } = json('cdk.json');
+    const { flowdrop: _, ...flags } = context;
+    expect(json('examples/own-app/cdk.json')).toEqual({ ...settings, app: 'node app.js', context: flags });
+  });
+
+  it('names the packed file of this version in its README and in ours', () => {
+    for (const page of ['README.md', 'examples/own-app/README.md']) {
+      const named = readFileSync(here(`../../${page}`), 'utf8').match(/flowdrop-[\w.]+\.tgz/g) ?? [];
+      expect([...new Set(named)], page).toEqual([`flowdrop-${version}.tgz`]);
+    }
+  });
 });
