@@ -137,7 +137,8 @@ export interface FlowPipelineProps {
   readonly collectors?: number;
   /**
    * Topic that is notified when an alarm starts and when it ends. If the topic belongs to this app and has no
-   * subscription, a warning at synth says so.
+   * subscription, a warning at synth says so. If an imported topic has a policy of its own, that must let
+   * `cloudwatch.amazonaws.com` publish.
    * @default - none. Alarms show on the dashboard only, and a warning at synth says so.
    */
   readonly alarmTopic?: ITopic;
