@@ -30,6 +30,7 @@ export type MetricName =
   | 'FlowsShared'
   | 'UploadsWaiting'
   | 'UploadsResubmitted'
+  | 'UploadsReturned'
   | 'UploadsBackfilled'
   | 'UploadsMissed'
   | 'EntriesUnreadable'
@@ -43,6 +44,7 @@ export type MetricName =
   | 'TicksCutShort'
   | 'InputBytes'
   | 'AssetBytes'
+  | 'OldestTickSeconds'
   | 'OldestRunningSeconds'
   | 'OldestWaitingSeconds'
   | 'SecondsToResult';

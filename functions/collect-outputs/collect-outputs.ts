@@ -4,6 +4,7 @@ import { type Retried, retryUploads } from '../resubmit/retry.ts';
 import { continueSweep, requestSweep, type SweepReport } from '../sweep/sweep.ts';
 import type { SweepPorts } from '../sweep/sweep-run.ts';
 import { parseCollectEvent } from './collect-event.ts';
+import { reportNeighbour } from './neighbour.ts';
 import { type CollectorShare, type CollectPorts, Tick, type TickSummary } from './tick.ts';
 
 export type { CollectPorts, TickSummary } from './tick.ts';
@@ -68,9 +69,10 @@ export async function collectOutputs(
       if (lease.isLost || !mayRoundBeginAt(Math.max(next, clock.now()))) break;
     }
     await tick.finish();
+    await reportNeighbour(share, ports, closing);
   } finally {
     await tick.allStored();
-    await lease.release(closing);
+    await lease.release(closing, tick.isCutShort ? {} : { tickCompletedAt: clock.now() });
   }
   telemetry.metrics.count(tick.isCutShort ? 'TicksCutShort' : 'TicksCompleted');
   const summary = tick.summary(tick.halt ?? 'completed');

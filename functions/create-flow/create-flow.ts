@@ -53,6 +53,7 @@ export async function createFlow(
         error,
       });
     } else {
+      delivery.count('UploadsReturned');
       delivery.log.error('This delivery failed. The queue delivers the message again.', { error: error as Error });
     }
     throw error;

@@ -6,6 +6,7 @@ const UNITS: Partial<Record<MetricName, (typeof MetricUnit)[keyof typeof MetricU
   InputBytes: MetricUnit.Bytes,
   AssetBytes: MetricUnit.Bytes,
   OldestRunningSeconds: MetricUnit.Seconds,
+  OldestTickSeconds: MetricUnit.Seconds,
   OldestWaitingSeconds: MetricUnit.Seconds,
   SecondsToResult: MetricUnit.Seconds,
 };

@@ -7,6 +7,8 @@ const COLLECTOR_CLOCK_SKEW_MS = 10 * 60_000;
 export interface CollectorState {
   /** End of the lease of the tick that holds it. 0 if no tick does. */
   readonly heldUntil?: number | undefined;
+  /** When the last tick ended that was not cut short. */
+  readonly tickCompletedAt?: number | undefined;
   /** When the last completed round began. Every flow that was due then has been looked at since. */
   readonly lastCompletedAt?: number | undefined;
   readonly unfinishedRound?: UnfinishedRound | undefined;
@@ -50,6 +52,7 @@ function stateSchema(now: number, leaseMs: number) {
     );
   return z.object({
     heldUntil: orDropped(timeUpTo(now + leaseMs)),
+    tickCompletedAt: orDropped(time),
     lastCompletedAt: orDropped(time),
     unfinishedRound: orDropped(z.object({ startedAt: time, after: z.string(), isInVain: z.optional(z.boolean()) })),
     endedMarkers: orDropped(z.array(z.string())),

@@ -14,6 +14,22 @@ export interface LeasePorts {
   readonly clock: Clock;
 }
 
+/** Reads the state of a collector. It is empty if the collector never had a tick, or if it cannot be read. */
+export async function readState(
+  { s3, bucket, clock }: LeasePorts,
+  collector: number,
+  signal: AbortSignal,
+): Promise<{ readonly state: CollectorState; readonly etag?: string | undefined }> {
+  try {
+    const get = new GetObjectCommand({ Bucket: bucket, Key: collectorKey(collector) });
+    const { Body, ETag } = await s3.send(get, { abortSignal: signal });
+    return { state: parsedState((await Body?.transformToString()) ?? '', clock.now(), LEASE_MS), etag: ETag };
+  } catch (error) {
+    if (!isAbsent(error)) throw error;
+    return { state: {} };
+  }
+}
+
 /**
  * A collector's lease, and beside it the state that the collector keeps between its ticks.
  *
@@ -51,18 +67,8 @@ export class Lease {
 
   /** Takes the lease of a collector. Undefined if another tick holds it, or takes it at the same time. */
   static async take(ports: LeasePorts, collector: number, signal: AbortSignal): Promise<Lease | undefined> {
-    const { s3, bucket, clock } = ports;
-    const where = { Bucket: bucket, Key: collectorKey(collector) };
-    let state: CollectorState = {};
-    let etag: string | undefined;
-    try {
-      const { Body, ETag } = await s3.send(new GetObjectCommand(where), { abortSignal: signal });
-      state = parsedState((await Body?.transformToString()) ?? '', clock.now(), LEASE_MS);
-      etag = ETag;
-    } catch (error) {
-      if (!isAbsent(error)) throw error;
-    }
-    if (clock.now() < (state.heldUntil ?? 0)) return undefined;
+    const { state, etag } = await readState(ports, collector, signal);
+    if (ports.clock.now() < (state.heldUntil ?? 0)) return undefined;
     const lease = new Lease(ports, collector, state, etag);
     await lease.write(signal);
     if (lease.#lost) return undefined;
@@ -96,11 +102,14 @@ export class Lease {
     return !this.#lost;
   }
 
-  /** Releases the lease at once. If that fails, it expires by itself, so the error can be ignored. */
-  async release(signal: AbortSignal): Promise<void> {
+  /**
+   * Releases the lease at once. If that fails, it expires by itself, so the error can be ignored.
+   * @param last what else the state holds from now on.
+   */
+  async release(signal: AbortSignal, last: Partial<CollectorState> = {}): Promise<void> {
     this.#ended.abort();
     await this.#renewing;
-    await this.#write({ heldUntil: 0 }, signal).catch(() => {});
+    await this.#write({ ...last, heldUntil: 0 }, signal).catch(() => {});
   }
 
   #write(change: Partial<CollectorState>, signal: AbortSignal): Promise<void> {

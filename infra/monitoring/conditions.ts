@@ -86,6 +86,7 @@ export function conditions(monitored: Monitored): readonly Condition[] {
     ...uploadConditions(metrics),
     ...flowConditions(metrics, monitored.flowAgeMaxSeconds),
     tickCondition(metrics),
+    collectorCondition(metrics),
     ...functionConditions('create-flow', monitored.createFlowFunction),
     ...functionConditions('collect-outputs', monitored.collectOutputsFunction),
   ];
@@ -130,6 +131,14 @@ function uploadConditions(metrics: PipelineMetrics): readonly Condition[] {
       action: 'Store a new token in the secret.',
       ...whileMeasured(metrics.sum('TokenRejected', RETRY_PERIOD)),
       threshold: 1,
+    },
+    {
+      id: 'uploads-returned',
+      meaning: 'The function create-flow gives uploads back to their queue, because an AWS service refuses or fails.',
+      action: 'Read the reason in its log. Nothing is lost for the next five hours.',
+      metric: filled(metrics.sum('UploadsReturned', FIVE_MINUTES)),
+      threshold: 1,
+      periods: [2, 3],
     },
     {
       id: 'uploads-missed',
@@ -192,6 +201,21 @@ function tickCondition(metrics: PipelineMetrics): Condition {
     whenBelow: true,
     periods: [2, 2],
     missingIsBad: true,
+  };
+}
+
+/**
+ * A collector that was just deployed has completed no tick yet. That is over within minutes, so the lowest value of a
+ * period counts. With one collector there is no such metric: see {@link tickCondition}.
+ */
+function collectorCondition(metrics: PipelineMetrics): Condition {
+  return {
+    id: 'collector-missing',
+    meaning: 'One of several collectors has completed no tick for 40 minutes, so its share of the outputs waits.',
+    action: 'Check whether its schedule is on, and whether its ticks crash or are cut short.',
+    metric: metrics.minimum('OldestTickSeconds', TICK_PERIOD),
+    threshold: TICK_PERIOD.toSeconds(),
+    periods: [2, 2],
   };
 }
 

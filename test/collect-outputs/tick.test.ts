@@ -439,6 +439,48 @@ describe('one flow and several uploads', () => {
   });
 });
 
+describe('one of several collectors', () => {
+  const of = 3;
+  it('that completes no tick is reported by the one before it, and the others are not', async () => {
+    await start();
+    const seconds = async (index: number): Promise<number> => {
+      const before = world.count('OldestTickSeconds');
+      await world.tick({ index, of });
+      return world.count('OldestTickSeconds') - before;
+    };
+    for (const index of [0, 1, 2]) await world.tick({ index, of });
+    for (let i = 0; i < 3; i += 1) {
+      world.clock.advance(20 * MINUTE);
+      for (const index of [0, 1]) await world.tick({ index, of });
+    }
+    expect(await seconds(1)).toBeGreaterThanOrEqual(60 * 60);
+    expect(await seconds(0)).toBeLessThan(60);
+  });
+
+  it('that is cut short by the service each time is reported too', async () => {
+    await start();
+    for (const index of [0, 1, 2]) await world.tick({ index, of });
+    await flowsOf(named(12));
+    world.service.intercept = () => ({ status: 401 });
+    for (let i = 0; i < 3; i += 1) {
+      world.clock.advance(20 * MINUTE);
+      for (const index of [0, 1, 2]) await world.tick({ index, of }).catch(() => {});
+    }
+    expect(world.count('TicksCutShort')).toBeGreaterThan(0);
+    const before = world.count('OldestTickSeconds');
+    await world.tick({ index: 0, of }).catch(() => {});
+    expect(world.count('OldestTickSeconds') - before).toBeGreaterThanOrEqual(60 * 60);
+  });
+
+  it('is reported as very late if it never had a tick, and a single collector reports nothing', async () => {
+    await start();
+    await world.tick();
+    expect(world.count('OldestTickSeconds')).toBe(0);
+    await world.tick({ index: 0, of });
+    expect(world.count('OldestTickSeconds')).toBeGreaterThanOrEqual(24 * 60 * 60);
+  });
+});
+
 describe('a tick', () => {
   it('that fails for one upload still runs the sweep that was requested', async () => {
     let flowId = 'none yet';

@@ -139,3 +139,16 @@ describe('an upload that the pace kept waiting past half of the time', () => {
     expect(await world.keys(LEDGER, 'uploads/')).toHaveLength(1);
   });
 });
+
+describe('uploads that the ledger refuses', () => {
+  it('are given back to the queue, counted, and named with the reason', async () => {
+    await start({ s3: { authorize: ({ resource }) => !resource.includes(`:::${LEDGER}`) } });
+    for (const key of ['a', 'b']) await world.upload(key, 'x');
+    expect((await world.deliver())?.batchItemFailures).toHaveLength(2);
+    expect(world.count('UploadsReturned')).toBe(2);
+    const lines = world.logged.filter(({ message }) => message.startsWith('This delivery failed.'));
+    expect(lines.map(({ fields }) => fields.key).sort()).toEqual(['a', 'b']);
+    for (const { fields } of lines) expect(String(fields.error)).toContain('AccessDenied');
+    expect(world.service.flows).toHaveLength(0);
+  });
+});

@@ -39,6 +39,7 @@ describe('alarms', () => {
     expect(alarms.map(({ AlarmName }) => AlarmName.replace('flowdrop-', '')).sort()).toEqual([
       'collect-outputs-errors',
       'collect-outputs-throttles',
+      'collector-missing',
       'create-flow-errors',
       'create-flow-throttles',
       'dead-letters',
@@ -51,6 +52,7 @@ describe('alarms', () => {
       'token-rejected',
       'uploads-delayed',
       'uploads-missed',
+      'uploads-returned',
       'uploads-waiting',
     ]);
   });
