@@ -9,6 +9,7 @@ import { bundle } from '../infra/bundle/bundle.ts';
 import { type Arguments, parseArguments, USAGE, UsageError } from './start/arguments.ts';
 import { KnownFiles } from './start/inbox-folder.ts';
 import { FunctionLogs } from './start/logs.ts';
+import { printable } from './start/printable.ts';
 import { Screen } from './start/screen.ts';
 import { namedFile, Session } from './start/session.ts';
 import { shownPath } from './start/shown-path.ts';
@@ -195,10 +196,10 @@ try {
   process.exitCode = await main();
 } catch (error) {
   if (error instanceof UsageError) {
-    console.error(`${error.message} (npm start -- --help shows the usage)`);
+    console.error(`${printable(error.message)} (npm start -- --help shows the usage)`);
     process.exitCode = EXIT_USAGE;
   } else if (error instanceof ConfigurationError || error instanceof InUseError) {
-    console.error(error.message);
+    for (const line of error.message.split('\n')) console.error(printable(line));
     process.exitCode = EXIT_FAILED;
   } else {
     throw error;

@@ -1,13 +1,8 @@
 import type { WriteStream } from 'node:tty';
+import { printable } from './printable.ts';
 
 const FRAMES = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
 const FRAME_MS = 100;
-
-/** A file name may contain characters that move the cursor or colour the screen. */
-// biome-ignore lint/suspicious/noControlCharactersInRegex: The pattern looks for control characters.
-const CONTROL_CHARACTERS = /[\u0000-\u001f\u007f-\u009f]/g;
-
-export const printable = (text: string): string => text.replace(CONTROL_CHARACTERS, '�');
 
 /**
  * Shows lines and, on a terminal, a status line below them that is rewritten in place. If the output is not a terminal,
@@ -27,9 +22,9 @@ export class Screen {
     return this.#output.isTTY === true;
   }
 
-  /** Prints a line that stays. */
+  /** Prints a line that stays. All that this class prints is {@link printable}. */
   line(text = ''): void {
-    this.#output.write(`${this.isTerminal ? '\r\u001b[K' : ''}${text}\n`);
+    this.#output.write(`${this.isTerminal ? '\r\u001b[K' : ''}${printable(text)}\n`);
     this.#draw();
   }
 
@@ -58,7 +53,7 @@ export class Screen {
   #draw(): void {
     if (this.#status === '') return;
     const columns = this.#output.columns || 80; // Some terminals report 0 columns.
-    const text = `${FRAMES[this.#frame % FRAMES.length]} ${this.#status}`;
+    const text = `${FRAMES[this.#frame % FRAMES.length]} ${printable(this.#status)}`;
     this.#output.write(
       `\r\u001b[K${Array.from(text)
         .slice(0, columns - 1)

@@ -12,7 +12,7 @@ import { Follower, type Progress } from './follower.ts';
 import { type InboxFile, InboxFolder, type KnownFiles } from './inbox-folder.ts';
 import type { FunctionLogs } from './logs.ts';
 import { ResultsFolder } from './results-folder.ts';
-import { printable, type Screen, size } from './screen.ts';
+import { type Screen, size } from './screen.ts';
 import { shownPath } from './shown-path.ts';
 
 const UPLOADS_MAX = 4;
@@ -63,7 +63,7 @@ export class Session {
       },
       onDeadLetter: (body) => {
         for (const { key } of uploadsOf(JSON.parse(body))) {
-          session.#end(key, 'failed', `${printable(key)}  failed: every attempt failed; ${logs.hint('create-flow')}`);
+          session.#end(key, 'failed', `${key}  failed: every attempt failed; ${logs.hint('create-flow')}`);
         }
       },
     });
@@ -137,7 +137,7 @@ export class Session {
     const { screen, pipeline } = this.#options;
     const { path, bytes } = file;
     const key = `${pipeline.settings.inboxPrefix}${file.key}`;
-    const name = printable(key);
+    const name = key;
     if (!routeFor(pipeline.routes, { key, mediaType: mediaTypeOf(undefined, key) })) {
       screen.line(`${name}  skipped: no route in cdk.json matches this file`);
       return undefined;
@@ -163,46 +163,47 @@ export class Session {
 
   #show(progress: Progress): void {
     const { screen } = this.#options;
-    const name = printable(progress.key);
+    const name = progress.key;
     const tracked = this.#tracked.get(progress.key);
     switch (progress.kind) {
       case 'running':
-        screen.step(`${name}  flow ${printable(progress.flowId)} created and running: ${printable(progress.template)}`);
+        screen.step(`${name}  flow ${progress.flowId} created and running: ${progress.template}`);
         if (tracked) tracked.state = 'running';
         break;
       case 'waiting': {
         const until = new Date(progress.notBefore).toLocaleTimeString();
-        const message = `${printable(progress.message)} (${progress.reason})`;
+        const message = `${progress.message} (${progress.reason})`;
         if (NEEDS_THE_USER.includes(progress.reason)) tracked?.end.resolve('failed');
         screen.line(`${name}  waits until ${until}: ${message}`);
         if (tracked) tracked.state = 'waiting';
         break;
       }
       case 'ended':
-        this.#end(progress.key, progress.receipt.status, this.#summary(progress, tracked));
+        this.#end(progress.key, progress.receipt.status, ...this.#summary(progress, tracked));
     }
     this.#drawStatus();
   }
 
-  #summary({ key, receipt, receiptPath, assets }: Progress & { kind: 'ended' }, tracked: Tracked | undefined): string {
-    const shown = (path: string) => printable(shownPath(path, this.#options.cwd));
-    const name = printable(key);
+  #summary(
+    { key, receipt, receiptPath, assets }: Progress & { kind: 'ended' },
+    tracked: Tracked | undefined,
+  ): string[] {
+    const shown = (path: string) => shownPath(path, this.#options.cwd);
+    const name = key;
     const took = tracked ? ` in ${((Date.now() - tracked.since) / 1000).toFixed(1)} s` : '';
     const count = `${assets.length} ${assets.length === 1 ? 'asset' : 'assets'}`;
     return [
       receipt.status === 'succeeded'
         ? `${name}  done${took}: ${count}`
-        : `${name}  failed: ${printable(receipt.failure?.message ?? 'see the receipt')}`,
+        : `${name}  failed: ${receipt.failure?.message ?? 'see the receipt'}`,
       ...assets.map(({ path, bytes }) => `    ${shown(path)}  ${size(bytes)}`),
-      ...receipt.failedOutputs.map(
-        ({ id, message }) => `    output ${printable(id)} is missing: ${printable(message)}`,
-      ),
+      ...receipt.failedOutputs.map(({ id, message }) => `    output ${id} is missing: ${message}`),
       `    ${shown(receiptPath)}`,
-    ].join('\n');
+    ];
   }
 
-  #end(key: string, end: End, text: string): void {
-    this.#options.screen.line(text);
+  #end(key: string, end: End, ...lines: readonly string[]): void {
+    for (const line of lines) this.#options.screen.line(line);
     this.#tracked.get(key)?.end.resolve(end);
     this.#tracked.delete(key);
     this.#drawStatus();
@@ -215,7 +216,7 @@ export class Session {
 
   #drawStatus(): void {
     const tracked = [...this.#tracked.values()];
-    const each = tracked.map(({ key, state }) => `${printable(key)} ${state}`);
+    const each = tracked.map(({ key, state }) => `${key} ${state}`);
     const counts = Object.entries(Object.groupBy(tracked, ({ state }) => state)).map(
       ([state, those]) => `${those?.length} ${state}`,
     );
@@ -229,4 +230,4 @@ export async function namedFile(path: string, key: string): Promise<InboxFile> {
   return { path, key, bytes, modifiedMs };
 }
 
-const messageOf = (error: unknown) => printable(error instanceof Error ? error.message : String(error));
+const messageOf = (error: unknown) => (error instanceof Error ? error.message : String(error));

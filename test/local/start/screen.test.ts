@@ -1,6 +1,6 @@
 import { PassThrough } from 'node:stream';
 import { expect, it } from 'vitest';
-import { printable, Screen, size } from '../../../local/start/screen.ts';
+import { Screen, size } from '../../../local/start/screen.ts';
 
 function screenOf(output: PassThrough & { isTTY?: boolean; columns?: number }) {
   output.setEncoding('utf8');
@@ -25,8 +25,16 @@ it('keeps the status below the lines of a terminal, within its width, and remove
   expect(shown()).toBe(`${status}\r\u001b[Kb.png  done\n${status}\r\u001b[K`);
 });
 
-it('replaces control characters in a name', () => {
-  expect(printable('a\u001b[31m\nb\u009bc.png')).toBe('a�[31m�b�c.png');
+it('shows control characters as escapes, in lines and in the status', () => {
+  const { screen, shown } = screenOf(new PassThrough());
+  screen.line('! create-flow: \u001b[2J\u202e');
+  screen.step('a\nb.png  uploaded');
+  expect(shown()).toBe('! create-flow: \\u001b[2J\\u202e\na\\nb.png  uploaded\n');
+
+  const terminal = screenOf(Object.assign(new PassThrough(), { isTTY: true, columns: 80 }));
+  terminal.screen.status('a\u001b[2J running');
+  terminal.screen.status('');
+  expect(terminal.shown()).toBe('\r\u001b[K⠋ a\\u001b[2J running\r\u001b[K');
 });
 
 it.each([
