@@ -10,6 +10,7 @@ import { type Arguments, parseArguments, USAGE, UsageError } from './start/argum
 import { KnownFiles } from './start/inbox-folder.ts';
 import { FunctionLogs } from './start/logs.ts';
 import { printable } from './start/printable.ts';
+import { makePrivate } from './start/private-folder.ts';
 import { Screen } from './start/screen.ts';
 import { namedFile, Session } from './start/session.ts';
 import { shownPath } from './start/shown-path.ts';
@@ -54,6 +55,7 @@ async function main(): Promise<number> {
   try {
     const bundleDir = join(state.dir, 'bundles');
     bundle(bundleDir);
+    makePrivate(bundleDir);
     session = await Session.start({
       pipeline: {
         bundleDir,

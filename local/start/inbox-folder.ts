@@ -1,6 +1,7 @@
 import { mkdir, readdir, readFile, rename, stat, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { Clock } from '../../functions/base/clock.ts';
+import { PRIVATE_FILE_MODE, PRIVATE_FOLDER_MODE } from './private-folder.ts';
 
 export interface InboxFile {
   readonly path: string;
@@ -110,8 +111,10 @@ export class KnownFiles {
   }
 
   async #save(): Promise<void> {
-    await mkdir(dirname(this.#path), { recursive: true });
-    await writeFile(`${this.#path}.new`, JSON.stringify(Object.fromEntries(this.#versions), undefined, 2));
+    await mkdir(dirname(this.#path), { recursive: true, mode: PRIVATE_FOLDER_MODE });
+    await writeFile(`${this.#path}.new`, JSON.stringify(Object.fromEntries(this.#versions), undefined, 2), {
+      mode: PRIVATE_FILE_MODE,
+    });
     await rename(`${this.#path}.new`, this.#path);
   }
 }

@@ -1,6 +1,7 @@
 import { closeSync, mkdirSync, openSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import type { FunctionName } from '../../infra/bundle/bundle.ts';
+import { PRIVATE_FILE_MODE, PRIVATE_FOLDER_MODE } from './private-folder.ts';
 import { shownPath } from './shown-path.ts';
 
 /**
@@ -16,13 +17,13 @@ export class FunctionLogs {
   constructor(dir: string, warn: (text: string) => void) {
     this.#dir = dir;
     this.#warn = warn;
-    mkdirSync(dir, { recursive: true });
+    mkdirSync(dir, { recursive: true, mode: PRIVATE_FOLDER_MODE });
   }
 
   write(name: FunctionName, line: string): void {
     let file = this.#files.get(name);
     if (file === undefined) {
-      file = openSync(this.#pathOf(name), 'w');
+      file = openSync(this.#pathOf(name), 'w', PRIVATE_FILE_MODE);
       this.#files.set(name, file);
     }
     writeSync(file, `${line}\n`);

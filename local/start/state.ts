@@ -1,6 +1,7 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { makePrivate, PRIVATE_FILE_MODE, PRIVATE_FOLDER_MODE } from './private-folder.ts';
 
 /** Another process is using the state directory. */
 export class InUseError extends Error {
@@ -22,9 +23,12 @@ export interface State {
   release(): void;
 }
 
-/** State for a run that processes files and exits. Nothing is kept. */
+/**
+ * State for a run that processes files and exits. Nothing is kept.
+ * @param root the folder for all state. It is closed to other users.
+ */
 export function temporaryState(root: string): State {
-  mkdirSync(root, { recursive: true });
+  makePrivate(root);
   for (const name of readdirSync(root)) {
     const pid = /^once-(\d+)$/.exec(name)?.[1];
     if (pid !== undefined && !isAlive(Number(pid))) rmSync(join(root, name), { recursive: true, force: true });
@@ -39,7 +43,7 @@ export function temporaryState(root: string): State {
  * @throws {InUseError} another run is watching.
  */
 export function watchState(root: string, serviceUrl: string | undefined): State {
-  mkdirSync(root, { recursive: true });
+  makePrivate(root);
   const lock = join(root, 'watch.lock');
   takeLock(lock);
   const dir = join(root, serviceUrl === undefined ? 'stand-in' : `service-${hash(serviceUrl)}`);
@@ -52,7 +56,7 @@ export function watchState(root: string, serviceUrl: string | undefined): State 
   const name = readIfThere(named);
   if (name !== undefined) return { dir, name, isResumed: true, release };
   const state = fresh(dir);
-  writeFileSync(named, state.name);
+  writeFileSync(named, state.name, { mode: PRIVATE_FILE_MODE });
   return { ...state, release };
 }
 
@@ -62,7 +66,7 @@ export function knownFilesPath(root: string, inboxDir: string, serviceUrl: strin
 }
 
 function fresh(dir: string): Omit<State, 'release'> {
-  mkdirSync(dir, { recursive: true });
+  mkdirSync(dir, { recursive: true, mode: PRIVATE_FOLDER_MODE });
   return { dir, name: `local-${randomBytes(6).toString('hex')}`, isResumed: false };
 }
 
@@ -73,7 +77,7 @@ function takeLock(path: string): void {
       `Flowdrop is already watching, as process ${holder}. If that process is not Flowdrop, delete ${path}.`,
     );
   }
-  writeFileSync(path, String(process.pid));
+  writeFileSync(path, String(process.pid), { mode: PRIVATE_FILE_MODE });
 }
 
 function isAlive(pid: number): boolean {

@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { copyFile, mkdir, mkdtemp, readdir, readFile, readlink, rm, writeFile } from 'node:fs/promises';
+import { copyFile, lstat, mkdir, mkdtemp, readdir, readFile, readlink, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -30,8 +30,8 @@ describe('npm start', { timeout: 120_000 }, () => {
     await rm(home, { recursive: true, force: true, maxRetries: 5 });
   });
 
-  function start(arguments_: readonly string[], env: Record<string, string> = {}) {
-    const child = spawn(process.execPath, [START, ...arguments_], {
+  function start(arguments_: readonly string[], env: Record<string, string> = {}, umask = '022') {
+    const child = spawn('sh', ['-c', 'umask $0; exec "$@"', umask, process.execPath, START, ...arguments_], {
       cwd: home,
       env: { ...process.env, INIT_CWD: home, ...env },
       stdio: ['ignore', 'pipe', 'pipe'],
@@ -159,6 +159,20 @@ describe('npm start', { timeout: 120_000 }, () => {
       await close();
       service.close();
     }
+  });
+
+  it('keeps its state from other users, whatever the umask', async () => {
+    const { child, output } = start([], {}, '000');
+    await vi.waitFor(() => expect(output()).toContain('  done in '), PATIENCE);
+    const open: string[] = [];
+    const paths = await readdir(join(home, '.flowdrop'), { recursive: true });
+    for (const path of ['', ...paths]) {
+      const facts = await lstat(join(home, '.flowdrop', path)).catch(() => undefined); // A journal may be gone.
+      if (facts && (facts.mode & 0o777) !== (facts.isDirectory() ? 0o700 : 0o600)) open.push(path);
+    }
+    expect(paths).toEqual(expect.arrayContaining(['log', join('stand-in', 's3', 'catalog.sqlite')]));
+    expect(open).toEqual([]);
+    child.kill('SIGINT');
   });
 
   it('uses the given service, with the token from the environment', async () => {

@@ -6,6 +6,9 @@ import { join } from 'node:path';
 /** Bytes that are read and yielded at a time: the memory of one GET, whatever the size of the object. */
 const BLOCK_BYTES = 64 * 1024;
 
+/** Mode of a body's file. */
+const OWNER_ONLY = 0o600;
+
 /** A stored body. An object that was uploaded in parts has several. */
 export interface Segment {
   readonly id: string;
@@ -79,7 +82,7 @@ async function* blocks(chunks: readonly Buffer[], range: ByteRange): AsyncGenera
 }
 
 async function writeFile(path: string, chunks: AsyncIterable<Uint8Array>): Promise<number> {
-  const file = await open(path, 'wx');
+  const file = await open(path, 'wx', OWNER_ONLY);
   try {
     let bytes = 0;
     for await (const chunk of chunks) {
@@ -104,7 +107,7 @@ export class FileBodies implements Bodies {
   /** Deletes unknown files: uploads that were under way when the previous owner of the folder was killed. */
   constructor(dir: string, isKnown: (id: string) => boolean) {
     this.#dir = dir;
-    mkdirSync(dir, { recursive: true });
+    mkdirSync(dir, { recursive: true, mode: 0o700 });
     for (const name of readdirSync(dir)) if (!isKnown(name)) rmSync(join(dir, name));
   }
 

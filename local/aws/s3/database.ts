@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import { closeSync, openSync } from 'node:fs';
 import { DatabaseSync, type SQLInputValue, type StatementSync } from 'node:sqlite';
 
 // Keys are blobs, because SQLite compares blobs byte by byte. That is the order of S3's listings. The orders of UTF-16
@@ -42,6 +43,8 @@ export class Database {
 
   /** @param path of the database file, or `:memory:`. Throws if another process has the file open. */
   constructor(path: string) {
+    // SQLite would let everybody read it. Its journals take the mode of the database.
+    if (path !== ':memory:') closeSync(openSync(path, 'a', 0o600));
     this.#database = new DatabaseSync(path);
     this.#database.exec('PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;');
     const { user_version: present } = this.#database.prepare('PRAGMA user_version').get() as { user_version: number };

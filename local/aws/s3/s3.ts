@@ -51,7 +51,7 @@ export class EmbeddedS3 {
 
   constructor(options: S3Options = {}) {
     const { clock = Date, dir, onEvent, authorize = () => true, conflict = () => false, keysMax = KEYS_MAX } = options;
-    if (dir !== undefined) mkdirSync(dir, { recursive: true });
+    if (dir !== undefined) mkdirSync(dir, { recursive: true, mode: 0o700 });
     const database = new Database(dir === undefined ? ':memory:' : join(dir, 'catalog.sqlite'));
     const catalog = new Catalog(database);
     this.#service = {

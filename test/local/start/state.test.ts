@@ -1,0 +1,40 @@
+import { chmod, mkdir, mkdtemp, rm, stat, symlink, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, it } from 'vitest';
+import { temporaryState, watchState } from '../../../local/start/state.ts';
+
+let parent: string;
+let root: string;
+beforeEach(async () => {
+  parent = await mkdtemp(join(tmpdir(), 'flowdrop-state-'));
+  root = join(parent, '.flowdrop');
+});
+afterEach(() => rm(parent, { recursive: true, force: true }));
+const modeOf = async (path: string) => (await stat(path)).mode & 0o777;
+
+it.each([
+  ['watches', () => watchState(root, 'https://flows.example.com')],
+  ['processes files', () => temporaryState(root)],
+])('closes to other users what an earlier run left open, when it %s', async (_, open) => {
+  await mkdir(join(root, 'log'), { recursive: true });
+  await writeFile(join(root, 'log', 'create-flow.log'), 'private');
+  await writeFile(join(parent, 'public.txt'), 'public');
+  await symlink(join(parent, 'public.txt'), join(root, 'link'));
+  for (const [path, mode] of [
+    [root, 0o777],
+    [join(root, 'log'), 0o755],
+    [join(root, 'log', 'create-flow.log'), 0o666],
+  ] as const) {
+    await chmod(path, mode);
+  }
+  await chmod(join(parent, 'public.txt'), 0o644);
+  const { dir, release } = open();
+  expect(await modeOf(root)).toBe(0o700);
+  expect(await modeOf(dir)).toBe(0o700);
+  expect(await modeOf(join(root, 'log'))).toBe(0o700);
+  expect(await modeOf(join(root, 'log', 'create-flow.log'))).toBe(0o600);
+  // What a link leads to is not ours.
+  expect(await modeOf(join(parent, 'public.txt'))).toBe(0o644);
+  release();
+});
