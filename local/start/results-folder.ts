@@ -1,8 +1,10 @@
 import { createHash, randomUUID } from 'node:crypto';
 import { createWriteStream } from 'node:fs';
-import { mkdir, rename, rm } from 'node:fs/promises';
-import { dirname, extname, join } from 'node:path';
+import { mkdir, readdir, realpath, rename, rm } from 'node:fs/promises';
+import { extname, join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
+import { OpenFolder } from './open-folder.ts';
+import { isAlive } from './state.ts';
 
 /** Characters that some file system forbids in a name; and `%`, which marks an encoded character. */
 // biome-ignore lint/suspicious/noControlCharactersInRegex: The pattern looks for control characters.
@@ -10,41 +12,73 @@ const UNSAFE_CHARACTERS = /[\u0000-\u001f\u007f<>:"|?*\\%]/g;
 /** Names that Windows reserves for devices, with any extension. */
 const DEVICE_NAME = /^(con|prn|aux|nul|com\d|lpt\d)(?=\.|$)/i;
 
-/** Errors for a key that cannot be a path: it is too long, or there is a folder in the place of the file. */
-const NO_PLACE_CODES = new Set(['ENAMETOOLONG', 'ENOTDIR', 'EISDIR', 'EEXIST', 'ENOTEMPTY']);
+/** Errors for a key that cannot be a path: it is too long, or a symlink, or something of another kind, is in its way. */
+const NO_PLACE_CODES = new Set(['ENAMETOOLONG', 'ENOTDIR', 'EISDIR', 'EEXIST', 'ENOTEMPTY', 'ELOOP']);
+
+/** A file that is being written. The number is the process that writes it. */
+const INCOMING = /^\.incoming-(\d+)-/;
 
 /** The folder that gets the objects of a bucket. Each file's path is its key, as far as file systems allow. */
 export class ResultsFolder {
   readonly #dir: string;
+  #isTidy = false;
 
+  /** @param dir may be a symlink to a folder. What is in it may not. */
   constructor(dir: string) {
     this.#dir = dir;
   }
 
   /**
    * Writes an object to a temporary file, and moves it to its path when it is complete. Returns the path, which is
-   * inside the folder for every key.
+   * inside the folder for every key. No symlink is followed: a symlink in the place of the file is replaced, and with one
+   * in the place of a parent folder, the file gets another path.
    */
   async write(key: string, body: Iterable<Uint8Array> | AsyncIterable<Uint8Array>): Promise<string> {
     await mkdir(this.#dir, { recursive: true });
-    const aside = join(this.#dir, `.incoming-${randomUUID()}`);
+    await using root = await OpenFolder.open(await realpath(this.#dir));
+    await this.#tidy(root);
+    const aside = root.entry(`.incoming-${process.pid}-${randomUUID()}`);
     try {
-      await pipeline(body, createWriteStream(aside));
-      const path = join(this.#dir, ...key.split('/').map(safeName));
-      return await this.#move(aside, path).catch((error) => {
+      await pipeline(body, createWriteStream(aside, { flags: 'wx' }));
+      const names = key.split('/').map(safeName);
+      await move(aside, root, names).catch(async (error) => {
         if (!NO_PLACE_CODES.has(error.code)) throw error;
         const hash = createHash('sha256').update(key).digest('hex').slice(0, 32);
-        return this.#move(aside, join(this.#dir, `%${hash}${safeName(extname(key).slice(0, 16))}`));
+        names.splice(0, names.length, `%${hash}${safeName(extname(key).slice(0, 16))}`);
+        await move(aside, root, names);
       });
+      return join(this.#dir, ...names);
     } finally {
       await rm(aside, { force: true });
     }
   }
 
-  async #move(from: string, to: string): Promise<string> {
-    await mkdir(dirname(to), { recursive: true });
-    await rename(from, to);
-    return to;
+  /** Removes what a killed process was writing. Another run may be writing into the folder now. */
+  async #tidy(root: OpenFolder): Promise<void> {
+    if (this.#isTidy) return;
+    this.#isTidy = true;
+    for (const name of await readdir(root.entry('.'))) {
+      const pid = INCOMING.exec(name)?.[1];
+      if (pid !== undefined && !isAlive(Number(pid))) await rm(root.entry(name), { force: true });
+    }
+  }
+}
+
+/** Moves a file to a path below `root`, through folders only. @throws an error with one of the codes above. */
+async function move(from: string, root: OpenFolder, names: readonly string[]): Promise<void> {
+  let folder = root;
+  try {
+    for (const name of names.slice(0, -1)) {
+      const parent = folder;
+      folder = await parent.subfolder(name);
+      if (parent !== root) await parent.close();
+    }
+    if (!(await folder.isInPlace())) {
+      throw Object.assign(new Error(`${folder.path} was moved while a file was written into it`), { code: 'ELOOP' });
+    }
+    await rename(from, folder.entry(names.at(-1) as string));
+  } finally {
+    if (folder !== root) await folder.close();
   }
 }
 

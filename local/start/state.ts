@@ -80,7 +80,8 @@ function takeLock(path: string): void {
   writeFileSync(path, String(process.pid), { mode: PRIVATE_FILE_MODE });
 }
 
-function isAlive(pid: number): boolean {
+/** True if a process with this id runs, whoever owns it. */
+export function isAlive(pid: number): boolean {
   if (!Number.isInteger(pid)) return false;
   try {
     process.kill(pid, 0);

@@ -1,4 +1,5 @@
-import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
+import { spawnSync } from 'node:child_process';
+import { mkdir, mkdtemp, readdir, readFile, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, relative, sep } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
@@ -63,5 +64,73 @@ describe('the results folder', () => {
     }
     await expect(results.write('whole.glb', broken())).rejects.toThrow('connection lost');
     expect(await readdir(dir)).toEqual([]);
+  });
+
+  describe('with symlinks in it', () => {
+    let outside: string;
+    beforeEach(async () => {
+      outside = join(parent, 'outside');
+      await mkdir(join(outside, 'flow'), { recursive: true });
+      await writeFile(join(outside, 'private.txt'), 'private');
+      await mkdir(dir);
+    });
+    const outsideHolds = async () => [
+      (await readdir(outside, { recursive: true })).sort(),
+      await readFile(join(outside, 'private.txt'), 'utf8'),
+    ];
+    const UNTOUCHED = [['flow', 'private.txt'], 'private'];
+
+    it('replaces a symlink in the place of a file', async () => {
+      await symlink(join(outside, 'private.txt'), join(dir, 'receipt.json'));
+      expect(await write('receipt.json', 'result')).toBe('receipt.json');
+      expect(await readFile(join(dir, 'receipt.json'), 'utf8')).toBe('result');
+      expect(await outsideHolds()).toEqual(UNTOUCHED);
+    });
+
+    it.each([
+      ['a parent', 'a.png', 'a.png/flow/asset.glb'],
+      ['a folder above a parent', 'a.png', 'a.png/flow/deep/asset.glb'],
+    ])('does not write through a symlink in the place of %s', async (_, link, key) => {
+      await symlink(outside, join(dir, link));
+      const path = await write(key, 'result');
+      expect(path).toMatch(/^%[0-9a-f]{32}\.glb$/);
+      expect(await readFile(join(dir, path), 'utf8')).toBe('result');
+      expect(await outsideHolds()).toEqual(UNTOUCHED);
+    });
+
+    it('does not write through a dangling symlink', async () => {
+      await symlink(join(outside, 'new'), join(dir, 'a.png'));
+      expect(await write('a.png/receipt.json')).toMatch(/^%/);
+      expect(await outsideHolds()).toEqual(UNTOUCHED);
+    });
+
+    it('does not write through a symlink that takes the place of a folder while the body arrives', async () => {
+      await write('a.png/first.glb');
+      async function* body() {
+        yield Buffer.from('result');
+        await rename(join(dir, 'a.png'), join(dir, 'moved'));
+        await symlink(outside, join(dir, 'a.png'));
+      }
+      const path = relative(dir, await results.write('a.png/second.glb', body()));
+      expect(path).toMatch(/^%/);
+      expect(await readFile(join(dir, path), 'utf8')).toBe('result');
+      expect(await outsideHolds()).toEqual(UNTOUCHED);
+    });
+
+    it('writes to where the results folder itself leads', async () => {
+      await rm(dir, { recursive: true });
+      await symlink(join(outside, 'flow'), dir);
+      expect(await write('a.png/asset.glb', 'result')).toBe(join('a.png', 'asset.glb'));
+      expect(await readFile(join(outside, 'flow', 'a.png', 'asset.glb'), 'utf8')).toBe('result');
+    });
+  });
+
+  it('removes the half of a file that a killed process left, and not that of another run', async () => {
+    await mkdir(dir);
+    const dead = spawnSync(process.execPath, ['-e', '']).pid;
+    await writeFile(join(dir, `.incoming-${dead}-a`), 'half');
+    await writeFile(join(dir, `.incoming-${process.ppid}-b`), 'half');
+    await write('a');
+    expect((await readdir(dir)).sort()).toEqual([`.incoming-${process.ppid}-b`, 'a']);
   });
 });

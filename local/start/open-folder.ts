@@ -1,0 +1,65 @@
+import { constants, existsSync } from 'node:fs';
+import { type FileHandle, mkdir, open, realpath } from 'node:fs/promises';
+import { join } from 'node:path';
+
+/** Linux has a path for each open folder, which leads to that folder even if another one has taken its name. */
+const DESCRIPTORS = '/proc/self/fd';
+const HAS_DESCRIPTORS = existsSync(DESCRIPTORS);
+
+/**
+ * A folder that is held open, so that nobody can put a symlink in its place. Node has no `openat`: on Linux the paths of
+ * descriptors stand in for it. Elsewhere the path is checked before each use, and an attacker has the time in between.
+ */
+export class OpenFolder implements AsyncDisposable {
+  /** Its path when it was opened. */
+  readonly path: string;
+  readonly #handle: FileHandle;
+
+  /**
+   * @param path has no symlink in it.
+   * @throws an error with the code ELOOP or ENOTDIR if the path leads to a symlink, or to no folder.
+   */
+  static open(path: string): Promise<OpenFolder> {
+    return OpenFolder.#open(path, path);
+  }
+
+  static async #open(through: string, path: string): Promise<OpenFolder> {
+    return new OpenFolder(path, await open(through, constants.O_DIRECTORY | constants.O_NOFOLLOW));
+  }
+
+  private constructor(path: string, handle: FileHandle) {
+    this.path = path;
+    this.#handle = handle;
+  }
+
+  /** A path that leads to an entry of this folder. */
+  entry(name: string): string {
+    return join(this.#itself, name);
+  }
+
+  /** Opens a folder in this one, and makes it if it is missing. @throws as `open` does, and ENOTDIR for a file. */
+  async subfolder(name: string): Promise<OpenFolder> {
+    await mkdir(this.entry(name)).catch((error) => {
+      if (error.code !== 'EEXIST') throw error;
+    });
+    return OpenFolder.#open(this.entry(name), join(this.path, name));
+  }
+
+  /** True if the folder still is where it was opened. */
+  async isInPlace(): Promise<boolean> {
+    return (await realpath(this.#itself)) === this.path;
+  }
+
+  /** Closing it again changes nothing. */
+  close(): Promise<void> {
+    return this.#handle.close();
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
+  get #itself(): string {
+    return HAS_DESCRIPTORS ? join(DESCRIPTORS, String(this.#handle.fd)) : this.path;
+  }
+}
