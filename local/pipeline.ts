@@ -26,6 +26,8 @@ export const INBOX_BUCKET = 'inbox';
 export const RESULTS_BUCKET = 'results';
 export const LEDGER_BUCKET = 'ledger';
 export const TOKEN_SECRET = 'flowdrop/token';
+/** The function that a receipt's command invokes. */
+export const COLLECT_FUNCTION: FunctionName = 'collect-outputs';
 const EVENT_BUS = 'default';
 const STAND_IN_TOKEN = 'stand-in-token';
 
@@ -248,7 +250,7 @@ function createFunctions(options: PipelineOptions, serviceUrl: string, aws: Serv
     RESULTS_BUCKET,
     LEDGER_BUCKET,
     QUEUE_URL: aws.queueUrl,
-    COLLECT_FUNCTION: 'collect-outputs',
+    COLLECT_FUNCTION,
     EVENT_BUS,
     ROUTES: JSON.stringify(options.routes),
     SETTINGS: JSON.stringify({ pollIntervalSeconds: 1, ...options.settings }),

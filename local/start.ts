@@ -7,7 +7,7 @@ import { mediaTypeOf } from '../functions/uploads/media-type.ts';
 import { type Route, routeFor } from '../functions/uploads/routes.ts';
 import { bundle } from '../infra/bundle/bundle.ts';
 import { type Arguments, parseArguments, USAGE, UsageError } from './start/arguments.ts';
-import { KnownFiles } from './start/inbox-folder.ts';
+import { KnownFiles } from './start/known-files.ts';
 import { FunctionLogs } from './start/logs.ts';
 import { printable } from './start/printable.ts';
 import { makePrivate } from './start/private-folder.ts';

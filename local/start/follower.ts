@@ -1,114 +1,204 @@
-import { GetObjectCommand, type S3Client } from '@aws-sdk/client-s3';
-import type { Entry, WaitingEntry } from '../../functions/ledger/entry.ts';
-import { UPLOADS_PREFIX } from '../../functions/ledger/keys.ts';
-import type { Receipt } from '../../functions/publish/receipts.ts';
+import { GetObjectCommand, type GetObjectCommandOutput, ListObjectsV2Command, type S3Client } from '@aws-sdk/client-s3';
+import { type Entry, isTerminal, type WaitingEntry } from '../../functions/ledger/entry.ts';
+import { parseRunningKey, UPLOADS_PREFIX } from '../../functions/ledger/keys.ts';
+import { type Receipt, receiptOf } from '../../functions/publish/receipts.ts';
 import { RECEIPT_NAME } from '../../functions/results/results-keys.ts';
+import { isAbsent } from '../../functions/s3/errors.ts';
 import type { S3EventRecord } from '../aws/s3/events.ts';
-import { LEDGER_BUCKET, RESULTS_BUCKET } from '../pipeline.ts';
+import { COLLECT_FUNCTION, LEDGER_BUCKET, RESULTS_BUCKET } from '../pipeline.ts';
+import type { DeliveredReceipts } from './delivered-receipts.ts';
 import type { ResultsFolder } from './results-folder.ts';
 
-/** A step of an upload. `key` is its key in the inbox bucket. */
-export type Progress =
-  | { readonly kind: 'running'; readonly key: string; readonly template: string; readonly flowId: string }
-  | {
-      readonly kind: 'waiting';
-      readonly key: string;
-      readonly reason: WaitingEntry['reason'];
-      readonly message: string;
-      /** Milliseconds since the epoch. */
-      readonly notBefore: number;
-    }
-  | {
-      readonly kind: 'ended';
-      readonly key: string;
-      readonly receipt: Receipt;
-      readonly receiptPath: string;
-      readonly assets: readonly { readonly path: string; readonly bytes: number }[];
-    };
+/** A step of an upload. */
+export type Progress = ProgressOfUpload &
+  (
+    | { readonly kind: 'running'; readonly template: string; readonly flowId: string }
+    | {
+        readonly kind: 'waiting';
+        readonly reason: WaitingEntry['reason'];
+        readonly message: string;
+        /** Milliseconds since the epoch. */
+        readonly notBefore: number;
+      }
+    | Ended
+  );
+
+interface ProgressOfUpload {
+  /** The key in the inbox bucket. Several versions of it may be under way at the same time. */
+  readonly key: string;
+  readonly versionId: string | undefined;
+}
+
+interface Ended {
+  readonly kind: 'ended';
+  /** The receipt, or what it would be if it had not given way to that of a newer version of the file. */
+  readonly receipt: Receipt;
+  /** Undefined if the receipt gave way. */
+  readonly receiptPath: string | undefined;
+  readonly assets: readonly { readonly path: string; readonly bytes: number }[];
+}
 
 /**
  * Follows the pipeline through its buckets. The entries of the ledger tell the state of each upload. The objects of the
- * results bucket are copied to the results folder. `ended` is reported after all files of the upload are in the folder.
+ * results bucket are copied to the results folder. `ended` is reported once for every upload, after all its files are in
+ * the folder:
+ *
+ * - when its receipt is put, or
+ * - when its end has been published, although no receipt of it was seen. A receipt's address belongs to the version that is
+ *   current at its key, so the receipt of an older version may never be put, or may be replaced before it is read here.
  */
 export class Follower {
   readonly #s3: S3Client;
   readonly #results: ResultsFolder;
+  readonly #delivered: DeliveredReceipts;
   readonly #onProgress: (progress: Progress) => void;
   readonly #states = new Map<string, string>();
-  /** The path of each copied object, by its key, until a receipt lists the object. */
+  /** The path of each copied object, by its key, until an end lists the object. */
   readonly #copies = new Map<string, Promise<string>>();
+  /** Receipts that are being copied. */
+  readonly #receipts = new Set<Promise<void>>();
+  /** Ends that were reported, as `endOf` names them. */
+  readonly #ended = new Set<string>();
 
-  constructor({
-    s3,
-    results,
-    onProgress,
-  }: {
+  constructor(options: {
     readonly s3: S3Client;
     readonly results: ResultsFolder;
+    readonly delivered: DeliveredReceipts;
     readonly onProgress: (progress: Progress) => void;
   }) {
-    this.#s3 = s3;
-    this.#results = results;
-    this.#onProgress = onProgress;
+    this.#s3 = options.s3;
+    this.#results = options.results;
+    this.#delivered = options.delivered;
+    this.#onProgress = options.onProgress;
   }
 
-  /** Handles a new object. Rejects if the object cannot be read or copied. */
+  /** Handles a change of an object. Rejects if the object cannot be read or copied. */
   async follow(record: S3EventRecord): Promise<void> {
-    if (!record.eventName.startsWith('ObjectCreated:')) return;
+    const isCreated = record.eventName.startsWith('ObjectCreated:');
     const key = decodeURIComponent(record.s3.object.key.replaceAll('+', ' '));
     switch (record.s3.bucket.name) {
-      case LEDGER_BUCKET:
-        if (key.startsWith(UPLOADS_PREFIX)) await this.#readEntry(key);
+      case LEDGER_BUCKET: {
+        const ended = isCreated ? undefined : parseRunningKey(key);
+        if (isCreated && key.startsWith(UPLOADS_PREFIX)) await this.#readEntry(key);
+        // The running marker is removed after the end was published.
+        else if (ended) await this.#published(await this.#entry(`${UPLOADS_PREFIX}${ended.uploadId}.json`));
         break;
+      }
       case RESULTS_BUCKET:
-        await (key.endsWith(`/${RECEIPT_NAME}`) ? this.#copyReceipt(key) : this.#copy(key));
+        if (isCreated) await (key.endsWith(`/${RECEIPT_NAME}`) ? this.#copyReceipt(key) : this.#copy(key));
     }
+  }
+
+  /**
+   * Copies the results that an earlier run stored in the bucket, and did not copy before it ended.
+   * @param onError called for each receipt that cannot be copied. The next run tries it again.
+   */
+  async catchUp(onError: (error: unknown) => void): Promise<void> {
+    let token: string | undefined;
+    do {
+      const page = await this.#s3.send(
+        new ListObjectsV2Command({
+          Bucket: RESULTS_BUCKET,
+          ...(token === undefined ? {} : { ContinuationToken: token }),
+        }),
+      );
+      for (const { Key = '', ETag = '' } of page.Contents ?? []) {
+        if (Key.endsWith(`/${RECEIPT_NAME}`) && !this.#delivered.has(Key, ETag)) {
+          await this.#copyReceipt(Key).catch(onError);
+        }
+      }
+      token = page.NextContinuationToken;
+    } while (token !== undefined);
   }
 
   async #readEntry(ledgerKey: string): Promise<void> {
-    const entry = JSON.parse((await this.#get(LEDGER_BUCKET, ledgerKey)).toString()) as Entry;
-    const { id, key } = entry.upload;
+    const entry = await this.#entry(ledgerKey);
+    if (entry === undefined) return;
+    const { id, key, versionId } = entry.upload;
     const state = `${entry.state} ${'notBefore' in entry ? entry.notBefore : ''}`;
-    if (this.#states.get(id) === state) return;
-    this.#states.set(id, state);
-    if (entry.state === 'running') {
-      this.#onProgress({ kind: 'running', key, template: entry.route.template, flowId: entry.flow.id });
-    } else if (entry.state === 'waiting') {
-      const { reason, message, notBefore } = entry;
-      this.#onProgress({ kind: 'waiting', key, reason, message, notBefore });
-    } else if (entry.state !== 'claimed') {
-      this.#states.delete(id);
+    if (this.#states.get(id) !== state) {
+      this.#states.set(id, state);
+      if (entry.state === 'running') {
+        const { flow, route } = entry;
+        this.#onProgress({ kind: 'running', key, versionId, template: route.template, flowId: flow.id });
+      } else if (entry.state === 'waiting') {
+        const { reason, message, notBefore } = entry;
+        this.#onProgress({ kind: 'waiting', key, versionId, reason, message, notBefore });
+      } else if (entry.state !== 'claimed') {
+        this.#states.delete(id);
+      }
     }
+    // A failure without a flow has no running marker. Its entry says that the end was published.
+    if (entry.state === 'failed' && entry.isTold === true && entry.flow === undefined) await this.#published(entry);
+  }
+
+  /** Reports an end whose receipt was not seen. */
+  async #published(entry: Entry | undefined): Promise<void> {
+    if (entry === undefined || !isTerminal(entry)) return;
+    await Promise.allSettled(this.#receipts);
+    const receipt = receiptOf(entry, COLLECT_FUNCTION);
+    if (this.#ended.has(endOf(receipt))) return;
+    const assets = await this.#copyAll(receipt.assets);
+    this.#report({ kind: 'ended', receipt, receiptPath: undefined, assets });
+  }
+
+  #copyReceipt(key: string): Promise<void> {
+    const copied = this.#deliver(key).finally(() => this.#receipts.delete(copied));
+    this.#receipts.add(copied);
+    return copied;
+  }
+
+  async #deliver(key: string): Promise<void> {
+    const { ETag = '', Body } = await this.#get(RESULTS_BUCKET, key);
+    const text = (await Body?.transformToString()) ?? '';
+    const receipt = JSON.parse(text) as Receipt;
+    const assets = await this.#copyAll(receipt.assets);
+    const receiptPath = await this.#results.write(key, [Buffer.from(text)]);
+    this.#report({ kind: 'ended', receipt, receiptPath, assets });
+    await this.#delivered.add(key, ETag);
+  }
+
+  #report(ended: Ended): void {
+    const end = endOf(ended.receipt);
+    if (this.#ended.has(end)) return;
+    this.#ended.add(end);
+    const { key, versionId } = ended.receipt.upload;
+    this.#onProgress({ key, versionId, ...ended });
+  }
+
+  #copyAll(assets: readonly { readonly key: string; readonly bytes: number }[]): Promise<Ended['assets']> {
+    return Promise.all(
+      assets.map(async ({ key, bytes }) => {
+        const path = await (this.#copies.get(key) ?? this.#copy(key));
+        this.#copies.delete(key);
+        return { path, bytes };
+      }),
+    );
   }
 
   #copy(key: string): Promise<string> {
-    const path = this.#body(RESULTS_BUCKET, key).then((body) => this.#results.write(key, body));
+    const path = this.#get(RESULTS_BUCKET, key).then(({ Body }) =>
+      this.#results.write(key, Body as AsyncIterable<Uint8Array>),
+    );
     this.#copies.set(key, path);
+    path.catch(() => this.#copies.delete(key)); // The receipt that lists it tries again.
     return path;
   }
 
-  async #copyReceipt(key: string): Promise<void> {
-    const bytes = await this.#get(RESULTS_BUCKET, key);
-    const receipt = JSON.parse(bytes.toString()) as Receipt;
-    const assets = await Promise.all(
-      receipt.assets.map(async (asset) => {
-        const path = await (this.#copies.get(asset.key) ?? this.#copy(asset.key));
-        this.#copies.delete(asset.key);
-        return { path, bytes: asset.bytes };
-      }),
-    );
-    const receiptPath = await this.#results.write(key, [bytes]);
-    this.#onProgress({ kind: 'ended', key: receipt.upload.key, receipt, receiptPath, assets });
+  /** Undefined if the entry is gone. */
+  async #entry(key: string): Promise<Entry | undefined> {
+    try {
+      const { Body } = await this.#get(LEDGER_BUCKET, key);
+      return JSON.parse((await Body?.transformToString()) ?? '');
+    } catch (error) {
+      if (isAbsent(error)) return undefined;
+      throw error;
+    }
   }
 
-  async #body(bucket: string, key: string): Promise<AsyncIterable<Uint8Array>> {
-    const { Body } = await this.#s3.send(new GetObjectCommand({ Bucket: bucket, Key: key }));
-    return Body as AsyncIterable<Uint8Array>;
-  }
-
-  async #get(bucket: string, key: string): Promise<Buffer> {
-    const chunks: Uint8Array[] = [];
-    for await (const chunk of await this.#body(bucket, key)) chunks.push(chunk);
-    return Buffer.concat(chunks);
+  #get(bucket: string, key: string): Promise<GetObjectCommandOutput> {
+    return this.#s3.send(new GetObjectCommand({ Bucket: bucket, Key: key }));
   }
 }
+
+const endOf = ({ upload, generation }: Receipt): string => `${upload.id} ${generation}`;

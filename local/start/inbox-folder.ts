@@ -1,122 +1,153 @@
-import { mkdir, readdir, readFile, rename, stat, writeFile } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
+import type { Dirent } from 'node:fs';
+import { lstat, readdir, realpath, stat } from 'node:fs/promises';
+import { join } from 'node:path';
 import type { Clock } from '../../functions/base/clock.ts';
-import { PRIVATE_FILE_MODE, PRIVATE_FOLDER_MODE } from './private-folder.ts';
-
-export interface InboxFile {
-  readonly path: string;
-  /** The path below the folder, with slashes. It becomes the key of the upload. */
-  readonly key: string;
-  readonly bytes: number;
-  readonly modifiedMs: number;
-}
+import { type InboxFile, isBelow, isSameVersion, versionOf } from './inbox-file.ts';
+import { shownPath } from './shown-path.ts';
 
 /** A file counts as complete when it has not changed for this time, in milliseconds. */
 const SETTLE_MS = 1_000;
+/** A file that grows with pauses must rest for this many times its longest pause. */
+const SETTLE_PAUSES = 3;
+/**
+ * The longest rest, in milliseconds. Two changes that are further apart count as two edits, not as one writer's pause: a
+ * user who saves a file every minute should not have to wait for minutes.
+ */
+const SETTLE_MAX_MS = 30_000;
 
 /** Names that browsers, editors and copy tools give to unfinished files. */
 const UNFINISHED = /(\.(part|partial|crdownload|download|filepart|tmp|temp|swp)|~)$|^~\$/i;
 
 interface Seen {
-  readonly version: string;
+  readonly file: InboxFile;
+  /** When this version was first seen. */
   readonly since: number;
+  /** Longest time between two changes that made the file larger, in milliseconds. */
+  readonly longestPauseMs: number;
   readonly taken: boolean;
 }
 
 /**
- * The folder into which the user puts files. It is polled. The system's file events differ by platform, do not come
- * from network drives, and never say that a file is complete.
+ * The folder into which the user puts files. It is polled, not watched. Chokidar 6.0.0 was tried: when a busy process
+ * misses events (Linux drops them above 16,384), it never learns of the files, and its rest before an event has one length
+ * and heeds only the size, so a file that grew with pauses of 1.5 s came three times.
  */
 export class InboxFolder {
   readonly #dir: string;
   readonly #clock: Pick<Clock, 'now'>;
   #seen = new Map<string, Seen>();
+  #troubles: string[] = [];
 
   constructor(dir: string, clock: Pick<Clock, 'now'>) {
     this.#dir = dir;
     this.#clock = clock;
   }
 
+  /** What the last poll had to leave out, each as a sentence. */
+  get troubles(): readonly string[] {
+    return this.#troubles;
+  }
+
   /**
-   * Returns the files that have become complete since the last poll: same size and modification time for a second. Each
-   * file is returned once, and again after a change. Hidden files, files in hidden folders, and files with the name of
-   * an unfinished download are ignored.
+   * Returns the files that have become complete since the last poll: they have not changed for a second, or for longer if
+   * they were growing with pauses. Each file is returned once, and again after a change. Hidden files, files in hidden
+   * folders, files with the name of an unfinished download, and symlinks that lead out of the folder are ignored.
    */
   async poll(): Promise<InboxFile[]> {
+    const files = await this.#files();
+    if (files === undefined) return []; // The folder is gone, perhaps for a moment. What was in it is not forgotten.
     const now = this.#clock.now();
     const seen = new Map<string, Seen>();
     const settled: InboxFile[] = [];
-    for (const file of await this.#files()) {
-      const version = versionOf(file);
-      const before = this.#seen.get(file.key);
-      const same = before?.version === version;
-      const since = same ? before.since : now;
-      const isSettled = now - since >= SETTLE_MS;
-      if (isSettled && !(same && before.taken)) settled.push(file);
-      seen.set(file.key, { version, since, taken: isSettled });
+    for (const file of files) {
+      const next = nextSeen(this.#seen.get(file.key), file, now);
+      const isSettled = now - next.since >= restMs(next);
+      if (isSettled && !next.taken) settled.push(file);
+      seen.set(file.key, { ...next, taken: next.taken || isSettled });
     }
     this.#seen = seen;
     return settled;
   }
 
-  async #files(): Promise<InboxFile[]> {
-    const entries = await readdir(this.#dir, { recursive: true, withFileTypes: true });
-    const files: InboxFile[] = [];
-    for (const entry of entries) {
-      if (entry.isDirectory()) continue;
-      const path = join(entry.parentPath, entry.name);
-      const segments = path.slice(this.#dir.length).split(/[\\/]/).filter(Boolean);
-      if (segments.some((segment) => segment.startsWith('.')) || UNFINISHED.test(entry.name)) continue;
-      // If the file is gone, or is a broken link, there is nothing to do.
-      const facts = await stat(path).catch(() => undefined);
-      if (!facts?.isFile()) continue;
-      files.push({ path, key: segments.join('/'), bytes: facts.size, modifiedMs: facts.mtimeMs });
+  /** Lets a later poll return a file again that could not be uploaded, `delayMs` later than a new file at the earliest. */
+  offerAgain(key: string, delayMs = 0): void {
+    const seen = this.#seen.get(key);
+    if (seen) this.#seen.set(key, { ...seen, since: this.#clock.now() + delayMs, taken: false });
+  }
+
+  /** The files in the folder. Undefined if the folder itself cannot be read. */
+  async #files(): Promise<InboxFile[] | undefined> {
+    this.#troubles = [];
+    try {
+      const root = await realpath(this.#dir);
+      const files: InboxFile[] = [];
+      for await (const { entry, key } of this.#entries('')) {
+        const file = await this.#file(entry, key, root);
+        if (file) files.push(file);
+      }
+      return files;
+    } catch (error) {
+      const why = isGone(error)
+        ? 'is gone. Make it again, and its files are taken'
+        : `cannot be read (${codeOf(error)})`;
+      this.#troubles = [`The inbox ${shownPath(this.#dir)} ${why}.`];
+      return undefined;
     }
-    return files;
+  }
+
+  /** What is in a folder and below it, apart from folders. A folder that cannot be read holds up no other one. */
+  async *#entries(folder: string): AsyncGenerator<{ readonly entry: Dirent; readonly key: string }> {
+    for (const entry of await readdir(join(this.#dir, folder), { withFileTypes: true })) {
+      if (entry.name.startsWith('.')) continue;
+      const key = folder === '' ? entry.name : `${folder}/${entry.name}`;
+      if (!entry.isDirectory()) {
+        yield { entry, key };
+        continue;
+      }
+      try {
+        yield* this.#entries(key);
+      } catch (error) {
+        // It may have been removed, or replaced by a file, since its parent was read.
+        if (!isGone(error)) this.#leaveOut('folder', key, `cannot be read (${codeOf(error)}). Its files are left out`);
+      }
+    }
+  }
+
+  /** Undefined if the entry is no file to take. */
+  async #file(entry: Dirent, key: string, root: string): Promise<InboxFile | undefined> {
+    if (UNFINISHED.test(entry.name)) return undefined;
+    const path = join(this.#dir, key);
+    try {
+      if (entry.isSymbolicLink() && !isBelow(root, await realpath(path))) {
+        this.#leaveOut('link', key, 'leads out of the inbox, so it is not followed. Copy the file');
+        return undefined;
+      }
+      const facts = await (entry.isSymbolicLink() ? stat(path) : lstat(path));
+      return facts.isFile() ? { path, key, root, ...versionOf(facts) } : undefined;
+    } catch (error) {
+      if (!isGone(error)) this.#leaveOut('file', key, `cannot be read (${codeOf(error)})`);
+      // Node puts this character in the place of bytes that are not UTF-8. Such a name leads to no file.
+      else if (key.includes('\ufffd')) this.#leaveOut('file', key, 'has a name that is not UTF-8. Rename it');
+      return undefined; // Removed since, or a link that leads nowhere.
+    }
+  }
+
+  #leaveOut(kind: string, key: string, why: string): void {
+    this.#troubles.push(`The ${kind} ${shownPath(join(this.#dir, key))} ${why}.`);
   }
 }
 
-/** Remembers, in a file, which files were processed, so that no restart uploads them again. */
-export class KnownFiles {
-  readonly #path: string;
-  readonly #versions: Map<string, string>;
-  #saved: Promise<void> = Promise.resolve();
+const codeOf = (error: unknown): string => (error as NodeJS.ErrnoException).code ?? String(error);
+const isGone = (error: unknown): boolean => ['ENOENT', 'ENOTDIR', 'ELOOP'].includes(codeOf(error));
 
-  static async load(path: string): Promise<KnownFiles> {
-    const text = await readFile(path, 'utf8').catch((error) => {
-      if (error.code === 'ENOENT') return '{}';
-      throw error;
-    });
-    return new KnownFiles(path, new Map(Object.entries(JSON.parse(text))));
-  }
-
-  private constructor(path: string, versions: Map<string, string>) {
-    this.#path = path;
-    this.#versions = versions;
-  }
-
-  get count(): number {
-    return this.#versions.size;
-  }
-
-  has(file: InboxFile): boolean {
-    return this.#versions.get(file.key) === versionOf(file);
-  }
-
-  /** Resolves when the file is remembered on disk. */
-  add(file: InboxFile): Promise<void> {
-    this.#versions.set(file.key, versionOf(file));
-    this.#saved = this.#saved.then(() => this.#save());
-    return this.#saved;
-  }
-
-  async #save(): Promise<void> {
-    await mkdir(dirname(this.#path), { recursive: true, mode: PRIVATE_FOLDER_MODE });
-    await writeFile(`${this.#path}.new`, JSON.stringify(Object.fromEntries(this.#versions), undefined, 2), {
-      mode: PRIVATE_FILE_MODE,
-    });
-    await rename(`${this.#path}.new`, this.#path);
-  }
+/** What is known of a file that was seen now. */
+function nextSeen(before: Seen | undefined, file: InboxFile, now: number): Seen {
+  if (before === undefined) return { file, since: now, longestPauseMs: 0, taken: false };
+  if (isSameVersion(before.file, file)) return before;
+  const pauseMs = now - before.since;
+  const isGrowing = file.bytes > before.file.bytes && pauseMs <= SETTLE_MAX_MS;
+  return { file, since: now, longestPauseMs: isGrowing ? Math.max(before.longestPauseMs, pauseMs) : 0, taken: false };
 }
 
-const versionOf = ({ bytes, modifiedMs }: InboxFile) => `${bytes} bytes, changed ${modifiedMs}`;
+const restMs = ({ longestPauseMs }: Seen): number =>
+  Math.min(SETTLE_MAX_MS, Math.max(SETTLE_MS, SETTLE_PAUSES * longestPauseMs));

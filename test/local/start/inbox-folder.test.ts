@@ -1,8 +1,8 @@
-import { appendFile, mkdir, mkdtemp, rm, symlink, utimes, writeFile } from 'node:fs/promises';
+import { appendFile, mkdir, mkdtemp, rename, rm, symlink, utimes, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { InboxFolder, KnownFiles } from '../../../local/start/inbox-folder.ts';
+import { afterEach, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
+import { InboxFolder } from '../../../local/start/inbox-folder.ts';
 
 describe('the inbox folder', () => {
   let dir: string;
@@ -28,8 +28,106 @@ describe('the inbox folder', () => {
     await appendFile(path, 'three');
     expect(await pollAfter(900)).toEqual([]);
     expect(await pollAfter(900)).toEqual([]);
+    expect(await pollAfter(1_700)).toEqual([]);
     expect(await pollAfter(100)).toEqual([['large.bin', 11]]);
+    expect(await pollAfter(50_000)).toEqual([]);
+  });
+
+  it('returns a file once that grows with pauses which become longer', async () => {
+    const path = join(dir, 'slow.bin');
+    let ms = 0;
+    for (const pause of [800, 1_500, 2_500, 4_000, 6_000]) {
+      await appendFile(path, 'x');
+      for (let rest = 0; rest < pause; rest += 100) {
+        expect(await pollAfter(100)).toEqual([]);
+        ms += 100;
+      }
+    }
+    expect(ms).toBe(14_800);
+    expect(await pollAfter(30_000)).toEqual([['slow.bin', 5]]);
+  });
+
+  it('does not let a file wait that was edited a while ago', async () => {
+    const path = join(dir, 'prompt.txt');
+    await writeFile(path, 'a fox');
+    await pollAfter(0);
+    expect(await pollAfter(1_000)).toHaveLength(1);
+    await pollAfter(40_000);
+    await writeFile(path, 'a red fox');
+    expect(await pollAfter(400)).toEqual([]);
+    expect(await pollAfter(1_000)).toEqual([['prompt.txt', 9]]);
+  });
+
+  it('does not let a file wait for more than half a minute', async () => {
+    const path = join(dir, 'slow.bin');
+    await appendFile(path, 'x');
+    await pollAfter(0);
+    await pollAfter(1_000);
+    await appendFile(path, 'x');
+    await pollAfter(25_000);
+    expect(await pollAfter(29_900)).toEqual([]);
+    expect(await pollAfter(100)).toEqual([['slow.bin', 2]]);
+  });
+
+  it.each([
+    ['in place', (path: string) => writeFile(path, 'v2')],
+    [
+      'by rename',
+      async (path: string) => {
+        await writeFile(`${path}.tmp`, 'v2');
+        await utimes(`${path}.tmp`, 1_000, 1_000);
+        await rename(`${path}.tmp`, path);
+      },
+    ],
+  ])(
+    'returns a file again whose content is replaced %s, with the same size and modification time',
+    async (_, replace) => {
+      const path = join(dir, 'a.txt');
+      await writeFile(path, 'v1');
+      await utimes(path, 1_000, 1_000);
+      await pollAfter(0);
+      expect(await pollAfter(1_000)).toHaveLength(1);
+      await replace(path);
+      await utimes(path, 1_000, 1_000);
+      await pollAfter(0);
+      expect(await pollAfter(1_000)).toEqual([['a.txt', 2]]);
+    },
+  );
+
+  it('returns the files of a folder that was removed and made again', async () => {
+    await mkdir(join(dir, 'sub'));
+    await writeFile(join(dir, 'sub', 'a.txt'), 'first');
+    await pollAfter(0);
+    expect(await pollAfter(1_000)).toHaveLength(1);
+    await rm(join(dir, 'sub'), { recursive: true });
+    expect(await pollAfter(400)).toEqual([]);
+    await mkdir(join(dir, 'sub', 'deeper'), { recursive: true });
+    await writeFile(join(dir, 'sub', 'deeper', 'b.txt'), 'second');
+    await pollAfter(400);
+    expect(await pollAfter(1_000)).toEqual([['sub/deeper/b.txt', 6]]);
+    expect(inbox.troubles).toEqual([]);
+  });
+
+  it('says once it is gone, forgets no file meanwhile, and goes on when it is back', async () => {
+    await writeFile(join(dir, 'a.txt'), 'first');
+    await pollAfter(0);
+    expect(await pollAfter(1_000)).toHaveLength(1);
+    await rename(dir, `${dir}-away`);
+    expect(await pollAfter(400)).toEqual([]);
+    expect(inbox.troubles).toEqual([`The inbox ${dir} is gone. Make it again, and its files are taken.`]);
+    await rename(`${dir}-away`, dir);
+    expect(await pollAfter(400)).toEqual([]);
     expect(await pollAfter(5_000)).toEqual([]);
+    expect(inbox.troubles).toEqual([]);
+  });
+
+  it('returns a file again, later, that could not be uploaded', async () => {
+    await writeFile(join(dir, 'a.txt'), 'first');
+    await pollAfter(0);
+    expect(await pollAfter(1_000)).toHaveLength(1);
+    inbox.offerAgain('a.txt', 60_000);
+    expect(await pollAfter(60_000)).toEqual([]);
+    expect(await pollAfter(1_000)).toEqual([['a.txt', 5]]);
   });
 
   it('waits for a file whose size is constant while its modification time changes', async () => {
@@ -47,7 +145,7 @@ describe('the inbox folder', () => {
     expect(await pollAfter(1_000)).toEqual([['a.txt', 5]]);
     await writeFile(join(dir, 'a.txt'), 'the second');
     expect(await pollAfter(1_000)).toEqual([]);
-    expect(await pollAfter(1_000)).toEqual([['a.txt', 10]]);
+    expect(await pollAfter(6_000)).toEqual([['a.txt', 10]]);
   });
 
   it('finds files in subfolders, under keys with slashes', async () => {
@@ -57,15 +155,47 @@ describe('the inbox folder', () => {
     expect(await pollAfter(1_000)).toEqual([['a b/ü/100%+?#\n🎁.png', 0]]);
   });
 
-  it('follows a link to a file, but not a link to a folder or a broken one', async () => {
+  it('follows no link that leads out of it, and says so', async () => {
     const elsewhere = await mkdtemp(join(tmpdir(), 'flowdrop-elsewhere-'));
-    await writeFile(join(elsewhere, 'linked.txt'), 'linked');
-    await symlink(join(elsewhere, 'linked.txt'), join(dir, 'link.txt'));
+    onTestFinished(() => rm(elsewhere, { recursive: true }));
+    await writeFile(join(elsewhere, 'private.txt'), 'private');
+    await symlink(join(elsewhere, 'private.txt'), join(dir, 'link.txt'));
+    await symlink('link.txt', join(dir, 'chain.txt'));
     await symlink(elsewhere, join(dir, 'folder'));
     await symlink(join(elsewhere, 'none'), join(dir, 'dangling.txt'));
+    await symlink('loop.txt', join(dir, 'loop.txt'));
+    await symlink(`${dir}-sibling`, join(dir, 'sibling.txt'));
+    await writeFile(`${dir}-sibling`, 'beside');
+    onTestFinished(() => rm(`${dir}-sibling`));
     await pollAfter(0);
-    expect(await pollAfter(1_000)).toEqual([['link.txt', 6]]);
-    await rm(elsewhere, { recursive: true });
+    expect(await pollAfter(1_000)).toEqual([]);
+    expect([...inbox.troubles].sort()).toEqual(
+      ['chain.txt', 'folder', 'link.txt', 'sibling.txt'].map(
+        (name) => `The link ${join(dir, name)} leads out of the inbox, so it is not followed. Copy the file.`,
+      ),
+    );
+  });
+
+  it('follows a link to a file that is in it, and takes the files of a linked folder once', async () => {
+    await mkdir(join(dir, 'sub'));
+    await writeFile(join(dir, 'sub', 'a.txt'), 'linked');
+    await symlink(join('sub', 'a.txt'), join(dir, 'link.txt'));
+    await symlink('sub', join(dir, 'folder'));
+    await pollAfter(0);
+    expect((await pollAfter(1_000)).sort()).toEqual([
+      ['link.txt', 6],
+      ['sub/a.txt', 6],
+    ]);
+    expect(inbox.troubles).toEqual([]);
+  });
+
+  it('may itself be a link', async () => {
+    await writeFile(join(dir, 'a.txt'), 'first');
+    await symlink(dir, `${dir}-link`);
+    onTestFinished(() => rm(`${dir}-link`));
+    inbox = new InboxFolder(`${dir}-link`, { now: () => now });
+    await pollAfter(0);
+    expect(await pollAfter(1_000)).toEqual([['a.txt', 5]]);
   });
 
   it('ignores hidden and unfinished files, and forgets deleted ones', async () => {
@@ -77,18 +207,5 @@ describe('the inbox folder', () => {
     expect(await pollAfter(1_000)).toEqual([]);
     await writeFile(join(dir, 'gone.txt'), 'x');
     expect(await pollAfter(1_000)).toEqual([]);
-  });
-
-  it('remembers across restarts which version of a file was processed', async () => {
-    const path = join(dir, '.state', 'known.json');
-    const file = { path: join(dir, 'a'), key: 'a', bytes: 1, modifiedMs: 1.5 };
-    const known = await KnownFiles.load(path);
-    expect(known.has(file)).toBe(false);
-    await Promise.all([known.add(file), known.add({ ...file, key: '__proto__' })]);
-
-    const later = await KnownFiles.load(path);
-    expect(later.has(file)).toBe(true);
-    expect(later.has({ ...file, modifiedMs: 2 })).toBe(false);
-    expect(later.has({ ...file, key: 'b' })).toBe(false);
   });
 });
