@@ -1,0 +1,263 @@
+import { appendFile, chmod, mkdtemp, rename, rm, utimes, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { GetObjectCommand, ListObjectVersionsCommand } from '@aws-sdk/client-s3';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { FileChangedError } from '../../../local/start/inbox-file.ts';
+import { InboxFolder } from '../../../local/start/inbox-folder.ts';
+import { InboxWatch } from '../../../local/start/inbox-watch.ts';
+import { KnownFiles } from '../../../local/start/known-files.ts';
+import { isUploaded, uploadFile } from '../../../local/start/upload-file.ts';
+import { type Running, startS3, VERSIONED } from '../aws/s3/support.ts';
+
+/** Points at which a run can be stopped. What it does after them never happens. */
+type Point = 'before-upload' | 'after-upload' | 'never';
+
+describe('watching the inbox', () => {
+  let dir: string;
+  let s3: Running;
+  let now = 0;
+  beforeEach(async () => {
+    dir = await mkdtemp(join(tmpdir(), 'flowdrop-watch-'));
+    await rm(`${dir}-known.json`, { force: true });
+    s3 = await startS3();
+  });
+  afterEach(async () => {
+    await rm(dir, { recursive: true, force: true });
+    await rm(`${dir}-known.json`, { force: true });
+  });
+  const write = (content: string, name = 'a.txt') => writeFile(join(dir, name), content);
+
+  /** A run of Flowdrop. Each has a memory of its own, and shares the folder, S3 and the file of what is done. */
+  async function start(remember: 'uploaded' | 'ended', killedAt: Point = 'never') {
+    const interrupted = new AbortController();
+    const { signal } = interrupted;
+    const failures: string[] = [];
+    const ends: (() => void)[] = [];
+    const hooks: { beforeUpload: () => Promise<void>; error?: Error | undefined } = { beforeUpload: async () => {} };
+    const inbox = new InboxFolder(dir, { now: () => now });
+    const target = (key: string) => ({ s3: s3.client, bucket: VERSIONED, key, signal });
+    const dead = new Promise<never>(() => {});
+    const watch = new InboxWatch({
+      inbox,
+      known: await KnownFiles.load(`${dir}-known.json`),
+      remember,
+      signal,
+      upload: async (file) => {
+        await hooks.beforeUpload();
+        if (killedAt === 'before-upload') return dead;
+        if (hooks.error) throw hooks.error;
+        const { content } = await uploadFile(file, target(file.key));
+        if (killedAt === 'after-upload') return dead;
+        return { content, delivered: new Promise<void>((resolve) => ends.push(resolve)) };
+      },
+      isUploaded: (file) => isUploaded(file, target(file.key)),
+      onFailure: ({ key }, error) => failures.push(`${key}: ${(error as Error).message}`),
+      onError: (error) => failures.push(String(error)),
+    });
+    /** Lets time pass, in which the watch polls every 400 ms. */
+    const pass = async (ms: number) => {
+      for (let left = ms; left > 0; left -= 400) {
+        now += 400;
+        await watch.poll();
+        if (killedAt === 'never') await watch.idle();
+        else await new Promise((resolve) => setTimeout(resolve, 50));
+      }
+    };
+    const end = async (n: number) => {
+      ends[n]?.();
+      await new Promise(setImmediate);
+      await watch.idle();
+    };
+    return { pass, end, hooks, failures, inbox, watch, interrupt: () => interrupted.abort() };
+  }
+
+  /** The contents that S3 got, the oldest first. */
+  async function sent(Key = 'a.txt'): Promise<string[]> {
+    const { Versions = [] } = await s3.client.send(new ListObjectVersionsCommand({ Bucket: VERSIONED, Prefix: Key }));
+    const bodies = Versions.map(async ({ VersionId }) => {
+      const { Body } = await s3.client.send(new GetObjectCommand({ Bucket: VERSIONED, Key, VersionId }));
+      return (await Body?.transformToString()) ?? '';
+    });
+    return (await Promise.all(bodies)).reverse();
+  }
+
+  it('sends the version that replaced one whose end came later, in the next run', async () => {
+    const first = await start('ended');
+    await write('v1');
+    await first.pass(2_000);
+    await write('v2');
+    await first.pass(2_000);
+    expect(await sent()).toEqual(['v1', 'v2']);
+    await first.end(0);
+    first.interrupt();
+
+    const second = await start('ended');
+    await second.pass(2_000);
+    expect(await sent()).toEqual(['v1', 'v2', 'v2']);
+    await second.end(0);
+    second.interrupt();
+    const third = await start('ended');
+    await third.pass(2_000);
+    expect(await sent()).toHaveLength(3);
+  });
+
+  it.each([
+    ['the newer before the older', [1, 0]],
+    ['the older before the newer', [0, 1]],
+  ])('sends nothing again when both versions have ended, %s', async (_, order) => {
+    const first = await start('ended');
+    await write('v1');
+    await first.pass(2_000);
+    await write('v2');
+    await first.pass(2_000);
+    for (const n of order) await first.end(n);
+    const second = await start('ended');
+    await second.pass(2_000);
+    expect(await sent()).toEqual(['v1', 'v2']);
+  });
+
+  it.each(['uploaded', 'ended'] as const)(
+    'sends each of two contents with the same size and time: %s',
+    async (when) => {
+      const first = await start(when);
+      await write('v1');
+      await utimes(join(dir, 'a.txt'), 1_000, 1_000);
+      await first.pass(2_000);
+      await first.end(0);
+      await write('v2', '.new');
+      await utimes(join(dir, '.new'), 1_000, 1_000);
+      await rename(join(dir, '.new'), join(dir, 'a.txt'));
+      const second = await start(when);
+      await second.pass(2_000);
+      expect(await sent()).toEqual(['v1', 'v2']);
+    },
+  );
+
+  it('sends a content once, however its file is handled', async () => {
+    const run = await start('ended');
+    await write('v1');
+    await run.pass(2_000);
+    await chmod(join(dir, 'a.txt'), 0o600);
+    await run.pass(2_000);
+    await rename(join(dir, 'a.txt'), join(dir, '.away'));
+    await run.pass(2_000);
+    await rename(join(dir, '.away'), join(dir, 'a.txt'));
+    await run.pass(2_000);
+    await rename(dir, `${dir}-away`);
+    await run.pass(400);
+    await rename(`${dir}-away`, dir);
+    await run.pass(2_000);
+    expect(await sent()).toEqual(['v1']);
+  });
+
+  it('sends only the last of several versions, if it changes while it waits for its upload', async () => {
+    const run = await start('uploaded');
+    let changes = 0;
+    run.hooks.beforeUpload = async () => {
+      changes += 1;
+      if (changes < 4) await write(`v${changes + 1}`);
+    };
+    await write('v1');
+    await run.pass(8_000);
+    expect(await sent()).toEqual(['v4']);
+    expect(run.failures).toEqual([]);
+  });
+
+  it('sends nothing of a file that is deleted before it is read', async () => {
+    const run = await start('uploaded');
+    run.hooks.beforeUpload = () => rm(join(dir, 'a.txt'), { force: true });
+    await write('v1');
+    await run.pass(4_000);
+    expect(await sent()).toEqual([]);
+    expect(run.failures).toEqual([]);
+  });
+
+  it('sends a file under its new name that is renamed before it is read', async () => {
+    const run = await start('uploaded');
+    run.hooks.beforeUpload = () => rename(join(dir, 'a.txt'), join(dir, 'b.txt')).catch(() => {});
+    await write('v1');
+    await run.pass(4_000);
+    expect(await sent('a.txt')).toEqual([]);
+    expect(await sent('b.txt')).toEqual(['v1']);
+  });
+
+  it('tries a file again that could not be uploaded, and says so each time', async () => {
+    const run = await start('uploaded');
+    run.hooks.error = new Error('S3 is full');
+    await write('v1');
+    await run.pass(2_000);
+    expect(run.failures).toEqual(['a.txt: S3 is full']);
+    await run.pass(59_000);
+    expect(run.failures).toHaveLength(1);
+    await run.pass(3_000);
+    expect(run.failures).toHaveLength(2);
+    run.hooks.error = undefined;
+    await run.pass(122_000);
+    expect(await sent()).toEqual(['v1']);
+    expect((await start('uploaded')).failures).toEqual([]);
+  });
+
+  it('says so if it cannot read a version that the folder keeps showing', async () => {
+    const run = await start('uploaded');
+    run.hooks.error = new FileChangedError('a.txt was replaced or moved');
+    await write('v1');
+    await run.pass(2_000);
+    expect(run.failures).toEqual([]);
+    await run.pass(2_000);
+    expect(run.failures).toEqual(['a.txt: a.txt was replaced or moved']);
+    await run.pass(50_000);
+    expect(run.failures).toHaveLength(1);
+  });
+
+  it.each<[string, 'uploaded' | 'ended', Point, number]>([
+    ['with a service, before the upload', 'uploaded', 'before-upload', 1],
+    ['with a service, after S3 had the file', 'uploaded', 'after-upload', 1],
+    // The flows of the stand-in ended with the killed run.
+    ['with the stand-in, before the upload', 'ended', 'before-upload', 1],
+    ['with the stand-in, after S3 had the file', 'ended', 'after-upload', 2],
+  ])('neither loses nor repeats a file when it is killed %s', async (_, remember, killedAt, versions) => {
+    const killed = await start(remember, killedAt);
+    await write('v1');
+    await killed.pass(2_000);
+    const next = await start(remember);
+    await next.pass(2_000);
+    await next.end(0);
+    const later = await start(remember);
+    await later.pass(2_000);
+    expect(await sent()).toEqual(Array(versions).fill('v1'));
+  });
+
+  it('sends the newer version when it was killed after the older one was uploaded', async () => {
+    const killed = await start('uploaded', 'after-upload');
+    await write('v1');
+    await killed.pass(2_000);
+    await write('v2');
+    const next = await start('uploaded');
+    await next.pass(2_000);
+    expect(await sent()).toEqual(['v1', 'v2']);
+  });
+
+  it('uploads nothing more once it is interrupted, and leaves that to the next run', async () => {
+    const run = await start('uploaded');
+    run.hooks.beforeUpload = async () => run.interrupt();
+    for (let i = 0; i < 9; i += 1) await write('v1', `${i}.txt`);
+    await run.pass(2_000);
+    expect(await sent('')).toEqual([]);
+    expect(run.failures).toEqual([]);
+    const next = await start('uploaded');
+    await next.pass(2_000);
+    const { Versions = [] } = await s3.client.send(new ListObjectVersionsCommand({ Bucket: VERSIONED }));
+    expect(Versions).toHaveLength(9);
+  });
+
+  it('sends a file that grows with pauses once', async () => {
+    const run = await start('uploaded');
+    for (let i = 0; i < 5; i += 1) {
+      await appendFile(join(dir, 'a.txt'), 'x');
+      await run.pass(800 * (i + 1));
+    }
+    await run.pass(12_000);
+    expect(await sent()).toEqual(['xxxxx']);
+  });
+});

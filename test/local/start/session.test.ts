@@ -1,0 +1,175 @@
+import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { PassThrough } from 'node:stream';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
+import { SETTINGS_DEFAULT } from '../../../functions/settings/settings.ts';
+import { bundle } from '../../../infra/bundle/bundle.ts';
+import { StandInFlowService } from '../../../local/flow-service/flow-service.ts';
+import { serveFlowService } from '../../../local/flow-service/http.ts';
+import { KnownFiles } from '../../../local/start/known-files.ts';
+import { FunctionLogs } from '../../../local/start/logs.ts';
+import { Screen } from '../../../local/start/screen.ts';
+import { Session } from '../../../local/start/session.ts';
+
+/** Long enough for a machine that is busy with all other tests. Normally each wait takes seconds. */
+const PATIENCE = { timeout: 60_000, interval: 50 };
+const HOUR = 3_600_000;
+
+describe('a session', { timeout: 120_000 }, () => {
+  let bundleDir: string;
+  beforeAll(async () => {
+    bundleDir = await mkdtemp(join(tmpdir(), 'flowdrop-bundles-'));
+    bundle(bundleDir);
+  }, 60_000);
+  afterAll(() => rm(bundleDir, { recursive: true }));
+
+  let home: string;
+  /** What the next flows take, in milliseconds. */
+  let flowMs: number[];
+  /** By how much the clock of the service is ahead. */
+  let aheadMs: number;
+  let service: StandInFlowService;
+  let server: Awaited<ReturnType<typeof serveFlowService>>;
+  const closing: (() => Promise<unknown>)[] = [];
+  beforeEach(async () => {
+    home = await mkdtemp(join(tmpdir(), 'flowdrop-session-'));
+    await mkdir(join(home, 'inbox'));
+    flowMs = [];
+    aheadMs = 0;
+    service = new StandInFlowService({
+      tokens: ['fake-token'],
+      clock: { now: () => Date.now() + aheadMs },
+      flowMs: () => flowMs.shift() ?? 0,
+    });
+    server = await serveFlowService(service);
+  });
+  afterEach(async () => {
+    for (const close of closing.splice(0).reverse()) await close();
+    await server.close();
+    service.close();
+    await rm(home, { recursive: true, force: true });
+  });
+
+  async function start({ resultsDir = join(home, 'results'), stateDir = join(home, 'state') } = {}) {
+    const output = new PassThrough();
+    let shown = '';
+    output.setEncoding('utf8').on('data', (text) => {
+      shown += text;
+    });
+    const screen = new Screen(output);
+    const logs = new FunctionLogs(join(home, 'log'), (text) => screen.line(`! ${text}`));
+    const session = await Session.start({
+      pipeline: {
+        bundleDir,
+        stateDir,
+        name: 'local-test',
+        routes: [{ name: 'all', input: 'file', template: 'bytes_echo' }],
+        settings: { ...SETTINGS_DEFAULT, pollIntervalSeconds: 1 },
+        service: { url: server.url, token: 'fake-token' },
+      },
+      resultsDir,
+      screen,
+      logs,
+      cwd: home,
+    });
+    const interrupted = new AbortController();
+    const known = await KnownFiles.load(join(home, 'known.json'));
+    let watching: Promise<void> = Promise.resolve();
+    const stop = async () => {
+      interrupted.abort();
+      await watching;
+      await session.close();
+      logs.close();
+    };
+    closing.push(stop);
+    return {
+      session,
+      shown: () => shown,
+      watch: (remember: 'uploaded' | 'ended') => {
+        watching = session.watch(join(home, 'inbox'), { known, remember, signal: interrupted.signal });
+      },
+      stop: () => closing.splice(closing.indexOf(stop), 1)[0]?.(),
+    };
+  }
+  const write = (content: string) => writeFile(join(home, 'inbox', 'a.txt'), content);
+  const flows = (count: number) => vi.waitFor(() => expect(service.flows).toHaveLength(count), PATIENCE);
+  const known = async () => JSON.parse(await readFile(join(home, 'known.json'), 'utf8').catch(() => '{}'));
+  const contents = async () =>
+    (
+      await Promise.all(
+        (
+          await readdir(join(home, 'results'), { recursive: true, withFileTypes: true })
+        )
+          .filter((entry) => entry.isFile() && entry.name !== 'receipt.json')
+          .map((entry) => readFile(join(entry.parentPath, entry.name), 'utf8')),
+      )
+    ).sort();
+
+  it('does not take the end of a version for that of the newer one', async () => {
+    flowMs = [1_000, HOUR];
+    const first = await start();
+    first.watch('ended');
+    await write('v1');
+    await flows(1);
+    await write('v2');
+    await flows(2);
+    await vi.waitFor(() => expect(first.shown()).toContain('a.txt  done'), PATIENCE);
+    expect(first.session.unfinished).toBe(1);
+    await first.stop();
+    expect(await known()).toEqual({});
+
+    flowMs = [0];
+    const second = await start({ stateDir: join(home, 'fresh') }); // As with the stand-in.
+    second.watch('ended');
+    await vi.waitFor(() => expect(second.shown()).toContain('a.txt  done'), PATIENCE);
+    await second.stop();
+    expect(service.flows).toHaveLength(3);
+    expect(Object.keys(await known())).toEqual(['a.txt']);
+    expect(await contents()).toEqual(['v1', 'v2']);
+  });
+
+  it('reports the end of an older version whose receipt gives way to that of the newer one', async () => {
+    flowMs = [HOUR, 0];
+    const { session, shown, watch, stop } = await start();
+    watch('uploaded');
+    await write('v1');
+    await flows(1);
+    await write('v2');
+    await vi.waitFor(() => expect(shown()).toContain('receipt.json'), PATIENCE);
+    expect(session.unfinished).toBe(1);
+    aheadMs = 2 * HOUR;
+    await vi.waitFor(() => expect(session.unfinished).toBe(0), PATIENCE);
+    expect(shown().match(/a\.txt {2}done/g)).toHaveLength(2);
+    expect(shown()).toContain('The receipt is that of a newer version of the file.');
+    expect(await contents()).toEqual(['v1', 'v2']);
+    await stop();
+  });
+
+  it('copies the results that the run before did not copy, once', async () => {
+    await writeFile(join(home, 'no-folder'), '');
+    const first = await start({ resultsDir: join(home, 'no-folder') });
+    first.watch('uploaded');
+    await write('v1');
+    await vi.waitFor(() => expect(first.shown()).toMatch(/! .*no-folder/), PATIENCE);
+    await vi.waitFor(async () => expect(await readdir(join(home, 'state', 's3', 'bodies'))).not.toEqual([]), PATIENCE);
+    await vi.waitFor(() => expect(service.counts.getAsset).toBeGreaterThan(0), PATIENCE);
+    await new Promise((resolve) => setTimeout(resolve, 1_000)); // The receipt follows the asset.
+    await first.stop();
+
+    const second = await start();
+    await second.session.resume();
+    await vi.waitFor(() => expect(second.shown()).toContain('a.txt  done'), PATIENCE);
+    expect(await contents()).toEqual(['v1']);
+    await second.stop();
+
+    await rm(join(home, 'results'), { recursive: true });
+    const third = await start();
+    await third.session.resume();
+    third.watch('uploaded');
+    await flows(1);
+    expect(third.shown()).not.toContain('done');
+    await third.stop();
+    expect(service.flows).toHaveLength(1);
+  });
+});
