@@ -59,6 +59,8 @@ export class Follower {
   readonly #receipts = new Set<Promise<void>>();
   /** Ends that were reported, as `endOf` names them. */
   readonly #ended = new Set<string>();
+  /** Ends whose files could not be copied. The next run tries it again. */
+  readonly #undelivered = new Set<string>();
 
   constructor(options: {
     readonly s3: S3Client;
@@ -137,7 +139,7 @@ export class Follower {
     if (entry === undefined || !isTerminal(entry)) return;
     await Promise.allSettled(this.#receipts);
     const receipt = receiptOf(entry, COLLECT_FUNCTION);
-    if (this.#ended.has(endOf(receipt))) return;
+    if (this.#ended.has(endOf(receipt)) || this.#undelivered.has(endOf(receipt))) return;
     const assets = await this.#copyAll(receipt.assets);
     this.#report({ kind: 'ended', receipt, receiptPath: undefined, assets });
   }
@@ -152,9 +154,14 @@ export class Follower {
     const { ETag = '', Body } = await this.#get(RESULTS_BUCKET, key);
     const text = (await Body?.transformToString()) ?? '';
     const receipt = JSON.parse(text) as Receipt;
-    const assets = await this.#copyAll(receipt.assets);
-    const receiptPath = await this.#results.write(key, [Buffer.from(text)]);
-    this.#report({ kind: 'ended', receipt, receiptPath, assets });
+    try {
+      const assets = await this.#copyAll(receipt.assets);
+      const receiptPath = await this.#results.write(key, [Buffer.from(text)]);
+      this.#report({ kind: 'ended', receipt, receiptPath, assets });
+    } catch (error) {
+      this.#undelivered.add(endOf(receipt));
+      throw error;
+    }
     await this.#delivered.add(key, ETag);
   }
 

@@ -28,6 +28,8 @@ export interface InboxWatchOptions {
   readonly isUploaded: (file: InboxFile, signal: AbortSignal) => Promise<boolean>;
   /** Called when a file could not be uploaded. It is tried again later. */
   readonly onFailure: (file: InboxFile, error: unknown) => void;
+  /** Called when the signal aborted before S3 had the file. */
+  readonly onInterruption: (file: InboxFile) => void;
   /** Called when it could not be written down that a content was dealt with. */
   readonly onError: (error: unknown) => void;
 }
@@ -76,14 +78,17 @@ export class InboxWatch {
 
   /** Never rejects. */
   async #take(file: InboxFile): Promise<void> {
-    const { inbox, signal, onFailure } = this.#options;
-    if (signal.aborted) return;
+    const { inbox, signal, onFailure, onInterruption } = this.#options;
     try {
+      signal.throwIfAborted();
       await this.#uploadUnlessKnown(file);
       this.#failures.delete(file.key);
       this.#changed.delete(file.key);
     } catch (error) {
-      if (signal.aborted) return;
+      if (signal.aborted) {
+        onInterruption(file);
+        return;
+      }
       if (error instanceof FileChangedError && !this.#isUnchanged(file)) {
         inbox.offerAgain(file.key); // Whatever is there by then.
         return;

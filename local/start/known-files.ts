@@ -17,6 +17,8 @@ export class KnownFiles {
   /** The latest content of each key that this run has uploaded. */
   readonly #uploaded = new Map<string, Known>();
   #saved: Promise<void> = Promise.resolve();
+  /** A writing that has not begun. */
+  #nextSave: Promise<void> | undefined;
 
   static async load(path: string): Promise<KnownFiles> {
     const text = await readFile(path, 'utf8').catch((error) => {
@@ -70,7 +72,14 @@ export class KnownFiles {
 
   #keep(key: string, known: Known): Promise<void> {
     this.#done.set(key, known);
-    this.#saved = this.#saved.catch(() => undefined).then(() => this.#save());
+    // One writing for all that is noted while the one before is under way.
+    this.#nextSave ??= this.#saved
+      .catch(() => undefined)
+      .then(() => {
+        this.#nextSave = undefined;
+        return this.#save();
+      });
+    this.#saved = this.#nextSave;
     return this.#saved;
   }
 

@@ -1,5 +1,5 @@
 import { constants, existsSync } from 'node:fs';
-import { type FileHandle, mkdir, open, realpath } from 'node:fs/promises';
+import { type FileHandle, lstat, mkdir, open } from 'node:fs/promises';
 import { join } from 'node:path';
 
 /** Linux has a path for each open folder, which leads to that folder even if another one has taken its name. */
@@ -47,7 +47,8 @@ export class OpenFolder implements AsyncDisposable {
 
   /** True if the folder still is where it was opened. */
   async isInPlace(): Promise<boolean> {
-    return (await realpath(this.#itself)) === this.path;
+    const [held, there] = await Promise.all([this.#handle.stat(), lstat(this.path).catch(() => undefined)]);
+    return there?.ino === held.ino && there.dev === held.dev;
   }
 
   /** Closing it again changes nothing. */

@@ -15,10 +15,22 @@ export function makePrivate(dir: string): void {
   mkdirSync(dir, { recursive: true, mode: PRIVATE_FOLDER_MODE });
   // From the top: once a folder is closed, no other user can exchange what is in it.
   chmod(dir, PRIVATE_FOLDER_MODE);
+  closeAll(dir);
+}
+
+function closeAll(dir: string): void {
   for (const entry of readdirSync(dir, { withFileTypes: true })) {
     const path = join(dir, entry.name);
-    if (entry.isDirectory()) makePrivate(path);
-    else if (entry.isFile()) chmod(path, PRIVATE_FILE_MODE);
+    try {
+      if (entry.isDirectory()) {
+        chmod(path, PRIVATE_FOLDER_MODE);
+        closeAll(path);
+      } else if (entry.isFile()) {
+        chmod(path, PRIVATE_FILE_MODE);
+      }
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error; // Another run has just removed it.
+    }
   }
 }
 

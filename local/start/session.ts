@@ -67,6 +67,8 @@ export interface SessionOptions {
 export class Session {
   readonly #options: SessionOptions;
   readonly #tracked = new Set<Tracked>();
+  /** The files that were not uploaded because the session was interrupted. */
+  readonly #interrupted = new Set<string>();
   /** The uploads whose bytes are all sent, until S3 has answered with their version: by key, of which one is uploaded at a time. */
   readonly #answers = new Map<string, Promise<unknown>>();
   #pipeline!: Pipeline;
@@ -107,7 +109,7 @@ export class Session {
 
   /** Number of files that have not ended. */
   get unfinished(): number {
-    return new Set(Array.from(this.#tracked, ({ key }) => key)).size;
+    return new Set([...this.#interrupted, ...Array.from(this.#tracked, ({ key }) => key)]).size;
   }
 
   /** Continues with the uploads that an earlier run left in the inbox, and with the results that it did not copy. */
@@ -147,6 +149,7 @@ export class Session {
       },
       isUploaded: (file) => isUploaded(file, { ...this.#target(file), signal }),
       onFailure: (file, error) => this.#warn(`${this.#keyOf(file)}: upload error: ${messageOf(error)}`),
+      onInterruption: (file) => this.#interrupted.add(this.#keyOf(file)),
       onError: (error) => this.#warn(messageOf(error)),
     });
     let told: readonly string[] = [];
@@ -203,7 +206,7 @@ export class Session {
       screen.step(`${key}  uploaded, ${size(file.bytes)}`);
       return { content, end: tracked.end.promise };
     } catch (error) {
-      if (!signal.aborted) this.#tracked.delete(tracked); // An interrupted one is unfinished.
+      this.#tracked.delete(tracked);
       throw error;
     } finally {
       this.#answers.delete(key);

@@ -1,6 +1,17 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { copyFile, lstat, mkdir, mkdtemp, readdir, readFile, readlink, rm, writeFile } from 'node:fs/promises';
+import {
+  copyFile,
+  lstat,
+  mkdir,
+  mkdtemp,
+  readdir,
+  readFile,
+  readlink,
+  rm,
+  truncate,
+  writeFile,
+} from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -173,6 +184,38 @@ describe('npm start', { timeout: 120_000 }, () => {
     expect(paths).toEqual(expect.arrayContaining(['log', join('stand-in', 's3', 'catalog.sqlite')]));
     expect(open).toEqual([]);
     child.kill('SIGINT');
+  });
+
+  it('sends a large file once that was being uploaded when it was killed', async () => {
+    const service = new StandInFlowService({ tokens: ['fake-token'], flowMs: 50 });
+    const { url, close } = await serveFlowService(service);
+    try {
+      await mkdir(join(home, 'inbox'));
+      const bytes = 40_000_000;
+      await writeFile(join(home, 'inbox', 'large.glb'), '');
+      await truncate(join(home, 'inbox', 'large.glb'), bytes);
+      const env = { FLOWDROP_TOKEN: 'fake-token' };
+      const killed = start(['--service', url], env);
+      const bodies = async () => {
+        const [state = ''] = (await readdir(join(home, '.flowdrop'))).filter((name) => name.startsWith('service-'));
+        return readdir(join(home, '.flowdrop', state, 's3', 'bodies'));
+      };
+      await vi.waitFor(async () => expect((await bodies()).length).toBeGreaterThan(1), PATIENCE);
+      killed.child.kill('SIGKILL');
+      await killed.ended;
+
+      const next = start(['--service', url], env);
+      await vi.waitFor(() => expect(next.output()).toMatch(/large\.glb {2}(done|failed)/), PATIENCE);
+      expect((await receiptOf('large.glb')).upload.bytes).toBe(bytes);
+      expect(service.flows.length).toBeLessThanOrEqual(1);
+      next.child.kill('SIGINT');
+      await next.ended;
+      // Eight parts, the entry and the receipt; nothing of the first try.
+      expect((await bodies()).length).toBeLessThan(16);
+    } finally {
+      await close();
+      service.close();
+    }
   });
 
   it('uses the given service, with the token from the environment', async () => {

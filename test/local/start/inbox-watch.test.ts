@@ -33,6 +33,7 @@ describe('watching the inbox', () => {
     const interrupted = new AbortController();
     const { signal } = interrupted;
     const failures: string[] = [];
+    const interruptions: string[] = [];
     const ends: (() => void)[] = [];
     const hooks: { beforeUpload: () => Promise<void>; error?: Error | undefined } = { beforeUpload: async () => {} };
     const inbox = new InboxFolder(dir, { now: () => now });
@@ -53,6 +54,7 @@ describe('watching the inbox', () => {
       },
       isUploaded: (file) => isUploaded(file, target(file.key)),
       onFailure: ({ key }, error) => failures.push(`${key}: ${(error as Error).message}`),
+      onInterruption: ({ key }) => interruptions.push(key),
       onError: (error) => failures.push(String(error)),
     });
     /** Lets time pass, in which the watch polls every 400 ms. */
@@ -69,7 +71,7 @@ describe('watching the inbox', () => {
       await new Promise(setImmediate);
       await watch.idle();
     };
-    return { pass, end, hooks, failures, inbox, watch, interrupt: () => interrupted.abort() };
+    return { pass, end, hooks, failures, interruptions, interrupt: () => interrupted.abort() };
   }
 
   /** The contents that S3 got, the oldest first. */
@@ -245,6 +247,7 @@ describe('watching the inbox', () => {
     await run.pass(2_000);
     expect(await sent('')).toEqual([]);
     expect(run.failures).toEqual([]);
+    expect(run.interruptions).toHaveLength(9);
     const next = await start('uploaded');
     await next.pass(2_000);
     const { Versions = [] } = await s3.client.send(new ListObjectVersionsCommand({ Bucket: VERSIONED }));

@@ -107,13 +107,14 @@ describe('a session', { timeout: 120_000 }, () => {
     ).sort();
 
   it('does not take the end of a version for that of the newer one', async () => {
-    flowMs = [1_000, HOUR];
+    flowMs = [HOUR, 3 * HOUR];
     const first = await start();
     first.watch('ended');
     await write('v1');
     await flows(1);
     await write('v2');
     await flows(2);
+    aheadMs = 2 * HOUR;
     await vi.waitFor(() => expect(first.shown()).toContain('a.txt  done'), PATIENCE);
     expect(first.session.unfinished).toBe(1);
     await first.stop();
