@@ -55,8 +55,8 @@ export class Follower {
   readonly #states = new Map<string, string>();
   /** The path of each copied object, by its key, until an end lists the object. */
   readonly #copies = new Map<string, Promise<string>>();
-  /** Receipts that are being copied. */
-  readonly #receipts = new Set<Promise<void>>();
+  /** Receipts that are being copied, by key. At one key, the later receipt must be written last. */
+  readonly #receipts = new Map<string, Promise<void>>();
   /** Ends that were reported, as `endOf` names them. */
   readonly #ended = new Set<string>();
   /** Ends whose files could not be copied. The next run tries it again. */
@@ -137,7 +137,7 @@ export class Follower {
   /** Reports an end whose receipt was not seen. */
   async #published(entry: Entry | undefined): Promise<void> {
     if (entry === undefined || !isTerminal(entry)) return;
-    await Promise.allSettled(this.#receipts);
+    await Promise.allSettled(this.#receipts.values());
     const receipt = receiptOf(entry, COLLECT_FUNCTION);
     if (this.#ended.has(endOf(receipt)) || this.#undelivered.has(endOf(receipt))) return;
     const assets = await this.#copyAll(receipt.assets);
@@ -145,8 +145,14 @@ export class Follower {
   }
 
   #copyReceipt(key: string): Promise<void> {
-    const copied = this.#deliver(key).finally(() => this.#receipts.delete(copied));
-    this.#receipts.add(copied);
+    const before = this.#receipts.get(key) ?? Promise.resolve();
+    const copied = before
+      .catch(() => undefined)
+      .then(() => this.#deliver(key))
+      .finally(() => {
+        if (this.#receipts.get(key) === copied) this.#receipts.delete(key);
+      });
+    this.#receipts.set(key, copied);
     return copied;
   }
 

@@ -51,8 +51,8 @@ describe('a session', { timeout: 120_000 }, () => {
     await rm(home, { recursive: true, force: true });
   });
 
-  async function start({ resultsDir = join(home, 'results'), stateDir = join(home, 'state') } = {}) {
-    const output = new PassThrough();
+  async function start({ resultsDir = join(home, 'results'), stateDir = join(home, 'state'), isTTY = false } = {}) {
+    const output = Object.assign(new PassThrough(), { isTTY, columns: 80 });
     let shown = '';
     output.setEncoding('utf8').on('data', (text) => {
       shown += text;
@@ -144,6 +144,18 @@ describe('a session', { timeout: 120_000 }, () => {
     expect(shown().match(/a\.txt {2}done/g)).toHaveLength(2);
     expect(shown()).toContain('The receipt is that of a newer version of the file.');
     expect(await contents()).toEqual(['v1', 'v2']);
+    await stop();
+  });
+
+  it('shows on a terminal how much of a large file is uploaded, and of a small one only that it is', async () => {
+    const { shown, watch, stop } = await start({ isTTY: true });
+    await write('v1');
+    await writeFile(join(home, 'inbox', 'large.bin'), Buffer.alloc(12 * 1024 * 1024));
+    watch('uploaded');
+    await flows(2);
+    // Parts of 5 MiB.
+    for (const percent of [41, 83, 100]) expect(shown()).toMatch(new RegExp(`large\\.bin +uploading ${percent}%`));
+    expect(shown()).not.toMatch(/a\.txt +uploading \d/);
     await stop();
   });
 

@@ -1,0 +1,103 @@
+import { appendFile, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { PutObjectCommand, S3Client } from '@aws-sdk/client-s3';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { s3RequestHandler } from '../../../local/aws/s3/request-handler.ts';
+import { EmbeddedS3 } from '../../../local/aws/s3/s3.ts';
+import { RESULTS_BUCKET } from '../../../local/pipeline.ts';
+import { DeliveredReceipts } from '../../../local/start/delivered-receipts.ts';
+import { Follower, type Progress } from '../../../local/start/follower.ts';
+import { ResultsFolder } from '../../../local/start/results-folder.ts';
+
+/** A results folder whose first write of an asset takes until the test lets it end. */
+class SlowFolder extends ResultsFolder {
+  readonly held = Promise.withResolvers<void>();
+  #isFirst = true;
+
+  override async write(key: string, body: AsyncIterable<Uint8Array>): Promise<string> {
+    const isHeld = this.#isFirst && key.endsWith('.glb');
+    if (isHeld) this.#isFirst = false;
+    if (isHeld) await this.held.promise;
+    return super.write(key, body);
+  }
+}
+
+describe('the follower', () => {
+  let dir: string;
+  let embedded: EmbeddedS3;
+  let s3: S3Client;
+  let results: SlowFolder;
+  let progress: Progress[];
+  let followed: Promise<void>[];
+  beforeEach(async () => {
+    dir = await mkdtemp(join(tmpdir(), 'flowdrop-follower-'));
+    progress = [];
+    followed = [];
+    embedded = new EmbeddedS3({ onEvent: (record) => void followed.push(follower.follow(record)) });
+    embedded.createBucket(RESULTS_BUCKET);
+    s3 = new S3Client({
+      endpoint: 'http://s3.test',
+      region: 'us-east-1',
+      credentials: { accessKeyId: 'fake', secretAccessKey: 'fake' },
+      requestHandler: s3RequestHandler(embedded),
+      forcePathStyle: true,
+    });
+    results = new SlowFolder(join(dir, 'results'));
+    const follower = newFollower();
+  });
+  afterEach(async () => {
+    s3.destroy();
+    embedded.close();
+    await rm(dir, { recursive: true, force: true });
+  });
+  const newFollower = () =>
+    new Follower({
+      ...{ s3, results },
+      delivered: new DeliveredReceipts(join(dir, 'delivered')),
+      onProgress: (each) => progress.push(each),
+    });
+  const put = (Key: string, Body: string) => s3.send(new PutObjectCommand({ Bucket: RESULTS_BUCKET, Key, Body }));
+  /** An upload ends: its asset and its receipt are stored. */
+  async function end(versionId: string) {
+    const key = `a.png/flow-${versionId}/asset.glb`;
+    await put(key, versionId);
+    const assets = [{ id: 'asset', key, bytes: 2, mediaType: 'model/gltf-binary', sha256: '' }];
+    const upload = { id: `id of ${versionId}`, key: 'a.png', versionId };
+    await put(
+      'a.png/receipt.json',
+      JSON.stringify({ status: 'succeeded', upload, generation: 1, assets, failedOutputs: [] }),
+    );
+  }
+  const receipt = async () => JSON.parse(await readFile(join(dir, 'results', 'a.png', 'receipt.json'), 'utf8'));
+
+  it('leaves the receipt of the newer version in the folder, if the assets of the older one took longer', async () => {
+    await end('v1');
+    await vi.waitFor(() => expect(followed).toHaveLength(2));
+    await new Promise((resolve) => setTimeout(resolve, 50)); // The receipt of v1 is read by now.
+    await end('v2');
+    results.held.resolve();
+    await Promise.all(followed);
+    expect((await receipt()).upload.versionId).toBe('v2');
+    expect(progress.map(({ versionId }) => versionId)).toEqual(['v1', 'v2']);
+  });
+
+  it('tells the next run what was copied, also if a killed run left half a line', async () => {
+    results.held.resolve();
+    await end('v1');
+    await Promise.all(followed);
+    const delivered = join(dir, 'delivered');
+    const text = await readFile(delivered, 'utf8');
+    progress = [];
+    await newFollower().catchUp((error) => expect.unreachable(String(error)));
+    expect(progress).toEqual([]);
+
+    await writeFile(delivered, text.slice(0, -3));
+    await newFollower().catchUp((error) => expect.unreachable(String(error)));
+    expect(progress).toHaveLength(1);
+    await appendFile(delivered, '\n["half');
+    progress = [];
+    await newFollower().catchUp((error) => expect.unreachable(String(error)));
+    expect(progress).toEqual([]);
+  });
+});
