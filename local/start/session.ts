@@ -306,7 +306,7 @@ export class Session {
   #drawStatus(): void {
     const tracked = [...this.#tracked];
     const each = tracked.map(({ key, state }) => `${key} ${state}`);
-    const counts = Object.entries(Object.groupBy(tracked, ({ state }) => state)).map(
+    const counts = Object.entries(Object.groupBy(tracked, ({ state }) => state.split(' ')[0] ?? '')).map(
       ([state, those]) => `${those?.length} ${state}`,
     );
     this.#options.screen.status((tracked.length > NAMED_IN_STATUS_MAX ? counts : each).join(', '));
