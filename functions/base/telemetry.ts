@@ -37,6 +37,7 @@ export type MetricName =
   | 'DoubtsRetried'
   | 'DoubtsHeld'
   | 'TokenRejected'
+  | 'ServiceMisaddressed'
   | 'AssetsStored'
   | 'AssetsFailed'
   | 'FlowsRunning'

@@ -3,15 +3,8 @@ import type { Invocation } from '../base/invocation.ts';
 import { type MetricName, secondsBetween } from '../base/telemetry.ts';
 import { FlowServiceError } from '../flow-service/errors.ts';
 import type { FlowService, Output } from '../flow-service/types.ts';
-import {
-  type Ending,
-  ended,
-  type Failure,
-  isTerminal,
-  type RunningEntry,
-  shared,
-  type TerminalEntry,
-} from '../ledger/entry.ts';
+import { type Ending, ended, isTerminal, type RunningEntry, shared, type TerminalEntry } from '../ledger/entry.ts';
+import type { KnownFailure } from '../ledger/failures.ts';
 import type { RunningMarker } from '../ledger/keys.ts';
 import type { Ledger, Stored } from '../ledger/store.ts';
 import { type PublishPorts, publish } from '../publish/publish.ts';
@@ -40,7 +33,7 @@ export interface EndedFlow {
   readonly outputs: readonly Output[];
   /** Number of outputs that the service lists. */
   readonly outputCount: number;
-  readonly failure: Failure | undefined;
+  readonly failure: KnownFailure | undefined;
 }
 
 /** Takes running flows from their first poll to their receipt. */
@@ -76,7 +69,7 @@ export class FlowCollector {
     const seen = await this.#observe(marker);
     if (seen.kind === 'running' || seen.kind === 'unsure') {
       if (seen.kind === 'running') this.#confirmations.forget(marker.uploadId);
-      if (this.isTooOld(marker)) {
+      if (this.isTooOld(marker) && (seen.kind === 'running' || (await this.#mayGiveUp(marker)))) {
         await this.#timeOut(
           marker,
           `The flow was still running after ${this.#ports.settings.flowAgeMaxSeconds} seconds.`,
@@ -88,8 +81,10 @@ export class FlowCollector {
     if (stored === undefined) return undefined;
     switch (seen.kind) {
       case 'gone': {
-        const failure = { code: GONE, message: 'The flow service does not know this flow any more.' };
-        if (await this.#endIfConfirmed(stored, failure)) await this.#abort(marker);
+        const failure: KnownFailure = { code: GONE, message: 'The flow service does not know this flow any more.' };
+        const isEnded = await this.#endIfConfirmed(stored, failure, () => this.#isGone(marker));
+        if (isEnded) await this.#abort(marker);
+        else if (this.#isTwiceTooOld(marker)) await this.#timeOut(marker, failure.message);
         return undefined;
       }
       case 'foreign': {
@@ -142,15 +137,18 @@ export class FlowCollector {
     return this.#ports.clock.now() - createdAt > this.#ports.settings.flowAgeMaxSeconds * 1000;
   }
 
+  #isTwiceTooOld({ createdAt }: RunningMarker): boolean {
+    return this.#ports.clock.now() - createdAt > 2 * this.#ports.settings.flowAgeMaxSeconds * 1000;
+  }
+
   /**
    * Ends a flow that is too old and whose polls fail. If they fail by an outage, the service must have answered for
    * another flow, or the flow must be past twice the maximum age: no flow is abandoned for an outage of the service.
    */
   async abandon(marker: RunningMarker, error: FlowServiceError): Promise<void> {
-    const { clock, settings } = this.#ports;
-    const isTwiceTooOld = clock.now() - marker.createdAt > 2 * settings.flowAgeMaxSeconds * 1000;
+    const { settings } = this.#ports;
     const isItsOwn = outageOf(error) === undefined || this.#health.hasAnsweredForAnother(marker.flowId);
-    if (!this.isTooOld(marker) || !(isItsOwn || isTwiceTooOld)) return;
+    if (!this.isTooOld(marker) || !(isItsOwn || this.#isTwiceTooOld(marker))) return;
     await this.#timeOut(
       marker,
       `No poll saw the flow end within its maximum age of ${settings.flowAgeMaxSeconds} seconds: ${error.message}`,
@@ -160,7 +158,7 @@ export class FlowCollector {
   async #timeOut(marker: RunningMarker, message: string): Promise<void> {
     const stored = await this.#entryOf(marker);
     if (stored === undefined) return;
-    const failure = { code: 'timed-out', message };
+    const failure: KnownFailure = { code: 'timed-out', message };
     await this.#end(stored, { assets: stored.entry.assets ?? [], failure });
     await this.#abort(marker);
   }
@@ -180,8 +178,27 @@ export class FlowCollector {
     await this.#end(stored, { failure: { code: FLOW_SHARED, message } });
   }
 
-  async #endIfConfirmed(stored: Stored<RunningEntry>, failure: Failure): Promise<boolean> {
+  /**
+   * Asks once more for a flow that seems gone, after the service has answered for something else: a proxy that says 404
+   * to everything may have stopped just in between.
+   */
+  async #isGone(marker: RunningMarker): Promise<boolean> {
+    const isThere = await this.#observer.isServiceThere(marker, this.#invocation.work);
+    return isThere && (await this.#observe(marker)).kind === 'gone';
+  }
+
+  /** No flow is given up while something other than the service answers for it, but for one that is twice too old. */
+  async #mayGiveUp(marker: RunningMarker): Promise<boolean> {
+    return this.#isTwiceTooOld(marker) || this.#observer.isServiceThere(marker, this.#invocation.work);
+  }
+
+  async #endIfConfirmed(
+    stored: Stored<RunningEntry>,
+    failure: KnownFailure,
+    confirm: () => Promise<boolean> = async () => true,
+  ): Promise<boolean> {
     if (!this.#confirmations.confirms(stored.entry.upload.id, failure.code, this.#ports.clock.now())) return false;
+    if (!(await confirm())) return false;
     if (!(await this.#confirmations.areInRow(this.#invocation.closing))) return false;
     await this.#end(stored, { assets: stored.entry.assets ?? [], failure });
     return true;

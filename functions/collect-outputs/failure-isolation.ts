@@ -1,6 +1,6 @@
 import { type Invocation, OutOfTimeError } from '../base/invocation.ts';
 import type { Telemetry } from '../base/telemetry.ts';
-import { FlowServiceError } from '../flow-service/errors.ts';
+import { FlowServiceError, MisaddressedError } from '../flow-service/errors.ts';
 import type { RunningMarker } from '../ledger/keys.ts';
 import { UnreadableEntryError } from '../ledger/store.ts';
 import { type Outage, outageOf, type ServiceHealth } from './service-health.ts';
@@ -64,6 +64,7 @@ export class FailureIsolation {
         return 'none';
       }
       log.error('This upload could not be processed; the next poll of its flow tries again', fields);
+      if (error instanceof MisaddressedError) metrics.count('ServiceMisaddressed');
       if (error instanceof UnreadableEntryError) metrics.count('EntriesUnreadable');
       if (error instanceof FlowServiceError) this.#health.failed(flowId, error);
       else this.#failures.push(error);

@@ -8,10 +8,10 @@ import {
   collectedSoFar,
   type Ending,
   type FailedOutput,
-  type Failure,
   type RunningEntry,
   type StoredAsset,
 } from '../ledger/entry.ts';
+import type { KnownFailure, OutputFailureCode } from '../ledger/failures.ts';
 import type { OpenedAsset } from '../results/results.ts';
 import { assetKey, UPLOAD_METADATA } from '../results/results-keys.ts';
 import type { CollectFlowPorts, EndedFlow } from './collect-flow.ts';
@@ -49,6 +49,11 @@ interface Collection {
 /** Returns true if the last counted attempt is long enough ago for another one to count. */
 const isSpaced = ({ attemptedAt }: RunningEntry, now: number): boolean =>
   now - (attemptedAt ?? Number.NEGATIVE_INFINITY) >= COUNTED_GAP_MS;
+
+/** The code of an asset's failure. Only other operations fail with the two codes that an asset cannot have. */
+function outputCodeOf({ code }: FlowServiceError): OutputFailureCode {
+  return code === 'in-doubt' || code === 'misaddressed' ? 'unintelligible-answer' : code;
+}
 
 const outOfService = (): UnavailableError =>
   new UnavailableError('The service does not answer for these assets', { bodyStarted: false });
@@ -102,7 +107,9 @@ export class FlowAssets {
     if (isTooSlow && attemptsAfter(entry, true) >= settings.attemptsMax) {
       const message = 'The asset could not be fetched completely in several runs.';
       for (const { assetId: id } of listed) {
-        if (!stored.has(id) && !failed.has(id)) failed.set(id, { id, code: 'out-of-time', message });
+        if (!stored.has(id) && !failed.has(id)) {
+          failed.set(id, { id, code: 'out-of-time' satisfies OutputFailureCode, message });
+        }
       }
       return this.#endingOf(flow, collection);
     }
@@ -128,9 +135,9 @@ export class FlowAssets {
   async #collectOne({ assetId: id, status, error: reason }: Output, collection: Collection): Promise<void> {
     const { stored, failed, entry } = collection;
     if (stored.has(id)) return;
-    const fail = ({ code, message }: Failure) => failed.set(id, { id, code, message });
+    const fail = (code: OutputFailureCode, message: string) => failed.set(id, { id, code, message });
     if (status === 'failed') {
-      fail({ code: 'output-failed', message: reason ?? 'The service says that it failed.' });
+      fail('output-failed', reason ?? 'The service says that it failed.');
       return;
     }
     const isOut = this.#health.outage !== undefined || collection.outagesInARow >= OUTAGES_MAX;
@@ -149,13 +156,14 @@ export class FlowAssets {
       }
       this.#health.failed(entry.flow.id, error);
       if (outageOf(error) !== undefined) {
-        if (this.#isAbandoned(entry, id)) fail(error);
+        if (this.#isAbandoned(entry, id)) fail(outputCodeOf(error), error.message);
         else {
           collection.outage ??= error;
           collection.outagesInARow += 1;
         }
-      } else if (error instanceof AssetTooLargeError || this.#isLastAttempt(entry)) fail(error);
-      else collection.retryable ??= error;
+      } else if (error instanceof AssetTooLargeError || this.#isLastAttempt(entry)) {
+        fail(outputCodeOf(error), error.message);
+      } else collection.retryable ??= error;
     }
   }
 
@@ -189,11 +197,11 @@ export class FlowAssets {
     const beyond = outputCount - listed.length;
     if (beyond > 0) {
       const message = `${beyond} outputs beyond the limit of ${settings.outputsMax} were not stored.`;
-      failedOutputs.push({ id: '', code: 'too-many-outputs', message });
+      failedOutputs.push({ id: '', code: 'too-many-outputs' satisfies OutputFailureCode, message });
     }
     if (failedOutputs.length > 0) telemetry.metrics.count('AssetsFailed', failedOutputs.length);
     const isNothingStored = assets.length === 0 && failedOutputs.length > 0;
-    const failure =
+    const failure: KnownFailure | undefined =
       flowFailure ?? (isNothingStored ? { code: 'outputs-failed', message: 'No output could be stored.' } : undefined);
     return { assets, failedOutputs, failure };
   }

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import type { Clock } from '../base/clock.ts';
 import { NotFoundError, NotReadyError, NotServedError } from '../flow-service/errors.ts';
 import type { FlowService, Output } from '../flow-service/types.ts';
-import type { Failure } from '../ledger/entry.ts';
+import type { KnownFailure } from '../ledger/failures.ts';
 import type { RunningMarker } from '../ledger/keys.ts';
 import type { EndConfirmations } from './end-confirmations.ts';
 
@@ -17,18 +17,29 @@ export type Observation =
   | { readonly kind: 'gone' }
   /** The service answered with the flow of another upload. */
   | { readonly kind: 'foreign' }
-  | { readonly kind: 'finished'; readonly outputs: readonly Output[]; readonly failure?: Failure | undefined };
+  | { readonly kind: 'finished'; readonly outputs: readonly Output[]; readonly failure?: KnownFailure | undefined };
 
 /** Asks the service how a flow is, and changes nothing. */
 export class FlowObserver {
   readonly #flows: FlowService;
   readonly #clock: Clock;
   readonly #confirmations: EndConfirmations;
+  /** Flows that the service has shown us. Two are enough to tell whether a flow other than the given one was seen. */
+  readonly #seen = new Set<string>();
 
   constructor({ flows, clock }: { flows: FlowService; clock: Clock }, confirmations: EndConfirmations) {
     this.#flows = flows;
     this.#clock = clock;
     this.#confirmations = confirmations;
+  }
+
+  /**
+   * Tells whether the flow service answers at its address, and not a proxy that says 404 to everything. If the service
+   * lists no flows, this tick must have seen another flow.
+   */
+  async isServiceThere({ flowId }: RunningMarker, signal: AbortSignal): Promise<boolean> {
+    const isAnotherSeen = this.#seen.size > (this.#seen.has(flowId) ? 1 : 0);
+    return (await this.#flows.isServing(signal)) || isAnotherSeen;
   }
 
   /** Asks for the flow. If the service does not serve that, the outputs listing alone tells. */
@@ -42,7 +53,7 @@ export class FlowObserver {
       throw error;
     }
     // Whatever happens in the rest of this poll, the service knows the flow.
-    this.#confirmations.forget(marker.uploadId, GONE);
+    this.#noteSeen(marker);
     if (flow.tag !== undefined && flow.tag.upload !== marker.uploadId) return { kind: 'foreign' };
     if (flow.state === 'running') return { kind: 'running' };
     const failure = flow.state === 'completed' ? undefined : failureOf(flow.state, flow.error);
@@ -55,6 +66,11 @@ export class FlowObserver {
       // A failed flow may have no outputs. A completed one has some: its listing lags, and the next poll asks again.
       return failure === undefined ? { kind: 'running' } : { kind: 'finished', outputs: [], failure };
     }
+  }
+
+  #noteSeen({ uploadId, flowId }: RunningMarker): void {
+    this.#confirmations.forget(uploadId, GONE);
+    if (this.#seen.size < 2) this.#seen.add(flowId);
   }
 
   /**
@@ -71,14 +87,14 @@ export class FlowObserver {
       if (error instanceof NotReadyError || error instanceof NotServedError) return { kind: 'running' };
       throw error;
     }
-    this.#confirmations.forget(marker.uploadId, GONE);
+    this.#noteSeen(marker);
     if (outputs.length === 0 || outputs.some(({ status }) => status === 'pending')) return { kind: 'running' };
     const isFinished = this.#confirmations.confirmsOutputs(marker.uploadId, digestOf(outputs), this.#clock.now());
     return isFinished ? { kind: 'finished', outputs } : { kind: 'unsure' };
   }
 }
 
-function failureOf(state: 'failed' | 'aborted', error: string | undefined): Failure {
+function failureOf(state: 'failed' | 'aborted', error: string | undefined): KnownFailure {
   const reason = error === undefined ? '' : `: ${error}`;
   return state === 'failed'
     ? { code: 'flow-failed', message: `The flow failed${reason}` }

@@ -1,10 +1,10 @@
-import { ThrottledError, UnauthorisedError, UnavailableError } from '../flow-service/errors.ts';
+import { MisaddressedError, ThrottledError, UnauthorisedError, UnavailableError } from '../flow-service/errors.ts';
 
 /** Different flows that must fail in a row before the service is taken to have an outage. */
 const OUTAGE_FLOWS = 10;
 
 /** Why the service answers for no flow. */
-export type Outage = 'unauthorised' | 'throttled' | 'unavailable';
+export type Outage = 'unauthorised' | 'throttled' | 'unavailable' | 'misaddressed';
 
 /**
  * Tells an outage of the service from the trouble of single flows, by the answers of one tick.
@@ -60,5 +60,6 @@ export class ServiceHealth {
 export function outageOf(error: unknown): Outage | undefined {
   if (error instanceof UnauthorisedError) return 'unauthorised';
   if (error instanceof ThrottledError) return 'throttled';
+  if (error instanceof MisaddressedError) return 'misaddressed';
   return error instanceof UnavailableError ? 'unavailable' : undefined;
 }

@@ -1,4 +1,4 @@
-import type { Failure } from '../ledger/entry.ts';
+import type { KnownFailure } from '../ledger/failures.ts';
 import type { Settings } from '../settings/environment.ts';
 import type { OpenedUpload } from '../uploads/inbox.ts';
 import { InvalidOverrideError, type RouteSnapshot, snapshot } from '../uploads/route-snapshot.ts';
@@ -7,7 +7,7 @@ import { routeFor } from '../uploads/routes.ts';
 /** The route that an upload takes. If it has a failure, the upload must not be sent. */
 export interface Routed {
   readonly route: RouteSnapshot;
-  readonly failure: Failure | undefined;
+  readonly failure: KnownFailure | undefined;
 }
 
 /** The route of the present configuration that wants an upload. Undefined if none does. */
@@ -27,7 +27,7 @@ export function inputFailure(
   { inputBytesMax, textBytesMax }: Settings,
   { upload, isArchived }: OpenedUpload,
   input: 'file' | 'text',
-): Failure | undefined {
+): KnownFailure | undefined {
   if (isArchived) {
     return { code: 'input-archived', message: 'The file is in an archive storage class: have it restored first.' };
   }

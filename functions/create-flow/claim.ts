@@ -3,7 +3,6 @@ import {
   type ClaimedEntry,
   type Entry,
   ended,
-  type Failure,
   running,
   runningMarkerOf,
   type TerminalEntry,
@@ -12,6 +11,7 @@ import {
   waiting,
   waitingMarkerOf,
 } from '../ledger/entry.ts';
+import type { KnownFailure } from '../ledger/failures.ts';
 import type { Stored } from '../ledger/store.ts';
 import { publish } from '../publish/publish.ts';
 import { ClaimHeldError, type Delivery, type Outcome } from './delivery.ts';
@@ -87,7 +87,11 @@ async function abortFlow({ ports, invocation, log }: Delivery, flowId: string): 
 }
 
 /** Ends the upload as failed, and publishes that. */
-export async function failUpload(delivery: Delivery, claim: Stored<ClaimedEntry>, failure: Failure): Promise<Outcome> {
+export async function failUpload(
+  delivery: Delivery,
+  claim: Stored<ClaimedEntry>,
+  failure: KnownFailure,
+): Promise<Outcome> {
   const { ledger, clock } = delivery.ports;
   const terminal = ended(claim.entry, { failure }, clock.now());
   const written = await ledger.replace(claim, terminal, delivery.invocation.closing);

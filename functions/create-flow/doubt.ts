@@ -1,13 +1,20 @@
 import { OutOfTimeError } from '../base/invocation.ts';
-import { FlowServiceError, UnauthorisedError } from '../flow-service/errors.ts';
+import { FlowServiceError, MisaddressedError, UnauthorisedError } from '../flow-service/errors.ts';
 import { LISTING_DELAY_MAX_MS } from '../flow-service/flow-search.ts';
 import type { Found } from '../flow-service/types.ts';
 import { type ClaimedEntry, flowTagOf, withoutDoubt } from '../ledger/entry.ts';
 import type { Stored } from '../ledger/store.ts';
 import { HELD_WAIT_MS } from '../ledger/waits.ts';
-import { commitFlow, keepWaiting } from './claim.ts';
+import { commitFlow, failUpload, keepWaiting } from './claim.ts';
 import type { Delivery, Outcome } from './delivery.ts';
-import { backoffMs, isListingInVain, messageOf } from './retry-policy.ts';
+import {
+  backoffMs,
+  isListingInVain,
+  isMisaddressedTooLong,
+  MISADDRESSED,
+  messageOf,
+  operatorBackoffMs,
+} from './retry-policy.ts';
 
 /**
  * Time after the last byte of a request until a flow that is not listed counts as absent, in milliseconds. If it were
@@ -24,6 +31,7 @@ export type SettledDoubt = { readonly outcome: Outcome } | { readonly claim: Sto
  *   found                      adopt it
  *   too early to tell          wait, until five minutes after the last byte
  *   listing not available      wait, and ask for it again, for an hour at most
+ *   something else answers     wait, for three days at most, if something else answered the POST too
  *   absent                     the upload may be sent again
  *   unknown                    the setting `inDoubt` decides: send it again, or hold it for the operator
  */
@@ -42,6 +50,8 @@ export async function settleDoubt(delivery: Delivery, claim: Stored<ClaimedEntry
   } catch (error) {
     if (!(error instanceof FlowServiceError) && !(error instanceof OutOfTimeError)) throw error;
     if (error instanceof UnauthorisedError) delivery.count('TokenRejected');
+    const stranger = strangerIn(error, entry);
+    if (stranger !== undefined) return { outcome: await waitForService(delivery, claim, stranger) };
     if (!isListingInVain(error, clock.now() - conclusiveAt)) {
       return waitOn(messageOf(error), Math.max(conclusiveAt, clock.now() + backoffMs(entry)));
     }
@@ -61,6 +71,27 @@ export async function settleDoubt(delivery: Delivery, claim: Stored<ClaimedEntry
     delivery.log.warn('Sent again although a flow may exist', { why: found.why });
   }
   return { claim: { ...claim, entry: withoutDoubt(entry) } };
+}
+
+/** The answer of something else to the search, if something else answered the POST as well. A 404 does not tell. */
+function strangerIn(error: FlowServiceError | OutOfTimeError, entry: ClaimedEntry): MisaddressedError | undefined {
+  return error instanceof MisaddressedError && entry.misaddressedSince !== undefined ? error : undefined;
+}
+
+/** Nothing is sent before the service answers again: only its listing tells whether the POST made a flow. */
+async function waitForService(
+  delivery: Delivery,
+  claim: Stored<ClaimedEntry>,
+  { message }: MisaddressedError,
+): Promise<Outcome> {
+  const now = delivery.ports.clock.now();
+  delivery.count('ServiceMisaddressed');
+  if (isMisaddressedTooLong(claim.entry, now)) {
+    const unknown = 'It is unknown whether a flow of this upload exists: look for it before you retry.';
+    return failUpload(delivery, claim, { code: MISADDRESSED, message: `${message} ${unknown}` });
+  }
+  const notBefore = now + operatorBackoffMs(claim.entry);
+  return keepWaiting(delivery, claim, { reason: MISADDRESSED, message, counted: false, notBefore });
 }
 
 function findFlow({ ports, invocation }: Delivery, entry: ClaimedEntry, since: number): Promise<Found> {

@@ -3,13 +3,15 @@ import {
   ForbiddenError,
   InDoubtError,
   InvalidTextError,
+  MisaddressedError,
   RejectedError,
   ThrottledError,
   UnauthorisedError,
   UnavailableError,
   UnintelligibleAnswerError,
 } from '../flow-service/errors.ts';
-import type { ClaimedEntry, Failure, WaitReason } from '../ledger/entry.ts';
+import type { ClaimedEntry, WaitReason } from '../ledger/entry.ts';
+import type { KnownFailure } from '../ledger/failures.ts';
 import { BACKOFF_MAX_MS } from '../ledger/waits.ts';
 import { UploadGoneError, UploadUnreadableError } from '../uploads/inbox.ts';
 
@@ -29,8 +31,17 @@ const THROTTLED_BACKOFF_MAX_MS = 5 * 60_000;
 const COUNTED_BACKOFF_FIRST_MS = 60_000;
 const COUNTED_BACKOFF_MAX_MS = 60 * 60_000;
 
-/** Minimum wait after a refused token, in milliseconds. The operator has to replace the token. */
-const UNAUTHORISED_WAIT_MS = 60_000;
+/**
+ * How long an upload waits while something other than the flow service answers, in milliseconds. Three days outlast a
+ * weekend. After that the upload fails, because the operator may have taken the address for right all along.
+ */
+const MISADDRESSED_MAX_MS = 3 * 24 * 60 * 60_000;
+
+/** The code of that failure. */
+export const MISADDRESSED = 'misaddressed';
+
+/** Minimum wait after a refused token or an answer of something else, in milliseconds. The operator has to act. */
+const OPERATOR_WAIT_MS = 60_000;
 
 /** How long to retry a failing listing after the flow should be listed, in milliseconds. */
 const LISTING_PATIENCE_MS = 60 * 60_000;
@@ -40,7 +51,7 @@ export const ATTEMPTS_EXHAUSTED = 'attempts-exhausted';
 
 /** What an error of sending means for the upload. */
 export type RetryDecision =
-  | { readonly kind: 'fail'; readonly failure: Failure }
+  | { readonly kind: 'fail'; readonly failure: KnownFailure }
   /** The delay until the next attempt, if no flow is found. */
   | { readonly kind: 'doubt'; readonly counted: boolean; readonly delayMs: number }
   | { readonly kind: 'wait'; readonly reason: WaitReason; readonly counted: boolean; readonly delayMs: number };
@@ -48,6 +59,7 @@ export type RetryDecision =
 /** Undefined if the error is of an unknown kind. It must not be hidden then. */
 export function classify(error: unknown, entry: ClaimedEntry, now: number): RetryDecision | undefined {
   const delayMs = backoffMs(entry);
+  const operatorMs = operatorBackoffMs(entry);
   const countedMs = countedBackoffMs(entry);
   if (error instanceof InDoubtError) {
     const { cause } = error;
@@ -62,7 +74,10 @@ export function classify(error: unknown, entry: ClaimedEntry, now: number): Retr
     return { kind: 'fail', failure: { code: 'upload-gone', message: `${error.message}.` } };
   }
   if (error instanceof UnauthorisedError) {
-    return { kind: 'wait', reason: 'unauthorised', counted: false, delayMs: Math.max(UNAUTHORISED_WAIT_MS, delayMs) };
+    return { kind: 'wait', reason: 'unauthorised', counted: false, delayMs: operatorMs };
+  }
+  if (error instanceof MisaddressedError) {
+    return { kind: 'wait', reason: MISADDRESSED, counted: false, delayMs: operatorMs };
   }
   if (error instanceof ForbiddenError) return { kind: 'wait', reason: 'forbidden', counted: true, delayMs: countedMs };
   if (error instanceof ThrottledError) {
@@ -82,9 +97,16 @@ export function classify(error: unknown, entry: ClaimedEntry, now: number): Retr
   return undefined;
 }
 
+/** True if an upload has waited long enough for the flow service to answer at its address. */
+export function isMisaddressedTooLong({ misaddressedSince }: Pick<ClaimedEntry, 'misaddressedSince'>, now: number) {
+  return now - (misaddressedSince ?? now) >= MISADDRESSED_MAX_MS;
+}
+
 /** True if the flow listing is not asked for again: its answer will be the same, or it has failed for too long. */
 export function isListingInVain(error: unknown, overdueMs: number): boolean {
-  if (error instanceof ForbiddenError || error instanceof UnintelligibleAnswerError) return true;
+  const isFinal =
+    error instanceof ForbiddenError || error instanceof UnintelligibleAnswerError || error instanceof MisaddressedError;
+  if (isFinal) return true;
   const mayPass = error instanceof UnauthorisedError || error instanceof OutOfTimeError;
   return !mayPass && overdueMs > LISTING_PATIENCE_MS;
 }
@@ -97,6 +119,10 @@ export function backoffMs(entry: Pick<ClaimedEntry, 'waits' | 'upload'>): number
   const exponential = Math.min(BACKOFF_MAX_MS, BACKOFF_FIRST_MS * 2 ** Math.min(entry.waits, 20));
   return Math.round(exponential * (0.5 + spreadOf(entry)));
 }
+
+/** The backoff after a failure that only the operator can mend, in milliseconds. */
+export const operatorBackoffMs = (entry: Pick<ClaimedEntry, 'waits' | 'upload'>): number =>
+  Math.max(OPERATOR_WAIT_MS, backoffMs(entry));
 
 /** The backoff after a counted failure, in milliseconds. It grows fourfold, because few attempts must outlast an outage. */
 export function countedBackoffMs(entry: Pick<ClaimedEntry, 'attempts' | 'upload'>): number {

@@ -1,12 +1,20 @@
-import { UnauthorisedError } from '../flow-service/errors.ts';
+import { InDoubtError, MisaddressedError, UnauthorisedError } from '../flow-service/errors.ts';
 import type { CreateRequest } from '../flow-service/types.ts';
-import { attemptsAfter, type ClaimedEntry, doubtAfter, flowTagOf } from '../ledger/entry.ts';
+import { attemptsAfter, type ClaimedEntry, doubtAfter, flowTagOf, misaddressed } from '../ledger/entry.ts';
 import type { Stored } from '../ledger/store.ts';
 import type { OpenedUpload } from '../uploads/inbox.ts';
 import { commitFlow, failUpload, keepWaiting } from './claim.ts';
 import type { Delivery, Outcome } from './delivery.ts';
 import { settleDoubt } from './doubt.ts';
-import { ATTEMPT_TIME_MIN_MS, ATTEMPTS_EXHAUSTED, classify, messageOf, type RetryDecision } from './retry-policy.ts';
+import {
+  ATTEMPT_TIME_MIN_MS,
+  ATTEMPTS_EXHAUSTED,
+  classify,
+  isMisaddressedTooLong,
+  MISADDRESSED,
+  messageOf,
+  type RetryDecision,
+} from './retry-policy.ts';
 
 /** Maximum sum of the waits in place, in milliseconds. Longer waits are left to the ledger. */
 const IN_PLACE_WAIT_MAX_MS = 20_000;
@@ -80,12 +88,16 @@ function isInPlace(
   );
 }
 
+const isMisaddressed = (error: unknown): boolean =>
+  error instanceof MisaddressedError || (error instanceof InDoubtError && error.cause instanceof MisaddressedError);
+
 /** Ends a claim whose sending failed, as the error demands: the upload fails, waits, or is in doubt. */
 export async function handleFailure(delivery: Delivery, claim: Stored<ClaimedEntry>, error: unknown): Promise<Outcome> {
   const now = delivery.ports.clock.now();
   const decision = classify(error, claim.entry, now);
   if (decision === undefined) throw error;
   if (error instanceof UnauthorisedError) delivery.count('TokenRejected');
+  if (isMisaddressed(error)) delivery.count('ServiceMisaddressed');
   delivery.log.warn('The upload could not be sent', { decision: decision.kind, error: error as Error });
   const message = messageOf(error);
   switch (decision.kind) {
@@ -95,8 +107,9 @@ export async function handleFailure(delivery: Delivery, claim: Stored<ClaimedEnt
       const nextAttemptAt = now + decision.delayMs;
       const doubt = doubtAfter(claim.entry, now, nextAttemptAt);
       const attempts = attemptsAfter(claim.entry, decision.counted);
+      const entry = isMisaddressed(error) ? misaddressed(claim.entry) : claim.entry;
       // The flow may be listed already. Then the upload need not wait.
-      const settled = await settleDoubt(delivery, { ...claim, entry: { ...claim.entry, doubt, attempts } });
+      const settled = await settleDoubt(delivery, { ...claim, entry: { ...entry, doubt, attempts } });
       if ('outcome' in settled) return settled.outcome;
       // Only a process that was frozen for minutes gets here. Its doubt is over, and its claim may have expired too.
       const wait = { reason: 'unavailable', message, counted: false, notBefore: nextAttemptAt } as const;
@@ -104,8 +117,11 @@ export async function handleFailure(delivery: Delivery, claim: Stored<ClaimedEnt
     }
     case 'wait': {
       const { reason, counted, delayMs } = decision;
+      if (reason === MISADDRESSED && isMisaddressedTooLong(claim.entry, now)) {
+        return failUpload(delivery, claim, { code: MISADDRESSED, message });
+      }
       if (counted && attemptsAfter(claim.entry, counted) >= delivery.ports.settings.attemptsMax) {
-        const failure = { code: ATTEMPTS_EXHAUSTED, message: `The last attempt: ${message}` };
+        const failure = { code: ATTEMPTS_EXHAUSTED, message: `The last attempt: ${message}` } as const;
         return failUpload(delivery, claim, failure);
       }
       return keepWaiting(delivery, claim, { reason, message, counted, notBefore: now + delayMs });

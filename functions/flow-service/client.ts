@@ -2,7 +2,9 @@ import type * as z from 'zod/mini';
 import type { Clock } from '../base/clock.ts';
 import { downloadAsset } from './asset-download.ts';
 import {
+  FlowServiceError,
   InDoubtError,
+  MisaddressedError,
   NotFoundError,
   NotReadyError,
   NotServedError,
@@ -90,10 +92,11 @@ class HttpFlowService implements FlowService {
       body: () => flowBody(request, signal),
     };
     const answer = await this.#requests.send(call, signal);
-    if (!isSuccess(answer.response.status)) throw await this.#creationError(answer);
+    if (!isSuccess(answer.response.status)) throw await this.#creationError(answer, signal);
     try {
       return await this.#requests.read(answer, createdSchema, signal);
     } catch (cause) {
+      if (cause instanceof MisaddressedError) throw new InDoubtError(cause.message, { cause });
       throw new InDoubtError('A flow was created, but the answer does not name it', { cause });
     }
   }
@@ -143,6 +146,17 @@ class HttpFlowService implements FlowService {
     }
   }
 
+  async isServing(signal: AbortSignal): Promise<boolean> {
+    const limits = { pagesMax: 1, entriesMax: LIST_FLOWS_MAX, rank: 1 } as const;
+    try {
+      for await (const _ of this.#flowListing(limits, signal).pages()) return true;
+      return false;
+    } catch (error) {
+      if (error instanceof FlowServiceError || signal.aborted) return false;
+      throw error;
+    }
+  }
+
   async *list(signal: AbortSignal): AsyncGenerator<readonly FlowRecord[]> {
     const listing = this.#flowListing({ pagesMax: LIST_PAGES_MAX, entriesMax: LIST_FLOWS_MAX, rank: 2 }, signal);
     for await (const { page, fresh } of listing.pages()) yield page.flows.filter(({ flowId }) => fresh.has(flowId));
@@ -165,12 +179,15 @@ class HttpFlowService implements FlowService {
   }
 
   /** The error for a creation without success. Unlike a read, a creation may have taken effect all the same. */
-  async #creationError(answer: Answer): Promise<unknown> {
+  async #creationError(answer: Answer, signal: AbortSignal): Promise<unknown> {
     const { status, sent = 'all' } = answer.response;
-    const error = await this.#requests.errorFor(answer);
-    // The service, or a proxy in front of it, may fail after the flow was made. `See Other` may point to the flow.
+    const { error, blame, misaddressed } = await this.#requests.refusalOf(answer);
+    // The service, or a proxy in front of it, may fail after the flow was made. `See Other` may point to the flow, and
+    // some servers say `Found` for it.
     const mayHaveCreated = (status >= 500 && status !== 501) || status === 303;
     if (mayHaveCreated && sent === 'all') return new InDoubtError(error.message, { cause: error });
+    if (status === 302 && sent === 'all') return new InDoubtError(misaddressed.message, { cause: misaddressed });
+    if (blame === 'address' || (blame === 'unclear' && !(await this.isServing(signal)))) return misaddressed;
     if (error instanceof NotReadyError && status === 425) {
       return new UnavailableError(error.message, { cause: error, bodyStarted: true });
     }

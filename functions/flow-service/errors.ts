@@ -3,10 +3,27 @@
  * No message, field or cause of these errors ever holds the token or a request header.
  */
 
+/** The codes of the failures below. */
+export type FlowServiceErrorCode =
+  | 'rejected'
+  | 'unauthorised'
+  | 'forbidden'
+  | 'throttled'
+  | 'unavailable'
+  | 'in-doubt'
+  | 'misaddressed'
+  | 'unintelligible-answer'
+  | 'not-found'
+  | 'not-served'
+  | 'not-ready'
+  | 'damaged-asset'
+  | 'asset-too-large'
+  | 'forbidden-address';
+
 /** Base class of every failure of the flow service. */
 export abstract class FlowServiceError extends Error {
   /** Stable and machine-readable. Receipts and logs carry it. */
-  abstract readonly code: string;
+  abstract readonly code: FlowServiceErrorCode;
 }
 
 /** The service rejected the request for good: a 4xx that a retry would get again. Nothing was created. */
@@ -81,6 +98,16 @@ export class InDoubtError extends FlowServiceError {
 export class UnintelligibleAnswerError extends FlowServiceError {
   override readonly name = 'UnintelligibleAnswerError';
   readonly code = 'unintelligible-answer';
+}
+
+/**
+ * The answer is not one of the flow service: a redirect, a page, or an address that does not make flows. It says more
+ * about the base address, or about a proxy or a login in front of the service, than about the request. A creation made
+ * no flow, unless this is the cause of an {@link InDoubtError}.
+ */
+export class MisaddressedError extends FlowServiceError {
+  override readonly name = 'MisaddressedError';
+  readonly code = 'misaddressed';
 }
 
 /** 404: the service does not know this flow, or does not serve this operation. `knownToBeServed` tells which. */

@@ -5,11 +5,13 @@ import {
   type FlowServiceError,
   ForbiddenAddressError,
   InDoubtError,
+  type MisaddressedError,
   NotFoundError,
   UnauthorisedError,
   UnavailableError,
   UnintelligibleAnswerError,
 } from './errors.ts';
+import { type AnswerFacts, type Blame, blameOf, isForeign, misaddressed } from './foreign-answer.ts';
 import { httpTransport } from './http-transport.ts';
 import { parseJson, readAnswer, readErrorBody } from './json-answer.ts';
 import type { Rank } from './pace.ts';
@@ -69,6 +71,13 @@ export interface Answer {
   readonly response: TransportResponse;
   /** The token that was sent, to be redacted from any quotation. Undefined if none was sent. */
   readonly secret: string | undefined;
+}
+
+/** What a creation without success means, as far as its answer tells. */
+export interface CreationRefusal {
+  readonly error: FlowServiceError;
+  readonly blame: Blame;
+  readonly misaddressed: MisaddressedError;
 }
 
 export const isSuccess = (status: number): boolean => status >= 200 && status < 300;
@@ -157,19 +166,43 @@ export class Requests {
     } catch (error) {
       why = error;
     }
+    if (isForeign({ response, text })) throw misaddressed({ response, detail: text.trim() }, this.#where(answer));
     const cause = why instanceof SyntaxError ? undefined : why; // V8 quotes text of any length in a SyntaxError.
     throw new UnintelligibleAnswerError(`${operation}: the answer fits no known shape: ${cut(text)}`, { cause });
   }
 
   /** The error for a response other than a success. It quotes the service's explanation. */
-  async errorFor({ operation, response, secret }: Answer): Promise<FlowServiceError> {
-    const detail = errorDetail(redact(await readErrorBody(response), secret), this.#answerDepthMax);
+  async errorFor(answer: Answer): Promise<FlowServiceError> {
+    const facts = await this.#factsOf(answer);
+    const error = this.#errorForStatus(answer, facts);
+    // An asset may be kept anywhere, and another server's page about it is about the asset.
+    const isForJson = answer.operation !== 'asset';
+    return isForJson && isForeign(facts) ? misaddressed(facts, this.#where(answer), error) : error;
+  }
+
+  /** The same for a creation: its error if the request is to blame, and its error if the address is. */
+  async refusalOf(answer: Answer): Promise<CreationRefusal> {
+    const facts = await this.#factsOf(answer);
+    const error = this.#errorForStatus(answer, facts);
+    return { error, blame: blameOf(facts), misaddressed: misaddressed(facts, this.#where(answer), error) };
+  }
+
+  async #factsOf({ response, secret }: Answer): Promise<AnswerFacts> {
+    const text = redact(await readErrorBody(response), secret);
+    return { response, text, detail: errorDetail(text, this.#answerDepthMax) };
+  }
+
+  #errorForStatus({ operation, response }: Answer, { detail }: AnswerFacts): FlowServiceError {
     return errorForStatus(response, {
       message: `${operation}: ${response.status}${detail === '' ? '' : `: ${detail}`}`,
       now: this.#clock.now(),
       isServed: this.#served.has(operation),
       bodyStarted: operation === 'create' && response.sent !== 'nothing',
     });
+  }
+
+  #where({ operation, secret }: Answer) {
+    return { operation, base: this.base, secret };
   }
 
   /** Sends a request at the pace that the service allows. */

@@ -76,7 +76,7 @@ export interface Asset {
 /**
  * The flow service as the rest of the code sees it. Every method may throw {@link UnauthorisedError} (after one retry
  * with the token read again), {@link ForbiddenError}, {@link ThrottledError}, {@link UnavailableError},
- * {@link UnintelligibleAnswerError} and the signal's reason.
+ * {@link UnintelligibleAnswerError}, {@link MisaddressedError} and the signal's reason.
  */
 export interface FlowService {
   /** The pace of all requests but creations. Undefined if no limit is known. */
@@ -89,6 +89,7 @@ export interface FlowService {
    * `POST /flows`. Resolves with the new flow's id. Settles only after the request is settled or destroyed. After any
    * error but {@link InDoubtError}, no flow was created.
    * @throws {RejectedError} @throws {InvalidTextError}
+   * @throws {MisaddressedError} something other than the flow service answered.
    * @throws {InDoubtError} the last byte of the body was sent, and no usable response came. Also if the signal aborted
    * the wait for it.
    * @throws any error of the input's source.
@@ -110,6 +111,11 @@ export interface FlowService {
   asset(flowId: string, assetId: string, signal: AbortSignal): Promise<Asset>;
   /** `PATCH /flows/{id}` with `abort`. Returns false if the service does not serve it or does not know the flow. */
   abort(flowId: string, signal: AbortSignal): Promise<boolean>;
+  /**
+   * Tells whether the address serves flows at this moment, by one request for their listing. False also if the service
+   * does not list flows, or cannot answer now.
+   */
+  isServing(signal: AbortSignal): Promise<boolean>;
   /**
    * `GET /flows`: the service's flows, page by page. Each step sends one request and yields the flows that no earlier
    * page had, which may be none. Ends at the end of the listing, or where it cannot be paged further.

@@ -17,6 +17,7 @@ const WAIT_REASONS = [
   'unauthorised',
   'forbidden',
   'unavailable',
+  'misaddressed',
   'out-of-time',
   'in-doubt',
   'held',
@@ -110,6 +111,8 @@ const facts = {
   waits: count,
   /** Since when throttling keeps the upload waiting. It is the upload's place in the queue. */
   throttledSince: z.optional(time),
+  /** Since when answers to this upload come from something other than the flow service. Limits that wait. */
+  misaddressedSince: z.optional(time),
   /** Present if a POST of this generation may have made a flow that we do not know. */
   doubt: z.optional(doubt),
 };

@@ -3,6 +3,7 @@ import type { FlowTag } from '../flow-service/types.ts';
 import type { RouteSnapshot } from '../uploads/route-snapshot.ts';
 import type { Upload } from '../uploads/upload.ts';
 import { ENTRY_SCHEMA, type entrySchema } from './entry-schema.ts';
+import type { KnownFailure } from './failures.ts';
 import type { RunningMarker, WaitingMarker } from './keys.ts';
 
 /**
@@ -169,11 +170,23 @@ export function waiting(entry: ClaimedEntry, { reason, message, notBefore, count
     attempts: attemptsAfter(entry, counted),
     waits: entry.waits + 1,
     throttledSince: reason === 'throttled' ? (entry.throttledSince ?? entry.claimedAt) : entry.throttledSince,
+    misaddressedSince: misaddressedSinceAfter(entry, reason),
     state: 'waiting',
     reason,
     message,
     notBefore,
   };
+}
+
+/** While a doubt is settled, nothing is heard of the address. Any other wait means that something else is the matter. */
+function misaddressedSinceAfter(entry: ClaimedEntry, reason: WaitReason): number | undefined {
+  if (reason === 'misaddressed') return entry.misaddressedSince ?? entry.claimedAt;
+  return reason === 'in-doubt' ? entry.misaddressedSince : undefined;
+}
+
+/** A claim whose POST was answered, by its last byte, by something other than the flow service. */
+export function misaddressed(entry: ClaimedEntry): ClaimedEntry {
+  return { ...entry, misaddressedSince: misaddressedSinceAfter(entry, 'misaddressed') };
 }
 
 export function running(entry: ClaimedEntry | WaitingEntry, flow: FlowFacts): RunningEntry {
@@ -210,12 +223,12 @@ export interface Ending {
   readonly assets?: readonly StoredAsset[];
   readonly failedOutputs?: readonly FailedOutput[];
   /** Present if the upload failed. */
-  readonly failure?: Failure | undefined;
+  readonly failure?: KnownFailure | undefined;
 }
 
 export function ended(
   entry: ClaimedEntry | RunningEntry,
-  ending: Ending & { readonly failure: Failure },
+  ending: Ending & { readonly failure: KnownFailure },
   now: number,
 ): FailedEntry;
 export function ended(entry: ClaimedEntry | RunningEntry, ending: Ending, now: number): TerminalEntry;
@@ -248,6 +261,7 @@ export function retried(entry: FailedEntry | WaitingEntry, now: number): Waiting
     attempts: 0,
     waits: 0,
     throttledSince: undefined,
+    misaddressedSince: undefined,
     // A held upload waits for the operator's decision about its doubt, and this is it. Any other doubt is still settled.
     doubt: entry.state === 'waiting' && entry.reason !== 'held' ? withoutDelay(entry.doubt) : undefined,
     state: 'waiting',
@@ -261,11 +275,12 @@ export function retried(entry: FailedEntry | WaitingEntry, now: number): Waiting
 const withoutDelay = (doubt: Doubt | undefined): Doubt | undefined => doubt && { ...doubt, nextAttemptAt: undefined };
 
 /** Without the facts that matter only until the upload is sent. */
-const SENT = { reroute: undefined, claimDied: undefined } as const;
+const SENT = { reroute: undefined, claimDied: undefined, misaddressedSince: undefined } as const;
 
 /** What an entry says in every state. */
 function factsOf(entry: Entry) {
   const { schema, upload, route, reroute, pipeline, generation, attempts } = entry;
-  const { claimDied, waits, throttledSince, doubt } = entry;
-  return { schema, upload, route, reroute, pipeline, generation, attempts, claimDied, waits, throttledSince, doubt };
+  const { claimDied, waits, throttledSince, misaddressedSince, doubt } = entry;
+  const waited = { waits, throttledSince, misaddressedSince };
+  return { schema, upload, route, reroute, pipeline, generation, attempts, claimDied, ...waited, doubt };
 }

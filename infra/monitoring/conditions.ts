@@ -121,7 +121,7 @@ function uploadConditions(metrics: PipelineMetrics): readonly Condition[] {
     {
       id: 'flows-failed',
       meaning: 'Uploads ended as failed.',
-      action: 'Read their receipts: each gives the reason and the command that retries the upload.',
+      action: 'Read their receipts: each gives the reason, and says what to do.',
       metric: metrics.sum('FlowsFailed', FIVE_MINUTES),
       threshold: 1,
     },
@@ -145,6 +145,13 @@ function uploadConditions(metrics: PipelineMetrics): readonly Condition[] {
       meaning: 'The daily sweep found uploads that no notification brought. It has submitted them.',
       action: 'Check that the inbox announces its uploads. Until it does, each waits for the next sweep.',
       metric: metrics.sum('UploadsMissed', FIVE_MINUTES),
+      threshold: 1,
+    },
+    {
+      id: 'service-misaddressed',
+      meaning: 'Something other than the flow service answers at its address, so uploads wait.',
+      action: 'Check baseUrl, and any proxy, login or firewall before the service.',
+      ...whileMeasured(metrics.sum('ServiceMisaddressed', RETRY_PERIOD)),
       threshold: 1,
     },
     {

@@ -75,7 +75,13 @@ function howFast(metrics: PipelineMetrics, props: PipelineDashboardProps): reado
 function whatFailed(metrics: PipelineMetrics, props: PipelineDashboardProps): readonly GraphWidget[] {
   const functions = functionsOf(props);
   return row(
-    graph('Waiting', metrics.sum('UploadsWaiting'), metrics.sum('UploadsResubmitted'), metrics.sum('TokenRejected')),
+    graph(
+      'Waiting',
+      metrics.sum('UploadsWaiting'),
+      metrics.sum('UploadsResubmitted'),
+      metrics.sum('TokenRejected'),
+      metrics.sum('ServiceMisaddressed'),
+    ),
     graph(
       'Doubts',
       metrics.sum('DoubtsRetried'),

@@ -31,7 +31,7 @@ const CHANGES_MAX = 5;
 const CHANGE_WAIT_MS = 1_000;
 
 /** Reasons that only the user can resolve. A run that processes files and exits does not wait for them. */
-const NEEDS_THE_USER: readonly string[] = ['unauthorised', 'held'];
+const NEEDS_THE_USER: readonly string[] = ['unauthorised', 'misaddressed', 'held'];
 
 /** `given-up`: it has not ended, but this run does not wait for it. */
 type End = 'succeeded' | 'failed' | 'given-up';
@@ -53,7 +53,10 @@ interface Uploaded {
 }
 
 export interface SessionOptions {
-  readonly pipeline: Pick<PipelineOptions, 'bundleDir' | 'stateDir' | 'name' | 'routes' | 'service' | 'standIn'> & {
+  readonly pipeline: Pick<
+    PipelineOptions,
+    'bundleDir' | 'stateDir' | 'name' | 'routes' | 'inboxDir' | 'service' | 'standIn'
+  > & {
     readonly settings: PipelineSettings;
   };
   readonly resultsDir: string;

@@ -126,8 +126,8 @@ describe('an error response', () => {
     ['create', 400, {}, 'RejectedError', { status: 400 }],
     ['create', 402, {}, 'ThrottledError'],
     ['create', 403, {}, 'ForbiddenError'],
-    ['create', 404, {}, 'RejectedError', { status: 404 }],
-    ['create', 405, {}, 'RejectedError', { status: 405 }],
+    ['create', 404, {}, 'MisaddressedError'],
+    ['create', 405, {}, 'MisaddressedError'],
     ['create', 408, {}, 'UnavailableError', { bodyStarted: true }],
     ['create', 409, {}, 'RejectedError', { status: 409 }],
     ['create', 410, {}, 'RejectedError', { status: 410 }],
@@ -136,11 +136,12 @@ describe('an error response', () => {
     ['create', 425, {}, 'UnavailableError', { bodyStarted: true }],
     ['create', 429, {}, 'ThrottledError', { retryAfterMs: undefined }],
     ['create', 429, { 'retry-after': '700' }, 'ThrottledError', { retryAfterMs: 700_000 }],
-    ['create', 301, { location: '/elsewhere' }, 'RejectedError', { status: 301 }],
+    ['create', 301, { location: '/elsewhere' }, 'MisaddressedError'],
+    ['create', 302, { location: '/elsewhere' }, 'InDoubtError', { cause: { name: 'MisaddressedError' } }],
     ['create', 303, { location: '/elsewhere' }, 'InDoubtError'],
-    ['create', 307, { location: '/elsewhere' }, 'RejectedError', { status: 307 }],
+    ['create', 307, { location: '/elsewhere' }, 'MisaddressedError'],
     ['create', 500, {}, 'InDoubtError'],
-    ['create', 501, {}, 'RejectedError', { status: 501 }],
+    ['create', 501, {}, 'MisaddressedError'],
     ['create', 502, {}, 'InDoubtError'],
     ['create', 503, {}, 'InDoubtError'],
     ['create', 503, { 'retry-after': '7' }, 'InDoubtError'],
@@ -158,7 +159,9 @@ describe('an error response', () => {
     ['reads', 501, {}, 'NotServedError'],
     ['reads', 503, {}, 'UnavailableError'],
     ['reads', 503, { 'retry-after': '700' }, 'ThrottledError', { retryAfterMs: 700_000 }],
-    ['get', 302, { location: '/elsewhere' }, 'UnintelligibleAnswerError'],
+    ['get', 302, { location: '/elsewhere' }, 'MisaddressedError'],
+    ['get', 400, { 'content-type': 'text/html' }, 'MisaddressedError'],
+    ['get', 404, { 'content-type': 'text/html' }, 'NotFoundError'],
     ['asset', 302, {}, 'UnintelligibleAnswerError'],
     ['asset', 202, {}, 'UnintelligibleAnswerError'],
     ['asset', 204, {}, 'UnintelligibleAnswerError'],
@@ -617,7 +620,7 @@ describe('the outputs of a flow', () => {
     expect(more).toEqual([{ assetId: 'good', status: 'ready' }]);
   });
 
-  it.each(['"text"', '{}', '[1]', '{"outputs":{}}', '{"outputs":[["a"]]}', 'null', '<html>', ''])(
+  it.each(['"text"', '{}', '[1]', '{"outputs":{}}', '{"outputs":[["a"]]}', 'null', '<xml>', ''])(
     'cannot be read from %j, which the error quotes',
     async (body) => {
       const { transport } = canned({ status: 200, body });
@@ -625,6 +628,13 @@ describe('the outputs of a flow', () => {
       expect(error).toMatchObject({ name: 'UnintelligibleAnswerError', message: expect.stringContaining(body) });
     },
   );
+
+  it.each(['<html>', ' <!DOCTYPE html><title>Log in</title>'])('is not the service’s if it is %j', async (body) => {
+    const { transport } = canned({ status: 200, body });
+    const error = await failureOf(clientOf(PUBLIC, { transport }).outputs('f1', never));
+    expect(error).toMatchObject({ name: 'MisaddressedError', message: expect.stringContaining(body.trim()) });
+    expect((error as Error).message).toContain(PUBLIC.origin);
+  });
 
   /** Reads a listing whose pages come from `pageAt`. Returns the outcome and the requested paths. */
   const pagedOutputs = async (

@@ -65,7 +65,7 @@ describe('an answer to POST /flows that is', () => {
   );
 
   const refusals: readonly (readonly [what: string, fault: Fault, message: string])[] = [
-    ...[300, 301, 302, 304, 307, 308, 400, 404, 405, 406, 409, 410, 411, 413, 414, 415, 418, 422, 431, 451, 501].map(
+    ...[400, 404, 406, 409, 410, 411, 413, 414, 415, 418, 422, 431, 451].map(
       (status) =>
         [`${status}`, { status, headers: { location: 'http://evil.example/flows' } }, `create: ${status}`] as const,
     ),
@@ -121,6 +121,25 @@ describe('an answer to POST /flows that is', () => {
     expect(receipt.failure?.message).toContain(message);
     expect(receipt.failure?.message.length).toBeLessThan(400);
     expect(world.service.counts.createFlow).toBe(1);
+  });
+
+  it.each([300, 301, 304, 307, 308, 405, 501])('%i, which no file can cause, leaves it waiting', async (status) => {
+    const world = await hostileWorld();
+    answering(world, 'createFlow', { status, headers: { location: 'http://evil.example/flows' } });
+    await world.upload('a', 'x');
+    expect(await world.deliver()).toEqual({ batchItemFailures: [] });
+    expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'misaddressed', attempts: 0 });
+    expect(world.service.counts.createFlow).toBe(1);
+  });
+
+  it('302 after the flow was made leads to that flow by its tag', async () => {
+    const world = await hostileWorld();
+    answering(world, 'createFlow', { status: 302, headers: { location: '/flows/65f0' }, at: 'after-effect' });
+    await world.upload('a', 'x');
+    expect(await world.deliver()).toEqual({ batchItemFailures: [] });
+    await world.settle();
+    expect(world.service.flows).toHaveLength(1);
+    expect((await onlyReceipt(world)).status).toBe('succeeded');
   });
 
   const waits: readonly (readonly [retryAfter: string, atLeastMs: number, atMostMs: number])[] = [

@@ -239,7 +239,7 @@ describe('an asset of a service on this machine that is redirected', () => {
 });
 
 describe('any other operation that is redirected', () => {
-  it.each(['createFlow', 'getFlow', 'listOutputs', 'listFlows'] as const)('%s is not followed', async (operation) => {
+  it.each(['getFlow', 'listOutputs', 'listFlows'] as const)('%s is not followed', async (operation) => {
     const there = await elsewhere({ body: '{}' });
     const world = await hostileWorld({ settings: { attemptsMax: 2, flowAgeMaxSeconds: 3_600 } });
     world.service.intercept = (_, call) => {
@@ -251,6 +251,20 @@ describe('any other operation that is redirected', () => {
     world.clock.advance(MINUTE);
     await world.settle();
     expect((await onlyReceipt(world)).status).toBe(operation === 'listFlows' ? 'succeeded' : 'failed');
+    expect(there.asked).toEqual([]);
+  });
+
+  it('createFlow is not followed, and the upload waits', async () => {
+    const there = await elsewhere({ body: '{"flow_id":"65f0"}' });
+    const world = await hostileWorld();
+    answering(world, 'createFlow', redirect(there.url, 307));
+    await world.upload('a', 'x');
+    await world.deliver();
+    const entry = await world.entry();
+    expect(entry).toMatchObject({ state: 'waiting', reason: 'misaddressed' });
+    // The address says where to look. Its query may be a secret.
+    expect(entry.state === 'waiting' && entry.message).toContain(new URL(there.url).origin);
+    expect(JSON.stringify(entry)).not.toContain('signature');
     expect(there.asked).toEqual([]);
   });
 });

@@ -32,7 +32,7 @@ const route = { name: 'pictures', input: 'file', template: 't' } as const;
 const claim = firstClaim(upload, route, { claimedAt: 10_000, deadline: 70_000, pipeline: 'mine' });
 const flow = { id: 'flow-1', createdAt: 20_000 };
 const asset = { id: 'a', key: 'a.png/flow-1/a.glb', bytes: 1, mediaType: 'model/gltf-binary', sha256: '00' };
-const failure = { code: 'rejected', message: 'No.' };
+const failure = { code: 'rejected', message: 'No.' } as const;
 const later = { claimedAt: 100_000, deadline: 160_000, pipeline: 'mine' };
 const wait = { reason: 'throttled', message: 'Slow down', notBefore: 99_000, counted: false } as const;
 

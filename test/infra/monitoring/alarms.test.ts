@@ -48,6 +48,7 @@ describe('alarms', () => {
       'flows-failed',
       'flows-shared',
       'nothing-finishes',
+      'service-misaddressed',
       'tick-missing',
       'token-rejected',
       'uploads-delayed',
@@ -99,6 +100,7 @@ describe('alarms', () => {
 
   it.each([
     ['token-rejected', 'TokenRejected', 'Sum', 15 * 60],
+    ['service-misaddressed', 'ServiceMisaddressed', 'Sum', 15 * 60],
     ['uploads-waiting', 'OldestWaitingSeconds', 'Maximum', 60 * 60],
     ['doubts-held', 'DoubtsHeld', 'Sum', 60 * 60],
     ['flows-shared', 'FlowsShared', 'Sum', 15 * 60],

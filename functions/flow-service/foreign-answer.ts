@@ -1,0 +1,83 @@
+import { type FlowServiceError, MisaddressedError } from './errors.ts';
+import { redact } from './redact.ts';
+import { cut } from './schemas.ts';
+import type { TransportResponse } from './transport.ts';
+
+/** What an answer without the wanted JSON consists of. */
+export interface AnswerFacts {
+  readonly response: TransportResponse;
+  /** The beginning of the body. */
+  readonly text: string;
+  /** The explanation in it. */
+  readonly detail: string;
+}
+
+/** Who is to blame for a creation without success. */
+export type Blame = 'request' | 'address' | 'unclear';
+
+/**
+ * Statuses that mean the same whether a page comes with them or not. The server has read the request (413, 415, 422), or
+ * the client has a rule of its own for them.
+ */
+const PLAIN_STATUSES: readonly number[] = [401, 402, 404, 405, 408, 409, 410, 413, 415, 422, 425, 429];
+
+/** Longest quotation of something that is not the service's, and longest base address in a message, in characters. */
+const QUOTE_CHARS_MAX = 120;
+
+const PAGE_TYPES: readonly string[] = ['text/html', 'application/xhtml+xml'];
+
+/** Tells whether the answer is a page for a browser, by its media type or by its beginning. */
+export function isPage({ headers }: TransportResponse, text: string): boolean {
+  const type = (headers['content-type'] ?? '').split(';')[0]?.trim().toLowerCase() ?? '';
+  return PAGE_TYPES.includes(type) || /^\s*<(!doctype\s+html|html)\b/i.test(text);
+}
+
+const isRedirect = ({ status }: TransportResponse): boolean => status >= 300 && status < 400;
+
+/** Tells whether an answer to a request for JSON is surely none of the service: a redirect, or a page. */
+export function isForeign({ response, text }: Pick<AnswerFacts, 'response' | 'text'>): boolean {
+  const { status } = response;
+  if (isRedirect(response)) return true;
+  return status < 500 && !PLAIN_STATUSES.includes(status) && isPage(response, text);
+}
+
+/**
+ * Tells what a creation without success blames. No file can cause a redirect, a 405 or a 501. A 404 may mean an unknown
+ * template: the service's own words may say so. Otherwise, and for a page with a status that a request may deserve, only
+ * another request to the address can tell. That the address made flows before says nothing: a proxy may have changed.
+ */
+export function blameOf(facts: AnswerFacts): Blame {
+  const { status } = facts.response;
+  if (isRedirect(facts.response) || status === 405 || status === 501) return 'address';
+  if (status === 404) return !isPage(facts.response, facts.text) && namesTemplate(facts) ? 'request' : 'unclear';
+  return isForeign(facts) ? 'unclear' : 'request';
+}
+
+const namesTemplate = ({ text, detail }: AnswerFacts): boolean =>
+  text.trimStart().startsWith('{') && /template/i.test(detail);
+
+interface Where {
+  readonly operation: string;
+  /** The base address. It holds no credentials and no query. */
+  readonly base: string;
+  /** Redacted from all quotations. */
+  readonly secret: string | undefined;
+}
+
+/** The error for an answer that is none of the service. @param cause the error for its status, if there is one. */
+export function misaddressed(
+  { response, detail }: Pick<AnswerFacts, 'response' | 'detail'>,
+  { operation, base, secret }: Where,
+  cause?: FlowServiceError,
+): MisaddressedError {
+  const { status, headers } = response;
+  const location = isRedirect(response) ? URL.parse(headers.location ?? '', base) : null;
+  // Only the origin is quoted: the rest of the address may hold a secret.
+  const to = location === null ? '' : ` to ${cut(redact(location.origin, secret), QUOTE_CHARS_MAX)}`;
+  const said = detail === '' ? '' : `: ${cut(detail, QUOTE_CHARS_MAX)}`;
+  return new MisaddressedError(
+    `${operation}: ${status}${to}${said}. This is no answer of a flow service. Check baseUrl ` +
+      `(${cut(base, QUOTE_CHARS_MAX)}), and what stands before it: a proxy, a login, a firewall.`,
+    { cause },
+  );
+}

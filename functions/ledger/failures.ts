@@ -1,0 +1,215 @@
+/** The advice for one failure code: in receipts and events, and in `docs/failures.md`, which is made from here. */
+export interface Advice {
+  /** What happened. A receipt has a message that says it with the facts of its upload. */
+  readonly meaning: string;
+  /** Whether the same file can succeed if the upload is retried: at once, after a change, or never. */
+  readonly retry: 'can-help' | 'after-change' | 'cannot-help';
+  /** What to do. */
+  readonly action: string;
+}
+
+/**
+ * The codes with which an upload fails, and the advice for each. They are stable: programs compare them. A function can
+ * fail an upload only with a code of this table. After a change, write the page with
+ * `npx vitest run test/ledger/failures.test.ts --update`.
+ */
+export const FAILURES = {
+  rejected: {
+    meaning: 'The service refused the request for good, by a status that a retry would get again.',
+    retry: 'after-change',
+    action:
+      "Read the service's words in the message. If the file is at fault, correct it and put it into the inbox again. If the template or a parameter is, correct the route.",
+  },
+  misaddressed: {
+    meaning: 'Something other than the flow service answered at its address for three days.',
+    retry: 'after-change',
+    action:
+      'Correct baseUrl, or what stands before the service: a proxy, a login, a firewall. If the service is there and lists no flows, check the template of the route.',
+  },
+  'attempts-exhausted': {
+    meaning: 'The upload failed `attemptsMax` times. The message has the last failure, if it is known.',
+    retry: 'can-help',
+    action: 'Check whether the service takes other files. If only this one fails, ask the operator of the service.',
+  },
+  'input-empty': {
+    meaning: 'The file is empty.',
+    retry: 'cannot-help',
+    action: 'Put the file into the inbox again, with its content.',
+  },
+  'input-too-large': {
+    meaning: 'The file is larger than `inputBytesMax`, or its text is larger than `textBytesMax`.',
+    retry: 'after-change',
+    action: 'Put a smaller file into the inbox, or raise the setting.',
+  },
+  'input-archived': {
+    meaning: 'The file is in an archive storage class of S3.',
+    retry: 'after-change',
+    action: 'Have the file restored.',
+  },
+  'invalid-text': {
+    meaning: 'The route sends text, and the file is not UTF-8.',
+    retry: 'cannot-help',
+    action: 'Save the text as UTF-8 and put it into the inbox again.',
+  },
+  'invalid-override': {
+    meaning: "The object's metadata has an override that cannot be used.",
+    retry: 'cannot-help',
+    action: 'Correct the metadata that the message names, and put the file into the inbox again.',
+  },
+  'upload-gone': {
+    meaning: 'The object was replaced or deleted before it could be sent.',
+    retry: 'cannot-help',
+    action: 'Put the file into the inbox again, unless a newer version has a receipt of its own.',
+  },
+  'outside-inbox': {
+    meaning: 'The file is in an inbox that a deployment has replaced.',
+    retry: 'cannot-help',
+    action: 'Copy the file to the present inbox.',
+  },
+  unrouted: {
+    meaning: 'No route of the present configuration wants the file that was retried.',
+    retry: 'after-change',
+    action: 'Add a route that takes the file.',
+  },
+  'flow-failed': {
+    meaning: 'The service says that the flow failed.',
+    retry: 'can-help',
+    action:
+      "Read the service's words in the message. If the file or a parameter is at fault, correct it: a retry is paid for.",
+  },
+  'flow-aborted': {
+    meaning: 'The service says that the flow was aborted.',
+    retry: 'can-help',
+    action: 'Find out who aborted it at the service.',
+  },
+  'flow-gone': {
+    meaning: 'The service answered twice in a row that it does not know the flow (404 or 410).',
+    retry: 'can-help',
+    action: 'Find out whether the flow was deleted at the service. A retry makes a new one, which is paid for.',
+  },
+  'flow-shared': {
+    meaning: 'The flow belongs to another upload too. Nothing of it was collected.',
+    retry: 'can-help',
+    action: 'Tell the operator of the service at once: it mixes up its customers’ flows. Retry when that has stopped.',
+  },
+  'no-outputs': {
+    meaning: 'The flow completed without any output.',
+    retry: 'can-help',
+    action: 'Check at the service whether the template makes outputs of such a file.',
+  },
+  'outputs-failed': {
+    meaning: 'No output could be stored. `failedOutputs` says why, for each.',
+    retry: 'can-help',
+    action: 'Read the codes of the outputs. A retry makes a new flow, which is paid for.',
+  },
+  'timed-out': {
+    meaning:
+      'The flow became older than `flowAgeMaxSeconds`. The message quotes the last answer of the service, if a poll failed.',
+    retry: 'can-help',
+    action: 'Ask the operator of the service why. If flows simply take that long, raise the setting first.',
+  },
+} as const satisfies Readonly<Record<string, Advice>>;
+
+export type FailureCode = keyof typeof FAILURES;
+
+/**
+ * The codes with which one output fails. The upload may succeed all the same, and a retry of a success is not possible:
+ * to get the output, put the file into the inbox again.
+ */
+export const OUTPUT_FAILURES = {
+  'output-failed': {
+    meaning: 'The service says that the output failed.',
+    retry: 'can-help',
+    action: "Read the service's words in the message.",
+  },
+  'asset-too-large': {
+    meaning: 'The asset is larger than `assetBytesMax`.',
+    retry: 'after-change',
+    action: 'Raise the setting.',
+  },
+  'damaged-asset': {
+    meaning: 'The answer was too short, too long, or could not be decoded.',
+    retry: 'can-help',
+    action: 'Tell the operator of the service if it happens again.',
+  },
+  'out-of-time': {
+    meaning: 'The asset was not complete within the time of several runs.',
+    retry: 'can-help',
+    action: 'Ask the operator of the service why it sends so slowly.',
+  },
+  'too-many-outputs': {
+    meaning: 'The flow has more outputs than `outputsMax`. The `id` is empty.',
+    retry: 'after-change',
+    action: 'Raise the setting.',
+  },
+  'not-found': {
+    meaning: 'The service does not know the asset (404 or 410).',
+    retry: 'can-help',
+    action: 'Ask the operator of the service how long assets are kept.',
+  },
+  'not-ready': {
+    meaning: 'The service lists the asset as ready, and says that it is not there yet (409 or 425).',
+    retry: 'can-help',
+    action: 'Tell the operator of the service.',
+  },
+  'not-served': {
+    meaning: 'The service does not serve assets (405 or 501).',
+    retry: 'cannot-help',
+    action: 'Check baseUrl, and ask the operator of the service.',
+  },
+  rejected: {
+    meaning: 'The service refused the request by any other 4xx.',
+    retry: 'can-help',
+    action: "Read the service's words in the message.",
+  },
+  forbidden: {
+    meaning: 'The service forbids the asset (403).',
+    retry: 'after-change',
+    action: 'Ask the operator of the service for the right to read it.',
+  },
+  'forbidden-address': {
+    meaning: 'The asset was redirected to an address that is not allowed, or twice.',
+    retry: 'cannot-help',
+    action: 'Tell the operator of the service: an asset must come over https from a public address.',
+  },
+  'unintelligible-answer': {
+    meaning: 'The answer fits no known form.',
+    retry: 'can-help',
+    action: 'Read the beginning of the answer in the message, and tell the operator of the service.',
+  },
+  unauthorised: {
+    meaning: 'The service still refused the token when the flow had become older than `flowAgeMaxSeconds`.',
+    retry: 'after-change',
+    action: 'Store a token that is allowed to read the asset.',
+  },
+  throttled: {
+    meaning: 'The service still throttled when the flow had become older than `flowAgeMaxSeconds`.',
+    retry: 'can-help',
+    action: 'Ask the operator of the service for more requests.',
+  },
+  unavailable: {
+    meaning: 'The service still failed when the flow had become older than `flowAgeMaxSeconds`.',
+    retry: 'can-help',
+    action: 'Tell the operator of the service.',
+  },
+} as const satisfies Readonly<Record<string, Advice>>;
+
+export type OutputFailureCode = keyof typeof OUTPUT_FAILURES;
+
+/** A failure of an upload with a known code. A stored entry may hold the code of another version. */
+export interface KnownFailure {
+  readonly code: FailureCode;
+  /** A sentence for a person. */
+  readonly message: string;
+}
+
+/** The advice for a code of this version or another. Undefined for a code that this version does not know. */
+export const adviceFor = (code: string): Advice | undefined =>
+  Object.hasOwn(FAILURES, code) ? FAILURES[code as FailureCode] : undefined;
+
+/** What a receipt says after the action. */
+export const RETRY_SENTENCES: Readonly<Record<Advice['retry'], string>> = {
+  'can-help': 'A retry can help.',
+  'after-change': 'After that, a retry can help.',
+  'cannot-help': 'A retry of the same upload cannot help.',
+};

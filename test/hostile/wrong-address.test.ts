@@ -1,0 +1,229 @@
+import { describe, expect, it } from 'vitest';
+import type { Operation } from '../../local/flow-service/call.ts';
+import type { Fault } from '../../local/flow-service/fault.ts';
+import { LEDGER, RESULTS, TOKEN, type World } from '../support/world.ts';
+import { html } from './bad-answers.ts';
+import { hostileWorld, MINUTE, onlyReceipt, saying } from './support.ts';
+
+const HOUR = 60 * MINUTE;
+const page = (status: number): Fault => ({ status, body: html, headers: { 'content-type': 'text/html' } });
+const redirect = (status: number): Fault => ({
+  status,
+  headers: { location: 'https://login.example/?state=obviously-fake-state' },
+});
+
+/** Something else than the flow service answers all requests. */
+function answerAll(world: World, fault: Fault | undefined): void {
+  world.service.intercept = () => fault;
+}
+
+function answerOnly(world: World, operations: readonly Operation[], fault: Fault): void {
+  world.service.intercept = (_, { operation }) => (operations.includes(operation) ? fault : undefined);
+}
+
+/** Delivers and ticks until the time is over. @param stepHours the time between two deliveries. */
+async function passHours(world: World, hours: number, stepHours = 1): Promise<void> {
+  for (let passed = 0; passed < hours; passed += stepHours) {
+    await world.deliver();
+    world.clock.advance(stepHours * HOUR);
+    await world.tick();
+  }
+  await world.deliver();
+}
+
+describe('an address at which something else answers every request with', () => {
+  const answers: readonly (readonly [what: string, fault: Fault])[] = [
+    ['404 and nothing', { status: 404 }],
+    ['404 and a page', page(404)],
+    ['404 in the form of the service', saying('{"detail":"Not Found"}', { status: 404 })],
+    ['404 in plain text', { status: 404, body: '404 page not found' }],
+    ['405', saying('{"detail":"Method Not Allowed"}', { status: 405 })],
+    ['501', { status: 501 }],
+    ['301', redirect(301)],
+    ['302', redirect(302)],
+    ['307', redirect(307)],
+    ['308', redirect(308)],
+    ['a page', page(200)],
+    ['a page with 403', page(403)],
+    ['a page with 400', page(400)],
+    ['a page that calls itself JSON', saying(html)],
+  ];
+
+  it.each(answers)('%s makes uploads wait, with the alarm, and never pays twice', async (_, fault) => {
+    const world = await hostileWorld({ settings: { attemptsMax: 2 } });
+    answerAll(world, fault);
+    await world.upload('a', 'x');
+    await passHours(world, 8);
+    const entry = await world.entry();
+    expect(entry).toMatchObject({ state: 'waiting', reason: 'misaddressed' });
+    expect(entry.state === 'waiting' && entry.message).toContain('Check baseUrl');
+    expect(entry.state === 'waiting' && entry.message).toContain(world.ports.settings.baseUrl.origin);
+    expect(JSON.stringify(entry)).not.toContain('obviously-fake-state');
+    expect(world.count('ServiceMisaddressed')).toBeGreaterThan(3);
+    expect(await world.keys(RESULTS)).toEqual([]);
+
+    answerAll(world, undefined);
+    await world.settle();
+    expect(await onlyReceipt(world)).toMatchObject({ status: 'succeeded' });
+    expect(world.service.flows).toHaveLength(1);
+  });
+
+  it.each(answers.filter((_, n) => n % 4 === 0))(
+    '%s ends an upload after three days, with a code that says so',
+    async (_, fault) => {
+      const world = await hostileWorld();
+      answerAll(world, fault);
+      await world.upload('a', 'x');
+      await passHours(world, 70, 14);
+      expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'misaddressed' });
+      await passHours(world, 4, 2);
+      const receipt = await onlyReceipt(world);
+      expect(receipt).toMatchObject({ status: 'failed', failure: { code: 'misaddressed' } });
+      expect(receipt.failure?.message).toContain('Check baseUrl');
+      expect(receipt.failure?.message.length).toBeLessThan(500);
+      expect(await world.keys(LEDGER, 'waiting/')).toEqual([]);
+    },
+  );
+
+  it.each(answers.filter(([what]) => what.startsWith('404') || what === 'a page'))(
+    '%s gives up no running flow, however long',
+    async (_, fault) => {
+      const world = await hostileWorld({ service: { flowMs: 5 * HOUR } });
+      await world.upload('a', 'x');
+      await world.deliver();
+      world.clock.advance(10 * MINUTE);
+      await world.tick(); // This process knows by now that the service answers polls.
+      answerAll(world, fault);
+      for (let polls = 0; polls < 20; polls += 1) {
+        world.clock.advance(10 * MINUTE);
+        await world.tick();
+      }
+      expect(await world.entry()).toMatchObject({ state: 'running' });
+      answerAll(world, undefined);
+      await world.settle();
+      expect(await onlyReceipt(world)).toMatchObject({ status: 'succeeded' });
+      expect(world.service.flows.map(({ aborted }) => aborted)).toEqual([false]);
+    },
+  );
+});
+
+describe('a creation that is answered', () => {
+  it.each<[string, Fault]>([
+    ['404', { status: 404 }],
+    ['404 and a page', page(404)],
+    ['400 and a page', page(400)],
+  ])('%s while the same address lists flows is refused for good', async (_, fault) => {
+    const world = await hostileWorld();
+    answerOnly(world, ['createFlow'], fault);
+    await world.upload('a', 'x');
+    await world.deliver();
+    expect(await onlyReceipt(world)).toMatchObject({ status: 'failed', failure: { code: 'rejected' } });
+    expect(world.count('ServiceMisaddressed')).toBe(0);
+  });
+
+  it('404 with a word about the template is refused for good, even if nothing else answers', async () => {
+    const world = await hostileWorld();
+    world.service.intercept = (_, { operation }) =>
+      operation === 'createFlow' ? saying('{"detail":"There is no such template"}', { status: 404 }) : { status: 404 };
+    await world.upload('a', 'x');
+    await world.deliver();
+    expect(await onlyReceipt(world)).toMatchObject({ status: 'failed', failure: { code: 'rejected' } });
+    expect(world.service.counts.listFlows ?? 0).toBe(0);
+  });
+
+  it('a page with 403 while the same address lists flows counts as an attempt', async () => {
+    const world = await hostileWorld();
+    answerOnly(world, ['createFlow'], page(403));
+    await world.upload('a', 'x');
+    await world.deliver();
+    expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'forbidden', attempts: 1 });
+  });
+
+  it.each<[string, Fault]>([
+    ['413', page(413)],
+    ['422', page(422)],
+  ])('a page with %s is about the file, whatever else answers', async (_, fault) => {
+    const world = await hostileWorld();
+    answerAll(world, fault);
+    await world.upload('a', 'x');
+    await world.deliver();
+    expect(await onlyReceipt(world)).toMatchObject({ status: 'failed', failure: { code: 'rejected' } });
+  });
+
+  it.each<[string, Fault]>([
+    ['a page', page(200)],
+    ['302', redirect(302)],
+  ])('%s after the flow was made leads to that flow once the address is right again', async (_, fault) => {
+    const world = await hostileWorld();
+    world.service.intercept = (_request, { operation }) =>
+      operation === 'createFlow' ? { ...fault, at: 'after-effect' } : fault;
+    await world.upload('a', 'x');
+    await passHours(world, 6);
+    expect(world.service.counts.createFlow).toBe(1);
+    world.service.intercept = undefined;
+    await world.settle();
+    expect(world.service.flows).toHaveLength(1);
+    expect(await onlyReceipt(world)).toMatchObject({ status: 'succeeded' });
+  });
+
+  it('our token in a page shows it nowhere', async () => {
+    const world = await hostileWorld();
+    answerAll(world, { ...page(403), body: `<html>Bearer ${TOKEN}</html>` });
+    await world.upload('a', 'x');
+    await world.deliver();
+    expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'misaddressed' });
+  });
+
+  it('as if at a wrong address waits for three days anew after the service has answered in between', async () => {
+    const world = await hostileWorld();
+    answerAll(world, { status: 404 });
+    await world.upload('a', 'x');
+    await passHours(world, 60, 15);
+    answerAll(world, { status: 429 });
+    await passHours(world, 3);
+    answerAll(world, { status: 404 });
+    await passHours(world, 60, 15);
+    expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'misaddressed' });
+  });
+});
+
+describe('a flow that the service does not know', () => {
+  it('is gone only while the address answers for something', async () => {
+    const world = await hostileWorld({ service: { flowMs: 100 * HOUR } });
+    await world.upload('a', 'x');
+    await world.deliver();
+    world.clock.advance(10 * MINUTE);
+    await world.tick();
+    const poll = async () => {
+      world.clock.advance(20 * MINUTE);
+      await world.tick();
+    };
+    answerAll(world, { status: 404 });
+    for (let polls = 0; polls < 3; polls += 1) await poll();
+    expect(await world.entry()).toMatchObject({ state: 'running' });
+    answerOnly(world, ['getFlow'], { status: 404 });
+    await poll();
+    await poll();
+    expect(await onlyReceipt(world)).toMatchObject({ status: 'failed', failure: { code: 'flow-gone' } });
+  });
+
+  it('is not gone if it is there again as soon as the address answers', async () => {
+    const world = await hostileWorld({ service: { flowMs: 2 * HOUR } });
+    await world.upload('a', 'x');
+    await world.deliver();
+    world.clock.advance(10 * MINUTE);
+    await world.tick();
+    // In each tick, the proxy answers the first poll itself, and passes all later requests on.
+    let left = 0;
+    world.service.intercept = () => (left-- > 0 ? { status: 404 } : undefined);
+    for (let polls = 0; polls < 5; polls += 1) {
+      left = 1;
+      world.clock.advance(20 * MINUTE);
+      await world.tick();
+    }
+    expect(await world.entry()).toMatchObject({ state: 'running' });
+    world.service.intercept = undefined;
+    await world.settle();
+    expect(await onlyReceipt(world)).toMatchObject({ status: 'succeeded' });
+  });
+});

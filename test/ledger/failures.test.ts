@@ -1,0 +1,49 @@
+import { readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { describe, expect, it } from 'vitest';
+import { type Advice, FAILURES, OUTPUT_FAILURES, RETRY_SENTENCES } from '../../functions/ledger/failures.ts';
+
+const PAGE = fileURLToPath(new URL('../../docs/failures.md', import.meta.url));
+const UPDATE = 'To write the tables of codes: npx vitest run test/ledger/failures.test.ts --update';
+
+/** The rows of a table, one after the other. */
+const ROWS = /(?:^\| `[^\n]*\n)+/gm;
+
+const CAN_RETRY: Readonly<Record<Advice['retry'], string>> = {
+  'can-help': 'can help',
+  'after-change': 'can help after that',
+  'cannot-help': 'cannot help',
+};
+
+const tables = [FAILURES, OUTPUT_FAILURES].map((table: Readonly<Record<string, Advice>>) =>
+  Object.entries(table)
+    .map(([code, { meaning, action, retry }]) => `| \`${code}\` | ${meaning} | ${action} | ${CAN_RETRY[retry]} |\n`)
+    .join(''),
+);
+
+describe('the page of failure codes', () => {
+  it('says what the code says', async () => {
+    const page = readFileSync(PAGE, 'utf8');
+    expect(page.match(ROWS)).toHaveLength(tables.length);
+    let table = 0;
+    await expect(
+      page.replace(ROWS, () => tables[table++] ?? ''),
+      UPDATE,
+    ).toMatchFileSnapshot(PAGE);
+  });
+});
+
+describe('the advice for a failure', () => {
+  const all: readonly (readonly [string, Advice])[] = [FAILURES, OUTPUT_FAILURES].flatMap((table) =>
+    Object.entries(table),
+  );
+
+  it.each(all)('%s is in whole sentences of one line', (_, { meaning, action }) => {
+    for (const text of [meaning, action]) expect(text).toMatch(/^[A-Z][^\n|]+\.$/);
+  });
+
+  it('names no command and no address that would differ between deployments', () => {
+    const texts = all.flatMap(([, { meaning, action }]) => [meaning, action]);
+    expect([...texts, ...Object.values(RETRY_SENTENCES)].filter((text) => /aws |npm |https?:/.test(text))).toEqual([]);
+  });
+});
