@@ -3,7 +3,7 @@
  *
  *   dist/flowdrop-<version>.tgz       the package, to be installed by its path
  *   dist/package/                     what is in it:
- *     package.json, README.md, LICENSE, docs/runbook.md
+ *     package.json, README.md, LICENSE, docs/runbook.md, docs/failures.md
  *     index.js                        the construct, with the parts of zod that it needs
  *     functions/                      the two functions, bundled
  *     types/                          declarations
@@ -92,7 +92,7 @@ function writeManifest(): string {
     peerDependencies: { 'aws-cdk-lib': `^${dependencies['aws-cdk-lib']}`, constructs: `^${dependencies.constructs}` },
   };
   writeFileSync(join(outDir, 'package.json'), `${JSON.stringify(manifest, undefined, 2)}\n`);
-  for (const file of ['README.md', 'LICENSE', 'docs/runbook.md']) {
+  for (const file of ['README.md', 'LICENSE', 'docs/runbook.md', 'docs/failures.md']) {
     if (existsSync(here(`../${file}`))) cpSync(here(`../${file}`), join(outDir, file));
   }
   return version;

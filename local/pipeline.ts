@@ -47,6 +47,8 @@ export interface PipelineOptions {
   readonly name?: string;
   readonly routes: readonly Route[];
   readonly settings?: Partial<PipelineSettings>;
+  /** The folder whose files are uploaded. The receipt of a failure names the command that touches its file there. */
+  readonly inboxDir?: string;
   /** A running flow service. Default: the pipeline starts a stand-in. */
   readonly service?: { readonly url: string; readonly token: string };
   readonly standIn?: StandInOptions;
@@ -251,6 +253,7 @@ function createFunctions(options: PipelineOptions, serviceUrl: string, aws: Serv
     LEDGER_BUCKET,
     QUEUE_URL: aws.queueUrl,
     COLLECT_FUNCTION,
+    LOCAL_INBOX: options.inboxDir ?? '',
     EVENT_BUS,
     ROUTES: JSON.stringify(options.routes),
     SETTINGS: JSON.stringify({ pollIntervalSeconds: 1, ...options.settings }),

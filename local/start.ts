@@ -62,6 +62,7 @@ async function main(): Promise<number> {
         stateDir: state.dir,
         name: state.name,
         routes,
+        ...(isWatching && { inboxDir: args.inboxDir }),
         ...(args.service
           ? { service: args.service, settings: { ...settings, pollIntervalSeconds: SERVICE_POLL_INTERVAL_SECONDS } }
           : { standIn: { flowMs: STAND_IN_FLOW_MS }, settings: { ...settings, pollIntervalSeconds: 1 } }),

@@ -4,6 +4,7 @@ import type { Ledger } from '../ledger/store.ts';
 import type { Settings } from '../settings/environment.ts';
 import { type CompletionEvent, completionEvent } from './completion-event.ts';
 import { type Receipts, receiptOf } from './receipts.ts';
+import type { RetrySettings } from './retry-command.ts';
 
 /** The event bus, as a sender sees it. */
 export interface EventBus {
@@ -14,7 +15,7 @@ export interface PublishPorts {
   readonly ledger: Pick<Ledger, 'read' | 'replace' | 'deleteRunningMarker'>;
   readonly receipts: Pick<Receipts, 'put'>;
   readonly events: EventBus;
-  readonly settings: Pick<Settings, 'collectFunction' | 'pipeline' | 'resultsBucket'>;
+  readonly settings: Pick<Settings, 'pipeline' | 'resultsBucket'> & RetrySettings;
   readonly telemetry: Telemetry;
 }
 
@@ -26,8 +27,8 @@ export interface PublishPorts {
  * and event are out. A retry before that first publishes it again.
  */
 export async function publish(entry: TerminalEntry, ports: PublishPorts, signal: AbortSignal): Promise<void> {
-  const { collectFunction, pipeline, resultsBucket } = ports.settings;
-  const receipt = receiptOf(entry, collectFunction);
+  const { pipeline, resultsBucket } = ports.settings;
+  const receipt = receiptOf(entry, ports.settings);
   const key = await ports.receipts.put(receipt, signal);
   await ports.events.send(completionEvent(receipt, pipeline, { bucket: resultsBucket, key }), signal);
   if (entry.state === 'failed' && entry.isTold !== true) await writeTold(entry, ports.ledger, signal);

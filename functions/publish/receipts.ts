@@ -1,9 +1,12 @@
 import { HeadObjectCommand, PutObjectCommand, type S3Client } from '@aws-sdk/client-s3';
 import type { FailedOutput, Failure, StoredAsset, TerminalEntry } from '../ledger/entry.ts';
+import { adviceFor, RETRY_SENTENCES } from '../ledger/failures.ts';
 import { receiptKey, UPLOAD_METADATA } from '../results/results-keys.ts';
 import { isAbsent, isConflict, isPreconditionFailed } from '../s3/errors.ts';
 import type { Settings } from '../settings/environment.ts';
 import { type Inbox, isInside } from '../uploads/inbox.ts';
+import type { Upload } from '../uploads/upload.ts';
+import { type RetrySettings, retryCommand } from './retry-command.ts';
 
 /** How an upload ended, for people and programs. This is the content of the receipt. */
 export type Receipt = SucceededReceipt | FailedReceipt;
@@ -16,8 +19,10 @@ interface SucceededReceipt extends ReceiptFacts {
 interface FailedReceipt extends ReceiptFacts {
   readonly status: 'failed';
   readonly failure: Failure & {
-    /** The command that retries the upload. */
-    readonly retry: string;
+    /** What to do, and whether a retry can help. */
+    readonly advice: string;
+    /** The command that retries the upload. Absent if a retry cannot help. */
+    readonly retry?: string | undefined;
   };
 }
 
@@ -60,8 +65,7 @@ const ENDED_AT = 'flowdrop-ended-at';
 const LAST_MODIFIED = 'flowdrop-last-modified';
 const BUCKET = 'flowdrop-bucket';
 
-/** @param collectFunction the function that the retry command invokes. */
-export function receiptOf(entry: TerminalEntry, collectFunction: string): Receipt {
+export function receiptOf(entry: TerminalEntry, settings: RetrySettings): Receipt {
   const { id, bucket, key, versionId, etag, bytes, mediaType, lastModified } = entry.upload;
   const facts = {
     upload: { id, bucket, key, versionId, etag, bytes, mediaType, lastModified: iso(lastModified) },
@@ -74,9 +78,20 @@ export function receiptOf(entry: TerminalEntry, collectFunction: string): Receip
     failedOutputs: entry.failedOutputs,
   };
   if (entry.state === 'succeeded') return { receipt: 1, status: 'succeeded', ...facts };
-  const failure = { ...entry.failure, retry: retryCommand(collectFunction, id) };
-  return { receipt: 1, status: 'failed', ...facts, failure };
+  return { receipt: 1, status: 'failed', ...facts, failure: advised(entry.failure, entry.upload, settings) };
 }
+
+function advised(failure: Failure, upload: Upload, settings: RetrySettings): FailedReceipt['failure'] {
+  const known = adviceFor(failure.code);
+  // The code of another version may stand for anything.
+  if (known === undefined) return { ...failure, advice: UNKNOWN_ADVICE, retry: retryCommand(settings, upload) };
+  const advice = `${known.action} ${RETRY_SENTENCES[known.retry]}`;
+  return known.retry === 'cannot-help'
+    ? { ...failure, advice }
+    : { ...failure, advice, retry: retryCommand(settings, upload) };
+}
+
+const UNKNOWN_ADVICE = 'Look the code up in docs/failures.md of the version that wrote it.';
 
 /** The present inbox, and the place of its receipts. */
 export type ReceiptSettings = Pick<Settings, 'resultsBucket' | 'resultsPrefix' | 'inboxBucket' | 'inboxPrefix'>;
@@ -198,11 +213,5 @@ interface StoredReceipt {
  */
 const isLater = (mine: Receipt, there: StoredReceipt): boolean =>
   mine.generation === there.generation ? Date.parse(mine.endedAt) > there.endedAt : mine.generation > there.generation;
-
-/** The command that retries a failed upload. */
-function retryCommand(collectFunction: string, uploadId: string): string {
-  const payload = JSON.stringify({ retry: [uploadId] });
-  return `aws lambda invoke --function-name ${collectFunction} --cli-binary-format raw-in-base64-out --payload '${payload}' /dev/stdout`;
-}
 
 const iso = (ms: number): string => new Date(ms).toISOString();

@@ -27,6 +27,11 @@ export interface Env {
   readonly QUEUE_URL: string;
   /** Name of the collecting function, for the command that retries a failed upload. */
   readonly COLLECT_FUNCTION: string;
+  /**
+   * Only in a local run, which must name no command of AWS: the folder whose files are the uploads. Empty if they come
+   * from no folder.
+   */
+  readonly LOCAL_INBOX?: string;
   /** Name or ARN of the event bus that receives an event for each ended upload. */
   readonly EVENT_BUS: string;
   /** JSON of the routes. Or `file:<name>`: a file with that JSON beside the bundle, if they are too long for here. */
@@ -45,6 +50,8 @@ export interface Settings extends PipelineSettings {
   readonly ledgerBucket: string;
   readonly queueUrl: string;
   readonly collectFunction: string;
+  /** The inbox folder of a local run, or nothing if it has none. Undefined in a deployment. */
+  readonly localInbox?: string | undefined;
   readonly eventBus: string;
   readonly routes: readonly Route[];
 }
@@ -63,6 +70,7 @@ const envSchema = z.object({
   LEDGER_BUCKET: nonEmpty('the name of a bucket'),
   QUEUE_URL: text("a queue's URL", (value) => URL.canParse(value)),
   COLLECT_FUNCTION: nonEmpty('the name of a function'),
+  LOCAL_INBOX: z.optional(z.string()),
   EVENT_BUS: nonEmpty('the name or ARN of an event bus'),
 });
 
@@ -88,6 +96,7 @@ export function parseEnv(env: Variables): Settings {
     ledgerBucket: variables.data.LEDGER_BUCKET,
     queueUrl: variables.data.QUEUE_URL,
     collectFunction: variables.data.COLLECT_FUNCTION,
+    localInbox: variables.data.LOCAL_INBOX,
     eventBus: variables.data.EVENT_BUS,
     routes: deepFreeze(routes.data),
   };

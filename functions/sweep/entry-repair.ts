@@ -21,7 +21,7 @@ export async function incompleteEntry(
   const isTold =
     entry.state === 'failed' &&
     entry.isTold === true &&
-    (await receipts.isPublished(receiptOf(entry, settings.collectFunction), signal));
+    (await receipts.isPublished(receiptOf(entry, settings), signal));
   return isTold ? undefined : entry;
 }
 

@@ -1,0 +1,44 @@
+import { execFileSync } from 'node:child_process';
+import { mkdirSync, mkdtempSync, rmSync, statSync, utimesSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { retryCommand } from '../../functions/publish/retry-command.ts';
+
+const ID = '0'.repeat(40);
+const deployed = { collectFunction: 'flowdrop-collect-outputs', inboxPrefix: '' };
+
+function folder(): string {
+  const dir = mkdtempSync(join(tmpdir(), 'flowdrop-retry-'));
+  onTestFinished(() => rmSync(dir, { recursive: true }));
+  return dir;
+}
+
+describe('the command that retries an upload', () => {
+  it('invokes the collecting function of a deployment', () => {
+    expect(retryCommand(deployed, { id: ID, key: 'a.png' })).toBe(
+      `aws lambda invoke --function-name flowdrop-collect-outputs --cli-binary-format raw-in-base64-out --payload '{"retry":["${ID}"]}' /dev/stdout`,
+    );
+  });
+
+  it.each(['a.png', 'b/a.png', '-rf', "it's.png", '$(touch owned)', 'a\nb', '`id`;"x" *', 'naïve ☃.txt'])(
+    'touches the file in the inbox folder of a local run, and nothing else: %j',
+    (name) => {
+      const dir = folder();
+      const path = join(dir, name);
+      mkdirSync(join(path, '..'), { recursive: true });
+      writeFileSync(path, 'x');
+      utimesSync(path, 1_000, 1_000);
+      const settings = { ...deployed, localInbox: dir, inboxPrefix: 'in/' };
+      const command = retryCommand(settings, { id: ID, key: `in/${name}` }) ?? '';
+      expect(command).not.toContain('aws');
+      execFileSync('sh', ['-c', command], { cwd: dir });
+      expect(statSync(path).mtimeMs).toBeGreaterThan(1_000_000);
+      expect(() => statSync(join(dir, 'owned'))).toThrow('ENOENT');
+    },
+  );
+
+  it('does not exist in a local run whose files come from no inbox folder', () => {
+    expect(retryCommand({ ...deployed, localInbox: '' }, { id: ID, key: 'a.png' })).toBeUndefined();
+  });
+});
