@@ -26,7 +26,7 @@ import { UploadQueue } from './constructs/upload-queue.ts';
 import { type CheckedProps, checkProps, type FlowPipelineProps } from './flow-pipeline-props.ts';
 import { Alarms } from './monitoring/alarms.ts';
 import { PipelineDashboard } from './monitoring/dashboard.ts';
-import { RUNBOOK_IN_PACKAGE, warnOfExampleHost, warnOfUnheardAlarms } from './warnings.ts';
+import { RUNBOOK_IN_PACKAGE, warnOfExampleHost, warnOfRoutes, warnOfUnheardAlarms } from './warnings.ts';
 
 /** Turns each file that is put into the inbox into a flow. Its outputs and a receipt appear in the results bucket. */
 export class FlowPipeline extends Construct {
@@ -73,6 +73,7 @@ export class FlowPipeline extends Construct {
     Tags.of(this).add('flowdrop:pipeline', context.pipeline);
     warnOfUnheardAlarms(this, props.alarmTopic, props.runbookUrl);
     warnOfExampleHost(this, context.baseUrl);
+    warnOfRoutes(this, context.routes);
   }
 
   /** Allows the grantee to put files into the inbox, and nothing else. */

@@ -1,6 +1,8 @@
 import { Validations } from 'aws-cdk-lib';
 import { CfnSubscription, type ITopic, Topic } from 'aws-cdk-lib/aws-sns';
 import type { Construct } from 'constructs';
+import { warningsOfRoutes } from '../functions/settings/route-checks.ts';
+import type { Route } from '../functions/uploads/routes.ts';
 
 /** Host of `baseUrl` in the cdk.json of this repository. */
 const EXAMPLE_HOST = 'flows.example.com';
@@ -23,6 +25,14 @@ export function warnOfUnheardAlarms(scope: Construct, topic: ITopic | undefined,
       'flowdrop:runbook-not-reachable',
       `Notifications of alarms name ${RUNBOOK_IN_PACKAGE}, which their readers cannot open. Set runbookUrl to a copy that your team can read.`,
     );
+  }
+}
+
+/** Warns at synth of what is most likely a mistake in a route. */
+export function warnOfRoutes(scope: Construct, routes: readonly Route[]): void {
+  for (const [index, warning] of warningsOfRoutes(routes, `${scope.node.path}.routes`).entries()) {
+    // Warnings with one id are shown once.
+    Validations.of(scope).addWarning(`flowdrop:route-${index + 1}`, warning);
   }
 }
 

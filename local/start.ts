@@ -3,6 +3,7 @@ import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { ConfigurationError } from '../functions/base/validation.ts';
 import { parseContext } from '../functions/settings/context.ts';
+import { warningsOfRoutes } from '../functions/settings/route-checks.ts';
 import { mediaTypeOf } from '../functions/uploads/media-type.ts';
 import { type Route, routeFor } from '../functions/uploads/routes.ts';
 import { bundle } from '../infra/bundle/bundle.ts';
@@ -132,6 +133,7 @@ async function watch(
   for (const { name, template, suffixes = [], mediaTypes = [] } of routes) {
     screen.line(`  ${name} (${[...suffixes, ...mediaTypes].join(', ') || 'any file'}) start flows of ${template}`);
   }
+  for (const warning of warningsOfRoutes(routes, 'flowdrop.routes')) screen.line(`! cdk.json: ${warning}`);
   if (samples.length > 0) screen.line(`Sample files were copied to the inbox: ${samples.join(', ')}.`);
   const known = await KnownFiles.load(knownFilesPath(root, args.inboxDir, args.service?.url));
   if (known.count > 0) screen.line('Files that earlier runs processed are skipped until they change.');

@@ -1,4 +1,5 @@
 import * as z from 'zod/mini';
+import { didYouMean } from './did-you-mean.ts';
 
 /** The configuration is wrong, and nothing can run before the operator corrects it. It names every issue at once. */
 export class ConfigurationError extends Error {
@@ -29,11 +30,18 @@ export function shorten(text: string | undefined): string {
  * @internal
  */
 export function strictObject<T extends z.core.$ZodLooseShape>(shape: T, expected = 'an object') {
-  const known = Object.keys(shape).join(', ');
+  const known = Object.keys(shape);
   return z.strictObject(shape, {
-    error: ({ code }) => (code === 'unrecognized_keys' ? `expected only ${known}` : `expected ${expected}`),
+    error: (issue) => {
+      if (issue.code !== 'unrecognized_keys') return `expected ${expected}`;
+      knownNames.set(issue.keys, known);
+      return `expected only ${known.join(', ')}`;
+    },
   });
 }
+
+/** The known names beside the unknown ones of an issue, which has no room for them. */
+const knownNames = new WeakMap<readonly string[], readonly string[]>();
 
 /**
  * A text with a condition.
@@ -95,7 +103,12 @@ export function check<T extends z.core.$ZodType>(schema: T, value: unknown, wher
 function messagesOf(issue: z.core.$ZodIssue, where: string): string[] {
   const path = pathOf(issue.path, where);
   if (issue.code === 'unrecognized_keys') {
-    return issue.keys.map((key) => `${pathOf([...issue.path, key], where)}: unknown, ${issue.message} here`);
+    const known = knownNames.get(issue.keys) ?? [];
+    return issue.keys.map((key) => {
+      const meant = didYouMean(key, known);
+      const hint = meant === undefined ? '' : `. Did you mean ${meant}?`;
+      return `${pathOf([...issue.path, key], where)}: unknown, ${issue.message} here${hint}`;
+    });
   }
   // The schema has quoted as much of the value as may be shown.
   if (issue.code === 'custom' && issue.params?.quoted === true) return [`${path}: ${issue.message}`];

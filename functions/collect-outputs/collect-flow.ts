@@ -69,7 +69,7 @@ export class FlowCollector {
     const seen = await this.#observe(marker);
     if (seen.kind === 'running' || seen.kind === 'unsure') {
       if (seen.kind === 'running') this.#confirmations.forget(marker.uploadId);
-      if (this.isTooOld(marker) && (seen.kind === 'running' || (await this.#mayGiveUp(marker)))) {
+      if (this.isTooOld(marker) && (await this.#mayGiveUp(marker))) {
         await this.#timeOut(
           marker,
           `The flow was still running after ${this.#ports.settings.flowAgeMaxSeconds} seconds.`,
@@ -189,7 +189,8 @@ export class FlowCollector {
 
   /** No flow is given up while something other than the service answers for it, but for one that is twice too old. */
   async #mayGiveUp(marker: RunningMarker): Promise<boolean> {
-    return this.#isTwiceTooOld(marker) || this.#observer.isServiceThere(marker, this.#invocation.work);
+    if (this.#isTwiceTooOld(marker) || this.#observer.hasSeenAny) return true;
+    return this.#observer.isServiceThere(marker, this.#invocation.work);
   }
 
   async #endIfConfirmed(

@@ -68,6 +68,11 @@ export class FlowObserver {
     }
   }
 
+  /** True if the service has shown us any flow in this tick. */
+  get hasSeenAny(): boolean {
+    return this.#seen.size > 0;
+  }
+
   #noteSeen({ uploadId, flowId }: RunningMarker): void {
     this.#confirmations.forget(uploadId, GONE);
     if (this.#seen.size < 2) this.#seen.add(flowId);

@@ -107,7 +107,9 @@ export async function handleFailure(delivery: Delivery, claim: Stored<ClaimedEnt
       const nextAttemptAt = now + decision.delayMs;
       const doubt = doubtAfter(claim.entry, now, nextAttemptAt);
       const attempts = attemptsAfter(claim.entry, decision.counted);
-      const entry = isMisaddressed(error) ? misaddressed(claim.entry) : claim.entry;
+      const entry = isMisaddressed(error)
+        ? misaddressed(claim.entry)
+        : { ...claim.entry, misaddressedSince: undefined };
       // The flow may be listed already. Then the upload need not wait.
       const settled = await settleDoubt(delivery, { ...claim, entry: { ...entry, doubt, attempts } });
       if ('outcome' in settled) return settled.outcome;

@@ -3,6 +3,7 @@ import { deepFreeze } from '../base/deep-freeze.ts';
 import { ConfigurationError, check, strictObject } from '../base/validation.ts';
 import { type Route, routesSchema } from '../uploads/routes.ts';
 import { pipelineNameSchema } from './pipeline-name.ts';
+import { issuesOfRoutes } from './route-checks.ts';
 import { baseUrlSchema } from './service-address.ts';
 import { type PipelineSettings, SETTINGS_DEFAULT, settingsSchema } from './settings.ts';
 
@@ -38,5 +39,7 @@ export function parseContext(value: unknown, where = 'flowdrop'): Context {
   const { issues, data } = check(contextSchema, value, where);
   if (data === undefined) throw new ConfigurationError(issues);
   const { pipeline, baseUrl, routes, settings, deployment } = data;
+  const deadRoutes = issuesOfRoutes(routes, settings.inboxPrefix, `${where}.routes`);
+  if (deadRoutes.length > 0) throw new ConfigurationError(deadRoutes);
   return { pipeline, baseUrl, routes: deepFreeze(routes), settings: Object.freeze(settings), deployment };
 }

@@ -8,7 +8,7 @@ import { essenceOf, MEDIA_TYPE } from './media-type.ts';
  * route's conditions are met.
  *
  * To add a condition, on the object's tags for example, extend this file from top to bottom: {@link Conditions},
- * {@link UploadFacts}, {@link CONDITION_SCHEMAS}, {@link matchesObject} and {@link hasObjectCondition}. Read a new
+ * {@link UploadFacts}, {@link CONDITION_SCHEMAS}, {@link matchesObject}, {@link hasObjectCondition} and {@link FITS_WITHIN}. Read a new
  * fact in `Inbox.open` for the creating function, and in `Inbox.current` for the sweep.
  */
 export interface Conditions {
@@ -65,6 +65,38 @@ export function matchesObject({ mediaTypes }: Conditions, { mediaType }: UploadF
 
 /** Tells whether there is a condition on the object. */
 export const hasObjectCondition = ({ mediaTypes }: Conditions): boolean => mediaTypes !== undefined;
+
+/** For each condition: tells whether all that fits the narrow value fits the wide one too. */
+const FITS_WITHIN: Readonly<Record<keyof Conditions, (wide: string, narrow: string) => boolean>> = {
+  prefixes: (wide, narrow) => caseless(narrow).startsWith(caseless(wide)),
+  suffixes: (wide, narrow) => caseless(narrow).endsWith(caseless(wide)),
+  mediaTypes: (wide, narrow) => {
+    const [wideType, wideSubtype] = wide.toLowerCase().split('/');
+    const [type, subtype] = narrow.toLowerCase().split('/');
+    return (wideType === '*' || wideType === type) && (wideSubtype === '*' || wideSubtype === subtype);
+  },
+};
+
+/** Tells whether all that meets the narrow conditions surely meets the wide ones too. */
+export function covers(wide: Conditions, narrow: Conditions): boolean {
+  return Object.entries(FITS_WITHIN).every(([name, fits]) => {
+    const values = wide[name as keyof Conditions];
+    if (values === undefined || (name === 'mediaTypes' && values.includes('*/*'))) return true;
+    const each = narrow[name as keyof Conditions];
+    return each?.every((one) => values.some((value) => fits(value, one))) === true;
+  });
+}
+
+/** The same conditions for keys that all start with `start`. Undefined if no such key can meet them. */
+export function withinPrefix(conditions: Conditions, start: string): Conditions | undefined {
+  const { suffixes, mediaTypes } = conditions;
+  const { prefixes: fits } = FITS_WITHIN;
+  const prefixes = conditions.prefixes?.flatMap((prefix) => {
+    if (fits(prefix, start)) return [start];
+    return fits(start, prefix) ? [prefix] : [];
+  }) ?? [start];
+  return prefixes.length === 0 ? undefined : { prefixes, suffixes, mediaTypes };
+}
 
 function isMet(values: readonly string[] | undefined, fits: (value: string) => boolean): boolean {
   return values === undefined || values.some(fits);

@@ -207,6 +207,18 @@ describe('a flow that the service does not know', () => {
     expect(await onlyReceipt(world)).toMatchObject({ status: 'failed', failure: { code: 'flow-gone' } });
   });
 
+  it.each([404, 405])('is not too old while something else answers %i to everything', async (status) => {
+    const world = await hostileWorld({ service: { flowMs: 4 * HOUR }, settings: { flowAgeMaxSeconds: 3 * 3_600 } });
+    await world.upload('a', 'x');
+    await world.deliver();
+    answerAll(world, { status });
+    await passHours(world, 5);
+    expect(await world.entry()).toMatchObject({ state: 'running' });
+    answerAll(world, undefined);
+    await world.settle();
+    expect(await onlyReceipt(world)).toMatchObject({ status: 'succeeded' });
+  });
+
   it('is not gone if it is there again as soon as the address answers', async () => {
     const world = await hostileWorld({ service: { flowMs: 2 * HOUR } });
     await world.upload('a', 'x');

@@ -238,6 +238,15 @@ describe('wrong props are rejected at synth, with their path:', () => {
   it.each([
     [{ baseUrl: 'http://service.example.com' }, 'test/Pipeline.baseUrl: expected https:'],
     [{ routes: [{ name: 'a', template: 't', suffixes: [] }] }, 'test/Pipeline.routes[0].suffixes: expected a list'],
+    [
+      {
+        routes: [
+          { name: 'a', template: 't' },
+          { name: 'b', template: 't', suffixes: ['.png'] },
+        ],
+      },
+      'test/Pipeline.routes[1]: can never match: test/Pipeline.routes[0] (a) before it takes all that it could',
+    ],
     [{ settings: { attemptsMax: 0 } }, 'test/Pipeline.settings.attemptsMax: expected a whole number of attempts'],
     [{ name: 'Not This' }, 'test/Pipeline.pipeline: expected a name'],
     [{ maxConcurrency: 1 }, 'test/Pipeline.maxConcurrency: expected a whole number from 2 to 1000, got 1'],

@@ -47,6 +47,15 @@ describe('the stack of cdk.json as it is shipped', () => {
   });
 });
 
+describe('a route that is most likely a mistake', () => {
+  it('is warned of, and not refused', () => {
+    const routes = [{ name: 'pictures', template: 't', suffixes: ['png'], mediaTypes: ['image/jpg'] }];
+    const { messages } = synthesise(stackOf({ ...minimal, routes }));
+    expect(messages.join('\n')).toContain('routes[0].suffixes[0]: png also fits the end of a name such as mypng');
+    expect(messages.join('\n')).toContain('Did you mean image/jpeg?');
+  });
+});
+
 describe('the context', () => {
   it.each([
     [undefined, 'flowdrop: expected an object with baseUrl and routes, such as {"baseUrl": "https://'],

@@ -70,7 +70,9 @@ describe('parseEnv', () => {
       expect.stringMatching(/^ROUTES\[0\]\.suffixes\[0\]: expected a suffix of 1 to 1024 characters.*, got 5$/),
       expect.stringMatching(/^ROUTES\[1\]\.template: expected the id or name of a template .*, but it is missing$/),
       'SETTINGS.attemptsMax: expected a whole number of attempts from 1 to 100, got 0',
-      expect.stringMatching(/^SETTINGS\.polIntervalSeconds: unknown, expected only uploadConcurrency, .* here$/),
+      expect.stringMatching(
+        /^SETTINGS\.polIntervalSeconds: unknown, expected only uploadConcurrency, .* here. Did you mean pollIntervalSeconds\?$/,
+      ),
     ]);
   });
 

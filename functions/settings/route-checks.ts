@@ -1,0 +1,83 @@
+import mime from 'mime';
+import { shorten } from '../base/validation.ts';
+import { type Conditions, covers, withinPrefix } from '../uploads/conditions.ts';
+import type { Route } from '../uploads/routes.ts';
+
+/*
+ * Checks of routes that are valid one by one. They run at synth and at the start of the local run, and not in the
+ * functions: what is deployed goes on.
+ */
+
+/** Most combinations of one route's values that are checked one by one. A route with more is checked as a whole. */
+const COMBINATIONS_MAX = 5_000;
+
+/**
+ * Names the routes that can never match, because earlier ones take every upload that they could, or because they want
+ * keys outside of the inbox. A route that can match is never named.
+ */
+export function issuesOfRoutes(routes: readonly Route[], inboxPrefix: string, where: string): string[] {
+  return routes.flatMap((route, index) => {
+    const path = `${where}[${index}]`;
+    const wanted = withinPrefix(route, inboxPrefix);
+    if (wanted === undefined) {
+      return [`${path}: can never match: expected a prefix inside of inboxPrefix, ${shorten(inboxPrefix)}`];
+    }
+    const earlier = routes.slice(0, index).map((each) => withinPrefix(each, inboxPrefix));
+    const takers = takersOf(wanted, earlier);
+    if (takers === undefined) return [];
+    const names = takers.map((at) => `${where}[${at}] (${shorten(routes[at]?.name)})`).join(' and ');
+    const [them, verb] = takers.length === 1 ? ['it', 'takes'] : ['them', 'take'];
+    return [
+      `${path}: can never match: ${names} before it ${verb} all that it could. Put ${shorten(route.name)} before ${them}, or remove it.`,
+    ];
+  });
+}
+
+/** The earlier routes that together take all that a route could. Undefined if something is left for it. */
+function takersOf(wanted: Conditions, earlier: readonly (Conditions | undefined)[]): readonly number[] | undefined {
+  const takers = new Set<number>();
+  for (const each of combinationsOf(wanted)) {
+    const taker = earlier.findIndex((one) => one !== undefined && covers(one, each));
+    if (taker === -1) return undefined;
+    takers.add(taker);
+  }
+  return [...takers].sort((one, other) => one - other);
+}
+
+/** The conditions with one value each. A route matches what any combination matches. */
+function combinationsOf(conditions: Conditions): readonly Conditions[] {
+  const lists = Object.entries(conditions).filter((each): each is [keyof Conditions, readonly string[]] => !!each[1]);
+  if (lists.reduce((product, [, values]) => product * values.length, 1) > COMBINATIONS_MAX) return [conditions];
+  return lists.reduce<readonly Conditions[]>(
+    (all, [name, values]) => all.flatMap((each) => values.map((value) => ({ ...each, [name]: [value] }))),
+    [{}],
+  );
+}
+
+/**
+ * Names what is most likely a mistake in a route that can match all the same. A suffix may well have no dot, and a client
+ * may send any `Content-Type`. So these are warnings.
+ */
+export function warningsOfRoutes(routes: readonly Route[], where: string): string[] {
+  return routes.flatMap(({ suffixes = [], mediaTypes = [] }, index) => [
+    ...suffixes.flatMap((suffix, at) => warningOfSuffix(suffix, `${where}[${index}].suffixes[${at}]`)),
+    ...mediaTypes.flatMap((type, at) => warningOfMediaType(type, `${where}[${index}].mediaTypes[${at}]`)),
+  ]);
+}
+
+function warningOfSuffix(suffix: string, path: string): string[] {
+  const isExtension = /^[a-z0-9]+$/i.test(suffix) && mime.getType(`.${suffix}`) !== null;
+  if (!isExtension) return [];
+  return [`${path}: ${shorten(suffix)} also fits the end of a name such as my${shorten(suffix)}. Say .${suffix}.`];
+}
+
+function warningOfMediaType(type: string, path: string): string[] {
+  if (type.includes('*') || mime.getExtension(type) !== null) return [];
+  const [kind = '', subtype = ''] = type.toLowerCase().split('/');
+  // People take an extension for a subtype: image/jpg, text/txt, image/svg.
+  const meant = mime.getType(`.${subtype.replace(/^x-/, '')}`);
+  const hint = meant?.startsWith(`${kind}/`) ? ` Did you mean ${meant}?` : '';
+  return [
+    `${path}: no extension of a file name stands for ${shorten(type)}, so only an upload with this Content-Type fits.${hint}`,
+  ];
+}

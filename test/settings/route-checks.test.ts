@@ -1,0 +1,154 @@
+import * as fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { parseContext } from '../../functions/settings/context.ts';
+import { issuesOfRoutes, warningsOfRoutes } from '../../functions/settings/route-checks.ts';
+import type { Conditions } from '../../functions/uploads/conditions.ts';
+import { type Route, routeFor } from '../../functions/uploads/routes.ts';
+import { messagesOf } from './fixtures.ts';
+
+const routesOf = (...conditions: readonly Conditions[]): readonly Route[] =>
+  conditions.map((each, index) => ({ name: `r${index}`, input: 'file', template: 't', ...each }));
+const issuesOf = (...conditions: readonly Conditions[]) => issuesOfRoutes(routesOf(...conditions), '', 'routes');
+
+const PNG = { suffixes: ['.png'] };
+const JPG = { suffixes: ['.jpg'] };
+
+describe('a route that can never match', () => {
+  it.each<[string, readonly Conditions[]]>([
+    ['behind a route that takes everything', [{}, PNG]],
+    ['behind the same route', [PNG, PNG]],
+    ['behind the same suffix in another case', [PNG, { suffixes: ['.PNG'] }]],
+    ['behind a shorter suffix', [{ suffixes: ['g'] }, PNG]],
+    ['behind a shorter prefix', [{ prefixes: ['a'] }, { prefixes: ['a/b'], ...PNG }]],
+    ['behind any media type', [{ mediaTypes: ['*/*'] }, PNG]],
+    ['behind its kind of media type', [{ mediaTypes: ['image/*'] }, { mediaTypes: ['image/png'], prefixes: ['a'] }]],
+    ['behind two routes that share its values', [PNG, JPG, { suffixes: ['.png', '.jpg'] }]],
+  ])('is refused: %s', (_, conditions) => {
+    const issues = issuesOf(...conditions);
+    expect(issues).toEqual([expect.stringContaining(`routes[${conditions.length - 1}]: can never match`)]);
+  });
+
+  it('is named with the routes that take its uploads', () => {
+    expect(issuesOf(PNG, { mediaTypes: ['text/plain'] }, JPG, { suffixes: ['.png', '.jpg'] })).toEqual([
+      'routes[3]: can never match: routes[0] (r0) and routes[2] (r2) before it take all that it could. ' +
+        'Put r3 before them, or remove it.',
+    ]);
+  });
+
+  it('is refused if its prefixes lie outside of the inbox', () => {
+    const routes = routesOf({ prefixes: ['pictures/'] }, { prefixes: ['IN/a', 'other/'] }, { prefixes: ['i'] });
+    expect(issuesOfRoutes(routes, 'in/', 'routes')).toEqual([
+      'routes[0]: can never match: expected a prefix inside of inboxPrefix, in/',
+    ]);
+  });
+
+  it('is an error of the context, in the words of its path', () => {
+    const context = { baseUrl: 'https://flows.example.com', routes: routesOf({}, PNG) };
+    expect(messagesOf(() => parseContext(context))).toEqual([
+      'flowdrop.routes[1]: can never match: flowdrop.routes[0] (r0) before it takes all that it could. ' +
+        'Put r1 before it, or remove it.',
+    ]);
+  });
+});
+
+describe('a route that can match', () => {
+  it.each<[string, readonly Conditions[]]>([
+    ['before a route that takes everything', [PNG, {}]],
+    ['by one of its values', [PNG, { suffixes: ['.png', '.jpg'] }]],
+    ['by the key, if the media type is another', [{ mediaTypes: ['image/png'] }, PNG]],
+    ['by the media type, if the key is another', [PNG, { mediaTypes: ['image/png'] }]],
+    ['with a longer suffix before it', [{ suffixes: ['.tar.gz'] }, { suffixes: ['.gz'] }]],
+    ['outside of the prefix before it', [{ prefixes: ['a/'], ...PNG }, PNG]],
+    ['behind a prefix that looks like a media type', [{ prefixes: ['*/*'] }, PNG]],
+    ['of one kind behind a subtype', [{ mediaTypes: ['image/png'] }, { mediaTypes: ['image/*'] }]],
+  ])('is not refused: %s', (_, conditions) => {
+    expect(issuesOf(...conditions)).toEqual([]);
+  });
+
+  const values = (...from: string[]) => fc.option(fc.subarray(from, { minLength: 1 }), { nil: undefined });
+  const conditions = fc.record({
+    prefixes: values('a', 'A/', 'a/b', 'in/', 'in/a', 'ß', 'SS', '*/*'),
+    suffixes: values('g', '.png', '.PNG', '.jpg', 'x.png', 'ς'),
+    mediaTypes: values('image/png', 'image/*', '*/*', '*/png', 'text/plain'),
+  });
+  const upload = fc.record({
+    key: fc
+      .tuple(
+        fc.constantFrom('', 'in/'),
+        fc.constantFrom('', 'a', 'A/', 'a/B', 'ss', 'ß', '*/*'),
+        fc.constantFrom('', 'x', 'σ'),
+        fc.constantFrom('g', '.png', '.JPG', 'x.png', 'σ', ''),
+      )
+      .map((parts) => parts.join('')),
+    mediaType: fc.constantFrom('image/png', 'image/jpeg', 'text/plain', 'application/png'),
+  });
+
+  it('is never refused, whatever the routes and the upload', () => {
+    const all = fc.array(conditions, { minLength: 1, maxLength: 4 });
+    fc.assert(
+      fc.property(all, fc.array(upload, { minLength: 20 }), fc.constantFrom('', 'in/'), (some, uploads, prefix) => {
+        const routes = routesOf(...some);
+        const refused = issuesOfRoutes(routes, prefix, 'routes').map((issue) => /^routes\[(\d+)\]/.exec(issue)?.[1]);
+        const matched = uploads
+          .filter(({ key }) => key.startsWith(prefix))
+          .map((each) => routes.indexOf(routeFor(routes, each) as Route));
+        expect(refused.filter((index) => matched.includes(Number(index)))).toEqual([]);
+      }),
+      { numRuns: 2_000 },
+    );
+  });
+
+  it('is found among many values in little time', () => {
+    const many = (of: string) => Array.from({ length: 200 }, (_, index) => `${of}${index}`);
+    const wide = { prefixes: many('p'), suffixes: many('s'), mediaTypes: many('image/x') };
+    expect(issuesOf(...Array.from({ length: 20 }, (_, index) => ({ ...wide, prefixes: many(`${index}q`) })))).toEqual(
+      [],
+    );
+    expect(issuesOf(wide, wide)).toHaveLength(1);
+  });
+});
+
+describe('what is most likely a mistake in a route', () => {
+  it.each<[Conditions, string]>([
+    [{ suffixes: ['.jpg', 'png'] }, 'routes[0].suffixes[1]: png also fits the end of a name such as mypng. Say .png.'],
+    [
+      { mediaTypes: ['image/jpg'] },
+      'routes[0].mediaTypes[0]: no extension of a file name stands for image/jpg, so only an upload with this Content-Type fits. Did you mean image/jpeg?',
+    ],
+    [
+      { mediaTypes: ['text/x-foo'] },
+      'routes[0].mediaTypes[0]: no extension of a file name stands for text/x-foo, so only an upload with this Content-Type fits.',
+    ],
+  ])('is named: %j', (conditions, warning) => {
+    expect(warningsOfRoutes(routesOf(conditions), 'routes')).toEqual([warning]);
+  });
+
+  it.each<Conditions>([
+    { suffixes: ['.png', '-final.png', 'README', '/data', '_thumb'] },
+    { mediaTypes: ['image/jpeg', 'image/*', '*/*', 'IMAGE/PNG', 'model/gltf-binary'] },
+  ])('is not seen in %j', (conditions) => {
+    expect(warningsOfRoutes(routesOf(conditions), 'routes')).toEqual([]);
+  });
+});
+
+describe('an unknown name', () => {
+  const base = { baseUrl: 'https://flows.example.com', routes: [{ name: 'a', template: 't' }] };
+  it.each<[object, string, string]>([
+    [{ baseURL: 'x' }, 'flowdrop.baseURL', 'baseUrl'],
+    [{ setings: {} }, 'flowdrop.setings', 'settings'],
+    [{ settings: { attemptMax: 5 } }, 'flowdrop.settings.attemptMax', 'attemptsMax'],
+    [{ settings: { polIntervalSecond: 5 } }, 'flowdrop.settings.polIntervalSecond', 'pollIntervalSeconds'],
+    [{ routes: [{ name: 'a', tempalte: 't', template: 't' }] }, 'flowdrop.routes[0].tempalte', 'template'],
+    [{ routes: [{ name: 'a', template: 't', suffix: ['.a'] }] }, 'flowdrop.routes[0].suffix', 'suffixes'],
+    [{ routes: [{ name: 'a', template: 't', mediaType: ['a/b'] }] }, 'flowdrop.routes[0].mediaType', 'mediaTypes'],
+  ])('that is like a known one leads to it: %j', (more, path, meant) => {
+    const [message = ''] = messagesOf(() => parseContext({ ...base, ...more }));
+    expect(message).toMatch(
+      new RegExp(`^${path.replaceAll(/[[\].]/g, '\\$&')}: unknown, .* Did you mean ${meant}\\?$`),
+    );
+  });
+
+  it('that is like none gets no hint', () => {
+    expect(messagesOf(() => parseContext({ ...base, colour: 1 })).join()).not.toContain('Did you mean');
+  });
+});
