@@ -147,7 +147,7 @@ class HttpFlowService implements FlowService {
   }
 
   async isServing(signal: AbortSignal): Promise<boolean> {
-    const limits = { pagesMax: 1, entriesMax: LIST_FLOWS_MAX, rank: 1 } as const;
+    const limits = { pagesMax: 1, entriesMax: LIST_FLOWS_MAX, rank: 2 } as const;
     try {
       for await (const _ of this.#flowListing(limits, signal).pages()) return true;
       return false;

@@ -53,7 +53,7 @@ describe('an address at which something else answers every request with', () => 
     const world = await hostileWorld({ settings: { attemptsMax: 2 } });
     answerAll(world, fault);
     await world.upload('a', 'x');
-    await passHours(world, 8);
+    await passHours(world, 8, 2);
     const entry = await world.entry();
     expect(entry).toMatchObject({ state: 'waiting', reason: 'misaddressed' });
     expect(entry.state === 'waiting' && entry.message).toContain('Check baseUrl');
@@ -158,7 +158,7 @@ describe('a creation that is answered', () => {
     world.service.intercept = (_request, { operation }) =>
       operation === 'createFlow' ? { ...fault, at: 'after-effect' } : fault;
     await world.upload('a', 'x');
-    await passHours(world, 6);
+    await passHours(world, 6, 2);
     expect(world.service.counts.createFlow).toBe(1);
     world.service.intercept = undefined;
     await world.settle();
@@ -178,11 +178,11 @@ describe('a creation that is answered', () => {
     const world = await hostileWorld();
     answerAll(world, { status: 404 });
     await world.upload('a', 'x');
-    await passHours(world, 60, 15);
+    await passHours(world, 60, 20);
     answerAll(world, { status: 429 });
-    await passHours(world, 3);
+    await passHours(world, 3, 1.5);
     answerAll(world, { status: 404 });
-    await passHours(world, 60, 15);
+    await passHours(world, 60, 20);
     expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'misaddressed' });
   });
 });
