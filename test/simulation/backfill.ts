@@ -19,7 +19,7 @@ const DAILY_SWEEP_AT_MS = BACKFILL_AT_MS + MINUTE;
 /** The upload whose marker is lost, as if its invocation had died before it put the marker. */
 const REPAIRED = 'two/repaired.bin';
 
-/** Time from the daily sweep to the receipt of the repaired upload: the sweep, two ticks, and the look at the flow. */
+/** Time from the daily sweep to the receipt of the repaired upload: the sweep, two ticks, and the poll of the flow. */
 const REPAIR_MS = 6 * MINUTE;
 
 /**

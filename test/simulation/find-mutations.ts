@@ -17,7 +17,7 @@ export function find(mutation: Mutation, from = 1): Promise<Catch | undefined> {
   });
 }
 
-/** Looks for all mutations, `jobs` at a time. Returns whether all were found. */
+/** Searches for all mutations, `jobs` at a time. Returns whether all were found. */
 export async function findAll(
   from: number,
   jobs: number,

@@ -18,7 +18,7 @@ const SLACK = 1.5;
 
 /**
  * Time that does not depend on the limits: a minute until a tick finds the flow, a minute until a tick resubmits a
- * waiting upload, and half a minute for two looks 15 seconds apart, for notifications and for all calls of S3.
+ * waiting upload, and half a minute for two polls 15 seconds apart, for notifications and for all calls of S3.
  */
 const SCHEDULE_MS = 2.5 * MINUTE;
 
@@ -40,8 +40,8 @@ const PROBE_MS = 10 * SECOND;
 const DESPITE_REFUSAL_MAX = 3;
 const DESPITE_REFUSAL_SHARE = 0.15;
 
-/** Smallest time between two looks at a running flow, in milliseconds. */
-const LOOK_GAP_MS = 15 * SECOND;
+/** Smallest time between two polls of a running flow, in milliseconds. */
+const POLL_GAP_MS = 15 * SECOND;
 
 interface Kind {
   readonly limits: (random: Random) => Limits;
@@ -119,7 +119,7 @@ interface Need {
   readonly others: number;
 }
 
-/** A creation, a look at the flow when it has ended, its outputs, and its assets. */
+/** A creation, a poll of the flow when it has ended, its outputs, and its assets. */
 function needOf({ steps }: Scenario): Need {
   const assets = steps.map(({ key }): number => (key.startsWith('two/') ? 2 : 1));
   return { creations: steps.length, others: assets.reduce((sum, count) => sum + 2 + count, 0) };
@@ -150,7 +150,7 @@ function lowestRate({ everything, others }: Limits): Rate | undefined {
   return rates.sort((a, b) => a.requestsPerSecond - b.requestsPerSecond)[0];
 }
 
-/** Time from the first end of a flow that is seen until its receipt, without the time for looks, in milliseconds. */
+/** Time from the first end of a flow that is seen until its receipt, without the time for polls, in milliseconds. */
 const FIRST_RECEIPT_MS = 3 * SECOND;
 
 /** Largest rate and burst at which the order of requests shows, in requests a second and in requests. */
@@ -202,8 +202,8 @@ function timeLimitMs(scenario: Scenario, flowMs: readonly number[]): number {
 }
 
 /**
- * Requests about an ended flow go before looks: the first flow is finished before all flows could be looked at. A burst
- * of looks may find several ended flows, whose outputs are then asked for one after the other.
+ * Requests about an ended flow go before polls: the first flow is finished before all flows could be polled. A burst
+ * of polls may find several ended flows, whose outputs are then asked for one after the other.
  */
 function checkFirstReceipt(scenario: Scenario, figures: { readonly firstReceiptMs: number }): void {
   const { steps, lowered, serviceLimits } = scenario;
@@ -211,7 +211,7 @@ function checkFirstReceipt(scenario: Scenario, figures: { readonly firstReceiptM
   const limitMs = ((SLACK * (steps.length + burst)) / requestsPerSecond) * SECOND + FIRST_RECEIPT_MS;
   const isLow = requestsPerSecond <= LOW_RATE_MAX && burst <= LOW_BURST_MAX;
   const isFirst = !isLow || figures.firstReceiptMs <= limitMs;
-  demand(isFirst, 'flows were looked at before the first one was finished', limitMs, figures);
+  demand(isFirst, 'flows were polled before the first one was finished', limitMs, figures);
 }
 
 interface RequestFigures {
@@ -226,8 +226,8 @@ interface RequestFigures {
 
 function checkRequests({ steps, flowMsMax, serviceLimits }: Scenario, figures: RequestFigures): void {
   const { tookMs = 0, needed, acceptedCount, refusedCount, processes, sentDespiteRefusal } = figures;
-  const looks = steps.length * (1 + Math.ceil(flowMsMax / LOOK_GAP_MS));
-  const acceptedMax = SLACK * (needed.creations + needed.others) + looks;
+  const polls = steps.length * (1 + Math.ceil(flowMsMax / POLL_GAP_MS));
+  const acceptedMax = SLACK * (needed.creations + needed.others) + polls;
   demand(acceptedCount <= acceptedMax, 'more requests were spent than the work takes', acceptedMax, figures);
   const { places, budget } = serviceLimits;
   const probesMax = places === undefined && budget === undefined ? 0 : (CREATES_MAX * tookMs) / PROBE_MS;

@@ -74,7 +74,7 @@ export class Observations {
   readonly retriedAfterHealing = new Map<string, number>();
   /** Uploads whose held doubt an operator released. If a flow existed, there are two then. */
   readonly releasedByHand = new Set<string>();
-  /** The answers to all looks at a flow, by the flow's id. */
+  /** The answers to all polls of a flow, by the flow's id. */
   readonly answers = new Map<string, { readonly status: number; readonly at: number }[]>();
   /** Until when the service asked to be left alone, in answers to requests that are no creations. */
   leftAloneUntil = 0;
@@ -82,8 +82,8 @@ export class Observations {
   firstEndSeenAt: number | undefined;
   /** Number of requests that a process sent although a request of the same kind had just been told to come later. */
   sentDespiteRefusal = 0;
-  /** When each flow was last looked at. */
-  readonly lookedAt = new Map<string, number>();
+  /** When each flow was last polled. */
+  readonly polledAt = new Map<string, number>();
   readonly ticks: TickRecord[] = [];
   /** Number of faults that may count as failures of a file, by the keys that the invocation worked on. */
   readonly blame = new Map<string, number>();

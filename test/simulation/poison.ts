@@ -30,8 +30,8 @@ const FAULTS: readonly Fault[] = [
 ];
 
 /**
- * Time from the end of a healthy flow to its receipt: a minute until a tick sees the flow, a minute between two looks
- * at it, and three for the ticks that meet the poison first.
+ * Time from the end of a healthy flow to its receipt: a minute until a tick sees the flow, a minute between two polls
+ * of it, and three for the ticks that meet the poison first.
  */
 const HEALTHY_MS = 5 * MINUTE;
 
@@ -47,9 +47,9 @@ const longestHoldMs = ({ fault, count }: Poison): number =>
   LONG_RETRY_AFTER.includes(fault) ? 2 * SECOND * 2 ** (count - 1) : 0;
 
 /**
- * Time for the look that ends a flow past its maximum age. The longest gap between two looks is a quarter of an hour.
+ * Time for the poll that ends a flow past its maximum age. The longest gap between two polls is a quarter of an hour.
  */
-const LAST_LOOK_MS = 25 * MINUTE;
+const LAST_POLL_MS = 25 * MINUTE;
 
 export function poisonedScenarioOf(random: Random): Scenario {
   const healthy = random.int(2, 6);
@@ -57,7 +57,7 @@ export function poisonedScenarioOf(random: Random): Scenario {
   const of = random.pick(['flow', 'flow', 'asset'] as const);
   const ageMaxMs = random.pick([20, 30]) * MINUTE;
   const poisonedSteps = manySteps(random, of === 'asset' ? 1 : count, SECOND, ['echo/']);
-  // The poisoned flows are the first to be looked at: the others come when all of them have been seen.
+  // The poisoned flows are the first to be polled: the others come when all of them have been seen.
   const healthySteps = manySteps(random, healthy, MINUTE, ['two/']).map((step) => ({
     ...step,
     at: step.at + 3 * MINUTE,
@@ -93,7 +93,7 @@ export async function liveWithPoison(world: World): Promise<void> {
   const healthy = steps.filter(({ key }) => key.startsWith('two/'));
   const poisoned = steps.filter(({ key }) => key.startsWith('echo/'));
   // A lone flow ends at twice its maximum age: until then the service may only be down.
-  const limitMs = (hasCompanion ? 1 : 2) * ageMaxMs + LAST_LOOK_MS + MINUTE;
+  const limitMs = (hasCompanion ? 1 : 2) * ageMaxMs + LAST_POLL_MS + MINUTE;
   const startedAt = world.timeline.now();
   const areAllPublished = () => [...healthy, ...poisoned].every(({ key }) => publishedAt.has(key));
   const tookMs = await runSteadily(world, areAllPublished, limitMs);

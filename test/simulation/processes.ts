@@ -8,10 +8,9 @@ import { SecretToken } from '../../functions/lambda/token.ts';
 import type { SweepPorts } from '../../functions/sweep/sweep-run.ts';
 import { AwsCalls } from './aws-calls.ts';
 import { Lambda } from './lambda.ts';
-import { BASE_URL, INBOX, LEDGER, NEXT_INBOX, RESULTS } from './names.ts';
+import { BASE_URL } from './names.ts';
 import { s3ClientOf } from './s3.ts';
 import { transportOf } from './service.ts';
-import { ServiceWatch } from './service-watch.ts';
 import type { World } from './world.ts';
 
 export type Ports = CreatePorts & CollectPorts & SweepPorts;
@@ -90,7 +89,7 @@ function portsFor(world: World, lambda: Lambda): Ports {
   const { outputsPath, assetBytesMax, answerDepthMax, requestsPerSecond } = settings;
   return collectOutputsPorts({
     settings,
-    s3: s3ClientOf(s3NetworkOf(world, lambda), lambda),
+    s3: s3ClientOf(world, lambda),
     flows: createFlowService({
       baseUrl: BASE_URL,
       outputsPath,
@@ -99,7 +98,7 @@ function portsFor(world: World, lambda: Lambda): Ports {
       requestsPerSecond,
       clock: lambda.clock,
       token,
-      transport: transportFor(world, lambda),
+      transport: transportOf(world, lambda),
     }),
     queue: {
       send: (message, signal) => aws.send({ kind: 'queue.send', signal, effect: () => notifications.send(message) }),
@@ -122,38 +121,6 @@ function portsFor(world: World, lambda: Lambda): Ports {
       metrics: { count: (metric, value = 1) => observed.noteMetric(metric, value) },
     },
   });
-}
-
-function s3NetworkOf(world: World, lambda: Lambda): Parameters<typeof s3ClientOf>[0] {
-  const { s3, timeline, faultPlan, observed, orderChecker, randoms } = world;
-  return {
-    s3,
-    timeline,
-    random: randoms.network,
-    faultPlan,
-    trace: (line) => world.trace(line),
-    onFault: (fault) => observed.noteFault(lambda, fault),
-    onEffect: (invocation, call) => orderChecker.sees(invocation, call),
-    begun: observed.begun,
-    abortTried: observed.abortTried,
-    buckets: { inboxes: [INBOX, NEXT_INBOX], results: RESULTS, ledger: LEDGER },
-  };
-}
-
-function transportFor(world: World, lambda: Lambda): ReturnType<typeof transportOf> {
-  const { service, timeline, faultPlan, randoms } = world;
-  const watch = new ServiceWatch(world, lambda);
-  const network = {
-    service,
-    timeline,
-    random: randoms.network,
-    faultPlan,
-    trace: (line: string) => world.trace(line),
-    poison: watch.poisonOf.bind(watch),
-    onCall: watch.sees.bind(watch),
-    onAnswer: watch.seesAnswer.bind(watch),
-  };
-  return transportOf(network, lambda);
 }
 
 /** A log whose lines the world keeps, and that tells the order checker of messages that a claim turned away. */

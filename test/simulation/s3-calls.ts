@@ -1,4 +1,5 @@
 import type { S3CallKind } from './faults.ts';
+import { INBOX, LEDGER, NEXT_INBOX } from './names.ts';
 
 /** A request as the AWS SDK hands it to its request handler. */
 export interface SdkRequest {
@@ -9,19 +10,12 @@ export interface SdkRequest {
   readonly body?: unknown;
 }
 
-/** The buckets of a world by their purposes. */
-export interface Buckets {
-  readonly inboxes: readonly string[];
-  readonly results: string;
-  readonly ledger: string;
-}
-
 export const keyOf = ({ path }: SdkRequest): string => decodeURIComponent(/^\/[^/]+\/?(.*)$/s.exec(path)?.[1] ?? '');
 
 /** What a request is for. @throws {Error} if the functions are not known to make it. */
-export function kindOf(request: SdkRequest, { inboxes, ledger }: Buckets): S3CallKind {
+export function kindOf(request: SdkRequest): S3CallKind {
   const bucket = request.path.split('/')[1] ?? '';
-  const kindIn = inboxes.includes(bucket) ? inboxCall : bucket === ledger ? ledgerCall : resultsCall;
+  const kindIn = [INBOX, NEXT_INBOX].includes(bucket) ? inboxCall : bucket === LEDGER ? ledgerCall : resultsCall;
   const kind = kindIn(request, keyOf(request));
   if (kind === undefined) {
     throw new Error(`An S3 call that the simulation does not know: ${request.method} ${request.path}`);

@@ -2,32 +2,16 @@ import { Readable } from 'node:stream';
 import { GetObjectCommand, PutObjectCommand, S3Client, type S3ClientConfig } from '@aws-sdk/client-s3';
 import { s3RequestHandler } from '../../local/aws/s3/request-handler.ts';
 import { EmbeddedS3 } from '../../local/aws/s3/s3.ts';
-import type { Fault, FaultPlan, S3CallKind } from './faults.ts';
+import type { Fault, S3CallKind } from './faults.ts';
 import type { Lambda } from './lambda.ts';
 import type { Random } from './random.ts';
-import { type Buckets, keyOf, kindOf, type SdkRequest } from './s3-calls.ts';
-import { MINUTE, type Timeline } from './timeline.ts';
+import { keyOf, kindOf, type SdkRequest } from './s3-calls.ts';
+import { MINUTE } from './timeline.ts';
+import type { World } from './world.ts';
 
 /** Number of times that the SDK tries a call, and how long it waits for an answer, in milliseconds. */
 const ATTEMPTS_MAX = 3;
 const REQUEST_TIMEOUT_MS = 60_000;
-
-/** S3 behind a network on which everything takes time and may go wrong. */
-export interface SimulatedS3 {
-  readonly s3: EmbeddedS3;
-  readonly timeline: Timeline;
-  readonly random: Random;
-  readonly faultPlan: FaultPlan;
-  readonly trace: (line: string) => void;
-  readonly onFault: (fault: Fault) => void;
-  /** Hears of every call when it takes effect, and of its invocation, which may be over by then. */
-  readonly onEffect: (invocation: string, call: CompletedCall) => void;
-  /** The process that heard of the beginning of a multipart upload, by the ids of the multipart uploads. */
-  readonly begun: Map<string, Lambda>;
-  /** Ids of the multipart uploads that a process tried to abort. */
-  readonly abortTried: Set<string>;
-  readonly buckets: Buckets;
-}
 
 /** A call that took effect. */
 export interface CompletedCall {
@@ -80,7 +64,7 @@ const client = new S3Client({
 });
 
 /** The S3 client of one process. */
-export function s3ClientOf(world: SimulatedS3, lambda: Lambda): S3Client {
+export function s3ClientOf(world: World, lambda: Lambda): S3Client {
   const network = new S3Network(world, lambda);
   const send = (command: Parameters<S3Client['send']>[0], options: { abortSignal?: AbortSignal } = {}) =>
     client.send(command, { ...options, network } as never);
@@ -108,21 +92,21 @@ interface Attempt {
   readonly signal: AbortSignal | undefined;
 }
 
-/** The network between one process and S3. */
+/** The network between one process and S3. Everything on it takes time and may go wrong. */
 class S3Network {
-  readonly #world: SimulatedS3;
+  readonly #world: World;
   readonly #lambda: Lambda;
 
-  constructor(world: SimulatedS3, lambda: Lambda) {
+  constructor(world: World, lambda: Lambda) {
     this.#world = world;
     this.#lambda = lambda;
   }
 
   /** Sends a request, with retries as the SDK makes them. */
   async send(request: SdkRequest, signal: AbortSignal | undefined): Promise<{ response: SdkResponse }> {
-    const { buckets, abortTried, faultPlan, random } = this.#world;
-    const kind = kindOf(request, buckets);
-    if (kind === 'asset.abort') abortTried.add(String(request.query?.uploadId));
+    const { observed, faultPlan, randoms } = this.#world;
+    const kind = kindOf(request);
+    if (kind === 'asset.abort') observed.abortTried.add(String(request.query?.uploadId));
     let fault: Fault | undefined;
     for (let attempt = 1; ; attempt += 1) {
       if (fault === undefined || !faultPlan.stays()) fault = faultPlan.draw(kind);
@@ -134,7 +118,7 @@ class S3Network {
       } catch (error) {
         if (attempt === ATTEMPTS_MAX || (error as Error).name === 'AbortError') throw error;
       }
-      await this.#lambda.clock.sleep(random.int(20, 2_000));
+      await this.#lambda.clock.sleep(randoms.network.int(20, 2_000));
       if (signal?.aborted) throw aborted(signal);
     }
   }
@@ -145,12 +129,14 @@ class S3Network {
     for await (const chunk of response.body) chunks.push(chunk as Buffer);
     const body = Buffer.concat(chunks);
     const uploadId = /<UploadId>(.*?)<\/UploadId>/.exec(body.toString())?.[1];
-    if (uploadId !== undefined) this.#world.begun.set(uploadId, this.#lambda);
+    if (uploadId !== undefined) this.#world.observed.begun.set(uploadId, this.#lambda);
     return { ...response, body: Readable.from([body]) };
   }
 
   #attempt(attempt: Attempt): Promise<SdkResponse> {
-    const { timeline, random, trace, onFault } = this.#world;
+    const world = this.#world;
+    const { timeline } = world;
+    const random = world.randoms.network;
     const lambda = this.#lambda;
     const { request, fault, signal } = attempt;
     const invocation = lambda.invocationName;
@@ -160,8 +146,8 @@ class S3Network {
         reject(aborted(signal));
         return;
       }
-      trace(`${this.#nameOf(attempt)}${fault === undefined ? '' : ` × ${fault}`}`);
-      if (fault !== undefined) onFault(fault);
+      world.trace(`${this.#nameOf(attempt)}${fault === undefined ? '' : ` × ${fault}`}`);
+      if (fault !== undefined) world.observed.noteFault(lambda, fault);
       if (fault === 'killed before') {
         lambda.kill();
         return;
@@ -194,7 +180,7 @@ class S3Network {
   }
 
   #travelMs(fault: Fault | undefined): number {
-    const { random } = this.#world;
+    const random = this.#world.randoms.network;
     if (fault === 'slow') return random.int(5_000, 50_000);
     if (fault === 'late') return random.int(REQUEST_TIMEOUT_MS, 4 * REQUEST_TIMEOUT_MS);
     return random.int(1, random.chance(0.1) ? 2_000 : 40);
@@ -202,20 +188,20 @@ class S3Network {
 
   /** Lets the request take effect. Returns what the caller then gets: an answer, an error, or death. */
   async #effect(attempt: Attempt, invocation: string): Promise<SdkResponse | Error | 'dead'> {
-    const { s3, trace, onEffect } = this.#world;
+    const world = this.#world;
     const { request, kind, fault } = attempt;
     let response: SdkResponse;
     try {
       // Names the process, so that a test can record which permissions each function needs.
       const headers = { ...request.headers, authorization: `Credential=${this.#lambda.name}` };
-      ({ response } = await handlerOf(s3)({ ...request, headers }, {}));
+      ({ response } = await handlerOf(world.s3)({ ...request, headers }, {}));
     } catch (error) {
       return error as Error;
     }
-    trace(`${this.#nameOf(attempt)} -> ${response.statusCode}`);
+    world.trace(`${this.#nameOf(attempt)} -> ${response.statusCode}`);
     if (response.statusCode < 300) {
       const body = typeof request.body === 'string' ? request.body : '';
-      onEffect(invocation, { kind, key: keyOf(request), body });
+      world.orderChecker.sees(invocation, { kind, key: keyOf(request), body });
     }
     switch (fault) {
       case 'killed after':

@@ -33,7 +33,7 @@ export interface Poison {
   readonly fault: Fault;
   /** The calls that meet it. */
   readonly calls: readonly ServiceCallKind[];
-  /** The first flows that are looked at, or the first assets that are asked for, are poisoned: `count` of them. */
+  /** The first flows that are polled, or the first assets that are asked for, are poisoned: `count` of them. */
   readonly of: 'flow' | 'asset';
   readonly count: number;
 }

@@ -1,7 +1,6 @@
 import type { CallKind, Fault, ServiceCallKind } from './faults.ts';
 import { flowTagOf } from './flow-tag.ts';
 import type { Lambda } from './lambda.ts';
-import type { ServiceCall } from './service.ts';
 import { SECOND } from './timeline.ts';
 import type { World } from './world.ts';
 
@@ -22,7 +21,7 @@ export class ServiceWatch {
     this.#lambda = lambda;
   }
 
-  /** The fault of a request about a flow or an asset that is poisoned. */
+  /** The fault of a request about a flow or an asset that is poisoned. It comes before the fault plan. */
   poisonOf(kind: ServiceCallKind, path: string): Fault | undefined {
     const { scenario, observed } = this.#world;
     const { poison } = scenario;
@@ -35,8 +34,8 @@ export class ServiceWatch {
     return observed.poisoned.has(id) ? poison.fault : undefined;
   }
 
-  /** The process sends a request. */
-  sees({ kind, path: encodedPath, fault }: ServiceCall): void {
+  /** The process sends a request, which meets a fault. */
+  sees(kind: ServiceCallKind, encodedPath: string, fault: Fault | undefined): void {
     const { observed, timeline, scenario, neighbours } = this.#world;
     const lambda = this.#lambda;
     const path = decodeURIComponent(encodedPath);
@@ -45,8 +44,8 @@ export class ServiceWatch {
       observed.noteFault(lambda, fault);
     }
     if (timeline.now() < this.#heldBackUntil[paceOf(kind)]) observed.sentDespiteRefusal += 1;
-    const flowId = flowLookedAt(kind, encodedPath);
-    if (flowId !== undefined) observed.lookedAt.set(flowId, timeline.now());
+    const flowId = polledFlow(kind, encodedPath);
+    if (flowId !== undefined) observed.polledAt.set(flowId, timeline.now());
     if (kind === 'flow.abort' && lambda.function === 'create') this.#seesAbort(path);
     if (kind === 'flows.list' && scenario.doNeighboursDelete) neighbours.deleteSoon();
   }
@@ -56,7 +55,7 @@ export class ServiceWatch {
     const { observed, timeline } = this.#world;
     const now = timeline.now();
     const retryAt = retryAtIn(headers, now);
-    const flowId = flowLookedAt(kind, path);
+    const flowId = polledFlow(kind, path);
     if (this.#world.scenario.kind === 'limits') {
       if (status === 429 || status === 503) this.#holdBack(kind, Math.min(retryAt, now + HELD_BACK_MS));
       if (kind === 'flow.get' && status === 200) this.#seesEnd(flowId);
@@ -88,8 +87,8 @@ export class ServiceWatch {
 
 const paceOf = (kind: CallKind): 'creation' | 'other' => (kind === 'flow.create' ? 'creation' : 'other');
 
-/** The id of the flow that a request looks at, from its path. */
-function flowLookedAt(kind: CallKind, path: string): string | undefined {
+/** The id of the flow that a request polls, from its path. */
+function polledFlow(kind: CallKind, path: string): string | undefined {
   if (kind !== 'flow.get' && kind !== 'flow.outputs') return undefined;
   const id = /^\/(?:flows\/)?([^/?]+)(?:\/outputs)?(?:\?.*)?$/.exec(path)?.[1];
   return id === undefined ? undefined : decodeURIComponent(id);

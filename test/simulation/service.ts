@@ -8,41 +8,20 @@ import {
 } from '../../functions/flow-service/transport.ts';
 import type { Operation } from '../../local/flow-service/call.ts';
 import { ConnectionLostError } from '../../local/flow-service/fault.ts';
-import type { StandInFlowService } from '../../local/flow-service/flow-service.ts';
 import type { ServiceResponse } from '../../local/flow-service/transport.ts';
-import type { Fault, FaultPlan, ServiceCallKind } from './faults.ts';
+import type { Fault, ServiceCallKind } from './faults.ts';
 import type { Lambda } from './lambda.ts';
-import type { Random } from './random.ts';
 import { frozenFor } from './s3.ts';
 import { scriptOf } from './service-faults.ts';
+import { ServiceWatch } from './service-watch.ts';
 import type { Scheduled, Timeline } from './timeline.ts';
+import type { World } from './world.ts';
 
 /** Time that the server waits for the next byte of a request, in milliseconds. */
 const SERVER_IDLE_MS = 60_000;
 
 /** A public address for the server. */
 const ADDRESS = '93.184.215.14';
-
-export interface SimulatedService {
-  readonly service: StandInFlowService;
-  readonly timeline: Timeline;
-  readonly random: Random;
-  readonly faultPlan: FaultPlan;
-  readonly trace: (line: string) => void;
-  /** The fault of a poisoned call. It comes before the fault plan. */
-  readonly poison: (kind: ServiceCallKind, path: string) => Fault | undefined;
-  /** Hears of every request when it is sent, with the fault that it meets. */
-  readonly onCall: (call: ServiceCall) => void;
-  /** Hears of every answer when it reaches the process. */
-  readonly onAnswer: (kind: ServiceCallKind, path: string, answer: Pick<ServiceResponse, 'status' | 'headers'>) => void;
-}
-
-export interface ServiceCall {
-  readonly kind: ServiceCallKind;
-  readonly lambda: Lambda;
-  readonly path: string;
-  readonly fault: Fault | undefined;
-}
 
 const KINDS: Partial<Record<Operation, ServiceCallKind>> = {
   createFlow: 'flow.create',
@@ -55,15 +34,23 @@ const KINDS: Partial<Record<Operation, ServiceCallKind>> = {
 };
 
 /** The transport of one process to the stand-in service. On its network everything takes time and may go wrong. */
-export function transportOf(world: SimulatedService, lambda: Lambda): Transport {
-  return (request, signal) => new Exchange(world, lambda, request, signal).response;
+export function transportOf(world: World, lambda: Lambda): Transport {
+  const watch = new ServiceWatch(world, lambda);
+  return (request, signal) => new Exchange({ world, lambda, watch }, request, signal).response;
+}
+
+interface Client {
+  readonly world: World;
+  readonly lambda: Lambda;
+  readonly watch: ServiceWatch;
 }
 
 /** One request and its answer. */
 class Exchange {
   readonly response: Promise<TransportResponse>;
-  readonly #world: SimulatedService;
+  readonly #world: World;
   readonly #lambda: Lambda;
+  readonly #watch: ServiceWatch;
   readonly #request: TransportRequest;
   readonly #signal: AbortSignal;
   readonly #gone = new AbortController();
@@ -79,9 +66,10 @@ class Exchange {
   /** Stops listening to the signal and to the process's death. */
   #forget: () => void = () => {};
 
-  constructor(world: SimulatedService, lambda: Lambda, request: TransportRequest, signal: AbortSignal) {
+  constructor({ world, lambda, watch }: Client, request: TransportRequest, signal: AbortSignal) {
     this.#world = world;
     this.#lambda = lambda;
+    this.#watch = watch;
     this.#request = request;
     this.#signal = signal;
     this.response = new Promise((resolve, reject) => {
@@ -91,7 +79,9 @@ class Exchange {
   }
 
   #begin(resolve: (response: TransportResponse) => void): void {
-    const { faultPlan, random, trace, poison, onCall, timeline } = this.#world;
+    const world = this.#world;
+    const { faultPlan, timeline } = world;
+    const random = world.randoms.network;
     const lambda = this.#lambda;
     const { url, method } = this.#request;
     if (lambda.isDead) return;
@@ -101,9 +91,9 @@ class Exchange {
     }
     const path = url.pathname + url.search;
     const kind = kindOf(method, url.pathname);
-    const fault = poison(kind, path) ?? faultPlan.draw(kind);
-    trace(`${lambda.name} ${kind} ${path}${fault === undefined ? '' : ` × ${fault}`}`);
-    onCall({ kind, lambda, path, fault });
+    const fault = this.#watch.poisonOf(kind, path) ?? faultPlan.draw(kind);
+    world.trace(`${lambda.name} ${kind} ${path}${fault === undefined ? '' : ` × ${fault}`}`);
+    this.#watch.sees(kind, path, fault);
     if (fault === 'killed before') {
       lambda.kill();
       return;
@@ -136,7 +126,9 @@ class Exchange {
     fault: Fault | undefined,
     resolve: (response: TransportResponse) => void,
   ): Promise<void> {
-    const { service, random, timeline, trace } = this.#world;
+    const world = this.#world;
+    const { service, timeline } = world;
+    const random = world.randoms.network;
     const { url, method, headers, body } = this.#request;
     const script = scriptOf(fault, this.#request, random, timeline.now());
     const answerMs = fault === 'slow' ? random.int(5_000, 50_000) : random.int(1, 200);
@@ -158,11 +150,11 @@ class Exchange {
     } catch (error) {
       if (!(error instanceof ConnectionLostError)) throw error;
       if (fault === 'killed after') this.#lambda.kill();
-      trace(`${this.#lambda.name} ${kind} -> ${error.message}`);
+      world.trace(`${this.#lambda.name} ${kind} -> ${error.message}`);
       this.#reach(() => this.#fail('read ECONNRESET'));
       return;
     }
-    trace(`${this.#lambda.name} ${kind} -> ${answer.status}`);
+    world.trace(`${this.#lambda.name} ${kind} -> ${answer.status}`);
     if (fault === 'killed after') {
       this.#lambda.kill();
       return;
@@ -171,7 +163,7 @@ class Exchange {
       if (this.#failure !== undefined) return;
       this.#isAnswered = true;
       this.#timeLimit?.cancel();
-      this.#world.onAnswer(kind, url.pathname + url.search, answer);
+      this.#watch.seesAnswer(kind, url.pathname + url.search, answer);
       resolve({
         status: answer.status,
         headers: {
@@ -224,10 +216,10 @@ class Exchange {
 
   /** Sends a chunk. It arrives even if the process dies. Resolves when the process learns that the chunk has left. */
   #wire(chunk: Uint8Array): Promise<void> {
-    const { timeline, random } = this.#world;
+    const { timeline, randoms } = this.#world;
     const copy = Buffer.from(chunk); // The producer uses its memory again.
     const isLast = this.#sent === 'all';
-    this.#arrivesAt = Math.max(this.#arrivesAt, timeline.now() + random.int(1, 30));
+    this.#arrivesAt = Math.max(this.#arrivesAt, timeline.now() + randoms.network.int(1, 30));
     timeline.schedule(this.#arrivesAt, () => {
       this.#toServer.push(copy);
       if (isLast) this.#toServer.end();
@@ -260,7 +252,7 @@ class Exchange {
   }
 
   #reach(run: () => void): void {
-    this.#lambda.after(this.#world.random.int(1, 20), 'answer', run);
+    this.#lambda.after(this.#world.randoms.network.int(1, 20), 'answer', run);
   }
 
   #limit(ms: number, what: string): void {

@@ -5,7 +5,7 @@ import { simulate } from './simulation.ts';
 
 // A short form of `npm run test:faults`, which runs more seeds, all mutations, and single seeds again.
 const SEEDS = 40;
-/** Mutations that take at most this number of seeds are looked for here. */
+/** Mutations that take at most this number of seeds are searched for here. */
 const SOON_SEEDS = 50;
 const MINUTE = 60_000;
 
@@ -29,7 +29,7 @@ describe('the simulation', () => {
 });
 
 describe('a mutation', () => {
-  // The others take hundreds of seeds: `npm run test:faults -- --mutations` looks for all.
+  // The others take hundreds of seeds: `npm run test:faults -- --mutations` searches for all.
   const soon = MUTATIONS.filter(({ seedsMax }) => seedsMax <= SOON_SEEDS);
 
   it.each(soon)('is found: $name', { timeout: 5 * MINUTE }, async (mutation) => {

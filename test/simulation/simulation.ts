@@ -91,7 +91,7 @@ async function liveThroughStorm(world: World): Promise<void> {
   await checkFirstTicks(world);
   await settle(world);
   if (needsSweep(world)) await sweepEverything(world);
-  // A held doubt is looked into every hour. Now that all is well, it may be settled.
+  // The functions search for the flow of a held doubt every hour. Now that all is well, it may be settled.
   if ((await world.entries()).some(({ state }) => state === 'waiting')) {
     await world.pass(70 * MINUTE);
     await settle(world);

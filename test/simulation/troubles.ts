@@ -75,7 +75,7 @@ function rarity(random: Random, storm: Scenario): Partial<Scenario> {
       faultPlan: { rate: 0.6, faults: ['slow'], calls: ['flow.create'], persistence: 0, focus },
     };
   }
-  // A process dies while it looks for the flow of a process that died before.
+  // A process dies while it searches for the flow of a process that died before.
   if (dice === 2) {
     const faults = [...DOUBTFUL, 'killed before', 'killed before', 'killed after', 'killed after'] as const;
     return {

@@ -6,7 +6,7 @@ import { isInvalidText, isOf, isTerminal, loweredBytesMax } from './facts.ts';
 import { failureCodeOf } from './failure-code.ts';
 
 /**
- * Time between two looks at a flow: a tenth of its age, and at most a quarter of an hour. The check demands a little
+ * Time between two polls of a flow: a tenth of its age, and at most a quarter of an hour. The check demands a little
  * less than the functions promise.
  */
 const GAP_SHARE_OF_AGE = 0.12;
@@ -16,9 +16,9 @@ const GAP_MAX_MS = 15 * 60_000;
 const SPENT_WAIT_MS = 5 * 60_000;
 
 /**
- * The first two ticks after the healing look at every flow that can have become due since the last complete round. Two,
- * because the first may only finish a round that was cut off. They need not look at other flows. If another tick holds
- * the lease, they need not look at all.
+ * The first two ticks after the healing poll every flow that can have become due since the last complete round. Two,
+ * because the first may only finish a round that was cut off. They need not poll other flows. If another tick holds
+ * the lease, they need not poll at all.
  */
 export async function checkFirstTicks(world: World): Promise<void> {
   const { timeline, inspector, scenario, observed, invocations } = world;
@@ -41,11 +41,11 @@ export async function checkFirstTicks(world: World): Promise<void> {
     const ageMs = now - Date.parse(created);
     const gapMs = Math.max(intervalMs, Math.min(GAP_MAX_MS, ageMs * GAP_SHARE_OF_AGE));
     if (now - last <= gapMs + 2 * scenario.skewMs) continue;
-    // The answer to the last look may have said that the account is spent. Other flows are left alone much shorter.
+    // The answer to the last poll may have said that the account is spent. Other flows are left alone much shorter.
     const answer = observed.answers.get(decodeURIComponent(flowId))?.at(-1);
     if (answer?.status === 402 && now < answer.at + SPENT_WAIT_MS + 2 * scenario.skewMs) continue;
-    const isLookedAt = (observed.lookedAt.get(decodeURIComponent(flowId)) ?? 0) >= now;
-    demand(isLookedAt, 'a flow that was due was not looked at', key, { now, last, gapMs });
+    const isPolled = (observed.polledAt.get(decodeURIComponent(flowId)) ?? 0) >= now;
+    demand(isPolled, 'a flow that was due was not polled', key, { now, last, gapMs });
   }
 }
 
@@ -89,7 +89,7 @@ function codesDeserved({ observed, scenario }: World, put: Put): readonly (strin
 /** The ETags of all objects in all buckets, without the notes that the ticks make for themselves. */
 export async function snapshotOf(world: World): Promise<ReadonlyMap<string, string>> {
   const all = new Map<string, string>();
-  // The functions look for a held upload every hour, and its entry counts that.
+  // The functions search for the flow of a held upload every hour, and its entry counts that.
   const held = new Set((await world.entries()).filter((entry) => !isTerminal(entry)).map(({ upload }) => upload.id));
   const isNote = (key: string): boolean =>
     key.startsWith('state/') || key.startsWith('waiting/') || held.has(/^uploads\/(.*)\.json$/.exec(key)?.[1] ?? '');

@@ -9,7 +9,7 @@ import { checkMultipartUploads, checkResults } from './results.ts';
 import { checkNoToken } from './token.ts';
 
 /**
- * Checks all that must hold of a world that has come to rest. Each check looks at the buckets, the service and the
+ * Checks all that must hold of a world that has come to rest. Each check reads the buckets, the service and the
  * logs. It computes what it expects from what was put into the inbox and what the service made, and not with code of
  * the functions.
  */

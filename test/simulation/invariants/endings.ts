@@ -8,8 +8,8 @@ import type { World } from '../world.ts';
 import { isInvalidText, isOf, loweredBytesMax } from './facts.ts';
 import { failureCodeOf } from './failure-code.ts';
 
-/** Smallest time between two looks, in milliseconds. Requests within one look are closer together. */
-const LOOKS_APART_MS = 5_000;
+/** Smallest time between two polls, in milliseconds. Requests within one poll are closer together. */
+const POLLS_APART_MS = 5_000;
 
 /** Every upload ended as it did for a real reason. */
 export function checkEndings(world: World, entries: readonly TerminalEntry[]): void {
@@ -117,7 +117,7 @@ class Ending {
     );
     const lastKnown = telling.findLastIndex(({ status }) => status !== 404 && status !== 410);
     const gone = telling.slice(lastKnown + 1).map(({ at }) => at);
-    return gone.length >= 2 && (gone.at(-1) as number) - (gone[0] as number) >= LOOKS_APART_MS;
+    return gone.length >= 2 && (gone.at(-1) as number) - (gone[0] as number) >= POLLS_APART_MS;
   }
 
   #isTooLarge(): boolean {
