@@ -1,6 +1,6 @@
 import type { Random } from './random.ts';
 
-export const S3_CALLS = [
+const S3_CALLS = [
   'inbox.get',
   'inbox.head',
   'inbox.list',
@@ -26,7 +26,7 @@ export const S3_CALLS = [
 ] as const;
 export type S3CallKind = (typeof S3_CALLS)[number];
 
-export const SERVICE_CALLS = [
+const SERVICE_CALLS = [
   'flow.create',
   'flow.get',
   'flow.outputs',
@@ -37,7 +37,7 @@ export const SERVICE_CALLS = [
 ] as const;
 export type ServiceCallKind = (typeof SERVICE_CALLS)[number];
 
-export const OTHER_CALLS = ['secret.read', 'queue.send', 'event.send'] as const;
+const OTHER_CALLS = ['secret.read', 'queue.send', 'event.send'] as const;
 export type CallKind = S3CallKind | ServiceCallKind | (typeof OTHER_CALLS)[number];
 
 const CALLS: readonly CallKind[] = [...S3_CALLS, ...SERVICE_CALLS, ...OTHER_CALLS];
@@ -122,14 +122,14 @@ function isAuthorised(call: CallKind): boolean {
   return isService(call) && call !== 'flow.download';
 }
 
-export const isApplicable = (fault: Fault, call: CallKind): boolean => FAULTS[fault](call);
+const isApplicable = (fault: Fault, call: CallKind): boolean => FAULTS[fault](call);
 
 /** Every pair of a call and a fault that it can meet. */
 export const PAIRS: readonly string[] = CALLS.flatMap((call) =>
   ALL_FAULTS.filter((fault) => isApplicable(fault, call)).map((fault) => pair(call, fault)),
 );
 
-export function pair(call: CallKind, fault: Fault): string {
+function pair(call: CallKind, fault: Fault): string {
   return `${call} × ${fault}`;
 }
 

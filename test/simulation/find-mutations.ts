@@ -2,7 +2,7 @@ import { Worker } from 'node:worker_threads';
 import { MUTATIONS, type Mutation } from './mutations.ts';
 
 /** How a mutation was found. */
-export interface Catch {
+interface Catch {
   readonly seeds: number;
   readonly seed: number;
   readonly violation: string;

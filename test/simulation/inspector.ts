@@ -1,14 +1,6 @@
 import type { EmbeddedS3 } from '../../local/aws/s3/s3.ts';
 
-/** An object in a bucket. */
-export interface StoredObject {
-  readonly key: string;
-  readonly etag: string;
-  readonly versionId: string | undefined;
-  readonly lastModified: number;
-}
-
-export interface OpenedObject {
+interface OpenedObject {
   readonly body: Buffer;
   readonly mediaType: string | undefined;
   readonly etag: string;
@@ -24,8 +16,8 @@ export class Inspector {
     this.#s3 = s3;
   }
 
-  async list(bucket: string, prefix = ''): Promise<StoredObject[]> {
-    const objects: StoredObject[] = [];
+  async list(bucket: string, prefix = ''): Promise<{ readonly key: string; readonly etag: string }[]> {
+    const objects = [];
     let token: string | undefined;
     do {
       const query = new URLSearchParams({ 'list-type': '2', 'encoding-type': 'url', prefix });
@@ -36,8 +28,6 @@ export class Inspector {
         objects.push({
           key: decodeURIComponent(textOf(contents, 'Key').replaceAll('+', ' ')),
           etag: textOf(contents, 'ETag').replaceAll('&quot;', '"'),
-          versionId: undefined,
-          lastModified: Date.parse(textOf(contents, 'LastModified')),
         });
       }
       token = textOf(xml, 'IsTruncated') === 'true' ? textOf(xml, 'NextContinuationToken') : undefined;

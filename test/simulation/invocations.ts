@@ -14,7 +14,7 @@ import type { World } from './world.ts';
 const INVOCATION_MS_MAX = 40 * MINUTE;
 
 /** The event of an invocation of collect-outputs. */
-export interface CollectEvent {
+interface CollectEvent {
   readonly collector?: { readonly index: number; readonly of: number };
   readonly sweep?: { readonly since?: string; readonly uploadsPerSecond?: number };
   readonly retry?: readonly string[];
@@ -225,5 +225,5 @@ export class Invocations {
 }
 
 /** The keys that messages tell of, each as often as they tell of it. */
-export const keysIn = (messages: readonly ReceivedMessage[]): readonly string[] =>
+const keysIn = (messages: readonly ReceivedMessage[]): readonly string[] =>
   messages.flatMap(({ body }) => uploadsOf(JSON.parse(body)).map(({ key }) => key));

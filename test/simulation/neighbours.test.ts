@@ -10,26 +10,6 @@ function worldOf(): World {
   return world;
 }
 
-/** Makes a flow with the tag of a pipeline. */
-async function createFlow({ service, observed }: World, pipeline: string): Promise<void> {
-  const flowdrop = { pipeline, upload: 'a'.repeat(40), generation: 1 };
-  const inputs = [{ data: 'data:text/plain;base64,AAAA', additional: {} }];
-  const body = Buffer.from(JSON.stringify({ template: 'bytes_echo', additional: { flowdrop }, inputs }));
-  const headers = {
-    authorization: `Bearer ${observed.tokens.at(-1)}`,
-    'content-type': 'application/json',
-    'content-length': String(body.byteLength),
-  };
-  await service.handle({
-    method: 'POST',
-    url: '/flows',
-    headers,
-    body: (async function* () {
-      yield body;
-    })(),
-  });
-}
-
 it('neighbours create flows', async () => {
   const world = worldOf();
   for (let times = 1; times <= 3; times += 1) world.neighbours.create();
@@ -39,7 +19,9 @@ it('neighbours create flows', async () => {
 
 it('neighbours delete no flow of ours, not even one of the renamed pipeline', async () => {
   const world = worldOf();
-  for (const pipeline of ['another', PIPELINE, NEXT_PIPELINE]) await createFlow(world, pipeline);
+  for (const pipeline of ['another', PIPELINE, NEXT_PIPELINE]) {
+    await world.neighbours.createFlow({ pipeline, upload: 'a'.repeat(40), generation: 1 });
+  }
   world.neighbours.create();
   await world.pass(60 * MINUTE);
   for (let times = 1; times <= 50; times += 1) world.neighbours.deleteSoon();

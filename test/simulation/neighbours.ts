@@ -1,5 +1,5 @@
 import type { FlowView } from '../../local/flow-service/records.ts';
-import { flowTagOf } from './flow-tag.ts';
+import { type FlowTag, flowTagOf } from './flow-tag.ts';
 import { NEXT_PIPELINE, PIPELINE } from './names.ts';
 import type { World } from './world.ts';
 
@@ -17,15 +17,15 @@ export class Neighbours {
     void this.#world.entries().then((entries) => {
       const like = entries.length > 0 && random.chance(0.5) ? random.pick(entries) : undefined;
       const tag = like && { pipeline: 'another', upload: like.upload.id, generation: like.generation };
-      const body = Buffer.from(
-        JSON.stringify({
-          template: 'bytes_echo',
-          additional: tag === undefined ? undefined : { flowdrop: tag },
-          inputs: [{ data: 'data:text/plain;base64,AAAA', additional: {} }],
-        }),
-      );
-      void this.#send('POST', '/flows', body);
+      void this.createFlow(tag);
     });
+  }
+
+  /** Creates a flow, with a tag or without one. */
+  createFlow(flowdrop?: FlowTag): Promise<unknown> {
+    const inputs = [{ data: 'data:text/plain;base64,AAAA', additional: {} }];
+    const body = { template: 'bytes_echo', additional: flowdrop && { flowdrop }, inputs };
+    return this.#send('POST', '/flows', Buffer.from(JSON.stringify(body)));
   }
 
   /** Deletes an ended flow while we read the listing, so that the flows after it move up. */

@@ -23,13 +23,13 @@ export interface Logged {
   readonly fields: LogFields;
 }
 
-export interface Published {
+interface Published {
   readonly detailType: string;
   readonly detail: string;
 }
 
 /** A fault that a call of the service met. */
-export interface ServiceIncident {
+interface ServiceIncident {
   readonly kind: CallKind;
   readonly path: string;
   readonly fault: Fault;

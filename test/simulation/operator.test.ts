@@ -28,7 +28,7 @@ function redriven(letters: readonly string[], damaged: ReturnType<typeof upload>
   const deadLetters = new Queue({ name: 'dead', clock });
   const queue = new Queue({ name: 'uploads', clock });
   for (const letter of letters) deadLetters.send(letter);
-  redrive({ deadLetters, queue, observed: { damaged } });
+  redrive({ deadLetters, queue }, damaged);
   return queue.receive({ max: 10 }).map(({ body }) => body);
 }
 

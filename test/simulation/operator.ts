@@ -4,19 +4,15 @@ import type { World } from './world.ts';
 
 /* What the operator of the pipeline does. */
 
-/** The parts of a world that {@link redrive} needs. */
-export type RedriveWorld = Pick<World, 'deadLetters' | 'queue'> & {
-  readonly observed: Pick<World['observed'], 'damaged'>;
-};
-
-/** Sends the dead letters to the queue again. */
-export function redrive({ deadLetters, queue, observed }: RedriveWorld): void {
+/** Sends the dead letters to the queue again, except those about a damaged entry, which would come back for ever. */
+export function redrive(
+  { deadLetters, queue }: Pick<World, 'deadLetters' | 'queue'>,
+  damaged: Upload | undefined,
+): void {
   for (;;) {
     const [letter] = deadLetters.receive();
     if (letter === undefined) return;
     deadLetters.delete(letter.receiptHandle);
-    // A message about a damaged entry would come back for ever.
-    const { damaged } = observed;
     if (damaged !== undefined && uploadsOf(JSON.parse(letter.body)).some((event) => isAbout(event, damaged))) continue;
     queue.send(letter.body);
   }

@@ -29,7 +29,7 @@ export type NeededPermission = Pick<S3Access, 'action' | 'resource'> &
   Partial<S3Access> & { readonly by: 'create' | 'collect' };
 
 /** The listeners of a simulation. */
-export interface Listeners {
+interface Listeners {
   readonly onTrace?: ((line: string) => void) | undefined;
   readonly onCall?: ((call: NeededPermission) => void) | undefined;
 }

@@ -2,8 +2,7 @@ import { demand } from '../demand.ts';
 import { INBOX, LEDGER, NEXT_INBOX, RESULTS } from '../names.ts';
 import type { Put } from '../observations.ts';
 import type { World } from '../world.ts';
-import { isInvalidText, isOf, isTerminal, loweredBytesMax } from './facts.ts';
-import { failureCodeOf } from './failure-code.ts';
+import { failureCodeOf, isInvalidText, isOf, isTerminal, loweredBytesMax } from './facts.ts';
 
 /**
  * Time between two polls of a flow: a tenth of its age, and at most a quarter of an hour. The check demands a little

@@ -5,8 +5,7 @@ import type { Fault } from '../faults.ts';
 import type { Put } from '../observations.ts';
 import { LOWERED_SETTINGS } from '../scenario.ts';
 import type { World } from '../world.ts';
-import { isInvalidText, isOf, loweredBytesMax } from './facts.ts';
-import { failureCodeOf } from './failure-code.ts';
+import { failureCodeOf, isInvalidText, isOf, loweredBytesMax } from './facts.ts';
 
 /** Smallest time between two polls, in milliseconds. Requests within one poll are closer together. */
 const POLLS_APART_MS = 5_000;

@@ -8,6 +8,10 @@ export const sha256 = (bytes: Uint8Array): string => createHash('sha256').update
 export const isTerminal = (entry: Entry): entry is TerminalEntry =>
   entry.state === 'succeeded' || entry.state === 'failed';
 
+/** The code with which an entry failed. Undefined for an entry that has not failed. */
+export const failureCodeOf = (entry: Entry): string | undefined =>
+  entry.state === 'failed' ? entry.failure.code : undefined;
+
 /** True if an entry is of an upload. Without a version, the ETag and the time tell. */
 export const isOf = (put: Put, { upload }: Pick<Entry, 'upload'>): boolean =>
   put.bucket === upload.bucket &&

@@ -3,7 +3,7 @@ import type { Receipt } from '../../../functions/publish/receipts.ts';
 import { demand } from '../demand.ts';
 import { RESULTS } from '../names.ts';
 import type { World } from '../world.ts';
-import { failureCodeOf } from './failure-code.ts';
+import { failureCodeOf } from './facts.ts';
 
 /** The receipt at a key is that of the current upload there. Without a current upload, it is that of the latest one. */
 export async function checkReceipts(world: World, entries: readonly TerminalEntry[]): Promise<void> {
