@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 
 /** The calls that a child process answers, by name. */
-export type Calls = Readonly<Record<string, (argument: never) => unknown>>;
+type Calls = Readonly<Record<string, (argument: never) => unknown>>;
 
 interface Question {
   readonly id: number;
@@ -30,7 +30,7 @@ export class ChildError extends Error {
   override readonly name = 'ChildError';
 }
 
-export interface ChildOptions {
+interface ChildOptions {
   readonly flags?: readonly string[];
   readonly env?: Readonly<Record<string, string>>;
 }

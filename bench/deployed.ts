@@ -18,7 +18,7 @@ export const TICK_INTERVAL_MS = 60_000;
 /** How often a wait for receipts checks for them, in milliseconds. */
 const LOOK_INTERVAL_MS = 100;
 
-export interface DeployedOptions {
+interface DeployedOptions {
   readonly routes: readonly Route[];
   readonly standIn: StandInOptions;
   /** Time from the start to the first tick, in milliseconds. */
@@ -26,7 +26,7 @@ export interface DeployedOptions {
 }
 
 /** A receipt, and when it was put into the bucket, in milliseconds since the epoch. */
-export interface Arrival {
+interface Arrival {
   readonly receipt: Receipt;
   readonly at: number;
 }

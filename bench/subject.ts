@@ -19,7 +19,7 @@ export interface Cost {
 }
 
 /** An address at 127.0.0.1. */
-export interface Place {
+interface Place {
   readonly port: number;
   readonly isTls: boolean;
   readonly path: string;
@@ -103,7 +103,7 @@ function forgetPeak(): void {
   if (process.platform === 'linux') writeFileSync('/proc/self/clear_refs', '5');
 }
 
-export interface Transfer {
+interface Transfer {
   readonly from: Place;
   readonly to: Place & { readonly method: 'POST' | 'PUT' };
   /** Lengths of the received and the sent body. */

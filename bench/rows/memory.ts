@@ -12,13 +12,13 @@ const WARM_UP_BYTES = 100_000;
 const TIMEOUT_SECONDS = 900;
 const MEMORY_MIB = 512;
 
-export interface MemoryCase {
+interface MemoryCase {
   readonly bytes: number;
   readonly streams: number;
 }
 
 /** Concurrent streams of one batch or tick, in the case with many. */
-export const STREAMS_MANY = 16;
+const STREAMS_MANY = 16;
 
 export const MEMORY_CASES = {
   quick: [{ bytes: 256 * MIB, streams: 1 }],

@@ -15,7 +15,7 @@ const PAGE_KEYS = 1_000;
 /** How often a tick renews its lease, in milliseconds. */
 const LEASE_RENEWAL_MS = 10_000;
 
-export interface PollingOptions {
+interface PollingOptions {
   readonly flows: readonly number[];
   /** Number of entries of ended uploads. No tick should read them. */
   readonly endedEntries: number;

@@ -23,10 +23,10 @@ export const TICK_REQUESTS = 8;
 
 export type Counts = Readonly<Record<string, number>>;
 /** The requests of one step, by server. */
-export type RequestCounts = Readonly<Record<'s3' | 'service' | 'other', Counts>>;
+type RequestCounts = Readonly<Record<'s3' | 'service' | 'other', Counts>>;
 
 /** The requests of every kind of delivery and tick. The figures for costs and scale come from here. */
-export interface RequestFigures {
+interface RequestFigures {
   readonly tick: RequestCounts;
   readonly create: RequestCounts;
   readonly duplicate: RequestCounts;

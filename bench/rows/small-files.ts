@@ -9,7 +9,7 @@ const FILE_BYTES = 20_000;
 const BATCH = 10;
 const WARM_UP_FILES = 100;
 
-export interface SmallFilesOptions {
+interface SmallFilesOptions {
   readonly files: number;
   readonly rounds: number;
 }

@@ -9,7 +9,7 @@ import type { Stage, Subject, Transport } from '../stage.ts';
 import { ratio, type Spread, spread } from '../statistics.ts';
 import type { Cost } from '../subject.ts';
 
-export type Direction = 'in' | 'out';
+type Direction = 'in' | 'out';
 
 const CONTESTANTS = ['ours', 'naive', 'relay', 'copy'] as const;
 type Contestant = (typeof CONTESTANTS)[number];
@@ -22,7 +22,7 @@ const FUNCTION: Readonly<Record<Direction, FunctionName>> = { in: 'create-flow',
 const WARM_UP_BYTES = 100_000;
 const WARM_UP_CALLS = 3;
 
-export interface TransferOptions {
+interface TransferOptions {
   readonly direction: Direction;
   readonly transports: readonly Transport[];
   readonly sizes: readonly number[];

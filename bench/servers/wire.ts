@@ -29,7 +29,7 @@ export interface Blocks {
   readonly blocks: () => Iterable<Buffer>;
 }
 
-export type Handler = (request: WireRequest) => WireAnswer | Promise<WireAnswer>;
+type Handler = (request: WireRequest) => WireAnswer | Promise<WireAnswer>;
 
 /** Maximum length of a body that is kept for the handler, in bytes. Longer ones are only counted. */
 const KEPT_BYTES_MAX = 256 * 1024;

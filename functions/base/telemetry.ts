@@ -53,7 +53,7 @@ export type MetricName =
 /** The seconds between two times in milliseconds. Never negative, although `from` may come from a clock ahead of ours. */
 export const secondsBetween = (from: number, to: number): number => Math.max(0, Math.round((to - from) / 1000));
 
-export interface Metrics {
+interface Metrics {
   count(metric: MetricName, value?: number): void;
 }
 

@@ -85,7 +85,7 @@ export function together<A, B>(first: () => A, second: () => B): readonly [A, B]
   return values as readonly [A, B];
 }
 
-export type Checked<T> =
+type Checked<T> =
   | { readonly issues: readonly []; readonly data: T }
   | { readonly issues: readonly string[]; readonly data: undefined };
 

@@ -13,7 +13,7 @@ import { listRunningMarkers, type RunningMarkers } from './running-markers.ts';
 import type { ServiceHealth } from './service-health.ts';
 import type { StoringQueue } from './storing-queue.ts';
 
-export interface FlowPollsParts {
+interface FlowPollsParts {
   readonly invocation: Invocation;
   readonly health: ServiceHealth;
   readonly confirmations: EndConfirmations;

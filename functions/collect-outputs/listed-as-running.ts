@@ -27,7 +27,7 @@ const BELIEVED_MAX = 3;
 /** Flows polled in one round although they are listed as running. It is more if the listing has more pages. */
 const DISBELIEVED_MIN = 64;
 
-export interface ListedAsRunningPorts {
+interface ListedAsRunningPorts {
   readonly flows: FlowService;
   readonly clock: Clock;
 }

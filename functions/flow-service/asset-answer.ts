@@ -10,7 +10,7 @@ const ENVELOPE_TAIL_BYTES_MAX = 1024 * 1024;
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 
-export interface AnswerFacts {
+interface AnswerFacts {
   readonly mediaType: string;
   /** The `Content-Length`. Undefined if the response has none. */
   readonly length?: number | undefined;

@@ -16,7 +16,7 @@ import { assetSubject, redirectSubject } from './throttled-subjects.ts';
 import { TransportError, type TransportResponse } from './transport.ts';
 import type { Asset } from './types.ts';
 
-export interface AssetRequest {
+interface AssetRequest {
   readonly flowId: string;
   readonly assetId: string;
   /** Largest asset that is accepted, in bytes. */

@@ -21,7 +21,7 @@ const WHITE_SPACE: readonly (number | undefined)[] = [0x20, 0x09, 0x0a, 0x0d];
 const BYTE_ORDER_MARK = [0xef, 0xbb, 0xbf];
 
 /** The response is the asset. */
-export interface PlainAsset {
+interface PlainAsset {
   readonly is: 'asset';
   readonly received: readonly Uint8Array[];
 }

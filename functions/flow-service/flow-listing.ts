@@ -25,7 +25,7 @@ export interface ListingPage {
   readonly next: NextPage;
 }
 
-export interface ListingOptions<P> {
+interface ListingOptions<P> {
   /** The first page. All others are on its origin and below `base`. */
   readonly url: URL;
   /** The base address of the service, without a slash at its end. */

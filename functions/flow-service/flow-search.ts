@@ -7,7 +7,7 @@ export const FIND_PAGES_MAX = 50;
 export const FIND_FLOWS_MAX = 10_000;
 
 /** Largest difference between the service's clock and ours, in milliseconds. */
-export const SERVICE_CLOCK_SKEW_MS = 5 * 60_000;
+const SERVICE_CLOCK_SKEW_MS = 5 * 60_000;
 
 /** Time within which the service lists a new flow, in milliseconds. With a slower service, a search may miss a flow. */
 export const LISTING_DELAY_MAX_MS = 5 * 60_000;
@@ -27,7 +27,7 @@ const TRIES_MAX = 3;
 /** Extra pages of the second reading. New flows move the others down. */
 const SECOND_READING_EXTRA_PAGES = 2;
 
-export interface Search {
+interface Search {
   readonly tag: FlowTag;
   /** When the request in doubt began, in milliseconds since the epoch. */
   readonly since: number;

@@ -2,7 +2,7 @@ import { UnintelligibleAnswerError } from './errors.ts';
 import { TransportError, type TransportResponse } from './transport.ts';
 
 /** Largest response that is read into memory, in bytes. A listing of ten thousand flows takes a few million. */
-export const ANSWER_BYTES_MAX = 16 * 1024 * 1024;
+const ANSWER_BYTES_MAX = 16 * 1024 * 1024;
 
 /** Bytes read of an error response's body: enough to quote from. */
 const ERROR_BODY_BYTES_MAX = 64 * 1024;

@@ -92,7 +92,7 @@ const lengthError = (message: string): UnavailableError => new UnavailableError(
  * Yields `head`, the base64 of `chunks`, and `tail`, in blocks of {@link BLOCK_BYTES}. Two buffers take turns: the socket
  * has one while the other is filled.
  */
-export async function* encode(
+async function* encode(
   head: Uint8Array,
   chunks: AsyncIterable<Uint8Array>,
   tail: Uint8Array,

@@ -48,7 +48,7 @@ export interface RequestOptions {
   readonly transport?: Transport | undefined;
 }
 
-export type Operation = 'create' | 'get' | 'list' | 'outputs of flows' | 'outputs of root' | 'asset' | 'abort';
+type Operation = 'create' | 'get' | 'list' | 'outputs of flows' | 'outputs of root' | 'asset' | 'abort';
 
 export interface Call {
   readonly operation: Operation;

@@ -10,7 +10,7 @@ import { FLOW_TAG_NAME, type FlowRecord, type FlowState, type FlowTag, type Outp
  */
 
 /** Longest id that is accepted, in bytes of UTF-8. Real ones have 24 characters. */
-export const ID_BYTES_MAX = 256;
+const ID_BYTES_MAX = 256;
 
 /** Longest quotation of the service's words, in characters. */
 const QUOTE_CHARS_MAX = 300;
@@ -242,7 +242,7 @@ export const flowPageSchema = z.pipe(
   }),
 );
 
-export interface OutputPage extends ListingPage {
+interface OutputPage extends ListingPage {
   readonly outputs: readonly Output[];
 }
 

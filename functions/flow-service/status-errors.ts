@@ -13,7 +13,7 @@ import {
 import { exhaustedMs, retryAfterMs } from './rate-limit-headers.ts';
 import type { TransportResponse } from './transport.ts';
 
-export interface ErrorFacts {
+interface ErrorFacts {
   readonly message: string;
   /** Milliseconds since the epoch. */
   readonly now: number;

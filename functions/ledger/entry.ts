@@ -23,20 +23,20 @@ export type Entry = z.infer<typeof entrySchema>;
 export type ClaimedEntry = Extract<Entry, { state: 'claimed' }>;
 export type WaitingEntry = Extract<Entry, { state: 'waiting' }>;
 export type RunningEntry = Extract<Entry, { state: 'running' }>;
-export type SucceededEntry = Extract<Entry, { state: 'succeeded' }>;
+type SucceededEntry = Extract<Entry, { state: 'succeeded' }>;
 export type FailedEntry = Extract<Entry, { state: 'failed' }>;
 export type TerminalEntry = SucceededEntry | FailedEntry;
 
 type Doubt = NonNullable<Entry['doubt']>;
 /** Why an upload waits. */
 export type WaitReason = WaitingEntry['reason'];
-export type FlowFacts = RunningEntry['flow'];
+type FlowFacts = RunningEntry['flow'];
 export type StoredAsset = TerminalEntry['assets'][number];
 export type FailedOutput = TerminalEntry['failedOutputs'][number];
 export type Failure = FailedEntry['failure'];
 
 /** What to do next with an upload that has an entry. */
-export type NextStep =
+type NextStep =
   | { readonly step: 'publish-again'; readonly entry: TerminalEntry }
   | { readonly step: 'restore-marker'; readonly entry: RunningEntry }
   | { readonly step: 'leave-to-its-claim'; readonly entry: ClaimedEntry }

@@ -5,9 +5,9 @@ import { type CollectorState, parsedState } from './collector-state.ts';
 import { collectorKey } from './keys.ts';
 
 /** Duration of a lease, in milliseconds. It is renewed after a third of it. */
-export const LEASE_MS = 30_000;
+const LEASE_MS = 30_000;
 
-export interface LeasePorts {
+interface LeasePorts {
   readonly s3: S3Client;
   /** The ledger bucket. */
   readonly bucket: string;

@@ -33,7 +33,7 @@ export interface Stored<E extends Entry = Entry> {
 }
 
 /** The result of a conditional write. If ours lost, `current` is the entry that is there; undefined if none is. */
-export type Written<E extends Entry> =
+type Written<E extends Entry> =
   | { readonly won: true; readonly stored: Stored<E> }
   | { readonly won: false; readonly current: Stored | undefined };
 
@@ -261,7 +261,7 @@ export class Ledger {
 }
 
 /** One page of a listing of entries. */
-export interface EntryPage {
+interface EntryPage {
   readonly entries: readonly { readonly id: string; readonly lastModified: number }[];
   /** The next page begins after this upload id. */
   readonly last: string | undefined;

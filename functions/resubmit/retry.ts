@@ -8,7 +8,7 @@ import type { ResubmitPorts } from './resubmit.ts';
 /** Uploads that are retried side by side. */
 const CONCURRENCY = 16;
 
-export type RetryPorts = ResubmitPorts & PublishPorts;
+type RetryPorts = ResubmitPorts & PublishPorts;
 
 /** The result for one upload that an operator asked to retry. */
 export interface Retried {

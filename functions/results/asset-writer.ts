@@ -16,7 +16,7 @@ const COLLECTION_INTERVAL_BYTES = 2 * 1024 * 1024;
 
 const NO_BUFFER = Buffer.alloc(0);
 
-export interface AssetWriterOptions {
+interface AssetWriterOptions {
   readonly s3: S3Client;
   readonly target: UploadTarget;
   /** Maximum size of the asset, in bytes. Undefined if it is unknown. */

@@ -14,7 +14,7 @@ const PART_BUFFERS_MAX = 24;
 /** Memory that an asset of this size takes while it is stored, in bytes. */
 const memoryFor = (bytes: number): number => (bytes < PART_BYTES ? bytes : LARGE_ASSET_BYTES);
 
-export interface AssetFacts {
+interface AssetFacts {
   readonly bytes: number;
   readonly sha256: string;
 }
@@ -27,7 +27,7 @@ export interface OpenedAsset {
   readonly bytesMax?: number | undefined;
 }
 
-export interface AssetDestination {
+interface AssetDestination {
   readonly key: string;
   readonly mediaType: string;
   /** ASCII only: S3 would return other text encoded. */

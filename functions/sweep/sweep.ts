@@ -20,7 +20,7 @@ const LONGEST_UPLOAD_MS = 48 * 3_600_000;
 /** Missed uploads that are submitted in a second by default. Few, so that today's files need not wait for them. */
 const UPLOADS_PER_SECOND_DEFAULT = 10;
 
-export interface SweepRequest {
+interface SweepRequest {
   /** Sweep the uploads from then on, also those from before the deployment's first day. Milliseconds since the epoch. */
   readonly since?: number | undefined;
   /** Only count the missed uploads and incomplete entries. */

@@ -15,7 +15,7 @@ import { EmbeddedS3 } from '../../local/aws/s3/s3.ts';
 export type BucketKind = 'unversioned' | 'Enabled' | 'Suspended';
 
 /** The S3 to test: the embedded one, or a real bucket. */
-export interface Target {
+interface Target {
   readonly client: S3Client;
   /** Its user may read objects and not list the bucket. Undefined for a real bucket. */
   readonly clientWithoutListBucket: S3Client | undefined;

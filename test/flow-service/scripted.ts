@@ -76,7 +76,7 @@ export async function until(condition: () => boolean): Promise<void> {
   while (!condition()) await new Promise((resolve) => setTimeout(resolve, 2));
 }
 
-export interface Scripted extends AsyncDisposable {
+interface Scripted extends AsyncDisposable {
   readonly url: URL;
   readonly requests: { readonly method: string; readonly url: string; readonly headers: IncomingMessage['headers'] }[];
   /** Number of connections made so far. */

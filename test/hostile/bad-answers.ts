@@ -8,7 +8,7 @@ export const zipped = (bytes: string | Buffer, type = 'application/json'): Fault
   saying(typeof bytes === 'string' ? gzipSync(bytes) : bytes, {
     headers: { 'content-type': type, 'content-encoding': 'gzip' },
   });
-export const MIB = 1024 * 1024;
+const MIB = 1024 * 1024;
 /** 64 KiB of gzip that become 64 MiB. */
 export const BOMB = gzipSync(Buffer.alloc(64 * MIB));
 

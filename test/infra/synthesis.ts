@@ -29,7 +29,7 @@ export const existingVpc = (stack: Stack) => ({
   }),
 });
 
-export interface Finding {
+interface Finding {
   readonly rule: string;
   readonly path: string;
 }
