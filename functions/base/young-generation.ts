@@ -13,6 +13,11 @@ let collectMinor: (() => void) | undefined;
  *
  * The first call sets two V8 flags for the whole process: `--expose-gc` for the function, and a growth factor that keeps
  * the young generation small.
+ *
+ * `NODE_OPTIONS` refuses the growth factor. `NODE_OPTIONS=--max-semi-space-size=1` without this file takes about as much
+ * memory, but it also holds for processes that do not stream. In interleaved runs, a tick over 5,000 flows took 1.26 x
+ * the processor time, sixteen files of 64 MB in 1.32 x, and one file of 256 MB in or out 0.93 to 0.99 x. With neither,
+ * one asset took twice the memory and 1.2 x the processor time.
  */
 export function collectYoungGarbage(): void {
   if (collectMinor === undefined) {
