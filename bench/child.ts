@@ -36,7 +36,7 @@ interface ChildOptions {
 }
 
 /** A Node.js process that answers calls. */
-export class Child<C extends Calls> {
+export class Child<C extends Calls> implements AsyncDisposable {
   readonly #process: ChildProcess;
   readonly #waiting = new Map<number, { resolve: (value: never) => void; reject: (error: Error) => void }>();
   readonly #closed: Promise<void>;
@@ -82,7 +82,7 @@ export class Child<C extends Calls> {
     });
   }
 
-  async end(): Promise<void> {
+  async [Symbol.asyncDispose](): Promise<void> {
     this.#process.kill('SIGKILL');
     await this.#closed;
   }

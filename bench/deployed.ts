@@ -16,7 +16,7 @@ import type { Stage } from './stage.ts';
 export const TICK_INTERVAL_MS = 60_000;
 
 /** How often a wait for receipts checks for them, in milliseconds. */
-const LOOK_INTERVAL_MS = 100;
+const CHECK_INTERVAL_MS = 100;
 
 interface DeployedOptions {
   readonly routes: readonly Route[];
@@ -75,7 +75,7 @@ export class DeployedPipeline {
   /** Waits for `count` receipts, at most for `limitMs`. Returns the receipts so far. */
   async receipts(count: number, limitMs: number): Promise<readonly Arrival[]> {
     const until = Date.now() + limitMs;
-    while (this.#receiptsAt.size < count && Date.now() < until) await sleep(LOOK_INTERVAL_MS);
+    while (this.#receiptsAt.size < count && Date.now() < until) await sleep(CHECK_INTERVAL_MS);
     const arrivals = [...this.#receiptsAt].map(async ([key, at]): Promise<Arrival> => {
       const { Body } = await this.#pipeline.s3.send(new GetObjectCommand({ Bucket: RESULTS_BUCKET, Key: key }));
       return { at, receipt: JSON.parse((await Body?.transformToString()) ?? '') as Receipt };

@@ -17,6 +17,24 @@ export interface Check {
   readonly isExact: boolean;
 }
 
+/** A count that is always the same. The run fails if it differs. */
+export const exactly = (what: string, found: number, wanted: number, unit = ''): Check => ({
+  what,
+  found: `${found}${unit}`,
+  wanted: `exactly ${wanted}`,
+  holds: found === wanted,
+  isExact: true,
+});
+
+/** A target for a figure that depends on time or memory. */
+export const atMost = (what: string, value: number, max: number, unit = ''): Check => ({
+  what,
+  found: `${figure(value)}${unit}`,
+  wanted: `at most ${max}${unit}`,
+  holds: value <= max,
+  isExact: false,
+});
+
 /** The result of one part of the benchmark. */
 export interface Report {
   readonly name: string;

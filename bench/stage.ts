@@ -13,6 +13,7 @@ import { selfSigned } from './certificate.ts';
 import { Child } from './child.ts';
 import { BUCKETS, FILE_ETAG, FILE_MODIFIED, PIPELINE, TOKEN_SECRET } from './names.ts';
 import type { AwsCalls } from './servers/aws-process.ts';
+import { doneFlow } from './servers/flow-service.ts';
 import type { FlowServiceCalls } from './servers/flow-service-process.ts';
 import type { SubjectCalls } from './subject.ts';
 
@@ -53,7 +54,7 @@ export class Stage {
       const ports = { aws: await aws.call('listen', certificate), service: await service.call('listen', certificate) };
       return new Stage({ directory, bundles, certificatePath, aws, service, ports });
     } catch (error) {
-      await Promise.all([aws.end(), service.end()]);
+      await Promise.all([aws[Symbol.asyncDispose](), service[Symbol.asyncDispose]()]);
       throw error;
     }
   }
@@ -75,7 +76,7 @@ export class Stage {
   }
 
   async close(): Promise<void> {
-    await Promise.all([this.aws.end(), this.service.end()]);
+    await Promise.all([this.aws[Symbol.asyncDispose](), this.service[Symbol.asyncDispose]()]);
     await rm(this.#parts.directory, { recursive: true, force: true });
   }
 
@@ -118,14 +119,10 @@ export class Stage {
   }
 
   /** A new process that has loaded a function and not called it. */
-  async subject(
-    maker: Maker,
-    name: FunctionName,
-    environment: Record<string, string>,
-  ): Promise<{ subject: Subject; loadMs: number }> {
+  async subject(maker: Maker, name: FunctionName, environment: Record<string, string>): Promise<Subject> {
     const subject = this.#process(maker, environment);
-    const loadMs = await subject.call('load', { path: this.bundles[maker][name].path });
-    return { subject, loadMs };
+    await subject.call('load', { path: this.bundles[maker][name].path });
+    return subject;
   }
 
   /** A new process that only copies bytes. */
@@ -174,6 +171,14 @@ export class Stage {
     return { id: uploadId(facts), ...facts };
   }
 
+  /** Adds `count` flows that have ended, each with one asset of this length in a data URI. */
+  async addEnded(bytes: number, count: number, maker: Maker = 'ours'): Promise<void> {
+    await this.addRunning(
+      Array.from({ length: count }, () => doneFlow('uri', bytes, this.next())),
+      maker,
+    );
+  }
+
   /** Adds running flows to the ledger as create-flow does, as the naive function does, or both. */
   async addRunning(flowIds: readonly string[], maker: Maker | 'both' = 'both'): Promise<readonly Upload[]> {
     const now = Date.now();
@@ -193,7 +198,7 @@ export class Stage {
       ];
       const { bucket, key } = upload;
       const naive = [{ bucket: BUCKETS.ledger, key: `pending/${flowId}`, body: JSON.stringify({ bucket, key }) }];
-      return maker === 'naive' ? naive : maker === 'ours' ? ours : [...ours, ...naive];
+      return maker === 'naive' ? naive : maker === 'both' ? [...ours, ...naive] : ours;
     });
     for (let from = 0; from < objects.length; from += 10_000) {
       await this.aws.call('put', objects.slice(from, from + 10_000));

@@ -7,7 +7,7 @@ import { FlowdropStack } from '../../infra/flowdrop-stack.ts';
 import { PRICES, PRICES_DATE, S3_PRICES } from '../prices.ts';
 import { type Report, size, type Table } from '../report.ts';
 import { asset } from '../servers/bytes.ts';
-import { doneFlow, runningFlow } from '../servers/flow-service.ts';
+import { runningFlow } from '../servers/flow-service.ts';
 import type { Stage, Subject } from '../stage.ts';
 import type { Cost } from '../subject.ts';
 import type { Counts } from './requests.ts';
@@ -170,37 +170,26 @@ const gbSecondsOf = ({ wallMs, cpuMs }: Cost): number =>
   ((MEMORY_MB / 1024) * Math.max(wallMs, cpuMs / PROCESSOR_SHARE)) / 1000;
 
 async function createOf(stage: Stage, bytes: number, files: number, batch: number): Promise<Spent> {
-  const { subject } = await stage.subject('ours', 'create-flow', stage.environment('tls'));
-  try {
-    await subject.call('invoke', { event: stage.uploads(WARM_UP_BYTES, BATCH) });
-    await stage.aws.call('takeCounts');
-    const costs: Cost[] = [];
-    for (let done = 0; done < files; done += batch) {
-      costs.push(await subject.call('invoke', { event: stage.uploads(bytes, batch) }));
-    }
-    return await spentOn(stage, costs, files, {});
-  } finally {
-    await subject.end();
+  await using subject = await stage.subject('ours', 'create-flow', stage.environment('tls'));
+  await subject.call('invoke', { event: stage.uploads(WARM_UP_BYTES, BATCH) });
+  await stage.aws.call('takeCounts');
+  const costs: Cost[] = [];
+  for (let done = 0; done < files; done += batch) {
+    costs.push(await subject.call('invoke', { event: stage.uploads(bytes, batch) }));
   }
+  return await spentOn(stage, costs, files, {});
 }
 
 async function collectOf(stage: Stage, bytes: number, files: number): Promise<Spent> {
-  const { subject } = await stage.subject('ours', 'collect-outputs', stage.environment('tls'));
+  await using subject = await stage.subject('ours', 'collect-outputs', stage.environment('tls'));
   const collect = async (bytes: number, count: number): Promise<Cost> => {
-    await stage.addRunning(
-      Array.from({ length: count }, () => doneFlow('uri', bytes, stage.next())),
-      'ours',
-    );
+    await stage.addEnded(bytes, count);
     return subject.call('invoke', { event: {} });
   };
-  try {
-    await collect(WARM_UP_BYTES, BATCH);
-    const tick = await tickOf(stage, subject);
-    const cost = await collect(bytes, files);
-    return await spentOn(stage, [cost], files, tick);
-  } finally {
-    await subject.end();
-  }
+  await collect(WARM_UP_BYTES, BATCH);
+  const tick = await tickOf(stage, subject);
+  const cost = await collect(bytes, files);
+  return await spentOn(stage, [cost], files, tick);
 }
 
 /** The requests to S3 of a tick that finds nothing to collect. */
@@ -226,7 +215,7 @@ async function spentOn(stage: Stage, costs: readonly Cost[], files: number, tick
 
 async function pollOf(stage: Stage): Promise<{ readonly gbSeconds: number }> {
   await stage.aws.call('clear');
-  const { subject } = await stage.subject('ours', 'collect-outputs', stage.environment('tls'));
+  await using subject = await stage.subject('ours', 'collect-outputs', stage.environment('tls'));
   try {
     await stage.addRunning(
       Array.from({ length: POLLED_FLOWS }, () => runningFlow(stage.next())),
@@ -235,7 +224,6 @@ async function pollOf(stage: Stage): Promise<{ readonly gbSeconds: number }> {
     const cost = await subject.call('invoke', { event: {} });
     return { gbSeconds: gbSecondsOf(cost) / POLLED_FLOWS };
   } finally {
-    await subject.end();
     await stage.aws.call('clear');
   }
 }
@@ -247,49 +235,45 @@ interface Idle {
 
 async function idleOf(stage: Stage): Promise<Idle> {
   await stage.aws.call('clear');
-  const { subject } = await stage.subject('ours', 'collect-outputs', stage.environment('tls'));
-  try {
-    await subject.call('invoke', { event: {} });
-    await stage.aws.call('takeCounts');
-    const cost = await subject.call('invoke', { event: {} });
-    const counts = await stage.aws.call('takeCounts');
-    const metrics = await subject.call('metrics');
-    const { alarmMetrics, dashboards } = monitoringOf();
-    const gbSeconds = gbSecondsOf(cost);
-    const queuePolls = QUEUE_POLLERS * QUEUE_POLLS_PER_MINUTE * TICKS_PER_MONTH;
-    const logGb = (TICKS_PER_MONTH * cost.loggedBytes) / GB;
-    const tick =
-      priceOf(counts) + PRICES.lambdaRequest + PRICES.schedulerInvocation + gbSeconds * PRICES.lambdaGbSecondArm64;
-    const bill: IdleBill = {
-      ticks: TICKS_PER_MONTH * tick,
-      queue: queuePolls * PRICES.sqsRequest,
-      logs: logGb * PRICES.logsGb,
-      secret: PRICES.secretMonth,
-      alarms: alarmMetrics * PRICES.alarmMetricMonth,
-      metrics: metrics.length * PRICES.customMetricMonth,
-      dashboard: dashboards * PRICES.dashboardMonth,
-    };
-    const writes = countOf([counts], PRICES.s3Write);
-    const reads = countOf([counts], PRICES.s3Read);
-    return {
-      bill,
-      rows: [
-        {
-          what: 'ticks',
-          howMuch: `${TICKS_PER_MONTH}, each of ${writes} S3 writes and listings, ${reads} reads, ${gbSeconds.toFixed(4)} GB-seconds`,
-          cost: bill.ticks,
-        },
-        { what: 'polling the queue', howMuch: `${queuePolls} requests`, cost: bill.queue },
-        { what: 'logs', howMuch: `${logGb.toFixed(3)} GB`, cost: bill.logs },
-        { what: 'the token', howMuch: '1 secret', cost: bill.secret },
-        { what: 'alarms', howMuch: `on ${alarmMetrics} metrics`, cost: bill.alarms },
-        { what: 'metrics', howMuch: metrics.join(', '), cost: bill.metrics },
-        { what: 'dashboard', howMuch: String(dashboards), cost: bill.dashboard },
-      ],
-    };
-  } finally {
-    await subject.end();
-  }
+  await using subject = await stage.subject('ours', 'collect-outputs', stage.environment('tls'));
+  await subject.call('invoke', { event: {} });
+  await stage.aws.call('takeCounts');
+  const cost = await subject.call('invoke', { event: {} });
+  const counts = await stage.aws.call('takeCounts');
+  const metrics = await subject.call('metrics');
+  const { alarmMetrics, dashboards } = monitoringOf();
+  const gbSeconds = gbSecondsOf(cost);
+  const queuePolls = QUEUE_POLLERS * QUEUE_POLLS_PER_MINUTE * TICKS_PER_MONTH;
+  const logGb = (TICKS_PER_MONTH * cost.loggedBytes) / GB;
+  const tick =
+    priceOf(counts) + PRICES.lambdaRequest + PRICES.schedulerInvocation + gbSeconds * PRICES.lambdaGbSecondArm64;
+  const bill: IdleBill = {
+    ticks: TICKS_PER_MONTH * tick,
+    queue: queuePolls * PRICES.sqsRequest,
+    logs: logGb * PRICES.logsGb,
+    secret: PRICES.secretMonth,
+    alarms: alarmMetrics * PRICES.alarmMetricMonth,
+    metrics: metrics.length * PRICES.customMetricMonth,
+    dashboard: dashboards * PRICES.dashboardMonth,
+  };
+  const writes = countOf([counts], PRICES.s3Write);
+  const reads = countOf([counts], PRICES.s3Read);
+  return {
+    bill,
+    rows: [
+      {
+        what: 'ticks',
+        howMuch: `${TICKS_PER_MONTH}, each of ${writes} S3 writes and listings, ${reads} reads, ${gbSeconds.toFixed(4)} GB-seconds`,
+        cost: bill.ticks,
+      },
+      { what: 'polling the queue', howMuch: `${queuePolls} requests`, cost: bill.queue },
+      { what: 'logs', howMuch: `${logGb.toFixed(3)} GB`, cost: bill.logs },
+      { what: 'the token', howMuch: '1 secret', cost: bill.secret },
+      { what: 'alarms', howMuch: `on ${alarmMetrics} metrics`, cost: bill.alarms },
+      { what: 'metrics', howMuch: metrics.join(', '), cost: bill.metrics },
+      { what: 'dashboard', howMuch: String(dashboards), cost: bill.dashboard },
+    ],
+  };
 }
 
 interface Template {

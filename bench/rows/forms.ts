@@ -1,4 +1,4 @@
-import { type Check, figure, type Report, size } from '../report.ts';
+import { atMost, type Check, figure, type Report, size } from '../report.ts';
 import { FORMS, type Form } from '../servers/bytes.ts';
 import type { Stage } from '../stage.ts';
 import { ratio, spread } from '../statistics.ts';
@@ -21,28 +21,17 @@ export async function forms(
 ): Promise<Report> {
   const costs: Record<Form, Cost[]> = { raw: [], uri: [], escaped: [], lines: [] };
   for (let round = 0; round < rounds; round += 1) {
-    const { subject } = await stage.subject('ours', 'collect-outputs', stage.environment('plain'));
-    try {
-      for (const form of FORMS) await outOnce(stage, subject, 'ours', { bytes: WARM_UP_BYTES, form });
-      await subject.call('settle');
-      for (let turn = 0; turn < FORMS.length; turn += 1) {
-        const form = FORMS[(turn + round) % FORMS.length] as Form;
-        costs[form].push(await outOnce(stage, subject, 'ours', { bytes, form }));
-      }
-    } finally {
-      await subject.end();
+    await using subject = await stage.subject('ours', 'collect-outputs', stage.environment('plain'));
+    for (const form of FORMS) await outOnce(stage, subject, 'ours', { bytes: WARM_UP_BYTES, form });
+    await subject.call('settle');
+    for (let turn = 0; turn < FORMS.length; turn += 1) {
+      const form = FORMS[(turn + round) % FORMS.length] as Form;
+      costs[form].push(await outOnce(stage, subject, 'ours', { bytes, form }));
     }
   }
   const wall = (form: Form) => costs[form].map(({ wallMs }) => wallMs);
   const target = (form: Form, to: Form, max: number): Check => {
-    const { median } = ratio(wall(form), wall(to));
-    return {
-      what: `forms: ${NAMES[form]} : ${NAMES[to]}`,
-      found: figure(median),
-      wanted: `at most ${max}`,
-      holds: median <= max,
-      isExact: false,
-    };
+    return atMost(`forms: ${NAMES[form]} : ${NAMES[to]}`, ratio(wall(form), wall(to)).median, max);
   };
   return {
     name: 'forms',

@@ -1,4 +1,4 @@
-import { type Check, figure, type Report, size } from '../report.ts';
+import { atMost, type Check, exactly, figure, type Report, size } from '../report.ts';
 import { doneFlow } from '../servers/flow-service.ts';
 import type { Stage } from '../stage.ts';
 import { spread } from '../statistics.ts';
@@ -24,20 +24,8 @@ export async function manyAssets(stage: Stage, { rounds }: { readonly rounds: nu
   const downloads = Math.max(...each.map(({ downloads }) => downloads));
   const what = `assets: ${ASSETS} of ${size(ASSET_BYTES)}`;
   const checks: readonly Check[] = [
-    {
-      what: `${what}, stored`,
-      found: `${figure(wall.median / 1000)} s`,
-      wanted: `at most ${WALL_MS_MAX / 1000} s`,
-      holds: wall.median <= WALL_MS_MAX,
-      isExact: false,
-    },
-    {
-      what: `${what}, downloads`,
-      found: String(downloads),
-      wanted: `exactly ${ASSETS}`,
-      holds: downloads === ASSETS,
-      isExact: true,
-    },
+    atMost(`${what}, stored`, wall.median / 1000, WALL_MS_MAX / 1000, ' s'),
+    exactly(`${what}, downloads`, downloads, ASSETS),
   ];
   return {
     name: 'assets',
@@ -55,7 +43,7 @@ export async function manyAssets(stage: Stage, { rounds }: { readonly rounds: nu
 }
 
 async function store(stage: Stage): Promise<Round> {
-  const { subject } = await stage.subject('ours', 'collect-outputs', stage.environment('plain'));
+  await using subject = await stage.subject('ours', 'collect-outputs', stage.environment('plain'));
   const setAnswerMs = (answerMs: number) =>
     Promise.all([stage.aws.call('setAnswerMs', { answerMs }), stage.service.call('setAnswerMs', { answerMs })]);
   try {
@@ -74,6 +62,5 @@ async function store(stage: Stage): Promise<Round> {
     return { wallMs, cpuMs, downloads };
   } finally {
     await setAnswerMs(0);
-    await subject.end();
   }
 }

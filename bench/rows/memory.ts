@@ -3,7 +3,6 @@ import type { PipelineSettings } from '../../functions/settings/settings.ts';
 import type { FunctionName } from '../../infra/bundle/bundle.ts';
 import { LocalFunction, residentMemory } from '../../local/lambda/function.ts';
 import { type Check, mib, type Report, size } from '../report.ts';
-import { doneFlow } from '../servers/flow-service.ts';
 import type { Stage } from '../stage.ts';
 
 const MIB = 1024 * 1024;
@@ -118,10 +117,7 @@ async function measure(stage: Stage, name: FunctionName, { bytes, streams }: Mem
         await fn.invoke(stage.uploads(bytes, count));
         return;
       }
-      await stage.addRunning(
-        Array.from({ length: count }, () => doneFlow('uri', bytes, stage.next())),
-        'ours',
-      );
+      await stage.addEnded(bytes, count);
       const summary = (await fn.invoke({})) as { succeeded?: number };
       if (summary.succeeded !== count) throw new Error(`Not ${count} flows collected: ${JSON.stringify(summary)}`);
     };

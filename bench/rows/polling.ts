@@ -1,10 +1,10 @@
 import { SETTINGS_DEFAULT } from '../../functions/settings/settings.ts';
-import { type Check, figure, type Report, type Table } from '../report.ts';
+import { atMost, type Check, exactly, figure, type Report, type Table } from '../report.ts';
 import { runningFlow } from '../servers/flow-service.ts';
 import type { Stage } from '../stage.ts';
 import { type Counts, TICK_REQUESTS, total } from './requests.ts';
 
-/** Time that the service takes to answer a poll, in milliseconds. */
+/** Time that the service takes to answer a request, in milliseconds. */
 const ANSWER_MS = 20;
 
 const CONCURRENCY = SETTINGS_DEFAULT.pollConcurrency;
@@ -32,7 +32,7 @@ interface Tick {
 
 /** Measures one tick over flows that are all still running. */
 export async function polling(stage: Stage, { flows, endedEntries }: PollingOptions): Promise<Report> {
-  await stage.service.call('setPollMs', { pollMs: ANSWER_MS });
+  await stage.service.call('setAnswerMs', { answerMs: ANSWER_MS });
   const ticks: Tick[] = [];
   try {
     for (const count of flows) ticks.push(await tick(stage, count, 0));
@@ -40,7 +40,7 @@ export async function polling(stage: Stage, { flows, endedEntries }: PollingOpti
     for (const count of flows.slice(0, 1)) ticks.push(await tick(stage, count, endedEntries));
   } finally {
     await stage.aws.call('clear');
-    await stage.service.call('setPollMs', { pollMs: 0 });
+    await stage.service.call('setAnswerMs', { answerMs: 0 });
   }
   return { name: 'polling', checks: checksOf(ticks), figures: ticks, tables: [tableOf(ticks)] };
 }
@@ -50,13 +50,7 @@ function checksOf(ticks: readonly Tick[]): readonly Check[] {
   const [withHistory, without] = [total(last?.s3 ?? {}), total(first?.s3 ?? {})];
   return [
     ...ticks.map(requestsCheck),
-    {
-      what: `polling: S3 requests of a tick beside ${last?.endedEntries} ended uploads`,
-      found: String(withHistory),
-      wanted: `exactly ${without}`,
-      holds: withHistory === without,
-      isExact: true,
-    },
+    exactly(`polling: S3 requests of a tick beside ${last?.endedEntries} ended uploads`, withHistory, without),
     ...ticks.filter(({ flows }) => flows === 10_000).flatMap(speedChecks),
   ];
 }
@@ -76,20 +70,8 @@ function requestsCheck({ flows, s3, wallMs }: Tick): Check {
 }
 
 const speedChecks = ({ wallMs, idealMs, cpuMsPerPoll }: Tick): readonly Check[] => [
-  {
-    what: 'polling: 10000 flows, wall : ideal',
-    found: figure(wallMs / idealMs),
-    wanted: 'at most 1.2',
-    holds: wallMs / idealMs <= 1.2,
-    isExact: false,
-  },
-  {
-    what: 'polling: 10000 flows, CPU per poll',
-    found: `${figure(cpuMsPerPoll)} ms`,
-    wanted: 'at most 0.3 ms',
-    holds: cpuMsPerPoll <= 0.3,
-    isExact: false,
-  },
+  atMost('polling: 10000 flows, wall : ideal', wallMs / idealMs, 1.2),
+  atMost('polling: 10000 flows, CPU per poll', cpuMsPerPoll, 0.3, ' ms'),
 ];
 
 function tableOf(ticks: readonly Tick[]): Table {
@@ -111,30 +93,26 @@ function tableOf(ticks: readonly Tick[]): Table {
 async function tick(stage: Stage, flows: number, endedEntries: number): Promise<Tick> {
   await stage.aws.call('clear');
   if (endedEntries > 0) await stage.aws.call('fill', { entries: endedEntries });
-  const { subject } = await stage.subject('ours', 'collect-outputs', stage.environment('plain'));
-  try {
-    await stage.addRunning([runningFlow(stage.next())], 'ours');
-    await subject.call('invoke', { event: {} });
-    // This flow is listed below, but it is not due again.
-    await stage.addRunning(
-      Array.from({ length: flows - 1 }, () => runningFlow(stage.next())),
-      'ours',
-    );
-    await stage.aws.call('takeCounts');
-    const { value, wallMs, cpuMs } = await subject.call('invoke', { event: {} });
-    const { polled } = value as { polled: number };
-    if (polled !== flows - 1) throw new Error(`${polled} flows were polled of ${flows - 1}: ${JSON.stringify(value)}`);
-    const s3 = await stage.aws.call('takeCounts');
-    const { GetSecretValue: _, ...counts } = s3;
-    return {
-      flows,
-      endedEntries,
-      wallMs,
-      idealMs: (flows * ANSWER_MS) / CONCURRENCY,
-      cpuMsPerPoll: cpuMs / flows,
-      s3: counts,
-    };
-  } finally {
-    await subject.end();
-  }
+  await using subject = await stage.subject('ours', 'collect-outputs', stage.environment('plain'));
+  await stage.addRunning([runningFlow(stage.next())], 'ours');
+  await subject.call('invoke', { event: {} });
+  // This flow is listed below, but it is not due again.
+  await stage.addRunning(
+    Array.from({ length: flows - 1 }, () => runningFlow(stage.next())),
+    'ours',
+  );
+  await stage.aws.call('takeCounts');
+  const { value, wallMs, cpuMs } = await subject.call('invoke', { event: {} });
+  const { polled } = value as { polled: number };
+  if (polled !== flows - 1) throw new Error(`${polled} flows were polled of ${flows - 1}: ${JSON.stringify(value)}`);
+  const s3 = await stage.aws.call('takeCounts');
+  const { GetSecretValue: _, ...counts } = s3;
+  return {
+    flows,
+    endedEntries,
+    wallMs,
+    idealMs: (flows * ANSWER_MS) / CONCURRENCY,
+    cpuMsPerPoll: cpuMs / flows,
+    s3: counts,
+  };
 }

@@ -7,7 +7,7 @@ import { EmbeddedS3 } from '../../local/aws/s3/s3.ts';
 import { StandInFlowService } from '../../local/flow-service/flow-service.ts';
 import { serveFlowService } from '../../local/flow-service/http.ts';
 import { BUCKETS, TOKEN } from '../names.ts';
-import type { Check, Report } from '../report.ts';
+import { type Check, exactly, type Report } from '../report.ts';
 import type { Stage, Subject } from '../stage.ts';
 
 const FILE_BYTES = 20_000;
@@ -120,26 +120,19 @@ function tableOf(figures: RequestFigures) {
 
 /** Exact counts. One more request for every file costs money, and one fewer may break a promise. */
 function checksOf({ create, collect, poll, duplicate, duplicateOfEnded, tick }: RequestFigures): readonly Check[] {
-  const exactly = (what: string, found: number, wanted: number): Check => ({
-    what: `requests: ${what}`,
-    found: String(found),
-    wanted: `exactly ${wanted}`,
-    holds: found === wanted,
-    isExact: true,
-  });
   return [
-    exactly('S3, a small file with one asset from event to receipt', total(create.s3) + total(collect.s3), 9),
-    exactly('service, a small file with one asset', total(create.service) + total(collect.service), 4),
+    exactly('requests: S3, a small file with one asset from event to receipt', total(create.s3) + total(collect.s3), 9),
+    exactly('requests: service, a small file with one asset', total(create.service) + total(collect.service), 4),
     exactly(
-      'Secrets Manager, SQS and events, a small file with one asset',
+      'requests: Secrets Manager, SQS and events, a small file with one asset',
       total(create.other) + total(collect.other),
       1,
     ),
-    exactly('S3, a poll that finds nothing', total(poll.s3), 0),
-    exactly('service, a poll that finds nothing', total(poll.service), 1),
-    exactly('service, a duplicate delivery', total(duplicate.service) + total(duplicateOfEnded.service), 0),
-    exactly('S3, a duplicate delivery while the flow runs', total(duplicate.s3), 4),
-    exactly('S3, a tick by itself', total(tick.s3), TICK_REQUESTS),
+    exactly('requests: S3, a poll that finds nothing', total(poll.s3), 0),
+    exactly('requests: service, a poll that finds nothing', total(poll.service), 1),
+    exactly('requests: service, a duplicate delivery', total(duplicate.service) + total(duplicateOfEnded.service), 0),
+    exactly('requests: S3, a duplicate delivery while the flow runs', total(duplicate.s3), 4),
+    exactly('requests: S3, a tick by itself', total(tick.s3), TICK_REQUESTS),
   ];
 }
 
@@ -199,13 +192,13 @@ class CountedWorld {
       FLOW_SERVICE_URL: served.url,
       AWS_ENDPOINT_URL_S3: counted.endpoint,
     };
-    const [{ subject: create }, { subject: collect }] = await Promise.all([
+    const [create, collect] = await Promise.all([
       stage.subject('ours', 'create-flow', environment),
       stage.subject('ours', 'collect-outputs', environment),
     ]);
     const closing = [
-      () => collect.end(),
-      () => create.end(),
+      () => collect[Symbol.asyncDispose](),
+      () => create[Symbol.asyncDispose](),
       () => s3.destroy(),
       () => service.standIn.close(),
       () => served.close(),

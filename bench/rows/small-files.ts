@@ -1,5 +1,4 @@
 import { figure, type Report } from '../report.ts';
-import { doneFlow } from '../servers/flow-service.ts';
 import type { Maker, Stage } from '../stage.ts';
 import { ratio, spread } from '../statistics.ts';
 import type { Cost } from '../subject.ts';
@@ -62,43 +61,34 @@ export async function smallFiles(stage: Stage, { files, rounds }: SmallFilesOpti
 }
 
 async function into(stage: Stage, maker: Maker, files: number): Promise<Outcome> {
-  const { subject } = await stage.subject(maker, 'create-flow', stage.environment('plain'));
-  try {
-    const batches = async (count: number): Promise<Cost[]> => {
-      const costs: Cost[] = [];
-      for (let done = 0; done < count; done += BATCH) {
-        costs.push(await subject.call('invoke', { event: stage.uploads(FILE_BYTES, BATCH) }));
-      }
-      return costs;
-    };
-    await batches(WARM_UP_FILES);
-    await stage.service.call('takeCounts');
-    const costs = await batches(files);
-    const { create = 0 } = await stage.service.call('takeCounts');
-    if (create !== files) throw new Error(`${maker}: ${create} flows of ${files} files`);
-    return outcomeOf(costs, files);
-  } finally {
-    await subject.end();
-  }
+  await using subject = await stage.subject(maker, 'create-flow', stage.environment('plain'));
+  const batches = async (count: number): Promise<Cost[]> => {
+    const costs: Cost[] = [];
+    for (let done = 0; done < count; done += BATCH) {
+      costs.push(await subject.call('invoke', { event: stage.uploads(FILE_BYTES, BATCH) }));
+    }
+    return costs;
+  };
+  await batches(WARM_UP_FILES);
+  await stage.service.call('takeCounts');
+  const costs = await batches(files);
+  const { create = 0 } = await stage.service.call('takeCounts');
+  if (create !== files) throw new Error(`${maker}: ${create} flows of ${files} files`);
+  return outcomeOf(costs, files);
 }
 
 async function out(stage: Stage, maker: Maker, files: number): Promise<Outcome> {
-  const { subject } = await stage.subject(maker, 'collect-outputs', stage.environment('plain'));
+  await using subject = await stage.subject(maker, 'collect-outputs', stage.environment('plain'));
   const run = async (count: number): Promise<Cost> => {
-    const flows = Array.from({ length: count }, () => doneFlow('uri', FILE_BYTES, stage.next()));
-    await stage.addRunning(flows, maker === 'naive' ? 'naive' : 'ours');
+    await stage.addEnded(FILE_BYTES, count, maker);
     return subject.call('invoke', { event: {} });
   };
-  try {
-    await run(WARM_UP_FILES);
-    await stage.service.call('takeCounts');
-    const cost = await run(files);
-    const { asset = 0 } = await stage.service.call('takeCounts');
-    if (asset !== files) throw new Error(`${maker}: ${asset} assets of ${files} flows`);
-    return outcomeOf([cost], files);
-  } finally {
-    await subject.end();
-  }
+  await run(WARM_UP_FILES);
+  await stage.service.call('takeCounts');
+  const cost = await run(files);
+  const { asset = 0 } = await stage.service.call('takeCounts');
+  if (asset !== files) throw new Error(`${maker}: ${asset} assets of ${files} flows`);
+  return outcomeOf([cost], files);
 }
 
 function outcomeOf(costs: readonly Cost[], files: number): Outcome {

@@ -2,7 +2,7 @@ import { RECEIPT_NAME } from '../../functions/results/results-keys.ts';
 import type { FunctionName } from '../../infra/bundle/bundle.ts';
 import { ChildError } from '../child.ts';
 import { BUCKETS } from '../names.ts';
-import { type Check, figure, mib, type Report, size, type Table } from '../report.ts';
+import { atMost, type Check, figure, mib, type Report, size, type Table } from '../report.ts';
 import { asset, type Form } from '../servers/bytes.ts';
 import { doneFlow } from '../servers/flow-service.ts';
 import type { Stage, Subject, Transport } from '../stage.ts';
@@ -78,7 +78,7 @@ export async function transfer(stage: Stage, options: TransferOptions): Promise<
   return { name: direction, tables: tablesOf(direction, figures), checks: figures.flatMap(checksOf), figures };
 }
 
-/** Runs all contestants round by round. Returns a function that looks up their costs. */
+/** Runs all contestants round by round. Returns a function that finds their costs. */
 async function measureAll(stage: Stage, { direction, transports, sizes, rounds }: TransferOptions) {
   const costs = new Map<string, (Cost | string)[]>();
   const costsOf = (transport: Transport, bytes: number, contestant: Contestant) => {
@@ -181,17 +181,9 @@ const NAIVE_RATIO_MIN: Readonly<Record<Direction, number>> = { in: 4, out: 2.5 }
 
 function checksOf({ direction, transport, bytes, wall, cpu, memory: { median: memoryBytes } }: Figures): Check[] {
   const name = `${direction} ${transport} ${size(bytes)}`;
-  const target = (what: string, value: number, wanted: string, holds: boolean): Check => ({
-    what: `${name}: ${what}`,
-    found: figure(value),
-    wanted,
-    holds,
-    isExact: false,
-  });
   const memory = memoryBytes / MIB;
-  const memoryMax = MEMORY_BYTES_MAX[direction] / MIB;
   const checks: Check[] = [
-    target('MiB above idle', memory, `at most ${memoryMax}`, memory <= memoryMax),
+    atMost(`${name}: MiB above idle`, memory, MEMORY_BYTES_MAX[direction] / MIB),
     {
       what: `${name}: memory does not grow with the file`,
       found: `${figure(memory)} MiB`,
@@ -202,13 +194,20 @@ function checksOf({ direction, transport, bytes, wall, cpu, memory: { median: me
   ];
   if (bytes >= 64 * MB) {
     checks.push(
-      target('wall, ours : copy', wall.toCopy.median, 'at most 1.18', wall.toCopy.median <= 1.18),
-      target('CPU, ours : copy', cpu.toCopy.median, 'at most 1.3', cpu.toCopy.median <= 1.3),
+      atMost(`${name}: wall, ours : copy`, wall.toCopy.median, 1.18),
+      atMost(`${name}: CPU, ours : copy`, cpu.toCopy.median, 1.3),
     );
   }
   if (bytes === 256 * MB) {
+    const { median } = wall.toNaive;
     const min = NAIVE_RATIO_MIN[direction];
-    checks.push(target('wall, naive : ours', wall.toNaive.median, `at least ${min}`, wall.toNaive.median >= min));
+    checks.push({
+      what: `${name}: wall, naive : ours`,
+      found: figure(median),
+      wanted: `at least ${min}`,
+      holds: median >= min,
+      isExact: false,
+    });
   }
   return checks;
 }
@@ -222,26 +221,22 @@ async function measure(
   // A flow that the last contestant failed to collect would make this one fail too.
   await stage.aws.call('clear');
   const { direction, transport, contestant } = trial;
-  const subject =
+  await using subject =
     contestant === 'copy' || contestant === 'relay'
       ? stage.copier(transport)
-      : (await stage.subject(contestant, FUNCTION[direction], stage.environment(transport))).subject;
-  try {
-    for (let call = 0; call < WARM_UP_CALLS; call += 1) await once(stage, subject, trial, WARM_UP_BYTES);
-    await subject.call('settle');
-    const costs: [number, Cost | string][] = [];
-    for (const bytes of sizes) {
-      try {
-        costs.push([bytes, await once(stage, subject, trial, bytes)]);
-      } catch (error) {
-        if (contestant !== 'naive' || !(error instanceof ChildError)) throw error;
-        costs.push([bytes, error.message.split('\n')[0] ?? '']);
-      }
+      : await stage.subject(contestant, FUNCTION[direction], stage.environment(transport));
+  for (let call = 0; call < WARM_UP_CALLS; call += 1) await once(stage, subject, trial, WARM_UP_BYTES);
+  await subject.call('settle');
+  const costs: [number, Cost | string][] = [];
+  for (const bytes of sizes) {
+    try {
+      costs.push([bytes, await once(stage, subject, trial, bytes)]);
+    } catch (error) {
+      if (contestant !== 'naive' || !(error instanceof ChildError)) throw error;
+      costs.push([bytes, error.message.split('\n')[0] ?? '']);
     }
-    return costs;
-  } finally {
-    await subject.end();
   }
+  return costs;
 }
 
 /** Sends one file in one invocation, and checks that it arrived. */

@@ -1,18 +1,12 @@
-import type { Certificate } from '../certificate.ts';
 import { answerCalls } from '../child.ts';
 import { BUCKETS } from '../names.ts';
 import { Aws } from './aws.ts';
-import { delayed, serveWire } from './wire.ts';
+import { wireServer } from './wire.ts';
 
 const aws = new Aws();
-let answerMs = 0;
-const handle = delayed(aws.handle, () => answerMs);
 
 const calls = {
-  async listen(certificate: Certificate): Promise<{ plain: number; tls: number }> {
-    const [plain, tls] = [await serveWire(handle), await serveWire(handle, certificate)];
-    return { plain: plain.port, tls: tls.port };
-  },
+  ...wireServer(aws.handle),
   put(objects: readonly { bucket: string; key: string; body: string }[]): void {
     for (const { bucket, key, body } of objects) aws.put(bucket, key, Buffer.from(body));
   },
@@ -26,10 +20,6 @@ const calls = {
   text: ({ bucket, key }: { bucket: string; key: string }) => aws.get(bucket, key)?.body.toString(),
   lastMessage: () => aws.lastMessage,
   clear: () => aws.clear(),
-  /** Delays every answer from now on. */
-  setAnswerMs(argument: { answerMs: number }): void {
-    answerMs = argument.answerMs;
-  },
   takeCounts: () => aws.takeCounts(),
 };
 export type AwsCalls = typeof calls;

@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { asset, type Form } from './bytes.ts';
 import type { WireAnswer, WireRequest } from './wire.ts';
 
@@ -9,8 +8,6 @@ export const runningFlow = (index: number): string => `running-${index}`;
 
 /** A flow service that accepts every flow and reads all answers from flow ids. It keeps nothing but its counts. */
 export class FlowService {
-  /** Delay of the answer that a flow is running, in milliseconds. */
-  pollMs = 0;
   #counts: Record<string, number> = {};
   #created = 0;
   #received = 0;
@@ -22,7 +19,7 @@ export class FlowService {
     return counts;
   }
 
-  readonly handle = async ({ method, url, bodyBytes }: WireRequest): Promise<WireAnswer> => {
+  readonly handle = ({ method, url, bodyBytes }: WireRequest): WireAnswer => {
     const [, , flowId = '', outputs, assetId] = url.pathname.split('/');
     if (method === 'POST') {
       this.#count('create');
@@ -43,9 +40,7 @@ export class FlowService {
       return json({ flow_id: flowId, outputs: Array.from({ length: assets }, ready) });
     }
     this.#count('get');
-    const isRunning = flowId.startsWith('running-');
-    if (isRunning && this.pollMs > 0) await sleep(this.pollMs);
-    return json({ flow_id: flowId, state: isRunning ? 'running' : 'completed' });
+    return json({ flow_id: flowId, state: flowId.startsWith('running-') ? 'running' : 'completed' });
   };
 
   #count(operation: string): void {

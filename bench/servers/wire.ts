@@ -1,4 +1,4 @@
-import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
+import { type AddressInfo, createServer, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createServer as createTlsServer } from 'node:tls';
 import type { Certificate } from '../certificate.ts';
@@ -39,19 +39,24 @@ const WRITE_AHEAD_BYTES = 1024 * 1024;
 
 const HEAD_END = Buffer.from('\r\n\r\n');
 
-/** The handler with a delay before each answer. A delay of 0 adds no turn of the event loop. */
-export const delayed =
-  (handler: Handler, delayMs: () => number): Handler =>
-  (request) => {
-    const ms = delayMs();
-    return ms > 0 ? sleep(ms).then(() => handler(request)) : handler(request);
+/** A server whose answers can be delayed, as calls of its process. */
+export function wireServer(handler: Handler) {
+  let delayMs = 0;
+  // A delay of 0 adds no turn of the event loop.
+  const delayed: Handler = (request) => (delayMs > 0 ? sleep(delayMs).then(() => handler(request)) : handler(request));
+  return {
+    /** Listens on two free ports of 127.0.0.1, in the clear and with TLS. */
+    async listen(certificate: Certificate): Promise<{ plain: number; tls: number }> {
+      return { plain: await listen(delayed), tls: await listen(delayed, certificate) };
+    },
+    /** Delays every answer from now on. */
+    setAnswerMs({ answerMs }: { answerMs: number }): void {
+      delayMs = answerMs;
+    },
   };
+}
 
-/** Serves on a free port of 127.0.0.1. */
-export async function serveWire(
-  handler: Handler,
-  certificate?: Certificate,
-): Promise<{ server: Server; port: number }> {
+async function listen(handler: Handler, certificate?: Certificate): Promise<number> {
   const listener = (socket: Socket) => void new Connection(socket, handler);
   const options = { highWaterMark: WRITE_AHEAD_BYTES, noDelay: true };
   const server =
@@ -62,7 +67,7 @@ export async function serveWire(
     server.once('error', reject);
     server.listen(0, '127.0.0.1', resolve);
   });
-  return { server, port: (server.address() as AddressInfo).port };
+  return (server.address() as AddressInfo).port;
 }
 
 class Connection {
