@@ -45,15 +45,6 @@ async function twoFlows(): Promise<{ setUnknown(isUnknown: boolean): void }> {
 }
 
 describe('a flow that the service does not know at two polls in a row', () => {
-  it('is gone', async () => {
-    await start({ service: { flowMs: 10 * HOUR } });
-    const { setUnknown } = await twoFlows();
-    setUnknown(true);
-    expect(await tick()).toMatchObject({ polled: 2, failed: 0 });
-    expect(await tick()).toMatchObject({ polled: 2, failed: 1 });
-    expect(await runningCount()).toBe(1);
-  });
-
   it('is not gone if a tick that died, or is still at work, may have polled it in between', async () => {
     await start({ service: { flowMs: 10 * HOUR } });
     const { setUnknown } = await twoFlows();

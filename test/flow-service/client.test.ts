@@ -230,6 +230,12 @@ describe('an error response', () => {
     ['99999999999', 86_400_000],
     ['-5', undefined],
     ['1.5', undefined],
+    ['1e9', undefined],
+    ['0x10', undefined],
+    ['600, 700', undefined],
+    ['Sun, 06 Nov 1994 08:49:37 GMT', undefined],
+    ['Sun, 99 Nov 2094 08:49:37 GMT', undefined],
+    ['Fri, 31 Dec 9999 23:59:59 GMT', 86_400_000],
     ['soon', undefined],
     ['', undefined],
     ['Thu, 99 Foo', undefined],
@@ -341,13 +347,7 @@ describe('a flow that may have been created', () => {
     ['a success without a body', 'HTTP/1.1 204 Gone\r\n\r\n'],
     ['a success that is compressed', 'HTTP/1.1 201 C\r\nContent-Encoding: gzip\r\n\r\n{"flow_id":"f1"}'],
     ['a success that names no flow', 'HTTP/1.1 201 Created\r\n\r\n{"state":"created"}'],
-    ['an id of null', 'HTTP/1.1 201 Created\r\n\r\n{"flow_id":null}'],
-    ['an id of nothing', 'HTTP/1.1 201 Created\r\n\r\n{"flow_id":""}'],
-    ['an id that leads upwards', 'HTTP/1.1 201 Created\r\n\r\n{"flow_id":".."}'],
-    ['an id that is too long', `HTTP/1.1 201 Created\r\n\r\n{"flow_id":"${'ü'.repeat(129)}"}`],
-    ['an id that is half a character', 'HTTP/1.1 201 Created\r\n\r\n{"flow_id":"\\ud800"}'],
     ['an id that has lost digits', 'HTTP/1.1 201 Created\r\n\r\n{"flow_id":12345678901234567890}'],
-    ['an id that is an object', 'HTTP/1.1 201 Created\r\n\r\n{"flow_id":{}}'],
   ])('is in doubt if the response is %s', async (_, answer) => {
     await using server = await afterTheRequest(answer);
     const error = (await failureOf(operations.create(clientOf(server.url)))) as Error;

@@ -178,12 +178,9 @@ describe('the body of a text', () => {
     expect(JSON.parse(body.toString()).inputs[0].data).toBe('a prompt');
   });
 
-  it.each([
-    ['a byte that never occurs', Buffer.from([0x61, 0xff])],
-    ['a cut character', Buffer.from('ä').subarray(0, 1)],
-    ['half of a surrogate pair', Buffer.from([0xed, 0xa0, 0x80])],
-  ])('fails before anything is sent if it is not UTF-8: %s', async (_, bytes) => {
-    const error = await failureOf(flowBody(requestOf(sourceOf(bytes), { as: 'text' }), never));
+  it('fails before anything is sent if it is not UTF-8', async () => {
+    const source = sourceOf(Buffer.from([0x61, 0xff]));
+    const error = await failureOf(flowBody(requestOf(source, { as: 'text' }), never));
     expect(error).toBeInstanceOf(InvalidTextError);
     expect(error).toMatchObject({ message: 'The text is not valid UTF-8', cause: expect.any(TypeError) });
   });

@@ -214,6 +214,7 @@ describe('an upload of a size', () => {
 
   const texts: readonly (readonly [what: string, bytes: Uint8Array, code: string | undefined])[] = [
     ['a lone continuation byte', Buffer.from([0x61, 0x80]), 'invalid-text'],
+    ['a byte that never occurs', Buffer.from([0x61, 0xff]), 'invalid-text'],
     ['an overlong form', Buffer.from([0xc0, 0xaf]), 'invalid-text'],
     ['half a surrogate pair', Buffer.from([0xed, 0xa0, 0x80]), 'invalid-text'],
     ['a character cut at the end', Buffer.from([0x61, 0xf0, 0x9f]), 'invalid-text'],
