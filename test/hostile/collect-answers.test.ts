@@ -8,7 +8,7 @@ import { BOMB, html, NO_ANSWERS, nested, zipped } from './bad-answers.ts';
 import { answering, endless, hostileWorld, MINUTE, onlyReceipt, saying } from './support.ts';
 
 async function running(options: WorldOptions = {}, body = 'x'): Promise<World> {
-  const world = await hostileWorld({ ...options, settings: { flowAgeMaxSeconds: 3_600, ...options.settings } });
+  const world = await hostileWorld({ ...options, settings: { flowAgeMaxSeconds: 1_800, ...options.settings } });
   await world.upload('a', body, { ContentType: 'application/x-test' });
   await world.deliver();
   expect(await world.entry()).toMatchObject({ state: 'running' });
@@ -32,7 +32,7 @@ describe('an answer to GET /flows/{id} that is', () => {
     await world.settle();
     const receipt = await onlyReceipt(world);
     expect(receipt).toMatchObject({ status: 'failed', failure: { code: 'timed-out' } });
-    expect(receipt.failure?.message).toMatch(/3600 seconds.*: \S/);
+    expect(receipt.failure?.message).toMatch(/1800 seconds.*: \S/);
     expect(await world.keys(RESULTS)).toEqual(['a/receipt.json']);
   });
 
@@ -49,7 +49,7 @@ describe('an answer to GET /flows/{id} that is', () => {
   it.each(odd)('%s is a running flow', async (_, record) => {
     const world = await running();
     answering(world, 'getFlow', saying(JSON.stringify({ flow_id: 'any', ...record })));
-    world.clock.advance(30 * MINUTE);
+    world.clock.advance(20 * MINUTE);
     expect(await world.tick()).toMatchObject({ result: 'completed', running: 1, failed: 0 });
     world.service.intercept = undefined;
     await world.settle();
@@ -94,7 +94,7 @@ describe('a listing of outputs that is', () => {
     await world.settle();
     const receipt = await onlyReceipt(world);
     expect(receipt).toMatchObject({ status: 'failed', failure: { code: 'timed-out' } });
-    expect(receipt.failure?.message).toMatch(/3600 seconds.*: \S/);
+    expect(receipt.failure?.message).toMatch(/1800 seconds.*: \S/);
   });
 
   /** What becomes of outputs whose every download would succeed. */
