@@ -288,6 +288,12 @@ describe('a round that is cut off', () => {
 });
 
 describe('many flows that are due', () => {
+  /** Makes the listing show all flows in one state. */
+  const listAll = (flowIds: readonly string[], state: string) => {
+    const flows = flowIds.map((flowId) => ({ flow_id: flowId, state }));
+    world.service.intercept = (_, { operation }) => (operation === 'listFlows' ? answer({ flows }) : undefined);
+  };
+
   it('are polled through the listing, for far fewer requests than one for each', async () => {
     await start({ service: { flowMs: 100 * DAY } });
     await flowsOf(named(60));
@@ -311,9 +317,7 @@ describe('many flows that are due', () => {
 
   it('are collected a few polls later if the listing calls them running for ever', async () => {
     await start();
-    const flowIds = await flowsOf(named(30));
-    const flows = flowIds.map((flowId) => ({ flow_id: flowId, state: 'running' }));
-    world.service.intercept = (_, { operation }) => (operation === 'listFlows' ? answer({ flows }) : undefined);
+    listAll(await flowsOf(named(30)), 'running');
     for (let i = 0; i < 4; i += 1) {
       world.clock.advance(20 * MINUTE);
       await world.tick();
@@ -323,9 +327,7 @@ describe('many flows that are due', () => {
 
   it.each(['completed', 'failed', 'aborted'])('stay running if only the listing calls them %s', async (called) => {
     await start({ service: { flowMs: 100 * DAY } });
-    const flowIds = await flowsOf(named(20));
-    const flows = flowIds.map((flowId) => ({ flow_id: flowId, state: called }));
-    world.service.intercept = (_, { operation }) => (operation === 'listFlows' ? answer({ flows }) : undefined);
+    listAll(await flowsOf(named(20)), called);
     for (let i = 0; i < 3; i += 1) {
       world.clock.advance(20 * MINUTE);
       expect(await world.tick()).toMatchObject({ running: 20, succeeded: 0, failed: 0, polled: 20 });

@@ -387,6 +387,13 @@ describe('a flow that may have been created', () => {
 });
 
 describe('a flow that was certainly not created', () => {
+  /** A server that reads requests and answers none. It notes if one comes to its end. */
+  const receiving = (received: { isWhole: boolean }) =>
+    scripted((request) => {
+      request.on('error', () => {}).on('end', () => Object.assign(received, { isWhole: true }));
+      request.resume();
+    });
+
   it('because no server listened is not the fault of the file', async () => {
     const closed = await scripted(() => {});
     await closed[Symbol.asyncDispose]();
@@ -406,15 +413,8 @@ describe('a flow that was certainly not created', () => {
   });
 
   it("because the input failed throws the input's own error, and the request never completes", async () => {
-    let isWhole = false;
-    await using server = await scripted((request) => {
-      request
-        .on('error', () => {})
-        .on('end', () => {
-          isWhole = true;
-        });
-      request.resume();
-    });
+    const received = { isWhole: false };
+    await using server = await receiving(received);
     const failure = new Error('the object is gone');
     const failing = (after: number): InputSource => ({
       bytes: 300_000,
@@ -430,26 +430,19 @@ describe('a flow that was certainly not created', () => {
       expect(await failureOf(clientOf(server.url).create(requestOf(failing(after)), never))).toBe(failure);
     }
     await until(() => server.open.size === 0);
-    expect(isWhole).toBe(false);
+    expect(received.isWhole).toBe(false);
   });
 
   it('because the input had the wrong length is unavailable, and the request never completes', async () => {
-    let isWhole = false;
-    await using server = await scripted((request) => {
-      request
-        .on('error', () => {})
-        .on('end', () => {
-          isWhole = true;
-        });
-      request.resume();
-    });
+    const received = { isWhole: false };
+    await using server = await receiving(received);
     for (const bytes of [1, 3]) {
       const source = { ...sourceOf('hi'), bytes };
       const error = await failureOf(clientOf(server.url).create(requestOf(source), never));
       expect(error).toMatchObject({ name: 'UnavailableError', bodyStarted: true });
     }
     await until(() => server.open.size === 0);
-    expect(isWhole).toBe(false);
+    expect(received.isWhole).toBe(false);
   });
 
   it('because the text is invalid fails before a connection is made', async () => {
