@@ -32,7 +32,7 @@ export function retryOneFailure(world: World): void {
     if (failed.length === 0) return;
     world.observed.stats.retriesByPeople += 1;
     const { upload } = world.randoms.main.pick(failed);
-    world.trace(`somebody: retry ${upload.key}`);
+    world.trace(`the operator: retry ${upload.key}`);
     void world.invocations.startCollect({ retry: [upload.id] });
   });
 }

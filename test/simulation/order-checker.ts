@@ -70,7 +70,7 @@ export class OrderChecker {
     else if (kind === 'receipt.put') this.#seesReceipt(body);
   }
 
-  /** Nobody takes over a claim while its holder works, and the claim holds until the holder's hard end. */
+  /** No invocation takes over a claim while its holder works, and the claim holds until the holder's hard end. */
   #seesEntry(writer: string, entry: Entry): void {
     const { upload, state } = entry;
     this.uploads.set(upload.id, upload);
@@ -98,7 +98,7 @@ export class OrderChecker {
     this.broken.push(`a doubt was forgotten when another was added: ${upload.key}`);
   }
 
-  /** Nobody takes a collector's lease while its holder works. */
+  /** No invocation takes a collector's lease while its holder works. */
   #seesLease(writer: string, key: string, body: string): void {
     const { heldUntil } = JSON.parse(body) as { heldUntil: number };
     const holder = this.#leases.get(key);

@@ -7,7 +7,7 @@ interface Run {
   readonly count: number;
   readonly threads: number;
   readonly onOutcome: (outcome: Outcome) => void;
-  /** Hears of everything that happens, if there is one thread. */
+  /** Gets a line about each event, if there is one thread. */
   readonly onTrace?: ((line: string) => void) | undefined;
 }
 

@@ -123,7 +123,7 @@ class S3Network {
     }
   }
 
-  /** Notes the multipart upload that the process hears of in this answer. */
+  /** Notes the multipart upload whose beginning this answer confirms to the process. */
   async #noted(response: SdkResponse): Promise<SdkResponse> {
     const chunks: Buffer[] = [];
     for await (const chunk of response.body) chunks.push(chunk as Buffer);

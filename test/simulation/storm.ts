@@ -12,7 +12,7 @@ const STORM_START = START + 20 * MINUTE;
 /** Does one step to the inbox. */
 export async function doStep(world: World, step: Step): Promise<void> {
   const { inspector, inbox } = world;
-  world.trace(`somebody: ${step.kind} ${step.key}`);
+  world.trace(`the uploader: ${step.kind} ${step.key}`);
   if (step.kind === 'delete') await inspector.delete(inbox, step.key);
   else await inspector.put(inbox, step.key, step.content, step.mediaType);
 }
@@ -80,7 +80,7 @@ function scheduleTroubles(world: World): void {
 
 /** Deploys both functions with other settings. */
 function deploy(world: World, what: Change): void {
-  world.trace(`somebody: deploy ${what}`);
+  world.trace(`the operator: deploy ${what}`);
   world.observed.deployedAt.set(what, world.timeline.now());
   const change: Record<Change, Partial<Settings>> = {
     route: { routes: CORRECTED_ROUTES },

@@ -1,7 +1,7 @@
 export const SECOND = 1_000;
 export const MINUTE = 60 * SECOND;
 
-/** Largest number of events of a seed. With more, something goes on for ever. */
+/** Largest number of events of a seed. With more, something does not end. */
 const EVENTS_MAX = 300_000;
 
 interface Event {
@@ -57,7 +57,7 @@ export class Timeline {
       }
       this.#pop();
       if (next.isCancelled) continue;
-      if (this.#count > EVENTS_MAX) throw new Error(`More than ${EVENTS_MAX} events: this goes on for ever`);
+      if (this.#count > EVENTS_MAX) throw new Error(`More than ${EVENTS_MAX} events: something does not end`);
       this.#now = next.at;
       next.run();
       await rest();

@@ -12,7 +12,7 @@ export async function checkReceipts(world: World, entries: readonly TerminalEntr
   }
 }
 
-/** True if an upload at a key has no readable entry any more. Then nobody can tell whose receipt must be there. */
+/** True if an upload at a key has no readable entry any more. Then it is unknown whose receipt must be there. */
 function isOwnerUnknown(world: World, key: string, entries: readonly TerminalEntry[]): boolean {
   const { observed, orderChecker } = world;
   const lost = [...observed.expired.keys()].filter((id) => !entries.some(({ upload }) => upload.id === id));
