@@ -147,7 +147,7 @@ describe('a retried failure', () => {
 
 describe('the completion event', () => {
   const ends = () =>
-    world.events.map(({ detail }) => JSON.parse(detail)).map(({ generation, status }) => [generation, status]);
+    world.events.map(({ detail }) => JSON.parse(detail)).map(({ generation, status }) => `${generation} ${status}`);
 
   /** The next event is lost, and its invocation with it. */
   function loseEvent(): void {
@@ -165,10 +165,7 @@ describe('the completion event', () => {
     expect(ends()).toEqual([]);
     await retry();
     await world.settle();
-    expect(ends()).toEqual([
-      [1, 'failed'],
-      [2, 'succeeded'],
-    ]);
+    expect(ends()).toEqual(['1 failed', '2 succeeded']);
   });
 
   it('of a failed flow is sent by the retry if it was lost', async () => {
@@ -182,10 +179,7 @@ describe('the completion event', () => {
     world.redeploy({ routes: [ECHO] });
     await retry();
     await world.settle();
-    expect(ends()).toEqual([
-      [1, 'failed'],
-      [2, 'succeeded'],
-    ]);
+    expect(ends()).toEqual(['1 failed', '2 succeeded']);
   });
 
   it('is not sent again by a retry if it was not lost', async () => {
@@ -193,10 +187,7 @@ describe('the completion event', () => {
     await rejected();
     await retry();
     await world.settle();
-    expect(ends()).toEqual([
-      [1, 'failed'],
-      [2, 'succeeded'],
-    ]);
+    expect(ends()).toEqual(['1 failed', '2 succeeded']);
   });
 
   it('that was lost with the last delivery of its message is sent by the sweep', async () => {
@@ -211,7 +202,7 @@ describe('the completion event', () => {
       await world.sweep();
       world.clock.advance(60 * MINUTE);
     }
-    expect(ends()).toEqual([[1, 'failed']]);
+    expect(ends()).toEqual(['1 failed']);
   });
 });
 
