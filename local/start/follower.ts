@@ -2,10 +2,11 @@ import { GetObjectCommand, type GetObjectCommandOutput, ListObjectsV2Command, ty
 import { type Entry, isTerminal, type WaitingEntry } from '../../functions/ledger/entry.ts';
 import { parseRunningKey, UPLOADS_PREFIX } from '../../functions/ledger/keys.ts';
 import { type Receipt, receiptOf } from '../../functions/publish/receipts.ts';
+import type { RetrySettings } from '../../functions/publish/retry-command.ts';
 import { RECEIPT_NAME } from '../../functions/results/results-keys.ts';
 import { isAbsent } from '../../functions/s3/errors.ts';
 import type { S3EventRecord } from '../aws/s3/events.ts';
-import { COLLECT_FUNCTION, LEDGER_BUCKET, RESULTS_BUCKET } from '../pipeline.ts';
+import { LEDGER_BUCKET, RESULTS_BUCKET } from '../pipeline.ts';
 import type { DeliveredReceipts } from './delivered-receipts.ts';
 import type { ResultsFolder } from './results-folder.ts';
 
@@ -51,6 +52,7 @@ export class Follower {
   readonly #s3: S3Client;
   readonly #results: ResultsFolder;
   readonly #delivered: DeliveredReceipts;
+  readonly #retry: RetrySettings;
   readonly #onProgress: (progress: Progress) => void;
   readonly #states = new Map<string, string>();
   /** The path of each copied object, by its key, until an end lists the object. */
@@ -66,11 +68,14 @@ export class Follower {
     readonly s3: S3Client;
     readonly results: ResultsFolder;
     readonly delivered: DeliveredReceipts;
+    /** What a receipt's retry command is made of. */
+    readonly retry: RetrySettings;
     readonly onProgress: (progress: Progress) => void;
   }) {
     this.#s3 = options.s3;
     this.#results = options.results;
     this.#delivered = options.delivered;
+    this.#retry = options.retry;
     this.#onProgress = options.onProgress;
   }
 
@@ -138,7 +143,7 @@ export class Follower {
   async #published(entry: Entry | undefined): Promise<void> {
     if (entry === undefined || !isTerminal(entry)) return;
     await Promise.allSettled(this.#receipts.values());
-    const receipt = receiptOf(entry, COLLECT_FUNCTION);
+    const receipt = receiptOf(entry, this.#retry);
     if (this.#ended.has(endOf(receipt)) || this.#undelivered.has(endOf(receipt))) return;
     const assets = await this.#copyAll(receipt.assets);
     this.#report({ kind: 'ended', receipt, receiptPath: undefined, assets });

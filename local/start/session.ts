@@ -7,7 +7,7 @@ import type { PipelineSettings } from '../../functions/settings/settings.ts';
 import { mediaTypeOf } from '../../functions/uploads/media-type.ts';
 import { routeFor } from '../../functions/uploads/routes.ts';
 import { uploadsOf } from '../../functions/uploads/upload-event.ts';
-import { INBOX_BUCKET, type Pipeline, type PipelineOptions, startPipeline } from '../pipeline.ts';
+import { COLLECT_FUNCTION, INBOX_BUCKET, type Pipeline, type PipelineOptions, startPipeline } from '../pipeline.ts';
 import { DeliveredReceipts } from './delivered-receipts.ts';
 import { Follower, type Progress } from './follower.ts';
 import { type Content, FileChangedError, type InboxFile, versionOf } from './inbox-file.ts';
@@ -100,6 +100,11 @@ export class Session {
       s3: session.#pipeline.s3,
       results: new ResultsFolder(options.resultsDir),
       delivered: new DeliveredReceipts(stateDir === undefined ? undefined : join(stateDir, 'delivered-receipts')),
+      retry: {
+        collectFunction: COLLECT_FUNCTION,
+        localInbox: options.pipeline.inboxDir ?? '',
+        inboxPrefix: options.pipeline.settings.inboxPrefix,
+      },
       onProgress: (progress) => session.#onProgress(progress),
     });
     await abortUnfinishedUploads(session.#pipeline.s3, INBOX_BUCKET);

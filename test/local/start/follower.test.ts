@@ -55,6 +55,7 @@ describe('the follower', () => {
     new Follower({
       ...{ s3, results },
       delivered: new DeliveredReceipts(join(dir, 'delivered')),
+      retry: { collectFunction: 'collect-outputs', localInbox: '', inboxPrefix: '' },
       onProgress: (each) => progress.push(each),
     });
   const put = (Key: string, Body: string) => s3.send(new PutObjectCommand({ Bucket: RESULTS_BUCKET, Key, Body }));
