@@ -37,9 +37,11 @@ function existingBuckets(scope: Construct, deployment: Deployment) {
     bucketName === undefined ? undefined : Bucket.fromBucketAttributes(scope, id, { bucketName, encryptionKey });
   const inboxKey = existingKey(scope, 'InboxKey', deployment.inboxKeyArn);
   const resultsKey = existingKey(scope, 'ResultsKey', deployment.resultsKeyArn);
+  const ledgerKey = existingKey(scope, 'LedgerKey', deployment.ledgerKeyArn);
   return {
     inboxBucket: bucket('InboxBucket', deployment.inboxBucket, inboxKey),
     resultsBucket: bucket('ResultsBucket', deployment.resultsBucket, resultsKey),
+    ledgerBucket: bucket('LedgerBucket', deployment.ledgerBucket, ledgerKey),
     accessLogsBucket: bucket('AccessLogsBucket', deployment.accessLogsBucket),
   };
 }

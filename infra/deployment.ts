@@ -52,6 +52,7 @@ const vpcSchema = strictObject({
 const KEYS_OF_RESOURCES = [
   ['inboxKeyArn', 'inboxBucket'],
   ['resultsKeyArn', 'resultsBucket'],
+  ['ledgerKeyArn', 'ledgerBucket'],
   ['tokenKeyArn', 'tokenSecret'],
 ] as const;
 
@@ -64,6 +65,8 @@ const deploymentSchema = strictObject({
   inboxKeyArn: z.optional(keyArn),
   resultsBucket: z.optional(bucketName),
   resultsKeyArn: z.optional(keyArn),
+  ledgerBucket: z.optional(bucketName),
+  ledgerKeyArn: z.optional(keyArn),
   accessLogsBucket: z.optional(bucketName),
   tokenSecret: z.optional(matching('the ARN or name of a secret', /^[\w/+=.@:-]{1,512}$/)),
   tokenKeyArn: z.optional(keyArn),

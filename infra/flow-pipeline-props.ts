@@ -60,6 +60,12 @@ export interface FlowPipelineProps {
    */
   readonly resultsBucket?: IBucket;
   /**
+   * The ledger of an earlier deployment of the same pipeline. Its entries keep the uploads that it knows from being paid
+   * for again. No other pipeline may use it. Its lifecycle rules stay as they are.
+   * @default - a new bucket
+   */
+  readonly ledgerBucket?: IBucket;
+  /**
    * An existing secret that holds the token of the flow service: the token itself, or JSON with the field `token`.
    * @default - a new secret. Store the token in it after the deployment.
    */

@@ -105,7 +105,11 @@ export class FlowPipeline extends Construct {
         prefix: settings.resultsPrefix,
         s3Events,
       }),
-      ledger: new Ledger(this, 'Ledger', { ...common, retentionDays: settings.ledgerRetentionDays }),
+      ledger: new Ledger(this, 'Ledger', {
+        ...common,
+        existing: props.ledgerBucket,
+        retentionDays: settings.ledgerRetentionDays,
+      }),
       events: new CompletionEvents(this, 'Events', props.eventBus),
       token: new Token(this, 'Token', { existing: props.tokenSecret, pipeline, encryptionKey }),
     };

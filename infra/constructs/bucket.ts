@@ -1,4 +1,4 @@
-import { Duration, type RemovalPolicy, Validations } from 'aws-cdk-lib';
+import { Duration, RemovalPolicy, Validations } from 'aws-cdk-lib';
 import type { IKey } from 'aws-cdk-lib/aws-kms';
 import {
   BlockPublicAccess,
@@ -24,6 +24,8 @@ export interface PipelineBucketProps {
 /** A bucket with what all buckets of the pipeline have: encryption, access over TLS only, and no public access. */
 export function pipelineBucket(scope: Construct, id: string, props: PipelineBucketProps): Bucket {
   const { encryptionKey, removalPolicy, accessLogsBucket, versioned, lifecycleRules = [] } = props;
+  // A bucket that is kept for ever is deleted all the same if its first deployment fails: it is still empty then.
+  const kept = removalPolicy === RemovalPolicy.RETAIN ? RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE : removalPolicy;
   const bucket = new Bucket(scope, id, {
     encryption: encryptionKey === undefined ? BucketEncryption.S3_MANAGED : BucketEncryption.KMS,
     encryptionKey,
@@ -37,8 +39,10 @@ export function pipelineBucket(scope: Construct, id: string, props: PipelineBuck
     serverAccessLogsPrefix: accessLogsBucket === undefined ? undefined : `${scope.node.path}/`,
     versioned,
     lifecycleRules: [{ abortIncompleteMultipartUploadAfter: ABANDONED_UPLOAD_LIFETIME }, ...lifecycleRules],
-    removalPolicy,
+    removalPolicy: kept,
   });
+  // A kept bucket keeps its policy too. Without it, the bucket could be read without TLS.
+  bucket.policy?.applyRemovalPolicy(kept);
   if (accessLogsBucket === undefined) {
     Validations.of(bucket).acknowledge({
       id: 'AwsSolutions-S1',

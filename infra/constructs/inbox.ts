@@ -1,8 +1,8 @@
-import { Duration, type RemovalPolicy } from 'aws-cdk-lib';
+import { Annotations, Duration, type RemovalPolicy, Token } from 'aws-cdk-lib';
 import { Rule } from 'aws-cdk-lib/aws-events';
 import { Grant, type IGrantable, type IRole } from 'aws-cdk-lib/aws-iam';
 import type { IKey } from 'aws-cdk-lib/aws-kms';
-import type { CfnBucket, IBucket } from 'aws-cdk-lib/aws-s3';
+import { CfnBucket, type IBucket } from 'aws-cdk-lib/aws-s3';
 import { Construct } from 'constructs';
 import { pipelineBucket } from './bucket.ts';
 import { allow, allowKey } from './permissions.ts';
@@ -68,6 +68,7 @@ export class Inbox extends Construct {
   /** Subscribes to the bucket's EventBridge events. The notifications that its owner has set up stay as they are. */
   #listenTo(bucket: IBucket, { prefix, uploads }: InboxProps): void {
     uploads.allowSender('events.amazonaws.com');
+    noteEvents(this, bucket);
     new Rule(this, 'ObjectCreated', {
       description: `Sends the uploads of ${this.node.path} to its queue`,
       eventPattern: {
@@ -78,7 +79,9 @@ export class Inbox extends Construct {
           ...(prefix !== '' && { object: { key: [{ prefix }] } }),
         },
       },
-      targets: [{ bind: () => ({ arn: uploads.queue.queueArn }) }],
+      targets: [
+        { bind: () => ({ arn: uploads.queue.queueArn, deadLetterConfig: { arn: uploads.deadLetters.queueArn } }) },
+      ],
     });
   }
 
@@ -122,4 +125,22 @@ export class Inbox extends Construct {
       resource: this.bucket,
     });
   }
+}
+
+/** Says at synth how to turn on the bucket's EventBridge events. Of an imported bucket it is unknown whether they are on. */
+function noteEvents(scope: Construct, bucket: IBucket): void {
+  const resource = bucket.node.defaultChild;
+  const notifications = resource instanceof CfnBucket ? resource.notificationConfiguration : undefined;
+  const hasEvents =
+    bucket.node.tryFindChild('Notifications') !== undefined ||
+    (notifications !== undefined && 'eventBridgeConfiguration' in notifications);
+  if (hasEvents) return;
+  const name = Token.isUnresolved(bucket.bucketName) ? '<name of the bucket>' : bucket.bucketName;
+  Annotations.of(scope).addInfo(
+    `Uploads are seen only if the inbox ${name} sends its events to EventBridge. ` +
+      `To see: aws s3api get-bucket-notification-configuration --bucket ${name}. ` +
+      `To turn them on: aws s3api put-bucket-notification-configuration --bucket ${name} ` +
+      `--notification-configuration '{"EventBridgeConfiguration": {}}'. ` +
+      'This replaces the whole configuration of the bucket, so put what the first command shows into it.',
+  );
 }

@@ -1,7 +1,7 @@
 import { Duration, type RemovalPolicy } from 'aws-cdk-lib';
 import type { IRole } from 'aws-cdk-lib/aws-iam';
 import type { IKey } from 'aws-cdk-lib/aws-kms';
-import type { Bucket, IBucket } from 'aws-cdk-lib/aws-s3';
+import type { IBucket } from 'aws-cdk-lib/aws-s3';
 import { Construct } from 'constructs';
 import { RUNNING_PREFIX, STATE_PREFIX, UPLOADS_PREFIX, WAITING_PREFIX } from '../../functions/ledger/keys.ts';
 import type { PipelineSettings } from '../../functions/settings/settings.ts';
@@ -12,6 +12,8 @@ const READ_AND_WRITE = ['s3:GetObject', 's3:PutObject'];
 const PUT_AND_DELETE = ['s3:PutObject', 's3:DeleteObject'];
 
 export interface LedgerProps {
+  /** The ledger of an earlier deployment. */
+  readonly existing: IBucket | undefined;
   readonly retentionDays: PipelineSettings['ledgerRetentionDays'];
   readonly encryptionKey: IKey | undefined;
   readonly removalPolicy: RemovalPolicy;
@@ -20,14 +22,20 @@ export interface LedgerProps {
 
 /** The bucket of entries and markers, for the pipeline alone. */
 export class Ledger extends Construct {
-  readonly bucket: Bucket;
+  readonly bucket: IBucket;
 
-  constructor(scope: Construct, id: string, props: LedgerProps) {
+  constructor(scope: Construct, id: string, { existing, ...props }: LedgerProps) {
     super(scope, id);
+    this.bucket = existing ?? this.#newBucket(props);
+  }
+
+  #newBucket({ retentionDays, ...props }: Omit<LedgerProps, 'existing'>): IBucket {
+    const bucket = pipelineBucket(this, 'Bucket', props);
     // By default nothing expires: without its entry, an upload could be paid for again.
-    this.bucket = pipelineBucket(this, 'Bucket', props);
-    if (props.retentionDays === 'forever') return;
-    this.bucket.addLifecycleRule({ prefix: UPLOADS_PREFIX, expiration: Duration.days(props.retentionDays) });
+    if (retentionDays !== 'forever') {
+      bucket.addLifecycleRule({ prefix: UPLOADS_PREFIX, expiration: Duration.days(retentionDays) });
+    }
+    return bucket;
   }
 
   /** Allows the role to claim an upload and to record what became of the claim. */

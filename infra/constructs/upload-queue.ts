@@ -37,18 +37,20 @@ export class UploadQueue extends Construct {
 
   /**
    * Allows S3 or EventBridge to send on behalf of this account. The policy cannot name one bucket: the bucket can be
-   * created only after the policy that allows it to send.
+   * created only after the policy that allows it to send. EventBridge makes a dead letter of what it cannot send.
    * @returns the policy, which must exist before a bucket can send here.
    */
   allowSender(service: 's3.amazonaws.com' | 'events.amazonaws.com'): CfnQueuePolicy {
-    this.queue.addToResourcePolicy(
-      new PolicyStatement({
-        principals: [new ServicePrincipal(service)],
-        actions: ['sqs:SendMessage'],
-        resources: [this.queue.queueArn],
-        conditions: { StringEquals: { 'aws:SourceAccount': Stack.of(this).account } },
-      }),
-    );
+    for (const queue of service === 'events.amazonaws.com' ? [this.queue, this.deadLetters] : [this.queue]) {
+      queue.addToResourcePolicy(
+        new PolicyStatement({
+          principals: [new ServicePrincipal(service)],
+          actions: ['sqs:SendMessage'],
+          resources: [queue.queueArn],
+          conditions: { StringEquals: { 'aws:SourceAccount': Stack.of(this).account } },
+        }),
+      );
+    }
     allowSending(this, this.queue.encryptionMasterKey, service);
     return this.queue.node.findChild('Policy').node.defaultChild as CfnQueuePolicy;
   }

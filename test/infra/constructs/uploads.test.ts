@@ -1,6 +1,6 @@
-import { Duration } from 'aws-cdk-lib';
+import { Duration, RemovalPolicy, type Stack, Validations } from 'aws-cdk-lib';
 import { Match } from 'aws-cdk-lib/assertions';
-import { Bucket } from 'aws-cdk-lib/aws-s3';
+import { Bucket, type BucketProps, type IBucket } from 'aws-cdk-lib/aws-s3';
 import { describe, expect, it } from 'vitest';
 import { SETTINGS_DEFAULT } from '../../../functions/settings/settings.ts';
 import { defaultPipeline, synthesisePipeline } from '../synthesis.ts';
@@ -8,8 +8,15 @@ import { only, resources } from '../template.ts';
 
 const { template } = defaultPipeline();
 
+const appBucket = (stack: Stack, props: BucketProps = {}): IBucket => {
+  const bucket = new Bucket(stack, 'Existing', { enforceSSL: true, ...props });
+  Validations.of(bucket).acknowledge({ id: 'AwsSolutions-S1', reason: 'This stack is not deployed.' });
+  return bucket;
+};
+
 describe('uploads reach the queue', () => {
   const queueArn = { 'Fn::GetAtt': [Match.stringLikeRegexp('^PipelineQueueUploads'), 'Arn'] };
+  const deadLettersArn = { 'Fn::GetAtt': [Match.stringLikeRegexp('^PipelineQueueDeadLetters'), 'Arn'] };
 
   it('by notifications of a new inbox, which is created after the permission to send', () => {
     template.hasResource('AWS::S3::Bucket', {
@@ -54,14 +61,26 @@ describe('uploads reach the queue', () => {
         'detail-type': ['Object Created'],
         detail: { bucket: { name: ['their-inbox'] }, object: { key: [{ prefix: 'in/' }] } },
       },
-      Targets: [{ Arn: queueArn }],
+      Targets: [{ Arn: queueArn, DeadLetterConfig: { Arn: deadLettersArn } }],
     });
-    existing.hasResourceProperties('AWS::SQS::QueuePolicy', {
-      PolicyDocument: {
-        Statement: Match.arrayWith([Match.objectLike({ Principal: { Service: 'events.amazonaws.com' } })]),
-      },
-    });
+    for (const Resource of [queueArn, deadLettersArn]) {
+      const sending = { Principal: { Service: 'events.amazonaws.com' }, Action: 'sqs:SendMessage', Resource };
+      existing.hasResourceProperties('AWS::SQS::QueuePolicy', {
+        PolicyDocument: { Statement: Match.arrayWith([Match.objectLike(sending)]) },
+      });
+    }
     expect(JSON.stringify(existing.toJSON())).not.toContain('NotificationConfiguration');
+  });
+
+  it.each<[string, (stack: Stack) => IBucket, boolean]>([
+    ['an imported bucket', (stack) => Bucket.fromBucketName(stack, 'Existing', 'their-inbox'), true],
+    ['a bucket of the app', (stack) => appBucket(stack), true],
+    ['a bucket of the app with its events on', (stack) => appBucket(stack, { eventBridgeEnabled: true }), false],
+  ])('from %s: synth says how to turn its events on unless they are on', (_, bucketOf, isSaid) => {
+    const { messages } = synthesisePipeline((stack) => ({ inboxBucket: bucketOf(stack) }));
+    const said = messages.filter((each) => each.includes('put-bucket-notification-configuration'));
+    expect(said).toHaveLength(isSaid ? 1 : 0);
+    if (isSaid) expect(said[0]).toContain('replaces the whole configuration');
   });
 
   it('and EventBridge as well, if s3Events is set', () => {
@@ -70,6 +89,37 @@ describe('uploads reach the queue', () => {
       ({ NotificationConfiguration }) => NotificationConfiguration?.EventBridgeConfiguration?.EventBridgeEnabled,
     );
     expect(telling.map(({ id }) => id.replace(/Bucket\w+$/, ''))).toEqual(['PipelineInbox', 'PipelineResults']);
+  });
+});
+
+describe('the buckets', () => {
+  it('are kept with their policies, but not if their first deployment fails', () => {
+    for (const type of ['AWS::S3::Bucket', 'AWS::S3::BucketPolicy']) {
+      const kept = Object.values(template.findResources(type)).map(({ DeletionPolicy }) => DeletionPolicy);
+      expect(kept).toEqual(['RetainExceptOnCreate', 'RetainExceptOnCreate', 'RetainExceptOnCreate']);
+    }
+  });
+
+  it('go with the stack if it says so', () => {
+    const { template: passing } = synthesisePipeline({ removalPolicy: RemovalPolicy.DESTROY });
+    for (const type of ['AWS::S3::Bucket', 'AWS::S3::BucketPolicy']) {
+      passing.allResources(type, { DeletionPolicy: 'Delete' });
+    }
+  });
+
+  it('of an earlier deployment can all be taken up again: ledger, inbox and results', () => {
+    const old = (name: string) => (stack: Stack) => Bucket.fromBucketName(stack, name, `old-${name}`);
+    const { template: back, findings } = synthesisePipeline((stack) => ({
+      inboxBucket: old('inbox')(stack),
+      resultsBucket: old('results')(stack),
+      ledgerBucket: old('ledger')(stack),
+      settings: { ledgerRetentionDays: 90 },
+    }));
+    expect(findings).toEqual([]);
+    back.resourceCountIs('AWS::S3::Bucket', 0);
+    for (const { Environment } of resources(back, 'AWS::Lambda::Function')) {
+      expect(Environment.Variables).toMatchObject({ INBOX_BUCKET: 'old-inbox', LEDGER_BUCKET: 'old-ledger' });
+    }
   });
 });
 
