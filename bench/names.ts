@@ -1,6 +1,8 @@
 /** Names that the servers, the functions' environment and the rows share. All values are fake. */
 export const BUCKETS = { inbox: 'inbox', results: 'results', ledger: 'ledger' } as const;
 export const TOKEN = 'obviously-fake-token';
+/** What the processes under test sign their requests with. */
+export const CREDENTIALS = { accessKeyId: 'fake', secretAccessKey: 'fake' } as const;
 export const TOKEN_SECRET = 'benchmark/token';
 export const PIPELINE = 'benchmark';
 

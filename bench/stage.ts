@@ -11,7 +11,7 @@ import type { FunctionName } from '../infra/bundle/bundle.ts';
 import { type Bundles, makeBundles } from './bundles.ts';
 import { selfSigned } from './certificate.ts';
 import { Child } from './child.ts';
-import { BUCKETS, FILE_ETAG, FILE_MODIFIED, PIPELINE, TOKEN_SECRET } from './names.ts';
+import { BUCKETS, CREDENTIALS, FILE_ETAG, FILE_MODIFIED, PIPELINE, TOKEN_SECRET } from './names.ts';
 import type { AwsCalls } from './servers/aws-process.ts';
 import { doneFlow } from './servers/flow-service.ts';
 import type { FlowServiceCalls } from './servers/flow-service-process.ts';
@@ -111,8 +111,8 @@ export class Stage {
       ...env,
       ...(transport === 'tls' ? { NODE_EXTRA_CA_CERTS: this.#parts.certificatePath } : {}),
       AWS_REGION: 'us-east-1',
-      AWS_ACCESS_KEY_ID: 'local-access-key',
-      AWS_SECRET_ACCESS_KEY: 'local-secret-key',
+      AWS_ACCESS_KEY_ID: CREDENTIALS.accessKeyId,
+      AWS_SECRET_ACCESS_KEY: CREDENTIALS.secretAccessKey,
       AWS_LAMBDA_FUNCTION_NAME: 'benchmark',
       AWS_ENDPOINT_URL: awsUrl,
     };

@@ -1,3 +1,4 @@
+import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
 import { DeleteObjectCommand, S3Client } from '@aws-sdk/client-s3';
 import { systemClock } from '../functions/base/clock.ts';
@@ -16,11 +17,13 @@ import type { S3EventRecord } from './aws/s3/events.ts';
 import { EmbeddedS3 } from './aws/s3/s3.ts';
 import { SecretStore } from './aws/secrets-manager/secret-store.ts';
 import { type ServedAws, serveAws } from './aws/serve-aws.ts';
+import { type Credentials, REGION, randomCredentials, randomRoleCredentials } from './aws/signature.ts';
 import { Queue } from './aws/sqs/queue.ts';
 import { StandInFlowService, type StandInOptions } from './flow-service/flow-service.ts';
 import { serveFlowService } from './flow-service/http.ts';
 import { LocalFunction } from './lambda/function.ts';
 import { type FixedTicks, Triggers } from './lambda/triggers.ts';
+import { randomSecret } from './secrets.ts';
 
 export const INBOX_BUCKET = 'inbox';
 export const RESULTS_BUCKET = 'results';
@@ -29,7 +32,6 @@ export const TOKEN_SECRET = 'flowdrop/token';
 /** The function that a receipt's command invokes. */
 export const COLLECT_FUNCTION: FunctionName = 'collect-outputs';
 const EVENT_BUS = 'default';
-const STAND_IN_TOKEN = 'stand-in-token';
 
 /** Shorter than the deployed 15 minutes: at home nobody waits that long for a function that hangs. */
 const TIMEOUT_SECONDS = 300;
@@ -90,11 +92,14 @@ export interface PipelineOptions {
 /** The running pipeline: everything that AWS does around the two functions, in this process. */
 export interface Pipeline {
   readonly s3Endpoint: string;
+  /** What a client of S3 signs its requests with. The other services refuse it. */
+  readonly s3Credentials: Credentials;
   /** A client for the three buckets. It is closed with the pipeline. */
   readonly s3: S3Client;
   readonly queue: Queue;
   readonly deadLetters: Queue;
   readonly secrets: SecretStore;
+  readonly eventBus: EventBus;
   /** Undefined if the options name a flow service. */
   readonly standIn: StandInFlowService | undefined;
   readonly functions: Readonly<Record<FunctionName, LocalFunction>>;
@@ -111,12 +116,21 @@ export interface Pipeline {
  * Starts the pipeline and connects its parts as the deployed stack does: buckets, queue, functions and schedule; and a
  * flow service, unless the options name one. The functions are the deployed bundles. Only the SDK's endpoint variables
  * differ.
+ *
+ * Other users of the machine reach its servers, and so do web pages in a browser. So every server demands a secret that
+ * is made here for this run, and is kept in memory only: credentials, the stand-in's token, and a secret of each
+ * function's process.
  */
 export async function startPipeline(options: PipelineOptions): Promise<Pipeline> {
   const closing = new AsyncDisposableStack();
   try {
     const { queue, deadLetters } = createQueues(options);
-    const onAccess = accessReporter(options);
+    const keys: Keys = {
+      process: randomCredentials(),
+      'create-flow': randomRoleCredentials(),
+      'collect-outputs': randomRoleCredentials(),
+    };
+    const onAccess = accessReporter(options, keys);
     let triggers: Triggers | undefined;
     const embedded = openS3(options, onAccess, (record) => {
       const bucket = record.s3.bucket.name;
@@ -133,15 +147,19 @@ export async function startPipeline(options: PipelineOptions): Promise<Pipeline>
     secrets.put(TOKEN_SECRET, service.token);
     const eventBus = new EventBus();
     const aws = await serveAws(
-      { s3: embedded, queue, secrets, secretName: TOKEN_SECRET, eventBus, eventBusName: EVENT_BUS },
+      {
+        ...{ s3: embedded, queue, secrets, secretName: TOKEN_SECRET, eventBus, eventBusName: EVENT_BUS },
+        functionCredentials: FUNCTION_NAMES.map((name) => keys[name]),
+        s3Credentials: [keys.process],
+      },
       onAccess,
       closing,
     );
     const s3Endpoint = aws.environment.AWS_ENDPOINT_URL_S3;
-    const s3 = s3Client(s3Endpoint);
+    const s3 = s3Client(s3Endpoint, keys.process);
     closing.defer(() => s3.destroy());
 
-    const functions = createFunctions(options, service.url, aws);
+    const functions = createFunctions(options, service.url, { aws, keys });
     triggers = new Triggers({
       clock: systemClock,
       queue,
@@ -155,7 +173,8 @@ export async function startPipeline(options: PipelineOptions): Promise<Pipeline>
     closing.defer(() => triggers?.close());
 
     return {
-      ...{ s3Endpoint, s3, queue, deadLetters, secrets, standIn, functions },
+      ...{ s3Endpoint, s3Credentials: keys.process, s3 },
+      ...{ queue, deadLetters, secrets, eventBus, standIn, functions },
       resume: () => resume(s3, queue),
       close: () => closing.disposeAsync(),
     };
@@ -176,16 +195,16 @@ function createQueues({ timeoutSeconds = TIMEOUT_SECONDS }: PipelineOptions): { 
   return { queue, deadLetters };
 }
 
-/** Reports the requests of the functions to `onCall`, and ignores those of this process. */
-function accessReporter({ onCall }: PipelineOptions): (access: AwsAccess) => void {
+/** Each function signs its requests with credentials of its own, by which the endpoints tell the functions apart. */
+type Keys = { readonly process: Credentials } & Readonly<Record<FunctionName, Required<Credentials>>>;
+
+/** Reports the requests of the functions to `onCall`, and ignores those of others. */
+function accessReporter({ onCall }: PipelineOptions, keys: Keys): (access: AwsAccess) => void {
   return ({ accessKeyId, action, resource, context }) => {
-    const name = FUNCTION_NAMES.find((each) => accessKeyId === accessKeyOf(each));
+    const name = FUNCTION_NAMES.find((each) => accessKeyId === keys[each].accessKeyId);
     if (name !== undefined) onCall?.(name, action, resource, context);
   };
 }
-
-/** Each function signs its requests with an access key of its own, by which the endpoints tell the functions apart. */
-const accessKeyOf = (name: FunctionName): string => `local-${name}`;
 
 /** Opens the S3 and creates the buckets that are missing. */
 function openS3(
@@ -218,11 +237,11 @@ function ensureBucket(s3: EmbeddedS3, name: string, options: { readonly versioni
   }
 }
 
-function s3Client(endpoint: string): S3Client {
+function s3Client(endpoint: string, credentials: Credentials): S3Client {
   return new S3Client({
     endpoint,
-    region: 'us-east-1',
-    credentials: { accessKeyId: 'local-access-key', secretAccessKey: 'local-secret-key' },
+    region: REGION,
+    credentials,
     // The embedded S3 runs in this process: no network can corrupt a byte.
     responseChecksumValidation: 'WHEN_REQUIRED',
   });
@@ -236,14 +255,24 @@ interface OpenFlowService {
 /** The flow service of the options, or a stand-in that `closing` ends. */
 async function openFlowService(options: PipelineOptions, closing: AsyncDisposableStack): Promise<OpenFlowService> {
   if (options.service) return { service: options.service, standIn: undefined };
-  const standIn = new StandInFlowService({ tokens: [STAND_IN_TOKEN], ...options.standIn });
+  const token = randomSecret();
+  const standIn = new StandInFlowService({
+    // Asset ids are all that a redirected download needs.
+    newId: () => randomBytes(12).toString('hex'),
+    ...options.standIn,
+    tokens: [token],
+  });
   closing.defer(() => standIn.close());
   const server = await serveFlowService(standIn);
   closing.defer(() => server.close());
-  return { service: { url: `${server.url}${options.standIn?.basePath ?? ''}`, token: STAND_IN_TOKEN }, standIn };
+  return { service: { url: `${server.url}${options.standIn?.basePath ?? ''}`, token }, standIn };
 }
 
-function createFunctions(options: PipelineOptions, serviceUrl: string, aws: ServedAws): Pipeline['functions'] {
+function createFunctions(
+  options: PipelineOptions,
+  serviceUrl: string,
+  { aws, keys }: { readonly aws: ServedAws; readonly keys: Keys },
+): Pipeline['functions'] {
   const env: Env = {
     PIPELINE: options.name ?? 'local',
     FLOW_SERVICE_URL: serviceUrl,
@@ -263,7 +292,12 @@ function createFunctions(options: PipelineOptions, serviceUrl: string, aws: Serv
       {
         name,
         bundleDir: join(options.bundleDir, name),
-        environment: { ...env, ...aws.environment, AWS_ACCESS_KEY_ID: accessKeyOf(name) },
+        environment: {
+          ...{ ...env, ...aws.environment },
+          AWS_ACCESS_KEY_ID: keys[name].accessKeyId,
+          AWS_SECRET_ACCESS_KEY: keys[name].secretAccessKey,
+          AWS_SESSION_TOKEN: keys[name].sessionToken,
+        },
         timeoutSeconds: options.timeoutSeconds ?? TIMEOUT_SECONDS,
         memoryMiB: MEMORY_MIB,
         onLog: (line) => options.onLog?.(name, line),

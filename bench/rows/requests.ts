@@ -6,7 +6,7 @@ import { serveS3 } from '../../local/aws/s3/http.ts';
 import { EmbeddedS3 } from '../../local/aws/s3/s3.ts';
 import { StandInFlowService } from '../../local/flow-service/flow-service.ts';
 import { serveFlowService } from '../../local/flow-service/http.ts';
-import { BUCKETS, TOKEN } from '../names.ts';
+import { BUCKETS, CREDENTIALS, TOKEN } from '../names.ts';
 import { type Check, exactly, type Report } from '../report.ts';
 import type { Stage, Subject } from '../stage.ts';
 
@@ -172,20 +172,20 @@ class CountedWorld {
 
   static async start(stage: Stage): Promise<CountedWorld> {
     const { embedded, records } = emptyBuckets();
-    const own = await serveS3(embedded);
+    const own = await serveS3(embedded, { credentials: [CREDENTIALS] });
     const counts: Record<string, number> = {};
     const handle: EmbeddedS3['handle'] = (request) => {
       const operation = s3Operation(request.method, request.url);
       counts[operation] = (counts[operation] ?? 0) + 1;
       return embedded.handle(request);
     };
-    const counted = await serveS3({ handle } as EmbeddedS3);
+    const counted = await serveS3({ handle } as EmbeddedS3, { credentials: [CREDENTIALS] });
     const service = new MovableService();
     const served = await serveFlowService(service.standIn);
     const s3 = new S3Client({
       endpoint: own.endpoint,
       region: 'us-east-1',
-      credentials: { accessKeyId: 'fake', secretAccessKey: 'fake' },
+      credentials: CREDENTIALS,
     });
     const environment = {
       ...stage.environment('plain'),

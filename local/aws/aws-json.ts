@@ -1,8 +1,9 @@
 import { randomUUID } from 'node:crypto';
-import { createServer, type IncomingMessage } from 'node:http';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import * as z from 'zod/mini';
 import { listenOnLoopback } from '../loopback.ts';
-import type { AwsCall, AwsEndpoint } from './endpoint.ts';
+import type { AwsEndpoint, EndpointAccess } from './endpoint.ts';
+import { basicTime, SignatureError, type SignatureFacts, SignatureVerifier, SKEW_MS_MAX, sha256 } from './signature.ts';
 
 /** An error answer of one of AWS's JSON services. */
 export class AwsError extends Error {
@@ -42,53 +43,118 @@ export function operation<Schema extends z.ZodMiniType>(
 /** Above the limit of every service that is served here. */
 const REQUEST_BYTES_MAX = 16 * 2 ** 20;
 
-export interface AwsJsonService {
+export interface AwsJsonService extends EndpointAccess {
   readonly version: '1.0' | '1.1';
   /** The part of `X-Amz-Target` before the dot. */
   readonly target: string;
   /** The prefix of the service's IAM actions. */
   readonly service: string;
   readonly operations: Readonly<Record<string, Operation>>;
-  /** Called for every request, before the answer. */
-  readonly onCall?: ((call: AwsCall) => void) | undefined;
+  /** The codes of the older query protocol for refused signatures, which SQS sends beside the new ones, with 403. */
+  readonly hasQueryCodes?: boolean;
 }
 
 /**
- * Serves operations over AWS's JSON protocols: `POST /`, with the operation's name in `X-Amz-Target`. Signatures are
- * not verified. https://smithy.io/2.0/aws/protocols/aws-json-1_0-protocol.html
+ * Serves operations over AWS's JSON protocols: `POST /`, with the operation's name in `X-Amz-Target`.
+ * https://smithy.io/2.0/aws/protocols/aws-json-1_0-protocol.html
  */
-export async function serveAwsJson({
-  version,
-  target,
-  service,
-  operations,
-  onCall,
-}: AwsJsonService): Promise<AwsEndpoint> {
-  const server = createServer(async (request, response) => {
-    response.setHeader('content-type', `application/x-amz-json-${version}`);
+export async function serveAwsJson(service: AwsJsonService): Promise<AwsEndpoint> {
+  const verifier = new SignatureVerifier({ credentials: service.credentials, service: service.service });
+  const { url, close } = await listenOnLoopback(async (request, response, wantBody) => {
+    response.setHeader('content-type', `application/x-amz-json-${service.version}`);
     response.setHeader('x-amzn-requestid', randomUUID());
     try {
-      const body = await readBody(request);
-      const [prefix, name] = String(request.headers['x-amz-target']).split('.');
-      const run = prefix === target && name !== undefined && Object.hasOwn(operations, name) && operations[name];
-      if (!run) {
-        throw new AwsError('UnknownOperationException', `${request.headers['x-amz-target']} is not served here`);
-      }
-      const input = parse(body);
-      const accessKeyId = /Credential=([^/,]+)/.exec(request.headers.authorization ?? '')?.[1];
-      onCall?.({ accessKeyId, action: `${service}:${name}`, input });
-      response.end(JSON.stringify(await run(input)));
+      wantBody();
+      response.end(JSON.stringify(await answer(service, request, verifier)));
     } catch (error) {
-      const known = error instanceof AwsError ? error : new AwsError('InternalFailure', String(error), { status: 500 });
-      if (known.queryCode) response.setHeader('x-amzn-query-error', `${known.queryCode};Sender`);
-      response.writeHead(known.status).end(JSON.stringify({ __type: known.code, message: known.message }));
+      refuse(response, error);
     }
   });
-  const { url, close } = await listenOnLoopback(server);
   return { endpoint: url, close };
 }
 
-async function readBody(request: IncomingMessage): Promise<string> {
+async function answer(service: AwsJsonService, request: IncomingMessage, verifier: SignatureVerifier): Promise<object> {
+  const body = await readBody(request);
+  const accessKeyId = verified(service, request, body, verifier);
+  const [prefix, name] = String(request.headers['x-amz-target']).split('.');
+  const { target, operations } = service;
+  const run = prefix === target && name !== undefined && Object.hasOwn(operations, name) && operations[name];
+  if (!run) throw new AwsError('UnknownOperationException', `${request.headers['x-amz-target']} is not served here`);
+  const input = parse(body.toString());
+  service.onCall?.({ accessKeyId, action: `${service.service}:${name}`, input });
+  return run(input);
+}
+
+/** The access key that signed the request. @throws {AwsError} */
+function verified(
+  { hasQueryCodes = false }: AwsJsonService,
+  { method = '', url = '', headers }: IncomingMessage,
+  body: Buffer,
+  verifier: SignatureVerifier,
+): string {
+  try {
+    const request = { method, url, headers: headers as Record<string, string | undefined> };
+    return verifier.verify(request, () => sha256(body)).accessKeyId;
+  } catch (error) {
+    if (!(error instanceof SignatureError)) throw error;
+    const [code, message, queryCode] = answerTo(error, verifier.now());
+    throw new AwsError(code, message, hasQueryCodes ? { status: 403, queryCode } : {});
+  }
+}
+
+type RefusedSignature = readonly [code: string, message: string, queryCode: string];
+
+/** What AWS's JSON services answer. The SDKs know these codes. */
+function answerTo({ problem, message, facts }: SignatureError, now: number): RefusedSignature {
+  switch (problem) {
+    case 'missing':
+      return ['MissingAuthenticationTokenException', 'Missing Authentication Token', 'MissingAuthenticationToken'];
+    case 'unknown-key':
+    case 'wrong-session-token':
+      return [
+        'UnrecognizedClientException',
+        'The security token included in the request is invalid.',
+        'InvalidClientTokenId',
+      ];
+    case 'mismatch':
+      return invalidSignature(
+        'The request signature we calculated does not match the signature you provided. Check your AWS Secret Access Key and signing method. Consult the service documentation for details.',
+      );
+    case 'skewed':
+    case 'not-yet-valid':
+    case 'expired':
+      return invalidSignature(timeProblem(facts, now));
+    case 'header-not-signed':
+      return invalidSignature(`'${facts.header}' must be a 'SignedHeader' in the AWS Authorization.`);
+    case 'wrong-region':
+      return invalidSignature(`Credential should be scoped to a valid region: ${message}.`);
+    case 'unsupported':
+    case 'two-signatures':
+    case 'malformed':
+    case 'no-date':
+      return ['IncompleteSignatureException', `The signature is incomplete: ${message}.`, 'IncompleteSignature'];
+  }
+}
+
+function invalidSignature(message: string): RefusedSignature {
+  return ['InvalidSignatureException', message, 'SignatureDoesNotMatch'];
+}
+
+function timeProblem({ requestTimeMs = 0, expiresSeconds = 0 }: SignatureFacts, now: number): string {
+  const minutes = SKEW_MS_MAX / 60_000;
+  const [request, server] = [basicTime(requestTimeMs), basicTime(now)];
+  return requestTimeMs > now
+    ? `Signature not yet current: ${request} is still later than ${server} (+ ${minutes} min.)`
+    : `Signature expired: ${request} is now earlier than ${server} (- ${expiresSeconds ? `${expiresSeconds} s` : `${minutes} min.`})`;
+}
+
+function refuse(response: ServerResponse, error: unknown): void {
+  const known = error instanceof AwsError ? error : new AwsError('InternalFailure', String(error), { status: 500 });
+  if (known.queryCode) response.setHeader('x-amzn-query-error', `${known.queryCode};Sender`);
+  response.writeHead(known.status).end(JSON.stringify({ __type: known.code, message: known.message }));
+}
+
+async function readBody(request: IncomingMessage): Promise<Buffer> {
   const chunks: Buffer[] = [];
   let bytes = 0;
   for await (const chunk of request) {
@@ -96,7 +162,7 @@ async function readBody(request: IncomingMessage): Promise<string> {
     if (bytes > REQUEST_BYTES_MAX) throw new AwsError('RequestEntityTooLarge', 'Too large', { status: 413 });
     chunks.push(chunk);
   }
-  return Buffer.concat(chunks).toString();
+  return Buffer.concat(chunks);
 }
 
 function parse(body: string): unknown {

@@ -1,7 +1,9 @@
+import type { Credentials } from './signature.ts';
+
 /*
  * The stand-ins for AWS services. Each service has a folder with the same two parts: a class that holds its state in
  * this process (`EmbeddedS3`, `Queue`, `SecretStore`, `EventBus`), and `http.ts`, which serves that state to the SDK's
- * client on 127.0.0.1. `serve-aws.ts` starts all endpoints. To add a service, add a folder of this shape and start its
+ * client on 127.0.0.1, if the client signs its requests (`signature.ts`). `serve-aws.ts` starts all endpoints. To add a service, add a folder of this shape and start its
  * endpoint there.
  */
 
@@ -28,8 +30,16 @@ export interface AwsAccess {
 /** A request to a JSON service. */
 export interface AwsCall {
   /** The access key that signed the request. */
-  readonly accessKeyId: string | undefined;
+  readonly accessKeyId: string;
   /** The IAM action, such as `sqs:SendMessage`. */
   readonly action: string;
   readonly input: unknown;
+}
+
+/** Who may call a JSON service. */
+export interface EndpointAccess {
+  /** Every request must be signed with one of these. */
+  readonly credentials: readonly Credentials[];
+  /** Called for every request whose signature is valid, before the answer. */
+  readonly onCall?: ((call: AwsCall) => void) | undefined;
 }

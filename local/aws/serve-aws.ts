@@ -1,10 +1,11 @@
-import type { AwsAccess, AwsCall } from './endpoint.ts';
+import type { AwsAccess, AwsCall, EndpointAccess } from './endpoint.ts';
 import type { EventBus, PublishedEvent } from './event-bridge/event-bus.ts';
 import { serveEvents } from './event-bridge/http.ts';
 import { serveS3 } from './s3/http.ts';
 import type { EmbeddedS3 } from './s3/s3.ts';
 import { serveSecrets } from './secrets-manager/http.ts';
 import type { SecretStore } from './secrets-manager/secret-store.ts';
+import type { Credentials } from './signature.ts';
 import { serveQueues } from './sqs/http.ts';
 import type { Queue } from './sqs/queue.ts';
 
@@ -16,6 +17,10 @@ export interface AwsServices {
   readonly secretName: string;
   readonly eventBus: EventBus;
   readonly eventBusName: string;
+  /** The functions sign with these. They reach every service. */
+  readonly functionCredentials: readonly Credentials[];
+  /** The other clients of S3 sign with these. They reach no other service: Secrets Manager holds a real token. */
+  readonly s3Credentials: readonly Credentials[];
 }
 
 export interface ServedAws {
@@ -28,11 +33,11 @@ export interface ServedAws {
 
 /**
  * Serves every AWS service that the functions call.
- * @param onAccess called for every request. The S3 reports its requests through its option `authorize` instead.
+ * @param onAccess called for every request whose signature is valid. The S3 reports its requests through its option `authorize` instead.
  * @param closing closes the endpoints.
  */
 export async function serveAws(
-  { s3, queue, secrets, secretName, eventBus, eventBusName }: AwsServices,
+  { s3, queue, secrets, secretName, eventBus, eventBusName, functionCredentials, s3Credentials }: AwsServices,
   onAccess: (access: AwsAccess) => void,
   closing: AsyncDisposableStack,
 ): Promise<ServedAws> {
@@ -46,13 +51,14 @@ export async function serveAws(
     }
   };
 
-  const s3Endpoint = await serveS3(s3);
+  const access = (onCall: (call: AwsCall) => void): EndpointAccess => ({ credentials: functionCredentials, onCall });
+  const s3Endpoint = await serveS3(s3, { credentials: [...functionCredentials, ...s3Credentials] });
   closing.defer(() => s3Endpoint.close());
-  const sqsEndpoint = await serveQueues([queue], accessTo(queue.name));
+  const sqsEndpoint = await serveQueues([queue], access(accessTo(queue.name)));
   closing.defer(() => sqsEndpoint.close());
-  const secretsEndpoint = await serveSecrets(secrets, accessTo(secretName));
+  const secretsEndpoint = await serveSecrets(secrets, access(accessTo(secretName)));
   closing.defer(() => secretsEndpoint.close());
-  const eventsEndpoint = await serveEvents(eventBus, publish);
+  const eventsEndpoint = await serveEvents(eventBus, access(publish));
   closing.defer(() => eventsEndpoint.close());
   return {
     queueUrl: sqsEndpoint.urlOf(queue),

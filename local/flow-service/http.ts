@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import { type Listening, listenOnLoopback } from '../loopback.ts';
 import { ConnectionLostError } from './fault.ts';
 import type { StandInFlowService } from './flow-service.ts';
@@ -20,13 +20,11 @@ export function serveFlowService(
   service: StandInFlowService,
   { port = 0 }: { port?: number } = {},
 ): Promise<Listening> {
-  const server = createServer(
-    { maxHeaderSize: HEADER_BYTES_MAX, requestTimeout: 0, keepAliveTimeout: KEEP_ALIVE_MS },
-    (request, response) => serve(service, request, response, () => {}),
+  return listenOnLoopback(
+    // A client that expects `100 Continue` gets it when the body is read. It learns of a wrong token before that.
+    (request, response, wantBody) => serve(service, request, response, wantBody),
+    { port, maxHeaderSize: HEADER_BYTES_MAX, requestTimeout: 0, keepAliveTimeout: KEEP_ALIVE_MS },
   );
-  // A client that expects `100 Continue` gets it when the body is read. It learns of a wrong token before that.
-  server.on('checkContinue', (request, response) => serve(service, request, response, () => response.writeContinue()));
-  return listenOnLoopback(server, port);
 }
 
 async function serve(

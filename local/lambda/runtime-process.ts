@@ -1,9 +1,10 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { type Listening, listenOnLoopback } from '../loopback.ts';
+import { isSameSecret, randomSecret } from '../secrets.ts';
 
 /** Everything that Lambda knows about a function. */
 export interface FunctionDefinition {
@@ -38,6 +39,8 @@ const INIT_SECONDS_MAX = 10;
 
 const RIC_PATH = fileURLToPath(import.meta.resolve('aws-lambda-ric'));
 const RAPID_CLIENT_PATH = fileURLToPath(new URL('./rapid-client.cjs', import.meta.url));
+/** `rapid-client.cjs` sends it. */
+const SECRET_HEADER = 'flowdrop-runtime-secret';
 const ACCOUNT_ID = '000000000000';
 const REGION = 'us-east-1';
 
@@ -50,7 +53,8 @@ interface Invocation {
 /**
  * One execution environment: a process that runs AWS's runtime interface client on a bundle, and the Runtime API that
  * the client calls. The process serves one invocation at a time. While it waits for the next one, it is frozen
- * (SIGSTOP).
+ * (SIGSTOP). The Runtime API answers only this process, which knows its secret: another caller would take an event or
+ * freeze the function.
  *
  * ```
  *          asks for next          event given           result posted         asks for next
@@ -64,6 +68,8 @@ interface Invocation {
 export class RuntimeProcess {
   readonly #definition: FunctionDefinition;
   readonly #api: Listening;
+  /** The process sends it with every request to the Runtime API. */
+  readonly #secret = randomSecret();
   readonly #child: ChildProcess;
   readonly #ended = Promise.withResolvers<void>();
   #limit: NodeJS.Timeout | undefined;
@@ -75,16 +81,21 @@ export class RuntimeProcess {
 
   /** Starts a process. Its code outside the handler runs at once. */
   static async start(definition: FunctionDefinition): Promise<RuntimeProcess> {
-    const server = createServer({ keepAliveTimeout: 0 });
-    return new RuntimeProcess(definition, server, await listenOnLoopback(server));
+    let started: RuntimeProcess | undefined;
+    const api = await listenOnLoopback(
+      (request, response) => {
+        if (started === undefined) response.destroy();
+        else started.#answer(request, response).catch(() => response.destroy());
+      },
+      { keepAliveTimeout: 0 },
+    );
+    started = new RuntimeProcess(definition, api);
+    return started;
   }
 
-  private constructor(definition: FunctionDefinition, server: Server, api: Listening) {
+  private constructor(definition: FunctionDefinition, api: Listening) {
     this.#definition = definition;
     this.#api = api;
-    server.on('request', (request, response) => {
-      this.#answer(request, response).catch(() => response.destroy());
-    });
 
     const { memoryMiB } = definition;
     // Lambda's own bootstrap starts Node with these three flags.
@@ -164,6 +175,13 @@ export class RuntimeProcess {
   }
 
   async #answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    if (!isSameSecret(String(request.headers[SECRET_HEADER] ?? ''), this.#secret)) {
+      request.resume();
+      response
+        .writeHead(403, { 'content-type': 'text/plain' })
+        .end('Only the function of this Runtime API may call it.\n');
+      return;
+    }
     const chunks: Buffer[] = [];
     for await (const chunk of request) chunks.push(chunk);
     const body = Buffer.concat(chunks).toString();
@@ -216,9 +234,6 @@ export class RuntimeProcess {
       // https://docs.aws.amazon.com/lambda/latest/dg/configuration-envvars.html
       AWS_REGION: REGION,
       AWS_DEFAULT_REGION: REGION,
-      AWS_ACCESS_KEY_ID: 'local-access-key',
-      AWS_SECRET_ACCESS_KEY: 'local-secret-key',
-      AWS_SESSION_TOKEN: 'local-session-token',
       AWS_EXECUTION_ENV: 'AWS_Lambda_nodejs24.x',
       AWS_LAMBDA_FUNCTION_NAME: name,
       AWS_LAMBDA_FUNCTION_VERSION: '$LATEST',
@@ -227,6 +242,7 @@ export class RuntimeProcess {
       AWS_LAMBDA_LOG_GROUP_NAME: `/aws/lambda/${name}`,
       AWS_LAMBDA_LOG_STREAM_NAME: `local/[$LATEST]${randomUUID()}`,
       AWS_LAMBDA_RUNTIME_API: new URL(this.#api.url).host,
+      FLOWDROP_RUNTIME_SECRET: this.#secret,
       LAMBDA_TASK_ROOT: bundleDir,
       _HANDLER: 'index.handler',
       LANG: 'en_US.UTF-8',

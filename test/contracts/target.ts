@@ -53,16 +53,18 @@ async function embedded(): Promise<Target> {
   s3.createBucket('unversioned');
   s3.createBucket('enabled', { versioning: 'Enabled' });
   s3.createBucket('suspended', { versioning: 'Suspended' });
-  const server = await serveS3(s3);
+  const ids = { all: 'AKIDEXAMPLE', withoutList: 'AKIDWITHOUTLIST' };
+  const credentialsOf = (accessKeyId: string) => ({ accessKeyId, secretAccessKey: 'not-a-secret' });
+  const server = await serveS3(s3, { credentials: Object.values(ids).map(credentialsOf) });
   const clientOf = (accessKeyId: string) =>
     new S3Client({
       endpoint: server.endpoint,
       region: 'us-east-1',
-      credentials: { accessKeyId, secretAccessKey: 'not-a-secret' },
+      credentials: credentialsOf(accessKeyId),
       maxAttempts: 1,
     });
-  const client = clientOf('AKIDEXAMPLE');
-  const clientWithoutListBucket = clientOf('AKIDWITHOUTLIST');
+  const client = clientOf(ids.all);
+  const clientWithoutListBucket = clientOf(ids.withoutList);
   return {
     client,
     clientWithoutListBucket,

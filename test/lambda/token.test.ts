@@ -6,6 +6,7 @@ import { serveSecrets } from '../../local/aws/secrets-manager/http.ts';
 import { SecretStore } from '../../local/aws/secrets-manager/secret-store.ts';
 
 const MINUTE = 60_000;
+const CREDENTIALS = { accessKeyId: 'fake', secretAccessKey: 'fake' };
 const signal = new AbortController().signal;
 
 async function start(value: string) {
@@ -14,11 +15,14 @@ async function start(value: string) {
   const store = new SecretStore({ clock });
   store.put('flowdrop/token', value);
   const calls: unknown[] = [];
-  const server = await serveSecrets(store, (call) => calls.push(call));
+  const server = await serveSecrets(store, {
+    credentials: [CREDENTIALS],
+    onCall: (call) => calls.push(call),
+  });
   const client = new SecretsManagerClient({
     endpoint: server.endpoint,
     region: 'us-east-1',
-    credentials: { accessKeyId: 'fake', secretAccessKey: 'fake' },
+    credentials: CREDENTIALS,
     maxAttempts: 1,
   });
   onTestFinished(async () => {

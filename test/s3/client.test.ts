@@ -5,6 +5,7 @@ import { serveS3 } from '../../local/aws/s3/http.ts';
 import { EmbeddedS3 } from '../../local/aws/s3/s3.ts';
 
 const MIB = 1024 * 1024;
+const CREDENTIALS = { accessKeyId: 'fake', secretAccessKey: 'fake' };
 
 /** Every byte differs from the byte one slice behind it. */
 const bytes = Buffer.from(Uint32Array.from({ length: (3 * MIB) / 4 + 25 }, (_, i) => Math.imul(i, 2654435761)).buffer);
@@ -31,12 +32,12 @@ beforeEach(async () => {
     }
     return embedded.handle(request);
   };
-  const server = await serveS3({ handle } as EmbeddedS3);
+  const server = await serveS3({ handle } as EmbeddedS3, { credentials: [CREDENTIALS] });
   client = s3Client({
     endpoint: server.endpoint,
     forcePathStyle: true,
     region: 'us-east-1',
-    credentials: { accessKeyId: 'fake', secretAccessKey: 'fake' },
+    credentials: CREDENTIALS,
   });
   closing.push(
     () => embedded.close(),

@@ -111,7 +111,7 @@ async function overHttp(
   clock: Clock,
   closing: (() => unknown)[],
 ): Promise<Connections> {
-  const s3Server = await serveS3(embedded);
+  const s3Server = await serveS3(embedded, { credentials: [CREDENTIALS.credentials] });
   const serviceServer = await serveFlowService(service);
   closing.push(
     () => s3Server.close(),

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import * as z from 'zod/mini';
 import { AwsError, operation, serveAwsJson } from '../aws-json.ts';
-import type { AwsCall, AwsEndpoint } from '../endpoint.ts';
+import type { AwsEndpoint, EndpointAccess } from '../endpoint.ts';
 import { type EventBus, type PublishedEvent, publishedEvent } from './event-bus.ts';
 
 const ENTRIES_MAX = 10;
@@ -9,12 +9,12 @@ const ENTRIES_MAX = 10;
 const ENTRIES_BYTES_MAX = 262_144;
 
 /** Serves an event bus to the SDK's EventBridge client. */
-export function serveEvents(bus: EventBus, onCall?: (call: AwsCall) => void): Promise<AwsEndpoint> {
+export function serveEvents(bus: EventBus, access: EndpointAccess): Promise<AwsEndpoint> {
   return serveAwsJson({
     version: '1.1',
     target: 'AWSEvents',
     service: 'events',
-    onCall,
+    ...access,
     operations: {
       PutEvents: operation(z.object({ Entries: z.array(publishedEvent) }), ({ Entries }) => putEvents(bus, Entries)),
     },

@@ -1,4 +1,5 @@
 import type { AwsAccess } from '../endpoint.ts';
+import type { ChunkSignatures, SignatureVerifier } from '../signature.ts';
 import type { Bodies } from './bodies.ts';
 import type { Catalog, Version } from './catalog.ts';
 import type { Database } from './database.ts';
@@ -15,6 +16,8 @@ export interface S3Request {
   /** Names in lower case. The bucket is in `host` or in the path; `host` decides. */
   readonly headers: Headers;
   readonly body: AsyncIterable<Uint8Array>;
+  /** Verifies the request's signature. Undefined if the client is in this process: it needs none. */
+  readonly verifier?: SignatureVerifier | undefined;
 }
 
 export interface S3Response {
@@ -34,6 +37,8 @@ export interface Call {
   readonly query: ReadonlyMap<string, string>;
   readonly headers: Headers;
   readonly body: AsyncIterable<Uint8Array>;
+  /** Set if each chunk of the body has a signature that must be verified. */
+  readonly chunkSignatures?: ChunkSignatures | undefined;
   readonly requestId: string;
 }
 

@@ -1,6 +1,8 @@
 /** The error codes of this S3, each with its HTTP status and S3's message. */
 const ERRORS = {
   AccessDenied: [403, 'Access Denied'],
+  AuthorizationHeaderMalformed: [400, 'The authorization header is malformed.'],
+  AuthorizationQueryParametersError: [400, 'The authorization query parameters are not valid.'],
   BadDigest: [400, 'The Content-MD5 or checksum value that you specified did not match what the server received.'],
   BadRequest: [400, 'Bad Request'],
   BucketAlreadyOwnedByYou: [409, 'Your previous request to create the named bucket succeeded and you already own it.'],
@@ -11,6 +13,7 @@ const ERRORS = {
   IllegalVersioningConfigurationException: [400, 'The Versioning element must be specified'],
   IncompleteBody: [400, 'The request body terminated unexpectedly'],
   InternalError: [500, 'We encountered an internal error. Please try again.'],
+  InvalidAccessKeyId: [403, 'The AWS Access Key Id you provided does not exist in our records.'],
   InvalidArgument: [400, 'Invalid Argument'],
   InvalidBucketName: [400, 'The specified bucket is not valid.'],
   InvalidDigest: [400, 'The Content-MD5 or checksum value that you specified is not valid.'],
@@ -24,6 +27,7 @@ const ERRORS = {
   InvalidRequest: [400, 'Invalid Request'],
   InvalidStorageClass: [400, 'The storage class you specified is not valid'],
   InvalidTag: [400, 'The tag provided was not a valid tag.'],
+  InvalidToken: [400, 'The provided token is malformed or otherwise invalid.'],
   InvalidURI: [400, "Couldn't parse the specified URI."],
   KeyTooLongError: [400, 'Your key is too long'],
   MalformedTrailerError: [400, 'The request contained trailing data that was not well-formed.'],
@@ -42,6 +46,11 @@ const ERRORS = {
   NoSuchVersion: [404, 'The specified version does not exist.'],
   NotImplemented: [501, 'A header or query you provided implies functionality that is not implemented.'],
   PreconditionFailed: [412, 'At least one of the pre-conditions you specified did not hold'],
+  RequestTimeTooSkewed: [403, 'The difference between the request time and the current time is too large.'],
+  SignatureDoesNotMatch: [
+    403,
+    'The request signature we calculated does not match the signature you provided. Check your key and signing method.',
+  ],
   XAmzContentSHA256Mismatch: [400, "The provided 'x-amz-content-sha256' header does not match what was computed."],
 } as const satisfies Record<string, readonly [number, string]>;
 

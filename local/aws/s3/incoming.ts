@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import type { ChunkSignatures } from '../signature.ts';
 import { CHECKSUM_ALGORITHMS, CHECKSUM_BYTES, type ChecksumAlgorithm, createHasher, type Hasher } from './checksums.ts';
 import { S3Error } from './errors.ts';
 import type { Headers } from './object-headers.ts';
@@ -12,10 +13,15 @@ export const XML_LIST_BYTES_MAX = 4 * 1024 ** 2;
 /** Limit for a line of an aws-chunked body: a length with a signature, or a trailer. */
 const CHUNK_LINE_BYTES_MAX = 4096;
 const TRAILERS_MAX = 16;
+/** A length, and parameters of which only the signature counts. */
+const CHUNK_HEADER = /^([0-9a-fA-F]{1,12})(?:;(?:chunk-signature=([0-9a-f]{64})$|.*))?$/;
+const TRAILER_SIGNATURE = 'x-amz-trailer-signature';
 
 export interface Incoming {
   readonly headers: Headers;
   readonly body: AsyncIterable<Uint8Array>;
+  /** Set if each chunk of the body has a signature that must be verified. */
+  readonly chunkSignatures?: ChunkSignatures | undefined;
 }
 
 /** The hashes of a body. They are known after its last chunk. */
@@ -26,11 +32,14 @@ export interface Received {
 }
 
 /**
- * Takes the client's bytes out of their framing and checks them: length, Content-MD5, x-amz-content-sha256, and the
- * x-amz-checksum-* in the headers or trailers. A failed check throws an S3Error after the last chunk, so the caller
- * must then drop the chunks that it stored. Signatures are not verified.
+ * Takes the client's bytes out of their framing and checks them: length, Content-MD5, x-amz-content-sha256, the
+ * signatures of chunks, and the x-amz-checksum-* in the headers or trailers. A failed check throws an S3Error, mostly
+ * after the last chunk, so the caller must then drop the chunks that it stored.
  */
-export function receive({ headers, body }: Incoming): { chunks: AsyncIterable<Uint8Array>; received(): Received } {
+export function receive({ headers, body, chunkSignatures }: Incoming): {
+  chunks: AsyncIterable<Uint8Array>;
+  received(): Received;
+} {
   const { bytes, framed } = declaredLength(headers);
   if (bytes > PUT_BYTES_MAX)
     throw new S3Error('EntityTooLarge', { details: { MaxSizeAllowed: String(PUT_BYTES_MAX) } });
@@ -45,7 +54,7 @@ export function receive({ headers, body }: Incoming): { chunks: AsyncIterable<Ui
 
   async function* checked(): AsyncGenerator<Uint8Array, void> {
     let count = 0;
-    for await (const chunk of framed ? unframe(body, trailers) : body) {
+    for await (const chunk of framed ? unframe(body, trailers, chunkSignatures) : body) {
       count += chunk.byteLength;
       if (count > bytes) break;
       for (const hasher of hashers) hasher.update(chunk);
@@ -170,18 +179,25 @@ function checkMd5(sent: string | undefined, md5: Buffer): void {
 /**
  * Extracts the data from `<hex length>[;chunk-signature=...]\r\n<data>\r\n ... 0\r\n[<trailer>\r\n ...]\r\n`. This is
  * the framing of STREAMING-AWS4-HMAC-SHA256-PAYLOAD, its -TRAILER form, and STREAMING-UNSIGNED-PAYLOAD-TRAILER.
+ * @param signatures verifies the first two. Without it, signatures are ignored.
  */
 async function* unframe(
   body: AsyncIterable<Uint8Array>,
   trailers: Map<string, string>,
+  signatures: ChunkSignatures | undefined,
 ): AsyncGenerator<Uint8Array, void> {
   const reader = new ByteReader(body);
   for (;;) {
-    const length = /^([0-9a-fA-F]{1,12})(?:;.*)?$/.exec(await reader.line())?.[1];
+    const [, length, signature = ''] = CHUNK_HEADER.exec(await reader.line()) ?? [];
     if (length === undefined) throw new S3Error('InvalidRequest', { message: 'The chunk header is not well-formed.' });
     const bytes = Number.parseInt(length, 16);
+    const hash = signatures && createHash('sha256');
+    for await (const piece of reader.take(bytes)) {
+      hash?.update(piece);
+      yield piece;
+    }
+    if (hash && !signatures.isNext(signature, hash.digest('hex'))) throw new S3Error('SignatureDoesNotMatch');
     if (bytes === 0) break;
-    yield* reader.take(bytes);
     if ((await reader.line()) !== '')
       throw new S3Error('InvalidRequest', { message: 'A chunk is longer than it says.' });
   }
@@ -192,6 +208,16 @@ async function* unframe(
     trailers.set(line.slice(0, colon).trim().toLowerCase(), line.slice(colon + 1).trim());
   }
   await reader.expectEnd();
+  if (signatures) checkTrailers(trailers, signatures);
+}
+
+/** In a body of signed chunks, the trailers are signed too. */
+function checkTrailers(trailers: Map<string, string>, signatures: ChunkSignatures): void {
+  if (trailers.size === 0) return;
+  const signature = trailers.get(TRAILER_SIGNATURE);
+  if (signature === undefined) throw new S3Error('MalformedTrailerError');
+  trailers.delete(TRAILER_SIGNATURE);
+  if (!signatures.isTrailer(signature, trailers)) throw new S3Error('SignatureDoesNotMatch');
 }
 
 class ByteReader {

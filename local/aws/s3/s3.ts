@@ -1,5 +1,6 @@
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
+import { authenticate } from './authentication.ts';
 import { type Bodies, FileBodies, MemoryBodies } from './bodies.ts';
 import { addBucket } from './buckets.ts';
 import { type Call, EMPTY, type S3Access, type S3Request, type S3Response, type Service } from './call.ts';
@@ -40,7 +41,7 @@ const HOST_ID = 'embedded';
 
 /**
  * The part of Amazon S3's protocol that Flowdrop and common clients use, without a network. `http.ts` serves it on a
- * socket, and `request-handler.ts` connects it to an SDK client. Signatures are not verified.
+ * socket, and verifies signatures. `request-handler.ts` connects it to an SDK client in this process, which needs none.
  *
  * One difference is deliberate: S3 adds a CRC64NVME to an object that was uploaded without a checksum. Here such an
  * object has none, because computing it in JavaScript would cost more than everything else.
@@ -105,7 +106,8 @@ export class EmbeddedS3 {
 
   async #answer(request: S3Request, requestId: string): Promise<S3Response> {
     try {
-      const call = parseCall(request, requestId);
+      const parsed = parseCall(request, requestId);
+      const call = request.verifier ? authenticate(parsed, request.url, request.verifier) : parsed;
       return await operationOf(call)(this.#service, call);
     } catch (error) {
       if (!(error instanceof S3Error)) throw error;

@@ -1,15 +1,15 @@
 import * as z from 'zod/mini';
 import { operation, serveAwsJson } from '../aws-json.ts';
-import type { AwsCall, AwsEndpoint } from '../endpoint.ts';
+import type { AwsEndpoint, EndpointAccess } from '../endpoint.ts';
 import type { SecretStore } from './secret-store.ts';
 
 /** Serves secrets to the SDK's Secrets Manager client. */
-export function serveSecrets(store: SecretStore, onCall?: (call: AwsCall) => void): Promise<AwsEndpoint> {
+export function serveSecrets(store: SecretStore, access: EndpointAccess): Promise<AwsEndpoint> {
   return serveAwsJson({
     version: '1.1',
     target: 'secretsmanager',
     service: 'secretsmanager',
-    onCall,
+    ...access,
     operations: {
       GetSecretValue: operation(z.object({ SecretId: z.string() }), ({ SecretId }) => {
         const { name, versionId, value, createdAt } = store.find(SecretId);

@@ -1,6 +1,6 @@
 import * as z from 'zod/mini';
 import { AwsError, operation, serveAwsJson } from '../aws-json.ts';
-import type { AwsCall, AwsEndpoint } from '../endpoint.ts';
+import type { AwsEndpoint, EndpointAccess } from '../endpoint.ts';
 import { md5, type Queue } from './queue.ts';
 
 export interface SqsEndpoint extends AwsEndpoint {
@@ -11,7 +11,7 @@ export interface SqsEndpoint extends AwsEndpoint {
  * Serves queues to the SDK's SQS client. `SendMessage` is all that the functions call: Lambda's event source mapping
  * receives and deletes messages for them, and takes them from the {@link Queue} itself.
  */
-export async function serveQueues(queues: readonly Queue[], onCall?: (call: AwsCall) => void): Promise<SqsEndpoint> {
+export async function serveQueues(queues: readonly Queue[], access: EndpointAccess): Promise<SqsEndpoint> {
   const find = (queueUrl: string): Queue => {
     const name = queueUrl.split('/').at(-1);
     const queue = queues.find((candidate) => candidate.name === name);
@@ -24,7 +24,8 @@ export async function serveQueues(queues: readonly Queue[], onCall?: (call: AwsC
     version: '1.0',
     target: 'AmazonSQS',
     service: 'sqs',
-    onCall,
+    hasQueryCodes: true,
+    ...access,
     operations: {
       SendMessage: operation(
         z.object({ QueueUrl: z.string(), MessageBody: z.optional(z.string()), DelaySeconds: z.optional(z.number()) }),

@@ -12,6 +12,8 @@ import { serveQueues } from '../../../local/aws/sqs/http.ts';
 import { Queue } from '../../../local/aws/sqs/queue.ts';
 import { LocalFunction } from '../../../local/lambda/function.ts';
 
+const CREDENTIALS = { accessKeyId: 'fake', secretAccessKey: 'fake', sessionToken: 'fake-session' };
+
 describe('a bundle', () => {
   let bundleDir: string;
   let metafile: Metafile;
@@ -23,10 +25,10 @@ describe('a bundle', () => {
 
   it('calls AWS with default clients and the credentials of its environment', async () => {
     const queue = new Queue({ name: 'work', clock: systemClock });
-    const queues = await serveQueues([queue]);
+    const queues = await serveQueues([queue], { credentials: [CREDENTIALS] });
     const store = new SecretStore({ clock: systemClock });
     store.put('token', 'fake-token');
-    const secrets = await serveSecrets(store);
+    const secrets = await serveSecrets(store, { credentials: [CREDENTIALS] });
     const local = new LocalFunction(
       {
         name: 'sdk-calls',
@@ -35,6 +37,9 @@ describe('a bundle', () => {
           AWS_ENDPOINT_URL_SQS: queues.endpoint,
           AWS_ENDPOINT_URL_SECRETS_MANAGER: secrets.endpoint,
           QUEUE_URL: queues.urlOf(queue),
+          AWS_ACCESS_KEY_ID: CREDENTIALS.accessKeyId,
+          AWS_SECRET_ACCESS_KEY: CREDENTIALS.secretAccessKey,
+          AWS_SESSION_TOKEN: CREDENTIALS.sessionToken,
         },
         timeoutSeconds: 30,
         memoryMiB: 256,

@@ -197,7 +197,7 @@ describe('over HTTP', () => {
     const body = JSON.stringify(echo('x'));
     const socket = connect(Number(new URL(url).port), '127.0.0.1');
     socket.write(
-      `POST /flows HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${TOKEN}\r\nContent-Type: application/json\r\n` +
+      `POST /flows HTTP/1.1\r\nHost: ${new URL(url).host}\r\nAuthorization: Bearer ${TOKEN}\r\nContent-Type: application/json\r\n` +
         `Content-Length: ${body.length + 1}\r\n\r\n${body}`,
     );
     await expect.poll(() => service.counts.createFlow).toBe(1);

@@ -1,16 +1,23 @@
 import { afterAll, describe, expect, it } from 'vitest';
 import { EventBus } from '../../../../local/aws/event-bridge/event-bus.ts';
 import { serveEvents } from '../../../../local/aws/event-bridge/http.ts';
+import { signedHeaders } from '../../../support/sigv4.ts';
 
 describe('the event bus', async () => {
   const bus = new EventBus();
-  const served = await serveEvents(bus);
+  const credentials = { accessKeyId: 'fake', secretAccessKey: 'fake' };
+  const served = await serveEvents(bus, { credentials: [credentials] });
   afterAll(() => served.close());
   const put = async (Entries: object[]) => {
+    const body = JSON.stringify({ Entries });
+    const headers = { 'x-amz-target': 'AWSEvents.PutEvents', 'content-type': 'application/x-amz-json-1.1' };
     const response = await fetch(served.endpoint, {
       method: 'POST',
-      headers: { 'x-amz-target': 'AWSEvents.PutEvents', 'content-type': 'application/x-amz-json-1.1' },
-      body: JSON.stringify({ Entries }),
+      headers: await signedHeaders(
+        { method: 'POST', path: '/', headers, body },
+        { endpoint: served.endpoint, service: 'events', credentials },
+      ),
+      body,
     });
     return { status: response.status, body: await response.json() };
   };

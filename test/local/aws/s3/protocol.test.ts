@@ -19,6 +19,7 @@ import {
   type Tag,
 } from '@aws-sdk/client-s3';
 import { describe, expect, test } from 'vitest';
+import type { EmbeddedS3 } from '../../../../local/aws/s3/s3.ts';
 import { parseXml } from '../../../../local/aws/s3/xml.ts';
 import { BUCKET, raw, refusal, SUSPENDED, startS3, VERSIONED } from './support.ts';
 
@@ -179,6 +180,19 @@ test.each([
 });
 
 describe('hosts', () => {
+  /** The answer to a request of this process, which may be for any host. */
+  async function answer(s3: EmbeddedS3, method: string, url: string, host: string) {
+    async function* body() {
+      if (method === 'PUT') yield Buffer.from('x');
+    }
+    const { status, body: bytes } = await s3.handle({
+      ...{ method, url },
+      headers: { host, 'content-length': '1' },
+      body: body(),
+    });
+    return { status, body: Buffer.from(bytes as Uint8Array).toString() };
+  }
+
   test.each([
     `${BUCKET}.localhost:9000`,
     `${BUCKET}.s3.localhost`,
@@ -186,19 +200,35 @@ describe('hosts', () => {
     `${BUCKET}.s3.eu-west-1.amazonaws.com`,
     `${BUCKET}.s3.dualstack.eu-west-1.amazonaws.com`,
   ])('host %s contains the bucket', async (host) => {
-    const { endpoint } = await startS3();
-    expect((await raw(endpoint, 'PUT', '/a//b', { headers: { host }, body: 'x' })).status).toBe(200);
+    const { s3, endpoint } = await startS3();
+    expect(await answer(s3, 'PUT', '/a//b', host)).toMatchObject({ status: 200 });
     expect((await raw(endpoint, 'GET', `/${BUCKET}/a//b`)).body).toBe('x');
-    expect((await raw(endpoint, 'GET', '/?list-type=2', { headers: { host } })).body).toContain('<Key>a//b</Key>');
+    expect((await answer(s3, 'GET', '/?list-type=2', host)).body).toContain('<Key>a//b</Key>');
   });
 
   test.each(['localhost:9000', '127.0.0.1', 's3.amazonaws.com', 's3.eu-west-1.amazonaws.com', 's3.localhost'])(
     'with host %s the bucket is in the path',
     async (host) => {
-      const { endpoint } = await startS3();
-      expect((await raw(endpoint, 'PUT', `/${BUCKET}/k`, { headers: { host }, body: 'x' })).status).toBe(200);
+      const { s3 } = await startS3();
+      expect(await answer(s3, 'PUT', `/${BUCKET}/k`, host)).toMatchObject({ status: 200 });
     },
   );
+
+  test('over a socket, only those of the server are answered', async () => {
+    const { endpoint } = await startS3();
+    const { port } = new URL(endpoint);
+    for (const host of [`127.0.0.1:${port}`, `localhost:${port}`, `LOCALHOST:${port}`]) {
+      expect((await raw(endpoint, 'GET', '/', { headers: { host } })).status).toBe(200);
+    }
+    for (const host of [
+      `${BUCKET}.localhost:${port}`,
+      'localhost',
+      `localhost:${Number(port) + 1}`,
+      's3.amazonaws.com',
+    ]) {
+      expect((await raw(endpoint, 'GET', '/', { headers: { host } })).status).toBe(403);
+    }
+  });
 });
 
 describe('permissions', () => {

@@ -3,6 +3,7 @@ import { S3Client, S3ServiceException } from '@aws-sdk/client-s3';
 import { onTestFinished } from 'vitest';
 import { serveS3 } from '../../../../local/aws/s3/http.ts';
 import { EmbeddedS3, type S3Options } from '../../../../local/aws/s3/s3.ts';
+import { signedHeaders } from '../../../support/sigv4.ts';
 
 export const BUCKET = 'bucket';
 export const VERSIONED = 'versioned';
@@ -23,7 +24,7 @@ export async function startS3(options: S3Options = {}): Promise<Running> {
   s3.createBucket(BUCKET);
   s3.createBucket(VERSIONED, { versioning: 'Enabled' });
   s3.createBucket(SUSPENDED, { versioning: 'Suspended' });
-  const server = await serveS3(s3);
+  const server = await serveS3(s3, { credentials: [CREDENTIALS] });
   const client = new S3Client({
     endpoint: server.endpoint,
     region: 'us-east-1',
@@ -44,12 +45,31 @@ export interface RawResponse {
   readonly body: string;
 }
 
-/** Sends a request exactly as given. */
-export function raw(
+interface Raw {
+  readonly headers?: Record<string, string>;
+  readonly body?: string | Buffer;
+}
+
+/** Sends a request exactly as given, with a signature that leaves the body out unless the headers say otherwise. */
+export async function raw(
   endpoint: string,
   method: string,
   path: string,
-  { headers = {}, body = '' }: { headers?: Record<string, string>; body?: string | Buffer } = {},
+  { headers = {}, body = '' }: Raw = {},
+): Promise<RawResponse> {
+  const signed = await signedHeaders(
+    { method, path, headers: { 'x-amz-content-sha256': 'UNSIGNED-PAYLOAD', ...headers }, body },
+    { endpoint, service: 's3', credentials: CREDENTIALS },
+  );
+  return send(endpoint, method, path, { headers: signed, body });
+}
+
+/** Sends a request exactly as given. */
+export function send(
+  endpoint: string,
+  method: string,
+  path: string,
+  { headers = {}, body = '' }: Raw = {},
 ): Promise<RawResponse> {
   return new Promise((resolve, reject) => {
     const sent = request(endpoint, { method, path, headers }, (response) => {

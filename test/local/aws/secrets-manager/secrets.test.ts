@@ -6,8 +6,8 @@ import { SecretStore } from '../../../../local/aws/secrets-manager/secret-store.
 
 describe('secrets over the SDK', async () => {
   const store = new SecretStore({ clock: systemClock });
-  const served = await serveSecrets(store);
   const credentials = { accessKeyId: 'fake', secretAccessKey: 'fake' };
+  const served = await serveSecrets(store, { credentials: [credentials] });
   const options = { endpoint: served.endpoint, region: 'us-east-1', credentials };
   const client = new SecretsManagerClient({ ...options, maxAttempts: 1 });
   afterAll(async () => {

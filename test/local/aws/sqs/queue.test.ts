@@ -107,8 +107,9 @@ describe('a queue', () => {
 
 describe('a queue over the SDK', async () => {
   const queue = new Queue({ name: 'work', clock: systemClock });
-  const served = await serveQueues([queue, new Queue({ name: 'dead', clock: systemClock })]);
   const credentials = { accessKeyId: 'fake', secretAccessKey: 'fake' };
+  const dead = new Queue({ name: 'dead', clock: systemClock });
+  const served = await serveQueues([queue, dead], { credentials: [credentials] });
   const client = new SQSClient({ endpoint: served.endpoint, region: 'us-east-1', credentials, maxAttempts: 1 });
   const send = (MessageBody: string, QueueUrl = served.urlOf(queue)) =>
     client.send(new SendMessageCommand({ QueueUrl, MessageBody }));
