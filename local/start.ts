@@ -12,6 +12,7 @@ import { KnownFiles } from './start/known-files.ts';
 import { FunctionLogs } from './start/logs.ts';
 import { printable } from './start/printable.ts';
 import { makePrivate } from './start/private-folder.ts';
+import { exportLines } from './start/s3-access.ts';
 import { Screen } from './start/screen.ts';
 import { namedFile, Session } from './start/session.ts';
 import { shownPath } from './start/shown-path.ts';
@@ -137,6 +138,10 @@ async function watch(
   if (samples.length > 0) screen.line(`Sample files were copied to the inbox: ${samples.join(', ')}.`);
   const known = await KnownFiles.load(knownFilesPath(root, args.inboxDir, args.service?.url));
   if (known.count > 0) screen.line('Files that earlier runs processed are skipped until they change.');
+  if (args.showsCredentials) {
+    screen.line('Its S3 answers clients that use these. They are valid until this run ends:');
+    for (const line of exportLines(session.s3Access)) screen.line(`  ${line}`);
+  }
   screen.line('Press Ctrl-C to stop.');
   screen.line();
 

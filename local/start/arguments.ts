@@ -12,6 +12,8 @@ Options:
   --results DIR     the folder for the results   (default: ./results)
   --service URL     use this flow service instead of the built-in stand-in;
                     set its token in the environment variable FLOWDROP_TOKEN
+  --credentials     print the endpoint and the credentials of the S3 of this run,
+                    for clients such as the AWS CLI, s3cmd and rclone
   --help            show this help`;
 
 /** The arguments are invalid. The message says why. */
@@ -27,6 +29,8 @@ export interface Arguments {
   /** The files to process. Empty: watch the inbox folder. */
   readonly files: readonly string[];
   readonly service: { readonly url: string; readonly token: string } | undefined;
+  /** Print how a client reaches the S3 of this run. */
+  readonly showsCredentials: boolean;
 }
 
 /**
@@ -39,13 +43,17 @@ export function parseArguments(
 ): Arguments {
   const { values, positionals } = parse(arguments_);
   const help = values.help === true;
+  const showsCredentials = values.credentials === true;
   const inboxDir = resolve(cwd, values.inbox ?? 'inbox');
   const resultsDir = resolve(cwd, values.results ?? 'results');
   const files = positionals.map((path) => resolve(cwd, path));
-  if (help) return { help, inboxDir, resultsDir, files, service: undefined };
+  if (help) return { help, inboxDir, resultsDir, files, service: undefined, showsCredentials };
 
   if (files.length > 0 && values.inbox !== undefined) {
     throw new UsageError('--inbox watches a folder, so it cannot be combined with files');
+  }
+  if (files.length > 0 && showsCredentials) {
+    throw new UsageError('--credentials is for a run that goes on, so it cannot be combined with files');
   }
   for (const [i, path] of files.entries()) {
     const facts = statSync(path, { throwIfNoEntry: false });
@@ -55,7 +63,7 @@ export function parseArguments(
   if (contains(inboxDir, resultsDir) || contains(resultsDir, inboxDir)) {
     throw new UsageError('The folders for inbox and results must not contain each other: results would become uploads');
   }
-  return { help, inboxDir, resultsDir, files, service: serviceOf(values.service, env) };
+  return { help, inboxDir, resultsDir, files, service: serviceOf(values.service, env), showsCredentials };
 }
 
 function parse(arguments_: readonly string[]) {
@@ -63,7 +71,11 @@ function parse(arguments_: readonly string[]) {
   try {
     return parseArgs({
       args: [...arguments_],
-      options: { inbox: text, results: text, service: text, help: { type: 'boolean', short: 'h' } },
+      options: {
+        ...{ inbox: text, results: text, service: text },
+        credentials: { type: 'boolean' },
+        help: { type: 'boolean', short: 'h' },
+      },
       allowPositionals: true,
     });
   } catch (error) {

@@ -16,6 +16,7 @@ import { InboxWatch, UPLOADS_MAX } from './inbox-watch.ts';
 import type { KnownFiles } from './known-files.ts';
 import type { FunctionLogs } from './logs.ts';
 import { ResultsFolder } from './results-folder.ts';
+import type { S3Access } from './s3-access.ts';
 import { type Screen, size } from './screen.ts';
 import { shownPath } from './shown-path.ts';
 import { abortUnfinishedUploads, isUploaded, uploadFile } from './upload-file.ts';
@@ -118,6 +119,11 @@ export class Session {
   /** Number of files that have not ended. */
   get unfinished(): number {
     return new Set([...this.#interrupted, ...Array.from(this.#tracked, ({ key }) => key)]).size;
+  }
+
+  /** How a client reaches the S3 of this run. */
+  get s3Access(): S3Access {
+    return { endpoint: this.#pipeline.s3Endpoint, credentials: this.#pipeline.s3Credentials };
   }
 
   /** Continues with the uploads that an earlier run left in the inbox, and with the results that it did not copy. */

@@ -15,6 +15,7 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { PutObjectCommand, S3Client } from '@aws-sdk/client-s3';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { StandInFlowService } from '../../local/flow-service/flow-service.ts';
 import { serveFlowService } from '../../local/flow-service/http.ts';
@@ -140,6 +141,39 @@ describe('npm start', { timeout: 120_000 }, () => {
     const { code, output } = await again.ended;
     expect(code).toBe(0);
     expect(output.match(/ {2}uploaded, /g)).toHaveLength(1);
+  });
+
+  it('prints credentials on request, with which an S3 client reaches the inbox', async () => {
+    const { child, ended, output } = start(['--credentials']);
+    await vi.waitFor(() => expect(output().match(/ {2}done in /g)).toHaveLength(3), PATIENCE);
+    const printed = Object.fromEntries(
+      output()
+        .matchAll(/^ {2}export (\w+)=(\S+)$/gm)
+        .map(([, ...pair]) => pair),
+    );
+    const s3 = new S3Client({
+      endpoint: printed.AWS_ENDPOINT_URL_S3,
+      region: printed.AWS_REGION,
+      credentials: { accessKeyId: printed.AWS_ACCESS_KEY_ID, secretAccessKey: printed.AWS_SECRET_ACCESS_KEY },
+    });
+    const Body = 'a fox from an S3 client';
+    await s3.send(new PutObjectCommand({ Bucket: 'inbox', Key: 'by-client.txt', Body }));
+    await vi.waitFor(
+      async () => expect(await receiptOf('by-client.txt')).toMatchObject({ status: 'succeeded' }),
+      PATIENCE,
+    );
+    s3.destroy();
+    child.kill('SIGINT');
+    await ended;
+
+    for (const entry of await readdir(join(home, '.flowdrop'), { recursive: true, withFileTypes: true })) {
+      if (!entry.isFile()) continue;
+      const content = await readFile(join(entry.parentPath, entry.name), 'latin1');
+      expect(content).not.toContain(printed.AWS_SECRET_ACCESS_KEY);
+    }
+    const again = start([]);
+    await vi.waitFor(() => expect(again.output()).toContain('Press Ctrl-C'), PATIENCE);
+    expect(again.output()).not.toContain('AWS_SECRET_ACCESS_KEY');
   });
 
   it('leaves no process behind when it is killed', async () => {

@@ -17,7 +17,9 @@ describe('the arguments of npm start', () => {
       resultsDir: join(cwd, 'results'),
       files: [],
       service: undefined,
+      showsCredentials: false,
     });
+    expect(parse(['--credentials'])).toMatchObject({ showsCredentials: true });
   });
 
   it('name files, folders and a service, whose token is in the environment', () => {
@@ -36,6 +38,7 @@ describe('the arguments of npm start', () => {
     [['missing.png'], 'There is no file missing.png'],
     [['.'], '. is not a file'],
     [['a.png', '--inbox', 'in'], 'cannot be combined with files'],
+    [['a.png', '--credentials'], 'cannot be combined with files'],
     [['--results', 'inbox/results'], 'must not contain each other'],
     [['--inbox', '.'], 'must not contain each other'],
     [['--service', 'flows.example.com'], 'expected a URL such as https://flows.example.com'],

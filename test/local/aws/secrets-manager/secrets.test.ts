@@ -16,6 +16,18 @@ describe('secrets over the SDK', async () => {
   });
   const read = async (SecretId: string) => (await client.send(new GetSecretValueCommand({ SecretId }))).SecretString;
 
+  it.each([
+    ['UnrecognizedClientException', { accessKeyId: 'another-fake' }],
+    ['UnrecognizedClientException', { sessionToken: 'another-fake' }],
+    ['InvalidSignatureException', { secretAccessKey: 'another-fake' }],
+  ])('answers %s for %j', async (name, wrong) => {
+    store.put('token', 'fake-1');
+    const other = new SecretsManagerClient({ ...options, credentials: { ...credentials, ...wrong }, maxAttempts: 1 });
+    const call = other.send(new GetSecretValueCommand({ SecretId: 'token' }));
+    await expect(call).rejects.toMatchObject({ name, $metadata: { httpStatusCode: 400 } });
+    other.destroy();
+  });
+
   it('answers the current value by name and by ARN', async () => {
     store.put('token', 'fake-1');
     expect(await read('token')).toBe('fake-1');

@@ -118,6 +118,18 @@ describe('a queue over the SDK', async () => {
     await served.close();
   });
 
+  it('refuses credentials as SQS does, with the code of the older protocol', async () => {
+    const endpoint = served.endpoint;
+    const other = new SQSClient({
+      ...{ endpoint, region: 'us-east-1', maxAttempts: 1 },
+      credentials: { ...credentials, accessKeyId: 'another-fake' },
+    });
+    const call = other.send(new SendMessageCommand({ QueueUrl: served.urlOf(queue), MessageBody: 'x' }));
+    await expect(call).rejects.toMatchObject({ name: 'InvalidClientTokenId', $metadata: { httpStatusCode: 403 } });
+    other.destroy();
+    expect(queue.counts()).toMatchObject({ visible: 0 });
+  });
+
   it('carries emoji and every other allowed character, with an MD5 that the SDK accepts', async () => {
     const body = '{"key":"🎁 ünï+%\\n\t\u{10ffff}"}';
     const { MessageId } = await send(body);
