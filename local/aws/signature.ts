@@ -1,11 +1,11 @@
-import { createHash, createHmac } from 'node:crypto';
+import { createHmac, hash } from 'node:crypto';
 import { isSameSecret, randomSecret } from '../secrets.ts';
 
 /** The only region here. */
 export const REGION = 'us-east-1';
 
 const ALGORITHM = 'AWS4-HMAC-SHA256';
-const EMPTY_SHA256 = createHash('sha256').digest('hex');
+const EMPTY_SHA256 = hash('sha256', '');
 
 /** Maximum difference between the clocks of client and server, in milliseconds: AWS's 15 minutes. */
 export const SKEW_MS_MAX = 15 * 60_000;
@@ -133,7 +133,7 @@ export class SignatureVerifier {
   readonly #service: string;
   /** Milliseconds since the epoch. */
   readonly now: () => number;
-  /** By access key and scope. The times that are accepted span eight days, so there are few. */
+  /** By access key and scope. Only valid times get here, which span eight days, so there are few. */
   readonly #signingKeys = new Map<string, Buffer>();
 
   constructor({ credentials, service, now = Date.now }: VerifierOptions) {
@@ -416,6 +416,7 @@ function hmac(key: Buffer, text: string): Buffer {
   return createHmac('sha256', key).update(text).digest();
 }
 
+/** In hexadecimal digits. */
 export function sha256(data: string | Uint8Array): string {
-  return createHash('sha256').update(data).digest('hex');
+  return hash('sha256', data);
 }

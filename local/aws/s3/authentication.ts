@@ -32,11 +32,11 @@ export function authenticate(call: Call, url: string, verifier: SignatureVerifie
     const isPresigned = call.query.has('X-Amz-Signature');
     const headers = isPresigned ? { ...headersIn(call.query), ...call.headers } : call.headers;
     const payload = headers['x-amz-content-sha256'] ?? (isPresigned ? UNSIGNED_PAYLOAD : '');
-    const { chunks } = verifier.verify({ method: call.method, url, headers: call.headers }, () => {
+    const { accessKeyId, chunks } = verifier.verify({ method: call.method, url, headers: call.headers }, () => {
       checkPayload(payload);
       return payload;
     });
-    return { ...call, headers, chunkSignatures: SIGNED_CHUNKS.includes(payload) ? chunks : undefined };
+    return { ...call, headers, accessKeyId, chunkSignatures: SIGNED_CHUNKS.includes(payload) ? chunks : undefined };
   } catch (error) {
     if (!(error instanceof SignatureError)) throw error;
     throw answerTo(error, verifier.now());

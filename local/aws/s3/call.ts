@@ -37,6 +37,8 @@ export interface Call {
   readonly query: ReadonlyMap<string, string>;
   readonly headers: Headers;
   readonly body: AsyncIterable<Uint8Array>;
+  /** The access key of a signature that was verified. */
+  readonly accessKeyId?: string | undefined;
   /** Set if each chunk of the body has a signature that must be verified. */
   readonly chunkSignatures?: ChunkSignatures | undefined;
   readonly requestId: string;

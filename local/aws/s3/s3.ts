@@ -65,7 +65,7 @@ export class EmbeddedS3 {
       keysMax,
       allows: (call, action, { bucket, key = '' }) =>
         authorize({
-          accessKeyId: accessKeyId(call),
+          accessKeyId: call.accessKeyId ?? claimedAccessKeyId(call),
           action,
           resource: `arn:aws:s3:::${bucket}${key === '' ? '' : `/${key}`}`,
           context: call.query.has('prefix') ? { 's3:prefix': call.query.get('prefix') ?? '' } : {},
@@ -162,7 +162,8 @@ function parseCall({ method, url, headers, body }: S3Request, requestId: string)
   }
 }
 
-function accessKeyId({ headers, query }: Call): string | undefined {
+/** The access key of a client in this process, whose signature is not verified. */
+function claimedAccessKeyId({ headers, query }: Call): string | undefined {
   const credential = /Credential=([^/,]+)/.exec(headers.authorization ?? '')?.[1];
   return credential ?? query.get('X-Amz-Credential')?.split('/')[0];
 }

@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import { createHash, createHmac } from 'node:crypto';
 import { request } from 'node:http';
 import { GetObjectCommand, ListObjectsV2Command, PutObjectCommand, S3Client } from '@aws-sdk/client-s3';
 import { describe, expect, onTestFinished, test } from 'vitest';
@@ -332,6 +332,35 @@ describe('a presigned address', () => {
     passedMs += 2 * MINUTE;
     expect(await outcome(send(server.endpoint, 'GET', path))).toEqual([403, 'AccessDenied', 'Request has expired']);
   });
+});
+
+test('permissions are those of the key that signed, whatever the header says beside it', async () => {
+  const asked: unknown[] = [];
+  const { endpoint } = await startS3({ authorize: ({ accessKeyId }) => asked.push(accessKeyId) > 0 });
+  const { host } = new URL(endpoint);
+  const time = new Date().toISOString().replace(/[-:]|\.\d+/g, '');
+  const scope = `${time.slice(0, 8)}/us-east-1/s3/aws4_request`;
+  // A header of this name cannot be sent. So it is signed as an empty one.
+  const names = 'Credential=AKIDOTHER/x;host;x-amz-content-sha256;x-amz-date';
+  const headers = [
+    `Credential=AKIDOTHER/x:`,
+    `host:${host}`,
+    'x-amz-content-sha256:UNSIGNED-PAYLOAD',
+    `x-amz-date:${time}`,
+  ];
+  const canonical = ['GET', '/', '', ...headers, '', names, 'UNSIGNED-PAYLOAD'].join('\n');
+  const hmac = (key: string | Buffer, text: string) => createHmac('sha256', key).update(text).digest();
+  const key = scope.split('/').reduce<string | Buffer>(hmac, `AWS4${CREDENTIALS.secretAccessKey}`);
+  const signature = hmac(key, ['AWS4-HMAC-SHA256', time, scope, sha256(canonical)].join('\n')).toString('hex');
+  const answer = await send(endpoint, 'GET', '/', {
+    headers: {
+      ...UNSIGNED,
+      'x-amz-date': time,
+      authorization: `AWS4-HMAC-SHA256 SignedHeaders=${names}, Credential=AKIDEXAMPLE/${scope}, Signature=${signature}`,
+    },
+  });
+  expect(answer.status).toBe(200);
+  expect(asked).toEqual(['AKIDEXAMPLE']);
 });
 
 test("the SDK's client gets the error that S3 would answer", async () => {
