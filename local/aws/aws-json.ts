@@ -3,7 +3,8 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import * as z from 'zod/mini';
 import { listenOnLoopback } from '../loopback.ts';
 import type { AwsEndpoint, EndpointAccess } from './endpoint.ts';
-import { basicTime, SignatureError, type SignatureFacts, SignatureVerifier, SKEW_MS_MAX, sha256 } from './signature.ts';
+import { basicTime, SignatureError, type SignatureFacts } from './sent-signature.ts';
+import { SignatureVerifier, SKEW_MS_MAX, sha256 } from './signature.ts';
 
 /** An error answer of one of AWS's JSON services. */
 export class AwsError extends Error {

@@ -1,4 +1,4 @@
-import type { Credentials } from './signature.ts';
+import type { Credentials } from './credentials.ts';
 
 /*
  * The stand-ins for AWS services. Each service has a folder with the same two parts: a class that holds its state in

@@ -1,3 +1,4 @@
+import type { Credentials } from './credentials.ts';
 import type { AwsAccess, AwsCall, EndpointAccess } from './endpoint.ts';
 import type { EventBus, PublishedEvent } from './event-bridge/event-bus.ts';
 import { serveEvents } from './event-bridge/http.ts';
@@ -5,7 +6,6 @@ import { serveS3 } from './s3/http.ts';
 import type { EmbeddedS3 } from './s3/s3.ts';
 import { serveSecrets } from './secrets-manager/http.ts';
 import type { SecretStore } from './secrets-manager/secret-store.ts';
-import type { Credentials } from './signature.ts';
 import { serveQueues } from './sqs/http.ts';
 import type { Queue } from './sqs/queue.ts';
 

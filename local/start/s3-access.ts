@@ -1,4 +1,4 @@
-import { type Credentials, REGION } from '../aws/signature.ts';
+import { type Credentials, REGION } from '../aws/credentials.ts';
 
 export interface S3Access {
   readonly endpoint: string;

@@ -1,11 +1,5 @@
-import {
-  basicTime,
-  SignatureError,
-  type SignatureFacts,
-  type SignatureForm,
-  type SignatureVerifier,
-  SKEW_MS_MAX,
-} from '../signature.ts';
+import { basicTime, SignatureError, type SignatureFacts, type SignatureForm } from '../sent-signature.ts';
+import { type SignatureVerifier, SKEW_MS_MAX } from '../signature.ts';
 import type { Call } from './call.ts';
 import { S3Error, type S3ErrorCode, type S3ErrorOptions } from './errors.ts';
 

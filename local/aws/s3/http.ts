@@ -2,8 +2,9 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { listenOnLoopback } from '../../loopback.ts';
+import type { Credentials } from '../credentials.ts';
 import type { AwsEndpoint } from '../endpoint.ts';
-import { type Credentials, SignatureVerifier } from '../signature.ts';
+import { SignatureVerifier } from '../signature.ts';
 import type { EmbeddedS3 } from './s3.ts';
 import { xmlDocument } from './xml.ts';
 

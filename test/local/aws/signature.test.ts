@@ -1,7 +1,8 @@
 import { createHash } from 'node:crypto';
 import { describe, expect, it } from 'vitest';
 import { EmbeddedS3 } from '../../../local/aws/s3/s3.ts';
-import { type SignableRequest, SignatureError, SignatureVerifier } from '../../../local/aws/signature.ts';
+import { type SignableRequest, SignatureError } from '../../../local/aws/sent-signature.ts';
+import { SignatureVerifier } from '../../../local/aws/signature.ts';
 
 const sha256 = (text: string) => createHash('sha256').update(text).digest('hex');
 
