@@ -10,9 +10,14 @@ import { BUCKET, CREDENTIALS, send, startS3 } from './support.ts';
 const MINUTE = 60_000;
 const WEEK_SECONDS = 7 * 24 * 3600;
 const UNSIGNED = { 'x-amz-content-sha256': 'UNSIGNED-PAYLOAD' };
+const md5 = (text: string) => createHash('md5').update(text).digest('base64');
 const sha256 = (text: string) => createHash('sha256').update(text).digest('hex');
 
-/** The status and code of an answer. */
+const hmac = (key: string | Buffer, text: string) => createHmac('sha256', key).update(text).digest();
+const signingKey = (scope: string) =>
+  scope.split('/').reduce<string | Buffer>(hmac, `AWS4${CREDENTIALS.secretAccessKey}`);
+
+/** The status, code and message of an answer. */
 async function outcome(answer: ReturnType<typeof send>) {
   const { status, body } = await answer;
   return [status, /<Code>(.*?)<\/Code>/.exec(body)?.[1], /<Message>(.*?)<\/Message>/.exec(body)?.[1]];
@@ -161,9 +166,46 @@ describe('a signature in the header', () => {
       headers: { 'x-amz-content-sha256': sha256(body) },
       body,
     };
-    const answer = signed(endpoint, unsigned, { tamper: () => ({ body: body.replace('>a<', '>k<') }) });
+    const tampered = body.replace('>a<', '>k<');
+    const answer = signed(endpoint, unsigned, {
+      tamper: ({ headers }) => ({ headers: { ...headers, 'content-md5': md5(tampered) }, body: tampered }),
+    });
     expect(await outcome(answer)).toEqual([400, 'XAmzContentSHA256Mismatch', expect.anything()]);
     expect((await client.send(new ListObjectsV2Command({ Bucket: BUCKET }))).KeyCount).toBe(1);
+  });
+
+  test.each([
+    ['the signed ones', 'hello', 200, undefined, 1],
+    ['not the signed ones', 'jello', 403, 'SignatureDoesNotMatch', 0],
+  ])('a body of chunks that are %s is answered, and stored only then', async (_, sent, status, code, count) => {
+    const { endpoint, client } = await startS3();
+    const headers = await signedHeaders(
+      {
+        method: 'PUT',
+        path: `/${BUCKET}/k`,
+        headers: {
+          'content-encoding': 'aws-chunked',
+          'x-amz-content-sha256': 'STREAMING-AWS4-HMAC-SHA256-PAYLOAD',
+          'x-amz-decoded-content-length': '5',
+        },
+      },
+      { endpoint, service: 's3', credentials: CREDENTIALS },
+    );
+    const time = headers['x-amz-date'] ?? '';
+    const scope = `${time.slice(0, 8)}/us-east-1/s3/aws4_request`;
+    let previous = /Signature=(\w+)/.exec(headers.authorization ?? '')?.[1] ?? '';
+    const chunk = (signedData: string, data: string) => {
+      const text = ['AWS4-HMAC-SHA256-PAYLOAD', time, scope, previous, sha256(''), sha256(signedData)].join('\n');
+      previous = hmac(signingKey(scope), text).toString('hex');
+      return `${data.length.toString(16)};chunk-signature=${previous}\r\n${data}\r\n`;
+    };
+    const body = chunk('hello', sent) + chunk('', '');
+    const answer = send(endpoint, 'PUT', `/${BUCKET}/k`, {
+      headers: { ...headers, 'content-length': String(body.length) },
+      body,
+    });
+    expect((await outcome(answer)).slice(0, 2)).toEqual([status, code]);
+    expect((await client.send(new ListObjectsV2Command({ Bucket: BUCKET }))).KeyCount).toBe(count);
   });
 
   test.each(['', 'A'.repeat(64), 'STREAMING-AWS4-ECDSA-P256-SHA256-PAYLOAD', 'unsigned-payload'])(
@@ -349,9 +391,9 @@ test('permissions are those of the key that signed, whatever the header says bes
     `x-amz-date:${time}`,
   ];
   const canonical = ['GET', '/', '', ...headers, '', names, 'UNSIGNED-PAYLOAD'].join('\n');
-  const hmac = (key: string | Buffer, text: string) => createHmac('sha256', key).update(text).digest();
-  const key = scope.split('/').reduce<string | Buffer>(hmac, `AWS4${CREDENTIALS.secretAccessKey}`);
-  const signature = hmac(key, ['AWS4-HMAC-SHA256', time, scope, sha256(canonical)].join('\n')).toString('hex');
+  const signature = hmac(signingKey(scope), ['AWS4-HMAC-SHA256', time, scope, sha256(canonical)].join('\n')).toString(
+    'hex',
+  );
   const answer = await send(endpoint, 'GET', '/', {
     headers: {
       ...UNSIGNED,
