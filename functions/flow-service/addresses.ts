@@ -29,6 +29,21 @@ const NOT_PUBLIC_IPV6 = [
   ['3fff::', 20],
 ] as const;
 
+/**
+ * Addresses within an organisation: private and shared IPv4 (RFC 1918, RFC 6598) and unique-local IPv6 (RFC 4193). All
+ * other special-purpose addresses belong to one machine or one link, such as that of an instance's metadata.
+ */
+const PRIVATE_IPV4 = [
+  ['10.0.0.0', 8],
+  ['100.64.0.0', 10],
+  ['172.16.0.0', 12],
+  ['192.168.0.0', 16],
+] as const;
+const PRIVATE_IPV6 = ['fc00::', 7] as const;
+
+/** Metadata and other services of an EC2 instance. (Amazon EC2 User Guide, "Instance metadata": `fd00:ec2::254`.) */
+const EC2_LOCAL_IPV6 = ['fd00:ec2::', 32] as const;
+
 /** Networks without IPv4 reach the public IPv4 internet through this prefix (RFC 6052). The IPv4 rules apply in it. */
 const NAT64_PREFIX = '64:ff9b::';
 
@@ -44,12 +59,32 @@ for (const [network, bits] of NOT_PUBLIC_IPV4) {
 }
 for (const [network, bits] of NOT_PUBLIC_IPV6) notPublic6.addSubnet(network, bits, 'ipv6');
 
+const private4 = new BlockList();
+const private6 = new BlockList();
+const ec2Local6 = new BlockList();
+for (const [network, bits] of PRIVATE_IPV4) private4.addSubnet(network, bits, 'ipv4');
+private6.addSubnet(...PRIVATE_IPV6, 'ipv6');
+ec2Local6.addSubnet(...EC2_LOCAL_IPV6, 'ipv6');
+
+const loopback4 = new BlockList();
+loopback4.addSubnet('127.0.0.0', 8, 'ipv4');
+
+/**
+ * The addresses that a service may send us to. Each list names what it allows, so that an unknown form of an address,
+ * such as an IPv4 address within an IPv6 one, is in none.
+ *
+ *   public    addresses of the public internet
+ *   network   these, and private addresses, but nothing of this machine or link
+ *   machine   loopback addresses only
+ */
+export type Reach = 'public' | 'network' | 'machine';
+
 /**
  * Tells whether an IP address is on the public internet. Loopback, link-local, private, shared (CGNAT), unique-local,
  * multicast, documentation and reserved addresses are not. No IPv4-mapped IPv6 address counts as public.
  */
 export function isPublicAddress(address: string): boolean {
-  switch (isIP(address)) {
+  switch (familyOf(address)) {
     case 4:
       return !notPublic4.check(address, 'ipv4');
     case 6:
@@ -59,29 +94,77 @@ export function isPublicAddress(address: string): boolean {
   }
 }
 
+/** Tells whether an address is private: of an organisation's network, neither public nor of this machine or link. */
+function isPrivateAddress(address: string): boolean {
+  switch (familyOf(address)) {
+    case 4:
+      return private4.check(address, 'ipv4');
+    case 6:
+      return private6.check(address, 'ipv6') && !ec2Local6.check(address, 'ipv6');
+    default:
+      return false;
+  }
+}
+
+const isLoopbackAddress = (address: string): boolean =>
+  address === '::1' || (familyOf(address) === 4 && loopback4.check(address, 'ipv4'));
+
+/** 4, 6, or 0 if it is no address. An address with a zone (`fe80::1%eth0`) is of this link, and no list has it. */
+const familyOf = (address: string): number => (address.includes('%') ? 0 : isIP(address));
+
+export function isWithin(reach: Reach, address: string): boolean {
+  switch (reach) {
+    case 'public':
+      return isPublicAddress(address);
+    case 'network':
+      return isPublicAddress(address) || isPrivateAddress(address);
+    case 'machine':
+      return isLoopbackAddress(address);
+  }
+}
+
+/**
+ * Where a service may send us, by its own address: one on the public internet not into our network, and one in our
+ * network not to this machine. A service on this machine is the local run. Undefined: the address is unknown.
+ */
+export function reachOf(address: string | undefined): Reach {
+  if (address === undefined) return 'public';
+  const plain = address.replace(/^::ffff:(?=\d+\.)/i, '');
+  if (isLoopbackAddress(plain)) return 'machine';
+  return isPrivateAddress(plain) ? 'network' : 'public';
+}
+
 /** The host of a URL, without the brackets around an IPv6 address. */
 export const hostOf = (url: URL): string => url.hostname.replace(/^\[(.*)\]$/, '$1');
 
 /** Tells whether a URL names this machine. `URL` has already normalised every spelling of an IPv4 address. */
 export function isLoopback(url: URL): boolean {
   const host = hostOf(url);
-  return host === 'localhost' || host === '::1' || (isIP(host) === 4 && host.startsWith('127.'));
+  return host === 'localhost' || isLoopbackAddress(host);
 }
 
 /** Tells whether the token may travel to a URL unread by others: over https, or over http within this machine. */
 export const isHttpsOrLoopback = (url: URL): boolean =>
   url.protocol === 'https:' || (url.protocol === 'http:' && isLoopback(url));
 
-export const notPublicError = (host: string): ForbiddenAddressError =>
-  new ForbiddenAddressError(`${host}: expected a public address`);
-
-/** Resolves a name to its public addresses only. The address that was checked is the one that gets connected to. */
-export const publicLookup: LookupFunction = (hostname, options, callback) => {
-  lookup(hostname, { ...options, all: true }, (error, addresses) => {
-    if (error !== null) return callback(error, []);
-    const allowed = addresses.filter(({ address }) => isPublicAddress(address));
-    const [first] = allowed;
-    if (first === undefined) return callback(notPublicError(hostname), []);
-    return options.all === true ? callback(null, allowed) : callback(null, first.address, first.family);
-  });
+const EXPECTED: Readonly<Record<Reach, string>> = {
+  public: 'a public address',
+  network: 'a public or private address',
+  machine: 'a loopback address',
 };
+
+export const outOfReachError = (host: string, reach: Reach): ForbiddenAddressError =>
+  new ForbiddenAddressError(`${host}: expected ${EXPECTED[reach]}`);
+
+/** Resolves names to the addresses within a reach. The address that was checked is the one that gets connected to. */
+export const lookupWithin =
+  (reach: Reach): LookupFunction =>
+  (hostname, options, callback) => {
+    lookup(hostname, { ...options, all: true }, (error, addresses) => {
+      if (error !== null) return callback(error, []);
+      const allowed = addresses.filter(({ address }) => isWithin(reach, address));
+      const [first] = allowed;
+      if (first === undefined) return callback(outOfReachError(hostname, reach), []);
+      return options.all === true ? callback(null, allowed) : callback(null, first.address, first.family);
+    });
+  };

@@ -1,4 +1,4 @@
-import { isHttpsOrLoopback, isLoopback, isPublicAddress } from './addresses.ts';
+import { isHttpsOrLoopback, isLoopback, reachOf } from './addresses.ts';
 import { assetOf } from './asset-answer.ts';
 import {
   DamagedAssetError,
@@ -43,7 +43,7 @@ export async function downloadAsset(
   const { response, secret } = answer;
   if (response.status !== 200) {
     const error = await requests.errorFor(answer);
-    // The other origin got no token, so its 401 or 403 means that a signed address has expired. A new one helps.
+    // The other address got no token, so its 401 or 403 means that a signed address has expired. A new one helps.
     const hasExpired = error instanceof UnauthorisedError || error instanceof ForbiddenError;
     if (secret !== undefined || !hasExpired) throw error;
     throw new UnavailableError(error.message, { cause: error, bodyStarted: false });
@@ -64,7 +64,7 @@ export async function downloadAsset(
 
 const isRedirect = ({ status }: TransportResponse): boolean => [301, 302, 303, 307, 308].includes(status);
 
-/** Follows a redirect if its target is allowed. Sends the token only if the origin stays the same. */
+/** Follows a redirect if its target is allowed. Sends the token only to an address below the base. */
 async function followRedirect(
   requests: Requests,
   { response, secret }: Answer,
@@ -75,14 +75,12 @@ async function followRedirect(
   const { location } = response.headers;
   const url = location === undefined ? null : URL.parse(location, from.url.href);
   if (url === null) throw new UnintelligibleAnswerError('The asset was redirected to no address');
-  const isAllowed = isHttpsOrLoopback(url) && (requests.isLocal || !isLoopback(url));
+  const reach = requests.isLocal ? 'machine' : reachOf(response.address);
+  const isAllowed = isHttpsOrLoopback(url) && (reach === 'machine' || !isLoopback(url));
   // Only the origin is quoted: the rest of the address may be a signature, which is as secret as a token.
   if (!isAllowed) throw new ForbiddenAddressError(`The asset was redirected to ${redact(url.origin, secret)}`);
   const call: Call = { ...from, url, subject: redirectSubject(from.subject) };
-  if (url.origin === from.url.origin) return requests.send(call, signal);
-  const { address } = response;
-  const publicOnly = !requests.isLocal && (address === undefined || isPublicAddress(address));
-  return requests.sendElsewhere({ ...call, publicOnly }, signal);
+  return requests.isForToken(url) ? requests.send(call, signal) : requests.sendElsewhere({ ...call, reach }, signal);
 }
 
 /** The bytes of the response. If the connection ends early, the asset is cut. If it stalls, a retry may help. */

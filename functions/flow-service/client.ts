@@ -14,6 +14,7 @@ import {
 } from './errors.ts';
 import { Listing, type ListingPage } from './flow-listing.ts';
 import { FIND_FLOWS_MAX, FIND_PAGES_MAX, findFlow, LISTING_DELAY_MAX_MS } from './flow-search.ts';
+import { PAGE_ANSWER } from './json-answer.ts';
 import type { LearntPace } from './learnt-rate.ts';
 import type { Rank } from './pace.ts';
 import { type FlowBody, flowBody } from './request-body.ts';
@@ -217,7 +218,8 @@ class HttpFlowService implements FlowService {
     const listing = this.#listing(call, outputPageSchema, limits, signal);
     const outputs: Output[] = [];
     for await (const { page, fresh } of listing.pages()) {
-      outputs.push(...page.outputs.filter(({ assetId }) => fresh.has(assetId)));
+      // Not `push(...)`: a page may have more outputs than a call can have arguments.
+      for (const output of page.outputs) if (fresh.has(output.assetId)) outputs.push(output);
     }
     if (listing.stopReason === undefined) return outputs;
     throw new UnintelligibleAnswerError(`${operation}: not all outputs can be listed: ${listing.stopReason}`);
@@ -231,9 +233,11 @@ class HttpFlowService implements FlowService {
   ): Listing<z.infer<S>> {
     const read = async (url: URL) => {
       const answer = await this.#requests.send({ ...call, url, rank }, signal);
-      return { page: await this.#requests.read(answer, schema, signal), link: answer.response.headers.link };
+      const page = await this.#requests.read(answer, schema, signal, PAGE_ANSWER);
+      return { page, link: answer.response.headers.link };
     };
-    return new Listing({ ...limits, url: call.url, base: this.#requests.base, read });
+    const isForToken = (target: URL): boolean => this.#requests.isForToken(target);
+    return new Listing({ ...limits, url: call.url, isForToken, read });
   }
 }
 

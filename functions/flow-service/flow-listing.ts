@@ -14,6 +14,9 @@ export type NextPage =
   /** Nothing. */
   | { readonly kind: 'unsaid' };
 
+/** Longest address or cursor of a next page, in characters. Servers refuse longer ones, and each is remembered. */
+const NEXT_CHARS_MAX = 8 * 1024;
+
 /** The facts about a page that are needed to find the next one. */
 export interface ListingPage {
   /** The ids on the page. */
@@ -26,10 +29,10 @@ export interface ListingPage {
 }
 
 interface ListingOptions<P> {
-  /** The first page. All others are on its origin and below `base`. */
+  /** The first page. */
   readonly url: URL;
-  /** The base address of the service, without a slash at its end. */
-  readonly base: string;
+  /** Tells whether a request to a URL may carry the token. */
+  readonly isForToken: (url: URL) => boolean;
   /** Reads one page, with its `Link` header. */
   readonly read: (url: URL) => Promise<{ readonly page: P; readonly link: string | undefined }>;
   readonly pagesMax: number;
@@ -42,7 +45,7 @@ interface ListingOptions<P> {
  * Reads a listing page by page. No specification says how the service pages its listings.
  *
  * A page names the next one by an address, a path, a cursor or a number, in its body or in its `Link` header. The token
- * goes with every request, so an address is followed only on the same origin and below the base path.
+ * goes with every request, so an address is followed only if it may carry the token.
  *
  * A page that does not mention a next one may still be the first of many. Then `?page=` is tried. It starts at 1, which
  * is the second page of a service that counts from 0. A service that ignores the parameter repeats itself.
@@ -133,6 +136,10 @@ export class Listing<P extends ListingPage> {
       const isRepetition = this.pagesRead > 1 && fresh.size === 0 && page.entries > 0;
       if (isRepetition) return 'the listing repeats itself';
       this.#hasNamedNext = true;
+      const { length } = next.kind === 'parameter' ? next.value : next.address;
+      if (length > NEXT_CHARS_MAX) {
+        return `the address of the next page has ${length} characters, and at most ${NEXT_CHARS_MAX} are sent`;
+      }
       const url = next.kind === 'parameter' ? this.#with(next.name, next.value) : this.#at(next.address);
       if (url === undefined) return 'the next page of the listing is elsewhere';
       return this.#requested.has(url.href) ? 'the listing repeats itself' : url;
@@ -166,7 +173,7 @@ export class Listing<P extends ListingPage> {
   /** The URL of an address in the listing. Undefined if the token must not be sent there. */
   #at(address: string): URL | undefined {
     const url = URL.parse(address, this.#url?.href ?? this.#options.url.href);
-    return url?.href.startsWith(`${this.#options.base}/`) ? url : undefined;
+    return url !== null && this.#options.isForToken(url) ? url : undefined;
   }
 }
 

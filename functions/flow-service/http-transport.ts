@@ -2,7 +2,7 @@ import { Agent as HttpAgent, request as httpRequest, type IncomingMessage, type 
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
 import { isIP } from 'node:net';
 import type { Clock } from '../base/clock.ts';
-import { hostOf, isPublicAddress, notPublicError, publicLookup } from './addresses.ts';
+import { hostOf, isWithin, lookupWithin, outOfReachError } from './addresses.ts';
 import { ForbiddenAddressError } from './errors.ts';
 import { TimeLimit } from './time-limit.ts';
 import {
@@ -38,12 +38,14 @@ export function httpTransport({
   return async (request, signal) => {
     if (signal.aborted) throw abortedError(signal, 'nothing');
     const host = hostOf(request.url);
-    if (request.publicOnly === true && isIP(host) !== 0 && !isPublicAddress(host)) throw notPublicError(host);
+    // Node looks up names only, so an address in the URL is checked here.
+    const isForbidden = request.reach !== undefined && isIP(host) !== 0 && !isWithin(request.reach, host);
+    if (isForbidden) throw outOfReachError(host, request.reach);
     const protocol = request.url.protocol as keyof typeof kept;
     const exchange = (agent: HttpAgent | HttpsAgent) =>
       new Exchange(request, signal, { agent, clock, limits }).response;
     // A kept connection was made without a check of its address.
-    const isShared = request.body === undefined && request.publicOnly !== true;
+    const isShared = request.body === undefined && request.reach === undefined;
     if (!isShared) return exchange(single[protocol]);
     try {
       return await exchange(kept[protocol]);
@@ -100,13 +102,13 @@ class Exchange {
       this.#fail(new TransportError(what, { sent: this.#sent, timedOut: true }));
     this.#waitLimit = new TimeLimit(clock, onExceeded);
     this.#answerLimit = new TimeLimit(clock, onExceeded);
-    const { url, method, headers, body, publicOnly, answerMs } = request;
+    const { url, method, headers, body, reach, answerMs } = request;
     if (answerMs !== undefined) this.#answerLimit.set(answerMs, `No whole answer within ${answerMs} ms`);
     const options: RequestOptions = {
       agent,
       method,
       headers: body === undefined ? headers : { ...headers, 'Content-Length': body.bytes },
-      ...(publicOnly === true ? { lookup: publicLookup } : {}),
+      ...(reach === undefined ? {} : { lookup: lookupWithin(reach) }),
     };
     const isTls = url.protocol === 'https:';
     this.#client = isTls ? httpsRequest(url, options) : httpRequest(url, options);

@@ -1,55 +1,141 @@
+import { isUtf8 } from 'node:buffer';
+import { Semaphore } from '../base/semaphore.ts';
 import { UnintelligibleAnswerError } from './errors.ts';
 import { TransportError, type TransportResponse } from './transport.ts';
 
-/** Largest response that is read into memory, in bytes. A listing of ten thousand flows takes a few million. */
-const ANSWER_BYTES_MAX = 16 * 1024 * 1024;
+/** The largest response of a kind that is read and parsed. */
+export interface AnswerLimits {
+  readonly bytesMax: number;
+  /** See {@link partsOf}. The bytes alone bound nothing: parsed, two bytes may take two hundred. */
+  readonly partsMax: number;
+}
+
+/**
+ * Limits of any response but a page of a listing. Known ones have less than ten thousand bytes and less than a hundred
+ * parts, apart from the `additional` of users.
+ */
+export const SMALL_ANSWER: AnswerLimits = { bytesMax: 256 * 1024, partsMax: 10_000 };
+
+/** Limits of a page of a listing. A service may list ten thousand flows, of 800 bytes and 25 parts each, on one page. */
+export const PAGE_ANSWER: AnswerLimits = { bytesMax: 8 * 1024 * 1024, partsMax: 250_000 };
+
+/** A JSON text is beyond a limit. The message names the limit and the value. */
+export class AnswerLimitError extends Error {
+  override readonly name = 'AnswerLimitError';
+}
 
 /** Bytes read of an error response's body: enough to quote from. */
 const ERROR_BODY_BYTES_MAX = 64 * 1024;
 
+/** Bytes that any number of responses may have in memory at a time. Those of known services have less. */
+const ALONE_BYTES_MAX = 16 * 1024;
+
 /**
- * The whole text of a response. Reads to its end, so that the connection can be reused.
- * @throws {UnintelligibleAnswerError} the body exceeds {@link ANSWER_BYTES_MAX}, is compressed, or is not UTF-8.
- * @throws {TransportError} the body was cut.
+ * Responses of more than {@link ALONE_BYTES_MAX} that are read side by side. With the largest pages they take 64 MiB.
+ * A text and what is parsed from it exist for one response at a time, because parsing does not wait for anything.
  */
-export async function readAnswer(response: TransportResponse): Promise<string> {
-  if (isCompressed(response)) {
-    response.destroy();
-    throw new UnintelligibleAnswerError('The answer is compressed, although the request did not allow it');
-  }
-  const chunks: Uint8Array[] = [];
-  let bytes = 0;
-  for await (const chunk of response.body) {
-    bytes += chunk.byteLength;
-    if (bytes > ANSWER_BYTES_MAX) {
-      throw new UnintelligibleAnswerError(`The answer is longer than ${ANSWER_BYTES_MAX} bytes`);
+const LARGE_ANSWERS_MAX = 8;
+
+/** Reads responses into memory. All that a process reads at the same time are read by one reader. */
+export class AnswerReader {
+  readonly #large = new Semaphore(LARGE_ANSWERS_MAX);
+
+  /**
+   * Reads a response to its end, so that the connection can be reused, and returns what `use` makes of its text.
+   * @throws {UnintelligibleAnswerError} the body is longer than the limit, is compressed, or is not UTF-8.
+   * @throws {TransportError} the body was cut.
+   * @throws any error of `use`.
+   */
+  async read<T>(response: TransportResponse, bytesMax: number, use: (text: string) => T): Promise<T> {
+    if (isCompressed(response)) {
+      response.destroy();
+      throw new UnintelligibleAnswerError('The answer is compressed, although the request did not allow it');
     }
-    chunks.push(chunk);
+    const announced = Number(response.headers['content-length'] ?? 0);
+    if (announced > bytesMax) {
+      response.destroy();
+      throw tooLong(announced, bytesMax);
+    }
+    const body = new GatheredBytes(bytesMax);
+    const chunks = response.body[Symbol.asyncIterator]();
+    const gather = async (enoughBytes: number): Promise<boolean> => {
+      while (body.length <= enoughBytes) {
+        const next = await chunks.next();
+        if (next.done === true) return true;
+        if (!body.add(next.value)) {
+          await chunks.return?.();
+          throw tooLong(body.length + next.value.byteLength, bytesMax);
+        }
+      }
+      return false;
+    };
+    if (await gather(ALONE_BYTES_MAX)) return use(textOf(body.bytes));
+    return this.#large.through(async () => {
+      await gather(Number.POSITIVE_INFINITY);
+      return use(textOf(body.bytes));
+    });
   }
-  try {
-    return new TextDecoder('utf-8', { fatal: true }).decode(Buffer.concat(chunks));
-  } catch (cause) {
-    throw new UnintelligibleAnswerError('The answer is not UTF-8', { cause });
+}
+
+/** Bytes in one growing buffer. A list of chunks would take a hundred bytes for each chunk, however small it is. */
+export class GatheredBytes {
+  readonly #bytesMax: number;
+  #buffer = Buffer.alloc(0);
+  #length = 0;
+
+  constructor(bytesMax: number) {
+    this.#bytesMax = bytesMax;
   }
+
+  get length(): number {
+    return this.#length;
+  }
+
+  /** The bytes so far, valid until the next are added. */
+  get bytes(): Buffer {
+    return this.#buffer.subarray(0, this.#length);
+  }
+
+  /** Adds a chunk. Adds nothing and returns false if there would be more than `bytesMax` bytes. */
+  add(chunk: Uint8Array): boolean {
+    const length = this.#length + chunk.byteLength;
+    if (length > this.#bytesMax) return false;
+    if (length > this.#buffer.byteLength) {
+      const grown = Buffer.allocUnsafeSlow(Math.min(this.#bytesMax, Math.max(length, 2 * this.#length)));
+      this.bytes.copy(grown);
+      this.#buffer = grown;
+    }
+    this.#buffer.set(chunk, this.#length);
+    this.#length = length;
+    return true;
+  }
+}
+
+const tooLong = (bytes: number, bytesMax: number): UnintelligibleAnswerError =>
+  new UnintelligibleAnswerError(`The answer has ${bytes} bytes or more, and at most ${bytesMax} are read`);
+
+/** @throws {UnintelligibleAnswerError} */
+function textOf(bytes: Buffer): string {
+  if (!isUtf8(bytes)) throw new UnintelligibleAnswerError('The answer is not UTF-8');
+  const text = bytes.toString('utf8');
+  return text.startsWith('\uFEFF') ? text.slice(1) : text;
 }
 
 /** The beginning of an error response's body. Empty if it cannot be read: the status says what matters. */
 export async function readErrorBody(response: TransportResponse): Promise<string> {
-  const chunks: Uint8Array[] = [];
-  let bytes = 0;
+  const read = new GatheredBytes(ERROR_BODY_BYTES_MAX);
   try {
     if (!isCompressed(response)) {
       for await (const chunk of response.body) {
-        chunks.push(chunk);
-        bytes += chunk.byteLength;
-        if (bytes > ERROR_BODY_BYTES_MAX) break;
+        const isAll = read.add(chunk.subarray(0, ERROR_BODY_BYTES_MAX - read.length));
+        if (!isAll || read.length === ERROR_BODY_BYTES_MAX) break;
       }
     }
   } catch (error) {
     if (!(error instanceof TransportError)) throw error;
   }
   response.destroy();
-  return Buffer.concat(chunks).toString('utf8', 0, ERROR_BODY_BYTES_MAX);
+  return read.bytes.toString('utf8');
 }
 
 /** Tells whether a body is compressed, although we ask for `identity`. A few bytes of gzip may become gigabytes. */
@@ -57,29 +143,55 @@ export const isCompressed = ({ headers }: TransportResponse): boolean =>
   !['', 'identity'].includes((headers['content-encoding'] ?? '').trim().toLowerCase());
 
 /**
- * Parses JSON of limited depth.
- * @throws {Error} the text is not JSON, or its lists and objects are nested more than `depthMax` deep.
+ * Parses JSON of limited depth and size.
+ * @throws {SyntaxError} the text is not JSON.
+ * @throws {AnswerLimitError} its lists and objects are nested more than `depthMax` deep, or it has more than `partsMax`
+ * parts.
  */
-export function parseJson(text: string, depthMax: number): unknown {
-  // Checked before parsing: a few megabytes of brackets would become a gigabyte of arrays.
-  if (depthOf(text) > depthMax) throw new Error(`The JSON is nested deeper than ${depthMax}`);
+export function parseJson(text: string, { depthMax, partsMax }: { depthMax: number; partsMax: number }): unknown {
+  // Counted before parsing: a few megabytes of brackets would become a gigabyte of lists and objects.
+  const { depth, parts } = partsOf(text);
+  if (depth > depthMax)
+    throw new AnswerLimitError(`the JSON is nested ${depth} deep, and at most ${depthMax} is parsed`);
+  if (parts > partsMax) throw new AnswerLimitError(`the JSON has ${parts} parts, and at most ${partsMax} are parsed`);
   return JSON.parse(text);
 }
 
-function depthOf(json: string): number {
+/**
+ * Counts the parts of a JSON text without parsing it: its values and the names of its members. `depth` is the deepest
+ * nesting of lists and objects. An empty list or object counts as two parts, so the count is an upper bound.
+ */
+export function partsOf(json: string): { readonly depth: number; readonly parts: number } {
   let depth = 0;
   let deepest = 0;
+  let parts = 1;
   let isInString = false;
   for (let at = 0; at < json.length; at += 1) {
     const character = json[at];
     if (isInString) {
       if (character === '\\') at += 1;
       else if (character === '"') isInString = false;
-    } else if (character === '"') isInString = true;
-    else if (character === '[' || character === '{') {
-      depth += 1;
-      deepest = Math.max(deepest, depth);
-    } else if (character === ']' || character === '}') depth -= 1;
+      continue;
+    }
+    switch (character) {
+      case '"':
+        isInString = true;
+        break;
+      case '[':
+      case '{':
+        depth += 1;
+        parts += 1;
+        deepest = Math.max(deepest, depth);
+        break;
+      case ']':
+      case '}':
+        depth -= 1;
+        break;
+      case ',':
+      case ':':
+        parts += 1;
+        break;
+    }
   }
-  return deepest;
+  return { depth: deepest, parts };
 }

@@ -13,7 +13,14 @@ import {
 } from './errors.ts';
 import { type AnswerFacts, type Blame, blameOf, isForeign, misaddressed } from './foreign-answer.ts';
 import { httpTransport } from './http-transport.ts';
-import { parseJson, readAnswer, readErrorBody } from './json-answer.ts';
+import {
+  AnswerLimitError,
+  type AnswerLimits,
+  AnswerReader,
+  parseJson,
+  readErrorBody,
+  SMALL_ANSWER,
+} from './json-answer.ts';
 import type { Rank } from './pace.ts';
 import { Pacer } from './pacer.ts';
 import { redact } from './redact.ts';
@@ -62,7 +69,7 @@ export interface Call {
   readonly patienceMs?: number | undefined;
   /** Called when the request's turn has come, because it may have to read the upload. */
   readonly body?: (() => FlowBody | Promise<FlowBody>) | undefined;
-  readonly publicOnly?: boolean | undefined;
+  readonly reach?: TransportRequest['reach'];
 }
 
 /** A response, with the facts needed to interpret it. */
@@ -80,18 +87,25 @@ export interface CreationRefusal {
   readonly misaddressed: MisaddressedError;
 }
 
+/**
+ * Matches a path that a server may change before it looks at it. `URL` resolves `..`, backslashes and encoded dots of
+ * its own. It leaves an encoded slash, backslash, percent sign or control character, an empty segment, and `..;` of Java.
+ */
+const LEADS_ELSEWHERE = /%(?:2e|2f|5c|25|[01][0-9a-f]|7f)|\/\/|^\/|\\|(?:^|\/)\.{1,2}(?:;|\/|$)/i;
+
 export const isSuccess = (status: number): boolean => status >= 200 && status < 300;
 
 /** Sends requests to the service, with the token and at its pace, and turns responses into values or errors. */
 export class Requests {
   /** The base address, without a slash at its end. */
-  readonly base: string;
+  readonly #base: string;
   readonly isLocal: boolean;
   readonly pacer: Pacer;
   readonly #token: Token;
   readonly #clock: Clock;
   readonly #answerDepthMax: number;
   readonly #transport: Transport;
+  readonly #answers = new AnswerReader();
   /** The operations that have succeeded in this process. A 404 from one of them is about the flow. */
   readonly #served = new Set<Operation>();
   #flowKnownAt: number | undefined;
@@ -104,7 +118,7 @@ export class Requests {
     if (baseUrl.username !== '' || baseUrl.password !== '') {
       throw new ForbiddenAddressError(`${baseUrl.origin}: expected no user or password in the address`);
     }
-    this.base = `${baseUrl.origin}${baseUrl.pathname.replace(/\/+$/, '')}`;
+    this.#base = `${baseUrl.origin}${baseUrl.pathname.replace(/\/+$/, '')}`;
     this.isLocal = isLoopback(baseUrl);
     this.pacer = new Pacer(clock, requestsPerSecond);
     this.#token = token;
@@ -128,7 +142,17 @@ export class Requests {
       if (isUsableId(segment)) continue;
       throw new NotFoundError(`Nothing can have the id ${JSON.stringify(cut(segment))}`, { knownToBeServed: true });
     }
-    return new URL([this.base, ...segments.map(encodeURIComponent)].join('/'));
+    return new URL([this.#base, ...segments.map(encodeURIComponent)].join('/'));
+  }
+
+  /**
+   * Tells whether the token may be sent to an address that the service has named: below the base address only. Other
+   * paths of its origin may belong to others. A path that some server could read as leading upwards does not count.
+   */
+  isForToken(url: URL): boolean {
+    if (!url.href.startsWith(`${this.#base}/`)) return false;
+    const below = url.pathname.slice(new URL(this.#base).pathname.replace(/\/$/, '').length + 1);
+    return !LEADS_ELSEWHERE.test(below);
   }
 
   /** Sends a request with the token. If the service rejects the token, reads it again and sends once more. */
@@ -139,24 +163,39 @@ export class Requests {
     return this.#sendPaced(call, await this.#token.renew(signal), signal);
   }
 
-  /** Sends a request to another origin: without the token, and outside of the service's pace. */
-  sendElsewhere(call: Call, signal: AbortSignal): Promise<Answer> {
+  /** Sends a request to an address that is not below the base: without the token, and outside of the service's pace. */
+  sendElsewhere(call: Call & Pick<Required<TransportRequest>, 'reach'>, signal: AbortSignal): Promise<Answer> {
     return this.#sendOnce(call, undefined, signal);
   }
 
-  /** Reads a response as JSON of a known shape. @throws the error for the status if it is no success. */
-  async read<S extends z.ZodMiniType>(answer: Answer, schema: S, signal: AbortSignal): Promise<z.infer<S>> {
-    const { operation, response, secret } = answer;
+  /**
+   * Reads a response as JSON of a known shape.
+   * @param limits of the response. Default: {@link SMALL_ANSWER}.
+   * @throws the error for the status if it is no success.
+   * @throws {UnintelligibleAnswerError} it has another shape, or is beyond a limit.
+   */
+  async read<S extends z.ZodMiniType>(
+    answer: Answer,
+    schema: S,
+    signal: AbortSignal,
+    limits: AnswerLimits = SMALL_ANSWER,
+  ): Promise<z.infer<S>> {
+    const { response, secret } = answer;
     if (!isSuccess(response.status)) throw await this.errorFor(answer);
-    let text: string;
     try {
-      text = redact(await readAnswer(response), secret);
+      return await this.#answers.read(response, limits.bytesMax, (text) =>
+        this.#parsed(answer, redact(text, secret), schema, limits.partsMax),
+      );
     } catch (error) {
       throw readingFailure(error, signal);
     }
+  }
+
+  #parsed<S extends z.ZodMiniType>(answer: Answer, text: string, schema: S, partsMax: number): z.infer<S> {
+    const { operation, response } = answer;
     let why: unknown;
     try {
-      const parsed = schema.safeParse(parseJson(text, this.#answerDepthMax));
+      const parsed = schema.safeParse(parseJson(text, { depthMax: this.#answerDepthMax, partsMax }));
       if (parsed.success) {
         this.#served.add(operation);
         if (operation !== 'list') this.#flowKnownAt ??= this.#clock.now();
@@ -167,8 +206,9 @@ export class Requests {
       why = error;
     }
     if (isForeign({ response, text })) throw misaddressed({ response, detail: text.trim() }, this.#where(answer));
+    const message = why instanceof AnswerLimitError ? why.message : 'the answer fits no known shape';
     const cause = why instanceof SyntaxError ? undefined : why; // V8 quotes text of any length in a SyntaxError.
-    throw new UnintelligibleAnswerError(`${operation}: the answer fits no known shape: ${cut(text)}`, { cause });
+    throw new UnintelligibleAnswerError(`${operation}: ${message}: ${cut(text)}`, { cause });
   }
 
   /** The error for a response other than a success. It quotes the service's explanation. */
@@ -202,7 +242,7 @@ export class Requests {
   }
 
   #where({ operation, secret }: Answer) {
-    return { operation, base: this.base, secret };
+    return { operation, base: this.#base, secret };
   }
 
   /** Sends a request at the pace that the service allows. */
@@ -215,7 +255,7 @@ export class Requests {
   }
 
   async #sendOnce(call: Call, secret: string | undefined, signal: AbortSignal): Promise<Answer> {
-    const { operation, method, url, body, publicOnly } = call;
+    const { operation, method, url, body, reach } = call;
     if (secret !== undefined && !/^[\x21-\x7e]+$/.test(secret)) {
       // Not quoted: even a malformed token is a secret.
       throw new UnauthorisedError('The token holds characters that no header can carry');
@@ -231,7 +271,7 @@ export class Requests {
     const sending = new Sending(await body?.(), signal);
     try {
       const answerMs = operation === 'create' || operation === 'asset' ? undefined : JSON_ANSWER_MS;
-      const request = { method, url, headers, body: sending.body, publicOnly, answerMs };
+      const request = { method, url, headers, body: sending.body, reach, answerMs };
       const response = await this.#transport(request, signal);
       return { operation, response, secret };
     } catch (error) {

@@ -1,6 +1,6 @@
 import * as z from 'zod/mini';
 import type { ListingPage, NextPage } from './flow-listing.ts';
-import { parseJson } from './json-answer.ts';
+import { parseJson, SMALL_ANSWER } from './json-answer.ts';
 import { FLOW_TAG_NAME, type FlowRecord, type FlowState, type FlowTag, type Output } from './types.ts';
 
 /**
@@ -21,7 +21,10 @@ export const isUsableId = (id: string): boolean =>
 
 /** Cuts text to the length of a quotation, without half a character at its end. */
 export const cut = (text: string, charsMax = QUOTE_CHARS_MAX): string =>
-  text.length <= charsMax ? text.toWellFormed() : `${text.slice(0, charsMax).toWellFormed()}…`;
+  text.length <= charsMax ? text.toWellFormed() : `${copyOf(text.slice(0, charsMax))}…`;
+
+/** The same text in memory of its own, well-formed. V8 keeps a whole text in memory while any slice of it is in use. */
+const copyOf = (text: string): string => Buffer.from(text).toString();
 
 /** The text of an unchecked id. A number beyond 2^53 is no id: it lost digits when it was parsed. */
 function idText(value: unknown): string | undefined {
@@ -29,16 +32,17 @@ function idText(value: unknown): string | undefined {
   return Number.isSafeInteger(value) ? String(value) : undefined;
 }
 
-/** The first present value as a usable id. Without one, the response fails validation. */
-function idIn(context: { issues: z.core.$ZodRawIssue[] }, ...values: readonly unknown[]): string {
-  const value = values.find((candidate) => candidate !== undefined && candidate !== null);
+/** An unchecked id as text. Undefined if nothing can have it. */
+function usableId(value: unknown): string | undefined {
   const id = idText(value);
-  if (id !== undefined && isUsableId(id)) return id;
-  context.issues.push({ code: 'custom', message: 'no usable id', input: value });
-  return z.NEVER;
+  return id !== undefined && isUsableId(id) ? id : undefined;
 }
 
 const anyObject = z.record(z.string(), z.unknown());
+
+/** Not a schema: it would make an error of each of the many thousand items that a page may have. */
+const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
 
 const stateWords: ReadonlyMap<string, FlowState> = new Map([
   ...['completed', 'complete', 'succeeded', 'success', 'done', 'finished'].map((word) => [word, 'completed'] as const),
@@ -102,7 +106,7 @@ function timeOf(value: unknown): number | undefined {
 export function errorDetail(text: string, depthMax: number): string {
   let body: unknown;
   try {
-    body = parseJson(text, depthMax);
+    body = parseJson(text, { depthMax, partsMax: SMALL_ANSWER.partsMax });
   } catch {
     return cut(text.trim()); // Not readable JSON, so the text itself is the explanation.
   }
@@ -118,47 +122,64 @@ const tagSchema = z.object({
   [FLOW_TAG_NAME]: z.object({ pipeline: z.string(), upload: z.string(), generation: z.number() }),
 });
 
-/** Maximum nesting depth of an `additional` that comes as a text of JSON. */
-const ADDITIONAL_DEPTH_MAX = 100;
+/** Limits of an `additional` that comes as a text of JSON. In the answer around it, it is one part. */
+const ADDITIONAL_LIMITS = { depthMax: 100, partsMax: SMALL_ANSWER.partsMax };
 
 /** The object in an `additional`. Some services store and return it as a text of JSON. */
 function objectIn(additional: unknown): object | undefined {
   let value = additional;
   if (typeof value === 'string' && value.trimStart().startsWith('{')) {
     try {
-      value = parseJson(value, ADDITIONAL_DEPTH_MAX);
+      value = parseJson(value, ADDITIONAL_LIMITS);
     } catch {
       return undefined; // Another client has attached text that is not JSON.
     }
   }
-  return typeof value === 'object' && value !== null && !Array.isArray(value) ? value : undefined;
+  return isObject(value) ? value : undefined;
 }
 
 function flowTagOf(additional: unknown): FlowTag | undefined {
-  const parsed = tagSchema.safeParse(objectIn(additional));
+  const object = objectIn(additional);
+  if (object === undefined || !(FLOW_TAG_NAME in object)) return undefined; // Most listed flows may be of others.
+  const parsed = tagSchema.safeParse(object);
   return parsed.success ? parsed.data[FLOW_TAG_NAME] : undefined;
 }
 
 /** The response of `POST /flows`. Only the id is needed. */
 export const createdSchema = z.pipe(
   anyObject,
-  z.transform(({ flow_id, id }, context) => ({ flowId: idIn(context, flow_id, id) })),
+  z.transform(({ flow_id, id }, context) => {
+    const flowId = usableId(flow_id ?? id);
+    if (flowId !== undefined) return { flowId };
+    context.issues.push({ code: 'custom', message: 'no usable id', input: flow_id ?? id });
+    return z.NEVER;
+  }),
 );
 
-/** One flow, in the response of `GET /flows/{id}` and in listings. */
+/** One flow, in the response of `GET /flows/{id}` and in listings. Undefined if it has no usable id. */
+function flowOf(flow: Readonly<Record<string, unknown>>): FlowRecord | undefined {
+  const flowId = usableId(flow.flow_id ?? flow.id);
+  if (flowId === undefined) return undefined;
+  const finishedAt = timeOf(flow.finished_at ?? flow.completed_at ?? flow.ended_at);
+  const changes = [finishedAt, timeOf(flow.updated_at ?? flow.modified_at)].filter((time) => time !== undefined);
+  return {
+    flowId,
+    state: stateOf(flow.state ?? flow.status),
+    createdAt: timeOf(flow.created_at),
+    changedAt: changes.length === 0 ? undefined : Math.max(...changes),
+    error: errorText(flow.error),
+    tag: flowTagOf(flow.additional),
+  };
+}
+
+/** The response of `GET /flows/{id}`. */
 export const flowSchema = z.pipe(
   anyObject,
   z.transform((flow, context): FlowRecord => {
-    const finishedAt = timeOf(flow.finished_at ?? flow.completed_at ?? flow.ended_at);
-    const changes = [finishedAt, timeOf(flow.updated_at ?? flow.modified_at)].filter((time) => time !== undefined);
-    return {
-      flowId: idIn(context, flow.flow_id, flow.id),
-      state: stateOf(flow.state ?? flow.status),
-      createdAt: timeOf(flow.created_at),
-      changedAt: changes.length === 0 ? undefined : Math.max(...changes),
-      error: errorText(flow.error),
-      tag: flowTagOf(flow.additional),
-    };
+    const record = flowOf(flow);
+    if (record !== undefined) return record;
+    context.issues.push({ code: 'custom', message: 'no usable id', input: flow });
+    return z.NEVER;
   }),
 );
 
@@ -230,7 +251,7 @@ export const flowPageSchema = z.pipe(
       context.issues.push({ code: 'custom', message: 'no list of flows', input: answer });
       return z.NEVER;
     }
-    const flows = items.map((item) => flowSchema.safeParse(item)).flatMap(({ data }) => data ?? []);
+    const flows = items.flatMap((item) => (isObject(item) ? (flowOf(item) ?? []) : []));
     return {
       flows,
       showsAdditional: items.some((item) => Object.keys(objectIn(item?.additional) ?? {}).length > 0),
@@ -248,12 +269,17 @@ interface OutputPage extends ListingPage {
 
 /** One page of the outputs of a flow: a list, or an object with a list. An id that is listed twice is one output. */
 export const outputPageSchema = z.pipe(
-  z.union([z.array(anyObject), z.looseObject({ outputs: z.array(anyObject) })]),
-  z.transform((answer): OutputPage => {
+  z.union([z.array(z.unknown()), anyObject]),
+  z.transform((answer, context): OutputPage => {
     const fields = Array.isArray(answer) ? {} : answer;
-    const items = Array.isArray(answer) ? answer : answer.outputs;
+    const items = Array.isArray(answer) ? answer : fields.outputs;
+    if (!Array.isArray(items) || !items.every(isObject)) {
+      context.issues.push({ code: 'custom', message: 'no list of outputs', input: answer });
+      return z.NEVER;
+    }
     const outputs = new Map<string, Output>();
-    for (const output of items.map(outputOf)) {
+    for (const item of items) {
+      const output = outputOf(item);
       if (!outputs.has(output.assetId)) outputs.set(output.assetId, output);
     }
     return {

@@ -1,3 +1,5 @@
+import type { Reach } from './addresses.ts';
+
 /** How much of a request's body went out. It becomes `all` as soon as the last byte may have left. */
 export type Sent = 'nothing' | 'part' | 'all';
 
@@ -8,8 +10,8 @@ export interface TransportRequest {
   readonly body?: RequestBody | undefined;
   /** Longest time until the end of the response, in milliseconds. Default: no limit but {@link TransportLimits}. */
   readonly answerMs?: number | undefined;
-  /** Refuses to connect to an address that is not public, whatever name led to it. */
-  readonly publicOnly?: boolean | undefined;
+  /** Refuses to connect to an address outside of it, whatever name led there. Default: any address. */
+  readonly reach?: Reach | undefined;
 }
 
 export interface RequestBody {
@@ -40,7 +42,7 @@ export interface TransportResponse {
  * One HTTP exchange, without redirects, retries or judgement of the status. Only the transport touches sockets, so a
  * simulation replaces it.
  * @throws {TransportError} no response came. If the signal aborted, its reason is the cause.
- * @throws {ForbiddenAddressError} the address had to be public and is not.
+ * @throws {ForbiddenAddressError} the address is outside of the request's reach.
  */
 export type Transport = (request: TransportRequest, signal: AbortSignal) => Promise<TransportResponse>;
 

@@ -1,6 +1,7 @@
 import { inspect } from 'node:util';
 import { describe, expect, it } from 'vitest';
 import { systemClock } from '../../functions/base/clock.ts';
+import type { Reach } from '../../functions/flow-service/addresses.ts';
 import {
   createFlowService,
   type FlowServiceOptions,
@@ -65,11 +66,11 @@ const reads: readonly OperationName[] = ['get', 'outputs', 'asset'];
 function canned(
   ...answers: readonly { status: number; headers?: Record<string, string>; body?: string; address?: string }[]
 ) {
-  const asked: { url: string; headers: Readonly<Record<string, string>>; publicOnly: boolean | undefined }[] = [];
-  const transport: Transport = async ({ url, headers, publicOnly, body }) => {
+  const asked: { url: string; headers: Readonly<Record<string, string>>; reach: Reach | undefined }[] = [];
+  const transport: Transport = async ({ url, headers, reach, body }) => {
     if (body !== undefined) await collect(body.chunks);
     const answer = answers[Math.min(asked.length, answers.length - 1)] ?? { status: 500 };
-    asked.push({ url: url.href, headers, publicOnly });
+    asked.push({ url: url.href, headers, reach });
     const text = answer.body ?? '';
     return {
       status: answer.status,
@@ -919,18 +920,23 @@ describe('an asset', () => {
     expect(elsewhere.requests[0]?.headers).not.toHaveProperty('content-type');
   });
 
-  it('may be redirected to a private address only by a service on a private address', async () => {
-    for (const [address, publicOnly] of [
-      ['8.8.8.8', true],
-      ['10.1.2.3', false],
-      [undefined, true],
+  it('may be redirected no nearer to this machine than its service is', async () => {
+    for (const [address, reach] of [
+      ['8.8.8.8', 'public'],
+      ['10.1.2.3', 'network'],
+      ['fd12::1', 'network'],
+      ['::ffff:10.1.2.3', 'network'],
+      ['127.0.0.1', 'machine'],
+      ['169.254.169.254', 'public'],
+      ['0.0.0.0', 'public'],
+      [undefined, 'public'],
     ] as const) {
       const answers = [
         { status: 307, headers: { location: 'https://storage.example.com/x' }, ...(address && { address }) },
       ];
       const { transport, asked } = canned(...answers, { status: 200, body: 'glTF' });
       expect(await read(clientOf(PUBLIC, { transport }))).toMatchObject({ text: 'glTF' });
-      expect(asked[1]).toMatchObject({ url: 'https://storage.example.com/x', publicOnly });
+      expect(asked[1]).toMatchObject({ url: 'https://storage.example.com/x', reach });
       expect(asked[1]?.headers).not.toHaveProperty('Authorization');
     }
   });

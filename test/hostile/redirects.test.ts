@@ -26,6 +26,14 @@ const NAMES: Readonly<Record<string, readonly { readonly address: string; readon
   'mapped.example': [{ address: '::ffff:127.0.0.1', family: 6 }],
   'unique-local.example': [{ address: 'fd00::1', family: 6 }],
   'nothing.example': [],
+  'unspecified.example': [
+    { address: '0.0.0.0', family: 4 },
+    { address: '::', family: 6 },
+  ],
+  'ec2.example': [{ address: 'fd00:ec2::254', family: 6 }],
+  'nat64.example': [{ address: '64:ff9b::7f00:1', family: 6 }],
+  'compatible.example': [{ address: '::127.0.0.1', family: 6 }],
+  'zone.example': [{ address: 'fe80::1%lo', family: 6 }],
 };
 
 vi.mock('node:dns', async (original) => {
@@ -72,17 +80,20 @@ async function elsewhere(answer: { status?: number; headers?: Record<string, str
   return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/asset?signature=fake`, asked };
 }
 
-/** The error of downloading an asset that a public service redirects to `location`, and the requests sent. */
-async function failureAfter(location: string): Promise<{ error: unknown; requested: readonly string[] }> {
+/** The error of downloading an asset that a service redirects to `location`, and the requests sent. */
+async function failureAfter(
+  location: string,
+  { baseUrl = PUBLIC_BASE, address = '93.184.216.34' } = {},
+): Promise<{ error: unknown; requested: readonly string[] }> {
   const requested: string[] = [];
   const real = httpTransport({ clock: systemClock });
   const transport: Transport = async (request, signal) => {
     requested.push(request.url.origin);
-    if (request.url.origin !== PUBLIC_BASE.origin) return real(request, signal);
-    return { status: 302, headers: { location }, address: '93.184.216.34', body: streamed([]), destroy() {} };
+    if (request.url.origin !== baseUrl.origin) return real(request, signal);
+    return { status: 302, headers: { location }, address, body: streamed([]), destroy() {} };
   };
   const flows = createFlowService({
-    baseUrl: PUBLIC_BASE,
+    baseUrl,
     token: scriptedToken(),
     clock: systemClock,
     outputsPath: 'auto',
@@ -196,6 +207,58 @@ describe('an asset of a public service that is redirected to', () => {
     answering(world, 'getAsset', redirect(`http://${TOKEN}.evil.example/${TOKEN}?${TOKEN}`));
     await world.settle();
     expect(await onlyReceipt(world)).toMatchObject({ failedOutputs: [{ code: 'forbidden-address' }] });
+  });
+});
+
+describe('an asset of a service at a private address that is redirected to', () => {
+  const PRIVATE = { baseUrl: new URL('https://flows.internal/api'), address: '10.1.2.3' };
+
+  it.each([
+    'localhost',
+    '127.0.0.1',
+    '127.1',
+    '0.0.0.0',
+    '0',
+    '[::]',
+    '[::1]',
+    '[::ffff:127.0.0.1]',
+    '[::ffff:0.0.0.0]',
+    '[::127.0.0.1]',
+    '[64:ff9b::127.0.0.1]',
+    '169.254.169.254',
+    '[::ffff:169.254.169.254]',
+    '[64:ff9b::169.254.169.254]',
+    '[fd00:ec2::254]',
+    '[fe80::1]',
+    'loopback.example',
+    'six.example',
+    'mapped.example',
+    'unspecified.example',
+    'metadata.example',
+    'ec2.example',
+    'nat64.example',
+    'compatible.example',
+    'zone.example',
+  ])('%s is not followed', async (host) => {
+    const { error } = await failureAfter(`https://${host}/a?signature=fake`, PRIVATE);
+    expect(error).toBeInstanceOf(ForbiddenAddressError);
+    expect(inspect(error, { depth: 10 })).not.toContain('signature');
+  });
+});
+
+describe('an asset of a service at a loopback address that is redirected to', () => {
+  it.each([
+    'private.example',
+    'metadata.example',
+    '10.0.0.1',
+    '169.254.169.254',
+    '0.0.0.0',
+    '8.8.8.8',
+    'mapped.example',
+  ])('%s is not followed', async (host) => {
+    const local = { baseUrl: new URL('http://127.0.0.1:1/'), address: '127.0.0.1' };
+    const { error } = await failureAfter(`https://${host}/a`, local);
+    expect(error).toBeInstanceOf(ForbiddenAddressError);
   });
 });
 

@@ -1,0 +1,97 @@
+import { once } from 'node:events';
+import { existsSync, readFileSync } from 'node:fs';
+import { S3Client } from '@aws-sdk/client-s3';
+import { systemClock } from '../../functions/base/clock.ts';
+import { createFlowService } from '../../functions/flow-service/client.ts';
+import type { FlowService } from '../../functions/flow-service/types.ts';
+import { powertools } from '../../functions/lambda/powertools.ts';
+
+/** What a process of the memory test has to do. */
+export interface MemoryTask {
+  readonly url: string;
+  readonly operation: MemoryOperation;
+  /** Number of calls at the same time. */
+  readonly sideBySide: number;
+  /** Memory that the process holds meanwhile, in bytes. */
+  readonly heldBytes: number;
+}
+
+/** What became of it. */
+export interface MemoryOutcome {
+  readonly peakBytes: number;
+  /** By the name of the error, or `answered`: the number of calls that ended so. */
+  readonly outcomes: Readonly<Record<string, number>>;
+  /** The message of one error. Undefined if every call was answered. */
+  readonly message: string | undefined;
+}
+
+export type MemoryOperation = 'create' | 'get' | 'outputs' | 'list' | 'find' | 'abort' | 'asset';
+
+const signal = new AbortController().signal;
+const tag = { pipeline: 'test', upload: 'u', generation: 1 };
+
+const operations: Readonly<Record<MemoryOperation, (flows: FlowService, n: number) => Promise<unknown>>> = {
+  create: (flows, n) => {
+    const source = { bytes: 1, open: async () => one() };
+    const input = { as: 'file', mediaType: 'text/plain', source, additional: {} } as const;
+    return flows.create({ template: 't', tag: { ...tag, upload: `u${n}` }, input }, signal);
+  },
+  get: (flows, n) => flows.get(`f${n}`, signal),
+  outputs: (flows, n) => flows.outputs(`f${n}`, signal),
+  list: async (flows) => {
+    const all = [];
+    for await (const page of flows.list(signal)) all.push(page);
+    return all;
+  },
+  find: (flows) => flows.find(tag, 0, signal),
+  abort: (flows, n) => flows.abort(`f${n}`, signal),
+  asset: async (flows, n) => {
+    const { chunks } = await flows.asset(`f${n}`, 'a1', signal);
+    for await (const _ of chunks);
+  },
+};
+
+async function* one(): AsyncGenerator<Uint8Array> {
+  yield Buffer.from('x');
+}
+
+async function perform({ url, operation, sideBySide, heldBytes }: MemoryTask): Promise<MemoryOutcome> {
+  // The deployed functions load the SDK and the Powertools as well.
+  const loaded = [new S3Client({ region: 'eu-west-1' }), powertools('test'), Buffer.alloc(heldBytes, 1)];
+  const flows = createFlowService({
+    baseUrl: new URL(url),
+    token: { get: async () => 'obviously-fake/token-1', renew: async () => 'obviously-fake/token-2' },
+    clock: systemClock,
+    outputsPath: 'flows',
+    assetBytesMax: 1024 * 1024,
+    answerDepthMax: 100,
+  });
+  const outcomes: Record<string, number> = {};
+  let message: string | undefined;
+  const kept = await Promise.all(
+    Array.from({ length: sideBySide }, async (_, n) => {
+      try {
+        const value = await operations[operation](flows, n);
+        outcomes.answered = (outcomes.answered ?? 0) + 1;
+        return value;
+      } catch (error) {
+        const { name, message: why, cause } = error as Error;
+        outcomes[name] = (outcomes[name] ?? 0) + 1;
+        message = cause instanceof Error ? `${why}: ${cause.message}` : why;
+        return error;
+      }
+    }),
+  );
+  if (kept.length + loaded.length === 0) throw new Error('Nothing is kept');
+  return { peakBytes: peakKib() * 1024, outcomes, message };
+}
+
+/** The largest resident set so far, in KiB. On Linux, `maxRSS` may be that of the process that this one was forked from. */
+function peakKib(): number {
+  const status = '/proc/self/status';
+  if (!existsSync(status)) return process.resourceUsage().maxRSS;
+  return Number(/VmHWM:\s*(\d+)/.exec(readFileSync(status, 'utf8'))?.[1]);
+}
+
+const [task] = (await once(process, 'message')) as [MemoryTask];
+process.send?.(await perform(task), () => process.exit());

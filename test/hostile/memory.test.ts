@@ -1,0 +1,164 @@
+import { fork } from 'node:child_process';
+import { once } from 'node:events';
+import { createServer, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { fileURLToPath } from 'node:url';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { SETTINGS_DEFAULT } from '../../functions/settings/settings.ts';
+import { MEMORY_MIB } from '../../infra/function-limits.ts';
+import type { MemoryOperation, MemoryOutcome, MemoryTask } from './memory-process.ts';
+
+const KIB = 1024;
+const MIB = 1024 * KIB;
+const { pollConcurrency, uploadConcurrency, assetConcurrency } = SETTINGS_DEFAULT;
+
+/** Memory of the assets that are stored meanwhile: 7.5 MiB for each large one. */
+const ASSETS_BYTES = assetConcurrency * 7.5 * MIB;
+
+/** Calls of each operation that a function has under way at a time. Of pages, eight are read and the others wait. */
+const SIDE_BY_SIDE: Readonly<Record<MemoryOperation, number>> = {
+  create: uploadConcurrency,
+  find: uploadConcurrency,
+  get: pollConcurrency,
+  outputs: 16,
+  list: 1,
+  abort: pollConcurrency,
+  asset: 32,
+};
+
+/** Lambda's own bootstrap starts Node with these flags. */
+const NODE_FLAGS = [
+  '--expose-gc',
+  `--max-semi-space-size=${Math.floor(MEMORY_MIB * 0.05)}`,
+  `--max-old-space-size=${Math.floor(MEMORY_MIB * 0.9)}`,
+];
+
+type Answer = (response: ServerResponse) => void;
+
+async function served(answer: Answer): Promise<string> {
+  const server = createServer((request, response) => {
+    request.resume();
+    response.on('error', () => {});
+    request.on('end', () => answer(response));
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  onTestFinished(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
+/** Runs an operation in a process of its own, with the memory and the flags of a function. */
+async function ran(operation: MemoryOperation, answer: Answer): Promise<MemoryOutcome> {
+  const task: MemoryTask = {
+    url: await served(answer),
+    operation,
+    sideBySide: SIDE_BY_SIDE[operation],
+    heldBytes: ASSETS_BYTES,
+  };
+  const child = fork(fileURLToPath(new URL('memory-process.ts', import.meta.url)), {
+    execArgv: NODE_FLAGS,
+    env: { PATH: process.env.PATH, AWS_REGION: 'eu-west-1', POWERTOOLS_DEV: 'false' },
+    stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
+  });
+  onTestFinished(() => void child.kill());
+  child.send(task);
+  const [outcome] = await Promise.race([
+    once(child, 'message'),
+    once(child, 'exit').then(([code, killer]) => {
+      throw new Error(`The process ended with ${code ?? killer}, before it had an outcome`);
+    }),
+  ]);
+  return outcome as MemoryOutcome;
+}
+
+const saying =
+  (body: string | Buffer, status = 200): Answer =>
+  (response) =>
+    response.writeHead(status, { 'content-type': 'application/json' }).end(body);
+
+/** The largest answers that the client takes, written out here because the client's own limits are under test. */
+const SMALL_BYTES = 256 * KIB;
+const SMALL_PARTS = 10_000;
+const PAGE_BYTES = 8 * MIB;
+const PAGE_PARTS = 250_000;
+
+/** As many objects with a form of their own as `parts` allow. Each costs the parser more than any other value. */
+const shapes = (parts: number): string =>
+  Array.from({ length: Math.floor(parts / 4) - 20 }, (_, n) => `{"${n.toString(36)}":0}`).join(',');
+
+const ids = (parts: number): string =>
+  Array.from({ length: Math.floor(parts / 4) - 20 }, (_, n) => `{"id":"${n}"}`).join(',');
+
+/** `before` and `behind`, with as much text between them as makes it `bytes` long. */
+const filled = (bytes: number, before: string, behind: string): string =>
+  before + 'x'.repeat(bytes - Buffer.byteLength(before + behind)) + behind;
+
+const record = (more: string): string => `{"flow_id":"f1","state":"running",${more}}`;
+
+const taken: readonly (readonly [operation: MemoryOperation, what: string, body: () => string])[] = [
+  ['create', 'one long text', () => filled(SMALL_BYTES, '{"flow_id":"f1","error":"ü', '"}')],
+  ['create', 'many objects', () => record(`"additional":[${shapes(SMALL_PARTS)}]`)],
+  ['get', 'one long text', () => filled(SMALL_BYTES, '{"flow_id":"f1","error":"ü', '"}')],
+  ['get', 'many objects', () => record(`"additional":[${shapes(SMALL_PARTS)}]`)],
+  ['outputs', 'one long text', () => filled(PAGE_BYTES, '[{"id":"f1","error":"ü', '"}]')],
+  ['outputs', 'ten thousand ids', () => `[${ids(40_000)}]`],
+  ['list', 'one long text', () => filled(PAGE_BYTES, '[{"id":"f1","error":"ü', '"}]')],
+  ['list', 'many ids', () => `[${ids(PAGE_PARTS)}]`],
+  ['list', 'many objects', () => `[${shapes(PAGE_PARTS)}]`],
+  ['find', 'one long text', () => filled(PAGE_BYTES, '[{"id":"f1","error":"ü', '"}]')],
+  ['find', 'many ids', () => `[${ids(PAGE_PARTS)}]`],
+  ['abort', 'any text', () => 'x'.repeat(PAGE_BYTES)],
+  [
+    'asset',
+    'an envelope with much behind its data',
+    () => filled(MIB, `{"data":"data:,x","a":[${shapes(SMALL_PARTS)}],"b":"`, '"}'),
+  ],
+];
+
+const refused: readonly (readonly [operation: MemoryOperation, what: string, answer: Answer, message: string])[] = [
+  ['create', '16 MiB of empty objects', saying(`[${'{},'.repeat((16 * MIB) / 3)}{}]`), 'at most 262144 are read'],
+  ['get', '16 MiB of empty objects', saying(`[${'{},'.repeat((16 * MIB) / 3)}{}]`), 'at most 262144 are read'],
+  ['get', '80,000 empty objects', saying(`{"id":"f","a":[${'{},'.repeat(80_000)}{}]}`), 'at most 10000 are parsed'],
+  ['outputs', '16 MiB of empty objects', saying(`[${'{},'.repeat((16 * MIB) / 3)}{}]`), 'at most 8388608 are read'],
+  ['outputs', '8 MB of empty objects', saying(`[${'{},'.repeat(2_600_000)}{}]`), 'at most 250000 are parsed'],
+  ['outputs', '250,000 numbers', saying(`[${'1,'.repeat(249_990)}1]`), 'fits no known shape'],
+  ['list', '8 MB of empty objects', saying(`[${'{},'.repeat(2_600_000)}{}]`), 'at most 250000 are parsed'],
+  ['get', 'chunks of one byte', byByte, 'at most 262144 are read'],
+];
+
+/** An answer without end, each byte in a chunk of its own. A chunk costs its reader a hundred bytes. */
+function byByte(response: ServerResponse): void {
+  const { socket } = response;
+  const chunks = '1\r\nx\r\n'.repeat(10_000);
+  socket?.write('HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n');
+  const more = (): void => {
+    while (socket?.destroyed === false && socket.write(chunks));
+    if (socket?.destroyed === false) socket.once('drain', more);
+  };
+  more();
+}
+
+describe('the memory of a function holds', () => {
+  it.each(taken)(
+    '%s: the largest answer (%s), as many as come side by side',
+    async (operation, _, body) => {
+      const { peakBytes, message } = await ran(operation, saying(body()));
+      expect(message ?? '').not.toMatch(/at most|known shape/);
+      expect(peakBytes).toBeLessThan(MEMORY_MIB * MIB);
+    },
+    90_000,
+  );
+
+  it.each(refused)(
+    '%s: %s, which are refused',
+    async (operation, _, answer, expected) => {
+      const { peakBytes, message } = await ran(operation, answer);
+      expect(message).toContain(expected);
+      expect(peakBytes).toBeLessThan(MEMORY_MIB * MIB);
+    },
+    90_000,
+  );
+});
