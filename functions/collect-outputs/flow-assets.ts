@@ -12,8 +12,8 @@ import {
   type StoredAsset,
 } from '../ledger/entry.ts';
 import type { KnownFailure, OutputFailureCode } from '../ledger/failures.ts';
-import type { OpenedAsset } from '../results/results.ts';
-import { assetKey, UPLOAD_METADATA } from '../results/results-keys.ts';
+import { KeyTakenError, type OpenedAsset } from '../results/results.ts';
+import { ASSET_METADATA, assetKey, FLOW_METADATA, UPLOAD_METADATA } from '../results/results-keys.ts';
 import type { CollectFlowPorts, EndedFlow } from './collect-flow.ts';
 import { outageOf, type ServiceHealth } from './service-health.ts';
 
@@ -150,6 +150,12 @@ export class FlowAssets {
       collection.outagesInARow = 0;
       this.#health.answered(entry.flow.id);
     } catch (error) {
+      if (error instanceof KeyTakenError) {
+        // The operator may move the other object away before the last attempt.
+        if (this.#isLastAttempt(entry)) fail(error);
+        else collection.retryable ??= error;
+        return;
+      }
       if (!(error instanceof FlowServiceError)) {
         collection.cutOff ??= error;
         return;
@@ -230,8 +236,8 @@ export class FlowAssets {
     const template = encodedId(entry.route.template);
     const metadata = {
       [UPLOAD_METADATA]: entry.upload.id,
-      'flowdrop-flow': encodedId(flowId),
-      'flowdrop-asset': encodedId(assetId),
+      [FLOW_METADATA]: encodedId(flowId),
+      [ASSET_METADATA]: encodedId(assetId),
       ...(template.length <= TEMPLATE_METADATA_BYTES_MAX ? { 'flowdrop-template': template } : {}),
     };
     return { to: { key, mediaType, metadata }, chunks, bytesMax };

@@ -127,6 +127,11 @@ export const OUTPUT_FAILURES = {
     retry: 'after-change',
     action: 'Raise the setting.',
   },
+  'key-taken': {
+    meaning: "Another object is at the asset's key, and was left as it is.",
+    retry: 'can-help',
+    action: 'Keep other writers out of the bucket. A retry makes a new flow, which is paid for.',
+  },
   'damaged-asset': {
     meaning: 'The answer was too short, too long, or could not be decoded.',
     retry: 'can-help',

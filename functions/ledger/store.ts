@@ -8,6 +8,7 @@ import {
 } from '@aws-sdk/client-s3';
 import * as z from 'zod/mini';
 import { isAbsent, isConflict, isPreconditionFailed } from '../s3/errors.ts';
+import { uploadId } from '../uploads/upload.ts';
 import type { Entry } from './entry.ts';
 import { ENTRY_SCHEMA, entrySchema } from './entry-schema.ts';
 import {
@@ -291,6 +292,11 @@ function parsedEntry(key: string, text: string): { readonly entry: Entry; readon
   // Otherwise it would be written back to the key of another upload.
   if (entryKey(entry.upload.id) !== key) {
     throw new UnreadableEntryError(`${key} holds the entry of upload ${entry.upload.id}`);
+  }
+  // The id is a hash of the bucket, the key and the version. So an entry cannot be turned to another object.
+  if (uploadId(entry.upload) !== entry.upload.id) {
+    const { bucket, key: objectKey } = entry.upload;
+    throw new UnreadableEntryError(`${key} names an object that is not its upload: ${bucket}/${objectKey}`);
   }
   return { entry, nonce };
 }

@@ -12,6 +12,7 @@ export interface UploadTarget {
   readonly Bucket: string;
   readonly Key: string;
   readonly ContentType: string;
+  readonly ContentDisposition?: string;
   readonly Metadata: Record<string, string>;
 }
 

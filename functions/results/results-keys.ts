@@ -7,11 +7,18 @@ import { isPlaceholder, type Placeholder } from '../settings/results-key.ts';
 /** Length of the hash that replaces the cut part of a key, in hexadecimal digits: 80 bits. */
 const HASH_DIGITS = 20;
 
+/** Longest last name, with its slash, that a shortened key keeps, in bytes. */
+const LAST_NAME_BYTES_MAX = KEY_BYTES_MAX / 4;
+
 /** The last part of a receipt's key. */
 export const RECEIPT_NAME = 'receipt.json';
 
 /** Name of the metadata in which every asset and receipt carries the id of its upload. */
 export const UPLOAD_METADATA = 'flowdrop-upload';
+
+/** Names of the metadata in which every asset carries the ids of its flow and its own, both percent-encoded. */
+export const FLOW_METADATA = 'flowdrop-flow';
+export const ASSET_METADATA = 'flowdrop-asset';
 
 /**
  * The key of an asset: the settings' pattern, filled in. Ids from the service are percent-encoded, so that no id can
@@ -38,14 +45,25 @@ export function assetKey(
 /** The key of the receipt of the upload that is current at `key`. */
 export const receiptKey = (prefix: string, key: string): string => shortened(`${prefix}${key}/${RECEIPT_NAME}`);
 
-/** Shortens a key that is too long for S3: a hash of the whole key replaces its middle, and its last name stays. */
+/**
+ * Shortens a key that is too long for S3: a hash of the whole key replaces its middle, and its last name stays. A key
+ * that looks shortened is shortened too, however long it is. Otherwise it could be the shortened key of another name.
+ * So two names have the same key only if 80 bits of their hashes are the same.
+ */
 function shortened(key: string): string {
   const bytes = Buffer.from(key);
-  if (bytes.length <= KEY_BYTES_MAX) return key;
+  if (bytes.length <= KEY_BYTES_MAX && !looksShortened(key, bytes.length)) return key;
   const hash = createHash('sha256').update(bytes).digest('hex').slice(0, HASH_DIGITS);
   const end = key.slice(key.lastIndexOf('/'));
-  const tail = Buffer.byteLength(end) <= KEY_BYTES_MAX / 4 ? `~${hash}${end}` : `~${hash}`;
-  // A cut within a character leaves bytes that are not UTF-8. They are dropped.
-  const head = bytes.subarray(0, KEY_BYTES_MAX - Buffer.byteLength(tail)).toString('utf8');
-  return head.replace(/\uFFFD+$/, '') + tail;
+  const tail = Buffer.byteLength(end) <= LAST_NAME_BYTES_MAX ? `~${hash}${end}` : `~${hash}`;
+  let cut = KEY_BYTES_MAX - Buffer.byteLength(tail);
+  // No key ends within a character. A byte of the form 10xxxxxx continues one.
+  while (((bytes[cut] ?? 0) & 0xc0) === 0x80) cut -= 1;
+  return bytes.toString('utf8', 0, cut) + tail;
 }
+
+/** Matches the end of every shortened key. */
+const SHORTENED_END = new RegExp(`~[0-9a-f]{${HASH_DIGITS}}(?:/[^/]*)?$`);
+
+/** Tells whether `shortened` could return this key for another one. It cuts at most three bytes of a character. */
+const looksShortened = (key: string, bytes: number): boolean => bytes >= KEY_BYTES_MAX - 3 && SHORTENED_END.test(key);

@@ -1,9 +1,13 @@
 import { createHash } from 'node:crypto';
-import { GetObjectCommand, type S3Client } from '@aws-sdk/client-s3';
+import type { Readable } from 'node:stream';
+import { GetObjectCommand, type GetObjectCommandOutput, type S3Client } from '@aws-sdk/client-s3';
 import type { Log } from '../base/telemetry.ts';
+import { isArchived } from '../s3/errors.ts';
+import { isActiveContent } from './active-content.ts';
 import { AssetSlots } from './asset-slots.ts';
 import { AssetWriter } from './asset-writer.ts';
 import { PART_BYTES, PartBuffers } from './part-buffers.ts';
+import { ASSET_METADATA, FLOW_METADATA, UPLOAD_METADATA } from './results-keys.ts';
 
 /** Memory that a large asset takes, in bytes: one part, and every other large asset fills a second part meanwhile. */
 const LARGE_ASSET_BYTES = 1.5 * PART_BYTES;
@@ -13,6 +17,18 @@ const PART_BUFFERS_MAX = 24;
 
 /** Memory that an asset of this size takes while it is stored, in bytes. */
 const memoryFor = (bytes: number): number => (bytes < PART_BYTES ? bytes : LARGE_ASSET_BYTES);
+
+/** Metadata that tells whose asset an object is. Any two writers of one asset give it the same. */
+const OWNER_METADATA = [UPLOAD_METADATA, FLOW_METADATA, ASSET_METADATA] as const;
+
+/**
+ * The key of an asset is taken by an object that is not this asset, or that cannot be read. It is not overwritten,
+ * because it may be the only copy of something.
+ */
+export class KeyTakenError extends Error {
+  override readonly name = 'KeyTakenError';
+  readonly code = 'key-taken';
+}
 
 interface AssetFacts {
   readonly bytes: number;
@@ -39,7 +55,11 @@ interface AssetDestination {
  *
  * What exists when: nothing exists under the final key until every byte was received and checked. A small asset is one
  * conditional PUT at the very end. A large asset is a multipart upload: it is completed, conditionally, at the very end,
- * and aborted after any error. If the key is taken, the object there is hashed and stands for this asset.
+ * and aborted after any error.
+ *
+ * If the key is taken, the object's metadata tells whether it is this asset, stored by an earlier or another run. Then
+ * it is hashed and stands for this asset. Any other object is left alone: {@link KeyTakenError}. The metadata proves
+ * nothing against a writer who forges it. A results bucket has one writer.
  */
 export class Results {
   readonly #s3: S3Client;
@@ -58,6 +78,7 @@ export class Results {
 
   /**
    * Opens an asset as soon as there is memory for it. Stores its chunks if, and only if, they end normally.
+   * @throws {KeyTakenError} another object has the key.
    * @throws the errors of `open` and of the chunks.
    */
   async store(
@@ -80,7 +101,13 @@ export class Results {
 
   async #storeOpened(asset: OpenedAsset, signal: AbortSignal): Promise<AssetFacts> {
     const { to, chunks, bytesMax } = asset;
-    const target = { Bucket: this.#bucket, Key: to.key, ContentType: to.mediaType, Metadata: { ...to.metadata } };
+    const target = {
+      Bucket: this.#bucket,
+      Key: to.key,
+      ContentType: to.mediaType,
+      ...(isActiveContent(to.mediaType) ? { ContentDisposition: 'attachment' } : {}),
+      Metadata: { ...to.metadata },
+    };
     const writer = new AssetWriter({ s3: this.#s3, target, bytesMax, buffers: this.#buffers, signal });
     const hash = createHash('sha256');
     let bytes = 0;
@@ -98,14 +125,20 @@ export class Results {
       writer.release();
     }
     await this.#abort(writer);
-    return this.#existing(to.key, signal);
+    return this.#existing(to, signal);
   }
 
-  /** The facts of the object that is there already. Every writer of a key writes the same bytes, and none overwrites. */
-  async #existing(key: string, signal: AbortSignal): Promise<AssetFacts> {
-    const { Body } = await this.#s3.send(new GetObjectCommand({ Bucket: this.#bucket, Key: key }), {
-      abortSignal: signal,
-    });
+  /** The facts of the object that is there already, if it is this asset. @throws {KeyTakenError} */
+  async #existing({ key, metadata }: AssetDestination, signal: AbortSignal): Promise<AssetFacts> {
+    const { Body, Metadata = {} } = await this.#get(key, signal);
+    const differing = OWNER_METADATA.filter((name) => Metadata[name] !== metadata[name]);
+    if (differing.length > 0) {
+      (Body as Readable).destroy();
+      throw keyTaken(
+        key,
+        `its metadata ${differing.join(', ')} ${differing.length > 1 ? 'are' : 'is'} not of this asset`,
+      );
+    }
     const hash = createHash('sha256');
     let bytes = 0;
     for await (const chunk of Body as AsyncIterable<Uint8Array>) {
@@ -114,6 +147,16 @@ export class Results {
       bytes += chunk.byteLength;
     }
     return { bytes, sha256: hash.digest('hex') };
+  }
+
+  async #get(key: string, signal: AbortSignal): Promise<GetObjectCommandOutput> {
+    try {
+      return await this.#s3.send(new GetObjectCommand({ Bucket: this.#bucket, Key: key }), { abortSignal: signal });
+    } catch (error) {
+      // Without this, one archived object would keep its flow from ever ending.
+      if (isArchived(error)) throw keyTaken(key, 'it is in an archive storage class');
+      throw error;
+    }
   }
 
   /** Only logs a failure, because parts that stay behind are invisible, and the bucket's lifecycle removes them. */
@@ -127,3 +170,8 @@ export class Results {
     }
   }
 }
+
+const keyTaken = (key: string, why: string): KeyTakenError =>
+  new KeyTakenError(
+    `Another object is at ${key}: ${why}. It was left as it is. Move it away, and keep other writers out.`,
+  );

@@ -51,11 +51,15 @@ async function served(answer: Answer): Promise<string> {
 }
 
 /** Runs an operation in a process of its own, with the memory and the flags of a function. */
-async function ran(operation: MemoryOperation, answer: Answer): Promise<MemoryOutcome> {
+async function ran(
+  operation: MemoryOperation,
+  answer: Answer,
+  sideBySide = SIDE_BY_SIDE[operation],
+): Promise<MemoryOutcome> {
   const task: MemoryTask = {
     url: await served(answer),
     operation,
-    sideBySide: SIDE_BY_SIDE[operation],
+    sideBySide,
     heldBytes: ASSETS_BYTES,
   };
   const child = fork(fileURLToPath(new URL('memory-process.ts', import.meta.url)), {
@@ -155,7 +159,7 @@ describe('the memory of a function holds', () => {
   it.each(refused)(
     '%s: %s, which are refused',
     async (operation, _, answer, expected) => {
-      const { peakBytes, message } = await ran(operation, answer);
+      const { peakBytes, message } = await ran(operation, answer, 4);
       expect(message).toContain(expected);
       expect(peakBytes).toBeLessThan(MEMORY_MIB * MIB);
     },

@@ -1,7 +1,8 @@
+import { DeleteObjectCommand } from '@aws-sdk/client-s3';
 import { describe, expect, it } from 'vitest';
 import { retryUploads } from '../../functions/resubmit/retry.ts';
 import { INBOX, LEDGER, RESULTS, type World } from '../support/world.ts';
-import { hostileWorld, MINUTE } from './support.ts';
+import { hostileWorld, MINUTE, saying } from './support.ts';
 
 const nested = '['.repeat(50_000) + ']'.repeat(50_000);
 type Entry = Record<string, unknown> & { upload: Record<string, unknown> };
@@ -42,6 +43,12 @@ describe('an entry that is', () => {
     ['of an upload without a key', (entry) => JSON.stringify({ ...entry, upload: { ...entry.upload, key: 5 } })],
     ['of another upload', (entry) => JSON.stringify({ ...entry, upload: { ...entry.upload, id: '0'.repeat(40) } })],
     ['of an upload id with a path', (entry) => JSON.stringify({ ...entry, upload: { ...entry.upload, id: '../x' } })],
+    [
+      'of an object in another bucket',
+      (entry) => JSON.stringify({ ...entry, upload: { ...entry.upload, bucket: 'x' } }),
+    ],
+    ['of another object', (entry) => JSON.stringify({ ...entry, upload: { ...entry.upload, key: 'another' } })],
+    ['of another version', (entry) => JSON.stringify({ ...entry, upload: { ...entry.upload, versionId: 'another' } })],
     ['without its route', ({ route: _, ...rest }) => JSON.stringify(rest)],
     ['of a route without a template', (entry) => JSON.stringify({ ...entry, route: { name: 'echo', input: 'file' } })],
     ['without its flow', ({ flow: _, ...rest }) => JSON.stringify(rest)],
@@ -235,5 +242,44 @@ describe('an object at the key of a receipt that is', () => {
       status: 'succeeded',
       upload: { bucket: INBOX, key: 'a' },
     });
+  });
+});
+
+describe('an object at the key of an asset that another writer put there', () => {
+  /** A running upload whose flow has one output, and the key of its asset. */
+  async function runningWithAsset() {
+    const { world, entry } = await running();
+    world.service.intercept = (_, { operation }) => {
+      if (operation === 'listOutputs') return saying('[{"id":"a1"}]');
+      if (operation === 'getAsset') return saying('asset', { headers: { 'content-type': 'text/plain' } });
+      return undefined;
+    };
+    return { world, key: `a/${(entry.flow as { id: string }).id}/a1.txt` };
+  }
+
+  it('stays as it is, and the receipt names it', async () => {
+    const { world, key } = await runningWithAsset();
+    world.redeploy({ attemptsMax: 2 });
+    await world.put(RESULTS, key, 'not ours', { owner: 'me' });
+    world.clock.advance(2 * MINUTE);
+    await expect(world.tick()).rejects.toThrow('1 uploads could not be processed');
+    world.clock.advance(30 * MINUTE);
+    await world.tick();
+    const receipt = await world.receipt('a');
+    expect(receipt).toMatchObject({ status: 'failed', assets: [], failedOutputs: [{ code: 'key-taken' }] });
+    expect(receipt.failedOutputs[0]?.message).toContain(key);
+    expect((await world.object(RESULTS, key)).bytes.toString()).toBe('not ours');
+    await world.s3.send(new DeleteObjectCommand({ Bucket: RESULTS, Key: key })); // It is no result of ours.
+  });
+
+  it('costs nothing if it is moved away before the last attempt', async () => {
+    const { world, key } = await runningWithAsset();
+    await world.put(RESULTS, key, 'not ours');
+    world.clock.advance(2 * MINUTE);
+    await expect(world.tick()).rejects.toThrow('1 uploads could not be processed');
+    await world.s3.send(new DeleteObjectCommand({ Bucket: RESULTS, Key: key }));
+    await world.settle();
+    expect(await world.receipt('a')).toMatchObject({ status: 'succeeded', assets: [{ key }] });
+    expect(world.service.flows).toHaveLength(1);
   });
 });

@@ -104,6 +104,60 @@ describe('a key that would be too long', () => {
     expect(new Set(keys).size).toBe(2);
   });
 
+  it('is not the key of a shorter name that looks shortened', () => {
+    const name = 'a'.repeat(1_015);
+    const lookalike = receiptKey('', name).slice(0, -'/receipt.json'.length);
+    expect(Buffer.byteLength(lookalike)).toBe(1_011);
+    expect(receiptKey('', lookalike)).not.toBe(receiptKey('', name));
+    expect(Buffer.byteLength(receiptKey('', lookalike))).toBe(1_024);
+  });
+
+  /** Names around the limit, of characters of one to four bytes, some of which look shortened. */
+  const name = fc
+    .tuple(
+      fc.constantFrom('a', 'ä', '\ufffd', '🪑', '~0'),
+      fc.integer({ min: 980, max: 1_030 }),
+      fc.stringMatching(/^[a~0/]{0,4}$/),
+      fc.constantFrom('', `~${'0'.repeat(20)}`, `~${'0'.repeat(20)}/b`),
+    )
+    .map(([character, bytes, middle, end]) => {
+      const count = Math.max(1, Math.floor((bytes - middle.length - end.length) / Buffer.byteLength(character)));
+      return character.repeat(count) + middle + end;
+    });
+
+  it('differs for any two names, also if one of them is made of the key of the other', () => {
+    const suffix = '/receipt.json';
+    const differ = (one: string, other: string) => {
+      if (one !== other) expect(receiptKey('', one)).not.toBe(receiptKey('', other));
+    };
+    fc.assert(
+      fc.property(name, name, (one, other) => {
+        differ(one, other);
+        // The names whose literal keys are the keys of these two, and of those again.
+        const forged = receiptKey('', one).slice(0, -suffix.length);
+        const again = receiptKey('', forged).slice(0, -suffix.length);
+        differ(forged, one);
+        differ(again, forged);
+        differ(again, one);
+        differ(forged, other);
+      }),
+      { numRuns: 2_000 },
+    );
+  });
+
+  it('differs for any two assets, also if one of them is named by the key of the other', () => {
+    const flat = { resultsPrefix: '', resultsKey: '{key}/{flowId}/{assetId}' };
+    const keyOf = (key: string, assetId: string) => assetKey(flat, { ...asset, key, assetId, mediaType: '' });
+    fc.assert(
+      fc.property(name, fc.constantFrom('b', 'b'.repeat(255), 'b'.repeat(256)), (key, assetId) => {
+        const made = keyOf(key, assetId);
+        const forged = /^(.*)\/f1\/([^/]*)$/s.exec(made);
+        if (forged === null || (forged[1] === key && forged[2] === assetId)) return;
+        expect(keyOf(forged[1] as string, forged[2] as string)).not.toBe(made);
+      }),
+    );
+  });
+
   it('is valid UTF-8 of at most 1,024 bytes, whatever the input', () => {
     fc.assert(
       fc.property(

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
-import { ListMultipartUploadsCommand } from '@aws-sdk/client-s3';
+import { HeadObjectCommand, ListMultipartUploadsCommand } from '@aws-sdk/client-s3';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { KeyTakenError } from '../../functions/results/results.ts';
 import { RESULTS, World } from '../support/world.ts';
 
 const MIB = 1024 * 1024;
@@ -78,6 +79,72 @@ describe('an asset', () => {
       expect(await unfinished()).toBe(0);
     },
   );
+
+  it.each([1_000, 9 * MIB])('of %i bytes leaves an object of another writer alone, and fails', async (length) => {
+    const owners: readonly Record<string, string>[] = [
+      {},
+      { 'flowdrop-upload': 'another' },
+      { 'flowdrop-upload': 'u', 'flowdrop-flow': 'f', 'flowdrop-asset': 'another' },
+      { 'flowdrop-upload': 'u', 'flowdrop-flow': 'another', 'flowdrop-asset': '1' },
+      { 'flowdrop-upload': 'u' },
+    ];
+    const to = {
+      ...destination,
+      metadata: { 'flowdrop-upload': 'u', 'flowdrop-flow': 'f', 'flowdrop-asset': '1' },
+    };
+    for (const metadata of owners) {
+      await world.put(RESULTS, to.key, 'somebody else put this here', metadata);
+      const storing = world.ports.results.store(
+        async () => ({ to, chunks: inChunks(bytesOf(length), 48_000) }),
+        signal,
+      );
+      await expect(storing).rejects.toThrow(KeyTakenError);
+      await expect(storing).rejects.toThrow(to.key);
+      const there = await world.object(RESULTS, to.key);
+      expect(there.bytes.toString()).toBe('somebody else put this here');
+      expect(there.metadata).toEqual(metadata);
+      expect(await unfinished()).toBe(0);
+    }
+  });
+
+  it.each([
+    ['text/html', 'attachment'],
+    ['TEXT/HTML;charset=utf-8', 'attachment'],
+    ['application/xhtml+xml', 'attachment'],
+    ['image/svg+xml', 'attachment'],
+    ['text/xml', 'attachment'],
+    ['application/xml', 'attachment'],
+    ['application/rss+xml', 'attachment'],
+    ['model/vnd.collada+xml', 'attachment'],
+    ['text/xsl', 'attachment'],
+    ['application/xml-external-parsed-entity', 'attachment'],
+    ['text/javascript', 'attachment'],
+    ['application/x-javascript', 'attachment'],
+    ['application/ecmascript', 'attachment'],
+    ['text/vbscript', 'attachment'],
+    ['multipart/related', 'attachment'],
+    ['message/rfc822', 'attachment'],
+    ['multipart/x-mixed-replace', 'attachment'],
+    ['application/x-mimearchive', 'attachment'],
+    ['application/unknown', 'attachment'],
+    ['*/*', 'attachment'],
+    ['model/gltf-binary', undefined],
+    ['image/png', undefined],
+    ['application/json', undefined],
+    ['text/plain', undefined],
+    ['text/csv', undefined],
+    ['application/pdf', undefined],
+    ['application/octet-stream', undefined],
+    ['application/vnd.openxmlformats-officedocument.wordprocessingml.document', undefined],
+  ])('of the media type %s is stored with the disposition %s, and keeps its type', async (mediaType, disposition) => {
+    for (const length of [10, mediaType === 'text/html' ? 6 * MIB : 20]) {
+      const to = { ...destination, key: `${length}`, mediaType };
+      await world.ports.results.store(async () => ({ to, chunks: inChunks(bytesOf(length), 48_000) }), signal);
+      const head = await world.s3.send(new HeadObjectCommand({ Bucket: RESULTS, Key: to.key }));
+      expect(head).toMatchObject({ ContentType: mediaType });
+      expect(head.ContentDisposition).toBe(disposition);
+    }
+  });
 
   it('that waits for memory is given up when the time is over, and no other asset waits for it', async () => {
     const { promise: held, resolve: release } = Promise.withResolvers<void>();
