@@ -1,6 +1,7 @@
 import { Base64Decoder, Block, PercentDecoder, PIECE_CHARS_MAX } from './data-decoders.ts';
 import { type Envelope, EnvelopeScanner } from './envelope-scanner.ts';
 import { AssetTooLargeError, DamagedAssetError } from './errors.ts';
+import { GatheredBytes } from './json-answer.ts';
 import { closingQuote, lengthWithoutCutEscape, unescaped } from './json-string.ts';
 import type { Asset } from './types.ts';
 
@@ -72,7 +73,7 @@ async function* following(
   incoming: AsyncGenerator<Uint8Array, void>,
 ): AsyncGenerator<Uint8Array> {
   try {
-    yield* received;
+    for (const chunk of received) if (chunk.byteLength > 0) yield chunk;
     yield* incoming;
   } finally {
     await incoming.return();
@@ -136,14 +137,13 @@ async function* decoded(
 
 /** Reads the JSON behind the data, up to the end of the response. */
 async function tailOf(received: Buffer, incoming: AsyncGenerator<Uint8Array, void>): Promise<string> {
-  let tail = received.toString('latin1');
-  for await (const chunk of incoming) {
-    tail += bufferOf(chunk).toString('latin1');
-    if (tail.length > ENVELOPE_TAIL_BYTES_MAX) {
-      throw new DamagedAssetError(`More than ${ENVELOPE_TAIL_BYTES_MAX} bytes follow the data`);
-    }
-  }
-  return tail;
+  const tail = new GatheredBytes(ENVELOPE_TAIL_BYTES_MAX);
+  const add = (chunk: Uint8Array): void => {
+    if (!tail.add(chunk)) throw new DamagedAssetError(`More than ${ENVELOPE_TAIL_BYTES_MAX} bytes follow the data`);
+  };
+  add(received);
+  for await (const chunk of incoming) add(chunk);
+  return tail.bytes.toString('latin1');
 }
 
 /**

@@ -1,4 +1,5 @@
 import { DamagedAssetError } from './errors.ts';
+import { GatheredBytes } from './json-answer.ts';
 import { unescaped } from './json-string.ts';
 import { canonicalMediaType } from './media-type.ts';
 
@@ -42,8 +43,8 @@ export interface Envelope {
  * names of the outermost members. `JSON.parse` checks the rest later.
  */
 export class EnvelopeScanner {
-  #received: Buffer[] = [];
-  #receivedBytes = 0;
+  /** Less than {@link SCAN_BYTES_MAX}. */
+  readonly #received = new GatheredBytes(SCAN_BYTES_MAX);
   #depth = 0;
   #isInString = false;
   #isEscaped = false;
@@ -62,12 +63,11 @@ export class EnvelopeScanner {
     }
     const at = this.#find(chunk);
     if (at === undefined) {
-      this.#received.push(chunk);
-      this.#receivedBytes += chunk.byteLength;
+      this.#received.add(chunk);
       return undefined;
     }
-    if (at === 'nowhere') return { is: 'asset', received: [...this.#received, chunk] };
-    this.#received.push(chunk.subarray(0, at));
+    if (at === 'nowhere') return { is: 'asset', received: [this.#received.bytes, chunk] };
+    this.#received.add(chunk.subarray(0, at));
     this.#uri = chunk.subarray(at);
     return this.#readUri(this.#uri);
   }
@@ -75,13 +75,13 @@ export class EnvelopeScanner {
   /** Called at the end of the response. @throws {DamagedAssetError} the response ends within its data URI. */
   end(): PlainAsset {
     if (this.#uri !== undefined) throw new DamagedAssetError('The answer ends within its data');
-    return { is: 'asset', received: this.#received };
+    return { is: 'asset', received: [this.#received.bytes] };
   }
 
   /** The place behind the opening quote of the data. Undefined if `chunk` ends before it. */
   #find(chunk: Buffer): number | 'nowhere' | undefined {
     for (let at = 0; at < chunk.byteLength; at += 1) {
-      const position = this.#receivedBytes + at;
+      const position = this.#received.length + at;
       if (position >= SCAN_BYTES_MAX) return 'nowhere';
       const byte = chunk[at];
       if (this.#isInString) {
@@ -119,7 +119,7 @@ export class EnvelopeScanner {
   /** Reads the URI up to its comma. Any of its characters may be written as an escape. */
   #readUri(uri: Buffer): PlainAsset | Envelope | undefined {
     const text = uri.toString('latin1', 0, URI_HEAD_BYTES_MAX);
-    const plain: PlainAsset = { is: 'asset', received: [...this.#received, uri] };
+    const plain: PlainAsset = { is: 'asset', received: [this.#received.bytes, uri] };
     const match = /^((?:[^"\\,]|\\["\\/bfnrt]|\\u(?!002[cC])[0-9a-fA-F]{4})*)(?:,|\\u002[cC])/.exec(text);
     if (match === null) {
       const start = /^(?:[^"\\]|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4}){0,5}/.exec(text)?.[0] ?? '';
@@ -134,7 +134,7 @@ export class EnvelopeScanner {
     return {
       is: 'envelope',
       ...parametersOf(head.slice('data:'.length)),
-      head: Buffer.concat(this.#received).toString('latin1'),
+      head: this.#received.bytes.toString('latin1'),
       rest: uri.subarray(matched.length),
     };
   }
