@@ -2,6 +2,7 @@ import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import { firstClaim, type Wait, waiting, waitingMarkerOf } from '../../functions/ledger/entry.ts';
 import type { WaitingMarker } from '../../functions/ledger/keys.ts';
 import { WaitingUploads } from '../../functions/resubmit/waiting-uploads.ts';
+import { uploadId } from '../../functions/uploads/upload.ts';
 import { never } from '../flow-service/scripted.ts';
 import { INBOX, LEDGER, World } from '../support/world.ts';
 
@@ -18,23 +19,22 @@ beforeEach(async () => {
   waitingUploads = new WaitingUploads(world.ports, undefined, () => true);
 });
 
-/** The ids are in the reverse order of the times since which the uploads wait. */
-const idOf = (index: number): string => (1_000 - index).toString(16).padStart(40, '0');
+/** An object whose upload id begins so that ids are in the reverse order of the times since which the uploads wait. */
+function objectOf(index: number, lastModified: number) {
+  const prefix = (255 - index).toString(16).padStart(2, '0');
+  for (let n = 0; ; n += 1) {
+    const object = { bucket: INBOX, key: `${index}`, etag: `e${n}`, lastModified };
+    const id = uploadId(object);
+    if (id.startsWith(prefix)) return { id, ...object, bytes: 1, mediaType: 'a/b' };
+  }
+}
 
 /** Makes an upload that has waited for so many minutes, and is due. */
 async function waits(index: number, minutesAgo: number, reason: Wait['reason'] = 'throttled'): Promise<WaitingMarker> {
   const { ledger, clock } = world.ports;
   const since = clock.now() - minutesAgo * MINUTE;
   const lastModified = Math.floor(since / SECOND) * SECOND;
-  const upload = {
-    id: idOf(index),
-    bucket: INBOX,
-    key: `${index}`,
-    etag: 'e',
-    bytes: 1,
-    lastModified,
-    mediaType: 'a/b',
-  };
+  const upload = objectOf(index, lastModified);
   const route = { name: 'echo', input: 'file' as const, template: 'bytes_echo' };
   const claim = firstClaim(upload, route, { claimedAt: since, deadline: since + MINUTE, pipeline: 'test' });
   const written = await ledger.create(claim, never);
@@ -117,8 +117,8 @@ describe('uploads that the service throttled', () => {
   });
 
   it('are left to their own collector', async () => {
-    await throttled(3);
-    waitingUploads = new WaitingUploads(world.ports, undefined, (uploadId) => uploadId !== idOf(0));
+    const [first] = await throttled(3);
+    waitingUploads = new WaitingUploads(world.ports, undefined, (id) => id !== first?.uploadId);
     expect(await round()).toEqual([1]);
   });
 });
@@ -138,8 +138,8 @@ describe('a round', () => {
   it('is not filled for ever by entries that cannot be read', async () => {
     const due = world.clock.now() - HOUR;
     for (let index = 0; index < 3; index += 1) {
-      await world.put(LEDGER, `uploads/${idOf(index)}.json`, '{"schema":99}');
-      await world.ports.ledger.putWaitingMarker({ uploadId: idOf(index), notBefore: due }, never);
+      await world.put(LEDGER, `uploads/${objectOf(index, due).id}.json`, '{"schema":99}');
+      await world.ports.ledger.putWaitingMarker({ uploadId: objectOf(index, due).id, notBefore: due }, never);
     }
     await waits(9, 5, 'unavailable');
     expect(await round()).toEqual([]);

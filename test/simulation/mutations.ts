@@ -293,7 +293,7 @@ export const MUTATIONS: readonly Mutation[] = [
       {
         file: RESULTS,
         in: 'Results.#storeOpened',
-        replace: 'return this.#existing(to.key, signal);',
+        replace: 'return this.#existing(to, signal);',
         with: "return { bytes, sha256: hash.digest('hex') };",
       },
     ],
