@@ -152,7 +152,7 @@ export class FlowAssets {
     } catch (error) {
       if (error instanceof KeyTakenError) {
         // The operator may move the other object away before the last attempt.
-        if (this.#isLastAttempt(entry)) fail(error);
+        if (this.#isLastAttempt(entry)) fail(error.code, error.message);
         else collection.retryable ??= error;
         return;
       }
