@@ -3,7 +3,15 @@ import type { Invocation } from '../base/invocation.ts';
 import { type MetricName, secondsBetween } from '../base/telemetry.ts';
 import { FlowServiceError } from '../flow-service/errors.ts';
 import type { FlowService, Output } from '../flow-service/types.ts';
-import { type Ending, ended, isTerminal, type RunningEntry, shared, type TerminalEntry } from '../ledger/entry.ts';
+import {
+  arrivalOf,
+  type Ending,
+  ended,
+  isTerminal,
+  type RunningEntry,
+  shared,
+  type TerminalEntry,
+} from '../ledger/entry.ts';
 import type { KnownFailure } from '../ledger/failures.ts';
 import type { RunningMarker } from '../ledger/keys.ts';
 import type { Ledger, Stored } from '../ledger/store.ts';
@@ -242,7 +250,7 @@ export class FlowCollector {
     telemetry.metrics.count(metricOf(terminal));
     await publish(terminal, this.#ports, closing);
     if (terminal.state === 'succeeded') {
-      telemetry.metrics.count('SecondsToResult', secondsBetween(terminal.upload.lastModified, clock.now()));
+      telemetry.metrics.count('SecondsToResult', secondsBetween(arrivalOf(terminal), clock.now()));
     }
   }
 

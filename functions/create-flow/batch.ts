@@ -33,6 +33,8 @@ interface Failed {
 interface Message {
   /** Absent if the event came without a queue. */
   readonly id: string | undefined;
+  /** When it came into the queue, in milliseconds since the epoch. */
+  readonly sentAt: number | undefined;
   readonly body: () => unknown;
 }
 
@@ -70,9 +72,9 @@ export async function createFlows(event: unknown, ports: CreatePorts, invocation
 
 /** The uploads of an event. A message that cannot be read fails. */
 function workOf(event: unknown, { telemetry }: CreatePorts, failures: Failed[]): readonly Work[] {
-  return messagesOf(event).flatMap(({ id, body }) => {
+  return messagesOf(event).flatMap(({ id, sentAt, body }) => {
     try {
-      return uploadsOf(body()).map((upload) => ({ id, upload }));
+      return uploadsOf(body()).map((upload) => ({ id, upload: { ...upload, arrivedAt: sentAt } }));
     } catch (error) {
       if (!(error instanceof UnrecognisedEventError)) throw error;
       telemetry.log.error('A message names no upload. It will become a dead letter.', { error });
@@ -114,15 +116,34 @@ function responseTo(failures: readonly Failed[]): BatchResponse {
 
 function messagesOf(event: unknown): readonly Message[] {
   const records = typeof event === 'object' && event !== null && 'Records' in event ? event.Records : undefined;
-  if (!Array.isArray(records) || !records.every(isQueueRecord)) return [{ id: undefined, body: () => event }];
-  return records.map(({ messageId, body }) => ({ id: messageId, body: () => parsed(body) }));
+  if (!Array.isArray(records) || !records.every(isQueueRecord)) {
+    return [{ id: undefined, sentAt: undefined, body: () => event }];
+  }
+  return records.map((record) => ({
+    id: record.messageId,
+    sentAt: sentAtOf(record),
+    body: () => parsed(record.body),
+  }));
 }
 
-function isQueueRecord(record: unknown): record is { readonly messageId: string; readonly body: string } {
+interface QueueRecord {
+  readonly messageId: string;
+  readonly body: string;
+  readonly attributes?: unknown;
+}
+
+function isQueueRecord(record: unknown): record is QueueRecord {
   if (typeof record !== 'object' || record === null) return false;
   return (
     'messageId' in record && typeof record.messageId === 'string' && 'body' in record && typeof record.body === 'string'
   );
+}
+
+/** @see https://docs.aws.amazon.com/lambda/latest/dg/with-sqs.html (the attribute `SentTimestamp`, in milliseconds) */
+function sentAtOf({ attributes }: { readonly attributes?: unknown }): number | undefined {
+  const isObject = typeof attributes === 'object' && attributes !== null && 'SentTimestamp' in attributes;
+  const sentAt = isObject ? Number(attributes.SentTimestamp) : Number.NaN;
+  return Number.isSafeInteger(sentAt) && sentAt >= 0 ? sentAt : undefined;
 }
 
 function parsed(body: string): unknown {

@@ -50,12 +50,14 @@ export class Delivery {
   readonly ports: CreatePorts;
   readonly invocation: Invocation;
   readonly mayTakeOver: MayTakeOver;
+  readonly #arrivedAt: number | undefined;
   #log: Log;
 
   constructor(event: UploadEvent, ports: CreatePorts, invocation: Invocation, mayTakeOver: MayTakeOver) {
     this.ports = ports;
     this.invocation = invocation;
     this.mayTakeOver = mayTakeOver;
+    this.#arrivedAt = event.arrivedAt;
     this.#log = ports.telemetry.log.with({ key: event.key });
   }
 
@@ -80,6 +82,7 @@ export class Delivery {
       claimedAt: clock.now(),
       deadline: this.invocation.endsAt + CLAIM_MARGIN_MS,
       pipeline: settings.pipeline,
+      arrivedAt: this.#arrivedAt,
     };
   }
 }

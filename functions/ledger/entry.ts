@@ -82,6 +82,12 @@ export const runningMarkerOf = (upload: Pick<Upload, 'id'>, flow: FlowFacts): Ru
 /** True if a claim of this upload has died. Ask it only of an entry that no live claim holds. */
 export const isSuspect = (entry: Entry): boolean => entry.state === 'claimed' || entry.claimDied === true;
 
+/**
+ * When the upload came to the pipeline. A file may be years older, if a backfill brought it. Its own date stands in for
+ * the arrival in entries of the first version.
+ */
+export const arrivalOf = ({ arrivedAt, upload }: Entry): number => arrivedAt ?? upload.lastModified;
+
 export const isTerminal = (entry: Entry): entry is TerminalEntry =>
   entry.state === 'succeeded' || entry.state === 'failed';
 
@@ -102,17 +108,20 @@ export interface ClaimTerms {
   /** The invocation is surely dead after this. */
   readonly deadline: number;
   readonly pipeline: string;
+  /** When the upload came into the queue. Default: the time of the claim. */
+  readonly arrivedAt?: number | undefined;
 }
 
 /** An upload's first entry. */
 export function firstClaim(upload: Upload, route: RouteSnapshot, terms: ClaimTerms): ClaimedEntry {
-  const { claimedAt, deadline, pipeline } = terms;
+  const { claimedAt, deadline, pipeline, arrivedAt = claimedAt } = terms;
   return {
     schema: ENTRY_SCHEMA,
     state: 'claimed',
     upload,
     route,
     pipeline,
+    arrivedAt,
     generation: 1,
     attempts: 0,
     waits: 0,
@@ -258,6 +267,7 @@ export function retried(entry: FailedEntry | WaitingEntry, now: number): Waiting
   return {
     ...factsOf(entry),
     ...(entry.state === 'waiting' ? {} : anew),
+    arrivedAt: now,
     attempts: 0,
     waits: 0,
     throttledSince: undefined,
@@ -279,8 +289,8 @@ const SENT = { reroute: undefined, claimDied: undefined, misaddressedSince: unde
 
 /** What an entry says in every state. */
 function factsOf(entry: Entry) {
-  const { schema, upload, route, reroute, pipeline, generation, attempts } = entry;
+  const { schema, upload, route, reroute, pipeline, arrivedAt, generation, attempts } = entry;
   const { claimDied, waits, throttledSince, misaddressedSince, doubt } = entry;
   const waited = { waits, throttledSince, misaddressedSince };
-  return { schema, upload, route, reroute, pipeline, generation, attempts, claimDied, ...waited, doubt };
+  return { schema, upload, route, reroute, pipeline, arrivedAt, generation, attempts, claimDied, ...waited, doubt };
 }

@@ -1,10 +1,9 @@
 import type { Clock } from '../base/clock.ts';
 import type { Telemetry } from '../base/telemetry.ts';
-import { runningMarkerOf, waitingMarkerOf } from '../ledger/entry.ts';
+import { type Entry, runningMarkerOf, waitingMarkerOf } from '../ledger/entry.ts';
 import { type WaitingMarker, waitingKey } from '../ledger/keys.ts';
 import { type Ledger, type Stored, UnreadableEntryError } from '../ledger/store.ts';
 import { DUE_AGAIN_MS } from '../ledger/waits.ts';
-import type { Upload } from '../uploads/upload.ts';
 import { messageFor } from '../uploads/upload-event.ts';
 
 /** The queue of uploads, as a sender sees it. */
@@ -20,7 +19,7 @@ export interface ResubmitPorts {
 }
 
 /**
- * Puts a waiting upload back into the queue if it is due. Returns the upload if it was sent.
+ * Puts a waiting upload back into the queue if it is due. Returns its entry if it was sent.
  *
  * The marker is not dropped but postponed: if the message is lost, or its invocation dies, the marker leads to the upload
  * again. It is dropped once the entry is no longer waiting.
@@ -29,7 +28,7 @@ export async function resubmit(
   marker: WaitingMarker,
   ports: ResubmitPorts,
   signal: AbortSignal,
-): Promise<Upload | undefined> {
+): Promise<Entry | undefined> {
   const { ledger, queue, clock } = ports;
   let stored: Stored | undefined;
   try {
@@ -41,12 +40,12 @@ export async function resubmit(
   }
   const now = clock.now();
   let next = stored && waitingMarkerOf(stored.entry);
-  let sent: Upload | undefined;
+  let sent: Entry | undefined;
   // Only its marker in the throttled queue resubmits a throttled upload. Any other marker of it only restores that one.
   const isInTurn = next?.throttledSince === undefined || marker.throttledSince !== undefined;
   if (stored !== undefined && next !== undefined && next.notBefore <= now && isInTurn) {
     await queue.send(messageFor(stored.entry.upload), signal);
-    sent = stored.entry.upload;
+    sent = stored.entry;
     next = { uploadId: marker.uploadId, notBefore: now + DUE_AGAIN_MS };
   }
   if (next !== undefined) {

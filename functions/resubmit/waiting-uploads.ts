@@ -1,8 +1,8 @@
 import pMap from 'p-map';
 import { secondsBetween } from '../base/telemetry.ts';
 import type { CollectorState } from '../ledger/collector-state.ts';
+import { arrivalOf, type Entry } from '../ledger/entry.ts';
 import type { WaitingMarker } from '../ledger/keys.ts';
-import type { Upload } from '../uploads/upload.ts';
 import { type ResubmitPorts, resubmit } from './resubmit.ts';
 
 /** Uploads that are resubmitted side by side. */
@@ -59,14 +59,14 @@ export class WaitingUploads {
       ...(await this.#nextThrottled(endedCount - this.#endedBefore, signal)),
     ];
     this.#endedBefore = endedCount;
-    const sent: Upload[] = [];
+    const sent: Entry[] = [];
     const failures: unknown[] = [];
     await pMap(
       due,
       async (marker) => {
         try {
-          const upload = await resubmit(marker, this.#ports, signal);
-          if (upload !== undefined) sent.push(upload);
+          const entry = await resubmit(marker, this.#ports, signal);
+          if (entry !== undefined) sent.push(entry);
         } catch (error) {
           telemetry.log.error('A waiting upload could not be resubmitted', {
             uploadId: marker.uploadId,
@@ -79,7 +79,7 @@ export class WaitingUploads {
     );
     if (sent.length > 0) {
       telemetry.metrics.count('UploadsResubmitted', sent.length);
-      const oldest = Math.min(...sent.map(({ lastModified }) => lastModified));
+      const oldest = Math.min(...sent.map(arrivalOf));
       telemetry.metrics.count('OldestWaitingSeconds', secondsBetween(oldest, clock.now()));
     }
     return { sent: sent.length, failures };

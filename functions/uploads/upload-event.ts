@@ -10,6 +10,8 @@ export interface UploadEvent {
   /** Without quotes. */
   readonly etag?: string | undefined;
   readonly bytes?: number | undefined;
+  /** When its message came into the queue, in milliseconds since the epoch. Undefined without a queue. */
+  readonly arrivedAt?: number | undefined;
   /** Only in messages of our own, for an upload that the ledger knows already. */
   readonly uploadId?: string | undefined;
 }

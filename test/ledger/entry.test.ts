@@ -44,6 +44,7 @@ describe('a first claim', () => {
       upload,
       route,
       pipeline: 'mine',
+      arrivedAt: 10_000,
       generation: 1,
       attempts: 0,
       waits: 0,

@@ -303,6 +303,27 @@ describe('a backfill that takes long', () => {
   });
 });
 
+describe('an upload that is years older than the pipeline', () => {
+  it('counts from its arrival: for the time to its result, and for how long it waits', async () => {
+    await start();
+    await unannounced('old');
+    world.clock.advance(2 * 365 * 24 * HOUR);
+    let isThrottled = true;
+    world.service.intercept = (_, { operation }) =>
+      operation === 'createFlow' && isThrottled ? { status: 429, headers: { 'retry-after': '60' } } : undefined;
+    await sweep({ since: new Date(world.clock.now() - 3 * 365 * 24 * HOUR).toISOString() });
+    await world.deliver();
+    isThrottled = false;
+    world.clock.advance(10 * MINUTE);
+    await world.settle();
+    expect((await world.receipt('old')).status).toBe('succeeded');
+    for (const metric of ['OldestWaitingSeconds', 'SecondsToResult'] as const) {
+      expect(world.count(metric)).toBeGreaterThanOrEqual(600);
+      expect(world.count(metric)).toBeLessThan(24 * 3600);
+    }
+  });
+});
+
 describe('an upload whose entry was lost', () => {
   it('replaces the receipt of its failure when it is swept and succeeds, and its event has another id', async () => {
     await start();
