@@ -1,20 +1,29 @@
+import { fileURLToPath } from 'node:url';
 import { App, Validations } from 'aws-cdk-lib';
 import { AwsSolutionsChecks } from 'cdk-nag';
 import { ConfigurationError } from '../functions/base/validation.ts';
+import { readConfiguration } from './configuration.ts';
 import { parseStackContext } from './deployment.ts';
 import { FlowdropStack } from './flowdrop-stack.ts';
 
 const app = new App();
-const context: unknown = app.node.tryGetContext('flowdrop');
+let source = 'cdk.json';
 try {
+  const configuration = readConfiguration({
+    dir: fileURLToPath(new URL('..', import.meta.url)),
+    stage: app.node.tryGetContext('stage'),
+    context: app.node.tryGetContext('flowdrop'),
+  });
+  source = configuration.source;
+  const context = configuration.value;
   new FlowdropStack(app, parseStackContext(context).context.pipeline, {
     context,
     description: 'Creates a flow for each file that is put into a bucket, and stores its outputs in another bucket',
   });
 } catch (error) {
   if (!(error instanceof ConfigurationError)) throw error;
-  // The author of cdk.json needs the message, not the stack trace.
-  process.stderr.write(`cdk.json: ${error.message}\n`);
+  // The author of the configuration needs the message, not the stack trace.
+  process.stderr.write(`${source}: ${error.message}\n`);
   process.exit(1);
 }
 Validations.of(app).addPlugins(new AwsSolutionsChecks(app));

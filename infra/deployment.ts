@@ -84,6 +84,8 @@ const deploymentSchema = strictObject({
   maxConcurrency: z.optional(whole(MAX_CONCURRENCY)),
   batchWindowSeconds: z.optional(whole(BATCH_WINDOW_SECONDS)),
   collectors: z.optional(whole(COLLECTORS)),
+  terminationProtection: z.optional(z.boolean({ error: 'expected true or false' })),
+  outputParameters: z.optional(z.boolean({ error: 'expected true or false' })),
   alarmEmail: z.optional(matching('an email address', /^[^@\s]+@[^@\s]+$/)),
   runbookUrl: z.optional(matching('a URL', /^https?:\/\/\S+$/)),
   tags: z.optional(tagsSchema),

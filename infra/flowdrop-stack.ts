@@ -2,6 +2,7 @@ import { CfnOutput, Stack, type StackProps, Tags } from 'aws-cdk-lib';
 import type { IKey } from 'aws-cdk-lib/aws-kms';
 import { type ITopic, Topic } from 'aws-cdk-lib/aws-sns';
 import { EmailSubscription } from 'aws-cdk-lib/aws-sns-subscriptions';
+import { StringParameter } from 'aws-cdk-lib/aws-ssm';
 import { Construct } from 'constructs';
 import { type Deployment, parseStackContext } from './deployment.ts';
 import { deploymentProps } from './deployment-props.ts';
@@ -23,6 +24,7 @@ export class FlowdropStack extends Stack {
       context: { pipeline, baseUrl, routes, settings },
       deployment,
     } = parseStackContext(context);
+    this.terminationProtection = deployment.terminationProtection ?? false;
     const pipelineProps = deploymentProps(deployment, new Construct(this, 'Given'));
     this.pipeline = new FlowPipeline(this, 'Pipeline', {
       ...pipelineProps,
@@ -33,7 +35,7 @@ export class FlowdropStack extends Stack {
       alarmTopic: this.#alarmTopic(deployment, pipelineProps.encryptionKey),
     });
     for (const [name, value] of Object.entries(deployment.tags ?? {})) Tags.of(this).add(name, value);
-    this.#print({
+    this.#print(deployment.outputParameters ? pipeline : undefined, {
       Inbox: [this.pipeline.inboxBucket.bucketName, 'Bucket to put files into'],
       Results: [this.pipeline.resultsBucket.bucketName, 'Bucket of assets and receipts'],
       Ledger: [
@@ -53,9 +55,16 @@ export class FlowdropStack extends Stack {
     return topic;
   }
 
-  #print(outputs: Readonly<Record<string, readonly [value: string, description: string]>>): void {
+  /** @param pipeline given if other stacks read the outputs, as parameters `/<pipeline>/<name>` in Systems Manager. */
+  #print(
+    pipeline: string | undefined,
+    outputs: Readonly<Record<string, readonly [value: string, description: string]>>,
+  ): void {
     for (const [name, [value, description]] of Object.entries(outputs)) {
       new CfnOutput(this, name, { value, description });
+      if (pipeline === undefined) continue;
+      const parameterName = `/${pipeline}/${name}`;
+      new StringParameter(this, `${name}Parameter`, { parameterName, stringValue: value, description });
     }
   }
 }

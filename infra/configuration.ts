@@ -1,0 +1,76 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { ConfigurationError } from '../functions/base/validation.ts';
+
+/** The file of your own settings. It is not tracked, so an upgrade by `git pull` never meets it. */
+const OWN_FILE = 'flowdrop.json';
+
+const STAGE = /^[a-zA-Z0-9][a-zA-Z0-9-]{0,31}$/;
+const PIPELINE_DEFAULT = 'flowdrop';
+
+export interface Configuration {
+  /** Not yet checked: see `parseStackContext`. */
+  readonly value: unknown;
+  /** The files that it was read from, for messages. */
+  readonly source: string;
+}
+
+export interface ConfigurationPlace {
+  /** The folder of cdk.json. */
+  readonly dir: string;
+  /** One of several deployments from the same folder. */
+  readonly stage?: string | undefined;
+  /** The context `flowdrop` of cdk.json. */
+  readonly context: unknown;
+}
+
+/**
+ * Reads the configuration of a pipeline: `flowdrop.json` beside cdk.json, or the context `flowdrop` of cdk.json if there
+ * is no such file. With a stage, the members of `flowdrop.<stage>.json` go before, member by member. The pipeline of a
+ * stage then has the stage in its name, unless the file of the stage names it.
+ * @throws {ConfigurationError} a file of a stage is missing, or a file is not JSON.
+ */
+export function readConfiguration({ dir, stage, context }: ConfigurationPlace): Configuration {
+  const own = readJson(join(dir, OWN_FILE), OWN_FILE);
+  const base = own === undefined ? context : own.value;
+  const source = own === undefined ? 'cdk.json' : OWN_FILE;
+  if (stage === undefined) return { value: base, source };
+  if (!STAGE.test(stage)) {
+    throw new ConfigurationError([`stage: expected at most 32 letters, digits and hyphens, got ${stage}`]);
+  }
+  const name = `flowdrop.${stage}.json`;
+  const changes = readJson(join(dir, name), name);
+  if (changes === undefined)
+    throw new ConfigurationError([`stage ${stage}: expected the file ${name} beside cdk.json`]);
+  const { pipeline = PIPELINE_DEFAULT } = isObject(base) ? base : {};
+  return {
+    value: merged(merged(base, { pipeline: `${pipeline}-${stage}` }), changes.value),
+    source: `${source}, ${name}`,
+  };
+}
+
+/** Undefined if there is no such file. */
+function readJson(path: string, name: string): { readonly value: unknown } | undefined {
+  let text: string;
+  try {
+    text = readFileSync(path, 'utf8');
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
+    throw error;
+  }
+  try {
+    return { value: JSON.parse(text) };
+  } catch (cause) {
+    throw new ConfigurationError([`${name}: ${(cause as Error).message}`], { cause });
+  }
+}
+
+/** Objects are merged member by member. Anything else is replaced as a whole, lists too. */
+function merged(base: unknown, changes: unknown): unknown {
+  if (!isObject(base) || !isObject(changes)) return changes;
+  const members = Object.entries(changes).map(([name, value]) => [name, merged(base[name], value)]);
+  return { ...base, ...Object.fromEntries(members) };
+}
+
+const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);

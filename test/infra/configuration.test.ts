@@ -1,0 +1,111 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { ConfigurationError } from '../../functions/base/validation.ts';
+import { readConfiguration } from '../../infra/configuration.ts';
+import { FlowdropStack } from '../../infra/flowdrop-stack.ts';
+import { synthesise } from './synthesis.ts';
+
+const TRACKED = { baseUrl: 'https://flows.example.com', routes: [{ name: 'all', template: 'tracked' }] };
+const OWN = { ...TRACKED, pipeline: 'models', settings: { attemptsMax: 3, inboxPrefix: 'in/' } };
+
+function folderWith(files: Readonly<Record<string, string>>): string {
+  const dir = mkdtempSync(join(tmpdir(), 'flowdrop-configuration-'));
+  onTestFinished(() => rmSync(dir, { recursive: true }));
+  for (const [name, text] of Object.entries(files)) writeFileSync(join(dir, name), text);
+  return dir;
+}
+
+const read = (files: Readonly<Record<string, object | string>>, stage?: string) => {
+  const texts = Object.entries(files).map(([name, file]) => [
+    name,
+    typeof file === 'string' ? file : JSON.stringify(file),
+  ]);
+  return readConfiguration({ dir: folderWith(Object.fromEntries(texts)), stage, context: TRACKED });
+};
+
+describe('the configuration', () => {
+  it('is the context of cdk.json as long as there is no file of your own', () => {
+    expect(read({})).toEqual({ value: TRACKED, source: 'cdk.json' });
+  });
+
+  it('is the file of your own, and then nothing of cdk.json', () => {
+    expect(read({ 'flowdrop.json': { baseUrl: 'https://own.example.com' } })).toEqual({
+      value: { baseUrl: 'https://own.example.com' },
+      source: 'flowdrop.json',
+    });
+  });
+
+  it('of a stage has the members of its file, and its name in that of the pipeline', () => {
+    const production = {
+      settings: { attemptsMax: 9 },
+      routes: [],
+      deployment: { terminationProtection: true },
+    };
+    const { value, source } = read({ 'flowdrop.json': OWN, 'flowdrop.production.json': production }, 'production');
+    expect(value).toEqual({
+      ...OWN,
+      pipeline: 'models-production',
+      settings: { attemptsMax: 9, inboxPrefix: 'in/' },
+      routes: [],
+      deployment: { terminationProtection: true },
+    });
+    expect(source).toBe('flowdrop.json, flowdrop.production.json');
+  });
+
+  it('of a stage has the name of the pipeline that its file gives', () => {
+    expect(read({ 'flowdrop.dev.json': { pipeline: 'sandbox' } }, 'dev').value).toMatchObject({ pipeline: 'sandbox' });
+    expect(read({ 'flowdrop.dev.json': {} }, 'dev').value).toMatchObject({ pipeline: 'flowdrop-dev' });
+  });
+
+  it.each<[string, Readonly<Record<string, string>>, string, string]>([
+    [
+      'the file of the stage is missing',
+      {},
+      'prod',
+      'stage prod: expected the file flowdrop.prod.json beside cdk.json',
+    ],
+    ['the name of the stage is a path', {}, '../x', 'stage: expected at most 32 letters, digits and hyphens, got ../x'],
+    ['a file is not JSON', { 'flowdrop.prod.json': '{' }, 'prod', 'flowdrop.prod.json: '],
+  ])('is refused if %s', (_, files, stage, message) => {
+    expect(() => read(files, stage)).toThrow(ConfigurationError);
+    expect(() => read(files, stage)).toThrow(message);
+  });
+
+  it('of two stages makes two stacks with nothing in common, and one cannot be deleted by accident', () => {
+    const dir = folderWith({
+      'flowdrop.json': JSON.stringify(OWN),
+      'flowdrop.dev.json': '{}',
+      'flowdrop.production.json': '{"deployment": {"terminationProtection": true, "outputParameters": true}}',
+    });
+    const [dev, production] = ['dev', 'production'].map((stage) => {
+      let isProtected: boolean | undefined;
+      const { template } = synthesise((app) => {
+        const { value } = readConfiguration({ dir, stage, context: TRACKED });
+        const stack = new FlowdropStack(app, stage, { context: value });
+        isProtected = stack.terminationProtection;
+        return stack;
+      });
+      const names = Object.values(template.findResources('AWS::Lambda::Function')).map(
+        ({ Properties }) => Properties.FunctionName,
+      );
+      const parameters = Object.values(template.findResources('AWS::SSM::Parameter')).map(
+        ({ Properties }) => Properties.Name,
+      );
+      return { isProtected, names: names.sort(), parameters: parameters.sort() };
+    });
+    expect(dev).toEqual({
+      isProtected: false,
+      names: ['models-dev-collect-outputs', 'models-dev-create-flow'],
+      parameters: [],
+    });
+    expect(production).toEqual({
+      isProtected: true,
+      names: ['models-production-collect-outputs', 'models-production-create-flow'],
+      parameters: ['DeadLetterQueue', 'Inbox', 'Ledger', 'Queue', 'Results', 'TokenSecret'].map(
+        (name) => `/models-production/${name}`,
+      ),
+    });
+  });
+});
