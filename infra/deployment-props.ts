@@ -5,6 +5,7 @@ import { type IManagedPolicy, ManagedPolicy } from 'aws-cdk-lib/aws-iam';
 import { type IKey, Key } from 'aws-cdk-lib/aws-kms';
 import { Bucket, type IBucket } from 'aws-cdk-lib/aws-s3';
 import { type ISecret, Secret } from 'aws-cdk-lib/aws-secretsmanager';
+import { type ITopic, Topic } from 'aws-cdk-lib/aws-sns';
 import type { Construct } from 'constructs';
 import type { Deployment } from './deployment.ts';
 import type { FlowPipelineProps } from './flow-pipeline-props.ts';
@@ -28,6 +29,8 @@ export function deploymentProps(
     maxConcurrency: deployment.maxConcurrency,
     batchWindow: batchWindowSeconds === undefined ? undefined : Duration.seconds(batchWindowSeconds),
     collectors: deployment.collectors,
+    tracing: deployment.tracing,
+    ticketTopic: existingTopic(scope, 'TicketTopic', deployment.ticketTopicArn),
     runbookUrl: deployment.runbookUrl,
   };
 }
@@ -48,6 +51,10 @@ function existingBuckets(scope: Construct, deployment: Deployment) {
 
 function existingKey(scope: Construct, id: string, arn: string | undefined): IKey | undefined {
   return arn === undefined ? undefined : Key.fromKeyArn(scope, id, arn);
+}
+
+export function existingTopic(scope: Construct, id: string, arn: string | undefined): ITopic | undefined {
+  return arn === undefined ? undefined : Topic.fromTopicArn(scope, id, arn);
 }
 
 function existingEventBus(scope: Construct, arn: string | undefined): IEventBus | undefined {

@@ -17,6 +17,8 @@ function whole({ min, max }: Range) {
 const bucketName = matching('the name of a bucket', /^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$/);
 const keyArn = matching('the ARN of a key', /^arn:[\w-]+:kms:[\w-]+:\d{12}:key\/[\w-]+$/);
 
+const topicArn = matching('the ARN of a topic', /^arn:[\w-]+:sns:[\w-]+:\d{12}:[\w-]+$/);
+
 const RETENTION_DAYS: readonly number[] = Object.values(RetentionDays).filter((value) => typeof value === 'number');
 
 /** AWS allows 50 tags on a resource, and one of them is ours. @see https://docs.aws.amazon.com/tag-editor/latest/userguide/best-practices-and-strats.html */
@@ -86,11 +88,18 @@ const deploymentSchema = strictObject({
   collectors: z.optional(whole(COLLECTORS)),
   terminationProtection: z.optional(z.boolean({ error: 'expected true or false' })),
   outputParameters: z.optional(z.boolean({ error: 'expected true or false' })),
+  alarmTopicArn: z.optional(topicArn),
+  ticketTopicArn: z.optional(topicArn),
+  tracing: z.optional(z.boolean({ error: 'expected true or false' })),
   alarmEmail: z.optional(matching('an email address', /^[^@\s]+@[^@\s]+$/)),
   runbookUrl: z.optional(matching('a URL', /^https?:\/\/\S+$/)),
   tags: z.optional(tagsSchema),
 }).check(
   z.superRefine((deployment, context) => {
+    if (deployment.alarmEmail !== undefined && deployment.alarmTopicArn !== undefined) {
+      const message = 'expected no alarmTopicArn as well; subscribe the address to that topic instead';
+      context.addIssue({ code: 'custom', path: ['alarmEmail'], message, input: deployment.alarmEmail });
+    }
     for (const [key, resource] of KEYS_OF_RESOURCES) {
       if (deployment[key] === undefined || deployment[resource] !== undefined) continue;
       const message = `expected ${resource} as well, because the key is its key; new resources are encrypted with encryptionKeyArn`;

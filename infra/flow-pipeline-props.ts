@@ -149,6 +149,16 @@ export interface FlowPipelineProps {
    */
   readonly alarmTopic?: ITopic;
   /**
+   * Topic for the alarms that can wait until morning. Their description says `Severity: ticket`.
+   * @default alarmTopic
+   */
+  readonly ticketTopic?: ITopic;
+  /**
+   * True if the functions send traces to AWS X-Ray.
+   * @default false
+   */
+  readonly tracing?: boolean;
+  /**
    * URL of the runbook. It has one heading for each alarm.
    * @default - docs/runbook.md in this package. If there is an `alarmTopic`, a warning at synth asks for a URL.
    */

@@ -136,6 +136,7 @@ export class FlowPipeline extends Construct {
       network: this.#network(props, context.baseUrl),
       logRetention: props.logRetention ?? RetentionDays.ONE_MONTH,
       encryptionKey,
+      tracing: props.tracing ?? false,
     };
     const batching = { uploadConcurrency, maxConcurrency, batchWindow };
     const createFlow = new CreateFlow(this, 'CreateFlow', { ...shared, ...batching });
@@ -173,7 +174,8 @@ export class FlowPipeline extends Construct {
     };
   }
 
-  #newMonitoring({ runbookUrl = RUNBOOK_IN_PACKAGE, alarmTopic }: FlowPipelineProps, context: Context) {
+  #newMonitoring(props: FlowPipelineProps, context: Context) {
+    const { runbookUrl = RUNBOOK_IN_PACKAGE, alarmTopic, ticketTopic = alarmTopic } = props;
     const monitored = {
       pipeline: context.pipeline,
       queue: this.queue,
@@ -182,7 +184,11 @@ export class FlowPipeline extends Construct {
       collectOutputsFunction: this.collectOutputsFunction,
       flowAgeMaxSeconds: context.settings.flowAgeMaxSeconds,
     };
-    const { all } = new Alarms(this, 'Alarms', { ...monitored, runbookUrl, topic: alarmTopic });
+    const { all } = new Alarms(this, 'Alarms', {
+      ...monitored,
+      runbookUrl,
+      topics: { page: alarmTopic, ticket: ticketTopic },
+    });
     new PipelineDashboard(this, 'Dashboard', { ...monitored, alarms: all });
     return all;
   }

@@ -5,7 +5,7 @@ import { EmailSubscription } from 'aws-cdk-lib/aws-sns-subscriptions';
 import { StringParameter } from 'aws-cdk-lib/aws-ssm';
 import { Construct } from 'constructs';
 import { type Deployment, parseStackContext } from './deployment.ts';
-import { deploymentProps } from './deployment-props.ts';
+import { deploymentProps, existingTopic } from './deployment-props.ts';
 import { FlowPipeline } from './flow-pipeline.ts';
 
 export interface FlowdropStackProps extends StackProps {
@@ -48,8 +48,8 @@ export class FlowdropStack extends Stack {
     });
   }
 
-  #alarmTopic({ alarmEmail }: Deployment, masterKey: IKey | undefined): ITopic | undefined {
-    if (alarmEmail === undefined) return undefined;
+  #alarmTopic({ alarmEmail, alarmTopicArn }: Deployment, masterKey: IKey | undefined): ITopic | undefined {
+    if (alarmEmail === undefined) return existingTopic(this, 'AlarmTopic', alarmTopicArn);
     const topic = new Topic(this, 'Alarms', { enforceSSL: true, masterKey });
     topic.addSubscription(new EmailSubscription(alarmEmail));
     return topic;

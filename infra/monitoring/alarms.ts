@@ -5,13 +5,13 @@ import { PolicyStatement, ServicePrincipal } from 'aws-cdk-lib/aws-iam';
 import { CfnTopicPolicy, type ITopic, Topic } from 'aws-cdk-lib/aws-sns';
 import { Construct, type IConstruct } from 'constructs';
 import { allowSending } from '../constructs/encryption.ts';
-import { type Condition, conditions, type Monitored } from './conditions.ts';
+import { type Condition, conditions, type Monitored, type Severity } from './conditions.ts';
 
 export interface AlarmsProps extends Monitored {
   /** Address of the runbook. It has one heading for each alarm. */
   readonly runbookUrl: string;
-  /** Topic that is notified when an alarm starts and when it ends. */
-  readonly topic: ITopic | undefined;
+  /** The topic of each severity. It is notified when an alarm starts and when it ends. */
+  readonly topics: Readonly<Record<Severity, ITopic | undefined>>;
 }
 
 const CLOUDWATCH = 'cloudwatch.amazonaws.com';
@@ -23,14 +23,14 @@ export class Alarms extends Construct {
   constructor(scope: Construct, id: string, props: AlarmsProps) {
     super(scope, id);
     this.all = conditions(props).map((condition) => this.#alarm(condition, props));
-    if (props.topic !== undefined) allowAlarms(this, props.topic);
+    for (const topic of new Set(Object.values(props.topics))) if (topic !== undefined) allowAlarms(this, topic);
   }
 
-  #alarm(condition: Condition, { pipeline, runbookUrl, topic }: AlarmsProps): Alarm {
-    const { id, meaning, action, metric, threshold, whenBelow, periods = [1, 1], missingIsBad } = condition;
+  #alarm(condition: Condition, { pipeline, runbookUrl, topics }: AlarmsProps): Alarm {
+    const { id, severity, meaning, action, metric, threshold, whenBelow, periods = [1, 1], missingIsBad } = condition;
     const alarm = new Alarm(this, id, {
       alarmName: `${pipeline}-${id}`,
-      alarmDescription: `${meaning} ${action} Runbook: ${runbookUrl}#${id}`,
+      alarmDescription: `${meaning} ${action} Severity: ${severity}. Runbook: ${runbookUrl}#${id}`,
       metric,
       threshold,
       comparisonOperator: whenBelow
@@ -40,6 +40,7 @@ export class Alarms extends Construct {
       evaluationPeriods: periods[1],
       treatMissingData: missingIsBad ? TreatMissingData.BREACHING : TreatMissingData.NOT_BREACHING,
     });
+    const topic = topics[severity];
     if (topic !== undefined) {
       alarm.addAlarmAction(new SnsAction(topic));
       alarm.addOkAction(new SnsAction(topic));

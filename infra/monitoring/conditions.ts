@@ -48,10 +48,14 @@ export interface Monitored {
   readonly flowAgeMaxSeconds: number;
 }
 
+export type Severity = 'page' | 'ticket';
+
 /** One condition that needs the operator. */
 export interface Condition {
   /** Last part of the alarm's name, and the heading of its entry in the runbook. */
   readonly id: string;
+  /** `page`: files wait until an operator acts. `ticket`: the rest goes on, and it can wait until morning. */
+  readonly severity: Severity;
   /** What the alarm means, as a sentence. Shown in the console. */
   readonly meaning: string;
   /** What the operator should do, as a sentence. Shown in the console after the meaning. */
@@ -101,6 +105,7 @@ function queueConditions({ queue, deadLetterQueue }: Monitored): readonly Condit
   return [
     {
       id: 'dead-letters',
+      severity: 'page',
       meaning: 'Uploads could not be started, and nothing retries them.',
       action: 'Remove the cause, then move the messages back to the queue.',
       metric: deadLetterQueue.metricApproximateNumberOfMessagesVisible(options),
@@ -108,6 +113,7 @@ function queueConditions({ queue, deadLetterQueue }: Monitored): readonly Condit
     },
     {
       id: 'uploads-delayed',
+      severity: 'ticket',
       meaning: 'The oldest upload has been in the queue for half an hour or more.',
       action: 'Find out whether it is load, a limit of the flow service or a crash.',
       metric: queue.metricApproximateAgeOfOldestMessage(options),
@@ -120,6 +126,7 @@ function uploadConditions(metrics: PipelineMetrics): readonly Condition[] {
   return [
     {
       id: 'flows-failed',
+      severity: 'ticket',
       meaning: 'Uploads ended as failed.',
       action: 'Read their receipts: each gives the reason, and says what to do.',
       metric: metrics.sum('FlowsFailed', FIVE_MINUTES),
@@ -127,6 +134,7 @@ function uploadConditions(metrics: PipelineMetrics): readonly Condition[] {
     },
     {
       id: 'token-rejected',
+      severity: 'page',
       meaning: 'The flow service rejects the token, so all uploads wait.',
       action: 'Store a new token in the secret.',
       ...whileMeasured(metrics.sum('TokenRejected', RETRY_PERIOD)),
@@ -134,6 +142,7 @@ function uploadConditions(metrics: PipelineMetrics): readonly Condition[] {
     },
     {
       id: 'uploads-returned',
+      severity: 'page',
       meaning: 'The function create-flow gives uploads back to their queue, because an AWS service refuses or fails.',
       action: 'Read the reason in its log. Nothing is lost for the next five hours.',
       metric: filled(metrics.sum('UploadsReturned', FIVE_MINUTES)),
@@ -142,6 +151,7 @@ function uploadConditions(metrics: PipelineMetrics): readonly Condition[] {
     },
     {
       id: 'uploads-missed',
+      severity: 'ticket',
       meaning: 'The daily sweep found uploads that no notification brought. It has submitted them.',
       action: 'Check that the inbox announces its uploads. Until it does, each waits for the next sweep.',
       metric: metrics.sum('UploadsMissed', FIVE_MINUTES),
@@ -149,6 +159,7 @@ function uploadConditions(metrics: PipelineMetrics): readonly Condition[] {
     },
     {
       id: 'service-misaddressed',
+      severity: 'page',
       meaning: 'Something other than the flow service answers at its address, so uploads wait.',
       action: 'Check baseUrl, and any proxy, login or firewall before the service.',
       ...whileMeasured(metrics.sum('ServiceMisaddressed', RETRY_PERIOD)),
@@ -156,6 +167,7 @@ function uploadConditions(metrics: PipelineMetrics): readonly Condition[] {
     },
     {
       id: 'uploads-waiting',
+      severity: 'ticket',
       meaning: 'The flow service has not accepted an upload for six hours or more. It is still retried.',
       action: 'Find the reason of the wait in the log.',
       ...whileMeasured(metrics.maximum('OldestWaitingSeconds', LONG_RETRY_PERIOD)),
@@ -168,6 +180,7 @@ function flowConditions(metrics: PipelineMetrics, flowAgeMaxSeconds: number): re
   return [
     {
       id: 'nothing-finishes',
+      severity: 'page',
       meaning: 'One flow has been running for hours, and no flow has ended in the last hour.',
       action: 'Check whether the flow service is stuck.',
       metric: stuck(metrics, flowAgeMaxSeconds),
@@ -175,6 +188,7 @@ function flowConditions(metrics: PipelineMetrics, flowAgeMaxSeconds: number): re
     },
     {
       id: 'doubts-held',
+      severity: 'ticket',
       meaning:
         'Some requests got no usable answer, so it is unknown whether their flows exist. Their uploads are held.',
       action: 'Look for the flows at the flow service, then retry the uploads.',
@@ -183,6 +197,7 @@ function flowConditions(metrics: PipelineMetrics, flowAgeMaxSeconds: number): re
     },
     {
       id: 'flows-shared',
+      severity: 'page',
       meaning: 'The flow service returned one flow id for two uploads. The outputs of that flow are not collected.',
       action: 'Tell the operators of the flow service at once.',
       ...whileMeasured(metrics.sum('FlowsShared', RETRY_PERIOD)),
@@ -190,6 +205,7 @@ function flowConditions(metrics: PipelineMetrics, flowAgeMaxSeconds: number): re
     },
     {
       id: 'entries-unreadable',
+      severity: 'ticket',
       meaning: 'Some entries of the ledger cannot be read. Their uploads are skipped.',
       action: 'Deploy the version that wrote the entries, or repair them.',
       ...whileMeasured(metrics.sum('EntriesUnreadable', LONG_RETRY_PERIOD)),
@@ -201,6 +217,7 @@ function flowConditions(metrics: PipelineMetrics, flowAgeMaxSeconds: number): re
 function tickCondition(metrics: PipelineMetrics): Condition {
   return {
     id: 'tick-missing',
+    severity: 'page',
     meaning: 'No tick has completed for 40 minutes, so no outputs are collected.',
     action: 'Check whether ticks are started, crash, or are cut short because the flow service does not answer.',
     metric: filled(metrics.sum('TicksCompleted', TICK_PERIOD)),
@@ -218,6 +235,7 @@ function tickCondition(metrics: PipelineMetrics): Condition {
 function collectorCondition(metrics: PipelineMetrics): Condition {
   return {
     id: 'collector-missing',
+    severity: 'ticket',
     meaning: 'One of several collectors has completed no tick for 40 minutes, so its share of the outputs waits.',
     action: 'Check whether its schedule is on, and whether its ticks crash or are cut short.',
     metric: metrics.minimum('OldestTickSeconds', TICK_PERIOD),
@@ -235,6 +253,7 @@ function functionConditions(name: FunctionName, lambda: IFunction): readonly Con
   return [
     {
       id: `${name}-errors`,
+      severity: 'page',
       meaning: `The function ${name} crashes or times out.`,
       action: 'Find the error in its log.',
       metric: lambda.metricErrors(options),
@@ -243,6 +262,7 @@ function functionConditions(name: FunctionName, lambda: IFunction): readonly Con
     },
     {
       id: `${name}-throttles`,
+      severity: 'page',
       meaning: `Lambda throttles the function ${name}, because the account has no concurrency left.`,
       action: 'Lower the concurrency of the function that uses it up, or ask AWS for more.',
       metric: lambda.metricThrottles(options),

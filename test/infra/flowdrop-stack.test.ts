@@ -141,6 +141,17 @@ describe('a deployment', () => {
     expect(messages.join()).not.toContain('No one is notified');
   });
 
+  it('sends alarms to topics of your own, and not to an address as well', () => {
+    const topic = (name: string) => `arn:aws:sns:eu-central-1:123456789012:${name}`;
+    const topics = { alarmTopicArn: topic('pages'), ticketTopicArn: topic('tickets') };
+    const { template } = deployed({ alarmEmail: undefined, ...topics });
+    const actions = Object.values(template.findResources('AWS::CloudWatch::Alarm')).flatMap(
+      ({ Properties }) => Properties.AlarmActions,
+    );
+    expect(new Set(actions)).toEqual(new Set(Object.values(topics)));
+    expect(() => deployed(topics)).toThrow('flowdrop.deployment.alarmEmail: expected no alarmTopicArn as well');
+  });
+
   it('uses the existing resources that it names', () => {
     const { template, findings } = deployed({
       inboxBucket: 'their-inbox',

@@ -22,6 +22,13 @@ const accessLogsBucket = (stack: Stack) => {
 
 /** Every prop with every kind of value. The kinds of one element exclude each other. */
 const OPTIONS: readonly Readonly<Record<string, Option>>[] = [
+  { tracing: () => ({ tracing: true }) },
+  { 'an existing ledger': (stack) => ({ ledgerBucket: Bucket.fromBucketName(stack, 'Ledger', 'their-ledger') }) },
+  {
+    'a topic for tickets': (stack) => ({
+      ticketTopic: Topic.fromTopicArn(stack, 'Tickets', 'arn:aws:sns:eu-central-1:123456789012:tickets'),
+    }),
+  },
   {
     'an existing inbox': (stack) => ({ inboxBucket: Bucket.fromBucketName(stack, 'Inbox', 'existing-inbox') }),
     'an existing inbox and existing results, with a key': (stack) => {

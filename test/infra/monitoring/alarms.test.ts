@@ -179,6 +179,33 @@ describe('a topic of the app for alarms', () => {
   });
 });
 
+describe('alarms with a topic for those that can wait', () => {
+  const TICKETS_ARN = 'arn:aws:sns:eu-central-1:123456789012:tickets';
+  const all = alarmsOf(
+    synthesisePipeline((stack) => ({
+      alarmTopic: Topic.fromTopicArn(stack, 'Pages', TOPIC_ARN),
+      ticketTopic: Topic.fromTopicArn(stack, 'Tickets', TICKETS_ARN),
+    })),
+  );
+
+  it('notify the topic of the severity that their description names', () => {
+    for (const { AlarmActions, OKActions, AlarmDescription } of all) {
+      const [, severity] = /Severity: (page|ticket)\. Runbook/.exec(AlarmDescription) ?? [];
+      const topic = severity === 'ticket' ? TICKETS_ARN : TOPIC_ARN;
+      expect([AlarmActions, OKActions]).toEqual([[topic], [topic]]);
+    }
+  });
+
+  it('page if files wait until an operator acts', () => {
+    const pages = all.filter(({ AlarmActions }) => AlarmActions?.[0] === TOPIC_ARN);
+    const names = pages.map(({ AlarmName }) => AlarmName.replace('flowdrop-', ''));
+    expect(names).toEqual(
+      expect.arrayContaining(['dead-letters', 'tick-missing', 'token-rejected', 'uploads-returned']),
+    );
+    expect(names).not.toContain('flows-failed');
+  });
+});
+
 describe('the policy of a topic of the app', () => {
   const ALLOWS_ALARMS = {
     Effect: 'Allow',
