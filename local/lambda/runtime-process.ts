@@ -1,6 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import { resolve } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { type Listening, listenOnLoopback } from '../loopback.ts';
@@ -248,9 +249,16 @@ export class RuntimeProcess {
       LANG: 'en_US.UTF-8',
       PATH: '/usr/local/bin:/usr/bin:/bin',
       TZ: ':UTC',
+      ...extraCertificates(),
       ...environment,
     };
   }
+}
+
+/** The certificates that the user trusts beside Node's. An absolute path, because the function runs in another folder. */
+function extraCertificates(): Record<string, string> {
+  const path = process.env.NODE_EXTRA_CA_CERTS;
+  return path ? { NODE_EXTRA_CA_CERTS: resolve(path) } : {};
 }
 
 /** Parses Lambda's error payload. */
