@@ -10,7 +10,7 @@ export default defineConfig({
     include: [
       ...(pure.test?.include ?? []),
       'test/*.test.ts',
-      'test/{base,lambda,ledger,publish,s3,uploads}/**/*.test.ts',
+      'test/{base,command-line,lambda,ledger,publish,s3,uploads}/**/*.test.ts',
       'test/contracts/documentation.test.ts',
       'test/flow-service/{addresses,find,link-header,pace,pacer,service-clock}.test.ts',
       'test/resubmit/waiting-uploads.test.ts',

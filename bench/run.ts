@@ -1,5 +1,5 @@
 import { availableParallelism, cpus, release, totalmem } from 'node:os';
-import { parseArgs } from 'node:util';
+import { commandOptions, orExit, UsageError } from '../command-line/options.ts';
 import { printed, printedChecks, type Report } from './report.ts';
 import { costs } from './rows/costs.ts';
 import { endToReceipt } from './rows/end-to-receipt.ts';
@@ -14,7 +14,9 @@ import { start } from './rows/start.ts';
 import { transfer } from './rows/transfer.ts';
 import { Stage } from './stage.ts';
 
-const USAGE = `npm run bench -- [--quick] [--only PARTS] [--cases CASES] [--memory] [--costs] [--json]
+const COMMAND = 'npm run bench';
+
+const USAGE = `${COMMAND} -- [--quick] [--only PARTS] [--cases CASES] [--memory] [--costs] [--json]
 
   --quick    small sizes and few rounds, without costs and receipts; takes less than 2 minutes
   --only     only these parts: requests,start,small,polling,in,out,forms,memory,costs,assets,limited,receipts
@@ -22,22 +24,26 @@ const USAGE = `npm run bench -- [--quick] [--only PARTS] [--cases CASES] [--memo
   --memory   the same as --only memory
   --costs    the same as --only costs
   --json     prints JSON instead of tables
+  --help     shows this
 `;
 
 const MB = 1e6;
 const GIB = 1024 ** 3;
 
-const { values: options } = parseArgs({
-  options: {
-    quick: { type: 'boolean', default: false },
-    only: { type: 'string' },
-    cases: { type: 'string' },
-    memory: { type: 'boolean', default: false },
-    costs: { type: 'boolean', default: false },
-    json: { type: 'boolean', default: false },
-    help: { type: 'boolean', default: false },
+const { values: options } = commandOptions(
+  {
+    command: COMMAND,
+    options: {
+      quick: { type: 'boolean', default: false },
+      only: { type: 'string' },
+      cases: { type: 'string' },
+      memory: { type: 'boolean', default: false },
+      costs: { type: 'boolean', default: false },
+      json: { type: 'boolean', default: false },
+    },
   },
-});
+  USAGE,
+);
 const { quick } = options;
 
 const SIZES = quick ? [MB, 64 * MB] : [MB, 64 * MB, 256 * MB, GIB];
@@ -68,14 +74,15 @@ const PARTS: Readonly<Record<string, (stage: Stage) => Promise<Report>>> = {
 };
 
 const only = options.memory ? ['memory'] : options.costs ? ['costs'] : options.only?.split(',');
-const unknown = [
-  ...(only ?? []).filter((name) => !(name in PARTS)).map((name) => `part ${name}`),
-  ...cases.filter((name) => !LIMITED_CASE_NAMES.includes(name)).map((name) => `case ${name}`),
-];
-if (options.help || unknown.length > 0) {
-  if (unknown.length > 0) console.error(`Unknown: ${unknown.join(', ')}.\n`);
-  console.error(USAGE);
-  process.exit(options.help ? 0 : 2);
+orExit(COMMAND, () => {
+  requireKnown('part', only ?? [], Object.keys(PARTS));
+  requireKnown('case', cases, LIMITED_CASE_NAMES);
+});
+
+/** @throws {UsageError} */
+function requireKnown(what: string, names: readonly string[], known: readonly string[]): void {
+  const unknown = names.find((name) => !known.includes(name));
+  if (unknown !== undefined) throw new UsageError(`There is no ${what} "${unknown}". Known: ${known.join(', ')}`);
 }
 
 /** The machine that the figures were measured on. Without it they mean nothing. */

@@ -1,27 +1,40 @@
-/**
- * Builds the npm package for other CDK apps. `dist` is another directory if one is given as the first argument.
- *
- *   dist/flowdrop-<version>.tgz       the package, to be installed by its path
- *   dist/package/                     what is in it:
- *     package.json, README.md, LICENSE, docs/runbook.md, docs/failures.md
- *     index.js                        the construct, with the parts of zod that it needs
- *     functions/                      the two functions, bundled
- *     types/                          declarations
- *     THIRD-PARTY-NOTICES.txt         the licences of what is in index.js. Each function has its own.
- *
- * Its only dependency is CDK, which the app brings.
- */
 import { execFileSync } from 'node:child_process';
 import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
+import { commandOptions, orExit, UsageError } from '../command-line/options.ts';
 import { BUILT_BUNDLES } from './bundle/built.ts';
 import { bundle } from './bundle/bundle.ts';
 import { thirdPartyNotices } from './bundle/notices.ts';
 
 const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
-const dist = resolve(process.argv[2] ?? here('../dist'));
+const COMMAND = 'npm run package';
+const USAGE = `Builds the npm package for other CDK apps.
+
+  ${COMMAND} -- [DIR]
+
+  DIR       the folder to build it in  (default: dist)
+  --help    show this
+
+DIR then holds:
+  flowdrop-<version>.tgz       the package, to be installed by its path
+  package/                     what is in it:
+    package.json, README.md, LICENSE, docs/runbook.md, docs/failures.md
+    index.js                   the construct, with the parts of zod that it needs
+    functions/                 the two functions, bundled
+    types/                     declarations
+    THIRD-PARTY-NOTICES.txt    the licences of what is in index.js. Each function has its own.
+
+Its only dependency is CDK, which the app brings. Prints the path of the package.
+`;
+
+const { positionals } = commandOptions({ command: COMMAND, options: {}, allowPositionals: true }, USAGE);
+const dist = orExit(COMMAND, () => {
+  const [dir = here('../dist'), other] = positionals;
+  if (other !== undefined) throw new UsageError(`"${other}" is one argument too many`);
+  return resolve(dir);
+});
 const outDir = join(dist, 'package');
 
 rmSync(outDir, { recursive: true, force: true });

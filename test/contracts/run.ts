@@ -1,6 +1,6 @@
 import { fileURLToPath } from 'node:url';
-import { parseArgs } from 'node:util';
 import { startVitest } from 'vitest/node';
+import { commandOptions } from '../../command-line/options.ts';
 
 /** Time limit of a test, in milliseconds. A test sends up to 10 MiB, and the bucket may be far away. */
 const NETWORK_TIMEOUT_MS = 180_000;
@@ -22,33 +22,18 @@ s3:Get-, s3:Put- and s3:DeleteObjectVersionTagging. Tests that the bucket's vers
 reason.
 `;
 
-const options = {
-  bucket: { type: 'string' },
-  prefix: { type: 'string' },
-  help: { type: 'boolean' },
-} as const;
+const { bucket, prefix } = commandOptions(
+  { command: 'npm run test:s3', options: { bucket: { type: 'string' }, prefix: { type: 'string' } } },
+  HELP,
+).values;
 
-function parse() {
-  try {
-    return parseArgs({ options }).values;
-  } catch (error) {
-    process.stderr.write(`${(error as Error).message}\n\n${HELP}`);
-    process.exit(2);
-  }
-}
-
-const { bucket, prefix, help } = parse();
-if (help) {
-  process.stdout.write(HELP);
-} else {
-  if (bucket !== undefined) process.env.S3_BEHAVIOUR_BUCKET = bucket;
-  if (prefix !== undefined) process.env.S3_BEHAVIOUR_PREFIX = prefix;
-  const vitest = await startVitest('test', [fileURLToPath(new URL('.', import.meta.url))], {
-    watch: false,
-    reporters: ['verbose'],
-    testTimeout: NETWORK_TIMEOUT_MS,
-    hookTimeout: NETWORK_TIMEOUT_MS,
-    root: fileURLToPath(new URL('../..', import.meta.url)),
-  });
-  await vitest.close();
-}
+if (bucket !== undefined) process.env.S3_BEHAVIOUR_BUCKET = bucket;
+if (prefix !== undefined) process.env.S3_BEHAVIOUR_PREFIX = prefix;
+const vitest = await startVitest('test', [fileURLToPath(new URL('.', import.meta.url))], {
+  watch: false,
+  reporters: ['verbose'],
+  testTimeout: NETWORK_TIMEOUT_MS,
+  hookTimeout: NETWORK_TIMEOUT_MS,
+  root: fileURLToPath(new URL('../..', import.meta.url)),
+});
+await vitest.close();

@@ -1,41 +1,57 @@
 import { availableParallelism } from 'node:os';
-import { parseArgs } from 'node:util';
+import { commandOptions, orExit, UsageError } from '../../command-line/options.ts';
 import { findAll } from './find-mutations.ts';
 import { Report } from './report.ts';
 import { runSeeds } from './run-seeds.ts';
 
-/*
- * npm run test:faults -- --seeds N --from S [--jobs J] [--verbose] [--no-table]
- * npm run test:faults -- --mutations [--from S] [--jobs J]
- *
- * Runs N seeds from S on. Prints every seed that broke an invariant and how to see it again, how often each fault met
- * each kind of call, and the result. Exits with 1 if an invariant was broken, or if a long run left out a pair of a
- * fault and a call. With `--mutations` it plants one mistake after another in the functions instead, and exits with 1
- * if one of them is not found.
- */
+const COMMAND = 'npm run test:faults';
+
+const USAGE = `Runs both functions under injected faults.
+
+  ${COMMAND} -- [--seeds N] [--from S] [--jobs J] [--verbose] [--no-table]
+  ${COMMAND} -- --mutations [--from S] [--jobs J]
+
+  --seeds N     number of seeds                   (default: 200)
+  --from S      the first seed                    (default: 1)
+  --jobs J      number of threads                 (default: one for each core)
+  --mutations   plant one mistake after another in the functions instead
+  --verbose     print every step, in one thread
+  --no-table    do not print how often each fault met each kind of call
+  --help        show this
+
+Prints every seed that broke an invariant, and how to see it again. Exits with 1 if an invariant was broken, if a long
+run left out a pair of a fault and a call, or if a planted mistake was not found.
+`;
 
 const print = (text: string): void => void process.stdout.write(`${text}\n`);
 
-const { values } = parseArgs({
-  options: {
-    seeds: { type: 'string', default: '200' },
-    from: { type: 'string', default: '1' },
-    jobs: { type: 'string' },
-    mutations: { type: 'boolean', default: false },
-    verbose: { type: 'boolean', default: false },
-    table: { type: 'boolean', default: true },
+const { values } = commandOptions(
+  {
+    command: COMMAND,
+    options: {
+      seeds: { type: 'string', default: '200' },
+      from: { type: 'string', default: '1' },
+      jobs: { type: 'string' },
+      mutations: { type: 'boolean', default: false },
+      verbose: { type: 'boolean', default: false },
+      table: { type: 'boolean', default: true },
+    },
+    allowNegative: true,
   },
-  allowNegative: true,
-});
-const from = wholeNumber('from', values.from);
-const jobs = wholeNumber('jobs', values.jobs ?? String(availableParallelism()));
+  USAGE,
+);
+const { from, jobs, seeds } = orExit(COMMAND, () => ({
+  from: wholeNumber('from', values.from),
+  jobs: wholeNumber('jobs', values.jobs ?? String(availableParallelism())),
+  seeds: wholeNumber('seeds', values.seeds),
+}));
 const isGood = values.mutations ? await findMutations() : await simulateSeeds();
 process.exitCode = isGood ? 0 : 1;
 
 function wholeNumber(name: string, text: string): number {
   const number = Number(text);
   if (Number.isSafeInteger(number) && number >= 0) return number;
-  throw new Error(`--${name}: expected a whole number, got ${text}`);
+  throw new UsageError(`--${name} needs a whole number, not ${text}`);
 }
 
 async function findMutations(): Promise<boolean> {
@@ -48,13 +64,12 @@ async function findMutations(): Promise<boolean> {
 }
 
 async function simulateSeeds(): Promise<boolean> {
-  const count = wholeNumber('seeds', values.seeds);
-  const threads = Math.max(1, Math.min(count, values.verbose ? 1 : jobs));
+  const threads = Math.max(1, Math.min(seeds, values.verbose ? 1 : jobs));
   const report = new Report(print);
   const startedAt = performance.now();
   await runSeeds({
     from,
-    count,
+    count: seeds,
     threads,
     onOutcome: (outcome) => report.take(outcome),
     onTrace: values.verbose ? print : undefined,
