@@ -1,19 +1,23 @@
-import { copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync } from 'node:fs';
-import { basename, join } from 'node:path';
+import '../command-line/node-version.cjs';
+import { copyFileSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmdirSync } from 'node:fs';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { EXIT_USAGE, UsageError, usageMessage } from '../command-line/options.ts';
 import { ConfigurationError } from '../functions/base/validation.ts';
 import { parseContext } from '../functions/settings/context.ts';
 import { warningsOfRoutes } from '../functions/settings/route-checks.ts';
 import { mediaTypeOf } from '../functions/uploads/media-type.ts';
 import { type Route, routeFor } from '../functions/uploads/routes.ts';
 import { bundle } from '../infra/bundle/bundle.ts';
-import { type Arguments, parseArguments, USAGE, UsageError } from './start/arguments.ts';
+import { type Arguments, COMMAND, parseArguments, USAGE } from './start/arguments.ts';
 import { KnownFiles } from './start/known-files.ts';
-import { FunctionLogs } from './start/logs.ts';
+import { FunctionLogs, unexpected } from './start/logs.ts';
+import type { NamedFile } from './start/named-files.ts';
 import { printable } from './start/printable.ts';
 import { makePrivate } from './start/private-folder.ts';
 import { exportLines } from './start/s3-access.ts';
 import { Screen } from './start/screen.ts';
+import { issueOfService } from './start/service-check.ts';
 import { namedFile, Session } from './start/session.ts';
 import { shownPath } from './start/shown-path.ts';
 import { InUseError, knownFilesPath, type State, temporaryState, watchState } from './start/state.ts';
@@ -21,7 +25,6 @@ import { InUseError, knownFilesPath, type State, temporaryState, watchState } fr
 /** `npm start`. The usage is in `start/arguments.ts`. */
 
 const EXIT_FAILED = 1;
-const EXIT_USAGE = 2;
 const EXIT_INTERRUPTED = 130;
 
 /**
@@ -37,22 +40,35 @@ const SERVICE_POLL_INTERVAL_SECONDS = 5;
 
 const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 const EXAMPLES_DIR = here('../examples');
+/** Everything that runs leave on this machine, apart from the results. */
+const STATE_DIR = join(process.cwd(), '.flowdrop');
+const LOG_DIR = join(STATE_DIR, 'log');
 
 async function main(): Promise<number> {
   const cwd = process.cwd();
   // npm runs scripts in the project's directory. INIT_CWD is the directory of the caller.
   const args = parseArguments(process.argv.slice(2), { env: process.env, cwd: process.env.INIT_CWD ?? cwd });
-  if (args.help) {
-    console.log(USAGE);
+  if (args.shows !== undefined) {
+    console.log(args.shows === 'help' ? USAGE : versions());
     return 0;
   }
   const signal = interruption();
   const { routes, settings } = readContext();
-  const root = join(cwd, '.flowdrop');
-  const isWatching = args.files.length === 0;
-  const state = isWatching ? watchState(root, args.service?.url) : temporaryState(root);
   const screen = new Screen(process.stdout);
-  const logs = new FunctionLogs(join(root, 'log'), (text) => screen.line(`! ${text}`));
+  if (args.service !== undefined && !args.skipCheck) {
+    screen.status([], `Asking the flow service at ${args.service.url}`);
+    const issue = await issueOfService(args.service, signal).catch((error) => {
+      if (!signal.aborted) throw error;
+    });
+    screen.clear();
+    if (signal.aborted) return interrupted();
+    if (issue !== undefined) throw new ConfigurationError([issue]);
+  }
+  requireWritable(args.resultsDir, '--results');
+  const isWatching = args.files === undefined;
+  const samples = isWatching && !existsSync(args.inboxDir) ? copySamples(args.inboxDir, routes) : [];
+  const state = isWatching ? watchState(STATE_DIR, args.service?.url) : temporaryState(STATE_DIR);
+  const logs = new FunctionLogs(LOG_DIR, (text) => screen.line(`! ${text}`));
   let session: Session | undefined;
   try {
     const bundleDir = join(state.dir, 'bundles');
@@ -74,9 +90,9 @@ async function main(): Promise<number> {
       logs,
       cwd,
     });
-    return isWatching
-      ? await watch(session, { args, state, routes, root, screen, signal })
-      : await processFiles(session, { args, screen, signal });
+    return args.files === undefined
+      ? await watch(session, { args, samples, state, routes, screen, signal })
+      : await processFiles(session, { files: args.files, args, screen, signal });
   } finally {
     await session?.close();
     logs.close();
@@ -84,10 +100,24 @@ async function main(): Promise<number> {
   }
 }
 
-/** Aborts at the first Ctrl-C or SIGTERM. A second one ends the process at once. */
+const WHY_NOT_WRITABLE: Readonly<Record<string, string>> = {
+  EACCES: 'this user may not',
+  EPERM: 'this user may not',
+  EROFS: 'the disk is read-only',
+  ENOSPC: 'the disk is full',
+  EDQUOT: 'the quota is used up',
+  EEXIST: 'there is a file in its place',
+  ENOTDIR: 'a part of the path is a file',
+};
+
+/**
+ * Aborts at the first Ctrl-C or SIGTERM, and when nobody reads the output any more. A second signal ends the process at
+ * once.
+ */
 function interruption(): AbortSignal {
   const interrupted = new AbortController();
   let interruptedAt = 0;
+  process.stdout.on('error', () => interrupted.abort());
   for (const signal of ['SIGINT', 'SIGTERM'] as const) {
     process.on(signal, () => {
       if (!interrupted.signal.aborted) {
@@ -116,16 +146,20 @@ async function watch(
   session: Session,
   {
     args,
+    samples,
     state,
     routes,
-    root,
     screen,
     signal,
-  }: { args: Arguments; state: State; routes: readonly Route[]; root: string; screen: Screen; signal: AbortSignal },
+  }: {
+    args: Arguments;
+    samples: readonly string[];
+    state: State;
+    routes: readonly Route[];
+    screen: Screen;
+    signal: AbortSignal;
+  },
 ): Promise<number> {
-  const samples = existsSync(args.inboxDir) ? [] : copySamples(args.inboxDir, routes);
-  mkdirSync(args.resultsDir, { recursive: true });
-
   screen.line(
     `Flowdrop is running on this machine with ${args.service?.url ?? 'a built-in stand-in for the flow service'}.`,
   );
@@ -136,7 +170,7 @@ async function watch(
   }
   for (const warning of warningsOfRoutes(routes, 'flowdrop.routes')) screen.line(`! cdk.json: ${warning}`);
   if (samples.length > 0) screen.line(`Sample files were copied to the inbox: ${samples.join(', ')}.`);
-  const known = await KnownFiles.load(knownFilesPath(root, args.inboxDir, args.service?.url));
+  const known = await KnownFiles.load(knownFilesPath(STATE_DIR, args.inboxDir, args.service?.url));
   if (known.count > 0) screen.line('Files that earlier runs processed are skipped until they change.');
   if (args.showsCredentials) {
     screen.line('Its S3 answers clients that use these. They are valid until this run ends:');
@@ -152,7 +186,7 @@ async function watch(
     remember: args.service ? 'uploaded' : 'ended',
     signal,
   });
-  screen.status('');
+  await session.close(); // What ends until then is told, and does not count as unfinished.
   if (session.unfinished > 0)
     screen.line(`Unfinished files: ${session.unfinished}. The next npm start continues with them.`);
   screen.line(`Stopped. Results are in ${shownPath(args.resultsDir)}.`);
@@ -161,38 +195,51 @@ async function watch(
 
 async function processFiles(
   session: Session,
-  { args, screen, signal }: { args: Arguments; screen: Screen; signal: AbortSignal },
+  {
+    files: named,
+    args: { resultsDir, unreadable },
+    screen,
+    signal,
+  }: { files: readonly NamedFile[]; args: Arguments; screen: Screen; signal: AbortSignal },
 ): Promise<number> {
-  const files = await Promise.all(keysOf(args.files).map(([path, key]) => namedFile(path, key)));
+  for (const each of unreadable) screen.line(each);
+  const files = await Promise.all(named.map(({ path, key }) => namedFile(path, key)));
   const interruption = new Promise<undefined>((resolve) => signal.addEventListener('abort', () => resolve(undefined)));
   const succeeded = await Promise.race([session.process(files), interruption]);
-  screen.status('');
-  if (succeeded === undefined) {
-    screen.line('Interrupted.');
-    return EXIT_INTERRUPTED;
-  }
-  const where = shownPath(args.resultsDir);
+  await session.close(); // Nothing is told after the last line.
+  if (succeeded === undefined) return interrupted();
+  const where = shownPath(resultsDir);
+  const isGood = succeeded && unreadable.length === 0;
   screen.line(
-    succeeded
-      ? `All done. Results are in ${where}.`
-      : `Some files failed, see above. The other results are in ${where}.`,
+    isGood ? `All done. Results are in ${where}.` : `Some files failed, see above. The other results are in ${where}.`,
   );
-  return succeeded ? 0 : EXIT_FAILED;
+  return isGood ? 0 : EXIT_FAILED;
 }
 
-/** The key of each file is its name. If several files have the same name, the later ones get a number as prefix. */
-function keysOf(paths: readonly string[]): [path: string, key: string][] {
-  const taken = new Set<string>();
-  return paths.map((path) => {
-    let key = basename(path);
-    for (let n = 2; taken.has(key); n += 1) key = `${n}/${basename(path)}`;
-    taken.add(key);
-    return [path, key];
-  });
+function interrupted(): number {
+  console.log('Interrupted.');
+  return EXIT_INTERRUPTED;
+}
+
+/** @throws {UsageError} nothing can be written to the folder. */
+function requireWritable(dir: string, option: string): void {
+  try {
+    mkdirSync(dir, { recursive: true });
+    rmdirSync(mkdtempSync(join(dir, '.flowdrop-'))); // A new folder follows no link.
+  } catch (cause) {
+    const { code, message } = cause as NodeJS.ErrnoException;
+    const why = WHY_NOT_WRITABLE[code ?? ''] ?? message;
+    throw new UsageError(`Nothing can be written to ${dir}: ${why}. Name another folder with ${option}`, { cause });
+  }
+}
+
+function versions(): string {
+  const { name, version } = JSON.parse(readFileSync(here('../package.json'), 'utf8'));
+  return `${name} ${version} (Node ${process.versions.node})`;
 }
 
 function copySamples(inboxDir: string, routes: readonly Route[]): string[] {
-  mkdirSync(inboxDir, { recursive: true });
+  requireWritable(inboxDir, '--inbox');
   const samples = readdirSync(EXAMPLES_DIR, { withFileTypes: true })
     .filter(
       (entry) => entry.isFile() && routeFor(routes, { key: entry.name, mediaType: mediaTypeOf(undefined, entry.name) }),
@@ -202,16 +249,17 @@ function copySamples(inboxDir: string, routes: readonly Route[]): string[] {
   return samples;
 }
 
-try {
-  process.exitCode = await main();
-} catch (error) {
+/** Ends with one sentence. The details of an unexpected error are in a log file. */
+function fail(error: unknown): number {
   if (error instanceof UsageError) {
-    console.error(`${printable(error.message)} (npm start -- --help shows the usage)`);
-    process.exitCode = EXIT_USAGE;
-  } else if (error instanceof ConfigurationError || error instanceof InUseError) {
-    for (const line of error.message.split('\n')) console.error(printable(line));
-    process.exitCode = EXIT_FAILED;
-  } else {
-    throw error;
+    console.error(printable(usageMessage(COMMAND, error)));
+    return EXIT_USAGE;
   }
+  const isKnown = error instanceof ConfigurationError || error instanceof InUseError;
+  const text = isKnown ? error.message : unexpected(error, { dir: LOG_DIR, token: process.env.FLOWDROP_TOKEN });
+  for (const line of text.split('\n')) console.error(printable(line));
+  return EXIT_FAILED;
 }
+
+process.on('uncaughtException', (error) => process.exit(fail(error)));
+process.exitCode = await main().catch(fail);

@@ -1,10 +1,14 @@
-import { statSync } from 'node:fs';
+import { accessSync, constants, statSync } from 'node:fs';
 import { isAbsolute, relative, resolve, sep } from 'node:path';
-import { parseArgs } from 'node:util';
+import { parseOptions, UsageError } from '../../command-line/options.ts';
 import { issueOfBaseUrl } from '../../functions/settings/service-address.ts';
+import { type NamedFile, namedFiles } from './named-files.ts';
+
+export const COMMAND = 'npm start';
 
 export const USAGE = `Usage: npm start                     watch ./inbox until Ctrl-C
-       npm start -- FILE...          process these files and exit: 0 if all succeeded, 1 if one failed
+       npm start -- PATH...          process these files, and the files in these folders, and exit:
+                                     0 if all succeeded, 1 if one failed
        npm start -- OPTION...
 
 Options:
@@ -14,72 +18,123 @@ Options:
                     set its token in the environment variable FLOWDROP_TOKEN
   --credentials     print the endpoint and the credentials of the S3 of this run,
                     for clients such as the AWS CLI, s3cmd and rclone
+  --skip-check      do not ask the service first whether it can be used
+  --version         show the version
   --help            show this help`;
 
-/** The arguments are invalid. The message says why. */
-export class UsageError extends Error {
-  override readonly name = 'UsageError';
-}
-
 export interface Arguments {
-  readonly help: boolean;
+  /** What to show instead of a run. */
+  readonly shows: 'help' | 'version' | undefined;
   /** Absolute path, as all paths here. */
   readonly inboxDir: string;
   readonly resultsDir: string;
-  /** The files to process. Empty: watch the inbox folder. */
-  readonly files: readonly string[];
+  /** The files to process. Undefined: watch the inbox folder. */
+  readonly files: readonly NamedFile[] | undefined;
+  /** What in the given folders cannot be read, each with the reason. */
+  readonly unreadable: readonly string[];
   readonly service: { readonly url: string; readonly token: string } | undefined;
   /** Print how a client reaches the S3 of this run. */
   readonly showsCredentials: boolean;
+  readonly skipCheck: boolean;
 }
 
 /**
- * @param arguments_ the arguments after the program's name.
+ * @param args the arguments after the program's name.
  * @throws {UsageError}
  */
 export function parseArguments(
-  arguments_: readonly string[],
+  args: readonly string[],
   { env, cwd }: { readonly env: NodeJS.ProcessEnv; readonly cwd: string },
 ): Arguments {
-  const { values, positionals } = parse(arguments_);
-  const help = values.help === true;
-  const showsCredentials = values.credentials === true;
+  const { values, positionals } = parse(args, env);
   const inboxDir = resolve(cwd, values.inbox ?? 'inbox');
   const resultsDir = resolve(cwd, values.results ?? 'results');
-  const files = positionals.map((path) => resolve(cwd, path));
-  if (help) return { help, inboxDir, resultsDir, files, service: undefined, showsCredentials };
+  const showsCredentials = values.credentials === true;
+  const common = { inboxDir, resultsDir, showsCredentials, skipCheck: values['skip-check'] === true };
+  const shows = values.help ? 'help' : values.version ? 'version' : undefined;
+  if (shows !== undefined) return { ...common, shows, files: undefined, unreadable: [], service: undefined };
 
-  if (files.length > 0 && values.inbox !== undefined) {
+  if (positionals.length > 0 && values.inbox !== undefined) {
     throw new UsageError('--inbox watches a folder, so it cannot be combined with files');
   }
-  if (files.length > 0 && showsCredentials) {
+  if (positionals.length > 0 && showsCredentials) {
     throw new UsageError('--credentials is for a run that goes on, so it cannot be combined with files');
   }
-  for (const [i, path] of files.entries()) {
-    const facts = statSync(path, { throwIfNoEntry: false });
-    if (!facts) throw new UsageError(`There is no file ${positionals[i]}`);
-    if (!facts.isFile()) throw new UsageError(`${positionals[i]} is not a file`);
+  const service = serviceOf(values.service, env);
+  if (positionals.length === 0) {
+    requireInbox(inboxDir, resultsDir);
+    return { ...common, shows, files: undefined, unreadable: [], service };
   }
-  if (contains(inboxDir, resultsDir) || contains(resultsDir, inboxDir)) {
-    throw new UsageError('The folders for inbox and results must not contain each other: results would become uploads');
-  }
-  return { help, inboxDir, resultsDir, files, service: serviceOf(values.service, env), showsCredentials };
+  return { ...common, shows, ...filesAt(positionals, { cwd, resultsDir }), service };
 }
 
-function parse(arguments_: readonly string[]) {
+function parse(args: readonly string[], env: NodeJS.ProcessEnv) {
   const text = { type: 'string' } as const;
-  try {
-    return parseArgs({
-      args: [...arguments_],
+  const flag = { type: 'boolean' } as const;
+  return parseOptions(
+    {
+      command: COMMAND,
       options: {
         ...{ inbox: text, results: text, service: text },
-        credentials: { type: 'boolean' },
+        ...{ credentials: flag, 'skip-check': flag, version: flag },
         help: { type: 'boolean', short: 'h' },
       },
       allowPositionals: true,
-    });
-  } catch (error) {
-    throw new UsageError(error instanceof Error ? error.message : String(error), { cause: error });
+    },
+    { args, env },
+  );
+}
+
+function filesAt(
+  given: readonly string[],
+  { cwd, resultsDir }: { readonly cwd: string; readonly resultsDir: string },
+): Pick<Arguments, 'files' | 'unreadable'> {
+  const paths = given.map((each) => resolve(cwd, each));
+  for (const [i, path] of paths.entries()) {
+    const shown = given[i] ?? path;
+    const facts = factsOf(path);
+    if (!facts) {
+      throw new UsageError(
+        /^https?:\/\//.test(shown)
+          ? `${shown} is no file. Did you mean --service ${shown}?`
+          : `There is no file ${shown}`,
+      );
+    }
+    if (facts.isDirectory() && contains(path, resultsDir)) {
+      throw new UsageError(`${shown} contains the folder for the results: earlier results would become uploads`);
+    }
+    if (!facts.isFile() && !facts.isDirectory()) throw new UsageError(`${shown} is neither a file nor a folder`);
+  }
+  const { files, unreadable } = namedFiles(paths);
+  if (files.length === 0 && unreadable.length === 0) throw new UsageError(`There is no file in ${given.join(', ')}`);
+  return { files, unreadable };
+}
+
+/** An inbox that does not exist is made later, with samples in it. */
+function requireInbox(inboxDir: string, resultsDir: string): void {
+  if (contains(inboxDir, resultsDir) || contains(resultsDir, inboxDir)) {
+    throw new UsageError('The folders for inbox and results must not contain each other: results would become uploads');
+  }
+  const facts = factsOf(inboxDir);
+  if (facts === undefined) return;
+  if (!facts.isDirectory()) {
+    throw new UsageError(`The inbox ${inboxDir} is not a folder. Give the path of a folder, or of none yet`);
+  }
+  try {
+    accessSync(inboxDir, constants.R_OK | constants.X_OK);
+  } catch (cause) {
+    throw new UsageError(`The inbox ${inboxDir} cannot be read. Allow this user to read it`, { cause });
+  }
+}
+
+/** Undefined if there is nothing at the path. */
+function factsOf(path: string) {
+  try {
+    return statSync(path, { throwIfNoEntry: false });
+  } catch (cause) {
+    const { code } = cause as NodeJS.ErrnoException;
+    if (code === 'ENOTDIR' || code === 'ENAMETOOLONG') return undefined;
+    throw new UsageError(`${path} cannot be read (${code})`, { cause });
   }
 }
 
@@ -87,9 +142,22 @@ function serviceOf(given: string | undefined, env: NodeJS.ProcessEnv): Arguments
   if (given === undefined) return undefined;
   const issue = issueOfBaseUrl(given);
   if (issue !== undefined) throw new UsageError(`--service: ${issue}`);
-  const token = env.FLOWDROP_TOKEN;
+  return { url: given.replace(/\/+$/, ''), token: tokenIn(env.FLOWDROP_TOKEN) };
+}
+
+/** The messages do not quote the token: even a malformed one is a secret. */
+function tokenIn(text: string | undefined): string {
+  const token = text?.trim();
   if (!token) throw new UsageError('--service needs a token in the environment variable FLOWDROP_TOKEN');
-  return { url: given.replace(/\/+$/, ''), token };
+  // The characters that a header can carry, as the functions check them.
+  const wrong = /[^\x21-\x7e]/.exec(token)?.[0];
+  if (wrong === undefined) return token;
+  const what = /[\r\n]/.test(wrong)
+    ? 'a line break'
+    : wrong === ' '
+      ? 'a space'
+      : 'a character that no header can carry';
+  throw new UsageError(`The token in FLOWDROP_TOKEN holds ${what}. Set it to the token alone`);
 }
 
 function contains(outer: string, inner: string): boolean {

@@ -1,5 +1,7 @@
-import { closeSync, mkdirSync, openSync, writeSync } from 'node:fs';
+import { appendFileSync, closeSync, mkdirSync, openSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
+import { inspect } from 'node:util';
+import { redact } from '../../functions/flow-service/redact.ts';
 import type { FunctionName } from '../../infra/bundle/bundle.ts';
 import { PRIVATE_FILE_MODE, PRIVATE_FOLDER_MODE } from './private-folder.ts';
 import { shownPath } from './shown-path.ts';
@@ -28,7 +30,7 @@ export class FunctionLogs {
     }
     writeSync(file, `${line}\n`);
     const warning = warningIn(line);
-    if (warning !== undefined) this.#show(name, warning);
+    if (warning !== undefined) this.#show(name, warning.text, warning.key);
   }
 
   /** An invocation that failed as a whole. */
@@ -38,6 +40,7 @@ export class FunctionLogs {
     this.#show(name, text);
   }
 
+  /** Where the details are, for the end of a line. */
   hint(name: FunctionName): string {
     return `see ${shownPath(this.#pathOf(name))}`;
   }
@@ -51,22 +54,45 @@ export class FunctionLogs {
     return join(this.#dir, `${name}.log`);
   }
 
-  #show(name: FunctionName, text: string): void {
-    const shown = `${name}: ${text}`;
-    if (this.#shown.has(shown)) return;
-    this.#shown.add(shown);
-    this.#warn(`${shown} (${this.hint(name)})`);
+  /** @param key the upload that the text is about. Only the first upload with a trouble is named. */
+  #show(name: FunctionName, text: string, key?: string): void {
+    if (this.#shown.has(`${name}: ${text}`)) return;
+    this.#shown.add(`${name}: ${text}`);
+    this.#warn(`${key ?? name}: ${text} (${this.hint(name)})`);
   }
 }
 
-/** The message of a log line, if the line is a warning or an error. */
-function warningIn(line: string): string | undefined {
+/**
+ * The message of a log line, if the line is a warning or an error. Undefined if it tells what was decided about an
+ * upload: the upload's own line says that.
+ */
+function warningIn(line: string): { readonly text: string; readonly key: string | undefined } | undefined {
   if (!line.startsWith('{')) return undefined;
   try {
-    const { level, message, error } = JSON.parse(line);
-    if (!['WARN', 'ERROR', 'CRITICAL'].includes(level)) return undefined;
-    return error?.message ? `${message}: ${error.message}` : String(message);
+    const { level, message, error, key, decision } = JSON.parse(line);
+    if (!['WARN', 'ERROR', 'CRITICAL'].includes(level) || decision !== undefined) return undefined;
+    return {
+      text: error?.message ? `${message}: ${error.message}` : String(message),
+      key: typeof key === 'string' ? key : undefined,
+    };
   } catch {
     return undefined;
+  }
+}
+
+/**
+ * Appends the details of an unexpected error to a log file. Returns the sentence for the screen, which says where.
+ * @param token does not get into the file.
+ */
+export function unexpected(error: unknown, { dir, token }: { dir: string; token: string | undefined }): string {
+  const path = join(dir, 'start.log');
+  const said = redact(error instanceof Error ? error.message : String(error), token).split('\n', 1)[0];
+  const sentence = `An unexpected error ended this run: ${said}`;
+  try {
+    mkdirSync(dir, { recursive: true, mode: PRIVATE_FOLDER_MODE });
+    appendFileSync(path, `${new Date().toISOString()} ${redact(inspect(error), token)}\n`, { mode: PRIVATE_FILE_MODE });
+    return `${sentence} (details: ${shownPath(path)})`;
+  } catch (cause) {
+    return `${sentence} (no details: ${(cause as Error).message})`;
   }
 }

@@ -7,23 +7,23 @@ import type { PipelineSettings } from '../../functions/settings/settings.ts';
 import { mediaTypeOf } from '../../functions/uploads/media-type.ts';
 import { routeFor } from '../../functions/uploads/routes.ts';
 import { uploadsOf } from '../../functions/uploads/upload-event.ts';
+import type { S3EventRecord } from '../aws/s3/events.ts';
 import { COLLECT_FUNCTION, INBOX_BUCKET, type Pipeline, type PipelineOptions, startPipeline } from '../pipeline.ts';
 import { DeliveredReceipts } from './delivered-receipts.ts';
+import { endLines, Waits } from './file-lines.ts';
 import { Follower, type Progress } from './follower.ts';
 import { type Content, FileChangedError, type InboxFile, versionOf } from './inbox-file.ts';
 import { InboxFolder } from './inbox-folder.ts';
 import { InboxWatch, UPLOADS_MAX } from './inbox-watch.ts';
 import type { KnownFiles } from './known-files.ts';
 import type { FunctionLogs } from './logs.ts';
+import { ALL_WAIT_MAX_MS, Patience } from './patience.ts';
 import { ResultsFolder } from './results-folder.ts';
 import type { S3Access } from './s3-access.ts';
-import { type Screen, size } from './screen.ts';
-import { shownPath } from './shown-path.ts';
+import type { Screen } from './screen.ts';
 import { abortUnfinishedUploads, isUploaded, uploadFile } from './upload-file.ts';
 
 const INBOX_POLL_INTERVAL_MS = 400;
-/** Above this number of files, the status line counts them instead of naming them. */
-const NAMED_IN_STATUS_MAX = 4;
 
 /** From this size on, the status says how much of a file is uploaded. */
 const PERCENT_BYTES_MIN = 5_000_000;
@@ -42,6 +42,8 @@ interface Tracked {
   readonly key: string;
   readonly since: number;
   state: string;
+  /** True if it waits for the service, and cannot go on by itself. */
+  waits?: boolean;
   /** The version of the object. Undefined until S3 has answered. */
   versionId?: string | undefined;
   readonly end: PromiseWithResolvers<End>;
@@ -78,6 +80,11 @@ export class Session {
   #pipeline!: Pipeline;
   #follower!: Follower;
   #isClosing = false;
+  #closed: Promise<void> | undefined;
+  /** The changes of objects that are being followed. */
+  readonly #following = new Set<Promise<void>>();
+  readonly #ends: Record<End, number> = { succeeded: 0, failed: 0, 'given-up': 0 };
+  readonly #waits = new Waits();
 
   static async start(options: SessionOptions): Promise<Session> {
     const session = new Session(options);
@@ -87,9 +94,7 @@ export class Session {
       ...options.pipeline,
       onLog: (name, line) => logs.write(name, line),
       onFault: (name, error) => logs.fault(name, error),
-      onS3Event: (record) => {
-        session.#follower.follow(record).catch((error) => session.#warn(messageOf(error)));
-      },
+      onS3Event: (record) => session.#follow(record),
       onDeadLetter: (body) => {
         for (const { key, versionId } of uploadsOf(JSON.parse(body))) {
           const line = `${key}  failed: every attempt failed; ${logs.hint('create-flow')}`;
@@ -132,18 +137,47 @@ export class Session {
     await this.#pipeline.resume();
   }
 
+  /** Ends the pipeline. Nothing is shown after this has resolved. May be called again. */
   close(): Promise<void> {
     this.#isClosing = true;
-    this.#options.screen.status('');
-    return this.#pipeline.close();
+    this.#closed ??= this.#close();
+    return this.#closed;
   }
 
-  /** Processes these files. Resolves with true if all succeeded. */
-  async process(files: readonly InboxFile[]): Promise<boolean> {
-    const ends = await pMap(files, async (file) => (await this.#uploadNamed(file))?.end ?? 'failed', {
-      concurrency: UPLOADS_MAX,
-    });
+  async #close(): Promise<void> {
+    this.#options.screen.clear();
+    await this.#pipeline.close();
+    // A result that is being copied counts. What can no longer be read fails at once.
+    await Promise.allSettled(this.#following);
+  }
+
+  /**
+   * Processes these files. Resolves with true if all succeeded.
+   * @param allWaitMaxMs when every file has been waiting for this time, in milliseconds, they are given up.
+   */
+  async process(files: readonly InboxFile[], { allWaitMaxMs = ALL_WAIT_MAX_MS } = {}): Promise<boolean> {
+    const doAllWait = () => this.#tracked.size > 0 && this.#tracked.values().every(({ waits }) => waits);
+    using patience = new Patience(allWaitMaxMs, doAllWait, () => this.#giveUp());
+    const ends = await pMap(
+      files,
+      async (file) => {
+        if (this.#isClosing) return 'given-up';
+        if (!patience.isOver) return (await this.#uploadNamed(file))?.end ?? 'failed';
+        const line = `${this.#keyOf(file)}  not sent: the files before it waited for too long`;
+        this.#end(undefined, 'given-up', line);
+        return 'given-up';
+      },
+      { concurrency: UPLOADS_MAX },
+    );
+    this.#giveUp(); // What is left needs the user.
     return ends.every((end) => end === 'succeeded');
+  }
+
+  #giveUp(): void {
+    if (this.#isClosing) return;
+    for (const tracked of [...this.#tracked]) {
+      this.#end(tracked, 'given-up', `${tracked.key}  given up: it ${tracked.state}`);
+    }
   }
 
   /**
@@ -188,8 +222,8 @@ export class Session {
         }
       }
     } catch (error) {
-      if (!this.#isClosing)
-        this.#options.screen.line(`${this.#keyOf(file)}  failed: upload error: ${messageOf(error)}`);
+      const line = `${this.#keyOf(file)}  failed: upload error: ${messageOf(error)}`;
+      if (!this.#isClosing) this.#end(undefined, 'failed', line);
       return undefined;
     }
   }
@@ -217,7 +251,6 @@ export class Session {
       });
       tracked.versionId = versionId;
       tracked.state = 'uploaded';
-      screen.step(`${key}  uploaded, ${size(file.bytes)}`);
       return { content, end: tracked.end.promise };
     } catch (error) {
       this.#tracked.delete(tracked);
@@ -227,6 +260,14 @@ export class Session {
       answer.resolve();
       this.#drawStatus();
     }
+  }
+
+  #follow(record: S3EventRecord): void {
+    const followed = this.#follower
+      .follow(record)
+      .catch((error) => this.#warn(`${record.s3.object.key}: ${messageOf(error)}`))
+      .finally(() => this.#following.delete(followed));
+    this.#following.add(followed);
   }
 
   #keyOf(file: InboxFile): string {
@@ -255,54 +296,33 @@ export class Session {
   }
 
   #show(progress: Progress, tracked: Tracked | undefined): void {
-    const { screen } = this.#options;
-    const name = progress.key;
     switch (progress.kind) {
       case 'running':
-        screen.step(`${name}  flow ${progress.flowId} created and running: ${progress.template}`);
-        if (tracked) tracked.state = 'running';
+        this.#waits.forget();
+        if (tracked) Object.assign(tracked, { state: `flow ${progress.flowId} runs`, waits: false });
         break;
       case 'waiting': {
-        const until = new Date(progress.notBefore).toLocaleTimeString();
-        const message = `${progress.message} (${progress.reason})`;
+        const { state, line } = this.#waits.show(progress);
+        if (line !== undefined) this.#options.screen.line(line);
         if (NEEDS_THE_USER.includes(progress.reason)) tracked?.end.resolve('given-up');
-        screen.line(`${name}  waits until ${until}: ${message}`);
-        if (tracked) tracked.state = 'waiting';
+        if (tracked) Object.assign(tracked, { state, waits: true });
         break;
       }
-      case 'ended':
-        this.#end(tracked, progress.receipt.status, ...this.#summary(progress, tracked));
+      case 'ended': {
+        this.#waits.forget();
+        const lines = endLines(progress, { since: tracked?.since, cwd: this.#options.cwd });
+        this.#end(tracked, progress.receipt.status, ...lines);
+      }
     }
     this.#drawStatus();
-  }
-
-  #summary(
-    { key, receipt, receiptPath, assets }: Progress & { kind: 'ended' },
-    tracked: Tracked | undefined,
-  ): string[] {
-    const shown = (path: string) => shownPath(path, this.#options.cwd);
-    const name = key;
-    const took = tracked ? ` in ${((Date.now() - tracked.since) / 1000).toFixed(1)} s` : '';
-    const count = `${assets.length} ${assets.length === 1 ? 'asset' : 'assets'}`;
-    return [
-      receipt.status === 'succeeded'
-        ? `${name}  done${took}: ${count}`
-        : `${name}  failed: ${receipt.failure?.message ?? 'see the receipt'}`,
-      ...assets.map(({ path, bytes }) => `    ${shown(path)}  ${size(bytes)}`),
-      ...receipt.failedOutputs.map(({ id, message }) => `    output ${id} is missing: ${message}`),
-      receiptPath === undefined
-        ? '    The receipt is that of a newer version of the file.'
-        : `    ${shown(receiptPath)}`,
-    ];
   }
 
   #end(tracked: Tracked | undefined, end: End, ...lines: readonly string[]): void {
-    for (const line of lines) this.#options.screen.line(line);
-    if (tracked) {
-      tracked.end.resolve(end);
-      this.#tracked.delete(tracked);
-    }
+    this.#ends[end] += 1;
+    if (tracked) this.#tracked.delete(tracked);
     this.#drawStatus();
+    for (const line of lines) this.#options.screen.line(line);
+    tracked?.end.resolve(end);
   }
 
   /** Shows an error, unless the session is closing: then errors are expected. */
@@ -318,12 +338,15 @@ export class Session {
   }
 
   #drawStatus(): void {
-    const tracked = [...this.#tracked];
-    const each = tracked.map(({ key, state }) => `${key} ${state}`);
-    const counts = Object.entries(Object.groupBy(tracked, ({ state }) => state.split(' ')[0] ?? '')).map(
-      ([state, those]) => `${those?.length} ${state}`,
-    );
-    this.#options.screen.status((tracked.length > NAMED_IN_STATUS_MAX ? counts : each).join(', '));
+    if (this.#isClosing) return;
+    const files = Array.from(this.#tracked, ({ key, state }) => ({ name: key, state }));
+    const counts = {
+      done: this.#ends.succeeded,
+      failed: this.#ends.failed + this.#ends['given-up'],
+      'under way': files.length,
+    };
+    const shown = Object.entries(counts).filter(([, count]) => count > 0);
+    this.#options.screen.status(files, files.length === 0 ? '' : shown.map(([what, n]) => `${n} ${what}`).join(', '));
   }
 }
 

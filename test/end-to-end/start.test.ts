@@ -140,7 +140,7 @@ describe('npm start', { timeout: 120_000 }, () => {
     again.child.kill('SIGTERM');
     const { code, output } = await again.ended;
     expect(code).toBe(0);
-    expect(output.match(/ {2}uploaded, /g)).toHaveLength(1);
+    expect(output.match(/ {2}done in /g)).toHaveLength(1);
   });
 
   it('prints credentials on request, with which an S3 client reaches the inbox', async () => {
@@ -191,7 +191,8 @@ describe('npm start', { timeout: 120_000 }, () => {
       await copyFile(example('gem.glb'), join(home, 'inbox', 'gem.glb'));
       const env = { FLOWDROP_TOKEN: 'fake-token' };
       const killed = start(['--service', url], env);
-      await vi.waitFor(() => expect(killed.output()).toContain('gem.glb  flow'), PATIENCE);
+      const log = join(home, '.flowdrop', 'log', 'create-flow.log');
+      await vi.waitFor(async () => expect(await readFile(log, 'utf8')).toContain('Flow created'), PATIENCE);
       killed.child.kill('SIGKILL');
       await killed.ended;
 
@@ -262,10 +263,16 @@ describe('npm start', { timeout: 120_000 }, () => {
       expect(good.code).toBe(0);
       expect(service.flows).toMatchObject([{ template: 'model_generate_fromprompt' }]);
 
-      const refused = await start(arguments_, { FLOWDROP_TOKEN: 'fake-refused-token' }).ended;
-      expect(refused.output).toMatch(/fox\.txt {2}waits .*\(unauthorised\)/);
-      expect(refused.output).not.toContain('fake-refused-token');
-      expect(refused.code).toBe(1);
+      const token = 'fake-refused-token';
+      const refused = await start(arguments_, { FLOWDROP_TOKEN: token }).ended;
+      expect(refused.output).toMatch(/refuses the token/);
+      // The token may be refused later, too.
+      const unchecked = await start([...arguments_, '--skip-check'], { FLOWDROP_TOKEN: token }).ended;
+      expect(unchecked.output).toMatch(/fox\.txt {2}waits until .*Set FLOWDROP_TOKEN/);
+      for (const { code, output } of [refused, unchecked]) {
+        expect(output).not.toContain(token);
+        expect(code).toBe(1);
+      }
       expect(service.flows).toHaveLength(1);
     } finally {
       await close();

@@ -1,23 +1,32 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import { parseArguments, UsageError } from '../../../local/start/arguments.ts';
+import { UsageError } from '../../../command-line/options.ts';
+import { parseArguments } from '../../../local/start/arguments.ts';
 
 describe('the arguments of npm start', () => {
   const cwd = mkdtempSync(join(tmpdir(), 'flowdrop-arguments-'));
-  writeFileSync(join(cwd, 'a.png'), '');
+  for (const folder of ['shots/2026', 'shots/.git', 'empty', 'mine/results']) {
+    mkdirSync(join(cwd, folder), { recursive: true });
+  }
+  for (const file of ['a.png', 'shots/a.png', 'shots/2026/b c.png', 'shots/.git/config', 'shots/.DS_Store']) {
+    writeFileSync(join(cwd, file), '');
+  }
+  symlinkSync(join(cwd, 'a.png'), join(cwd, 'shots/link.png'));
   afterAll(() => rmSync(cwd, { recursive: true }));
   const parse = (arguments_: string[], env: NodeJS.ProcessEnv = {}) => parseArguments(arguments_, { env, cwd });
 
   it('default to watching ./inbox and writing to ./results', () => {
     expect(parse([])).toEqual({
-      help: false,
+      shows: undefined,
       inboxDir: join(cwd, 'inbox'),
       resultsDir: join(cwd, 'results'),
-      files: [],
+      files: undefined,
+      unreadable: [],
       service: undefined,
       showsCredentials: false,
+      skipCheck: false,
     });
     expect(parse(['--credentials'])).toMatchObject({ showsCredentials: true });
   });
@@ -26,17 +35,28 @@ describe('the arguments of npm start', () => {
     expect(
       parse(['a.png', '--results', '../out', '--service', 'https://flows.example.com/v1/'], { FLOWDROP_TOKEN: 'fake' }),
     ).toMatchObject({
-      files: [join(cwd, 'a.png')],
+      files: [{ path: join(cwd, 'a.png'), key: 'a.png' }],
       resultsDir: join(cwd, '..', 'out'),
       service: { url: 'https://flows.example.com/v1', token: 'fake' },
     });
   });
 
   it.each([
-    [['--verbose'], "Unknown option '--verbose'"],
-    [['--inbox'], '--inbox'],
+    [['--verbose'], 'There is no option --verbose'],
+    [['--servce', 'https://flows.example.com'], 'Did you mean --service?'],
+    [['--Results', 'out'], 'Did you mean --results?'],
+    [['--inbox'], '--inbox needs a value'],
+    [['--inbox', '--results'], '--inbox needs a value'],
+    [['--results='], '--results needs a value'],
+    [['--version=2'], '--version takes no value'],
     [['missing.png'], 'There is no file missing.png'],
-    [['.'], '. is not a file'],
+    [['a.png/b.png'], 'There is no file a.png/b.png'],
+    [['https://flows.example.com'], 'Did you mean --service https://flows.example.com?'],
+    [['/dev/null'], '/dev/null is neither a file nor a folder'],
+    [['.'], '. contains the folder for the results'],
+    [['mine', '--results', 'mine/results'], 'mine contains the folder for the results'],
+    [['empty'], 'There is no file in empty'],
+    [['--inbox', 'a.png'], 'is not a folder'],
     [['a.png', '--inbox', 'in'], 'cannot be combined with files'],
     [['a.png', '--credentials'], 'cannot be combined with files'],
     [['--results', 'inbox/results'], 'must not contain each other'],
@@ -49,7 +69,30 @@ describe('the arguments of npm start', () => {
     expect(() => parse(arguments_)).toThrow(sentence);
   });
 
-  it('are not checked if help is requested', () => {
-    expect(parse(['--help', 'missing.png']).help).toBe(true);
+  it('take the files of a folder, under keys relative to it, without hidden files and links', () => {
+    const { files } = parse(['shots', 'a.png']);
+    expect(files).toEqual([
+      { path: join(cwd, 'shots/2026/b c.png'), key: '2026/b c.png' },
+      { path: join(cwd, 'shots/a.png'), key: 'a.png' },
+      { path: join(cwd, 'a.png'), key: '2/a.png' },
+    ]);
+  });
+
+  it.each([
+    [['https://flows.example.com'], { npm_config_service: 'true' }, 'npm start -- --service https://flows.example.com'],
+    [[], { npm_config_inbox: 'in' }, 'npm start -- --inbox in'],
+    [[], { npm_config_skip_check: 'true' }, 'npm start -- --skip-check'],
+  ])('that npm took for its own are named, with the right command: %j %j', (arguments_, env, command) => {
+    expect(() => parse(arguments_, env)).toThrow(command);
+  });
+
+  it('take no setting of npm for an option', () => {
+    const env = { npm_config_prefix: '/usr', npm_config_version: '1', npm_config_json: 'true', npm_config_fund: '' };
+    expect(parse(['a.png'], env).files).toHaveLength(1);
+  });
+
+  it('are not checked if help or the version is requested', () => {
+    expect(parse(['--help', 'missing.png']).shows).toBe('help');
+    expect(parse(['--version', 'missing.png']).shows).toBe('version');
   });
 });

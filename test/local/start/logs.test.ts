@@ -1,10 +1,10 @@
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { mkdtemp, readFile, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, it, onTestFinished } from 'vitest';
-import { FunctionLogs } from '../../../local/start/logs.ts';
+import { FunctionLogs, unexpected } from '../../../local/start/logs.ts';
 
-it('writes every line to the log of its function, and shows each warning once', async () => {
+it('writes every line to the log of its function, and shows each warning once, with the file that it is about', async () => {
   const dir = await mkdtemp(join(tmpdir(), 'flowdrop-logs-'));
   onTestFinished(() => rm(dir, { recursive: true }));
   const told: string[] = [];
@@ -13,6 +13,9 @@ it('writes every line to the log of its function, and shows each warning once', 
     '{"level":"INFO","message":"Flow created"}',
     '{"level":"WARN","message":"The upload could not be sent","error":{"message":"503"}}',
     '{"level":"WARN","message":"The upload could not be sent","error":{"message":"503"}}',
+    '{"level":"WARN","message":"The upload could not be sent","error":{"message":"401"},"key":"a.png","decision":"wait"}',
+    '{"level":"WARN","message":"Sent again","key":"a.png"}',
+    '{"level":"WARN","message":"Sent again","key":"b.png"}',
     '{"level":"ERROR","message":"The invocation failed"}',
     '{ no JSON',
   ];
@@ -25,7 +28,24 @@ it('writes every line to the log of its function, and shows each warning once', 
   expect(await readFile(join(dir, 'collect-outputs.log'), 'utf8')).toBe('Invocation failed: Task timed out\n');
   expect(told).toEqual([
     `create-flow: The upload could not be sent: 503 (see ${path})`,
+    `a.png: Sent again (see ${path})`,
     `create-flow: The invocation failed (see ${path})`,
     `collect-outputs: Task timed out (see ${join(dir, 'collect-outputs.log')})`,
   ]);
+});
+
+it('writes the details of an unexpected error to a file, without the token, and says where', async () => {
+  const dir = await mkdtemp(join(tmpdir(), 'flowdrop-logs-'));
+  onTestFinished(() => rm(dir, { recursive: true }));
+  const error = new Error('Bearer fake-token-of-a-test is wrong\nsecond line', { cause: new Error('the cause') });
+  const path = join(dir, 'log', 'start.log');
+  expect(unexpected(error, { dir: join(dir, 'log'), token: 'fake-token-of-a-test' })).toBe(
+    `An unexpected error ended this run: Bearer [token] is wrong (details: ${path})`,
+  );
+  const details = await readFile(path, 'utf8');
+  expect(details).toMatch(/second line.*at .*the cause/s);
+  expect(details).not.toContain('fake-token');
+  expect((await stat(path)).mode & 0o777).toBe(0o600);
+
+  expect(unexpected(error, { dir: join(path, 'no-folder'), token: undefined })).toMatch(/\(no details: ENOTDIR.*\)$/);
 });

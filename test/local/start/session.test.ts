@@ -9,6 +9,7 @@ import { StandInFlowService } from '../../../local/flow-service/flow-service.ts'
 import { serveFlowService } from '../../../local/flow-service/http.ts';
 import { KnownFiles } from '../../../local/start/known-files.ts';
 import { FunctionLogs } from '../../../local/start/logs.ts';
+import { ResultsFolder } from '../../../local/start/results-folder.ts';
 import { Screen } from '../../../local/start/screen.ts';
 import { Session } from '../../../local/start/session.ts';
 
@@ -137,12 +138,12 @@ describe('a session', { timeout: 120_000 }, () => {
     await write('v1');
     await flows(1);
     await write('v2');
-    await vi.waitFor(() => expect(shown()).toContain('receipt.json'), PATIENCE);
+    await vi.waitFor(() => expect(shown()).toContain('a.txt  done'), PATIENCE);
     expect(session.unfinished).toBe(1);
     aheadMs = 2 * HOUR;
     await vi.waitFor(() => expect(session.unfinished).toBe(0), PATIENCE);
     expect(shown().match(/a\.txt {2}done/g)).toHaveLength(2);
-    expect(shown()).toContain('The receipt is that of a newer version of the file.');
+    expect(shown()).toContain('; the receipt is that of a newer version of the file');
     expect(await contents()).toEqual(['v1', 'v2']);
     await stop();
   });
@@ -157,6 +158,34 @@ describe('a session', { timeout: 120_000 }, () => {
     for (const percent of [41, 83, 100]) expect(shown()).toMatch(new RegExp(`large\\.bin +uploading ${percent}%`));
     expect(shown()).not.toMatch(/a\.txt +uploading \d/);
     await stop();
+  });
+
+  it('tells a result that is being copied while it closes, and nothing after that', async () => {
+    const written = Promise.withResolvers<void>();
+    const held = Promise.withResolvers<void>();
+    const write = ResultsFolder.prototype.write;
+    const spy = vi.spyOn(ResultsFolder.prototype, 'write').mockImplementation(async function (
+      this: ResultsFolder,
+      ...args
+    ) {
+      const path = await write.apply(this, args);
+      if (path.endsWith('receipt.json')) {
+        written.resolve();
+        await held.promise;
+      }
+      return path;
+    });
+    closing.push(async () => spy.mockRestore());
+    const { session, shown, watch } = await start();
+    watch('uploaded');
+    await writeFile(join(home, 'inbox', 'a.txt'), 'v1');
+    await written.promise;
+    expect(session.unfinished).toBe(1);
+    const closed = session.close();
+    setTimeout(() => held.resolve(), 500); // The pipeline has ended by then.
+    await closed;
+    expect(shown()).toContain('a.txt  done');
+    expect(session.unfinished).toBe(0);
   });
 
   it('copies the results that the run before did not copy, once', async () => {

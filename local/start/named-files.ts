@@ -1,0 +1,56 @@
+import { readdirSync, statSync } from 'node:fs';
+import { basename, join } from 'node:path';
+
+/** A file given as an argument, or found in a folder that was. */
+export interface NamedFile {
+  /** Absolute. */
+  readonly path: string;
+  /** Its key in the inbox bucket, with slashes. */
+  readonly key: string;
+}
+
+export interface NamedFiles {
+  readonly files: readonly NamedFile[];
+  /** What could not be read, each with the reason. */
+  readonly unreadable: readonly string[];
+}
+
+/**
+ * The files at these paths. The key of a file is its name. The key of a file in a folder is its path below the folder;
+ * hidden files and symbolic links in a folder are left out. If several files have the same key, the later ones get a
+ * number as prefix.
+ */
+export function namedFiles(paths: readonly string[]): NamedFiles {
+  const taken = new Set<string>();
+  const files: NamedFile[] = [];
+  const unreadable: string[] = [];
+  const take = (path: string, name: string): void => {
+    let key = name;
+    for (let n = 2; taken.has(key); n += 1) key = `${n}/${name}`;
+    taken.add(key);
+    files.push({ path, key });
+  };
+  const walk = (dir: string, prefix: string): void => {
+    for (const entry of entriesOf(dir, unreadable)) {
+      if (entry.name.startsWith('.')) continue;
+      const path = join(dir, entry.name);
+      if (entry.isDirectory()) walk(path, `${prefix}${entry.name}/`);
+      else if (entry.isFile()) take(path, `${prefix}${entry.name}`);
+    }
+  };
+  for (const path of paths) {
+    if (statSync(path).isDirectory()) walk(path, '');
+    else take(path, basename(path));
+  }
+  return { files, unreadable };
+}
+
+/** In the order of their names, so that every run gives the same keys. */
+function entriesOf(dir: string, unreadable: string[]) {
+  try {
+    return readdirSync(dir, { withFileTypes: true }).sort((a, b) => (a.name < b.name ? -1 : 1));
+  } catch (error) {
+    unreadable.push(`${dir}  skipped: the folder cannot be read (${(error as NodeJS.ErrnoException).code})`);
+    return [];
+  }
+}

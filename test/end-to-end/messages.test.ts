@@ -1,0 +1,164 @@
+import { chmod, mkdir, readdir, readFile, rename, rm, symlink, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { expect, it, onTestFinished, vi } from 'vitest';
+import { Home, type Run } from './npm-start.ts';
+
+/** Long enough for a machine that is busy with all other tests. Normally each wait takes seconds. */
+const PATIENCE = { timeout: 60_000, interval: 100 };
+const TIMEOUT = { timeout: 120_000 };
+/** A user that is not root: nothing is forbidden to root. */
+const NOBODY = { uid: 65_534, gid: 65_534 };
+const isRoot = process.getuid?.() === 0;
+
+async function home(): Promise<Home> {
+  const made = await Home.make();
+  onTestFinished(() => made[Symbol.asyncDispose]());
+  return made;
+}
+
+async function interrupt({ child, ended }: Run): Promise<{ code: number | null; output: string }> {
+  child.kill('SIGINT');
+  return ended;
+}
+
+it.each([
+  ['start', '--servce', '--service'],
+  ['test:faults', '--seed', '--seeds'],
+  ['bench', '--qick', '--quick'],
+  ['package', '--hlp', '--help'],
+  ['test:s3', '--buckt', '--bucket'],
+])('npm run %s names the option that was meant, and shows its usage', TIMEOUT, async (script, mistyped, meant) => {
+  const folder = await home();
+  const command = script === 'start' ? 'npm start' : `npm run ${script}`;
+  expect(await folder.run(script, [mistyped]).ended).toEqual({
+    code: 2,
+    output: `There is no option ${mistyped}. Did you mean ${meant}? (${command} -- --help shows the usage)\n`,
+  });
+  const help = await folder.run(script, ['--help']).ended;
+  expect(help.output).toContain(`${command} --`);
+  expect(help.output).toContain('--help');
+  expect(help.code).toBe(0);
+  expect(await readdir(folder.path)).toEqual([]);
+});
+
+it('an option that npm swallowed is named, with the command that works', TIMEOUT, async () => {
+  const folder = await home();
+  const env = { npm_config_service: 'true' };
+  const { code, output } = await folder.run('start', ['https://flows.invalid'], { env }).ended;
+  expect(output).toContain('npm start -- --service https://flows.invalid');
+  expect(output.trim().split('\n')).toHaveLength(1);
+  expect(code).toBe(2);
+});
+
+it('--version is one line', TIMEOUT, async () => {
+  const { code, output } = await (await home()).run('start', ['--version']).ended;
+  expect(output).toMatch(/^flowdrop \d+\.\d+\.\d+ \(Node \d+\.\d+\.\d+\)\n$/);
+  expect(code).toBe(0);
+});
+
+it('an old Node ends with one sentence, before it meets TypeScript', TIMEOUT, async () => {
+  const folder = await home();
+  // Loaded before the check, as an old Node would be.
+  const old = join(folder.path, 'old.cjs');
+  await writeFile(old, "Object.defineProperty(process.versions, 'node', { value: '20.19.0' });");
+  const { code, output } = await folder.run('start', [], { env: { NODE_OPTIONS: `--require ${old}` } }).ended;
+  expect(output).toMatch(/^Flowdrop needs Node 24 or later, and this is Node 20\.19\.0: .*npm ci.*\n$/);
+  expect(code).toBe(1);
+});
+
+it('an inbox that is a file, and results that cannot be written, are told at the start', TIMEOUT, async () => {
+  const folder = await home();
+  await writeFile(join(folder.path, 'taken'), 'a file');
+  await writeFile(join(folder.path, 'fox.txt'), 'a fox');
+  const cases: [string[], RegExp][] = [
+    [['--inbox', 'taken'], /inbox .*taken is not a folder/],
+    [['--inbox', 'taken/inbox'], /Nothing can be written to .*taken\/inbox: a part of the path is a file.*--inbox/],
+    [['--results', 'taken'], /Nothing can be written to .*taken: there is a file in its place.*--results/],
+    [['fox.txt', '--results', 'taken/results'], /Nothing can be written to .*: a part of the path is a file/],
+  ];
+  for (const [arguments_, sentence] of cases) {
+    const { code, output } = await folder.run('start', arguments_).ended;
+    expect(output).toMatch(sentence);
+    expect(output.trim().split('\n')).toHaveLength(1);
+    expect(code).toBe(2);
+  }
+  expect(await readdir(folder.path)).not.toContain('.flowdrop');
+});
+
+it('a folder as argument: its files are taken, with one line for each', TIMEOUT, async () => {
+  const folder = await home();
+  const names = Array.from({ length: 20 }, (_, i) => `${i}.txt`);
+  await mkdir(join(folder.path, 'prompts', 'deep'), { recursive: true });
+  for (const name of names) await writeFile(join(folder.path, 'prompts', 'deep', name), `fox ${name}`);
+  const { code, output } = await folder.run('start', ['prompts']).ended;
+  const lines = output.trim().split('\n');
+  expect(lines.at(-1)).toBe('All done. Results are in ./results.');
+  expect(
+    lines
+      .slice(0, -1)
+      .map((line) => line.split('  ')[0])
+      .sort(),
+  ).toEqual(names.map((name) => `deep/${name}`).sort());
+  expect(await readdir(join(folder.path, 'results', 'deep'))).toHaveLength(20);
+  expect(code).toBe(0);
+});
+
+it('the watch says once that the inbox is gone, and goes on when it is back', TIMEOUT, async () => {
+  const folder = await home();
+  const inbox = join(folder.path, 'inbox');
+  await mkdir(inbox);
+  const run = folder.run('start');
+  await vi.waitFor(() => expect(run.output()).toContain('Press Ctrl-C'), PATIENCE);
+  await rm(inbox, { recursive: true });
+  await vi.waitFor(() => expect(run.output()).toContain('! The inbox ./inbox is gone.'), PATIENCE);
+  await mkdir(join(folder.path, 'other'));
+  await writeFile(join(folder.path, 'other', 'fox.txt'), 'a fox');
+  await rename(join(folder.path, 'other'), inbox);
+  await vi.waitFor(() => expect(run.output()).toContain('fox.txt  done'), PATIENCE);
+  const { code, output } = await interrupt(run);
+  expect(output.match(/is gone/g)).toHaveLength(2); // The second line says that it is over.
+  expect(code).toBe(0);
+});
+
+it.runIf(isRoot)('an unreadable subfolder is told once, and the others go on', TIMEOUT, async () => {
+  const folder = await home();
+  await mkdir(join(folder.path, 'inbox', 'secret'), { recursive: true });
+  await mkdir(join(folder.path, 'inbox', 'open'));
+  await writeFile(join(folder.path, 'inbox', 'secret', 'a.txt'), 'a fox');
+  await writeFile(join(folder.path, 'inbox', 'open', 'b.txt'), 'a fox');
+  await chmod(join(folder.path, 'inbox', 'secret'), 0o700); // Of root.
+  await chmod(folder.path, 0o777);
+  const run = folder.run('start', [], NOBODY);
+  await vi.waitFor(() => expect(run.output()).toContain('open/b.txt  done'), PATIENCE);
+  const { code, output } = await interrupt(run);
+  expect(output.match(/The folder \.\/inbox\/secret cannot be read \(EACCES\)/g)).toHaveLength(1);
+  expect(output).not.toContain('a.txt');
+  expect(code).toBe(0);
+
+  const once = await folder.run('start', ['inbox'], NOBODY).ended;
+  expect(once.output).toMatch(/inbox\/secret {2}skipped: the folder cannot be read \(EACCES\)/);
+  expect(once.output).toContain('open/b.txt  done');
+  expect(once.code).toBe(1);
+});
+
+it('an unexpected error is one sentence, and its details are in a log file', TIMEOUT, async () => {
+  const folder = await home();
+  await mkdir(join(folder.path, '.flowdrop', 'log'), { recursive: true });
+  // A link to nowhere where the state belongs is an error that nobody has foreseen.
+  await symlink(join(folder.path, 'none', 'none'), join(folder.path, '.flowdrop', 'stand-in'));
+  await symlink('/proc/none', join(folder.path, '.flowdrop', 'watch.lock'));
+  const { code, output } = await folder.run('start').ended;
+  expect(output).toMatch(/^An unexpected error ended this run: .+ \(details: \.\/\.flowdrop\/log\/start\.log\)\n$/);
+  expect(output).not.toMatch(/^ +at /m);
+  expect(await readFile(join(folder.path, '.flowdrop', 'log', 'start.log'), 'utf8')).toMatch(/^ +at /m);
+  expect(code).toBe(1);
+});
+
+it('ends when nobody reads its output any more', TIMEOUT, async () => {
+  const folder = await home();
+  const { child, ended, output } = folder.run('start');
+  await vi.waitFor(() => expect(output()).toContain('Press Ctrl-C'), PATIENCE);
+  child.stdout?.destroy();
+  const { output: all } = await ended;
+  expect(all).not.toMatch(/EPIPE| at /);
+});

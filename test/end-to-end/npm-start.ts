@@ -1,0 +1,67 @@
+import { type ChildProcess, type SpawnOptions, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const ROOT = fileURLToPath(new URL('../..', import.meta.url));
+const { scripts } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'));
+
+/** The arguments that a script of package.json gives to `node`, with absolute paths. */
+export function scriptArguments(name: string): string[] {
+  const [program, ...words]: string[] = scripts[name].split(' ');
+  if (program !== 'node') throw new Error(`${name} does not run node`);
+  return words.map((word) => (word.includes('/') ? join(ROOT, word) : word));
+}
+
+export interface Run {
+  readonly child: ChildProcess;
+  /** What was printed so far, on both streams. */
+  output(): string;
+  /** Resolves when the process has ended. */
+  readonly ended: Promise<{ readonly code: number | null; readonly output: string }>;
+}
+
+/** An empty folder in which scripts run as processes. Disposal ends those that still run, and removes the folder. */
+export class Home implements AsyncDisposable {
+  readonly path: string;
+  readonly #running: ChildProcess[] = [];
+
+  static async make(): Promise<Home> {
+    return new Home(await mkdtemp(join(tmpdir(), 'flowdrop-home-')));
+  }
+
+  private constructor(path: string) {
+    this.path = path;
+  }
+
+  /** Runs a script of package.json with arguments, as npm does. */
+  run(
+    script: string,
+    arguments_: readonly string[] = [],
+    { env = {}, ...options }: Omit<SpawnOptions, 'env'> & { env?: Record<string, string | undefined> } = {},
+  ): Run {
+    const child = spawn(process.execPath, [...scriptArguments(script), ...arguments_], {
+      cwd: this.path,
+      env: { ...process.env, INIT_CWD: this.path, ...env },
+      stdio: ['ignore', 'pipe', 'pipe'],
+      ...options,
+    });
+    this.#running.push(child);
+    let output = '';
+    for (const stream of [child.stdout, child.stderr]) stream?.on('data', (chunk) => (output += chunk));
+    const ended = once(child, 'close').then(([code]) => ({ code, output }));
+    return { child, ended, output: () => output };
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const child of this.#running) {
+      if (child.exitCode !== null || child.signalCode !== null) continue;
+      child.kill('SIGKILL');
+      await once(child, 'exit');
+    }
+    await rm(this.path, { recursive: true, force: true, maxRetries: 5 });
+  }
+}
