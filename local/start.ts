@@ -9,6 +9,7 @@ import { warningsOfRoutes } from '../functions/settings/route-checks.ts';
 import { mediaTypeOf } from '../functions/uploads/media-type.ts';
 import { type Route, routeFor } from '../functions/uploads/routes.ts';
 import { bundle } from '../infra/bundle/bundle.ts';
+import { readConfiguration } from '../infra/configuration.ts';
 import { type Arguments, COMMAND, parseArguments, USAGE } from './start/arguments.ts';
 import { KnownFiles } from './start/known-files.ts';
 import { FunctionLogs, unexpected } from './start/logs.ts';
@@ -134,8 +135,13 @@ function interruption(): AbortSignal {
 
 /** @throws {ConfigurationError} */
 function readContext() {
+  const tracked = readTracked();
+  return parseContext(readConfiguration({ dir: here('..'), context: tracked }).value);
+}
+
+function readTracked(): unknown {
   try {
-    return parseContext(JSON.parse(readFileSync(here('../cdk.json'), 'utf8')).context?.flowdrop);
+    return JSON.parse(readFileSync(here('../cdk.json'), 'utf8')).context?.flowdrop;
   } catch (error) {
     if (!(error instanceof SyntaxError)) throw error;
     throw new ConfigurationError([`cdk.json: ${error.message}`], { cause: error });
@@ -168,7 +174,7 @@ async function watch(
   for (const { name, template, suffixes = [], mediaTypes = [] } of routes) {
     screen.line(`  ${name} (${[...suffixes, ...mediaTypes].join(', ') || 'any file'}) start flows of ${template}`);
   }
-  for (const warning of warningsOfRoutes(routes, 'flowdrop.routes')) screen.line(`! cdk.json: ${warning}`);
+  for (const warning of warningsOfRoutes(routes, 'flowdrop.routes')) screen.line(`! ${warning}`);
   if (samples.length > 0) screen.line(`Sample files were copied to the inbox: ${samples.join(', ')}.`);
   const known = await KnownFiles.load(knownFilesPath(STATE_DIR, args.inboxDir, args.service?.url));
   if (known.count > 0) screen.line('Files that earlier runs processed are skipped until they change.');
