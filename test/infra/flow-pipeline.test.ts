@@ -92,11 +92,6 @@ describe('its buckets', () => {
     removalPolicy: RemovalPolicy.DESTROY,
   });
 
-  it('are retained when the stack is deleted, unless the removal policy is DESTROY', () => {
-    template.allResources('AWS::S3::Bucket', { DeletionPolicy: 'Retain' });
-    bounded.allResources('AWS::S3::Bucket', { DeletionPolicy: 'Delete' });
-  });
-
   it('delete the parts of abandoned uploads after days', () => {
     for (const { LifecycleConfiguration } of resources(template, 'AWS::S3::Bucket')) {
       expect(LifecycleConfiguration.Rules[0].AbortIncompleteMultipartUpload.DaysAfterInitiation).toBeLessThanOrEqual(7);
