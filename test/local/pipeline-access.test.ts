@@ -225,8 +225,8 @@ const FLOW_SERVICE: Target = {
 const runtimeApi = (name: 'create-flow' | 'collect-outputs', environment: () => Record<string, string>): Target => ({
   endpoint: () => `http://${environment().AWS_LAMBDA_RUNTIME_API}`,
   request: { method: 'GET', path: '/2018-06-01/runtime/invocation/next' },
-  // A frozen function would not answer.
-  state: async () => (await pipeline.functions[name].invoke({})) !== undefined && pipeline.functions[name].pids,
+  // A frozen function would not answer, and a process that failed would be replaced. A second one may start beside it.
+  state: async () => (await pipeline.functions[name].invoke({})) !== undefined && pipeline.functions[name].pids[0],
   answer: /./,
 });
 
