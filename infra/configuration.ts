@@ -42,9 +42,11 @@ export function readConfiguration({ dir, stage, context }: ConfigurationPlace): 
   const changes = readJson(join(dir, name), name);
   if (changes === undefined)
     throw new ConfigurationError([`stage ${stage}: expected the file ${name} beside cdk.json`]);
-  const { pipeline = PIPELINE_DEFAULT } = isObject(base) ? base : {};
+  const { pipeline: given = PIPELINE_DEFAULT } = isObject(base) ? base : {};
+  // Anything but a text is left to the check of the whole configuration.
+  const pipeline = typeof given === 'string' ? `${given}-${stage}` : given;
   return {
-    value: merged(merged(base, { pipeline: `${pipeline}-${stage}` }), changes.value),
+    value: merged(merged(base, { pipeline }), changes.value),
     source: `${source}, ${name}`,
   };
 }

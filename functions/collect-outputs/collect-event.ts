@@ -10,6 +10,9 @@ const RETRY_MAX = 1_000;
 /** Maximum number of missed uploads that a sweep may submit in a second. */
 const UPLOADS_PER_SECOND_MAX = 1_000;
 
+/** The same at least: one upload in a quarter of an hour, the time of an invocation. */
+const UPLOADS_PER_SECOND_MIN = 1 / 900;
+
 const eventSchema = z.strictObject({
   collector: z._default(
     z
@@ -34,7 +37,9 @@ const eventSchema = z.strictObject({
       force: z.optional(z.boolean()),
       stop: z.optional(z.boolean()),
       status: z.optional(z.boolean()),
-      uploadsPerSecond: z.optional(z.number().check(z.positive(), z.maximum(UPLOADS_PER_SECOND_MAX))),
+      uploadsPerSecond: z.optional(
+        z.number().check(z.minimum(UPLOADS_PER_SECOND_MIN), z.maximum(UPLOADS_PER_SECOND_MAX)),
+      ),
     }),
   ),
 });

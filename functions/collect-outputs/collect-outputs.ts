@@ -1,4 +1,5 @@
 import type { Invocation } from '../base/invocation.ts';
+import type { CollectorState } from '../ledger/collector-state.ts';
 import { Lease } from '../ledger/lease.ts';
 import { type Retried, retryUploads } from '../resubmit/retry.ts';
 import { continueSweep, requestSweep, type SweepReport } from '../sweep/sweep.ts';
@@ -57,6 +58,7 @@ export async function collectOutputs(
   lease.keeps(() => tick.memory);
   const mayRoundBeginAt = (time: number): boolean =>
     !work.aborted && time < workEndsAt && (tick.isStoring || (tick.isYoungRunning && time < tickStartedAt + TICK_MS));
+  let last: Partial<CollectorState> = {};
   try {
     for (;;) {
       const startedAt = clock.now();
@@ -69,10 +71,10 @@ export async function collectOutputs(
       if (lease.isLost || !mayRoundBeginAt(Math.max(next, clock.now()))) break;
     }
     await tick.finish();
-    await reportNeighbour(share, ports, closing);
+    last = await reportNeighbour(share, lease.state, ports, closing);
   } finally {
     await tick.allStored();
-    await lease.release(closing, tick.isCutShort ? {} : { tickCompletedAt: clock.now() });
+    await lease.release(closing, tick.isCutShort ? last : { ...last, tickCompletedAt: clock.now() });
   }
   telemetry.metrics.count(tick.isCutShort ? 'TicksCutShort' : 'TicksCompleted');
   const summary = tick.summary(tick.halt ?? 'completed');

@@ -22,7 +22,7 @@ import {
  */
 const ABSENT_AFTER_MS = LISTING_DELAY_MAX_MS;
 
-/** The outcome, if this delivery is over. Otherwise the claim, free of doubt. */
+/** The outcome, if this delivery is over. Otherwise the claim, which may be sent. */
 export type SettledDoubt = { readonly outcome: Outcome } | { readonly claim: Stored<ClaimedEntry> };
 
 /**
@@ -50,8 +50,8 @@ export async function settleDoubt(delivery: Delivery, claim: Stored<ClaimedEntry
   } catch (error) {
     if (!(error instanceof FlowServiceError) && !(error instanceof OutOfTimeError)) throw error;
     if (error instanceof UnauthorisedError) delivery.count('TokenRejected');
-    const stranger = strangerIn(error, entry);
-    if (stranger !== undefined) return { outcome: await waitForService(delivery, claim, stranger) };
+    const misaddressed = misaddressedIn(error, entry);
+    if (misaddressed !== undefined) return { outcome: await waitForService(delivery, claim, misaddressed) };
     if (!isListingInVain(error, clock.now() - conclusiveAt)) {
       return waitOn(messageOf(error), Math.max(conclusiveAt, clock.now() + backoffMs(entry)));
     }
@@ -69,12 +69,14 @@ export async function settleDoubt(delivery: Delivery, claim: Stored<ClaimedEntry
     if (settings.inDoubt === 'hold') return { outcome: await hold(delivery, claim, found.why) };
     delivery.count('DoubtsRetried');
     delivery.log.warn('Sent again although a flow may exist', { why: found.why });
+    // The doubt stays. If this request certainly makes no flow, the first one may still be found before the next.
+    return { claim };
   }
   return { claim: { ...claim, entry: withoutDoubt(entry) } };
 }
 
-/** The answer of something else to the search, if something else answered the POST as well. A 404 does not tell. */
-function strangerIn(error: FlowServiceError | OutOfTimeError, entry: ClaimedEntry): MisaddressedError | undefined {
+/** The answer of something else to the search, if something else answered the POST as well. */
+function misaddressedIn(error: FlowServiceError | OutOfTimeError, entry: ClaimedEntry): MisaddressedError | undefined {
   return error instanceof MisaddressedError && entry.misaddressedSince !== undefined ? error : undefined;
 }
 

@@ -21,7 +21,7 @@ const IN_PLACE_WAIT_MAX_MS = 20_000;
 
 type WaitDecision = Extract<RetryDecision, { kind: 'wait' }>;
 
-/** Sends the upload under a claim that is ours and free of doubt. Short waits happen in place. */
+/** Sends the upload under a claim that is ours and whose doubt is settled. Short waits happen in place. */
 export async function send(delivery: Delivery, claim: Stored<ClaimedEntry>, object: OpenedUpload): Promise<Outcome> {
   delivery.identify({ uploadId: claim.entry.upload.id });
   const { flows, clock } = delivery.ports;

@@ -1,4 +1,5 @@
 import * as z from 'zod/mini';
+import { orDropped } from '../base/validation.ts';
 
 /** Maximum lead of another machine's clock over ours, in milliseconds. Later times are taken to be damaged. */
 const COLLECTOR_CLOCK_SKEW_MS = 10 * 60_000;
@@ -9,6 +10,8 @@ export interface CollectorState {
   readonly heldUntil?: number | undefined;
   /** When the last tick ended that was not cut short. */
   readonly tickCompletedAt?: number | undefined;
+  /** Since when this collector has seen that the next one never completed a tick. */
+  readonly neighbourNeverSince?: number | undefined;
   /** When the last completed round began. Every flow that was due then has been looked at since. */
   readonly lastCompletedAt?: number | undefined;
   readonly unfinishedRound?: UnfinishedRound | undefined;
@@ -41,18 +44,10 @@ export interface UnconfirmedEnd {
 function stateSchema(now: number, leaseMs: number) {
   const timeUpTo = (latest: number) => z.number().check(z.gte(0), z.lte(latest + COLLECTOR_CLOCK_SKEW_MS));
   const time = timeUpTo(now);
-  // A damaged member is dropped, and the others are kept. That costs only some repeated work.
-  // `z.catch` would do the same, but it keeps 9 KB of zod's helpers in the bundle.
-  const orDropped = <T extends z.ZodMiniType>(schema: T) =>
-    z.optional(
-      z.pipe(
-        z.unknown(),
-        z.transform((value): z.output<T> | undefined => schema.safeParse(value).data),
-      ),
-    );
   return z.object({
     heldUntil: orDropped(timeUpTo(now + leaseMs)),
     tickCompletedAt: orDropped(time),
+    neighbourNeverSince: orDropped(time),
     lastCompletedAt: orDropped(time),
     unfinishedRound: orDropped(z.object({ startedAt: time, after: z.string(), isInVain: z.optional(z.boolean()) })),
     endedMarkers: orDropped(z.array(z.string())),

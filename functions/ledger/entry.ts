@@ -187,7 +187,7 @@ export function waiting(entry: ClaimedEntry, { reason, message, notBefore, count
   };
 }
 
-/** While a doubt is settled, nothing is heard of the address. Any other wait means that something else is the matter. */
+/** A search for a flow says nothing about the address for POSTs. Any other wait shows that the service answers there. */
 function misaddressedSinceAfter(entry: ClaimedEntry, reason: WaitReason): number | undefined {
   if (reason === 'misaddressed') return entry.misaddressedSince ?? entry.claimedAt;
   return reason === 'in-doubt' ? entry.misaddressedSince : undefined;

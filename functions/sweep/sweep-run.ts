@@ -10,7 +10,7 @@ import { isWantedByKey, mayMatch, routeFor } from '../uploads/routes.ts';
 import { isFolderMarker, messageFor } from '../uploads/upload-event.ts';
 import { incompleteEntry, type RepairPorts, repair } from './entry-repair.ts';
 import { type Hold, PassProgress } from './pass-progress.ts';
-import type { SweepCounts, SweepKind, SweepPass, SweepState } from './sweep-state.ts';
+import { NOTHING_DONE, type SweepCounts, type SweepKind, type SweepPass, type SweepState } from './sweep-state.ts';
 
 /** Uploads and entries that are compared side by side. */
 const SWEEP_CONCURRENCY = 32;
@@ -59,7 +59,7 @@ export class SweepRun {
     invocation: Invocation,
   ) {
     this.#watermark = state.watermark;
-    this.#counts = { ...pass.counts };
+    this.#counts = { ...(pass.counts ?? NOTHING_DONE) };
     this.#progress = new PassProgress(pass, hold, ports.clock, invocation);
     this.#ports = ports;
     this.#invocation = invocation;

@@ -2,6 +2,7 @@ import { GetObjectCommand, PutObjectCommand, type S3Client } from '@aws-sdk/clie
 import * as z from 'zod/mini';
 import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/telemetry.ts';
+import { orDropped } from '../base/validation.ts';
 import { SWEEP_KEY } from '../ledger/keys.ts';
 import { LedgerContendedError } from '../ledger/store.ts';
 import { isAbsent, isConflict, isPreconditionFailed } from '../s3/errors.ts';
@@ -36,8 +37,8 @@ export interface SweepPass {
   /** Bucket and prefix of the inbox that the pass goes through. */
   readonly inbox?: string | undefined;
   readonly position: SweepPosition;
-  /** What was done up to the position. */
-  readonly counts: SweepCounts;
+  /** What was done up to the position. Undefined if it is damaged. */
+  readonly counts?: SweepCounts | undefined;
   /** Nonce of the run that holds the pass, or held it last. */
   readonly holder: string;
   /** No other run takes the pass before this time. */
@@ -49,7 +50,7 @@ export interface EndedPass {
   readonly since: number;
   readonly startedAt: number;
   readonly endedAt: number;
-  readonly counts: SweepCounts;
+  readonly counts?: SweepCounts | undefined;
 }
 
 /**
@@ -84,9 +85,10 @@ const position = z.discriminatedUnion('in', [
  */
 const AHEAD_MAX_MS = 60 * 60_000;
 
-const NOTHING: SweepCounts = { compared: 0, missed: 0, repaired: 0 };
+export const NOTHING_DONE: SweepCounts = { compared: 0, missed: 0, repaired: 0 };
 const count = z.int().check(z.nonnegative());
-const counts = z._default(z.object({ compared: count, missed: count, repaired: count }), NOTHING);
+/** Counts are only shown. If they are damaged, the pass goes on all the same. */
+const counts = orDropped(z.object({ compared: count, missed: count, repaired: count }));
 
 function stateSchema(now: number) {
   const time = z.number().check(z.gte(0), z.lte(now + AHEAD_MAX_MS));
@@ -101,14 +103,14 @@ function stateSchema(now: number) {
     holder: z._default(z.string(), ''),
     heldUntil: time,
   };
-  const ended = z.optional(z.object({ since: z.number(), startedAt: time, endedAt: time, counts }));
+  const ended = orDropped(z.object({ since: z.number(), startedAt: time, endedAt: time, counts }));
   return z.object({
     firstDay: time,
     watermark: time,
     daily: z.optional(z.object(pass)),
     backfill: z.optional(z.object(pass)),
     dryRun: z.optional(z.object(pass)),
-    ended: z.optional(z.object({ daily: ended, backfill: ended, dryRun: ended })),
+    ended: orDropped(z.object({ daily: ended, backfill: ended, dryRun: ended })),
     /** The only pass of the previous version's state. */
     pass: z.optional(z.object({ ...pass, isScheduled: z.boolean() })),
   });

@@ -2,6 +2,7 @@ import type { Invocation } from '../base/invocation.ts';
 import type { Settings } from '../settings/environment.ts';
 import { keptFrom, type SweepPorts, SweepRun, type SweepSummary } from './sweep-run.ts';
 import {
+  NOTHING_DONE,
   type PerKind,
   SWEEP_KINDS,
   type SweepCounts,
@@ -83,7 +84,9 @@ export async function requestSweep(
     if (pass === undefined) return { ...current, [kind]: newPass(current, request, clock.now(), settings) };
     const { since = pass.since, uploadsPerSecond = pass.uploadsPerSecond } = request;
     if (since !== pass.since) throw underWayError(kind, pass);
-    return uploadsPerSecond === pass.uploadsPerSecond ? current : { ...current, [kind]: { ...pass, uploadsPerSecond } };
+    const force = pass.force || request.force || undefined;
+    if (uploadsPerSecond === pass.uploadsPerSecond && force === pass.force) return current;
+    return { ...current, [kind]: { ...pass, uploadsPerSecond, force } };
   }, invocation.closing);
   ports.telemetry.log.info('Sweep requested', { kind, since: isoOf(state[kind]?.since) });
   return reportOf(state);
@@ -125,14 +128,12 @@ async function runHeld(kind: SweepKind, ports: SweepPorts, invocation: Invocatio
     const taken = { ...pass, holder, heldUntil: invocation.endsAt };
     if (pass.inbox === inbox) return { ...current, [kind]: taken };
     // The inbox was replaced since the pass began, so the pass begins again.
-    return { ...current, [kind]: { ...taken, inbox, position: { in: 'inbox' }, counts: NOTHING } };
+    return { ...current, [kind]: { ...taken, inbox, position: { in: 'inbox' }, counts: NOTHING_DONE } };
   }, invocation.closing);
   const pass = state[kind];
   if (pass?.holder !== holder) return undefined;
   return new SweepRun({ state, pass, hold: { kind, store } }, ports, invocation).run();
 }
-
-const NOTHING: SweepCounts = { compared: 0, missed: 0, repaired: 0 };
 
 /** @throws {SinceTooEarlyError} */
 function newPass(
@@ -155,7 +156,7 @@ function newPass(
     force: force || undefined,
     since: since ?? Math.max(firstDay, watermark - LONGEST_UPLOAD_MS, earliest),
     position: { in: 'inbox' },
-    counts: NOTHING,
+    counts: NOTHING_DONE,
     holder: '',
     heldUntil: 0,
   };
@@ -176,10 +177,11 @@ function reportOf(state: SweepState): SweepReport {
   for (const kind of SWEEP_KINDS) {
     const pass = state[kind];
     const last = ended[kind];
-    if (pass) underWay[kind] = { since: isoOf(pass.since), startedAt: isoOf(pass.startedAt), ...pass.counts };
+    if (pass)
+      underWay[kind] = { since: isoOf(pass.since), startedAt: isoOf(pass.startedAt), ...(pass.counts ?? NOTHING_DONE) };
     if (last) {
       const times = { since: isoOf(last.since), startedAt: isoOf(last.startedAt), endedAt: isoOf(last.endedAt) };
-      past[kind] = { ...times, ...last.counts };
+      past[kind] = { ...times, ...(last.counts ?? NOTHING_DONE) };
     }
   }
   return { underWay, ended: past };

@@ -2,7 +2,7 @@ import { Aspects, Stack } from 'aws-cdk-lib';
 import { Alarm, ComparisonOperator, TreatMissingData } from 'aws-cdk-lib/aws-cloudwatch';
 import { SnsAction } from 'aws-cdk-lib/aws-cloudwatch-actions';
 import { PolicyStatement, ServicePrincipal } from 'aws-cdk-lib/aws-iam';
-import { CfnTopicPolicy, type ITopic, Topic } from 'aws-cdk-lib/aws-sns';
+import { type CfnTopicPolicy, type ITopic, TopicPolicy } from 'aws-cdk-lib/aws-sns';
 import { Construct, type IConstruct } from 'constructs';
 import { allowSending } from '../constructs/encryption.ts';
 import { type Condition, conditions, type Monitored, type Severity } from './conditions.ts';
@@ -59,17 +59,20 @@ export class Alarms extends Construct {
  */
 function allowAlarms(scope: Construct, topic: ITopic): void {
   allowSending(scope, topic.masterKey, CLOUDWATCH);
-  if (!(topic instanceof Topic)) return;
   const statement = new PolicyStatement({
     principals: [new ServicePrincipal(CLOUDWATCH)],
     actions: ['sns:Publish'],
     resources: [topic.topicArn],
     conditions: { StringEquals: { 'aws:SourceAccount': Stack.of(scope).account } },
   });
-  // Only at synth is it known whether the topic has a policy.
-  Aspects.of(topic).add({
+  const resolved = (value: unknown): string => JSON.stringify(Stack.of(scope).resolve(value));
+  const arn = resolved(topic.topicArn);
+  // Only at synth is it known which policies the app has. Each is an object of its own, which names its topics.
+  Aspects.of(scope.node.root).add({
     visit(node: IConstruct) {
-      if (node instanceof CfnTopicPolicy) topic.addToResourcePolicy(statement);
+      if (!(node instanceof TopicPolicy)) return;
+      const { topics } = node.node.defaultChild as CfnTopicPolicy;
+      if (topics.some((each) => resolved(each) === arn)) node.document.addStatements(statement);
     },
   });
 }

@@ -228,17 +228,14 @@ function tickCondition(metrics: PipelineMetrics): Condition {
   };
 }
 
-/**
- * A collector that was just deployed has completed no tick yet. That is over within minutes, so the lowest value of a
- * period counts. With one collector there is no such metric: see {@link tickCondition}.
- */
+/** With one collector there is no such metric: see {@link tickCondition}. */
 function collectorCondition(metrics: PipelineMetrics): Condition {
   return {
     id: 'collector-missing',
     severity: 'ticket',
     meaning: 'One of several collectors has completed no tick for 40 minutes, so its share of the outputs waits.',
     action: 'Check whether its schedule is on, and whether its ticks crash or are cut short.',
-    metric: metrics.minimum('OldestTickSeconds', TICK_PERIOD),
+    metric: metrics.maximum('OldestTickSeconds', TICK_PERIOD),
     threshold: TICK_PERIOD.toSeconds(),
     periods: [2, 2],
   };

@@ -30,11 +30,6 @@ export class PipelineMetrics {
     return this.#metric(metricName, Stats.MAXIMUM, period);
   }
 
-  /** The lowest value in a period. */
-  minimum(metricName: MetricName, period?: Duration): Metric {
-    return this.#metric(metricName, Stats.MINIMUM, period);
-  }
-
   /** The value that so many per cent of the values in a period do not exceed. */
   percentile(metricName: MetricName, percent: number): Metric {
     return this.#metric(metricName, Stats.percentile(percent)).with({ label: `${metricName} p${percent}` });

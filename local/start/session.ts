@@ -236,7 +236,7 @@ export class Session {
     const { screen, pipeline } = this.#options;
     const key = this.#keyOf(file);
     if (!routeFor(pipeline.routes, { key, mediaType: mediaTypeOf(undefined, key) })) {
-      screen.line(`${key}  skipped: no route in cdk.json matches this file`);
+      screen.line(`${key}  skipped: no route matches this file`);
       return undefined;
     }
     const tracked: Tracked = { key, since: Date.now(), state: 'uploading', end: Promise.withResolvers<End>() };

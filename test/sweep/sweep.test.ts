@@ -462,6 +462,58 @@ describe('a backfill', () => {
     expect(await sweep({ since: ago(9), uploadsPerSecond: 500 })).toMatchObject({ complete: true });
   });
 
+  it('that is stopped and requested again is left by its old run', async () => {
+    await start();
+    for (let i = 0; i < 40; i += 1) await unannounced(`${String(i).padStart(2, '0')}`);
+    world.clock.advance(HOUR);
+    world.remainingMs = 60_000;
+    const request = { since: ago(2), uploadsPerSecond: 1 };
+    await world.requestSweep(request);
+    const again = async () => {
+      await world.clock.sleep(1_000);
+      await world.requestSweep({ stop: true });
+      await world.requestSweep(request);
+      return world.runSweeps();
+    };
+    const [first, second] = await Promise.all([world.runSweeps(), again()]);
+    expect(second).toMatchObject([{ complete: true, missed: 40 }]);
+    expect(first).toMatchObject([{ complete: false }]);
+    // It writes its position every ten seconds, and ends when it finds another holder.
+    expect(first[0]?.missed).toBeLessThanOrEqual(12);
+  });
+
+  it('that begins after the watermark does not move it, because it leaves a gap', async () => {
+    await start();
+    await world.tick();
+    await sweep();
+    const before = await world.json<{ watermark: number }>(LEDGER, 'state/sweep.json');
+    world.clock.advance(48 * HOUR);
+    await sweep({ since: ago(1) });
+    const after = await world.json<{ watermark: number }>(LEDGER, 'state/sweep.json');
+    expect(after.watermark).toBe(before.watermark);
+    await sweep();
+    expect((await world.json<{ watermark: number }>(LEDGER, 'state/sweep.json')).watermark).toBeGreaterThan(
+      before.watermark,
+    );
+  });
+
+  it('goes on if the counts of its state are damaged, and so do the watermark and the first day', async () => {
+    await start();
+    const since = await cutOff();
+    const state = await world.json<{ backfill: object }>(LEDGER, 'state/sweep.json');
+    const damaged = { ...state, backfill: { ...state.backfill, counts: 5 }, ended: { daily: { endedAt: 'never' } } };
+    await world.put(LEDGER, 'state/sweep.json', JSON.stringify(damaged));
+    const { underWay } = await world.requestSweep({ status: true });
+    expect(underWay.backfill).toMatchObject({ since, compared: 0 });
+  });
+
+  it('is forced by a later request that says so', async () => {
+    await start();
+    const since = await cutOff();
+    await world.requestSweep({ since, force: true });
+    expect(await world.json(LEDGER, 'state/sweep.json')).toMatchObject({ backfill: { force: true } });
+  });
+
   it('ends soon after it is stopped', async () => {
     await start();
     for (let i = 0; i < 5; i += 1) await unannounced(`${i}`);

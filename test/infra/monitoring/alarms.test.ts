@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { Aspects, type Stack } from 'aws-cdk-lib';
 import { PolicyStatement, ServicePrincipal } from 'aws-cdk-lib/aws-iam';
-import { type ITopic, Subscription, SubscriptionProtocol, Topic } from 'aws-cdk-lib/aws-sns';
+import { type ITopic, Subscription, SubscriptionProtocol, Topic, TopicPolicy } from 'aws-cdk-lib/aws-sns';
 import { EmailSubscription } from 'aws-cdk-lib/aws-sns-subscriptions';
 import { describe, expect, it } from 'vitest';
 import { defaultPipeline, type Synthesis, synthesisePipeline } from '../synthesis.ts';
@@ -112,6 +112,14 @@ describe('alarms', () => {
       { Expression: 'FILL(measured, 0)' },
       { MetricStat: { Metric: { MetricName: metric }, Stat: statistic, Period: seconds } },
     ]);
+  });
+
+  it('see one collector of many that is off: the oldest of all reports counts', () => {
+    const { Threshold, EvaluationPeriods, ComparisonOperator, Metrics } = named('collector-missing');
+    expect(ComparisonOperator).toBe('GreaterThanOrEqualToThreshold');
+    expect(Metrics).toMatchObject([{ MetricStat: { Metric: { MetricName: 'OldestTickSeconds' }, Stat: 'Maximum' } }]);
+    const period = Metrics?.[0]?.MetricStat?.Period ?? 0;
+    expect(Threshold + (EvaluationPeriods - 1) * period).toBe(40 * 60);
   });
 
   it('use the namespace and the dimension of the functions', () => {
@@ -234,6 +242,22 @@ describe('the policy of a topic of the app', () => {
             if (node === stack) topic.addToResourcePolicy(statement);
           },
         });
+        return topic;
+      },
+    ],
+    [
+      'as a construct of its own, on the stack',
+      (stack) => {
+        const topic = new Topic(stack, 'Topic');
+        new TopicPolicy(stack, 'Policy', { topics: [topic], enforceSSL: true });
+        return topic;
+      },
+    ],
+    [
+      'as a construct of its own, on the topic',
+      (stack) => {
+        const topic = new Topic(stack, 'Topic');
+        new TopicPolicy(topic, 'Mine', { topics: [topic], enforceSSL: true });
         return topic;
       },
     ],
