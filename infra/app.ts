@@ -7,6 +7,12 @@ import { parseStackContext } from './deployment.ts';
 import { FlowdropStack } from './flowdrop-stack.ts';
 
 const app = new App();
+// npm has an option -c of its own. Without --, it would swallow the stage, and another stack would be deployed.
+const swallowed = process.env.npm_config_call;
+if (swallowed) {
+  process.stderr.write(`npm took -c for an option of its own. Put -- before it: npm run deploy -- -c ${swallowed}\n`);
+  process.exit(1);
+}
 let source = 'cdk.json';
 try {
   const configuration = readConfiguration({

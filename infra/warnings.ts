@@ -15,7 +15,7 @@ export function warnOfUnheardAlarms(scope: Construct, topic: ITopic | undefined,
   if (topic === undefined) {
     Validations.of(scope).addWarning(
       'flowdrop:nobody-is-told',
-      'No one is notified of alarms. Set alarmTopic (alarmEmail in the context), or check the dashboard every day.',
+      'No one is notified of alarms. Set deployment.alarmEmail or deployment.alarmTopicArn (the prop alarmTopic), or check the dashboard every day.',
     );
     return;
   }

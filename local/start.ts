@@ -21,7 +21,7 @@ import { Screen } from './start/screen.ts';
 import { issueOfService } from './start/service-check.ts';
 import { namedFile, Session } from './start/session.ts';
 import { shownPath } from './start/shown-path.ts';
-import { InUseError, knownFilesPath, type State, temporaryState, watchState } from './start/state.ts';
+import { InUseError, isNewService, knownFilesPath, type State, temporaryState, watchState } from './start/state.ts';
 
 /** `npm start`. The usage is in `start/arguments.ts`. */
 
@@ -67,7 +67,11 @@ async function main(): Promise<number> {
   }
   requireWritable(args.resultsDir, '--results');
   const isWatching = args.files === undefined;
-  const samples = isWatching && !existsSync(args.inboxDir) ? copySamples(args.inboxDir, routes) : [];
+  const isNewInbox = isWatching && !existsSync(args.inboxDir);
+  if (isNewInbox) requireWritable(args.inboxDir, '--inbox');
+  if (isWatching && !args.sendsExisting) requireNothingToSend(args);
+  // A real service charges for flows, so it gets only the user's own files.
+  const samples = isNewInbox && args.service === undefined ? copySamples(args.inboxDir, routes) : [];
   const state = isWatching ? watchState(STATE_DIR, args.service?.url) : temporaryState(STATE_DIR);
   const logs = new FunctionLogs(LOG_DIR, (text) => screen.line(`! ${text}`));
   let session: Session | undefined;
@@ -203,7 +207,7 @@ async function processFiles(
   session: Session,
   {
     files: named,
-    args: { resultsDir, unreadable },
+    args: { resultsDir, unreadable, service },
     screen,
     signal,
   }: { files: readonly NamedFile[]; args: Arguments; screen: Screen; signal: AbortSignal },
@@ -213,7 +217,14 @@ async function processFiles(
   const interruption = new Promise<undefined>((resolve) => signal.addEventListener('abort', () => resolve(undefined)));
   const succeeded = await Promise.race([session.process(files), interruption]);
   await session.close(); // Nothing is told after the last line.
-  if (succeeded === undefined) return interrupted();
+  if (succeeded === undefined) {
+    if (session.unfinished > 0 && service !== undefined) {
+      screen.line(
+        `Flows of ${session.unfinished} files may still run at ${service.url}. The same command pays for new ones.`,
+      );
+    }
+    return interrupted();
+  }
   const where = shownPath(resultsDir);
   const isGood = succeeded && unreadable.length === 0;
   screen.line(
@@ -239,13 +250,29 @@ function requireWritable(dir: string, option: string): void {
   }
 }
 
+/**
+ * A folder that was filled while the stand-in was tried is not sent to a service that charges for it.
+ * @throws {UsageError}
+ */
+function requireNothingToSend({ inboxDir, service }: Arguments): void {
+  if (service === undefined || !isNewService(STATE_DIR, service.url)) return;
+  const files = readdirSync(inboxDir, { recursive: true, withFileTypes: true }).filter(
+    (entry) => entry.isFile() && !entry.name.startsWith('.'),
+  );
+  if (files.length === 0) return;
+  const held = files.length === 1 ? 'a file' : `${files.length} files`;
+  throw new UsageError(
+    `The inbox ${shownPath(inboxDir)} already holds ${held}, and ${service.url} may charge for each. ` +
+      'Add --send-existing to send them, or name another folder with --inbox',
+  );
+}
+
 function versions(): string {
   const { name, version } = JSON.parse(readFileSync(here('../package.json'), 'utf8'));
   return `${name} ${version} (Node ${process.versions.node})`;
 }
 
 function copySamples(inboxDir: string, routes: readonly Route[]): string[] {
-  requireWritable(inboxDir, '--inbox');
   const samples = readdirSync(EXAMPLES_DIR, { withFileTypes: true })
     .filter(
       (entry) => entry.isFile() && routeFor(routes, { key: entry.name, mediaType: mediaTypeOf(undefined, entry.name) }),

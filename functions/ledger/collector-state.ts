@@ -1,5 +1,5 @@
 import * as z from 'zod/mini';
-import { orDropped } from '../base/validation.ts';
+import { orDropped } from '../base/stored-state.ts';
 
 /** Maximum lead of another machine's clock over ours, in milliseconds. Later times are taken to be damaged. */
 const COLLECTOR_CLOCK_SKEW_MS = 10 * 60_000;

@@ -75,7 +75,7 @@ export const FAILURES = {
     meaning: 'The service says that the flow failed.',
     retry: 'can-help',
     action:
-      "Read the service's words in the message. If the file or a parameter is at fault, correct it: a retry is paid for.",
+      "Read the service's words in the message. If the file is at fault, put a corrected one into the inbox. If the template or a parameter is, correct the route.",
   },
   'flow-aborted': {
     meaning: 'The service says that the flow was aborted.',
@@ -214,7 +214,7 @@ export const adviceFor = (code: string): Advice | undefined =>
 
 /** What a receipt says after the action. */
 export const RETRY_SENTENCES: Readonly<Record<Advice['retry'], string>> = {
-  'can-help': 'A retry can help.',
-  'after-change': 'After that, a retry can help.',
+  'can-help': 'A retry sends the same file again, which can help.',
+  'after-change': 'After that, a retry of the same file can help.',
   'cannot-help': 'A retry of the same upload cannot help.',
 };

@@ -85,10 +85,11 @@ function advised(failure: Failure, upload: Upload, settings: RetrySettings): Fai
   const known = adviceFor(failure.code);
   // The code of another version may stand for anything.
   if (known === undefined) return { ...failure, advice: UNKNOWN_ADVICE, retry: retryCommand(settings, upload) };
-  const advice = `${known.action} ${RETRY_SENTENCES[known.retry]}`;
-  return known.retry === 'cannot-help'
-    ? { ...failure, advice }
-    : { ...failure, advice, retry: retryCommand(settings, upload) };
+  const retry = known.retry === 'cannot-help' ? undefined : retryCommand(settings, upload);
+  // A local run whose files come from no folder has no command to retry one.
+  const isOffered = known.retry === 'cannot-help' || retry !== undefined;
+  const advice = isOffered ? `${known.action} ${RETRY_SENTENCES[known.retry]}` : known.action;
+  return { ...failure, advice, ...(retry !== undefined && { retry }) };
 }
 
 const UNKNOWN_ADVICE = 'Look the code up in docs/failures.md of the version that wrote it.';

@@ -16,6 +16,8 @@ Options:
   --results DIR     the folder for the results   (default: ./results)
   --service URL     use this flow service instead of the built-in stand-in;
                     set its token in the environment variable FLOWDROP_TOKEN
+  --send-existing   send the files that are in the inbox already, although a flow
+                    service sees them for the first time, and may charge for each
   --credentials     print the endpoint and the credentials of the S3 of this run,
                     for clients such as the AWS CLI, s3cmd and rclone
   --skip-check      do not ask the service first whether it can be used
@@ -36,6 +38,8 @@ export interface Arguments {
   /** Print how a client reaches the S3 of this run. */
   readonly showsCredentials: boolean;
   readonly skipCheck: boolean;
+  /** Send what is in the inbox already to a service that sees it for the first time. */
+  readonly sendsExisting: boolean;
 }
 
 /**
@@ -50,7 +54,8 @@ export function parseArguments(
   const inboxDir = resolve(cwd, values.inbox ?? 'inbox');
   const resultsDir = resolve(cwd, values.results ?? 'results');
   const showsCredentials = values.credentials === true;
-  const common = { inboxDir, resultsDir, showsCredentials, skipCheck: values['skip-check'] === true };
+  const flags = { skipCheck: values['skip-check'] === true, sendsExisting: values['send-existing'] === true };
+  const common = { inboxDir, resultsDir, showsCredentials, ...flags };
   const shows = values.help ? 'help' : values.version ? 'version' : undefined;
   if (shows !== undefined) return { ...common, shows, files: undefined, unreadable: [], service: undefined };
 
@@ -76,7 +81,7 @@ function parse(args: readonly string[], env: NodeJS.ProcessEnv) {
       command: COMMAND,
       options: {
         ...{ inbox: text, results: text, service: text },
-        ...{ credentials: flag, 'skip-check': flag, version: flag },
+        ...{ credentials: flag, 'skip-check': flag, 'send-existing': flag, version: flag },
         help: { type: 'boolean', short: 'h' },
       },
       allowPositionals: true,
@@ -110,7 +115,7 @@ function filesAt(
   return { files, unreadable };
 }
 
-/** An inbox that does not exist is made later, with samples in it. */
+/** An inbox that does not exist is made later. */
 function requireInbox(inboxDir: string, resultsDir: string): void {
   if (contains(inboxDir, resultsDir) || contains(resultsDir, inboxDir)) {
     throw new UsageError('The folders for inbox and results must not contain each other: results would become uploads');
@@ -118,7 +123,7 @@ function requireInbox(inboxDir: string, resultsDir: string): void {
   const facts = factsOf(inboxDir);
   if (facts === undefined) return;
   if (!facts.isDirectory()) {
-    throw new UsageError(`The inbox ${inboxDir} is not a folder. Give the path of a folder, or of none yet`);
+    throw new UsageError(`The inbox ${inboxDir} is not a folder. Name a folder: it need not exist`);
   }
   try {
     accessSync(inboxDir, constants.R_OK | constants.X_OK);

@@ -15,6 +15,11 @@ const SETTLE_PAUSES = 3;
  */
 const SETTLE_MAX_MS = 30_000;
 
+/**
+ * The same for a file that was already taken, in milliseconds. A later change is a correction, which the user waits for.
+ */
+const TAKEN_PAUSE_MAX_MS = 3_000;
+
 /** Names that browsers, editors and copy tools give to unfinished files. */
 const UNFINISHED = /(\.(part|partial|crdownload|download|filepart|tmp|temp|swp)|~)$|^~\$/i;
 
@@ -145,7 +150,8 @@ function nextSeen(before: Seen | undefined, file: InboxFile, now: number): Seen 
   if (before === undefined) return { file, since: now, longestPauseMs: 0, taken: false };
   if (isSameVersion(before.file, file)) return before;
   const pauseMs = now - before.since;
-  const isGrowing = file.bytes > before.file.bytes && pauseMs <= SETTLE_MAX_MS;
+  const pauseMaxMs = before.taken ? TAKEN_PAUSE_MAX_MS : SETTLE_MAX_MS;
+  const isGrowing = file.bytes > before.file.bytes && pauseMs <= pauseMaxMs;
   return { file, since: now, longestPauseMs: isGrowing ? Math.max(before.longestPauseMs, pauseMs) : 0, taken: false };
 }
 

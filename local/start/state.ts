@@ -46,7 +46,7 @@ export function watchState(root: string, serviceUrl: string | undefined): State 
   makePrivate(root);
   const lock = join(root, 'watch.lock');
   takeLock(lock);
-  const dir = join(root, serviceUrl === undefined ? 'stand-in' : `service-${hash(serviceUrl)}`);
+  const dir = serviceUrl === undefined ? join(root, 'stand-in') : serviceDir(root, serviceUrl);
   const release = () => rmSync(lock, { force: true });
   if (serviceUrl === undefined) {
     rmSync(dir, { recursive: true, force: true });
@@ -59,6 +59,12 @@ export function watchState(root: string, serviceUrl: string | undefined): State 
   writeFileSync(named, state.name, { mode: PRIVATE_FILE_MODE });
   return { ...state, release };
 }
+
+/** True if no earlier run watched a folder for this service. */
+export const isNewService = (root: string, serviceUrl: string): boolean =>
+  readIfThere(join(serviceDir(root, serviceUrl), 'name')) === undefined;
+
+const serviceDir = (root: string, serviceUrl: string): string => join(root, `service-${hash(serviceUrl)}`);
 
 /** The file that remembers which files of an inbox folder were processed by which service. */
 export function knownFilesPath(root: string, inboxDir: string, serviceUrl: string | undefined): string {
@@ -74,7 +80,7 @@ function takeLock(path: string): void {
   const holder = Number(readIfThere(path) ?? Number.NaN);
   if (isAlive(holder)) {
     throw new InUseError(
-      `Flowdrop is already watching, as process ${holder}. If that process is not Flowdrop, delete ${path}.`,
+      `Flowdrop is already watching, as process ${holder}. To stop it: kill ${holder}. If that process is not Flowdrop, delete ${path}.`,
     );
   }
   writeFileSync(path, String(process.pid), { mode: PRIVATE_FILE_MODE });

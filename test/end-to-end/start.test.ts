@@ -190,7 +190,11 @@ describe('npm start', { timeout: 120_000 }, () => {
       await mkdir(join(home, 'inbox'));
       await copyFile(example('gem.glb'), join(home, 'inbox', 'gem.glb'));
       const env = { FLOWDROP_TOKEN: 'fake-token' };
-      const killed = start(['--service', url], env);
+      const refused = await start(['--service', url], env).ended;
+      expect(refused).toMatchObject({ code: 2 });
+      expect(refused.output).toContain('already holds a file');
+      expect(service.flows).toEqual([]);
+      const killed = start(['--service', url, '--send-existing'], env);
       const log = join(home, '.flowdrop', 'log', 'create-flow.log');
       await vi.waitFor(async () => expect(await readFile(log, 'utf8')).toContain('Flow created'), PATIENCE);
       killed.child.kill('SIGKILL');
@@ -230,7 +234,7 @@ describe('npm start', { timeout: 120_000 }, () => {
       await writeFile(join(home, 'inbox', 'large.glb'), '');
       await truncate(join(home, 'inbox', 'large.glb'), bytes);
       const env = { FLOWDROP_TOKEN: 'fake-token' };
-      const killed = start(['--service', url], env);
+      const killed = start(['--service', url, '--send-existing'], env);
       const bodies = async () => {
         const [state = ''] = (await readdir(join(home, '.flowdrop'))).filter((name) => name.startsWith('service-'));
         return readdir(join(home, '.flowdrop', state, 's3', 'bodies'));

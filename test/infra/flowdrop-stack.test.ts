@@ -38,7 +38,9 @@ describe('the stack of cdk.json as it is shipped', () => {
   });
 
   it('warns that no one is notified of alarms', () => {
-    expect(messages.join('\n')).toContain('No one is notified of alarms. Set alarmTopic (alarmEmail in the context)');
+    expect(messages.join('\n')).toContain(
+      'No one is notified of alarms. Set deployment.alarmEmail or deployment.alarmTopicArn',
+    );
   });
 
   it('has outputs for its resources', () => {

@@ -27,6 +27,7 @@ describe('the arguments of npm start', () => {
       service: undefined,
       showsCredentials: false,
       skipCheck: false,
+      sendsExisting: false,
     });
     expect(parse(['--credentials'])).toMatchObject({ showsCredentials: true });
   });

@@ -60,13 +60,26 @@ describe('the inbox folder', () => {
 
   it('does not let a file wait for more than half a minute', async () => {
     const path = join(dir, 'slow.bin');
+    for (const pause of [900, 2_600, 7_700, 23_000]) {
+      await appendFile(path, 'x');
+      await pollAfter(0);
+      expect(await pollAfter(pause)).toEqual([]);
+    }
     await appendFile(path, 'x');
     await pollAfter(0);
-    await pollAfter(1_000);
-    await appendFile(path, 'x');
-    await pollAfter(25_000);
     expect(await pollAfter(29_900)).toEqual([]);
-    expect(await pollAfter(100)).toEqual([['slow.bin', 2]]);
+    expect(await pollAfter(100)).toEqual([['slow.bin', 5]]);
+  });
+
+  it('returns a corrected file soon: the time since it was returned is no pause of a writer', async () => {
+    const path = join(dir, 'picture.png');
+    await writeFile(path, 'text');
+    await pollAfter(0);
+    expect(await pollAfter(1_000)).toEqual([['picture.png', 4]]);
+    await pollAfter(5_000);
+    await writeFile(path, 'a picture');
+    await pollAfter(0);
+    expect(await pollAfter(1_000)).toEqual([['picture.png', 9]]);
   });
 
   it.each([
