@@ -198,7 +198,11 @@ async function watch(
   });
   await session.close(); // What ends until then is told, and does not count as unfinished.
   if (session.unfinished > 0)
-    screen.line(`Unfinished files: ${session.unfinished}. The next npm start continues with them.`);
+    screen.line(
+      `Unfinished files: ${session.unfinished}. ` +
+        // The flows of the stand-in end with it.
+        (args.service ? 'The next npm start continues with them.' : 'The next npm start begins them again.'),
+    );
   screen.line(`Stopped. Results are in ${shownPath(args.resultsDir)}.`);
   return 0;
 }
