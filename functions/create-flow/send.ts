@@ -113,7 +113,7 @@ export async function handleFailure(delivery: Delivery, claim: Stored<ClaimedEnt
       // The flow may be listed already. Then the upload need not wait.
       const settled = await settleDoubt(delivery, { ...claim, entry: { ...entry, doubt, attempts } });
       if ('outcome' in settled) return settled.outcome;
-      // Only a process that was frozen for minutes gets here. Its doubt is over, and its claim may have expired too.
+      // Only a process that was frozen for minutes gets here. The upload may be sent again, but its claim may be over.
       const wait = { reason: 'unavailable', message, counted: false, notBefore: nextAttemptAt } as const;
       return keepWaiting(delivery, settled.claim, wait);
     }

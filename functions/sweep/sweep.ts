@@ -2,6 +2,7 @@ import type { Invocation } from '../base/invocation.ts';
 import type { Settings } from '../settings/environment.ts';
 import { keptFrom, type SweepPorts, SweepRun, type SweepSummary } from './sweep-run.ts';
 import {
+  type EndedPass,
   NOTHING_DONE,
   type PerKind,
   SWEEP_KINDS,
@@ -88,8 +89,9 @@ export async function requestSweep(
     if (uploadsPerSecond === pass.uploadsPerSecond && force === pass.force) return current;
     return { ...current, [kind]: { ...pass, uploadsPerSecond, force } };
   }, invocation.closing);
-  ports.telemetry.log.info('Sweep requested', { kind, since: isoOf(state[kind]?.since) });
-  return reportOf(state);
+  const report = reportOf(state);
+  ports.telemetry.log.info('Sweep requested', { kind, since: report.underWay[kind]?.since });
+  return report;
 }
 
 /**
@@ -168,21 +170,20 @@ function underWayError(kind: SweepKind, { since }: SweepPass): PassUnderWayError
   return new PassUnderWayError(`${underWay}; {"sweep": {"stop": true}} stops it`);
 }
 
-const isoOf = <T extends number | undefined>(time: T): string => new Date(time ?? 0).toISOString();
+const isoOf = (time: number): string => new Date(time).toISOString();
 
 function reportOf(state: SweepState): SweepReport {
-  const { ended = {} } = state;
-  const underWay: Record<string, PassReport> = {};
-  const past: Record<string, PassReport> = {};
+  return { underWay: reportsOf(state), ended: reportsOf(state.ended ?? {}) };
+}
+
+function reportsOf(passes: PerKind<SweepPass | EndedPass>): PerKind<PassReport> {
+  const reports: { [kind in SweepKind]?: PassReport } = {};
   for (const kind of SWEEP_KINDS) {
-    const pass = state[kind];
-    const last = ended[kind];
-    if (pass)
-      underWay[kind] = { since: isoOf(pass.since), startedAt: isoOf(pass.startedAt), ...(pass.counts ?? NOTHING_DONE) };
-    if (last) {
-      const times = { since: isoOf(last.since), startedAt: isoOf(last.startedAt), endedAt: isoOf(last.endedAt) };
-      past[kind] = { ...times, ...(last.counts ?? NOTHING_DONE) };
-    }
+    const pass = passes[kind];
+    if (pass === undefined) continue;
+    const { since, startedAt, counts = NOTHING_DONE } = pass;
+    const ended = 'endedAt' in pass ? { endedAt: isoOf(pass.endedAt) } : {};
+    reports[kind] = { since: isoOf(since), startedAt: isoOf(startedAt), ...ended, ...counts };
   }
-  return { underWay, ended: past };
+  return reports;
 }

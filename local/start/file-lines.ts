@@ -57,7 +57,7 @@ export class Waits {
     return { state, line: `${key}  ${state}` };
   }
 
-  /** A file goes on: the trouble is over. If it comes back, it is told again. */
+  /** A file no longer waits. If it waits again for the same reason, the reason is printed again. */
   forget(): void {
     this.#told.clear();
   }

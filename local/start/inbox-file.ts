@@ -87,7 +87,7 @@ export async function contentOf(file: InboxFile, signal: AbortSignal): Promise<C
 }
 
 async function openVersion(file: InboxFile): Promise<FileHandle> {
-  // Without O_NONBLOCK, a pipe that took the file's place would stop this process until somebody writes into it.
+  // If a pipe took the file's place, opening it without O_NONBLOCK would block until another process writes into it.
   const handle = await open(file.path, constants.O_RDONLY | constants.O_NONBLOCK).catch((error) => {
     if (error.code === 'ENOENT') throw new FileChangedError(`${file.path} is gone`, { cause: error });
     throw error;

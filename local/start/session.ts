@@ -75,7 +75,7 @@ export class Session {
   readonly #tracked = new Set<Tracked>();
   /** The files that were not uploaded because the session was interrupted. */
   readonly #interrupted = new Set<string>();
-  /** The uploads whose bytes are all sent, until S3 has answered with their version: by key, of which one is uploaded at a time. */
+  /** By key: uploads whose bytes are sent, and whose version S3 has not answered yet. A key has one at a time. */
   readonly #answers = new Map<string, Promise<unknown>>();
   #pipeline!: Pipeline;
   #follower!: Follower;

@@ -13,7 +13,7 @@ export const XML_LIST_BYTES_MAX = 4 * 1024 ** 2;
 /** Limit for a line of an aws-chunked body: a length with a signature, or a trailer. */
 const CHUNK_LINE_BYTES_MAX = 4096;
 const TRAILERS_MAX = 16;
-/** A length, and parameters of which only the signature counts. */
+/** The length of a chunk, and its parameters. Only the parameter with the signature is used. */
 const CHUNK_HEADER = /^([0-9a-fA-F]{1,12})(?:;(?:chunk-signature=([0-9a-f]{64})$|.*))?$/;
 const TRAILER_SIGNATURE = 'x-amz-trailer-signature';
 
