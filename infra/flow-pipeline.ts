@@ -26,6 +26,7 @@ import { UploadQueue } from './constructs/upload-queue.ts';
 import { type CheckedProps, checkProps, type FlowPipelineProps } from './flow-pipeline-props.ts';
 import { Alarms } from './monitoring/alarms.ts';
 import { PipelineDashboard } from './monitoring/dashboard.ts';
+import { SavedQueries } from './monitoring/queries.ts';
 import { RUNBOOK_IN_PACKAGE, warnOfExampleHost, warnOfRoutes, warnOfUnheardAlarms } from './warnings.ts';
 
 /** Turns each file that is put into the inbox into a flow. Its outputs and a receipt appear in the results bucket. */
@@ -68,6 +69,10 @@ export class FlowPipeline extends Construct {
     this.createFlowFunction = createFlow.function;
     this.collectOutputsFunction = collectOutputs.function;
     this.alarms = this.#newMonitoring(props, context);
+    new SavedQueries(this, 'Queries', {
+      pipeline: context.pipeline,
+      logs: { 'create-flow': createFlow.logGroup, 'collect-outputs': collectOutputs.logGroup },
+    });
 
     if (props.permissionsBoundary !== undefined) PermissionsBoundary.of(this).apply(props.permissionsBoundary);
     Tags.of(this).add('flowdrop:pipeline', context.pipeline);
