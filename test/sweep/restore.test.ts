@@ -1,0 +1,287 @@
+import {
+  DeleteObjectCommand,
+  ListObjectVersionsCommand,
+  PutBucketVersioningCommand,
+  PutObjectCommand,
+} from '@aws-sdk/client-s3';
+import { describe, expect, it } from 'vitest';
+import type { ClaimedEntry, Entry, RunningEntry } from '../../functions/ledger/entry.ts';
+import { retryUploads } from '../../functions/resubmit/retry.ts';
+import { INBOX, LEDGER, openWorld, RESULTS, type World, type WorldOptions } from '../support/world.ts';
+
+const MINUTE = 60_000;
+const HOUR = 60 * MINUTE;
+const DAY = 24 * HOUR;
+
+let world: World;
+
+/** A copy of objects of the ledger, by key. */
+type Backup = Map<string, string>;
+
+async function backup(): Promise<Backup> {
+  const copy: Backup = new Map();
+  for (const key of await world.keys(LEDGER)) copy.set(key, (await world.object(LEDGER, key)).bytes.toString());
+  return copy;
+}
+
+const deleted = (key: string) => world.s3.send(new DeleteObjectCommand({ Bucket: LEDGER, Key: key }));
+
+/** Replaces the whole ledger, as a new bucket with the copy does. */
+async function restore(copy: Backup): Promise<void> {
+  for (const key of await world.keys(LEDGER)) await deleted(key);
+  for (const [Key, body] of copy) {
+    await world.s3.send(new PutObjectCommand({ Bucket: LEDGER, Key, Body: Buffer.from(body) }));
+  }
+}
+
+const withoutState = (copy: Backup): Backup => new Map([...copy].filter(([key]) => !key.startsWith('state/')));
+
+const entriesOnly = (copy: Backup): Backup => new Map([...copy].filter(([key]) => key.startsWith('uploads/')));
+
+const entryAt = (copy: Backup, key: string): Entry => {
+  const entries = [...copy].flatMap(([at, body]) => (at.startsWith('uploads/') ? [JSON.parse(body) as Entry] : []));
+  const found = entries.find(({ upload }) => upload.key === key);
+  if (found === undefined) throw new Error(`No entry of ${key}`);
+  return found;
+};
+
+/** What a copy holds if it is made between the claim of an upload and the answer of the service. */
+function beforeItsAnswer(copy: Backup, key: string): void {
+  const { flow, ...rest } = entryAt(copy, key) as RunningEntry;
+  const { createdAt: claimedAt } = flow;
+  const claimed: ClaimedEntry = { ...rest, state: 'claimed', claimedAt, deadline: claimedAt + 80_000 };
+  copy.set(`uploads/${rest.upload.id}.json`, JSON.stringify(claimed));
+  for (const marker of copy.keys()) {
+    if (marker.startsWith('running/') && marker.includes(rest.upload.id)) copy.delete(marker);
+  }
+}
+
+/** The number of flows that were made of each file: what is paid for. */
+function paid(): Record<string, number> {
+  const keys = world.service.flows.map(({ inputs }) => Object(inputs[0]?.additional).key as string);
+  return Object.fromEntries(keys.map((key) => [key, keys.filter((other) => other === key).length]));
+}
+
+const statuses = async (...keys: string[]) => Promise.all(keys.map(async (key) => (await world.receipt(key)).status));
+
+const ALL = ['ended', 'running', 'claimed', 'waiting', 'later', 'last'];
+
+/**
+ * A world that loses its ledger. At the time of the copy, one upload has ended, one has a running flow, one is claimed
+ * and one waits. Then all four end. Two come later: one has ended too, and the flow of the last one runs.
+ */
+async function openWithBackup(options: WorldOptions = {}): Promise<{ readonly copy: Backup; readonly at: number }> {
+  world = await openWorld({ isVirtual: true, ...options });
+  await world.sweep();
+  await world.upload('ended', 'ended');
+  await world.settle();
+  await world.upload('running', 'running');
+  await world.upload('claimed', 'claimed');
+  await world.deliver();
+  world.service.intercept = (_, { operation }) => (operation === 'createFlow' ? { reset: 'before-body' } : undefined);
+  await world.upload('waiting', 'waiting');
+  await world.deliver();
+  const copy = await backup();
+  const at = world.clock.now();
+  beforeItsAnswer(copy, 'claimed');
+  expect(entryAt(copy, 'waiting').state).toBe('waiting');
+
+  world.service.intercept = undefined;
+  world.clock.advance(HOUR);
+  await world.upload('later', 'later');
+  await world.settle();
+  await world.upload('last', 'last');
+  await world.deliver();
+  expect(paid()).toEqual(Object.fromEntries(ALL.map((key) => [key, 1])));
+  expect(await statuses('ended', 'running', 'claimed', 'waiting', 'later')).toEqual(Array(5).fill('succeeded'));
+  return { copy, at };
+}
+
+describe('an older ledger without its state', () => {
+  it('pays by itself only for what waited without a doubt when it was copied', async () => {
+    const { copy } = await openWithBackup();
+    await restore(withoutState(copy));
+    for (let day = 0; day < 3; day += 1) {
+      world.clock.advance(DAY);
+      await world.sweep();
+      await world.settle();
+    }
+    expect(paid()).toEqual({ ended: 1, running: 1, claimed: 1, waiting: 2, later: 1, last: 1 });
+    expect(world.count('UploadsMissed')).toBe(0);
+  });
+
+  it.each([
+    ['with its markers', withoutState],
+    ['with its entries alone', entriesOnly],
+  ])('%s finds its running and claimed flows, if a sweep is told when the restore began', async (_, partOf) => {
+    const { copy } = await openWithBackup();
+    const told = world.events.length;
+    const stored = await world.keys(RESULTS, 'running/');
+    world.clock.advance(10 * MINUTE);
+    // A minute before: S3 dates objects in whole seconds.
+    const since = new Date(world.clock.now() - MINUTE).toISOString();
+    await restore(partOf(copy));
+    // The claimed upload has no marker in the copy, and its message is gone. The pass puts the marker.
+    world.clock.advance(10 * MINUTE);
+    expect(await world.sweep({ since })).toMatchObject({ complete: true, missed: 0 });
+    await world.settle();
+    expect(world.count('FlowsAdopted')).toBe(1);
+    expect(paid()).toEqual({ ended: 1, running: 1, claimed: 1, waiting: 2, later: 1, last: 1 });
+    expect(await statuses('ended', 'running', 'claimed', 'waiting')).toEqual(Array(4).fill('succeeded'));
+    // What was stored before is found in its place, and each end is told again as a new one.
+    expect(await world.keys(RESULTS, 'running/')).toEqual(stored);
+    expect(world.events.length).toBe(told + 3);
+    expect(await world.keys(LEDGER, 'running/')).toEqual([]);
+  });
+
+  it('loses nothing and pays again for what came later, if a sweep is told the time of the copy', async () => {
+    const { copy, at } = await openWithBackup();
+    await restore(withoutState(copy));
+    world.clock.advance(HOUR);
+    const since = new Date(at - 2 * DAY).toISOString();
+    expect(await world.sweep({ since, dryRun: true })).toMatchObject({ complete: true, missed: 2 });
+    expect(paid()).toMatchObject({ later: 1, last: 1 });
+    expect(await world.sweep({ since })).toMatchObject({ complete: true, missed: 2 });
+    await world.settle();
+    expect(paid()).toEqual({ ended: 1, running: 1, claimed: 1, waiting: 2, later: 2, last: 2 });
+    expect(await statuses(...ALL)).toEqual(Array(ALL.length).fill('succeeded'));
+    // The receipt is that of the later flow, whose assets are beside those of the first one.
+    const { flow, assets } = await world.receipt('later');
+    expect(flow?.id).toBe(world.service.flows.filter(({ inputs }) => inputs[0]?.bytes === 'later'.length).at(-1)?.id);
+    for (const { key } of assets) expect(await world.keys(RESULTS, key)).toEqual([key]);
+  });
+
+  it('pays for one upload that came later if the operator announces this one only', async () => {
+    const { copy } = await openWithBackup();
+    await restore(withoutState(copy));
+    world.clock.advance(HOUR);
+    // `later` has its receipt. `last` had none yet.
+    expect(await world.keys(RESULTS, 'later/receipt.json')).toHaveLength(1);
+    expect(await world.keys(RESULTS, 'last/receipt.json')).toEqual([]);
+    const notification = { eventName: 'ObjectCreated:Put', s3: { bucket: { name: INBOX }, object: { key: 'last' } } };
+    world.queue.send(JSON.stringify({ Records: [notification] }));
+    await world.settle();
+    expect(paid()).toMatchObject({ later: 1, last: 2 });
+    expect(await statuses('later', 'last')).toEqual(['succeeded', 'succeeded']);
+  });
+
+  it('takes a flow that the service has deleted meanwhile for a failure, although its results are there', async () => {
+    const { copy } = await openWithBackup();
+    const { flow } = entryAt(copy, 'running') as RunningEntry;
+    const { assets } = await world.receipt('running');
+    await restore(withoutState(copy));
+    world.service.intercept = ({ url }) => (url.includes(`/flows/${flow.id}`) ? { status: 404 } : undefined);
+    for (let i = 0; i < 4; i += 1) {
+      world.clock.advance(20 * MINUTE);
+      await world.tick();
+    }
+    expect(await world.receipt('running')).toMatchObject({ status: 'failed', failure: { code: 'flow-gone' } });
+    for (const { key } of assets) expect(await world.keys(RESULTS, key)).toEqual([key]);
+    expect(paid()).toMatchObject({ running: 1 });
+  });
+});
+
+describe('an older ledger that does not know a retry', () => {
+  it('leaves the receipt of the retry as it is, and pays for nothing again', async () => {
+    world = await openWorld({ isVirtual: true });
+    world.service.intercept = (_, { operation, n }) =>
+      operation === 'createFlow' && n === 1 ? { status: 422 } : undefined;
+    await world.upload('a', 'a');
+    await world.settle();
+    expect(await statuses('a')).toEqual(['failed']);
+    const copy = await backup();
+    const { id } = (await world.entry()).upload;
+    await retryUploads([id], world.ports, new AbortController().signal);
+    await world.settle();
+    expect(await statuses('a')).toEqual(['succeeded']);
+    world.clock.advance(HOUR);
+    const since = new Date(world.clock.now() - MINUTE).toISOString();
+    await restore(withoutState(copy));
+    world.clock.advance(HOUR);
+    await world.sweep({ since });
+    await world.settle();
+    expect(await world.entry()).toMatchObject({ state: 'failed', generation: 1 });
+    expect(await world.receipt('a')).toMatchObject({ status: 'succeeded', generation: 2 });
+    expect(paid()).toEqual({ a: 1 });
+  });
+});
+
+describe('an older ledger with its state', () => {
+  it('pays again for all that came later, at the next daily sweep', async () => {
+    const { copy } = await openWithBackup();
+    await restore(copy);
+    world.clock.advance(HOUR);
+    expect(await world.sweep()).toMatchObject({ kind: 'daily', missed: 2 });
+    await world.settle();
+    expect(paid()).toMatchObject({ ended: 1, running: 1, claimed: 1, later: 2, last: 2 });
+    expect(await statuses(...ALL)).toEqual(Array(ALL.length).fill('succeeded'));
+  });
+});
+
+describe('a versioned ledger', () => {
+  const versioned = () =>
+    world.s3.send(new PutBucketVersioningCommand({ Bucket: LEDGER, VersioningConfiguration: { Status: 'Enabled' } }));
+
+  /** Undoes the deletions below a prefix: deletes the delete markers that are current. */
+  async function undelete(prefix: string): Promise<number> {
+    const { DeleteMarkers = [], IsTruncated } = await world.s3.send(
+      new ListObjectVersionsCommand({ Bucket: LEDGER, Prefix: prefix }),
+    );
+    expect(IsTruncated).toBe(false);
+    const current = DeleteMarkers.filter(({ IsLatest }) => IsLatest);
+    for (const { Key, VersionId } of current) {
+      await world.s3.send(new DeleteObjectCommand({ Bucket: LEDGER, Key, VersionId }));
+    }
+    return current.length;
+  }
+
+  /** Some uploads go all their way, one of them by a wait. */
+  async function openVersioned(): Promise<void> {
+    world = await openWorld({ isVirtual: true });
+    await versioned();
+    await world.sweep();
+    world.service.intercept = (_, { operation, n }) =>
+      operation === 'createFlow' && n === 1 ? { reset: 'before-body' } : undefined;
+    for (const key of ['a', 'b', 'c']) await world.upload(key, key);
+    await world.settle();
+    expect(paid()).toEqual({ a: 1, b: 1, c: 1 });
+  }
+
+  it('gets its deleted entries back, and pays for nothing again', async () => {
+    await openVersioned();
+    for (const key of await world.keys(LEDGER, 'uploads/')) await deleted(key);
+    world.clock.advance(HOUR);
+    expect(await world.sweep({ since: '2000-01-01', dryRun: true })).toMatchObject({ missed: 3 });
+    expect(await undelete('uploads/')).toBe(3);
+    expect(await world.sweep({ since: '2000-01-01' })).toMatchObject({ missed: 0 });
+    await world.settle();
+    expect(paid()).toEqual({ a: 1, b: 1, c: 1 });
+  });
+
+  it('drops markers that came back with their delete markers, and pays for nothing again', async () => {
+    await openVersioned();
+    const told = new Set(world.events.map(({ detail }) => JSON.parse(detail).id));
+    expect(await undelete('running/')).toBe(3);
+    expect(await undelete('waiting/')).toBeGreaterThan(0);
+    world.clock.advance(2 * HOUR);
+    await world.settle();
+    expect(await world.keys(LEDGER, 'running/')).toEqual([]);
+    expect(await world.keys(LEDGER, 'waiting/')).toEqual([]);
+    expect(paid()).toEqual({ a: 1, b: 1, c: 1 });
+    expect(await statuses('a', 'b', 'c')).toEqual(Array(3).fill('succeeded'));
+    // The ends are told again, by the same ids.
+    expect(new Set(world.events.map(({ detail }) => JSON.parse(detail).id))).toEqual(told);
+  });
+
+  it('takes an expired entry for none, as an unversioned ledger does: its upload is paid for again', async () => {
+    await openVersioned();
+    const [key = ''] = await world.keys(LEDGER, 'uploads/');
+    const { upload } = await world.json<Entry>(LEDGER, key);
+    await deleted(key); // A lifecycle rule leaves a delete marker too.
+    world.clock.advance(HOUR);
+    expect(await world.sweep({ since: '2000-01-01' })).toMatchObject({ missed: 1 });
+    await world.settle();
+    expect(paid()[upload.key]).toBe(2);
+    expect(await world.json<Entry>(LEDGER, key)).toMatchObject({ state: 'succeeded' });
+  });
+});
