@@ -15,7 +15,7 @@ export function deploymentProps(
   deployment: Deployment,
   scope: Construct,
 ): Omit<FlowPipelineProps, 'name' | 'baseUrl' | 'routes' | 'settings' | 'alarmTopic'> {
-  const { vpc, batchWindowSeconds } = deployment;
+  const { vpc, batchWindowSeconds, versionRetentionDays } = deployment;
   return {
     ...existingBuckets(scope, deployment),
     tokenSecret: existingSecret(scope, deployment.tokenSecret, existingKey(scope, 'TokenKey', deployment.tokenKeyArn)),
@@ -26,6 +26,7 @@ export function deploymentProps(
     s3Events: deployment.s3Events,
     logRetention: deployment.logRetentionDays,
     removalPolicy: deployment.removalPolicy === 'destroy' ? RemovalPolicy.DESTROY : RemovalPolicy.RETAIN,
+    versionRetention: versionRetentionDays === undefined ? undefined : Duration.days(versionRetentionDays),
     maxConcurrency: deployment.maxConcurrency,
     batchWindow: batchWindowSeconds === undefined ? undefined : Duration.seconds(batchWindowSeconds),
     collectors: deployment.collectors,

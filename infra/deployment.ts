@@ -2,7 +2,13 @@ import { RetentionDays } from 'aws-cdk-lib/aws-logs';
 import * as z from 'zod/mini';
 import { ConfigurationError, check, strictObject, together } from '../functions/base/validation.ts';
 import { type Context, parseContext } from '../functions/settings/context.ts';
-import { BATCH_WINDOW_SECONDS, COLLECTORS, MAX_CONCURRENCY, type Range } from './flow-pipeline-props.ts';
+import {
+  BATCH_WINDOW_SECONDS,
+  COLLECTORS,
+  MAX_CONCURRENCY,
+  type Range,
+  VERSION_RETENTION_DAYS,
+} from './flow-pipeline-props.ts';
 
 function matching(expected: string, pattern: RegExp) {
   const error = `expected ${expected}`;
@@ -83,6 +89,7 @@ const deploymentSchema = strictObject({
     }),
   ),
   removalPolicy: z.optional(z.enum(['retain', 'destroy'], { error: 'expected "retain" or "destroy"' })),
+  versionRetentionDays: z.optional(whole(VERSION_RETENTION_DAYS)),
   maxConcurrency: z.optional(whole(MAX_CONCURRENCY)),
   batchWindowSeconds: z.optional(whole(BATCH_WINDOW_SECONDS)),
   collectors: z.optional(whole(COLLECTORS)),
@@ -99,6 +106,12 @@ const deploymentSchema = strictObject({
     if (deployment.alarmEmail !== undefined && deployment.alarmTopicArn !== undefined) {
       const message = 'expected no alarmTopicArn as well; subscribe the address to that topic instead';
       context.addIssue({ code: 'custom', path: ['alarmEmail'], message, input: deployment.alarmEmail });
+    }
+    const { versionRetentionDays, ledgerBucket, resultsBucket } = deployment;
+    if (versionRetentionDays !== undefined && ledgerBucket !== undefined && resultsBucket !== undefined) {
+      const message =
+        'expected only with a new ledger or new results; the versions of buckets of your own are yours to set';
+      context.addIssue({ code: 'custom', path: ['versionRetentionDays'], message, input: versionRetentionDays });
     }
     for (const [key, resource] of KEYS_OF_RESOURCES) {
       if (deployment[key] === undefined || deployment[resource] !== undefined) continue;

@@ -28,6 +28,9 @@ export const BATCH_WINDOW_SECONDS: Range = { min: 0, max: 300 };
 
 export const COLLECTORS: Range = { min: 1, max: COLLECTORS_MAX };
 
+/** Days for which replaced and deleted objects are kept. Ten years at most. */
+export const VERSION_RETENTION_DAYS: Range = { min: 1, max: 3_650 };
+
 /** A route. Without `input`, it takes files. */
 export type RouteProps = Omit<Route, 'input'> & Partial<Pick<Route, 'input'>>;
 
@@ -123,6 +126,13 @@ export interface FlowPipelineProps {
    */
   readonly removalPolicy?: RemovalPolicy;
   /**
+   * How long the new ledger and the new results bucket keep replaced and deleted objects, in whole days up to 3,650.
+   * Both buckets are then versioned. In the ledger that is true of entries only: old versions of markers and of state
+   * are kept for one day.
+   * @default - the two buckets have no versions: what is replaced or deleted is gone
+   */
+  readonly versionRetention?: Duration;
+  /**
    * Maximum number of invocations that send files at the same time, from 2 to 1,000. Each sends up to
    * `settings.uploadConcurrency` files. If the service limits requests, the functions adapt to its pace by themselves.
    * `settings.requestsPerSecond` is a ceiling for each invocation.
@@ -184,6 +194,7 @@ export function checkProps(props: FlowPipelineProps, where: string): CheckedProp
     maxConcurrency = MAX_CONCURRENCY_DEFAULT,
     batchWindow = Duration.seconds(0),
     collectors = COLLECTORS.min,
+    versionRetention = Duration.days(VERSION_RETENTION_DAYS.min),
   } = props;
   // Through JSON, as it reaches the functions: an undefined value is absent there.
   const written: unknown = JSON.parse(JSON.stringify({ pipeline: name, baseUrl, routes, settings }));
@@ -194,6 +205,7 @@ export function checkProps(props: FlowPipelineProps, where: string): CheckedProp
         ['maxConcurrency', maxConcurrency, MAX_CONCURRENCY],
         ['batchWindow in seconds', batchWindow.toSeconds({ integral: false }), BATCH_WINDOW_SECONDS],
         ['collectors', collectors, COLLECTORS],
+        ['versionRetention in days', versionRetention.toDays({ integral: false }), VERSION_RETENTION_DAYS],
       ]),
   );
   return { context, maxConcurrency, batchWindow, collectors };

@@ -109,11 +109,13 @@ export class FlowPipeline extends Construct {
         existing: props.resultsBucket,
         prefix: settings.resultsPrefix,
         s3Events,
+        versionRetention: props.versionRetention,
       }),
       ledger: new Ledger(this, 'Ledger', {
         ...common,
         existing: props.ledgerBucket,
         retentionDays: settings.ledgerRetentionDays,
+        versionRetention: props.versionRetention,
       }),
       events: new CompletionEvents(this, 'Events', props.eventBus),
       token: new Token(this, 'Token', { existing: props.tokenSecret, pipeline, encryptionKey }),

@@ -13,6 +13,16 @@ import type { Construct } from 'constructs';
 /** Lifetime of an abandoned multipart upload. Its parts cost as much as an object, and no listing shows them. */
 const ABANDONED_UPLOAD_LIFETIME = Duration.days(2);
 
+/**
+ * Deletes old versions of the objects below a prefix after this time, and the delete markers that remain.
+ * @param prefix all objects if undefined.
+ */
+export const expireVersions = (after: Duration, prefix?: string): LifecycleRule => ({
+  prefix,
+  noncurrentVersionExpiration: after,
+  expiredObjectDeleteMarker: true,
+});
+
 export interface PipelineBucketProps {
   readonly encryptionKey: IKey | undefined;
   readonly removalPolicy: RemovalPolicy;

@@ -4,7 +4,7 @@ import { Grant, type IGrantable, type IRole } from 'aws-cdk-lib/aws-iam';
 import type { IKey } from 'aws-cdk-lib/aws-kms';
 import { CfnBucket, type IBucket } from 'aws-cdk-lib/aws-s3';
 import { Construct } from 'constructs';
-import { pipelineBucket } from './bucket.ts';
+import { expireVersions, pipelineBucket } from './bucket.ts';
 import { allow, allowKey } from './permissions.ts';
 import type { UploadQueue } from './upload-queue.ts';
 
@@ -41,12 +41,7 @@ export class Inbox extends Construct {
       ...props,
       // An upload is one version of an object. It stays readable after another object was put to the same key.
       versioned: true,
-      lifecycleRules: [
-        {
-          noncurrentVersionExpiration: REPLACED_VERSION_LIFETIME,
-          expiredObjectDeleteMarker: true,
-        },
-      ],
+      lifecycleRules: [expireVersions(REPLACED_VERSION_LIFETIME)],
     });
     const resource = bucket.node.defaultChild as CfnBucket;
     // Not by `addEventNotification`: that would deploy another function, which sets the notification later.

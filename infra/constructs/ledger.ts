@@ -1,20 +1,28 @@
 import { Duration, type RemovalPolicy } from 'aws-cdk-lib';
 import type { IRole } from 'aws-cdk-lib/aws-iam';
 import type { IKey } from 'aws-cdk-lib/aws-kms';
-import type { IBucket } from 'aws-cdk-lib/aws-s3';
+import type { IBucket, LifecycleRule } from 'aws-cdk-lib/aws-s3';
 import { Construct } from 'constructs';
 import { RUNNING_PREFIX, STATE_PREFIX, UPLOADS_PREFIX, WAITING_PREFIX } from '../../functions/ledger/keys.ts';
 import type { PipelineSettings } from '../../functions/settings/settings.ts';
-import { pipelineBucket } from './bucket.ts';
+import { expireVersions, pipelineBucket } from './bucket.ts';
 import { allow, allowKey } from './permissions.ts';
 
 const READ_AND_WRITE = ['s3:GetObject', 's3:PutObject'];
 const PUT_AND_DELETE = ['s3:PutObject', 's3:DeleteObject'];
 
+/**
+ * Lifetime of old versions of markers and of state, which nothing restores. It is the shortest that S3 allows. Markers
+ * come and go all the time, and S3 must skip the delete markers of those that are gone in each listing.
+ */
+const MARKER_VERSION_LIFETIME = Duration.days(1);
+
 export interface LedgerProps {
   /** The ledger of an earlier deployment. */
   readonly existing: IBucket | undefined;
   readonly retentionDays: PipelineSettings['ledgerRetentionDays'];
+  /** How long replaced and deleted entries are kept. Undefined if the new bucket is not versioned. */
+  readonly versionRetention: Duration | undefined;
   readonly encryptionKey: IKey | undefined;
   readonly removalPolicy: RemovalPolicy;
   readonly accessLogsBucket: IBucket | undefined;
@@ -29,8 +37,9 @@ export class Ledger extends Construct {
     this.bucket = existing ?? this.#newBucket(props);
   }
 
-  #newBucket({ retentionDays, ...props }: Omit<LedgerProps, 'existing'>): IBucket {
-    const bucket = pipelineBucket(this, 'Bucket', props);
+  #newBucket({ retentionDays, versionRetention, ...props }: Omit<LedgerProps, 'existing'>): IBucket {
+    const versions = versionRetention && { versioned: true, lifecycleRules: versionRules(versionRetention) };
+    const bucket = pipelineBucket(this, 'Bucket', { ...props, ...versions });
     // By default nothing expires: without its entry, an upload could be paid for again.
     if (retentionDays !== 'forever') {
       bucket.addLifecycleRule({ prefix: UPLOADS_PREFIX, expiration: Duration.days(retentionDays) });
@@ -67,3 +76,8 @@ export class Ledger extends Construct {
     allowKey(role, this.bucket.encryptionKey, 'write', 's3');
   }
 }
+
+const versionRules = (entries: Duration): LifecycleRule[] => [
+  expireVersions(entries, UPLOADS_PREFIX),
+  ...[RUNNING_PREFIX, WAITING_PREFIX, STATE_PREFIX].map((prefix) => expireVersions(MARKER_VERSION_LIFETIME, prefix)),
+];

@@ -1,10 +1,10 @@
-import type { RemovalPolicy } from 'aws-cdk-lib';
+import type { Duration, RemovalPolicy } from 'aws-cdk-lib';
 import { Grant, type IGrantable, type IRole } from 'aws-cdk-lib/aws-iam';
 import type { IKey } from 'aws-cdk-lib/aws-kms';
 import type { CfnBucket, IBucket } from 'aws-cdk-lib/aws-s3';
 import { Construct } from 'constructs';
 import { RECEIPT_NAME } from '../../functions/results/results-keys.ts';
-import { pipelineBucket } from './bucket.ts';
+import { expireVersions, pipelineBucket } from './bucket.ts';
 import { allow, allowKey } from './permissions.ts';
 
 export interface ResultsProps {
@@ -14,6 +14,8 @@ export interface ResultsProps {
   readonly removalPolicy: RemovalPolicy;
   readonly accessLogsBucket: IBucket | undefined;
   readonly s3Events: boolean;
+  /** How long replaced and deleted objects are kept. Undefined if the new bucket is not versioned. */
+  readonly versionRetention: Duration | undefined;
 }
 
 /** The bucket of assets and receipts. */
@@ -27,8 +29,12 @@ export class Results extends Construct {
     this.bucket = existing ?? this.#newBucket(props, s3Events);
   }
 
-  #newBucket(props: Omit<ResultsProps, 'existing' | 'prefix' | 's3Events'>, s3Events: boolean): IBucket {
-    const bucket = pipelineBucket(this, 'Bucket', props);
+  #newBucket(
+    { versionRetention, ...props }: Omit<ResultsProps, 'existing' | 'prefix' | 's3Events'>,
+    s3Events: boolean,
+  ): IBucket {
+    const versions = versionRetention && { versioned: true, lifecycleRules: [expireVersions(versionRetention)] };
+    const bucket = pipelineBucket(this, 'Bucket', { ...props, ...versions });
     if (s3Events) {
       const resource = bucket.node.defaultChild as CfnBucket;
       resource.notificationConfiguration = { eventBridgeConfiguration: { eventBridgeEnabled: true } };

@@ -125,6 +125,54 @@ describe('its buckets', () => {
   });
 });
 
+describe('the versions of the ledger and the results', () => {
+  const bucketOf = (synthesised: typeof template, name: string) =>
+    only(resources(synthesised, 'AWS::S3::Bucket').filter(({ id }) => id.includes(name)));
+  const versioned = synthesisePipeline({
+    versionRetention: Duration.days(35),
+    settings: { ledgerRetentionDays: 90 },
+  }).template;
+  const old = (days: number, Prefix?: string) => ({
+    ExpiredObjectDeleteMarker: true,
+    NoncurrentVersionExpiration: { NoncurrentDays: days },
+    ...(Prefix === undefined ? {} : { Prefix }),
+    Status: 'Enabled',
+  });
+
+  it('are not kept by default', () => {
+    for (const name of ['Ledger', 'Results']) {
+      expect(bucketOf(template, name).VersioningConfiguration).toBeUndefined();
+    }
+  });
+
+  it('are kept for the given days: entries, assets and receipts', () => {
+    for (const name of ['Ledger', 'Results']) {
+      expect(bucketOf(versioned, name).VersioningConfiguration).toEqual({ Status: 'Enabled' });
+    }
+    expect(bucketOf(versioned, 'Results').LifecycleConfiguration.Rules).toContainEqual(old(35));
+    expect(bucketOf(versioned, 'Ledger').LifecycleConfiguration.Rules).toContainEqual(old(35, 'uploads/'));
+  });
+
+  it('are kept for one day of markers and state: S3 goes through their delete markers in each listing', () => {
+    const { Rules } = bucketOf(versioned, 'Ledger').LifecycleConfiguration;
+    for (const prefix of ['running/', 'waiting/', 'state/']) expect(Rules).toContainEqual(old(1, prefix));
+    // A rule for the whole bucket would compete with those of the prefixes.
+    expect(Rules.filter((rule: { Prefix?: string }) => rule.Prefix === undefined)).toHaveLength(1);
+  });
+
+  it('leave it to ledgerRetentionDays when an entry stops to count', () => {
+    expect(bucketOf(versioned, 'Ledger').LifecycleConfiguration.Rules).toContainEqual({
+      ExpirationInDays: 90,
+      Prefix: 'uploads/',
+      Status: 'Enabled',
+    });
+  });
+
+  it('cannot be deleted by the functions', () => {
+    expect(JSON.stringify(versioned.findResources('AWS::IAM::Policy'))).not.toContain('DeleteObjectVersion');
+  });
+});
+
 describe('the environment of a function', () => {
   const settings = { pollIntervalSeconds: 5, inDoubt: 'hold', resultsPrefix: 'out/' } as const;
   const { template: given } = synthesisePipeline({
@@ -246,6 +294,10 @@ describe('wrong props are rejected at synth, with their path:', () => {
     [{ name: 'Not This' }, 'test/Pipeline.pipeline: expected a name'],
     [{ maxConcurrency: 1 }, 'test/Pipeline.maxConcurrency: expected a whole number from 2 to 1000, got 1'],
     [{ collectors: 1.5 }, 'test/Pipeline.collectors: expected a whole number from 1 to 64, got 1.5'],
+    [
+      { versionRetention: Duration.hours(36) },
+      'test/Pipeline.versionRetention in days: expected a whole number from 1 to 3650, got 1.5',
+    ],
     [
       { batchWindow: Duration.minutes(6) },
       'test/Pipeline.batchWindow in seconds: expected a whole number from 0 to 300, got 360',

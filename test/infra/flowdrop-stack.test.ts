@@ -97,6 +97,14 @@ describe('the context', () => {
       { ...minimal, deployment: { tokenSecret: 'flows/token', tokenKeyArn: 'alias/theirs' } },
       'flowdrop.deployment.tokenKeyArn: expected the ARN of a key, got "alias/theirs"',
     ],
+    [
+      { ...minimal, deployment: { versionRetentionDays: 0 } },
+      'flowdrop.deployment.versionRetentionDays: expected a whole number from 1 to 3650, got 0',
+    ],
+    [
+      { ...minimal, deployment: { versionRetentionDays: 35, ledgerBucket: 'their-ledger', resultsBucket: 'theirs' } },
+      'flowdrop.deployment.versionRetentionDays: expected only with a new ledger or new results; the versions of buckets of your own are yours to set',
+    ],
   ])('%j is rejected with what to write instead', (context, message) => {
     expect(() => synthesise(stackOf(context))).toThrow(message);
   });
@@ -167,6 +175,7 @@ describe('a deployment', () => {
       maxConcurrency: 9,
       batchWindowSeconds: 20,
       collectors: 2,
+      versionRetentionDays: 10,
       tags: { team: 'models' },
     });
     expect(findings).toEqual([]);
@@ -188,6 +197,7 @@ describe('a deployment', () => {
     });
     template.allResourcesProperties('AWS::Logs::LogGroup', { RetentionInDays: 3 });
     template.allResources('AWS::S3::Bucket', { DeletionPolicy: 'Delete' });
+    template.allResourcesProperties('AWS::S3::Bucket', { VersioningConfiguration: { Status: 'Enabled' } });
     template.resourceCountIs('AWS::Scheduler::Schedule', 3);
     template.hasResourceProperties('AWS::Lambda::EventSourceMapping', {
       MaximumBatchingWindowInSeconds: 20,

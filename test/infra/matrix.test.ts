@@ -97,6 +97,7 @@ const OPTIONS: readonly Readonly<Record<string, Option>>[] = [
   { 'removal with the stack': () => ({ removalPolicy: RemovalPolicy.DESTROY }) },
   { 'high concurrency': () => ({ maxConcurrency: 1000, collectors: 64 }) },
   { 'a batching window': () => ({ batchWindow: Duration.minutes(5) }) },
+  { 'versions of ledger and results': () => ({ versionRetention: Duration.days(35) }) },
   { 'a runbook elsewhere': () => ({ runbookUrl: 'https://wiki.example.com/flowdrop' }) },
   {
     'an imported topic for alarms': (stack) => ({

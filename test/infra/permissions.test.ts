@@ -1,4 +1,4 @@
-import { type Stack, Validations } from 'aws-cdk-lib';
+import { Duration, type Stack, Validations } from 'aws-cdk-lib';
 import { EventBus } from 'aws-cdk-lib/aws-events';
 import { Key } from 'aws-cdk-lib/aws-kms';
 import { Bucket } from 'aws-cdk-lib/aws-s3';
@@ -89,6 +89,7 @@ const VARIANTS: Readonly<Record<string, Variant>> = {
   'an event bus of the app': { props: (stack) => ({ eventBus: new EventBus(stack, 'Bus') }) },
   'an existing event bus': { props: (stack) => ({ eventBus: EventBus.fromEventBusName(stack, 'Bus', 'theirs') }) },
   'a VPC': { props: existingVpc },
+  'versions of ledger and results': { props: () => ({ versionRetention: Duration.days(35) }) },
   everything: {
     props: (stack) => ({
       ...existing(stack),
