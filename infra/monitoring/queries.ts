@@ -154,7 +154,7 @@ export const QUERIES: readonly SavedQuery[] = [
     commands: [
       'fields coalesce(function_request_id, @requestId) as request',
       'filter message = "Tick ended" or @type = "REPORT"',
-      'stats max(@duration) / 1000 as seconds, sortsLast(result) as outcome, max(rounds) as turns, max(running) as flows, max(polled) as polls, max(resubmitted) as sentAgain by request',
+      'stats max(@duration / 1000) as seconds, sortsLast(result) as outcome, max(rounds) as turns, max(running) as flows, max(polled) as polls, max(resubmitted) as sentAgain by request',
       'sort seconds desc',
       'limit 100',
     ],
