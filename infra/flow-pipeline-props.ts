@@ -128,7 +128,7 @@ export interface FlowPipelineProps {
   /**
    * How long the new ledger and the new results bucket keep replaced and deleted objects, in whole days up to 3,650.
    * Both buckets are then versioned. In the ledger that is true of entries only: old versions of markers and of state
-   * are kept for one day.
+   * are kept for one day. If the pipeline is at work already, pause it for 15 minutes: see docs/backup-and-restore.md.
    * @default - the two buckets have no versions: what is replaced or deleted is gone
    */
   readonly versionRetention?: Duration;

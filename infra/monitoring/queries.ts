@@ -1,7 +1,6 @@
-import type { ILogGroup } from 'aws-cdk-lib/aws-logs';
-import { CfnQueryDefinition } from 'aws-cdk-lib/aws-logs';
+import { CfnQueryDefinition, type ILogGroup } from 'aws-cdk-lib/aws-logs';
 import { Construct } from 'constructs';
-import { FUNCTION_NAMES, type FunctionName } from '../bundle/bundle.ts';
+import type { FunctionName } from '../bundle/bundle.ts';
 
 /** One question that the runbook asks of the logs. */
 interface SavedQuery {
@@ -15,6 +14,8 @@ interface SavedQuery {
   readonly commands: readonly string[];
 }
 
+// Written out: the package has no `bundle.ts`, so only its types can be imported.
+const BOTH: readonly FunctionName[] = ['create-flow', 'collect-outputs'];
 const CREATE: readonly FunctionName[] = ['create-flow'];
 const COLLECT: readonly FunctionName[] = ['collect-outputs'];
 
@@ -27,11 +28,11 @@ const NEWEST_FIRST = 'sort @timestamp desc';
  * real lines. Fields with an @ are CloudWatch's own.
  * @see https://docs.aws.amazon.com/AmazonCloudWatch/latest/logs/CWL_AnalyzeLogData-discoverable-fields.html
  */
-export const QUERIES: readonly SavedQuery[] = [
+const QUERIES: readonly SavedQuery[] = [
   {
     name: 'one file',
     question: 'What happened to one file? Put its key or its upload id into the next line.',
-    of: FUNCTION_NAMES,
+    of: BOTH,
     commands: [
       'filter @message like "KEY OR UPLOAD ID"',
       'fields @timestamp, function_name, level, message, reason, decision, code, error.message, uploadId, flowId, receipt',
@@ -63,7 +64,7 @@ export const QUERIES: readonly SavedQuery[] = [
   {
     name: 'failures by code',
     question: 'What failed, by code?',
-    of: FUNCTION_NAMES,
+    of: BOTH,
     commands: [
       'filter message = "Upload failed"',
       'stats count_distinct(uploadId) as uploads, latest(receipt) as example by code',
@@ -73,7 +74,7 @@ export const QUERIES: readonly SavedQuery[] = [
   {
     name: 'failed uploads',
     question: 'Which uploads failed? A receipt may be told twice.',
-    of: FUNCTION_NAMES,
+    of: BOTH,
     commands: [
       'filter message = "Upload failed"',
       'fields @timestamp, code, receipt, uploadId, flowId',
@@ -139,7 +140,7 @@ export const QUERIES: readonly SavedQuery[] = [
   {
     name: 'unreadable entries',
     question: 'Which entries of the ledger cannot be read, and why?',
-    of: FUNCTION_NAMES,
+    of: BOTH,
     commands: [
       'filter error.name = "UnreadableEntryError"',
       'stats count(*) as times, latest(@timestamp) as last by uploadId, error.message',
@@ -183,7 +184,7 @@ export const QUERIES: readonly SavedQuery[] = [
   {
     name: 'invocations cut short',
     question: 'Which invocations crashed, ran out of time or memory, or failed?',
-    of: FUNCTION_NAMES,
+    of: BOTH,
     commands: [
       'filter @message like "Task timed out" or @message like "Runtime exited" or @message like "OutOfMemory" or message = "The invocation failed"',
       'fields @timestamp, @log, @message, function_request_id, error.name, error.message',
@@ -194,7 +195,7 @@ export const QUERIES: readonly SavedQuery[] = [
   {
     name: 'errors',
     question: 'Which errors are there?',
-    of: FUNCTION_NAMES,
+    of: BOTH,
     commands: [
       'filter level = "ERROR"',
       'stats count(*) as times, latest(@timestamp) as last by function_name, message, error.name, error.message',
