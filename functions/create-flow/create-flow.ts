@@ -82,8 +82,7 @@ async function receive(delivery: Delivery, event: UploadEvent): Promise<Outcome>
     object = await inbox.open(event, work);
   } catch (error) {
     if (!(error instanceof UploadGoneError)) throw error;
-    const message = 'Replaced or deleted since. A newer upload has its own event.';
-    return leave(delivery, 'gone', 'UploadsReplaced', message);
+    return leave(delivery, 'gone', 'UploadsReplaced', `${error.message}. A newer upload has its own event.`);
   }
   try {
     return await begin(delivery, object);

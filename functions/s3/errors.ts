@@ -15,6 +15,9 @@ const statusOf = (error: unknown): number | undefined =>
 /** 412: the object exists (If-None-Match), or it is not the named one (If-Match). */
 export const isPreconditionFailed = (error: unknown): boolean => statusOf(error) === 412;
 
+/** 403: the caller lacks a permission. S3 may also hide an absent object so. */
+export const isForbidden = (error: unknown): boolean => statusOf(error) === 403;
+
 /** The object is in an archive storage class. It cannot be read before its owner restores it. */
 export const isArchived = (error: unknown): boolean => isServiceError(error) && error.name === 'InvalidObjectState';
 

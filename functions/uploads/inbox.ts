@@ -1,9 +1,16 @@
 import { Readable } from 'node:stream';
-import { GetObjectCommand, HeadObjectCommand, ListObjectVersionsCommand, type S3Client } from '@aws-sdk/client-s3';
+import {
+  GetObjectCommand,
+  HeadObjectCommand,
+  ListObjectVersionsCommand,
+  type ListObjectVersionsCommandInput,
+  type ObjectVersion,
+  type S3Client,
+} from '@aws-sdk/client-s3';
 import type { Clock } from '../base/clock.ts';
 import { collectYoungGarbage } from '../base/young-generation.ts';
 import type { InputSource } from '../flow-service/types.ts';
-import { isAbsent, isArchived, isPreconditionFailed } from '../s3/errors.ts';
+import { isAbsent, isArchived, isForbidden, isPreconditionFailed } from '../s3/errors.ts';
 import { mediaTypeOf } from './media-type.ts';
 import { pinnedVersion, type Upload, unquoted, uploadId } from './upload.ts';
 
@@ -16,6 +23,12 @@ const LARGE_BYTES_MIN = 5 * 1024 * 1024;
  * (Amazon S3 API Reference, "Error responses": RequestTimeout.)
  */
 const UNREAD_MAX_MS = 10_000;
+
+/**
+ * Maximum number of pages that are listed to find one version of a key, of 1,000 versions each. S3 limits the versions
+ * of a key nowhere.
+ */
+const VERSION_PAGES_MAX = 100;
 
 /** The object, or that version of it, no longer exists. A newer upload at its key has an event of its own. */
 export class UploadGoneError extends Error {
@@ -196,8 +209,39 @@ export class Inbox {
       if (isAbsent(error) || isPreconditionFailed(error)) {
         throw new UploadGoneError(`${name} was replaced or deleted`, { cause: error });
       }
+      if (isForbidden(error) && (await this.#isDeleted(reference, pin, signal))) {
+        throw new UploadGoneError(`${name} was deleted: S3 answers 403, and a listing lacks the version`, {
+          cause: error,
+        });
+      }
       throw new UploadUnreadableError(`${name} could not be opened`, { cause: error });
     }
+  }
+
+  /**
+   * Tells whether a version that S3 refuses to show was deleted. It was if a listing of all versions of its key lacks it.
+   * S3 documents 404 for an absent object if the caller may list the bucket, and says nothing of absent versions.
+   * @returns false if the version is listed, or if the listing gives no proof.
+   * @see https://docs.aws.amazon.com/AmazonS3/latest/API/API_GetObject.html ("Permissions")
+   */
+  async #isDeleted({ bucket, key }: UploadReference, pin: Pin, signal: AbortSignal): Promise<boolean> {
+    if (pin.VersionId === undefined) return false;
+    let from: Pick<ListObjectVersionsCommandInput, 'KeyMarker' | 'VersionIdMarker'> = {};
+    for (let page = 0; page < VERSION_PAGES_MAX; page += 1) {
+      // Encoded, because XML cannot hold every character of a key.
+      const command = new ListObjectVersionsCommand({ Bucket: bucket, Prefix: key, EncodingType: 'url', ...from });
+      const answer = await this.#s3.send(command, { abortSignal: signal }).catch(() => undefined);
+      signal.throwIfAborted();
+      if (answer?.EncodingType !== 'url') return false;
+      if (answer.Versions?.some((version) => isPinned(version, key, pin))) return false;
+      if (answer.IsTruncated === false) return true;
+      const { NextKeyMarker: last, NextVersionIdMarker } = answer;
+      if (last === undefined) return false;
+      // Other keys may begin with this key. They come after it.
+      if (decoded(last) !== key) return true;
+      from = { KeyMarker: key, VersionIdMarker: NextVersionIdMarker };
+    }
+    return false;
   }
 }
 
@@ -217,6 +261,14 @@ function pinsOf({ versionId, etag }: UploadReference): readonly Pin[] {
   const IfMatch = `"${etag}"`;
   return [{ IfMatch }, { IfMatch, VersionId: 'null' }];
 }
+
+/** Tells whether a version in an encoded listing is the one that a pin names. */
+function isPinned({ Key = '', VersionId, ETag }: ObjectVersion, key: string, pin: Pin): boolean {
+  return VersionId === pin.VersionId && decoded(Key) === key && (pin.IfMatch === undefined || ETag === pin.IfMatch);
+}
+
+/** Decodes a key of a listing with the encoding type `url`, in which a plus sign is a space. */
+const decoded = (key: string): string => decodeURIComponent(key.replaceAll('+', ' '));
 
 interface ObjectFacts {
   readonly VersionId?: string | undefined;

@@ -5,7 +5,7 @@ import type { IKey } from 'aws-cdk-lib/aws-kms';
 import { CfnBucket, type IBucket } from 'aws-cdk-lib/aws-s3';
 import { Construct } from 'constructs';
 import { expireVersions, pipelineBucket } from './bucket.ts';
-import { allow, allowKey } from './permissions.ts';
+import { allow, allowKey, type Permission } from './permissions.ts';
 import type { UploadQueue } from './upload-queue.ts';
 
 /**
@@ -83,6 +83,8 @@ export class Inbox extends Construct {
   /** Allows the role to open uploads at exactly their version, and to tell an absent one from a forbidden one. */
   grantOpen(role: IRole): void {
     this.#grantRead(role, ['s3:GetObject', 's3:GetObjectVersion']);
+    // It lists one key at a time, so the prefix of the inbox is only the beginning of what it asks for.
+    this.#grantListVersions(role, { StringLike: { 's3:prefix': `${this.#prefix}*` } });
     allowKey(role, this.bucket.encryptionKey, 'read', 's3');
   }
 
@@ -92,10 +94,15 @@ export class Inbox extends Construct {
    */
   grantCompare(role: IRole): void {
     this.#grantRead(role, ['s3:GetObject']);
+    this.#grantListVersions(role, { StringEquals: { 's3:prefix': this.#prefix } });
+  }
+
+  /** @param belowPrefix limits the listing to the prefix of the inbox, if it has one. */
+  #grantListVersions(role: IRole, belowPrefix: Permission['conditions']): void {
     allow(role, {
       actions: ['s3:ListBucketVersions'],
       resources: [this.bucket.bucketArn],
-      conditions: this.#prefix === '' ? undefined : { StringEquals: { 's3:prefix': this.#prefix } },
+      conditions: this.#prefix === '' ? undefined : belowPrefix,
     });
   }
 

@@ -270,6 +270,19 @@ describe('reading', () => {
     expect({ status, code }).toEqual({ status: 404, code: 'NoSuchVersion' });
   });
 
+  test('GET of a version that was deleted answers 403 or 404 to whoever may not list the bucket', async ({ skip }) => {
+    const bucket = target.bucket('Enabled');
+    const client = target.clientWithoutListBucket;
+    if ('missing' in bucket) return skip(bucket.missing);
+    if (client === undefined) return skip('it needs credentials without s3:ListBucket');
+    const given = { client: target.client, Bucket: bucket.name, Key: `${target.prefix}deleted-version` };
+    const { VersionId } = await put(given, 'first');
+    await put(given, 'second');
+    await given.client.send(new DeleteObjectCommand({ ...given, VersionId }));
+    const { status, code } = await refused(read({ ...given, client }, VersionId));
+    expect(['403 AccessDenied', '404 NoSuchVersion']).toContain(`${status} ${code}`);
+  });
+
   test('an absent object answers 403 to whoever may not list the bucket', async ({ skip }) => {
     const bucket = target.bucket('any');
     const client = target.clientWithoutListBucket;

@@ -7,10 +7,13 @@ const NETWORK_TIMEOUT_MS = 180_000;
 
 const HELP = `Checks that a bucket behaves as the ledger relies on (see docs/s3-behaviour.md), and as the embedded S3 does.
 
-  npm run test:s3 -- --bucket NAME [--prefix PREFIX]
+  npm run test:s3 -- --bucket NAME [--prefix PREFIX] [--profile-without-list PROFILE]
 
   --bucket NAME    the bucket to ask; without it, the embedded S3
   --prefix PREFIX  put all objects under this prefix
+  --profile-without-list PROFILE
+                   also ask with this profile of your AWS configuration. It has s3:GetObject and s3:GetObjectVersion
+                   for the objects, and neither s3:ListBucket nor s3:ListBucketVersions
   --help           show this
 
 Credentials, region and endpoint are the SDK's usual ones: AWS_PROFILE, AWS_REGION, AWS_ENDPOINT_URL_S3, ...
@@ -22,13 +25,21 @@ s3:Get-, s3:Put- and s3:DeleteObjectVersionTagging. Tests that the bucket's vers
 reason.
 `;
 
-const { bucket, prefix } = commandOptions(
-  { command: 'npm run test:s3', options: { bucket: { type: 'string' }, prefix: { type: 'string' } } },
+const {
+  bucket,
+  prefix,
+  'profile-without-list': profile,
+} = commandOptions(
+  {
+    command: 'npm run test:s3',
+    options: { bucket: { type: 'string' }, prefix: { type: 'string' }, 'profile-without-list': { type: 'string' } },
+  },
   HELP,
 ).values;
 
 if (bucket !== undefined) process.env.S3_BEHAVIOUR_BUCKET = bucket;
 if (prefix !== undefined) process.env.S3_BEHAVIOUR_PREFIX = prefix;
+if (profile !== undefined) process.env.S3_BEHAVIOUR_PROFILE_WITHOUT_LIST = profile;
 const vitest = await startVitest('test', [fileURLToPath(new URL('.', import.meta.url))], {
   watch: false,
   reporters: ['verbose'],

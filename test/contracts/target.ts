@@ -17,7 +17,7 @@ export type BucketKind = 'unversioned' | 'Enabled' | 'Suspended';
 /** The S3 to test: the embedded one, or a real bucket. */
 interface Target {
   readonly client: S3Client;
-  /** Its user may read objects and not list the bucket. Undefined for a real bucket. */
+  /** Its user may read objects and not list the bucket. Undefined for a real bucket, unless a profile is given. */
   readonly clientWithoutListBucket: S3Client | undefined;
   /** A bucket of a kind, or the reason why there is none. */
   bucket(kind: BucketKind | 'any'): { readonly name: string } | { readonly missing: string };
@@ -88,12 +88,14 @@ async function embedded(): Promise<Target> {
 
 async function given(name: string, prefixGiven: string): Promise<Target> {
   const client = new S3Client({});
+  const profile = process.env.S3_BEHAVIOUR_PROFILE_WITHOUT_LIST;
+  const clientWithoutListBucket = profile === undefined ? undefined : new S3Client({ profile });
   const { Status } = await client.send(new GetBucketVersioningCommand({ Bucket: name }));
   const has: BucketKind = Status ?? 'unversioned';
   const prefix = `${prefixGiven}behaviour-${randomUUID()}/`;
   return {
     client,
-    clientWithoutListBucket: undefined,
+    clientWithoutListBucket,
     bucket: (kind) =>
       kind === 'any' || kind === has ? { name } : { missing: `the versioning of ${name} is ${has}, not ${kind}` },
     prefix,
@@ -103,6 +105,7 @@ async function given(name: string, prefixGiven: string): Promise<Target> {
     async close() {
       await removeAll(client, name, prefix);
       client.destroy();
+      clientWithoutListBucket?.destroy();
     },
   };
 }

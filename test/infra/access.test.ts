@@ -37,6 +37,7 @@ describe('the permissions', () => {
       's3:ListBucket inbox',
       's3:ListBucket ledger',
       's3:ListBucket results',
+      's3:ListBucketVersions inbox',
       's3:PutObject ledger/running/*',
       's3:PutObject ledger/uploads/*',
       's3:PutObject ledger/waiting/*',
@@ -79,6 +80,13 @@ describe('the permissions', () => {
     expect(lines).toContain('s3:GetObject inbox/in/*');
     expect(lines).toContain('s3:PutObject results/out/*');
     expect(lines).toContain('s3:ListBucketVersions inbox if s3:prefix StringEquals in/');
+    expect(lines.filter((line) => /(inbox|results)\/\*/.test(line))).toEqual([]);
+  });
+
+  it('of the creating function end at the prefixes, if there are any', () => {
+    const lines = permissionsOf(prefixed, 'CreateFlowRole').map(lineOf);
+    expect(lines).toContain('s3:GetObjectVersion inbox/in/*');
+    expect(lines).toContain('s3:ListBucketVersions inbox if s3:prefix StringLike in/*');
     expect(lines.filter((line) => /(inbox|results)\/\*/.test(line))).toEqual([]);
   });
 });

@@ -1,8 +1,13 @@
-import { DeleteObjectCommand, type PutObjectCommandInput, type S3ServiceException } from '@aws-sdk/client-s3';
+import {
+  DeleteObjectCommand,
+  HeadObjectCommand,
+  type PutObjectCommandInput,
+  type S3ServiceException,
+} from '@aws-sdk/client-s3';
 import { collect } from '../../functions/collect-outputs/collect-outputs.ts';
 import type { FunctionName } from '../../infra/bundle/bundle.ts';
 import { simulate } from '../simulation/simulation.ts';
-import { ECHO, LEDGER, RESULTS, World, type WorldOptions } from '../support/world.ts';
+import { ECHO, INBOX, LEDGER, RESULTS, World, type WorldOptions } from '../support/world.ts';
 import { type RecordedCall, recordedCall } from './calls.ts';
 
 const MINUTE = 60_000;
@@ -44,19 +49,22 @@ class Recording {
   /** A key at which an object is deleted just after a function's write to it was refused. */
   vanishing: string | undefined;
   readonly #running: { name: FunctionName | undefined };
+  readonly #hidden: Set<string>;
 
   static async start(options: WorldOptions, record: Record): Promise<Recording> {
     const running: { name: FunctionName | undefined } = { name: undefined };
+    const hidden = new Set<string>();
     const authorize: NonNullable<NonNullable<WorldOptions['s3']>['authorize']> = (access) => {
       if (running.name !== undefined) record(recordedCall(running.name, access));
-      return true;
+      return access.action !== 's3:GetObjectVersion' || !hidden.has(access.resource);
     };
-    return new Recording(await World.start({ ...options, s3: { authorize } }), running);
+    return new Recording(await World.start({ ...options, s3: { authorize } }), running, hidden);
   }
 
-  private constructor(world: World, running: { name: FunctionName | undefined }) {
+  private constructor(world: World, running: { name: FunctionName | undefined }, hidden: Set<string>) {
     this.world = world;
     this.#running = running;
+    this.#hidden = hidden;
     world.s3.middlewareStack.add(
       (next) => async (call) => {
         try {
@@ -73,6 +81,9 @@ class Recording {
       { step: 'initialize' },
     );
   }
+
+  /** Makes S3 answer 403 for the versions of an upload. */
+  hide = (key: string) => this.#hidden.add(`arn:aws:s3:::${INBOX}/${key}`);
 
   deliver = () => this.#during('create-flow', () => this.world.deliver());
   collect = (event: object = {}) =>
@@ -108,12 +119,21 @@ async function goThroughEverything(options: WorldOptions, record: Record): Promi
     await deliverTwiceAndNever(recording);
     await refuseAndRetry(recording);
     await breakAssets(recording);
-    await recording.world.upload('gone.bin', 'x');
-    await recording.world.remove('gone.bin');
-    await recording.settle();
+    await deleteUnread(recording);
   } finally {
     await recording.world.close();
   }
+}
+
+/** An upload that its user deletes, and one of which the user deletes the version, so that S3 may answer 403 for it. */
+async function deleteUnread({ world, hide, settle }: Recording): Promise<void> {
+  await world.upload('gone.bin', 'x');
+  await world.remove('gone.bin');
+  await world.upload('hidden.bin', 'x');
+  const { VersionId } = await world.s3.send(new HeadObjectCommand({ Bucket: INBOX, Key: 'hidden.bin' }));
+  await world.s3.send(new DeleteObjectCommand({ Bucket: INBOX, Key: 'hidden.bin', VersionId }));
+  hide('hidden.bin');
+  await settle();
 }
 
 async function putAndReplace({ world, deliver, collect, settle }: Recording): Promise<void> {

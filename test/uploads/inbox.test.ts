@@ -5,9 +5,10 @@ import {
   DeleteObjectCommand,
   HeadObjectCommand,
   PutBucketVersioningCommand,
+  PutObjectCommand,
 } from '@aws-sdk/client-s3';
 import { describe, expect, it } from 'vitest';
-import { UploadGoneError } from '../../functions/uploads/inbox.ts';
+import { UploadGoneError, UploadUnreadableError } from '../../functions/uploads/inbox.ts';
 import { unquoted } from '../../functions/uploads/upload.ts';
 import { INBOX, openWorld, type World, type WorldOptions } from '../support/world.ts';
 
@@ -117,5 +118,87 @@ describe('an upload from a time of suspended versioning', () => {
     await world.settle();
     expect(world.service.flows.map(({ inputs }) => inputs[0]?.bytes).sort()).toEqual([5, 7]);
     expect((await world.receipt('a')).upload.bytes).toBe(7);
+  });
+});
+
+describe('a version for which S3 answers 403', () => {
+  /** Refuses to read any version. S3 may answer so for an absent one. */
+  const forbidden = (others: readonly string[] = []): WorldOptions['s3'] => ({
+    authorize: ({ action }) => !['s3:GetObjectVersion', ...others].includes(action),
+    keysMax: 1,
+  });
+  const put = async (key: string) =>
+    (await world.s3.send(new PutObjectCommand({ Bucket: INBOX, Key: key, Body: key }))).VersionId ?? '';
+  const remove = (key: string, VersionId: string) =>
+    world.s3.send(new DeleteObjectCommand({ Bucket: INBOX, Key: key, VersionId }));
+
+  it.each(['a', 'a b+c%20/d', 'a\u0001\u00e9&<'])('is gone if the listing of its key lacks it: %j', async (key) => {
+    await start({ s3: forbidden() });
+    const versionId = await put(key);
+    for (let newer = 0; newer < 3; newer += 1) await put(key);
+    await put(`${key}/other`);
+    await remove(key, versionId);
+    await expect(open({ key, versionId })).rejects.toThrow(UploadGoneError);
+  });
+
+  it('is gone if its key has no version at all, and only other keys begin with it', async () => {
+    await start({ s3: forbidden() });
+    const versionId = await put('a');
+    await put('a.png');
+    await remove('a', versionId);
+    await expect(open({ versionId })).rejects.toThrow(UploadGoneError);
+  });
+
+  it.each(['a', 'a b+c%20/d', 'a\u0001\u00e9&<'])(
+    'is unreadable if the listing has it, on any page: %j',
+    async (key) => {
+      await start({ s3: forbidden() });
+      const versionId = await put(key);
+      for (let newer = 0; newer < 3; newer += 1) await put(key);
+      await world.s3.send(new DeleteObjectCommand({ Bucket: INBOX, Key: key }));
+      await expect(open({ key, versionId })).rejects.toThrow(UploadUnreadableError);
+    },
+  );
+
+  it('is unreadable if the listing is refused as well', async () => {
+    await start({ s3: forbidden(['s3:ListBucketVersions']) });
+    const versionId = await put('a');
+    await remove('a', versionId);
+    await expect(open({ versionId })).rejects.toThrow(UploadUnreadableError);
+  });
+
+  it('is unreadable if the listing does not end', async () => {
+    await start({ s3: forbidden() });
+    const versionId = await put('a');
+    await put('a');
+    await remove('a', versionId);
+    world.s3.middlewareStack.add(
+      (next, { commandName }) =>
+        async (args) => {
+          const result = await next(args);
+          const more = { IsTruncated: true, NextKeyMarker: 'a', NextVersionIdMarker: 'null' };
+          if (commandName === 'ListObjectVersionsCommand') Object.assign(result.output as object, more);
+          return result;
+        },
+      { step: 'initialize' },
+    );
+    await expect(open({ versionId })).rejects.toThrow(UploadUnreadableError);
+  });
+
+  it('is gone if it is the null version of a key at which another null version is now', async () => {
+    await start({ s3: forbidden(), versioning: 'Suspended' });
+    await put('a');
+    const etag = '0'.repeat(32);
+    await expect(open({ etag })).rejects.toThrow(UploadGoneError);
+  });
+
+  it('leaves the queue, and is not sent', async () => {
+    await start({ s3: forbidden() });
+    await world.upload('a', 'x');
+    const { VersionId = '' } = await world.s3.send(new HeadObjectCommand({ Bucket: INBOX, Key: 'a' }));
+    await remove('a', VersionId);
+    expect((await world.deliver())?.batchItemFailures).toEqual([]);
+    expect(world.count('UploadsReplaced')).toBe(1);
+    expect(world.service.flows).toEqual([]);
   });
 });

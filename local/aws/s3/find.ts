@@ -17,8 +17,9 @@ export function findObject(service: Service, call: Call, ref: ObjectRef): Versio
   catalog.bucket(bucket);
   const version =
     versionId === undefined ? catalog.latest(bucket, key) : findVersion(service, { bucket, key, versionId });
-  // A caller that must not list the bucket must not learn that a key is absent.
-  if (versionId === undefined && version?.deleteMarker !== false) demand(service, call, 's3:ListBucket', { bucket });
+  // A caller that must not list the bucket must not learn that a key is absent, or one of its versions.
+  const isHidden = versionId === undefined ? version?.deleteMarker !== false : version === undefined;
+  if (isHidden) demand(service, call, 's3:ListBucket', { bucket });
   if (version === undefined) {
     if (versionId === undefined) throw new S3Error('NoSuchKey', { details: { Key: key } });
     throw new S3Error('NoSuchVersion', { details: { Key: key, VersionId: versionId } });

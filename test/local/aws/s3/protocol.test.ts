@@ -268,6 +268,7 @@ describe('permissions', () => {
     const tagging = { ...at, VersionId: 'null' };
     expect(await needs((client) => client.send(new GetObjectTaggingCommand(tagging)))).toEqual([
       'GetObjectVersionTagging /a b',
+      'ListBucket ',
     ]);
     expect(await needs((client) => client.send(new DeleteObjectTaggingCommand(at)))).toEqual([
       'DeleteObjectTagging /a b',
