@@ -3,7 +3,7 @@ import { SecurityGroup, Subnet, Vpc } from 'aws-cdk-lib/aws-ec2';
 import { EventBus, type IEventBus } from 'aws-cdk-lib/aws-events';
 import { type IManagedPolicy, ManagedPolicy } from 'aws-cdk-lib/aws-iam';
 import { type IKey, Key } from 'aws-cdk-lib/aws-kms';
-import { Bucket, type IBucket } from 'aws-cdk-lib/aws-s3';
+import { Bucket, type BucketAttributes, type IBucket } from 'aws-cdk-lib/aws-s3';
 import { type ISecret, Secret } from 'aws-cdk-lib/aws-secretsmanager';
 import { type ITopic, Topic } from 'aws-cdk-lib/aws-sns';
 import type { Construct } from 'constructs';
@@ -37,15 +37,24 @@ export function deploymentProps(
 }
 
 function existingBuckets(scope: Construct, deployment: Deployment) {
-  const bucket = (id: string, bucketName: string | undefined, encryptionKey?: IKey): IBucket | undefined =>
-    bucketName === undefined ? undefined : Bucket.fromBucketAttributes(scope, id, { bucketName, encryptionKey });
+  const bucket = (id: string, bucketName: string | undefined, of: BucketAttributes = {}): IBucket | undefined =>
+    bucketName === undefined ? undefined : Bucket.fromBucketAttributes(scope, id, { bucketName, ...of });
   const inboxKey = existingKey(scope, 'InboxKey', deployment.inboxKeyArn);
   const resultsKey = existingKey(scope, 'ResultsKey', deployment.resultsKeyArn);
   const ledgerKey = existingKey(scope, 'LedgerKey', deployment.ledgerKeyArn);
   return {
-    inboxBucket: bucket('InboxBucket', deployment.inboxBucket, inboxKey),
-    resultsBucket: bucket('ResultsBucket', deployment.resultsBucket, resultsKey),
-    ledgerBucket: bucket('LedgerBucket', deployment.ledgerBucket, ledgerKey),
+    inboxBucket: bucket('InboxBucket', deployment.inboxBucket, {
+      encryptionKey: inboxKey,
+      account: deployment.inboxAccount,
+    }),
+    resultsBucket: bucket('ResultsBucket', deployment.resultsBucket, {
+      encryptionKey: resultsKey,
+      account: deployment.resultsAccount,
+    }),
+    ledgerBucket: bucket('LedgerBucket', deployment.ledgerBucket, {
+      encryptionKey: ledgerKey,
+      account: deployment.ledgerAccount,
+    }),
     accessLogsBucket: bucket('AccessLogsBucket', deployment.accessLogsBucket),
   };
 }

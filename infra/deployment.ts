@@ -23,6 +23,7 @@ function whole({ min, max }: Range) {
 const bucketName = matching('the name of a bucket', /^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$/);
 const keyArn = matching('the ARN of a key', /^arn:[\w-]+:kms:[\w-]+:\d{12}:key\/[\w-]+$/);
 
+const account = matching('the 12 digits of an account', /^\d{12}$/);
 const topicArn = matching('the ARN of a topic', /^arn:[\w-]+:sns:[\w-]+:\d{12}:[\w-]+$/);
 
 const RETENTION_DAYS: readonly number[] = Object.values(RetentionDays).filter((value) => typeof value === 'number');
@@ -56,12 +57,18 @@ const vpcSchema = strictObject({
   ),
 });
 
-/** Each key with the existing resource that it encrypts. A resource given by its name does not tell its key. */
-const KEYS_OF_RESOURCES = [
-  ['inboxKeyArn', 'inboxBucket'],
-  ['resultsKeyArn', 'resultsBucket'],
-  ['ledgerKeyArn', 'ledgerBucket'],
-  ['tokenKeyArn', 'tokenSecret'],
+const IS_ITS_KEY = 'the key is its key; new resources are encrypted with encryptionKeyArn';
+const IS_ITS_OWNER = 'the account is its owner; new resources belong to the account of the deployment';
+
+/** What a resource that is given by its name does not tell: its key and its owner. */
+const FACTS_OF_RESOURCES = [
+  ['inboxKeyArn', 'inboxBucket', IS_ITS_KEY],
+  ['resultsKeyArn', 'resultsBucket', IS_ITS_KEY],
+  ['ledgerKeyArn', 'ledgerBucket', IS_ITS_KEY],
+  ['tokenKeyArn', 'tokenSecret', IS_ITS_KEY],
+  ['inboxAccount', 'inboxBucket', IS_ITS_OWNER],
+  ['resultsAccount', 'resultsBucket', IS_ITS_OWNER],
+  ['ledgerAccount', 'ledgerBucket', IS_ITS_OWNER],
 ] as const;
 
 /**
@@ -71,10 +78,13 @@ const KEYS_OF_RESOURCES = [
 const deploymentSchema = strictObject({
   inboxBucket: z.optional(bucketName),
   inboxKeyArn: z.optional(keyArn),
+  inboxAccount: z.optional(account),
   resultsBucket: z.optional(bucketName),
   resultsKeyArn: z.optional(keyArn),
+  resultsAccount: z.optional(account),
   ledgerBucket: z.optional(bucketName),
   ledgerKeyArn: z.optional(keyArn),
+  ledgerAccount: z.optional(account),
   accessLogsBucket: z.optional(bucketName),
   tokenSecret: z.optional(matching('the ARN or name of a secret', /^[\w/+=.@:-]{1,512}$/)),
   tokenKeyArn: z.optional(keyArn),
@@ -107,16 +117,20 @@ const deploymentSchema = strictObject({
       const message = 'expected no alarmTopicArn as well; subscribe the address to that topic instead';
       context.addIssue({ code: 'custom', path: ['alarmEmail'], message, input: deployment.alarmEmail });
     }
-    const { versionRetentionDays, ledgerBucket, resultsBucket } = deployment;
+    const { versionRetentionDays, ledgerBucket, inboxBucket, resultsBucket, inboxAccount, resultsAccount } = deployment;
     if (versionRetentionDays !== undefined && ledgerBucket !== undefined && resultsBucket !== undefined) {
       const message =
         'expected only with a new ledger or new results; the versions of buckets of your own are yours to set';
       context.addIssue({ code: 'custom', path: ['versionRetentionDays'], message, input: versionRetentionDays });
     }
-    for (const [key, resource] of KEYS_OF_RESOURCES) {
-      if (deployment[key] === undefined || deployment[resource] !== undefined) continue;
-      const message = `expected ${resource} as well, because the key is its key; new resources are encrypted with encryptionKeyArn`;
-      context.addIssue({ code: 'custom', path: [key], message, input: deployment[key] });
+    for (const [fact, resource, reason] of FACTS_OF_RESOURCES) {
+      if (deployment[fact] === undefined || deployment[resource] !== undefined) continue;
+      const message = `expected ${resource} as well, because ${reason}`;
+      context.addIssue({ code: 'custom', path: [fact], message, input: deployment[fact] });
+    }
+    if (inboxBucket !== undefined && inboxBucket === resultsBucket && inboxAccount !== resultsAccount) {
+      const message = 'expected the inboxAccount, because both are one bucket';
+      context.addIssue({ code: 'custom', path: ['resultsAccount'], message, input: resultsAccount });
     }
   }),
 );

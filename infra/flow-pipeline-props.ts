@@ -52,7 +52,8 @@ export interface FlowPipelineProps {
   readonly settings?: Partial<PipelineSettings>;
   /**
    * An existing bucket for the uploads. It must send its events to EventBridge. Its other notifications stay as they
-   * are. If it is encrypted with a key, import the bucket together with that key, by `Bucket.fromBucketAttributes`.
+   * are. If it is encrypted with a key, or belongs to another account, import the bucket together with that key and that
+   * account, by `Bucket.fromBucketAttributes`. The same holds for the other buckets.
    * @default - a new bucket
    */
   readonly inboxBucket?: IBucket;

@@ -5,7 +5,7 @@ import type { IKey } from 'aws-cdk-lib/aws-kms';
 import { CfnBucket, type IBucket } from 'aws-cdk-lib/aws-s3';
 import { Construct } from 'constructs';
 import { expireVersions, pipelineBucket } from './bucket.ts';
-import { allow, allowKey, type Permission } from './permissions.ts';
+import { allowBucket, allowKey, ofOwner, type Permission } from './permissions.ts';
 import type { UploadQueue } from './upload-queue.ts';
 
 /**
@@ -99,7 +99,7 @@ export class Inbox extends Construct {
 
   /** @param belowPrefix limits the listing to the prefix of the inbox, if it has one. */
   #grantListVersions(role: IRole, belowPrefix: Permission['conditions']): void {
-    allow(role, {
+    allowBucket(role, this.bucket, {
       actions: ['s3:ListBucketVersions'],
       resources: [this.bucket.bucketArn],
       conditions: this.#prefix === '' ? undefined : belowPrefix,
@@ -107,14 +107,14 @@ export class Inbox extends Construct {
   }
 
   #grantRead(role: IRole, actions: readonly string[]): void {
-    allow(role, {
+    allowBucket(role, this.bucket, {
       actions,
       resources: [this.bucket.arnForObjects(`${this.#prefix}*`)],
       wildcardReason: 'Uploads may have any key below the prefix of the inbox.',
     });
     // Without this permission, S3 answers 403 for an absent object instead of 404. It cannot be limited to a prefix,
     // because a request for one object has none.
-    allow(role, { actions: ['s3:ListBucket'], resources: [this.bucket.bucketArn] });
+    allowBucket(role, this.bucket, { actions: ['s3:ListBucket'], resources: [this.bucket.bucketArn] });
   }
 
   /** Allows the grantee to put files, and nothing else: neither to read them nor to list those of others. */
@@ -124,6 +124,7 @@ export class Inbox extends Construct {
       grantee,
       actions: ['s3:PutObject', 's3:AbortMultipartUpload', 's3:ListMultipartUploadParts'],
       resourceArns: [this.bucket.arnForObjects(`${this.#prefix}*`)],
+      conditions: ofOwner(this.bucket),
       resource: this.bucket,
     });
   }

@@ -6,7 +6,7 @@ import { Construct } from 'constructs';
 import { RUNNING_PREFIX, STATE_PREFIX, UPLOADS_PREFIX, WAITING_PREFIX } from '../../functions/ledger/keys.ts';
 import type { PipelineSettings } from '../../functions/settings/settings.ts';
 import { expireVersions, pipelineBucket } from './bucket.ts';
-import { allow, allowKey } from './permissions.ts';
+import { allowBucket, allowKey } from './permissions.ts';
 
 const READ_AND_WRITE = ['s3:GetObject', 's3:PutObject'];
 const PUT_AND_DELETE = ['s3:PutObject', 's3:DeleteObject'];
@@ -63,7 +63,7 @@ export class Ledger extends Construct {
   }
 
   #grant(role: IRole, actions: readonly string[], ...prefixes: readonly string[]): void {
-    allow(role, {
+    allowBucket(role, this.bucket, {
       actions,
       resources: prefixes.map((prefix) => this.bucket.arnForObjects(`${prefix}*`)),
       wildcardReason: 'Keys in the ledger end with ids and times. The prefix limits them to one kind of object.',
@@ -72,7 +72,7 @@ export class Ledger extends Construct {
 
   /** To list markers. Also, without this permission, S3 answers 403 for an absent entry instead of 404. */
   #grantList(role: IRole): void {
-    allow(role, { actions: ['s3:ListBucket'], resources: [this.bucket.bucketArn] });
+    allowBucket(role, this.bucket, { actions: ['s3:ListBucket'], resources: [this.bucket.bucketArn] });
     allowKey(role, this.bucket.encryptionKey, 'write', 's3');
   }
 }

@@ -2,6 +2,7 @@ import { Stack, Validations } from 'aws-cdk-lib';
 import type { IRole } from 'aws-cdk-lib/aws-iam';
 import { Effect, PolicyStatement } from 'aws-cdk-lib/aws-iam';
 import type { IKey } from 'aws-cdk-lib/aws-kms';
+import type { IBucket } from 'aws-cdk-lib/aws-s3';
 import type { IConstruct } from 'constructs';
 
 export interface Permission {
@@ -16,6 +17,22 @@ export interface Permission {
 export function allow(role: IRole, { actions, resources, conditions, wildcardReason }: Permission): void {
   role.addToPrincipalPolicy(new PolicyStatement({ actions: [...actions], resources: [...resources], conditions }));
   if (wildcardReason !== undefined) acknowledgeWildcards(role, resources, wildcardReason);
+}
+
+/** Allows the role these actions on a bucket or its objects, as long as the bucket is its owner's. */
+export function allowBucket(role: IRole, bucket: IBucket, permission: Permission): void {
+  allow(role, { ...permission, conditions: ofOwner(bucket, permission.conditions) });
+}
+
+/**
+ * Adds the condition that a bucket belongs to the account that it is known to belong to. An ARN of S3 names no account, so
+ * somebody else could take over the name of a bucket that was deleted. For an imported bucket it is the account that it
+ * was imported with, or else that of the stack.
+ * @see https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_condition-keys.html#condition-keys-resourceaccount
+ */
+export function ofOwner(bucket: IBucket, conditions: Permission['conditions'] = {}): Permission['conditions'] {
+  const { StringEquals, ...others } = conditions;
+  return { StringEquals: { ...StringEquals, 'aws:ResourceAccount': bucket.env.account }, ...others };
 }
 
 /** Denies the role these actions, whatever other statements allow. */

@@ -5,7 +5,7 @@ import type { CfnBucket, IBucket } from 'aws-cdk-lib/aws-s3';
 import { Construct } from 'constructs';
 import { RECEIPT_NAME } from '../../functions/results/results-keys.ts';
 import { expireVersions, pipelineBucket } from './bucket.ts';
-import { allow, allowKey } from './permissions.ts';
+import { allowBucket, allowKey, ofOwner } from './permissions.ts';
 
 export interface ResultsProps {
   readonly existing: IBucket | undefined;
@@ -53,13 +53,13 @@ export class Results extends Construct {
   }
 
   #grantWrite(role: IRole, actions: readonly string[], keys: string): void {
-    allow(role, {
+    allowBucket(role, this.bucket, {
       actions,
       resources: [this.bucket.arnForObjects(`${this.#prefix}${keys}`)],
       wildcardReason: 'Keys of results begin with the key of their upload, which may be any key.',
     });
     // Without this permission, S3 answers 403 for an absent object instead of 404.
-    allow(role, { actions: ['s3:ListBucket'], resources: [this.bucket.bucketArn] });
+    allowBucket(role, this.bucket, { actions: ['s3:ListBucket'], resources: [this.bucket.bucketArn] });
     allowKey(role, this.bucket.encryptionKey, 'write', 's3');
   }
 
@@ -67,18 +67,19 @@ export class Results extends Construct {
   grantRead(grantee: IGrantable): Grant {
     const { bucket } = this;
     bucket.encryptionKey?.grantDecrypt(grantee);
-    const conditions = this.#prefix === '' ? undefined : { StringLike: { 's3:prefix': `${this.#prefix}*` } };
+    const belowPrefix = this.#prefix === '' ? undefined : { StringLike: { 's3:prefix': `${this.#prefix}*` } };
     return Grant.addToPrincipalOrResource({
       grantee,
       actions: ['s3:ListBucket'],
       resourceArns: [bucket.bucketArn],
-      conditions,
+      conditions: ofOwner(bucket, belowPrefix),
       resource: bucket,
     }).combine(
       Grant.addToPrincipalOrResource({
         grantee,
         actions: ['s3:GetObject'],
         resourceArns: [bucket.arnForObjects(`${this.#prefix}*`)],
+        conditions: ofOwner(bucket),
         resource: bucket,
       }),
     );

@@ -4,7 +4,7 @@ import { Role, ServicePrincipal } from 'aws-cdk-lib/aws-iam';
 import { Key } from 'aws-cdk-lib/aws-kms';
 import { Bucket } from 'aws-cdk-lib/aws-s3';
 import { describe, expect, it } from 'vitest';
-import { lineOf, permissionsOf } from './policies.ts';
+import { ACCOUNT, lineOf, permissionsOf } from './policies.ts';
 import { defaultPipeline, synthesisePipeline } from './synthesis.ts';
 import { only, resources } from './template.ts';
 
@@ -105,6 +105,14 @@ describe('a grant', () => {
       's3:GetObject results/out/*',
       's3:ListBucket results if s3:prefix StringLike out/*',
     ]);
+  });
+
+  it('allows nothing in a bucket that somebody else made under the same name', () => {
+    for (const role of ['Uploader', 'Reader']) {
+      for (const { conditions } of permissionsOf(prefixed, role)) {
+        expect(conditions.StringEquals?.['aws:ResourceAccount']).toEqual([ACCOUNT]);
+      }
+    }
   });
 
   it('allows to read all results if there is no prefix', () => {

@@ -68,6 +68,8 @@ interface Place {
   /** Prefix of the keys of its objects. */
   readonly prefix?: string;
   readonly keyArn: string | undefined;
+  /** The account that owns it, if its ARN does not say so. */
+  readonly owner?: string;
 }
 
 /** Encryption properties of the resources that hold data. */
@@ -92,11 +94,19 @@ interface FunctionProperties {
 export class Deployment {
   readonly #template: Template;
   readonly #keyArns: Partial<Record<Part, string>>;
+  readonly #owners: Partial<Record<Part, string>>;
 
-  /** @param keyArns keys of the parts that are not in the template. */
-  constructor(template: Template, keyArns: Partial<Record<Part, string>> = {}) {
+  /** @param of keys and owners of the parts that are not in the template. */
+  constructor(
+    template: Template,
+    of: {
+      readonly keyArns?: Partial<Record<Part, string>> | undefined;
+      readonly owners?: Partial<Record<Part, string>> | undefined;
+    } = {},
+  ) {
     this.#template = template;
-    this.#keyArns = keyArns;
+    this.#keyArns = of.keyArns ?? {};
+    this.#owners = of.owners ?? {};
   }
 
   permissionsOf(by: FunctionName): readonly Permission[] {
@@ -108,12 +118,16 @@ export class Deployment {
 
   /** A recorded call as it is in this deployment, with its calls of KMS. */
   callsOf({ by, action, of, key, context, kms }: RecordedCall): readonly Call[] {
-    const { arn, prefix = '', ...place } = this.#placeOf(of, by);
+    const { arn, prefix = '', owner, ...place } = this.#placeOf(of, by);
     const listed = context['s3:prefix'];
     const call = {
       action,
       resource: key === undefined ? arn : `${arn}/${prefix}${key}`,
-      context: { ...context, ...(listed !== undefined && { 's3:prefix': prefix + listed }) },
+      context: {
+        ...context,
+        ...(listed !== undefined && { 's3:prefix': prefix + listed }),
+        ...(owner !== undefined && { 'aws:ResourceAccount': owner }),
+      },
     };
     return [call, ...kmsCalls(kms, place)].map((one) => this.byCodeOf(by, one));
   }
@@ -157,6 +171,7 @@ export class Deployment {
       service: 's3',
       prefix,
       keyArn: this.#keyOf(part, 'AWS::S3::Bucket', name),
+      owner: this.#owners[part] ?? ACCOUNT,
     });
     switch (part) {
       case 'inbox':

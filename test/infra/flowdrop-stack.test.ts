@@ -94,6 +94,18 @@ describe('the context', () => {
       'flowdrop.deployment.inboxKeyArn: expected inboxBucket as well, because the key is its key; new resources are encrypted with encryptionKeyArn',
     ],
     [
+      { ...minimal, deployment: { resultsAccount: '111111111111' } },
+      'flowdrop.deployment.resultsAccount: expected resultsBucket as well, because the account is its owner; new resources belong to the account of the deployment',
+    ],
+    [
+      { ...minimal, deployment: { inboxBucket: 'their-inbox', inboxAccount: 111111111111 } },
+      'flowdrop.deployment.inboxAccount: expected the 12 digits of an account, got 111111111111',
+    ],
+    [
+      { ...minimal, deployment: { inboxBucket: 'both', inboxAccount: '111111111111', resultsBucket: 'both' } },
+      'flowdrop.deployment.resultsAccount: expected the inboxAccount, because both are one bucket, but it is missing',
+    ],
+    [
       { ...minimal, deployment: { tokenSecret: 'flows/token', tokenKeyArn: 'alias/theirs' } },
       'flowdrop.deployment.tokenKeyArn: expected the ARN of a key, got "alias/theirs"',
     ],
@@ -204,6 +216,29 @@ describe('a deployment', () => {
       ScalingConfig: { MaximumConcurrency: 9 },
     });
     expect(permissionsOf(template, 'CreateFlowRole').map(lineOf).join('\n')).toContain('s3:GetObject their-inbox/*');
+  });
+
+  it('uses buckets of other accounts as long as those own them', () => {
+    const { template } = deployed({
+      inboxBucket: 'their-inbox',
+      inboxAccount: '111111111111',
+      resultsBucket: 'their-results',
+      resultsAccount: '222222222222',
+      ledgerBucket: 'their-ledger',
+      ledgerAccount: '333333333333',
+    });
+    for (const role of ['CreateFlowRole', 'CollectOutputsRole']) {
+      const lines = permissionsOf(template, role).map(lineOf);
+      const owned = lines.filter((line) => line.startsWith('s3:'));
+      const suffix = (name: string, owner: string) =>
+        owned
+          .filter((line) => line.includes(name))
+          .every((line) => line.endsWith(`ResourceAccount StringEquals ${owner}`));
+      expect(owned.length).toBeGreaterThan(9);
+      expect(suffix('their-inbox', '111111111111')).toBe(true);
+      expect(suffix('their-results', '222222222222')).toBe(true);
+      expect(suffix('their-ledger', '333333333333')).toBe(true);
+    }
   });
 
   it.each(['flows/token', 'arn:aws:secretsmanager:eu-central-1:123456789012:secret:flows/token-AbCdEf'])(

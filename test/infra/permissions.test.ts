@@ -16,10 +16,11 @@ beforeAll(async () => {
   recorded = await recordCalls();
 }, 240_000);
 
-/** Props of a pipeline, and the keys of the existing resources in them. */
+/** Props of a pipeline, and the keys and owners of the existing resources in them. */
 interface Variant {
   readonly props?: (stack: Stack) => Partial<FlowPipelineProps>;
   readonly keyArns?: Partial<Record<Part, string>>;
+  readonly owners?: Partial<Record<Part, string>>;
   /** Permissions that no call uses, with the reason to keep them. */
   readonly unused?: Partial<Record<FunctionName, Readonly<Record<string, string>>>>;
 }
@@ -37,6 +38,8 @@ const existingKey = (stack: Stack, of: keyof typeof KEY_ARNS) => {
   }
   return Key.fromKeyArn(stack, `key of ${of}`, KEY_ARNS[of]);
 };
+/** Two other accounts. */
+const [THEIRS, STRANGERS] = ['111111111111', '999999999999'];
 const PREFIXES = { inboxPrefix: 'a/b/', resultsPrefix: 'c/' };
 const existing = (stack: Stack): Partial<FlowPipelineProps> => {
   const bucket = (of: 'inbox' | 'results') =>
@@ -73,6 +76,14 @@ const VARIANTS: Readonly<Record<string, Variant>> = {
       const bucket = Bucket.fromBucketName(stack, 'Both', 'their-bucket');
       return { inboxBucket: bucket, resultsBucket: bucket, settings: PREFIXES };
     },
+  },
+  'buckets of another account': {
+    props: (stack) => {
+      const bucket = (bucketName: string) =>
+        Bucket.fromBucketAttributes(stack, bucketName, { bucketName, account: THEIRS });
+      return { inboxBucket: bucket('far-inbox'), resultsBucket: bucket('far-results') };
+    },
+    owners: { inbox: THEIRS, results: THEIRS },
   },
   'a key of the app': { props: (stack) => ({ encryptionKey: new Key(stack, 'Key', { enableKeyRotation: true }) }) },
   'an existing key, and prefixes': {
@@ -163,12 +174,12 @@ function acknowledgementsOf(
 
 describe.each(Object.entries(VARIANTS))(
   'the permissions of the functions, with %s:',
-  (_, { props, keyArns, unused }) => {
+  (_, { props, keyArns, owners, unused }) => {
     let root: Stack | undefined;
     const { template, findings } = synthesisePipeline(props, (_, stack) => {
       root = stack;
     });
-    const deployment = new Deployment(template, keyArns);
+    const deployment = new Deployment(template, { keyArns, owners });
     const callsOf = (by: FunctionName) => [
       ...recorded.filter((call) => call.by === by).flatMap((call) => deployment.callsOf(call)),
       ...deployment.callsOfLambda(by),
@@ -207,7 +218,14 @@ describe.each(Object.entries(VARIANTS))(
     });
 
     it.each(FUNCTION_NAMES)('the code of %s may do nothing outside of the pipeline', (by) => {
-      const s3 = deployment.outside().flatMap((resource) => [...s3Actions].map((action) => ({ action, resource })));
+      const accounts = [ACCOUNT, ...Object.values(owners ?? {})];
+      const s3 = deployment
+        .outside()
+        .flatMap((resource) =>
+          [...s3Actions].flatMap((action) =>
+            accounts.map((owner) => ({ action, resource, context: { 'aws:ResourceAccount': owner } })),
+          ),
+        );
       const keys = new Set(permissions[by].map(({ resource }) => resource).filter((one) => one.includes(':kms:')));
       const kms = [...keys].flatMap((resource) =>
         ['kms:Decrypt', 'kms:GenerateDataKey', 'kms:Encrypt'].map((action) => ({ action, resource })),
@@ -227,6 +245,13 @@ describe.each(Object.entries(VARIANTS))(
         deployment.byCodeOf(by, call),
       );
       expect(others.filter((call) => isAllowed(permissions[by], call)).map(lineOf)).toEqual([]);
+    });
+
+    it.each(FUNCTION_NAMES)('%s may use no bucket that somebody else made under the name of one of its own', (by) => {
+      const ours = callsOf(by).filter(({ action }) => action.startsWith('s3:'));
+      expect(ours.length).toBeGreaterThan(200);
+      const taken = ours.map((call) => ({ ...call, context: { ...call.context, 'aws:ResourceAccount': STRANGERS } }));
+      expect(taken.filter((call) => isAllowed(permissions[by], call)).map(lineOf)).toEqual([]);
     });
 
     it('every action is named in full', () => {

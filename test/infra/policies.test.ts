@@ -135,6 +135,14 @@ describe('a condition', () => {
     expect(() => isAllowed(when(condition), read)).toThrow(UnknownPolicyError);
   });
 
+  it('on the account is part of the line of its permission if it names another account', () => {
+    const ofAccount = (account: string) => when({ StringEquals: { 'aws:ResourceAccount': account } }).map(lineOf);
+    expect(ofAccount('123456789012')).toEqual(['s3:GetObject inbox/in/*']);
+    expect(ofAccount('999999999999')).toEqual([
+      's3:GetObject inbox/in/* if aws:ResourceAccount StringEquals 999999999999',
+    ]);
+  });
+
   it('is part of the line of its permission', () => {
     expect(when({ StringEquals: { 's3:prefix': ['a', 'b'] } }).map(lineOf)).toEqual([
       's3:GetObject inbox/in/* if s3:prefix StringEquals a or b',

@@ -51,7 +51,7 @@ export function permissionsOf(template: Template, role: string): readonly Permis
     .filter(({ Properties }) => JSON.stringify(Properties.Roles).includes(role))
     .flatMap(({ Properties }) => Properties.PolicyDocument.Statement)
     .flatMap((statement) => permissionsIn(statement, template));
-  return [...new Map(all.map((permission) => [lineOf(permission), permission])).values()].sort((a, b) =>
+  return [...new Map(all.map((permission) => [JSON.stringify(permission), permission])).values()].sort((a, b) =>
     lineOf(a) < lineOf(b) ? -1 : 1,
   );
 }
@@ -67,11 +67,13 @@ function permissionsIn(statement: Statement, template: Template): readonly Permi
   );
 }
 
-/** A permission in one line, without partition, region and account. */
+/** A permission in one line, without partition, region and account, and without the condition that names the account. */
 export function lineOf({ action, resource, ...more }: Permission | Call): string {
   const { effect = 'Allow', conditions = {} } = more as Partial<Permission>;
   const about = Object.entries(conditions).flatMap(([operator, keys]) =>
-    Object.entries(keys).map(([key, values]) => ` if ${key} ${operator} ${list(values).map(shortened).join(' or ')}`),
+    Object.entries(keys)
+      .filter(([key, values]) => key !== 'aws:ResourceAccount' || list(values).join() !== ACCOUNT)
+      .map(([key, values]) => ` if ${key} ${operator} ${list(values).map(shortened).join(' or ')}`),
   );
   return `${effect === 'Deny' ? 'never ' : ''}${action} ${shortened(resource)}${about.join('')}`;
 }
@@ -120,7 +122,7 @@ const OPERATORS: Readonly<Record<string, (value: string, expected: string) => bo
 };
 
 /** Condition keys for which the recorded calls have values. */
-const KEYS = ['events:source', 'kms:ViaService', 'lambda:SourceFunctionArn', 's3:prefix'];
+const KEYS = ['aws:ResourceAccount', 'events:source', 'kms:ViaService', 'lambda:SourceFunctionArn', 's3:prefix'];
 
 /** Tests one condition. If the request lacks the key, the condition is not met. */
 function isMet(operator: string, key: string, expected: readonly string[], value: string | undefined): boolean {
