@@ -80,7 +80,7 @@ export interface FlowPipelineProps {
    */
   readonly eventBus?: IEventBus;
   /**
-   * Key that encrypts every new resource that holds data: buckets, queues, secret and logs. If the key belongs to this
+   * Key that encrypts the new resources that hold data: buckets, queues, secret and logs of the functions. If the key belongs to this
    * app, its policy gets the statements that it needs. If not, a warning at synth lists them.
    * @default - keys that AWS manages
    */
@@ -106,7 +106,8 @@ export interface FlowPipelineProps {
    */
   readonly permissionsBoundary?: IManagedPolicy;
   /**
-   * Bucket for the access logs of the new buckets.
+   * Bucket for the access logs of the new buckets, in the account and region of the stack, encrypted with SSE-S3. If it is
+   * imported, a warning at synth lists the statement that its policy needs.
    * @default - no access logs
    */
   readonly accessLogsBucket?: IBucket;

@@ -27,7 +27,13 @@ import { type CheckedProps, checkProps, type FlowPipelineProps } from './flow-pi
 import { Alarms } from './monitoring/alarms.ts';
 import { PipelineDashboard } from './monitoring/dashboard.ts';
 import { SavedQueries } from './monitoring/queries.ts';
-import { RUNBOOK_IN_PACKAGE, warnOfExampleHost, warnOfRoutes, warnOfUnheardAlarms } from './warnings.ts';
+import {
+  checkAccessLogsBucket,
+  RUNBOOK_IN_PACKAGE,
+  warnOfExampleHost,
+  warnOfRoutes,
+  warnOfUnheardAlarms,
+} from './warnings.ts';
 
 /** Turns each file that is put into the inbox into a flow. Its outputs and a receipt appear in the results bucket. */
 export class FlowPipeline extends Construct {
@@ -55,6 +61,7 @@ export class FlowPipeline extends Construct {
     super(scope, id);
     const checked = checkProps(props, this.node.path);
     const { context } = checked;
+    checkAccessLogsBucket(this, props.accessLogsBucket, `${this.node.path}/`);
 
     this.#parts = this.#newParts(props, context);
     this.inboxBucket = this.#parts.inbox.bucket;

@@ -1,6 +1,9 @@
-import { Validations } from 'aws-cdk-lib';
+import { Stack, Token, Validations } from 'aws-cdk-lib';
+import { PolicyStatement, ServicePrincipal } from 'aws-cdk-lib/aws-iam';
+import { Bucket, type IBucket } from 'aws-cdk-lib/aws-s3';
 import { CfnSubscription, type ITopic, Topic } from 'aws-cdk-lib/aws-sns';
 import type { Construct } from 'constructs';
+import { ConfigurationError } from '../functions/base/validation.ts';
 import { warningsOfRoutes } from '../functions/settings/route-checks.ts';
 import type { Route } from '../functions/uploads/routes.ts';
 
@@ -42,6 +45,45 @@ export function warnOfExampleHost(scope: Construct, baseUrl: URL): void {
   Validations.of(scope).addWarning(
     'flowdrop:example-host',
     `baseUrl is still the example, ${baseUrl.href}. No flow is made until it is the URL of your flow service.`,
+  );
+}
+
+/**
+ * Checks the bucket for access logs, as far as it is known at synth. What is wrong with it shows nowhere later: S3 then
+ * delivers no logs.
+ * @param prefix of the keys of all access logs.
+ * @throws {ConfigurationError} it is in another account or region.
+ * @see https://docs.aws.amazon.com/AmazonS3/latest/userguide/ServerLogs.html
+ * @see https://docs.aws.amazon.com/AmazonS3/latest/userguide/enable-server-access-logging.html
+ */
+export function checkAccessLogsBucket(scope: Construct, bucket: IBucket | undefined, prefix: string): void {
+  if (bucket === undefined) return;
+  const { account, region } = Stack.of(scope);
+  const { env } = bucket;
+  const differs = (one: string, other: string) =>
+    !Token.isUnresolved(one) && !Token.isUnresolved(other) && one !== other;
+  if (differs(env.account, account) || differs(env.region, region)) {
+    throw new ConfigurationError([
+      `${scope.node.path}.accessLogsBucket: expected a bucket in account ${account} and region ${region}, got one in ${env.account} and ${env.region}`,
+    ]);
+  }
+  if (bucket.encryptionKey !== undefined) {
+    Validations.of(scope).addWarning(
+      'flowdrop:access-logs-key',
+      'S3 does not support a default encryption with a key of KMS for access logs. Use SSE-S3 for accessLogsBucket.',
+    );
+  }
+  if (bucket instanceof Bucket) return;
+  const statement = new PolicyStatement({
+    principals: [new ServicePrincipal('logging.s3.amazonaws.com')],
+    actions: ['s3:PutObject'],
+    resources: [bucket.arnForObjects(`${prefix}*`)],
+    conditions: { StringEquals: { 'aws:SourceAccount': account } },
+  });
+  const json = JSON.stringify(Stack.of(scope).resolve(statement.toStatementJson()));
+  Validations.of(scope).addWarning(
+    'flowdrop:access-logs-policy',
+    `This app cannot change the policy of the bucket for the access logs. Add this statement to it: ${json}`,
   );
 }
 

@@ -1,7 +1,7 @@
-import { Duration, Stack } from 'aws-cdk-lib';
+import { type CfnTag, Duration, Lazy, Stack } from 'aws-cdk-lib';
 import { Role, ServicePrincipal } from 'aws-cdk-lib/aws-iam';
 import type { IFunction } from 'aws-cdk-lib/aws-lambda';
-import { CfnSchedule } from 'aws-cdk-lib/aws-scheduler';
+import { CfnSchedule, CfnScheduleGroup } from 'aws-cdk-lib/aws-scheduler';
 import { Construct } from 'constructs';
 import { allow } from './permissions.ts';
 
@@ -32,20 +32,22 @@ interface ScheduleProps {
 export class Schedules extends Construct {
   readonly #function: IFunction;
   readonly #role: Role;
+  readonly #group: CfnScheduleGroup;
 
   constructor(scope: Construct, id: string, props: SchedulesProps) {
     super(scope, id);
     this.#function = props.function;
     this.#role = this.#newRole();
+    this.#group = this.#newGroup();
     for (let index = 0; index < props.collectors; index += 1) {
-      this.#schedule(`Collector${index}`, {
+      this.#schedule(`Collector-${index}`, {
         description: `Tick of collector ${index} of ${props.collectors}`,
         rate: TICK_RATE,
         event: { collector: { index, of: props.collectors } },
       });
     }
     const description = 'Daily comparison of inbox and ledger';
-    this.#schedule('Sweep', { description, rate: SWEEP_RATE, event: { sweep: {} } });
+    this.#schedule('Daily-Sweep', { description, rate: SWEEP_RATE, event: { sweep: {} } });
   }
 
   #newRole(): Role {
@@ -60,9 +62,31 @@ export class Schedules extends Construct {
     return role;
   }
 
+  /**
+   * A schedule cannot have tags, and its group can. EventBridge Scheduler refuses a tag without a value, which all other
+   * resources take.
+   * @see https://docs.aws.amazon.com/scheduler/latest/UserGuide/managing-schedule-group.html
+   * @see https://docs.aws.amazon.com/scheduler/latest/APIReference/API_Tag.html
+   */
+  #newGroup(): CfnScheduleGroup {
+    const group = new CfnScheduleGroup(this, 'Group');
+    const produce = () =>
+      (group.tags.renderTags() as readonly CfnTag[])
+        .filter(({ value }) => value !== '')
+        .map(({ key, value }) => ({ Key: key, Value: value }));
+    group.addPropertyOverride('Tags', Lazy.any({ produce }));
+    return group;
+  }
+
+  /**
+   * @param id not the one of a schedule before it had a group: CloudFormation cannot move a schedule into a group, and
+   * fails. With another id it makes a new schedule and deletes the old one.
+   * @see https://github.com/aws/aws-cdk/issues/34216
+   */
   #schedule(id: string, { description, rate, event }: ScheduleProps): void {
     const schedule = new CfnSchedule(this, id, {
       description,
+      groupName: this.#group.ref,
       scheduleExpression: rate,
       flexibleTimeWindow: { mode: 'OFF' },
       target: {

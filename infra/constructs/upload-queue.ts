@@ -1,7 +1,13 @@
 import { Duration, Stack } from 'aws-cdk-lib';
 import { type IRole, PolicyStatement, ServicePrincipal } from 'aws-cdk-lib/aws-iam';
 import type { IKey } from 'aws-cdk-lib/aws-kms';
-import { type CfnQueuePolicy, type DeadLetterQueue, Queue, QueueEncryption } from 'aws-cdk-lib/aws-sqs';
+import {
+  type CfnQueuePolicy,
+  type DeadLetterQueue,
+  Queue,
+  QueueEncryption,
+  RedrivePermission,
+} from 'aws-cdk-lib/aws-sqs';
 import { Construct } from 'constructs';
 import { HIDDEN_BEYOND_TIMEOUT_SECONDS, RECEIVES_MAX } from '../function-limits.ts';
 import { allowSending } from './encryption.ts';
@@ -32,7 +38,15 @@ export class UploadQueue extends Construct {
     this.deadLetters = new Queue(this, 'DeadLetters', common);
     const deadLetterQueue: DeadLetterQueue = { queue: this.deadLetters, maxReceiveCount: RECEIVES_MAX };
     const visibilityTimeout = FUNCTION_TIMEOUT.plus(Duration.seconds(HIDDEN_BEYOND_TIMEOUT_SECONDS)).plus(batchWindow);
-    this.queue = new Queue(this, 'Uploads', { ...common, visibilityTimeout, deadLetterQueue });
+    this.queue = new Queue(this, 'Uploads', {
+      ...common,
+      visibilityTimeout,
+      deadLetterQueue,
+      // No queue may make this one its dead-letter queue: foreign messages would be taken for uploads. The dead-letter
+      // queue cannot be limited to this queue. Each of the two would need the ARN of the other before it exists, unless
+      // their names were fixed, and a new name would replace the deployed queues with their messages.
+      redriveAllowPolicy: { redrivePermission: RedrivePermission.DENY_ALL },
+    });
   }
 
   /**

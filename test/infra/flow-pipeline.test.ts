@@ -1,6 +1,7 @@
-import { Duration, RemovalPolicy, Stack } from 'aws-cdk-lib';
+import { Duration, RemovalPolicy, Stack, Tags, Validations } from 'aws-cdk-lib';
 import { Match } from 'aws-cdk-lib/assertions';
-import { Bucket } from 'aws-cdk-lib/aws-s3';
+import { Key } from 'aws-cdk-lib/aws-kms';
+import { Bucket, type IBucket } from 'aws-cdk-lib/aws-s3';
 import { describe, expect, it } from 'vitest';
 import { type Env, parseEnv } from '../../functions/settings/environment.ts';
 import { SETTINGS_DEFAULT } from '../../functions/settings/settings.ts';
@@ -9,6 +10,19 @@ import { defaultPipeline, existingVpc, PROPS, synthesise, synthesisePipeline } f
 import { environmentOf, environmentTemplateOf, only, resources } from './template.ts';
 
 const { template } = defaultPipeline();
+
+interface Tagged {
+  readonly Tags?: readonly { readonly Key: string; readonly Value: string }[];
+}
+
+/** Types that CloudFormation cannot tag, as far as a pipeline has them. */
+const UNTAGGABLE = [
+  'AWS::IAM::Policy',
+  'AWS::Lambda::EventInvokeConfig',
+  'AWS::SQS::QueuePolicy',
+  'AWS::S3::BucketPolicy',
+  'AWS::Scheduler::Schedule',
+].sort();
 
 describe('a pipeline', () => {
   it('has three buckets, two queues, a secret, two schedules and two functions, and no custom resource', () => {
@@ -55,19 +69,94 @@ describe('a pipeline', () => {
     ]);
   });
 
-  it('tags its resources with its name, for the bill', () => {
-    const tag = { Key: 'flowdrop:pipeline', Value: 'flowdrop' };
-    for (const type of [
-      'AWS::S3::Bucket',
-      'AWS::Lambda::Function',
-      'AWS::Logs::LogGroup',
-      'AWS::SQS::Queue',
-      'AWS::SecretsManager::Secret',
-      'AWS::CloudWatch::Alarm',
-    ]) {
-      expect(resources(template, type)).not.toEqual([]);
-      for (const { Tags } of resources(template, type)) expect(Tags).toContainEqual(tag);
-    }
+  it('tags every resource that can have tags with its name, for the bill, and with the tags of the app', () => {
+    const { template: tagged } = synthesisePipeline(
+      (stack) => {
+        Tags.of(stack).add('team', 'models');
+        return { ...existingVpc(stack), inboxBucket: Bucket.fromBucketName(stack, 'Inbox', 'their-inbox') };
+      },
+      () => {},
+    );
+    const all = Object.values(tagged.toJSON().Resources as Record<string, { Type: string; Properties: Tagged }>);
+    const isTagged = ({ Properties: { Tags: tags = [] } }: { Properties: Tagged }) =>
+      tags.some(({ Key, Value }) => Key === 'flowdrop:pipeline' && Value === 'flowdrop') &&
+      tags.some(({ Key, Value }) => Key === 'team' && Value === 'models');
+    const untagged = new Set(all.filter((resource) => !isTagged(resource)).map(({ Type }) => Type));
+    expect([...untagged].sort()).toEqual(UNTAGGABLE);
+    expect(all.filter(isTagged).length).toBeGreaterThan(20);
+  });
+
+  it('gives its schedules a group, which has their tags, but none without a value', () => {
+    const { template: tagged } = synthesisePipeline((stack) => {
+      Tags.of(stack).add('reviewed', '');
+      return {};
+    });
+    const group = only(resources(tagged, 'AWS::Scheduler::ScheduleGroup'));
+    expect(group.Tags).toEqual([{ Key: 'flowdrop:pipeline', Value: 'flowdrop' }]);
+    for (const { GroupName } of resources(tagged, 'AWS::Scheduler::Schedule'))
+      expect(GroupName).toEqual({ Ref: group.id });
+    expect(only(resources(tagged, 'AWS::SecretsManager::Secret')).Tags).toContainEqual({ Key: 'reviewed', Value: '' });
+  });
+
+  it('replaces the schedules of an earlier version: CloudFormation cannot move a schedule into a group', () => {
+    const ids = resources(template, 'AWS::Scheduler::Schedule').map(({ id }) => id);
+    expect(ids).toHaveLength(2);
+    expect(ids).not.toContain('PipelineCollectOutputsSchedulesCollector0F2EDF760');
+    expect(ids).not.toContain('PipelineCollectOutputsSchedulesSweep6FAF3D6D');
+  });
+
+  it('has one dead-letter queue, and the queue of uploads is that of no other', () => {
+    const queues = resources(template, 'AWS::SQS::Queue');
+    const sources = queues.filter(({ RedrivePolicy }) => RedrivePolicy !== undefined);
+    expect(only(sources).RedriveAllowPolicy).toEqual({ redrivePermission: 'denyAll' });
+    expect(queues).toHaveLength(2);
+  });
+});
+
+describe('a bucket for access logs', () => {
+  const stackIn = (account: string, region: string, logs: (stack: Stack) => IBucket) =>
+    synthesise((app) => {
+      const stack = new Stack(app, 'test', { env: { account, region } });
+      Validations.of(stack).acknowledge({ id: 'flowdrop:nobody-is-told', reason: 'Nobody deploys this.' });
+      new FlowPipeline(stack, 'Pipeline', { ...PROPS, accessLogsBucket: logs(stack) });
+      return stack;
+    });
+  const theirs = (more: object) => (stack: Stack) =>
+    Bucket.fromBucketAttributes(stack, 'Logs', { bucketName: 'their-logs', ...more });
+
+  it.each([{ account: '222222222222' }, { region: 'eu-west-1' }])('is refused in another place: %j', (elsewhere) => {
+    expect(() => stackIn('111111111111', 'eu-central-1', theirs(elsewhere))).toThrow(
+      /^test\/Pipeline\.accessLogsBucket: expected a bucket in account 111111111111 and region eu-central-1, got one in/m,
+    );
+  });
+
+  it('that is imported is warned of, with the statement that its policy needs', () => {
+    const { messages } = stackIn('111111111111', 'eu-central-1', theirs({}));
+    const [warning = ''] = messages.filter((message) => message.includes('the access logs'));
+    expect(warning).toContain('"Service":"logging.s3.amazonaws.com"');
+    expect(warning).toContain('"Action":"s3:PutObject"');
+    expect(warning).toContain('"Resource":"arn:aws:s3:::their-logs/test/Pipeline/*"');
+    expect(warning).toContain('"aws:SourceAccount":"111111111111"');
+  });
+
+  it('with a key is warned of', () => {
+    const { messages } = stackIn('111111111111', 'eu-central-1', (stack) =>
+      theirs({ encryptionKey: Key.fromKeyArn(stack, 'Key', 'arn:aws:kms:eu-central-1:111111111111:key/logs') })(stack),
+    );
+    expect(messages.join('\n')).toContain('S3 does not support a default encryption with a key of KMS for access logs');
+  });
+
+  it('of the app is allowed to receive logs, without a warning', () => {
+    const { template: logged, messages } = stackIn(
+      '111111111111',
+      'eu-central-1',
+      (stack) => new Bucket(stack, 'Logs', { enforceSSL: true }),
+    );
+    expect(messages.filter((message) => message.includes('access logs'))).toEqual([]);
+    const statements = resources(logged, 'AWS::S3::BucketPolicy').flatMap(
+      ({ PolicyDocument }) => PolicyDocument.Statement,
+    );
+    expect(JSON.stringify(statements)).toContain('logging.s3.amazonaws.com');
   });
 });
 
