@@ -31,11 +31,12 @@ const RETENTION_DAYS: readonly number[] = Object.values(RetentionDays).filter((v
 /** AWS allows 50 tags on a resource, and one of them is ours. @see https://docs.aws.amazon.com/tag-editor/latest/userguide/best-practices-and-strats.html */
 const TAGS_MAX = 49;
 const TAG_KEY = /^(?!aws:)[\p{L}\p{Z}\p{N}_.:/=+\-@]{1,128}$/iu;
-const TAG_VALUE = /^[\p{L}\p{Z}\p{N}_.:/=+\-@]{0,256}$/u;
+/** An alarm and a schedule group refuse a tag without a value, and everything gets the same tags. */
+const TAG_VALUE = /^[\p{L}\p{Z}\p{N}_.:/=+\-@]{1,256}$/u;
 const TAG_CHARACTERS = 'letters, digits, spaces and _.:/=+-@';
 
 const tagsSchema = z
-  .record(z.string(), matching(`at most 256 ${TAG_CHARACTERS}`, TAG_VALUE), { error: 'expected an object' })
+  .record(z.string(), matching(`1 to 256 ${TAG_CHARACTERS}`, TAG_VALUE), { error: 'expected an object' })
   .check(
     z.superRefine((tags, context) => {
       for (const key of Object.keys(tags).filter((each) => !TAG_KEY.test(each))) {

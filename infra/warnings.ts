@@ -6,6 +6,7 @@ import type { Construct } from 'constructs';
 import { ConfigurationError } from '../functions/base/validation.ts';
 import { warningsOfRoutes } from '../functions/settings/route-checks.ts';
 import type { Route } from '../functions/uploads/routes.ts';
+import { isSameInApp } from './same-in-app.ts';
 
 /** Host of `baseUrl` in the cdk.json of this repository. */
 const EXAMPLE_HOST = 'flows.example.com';
@@ -95,8 +96,7 @@ function warnIfUnsubscribed(scope: Construct, topic: ITopic): void {
   if (!(topic instanceof Topic)) return;
   scope.node.addValidation({
     validate: () => {
-      const isOfTopic = ({ topicArn }: CfnSubscription) =>
-        JSON.stringify(topic.stack.resolve(topicArn)) === JSON.stringify(topic.stack.resolve(topic.topicArn));
+      const isOfTopic = ({ topicArn }: CfnSubscription) => isSameInApp(topicArn, topic.topicArn);
       const all = scope.node.root.node.findAll();
       if (!all.some((each) => each instanceof CfnSubscription && isOfTopic(each))) {
         Validations.of(scope).addWarning(

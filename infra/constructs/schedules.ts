@@ -1,4 +1,4 @@
-import { type CfnTag, Duration, Lazy, Stack } from 'aws-cdk-lib';
+import { Duration, Stack } from 'aws-cdk-lib';
 import { Role, ServicePrincipal } from 'aws-cdk-lib/aws-iam';
 import type { IFunction } from 'aws-cdk-lib/aws-lambda';
 import { CfnSchedule, CfnScheduleGroup } from 'aws-cdk-lib/aws-scheduler';
@@ -38,7 +38,9 @@ export class Schedules extends Construct {
     super(scope, id);
     this.#function = props.function;
     this.#role = this.#newRole();
-    this.#group = this.#newGroup();
+    // A schedule cannot have tags, and its group can.
+    // See https://docs.aws.amazon.com/scheduler/latest/UserGuide/managing-schedule-group.html
+    this.#group = new CfnScheduleGroup(this, 'Group');
     for (let index = 0; index < props.collectors; index += 1) {
       this.#schedule(`Collector-${index}`, {
         description: `Tick of collector ${index} of ${props.collectors}`,
@@ -60,22 +62,6 @@ export class Schedules extends Construct {
     });
     allow(role, { actions: ['lambda:InvokeFunction'], resources: [this.#function.functionArn] });
     return role;
-  }
-
-  /**
-   * A schedule cannot have tags, and its group can. EventBridge Scheduler refuses a tag without a value, which all other
-   * resources take.
-   * @see https://docs.aws.amazon.com/scheduler/latest/UserGuide/managing-schedule-group.html
-   * @see https://docs.aws.amazon.com/scheduler/latest/APIReference/API_Tag.html
-   */
-  #newGroup(): CfnScheduleGroup {
-    const group = new CfnScheduleGroup(this, 'Group');
-    const produce = () =>
-      (group.tags.renderTags() as readonly CfnTag[])
-        .filter(({ value }) => value !== '')
-        .map(({ key, value }) => ({ Key: key, Value: value }));
-    group.addPropertyOverride('Tags', Lazy.any({ produce }));
-    return group;
   }
 
   /**

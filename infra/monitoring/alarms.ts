@@ -5,6 +5,7 @@ import { PolicyStatement, ServicePrincipal } from 'aws-cdk-lib/aws-iam';
 import { type CfnTopicPolicy, type ITopic, TopicPolicy } from 'aws-cdk-lib/aws-sns';
 import { Construct, type IConstruct } from 'constructs';
 import { allowSending } from '../constructs/encryption.ts';
+import { isSameInApp } from '../same-in-app.ts';
 import { type Condition, conditions, type Monitored, type Severity } from './conditions.ts';
 
 export interface AlarmsProps extends Monitored {
@@ -65,14 +66,12 @@ function allowAlarms(scope: Construct, topic: ITopic): void {
     resources: [topic.topicArn],
     conditions: { StringEquals: { 'aws:SourceAccount': Stack.of(scope).account } },
   });
-  const resolved = (value: unknown): string => JSON.stringify(Stack.of(scope).resolve(value));
-  const arn = resolved(topic.topicArn);
   // Only at synth is it known which policies the app has. Each is an object of its own, which names its topics.
   Aspects.of(scope.node.root).add({
     visit(node: IConstruct) {
       if (!(node instanceof TopicPolicy)) return;
       const { topics } = node.node.defaultChild as CfnTopicPolicy;
-      if (topics.some((each) => resolved(each) === arn)) node.document.addStatements(statement);
+      if (topics.some((each) => isSameInApp(each, topic.topicArn))) node.document.addStatements(statement);
     },
   });
 }

@@ -2,6 +2,8 @@ import { Duration, RemovalPolicy, Stack, Tags, Validations } from 'aws-cdk-lib';
 import { Match } from 'aws-cdk-lib/assertions';
 import { Key } from 'aws-cdk-lib/aws-kms';
 import { Bucket, type IBucket } from 'aws-cdk-lib/aws-s3';
+import { Topic } from 'aws-cdk-lib/aws-sns';
+import { EmailSubscription } from 'aws-cdk-lib/aws-sns-subscriptions';
 import { describe, expect, it } from 'vitest';
 import { type Env, parseEnv } from '../../functions/settings/environment.ts';
 import { SETTINGS_DEFAULT } from '../../functions/settings/settings.ts';
@@ -69,6 +71,22 @@ describe('a pipeline', () => {
     ]);
   });
 
+  it('does not take the topic of another stack of the app for its own, although both have one logical id', () => {
+    const { messages, template: last } = synthesise((app) => {
+      const [, second] = ['first', 'second'].map((name) => {
+        const stack = new Stack(app, name);
+        const alarmTopic = new Topic(stack, 'Topic', { enforceSSL: true });
+        if (name === 'first') alarmTopic.addSubscription(new EmailSubscription('ops@example.com'));
+        new FlowPipeline(stack, 'Pipeline', { ...PROPS, name, alarmTopic });
+        return stack;
+      });
+      return second as Stack;
+    });
+    expect(messages.join('\n')).toContain('the topic second/Topic has no subscription in this app');
+    const { PolicyDocument } = only(resources(last, 'AWS::SNS::TopicPolicy'));
+    expect(JSON.stringify(PolicyDocument)).toContain('cloudwatch.amazonaws.com');
+  });
+
   it('tags every resource that can have tags with its name, for the bill, and with the tags of the app', () => {
     const { template: tagged } = synthesisePipeline(
       (stack) => {
@@ -86,16 +104,11 @@ describe('a pipeline', () => {
     expect(all.filter(isTagged).length).toBeGreaterThan(20);
   });
 
-  it('gives its schedules a group, which has their tags, but none without a value', () => {
-    const { template: tagged } = synthesisePipeline((stack) => {
-      Tags.of(stack).add('reviewed', '');
-      return {};
-    });
-    const group = only(resources(tagged, 'AWS::Scheduler::ScheduleGroup'));
+  it('gives its schedules a group, because only a group can have tags', () => {
+    const group = only(resources(template, 'AWS::Scheduler::ScheduleGroup'));
     expect(group.Tags).toEqual([{ Key: 'flowdrop:pipeline', Value: 'flowdrop' }]);
-    for (const { GroupName } of resources(tagged, 'AWS::Scheduler::Schedule'))
+    for (const { GroupName } of resources(template, 'AWS::Scheduler::Schedule'))
       expect(GroupName).toEqual({ Ref: group.id });
-    expect(only(resources(tagged, 'AWS::SecretsManager::Secret')).Tags).toContainEqual({ Key: 'reviewed', Value: '' });
   });
 
   it('replaces the schedules of an earlier version: CloudFormation cannot move a schedule into a group', () => {

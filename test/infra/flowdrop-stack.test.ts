@@ -83,11 +83,15 @@ describe('the context', () => {
     ],
     [
       { ...minimal, deployment: { tags: { team: 'm'.repeat(257) } } },
-      'flowdrop.deployment.tags.team: expected at most 256 letters, digits, spaces and _.:/=+-@, got "mmm',
+      'flowdrop.deployment.tags.team: expected 1 to 256 letters, digits, spaces and _.:/=+-@, got "mmm',
     ],
     [
-      { ...minimal, deployment: { tags: Object.fromEntries(Array.from({ length: 50 }, (_, i) => [`tag${i}`, ''])) } },
+      { ...minimal, deployment: { tags: Object.fromEntries(Array.from({ length: 50 }, (_, i) => [`tag${i}`, 'x'])) } },
       'flowdrop.deployment.tags: expected at most 49, got 50',
+    ],
+    [
+      { ...minimal, deployment: { tags: { reviewed: '' } } },
+      'flowdrop.deployment.tags.reviewed: expected 1 to 256 letters, digits, spaces and _.:/=+-@, got ""',
     ],
     [
       { ...minimal, deployment: { inboxKeyArn: KEY_ARN } },

@@ -1,3 +1,6 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { Duration, RemovalPolicy, type Stack, Validations } from 'aws-cdk-lib';
 import { SecurityGroup } from 'aws-cdk-lib/aws-ec2';
 import { EventBus } from 'aws-cdk-lib/aws-events';
@@ -8,8 +11,12 @@ import { Bucket } from 'aws-cdk-lib/aws-s3';
 import { Secret } from 'aws-cdk-lib/aws-secretsmanager';
 import { Topic } from 'aws-cdk-lib/aws-sns';
 import { describe, expect, it } from 'vitest';
+import { readConfiguration } from '../../infra/configuration.ts';
+import { parseStackContext } from '../../infra/deployment.ts';
 import type { FlowPipelineProps } from '../../infra/flow-pipeline-props.ts';
-import { defaultPipeline, existingVpc, synthesisePipeline } from './synthesis.ts';
+import { FlowdropStack } from '../../infra/flowdrop-stack.ts';
+import { defaultPipeline, existingVpc, type Synthesis, synthesise, synthesisePipeline } from './synthesis.ts';
+import { resources } from './template.ts';
 
 type Option = (stack: Stack) => Partial<FlowPipelineProps>;
 
@@ -23,7 +30,12 @@ const accessLogsBucket = (stack: Stack) => {
 /** Every prop with every kind of value. The kinds of one element exclude each other. */
 const OPTIONS: readonly Readonly<Record<string, Option>>[] = [
   { tracing: () => ({ tracing: true }) },
-  { 'an existing ledger': (stack) => ({ ledgerBucket: Bucket.fromBucketName(stack, 'Ledger', 'their-ledger') }) },
+  {
+    'an existing ledger': (stack) => ({ ledgerBucket: Bucket.fromBucketName(stack, 'Ledger', 'their-ledger') }),
+    'a ledger of another account': (stack) => ({
+      ledgerBucket: Bucket.fromBucketAttributes(stack, 'Ledger', { bucketName: 'far-ledger', account: '111111111111' }),
+    }),
+  },
   {
     'a topic for tickets': (stack) => ({
       ticketTopic: Topic.fromTopicArn(stack, 'Tickets', 'arn:aws:sns:eu-central-1:123456789012:tickets'),
@@ -40,6 +52,11 @@ const OPTIONS: readonly Readonly<Record<string, Option>>[] = [
       const bucket = Bucket.fromBucketName(stack, 'Both', 'existing-bucket');
       const settings = { inboxPrefix: 'in/', resultsPrefix: 'out/' };
       return { inboxBucket: bucket, resultsBucket: bucket, settings };
+    },
+    'an inbox and results of another account': (stack) => {
+      const bucket = (bucketName: string) =>
+        Bucket.fromBucketAttributes(stack, bucketName, { bucketName, account: '111111111111' });
+      return { inboxBucket: bucket('far-inbox'), resultsBucket: bucket('far-results') };
     },
     'existing results': (stack) => ({ resultsBucket: Bucket.fromBucketName(stack, 'Results', 'their-results') }),
     'prefixes in new buckets': () => ({ settings: { inboxPrefix: 'a/b/', resultsPrefix: 'c/' } }),
@@ -120,6 +137,66 @@ const OPTIONS: readonly Readonly<Record<string, Option>>[] = [
   { 'an unusual port': () => ({ baseUrl: 'https://service.example.com:8443/v1' }) },
 ];
 
+const arn = (service: string, resource: string) => `arn:aws:${service}:eu-central-1:123456789012:${resource}`;
+
+/** Settings that only the stack has, or that it treats in its own way. */
+const SETTINGS: readonly Readonly<Record<string, object>>[] = [
+  { alarmTopicArn: { alarmTopicArn: arn('sns', 'pages') }, alarmEmail: { alarmEmail: 'ops@example.com' } },
+  { ticketTopicArn: { ticketTopicArn: arn('sns', 'tickets') } },
+  { outputParameters: { outputParameters: true } },
+  { terminationProtection: { terminationProtection: true } },
+  { tags: { tags: { team: 'models' } } },
+  { encryptionKeyArn: { encryptionKeyArn: arn('kms', 'key/01234567-89ab-cdef-0123-456789abcdef') } },
+  {
+    'buckets of other accounts': {
+      inboxBucket: 'far-inbox',
+      inboxAccount: '111111111111',
+      resultsBucket: 'far-results',
+      resultsAccount: '222222222222',
+    },
+    'the buckets of an earlier deployment': {
+      inboxBucket: 'old-inbox',
+      resultsBucket: 'old-results',
+      ledgerBucket: 'old-ledger',
+    },
+  },
+];
+
+/**
+ * Rows in which each two settings meet on and off in all four ways, by the bits of the number of a setting and of a row.
+ * A row takes the first kind of a setting or its last.
+ */
+const DEPLOYMENTS = [0, 1, 2, 3, 4, 5, 6, 7].map((row): [string, object] => {
+  const bitsOf = (value: number) => value.toString(2).replaceAll('0', '').length;
+  const chosen = SETTINGS.flatMap((kinds, index) => {
+    if (bitsOf(row & (index + 1)) % 2 === 0) return [];
+    const all = Object.entries(kinds);
+    return [all[row % all.length] as [string, object]];
+  });
+  return [chosen.map(([name]) => name).join(', '), Object.assign({}, ...chosen.map(([, settings]) => settings))];
+});
+
+/** An app with two stages of one configuration, as `npm run deploy -- -c stage=` reads them. */
+function stagesOf(deployment: object): Synthesis {
+  const dir = mkdtempSync(join(tmpdir(), 'flowdrop-stages-'));
+  try {
+    const own = { baseUrl: 'https://service.example.com', routes: [{ name: 'all', template: 't' }] };
+    writeFileSync(join(dir, 'flowdrop.json'), JSON.stringify({ ...own, deployment }));
+    for (const stage of STAGES) writeFileSync(join(dir, `flowdrop.${stage}.json`), JSON.stringify({ settings: {} }));
+    return synthesise((app) => {
+      const [, last] = STAGES.map((stage) => {
+        const context = readConfiguration({ dir, stage, context: undefined }).value;
+        return new FlowdropStack(app, parseStackContext(context).context.pipeline, { context });
+      });
+      return last as FlowdropStack;
+    });
+  } finally {
+    rmSync(dir, { recursive: true });
+  }
+}
+
+const STAGES = ['development', 'production'];
+
 const combine =
   (options: readonly Option[]): Option =>
   (stack) =>
@@ -146,5 +223,16 @@ describe('the checks at synth find nothing that is not acknowledged', () => {
 
   it.each(together)('with %s and everything else', (_, option) => {
     expect(synthesisePipeline(option).findings).toEqual([]);
+  });
+});
+
+describe('two stages of one configuration', () => {
+  it.each(DEPLOYMENTS)('pass the checks at synth, with names of their own, with: %s', (_, deployment) => {
+    const { template, findings } = stagesOf(deployment);
+    expect(findings).toEqual([]);
+    const named = JSON.stringify(template.toJSON());
+    expect(named).toContain('flowdrop-production-create-flow');
+    expect(named).not.toContain('flowdrop-development');
+    for (const { Name } of resources(template, 'AWS::SSM::Parameter')) expect(Name).toMatch(/^\/flowdrop-production\//);
   });
 });
