@@ -19,7 +19,7 @@ export function allow(role: IRole, { actions, resources, conditions, wildcardRea
   if (wildcardReason !== undefined) acknowledgeWildcards(role, resources, wildcardReason);
 }
 
-/** Allows the role these actions on a bucket or its objects, as long as the bucket is its owner's. */
+/** Allows the role these actions on a bucket or its objects, as long as the expected account owns the bucket. */
 export function allowBucket(role: IRole, bucket: IBucket, permission: Permission): void {
   allow(role, { ...permission, conditions: ofOwner(bucket, permission.conditions) });
 }
