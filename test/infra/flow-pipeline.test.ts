@@ -21,6 +21,7 @@ interface Tagged {
 const UNTAGGABLE = [
   'AWS::IAM::Policy',
   'AWS::Lambda::EventInvokeConfig',
+  'AWS::Logs::QueryDefinition',
   'AWS::SQS::QueuePolicy',
   'AWS::S3::BucketPolicy',
   'AWS::Scheduler::Schedule',
