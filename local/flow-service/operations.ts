@@ -22,6 +22,9 @@ export interface OperationsOptions {
   readonly variation: Variation;
 }
 
+/** Span of the filter `minute`, in milliseconds. */
+const FILTERED_MINUTE_MS = 60_000;
+
 /** The operations of the service, and the flows that they work on. */
 export class Operations {
   /** Every flow, deleted ones included, in the order of creation. */
@@ -154,8 +157,9 @@ export class Operations {
     const now = this.#clock.now();
     // A map iterates in the order of insertion, which is the order of creation.
     const { listSort, listActiveOnly, listAdditional } = this.#variation;
+    const passes = this.#listFilter(query.get('created_after'), now);
     const visible = [...this.flows.values()].filter(
-      (flow) => !flow.deleted && flow.listedFrom <= now && !(listActiveOnly && flow.isTerminal(now)),
+      (flow) => !flow.deleted && flow.listedFrom <= now && !(listActiveOnly && flow.isTerminal(now)) && passes(flow),
     );
     if (listSort === 'changed') visible.sort((a, b) => a.changedAt(now) - b.changedAt(now));
     return listingPage(visible, { path, query }, this.#variation, (flow) => {
@@ -163,6 +167,21 @@ export class Operations {
       if (listAdditional === 'none') return record;
       return { ...record, additional: listAdditional === 'string' ? JSON.stringify(additional) : additional };
     });
+  }
+
+  #listFilter(after: string | null, now: number): (flow: Flow) => boolean {
+    const { listFilter } = this.#variation;
+    if (after === null || listFilter === 'ignored') return () => true;
+    const time = Date.parse(after);
+    if (listFilter === 'rejected' || Number.isNaN(time)) throw new Refusal(422, 'There is no such filter');
+    const filters = {
+      created: (flow: Flow) => flow.createdAt >= time,
+      inverted: (flow: Flow) => flow.createdAt < time,
+      minute: (flow: Flow) => flow.createdAt >= time && flow.createdAt < time + FILTERED_MINUTE_MS,
+      changed: (flow: Flow) => flow.changedAt(now) >= time,
+      ended: (flow: Flow) => flow.isTerminal(now) && (flow.endsAt ?? 0) >= time,
+    };
+    return filters[listFilter];
   }
 
   #listOutputs(call: Call): Answer {

@@ -56,6 +56,11 @@ export interface Variation {
   order: 'descending' | 'ascending';
   /** Sort key of the listing: the time of creation, or of the last change of state. */
   listSort: 'created' | 'changed';
+  /**
+   * What `?created_after=<ISO 8601>` does to the listing: nothing; shows flows created since then; those created before,
+   * or within a minute; those changed since then; those ended since then; or the request is rejected.
+   */
+  listFilter: 'ignored' | 'created' | 'inverted' | 'minute' | 'changed' | 'ended' | 'rejected';
   /** True if the listing omits finished flows. */
   listActiveOnly: boolean;
   /** A flow's `additional` in the listing: as it was sent, omitted, or as JSON text. */
@@ -106,6 +111,7 @@ export const DEFAULT_VARIATION: Readonly<Variation> = {
   pageSize: 50,
   order: 'descending',
   listSort: 'created',
+  listFilter: 'ignored',
   listActiveOnly: false,
   listAdditional: 'object',
   listingDelayMs: 0,
