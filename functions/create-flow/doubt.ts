@@ -1,8 +1,9 @@
 import { OutOfTimeError } from '../base/invocation.ts';
 import { FlowServiceError, MisaddressedError, UnauthorisedError } from '../flow-service/errors.ts';
 import { LISTING_DELAY_MAX_MS } from '../flow-service/flow-search.ts';
-import type { Found } from '../flow-service/types.ts';
-import { type ClaimedEntry, flowTagOf, withoutDoubt } from '../ledger/entry.ts';
+import type { SearchPlace } from '../flow-service/search-place.ts';
+import type { FindOptions, Found } from '../flow-service/types.ts';
+import { type ClaimedEntry, type Doubt, flowTagOf, searchedInVain, searchedTo, withoutDoubt } from '../ledger/entry.ts';
 import type { Stored } from '../ledger/store.ts';
 import { HELD_WAIT_MS } from '../ledger/waits.ts';
 import { commitFlow, failUpload, keepWaiting } from './claim.ts';
@@ -30,6 +31,7 @@ export type SettledDoubt = { readonly outcome: Outcome } | { readonly claim: Sto
  *
  *   found                      adopt it
  *   too early to tell          wait, until five minutes after the last byte
+ *   the listing is long        wait for the next tick, and go on where this look stopped
  *   listing not available      wait, and ask for it again, for an hour at most
  *   something else answers     wait, for three days at most, if something else answered the POST too
  *   absent                     the upload may be sent again
@@ -38,21 +40,28 @@ export type SettledDoubt = { readonly outcome: Outcome } | { readonly claim: Sto
 export async function settleDoubt(delivery: Delivery, claim: Stored<ClaimedEntry>): Promise<SettledDoubt> {
   const { clock, settings } = delivery.ports;
   const { entry } = claim;
-  const doubt = entry.doubt;
+  const { doubt } = entry;
   if (doubt === undefined) return { claim };
   const conclusiveAt = doubt.sentBy + ABSENT_AFTER_MS;
-  const waitOn = async (message: string, notBefore: number): Promise<SettledDoubt> => ({
-    outcome: await keepWaiting(delivery, claim, { reason: 'in-doubt', message, counted: false, notBefore }),
-  });
+  // A listing that was read from before this time may lack the flow, however late the last page came.
+  const isEarly = clock.now() < conclusiveAt;
+  let place = doubt.place;
+  const waitOn = async (message: string, notBefore: number): Promise<SettledDoubt> => {
+    const wait = { reason: 'in-doubt', message, counted: false, notBefore } as const;
+    return { outcome: await keepWaiting(delivery, { ...claim, entry: searchedTo(entry, place) }, wait) };
+  };
   let found: Found;
   try {
-    found = await findFlow(delivery, entry, doubt.claimedAt);
+    found = await findFlow(delivery, entry, doubt, (reached) => {
+      place = reached;
+    });
   } catch (error) {
     if (!(error instanceof FlowServiceError) && !(error instanceof OutOfTimeError)) throw error;
     if (error instanceof UnauthorisedError) delivery.count('TokenRejected');
     const misaddressed = misaddressedIn(error, entry);
     if (misaddressed !== undefined) return { outcome: await waitForService(delivery, claim, misaddressed) };
-    if (!isListingInVain(error, clock.now() - conclusiveAt)) {
+    const inVainSince = Math.max(conclusiveAt, place?.readAt ?? 0);
+    if (!isListingInVain(error, clock.now() - inVainSince)) {
       return waitOn(messageOf(error), Math.max(conclusiveAt, clock.now() + backoffMs(entry)));
     }
     found = { result: 'unknown', why: messageOf(error) };
@@ -61,18 +70,26 @@ export async function settleDoubt(delivery: Delivery, claim: Stored<ClaimedEntry
     delivery.count('FlowsAdopted');
     return { outcome: await commitFlow(delivery, claim, { flowId: found.flow.flowId, outcome: 'adopted' }) };
   }
-  if (clock.now() < conclusiveAt) {
+  if (isEarly) {
     const time = new Date(conclusiveAt).toISOString();
     return waitOn(`The service may have created a flow. We search its listing again at ${time}.`, conclusiveAt);
   }
+  if (found.result === 'unfinished') return waitOn(unfinishedMessage(found.flows, place), clock.now());
   if (found.result === 'unknown') {
-    if (settings.inDoubt === 'hold') return { outcome: await hold(delivery, claim, found.why) };
+    const searched = { ...claim, entry: searchedInVain(entry) };
+    if (settings.inDoubt === 'hold') return { outcome: await hold(delivery, searched, found.why) };
     delivery.count('DoubtsRetried');
     delivery.log.warn('Sent again although a flow may exist', { why: found.why });
     // The doubt stays. If this request certainly makes no flow, the first one may still be found before the next.
-    return { claim };
+    return { claim: searched };
   }
   return { claim: { ...claim, entry: withoutDoubt(entry) } };
+}
+
+function unfinishedMessage(flows: number, place: SearchPlace | undefined): string {
+  const { previous } = place?.evidence ?? {};
+  const reached = previous === undefined ? '' : `, back to ${new Date(previous).toISOString()}`;
+  return `The service may have created a flow. We have searched ${flows} flows of its listing${reached}, and go on.`;
 }
 
 /** The answer of something else to the search, if something else answered the POST as well. */
@@ -96,11 +113,20 @@ async function waitForService(
   return keepWaiting(delivery, claim, { reason: MISADDRESSED, message, counted: false, notBefore });
 }
 
-function findFlow({ ports, invocation }: Delivery, entry: ClaimedEntry, since: number): Promise<Found> {
+function findFlow(
+  { ports, invocation }: Delivery,
+  entry: ClaimedEntry,
+  { claimedAt, sentBy, place, isSearched }: Doubt,
+  onPlace: NonNullable<FindOptions['onPlace']>,
+): Promise<Found> {
   const { flows, ledger, settings } = ports;
   const { work } = invocation;
-  const hadFlowBefore = (before: number): Promise<boolean> => ledger.hadFlowBefore(before, work);
-  return flows.find(flowTagOf(entry, settings.pipeline), since, work, hadFlowBefore);
+  return flows.find(flowTagOf(entry, settings.pipeline), claimedAt, work, {
+    sentBy,
+    hadFlowBefore: (before) => ledger.hadFlowBefore(before, work),
+    place,
+    onPlace: isSearched ? undefined : onPlace,
+  });
 }
 
 /** The upload waits until the operator retries it, or its flow is found after all. */

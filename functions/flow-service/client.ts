@@ -12,16 +12,19 @@ import {
   UnavailableError,
   UnintelligibleAnswerError,
 } from './errors.ts';
-import { Listing, type ListingPage } from './flow-listing.ts';
-import { FIND_FLOWS_MAX, FIND_PAGES_MAX, findFlow, LISTING_DELAY_MAX_MS } from './flow-search.ts';
+import { Listing, type ListingPage, type ListingPlace } from './flow-listing.ts';
+import { filteredSince, withoutFilter } from './flow-query.ts';
+import { FIND_FLOWS_MAX, FIND_PAGES_MAX, findFlow, LISTING_DELAY_MAX_MS, type Query } from './flow-search.ts';
+import { FILTER_MARGIN_MS, SERVICE_CLOCK_SKEW_MS } from './flow-sightings.ts';
 import { PAGE_ANSWER } from './json-answer.ts';
 import type { LearntPace } from './learnt-rate.ts';
 import type { Rank } from './pace.ts';
 import { type FlowBody, flowBody } from './request-body.ts';
 import { type Answer, type Call, isSuccess, type RequestOptions, Requests } from './requests.ts';
 import { createdSchema, type FlowPage, flowPageSchema, flowSchema, outputPageSchema } from './schemas.ts';
+import type { QueryKind } from './search-place.ts';
 import { flowSubject } from './throttled-subjects.ts';
-import type { Asset, CreateRequest, FlowRecord, FlowService, FlowTag, Found, Output } from './types.ts';
+import type { Asset, CreateRequest, FindOptions, FlowRecord, FlowService, FlowTag, Found, Output } from './types.ts';
 
 /** Time during which a throttled page of the listing of flows is requested again, in milliseconds. */
 const LIST_PATIENCE_MS = 5_000;
@@ -39,6 +42,10 @@ export interface FlowServiceOptions extends RequestOptions {
   readonly outputsPath: 'auto' | 'flows' | 'root';
   /** Largest asset that is accepted, in bytes. */
   readonly assetBytesMax: number;
+  /** Query of the listing of flows in a search: the setting `flowsQuery`. Default: none. */
+  readonly flowsQuery?: string | undefined;
+  /** Most pages that one look of a search reads. Default: {@link FIND_PAGES_MAX} */
+  readonly findPagesMax?: number | undefined;
 }
 
 /**
@@ -55,12 +62,19 @@ interface ListingLimits {
   /** True if a page that does not mention further pages may still have some. */
   readonly mayBeSilent: boolean;
   readonly rank: Rank;
+  readonly from?: ListingPlace | undefined;
+  /** Query of the first page. */
+  readonly query?: URLSearchParams | undefined;
 }
 
 class HttpFlowService implements FlowService {
   readonly #requests: Requests;
   readonly #clock: Clock;
   readonly #assetBytesMax: number;
+  readonly #flowsQuery: string;
+  readonly #findPagesMax: number;
+  /** The queries that did not do in this process what they should. */
+  readonly #vainQueries = new Set<QueryKind>();
   /** The candidates for the path of the outputs listing. Only one remains once it has succeeded. */
   #outputsPaths: readonly ('flows' | 'root')[];
 
@@ -68,6 +82,8 @@ class HttpFlowService implements FlowService {
     this.#requests = new Requests(options);
     this.#clock = options.clock;
     this.#assetBytesMax = options.assetBytesMax;
+    this.#flowsQuery = options.flowsQuery ?? '';
+    this.#findPagesMax = options.findPagesMax ?? FIND_PAGES_MAX;
     this.#outputsPaths = options.outputsPath === 'auto' ? ['flows', 'root'] : [options.outputsPath];
   }
 
@@ -163,20 +179,40 @@ class HttpFlowService implements FlowService {
     for await (const { page, fresh } of listing.pages()) yield page.flows.filter(({ flowId }) => fresh.has(flowId));
   }
 
-  find(
-    tag: FlowTag,
-    since: number,
-    signal: AbortSignal,
-    hadFlowBefore: (before: number) => Promise<boolean> = async () => false,
-  ): Promise<Found> {
+  find(tag: FlowTag, since: number, signal: AbortSignal, options: FindOptions = {}): Promise<Found> {
+    const { sentBy = since, hadFlowBefore = async () => false, place, onPlace } = options;
     const listedBefore = this.#clock.now() - LISTING_DELAY_MAX_MS;
     const isKnownHere = (this.#requests.flowKnownAt ?? Number.POSITIVE_INFINITY) <= listedBefore;
     return findFlow({
       tag,
       since,
+      sentBy,
+      now: () => this.#clock.now(),
+      isEarly: listedBefore < sentBy,
       isFlowKnown: async () => isKnownHere || hadFlowBefore(listedBefore),
-      list: () => this.#flowListing({ pagesMax: FIND_PAGES_MAX, entriesMax: FIND_FLOWS_MAX, rank: 1 }, signal),
+      queries: this.#queriesSince(since - SERVICE_CLOCK_SKEW_MS - FILTER_MARGIN_MS, signal),
+      flowsQuery: this.#flowsQuery,
+      onVain: (kind) => this.#vainQueries.add(kind),
+      place,
+      onPlace,
     });
+  }
+
+  /** The queries for the listing of flows that may work, the best one first. The last one has no parameters. */
+  #queriesSince(time: number, signal: AbortSignal): readonly Query[] {
+    const limits = { pagesMax: this.#findPagesMax, entriesMax: FIND_FLOWS_MAX, rank: 1 } as const;
+    const queryOf = (kind: QueryKind, query?: URLSearchParams): Query => ({
+      kind,
+      filteredSince: kind === 'filtered' ? time : undefined,
+      list: (from) => this.#flowListing({ ...limits, from, query }, signal),
+    });
+    const filtered = filteredSince(this.#flowsQuery, time);
+    const sorted = withoutFilter(this.#flowsQuery);
+    return [
+      ...(filtered === undefined || this.#vainQueries.has('filtered') ? [] : [queryOf('filtered', filtered)]),
+      ...(sorted.size === 0 || this.#vainQueries.has('sorted') ? [] : [queryOf('sorted', sorted)]),
+      queryOf('plain'),
+    ];
   }
 
   /** The error for a creation without success. Unlike a read, a creation may have taken effect all the same. */
@@ -204,6 +240,7 @@ class HttpFlowService implements FlowService {
     // Single polls can replace the listing, so they must not wait until it is allowed.
     const patienceMs = limits.rank === 2 ? LIST_PATIENCE_MS : undefined;
     const url = this.#requests.url('flows');
+    if (limits.query !== undefined) url.search = limits.query.toString();
     const call: Call = { operation: 'list', method: 'GET', url, subject: 'list', patienceMs };
     return this.#listing(call, flowPageSchema, { ...limits, mayBeSilent: true }, signal);
   }
@@ -228,7 +265,7 @@ class HttpFlowService implements FlowService {
   #listing<S extends z.ZodMiniType<ListingPage>>(
     call: Call,
     schema: S,
-    { rank, ...limits }: ListingLimits,
+    { rank, query: _, ...limits }: ListingLimits,
     signal: AbortSignal,
   ): Listing<z.infer<S>> {
     const read = async (url: URL) => {

@@ -1,40 +1,56 @@
-import { isRejection, type Listing } from './flow-listing.ts';
+import { FlowServiceError, ThrottledError, UnauthorisedError } from './errors.ts';
+import { isRejection, type Listing, type ListingPlace } from './flow-listing.ts';
+import { Sightings } from './flow-sightings.ts';
 import type { FlowPage } from './schemas.ts';
-import type { FlowRecord, FlowTag, Found } from './types.ts';
+import type { QueryKind, SearchPlace } from './search-place.ts';
+import type { FlowTag, Found } from './types.ts';
 
-/** Most pages and flows that one search reads. */
+/** Most pages and flows that one look reads of a listing. */
 export const FIND_PAGES_MAX = 50;
 export const FIND_FLOWS_MAX = 10_000;
-
-/** Largest difference between the service's clock and ours, in milliseconds. */
-const SERVICE_CLOCK_SKEW_MS = 5 * 60_000;
 
 /** Time within which the service lists a new flow, in milliseconds. With a slower service, a search may miss a flow. */
 export const LISTING_DELAY_MAX_MS = 5 * 60_000;
 
-/** Different times of creation that prove an order. In random order, ten falling ones come once in 3.6 million. */
-const ORDER_TIMES_MIN = 10;
-
-/** Flows from before the request that end the reading. A single one may have been moved to its place. */
-const PAST_FLOWS_MIN = 5;
-
-/** Assumed lifetime of an ended flow that does not say when it ended, in milliseconds. */
-const FLOW_LIFE_MS = 24 * 60 * 60_000;
-
 /** Most readings of a listing that changes meanwhile. A rejected page may be such a change, or a limit of the service. */
 const TRIES_MAX = 3;
 
+/** Most looks that go on where the one before stopped. About a minute passes between two looks. */
+const LOOKS_MAX = 300;
+
 /** Extra pages of the second reading. New flows move the others down. */
 const SECOND_READING_EXTRA_PAGES = 2;
+
+/** A way to ask for the listing of flows. */
+export interface Query {
+  readonly kind: QueryKind;
+  /** The time that the listing is filtered by, in milliseconds since the epoch. */
+  readonly filteredSince?: number | undefined;
+  /** Starts a reading of the listing, at its first page or where an earlier one stopped. */
+  readonly list: (from?: ListingPlace) => Listing<FlowPage>;
+}
 
 interface Search {
   readonly tag: FlowTag;
   /** When the request in doubt began, in milliseconds since the epoch. */
   readonly since: number;
+  /** When its last byte had been sent, in milliseconds since the epoch. */
+  readonly sentBy: number;
+  readonly now: () => number;
+  /** True if the flow need not be listed yet, so that nothing can prove its absence. */
+  readonly isEarly: boolean;
   /** Tells whether we know a flow that must be listed by now. Called only for an empty listing. */
   readonly isFlowKnown: () => Promise<boolean>;
-  /** Starts a new reading of the listing. */
-  readonly list: () => Listing<FlowPage>;
+  /** The best way to ask comes first. The last one is the listing as it is. */
+  readonly queries: readonly Query[];
+  /** The setting that they come from. */
+  readonly flowsQuery: string;
+  /** Called if the service rejects a query, or a filter does not filter as asked. */
+  readonly onVain: (kind: QueryKind) => void;
+  /** Where the last look stopped. */
+  readonly place: SearchPlace | undefined;
+  /** Called after each page with the place to go on from. It is undefined if there is none. */
+  readonly onPlace: ((place: SearchPlace | undefined) => void) | undefined;
 }
 
 /**
@@ -44,183 +60,173 @@ interface Search {
  * 1. *Tags are visible.* A listed flow has an `additional`. Otherwise our flow may be listed without its tag.
  * 2. *Ended flows are listed.* A listed flow has ended. Otherwise our flow may have ended and left the listing.
  * 3. *Nothing is left to read.* The end of the listing is known, or the listing is newest first and was read back past
- *    the request ({@link Order}).
+ *    the request (`Order`).
  * 4. *Nothing was skipped.* One page is a snapshot. If pages go by number, the deletion of a flow on a page that was
  *    read moves the first flow of the next page to it, unseen. So the listing is read a second time. If every flow of
  *    the first reading is still there, none was deleted meanwhile, and the first reading skipped nothing.
  *
+ * A filtered listing must also show that its filter means what we think (`Sightings`). Otherwise the search goes on in
+ * the listing without a filter.
+ *
  * An empty listing is a proof as well, because the first flow of a new account can be in doubt. It proves nothing if
  * this process or the ledger knows a flow from more than {@link LISTING_DELAY_MAX_MS} ago. Then it does not show all.
  *
+ * The result is `unfinished` if the listing exceeds {@link FIND_PAGES_MAX} pages or {@link FIND_FLOWS_MAX} flows, goes
+ * by cursor and is newest first. The next look goes on there, {@link LOOKS_MAX} times at most.
+ *
  * The result stays `unknown` in these cases too: the service rejects the listing; the listing cannot be paged through;
- * it exceeds {@link FIND_PAGES_MAX} pages or {@link FIND_FLOWS_MAX} flows in no known order; it has a flow with an
- * unusable id; or it changes during each of {@link TRIES_MAX} readings. A deletion moves flows, or makes the cursor of
- * the next page invalid.
+ * it exceeds these limits otherwise; it has a flow with an unusable id; or it changes during each of {@link TRIES_MAX}
+ * readings. A deletion moves flows, or makes the cursor of the next page invalid.
  */
 export async function findFlow(search: Search): Promise<Found> {
-  for (let tries = 1; ; tries += 1) {
-    const seen = new Sightings(search);
-    const found = await readListing(search, seen);
-    if (found.result !== 'unknown' || !seen.isDisturbed || tries === TRIES_MAX) return found;
+  const { queries, place, flowsQuery } = search;
+  const isSameQuery = place?.flowsQuery === flowsQuery;
+  const known = isSameQuery ? queries.findIndex(({ kind }) => kind === place.kind) : -1;
+  let from = known === -1 ? undefined : place;
+  let index = Math.max(0, known);
+  for (let tries = from?.tries ?? 1; ; ) {
+    const reading = new Reading(search, queries[index] as Query, { from, tries });
+    const found = await reading.read();
+    if (found.result === 'absent' || found.result === 'unfinished' || reading.hasFound) return found;
+    from = undefined;
+    if (reading.isDisturbed && tries < TRIES_MAX) tries += 1;
+    else if (reading.isVain && index < queries.length - 1) [index, tries] = [index + 1, 1];
+    else return found;
   }
 }
 
-/** One reading. If its pages go by number, it is two. */
-async function readListing({ isFlowKnown, list }: Search, seen: Sightings): Promise<Found> {
-  const listing = list();
-  try {
-    for await (const { page, fresh } of listing.pages()) {
-      const flow = seen.add(page, fresh);
-      if (flow !== undefined) return { result: 'found', flow };
-      if (seen.isPast) break;
-    }
-    if (listing.seen.size === 0 && (await isFlowKnown()))
-      return seen.unproven('the listing is empty although flows may have been made');
-    const why = (seen.isPast ? undefined : listing.stopReason) ?? seen.doubt;
-    if (why !== undefined) return listing.isCutOff ? seen.disturbed(why) : seen.unproven(why);
-    if (!listing.isNumbered) return seen.absent();
-
-    const missing = new Set(listing.seen);
-    const again = list();
-    for await (const { page, fresh } of again.pages()) {
-      const flow = seen.add(page, fresh);
-      if (flow !== undefined) return { result: 'found', flow };
-      for (const id of page.ids) missing.delete(id);
-      if (missing.size === 0) return seen.absent();
-      if (again.pagesRead >= listing.pagesRead + SECOND_READING_EXTRA_PAGES) break;
-    }
-    return seen.disturbed('flows leave the listing while it is read');
-  } catch (error) {
-    if (!isRejection(error)) throw error;
-    return seen.unproven(error.message);
-  }
+interface ReadingOptions {
+  readonly from: SearchPlace | undefined;
+  /** The number of this reading. */
+  readonly tries: number;
 }
 
-/** The flows that a search has seen so far. */
-class Sightings {
+/** One reading of the listing, or the rest of one that an earlier look began. */
+class Reading {
   /** True if the listing seems to have changed while it was read. Then another reading may prove more. */
   isDisturbed = false;
-  readonly #tag: FlowTag;
-  readonly #order: Order;
-  /** The newest flow with the tag that has failed. Returned only if there is no other. */
-  #failed: FlowRecord | undefined;
-  #isEmpty = true;
-  #hasUnusable = false;
-  #showsAdditional = false;
-  #showsEnded = false;
+  /** True if another query may prove more. */
+  isVain = false;
+  /** True if the result is a flow that has not failed. */
+  hasFound = false;
+  readonly #search: Search;
+  readonly #query: Query;
+  readonly #options: ReadingOptions;
+  readonly #seen: Sightings;
+  #place: SearchPlace | undefined;
 
-  constructor({ tag, since }: Search) {
-    this.#tag = tag;
-    this.#order = new Order(since - SERVICE_CLOCK_SKEW_MS);
+  constructor(search: Search, query: Query, options: ReadingOptions) {
+    this.#search = search;
+    this.#query = query;
+    this.#options = options;
+    const before = options.from?.evidence;
+    this.#seen = new Sightings(search, { filteredSince: query.filteredSince, before });
+    if (options.from === undefined) search.onPlace?.(undefined);
   }
 
-  /** Adds a page. Returns the flow with the tag, if the page has it and it has not failed. */
-  add(page: FlowPage, fresh: ReadonlySet<string>): FlowRecord | undefined {
-    this.#isEmpty &&= page.entries === 0;
-    this.#hasUnusable ||= page.flows.length < page.entries;
-    this.#showsAdditional ||= page.showsAdditional;
-    for (const flow of page.flows) {
-      if (!fresh.has(flow.flowId)) continue;
-      this.#order.note(flow);
-      this.#showsEnded ||= flow.state !== 'running';
-      if (!this.#hasTag(flow)) continue;
-      if (flow.state === 'running' || flow.state === 'completed') return flow;
-      if ((flow.createdAt ?? 0) >= (this.#failed?.createdAt ?? 0)) this.#failed = flow;
+  async read(): Promise<Found> {
+    const { from } = this.#options;
+    const listing = this.#query.list(from && { address: from.address, lastId: from.lastFlow, entries: from.flows });
+    try {
+      return await readListing(this.#search, this, listing);
+    } catch (error) {
+      if (!this.#mayFallBack(error, listing)) throw error;
+      if (isRejection(error)) this.#search.onVain(this.#query.kind);
+      return this.inVain((error as Error).message);
     }
+  }
+
+  /** Starts a second reading of the same listing. */
+  again(): Listing<FlowPage> {
+    return this.#query.list();
+  }
+
+  /** Takes a page. Returns the result if it is known now. */
+  take(listing: Listing<FlowPage>, page: FlowPage, fresh: ReadonlySet<string>): Found | undefined {
+    const seen = this.#seen;
+    const flow = seen.add(page, fresh);
+    if (flow !== undefined) {
+      this.hasFound = true;
+      return { result: 'found', flow };
+    }
+    if (seen.isFilterVain) {
+      this.#search.onVain(this.#query.kind);
+      return this.inVain('the filter shows flows from before its time');
+    }
+    if (this.#options.from !== undefined && !seen.isFalling) return seen.unproven('the listing has changed its order');
+    this.#place = this.#placeIn(listing);
+    this.#search.onPlace?.(this.#place);
     return undefined;
   }
 
-  /** True if no unread page can have the flow. */
-  get isPast(): boolean {
-    return this.#order.isPast && this.#showsAdditional;
+  get seen(): Sightings {
+    return this.#seen;
   }
 
-  /** The reason why the flow may exist although it was not seen. */
-  get doubt(): string | undefined {
-    if (this.#isEmpty) return undefined;
-    if (this.#hasUnusable) return 'the listing has flows whose ids are unusable';
-    if (!this.#showsAdditional) return 'the listing shows no additional data of flows, so the tag cannot be seen';
-    if (!this.#showsEnded) return 'the listing shows no ended flow, and this one may have ended';
-    return undefined;
-  }
-
-  /** The result without a proof of absence. */
-  unproven(why: string): Found {
-    return this.#failed === undefined ? { result: 'unknown', why } : { result: 'found', flow: this.#failed };
+  /** The result without a proof of absence, if nothing more can be read now. */
+  stopped(listing: Listing<FlowPage>, why: string): Found {
+    if (listing.isAtLimit && this.#place !== undefined) return { result: 'unfinished', flows: listing.entries };
+    if (listing.isCutOff) return this.disturbed(why);
+    const mayOthersProve = this.#query.kind === 'filtered' && !this.#search.isEarly;
+    return mayOthersProve ? this.inVain(why) : this.#seen.unproven(why);
   }
 
   /** The same for a listing that seems to have changed while it was read. */
   disturbed(why: string): Found {
     this.isDisturbed = true;
-    return this.unproven(why);
+    return this.inVain(why);
   }
 
-  /** The result with a proof of absence. A failed flow with the tag still counts as found. */
-  absent(): Found {
-    return this.#failed === undefined ? { result: 'absent' } : { result: 'found', flow: this.#failed };
+  /** The same for a query that another one may replace. */
+  inVain(why: string): Found {
+    this.isVain = this.#query.kind !== 'plain';
+    return this.#seen.unproven(why);
   }
 
-  #hasTag({ tag }: FlowRecord): boolean {
-    const { pipeline, upload, generation } = this.#tag;
-    return tag?.pipeline === pipeline && tag.upload === upload && tag.generation === generation;
+  #placeIn({ place }: Listing<FlowPage>): SearchPlace | undefined {
+    const { evidence } = this.#seen;
+    const looks = (this.#search.place?.looks ?? 0) + 1;
+    if (this.#search.isEarly || this.#search.onPlace === undefined || looks > LOOKS_MAX) return undefined;
+    if (place === undefined || evidence === undefined) return undefined;
+    const { address, lastId: lastFlow, entries: flows } = place;
+    const { tries } = this.#options;
+    const { now, flowsQuery } = this.#search;
+    const { kind } = this.#query;
+    return { kind, flowsQuery, address, lastFlow, flows, readAt: now(), looks, tries, evidence };
+  }
+
+  /** Tells whether the service may have failed because of the query. */
+  #mayFallBack(error: unknown, { pagesRead }: Listing<FlowPage>): boolean {
+    if (isRejection(error)) return true;
+    const isPassing = error instanceof UnauthorisedError || error instanceof ThrottledError;
+    const isFirst = pagesRead === 0 && this.#options.from === undefined;
+    return isFirst && this.#query.kind !== 'plain' && error instanceof FlowServiceError && !isPassing;
   }
 }
 
-/**
- * Tells whether a listing is newest first and was read back past a time. Then all flows created since were seen. The
- * service does not say how it sorts. Other orders can look the same for a while, so each must be ruled out:
- *
- * - *By id, by name, or none*: every flow has a time of creation, none is newer than the one before, and there are
- *   {@link ORDER_TIMES_MIN} different times. Ties are allowed.
- * - *By last change or by end*: several flows were created, last changed and ended before the time. In this order, a
- *   flow created since would stand above them. A running flow does not count, because it still changes.
- * - *By state*: a state returns after another one, or a running flow stands above an older flow that has ended. In this
- *   order, all flows of one state would come before those of the next.
- *
- * While evidence is missing, more pages are read, up to the end. Two orders cannot be told from newest first, and no
- * service has them as its default. One sorts first by a property that all flows read so far share (one template), and
- * then newest first. The other sorts by a state that puts running flows first and failed ones last, if all flows above
- * are newer.
- */
-class Order {
-  readonly #horizon: number;
-  #isFalling = true;
-  #previous = Number.POSITIVE_INFINITY;
-  #times = 0;
-  #pastFlows = 0;
-  #areStatesMixed = false;
-  #state: FlowRecord['state'] | undefined;
-  readonly #states = new Set<FlowRecord['state']>();
-
-  constructor(horizon: number) {
-    this.#horizon = horizon;
+/** Reads a listing. If its pages go by number, it is read twice. */
+async function readListing({ isFlowKnown }: Search, reading: Reading, listing: Listing<FlowPage>): Promise<Found> {
+  const { seen } = reading;
+  for await (const { page, fresh } of listing.pages()) {
+    const found = reading.take(listing, page, fresh);
+    if (found !== undefined) return found;
+    if (seen.isPast) break;
   }
-
-  get isPast(): boolean {
-    return (
-      this.#isFalling &&
-      this.#times >= ORDER_TIMES_MIN &&
-      this.#pastFlows >= PAST_FLOWS_MIN &&
-      this.#areStatesMixed &&
-      this.#previous < this.#horizon
-    );
+  if (listing.entries === 0 && (await isFlowKnown())) {
+    return reading.stopped(listing, 'the listing is empty although flows may have been made');
   }
+  const why = (seen.isPast ? undefined : listing.stopReason) ?? seen.doubt;
+  if (why !== undefined) return reading.stopped(listing, why);
+  if (!listing.isNumbered) return seen.absent();
 
-  note({ createdAt, changedAt, state }: FlowRecord): void {
-    if (createdAt === undefined || createdAt > this.#previous) {
-      this.#isFalling = false;
-      return;
-    }
-    if (createdAt < this.#previous) this.#times += 1;
-    this.#previous = createdAt;
-
-    const hasEnded = state !== 'running';
-    const endedBy = changedAt ?? createdAt + FLOW_LIFE_MS;
-    if (hasEnded && Math.max(createdAt, endedBy) < this.#horizon) this.#pastFlows += 1;
-
-    const isBack = state !== this.#state && this.#states.has(state);
-    this.#areStatesMixed ||= isBack || (hasEnded && this.#states.has('running'));
-    this.#states.add(state);
-    this.#state = state;
+  const missing = new Set(listing.seen);
+  const again = reading.again();
+  for await (const { page, fresh } of again.pages()) {
+    const found = reading.take(again, page, fresh);
+    if (found !== undefined) return found;
+    for (const id of page.ids) missing.delete(id);
+    if (missing.size === 0) return seen.absent();
+    if (again.pagesRead >= listing.pagesRead + SECOND_READING_EXTRA_PAGES) break;
   }
+  return reading.disturbed('flows leave the listing while it is read');
 }

@@ -10,7 +10,7 @@ import { FLOW_TAG_NAME, type FlowRecord, type FlowState, type FlowTag, type Outp
  */
 
 /** Longest id that is accepted, in bytes of UTF-8. Real ones have 24 characters. */
-const ID_BYTES_MAX = 256;
+export const ID_BYTES_MAX = 256;
 
 /** Longest quotation of the service's words, in characters. */
 const QUOTE_CHARS_MAX = 300;
@@ -167,6 +167,7 @@ function flowOf(flow: Readonly<Record<string, unknown>>): FlowRecord | undefined
     state: stateOf(flow.state ?? flow.status),
     createdAt: timeOf(flow.created_at),
     changedAt: changes.length === 0 ? undefined : Math.max(...changes),
+    endedAt: finishedAt,
     error: errorText(flow.error),
     tag: flowTagOf(flow.additional),
   };

@@ -1,5 +1,6 @@
 import type { Json, JsonObject } from '../base/json.ts';
 import type { LearntPace } from './learnt-rate.ts';
+import type { SearchPlace } from './search-place.ts';
 
 /** The member of a flow's `additional` that holds our {@link FlowTag}. Reserved: a route's own data may not use it. */
 export const FLOW_TAG_NAME = 'flowdrop';
@@ -46,6 +47,8 @@ export interface FlowRecord {
   readonly createdAt?: number | undefined;
   /** Time of the last known change, the flow's end included, in milliseconds since the epoch. */
   readonly changedAt?: number | undefined;
+  /** Milliseconds since the epoch. Undefined if the flow runs or the service does not say. */
+  readonly endedAt?: number | undefined;
   /** The service's own description of the error, cut to 300 characters. */
   readonly error?: string | undefined;
   readonly tag?: FlowTag | undefined;
@@ -126,19 +129,31 @@ export interface FlowService {
    * Searches the service's listing for the flow that carries `tag`. Returns `absent` only if the flow cannot have been
    * overlooked (see `flow-search.ts`), and `unknown` otherwise.
    * @param since when the request in doubt began, in milliseconds since the epoch.
-   * @param hadFlowBefore tells whether the caller knows of a flow made before a time. If so, an empty listing proves nothing.
    */
-  find(
-    tag: FlowTag,
-    since: number,
-    signal: AbortSignal,
-    hadFlowBefore?: (before: number) => Promise<boolean>,
-  ): Promise<Found>;
+  find(tag: FlowTag, since: number, signal: AbortSignal, options?: FindOptions): Promise<Found>;
+}
+
+export interface FindOptions {
+  /**
+   * When the last byte of the request had been sent, in milliseconds since the epoch. Default: when it began.
+   */
+  readonly sentBy?: number | undefined;
+  /** Tells whether the caller knows of a flow made before a time. If so, an empty listing proves nothing. */
+  readonly hadFlowBefore?: ((before: number) => Promise<boolean>) | undefined;
+  /** Where the last look for this flow stopped. */
+  readonly place?: SearchPlace | undefined;
+  /**
+   * Called during the look with the place where the next one can go on. It is undefined if there is none. The last call
+   * counts, also if the look fails. Without it, the result is never `unfinished`.
+   */
+  readonly onPlace?: ((place: SearchPlace | undefined) => void) | undefined;
 }
 
 export type Found =
   | { readonly result: 'found'; readonly flow: FlowRecord }
   | { readonly result: 'absent' }
+  /** The listing is long. The next look goes on at the last place, after the number of flows that were read. */
+  | { readonly result: 'unfinished'; readonly flows: number }
   | { readonly result: 'unknown'; readonly why: string };
 
 /** The source of the service's token. */

@@ -60,6 +60,7 @@ export function lambda<P, T>(
     flows: createFlowService({
       baseUrl: settings.baseUrl,
       outputsPath: settings.outputsPath,
+      flowsQuery: settings.flowsQuery,
       assetBytesMax: settings.assetBytesMax,
       answerDepthMax: settings.answerDepthMax,
       requestsPerSecond: settings.requestsPerSecond,

@@ -1,5 +1,7 @@
 import * as z from 'zod/mini';
 import type { Json, JsonObject } from '../base/json.ts';
+import { orDropped } from '../base/stored-state.ts';
+import { searchPlaceSchema } from '../flow-service/search-place.ts';
 import type { RouteSnapshot } from '../uploads/route-snapshot.ts';
 import { UPLOAD_ID, type Upload } from '../uploads/upload.ts';
 
@@ -87,6 +89,10 @@ const doubt = readonlyObject({
   sentBy: time,
   /** When another attempt may be made, if no flow is found. This way an outage does not use up all attempts. */
   nextAttemptAt: z.optional(time),
+  /** Where the search for the flow goes on. A damaged place is dropped: the search begins anew. */
+  place: orDropped(searchPlaceSchema),
+  /** True once a search has ended without a result. From then on, each look is a search of its own. */
+  isSearched: z.optional(z.literal(true)),
 });
 
 /** What an entry says in every state. */

@@ -1,4 +1,5 @@
 import type * as z from 'zod/mini';
+import type { SearchPlace } from '../flow-service/search-place.ts';
 import type { FlowTag } from '../flow-service/types.ts';
 import type { RouteSnapshot } from '../uploads/route-snapshot.ts';
 import type { Upload } from '../uploads/upload.ts';
@@ -27,7 +28,7 @@ type SucceededEntry = Extract<Entry, { state: 'succeeded' }>;
 export type FailedEntry = Extract<Entry, { state: 'failed' }>;
 export type TerminalEntry = SucceededEntry | FailedEntry;
 
-type Doubt = NonNullable<Entry['doubt']>;
+export type Doubt = NonNullable<Entry['doubt']>;
 /** Why an upload waits. */
 export type WaitReason = WaitingEntry['reason'];
 type FlowFacts = RunningEntry['flow'];
@@ -156,6 +157,18 @@ export function doubtAfter(entry: ClaimedEntry, sentBy: number, nextAttemptAt = 
     sentBy: Math.max(entry.doubt?.sentBy ?? sentBy, sentBy),
     nextAttemptAt,
   };
+}
+
+/** The claim while the search for its flow is under way. The next look goes on at the place. */
+export function searchedTo(entry: ClaimedEntry, place: SearchPlace | undefined): ClaimedEntry {
+  return entry.doubt === undefined ? entry : { ...entry, doubt: { ...entry.doubt, place } };
+}
+
+/** The claim after a search that neither found its flow nor proved its absence. */
+export function searchedInVain(entry: ClaimedEntry): ClaimedEntry {
+  return entry.doubt === undefined
+    ? entry
+    : { ...entry, doubt: { ...entry.doubt, place: undefined, isSearched: true } };
 }
 
 /** The claim after its doubt was settled: no flow was made, or the operator or the setting accepts a second one. */

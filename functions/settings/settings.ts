@@ -1,5 +1,6 @@
 import * as z from 'zod/mini';
 import { strictObject, text } from '../base/validation.ts';
+import { issueOfFlowsQuery } from '../flow-service/flow-query.ts';
 import { KEY_BYTES_MAX, PART_BYTES_MIN, PARTS_MAX } from '../s3/limits.ts';
 import { issueOfResultsKey } from './results-key.ts';
 
@@ -95,6 +96,12 @@ export const SETTINGS = {
   ledgerRetentionDays: wholeOr('forever', 'days', { min: 30, max: 3650, default: 'forever' }),
   /** Path of the outputs listing: `flows` is `/flows/{id}/outputs`, `root` is `/{id}/outputs`, `auto` finds out. */
   outputsPath: oneOf(['auto', 'flows', 'root'], 'auto'),
+  /**
+   * Query of the listing of flows in a search for a flow, such as `sort_by=-created_at&created_after={iso}`. It sorts
+   * newest first, or leaves out flows created before a time, or both. `{iso}`, `{seconds}` and `{milliseconds}` (since
+   * 1970) are replaced by the time.
+   */
+  flowsQuery: textSetting(flowsQuerySchema(), ''),
   /** Key of an asset below `resultsPrefix`. `{key}`, `{flowId}`, `{assetId}` and `{ext}` are replaced. */
   resultsKey: textSetting(resultsKeySchema(), '{key}/{flowId}/{assetId}{ext}'),
   /** Prefix of the keys that become uploads, with a slash at its end. Other objects of the inbox are ignored. */
@@ -172,6 +179,15 @@ function resultsKeySchema(): z.ZodMiniType<string> {
     z.superRefine((pattern, context) => {
       const issue = issueOfResultsKey(pattern, KEY_PART_LENGTH_MAX);
       if (issue !== undefined) context.addIssue(issue);
+    }),
+  );
+}
+
+function flowsQuerySchema(): z.ZodMiniType<string> {
+  return z.string({ error: 'expected a query such as "created_after={iso}"' }).check(
+    z.superRefine((query, context) => {
+      const message = issueOfFlowsQuery(query);
+      if (message !== undefined) context.addIssue({ code: 'custom', message, input: query });
     }),
   );
 }

@@ -357,7 +357,7 @@ describe('a listing of active flows only', () => {
       asked.push(before);
       return true;
     };
-    expect(await flows.find(TAG, SINCE, never, hadFlowBefore)).toMatchObject({ result: 'unknown' });
+    expect(await flows.find(TAG, SINCE, never, { hadFlowBefore })).toMatchObject({ result: 'unknown' });
     expect(asked).toEqual([clock.now() - 5 * MINUTE]);
   });
 });

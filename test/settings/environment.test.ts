@@ -33,6 +33,7 @@ describe('parseEnv', () => {
       flowAgeMaxSeconds: 604_800,
       ledgerRetentionDays: 'forever',
       outputsPath: 'auto',
+      flowsQuery: '',
       resultsKey: '{key}/{flowId}/{assetId}{ext}',
       inboxPrefix: '',
       resultsPrefix: '',

@@ -88,3 +88,34 @@ describe('the pattern for the keys of results', () => {
     expect(issues[0]).toContain(why);
   });
 });
+
+describe('the query of the listing of flows', () => {
+  it.each([
+    '',
+    'created_after={iso}',
+    'sort_by=-created_at&created_after={seconds}&limit=200',
+    'filter_by=created_at>{milliseconds}',
+    'sort=created_at:desc',
+    'since={iso}&until_order=x',
+  ])('accepts %j', (flowsQuery) => {
+    expect(parseEnv(envWith({ flowsQuery })).flowsQuery).toBe(flowsQuery);
+  });
+
+  it.each([
+    ['created_after={time}', '{time}'],
+    ['created_after={iso', 'brace'],
+    ['created_after={iso}&state=running', 'placeholder of the time in state'],
+    ['template=x', 'may only sort'],
+    ['created_after={iso}&created_after={seconds}', 'once'],
+    ['{iso}', 'name'],
+    ['={iso}', 'name'],
+    ['cursor={iso}', 'selects a page'],
+    ['?created_after={iso}', 'printable'],
+    ['created after={iso}', 'printable'],
+    [`sort=${'x'.repeat(500)}`, '500'],
+  ])('refuses %j and names the reason: %s', (flowsQuery, why) => {
+    const issues = messagesOf(() => parseEnv(envWith({ flowsQuery })));
+    expect(issues).toEqual([expect.stringMatching(/^SETTINGS\.flowsQuery: expected /)]);
+    expect(issues[0]).toContain(why);
+  });
+});

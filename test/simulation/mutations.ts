@@ -27,6 +27,7 @@ const COLLECT_FLOW = 'collect-outputs/collect-flow.ts';
 const FLOW_POLLS = 'collect-outputs/flow-polls.ts';
 const FAILURE_ISOLATION = 'collect-outputs/failure-isolation.ts';
 const FLOW_SEARCH = 'flow-service/flow-search.ts';
+const FLOW_SIGHTINGS = 'flow-service/flow-sightings.ts';
 const RESULTS = 'results/results.ts';
 
 export const MUTATIONS: readonly Mutation[] = [
@@ -381,14 +382,38 @@ export const MUTATIONS: readonly Mutation[] = [
   {
     name: 'absence concluded from a listing without tags',
     changes: [
-      { file: FLOW_SEARCH, in: 'Sightings.doubt', replace: 'if (!this.#showsAdditional) return …;', with: '' },
+      { file: FLOW_SIGHTINGS, in: 'Sightings.doubt', replace: 'if (!seen.showsAdditional) return …;', with: '' },
       {
-        file: FLOW_SEARCH,
+        file: FLOW_SIGHTINGS,
         in: 'Sightings.isPast',
-        replace: 'this.#order.isPast && this.#showsAdditional',
+        replace: 'this.#order.isPast && this.#seen.showsAdditional',
         with: 'this.#order.isPast',
       },
     ],
     seedsMax: 500,
+  },
+  {
+    name: 'absence concluded from a filter that shows nothing',
+    changes: [
+      {
+        file: FLOW_SIGHTINGS,
+        in: 'Sightings.doubt',
+        replace: 'if (this.#filteredSince !== undefined && !this.#isFilterShown) { return …; }',
+        with: '',
+      },
+    ],
+    seedsMax: 100,
+  },
+  {
+    name: 'a search continued from before the flow had to be listed',
+    changes: [
+      {
+        file: FLOW_SEARCH,
+        in: 'Reading.#placeIn',
+        replace: 'this.#search.isEarly || this.#search.onPlace === undefined',
+        with: 'this.#search.onPlace === undefined',
+      },
+    ],
+    seedsMax: 300,
   },
 ];

@@ -86,7 +86,7 @@ function portsFor(world: World, lambda: Lambda): Ports {
       }),
   } as unknown as SecretsManagerClient;
   const token = new SecretToken(secrets, 'token', lambda.clock);
-  const { outputsPath, assetBytesMax, answerDepthMax, requestsPerSecond } = settings;
+  const { outputsPath, flowsQuery, assetBytesMax, answerDepthMax, requestsPerSecond } = settings;
   return collectOutputsPorts({
     settings,
     s3: s3ClientOf(world, lambda),
@@ -96,6 +96,8 @@ function portsFor(world: World, lambda: Lambda): Ports {
       assetBytesMax,
       answerDepthMax,
       requestsPerSecond,
+      flowsQuery,
+      findPagesMax: world.scenario.findPagesMax,
       clock: lambda.clock,
       token,
       transport: transportOf(world, lambda),

@@ -95,6 +95,10 @@ export interface Scenario {
   /** True if neighbours use the same account of the service, and delete flows. */
   readonly hasNeighbours: boolean;
   readonly doNeighboursDelete: boolean;
+  /** Time between two flows of other clients, if they use the account all the time. */
+  readonly busyGapMs?: { readonly min: number; readonly max: number } | undefined;
+  /** Most pages of the listing of flows that one look reads. Default: that of the functions. */
+  readonly findPagesMax?: number | undefined;
   /** Keys on a page of a listing of S3. */
   readonly keysMax: number;
   /** True if ids of flows and assets need encoding. */

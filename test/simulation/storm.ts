@@ -9,6 +9,9 @@ import type { World } from './world.ts';
 /** When the uploads of a storm begin. Before, the first tick runs alone. */
 const STORM_START = START + 20 * MINUTE;
 
+/** The tag of a flow of another pipeline. */
+const OTHER_TAG = { pipeline: 'another', upload: 'a'.repeat(40), generation: 1 };
+
 /** Does one step to the inbox. */
 export async function doStep(world: World, step: Step): Promise<void> {
   const { inspector, inbox } = world;
@@ -27,6 +30,10 @@ export async function runStorm(world: World): Promise<void> {
     timeline.schedule(STORM_START + step.at, () => void doStep(world, step));
   }
   scheduleRotations(world);
+  const { busyGapMs } = scenario;
+  if (busyGapMs !== undefined) {
+    world.repeat(busyGapMs, STORM_START + scenario.chaosMs, () => void world.neighbours.createFlow(OTHER_TAG));
+  }
   await timeline.run(() => false, STORM_START - 1);
   const end = timeline.now() + scenario.chaosMs;
   scheduleInvocations(world, end);

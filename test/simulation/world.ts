@@ -11,6 +11,7 @@ import { Inspector } from './inspector.ts';
 import { Invocations } from './invocations.ts';
 import type { Lambda } from './lambda.ts';
 import { limitedScenarioOf } from './limits.ts';
+import { withLongListings } from './long-listings.ts';
 import { BASE_URL, INBOX, LEDGER, NEXT_INBOX, PIPELINE, RESULTS, START } from './names.ts';
 import { Neighbours } from './neighbours.ts';
 import { Notifications } from './notifications.ts';
@@ -161,7 +162,8 @@ function scenarioFor(seed: number): Scenario {
   if (seed % 10 === 9) return limitedScenarioOf(new Random(seed, 1), 2 * round + 1);
   if (seed % 20 === 5) return backfillScenarioOf(new Random(seed, 1));
   if (seed % 10 === 7) return poisonedScenarioOf(new Random(seed, 1));
-  return withTroubles(stormScenarioOf(new Random(seed, 1), focusOf(seed)), new Random(seed, 7));
+  const storm = withTroubles(stormScenarioOf(new Random(seed, 1), focusOf(seed)), new Random(seed, 7));
+  return withLongListings(storm, new Random(seed, 10));
 }
 
 function orderCheckerOf({ timeline, observed, scenario, faultPlan }: World): OrderChecker {

@@ -60,6 +60,8 @@ export interface WorldOptions {
   /** The base URL that the functions have, and their transport. Default: those of the stand-in service. */
   readonly baseUrl?: URL;
   readonly transport?: (direct: Transport, service: URL) => Transport;
+  /** Most pages that one look for a flow reads. Default: that of the functions. */
+  readonly findPagesMax?: number;
   /** Factor by which time passes faster. Default 1. */
   readonly speed?: number;
   /**
@@ -251,13 +253,14 @@ export class World {
     });
     this.#closing = [...closing, () => this.s3.destroy()];
     const settings = settingsOf(options, options.baseUrl ?? serviceUrl);
-    const flows = this.#flowService(settings, options.transport?.(transport, serviceUrl) ?? transport);
+    const throughTest = options.transport?.(transport, serviceUrl) ?? transport;
+    const flows = this.#flowService(settings, throughTest, options.findPagesMax);
     this.#deploy = (changed) => this.#portsWith(changed, flows);
     this.ports = this.#deploy(settings);
   }
 
-  #flowService(settings: Settings, transport: Transport): FlowService {
-    const { baseUrl, outputsPath, assetBytesMax, answerDepthMax, requestsPerSecond } = settings;
+  #flowService(settings: Settings, transport: Transport, findPagesMax: number | undefined): FlowService {
+    const { baseUrl, outputsPath, flowsQuery, assetBytesMax, answerDepthMax, requestsPerSecond } = settings;
     const { clock } = this;
     const secrets = {
       send: async () => {
@@ -267,8 +270,8 @@ export class World {
       },
     } as unknown as SecretsManagerClient;
     const token = new SecretToken(secrets, 'token', clock);
-    const limits = { outputsPath, assetBytesMax, answerDepthMax, requestsPerSecond };
-    return createFlowService({ baseUrl, ...limits, clock, token, transport });
+    const limits = { outputsPath, flowsQuery, assetBytesMax, answerDepthMax, requestsPerSecond };
+    return createFlowService({ baseUrl, ...limits, findPagesMax, clock, token, transport });
   }
 
   #portsWith(settings: Settings, flows: FlowService): ReturnType<typeof collectOutputsPorts> {
