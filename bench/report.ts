@@ -35,6 +35,15 @@ export const atMost = (what: string, value: number, max: number, unit = ''): Che
   isExact: false,
 });
 
+/** A target for a figure that must not be lower. */
+export const atLeast = (what: string, value: number, min: number, unit = ''): Check => ({
+  what,
+  found: `${figure(value)}${unit}`,
+  wanted: `at least ${min}${unit}`,
+  holds: value >= min,
+  isExact: false,
+});
+
 /** The result of one part of the benchmark. */
 export interface Report {
   readonly name: string;

@@ -11,6 +11,7 @@ import { polling } from './rows/polling.ts';
 import { requests } from './rows/requests.ts';
 import { smallFiles } from './rows/small-files.ts';
 import { start } from './rows/start.ts';
+import { THROUGHPUT_CASES, throughput } from './rows/throughput.ts';
 import { transfer } from './rows/transfer.ts';
 import { Stage } from './stage.ts';
 
@@ -19,7 +20,8 @@ const COMMAND = 'npm run bench';
 const USAGE = `${COMMAND} -- [--quick] [--only PARTS] [--cases CASES] [--memory] [--costs] [--json]
 
   --quick    small sizes and few rounds, without costs and receipts; takes less than 2 minutes
-  --only     only these parts: requests,start,small,polling,in,out,forms,memory,costs,assets,limited,receipts
+  --only     only these parts: requests,start,small,throughput,polling,in,out,forms,memory,costs,
+             assets,limited,receipts
   --cases    only these cases of the part "limited": ${LIMITED_CASE_NAMES.join(',')}
   --memory   the same as --only memory
   --costs    the same as --only costs
@@ -57,6 +59,8 @@ const PARTS: Readonly<Record<string, (stage: Stage) => Promise<Report>>> = {
   requests,
   start: (stage) => start(stage, { rounds: quick ? 5 : 21 }),
   small: (stage) => smallFiles(stage, quick ? { files: 200, rounds: 2 } : { files: 2_000, rounds: 5 }),
+  throughput: (stage) =>
+    throughput(stage, { cases: THROUGHPUT_CASES[quick ? 'quick' : 'full'], rounds: quick ? 1 : 5 }),
   polling: (stage) =>
     polling(
       stage,
