@@ -34,6 +34,9 @@ export interface CollectFlowPorts extends PublishPorts {
 /** The code of a failure whose flow belongs to another upload as well. */
 const FLOW_SHARED = 'flow-shared';
 
+/** The read of an entry that is under way, or has ended. */
+type EntryRead = ReturnType<Ledger['read']>;
+
 /** A flow that ended, and its outputs that are still to be stored. */
 export interface EndedFlow {
   readonly stored: Stored<RunningEntry>;
@@ -74,7 +77,7 @@ export class FlowCollector {
    * Ends it at the second poll in a row that finds it gone, without outputs, or the flow of another upload.
    */
   async poll(marker: RunningMarker): Promise<EndedFlow | undefined> {
-    const seen = await this.#observe(marker);
+    const { seen, reading } = await this.#observeWithEntry(marker);
     if (seen.kind === 'running' || seen.kind === 'unsure') {
       if (seen.kind === 'running') this.#confirmations.forget(marker.uploadId);
       if (this.isTooOld(marker) && (await this.#mayGiveUp(marker))) {
@@ -85,7 +88,7 @@ export class FlowCollector {
       }
       return undefined;
     }
-    const stored = await this.#entryOf(marker);
+    const stored = await this.#entryOf(marker, reading);
     if (stored === undefined) return undefined;
     switch (seen.kind) {
       case 'gone': {
@@ -112,9 +115,27 @@ export class FlowCollector {
     }
   }
 
-  async #observe(marker: RunningMarker): Promise<Observation> {
+  /** Observes a flow. If it has ended, its entry is read while its outputs are listed. A flow that runs needs none. */
+  async #observeWithEntry(
+    marker: RunningMarker,
+  ): Promise<{ readonly seen: Observation; readonly reading?: EntryRead }> {
+    let reading: EntryRead | undefined;
     try {
-      return await this.#observer.observe(marker, this.#invocation.work);
+      const seen = await this.#observe(marker, () => {
+        reading = this.#ports.ledger.read(marker.uploadId, this.#invocation.closing);
+        // It may fail before it is awaited. Until then its rejection must not count as unhandled.
+        reading.catch(() => {});
+      });
+      return { seen, ...(reading && { reading }) };
+    } finally {
+      // The read ends before anything is thrown: nothing may be under way when an invocation ends.
+      await Promise.allSettled([reading]);
+    }
+  }
+
+  async #observe(marker: RunningMarker, onEnded?: () => void): Promise<Observation> {
+    try {
+      return await this.#observer.observe(marker, this.#invocation.work, onEnded);
     } catch (error) {
       // Only two 404s in a row mean that a flow is gone, and any error comes between them.
       this.#confirmations.forget(marker.uploadId, GONE);
@@ -214,10 +235,10 @@ export class FlowCollector {
   }
 
   /** Returns the entry of a marker. If it is not running this flow, finishes what is left and drops the marker. */
-  async #entryOf(marker: RunningMarker): Promise<Stored<RunningEntry> | undefined> {
+  async #entryOf(marker: RunningMarker, reading?: EntryRead): Promise<Stored<RunningEntry> | undefined> {
     const { ledger } = this.#ports;
     const { closing } = this.#invocation;
-    const stored = await ledger.read(marker.uploadId, closing);
+    const stored = await (reading ?? ledger.read(marker.uploadId, closing));
     const entry = stored?.entry;
     if (entry?.state === 'running' && entry.flow.id === marker.flowId) return stored as Stored<RunningEntry>;
     if (entry !== undefined && isTerminal(entry) && entry.flow?.id === marker.flowId) {

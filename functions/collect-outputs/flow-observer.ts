@@ -42,8 +42,11 @@ export class FlowObserver {
     return (await this.#flows.isServing(signal)) || isAnotherSeen;
   }
 
-  /** Asks for the flow. If the service does not serve that, the outputs listing alone tells. */
-  async observe(marker: RunningMarker, signal: AbortSignal): Promise<Observation> {
+  /**
+   * Asks for the flow. If the service does not serve that, the outputs listing alone tells.
+   * @param onEnded called when the flow has ended, before its outputs are listed.
+   */
+  async observe(marker: RunningMarker, signal: AbortSignal, onEnded: () => void = () => {}): Promise<Observation> {
     let flow: Awaited<ReturnType<FlowService['get']>>;
     try {
       flow = await this.#flows.get(marker.flowId, signal);
@@ -57,6 +60,7 @@ export class FlowObserver {
     if (flow.tag !== undefined && flow.tag.upload !== marker.uploadId) return { kind: 'foreign' };
     if (flow.state === 'running') return { kind: 'running' };
     const failure = flow.state === 'completed' ? undefined : failureOf(flow.state, flow.error);
+    onEnded();
     try {
       return { kind: 'finished', outputs: await this.#flows.outputs(marker.flowId, signal), failure };
     } catch (error) {
