@@ -9,6 +9,12 @@ import { PART_BYTES, type PartBuffers } from './part-buffers.ts';
 const FIRST_BUFFER_BYTES = 64 * 1024;
 
 /**
+ * Size of an answer from which on its asset is taken to need several parts, in bytes. In base64 the asset has at least
+ * 7.5 MiB then. Its multipart upload begins beside its download. A smaller answer may hold an asset for a single PUT.
+ */
+const LARGE_ANSWER_BYTES_MIN = 2 * PART_BYTES;
+
+/**
  * Bytes of an asset between two collections of the garbage that they leave behind. Over TLS the garbage is five times as
  * much. With more of it, V8 begins to collect the whole heap, in threads of its own.
  */
@@ -46,6 +52,7 @@ export class AssetWriter {
     this.#buffers = buffers;
     this.#signal = signal;
     this.#multipart = new MultipartUpload(s3, target, signal);
+    if (Number.isFinite(bytesMax) && bytesMax >= LARGE_ANSWER_BYTES_MIN) this.#multipart.begin();
   }
 
   async write(chunk: Uint8Array): Promise<void> {
@@ -81,7 +88,7 @@ export class AssetWriter {
     }
   }
 
-  /** Removes the parts that were sent. Does nothing after a success of {@link finish}. */
+  /** Removes an upload that has begun, with its parts. Does nothing after a success of {@link finish}. */
   async abort(): Promise<void> {
     await this.#multipart.abort();
   }

@@ -54,6 +54,40 @@ describe('an asset', () => {
     },
   );
 
+  it('that is known to be large has its multipart upload begun while its first bytes come', async () => {
+    const bytes = bytesOf(12 * MIB);
+    async function* held() {
+      yield bytes.subarray(0, 1_000);
+      while ((await unfinished()) === 0) signal.throwIfAborted();
+      yield bytes.subarray(1_000);
+    }
+    const signal = AbortSignal.timeout(5_000);
+    const asset = { to: destination, chunks: held(), bytesMax: bytes.length };
+    const facts = await world.ports.results.store(async () => asset, signal);
+    expect(facts.sha256).toBe(sha256(bytes));
+    expect(await unfinished()).toBe(0);
+  });
+
+  it.each([0, 1_000, 9 * MIB])('of %i bytes in an answer of 12 MiB is stored whole', async (length) => {
+    const bytes = bytesOf(length);
+    const asset = { to: destination, chunks: inChunks(bytes, 48_000), bytesMax: 12 * MIB };
+    const facts = await world.ports.results.store(async () => asset, signal);
+    expect(facts).toMatchObject({ bytes: length, sha256: sha256(bytes) });
+    expect((await world.object(RESULTS, destination.key)).bytes.equals(bytes)).toBe(true);
+    expect(await unfinished()).toBe(0);
+  });
+
+  it('that is known to be large leaves nothing behind if its download breaks off at once', async () => {
+    async function* breaking(): AsyncGenerator<Uint8Array> {
+      yield Buffer.alloc(10);
+      throw new Error('cut');
+    }
+    const asset = { to: destination, chunks: breaking(), bytesMax: 12 * MIB };
+    await expect(world.ports.results.store(async () => asset, signal)).rejects.toThrow('cut');
+    expect(await unfinished()).toBe(0);
+    expect(await world.keys(RESULTS)).toEqual([]);
+  });
+
   it.each([1_000, 9 * MIB])('of %i bytes whose download breaks off leaves nothing behind', async (length) => {
     async function* breaking() {
       yield* inChunks(bytesOf(length), 48_000);
