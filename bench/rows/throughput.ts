@@ -12,8 +12,8 @@ const SERVICE_ANSWER_MS = 100;
 const BATCH = 10;
 /** Transport of all requests. In the clear, the processor would be less of a limit than it is. */
 const TRANSPORT: Transport = 'tls';
-/** Maximum memory of the whole process, in bytes: the limit of the memory rows with many streams. */
-const MEMORY_BYTES_MAX = 320 * 1024 * 1024;
+/** Maximum memory of the whole process, in bytes. It leaves a quarter of the 512 MiB of a function. */
+const MEMORY_BYTES_MAX = 384 * 1024 * 1024;
 /** Processors of a function of 512 MB. (AWS Lambda Developer Guide, "Configure Lambda function memory".) */
 const FUNCTION_PROCESSORS = 512 / 1_769;
 

@@ -49,7 +49,7 @@ const PREFIX = /^([A-Za-z0-9!_.'()-]+\/)*$/;
  */
 export const SETTINGS = {
   /** Maximum number of uploads that one invocation sends at the same time. */
-  uploadConcurrency: whole('uploads', { min: 1, max: 16, default: 4 }),
+  uploadConcurrency: whole('uploads', { min: 1, max: 16, default: 10 }),
   /** Maximum size of an upload, in bytes. A larger one fails. */
   inputBytesMax: whole('bytes', { min: 1, max: 5 * TIB, default: 5 * GIB }),
   /** Maximum size of a text upload, in bytes. Text is held in memory. */
@@ -78,7 +78,7 @@ export const SETTINGS = {
    * Maximum number of large assets that are stored at the same time, each with 7.5 MiB of memory. Small assets share that
    * memory, up to 32 at the same time.
    */
-  assetConcurrency: whole('assets', { min: 1, max: 16, default: 4 }),
+  assetConcurrency: whole('assets', { min: 1, max: 16, default: 8 }),
   /**
    * Maximum rate at which one invocation sends requests to the service. It applies to creations and to all other
    * requests separately. Below it, the pace is learnt from the requests that the service refuses.

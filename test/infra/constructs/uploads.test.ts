@@ -151,7 +151,7 @@ describe('the queue', () => {
 
   it('has an event source with a maximum concurrency, which reports single failed messages of a batch', () => {
     template.hasResourceProperties('AWS::Lambda::EventSourceMapping', {
-      BatchSize: 4,
+      BatchSize: 10,
       FunctionResponseTypes: ['ReportBatchItemFailures'],
       ScalingConfig: { MaximumConcurrency: 5 },
     });
