@@ -61,7 +61,7 @@ export async function createFlow(
 }
 
 async function receive(delivery: Delivery, event: UploadEvent): Promise<Outcome> {
-  const { inbox, ledger, settings } = delivery.ports;
+  const { flows, ledger, settings } = delivery.ports;
   const { work } = delivery.invocation;
   if (event.uploadId !== undefined) {
     const known = await ledger.read(event.uploadId, work);
@@ -77,9 +77,19 @@ async function receive(delivery: Delivery, event: UploadEvent): Promise<Outcome>
   }
   if (!event.key.startsWith(settings.inboxPrefix) || !mayMatch(settings.routes, event.key)) return unrouted(delivery);
 
+  // The upload is opened and claimed meanwhile.
+  const prepared = flows.prepare(work);
+  try {
+    return await openAndBegin(delivery, event);
+  } finally {
+    await prepared;
+  }
+}
+
+async function openAndBegin(delivery: Delivery, event: UploadEvent): Promise<Outcome> {
   let object: OpenedUpload;
   try {
-    object = await inbox.open(event, work);
+    object = await delivery.ports.inbox.open(event, delivery.invocation.work);
   } catch (error) {
     if (!(error instanceof UploadGoneError)) throw error;
     return leave(delivery, 'gone', 'UploadsReplaced', `${error.message}. A newer upload has its own event.`);

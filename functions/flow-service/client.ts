@@ -99,6 +99,10 @@ class HttpFlowService implements FlowService {
     this.#requests.pacer.resume(learnt);
   }
 
+  prepare(signal: AbortSignal): Promise<void> {
+    return this.#requests.prepare(signal);
+  }
+
   async create(request: CreateRequest, signal: AbortSignal): Promise<{ readonly flowId: string }> {
     const call: Call = {
       operation: 'create',

@@ -155,6 +155,11 @@ export class Requests {
     return !LEADS_ELSEWHERE.test(below);
   }
 
+  /** Reads the token, if it must be read. An error is left to the next request, which reads the token again. */
+  async prepare(signal: AbortSignal): Promise<void> {
+    await Promise.allSettled([this.#token.get(signal)]);
+  }
+
   /** Sends a request with the token. If the service rejects the token, reads it again and sends once more. */
   async send(call: Call, signal: AbortSignal): Promise<Answer> {
     const first = await this.#sendPaced(call, await this.#token.get(signal), signal);

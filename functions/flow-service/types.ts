@@ -88,6 +88,8 @@ export interface FlowService {
   readonly isCreationLimited: boolean;
   /** Continues at the pace that another process has learnt. */
   resumePace(learnt: LearntPace): void;
+  /** Reads the token, if it must be read. Never throws: the next request reads it again and reports the error. */
+  prepare(signal: AbortSignal): Promise<void>;
   /**
    * `POST /flows`. Resolves with the new flow's id. Settles only after the request is settled or destroyed. After any
    * error but {@link InDoubtError}, no flow was created.
