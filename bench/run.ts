@@ -60,7 +60,12 @@ const PARTS: Readonly<Record<string, (stage: Stage) => Promise<Report>>> = {
   start: (stage) => start(stage, { rounds: quick ? 5 : 21 }),
   small: (stage) => smallFiles(stage, quick ? { files: 200, rounds: 2 } : { files: 2_000, rounds: 5 }),
   throughput: (stage) =>
-    throughput(stage, { cases: THROUGHPUT_CASES[quick ? 'quick' : 'full'], rounds: quick ? 1 : 5 }),
+    throughput(
+      stage,
+      quick
+        ? { transports: ['plain'], cases: THROUGHPUT_CASES.quick, rounds: 1 }
+        : { transports: ['plain', 'tls'], cases: THROUGHPUT_CASES.full, rounds: 3 },
+    ),
   polling: (stage) =>
     polling(
       stage,

@@ -10,8 +10,6 @@ const SERVICE_ANSWER_MS = 100;
 
 /** Messages in one batch. */
 const BATCH = 10;
-/** Transport of all requests. In the clear, the processor would be less of a limit than it is. */
-const TRANSPORT: Transport = 'tls';
 /** Maximum memory of the whole process, in bytes. It leaves a quarter of the 512 MiB of a function. */
 const MEMORY_BYTES_MAX = 384 * 1024 * 1024;
 /** Processors of a function of 512 MB. (AWS Lambda Developer Guide, "Configure Lambda function memory".) */
@@ -36,9 +34,9 @@ export const THROUGHPUT_CASES = {
     { direction: 'out', bytes: 20e6, files: 12, rateMin: 10 },
   ],
   full: [
-    { direction: 'in', bytes: 20_000, files: 600, rateMin: 40 },
+    { direction: 'in', bytes: 20_000, files: 400, rateMin: 40 },
     { direction: 'out', bytes: 1e6, files: 600, rateMin: 60 },
-    { direction: 'out', bytes: 20e6, files: 100, rateMin: 10 },
+    { direction: 'out', bytes: 20e6, files: 60, rateMin: 10 },
   ],
 } as const satisfies Record<string, readonly ThroughputCase[]>;
 
@@ -49,6 +47,7 @@ interface Outcome {
 }
 
 interface ThroughputOptions {
+  readonly transports: readonly Transport[];
   readonly cases: readonly ThroughputCase[];
   readonly rounds: number;
 }
@@ -58,28 +57,30 @@ interface ThroughputOptions {
  * batch of ten. Out: one tick, whose flows have all ended when it begins. The time is that of the whole invocation, from
  * its start to its return.
  */
-export async function throughput(stage: Stage, { cases, rounds }: ThroughputOptions): Promise<Report> {
-  const figures: { case: ThroughputCase; outcomes: Record<Makers, readonly Outcome[]> }[] = [];
-  for (const each of cases) {
+export async function throughput(stage: Stage, { transports, cases, rounds }: ThroughputOptions): Promise<Report> {
+  const figures: { transport: Transport; case: ThroughputCase; outcomes: Record<Makers, readonly Outcome[]> }[] = [];
+  const all = transports.flatMap((transport) => cases.map((each) => ({ transport, each })));
+  for (const { transport, each } of all) {
     const outcomes: Record<Makers, Outcome[]> = { ours: [], naive: [] };
     for (let round = 0; round < rounds; round += 1) {
       for (let turn = 0; turn < MAKERS.length; turn += 1) {
         const maker = MAKERS[(turn + round) % MAKERS.length] as Makers;
-        outcomes[maker].push(await measure(stage, maker, each));
+        outcomes[maker].push(await measure(stage, maker, transport, each));
       }
     }
-    figures.push({ case: each, outcomes });
+    figures.push({ transport, case: each, outcomes });
   }
   const median = (outcomes: readonly Outcome[], which: keyof Outcome): number =>
     spread(outcomes.map((outcome) => outcome[which])).median;
-  const nameOf = ({ direction, bytes }: ThroughputCase): string => `${direction} ${size(bytes)}`;
+  const nameOf = (transport: Transport, { direction, bytes }: ThroughputCase): string =>
+    `${direction} ${transport} ${size(bytes)}`;
   return {
     name: 'throughput',
     figures,
-    checks: figures.flatMap(({ case: each, outcomes: { ours } }): Check[] => [
-      atLeast(`throughput: ${nameOf(each)}`, median(ours, 'filesPerSecond'), each.rateMin, ' files/s'),
+    checks: figures.flatMap(({ transport, case: each, outcomes: { ours } }): Check[] => [
+      atLeast(`throughput: ${nameOf(transport, each)}`, median(ours, 'filesPerSecond'), each.rateMin, ' files/s'),
       atMost(
-        `throughput: ${nameOf(each)}, memory`,
+        `throughput: ${nameOf(transport, each)}, memory`,
         Number(mib(median(ours, 'peakBytes'))),
         Number(mib(MEMORY_BYTES_MAX)),
         ' MiB',
@@ -99,7 +100,7 @@ export async function throughput(stage: Stage, { cases, rounds }: ThroughputOpti
           'memory MiB ours',
           'naive',
         ],
-        rows: figures.map(({ case: each, outcomes: { ours, naive } }) => {
+        rows: figures.map(({ transport, case: each, outcomes: { ours, naive } }) => {
           const {
             median: rate,
             min,
@@ -109,7 +110,7 @@ export async function throughput(stage: Stage, { cases, rounds }: ThroughputOpti
             naive.map(({ filesPerSecond }) => filesPerSecond),
           );
           return [
-            `${each.files} ${nameOf(each)}`,
+            `${each.files} ${nameOf(transport, each)}`,
             figure(median(ours, 'filesPerSecond')),
             figure(median(naive, 'filesPerSecond')),
             `${figure(rate)} (${figure(min)}-${figure(max)})`,
@@ -122,7 +123,7 @@ export async function throughput(stage: Stage, { cases, rounds }: ThroughputOpti
         }),
         note:
           `In: batches of ${BATCH}, one invocation after another. Out: one tick, the flows have ended before it begins. ` +
-          'The time is that of the whole invocations, over TLS, with all defaults. "By processor alone" is what the ' +
+          'The time is that of the whole invocations, with all defaults. "By processor alone" is what the ' +
           `${figure(FUNCTION_PROCESSORS)} processors of a function of 512 MB would allow; the benchmark's process has a whole one.`,
       },
     ],
@@ -130,9 +131,14 @@ export async function throughput(stage: Stage, { cases, rounds }: ThroughputOpti
 }
 
 /** Not a number in every field if the naive function fails. */
-async function measure(stage: Stage, maker: Makers, { direction, bytes, files }: ThroughputCase): Promise<Outcome> {
+async function measure(
+  stage: Stage,
+  maker: Makers,
+  transport: Transport,
+  { direction, bytes, files }: ThroughputCase,
+): Promise<Outcome> {
   const name = direction === 'in' ? 'create-flow' : 'collect-outputs';
-  await using subject = await stage.subject(maker, name, stage.environment(TRANSPORT));
+  await using subject = await stage.subject(maker, name, stage.environment(transport));
   const run = direction === 'in' ? sent : collected;
   const setAnswerMs = (aws: number, service: number) =>
     Promise.all([
