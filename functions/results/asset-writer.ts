@@ -1,9 +1,9 @@
 import type { S3Client } from '@aws-sdk/client-s3';
-import { collectYoungGarbage } from '../base/young-generation.ts';
 import { isPreconditionFailed } from '../s3/errors.ts';
 import { putIfAbsent } from './conditional-put.ts';
 import { MultipartUpload, type UploadTarget } from './multipart-upload.ts';
 import { PART_BYTES, type PartBuffers } from './part-buffers.ts';
+import type { SharedGarbage } from './shared-garbage.ts';
 
 /** Size of the first buffer if the asset's size is unknown, in bytes. Many small assets must not take a part each. */
 const FIRST_BUFFER_BYTES = 64 * 1024;
@@ -15,7 +15,7 @@ const FIRST_BUFFER_BYTES = 64 * 1024;
 const LARGE_ANSWER_BYTES_MIN = 2 * PART_BYTES;
 
 /**
- * Bytes of an asset between two collections of the garbage that they leave behind. Over TLS the garbage is five times as
+ * Bytes of one asset between two collections of the garbage that they leave behind. Over TLS the garbage is five times as
  * much. With more of it, V8 begins to collect the whole heap, in threads of its own.
  */
 const COLLECTION_INTERVAL_BYTES = 2 * 1024 * 1024;
@@ -28,6 +28,7 @@ interface AssetWriterOptions {
   /** Maximum size of the asset, in bytes. Undefined if it is unknown. */
   readonly bytesMax: number | undefined;
   readonly buffers: PartBuffers;
+  readonly garbage: SharedGarbage;
   readonly signal: AbortSignal;
 }
 
@@ -36,6 +37,7 @@ export class AssetWriter {
   readonly #s3: S3Client;
   readonly #target: UploadTarget;
   readonly #buffers: PartBuffers;
+  readonly #garbage: SharedGarbage;
   readonly #signal: AbortSignal;
   readonly #multipart: MultipartUpload;
   #filling: Buffer;
@@ -44,22 +46,24 @@ export class AssetWriter {
   #isBeingPut = false;
   #bytesSinceCollection = 0;
 
-  constructor({ s3, target, bytesMax = Number.POSITIVE_INFINITY, buffers, signal }: AssetWriterOptions) {
+  constructor({ s3, target, bytesMax = Number.POSITIVE_INFINITY, buffers, garbage, signal }: AssetWriterOptions) {
     // An asset that is known to be small gets a buffer of its own size, and needs no part.
     this.#filling = Buffer.allocUnsafeSlow(bytesMax < PART_BYTES ? bytesMax : FIRST_BUFFER_BYTES);
     this.#s3 = s3;
     this.#target = target;
     this.#buffers = buffers;
+    this.#garbage = garbage;
     this.#signal = signal;
     this.#multipart = new MultipartUpload(s3, target, signal);
     if (Number.isFinite(bytesMax) && bytesMax >= LARGE_ANSWER_BYTES_MIN) this.#multipart.begin();
   }
 
   async write(chunk: Uint8Array): Promise<void> {
+    this.#garbage.add(chunk.byteLength);
     this.#bytesSinceCollection += chunk.byteLength;
     if (this.#bytesSinceCollection > COLLECTION_INTERVAL_BYTES) {
       this.#bytesSinceCollection = 0;
-      collectYoungGarbage();
+      this.#garbage.collect();
     }
     for (let offset = 0; offset < chunk.byteLength; ) {
       if (this.#filled === PART_BYTES) await this.#sendPart();

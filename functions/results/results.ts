@@ -8,6 +8,7 @@ import { AssetSlots } from './asset-slots.ts';
 import { AssetWriter } from './asset-writer.ts';
 import { PART_BYTES, PartBuffers } from './part-buffers.ts';
 import { ASSET_METADATA, FLOW_METADATA, UPLOAD_METADATA } from './results-keys.ts';
+import { SharedGarbage } from './shared-garbage.ts';
 
 /** Memory that a large asset takes, in bytes: one part, and every other large asset fills a second part meanwhile. */
 const LARGE_ASSET_BYTES = 1.5 * PART_BYTES;
@@ -66,6 +67,7 @@ export class Results {
   readonly #bucket: string;
   readonly #log: Log;
   readonly #buffers = new PartBuffers(PART_BUFFERS_MAX);
+  readonly #garbage = new SharedGarbage();
   readonly #slots: AssetSlots;
 
   /** @param largeAssetsMax maximum number of large assets that are streamed at the same time. */
@@ -108,7 +110,14 @@ export class Results {
       ...(isActiveContent(to.mediaType) ? { ContentDisposition: 'attachment' } : {}),
       Metadata: { ...to.metadata },
     };
-    const writer = new AssetWriter({ s3: this.#s3, target, bytesMax, buffers: this.#buffers, signal });
+    const writer = new AssetWriter({
+      s3: this.#s3,
+      target,
+      bytesMax,
+      buffers: this.#buffers,
+      garbage: this.#garbage,
+      signal,
+    });
     const hash = createHash('sha256');
     let bytes = 0;
     try {

@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { AssetWriter } from '../../functions/results/asset-writer.ts';
 import { PART_BYTES, PartBuffers } from '../../functions/results/part-buffers.ts';
+import { SharedGarbage } from '../../functions/results/shared-garbage.ts';
 import { RESULTS, World } from '../support/world.ts';
 
 const signal = new AbortController().signal;
@@ -14,11 +15,12 @@ afterEach(() => world.close());
 
 it('writes more large assets at the same time than there are buffers, each whole', async () => {
   const buffers = new PartBuffers(BUFFERS);
+  const garbage = new SharedGarbage();
   const assets = Array.from({ length: 2 * BUFFERS }, (_, index) => Buffer.alloc(PART_BYTES + index + 1, index + 1));
   await Promise.all(
     assets.map(async (bytes, index) => {
       const target = { Bucket: RESULTS, Key: `${index}`, ContentType: 'application/x-test', Metadata: {} };
-      const writer = new AssetWriter({ s3: world.s3, target, bytesMax: undefined, buffers, signal });
+      const writer = new AssetWriter({ s3: world.s3, target, bytesMax: undefined, buffers, garbage, signal });
       await writer.write(bytes.subarray(0, 1_000_000));
       await writer.write(bytes.subarray(1_000_000));
       expect(await writer.finish()).toBe('stored');
