@@ -1,11 +1,15 @@
 import { Readable } from 'node:stream';
+import { crc32 } from 'node:zlib';
 import { S3Client, type S3ClientConfig } from '@aws-sdk/client-s3';
+import { sendDirectly } from './direct-requests.ts';
 
 /**
  * Size of the slices in which a body is written, in bytes. If a body were written whole, Node's TLS would hold an
  * encrypted copy of all of it until the other side has received it.
  */
 const SLICE_BYTES = 256 * 1024;
+
+const UNSIGNED = 'UNSIGNED-PAYLOAD';
 
 /**
  * Makes the SDK's client without four costs that it adds to the bytes of files:
@@ -27,7 +31,7 @@ export function s3Client(config: S3ClientConfig): S3Client {
   client.middlewareStack.add(
     (next) => (args) => {
       const { body, headers } = args.request as HttpRequest;
-      if (body instanceof Uint8Array) headers['x-amz-content-sha256'] = 'UNSIGNED-PAYLOAD';
+      if (body instanceof Uint8Array) headers['x-amz-content-sha256'] = UNSIGNED;
       return next(args);
     },
     { step: 'build', name: 'unsignedBytes' },
@@ -35,13 +39,13 @@ export function s3Client(config: S3ClientConfig): S3Client {
   client.middlewareStack.add(
     (next) => (args) => {
       const request = args.request as HttpRequest;
-      const { body } = request;
-      if (!(body instanceof Uint8Array) || body.byteLength <= SLICE_BYTES) return next(args);
+      const body = sliced(request.body);
       // This step runs below the retries and the signature, so every attempt gets a new stream over the same bytes.
-      return next({ ...args, request: { ...request, body: Readable.from(slices(body)) } });
+      return next(body === request.body ? args : { ...args, request: { ...request, body } });
     },
     { step: 'deserialize', name: 'slicedBytes', priority: 'low' },
   );
+  sendDirectly(client, { headersOf, written: sliced });
   return client;
 }
 
@@ -50,6 +54,22 @@ interface HttpRequest {
   readonly headers: Record<string, string>;
   readonly body?: unknown;
 }
+
+/** The headers that the SDK and the first step above give a body. */
+function headersOf(body: string | Uint8Array): Record<string, string> {
+  const checksum = Buffer.alloc(4);
+  checksum.writeUInt32BE(crc32(body));
+  return {
+    'content-length': String(Buffer.byteLength(body)),
+    'x-amz-sdk-checksum-algorithm': 'CRC32',
+    'x-amz-checksum-crc32': checksum.toString('base64'),
+    ...(body instanceof Uint8Array && { 'x-amz-content-sha256': UNSIGNED }),
+  };
+}
+
+/** A body as it is written: large ones of bytes in slices. */
+const sliced = (body: unknown): unknown =>
+  body instanceof Uint8Array && body.byteLength > SLICE_BYTES ? Readable.from(slices(body)) : body;
 
 function* slices(body: Uint8Array): Generator<Uint8Array> {
   for (let from = 0; from < body.byteLength; from += SLICE_BYTES) yield body.subarray(from, from + SLICE_BYTES);
