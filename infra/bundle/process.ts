@@ -4,6 +4,7 @@
  * own.
  */
 import { readFile } from 'node:fs/promises';
+import { basename } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { build, type Plugin } from 'esbuild';
 import { packedTypes } from './media-types.ts';
@@ -42,6 +43,18 @@ const leanMediaTypes: Plugin = {
   },
 };
 
+/** Leaves out the SDK's hashes in JavaScript. It takes them only if Node.js has none, and Node 24 has these. */
+const nativeHashes: Plugin = {
+  name: 'native hashes',
+  setup({ onLoad }) {
+    onLoad({ filter: /[\\/](Sha256|Sha1|Crc32)Js\.js$/ }, ({ path }) => ({
+      contents: `export class ${basename(path, '.js')} {
+        constructor() { throw new Error('This bundle has only the hashes of Node.js') }
+      }`,
+    }));
+  },
+};
+
 const { metafile } = await build({
   entryPoints: [entryPath],
   outfile: `${outDir}/index.mjs`,
@@ -71,7 +84,7 @@ const { metafile } = await build({
     '@aws-sdk/credential-provider-node': here('aliases/credentials.ts'),
     '@smithy/core/event-streams': here('aliases/event-streams.ts'),
   },
-  plugins: [leanClients, leanMediaTypes, thirdPartyNotices],
+  plugins: [leanClients, leanMediaTypes, nativeHashes, thirdPartyNotices],
   // If code imports a name that a stand-in above lacks, the build must fail, not the function.
   logOverride: { 'import-is-undefined': 'error' },
 });
