@@ -33,7 +33,11 @@ function fullQueue() {
 it('lets polls wait while it is full, and wakes them when a flow has been stored', async () => {
   const { queue, finishOne } = fullQueue();
   let woken = 0;
-  for (let n = 0; n < WAITING; n += 1) void queue.whenFree().then(() => (woken += 1));
+  for (let n = 0; n < WAITING; n += 1) {
+    void queue.whenFree().then(() => {
+      woken += 1;
+    });
+  }
   await new Promise(setImmediate);
   expect(woken).toBe(0);
   await finishOne();
@@ -45,7 +49,11 @@ it('does work for each stored flow that does not grow with the flows that wait t
   for (let n = 0; n < WAITING; n += 1) void queue.whenFree();
   await new Promise(setImmediate);
   let promises = 0;
-  const hook = createHook({ init: (_id, type) => void (promises += type === 'PROMISE' ? 1 : 0) });
+  const hook = createHook({
+    init: (_id, type) => {
+      if (type === 'PROMISE') promises += 1;
+    },
+  });
   hook.enable();
   try {
     for (let n = 0; n < 10; n += 1) {
