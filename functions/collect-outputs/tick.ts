@@ -3,6 +3,7 @@ import type { Invocation } from '../base/invocation.ts';
 import type { CollectorState } from '../ledger/collector-state.ts';
 import type { UploadQueue } from '../resubmit/resubmit.ts';
 import { WaitingUploads } from '../resubmit/waiting-uploads.ts';
+import { spreadOf } from '../uploads/upload.ts';
 import { type CollectFlowPorts, FlowCollector } from './collect-flow.ts';
 import { EndConfirmations, type TickLease } from './end-confirmations.ts';
 import { FailureIsolation, type Halt } from './failure-isolation.ts';
@@ -56,7 +57,7 @@ export class Tick {
   /** @param lease undefined if another tick holds it. A tick without a lease does nothing and reports `lease taken`. */
   constructor(share: CollectorShare, lease: TickLease | undefined, ports: CollectPorts, invocation: Invocation) {
     const remembered = lease?.state ?? {};
-    const isOurs = (uploadId: string): boolean => Number.parseInt(uploadId.slice(0, 8), 16) % share.of === share.index;
+    const isOurs = (uploadId: string): boolean => Math.floor(spreadOf(uploadId) * share.of) === share.index;
     const { settings, telemetry } = ports;
     this.#ports = ports;
     this.#invocation = invocation;

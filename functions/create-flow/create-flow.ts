@@ -11,10 +11,10 @@ import {
   runningMarkerOf,
 } from '../ledger/entry.ts';
 import type { Stored } from '../ledger/store.ts';
+import { SWEEP_REACH_MS } from '../ledger/waits.ts';
 import { publish } from '../publish/publish.ts';
 import { isInside, type OpenedUpload, UploadGoneError } from '../uploads/inbox.ts';
 import { mayMatch } from '../uploads/routes.ts';
-import { uploadId } from '../uploads/upload.ts';
 import { isFolderMarker, type UploadEvent } from '../uploads/upload-event.ts';
 import { inputFailure, routed } from './admission.ts';
 import { failUpload, keepWaiting, publishFailure, putWaitingMarker } from './claim.ts';
@@ -71,8 +71,6 @@ async function receive(delivery: Delivery, event: UploadEvent): Promise<Outcome>
   if (isFolderMarker(event)) return leave(delivery, 'skipped', 'UploadsSkipped', 'A folder, not a file');
   // If a result came back as an upload, it would go round for ever.
   if (event.bucket !== settings.inboxBucket) {
-    const known = await knownByVersion(delivery, event);
-    if (known !== undefined) return resume(delivery, known);
     return unrouted(delivery, `An object of another bucket than the inbox: ${event.bucket}`);
   }
   if (!event.key.startsWith(settings.inboxPrefix) || !mayMatch(settings.routes, event.key)) return unrouted(delivery);
@@ -101,14 +99,6 @@ async function openAndBegin(delivery: Delivery, event: UploadEvent): Promise<Out
   }
 }
 
-/** The entry of an upload to a bucket that was the inbox before. Only a version id identifies such an upload. */
-async function knownByVersion({ ports, invocation }: Delivery, event: UploadEvent): Promise<Stored | undefined> {
-  const { bucket, key, versionId } = event;
-  if (versionId === undefined) return undefined;
-  const id = uploadId({ bucket, key, versionId, etag: '', lastModified: 0 });
-  return ports.ledger.read(id, invocation.work);
-}
-
 /** Claims an upload that may have no entry yet. */
 async function begin(delivery: Delivery, object: OpenedUpload): Promise<Outcome> {
   const { ledger, settings } = delivery.ports;
@@ -119,6 +109,11 @@ async function begin(delivery: Delivery, object: OpenedUpload): Promise<Outcome>
   const { route, failure } = chosen;
   const claim = firstClaim(upload, route, delivery.claimTerms());
   const terminal = failure && ended(claim, { failure }, claim.claimedAt);
+  if (upload.lastModified < claim.claimedAt - SWEEP_REACH_MS) {
+    // The daily sweep does not look for the entry of a file that is so old. If this invocation dies and its message is
+    // lost, only this marker leads to the upload.
+    await ledger.putWaitingMarker({ uploadId: upload.id, notBefore: claim.deadline }, delivery.invocation.work);
+  }
   const written = await ledger.create(terminal ?? claim, delivery.invocation.work);
   if (!written.won) {
     if (written.current === undefined) throw new ClaimHeldError(`The entry of upload ${upload.id} came and went`);

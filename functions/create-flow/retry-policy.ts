@@ -14,6 +14,7 @@ import type { ClaimedEntry, WaitReason } from '../ledger/entry.ts';
 import type { KnownFailure } from '../ledger/failures.ts';
 import { BACKOFF_MAX_MS } from '../ledger/waits.ts';
 import { UploadGoneError, UploadUnreadableError } from '../uploads/inbox.ts';
+import { spreadOf } from '../uploads/upload.ts';
 
 /** Minimum time for an attempt, in milliseconds. With less time left, no wait in place is begun. */
 export const ATTEMPT_TIME_MIN_MS = 30_000;
@@ -117,7 +118,7 @@ export function isListingInVain(error: unknown, overdueMs: number): boolean {
  */
 export function backoffMs(entry: Pick<ClaimedEntry, 'waits' | 'upload'>): number {
   const exponential = Math.min(BACKOFF_MAX_MS, BACKOFF_FIRST_MS * 2 ** Math.min(entry.waits, 20));
-  return Math.round(exponential * (0.5 + spreadOf(entry)));
+  return Math.round(exponential * (0.5 + spreadOf(entry.upload.id)));
 }
 
 /** The backoff after a failure that only the operator can mend, in milliseconds. */
@@ -127,7 +128,7 @@ export const operatorBackoffMs = (entry: Pick<ClaimedEntry, 'waits' | 'upload'>)
 /** The backoff after a counted failure, in milliseconds. It grows fourfold, because few attempts must outlast an outage. */
 export function countedBackoffMs(entry: Pick<ClaimedEntry, 'attempts' | 'upload'>): number {
   const exponential = Math.min(COUNTED_BACKOFF_MAX_MS, COUNTED_BACKOFF_FIRST_MS * 4 ** Math.min(entry.attempts, 20));
-  return Math.round(exponential * (0.5 + spreadOf(entry)));
+  return Math.round(exponential * (0.5 + spreadOf(entry.upload.id)));
 }
 
 /**
@@ -137,12 +138,7 @@ export function countedBackoffMs(entry: Pick<ClaimedEntry, 'attempts' | 'upload'
 function throttledMs({ retryAfterMs = 0, wasSent }: ThrottledError, entry: ClaimedEntry): number {
   if (!wasSent) return retryAfterMs;
   const backoff = Math.min(THROTTLED_BACKOFF_MAX_MS, backoffMs(entry));
-  return Math.max(Math.round(retryAfterMs * (1 + spreadOf(entry) / 4)), backoff);
-}
-
-/** A number from 0 to below 1 that is always the same for one upload. */
-function spreadOf({ upload }: Pick<ClaimedEntry, 'upload'>): number {
-  return Number.parseInt(upload.id.slice(0, 8), 16) / 2 ** 32;
+  return Math.max(Math.round(retryAfterMs * (1 + spreadOf(entry.upload.id) / 4)), backoff);
 }
 
 export const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));

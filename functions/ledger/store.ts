@@ -136,7 +136,7 @@ export class Ledger {
     }
   }
 
-  /** The upload ids of all entries, in their order. Begins after the upload id `after`. */
+  /** The upload ids of all entries, earliest upload first. Begins after the upload id `after`, or its first digits. */
   async *entryPages(after: string | undefined, signal: AbortSignal): AsyncGenerator<EntryPage> {
     const startAfter = after === undefined ? undefined : entryKey(after);
     for await (const objects of this.#pages(UPLOADS_PREFIX, signal, startAfter)) {
@@ -293,7 +293,7 @@ function parsedEntry(key: string, text: string): { readonly entry: Entry; readon
   if (entryKey(entry.upload.id) !== key) {
     throw new UnreadableEntryError(`${key} holds the entry of upload ${entry.upload.id}`);
   }
-  // The id is a hash of the bucket, the key and the version. So an entry cannot be turned to another object.
+  // The id holds a hash of the bucket, the key and the version. So an entry cannot be turned to another object.
   if (uploadId(entry.upload) !== entry.upload.id) {
     const { bucket, key: objectKey } = entry.upload;
     throw new UnreadableEntryError(`${key} names an object that is not its upload: ${bucket}/${objectKey}`);

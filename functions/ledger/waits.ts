@@ -9,3 +9,10 @@ export const HELD_WAIT_MS = 60 * 60_000;
  * rule. If the queue is full for longer, it gets one more message an hour, which is harmless.
  */
 export const DUE_AGAIN_MS = 60 * 60_000;
+
+/**
+ * How far a daily sweep looks back before the last one, in milliseconds. A multipart upload bears the date of its
+ * beginning and appears only at its end. (Amazon S3 API Reference, "CreateMultipartUpload".) An upload that is older
+ * when it is claimed, as in a backfill, gets a waiting marker before its entry.
+ */
+export const SWEEP_REACH_MS = 48 * 60 * 60_000;

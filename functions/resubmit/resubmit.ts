@@ -19,10 +19,11 @@ export interface ResubmitPorts {
 }
 
 /**
- * Puts a waiting upload back into the queue if it is due. Returns its entry if it was sent.
+ * Puts an upload back into the queue if it waits and is due, or if it failed without a flow and nobody was told. Returns
+ * its entry if it was sent.
  *
  * The marker is not dropped but postponed: if the message is lost, or its invocation dies, the marker leads to the upload
- * again. It is dropped once the entry is no longer waiting.
+ * again. It is dropped once the entry no longer needs it.
  */
 export async function resubmit(
   marker: WaitingMarker,
@@ -39,7 +40,7 @@ export async function resubmit(
     return undefined;
   }
   const now = clock.now();
-  let next = stored && waitingMarkerOf(stored.entry);
+  let next = stored && (isUntold(stored.entry) ? marker : waitingMarkerOf(stored.entry));
   let sent: Entry | undefined;
   // Only its marker in the throttled queue resubmits a throttled upload. Any other marker of it only restores that one.
   const isInTurn = next?.throttledSince === undefined || marker.throttledSince !== undefined;
@@ -59,6 +60,10 @@ export async function resubmit(
   await ledger.deleteWaitingMarker(marker, signal);
   return sent;
 }
+
+/** True if the receipt of a failure may be missing. As long as an upload has a flow, its running marker leads to it. */
+const isUntold = (entry: Entry): boolean =>
+  entry.state === 'failed' && entry.flow === undefined && entry.isTold !== true;
 
 /** Makes the marker of an unreadable entry due later. At the head of the list it would take the turn of others. */
 async function postpone(

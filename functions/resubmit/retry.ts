@@ -8,6 +8,9 @@ import type { ResubmitPorts } from './resubmit.ts';
 /** Uploads that are retried side by side. */
 const CONCURRENCY = 16;
 
+/** Time after which a retry has surely ended or died, in milliseconds: the 15 minutes of a function, and a minute. */
+const RETRY_SETTLED_MS = 16 * 60_000;
+
 type RetryPorts = ResubmitPorts & PublishPorts;
 
 /** The result for one upload that an operator asked to retry. */
@@ -56,7 +59,10 @@ async function resubmitNow(
   signal: AbortSignal,
 ): Promise<Retried> {
   const upload = stored.entry.upload.id;
-  const again = retried(stored.entry, clock.now());
+  const now = clock.now();
+  const again = retried(stored.entry, now);
+  // The daily sweep does not look for an old upload. If this invocation dies, this marker leads to it.
+  await ledger.putWaitingMarker({ uploadId: upload, notBefore: now + RETRY_SETTLED_MS }, signal);
   const written = await ledger.replace(stored, again, signal);
   if (!written.won) return { upload, result: 'under way' };
   await ledger.putWaitingMarker({ uploadId: upload, notBefore: again.notBefore }, signal);

@@ -3,10 +3,12 @@ import pMap from 'p-map';
 import type { Clock } from '../base/clock.ts';
 import type { Invocation } from '../base/invocation.ts';
 import { UnreadableEntryError } from '../ledger/store.ts';
+import { DUE_AGAIN_MS, SWEEP_REACH_MS } from '../ledger/waits.ts';
 import type { UploadQueue } from '../resubmit/resubmit.ts';
 import type { Settings } from '../settings/environment.ts';
 import type { Inbox, ListedUpload } from '../uploads/inbox.ts';
 import { isWantedByKey, mayMatch, routeFor } from '../uploads/routes.ts';
+import { secondDigits } from '../uploads/upload.ts';
 import { isFolderMarker, messageFor } from '../uploads/upload-event.ts';
 import { incompleteEntry, type RepairPorts, repair } from './entry-repair.ts';
 import { type Hold, PassProgress } from './pass-progress.ts';
@@ -19,6 +21,12 @@ const SWEEP_CONCURRENCY = 32;
 const SETTLING_MS = 15 * 60_000;
 
 const DAY_MS = 24 * 3_600_000;
+
+/**
+ * Longest time from a claim to the last write of its invocation, in milliseconds: the 15 minutes of a function, and
+ * clocks that differ. (AWS Lambda Developer Guide, "Lambda quotas".)
+ */
+const CLAIMED_MS = 60 * 60_000;
 
 export interface SweepPorts extends RepairPorts {
   readonly inbox: Inbox;
@@ -136,9 +144,16 @@ export class SweepRun {
     return uploads.filter(({ id }) => wanted.has(id));
   }
 
-  /** Runs `one` for all items side by side. A failure is logged, and thrown at the end of the run. */
-  async #each<T extends { readonly id: string }>(all: readonly T[], one: (item: T) => Promise<void>): Promise<void> {
+  /**
+   * Runs `one` for all items side by side. A failure is logged, and thrown at the end of the run.
+   * @returns the ids of the items that failed.
+   */
+  async #each<T extends { readonly id: string }>(
+    all: readonly T[],
+    one: (item: T) => Promise<void>,
+  ): Promise<{ readonly failed: readonly string[] }> {
     const { log, metrics } = this.#ports.telemetry;
+    const failed: string[] = [];
     await pMap(
       all,
       async (item) => {
@@ -149,10 +164,12 @@ export class SweepRun {
           const isNew = !this.#failures.has(item.id);
           if (isNew && error instanceof UnreadableEntryError) metrics.count('EntriesUnreadable');
           this.#failures.set(item.id, error);
+          failed.push(item.id);
         }
       },
       { concurrency: SWEEP_CONCURRENCY },
     );
+    return { failed };
   }
 
   /** Submits one upload, at the pace of the pass. Returns false if the run must end. */
@@ -175,22 +192,40 @@ export class SweepRun {
     return this.#progress.renew();
   }
 
-  /** Goes through the entries that changed since the last pass. Returns false if the run must end. */
+  /**
+   * Goes through the entries that changed since the last pass. The ids begin with the time of the upload, so the listing
+   * begins at the first upload whose entry can have changed without another marker. Returns false if the run must end.
+   */
   async #throughLedger(): Promise<boolean> {
-    const { position, since: passSince } = this.#progress.pass;
+    const { position, since } = this.#progress.pass;
     const { closing } = this.#invocation;
-    const since = Math.min(passSince, this.#watermark);
-    const after = position.in === 'ledger' ? position.after : undefined;
+    const changedSince = this.#progress.kind === 'daily' ? this.#watermark : Math.min(since, this.#watermark);
+    const uploadedSince = Math.min(since, this.#watermark - SWEEP_REACH_MS - CLAIMED_MS);
+    const first = secondDigits(uploadedSince);
+    const after = position.in === 'ledger' ? (position.after ?? first) : first;
     for await (const { entries, last } of this.#ports.ledger.entryPages(after, closing)) {
-      const changed = entries.filter(({ lastModified }) => lastModified >= since);
-      await this.#each(changed, async ({ id }) => {
-        const entry = await incompleteEntry(id, this.#ports, closing);
-        if (entry === undefined) return;
-        this.#counts.repaired += 1;
-        if (!this.#progress.isDryRun) await repair(entry, this.#ports, closing);
-      });
+      const changed = entries.filter(({ lastModified }) => lastModified >= changedSince);
+      const { failed } = await this.#each(changed, ({ id }) => this.#repair(id));
+      if (!this.#progress.isDryRun) await this.#markForTicks(failed);
       if (!(await this.#progress.stepTo({ in: 'ledger', after: last }, { ...this.#counts }))) return false;
     }
     return true;
+  }
+
+  async #repair(id: string): Promise<void> {
+    const { closing } = this.#invocation;
+    const entry = await incompleteEntry(id, this.#ports, closing);
+    if (entry === undefined) return;
+    this.#counts.repaired += 1;
+    if (!this.#progress.isDryRun) await repair(entry, this.#ports, closing);
+  }
+
+  /** Leaves entries that could not be repaired to the ticks. The next pass does not look at them again. */
+  async #markForTicks(uploadIds: readonly string[]): Promise<void> {
+    const { ledger, clock } = this.#ports;
+    const notBefore = clock.now() + DUE_AGAIN_MS;
+    for (const uploadId of uploadIds) {
+      await ledger.putWaitingMarker({ uploadId, notBefore }, this.#invocation.closing);
+    }
   }
 }

@@ -1,4 +1,5 @@
 import type { Invocation } from '../base/invocation.ts';
+import { SWEEP_REACH_MS } from '../ledger/waits.ts';
 import type { Settings } from '../settings/environment.ts';
 import { keptFrom, type SweepPorts, SweepRun, type SweepSummary } from './sweep-run.ts';
 import {
@@ -12,12 +13,6 @@ import {
   type SweepState,
   SweepStateStore,
 } from './sweep-state.ts';
-
-/**
- * Time before the watermark that each pass covers again, in milliseconds. A multipart upload bears the date of its
- * beginning and appears only at its end. (Amazon S3 API Reference, "CreateMultipartUpload".)
- */
-const LONGEST_UPLOAD_MS = 48 * 3_600_000;
 
 /** Missed uploads that are submitted in a second by default. Few, so that today's files need not wait for them. */
 const UPLOADS_PER_SECOND_DEFAULT = 10;
@@ -97,8 +92,8 @@ export async function requestSweep(
 /**
  * Sweeps the inbox and the ledger, so that every upload gets an outcome even if its notification was lost: runs the
  * passes that were requested and that no other run holds, side by side. A pass goes through the current versions in the
- * inbox and submits those without an entry. Then it goes through the entries that changed since the last pass, and puts
- * the markers and receipts again that may be missing.
+ * inbox and submits those without an entry. Then it goes through the entries that changed since the last pass, from
+ * {@link SWEEP_REACH_MS} before its time on, and puts the markers and receipts again that may be missing.
  *
  * All of it can be done twice without harm, so a pass may be cut off anywhere and resumed.
  * @throws {AggregateError} the failures of single uploads, at the end of the run.
@@ -156,7 +151,7 @@ function newPass(
     uploadsPerSecond,
     inbox: inboxOf(settings),
     force: force || undefined,
-    since: since ?? Math.max(firstDay, watermark - LONGEST_UPLOAD_MS, earliest),
+    since: since ?? Math.max(firstDay, watermark - SWEEP_REACH_MS, earliest),
     position: { in: 'inbox' },
     counts: NOTHING_DONE,
     holder: '',

@@ -15,27 +15,45 @@ export interface Upload {
   readonly mediaType: string;
 }
 
-/** Length of an upload id, in hexadecimal digits: 160 bits of SHA-256. */
-const UPLOAD_ID_DIGITS = 40;
+/** Digits of the second at the start of an upload id: 32 bits, which last until the year 2106. */
+const SECOND_DIGITS = 8;
+
+/** Digits of the hash that follows the second: 128 bits of SHA-256. */
+const HASH_DIGITS = 32;
 
 /** Matches every upload id. */
-export const UPLOAD_ID = new RegExp(`^[0-9a-f]{${UPLOAD_ID_DIGITS}}$`);
+export const UPLOAD_ID = new RegExp(`^[0-9a-f]{${SECOND_DIGITS + HASH_DIGITS}}$`);
 
 /**
- * The upload id: a hash of the facts that identify one version of an object. A bucket without versioning, or with
- * suspended versioning (`null`), has only ETag and LastModified to tell an upload from the next one at the same key.
- * LastModified counts in whole seconds, because a GET is no more precise, although a listing is.
+ * The upload id: the second of LastModified, and then a hash of the facts that identify one version of an object. So
+ * the ids of later uploads sort after those of earlier ones, and a listing of the ledger can begin at a time.
+ *
+ * A bucket without versioning, or with suspended versioning (`null`), has only ETag and LastModified to tell an upload
+ * from the next one at the same key. LastModified counts in whole seconds, because a GET is no more precise, although a
+ * listing is.
  */
 export function uploadId(object: Pick<Upload, 'bucket' | 'key' | 'versionId' | 'etag' | 'lastModified'>): string {
   const versionId = pinnedVersion(object.versionId);
-  const pin =
-    versionId === undefined
-      ? ['etag', unquoted(object.etag), Math.floor(object.lastModified / 1000)]
-      : ['version', versionId];
-  return createHash('sha256')
-    .update(JSON.stringify([object.bucket, object.key, ...pin]))
-    .digest('hex')
-    .slice(0, UPLOAD_ID_DIGITS);
+  const pin = versionId === undefined ? ['etag', unquoted(object.etag)] : ['version', versionId];
+  const hash = createHash('sha256').update(JSON.stringify([object.bucket, object.key, ...pin]));
+  return secondDigits(object.lastModified) + hash.digest('hex').slice(0, HASH_DIGITS);
+}
+
+/**
+ * What the ids of all uploads from a time on begin with, or sort after. Earlier uploads sort before it.
+ * @param time milliseconds since the epoch.
+ */
+export function secondDigits(time: number): string {
+  const second = Math.min(Math.max(0, Math.floor(time / 1000)), 16 ** SECOND_DIGITS - 1);
+  return second.toString(16).padStart(SECOND_DIGITS, '0');
+}
+
+/**
+ * A number from 0 to below 1 that is always the same for one upload, and spread evenly over all uploads. It is taken
+ * from the hash in the id: uploads that come together share the second.
+ */
+export function spreadOf(uploadId: string): number {
+  return Number.parseInt(uploadId.slice(SECOND_DIGITS, SECOND_DIGITS + 8), 16) / 2 ** 32;
 }
 
 /** The version id if it identifies a version. Absent, empty and `null`, which unversioned objects have, do not. */

@@ -18,10 +18,11 @@ import { UploadGoneError, UploadUnreadableError } from '../../functions/uploads/
 const MINUTE = 60_000;
 
 /** A claim of an upload whose id begins with these digits. The first eight of them spread its waits. */
+/** @param digits the first ones of the hash in the upload id. */
 const claimOf = (digits: string, more: object = {}) => ({
   ...firstClaim(
     {
-      id: digits.padEnd(40, '0'),
+      id: `00000000${digits}`.padEnd(40, '0'),
       bucket: 'inbox',
       key: 'a',
       etag: 'e',

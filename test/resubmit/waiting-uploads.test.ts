@@ -19,22 +19,18 @@ beforeEach(async () => {
   waitingUploads = new WaitingUploads(world.ports, undefined, () => true);
 });
 
-/** An object whose upload id begins so that ids are in the reverse order of the times since which the uploads wait. */
-function objectOf(index: number, lastModified: number) {
-  const prefix = (255 - index).toString(16).padStart(2, '0');
-  for (let n = 0; ; n += 1) {
-    const object = { bucket: INBOX, key: `${index}`, etag: `e${n}`, lastModified };
-    const id = uploadId(object);
-    if (id.startsWith(prefix)) return { id, ...object, bytes: 1, mediaType: 'a/b' };
-  }
+/** An object. The ids of these objects are in the reverse order of the times since which the uploads wait. */
+function objectOf(index: number) {
+  const lastModified = (Math.floor(world.clock.now() / SECOND) - index) * SECOND;
+  const object = { bucket: INBOX, key: `${index}`, etag: 'e', lastModified };
+  return { id: uploadId(object), ...object, bytes: 1, mediaType: 'a/b' };
 }
 
 /** Makes an upload that has waited for so many minutes, and is due. */
 async function waits(index: number, minutesAgo: number, reason: Wait['reason'] = 'throttled'): Promise<WaitingMarker> {
   const { ledger, clock } = world.ports;
   const since = clock.now() - minutesAgo * MINUTE;
-  const lastModified = Math.floor(since / SECOND) * SECOND;
-  const upload = objectOf(index, lastModified);
+  const upload = objectOf(index);
   const route = { name: 'echo', input: 'file' as const, template: 'bytes_echo' };
   const claim = firstClaim(upload, route, { claimedAt: since, deadline: since + MINUTE, pipeline: 'test' });
   const written = await ledger.create(claim, never);
@@ -138,8 +134,8 @@ describe('a round', () => {
   it('is not filled for ever by entries that cannot be read', async () => {
     const due = world.clock.now() - HOUR;
     for (let index = 0; index < 3; index += 1) {
-      await world.put(LEDGER, `uploads/${objectOf(index, due).id}.json`, '{"schema":99}');
-      await world.ports.ledger.putWaitingMarker({ uploadId: objectOf(index, due).id, notBefore: due }, never);
+      await world.put(LEDGER, `uploads/${objectOf(index).id}.json`, '{"schema":99}');
+      await world.ports.ledger.putWaitingMarker({ uploadId: objectOf(index).id, notBefore: due }, never);
     }
     await waits(9, 5, 'unavailable');
     expect(await round()).toEqual([]);

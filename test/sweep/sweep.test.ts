@@ -2,8 +2,11 @@ import { CreateBucketCommand, DeleteObjectCommand, PutObjectCommand } from '@aws
 import { describe, expect, it } from 'vitest';
 import { collect } from '../../functions/collect-outputs/collect-outputs.ts';
 import { firstClaim } from '../../functions/ledger/entry.ts';
+import { retryUploads } from '../../functions/resubmit/retry.ts';
 import { PassUnderWayError, SinceTooEarlyError } from '../../functions/sweep/sweep.ts';
-import { ECHO, LEDGER, openWorld, type World, type WorldOptions } from '../support/world.ts';
+import { uploadId } from '../../functions/uploads/upload.ts';
+import { never } from '../flow-service/scripted.ts';
+import { ECHO, INBOX, LEDGER, openWorld, type World, type WorldOptions } from '../support/world.ts';
 
 const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
@@ -343,6 +346,169 @@ describe('an upload whose entry was lost', () => {
     const ids = world.events.map(({ detail }) => JSON.parse(detail).id);
     expect(new Set(ids).size).toBe(2);
   });
+});
+
+describe('a daily sweep', () => {
+  const DAY = 24 * HOUR;
+
+  /** Claims a made-up upload, as an invocation does that dies then. */
+  async function claimed(key: string, lastModified: number): Promise<string> {
+    const facts = { bucket: INBOX, key, etag: 'e', bytes: 1, lastModified, mediaType: 'a/b' };
+    const upload = { id: uploadId(facts), ...facts };
+    const claimedAt = world.clock.now();
+    const claim = firstClaim(upload, ECHO, { claimedAt, deadline: claimedAt + MINUTE, pipeline: 'test' });
+    await world.ports.ledger.create(claim, never);
+    return upload.id;
+  }
+
+  it('makes the same requests with and without a year of entries', async () => {
+    const requests: string[] = [];
+    await start({ s3: { keysMax: 2, authorize: ({ action }) => requests.push(action) > 0 } });
+    await sweep();
+    const countOfDay = async () => {
+      await claimed('a', world.clock.now());
+      world.clock.advance(DAY);
+      requests.length = 0;
+      await sweep();
+      return requests.toSorted().join();
+    };
+    await countOfDay();
+    const without = await countOfDay();
+    for (let month = 1; month <= 12; month += 1) await claimed('old', world.clock.now() - month * 30 * DAY);
+    world.clock.advance(10 * DAY);
+    await sweep();
+    expect(await countOfDay()).toBe(without);
+  });
+
+  it('repairs the entry of a multipart upload that took two days', async () => {
+    await start();
+    await sweep();
+    world.clock.advance(10 * DAY);
+    await sweep();
+    await claimed('a', world.clock.now() - 48 * HOUR);
+    world.clock.advance(HOUR);
+    expect(await sweep()).toMatchObject({ repaired: 1 });
+  });
+
+  it('reads an entry that did not change since the last one not again', async () => {
+    await start();
+    await sweep();
+    await claimed('a', world.clock.now());
+    world.clock.advance(HOUR);
+    expect(await sweep()).toMatchObject({ repaired: 1 });
+    world.clock.advance(HOUR);
+    expect(await sweep()).toMatchObject({ repaired: 0 });
+  });
+
+  it('repairs an upload whose LastModified lies in the future', async () => {
+    await start();
+    await sweep();
+    await claimed('a', world.clock.now() + 400 * DAY);
+    world.clock.advance(HOUR);
+    expect(await sweep()).toMatchObject({ repaired: 1 });
+  });
+
+  it('leaves an entry that it could not read to the ticks', async () => {
+    let isDenied = false;
+    await start({
+      s3: { authorize: ({ action, resource }) => !(isDenied && action === 's3:GetObject' && /uploads/.test(resource)) },
+    });
+    await sweep();
+    for (const key of ['a', 'b']) await claimed(key, world.clock.now());
+    world.clock.advance(HOUR);
+    isDenied = true;
+    await expect(sweep()).rejects.toThrow('2 uploads could not be swept');
+    isDenied = false;
+    expect(await sweep()).toMatchObject({ repaired: 0 });
+    world.clock.advance(2 * HOUR);
+    await world.settle();
+    for (const key of ['a', 'b']) expect((await world.receipt(key)).status).toBe('failed');
+  });
+});
+
+describe('an upload that is too old for the daily sweep', () => {
+  const DAY = 24 * HOUR;
+
+  /** Lets an hour pass. Then every message is visible, and is lost. */
+  function loseMessages(): void {
+    world.clock.advance(HOUR);
+    for (const { receiptHandle } of world.queue.receive({ max: 10 })) world.queue.delete(receiptHandle);
+    expect(world.queue.counts()).toMatchObject({ visible: 0, inFlight: 0 });
+  }
+
+  it('is led to by a marker if the invocation that claims it dies and its message is lost', async () => {
+    let writes = 0;
+    await start({
+      s3: {
+        authorize({ action, resource }) {
+          if (action !== 's3:PutObject' || !/uploads/.test(resource)) return true;
+          writes += 1;
+          return writes !== 2;
+        },
+      },
+    });
+    await world.upload('old', 'x');
+    world.clock.advance(3 * DAY);
+    // The claim is the first write of the entry. The second one names the flow.
+    await world.deliver();
+    expect(await world.entry()).toMatchObject({ state: 'claimed' });
+    loseMessages();
+    await world.settle();
+    expect((await world.receipt('old')).status).toBe('succeeded');
+    expect(world.service.flows).toHaveLength(1);
+  });
+
+  it('publishes the receipt of its failure if the invocation that failed it died', async () => {
+    let isDenied = true;
+    await start({
+      settings: { inputBytesMax: 1 },
+      s3: { authorize: ({ resource }) => !(isDenied && /results/.test(resource)) },
+    });
+    await world.upload('old', 'too long');
+    world.clock.advance(3 * DAY);
+    await world.deliver();
+    expect(await world.entry()).toMatchObject({ state: 'failed' });
+    loseMessages();
+    isDenied = false;
+    await world.settle();
+    expect((await world.receipt('old')).failure?.code).toBe('input-too-large');
+    expect(await world.keys(LEDGER, 'waiting/')).toEqual([]);
+  });
+
+  it.each(['before its message is sent', 'before its marker is put'])(
+    'is retried although the retry died %s',
+    async (when) => {
+      let isDying = false;
+      let isEntryWritten = false;
+      await start({
+        s3: {
+          authorize({ action, resource }) {
+            if (!isDying || action !== 's3:PutObject') return true;
+            isEntryWritten ||= /uploads/.test(resource);
+            return when === 'before its message is sent' || !isEntryWritten || !/waiting/.test(resource);
+          },
+        },
+      });
+      world.service.intercept = (_, { operation }) =>
+        operation === 'createFlow' ? { status: 422, body: '{}' } : undefined;
+      await world.upload('a', 'x');
+      await world.deliver();
+      expect((await world.receipt('a')).status).toBe('failed');
+      world.service.intercept = undefined;
+      world.clock.advance(30 * DAY);
+      isDying = true;
+      const { queue } = world.ports;
+      const { send } = queue;
+      queue.send = () => Promise.reject(new Error('The invocation died'));
+      const { upload } = await world.entry();
+      await expect(retryUploads([upload.id], world.ports, never)).rejects.toThrow();
+      isDying = false;
+      queue.send = send;
+      world.clock.advance(HOUR);
+      await world.settle();
+      expect((await world.receipt('a')).status).toBe('succeeded');
+    },
+  );
 });
 
 describe('a sweep that meets trouble', () => {

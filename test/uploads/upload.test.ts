@@ -1,17 +1,29 @@
 import { describe, expect, it } from 'vitest';
-import { pinnedVersion, unquoted, uploadId } from '../../functions/uploads/upload.ts';
+import {
+  pinnedVersion,
+  secondDigits,
+  spreadOf,
+  UPLOAD_ID,
+  unquoted,
+  uploadId,
+} from '../../functions/uploads/upload.ts';
 
 describe('an upload id', () => {
   const upload = { bucket: 'b', key: 'k', versionId: 'v', etag: 'e', lastModified: 1_700_000_000_000 };
 
-  it('is 40 hexadecimal digits that never change', () => {
-    // Computed once with another tool: printf '%s' '["b","k","version","v"]' | sha256sum
-    expect(uploadId(upload)).toBe('98064873907270e93ff53252bdd5ba2228c60855');
+  it('is the second of LastModified, and then 32 digits of a hash that never changes', () => {
+    // Computed once with other tools: printf '%x' 1700000000; printf '%s' '["b","k","version","v"]' | sha256sum
+    expect(uploadId(upload)).toBe('6553f10098064873907270e93ff53252bdd5ba22');
   });
 
-  it('of a version depends on bucket, key and version alone', () => {
-    expect(uploadId({ ...upload, etag: 'x', lastModified: 5 })).toBe(uploadId(upload));
-    for (const other of [{ bucket: 'c' }, { key: 'c' }, { versionId: 'c' }]) {
+  it('of a version depends on bucket, key, version and the second of LastModified', () => {
+    expect(uploadId({ ...upload, etag: 'x', lastModified: upload.lastModified + 999 })).toBe(uploadId(upload));
+    for (const other of [
+      { bucket: 'c' },
+      { key: 'c' },
+      { versionId: 'c' },
+      { lastModified: upload.lastModified + 1000 },
+    ]) {
       expect(uploadId({ ...upload, ...other })).not.toBe(uploadId(upload));
     }
   });
@@ -28,12 +40,43 @@ describe('an upload id', () => {
   );
 
   it('without a version never changes', () => {
-    // printf '%s' '["b","k","etag","e",1700000000]' | sha256sum
-    expect(uploadId({ ...upload, versionId: undefined })).toBe('b2673fa4defb75b4721abbf7e3beab8b1f482938');
+    // printf '%s' '["b","k","etag","e"]' | sha256sum
+    expect(uploadId({ ...upload, versionId: undefined })).toBe('6553f10047efccdb8561c9b1cdb66d8ec53ff4f8');
   });
 
   it('tells where the bucket ends and the key begins', () => {
     expect(uploadId({ ...upload, bucket: 'ab', key: 'c' })).not.toBe(uploadId({ ...upload, bucket: 'a', key: 'bc' }));
+  });
+
+  it('sorts by the time of the upload, at any time that a date can name', () => {
+    const times = [
+      Number.NEGATIVE_INFINITY,
+      -1,
+      0,
+      1_000,
+      15_000,
+      1e12,
+      1.7e12,
+      1.7e12 + 1_000,
+      2 ** 32 * 1000,
+      8.64e15,
+    ];
+    const ids = times.map((lastModified) => uploadId({ ...upload, lastModified }));
+    expect(ids.map((id) => id.slice(0, 8))).toEqual(ids.map((id) => id.slice(0, 8)).toSorted());
+    for (const id of ids) expect(id).toMatch(UPLOAD_ID);
+  });
+
+  it('sorts after the digits of every time up to its own, and before those of a later second', () => {
+    const id = uploadId(upload);
+    expect(id > secondDigits(upload.lastModified)).toBe(true);
+    expect(id < secondDigits(upload.lastModified + 1_000)).toBe(true);
+  });
+
+  it('spreads uploads of the same second evenly', () => {
+    const spreads = Array.from({ length: 4_000 }, (_, n) => spreadOf(uploadId({ ...upload, key: `${n}` })));
+    for (const quarter of [0, 1, 2, 3]) {
+      expect(spreads.filter((spread) => Math.floor(spread * 4) === quarter).length).toBeGreaterThan(900);
+    }
   });
 
   it('of a version differs from any that an ETag and a date could have', () => {
