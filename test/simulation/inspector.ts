@@ -8,6 +8,12 @@ interface OpenedObject {
   readonly lastModified: number;
 }
 
+export interface MultipartUpload {
+  readonly bucket: string;
+  readonly key: string;
+  readonly uploadId: string;
+}
+
 /** Reads and writes the embedded S3 directly, without network, faults or delays, on behalf of the test. */
 export class Inspector {
   readonly #s3: EmbeddedS3;
@@ -68,6 +74,25 @@ export class Inspector {
     const headers = { 'content-length': String(body.byteLength), 'content-type': mediaType };
     const { status } = await this.#ask('PUT', `/${bucket}/${encoded(key)}`, headers, body);
     if (status !== 200) throw new Error(`S3 answered ${status} to a PUT of ${bucket}/${key}`);
+  }
+
+  /** Begins a multipart upload. Its object bears the date of now. */
+  async beginMultipart(bucket: string, key: string, mediaType: string): Promise<MultipartUpload> {
+    const { body } = await this.#ask('POST', `/${bucket}/${encoded(key)}?uploads`, { 'content-type': mediaType });
+    return { bucket, key, uploadId: textOf(body.toString(), 'UploadId') };
+  }
+
+  /** Puts the only part of a multipart upload, and completes it. */
+  async completeMultipart({ bucket, key, uploadId }: MultipartUpload, content: Buffer): Promise<void> {
+    const path = `/${bucket}/${encoded(key)}?uploadId=${encodeURIComponent(uploadId)}`;
+    const length = (body: Buffer) => ({ 'content-length': String(body.byteLength) });
+    const part = await this.#ask('PUT', `${path}&partNumber=1`, length(content), content);
+    const { etag } = part.headers;
+    const list = Buffer.from(
+      `<CompleteMultipartUpload><Part><PartNumber>1</PartNumber><ETag>${etag}</ETag></Part></CompleteMultipartUpload>`,
+    );
+    const { status } = await this.#ask('POST', path, length(list), list);
+    if (status !== 200) throw new Error(`S3 answered ${status} to the end of a multipart upload of ${bucket}/${key}`);
   }
 
   async delete(bucket: string, key: string): Promise<void> {

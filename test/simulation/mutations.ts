@@ -416,4 +416,16 @@ export const MUTATIONS: readonly Mutation[] = [
     ],
     seedsMax: 300,
   },
+  {
+    name: 'a sweep that misses the margin',
+    changes: [
+      {
+        file: 'sweep/sweep-run.ts',
+        in: 'SweepRun.#throughLedger',
+        replace: 'const uploadedSince = Math.min(…);',
+        with: 'const uploadedSince = this.#watermark;',
+      },
+    ],
+    seedsMax: 300,
+  },
 ];

@@ -15,7 +15,6 @@ export class Notifications {
   #underwayCount = 0;
   /** All messages that ever went into the queue from outside. */
   readonly #messages: string[] = [];
-
   constructor(world: World) {
     this.#world = world;
   }
@@ -47,15 +46,16 @@ export class Notifications {
   #notePut({ s3: { bucket, object } }: S3EventRecord, key: string): Put {
     const { scenario, timeline, observed } = this.#world;
     const step = scenario.steps.find(
-      (one) =>
-        one.kind === 'put' && one.key === key && createHash('md5').update(one.content).digest('hex') === object.eTag,
+      (one) => one.kind === 'put' && one.key === key && etagsOf(one.content).includes(object.eTag ?? ''),
     );
+    // The object of a multipart upload bears the date of its beginning.
+    const modifiedAt = this.#world.completing.get(key) ?? timeline.now();
     const put: Put = {
       bucket: bucket.name,
       key,
       versionId: object.versionId === 'null' ? undefined : object.versionId,
       etag: object.eTag ?? '',
-      lastModified: Math.floor(timeline.now() / SECOND) * SECOND,
+      lastModified: Math.floor(modifiedAt / SECOND) * SECOND,
       content: step?.kind === 'put' ? step.content : Buffer.alloc(0),
       isNotified: false,
     };
@@ -93,4 +93,10 @@ export class Notifications {
       this.send(JSON.stringify(bridged ?? { Records: [record] }));
     });
   }
+}
+
+/** The ETags that an object of this content can have: put at once, and by a multipart upload of one part. */
+function etagsOf(content: Buffer): readonly string[] {
+  const digest = createHash('md5').update(content).digest();
+  return [digest.toString('hex'), `${createHash('md5').update(digest).digest('hex')}-1`];
 }

@@ -19,6 +19,8 @@ export type Step =
       readonly key: string;
       readonly content: Buffer;
       readonly mediaType: string;
+      /** True if a multipart upload puts it. All of these are begun after the first tick. */
+      readonly isMultipart?: boolean;
     }
   | { readonly at: number; readonly kind: 'delete'; readonly key: string };
 

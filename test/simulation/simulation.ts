@@ -107,13 +107,15 @@ async function liveThroughStorm(world: World): Promise<void> {
 }
 
 /**
- * Besides lost messages, three things are left to the sweep. If the inbox keeps no versions, the message of an upload
- * that was replaced after its claim does not lead to its entry any more. An operator's retry that failed may be half
- * done. If an entry has expired, a first entry that S3 wrote late may be left alone, without a message.
+ * Besides lost messages, four things are left to the sweep. If the inbox keeps no versions, the message of an upload
+ * that was replaced after its claim does not lead to its entry any more. If the inbox was replaced, no message of S3 leads
+ * to the entries of the old one. An operator's retry that failed may be half done. If an entry has expired, a first entry
+ * that S3 wrote late may be left alone, without a message.
  */
 function needsSweep({ scenario, observed }: World): boolean {
   const { isLossy, versioning, areRetried } = scenario;
-  return isLossy || versioning !== 'Enabled' || areRetried || observed.expired.size > 0;
+  const { expired, deployedAt } = observed;
+  return isLossy || versioning !== 'Enabled' || areRetried || expired.size > 0 || deployedAt.has('inbox');
 }
 
 async function sweepEverything(world: World): Promise<void> {

@@ -11,6 +11,12 @@ import { MINUTE, SECOND } from './timeline.ts';
 
 /** A storm: everything at once, and then over. @param focus a call that the storm must make. */
 export function stormScenarioOf(random: Random, focus: Focus | undefined): Scenario {
+  const scenario = drawnScenarioOf(random, focus);
+  // A lossy storm may lose a message at its first receive: the sweep then leads to a claim that has died.
+  return scenario.isLossy && scenario.receivesMax === 3 ? { ...scenario, receivesMax: 1 } : scenario;
+}
+
+function drawnScenarioOf(random: Random, focus: Focus | undefined): Scenario {
   const needs = (focus && NEEDS[focus.call]) ?? {};
   const variation = variationOf(random, needs);
   const isSkewWild = random.chance(0.1) && (variation.listingDelayMs ?? 0) <= MINUTE;

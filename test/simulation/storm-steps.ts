@@ -60,7 +60,9 @@ export function stormStepsOf(
     const content = before !== undefined && random.chance(0.3) ? before : contentFor(random, key);
     contents.set(key, content);
     const mediaType = key.startsWith('text/') ? 'text/plain' : random.pick(['application/octet-stream', 'image/png']);
-    steps.push({ at, kind: 'put', key, content, mediaType });
+    // Some of them, without drawing a number, which would change everything that follows.
+    const isMultipart = content.byteLength > 0 && at % 5 === 0;
+    steps.push({ at, kind: 'put', key, content, mediaType, isMultipart });
   }
   return steps.sort((a, b) => a.at - b.at);
 }

@@ -16,8 +16,18 @@ const OTHER_TAG = { pipeline: 'another', upload: 'a'.repeat(40), generation: 1 }
 export async function doStep(world: World, step: Step): Promise<void> {
   const { inspector, inbox } = world;
   world.trace(`the uploader: ${step.kind} ${step.key}`);
-  if (step.kind === 'delete') await inspector.delete(inbox, step.key);
-  else await inspector.put(inbox, step.key, step.content, step.mediaType);
+  if (step.kind === 'delete') {
+    await inspector.delete(inbox, step.key);
+    return;
+  }
+  const multipart = world.multipartUploads.get(step);
+  if (multipart?.bucket !== inbox) {
+    await inspector.put(inbox, step.key, step.content, step.mediaType);
+    return;
+  }
+  world.completing.set(step.key, multipart.begunAt);
+  await inspector.completeMultipart(multipart, step.content);
+  world.completing.delete(step.key);
 }
 
 /** Runs everything at once: uploads, both functions, faults, new tokens, deployments, people and neighbours. */
@@ -25,6 +35,7 @@ export async function runStorm(world: World): Promise<void> {
   const { timeline, scenario, invocations, faultPlan } = world;
   // The first tick of a deployment marks its first day. A storm does not test it.
   await invocations.collect({});
+  await beginMultipartUploads(world);
   faultPlan.isClear = false;
   for (const step of scenario.steps) {
     timeline.schedule(STORM_START + step.at, () => void doStep(world, step));
@@ -43,6 +54,19 @@ export async function runStorm(world: World): Promise<void> {
     world.repeat({ min: 30 * SECOND, max: 5 * MINUTE }, end, () => world.neighbours.create());
   }
   await timeline.run(() => false, end);
+}
+
+/** Begins the multipart uploads of all steps, a second apart. Their objects appear later, with these dates. */
+async function beginMultipartUploads(world: World): Promise<void> {
+  const { scenario, inspector, inbox, multipartUploads } = world;
+  // The deployment began by the clock of a process, which may be ahead by 140 seconds.
+  await world.pass(3 * MINUTE);
+  for (const step of scenario.steps) {
+    if (step.kind !== 'put' || !step.isMultipart) continue;
+    const begun = await inspector.beginMultipart(inbox, step.key, step.mediaType);
+    multipartUploads.set(step, { ...begun, begunAt: world.timeline.now() });
+    await world.pass(SECOND);
+  }
 }
 
 /** New tokens. The secret gets each one a while before or after the service does. */

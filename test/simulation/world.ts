@@ -7,7 +7,7 @@ import { Queue } from '../../local/aws/sqs/queue.ts';
 import { StandInFlowService } from '../../local/flow-service/flow-service.ts';
 import { backfillScenarioOf } from './backfill.ts';
 import { FaultPlan, focusOf } from './faults.ts';
-import { Inspector } from './inspector.ts';
+import { Inspector, type MultipartUpload } from './inspector.ts';
 import { Invocations } from './invocations.ts';
 import type { Lambda } from './lambda.ts';
 import { limitedScenarioOf } from './limits.ts';
@@ -20,7 +20,7 @@ import { OrderChecker } from './order-checker.ts';
 import { poisonedScenarioOf } from './poison.ts';
 import { Processes } from './processes.ts';
 import { Random } from './random.ts';
-import type { Scenario } from './scenario.ts';
+import type { Scenario, Step } from './scenario.ts';
 import { stormScenarioOf } from './storm-scenario.ts';
 import { SECOND, Timeline } from './timeline.ts';
 import { oddId, withTroubles } from './troubles.ts';
@@ -49,6 +49,10 @@ export class World {
   readonly service: StandInFlowService;
   readonly queue: Queue;
   readonly deadLetters: Queue;
+  /** The multipart uploads of the inbox, by the steps that complete them. */
+  readonly multipartUploads = new Map<Step, MultipartUpload & { readonly begunAt: number }>();
+  /** When the multipart uploads began that are being completed now, by their keys. */
+  readonly completing = new Map<string, number>();
   readonly notifications = new Notifications(this);
   readonly neighbours = new Neighbours(this);
   readonly processes = new Processes(this);

@@ -3,7 +3,7 @@ import type { Receipt } from '../../../functions/publish/receipts.ts';
 import { demand } from '../demand.ts';
 import { RESULTS } from '../names.ts';
 import type { World } from '../world.ts';
-import { failureCodeOf } from './facts.ts';
+import { failureCodeOf, isOf } from './facts.ts';
 
 /** The receipt at a key is that of the current upload there. Without a current upload, it is that of the latest one. */
 export async function checkReceipts(world: World, entries: readonly TerminalEntry[]): Promise<void> {
@@ -32,11 +32,15 @@ async function checkReceiptAt(world: World, key: string, entries: readonly Termi
   const inOrder = all.toSorted(
     (a, b) => a.upload.lastModified - b.upload.lastModified || (a.upload.id < b.upload.id ? -1 : 1),
   );
-  const expected = current === undefined ? inOrder.at(-1) : all.find(isCurrent);
+  // A multipart upload that was begun before another upload and completed after it is current, with the earlier date.
+  const last = world.observed.puts.findLast((put) => all.some((entry) => isOf(put, entry)));
+  const lastPut = all.find((entry) => last !== undefined && isOf(last, entry));
   const stored = await inspector.open(RESULTS, `${scenario.settings.resultsPrefix}${key}/receipt.json`);
   demand(stored !== undefined, 'a receipt is missing', key, all);
-  if (expected === undefined) return; // The current upload is held and has no receipt yet.
   const receipt = JSON.parse(stored?.body.toString() ?? '') as Receipt;
+  const isOfLastPut = current === undefined && receipt.upload.id === lastPut?.upload.id;
+  const expected = current !== undefined ? all.find(isCurrent) : isOfLastPut ? lastPut : inOrder.at(-1);
+  if (expected === undefined) return; // The current upload is held and has no receipt yet.
   demand(receipt.upload.id === expected.upload.id, 'a receipt is of another upload', key, {
     receipt: receipt.upload,
     expected: expected.upload,
