@@ -11,6 +11,7 @@ import { polling } from './rows/polling.ts';
 import { requests } from './rows/requests.ts';
 import { smallFiles } from './rows/small-files.ts';
 import { start } from './rows/start.ts';
+import { sweep } from './rows/sweep.ts';
 import { THROUGHPUT_CASES, throughput } from './rows/throughput.ts';
 import { transfer } from './rows/transfer.ts';
 import { Stage } from './stage.ts';
@@ -20,7 +21,7 @@ const COMMAND = 'npm run bench';
 const USAGE = `${COMMAND} -- [--quick] [--only PARTS] [--cases CASES] [--memory] [--costs] [--json]
 
   --quick    small sizes and few rounds, without costs and receipts; takes less than 2 minutes
-  --only     only these parts: requests,start,small,throughput,polling,in,out,forms,memory,costs,
+  --only     only these parts: requests,start,small,throughput,polling,sweep,in,out,forms,memory,costs,
              assets,limited,receipts
   --cases    only these cases of the part "limited": ${LIMITED_CASE_NAMES.join(',')}
   --memory   the same as --only memory
@@ -73,6 +74,8 @@ const PARTS: Readonly<Record<string, (stage: Stage) => Promise<Report>>> = {
         ? { flows: [100, 1_000, 10_000], endedEntries: 100_000 }
         : { flows: [100, 1_000, 10_000, 50_000], endedEntries: 1_000_000 },
     ),
+  sweep: (stage) =>
+    sweep(stage, quick ? { uploads: 2_000, oldEntries: 100_000 } : { uploads: 100_000, oldEntries: 2_000_000 }),
   in: (stage) => transfer(stage, { direction: 'in', ...TRANSFERS }),
   out: (stage) => transfer(stage, { direction: 'out', ...TRANSFERS }),
   forms: (stage) => forms(stage, quick ? { bytes: 64 * MB, rounds: 2 } : { bytes: 256 * MB, rounds: 5 }),

@@ -8,6 +8,8 @@ interface StoredObject {
   readonly body: Buffer;
   readonly etag: string;
   readonly metadata: Readonly<Record<string, string>>;
+  /** Milliseconds since the epoch. */
+  readonly lastModified: number;
 }
 
 const PAGE_KEYS_MAX = 1_000;
@@ -29,6 +31,8 @@ export class Aws {
   #counts: Record<string, number> = {};
   /** Body of the latest message to the queue. */
   lastMessage: string | undefined;
+  /** The keys that a listing of the inbox shows, in their order. */
+  inboxKeys: readonly string[] = [];
 
   /** Requests by operation since the last call. */
   takeCounts(): Readonly<Record<string, number>> {
@@ -37,13 +41,14 @@ export class Aws {
     return counts;
   }
 
-  put(bucket: string, key: string, body: Buffer, metadata = {}): StoredObject {
+  put(bucket: string, key: string, body: Buffer, metadata = {}, lastModified = Date.now()): StoredObject {
     const objects = this.#bucket(bucket, key);
     if (!objects.has(key)) this.#listings.delete(listingOf(bucket, key));
     const object = {
       body,
       etag: `"${createHash('md5').update(body).update(randomUUID()).digest('hex')}"`,
       metadata,
+      lastModified,
     };
     objects.set(key, object);
     return object;
@@ -56,6 +61,7 @@ export class Aws {
   clear(): void {
     this.#objects.clear();
     this.#listings.clear();
+    this.inboxKeys = [];
   }
 
   readonly handle = (request: WireRequest): WireAnswer => {
@@ -92,6 +98,7 @@ export class Aws {
     const { method } = request;
     const query = request.url.searchParams;
     if (method === 'GET' && query.has('list-type')) return this.#list(bucket, query);
+    if (method === 'GET' && query.has('versions')) return this.#listVersions(query);
     if (query.has('uploads') || query.has('uploadId')) return this.#multipart(bucket, key, request);
     switch (method) {
       case 'PUT':
@@ -169,20 +176,35 @@ export class Aws {
       keys = [...this.#bucket(bucket, prefix).keys()].sort();
       this.#listings.set(listing, keys);
     }
-    let from = 0;
-    for (let to = keys.length; from < to; ) {
-      const middle = (from + to) >> 1;
-      if ((keys[middle] as string) > after) to = middle;
-      else from = middle + 1;
-    }
+    const from = indexAfter(keys, after);
     const page = keys.slice(from, from + PAGE_KEYS_MAX).filter((key) => key.startsWith(prefix));
     const isCut = from + PAGE_KEYS_MAX < keys.length;
-    const contents = page.map(
-      (key) =>
-        `<Contents><Key>${key}</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified><ETag>&quot;0&quot;</ETag><Size>0</Size><StorageClass>STANDARD</StorageClass></Contents>`,
-    );
+    const objects = this.#bucket(bucket, prefix);
+    const contents = page.map((key) => {
+      const modified = new Date(objects.get(key)?.lastModified ?? 0).toISOString();
+      return `<Contents><Key>${key}</Key><LastModified>${modified}</LastModified><ETag>&quot;0&quot;</ETag><Size>0</Size><StorageClass>STANDARD</StorageClass></Contents>`;
+    });
     const next = isCut ? `<NextContinuationToken>${page.at(-1)}</NextContinuationToken>` : '';
     return xml(`<ListBucketResult><IsTruncated>${isCut}</IsTruncated>${contents.join('')}${next}</ListBucketResult>`);
+  }
+
+  /** Lists the inbox, which is not versioned. */
+  #listVersions(query: URLSearchParams): WireAnswer {
+    this.#count('ListObjectVersions');
+    const from = indexAfter(this.inboxKeys, query.get('key-marker') ?? '');
+    const page = this.inboxKeys.slice(from, from + PAGE_KEYS_MAX);
+    const isCut = from + PAGE_KEYS_MAX < this.inboxKeys.length;
+    const modified = new Date(FILE_MODIFIED).toISOString();
+    const versions = page.map(
+      (key) =>
+        `<Version><Key>${key}</Key><VersionId>null</VersionId><IsLatest>true</IsLatest><LastModified>${modified}</LastModified><ETag>&quot;${FILE_ETAG}&quot;</ETag><Size>1</Size></Version>`,
+    );
+    const next = isCut
+      ? `<NextKeyMarker>${page.at(-1)}</NextKeyMarker><NextVersionIdMarker>null</NextVersionIdMarker>`
+      : '';
+    return xml(
+      `<ListVersionsResult><IsTruncated>${isCut}</IsTruncated>${versions.join('')}${next}</ListVersionsResult>`,
+    );
   }
 
   #bucket(bucket: string, key: string): Map<string, StoredObject> {
@@ -198,6 +220,17 @@ export class Aws {
   #count(operation: string): void {
     this.#counts[operation] = (this.#counts[operation] ?? 0) + 1;
   }
+}
+
+/** The index of the first of the sorted keys that comes after a key. */
+function indexAfter(keys: readonly string[], after: string): number {
+  let from = 0;
+  for (let to = keys.length; from < to; ) {
+    const middle = (from + to) >> 1;
+    if ((keys[middle] as string) > after) to = middle;
+    else from = middle + 1;
+  }
+  return from;
 }
 
 /** Objects are kept by bucket and first segment of the key, because every listing asks for one of these. */
