@@ -228,7 +228,11 @@ export class FlowCollector {
     confirm: () => Promise<boolean> = async () => true,
   ): Promise<boolean> {
     if (!this.#confirmations.confirms(stored.entry.upload.id, failure.code, this.#ports.clock.now())) return false;
-    if (!(await confirm())) return false;
+    if (!(await confirm())) {
+      // The flow was seen after the two polls, so the next two must agree again.
+      this.#confirmations.forget(stored.entry.upload.id, failure.code);
+      return false;
+    }
     if (!(await this.#confirmations.areInRow(this.#invocation.closing))) return false;
     await this.#end(stored, { assets: stored.entry.assets ?? [], failure });
     return true;

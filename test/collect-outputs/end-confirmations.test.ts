@@ -84,6 +84,36 @@ describe('a flow that the service does not know at two polls in a row', () => {
   });
 });
 
+describe('a flow that is there when it is asked for once more before it is given up', () => {
+  it('is given up only after two further polls in a row', async () => {
+    // Only the outputs tell of a flow. A 409 says that it runs.
+    await start({ service: { flowMs: 10 * HOUR, variation: { getFlow: 405, earlyOutputs: 'conflict' } } });
+    const knownId = await flowOf('known');
+    const flowId = await flowOf('unknown');
+    // How many requests for the outputs of the flow are answered with 404 in a tick, from the first on.
+    let unknownMax = 0;
+    let asked = 0;
+    world.service.intercept = ({ url }) => {
+      // Without a listing of outputs, a 404 could mean that the service does not serve any.
+      if (url.includes(`${knownId}/outputs`)) return { status: 200, body: '{"outputs":[]}' };
+      if (!url.includes(`${flowId}/outputs`)) return undefined;
+      asked += 1;
+      return asked <= unknownMax ? { status: 404 } : undefined;
+    };
+    const tickWith = async (max: number) => {
+      unknownMax = max;
+      asked = 0;
+      return tick();
+    };
+    await tickWith(0);
+    expect(await tickWith(Number.POSITIVE_INFINITY)).toMatchObject({ failed: 0 });
+    expect(await tickWith(1)).toMatchObject({ failed: 0 });
+    expect(asked).toBe(2);
+    expect(await tickWith(Number.POSITIVE_INFINITY)).toMatchObject({ failed: 0 });
+    expect(await tickWith(Number.POSITIVE_INFINITY)).toMatchObject({ failed: 1 });
+  });
+});
+
 describe('outputs that are complete at two polls', () => {
   it('are stored although a tick died in between', async () => {
     await start({ service: { variation: { getFlow: 404 }, flowMs: 0 } });
