@@ -166,7 +166,7 @@ export const entrySchema = z.discriminatedUnion('state', [
     ...ending,
     state: z.literal('failed'),
     failure,
-    /** True once the receipt and the event of the failure are out. Until then, a retry would hide that they are not. */
+    /** True once receipt, event and marker of the failure are out. Until then, a retry would hide that they are not. */
     isTold: z.optional(z.literal(true)),
   }),
 ]);

@@ -5,7 +5,7 @@ import type { RouteSnapshot } from '../uploads/route-snapshot.ts';
 import type { Upload } from '../uploads/upload.ts';
 import { ENTRY_SCHEMA, type entrySchema } from './entry-schema.ts';
 import type { KnownFailure } from './failures.ts';
-import type { RunningMarker, WaitingMarker } from './keys.ts';
+import type { FailedMarker, RunningMarker, WaitingMarker } from './keys.ts';
 
 /**
  * An entry: all that is known of one upload. It alone decides the upload's state.
@@ -79,6 +79,9 @@ export const runningMarkerOf = (upload: Pick<Upload, 'id'>, flow: FlowFacts): Ru
   uploadId: upload.id,
   flowId: flow.id,
 });
+
+/** The marker of an upload that failed. */
+export const failedMarkerOf = ({ endedAt, upload }: FailedEntry): FailedMarker => ({ endedAt, uploadId: upload.id });
 
 /** True if a claim of this upload has died. Ask it only of an entry that no live claim holds. */
 export const isSuspect = (entry: Entry): boolean => entry.state === 'claimed' || entry.claimDied === true;
@@ -261,7 +264,7 @@ export function ended(entry: ClaimedEntry | RunningEntry, ending: Ending, now: n
   return failure === undefined ? { ...facts, state: 'succeeded' } : { ...facts, state: 'failed', failure };
 }
 
-/** A failure whose receipt and event are out. */
+/** A failure whose receipt, event and marker are out. */
 export function told(entry: FailedEntry): FailedEntry {
   return { ...entry, isTold: true };
 }

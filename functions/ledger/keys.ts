@@ -9,6 +9,8 @@ import { decodedId, encodedId } from '../base/key-segment.ts';
  *   waiting/throttled/<since>/<not before>/<upload id>
  *                                                  marker of a throttled upload. These markers are a queue: the
  *                                                  upload that has waited longest leaves first.
+ *   failed/<ended>/<upload id>                     marker of a failed upload. No function works from it: it answers
+ *                                                  which uploads failed since a time.
  *   state/collector-<index>.json                   a collector's lease, and its state between ticks
  *   state/sweep.json                               the state of the sweep between its runs
  *
@@ -19,6 +21,7 @@ export const RUNNING_PREFIX = 'running/';
 export const WAITING_PREFIX = 'waiting/';
 /** `throttled/` sorts after every time, so a listing of due markers ends before it. */
 export const THROTTLED_PREFIX = `${WAITING_PREFIX}throttled/`;
+export const FAILED_PREFIX = 'failed/';
 export const STATE_PREFIX = 'state/';
 
 /** A running flow. The key of its marker holds all of this. */
@@ -38,6 +41,13 @@ export interface WaitingMarker {
   readonly throttledSince?: number | undefined;
 }
 
+/** An upload that failed. The key of its marker holds all of this. */
+export interface FailedMarker {
+  /** When it failed, milliseconds since the epoch. */
+  readonly endedAt: number;
+  readonly uploadId: string;
+}
+
 export const entryKey = (uploadId: string): string => `${UPLOADS_PREFIX}${uploadId}.json`;
 
 /** The key of a collector's state, by its index: from 0 to one less than the number of collectors. */
@@ -52,6 +62,12 @@ export const waitingKey = ({ notBefore, uploadId, throttledSince }: WaitingMarke
   throttledSince === undefined
     ? `${WAITING_PREFIX}${time(notBefore)}/${uploadId}`
     : `${THROTTLED_PREFIX}${time(throttledSince)}/${time(notBefore)}/${uploadId}`;
+
+export const failedKey = ({ endedAt, uploadId }: FailedMarker): string =>
+  `${FAILED_PREFIX}${time(endedAt)}/${uploadId}`;
+
+/** Sorts before every upload that failed at `since` or later, and after those that failed earlier. */
+export const failedSinceKey = (since: number): string => `${FAILED_PREFIX}${time(since)}`;
 
 /** The last key of an upload that is due at `now`, in the order of a listing. */
 export const waitingDueKey = (now: number): string => `${WAITING_PREFIX}${time(now)}/~`;
@@ -79,6 +95,14 @@ export function parseWaitingKey(key: string): WaitingMarker | undefined {
     ...(since === undefined ? {} : { throttledSince: Date.parse(since) }),
   };
   return isKeyOf(key, marker.notBefore + (marker.throttledSince ?? 0), () => waitingKey(marker)) ? marker : undefined;
+}
+
+/** The marker of a key. Undefined if the key is not ours. */
+export function parseFailedKey(key: string): FailedMarker | undefined {
+  const [, endedAt, uploadId = ''] = /^failed\/(\d{4}-[^/]+)\/([0-9a-f]+)$/.exec(key) ?? [];
+  if (endedAt === undefined) return undefined;
+  const marker = { endedAt: Date.parse(endedAt), uploadId };
+  return isKeyOf(key, marker.endedAt, () => failedKey(marker)) ? marker : undefined;
 }
 
 /** Rejects non-canonical keys: we could not rebuild them in order to delete them. */

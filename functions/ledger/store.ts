@@ -13,6 +13,8 @@ import type { Entry } from './entry.ts';
 import { ENTRY_SCHEMA, entrySchema } from './entry-schema.ts';
 import {
   entryKey,
+  type FailedMarker,
+  failedKey,
   parseEntryKey,
   parseRunningKey,
   parseWaitingKey,
@@ -59,7 +61,8 @@ const FLOW_ENTRIES_READ_MAX = 20;
  *
  *   claim            put the entry
  *   flow was made    replace the entry, then put the running marker
- *   end              replace the entry; send receipt and event; then delete the running marker
+ *   end              replace the entry; send receipt and event; put the failed marker of a failure; then delete the
+ *                    running marker
  *
  * Therefore a marker never exists without its entry. If an entry lacks its marker, the next delivery or sweep puts it.
  *
@@ -106,6 +109,20 @@ export class Ledger {
 
   deleteWaitingMarker(marker: WaitingMarker, signal: AbortSignal): Promise<void> {
     return this.#deleteMarker(waitingKey(marker), signal);
+  }
+
+  putFailedMarker(marker: FailedMarker, signal: AbortSignal): Promise<void> {
+    return this.#putMarker(failedKey(marker), signal);
+  }
+
+  async hasFailedMarker(marker: FailedMarker, signal: AbortSignal): Promise<boolean> {
+    // A listing, because a HEAD would need the permission to read.
+    for await (const _ of this.#keys(failedKey(marker), signal)) return true;
+    return false;
+  }
+
+  deleteFailedMarker(marker: FailedMarker, signal: AbortSignal): Promise<void> {
+    return this.#deleteMarker(failedKey(marker), signal);
   }
 
   /** The markers of all running flows, oldest flow first. */

@@ -1,5 +1,12 @@
 import type { Telemetry } from '../base/telemetry.ts';
-import { type FailedEntry, isSameEnd, runningMarkerOf, type TerminalEntry, told } from '../ledger/entry.ts';
+import {
+  type FailedEntry,
+  failedMarkerOf,
+  isSameEnd,
+  runningMarkerOf,
+  type TerminalEntry,
+  told,
+} from '../ledger/entry.ts';
 import type { Ledger } from '../ledger/store.ts';
 import type { Settings } from '../settings/environment.ts';
 import { type CompletionEvent, completionEvent } from './completion-event.ts';
@@ -12,7 +19,7 @@ export interface EventBus {
 }
 
 export interface PublishPorts {
-  readonly ledger: Pick<Ledger, 'read' | 'replace' | 'deleteRunningMarker'>;
+  readonly ledger: Pick<Ledger, 'read' | 'replace' | 'deleteRunningMarker' | 'putFailedMarker'>;
   readonly receipts: Pick<Receipts, 'put'>;
   readonly events: EventBus;
   readonly settings: Pick<Settings, 'pipeline' | 'resultsBucket'> & RetrySettings;
@@ -20,18 +27,22 @@ export interface PublishPorts {
 }
 
 /**
- * Publishes how an upload ended: puts the receipt, sends the event, and at last deletes the running marker.
+ * Publishes how an upload ended: puts the receipt, sends the event, puts the marker of a failure, and at last deletes the
+ * running marker.
  *
  * Everything is made from the terminal entry. If a step fails, all are done again by the next invocation that finds the
- * marker or gets the message. Doing them twice changes nothing. The entry of a failure has `isTold`: true once receipt
- * and event are out. A retry before that first publishes it again.
+ * marker or gets the message. Doing them twice changes nothing. The entry of a failure has `isTold`: true once receipt,
+ * event and marker are out. A retry before that first publishes it again.
  */
 export async function publish(entry: TerminalEntry, ports: PublishPorts, signal: AbortSignal): Promise<void> {
   const { pipeline, resultsBucket } = ports.settings;
   const receipt = receiptOf(entry, ports.settings);
   const key = await ports.receipts.put(receipt, signal);
   await ports.events.send(completionEvent(receipt, pipeline, { bucket: resultsBucket, key }), signal);
-  if (entry.state === 'failed' && entry.isTold !== true) await writeTold(entry, ports.ledger, signal);
+  if (entry.state === 'failed' && entry.isTold !== true) {
+    await ports.ledger.putFailedMarker(failedMarkerOf(entry), signal);
+    await writeTold(entry, ports.ledger, signal);
+  }
   if (entry.flow !== undefined) {
     await ports.ledger.deleteRunningMarker(runningMarkerOf(entry.upload, entry.flow), signal);
   }

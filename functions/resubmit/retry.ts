@@ -1,5 +1,5 @@
 import pMap from 'p-map';
-import { type FailedEntry, retried, type WaitingEntry } from '../ledger/entry.ts';
+import { type FailedEntry, failedMarkerOf, retried, type WaitingEntry } from '../ledger/entry.ts';
 import type { Stored } from '../ledger/store.ts';
 import { type PublishPorts, publish } from '../publish/publish.ts';
 import { messageFor } from '../uploads/upload-event.ts';
@@ -67,5 +67,6 @@ async function resubmitNow(
   if (!written.won) return { upload, result: 'under way' };
   await ledger.putWaitingMarker({ uploadId: upload, notBefore: again.notBefore }, signal);
   await queue.send(messageFor(again.upload), signal);
+  if (stored.entry.state === 'failed') await ledger.deleteFailedMarker(failedMarkerOf(stored.entry), signal);
   return { upload, result: 'resubmitted' };
 }

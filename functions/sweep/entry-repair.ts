@@ -1,4 +1,4 @@
-import { type Entry, isTerminal, runningMarkerOf, waitingMarkerOf } from '../ledger/entry.ts';
+import { type Entry, failedMarkerOf, isTerminal, runningMarkerOf, waitingMarkerOf } from '../ledger/entry.ts';
 import type { Ledger } from '../ledger/store.ts';
 import { type PublishPorts, publish } from '../publish/publish.ts';
 import { type Receipts, receiptOf } from '../publish/receipts.ts';
@@ -8,28 +8,35 @@ export interface RepairPorts extends PublishPorts {
   readonly receipts: Receipts;
 }
 
+/** What may be missing beside an entry. */
+type Incomplete = { readonly entry: Entry; readonly lacks: 'all' | 'failed marker' };
+
 /** Returns the entry of an upload if its marker or receipt may be missing. */
 export async function incompleteEntry(
   uploadId: string,
   { ledger, receipts, settings }: RepairPorts,
   signal: AbortSignal,
-): Promise<Entry | undefined> {
+): Promise<Incomplete | undefined> {
   const entry = (await ledger.read(uploadId, signal))?.entry;
-  if (entry === undefined || !isTerminal(entry)) return entry;
+  if (entry === undefined) return undefined;
+  if (!isTerminal(entry)) return { entry, lacks: 'all' };
+  const isTold = entry.state === 'failed' && entry.isTold === true;
   // The marker of a flow stays until its receipt is out. Only an upload that ended without a flow may lack the receipt.
-  if (entry.flow !== undefined) return undefined;
-  const isTold =
-    entry.state === 'failed' &&
-    entry.isTold === true &&
-    (await receipts.isPublished(receiptOf(entry, settings), signal));
-  return isTold ? undefined : entry;
+  if (entry.flow === undefined && !(isTold && (await receipts.isPublished(receiptOf(entry, settings), signal)))) {
+    return { entry, lacks: 'all' };
+  }
+  const hasMarker = !isTold || (await ledger.hasFailedMarker(failedMarkerOf(entry), signal));
+  return hasMarker ? undefined : { entry, lacks: 'failed marker' };
 }
 
-/** Puts the marker or the receipt of an entry. If it is there already, putting it again changes nothing. */
-export async function repair(entry: Entry, ports: RepairPorts, signal: AbortSignal): Promise<void> {
+/** Puts the markers or the receipt of an entry. If they are there already, putting them again changes nothing. */
+export async function repair({ entry, lacks }: Incomplete, ports: RepairPorts, signal: AbortSignal): Promise<void> {
   const { ledger } = ports;
   const waiting = waitingMarkerOf(entry);
   if (waiting !== undefined) await ledger.putWaitingMarker(waiting, signal);
-  else if (isTerminal(entry)) await publish(entry, ports, signal);
   else if (entry.state === 'running') await ledger.putRunningMarker(runningMarkerOf(entry.upload, entry.flow), signal);
+  if (!isTerminal(entry)) return;
+  // Publishing puts the marker of a failure that is not told yet.
+  if (entry.state === 'failed' && entry.isTold === true) await ledger.putFailedMarker(failedMarkerOf(entry), signal);
+  if (lacks === 'all') await publish(entry, ports, signal);
 }

@@ -214,10 +214,10 @@ export class SweepRun {
 
   async #repair(id: string): Promise<void> {
     const { closing } = this.#invocation;
-    const entry = await incompleteEntry(id, this.#ports, closing);
-    if (entry === undefined) return;
+    const incomplete = await incompleteEntry(id, this.#ports, closing);
+    if (incomplete === undefined) return;
     this.#counts.repaired += 1;
-    if (!this.#progress.isDryRun) await repair(entry, this.#ports, closing);
+    if (!this.#progress.isDryRun) await repair(incomplete, this.#ports, closing);
   }
 
   /** Leaves entries that could not be repaired to the ticks. The next pass does not look at them again. */

@@ -3,7 +3,13 @@ import type { IRole } from 'aws-cdk-lib/aws-iam';
 import type { IKey } from 'aws-cdk-lib/aws-kms';
 import type { IBucket, LifecycleRule } from 'aws-cdk-lib/aws-s3';
 import { Construct } from 'constructs';
-import { RUNNING_PREFIX, STATE_PREFIX, UPLOADS_PREFIX, WAITING_PREFIX } from '../../functions/ledger/keys.ts';
+import {
+  FAILED_PREFIX,
+  RUNNING_PREFIX,
+  STATE_PREFIX,
+  UPLOADS_PREFIX,
+  WAITING_PREFIX,
+} from '../../functions/ledger/keys.ts';
 import type { PipelineSettings } from '../../functions/settings/settings.ts';
 import { expireVersions, pipelineBucket } from './bucket.ts';
 import { allowBucket, allowKey } from './permissions.ts';
@@ -42,7 +48,9 @@ export class Ledger extends Construct {
     const bucket = pipelineBucket(this, 'Bucket', { ...props, ...versions });
     // By default nothing expires: without its entry, an upload could be paid for again.
     if (retentionDays !== 'forever') {
-      bucket.addLifecycleRule({ prefix: UPLOADS_PREFIX, expiration: Duration.days(retentionDays) });
+      for (const prefix of [UPLOADS_PREFIX, FAILED_PREFIX]) {
+        bucket.addLifecycleRule({ prefix, expiration: Duration.days(retentionDays) });
+      }
     }
     return bucket;
   }
@@ -51,14 +59,14 @@ export class Ledger extends Construct {
   grantCreate(role: IRole): void {
     this.#grant(role, READ_AND_WRITE, UPLOADS_PREFIX);
     this.#grant(role, PUT_AND_DELETE, RUNNING_PREFIX);
-    this.#grant(role, ['s3:PutObject'], WAITING_PREFIX);
+    this.#grant(role, ['s3:PutObject'], WAITING_PREFIX, FAILED_PREFIX);
     this.#grantList(role);
   }
 
   /** Allows the role to run ticks: to change its own state, all markers and their entries. */
   grantCollect(role: IRole): void {
     this.#grant(role, READ_AND_WRITE, UPLOADS_PREFIX, STATE_PREFIX);
-    this.#grant(role, PUT_AND_DELETE, RUNNING_PREFIX, WAITING_PREFIX);
+    this.#grant(role, PUT_AND_DELETE, RUNNING_PREFIX, WAITING_PREFIX, FAILED_PREFIX);
     this.#grantList(role);
   }
 

@@ -217,13 +217,11 @@ describe('its buckets', () => {
     expect(JSON.stringify(ledger.LifecycleConfiguration)).not.toMatch(/Expiration/);
   });
 
-  it('delete ledger entries after the retention, if it is set', () => {
+  it('delete ledger entries and the markers of failures after the retention, if it is set', () => {
     const ledger = only(resources(bounded, 'AWS::S3::Bucket').filter(({ id }) => id.includes('Ledger')));
-    expect(ledger.LifecycleConfiguration.Rules).toContainEqual({
-      ExpirationInDays: 90,
-      Prefix: 'uploads/',
-      Status: 'Enabled',
-    });
+    for (const Prefix of ['uploads/', 'failed/']) {
+      expect(ledger.LifecycleConfiguration.Rules).toContainEqual({ ExpirationInDays: 90, Prefix, Status: 'Enabled' });
+    }
     expect(environmentTemplateOf(bounded, 'CollectOutputs').SETTINGS).toContain('"ledgerRetentionDays":90');
   });
 });

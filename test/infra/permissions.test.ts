@@ -126,6 +126,7 @@ const KINDS: readonly Pick<RecordedCall, 'of' | 'key'>[] = [
   { of: 'ledger', key: 'uploads/1.json' },
   { of: 'ledger', key: 'running/1' },
   { of: 'ledger', key: 'waiting/1' },
+  { of: 'ledger', key: 'failed/1' },
   { of: 'ledger', key: 'state/1' },
   { of: 'ledger', key: 'else/1' },
 ];

@@ -3,7 +3,10 @@ import { describe, expect, it } from 'vitest';
 import {
   collectorKey,
   entryKey,
+  failedKey,
+  failedSinceKey,
   parseEntryKey,
+  parseFailedKey,
   parseRunningKey,
   parseWaitingKey,
   runningKey,
@@ -25,6 +28,7 @@ describe('keys of the ledger', () => {
     );
     expect(SWEEP_KEY).toBe('state/sweep.json');
     expect(collectorKey(3)).toBe('state/collector-3.json');
+    expect(failedKey({ endedAt: createdAt, uploadId })).toBe(`failed/2026-01-02T03:04:05.678Z/${uploadId}`);
     expect(waitingKey({ notBefore: createdAt, uploadId })).toBe(`waiting/2026-01-02T03:04:05.678Z/${uploadId}`);
   });
 
@@ -35,6 +39,8 @@ describe('keys of the ledger', () => {
         expect(parseRunningKey(runningKey(marker))).toEqual(marker);
         const waiting = { notBefore: createdAt, uploadId };
         expect(parseWaitingKey(waitingKey(waiting))).toEqual(waiting);
+        const failed = { endedAt: createdAt, uploadId };
+        expect(parseFailedKey(failedKey(failed))).toEqual(failed);
       }),
     );
   });
@@ -53,8 +59,16 @@ describe('keys of the ledger', () => {
     expect(waitingKey({ notBefore: createdAt + 1, uploadId }) > waitingDueKey(createdAt)).toBe(true);
   });
 
+  it('of failures since a time come after the key of that time, and those before it do not', () => {
+    expect(failedKey({ endedAt: createdAt, uploadId }) > failedSinceKey(createdAt)).toBe(true);
+    expect(failedKey({ endedAt: createdAt - 1, uploadId }) > failedSinceKey(createdAt)).toBe(false);
+  });
+
   it.each([
     'running/',
+    `failed/2026-01-02T03:04:05Z/${uploadId}`,
+    `failed/2026-01-02T03:04:05.678Z/${uploadId}/more`,
+    `x/failed/2026-01-02T03:04:05.678Z/${uploadId}`,
     'running/yesterday/abab/flow',
     `running/2026-01-02T03:04:05.678Z/${uploadId}`,
     `running/2026-01-02T03:04:05.678Z/${uploadId}/a/b`,
@@ -72,6 +86,7 @@ describe('keys of the ledger', () => {
   ])('that are not ours are no markers: %s', (key) => {
     expect(parseRunningKey(key)).toBeUndefined();
     expect(parseWaitingKey(key)).toBeUndefined();
+    expect(parseFailedKey(key)).toBeUndefined();
   });
 });
 

@@ -85,6 +85,18 @@ export const MUTATIONS: readonly Mutation[] = [
     seedsMax: 20,
   },
   {
+    name: 'no marker of a failure',
+    changes: [
+      {
+        file: 'publish/publish.ts',
+        in: 'publish',
+        replace: 'await ports.ledger.putFailedMarker(failedMarkerOf(entry), signal);',
+        with: '',
+      },
+    ],
+    seedsMax: 20,
+  },
+  {
     name: 'no nonce of entry writes',
     changes: [
       {

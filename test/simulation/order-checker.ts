@@ -115,8 +115,17 @@ export class OrderChecker {
     this.broken.push(`a flow was aborted that its upload waits for: ${invocation}, ${last.upload.key}`);
   }
 
-  /** The marker of a flow comes after its entry. */
+  /** The marker of a flow or of a failure comes after its entry. */
   #seesMarker(key: string): void {
+    const [, endedAt = '', failedId = ''] = /^failed\/([^/]+)\/([^/]+)$/.exec(key) ?? [];
+    if (failedId !== '') {
+      const ends = [...this.endings.values()].filter(
+        ({ upload, state }) => upload.id === failedId && state === 'failed',
+      );
+      if (ends.some((end) => end.endedAt === Date.parse(endedAt))) return;
+      this.broken.push(`a marker of a failure was put before its entry was written: ${key}`);
+      return;
+    }
     const [, uploadId = '', flowId = ''] = /^running\/[^/]+\/([^/]+)\/([^/]+)$/.exec(key) ?? [];
     if (flowId === '' || this.#hasRun.has(`${uploadId} ${decodeURIComponent(flowId)}`)) return;
     this.broken.push(`a marker was put before its entry was written: ${key}`);

@@ -1,7 +1,7 @@
 import { demand } from '../demand.ts';
 import type { World } from '../world.ts';
 import { checkEndings } from './endings.ts';
-import { checkEntries, checkMarkers } from './entries.ts';
+import { checkEntries, checkFailedMarkers, checkMarkers } from './entries.ts';
 import { isTerminal } from './facts.ts';
 import { checkFlows } from './flows.ts';
 import { checkEvents, checkReceipts } from './publications.ts';
@@ -20,6 +20,7 @@ export async function checkAll(world: World): Promise<void> {
   const terminal = entries.filter(isTerminal);
   await checkEntries(world, entries);
   await checkMarkers(world, entries);
+  await checkFailedMarkers(world, entries);
   checkEndings(world, terminal);
   checkFlows(world, entries);
   await checkResults(world, entries);

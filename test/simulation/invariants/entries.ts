@@ -52,3 +52,22 @@ export async function checkMarkers(world: World, entries: readonly Entry[]): Pro
   const stray = waiting.filter(({ key }) => !held.has(key.split('/').at(-1) ?? ''));
   demand(stray.length === 0, 'a marker of a waiting upload is left', stray);
 }
+
+/**
+ * Every failed upload has a marker at the time of its failure. Only an upload that was retried may have others: the
+ * invocation that retried it may have died before it removed the marker. A reader compares each marker with its entry.
+ */
+export async function checkFailedMarkers(world: World, entries: readonly Entry[]): Promise<void> {
+  const expected = entries.flatMap((entry) =>
+    entry.state === 'failed' ? [`failed/${new Date(entry.endedAt).toISOString()}/${entry.upload.id}`] : [],
+  );
+  const markers = (await world.inspector.list(LEDGER, 'failed/')).map(({ key }) => key);
+  const missing = expected.filter((key) => !markers.includes(key));
+  demand(missing.length === 0, 'a failed upload has no marker', missing);
+  const neverRetried = entries
+    // The marker of an entry that expired expires by the same rule. The entry may have been made anew since.
+    .filter(({ generation, upload }) => generation === 1 && !world.observed.expired.has(upload.id))
+    .map(({ upload }) => upload.id);
+  const stray = markers.filter((key) => !expected.includes(key) && neverRetried.some((id) => key.endsWith(`/${id}`)));
+  demand(stray.length === 0, 'a marker of a failure that never was', stray);
+}
