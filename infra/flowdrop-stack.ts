@@ -44,6 +44,10 @@ export class FlowdropStack extends Stack {
       ],
       TokenSecret: [this.pipeline.tokenSecret.secretArn, 'Secret to store the token of the flow service in'],
       Queue: [this.pipeline.queue.queueUrl, 'Queue of uploads for the function that creates flows'],
+      CollectFunction: [
+        this.pipeline.collectOutputsFunction.functionName,
+        'Function that fetches outputs, and does what an operator asks for',
+      ],
       DeadLetterQueue: [this.pipeline.deadLetterQueue.queueUrl, 'Queue of uploads that could not be started'],
     });
   }

@@ -13,6 +13,7 @@ import { HIDDEN_BEYOND_TIMEOUT_SECONDS, MEMORY_MIB, RECEIVES_MAX } from '../infr
 import { type Credentials, REGION, randomCredentials, randomRoleCredentials } from './aws/credentials.ts';
 import type { AwsAccess } from './aws/endpoint.ts';
 import { EventBus } from './aws/event-bridge/event-bus.ts';
+import { type ServedFunction, serveFunctions } from './aws/lambda/http.ts';
 import { S3Error } from './aws/s3/errors.ts';
 import type { S3EventRecord } from './aws/s3/events.ts';
 import { EmbeddedS3 } from './aws/s3/s3.ts';
@@ -81,12 +82,24 @@ export interface PipelineOptions {
     resource: string,
     context: Readonly<Record<string, string>>,
   ) => void;
+  /** The same for every request that the operator makes to AWS. */
+  readonly onOperatorCall?: (action: string, resource: string, context: Readonly<Record<string, string>>) => void;
   /** Called with every line that a function prints. */
   readonly onLog?: (name: FunctionName, line: string) => void;
   /** Called for every invocation that failed as a whole. */
   readonly onFault?: (name: FunctionName, error: unknown) => void;
   /** Called for every message that was received too often. The body is the S3 notification. */
   readonly onDeadLetter?: (body: string) => void;
+}
+
+/** How an operator reaches the pipeline from another process: by AWS's protocols, as a deployed one. */
+export interface OperatorAccess {
+  readonly endpoints: { readonly s3: string; readonly sqs: string; readonly lambda: string };
+  readonly region: string;
+  readonly credentials: Credentials;
+  /** The name of the function whose configuration tells everything else. */
+  readonly collectFunction: string;
+  readonly deadLetterQueueUrl: string;
 }
 
 /** The running pipeline: everything that AWS does around the two functions, in this process. */
@@ -96,6 +109,7 @@ export interface Pipeline {
   readonly s3Credentials: Credentials;
   /** A client for the three buckets. It is closed with the pipeline. */
   readonly s3: S3Client;
+  readonly operator: OperatorAccess;
   readonly queue: Queue;
   readonly deadLetters: Queue;
   readonly secrets: SecretStore;
@@ -127,6 +141,7 @@ export async function startPipeline(options: PipelineOptions): Promise<Pipeline>
     const { queue, deadLetters } = createQueues(options);
     const keys: Keys = {
       process: randomCredentials(),
+      operator: randomCredentials(),
       'create-flow': randomRoleCredentials(),
       'collect-outputs': randomRoleCredentials(),
     };
@@ -148,9 +163,10 @@ export async function startPipeline(options: PipelineOptions): Promise<Pipeline>
     const eventBus = new EventBus();
     const aws = await serveAws(
       {
-        ...{ s3: embedded, queue, secrets, secretName: TOKEN_SECRET, eventBus, eventBusName: EVENT_BUS },
+        ...{ s3: embedded, queue, deadLetters, secrets, secretName: TOKEN_SECRET, eventBus, eventBusName: EVENT_BUS },
         functionCredentials: FUNCTION_NAMES.map((name) => keys[name]),
         s3Credentials: [keys.process],
+        operatorCredentials: keys.operator,
       },
       onAccess,
       closing,
@@ -159,7 +175,16 @@ export async function startPipeline(options: PipelineOptions): Promise<Pipeline>
     const s3 = s3Client(s3Endpoint, keys.process);
     closing.defer(() => s3.destroy());
 
-    const functions = createFunctions(options, service.url, { aws, keys });
+    const { functions, forOperator } = createFunctions(options, service.url, { aws, keys });
+    closing.defer(() => forOperator.close());
+    const lambdaEndpoint = await serveFunctions(
+      { [COLLECT_FUNCTION]: servedFunction(forOperator) },
+      {
+        credentials: [keys.operator],
+        onCall: ({ accessKeyId, action }) => onAccess({ accessKeyId, action, resource: COLLECT_FUNCTION, context: {} }),
+      },
+    );
+    closing.defer(() => lambdaEndpoint.close());
     triggers = new Triggers({
       clock: systemClock,
       queue,
@@ -174,6 +199,17 @@ export async function startPipeline(options: PipelineOptions): Promise<Pipeline>
 
     return {
       ...{ s3Endpoint, s3Credentials: keys.process, s3 },
+      operator: {
+        endpoints: {
+          s3: s3Endpoint,
+          sqs: aws.environment.AWS_ENDPOINT_URL_SQS,
+          lambda: lambdaEndpoint.endpoint,
+        },
+        region: REGION,
+        credentials: keys.operator,
+        collectFunction: COLLECT_FUNCTION,
+        deadLetterQueueUrl: aws.deadLetterQueueUrl,
+      },
       ...{ queue, deadLetters, secrets, eventBus, standIn, functions },
       resume: () => resume(s3, queue),
       close: () => closing.disposeAsync(),
@@ -196,11 +232,14 @@ function createQueues({ timeoutSeconds = TIMEOUT_SECONDS }: PipelineOptions): { 
 }
 
 /** Each function signs its requests with credentials of its own, by which the endpoints tell the functions apart. */
-type Keys = { readonly process: Credentials } & Readonly<Record<FunctionName, Required<Credentials>>>;
+type Keys = { readonly process: Credentials; readonly operator: Credentials } & Readonly<
+  Record<FunctionName, Required<Credentials>>
+>;
 
-/** Reports the requests of the functions to `onCall`, and ignores those of others. */
-function accessReporter({ onCall }: PipelineOptions, keys: Keys): (access: AwsAccess) => void {
+/** Reports the requests of the functions and of the operator, and ignores those of others. */
+function accessReporter({ onCall, onOperatorCall }: PipelineOptions, keys: Keys): (access: AwsAccess) => void {
   return ({ accessKeyId, action, resource, context }) => {
+    if (accessKeyId === keys.operator.accessKeyId) onOperatorCall?.(action, resource, context);
     const name = FUNCTION_NAMES.find((each) => accessKeyId === keys[each].accessKeyId);
     if (name !== undefined) onCall?.(name, action, resource, context);
   };
@@ -272,7 +311,7 @@ function createFunctions(
   options: PipelineOptions,
   serviceUrl: string,
   { aws, keys }: { readonly aws: ServedAws; readonly keys: Keys },
-): Pipeline['functions'] {
+): { readonly functions: Pipeline['functions']; readonly forOperator: LocalFunction } {
   const env: Env = {
     PIPELINE: options.name ?? 'local',
     FLOW_SERVICE_URL: serviceUrl,
@@ -304,10 +343,21 @@ function createFunctions(
       },
       { concurrency },
     );
+  const ticks = options.fixedTicks === undefined ? 1 : FIXED_TICKS_CONCURRENCY;
   return {
-    'create-flow': create('create-flow', options.createConcurrency ?? CREATE_CONCURRENCY),
-    'collect-outputs': create('collect-outputs', options.fixedTicks === undefined ? 1 : FIXED_TICKS_CONCURRENCY),
+    functions: {
+      'create-flow': create('create-flow', options.createConcurrency ?? CREATE_CONCURRENCY),
+      'collect-outputs': create('collect-outputs', ticks),
+    },
+    // A process beside that of the ticks, because an operator does not wait for the end of a tick. It starts when needed.
+    forOperator: create('collect-outputs', 1),
   };
+}
+
+/** The function as the operator sees it. Its credentials reach Secrets Manager, which the operator's do not. */
+function servedFunction(local: LocalFunction): ServedFunction {
+  const own = Object.entries(local.environment).filter(([name]) => !name.startsWith('AWS_'));
+  return { environment: Object.fromEntries(own), invoke: (event) => local.invoke(event) };
 }
 
 /** Only this process uses the buckets: a lease in the ledger is stale, and the notifications of the inbox are lost. */

@@ -10,12 +10,14 @@ import { mediaTypeOf } from '../functions/uploads/media-type.ts';
 import { type Route, routeFor } from '../functions/uploads/routes.ts';
 import { bundle } from '../infra/bundle/bundle.ts';
 import { readConfiguration } from '../infra/configuration.ts';
+import { LOCAL_RUN_FOLDER } from '../operations/local-run.ts';
 import { type Arguments, COMMAND, parseArguments, USAGE } from './start/arguments.ts';
 import { KnownFiles } from './start/known-files.ts';
 import { FunctionLogs, unexpected } from './start/logs.ts';
 import type { NamedFile } from './start/named-files.ts';
 import { printable } from './start/printable.ts';
 import { makePrivate } from './start/private-folder.ts';
+import { writeRunFile } from './start/run-file.ts';
 import { exportLines } from './start/s3-access.ts';
 import { Screen } from './start/screen.ts';
 import { issueOfService } from './start/service-check.ts';
@@ -42,7 +44,7 @@ const SERVICE_POLL_INTERVAL_SECONDS = 5;
 const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 const EXAMPLES_DIR = here('../examples');
 /** Everything that runs leave on this machine, apart from the results. */
-const STATE_DIR = join(process.cwd(), '.flowdrop');
+const STATE_DIR = join(process.cwd(), LOCAL_RUN_FOLDER);
 const LOG_DIR = join(STATE_DIR, 'log');
 
 async function main(): Promise<number> {
@@ -75,6 +77,7 @@ async function main(): Promise<number> {
   const state = isWatching ? watchState(STATE_DIR, args.service?.url) : temporaryState(STATE_DIR);
   const logs = new FunctionLogs(LOG_DIR, (text) => screen.line(`! ${text}`));
   let session: Session | undefined;
+  let removeRunFile = (): void => {};
   try {
     const bundleDir = join(state.dir, 'bundles');
     bundle(bundleDir);
@@ -95,10 +98,13 @@ async function main(): Promise<number> {
       logs,
       cwd,
     });
+    // One run at a time watches, and commands are for that one.
+    if (isWatching) removeRunFile = writeRunFile(STATE_DIR, session.operator);
     return args.files === undefined
       ? await watch(session, { args, samples, state, routes, screen, signal })
       : await processFiles(session, { files: args.files, args, screen, signal });
   } finally {
+    removeRunFile();
     await session?.close();
     logs.close();
     state.release();

@@ -76,3 +76,18 @@ describe('the folders of functions/', () => {
     ]);
   });
 });
+
+describe('operations/', () => {
+  const operations = fileURLToPath(new URL('../operations', import.meta.url));
+  const outside = readdirSync(operations).flatMap((name) =>
+    Array.from(
+      readFileSync(join(operations, name), 'utf8').matchAll(/from '(\.\.[^']+)'/g),
+      ([, to = '']) => `${name} -> ${to}`,
+    ),
+  );
+
+  it('stand on functions/ and on nothing else of the project', () => {
+    expect(outside.length).toBeGreaterThan(20);
+    expect(outside.filter((each) => !each.includes('-> ../functions/'))).toEqual([]);
+  });
+});

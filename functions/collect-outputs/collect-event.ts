@@ -24,6 +24,8 @@ const eventSchema = z.strictObject({
     { index: 0, of: 1 },
   ),
   retry: z.optional(z.array(z.string().check(z.regex(UPLOAD_ID))).check(z.minLength(1), z.maxLength(RETRY_MAX))),
+  /** Ask the flow service for its templates. */
+  templates: z.optional(z.literal(true)),
   sweep: z.optional(
     z.strictObject({
       /** ISO 8601. */
@@ -51,7 +53,7 @@ export class InvalidCollectEventError extends Error {
 
 /**
  * Parses what the schedule or an operator asks for: `{}` or `{"collector": {"index": 0, "of": 2}}` for a tick,
- * `{"retry": ["<upload id>"]}`, or `{"sweep": {"since": "2026-01-01", "dryRun": true, "uploadsPerSecond": 10}}`.
+ * `{"retry": ["<upload id>"]}`, `{"templates": true}`, or `{"sweep": {"since": "2026-01-01", "dryRun": true, "uploadsPerSecond": 10}}`.
  * @throws {InvalidCollectEventError}
  */
 export function parseCollectEvent(event: unknown): z.infer<typeof eventSchema> {

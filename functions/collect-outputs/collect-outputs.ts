@@ -6,6 +6,7 @@ import { continueSweep, requestSweep, type SweepReport } from '../sweep/sweep.ts
 import type { SweepPorts } from '../sweep/sweep-run.ts';
 import { parseCollectEvent } from './collect-event.ts';
 import { reportNeighbour } from './neighbour.ts';
+import { type OfferedTemplates, offeredTemplates } from './offered-templates.ts';
 import { type CollectorShare, type CollectPorts, Tick, type TickSummary } from './tick.ts';
 
 export type { CollectPorts, TickSummary } from './tick.ts';
@@ -17,7 +18,7 @@ export type { CollectPorts, TickSummary } from './tick.ts';
 const TICK_MS = 55_000;
 
 /**
- * Does what the event asks for: one tick, a retry, or to record a sweep. The first collector runs the sweeps that were
+ * Does what the event asks for: one tick, a retry, a question to the flow service, or to record a sweep. The first collector runs the sweeps that were
  * requested beside its tick. A busy tick takes its whole time, and must not keep a sweep from its end.
  * @throws {InvalidCollectEventError}
  */
@@ -25,8 +26,9 @@ export async function collect(
   event: unknown,
   ports: CollectPorts & SweepPorts,
   invocation: Invocation,
-): Promise<TickSummary | SweepReport | readonly Retried[]> {
-  const { collector, retry, sweep } = parseCollectEvent(event);
+): Promise<TickSummary | SweepReport | readonly Retried[] | OfferedTemplates> {
+  const { collector, retry, sweep, templates } = parseCollectEvent(event);
+  if (templates !== undefined) return offeredTemplates(ports.flows, invocation.closing);
   if (retry !== undefined) return retryUploads(retry, ports, invocation.closing);
   if (sweep !== undefined) return requestSweep(sweep, ports, invocation);
   const [tick, sweeping] = await Promise.allSettled([

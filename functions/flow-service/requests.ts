@@ -55,7 +55,7 @@ export interface RequestOptions {
   readonly transport?: Transport | undefined;
 }
 
-type Operation = 'create' | 'get' | 'list' | 'outputs of flows' | 'outputs of root' | 'asset' | 'abort';
+type Operation = 'create' | 'get' | 'list' | 'templates' | 'outputs of flows' | 'outputs of root' | 'asset' | 'abort';
 
 export interface Call {
   readonly operation: Operation;
@@ -203,7 +203,7 @@ export class Requests {
       const parsed = schema.safeParse(parseJson(text, { depthMax: this.#answerDepthMax, partsMax }));
       if (parsed.success) {
         this.#served.add(operation);
-        if (operation !== 'list') this.#flowKnownAt ??= this.#clock.now();
+        if (operation !== 'list' && operation !== 'templates') this.#flowKnownAt ??= this.#clock.now();
         return parsed.data;
       }
       why = parsed.error;

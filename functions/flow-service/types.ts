@@ -128,6 +128,11 @@ export interface FlowService {
    */
   list(signal: AbortSignal): AsyncGenerator<readonly FlowRecord[]>;
   /**
+   * `GET /templates`: what the service offers, as it says it.
+   * @throws {NotFoundError} @throws {NotServedError} the service does not list its templates.
+   */
+  templates(signal: AbortSignal): Promise<readonly JsonObject[]>;
+  /**
    * Searches the service's listing for the flow that carries `tag`. Returns `absent` only if the flow cannot have been
    * overlooked (see `flow-search.ts`), and `unknown` otherwise.
    * @param since when the request in doubt began, in milliseconds since the epoch.

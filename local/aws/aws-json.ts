@@ -60,13 +60,13 @@ export interface AwsJsonService extends EndpointAccess {
  * https://smithy.io/2.0/aws/protocols/aws-json-1_0-protocol.html
  */
 export async function serveAwsJson(service: AwsJsonService): Promise<AwsEndpoint> {
-  const verifier = new SignatureVerifier({ credentials: service.credentials, service: service.service });
+  const verified = signedAccessKey(service);
   const { url, close } = await listenOnLoopback(async (request, response, wantBody) => {
     response.setHeader('content-type', `application/x-amz-json-${service.version}`);
     response.setHeader('x-amzn-requestid', randomUUID());
     try {
       wantBody();
-      response.end(JSON.stringify(await answer(service, request, verifier)));
+      response.end(JSON.stringify(await answer(service, request, verified)));
     } catch (error) {
       refuse(response, error);
     }
@@ -74,9 +74,9 @@ export async function serveAwsJson(service: AwsJsonService): Promise<AwsEndpoint
   return { endpoint: url, close };
 }
 
-async function answer(service: AwsJsonService, request: IncomingMessage, verifier: SignatureVerifier): Promise<object> {
+async function answer(service: AwsJsonService, request: IncomingMessage, verified: Verified): Promise<object> {
   const body = await readBody(request);
-  const accessKeyId = verified(service, request, body, verifier);
+  const accessKeyId = verified(request, body);
   const [prefix, name] = String(request.headers['x-amz-target']).split('.');
   const { target, operations } = service;
   const run = prefix === target && name !== undefined && Object.hasOwn(operations, name) && operations[name];
@@ -86,21 +86,26 @@ async function answer(service: AwsJsonService, request: IncomingMessage, verifie
   return run(input);
 }
 
-/** The access key that signed the request. @throws {AwsError} */
-function verified(
-  { hasQueryCodes = false }: AwsJsonService,
-  { method = '', url = '', headers }: IncomingMessage,
-  body: Buffer,
-  verifier: SignatureVerifier,
-): string {
-  try {
-    const request = { method, url, headers: headers as Record<string, string | undefined> };
-    return verifier.verify(request, () => sha256(body)).accessKeyId;
-  } catch (error) {
-    if (!(error instanceof SignatureError)) throw error;
-    const [code, message, queryCode] = answerTo(error, verifier.now());
-    throw new AwsError(code, message, hasQueryCodes ? { status: 403, queryCode } : {});
-  }
+/** The access key that signed a request. @throws {AwsError} */
+type Verified = (request: IncomingMessage, body: Buffer) => string;
+
+/** Returns the check of signatures for a service that is called with JSON. */
+export function signedAccessKey({
+  credentials,
+  service,
+  hasQueryCodes = false,
+}: Pick<AwsJsonService, 'credentials' | 'service' | 'hasQueryCodes'>): Verified {
+  const verifier = new SignatureVerifier({ credentials, service });
+  return ({ method = '', url = '', headers }, body) => {
+    try {
+      const request = { method, url, headers: headers as Record<string, string | undefined> };
+      return verifier.verify(request, () => sha256(body)).accessKeyId;
+    } catch (error) {
+      if (!(error instanceof SignatureError)) throw error;
+      const [code, message, queryCode] = answerTo(error, verifier.now());
+      throw new AwsError(code, message, hasQueryCodes ? { status: 403, queryCode } : {});
+    }
+  };
 }
 
 type RefusedSignature = readonly [code: string, message: string, queryCode: string];
@@ -155,7 +160,7 @@ function refuse(response: ServerResponse, error: unknown): void {
   response.writeHead(known.status).end(JSON.stringify({ __type: known.code, message: known.message }));
 }
 
-async function readBody(request: IncomingMessage): Promise<Buffer> {
+export async function readBody(request: IncomingMessage): Promise<Buffer> {
   const chunks: Buffer[] = [];
   let bytes = 0;
   for await (const chunk of request) {

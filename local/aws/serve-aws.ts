@@ -12,6 +12,7 @@ import type { Queue } from './sqs/queue.ts';
 export interface AwsServices {
   readonly s3: EmbeddedS3;
   readonly queue: Queue;
+  readonly deadLetters: Queue;
   readonly secrets: SecretStore;
   /** The name of the only secret. */
   readonly secretName: string;
@@ -21,10 +22,13 @@ export interface AwsServices {
   readonly functionCredentials: readonly Credentials[];
   /** The other clients of S3 sign with these. They reach no other service: Secrets Manager holds a real token. */
   readonly s3Credentials: readonly Credentials[];
+  /** The operator signs with these. They reach S3 and SQS. */
+  readonly operatorCredentials: Credentials;
 }
 
 export interface ServedAws {
   readonly queueUrl: string;
+  readonly deadLetterQueueUrl: string;
   /** The SDK's endpoint variables, for a function's environment. */
   readonly environment: Readonly<
     Record<`AWS_ENDPOINT_URL_${'S3' | 'SQS' | 'SECRETS_MANAGER' | 'EVENTBRIDGE'}`, string>
@@ -37,7 +41,7 @@ export interface ServedAws {
  * @param closing closes the endpoints.
  */
 export async function serveAws(
-  { s3, queue, secrets, secretName, eventBus, eventBusName, functionCredentials, s3Credentials }: AwsServices,
+  { s3, queue, deadLetters, secrets, secretName, eventBus, eventBusName, functionCredentials, ...clients }: AwsServices,
   onAccess: (access: AwsAccess) => void,
   closing: AsyncDisposableStack,
 ): Promise<ServedAws> {
@@ -52,9 +56,17 @@ export async function serveAws(
   };
 
   const access = (onCall: (call: AwsCall) => void): EndpointAccess => ({ credentials: functionCredentials, onCall });
-  const s3Endpoint = await serveS3(s3, { credentials: [...functionCredentials, ...s3Credentials] });
+  const { s3Credentials, operatorCredentials } = clients;
+  const forS3 = [...functionCredentials, ...s3Credentials, operatorCredentials];
+  const s3Endpoint = await serveS3(s3, { credentials: forS3 });
   closing.defer(() => s3Endpoint.close());
-  const sqsEndpoint = await serveQueues([queue], access(accessTo(queue.name)));
+  const sqsEndpoint = await serveQueues([queue, deadLetters], {
+    credentials: [...functionCredentials, operatorCredentials],
+    onCall: ({ accessKeyId, action, input }) => {
+      const { QueueUrl } = input as { QueueUrl: string };
+      onAccess({ accessKeyId, action, resource: QueueUrl.split('/').at(-1) ?? '', context: {} });
+    },
+  });
   closing.defer(() => sqsEndpoint.close());
   const secretsEndpoint = await serveSecrets(secrets, access(accessTo(secretName)));
   closing.defer(() => secretsEndpoint.close());
@@ -62,6 +74,7 @@ export async function serveAws(
   closing.defer(() => eventsEndpoint.close());
   return {
     queueUrl: sqsEndpoint.urlOf(queue),
+    deadLetterQueueUrl: sqsEndpoint.urlOf(deadLetters),
     environment: {
       AWS_ENDPOINT_URL_S3: s3Endpoint.endpoint,
       AWS_ENDPOINT_URL_SQS: sqsEndpoint.endpoint,

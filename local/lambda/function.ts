@@ -26,6 +26,11 @@ export class LocalFunction {
     this.#concurrency = concurrency;
   }
 
+  /** The function's own variables. Lambda's are not among them. */
+  get environment(): Readonly<Record<string, string>> {
+    return this.#definition.environment;
+  }
+
   /**
    * Runs the handler once and resolves with its result, converted to JSON and back.
    * @throws {FunctionError} the handler threw; or the process could not start, timed out, or died.

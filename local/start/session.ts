@@ -8,7 +8,14 @@ import { mediaTypeOf } from '../../functions/uploads/media-type.ts';
 import { routeFor } from '../../functions/uploads/routes.ts';
 import { uploadsOf } from '../../functions/uploads/upload-event.ts';
 import type { S3EventRecord } from '../aws/s3/events.ts';
-import { COLLECT_FUNCTION, INBOX_BUCKET, type Pipeline, type PipelineOptions, startPipeline } from '../pipeline.ts';
+import {
+  COLLECT_FUNCTION,
+  INBOX_BUCKET,
+  type OperatorAccess,
+  type Pipeline,
+  type PipelineOptions,
+  startPipeline,
+} from '../pipeline.ts';
 import { DeliveredReceipts } from './delivered-receipts.ts';
 import { endLines, Waits } from './file-lines.ts';
 import { Follower, type Progress } from './follower.ts';
@@ -129,6 +136,11 @@ export class Session {
   /** How a client reaches the S3 of this run. */
   get s3Access(): S3Access {
     return { endpoint: this.#pipeline.s3Endpoint, credentials: this.#pipeline.s3Credentials };
+  }
+
+  /** How commands reach this run. */
+  get operator(): OperatorAccess {
+    return this.#pipeline.operator;
   }
 
   /** Continues with the uploads that an earlier run left in the inbox, and with the results that it did not copy. */

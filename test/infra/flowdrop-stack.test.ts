@@ -45,7 +45,15 @@ describe('the stack of cdk.json as it is shipped', () => {
 
   it('has outputs for its resources', () => {
     const outputs = Object.keys(template.findOutputs('*'));
-    expect(outputs.sort()).toEqual(['DeadLetterQueue', 'Inbox', 'Ledger', 'Queue', 'Results', 'TokenSecret']);
+    expect(outputs.sort()).toEqual([
+      'CollectFunction',
+      'DeadLetterQueue',
+      'Inbox',
+      'Ledger',
+      'Queue',
+      'Results',
+      'TokenSecret',
+    ]);
   });
 });
 

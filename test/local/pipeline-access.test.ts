@@ -160,6 +160,8 @@ describe('a web page in the browser', () => {
 /** A server, and a request to it that would do harm. */
 interface Target {
   readonly endpoint: () => string;
+  /** Default: the credentials of a function. */
+  readonly keys?: () => KeyPair;
   readonly request: Unsigned;
   /** Changes if the request is carried out. */
   readonly state: () => unknown;
@@ -172,7 +174,7 @@ const jsonRequest = (target: string, input: object): Unsigned => ({
   headers: { 'content-type': 'application/x-amz-json-1.1', 'x-amz-target': target },
 });
 
-const AWS_TARGETS: Record<'s3' | 'sqs' | 'secretsmanager' | 'events', Target> = {
+const AWS_TARGETS: Record<'s3' | 'sqs' | 'secretsmanager' | 'events' | 'lambda', Target> = {
   s3: {
     endpoint: () => env.AWS_ENDPOINT_URL_S3 ?? '',
     request: { method: 'PUT', path: `/${INBOX_BUCKET}/stranger.png`, headers: { 'content-length': '3' }, body: 'abc' },
@@ -197,6 +199,19 @@ const AWS_TARGETS: Record<'s3' | 'sqs' | 'secretsmanager' | 'events', Target> = 
     request: jsonRequest('secretsmanager.GetSecretValue', { SecretId: TOKEN_SECRET }),
     state: () => 'none',
     answer: 'SecretString',
+  },
+  lambda: {
+    endpoint: () => pipeline.operator.endpoints.lambda,
+    keys: () => pipeline.operator.credentials,
+    request: {
+      method: 'POST',
+      path: '/2015-03-31/functions/collect-outputs/invocations',
+      headers: { 'content-type': 'application/json' },
+      body: '{"c":1}',
+    },
+    // A call that is carried out starts the process of the operator's invocations, which answers.
+    state: () => 'none',
+    answer: 'AWS_LAMBDA_FUNCTION_NAME',
   },
   events: {
     endpoint: () => env.AWS_ENDPOINT_URL_EVENTBRIDGE ?? '',
@@ -240,7 +255,7 @@ const TARGETS: Record<string, Target> = {
 it('the servers below are all that the pipeline starts', () => {
   const known = Object.values(TARGETS).map(({ endpoint }) => Number(new URL(endpoint()).port));
   expect(ports.toSorted()).toEqual(known.toSorted());
-  expect(new Set(ports).size).toBe(7);
+  expect(new Set(ports).size).toBe(8);
 });
 
 /** The credentials of a function, which every AWS endpoint accepts. */
@@ -263,10 +278,10 @@ async function expectRefused({ endpoint, request, state }: Target, sent: Partial
 }
 
 describe.each(Object.entries(AWS_TARGETS))('%s', (service, target) => {
-  const { request, state } = target;
+  const { request, state, keys = functionKeys } = target;
   const isS3 = service === 's3';
   const signing = (more: Partial<Signing> = {}): Signing => ({
-    ...{ endpoint: target.endpoint(), service, credentials: functionKeys() },
+    ...{ endpoint: target.endpoint(), service, credentials: keys() },
     ...more,
   });
   const headersOf = (more: Partial<Signing> = {}) => signedHeaders(request, signing(more));
@@ -275,18 +290,19 @@ describe.each(Object.entries(AWS_TARGETS))('%s', (service, target) => {
     expectRefused(target, {}, isS3 ? 'AccessDenied' : 'MissingAuthenticationTokenException'));
 
   it('refuses an unknown key', async () => {
-    const headers = await headersOf({ credentials: { ...functionKeys(), accessKeyId: 'AKIDEXAMPLE' } });
+    const headers = await headersOf({ credentials: { ...keys(), accessKeyId: 'AKIDEXAMPLE' } });
     await expectRefused(target, { headers }, isS3 ? 'InvalidAccessKeyId' : 'UnrecognizedClientException');
   });
 
   it('refuses a key without its session token', async () => {
-    const { sessionToken: _, ...credentials } = functionKeys();
+    if (keys().sessionToken === undefined) return; // The operator's key has none.
+    const { sessionToken: _, ...credentials } = keys();
     const headers = await headersOf({ credentials });
     await expectRefused(target, { headers }, isS3 ? 'InvalidToken' : 'UnrecognizedClientException');
   });
 
   it('refuses a wrong secret', async () => {
-    const headers = await headersOf({ credentials: { ...functionKeys(), secretAccessKey: 'not-a-secret' } });
+    const headers = await headersOf({ credentials: { ...keys(), secretAccessKey: 'not-a-secret' } });
     await expectRefused(target, { headers }, isS3 ? 'SignatureDoesNotMatch' : 'InvalidSignatureException');
   });
 
@@ -337,20 +353,44 @@ describe.each(Object.entries(AWS_TARGETS))('%s', (service, target) => {
     const { path, ...rest } = { ...request, headers: await headersOf() };
     const answer = await send(target.endpoint() + path, rest);
     expect(answer).toMatchObject({ status: 200, body: expect.stringMatching(target.answer) });
-    if (service !== 'secretsmanager') expect(await state()).not.toEqual(before);
+    if (service !== 'secretsmanager' && service !== 'lambda') expect(await state()).not.toEqual(before);
   });
 });
 
 describe('the credentials of S3 clients', () => {
   it('are good for S3 only', async () => {
-    const { sqs, secretsmanager, events, s3 } = AWS_TARGETS;
+    const { sqs, secretsmanager, events, lambda, s3 } = AWS_TARGETS;
     const headersFor = (service: string, { endpoint, request }: Target) =>
       signedHeaders(request, { endpoint: endpoint(), service, credentials: pipeline.s3Credentials });
-    for (const [service, target] of Object.entries({ sqs, secretsmanager, events })) {
+    for (const [service, target] of Object.entries({ sqs, secretsmanager, events, lambda })) {
       await expectRefused(target, { headers: await headersFor(service, target) }, 'UnrecognizedClientException');
     }
     const { path, ...rest } = { ...s3.request, headers: await headersFor('s3', s3) };
     expect((await send(s3.endpoint() + path, rest)).status).toBe(200);
+  });
+});
+
+describe('the credentials of the operator', () => {
+  it('reach neither the token nor the event bus', async () => {
+    const { secretsmanager, events } = AWS_TARGETS;
+    for (const [service, target] of Object.entries({ secretsmanager, events })) {
+      const signing = { endpoint: target.endpoint(), service, credentials: pipeline.operator.credentials };
+      const headers = await signedHeaders(target.request, signing);
+      await expectRefused(target, { headers }, 'UnrecognizedClientException');
+    }
+  });
+
+  it('are told nothing of the credentials of a function', async () => {
+    const path = '/2015-03-31/functions/collect-outputs/configuration';
+    const { endpoints, credentials } = pipeline.operator;
+    const headers = await signedHeaders(
+      { method: 'GET', path },
+      { endpoint: endpoints.lambda, service: 'lambda', credentials },
+    );
+    const { status, body } = await send(`${endpoints.lambda}${path}`, { headers });
+    expect(status).toBe(200);
+    expect(body).toContain('LEDGER_BUCKET');
+    expect(body).not.toContain('AWS_');
   });
 });
 
@@ -418,6 +458,7 @@ it('writes none of its secrets to its folder', async () => {
     functionKeys().secretAccessKey,
     functionKeys().sessionToken,
     pipeline.s3Credentials.secretAccessKey,
+    pipeline.operator.credentials.secretAccessKey,
     token(),
   ];
   const files = await readdir(join(dir, 'state'), { recursive: true, withFileTypes: true });

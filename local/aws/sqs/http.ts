@@ -8,8 +8,8 @@ export interface SqsEndpoint extends AwsEndpoint {
 }
 
 /**
- * Serves queues to the SDK's SQS client. `SendMessage` is all that the functions call: Lambda's event source mapping
- * receives and deletes messages for them, and takes them from the {@link Queue} itself.
+ * Serves queues to the SDK's SQS client. The functions send, and an operator asks how many messages there are. Lambda's
+ * event source mapping receives and deletes messages, and takes them from the {@link Queue} itself.
  */
 export async function serveQueues(queues: readonly Queue[], access: EndpointAccess): Promise<SqsEndpoint> {
   const find = (queueUrl: string): Queue => {
@@ -27,6 +27,16 @@ export async function serveQueues(queues: readonly Queue[], access: EndpointAcce
     hasQueryCodes: true,
     ...access,
     operations: {
+      GetQueueAttributes: operation(z.object({ QueueUrl: z.string() }), ({ QueueUrl }) => {
+        const { visible, inFlight, delayed } = find(QueueUrl).counts();
+        return {
+          Attributes: {
+            ApproximateNumberOfMessages: String(visible),
+            ApproximateNumberOfMessagesNotVisible: String(inFlight),
+            ApproximateNumberOfMessagesDelayed: String(delayed),
+          },
+        };
+      }),
       SendMessage: operation(
         z.object({ QueueUrl: z.string(), MessageBody: z.optional(z.string()), DelaySeconds: z.optional(z.number()) }),
         ({ QueueUrl, MessageBody = '', DelaySeconds = 0 }) => {

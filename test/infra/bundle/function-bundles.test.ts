@@ -39,7 +39,10 @@ describe.each(FUNCTION_NAMES)('the bundle of %s', (name) => {
     ["the SDK's search for credentials", /credential-provider-(sso|ini|process|web-identity|http)\//],
     ["the SDK's codec of event streams", /[\\/]event-streams[\\/]/],
     ["zod's languages", /zod\/v4\/locales\/(?!en\.)/],
-    ['infrastructure, tests or the local run', /(^|\/)(infra|local|test|bench)\/(?!bundle\/aliases\/)/],
+    [
+      'infrastructure, operations, tests or the local run',
+      /(^|\/)(infra|operations|local|test|bench)\/(?!bundle\/aliases\/)/,
+    ],
     ['CDK', /node_modules\/(aws-cdk-lib|constructs)\//],
   ])('contains nothing of %s', (_, unwanted) => {
     expect(included().filter((path) => unwanted.test(path))).toEqual([]);

@@ -1,0 +1,26 @@
+import { flowdropProgram } from './flowdrop/program.ts';
+import { failed } from './flowdrop/run.ts';
+
+/** The command `flowdrop`. */
+
+const interrupted = new AbortController();
+for (const signal of ['SIGINT', 'SIGTERM'] as const) {
+  process.once(signal, () => interrupted.abort(new Error('Interrupted')));
+}
+// Nobody reads the output any more, as in `flowdrop list --failed | head`.
+process.stdout.on('error', () => process.exit(0));
+
+const surroundings = {
+  streams: { input: process.stdin, output: process.stdout, errors: process.stderr },
+  env: process.env,
+  directory: process.cwd(),
+  userDirectory: process.env.INIT_CWD ?? process.cwd(),
+  signal: interrupted.signal,
+};
+const { command, exitCode } = flowdropProgram(surroundings);
+try {
+  await command.parseAsync();
+  process.exitCode = exitCode();
+} catch (error) {
+  process.exitCode = failed(error, surroundings);
+}

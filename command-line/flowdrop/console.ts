@@ -1,0 +1,129 @@
+import { createInterface } from 'node:readline/promises';
+import type { Readable, Writable } from 'node:stream';
+import stringWidth from 'string-width';
+import { printable } from '../../local/start/printable.ts';
+
+/** After this time a command says what it is doing, in milliseconds. */
+const QUIET_MS = 2_000;
+
+/** How often the progress is drawn on a terminal, in milliseconds. */
+const DRAW_MS = 250;
+
+/** Columns of a terminal that reports none. */
+const COLUMNS_DEFAULT = 100;
+
+type Output = Writable & { readonly isTTY?: boolean | undefined; readonly columns?: number | undefined };
+
+export interface Streams {
+  readonly input: Readable & { readonly isTTY?: boolean | undefined };
+  readonly output: Output;
+  /** For progress, questions and errors, so that the output holds the answer alone. */
+  readonly errors: Output;
+}
+
+/**
+ * What a command prints: lines and tables for a person, or one JSON text for a program. It uses no colours. All texts
+ * are printable: keys and the service's words may hold anything.
+ */
+export class Console {
+  readonly #streams: Streams;
+  readonly #isJson: boolean;
+  #progress: (() => string) | undefined;
+
+  constructor(streams: Streams, { json = false }: { readonly json?: boolean | undefined } = {}) {
+    this.#streams = streams;
+    this.#isJson = json;
+  }
+
+  get isJson(): boolean {
+    return this.#isJson;
+  }
+
+  /** Prints the answer: as JSON if that was asked for, or else as `show` does. */
+  answer<T>(value: T, show: (value: T) => readonly string[]): void {
+    if (this.#isJson) this.#streams.output.write(`${JSON.stringify(value, undefined, 2)}\n`);
+    else for (const line of show(value)) this.line(line);
+  }
+
+  /** Clears the terminal before the next answer of a command that shows it again and again. */
+  clear(): void {
+    if (this.#streams.output.isTTY === true) this.#streams.output.write('\u001b[H\u001b[2J\u001b[3J');
+  }
+
+  /** A line of an answer. Nothing is printed if the answer is JSON. */
+  line(text = ''): void {
+    if (!this.#isJson) this.#streams.output.write(`${printable(text)}\n`);
+  }
+
+  /** A line beside the answer: a note, or an error. */
+  note(text: string): void {
+    this.#streams.errors.write(`${this.#erasure()}${printable(text)}\n`);
+  }
+
+  /** Asks a question and returns true for `y` or `yes`. False if there is nobody to ask. */
+  async confirms(question: string, signal: AbortSignal): Promise<boolean> {
+    const { input, errors } = this.#streams;
+    if (input.isTTY !== true) return false;
+    const asked = createInterface({ input, output: errors });
+    try {
+      return /^y(es)?$/i.test((await asked.question(`${printable(question)} [y/N] `, { signal })).trim());
+    } finally {
+      asked.close();
+    }
+  }
+
+  /** Runs `work`. If it takes more than two seconds, says what it is doing and how far it is. */
+  async during<T>(progress: () => string, work: () => Promise<T>): Promise<T> {
+    const before = this.#progress;
+    this.#progress = progress;
+    const { errors } = this.#streams;
+    let timer = setTimeout(() => {
+      if (errors.isTTY !== true) {
+        errors.write(`${printable(progress())} ...\n`);
+        return;
+      }
+      this.#draw();
+      timer = setInterval(() => this.#draw(), DRAW_MS);
+    }, QUIET_MS);
+    try {
+      return await work();
+    } finally {
+      clearTimeout(timer);
+      this.#progress = before;
+      errors.write(this.#erasure());
+    }
+  }
+
+  #draw(): void {
+    const columns = (this.#streams.errors.columns || COLUMNS_DEFAULT) - 1;
+    if (this.#progress !== undefined) {
+      this.#streams.errors.write(`${this.#erasure()}${cut(printable(this.#progress()), columns)}`);
+    }
+  }
+
+  #erasure(): string {
+    return this.#streams.errors.isTTY === true ? '\r\u001b[K' : '';
+  }
+}
+
+/** Lines of a table whose columns are as wide as their widest cell. The last column is not padded. */
+export function table(rows: readonly (readonly string[])[]): readonly string[] {
+  const shown = rows.map((row) => row.map(printable));
+  const widths = (shown[0] ?? []).map((_, column) => Math.max(...shown.map((row) => stringWidth(row[column] ?? ''))));
+  return shown.map((row) =>
+    row
+      .map((cell, column) => {
+        const padding = (widths[column] ?? 0) - stringWidth(cell);
+        return column === row.length - 1 ? cell : cell + ' '.repeat(padding);
+      })
+      .join('  ')
+      .trimEnd(),
+  );
+}
+
+function cut(text: string, columns: number): string {
+  if (stringWidth(text) <= columns) return text;
+  const points = Array.from(text);
+  while (stringWidth(points.join('')) > columns - 1) points.pop();
+  return `${points.join('')}…`;
+}

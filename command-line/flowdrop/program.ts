@@ -1,0 +1,182 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Command, InvalidArgumentError, Option } from 'commander';
+import { explain } from '../../operations/explain.ts';
+import { type ListedState, type ListQuery, list } from '../../operations/list.ts';
+import { type PipelineStatus, type PrefixStatus, status, type UploadStatus } from '../../operations/status.ts';
+import { templates } from '../../operations/templates.ts';
+import { UsageError } from '../options.ts';
+import { type CommonOptions, EXIT_FAILED, EXIT_OK, type Run, runCommand, type Surroundings } from './run.ts';
+import { showExplanation, showList, showPipeline, showPrefix, showTemplates, showUpload } from './show.ts';
+import { sinceOf } from './words.ts';
+
+/** How often `--watch` shows the state again, in milliseconds. */
+const WATCH_MS = 2_000;
+
+const LIST_LIMIT_DEFAULT = 50;
+
+/** Width of the help where no terminal says how wide it is: in the documentation. */
+const HELP_COLUMNS = 100;
+
+/** The program, and how its last command ended. */
+export interface Program {
+  readonly command: Command;
+  readonly exitCode: () => number;
+}
+
+/** All commands. Nothing is printed or read except through `surroundings`. */
+export function flowdropProgram(surroundings: Surroundings): Program {
+  let exitCode = EXIT_OK;
+  const { output, errors } = surroundings.streams;
+  const program = new Command('flowdrop')
+    .description('Shows where files are in a Flowdrop pipeline, and puts them right.')
+    .addOption(new Option('--stack <name>', 'the deployed stack (default: the variable FLOWDROP_STACK)'))
+    .addOption(new Option('--region <name>', "the stack's region (default: that of your AWS configuration)"))
+    .addOption(new Option('--local', 'the run of npm start in this folder (default, if there is no stack)'))
+    .addOption(new Option('--json', 'print the answer as JSON'))
+    .configureHelp({ showGlobalOptions: true, sortSubcommands: false })
+    .configureOutput({
+      writeOut: (text) => output.write(text),
+      writeErr: (text) => errors.write(text),
+      getOutHelpWidth: () => output.columns ?? HELP_COLUMNS,
+      getErrHelpWidth: () => errors.columns ?? HELP_COLUMNS,
+    })
+    .showSuggestionAfterError()
+    .exitOverride()
+    .addHelpText('after', HELP_AFTER);
+
+  const add = <O extends CommonOptions>(
+    command: Command,
+    body: (run: Run, words: string[], options: O) => Promise<number>,
+  ) => {
+    command.exitOverride().action(async (...given: unknown[]) => {
+      const words = given.slice(0, -2).flat() as string[];
+      const options = command.optsWithGlobals<O>();
+      exitCode = await runCommand(options, surroundings, (run) => body(run, words, options));
+    });
+    program.addCommand(command.copyInheritedSettings(program));
+  };
+  addStatus(add);
+  addList(add);
+  addExplain(add);
+  addTemplates(add);
+  return { command: program, exitCode: () => exitCode };
+}
+
+const HELP_AFTER = `
+A file went missing? These three tell what became of it:
+  $ flowdrop status                     how the pipeline is doing
+  $ flowdrop list --failed --since 24h  what failed, and why
+  $ flowdrop status photos/robot.png    the life of one file
+
+Exit codes: 0, 1 if something failed, 2 for a command that cannot be understood.`;
+
+type Add = <O extends CommonOptions>(
+  command: Command,
+  body: (run: Run, words: string[], options: O) => Promise<number>,
+) => void;
+
+const example = (...lines: readonly string[]): string =>
+  `\nExamples:\n${lines.map((line) => `  $ flowdrop ${line}`).join('\n')}`;
+
+function addStatus(add: Add): void {
+  const command = new Command('status')
+    .description('the state of the pipeline, of one file, or of all files below a prefix')
+    .argument('[key]', 'the key of a file, the beginning of keys, or an upload id')
+    .option('--watch', 'show it again every two seconds, until Ctrl-C')
+    .addHelpText('after', example('status', 'status photos/robot.png', 'status photos/ --json', 'status --watch'));
+  add<CommonOptions & { watch?: boolean }>(command, async ({ deployment, console, signal }, [what], { watch }) => {
+    for (;;) {
+      const state = await console.during(
+        () => 'Reading the ledger',
+        () => status(what, deployment, signal),
+      );
+      if (watch === true) console.clear();
+      console.answer(state, showStatus);
+      if (watch !== true) return isBad(state) ? EXIT_FAILED : EXIT_OK;
+      await sleep(WATCH_MS, undefined, { signal });
+    }
+  });
+}
+
+type Status = PipelineStatus | PrefixStatus | UploadStatus;
+
+function showStatus(state: Status): readonly string[] {
+  switch (state.kind) {
+    case 'pipeline':
+      return showPipeline(state);
+    case 'prefix':
+      return showPrefix(state);
+    case 'upload':
+      return showUpload(state);
+  }
+}
+
+/** A named file that failed, or that nothing is known of. */
+const isBad = (state: Status): boolean =>
+  state.kind === 'upload'
+    ? ['failed', 'unreadable'].includes(state.state)
+    : state.kind === 'prefix' && state.uploads.length === 0;
+
+type ListOptions = CommonOptions & Partial<Record<ListedState, boolean>> & Omit<ListQuery, 'state'>;
+
+function addList(add: Add): void {
+  const command = new Command('list')
+    .description('the files that failed, wait, are held or are running, newest first')
+    .option('--failed', 'files that failed')
+    .option('--waiting', 'files that wait to be sent')
+    .option('--held', 'files that wait for your decision, because a flow of them may exist')
+    .option('--running', 'files whose flow is running')
+    .option('--since <time>', 'only since then: 30m, 2h, 7d, 12:00 (today), or a date', (text) => sinceOf(text))
+    .option('--code <code>', 'only failures with this code, or waits for this reason')
+    .option('--route <name>', 'only files of this route')
+    .option('--limit <number>', 'how many at most', positive, LIST_LIMIT_DEFAULT)
+    .addHelpText(
+      'after',
+      example('list --failed --since 12:00', 'list --failed --code rejected', 'list --waiting --json'),
+    );
+  add<ListOptions>(command, async ({ deployment, console, signal }, _, { since, code, route, limit, ...flags }) => {
+    const states = (['failed', 'waiting', 'held', 'running'] as const).filter((state) => flags[state] === true);
+    const [state] = states;
+    if (state === undefined || states.length > 1) {
+      throw new UsageError('Say which files: --failed, --waiting, --held or --running');
+    }
+    const query = { state, since, code, route, limit };
+    const listed = await console.during(
+      () => 'Reading the ledger',
+      () => list(query, deployment, signal),
+    );
+    console.answer(listed, () => showList(listed, query));
+    return EXIT_OK;
+  });
+}
+
+function addExplain(add: Add): void {
+  const command = new Command('explain')
+    .description('which route takes a file, why the others do not, and the request that would be sent')
+    .argument('<file>', 'a file of this machine, or the key of a file in the inbox')
+    .addHelpText('after', example('explain robot.png', 'explain photos/robot.png --json'));
+  add(command, async ({ deployment, console, signal, path }, [what = '']) => {
+    console.answer(await explain({ path: path(what), key: what }, deployment, signal), showExplanation);
+    return EXIT_OK;
+  });
+}
+
+function addTemplates(add: Add): void {
+  const command = new Command('templates')
+    .description('what the flow service offers, with input types and parameters')
+    .addHelpText('after', example('templates', 'templates --json'));
+  add(command, async ({ deployment, console, signal }) => {
+    const offered = await console.during(
+      () => 'Asking the flow service',
+      () => templates(deployment, signal),
+    );
+    console.answer(offered, showTemplates);
+    return EXIT_OK;
+  });
+}
+
+function positive(text: string): number {
+  const number = /^[1-9]\d{0,6}$/.test(text) ? Number(text) : Number.NaN;
+  if (Number.isNaN(number)) throw new InvalidArgumentError('Expected a whole number above 0.');
+  return number;
+}

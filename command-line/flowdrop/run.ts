@@ -1,0 +1,96 @@
+import { resolve } from 'node:path';
+import { CommanderError } from 'commander';
+import { connectLocal, connectStack, type Deployment, issueOfConnection } from '../../operations/deployment.ts';
+import { NoLocalRunError } from '../../operations/local-run.ts';
+import { EXIT_USAGE, UsageError } from '../options.ts';
+import { Console, type Streams } from './console.ts';
+
+export const EXIT_OK = 0;
+/** Something failed: the command itself, or an upload that it is about. */
+export const EXIT_FAILED = 1;
+export const EXIT_INTERRUPTED = 130;
+
+/** The options of every command. */
+export interface CommonOptions {
+  readonly stack?: string;
+  readonly region?: string;
+  readonly local?: boolean;
+  readonly json?: boolean;
+}
+
+/** What a command has: a connection, a place to print, and the signal of Ctrl-C. */
+export interface Run {
+  readonly deployment: Deployment;
+  readonly console: Console;
+  readonly signal: AbortSignal;
+  /** The absolute path of a file that the user names. */
+  readonly path: (name: string) => string;
+}
+
+/** The process around the commands. A test stands in for it. */
+export interface Surroundings {
+  readonly streams: Streams;
+  readonly env: Readonly<Record<string, string | undefined>>;
+  /** The working directory, where a local run may watch a folder. */
+  readonly directory: string;
+  /** Where the user is. npm runs its scripts in the folder of the package. */
+  readonly userDirectory: string;
+  readonly signal: AbortSignal;
+}
+
+/** Connects, runs a command, and returns its exit code. */
+export async function runCommand(
+  options: CommonOptions,
+  surroundings: Surroundings,
+  body: (run: Run) => Promise<number>,
+): Promise<number> {
+  const { signal, streams } = surroundings;
+  const console = new Console(streams, options);
+  const deployment = await console.during(
+    () => 'Connecting',
+    () => connect(options, surroundings),
+  );
+  try {
+    const path = (name: string): string => resolve(surroundings.userDirectory, name);
+    return await body({ deployment, console, signal, path });
+  } finally {
+    deployment.close();
+  }
+}
+
+/** The stack that was named, or else the local run of this directory. @throws {UsageError} neither is there. */
+async function connect(options: CommonOptions, { env, directory, signal }: Surroundings): Promise<Deployment> {
+  const { local, region } = options;
+  const stack = options.stack ?? (local === true ? undefined : env.FLOWDROP_STACK);
+  if (stack !== undefined && local === true) throw new UsageError('--stack and --local exclude each other');
+  if (stack !== undefined) return connectStack({ stack, region }, signal);
+  try {
+    return await connectLocal(directory, signal);
+  } catch (error) {
+    if (!(error instanceof NoLocalRunError)) throw error;
+    if (local === true) throw error;
+    throw new UsageError(
+      'Name the deployment with --stack NAME, or start a local run here with npm start. FLOWDROP_STACK names it for all commands',
+      { cause: error },
+    );
+  }
+}
+
+/** The exit code of an error, after one sentence about it. */
+export function failed(error: unknown, { streams, signal }: Pick<Surroundings, 'streams' | 'signal'>): number {
+  const console = new Console(streams);
+  if (signal.aborted) {
+    console.note('Interrupted.');
+    return EXIT_INTERRUPTED;
+  }
+  if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT_OK : EXIT_USAGE;
+  if (error instanceof UsageError) {
+    console.note(`${error.message}. (flowdrop --help shows the commands)`);
+    return EXIT_USAGE;
+  }
+  const text = issueOfConnection(error) ?? messageOf(error);
+  for (const line of text.split('\n')) console.note(line);
+  return EXIT_FAILED;
+}
+
+const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));

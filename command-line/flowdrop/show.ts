@@ -1,0 +1,147 @@
+import { size } from '../../local/start/screen.ts';
+import type { Explanation } from '../../operations/explain.ts';
+import type { Listed, ListQuery } from '../../operations/list.ts';
+import type { PipelineStatus, PrefixStatus, UploadStatus } from '../../operations/status.ts';
+import type { OfferedTemplate } from '../../operations/templates.ts';
+import type { UploadView } from '../../operations/upload-view.ts';
+import { table } from './console.ts';
+import { ago, counted } from './words.ts';
+
+/** Uploads of a prefix that are shown one by one. The counts are of all. */
+const PREFIX_SHOWN_MAX = 20;
+
+const time = (iso: string): string => iso.replace('T', ' ').replace(/\.\d+Z$/, ' UTC');
+const when = (iso: string): string => `${time(iso)}  (${ago(iso)})`;
+
+export function showPipeline(status: PipelineStatus): readonly string[] {
+  const { queue, waiting, running, failed, collectors, sweep, deadLetters } = status;
+  const reasons = Object.entries(waiting.reasons).map(([reason, count]) => `${count} ${reason}`);
+  const sample = waiting.isSample ? ', of the first ones' : '';
+  const lines = [
+    ['queue', `${counted(queue.visible, 'upload')} to begin, ${queue.inFlight} at work`],
+    ['waiting', `${waiting.count}${reasons.length === 0 ? '' : `  (${reasons.join(', ')}${sample})`}`],
+    ...(waiting.oldestArrivedAt === undefined ? [] : [['', `oldest came ${ago(waiting.oldestArrivedAt)}`]]),
+    ['running', `${running.count}`],
+    ...(running.oldestCreatedAt === undefined ? [] : [['', `oldest flow began ${ago(running.oldestCreatedAt)}`]]),
+    ['failed', `${failed.count}  (in the last 24 hours)`],
+    ...(deadLetters === undefined ? [] : [['dead letters', String(deadLetters)]]),
+    ...collectors.map(({ index, tickCompletedAt, isAtWork, requestsPerSecond }) => [
+      collectors.length === 1 ? 'last tick' : `last tick of collector ${index}`,
+      [
+        tickCompletedAt === undefined ? 'none has completed' : `completed ${ago(tickCompletedAt)}`,
+        ...(isAtWork ? ['one is at work'] : []),
+        ...(requestsPerSecond === undefined
+          ? ['the service sets no limit']
+          : [`the service allows ${requestsPerSecond.toPrecision(2)} requests a second`]),
+      ].join(', '),
+    ]),
+    ...(collectors.length === 0 ? [['last tick', 'there was none yet']] : []),
+    [
+      'last daily sweep',
+      sweep === undefined ? 'none has ended' : `${ago(sweep.endedAt)}, found ${counted(sweep.missed, 'missed upload')}`,
+    ],
+  ];
+  return [`${status.pipeline}: ${status.deployment}`, ...indented(table(lines)), ...hintsOf(status)];
+}
+
+/** The next command for what needs the operator. */
+function hintsOf({ failed, waiting }: PipelineStatus): readonly string[] {
+  return [
+    ...(failed.count > 0 ? ['', 'See the failures: flowdrop list --failed --since 24h'] : []),
+    ...(waiting.reasons.held === undefined ? [] : ['', 'Some wait for your decision: flowdrop list --held']),
+  ];
+}
+
+export function showPrefix({ prefix, counts, uploads, isCut }: PrefixStatus): readonly string[] {
+  const total = uploads.length;
+  if (total === 0) return [`No upload has a key that begins with "${prefix}".`];
+  const states = Object.entries(counts).map(([state, count]) => `${count} ${state}`);
+  const shown = uploads.slice(0, PREFIX_SHOWN_MAX);
+  return [
+    `${counted(total, 'upload')} below "${prefix}"${isCut ? ' (there are more, which were not looked at)' : ''}: ${states.join(', ')}`,
+    ...indented(table(shown.map(({ key, state, view, issue }) => [key, state, view ? reasonOf(view) : (issue ?? '')]))),
+    ...(total > shown.length ? [`  and ${total - shown.length} more`] : []),
+  ];
+}
+
+export function showUpload({ id, key, state, view, issue, isCurrent }: UploadStatus): readonly string[] {
+  if (view === undefined) return [`${key}: ${state}`, `  ${issue ?? ''}`, `  upload ${id}`];
+  const steps: [string, string][] = [
+    [when(view.putAt), `put into the inbox: ${size(view.bytes)}, ${view.mediaType}`],
+    [
+      when(view.arrivedAt),
+      view.generation > 1 ? `retried, for the ${view.generation - 1}. time` : 'came to the pipeline',
+    ],
+    ...(view.flow
+      ? [[when(view.flow.createdAt), `flow ${view.flow.id} of ${view.template} began`] as [string, string]]
+      : []),
+    ...(view.endedAt ? [[when(view.endedAt), endOf(view)] as [string, string]] : []),
+  ];
+  return [
+    `${key}: ${state}`,
+    ...indented(table(steps)),
+    ...(view.wait ? [`  waits until ${when(view.wait.until)}: ${view.wait.reason}`, `    ${view.wait.message}`] : []),
+    ...(view.claimedUntil ? [`  is being sent; if that fails, it is taken up again ${ago(view.claimedUntil)}`] : []),
+    ...(view.isInDoubt ? ['  a request may have made a flow that is not known yet'] : []),
+    ...(view.failure
+      ? [`  ${view.failure.message}`, ...(view.failure.advice ? [`  ${view.failure.advice}`] : [])]
+      : []),
+    ...view.failedOutputs.map(({ id: output, code, message }) => `  output ${output}: ${code}: ${message}`),
+    ...view.assets.map((asset) => `  ${asset.key}  ${size(asset.bytes)}`),
+    `  route ${view.route}, ${counted(view.attempts, 'counted attempt')}, upload ${id}`,
+    ...(isCurrent ? [] : ['  It is not the current version of its key: the file was replaced or deleted since.']),
+    ...(view.endedAt === undefined ? [] : [`  receipt: s3://${view.results.bucket}/${view.results.receipt}`]),
+    ...(view.state === 'failed' ? ['', `Try it again: flowdrop retry ${quoted(key)}`] : []),
+    ...(view.state === 'succeeded' ? ['', `Fetch it: flowdrop get ${quoted(key)}`] : []),
+  ];
+}
+
+const endOf = ({ failure, assets }: UploadView): string =>
+  failure === undefined ? `succeeded, with ${counted(assets.length, 'result')}` : `failed: ${failure.code}`;
+
+const reasonOf = ({ wait, failure, flow, assets, state }: UploadView): string => {
+  if (wait !== undefined) return `${wait.reason}, until ${time(wait.until)}`;
+  if (failure !== undefined) return failure.code;
+  if (state === 'succeeded') return counted(assets.length, 'result');
+  return flow === undefined ? '' : `flow ${flow.id}`;
+};
+
+export function showList({ uploads, isCut, unreadable }: Listed, { state, limit }: ListQuery): readonly string[] {
+  const title = state === 'failed' ? 'FAILED' : state === 'running' ? 'BEGAN' : 'CAME';
+  const rows = uploads.map((view) => {
+    const at = view.endedAt ?? view.flow?.createdAt ?? view.arrivedAt;
+    return [view.key, view.route, time(at), reasonOf(view)];
+  });
+  return [
+    ...(uploads.length === 0 ? [`No upload is ${state}.`] : table([['KEY', 'ROUTE', title, 'WHY'], ...rows])),
+    ...(isCut ? [`These are the newest ${limit}. --limit shows more.`] : []),
+    ...unreadable.map((id) => `The entry of upload ${id} cannot be read: see docs/runbook.md, entries-unreadable.`),
+  ];
+}
+
+export function showTemplates(templates: readonly OfferedTemplate[]): readonly string[] {
+  if (templates.length === 0) return ['The service offers no templates.'];
+  return templates.flatMap(({ id, name, description, inputTypes, parameters }) => [
+    name ?? id ?? 'a template without a name',
+    ...(description === undefined ? [] : [`  ${description}`]),
+    `  takes ${inputTypes === undefined ? 'what it does not say' : inputTypes.join(', ') || 'any type'}`,
+    `  parameters ${parameters === undefined ? 'are not listed' : JSON.stringify(parameters)}`,
+  ]);
+}
+
+export function showExplanation(explanation: Explanation): readonly string[] {
+  const { key, bytes, mediaType, isFile, routes, issue, request } = explanation;
+  const body = request === undefined ? [] : JSON.stringify(request, undefined, 2).split('\n');
+  return [
+    `${key}: ${size(bytes)}, ${mediaType}${isFile ? ' (a file of this machine, as it would be uploaded)' : ''}`,
+    ...indented(routes.map(({ name, why }) => `route ${name}: ${why}`)),
+    ...(issue === undefined ? [] : [issue]),
+    ...(request === undefined ? [] : ['The request would be POST /flows with', ...indented(body)]),
+  ];
+}
+
+/** A text as one word of a POSIX shell, quoted only where it must be. */
+export const quoted = (text: string): string =>
+  /^[\w./@%+=:,-]+$/.test(text) ? text : `'${text.replaceAll("'", String.raw`'\''`)}'`;
+
+const indented = (lines: readonly string[]): readonly string[] => lines.map((line) => `  ${line}`);

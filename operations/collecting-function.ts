@@ -1,0 +1,64 @@
+import * as z from 'zod/mini';
+import { type AwsAccess, sendToAws } from './aws-requests.ts';
+
+/** The collecting function threw. The message is the function's. */
+export class FunctionFailedError extends Error {
+  override readonly name = 'FunctionFailedError';
+  /** The name of the error in the function, such as `PassUnderWayError`. */
+  readonly errorType: string;
+  constructor(errorType: string, message: string) {
+    super(message);
+    this.errorType = errorType;
+  }
+}
+
+const configurationSchema = z.object({
+  Environment: z.object({ Variables: z.record(z.string(), z.string()) }),
+});
+
+const failureSchema = z.object({
+  errorType: z._default(z.string(), 'Error'),
+  errorMessage: z._default(z.string(), 'The function failed without a message'),
+});
+
+/** The collecting function of a pipeline. All that an operator changes, it changes. */
+export class CollectingFunction {
+  readonly name: string;
+  readonly #access: AwsAccess;
+
+  constructor(name: string, access: AwsAccess) {
+    this.name = name;
+    this.#access = access;
+  }
+
+  get #path(): string {
+    return `/2015-03-31/functions/${encodeURIComponent(this.name)}`;
+  }
+
+  /** The environment of the function: the settings of the pipeline. There is no secret in it. */
+  async environment(signal: AbortSignal): Promise<Readonly<Record<string, string>>> {
+    const request = { service: 'lambda', method: 'GET', path: `${this.#path}/configuration` } as const;
+    const { text } = await sendToAws(request, this.#access, signal);
+    return configurationSchema.parse(JSON.parse(text)).Environment.Variables;
+  }
+
+  /**
+   * Runs the function once with an event, and waits for its answer.
+   * @throws {FunctionFailedError} the function threw.
+   */
+  async invoke(event: object, signal: AbortSignal): Promise<unknown> {
+    const { headers, text } = await sendToAws(
+      {
+        ...({ service: 'lambda', method: 'POST', path: `${this.#path}/invocations` } as const),
+        headers: { 'content-type': 'application/json', 'x-amz-invocation-type': 'RequestResponse' },
+        body: JSON.stringify(event),
+      },
+      this.#access,
+      signal,
+    );
+    const answer: unknown = text === '' ? undefined : JSON.parse(text);
+    if (!headers.has('x-amz-function-error')) return answer;
+    const { errorType, errorMessage } = failureSchema.parse(answer);
+    throw new FunctionFailedError(errorType, errorMessage);
+  }
+}

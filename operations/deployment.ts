@@ -1,0 +1,163 @@
+import { randomUUID } from 'node:crypto';
+import { S3Client, type S3ClientConfig } from '@aws-sdk/client-s3';
+import { GetQueueAttributesCommand, SQSClient } from '@aws-sdk/client-sqs';
+import { type Clock, systemClock } from '../functions/base/clock.ts';
+import { ConfigurationError } from '../functions/base/validation.ts';
+import { Ledger } from '../functions/ledger/store.ts';
+import { parseEnv, type Settings } from '../functions/settings/environment.ts';
+import { Inbox } from '../functions/uploads/inbox.ts';
+import { type AwsAccess, AwsRequestError } from './aws-requests.ts';
+import { CollectingFunction } from './collecting-function.ts';
+import { readLocalRun } from './local-run.ts';
+import { stackOutputs } from './stack.ts';
+
+/** The number of messages in a queue. S3 and SQS call these approximate. */
+export interface QueueDepth {
+  readonly visible: number;
+  /** Received by a function that is at work on them. */
+  readonly inFlight: number;
+}
+
+/**
+ * A running pipeline, deployed or local. All operations stand on it: they read its buckets, and ask its collecting
+ * function for every change.
+ */
+export interface Deployment {
+  /** For a person: `stack flowdrop in eu-central-1`, or `the local run`. */
+  readonly name: string;
+  readonly isLocal: boolean;
+  readonly settings: Settings;
+  /** False if the routes do not fit into the function's environment. `settings.routes` is empty then. */
+  readonly areRoutesKnown: boolean;
+  readonly s3: S3Client;
+  readonly ledger: Ledger;
+  readonly inbox: Inbox;
+  readonly collecting: CollectingFunction;
+  readonly clock: Clock;
+  queueDepth(signal: AbortSignal): Promise<QueueDepth>;
+  /** Undefined if the dead-letter queue is not known. */
+  deadLetterCount(signal: AbortSignal): Promise<number | undefined>;
+  /** Closes the connections. */
+  close(): void;
+}
+
+/** The stack is there, and is none of Flowdrop's. The message says what is missing. */
+export class ForeignStackError extends Error {
+  override readonly name = 'ForeignStackError';
+}
+
+export interface StackPlace {
+  readonly stack: string;
+  /** Default: the region of the ordinary chain: environment, then configuration file. */
+  readonly region?: string | undefined;
+  readonly credentials?: AwsAccess['credentials'] | undefined;
+  readonly endpoints?: AwsAccess['endpoints'];
+}
+
+/**
+ * Connects to a deployed stack, by its outputs and the ordinary chain of credentials. The output `CollectFunction` names
+ * the function, whose environment holds everything else.
+ * @throws {AwsRequestError} @throws {ForeignStackError}
+ */
+export async function connectStack(place: StackPlace, signal: AbortSignal): Promise<Deployment> {
+  const access = await accessOf(place);
+  const outputs = await stackOutputs(place.stack, access, signal);
+  const { CollectFunction, DeadLetterQueue } = outputs;
+  if (CollectFunction === undefined) {
+    const names = Object.keys(outputs).join(', ') || 'none at all';
+    throw new ForeignStackError(
+      `The stack ${place.stack} has no output CollectFunction (its outputs: ${names}). ` +
+        'Deploy this version, or name the stack of a pipeline.',
+    );
+  }
+  const name = `stack ${place.stack} in ${access.region}`;
+  return connect({ name, isLocal: false, access, function: CollectFunction, deadLetterQueue: DeadLetterQueue }, signal);
+}
+
+/** Connects to the run that watches a folder in `directory`. @throws {NoLocalRunError} */
+export async function connectLocal(directory: string, signal: AbortSignal): Promise<Deployment> {
+  const { region, endpoints, credentials, collectFunction, deadLetterQueueUrl } = readLocalRun(directory);
+  const access: AwsAccess = { region, endpoints, credentials: async () => credentials };
+  const place = { name: 'the local run', isLocal: true, access, deadLetterQueue: deadLetterQueueUrl };
+  return connect({ ...place, function: collectFunction }, signal);
+}
+
+/** The region and the credentials' chain of the SDK. */
+async function accessOf({ region, credentials, endpoints }: StackPlace): Promise<AwsAccess> {
+  const client = new S3Client({ ...(region !== undefined && { region }), ...(credentials && { credentials }) });
+  const { config } = client;
+  return { region: await config.region(), credentials: () => config.credentials(), endpoints };
+}
+
+interface Place {
+  readonly name: string;
+  readonly isLocal: boolean;
+  readonly access: AwsAccess;
+  readonly function: string;
+  readonly deadLetterQueue: string | undefined;
+}
+
+async function connect(place: Place, signal: AbortSignal): Promise<Deployment> {
+  const { name, isLocal, access } = place;
+  const collecting = new CollectingFunction(place.function, access);
+  const { settings, areRoutesKnown } = settingsOf(await collecting.environment(signal));
+  const config = ({ s3, sqs }: Readonly<Record<string, string | undefined>> = {}, which: 's3' | 'sqs') => {
+    const endpoint = which === 's3' ? s3 : sqs;
+    const { region, credentials } = access;
+    return { region, credentials, ...(endpoint === undefined ? {} : { endpoint }) } satisfies S3ClientConfig;
+  };
+  const s3 = new S3Client(config(access.endpoints, 's3'));
+  const queues = new SQSClient(config(access.endpoints, 'sqs'));
+  const clock = systemClock;
+  return {
+    ...{ name, isLocal, settings, areRoutesKnown, s3, collecting, clock },
+    ledger: new Ledger(s3, settings.ledgerBucket, randomUUID),
+    inbox: new Inbox(s3, clock),
+    queueDepth: (until) => depthOf(queues, settings.queueUrl, until),
+    async deadLetterCount(until) {
+      const { deadLetterQueue } = place;
+      return deadLetterQueue === undefined ? undefined : (await depthOf(queues, deadLetterQueue, until)).visible;
+    },
+    close() {
+      s3.destroy();
+      queues.destroy();
+    },
+  };
+}
+
+async function depthOf(queues: SQSClient, QueueUrl: string, abortSignal: AbortSignal): Promise<QueueDepth> {
+  const command = new GetQueueAttributesCommand({
+    QueueUrl,
+    AttributeNames: ['ApproximateNumberOfMessages', 'ApproximateNumberOfMessagesNotVisible'],
+  });
+  const { Attributes = {} } = await queues.send(command, { abortSignal });
+  return {
+    visible: Number(Attributes.ApproximateNumberOfMessages ?? 0),
+    inFlight: Number(Attributes.ApproximateNumberOfMessagesNotVisible ?? 0),
+  };
+}
+
+/** Routes that are too long for the environment are in a file beside the function's code. */
+function settingsOf(environment: Readonly<Record<string, string>>): Pick<Deployment, 'settings' | 'areRoutesKnown'> {
+  const { ROUTES = '' } = environment;
+  const areRoutesKnown = !ROUTES.startsWith('file:');
+  const unknown = JSON.stringify([{ name: 'unknown', template: 'unknown' }]);
+  const settings = parseEnv(areRoutesKnown ? environment : { ...environment, ROUTES: unknown });
+  return { settings: areRoutesKnown ? settings : { ...settings, routes: [] }, areRoutesKnown };
+}
+
+/** One sentence for an error of the connection. Undefined if the error is of another kind. */
+export function issueOfConnection(error: unknown): string | undefined {
+  if (error instanceof ConfigurationError) {
+    return `The function's environment cannot be read: ${error.message}. Use the version of Flowdrop that deployed it.`;
+  }
+  if (error instanceof AwsRequestError) {
+    if (/AccessDenied|Unauthorized/i.test(error.code)) return `AWS does not allow it: ${error.message}`;
+    return error.message;
+  }
+  const { name } = error as Error;
+  if (name === 'CredentialsProviderError') {
+    return 'There are no AWS credentials. Log in, for example with aws sso login, or set AWS_PROFILE.';
+  }
+  return undefined;
+}

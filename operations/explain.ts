@@ -1,0 +1,208 @@
+import { open, stat } from 'node:fs/promises';
+import { basename } from 'node:path';
+import { inputFailure } from '../functions/create-flow/admission.ts';
+import { flowBody } from '../functions/flow-service/request-body.ts';
+import type { InputSource } from '../functions/flow-service/types.ts';
+import type { Settings } from '../functions/settings/environment.ts';
+import { matchesKey, matchesObject } from '../functions/uploads/conditions.ts';
+import type { OpenedUpload } from '../functions/uploads/inbox.ts';
+import { mediaTypeOf } from '../functions/uploads/media-type.ts';
+import { InvalidOverrideError, type RouteSnapshot, snapshot } from '../functions/uploads/route-snapshot.ts';
+import { type Route, routeFor } from '../functions/uploads/routes.ts';
+import { isFolderMarker } from '../functions/uploads/upload-event.ts';
+import type { Deployment } from './deployment.ts';
+import { findUpload, withPrefix } from './find.ts';
+
+/** Bytes of the file that an explained request shows. */
+const SHOWN_BYTES = 48;
+
+/** The routes are in a file beside the function's code, which an operator cannot read. */
+export class RoutesUnknownError extends Error {
+  override readonly name = 'RoutesUnknownError';
+}
+
+/** Neither a file of this machine nor a key of the inbox. */
+export class NothingToExplainError extends Error {
+  override readonly name = 'NothingToExplainError';
+}
+
+export interface Explanation {
+  readonly key: string;
+  readonly bytes: number;
+  readonly mediaType: string;
+  /** True if it is a file of this machine, and not an object in the inbox. */
+  readonly isFile: boolean;
+  readonly routes: readonly { readonly name: string; readonly takesIt: boolean; readonly why: string }[];
+  /** Why it would not be sent, although a route may want it. */
+  readonly issue: string | undefined;
+  /** The body of `POST /flows`, with its data shortened. Undefined if nothing would be sent. */
+  readonly request: object | undefined;
+}
+
+/** A file to explain: its facts, and how its first bytes are read. */
+interface Subject {
+  readonly key: string;
+  readonly bytes: number;
+  readonly mediaType: string;
+  readonly metadata: Readonly<Record<string, string>>;
+  readonly isFile: boolean;
+  readonly isArchived: boolean;
+  readonly id: string;
+  readonly versionId?: string | undefined;
+  head(): Promise<Uint8Array>;
+}
+
+/**
+ * Tells which route takes a file, why the others do not, and which request would be sent. Nothing is sent.
+ * @param what the path of a file, or else the key of an object in the inbox.
+ * @throws {NothingToExplainError} @throws {RoutesUnknownError}
+ */
+export async function explain(
+  what: { readonly path: string; readonly key: string },
+  deployment: Deployment,
+  signal: AbortSignal,
+): Promise<Explanation> {
+  if (!deployment.areRoutesKnown) {
+    throw new RoutesUnknownError(
+      'The routes of this deployment do not fit into its environment, and stand in a file beside its code. ' +
+        'Read them in the configuration that was deployed.',
+    );
+  }
+  const subject = (await fileSubject(what.path, deployment)) ?? (await objectSubject(what.key, deployment, signal));
+  if (subject === undefined) {
+    throw new NothingToExplainError(
+      `There is no file ${what.path}, and no object with the key ${what.key} in the inbox.`,
+    );
+  }
+  const { settings } = deployment;
+  const { key, bytes, mediaType, isFile } = subject;
+  const route = routeFor(settings.routes, subject);
+  const { snapshot: chosen, issue } = isFolderMarker(subject)
+    ? { issue: 'It is a folder, and not a file.' }
+    : admission(route, subject, settings);
+  const routes = settings.routes.map((each) => ({ name: each.name, ...verdictOf(each, route, subject) }));
+  const request = chosen && issue === undefined ? await requestOf(chosen, subject, deployment, signal) : undefined;
+  return { key, bytes, mediaType, isFile, routes, issue, request };
+}
+
+/** The same checks that the creating function makes. */
+function admission(
+  route: Route | undefined,
+  subject: Subject,
+  settings: Settings,
+): { readonly snapshot?: RouteSnapshot; readonly issue?: string | undefined } {
+  if (route === undefined) return { issue: 'No route wants it, so nothing is sent.' };
+  try {
+    const { bytes, isArchived } = subject;
+    // Only these facts of an upload are checked.
+    const opened = { upload: { bytes }, isArchived } as OpenedUpload;
+    return { snapshot: snapshot(route, subject.metadata), issue: inputFailure(settings, opened, route.input)?.message };
+  } catch (error) {
+    if (!(error instanceof InvalidOverrideError)) throw error;
+    return { issue: `It fails: ${error.message}.` };
+  }
+}
+
+function verdictOf(route: Route, taken: Route | undefined, subject: Subject): { takesIt: boolean; why: string } {
+  if (route === taken) return { takesIt: true, why: `takes it, as input of the template ${route.template}` };
+  const { prefixes, suffixes, mediaTypes } = route;
+  const { key, mediaType } = subject;
+  const unmet = [
+    ...(matchesKey({ prefixes }, key) ? [] : [`its key does not begin with ${oneOf(prefixes)}`]),
+    ...(matchesKey({ suffixes }, key) ? [] : [`its key does not end with ${oneOf(suffixes)}`]),
+    ...(matchesObject({ mediaTypes }, subject) ? [] : [`its media type ${mediaType} is not ${oneOf(mediaTypes)}`]),
+  ];
+  if (unmet.length > 0) return { takesIt: false, why: unmet.join(', and ') };
+  return { takesIt: false, why: `would take it, but ${taken?.name} comes first` };
+}
+
+function oneOf(values: readonly string[] = []): string {
+  const [last = '', ...others] = [...values].reverse();
+  return others.length === 0 ? last : `${others.reverse().join(', ')} or ${last}`;
+}
+
+/** Undefined if there is no such file. */
+async function fileSubject(path: string, deployment: Deployment): Promise<Subject | undefined> {
+  const facts = await stat(path).catch((error: NodeJS.ErrnoException) => {
+    if (error.code === 'ENOENT' || error.code === 'ENOTDIR') return undefined;
+    throw error;
+  });
+  if (facts === undefined || !facts.isFile()) return undefined;
+  const key = withPrefix(basename(path), deployment);
+  return {
+    ...{ key, bytes: facts.size, mediaType: mediaTypeOf(undefined, key), metadata: {} },
+    ...{ isFile: true, isArchived: false, id: '0'.repeat(40) },
+    async head() {
+      await using file = await open(path);
+      const { buffer, bytesRead } = await file.read(Buffer.alloc(SHOWN_BYTES), 0, SHOWN_BYTES, 0);
+      return buffer.subarray(0, bytesRead);
+    },
+  };
+}
+
+/** Undefined if the inbox has no such object. */
+async function objectSubject(text: string, deployment: Deployment, signal: AbortSignal): Promise<Subject | undefined> {
+  const found = await findUpload(text, deployment, signal);
+  if (found?.current === undefined) return undefined;
+  const { inbox, settings } = deployment;
+  const opened = await inbox.open({ bucket: settings.inboxBucket, key: found.key }, signal);
+  opened.discard();
+  const { upload, metadata, isArchived } = opened;
+  const { key, bytes, mediaType, id, versionId } = upload;
+  return {
+    ...{ key, bytes, mediaType, metadata, isArchived, id, versionId },
+    isFile: false,
+    async head() {
+      const again = await inbox.open(upload, signal);
+      try {
+        for await (const chunk of await again.source.open(signal)) return chunk.subarray(0, SHOWN_BYTES);
+        return new Uint8Array();
+      } finally {
+        again.discard();
+      }
+    },
+  };
+}
+
+/** The body as the creating function would make it, of the first bytes of the file. */
+async function requestOf(
+  route: RouteSnapshot,
+  subject: Subject,
+  { settings }: Deployment,
+  signal: AbortSignal,
+): Promise<object> {
+  const { key, bytes, mediaType, id, versionId } = subject;
+  const { template, parameters, additional, input } = route;
+  // A text is cut between bytes of a character at most, and the end is replaced anyway.
+  const head = input === 'text' ? wellFormed(await subject.head()) : await subject.head();
+  const source: InputSource = {
+    bytes: head.byteLength,
+    async open() {
+      return [head] as unknown as AsyncIterable<Uint8Array>;
+    },
+  };
+  const body = await flowBody(
+    {
+      ...{ template, parameters, additional },
+      tag: { pipeline: settings.pipeline, upload: id, generation: 1 },
+      input: {
+        ...{ as: input, mediaType, source },
+        additional: { bucket: settings.inboxBucket, key, ...(versionId === undefined ? {} : { versionId }) },
+      },
+    },
+    signal,
+  );
+  const chunks: Uint8Array[] = [];
+  for await (const chunk of body.chunks(signal)) chunks.push(Uint8Array.from(chunk));
+  const request = JSON.parse(Buffer.concat(chunks).toString()) as { inputs: { data: string }[] };
+  const isWhole = head.byteLength === bytes;
+  const inputs = request.inputs.map(({ data, ...rest }) => ({
+    ...rest,
+    data: isWhole ? data : `${data.replace(/=*$/, '')}… (${bytes} bytes in all)`,
+  }));
+  return { ...request, inputs };
+}
+
+/** The text without the rest of a character that was cut. */
+const wellFormed = (bytes: Uint8Array): Uint8Array =>
+  Buffer.from(new TextDecoder().decode(bytes).replace(/\uFFFD+$/u, ''));

@@ -1,0 +1,114 @@
+import { HeadObjectCommand } from '@aws-sdk/client-s3';
+import type { Entry } from '../functions/ledger/entry.ts';
+import { receiptKey, UPLOAD_METADATA } from '../functions/results/results-keys.ts';
+import { isAbsent } from '../functions/s3/errors.ts';
+import { UPLOAD_ID, type Upload } from '../functions/uploads/upload.ts';
+import { isFolderMarker } from '../functions/uploads/upload-event.ts';
+import type { Deployment } from './deployment.ts';
+import { type EntryIssue, readEntries, readEntry } from './listing.ts';
+
+/** Uploads below a prefix that are looked at. More of them are not read, and the answer says so. */
+export const PREFIX_UPLOADS_MAX = 10_000;
+
+/** One upload, as far as it is known. */
+export interface FoundUpload {
+  readonly id: string;
+  readonly key: string;
+  /** The object in the inbox. Undefined if it is gone, or not the current version of its key. */
+  readonly current?: Pick<Upload, 'bytes' | 'lastModified' | 'versionId'> & { readonly mediaType?: string | undefined };
+  readonly entry?: Entry | undefined;
+  /** Why there is no entry. */
+  readonly issue?: EntryIssue | undefined;
+}
+
+/** What an operator named. */
+export type Found =
+  | { readonly kind: 'upload'; readonly upload: FoundUpload }
+  | {
+      readonly kind: 'prefix';
+      readonly prefix: string;
+      readonly uploads: readonly FoundUpload[];
+      /** True if there are more than {@link PREFIX_UPLOADS_MAX}. */
+      readonly isCut: boolean;
+    };
+
+/**
+ * Finds what a text names: an upload by its id or its key, or else all current uploads whose keys begin with the text. A
+ * key may lack the prefix of the inbox. A key whose object is gone is found by its receipt.
+ */
+export async function find(text: string, deployment: Deployment, signal: AbortSignal): Promise<Found> {
+  const upload = await findUpload(text, deployment, signal);
+  if (upload !== undefined) return { kind: 'upload', upload };
+  const prefix = withPrefix(text, deployment);
+  return { kind: 'prefix', prefix, ...(await findBelow(prefix, deployment, signal)) };
+}
+
+/** The key, or the beginning of keys, that a text means. */
+export const withPrefix = (text: string, { settings: { inboxPrefix } }: Deployment): string =>
+  text.startsWith(inboxPrefix) ? text : `${inboxPrefix}${text}`;
+
+/** Undefined if the text names no upload. */
+export async function findUpload(
+  text: string,
+  deployment: Deployment,
+  signal: AbortSignal,
+): Promise<FoundUpload | undefined> {
+  if (UPLOAD_ID.test(text)) {
+    const { entry, issue } = await readEntry(text, deployment, signal);
+    if (entry !== undefined) return { id: text, key: entry.upload.key, entry };
+    if (issue?.kind === 'unreadable') return { id: text, key: text, issue };
+  }
+  if (text === '') return undefined;
+  const { inbox, settings } = deployment;
+  const key = withPrefix(text, deployment);
+  const current = await inbox.current(settings.inboxBucket, key, signal);
+  if (current !== undefined) {
+    const { id, bytes, lastModified, versionId, mediaType } = current;
+    const { entry, issue } = await readEntry(id, deployment, signal);
+    return { id, key, current: { bytes, lastModified, versionId, mediaType }, entry, issue };
+  }
+  const id = await idInReceipt(key, deployment, signal);
+  if (id === undefined) return undefined;
+  const { entry, issue } = await readEntry(id, deployment, signal);
+  return { id, key, entry, issue };
+}
+
+/** The upload whose receipt stands at a key. */
+async function idInReceipt(
+  key: string,
+  { s3, settings }: Deployment,
+  abortSignal: AbortSignal,
+): Promise<string | undefined> {
+  try {
+    const address = { Bucket: settings.resultsBucket, Key: receiptKey(settings.resultsPrefix, key) };
+    const { Metadata } = await s3.send(new HeadObjectCommand(address), { abortSignal });
+    const id = Metadata?.[UPLOAD_METADATA];
+    return id !== undefined && UPLOAD_ID.test(id) ? id : undefined;
+  } catch (error) {
+    if (isAbsent(error)) return undefined;
+    throw error;
+  }
+}
+
+/** The current uploads below a prefix. */
+async function findBelow(prefix: string, deployment: Deployment, signal: AbortSignal) {
+  const { inbox, settings } = deployment;
+  const listed = [];
+  let isCut = false;
+  for await (const page of inbox.pages(settings.inboxBucket, prefix, undefined, signal)) {
+    listed.push(...page.uploads.filter((upload) => upload.isCurrent && !isFolderMarker(upload)));
+    isCut = listed.length > PREFIX_UPLOADS_MAX;
+    if (isCut) break;
+  }
+  const shown = listed.slice(0, PREFIX_UPLOADS_MAX);
+  const entries = await readEntries(
+    shown.map(({ id }) => id),
+    deployment,
+    signal,
+  );
+  const uploads = shown.map(({ id, key, bytes, lastModified, versionId }, index): FoundUpload => {
+    const { entry, issue } = entries[index] as (typeof entries)[number];
+    return { id, key, current: { bytes, lastModified, versionId }, entry, issue };
+  });
+  return { uploads, isCut };
+}

@@ -1,0 +1,108 @@
+import { type Entry, isTerminal } from '../functions/ledger/entry.ts';
+import type { Deployment } from './deployment.ts';
+import { failedMarkers, readEntries, runningMarkers, waitingMarkers } from './listing.ts';
+import { type UploadView, viewOf } from './upload-view.ts';
+
+/** Entries that are read before the next are, so that a filter that few pass reads no more than it must. */
+const READ_AT_ONCE = 200;
+
+export type ListedState = 'failed' | 'waiting' | 'held' | 'running';
+
+export interface ListQuery {
+  readonly state: ListedState;
+  /** Only uploads that failed, came to the pipeline or began to run then or later. Milliseconds since the epoch. */
+  readonly since?: number | undefined;
+  /** Only failures with this code, or waits for this reason. */
+  readonly code?: string | undefined;
+  /** Only uploads of the route of this name. */
+  readonly route?: string | undefined;
+  /** Maximum number of uploads. Default: all. */
+  readonly limit?: number | undefined;
+}
+
+export interface Listed {
+  /** Newest first. */
+  readonly uploads: readonly UploadView[];
+  /** True if there may be more than the limit. */
+  readonly isCut: boolean;
+  /** Uploads whose entries cannot be read. */
+  readonly unreadable: readonly string[];
+}
+
+/** Lists the uploads in a state, newest first. Reads the markers of that state and no other part of the ledger. */
+export async function list(query: ListQuery, deployment: Deployment, signal: AbortSignal): Promise<Listed> {
+  const marked = await markedUploads(query, deployment, signal);
+  const { limit = Number.POSITIVE_INFINITY } = query;
+  const uploads: UploadView[] = [];
+  const unreadable: string[] = [];
+  for (let from = 0; from < marked.length; from += READ_AT_ONCE) {
+    const some = marked.slice(from, from + READ_AT_ONCE);
+    const entries = await readEntries(
+      some.map(({ uploadId }) => uploadId),
+      deployment,
+      signal,
+    );
+    for (const [index, { entry, issue }] of entries.entries()) {
+      const { uploadId, endedAt } = some[index] as Marked;
+      if (issue?.kind === 'unreadable') unreadable.push(uploadId);
+      if (entry === undefined || !isListed(entry, query, endedAt)) continue;
+      if (uploads.length === limit) return { uploads, isCut: true, unreadable };
+      uploads.push(viewOf(entry, deployment.settings));
+    }
+  }
+  return { uploads, isCut: false, unreadable };
+}
+
+interface Marked {
+  readonly uploadId: string;
+  /** Of a failure. A marker may be left of one that was retried. */
+  readonly endedAt?: number | undefined;
+}
+
+/** The uploads that have a marker of the state, newest first. */
+async function markedUploads(
+  { state, since = 0 }: ListQuery,
+  deployment: Deployment,
+  signal: AbortSignal,
+): Promise<readonly Marked[]> {
+  const marked = new Map<string, Marked>();
+  const add = (marker: Marked) => marked.set(`${marker.uploadId} ${marker.endedAt}`, marker);
+  switch (state) {
+    case 'failed':
+      for await (const { uploadId, endedAt } of failedMarkers(deployment, since, signal)) add({ uploadId, endedAt });
+      break;
+    case 'running':
+      for await (const { uploadId, createdAt } of runningMarkers(deployment, signal)) {
+        if (createdAt >= since) add({ uploadId });
+      }
+      break;
+    case 'waiting':
+    case 'held':
+      for await (const { uploadId } of waitingMarkers(deployment, signal)) add({ uploadId });
+  }
+  return [...marked.values()].reverse();
+}
+
+/** Markers lag behind their entries, so the entry decides. */
+function isListed(entry: Entry, { state, since = 0, code, route }: ListQuery, endedAt: number | undefined): boolean {
+  if (route !== undefined && entry.route.name !== route) return false;
+  switch (state) {
+    case 'failed':
+      return (
+        entry.state === 'failed' && entry.endedAt === endedAt && (code === undefined || entry.failure.code === code)
+      );
+    case 'running':
+      return entry.state === 'running';
+    case 'held':
+      return entry.state === 'waiting' && entry.reason === 'held' && isSince(entry, since);
+    case 'waiting':
+      return (
+        !isTerminal(entry) &&
+        entry.state !== 'running' &&
+        isSince(entry, since) &&
+        (code === undefined || (entry.state === 'waiting' && entry.reason === code))
+      );
+  }
+}
+
+const isSince = ({ arrivedAt, upload }: Entry, since: number): boolean => (arrivedAt ?? upload.lastModified) >= since;

@@ -1,0 +1,105 @@
+import { type _Object, ListObjectsV2Command } from '@aws-sdk/client-s3';
+import pMap from 'p-map';
+import type { Entry } from '../functions/ledger/entry.ts';
+import {
+  FAILED_PREFIX,
+  type FailedMarker,
+  failedSinceKey,
+  parseFailedKey,
+  parseRunningKey,
+  parseWaitingKey,
+  RUNNING_PREFIX,
+  type RunningMarker,
+  WAITING_PREFIX,
+  type WaitingMarker,
+} from '../functions/ledger/keys.ts';
+import { UnreadableEntryError } from '../functions/ledger/store.ts';
+import type { Deployment } from './deployment.ts';
+
+/** Entries that are read side by side. */
+const READS_MAX = 32;
+
+/** The markers of all running flows, oldest first. */
+export const runningMarkers = (deployment: Deployment, signal: AbortSignal): AsyncGenerator<RunningMarker> =>
+  markers(deployment, { prefix: RUNNING_PREFIX, parse: parseRunningKey }, signal);
+
+/** The markers of all waiting uploads: those that wait for a time by that time, then the throttled ones in their order. */
+export const waitingMarkers = (deployment: Deployment, signal: AbortSignal): AsyncGenerator<WaitingMarker> =>
+  markers(deployment, { prefix: WAITING_PREFIX, parse: parseWaitingKey }, signal);
+
+/** The markers of the uploads that failed at `since` or later, oldest first. Some may be left of retried failures. */
+export const failedMarkers = (
+  deployment: Deployment,
+  since: number,
+  signal: AbortSignal,
+): AsyncGenerator<FailedMarker> =>
+  markers(deployment, { prefix: FAILED_PREFIX, parse: parseFailedKey, after: failedSinceKey(since) }, signal);
+
+interface Kind<T> {
+  readonly prefix: string;
+  readonly parse: (key: string) => T | undefined;
+  readonly after?: string;
+}
+
+async function* markers<T>(
+  { s3, settings }: Deployment,
+  { prefix, parse, after }: Kind<T>,
+  signal: AbortSignal,
+): AsyncGenerator<T> {
+  for await (const { Key = '' } of objects({ s3, bucket: settings.ledgerBucket, prefix, after }, signal)) {
+    const marker = parse(Key);
+    if (marker !== undefined) yield marker;
+  }
+}
+
+export interface ObjectsBelow {
+  readonly s3: Deployment['s3'];
+  readonly bucket: string;
+  readonly prefix: string;
+  /** Begins after this key. */
+  readonly after?: string | undefined;
+}
+
+/** All objects below a prefix, in the order of their keys. */
+export async function* objects(
+  { s3, bucket, prefix, after }: ObjectsBelow,
+  abortSignal: AbortSignal,
+): AsyncGenerator<_Object> {
+  let ContinuationToken: string | undefined;
+  do {
+    const listing = { Bucket: bucket, Prefix: prefix, StartAfter: after, ContinuationToken };
+    const page = await s3.send(new ListObjectsV2Command(listing), { abortSignal });
+    yield* page.Contents ?? [];
+    ContinuationToken = page.NextContinuationToken;
+  } while (ContinuationToken !== undefined);
+}
+
+/** An entry, or why there is none. */
+export type ReadEntry =
+  | { readonly entry: Entry; readonly issue?: undefined }
+  | { readonly entry?: undefined; readonly issue: EntryIssue };
+
+export interface EntryIssue {
+  readonly kind: 'absent' | 'unreadable';
+  /** A sentence for a person. */
+  readonly message: string;
+}
+
+/** Reads an entry. One that is gone or cannot be read is an issue, because one damaged entry must not hide all others. */
+export async function readEntry(id: string, { ledger }: Deployment, signal: AbortSignal): Promise<ReadEntry> {
+  try {
+    const entry = (await ledger.read(id, signal))?.entry;
+    if (entry !== undefined) return { entry };
+    return { issue: { kind: 'absent', message: 'The ledger has no entry of this upload.' } };
+  } catch (error) {
+    if (!(error instanceof UnreadableEntryError)) throw error;
+    return { issue: { kind: 'unreadable', message: `The entry cannot be read: ${error.message}.` } };
+  }
+}
+
+/** Reads many entries, in the order of their ids. */
+export const readEntries = (
+  ids: readonly string[],
+  deployment: Deployment,
+  signal: AbortSignal,
+): Promise<readonly ReadEntry[]> => pMap(ids, (id) => readEntry(id, deployment, signal), { concurrency: READS_MAX });

@@ -1,0 +1,217 @@
+import { GetObjectCommand, ListObjectsV2Command } from '@aws-sdk/client-s3';
+import { arrivalOf, type Entry } from '../functions/ledger/entry.ts';
+import { collectorKey, STATE_PREFIX, SWEEP_KEY } from '../functions/ledger/keys.ts';
+import { readState } from '../functions/ledger/lease.ts';
+import { isAbsent } from '../functions/s3/errors.ts';
+import { mediaTypeOf } from '../functions/uploads/media-type.ts';
+import { mayMatch, routeFor } from '../functions/uploads/routes.ts';
+import type { Deployment, QueueDepth } from './deployment.ts';
+import { type FoundUpload, find } from './find.ts';
+import { failedMarkers, readEntries, runningMarkers, waitingMarkers } from './listing.ts';
+import { type UploadView, viewOf } from './upload-view.ts';
+
+const DAY_MS = 24 * 60 * 60_000;
+
+/** Waiting uploads whose entries are read for their reasons. The markers of more are only counted. */
+const REASONS_READ_MAX = 200;
+
+/** How a pipeline is doing. Times are in ISO 8601. */
+export interface PipelineStatus {
+  readonly kind: 'pipeline';
+  readonly deployment: string;
+  readonly pipeline: string;
+  readonly queue: QueueDepth;
+  /** Undefined if the dead-letter queue is not known. */
+  readonly deadLetters: number | undefined;
+  readonly waiting: {
+    readonly count: number;
+    readonly throttled: number;
+    /** By reason, of the first {@link REASONS_READ_MAX}. */
+    readonly reasons: Readonly<Record<string, number>>;
+    /** True if there are more than were read for their reasons. */
+    readonly isSample: boolean;
+    /** When the upload that has been under way for longest came to the pipeline, of those that were read. */
+    readonly oldestArrivedAt: string | undefined;
+  };
+  readonly running: { readonly count: number; readonly oldestCreatedAt: string | undefined };
+  readonly failed: { readonly count: number; readonly since: string };
+  readonly collectors: readonly CollectorStatus[];
+  /** The last daily sweep that ended. Undefined if none has. */
+  readonly sweep: { readonly endedAt: string; readonly missed: number } | undefined;
+}
+
+export interface CollectorStatus {
+  readonly index: number;
+  /** When its last tick ended that was not cut short. */
+  readonly tickCompletedAt: string | undefined;
+  /** True while a tick is at work. */
+  readonly isAtWork: boolean;
+  /** The pace that the service allows. Undefined if no limit is known. */
+  readonly requestsPerSecond: number | undefined;
+}
+
+/** The uploads below a prefix. */
+export interface PrefixStatus {
+  readonly kind: 'prefix';
+  readonly prefix: string;
+  readonly counts: Readonly<Record<string, number>>;
+  /** True if there are more uploads than are looked at. */
+  readonly isCut: boolean;
+  readonly uploads: readonly UploadStatus[];
+}
+
+/** One upload. */
+export interface UploadStatus {
+  readonly kind: 'upload';
+  readonly id: string;
+  readonly key: string;
+  /** `unknown` if the ledger has no entry of it, and `unreadable` if the entry is damaged. */
+  readonly state: Entry['state'] | 'unknown' | 'unreadable';
+  readonly view?: UploadView | undefined;
+  /** Why there is no view. */
+  readonly issue?: string | undefined;
+  /** False if another version of the file is current at its key, or none is. */
+  readonly isCurrent: boolean;
+}
+
+/** The state of the whole pipeline; or of what a key, an upload id or a prefix names. */
+export async function status(
+  what: string | undefined,
+  deployment: Deployment,
+  signal: AbortSignal,
+): Promise<PipelineStatus | PrefixStatus | UploadStatus> {
+  if (what === undefined) return pipelineStatus(deployment, signal);
+  const found = await find(what, deployment, signal);
+  if (found.kind === 'upload') return statusOf(found.upload, deployment);
+  const uploads = found.uploads.map((upload) => statusOf(upload, deployment));
+  const counts: Record<string, number> = {};
+  for (const { state } of uploads) counts[state] = (counts[state] ?? 0) + 1;
+  return { kind: 'prefix', prefix: found.prefix, counts, isCut: found.isCut, uploads };
+}
+
+export function statusOf(upload: FoundUpload, deployment: Deployment): UploadStatus {
+  const { id, key, entry, issue, current } = upload;
+  const facts = { kind: 'upload', id, key, isCurrent: current !== undefined } as const;
+  if (entry !== undefined) return { ...facts, state: entry.state, view: viewOf(entry, deployment.settings) };
+  if (issue?.kind === 'unreadable') return { ...facts, state: 'unreadable', issue: issue.message };
+  return { ...facts, state: 'unknown', issue: whyUnknown(upload, deployment) };
+}
+
+/** Why an upload has no entry. */
+function whyUnknown({ key, current }: FoundUpload, { settings, areRoutesKnown, clock }: Deployment): string {
+  if (current === undefined) return 'The object is gone from the inbox, and the ledger has no entry of it.';
+  const { routes } = settings;
+  const mediaType = current.mediaType ?? mediaTypeOf(undefined, key);
+  const isWanted = mayMatch(routes, key) && routeFor(routes, { key, mediaType }) !== undefined;
+  if (areRoutesKnown && !isWanted) return 'No route wants it: flowdrop explain says why.';
+  const minutes = Math.floor((clock.now() - current.lastModified) / 60_000);
+  if (minutes < 15) return 'It has just been put, and waits in the queue.';
+  return `It was put ${minutes} minutes ago and has no entry. It waits in the queue, or no notification came: the daily sweep submits it, and flowdrop sweep does so now.`;
+}
+
+async function pipelineStatus(deployment: Deployment, signal: AbortSignal): Promise<PipelineStatus> {
+  const [queue, deadLetters, waiting, running, failed, collectors, sweep] = await Promise.all([
+    deployment.queueDepth(signal),
+    deployment.deadLetterCount(signal),
+    waitingStatus(deployment, signal),
+    runningStatus(deployment, signal),
+    failedStatus(deployment, signal),
+    collectorsStatus(deployment, signal),
+    sweepStatus(deployment, signal),
+  ]);
+  const { name, settings } = deployment;
+  const facts = { kind: 'pipeline', deployment: name, pipeline: settings.pipeline } as const;
+  return { ...facts, queue, deadLetters, waiting, running, failed, collectors, sweep };
+}
+
+async function waitingStatus(deployment: Deployment, signal: AbortSignal): Promise<PipelineStatus['waiting']> {
+  const ids = new Set<string>();
+  const toRead: string[] = [];
+  let throttled = 0;
+  for await (const { uploadId, throttledSince } of waitingMarkers(deployment, signal)) {
+    // A resubmitted upload may have two markers for a moment.
+    if (ids.has(uploadId)) continue;
+    ids.add(uploadId);
+    if (throttledSince !== undefined) throttled += 1;
+    if (toRead.length < REASONS_READ_MAX) toRead.push(uploadId);
+  }
+  const reasons: Record<string, number> = {};
+  let oldest: number | undefined;
+  let ended = 0;
+  for (const { entry, issue } of await readEntries(toRead, deployment, signal)) {
+    const reason = reasonOf(entry) ?? (issue?.kind === 'unreadable' ? 'unreadable' : undefined);
+    // Its marker is about to be removed.
+    if (reason === undefined) ended += 1;
+    else reasons[reason] = (reasons[reason] ?? 0) + 1;
+    if (entry !== undefined && reason !== undefined) oldest = Math.min(oldest ?? arrivalOf(entry), arrivalOf(entry));
+  }
+  return {
+    count: ids.size - ended,
+    throttled,
+    reasons,
+    isSample: ids.size > toRead.length,
+    oldestArrivedAt: isoOf(oldest),
+  };
+}
+
+/** Undefined for an entry that is not on its way to a flow. */
+function reasonOf(entry: Entry | undefined): string | undefined {
+  if (entry?.state === 'waiting') return entry.reason;
+  return entry?.state === 'claimed' ? 'being sent' : undefined;
+}
+
+async function runningStatus(deployment: Deployment, signal: AbortSignal): Promise<PipelineStatus['running']> {
+  let count = 0;
+  let oldest: number | undefined;
+  for await (const { createdAt } of runningMarkers(deployment, signal)) {
+    oldest ??= createdAt;
+    count += 1;
+  }
+  return { count, oldestCreatedAt: isoOf(oldest) };
+}
+
+async function failedStatus(deployment: Deployment, signal: AbortSignal): Promise<PipelineStatus['failed']> {
+  const since = deployment.clock.now() - DAY_MS;
+  const ids = new Set<string>();
+  for await (const { uploadId } of failedMarkers(deployment, since, signal)) ids.add(uploadId);
+  return { count: ids.size, since: new Date(since).toISOString() };
+}
+
+async function collectorsStatus(
+  { s3, settings, clock }: Deployment,
+  signal: AbortSignal,
+): Promise<readonly CollectorStatus[]> {
+  const { Contents = [] } = await s3.send(
+    new ListObjectsV2Command({ Bucket: settings.ledgerBucket, Prefix: STATE_PREFIX }),
+    { abortSignal: signal },
+  );
+  const collectors: CollectorStatus[] = [];
+  for (let index = 0; Contents.some(({ Key }) => Key === collectorKey(index)); index += 1) {
+    const { state } = await readState({ s3, bucket: settings.ledgerBucket, clock }, index, signal);
+    collectors.push({
+      index,
+      tickCompletedAt: isoOf(state.tickCompletedAt),
+      isAtWork: (state.heldUntil ?? 0) > clock.now(),
+      requestsPerSecond: state.pace?.requestsPerSecond,
+    });
+  }
+  return collectors;
+}
+
+/** Only shown, so a state that cannot be read is no sweep. */
+async function sweepStatus({ s3, settings }: Deployment, abortSignal: AbortSignal): Promise<PipelineStatus['sweep']> {
+  try {
+    const get = new GetObjectCommand({ Bucket: settings.ledgerBucket, Key: SWEEP_KEY });
+    const { Body } = await s3.send(get, { abortSignal });
+    const state = JSON.parse((await Body?.transformToString()) ?? '');
+    const { endedAt, counts } = state.ended?.daily ?? {};
+    if (typeof endedAt !== 'number') return undefined;
+    return { endedAt: new Date(endedAt).toISOString(), missed: Number(counts?.missed ?? 0) };
+  } catch (error) {
+    if (isAbsent(error) || error instanceof SyntaxError) return undefined;
+    throw error;
+  }
+}
+
+const isoOf = (ms: number | undefined): string | undefined =>
+  ms === undefined ? undefined : new Date(ms).toISOString();

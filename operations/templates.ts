@@ -1,0 +1,53 @@
+import * as z from 'zod/mini';
+import type { Json } from '../functions/base/json.ts';
+import type { Deployment } from './deployment.ts';
+
+/** The service did not say what it offers. `code` is one of the codes of the flow service's errors. */
+export class TemplatesUnknownError extends Error {
+  override readonly name = 'TemplatesUnknownError';
+  readonly code: string;
+  constructor(code: string, message: string) {
+    super(message);
+    this.code = code;
+  }
+}
+
+/** What the service offers. */
+export interface OfferedTemplate {
+  readonly id: string | undefined;
+  readonly name: string | undefined;
+  readonly description: string | undefined;
+  /** Media types that it takes, as the service writes them. Undefined if the service does not say. */
+  readonly inputTypes: readonly string[] | undefined;
+  /** As the service writes them. */
+  readonly parameters: Json | undefined;
+}
+
+const text = z.catch(z.optional(z.coerce.string()), undefined);
+const types = z.catch(z.optional(z.array(z.string())), undefined);
+
+const templateSchema = z.pipe(
+  z.looseObject({ id: text, name: text, description: text, input_types: types, inputTypes: types }),
+  z.transform(
+    ({ id, name, description, input_types, inputTypes, parameters }): OfferedTemplate => ({
+      ...{ id, name, description },
+      inputTypes: input_types ?? inputTypes,
+      parameters: parameters as Json | undefined,
+    }),
+  ),
+);
+
+const answerSchema = z.union([
+  z.object({ templates: z.array(templateSchema) }),
+  z.object({ issue: z.object({ code: z.string(), message: z.string() }) }),
+]);
+
+/**
+ * What the service offers. The collecting function asks it, with its token.
+ * @throws {TemplatesUnknownError} the service does not list its templates, or cannot be reached.
+ */
+export async function templates({ collecting }: Deployment, signal: AbortSignal): Promise<readonly OfferedTemplate[]> {
+  const answer = answerSchema.parse(await collecting.invoke({ templates: true }, signal));
+  if ('issue' in answer) throw new TemplatesUnknownError(answer.issue.code, answer.issue.message);
+  return answer.templates;
+}

@@ -1,0 +1,94 @@
+import { arrivalOf, type Entry } from '../functions/ledger/entry.ts';
+import { adviceFor, RETRY_SENTENCES } from '../functions/ledger/failures.ts';
+import { receiptKey } from '../functions/results/results-keys.ts';
+import type { Settings } from '../functions/settings/environment.ts';
+
+/** All that the ledger knows of one upload, as an operator sees it. Times are in ISO 8601. */
+export interface UploadView {
+  readonly id: string;
+  readonly bucket: string;
+  readonly key: string;
+  readonly versionId?: string | undefined;
+  readonly bytes: number;
+  readonly mediaType: string;
+  readonly putAt: string;
+  /** When it came to the pipeline, or was last retried. */
+  readonly arrivedAt: string;
+  readonly state: Entry['state'];
+  readonly route: string;
+  readonly template: string;
+  readonly parameters?: unknown;
+  readonly generation: number;
+  /** Failures that the file could be the cause of. */
+  readonly attempts: number;
+  /** Present while it waits. */
+  readonly wait?: { readonly reason: string; readonly message: string; readonly until: string } | undefined;
+  /** Since when throttling keeps it waiting. */
+  readonly throttledSince?: string | undefined;
+  /** Until when an invocation is at work on it, at the latest. */
+  readonly claimedUntil?: string | undefined;
+  /** True if a request may have made a flow that is not known. */
+  readonly isInDoubt: boolean;
+  readonly flow?: { readonly id: string; readonly createdAt: string } | undefined;
+  readonly endedAt?: string | undefined;
+  readonly failure?:
+    | { readonly code: string; readonly message: string; readonly advice?: string | undefined }
+    | undefined;
+  readonly assets: readonly { readonly key: string; readonly bytes: number; readonly sha256: string }[];
+  readonly failedOutputs: readonly { readonly id: string; readonly code: string; readonly message: string }[];
+  readonly results: { readonly bucket: string; readonly receipt: string };
+}
+
+/** @param settings the place of the results. */
+export function viewOf(entry: Entry, settings: Pick<Settings, 'resultsBucket' | 'resultsPrefix'>): UploadView {
+  const { upload, route, generation, attempts } = entry;
+  return {
+    id: upload.id,
+    bucket: upload.bucket,
+    key: upload.key,
+    versionId: upload.versionId,
+    bytes: upload.bytes,
+    mediaType: upload.mediaType,
+    putAt: iso(upload.lastModified),
+    arrivedAt: iso(arrivalOf(entry)),
+    state: entry.state,
+    route: route.name,
+    template: route.template,
+    parameters: route.parameters,
+    generation,
+    attempts,
+    throttledSince: entry.throttledSince === undefined ? undefined : iso(entry.throttledSince),
+    isInDoubt: entry.doubt !== undefined,
+    ...stateOf(entry),
+    assets: 'assets' in entry ? (entry.assets ?? []).map(({ key, bytes, sha256 }) => ({ key, bytes, sha256 })) : [],
+    failedOutputs: 'failedOutputs' in entry ? entry.failedOutputs : [],
+    results: { bucket: settings.resultsBucket, receipt: receiptKey(settings.resultsPrefix, upload.key) },
+  };
+}
+
+/** What only some states have. */
+function stateOf(entry: Entry): Pick<UploadView, 'wait' | 'claimedUntil' | 'flow' | 'endedAt' | 'failure'> {
+  switch (entry.state) {
+    case 'waiting':
+      return { wait: { reason: entry.reason, message: entry.message, until: iso(entry.notBefore) } };
+    case 'claimed':
+      return { claimedUntil: iso(entry.deadline) };
+    case 'running':
+      return { flow: flowOf(entry.flow) };
+    case 'succeeded':
+      return { flow: flowOf(entry.flow), endedAt: iso(entry.endedAt) };
+    case 'failed':
+      return { flow: flowOf(entry.flow), endedAt: iso(entry.endedAt), failure: advised(entry.failure) };
+  }
+}
+
+function advised({ code, message }: { readonly code: string; readonly message: string }): UploadView['failure'] {
+  const advice = adviceFor(code);
+  if (advice === undefined) return { code, message };
+  return { code, message, advice: `${advice.action} ${RETRY_SENTENCES[advice.retry]}` };
+}
+
+const flowOf = (flow: { readonly id: string; readonly createdAt: number } | undefined): UploadView['flow'] =>
+  flow && { id: flow.id, createdAt: iso(flow.createdAt) };
+
+const iso = (ms: number): string => new Date(ms).toISOString();

@@ -1,0 +1,61 @@
+import { copyFileSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { describe, expect, it } from 'vitest';
+import { Operated, runFlowdrop } from '../../operations/support.ts';
+
+const PAGE = fileURLToPath(new URL('../../../docs/commands.md', import.meta.url));
+const UPDATE = 'To write the commands: npx vitest run test/command-line/flowdrop/commands.test.ts --update';
+const MARK = '<!-- commands -->\n';
+
+const help = async (...words: readonly string[]): Promise<string> => {
+  const { code, output } = await runFlowdrop([...words, '--help'], { directory: '.' });
+  expect(code).toBe(0);
+  return output.trimEnd();
+};
+
+/** The names of all commands, in the order of the help. */
+const NAMES = Array.from((await help()).matchAll(/^ {2}(\w+)(?: \S.*| {2,}\S.*)$/gm), ([, name = '']) => name).filter(
+  (name, index, all) => name !== 'help' && all.indexOf(name) === index,
+);
+
+const section = async (name: string): Promise<string> => {
+  // The options of every command stand in the help of the program already.
+  const text = (await help(name)).replace(/\nGlobal Options:\n(?: {2}.*\n)+/, '');
+  return `## ${name}\n\n\`\`\`\n${text}\n\`\`\`\n`;
+};
+
+describe('docs/commands.md', () => {
+  it('says what the commands say', async () => {
+    const [before = ''] = readFileSync(PAGE, 'utf8').split(MARK);
+    const sections = await Promise.all(NAMES.map(section));
+    const page = `${before}${MARK}\n\`\`\`\n${await help()}\n\`\`\`\n\n${sections.join('\n')}`;
+    await expect(page, UPDATE).toMatchFileSnapshot(PAGE);
+  });
+
+  it('has every command', () => {
+    expect(NAMES.length).toBeGreaterThan(3);
+    const headings = Array.from(readFileSync(PAGE, 'utf8').matchAll(/^## (\w+)$/gm), ([, name = '']) => name);
+    expect(headings).toEqual(NAMES);
+  });
+});
+
+describe('every example', () => {
+  it('works against a running pipeline', async () => {
+    await using operated = await Operated.start();
+    copyFileSync(
+      fileURLToPath(new URL('../../../examples/robot.png', import.meta.url)),
+      join(operated.directory, 'robot.png'),
+    );
+    await operated.put('photos/robot.png', 'succeeded');
+    const examples = Array.from(readFileSync(PAGE, 'utf8').matchAll(/^ {2}\$ flowdrop (.*)$/gm), ([, line = '']) =>
+      line.replace(/ {2,}.*$/, ''),
+    );
+    expect(examples.length).toBeGreaterThan(8);
+    for (const line of new Set(examples)) {
+      if (line.includes('--watch') || line.includes('--stack')) continue; // Endless, or of an account.
+      const ran = await operated.run(...line.split(' '));
+      expect(ran.code, `flowdrop ${line}\n${ran.output}${ran.errors}`).toBe(0);
+    }
+  });
+});

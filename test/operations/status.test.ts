@@ -1,0 +1,233 @@
+import { DeleteObjectCommand, PutObjectCommand } from '@aws-sdk/client-s3';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { INBOX_BUCKET, LEDGER_BUCKET } from '../../local/pipeline.ts';
+import { deployedAs, Operated, runFlowdrop } from './support.ts';
+
+let operated: Operated;
+beforeAll(async () => {
+  operated = await Operated.start();
+  await operated.put('good/robot.png', 'succeeded');
+  operated.refuse(422);
+  await operated.put('bad/first.png', 'failed');
+  await operated.put('bad/second.png', 'failed');
+  operated.refuse(401);
+  await operated.put('slow/later.png', 'waiting');
+});
+afterAll(() => operated[Symbol.asyncDispose]());
+
+describe('status', () => {
+  it('counts what waits and what failed, and tells of the last tick', async () => {
+    const { code, output } = await operated.run('status');
+    expect(code).toBe(0);
+    expect(output).toMatch(/^operated: the local run\n/);
+    expect(output).toMatch(/waiting +1 {2}\(1 unauthorised\)/);
+    expect(output).toMatch(/failed +2 {2}\(in the last 24 hours\)/);
+    expect(output).toMatch(/running +0/);
+    expect(output).toMatch(/last tick +completed \d+ s ago/);
+    expect(output).toContain('flowdrop list --failed');
+  });
+
+  it('tells the life of a file that succeeded', async () => {
+    const { code, output } = await operated.run('status', 'good/robot.png');
+    expect(code).toBe(0);
+    expect(output).toMatch(/^good\/robot\.png: succeeded\n/);
+    expect(output).toMatch(/put into the inbox: 25 B, image\/png/);
+    expect(output).toMatch(/flow \S+ of bytes_echo began/);
+    expect(output).toMatch(/succeeded, with 1 result\n/);
+    expect(output).toContain('receipt: s3://results/good/robot.png/receipt.json');
+  });
+
+  it('tells why a file failed, what to do, and which command does it', async () => {
+    const { code, output } = await operated.run('status', 'bad/first.png');
+    expect(code).toBe(1);
+    expect(output).toContain('failed: rejected');
+    expect(output).toContain('422');
+    expect(output).toContain("Read the service's words in the message.");
+    expect(output).toContain('flowdrop retry bad/first.png');
+  });
+
+  it('tells why a file waits, and until when', async () => {
+    const { output } = await operated.run('status', 'slow/later.png');
+    expect(output).toMatch(/waits until 20\d\d-.* UTC {2}\(in \d+ (s|min)\): unauthorised\n/);
+    expect(output).toContain('401');
+  });
+
+  it('finds an upload by its id too', async () => {
+    const { id } = await operated.becomes('bad/first.png', 'failed');
+    expect(JSON.parse((await operated.run('status', id, '--json')).output)).toMatchObject({
+      key: 'bad/first.png',
+      state: 'failed',
+      view: { failure: { code: 'rejected' } },
+    });
+  });
+
+  it('counts the files below a prefix', async () => {
+    const { code, output } = await operated.run('status', 'bad/');
+    expect(code).toBe(0);
+    expect(output).toMatch(/^2 uploads below "bad\/": 2 failed\n/);
+    expect(output).toMatch(/bad\/second\.png +failed +rejected/);
+  });
+
+  it('says so if no key begins with the prefix', async () => {
+    expect(await operated.run('status', 'nothing/')).toMatchObject({
+      code: 1,
+      output: 'No upload has a key that begins with "nothing/".\n',
+    });
+  });
+
+  it('says that no route wants a file', async () => {
+    await operated.upload('unwanted.zip', 'x');
+    const { output } = await operated.run('status', 'unwanted.zip');
+    expect(output).toContain('No route wants it');
+  });
+
+  it('finds a file that was deleted from the inbox by its receipt', async () => {
+    await operated.pipeline.s3.send(new DeleteObjectCommand({ Bucket: INBOX_BUCKET, Key: 'good/robot.png' }));
+    const { output } = await operated.run('status', 'good/robot.png');
+    expect(output).toMatch(/^good\/robot\.png: succeeded\n/);
+    expect(output).toContain('It is not the current version of its key');
+  });
+
+  it('goes on although an entry cannot be read', async () => {
+    const { id } = await operated.becomes('bad/second.png', 'failed');
+    const Key = `uploads/${id}.json`;
+    await operated.pipeline.s3.send(new PutObjectCommand({ Bucket: LEDGER_BUCKET, Key, Body: Buffer.from('{') }));
+    const { code, output } = await operated.run('status', 'bad/second.png');
+    expect(code).toBe(1);
+    expect(output).toContain('The entry cannot be read');
+    expect((await operated.run('status', 'bad/')).output).toContain('1 failed, 1 unreadable');
+    expect((await operated.run('list', '--failed')).output).toContain(`The entry of upload ${id} cannot be read`);
+  });
+});
+
+describe('list', () => {
+  it('shows the failures newest first, with the reason', async () => {
+    const { code, output } = await operated.run('list', '--failed');
+    expect(code).toBe(0);
+    expect(output.split('\n')[0]).toMatch(/^KEY +ROUTE +FAILED +WHY$/);
+    expect(output).toMatch(/bad\/first\.png +pictures +20\d\d-\S+ \S+ UTC +rejected/);
+  });
+
+  it.each([
+    [['--code', 'rejected'], 1],
+    [['--code', 'timed-out'], 0],
+    [['--route', 'pictures'], 1],
+    [['--route', 'texts'], 0],
+    [['--since', '1h'], 1],
+    [['--since', '2100-01-01'], 0],
+  ])('filters: %s', async (words, count) => {
+    const { output } = await operated.run('list', '--failed', '--json', ...words);
+    expect(JSON.parse(output).uploads).toHaveLength(count);
+  });
+
+  it('shows what waits, and what is held', async () => {
+    expect((await operated.run('list', '--waiting')).output).toMatch(
+      /slow\/later\.png +pictures .*unauthorised, until/,
+    );
+    expect((await operated.run('list', '--held')).output).toBe('No upload is held.\n');
+  });
+
+  it.each([[['list']], [['list', '--failed', '--held']], [['list', '--failed', '--since', 'yesterday']]])(
+    'asks for what it needs: %s',
+    async (words) => {
+      expect((await operated.run(...words)).code).toBe(2);
+    },
+  );
+});
+
+describe('explain', () => {
+  it('names the route that takes a file, and why the others do not', async () => {
+    const { code, output } = await operated.run('explain', 'slow/later.png');
+    expect(code).toBe(0);
+    expect(output).toContain('route pictures: takes it, as input of the template bytes_echo');
+    expect(output).toContain('route texts: its key does not end with .txt');
+    expect(output).toContain('"data": "data:image/png;base64,Y29udGVudCBvZiBzbG93L2xhdGVyLnBuZw=="');
+    expect(output).toContain('"pipeline": "operated"');
+  });
+
+  it('shortens the data of a large file, and of a large text', async () => {
+    await operated.upload('large.png', 'x'.repeat(1_000_000));
+    await operated.upload('large.txt', 'ä'.repeat(10_000));
+    expect((await operated.run('explain', 'large.png')).output).toContain('… (1000000 bytes in all)');
+    const { output } = await operated.run('explain', 'large.txt', '--json');
+    expect(JSON.parse(output).request.inputs[0].data).toBe(`${'ä'.repeat(24)}… (20000 bytes in all)`);
+  });
+
+  it('takes the overrides of an object where its route allows them', async () => {
+    await operated.upload('own.txt', 'x', { Metadata: { 'flow-template': 'another' } });
+    const { request } = JSON.parse((await operated.run('explain', 'own.txt', '--json')).output);
+    expect(request.template).toBe('another');
+  });
+
+  it('explains a file of this machine before it is uploaded', async () => {
+    const { output } = await runFlowdrop(['explain', new URL('../../examples/robot.png', import.meta.url).pathname], {
+      directory: operated.directory,
+    });
+    expect(output).toMatch(/^robot\.png: .* image\/png \(a file of this machine, as it would be uploaded\)\n/);
+  });
+
+  it('says why nothing is sent', async () => {
+    await operated.upload('empty.png', '');
+    expect((await operated.run('explain', 'empty.png')).output).toContain('The file is empty.');
+    await operated.upload('b.zip', 'x');
+    expect((await operated.run('explain', 'b.zip')).output).toContain('No route wants it, so nothing is sent.');
+    expect(await operated.run('explain', 'nowhere.png')).toMatchObject({ code: 1 });
+  });
+});
+
+describe('templates', () => {
+  it('lists what the service offers', async () => {
+    const { code, output } = await operated.run('templates');
+    expect(code).toBe(0);
+    expect(output).toContain(
+      'model_generate_fromimage\n  Makes a model from a picture.\n  takes image/png, image/jpeg',
+    );
+  });
+
+  it('says why the service does not list them', async () => {
+    const { standIn } = operated.pipeline;
+    if (standIn === undefined) throw new Error();
+    const before = standIn.intercept;
+    standIn.intercept = (_, { operation }) => (operation === 'listTemplates' ? { status: 401 } : undefined);
+    const { code, errors } = await operated.run('templates');
+    standIn.intercept = before;
+    expect(code).toBe(1);
+    expect(errors).toContain('401');
+  });
+});
+
+describe('a deployed stack', () => {
+  it('is reached by its outputs, with signed requests', async () => {
+    await using stack = await deployedAs('flowdrop-test', operated.pipeline);
+    const deployment = await stack.connect();
+    expect(deployment).toMatchObject({ name: 'stack flowdrop-test in us-east-1', isLocal: false });
+    expect(deployment.settings).toMatchObject({ pipeline: 'operated', inboxBucket: 'inbox' });
+    expect(await deployment.queueDepth(new AbortController().signal)).toHaveProperty('visible');
+    expect(stack.asked).toEqual([
+      expect.stringMatching(/^AWS4-HMAC-SHA256 Action=DescribeStacks.*StackName=flowdrop-test$/),
+    ]);
+    deployment.close();
+  });
+
+  it('that is not there, or is no pipeline, is said so', async () => {
+    await using stack = await deployedAs('other', operated.pipeline, { Website: 'https://example.com' });
+    await expect(stack.connect()).rejects.toThrow(/has no output CollectFunction \(its outputs: Website\)/);
+    await expect(stack.connect('gone')).rejects.toThrow(/Stack with id gone does not exist/);
+  });
+});
+
+it('without a stack and a local run, says how to name one', async () => {
+  const elsewhere = new URL('../', import.meta.url).pathname;
+  expect(await runFlowdrop(['status'], { directory: elsewhere })).toMatchObject({
+    code: 2,
+    errors: expect.stringContaining('--stack NAME'),
+  });
+  expect(await runFlowdrop(['status', '--local'], { directory: elsewhere })).toMatchObject({ code: 1 });
+});
+
+it('nothing that an operator is given holds the token or the credentials of a function', async () => {
+  const { pipeline, deployment } = operated;
+  const environment = JSON.stringify(await deployment.collecting.environment(new AbortController().signal));
+  expect(environment).not.toContain(pipeline.secrets.find('flowdrop/token').value);
+  expect(environment).not.toContain('AWS_');
+});

@@ -1,0 +1,194 @@
+import { mkdir, mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { PassThrough } from 'node:stream';
+import { PutObjectCommand } from '@aws-sdk/client-s3';
+import { vi } from 'vitest';
+import { flowdropProgram } from '../../command-line/flowdrop/program.ts';
+import { failed } from '../../command-line/flowdrop/run.ts';
+import { bundle } from '../../infra/bundle/bundle.ts';
+import { listenOnLoopback } from '../../local/loopback.ts';
+import { INBOX_BUCKET, type Pipeline, type PipelineOptions, startPipeline } from '../../local/pipeline.ts';
+import { writeRunFile } from '../../local/start/run-file.ts';
+import { connectLocal, connectStack, type Deployment } from '../../operations/deployment.ts';
+import type { UploadStatus } from '../../operations/status.ts';
+import { status } from '../../operations/status.ts';
+
+export const signal = new AbortController().signal;
+
+/** Takes every picture; and texts as texts, whose metadata may override the route. */
+export const ROUTES: PipelineOptions['routes'] = [
+  { name: 'pictures', input: 'file', template: 'bytes_echo', mediaTypes: ['image/*'] },
+  { name: 'texts', input: 'text', template: 'text', suffixes: ['.txt'], overrides: true },
+];
+
+/** How long an upload may take to come to a state, in milliseconds. The machine may be slow. */
+const PATIENCE_MS = 60_000;
+
+/** A running pipeline, and an operator who reaches it. */
+export class Operated implements AsyncDisposable {
+  readonly pipeline: Pipeline;
+  /** The working directory of the operator, where the run has its file. */
+  readonly directory: string;
+  readonly deployment: Deployment;
+  readonly #closing: AsyncDisposableStack;
+
+  static async start(options: Partial<PipelineOptions> = {}): Promise<Operated> {
+    const closing = new AsyncDisposableStack();
+    const directory = await mkdtemp(join(tmpdir(), 'flowdrop-operated-'));
+    closing.defer(() => rm(directory, { recursive: true, force: true, maxRetries: 5 }));
+    const state = join(directory, '.flowdrop');
+    await mkdir(state);
+    const bundleDir = join(directory, 'bundles');
+    bundle(bundleDir);
+    const pipeline = await startPipeline({
+      ...{ bundleDir, name: 'operated', routes: ROUTES },
+      ...{ standIn: { flowMs: 0 }, tickIntervalMs: 300 },
+      ...options,
+    });
+    closing.defer(() => pipeline.close());
+    closing.defer(writeRunFile(state, pipeline.operator));
+    const deployment = await connectLocal(directory, signal);
+    closing.defer(() => deployment.close());
+    return new Operated(pipeline, { directory, deployment, closing });
+  }
+
+  private constructor(
+    pipeline: Pipeline,
+    rest: { readonly directory: string; readonly deployment: Deployment; readonly closing: AsyncDisposableStack },
+  ) {
+    this.pipeline = pipeline;
+    this.directory = rest.directory;
+    this.deployment = rest.deployment;
+    this.#closing = rest.closing;
+  }
+
+  async upload(key: string, body: string, more: object = {}): Promise<void> {
+    const Body = Buffer.from(body);
+    await this.pipeline.s3.send(new PutObjectCommand({ Bucket: INBOX_BUCKET, Key: key, Body, ...more }));
+  }
+
+  /** Waits until an upload is in a state. */
+  becomes(key: string, state: UploadStatus['state']): Promise<UploadStatus> {
+    return vi.waitFor(
+      async () => {
+        const found = await status(key, this.deployment, signal);
+        if (found.kind === 'upload' && found.state === state) return found;
+        throw new Error(`${key} is no ${state} upload yet: ${JSON.stringify(found)}`);
+      },
+      { timeout: PATIENCE_MS, interval: 100 },
+    );
+  }
+
+  /** Uploads a file and waits until it is in a state. */
+  async put(key: string, state: UploadStatus['state'], body = `content of ${key}`): Promise<UploadStatus> {
+    await this.upload(key, body);
+    return this.becomes(key, state);
+  }
+
+  /** From now on the service answers a creation with this status. */
+  refuse(status: number | undefined): void {
+    if (this.pipeline.standIn === undefined) throw new Error('There is no stand-in');
+    this.pipeline.standIn.intercept =
+      status === undefined ? undefined : (_, { operation }) => (operation === 'createFlow' ? { status } : undefined);
+  }
+
+  /** Runs a command in this process, as a user would in the working directory. */
+  run(...words: readonly string[]): Promise<Ran> {
+    return runFlowdrop(words, { directory: this.directory });
+  }
+
+  /** Runs a command that is asked a question, and answers it. */
+  runAnswering(answer: string, ...words: readonly string[]): Promise<Ran> {
+    return runFlowdrop(words, { directory: this.directory, answer });
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.#closing.disposeAsync();
+  }
+}
+
+/** What a command printed, and its exit code. */
+export interface Ran {
+  readonly code: number;
+  readonly output: string;
+  readonly errors: string;
+}
+
+interface Around {
+  readonly directory: string;
+  readonly env?: Readonly<Record<string, string>>;
+  /** What a person at a terminal types. Default: there is nobody. */
+  readonly answer?: string;
+}
+
+export async function runFlowdrop(words: readonly string[], { directory, env = {}, answer }: Around): Promise<Ran> {
+  const printed = { output: '', errors: '' };
+  const stream = (name: keyof typeof printed) =>
+    new PassThrough().on('data', (chunk) => {
+      printed[name] += chunk;
+    });
+  const input = Object.assign(new PassThrough(), { isTTY: answer !== undefined });
+  if (answer !== undefined) input.write(`${answer}\n`);
+  const streams = { input, output: stream('output'), errors: stream('errors') };
+  const surroundings = { streams, env, directory, userDirectory: directory, signal };
+  const { command, exitCode } = flowdropProgram(surroundings);
+  let code: number;
+  try {
+    await command.parseAsync([...words], { from: 'user' });
+    code = exitCode();
+  } catch (error) {
+    code = failed(error, surroundings);
+  }
+  return { code, ...printed };
+}
+
+/** The stack of a pipeline, which the pipeline's own servers stand in for, and a CloudFormation that knows it. */
+export async function deployedAs(
+  stack: string,
+  { operator }: Pipeline,
+  outputs: Readonly<Record<string, string>> = {
+    CollectFunction: operator.collectFunction,
+    DeadLetterQueue: operator.deadLetterQueueUrl,
+  },
+): Promise<{ connect: (name?: string) => Promise<Deployment>; asked: string[] } & AsyncDisposable> {
+  const asked: string[] = [];
+  const server = await listenOnLoopback(async (request, response) => {
+    let body = '';
+    for await (const chunk of request) body += chunk;
+    asked.push(`${request.headers.authorization?.split(' ')[0]} ${body}`);
+    response.setHeader('content-type', 'text/xml');
+    const name = new URLSearchParams(body).get('StackName');
+    if (name === stack) response.end(describedStack(outputs));
+    else response.writeHead(400).end(errorXml(`Stack with id ${name} does not exist`));
+  });
+  const { accessKeyId, secretAccessKey } = operator.credentials;
+  return {
+    asked,
+    connect: (name = stack) =>
+      connectStack(
+        {
+          stack: name,
+          region: operator.region,
+          credentials: async () => ({ accessKeyId, secretAccessKey }),
+          endpoints: { ...operator.endpoints, cloudformation: server.url },
+        },
+        signal,
+      ),
+    [Symbol.asyncDispose]: () => server.close(),
+  };
+}
+
+/** @see https://docs.aws.amazon.com/AWSCloudFormation/latest/APIReference/API_DescribeStacks.html ("Examples") */
+function describedStack(outputs: Readonly<Record<string, string>>): string {
+  const members = Object.entries(outputs).map(
+    ([key, value]) => `<member><OutputKey>${key}</OutputKey><OutputValue>${value}</OutputValue></member>`,
+  );
+  return `<DescribeStacksResponse xmlns="http://cloudformation.amazonaws.com/doc/2010-05-15/">
+  <DescribeStacksResult><Stacks><member><StackName>any</StackName><Outputs>${members.join('')}</Outputs>
+  <StackStatus>CREATE_COMPLETE</StackStatus></member></Stacks></DescribeStacksResult>
+  <ResponseMetadata><RequestId>b9b4b068-3a41-11e5-94eb-example</RequestId></ResponseMetadata></DescribeStacksResponse>`;
+}
+
+const errorXml = (message: string): string =>
+  `<ErrorResponse><Error><Type>Sender</Type><Code>ValidationError</Code><Message>${message}</Message></Error></ErrorResponse>`;
