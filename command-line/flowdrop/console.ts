@@ -60,10 +60,14 @@ export class Console {
     this.#streams.errors.write(`${this.#erasure()}${printable(text)}\n`);
   }
 
-  /** Asks a question and returns true for `y` or `yes`. False if there is nobody to ask. */
+  /** True if a person is there to answer a question. */
+  get canAsk(): boolean {
+    return this.#streams.input.isTTY === true;
+  }
+
+  /** Asks a question and returns true for `y` or `yes`. */
   async confirms(question: string, signal: AbortSignal): Promise<boolean> {
     const { input, errors } = this.#streams;
-    if (input.isTTY !== true) return false;
     const asked = createInterface({ input, output: errors });
     try {
       return /^y(es)?$/i.test((await asked.question(`${printable(question)} [y/N] `, { signal })).trim());

@@ -5,6 +5,8 @@ import { type ListedState, type ListQuery, list } from '../../operations/list.ts
 import { type PipelineStatus, type PrefixStatus, status, type UploadStatus } from '../../operations/status.ts';
 import { templates } from '../../operations/templates.ts';
 import { UsageError } from '../options.ts';
+import { type Add, example } from './add.ts';
+import { addChanges } from './changes.ts';
 import { type CommonOptions, EXIT_FAILED, EXIT_OK, type Run, runCommand, type Surroundings } from './run.ts';
 import { showExplanation, showList, showPipeline, showPrefix, showTemplates, showUpload } from './show.ts';
 import { sinceOf } from './words.ts';
@@ -58,6 +60,7 @@ export function flowdropProgram(surroundings: Surroundings): Program {
   addStatus(add);
   addList(add);
   addExplain(add);
+  addChanges(add);
   addTemplates(add);
   return { command: program, exitCode: () => exitCode };
 }
@@ -69,14 +72,6 @@ A file went missing? These three tell what became of it:
   $ flowdrop status photos/robot.png    the life of one file
 
 Exit codes: 0, 1 if something failed, 2 for a command that cannot be understood.`;
-
-type Add = <O extends CommonOptions>(
-  command: Command,
-  body: (run: Run, words: string[], options: O) => Promise<number>,
-) => void;
-
-const example = (...lines: readonly string[]): string =>
-  `\nExamples:\n${lines.map((line) => `  $ flowdrop ${line}`).join('\n')}`;
 
 function addStatus(add: Add): void {
   const command = new Command('status')

@@ -4,14 +4,16 @@ import { UPLOAD_ID } from '../uploads/upload.ts';
 /** Maximum number of collectors that divide the work. */
 export const COLLECTORS_MAX = 64;
 
-/** Maximum number of uploads that one event may ask to retry. */
-const RETRY_MAX = 1_000;
+/** Maximum number of uploads that one event may name. */
+const UPLOADS_MAX = 1_000;
 
 /** Maximum number of missed uploads that a sweep may submit in a second. */
 const UPLOADS_PER_SECOND_MAX = 1_000;
 
 /** The same at least: one upload in a quarter of an hour, the time of an invocation. */
 const UPLOADS_PER_SECOND_MIN = 1 / 900;
+
+const uploadIds = z.array(z.string().check(z.regex(UPLOAD_ID))).check(z.minLength(1), z.maxLength(UPLOADS_MAX));
 
 const eventSchema = z.strictObject({
   collector: z._default(
@@ -23,7 +25,10 @@ const eventSchema = z.strictObject({
       .check(z.refine(({ index, of }) => index < of, { error: 'expected an index below "of"' })),
     { index: 0, of: 1 },
   ),
-  retry: z.optional(z.array(z.string().check(z.regex(UPLOAD_ID))).check(z.minLength(1), z.maxLength(RETRY_MAX))),
+  retry: z.optional(uploadIds),
+  cancel: z.optional(uploadIds),
+  /** Collect the flows of these uploads again. */
+  collect: z.optional(uploadIds),
   /** Ask the flow service for its templates. */
   templates: z.optional(z.literal(true)),
   sweep: z.optional(
@@ -53,7 +58,7 @@ export class InvalidCollectEventError extends Error {
 
 /**
  * Parses what the schedule or an operator asks for: `{}` or `{"collector": {"index": 0, "of": 2}}` for a tick,
- * `{"retry": ["<upload id>"]}`, `{"templates": true}`, or `{"sweep": {"since": "2026-01-01", "dryRun": true, "uploadsPerSecond": 10}}`.
+ * `{"retry": ["<upload id>"]}` and the same with `cancel` and `collect`, `{"templates": true}`, or `{"sweep": {"since": "2026-01-01", "dryRun": true, "uploadsPerSecond": 10}}`.
  * @throws {InvalidCollectEventError}
  */
 export function parseCollectEvent(event: unknown): z.infer<typeof eventSchema> {

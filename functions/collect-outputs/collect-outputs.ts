@@ -4,6 +4,8 @@ import { Lease } from '../ledger/lease.ts';
 import { type Retried, retryUploads } from '../resubmit/retry.ts';
 import { continueSweep, requestSweep, type SweepReport } from '../sweep/sweep.ts';
 import type { SweepPorts } from '../sweep/sweep-run.ts';
+import { type Cancelled, cancelUploads } from './cancel.ts';
+import { type CollectedAgain, collectAgain } from './collect-again.ts';
 import { parseCollectEvent } from './collect-event.ts';
 import { reportNeighbour } from './neighbour.ts';
 import { type OfferedTemplates, offeredTemplates } from './offered-templates.ts';
@@ -17,19 +19,25 @@ export type { CollectPorts, TickSummary } from './tick.ts';
  */
 const TICK_MS = 55_000;
 
+/** What became of each upload that an operator named. */
+type PerUpload = readonly Retried[] | readonly Cancelled[] | readonly CollectedAgain[];
+
 /**
- * Does what the event asks for: one tick, a retry, a question to the flow service, or to record a sweep. The first collector runs the sweeps that were
- * requested beside its tick. A busy tick takes its whole time, and must not keep a sweep from its end.
+ * Does what the event asks for: one tick, what an operator wants of single uploads, a question to the flow service, or
+ * to record a sweep. The first collector runs the sweeps that were requested beside its tick. A busy tick takes its
+ * whole time, and must not keep a sweep from its end.
  * @throws {InvalidCollectEventError}
  */
 export async function collect(
   event: unknown,
   ports: CollectPorts & SweepPorts,
   invocation: Invocation,
-): Promise<TickSummary | SweepReport | readonly Retried[] | OfferedTemplates> {
-  const { collector, retry, sweep, templates } = parseCollectEvent(event);
+): Promise<TickSummary | SweepReport | PerUpload | OfferedTemplates> {
+  const { collector, retry, cancel, collect: again, sweep, templates } = parseCollectEvent(event);
   if (templates !== undefined) return offeredTemplates(ports.flows, invocation.closing);
   if (retry !== undefined) return retryUploads(retry, ports, invocation.closing);
+  if (cancel !== undefined) return cancelUploads(cancel, ports, invocation.closing);
+  if (again !== undefined) return collectAgain(again, ports, invocation.closing);
   if (sweep !== undefined) return requestSweep(sweep, ports, invocation);
   const [tick, sweeping] = await Promise.allSettled([
     collectOutputs(collector, ports, invocation),

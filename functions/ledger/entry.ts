@@ -17,6 +17,9 @@ import type { FailedMarker, RunningMarker, WaitingMarker } from './keys.ts';
  *                                      │  ▼                                          │
  *                                    waiting ◀────── retried by the operator ────────┘
  *
+ * The operator can also cancel an upload that waits or runs, which then fails; and have the flow of an ended upload
+ * collected again, which then runs.
+ *
  * The functions below are the arrows. They are pure: each makes the next entry from the previous one. An invocation
  * writes it with a condition on the previous entry's ETag.
  */
@@ -252,16 +255,24 @@ export interface Ending {
 }
 
 export function ended(
-  entry: ClaimedEntry | RunningEntry,
+  entry: ClaimedEntry | WaitingEntry | RunningEntry,
   ending: Ending & { readonly failure: KnownFailure },
   now: number,
 ): FailedEntry;
 export function ended(entry: ClaimedEntry | RunningEntry, ending: Ending, now: number): TerminalEntry;
-export function ended(entry: ClaimedEntry | RunningEntry, ending: Ending, now: number): TerminalEntry {
+export function ended(entry: ClaimedEntry | WaitingEntry | RunningEntry, ending: Ending, now: number): TerminalEntry {
   const { assets = [], failedOutputs = [], failure } = ending;
   const flow = entry.state === 'running' ? entry.flow : undefined;
   const facts = { ...factsOf(entry), ...SENT, flow, endedAt: now, assets, failedOutputs };
   return failure === undefined ? { ...facts, state: 'succeeded' } : { ...facts, state: 'failed', failure };
+}
+
+/**
+ * The entry of an ended upload whose flow is collected again.
+ * @param assets those that are still in the results bucket. They are not fetched again.
+ */
+export function collectedAgain(entry: TerminalEntry, flow: FlowFacts, assets: readonly StoredAsset[]): RunningEntry {
+  return { ...factsOf(entry), attempts: 0, state: 'running', flow, assets };
 }
 
 /** A failure whose receipt, event and marker are out. */

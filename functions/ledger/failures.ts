@@ -31,6 +31,11 @@ export const FAILURES = {
     retry: 'can-help',
     action: 'Check whether the service takes other files. If only this one fails, ask the operator of the service.',
   },
+  cancelled: {
+    meaning: 'The operator cancelled the upload while it waited or ran.',
+    retry: 'can-help',
+    action: 'Ask the operator, if you do not know why.',
+  },
   'input-empty': {
     meaning: 'The file is empty.',
     retry: 'cannot-help',

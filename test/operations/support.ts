@@ -1,3 +1,4 @@
+import { mkdtempSync, rmSync } from 'node:fs';
 import { mkdir, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -11,6 +12,7 @@ import { listenOnLoopback } from '../../local/loopback.ts';
 import { INBOX_BUCKET, type Pipeline, type PipelineOptions, startPipeline } from '../../local/pipeline.ts';
 import { writeRunFile } from '../../local/start/run-file.ts';
 import { connectLocal, connectStack, type Deployment } from '../../operations/deployment.ts';
+import { list } from '../../operations/list.ts';
 import type { UploadStatus } from '../../operations/status.ts';
 import { status } from '../../operations/status.ts';
 
@@ -21,6 +23,19 @@ export const ROUTES: PipelineOptions['routes'] = [
   { name: 'pictures', input: 'file', template: 'bytes_echo', mediaTypes: ['image/*'] },
   { name: 'texts', input: 'text', template: 'text', suffixes: ['.txt'], overrides: true },
 ];
+
+let bundleDir: string | undefined;
+
+/** The functions as they are deployed. They are bundled once for all tests of a file. */
+function bundles(): string {
+  if (bundleDir === undefined) {
+    const made = mkdtempSync(join(tmpdir(), 'flowdrop-bundles-'));
+    process.once('exit', () => rmSync(made, { recursive: true, force: true }));
+    bundle(made);
+    bundleDir = made;
+  }
+  return bundleDir;
+}
 
 /** How long an upload may take to come to a state, in milliseconds. The machine may be slow. */
 const PATIENCE_MS = 60_000;
@@ -39,10 +54,8 @@ export class Operated implements AsyncDisposable {
     closing.defer(() => rm(directory, { recursive: true, force: true, maxRetries: 5 }));
     const state = join(directory, '.flowdrop');
     await mkdir(state);
-    const bundleDir = join(directory, 'bundles');
-    bundle(bundleDir);
     const pipeline = await startPipeline({
-      ...{ bundleDir, name: 'operated', routes: ROUTES },
+      ...{ bundleDir: bundles(), name: 'operated', routes: ROUTES },
       ...{ standIn: { flowMs: 0 }, tickIntervalMs: 300 },
       ...options,
     });
@@ -84,6 +97,17 @@ export class Operated implements AsyncDisposable {
   async put(key: string, state: UploadStatus['state'], body = `content of ${key}`): Promise<UploadStatus> {
     await this.upload(key, body);
     return this.becomes(key, state);
+  }
+
+  /** Waits until so many uploads are listed as failed. An entry fails a moment before its marker is put. */
+  async listsFailed(count: number): Promise<void> {
+    await vi.waitFor(
+      async () => {
+        const { uploads } = await list({ state: 'failed' }, this.deployment, signal);
+        if (uploads.length !== count) throw new Error(`${uploads.length} uploads are listed as failed`);
+      },
+      { timeout: PATIENCE_MS, interval: 100 },
+    );
   }
 
   /** From now on the service answers a creation with this status. */

@@ -1,4 +1,4 @@
-import { copyFileSync, readFileSync } from 'node:fs';
+import { copyFileSync, mkdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
@@ -43,10 +43,9 @@ describe('docs/commands.md', () => {
 describe('every example', () => {
   it('works against a running pipeline', async () => {
     await using operated = await Operated.start();
-    copyFileSync(
-      fileURLToPath(new URL('../../../examples/robot.png', import.meta.url)),
-      join(operated.directory, 'robot.png'),
-    );
+    const sample = fileURLToPath(new URL('../../../examples/robot.png', import.meta.url));
+    mkdirSync(join(operated.directory, 'photos'));
+    for (const path of ['robot.png', 'photos/castle.png']) copyFileSync(sample, join(operated.directory, path));
     await operated.put('photos/robot.png', 'succeeded');
     const examples = Array.from(readFileSync(PAGE, 'utf8').matchAll(/^ {2}\$ flowdrop (.*)$/gm), ([, line = '']) =>
       line.replace(/ {2,}.*$/, ''),
@@ -55,7 +54,9 @@ describe('every example', () => {
     for (const line of new Set(examples)) {
       if (line.includes('--watch') || line.includes('--stack')) continue; // Endless, or of an account.
       const ran = await operated.run(...line.split(' '));
-      expect(ran.code, `flowdrop ${line}\n${ran.output}${ran.errors}`).toBe(0);
+      // Some have nothing to do here, as a retry of a file that succeeded. None is misunderstood, and none breaks.
+      const isFine = ran.code === 0 || /nothing is done|Cancel it first/.test(ran.errors);
+      expect(isFine, `flowdrop ${line}: ${ran.code}\n${ran.output}${ran.errors}`).toBe(true);
     }
   });
 });

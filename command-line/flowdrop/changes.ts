@@ -1,0 +1,334 @@
+import { Command, InvalidArgumentError } from 'commander';
+import { namedFiles } from '../../local/start/named-files.ts';
+import { ResultsFolder } from '../../local/start/results-folder.ts';
+import { size } from '../../local/start/screen.ts';
+import { type Acted, type Action, act, follow, type Plan, plan, type Selection } from '../../operations/act.ts';
+import { forget, tracesOf } from '../../operations/forget.ts';
+import { type Fetched, get } from '../../operations/get.ts';
+import { type FileToPut, type Put, put, routeOfFile } from '../../operations/put.ts';
+import { type SweepPass, sweep } from '../../operations/sweep.ts';
+import { UsageError } from '../options.ts';
+import { type Add, example } from './add.ts';
+import { type CommonOptions, EXIT_FAILED, EXIT_OK, type Run } from './run.ts';
+import { showActed, showFetched, showPut, showSweep } from './show-changes.ts';
+import { counted, sinceOf } from './words.ts';
+
+/** The commands that change something, or copy files. Those that cost money or delete say so, and ask. */
+export function addChanges(add: Add): void {
+  addPut(add);
+  addGet(add);
+  addRetry(add);
+  addCollect(add);
+  addCancel(add);
+  addForget(add);
+  addSweep(add);
+}
+
+interface AskedOptions extends CommonOptions {
+  readonly yes?: boolean;
+}
+
+const YES = ['--yes', 'do not ask'] as const;
+
+/** Asks before something that costs money or deletes. @throws {UsageError} nobody is there to ask. */
+async function isAllowed({ console, signal }: Run, question: string, { yes }: AskedOptions): Promise<boolean> {
+  if (yes === true) return true;
+  if (!console.canAsk) throw new UsageError(`${question} Nobody is there to answer: add --yes`);
+  if (await console.confirms(question, signal)) return true;
+  console.note('Nothing was done.');
+  return false;
+}
+
+interface RetryOptions extends AskedOptions {
+  readonly failed?: boolean;
+  readonly since?: number;
+  readonly code?: string;
+  readonly route?: string;
+  readonly wait?: boolean;
+}
+
+function addRetry(add: Add): void {
+  const command = new Command('retry')
+    .description('sends failed files again, and waiting ones at once, with the routes of today')
+    .argument('[keys...]', 'keys of files, beginnings of keys, or upload ids')
+    .option('--failed', 'all files that failed')
+    .option('--since <time>', 'with --failed: only since then, such as 2h or 12:00', (text) => sinceOf(text))
+    .option('--code <code>', 'with --failed: only with this code')
+    .option('--route <name>', 'with --failed: only of this route')
+    .option('--wait', 'wait until they have ended')
+    .option(...YES)
+    .addHelpText('after', example('retry photos/robot.png --yes', 'retry --failed --since 2h --yes'));
+  add<RetryOptions>(command, async (run, keys, options) => {
+    const { failed, since, code, route } = options;
+    const hasFilter = since !== undefined || code !== undefined || route !== undefined;
+    if ((failed === true) === keys.length > 0) throw new UsageError('Name files, or say --failed');
+    if (hasFilter && failed !== true) throw new UsageError('--since, --code and --route go with --failed');
+    const selection: Selection = failed ? { query: { state: 'failed', since, code, route } } : { words: keys };
+    const chosen = await planned(run, 'retry', selection);
+    const held = chosen.uploads.filter(({ wait }) => wait?.reason === 'held').length;
+    const twice = held === 0 ? '' : ` ${held} of them wait for your decision, and may be paid for twice.`;
+    const question = `${counted(chosen.uploads.length, 'file')} would be sent again. Each may be paid for.${twice} Go on?`;
+    return actOn(run, chosen, { ...options, question });
+  });
+}
+
+function addCollect(add: Add): void {
+  const command = new Command('collect')
+    .description('fetches the results of ended flows again, without paying for new ones')
+    .argument('<keys...>', 'keys of files, beginnings of keys, or upload ids')
+    .option('--wait', 'wait until they have ended')
+    .addHelpText('after', example('collect photos/robot.png --wait'));
+  add<RetryOptions>(command, async (run, words, options) => {
+    return actOn(run, await planned(run, 'collect', { words }), options);
+  });
+}
+
+function addCancel(add: Add): void {
+  const command = new Command('cancel')
+    .description('ends files that wait or run, and stops their flows where the service can')
+    .argument('<keys...>', 'keys of files, beginnings of keys, or upload ids')
+    .option(...YES)
+    .addHelpText('after', example('cancel photos/robot.png --yes', 'cancel photos/ --yes'));
+  add<AskedOptions>(command, async (run, words, options) => {
+    const chosen = await planned(run, 'cancel', { words });
+    const question = `${counted(chosen.uploads.length, 'file')} would end as failed. What their flows cost is not paid back. Go on?`;
+    return actOn(run, chosen, { ...options, question });
+  });
+}
+
+function planned({ console, deployment, signal }: Run, action: Action, selection: Selection): Promise<Plan> {
+  return console.during(
+    () => 'Reading the ledger',
+    () => plan(action, selection, deployment, signal),
+  );
+}
+
+/** Asks if there is a question, has the function do it, and waits for the ends if that was asked for. */
+async function actOn(
+  run: Run,
+  chosen: Plan,
+  options: AskedOptions & { readonly question?: string; readonly wait?: boolean },
+): Promise<number> {
+  const { console, deployment, signal } = run;
+  const { uploads, left, action } = chosen;
+  for (const { key, why } of left) console.note(`${key}: nothing is done: ${why}`);
+  if (uploads.length === 0) {
+    console.answer({ action, results: [] }, () => ['There is nothing to do.']);
+    return left.length > 0 ? EXIT_FAILED : EXIT_OK;
+  }
+  if (options.question !== undefined && !(await isAllowed(run, options.question, options))) return EXIT_FAILED;
+  let count = 0;
+  const results = await console.during(
+    () => `${count} of ${uploads.length}`,
+    () =>
+      act(chosen, deployment, signal, (done) => {
+        count = done;
+      }),
+  );
+  const ends = options.wait === true ? await followed(run, results) : undefined;
+  console.answer({ action, results, ...(ends && { ends }) }, () => showActed(results, ends));
+  const isBad =
+    left.length > 0 || results.some(({ isDone }) => !isDone) || ends?.some((end) => end?.state !== 'succeeded');
+  return isBad ? EXIT_FAILED : EXIT_OK;
+}
+
+function followed({ console, deployment, signal }: Run, uploads: readonly Pick<Acted, 'upload'>[]) {
+  let ended = 0;
+  return console.during(
+    () => `${ended} of ${uploads.length} ended`,
+    () =>
+      follow(
+        uploads.map(({ upload }) => upload),
+        deployment,
+        signal,
+        (seen) => {
+          ended = seen.filter((view) => view?.endedAt !== undefined).length;
+        },
+      ),
+  );
+}
+
+interface PutOptions extends AskedOptions {
+  readonly wait?: boolean;
+  readonly template?: string;
+  readonly parameters?: string;
+}
+
+function addPut(add: Add): void {
+  const command = new Command('put')
+    .description('uploads files, or the files in folders')
+    .argument('<paths...>', 'files and folders of this machine')
+    .option('--wait', 'wait until they have ended')
+    .option('--template <name>', 'another template, where the route allows it')
+    .option('--parameters <json>', 'other parameters, where the route allows it', asciiJson)
+    .option(...YES)
+    .addHelpText('after', example('put robot.png --wait --yes', 'put photos --yes'));
+  add<PutOptions>(command, async (run, paths, options) => {
+    const { console, deployment, signal } = run;
+    const { files, unreadable } = filesAt(paths.map(run.path));
+    for (const each of unreadable) console.note(each);
+    const { template, parameters } = options;
+    const wanted = files.filter((file) => isWanted(file, run, template !== undefined || parameters !== undefined));
+    if (wanted.length === 0) throw new UsageError('There is no file that a route takes');
+    const question = `${counted(wanted.length, 'file')} would be uploaded, and paid for. Go on?`;
+    if (!(await isAllowed(run, question, options))) return EXIT_FAILED;
+    let shown = '';
+    const done: Put[] = [];
+    await console.during(
+      () => `${done.length} of ${wanted.length} uploaded${shown}`,
+      async () => {
+        for (const file of wanted) {
+          const onProgress = (bytes: number): void => {
+            shown = `, ${size(bytes)} of ${file.key}`;
+          };
+          done.push(await put(file, { template, parameters }, deployment, { signal, onProgress }));
+        }
+      },
+    );
+    const ends =
+      options.wait === true
+        ? await followed(
+            run,
+            done.map(({ uploadId }) => ({ upload: uploadId })),
+          )
+        : undefined;
+    console.answer({ files: done, ...(ends && { ends }) }, () => showPut(done, ends));
+    const isBad =
+      wanted.length < files.length || unreadable.length > 0 || ends?.some((end) => end?.state !== 'succeeded');
+    return isBad ? EXIT_FAILED : EXIT_OK;
+  });
+}
+
+/** Says so if a file is not uploaded. @throws {UsageError} its route allows no overrides. */
+function isWanted(file: FileToPut, { console, deployment }: Run, hasOverrides: boolean): boolean {
+  if (!deployment.areRoutesKnown) return true;
+  const route = routeOfFile(file, deployment);
+  if (route === undefined) console.note(`${file.key}: not uploaded, because no route takes it`);
+  else if (hasOverrides && route.overrides !== true) {
+    throw new UsageError(
+      `The route ${route.name}, which takes ${file.key}, does not allow --template and --parameters`,
+    );
+  }
+  return route !== undefined;
+}
+
+function filesAt(paths: readonly string[]): ReturnType<typeof namedFiles> {
+  try {
+    return namedFiles(paths);
+  } catch (error) {
+    const { code, path } = error as NodeJS.ErrnoException;
+    if (code === 'ENOENT') throw new UsageError(`There is no file ${path}`, { cause: error });
+    throw error;
+  }
+}
+
+/** S3 takes metadata in ASCII, and JSON can say everything in it. */
+function asciiJson(text: string): string {
+  try {
+    return JSON.stringify(JSON.parse(text)).replace(
+      /[\u007f-\uffff]/g,
+      (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`,
+    );
+  } catch {
+    throw new InvalidArgumentError('Expected JSON, such as {"quality":"high"}.');
+  }
+}
+
+function addGet(add: Add): void {
+  const command = new Command('get')
+    .description('fetches results and receipts, checked against their SHA-256')
+    .argument('<key>', 'the key of a file, or the beginning of keys')
+    .option('--to <folder>', 'the folder for them', 'results')
+    .addHelpText('after', example('get photos/robot.png', 'get photos/ --to copies'));
+  add<CommonOptions & { to: string }>(command, async ({ console, deployment, signal, path }, [what = ''], { to }) => {
+    const folder = new ResultsFolder(path(to));
+    let count = 0;
+    const fetched: Fetched = await console.during(
+      () => `${counted(count, 'file')} fetched`,
+      () =>
+        get(
+          what,
+          async (key, body) => {
+            const written = await folder.write(key, body);
+            count += 1;
+            return written;
+          },
+          deployment,
+          signal,
+        ),
+    );
+    console.answer(fetched, showFetched);
+    return fetched.issues.length > 0 || fetched.receipts.length === 0 ? EXIT_FAILED : EXIT_OK;
+  });
+}
+
+function addForget(add: Add): void {
+  const command = new Command('forget')
+    .description('deletes every trace of an ended file: the upload, its results and its records')
+    .argument('<key>', 'the key of a file, or an upload id')
+    .option(...YES)
+    .addHelpText('after', example('forget photos/robot.png --yes'));
+  add<AskedOptions>(command, async (run, [what = ''], options) => {
+    const { console, deployment, signal } = run;
+    const traces = await tracesOf(what, deployment, signal);
+    const { key, object, results, ledger, flowId } = traces;
+    const parts = [
+      ...(object === undefined ? [] : ['the upload']),
+      `${counted(results.length, 'object')} of its results`,
+      counted(ledger.length, 'record'),
+    ];
+    if (!(await isAllowed(run, `${key}: ${parts.join(', ')} would be deleted for good. Go on?`, options))) {
+      return EXIT_FAILED;
+    }
+    await console.during(
+      () => 'Deleting',
+      () => forget(traces, deployment, signal),
+    );
+    const kept = [
+      ...(flowId === undefined ? [] : [`The flow ${flowId} stays at the service. Its operator can delete it.`]),
+      'The logs of the functions name the key until they expire.',
+    ];
+    console.answer({ ...traces, kept }, () => [`${key}: ${parts.join(', ')} deleted.`, ...kept]);
+    return EXIT_OK;
+  });
+}
+
+interface SweepOptions extends AskedOptions {
+  readonly since?: number;
+  readonly dryRun?: boolean;
+}
+
+function addSweep(add: Add): void {
+  const command = new Command('sweep')
+    .description('submits the files of the inbox that the pipeline does not know')
+    .option('--since <time>', 'also files from before the deployment, since then', (text) => sinceOf(text))
+    .option('--dry-run', 'only count them')
+    .option(...YES)
+    .addHelpText('after', example('sweep --dry-run', 'sweep --yes', 'sweep --since 2026-01-01 --dry-run'));
+  add<SweepOptions>(command, async (run, _, options) => {
+    const { since, dryRun } = options;
+    const counting = await swept(run, { since, dryRun: true });
+    if (dryRun === true || counting.missed === 0) {
+      run.console.answer(counting, (pass) => showSweep(pass, true));
+      return EXIT_OK;
+    }
+    const question = `${counted(counting.missed, 'file')} would be submitted, and paid for. Go on?`;
+    if (!(await isAllowed(run, question, options))) return EXIT_FAILED;
+    run.console.answer(await swept(run, { since }), (pass) => showSweep(pass, false));
+    return EXIT_OK;
+  });
+}
+
+function swept(
+  { console, deployment, signal }: Run,
+  request: { since: number | undefined; dryRun?: boolean },
+): Promise<SweepPass> {
+  let pass: SweepPass | undefined;
+  return console.during(
+    () => `${counted(pass?.compared ?? 0, 'file')} compared, ${pass?.missed ?? 0} missed`,
+    () =>
+      sweep(request, deployment, signal, (at) => {
+        pass = at;
+      }),
+  );
+}

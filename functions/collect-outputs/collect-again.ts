@@ -1,0 +1,79 @@
+import { HeadObjectCommand } from '@aws-sdk/client-s3';
+import pMap from 'p-map';
+import {
+  collectedAgain,
+  failedMarkerOf,
+  isTerminal,
+  runningMarkerOf,
+  type StoredAsset,
+  type TerminalEntry,
+} from '../ledger/entry.ts';
+import { publish } from '../publish/publish.ts';
+import { isAbsent } from '../s3/errors.ts';
+import type { CollectPorts } from './tick.ts';
+
+/** Uploads and assets that are looked at side by side. */
+const CONCURRENCY = 16;
+
+/** The result for one upload whose results an operator asked to fetch again. */
+export interface CollectedAgain {
+  readonly upload: string;
+  /** `shared`: it is unknown whose results they are, so they are never fetched. */
+  readonly result: 'begun' | 'unknown' | 'under way' | 'without a flow' | 'shared';
+}
+
+/**
+ * Lets the ticks collect flows again that have ended. Results that are still in their bucket stay as they are, and the
+ * others are fetched. No flow is made.
+ */
+export function collectAgain(
+  uploadIds: readonly string[],
+  ports: CollectPorts,
+  signal: AbortSignal,
+): Promise<readonly CollectedAgain[]> {
+  return pMap(uploadIds, (upload) => beginAgain(upload, ports, signal), { concurrency: CONCURRENCY });
+}
+
+async function beginAgain(upload: string, ports: CollectPorts, signal: AbortSignal): Promise<CollectedAgain> {
+  const { ledger } = ports;
+  let stored = await ledger.read(upload, signal);
+  if (stored?.entry.state === 'failed' && stored.entry.isTold !== true) {
+    // No entry would tell of this failure any more.
+    await publish(stored.entry, ports, signal);
+    stored = await ledger.read(upload, signal);
+  }
+  if (stored === undefined) return { upload, result: 'unknown' };
+  const { entry } = stored;
+  if (!isTerminal(entry)) return { upload, result: 'under way' };
+  if (entry.flow === undefined) return { upload, result: 'without a flow' };
+  if (entry.state === 'failed' && entry.failure.code === 'flow-shared') return { upload, result: 'shared' };
+  const assets = await assetsThere(entry, ports, signal);
+  const again = collectedAgain(entry, entry.flow, assets);
+  const written = await ledger.replace(stored, again, signal);
+  if (!written.won) return { upload, result: 'under way' };
+  await ledger.putRunningMarker(runningMarkerOf(entry.upload, entry.flow), signal);
+  if (entry.state === 'failed') await ledger.deleteFailedMarker(failedMarkerOf(entry), signal);
+  return { upload, result: 'begun' };
+}
+
+/** The assets of an ended upload that are still in the results bucket. */
+async function assetsThere(
+  { assets }: TerminalEntry,
+  { s3, settings }: CollectPorts,
+  abortSignal: AbortSignal,
+): Promise<readonly StoredAsset[]> {
+  const there = await pMap(
+    assets,
+    async (asset) => {
+      try {
+        await s3.send(new HeadObjectCommand({ Bucket: settings.resultsBucket, Key: asset.key }), { abortSignal });
+        return [asset];
+      } catch (error) {
+        if (isAbsent(error)) return [];
+        throw error;
+      }
+    },
+    { concurrency: CONCURRENCY },
+  );
+  return there.flat();
+}

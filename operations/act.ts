@@ -1,0 +1,141 @@
+import * as z from 'zod/mini';
+import type { Deployment } from './deployment.ts';
+import { type FoundUpload, find } from './find.ts';
+import { type ListQuery, list } from './list.ts';
+import { readEntries } from './listing.ts';
+import { type UploadView, viewOf } from './upload-view.ts';
+import { sleepUntilNext } from './wait.ts';
+
+/** Uploads that one invocation of the collecting function is asked to change. */
+const AT_ONCE_MAX = 200;
+
+/** What the collecting function can do with single uploads. */
+export type Action = 'retry' | 'cancel' | 'collect';
+
+/** The states that each action is for. The function answers for all others that there is nothing to do. */
+const STATES: Readonly<Record<Action, readonly UploadView['state'][]>> = {
+  retry: ['failed', 'waiting'],
+  cancel: ['waiting', 'running'],
+  collect: ['succeeded', 'failed'],
+};
+
+/** Which uploads an operator means: those that words name, or those that a query lists. */
+export type Selection = { readonly words: readonly string[] } | { readonly query: ListQuery };
+
+/** The uploads that an action would change, and those that were named and that it would not change. */
+export interface Plan {
+  readonly action: Action;
+  readonly uploads: readonly UploadView[];
+  /** Named, but in no state that the action is for, or unknown. Each with the reason. */
+  readonly left: readonly { readonly key: string; readonly why: string }[];
+}
+
+const resultsSchema = z.array(
+  z.object({
+    upload: z.string(),
+    result: z.string(),
+    isAborted: z.optional(z.boolean()),
+    isInDoubt: z.optional(z.boolean()),
+  }),
+);
+
+/** What became of one upload. */
+export interface Acted {
+  readonly key: string;
+  readonly upload: string;
+  /** In the words of the collecting function: `resubmitted`, `cancelled`, `begun`, or why nothing was done. */
+  readonly result: string;
+  /** True if something was done. */
+  readonly isDone: boolean;
+  /** Of a cancelled upload with a flow: true if the service has stopped the flow. */
+  readonly isAborted?: boolean | undefined;
+  /** True if a flow may exist that is not known. */
+  readonly isInDoubt?: boolean | undefined;
+}
+
+const DONE: readonly string[] = ['resubmitted', 'cancelled', 'begun'];
+
+/** Finds the uploads that an action would change. Changes nothing. */
+export async function plan(
+  action: Action,
+  selection: Selection,
+  deployment: Deployment,
+  signal: AbortSignal,
+): Promise<Plan> {
+  if ('query' in selection) {
+    const { uploads } = await list(selection.query, deployment, signal);
+    return { action, uploads, left: [] };
+  }
+  const uploads = new Map<string, UploadView>();
+  const left: { key: string; why: string }[] = [];
+  for (const word of selection.words) {
+    const found = await find(word, deployment, signal);
+    const named = found.kind === 'upload' ? [found.upload] : found.uploads;
+    if (named.length === 0) left.push({ key: word, why: 'there is no such key, and none begins so' });
+    for (const upload of named) {
+      const why = whyLeft(upload, action);
+      if (why === undefined && upload.entry) uploads.set(upload.id, viewOf(upload.entry, deployment.settings));
+      // Below a prefix, uploads in other states are not meant.
+      else if (found.kind === 'upload' && why !== undefined) left.push({ key: upload.key, why });
+    }
+  }
+  return { action, uploads: [...uploads.values()], left };
+}
+
+/** Undefined if the action is for the upload. */
+function whyLeft({ entry, issue }: FoundUpload, action: Action): string | undefined {
+  if (entry === undefined) return issue?.message ?? 'it is unknown';
+  if (!STATES[action].includes(entry.state)) {
+    const { state } = entry;
+    return state === 'claimed' ? 'it is being sent at this moment' : `it is ${state}`;
+  }
+  if (action === 'collect' && 'flow' in entry && entry.flow === undefined) return 'it never had a flow';
+  return undefined;
+}
+
+/**
+ * Has the collecting function change the uploads of a plan.
+ * @param onProgress called with the number of uploads that are done.
+ */
+export async function act(
+  { action, uploads }: Pick<Plan, 'action' | 'uploads'>,
+  { collecting }: Deployment,
+  signal: AbortSignal,
+  onProgress: (count: number) => void = () => {},
+): Promise<readonly Acted[]> {
+  const acted: Acted[] = [];
+  for (let from = 0; from < uploads.length; from += AT_ONCE_MAX) {
+    const some = uploads.slice(from, from + AT_ONCE_MAX);
+    const answer = resultsSchema.parse(await collecting.invoke({ [action]: some.map(({ id }) => id) }, signal));
+    for (const { key, id } of some) {
+      const { result = 'unknown', isAborted, isInDoubt } = answer.find(({ upload }) => upload === id) ?? {};
+      acted.push({ key, upload: id, result, isDone: DONE.includes(result), isAborted, isInDoubt });
+    }
+    onProgress(acted.length);
+  }
+  return acted;
+}
+
+/**
+ * Follows uploads until each has ended, or waits for the operator.
+ * @param onProgress called at every look.
+ * @returns their last state, in the order of the ids. Undefined for an upload that no entry came of in time.
+ */
+export async function follow(
+  ids: readonly string[],
+  deployment: Deployment,
+  signal: AbortSignal,
+  onProgress: (seen: readonly (UploadView | undefined)[]) => void = () => {},
+): Promise<readonly (UploadView | undefined)[]> {
+  for (;;) {
+    const entries = await readEntries(ids, deployment, signal);
+    const seen = entries.map(({ entry }) => entry && viewOf(entry, deployment.settings));
+    onProgress(seen);
+    if (seen.every((view) => view !== undefined && isAtRest(view))) return seen;
+    await sleepUntilNext(signal);
+  }
+}
+
+/** A held upload and one without a valid token go on only when the operator acts. */
+const isAtRest = ({ endedAt, wait }: UploadView): boolean =>
+  endedAt !== undefined || ['held', 'unauthorised', 'misaddressed'].includes(wait?.reason ?? '');

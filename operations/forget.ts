@@ -1,0 +1,150 @@
+import {
+  DeleteObjectCommand,
+  HeadObjectCommand,
+  ListObjectVersionsCommand,
+  type ListObjectVersionsCommandOutput,
+} from '@aws-sdk/client-s3';
+import { type Entry, failedMarkerOf, isTerminal } from '../functions/ledger/entry.ts';
+import { entryKey, failedKey } from '../functions/ledger/keys.ts';
+import { receiptKey, UPLOAD_METADATA } from '../functions/results/results-keys.ts';
+import { isAbsent } from '../functions/s3/errors.ts';
+import type { Deployment } from './deployment.ts';
+import { type FoundUpload, findUpload } from './find.ts';
+import { objects } from './listing.ts';
+
+/** The upload is under way. Forgetting it now could lose a flow that is paid for. */
+export class UnderWayError extends Error {
+  override readonly name = 'UnderWayError';
+}
+
+/** There is no such upload. */
+export class UnknownUploadError extends Error {
+  override readonly name = 'UnknownUploadError';
+}
+
+/** Everything that is kept of one upload. */
+export interface Traces {
+  readonly uploadId: string;
+  readonly key: string;
+  /** The version of the object in the inbox. Undefined if it is gone, or belongs to another upload by now. */
+  readonly object: { readonly versionId?: string | undefined } | undefined;
+  /** Keys of the results bucket: the results, and the receipt if it is of this upload. */
+  readonly results: readonly string[];
+  /** Keys of the ledger. The entry comes last. */
+  readonly ledger: readonly string[];
+  /** The flow, which stays at the service. */
+  readonly flowId: string | undefined;
+}
+
+/**
+ * Finds everything that is kept of an upload that has ended. Deletes nothing.
+ * @throws {UnknownUploadError} @throws {UnderWayError}
+ */
+export async function tracesOf(what: string, deployment: Deployment, signal: AbortSignal): Promise<Traces> {
+  const found = await findUpload(what, deployment, signal);
+  if (found === undefined || (found.entry === undefined && found.current === undefined)) {
+    throw new UnknownUploadError(`There is no upload ${what}.`);
+  }
+  const { id: uploadId, key, entry } = found;
+  if (entry !== undefined && !isTerminal(entry)) {
+    throw new UnderWayError(`${key} is ${entry.state}. Cancel it first: flowdrop cancel ${key}`);
+  }
+  return {
+    ...{ uploadId, key },
+    object: await objectOf(found, deployment, signal),
+    results: await resultsOf(found, deployment, signal),
+    ledger: [
+      ...(entry?.state === 'failed' ? [failedKey(failedMarkerOf(entry))] : []),
+      ...(entry === undefined ? [] : [entryKey(uploadId)]),
+    ],
+    flowId: entry?.flow?.id,
+  };
+}
+
+/** The version of the object in the inbox, current or not. */
+async function objectOf(
+  { id, key, entry }: FoundUpload,
+  deployment: Deployment,
+  signal: AbortSignal,
+): Promise<Traces['object']> {
+  const { inbox, settings } = deployment;
+  const bucket = entry?.upload.bucket ?? settings.inboxBucket;
+  for await (const { uploads } of inbox.pages(bucket, key, undefined, signal)) {
+    const own = uploads.find((upload) => upload.id === id && upload.key === key);
+    if (own !== undefined) return { versionId: own.versionId };
+    if (uploads.some((upload) => upload.key > key)) return undefined;
+  }
+  return undefined;
+}
+
+/** What stands under the key of the upload and bears its id, and the results that its entry names. */
+async function resultsOf(
+  { id, key, entry }: FoundUpload,
+  { s3, settings }: Deployment,
+  signal: AbortSignal,
+): Promise<readonly string[]> {
+  const { resultsBucket: bucket, resultsPrefix } = settings;
+  const candidates = new Set([...assetsOf(entry), receiptKey(resultsPrefix, key)]);
+  for await (const { Key = '' } of objects({ s3, bucket, prefix: `${resultsPrefix}${key}/` }, signal)) {
+    candidates.add(Key);
+  }
+  const own: string[] = [];
+  for (const candidate of candidates) {
+    try {
+      const head = new HeadObjectCommand({ Bucket: bucket, Key: candidate });
+      const { Metadata } = await s3.send(head, { abortSignal: signal });
+      if (Metadata?.[UPLOAD_METADATA] === id) own.push(candidate);
+    } catch (error) {
+      if (!isAbsent(error)) throw error;
+    }
+  }
+  return own;
+}
+
+const assetsOf = (entry: Entry | undefined): readonly string[] =>
+  entry !== undefined && isTerminal(entry) ? entry.assets.map(({ key }) => key) : [];
+
+/**
+ * Deletes the traces of an upload, the object in the inbox first: without its entry, the sweep would submit it again.
+ * @throws the error of S3 that stopped it. What is left can be forgotten by asking again.
+ */
+export async function forget(traces: Traces, deployment: Deployment, signal: AbortSignal): Promise<void> {
+  const { settings } = deployment;
+  if (traces.object !== undefined) await removeUpload(traces, deployment, signal);
+  for (const each of traces.results) await removeVersions(settings.resultsBucket, each, deployment, signal);
+  for (const each of traces.ledger) await removeVersions(settings.ledgerBucket, each, deployment, signal);
+}
+
+/** Deletes one version. Without versions, another file may have come to the key since: that one stays. */
+async function removeUpload(
+  { uploadId, key, object }: Traces,
+  { s3, inbox, settings: { inboxBucket } }: Deployment,
+  abortSignal: AbortSignal,
+): Promise<void> {
+  const isPinned = object?.versionId !== undefined;
+  if (!isPinned && (await inbox.current(inboxBucket, key, abortSignal))?.id !== uploadId) return;
+  // An object from before versioning, or in a bucket without it, is the version `null`.
+  const VersionId = object?.versionId ?? 'null';
+  await s3.send(new DeleteObjectCommand({ Bucket: inboxBucket, Key: key, VersionId }), { abortSignal });
+}
+
+/** Deletes an object with all its versions. In a bucket without versioning, that is the object alone. */
+async function removeVersions(
+  Bucket: string,
+  Key: string,
+  { s3 }: Deployment,
+  abortSignal: AbortSignal,
+): Promise<void> {
+  let from: { KeyMarker?: string | undefined; VersionIdMarker?: string | undefined } | undefined = {};
+  while (from !== undefined) {
+    const listing: ListObjectVersionsCommand = new ListObjectVersionsCommand({ Bucket, Prefix: Key, ...from });
+    const page: ListObjectVersionsCommandOutput = await s3.send(listing, { abortSignal });
+    const all = [...(page.Versions ?? []), ...(page.DeleteMarkers ?? [])].filter((each) => each.Key === Key);
+    for (const { VersionId } of all) {
+      await s3.send(new DeleteObjectCommand({ Bucket, Key, VersionId: VersionId ?? 'null' }), { abortSignal });
+    }
+    // Keys that only begin with this one come after it.
+    const isMore = page.IsTruncated === true && all.length > 0;
+    from = isMore ? { KeyMarker: page.NextKeyMarker, VersionIdMarker: page.NextVersionIdMarker } : undefined;
+  }
+}

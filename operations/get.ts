@@ -1,0 +1,122 @@
+import { createHash } from 'node:crypto';
+import { GetObjectCommand } from '@aws-sdk/client-s3';
+import pMap from 'p-map';
+import * as z from 'zod/mini';
+import { RECEIPT_NAME, receiptKey } from '../functions/results/results-keys.ts';
+import { isAbsent } from '../functions/s3/errors.ts';
+import type { Deployment } from './deployment.ts';
+import { withPrefix } from './find.ts';
+import { objects } from './listing.ts';
+
+/** Results that are fetched side by side. */
+const CONCURRENCY = 8;
+
+/** Writes an object to a place that it chooses, and returns the place. It may be called for several at a time. */
+export type WriteResult = (key: string, body: AsyncIterable<Uint8Array>) => Promise<string>;
+
+const receiptSchema = z.object({
+  status: z.enum(['succeeded', 'failed']),
+  upload: z.object({ key: z.string() }),
+  assets: z.array(z.object({ key: z.string(), bytes: z.number(), sha256: z.string() })),
+});
+
+export interface Fetched {
+  readonly receipts: readonly {
+    readonly key: string;
+    readonly status: 'succeeded' | 'failed';
+    readonly path: string;
+  }[];
+  readonly files: readonly { readonly key: string; readonly path: string; readonly bytes: number }[];
+  /** What could not be fetched, with the reason. */
+  readonly issues: readonly { readonly key: string; readonly why: string }[];
+}
+
+/** The bytes of a result are not those that its receipt names. */
+export class DamagedResultError extends Error {
+  override readonly name = 'DamagedResultError';
+}
+
+/**
+ * Fetches the receipt of a file, or the receipts of all files below a prefix, and the results that they name. Each is
+ * checked against its size and SHA-256. One that differs is not kept.
+ */
+export async function get(
+  what: string,
+  write: WriteResult,
+  deployment: Deployment,
+  signal: AbortSignal,
+): Promise<Fetched> {
+  const receipts: { key: string; status: 'succeeded' | 'failed'; path: string }[] = [];
+  const files: { key: string; path: string; bytes: number }[] = [];
+  const issues: { key: string; why: string }[] = [];
+  const fetchOne = async (key: string): Promise<void> => {
+    try {
+      const text = await textOf(key, deployment, signal);
+      const { status, upload, assets } = receiptSchema.parse(JSON.parse(text));
+      await pMap(
+        assets,
+        async (asset) => {
+          const path = await write(asset.key, checked(asset, deployment, signal)).catch((error: Error) => {
+            if (signal.aborted) throw error;
+            issues.push({ key: asset.key, why: whyOf(error) });
+            return undefined;
+          });
+          if (path !== undefined) files.push({ key: asset.key, path, bytes: asset.bytes });
+        },
+        { concurrency: CONCURRENCY },
+      );
+      receipts.push({ key: upload.key, status, path: await write(key, bytesOf(text)) });
+    } catch (error) {
+      if (signal.aborted) throw error;
+      issues.push({ key, why: whyOf(error) });
+    }
+  };
+  await pMap(await receiptKeys(what, deployment, signal), fetchOne, { concurrency: CONCURRENCY });
+  return { receipts, files, issues };
+}
+
+const whyOf = (error: unknown): string =>
+  isAbsent(error)
+    ? 'it is not in the results bucket any more: flowdrop collect fetches it again'
+    : (error as Error).message;
+
+/** The receipt of the file with that key, or else all receipts below the prefix. */
+async function receiptKeys(what: string, deployment: Deployment, signal: AbortSignal): Promise<readonly string[]> {
+  const { s3, settings } = deployment;
+  const { resultsBucket: bucket, resultsPrefix } = settings;
+  const own = receiptKey(resultsPrefix, withPrefix(what, deployment));
+  for await (const { Key } of objects({ s3, bucket, prefix: own }, signal)) if (Key === own) return [own];
+  const keys: string[] = [];
+  const prefix = `${resultsPrefix}${withPrefix(what, deployment)}`;
+  for await (const { Key = '' } of objects({ s3, bucket, prefix }, signal)) {
+    if (Key.endsWith(`/${RECEIPT_NAME}`)) keys.push(Key);
+  }
+  return keys;
+}
+
+async function textOf(Key: string, { s3, settings }: Deployment, abortSignal: AbortSignal): Promise<string> {
+  const { Body } = await s3.send(new GetObjectCommand({ Bucket: settings.resultsBucket, Key }), { abortSignal });
+  return (await Body?.transformToString()) ?? '';
+}
+
+async function* bytesOf(text: string): AsyncGenerator<Uint8Array> {
+  yield Buffer.from(text);
+}
+
+/** The bytes of a result. Throws at their end if they are not those of the receipt. */
+async function* checked(
+  { key, bytes, sha256 }: { readonly key: string; readonly bytes: number; readonly sha256: string },
+  { s3, settings }: Deployment,
+  abortSignal: AbortSignal,
+): AsyncGenerator<Uint8Array> {
+  const { Body } = await s3.send(new GetObjectCommand({ Bucket: settings.resultsBucket, Key: key }), { abortSignal });
+  const hash = createHash('sha256');
+  let count = 0;
+  for await (const chunk of Body as AsyncIterable<Uint8Array>) {
+    hash.update(chunk);
+    count += chunk.byteLength;
+    yield chunk;
+  }
+  if (count === bytes && hash.digest('hex') === sha256) return;
+  throw new DamagedResultError(`${key} is not what its receipt says: its size or its SHA-256 differs`);
+}

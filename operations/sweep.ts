@@ -1,0 +1,59 @@
+import * as z from 'zod/mini';
+import type { Deployment } from './deployment.ts';
+import { sleepUntilNext } from './wait.ts';
+
+const passSchema = z.object({
+  since: z.string(),
+  startedAt: z.string(),
+  endedAt: z.optional(z.string()),
+  compared: z.number(),
+  missed: z.number(),
+  repaired: z.number(),
+});
+const passesSchema = z.object({
+  daily: z.optional(passSchema),
+  backfill: z.optional(passSchema),
+  dryRun: z.optional(passSchema),
+});
+const reportSchema = z.object({ underWay: passesSchema, ended: passesSchema });
+
+/** How far a pass of the sweep is, or how it ended. Times are in ISO 8601. */
+export type SweepPass = z.infer<typeof passSchema>;
+
+export interface SweepRequest {
+  /** Also uploads from before the deployment's first day, since then. Milliseconds since the epoch. */
+  readonly since?: number | undefined;
+  /** Count the missed uploads, and submit none. */
+  readonly dryRun?: boolean | undefined;
+}
+
+/**
+ * Runs a pass of the sweep to its end. The ticks do the work, a page at a time.
+ * @param onProgress called at every look.
+ * @throws {FunctionFailedError} another backfill or dry run is under way, or the time is before the kept entries.
+ */
+export async function sweep(
+  { since, dryRun }: SweepRequest,
+  { collecting }: Deployment,
+  signal: AbortSignal,
+  onProgress: (pass: SweepPass) => void = () => {},
+): Promise<SweepPass> {
+  const kind = dryRun === true ? 'dryRun' : since === undefined ? 'daily' : 'backfill';
+  const request = {
+    ...(since !== undefined && { since: new Date(since).toISOString() }),
+    ...(dryRun === true && { dryRun }),
+  };
+  const ask = async (event: object) => reportSchema.parse(await collecting.invoke({ sweep: event }, signal));
+  const begun = (await ask(request)).underWay[kind];
+  for (;;) {
+    const { underWay, ended } = await ask({ status: true });
+    const pass = underWay[kind];
+    if (pass === undefined) {
+      const last = ended[kind];
+      if (last !== undefined && last.startedAt === begun?.startedAt) return last;
+      throw new Error('The pass was stopped by somebody, or another has ended since.');
+    }
+    onProgress(pass);
+    await sleepUntilNext(signal);
+  }
+}

@@ -1,0 +1,229 @@
+import { readdir, readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { DeleteObjectCommand, ListObjectVersionsCommand, PutObjectCommand } from '@aws-sdk/client-s3';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { INBOX_BUCKET, LEDGER_BUCKET, RESULTS_BUCKET } from '../../local/pipeline.ts';
+import { Operated } from './support.ts';
+
+const HOUR_MS = 3_600_000;
+
+async function start(...options: Parameters<typeof Operated.start>): Promise<Operated> {
+  const operated = await Operated.start(...options);
+  onTestFinished(() => operated[Symbol.asyncDispose]());
+  return operated;
+}
+
+/** The keys of all versions, delete markers included. */
+async function keys({ pipeline }: Operated, Bucket: string): Promise<readonly string[]> {
+  const { Versions = [], DeleteMarkers = [] } = await pipeline.s3.send(new ListObjectVersionsCommand({ Bucket }));
+  return [...Versions, ...DeleteMarkers].map(({ Key = '' }) => Key);
+}
+
+const flows = ({ pipeline }: Operated): number => pipeline.standIn?.flows.length ?? 0;
+
+describe('retry', () => {
+  it('sends a failed file again and waits for its end', async () => {
+    const operated = await start();
+    operated.refuse(422);
+    await operated.put('bad.png', 'failed');
+    operated.refuse(undefined);
+    const { code, output } = await operated.run('retry', 'bad.png', '--yes', '--wait');
+    expect(output).toBe('bad.png  succeeded, with 1 result\n');
+    expect(code).toBe(0);
+    expect((await operated.run('list', '--failed')).output).toBe('No upload is failed.\n');
+  });
+
+  it('of all failures with a code says how many, and does nothing without an answer', async () => {
+    const operated = await start();
+    operated.refuse(422);
+    await operated.put('one.png', 'failed');
+    await operated.put('two.png', 'failed');
+    await operated.upload('empty.png', '');
+    await operated.listsFailed(3);
+    operated.refuse(undefined);
+    const words = ['retry', '--failed', '--code', 'rejected'];
+
+    const unasked = await operated.run(...words);
+    expect(unasked).toMatchObject({
+      code: 2,
+      errors: expect.stringContaining('2 files would be sent again. Each may be paid for.'),
+    });
+    expect((await operated.runAnswering('n', ...words)).errors).toContain('Nothing was done.');
+    expect(flows(operated)).toBe(0);
+
+    expect(await operated.runAnswering('y', ...words)).toMatchObject({ code: 0 });
+    await operated.becomes('one.png', 'succeeded');
+    await operated.becomes('two.png', 'succeeded');
+    expect(await operated.becomes('empty.png', 'failed')).toMatchObject({ view: { generation: 1 } });
+  });
+
+  it('leaves a file that succeeded, and says so', async () => {
+    const operated = await start();
+    await operated.put('good.png', 'succeeded');
+    expect(await operated.run('retry', 'good.png', '--yes')).toMatchObject({
+      code: 1,
+      errors: 'good.png: nothing is done: it is succeeded\n',
+    });
+    expect(flows(operated)).toBe(1);
+  });
+
+  it('asks for what it needs', async () => {
+    const operated = await start();
+    expect(await operated.run('retry')).toMatchObject({ code: 2 });
+    expect(await operated.run('retry', 'a', '--failed')).toMatchObject({ code: 2 });
+    expect(await operated.run('retry', 'a', '--code', 'rejected')).toMatchObject({ code: 2 });
+  });
+});
+
+describe('cancel', () => {
+  it('ends a running file and stops its flow', async () => {
+    const operated = await start({ standIn: { flowMs: HOUR_MS } });
+    await operated.put('long.png', 'running');
+    const { code, output } = await operated.run('cancel', 'long.png', '--yes');
+    expect({ code, output }).toEqual({ code: 0, output: 'long.png  cancelled, the service stops its flow\n' });
+    expect(await operated.becomes('long.png', 'failed')).toMatchObject({ view: { failure: { code: 'cancelled' } } });
+    expect(operated.pipeline.standIn?.flows).toMatchObject([{ state: expect.stringMatching(/^abort/) }]);
+  });
+});
+
+describe('collect', () => {
+  it('fetches a deleted result again, without a new flow', async () => {
+    const operated = await start();
+    const { view } = await operated.put('good.png', 'succeeded');
+    const Key = view?.assets[0]?.key ?? '';
+    await operated.pipeline.s3.send(new DeleteObjectCommand({ Bucket: RESULTS_BUCKET, Key }));
+    expect((await operated.run('get', 'good.png')).output).toContain('flowdrop collect fetches it again');
+    expect(await operated.run('collect', 'good.png', '--wait')).toMatchObject({ code: 0 });
+    expect(await keys(operated, RESULTS_BUCKET)).toContain(Key);
+    expect(flows(operated)).toBe(1);
+  });
+});
+
+describe('put and get', () => {
+  it('upload the files of a folder, wait for them, and fetch what was made', async () => {
+    const operated = await start();
+    await writeFile(join(operated.directory, 'a.png'), 'a picture');
+    await writeFile(join(operated.directory, 'b.txt'), 'a text');
+    await writeFile(join(operated.directory, 'c.zip'), 'nothing that a route takes');
+    const put = await operated.run('put', 'a.png', 'b.txt', 'c.zip', '--wait', '--yes');
+    expect(put.output).toBe('a.png  succeeded, with 1 result\nb.txt  succeeded, with 1 result\n');
+    expect(put).toMatchObject({
+      code: 1,
+      errors: expect.stringContaining('c.zip: not uploaded, because no route takes it\n'),
+    });
+
+    const got = await operated.run('get', 'a.png', '--to', 'copies');
+    expect(got.code).toBe(0);
+    const files = await readdir(join(operated.directory, 'copies'), { recursive: true, withFileTypes: true });
+    const picture = files.find((file) => file.isFile() && file.name.endsWith('.png'));
+    expect(await readFile(join(picture?.parentPath ?? '', picture?.name ?? ''), 'utf8')).toBe('a picture');
+    expect(files.map(({ name }) => name)).toContain('receipt.json');
+  });
+
+  it('asks before it pays', async () => {
+    const operated = await start();
+    await writeFile(join(operated.directory, 'a.png'), 'a picture');
+    expect(await operated.run('put', 'a.png')).toMatchObject({
+      code: 2,
+      errors: expect.stringContaining('1 file would be uploaded, and paid for.'),
+    });
+    expect(await keys(operated, INBOX_BUCKET)).toEqual([]);
+  });
+
+  it('takes other parameters only where the route allows it', async () => {
+    const operated = await start();
+    await writeFile(join(operated.directory, 'a.png'), 'a picture');
+    await writeFile(join(operated.directory, 'b.txt'), 'a text');
+    expect(await operated.run('put', 'a.png', '--parameters', '{}', '--yes')).toMatchObject({
+      code: 2,
+      errors: expect.stringContaining('does not allow'),
+    });
+    expect(await operated.run('put', 'b.txt', '--parameters', 'no JSON', '--yes')).toMatchObject({ code: 2 });
+    const { code } = await operated.run(
+      'put',
+      'b.txt',
+      '--template',
+      'bytes_echo',
+      '--parameters',
+      '{"copies":2}',
+      '--yes',
+      '--wait',
+    );
+    expect(code).toBe(0);
+    expect(await operated.becomes('b.txt', 'succeeded')).toMatchObject({
+      view: { template: 'bytes_echo', parameters: { copies: 2 } },
+    });
+  });
+
+  it('keeps no result that is not the one of the receipt', async () => {
+    const operated = await start();
+    const { view } = await operated.put('good.png', 'succeeded');
+    const Key = view?.assets[0]?.key ?? '';
+    await operated.pipeline.s3.send(
+      new PutObjectCommand({ Bucket: RESULTS_BUCKET, Key, Body: Buffer.from('other bytes') }),
+    );
+    const { code, output } = await operated.run('get', 'good.png', '--to', 'copies');
+    expect(code).toBe(1);
+    expect(output).toContain('its size or its SHA-256 differs');
+    const files = await readdir(join(operated.directory, 'copies'), { recursive: true });
+    expect(files.filter((name) => name.endsWith('.png'))).toEqual(['good.png']);
+  });
+
+  it('says so if there is no receipt', async () => {
+    const operated = await start();
+    expect(await operated.run('get', 'nothing.png')).toMatchObject({
+      code: 1,
+      output: 'There is no receipt of such a file.\n',
+    });
+  });
+});
+
+describe('forget', () => {
+  it('deletes every trace of one file, and nothing of another', async () => {
+    const operated = await start();
+    await operated.put('a.png', 'succeeded');
+    await operated.put('a.png.png', 'succeeded');
+    const { id } = await operated.becomes('a.png', 'succeeded');
+    const { code, output } = await operated.run('forget', 'a.png', '--yes');
+    expect(code).toBe(0);
+    expect(output).toMatch(
+      /^a\.png: the upload, 2 objects of its results, 1 record deleted\.\nThe flow \S+ stays at the service\./,
+    );
+    expect(await keys(operated, INBOX_BUCKET)).toEqual(['a.png.png']);
+    expect((await keys(operated, RESULTS_BUCKET)).filter((key) => key.startsWith('a.png/'))).toEqual([]);
+    expect((await keys(operated, LEDGER_BUCKET)).filter((key) => key.includes(id))).toEqual([]);
+    await operated.becomes('a.png.png', 'succeeded');
+    expect(await operated.run('forget', 'a.png', '--yes')).toMatchObject({
+      code: 1,
+      errors: 'There is no upload a.png.\n',
+    });
+  });
+
+  it('deletes the marker of a failure too', async () => {
+    const operated = await start();
+    await operated.upload('empty.png', '');
+    await operated.listsFailed(1);
+    expect(await operated.run('forget', 'empty.png', '--yes')).toMatchObject({ code: 0 });
+    expect((await keys(operated, LEDGER_BUCKET)).filter((key) => !key.startsWith('state/'))).toEqual([]);
+  });
+
+  it('leaves a file that is under way', async () => {
+    const operated = await start({ standIn: { flowMs: HOUR_MS } });
+    await operated.put('long.png', 'running');
+    expect(await operated.run('forget', 'long.png', '--yes')).toMatchObject({
+      code: 1,
+      errors: expect.stringContaining('Cancel it first'),
+    });
+    await operated.becomes('long.png', 'running');
+  });
+});
+
+describe('sweep', () => {
+  it('counts, and says that nothing is missed', async () => {
+    const operated = await start();
+    await operated.put('good.png', 'succeeded');
+    const { code, output } = await operated.run('sweep', '--since', '2h', '--dry-run');
+    expect(code).toBe(0);
+    expect(output).toContain('0 files would be submitted');
+  });
+});
