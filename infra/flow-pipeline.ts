@@ -1,6 +1,6 @@
-import { RemovalPolicy, Tags } from 'aws-cdk-lib';
+import { RemovalPolicy, Stack, Tags } from 'aws-cdk-lib';
 import type { IAlarm } from 'aws-cdk-lib/aws-cloudwatch';
-import { type Grant, type IGrantable, PermissionsBoundary } from 'aws-cdk-lib/aws-iam';
+import { Grant, type IGrantable, PermissionsBoundary } from 'aws-cdk-lib/aws-iam';
 import type { IFunction } from 'aws-cdk-lib/aws-lambda';
 import { RetentionDays } from 'aws-cdk-lib/aws-logs';
 import type { IBucket } from 'aws-cdk-lib/aws-s3';
@@ -96,6 +96,40 @@ export class FlowPipeline extends Construct {
   /** Allows the grantee to list and read the results, and nothing else. */
   grantReadResults(grantee: IGrantable): Grant {
     return this.#parts.results.grantRead(grantee);
+  }
+
+  /**
+   * Allows the grantee what `flowdrop` needs to show things: uploads, results, records, the stack's outputs, the settings
+   * and how long the queues are. It changes nothing, and asks the flow service nothing.
+   */
+  grantView(grantee: IGrantable): void {
+    const { inbox, results, ledger, uploads } = this.#parts;
+    for (const part of [inbox, results, ledger, uploads]) part.grantView(grantee);
+    const allow = (action: string, resource: string) =>
+      Grant.addToPrincipal({ grantee, actions: [action], resourceArns: [resource] });
+    allow('cloudformation:DescribeStacks', Stack.of(this).stackId);
+    allow('lambda:GetFunctionConfiguration', this.collectOutputsFunction.functionArn);
+  }
+
+  /**
+   * Allows the grantee what {@link grantView} does, to put files, and to have the collecting function retry, collect,
+   * cancel and sweep. The function has the token, and the right to write to the ledger. The grantee has neither.
+   */
+  grantOperate(grantee: IGrantable): void {
+    this.grantView(grantee);
+    this.grantUpload(grantee);
+    const resourceArns = [this.collectOutputsFunction.functionArn];
+    Grant.addToPrincipal({ grantee, actions: ['lambda:InvokeFunction'], resourceArns });
+  }
+
+  /**
+   * Allows the grantee, besides {@link grantView}, to delete every trace of an upload for good. An upload without its
+   * entry may be paid for again, so this is a grant of its own.
+   */
+  grantForget(grantee: IGrantable): void {
+    this.grantView(grantee);
+    const { inbox, results, ledger } = this.#parts;
+    for (const part of [inbox, results, ledger]) part.grantForget(grantee);
   }
 
   #newParts(props: FlowPipelineProps, { pipeline, settings }: Context): Parts {

@@ -5,7 +5,7 @@ import type { IKey } from 'aws-cdk-lib/aws-kms';
 import { CfnBucket, type IBucket } from 'aws-cdk-lib/aws-s3';
 import { Construct } from 'constructs';
 import { expireVersions, pipelineBucket } from './bucket.ts';
-import { allowBucket, allowKey, ofOwner, type Permission } from './permissions.ts';
+import { allowBucket, allowKey, grantBucket, ofOwner, type Permission } from './permissions.ts';
 import type { UploadQueue } from './upload-queue.ts';
 
 /**
@@ -115,6 +115,27 @@ export class Inbox extends Construct {
     // Without this permission, S3 answers 403 for an absent object instead of 404. It cannot be limited to a prefix,
     // because a request for one object has none.
     allowBucket(role, this.bucket, { actions: ['s3:ListBucket'], resources: [this.bucket.bucketArn] });
+  }
+
+  /** Allows the grantee to see and read all uploads. */
+  grantView(grantee: IGrantable): void {
+    const { bucket } = this;
+    bucket.encryptionKey?.grantDecrypt(grantee);
+    const objects = bucket.arnForObjects(`${this.#prefix}*`);
+    grantBucket(grantee, bucket, { actions: ['s3:GetObject', 's3:GetObjectVersion'], resources: [objects] });
+    // Without ListBucket, S3 answers 403 for an absent object instead of 404.
+    grantBucket(grantee, bucket, { actions: ['s3:ListBucket'], resources: [bucket.bucketArn] });
+    grantBucket(grantee, bucket, {
+      actions: ['s3:ListBucketVersions'],
+      resources: [bucket.bucketArn],
+      conditions: this.#prefix === '' ? undefined : { StringLike: { 's3:prefix': `${this.#prefix}*` } },
+    });
+  }
+
+  /** Allows the grantee to delete uploads for good. */
+  grantForget(grantee: IGrantable): void {
+    const objects = this.bucket.arnForObjects(`${this.#prefix}*`);
+    grantBucket(grantee, this.bucket, { actions: ['s3:DeleteObjectVersion'], resources: [objects] });
   }
 
   /** Allows the grantee to put files, and nothing else: neither to read them nor to list those of others. */

@@ -1,5 +1,5 @@
 import { Duration, type RemovalPolicy } from 'aws-cdk-lib';
-import type { IRole } from 'aws-cdk-lib/aws-iam';
+import type { IGrantable, IRole } from 'aws-cdk-lib/aws-iam';
 import type { IKey } from 'aws-cdk-lib/aws-kms';
 import type { IBucket, LifecycleRule } from 'aws-cdk-lib/aws-s3';
 import { Construct } from 'constructs';
@@ -12,7 +12,7 @@ import {
 } from '../../functions/ledger/keys.ts';
 import type { PipelineSettings } from '../../functions/settings/settings.ts';
 import { expireVersions, pipelineBucket } from './bucket.ts';
-import { allowBucket, allowKey } from './permissions.ts';
+import { allowBucket, allowKey, grantBucket } from './permissions.ts';
 
 const READ_AND_WRITE = ['s3:GetObject', 's3:PutObject'];
 const PUT_AND_DELETE = ['s3:PutObject', 's3:DeleteObject'];
@@ -83,9 +83,28 @@ export class Ledger extends Construct {
     allowBucket(role, this.bucket, { actions: ['s3:ListBucket'], resources: [this.bucket.bucketArn] });
     allowKey(role, this.bucket.encryptionKey, 'write', 's3');
   }
+
+  /** Allows the grantee to read entries and states, and to list all keys. */
+  grantView(grantee: IGrantable): void {
+    const { bucket } = this;
+    bucket.encryptionKey?.grantDecrypt(grantee);
+    const resources = [UPLOADS_PREFIX, STATE_PREFIX].map((prefix) => bucket.arnForObjects(`${prefix}*`));
+    grantBucket(grantee, bucket, { actions: ['s3:GetObject'], resources });
+    grantBucket(grantee, bucket, { actions: ['s3:ListBucket'], resources: [bucket.bucketArn] });
+  }
+
+  /** Allows the grantee to delete entries and the markers of failures for good, with all their versions. */
+  grantForget(grantee: IGrantable): void {
+    const { bucket } = this;
+    const resources = [UPLOADS_PREFIX, FAILED_PREFIX].map((prefix) => bucket.arnForObjects(`${prefix}*`));
+    grantBucket(grantee, bucket, { actions: ['s3:DeleteObjectVersion'], resources });
+    grantBucket(grantee, bucket, { actions: ['s3:ListBucketVersions'], resources: [bucket.bucketArn] });
+  }
 }
 
 const versionRules = (entries: Duration): LifecycleRule[] => [
   expireVersions(entries, UPLOADS_PREFIX),
-  ...[RUNNING_PREFIX, WAITING_PREFIX, STATE_PREFIX].map((prefix) => expireVersions(MARKER_VERSION_LIFETIME, prefix)),
+  ...[RUNNING_PREFIX, WAITING_PREFIX, FAILED_PREFIX, STATE_PREFIX].map((prefix) =>
+    expireVersions(MARKER_VERSION_LIFETIME, prefix),
+  ),
 ];

@@ -1,6 +1,5 @@
 import { Stack, Validations } from 'aws-cdk-lib';
-import type { IRole } from 'aws-cdk-lib/aws-iam';
-import { Effect, PolicyStatement } from 'aws-cdk-lib/aws-iam';
+import { Effect, Grant, type IGrantable, type IRole, PolicyStatement } from 'aws-cdk-lib/aws-iam';
 import type { IKey } from 'aws-cdk-lib/aws-kms';
 import type { IBucket } from 'aws-cdk-lib/aws-s3';
 import type { IConstruct } from 'constructs';
@@ -33,6 +32,21 @@ export function allowBucket(role: IRole, bucket: IBucket, permission: Permission
 export function ofOwner(bucket: IBucket, conditions: Permission['conditions'] = {}): Permission['conditions'] {
   const { StringEquals, ...others } = conditions;
   return { StringEquals: { ...StringEquals, 'aws:ResourceAccount': bucket.env.account }, ...others };
+}
+
+/** Allows a grantee these actions on a bucket or its objects, as long as the expected account owns the bucket. */
+export function grantBucket(
+  grantee: IGrantable,
+  bucket: IBucket,
+  { actions, resources, conditions }: Omit<Permission, 'wildcardReason'>,
+): void {
+  Grant.addToPrincipalOrResource({
+    grantee,
+    actions: [...actions],
+    resourceArns: [...resources],
+    conditions: ofOwner(bucket, conditions),
+    resource: bucket,
+  });
 }
 
 /** Denies the role these actions, whatever other statements allow. */

@@ -5,7 +5,7 @@ import type { CfnBucket, IBucket } from 'aws-cdk-lib/aws-s3';
 import { Construct } from 'constructs';
 import { RECEIPT_NAME } from '../../functions/results/results-keys.ts';
 import { expireVersions, pipelineBucket } from './bucket.ts';
-import { allowBucket, allowKey, ofOwner } from './permissions.ts';
+import { allowBucket, allowKey, grantBucket, ofOwner } from './permissions.ts';
 
 export interface ResultsProps {
   readonly existing: IBucket | undefined;
@@ -83,5 +83,27 @@ export class Results extends Construct {
         resource: bucket,
       }),
     );
+  }
+
+  /** Allows the grantee to list and read the results, and to tell an absent one from a forbidden one. */
+  grantView(grantee: IGrantable): void {
+    const { bucket } = this;
+    bucket.encryptionKey?.grantDecrypt(grantee);
+    const objects = bucket.arnForObjects(`${this.#prefix}*`);
+    grantBucket(grantee, bucket, { actions: ['s3:GetObject'], resources: [objects] });
+    // Without a condition: a request for one object has no prefix, and S3 would answer 403 for an absent one.
+    grantBucket(grantee, bucket, { actions: ['s3:ListBucket'], resources: [bucket.bucketArn] });
+  }
+
+  /** Allows the grantee to delete results for good, with all their versions. */
+  grantForget(grantee: IGrantable): void {
+    const { bucket } = this;
+    const objects = bucket.arnForObjects(`${this.#prefix}*`);
+    grantBucket(grantee, bucket, { actions: ['s3:DeleteObjectVersion'], resources: [objects] });
+    grantBucket(grantee, bucket, {
+      actions: ['s3:ListBucketVersions'],
+      resources: [bucket.bucketArn],
+      conditions: this.#prefix === '' ? undefined : { StringLike: { 's3:prefix': `${this.#prefix}*` } },
+    });
   }
 }

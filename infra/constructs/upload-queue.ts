@@ -1,5 +1,5 @@
 import { Duration, Stack } from 'aws-cdk-lib';
-import { type IRole, PolicyStatement, ServicePrincipal } from 'aws-cdk-lib/aws-iam';
+import { Grant, type IGrantable, type IRole, PolicyStatement, ServicePrincipal } from 'aws-cdk-lib/aws-iam';
 import type { IKey } from 'aws-cdk-lib/aws-kms';
 import {
   type CfnQueuePolicy,
@@ -74,6 +74,12 @@ export class UploadQueue extends Construct {
     const actions = ['sqs:ReceiveMessage', 'sqs:DeleteMessage', 'sqs:GetQueueAttributes'];
     allow(role, { actions, resources: [this.queue.queueArn] });
     allowKey(role, this.queue.encryptionMasterKey, 'read', 'sqs');
+  }
+
+  /** Allows the grantee to ask how many messages there are. */
+  grantView(grantee: IGrantable): void {
+    const resourceArns = [this.queue.queueArn, this.deadLetters.queueArn];
+    Grant.addToPrincipal({ grantee, actions: ['sqs:GetQueueAttributes'], resourceArns });
   }
 
   /** Allows the role to send. */

@@ -167,6 +167,7 @@ const PSEUDO_PARAMETERS: Readonly<Record<string, string>> = {
   'AWS::Region': REGION,
   'AWS::AccountId': ACCOUNT,
   'AWS::URLSuffix': 'amazonaws.com',
+  'AWS::StackId': `arn:aws:cloudformation:${REGION}:${ACCOUNT}:stack/test/0123`,
 };
 
 const arn = (service: string, resource: string): string => `arn:aws:${service}:${REGION}:${ACCOUNT}:${resource}`;

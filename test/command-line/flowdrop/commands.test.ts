@@ -22,7 +22,7 @@ const NAMES = Array.from((await help()).matchAll(/^ {2}(\w+)(?: \S.*| {2,}\S.*)$
 const section = async (name: string): Promise<string> => {
   // The options of every command stand in the help of the program already.
   const text = (await help(name)).replace(/\nGlobal Options:\n(?: {2}.*\n)+/, '');
-  return `## ${name}\n\n\`\`\`\n${text}\n\`\`\`\n`;
+  return `### ${name}\n\n\`\`\`\n${text}\n\`\`\`\n`;
 };
 
 describe('docs/commands.md', () => {
@@ -35,7 +35,12 @@ describe('docs/commands.md', () => {
 
   it('has every command', () => {
     expect(NAMES.length).toBeGreaterThan(3);
-    const headings = Array.from(readFileSync(PAGE, 'utf8').matchAll(/^## (\w+)$/gm), ([, name = '']) => name);
+    const headings = Array.from(
+      readFileSync(PAGE, 'utf8')
+        .split(MARK)[1]
+        ?.matchAll(/^### (\w+)$/gm) ?? [],
+      ([, name = '']) => name,
+    );
     expect(headings).toEqual(NAMES);
   });
 });

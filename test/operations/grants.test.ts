@@ -1,0 +1,140 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { Role, ServicePrincipal } from 'aws-cdk-lib/aws-iam';
+import { beforeAll, describe, expect, it } from 'vitest';
+import type { FlowPipeline } from '../../infra/flow-pipeline.ts';
+import { ACCOUNT, type Call, idleOf, isAllowed, lineOf, permissionsOf, REGION, refusedOf } from '../infra/policies.ts';
+import { synthesisePipeline } from '../infra/synthesis.ts';
+import { deployedAs, Operated, runFlowdrop } from './support.ts';
+
+/** The commands of each grant, one after the other. Each makes calls that the others of its grant do not. */
+const COMMANDS = {
+  view: [
+    ['status'],
+    ['status', 'good.png'],
+    ['status', 'nothing'],
+    ['list', '--failed'],
+    ['list', '--waiting'],
+    ['list', '--running'],
+    ['explain', 'good.png'],
+    ['get', 'good.png'],
+  ],
+  operate: [
+    ['put', 'new.png', '--wait', '--yes'],
+    ['templates'],
+    ['retry', 'empty.png', '--yes', '--wait'],
+    ['collect', 'good.png', '--wait'],
+    ['cancel', 'good.png', '--yes'],
+    ['sweep', '--dry-run'],
+  ],
+  forget: [
+    ['forget', 'good.png', '--yes'],
+    ['forget', 'empty.png', '--yes'],
+  ],
+} as const;
+type Grant = keyof typeof COMMANDS;
+
+/** The names of the roles that get the grants. */
+const ROLES: Readonly<Record<Grant, string>> = { view: 'TheViewer', operate: 'TheOperator', forget: 'TheForgetter' };
+
+const recorded: Record<Grant, Map<string, Call>> = { view: new Map(), operate: new Map(), forget: new Map() };
+beforeAll(async () => {
+  let grant: Grant | undefined;
+  const onOperatorCall = (action: string, resource: string, context: Readonly<Record<string, string>>): void => {
+    if (grant === undefined) return;
+    const call = { action, resource: deployed(resource), context: { ...context, 'aws:ResourceAccount': ACCOUNT } };
+    recorded[grant].set(JSON.stringify(call), call);
+  };
+  await using operated = await Operated.start({ onOperatorCall });
+  await operated.put('good.png', 'succeeded');
+  await operated.upload('empty.png', '');
+  await operated.listsFailed(1);
+  writeFileSync(join(operated.directory, 'new.png'), 'a picture');
+  await using stack = await deployedAs('flowdrop', operated.pipeline);
+  for (grant of ['view', 'operate', 'forget'] as const) {
+    (await stack.connect()).close();
+    recorded[grant].set('outputs', { action: 'cloudformation:DescribeStacks', resource: STACK_ID });
+    for (const words of COMMANDS[grant]) {
+      const ran = await runFlowdrop(words, { directory: operated.directory });
+      expect(ran.code, `${words.join(' ')}\n${ran.output}${ran.errors}`).toBeLessThan(2);
+    }
+  }
+}, 240_000);
+
+const STACK_ID = `arn:aws:cloudformation:${REGION}:${ACCOUNT}:stack/test/0123`;
+
+/** The local names of the queues and of the function, as they are deployed. Buckets have the same names. */
+function deployed(resource: string): string {
+  if (resource.startsWith('arn:')) return resource;
+  const arn = (service: string, name: string) => `arn:aws:${service}:${REGION}:${ACCOUNT}:${name}`;
+  if (resource === 'collect-outputs') return arn('lambda', 'function:flowdrop-collect-outputs');
+  return arn('sqs', resource === 'uploads-dead' ? DEAD_LETTERS : resource);
+}
+
+const newRole = (pipeline: FlowPipeline, id: string) =>
+  new Role(pipeline, id, { assumedBy: new ServicePrincipal('ec2.amazonaws.com') });
+
+const { template } = synthesisePipeline({}, (pipeline) => {
+  pipeline.grantView(newRole(pipeline, ROLES.view));
+  pipeline.grantOperate(newRole(pipeline, ROLES.operate));
+  pipeline.grantForget(newRole(pipeline, ROLES.forget));
+});
+const DEAD_LETTERS =
+  Object.keys(template.findResources('AWS::SQS::Queue')).find((id) => id.includes('DeadLetters')) ?? '';
+
+/** What no command uses, with the reason to allow it. */
+const UNUSED: Readonly<Record<Grant, readonly string[]>> = {
+  view: [],
+  // Only an upload in parts that breaks off.
+  operate: ['s3:AbortMultipartUpload inbox/*', 's3:ListMultipartUploadParts inbox/*'],
+  forget: [],
+};
+
+describe.each(Object.keys(COMMANDS) as Grant[])('the grant %s', (grant) => {
+  const permissions = permissionsOf(template, ROLES[grant]);
+  // Each of the others includes the view.
+  const calls = (): readonly Call[] => [
+    ...recorded.view.values(),
+    ...(grant === 'view' ? [] : recorded[grant].values()),
+  ];
+
+  it('allows all calls of its commands', () => {
+    expect(calls().length).toBeGreaterThan(20);
+    expect(refusedOf(permissions, calls()).map(lineOf)).toEqual([]);
+  });
+
+  it('allows nothing that its commands do not need', () => {
+    expect(idleOf(permissions, calls()).map(lineOf)).toEqual(UNUSED[grant]);
+  });
+
+  it('allows neither the token, nor to write to the ledger or to the results', () => {
+    const harm = [
+      {
+        action: 'secretsmanager:GetSecretValue',
+        resource: `arn:aws:secretsmanager:${REGION}:${ACCOUNT}:secret:token-AbCdEf`,
+      },
+      ...['ledger/uploads/1.json', 'ledger/state/sweep.json', 'ledger/running/1', 'results/a/receipt.json'].map(
+        (key) => ({
+          action: 's3:PutObject',
+          resource: `arn:aws:s3:::${key}`,
+          context: { 'aws:ResourceAccount': ACCOUNT },
+        }),
+      ),
+      { action: 'sqs:SendMessage', resource: `arn:aws:sqs:${REGION}:${ACCOUNT}:uploads` },
+    ];
+    expect(harm.filter((call) => isAllowed(permissions, call))).toEqual([]);
+  });
+});
+
+it('only the grant to forget allows to delete', () => {
+  const deletions = (grant: Grant) =>
+    permissionsOf(template, ROLES[grant]).filter(({ action }) => action.startsWith('s3:Delete'));
+  expect(deletions('view')).toEqual([]);
+  expect(deletions('operate')).toEqual([]);
+  expect(deletions('forget').map(lineOf)).toEqual([
+    's3:DeleteObjectVersion inbox/*',
+    's3:DeleteObjectVersion ledger/failed/*',
+    's3:DeleteObjectVersion ledger/uploads/*',
+    's3:DeleteObjectVersion results/*',
+  ]);
+});
