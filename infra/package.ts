@@ -20,11 +20,12 @@ const USAGE = `Builds the npm package for other CDK apps.
 DIR then holds:
   flowdrop-<version>.tgz       the package, to be installed by its path
   package/                     what is in it:
-    package.json, README.md, LICENSE, docs/runbook.md, docs/failures.md
+    package.json, README.md, LICENSE, docs/runbook.md, docs/failures.md, docs/commands.md
     index.js                   the construct, with the parts of zod that it needs
     functions/                 the two functions, bundled
+    command/flowdrop.js        the command flowdrop, bundled
     types/                     declarations
-    THIRD-PARTY-NOTICES.txt    the licences of what is in index.js. Each function has its own.
+    THIRD-PARTY-NOTICES.txt    the licences of what is in index.js. Each function and the command have their own.
 
 Its only dependency is CDK, which the app brings. Prints the path of the package.
 `;
@@ -36,11 +37,14 @@ const dist = orExit(COMMAND, () => {
   return resolve(dir);
 });
 const outDir = join(dist, 'package');
+/** In a folder of its own, because the licences of a bundle stand beside it. */
+const COMMAND_FILE = 'command/flowdrop.js';
 
 rmSync(outDir, { recursive: true, force: true });
 mkdirSync(join(outDir, 'docs'), { recursive: true });
 bundle(join(outDir, BUILT_BUNDLES));
 await bundleConstruct();
+await bundleCommand();
 writeTypes();
 pack(writeManifest());
 
@@ -62,6 +66,21 @@ async function bundleConstruct(): Promise<void> {
         },
       },
     ],
+  });
+}
+
+/** The command with all that it needs. The packages that are no modules call `require`. */
+async function bundleCommand(): Promise<void> {
+  const require = "import { createRequire } from 'node:module'; const require = createRequire(import.meta.url);";
+  await build({
+    entryPoints: [here('../command-line/flowdrop.ts')],
+    outfile: join(outDir, COMMAND_FILE),
+    bundle: true,
+    format: 'esm',
+    platform: 'node',
+    target: 'node24',
+    banner: { js: `#!/usr/bin/env node\n${require}` },
+    plugins: [thirdPartyNotices],
   });
 }
 
@@ -101,11 +120,12 @@ function writeManifest(): string {
     type: 'module',
     // Without `engines.npm`: only this repository needs that version, and an app may use any.
     engines: { node: engines.node },
+    bin: { flowdrop: `./${COMMAND_FILE}` },
     exports: { '.': { types: './types/infra/index.d.ts', default: './index.js' } },
     peerDependencies: { 'aws-cdk-lib': `^${dependencies['aws-cdk-lib']}`, constructs: `^${dependencies.constructs}` },
   };
   writeFileSync(join(outDir, 'package.json'), `${JSON.stringify(manifest, undefined, 2)}\n`);
-  for (const file of ['README.md', 'LICENSE', 'docs/runbook.md', 'docs/failures.md']) {
+  for (const file of ['README.md', 'LICENSE', 'docs/runbook.md', 'docs/failures.md', 'docs/commands.md']) {
     if (existsSync(here(`../${file}`))) cpSync(here(`../${file}`), join(outDir, file));
   }
   return version;

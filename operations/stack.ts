@@ -1,20 +1,26 @@
-import { XMLParser } from 'fast-xml-parser';
+import { parseXML } from '@aws-sdk/xml-builder';
 import * as z from 'zod/mini';
 import { type AwsAccess, sendToAws } from './aws-requests.ts';
 
+const outputSchema = z.object({ OutputKey: z.string(), OutputValue: z.string() });
+
+/** An element that stands alone is no list, and one without content is a text. */
+const members = <T>(schema: z.ZodMiniType<T>) =>
+  z.object({
+    member: z.union([
+      z.array(schema),
+      z.pipe(
+        schema,
+        z.transform((one: T): T[] => [one]),
+      ),
+    ]),
+  });
+
 /** The answer of DescribeStacks. @see https://docs.aws.amazon.com/AWSCloudFormation/latest/APIReference/API_DescribeStacks.html */
-const outputsSchema = z.object({
+const answerSchema = z.object({
   DescribeStacksResponse: z.object({
     DescribeStacksResult: z.object({
-      Stacks: z.object({
-        member: z.array(
-          z.object({
-            Outputs: z.optional(
-              z.object({ member: z.array(z.object({ OutputKey: z.string(), OutputValue: z.string() })) }),
-            ),
-          }),
-        ),
-      }),
+      Stacks: members(z.object({ Outputs: z.optional(z.union([members(outputSchema), z.string()])) })),
     }),
   }),
 });
@@ -35,9 +41,9 @@ export async function stackOutputs(
     access,
     signal,
   );
-  const parser = new XMLParser({ isArray: (name) => name === 'member', parseTagValue: false });
-  const { member } = outputsSchema.parse(parser.parse(text)).DescribeStacksResponse.DescribeStacksResult.Stacks;
-  return Object.fromEntries(
-    (member[0]?.Outputs?.member ?? []).map(({ OutputKey, OutputValue }) => [OutputKey, OutputValue]),
-  );
+  const answer = answerSchema.parse(parseXML(text));
+  const [stackFound] = answer.DescribeStacksResponse.DescribeStacksResult.Stacks.member;
+  const outputs = stackFound?.Outputs;
+  const listed = outputs === undefined || typeof outputs === 'string' ? [] : outputs.member;
+  return Object.fromEntries(listed.map(({ OutputKey, OutputValue }) => [OutputKey, OutputValue]));
 }

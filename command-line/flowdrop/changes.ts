@@ -1,7 +1,7 @@
 import { Command, InvalidArgumentError } from 'commander';
 import { namedFiles } from '../../local/start/named-files.ts';
 import { ResultsFolder } from '../../local/start/results-folder.ts';
-import { size } from '../../local/start/screen.ts';
+import { size } from '../../local/start/size.ts';
 import { type Acted, type Action, act, follow, type Plan, plan, type Selection } from '../../operations/act.ts';
 import { forget, tracesOf } from '../../operations/forget.ts';
 import { type Fetched, get } from '../../operations/get.ts';

@@ -1,4 +1,4 @@
-import { size } from '../../local/start/screen.ts';
+import { size } from '../../local/start/size.ts';
 import type { Acted } from '../../operations/act.ts';
 import type { Fetched } from '../../operations/get.ts';
 import type { Put } from '../../operations/put.ts';

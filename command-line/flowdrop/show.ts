@@ -1,4 +1,4 @@
-import { size } from '../../local/start/screen.ts';
+import { size } from '../../local/start/size.ts';
 import type { Explanation } from '../../operations/explain.ts';
 import type { Listed, ListQuery } from '../../operations/list.ts';
 import type { PipelineStatus, PrefixStatus, UploadStatus } from '../../operations/status.ts';

@@ -8,6 +8,8 @@ export const NOTICES_FILE = 'THIRD-PARTY-NOTICES.txt';
 /** Licence texts of packages that are published without one, by scope, from the source repository of the scope. */
 const KEPT_LICENCES: Readonly<Record<string, { readonly license: string; readonly file: string }>> = {
   '@middy': { license: 'MIT', file: 'middy.txt' },
+  // Its other packages have this text.
+  '@aws-sdk': { license: 'Apache-2.0', file: 'aws-sdk.txt' },
   '@aws-lambda-powertools': { license: 'MIT-0', file: 'powertools.txt' },
 };
 

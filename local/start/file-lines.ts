@@ -1,7 +1,7 @@
 import { dirname } from 'node:path';
 import type { Progress } from './follower.ts';
-import { size } from './screen.ts';
 import { shownPath } from './shown-path.ts';
+import { size } from './size.ts';
 
 /** What the user of a local run can do about an upload that waits, by the reason of the wait. */
 const ADVICE: Readonly<Record<string, string>> = {

@@ -70,6 +70,16 @@ describe('the package', () => {
     }
   });
 
+  it('has the command flowdrop, which says what it can do and what it lacks', () => {
+    const command = join(app, 'node_modules/.bin/flowdrop');
+    expect(run(command, ['--help'], app)).toContain('flowdrop list --failed --since 24h');
+    expect(() => run(command, ['status'], app)).toThrow(
+      expect.objectContaining({ status: 2, stderr: expect.stringContaining('--stack NAME') }),
+    );
+    const notices = readFileSync(join(app, 'node_modules/flowdrop/command/THIRD-PARTY-NOTICES.txt'), 'utf8');
+    for (const name of ['@aws-sdk/client-s3', 'commander']) expect(notices).toContain(`\n${name} `);
+  });
+
   it(
     'synthesises the example, with both functions in it',
     () => {

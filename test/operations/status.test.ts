@@ -213,6 +213,8 @@ describe('a deployed stack', () => {
   it('that is not there, or is no pipeline, is said so', async () => {
     await using stack = await deployedAs('other', operated.pipeline, { Website: 'https://example.com' });
     await expect(stack.connect()).rejects.toThrow(/has no output CollectFunction \(its outputs: Website\)/);
+    await using empty = await deployedAs('empty', operated.pipeline, {});
+    await expect(empty.connect()).rejects.toThrow(/its outputs: none at all/);
     await expect(stack.connect('gone')).rejects.toThrow(/Stack with id gone does not exist/);
   });
 });
