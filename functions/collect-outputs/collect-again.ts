@@ -9,6 +9,7 @@ import {
   type TerminalEntry,
 } from '../ledger/entry.ts';
 import { publish } from '../publish/publish.ts';
+import { RETRY_SETTLED_MS } from '../resubmit/retry.ts';
 import { isAbsent } from '../s3/errors.ts';
 import type { CollectPorts } from './tick.ts';
 
@@ -49,6 +50,9 @@ async function beginAgain(upload: string, ports: CollectPorts, signal: AbortSign
   if (entry.state === 'failed' && entry.failure.code === 'flow-shared') return { upload, result: 'shared' };
   const assets = await assetsThere(entry, ports, signal);
   const again = collectedAgain(entry, entry.flow, assets);
+  // The daily sweep does not look for an old upload. If this invocation dies, this marker leads to it.
+  const notBefore = ports.clock.now() + RETRY_SETTLED_MS;
+  await ledger.putWaitingMarker({ uploadId: upload, notBefore }, signal);
   const written = await ledger.replace(stored, again, signal);
   if (!written.won) return { upload, result: 'under way' };
   await ledger.putRunningMarker(runningMarkerOf(entry.upload, entry.flow), signal);

@@ -8,8 +8,11 @@ import type { ResubmitPorts } from './resubmit.ts';
 /** Uploads that are retried side by side. */
 const CONCURRENCY = 16;
 
-/** Time after which a retry has surely ended or died, in milliseconds: the 15 minutes of a function, and a minute. */
-const RETRY_SETTLED_MS = 16 * 60_000;
+/**
+ * Time after which what an operator asked for has surely ended or died, in milliseconds: the 15 minutes of a function,
+ * and a minute.
+ */
+export const RETRY_SETTLED_MS = 16 * 60_000;
 
 type RetryPorts = ResubmitPorts & PublishPorts;
 

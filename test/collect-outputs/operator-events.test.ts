@@ -69,6 +69,22 @@ describe('cancel', () => {
     ]);
   });
 
+  it('is told although its invocation died before the receipt', async () => {
+    const world = await openWorld();
+    world.token = new Error('no token');
+    await world.upload('a.png', 'content');
+    await world.deliver();
+    const { receipts } = world.ports;
+    const put = receipts.put;
+    receipts.put = () => Promise.reject(new Error('killed'));
+    await expect(ask(world, { cancel: [await idOf(world)] })).rejects.toThrow('killed');
+    receipts.put = put;
+    world.clock.advance(60 * MINUTE);
+    await world.settle();
+    expect(await world.receipt('a.png')).toMatchObject({ status: 'failed', failure: { code: 'cancelled' } });
+    expect(world.service.flows).toEqual([]);
+  });
+
   it('changes nothing the second time', async () => {
     const world = await openWorld();
     const upload = await running(world);
@@ -123,6 +139,25 @@ describe('collect', () => {
     await world.settle();
     expect(await world.receipt('a.png')).toMatchObject({ status: 'succeeded', generation: 1 });
     expect(world.service.flows).toHaveLength(1);
+  });
+
+  it('goes on although its invocation died before it put the marker of the flow', async () => {
+    const world = await openWorld();
+    const upload = await running(world);
+    await world.settle();
+    const [asset = ''] = (await world.receipt('a.png')).assets.map(({ key }) => key);
+    await world.s3.send(new DeleteObjectCommand({ Bucket: RESULTS, Key: asset }));
+    const { ledger } = world.ports;
+    const put = ledger.putRunningMarker;
+    ledger.putRunningMarker = () => Promise.reject(new Error('killed'));
+    await expect(ask(world, { collect: [upload] })).rejects.toThrow('killed');
+    ledger.putRunningMarker = put;
+    expect(await world.entry()).toMatchObject({ state: 'running' });
+    expect(await world.keys(LEDGER, 'running/')).toEqual([]);
+    world.clock.advance(20 * MINUTE);
+    await world.tick();
+    await world.settle();
+    expect((await world.object(RESULTS, asset)).bytes.toString()).toBe('content');
   });
 
   it('never fetches results that may be those of another upload', async () => {
