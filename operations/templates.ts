@@ -37,8 +37,19 @@ const templateSchema = z.pipe(
   ),
 );
 
+/** A list, or an object with a list under one of these names. */
+const templatesSchema = z.union([
+  z.array(templateSchema),
+  ...(['templates', 'items', 'results', 'data'] as const).map((name) =>
+    z.pipe(
+      z.looseObject({ [name]: z.array(templateSchema) }),
+      z.transform((answer) => answer[name] as readonly OfferedTemplate[]),
+    ),
+  ),
+]);
+
 const answerSchema = z.union([
-  z.object({ templates: z.array(templateSchema) }),
+  z.object({ templates: templatesSchema }),
   z.object({ issue: z.object({ code: z.string(), message: z.string() }) }),
 ]);
 

@@ -1,10 +1,9 @@
-import type { JsonObject } from '../base/json.ts';
 import { FlowServiceError, type FlowServiceErrorCode } from '../flow-service/errors.ts';
 import type { FlowService } from '../flow-service/types.ts';
 
 /** What the flow service offers; or why it did not say so. */
 export type OfferedTemplates =
-  | { readonly templates: readonly JsonObject[]; readonly issue?: undefined }
+  | { readonly templates: unknown; readonly issue?: undefined }
   | { readonly issue: { readonly code: FlowServiceErrorCode; readonly message: string } };
 
 /**

@@ -1,6 +1,5 @@
 import type * as z from 'zod/mini';
 import type { Clock } from '../base/clock.ts';
-import type { JsonObject } from '../base/json.ts';
 import { downloadAsset } from './asset-download.ts';
 import {
   FlowServiceError,
@@ -28,7 +27,7 @@ import {
   flowPageSchema,
   flowSchema,
   outputPageSchema,
-  templatePageSchema,
+  templatesSchema,
 } from './schemas.ts';
 import type { QueryKind } from './search-place.ts';
 import { flowSubject } from './throttled-subjects.ts';
@@ -40,10 +39,6 @@ const LIST_PATIENCE_MS = 5_000;
 /** Pages and flows read of the whole listing of flows: ten times the bounds of one search. */
 const LIST_PAGES_MAX = 10 * FIND_PAGES_MAX;
 const LIST_FLOWS_MAX = 10 * FIND_FLOWS_MAX;
-
-/** Pages and templates read. A service has tens of templates. */
-const TEMPLATE_PAGES_MAX = 20;
-const TEMPLATES_MAX = 2_000;
 
 /** Pages and outputs read of one flow. A known flow with many outputs has two hundred. */
 export const OUTPUT_PAGES_MAX = 100;
@@ -195,18 +190,11 @@ class HttpFlowService implements FlowService {
     for await (const { page, fresh } of listing.pages()) yield page.flows.filter(({ flowId }) => fresh.has(flowId));
   }
 
-  async templates(signal: AbortSignal): Promise<readonly JsonObject[]> {
+  async templates(signal: AbortSignal): Promise<unknown> {
     const url = this.#requests.url('templates');
     const patienceMs = LIST_PATIENCE_MS;
-    const call: Call = { operation: 'templates', method: 'GET', url, subject: 'templates', patienceMs };
-    const limits: ListingLimits = {
-      ...{ pagesMax: TEMPLATE_PAGES_MAX, entriesMax: TEMPLATES_MAX },
-      ...{ mayBeSilent: false, rank: 2 },
-    };
-    const templates: JsonObject[] = [];
-    const listing = this.#listing(call, templatePageSchema, limits, signal);
-    for await (const { page } of listing.pages()) templates.push(...page.templates);
-    return templates;
+    const call: Call = { operation: 'templates', method: 'GET', url, subject: 'templates', patienceMs, rank: 2 };
+    return this.#requests.read(await this.#requests.send(call, signal), templatesSchema, signal, PAGE_ANSWER);
   }
 
   find(tag: FlowTag, since: number, signal: AbortSignal, options: FindOptions = {}): Promise<Found> {

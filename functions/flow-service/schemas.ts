@@ -1,5 +1,4 @@
 import * as z from 'zod/mini';
-import type { JsonObject } from '../base/json.ts';
 import type { ListingPage, NextPage } from './flow-listing.ts';
 import { parseJson, SMALL_ANSWER } from './json-answer.ts';
 import { FLOW_TAG_NAME, type FlowRecord, type FlowState, type FlowTag, type Output } from './types.ts';
@@ -265,26 +264,8 @@ export const flowPageSchema = z.pipe(
   }),
 );
 
-interface TemplatePage extends ListingPage {
-  readonly templates: readonly JsonObject[];
-}
-
-/** One page of `GET /templates`: a list, or an object with a list. The templates are passed on as they are. */
-export const templatePageSchema = z.pipe(
-  z.union([z.array(z.unknown()), anyObject]),
-  z.transform((answer, context): TemplatePage => {
-    const fields = Array.isArray(answer) ? {} : answer;
-    const members = ['templates', ...FLOW_MEMBERS];
-    const items = Array.isArray(answer) ? answer : members.map((name) => answer[name]).find(Array.isArray);
-    if (items === undefined) {
-      context.issues.push({ code: 'custom', message: 'no list of templates', input: answer });
-      return z.NEVER;
-    }
-    const templates = items.filter(isObject) as JsonObject[];
-    const ids = templates.flatMap(({ id, name }) => idText(id ?? name) ?? []);
-    return { templates, ids, entries: items.length, total: totalOf(fields), next: nextOf(fields) };
-  }),
-);
+/** The response of `GET /templates`: a list, or an object with a list. It is passed on as it is. */
+export const templatesSchema = z.union([z.array(z.unknown()), anyObject]);
 
 interface OutputPage extends ListingPage {
   readonly outputs: readonly Output[];

@@ -128,10 +128,10 @@ export interface FlowService {
    */
   list(signal: AbortSignal): AsyncGenerator<readonly FlowRecord[]>;
   /**
-   * `GET /templates`: what the service offers, as it says it.
+   * `GET /templates`: what the service offers, as it says it: a list, or an object with one.
    * @throws {NotFoundError} @throws {NotServedError} the service does not list its templates.
    */
-  templates(signal: AbortSignal): Promise<readonly JsonObject[]>;
+  templates(signal: AbortSignal): Promise<unknown>;
   /**
    * Searches the service's listing for the flow that carries `tag`. Returns `absent` only if the flow cannot have been
    * overlooked (see `flow-search.ts`), and `unknown` otherwise.
