@@ -270,7 +270,10 @@ describe('a file that can never pass', () => {
     expect(receipt.failure?.retry ?? '').toContain(canHelp ? receipt.upload.id : '');
     expect(receipt.failure?.retry === undefined).toBe(!canHelp);
     expect(await world.entry()).toMatchObject({ state: 'failed' });
-    expect(await world.keys(LEDGER)).toHaveLength(1);
+    expect(await world.keys(LEDGER)).toEqual([
+      `failed/${receipt.endedAt}/${receipt.upload.id}`,
+      `uploads/${receipt.upload.id}.json`,
+    ]);
     expect(world.count('FlowsFailed')).toBe(1);
   });
 });
