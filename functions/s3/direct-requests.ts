@@ -125,7 +125,8 @@ class DirectRequests {
   }
 
   readonly send: Send = async (command, options) => {
-    const route = this.isOn && isDirect(command) ? this.#routes.get(routeOf(command)) : undefined;
+    const isPlain = this.isOn && isDirect(command) && isOrdinary(command, options);
+    const route = isPlain ? this.#routes.get(routeOf(command)) : undefined;
     if (route === undefined) return this.#sendBySdk(command, options);
     const retries = await this.#config.retryStrategy();
     // Each success refills the allowance for retries, which failures use up.
@@ -199,6 +200,11 @@ function isDirect(command: Command): boolean {
   if (!(command instanceof PutObjectCommand)) return true;
   const { Body } = command.input;
   return typeof Body === 'string' || Body instanceof Uint8Array;
+}
+
+/** True for a call without middleware of its own, and without options that the SDK would read. */
+function isOrdinary({ middlewareStack }: Command, options: object = {}): boolean {
+  return middlewareStack.identify().length === 0 && Object.keys(options).every((name) => name === 'abortSignal');
 }
 
 function operationOf({ schema }: Command): object {

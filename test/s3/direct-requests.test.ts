@@ -274,4 +274,38 @@ describe('frequent requests to S3', () => {
     await client.send(put());
     expect([seen, ...requests.map(isDirect)]).toEqual([1, true, false]);
   });
+
+  it('pass the middleware of their own command', async () => {
+    const client = await warm();
+    const command = put();
+    let seen = 0;
+    command.middlewareStack.add((next) => (args) => {
+      seen += 1;
+      return next(args);
+    });
+    await client.send(command);
+    expect([seen, ...requests.map(isDirect)]).toEqual([1, false]);
+  });
+
+  it('keep the time limit of their own call', async () => {
+    const client = await warm({ maxAttempts: 1, requestHandler: { throwOnRequestTimeout: true } });
+    answers = [() => {}];
+    await expect(client.send(put(), { requestTimeout: 50 })).rejects.toMatchObject({ name: 'TimeoutError' });
+  });
+
+  it('are signed with the present credentials', async () => {
+    let issued = 0;
+    // Credentials that are about to expire are asked for again.
+    const credentials = async () => {
+      issued += 1;
+      return { ...CREDENTIALS, sessionToken: `fake-${issued}`, expiration: new Date(Date.now() + 1_000) };
+    };
+    const client = await warm({ credentials });
+    await client.send(put());
+    await client.send(put());
+    const [one, two] = requests.map(({ headers }) => String(headers['x-amz-security-token']));
+    expect(requests.map(isDirect)).toEqual([true, true]);
+    expect(one).toMatch(/^fake-\d+$/);
+    expect(two).not.toBe(one);
+  });
 });
