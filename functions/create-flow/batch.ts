@@ -43,7 +43,8 @@ interface Message {
  * notification in its body, or a single notification without a queue. A failure fails only its own message.
  *
  * If an invocation dies, all its uploads are charged an attempt. Therefore an upload whose last claim died is a suspect:
- * it is sent alone, after all others.
+ * it is sent alone, after all others. So is one whose time ran out: large files that share a slow line would run out of
+ * time together until their attempts are used up.
  * @throws {AggregateError} if a notification without a queue fails. The whole event must come again then.
  */
 export async function createFlows(event: unknown, ports: CreatePorts, invocation: Invocation): Promise<BatchResponse> {

@@ -86,8 +86,14 @@ export const runningMarkerOf = (upload: Pick<Upload, 'id'>, flow: FlowFacts): Ru
 /** The marker of an upload that failed. */
 export const failedMarkerOf = ({ endedAt, upload }: FailedEntry): FailedMarker => ({ endedAt, uploadId: upload.id });
 
-/** True if a claim of this upload has died. Ask it only of an entry that no live claim holds. */
-export const isSuspect = (entry: Entry): boolean => entry.state === 'claimed' || entry.claimDied === true;
+/**
+ * True if a claim of this upload has died, or its time ran out. Such an upload is sent alone. Ask it only of an entry
+ * that no live claim holds.
+ */
+export const isSuspect = (entry: Entry): boolean =>
+  entry.state === 'claimed' ||
+  entry.claimDied === true ||
+  (entry.state === 'waiting' && entry.reason === 'out-of-time');
 
 /**
  * When the upload came to the pipeline. A file may be years older, if a backfill brought it. Its own date stands in for

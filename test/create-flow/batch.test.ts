@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it } from 'vitest';
 import type { CreatePorts } from '../../functions/create-flow/delivery.ts';
+import { TransportError } from '../../functions/flow-service/transport.ts';
 import type { Entry, WaitingEntry } from '../../functions/ledger/entry.ts';
 import { LEDGER, openWorld, type World, type WorldOptions } from '../support/world.ts';
 
@@ -41,7 +42,10 @@ function mortal(ports: World['ports']): { readonly ports: World['ports']; readon
     return isDead || isCrasher ? never : ports.flows.create(request, signal);
   };
   const flows = new Proxy(ports.flows, {
-    get: (target, name) => (name === 'create' ? create : Reflect.get(target, name, target).bind(target)),
+    get: (target, name) => {
+      const value = name === 'create' ? create : Reflect.get(target, name, target);
+      return typeof value === 'function' ? value.bind(target) : value;
+    },
   });
   const { ledger, receipts, inbox, events } = ports;
   return {
@@ -88,6 +92,34 @@ describe('a file that kills its invocation', () => {
     world.clock.advance(61 * MINUTE);
     await world.tick();
     expect(await world.keys(LEDGER, 'waiting/')).toEqual([]);
+  });
+});
+
+describe('large files that share a slow line', () => {
+  it('are sent one after the other once their time ran out', { timeout: 60_000 }, async () => {
+    /** The line carries one file in three minutes. Side by side, ten take longer than an invocation has. */
+    const alone = 3 * MINUTE;
+    let sending = 0;
+    await start({
+      isVirtual: true,
+      transport: (direct) => async (request, signal) => {
+        if (request.method !== 'POST') return direct(request, signal);
+        sending += 1;
+        try {
+          for (let done = 0; done < alone; done += MINUTE / sending) await world.clock.sleep(MINUTE, signal);
+        } catch (cause) {
+          throw new TransportError('The request was given up', { sent: 'part', cause });
+        } finally {
+          sending -= 1;
+        }
+        return direct(request, signal);
+      },
+    });
+    world.remainingMs = 15 * MINUTE;
+    const keys = Array.from({ length: 10 }, (_, n) => `${n}.bin`);
+    for (const key of keys) await world.upload(key, key);
+    await world.settle();
+    for (const key of keys) expect((await world.receipt(key)).status).toBe('succeeded');
   });
 });
 
