@@ -16,6 +16,7 @@ import type { KnownFailure } from '../ledger/failures.ts';
 import type { RunningMarker } from '../ledger/keys.ts';
 import type { Ledger, Stored } from '../ledger/store.ts';
 import { type PublishPorts, publish } from '../publish/publish.ts';
+import type { Receipts } from '../publish/receipts.ts';
 import type { Results } from '../results/results.ts';
 import type { Settings } from '../settings/environment.ts';
 import type { EndConfirmations } from './end-confirmations.ts';
@@ -24,6 +25,7 @@ import { FlowObserver, GONE, type Observation } from './flow-observer.ts';
 import { outageOf, type ServiceHealth } from './service-health.ts';
 
 export interface CollectFlowPorts extends PublishPorts {
+  readonly receipts: Pick<Receipts, 'put' | 'successOf'>;
   readonly ledger: Ledger;
   readonly results: Results;
   readonly flows: FlowService;
@@ -258,11 +260,15 @@ export class FlowCollector {
     await this.#end(flow.stored, ending);
   }
 
-  /** Writes the terminal entry, which decides. Everything after it can be redone from it. */
+  /**
+   * Writes the terminal entry, which decides. Everything after it can be redone from it. A flow that fails now may have
+   * succeeded before an older ledger was restored. Then it ends as its receipt says.
+   */
   async #end(stored: Stored<RunningEntry>, ending: Ending): Promise<void> {
     const { ledger, clock, telemetry } = this.#ports;
     const { closing } = this.#invocation;
-    const terminal = ended(stored.entry, ending, clock.now());
+    const before = ending.failure && (await this.#ports.receipts.successOf(stored.entry, closing));
+    const terminal = ended(stored.entry, before ?? ending, before?.endedAt ?? clock.now());
     const written = await ledger.replace(stored, terminal, closing);
     if (!written.won) {
       // Another collector was faster. If it has ended this flow, it may have died before publishing.
@@ -275,7 +281,7 @@ export class FlowCollector {
     telemetry.metrics.count(metricOf(terminal));
     await publish(terminal, this.#ports, closing);
     if (terminal.state === 'succeeded') {
-      telemetry.metrics.count('SecondsToResult', secondsBetween(arrivalOf(terminal), clock.now()));
+      telemetry.metrics.count('SecondsToResult', secondsBetween(arrivalOf(terminal), terminal.endedAt));
     }
   }
 

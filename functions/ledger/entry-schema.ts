@@ -29,8 +29,8 @@ const WAIT_REASONS = [
 /** The last millisecond that ISO 8601 writes with four digits of a year. Keys of markers need such times. */
 const TIME_MAX = Date.parse('9999-12-31T23:59:59.999Z');
 
-/** Milliseconds since the epoch. */
-const time = z.number().check(z.gte(0), z.lte(TIME_MAX));
+/** Milliseconds since the epoch. @internal */
+export const time = z.number().check(z.gte(0), z.lte(TIME_MAX));
 const count = z.int().check(z.gte(0));
 
 const upload: z.ZodMiniType<Upload> = z.object({
@@ -71,9 +71,13 @@ const asset = readonlyObject({
   sha256: z.string(),
 });
 
-const assets = z.readonly(z.array(asset));
+/** @internal */
+export const assets = z.readonly(z.array(asset));
 
-const failedOutput = readonlyObject({ id: z.string(), code: z.string(), message: z.string() });
+/** @internal */
+export const failedOutputs = z.readonly(
+  z.array(readonlyObject({ id: z.string(), code: z.string(), message: z.string() })),
+);
 
 const failure = readonlyObject({
   /** Stable and machine-readable. */
@@ -130,7 +134,7 @@ const ending = {
   flow: z.optional(flow),
   endedAt: time,
   assets,
-  failedOutputs: z.readonly(z.array(failedOutput)),
+  failedOutputs,
 };
 
 /** The form of an entry. The types in `entry.ts` are made from it. */

@@ -1,5 +1,8 @@
-import { HeadObjectCommand, PutObjectCommand, type S3Client } from '@aws-sdk/client-s3';
-import type { FailedOutput, Failure, StoredAsset, TerminalEntry } from '../ledger/entry.ts';
+import type { Readable } from 'node:stream';
+import { GetObjectCommand, HeadObjectCommand, PutObjectCommand, type S3Client } from '@aws-sdk/client-s3';
+import * as z from 'zod/mini';
+import type { FailedOutput, Failure, RunningEntry, StoredAsset, TerminalEntry } from '../ledger/entry.ts';
+import { assets, failedOutputs, time } from '../ledger/entry-schema.ts';
 import { adviceFor, RETRY_SENTENCES } from '../ledger/failures.ts';
 import { receiptKey, UPLOAD_METADATA } from '../results/results-keys.ts';
 import { isAbsent, isConflict, isPreconditionFailed } from '../s3/errors.ts';
@@ -58,6 +61,29 @@ export class ReceiptContendedError extends Error {
 
 /** Tries of a conditional write of a receipt. After that the receipt is left to the next attempt. */
 const TRIES_MAX = 10;
+
+/** Maximum size of a receipt that is read back, in bytes: 10,000 outputs with the longest keys take about 20 MB. */
+const RECEIPT_BYTES_MAX = 32 * 1024 * 1024;
+
+/** What a receipt says of a success. */
+const successSchema = z.object({
+  status: z.literal('succeeded'),
+  upload: z.object({ id: z.string() }),
+  generation: z.number(),
+  flow: z.object({ id: z.string() }),
+  endedAt: z.pipe(
+    z.pipe(
+      z.string(),
+      z.transform((text: string) => Date.parse(text)),
+    ),
+    time,
+  ),
+  assets,
+  failedOutputs,
+});
+
+/** How a flow has succeeded. `endedAt` in milliseconds since the epoch. */
+type Success = Pick<z.infer<typeof successSchema>, 'endedAt' | 'assets' | 'failedOutputs'>;
 
 /** Names of a receipt's metadata. A HEAD shows by them which upload the receipt belongs to. */
 const GENERATION = 'flowdrop-generation';
@@ -155,6 +181,29 @@ export class Receipts {
     return there?.uploadId === receipt.upload.id && !isLater(receipt, there);
   }
 
+  /**
+   * How the running flow of an upload has succeeded before, if its receipt says so. Undefined if it does not. A ledger
+   * that was restored may still take the flow for running, and the service may have deleted it.
+   */
+  async successOf({ upload, generation, flow }: RunningEntry, signal: AbortSignal): Promise<Success | undefined> {
+    const Key = receiptKey(this.#settings.resultsPrefix, upload.key);
+    try {
+      const get = new GetObjectCommand({ Bucket: this.#settings.resultsBucket, Key });
+      const { Body, ContentLength = 0, Metadata } = await this.#s3.send(get, { abortSignal: signal });
+      if (Metadata?.[UPLOAD_METADATA] !== upload.id || ContentLength > RECEIPT_BYTES_MAX) {
+        (Body as Readable).destroy();
+        return undefined;
+      }
+      const success = parsedSuccess((await Body?.transformToString()) ?? '');
+      const isOfThis =
+        success?.upload.id === upload.id && success.generation === generation && success.flow.id === flow.id;
+      return isOfThis ? success : undefined;
+    } catch (error) {
+      if (isAbsent(error)) return undefined;
+      throw error;
+    }
+  }
+
   #keyOf(receipt: Receipt): string {
     return receiptKey(this.#settings.resultsPrefix, receipt.upload.key);
   }
@@ -195,6 +244,15 @@ export class Receipts {
       if (isAbsent(error)) return undefined;
       throw error;
     }
+  }
+}
+
+/** Undefined if the text is not the receipt of a success. */
+function parsedSuccess(text: string): z.infer<typeof successSchema> | undefined {
+  try {
+    return successSchema.safeParse(JSON.parse(text)).data;
+  } catch {
+    return undefined;
   }
 }
 

@@ -6,6 +6,7 @@ import {
 } from '@aws-sdk/client-s3';
 import { describe, expect, it } from 'vitest';
 import type { ClaimedEntry, Entry, RunningEntry } from '../../functions/ledger/entry.ts';
+import type { CompletionEvent } from '../../functions/publish/completion-event.ts';
 import { retryUploads } from '../../functions/resubmit/retry.ts';
 import { INBOX, LEDGER, openWorld, RESULTS, type World, type WorldOptions } from '../support/world.ts';
 
@@ -165,20 +166,70 @@ describe('an older ledger without its state', () => {
     expect(await statuses('later', 'last')).toEqual(['succeeded', 'succeeded']);
   });
 
-  it('takes a flow that the service has deleted meanwhile for a failure, although its results are there', async () => {
+  /** Restores an older ledger, and ticks until the flow of `running`, which the service has deleted, was given up. */
+  async function restoreWithoutFlow(): Promise<RunningEntry> {
     const { copy } = await openWithBackup();
-    const { flow } = entryAt(copy, 'running') as RunningEntry;
-    const { assets } = await world.receipt('running');
+    const entry = entryAt(copy, 'running') as RunningEntry;
     await restore(withoutState(copy));
-    world.service.intercept = ({ url }) => (url.includes(`/flows/${flow.id}`) ? { status: 404 } : undefined);
+    world.service.intercept = ({ url }) => (url.includes(`/flows/${entry.flow.id}`) ? { status: 404 } : undefined);
+    return entry;
+  }
+
+  async function tickFor80Minutes(): Promise<void> {
     for (let i = 0; i < 4; i += 1) {
       world.clock.advance(20 * MINUTE);
       await world.tick();
     }
-    expect(await world.receipt('running')).toMatchObject({ status: 'failed', failure: { code: 'flow-gone' } });
-    for (const { key } of assets) expect(await world.keys(RESULTS, key)).toEqual([key]);
+  }
+
+  const idOf = ({ detail }: CompletionEvent): string => JSON.parse(detail).id;
+
+  it('ends a flow that the service has deleted meanwhile as its receipt says: its results are there', async () => {
+    const { upload, flow } = await restoreWithoutFlow();
+    const receipt = await world.receipt('running');
+    const told = world.events.map((event) => ({ id: idOf(event), ...event }));
+    await tickFor80Minutes();
+    expect(await world.receipt('running')).toEqual(receipt);
+    expect(await world.json<Entry>(LEDGER, `uploads/${upload.id}.json`)).toMatchObject({
+      state: 'succeeded',
+      flow,
+      assets: receipt.assets,
+      endedAt: Date.parse(receipt.endedAt),
+    });
+    // The end is told again as the same one.
+    const again = world.events.slice(told.length).filter((event) => idOf(event).startsWith(upload.id));
+    expect(again.map(idOf)).toEqual([told.find(({ id }) => id.startsWith(upload.id))?.id]);
+    expect(again.map(({ detailType }) => detailType)).toEqual(['Flow Succeeded']);
+    expect(await world.keys(LEDGER, `running/`)).not.toContainEqual(expect.stringContaining(upload.id));
+    expect(await retryUploads([upload.id], world.ports, new AbortController().signal)).toMatchObject([
+      { result: 'succeeded already' },
+    ]);
     expect(paid()).toMatchObject({ running: 1 });
   });
+
+  it.each([
+    ['is absent', () => world.s3.send(new DeleteObjectCommand({ Bucket: RESULTS, Key: 'running/receipt.json' }))],
+    ['is of another flow', () => rewriteReceipt({ flow: { id: 'other', createdAt: '2026-01-01T00:00:00.000Z' } })],
+    ['is of a failure', () => rewriteReceipt({ status: 'failed' })],
+    ['is damaged', () => rewriteReceipt({ assets: 'none' })],
+    ['is not JSON', () => rewriteReceipt(undefined)],
+  ])('ends such a flow as failed if its receipt %s', async (_, change) => {
+    const { upload } = await restoreWithoutFlow();
+    await change();
+    await tickFor80Minutes();
+    expect(await world.json<Entry>(LEDGER, `uploads/${upload.id}.json`)).toMatchObject({
+      state: 'failed',
+      failure: { code: 'flow-gone' },
+    });
+    expect(await world.receipt('running')).toMatchObject({ status: 'failed', failure: { code: 'flow-gone' } });
+  });
+
+  async function rewriteReceipt(change: object | undefined): Promise<void> {
+    const key = 'running/receipt.json';
+    const { bytes, metadata } = await world.object(RESULTS, key);
+    const body = change === undefined ? '{' : JSON.stringify({ ...JSON.parse(bytes.toString()), ...change });
+    await world.put(RESULTS, key, body, metadata as Record<string, string>);
+  }
 });
 
 describe('an older ledger that does not know a retry', () => {
