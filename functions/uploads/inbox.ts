@@ -153,26 +153,26 @@ export class Inbox {
         new ListObjectVersionsCommand({
           Bucket: bucket,
           Prefix: prefix,
+          EncodingType: 'url', // XML cannot hold every character of a key, and its parser drops some white space.
           KeyMarker: from?.key,
           VersionIdMarker: from?.versionId || undefined, // S3 refuses an empty one.
         }),
         { abortSignal: signal },
       );
-      const uploads = (answer.Versions ?? []).map(
-        ({ Key: key = '', VersionId, ETag, Size, LastModified, IsLatest }) => {
-          const facts = {
-            bucket,
-            key,
-            versionId: pinnedVersion(VersionId),
-            etag: unquoted(ETag ?? ''),
-            bytes: Size ?? 0,
-            lastModified: LastModified?.getTime() ?? 0,
-          };
-          return { id: uploadId(facts), ...facts, isCurrent: IsLatest === true };
-        },
-      );
-      const { NextKeyMarker: key, NextVersionIdMarker: versionId = '' } = answer;
-      from = answer.IsTruncated === true && key !== undefined ? { key, versionId } : undefined;
+      const keyOf = answer.EncodingType === 'url' ? decoded : (key: string): string => key;
+      const uploads = (answer.Versions ?? []).map(({ Key = '', VersionId, ETag, Size, LastModified, IsLatest }) => {
+        const facts = {
+          bucket,
+          key: keyOf(Key),
+          versionId: pinnedVersion(VersionId),
+          etag: unquoted(ETag ?? ''),
+          bytes: Size ?? 0,
+          lastModified: LastModified?.getTime() ?? 0,
+        };
+        return { id: uploadId(facts), ...facts, isCurrent: IsLatest === true };
+      });
+      const { NextKeyMarker: last, NextVersionIdMarker: versionId = '' } = answer;
+      from = answer.IsTruncated === true && last !== undefined ? { key: keyOf(last), versionId } : undefined;
       yield { uploads, last: from };
     } while (from !== undefined);
   }
@@ -228,7 +228,6 @@ export class Inbox {
     if (pin.VersionId === undefined) return false;
     let from: Pick<ListObjectVersionsCommandInput, 'KeyMarker' | 'VersionIdMarker'> = {};
     for (let page = 0; page < VERSION_PAGES_MAX; page += 1) {
-      // Encoded, because XML cannot hold every character of a key.
       const command = new ListObjectVersionsCommand({ Bucket: bucket, Prefix: key, EncodingType: 'url', ...from });
       const answer = await this.#s3.send(command, { abortSignal: signal }).catch(() => undefined);
       signal.throwIfAborted();

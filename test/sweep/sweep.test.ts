@@ -58,6 +58,18 @@ describe('an upload that no notification brought', () => {
     },
   );
 
+  it.each(['\n', 'a\u0001b', '+ %'])('is found although a listing may change its key: %j', async (key) => {
+    await start({ s3: { keysMax: 1 } });
+    await sweep();
+    for (const each of [key, `${key}2`]) await unannounced(each);
+    world.clock.advance(HOUR);
+    expect(await sweep()).toMatchObject({ complete: true, missed: 2 });
+    await world.settle();
+    expect(world.service.flows).toHaveLength(2);
+    world.clock.advance(HOUR);
+    expect(await sweep({ since: '2000-01-01', dryRun: true })).toMatchObject({ missed: 0 });
+  });
+
   it('is not submitted before it is a quarter of an hour old', async () => {
     await start();
     await sweep();

@@ -8,7 +8,7 @@ import {
   PutObjectCommand,
 } from '@aws-sdk/client-s3';
 import { describe, expect, it } from 'vitest';
-import { UploadGoneError, UploadUnreadableError } from '../../functions/uploads/inbox.ts';
+import { UploadGoneError, type UploadPage, UploadUnreadableError } from '../../functions/uploads/inbox.ts';
 import { unquoted } from '../../functions/uploads/upload.ts';
 import { INBOX, openWorld, type World, type WorldOptions } from '../support/world.ts';
 
@@ -118,6 +118,55 @@ describe('an upload from a time of suspended versioning', () => {
     await world.settle();
     expect(world.service.flows.map(({ inputs }) => inputs[0]?.bytes).sort()).toEqual([5, 7]);
     expect((await world.receipt('a')).upload.bytes).toBe(7);
+  });
+});
+
+describe('the listing of the inbox', () => {
+  /** Keys that XML cannot hold, or that its parser changes, and keys that an encoded listing writes otherwise. */
+  const KEYS = [
+    ' ',
+    '  a  ',
+    '\n',
+    '\u0000',
+    '&#65;',
+    '&amp;lt;',
+    '__proto__',
+    'in/ b',
+    'in/%41',
+    'in/&<>"\'',
+    'in/+',
+    'in/\t\n\r',
+    'in/\u0001\u001f\u007f\u0085',
+    'in/\u0002',
+    'in/ü/😀',
+    'in/\ufffe\uffff',
+  ];
+
+  /** The keys of a listing that begins anew with each page, as the runs of the sweep do. */
+  async function listed(prefix: string): Promise<string[]> {
+    const keys: string[] = [];
+    let after: UploadPage['last'];
+    do {
+      const page: UploadPage = (await world.ports.inbox.pages(INBOX, prefix, after, signal).next()).value;
+      for (const { key, isCurrent } of page.uploads) keys.push(`${key} ${isCurrent}`);
+      after = page.last;
+      expect(keys.length).toBeLessThanOrEqual(2 * KEYS.length + 1);
+    } while (after !== undefined);
+    return keys;
+  }
+
+  it.each([1, 2, 1000])('shows every key as it is, on pages of %i', async (keysMax) => {
+    await start({ s3: { keysMax } });
+    for (const key of [...KEYS, 'other', ...KEYS]) await world.upload(key, 'x');
+    const expected = [...KEYS.flatMap((key) => [`${key} true`, `${key} false`]), 'other true'];
+    expect((await listed('')).toSorted()).toEqual(expected.toSorted());
+  });
+
+  it.each(['a b+/%41', '\u0001/', '&\r/'])('can be below a prefix such as %j', async (prefix) => {
+    await start();
+    await world.upload(`${prefix}a`, 'x');
+    await world.upload('other', 'x');
+    expect(await listed(prefix)).toEqual([`${prefix}a true`]);
   });
 });
 
