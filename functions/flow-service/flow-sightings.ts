@@ -7,7 +7,8 @@ export const SERVICE_CLOCK_SKEW_MS = 5 * 60_000;
 
 /**
  * How much earlier a filter begins than the flow in doubt can have been created, in milliseconds. A flow from this time
- * shows that the filter does not begin too late.
+ * shows that the filter does not begin too late. A flow from as long after the last byte shows that it does not end too
+ * early.
  */
 export const FILTER_MARGIN_MS = 60_000;
 
@@ -59,7 +60,7 @@ export class Sightings {
   constructor({ tag, since, sentBy }: Sought, { filteredSince, before }: SightingsOptions) {
     this.#tag = tag;
     this.#horizon = since - SERVICE_CLOCK_SKEW_MS;
-    this.#afterwards = Math.max(since, sentBy - SERVICE_CLOCK_SKEW_MS);
+    this.#afterwards = Math.max(since, sentBy) + FILTER_MARGIN_MS;
     this.#filteredSince = filteredSince;
     this.#seen = { ...(before ?? NOTHING_SEEN) };
     this.#order = new Order(this.#seen, this.#horizon);

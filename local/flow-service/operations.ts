@@ -22,8 +22,7 @@ export interface OperationsOptions {
   readonly variation: Variation;
 }
 
-/** Span of the filter `minute`, in milliseconds. */
-const FILTERED_MINUTE_MS = 60_000;
+const MINUTE_MS = 60_000;
 
 /** The operations of the service, and the flows that they work on. */
 export class Operations {
@@ -177,7 +176,8 @@ export class Operations {
     const filters = {
       created: (flow: Flow) => flow.createdAt >= time,
       inverted: (flow: Flow) => flow.createdAt < time,
-      minute: (flow: Flow) => flow.createdAt >= time && flow.createdAt < time + FILTERED_MINUTE_MS,
+      minute: (flow: Flow) => flow.createdAt >= time && flow.createdAt < time + MINUTE_MS,
+      hour: (flow: Flow) => flow.createdAt >= time && flow.createdAt < time + 60 * MINUTE_MS,
       changed: (flow: Flow) => flow.changedAt(now) >= time,
       ended: (flow: Flow) => flow.isTerminal(now) && (flow.endsAt ?? 0) >= time,
     };

@@ -58,9 +58,10 @@ export interface Variation {
   listSort: 'created' | 'changed';
   /**
    * What `?created_after=<ISO 8601>` does to the listing: nothing; shows flows created since then; those created before,
-   * or within a minute; those changed since then; those ended since then; or the request is rejected.
+   * within a minute, or within an hour; those changed since then; those ended since then; or the request is
+   * rejected.
    */
-  listFilter: 'ignored' | 'created' | 'inverted' | 'minute' | 'changed' | 'ended' | 'rejected';
+  listFilter: 'ignored' | 'created' | 'inverted' | 'minute' | 'hour' | 'changed' | 'ended' | 'rejected';
   /** True if the listing omits finished flows. */
   listActiveOnly: boolean;
   /** A flow's `additional` in the listing: as it was sent, omitted, or as JSON text. */

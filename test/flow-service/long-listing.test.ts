@@ -389,6 +389,20 @@ describe('a filter by time', () => {
     expect(account.asked).toHaveLength(2);
   });
 
+  it('that ends shortly before the last byte does not hide the flow', async () => {
+    const variation = { listFilter: 'hour', pageSize: 500 } as const;
+    const flowMs = (index: number) => (index % 7 === 3 ? 60 * MINUTE : 5 * SECOND);
+    const account = await Account.open({ flowsQuery, flowMs, variation });
+    await account.pass(12 * MINUTE);
+    // The doubt began with a first request. The last one is sent when the filter ends, an hour after its time.
+    account.claimedAt = account.clock.now();
+    await account.pass(55 * MINUTE);
+    await account.make({ flowdrop: TAG });
+    account.sentBy = account.clock.now();
+    await account.pass(6 * MINUTE);
+    expect(await account.look()).toMatchObject({ result: 'found' });
+  });
+
   it('that is ignored is not asked for again', async () => {
     const account = await Account.open({ flowsQuery, variation: { order: 'ascending' } });
     await account.pass(20 * MINUTE);
