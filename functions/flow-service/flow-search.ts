@@ -80,6 +80,10 @@ interface Search {
  */
 export async function findFlow(search: Search): Promise<Found> {
   const { queries, place, flowsQuery } = search;
+  // Also if the last looks were cut off. Otherwise a search that only ever lacks time would not end.
+  if (place !== undefined && place.looks >= LOOKS_MAX) {
+    return { result: 'unknown', why: `the listing was not read to its end in ${LOOKS_MAX} looks` };
+  }
   const isSameQuery = place?.flowsQuery === flowsQuery;
   const known = isSameQuery ? queries.findIndex(({ kind }) => kind === place.kind) : -1;
   let from = known === -1 ? undefined : place;
@@ -186,7 +190,7 @@ class Reading {
   #placeIn({ place }: Listing<FlowPage>): SearchPlace | undefined {
     const { evidence } = this.#seen;
     const looks = (this.#search.place?.looks ?? 0) + 1;
-    if (this.#search.isEarly || this.#search.onPlace === undefined || looks > LOOKS_MAX) return undefined;
+    if (this.#search.isEarly || this.#search.onPlace === undefined) return undefined;
     if (place === undefined || evidence === undefined) return undefined;
     const { address, lastId: lastFlow, entries: flows } = place;
     const { tries } = this.#options;

@@ -323,6 +323,28 @@ describe('a place that is lost', () => {
     account.place = { ...(account.place as SearchPlace), looks: 300 };
     expect(await account.look()).toMatchObject({ result: 'unknown' });
   });
+
+  it('ends the search after three hundred looks, although the last ones were cut off', async () => {
+    const account = await Account.open();
+    await account.doubt({ isMade: false });
+    await account.look();
+    account.place = { ...(account.place as SearchPlace), looks: 298 };
+    let requests = 0;
+    account.service.intercept = () => {
+      requests += 1;
+      return requests % 2 === 0 ? { status: 500 } : undefined;
+    };
+    const results: string[] = [];
+    for (let look = 299; look <= 303; look += 1) {
+      results.push(
+        await account.look().then(
+          ({ result }) => result,
+          () => 'cut off',
+        ),
+      );
+    }
+    expect(results).toEqual(['cut off', 'cut off', 'unknown', 'unknown', 'unknown']);
+  });
 });
 
 describe('a filter by time', () => {
