@@ -13,8 +13,8 @@ export const SIZE_PARAMETERS: readonly string[] = ['limit', 'size', 'count', 'pa
 /** Query parameters that select a page. The listing itself names them. */
 const PAGE_PARAMETERS: readonly string[] = ['page', 'cursor', 'page_token', 'offset'];
 
-/** Names of parameters that sort. */
-const SORTS = /sort|order/i;
+/** Names of parameters that sort, as whole words: `sort_by` and `orderBy`, and not `order_id` or `order_status`. */
+const SORTS = /^(?:sort[-_.]?(?:by|order|key|field|dir|direction)?|order(?:ing)?[-_.]?(?:by|dir|direction)?)$/i;
 
 /** Longest query, in characters. */
 export const QUERY_CHARS_MAX = 500;

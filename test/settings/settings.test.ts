@@ -96,7 +96,8 @@ describe('the query of the listing of flows', () => {
     'sort_by=-created_at&created_after={seconds}&limit=200',
     'filter_by=created_at>{milliseconds}',
     'sort=created_at:desc',
-    'since={iso}&until_order=x',
+    'orderBy=created_at&sort_order=desc&order=-created_at&ordering=x',
+    'since={iso}&order=x',
   ])('accepts %j', (flowsQuery) => {
     expect(parseEnv(envWith({ flowsQuery })).flowsQuery).toBe(flowsQuery);
   });
@@ -106,6 +107,8 @@ describe('the query of the listing of flows', () => {
     ['created_after={iso', 'brace'],
     ['created_after={iso}&state=running', 'placeholder of the time in state'],
     ['template=x', 'may only sort'],
+    ['order_id=5', 'may only sort'],
+    ['order_status=done', 'may only sort'],
     ['created_after={iso}&created_after={seconds}', 'once'],
     ['{iso}', 'name'],
     ['={iso}', 'name'],

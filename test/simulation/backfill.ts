@@ -57,6 +57,7 @@ export async function liveWithBackfill(world: World): Promise<void> {
   const { scenario, timeline, observed } = world;
   const { steps, uploadsPerSecond = 1, keysMax } = scenario;
   const { publishedAt, counted } = observed;
+  await beginRepaired(world);
   const startedAt = timeline.now();
   scheduleBackfill(world, startedAt);
   const backfilled = steps.length - 1;
@@ -69,6 +70,20 @@ export async function liveWithBackfill(world: World): Promise<void> {
   demand(submitted <= backfilled + AGAIN_MAX, 'a backfill submitted its uploads more than once', figures);
   demand(tookMs !== undefined, 'a backfill does not come to its end', figures);
   demand(repairedMs <= DAILY_SWEEP_AT_MS + REPAIR_MS, 'a repair had to wait for a backfill', figures);
+}
+
+/**
+ * Begins the multipart upload of the one whose marker is lost, before the first tick. So its date is before the
+ * watermark of the daily sweep, and only the margin of the sweep covers it.
+ */
+async function beginRepaired(world: World): Promise<void> {
+  const { scenario, inspector, inbox, multipartUploads, timeline } = world;
+  for (const step of scenario.steps) {
+    if (step.kind !== 'put' || step.key !== REPAIRED) continue;
+    const begun = await inspector.beginMultipart(inbox, step.key, step.mediaType);
+    multipartUploads.set(step, { ...begun, begunAt: timeline.now() });
+  }
+  await world.pass(5 * SECOND);
 }
 
 /** Loses a marker, and then starts three backfills and the daily sweep. */

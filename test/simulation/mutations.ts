@@ -231,7 +231,7 @@ export const MUTATIONS: readonly Mutation[] = [
         with: '$& this.#lastCompletedAt = round.startedAt;',
       },
     ],
-    seedsMax: 200,
+    seedsMax: 400,
   },
   {
     name: 'the token not redacted',
@@ -288,6 +288,12 @@ export const MUTATIONS: readonly Mutation[] = [
         file: COLLECT_FLOW,
         in: 'FlowCollector.poll',
         replace: "if (seen.kind === 'running') this.#confirmations.forget(marker.uploadId);",
+        with: '',
+      },
+      {
+        file: COLLECT_FLOW,
+        in: 'FlowCollector.#endIfConfirmed',
+        replace: 'this.#confirmations.forget(stored.entry.upload.id, failure.code);',
         with: '',
       },
     ],
@@ -438,6 +444,6 @@ export const MUTATIONS: readonly Mutation[] = [
         with: 'const uploadedSince = this.#watermark;',
       },
     ],
-    seedsMax: 300,
+    seedsMax: 20,
   },
 ];

@@ -40,7 +40,8 @@ function ledgerCall({ method, query = {}, headers }: SdkRequest, key: string): S
 }
 
 function resultsCall({ method, query = {} }: SdkRequest, key: string): S3CallKind | undefined {
-  if (key.endsWith('/receipt.json')) return method === 'HEAD' ? 'receipt.head' : 'receipt.put';
+  // A GET of a receipt meets the same faults as a HEAD. Only a flow that fails makes one.
+  if (key.endsWith('/receipt.json')) return method === 'PUT' ? 'receipt.put' : 'receipt.head';
   if (method === 'POST') return 'uploads' in query ? 'asset.begin' : 'asset.complete';
   if (method === 'DELETE') return 'asset.abort';
   if (method === 'PUT') return 'partNumber' in query ? 'asset.put-part' : 'asset.put';
