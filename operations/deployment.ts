@@ -34,6 +34,8 @@ export interface Deployment {
   readonly inbox: Inbox;
   readonly collecting: CollectingFunction;
   readonly clock: Clock;
+  /** For the services of AWS that have no client here. */
+  readonly access: AwsAccess;
   queueDepth(signal: AbortSignal): Promise<QueueDepth>;
   /** Undefined if the dead-letter queue is not known. */
   deadLetterCount(signal: AbortSignal): Promise<number | undefined>;
@@ -110,7 +112,7 @@ async function connect(place: Place, signal: AbortSignal): Promise<Deployment> {
   const queues = new SQSClient(config(access.endpoints, 'sqs'));
   const clock = systemClock;
   return {
-    ...{ name, isLocal, settings, areRoutesKnown, s3, collecting, clock },
+    ...{ name, isLocal, settings, areRoutesKnown, s3, collecting, clock, access },
     ledger: new Ledger(s3, settings.ledgerBucket, randomUUID),
     inbox: new Inbox(s3, clock),
     queueDepth: (until) => depthOf(queues, settings.queueUrl, until),

@@ -109,7 +109,8 @@ function whyUnknown({ key, current }: FoundUpload, { settings, areRoutesKnown, c
   return `It was put ${minutes} minutes ago and has no entry. It waits in the queue, or no notification came: the daily sweep submits it, and flowdrop sweep does so now.`;
 }
 
-async function pipelineStatus(deployment: Deployment, signal: AbortSignal): Promise<PipelineStatus> {
+/** The state of the whole pipeline. */
+export async function pipelineStatus(deployment: Deployment, signal: AbortSignal): Promise<PipelineStatus> {
   const [queue, deadLetters, waiting, running, failed, collectors, sweep] = await Promise.all([
     deployment.queueDepth(signal),
     deployment.deadLetterCount(signal),

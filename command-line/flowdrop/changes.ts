@@ -24,14 +24,14 @@ export function addChanges(add: Add): void {
   addSweep(add);
 }
 
-interface AskedOptions extends CommonOptions {
+export interface AskedOptions extends CommonOptions {
   readonly yes?: boolean;
 }
 
-const YES = ['--yes', 'do not ask'] as const;
+export const YES = ['--yes', 'do not ask'] as const;
 
 /** Asks before something that costs money or deletes. @throws {UsageError} nobody is there to ask. */
-async function isAllowed({ console, signal }: Run, question: string, { yes }: AskedOptions): Promise<boolean> {
+export async function isAllowed({ console, signal }: Run, question: string, { yes }: AskedOptions): Promise<boolean> {
   if (yes === true) return true;
   if (!console.canAsk) throw new UsageError(`${question} Nobody is there to answer: add --yes`);
   if (await console.confirms(question, signal)) return true;

@@ -7,7 +7,8 @@ import { templates } from '../../operations/templates.ts';
 import { UsageError } from '../options.ts';
 import { type Add, example } from './add.ts';
 import { addChanges } from './changes.ts';
-import { type CommonOptions, EXIT_FAILED, EXIT_OK, type Run, runCommand, type Surroundings } from './run.ts';
+import { addDoctor } from './check.ts';
+import { type Body, type CommonOptions, EXIT_FAILED, EXIT_OK, type Run, runCommand, type Surroundings } from './run.ts';
 import { showExplanation, showList, showPipeline, showPrefix, showTemplates, showUpload } from './show.ts';
 import { sinceOf } from './words.ts';
 
@@ -49,11 +50,15 @@ export function flowdropProgram(surroundings: Surroundings): Program {
   const add = <O extends CommonOptions>(
     command: Command,
     body: (run: Run, words: string[], options: O) => Promise<number>,
+    unconnected?: Body['unconnected'],
   ) => {
     command.exitOverride().action(async (...given: unknown[]) => {
       const words = given.slice(0, -2).flat() as string[];
       const options = command.optsWithGlobals<O>();
-      exitCode = await runCommand(options, surroundings, (run) => body(run, words, options));
+      exitCode = await runCommand(options, surroundings, {
+        run: (run) => body(run, words, options),
+        ...(unconnected && { unconnected }),
+      });
     });
     program.addCommand(command.copyInheritedSettings(program));
   };
@@ -62,6 +67,7 @@ export function flowdropProgram(surroundings: Surroundings): Program {
   addExplain(add);
   addChanges(add);
   addTemplates(add);
+  addDoctor(add);
   return { command: program, exitCode: () => exitCode };
 }
 
@@ -70,6 +76,9 @@ A file went missing? These three tell what became of it:
   $ flowdrop status                     how the pipeline is doing
   $ flowdrop list --failed --since 24h  what failed, and why
   $ flowdrop status photos/robot.png    the life of one file
+
+Nothing moves? This looks for the cause:
+  $ flowdrop doctor                     checks the pipeline from the outside in
 
 Exit codes: 0, 1 if something failed, 2 for a command that cannot be understood.`;
 

@@ -38,21 +38,30 @@ export interface Surroundings {
   readonly signal: AbortSignal;
 }
 
+/** What a command does. */
+export interface Body {
+  run(run: Run): Promise<number>;
+  /** Answers if there is no connection. Default: the error ends the command. */
+  unconnected?(error: unknown, console: Console): number;
+}
+
 /** Connects, runs a command, and returns its exit code. */
-export async function runCommand(
-  options: CommonOptions,
-  surroundings: Surroundings,
-  body: (run: Run) => Promise<number>,
-): Promise<number> {
+export async function runCommand(options: CommonOptions, surroundings: Surroundings, body: Body): Promise<number> {
   const { signal, streams } = surroundings;
   const console = new Console(streams, options);
-  const deployment = await console.during(
-    () => 'Connecting',
-    () => connect(options, surroundings),
-  );
+  let deployment: Deployment;
+  try {
+    deployment = await console.during(
+      () => 'Connecting',
+      () => connect(options, surroundings),
+    );
+  } catch (error) {
+    if (body.unconnected === undefined || error instanceof UsageError || signal.aborted) throw error;
+    return body.unconnected(error, console);
+  }
   try {
     const path = (name: string): string => resolve(surroundings.userDirectory, name);
-    return await body({ deployment, console, signal, path });
+    return await body.run({ deployment, console, signal, path });
   } finally {
     deployment.close();
   }
@@ -88,9 +97,11 @@ export function failed(error: unknown, { streams, signal }: Pick<Surroundings, '
     console.note(`${error.message}. (flowdrop --help shows the commands)`);
     return EXIT_USAGE;
   }
-  const text = issueOfConnection(error) ?? messageOf(error);
+  const text = sentenceOf(error);
   for (const line of text.split('\n')) console.note(line);
   return EXIT_FAILED;
 }
 
-const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
+/** An error in words for the operator. */
+export const sentenceOf = (error: unknown): string =>
+  issueOfConnection(error) ?? (error instanceof Error ? error.message : String(error));

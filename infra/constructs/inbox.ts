@@ -117,7 +117,7 @@ export class Inbox extends Construct {
     allowBucket(role, this.bucket, { actions: ['s3:ListBucket'], resources: [this.bucket.bucketArn] });
   }
 
-  /** Allows the grantee to see and read all uploads. */
+  /** Allows the grantee to see and read all uploads, and to see where they are announced. */
   grantView(grantee: IGrantable): void {
     const { bucket } = this;
     bucket.encryptionKey?.grantDecrypt(grantee);
@@ -130,6 +130,7 @@ export class Inbox extends Construct {
       resources: [bucket.bucketArn],
       conditions: this.#prefix === '' ? undefined : { StringLike: { 's3:prefix': `${this.#prefix}*` } },
     });
+    grantBucket(grantee, bucket, { actions: ['s3:GetBucketNotification'], resources: [bucket.bucketArn] });
   }
 
   /** Allows the grantee to delete uploads for good. */

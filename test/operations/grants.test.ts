@@ -3,9 +3,10 @@ import { join } from 'node:path';
 import { Role, ServicePrincipal } from 'aws-cdk-lib/aws-iam';
 import { beforeAll, describe, expect, it } from 'vitest';
 import type { FlowPipeline } from '../../infra/flow-pipeline.ts';
+import { examineNotifications } from '../../operations/notifications.ts';
 import { ACCOUNT, type Call, idleOf, isAllowed, lineOf, permissionsOf, REGION, refusedOf } from '../infra/policies.ts';
 import { synthesisePipeline } from '../infra/synthesis.ts';
-import { deployedAs, Operated, runFlowdrop } from './support.ts';
+import { deployedAs, Operated, runFlowdrop, signal } from './support.ts';
 
 /** The commands of each grant, one after the other. Each makes calls that the others of its grant do not. */
 const COMMANDS = {
@@ -22,6 +23,7 @@ const COMMANDS = {
   operate: [
     ['put', 'new.png', '--wait', '--yes'],
     ['templates'],
+    ['doctor'],
     ['retry', 'empty.png', '--yes', '--wait'],
     ['collect', 'good.png', '--wait'],
     ['cancel', 'good.png', '--yes'],
@@ -52,7 +54,9 @@ beforeAll(async () => {
   writeFileSync(join(operated.directory, 'new.png'), 'a picture');
   await using stack = await deployedAs('flowdrop', operated.pipeline);
   for (grant of ['view', 'operate', 'forget'] as const) {
-    (await stack.connect()).close();
+    const deployment = await stack.connect();
+    if (grant === 'view') await examineNotifications(deployment, signal);
+    deployment.close();
     recorded[grant].set('outputs', { action: 'cloudformation:DescribeStacks', resource: STACK_ID });
     for (const words of COMMANDS[grant]) {
       const ran = await runFlowdrop(words, { directory: operated.directory });

@@ -1,0 +1,75 @@
+import { randomUUID } from 'node:crypto';
+import { basename } from 'node:path';
+import { HeadObjectCommand } from '@aws-sdk/client-s3';
+import { isAbsent } from '../functions/s3/errors.ts';
+import { follow } from './act.ts';
+import type { Deployment } from './deployment.ts';
+import type { Outcome } from './doctor.ts';
+import { type FileToPut, put, routeOfFile } from './put.ts';
+import type { UploadView } from './upload-view.ts';
+import { sleepUntilNext } from './wait.ts';
+
+/** Time for a canary to come to its receipt, in milliseconds. */
+const CANARY_MAX_MS = 30 * 60_000;
+
+/** A file that is put into the inbox to see whether it comes to its receipt. */
+export interface CanaryFile extends FileToPut {
+  /** The time that it may take, in milliseconds. Default: half an hour. */
+  readonly withinMs?: number | undefined;
+}
+
+/** The key of a canary: a new one, which a route takes. Undefined if none takes such a file. */
+export function canaryOf(path: string, deployment: Deployment): CanaryFile | undefined {
+  const name = `canary-${randomUUID()}/${basename(path)}`;
+  const prefixes = ['', ...deployment.settings.routes.flatMap((route) => route.prefixes ?? [])];
+  const files = prefixes.map((prefix) => ({ path, key: `${prefix}${name}` }));
+  return deployment.areRoutesKnown ? files.find((file) => routeOfFile(file, deployment) !== undefined) : files[0];
+}
+
+/** Puts the file, waits for its end, and looks for its receipt. Its flow is paid for. */
+export async function examineCanary(file: CanaryFile, deployment: Deployment, signal: AbortSignal): Promise<Outcome> {
+  const { withinMs = CANARY_MAX_MS } = file;
+  const { key, uploadId } = await put(file, {}, deployment, { signal });
+  const limit = AbortSignal.timeout(withinMs);
+  const until = AbortSignal.any([signal, limit]);
+  const todo = `See flowdrop status ${key}, and the other findings.`;
+  let hasEnded = false;
+  try {
+    const [view] = await follow([uploadId], deployment, until);
+    if (view?.failure !== undefined) {
+      const what = `The canary ${key} failed: ${view.failure.code}: ${view.failure.message}`;
+      return { severity: 'fault', what, todo: view.failure.advice ?? todo };
+    }
+    if (view?.endedAt === undefined) {
+      return { severity: 'fault', what: `The canary ${key} waits: ${view?.wait?.message}`, todo };
+    }
+    hasEnded = true;
+    await untilReceipt(view.results, deployment, until);
+    return 'good';
+  } catch (error) {
+    signal.throwIfAborted();
+    if (!limit.aborted) throw error;
+    const seconds = Math.round(withinMs / 1_000);
+    const what = hasEnded
+      ? `The canary ${key} ended, and its receipt did not come within ${seconds} s.`
+      : `The canary ${key} has not ended within ${seconds} s.`;
+    return { severity: 'fault', what, todo };
+  }
+}
+
+/** The receipt comes a moment after the end. */
+async function untilReceipt(
+  { bucket, receipt }: UploadView['results'],
+  { s3 }: Deployment,
+  until: AbortSignal,
+): Promise<void> {
+  for (;;) {
+    try {
+      await s3.send(new HeadObjectCommand({ Bucket: bucket, Key: receipt }), { abortSignal: until });
+      return;
+    } catch (error) {
+      if (!isAbsent(error)) throw error;
+    }
+    await sleepUntilNext(until);
+  }
+}

@@ -1,0 +1,389 @@
+import { type _Object, ListObjectsV2Command } from '@aws-sdk/client-s3';
+import { collectorKey, STATE_PREFIX } from '../functions/ledger/keys.ts';
+import { readState } from '../functions/ledger/lease.ts';
+import { AwsRequestError } from './aws-requests.ts';
+import { type CanaryFile, examineCanary } from './canary.ts';
+import { FunctionFailedError } from './collecting-function.ts';
+import type { Deployment } from './deployment.ts';
+import { list } from './list.ts';
+import { objects } from './listing.ts';
+import { examineNotifications } from './notifications.ts';
+import { type PipelineStatus, pipelineStatus } from './status.ts';
+import { type OfferedTemplate, TemplatesUnknownError, templates } from './templates.ts';
+
+const SECOND_MS = 1_000;
+const MINUTE_MS = 60 * SECOND_MS;
+const HOUR_MS = 60 * MINUTE_MS;
+
+/** AWS refuses requests whose time differs by more. */
+const CLOCK_SKEW_MAX_MS = 5 * MINUTE_MS;
+
+/** Without a write of the collector's state for so long, no tick is started. A tick writes it every ten seconds. */
+const TICK_SILENCE_MAX_MS = 5 * MINUTE_MS;
+
+/** The same time as that of the alarm `tick-missing`. */
+const TICK_INCOMPLETE_MAX_MS = 40 * MINUTE_MS;
+
+/** A collector that was taken away leaves its state behind. */
+const COLLECTOR_GONE_MS = 24 * HOUR_MS;
+
+/** A sweep begins every day, and goes on for some hours if the inbox is very large. */
+const SWEEP_AGE_MAX_MS = 49 * HOUR_MS;
+
+const WAIT_MAX_MS = HOUR_MS;
+
+/** Below this pace, in requests a second, even a few files wait for each other. */
+const PACE_LOW = 0.5;
+
+/** Held uploads that are counted. */
+const HELD_COUNTED_MAX = 1_000;
+
+/** `fault`: files are not processed. `warning`: they soon may not be, or wait for the operator. `note`: worth knowing. */
+export type Severity = 'fault' | 'warning' | 'note';
+
+/** What is wrong, and what the operator can do: one sentence or two each. */
+export interface Finding {
+  readonly severity: Severity;
+  readonly what: string;
+  readonly todo: string;
+}
+
+/** What a check says. A check that could not be made is never good. */
+export type Outcome = 'good' | Finding | { readonly notChecked: string };
+
+/** The result of one check. */
+export interface Checked {
+  readonly check: string;
+  readonly result: 'good' | Severity | 'not checked';
+  /** What is wrong, or why the check was not made. */
+  readonly what?: string;
+  readonly todo?: string;
+}
+
+/** All results, in the order of the checks. */
+export interface Diagnosis {
+  /** Undefined if the deployment could not be reached. */
+  readonly deployment: string | undefined;
+  readonly checks: readonly Checked[];
+}
+
+/** What the checks look at. The checks share the answers of AWS and of the service. */
+interface Subject {
+  readonly deployment: Deployment;
+  readonly signal: AbortSignal;
+  readonly status: () => Promise<PipelineStatus>;
+  readonly offered: () => Promise<readonly OfferedTemplate[]>;
+}
+
+type Check = (subject: Subject) => Outcome | Promise<Outcome>;
+
+const CHECKS: Readonly<Record<string, Check>> = {
+  'outputs and resources': examineResources,
+  'the flow service': examineService,
+  'templates of the routes': examineTemplates,
+  notifications: ({ deployment, signal }) => examineNotifications(deployment, signal),
+  ticks: examineTicks,
+  pace: examinePace,
+  'dead letters': examineDeadLetters,
+  'held doubts': examineHeld,
+  'oldest waiting': examineWaiting,
+  'oldest running': examineRunning,
+  'daily sweep': examineSweep,
+  clocks: examineClocks,
+};
+
+/** The first check. Whoever has a connection has passed it. */
+export const CONNECTION_CHECK = 'credentials and connection';
+
+/**
+ * Checks a pipeline from the outside in. Nothing is changed, and nothing is paid for without a canary.
+ * @param canary a file that is put into the inbox and followed to its receipt.
+ */
+export async function doctor(deployment: Deployment, signal: AbortSignal, canary?: CanaryFile): Promise<Diagnosis> {
+  const subject: Subject = {
+    ...{ deployment, signal },
+    status: once(() => pipelineStatus(deployment, signal)),
+    offered: once(() => templates(deployment, signal)),
+  };
+  const checks: readonly (readonly [string, Check])[] = [
+    [CONNECTION_CHECK, () => 'good'],
+    ...Object.entries(CHECKS),
+    ...(canary === undefined ? [] : [['canary', () => examineCanary(canary, deployment, signal)] as const]),
+  ];
+  const results = await Promise.all(checks.map(([name, check]) => checked(name, check, subject)));
+  return { deployment: deployment.name, checks: results };
+}
+
+/** The diagnosis if there is no connection. */
+export const unreachable = (what: string, todo: string): Diagnosis => ({
+  deployment: undefined,
+  checks: [{ check: CONNECTION_CHECK, result: 'fault', what, todo }],
+});
+
+/** True if files are not processed. */
+export const isFaulty = ({ checks }: Diagnosis): boolean => checks.some(({ result }) => result === 'fault');
+
+async function checked(check: string, examine: Check, subject: Subject): Promise<Checked> {
+  const outcome = await outcomeOf(examine, subject);
+  if (outcome === 'good') return { check, result: 'good' };
+  if ('notChecked' in outcome) return { check, result: 'not checked', what: outcome.notChecked };
+  const { severity, what, todo } = outcome;
+  return { check, result: severity, what, todo };
+}
+
+async function outcomeOf(examine: Check, subject: Subject): Promise<Outcome> {
+  try {
+    return await examine(subject);
+  } catch (error) {
+    subject.signal.throwIfAborted();
+    const message = error instanceof Error ? error.message : String(error);
+    if (isDenied(error)) return { notChecked: `AWS does not allow you to look: ${message}` };
+    if (error instanceof FunctionFailedError) {
+      const what = `The collecting function failed: ${error.errorType}: ${message}`;
+      return { severity: 'fault', what, todo: 'Read its log, and docs/runbook.md, collect-outputs-errors.' };
+    }
+    const todo = 'Run flowdrop doctor again. If it stays, the message names what to mend.';
+    return { severity: 'fault', what: `The check failed: ${message}`, todo };
+  }
+}
+
+const isDenied = (error: unknown): boolean =>
+  (error instanceof AwsRequestError &&
+    error.status !== 429 &&
+    /AccessDenied|NotAuthorized|Unauthorized/.test(error.code)) ||
+  (error instanceof Error && /AccessDenied/.test(error.name));
+
+/** Shares one answer, or one error. */
+function once<T>(ask: () => Promise<T>): () => Promise<T> {
+  let answer: Promise<T> | undefined;
+  return () => {
+    answer ??= ask();
+    return answer;
+  };
+}
+
+async function examineResources({ deployment, signal }: Subject): Promise<Outcome> {
+  const { s3, settings, isLocal } = deployment;
+  const todo = isLocal ? 'Start npm start again.' : 'Deploy the stack again.';
+  for (const Bucket of [settings.inboxBucket, settings.resultsBucket, settings.ledgerBucket]) {
+    try {
+      await s3.send(new ListObjectsV2Command({ Bucket, MaxKeys: 1 }), { abortSignal: signal });
+    } catch (error) {
+      if ((error as Error).name !== 'NoSuchBucket') throw error;
+      return { severity: 'fault', what: `There is no bucket ${Bucket}, which the functions use.`, todo };
+    }
+  }
+  try {
+    await deployment.queueDepth(signal);
+    if ((await deployment.deadLetterCount(signal)) !== undefined) return 'good';
+  } catch (error) {
+    if (!/QueueDoesNotExist|NonExistentQueue/.test((error as Error).name)) throw error;
+    return { severity: 'fault', what: `There is no queue ${settings.queueUrl}, or no dead-letter queue.`, todo };
+  }
+  const what = 'The stack has no output DeadLetterQueue, so dead letters are not seen.';
+  return { severity: 'note', what, todo: 'Give it the output, with the URL of the dead-letter queue.' };
+}
+
+/** What is wrong if the service answers a question of the function with an error of this code. */
+const SERVICE_TODO: Readonly<Record<string, string>> = {
+  unauthorised: 'Store a valid token in the secret: see docs/runbook.md, token-rejected.',
+  forbidden: 'Ask the operator of the service what the token may do.',
+  misaddressed: 'Correct flowServiceUrl, and deploy: see docs/runbook.md, service-misaddressed.',
+  unavailable: 'Check the address and whether the service is up. Uploads wait for it.',
+  throttled: 'Wait a minute. If it stays, ask the operator of the service for a higher limit.',
+};
+
+async function examineService({ deployment, offered }: Subject): Promise<Outcome> {
+  try {
+    await offered();
+    return 'good';
+  } catch (error) {
+    if (!(error instanceof TemplatesUnknownError)) throw error;
+    const { code, message } = error;
+    if (isUnlisted(code)) {
+      return { notChecked: `the service at ${deployment.settings.baseUrl} lists no templates: ${message}` };
+    }
+    const what = `The service at ${deployment.settings.baseUrl} does not answer as it should: ${code}: ${message}`;
+    const severity = code === 'throttled' || code === 'forbidden' ? 'warning' : 'fault';
+    return { severity, what, todo: SERVICE_TODO[code] ?? 'Check that the address is that of the flow service.' };
+  }
+}
+
+/** Not every service has a list of templates. */
+const isUnlisted = (code: string): boolean => ['not-found', 'not-served', 'rejected'].includes(code);
+
+async function examineTemplates({ deployment, offered }: Subject): Promise<Outcome> {
+  if (!deployment.areRoutesKnown) return { notChecked: 'the routes stand in a file beside the code of the function' };
+  let known: readonly OfferedTemplate[];
+  try {
+    known = await offered();
+  } catch (error) {
+    if (!(error instanceof TemplatesUnknownError)) throw error;
+    return { notChecked: `the service does not say what it offers: ${error.code}` };
+  }
+  const templateOf = (wanted: string) => known.find(({ id, name }) => id === wanted || name === wanted);
+  const { routes } = deployment.settings;
+  const unknown = routes.filter(({ template }) => templateOf(template) === undefined);
+  if (unknown.length > 0) {
+    const named = unknown.map(({ name, template }) => `${template} (route ${name})`).join(', ');
+    const what = `The service does not know the template ${named}.`;
+    return { severity: 'fault', what, todo: 'Correct the routes, and deploy. flowdrop templates lists what there is.' };
+  }
+  const refused = routes.flatMap(({ name, input, mediaTypes = [], template }) => {
+    const taken = templateOf(template)?.inputTypes ?? [];
+    if (input === 'text' || taken.length === 0) return [];
+    const types = mediaTypes.filter((type) => !taken.some((each) => isSameType(type, each)));
+    return types.length === 0 ? [] : [`${name} sends ${types.join(', ')}, and ${template} takes ${taken.join(', ')}`];
+  });
+  if (refused.length === 0) return 'good';
+  const what = `A template does not take what its route sends: route ${refused.join('; route ')}.`;
+  return { severity: 'warning', what, todo: 'Correct the media types of the route, or its template, and deploy.' };
+}
+
+/** True if there may be a media type of both. `image/*` is any image. */
+function isSameType(one: string, other: string): boolean {
+  const parts = [one, other].map((type) => (type.toLowerCase().split(';')[0] ?? '').trim().split('/'));
+  return [0, 1].every((at) => {
+    const [a, b] = [parts[0]?.[at] ?? '*', parts[1]?.[at] ?? '*'];
+    return a === b || a === '*' || b === '*';
+  });
+}
+
+async function examineTicks(subject: Subject): Promise<Outcome> {
+  const { deployment, signal } = subject;
+  const { s3, settings } = deployment;
+  const states: _Object[] = [];
+  for await (const each of objects({ s3, bucket: settings.ledgerBucket, prefix: STATE_PREFIX }, signal))
+    states.push(each);
+  const todo = 'See docs/runbook.md, tick-missing.';
+  if (!states.some(({ Key }) => Key === collectorKey(0))) {
+    const what = 'No tick of the collecting function has ever run, so no results are fetched.';
+    return { severity: 'fault', what, todo: `If it was deployed a minute ago, ask again. Otherwise ${todo}` };
+  }
+  const findings: Finding[] = [];
+  for (let index = 0; ; index += 1) {
+    const object = states.find(({ Key }) => Key === collectorKey(index));
+    if (object === undefined) break;
+    const outcome = await examineTicksOf(index, object, subject);
+    if (outcome !== undefined) findings.push({ ...outcome, todo });
+  }
+  return findings.find(({ severity }) => severity === 'fault') ?? findings[0] ?? 'good';
+}
+
+async function examineTicksOf(
+  index: number,
+  { LastModified }: _Object,
+  { deployment, signal }: Subject,
+): Promise<Omit<Finding, 'todo'> | undefined> {
+  const { s3, settings, clock } = deployment;
+  const { state } = await readState({ s3, bucket: settings.ledgerBucket, clock }, index, signal);
+  const now = clock.now();
+  const silence = now - (LastModified?.getTime() ?? 0);
+  const who = index === 0 ? '' : ` of collector ${index}`;
+  if (silence > TICK_SILENCE_MAX_MS) {
+    const wasTakenAway = index > 0 && silence > COLLECTOR_GONE_MS;
+    return {
+      severity: wasTakenAway ? 'warning' : 'fault',
+      what: `No tick${who} has run for ${minutes(silence)}${wasTakenAway ? ', unless fewer collectors are wanted now' : ''}.`,
+    };
+  }
+  const { tickCompletedAt, unfinishedRound } = state;
+  if (tickCompletedAt === undefined) return { severity: 'warning', what: `No tick${who} has come to its end yet.` };
+  if (now - tickCompletedAt > TICK_INCOMPLETE_MAX_MS) {
+    return { severity: 'fault', what: `All ticks${who} were cut short for ${minutes(now - tickCompletedAt)}.` };
+  }
+  if (unfinishedRound === undefined || now - unfinishedRound.startedAt < TICK_INCOMPLETE_MAX_MS) return undefined;
+  const age = minutes(now - unfinishedRound.startedAt);
+  return { severity: 'warning', what: `Ticks${who} are cut short: a round over the running flows began ${age} ago.` };
+}
+
+const minutes = (ms: number): string =>
+  ms < 2 * HOUR_MS ? `${Math.floor(ms / MINUTE_MS)} minutes` : `${Math.floor(ms / HOUR_MS)} hours`;
+
+async function examinePace({ status }: Subject): Promise<Outcome> {
+  const paces = (await status()).collectors.flatMap(({ requestsPerSecond }) => requestsPerSecond ?? []);
+  if (paces.length === 0) return 'good';
+  const slowest = Math.min(...paces);
+  return {
+    severity: slowest < PACE_LOW ? 'warning' : 'note',
+    what: `The service has refused requests for being too many. It allows ${slowest.toPrecision(2)} a second.`,
+    todo: 'Nothing is lost. If files come too late, ask the operator of the service for a higher limit.',
+  };
+}
+
+async function examineDeadLetters({ status }: Subject): Promise<Outcome> {
+  const { deadLetters } = await status();
+  if (deadLetters === undefined) return { notChecked: 'the stack has no output DeadLetterQueue' };
+  if (deadLetters === 0) return 'good';
+  const what = `The dead-letter queue holds ${deadLetters === 1 ? '1 upload' : `${deadLetters} uploads`} that could not be started.`;
+  return { severity: 'fault', what, todo: 'Remove the cause, and send them back: see docs/runbook.md, dead-letters.' };
+}
+
+async function examineHeld({ deployment, signal }: Subject): Promise<Outcome> {
+  const { uploads, isCut } = await list({ state: 'held', limit: HELD_COUNTED_MAX }, deployment, signal);
+  const [first] = uploads;
+  if (first === undefined) return 'good';
+  const count = `${isCut ? 'more than ' : ''}${uploads.length}`;
+  const what = `Files wait for your decision, because a flow of each may exist: ${count}, such as ${first.key}.`;
+  const todo = 'See flowdrop list --held. Look for the flow at the service, then flowdrop retry or flowdrop cancel.';
+  return { severity: 'warning', what, todo };
+}
+
+async function examineWaiting({ deployment, status }: Subject): Promise<Outcome> {
+  const { count, oldestArrivedAt, reasons } = (await status()).waiting;
+  if (oldestArrivedAt === undefined) return 'good';
+  const age = deployment.clock.now() - Date.parse(oldestArrivedAt);
+  if (age < WAIT_MAX_MS) return 'good';
+  const named = Object.entries(reasons).map(([reason, number]) => `${number} ${reason}`);
+  const what = `The oldest waiting file (of ${count}) came ${minutes(age)} ago (${named.join(', ')}).`;
+  return { severity: 'warning', what, todo: 'See why with flowdrop list --waiting.' };
+}
+
+async function examineRunning({ deployment, status }: Subject): Promise<Outcome> {
+  const { count, oldestCreatedAt } = (await status()).running;
+  if (oldestCreatedAt === undefined) return 'good';
+  const age = deployment.clock.now() - Date.parse(oldestCreatedAt);
+  const most = deployment.settings.flowAgeMaxSeconds * SECOND_MS;
+  if (age < most / 2) return 'good';
+  const what = `The oldest running flow (of ${count}) began ${minutes(age)} ago. At ${minutes(most)} it counts as failed.`;
+  return { severity: 'warning', what, todo: 'See it with flowdrop list --running, and ask the service what it does.' };
+}
+
+async function examineSweep({ deployment, status }: Subject): Promise<Outcome> {
+  const { sweep } = await status();
+  if (sweep === undefined) {
+    if (deployment.isLocal) return 'good'; // It has no schedule of a day.
+    const what = 'No daily sweep has ended yet.';
+    return { severity: 'note', what, todo: 'If the deployment is older than a day, see flowdrop sweep --dry-run.' };
+  }
+  const age = deployment.clock.now() - Date.parse(sweep.endedAt);
+  if (sweep.missed > 0) {
+    const what = `The last daily sweep, ${minutes(age)} ago, submitted uploads that no notification told of: ${sweep.missed}.`;
+    return { severity: 'warning', what, todo: 'See docs/runbook.md, uploads-missed.' };
+  }
+  if (age < SWEEP_AGE_MAX_MS || deployment.isLocal) return 'good';
+  const what = `The last daily sweep ended ${minutes(age)} ago, so missed uploads stay missed.`;
+  return { severity: 'fault', what, todo: 'Check that the schedule of the sweep is on. flowdrop sweep runs one.' };
+}
+
+/** Compares the time of S3's answer with ours. */
+async function examineClocks({ deployment, signal }: Subject): Promise<Outcome> {
+  const { s3, settings, clock } = deployment;
+  const command = new ListObjectsV2Command({ Bucket: settings.ledgerBucket, MaxKeys: 1 });
+  let theirs = Number.NaN;
+  command.middlewareStack.add(
+    (next) => async (args) => {
+      const result = await next(args);
+      const { headers = {} } = result.response as { readonly headers?: Readonly<Record<string, string>> };
+      theirs = Date.parse(headers.date ?? '');
+      return result;
+    },
+    { step: 'deserialize', priority: 'low' },
+  );
+  await s3.send(command, { abortSignal: signal });
+  if (Number.isNaN(theirs)) return { notChecked: 'the answer of S3 has no time' };
+  const skew = clock.now() - theirs;
+  if (Math.abs(skew) <= CLOCK_SKEW_MAX_MS) return 'good';
+  const what = `The clock of this machine is ${minutes(Math.abs(skew))} ${skew > 0 ? 'ahead of' : 'behind'} that of S3.`;
+  return { severity: 'fault', what, todo: 'Set the clock, for example by turning on its synchronisation.' };
+}

@@ -1,0 +1,90 @@
+import { existsSync } from 'node:fs';
+import { GetBucketNotificationConfigurationCommand, type QueueConfiguration } from '@aws-sdk/client-s3';
+import * as z from 'zod/mini';
+import { sendToAws } from './aws-requests.ts';
+import type { Deployment } from './deployment.ts';
+import type { Outcome } from './doctor.ts';
+
+const rulesSchema = z.object({ RuleNames: z._default(z.array(z.string()), []) });
+const ruleSchema = z.object({ State: z.string() });
+
+const SWEEP = 'Until then the daily sweep finds the uploads, up to a day late.';
+
+/** Tells whether uploads are announced to the queue: by the bucket itself, or by a rule on its events. */
+export async function examineNotifications(deployment: Deployment, signal: AbortSignal): Promise<Outcome> {
+  if (deployment.isLocal) return examineInboxFolder(deployment);
+  const { s3, settings } = deployment;
+  const { inboxBucket: Bucket, queueUrl } = settings;
+  const arn = queueArn(queueUrl, deployment.access.region);
+  const { QueueConfigurations = [], EventBridgeConfiguration } = await s3.send(
+    new GetBucketNotificationConfigurationCommand({ Bucket }),
+    { abortSignal: signal },
+  );
+  const toQueue = QueueConfigurations.filter(({ QueueArn }) => QueueArn === arn);
+  if (toQueue.some((each) => isWhole(each, settings.inboxPrefix))) return 'good';
+  if (toQueue.length > 0) {
+    return {
+      severity: 'fault',
+      what: `The bucket ${Bucket} announces only some of its uploads to the queue.`,
+      todo: `Make its notification one of s3:ObjectCreated:* with no filter but the prefix "${settings.inboxPrefix}". ${SWEEP}`,
+    };
+  }
+  if (EventBridgeConfiguration === undefined) {
+    return {
+      severity: 'fault',
+      what: `The bucket ${Bucket} announces its uploads neither to the queue ${arn} nor to EventBridge.`,
+      todo: `Deploy the stack again or, if the bucket is your own, turn on its events for EventBridge. ${SWEEP}`,
+    };
+  }
+  return examineRules(arn, deployment, signal);
+}
+
+/** Tells whether a rule that is on brings events to the queue. */
+async function examineRules(arn: string, { access, settings }: Deployment, signal: AbortSignal): Promise<Outcome> {
+  const ask = async (operation: string, body: object): Promise<unknown> => {
+    const headers = { 'content-type': 'application/x-amz-json-1.1', 'x-amz-target': `AWSEvents.${operation}` };
+    const request = { service: 'events', method: 'POST', path: '/', headers, body: JSON.stringify(body) } as const;
+    return JSON.parse((await sendToAws(request, access, signal)).text);
+  };
+  const { RuleNames } = rulesSchema.parse(await ask('ListRuleNamesByTarget', { TargetArn: arn }));
+  for (const Name of RuleNames) {
+    if (ruleSchema.parse(await ask('DescribeRule', { Name })).State.startsWith('ENABLED')) return 'good';
+  }
+  const { inboxBucket } = settings;
+  return {
+    severity: 'fault',
+    what:
+      RuleNames.length === 0
+        ? `The bucket ${inboxBucket} sends its events to EventBridge, and no rule brings them to the queue ${arn}.`
+        : `The rule ${RuleNames.join(', ')}, which brings uploads to the queue, is off.`,
+    todo: `${RuleNames.length === 0 ? 'Deploy the stack again.' : 'Enable the rule.'} ${SWEEP}`,
+  };
+}
+
+/** The local run announces all uploads itself. It watches a folder for them. */
+function examineInboxFolder({ settings: { localInbox = '' } }: Deployment): Outcome {
+  if (localInbox === '' || existsSync(localInbox)) return 'good';
+  return {
+    severity: 'fault',
+    what: `The folder ${localInbox}, whose files are the uploads, is gone.`,
+    todo: 'End npm start and start it again, which makes the folder.',
+  };
+}
+
+/** True if the notification is of every upload of the pipeline. */
+function isWhole({ Events = [], Filter }: QueueConfiguration, inboxPrefix: string): boolean {
+  const rules = Filter?.Key?.FilterRules ?? [];
+  return (
+    Events.includes('s3:ObjectCreated:*') &&
+    rules.every(({ Name, Value = '' }) =>
+      Name?.toLowerCase() === 'prefix' ? inboxPrefix.startsWith(Value) : Value === '',
+    )
+  );
+}
+
+/** @see https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-queue-message-identifiers.html */
+function queueArn(url: string, region: string): string {
+  const [account, name] = new URL(url).pathname.split('/').slice(-2);
+  const partition = region.startsWith('cn-') ? 'aws-cn' : region.startsWith('us-gov-') ? 'aws-us-gov' : 'aws';
+  return `arn:${partition}:sqs:${region}:${account}:${name}`;
+}

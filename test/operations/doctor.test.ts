@@ -1,0 +1,367 @@
+import { copyFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import {
+  DeleteObjectCommand,
+  GetObjectCommand,
+  type NotificationConfiguration,
+  PutBucketNotificationConfigurationCommand,
+  PutObjectCommand,
+} from '@aws-sdk/client-s3';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
+import { listenOnLoopback } from '../../local/loopback.ts';
+import { INBOX_BUCKET, LEDGER_BUCKET } from '../../local/pipeline.ts';
+import { canaryOf, examineCanary } from '../../operations/canary.ts';
+import { CollectingFunction } from '../../operations/collecting-function.ts';
+import type { Deployment } from '../../operations/deployment.ts';
+import { type Checked, doctor } from '../../operations/doctor.ts';
+import { deployedAs, Operated, runFlowdrop, signal } from './support.ts';
+
+const MINUTE_MS = 60_000;
+const HOUR_MS = 60 * MINUTE_MS;
+const DAY_MS = 24 * HOUR_MS;
+
+let operated: Operated;
+/** The stack of the same pipeline. */
+let deployed: Deployment;
+const closing = new AsyncDisposableStack();
+beforeAll(async () => {
+  // No tick comes by itself after the first one, so that a test can write the state of the collector.
+  operated = closing.use(await Operated.start({ tickIntervalMs: HOUR_MS }));
+  const stack = closing.use(await deployedAs('flowdrop-test', operated.pipeline));
+  deployed = await stack.connect();
+  closing.defer(() => deployed.close());
+  await vi.waitFor(async () => expect(await resultOf('ticks')).toEqual({ check: 'ticks', result: 'good' }), {
+    timeout: 60_000,
+    interval: 200,
+  });
+}, 90_000);
+afterAll(() => closing.disposeAsync());
+
+/** What one check says, of the local run or of a deployment in its place. */
+async function resultOf(check: string, deployment: Deployment = operated.deployment): Promise<Checked | undefined> {
+  const { checks } = await doctor(deployment, signal);
+  return checks.find((each) => each.check === check);
+}
+
+const later = (ms: number, deployment: Deployment = operated.deployment): Deployment => ({
+  ...deployment,
+  clock: { ...deployment.clock, now: () => Date.now() + ms },
+});
+
+const putState = (name: string, state: object) =>
+  operated.pipeline.s3.send(
+    new PutObjectCommand({ Bucket: LEDGER_BUCKET, Key: `state/${name}.json`, Body: JSON.stringify(state) }),
+  );
+
+/** From now on until the end of the test, the service answers a question for its templates so. */
+function answerTemplates(fault: object): void {
+  const { standIn } = operated.pipeline;
+  if (standIn === undefined) throw new Error('There is no stand-in');
+  standIn.intercept = (_, { operation }) => (operation === 'listTemplates' ? fault : undefined);
+  onTestFinished(() => {
+    standIn.intercept = undefined;
+  });
+}
+
+describe('flowdrop doctor', () => {
+  it('of a healthy run finds every check good', async () => {
+    const { code, output } = await operated.run('doctor', '--json');
+    const { checks } = JSON.parse(output);
+    expect(checks.map(({ check, result }: Checked) => `${check}: ${result}`)).toEqual([
+      'credentials and connection: good',
+      'outputs and resources: good',
+      'the flow service: good',
+      'templates of the routes: good',
+      'notifications: good',
+      'ticks: good',
+      'pace: good',
+      'dead letters: good',
+      'held doubts: good',
+      'oldest waiting: good',
+      'oldest running: good',
+      'daily sweep: good',
+      'clocks: good',
+    ]);
+    expect(code).toBe(0);
+    expect((await operated.run('doctor')).output).toMatch(/^the local run:\n {2}credentials and connection: good\n/);
+  });
+
+  it('prints a fault with what to do, and exits with 1', async () => {
+    answerTemplates({ status: 401 });
+    const { code, output } = await operated.run('doctor');
+    expect(code).toBe(1);
+    expect(output).toContain('  the flow service: fault\n    The service at http://');
+    expect(output).toContain('\n    Store a valid token in the secret: see docs/runbook.md, token-rejected.\n');
+    expect(output).toContain('templates of the routes: not checked, because the service does not say');
+    expect(output).toMatch(/\n1 fault, 0 warnings, 1 not checked\n$/);
+  });
+
+  it('says so if there is no connection', async () => {
+    const directory = fileURLToPath(new URL('.', import.meta.url));
+    const { code, output } = await runFlowdrop(['doctor', '--local', '--json'], { directory });
+    expect(code).toBe(1);
+    expect(JSON.parse(output).checks).toEqual([
+      {
+        check: 'credentials and connection',
+        result: 'fault',
+        what: expect.stringContaining('No local run watches a folder'),
+        todo: 'Then run flowdrop doctor again.',
+      },
+    ]);
+  });
+});
+
+describe('the check of the service', () => {
+  it('tells a wrong address', async () => {
+    answerTemplates({ status: 302, headers: { location: 'https://example.com/login' } });
+    expect(await resultOf('the flow service')).toMatchObject({
+      result: 'fault',
+      todo: 'Correct flowServiceUrl, and deploy: see docs/runbook.md, service-misaddressed.',
+    });
+  });
+
+  it('is not made if the operator may not ask the function', async () => {
+    const denied = await listenOnLoopback((_, response) => {
+      response.writeHead(403, { 'x-amzn-errortype': 'AccessDeniedException' }).end('{"Message":"not authorized"}');
+    });
+    onTestFinished(() => denied.close());
+    const { access, collecting } = operated.deployment;
+    const refused = new CollectingFunction(collecting.name, { ...access, endpoints: { lambda: denied.url } });
+    const viewer = { ...operated.deployment, collecting: refused };
+    expect(await resultOf('the flow service', viewer)).toMatchObject({
+      result: 'not checked',
+      what: expect.stringContaining('AWS does not allow you to look: lambda'),
+    });
+    expect(await resultOf('templates of the routes', viewer)).toMatchObject({ result: 'not checked' });
+  });
+});
+
+describe('the check of the templates', () => {
+  const withRoute = (route: object): Deployment => {
+    const { deployment } = operated;
+    const known = deployment.settings.routes.slice(0, 1).map((each) => ({ ...each, ...route }));
+    return { ...deployment, settings: { ...deployment.settings, routes: known } };
+  };
+
+  it('names a route whose template the service does not know', async () => {
+    expect(await resultOf('templates of the routes', withRoute({ template: 'byte_echo' }))).toEqual({
+      check: 'templates of the routes',
+      result: 'fault',
+      what: 'The service does not know the template byte_echo (route pictures).',
+      todo: 'Correct the routes, and deploy. flowdrop templates lists what there is.',
+    });
+  });
+
+  it('names media types that the template does not take', async () => {
+    const route = { template: 'model_generate_fromimage', mediaTypes: ['image/*', 'application/pdf'] };
+    expect(await resultOf('templates of the routes', withRoute(route))).toMatchObject({
+      result: 'warning',
+      what: expect.stringContaining(
+        'route pictures sends application/pdf, and model_generate_fromimage takes image/png',
+      ),
+    });
+  });
+
+  it('is not made if the routes are not known', async () => {
+    const unknown = { ...operated.deployment, areRoutesKnown: false };
+    expect(await resultOf('templates of the routes', unknown)).toMatchObject({ result: 'not checked' });
+  });
+});
+
+it('a bucket that is gone is named', async () => {
+  const { deployment } = operated;
+  const lost = { ...deployment, settings: { ...deployment.settings, resultsBucket: 'lost' } };
+  expect(await resultOf('outputs and resources', lost)).toMatchObject({
+    result: 'fault',
+    what: 'There is no bucket lost, which the functions use.',
+  });
+});
+
+describe('the check of the notifications', () => {
+  const configure = (configuration: NotificationConfiguration) =>
+    operated.pipeline.s3.send(
+      new PutBucketNotificationConfigurationCommand({ Bucket: INBOX_BUCKET, NotificationConfiguration: configuration }),
+    );
+  const queueArn = (): string => {
+    const [account, name] = new URL(deployed.settings.queueUrl).pathname.split('/').slice(-2);
+    return `arn:aws:sqs:us-east-1:${account}:${name}`;
+  };
+  const toQueue = (prefix?: string): NotificationConfiguration => ({
+    QueueConfigurations: [
+      {
+        QueueArn: queueArn(),
+        Events: ['s3:ObjectCreated:*'],
+        ...(prefix !== undefined && { Filter: { Key: { FilterRules: [{ Name: 'prefix', Value: prefix }] } } }),
+      },
+    ],
+  });
+  const sentence = async (deployment = deployed) => (await resultOf('notifications', deployment))?.what;
+
+  it('finds a bucket that announces nothing, only some, or all to the queue', async () => {
+    await configure({});
+    expect(await sentence()).toMatch(
+      /^The bucket inbox announces its uploads neither to the queue .* nor to EventBridge/,
+    );
+    await configure(toQueue('elsewhere/'));
+    expect(await sentence()).toBe('The bucket inbox announces only some of its uploads to the queue.');
+    await configure(toQueue());
+    expect(await resultOf('notifications', deployed)).toMatchObject({ result: 'good' });
+  });
+
+  it('finds a rule that is absent, off, or on', async () => {
+    await configure({ EventBridgeConfiguration: {} });
+    let names: readonly string[] = [];
+    let state = 'DISABLED';
+    const events = await listenOnLoopback((request, response) => {
+      const isList = request.headers['x-amz-target'] === 'AWSEvents.ListRuleNamesByTarget';
+      response.end(JSON.stringify(isList ? { RuleNames: names } : { State: state }));
+    });
+    onTestFinished(() => events.close());
+    const { access } = deployed;
+    const existing = { ...deployed, access: { ...access, endpoints: { ...access.endpoints, events: events.url } } };
+    expect(await sentence(existing)).toMatch(/sends its events to EventBridge, and no rule brings them to the queue/);
+    names = ['uploads'];
+    expect(await sentence(existing)).toBe('The rule uploads, which brings uploads to the queue, is off.');
+    state = 'ENABLED';
+    expect(await resultOf('notifications', existing)).toMatchObject({ result: 'good' });
+  });
+
+  it('of a local run looks for the folder', async () => {
+    const { deployment } = operated;
+    const gone = { ...deployment, settings: { ...deployment.settings, localInbox: join(operated.directory, 'gone') } };
+    expect(await sentence(gone)).toMatch(/^The folder .*gone, whose files are the uploads, is gone\.$/);
+  });
+});
+
+describe('the check of the ticks', () => {
+  const ago = (ms: number): number => Date.now() - ms;
+
+  it.each([
+    ['fault', /^All ticks were cut short for 41 minutes\.$/, () => ({ tickCompletedAt: ago(41 * MINUTE_MS) })],
+    ['warning', /^No tick has come to its end yet\.$/, () => ({})],
+    [
+      'warning',
+      /^Ticks are cut short: a round over the running flows began 3 hours ago\.$/,
+      () => ({ tickCompletedAt: ago(0), unfinishedRound: { startedAt: ago(3 * HOUR_MS), after: 'running/' } }),
+    ],
+  ])('tells a %s: %s', async (result, what, state) => {
+    await putState('collector-0', { heldUntil: 0, ...state() });
+    expect(await resultOf('ticks')).toMatchObject({ result, what: expect.stringMatching(what) });
+  });
+
+  it('tells that none runs any more, or that none ever ran', async () => {
+    await putState('collector-0', { heldUntil: 0, tickCompletedAt: Date.now() });
+    expect(await resultOf('ticks')).toMatchObject({ result: 'good' });
+    expect(await resultOf('ticks', later(6 * MINUTE_MS))).toMatchObject({
+      result: 'fault',
+      what: 'No tick has run for 6 minutes.',
+      todo: 'See docs/runbook.md, tick-missing.',
+    });
+    await operated.pipeline.s3.send(new DeleteObjectCommand({ Bucket: LEDGER_BUCKET, Key: 'state/collector-0.json' }));
+    expect(await resultOf('ticks')).toMatchObject({ result: 'fault', what: expect.stringContaining('has ever run') });
+  });
+
+  it.each([
+    [0.2, 'warning'],
+    [12, 'note'],
+  ])('the pace of %s requests a second is a %s', async (requestsPerSecond, result) => {
+    await putState('collector-0', { heldUntil: 0, pace: { requestsPerSecond, refusedAt: Date.now() } });
+    expect(await resultOf('pace')).toMatchObject({ result, what: expect.stringContaining(' a second.') });
+  });
+});
+
+describe('the check of the daily sweep', () => {
+  const putSweep = (endedAt: number, missed: number) =>
+    putState('sweep', { ended: { daily: { since: 0, startedAt: endedAt, endedAt, counts: { missed } } } });
+
+  it('tells that none has ended, that the last is old, and what it found', async () => {
+    expect(await resultOf('daily sweep', deployed)).toMatchObject({ result: 'note' });
+    await putSweep(Date.now() - 3 * DAY_MS, 0);
+    expect(await resultOf('daily sweep', deployed)).toMatchObject({
+      result: 'fault',
+      what: 'The last daily sweep ended 72 hours ago, so missed uploads stay missed.',
+    });
+    await putSweep(Date.now() - HOUR_MS, 3);
+    expect(await resultOf('daily sweep', deployed)).toMatchObject({
+      result: 'warning',
+      what: expect.stringMatching(/uploads that no notification told of: 3\.$/),
+    });
+    await putSweep(Date.now() - HOUR_MS, 0);
+    expect(await resultOf('daily sweep', deployed)).toMatchObject({ result: 'good' });
+  });
+});
+
+it.each([
+  [6 * MINUTE_MS, 'The clock of this machine is 6 minutes ahead of that of S3.'],
+  [-7 * MINUTE_MS, /^The clock of this machine is [67] minutes behind that of S3\.$/],
+])('a clock that is %d ms off is a fault', async (ms, what) => {
+  expect(await resultOf('clocks', later(ms))).toMatchObject({ result: 'fault', what: expect.stringMatching(what) });
+});
+
+describe('files', () => {
+  it('that cannot be started, that wait and that run for long are told of', async () => {
+    await using busy = await Operated.start({ standIn: { flowMs: HOUR_MS } });
+    const { pipeline, deployment } = busy;
+    pipeline.deadLetters.send('a message');
+    expect(await resultOf('dead letters', deployment)).toMatchObject({
+      result: 'fault',
+      what: 'The dead-letter queue holds 1 upload that could not be started.',
+    });
+
+    await busy.put('long.png', 'running');
+    expect(await resultOf('oldest running', deployment)).toMatchObject({ result: 'good' });
+    expect(await resultOf('oldest running', later(4 * DAY_MS, deployment))).toMatchObject({
+      result: 'warning',
+      what: expect.stringMatching(
+        /^The oldest running flow \(of 1\) began 96 hours ago. At 168 hours it counts as failed/,
+      ),
+    });
+  });
+
+  it('that are held for the operator are told of', async () => {
+    await using busy = await Operated.start();
+    busy.refuse(401);
+    const { id } = await busy.put('doubt.png', 'waiting');
+    // A doubt is held after minutes of looking for its flow. So its entry is written here.
+    const where = { Bucket: LEDGER_BUCKET, Key: `uploads/${id}.json` };
+    const entry = await (await busy.pipeline.s3.send(new GetObjectCommand(where))).Body?.transformToString();
+    const Body = entry?.replace('"reason":"unauthorised"', '"reason":"held"');
+    await busy.pipeline.s3.send(new PutObjectCommand({ ...where, Body }));
+    expect(await resultOf('held doubts', busy.deployment)).toMatchObject({
+      result: 'warning',
+      what: 'Files wait for your decision, because a flow of each may exist: 1, such as doubt.png.',
+    });
+  });
+});
+
+describe('the canary', () => {
+  const sample = fileURLToPath(new URL('../../examples/robot.png', import.meta.url));
+
+  it('is followed to its receipt, and costs nothing without an answer', async () => {
+    await using busy = await Operated.start();
+    copyFileSync(sample, join(busy.directory, 'robot.png'));
+    const unasked = await busy.run('doctor', '--canary', 'robot.png');
+    expect(unasked).toMatchObject({ code: 2, errors: expect.stringContaining('would be uploaded, and paid for') });
+    expect(busy.pipeline.standIn?.flows).toHaveLength(0);
+    const { output } = await busy.run('doctor', '--canary', 'robot.png', '--yes');
+    expect(output).toContain('\n  canary: good\n');
+    expect(busy.pipeline.standIn?.flows).toHaveLength(1);
+    expect(await busy.run('doctor', '--canary', 'none.png', '--yes')).toMatchObject({ code: 2 });
+
+    busy.refuse(422);
+    const failed = await busy.run('doctor', '--canary', 'robot.png', '--yes');
+    expect(failed.code).toBe(1);
+    expect(failed.output).toMatch(/canary: fault\n {4}The canary canary-\S+\/robot\.png failed: rejected: .*422/);
+  });
+
+  it('that does not end in time is a fault', async () => {
+    await using busy = await Operated.start({ standIn: { flowMs: HOUR_MS } });
+    const file = canaryOf(sample, busy.deployment);
+    if (file === undefined) throw new Error('No route takes it');
+    expect(await examineCanary({ ...file, withinMs: 1_000 }, busy.deployment, signal)).toMatchObject({
+      severity: 'fault',
+      what: expect.stringContaining('has not ended within 1 s.'),
+    });
+  });
+});
