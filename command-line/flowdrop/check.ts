@@ -1,5 +1,6 @@
 import { statSync } from 'node:fs';
 import { Command } from 'commander';
+import { ConfigurationError } from '../../functions/base/validation.ts';
 import { AwsRequestError } from '../../operations/aws-requests.ts';
 import { type CanaryFile, canaryOf } from '../../operations/canary.ts';
 import { ForeignStackError } from '../../operations/deployment.ts';
@@ -53,7 +54,9 @@ function canaryAt(path: string, { deployment }: Run): CanaryFile {
 
 /** What to do if there is no connection. The sentences of some errors say it already. */
 function todoOf(error: unknown): string {
-  if (error instanceof NoLocalRunError || error instanceof ForeignStackError) return 'Then run flowdrop doctor again.';
+  if ([NoLocalRunError, ForeignStackError, ConfigurationError].some((each) => error instanceof each)) {
+    return 'Then run flowdrop doctor again.';
+  }
   if (error instanceof AwsRequestError) {
     return 'Check --stack and --region, and whether AWS_PROFILE is of the right account.';
   }

@@ -178,6 +178,19 @@ it('a bucket that is gone is named', async () => {
   });
 });
 
+it('a dead-letter queue that the stack does not name is not called empty', async () => {
+  const { operator } = operated.pipeline;
+  await using stack = await deployedAs('nameless', operated.pipeline, { CollectFunction: operator.collectFunction });
+  const nameless = await stack.connect();
+  expect(await resultOf('outputs and resources', nameless)).toMatchObject({ result: 'note' });
+  expect(await resultOf('dead letters', nameless)).toEqual({
+    check: 'dead letters',
+    result: 'not checked',
+    what: 'the stack has no output DeadLetterQueue',
+  });
+  nameless.close();
+});
+
 describe('the check of the notifications', () => {
   const configure = (configuration: NotificationConfiguration) =>
     operated.pipeline.s3.send(
@@ -225,6 +238,20 @@ describe('the check of the notifications', () => {
     expect(await sentence(existing)).toBe('The rule uploads, which brings uploads to the queue, is off.');
     state = 'ENABLED';
     expect(await resultOf('notifications', existing)).toMatchObject({ result: 'good' });
+  });
+
+  it('is not made if the operator may not see the rules', async () => {
+    await configure({ EventBridgeConfiguration: {} });
+    const events = await listenOnLoopback((_, response) => {
+      response.writeHead(400).end('{"__type":"AccessDeniedException","message":"no events:ListRuleNamesByTarget"}');
+    });
+    onTestFinished(() => events.close());
+    const { access } = deployed;
+    const viewer = { ...deployed, access: { ...access, endpoints: { ...access.endpoints, events: events.url } } };
+    expect(await resultOf('notifications', viewer)).toMatchObject({
+      result: 'not checked',
+      what: expect.stringContaining('no events:ListRuleNamesByTarget'),
+    });
   });
 
   it('of a local run looks for the folder', async () => {
@@ -353,6 +380,29 @@ describe('the canary', () => {
     const failed = await busy.run('doctor', '--canary', 'robot.png', '--yes');
     expect(failed.code).toBe(1);
     expect(failed.output).toMatch(/canary: fault\n {4}The canary canary-\S+\/robot\.png failed: rejected: .*422/);
+  });
+
+  it('that waits for the operator is a fault', async () => {
+    await using busy = await Operated.start();
+    busy.refuse(401);
+    const file = canaryOf(sample, busy.deployment);
+    if (file === undefined) throw new Error('No route takes it');
+    expect(await examineCanary(file, busy.deployment, signal)).toMatchObject({
+      severity: 'fault',
+      what: expect.stringMatching(/^The canary canary-\S+ waits: .*401/),
+    });
+  });
+
+  it('has a key that a route takes, below the prefix of the route', () => {
+    const { deployment } = operated;
+    const [route] = deployment.settings.routes;
+    if (route === undefined) throw new Error('There is no route');
+    const withRoute = (more: object): Deployment => ({
+      ...deployment,
+      settings: { ...deployment.settings, routes: [{ ...route, ...more }] },
+    });
+    expect(canaryOf(sample, withRoute({ prefixes: ['photos/'] }))?.key).toMatch(/^photos\/canary-[^/]+\/robot\.png$/);
+    expect(canaryOf(sample, withRoute({ suffixes: ['.zip'] }))).toBeUndefined();
   });
 
   it('that does not end in time is a fault', async () => {
