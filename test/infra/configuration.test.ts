@@ -103,7 +103,7 @@ describe('the configuration', () => {
     expect(production).toEqual({
       isProtected: true,
       names: ['models-production-collect-outputs', 'models-production-create-flow'],
-      parameters: ['DeadLetterQueue', 'Inbox', 'Ledger', 'Queue', 'Results', 'TokenSecret'].map(
+      parameters: ['CollectFunction', 'DeadLetterQueue', 'Inbox', 'Ledger', 'Queue', 'Results', 'TokenSecret'].map(
         (name) => `/models-production/${name}`,
       ),
     });
