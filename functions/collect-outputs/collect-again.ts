@@ -8,8 +8,7 @@ import {
   type StoredAsset,
   type TerminalEntry,
 } from '../ledger/entry.ts';
-import { publish } from '../publish/publish.ts';
-import { RETRY_SETTLED_MS } from '../resubmit/retry.ts';
+import { readTold, replaceMarked } from '../resubmit/operator-changes.ts';
 import { isAbsent } from '../s3/errors.ts';
 import type { CollectPorts } from './tick.ts';
 
@@ -37,23 +36,14 @@ export function collectAgain(
 
 async function beginAgain(upload: string, ports: CollectPorts, signal: AbortSignal): Promise<CollectedAgain> {
   const { ledger } = ports;
-  let stored = await ledger.read(upload, signal);
-  if (stored?.entry.state === 'failed' && stored.entry.isTold !== true) {
-    // No entry would tell of this failure any more.
-    await publish(stored.entry, ports, signal);
-    stored = await ledger.read(upload, signal);
-  }
+  const stored = await readTold(upload, ports, signal);
   if (stored === undefined) return { upload, result: 'unknown' };
   const { entry } = stored;
   if (!isTerminal(entry)) return { upload, result: 'under way' };
   if (entry.flow === undefined) return { upload, result: 'without a flow' };
   if (entry.state === 'failed' && entry.failure.code === 'flow-shared') return { upload, result: 'shared' };
   const assets = await assetsThere(entry, ports, signal);
-  const again = collectedAgain(entry, entry.flow, assets);
-  // The daily sweep does not look for an old upload. If this invocation dies, this marker leads to it.
-  const notBefore = ports.clock.now() + RETRY_SETTLED_MS;
-  await ledger.putWaitingMarker({ uploadId: upload, notBefore }, signal);
-  const written = await ledger.replace(stored, again, signal);
+  const written = await replaceMarked(stored, collectedAgain(entry, entry.flow, assets), ports, signal);
   if (!written.won) return { upload, result: 'under way' };
   await ledger.putRunningMarker(runningMarkerOf(entry.upload, entry.flow), signal);
   if (entry.state === 'failed') await ledger.deleteFailedMarker(failedMarkerOf(entry), signal);

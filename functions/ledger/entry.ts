@@ -281,6 +281,10 @@ export function collectedAgain(entry: TerminalEntry, flow: FlowFacts, assets: re
   return { ...factsOf(entry), attempts: 0, state: 'running', flow, assets };
 }
 
+/** True for a failure whose receipt, event or marker may not be out. */
+export const isUntold = (entry: Entry): entry is FailedEntry & { readonly isTold?: undefined } =>
+  entry.state === 'failed' && entry.isTold !== true;
+
 /** A failure whose receipt, event and marker are out. */
 export function told(entry: FailedEntry): FailedEntry {
   return { ...entry, isTold: true };

@@ -3,6 +3,7 @@ import {
   type FailedEntry,
   failedMarkerOf,
   isSameEnd,
+  isUntold,
   runningMarkerOf,
   type TerminalEntry,
   told,
@@ -39,7 +40,7 @@ export async function publish(entry: TerminalEntry, ports: PublishPorts, signal:
   const receipt = receiptOf(entry, ports.settings);
   const key = await ports.receipts.put(receipt, signal);
   await ports.events.send(completionEvent(receipt, pipeline, { bucket: resultsBucket, key }), signal);
-  if (entry.state === 'failed' && entry.isTold !== true) {
+  if (isUntold(entry)) {
     await ports.ledger.putFailedMarker(failedMarkerOf(entry), signal);
     await writeTold(entry, ports.ledger, signal);
   }

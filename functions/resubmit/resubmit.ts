@@ -1,6 +1,6 @@
 import type { Clock } from '../base/clock.ts';
 import type { Telemetry } from '../base/telemetry.ts';
-import { type Entry, runningMarkerOf, waitingMarkerOf } from '../ledger/entry.ts';
+import { type Entry, isUntold, runningMarkerOf, waitingMarkerOf } from '../ledger/entry.ts';
 import { type WaitingMarker, waitingKey } from '../ledger/keys.ts';
 import { type Ledger, type Stored, UnreadableEntryError } from '../ledger/store.ts';
 import { DUE_AGAIN_MS } from '../ledger/waits.ts';
@@ -40,7 +40,7 @@ export async function resubmit(
     return undefined;
   }
   const now = clock.now();
-  let next = stored && (isUntold(stored.entry) ? marker : waitingMarkerOf(stored.entry));
+  let next = stored && (needsTelling(stored.entry) ? marker : waitingMarkerOf(stored.entry));
   let sent: Entry | undefined;
   // Only its marker in the throttled queue resubmits a throttled upload. Any other marker of it only restores that one.
   const isInTurn = next?.throttledSince === undefined || marker.throttledSince !== undefined;
@@ -61,9 +61,8 @@ export async function resubmit(
   return sent;
 }
 
-/** True if the receipt of a failure may be missing. As long as an upload has a flow, its running marker leads to it. */
-const isUntold = (entry: Entry): boolean =>
-  entry.state === 'failed' && entry.flow === undefined && entry.isTold !== true;
+/** True if only a waiting marker leads to a failure that may not be told. If it had a flow, the running marker does. */
+const needsTelling = (entry: Entry): boolean => isUntold(entry) && entry.flow === undefined;
 
 /** Makes the marker of an unreadable entry due later. At the head of the list it would take the turn of others. */
 async function postpone(

@@ -1,18 +1,13 @@
 import pMap from 'p-map';
 import { type FailedEntry, failedMarkerOf, retried, type WaitingEntry } from '../ledger/entry.ts';
 import type { Stored } from '../ledger/store.ts';
-import { type PublishPorts, publish } from '../publish/publish.ts';
+import type { PublishPorts } from '../publish/publish.ts';
 import { messageFor } from '../uploads/upload-event.ts';
+import { readTold, replaceMarked } from './operator-changes.ts';
 import type { ResubmitPorts } from './resubmit.ts';
 
 /** Uploads that are retried side by side. */
 const CONCURRENCY = 16;
-
-/**
- * Time after which what an operator asked for has surely ended or died, in milliseconds: the 15 minutes of a function,
- * and a minute.
- */
-export const RETRY_SETTLED_MS = 16 * 60_000;
 
 type RetryPorts = ResubmitPorts & PublishPorts;
 
@@ -35,13 +30,7 @@ export async function retryUploads(
 }
 
 async function retryUpload(upload: string, ports: RetryPorts, signal: AbortSignal): Promise<Retried> {
-  const { ledger } = ports;
-  let stored = await ledger.read(upload, signal);
-  if (stored?.entry.state === 'failed' && stored.entry.isTold !== true) {
-    // The invocation may have died before it sent the event. After the retry, no entry would tell of this failure.
-    await publish(stored.entry, ports, signal);
-    stored = await ledger.read(upload, signal);
-  }
+  const stored = await readTold(upload, ports, signal);
   if (stored === undefined) return { upload, result: 'unknown' };
   const { entry } = stored;
   switch (entry.state) {
@@ -58,15 +47,13 @@ async function retryUpload(upload: string, ports: RetryPorts, signal: AbortSigna
 
 async function resubmitNow(
   stored: Stored<FailedEntry | WaitingEntry>,
-  { ledger, queue, clock }: RetryPorts,
+  ports: RetryPorts,
   signal: AbortSignal,
 ): Promise<Retried> {
+  const { ledger, queue, clock } = ports;
   const upload = stored.entry.upload.id;
-  const now = clock.now();
-  const again = retried(stored.entry, now);
-  // The daily sweep does not look for an old upload. If this invocation dies, this marker leads to it.
-  await ledger.putWaitingMarker({ uploadId: upload, notBefore: now + RETRY_SETTLED_MS }, signal);
-  const written = await ledger.replace(stored, again, signal);
+  const again = retried(stored.entry, clock.now());
+  const written = await replaceMarked(stored, again, ports, signal);
   if (!written.won) return { upload, result: 'under way' };
   await ledger.putWaitingMarker({ uploadId: upload, notBefore: again.notBefore }, signal);
   await queue.send(messageFor(again.upload), signal);

@@ -1,4 +1,4 @@
-import { type Entry, failedMarkerOf, isTerminal, runningMarkerOf, waitingMarkerOf } from '../ledger/entry.ts';
+import { type Entry, failedMarkerOf, isTerminal, isUntold, runningMarkerOf, waitingMarkerOf } from '../ledger/entry.ts';
 import type { Ledger } from '../ledger/store.ts';
 import { type PublishPorts, publish } from '../publish/publish.ts';
 import { type Receipts, receiptOf } from '../publish/receipts.ts';
@@ -20,7 +20,7 @@ export async function incompleteEntry(
   const entry = (await ledger.read(uploadId, signal))?.entry;
   if (entry === undefined) return undefined;
   if (!isTerminal(entry)) return { entry, lacks: 'all' };
-  const isTold = entry.state === 'failed' && entry.isTold === true;
+  const isTold = entry.state === 'failed' && !isUntold(entry);
   // The marker of a flow stays until its receipt is out. Only an upload that ended without a flow may lack the receipt.
   if (entry.flow === undefined && !(isTold && (await receipts.isPublished(receiptOf(entry, settings), signal)))) {
     return { entry, lacks: 'all' };
@@ -37,6 +37,6 @@ export async function repair({ entry, lacks }: Incomplete, ports: RepairPorts, s
   else if (entry.state === 'running') await ledger.putRunningMarker(runningMarkerOf(entry.upload, entry.flow), signal);
   if (!isTerminal(entry)) return;
   // Publishing puts the marker of a failure that is not told yet.
-  if (entry.state === 'failed' && entry.isTold === true) await ledger.putFailedMarker(failedMarkerOf(entry), signal);
+  if (entry.state === 'failed' && !isUntold(entry)) await ledger.putFailedMarker(failedMarkerOf(entry), signal);
   if (lacks === 'all') await publish(entry, ports, signal);
 }

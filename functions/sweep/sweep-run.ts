@@ -151,7 +151,7 @@ export class SweepRun {
   async #each<T extends { readonly id: string }>(
     all: readonly T[],
     one: (item: T) => Promise<void>,
-  ): Promise<{ readonly failed: readonly string[] }> {
+  ): Promise<readonly string[]> {
     const { log, metrics } = this.#ports.telemetry;
     const failed: string[] = [];
     await pMap(
@@ -169,7 +169,7 @@ export class SweepRun {
       },
       { concurrency: SWEEP_CONCURRENCY },
     );
-    return { failed };
+    return failed;
   }
 
   /** Submits one upload, at the pace of the pass. Returns false if the run must end. */
@@ -205,7 +205,7 @@ export class SweepRun {
     const after = position.in === 'ledger' ? (position.after ?? first) : first;
     for await (const { entries, last } of this.#ports.ledger.entryPages(after, closing)) {
       const changed = entries.filter(({ lastModified }) => lastModified >= changedSince);
-      const { failed } = await this.#each(changed, ({ id }) => this.#repair(id));
+      const failed = await this.#each(changed, ({ id }) => this.#repair(id));
       if (!this.#progress.isDryRun) await this.#markForTicks(failed);
       if (!(await this.#progress.stepTo({ in: 'ledger', after: last }, { ...this.#counts }))) return false;
     }
