@@ -2,7 +2,7 @@ import { Command, InvalidArgumentError } from 'commander';
 import { namedFiles } from '../../local/start/named-files.ts';
 import { ResultsFolder } from '../../local/start/results-folder.ts';
 import { size } from '../../local/start/size.ts';
-import { type Acted, type Action, act, follow, type Plan, plan, type Selection } from '../../operations/act.ts';
+import { type Action, act, follow, type Plan, plan, type Selection } from '../../operations/act.ts';
 import { forget, tracesOf } from '../../operations/forget.ts';
 import { type Fetched, get } from '../../operations/get.ts';
 import { type FileToPut, type Put, put, routeOfFile } from '../../operations/put.ts';
@@ -125,28 +125,28 @@ async function actOn(
         count = done;
       }),
   );
-  const ends = options.wait === true ? await followed(run, results) : undefined;
+  const ids = results.map(({ upload }) => upload);
+  const ends = options.wait === true ? await followed(run, ids) : undefined;
   console.answer({ action, results, ...(ends && { ends }) }, () => showActed(results, ends));
-  const isBad =
-    left.length > 0 || results.some(({ isDone }) => !isDone) || ends?.some((end) => end?.state !== 'succeeded');
+  const isBad = left.length > 0 || results.some(({ isDone }) => !isDone) || hasFailed(ends);
   return isBad ? EXIT_FAILED : EXIT_OK;
 }
 
-function followed({ console, deployment, signal }: Run, uploads: readonly Pick<Acted, 'upload'>[]) {
+type Ends = Awaited<ReturnType<typeof follow>>;
+
+/** Waits for the ends of uploads, by their ids. */
+function followed({ console, deployment, signal }: Run, ids: readonly string[]): Promise<Ends> {
   let ended = 0;
   return console.during(
-    () => `${ended} of ${uploads.length} ended`,
+    () => `${ended} of ${ids.length} ended`,
     () =>
-      follow(
-        uploads.map(({ upload }) => upload),
-        deployment,
-        signal,
-        (seen) => {
-          ended = seen.filter((view) => view?.endedAt !== undefined).length;
-        },
-      ),
+      follow(ids, deployment, signal, (seen) => {
+        ended = seen.filter((view) => view?.endedAt !== undefined).length;
+      }),
   );
 }
+
+const hasFailed = (ends: Ends = []): boolean => ends.some((end) => end?.state !== 'succeeded');
 
 interface PutOptions extends AskedOptions {
   readonly wait?: boolean;
@@ -185,16 +185,10 @@ function addPut(add: Add): void {
         }
       },
     );
-    const ends =
-      options.wait === true
-        ? await followed(
-            run,
-            done.map(({ uploadId }) => ({ upload: uploadId })),
-          )
-        : undefined;
+    const ids = done.map(({ uploadId }) => uploadId);
+    const ends = options.wait === true ? await followed(run, ids) : undefined;
     console.answer({ files: done, ...(ends && { ends }) }, () => showPut(done, ends));
-    const isBad =
-      wanted.length < files.length || unreadable.length > 0 || ends?.some((end) => end?.state !== 'succeeded');
+    const isBad = wanted.length < files.length || unreadable.length > 0 || hasFailed(ends);
     return isBad ? EXIT_FAILED : EXIT_OK;
   });
 }

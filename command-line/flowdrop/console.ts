@@ -1,5 +1,7 @@
 import { createInterface } from 'node:readline/promises';
 import type { Readable, Writable } from 'node:stream';
+import stringWidth from 'string-width';
+import { cut } from '../../local/start/cut.ts';
 import { printable } from '../../local/start/printable.ts';
 
 /** After this time a command says what it is doing, in milliseconds. */
@@ -112,32 +114,14 @@ export class Console {
 /** Lines of a table whose columns are as wide as their widest cell. The last column is not padded. */
 export function table(rows: readonly (readonly string[])[]): readonly string[] {
   const shown = rows.map((row) => row.map(printable));
-  const widths = (shown[0] ?? []).map((_, column) => Math.max(...shown.map((row) => columnsOf(row[column] ?? ''))));
+  const widths = (shown[0] ?? []).map((_, column) => Math.max(...shown.map((row) => stringWidth(row[column] ?? ''))));
   return shown.map((row) =>
     row
       .map((cell, column) => {
-        const padding = (widths[column] ?? 0) - columnsOf(cell);
+        const padding = (widths[column] ?? 0) - stringWidth(cell);
         return column === row.length - 1 ? cell : cell + ' '.repeat(padding);
       })
       .join('  ')
       .trimEnd(),
   );
-}
-
-function cut(text: string, columns: number): string {
-  if (columnsOf(text) <= columns) return text;
-  const points = Array.from(text);
-  while (columnsOf(points.join('')) > columns - 1) points.pop();
-  return `${points.join('')}…`;
-}
-
-/** Letters that a terminal shows in two columns. */
-const WIDE =
-  /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}\p{Emoji_Presentation}\uff01-\uff60]/u;
-
-/** The columns that a text takes on a terminal. */
-function columnsOf(text: string): number {
-  let columns = 0;
-  for (const { segment } of new Intl.Segmenter().segment(text)) columns += WIDE.test(segment) ? 2 : 1;
-  return columns;
 }

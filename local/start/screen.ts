@@ -1,5 +1,6 @@
 import type { WriteStream } from 'node:tty';
 import stringWidth from 'string-width';
+import { cut } from './cut.ts';
 import { printable } from './printable.ts';
 
 const FRAMES = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
@@ -108,17 +109,4 @@ function fitted(file: UnderWay, columns: number): string {
   const shownState = cut(state, Math.max(columns - 2 - Math.min(stringWidth(name), Math.floor(columns / 2)), 0));
   const shownName = cut(name, columns - 2 - stringWidth(shownState));
   return `${shownName}  ${shownState}`;
-}
-
-/** The text in at most so many columns. Letters of Asian scripts and emoji have two columns, and are not cut in half. */
-function cut(text: string, columns: number): string {
-  if (stringWidth(text) <= columns) return text;
-  let shown = '';
-  let left = columns - 1;
-  for (const { segment } of new Intl.Segmenter().segment(text)) {
-    left -= stringWidth(segment);
-    if (left < 0) break;
-    shown += segment;
-  }
-  return columns > 0 ? `${shown}…` : '';
 }
