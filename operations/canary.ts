@@ -1,7 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { basename } from 'node:path';
-import { HeadObjectCommand } from '@aws-sdk/client-s3';
-import { isAbsent } from '../functions/s3/errors.ts';
+import { headObject } from '../functions/s3/objects.ts';
 import { follow } from './act.ts';
 import type { Deployment } from './deployment.ts';
 import type { Outcome } from './doctor.ts';
@@ -63,13 +62,5 @@ async function untilReceipt(
   { s3 }: Deployment,
   until: AbortSignal,
 ): Promise<void> {
-  for (;;) {
-    try {
-      await s3.send(new HeadObjectCommand({ Bucket: bucket, Key: receipt }), { abortSignal: until });
-      return;
-    } catch (error) {
-      if (!isAbsent(error)) throw error;
-    }
-    await sleepUntilNext(until);
-  }
+  while ((await headObject(s3, { Bucket: bucket, Key: receipt }, until)) === undefined) await sleepUntilNext(until);
 }

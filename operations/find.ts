@@ -1,7 +1,6 @@
-import { HeadObjectCommand } from '@aws-sdk/client-s3';
 import type { Entry } from '../functions/ledger/entry.ts';
 import { receiptKey, UPLOAD_METADATA } from '../functions/results/results-keys.ts';
-import { isAbsent } from '../functions/s3/errors.ts';
+import { headObject } from '../functions/s3/objects.ts';
 import { UPLOAD_ID, type Upload } from '../functions/uploads/upload.ts';
 import { isFolderMarker } from '../functions/uploads/upload-event.ts';
 import type { Deployment } from './deployment.ts';
@@ -77,17 +76,11 @@ export async function findUpload(
 async function idInReceipt(
   key: string,
   { s3, settings }: Deployment,
-  abortSignal: AbortSignal,
+  signal: AbortSignal,
 ): Promise<string | undefined> {
-  try {
-    const address = { Bucket: settings.resultsBucket, Key: receiptKey(settings.resultsPrefix, key) };
-    const { Metadata } = await s3.send(new HeadObjectCommand(address), { abortSignal });
-    const id = Metadata?.[UPLOAD_METADATA];
-    return id !== undefined && UPLOAD_ID.test(id) ? id : undefined;
-  } catch (error) {
-    if (isAbsent(error)) return undefined;
-    throw error;
-  }
+  const address = { Bucket: settings.resultsBucket, Key: receiptKey(settings.resultsPrefix, key) };
+  const id = (await headObject(s3, address, signal))?.Metadata?.[UPLOAD_METADATA];
+  return id !== undefined && UPLOAD_ID.test(id) ? id : undefined;
 }
 
 /** The current uploads below a prefix. */

@@ -1,13 +1,8 @@
-import {
-  DeleteObjectCommand,
-  HeadObjectCommand,
-  ListObjectVersionsCommand,
-  type ListObjectVersionsCommandOutput,
-} from '@aws-sdk/client-s3';
+import { DeleteObjectCommand } from '@aws-sdk/client-s3';
 import { type Entry, failedMarkerOf, isTerminal } from '../functions/ledger/entry.ts';
 import { entryKey, failedKey } from '../functions/ledger/keys.ts';
 import { receiptKey, UPLOAD_METADATA } from '../functions/results/results-keys.ts';
-import { isAbsent } from '../functions/s3/errors.ts';
+import { headObject, listVersions, type VersionMarker } from '../functions/s3/objects.ts';
 import type { Deployment } from './deployment.ts';
 import { type FoundUpload, findUpload } from './find.ts';
 import { objects } from './listing.ts';
@@ -90,13 +85,8 @@ async function resultsOf(
   }
   const own: string[] = [];
   for (const candidate of candidates) {
-    try {
-      const head = new HeadObjectCommand({ Bucket: bucket, Key: candidate });
-      const { Metadata } = await s3.send(head, { abortSignal: signal });
-      if (Metadata?.[UPLOAD_METADATA] === id) own.push(candidate);
-    } catch (error) {
-      if (!isAbsent(error)) throw error;
-    }
+    const head = await headObject(s3, { Bucket: bucket, Key: candidate }, signal);
+    if (head?.Metadata?.[UPLOAD_METADATA] === id) own.push(candidate);
   }
   return own;
 }
@@ -135,16 +125,14 @@ async function removeVersions(
   { s3 }: Deployment,
   abortSignal: AbortSignal,
 ): Promise<void> {
-  let from: { KeyMarker?: string | undefined; VersionIdMarker?: string | undefined } | undefined = {};
-  while (from !== undefined) {
-    const listing: ListObjectVersionsCommand = new ListObjectVersionsCommand({ Bucket, Prefix: Key, ...from });
-    const page: ListObjectVersionsCommandOutput = await s3.send(listing, { abortSignal });
-    const all = [...(page.Versions ?? []), ...(page.DeleteMarkers ?? [])].filter((each) => each.Key === Key);
-    for (const { VersionId } of all) {
-      await s3.send(new DeleteObjectCommand({ Bucket, Key, VersionId: VersionId ?? 'null' }), { abortSignal });
+  let after: VersionMarker | undefined;
+  do {
+    const page = await listVersions(s3, { bucket: Bucket, prefix: Key, after }, abortSignal);
+    const own = [...page.versions, ...page.deleteMarkers].filter((each) => each.Key === Key);
+    for (const { VersionId = 'null' } of own) {
+      await s3.send(new DeleteObjectCommand({ Bucket, Key, VersionId }), { abortSignal });
     }
     // Keys that only begin with this one come after it.
-    const isMore = page.IsTruncated === true && all.length > 0;
-    from = isMore ? { KeyMarker: page.NextKeyMarker, VersionIdMarker: page.NextVersionIdMarker } : undefined;
-  }
+    after = own.length > 0 ? page.next : undefined;
+  } while (after !== undefined);
 }

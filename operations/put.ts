@@ -1,8 +1,9 @@
 import { createReadStream } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { Upload } from '@aws-sdk/lib-storage';
-import { PART_BYTES_MIN, PARTS_MAX } from '../functions/s3/limits.ts';
+import { partBytesOf } from '../functions/s3/limits.ts';
 import { mediaTypeOf } from '../functions/uploads/media-type.ts';
+import { PARAMETERS_METADATA, TEMPLATE_METADATA } from '../functions/uploads/route-snapshot.ts';
 import { type Route, routeFor } from '../functions/uploads/routes.ts';
 import type { Deployment } from './deployment.ts';
 import { withPrefix } from './find.ts';
@@ -48,13 +49,13 @@ export async function put(
   const { size } = await stat(file.path);
   const body = createReadStream(file.path, { signal });
   const metadata = {
-    ...(overrides.template !== undefined && { 'flow-template': overrides.template }),
-    ...(overrides.parameters !== undefined && { 'flow-parameters': overrides.parameters }),
+    ...(overrides.template !== undefined && { [TEMPLATE_METADATA]: overrides.template }),
+    ...(overrides.parameters !== undefined && { [PARAMETERS_METADATA]: overrides.parameters }),
   };
   const upload = new Upload({
     client: s3,
     params: { Bucket: settings.inboxBucket, Key: key, Body: body, Metadata: metadata },
-    partSize: Math.max(PART_BYTES_MIN, Math.ceil(size / PARTS_MAX)),
+    partSize: partBytesOf(size),
   });
   upload.on('httpUploadProgress', ({ loaded = 0 }) => onProgress(loaded));
   try {
@@ -63,6 +64,6 @@ export async function put(
     body.destroy();
   }
   const current = await inbox.current(settings.inboxBucket, key, signal);
-  if (current === undefined) throw new Error(`${key} was uploaded, and deleted by somebody at once`);
+  if (current === undefined) throw new Error(`${key} was uploaded, and is gone again`);
   return { key, uploadId: current.id, bytes: size };
 }

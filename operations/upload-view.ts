@@ -1,5 +1,5 @@
 import { arrivalOf, type Entry } from '../functions/ledger/entry.ts';
-import { adviceFor, RETRY_SENTENCES } from '../functions/ledger/failures.ts';
+import { adviceFor, adviceText } from '../functions/ledger/failures.ts';
 import { receiptKey } from '../functions/results/results-keys.ts';
 import type { Settings } from '../functions/settings/environment.ts';
 
@@ -84,8 +84,7 @@ function stateOf(entry: Entry): Pick<UploadView, 'wait' | 'claimedUntil' | 'flow
 
 function advised({ code, message }: { readonly code: string; readonly message: string }): UploadView['failure'] {
   const advice = adviceFor(code);
-  if (advice === undefined) return { code, message };
-  return { code, message, advice: `${advice.action} ${RETRY_SENTENCES[advice.retry]}` };
+  return advice === undefined ? { code, message } : { code, message, advice: adviceText(advice) };
 }
 
 const flowOf = (flow: { readonly id: string; readonly createdAt: number } | undefined): UploadView['flow'] =>

@@ -1,4 +1,3 @@
-import { HeadObjectCommand } from '@aws-sdk/client-s3';
 import pMap from 'p-map';
 import {
   collectedAgain,
@@ -9,7 +8,7 @@ import {
   type TerminalEntry,
 } from '../ledger/entry.ts';
 import { readTold, replaceMarked } from '../resubmit/operator-changes.ts';
-import { isAbsent } from '../s3/errors.ts';
+import { headObject } from '../s3/objects.ts';
 import type { CollectPorts } from './tick.ts';
 
 /** Uploads and assets that are looked at side by side. */
@@ -53,21 +52,11 @@ async function beginAgain(upload: string, ports: CollectPorts, signal: AbortSign
 /** The assets of an ended upload that are still in the results bucket. */
 async function assetsThere(
   { assets }: TerminalEntry,
-  { s3, settings }: CollectPorts,
-  abortSignal: AbortSignal,
+  { s3, settings: { resultsBucket: Bucket } }: CollectPorts,
+  signal: AbortSignal,
 ): Promise<readonly StoredAsset[]> {
-  const there = await pMap(
-    assets,
-    async (asset) => {
-      try {
-        await s3.send(new HeadObjectCommand({ Bucket: settings.resultsBucket, Key: asset.key }), { abortSignal });
-        return [asset];
-      } catch (error) {
-        if (isAbsent(error)) return [];
-        throw error;
-      }
-    },
-    { concurrency: CONCURRENCY },
-  );
-  return there.flat();
+  const heads = await pMap(assets, ({ key: Key }) => headObject(s3, { Bucket, Key }, signal), {
+    concurrency: CONCURRENCY,
+  });
+  return assets.filter((_, index) => heads[index] !== undefined);
 }

@@ -223,3 +223,6 @@ export const RETRY_SENTENCES: Readonly<Record<Advice['retry'], string>> = {
   'after-change': 'After that, a retry of the same file can help.',
   'cannot-help': 'A retry of the same upload cannot help.',
 };
+
+/** What to do about a failure, and whether a retry can help. */
+export const adviceText = ({ action, retry }: Advice): string => `${action} ${RETRY_SENTENCES[retry]}`;

@@ -1,11 +1,12 @@
 import type { Readable } from 'node:stream';
-import { GetObjectCommand, HeadObjectCommand, PutObjectCommand, type S3Client } from '@aws-sdk/client-s3';
+import { GetObjectCommand, PutObjectCommand, type S3Client } from '@aws-sdk/client-s3';
 import * as z from 'zod/mini';
 import type { FailedOutput, Failure, RunningEntry, StoredAsset, TerminalEntry } from '../ledger/entry.ts';
 import { assets, failedOutputs, time } from '../ledger/entry-schema.ts';
-import { adviceFor, RETRY_SENTENCES } from '../ledger/failures.ts';
+import { adviceFor, adviceText } from '../ledger/failures.ts';
 import { receiptKey, UPLOAD_METADATA } from '../results/results-keys.ts';
 import { isAbsent, isConflict, isPreconditionFailed } from '../s3/errors.ts';
+import { headObject } from '../s3/objects.ts';
 import type { Settings } from '../settings/environment.ts';
 import { type Inbox, isInside } from '../uploads/inbox.ts';
 import type { Upload } from '../uploads/upload.ts';
@@ -114,7 +115,7 @@ function advised(failure: Failure, upload: Upload, settings: RetrySettings): Fai
   const retry = known.retry === 'cannot-help' ? undefined : retryCommand(settings, upload);
   // A local run whose files come from no folder has no command to retry one.
   const isOffered = known.retry === 'cannot-help' || retry !== undefined;
-  const advice = isOffered ? `${known.action} ${RETRY_SENTENCES[known.retry]}` : known.action;
+  const advice = isOffered ? adviceText(known) : known.action;
   return { ...failure, advice, ...(retry !== undefined && { retry }) };
 }
 
@@ -227,23 +228,18 @@ export class Receipts {
 
   /** The receipt at an address. Undefined if there is none. */
   async #there(key: string, signal: AbortSignal): Promise<StoredReceipt | undefined> {
-    try {
-      const address = { Bucket: this.#settings.resultsBucket, Key: key };
-      const head = await this.#s3.send(new HeadObjectCommand(address), { abortSignal: signal });
-      return {
-        etag: head.ETag as string,
-        uploadId: head.Metadata?.[UPLOAD_METADATA] ?? '',
-        generation: Number(head.Metadata?.[GENERATION]) || 0,
-        // Without this field, the receipt was put after its end. S3 cuts the fraction of that second off.
-        endedAt: Date.parse(head.Metadata?.[ENDED_AT] ?? '') || (head.LastModified?.getTime() ?? 0) + 999,
-        // An object without this field is no receipt of ours, and has no right to the address.
-        lastModified: Date.parse(head.Metadata?.[LAST_MODIFIED] ?? '') || 0,
-        bucket: head.Metadata?.[BUCKET],
-      };
-    } catch (error) {
-      if (isAbsent(error)) return undefined;
-      throw error;
-    }
+    const head = await headObject(this.#s3, { Bucket: this.#settings.resultsBucket, Key: key }, signal);
+    if (head === undefined) return undefined;
+    return {
+      etag: head.ETag as string,
+      uploadId: head.Metadata?.[UPLOAD_METADATA] ?? '',
+      generation: Number(head.Metadata?.[GENERATION]) || 0,
+      // Without this field, the receipt was put after its end. S3 cuts the fraction of that second off.
+      endedAt: Date.parse(head.Metadata?.[ENDED_AT] ?? '') || (head.LastModified?.getTime() ?? 0) + 999,
+      // An object without this field is no receipt of ours, and has no right to the address.
+      lastModified: Date.parse(head.Metadata?.[LAST_MODIFIED] ?? '') || 0,
+      bucket: head.Metadata?.[BUCKET],
+    };
   }
 }
 

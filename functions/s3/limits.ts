@@ -8,3 +8,6 @@ export const PART_BYTES_MIN = 5 * 1024 * 1024;
 
 /** Maximum number of parts of an object. */
 export const PARTS_MAX = 10_000;
+
+/** Size of the parts in which an object of this length is uploaded, in bytes. */
+export const partBytesOf = (bytes: number): number => Math.max(PART_BYTES_MIN, Math.ceil(bytes / PARTS_MAX));

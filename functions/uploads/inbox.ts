@@ -1,16 +1,10 @@
 import { Readable } from 'node:stream';
-import {
-  GetObjectCommand,
-  HeadObjectCommand,
-  ListObjectVersionsCommand,
-  type ListObjectVersionsCommandInput,
-  type ObjectVersion,
-  type S3Client,
-} from '@aws-sdk/client-s3';
+import { GetObjectCommand, HeadObjectCommand, type ObjectVersion, type S3Client } from '@aws-sdk/client-s3';
 import type { Clock } from '../base/clock.ts';
 import { collectYoungGarbage } from '../base/young-generation.ts';
 import type { InputSource } from '../flow-service/types.ts';
 import { isAbsent, isArchived, isForbidden, isPreconditionFailed } from '../s3/errors.ts';
+import { headObject, listVersions, type VersionMarker } from '../s3/objects.ts';
 import { mediaTypeOf } from './media-type.ts';
 import { pinnedVersion, type Upload, unquoted, uploadId } from './upload.ts';
 
@@ -66,11 +60,6 @@ export interface UploadPage {
   readonly uploads: readonly ListedUpload[];
   /** Where the next page begins. Undefined on the last page. */
   readonly last: VersionMarker | undefined;
-}
-
-interface VersionMarker {
-  readonly key: string;
-  readonly versionId: string;
 }
 
 /** The place of the inbox in the current settings. */
@@ -131,13 +120,8 @@ export class Inbox {
 
   /** The upload that is current at a key. Undefined if there is none. */
   async current(bucket: string, key: string, signal: AbortSignal): Promise<Upload | undefined> {
-    try {
-      const head = await this.#s3.send(new HeadObjectCommand({ Bucket: bucket, Key: key }), { abortSignal: signal });
-      return uploadFrom({ bucket, key }, head);
-    } catch (error) {
-      if (isAbsent(error)) return undefined;
-      throw error;
-    }
+    const head = await headObject(this.#s3, { Bucket: bucket, Key: key }, signal);
+    return head && uploadFrom({ bucket, key }, head);
   }
 
   /** Lists all uploads below a prefix, in the order of their keys. Begins behind `after`. */
@@ -149,21 +133,11 @@ export class Inbox {
   ): AsyncGenerator<UploadPage> {
     let from = after;
     do {
-      const answer = await this.#s3.send(
-        new ListObjectVersionsCommand({
-          Bucket: bucket,
-          Prefix: prefix,
-          EncodingType: 'url', // XML cannot hold every character of a key, and its parser drops some white space.
-          KeyMarker: from?.key,
-          VersionIdMarker: from?.versionId || undefined, // S3 refuses an empty one.
-        }),
-        { abortSignal: signal },
-      );
-      const keyOf = answer.EncodingType === 'url' ? decoded : (key: string): string => key;
-      const uploads = (answer.Versions ?? []).map(({ Key = '', VersionId, ETag, Size, LastModified, IsLatest }) => {
+      const page = await listVersions(this.#s3, { bucket, prefix, after: from }, signal);
+      const uploads = page.versions.map(({ Key: key, VersionId, ETag, Size, LastModified, IsLatest }) => {
         const facts = {
           bucket,
-          key: keyOf(Key),
+          key,
           versionId: pinnedVersion(VersionId),
           etag: unquoted(ETag ?? ''),
           bytes: Size ?? 0,
@@ -171,8 +145,7 @@ export class Inbox {
         };
         return { id: uploadId(facts), ...facts, isCurrent: IsLatest === true };
       });
-      const { NextKeyMarker: last, NextVersionIdMarker: versionId = '' } = answer;
-      from = answer.IsTruncated === true && last !== undefined ? { key: keyOf(last), versionId } : undefined;
+      from = page.next;
       yield { uploads, last: from };
     } while (from !== undefined);
   }
@@ -226,19 +199,17 @@ export class Inbox {
    */
   async #isDeleted({ bucket, key }: UploadReference, pin: Pin, signal: AbortSignal): Promise<boolean> {
     if (pin.VersionId === undefined) return false;
-    let from: Pick<ListObjectVersionsCommandInput, 'KeyMarker' | 'VersionIdMarker'> = {};
-    for (let page = 0; page < VERSION_PAGES_MAX; page += 1) {
-      const command = new ListObjectVersionsCommand({ Bucket: bucket, Prefix: key, EncodingType: 'url', ...from });
-      const answer = await this.#s3.send(command, { abortSignal: signal }).catch(() => undefined);
+    let after: VersionMarker | undefined;
+    for (let pages = 0; pages < VERSION_PAGES_MAX; pages += 1) {
+      const page = await listVersions(this.#s3, { bucket, prefix: key, after }, signal).catch(() => undefined);
       signal.throwIfAborted();
-      if (answer?.EncodingType !== 'url') return false;
-      if (answer.Versions?.some((version) => isPinned(version, key, pin))) return false;
-      if (answer.IsTruncated === false) return true;
-      const { NextKeyMarker: last, NextVersionIdMarker } = answer;
-      if (last === undefined) return false;
+      if (!page?.isEncoded) return false;
+      if (page.versions.some((version) => version.Key === key && isPinned(version, pin))) return false;
+      if (page.isLast) return true;
+      if (page.next === undefined) return false;
       // Other keys may begin with this key. They come after it.
-      if (decoded(last) !== key) return true;
-      from = { KeyMarker: key, VersionIdMarker: NextVersionIdMarker };
+      if (page.next.key !== key) return true;
+      after = page.next;
     }
     return false;
   }
@@ -261,13 +232,9 @@ function pinsOf({ versionId, etag }: UploadReference): readonly Pin[] {
   return [{ IfMatch }, { IfMatch, VersionId: 'null' }];
 }
 
-/** Tells whether a version in an encoded listing is the one that a pin names. */
-function isPinned({ Key = '', VersionId, ETag }: ObjectVersion, key: string, pin: Pin): boolean {
-  return VersionId === pin.VersionId && decoded(Key) === key && (pin.IfMatch === undefined || ETag === pin.IfMatch);
-}
-
-/** Decodes a key of a listing with the encoding type `url`, in which a plus sign is a space. */
-const decoded = (key: string): string => decodeURIComponent(key.replaceAll('+', ' '));
+/** Tells whether a version in a listing of a key is the one that a pin names. */
+const isPinned = ({ VersionId, ETag }: Pick<ObjectVersion, 'VersionId' | 'ETag'>, pin: Pin): boolean =>
+  VersionId === pin.VersionId && (pin.IfMatch === undefined || ETag === pin.IfMatch);
 
 interface ObjectFacts {
   readonly VersionId?: string | undefined;

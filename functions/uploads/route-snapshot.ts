@@ -19,6 +19,10 @@ export class InvalidOverrideError extends Error {
   readonly code = 'invalid-override';
 }
 
+/** Names of the metadata of an upload that replaces a part of its route, without `x-amz-meta-`. */
+export const TEMPLATE_METADATA = 'flow-template';
+export const PARAMETERS_METADATA = 'flow-parameters';
+
 /**
  * Returns the snapshot of a route for one upload. The upload's metadata replaces parts of it if the route allows that.
  * @param metadata user metadata by names in lower case, without `x-amz-meta-`, as the SDK returns it.
@@ -33,9 +37,9 @@ export function snapshot(route: Route, metadata: Readonly<Record<string, string>
   return {
     name,
     input,
-    template: override('flow-template', templateSchema, (text) => text.trim()) ?? template,
+    template: override(TEMPLATE_METADATA, templateSchema, (text) => text.trim()) ?? template,
     // Null is a valid value, so only an absent header keeps the route's own.
-    parameters: 'flow-parameters' in metadata ? override('flow-parameters', jsonSchema, JSON.parse) : parameters,
+    parameters: PARAMETERS_METADATA in metadata ? override(PARAMETERS_METADATA, jsonSchema, JSON.parse) : parameters,
     additional: override('flow-additional', additionalSchema, JSON.parse) ?? additional,
   };
 }

@@ -1,3 +1,4 @@
+import { decodedKey } from '../s3/encoded-keys.ts';
 import { KEY_BYTES_MAX } from '../s3/limits.ts';
 import { pinnedVersion, UPLOAD_ID, type Upload } from './upload.ts';
 
@@ -78,7 +79,7 @@ function fromNotification(record: unknown): readonly UploadEvent[] {
   return [
     {
       bucket,
-      key: possibleKey(decodedKey(object.key)),
+      key: possibleKey(keyOf(object.key)),
       versionId: pinnedVersion(text(object.versionId)),
       etag: text(object.eTag),
       bytes: size(object.size),
@@ -107,11 +108,11 @@ function fromEventBridge(event: Record<string, unknown>): readonly UploadEvent[]
   ];
 }
 
-function decodedKey(key: string): string {
+function keyOf(encoded: string): string {
   try {
-    return decodeURIComponent(key.replaceAll('+', ' '));
+    return decodedKey(encoded);
   } catch (cause) {
-    throw new UnrecognisedEventError(`A key that is not URL-encoded UTF-8: ${excerpt(key)}`, { cause });
+    throw new UnrecognisedEventError(`A key that is not URL-encoded UTF-8: ${excerpt(encoded)}`, { cause });
   }
 }
 

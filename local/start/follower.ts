@@ -4,6 +4,7 @@ import { parseRunningKey, UPLOADS_PREFIX } from '../../functions/ledger/keys.ts'
 import { type Receipt, receiptOf } from '../../functions/publish/receipts.ts';
 import type { RetrySettings } from '../../functions/publish/retry-command.ts';
 import { RECEIPT_NAME } from '../../functions/results/results-keys.ts';
+import { decodedKey } from '../../functions/s3/encoded-keys.ts';
 import { isAbsent } from '../../functions/s3/errors.ts';
 import type { S3EventRecord } from '../aws/s3/events.ts';
 import { LEDGER_BUCKET, RESULTS_BUCKET } from '../pipeline.ts';
@@ -82,7 +83,7 @@ export class Follower {
   /** Handles a change of an object. Rejects if the object cannot be read or copied. */
   async follow(record: S3EventRecord): Promise<void> {
     const isCreated = record.eventName.startsWith('ObjectCreated:');
-    const key = decodeURIComponent(record.s3.object.key.replaceAll('+', ' '));
+    const key = decodedKey(record.s3.object.key);
     switch (record.s3.bucket.name) {
       case LEDGER_BUCKET: {
         const ended = isCreated ? undefined : parseRunningKey(key);

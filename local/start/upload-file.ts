@@ -1,13 +1,8 @@
 import { Readable } from 'node:stream';
-import {
-  AbortMultipartUploadCommand,
-  HeadObjectCommand,
-  ListMultipartUploadsCommand,
-  type S3Client,
-} from '@aws-sdk/client-s3';
+import { AbortMultipartUploadCommand, ListMultipartUploadsCommand, type S3Client } from '@aws-sdk/client-s3';
 import { Upload } from '@aws-sdk/lib-storage';
-import { isAbsent } from '../../functions/s3/errors.ts';
-import { PART_BYTES_MIN, PARTS_MAX } from '../../functions/s3/limits.ts';
+import { partBytesOf } from '../../functions/s3/limits.ts';
+import { headObject } from '../../functions/s3/objects.ts';
 import { type Content, type FileVersion, type InboxFile, readVersion } from './inbox-file.ts';
 
 /** Parts of one upload that are on their way at the same time. Each takes up to three times its size of memory. */
@@ -52,7 +47,7 @@ export async function uploadFile(file: InboxFile, terms: UploadTerms): Promise<U
     client: s3,
     // The body fails when the signal aborts. The abort controller of Upload does not wait for its parts to be removed.
     params: { Bucket: bucket, Key: key, Body: stream, Metadata: { [VERSION_METADATA]: textOf(file) } },
-    partSize: Math.max(PART_BYTES_MIN, Math.ceil(file.bytes / PARTS_MAX)),
+    partSize: partBytesOf(file.bytes),
     queueSize: PARTS_IN_FLIGHT_MAX,
   });
   upload.on('httpUploadProgress', ({ loaded = 0 }) => onProgress?.(loaded));
@@ -69,13 +64,8 @@ export async function isUploaded(
   version: FileVersion,
   { s3, bucket, key, signal }: Pick<UploadTerms, 's3' | 'bucket' | 'key' | 'signal'>,
 ): Promise<boolean> {
-  try {
-    const { Metadata } = await s3.send(new HeadObjectCommand({ Bucket: bucket, Key: key }), { abortSignal: signal });
-    return Metadata?.[VERSION_METADATA] === textOf(version);
-  } catch (error) {
-    if (isAbsent(error)) return false;
-    throw error;
-  }
+  const head = await headObject(s3, { Bucket: bucket, Key: key }, signal);
+  return head?.Metadata?.[VERSION_METADATA] === textOf(version);
 }
 
 /** Removes the parts of uploads that a killed process left. Call it while nobody uploads. */

@@ -251,7 +251,7 @@ export const MUTATIONS: readonly Mutation[] = [
       {
         file: 'uploads/inbox.ts',
         in: 'Inbox.pages',
-        replace: 'from = answer.IsTruncated …;',
+        replace: 'from = page.next;',
         with: 'from = undefined;',
       },
     ],
