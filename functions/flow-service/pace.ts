@@ -45,6 +45,12 @@ const FIRST_HOLD_MS = 2_000;
 /** Subjects in a row that are counted, which is enough for the longest hold. */
 const SUBJECTS_IN_A_ROW_MAX = 10;
 
+/**
+ * Subjects in a row after which the rest of a burst is not counted. The others of the burst may yet be answered, and a
+ * hold of 32 seconds is waited out in place until they are.
+ */
+const SUBJECTS_OF_A_BURST_MAX = 5;
+
 /** Longest hold, in milliseconds. Then one request tries, because a bill may have been paid. */
 const HOLD_MAX_MS = 15 * 60_000;
 
@@ -85,7 +91,10 @@ export class Pace {
   readonly #waiting: Waiting[] = [];
   /** By rank: turns granted to higher ranks while a request of the rank was ready. */
   readonly #skipped: number[] = [];
-  #heldUntil = 0;
+  /** The hold that the service asked for in headers, and the first hold after a throttled request. */
+  #firstHoldUntil = 0;
+  /** The longer hold after several throttled subjects in a row. An answer to a later turn ends it. */
+  #longHoldUntil = 0;
   #turnCount = 0;
   #nextTurnAt = 0;
   /** Subjects throttled one after another, without an answer to a later turn. */
@@ -153,8 +162,14 @@ export class Pace {
     const now = this.#clock.now();
     this.#rate.answered(turn.number, now);
     this.#subjects.answered(subject, turn.number);
-    if (turn.number > this.#latestThrottledTurn) this.#throttledInARow.clear();
-    if (exhaustedMs > 0) this.#heldUntil = Math.max(this.#heldUntil, now + Math.min(exhaustedMs, HOLD_PATIENCE_MS));
+    if (exhaustedMs > 0) {
+      this.#firstHoldUntil = Math.max(this.#firstHoldUntil, now + Math.min(exhaustedMs, HOLD_PATIENCE_MS));
+    }
+    if (turn.number <= this.#latestThrottledTurn) return;
+    this.#throttledInARow.clear();
+    if (this.#longHoldUntil <= now) return;
+    this.#longHoldUntil = now;
+    this.#grantTurns();
   }
 
   /**
@@ -170,23 +185,26 @@ export class Pace {
       const before = this.#subjects.takeRateBeforeSuspects();
       if (before !== undefined) {
         this.#rate.restore(before.rate);
-        this.#heldUntil = now;
+        this.#firstHoldUntil = now;
+        this.#longHoldUntil = now;
       }
       this.#grantTurns();
       return undefined;
     }
     const isNews = turn.number > this.#lastTurnOfDecrease;
     this.#latestThrottledTurn = Math.max(this.#latestThrottledTurn, turn.number);
+    const countedMax = isNews ? SUBJECTS_IN_A_ROW_MAX : SUBJECTS_OF_A_BURST_MAX;
+    if (this.#throttledInARow.size < countedMax) this.#throttledInARow.add(subject);
     if (isNews) {
       this.#lastTurnOfDecrease = this.#turnCount;
-      if (this.#throttledInARow.size < SUBJECTS_IN_A_ROW_MAX) this.#throttledInARow.add(subject);
       this.#subjects.keepRateBefore(rate);
       this.#rate.lower(now, this.#turnCount);
     }
     this.#subjects.noteLowered(subject);
     this.#rate.noteThrottled(now);
-    const holdMs = Math.min(waitMs, FIRST_HOLD_MS * 2 ** Math.max(0, this.#throttledInARow.size - 1));
-    this.#heldUntil = Math.max(this.#heldUntil, now + holdMs);
+    this.#firstHoldUntil = Math.max(this.#firstHoldUntil, now + Math.min(waitMs, FIRST_HOLD_MS));
+    const longHoldMs = Math.min(waitMs, FIRST_HOLD_MS * 2 ** Math.max(0, this.#throttledInARow.size - 1));
+    this.#longHoldUntil = Math.max(this.#longHoldUntil, now + longHoldMs);
     this.#grantTurns();
     return Math.max(now + waitMs, this.#heldUntil);
   }
@@ -199,6 +217,10 @@ export class Pace {
   /** Gives a suspect as many tries as any other subject. */
   pardon(subject: string): void {
     this.#subjects.pardon(subject);
+  }
+
+  get #heldUntil(): number {
+    return Math.max(this.#firstHoldUntil, this.#longHoldUntil);
   }
 
   #grantTurns(): void {

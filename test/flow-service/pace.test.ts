@@ -136,6 +136,33 @@ describe('a throttled request', () => {
     expect(time.seconds - at).toBeCloseTo(50, 0);
   });
 
+  it('that others of one burst follow holds back all requests for half a minute, however late they come', async () => {
+    const burst = await Promise.all(Array.from({ length: 9 }, (_, i) => turn(`${i}`)));
+    for (const [index, each] of burst.entries()) pace.throttled(`${index}`, each, 10 * MINUTE);
+    const from = time.seconds;
+    await time.during(() => turn('another'));
+    expect(time.seconds - from).toBe(32);
+  });
+
+  it('that others of one burst follow obeys a shorter Retry-After in full', async () => {
+    const burst = await Promise.all(Array.from({ length: 9 }, (_, i) => turn(`${i}`)));
+    for (const [index, each] of burst.entries()) pace.throttled(`${index}`, each, 9 * SECOND);
+    const from = time.seconds;
+    await time.during(() => turn('another'));
+    expect(time.seconds - from).toBeGreaterThanOrEqual(9);
+  });
+
+  it('holds back all requests for two seconds only once a later one of its burst is answered', async () => {
+    const burst = await Promise.all(Array.from({ length: 9 }, (_, i) => turn(`${i}`)));
+    const [last] = burst.splice(-1);
+    for (const [index, each] of burst.entries()) pace.throttled(`${index}`, each, 10 * MINUTE);
+    const from = time.seconds;
+    const waiting = turn('another');
+    pace.answered('8', last as { number: number });
+    await time.during(() => waiting);
+    expect(time.seconds - from).toBeLessThan(3);
+  });
+
   it('delays the others by seconds only, however often the same flow is throttled', async () => {
     for (let i = 0; i < 12; i += 1) {
       pace.throttled('poisoned', await time.during(() => turn('poisoned'), HOUR), i < 11 ? SECOND : HOUR);

@@ -391,7 +391,13 @@ export const MUTATIONS: readonly Mutation[] = [
       {
         file: 'flow-service/pace.ts',
         in: 'Pace.throttled',
-        replace: 'this.#heldUntil = Math.max(…);',
+        replace: 'this.#firstHoldUntil = Math.max(…);',
+        with: '',
+      },
+      {
+        file: 'flow-service/pace.ts',
+        in: 'Pace.throttled',
+        replace: 'this.#longHoldUntil = Math.max(…);',
         with: '',
       },
     ],
