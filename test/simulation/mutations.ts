@@ -231,7 +231,7 @@ export const MUTATIONS: readonly Mutation[] = [
         with: '$& this.#lastCompletedAt = round.startedAt;',
       },
     ],
-    seedsMax: 400,
+    seedsMax: 100,
   },
   {
     name: 'the token not redacted',
@@ -291,13 +291,13 @@ export const MUTATIONS: readonly Mutation[] = [
         with: '',
       },
       {
-        file: COLLECT_FLOW,
-        in: 'FlowCollector.#endIfConfirmed',
-        replace: 'this.#confirmations.forget(stored.entry.upload.id, failure.code);',
+        file: 'collect-outputs/flow-observer.ts',
+        in: 'FlowObserver.#noteSeen',
+        replace: 'this.#confirmations.forget(uploadId, GONE);',
         with: '',
       },
     ],
-    seedsMax: 300,
+    seedsMax: 100,
   },
   {
     name: 'the flow id of a marker not decoded',

@@ -30,7 +30,7 @@ export type Change = 'route' | 'pipeline' | 'inbox' | 'limits';
 /** The limits after they were lowered. */
 export const LOWERED_SETTINGS = { inputBytesMax: 300, textBytesMax: 200, attemptsMax: 1, pollConcurrency: 1 } as const;
 
-/** A fault that single flows or assets meet at every call, for ever. */
+/** A fault that single flows or assets meet at every call, for ever or in spans of time. */
 export interface Poison {
   readonly fault: Fault;
   /** The calls that meet it. */
@@ -38,12 +38,14 @@ export interface Poison {
   /** The first flows that are polled, or the first assets that are asked for, are poisoned: `count` of them. */
   readonly of: 'flow' | 'asset';
   readonly count: number;
+  /** When they meet it, in milliseconds from the beginning. Default: always. */
+  readonly spans?: readonly (readonly [from: number, to: number])[] | undefined;
 }
 
 /** Everything about the world of a seed except the faults of single calls. */
 export interface Scenario {
   /** A storm is everything at once, and it ends. The other kinds have one trouble, which stays. */
-  readonly kind: 'storm' | 'limits' | 'poison' | 'backfill';
+  readonly kind: 'storm' | 'limits' | 'poison' | 'backfill' | 'long rounds' | 'lagging replica';
   readonly versioning: Versioning | undefined;
   readonly routes: readonly Route[];
   readonly settings: PipelineSettings;

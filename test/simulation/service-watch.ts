@@ -1,6 +1,8 @@
 import type { CallKind, Fault, ServiceCallKind } from './faults.ts';
 import { flowTagOf } from './flow-tag.ts';
 import type { Lambda } from './lambda.ts';
+import { START } from './names.ts';
+import type { Poison } from './scenario.ts';
 import { SECOND } from './timeline.ts';
 import type { World } from './world.ts';
 
@@ -23,7 +25,7 @@ export class ServiceWatch {
 
   /** The fault of a request about a flow or an asset that is poisoned. It comes before the fault plan. */
   poisonOf(kind: ServiceCallKind, path: string): Fault | undefined {
-    const { scenario, observed } = this.#world;
+    const { scenario, observed, timeline } = this.#world;
     const { poison } = scenario;
     if (poison?.calls.includes(kind) !== true) return undefined;
     const [, , flowId = '', , assetId = ''] = path.startsWith('/flows/')
@@ -31,7 +33,7 @@ export class ServiceWatch {
       : ['', '', ...path.split('/').slice(1)];
     const id = poison.of === 'flow' ? flowId : `${flowId}/${assetId}`;
     if (observed.poisoned.size < poison.count) observed.poisoned.add(id);
-    return observed.poisoned.has(id) ? poison.fault : undefined;
+    return observed.poisoned.has(id) && isMet(poison, timeline.now() - START) ? poison.fault : undefined;
   }
 
   /** The process sends a request, which meets a fault. */
@@ -84,6 +86,9 @@ export class ServiceWatch {
     if (tag !== undefined) orderChecker.seesAbort(this.#lambda.invocationName, tag.upload, tag.generation);
   }
 }
+
+const isMet = ({ spans }: Poison, at: number): boolean =>
+  spans === undefined || spans.some(([from, to]) => from <= at && at < to);
 
 const paceOf = (kind: CallKind): 'creation' | 'other' => (kind === 'flow.create' ? 'creation' : 'other');
 

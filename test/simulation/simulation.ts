@@ -5,7 +5,9 @@ import type { FaultTable } from './faults.ts';
 import { heal, redeliver, settle } from './healing.ts';
 import { checkFirstTicks, checkRetried, checkUnchanged, snapshotOf } from './invariants/after-healing.ts';
 import { checkAll } from './invariants/check-all.ts';
+import { liveWithLaggingReplica } from './lagging-replica.ts';
 import { liveWithinLimits } from './limits.ts';
+import { liveWithLongRounds } from './long-rounds.ts';
 import { retryFailures, retrySuccesses } from './operator.ts';
 import { liveWithPoison } from './poison.ts';
 import { warmUp } from './s3.ts';
@@ -76,6 +78,12 @@ async function live(world: World): Promise<void> {
       break;
     case 'backfill':
       await liveWithBackfill(world);
+      break;
+    case 'long rounds':
+      await liveWithLongRounds(world);
+      break;
+    case 'lagging replica':
+      await liveWithLaggingReplica(world);
   }
   await settle(world);
   await checkAll(world);

@@ -1,0 +1,54 @@
+import { demand } from './demand.ts';
+import type { Random } from './random.ts';
+import type { Scenario } from './scenario.ts';
+import { runSteadily } from './steady.ts';
+import { manySteps, steadyScenario } from './steady-scenario.ts';
+import { MINUTE, SECOND } from './timeline.ts';
+import type { World } from './world.ts';
+
+/*
+ * Worlds in which the service answers from a replica that does not know the newest flows, every now and then for a few
+ * seconds. A flow may be given up as gone only after two polls in a row that say so.
+ */
+
+/** How long the world lasts at most, in milliseconds. */
+const SPAN_MS = 20 * MINUTE;
+
+export function laggingReplicaScenarioOf(random: Random): Scenario {
+  const count = random.int(4, 8);
+  const steady = steadyScenario(random, manySteps(random, count, MINUTE, ['echo/']));
+  return {
+    ...steady,
+    kind: 'lagging replica',
+    variation: { ...steady.variation, listFlows: 404 },
+    flowMsMin: 3 * MINUTE,
+    flowMsMax: 8 * MINUTE,
+    poison: {
+      fault: '404',
+      of: 'flow',
+      count,
+      calls: ['flow.get', 'flow.outputs'],
+      spans: spansOf(random),
+    },
+  };
+}
+
+/** About a fifth of the time, in spans that are longer than the polls and the look before a flow is given up. */
+function spansOf(random: Random): readonly (readonly [from: number, to: number])[] {
+  const spans: [from: number, to: number][] = [];
+  for (let at = random.int(0, 30 * SECOND); at < SPAN_MS; ) {
+    const to = at + random.int(4 * SECOND, 10 * SECOND);
+    spans.push([at, to]);
+    at = to + random.int(5 * SECOND, 50 * SECOND);
+  }
+  return spans;
+}
+
+/** Runs until every upload has a receipt. How each one ended is checked as in every other world. */
+export async function liveWithLaggingReplica(world: World): Promise<void> {
+  const { scenario, observed } = world;
+  const { publishedAt, answers } = observed;
+  const tookMs = await runSteadily(world, () => publishedAt.size >= scenario.steps.length, SPAN_MS);
+  observed.figures = { tookMs, answers };
+  demand(tookMs !== undefined, 'an upload came to no end while a replica lagged', observed.figures);
+}
