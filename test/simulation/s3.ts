@@ -1,5 +1,7 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
 import { Readable } from 'node:stream';
-import { GetObjectCommand, PutObjectCommand, S3Client, type S3ClientConfig } from '@aws-sdk/client-s3';
+import { GetObjectCommand, PutObjectCommand, type S3Client, type S3ClientConfig } from '@aws-sdk/client-s3';
+import { s3Client } from '../../functions/s3/client.ts';
 import { s3RequestHandler } from '../../local/aws/s3/request-handler.ts';
 import { EmbeddedS3 } from '../../local/aws/s3/s3.ts';
 import type { Fault, S3CallKind } from './faults.ts';
@@ -30,32 +32,32 @@ interface SdkResponse {
 type Handler = NonNullable<S3ClientConfig['requestHandler']>;
 type Handle = (
   request: SdkRequest,
-  options: {
-    readonly abortSignal?: AbortSignal;
-    /** The network between caller and server. Without it, `direct` is the server of a call without faults. */
-    readonly network?: S3Network;
-    readonly direct?: EmbeddedS3;
-  },
+  options: { readonly abortSignal?: AbortSignal },
 ) => Promise<{ response: SdkResponse }>;
 
 /**
- * One client for all simulations of this process, because making a client takes longer than many calls. Each request
- * names its network. The SDK's retries wait for real timers, so they are switched off, and the network retries.
+ * The network between the caller of a request and the server, or the server of a call without faults. The functions'
+ * client sends requests with any other option than a signal in another way, so no option can name it.
  */
-const client = new S3Client({
+const networks = new AsyncLocalStorage<S3Network | EmbeddedS3>();
+
+/**
+ * One client for all simulations of this process, because making a client takes longer than many calls. It is the one of
+ * the functions. The SDK's retries wait for real timers, so they are switched off, and the network retries.
+ */
+const client = s3Client({
   endpoint: 'http://localhost',
   forcePathStyle: true,
   region: 'us-east-1',
   credentials: { accessKeyId: 'fake', secretAccessKey: 'fake' },
   maxAttempts: 1,
-  responseChecksumValidation: 'WHEN_REQUIRED',
   // The embedded S3 does not check signatures.
   signer: { sign: async (request: unknown) => request } as unknown as NonNullable<S3ClientConfig['signer']>,
   requestHandler: {
-    handle: ((request, { abortSignal, network, direct }) => {
-      if (direct !== undefined) return handlerOf(direct)(request, {});
+    handle: ((request, { abortSignal }) => {
+      const network = networks.getStore();
       if (network === undefined) throw new Error('An S3 request without a network');
-      return network.send(request, abortSignal);
+      return network instanceof EmbeddedS3 ? handlerOf(network)(request, {}) : network.send(request, abortSignal);
     }) satisfies Handle,
     updateHttpClientConfig() {},
     httpHandlerConfigs: () => ({}),
@@ -67,7 +69,7 @@ const client = new S3Client({
 export function s3ClientOf(world: World, lambda: Lambda): S3Client {
   const network = new S3Network(world, lambda);
   const send = (command: Parameters<S3Client['send']>[0], options: { abortSignal?: AbortSignal } = {}) =>
-    client.send(command, { ...options, network } as never);
+    networks.run(network, () => client.send(command as PutObjectCommand, options));
   return { send } as unknown as S3Client;
 }
 
@@ -76,13 +78,15 @@ export function s3ClientOf(world: World, lambda: Lambda): S3Client {
  * take that time for rest, so this must run before the first one.
  */
 export async function warmUp(): Promise<void> {
-  const direct = new EmbeddedS3();
-  direct.createBucket('warm');
+  const s3 = new EmbeddedS3();
+  s3.createBucket('warm');
   const where = { Bucket: 'warm', Key: 'up' };
-  await client.send(new PutObjectCommand({ ...where, Body: '{}', IfNoneMatch: '*' }), { direct } as never);
-  const { Body } = await client.send(new GetObjectCommand(where), { direct } as never);
-  await Body?.transformToString();
-  direct.close();
+  await networks.run(s3, async () => {
+    await client.send(new PutObjectCommand({ ...where, Body: '{}', IfNoneMatch: '*' }));
+    const { Body } = await client.send(new GetObjectCommand(where));
+    await Body?.transformToString();
+  });
+  s3.close();
 }
 
 interface Attempt {
@@ -103,7 +107,9 @@ class S3Network {
   }
 
   /** Sends a request, with retries as the SDK makes them. */
-  async send(request: SdkRequest, signal: AbortSignal | undefined): Promise<{ response: SdkResponse }> {
+  async send(sent: SdkRequest, signal: AbortSignal | undefined): Promise<{ response: SdkResponse }> {
+    // The client writes a large body as a stream, and makes a new one for each of its own attempts.
+    const request = sent.body instanceof Readable ? { ...sent, body: await bytesOf(sent.body) } : sent;
     const { observed, faultPlan, randoms } = this.#world;
     const kind = kindOf(request);
     if (kind === 'asset.abort') observed.abortTried.add(String(request.query?.uploadId));
@@ -125,9 +131,7 @@ class S3Network {
 
   /** Notes the multipart upload whose beginning this answer confirms to the process. */
   async #noted(response: SdkResponse): Promise<SdkResponse> {
-    const chunks: Buffer[] = [];
-    for await (const chunk of response.body) chunks.push(chunk as Buffer);
-    const body = Buffer.concat(chunks);
+    const body = await bytesOf(response.body);
     const uploadId = /<UploadId>(.*?)<\/UploadId>/.exec(body.toString())?.[1];
     if (uploadId !== undefined) this.#world.observed.begun.set(uploadId, this.#lambda);
     return { ...response, body: Readable.from([body]) };
@@ -254,12 +258,16 @@ export function frozenFor(random: Random): number {
   return random.chance(0.5) ? random.int(10_000, 120_000) : random.int(5, 30) * MINUTE;
 }
 
+async function bytesOf(stream: Readable): Promise<Buffer> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of stream) chunks.push(chunk as Buffer);
+  return Buffer.concat(chunks);
+}
+
 function halfOf(body: Readable): Readable {
   return Readable.from(
     (async function* () {
-      const chunks: Buffer[] = [];
-      for await (const chunk of body) chunks.push(chunk as Buffer);
-      const whole = Buffer.concat(chunks);
+      const whole = await bytesOf(body);
       if (whole.byteLength > 1) yield whole.subarray(0, whole.byteLength / 2);
       throw failure('Error', 'ECONNRESET');
     })(),
