@@ -11,6 +11,9 @@ const SLICE_BYTES_MAX = 48 * 1024;
 /** Size of the blocks that are written. Over TLS, one write for each record of 16 KiB would halve the speed. */
 const BLOCK_BYTES = 256 * 1024;
 
+/** A text of at most so many bytes is kept in memory until it is sent. A longer one is read twice. */
+const KEPT_TEXT_BYTES_MAX = 1024 * 1024;
+
 /** The body of `POST /flows` for one request, which may be sent more than once. */
 export interface FlowBody {
   readonly bytes: number;
@@ -19,29 +22,21 @@ export interface FlowBody {
 }
 
 /**
- * The JSON of `POST /flows`. A file becomes a base64 data URI on the fly, at a fixed cost in memory. A text is read
- * whole, because its length as a JSON string is known only then.
+ * The JSON of `POST /flows`, at a fixed cost in memory. A file becomes a base64 data URI on the fly. A text is read first,
+ * because its length as a JSON string is known only then. A long one is read again while it is sent.
  * @throws {InvalidTextError} the text is not UTF-8.
  * @throws {UnavailableError} the source is not as long as it says. Thrown here for a text, in `chunks` for a file.
  * @throws any error of the source, likewise.
  */
 export async function flowBody(request: CreateRequest, signal: AbortSignal): Promise<FlowBody> {
   const { input } = request;
-  if (input.as === 'text') {
-    const body = Buffer.from(JSON.stringify(bodyOf(request, await readText(input.source, signal))));
-    return {
-      bytes: body.byteLength,
-      async *chunks() {
-        yield body;
-      },
-    };
-  }
-  const uri = `data:${canonicalMediaType(input.mediaType)};base64,`;
+  const { source } = input;
+  const start = input.as === 'text' ? '' : `data:${canonicalMediaType(input.mediaType)};base64,`;
   // The data comes last, so exactly these four characters follow it in the JSON.
-  const json = JSON.stringify(bodyOf(request, uri));
+  const json = JSON.stringify(bodyOf(request, start));
   const tail = Buffer.from('"}]}');
   const head = Buffer.from(json.slice(0, -tail.byteLength));
-  const { source } = input;
+  if (input.as === 'text') return textBody(head, source, tail, signal);
   return {
     bytes: head.byteLength + 4 * Math.ceil(source.bytes / 3) + tail.byteLength,
     chunks: async function* (signal) {
@@ -59,19 +54,55 @@ function bodyOf({ template, parameters, additional, tag, input }: CreateRequest,
   };
 }
 
-async function readText(source: InputSource, signal: AbortSignal): Promise<string> {
-  const bytes = Buffer.allocUnsafe(source.bytes);
-  let offset = 0;
-  for await (const chunk of exactly(source.bytes, await source.open(signal))) {
-    bytes.set(chunk, offset);
-    offset += chunk.byteLength;
+async function textBody(
+  head: Uint8Array,
+  source: InputSource,
+  tail: Uint8Array,
+  signal: AbortSignal,
+): Promise<FlowBody> {
+  const kept: Uint8Array[] | undefined = source.bytes <= KEPT_TEXT_BYTES_MAX ? [] : undefined;
+  let bytes = head.byteLength + tail.byteLength;
+  for await (const part of escaped(source, signal)) {
+    bytes += part.byteLength;
+    kept?.push(part);
   }
-  try {
-    // The decoder drops a byte order mark, which would become part of the prompt.
-    return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
-  } catch (cause) {
-    throw new InvalidTextError('The text is not valid UTF-8', { cause });
-  }
+  const whole = kept && Buffer.concat([head, ...kept, tail]);
+  return {
+    bytes,
+    chunks: async function* (signal) {
+      if (whole !== undefined) yield whole;
+      else yield* inBlocks(head, escaped(source, signal), tail);
+    },
+  };
+}
+
+/** The text as the inside of a JSON string, in UTF-8. */
+async function* escaped(source: InputSource, signal: AbortSignal): AsyncGenerator<Uint8Array> {
+  // The decoder drops a byte order mark, which would become part of the prompt.
+  const decoder = new TextDecoder('utf-8', { fatal: true });
+  const decode = (chunk?: Uint8Array): Uint8Array => {
+    try {
+      const text = decoder.decode(chunk, { stream: chunk !== undefined });
+      return Buffer.from(JSON.stringify(text).slice(1, -1));
+    } catch (cause) {
+      throw new InvalidTextError('The text is not valid UTF-8', { cause });
+    }
+  };
+  for await (const chunk of exactly(source.bytes, await source.open(signal))) yield decode(chunk);
+  yield decode();
+}
+
+/** Yields `head`, `parts` and `tail` in blocks of {@link BLOCK_BYTES}. */
+async function* inBlocks(
+  head: Uint8Array,
+  parts: AsyncIterable<Uint8Array>,
+  tail: Uint8Array,
+): AsyncGenerator<Uint8Array> {
+  const blocks = new Blocks();
+  yield* blocks.bytes(head);
+  for await (const part of parts) yield* blocks.bytes(part);
+  yield* blocks.bytes(tail);
+  yield* blocks.rest();
 }
 
 /** Passes the chunks on. Throws unless they add up to exactly `bytes`. */

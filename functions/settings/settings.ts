@@ -52,8 +52,8 @@ export const SETTINGS = {
   uploadConcurrency: whole('uploads', { min: 1, max: 16, default: 10 }),
   /** Maximum size of an upload, in bytes. A larger one fails. */
   inputBytesMax: whole('bytes', { min: 1, max: 5 * TIB, default: 5 * GIB }),
-  /** Maximum size of a text upload, in bytes. Text is held in memory. */
-  textBytesMax: whole('bytes', { min: 1, max: 16 * MIB, default: MIB }),
+  /** Maximum size of a text upload, in bytes. A text of more than 1 MiB is read twice. */
+  textBytesMax: whole('bytes', { min: 1, max: 5 * TIB, default: MIB }),
   /** Maximum size of an asset, in bytes. A larger one is not stored. */
   assetBytesMax: whole('bytes', { min: 1, max: ASSET_BYTES_MAX, default: 20 * GIB }),
   /** Maximum number of outputs of one flow that are stored. */

@@ -173,15 +173,45 @@ describe('the body of a text', () => {
     );
   });
 
+  it('is whole if it is long, wherever its chunks end', async () => {
+    const bytes = Buffer.from('\uFEFF"Käse" für 5 €, 🧀\n'.repeat(60_000));
+    for (const size of [16_384, 65_537, 1_000_003, bytes.byteLength]) {
+      const cuts = Array.from({ length: Math.ceil(bytes.byteLength / size) }, (_, index) => index * size);
+      const { bytes: announced, body } = await encoded(requestOf(sourceOf(bytes, cuts), { as: 'text' }));
+      expect(body.byteLength).toBe(announced);
+      // Only the first byte order mark is one. The others are characters of the text.
+      expect(JSON.parse(body.toString()).inputs[0].data).toBe(bytes.subarray(3).toString());
+    }
+  });
+
+  it('starts again from the beginning when it is asked for again, long or short', async () => {
+    for (const text of ['once more', 'once more '.repeat(200_000)]) {
+      const body = await flowBody(requestOf(sourceOf(Buffer.from(text)), { as: 'text' }), never);
+      expect(await collect(body.chunks(never))).toEqual(await collect(body.chunks(never)));
+    }
+  });
+
+  it('that is long never ends if it is shorter at the second reading', async () => {
+    const bytes = Buffer.alloc(2_000_000, 'x');
+    let openings = 0;
+    const source: InputSource = {
+      bytes: bytes.byteLength,
+      open: async () => refilled(pieces(openings++ === 0 ? bytes : bytes.subarray(1), [])),
+    };
+    await expect(encoded(requestOf(source, { as: 'text' }))).rejects.toThrow(UnavailableError);
+  });
+
   it('leaves out a byte order mark', async () => {
     const { body } = await encoded(requestOf(sourceOf(Buffer.from('\uFEFFa prompt')), { as: 'text' }));
     expect(JSON.parse(body.toString()).inputs[0].data).toBe('a prompt');
   });
 
   it('fails before anything is sent if it is not UTF-8', async () => {
-    const source = sourceOf(Buffer.from([0x61, 0xff]));
-    const error = await failureOf(flowBody(requestOf(source, { as: 'text' }), never));
-    expect(error).toBeInstanceOf(InvalidTextError);
-    expect(error).toMatchObject({ message: 'The text is not valid UTF-8', cause: expect.any(TypeError) });
+    // The second one ends within a character.
+    for (const bytes of [Buffer.from([0x61, 0xff]), Buffer.from('ä').subarray(0, 1), Buffer.alloc(2_000_000, 0xff)]) {
+      const error = await failureOf(flowBody(requestOf(sourceOf(bytes), { as: 'text' }), never));
+      expect(error).toBeInstanceOf(InvalidTextError);
+      expect(error).toMatchObject({ message: 'The text is not valid UTF-8', cause: expect.any(TypeError) });
+    }
   });
 });

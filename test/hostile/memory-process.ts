@@ -25,7 +25,7 @@ export interface MemoryOutcome {
   readonly message: string | undefined;
 }
 
-export type MemoryOperation = 'create' | 'get' | 'outputs' | 'list' | 'find' | 'abort' | 'asset';
+export type MemoryOperation = 'create' | 'create from a text' | 'get' | 'outputs' | 'list' | 'find' | 'abort' | 'asset';
 
 const signal = new AbortController().signal;
 const tag = { pipeline: 'test', upload: 'u', generation: 1 };
@@ -34,6 +34,11 @@ const operations: Readonly<Record<MemoryOperation, (flows: FlowService, n: numbe
   create: (flows, n) => {
     const source = { bytes: 1, open: async () => one() };
     const input = { as: 'file', mediaType: 'text/plain', source, additional: {} } as const;
+    return flows.create({ template: 't', tag: { ...tag, upload: `u${n}` }, input }, signal);
+  },
+  'create from a text': (flows, n) => {
+    const source = { bytes: LONG_TEXT_BYTES, open: async () => longText() };
+    const input = { as: 'text', mediaType: 'text/plain', source, additional: {} } as const;
     return flows.create({ template: 't', tag: { ...tag, upload: `u${n}` }, input }, signal);
   },
   get: (flows, n) => flows.get(`f${n}`, signal),
@@ -50,6 +55,14 @@ const operations: Readonly<Record<MemoryOperation, (flows: FlowService, n: numbe
     for await (const _ of chunks);
   },
 };
+
+const LONG_TEXT_BYTES = 32 * 1024 * 1024;
+/** Quotes become two bytes each. The piece has 64 KiB. */
+const LONG_TEXT_PIECE = Buffer.from('"ü!'.repeat(16 * 1024));
+
+async function* longText(): AsyncGenerator<Uint8Array> {
+  for (let sent = 0; sent < LONG_TEXT_BYTES; sent += LONG_TEXT_PIECE.byteLength) yield LONG_TEXT_PIECE;
+}
 
 async function* one(): AsyncGenerator<Uint8Array> {
   yield Buffer.from('x');

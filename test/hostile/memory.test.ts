@@ -18,6 +18,7 @@ const ASSETS_BYTES = assetConcurrency * 7.5 * MIB;
 /** Calls of each operation that a function has under way at a time. Of pages, eight are read and the others wait. */
 const SIDE_BY_SIDE: Readonly<Record<MemoryOperation, number>> = {
   create: uploadConcurrency,
+  'create from a text': uploadConcurrency,
   find: uploadConcurrency,
   get: pollConcurrency,
   outputs: 16,
@@ -155,6 +156,12 @@ describe('the memory of a function holds', () => {
     },
     90_000,
   );
+
+  it('as many long texts as are sent side by side', async () => {
+    const { peakBytes, outcomes } = await ran('create from a text', saying('{"flow_id":"f1"}', 201));
+    expect(outcomes).toEqual({ answered: uploadConcurrency });
+    expect(peakBytes).toBeLessThan(MEMORY_MIB * MIB);
+  }, 90_000);
 
   it.each(refused)(
     '%s: %s, which are refused',

@@ -6,7 +6,7 @@ describe('a setting', () => {
   it.each([
     ['uploadConcurrency', 0, 17],
     ['inputBytesMax', 0, 2 ** 43],
-    ['textBytesMax', 0, 2 ** 25],
+    ['textBytesMax', 0, 2 ** 43],
     ['assetBytesMax', 0, 48 * 2 ** 30 + 1],
     ['outputsMax', 0, 10_001],
     ['answerDepthMax', 49, 1001],
