@@ -1,4 +1,4 @@
-/** Limits of the deployed functions and their queue. The local pipeline has the same. This file loads no CDK. */
+/** Limits of the deployed functions and their queue. The local pipeline has others for time. This file loads no CDK. */
 
 /**
  * Memory of a function, in MiB. The functions stream, so this buys processor time rather than memory: Lambda gives one

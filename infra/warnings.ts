@@ -18,7 +18,7 @@ export const RUNBOOK_IN_PACKAGE = 'docs/runbook.md';
 export function warnOfUnheardAlarms(scope: Construct, topic: ITopic | undefined, runbookUrl: string | undefined): void {
   if (topic === undefined) {
     Validations.of(scope).addWarning(
-      'flowdrop:nobody-is-told',
+      'flowdrop:alarms-unsent',
       'No one is notified of alarms. Set deployment.alarmEmail or deployment.alarmTopicArn (the prop alarmTopic), or check the dashboard every day.',
     );
     return;
@@ -100,7 +100,7 @@ function warnIfUnsubscribed(scope: Construct, topic: ITopic): void {
       const all = scope.node.root.node.findAll();
       if (!all.some((each) => each instanceof CfnSubscription && isOfTopic(each))) {
         Validations.of(scope).addWarning(
-          'flowdrop:nobody-is-subscribed',
+          'flowdrop:alarms-unsubscribed',
           `No one is notified of alarms: the topic ${topic.node.path} has no subscription in this app.`,
         );
       }

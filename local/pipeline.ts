@@ -34,7 +34,7 @@ export const TOKEN_SECRET = 'flowdrop/token';
 export const COLLECT_FUNCTION: FunctionName = 'collect-outputs';
 const EVENT_BUS = 'default';
 
-/** Shorter than the deployed 15 minutes: at home nobody waits that long for a function that hangs. */
+/** Shorter than the deployed 15 minutes: a local user does not wait that long for a function that hangs. */
 const TIMEOUT_SECONDS = 300;
 const CREATE_CONCURRENCY = 2;
 const TICK_INTERVAL_MS = 2_000;
@@ -163,7 +163,13 @@ export async function startPipeline(options: PipelineOptions): Promise<Pipeline>
     const eventBus = new EventBus();
     const aws = await serveAws(
       {
-        ...{ s3: embedded, queue, deadLetters, secrets, secretName: TOKEN_SECRET, eventBus, eventBusName: EVENT_BUS },
+        s3: embedded,
+        queue,
+        deadLetters,
+        secrets,
+        secretName: TOKEN_SECRET,
+        eventBus,
+        eventBusName: EVENT_BUS,
         functionCredentials: FUNCTION_NAMES.map((name) => keys[name]),
         s3Credentials: [keys.process],
         operatorCredentials: keys.operator,
@@ -198,7 +204,9 @@ export async function startPipeline(options: PipelineOptions): Promise<Pipeline>
     closing.defer(() => triggers?.close());
 
     return {
-      ...{ s3Endpoint, s3Credentials: keys.process, s3 },
+      s3Endpoint,
+      s3Credentials: keys.process,
+      s3,
       operator: {
         endpoints: {
           s3: s3Endpoint,
@@ -210,7 +218,12 @@ export async function startPipeline(options: PipelineOptions): Promise<Pipeline>
         collectFunction: COLLECT_FUNCTION,
         deadLetterQueueUrl: aws.deadLetterQueueUrl,
       },
-      ...{ queue, deadLetters, secrets, eventBus, standIn, functions },
+      queue,
+      deadLetters,
+      secrets,
+      eventBus,
+      standIn,
+      functions,
       resume: () => resume(s3, queue),
       close: () => closing.disposeAsync(),
     };
@@ -332,7 +345,8 @@ function createFunctions(
         name,
         bundleDir: join(options.bundleDir, name),
         environment: {
-          ...{ ...env, ...aws.environment },
+          ...env,
+          ...aws.environment,
           AWS_ACCESS_KEY_ID: keys[name].accessKeyId,
           AWS_SECRET_ACCESS_KEY: keys[name].secretAccessKey,
           AWS_SESSION_TOKEN: keys[name].sessionToken,

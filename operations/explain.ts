@@ -4,7 +4,7 @@ import { inputFailure } from '../functions/create-flow/admission.ts';
 import { flowBody } from '../functions/flow-service/request-body.ts';
 import type { InputSource } from '../functions/flow-service/types.ts';
 import type { Settings } from '../functions/settings/environment.ts';
-import { matchesKey, matchesObject } from '../functions/uploads/conditions.ts';
+import { matchesKey, matchesObject } from '../functions/uploads/route-conditions.ts';
 import type { OpenedUpload } from '../functions/uploads/inbox.ts';
 import { mediaTypeOf } from '../functions/uploads/media-type.ts';
 import { InvalidOverrideError, type RouteSnapshot, snapshot } from '../functions/uploads/route-snapshot.ts';

@@ -15,7 +15,7 @@ export const METRICS_NAMESPACE = 'Flowdrop';
 
 /**
  * Every metric there is, by its name in CloudWatch. All are counts but those that name a unit. Alarms on them are in
- * `infra/monitoring/conditions.ts`.
+ * `infra/monitoring/alarm-conditions.ts`.
  */
 export type MetricName =
   | 'UploadsReceived'
@@ -24,7 +24,7 @@ export type MetricName =
   | 'UploadsReplaced'
   | 'FlowsCreated'
   | 'FlowsSucceeded'
-  | 'FlowsFailed'
+  | 'UploadsFailed'
   | 'FlowsAdopted'
   | 'FlowsOrphaned'
   | 'FlowsShared'

@@ -44,7 +44,7 @@ async function cancelUpload(upload: string, ports: CollectPorts, signal: AbortSi
   }
 }
 
-/** Writes the terminal entry, which decides. What follows is done again from it by the tick, but for the abort. */
+/** Writes the terminal entry, which decides the outcome. A tick can redo everything after it except the abort. */
 async function end(
   stored: Stored<RunningEntry | WaitingEntry>,
   ports: CollectPorts,

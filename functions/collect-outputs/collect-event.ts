@@ -10,7 +10,7 @@ const UPLOADS_MAX = 1_000;
 /** Maximum number of missed uploads that a sweep may submit in a second. */
 const UPLOADS_PER_SECOND_MAX = 1_000;
 
-/** The same at least: one upload in a quarter of an hour, the time of an invocation. */
+/** Minimum number of missed uploads that a sweep may submit in a second: one in 15 minutes, the time of an invocation. */
 const UPLOADS_PER_SECOND_MIN = 1 / 900;
 
 const uploadIds = z.array(z.string().check(z.regex(UPLOAD_ID))).check(z.minLength(1), z.maxLength(UPLOADS_MAX));
@@ -51,14 +51,15 @@ const eventSchema = z.strictObject({
   ),
 });
 
-/** The event is none that the collecting function takes. */
+/** The collecting function does not accept this event. */
 export class InvalidCollectEventError extends Error {
   override readonly name = 'InvalidCollectEventError';
 }
 
 /**
  * Parses what the schedule or an operator asks for: `{}` or `{"collector": {"index": 0, "of": 2}}` for a tick,
- * `{"retry": ["<upload id>"]}` and the same with `cancel` and `collect`, `{"templates": true}`, or `{"sweep": {"since": "2026-01-01", "dryRun": true, "uploadsPerSecond": 10}}`.
+ * `{"retry": ["<upload id>"]}` and the same with `cancel` and `collect`, `{"templates": true}`, or
+ * `{"sweep": {"since": "2026-01-01", "dryRun": true, "uploadsPerSecond": 10}}`.
  * @throws {InvalidCollectEventError}
  */
 export function parseCollectEvent(event: unknown): z.infer<typeof eventSchema> {

@@ -210,15 +210,14 @@ export class FlowCollector {
   }
 
   /**
-   * Asks once more for a flow that seems gone, after the service has answered for something else: a proxy that says 404
-   * to everything may have stopped just in between.
+   * Asks for the flow once more: a proxy that answers 404 to everything may have interfered before.
    */
   async #isGone(marker: RunningMarker): Promise<boolean> {
     const isThere = await this.#observer.isServiceThere(marker, this.#invocation.work);
     return isThere && (await this.#observe(marker)).kind === 'gone';
   }
 
-  /** No flow is given up while something other than the service answers for it, but for one that is twice too old. */
+  /** While something other than the service answers, no flow is given up before twice its maximum age. */
   async #mayGiveUp(marker: RunningMarker): Promise<boolean> {
     if (this.#isTwiceTooOld(marker) || this.#observer.hasSeenAny) return true;
     return this.#observer.isServiceThere(marker, this.#invocation.work);
@@ -267,8 +266,8 @@ export class FlowCollector {
   async #end(stored: Stored<RunningEntry>, ending: Ending): Promise<void> {
     const { ledger, clock, telemetry } = this.#ports;
     const { closing } = this.#invocation;
-    const before = ending.failure && (await this.#ports.receipts.successOf(stored.entry, closing));
-    const terminal = ended(stored.entry, before ?? ending, before?.endedAt ?? clock.now());
+    const earlierSuccess = ending.failure && (await this.#ports.receipts.successOf(stored.entry, closing));
+    const terminal = ended(stored.entry, earlierSuccess ?? ending, earlierSuccess?.endedAt ?? clock.now());
     const written = await ledger.replace(stored, terminal, closing);
     if (!written.won) {
       // Another collector was faster. If it has ended this flow, it may have died before publishing.
@@ -302,6 +301,6 @@ function metricOf({ state }: TerminalEntry): MetricName {
     case 'succeeded':
       return 'FlowsSucceeded';
     case 'failed':
-      return 'FlowsFailed';
+      return 'UploadsFailed';
   }
 }

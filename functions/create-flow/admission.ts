@@ -10,7 +10,7 @@ export interface Routed {
   readonly failure: KnownFailure | undefined;
 }
 
-/** The route of the present configuration that wants an upload. Undefined if none does. */
+/** The route of the current configuration that wants an upload. Undefined if none does. */
 export function routed(settings: Settings, object: OpenedUpload): Routed | undefined {
   const route = routeFor(settings.routes, object.upload);
   if (route === undefined) return undefined;

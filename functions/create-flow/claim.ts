@@ -100,7 +100,7 @@ export async function failUpload(
 }
 
 export async function publishFailure(delivery: Delivery, entry: TerminalEntry): Promise<Outcome> {
-  delivery.count('FlowsFailed');
+  delivery.count('UploadsFailed');
   await publish(entry, delivery.ports, delivery.invocation.closing);
   return 'failed';
 }

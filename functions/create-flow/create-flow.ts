@@ -69,7 +69,7 @@ async function receive(delivery: Delivery, event: UploadEvent): Promise<Outcome>
   }
   delivery.count('UploadsReceived');
   if (isFolderMarker(event)) return leave(delivery, 'skipped', 'UploadsSkipped', 'A folder, not a file');
-  // If a result came back as an upload, it would go round for ever.
+  // A result that is taken for an upload would start an endless loop.
   if (event.bucket !== settings.inboxBucket) {
     return unrouted(delivery, `An object of another bucket than the inbox: ${event.bucket}`);
   }
@@ -116,7 +116,8 @@ async function begin(delivery: Delivery, object: OpenedUpload): Promise<Outcome>
   }
   const written = await ledger.create(terminal ?? claim, delivery.invocation.work);
   if (!written.won) {
-    if (written.current === undefined) throw new ClaimHeldError(`The entry of upload ${upload.id} came and went`);
+    if (written.current === undefined)
+      throw new ClaimHeldError(`The entry of upload ${upload.id} was created and deleted meanwhile`);
     return resume(delivery, written.current, object);
   }
   if (terminal !== undefined) return publishFailure(delivery, terminal);
@@ -201,7 +202,7 @@ async function sendIfFit(delivery: Delivery, claim: Stored<ClaimedEntry>, object
   }
   const chosen = routed(settings, object);
   if (chosen === undefined) {
-    const message = 'No route of the present configuration wants this file.';
+    const message = 'No route of the current configuration wants this file.';
     return failUpload(delivery, claim, { code: 'unrouted', message });
   }
   // The entry must name the route of a request before the request is sent.

@@ -92,7 +92,7 @@ export function classify(error: unknown, entry: ClaimedEntry, now: number): Retr
     return { kind: 'wait', reason: 'unavailable', counted: true, delayMs: countedMs };
   }
   if (error instanceof OutOfTimeError) {
-    // Measured since the claim. An attempt under a claim of the last half minute does not count against the file.
+    // If the claim is younger than half a minute, the file is not to blame.
     return { kind: 'wait', reason: 'out-of-time', counted: now - entry.claimedAt > ATTEMPT_TIME_MIN_MS, delayMs };
   }
   return undefined;

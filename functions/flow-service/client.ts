@@ -80,7 +80,7 @@ class HttpFlowService implements FlowService {
   readonly #assetBytesMax: number;
   readonly #flowsQuery: string;
   readonly #findPagesMax: number;
-  /** The queries that did not do in this process what they should. */
+  /** Queries that were rejected or did not filter in this process. They are not used again. */
   readonly #vainQueries = new Set<QueryKind>();
   /** The candidates for the path of the outputs listing. Only one remains once it has succeeded. */
   #outputsPaths: readonly ('flows' | 'root')[];

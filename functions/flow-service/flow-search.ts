@@ -80,7 +80,7 @@ interface Search {
  */
 export async function findFlow(search: Search): Promise<Found> {
   const { queries, place, flowsQuery } = search;
-  // Also if the last looks were cut off. Otherwise a search that only ever lacks time would not end.
+  // Looks that were cut off count too. Otherwise a search that always runs out of time would never end.
   if (place !== undefined && place.looks >= LOOKS_MAX) {
     return { result: 'unknown', why: `the listing was not read to its end in ${LOOKS_MAX} looks` };
   }

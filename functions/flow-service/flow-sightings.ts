@@ -24,7 +24,7 @@ const PAST_FLOWS_MIN = 5;
 /** Flows that changed and ended later than one above them, which prove that the order is not by change or end. */
 const SWAPS_MIN = 3;
 
-/** By how much later, in milliseconds. The time that a service shows may differ a little from the one it sorts by. */
+/** Minimum difference for such a swap, in milliseconds. The time that a service shows may differ a little from the one it sorts by. */
 const SWAP_MS = 2_000;
 
 /** Assumed lifetime of an ended flow that does not say when it ended, in milliseconds. */

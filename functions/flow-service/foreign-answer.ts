@@ -34,7 +34,7 @@ export function isPage({ headers }: TransportResponse, text: string): boolean {
 
 const isRedirect = ({ status }: TransportResponse): boolean => status >= 300 && status < 400;
 
-/** Tells whether an answer to a request for JSON is surely none of the service: a redirect, or a page. */
+/** Tells whether an answer cannot come from the service: a redirect, or a page for a browser. */
 export function isForeign({ response, text }: Pick<AnswerFacts, 'response' | 'text'>): boolean {
   const { status } = response;
   if (isRedirect(response)) return true;
@@ -42,7 +42,7 @@ export function isForeign({ response, text }: Pick<AnswerFacts, 'response' | 'te
 }
 
 /**
- * Tells what a creation without success blames. No file can cause a redirect, a 405 or a 501. A 404 may mean an unknown
+ * Tells whether the request or the address caused a creation to fail. No file can cause a redirect, a 405 or a 501. A 404 may mean an unknown
  * template: the service's own words may say so. Otherwise, and for a page with a status that a request may deserve, only
  * another request to the address can tell. That the address made flows before says nothing: a proxy may have changed.
  */
@@ -64,7 +64,7 @@ interface Where {
   readonly secret: string | undefined;
 }
 
-/** The error for an answer that is none of the service. @param cause the error for its status, if there is one. */
+/** The error for an answer that does not come from the service. @param cause the error for its status, if there is one. */
 export function misaddressed(
   { response, detail }: Pick<AnswerFacts, 'response' | 'detail'>,
   { operation, base, secret }: Where,

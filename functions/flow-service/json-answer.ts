@@ -6,7 +6,7 @@ import { TransportError, type TransportResponse } from './transport.ts';
 /** The largest response of a kind that is read and parsed. */
 export interface AnswerLimits {
   readonly bytesMax: number;
-  /** See {@link partsOf}. The bytes alone bound nothing: parsed, two bytes may take two hundred. */
+  /** See {@link partsOf}. A limit of bytes alone is not enough: two bytes may take two hundred once parsed. */
   readonly partsMax: number;
 }
 

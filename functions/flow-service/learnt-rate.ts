@@ -1,8 +1,8 @@
 /** A rate that a process has learnt, for the next process to continue with. */
 export interface LearntPace {
   readonly requestsPerSecond: number;
-  /** When a request was last throttled, in milliseconds since the epoch. The ledger stores it under this name. */
-  readonly refusedAt: number;
+  /** When a request was last throttled, in milliseconds since the epoch. */
+  readonly throttledAt: number;
 }
 
 /**
@@ -73,15 +73,15 @@ export class LearntRate {
   }
 
   get learnt(): LearntPace | undefined {
-    return this.#rate === undefined ? undefined : { requestsPerSecond: this.#rate, refusedAt: this.#throttledAt };
+    return this.#rate === undefined ? undefined : { requestsPerSecond: this.#rate, throttledAt: this.#throttledAt };
   }
 
   /** Continues with the rate of another process, unless it is too old or this process was throttled since. */
-  resume({ requestsPerSecond, refusedAt }: LearntPace, now: number): void {
-    if (refusedAt <= this.#throttledAt || now - refusedAt > MEMORY_MS) return;
+  resume({ requestsPerSecond, throttledAt }: LearntPace, now: number): void {
+    if (throttledAt <= this.#throttledAt || now - throttledAt > MEMORY_MS) return;
     this.#rate = Math.max(RATE_MIN_UNANSWERED, requestsPerSecond);
     this.#throttledRate = this.#rate;
-    this.#throttledAt = refusedAt;
+    this.#throttledAt = throttledAt;
   }
 
   restore(rate: number | undefined): void {

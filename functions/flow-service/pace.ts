@@ -72,13 +72,13 @@ interface Waiting extends PacedRequest {
  *        first throttled request          an hour without a throttled request
  *   open ───────────────────────▶ limited ───────────────────────────────────▶ open
  *
- * While the pace is open, every request goes at once. While it is limited, requests take turns. The rate starts at
+ * While the pace is open, requests go at once, up to the operator's ceiling. While it is limited, requests take turns. The rate starts at
  * seven tenths of what was really answered. A throttled request lowers it to seven tenths, once for all requests that
  * were under way. It grows while requests wait for their turn. `Retry-After` holds back all requests of the kind.
  *
  * A throttled request may also be the trouble of one flow. So it holds back all requests for two seconds at first, and
  * for longer only if others are throttled too. A subject that is throttled again and again while others are answered
- * becomes a suspect: its throttled requests concern no other subject until it is answered.
+ * becomes a suspect: its throttled requests slow no other subject until it is answered.
  *
  * Why not `DefaultRateLimiter` of `@smithy/core` (the AWS SDK's adaptive mode)? It does not know `Retry-After`, an order
  * of requests, or a signal. Its clock is the system's. It never goes below one request in two seconds, as several

@@ -62,9 +62,9 @@ export class TransportError extends Error {
 export interface TransportLimits {
   /** Name resolution, connection and TLS handshake. */
   readonly connectMs: number;
-  /** From the request's last byte to the head of the response. */
+  /** Maximum wait from the request's last byte to the head of the response. */
   readonly firstByteMs: number;
-  /** Without a block of the body sent, or without a byte of the response received while the reader waits for one. */
+  /** Maximum time in which no block is sent, or in which no byte arrives although the reader waits. */
   readonly idleMs: number;
 }
 

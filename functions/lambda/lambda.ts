@@ -13,7 +13,7 @@ import { EVENT_SOURCE } from '../publish/completion-event.ts';
 import type { EventBus } from '../publish/publish.ts';
 import { s3Client } from '../s3/client.ts';
 import { parseEnv } from '../settings/environment.ts';
-import type { World } from './ports.ts';
+import type { Wiring } from './ports.ts';
 import { powertools } from './powertools.ts';
 import { SecretToken } from './token.ts';
 
@@ -47,7 +47,7 @@ export const AWS_CLIENT = {
  * @throws {ConfigurationError} at import. It names everything that is wrong with the environment.
  */
 export function lambda<P, T>(
-  portsOf: (world: World) => P,
+  portsOf: (wiring: Wiring) => P,
   body: (event: unknown, ports: P, invocation: Invocation) => Promise<T>,
 ) {
   const settings = parseEnv(process.env);

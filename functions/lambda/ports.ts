@@ -13,8 +13,8 @@ import type { Settings } from '../settings/environment.ts';
 import type { SweepPorts } from '../sweep/sweep-run.ts';
 import { Inbox } from '../uploads/inbox.ts';
 
-/** The settings, clients and sources of time and chance that the ports of both functions are made of. */
-export interface World {
+/** What the ports of the functions are made of: settings, clients, and the sources of time and chance. */
+export interface Wiring {
   readonly settings: Settings;
   readonly s3: S3Client;
   readonly flows: FlowService;
@@ -25,11 +25,11 @@ export interface World {
   readonly telemetry: Telemetry;
 }
 
-/** The ports of create-flow, which both functions need. */
-export function createFlowPorts({ settings, s3, nonce, ...world }: World) {
-  const inbox = new Inbox(s3, world.clock);
+/** The ports of create-flow. The collecting function needs them too. */
+export function createFlowPorts({ settings, s3, nonce, ...wiring }: Wiring) {
+  const inbox = new Inbox(s3, wiring.clock);
   return {
-    ...world,
+    ...wiring,
     settings,
     inbox,
     ledger: new Ledger(s3, settings.ledgerBucket, nonce),
@@ -39,9 +39,9 @@ export function createFlowPorts({ settings, s3, nonce, ...world }: World) {
 
 /** The ports of collect-outputs, with those of create-flow among them. */
 export function collectOutputsPorts(
-  world: World & { readonly queue: UploadQueue },
+  wiring: Wiring & { readonly queue: UploadQueue },
 ): CreatePorts & CollectPorts & SweepPorts {
-  const { settings, s3, queue, nonce, telemetry } = world;
+  const { settings, s3, queue, nonce, telemetry } = wiring;
   const results = new Results(s3, settings.resultsBucket, telemetry.log, settings.assetConcurrency);
-  return { ...createFlowPorts(world), s3, queue, nonce, results };
+  return { ...createFlowPorts(wiring), s3, queue, nonce, results };
 }

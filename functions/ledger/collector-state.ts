@@ -20,7 +20,7 @@ export interface CollectorState {
   /** By upload id: ends that one poll has seen, and a second poll must confirm. */
   readonly unconfirmedEnds?: Readonly<Record<string, UnconfirmedEnd>> | undefined;
   /** The pace that the service allowed. */
-  readonly pace?: { readonly requestsPerSecond: number; readonly refusedAt: number } | undefined;
+  readonly pace?: { readonly requestsPerSecond: number; readonly throttledAt: number } | undefined;
   /** When throttled uploads were last resubmitted, and how many more than flows had ended. */
   readonly throttled?: { readonly sentAt: number; readonly extra: number } | undefined;
 }
@@ -52,7 +52,7 @@ function stateSchema(now: number, leaseMs: number) {
     unfinishedRound: orDropped(z.object({ startedAt: time, after: z.string(), isInVain: z.optional(z.boolean()) })),
     endedMarkers: orDropped(z.array(z.string())),
     unconfirmedEnds: orDropped(z.record(z.string(), z.object({ digest: z.string(), at: time }))),
-    pace: orDropped(z.object({ requestsPerSecond: z.number().check(z.positive()), refusedAt: time })),
+    pace: orDropped(z.object({ requestsPerSecond: z.number().check(z.positive()), throttledAt: time })),
     throttled: orDropped(z.object({ sentAt: time, extra: z.number().check(z.gte(0)) })),
   });
 }

@@ -104,7 +104,7 @@ const facts = {
   schema: z.literal(ENTRY_SCHEMA),
   upload,
   route,
-  /** True from a retry until a route of the present configuration is written down. No POST is sent in between. */
+  /** True from a retry until a route of the current configuration is written down. No POST is sent in between. */
   reroute: z.optional(z.literal(true)),
   /**
    * The pipeline that first claimed this generation. It is part of the flow tag, and a renamed pipeline must still find

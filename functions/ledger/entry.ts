@@ -87,7 +87,7 @@ export const runningMarkerOf = (upload: Pick<Upload, 'id'>, flow: FlowFacts): Ru
 export const failedMarkerOf = ({ endedAt, upload }: FailedEntry): FailedMarker => ({ endedAt, uploadId: upload.id });
 
 /**
- * True if a claim of this upload has died, or its time ran out. Such an upload is sent alone. Ask it only of an entry
+ * True if a claim of this upload has died, or its last attempt ran out of time. Such an upload is sent alone. Ask it only of an entry
  * that no live claim holds.
  */
 export const isSuspect = (entry: Entry): boolean =>

@@ -72,7 +72,7 @@ export const FAILURES = {
     action: 'Copy the file to the present inbox.',
   },
   unrouted: {
-    meaning: 'No route of the present configuration wants the file that was retried.',
+    meaning: 'No route of the current configuration wants the file that was retried.',
     retry: 'after-change',
     action: 'Add a route that takes the file.',
   },
@@ -118,8 +118,8 @@ export const FAILURES = {
 export type FailureCode = keyof typeof FAILURES;
 
 /**
- * The codes with which one output fails. The upload may succeed all the same, and a retry of a success is not possible:
- * to get the output, put the file into the inbox again.
+ * The codes with which one output fails. The upload may succeed all the same. A success cannot be retried, but its
+ * missing outputs can be collected again, without a new flow.
  */
 export const OUTPUT_FAILURES = {
   'output-failed': {
@@ -180,7 +180,8 @@ export const OUTPUT_FAILURES = {
   'forbidden-address': {
     meaning: 'The asset was redirected to an address that is not allowed, or twice.',
     retry: 'cannot-help',
-    action: 'Tell the operator of the service: an asset must come over https from a public address.',
+    action:
+      'Tell the operator of the service where assets may be: over https, at a public address unless the service itself is at a private one.',
   },
   'unintelligible-answer': {
     meaning: 'The answer fits no known form.',

@@ -64,7 +64,8 @@ const FLOW_ENTRIES_READ_MAX = 20;
  *   end              replace the entry; send receipt and event; put the failed marker of a failure; then delete the
  *                    running marker
  *
- * Therefore a marker never exists without its entry. If an entry lacks its marker, the next delivery or sweep puts it.
+ * So a running marker never exists without its entry. A waiting marker may: it is put before the entry of an old file.
+ * If an entry lacks its marker, the next delivery or sweep puts it.
  *
  * Every write of an entry carries a nonce. If S3 answers 412, the entry is read back. If it holds our nonce, our write
  * had succeeded and only its answer was lost.

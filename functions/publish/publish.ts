@@ -33,7 +33,7 @@ export interface PublishPorts {
  *
  * Everything is made from the terminal entry. If a step fails, all are done again by the next invocation that finds the
  * marker or gets the message. Doing them twice changes nothing. The entry of a failure has `isTold`: true once receipt,
- * event and marker are out. A retry before that first publishes it again.
+ * event and marker are out. If a retry comes earlier, it publishes the failure again before anything else.
  */
 export async function publish(entry: TerminalEntry, ports: PublishPorts, signal: AbortSignal): Promise<void> {
   const { pipeline, resultsBucket } = ports.settings;

@@ -168,7 +168,7 @@ export class Receipts {
         if (isConflict(error)) continue;
         if (!isPreconditionFailed(error) && !isAbsent(error)) throw error;
       }
-      const there = await this.#there(key, signal);
+      const there = await this.#stored(key, signal);
       if (there === undefined) condition = { IfNoneMatch: '*' };
       else if (await this.#outranks(receipt, there, signal)) condition = { IfMatch: there.etag };
       else return key;
@@ -178,7 +178,7 @@ export class Receipts {
 
   /** True if the receipt was put already. False also if another upload's receipt is there, which hides it. */
   async isPublished(receipt: Receipt, signal: AbortSignal): Promise<boolean> {
-    const there = await this.#there(this.#keyOf(receipt), signal);
+    const there = await this.#stored(this.#keyOf(receipt), signal);
     return there?.uploadId === receipt.upload.id && !isLater(receipt, there);
   }
 
@@ -215,8 +215,8 @@ export class Receipts {
     const { bucket, key } = mine.upload;
     const isMineInside = isInside(this.#settings, { bucket, key });
     // A receipt without this field is taken to be of the present inbox, which seldom changes.
-    const isThereInside = isInside(this.#settings, { bucket: there.bucket ?? this.#settings.inboxBucket, key });
-    if (isMineInside !== isThereInside) return isMineInside;
+    const isStoredInside = isInside(this.#settings, { bucket: there.bucket ?? this.#settings.inboxBucket, key });
+    if (isMineInside !== isStoredInside) return isMineInside;
     const current = isMineInside ? (await this.#inbox.current(bucket, key, signal))?.id : undefined;
     if (current === mine.upload.id) return true;
     if (current === there.uploadId) return false;
@@ -227,7 +227,7 @@ export class Receipts {
   }
 
   /** The receipt at an address. Undefined if there is none. */
-  async #there(key: string, signal: AbortSignal): Promise<StoredReceipt | undefined> {
+  async #stored(key: string, signal: AbortSignal): Promise<StoredReceipt | undefined> {
     const head = await headObject(this.#s3, { Bucket: this.#settings.resultsBucket, Key: key }, signal);
     if (head === undefined) return undefined;
     return {

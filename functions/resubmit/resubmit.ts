@@ -42,7 +42,8 @@ export async function resubmit(
   const now = clock.now();
   let next = stored && (needsTelling(stored.entry) ? marker : waitingMarkerOf(stored.entry));
   let sent: Entry | undefined;
-  // Only its marker in the throttled queue resubmits a throttled upload. Any other marker of it only restores that one.
+  // A throttled upload is resubmitted only from its marker in the throttled queue. From another marker, we only put that
+  // one back.
   const isInTurn = next?.throttledSince === undefined || marker.throttledSince !== undefined;
   if (stored !== undefined && next !== undefined && next.notBefore <= now && isInTurn) {
     await queue.send(messageFor(stored.entry.upload), signal);

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import mime from 'mime';
 import { encodedId } from '../base/key-segment.ts';
 import { KEY_BYTES_MAX } from '../s3/limits.ts';
-import { isPlaceholder, type Placeholder } from '../settings/results-key.ts';
+import { isPlaceholder, type Placeholder } from '../settings/results-key-pattern.ts';
 
 /** Length of the hash that replaces the cut part of a key, in hexadecimal digits: 80 bits. */
 const HASH_DIGITS = 20;

@@ -1,6 +1,6 @@
 import mime from 'mime';
 import { shorten } from '../base/validation.ts';
-import { type Conditions, covers, withinPrefix } from '../uploads/conditions.ts';
+import { type Conditions, covers, withinPrefix } from '../uploads/route-conditions.ts';
 import type { Route } from '../uploads/routes.ts';
 
 /*

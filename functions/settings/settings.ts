@@ -2,7 +2,7 @@ import * as z from 'zod/mini';
 import { strictObject, text } from '../base/validation.ts';
 import { issueOfFlowsQuery } from '../flow-service/flow-query.ts';
 import { KEY_BYTES_MAX, PART_BYTES_MIN, PARTS_MAX } from '../s3/limits.ts';
-import { issueOfResultsKey } from './results-key.ts';
+import { issueOfResultsKey } from './results-key-pattern.ts';
 
 /** One setting of the table {@link SETTINGS}. */
 export interface Setting<T> {
@@ -81,7 +81,7 @@ export const SETTINGS = {
   assetConcurrency: whole('assets', { min: 1, max: 16, default: 8 }),
   /**
    * Maximum rate at which one invocation sends requests to the service. It applies to creations and to all other
-   * requests separately. Below it, the pace is learnt from the requests that the service refuses.
+   * requests separately. Below this ceiling, requests slow down when the service refuses some.
    */
   requestsPerSecond: numberOr('unlimited', { min: 0.01, max: 10_000, default: 'unlimited' }),
   /**

@@ -62,7 +62,7 @@ export interface UploadPage {
   readonly last: VersionMarker | undefined;
 }
 
-/** The place of the inbox in the current settings. */
+/** The place of the inbox in the current configuration. */
 export interface InboxPlace {
   readonly inboxBucket: string;
   readonly inboxPrefix: string;
@@ -100,22 +100,22 @@ export class Inbox {
     const freshUntil = this.#clock.now() + UNREAD_MAX_MS;
     let unread: Readable | undefined = first.body;
     const opened = [first.body];
-    const open = async (again: AbortSignal): Promise<AsyncIterable<Uint8Array>> => {
+    const openBody = async (openSignal: AbortSignal): Promise<AsyncIterable<Uint8Array>> => {
       let body = unread;
       unread = undefined;
       // Reopen a connection that broke while it stayed unread. The file is not at fault.
       if (body === undefined || body.destroyed || this.#clock.now() >= freshUntil) {
         body?.destroy();
-        body = (await this.#get(upload, again)).body;
+        body = (await this.#get(upload, openSignal)).body;
         opened.push(body);
       }
-      return whileAlive(body, again);
+      return whileAlive(body, openSignal);
     };
     const discard = (): void => {
       for (const body of opened) body.destroy();
     };
     const { metadata, isArchived } = first;
-    return { upload, isArchived, metadata, source: { bytes: upload.bytes, open }, discard };
+    return { upload, isArchived, metadata, source: { bytes: upload.bytes, open: openBody }, discard };
   }
 
   /** The upload that is current at a key. Undefined if there is none. */

@@ -9,7 +9,7 @@ import {
   matchesKey,
   matchesObject,
   type UploadFacts,
-} from './conditions.ts';
+} from './route-conditions.ts';
 
 /** A route: uploads that meet its conditions become flows of its template. */
 export interface Route extends Conditions {

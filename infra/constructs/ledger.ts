@@ -78,7 +78,7 @@ export class Ledger extends Construct {
     });
   }
 
-  /** To list markers. Also, without this permission, S3 answers 403 for an absent entry instead of 404. */
+  /** Allows listing: of markers, and so that S3 answers 404 for an absent entry instead of 403. */
   #grantList(role: IRole): void {
     allowBucket(role, this.bucket, { actions: ['s3:ListBucket'], resources: [this.bucket.bucketArn] });
     allowKey(role, this.bucket.encryptionKey, 'write', 's3');

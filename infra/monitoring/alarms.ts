@@ -6,7 +6,7 @@ import { type CfnTopicPolicy, type ITopic, TopicPolicy } from 'aws-cdk-lib/aws-s
 import { Construct, type IConstruct } from 'constructs';
 import { allowSending } from '../constructs/encryption.ts';
 import { isSameInApp } from '../same-in-app.ts';
-import { type Condition, conditions, type Monitored, type Severity } from './conditions.ts';
+import { type Condition, conditions, type Monitored, type Severity } from './alarm-conditions.ts';
 
 export interface AlarmsProps extends Monitored {
   /** Address of the runbook. It has one heading for each alarm. */

@@ -50,7 +50,7 @@ export class PipelineDashboard extends Construct {
 function howMuch(metrics: PipelineMetrics): readonly GraphWidget[] {
   return row(
     graph('Uploads', metrics.sum('UploadsReceived'), metrics.sum('UploadsUnrouted'), metrics.sum('UploadsMissed')),
-    graph('Flows', metrics.sum('FlowsCreated'), metrics.sum('FlowsSucceeded'), metrics.sum('FlowsFailed')),
+    graph('Flows', metrics.sum('FlowsCreated'), metrics.sum('FlowsSucceeded'), metrics.sum('UploadsFailed')),
     graph('Bytes', metrics.sum('InputBytes'), metrics.sum('AssetBytes')),
     graph('Running flows', metrics.maximum('FlowsRunning')),
   );

@@ -7,11 +7,7 @@ const DEFAULT_PERIOD = Duration.minutes(5);
 /**
  * The metrics that the functions of one pipeline write.
  *
- * To add a metric:
- *   1. add its name to `MetricName` in `functions/base/telemetry.ts`;
- *   2. if it is not a count, add its unit in `functions/lambda/powertools.ts`;
- *   3. if it needs an alarm, add a condition in `conditions.ts` and an entry of the same name in `docs/runbook.md`;
- *   4. show it on the dashboard, in `dashboard.ts`.
+ * CONTRIBUTING.md says what a new metric touches.
  */
 export class PipelineMetrics {
   readonly #pipeline: string;

@@ -123,7 +123,10 @@ function inHeader(headers: SignableRequest['headers'], authorization: string): S
   return {
     form,
     ...parseCredential(credential, form),
-    ...{ signedHeaders: signedHeaders.split(';'), signature, timestamp, timeMs },
+    signedHeaders: signedHeaders.split(';'),
+    signature,
+    timestamp,
+    timeMs,
     expiresSeconds: undefined,
     sessionToken: headers['x-amz-security-token'],
   };
@@ -160,7 +163,10 @@ function inQuery(query: readonly Pair[]): SentSignature {
   return {
     form,
     ...parseCredential(credential, form),
-    ...{ signedHeaders: signedHeaders.split(';'), signature, timestamp, timeMs },
+    signedHeaders: signedHeaders.split(';'),
+    signature,
+    timestamp,
+    timeMs,
     expiresSeconds: Number(expires),
     sessionToken: tokens[0],
   };

@@ -80,8 +80,13 @@ function parse(args: readonly string[], env: NodeJS.ProcessEnv) {
     {
       command: COMMAND,
       options: {
-        ...{ inbox: text, results: text, service: text },
-        ...{ credentials: flag, 'skip-check': flag, 'send-existing': flag, version: flag },
+        inbox: text,
+        results: text,
+        service: text,
+        credentials: flag,
+        'skip-check': flag,
+        'send-existing': flag,
+        version: flag,
         help: { type: 'boolean', short: 'h' },
       },
       allowPositionals: true,

@@ -90,7 +90,7 @@ export class InboxWatch {
         return;
       }
       if (error instanceof FileChangedError && !this.#isUnchanged(file)) {
-        inbox.offerAgain(file.key); // Whatever is there by then.
+        inbox.offerAgain(file.key); // Offers the version that is there by then.
         return;
       }
       const failures = this.#failures.get(file.key) ?? 0;

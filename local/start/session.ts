@@ -202,7 +202,10 @@ export class Session {
   ): Promise<void> {
     const inbox = new InboxFolder(dir, systemClock);
     const watch = new InboxWatch({
-      ...{ inbox, known, remember, signal },
+      inbox,
+      known,
+      remember,
+      signal,
       upload: async (file) => {
         const uploaded = await this.#upload(file, signal);
         return uploaded && { content: uploaded.content, delivered: delivered(uploaded) };
@@ -257,7 +260,8 @@ export class Session {
     const answer = Promise.withResolvers<void>();
     try {
       const { versionId, content } = await uploadFile(file, {
-        ...{ ...this.#target(file), signal },
+        ...this.#target(file),
+        signal,
         onProgress: (bytes) => this.#showPercent(tracked, bytes, file.bytes),
         onRead: () => this.#answers.set(key, answer.promise),
       });

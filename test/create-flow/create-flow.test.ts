@@ -274,7 +274,7 @@ describe('a file that can never pass', () => {
       `failed/${receipt.endedAt}/${receipt.upload.id}`,
       `uploads/${receipt.upload.id}.json`,
     ]);
-    expect(world.count('FlowsFailed')).toBe(1);
+    expect(world.count('UploadsFailed')).toBe(1);
   });
 });
 
@@ -379,7 +379,7 @@ describe('an upload that the service does not take now', () => {
     }
     expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'unauthorised', attempts: 0 });
     expect(world.count('TokenRejected')).toBeGreaterThan(0);
-    expect(world.count('FlowsFailed')).toBe(0);
+    expect(world.count('UploadsFailed')).toBe(0);
     world.token = 'obviously-fake-token';
     await world.settle();
     expect((await world.receipt('a')).status).toBe('succeeded');

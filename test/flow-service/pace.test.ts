@@ -82,7 +82,7 @@ describe('a throttled request', () => {
       pace.throttled('throttled', await turn('throttled'), undefined);
     });
     expect(pace.learnt?.requestsPerSecond).toBeCloseTo(7, 0);
-    expect(pace.learnt?.refusedAt).toBe(time.now());
+    expect(pace.learnt?.throttledAt).toBe(time.now());
   });
 
   it('counts once for all requests that were under way together', async () => {
@@ -271,20 +271,20 @@ describe('requests that wait for their turn', () => {
 
 describe('the learnt pace', () => {
   it('is where another process continues', async () => {
-    pace.resume({ requestsPerSecond: 2, refusedAt: time.now() - 10 * MINUTE });
+    pace.resume({ requestsPerSecond: 2, throttledAt: time.now() - 10 * MINUTE });
     await granted(Array.from({ length: 21 }, (_, index) => ({ subject: `${index}`, rank: 0 })));
     // The rate grows while requests wait, so this takes less than the ten seconds of the learnt rate.
     expect(time.seconds).toBeGreaterThan(6);
     expect(time.seconds).toBeLessThan(10.1);
-    expect(pace.learnt?.refusedAt).toBe(time.now() - time.seconds * SECOND - 10 * MINUTE);
+    expect(pace.learnt?.throttledAt).toBe(time.now() - time.seconds * SECOND - 10 * MINUTE);
   });
 
   it('is ignored if it is an hour old, or older than the pace that the process learnt itself', async () => {
-    pace.resume({ requestsPerSecond: 2, refusedAt: time.now() - HOUR - 1 });
+    pace.resume({ requestsPerSecond: 2, throttledAt: time.now() - HOUR - 1 });
     expect(pace.learnt).toBeUndefined();
     await throttled(undefined, 100);
     const own = pace.learnt;
-    pace.resume({ requestsPerSecond: 2, refusedAt: time.now() - 1 });
+    pace.resume({ requestsPerSecond: 2, throttledAt: time.now() - 1 });
     expect(pace.learnt).toEqual(own);
   });
 

@@ -83,7 +83,7 @@ export function synthesisePipeline(
   return synthesise((app) => {
     const stack = new Stack(app, 'test');
     // Keeps the output of the tests short. The warning has a test of its own.
-    Validations.of(stack).acknowledge({ id: 'flowdrop:nobody-is-told', reason: 'Nobody deploys this.' });
+    Validations.of(stack).acknowledge({ id: 'flowdrop:alarms-unsent', reason: 'Nobody deploys this.' });
     const given = typeof props === 'function' ? props(stack) : props;
     use(new FlowPipeline(stack, 'Pipeline', { ...PROPS, ...given }), stack);
     return stack;

@@ -10,7 +10,7 @@ const STATE: CollectorState = {
   unfinishedRound: { startedAt: NOW - 30_000, after: 'running/2026', isInVain: true },
   endedMarkers: ['running/a', 'running/b'],
   unconfirmedEnds: { abc: { digest: 'flow-gone', at: NOW - 30_000 } },
-  pace: { requestsPerSecond: 2.5, refusedAt: NOW - 1_000 },
+  pace: { requestsPerSecond: 2.5, throttledAt: NOW - 1_000 },
   throttled: { sentAt: NOW - 1_000, extra: 4 },
 };
 
@@ -37,8 +37,8 @@ describe('the state of a collector', () => {
     ['endedMarkers', [1, 2]],
     ['unconfirmedEnds', { abc: { digest: 1, at: NOW } }],
     ['unconfirmedEnds', []],
-    ['pace', { requestsPerSecond: 0, refusedAt: NOW }],
-    ['pace', { requestsPerSecond: 1, refusedAt: NOW + 24 * 60 * 60_000 }],
+    ['pace', { requestsPerSecond: 0, throttledAt: NOW }],
+    ['pace', { requestsPerSecond: 1, throttledAt: NOW + 24 * 60 * 60_000 }],
     ['throttled', { sentAt: NOW, extra: -1 }],
     ['throttled', null],
   ];

@@ -170,7 +170,9 @@ interface Target {
 }
 
 const jsonRequest = (target: string, input: object): Unsigned => ({
-  ...{ method: 'POST', path: '/', body: JSON.stringify(input) },
+  method: 'POST',
+  path: '/',
+  body: JSON.stringify(input),
   headers: { 'content-type': 'application/x-amz-json-1.1', 'x-amz-target': target },
 });
 
@@ -281,7 +283,9 @@ describe.each(Object.entries(AWS_TARGETS))('%s', (service, target) => {
   const { request, state, keys = functionKeys } = target;
   const isS3 = service === 's3';
   const signing = (more: Partial<Signing> = {}): Signing => ({
-    ...{ endpoint: target.endpoint(), service, credentials: keys() },
+    endpoint: target.endpoint(),
+    service,
+    credentials: keys(),
     ...more,
   });
   const headersOf = (more: Partial<Signing> = {}) => signedHeaders(request, signing(more));

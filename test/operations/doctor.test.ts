@@ -293,7 +293,7 @@ describe('the check of the ticks', () => {
     [0.2, 'warning'],
     [12, 'note'],
   ])('the pace of %s requests a second is a %s', async (requestsPerSecond, result) => {
-    await putState('collector-0', { heldUntil: 0, pace: { requestsPerSecond, refusedAt: Date.now() } });
+    await putState('collector-0', { heldUntil: 0, pace: { requestsPerSecond, throttledAt: Date.now() } });
     expect(await resultOf('pace')).toMatchObject({ result, what: expect.stringContaining(' a second.') });
   });
 });

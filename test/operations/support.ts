@@ -55,8 +55,11 @@ export class Operated implements AsyncDisposable {
     const state = join(directory, '.flowdrop');
     await mkdir(state);
     const pipeline = await startPipeline({
-      ...{ bundleDir: bundles(), name: 'operated', routes: ROUTES },
-      ...{ standIn: { flowMs: 0 }, tickIntervalMs: 300 },
+      bundleDir: bundles(),
+      name: 'operated',
+      routes: ROUTES,
+      standIn: { flowMs: 0 },
+      tickIntervalMs: 300,
       ...options,
     });
     closing.defer(() => pipeline.close());

@@ -141,7 +141,7 @@ describe('a retried failure', () => {
     await world.settle();
     expect(await world.receipt('a')).toMatchObject({ generation: 2, failure: { code: 'input-archived' } });
     expect(world.service.flows).toEqual([]);
-    expect(world.count('FlowsFailed')).toBe(2);
+    expect(world.count('UploadsFailed')).toBe(2);
   });
 });
 

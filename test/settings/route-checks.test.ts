@@ -2,7 +2,7 @@ import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { parseContext } from '../../functions/settings/context.ts';
 import { issuesOfRoutes, warningsOfRoutes } from '../../functions/settings/route-checks.ts';
-import type { Conditions } from '../../functions/uploads/conditions.ts';
+import type { Conditions } from '../../functions/uploads/route-conditions.ts';
 import { type Route, routeFor } from '../../functions/uploads/routes.ts';
 import { messagesOf } from './fixtures.ts';
 

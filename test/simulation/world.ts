@@ -161,7 +161,7 @@ function randomsOf(seed: number) {
   };
 }
 
-/** The scenario of a seed. Two thirds are storms, among them all that have a focus. */
+/** The scenario of a seed. More than half are storms, among them all that have a focus. */
 function scenarioFor(seed: number): Scenario {
   const round = Math.floor(seed / 10);
   if (seed % 10 === 3) return limitedScenarioOf(new Random(seed, 1), 2 * round);

@@ -25,7 +25,7 @@ export function inProcessTransport(service: StandInFlowService, clock: Clock): T
     const limit = (ms: number, what: string, until: AbortSignal): void =>
       void clock.sleep(ms, until).then(
         () => fail(`${what} within ${ms} ms`, { timedOut: true }),
-        () => {}, // It was met.
+        () => {}, // The limit was met: nothing to do.
       );
     const within = async <T>(ms: number, what: string, work: Promise<T>): Promise<T> => {
       const met = new AbortController();

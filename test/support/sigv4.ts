@@ -68,7 +68,12 @@ function sdkRequest({ method, path, headers = {}, body = '' }: Unsigned, { endpo
   const query: Record<string, string> = {};
   for (const [name, value] of new URLSearchParams(search)) query[name] = value;
   return {
-    ...{ protocol, hostname, port: Number(port), method, query, body },
+    protocol,
+    hostname,
+    port: Number(port),
+    method,
+    query,
+    body,
     path: pathname,
     headers: { host, ...headers } as Record<string, string>,
   };

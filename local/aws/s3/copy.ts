@@ -131,7 +131,7 @@ function sourceVersionHeader(service: Service, source: Version): Record<string, 
   return versionId === undefined ? {} : { 'x-amz-copy-source-version-id': versionId };
 }
 
-/** Whether the copy has the metadata or the tags of its source, or those in the request. */
+/** `COPY`: the metadata or tags of the source. `REPLACE`: those in the request. */
 function directive(headers: Headers, of: 'metadata' | 'tagging'): 'COPY' | 'REPLACE' {
   const name = `x-amz-${of}-directive`;
   const value = headers[name] ?? 'COPY';

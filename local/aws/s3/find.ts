@@ -32,7 +32,7 @@ export function findObject(service: Service, call: Call, ref: ObjectRef): Versio
   return version;
 }
 
-/** Whether S3 could have issued the id. */
+/** True if S3 could have issued the id. */
 export function isVersionId(id: string): boolean {
   return id === 'null' || /^[\w.]{32}$/.test(id);
 }

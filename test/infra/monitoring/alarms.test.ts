@@ -282,7 +282,7 @@ describe('the dashboard', () => {
     for (const metric of [
       'UploadsReceived',
       'FlowsSucceeded',
-      'FlowsFailed',
+      'UploadsFailed',
       'SecondsToResult',
       'OldestRunningSeconds',
       'OldestWaitingSeconds',

@@ -53,7 +53,8 @@ describe('the follower', () => {
   });
   const newFollower = () =>
     new Follower({
-      ...{ s3, results },
+      s3,
+      results,
       delivered: new DeliveredReceipts(join(dir, 'delivered')),
       retry: { collectFunction: 'collect-outputs', localInbox: '', inboxPrefix: '' },
       onProgress: (each) => progress.push(each),

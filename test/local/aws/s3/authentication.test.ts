@@ -38,7 +38,9 @@ async function signed(endpoint: string, unsigned: Unsigned, { tamper = () => ({}
 }
 
 const put = (body = 'hello', headers: Record<string, string> = UNSIGNED): Unsigned => ({
-  ...{ method: 'PUT', path: `/${BUCKET}/k`, body },
+  method: 'PUT',
+  path: `/${BUCKET}/k`,
+  body,
   headers: { 'content-length': String(body.length), ...headers },
 });
 
@@ -240,7 +242,9 @@ describe('a signature in the header', () => {
 describe('a presigned address', () => {
   const get: Unsigned = { method: 'GET', path: `/${BUCKET}/a%20b%2B%C3%BC` };
   const where = (endpoint: string, more: Partial<Signing> = {}): Signing => ({
-    ...{ endpoint, service: 's3', credentials: CREDENTIALS },
+    endpoint,
+    service: 's3',
+    credentials: CREDENTIALS,
     ...more,
   });
   async function startWithObject() {

@@ -186,7 +186,8 @@ describe('hosts', () => {
       if (method === 'PUT') yield Buffer.from('x');
     }
     const { status, body: bytes } = await s3.handle({
-      ...{ method, url },
+      method,
+      url,
       headers: { host, 'content-length': '1' },
       body: body(),
     });

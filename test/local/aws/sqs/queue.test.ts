@@ -121,7 +121,9 @@ describe('a queue over the SDK', async () => {
   it('refuses credentials as SQS does, with the code of the older protocol', async () => {
     const endpoint = served.endpoint;
     const other = new SQSClient({
-      ...{ endpoint, region: 'us-east-1', maxAttempts: 1 },
+      endpoint,
+      region: 'us-east-1',
+      maxAttempts: 1,
       credentials: { ...credentials, accessKeyId: 'another-fake' },
     });
     const call = other.send(new SendMessageCommand({ QueueUrl: served.urlOf(queue), MessageBody: 'x' }));

@@ -8,8 +8,9 @@ import { essenceOf, MEDIA_TYPE } from './media-type.ts';
  * route's conditions are met.
  *
  * To add a condition, on the object's tags for example, extend this file from top to bottom: {@link Conditions},
- * {@link UploadFacts}, {@link CONDITION_SCHEMAS}, {@link matchesObject}, {@link hasObjectCondition} and {@link FITS_WITHIN}. Read a new
- * fact in `Inbox.open` for the creating function, and in `Inbox.current` for the sweep.
+ * {@link UploadFacts}, {@link CONDITION_SCHEMAS}, {@link matchesObject}, {@link hasObjectCondition}, {@link FITS_WITHIN}
+ * and {@link withinPrefix}. Read a new fact in `Inbox.open` for the creating function, and in `Inbox.current` for the
+ * sweep. `operations/explain.ts` tells which condition an upload does not meet.
  */
 export interface Conditions {
   /** The key starts with one of these. The case of letters does not matter, here and in the next two conditions. */
@@ -89,14 +90,25 @@ export function covers(wide: Conditions, narrow: Conditions): boolean {
 
 /** The same conditions for keys that all start with `start`. Undefined if no such key can meet them. */
 export function withinPrefix(conditions: Conditions, start: string): Conditions | undefined {
-  const { suffixes, mediaTypes } = conditions;
+  const { prefixes: _, ...others } = conditionsOf(conditions);
   const { prefixes: fits } = FITS_WITHIN;
   const prefixes = conditions.prefixes?.flatMap((prefix) => {
     if (fits(prefix, start)) return [start];
     return fits(start, prefix) ? [prefix] : [];
   }) ?? [start];
-  return prefixes.length === 0 ? undefined : { prefixes, suffixes, mediaTypes };
+  return prefixes.length === 0 ? undefined : { prefixes, ...others };
 }
+
+/** The conditions alone, of a route for example. The return type names every member, so that none can be forgotten. */
+const conditionsOf = ({
+  prefixes,
+  suffixes,
+  mediaTypes,
+}: Conditions): { [K in keyof Required<Conditions>]: Conditions[K] } => ({
+  prefixes,
+  suffixes,
+  mediaTypes,
+});
 
 function isMet(values: readonly string[] | undefined, fits: (value: string) => boolean): boolean {
   return values === undefined || values.some(fits);

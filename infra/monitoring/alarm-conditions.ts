@@ -82,7 +82,7 @@ export interface Condition {
   readonly missingIsBad?: boolean;
 }
 
-/** All conditions that raise an alarm. To add an alarm, add its condition here and its entry in `docs/runbook.md`. */
+/** All conditions that raise an alarm. CONTRIBUTING.md says what a new one touches. */
 export function conditions(monitored: Monitored): readonly Condition[] {
   const metrics = new PipelineMetrics(monitored.pipeline);
   return [
@@ -106,7 +106,8 @@ function queueConditions({ queue, deadLetterQueue }: Monitored): readonly Condit
     {
       id: 'dead-letters',
       severity: 'page',
-      meaning: 'Uploads could not be started, and nothing retries them.',
+      meaning:
+        'Messages about uploads were received twenty times and never handled. Only the daily sweep submits their uploads.',
       action: 'Remove the cause, then move the messages back to the queue.',
       metric: deadLetterQueue.metricApproximateNumberOfMessagesVisible(options),
       threshold: 1,
@@ -129,7 +130,7 @@ function uploadConditions(metrics: PipelineMetrics): readonly Condition[] {
       severity: 'ticket',
       meaning: 'Uploads ended as failed.',
       action: 'Read their receipts: each gives the reason, and says what to do.',
-      metric: metrics.sum('FlowsFailed', FIVE_MINUTES),
+      metric: metrics.sum('UploadsFailed', FIVE_MINUTES),
       threshold: 1,
     },
     {
@@ -169,7 +170,7 @@ function uploadConditions(metrics: PipelineMetrics): readonly Condition[] {
       id: 'uploads-waiting',
       severity: 'ticket',
       meaning: 'The flow service has not accepted an upload for six hours or more. It is still retried.',
-      action: 'Find the reason of the wait in the log.',
+      action: 'Find out in the log why it waits.',
       ...whileMeasured(metrics.maximum('OldestWaitingSeconds', LONG_RETRY_PERIOD)),
       threshold: WAITING_AGE.toSeconds(),
     },
@@ -198,7 +199,8 @@ function flowConditions(metrics: PipelineMetrics, flowAgeMaxSeconds: number): re
     {
       id: 'flows-shared',
       severity: 'page',
-      meaning: 'The flow service returned one flow id for two uploads. The outputs of that flow are not collected.',
+      meaning:
+        'The flow service gave one flow to two uploads, or answered with the flow of another upload. Its outputs are not collected.',
       action: 'Tell the operators of the flow service at once.',
       ...whileMeasured(metrics.sum('FlowsShared', RETRY_PERIOD)),
       threshold: 1,
@@ -303,7 +305,7 @@ function stuck(metrics: PipelineMetrics, flowAgeMaxSeconds: number): MathExpress
     usingMetrics: {
       oldest: metrics.maximum('OldestRunningSeconds', period),
       succeeded: metrics.sum('FlowsSucceeded', period),
-      failed: metrics.sum('FlowsFailed', period),
+      failed: metrics.sum('UploadsFailed', period),
     },
     period,
     label: 'An old flow, and none that ends',
