@@ -1,5 +1,5 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 
@@ -42,6 +42,19 @@ describe.each(pages)('%s', (page) => {
     const planned = ['functions/where-is-my-file.lambda.ts'];
     expect(named.filter((path) => !planned.includes(path) && !existsSync(join(ROOT, path)))).toEqual([]);
   });
+});
+
+it('docs/design.md shows where every file of functions/ is, and no file that does not exist', () => {
+  const [, map = ''] = /## Where the code is[\s\S]*?```\n([\s\S]*?)```/.exec(read('docs/design.md')) ?? [];
+  const shown = new Set(Array.from(map.matchAll(/[\w.-]+\.ts\b/g), ([name]) => name));
+  const files = (folder: string): readonly string[] =>
+    readdirSync(join(ROOT, folder), { recursive: true, encoding: 'utf8' })
+      .filter((path) => path.endsWith('.ts'))
+      .map((path) => basename(path));
+  const folders = ['functions', 'operations', 'infra', 'local', 'command-line', 'test', 'bench'];
+  const known = new Set(folders.flatMap(files));
+  expect([...shown].filter((name) => !known.has(name))).toEqual([]);
+  expect(files('functions').filter((name) => !shown.has(name))).toEqual([]);
 });
 
 it('nothing tells a reader to install or run the package by its name, which a stranger could publish', () => {
