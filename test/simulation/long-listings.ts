@@ -26,7 +26,8 @@ const FLOWS_QUERY = 'created_after={iso}';
 /** A storm whose functions filter the listing of flows, or in which the listing is longer than one look. */
 export function withLongListings(storm: Scenario, random: Random): Scenario {
   const dice = random.int(1, 10);
-  if (dice === 1) return busy(storm, random);
+  // The listing of a busy account may lag by four minutes, and then clocks may not differ by minutes too.
+  if (dice === 1 && !storm.isSkewWild) return busy(storm, random);
   if (dice > 3) return storm;
   return {
     ...storm,

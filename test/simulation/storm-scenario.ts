@@ -19,7 +19,8 @@ export function stormScenarioOf(random: Random, focus: Focus | undefined): Scena
 function drawnScenarioOf(random: Random, focus: Focus | undefined): Scenario {
   const needs = (focus && NEEDS[focus.call]) ?? {};
   const variation = variationOf(random, needs);
-  const isSkewWild = random.chance(0.1) && (variation.listingDelayMs ?? 0) <= MINUTE;
+  // Clocks that differ and a listing that lags are five minutes together at most.
+  const isSkewWild = random.chance(0.1) && (variation.listingDelayMs ?? 0) <= 20 * SECOND;
   const createLimitMs = random.pick([90 * SECOND, 5 * MINUTE, 15 * MINUTE]);
   const spanMs = random.pick([MINUTE, 4 * MINUTE, 10 * MINUTE]);
   const chaosMs = spanMs + random.int(needs.areTimedOut ? 8 : 2, 10) * MINUTE;

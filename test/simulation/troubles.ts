@@ -60,7 +60,8 @@ function rarity(random: Random, storm: Scenario): Partial<Scenario> {
   // limit is longer than a slow POST, so that its answer arrives, and the clocks differ by more than a claim holds.
   if (dice === 1 && (variation.listingDelayMs ?? 0) <= MINUTE) {
     return {
-      skewMs: 140 * SECOND,
+      // With the lag of the listing, the clocks may differ by four minutes.
+      skewMs: 120 * SECOND,
       isSkewWild: true,
       isSkewExtreme: true,
       steps: [...storm.steps, ...manySteps(random, TAKEOVER_UPLOADS, 18 * MINUTE, ['echo/'])],

@@ -35,7 +35,10 @@ export async function checkFirstTicks(world: World): Promise<void> {
   if (ticks.slice(tickCount).some(({ result }) => result !== 'completed')) return;
   if (now < observed.leftAloneUntil + 2 * scenario.skewMs) return;
   const intervalMs = scenario.settings.pollIntervalSeconds * 1000;
+  const left = new Set((await inspector.list(LEDGER, 'running/')).map(({ key }) => key));
   for (const { key } of markers) {
+    // Another delivery may have published the end of an upload, and deleted its marker, before the ticks listed it.
+    if (!left.has(key)) continue;
     const [, created = '', , flowId = ''] = key.split('/');
     const ageMs = now - Date.parse(created);
     const gapMs = Math.max(intervalMs, Math.min(GAP_MAX_MS, ageMs * GAP_SHARE_OF_AGE));
