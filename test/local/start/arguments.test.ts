@@ -70,6 +70,19 @@ describe('the arguments of npm start', () => {
     expect(() => parse(arguments_)).toThrow(sentence);
   });
 
+  it.each<[string | undefined, RegExp]>([
+    [undefined, /FLOWDROP_TOKEN/],
+    ['', /FLOWDROP_TOKEN/],
+    ['fake\ntoken', /FLOWDROP_TOKEN.*line break/],
+    ['fake token', /FLOWDROP_TOKEN.*space/],
+    ['fake-tökén', /FLOWDROP_TOKEN/],
+  ])('need a usable token with a service, not %j, and do not show it', (token, sentence) => {
+    const parsing = () => parse(['--service', 'https://flows.example.com'], { FLOWDROP_TOKEN: token });
+    expect(parsing).toThrow(UsageError);
+    expect(parsing).toThrow(sentence);
+    expect(parsing).not.toThrow(/fake|\n/);
+  });
+
   it('take the files of a folder, under keys relative to it, without hidden files and links', () => {
     const { files } = parse(['shots', 'a.png']);
     expect(files).toEqual([

@@ -1,0 +1,108 @@
+import type { RequestListener } from 'node:http';
+import { createServer as createTlsServer } from 'node:https';
+import { createServer as createTcpServer } from 'node:net';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import { selfSigned } from '../../../bench/certificate.ts';
+import type { Variation } from '../../../local/flow-service/variation.ts';
+import { issueOfService } from '../../../local/start/service-check.ts';
+import { answering, listening, serveStandIn, web } from '../../support/servers.ts';
+
+const TOKEN = 'fake-token-of-a-test';
+const PAGE = '<!doctype html><title>Welcome</title>';
+const issueAt = (url: string) => issueOfService({ url, token: TOKEN }, new AbortController().signal);
+
+describe('a service that answers with', () => {
+  it.each<[string, RequestListener, RegExp]>([
+    ['401', answering(401, { detail: 'Invalid key' }), /refuses the token \(401.*FLOWDROP_TOKEN/],
+    ['403', answering(403, { detail: 'No access' }), /forbids.*\(403: No access\).*FLOWDROP_TOKEN/],
+    ['402', answering(402, { detail: 'Budget exhausted' }), /budget.*\(402: Budget exhausted\)/],
+    ['404', answering(404, { detail: 'Not Found' }), /no flow service at this address \(404\)/],
+    [
+      '404 with a page that names the path',
+      (request, response) => {
+        response.writeHead(404, { 'content-type': 'text/html' });
+        response.end(`<pre>Cannot GET ${request.url}</pre>`);
+      },
+      /no flow service at this address \(404\)/,
+    ],
+    [
+      '404 with an id of the request',
+      (request, response) =>
+        answering(404, { message: 'no Route matched', request_id: Math.random() })(request, response),
+      /no flow service at this address \(404\)/,
+    ],
+    [
+      '301 to another address',
+      (request, response) => {
+        response.writeHead(301, { location: `https://flows.example.com${request.url}` }).end();
+      },
+      /redirects to https:\/\/flows\.example\.com\/v1.*--service https:\/\/flows\.example\.com\/v1/,
+    ],
+    [
+      '302 to a login page',
+      answering(302, {}, { location: 'https://login.example.com/start?secret=fake-secret' }),
+      /redirects to https:\/\/login\.example\.com\/start/,
+    ],
+    ['a web page', answering(200, PAGE), /web page.*API/],
+    ['500', answering(500, { detail: 'Boom' }), /fails \(500: Boom\)/],
+    ['502 with a web page', answering(502, PAGE), /fails \(502\)/],
+    ['429', answering(429, { detail: 'Slow down' }, { 'retry-after': '30' }), /fewer requests \(429.*30 s/],
+    ['our token', answering(500, { detail: `Bearer ${TOKEN}` }), /fails \(500: Bearer \[token\]\)/],
+  ])('%s is told in one sentence, from requests that cost nothing', async (_, answer, sentence) => {
+    const { origin, requests } = await web(answer);
+    const issue = await issueAt(`${origin}/v1`);
+    expect(issue).toMatch(sentence);
+    expect(issue).toContain(`${origin}/v1`);
+    expect(issue).not.toMatch(/\n|throttled|fake-secret|fake-token/);
+    expect(requests.length).toBeGreaterThan(0);
+    expect(requests.filter((each) => !each.startsWith('GET '))).toEqual([]);
+  });
+});
+
+describe('a connection that fails', () => {
+  it('is told in one sentence, by its cause', async () => {
+    const gone = createTcpServer();
+    const refused = await listening(gone);
+    gone.close();
+    const { key, certificate: cert } = await selfSigned();
+    const tls = await listening(createTlsServer({ key, cert }, answering(200, { templates: [] })));
+    const { origin } = await web(answering(200, { templates: [] }));
+    const closing = await listening(createTcpServer((socket) => void socket.destroy()));
+    const greeting = await listening(createTcpServer((socket) => void socket.end('SSH-2.0-server\r\n')));
+    const cases: [string, RegExp][] = [
+      [`http://${refused}`, /connection is refused/],
+      ['https://flows.invalid', /host name flows\.invalid/],
+      [`https://${tls}`, /certificate.*NODE_EXTRA_CA_CERTS/],
+      [origin.replace('http:', 'https:'), /does not speak https/],
+      [`http://${closing}`, /closed without an answer/],
+      [`http://${greeting}`, /does not speak HTTP/],
+    ];
+    for (const [url, sentence] of cases) expect(await issueAt(url)).toMatch(sentence);
+  });
+
+  it('is given up after ten seconds if nothing is ever answered', async () => {
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'Date'] });
+    onTestFinished(() => void vi.useRealTimers());
+    const asked = Promise.withResolvers<void>();
+    const { origin } = await web(() => asked.resolve());
+    const issue = issueAt(origin);
+    await asked.promise;
+    await vi.advanceTimersByTimeAsync(10_000);
+    expect(await issue).toMatch(/no answer within 10 s/);
+  });
+});
+
+describe('nothing is wrong with a service that', () => {
+  it.each<[string, Partial<Variation>]>([
+    ['lists both', {}],
+    ['lists no templates', { listTemplates: 404 }],
+    ['lists no flows', { listFlows: 404 }],
+    ['lists neither', { listTemplates: 404, listFlows: 404 }],
+    ['lists neither, with its outputs at the root', { listTemplates: 404, listFlows: 404, outputsPath: 'root' }],
+    ['has neither method', { listTemplates: 405, listFlows: 405 }],
+    ['has neither implemented', { listTemplates: 501, listFlows: 501 }],
+  ])('%s', async (_, variation) => {
+    const { url } = await serveStandIn({ tokens: [TOKEN], flowMs: 10, variation: { getFlow: 404, ...variation } });
+    expect(await issueAt(url)).toBe(undefined);
+  });
+});
