@@ -12,7 +12,10 @@ const MIB = 1024 * 1024;
 /** 64 KiB of gzip that become 64 MiB. */
 export const BOMB = gzipSync(Buffer.alloc(64 * MIB));
 
-/** Bodies that are no valid response to any request. */
+/**
+ * Bodies that are no valid response to any request. `test/flow-service/no-answers.test.ts` has what the client says to
+ * each.
+ */
 export const NO_ANSWERS: readonly (readonly [what: string, fault: () => Fault])[] = [
   ['nothing', () => saying('')],
   ['nothing, with 204', () => ({ status: 204 })],
@@ -33,4 +36,30 @@ export const NO_ANSWERS: readonly (readonly [what: string, fault: () => Fault])[
   ['64 megabytes in 64 kilobytes of gzip', () => zipped(BOMB)],
   ['17 MiB', () => saying(`{"flow_id":"${'x'.repeat(17 * MIB)}"}`)],
   ['without end', () => ({ status: 200, body: endless(' ') })],
+];
+
+/** One for each way in which the client finds out: at once, by the form, by the compression and by the length. */
+export const NO_ANSWER_OF_EACH_KIND = NO_ANSWERS.filter(([what]) =>
+  ['nothing', 'a page', '64 megabytes in 64 kilobytes of gzip', 'without end'].includes(what),
+);
+
+/** Ids that no flow and no output can have. */
+export const UNUSABLE_IDS: readonly unknown[] = [
+  undefined,
+  null,
+  '',
+  '.',
+  '..',
+  'x'.repeat(257),
+  'x'.repeat(10_000),
+  'ä'.repeat(129),
+  '\ud800',
+  'a\udfffb',
+  {},
+  { toString: 1 },
+  [],
+  ['65f0'],
+  true,
+  1.5,
+  1e300,
 ];

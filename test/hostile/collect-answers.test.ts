@@ -4,7 +4,7 @@ import { describe, expect, it, onTestFinished } from 'vitest';
 import type { Receipt } from '../../functions/publish/receipts.ts';
 import type { Fault } from '../../local/flow-service/fault.ts';
 import { RESULTS, TOKEN, type World, type WorldOptions } from '../support/world.ts';
-import { BOMB, html, NO_ANSWERS, nested, zipped } from './bad-answers.ts';
+import { BOMB, html, NO_ANSWER_OF_EACH_KIND, nested, zipped } from './bad-answers.ts';
 import { answering, endless, hostileWorld, MINUTE, onlyReceipt, saying } from './support.ts';
 
 async function running(options: WorldOptions = {}, body = 'x'): Promise<World> {
@@ -17,7 +17,7 @@ async function running(options: WorldOptions = {}, body = 'x'): Promise<World> {
 
 describe('an answer to GET /flows/{id} that is', () => {
   const ill: readonly (readonly [what: string, fault: () => Fault])[] = [
-    ...NO_ANSWERS,
+    ...NO_ANSWER_OF_EACH_KIND,
     ['a list', () => saying('[]')],
     ['a record without an id', () => saying('{"state":"completed"}')],
     ['a record with an unusable id', () => saying('{"flow_id":"..","state":"completed"}')],
@@ -78,7 +78,7 @@ describe('an answer to GET /flows/{id} that is', () => {
 
 describe('a listing of outputs that is', () => {
   const ill: readonly (readonly [what: string, fault: () => Fault])[] = [
-    ...NO_ANSWERS,
+    ...NO_ANSWER_OF_EACH_KIND,
     ['an empty object', () => saying('{}')],
     ['an object whose outputs are null', () => saying('{"outputs":null}')],
     ['an object whose outputs are an object', () => saying('{"outputs":{}}')],
@@ -136,24 +136,9 @@ describe('a listing of outputs that is', () => {
     expect(receipt.failure?.message).toContain('not all outputs can be listed');
   });
 
-  const unusable: readonly unknown[] = [
-    null,
-    undefined,
-    '',
-    '.',
-    '..',
-    'x'.repeat(257),
-    'x'.repeat(10_000),
-    '\ud800',
-    {},
-    [],
-    true,
-    1.5,
-    { toString: 1 },
-  ];
-  it.each(unusable.map((id) => [(JSON.stringify(id) ?? 'missing').slice(0, 40), id] as const))(
-    'one of an unusable id (%s) beside a good one loses only that one, by name',
-    async (_, id) => {
+  it.each([undefined, 'x'.repeat(10_000)])(
+    'one of an unusable id beside a good one loses only that one, by name (%#)',
+    async (id) => {
       const [world, receipt] = await collected([{ asset_id: id }, { asset_id: 'good' }]);
       expect(receipt).toMatchObject({
         status: 'succeeded',
