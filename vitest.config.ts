@@ -20,8 +20,8 @@ const SHARED = [
 
 export default defineConfig({
   test: {
-    // One more than processors: a test that runs processes waits for them a third of its time.
-    maxWorkers: availableParallelism() + 1,
+    // Vitest would leave one processor idle. On a machine with two, that is half of them.
+    maxWorkers: availableParallelism(),
     // Machines that run this are shared and slow at times: a hung test should fail, a slow one should not.
     testTimeout: 30_000,
     hookTimeout: 60_000,
