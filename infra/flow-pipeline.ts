@@ -1,7 +1,7 @@
 import { RemovalPolicy, Stack, Tags } from 'aws-cdk-lib';
 import type { IAlarm } from 'aws-cdk-lib/aws-cloudwatch';
 import { Grant, type IGrantable, PermissionsBoundary } from 'aws-cdk-lib/aws-iam';
-import type { IFunction } from 'aws-cdk-lib/aws-lambda';
+import type { IEventSourceMapping, IFunction } from 'aws-cdk-lib/aws-lambda';
 import { RetentionDays } from 'aws-cdk-lib/aws-logs';
 import type { IBucket } from 'aws-cdk-lib/aws-s3';
 import type { ISecret } from 'aws-cdk-lib/aws-secretsmanager';
@@ -51,10 +51,13 @@ export class FlowPipeline extends Construct {
   readonly deadLetterQueue: IQueue;
   /** Function that creates one flow for each upload. */
   readonly createFlowFunction: IFunction;
+  /** Event source mapping that brings uploads from the queue to that function. `flowdrop pause` turns it off. */
+  readonly uploadMapping: IEventSourceMapping;
   /** Function that fetches the outputs of ended flows. */
   readonly collectOutputsFunction: IFunction;
   readonly alarms: readonly IAlarm[];
   readonly #parts: Parts;
+  readonly #createFlow: CreateFlow;
 
   /** @throws {ConfigurationError} naming every issue of the props. */
   constructor(scope: Construct, id: string, props: FlowPipelineProps) {
@@ -73,7 +76,9 @@ export class FlowPipeline extends Construct {
     this.#checkBuckets(context);
 
     const { createFlow, collectOutputs } = this.#newFunctions(props, checked);
+    this.#createFlow = createFlow;
     this.createFlowFunction = createFlow.function;
+    this.uploadMapping = createFlow.mapping;
     this.collectOutputsFunction = collectOutputs.function;
     this.alarms = this.#newMonitoring(props, context);
     new SavedQueries(this, 'Queries', {
@@ -104,7 +109,7 @@ export class FlowPipeline extends Construct {
    */
   grantView(grantee: IGrantable): void {
     const { inbox, results, ledger, uploads } = this.#parts;
-    for (const part of [inbox, results, ledger, uploads]) part.grantView(grantee);
+    for (const part of [inbox, results, ledger, uploads, this.#createFlow]) part.grantView(grantee);
     const allow = (action: string, resource: string) =>
       Grant.addToPrincipal({ grantee, actions: [action], resourceArns: [resource] });
     allow('cloudformation:DescribeStacks', Stack.of(this).stackId);
@@ -112,12 +117,13 @@ export class FlowPipeline extends Construct {
   }
 
   /**
-   * Allows the grantee what {@link grantView} does, to put files, and to have the collecting function retry, collect,
-   * cancel and sweep. The function has the token, and the right to write to the ledger. The grantee has neither.
+   * Allows the grantee what {@link grantView} does, to put files, to pause and resume, and to have the collecting
+   * function retry, collect, cancel and sweep. The function has the token, and the right to write to the ledger. The grantee has neither.
    */
   grantOperate(grantee: IGrantable): void {
     this.grantView(grantee);
     this.grantUpload(grantee);
+    this.#createFlow.grantPause(grantee);
     const resourceArns = [this.collectOutputsFunction.functionArn];
     Grant.addToPrincipal({ grantee, actions: ['lambda:InvokeFunction'], resourceArns });
   }

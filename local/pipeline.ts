@@ -13,7 +13,7 @@ import { HIDDEN_BEYOND_TIMEOUT_SECONDS, MEMORY_MIB, RECEIVES_MAX } from '../infr
 import { type Credentials, REGION, randomCredentials, randomRoleCredentials } from './aws/credentials.ts';
 import type { AwsAccess } from './aws/endpoint.ts';
 import { EventBus } from './aws/event-bridge/event-bus.ts';
-import { type ServedFunction, serveFunctions } from './aws/lambda/http.ts';
+import { type ServedFunction, serveLambda } from './aws/lambda/http.ts';
 import { S3Error } from './aws/s3/errors.ts';
 import type { S3EventRecord } from './aws/s3/events.ts';
 import { EmbeddedS3 } from './aws/s3/s3.ts';
@@ -100,6 +100,8 @@ export interface OperatorAccess {
   /** The name of the function whose configuration tells everything else. */
   readonly collectFunction: string;
   readonly deadLetterQueueUrl: string;
+  /** The id of the event source mapping that invokes create-flow. */
+  readonly uploadMapping: string;
 }
 
 /** The running pipeline: everything that AWS does around the two functions, in this process. */
@@ -183,14 +185,6 @@ export async function startPipeline(options: PipelineOptions): Promise<Pipeline>
 
     const { functions, forOperator } = createFunctions(options, service.url, { aws, keys });
     closing.defer(() => forOperator.close());
-    const lambdaEndpoint = await serveFunctions(
-      { [COLLECT_FUNCTION]: servedFunction(forOperator) },
-      {
-        credentials: [keys.operator],
-        onCall: ({ accessKeyId, action }) => onAccess({ accessKeyId, action, resource: COLLECT_FUNCTION, context: {} }),
-      },
-    );
-    closing.defer(() => lambdaEndpoint.close());
     triggers = new Triggers({
       clock: systemClock,
       queue,
@@ -202,6 +196,19 @@ export async function startPipeline(options: PipelineOptions): Promise<Pipeline>
       onDeadLetter: options.onDeadLetter,
     });
     closing.defer(() => triggers?.close());
+    const { uploadMapping } = triggers;
+    const lambdaEndpoint = await serveLambda(
+      { functions: { [COLLECT_FUNCTION]: servedFunction(forOperator) }, mapping: uploadMapping },
+      {
+        credentials: [keys.operator],
+        onCall: ({ accessKeyId, action, input }) => {
+          const { UUID, FunctionName } = input as { UUID?: string; FunctionName: string };
+          const context: Record<string, string> = UUID === undefined ? {} : { 'lambda:FunctionArn': FunctionName };
+          onAccess({ accessKeyId, action, resource: UUID ?? FunctionName, context });
+        },
+      },
+    );
+    closing.defer(() => lambdaEndpoint.close());
 
     return {
       s3Endpoint,
@@ -217,6 +224,7 @@ export async function startPipeline(options: PipelineOptions): Promise<Pipeline>
         credentials: keys.operator,
         collectFunction: COLLECT_FUNCTION,
         deadLetterQueueUrl: aws.deadLetterQueueUrl,
+        uploadMapping: uploadMapping.id,
       },
       queue,
       deadLetters,

@@ -51,6 +51,13 @@ export class AwsRequestError extends Error {
   }
 }
 
+/** True if AWS does not allow the request. A request that is throttled may be sent again. */
+export const isDenied = (error: unknown): boolean =>
+  (error instanceof AwsRequestError &&
+    error.status !== 429 &&
+    /AccessDenied|NotAuthorized|Unauthorized/.test(error.code)) ||
+  (error instanceof Error && /AccessDenied/.test(error.name));
+
 /**
  * Sends a request, and again if the service throttles it or fails.
  * @throws {AwsRequestError} @throws the errors of the connection and of the credentials' chain.

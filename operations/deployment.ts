@@ -36,6 +36,8 @@ export interface Deployment {
   readonly clock: Clock;
   /** For the services of AWS that have no client here. */
   readonly access: AwsAccess;
+  /** The id of the event source mapping that brings uploads to the creating function. Undefined if it is not known. */
+  readonly uploadMapping: string | undefined;
   queueDepth(signal: AbortSignal): Promise<QueueDepth>;
   /** Undefined if the dead-letter queue is not known. */
   deadLetterCount(signal: AbortSignal): Promise<number | undefined>;
@@ -64,7 +66,7 @@ export interface StackPlace {
 export async function connectStack(place: StackPlace, signal: AbortSignal): Promise<Deployment> {
   const access = await accessOf(place);
   const outputs = await stackOutputs(place.stack, access, signal);
-  const { CollectFunction, DeadLetterQueue } = outputs;
+  const { CollectFunction, DeadLetterQueue, UploadMapping } = outputs;
   if (CollectFunction === undefined) {
     const names = Object.keys(outputs).join(', ') || 'none at all';
     throw new ForeignStackError(
@@ -73,15 +75,17 @@ export async function connectStack(place: StackPlace, signal: AbortSignal): Prom
     );
   }
   const name = `stack ${place.stack} in ${access.region}`;
-  return connect({ name, isLocal: false, access, function: CollectFunction, deadLetterQueue: DeadLetterQueue }, signal);
+  const named = { function: CollectFunction, deadLetterQueue: DeadLetterQueue, uploadMapping: UploadMapping };
+  return connect({ name, isLocal: false, access, ...named }, signal);
 }
 
 /** Connects to the run that watches a folder in `directory`. @throws {NoLocalRunError} */
 export async function connectLocal(directory: string, signal: AbortSignal): Promise<Deployment> {
-  const { region, endpoints, credentials, collectFunction, deadLetterQueueUrl } = readLocalRun(directory);
+  const { region, endpoints, credentials, collectFunction, deadLetterQueueUrl, uploadMapping } =
+    readLocalRun(directory);
   const access: AwsAccess = { region, endpoints, credentials: async () => credentials };
-  const place = { name: 'the local run', isLocal: true, access, deadLetterQueue: deadLetterQueueUrl };
-  return connect({ ...place, function: collectFunction }, signal);
+  const named = { function: collectFunction, deadLetterQueue: deadLetterQueueUrl, uploadMapping };
+  return connect({ name: 'the local run', isLocal: true, access, ...named }, signal);
 }
 
 /** The region and the credentials' chain of the SDK. */
@@ -97,10 +101,11 @@ interface Place {
   readonly access: AwsAccess;
   readonly function: string;
   readonly deadLetterQueue: string | undefined;
+  readonly uploadMapping: string | undefined;
 }
 
 async function connect(place: Place, signal: AbortSignal): Promise<Deployment> {
-  const { name, isLocal, access } = place;
+  const { name, isLocal, access, uploadMapping } = place;
   const collecting = new CollectingFunction(place.function, access);
   const { settings, areRoutesKnown } = settingsOf(await collecting.environment(signal));
   const config = ({ s3, sqs }: Readonly<Record<string, string | undefined>> = {}, which: 's3' | 'sqs') => {
@@ -112,7 +117,7 @@ async function connect(place: Place, signal: AbortSignal): Promise<Deployment> {
   const queues = new SQSClient(config(access.endpoints, 'sqs'));
   const clock = systemClock;
   return {
-    ...{ name, isLocal, settings, areRoutesKnown, s3, collecting, clock, access },
+    ...{ name, isLocal, settings, areRoutesKnown, s3, collecting, clock, access, uploadMapping },
     ledger: new Ledger(s3, settings.ledgerBucket, randomUUID),
     inbox: new Inbox(s3, clock),
     queueDepth: (until) => depthOf(queues, settings.queueUrl, until),

@@ -1,10 +1,11 @@
 import { type _Object, ListObjectsV2Command } from '@aws-sdk/client-s3';
 import { collectorKey, STATE_PREFIX } from '../functions/ledger/keys.ts';
 import { readState } from '../functions/ledger/lease.ts';
-import { AwsRequestError } from './aws-requests.ts';
+import { isDenied } from './aws-requests.ts';
 import { type CanaryFile, examineCanary } from './canary.ts';
 import { FunctionFailedError } from './collecting-function.ts';
 import type { Deployment } from './deployment.ts';
+import { droppedSince, QUEUE_DAYS } from './intake.ts';
 import { list } from './list.ts';
 import { objects } from './listing.ts';
 import { examineNotifications } from './notifications.ts';
@@ -31,6 +32,9 @@ const COLLECTOR_GONE_MS = 24 * HOUR_MS;
 const SWEEP_AGE_MAX_MS = 49 * HOUR_MS;
 
 const WAIT_MAX_MS = HOUR_MS;
+
+/** The same time as that of the alarm `uploads-stopped`. */
+const PAUSE_LONG_MS = 24 * HOUR_MS;
 
 /** Below this pace, in requests a second, even a few files wait for each other. */
 const PACE_LOW = 0.5;
@@ -81,6 +85,7 @@ const CHECKS: Readonly<Record<string, Check>> = {
   'outputs and resources': examineResources,
   'the flow service': examineService,
   'templates of the routes': examineTemplates,
+  'new flows': examineIntake,
   notifications: ({ deployment, signal }) => examineNotifications(deployment, signal),
   ticks: examineTicks,
   pace: examinePace,
@@ -146,12 +151,6 @@ async function outcomeOf(examine: Check, subject: Subject): Promise<Outcome> {
     return { severity: 'fault', what: `The check failed: ${message}`, todo };
   }
 }
-
-const isDenied = (error: unknown): boolean =>
-  (error instanceof AwsRequestError &&
-    error.status !== 429 &&
-    /AccessDenied|NotAuthorized|Unauthorized/.test(error.code)) ||
-  (error instanceof Error && /AccessDenied/.test(error.name));
 
 /** Shares one answer, or one error. */
 function once<T>(ask: () => Promise<T>): () => Promise<T> {
@@ -247,6 +246,33 @@ function isSameType(one: string, other: string): boolean {
     const [a, b] = [parts[0]?.[at] ?? '*', parts[1]?.[at] ?? '*'];
     return a === b || a === '*' || b === '*';
   });
+}
+
+/** A pause is wanted. Only a long one may have been forgotten. */
+async function examineIntake({ deployment, status }: Subject): Promise<Outcome> {
+  if (deployment.uploadMapping === undefined) return { notChecked: 'the stack has no output UploadMapping' };
+  const { intake } = await status();
+  if (intake === undefined) return { notChecked: 'AWS does not allow you to see the event source mapping' };
+  const { state, since, isByUser } = intake;
+  if (state === 'on' || state === 'resuming' || state === 'changing') return 'good';
+  const todo = 'flowdrop resume goes on.';
+  if (!isByUser) {
+    const what = 'Lambda itself turned off the event source mapping, so no new flows begin.';
+    return { severity: 'fault', what, todo: `See whether the queue and the creating function are there. Then ${todo}` };
+  }
+  const age = since === undefined ? undefined : deployment.clock.now() - Date.parse(since);
+  const what = `The pipeline is paused${age === undefined ? '' : ` for ${minutes(age)}`}: no new flows begin.`;
+  const dropped = droppedSince(intake, deployment.clock.now());
+  if (dropped !== undefined) {
+    const sweep = `flowdrop sweep --since ${dropped} submits the files that the queue has dropped.`;
+    return { severity: 'fault', what, todo: `${todo} Then ${sweep}` };
+  }
+  const isLong = age !== undefined && age >= PAUSE_LONG_MS;
+  return {
+    severity: isLong ? 'warning' : 'note',
+    what,
+    todo: `Uploads wait in the queue, ${QUEUE_DAYS} days at most. ${todo}`,
+  };
 }
 
 async function examineTicks(subject: Subject): Promise<Outcome> {

@@ -20,6 +20,7 @@ const localRunSchema = z.object({
   credentials: z.object({ accessKeyId: z.string(), secretAccessKey: z.string() }),
   collectFunction: z.string(),
   deadLetterQueueUrl: z.string(),
+  uploadMapping: z.string(),
 });
 
 /** How a command reaches the local run: by AWS's protocols, as a deployed one. */

@@ -7,6 +7,7 @@ import { mediaTypeOf } from '../functions/uploads/media-type.ts';
 import { mayMatch, routeFor } from '../functions/uploads/routes.ts';
 import type { Deployment, QueueDepth } from './deployment.ts';
 import { type FoundUpload, find } from './find.ts';
+import { type Intake, intakeOf } from './intake.ts';
 import { failedMarkers, readEntries, runningMarkers, waitingMarkers } from './listing.ts';
 import { type UploadView, viewOf } from './upload-view.ts';
 
@@ -20,6 +21,8 @@ export interface PipelineStatus {
   readonly kind: 'pipeline';
   readonly deployment: string;
   readonly pipeline: string;
+  /** Whether uploads become flows. Undefined if that is not known. */
+  readonly intake: Intake | undefined;
   readonly queue: QueueDepth;
   /** Undefined if the dead-letter queue is not known. */
   readonly deadLetters: number | undefined;
@@ -82,28 +85,38 @@ export async function status(
 ): Promise<PipelineStatus | PrefixStatus | UploadStatus> {
   if (what === undefined) return pipelineStatus(deployment, signal);
   const found = await find(what, deployment, signal);
-  if (found.kind === 'upload') return statusOf(found.upload, deployment);
+  if (found.kind === 'upload') {
+    const { entry, current } = found.upload;
+    const intake = entry === undefined && current !== undefined ? await intakeOf(deployment, signal) : undefined;
+    return statusOf(found.upload, deployment, intake);
+  }
   const uploads = found.uploads.map((upload) => statusOf(upload, deployment));
   const counts: Record<string, number> = {};
   for (const { state } of uploads) counts[state] = (counts[state] ?? 0) + 1;
   return { kind: 'prefix', prefix: found.prefix, counts, isCut: found.isCut, uploads };
 }
 
-export function statusOf(upload: FoundUpload, deployment: Deployment): UploadStatus {
+/** @param intake tells of a pause, if that may be why the upload has no entry. */
+export function statusOf(upload: FoundUpload, deployment: Deployment, intake?: Intake): UploadStatus {
   const { id, key, entry, issue, current } = upload;
   const facts = { kind: 'upload', id, key, isCurrent: current !== undefined } as const;
   if (entry !== undefined) return { ...facts, state: entry.state, view: viewOf(entry, deployment.settings) };
   if (issue?.kind === 'unreadable') return { ...facts, state: 'unreadable', issue: issue.message };
-  return { ...facts, state: 'unknown', issue: whyUnknown(upload, deployment) };
+  return { ...facts, state: 'unknown', issue: whyUnknown(upload, deployment, intake) };
 }
 
 /** Why an upload has no entry. */
-function whyUnknown({ key, current }: FoundUpload, { settings, areRoutesKnown, clock }: Deployment): string {
+function whyUnknown(
+  { key, current }: FoundUpload,
+  { settings, areRoutesKnown, clock }: Deployment,
+  intake: Intake | undefined,
+): string {
   if (current === undefined) return 'The object is gone from the inbox, and the ledger has no entry of it.';
   const { routes } = settings;
   const mediaType = current.mediaType ?? mediaTypeOf(undefined, key);
   const isWanted = mayMatch(routes, key) && routeFor(routes, { key, mediaType }) !== undefined;
   if (areRoutesKnown && !isWanted) return 'No route wants it: flowdrop explain says why.';
+  if (intake?.state === 'paused') return 'The pipeline is paused, so it waits in the queue: flowdrop resume goes on.';
   const minutes = Math.floor((clock.now() - current.lastModified) / 60_000);
   if (minutes < 15) return 'It has just been put, and waits in the queue.';
   return `It was put ${minutes} minutes ago and has no entry. It waits in the queue, or no notification came: the daily sweep submits it, and flowdrop sweep does so now.`;
@@ -111,7 +124,8 @@ function whyUnknown({ key, current }: FoundUpload, { settings, areRoutesKnown, c
 
 /** The state of the whole pipeline. */
 export async function pipelineStatus(deployment: Deployment, signal: AbortSignal): Promise<PipelineStatus> {
-  const [queue, deadLetters, waiting, running, failed, collectors, sweep] = await Promise.all([
+  const [intake, queue, deadLetters, waiting, running, failed, collectors, sweep] = await Promise.all([
+    intakeOf(deployment, signal),
     deployment.queueDepth(signal),
     deployment.deadLetterCount(signal),
     waitingStatus(deployment, signal),
@@ -122,7 +136,7 @@ export async function pipelineStatus(deployment: Deployment, signal: AbortSignal
   ]);
   const { name, settings } = deployment;
   const facts = { kind: 'pipeline', deployment: name, pipeline: settings.pipeline } as const;
-  return { ...facts, queue, deadLetters, waiting, running, failed, collectors, sweep };
+  return { ...facts, intake, queue, deadLetters, waiting, running, failed, collectors, sweep };
 }
 
 async function waitingStatus(deployment: Deployment, signal: AbortSignal): Promise<PipelineStatus['waiting']> {

@@ -8,6 +8,7 @@ import { UsageError } from '../options.ts';
 import { type Add, example } from './add.ts';
 import { addChanges } from './changes.ts';
 import { addDoctor } from './check.ts';
+import { addIntake } from './intake.ts';
 import { type Body, type CommonOptions, EXIT_FAILED, EXIT_OK, type Run, runCommand, type Surroundings } from './run.ts';
 import { showExplanation, showList, showPipeline, showPrefix, showTemplates, showUpload } from './show.ts';
 import { sinceOf } from './words.ts';
@@ -66,6 +67,7 @@ export function flowdropProgram(surroundings: Surroundings): Program {
   addList(add);
   addExplain(add);
   addChanges(add);
+  addIntake(add);
   addTemplates(add);
   addDoctor(add);
   return { command: program, exitCode: () => exitCode };

@@ -1,5 +1,6 @@
 import { size } from '../../local/start/size.ts';
 import type { Explanation } from '../../operations/explain.ts';
+import { type Intake, QUEUE_DAYS } from '../../operations/intake.ts';
 import type { Listed, ListQuery } from '../../operations/list.ts';
 import type { PipelineStatus, PrefixStatus, UploadStatus } from '../../operations/status.ts';
 import type { OfferedTemplate } from '../../operations/templates.ts';
@@ -14,10 +15,11 @@ const time = (iso: string): string => iso.replace('T', ' ').replace(/\.\d+Z$/, '
 const when = (iso: string): string => `${time(iso)}  (${ago(iso)})`;
 
 export function showPipeline(status: PipelineStatus): readonly string[] {
-  const { queue, waiting, running, failed, collectors, sweep, deadLetters } = status;
+  const { intake, queue, waiting, running, failed, collectors, sweep, deadLetters } = status;
   const reasons = Object.entries(waiting.reasons).map(([reason, count]) => `${count} ${reason}`);
   const sample = waiting.isSample ? ', of the first ones' : '';
   const lines = [
+    ...(intake === undefined || intake.state === 'on' ? [] : [['new flows', showIntake(intake)]]),
     ['queue', `${counted(queue.visible, 'upload')} to begin, ${queue.inFlight} at work`],
     ['waiting', `${waiting.count}${reasons.length === 0 ? '' : `  (${reasons.join(', ')}${sample})`}`],
     ...(waiting.oldestArrivedAt === undefined ? [] : [['', `oldest came ${ago(waiting.oldestArrivedAt)}`]]),
@@ -44,9 +46,18 @@ export function showPipeline(status: PipelineStatus): readonly string[] {
   return [`${status.pipeline}: ${status.deployment}`, ...indented(table(lines)), ...hintsOf(status)];
 }
 
+/** Whether uploads become flows, in words. */
+export function showIntake({ state, since, isByUser }: Intake): string {
+  const by = isByUser ? '' : ', by Lambda itself: flowdrop doctor says more';
+  return `${state === 'on' ? 'begin' : state}${since === undefined ? '' : ` since ${when(since)}`}${by}`;
+}
+
 /** The next command for what needs the operator. */
-function hintsOf({ failed, waiting }: PipelineStatus): readonly string[] {
+function hintsOf({ failed, waiting, intake }: PipelineStatus): readonly string[] {
   return [
+    ...(intake?.state === 'paused'
+      ? ['', `Files wait in the queue, ${QUEUE_DAYS} days at most. Go on: flowdrop resume`]
+      : []),
     ...(failed.count > 0 ? ['', 'See the failures: flowdrop list --failed --since 24h'] : []),
     ...(waiting.reasons.held === undefined ? [] : ['', 'Some wait for your decision: flowdrop list --held']),
   ];

@@ -19,6 +19,12 @@ const STUCK_AGE = Duration.hours(6);
  */
 const QUEUE_AGE = Duration.minutes(30);
 
+/**
+ * Age of the oldest queued message after which nothing can be receiving. A message that is received comes to its end
+ * after five hours, as a dead letter. A pause that lasts so long may have been forgotten.
+ */
+const STOPPED_AGE = Duration.days(1);
+
 /** Age of the oldest waiting upload that raises an alarm. By then it was resubmitted many times. */
 const WAITING_AGE = Duration.hours(6);
 
@@ -116,9 +122,17 @@ function queueConditions({ queue, deadLetterQueue }: Monitored): readonly Condit
       id: 'uploads-delayed',
       severity: 'ticket',
       meaning: 'The oldest upload has been in the queue for half an hour or more.',
-      action: 'Find out whether it is load, a limit of the flow service or a crash.',
+      action: 'Find out whether it is a pause, load, a limit of the flow service or a crash.',
       metric: queue.metricApproximateAgeOfOldestMessage(options),
       threshold: QUEUE_AGE.toSeconds(),
+    },
+    {
+      id: 'uploads-stopped',
+      severity: 'page',
+      meaning: 'The oldest upload has been in the queue for a day or more: the pipeline is paused, or cannot receive.',
+      action: 'See flowdrop status. If the pause is over, run flowdrop resume. Uploads stay in the queue for 14 days.',
+      metric: queue.metricApproximateAgeOfOldestMessage(options),
+      threshold: STOPPED_AGE.toSeconds(),
     },
   ];
 }

@@ -5,6 +5,7 @@ import {
   GraphWidget,
   type IAlarm,
   type IMetric,
+  MathExpression,
   PeriodOverride,
   Stats,
 } from 'aws-cdk-lib/aws-cloudwatch';
@@ -38,8 +39,9 @@ export class PipelineDashboard extends Construct {
       defaultInterval: Duration.days(1),
     });
     dashboard.addWidgets(
-      new AlarmStatusWidget({ title: 'Is it working?', alarms: [...props.alarms], width: (COLUMNS * 3) / 4 }),
+      new AlarmStatusWidget({ title: 'Is it working?', alarms: [...props.alarms], width: COLUMNS / 2 }),
       graph('Ticks', metrics.sum('TicksCompleted'), metrics.sum('TicksCutShort'))(COLUMNS / 4),
+      graph('Looks into the queue (none while paused)', looksInto(props.queue))(COLUMNS / 4),
     );
     dashboard.addWidgets(...howMuch(metrics));
     dashboard.addWidgets(...howFast(metrics, props));
@@ -100,6 +102,18 @@ function whatFailed(metrics: PipelineMetrics, props: PipelineDashboardProps): re
     ),
   );
 }
+
+/** Lambda looks into the queue all the time, unless its event source mapping is off. */
+const looksInto = (queue: IQueue): IMetric =>
+  new MathExpression({
+    expression: 'FILL(empty, 0) + FILL(received, 0)',
+    usingMetrics: {
+      empty: queue.metricNumberOfEmptyReceives({ period: PERIOD }),
+      received: queue.metricNumberOfMessagesReceived({ period: PERIOD }),
+    },
+    period: PERIOD,
+    label: 'Empty receives, and received messages',
+  });
 
 const functionsOf = (props: PipelineDashboardProps): readonly IFunction[] => [
   props.createFlowFunction,

@@ -31,22 +31,39 @@ export interface EventSourceOptions {
  */
 export class EventSource {
   readonly #options: Required<EventSourceOptions>;
-  readonly #stop = new AbortController();
-  readonly #loops: Promise<void>[];
+  readonly #loops = new Set<Promise<void>>();
+  #stop = new AbortController();
+  #isClosed = false;
 
   constructor(options: EventSourceOptions) {
     this.#options = { batchSize: 10, batchWindowSeconds: 0, concurrency: 2, ...options };
-    this.#loops = Array.from({ length: this.#options.concurrency }, () => this.#loop());
+    this.start();
+  }
+
+  /** Takes messages again after {@link stop}. */
+  start(): void {
+    if (this.#isClosed) return;
+    this.#stop.abort();
+    this.#stop = new AbortController();
+    for (let count = 0; count < this.#options.concurrency; count += 1) {
+      const loop = this.#loop(this.#stop.signal).finally(() => this.#loops.delete(loop));
+      this.#loops.add(loop);
+    }
+  }
+
+  /** Takes no more messages. The running invocations go on. */
+  stop(): void {
+    this.#stop.abort();
   }
 
   /** Takes no more messages. Resolves when the running invocations have ended. */
   async close(): Promise<void> {
-    this.#stop.abort();
+    this.#isClosed = true;
+    this.stop();
     await Promise.all(this.#loops);
   }
 
-  async #loop(): Promise<void> {
-    const { signal } = this.#stop;
+  async #loop(signal: AbortSignal): Promise<void> {
     while (!signal.aborted) {
       let batch: ReceivedMessage[];
       try {

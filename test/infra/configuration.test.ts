@@ -103,9 +103,16 @@ describe('the configuration', () => {
     expect(production).toEqual({
       isProtected: true,
       names: ['models-production-collect-outputs', 'models-production-create-flow'],
-      parameters: ['CollectFunction', 'DeadLetterQueue', 'Inbox', 'Ledger', 'Queue', 'Results', 'TokenSecret'].map(
-        (name) => `/models-production/${name}`,
-      ),
+      parameters: [
+        'CollectFunction',
+        'DeadLetterQueue',
+        'Inbox',
+        'Ledger',
+        'Queue',
+        'Results',
+        'TokenSecret',
+        'UploadMapping',
+      ].map((name) => `/models-production/${name}`),
     });
   });
 });

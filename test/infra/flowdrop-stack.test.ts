@@ -53,6 +53,7 @@ describe('the stack of cdk.json as it is shipped', () => {
       'Queue',
       'Results',
       'TokenSecret',
+      'UploadMapping',
     ]);
   });
 });

@@ -122,7 +122,14 @@ const OPERATORS: Readonly<Record<string, (value: string, expected: string) => bo
 };
 
 /** Condition keys for which the recorded calls have values. */
-const KEYS = ['aws:ResourceAccount', 'events:source', 'kms:ViaService', 'lambda:SourceFunctionArn', 's3:prefix'];
+const KEYS = [
+  'aws:ResourceAccount',
+  'events:source',
+  'kms:ViaService',
+  'lambda:FunctionArn',
+  'lambda:SourceFunctionArn',
+  's3:prefix',
+];
 
 /** Tests one condition. If the request lacks the key, the condition is not met. */
 function isMet(operator: string, key: string, expected: readonly string[], value: string | undefined): boolean {
@@ -186,6 +193,10 @@ const IDENTITIES: Readonly<Record<string, { ref?: (name: string) => string; arn:
   'AWS::KMS::Key': { arn: (name) => arn('kms', `key/${name}`) },
   'AWS::Events::EventBus': { ref: (name) => name, arn: (name) => arn('events', `event-bus/${name}`) },
   'AWS::Logs::LogGroup': { ref: (name) => name, arn: (name) => arn('logs', `log-group:${name}:*`) },
+  'AWS::Lambda::EventSourceMapping': {
+    ref: (name) => name,
+    arn: (name) => arn('lambda', `event-source-mapping:${name}`),
+  },
   'AWS::Lambda::Function': { ref: (name) => name, arn: (name) => arn('lambda', `function:${name}`) },
 };
 
@@ -206,6 +217,9 @@ export function resolve(value: unknown, template: Template): string {
   const of =
     attribute === 'Ref' && intrinsic === 'Ref' ? identity?.ref : attribute === 'Arn' ? identity?.arn : undefined;
   if (of === undefined) throw new UnknownPolicyError(`The value after deployment is unknown: ${JSON.stringify(value)}`);
-  const given = Properties.FunctionName ?? Properties.LogGroupName ?? Properties.Name;
+  // An event source mapping refers to its function under the same name of a property.
+  const given = [Properties.FunctionName, Properties.LogGroupName, Properties.Name].find(
+    (each) => typeof each === 'string',
+  );
   return of(given ?? Object.keys(NAMES).find((each) => NAMES[each]?.test(id)) ?? id);
 }

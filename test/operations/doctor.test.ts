@@ -73,6 +73,7 @@ describe('flowdrop doctor', () => {
       'outputs and resources: good',
       'the flow service: good',
       'templates of the routes: good',
+      'new flows: good',
       'notifications: good',
       'ticks: good',
       'pace: good',

@@ -28,6 +28,8 @@ const COMMANDS = {
     ['collect', 'good.png', '--wait'],
     ['cancel', 'good.png', '--yes'],
     ['sweep', '--dry-run'],
+    ['pause'],
+    ['resume', '--yes'],
   ],
   forget: [
     ['forget', 'good.png', '--yes'],
@@ -44,7 +46,11 @@ beforeAll(async () => {
   let grant: Grant | undefined;
   const onOperatorCall = (action: string, resource: string, context: Readonly<Record<string, string>>): void => {
     if (grant === undefined) return;
-    const call = { action, resource: deployed(resource), context: { ...context, 'aws:ResourceAccount': ACCOUNT } };
+    const known = { ...context, 'aws:ResourceAccount': ACCOUNT };
+    const isMapping = context['lambda:FunctionArn'] !== undefined;
+    const call = isMapping
+      ? { action, resource: MAPPING_ARN, context: { ...known, 'lambda:FunctionArn': CREATE_FUNCTION_ARN } }
+      : { action, resource: deployed(resource), context: known };
     recorded[grant].set(JSON.stringify(call), call);
   };
   await using operated = await Operated.start({ onOperatorCall });
@@ -83,6 +89,9 @@ const { template } = synthesisePipeline({}, (pipeline) => {
   pipeline.grantOperate(newRole(pipeline, ROLES.operate));
   pipeline.grantForget(newRole(pipeline, ROLES.forget));
 });
+const [MAPPING = ''] = Object.keys(template.findResources('AWS::Lambda::EventSourceMapping'));
+const MAPPING_ARN = `arn:aws:lambda:${REGION}:${ACCOUNT}:event-source-mapping:${MAPPING}`;
+const CREATE_FUNCTION_ARN = `arn:aws:lambda:${REGION}:${ACCOUNT}:function:flowdrop-create-flow`;
 const DEAD_LETTERS =
   Object.keys(template.findResources('AWS::SQS::Queue')).find((id) => id.includes('DeadLetters')) ?? '';
 
@@ -128,6 +137,20 @@ describe.each(Object.keys(COMMANDS) as Grant[])('the grant %s', (grant) => {
     ];
     expect(harm.filter((call) => isAllowed(permissions, call))).toEqual([]);
   });
+});
+
+it('only the grant to operate allows to pause, and it does not allow to have another function invoked', () => {
+  const update = (functionName: string) => ({
+    action: 'lambda:UpdateEventSourceMapping',
+    resource: MAPPING_ARN,
+    context: { 'lambda:FunctionArn': `arn:aws:lambda:${REGION}:${ACCOUNT}:function:${functionName}` },
+  });
+  const may = (grant: Grant, functionName: string) =>
+    isAllowed(permissionsOf(template, ROLES[grant]), update(functionName));
+  expect(may('operate', 'flowdrop-create-flow')).toBe(true);
+  expect(may('operate', 'another')).toBe(false);
+  expect(may('view', 'flowdrop-create-flow')).toBe(false);
+  expect(may('forget', 'flowdrop-create-flow')).toBe(false);
 });
 
 it('only the grant to forget allows to delete', () => {

@@ -54,6 +54,7 @@ describe('alarms', () => {
       'uploads-delayed',
       'uploads-missed',
       'uploads-returned',
+      'uploads-stopped',
       'uploads-waiting',
     ]);
   });

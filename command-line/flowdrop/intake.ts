@@ -1,0 +1,60 @@
+import { Command } from 'commander';
+import { droppedSince, intakeOf, pause, QUEUE_DAYS, resume } from '../../operations/intake.ts';
+import { type Add, example } from './add.ts';
+import { type AskedOptions, isAllowed, YES } from './changes.ts';
+import { EXIT_FAILED, EXIT_OK } from './run.ts';
+import { showIntake } from './show.ts';
+import { counted } from './words.ts';
+
+/** The commands that stop and restart new flows. */
+export function addIntake(add: Add): void {
+  addPause(add);
+  addResume(add);
+}
+
+function addPause(add: Add): void {
+  const command = new Command('pause')
+    .description('lets no new flows begin; files wait in the queue, and results are still collected')
+    .addHelpText('after', example('pause'));
+  add(command, async ({ console, deployment, signal }) => {
+    const intake = await console.during(
+      () => 'Turning off the queue, which takes up to a minute',
+      () => pause(deployment, signal),
+    );
+    const queue = await deployment.queueDepth(signal);
+    console.answer({ intake, queue }, () => [
+      `New flows are ${showIntake(intake)}.`,
+      ...(queue.inFlight === 0
+        ? []
+        : [`${counted(queue.inFlight, 'file')} may still be at work, and are sent to their end.`]),
+      `Files wait in the queue, ${QUEUE_DAYS} days at most. Results are still collected. Go on: flowdrop resume`,
+    ]);
+    return EXIT_OK;
+  });
+}
+
+function addResume(add: Add): void {
+  const command = new Command('resume')
+    .description('lets new flows begin again')
+    .option(...YES)
+    .addHelpText('after', example('resume --yes'));
+  add<AskedOptions>(command, async (run, _, options) => {
+    const { console, deployment, signal } = run;
+    const { visible } = await deployment.queueDepth(signal);
+    const question = `${counted(visible, 'message')} of files wait in the queue. Each file may be paid for. Go on?`;
+    if (visible > 0 && !(await isAllowed(run, question, options))) return EXIT_FAILED;
+    const before = await intakeOf(deployment, signal);
+    const dropped = before && droppedSince(before, deployment.clock.now());
+    const intake = await console.during(
+      () => 'Turning on the queue, which takes up to a minute',
+      () => resume(deployment, signal),
+    );
+    console.answer({ intake, dropped }, () => [
+      `New flows ${showIntake(intake)}.`,
+      ...(dropped === undefined
+        ? []
+        : [`The queue has dropped files after ${QUEUE_DAYS} days. Submit them: flowdrop sweep --since ${dropped}`]),
+    ]);
+    return EXIT_OK;
+  });
+}

@@ -1,0 +1,164 @@
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { listenOnLoopback } from '../../local/loopback.ts';
+import type { Deployment } from '../../operations/deployment.ts';
+import { doctor } from '../../operations/doctor.ts';
+import { intakeOf, pause, resume } from '../../operations/intake.ts';
+import { deployedAs, Operated, signal } from './support.ts';
+
+const HOUR_MS = 3_600_000;
+
+async function start(): Promise<Operated> {
+  const operated = await Operated.start();
+  onTestFinished(() => operated[Symbol.asyncDispose]());
+  return operated;
+}
+
+/** The deployment with a Lambda that answers so for its event source mapping. */
+async function withMapping(
+  { deployment }: Operated,
+  answers: (method: string | undefined, count: number) => { readonly status?: number; readonly body: object },
+): Promise<{ readonly deployment: Deployment; readonly asked: string[] }> {
+  const asked: string[] = [];
+  const lambda = await listenOnLoopback(async (request, response) => {
+    let sent = '';
+    for await (const chunk of request) sent += chunk;
+    asked.push(`${request.method} ${sent}`.trimEnd());
+    const { status = 200, body } = answers(request.method, asked.length);
+    response.writeHead(status).end(JSON.stringify(body));
+  });
+  onTestFinished(() => lambda.close());
+  const { access } = deployment;
+  return {
+    asked,
+    deployment: { ...deployment, access: { ...access, endpoints: { ...access.endpoints, lambda: lambda.url } } },
+  };
+}
+
+const mapping = (State: string, more: object = {}) => ({ body: { UUID: 'any', State, LastModified: 1.6e9, ...more } });
+
+describe('a paused pipeline', () => {
+  it('keeps new and retried files in the queue, collects on, and loses nothing', async () => {
+    const operated = await start();
+    operated.refuse(422);
+    await operated.put('bad.png', 'failed');
+    operated.refuse(undefined);
+    const paused = await operated.run('pause');
+    expect(paused.output).toMatch(/^New flows are paused since /);
+    expect(paused.code).toBe(0);
+
+    await operated.upload('new.png', 'a picture');
+    await operated.upload('other.png', 'a picture');
+    // A tick may send a retried upload for a second time, which does no harm.
+    expect(await operated.run('retry', 'bad.png', '--yes')).toMatchObject({ code: 0 });
+    const { output } = await operated.run('status');
+    expect(output).toMatch(/ new flows +paused since .* UTC {2}\(\d+ s ago\)\n/);
+    expect(output).toMatch(/ queue +[34] uploads to begin, 0 at work\n/);
+    expect(output).toContain('Files wait in the queue, 14 days at most. Go on: flowdrop resume');
+    expect((await operated.run('status', 'new.png')).output).toContain(
+      'The pipeline is paused, so it waits in the queue',
+    );
+    expect(operated.pipeline.standIn?.flows).toHaveLength(0);
+
+    const unasked = await operated.run('resume');
+    expect(unasked).toMatchObject({
+      code: 2,
+      errors: expect.stringMatching(/^[34] messages of files wait in the queue/),
+    });
+    expect(operated.pipeline.standIn?.flows).toHaveLength(0);
+    const resumed = await operated.run('resume', '--yes');
+    expect(resumed.output).toMatch(/^New flows begin since /);
+    for (const key of ['new.png', 'other.png', 'bad.png']) await operated.becomes(key, 'succeeded');
+    expect(operated.pipeline.standIn?.flows).toHaveLength(3);
+    expect((await operated.run('status')).output).not.toContain('new flows');
+  });
+
+  it('collects the flows that run', async () => {
+    const operated = await Operated.start({ standIn: { flowMs: 1_500 } });
+    onTestFinished(() => operated[Symbol.asyncDispose]());
+    await operated.put('running.png', 'running');
+    await operated.run('pause');
+    await operated.becomes('running.png', 'succeeded');
+  });
+
+  it('is reached in the same way through a stack', async () => {
+    const operated = await start();
+    await using stack = await deployedAs('paused', operated.pipeline);
+    const deployment = await stack.connect();
+    onTestFinished(() => deployment.close());
+    expect(await pause(deployment, signal)).toMatchObject({ state: 'paused', isByUser: true });
+    expect(await pause(deployment, signal)).toMatchObject({ state: 'paused' });
+    expect(await resume(deployment, signal)).toMatchObject({ state: 'on' });
+  });
+
+  it('is told of by doctor, and after a day as a warning', async () => {
+    const operated = await start();
+    await pause(operated.deployment, signal);
+    const result = async (deployment: Deployment) =>
+      (await doctor(deployment, signal)).checks.find(({ check }) => check === 'new flows');
+    expect(await result(operated.deployment)).toEqual({
+      check: 'new flows',
+      result: 'note',
+      what: 'The pipeline is paused for 0 minutes: no new flows begin.',
+      todo: 'Uploads wait in the queue, 14 days at most. flowdrop resume goes on.',
+    });
+    const { clock } = operated.deployment;
+    const later = { ...operated.deployment, clock: { ...clock, now: () => Date.now() + 25 * HOUR_MS } };
+    expect(await result(later)).toMatchObject({ result: 'warning', what: expect.stringContaining('for 25 hours') });
+
+    const old = { ...operated.deployment, clock: { ...clock, now: () => Date.now() + 15 * 24 * HOUR_MS } };
+    expect(await result(old)).toMatchObject({
+      result: 'fault',
+      todo: expect.stringMatching(/Then flowdrop sweep --since 20\S+Z submits the files that the queue has dropped\.$/),
+    });
+
+    const byLambda = await withMapping(operated, (method) =>
+      method === 'GET' ? mapping('Disabled', { StateTransitionReason: 'LAMBDA_INITIATED' }) : mapping('Disabled'),
+    );
+    const { checks } = await doctor(byLambda.deployment, signal);
+    expect(checks.find(({ check }) => check === 'new flows')).toMatchObject({
+      result: 'fault',
+      what: 'Lambda itself turned off the event source mapping, so no new flows begin.',
+    });
+    expect(await result({ ...operated.deployment, uploadMapping: undefined })).toMatchObject({ result: 'not checked' });
+  });
+});
+
+describe('pausing', () => {
+  it('waits for a change that is under way, and for the end of its own', async () => {
+    const operated = await start();
+    const states = ['Enabling', 'Enabled', 'busy', 'Enabled', 'Disabling', 'Disabling', 'Disabled'];
+    const { deployment, asked } = await withMapping(operated, (_, count) => {
+      const state = states[count - 1] ?? 'Disabled';
+      return state === 'busy' ? { status: 400, body: { __type: 'ResourceInUseException' } } : mapping(state);
+    });
+    expect(await pause(deployment, signal)).toEqual({
+      state: 'paused',
+      since: '2020-09-13T12:26:40.000Z',
+      isByUser: true,
+    });
+    const off = 'PUT {"Enabled":false}';
+    expect(asked).toEqual(['GET', 'GET', off, 'GET', off, 'GET', 'GET']);
+  });
+
+  it('says so if the stack has no output for it, and the state is not known', async () => {
+    const operated = await start();
+    const { operator } = operated.pipeline;
+    await using stack = await deployedAs('old', operated.pipeline, { CollectFunction: operator.collectFunction });
+    const deployment = await stack.connect();
+    onTestFinished(() => deployment.close());
+    await expect(pause(deployment, signal)).rejects.toThrow(
+      /^The stack old in us-east-1 has no output UploadMapping\./,
+    );
+    expect(await intakeOf(deployment, signal)).toBeUndefined();
+  });
+
+  it('is an error for an operator who may not, and the state is not known', async () => {
+    const operated = await start();
+    const { deployment } = await withMapping(operated, () => ({
+      status: 403,
+      body: { __type: 'AccessDeniedException', Message: 'not authorized to perform: lambda:GetEventSourceMapping' },
+    }));
+    await expect(pause(deployment, signal)).rejects.toThrow('lambda:GetEventSourceMapping');
+    expect(await intakeOf(deployment, signal)).toBeUndefined();
+  });
+});
