@@ -50,12 +50,33 @@ export class ForeignStackError extends Error {
   override readonly name = 'ForeignStackError';
 }
 
-export interface StackPlace {
-  readonly stack: string;
+/** Where a deployment is, and who asks. */
+export interface AwsPlace {
   /** Default: the region of the ordinary chain: environment, then configuration file. */
   readonly region?: string | undefined;
   readonly credentials?: AwsAccess['credentials'] | undefined;
   readonly endpoints?: AwsAccess['endpoints'];
+}
+
+export interface StackPlace extends AwsPlace {
+  readonly stack: string;
+}
+
+export interface FunctionPlace extends AwsPlace {
+  /** The name of the collecting function. */
+  readonly function: string;
+}
+
+/**
+ * Connects to a pipeline by its collecting function alone, as receipts name it. What only the outputs of a stack tell is
+ * not known then: the dead-letter queue, and what {@link Deployment.uploadMapping} is for.
+ * @throws {AwsRequestError}
+ */
+export async function connectFunction(place: FunctionPlace, signal: AbortSignal): Promise<Deployment> {
+  const access = await accessOf(place);
+  const name = `function ${place.function} in ${access.region}`;
+  const unknown = { deadLetterQueue: undefined, uploadMapping: undefined };
+  return connect({ name, isLocal: false, access, function: place.function, ...unknown }, signal);
 }
 
 /**
@@ -89,7 +110,7 @@ export async function connectLocal(directory: string, signal: AbortSignal): Prom
 }
 
 /** The region and the credentials' chain of the SDK. */
-async function accessOf({ region, credentials, endpoints }: StackPlace): Promise<AwsAccess> {
+async function accessOf({ region, credentials, endpoints }: AwsPlace): Promise<AwsAccess> {
   const client = new S3Client({ ...(region !== undefined && { region }), ...(credentials && { credentials }) });
   const { config } = client;
   return { region: await config.region(), credentials: () => config.credentials(), endpoints };

@@ -179,8 +179,12 @@ async function examineResources({ deployment, signal }: Subject): Promise<Outcom
     if (!/QueueDoesNotExist|NonExistentQueue/.test((error as Error).name)) throw error;
     return { severity: 'fault', what: `There is no queue ${settings.queueUrl}, or no dead-letter queue.`, todo };
   }
-  const what = 'The stack has no output DeadLetterQueue, so dead letters are not seen.';
-  return { severity: 'note', what, todo: 'Give it the output, with the URL of the dead-letter queue.' };
+  const what = 'No output DeadLetterQueue of a stack names the dead-letter queue, so dead letters are not seen.';
+  return {
+    severity: 'note',
+    what,
+    todo: 'Name the stack with --stack, and give it the output with the URL of the queue.',
+  };
 }
 
 /** What is wrong if the service answers a question of the function with an error of this code. */
@@ -250,7 +254,8 @@ function isSameType(one: string, other: string): boolean {
 
 /** A pause is wanted. Only a long one may have been forgotten. */
 async function examineIntake({ deployment, status }: Subject): Promise<Outcome> {
-  if (deployment.uploadMapping === undefined) return { notChecked: 'the stack has no output UploadMapping' };
+  if (deployment.uploadMapping === undefined)
+    return { notChecked: 'no output UploadMapping of a stack names the event source mapping' };
   const { intake } = await status();
   if (intake === undefined) return { notChecked: 'AWS does not allow you to see the event source mapping' };
   const { state, since, isByUser } = intake;
@@ -339,7 +344,7 @@ async function examinePace({ status }: Subject): Promise<Outcome> {
 
 async function examineDeadLetters({ status }: Subject): Promise<Outcome> {
   const { deadLetters } = await status();
-  if (deadLetters === undefined) return { notChecked: 'the stack has no output DeadLetterQueue' };
+  if (deadLetters === undefined) return { notChecked: 'no output DeadLetterQueue of a stack names the queue' };
   if (deadLetters === 0) return 'good';
   const what = `The dead-letter queue holds ${deadLetters === 1 ? '1 upload' : `${deadLetters} uploads`} that could not be started.`;
   return { severity: 'fault', what, todo: 'Remove the cause, and send them back: see docs/runbook.md, dead-letters.' };

@@ -119,7 +119,7 @@ async function order(Enabled: boolean, deployment: Deployment, signal: AbortSign
 function pathOf({ uploadMapping, name }: Deployment): string {
   if (uploadMapping !== undefined) return `/2015-03-31/event-source-mappings/${encodeURIComponent(uploadMapping)}`;
   throw new IntakeUnknownError(
-    `The ${name} has no output UploadMapping. Deploy this version; or give your stack the output, ` +
-      'with the id of the event source mapping of the creating function.',
+    `No output UploadMapping of a stack names the event source mapping of the ${name}. Name the stack with --stack. ` +
+      'Deploy this version; or give your own stack the output, with the id of the mapping.',
   );
 }

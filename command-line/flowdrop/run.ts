@@ -1,6 +1,12 @@
 import { resolve } from 'node:path';
 import { CommanderError } from 'commander';
-import { connectLocal, connectStack, type Deployment, issueOfConnection } from '../../operations/deployment.ts';
+import {
+  connectFunction,
+  connectLocal,
+  connectStack,
+  type Deployment,
+  issueOfConnection,
+} from '../../operations/deployment.ts';
 import { NoLocalRunError } from '../../operations/local-run.ts';
 import { EXIT_USAGE, UsageError } from '../options.ts';
 import { Console, type Streams } from './console.ts';
@@ -13,6 +19,7 @@ export const EXIT_INTERRUPTED = 130;
 /** The options of every command. */
 export interface CommonOptions {
   readonly stack?: string;
+  readonly function?: string;
   readonly region?: string;
   readonly local?: boolean;
   readonly json?: boolean;
@@ -67,11 +74,13 @@ export async function runCommand(options: CommonOptions, surroundings: Surroundi
   }
 }
 
-/** The stack that was named, or else the local run of this directory. @throws {UsageError} neither is there. */
+/** The stack or the function that was named, or else the local run of this directory. @throws {UsageError} neither is there. */
 async function connect(options: CommonOptions, { env, directory, signal }: Surroundings): Promise<Deployment> {
   const { local, region } = options;
+  const named = [options.stack, options.function, local].filter((each) => each !== undefined);
+  if (named.length > 1) throw new UsageError('--stack, --function and --local exclude each other');
+  if (options.function !== undefined) return connectFunction({ function: options.function, region }, signal);
   const stack = options.stack ?? (local === true ? undefined : env.FLOWDROP_STACK);
-  if (stack !== undefined && local === true) throw new UsageError('--stack and --local exclude each other');
   if (stack !== undefined) return connectStack({ stack, region }, signal);
   try {
     return await connectLocal(directory, signal);

@@ -4,15 +4,15 @@ import type { Upload } from '../uploads/upload.ts';
 export type RetrySettings = Pick<Settings, 'collectFunction' | 'localInbox' | 'inboxPrefix'>;
 
 /**
- * The shell command that retries a failed upload. In a local run it touches the file, which is uploaded again then: a
- * command of AWS would reach whatever account the user's shell is logged in to. Undefined in a local run whose files
- * come from no inbox folder.
+ * The shell command that retries a failed upload. It names the function, because a function does not know its stack. It
+ * names the upload by its id, because another file may have come to its key. In a local run the command touches the file,
+ * which is uploaded again then: a command that names a function would reach whatever account the user's shell is logged
+ * in to. Undefined in a local run whose files come from no inbox folder.
  */
 export function retryCommand(settings: RetrySettings, { id, key }: Pick<Upload, 'id' | 'key'>): string | undefined {
   const { collectFunction, localInbox, inboxPrefix } = settings;
   if (localInbox === undefined) {
-    const payload = JSON.stringify({ retry: [id] });
-    return `aws lambda invoke --function-name ${collectFunction} --cli-binary-format raw-in-base64-out --payload '${payload}' /dev/stdout`;
+    return `flowdrop retry ${id} --function ${collectFunction}`;
   }
   if (localInbox === '' || !key.startsWith(inboxPrefix)) return undefined;
   return `touch -- ${quoted(`${localInbox}/${key.slice(inboxPrefix.length)}`)}`;

@@ -28,7 +28,7 @@ export interface Env {
   /** Name of the collecting function, for the command that retries a failed upload. */
   readonly COLLECT_FUNCTION: string;
   /**
-   * Only in a local run, which must name no command of AWS: the folder whose files are the uploads. Empty if they come
+   * Only in a local run, which must name no function of AWS: the folder whose files are the uploads. Empty if they come
    * from no folder.
    */
   readonly LOCAL_INBOX?: string;

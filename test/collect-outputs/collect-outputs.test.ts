@@ -121,9 +121,7 @@ describe('a flow that ended', () => {
     const receipt = await world.receipt('a.bin');
     expect(receipt).toMatchObject({ status: 'failed', failure: { code: 'flow-failed' } });
     expect(receipt.assets).toHaveLength(2);
-    expect(receipt.failure?.retry).toBe(
-      `aws lambda invoke --function-name test-collect-outputs --cli-binary-format raw-in-base64-out --payload '{"retry":["${receipt.upload.id}"]}' /dev/stdout`,
-    );
+    expect(receipt.failure?.retry).toBe(`flowdrop retry ${receipt.upload.id} --function test-collect-outputs`);
   });
 
   it('with some failed outputs has them named in its receipt', async () => {

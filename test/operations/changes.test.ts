@@ -1,9 +1,11 @@
 import { readdir, readFile, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { DeleteObjectCommand, ListObjectVersionsCommand, PutObjectCommand } from '@aws-sdk/client-s3';
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import { retryCommand } from '../../functions/publish/retry-command.ts';
 import { INBOX_BUCKET, LEDGER_BUCKET, RESULTS_BUCKET } from '../../local/pipeline.ts';
-import { Operated } from './support.ts';
+import { Operated, runFlowdrop } from './support.ts';
 
 const HOUR_MS = 3_600_000;
 
@@ -31,6 +33,34 @@ describe('retry', () => {
     expect(output).toBe('bad.png  succeeded, with 1 result\n');
     expect(code).toBe(0);
     expect((await operated.run('list', '--failed')).output).toBe('No upload is failed.\n');
+  });
+
+  it('does what the command in a receipt says, by the name of the function alone', async () => {
+    const operated = await start();
+    operated.refuse(422);
+    const { id } = await operated.put('bad.png', 'failed');
+    operated.refuse(undefined);
+    const { endpoints, region, credentials, collectFunction } = operated.pipeline.operator;
+    const variables = {
+      AWS_ENDPOINT_URL_LAMBDA: endpoints.lambda,
+      AWS_ENDPOINT_URL_S3: endpoints.s3,
+      AWS_ENDPOINT_URL_SQS: endpoints.sqs,
+      AWS_REGION: region,
+      AWS_ACCESS_KEY_ID: credentials.accessKeyId,
+      AWS_SECRET_ACCESS_KEY: credentials.secretAccessKey,
+    };
+    for (const [name, value] of Object.entries(variables)) vi.stubEnv(name, value);
+    onTestFinished(() => void vi.unstubAllEnvs());
+    const command = retryCommand({ collectFunction, inboxPrefix: '' }, { id, key: 'bad.png' }) ?? '';
+    const [program, ...words] = command.split(' ');
+    expect(program).toBe('flowdrop');
+    const ran = await runFlowdrop([...words, '--yes', '--wait'], { directory: tmpdir() });
+    expect(ran).toMatchObject({ code: 0, output: 'bad.png  succeeded, with 1 result\n' });
+    const both = await runFlowdrop([...words, '--stack', 'any'], { directory: tmpdir() });
+    expect(both).toMatchObject({ code: 2, errors: expect.stringContaining('exclude each other') });
+    const status = await runFlowdrop(['status', '--function', collectFunction], { directory: tmpdir() });
+    expect(status.output).toMatch(/^operated: function collect-outputs in us-east-1\n/);
+    expect(status.output).not.toMatch(/dead letters|new flows/);
   });
 
   it('of all failures with a code says how many, and does nothing without an answer', async () => {

@@ -187,7 +187,7 @@ it('a dead-letter queue that the stack does not name is not called empty', async
   expect(await resultOf('dead letters', nameless)).toEqual({
     check: 'dead letters',
     result: 'not checked',
-    what: 'the stack has no output DeadLetterQueue',
+    what: 'no output DeadLetterQueue of a stack names the queue',
   });
   nameless.close();
 });

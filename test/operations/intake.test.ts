@@ -147,7 +147,7 @@ describe('pausing', () => {
     const deployment = await stack.connect();
     onTestFinished(() => deployment.close());
     await expect(pause(deployment, signal)).rejects.toThrow(
-      /^The stack old in us-east-1 has no output UploadMapping\./,
+      /^No output UploadMapping of a stack names the event source mapping of the stack old in us-east-1\./,
     );
     expect(await intakeOf(deployment, signal)).toBeUndefined();
   });

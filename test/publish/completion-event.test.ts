@@ -24,7 +24,7 @@ const receipt = {
   assets: [asset],
   failedOutputs: [],
 } satisfies Receipt;
-const failure = { code: 'rejected', message: 'No.', advice: 'Correct the file.', retry: 'aws lambda invoke' };
+const failure = { code: 'rejected', message: 'No.', advice: 'Correct the file.', retry: 'flowdrop retry' };
 const where = { bucket: 'results', key: 'a.png/receipt.json' };
 
 describe('the event of an upload that ended', () => {

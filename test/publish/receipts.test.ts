@@ -25,7 +25,7 @@ async function receiptOfCurrent(generation = 1): Promise<Receipt> {
     endedAt: '2026-01-01T00:00:00.000Z',
     assets: [],
     failedOutputs: [],
-    failure: { code: 'rejected', message: 'No.', advice: 'Correct the file.', retry: 'aws lambda invoke' },
+    failure: { code: 'rejected', message: 'No.', advice: 'Correct the file.', retry: 'flowdrop retry' },
   };
 }
 

@@ -15,9 +15,9 @@ function folder(): string {
 }
 
 describe('the command that retries an upload', () => {
-  it('invokes the collecting function of a deployment', () => {
+  it('names the upload and the collecting function of a deployment', () => {
     expect(retryCommand(deployed, { id: ID, key: 'a.png' })).toBe(
-      `aws lambda invoke --function-name flowdrop-collect-outputs --cli-binary-format raw-in-base64-out --payload '{"retry":["${ID}"]}' /dev/stdout`,
+      `flowdrop retry ${ID} --function flowdrop-collect-outputs`,
     );
   });
 
@@ -31,7 +31,7 @@ describe('the command that retries an upload', () => {
       utimesSync(path, 1_000, 1_000);
       const settings = { ...deployed, localInbox: dir, inboxPrefix: 'in/' };
       const command = retryCommand(settings, { id: ID, key: `in/${name}` }) ?? '';
-      expect(command).not.toContain('aws');
+      expect(command).not.toContain('--function');
       execFileSync('sh', ['-c', command], { cwd: dir });
       expect(statSync(path).mtimeMs).toBeGreaterThan(1_000_000);
       expect(() => statSync(join(dir, 'owned'))).toThrow('ENOENT');
