@@ -1,4 +1,6 @@
 import * as z from 'zod/mini';
+import type { Json } from '../functions/base/json.ts';
+import { routeFor } from '../functions/uploads/routes.ts';
 import type { Deployment } from './deployment.ts';
 import { type FoundUpload, find } from './find.ts';
 import { type ListQuery, list } from './list.ts';
@@ -22,9 +24,15 @@ const STATES: Readonly<Record<Action, readonly UploadView['state'][]>> = {
 /** Which uploads an operator means: those that words name, or those that a query lists. */
 export type Selection = { readonly words: readonly string[] } | { readonly query: ListQuery };
 
-/** The uploads that an action would change, and those that were named and that it would not change. */
-export interface Plan {
+/** What an operator wants to be done. */
+export interface Asked {
   readonly action: Action;
+  /** Only for a retry: JSON in place of the parameters of the route, where the route allows it. Only failures take it. */
+  readonly parameters?: Json | undefined;
+}
+
+/** The uploads that an action would change, and those that were named and that it would not change. */
+export interface Plan extends Asked {
   readonly uploads: readonly UploadView[];
   /** Named, but in no state that the action is for, or unknown. Each with the reason. */
   readonly left: readonly { readonly key: string; readonly why: string }[];
@@ -57,14 +65,14 @@ const DONE: readonly string[] = ['resubmitted', 'cancelled', 'begun'];
 
 /** Finds the uploads that an action would change. Changes nothing. */
 export async function plan(
-  action: Action,
+  asked: Asked,
   selection: Selection,
   deployment: Deployment,
   signal: AbortSignal,
 ): Promise<Plan> {
   if ('query' in selection) {
     const { uploads } = await list(selection.query, deployment, signal);
-    return { action, uploads, left: [] };
+    return withoutForbidden({ ...asked, uploads, left: [] }, deployment);
   }
   const uploads = new Map<string, UploadView>();
   const left: { key: string; why: string }[] = [];
@@ -73,21 +81,34 @@ export async function plan(
     const named = found.kind === 'upload' ? [found.upload] : found.uploads;
     if (named.length === 0) left.push({ key: word, why: 'there is no such key, and none begins so' });
     for (const upload of named) {
-      const why = whyLeft(upload, action);
+      const why = whyLeft(upload, asked);
       if (why === undefined && upload.entry) uploads.set(upload.id, viewOf(upload.entry, deployment.settings));
       // Below a prefix, uploads in other states are not meant.
       else if (found.kind === 'upload' && why !== undefined) left.push({ key: upload.key, why });
     }
   }
-  return { action, uploads: [...uploads.values()], left };
+  return withoutForbidden({ ...asked, uploads: [...uploads.values()], left }, deployment);
+}
+
+/** The plan without the uploads whose route allows no other parameters. The function checks that again. */
+function withoutForbidden(whole: Plan, { settings, areRoutesKnown }: Deployment): Plan {
+  if (whole.parameters === undefined || !areRoutesKnown) return whole;
+  const isAllowed = (view: UploadView): boolean => routeFor(settings.routes, view)?.overrides === true;
+  const forbidden = whole.uploads.filter((view) => !isAllowed(view));
+  const why = 'its route does not allow other parameters';
+  const left = [...whole.left, ...forbidden.map(({ key }) => ({ key, why }))];
+  return { ...whole, uploads: whole.uploads.filter(isAllowed), left };
 }
 
 /** Undefined if the action is for the upload. */
-function whyLeft({ entry, issue }: FoundUpload, action: Action): string | undefined {
+function whyLeft({ entry, issue }: FoundUpload, { action, parameters }: Asked): string | undefined {
   if (entry === undefined) return issue?.message ?? 'it is unknown';
   if (!STATES[action].includes(entry.state)) {
     const { state } = entry;
     return state === 'claimed' ? 'it is being sent at this moment' : `it is ${state}`;
+  }
+  if (parameters !== undefined && entry.state === 'waiting') {
+    return 'it waits, and a flow of it may exist with its present parameters: cancel it first';
   }
   if (action === 'collect' && 'flow' in entry && entry.flow === undefined) return 'it never had a flow';
   return undefined;
@@ -98,7 +119,7 @@ function whyLeft({ entry, issue }: FoundUpload, action: Action): string | undefi
  * @param onProgress called with the number of uploads that are done.
  */
 export async function act(
-  { action, uploads }: Pick<Plan, 'action' | 'uploads'>,
+  { action, parameters, uploads }: Omit<Plan, 'left'>,
   { collecting }: Deployment,
   signal: AbortSignal,
   onProgress: (count: number) => void = () => {},
@@ -106,7 +127,9 @@ export async function act(
   const acted: Acted[] = [];
   for (let from = 0; from < uploads.length; from += AT_ONCE_MAX) {
     const some = uploads.slice(from, from + AT_ONCE_MAX);
-    const answer = resultsSchema.parse(await collecting.invoke({ [action]: some.map(({ id }) => id) }, signal));
+    const answer = resultsSchema.parse(
+      await collecting.invoke({ [action]: some.map(({ id }) => id), parameters }, signal),
+    );
     for (const { key, id } of some) {
       const { result = 'unknown', isAborted, isInDoubt } = answer.find(({ upload }) => upload === id) ?? {};
       acted.push({ key, upload: id, result, isDone: DONE.includes(result), isAborted, isInDoubt });

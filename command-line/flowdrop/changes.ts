@@ -1,8 +1,9 @@
 import { Command, InvalidArgumentError } from 'commander';
+import type { Json } from '../../functions/base/json.ts';
 import { namedFiles } from '../../local/start/named-files.ts';
 import { ResultsFolder } from '../../local/start/results-folder.ts';
 import { size } from '../../local/start/size.ts';
-import { type Action, act, follow, type Plan, plan, type Selection } from '../../operations/act.ts';
+import { type Asked, act, follow, type Plan, plan, type Selection } from '../../operations/act.ts';
 import { forget, tracesOf } from '../../operations/forget.ts';
 import { type Fetched, get } from '../../operations/get.ts';
 import { type FileToPut, type Put, put, routeOfFile } from '../../operations/put.ts';
@@ -45,6 +46,7 @@ interface RetryOptions extends AskedOptions {
   readonly code?: string;
   readonly route?: string;
   readonly wait?: boolean;
+  readonly parameters?: Json;
 }
 
 function addRetry(add: Add): void {
@@ -55,19 +57,21 @@ function addRetry(add: Add): void {
     .option('--since <time>', 'with --failed: only since then, such as 2h or 12:00', (text) => sinceOf(text))
     .option('--code <code>', 'with --failed: only with this code')
     .option('--route <name>', 'with --failed: only of this route')
+    .option('--parameters <json>', 'other parameters for this retry of failed files, where the route allows it', json)
     .option('--wait', 'wait until they have ended')
     .option(...YES)
     .addHelpText('after', example('retry photos/robot.png --yes', 'retry --failed --since 2h --yes'));
   add<RetryOptions>(command, async (run, keys, options) => {
-    const { failed, since, code, route } = options;
+    const { failed, since, code, route, parameters } = options;
     const hasFilter = since !== undefined || code !== undefined || route !== undefined;
     if ((failed === true) === keys.length > 0) throw new UsageError('Name files, or say --failed');
     if (hasFilter && failed !== true) throw new UsageError('--since, --code and --route go with --failed');
     const selection: Selection = failed ? { query: { state: 'failed', since, code, route } } : { words: keys };
-    const chosen = await planned(run, 'retry', selection);
+    const chosen = await planned(run, { action: 'retry', parameters }, selection);
     const held = chosen.uploads.filter(({ wait }) => wait?.reason === 'held').length;
     const twice = held === 0 ? '' : ` ${held} of them wait for your decision, and may be paid for twice.`;
-    const question = `${counted(chosen.uploads.length, 'file')} would be sent again. Each may be paid for.${twice} Go on?`;
+    const changed = parameters === undefined ? '' : ', with other parameters';
+    const question = `${counted(chosen.uploads.length, 'file')} would be sent again${changed}. Each may be paid for.${twice} Go on?`;
     return actOn(run, chosen, { ...options, question });
   });
 }
@@ -79,7 +83,7 @@ function addCollect(add: Add): void {
     .option('--wait', 'wait until they have ended')
     .addHelpText('after', example('collect photos/robot.png --wait'));
   add<RetryOptions>(command, async (run, words, options) => {
-    return actOn(run, await planned(run, 'collect', { words }), options);
+    return actOn(run, await planned(run, { action: 'collect' }, { words }), options);
   });
 }
 
@@ -90,16 +94,16 @@ function addCancel(add: Add): void {
     .option(...YES)
     .addHelpText('after', example('cancel photos/robot.png --yes', 'cancel photos/ --yes'));
   add<AskedOptions>(command, async (run, words, options) => {
-    const chosen = await planned(run, 'cancel', { words });
+    const chosen = await planned(run, { action: 'cancel' }, { words });
     const question = `${counted(chosen.uploads.length, 'file')} would end as failed. What their flows cost is not paid back. Go on?`;
     return actOn(run, chosen, { ...options, question });
   });
 }
 
-function planned({ console, deployment, signal }: Run, action: Action, selection: Selection): Promise<Plan> {
+function planned({ console, deployment, signal }: Run, asked: Asked, selection: Selection): Promise<Plan> {
   return console.during(
     () => 'Reading the ledger',
-    () => plan(action, selection, deployment, signal),
+    () => plan(asked, selection, deployment, signal),
   );
 }
 
@@ -217,12 +221,16 @@ function filesAt(paths: readonly string[]): ReturnType<typeof namedFiles> {
 }
 
 /** S3 takes metadata in ASCII, and JSON can say everything in it. */
-function asciiJson(text: string): string {
+const asciiJson = (text: string): string =>
+  JSON.stringify(json(text)).replace(
+    /[\u007f-\uffff]/g,
+    (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`,
+  );
+
+/** @throws {InvalidArgumentError} */
+function json(text: string): Json {
   try {
-    return JSON.stringify(JSON.parse(text)).replace(
-      /[\u007f-\uffff]/g,
-      (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`,
-    );
+    return JSON.parse(text);
   } catch {
     throw new InvalidArgumentError('Expected JSON, such as {"quality":"high"}.');
   }

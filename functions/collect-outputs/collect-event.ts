@@ -1,4 +1,5 @@
 import * as z from 'zod/mini';
+import { jsonSchema } from '../uploads/routes.ts';
 import { UPLOAD_ID } from '../uploads/upload.ts';
 
 /** Maximum number of collectors that divide the work. */
@@ -15,7 +16,16 @@ const UPLOADS_PER_SECOND_MIN = 1 / 900;
 
 const uploadIds = z.array(z.string().check(z.regex(UPLOAD_ID))).check(z.minLength(1), z.maxLength(UPLOADS_MAX));
 
-const eventSchema = z.strictObject({
+/** Maximum length of parameters as JSON, in characters. Metadata of an object holds 2 KB. */
+const PARAMETERS_LENGTH_MAX = 65_536;
+
+const parameters = jsonSchema.check(
+  z.refine((value) => JSON.stringify(value).length <= PARAMETERS_LENGTH_MAX, {
+    error: `expected at most ${PARAMETERS_LENGTH_MAX} characters of JSON`,
+  }),
+);
+
+const eventShape = z.strictObject({
   collector: z._default(
     z
       .strictObject({
@@ -26,6 +36,8 @@ const eventSchema = z.strictObject({
     { index: 0, of: 1 },
   ),
   retry: z.optional(uploadIds),
+  /** For this retry, instead of those of the route. */
+  parameters: z.optional(parameters),
   cancel: z.optional(uploadIds),
   /** Collect the flows of these uploads again. */
   collect: z.optional(uploadIds),
@@ -51,6 +63,13 @@ const eventSchema = z.strictObject({
   ),
 });
 
+const eventSchema = eventShape.check(
+  z.refine(({ retry, parameters: given }) => given === undefined || retry !== undefined, {
+    error: 'expected parameters only with retry',
+    path: ['parameters'],
+  }),
+);
+
 /** The collecting function does not accept this event. */
 export class InvalidCollectEventError extends Error {
   override readonly name = 'InvalidCollectEventError';
@@ -58,8 +77,8 @@ export class InvalidCollectEventError extends Error {
 
 /**
  * Parses what the schedule or an operator asks for: `{}` or `{"collector": {"index": 0, "of": 2}}` for a tick,
- * `{"retry": ["<upload id>"]}` and the same with `cancel` and `collect`, `{"templates": true}`, or
- * `{"sweep": {"since": "2026-01-01", "dryRun": true, "uploadsPerSecond": 10}}`.
+ * `{"retry": ["<upload id>"]}`, for which `parameters` may replace those of the route, and the same with `cancel` and
+ * `collect`, `{"templates": true}`, or `{"sweep": {"since": "2026-01-01", "dryRun": true, "uploadsPerSecond": 10}}`.
  * @throws {InvalidCollectEventError}
  */
 export function parseCollectEvent(event: unknown): z.infer<typeof eventSchema> {

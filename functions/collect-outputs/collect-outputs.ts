@@ -33,9 +33,10 @@ export async function collect(
   ports: CollectPorts & SweepPorts,
   invocation: Invocation,
 ): Promise<TickSummary | SweepReport | PerUpload | OfferedTemplates> {
-  const { collector, retry, cancel, collect: again, sweep, templates } = parseCollectEvent(event);
+  const { collector, retry, parameters, cancel, collect: again, sweep, templates } = parseCollectEvent(event);
+  const given = parameters === undefined ? undefined : { parameters };
   if (templates !== undefined) return offeredTemplates(ports.flows, invocation.closing);
-  if (retry !== undefined) return retryUploads(retry, ports, invocation.closing);
+  if (retry !== undefined) return retryUploads(retry, ports, invocation.closing, given);
   if (cancel !== undefined) return cancelUploads(cancel, ports, invocation.closing);
   if (again !== undefined) return collectAgain(again, ports, invocation.closing);
   if (sweep !== undefined) return requestSweep(sweep, ports, invocation);

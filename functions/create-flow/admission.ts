@@ -1,7 +1,7 @@
 import type { KnownFailure } from '../ledger/failures.ts';
 import type { Settings } from '../settings/environment.ts';
 import type { OpenedUpload } from '../uploads/inbox.ts';
-import { InvalidOverrideError, type RouteSnapshot, snapshot } from '../uploads/route-snapshot.ts';
+import { type GivenOverrides, InvalidOverrideError, type RouteSnapshot, snapshot } from '../uploads/route-snapshot.ts';
 import { routeFor } from '../uploads/routes.ts';
 
 /** The route that an upload takes. If it has a failure, the upload must not be sent. */
@@ -10,12 +10,15 @@ export interface Routed {
   readonly failure: KnownFailure | undefined;
 }
 
-/** The route of the current configuration that wants an upload. Undefined if none does. */
-export function routed(settings: Settings, object: OpenedUpload): Routed | undefined {
+/**
+ * The route of the current configuration that wants an upload. Undefined if none does.
+ * @param given what an operator gave for this retry.
+ */
+export function routed(settings: Settings, object: OpenedUpload, given?: GivenOverrides): Routed | undefined {
   const route = routeFor(settings.routes, object.upload);
   if (route === undefined) return undefined;
   try {
-    return { route: snapshot(route, object.metadata), failure: inputFailure(settings, object, route.input) };
+    return { route: snapshot(route, object.metadata, given), failure: inputFailure(settings, object, route.input) };
   } catch (error) {
     if (!(error instanceof InvalidOverrideError)) throw error;
     return { route: snapshot(route, {}), failure: { code: error.code, message: error.message } };

@@ -196,11 +196,12 @@ async function takeOver(delivery: Delivery, claim: Stored<ClaimedEntry>, object?
 async function sendIfFit(delivery: Delivery, claim: Stored<ClaimedEntry>, object: OpenedUpload): Promise<Outcome> {
   const { ledger, settings } = delivery.ports;
   const { entry } = claim;
-  if (!entry.reroute) {
+  const { reroute } = entry;
+  if (reroute === undefined) {
     const failure = inputFailure(settings, object, entry.route.input);
     return failure === undefined ? send(delivery, claim, object) : failUpload(delivery, claim, failure);
   }
-  const chosen = routed(settings, object);
+  const chosen = routed(settings, object, reroute === true ? undefined : reroute);
   if (chosen === undefined) {
     const message = 'No route of the current configuration wants this file.';
     return failUpload(delivery, claim, { code: 'unrouted', message });

@@ -46,11 +46,13 @@ const upload: z.ZodMiniType<Upload> = z.object({
 
 const isObject = (value: unknown): boolean => typeof value === 'object' && value !== null && !Array.isArray(value);
 
+const parameters = z.custom<Json>((value) => value !== undefined);
+
 const route: z.ZodMiniType<RouteSnapshot> = z.object({
   name: z.string(),
   input: z.enum(['file', 'text']),
   template: z.string(),
-  parameters: z.optional(z.custom<Json>((value) => value !== undefined)),
+  parameters: z.optional(parameters),
   additional: z.optional(z.custom<JsonObject>(isObject)),
 });
 
@@ -104,8 +106,11 @@ const facts = {
   schema: z.literal(ENTRY_SCHEMA),
   upload,
   route,
-  /** True from a retry until a route of the current configuration is written down. No POST is sent in between. */
-  reroute: z.optional(z.literal(true)),
+  /**
+   * Present from a retry until a route of the current configuration is written down. No POST is sent in between. An
+   * object holds what the operator gave for this retry. A function that does not know of it cannot read the entry.
+   */
+  reroute: z.optional(z.union([z.literal(true), readonlyObject({ parameters })])),
   /**
    * The pipeline that first claimed this generation. It is part of the flow tag, and a renamed pipeline must still find
    * the flow. Absent in a retried upload that waits.

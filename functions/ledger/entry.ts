@@ -1,7 +1,7 @@
 import type * as z from 'zod/mini';
 import type { SearchPlace } from '../flow-service/search-place.ts';
 import type { FlowTag } from '../flow-service/types.ts';
-import type { RouteSnapshot } from '../uploads/route-snapshot.ts';
+import type { GivenOverrides, RouteSnapshot } from '../uploads/route-snapshot.ts';
 import type { Upload } from '../uploads/upload.ts';
 import { ENTRY_SCHEMA, type entrySchema } from './entry-schema.ts';
 import type { KnownFailure } from './failures.ts';
@@ -298,9 +298,10 @@ export const isSameEnd = (one: TerminalEntry, other: TerminalEntry): boolean =>
  * The entry of an upload that the operator retries. After a failure it begins a new generation. The failed flow is then
  * never taken for the next one, and the upload takes the present route and pipeline. A retried wait keeps its
  * generation, route and pipeline.
+ * @param given what replaces parts of the route, for a failure.
  */
-export function retried(entry: FailedEntry | WaitingEntry, now: number): WaitingEntry {
-  const anew = { generation: entry.generation + 1, reroute: true, pipeline: undefined } as const;
+export function retried(entry: FailedEntry | WaitingEntry, now: number, given?: GivenOverrides): WaitingEntry {
+  const anew = { generation: entry.generation + 1, reroute: given ?? true, pipeline: undefined } as const;
   return {
     ...factsOf(entry),
     ...(entry.state === 'waiting' ? {} : anew),

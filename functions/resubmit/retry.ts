@@ -2,6 +2,9 @@ import pMap from 'p-map';
 import { type FailedEntry, failedMarkerOf, retried, type WaitingEntry } from '../ledger/entry.ts';
 import type { Stored } from '../ledger/store.ts';
 import type { PublishPorts } from '../publish/publish.ts';
+import type { Settings } from '../settings/environment.ts';
+import type { GivenOverrides } from '../uploads/route-snapshot.ts';
+import { routeFor } from '../uploads/routes.ts';
 import { messageFor } from '../uploads/upload-event.ts';
 import { readTold, replaceMarked } from './operator-changes.ts';
 import type { ResubmitPorts } from './resubmit.ts';
@@ -9,27 +12,36 @@ import type { ResubmitPorts } from './resubmit.ts';
 /** Uploads that are retried side by side. */
 const CONCURRENCY = 16;
 
-type RetryPorts = ResubmitPorts & PublishPorts;
+type RetryPorts = ResubmitPorts & PublishPorts & { readonly settings: Pick<Settings, 'routes'> };
 
 /** The result for one upload that an operator asked to retry. */
 export interface Retried {
   readonly upload: string;
-  readonly result: 'resubmitted' | 'unknown' | 'succeeded already' | 'under way';
+  readonly result: 'resubmitted' | 'unknown' | 'succeeded already' | 'under way' | 'overrides not allowed';
 }
 
-/** Retries failed uploads, and resubmits waiting ones at once. */
+/**
+ * Retries failed uploads, and resubmits waiting ones at once.
+ * @param given what replaces parts of the route for this retry, if the route allows it. Only a failure takes it.
+ */
 export async function retryUploads(
   uploadIds: readonly string[],
   ports: RetryPorts,
   signal: AbortSignal,
+  given?: GivenOverrides,
 ): Promise<readonly Retried[]> {
-  return pMap(uploadIds, (upload) => retryUpload(upload, ports, signal), {
+  return pMap(uploadIds, (upload) => retryUpload({ upload, given }, ports, signal), {
     concurrency: CONCURRENCY,
     stopOnError: false,
   });
 }
 
-async function retryUpload(upload: string, ports: RetryPorts, signal: AbortSignal): Promise<Retried> {
+interface OneRetry {
+  readonly upload: string;
+  readonly given: GivenOverrides | undefined;
+}
+
+async function retryUpload({ upload, given }: OneRetry, ports: RetryPorts, signal: AbortSignal): Promise<Retried> {
   const stored = await readTold(upload, ports, signal);
   if (stored === undefined) return { upload, result: 'unknown' };
   const { entry } = stored;
@@ -39,20 +51,27 @@ async function retryUpload(upload: string, ports: RetryPorts, signal: AbortSigna
     case 'claimed':
     case 'running':
       return { upload, result: 'under way' };
-    case 'failed':
     case 'waiting':
-      return resubmitNow({ ...stored, entry }, ports, signal);
+      // A flow of it may exist already, with the parameters that it had.
+      if (given !== undefined) return { upload, result: 'under way' };
+      return resubmitNow({ ...stored, entry }, undefined, ports, signal);
+    case 'failed':
+      if (given !== undefined && routeFor(ports.settings.routes, entry.upload)?.overrides !== true) {
+        return { upload, result: 'overrides not allowed' };
+      }
+      return resubmitNow({ ...stored, entry }, given, ports, signal);
   }
 }
 
 async function resubmitNow(
   stored: Stored<FailedEntry | WaitingEntry>,
+  given: GivenOverrides | undefined,
   ports: RetryPorts,
   signal: AbortSignal,
 ): Promise<Retried> {
   const { ledger, queue, clock } = ports;
   const upload = stored.entry.upload.id;
-  const again = retried(stored.entry, clock.now());
+  const again = retried(stored.entry, clock.now(), given);
   const written = await replaceMarked(stored, again, ports, signal);
   if (!written.won) return { upload, result: 'under way' };
   await ledger.putWaitingMarker({ uploadId: upload, notBefore: again.notBefore }, signal);

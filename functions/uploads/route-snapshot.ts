@@ -13,6 +13,11 @@ export interface RouteSnapshot {
   readonly additional?: JsonObject | undefined;
 }
 
+/** What an operator gives for one retry. It replaces parts of the route, as metadata does. */
+export interface GivenOverrides {
+  readonly parameters: Json;
+}
+
 /** An upload's metadata has an invalid override. The file is at fault, so no retry will help. */
 export class InvalidOverrideError extends Error {
   override readonly name = 'InvalidOverrideError';
@@ -26,20 +31,30 @@ export const PARAMETERS_METADATA = 'flow-parameters';
 /**
  * Returns the snapshot of a route for one upload. The upload's metadata replaces parts of it if the route allows that.
  * @param metadata user metadata by names in lower case, without `x-amz-meta-`, as the SDK returns it.
- * @throws {InvalidOverrideError}
+ * @param given replaces what the metadata says.
+ * @throws {InvalidOverrideError} also if something is given, and the route allows no overrides.
  */
-export function snapshot(route: Route, metadata: Readonly<Record<string, string>> = {}): RouteSnapshot {
+export function snapshot(
+  route: Route,
+  metadata: Readonly<Record<string, string>> = {},
+  given?: GivenOverrides,
+): RouteSnapshot {
   const { name, input, template, parameters, additional } = route;
   const kept: RouteSnapshot = { name, input, template, parameters, additional };
-  if (route.overrides !== true) return kept;
+  if (route.overrides !== true) {
+    if (given === undefined) return kept;
+    throw new InvalidOverrideError(`The retry came with other parameters, and the route ${name} allows none`);
+  }
   const override = <T>(header: string, schema: z.ZodMiniType<T>, read: (text: string) => unknown) =>
     metadata[header] === undefined ? undefined : parseOverride(header, metadata[header], { schema, read });
+  // Null is a valid value, so only an absent header keeps the route's own.
+  const own = () =>
+    PARAMETERS_METADATA in metadata ? override(PARAMETERS_METADATA, jsonSchema, JSON.parse) : parameters;
   return {
     name,
     input,
     template: override(TEMPLATE_METADATA, templateSchema, (text) => text.trim()) ?? template,
-    // Null is a valid value, so only an absent header keeps the route's own.
-    parameters: PARAMETERS_METADATA in metadata ? override(PARAMETERS_METADATA, jsonSchema, JSON.parse) : parameters,
+    parameters: given === undefined ? own() : given.parameters,
     additional: override('flow-additional', additionalSchema, JSON.parse) ?? additional,
   };
 }

@@ -97,6 +97,36 @@ describe('retry', () => {
     expect(flows(operated)).toBe(1);
   });
 
+  it('takes other parameters for failed files where the route allows it, and says what it leaves', async () => {
+    const routes = [
+      { name: 'texts', input: 'file', template: 'bytes_echo', suffixes: ['.txt'], overrides: true },
+      { name: 'pictures', input: 'file', template: 'bytes_echo' },
+    ] as const;
+    const operated = await start({ routes });
+    operated.refuse(422);
+    await operated.put('bad.txt', 'failed');
+    await operated.put('bad.png', 'failed');
+    await operated.listsFailed(2);
+    operated.refuse(undefined);
+    const words = ['retry', 'bad.txt', 'bad.png', '--parameters', '{"copies":2}'];
+    const unasked = await operated.run(...words);
+    expect(unasked.errors).toContain('bad.png: nothing is done: its route does not allow other parameters\n');
+    expect(unasked.errors).toContain('1 file would be sent again, with other parameters. Each may be paid for.');
+    const { code, output } = await operated.run(...words, '--yes', '--wait');
+    expect({ code, output }).toEqual({ code: 1, output: 'bad.txt  succeeded, with 2 results\n' });
+    const { view } = await operated.becomes('bad.txt', 'succeeded');
+    expect(view).toMatchObject({ generation: 2, parameters: { copies: 2 } });
+    const all = await operated.run('retry', '--failed', '--parameters', 'null', '--yes');
+    expect(all).toMatchObject({ code: 1, output: 'There is nothing to do.\n' });
+    expect(await operated.run('retry', 'bad.png', '--parameters', 'no JSON')).toMatchObject({ code: 2 });
+
+    operated.refuse(401);
+    await operated.put('waits.txt', 'waiting');
+    expect((await operated.run('retry', 'waits.txt', '--parameters', '{}', '--yes')).errors).toBe(
+      'waits.txt: nothing is done: it waits, and a flow of it may exist with its present parameters: cancel it first\n',
+    );
+  });
+
   it('asks for what it needs', async () => {
     const operated = await start();
     expect(await operated.run('retry')).toMatchObject({ code: 2 });

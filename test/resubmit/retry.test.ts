@@ -71,6 +71,59 @@ describe('a retried failure', () => {
     expect(world.service.flows).toMatchObject([{ parameters: { copies } }]);
   });
 
+  it('takes other parameters that the operator gives, once, as the route allows it', async () => {
+    await start({ routes: [{ ...ECHO, template: 'typo' }] });
+    await rejected('x', { 'flow-parameters': 'no JSON' });
+    world.redeploy({ routes: [{ ...ECHO, parameters: { copies: 2 }, overrides: true }] });
+    const { id } = (await world.entry()).upload;
+    const given = { parameters: { copies: 3 } };
+    expect(await retryUploads([id], world.ports, signal, given)).toEqual([{ upload: id, result: 'resubmitted' }]);
+    expect(await world.entry()).toMatchObject({ state: 'waiting', reroute: given });
+    await world.settle();
+    expect(world.service.flows).toMatchObject([{ parameters: { copies: 3 } }]);
+    const ended = await world.entry();
+    expect(ended).toMatchObject({ state: 'succeeded', generation: 2, route: { parameters: { copies: 3 } } });
+    expect(ended.reroute).toBeUndefined();
+  });
+
+  it('keeps them while it waits, and another retry of the wait does too', async () => {
+    await start({ routes: [{ ...ECHO, template: 'typo' }] });
+    await rejected();
+    world.redeploy({ routes: [{ ...ECHO, overrides: true }] });
+    const { id } = (await world.entry()).upload;
+    await retryUploads([id], world.ports, signal, { parameters: { copies: 3 } });
+    // A waiting upload may have been sent with the parameters that it has.
+    expect(await retryUploads([id], world.ports, signal, { parameters: { copies: 4 } })).toEqual([
+      { upload: id, result: 'under way' },
+    ]);
+    await retry();
+    await world.settle();
+    expect(world.service.flows).toMatchObject([{ parameters: { copies: 3 } }]);
+  });
+
+  it('is left as it is if its route does not allow other parameters', async () => {
+    await start({ routes: [{ ...ECHO, template: 'typo' }] });
+    await rejected();
+    const { id } = (await world.entry()).upload;
+    expect(await retryUploads([id], world.ports, signal, { parameters: null })).toEqual([
+      { upload: id, result: 'overrides not allowed' },
+    ]);
+    expect(await world.entry()).toMatchObject({ state: 'failed', generation: 1 });
+  });
+
+  it('fails, and is not sent, if its route stopped to allow them before it was claimed', async () => {
+    await start({ routes: [{ ...ECHO, template: 'typo', overrides: true }] });
+    await rejected();
+    const { id } = (await world.entry()).upload;
+    await retryUploads([id], world.ports, signal, { parameters: null });
+    world.redeploy({ routes: [ECHO] });
+    await world.settle();
+    expect(world.service.flows).toEqual([]);
+    expect(await world.receipt('a')).toMatchObject({
+      failure: { code: 'invalid-override', message: expect.stringContaining('came with other parameters') },
+    });
+  });
+
   it('takes that route although its first claim died before anything was sent', async () => {
     await start({ routes: [{ ...ECHO, template: 'typo' }] });
     await rejected();
