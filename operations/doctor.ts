@@ -1,13 +1,11 @@
-import { type _Object, ListObjectsV2Command } from '@aws-sdk/client-s3';
-import { collectorKey, STATE_PREFIX } from '../functions/ledger/keys.ts';
-import { readState } from '../functions/ledger/lease.ts';
+import { ListObjectsV2Command } from '@aws-sdk/client-s3';
 import { isDenied } from './aws-requests.ts';
 import { type CanaryFile, examineCanary } from './canary.ts';
 import { FunctionFailedError } from './collecting-function.ts';
 import type { Deployment } from './deployment.ts';
 import { droppedSince, QUEUE_DAYS } from './intake.ts';
 import { list } from './list.ts';
-import { objects } from './listing.ts';
+import { collectorStates, type KnownCollector } from './listing.ts';
 import { examineNotifications } from './notifications.ts';
 import { type PipelineStatus, pipelineStatus } from './status.ts';
 import { type OfferedTemplate, TemplatesUnknownError, templates } from './templates.ts';
@@ -280,36 +278,22 @@ async function examineIntake({ deployment, status }: Subject): Promise<Outcome> 
   };
 }
 
-async function examineTicks(subject: Subject): Promise<Outcome> {
-  const { deployment, signal } = subject;
-  const { s3, settings } = deployment;
-  const states: _Object[] = [];
-  for await (const each of objects({ s3, bucket: settings.ledgerBucket, prefix: STATE_PREFIX }, signal))
-    states.push(each);
+async function examineTicks({ deployment, signal }: Subject): Promise<Outcome> {
+  const collectors = await collectorStates(deployment, signal);
   const todo = 'See docs/runbook.md, tick-missing.';
-  if (!states.some(({ Key }) => Key === collectorKey(0))) {
+  if (collectors.length === 0) {
     const what = 'No tick of the collecting function has ever run, so no results are fetched.';
     return { severity: 'fault', what, todo: `If it was deployed a minute ago, ask again. Otherwise ${todo}` };
   }
-  const findings: Finding[] = [];
-  for (let index = 0; ; index += 1) {
-    const object = states.find(({ Key }) => Key === collectorKey(index));
-    if (object === undefined) break;
-    const outcome = await examineTicksOf(index, object, subject);
-    if (outcome !== undefined) findings.push({ ...outcome, todo });
-  }
+  const findings = collectors.flatMap((each) => {
+    const finding = findingOfTicks(each, deployment.clock.now());
+    return finding === undefined ? [] : [{ ...finding, todo }];
+  });
   return findings.find(({ severity }) => severity === 'fault') ?? findings[0] ?? 'good';
 }
 
-async function examineTicksOf(
-  index: number,
-  { LastModified }: _Object,
-  { deployment, signal }: Subject,
-): Promise<Omit<Finding, 'todo'> | undefined> {
-  const { s3, settings, clock } = deployment;
-  const { state } = await readState({ s3, bucket: settings.ledgerBucket, clock }, index, signal);
-  const now = clock.now();
-  const silence = now - (LastModified?.getTime() ?? 0);
+function findingOfTicks({ index, state, writtenAt }: KnownCollector, now: number): Omit<Finding, 'todo'> | undefined {
+  const silence = now - writtenAt;
   const who = index === 0 ? '' : ` of collector ${index}`;
   if (silence > TICK_SILENCE_MAX_MS) {
     const wasTakenAway = index > 0 && silence > COLLECTOR_GONE_MS;

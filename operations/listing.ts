@@ -1,7 +1,9 @@
 import { type _Object, ListObjectsV2Command } from '@aws-sdk/client-s3';
 import pMap from 'p-map';
+import type { CollectorState } from '../functions/ledger/collector-state.ts';
 import type { Entry } from '../functions/ledger/entry.ts';
 import {
+  collectorKey,
   FAILED_PREFIX,
   type FailedMarker,
   failedSinceKey,
@@ -10,9 +12,11 @@ import {
   parseWaitingKey,
   RUNNING_PREFIX,
   type RunningMarker,
+  STATE_PREFIX,
   WAITING_PREFIX,
   type WaitingMarker,
 } from '../functions/ledger/keys.ts';
+import { readState } from '../functions/ledger/lease.ts';
 import { UnreadableEntryError } from '../functions/ledger/store.ts';
 import type { Deployment } from './deployment.ts';
 
@@ -103,3 +107,30 @@ export const readEntries = (
   deployment: Deployment,
   signal: AbortSignal,
 ): Promise<readonly ReadEntry[]> => pMap(ids, (id) => readEntry(id, deployment, signal), { concurrency: READS_MAX });
+
+/** What a collector has written down, and when. */
+export interface KnownCollector {
+  readonly index: number;
+  readonly state: CollectorState;
+  /** Milliseconds since the epoch, by the clock of S3. */
+  readonly writtenAt: number;
+}
+
+/** The states of all collectors, in their order. None if no tick has ever run. */
+export async function collectorStates(
+  { s3, settings, clock }: Deployment,
+  signal: AbortSignal,
+): Promise<readonly KnownCollector[]> {
+  const bucket = settings.ledgerBucket;
+  const written = new Map<string, number>();
+  for await (const { Key = '', LastModified } of objects({ s3, bucket, prefix: STATE_PREFIX }, signal)) {
+    written.set(Key, LastModified?.getTime() ?? 0);
+  }
+  const known: KnownCollector[] = [];
+  for (let index = 0; ; index += 1) {
+    const writtenAt = written.get(collectorKey(index));
+    if (writtenAt === undefined) return known;
+    const { state } = await readState({ s3, bucket, clock }, index, signal);
+    known.push({ index, state, writtenAt });
+  }
+}

@@ -1,14 +1,13 @@
-import { GetObjectCommand, ListObjectsV2Command } from '@aws-sdk/client-s3';
+import { GetObjectCommand } from '@aws-sdk/client-s3';
 import { arrivalOf, type Entry } from '../functions/ledger/entry.ts';
-import { collectorKey, STATE_PREFIX, SWEEP_KEY } from '../functions/ledger/keys.ts';
-import { readState } from '../functions/ledger/lease.ts';
+import { SWEEP_KEY } from '../functions/ledger/keys.ts';
 import { isAbsent } from '../functions/s3/errors.ts';
 import { mediaTypeOf } from '../functions/uploads/media-type.ts';
 import { mayMatch, routeFor } from '../functions/uploads/routes.ts';
 import type { Deployment, QueueDepth } from './deployment.ts';
 import { type FoundUpload, find } from './find.ts';
 import { type Intake, intakeOf } from './intake.ts';
-import { failedMarkers, readEntries, runningMarkers, waitingMarkers } from './listing.ts';
+import { collectorStates, failedMarkers, readEntries, runningMarkers, waitingMarkers } from './listing.ts';
 import { type UploadView, viewOf } from './upload-view.ts';
 
 const DAY_MS = 24 * 60 * 60_000;
@@ -33,6 +32,8 @@ export interface PipelineStatus {
     readonly reasons: Readonly<Record<string, number>>;
     /** True if there are more than were read for their reasons. */
     readonly isSample: boolean;
+    /** The number of those that were read for their reasons. */
+    readonly read: number;
     /** When the upload that has been under way for longest came to the pipeline, of those that were read. */
     readonly oldestArrivedAt: string | undefined;
   };
@@ -139,7 +140,12 @@ export async function pipelineStatus(deployment: Deployment, signal: AbortSignal
   return { ...facts, intake, queue, deadLetters, waiting, running, failed, collectors, sweep };
 }
 
-async function waitingStatus(deployment: Deployment, signal: AbortSignal): Promise<PipelineStatus['waiting']> {
+/** @param readMax waiting uploads whose entries are read. */
+export async function waitingStatus(
+  deployment: Deployment,
+  signal: AbortSignal,
+  readMax = REASONS_READ_MAX,
+): Promise<PipelineStatus['waiting']> {
   const ids = new Set<string>();
   const toRead: string[] = [];
   let throttled = 0;
@@ -148,7 +154,7 @@ async function waitingStatus(deployment: Deployment, signal: AbortSignal): Promi
     if (ids.has(uploadId)) continue;
     ids.add(uploadId);
     if (throttledSince !== undefined) throttled += 1;
-    if (toRead.length < REASONS_READ_MAX) toRead.push(uploadId);
+    if (toRead.length < readMax) toRead.push(uploadId);
   }
   const reasons: Record<string, number> = {};
   let oldest: number | undefined;
@@ -165,6 +171,7 @@ async function waitingStatus(deployment: Deployment, signal: AbortSignal): Promi
     throttled,
     reasons,
     isSample: ids.size > toRead.length,
+    read: toRead.length,
     oldestArrivedAt: isoOf(oldest),
   };
 }
@@ -192,25 +199,14 @@ async function failedStatus(deployment: Deployment, signal: AbortSignal): Promis
   return { count: ids.size, since: new Date(since).toISOString() };
 }
 
-async function collectorsStatus(
-  { s3, settings, clock }: Deployment,
-  signal: AbortSignal,
-): Promise<readonly CollectorStatus[]> {
-  const { Contents = [] } = await s3.send(
-    new ListObjectsV2Command({ Bucket: settings.ledgerBucket, Prefix: STATE_PREFIX }),
-    { abortSignal: signal },
-  );
-  const collectors: CollectorStatus[] = [];
-  for (let index = 0; Contents.some(({ Key }) => Key === collectorKey(index)); index += 1) {
-    const { state } = await readState({ s3, bucket: settings.ledgerBucket, clock }, index, signal);
-    collectors.push({
-      index,
-      tickCompletedAt: isoOf(state.tickCompletedAt),
-      isAtWork: (state.heldUntil ?? 0) > clock.now(),
-      requestsPerSecond: state.pace?.requestsPerSecond,
-    });
-  }
-  return collectors;
+async function collectorsStatus(deployment: Deployment, signal: AbortSignal): Promise<readonly CollectorStatus[]> {
+  const collectors = await collectorStates(deployment, signal);
+  return collectors.map(({ index, state }) => ({
+    index,
+    tickCompletedAt: isoOf(state.tickCompletedAt),
+    isAtWork: (state.heldUntil ?? 0) > deployment.clock.now(),
+    requestsPerSecond: state.pace?.requestsPerSecond,
+  }));
 }
 
 /** Only shown, so a state that cannot be read is no sweep. */

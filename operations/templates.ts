@@ -37,24 +37,13 @@ const templateSchema = z.pipe(
   ),
 );
 
-/** A list, or an object with a list under one of these names. */
-const templatesSchema = z.union([
-  z.array(templateSchema),
-  ...(['templates', 'items', 'results', 'data'] as const).map((name) =>
-    z.pipe(
-      z.looseObject({ [name]: z.array(templateSchema) }),
-      z.transform((answer) => answer[name] as readonly OfferedTemplate[]),
-    ),
-  ),
-]);
-
 const answerSchema = z.union([
-  z.object({ templates: templatesSchema }),
+  z.object({ templates: z.array(templateSchema) }),
   z.object({ issue: z.object({ code: z.string(), message: z.string() }) }),
 ]);
 
 /**
- * What the service offers. The collecting function asks it, with its token.
+ * What the service offers, on all pages. The collecting function asks it, with its token.
  * @throws {TemplatesUnknownError} the service does not list its templates, or cannot be reached.
  */
 export async function templates({ collecting }: Deployment, signal: AbortSignal): Promise<readonly OfferedTemplate[]> {

@@ -17,12 +17,16 @@ const when = (iso: string): string => `${time(iso)}  (${ago(iso)})`;
 export function showPipeline(status: PipelineStatus): readonly string[] {
   const { intake, queue, waiting, running, failed, collectors, sweep, deadLetters } = status;
   const reasons = Object.entries(waiting.reasons).map(([reason, count]) => `${count} ${reason}`);
-  const sample = waiting.isSample ? ', of the first ones' : '';
   const lines = [
     ...(intake === undefined || intake.state === 'on' ? [] : [['new flows', showIntake(intake)]]),
     ['queue', `${counted(queue.visible, 'upload')} to begin, ${queue.inFlight} at work`],
-    ['waiting', `${waiting.count}${reasons.length === 0 ? '' : `  (${reasons.join(', ')}${sample})`}`],
-    ...(waiting.oldestArrivedAt === undefined ? [] : [['', `oldest came ${ago(waiting.oldestArrivedAt)}`]]),
+    ['waiting', `${waiting.count}${reasons.length === 0 ? '' : `  (${reasons.join(', ')})`}`],
+    ...(waiting.isSample
+      ? [['', `the reasons are of ${waiting.read} of them: flowdrop list --waiting --limit 100000 reads all`]]
+      : []),
+    ...(waiting.oldestArrivedAt === undefined
+      ? []
+      : [['', `oldest${waiting.isSample ? ' of these' : ''} came ${ago(waiting.oldestArrivedAt)}`]]),
     ['running', `${running.count}`],
     ...(running.oldestCreatedAt === undefined ? [] : [['', `oldest flow began ${ago(running.oldestCreatedAt)}`]]),
     ['failed', `${failed.count}  (in the last 24 hours)`],

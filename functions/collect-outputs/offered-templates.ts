@@ -3,7 +3,7 @@ import type { FlowService } from '../flow-service/types.ts';
 
 /** What the flow service offers; or why it did not say so. */
 export type OfferedTemplates =
-  | { readonly templates: unknown; readonly issue?: undefined }
+  | { readonly templates: readonly unknown[]; readonly issue?: undefined }
   | { readonly issue: { readonly code: FlowServiceErrorCode; readonly message: string } };
 
 /**

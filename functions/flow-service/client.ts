@@ -27,7 +27,7 @@ import {
   flowPageSchema,
   flowSchema,
   outputPageSchema,
-  templatesSchema,
+  templatePageSchema,
 } from './schemas.ts';
 import type { QueryKind } from './search-place.ts';
 import { flowSubject } from './throttled-subjects.ts';
@@ -40,7 +40,7 @@ const LIST_PATIENCE_MS = 5_000;
 const LIST_PAGES_MAX = 10 * FIND_PAGES_MAX;
 const LIST_FLOWS_MAX = 10 * FIND_FLOWS_MAX;
 
-/** Pages and outputs read of one flow. A known flow with many outputs has two hundred. */
+/** Pages and outputs read of one flow, and of templates. A known flow with many outputs has two hundred. */
 export const OUTPUT_PAGES_MAX = 100;
 export const OUTPUTS_MAX = 10_000;
 
@@ -190,11 +190,23 @@ class HttpFlowService implements FlowService {
     for await (const { page, fresh } of listing.pages()) yield page.flows.filter(({ flowId }) => fresh.has(flowId));
   }
 
-  async templates(signal: AbortSignal): Promise<unknown> {
+  async templates(signal: AbortSignal): Promise<readonly unknown[]> {
     const url = this.#requests.url('templates');
-    const patienceMs = LIST_PATIENCE_MS;
-    const call: Call = { operation: 'templates', method: 'GET', url, subject: 'templates', patienceMs, rank: 2 };
-    return this.#requests.read(await this.#requests.send(call, signal), templatesSchema, signal, PAGE_ANSWER);
+    const call: Call = {
+      operation: 'templates',
+      method: 'GET',
+      url,
+      subject: 'templates',
+      patienceMs: LIST_PATIENCE_MS,
+    };
+    const limits: ListingLimits = { pagesMax: OUTPUT_PAGES_MAX, entriesMax: OUTPUTS_MAX, mayBeSilent: false, rank: 2 };
+    const listing = this.#listing(call, templatePageSchema, limits, signal);
+    const templates: unknown[] = [];
+    for await (const { page, fresh } of listing.pages()) {
+      templates.push(...page.templates.filter((_, index) => fresh.has(page.ids[index] ?? '')));
+    }
+    if (listing.stopReason === undefined) return templates;
+    throw new UnintelligibleAnswerError(`templates: not all templates can be listed: ${listing.stopReason}`);
   }
 
   find(tag: FlowTag, since: number, signal: AbortSignal, options: FindOptions = {}): Promise<Found> {

@@ -264,8 +264,28 @@ export const flowPageSchema = z.pipe(
   }),
 );
 
-/** The response of `GET /templates`: a list, or an object with a list. It is passed on as it is. */
-export const templatesSchema = z.union([z.array(z.unknown()), anyObject]);
+/** Names under which a page may have its list of templates. */
+const TEMPLATE_MEMBERS = ['templates', 'items', 'results', 'data'];
+
+interface TemplatePage extends ListingPage {
+  /** As the service writes them. */
+  readonly templates: readonly unknown[];
+}
+
+/** One page of `GET /templates`: a list, or an object with a list. */
+export const templatePageSchema = z.pipe(
+  z.union([z.array(z.unknown()), anyObject]),
+  z.transform((answer, context): TemplatePage => {
+    const fields = Array.isArray(answer) ? {} : answer;
+    const templates = Array.isArray(answer) ? answer : TEMPLATE_MEMBERS.map((name) => fields[name]).find(Array.isArray);
+    if (templates === undefined) {
+      context.issues.push({ code: 'custom', message: 'no list of templates', input: answer });
+      return z.NEVER;
+    }
+    const ids = templates.map((each) => JSON.stringify(each));
+    return { templates, ids, entries: templates.length, total: totalOf(fields), next: nextOf(fields) };
+  }),
+);
 
 interface OutputPage extends ListingPage {
   readonly outputs: readonly Output[];

@@ -128,10 +128,11 @@ export interface FlowService {
    */
   list(signal: AbortSignal): AsyncGenerator<readonly FlowRecord[]>;
   /**
-   * `GET /templates`: what the service offers, as it says it: a list, or an object with one.
+   * `GET /templates`: what the service offers, on all pages. Each template is as the service writes it.
    * @throws {NotFoundError} @throws {NotServedError} the service does not list its templates.
+   * @throws {UnintelligibleAnswerError} the pages cannot be read to their end.
    */
-  templates(signal: AbortSignal): Promise<unknown>;
+  templates(signal: AbortSignal): Promise<readonly unknown[]>;
   /**
    * Searches the service's listing for the flow that carries `tag`. Returns `absent` only if the flow cannot have been
    * overlooked (see `flow-search.ts`), and `unknown` otherwise.

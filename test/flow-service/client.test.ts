@@ -984,3 +984,31 @@ describe('aborting a flow', () => {
     await expect(clientOf(PUBLIC, { transport }).abort('f1', never)).rejects.toThrow(errors.UnavailableError);
   });
 });
+
+describe('templates', () => {
+  const paged = async (pages: readonly object[], more: (number: number) => object) => {
+    const asked: string[] = [];
+    const transport: FlowServiceOptions['transport'] = async ({ url }) => {
+      asked.push(url.search);
+      const number = Number(url.searchParams.get('page') ?? 1);
+      const body = { templates: pages[number - 1] ?? [], ...more(number) };
+      return { status: 200, headers: {}, body: streamed([Buffer.from(JSON.stringify(body))]), destroy() {} };
+    };
+    return { asked, templates: clientOf(PUBLIC, { transport }).templates(never) };
+  };
+  const pages = [[{ id: 'a', input_types: ['image/png'] }, { name: 'b' }], [{ id: 'c' }]];
+
+  it('are read on all pages, as the service writes them', async () => {
+    const { templates, asked } = await paged(pages, (number) => ({ next_page: number < 2 ? number + 1 : null }));
+    expect(await templates).toEqual(pages.flat());
+    expect(asked).toEqual(['', '?page=2']);
+    expect(await (await paged(pages.slice(1), () => ({}))).templates).toEqual([{ id: 'c' }]);
+  });
+
+  it('are not taken for all if some cannot be listed', async () => {
+    const { templates } = await paged(pages.slice(0, 1), () => ({ total: 3, has_more: false }));
+    await expect(templates).rejects.toThrow(
+      'not all templates can be listed: the listing counts 3 entries but shows 2',
+    );
+  });
+});

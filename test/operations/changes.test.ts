@@ -97,7 +97,9 @@ describe('retry', () => {
     expect(flows(operated)).toBe(1);
   });
 
-  it('takes other parameters for failed files where the route allows it, and says what it leaves', async () => {
+  it('takes other parameters for failed files where the route allows it, and says what it leaves', {
+    timeout: 120_000,
+  }, async () => {
     const routes = [
       { name: 'texts', input: 'file', template: 'bytes_echo', suffixes: ['.txt'], overrides: true },
       { name: 'pictures', input: 'file', template: 'bytes_echo' },

@@ -1,7 +1,9 @@
 import { DeleteObjectCommand, PutObjectCommand } from '@aws-sdk/client-s3';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { showPipeline } from '../../command-line/flowdrop/show.ts';
 import { INBOX_BUCKET, LEDGER_BUCKET } from '../../local/pipeline.ts';
-import { deployedAs, Operated, runFlowdrop } from './support.ts';
+import { pipelineStatus, waitingStatus } from '../../operations/status.ts';
+import { deployedAs, Operated, runFlowdrop, signal } from './support.ts';
 
 let operated: Operated;
 beforeAll(async () => {
@@ -26,6 +28,15 @@ describe('status', () => {
     expect(output).toMatch(/running +0/);
     expect(output).toMatch(/last tick +completed \d+ s ago/);
     expect(output).toContain('flowdrop list --failed');
+  });
+
+  it('says so if it has not read the reasons of all that wait', async () => {
+    const waiting = await waitingStatus(operated.deployment, signal, 0);
+    expect(waiting).toMatchObject({ count: 1, read: 0, isSample: true, reasons: {} });
+    const state = { ...(await pipelineStatus(operated.deployment, signal)), waiting };
+    expect(showPipeline(state).join('\n')).toMatch(
+      /waiting +1\n +the reasons are of 0 of them: flowdrop list --waiting/,
+    );
   });
 
   it('tells the life of a file that succeeded', async () => {
