@@ -5,6 +5,7 @@ import type { IEventSourceMapping, IFunction } from 'aws-cdk-lib/aws-lambda';
 import { RetentionDays } from 'aws-cdk-lib/aws-logs';
 import type { IBucket } from 'aws-cdk-lib/aws-s3';
 import type { ISecret } from 'aws-cdk-lib/aws-secretsmanager';
+import type { ITopic } from 'aws-cdk-lib/aws-sns';
 import type { IQueue } from 'aws-cdk-lib/aws-sqs';
 import { Construct } from 'constructs';
 import { ConfigurationError } from '../functions/base/validation.ts';
@@ -58,6 +59,7 @@ export class FlowPipeline extends Construct {
   readonly alarms: readonly IAlarm[];
   readonly #parts: Parts;
   readonly #createFlow: CreateFlow;
+  readonly #alarmTopics: readonly ITopic[];
 
   /** @throws {ConfigurationError} naming every issue of the props. */
   constructor(scope: Construct, id: string, props: FlowPipelineProps) {
@@ -80,6 +82,7 @@ export class FlowPipeline extends Construct {
     this.createFlowFunction = createFlow.function;
     this.uploadMapping = createFlow.mapping;
     this.collectOutputsFunction = collectOutputs.function;
+    this.#alarmTopics = [...new Set([props.alarmTopic, props.ticketTopic])].filter((topic) => topic !== undefined);
     this.alarms = this.#newMonitoring(props, context);
     new SavedQueries(this, 'Queries', {
       pipeline: context.pipeline,
@@ -104,8 +107,8 @@ export class FlowPipeline extends Construct {
   }
 
   /**
-   * Allows the grantee what `flowdrop` needs to show things: uploads, results, records, the stack's outputs, the settings
-   * and how long the queues are. It changes nothing, and asks the flow service nothing.
+   * Allows the grantee what `flowdrop` needs to show things: uploads, results, records, the stack's outputs, the settings,
+   * how long the queues are, and the alarms of the account and region. It changes nothing, and asks the flow service nothing.
    */
   grantView(grantee: IGrantable): void {
     const { inbox, results, ledger, uploads } = this.#parts;
@@ -114,6 +117,9 @@ export class FlowPipeline extends Construct {
       Grant.addToPrincipal({ grantee, actions: [action], resourceArns: [resource] });
     allow('cloudformation:DescribeStacks', Stack.of(this).stackId);
     allow('lambda:GetFunctionConfiguration', this.collectOutputsFunction.functionArn);
+    // A listing of alarms is of all alarms. See "Actions, resources, and condition keys for Amazon CloudWatch".
+    allow('cloudwatch:DescribeAlarms', Stack.of(this).formatArn({ service: 'cloudwatch', resource: 'alarm:*' }));
+    for (const { topicArn } of this.#alarmTopics) allow('sns:GetTopicAttributes', topicArn);
   }
 
   /**

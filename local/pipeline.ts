@@ -241,6 +241,13 @@ export async function startPipeline(options: PipelineOptions): Promise<Pipeline>
   }
 }
 
+/** As in the policy of a deployed queue. */
+const SENDERS = {
+  Effect: 'Allow',
+  Principal: { Service: ['s3.amazonaws.com', 'events.amazonaws.com'] },
+  Action: 'sqs:SendMessage',
+};
+
 function createQueues({ timeoutSeconds = TIMEOUT_SECONDS }: PipelineOptions): { queue: Queue; deadLetters: Queue } {
   const deadLetters = new Queue({ name: 'uploads-dead', clock: systemClock });
   const queue = new Queue({
@@ -248,6 +255,7 @@ function createQueues({ timeoutSeconds = TIMEOUT_SECONDS }: PipelineOptions): { 
     clock: systemClock,
     visibilityTimeoutSeconds: timeoutSeconds + HIDDEN_BEYOND_TIMEOUT_SECONDS,
     deadLetters: { queue: deadLetters, maxReceiveCount: RECEIVES_MAX },
+    attributes: { Policy: JSON.stringify({ Version: '2012-10-17', Statement: [SENDERS] }) },
   });
   return { queue, deadLetters };
 }

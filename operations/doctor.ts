@@ -1,4 +1,5 @@
 import { ListObjectsV2Command } from '@aws-sdk/client-s3';
+import { type Alarm, alarmsOf, examineAlarms, examineRaised } from './alarms.ts';
 import { isDenied } from './aws-requests.ts';
 import { type CanaryFile, examineCanary } from './canary.ts';
 import { FunctionFailedError } from './collecting-function.ts';
@@ -75,6 +76,7 @@ interface Subject {
   readonly signal: AbortSignal;
   readonly status: () => Promise<PipelineStatus>;
   readonly offered: () => Promise<readonly OfferedTemplate[]>;
+  readonly alarms: () => Promise<readonly Alarm[]>;
 }
 
 type Check = (subject: Subject) => Outcome | Promise<Outcome>;
@@ -93,7 +95,14 @@ const CHECKS: Readonly<Record<string, Check>> = {
   'oldest running': examineRunning,
   'daily sweep': examineSweep,
   clocks: examineClocks,
+  alarms: ofAlarms((alarms, { deployment, signal }) => examineAlarms(alarms, deployment, signal)),
+  'alarms that are on': ofAlarms(examineRaised),
 };
+
+/** A check of the alarms. A local run has none, because its user is watching. */
+function ofAlarms(examine: (alarms: readonly Alarm[], subject: Subject) => Outcome | Promise<Outcome>): Check {
+  return async (subject) => (subject.deployment.isLocal ? 'good' : examine(await subject.alarms(), subject));
+}
 
 /** The first check. Whoever has a connection has passed it. */
 export const CONNECTION_CHECK = 'credentials and connection';
@@ -107,6 +116,7 @@ export async function doctor(deployment: Deployment, signal: AbortSignal, canary
     ...{ deployment, signal },
     status: once(() => pipelineStatus(deployment, signal)),
     offered: once(() => templates(deployment, signal)),
+    alarms: once(() => alarmsOf(deployment, signal)),
   };
   const checks: readonly (readonly [string, Check])[] = [
     [CONNECTION_CHECK, () => 'good'],

@@ -4,6 +4,7 @@ import * as z from 'zod/mini';
 import { sendToAws } from './aws-requests.ts';
 import type { Deployment } from './deployment.ts';
 import type { Outcome } from './doctor.ts';
+import { examineQueuePolicy } from './queue-policy.ts';
 
 const rulesSchema = z.object({ RuleNames: z._default(z.array(z.string()), []) });
 const ruleSchema = z.object({ State: z.string() });
@@ -21,7 +22,9 @@ export async function examineNotifications(deployment: Deployment, signal: Abort
     { abortSignal: signal },
   );
   const toQueue = QueueConfigurations.filter(({ QueueArn }) => QueueArn === arn);
-  if (toQueue.some((each) => isWhole(each, settings.inboxPrefix))) return 'good';
+  if (toQueue.some((each) => isWhole(each, settings.inboxPrefix))) {
+    return examineQueuePolicy('s3.amazonaws.com', deployment, signal);
+  }
   if (toQueue.length > 0) {
     return {
       severity: 'fault',
@@ -40,7 +43,8 @@ export async function examineNotifications(deployment: Deployment, signal: Abort
 }
 
 /** Tells whether a rule that is on brings events to the queue. */
-async function examineRules(arn: string, { access, settings }: Deployment, signal: AbortSignal): Promise<Outcome> {
+async function examineRules(arn: string, deployment: Deployment, signal: AbortSignal): Promise<Outcome> {
+  const { access, settings } = deployment;
   const ask = async (operation: string, body: object): Promise<unknown> => {
     const headers = { 'content-type': 'application/x-amz-json-1.1', 'x-amz-target': `AWSEvents.${operation}` };
     const request = { service: 'events', method: 'POST', path: '/', headers, body: JSON.stringify(body) } as const;
@@ -48,7 +52,9 @@ async function examineRules(arn: string, { access, settings }: Deployment, signa
   };
   const { RuleNames } = rulesSchema.parse(await ask('ListRuleNamesByTarget', { TargetArn: arn }));
   for (const Name of RuleNames) {
-    if (ruleSchema.parse(await ask('DescribeRule', { Name })).State.startsWith('ENABLED')) return 'good';
+    if (ruleSchema.parse(await ask('DescribeRule', { Name })).State.startsWith('ENABLED')) {
+      return examineQueuePolicy('events.amazonaws.com', deployment, signal);
+    }
   }
   const { inboxBucket } = settings;
   return {

@@ -83,6 +83,8 @@ describe('flowdrop doctor', () => {
       'oldest running: good',
       'daily sweep: good',
       'clocks: good',
+      'alarms: good',
+      'alarms that are on: good',
     ]);
     expect(code).toBe(0);
     expect((await operated.run('doctor')).output).toMatch(/^the local run:\n {2}credentials and connection: good\n/);

@@ -1,8 +1,13 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import type { Stack } from 'aws-cdk-lib';
 import { Role, ServicePrincipal } from 'aws-cdk-lib/aws-iam';
+import { Topic } from 'aws-cdk-lib/aws-sns';
 import { beforeAll, describe, expect, it } from 'vitest';
 import type { FlowPipeline } from '../../infra/flow-pipeline.ts';
+import { listenOnLoopback } from '../../local/loopback.ts';
+import { alarmsOf, examineAlarms } from '../../operations/alarms.ts';
+import type { Deployment } from '../../operations/deployment.ts';
 import { examineNotifications } from '../../operations/notifications.ts';
 import { ACCOUNT, type Call, idleOf, isAllowed, lineOf, permissionsOf, REGION, refusedOf } from '../infra/policies.ts';
 import { synthesisePipeline } from '../infra/synthesis.ts';
@@ -44,6 +49,7 @@ const ROLES: Readonly<Record<Grant, string>> = { view: 'TheViewer', operate: 'Th
 const recorded: Record<Grant, Map<string, Call>> = { view: new Map(), operate: new Map(), forget: new Map() };
 beforeAll(async () => {
   let grant: Grant | undefined;
+  const record = (call: Call): void => void (grant && recorded[grant].set(JSON.stringify(call), call));
   const onOperatorCall = (action: string, resource: string, context: Readonly<Record<string, string>>): void => {
     if (grant === undefined) return;
     const known = { ...context, 'aws:ResourceAccount': ACCOUNT };
@@ -51,7 +57,7 @@ beforeAll(async () => {
     const call = isMapping
       ? { action, resource: MAPPING_ARN, context: { ...known, 'lambda:FunctionArn': CREATE_FUNCTION_ARN } }
       : { action, resource: deployed(resource), context: known };
-    recorded[grant].set(JSON.stringify(call), call);
+    record(call);
   };
   await using operated = await Operated.start({ onOperatorCall });
   await operated.put('good.png', 'succeeded');
@@ -59,9 +65,26 @@ beforeAll(async () => {
   await operated.listsFailed(1);
   writeFileSync(join(operated.directory, 'new.png'), 'a picture');
   await using stack = await deployedAs('flowdrop', operated.pipeline);
+  await using closing = new AsyncDisposableStack();
+  const watch = await listenOnLoopback(async (request, response) => {
+    const isTopic = request.headers['content-type'] === 'application/x-www-form-urlencoded';
+    const alarms = [{ AlarmName: 'flowdrop-a', StateValue: 'OK', AlarmActions: [TOPIC_ARN] }];
+    if (isTopic) record({ action: 'sns:GetTopicAttributes', resource: TOPIC_ARN });
+    else record({ action: 'cloudwatch:DescribeAlarms', resource: `arn:aws:cloudwatch:${REGION}:${ACCOUNT}:alarm:*` });
+    response.end(isTopic ? TOPIC_XML : JSON.stringify({ MetricAlarms: alarms }));
+  });
+  closing.defer(() => watch.close());
+  const watched = (deployment: Deployment): Deployment => {
+    const { access } = deployment;
+    const endpoints = { ...access.endpoints, monitoring: watch.url, sns: watch.url };
+    return { ...deployment, access: { ...access, endpoints } };
+  };
   for (grant of ['view', 'operate', 'forget'] as const) {
     const deployment = await stack.connect();
-    if (grant === 'view') await examineNotifications(deployment, signal);
+    if (grant === 'view') {
+      await examineNotifications(deployment, signal);
+      await examineAlarms(await alarmsOf(watched(deployment), signal), watched(deployment), signal);
+    }
     deployment.close();
     recorded[grant].set('outputs', { action: 'cloudformation:DescribeStacks', resource: STACK_ID });
     for (const words of COMMANDS[grant]) {
@@ -84,7 +107,12 @@ function deployed(resource: string): string {
 const newRole = (pipeline: FlowPipeline, id: string) =>
   new Role(pipeline, id, { assumedBy: new ServicePrincipal('ec2.amazonaws.com') });
 
-const { template } = synthesisePipeline({}, (pipeline) => {
+const TOPIC_ARN = `arn:aws:sns:${REGION}:${ACCOUNT}:alarms`;
+const TOPIC_XML = `<GetTopicAttributesResponse><GetTopicAttributesResult><Attributes><entry><key>SubscriptionsConfirmed</key>
+<value>1</value></entry><entry><key>Owner</key><value>1</value></entry></Attributes></GetTopicAttributesResult></GetTopicAttributesResponse>`;
+
+const withTopic = (stack: Stack) => ({ alarmTopic: Topic.fromTopicArn(stack, 'Topic', TOPIC_ARN) });
+const { template } = synthesisePipeline(withTopic, (pipeline) => {
   pipeline.grantView(newRole(pipeline, ROLES.view));
   pipeline.grantOperate(newRole(pipeline, ROLES.operate));
   pipeline.grantForget(newRole(pipeline, ROLES.forget));

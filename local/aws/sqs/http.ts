@@ -28,9 +28,11 @@ export async function serveQueues(queues: readonly Queue[], access: EndpointAcce
     ...access,
     operations: {
       GetQueueAttributes: operation(z.object({ QueueUrl: z.string() }), ({ QueueUrl }) => {
-        const { visible, inFlight, delayed } = find(QueueUrl).counts();
+        const queue = find(QueueUrl);
+        const { visible, inFlight, delayed } = queue.counts();
         return {
           Attributes: {
+            ...queue.attributes,
             ApproximateNumberOfMessages: String(visible),
             ApproximateNumberOfMessagesNotVisible: String(inFlight),
             ApproximateNumberOfMessagesDelayed: String(delayed),

@@ -19,6 +19,8 @@ export interface QueueOptions {
   readonly visibilityTimeoutSeconds?: number;
   /** After `maxReceiveCount` receives, the next receive moves the message to that queue. */
   readonly deadLetters?: { readonly queue: Queue; readonly maxReceiveCount: number };
+  /** What `GetQueueAttributes` answers beside the counts, such as `Policy`. Nothing here obeys it. */
+  readonly attributes?: Readonly<Record<string, string>>;
 }
 
 export interface ReceivedMessage {
@@ -51,14 +53,16 @@ interface Message {
  */
 export class Queue {
   readonly name: string;
+  readonly attributes: Readonly<Record<string, string>>;
   readonly #clock: Clock;
   readonly #visibilityTimeoutSeconds: number;
   readonly #deadLetters: QueueOptions['deadLetters'];
   readonly #messages = new Map<string, Message>();
   #changed = Promise.withResolvers<void>();
 
-  constructor({ name, clock, visibilityTimeoutSeconds = 30, deadLetters }: QueueOptions) {
+  constructor({ name, clock, visibilityTimeoutSeconds = 30, deadLetters, attributes = {} }: QueueOptions) {
     this.name = name;
+    this.attributes = attributes;
     this.#clock = clock;
     this.#visibilityTimeoutSeconds = visibilityTimeoutSeconds;
     this.#deadLetters = deadLetters;

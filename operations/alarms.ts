@@ -1,0 +1,125 @@
+import { parseXML } from '@aws-sdk/xml-builder';
+import * as z from 'zod/mini';
+import { sendToAws } from './aws-requests.ts';
+import type { Deployment } from './deployment.ts';
+import type { Outcome } from './doctor.ts';
+
+/** Pages of alarms that are read. A pipeline has some twenty alarms, and a page a hundred. */
+const PAGES_MAX = 20;
+
+const alarmSchema = z.object({
+  AlarmName: z.string(),
+  StateValue: z.string(),
+  ActionsEnabled: z._default(z.boolean(), true),
+  AlarmActions: z._default(z.array(z.string()), []),
+});
+
+/** An alarm of CloudWatch. */
+export type Alarm = z.infer<typeof alarmSchema>;
+
+const pageSchema = z.object({
+  MetricAlarms: z._default(z.array(alarmSchema), []),
+  NextToken: z.optional(z.nullable(z.string())),
+});
+
+/**
+ * The alarms whose names begin with that of the pipeline. Those of a pipeline with a longer name may be among them.
+ * @see https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_DescribeAlarms.html
+ */
+export async function alarmsOf({ access, settings }: Deployment, signal: AbortSignal): Promise<readonly Alarm[]> {
+  const alarms: Alarm[] = [];
+  let NextToken: string | undefined;
+  for (let page = 0; page < PAGES_MAX; page += 1) {
+    const { text } = await sendToAws(
+      {
+        ...({ service: 'monitoring', method: 'POST', path: '/' } as const),
+        headers: {
+          'content-type': 'application/x-amz-json-1.0',
+          'x-amz-target': 'GraniteServiceVersion20100801.DescribeAlarms',
+        },
+        body: JSON.stringify({ AlarmNamePrefix: `${settings.pipeline}-`, AlarmTypes: ['MetricAlarm'], NextToken }),
+      },
+      access,
+      signal,
+    );
+    const answer = pageSchema.parse(JSON.parse(text));
+    alarms.push(...answer.MetricAlarms);
+    NextToken = answer.NextToken ?? undefined;
+    if (NextToken === undefined) break;
+  }
+  return alarms;
+}
+
+/** Tells whether there are alarms, and whether anybody hears them. */
+export async function examineAlarms(
+  alarms: readonly Alarm[],
+  deployment: Deployment,
+  signal: AbortSignal,
+): Promise<Outcome> {
+  const { pipeline } = deployment.settings;
+  if (alarms.length === 0) {
+    const what = `There is no alarm whose name begins with ${pipeline}-, so nobody is told of trouble.`;
+    return { severity: 'warning', what, todo: 'Deploy the stack again.' };
+  }
+  const mute = alarms.filter(({ ActionsEnabled, AlarmActions }) => !ActionsEnabled || AlarmActions.length === 0);
+  if (mute.length > 0) {
+    const what =
+      mute.length === alarms.length
+        ? 'The alarms tell nobody.'
+        : `Some alarms tell nobody: ${mute.map(({ AlarmName }) => AlarmName).join(', ')}.`;
+    const todo =
+      'Set deployment.alarmEmail or deployment.alarmTopicArn, and deploy. If their actions are off, turn them on.';
+    return { severity: 'warning', what, todo };
+  }
+  const topics = new Set(
+    alarms.flatMap(({ AlarmActions }) => AlarmActions.filter((each) => /^arn:[^:]+:sns:/.test(each))),
+  );
+  for (const topic of topics) {
+    const { confirmed, pending } = await subscriptionsOf(topic, deployment, signal);
+    if (confirmed > 0) continue;
+    const what = `Nobody hears the alarms: the topic ${topic} has no confirmed subscription.`;
+    const todo =
+      pending > 0
+        ? 'Follow the link in the mail that asks to confirm the subscription.'
+        : 'Subscribe somebody to the topic, for example with deployment.alarmEmail.';
+    return { severity: 'warning', what, todo };
+  }
+  return 'good';
+}
+
+/** Names the alarms that are on, such as those of errors of the functions. */
+export function examineRaised(alarms: readonly Alarm[]): Outcome {
+  const raised = alarms.filter(({ StateValue }) => StateValue === 'ALARM').map(({ AlarmName }) => AlarmName);
+  if (raised.length === 0) return 'good';
+  const what = `${raised.length === 1 ? 'An alarm is' : 'Alarms are'} on: ${raised.join(', ')}.`;
+  return { severity: 'warning', what, todo: 'See docs/runbook.md, which has a heading for each.' };
+}
+
+const attributesSchema = z.object({
+  GetTopicAttributesResponse: z.object({
+    GetTopicAttributesResult: z.object({
+      Attributes: z.object({ entry: z.array(z.object({ key: z.string(), value: z.unknown() })) }),
+    }),
+  }),
+});
+
+/** @see https://docs.aws.amazon.com/sns/latest/api/API_GetTopicAttributes.html */
+async function subscriptionsOf(
+  TopicArn: string,
+  { access }: Deployment,
+  signal: AbortSignal,
+): Promise<{ readonly confirmed: number; readonly pending: number }> {
+  const { text } = await sendToAws(
+    {
+      ...({ service: 'sns', method: 'POST', path: '/' } as const),
+      headers: { 'content-type': 'application/x-www-form-urlencoded' },
+      body: new URLSearchParams({ Action: 'GetTopicAttributes', Version: '2010-03-31', TopicArn }).toString(),
+    },
+    access,
+    signal,
+  );
+  const { entry } = attributesSchema.parse(parseXML(text)).GetTopicAttributesResponse.GetTopicAttributesResult
+    .Attributes;
+  const count = (name: string): number => Number(entry.find(({ key }) => key === name)?.value ?? 0);
+  return { confirmed: count('SubscriptionsConfirmed'), pending: count('SubscriptionsPending') };
+}

@@ -1,0 +1,128 @@
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { listenOnLoopback } from '../../local/loopback.ts';
+import { alarmsOf, examineAlarms, examineRaised } from '../../operations/alarms.ts';
+import type { Deployment } from '../../operations/deployment.ts';
+import { examineQueuePolicy } from '../../operations/queue-policy.ts';
+
+const signal = new AbortController().signal;
+const TOPIC = 'arn:aws:sns:eu-central-1:123456789012:alarms';
+
+/** A deployment whose services of AWS are one server, which answers a request by its body. */
+async function deploymentAt(answer: (body: string) => string): Promise<{ deployment: Deployment; asked: string[] }> {
+  const asked: string[] = [];
+  const server = await listenOnLoopback(async (request, response) => {
+    let body = '';
+    for await (const chunk of request) body += chunk;
+    asked.push(`${request.headers['x-amz-target'] ?? ''} ${body}`.trim());
+    response.end(answer(body));
+  });
+  onTestFinished(() => server.close());
+  const credentials = async () => ({ accessKeyId: 'AKIAEXAMPLE', secretAccessKey: 'obviously-fake' });
+  const endpoints = { monitoring: server.url, sns: server.url, sqs: server.url };
+  const access = { region: 'eu-central-1', credentials, endpoints };
+  const settings = { pipeline: 'flowdrop', queueUrl: 'https://sqs.eu-central-1.amazonaws.com/123456789012/uploads' };
+  return { deployment: { access, settings } as unknown as Deployment, asked };
+}
+
+const alarm = (name: string, more: object = {}) => ({
+  ...{ AlarmName: `flowdrop-${name}`, StateValue: 'OK', ActionsEnabled: true, AlarmActions: [TOPIC] },
+  ...more,
+});
+
+const topic = (confirmed: number, pending: number): string =>
+  `<GetTopicAttributesResponse xmlns="http://sns.amazonaws.com/doc/2010-03-31/"><GetTopicAttributesResult><Attributes>
+  <entry><key>Owner</key><value>123456789012</value></entry>
+  <entry><key>SubscriptionsConfirmed</key><value>${confirmed}</value></entry>
+  <entry><key>SubscriptionsPending</key><value>${pending}</value></entry>
+  </Attributes></GetTopicAttributesResult></GetTopicAttributesResponse>`;
+
+async function examined(alarms: readonly object[], subscriptions = topic(1, 0)) {
+  const { deployment } = await deploymentAt((body) =>
+    body.startsWith('{') ? JSON.stringify({ MetricAlarms: alarms }) : subscriptions,
+  );
+  const found = await alarmsOf(deployment, signal);
+  return { heard: await examineAlarms(found, deployment, signal), raised: examineRaised(found) };
+}
+
+describe('the check of the alarms', () => {
+  it('is good if there are some, and somebody is subscribed', async () => {
+    expect(await examined([alarm('dead-letters')])).toEqual({ heard: 'good', raised: 'good' });
+  });
+
+  it('reads all pages', async () => {
+    const { deployment, asked } = await deploymentAt((body) => {
+      const page = JSON.parse(body);
+      return JSON.stringify({ MetricAlarms: [alarm('a')], NextToken: page.NextToken === undefined ? 'more' : null });
+    });
+    expect(await alarmsOf(deployment, signal)).toHaveLength(2);
+    expect(asked).toEqual([
+      'GraniteServiceVersion20100801.DescribeAlarms {"AlarmNamePrefix":"flowdrop-","AlarmTypes":["MetricAlarm"]}',
+      'GraniteServiceVersion20100801.DescribeAlarms {"AlarmNamePrefix":"flowdrop-","AlarmTypes":["MetricAlarm"],"NextToken":"more"}',
+    ]);
+  });
+
+  it.each([
+    ['there are none', [], topic(1, 0), /^There is no alarm whose name begins with flowdrop-/],
+    ['none has an action', [alarm('a', { AlarmActions: [] })], topic(1, 0), /^The alarms tell nobody\.$/],
+    [
+      'the actions of one are off',
+      [alarm('a'), alarm('b', { ActionsEnabled: false })],
+      topic(1, 0),
+      /^Some alarms tell nobody: flowdrop-b\.$/,
+    ],
+    ['nobody is subscribed', [alarm('a')], topic(0, 0), /^Nobody hears the alarms: the topic arn:aws:sns:\S+ has no/],
+  ])('warns if %s', async (_, alarms, subscriptions, what) => {
+    const { heard } = await examined(alarms, subscriptions);
+    expect(heard).toMatchObject({ severity: 'warning', what: expect.stringMatching(what) });
+  });
+
+  it('says so if a subscription is not confirmed', async () => {
+    const { heard } = await examined([alarm('a')], topic(0, 1));
+    expect(heard).toMatchObject({ todo: 'Follow the link in the mail that asks to confirm the subscription.' });
+  });
+
+  it('names those that are on, such as those of errors of a function', async () => {
+    const { raised } = await examined([alarm('create-flow-errors', { StateValue: 'ALARM' }), alarm('dead-letters')]);
+    expect(raised).toMatchObject({ severity: 'warning', what: 'An alarm is on: flowdrop-create-flow-errors.' });
+  });
+});
+
+describe('the check of the policy of the queue', () => {
+  const policy = (service: unknown, more: object = {}): string =>
+    JSON.stringify({
+      Statement: [
+        { Effect: 'Deny', Principal: '*', Action: 'sqs:*', Condition: { Bool: { 'aws:SecureTransport': 'false' } } },
+        { Effect: 'Allow', Principal: { Service: service }, Action: 'sqs:SendMessage', Resource: 'any', ...more },
+      ],
+    });
+  const outcomeOf = async (Attributes: object) => {
+    const { deployment } = await deploymentAt(() => JSON.stringify({ Attributes }));
+    return examineQueuePolicy('s3.amazonaws.com', deployment, signal);
+  };
+
+  it.each([['s3.amazonaws.com'], [['events.amazonaws.com', 's3.amazonaws.com']]])(
+    'is good if it lets %s send',
+    async (service) => {
+      expect(await outcomeOf({ Policy: policy(service) })).toBe('good');
+    },
+  );
+
+  it.each([
+    ['it has none', {}],
+    ['it lets another service send', { Policy: policy('events.amazonaws.com') }],
+    ['it allows something else', { Policy: policy('s3.amazonaws.com', { Action: 'sqs:ReceiveMessage' }) }],
+    ['it denies it', { Policy: policy('s3.amazonaws.com', { Effect: 'Deny' }) }],
+  ])('is a fault if %s', async (_, attributes) => {
+    expect(await outcomeOf(attributes)).toMatchObject({
+      severity: 'fault',
+      what: expect.stringMatching(/^The policy of the queue \S+ does not let s3\.amazonaws\.com send/),
+    });
+  });
+
+  it('is a fault if the key is one of AWS, which no other service may use', async () => {
+    expect(await outcomeOf({ Policy: policy('s3.amazonaws.com'), KmsMasterKeyId: 'alias/aws/sqs' })).toMatchObject({
+      severity: 'fault',
+      what: 'The queue is encrypted with the key alias/aws/sqs of AWS, which s3.amazonaws.com may not use.',
+    });
+  });
+});
