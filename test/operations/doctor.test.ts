@@ -35,7 +35,7 @@ beforeAll(async () => {
     timeout: 60_000,
     interval: 200,
   });
-}, 90_000);
+}, 180_000);
 afterAll(() => closing.disposeAsync());
 
 /** What one check says, of the local run or of a deployment in its place. */
@@ -169,6 +169,14 @@ describe('the check of the templates', () => {
   it('is not made if the routes are not known', async () => {
     const unknown = { ...operated.deployment, areRoutesKnown: false };
     expect(await resultOf('templates of the routes', unknown)).toMatchObject({ result: 'not checked' });
+  });
+});
+
+it('a stack without alarms is warned of, and a local run needs none', async () => {
+  expect(await resultOf('alarms')).toMatchObject({ result: 'good' });
+  expect(await resultOf('alarms', deployed)).toMatchObject({
+    result: 'warning',
+    what: 'There is no alarm whose name begins with operated-, so nobody is told of trouble.',
   });
 });
 
