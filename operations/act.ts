@@ -1,5 +1,6 @@
 import * as z from 'zod/mini';
 import type { Json } from '../functions/base/json.ts';
+import { isTerminal } from '../functions/ledger/entry.ts';
 import { routeFor } from '../functions/uploads/routes.ts';
 import type { Deployment } from './deployment.ts';
 import { type FoundUpload, find } from './find.ts';
@@ -105,7 +106,8 @@ function whyLeft({ entry, issue }: FoundUpload, { action, parameters }: Asked): 
   if (entry === undefined) return issue?.message ?? 'it is unknown';
   if (!STATES[action].includes(entry.state)) {
     const { state } = entry;
-    return state === 'claimed' ? 'it is being sent at this moment' : `it is ${state}`;
+    if (state === 'claimed') return 'it is being sent at this moment';
+    return isTerminal(entry) ? `it has ${state}` : `it is ${state}`;
   }
   if (parameters !== undefined && entry.state === 'waiting') {
     return 'it waits, and a flow of it may exist with its present parameters: cancel it first';

@@ -45,7 +45,7 @@ export interface Deployment {
   close(): void;
 }
 
-/** The stack is there, and is none of Flowdrop's. The message says what is missing. */
+/** The stack exists, but is not a Flowdrop stack. The message says what is missing. */
 export class ForeignStackError extends Error {
   override readonly name = 'ForeignStackError';
 }

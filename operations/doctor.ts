@@ -15,7 +15,7 @@ const SECOND_MS = 1_000;
 const MINUTE_MS = 60 * SECOND_MS;
 const HOUR_MS = 60 * MINUTE_MS;
 
-/** AWS refuses requests whose time differs by more. */
+/** AWS refuses requests whose clock differs by more than this. */
 const CLOCK_SKEW_MAX_MS = 5 * MINUTE_MS;
 
 /** Without a write of the collector's state for so long, no tick is started. A tick writes it every ten seconds. */
@@ -104,7 +104,7 @@ function ofAlarms(examine: (alarms: readonly Alarm[], subject: Subject) => Outco
   return async (subject) => (subject.deployment.isLocal ? 'good' : examine(await subject.alarms(), subject));
 }
 
-/** The first check. Whoever has a connection has passed it. */
+/** The first check. A connection passes it. */
 export const CONNECTION_CHECK = 'credentials and connection';
 
 /**
@@ -199,7 +199,7 @@ async function examineResources({ deployment, signal }: Subject): Promise<Outcom
 const SERVICE_TODO: Readonly<Record<string, string>> = {
   unauthorised: 'Store a valid token in the secret: see docs/runbook.md, token-rejected.',
   forbidden: 'Ask the operator of the service what the token may do.',
-  misaddressed: 'Correct flowServiceUrl, and deploy: see docs/runbook.md, service-misaddressed.',
+  misaddressed: 'Correct baseUrl, and deploy: see docs/runbook.md, service-misaddressed.',
   unavailable: 'Check the address and whether the service is up. Uploads wait for it.',
   throttled: 'Wait a minute. If it stays, ask the operator of the service for a higher limit.',
 };

@@ -1,4 +1,4 @@
-import { arrivalOf, type Entry, isTerminal } from '../functions/ledger/entry.ts';
+import { type Entry, isTerminal } from '../functions/ledger/entry.ts';
 import type { Deployment } from './deployment.ts';
 import { failedMarkers, readEntries, runningMarkers, waitingMarkers } from './listing.ts';
 import { type UploadView, viewOf } from './upload-view.ts';
@@ -105,4 +105,4 @@ function isListed(entry: Entry, { state, since = 0, code, route }: ListQuery, en
   }
 }
 
-const isSince = (entry: Entry, since: number): boolean => arrivalOf(entry) >= since;
+const isSince = (entry: Entry, since: number): boolean => entry.arrivedAt >= since;

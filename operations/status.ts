@@ -1,5 +1,5 @@
 import { GetObjectCommand } from '@aws-sdk/client-s3';
-import { arrivalOf, type Entry } from '../functions/ledger/entry.ts';
+import type { Entry } from '../functions/ledger/entry.ts';
 import { SWEEP_KEY } from '../functions/ledger/keys.ts';
 import { isAbsent } from '../functions/s3/errors.ts';
 import { mediaTypeOf } from '../functions/uploads/media-type.ts';
@@ -28,7 +28,7 @@ export interface PipelineStatus {
   readonly waiting: {
     readonly count: number;
     readonly throttled: number;
-    /** By reason, of the first {@link REASONS_READ_MAX}. */
+    /** Number of uploads by reason, among the first {@link REASONS_READ_MAX}. */
     readonly reasons: Readonly<Record<string, number>>;
     /** True if there are more than were read for their reasons. */
     readonly isSample: boolean;
@@ -164,7 +164,7 @@ export async function waitingStatus(
     // Its marker is about to be removed.
     if (reason === undefined) ended += 1;
     else reasons[reason] = (reasons[reason] ?? 0) + 1;
-    if (entry !== undefined && reason !== undefined) oldest = Math.min(oldest ?? arrivalOf(entry), arrivalOf(entry));
+    if (entry !== undefined && reason !== undefined) oldest = Math.min(oldest ?? entry.arrivedAt, entry.arrivedAt);
   }
   return {
     count: ids.size - ended,

@@ -51,7 +51,7 @@ export async function sweep(
     if (pass === undefined) {
       const last = ended[kind];
       if (last !== undefined && last.startedAt === begun?.startedAt) return last;
-      throw new Error('The pass was stopped by somebody, or another has ended since.');
+      throw new Error('The pass was stopped, or another pass of this kind has ended since.');
     }
     onProgress(pass);
     await sleepUntilNext(signal);

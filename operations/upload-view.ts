@@ -1,4 +1,4 @@
-import { arrivalOf, type Entry } from '../functions/ledger/entry.ts';
+import type { Entry } from '../functions/ledger/entry.ts';
 import { adviceFor, adviceText } from '../functions/ledger/failures.ts';
 import { receiptKey } from '../functions/results/results-keys.ts';
 import type { Settings } from '../functions/settings/environment.ts';
@@ -32,7 +32,13 @@ export interface UploadView {
   readonly flow?: { readonly id: string; readonly createdAt: string } | undefined;
   readonly endedAt?: string | undefined;
   readonly failure?:
-    | { readonly code: string; readonly message: string; readonly advice?: string | undefined }
+    | {
+        readonly code: string;
+        readonly message: string;
+        readonly advice?: string | undefined;
+        /** False if a retry of the same upload cannot help. */
+        readonly canRetryHelp: boolean;
+      }
     | undefined;
   readonly assets: readonly { readonly key: string; readonly bytes: number; readonly sha256: string }[];
   readonly failedOutputs: readonly { readonly id: string; readonly code: string; readonly message: string }[];
@@ -50,7 +56,7 @@ export function viewOf(entry: Entry, settings: Pick<Settings, 'resultsBucket' | 
     bytes: upload.bytes,
     mediaType: upload.mediaType,
     putAt: iso(upload.lastModified),
-    arrivedAt: iso(arrivalOf(entry)),
+    arrivedAt: iso(entry.arrivedAt),
     state: entry.state,
     route: route.name,
     template: route.template,
@@ -84,7 +90,12 @@ function stateOf(entry: Entry): Pick<UploadView, 'wait' | 'claimedUntil' | 'flow
 
 function advised({ code, message }: { readonly code: string; readonly message: string }): UploadView['failure'] {
   const advice = adviceFor(code);
-  return advice === undefined ? { code, message } : { code, message, advice: adviceText(advice) };
+  return {
+    code,
+    message,
+    advice: advice && adviceText(advice),
+    canRetryHelp: advice?.retry !== 'cannot-help',
+  };
 }
 
 const flowOf = (flow: { readonly id: string; readonly createdAt: number } | undefined): UploadView['flow'] =>

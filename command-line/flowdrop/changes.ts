@@ -34,7 +34,7 @@ export const YES = ['--yes', 'do not ask'] as const;
 /** Asks before something that costs money or deletes. @throws {UsageError} nobody is there to ask. */
 export async function isAllowed({ console, signal }: Run, question: string, { yes }: AskedOptions): Promise<boolean> {
   if (yes === true) return true;
-  if (!console.canAsk) throw new UsageError(`${question} Nobody is there to answer: add --yes`);
+  if (!console.canAsk) throw new UsageError(`${question} There is no terminal to ask on: add --yes`);
   if (await console.confirms(question, signal)) return true;
   console.note('Nothing was done.');
   return false;

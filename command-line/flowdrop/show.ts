@@ -6,13 +6,13 @@ import type { PipelineStatus, PrefixStatus, UploadStatus } from '../../operation
 import type { OfferedTemplate } from '../../operations/templates.ts';
 import type { UploadView } from '../../operations/upload-view.ts';
 import { table } from './console.ts';
-import { ago, counted } from './words.ts';
+import { counted, relative } from './words.ts';
 
 /** Uploads of a prefix that are shown one by one. The counts are of all. */
 const PREFIX_SHOWN_MAX = 20;
 
 const time = (iso: string): string => iso.replace('T', ' ').replace(/\.\d+Z$/, ' UTC');
-const when = (iso: string): string => `${time(iso)}  (${ago(iso)})`;
+const when = (iso: string): string => `${time(iso)}  (${relative(iso)})`;
 
 export function showPipeline(status: PipelineStatus): readonly string[] {
   const { intake, queue, waiting, running, failed, collectors, sweep, deadLetters } = status;
@@ -26,25 +26,27 @@ export function showPipeline(status: PipelineStatus): readonly string[] {
       : []),
     ...(waiting.oldestArrivedAt === undefined
       ? []
-      : [['', `oldest${waiting.isSample ? ' of these' : ''} came ${ago(waiting.oldestArrivedAt)}`]]),
+      : [['', `oldest${waiting.isSample ? ' of these' : ''} came ${relative(waiting.oldestArrivedAt)}`]]),
     ['running', `${running.count}`],
-    ...(running.oldestCreatedAt === undefined ? [] : [['', `oldest flow began ${ago(running.oldestCreatedAt)}`]]),
+    ...(running.oldestCreatedAt === undefined ? [] : [['', `oldest flow began ${relative(running.oldestCreatedAt)}`]]),
     ['failed', `${failed.count}  (in the last 24 hours)`],
     ...(deadLetters === undefined ? [] : [['dead letters', String(deadLetters)]]),
     ...collectors.map(({ index, tickCompletedAt, isAtWork, requestsPerSecond }) => [
       collectors.length === 1 ? 'last tick' : `last tick of collector ${index}`,
       [
-        tickCompletedAt === undefined ? 'none has completed' : `completed ${ago(tickCompletedAt)}`,
+        tickCompletedAt === undefined ? 'none has completed' : `completed ${relative(tickCompletedAt)}`,
         ...(isAtWork ? ['one is at work'] : []),
         ...(requestsPerSecond === undefined
-          ? ['the service sets no limit']
+          ? ['no limit of the service is known']
           : [`the service allows ${requestsPerSecond.toPrecision(2)} requests a second`]),
       ].join(', '),
     ]),
     ...(collectors.length === 0 ? [['last tick', 'there was none yet']] : []),
     [
       'last daily sweep',
-      sweep === undefined ? 'none has ended' : `${ago(sweep.endedAt)}, found ${counted(sweep.missed, 'missed upload')}`,
+      sweep === undefined
+        ? 'none has ended'
+        : `${relative(sweep.endedAt)}, found ${counted(sweep.missed, 'missed upload')}`,
     ],
   ];
   return [`${status.pipeline}: ${status.deployment}`, ...indented(table(lines)), ...hintsOf(status)];
@@ -83,10 +85,7 @@ export function showUpload({ id, key, state, view, issue, isCurrent }: UploadSta
   if (view === undefined) return [`${key}: ${state}`, `  ${issue ?? ''}`, `  upload ${id}`];
   const steps: [string, string][] = [
     [when(view.putAt), `put into the inbox: ${size(view.bytes)}, ${view.mediaType}`],
-    [
-      when(view.arrivedAt),
-      view.generation > 1 ? `retried, for the ${view.generation - 1}. time` : 'came to the pipeline',
-    ],
+    [when(view.arrivedAt), view.generation > 1 ? `retry ${view.generation - 1} was requested` : 'came to the pipeline'],
     ...(view.flow
       ? [[when(view.flow.createdAt), `flow ${view.flow.id} of ${view.template} began`] as [string, string]]
       : []),
@@ -96,7 +95,9 @@ export function showUpload({ id, key, state, view, issue, isCurrent }: UploadSta
     `${key}: ${state}`,
     ...indented(table(steps)),
     ...(view.wait ? [`  waits until ${when(view.wait.until)}: ${view.wait.reason}`, `    ${view.wait.message}`] : []),
-    ...(view.claimedUntil ? [`  is being sent; if that fails, it is taken up again ${ago(view.claimedUntil)}`] : []),
+    ...(view.claimedUntil
+      ? [`  is being sent; if that fails, it is taken up again ${relative(view.claimedUntil)}`]
+      : []),
     ...(view.isInDoubt ? ['  a request may have made a flow that is not known yet'] : []),
     ...(view.failure
       ? [`  ${view.failure.message}`, ...(view.failure.advice ? [`  ${view.failure.advice}`] : [])]
@@ -106,7 +107,7 @@ export function showUpload({ id, key, state, view, issue, isCurrent }: UploadSta
     `  route ${view.route}, ${counted(view.attempts, 'counted attempt')}, upload ${id}`,
     ...(isCurrent ? [] : ['  It is not the current version of its key: the file was replaced or deleted since.']),
     ...(view.endedAt === undefined ? [] : [`  receipt: s3://${view.results.bucket}/${view.results.receipt}`]),
-    ...(view.state === 'failed' ? ['', `Try it again: flowdrop retry ${quoted(key)}`] : []),
+    ...(view.failure?.canRetryHelp === true ? ['', `Try it again: flowdrop retry ${quoted(key)}`] : []),
     ...(view.state === 'succeeded' ? ['', `Fetch it: flowdrop get ${quoted(key)}`] : []),
   ];
 }

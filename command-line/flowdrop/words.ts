@@ -20,8 +20,8 @@ export function sinceOf(text: string, now = Date.now()): number {
   throw new InvalidArgumentError('Expected 30m, 2h, 7d, 12:00 (today), or a date such as 2026-01-31.');
 }
 
-/** How long ago a time is: `12 s ago`, `3 min ago`. @param iso ISO 8601. */
-export const ago = (iso: string, now = Date.now()): string => {
+/** A time relative to now: `12 s ago`, `in 3 min`. @param iso ISO 8601. */
+export const relative = (iso: string, now = Date.now()): string => {
   const ms = now - Date.parse(iso);
   return ms < 0 ? `in ${duration(-ms)}` : `${duration(ms)} ago`;
 };

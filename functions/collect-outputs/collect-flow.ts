@@ -3,15 +3,7 @@ import type { Invocation } from '../base/invocation.ts';
 import { type MetricName, secondsBetween } from '../base/telemetry.ts';
 import { FlowServiceError } from '../flow-service/errors.ts';
 import type { FlowService, Output } from '../flow-service/types.ts';
-import {
-  arrivalOf,
-  type Ending,
-  ended,
-  isTerminal,
-  type RunningEntry,
-  shared,
-  type TerminalEntry,
-} from '../ledger/entry.ts';
+import { type Ending, ended, isTerminal, type RunningEntry, shared, type TerminalEntry } from '../ledger/entry.ts';
 import type { KnownFailure } from '../ledger/failures.ts';
 import type { RunningMarker } from '../ledger/keys.ts';
 import type { Ledger, Stored } from '../ledger/store.ts';
@@ -280,7 +272,7 @@ export class FlowCollector {
     telemetry.metrics.count(metricOf(terminal));
     await publish(terminal, this.#ports, closing);
     if (terminal.state === 'succeeded') {
-      telemetry.metrics.count('SecondsToResult', secondsBetween(arrivalOf(terminal), terminal.endedAt));
+      telemetry.metrics.count('SecondsToResult', secondsBetween(terminal.arrivedAt, terminal.endedAt));
     }
   }
 

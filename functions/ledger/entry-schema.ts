@@ -116,8 +116,11 @@ const facts = {
    * the flow. Absent in a retried upload that waits.
    */
   pipeline: z.optional(z.string()),
-  /** When the message of the upload, or of its retry, came into the queue. Absent in entries of the first version. */
-  arrivedAt: z.optional(time),
+  /**
+   * When the message of the upload, or of its retry, came into the queue. The file may be years older, if a backfill
+   * brought it.
+   */
+  arrivedAt: time,
   /** 1, plus 1 for each retry of an upload that had ended. It is part of the flow tag. */
   generation: count,
   /** Failures that the file could be the cause of. Counted anew when the flow runs. */

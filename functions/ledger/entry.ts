@@ -95,12 +95,6 @@ export const isSuspect = (entry: Entry): boolean =>
   entry.claimDied === true ||
   (entry.state === 'waiting' && entry.reason === 'out-of-time');
 
-/**
- * When the upload came to the pipeline. A file may be years older, if a backfill brought it. Its own date stands in for
- * the arrival in entries of the first version.
- */
-export const arrivalOf = ({ arrivedAt, upload }: Entry): number => arrivedAt ?? upload.lastModified;
-
 export const isTerminal = (entry: Entry): entry is TerminalEntry =>
   entry.state === 'succeeded' || entry.state === 'failed';
 

@@ -1,7 +1,7 @@
 import pMap from 'p-map';
 import { secondsBetween } from '../base/telemetry.ts';
 import type { CollectorState } from '../ledger/collector-state.ts';
-import { arrivalOf, type Entry } from '../ledger/entry.ts';
+import type { Entry } from '../ledger/entry.ts';
 import type { WaitingMarker } from '../ledger/keys.ts';
 import { type ResubmitPorts, resubmit } from './resubmit.ts';
 
@@ -79,7 +79,7 @@ export class WaitingUploads {
     );
     if (sent.length > 0) {
       telemetry.metrics.count('UploadsResubmitted', sent.length);
-      const oldest = Math.min(...sent.map(arrivalOf));
+      const oldest = Math.min(...sent.map(({ arrivedAt }) => arrivedAt));
       telemetry.metrics.count('OldestWaitingSeconds', secondsBetween(oldest, clock.now()));
     }
     return { sent: sent.length, failures };

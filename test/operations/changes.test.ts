@@ -92,7 +92,7 @@ describe('retry', () => {
     await operated.put('good.png', 'succeeded');
     expect(await operated.run('retry', 'good.png', '--yes')).toMatchObject({
       code: 1,
-      errors: 'good.png: nothing is done: it is succeeded\n',
+      errors: 'good.png: nothing is done: it has succeeded\n',
     });
     expect(flows(operated)).toBe(1);
   });

@@ -120,7 +120,7 @@ describe('the check of the service', () => {
     answerTemplates({ status: 302, headers: { location: 'https://example.com/login' } });
     expect(await resultOf('the flow service')).toMatchObject({
       result: 'fault',
-      todo: 'Correct flowServiceUrl, and deploy: see docs/runbook.md, service-misaddressed.',
+      todo: 'Correct baseUrl, and deploy: see docs/runbook.md, service-misaddressed.',
     });
   });
 
