@@ -1,0 +1,283 @@
+import type { Json } from '../functions/base/json.ts';
+import type { Receipt } from '../functions/publish/receipts.ts';
+import type { Action } from '../operations/act.ts';
+import type { Diagnosis } from '../operations/doctor.ts';
+import type { ListedState } from '../operations/list.ts';
+import type { PipelineStatus } from '../operations/status.ts';
+import type { OfferedTemplate } from '../operations/templates.ts';
+import type { UploadView } from '../operations/upload-view.ts';
+
+/**
+ * What the page's server (`page/server/`) and its app (`page/app/`) say to each other. Types only: both halves import
+ * them, and nothing of this file runs. All paths are below `/api`, all bodies are JSON, all times are in ISO 8601. Every
+ * text that comes from a service or from a file name is plain text, and must be shown as text.
+ */
+
+/** Name of the `<meta>` of the page that holds the token. Its `content` is empty in the built page: the server fills it. */
+export type TokenMeta = 'flowdrop-token';
+
+/** Header that every request needs that is not GET or HEAD. Its value is the token. */
+export type TokenHeader = 'x-flowdrop-token';
+
+/** Body of every answer that is an error. `message` is a sentence for a person. */
+export interface ApiError {
+  readonly error: { readonly code: ErrorCode; readonly message: string };
+}
+
+export type ErrorCode =
+  /** 401: no cookie, or the wrong one. */
+  | 'no-access'
+  /** 403: another site, or no token. */
+  | 'forbidden'
+  /** 404: no such address, upload or asset. */
+  | 'not-found'
+  /** 405 */
+  | 'wrong-method'
+  /** 400: the message names what was expected. */
+  | 'invalid'
+  /** 409: the state of the upload or the configuration does not allow it. */
+  | 'not-possible'
+  /** 410: the plan was used, or is older than ten minutes. */
+  | 'plan-ended'
+  /** 411: a file needs a Content-Length. */
+  | 'length-required'
+  /** 413: a body of JSON is too large. */
+  | 'too-large'
+  /** 416: the range is outside of the object. */
+  | 'invalid-range'
+  /** 421: the wrong `Host`. */
+  | 'wrong-host'
+  /** 502: AWS or the collecting function answered with an error, which the message quotes. */
+  | 'failed'
+  /** 503: what was asked for is not served: by the flow service, or because the server stops. */
+  | 'unavailable';
+
+/** `GET /api/about` */
+export interface About {
+  /** For a person: `the local run`, `stack flowdrop in eu-central-1`. */
+  readonly deployment: string;
+  readonly pipeline: string;
+  readonly isLocal: boolean;
+  readonly inbox: { readonly bucket: string; readonly prefix: string };
+  readonly resultsBucket: string;
+  readonly resultsPrefix: string;
+  /** Empty if they are not known. */
+  readonly routes: readonly AboutRoute[];
+  readonly areRoutesKnown: boolean;
+  /** True if a route lets a file replace its template and parameters. */
+  readonly canOverride: boolean;
+  /** Maximum size of an input, in bytes. A larger file fails in the pipeline. */
+  readonly inputBytesMax: number;
+}
+
+export interface AboutRoute {
+  readonly name: string;
+  readonly input: 'file' | 'text';
+  readonly template: string;
+  readonly parameters?: Json | undefined;
+  /** True if a file may replace template and parameters. */
+  readonly isOverridable: boolean;
+  readonly prefixes?: readonly string[] | undefined;
+  readonly suffixes?: readonly string[] | undefined;
+  readonly mediaTypes?: readonly string[] | undefined;
+}
+
+/** `GET /api/status`, and the data of the event `status`. */
+export type Status = PipelineStatus & { readonly isPaused?: boolean | undefined };
+
+/** A waiting upload whose flow may exist is `held`: it waits for the operator. */
+export type RowState = 'claimed' | 'waiting' | 'held' | 'running' | 'succeeded' | 'failed';
+
+/** One upload of the list, and the data of the event `upload`. */
+export interface UploadRow {
+  readonly id: string;
+  readonly key: string;
+  readonly bytes: number;
+  readonly mediaType: string;
+  readonly route: string;
+  readonly state: RowState;
+  /** When it came to the pipeline, or was last retried. The list is sorted by it, newest first. */
+  readonly arrivedAt: string;
+  readonly endedAt?: string | undefined;
+  /** Code of the failure, or the reason of the wait: `flow-failed`, `throttled`. */
+  readonly code?: string | undefined;
+  /** Says the same in a sentence, often in the words of the service. */
+  readonly reason?: string | undefined;
+  /** Number of assets that are stored. */
+  readonly assets: number;
+}
+
+/** `GET /api/uploads?state=&name=&before=&limit=`. `name` is a part of the key, in any case. */
+export interface UploadsPage {
+  readonly uploads: readonly UploadRow[];
+  /** Opaque: `before` of the next page. Absent on the last page. */
+  readonly next?: string | undefined;
+  /** Uploads that pass the filter. */
+  readonly total: number;
+  /** Uploads by state that pass `name`, whatever `state` is. */
+  readonly counts: Readonly<Record<RowState, number>>;
+  /** False while the server still reads older uploads at its start. An event `reset` comes when it has read them all. */
+  readonly isComplete: boolean;
+  /** Uploads that came to the inbox before this time are listed only if they are under way or failed lately. */
+  readonly since: string;
+  /** Entries of the ledger that cannot be read. */
+  readonly unreadable: number;
+  /** The last event that the list contains. `GET /api/events?after=` this goes on from there. */
+  readonly lastEvent: string;
+}
+
+/** `GET /api/uploads/:id` */
+export interface UploadDetail {
+  readonly row: UploadRow;
+  readonly upload: UploadView;
+  /** False if another file is at its key by now, or none is. Its input may be gone then. */
+  readonly isCurrent: boolean;
+  /** The input and the assets, with the addresses of their bytes. */
+  readonly input: StoredObject;
+  readonly assets: readonly (StoredObject & { readonly id: string; readonly sha256: string })[];
+  /** Oldest first. */
+  readonly timeline: readonly Step[];
+  /** Present once the upload has ended, and the receipt is this upload's. */
+  readonly receipt?: Receipt | undefined;
+  /** Shell commands that do the same without the page. */
+  readonly command: {
+    /** Fetches the results of the upload. */
+    readonly get: string;
+    /** Shows the upload. */
+    readonly status: string;
+  };
+  /** The actions that the state of the upload allows. `again`: with other parameters, by `POST /api/again`. */
+  readonly actions: readonly (Action | 'again')[];
+}
+
+/** An object of the inbox or of the results. */
+export interface StoredObject {
+  readonly key: string;
+  readonly bytes: number;
+  readonly mediaType: string;
+  /** Path of its bytes on this server. `?download` saves them. */
+  readonly url: string;
+  /** True if the bytes are served with their media type. False: only as a download. */
+  readonly isShown: boolean;
+  /** The `aws s3 cp` line. */
+  readonly copyCommand: string;
+}
+
+export type StepKind =
+  | 'put'
+  | 'arrived'
+  | 'waiting'
+  | 'claimed'
+  | 'running'
+  | 'outputs'
+  | 'succeeded'
+  | 'failed'
+  | 'receipt';
+
+/** One line of the timeline. */
+export interface Step {
+  readonly kind: StepKind;
+  /** Absent if the ledger does not hold the time. */
+  readonly at?: string | undefined;
+  /** Plain text, at most a few sentences. May quote the service. */
+  readonly text: string;
+  /** Of a wait or a claim: when it ends, at the latest. */
+  readonly until?: string | undefined;
+  /** True for the step at which the upload is. */
+  readonly isNow?: boolean | undefined;
+}
+
+/**
+ * `GET /api/events?after=<id>`, an event stream. `Last-Event-ID` goes before `after`. Each event has an id. Without
+ * either, the stream begins at the present.
+ */
+export interface Events {
+  readonly upload: UploadRow;
+  readonly removed: { readonly id: string };
+  readonly status: Status;
+  /** The server cannot go on from there: it was restarted, or the gap is too long. Fetch the list again. */
+  readonly reset: { readonly reason: string };
+}
+
+/** `POST /api/route` */
+export interface RouteRequest {
+  /** At most 10,000. */
+  readonly files: readonly { readonly key: string; readonly bytes: number; readonly mediaType?: string | undefined }[];
+}
+
+/** The answer is a list of these, in the order of the files. */
+export interface RoutedFile {
+  /** As it would stand in the inbox, with its prefix. */
+  readonly key: string;
+  /** Absent if no route takes the file, or the routes are not known. */
+  readonly route?: string | undefined;
+  readonly template?: string | undefined;
+  /** Why the file would not become a flow. Absent if all is well. */
+  readonly reason?: string | undefined;
+}
+
+/**
+ * `PUT /api/files/<key in encodeURIComponent>`: the body is the file. Headers: `content-type`, and `content-length`, which
+ * a browser sets; `x-flowdrop-template` and `x-flowdrop-parameters` (JSON), both in encodeURIComponent.
+ */
+export interface PutFile {
+  readonly id: string;
+  readonly key: string;
+}
+
+/** `POST /api/plan`. Changes nothing. */
+export interface PlanRequest {
+  readonly action: Action;
+  /** Ids. Either this or `query`. At most 10,000. */
+  readonly uploads?: readonly string[] | undefined;
+  readonly query?: PlanQuery | undefined;
+}
+
+/** All uploads in a state. */
+export interface PlanQuery {
+  readonly state: ListedState;
+  readonly code?: string | undefined;
+  /** ISO 8601. */
+  readonly since?: string | undefined;
+  readonly route?: string | undefined;
+}
+
+export interface PlannedAction {
+  /** For `POST /api/act`. Used once, and for ten minutes. */
+  readonly plan: string;
+  /** Flows that will be paid for. */
+  readonly flows: number;
+  /** Uploads that will be changed. */
+  readonly uploads: number;
+  readonly skipped: readonly { readonly key: string; readonly reason: string }[];
+}
+
+/** `POST /api/act` */
+export interface ActRequest {
+  readonly plan: string;
+}
+
+export interface ActAnswer {
+  readonly results: readonly {
+    readonly id: string;
+    readonly key: string;
+    readonly isDone: boolean;
+    readonly message?: string | undefined;
+  }[];
+}
+
+/**
+ * `POST /api/again`: puts the same content again, with other parameters or another template. One flow is paid for. The
+ * answer is a {@link PutFile}.
+ */
+export interface AgainRequest {
+  readonly id: string;
+  readonly parameters?: Json | undefined;
+  readonly template?: string | undefined;
+}
+
+/** `GET /api/templates`. 503 if the service does not list them. */
+export type Templates = readonly OfferedTemplate[];
+
+/** `POST /api/doctor` */
+export type DoctorAnswer = Diagnosis;
