@@ -1,6 +1,6 @@
 import * as z from 'zod/mini';
 import type { Json } from '../functions/base/json.ts';
-import { isTerminal } from '../functions/ledger/entry.ts';
+import { type Entry, isTerminal } from '../functions/ledger/entry.ts';
 import { routeFor } from '../functions/uploads/routes.ts';
 import type { Deployment } from './deployment.ts';
 import { type FoundUpload, find } from './find.ts';
@@ -101,8 +101,14 @@ function withoutForbidden(whole: Plan, { settings, areRoutesKnown }: Deployment)
   return { ...whole, uploads: whole.uploads.filter(isAllowed), left };
 }
 
-/** Undefined if the action is for the upload. */
-function whyLeft({ entry, issue }: FoundUpload, { action, parameters }: Asked): string | undefined {
+/** The actions that are for an upload in this state. */
+export const actionsFor = (entry: Entry): readonly Action[] =>
+  (['retry', 'cancel', 'collect'] as const).filter(
+    (action) => whyLeft({ id: entry.upload.id, key: entry.upload.key, entry }, { action }) === undefined,
+  );
+
+/** Why an action leaves an upload alone. Undefined if the action is for it. */
+export function whyLeft({ entry, issue }: FoundUpload, { action, parameters }: Asked): string | undefined {
   if (entry === undefined) return issue?.message ?? 'it is unknown';
   if (!STATES[action].includes(entry.state)) {
     const { state } = entry;

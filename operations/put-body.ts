@@ -1,0 +1,68 @@
+import type { Readable } from 'node:stream';
+import { Upload } from '@aws-sdk/lib-storage';
+import { partBytesOf } from '../functions/s3/limits.ts';
+import { MEDIA_TYPE } from '../functions/uploads/media-type.ts';
+import { PARAMETERS_METADATA, TEMPLATE_METADATA } from '../functions/uploads/route-snapshot.ts';
+import type { Deployment } from './deployment.ts';
+import { withPrefix } from './find.ts';
+import type { Overrides, Put } from './put.ts';
+
+/** Parts that are under way at the same time. Each is in memory, and so is one that is being filled. */
+const PARTS_AT_ONCE = 2;
+
+/** A file whose bytes come from elsewhere. */
+export interface BodyToPut {
+  /** With or without the prefix of the inbox. */
+  readonly key: string;
+  readonly bytes: number;
+  readonly body: Readable;
+  /** One that is none is left out, so that the key decides. */
+  readonly mediaType?: string | undefined;
+  /** Replaces parts of the route, where the route allows it. */
+  readonly overrides?: Overrides | undefined;
+  /** Other metadata, as S3 returned it. */
+  readonly metadata?: Readonly<Record<string, string>> | undefined;
+}
+
+/**
+ * Uploads a stream to the inbox, in parts if it is large. If the stream fails, no object and no part is left behind.
+ * @throws the error of the stream or of S3.
+ */
+export async function putBody(file: BodyToPut, deployment: Deployment, signal: AbortSignal): Promise<Put> {
+  const { s3, inbox, settings } = deployment;
+  const { bytes, body, mediaType = '' } = file;
+  const { template, parameters } = file.overrides ?? {};
+  const key = withPrefix(file.key, deployment);
+  const metadata = {
+    ...file.metadata,
+    ...(template !== undefined && { [TEMPLATE_METADATA]: asciiWord(template) }),
+    ...(parameters !== undefined && { [PARAMETERS_METADATA]: asciiJson(parameters) }),
+  };
+  const type = MEDIA_TYPE.test(mediaType) ? { ContentType: mediaType } : {};
+  const upload = new Upload({
+    client: s3,
+    params: { Bucket: settings.inboxBucket, Key: key, Body: body, Metadata: metadata, ...type },
+    partSize: partBytesOf(bytes),
+    queueSize: PARTS_AT_ONCE,
+  });
+  const stop = () => body.destroy(new Error('The upload was stopped.'));
+  signal.addEventListener('abort', stop, { once: true });
+  try {
+    // Not `upload.abort()`: it would return before the parts are deleted. A broken stream has them deleted first.
+    await upload.done();
+  } finally {
+    signal.removeEventListener('abort', stop);
+    body.destroy();
+  }
+  const current = await inbox.current(settings.inboxBucket, key, signal);
+  if (current === undefined) throw new Error(`${key} was uploaded, and is gone again`);
+  return { key, uploadId: current.id, bytes };
+}
+
+/** Metadata is sent as ASCII. In JSON, every other character can be escaped. */
+const asciiJson = (json: string): string =>
+  json.replace(/[^\x20-\x7e]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`);
+
+/** As an encoded word, if it is not ASCII. @see https://www.rfc-editor.org/rfc/rfc2047 */
+const asciiWord = (text: string): string =>
+  /^[\x20-\x7e]*$/.test(text) ? text : `=?UTF-8?B?${Buffer.from(text).toString('base64')}?=`;

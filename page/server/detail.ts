@@ -1,0 +1,126 @@
+import type { Receipt } from '../../functions/publish/receipts.ts';
+import { actionsFor } from '../../operations/act.ts';
+import type { Deployment } from '../../operations/deployment.ts';
+import type { ReadEntry } from '../../operations/listing.ts';
+import { openResult } from '../../operations/stored-bytes.ts';
+import { type UploadView, viewOf } from '../../operations/upload-view.ts';
+import type { Step, StoredObject, UploadDetail } from '../api.ts';
+import { isShown } from './bytes.ts';
+import { rowOf } from './rows.ts';
+
+/** A receipt above this size, in bytes, is not shown: it has thousands of outputs. */
+const RECEIPT_BYTES_MAX = 8 * 1024 * 1024;
+
+type Entry = NonNullable<ReadEntry['entry']>;
+
+/** How commands name this deployment: `--stack NAME`. */
+export interface CommandOptions {
+  readonly commandOptions: readonly string[];
+}
+
+/** All that is known of one upload. */
+export async function detailOf(
+  entry: Entry,
+  deployment: Deployment,
+  { commandOptions }: CommandOptions,
+  signal: AbortSignal,
+): Promise<UploadDetail> {
+  const { inbox, settings } = deployment;
+  const { id, bucket, key, bytes, mediaType } = entry.upload;
+  const view = viewOf(entry, settings);
+  const isEnded = view.endedAt !== undefined;
+  const [current, receipt] = await Promise.all([
+    inbox.current(bucket, key, signal),
+    isEnded ? receiptOf(view, deployment, signal) : undefined,
+  ]);
+  const isCurrent = current?.id === id;
+  const base = `/api/uploads/${id}`;
+  const stored = (facts: Pick<StoredObject, 'key' | 'bytes' | 'mediaType'>, url: string, from: string) => ({
+    ...{ ...facts, url, isShown: isShown(facts.mediaType) },
+    copyCommand: copyCommand(from, facts.key, deployment),
+  });
+  const assets = ('assets' in entry ? entry.assets : undefined) ?? [];
+  const canOverride = settings.routes.find(({ name }) => name === view.route)?.overrides === true;
+  const command = (name: string) => ['npx flowdrop', name, quoted(key), ...commandOptions.map(quoted)].join(' ');
+  return {
+    ...{ row: rowOf(view), upload: view, isCurrent, receipt },
+    input: stored({ key, bytes, mediaType }, `${base}/input`, bucket),
+    assets: assets.map((asset, index) => ({
+      ...stored(asset, `${base}/assets/${index}`, settings.resultsBucket),
+      ...{ key: asset.key, bytes: asset.bytes, mediaType: asset.mediaType, id: asset.id, sha256: asset.sha256 },
+    })),
+    timeline: timelineOf(view, receipt !== undefined),
+    command: { get: command('get'), status: command('status') },
+    actions: [...actionsFor(entry), ...(isCurrent && canOverride ? (['again'] as const) : [])],
+  };
+}
+
+/** The receipt at the upload's key. Undefined if it is another upload's, or not there yet. */
+async function receiptOf(
+  { id, results }: UploadView,
+  deployment: Deployment,
+  signal: AbortSignal,
+): Promise<Receipt | undefined> {
+  const opened = await openResult(results.receipt, undefined, deployment, signal);
+  if (opened === undefined) return undefined;
+  if ((opened.bytes ?? 0) > RECEIPT_BYTES_MAX) {
+    opened.body.destroy();
+    return undefined;
+  }
+  const chunks: Uint8Array[] = [];
+  for await (const chunk of opened.body) chunks.push(chunk);
+  try {
+    const receipt: Receipt = JSON.parse(Buffer.concat(chunks).toString());
+    return receipt.upload.id === id ? receipt : undefined;
+  } catch {
+    return undefined; // Something else is at its key.
+  }
+}
+
+/** The life of an upload, as far as its entry tells. An entry keeps no history of its waits. */
+function timelineOf(view: UploadView, hasReceipt: boolean): readonly Step[] {
+  const { putAt, arrivedAt, generation, attempts, flow, endedAt, assets, failure, failedOutputs } = view;
+  const retries = generation === 1 ? '' : ` It is retry ${generation - 1}.`;
+  const failures = attempts === 0 ? '' : ` Attempts that failed so far: ${attempts}.`;
+  const results = `${assets.length} ${assets.length === 1 ? 'result is' : 'results are'} stored.`;
+  const missing = failedOutputs.map(({ id, message }) => ` Output ${id} is missing: ${message}`).join('');
+  const steps: Step[] = [
+    { kind: 'put', at: putAt, text: 'The file was put into the inbox.' },
+    { kind: 'arrived', at: arrivedAt, text: `It came to the pipeline: route ${view.route}.${retries}` },
+    ...presentStep(view, failures),
+    ...(flow === undefined
+      ? []
+      : [{ kind: 'running', at: flow.createdAt, text: `The service made flow ${flow.id}.${failures}` } as const]),
+    ...(assets.length + failedOutputs.length === 0
+      ? []
+      : [{ kind: 'outputs', at: endedAt, text: `${results}${missing}` } as const]),
+    ...(endedAt === undefined
+      ? []
+      : failure === undefined
+        ? [{ kind: 'succeeded', at: endedAt, text: 'It succeeded.' } as const]
+        : [{ kind: 'failed', at: endedAt, text: `It failed: ${failure.code}: ${failure.message}` } as const]),
+    ...(hasReceipt ? [{ kind: 'receipt', text: 'The receipt is written.' } as const] : []),
+  ];
+  return steps.map((step, index) => (index === steps.length - 1 ? { ...step, isNow: true } : step));
+}
+
+/** What goes on before there is a flow. */
+function presentStep({ state, wait, claimedUntil, isInDoubt }: UploadView, failures: string): readonly Step[] {
+  const doubt = isInDoubt ? ' A flow of it may exist that is not known yet.' : '';
+  if (wait !== undefined) {
+    const text = `It waits (${wait.reason}): ${wait.message}${failures}${doubt}`;
+    return [{ kind: 'waiting', text, until: wait.until }];
+  }
+  if (state !== 'claimed') return [];
+  return [{ kind: 'claimed', text: `It is being sent.${failures}${doubt}`, until: claimedUntil }];
+}
+
+function copyCommand(bucket: string, key: string, { isLocal, access }: Deployment): string {
+  const endpoint =
+    isLocal && access.endpoints?.s3 !== undefined ? ` --endpoint-url ${quoted(access.endpoints.s3)}` : '';
+  return `aws s3 cp${endpoint} ${quoted(`s3://${bucket}/${key}`)} .`;
+}
+
+/** A text as one word of a POSIX shell. */
+const quoted = (text: string): string =>
+  /^[\w@%+:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", String.raw`'\''`)}'`;

@@ -1,0 +1,206 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Deployment } from '../../operations/deployment.ts';
+import { readEntries } from '../../operations/listing.ts';
+import { LedgerWindow, type WindowLimits } from '../../operations/recent.ts';
+import { pipelineStatus } from '../../operations/status.ts';
+import { viewOf } from '../../operations/upload-view.ts';
+import type { Status, UploadRow, UploadsPage } from '../api.ts';
+import { EventLog, type LoggedEvent } from './event-log.ts';
+import { byArrival, countsOf, isAfter, placeOf, rowOf } from './rows.ts';
+
+/** Entries that are read before the list shows them. */
+const READ_AT_ONCE = 200;
+
+const DAY_MS = 24 * 60 * 60_000;
+
+/** How often the feed looks, and how far back. */
+export interface FeedPace extends WindowLimits {
+  /** Time between two looks at the ledger, in milliseconds. */
+  readonly lookMs: number;
+  /** Time between two looks at the state of the pipeline, in milliseconds. */
+  readonly statusMs: number;
+}
+
+const LIMITS = { windowMs: 7 * DAY_MS, rowsMax: 10_000 };
+
+/** The local run is in this process, or beside it. Requests to AWS cost money: a look at 10,000 entries is 10 requests. */
+export const paceOf = ({ isLocal }: Deployment): FeedPace =>
+  isLocal ? { ...LIMITS, lookMs: 1_000, statusMs: 2_000 } : { ...LIMITS, lookMs: 5_000, statusMs: 15_000 };
+
+/** Which rows a visitor wants. */
+export interface RowQuery {
+  readonly state?: UploadRow['state'] | undefined;
+  /** A part of the key, in any case. */
+  readonly name?: string | undefined;
+  /** `next` of the page before. */
+  readonly before?: string | undefined;
+  readonly limit: number;
+}
+
+/**
+ * The rows of the last days, and what changes in them. A look lists the ledger, reads the entries that changed since the
+ * look before, and logs the differences. It looks while somebody listens, and when the list is asked for.
+ */
+export class Feed {
+  readonly #deployment: Deployment;
+  readonly #pace: FeedPace;
+  readonly #signal: AbortSignal;
+  readonly #window: LedgerWindow;
+  readonly #log = new EventLog();
+  readonly #rows = new Map<string, UploadRow>();
+  /** By upload id: what the last look saw of the entry that was read. */
+  #read: ReadonlyMap<string, string> = new Map();
+  readonly #unreadable = new Set<string>();
+  #sorted: readonly UploadRow[] | undefined;
+  #look: Promise<void> | undefined;
+  #lookedAt = Number.NEGATIVE_INFINITY;
+  #statusAt = Number.NEGATIVE_INFINITY;
+  #status = '';
+  #isComplete = false;
+  /** True if a list may have been shown that is not complete. */
+  #isPartlyShown = false;
+  #isLooping = false;
+  /** Resolves when the newest rows are read. */
+  #begun = Promise.withResolvers<void>();
+
+  constructor(deployment: Deployment, signal: AbortSignal, pace: FeedPace = paceOf(deployment)) {
+    this.#deployment = deployment;
+    this.#pace = pace;
+    this.#signal = signal;
+    this.#window = new LedgerWindow(deployment, pace);
+  }
+
+  /** A page of the list, as of now. While older entries are still being read at the start, it has the newest. */
+  async list({ state, name = '', before, limit }: RowQuery): Promise<UploadsPage> {
+    await this.#freshen();
+    const lastEvent = this.#log.lastId;
+    this.#sorted ??= [...this.#rows.values()].sort(byArrival);
+    const part = name.toLowerCase();
+    const named = part === '' ? this.#sorted : this.#sorted.filter(({ key }) => key.toLowerCase().includes(part));
+    const wanted = state === undefined ? named : named.filter((row) => row.state === state);
+    const rest = before === undefined ? wanted : wanted.filter((row) => isAfter(row, before));
+    const uploads = rest.slice(0, limit);
+    const last = uploads.at(-1);
+    return {
+      uploads,
+      next: last !== undefined && rest.length > limit ? placeOf(last) : undefined,
+      total: wanted.length,
+      counts: countsOf(named),
+      isComplete: this.#isComplete,
+      since: new Date(this.#window.since).toISOString(),
+      unreadable: this.#unreadable.size,
+      lastEvent,
+    };
+  }
+
+  /** Calls the listener with every event after `after`, as `EventLog.listen` does, and looks on until that is ended. */
+  listen(after: string | undefined, listener: (event: LoggedEvent) => void): () => void {
+    const end = this.#log.listen(after, listener);
+    if (!this.#isLooping) void this.#loop();
+    return end;
+  }
+
+  get listeners(): number {
+    return this.#log.listeners;
+  }
+
+  get lastId(): string {
+    return this.#log.lastId;
+  }
+
+  async #loop(): Promise<void> {
+    this.#isLooping = true;
+    while (this.#log.listeners > 0 && !this.#signal.aborted) {
+      // A look that fails is made again. Whoever asks for the list gets the error.
+      await this.#lookOnce().catch(() => undefined);
+      await this.#lookAtStatus().catch(() => undefined);
+      await sleep(this.#pace.lookMs, undefined, { signal: this.#signal }).catch(() => undefined);
+    }
+    this.#isLooping = false;
+  }
+
+  async #freshen(): Promise<void> {
+    if (performance.now() - this.#lookedAt < this.#pace.lookMs) return;
+    const look = this.#lookOnce();
+    if (this.#isComplete) return look;
+    look.catch(() => undefined);
+    await Promise.race([look, this.#begun.promise]);
+  }
+
+  /** All who want a look at the same time share one. */
+  #lookOnce(): Promise<void> {
+    this.#look ??= this.#lookAtLedger().finally(() => {
+      this.#look = undefined;
+    });
+    return this.#look;
+  }
+
+  async #lookAtLedger(): Promise<void> {
+    const seen = await this.#window.look(this.#signal);
+    const changed = [...seen].filter(([id, mark]) => this.#read.get(id) !== mark);
+    // What was read stays known if the look breaks off.
+    const read = new Map(this.#read);
+    this.#read = read;
+    for (const id of read.keys()) {
+      if (seen.has(id)) continue;
+      read.delete(id);
+      this.#remove(id);
+    }
+    for (let from = 0; from < changed.length; from += READ_AT_ONCE) {
+      const some = changed.slice(from, from + READ_AT_ONCE);
+      await this.#readRows(some.map(([id]) => id));
+      for (const [id, mark] of some) read.set(id, mark);
+      if (from + READ_AT_ONCE < changed.length) this.#begin();
+    }
+    this.#lookedAt = performance.now();
+    this.#isComplete = true;
+    if (this.#isPartlyShown) this.#log.add('reset', { reason: 'Older uploads have been read.' });
+    this.#isPartlyShown = false;
+    this.#begun.resolve();
+  }
+
+  /** The newest rows can be shown. Older ones follow. */
+  #begin(): void {
+    if (this.#isComplete) return;
+    this.#isPartlyShown = true;
+    this.#begun.resolve();
+  }
+
+  async #readRows(ids: readonly string[]): Promise<void> {
+    const entries = await readEntries(ids, this.#deployment, this.#signal);
+    for (const [index, { entry, issue }] of entries.entries()) {
+      const id = ids[index] as string;
+      if (entry !== undefined) this.#set(rowOf(viewOf(entry, this.#deployment.settings)));
+      else this.#remove(id);
+      if (issue?.kind === 'unreadable') this.#unreadable.add(id);
+      else this.#unreadable.delete(id);
+    }
+  }
+
+  #set(row: UploadRow): void {
+    const before = this.#rows.get(row.id);
+    if (before !== undefined && JSON.stringify(before) === JSON.stringify(row)) return;
+    this.#rows.set(row.id, row);
+    this.#sorted = undefined;
+    // The first rows are no news: the list has them.
+    if (this.#isComplete) this.#log.add('upload', row);
+  }
+
+  #remove(id: string): void {
+    this.#unreadable.delete(id);
+    if (!this.#rows.delete(id)) return;
+    this.#sorted = undefined;
+    this.#log.add('removed', { id });
+  }
+
+  async #lookAtStatus(): Promise<void> {
+    if (performance.now() - this.#statusAt < this.#pace.statusMs) return;
+    const status: Status = await pipelineStatus(this.#deployment, this.#signal);
+    this.#statusAt = performance.now();
+    // The window of the failures moves with the clock, and is no news.
+    const text = JSON.stringify({ ...status, failed: status.failed.count });
+    if (text === this.#status) return;
+    this.#status = text;
+    this.#log.add('status', status);
+  }
+}

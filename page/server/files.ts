@@ -1,0 +1,115 @@
+import type { IncomingMessage } from 'node:http';
+import * as z from 'zod/mini';
+import type { Json } from '../../functions/base/json.ts';
+import type { Deployment } from '../../operations/deployment.ts';
+import { putBody } from '../../operations/put-body.ts';
+import { type RoutedFile, routeFile } from '../../operations/route-file.ts';
+import { entryOf, openInput } from '../../operations/stored-bytes.ts';
+import type { PutFile, RoutedFile as RoutedAnswer } from '../api.ts';
+import { invalid, notFound, notPossible, PageError } from './answers.ts';
+import { jsonBody } from './json-body.ts';
+import type { Call } from './router.ts';
+
+/** Longest key, in bytes of UTF-8. (Amazon S3 User Guide, "Naming Amazon S3 objects".) */
+const KEY_BYTES_MAX = 1024;
+
+const FILES_MAX = 10_000;
+
+const routeSchema = z.object({
+  files: z
+    .array(z.object({ key: z.string(), bytes: z.int().check(z.gte(0)), mediaType: z.optional(z.string()) }))
+    .check(z.maxLength(FILES_MAX)),
+});
+
+const againSchema = z.object({
+  id: z.string(),
+  parameters: z.optional(z.custom<Json>((value) => value !== undefined)),
+  template: z.optional(z.string()),
+});
+
+/** `POST /api/route` */
+export async function routeFiles({ request }: Call, deployment: Deployment): Promise<readonly RoutedAnswer[]> {
+  const { files } = await jsonBody(request, routeSchema);
+  return files.map((file) => {
+    const wrong = issueOfKey(file.key);
+    if (wrong !== undefined) return { key: file.key, reason: wrong };
+    const { key, route, issue } = routeFile(file, deployment);
+    return { key, route: route?.name, template: route?.template, reason: issue };
+  });
+}
+
+/** `PUT /api/files/:key`: streams a file to the inbox. */
+export async function putFile({ request, params, signal }: Call, deployment: Deployment): Promise<PutFile> {
+  const { key = '' } = params;
+  const wrong = issueOfKey(key);
+  if (wrong !== undefined) throw invalid(wrong);
+  const bytes = Number(request.headers['content-length'] ?? Number.NaN);
+  if (Number.isNaN(bytes)) {
+    throw new PageError({ status: 411, code: 'length-required' }, 'The request must say how long the file is.');
+  }
+  const mediaType = request.headers['content-type'];
+  const overrides = {
+    template: headerOf(request, 'x-flowdrop-template'),
+    parameters: headerOf(request, 'x-flowdrop-parameters'),
+  };
+  if (overrides.parameters !== undefined) requireJson(overrides.parameters);
+  if (overrides.template !== undefined || overrides.parameters !== undefined) {
+    requireOverridable(routeFile({ key, bytes, mediaType }, deployment));
+  }
+  const put = await putBody({ key, bytes, body: request, mediaType, overrides }, deployment, signal);
+  return { id: put.uploadId, key: put.key };
+}
+
+/** `POST /api/again`: puts the content of an upload again, with other parameters. */
+export async function putAgain({ request, signal }: Call, deployment: Deployment): Promise<PutFile> {
+  const { id, parameters, template } = await jsonBody(request, againSchema);
+  const { entry } = (await entryOf(id, deployment, signal)) ?? {};
+  if (entry === undefined) throw notFound('There is no such upload.');
+  const { key, bytes, mediaType, bucket } = entry.upload;
+  requireOverridable(routeFile({ key, bytes, mediaType }, deployment));
+  const current = await deployment.inbox.current(bucket, key, signal);
+  if (current?.id !== id) throw notPossible(`${key} was replaced or deleted, so its content cannot be put again.`);
+  const opened = await openInput(entry, undefined, deployment, signal);
+  if (opened === undefined) throw notPossible(`${key} was replaced, deleted or archived meanwhile.`);
+  const { body, metadata } = opened;
+  const overrides = { template, parameters: parameters === undefined ? undefined : JSON.stringify(parameters) };
+  const put = await putBody({ key, bytes, body, mediaType, metadata, overrides }, deployment, signal);
+  return { id: put.uploadId, key: put.key };
+}
+
+/** @throws {PageError} */
+function requireOverridable({ key, route }: RoutedFile): void {
+  if (route === undefined) throw notPossible(`No known route takes ${key}, so it cannot get other parameters.`);
+  if (route.overrides === true) return;
+  throw notPossible(`The route ${route.name} does not let a file replace its template or parameters.`);
+}
+
+/** Why a key is not taken. A name of a file never needs what is refused here, and programs stumble over it. */
+function issueOfKey(key: string): string | undefined {
+  if (key === '' || key.endsWith('/')) return 'A file needs a name.';
+  if (!key.isWellFormed()) return 'The name of a file must be Unicode.';
+  if (Buffer.byteLength(key) > KEY_BYTES_MAX) return `The name of a file may have ${KEY_BYTES_MAX} bytes at most.`;
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is looked for.
+  if (/[\u0000-\u001f\u007f]/.test(key)) return 'The name of a file must not hold control characters.';
+  if (key.split('/').some((part) => part === '.' || part === '..')) return 'No part of a name may be "." or "..".';
+  return undefined;
+}
+
+function requireJson(text: string): void {
+  try {
+    JSON.parse(text);
+  } catch {
+    throw invalid('The parameters are not JSON.');
+  }
+}
+
+/** A header can carry only some characters, so its value is encoded. */
+function headerOf({ headers }: IncomingMessage, name: string): string | undefined {
+  const value = headers[name];
+  if (typeof value !== 'string') return undefined;
+  try {
+    return decodeURIComponent(value);
+  } catch {
+    throw invalid(`The header ${name} is not encoded as UTF-8.`);
+  }
+}

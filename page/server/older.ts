@@ -1,0 +1,15 @@
+import type { Deployment } from '../../operations/deployment.ts';
+import { findUpload } from '../../operations/find.ts';
+import { viewOf } from '../../operations/upload-view.ts';
+import type { UploadRow } from '../api.ts';
+import { rowOf } from './rows.ts';
+
+/** The upload of an exact key or id, however old it is. A part of a key is found among the newer uploads only. */
+export async function olderRow(
+  name: string,
+  deployment: Deployment,
+  signal: AbortSignal,
+): Promise<UploadRow | undefined> {
+  const { entry } = (await findUpload(name, deployment, signal)) ?? {};
+  return entry && rowOf(viewOf(entry, deployment.settings));
+}

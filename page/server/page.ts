@@ -1,0 +1,193 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { FunctionFailedError } from '../../operations/collecting-function.ts';
+import { type Deployment, issueOfConnection } from '../../operations/deployment.ts';
+import { doctor } from '../../operations/doctor.ts';
+import { pipelineStatus } from '../../operations/status.ts';
+import { entryOf, openInput, openResult } from '../../operations/stored-bytes.ts';
+import { TemplatesUnknownError, templates } from '../../operations/templates.ts';
+import type { About, TokenMeta, UploadsPage } from '../api.ts';
+import { begin, INERT_POLICY, invalid, notFound, PAGE_POLICY, PageError, sendError } from './answers.ts';
+import { type AppFiles, appFiles } from './app-files.ts';
+import { sendBytes } from './bytes.ts';
+import { detailOf } from './detail.ts';
+import { sendEvents } from './events.ts';
+import { Feed, type FeedPace } from './feed.ts';
+import { putAgain, putFile, routeFiles } from './files.ts';
+import { olderRow } from './older.ts';
+import { Plans } from './plans.ts';
+import { type Call, Router } from './router.ts';
+import { countsOf, ROW_STATES } from './rows.ts';
+
+const LIMIT_DEFAULT = 200;
+const LIMIT_MAX = 1_000;
+
+export interface PageOptions {
+  /** The files of the app. Default: they are built at the first visit. */
+  readonly appFiles?: (() => Promise<AppFiles>) | undefined;
+  /** How often the feed looks at the ledger. Default: by the kind of the deployment. */
+  readonly pace?: FeedPace | undefined;
+  /** How a command names this deployment, such as `--stack NAME`. Default: not at all, as for a local run. */
+  readonly commandOptions?: readonly string[] | undefined;
+}
+
+interface OpenOptions extends PageOptions {
+  readonly token: string;
+  /** Aborts when the server closes. */
+  readonly signal: AbortSignal;
+  readonly onClose?: (() => void) | undefined;
+}
+
+/** Answers the visitors that have access. */
+export class Page {
+  readonly #deployment: Deployment;
+  readonly #options: OpenOptions;
+  readonly #feed: Feed;
+  readonly #plans: Plans;
+  readonly #router: Router;
+  #files: Promise<AppFiles> | undefined;
+
+  constructor(deployment: Deployment, options: OpenOptions) {
+    this.#deployment = deployment;
+    this.#options = options;
+    this.#feed = new Feed(deployment, options.signal, options.pace);
+    this.#plans = new Plans(deployment);
+    const { signal } = options;
+    this.#router = new Router({
+      'GET /api/about': () => aboutOf(deployment),
+      'GET /api/status': (call) => pipelineStatus(deployment, call.signal),
+      'GET /api/uploads': (call) => this.#list(call),
+      'GET /api/uploads/:id': (call) => this.#detail(call),
+      'GET /api/uploads/:id/input': (call) => this.#input(call),
+      'GET /api/uploads/:id/assets/:index': (call) => this.#asset(call),
+      'GET /api/events': (call) => sendEvents(call, this.#feed),
+      'GET /api/templates': (call) => templates(deployment, call.signal),
+      'POST /api/route': (call) => routeFiles(call, deployment),
+      'PUT /api/files/:key': (call) => putFile(call, deployment),
+      'POST /api/again': (call) => putAgain(call, deployment),
+      'POST /api/plan': (call) => this.#plans.make(call),
+      'POST /api/act': (call) => this.#plans.carryOut(call, signal),
+      'POST /api/doctor': (call) => doctor(deployment, call.signal),
+    });
+  }
+
+  /** Answers a request in any case. */
+  async answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const gone = new AbortController();
+    response.once('close', () => gone.abort());
+    const signal = AbortSignal.any([gone.signal, this.#options.signal]);
+    try {
+      const isApi = request.url?.startsWith('/api/') === true;
+      await (isApi ? this.#router.answer(request, response, signal) : this.#sendFile(request, response));
+    } catch (error) {
+      // Drop the body. If the connection were closed with unread data, the client could lose the answer.
+      request.resume();
+      if (response.headersSent) response.destroy();
+      else sendError(response, this.#issueOf(error));
+    }
+  }
+
+  close(): void {
+    this.#options.onClose?.();
+  }
+
+  async #sendFile({ method, url = '' }: IncomingMessage, response: ServerResponse): Promise<void> {
+    if (method !== 'GET' && method !== 'HEAD') {
+      throw new PageError({ status: 405, code: 'wrong-method' }, 'This address takes GET.', { allow: 'GET, HEAD' });
+    }
+    this.#files ??= (this.#options.appFiles ?? appFiles)();
+    this.#files.catch(() => {
+      this.#files = undefined; // The next visit tries again.
+    });
+    const [path = ''] = url.split('?', 1);
+    const file = (await this.#files).get(path);
+    if (file === undefined) throw notFound('There is no such address.');
+    const isPage = file.contentType.startsWith('text/html');
+    const body = isPage ? withToken(file.body, this.#options.token) : file.body;
+    const headers = { 'content-type': file.contentType, 'content-length': body.byteLength };
+    begin(response, 200, { ...headers, 'content-security-policy': isPage ? PAGE_POLICY : INERT_POLICY });
+    response.end(method === 'HEAD' ? undefined : body);
+  }
+
+  async #list({ query, signal }: Call): Promise<UploadsPage> {
+    const state = ROW_STATES.find((each) => each === query.get('state'));
+    if (query.has('state') && state === undefined) throw invalid(`The state must be one of ${ROW_STATES.join(', ')}.`);
+    const limit = Number(query.get('limit') ?? LIMIT_DEFAULT);
+    if (!Number.isInteger(limit) || limit < 1 || limit > LIMIT_MAX) {
+      throw invalid(`The limit must be a whole number from 1 to ${LIMIT_MAX}.`);
+    }
+    const name = query.get('name') ?? '';
+    const page = await this.#feed.list({ state, name, before: query.get('before') ?? undefined, limit });
+    if (name === '' || Object.values(page.counts).some((count) => count > 0)) return page;
+    const older = await olderRow(name, this.#deployment, signal);
+    if (older === undefined) return page;
+    const uploads = state === undefined || older.state === state ? [older] : [];
+    return { ...page, uploads, total: uploads.length, counts: countsOf([older]) };
+  }
+
+  async #detail(call: Call) {
+    const { commandOptions = [] } = this.#options;
+    return detailOf(await this.#entry(call), this.#deployment, { commandOptions }, call.signal);
+  }
+
+  async #input(call: Call): Promise<void> {
+    const entry = await this.#entry(call);
+    const { key, bytes, mediaType } = entry.upload;
+    const open = (range: Parameters<typeof openInput>[1]) => openInput(entry, range, this.#deployment, call.signal);
+    await sendBytes(call, { key, bytes, mediaType, open });
+  }
+
+  async #asset(call: Call): Promise<void> {
+    const entry = await this.#entry(call);
+    const { index = '' } = call.params;
+    const assets = 'assets' in entry ? entry.assets : undefined;
+    const asset = /^\d{1,6}$/.test(index) ? assets?.[Number(index)] : undefined;
+    if (asset === undefined) throw notFound('The upload has no such result.');
+    const { key, bytes, mediaType } = asset;
+    const open = (range: Parameters<typeof openResult>[1]) => openResult(key, range, this.#deployment, call.signal);
+    await sendBytes(call, { key, bytes, mediaType, open });
+  }
+
+  async #entry({ params: { id = '' }, signal }: Call) {
+    const { entry, issue } = (await entryOf(id, this.#deployment, signal)) ?? {};
+    if (entry === undefined) throw notFound(issue?.message ?? 'There is no such upload.');
+    return entry;
+  }
+
+  /** Every error as a sentence. */
+  #issueOf(error: unknown): PageError {
+    if (error instanceof PageError) return error;
+    const message = error instanceof Error ? error.message : String(error);
+    const unavailable = { status: 503, code: 'unavailable' } as const;
+    if (this.#options.signal.aborted) return new PageError(unavailable, 'This server has stopped.');
+    if (error instanceof TemplatesUnknownError) {
+      return new PageError(unavailable, `The flow service does not say what it offers: ${message}`);
+    }
+    const failed = { status: 502, code: 'failed' } as const;
+    const known = issueOfConnection(error);
+    if (known !== undefined) return new PageError(failed, known);
+    if (error instanceof FunctionFailedError) {
+      return new PageError(failed, `The collecting function failed: ${error.errorType}: ${message}`);
+    }
+    return new PageError(failed, `That did not work: ${message || (error as Error).name}`);
+  }
+}
+
+/** The built page has a place for the token. */
+const TOKEN_META: TokenMeta = 'flowdrop-token';
+const TOKEN_PLACE = new RegExp(`(<meta name="${TOKEN_META}" content=")("\\s*/?>)`);
+
+function withToken(page: Uint8Array, token: string): Uint8Array {
+  const html = Buffer.from(page).toString();
+  if (!TOKEN_PLACE.test(html)) throw new Error(`The built page has no empty meta ${TOKEN_META}`);
+  return Buffer.from(html.replace(TOKEN_PLACE, `$1${token}$2`));
+}
+
+function aboutOf({ name, isLocal, settings, areRoutesKnown }: Deployment): About {
+  const { pipeline, inboxBucket, inboxPrefix, resultsBucket, resultsPrefix, routes, inputBytesMax } = settings;
+  return {
+    ...{ deployment: name, pipeline, isLocal, areRoutesKnown, resultsBucket, resultsPrefix, inputBytesMax },
+    inbox: { bucket: inboxBucket, prefix: inboxPrefix },
+    canOverride: routes.some(({ overrides }) => overrides === true),
+    routes: routes.map(({ overrides, additional: _, ...route }) => ({ ...route, isOverridable: overrides === true })),
+  };
+}

@@ -1,0 +1,128 @@
+import { randomUUID } from 'node:crypto';
+import * as z from 'zod/mini';
+import { type Action, act, whyLeft } from '../../operations/act.ts';
+import type { Deployment } from '../../operations/deployment.ts';
+import { list } from '../../operations/list.ts';
+import { readEntries } from '../../operations/listing.ts';
+import { isUploadId } from '../../operations/stored-bytes.ts';
+import { type UploadView, viewOf } from '../../operations/upload-view.ts';
+import type { ActAnswer, PlannedAction } from '../api.ts';
+import { invalid, PageError } from './answers.ts';
+import { jsonBody } from './json-body.ts';
+import type { Call } from './router.ts';
+
+/** Time for which a plan can be carried out, in milliseconds. */
+const PLAN_MAX_MS = 10 * 60_000;
+
+/** Plans that are kept. An older one has been forgotten by the person who made it. */
+const PLANS_MAX = 100;
+
+const UPLOADS_MAX = 10_000;
+
+/** Uploads that are changed by one invocation. If it fails, it is unknown what became of them. */
+const AT_ONCE = 100;
+
+const planSchema = z.object({
+  action: z.enum(['retry', 'cancel', 'collect']),
+  uploads: z.optional(z.array(z.string()).check(z.maxLength(UPLOADS_MAX))),
+  query: z.optional(
+    z.object({
+      state: z.enum(['failed', 'waiting', 'held', 'running']),
+      code: z.optional(z.string()),
+      since: z.optional(
+        z.string().check(z.refine((text) => !Number.isNaN(Date.parse(text)), { error: 'expected a time' })),
+      ),
+      route: z.optional(z.string()),
+    }),
+  ),
+});
+
+interface Kept {
+  readonly action: Action;
+  readonly uploads: readonly UploadView[];
+  readonly endsAt: number;
+}
+
+/** What visitors have been shown that an action would do. Nothing else is done. */
+export class Plans {
+  readonly #deployment: Deployment;
+  readonly #kept = new Map<string, Kept>();
+
+  constructor(deployment: Deployment) {
+    this.#deployment = deployment;
+  }
+
+  /** `POST /api/plan` */
+  async make({ request, signal }: Call): Promise<PlannedAction> {
+    const { action, uploads: ids, query } = await jsonBody(request, planSchema);
+    if ((ids === undefined) === (query === undefined)) throw invalid('Name either uploads or a query.');
+    const skipped: { key: string; reason: string }[] = [];
+    const since = query?.since === undefined ? undefined : Date.parse(query.since);
+    const named =
+      query === undefined
+        ? [...new Set(ids)]
+        : (await list({ ...query, since, limit: UPLOADS_MAX }, this.#deployment, signal)).uploads.map(({ id }) => id);
+    const uploads: UploadView[] = [];
+    const known = named.filter(isUploadId);
+    for (const key of named) if (!isUploadId(key)) skipped.push({ key, reason: 'there is no such upload' });
+    const entries = await readEntries(known, this.#deployment, signal);
+    for (const [index, { entry, issue }] of entries.entries()) {
+      const id = known[index] as string;
+      const key = entry?.upload.key ?? id;
+      const reason = whyLeft({ id, key, entry, issue }, action);
+      if (reason !== undefined) skipped.push({ key, reason });
+      else if (entry !== undefined) uploads.push(viewOf(entry, this.#deployment.settings));
+    }
+    const flows = action === 'retry' ? uploads.length : 0;
+    return { plan: this.#keep(action, uploads), flows, uploads: uploads.length, skipped };
+  }
+
+  #keep(action: Action, uploads: readonly UploadView[]): string {
+    const id = randomUUID();
+    this.#kept.set(id, { action, uploads, endsAt: performance.now() + PLAN_MAX_MS });
+    const [oldest] = this.#kept.keys();
+    if (this.#kept.size > PLANS_MAX && oldest !== undefined) this.#kept.delete(oldest);
+    return id;
+  }
+
+  /**
+   * `POST /api/act`. Goes on if the visitor leaves, and ends with the server.
+   * @param closing aborts when the server closes.
+   */
+  async carryOut({ request }: Call, closing: AbortSignal): Promise<ActAnswer> {
+    const { plan: id } = await jsonBody(request, z.object({ plan: z.string() }));
+    const plan = this.#kept.get(id);
+    this.#kept.delete(id);
+    if (plan === undefined || plan.endsAt < performance.now()) {
+      const message = 'This plan was carried out already, or is older than ten minutes. Make a new one.';
+      throw new PageError({ status: 410, code: 'plan-ended' }, message);
+    }
+    const results: ActAnswer['results'][number][] = [];
+    for (let from = 0; from < plan.uploads.length; from += AT_ONCE) {
+      const uploads = plan.uploads.slice(from, from + AT_ONCE);
+      results.push(...(await this.#act({ action: plan.action, uploads }, closing)));
+    }
+    return { results };
+  }
+
+  /** An invocation that fails leaves the others alone: what they did is still told. */
+  async #act(
+    some: { action: Action; uploads: readonly UploadView[] },
+    signal: AbortSignal,
+  ): Promise<ActAnswer['results']> {
+    try {
+      const acted = await act(some, this.#deployment, signal);
+      return acted.map(({ upload, key, result, isDone, isAborted, isInDoubt }) => {
+        const notes = [
+          ...(isDone ? [] : [`Nothing was done: ${result}.`]),
+          ...(isAborted === false ? ['The service did not stop its flow, which runs to its end there.'] : []),
+          ...(isInDoubt === true ? ['A flow of it may exist that is not known.'] : []),
+        ];
+        return { id: upload, key, isDone, message: notes.length === 0 ? undefined : notes.join(' ') };
+      });
+    } catch (error) {
+      const message = `It is not known whether this was done: ${(error as Error).message}`;
+      return some.uploads.map(({ id, key }) => ({ id, key, isDone: false, message }));
+    }
+  }
+}

@@ -1,0 +1,35 @@
+import type { UploadView } from '../../operations/upload-view.ts';
+import type { RowState, UploadRow } from '../api.ts';
+
+export const ROW_STATES: readonly RowState[] = ['claimed', 'waiting', 'held', 'running', 'succeeded', 'failed'];
+
+/** What the list shows of an upload. */
+export function rowOf(view: UploadView): UploadRow {
+  const { id, key, bytes, mediaType, route, arrivedAt, endedAt, wait, failure, assets } = view;
+  return {
+    ...{ id, key, bytes, mediaType, route, arrivedAt, endedAt },
+    state: wait?.reason === 'held' ? 'held' : view.state,
+    code: failure?.code ?? wait?.reason,
+    reason: failure?.message ?? wait?.message,
+    assets: assets.length,
+  };
+}
+
+/** Newest first. Uploads that came at the same time are in the order of their ids. */
+export const byArrival = (one: UploadRow, other: UploadRow): number =>
+  compared(other.arrivedAt, one.arrivedAt) || compared(other.id, one.id);
+
+const compared = (one: string, other: string): number => (one < other ? -1 : one > other ? 1 : 0);
+
+/** Where a page of the list ends. An upload that is retried meanwhile moves to the top, and leaves the place as it is. */
+export const placeOf = ({ arrivedAt, id }: UploadRow): string => `${arrivedAt}/${id}`;
+
+/** True if a row comes after a place. */
+export const isAfter = (row: UploadRow, place: string): boolean => placeOf(row) < place;
+
+/** How many rows are in each state. */
+export function countsOf(rows: readonly UploadRow[]): Readonly<Record<RowState, number>> {
+  const counts = Object.fromEntries(ROW_STATES.map((state) => [state, 0])) as Record<RowState, number>;
+  for (const { state } of rows) counts[state] += 1;
+  return counts;
+}

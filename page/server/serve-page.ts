@@ -1,0 +1,98 @@
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import type { Deployment } from '../../operations/deployment.ts';
+import { Access, randomKey } from './access.ts';
+import { begin, PageError, sendError, sendSentence } from './answers.ts';
+import type { Page, PageOptions } from './page.ts';
+
+export interface ServeOptions extends PageOptions {
+  /** Default 0, which takes any free port. */
+  readonly port?: number | undefined;
+  /** Default: a random one. With the key and the port of an earlier run, its open pages go on. */
+  readonly key?: string | undefined;
+}
+
+export interface ServedPage {
+  /** The address with the key: who has it, may do all that the page can. */
+  readonly url: string;
+  /** Breaks all connections. What is being done is done to its end only if it is done elsewhere. */
+  close(): Promise<void>;
+}
+
+/**
+ * Serves the page of a deployment on 127.0.0.1. Nothing but the port is opened before the first visit: a function that
+ * connects is called then, and the page is built then.
+ */
+export async function servePage(
+  deployment: Deployment | (() => Promise<Deployment>),
+  { port = 0, key = randomKey(), ...options }: ServeOptions = {},
+): Promise<ServedPage> {
+  const closing = new AbortController();
+  let page: Promise<Page> | undefined;
+  const pageOf = (access: Access): Promise<Page> => {
+    page ??= openPage(deployment, { ...options, token: access.token, signal: closing.signal }).catch((error) => {
+      page = undefined; // The next visit tries again.
+      throw error;
+    });
+    return page;
+  };
+  // The time for a whole request has no limit, because a file may be large.
+  const server = createServer({ requestTimeout: 0 });
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', reject);
+    server.listen(port, '127.0.0.1', resolve);
+  });
+  const access = new Access(key, (server.address() as AddressInfo).port);
+  server.on('request', (request: IncomingMessage, response: ServerResponse) => {
+    if (answerVisitor(request, response, access)) return;
+    pageOf(access).then(
+      (opened) => opened.answer(request, response),
+      (error: Error) => {
+        const message = closing.signal.aborted ? 'This server has stopped.' : error.message;
+        sendError(response, new PageError({ status: 503, code: 'unavailable' }, message));
+      },
+    );
+  });
+  return {
+    url: access.url,
+    async close() {
+      closing.abort();
+      const closed = new Promise((resolve) => server.close(resolve));
+      server.closeAllConnections();
+      await closed;
+      await page?.then((opened) => opened.close()).catch(() => undefined);
+    },
+  };
+}
+
+/** Loads the page's modules, and connects. */
+async function openPage(
+  deployment: Deployment | (() => Promise<Deployment>),
+  options: PageOptions & { readonly token: string; readonly signal: AbortSignal },
+): Promise<Page> {
+  const { Page } = await import('./page.ts');
+  if (typeof deployment !== 'function') return new Page(deployment, options);
+  const own = await deployment();
+  return new Page(own, { ...options, onClose: () => own.close() });
+}
+
+/** Answers visitors without access, and those who come with the key. @returns false for all others. */
+function answerVisitor(request: IncomingMessage, response: ServerResponse, access: Access): boolean {
+  const [path = '', query = ''] = (request.url ?? '').split('?', 2);
+  const foreign = access.foreignness(request);
+  if (foreign === undefined && path === '/' && request.method === 'GET') {
+    const key = new URLSearchParams(query).get('key');
+    if (key !== null && access.isKey(key)) {
+      begin(response, 303, { location: '/', 'set-cookie': access.cookie }).end();
+      return true;
+    }
+  }
+  const refusal = foreign ?? access.strangeness(request) ?? access.untokened(request);
+  if (refusal === undefined) return false;
+  // Drop the body. If the connection were closed with unread data, the client could lose the answer.
+  request.resume();
+  const { status, message } = refusal;
+  if (path === '/') sendSentence(response, status, message);
+  else sendError(response, new PageError(refusal, message));
+  return true;
+}

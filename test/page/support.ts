@@ -1,0 +1,164 @@
+import { request as httpRequest, type IncomingHttpHeaders, type OutgoingHttpHeaders } from 'node:http';
+import { onTestFinished } from 'vitest';
+import type { PipelineOptions } from '../../local/pipeline.ts';
+import type { Deployment } from '../../operations/deployment.ts';
+import type { ApiError, Events } from '../../page/api.ts';
+import type { AppFiles } from '../../page/server/app-files.ts';
+import type { FeedPace } from '../../page/server/feed.ts';
+import { type ServedPage, type ServeOptions, servePage } from '../../page/server/serve-page.ts';
+import { Operated } from '../operations/support.ts';
+
+export const PAGE_HTML = '<!doctype html><head><meta name="flowdrop-token" content="" /></head><body>the page</body>';
+
+const APP: AppFiles = new Map([
+  ['/', { body: Buffer.from(PAGE_HTML), contentType: 'text/html; charset=utf-8' }],
+  ['/assets/app.js', { body: Buffer.from('export {};'), contentType: 'text/javascript; charset=utf-8' }],
+]);
+
+/** Looks so often that no test waits. */
+export const QUICK: FeedPace = { windowMs: 7 * 86_400_000, rowsMax: 10_000, lookMs: 50, statusMs: 50 };
+
+export interface Answer {
+  readonly status: number;
+  readonly headers: IncomingHttpHeaders;
+  readonly body: Buffer;
+  readonly text: string;
+  // biome-ignore lint/suspicious/noExplicitAny: a test says by its expectation what it is.
+  readonly json: any;
+}
+
+export interface Ask {
+  readonly method?: string;
+  readonly headers?: OutgoingHttpHeaders;
+  readonly body?: string | Uint8Array;
+}
+
+/** Sends exactly these headers, unlike `fetch`, which forbids some and adds others. */
+export function ask(url: string, path: string, { method = 'GET', headers = {}, body }: Ask = {}): Promise<Answer> {
+  const { hostname, port } = new URL(url);
+  return new Promise((resolve, reject) => {
+    const request = httpRequest({ hostname, port, path, method, headers, agent: false }, async (response) => {
+      const chunks: Buffer[] = [];
+      try {
+        for await (const chunk of response) chunks.push(chunk);
+      } catch (error) {
+        reject(error);
+        return;
+      }
+      const all = Buffer.concat(chunks);
+      const text = all.toString();
+      const isJson = response.headers['content-type']?.startsWith('application/json') === true;
+      resolve({
+        ...{ status: response.statusCode ?? 0, headers: response.headers, body: all, text },
+        json: isJson && text !== '' ? JSON.parse(text) : undefined,
+      });
+    });
+    request.on('error', reject);
+    request.end(body);
+  });
+}
+
+/** A visitor who opened the address, and whose script has read the token. */
+export class Visitor {
+  readonly url: string;
+  readonly #headers: OutgoingHttpHeaders;
+
+  static async open(url: string): Promise<Visitor> {
+    const { pathname, search, origin } = new URL(url);
+    const entered = await ask(origin, pathname + search);
+    const cookie = entered.headers['set-cookie']?.[0]?.split(';')[0] ?? '';
+    const { text } = await ask(origin, '/', { headers: { cookie } });
+    const [, token = ''] = /name="flowdrop-token" content="([^"]+)"/.exec(text) ?? [];
+    return new Visitor(origin, { cookie, 'x-flowdrop-token': token });
+  }
+
+  private constructor(url: string, headers: OutgoingHttpHeaders) {
+    this.url = url;
+    this.#headers = headers;
+  }
+
+  get headers(): OutgoingHttpHeaders {
+    return this.#headers;
+  }
+
+  ask(path: string, more: Ask = {}): Promise<Answer> {
+    return ask(this.url, path, { ...more, headers: { ...this.#headers, ...more.headers } });
+  }
+
+  post(path: string, body: unknown): Promise<Answer> {
+    return this.ask(path, { method: 'POST', body: JSON.stringify(body) });
+  }
+
+  put(key: string, body: string | Uint8Array, headers: OutgoingHttpHeaders = {}): Promise<Answer> {
+    const own = { 'content-length': Buffer.byteLength(body), ...headers };
+    return this.ask(`/api/files/${encodeURIComponent(key)}`, { method: 'PUT', body, headers: own });
+  }
+
+  /** Listens to the events, as an EventSource does. */
+  listen(path = '/api/events', headers: OutgoingHttpHeaders = {}): Listener {
+    return new Listener(this.url, path, { ...this.#headers, ...headers });
+  }
+}
+
+export interface Heard {
+  readonly id: string;
+  readonly name: keyof Events;
+  // biome-ignore lint/suspicious/noExplicitAny: by name.
+  readonly data: any;
+}
+
+/** An event stream, as far as it was read. */
+export class Listener {
+  readonly heard: Heard[] = [];
+  /** As an EventSource keeps it: an event without data sets it too. */
+  lastId = '';
+  readonly #request;
+  #rest = '';
+
+  constructor(url: string, path: string, headers: OutgoingHttpHeaders) {
+    const { hostname, port } = new URL(url);
+    this.#request = httpRequest({ hostname, port, path, headers, agent: false }, (response) => {
+      response.setEncoding('utf8');
+      response.on('data', (chunk: string) => this.#read(chunk));
+      response.on('error', () => {});
+    });
+    this.#request.on('error', () => {});
+    this.#request.end();
+    onTestFinished(() => this.close());
+  }
+
+  close(): void {
+    this.#request.destroy();
+  }
+
+  #read(chunk: string): void {
+    const blocks = (this.#rest + chunk).split('\n\n');
+    this.#rest = blocks.pop() ?? '';
+    for (const block of blocks) {
+      const fields = new Map(block.split('\n').map((line) => line.split(/: (.*)/s) as [string, string]));
+      this.lastId = fields.get('id') ?? this.lastId;
+      const data = fields.get('data');
+      if (data === undefined) continue;
+      this.heard.push({ id: this.lastId, name: fields.get('event') as keyof Events, data: JSON.parse(data) });
+    }
+  }
+}
+
+export async function serve(deployment: Deployment, options: ServeOptions = {}): Promise<ServedPage> {
+  const served = await servePage(deployment, { appFiles: async () => APP, pace: QUICK, ...options });
+  onTestFinished(() => served.close());
+  return served;
+}
+
+/** A pipeline, its page, and a visitor of the page. */
+export async function visit(
+  pipeline: Partial<PipelineOptions> = {},
+  options: ServeOptions = {},
+): Promise<{ operated: Operated; served: ServedPage; visitor: Visitor }> {
+  const operated = await Operated.start(pipeline);
+  onTestFinished(() => operated[Symbol.asyncDispose]());
+  const served = await serve(operated.deployment, options);
+  return { operated, served, visitor: await Visitor.open(served.url) };
+}
+
+export const messageOf = ({ json }: Answer): string => (json as ApiError).error.message;
