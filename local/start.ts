@@ -10,7 +10,10 @@ import { mediaTypeOf } from '../functions/uploads/media-type.ts';
 import { type Route, routeFor } from '../functions/uploads/routes.ts';
 import { bundle } from '../infra/bundle/bundle.ts';
 import { readConfiguration } from '../infra/configuration.ts';
+import type { Deployment } from '../operations/deployment.ts';
 import { LOCAL_RUN_FOLDER } from '../operations/local-run.ts';
+import { openBrowser } from '../page/server/open-browser.ts';
+import { PortError, type ServedPage, servePage } from '../page/server/serve-page.ts';
 import { type Arguments, COMMAND, parseArguments, USAGE } from './start/arguments.ts';
 import { KnownFiles } from './start/known-files.ts';
 import { FunctionLogs, unexpected } from './start/logs.ts';
@@ -77,6 +80,7 @@ async function main(): Promise<number> {
   const state = isWatching ? watchState(STATE_DIR, args.service?.url) : temporaryState(STATE_DIR);
   const logs = new FunctionLogs(LOG_DIR, (text) => screen.line(`! ${text}`));
   let session: Session | undefined;
+  let page: ServedPage | undefined;
   let removeRunFile = (): void => {};
   try {
     const bundleDir = join(state.dir, 'bundles');
@@ -98,17 +102,24 @@ async function main(): Promise<number> {
       logs,
       cwd,
     });
+    if (args.files !== undefined) return await processFiles(session, { files: args.files, args, screen, signal });
     // One run at a time watches, and commands are for that one.
-    if (isWatching) removeRunFile = writeRunFile(STATE_DIR, session.operator);
-    return args.files === undefined
-      ? await watch(session, { args, samples, state, routes, screen, signal })
-      : await processFiles(session, { files: args.files, args, screen, signal });
+    removeRunFile = writeRunFile(STATE_DIR, session.operator);
+    page = await servePage(connect, { port: args.pagePort });
+    return await watch(session, { args, samples, state, routes, screen, page, signal });
   } finally {
     removeRunFile();
+    await page?.close();
     await session?.close();
     logs.close();
     state.release();
   }
+}
+
+/** Connects the page to this run, as a command does. Nothing of that is loaded before the page is visited. */
+async function connect(): Promise<Deployment> {
+  const { connectLocal } = await import('../operations/deployment.ts');
+  return connectLocal(process.cwd(), new AbortController().signal);
 }
 
 const WHY_NOT_WRITABLE: Readonly<Record<string, string>> = {
@@ -166,6 +177,7 @@ async function watch(
     state,
     routes,
     screen,
+    page,
     signal,
   }: {
     args: Arguments;
@@ -173,6 +185,7 @@ async function watch(
     state: State;
     routes: readonly Route[];
     screen: Screen;
+    page: ServedPage;
     signal: AbortSignal;
   },
 ): Promise<number> {
@@ -181,6 +194,7 @@ async function watch(
   );
   screen.line(`  drop files into  ${shownPath(args.inboxDir)}`);
   screen.line(`  find results in  ${shownPath(args.resultsDir)}`);
+  screen.line(`  see all of it at ${page.url}`);
   for (const { name, template, suffixes = [], mediaTypes = [] } of routes) {
     screen.line(`  ${name} (${[...suffixes, ...mediaTypes].join(', ') || 'any file'}) start flows of ${template}`);
   }
@@ -194,6 +208,12 @@ async function watch(
   }
   screen.line('Press Ctrl-C to stop.');
   screen.line();
+  if (args.opensPage) {
+    // Some programs that open a browser end with it.
+    void openBrowser(page.urlForOnce()).then((isOpen) => {
+      if (!isOpen) screen.line('! No browser could be started. Open the address of the page in one.');
+    });
+  }
 
   if (state.isResumed) await session.resume();
   await session.watch(args.inboxDir, {
@@ -298,8 +318,10 @@ function fail(error: unknown): number {
     console.error(printable(usageMessage(COMMAND, error)));
     return EXIT_USAGE;
   }
-  const isKnown = error instanceof ConfigurationError || error instanceof InUseError;
-  const text = isKnown ? error.message : unexpected(error, { dir: LOG_DIR, token: process.env.FLOWDROP_TOKEN });
+  const isKnown = [ConfigurationError, InUseError, PortError].some((kind) => error instanceof kind);
+  const text = isKnown
+    ? (error as Error).message
+    : unexpected(error, { dir: LOG_DIR, token: process.env.FLOWDROP_TOKEN });
   for (const line of text.split('\n')) console.error(printable(line));
   return EXIT_FAILED;
 }

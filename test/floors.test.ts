@@ -91,3 +91,49 @@ describe('operations/', () => {
     expect(outside.filter((each) => !each.includes('-> ../functions/'))).toEqual([]);
   });
 });
+
+describe('page/', () => {
+  const server = fileURLToPath(new URL('../page/server', import.meta.url));
+  const page = fileURLToPath(new URL('../page', import.meta.url));
+  const importsIn = (dir: string, names: readonly string[]) =>
+    names.flatMap((name) =>
+      Array.from(
+        readFileSync(join(dir, name), 'utf8').matchAll(/^import (type )?[^;]*?from '(\.[^']+)';$/gm),
+        ([, type = '', to = '']) => ({ name, isType: type !== '', to }),
+      ),
+    );
+
+  it('has a server that stands on operations/ and on nothing else of the project', () => {
+    const imports = importsIn(server, readdirSync(server));
+    expect(imports.length).toBeGreaterThan(40);
+    const outside = imports.filter(({ isType, to }) => {
+      const isOwn = to.startsWith('./') || to === '../api.ts';
+      // The forms of receipts and of JSON have their owners there. Nothing of it is loaded.
+      const isForm = isType && to.startsWith('../../functions/');
+      return !isOwn && !isForm && !to.startsWith('../../operations/');
+    });
+    expect(outside).toEqual([]);
+  });
+
+  it('has an API of types alone', () => {
+    const imports = importsIn(page, ['api.ts']);
+    expect(imports.length).toBeGreaterThan(3);
+    expect(imports.filter(({ isType }) => !isType)).toEqual([]);
+    expect(readFileSync(join(page, 'api.ts'), 'utf8')).not.toMatch(/^export (?!type|interface)/m);
+  });
+
+  it('is loaded by the local run only when it is visited', () => {
+    const loaded = new Set<string>();
+    const load = (name: string): void => {
+      if (loaded.has(name)) return;
+      loaded.add(name);
+      for (const { isType, to } of importsIn(server, [name])) {
+        expect([name, isType, to]).toEqual([name, isType, isType ? to : expect.stringMatching(/^\.\//)]);
+        if (!isType) load(to.slice(2));
+      }
+    };
+    load('serve-page.ts');
+    load('open-browser.ts');
+    expect([...loaded].sort()).toEqual(['access.ts', 'answers.ts', 'open-browser.ts', 'serve-page.ts']);
+  });
+});

@@ -9,6 +9,7 @@ import { type Add, example } from './add.ts';
 import { addChanges } from './changes.ts';
 import { addDoctor } from './check.ts';
 import { addIntake } from './intake.ts';
+import { addOpen } from './open.ts';
 import { type Body, type CommonOptions, EXIT_FAILED, EXIT_OK, type Run, runCommand, type Surroundings } from './run.ts';
 import { showExplanation, showList, showPipeline, showPrefix, showTemplates, showUpload } from './show.ts';
 import { sinceOf } from './words.ts';
@@ -64,6 +65,7 @@ export function flowdropProgram(surroundings: Surroundings): Program {
     });
     program.addCommand(command.copyInheritedSettings(program));
   };
+  addOpen(add);
   addStatus(add);
   addList(add);
   addExplain(add);

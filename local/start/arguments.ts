@@ -16,6 +16,8 @@ Options:
   --results DIR     the folder for the results   (default: ./results)
   --service URL     use this flow service instead of the built-in stand-in;
                     set its token in the environment variable FLOWDROP_TOKEN
+  --open            open the page of this run in a browser
+  --port NUMBER     the port of the page        (default: any free one)
   --send-existing   send the files that are in the inbox already, although a flow
                     service sees them for the first time, and may charge for each
   --credentials     print the endpoint and the credentials of the S3 of this run,
@@ -23,6 +25,8 @@ Options:
   --skip-check      do not ask the service first whether it can be used
   --version         show the version
   --help            show this help`;
+
+const PORT_MAX = 65_535;
 
 export interface Arguments {
   /** What to show instead of a run. */
@@ -38,6 +42,10 @@ export interface Arguments {
   /** Print how a client reaches the S3 of this run. */
   readonly showsCredentials: boolean;
   readonly skipCheck: boolean;
+  /** Open the page in a browser. */
+  readonly opensPage: boolean;
+  /** The port of the page. 0: any free one. */
+  readonly pagePort: number;
   /** Send what is in the inbox already to a service that sees it for the first time. */
   readonly sendsExisting: boolean;
 }
@@ -54,7 +62,12 @@ export function parseArguments(
   const inboxDir = resolve(cwd, values.inbox ?? 'inbox');
   const resultsDir = resolve(cwd, values.results ?? 'results');
   const showsCredentials = values.credentials === true;
-  const flags = { skipCheck: values['skip-check'] === true, sendsExisting: values['send-existing'] === true };
+  const flags = {
+    skipCheck: values['skip-check'] === true,
+    sendsExisting: values['send-existing'] === true,
+    opensPage: values.open === true,
+    pagePort: portOf(values.port),
+  };
   const common = { inboxDir, resultsDir, showsCredentials, ...flags };
   const shows = values.help ? 'help' : values.version ? 'version' : undefined;
   if (shows !== undefined) return { ...common, shows, files: undefined, unreadable: [], service: undefined };
@@ -64,6 +77,9 @@ export function parseArguments(
   }
   if (positionals.length > 0 && showsCredentials) {
     throw new UsageError('--credentials is for a run that goes on, so it cannot be combined with files');
+  }
+  if (positionals.length > 0 && (flags.opensPage || values.port !== undefined)) {
+    throw new UsageError('The page is for a run that goes on, so --open and --port cannot be combined with files');
   }
   const service = serviceOf(values.service, env);
   if (positionals.length === 0) {
@@ -83,6 +99,8 @@ function parse(args: readonly string[], env: NodeJS.ProcessEnv) {
         inbox: text,
         results: text,
         service: text,
+        port: text,
+        open: flag,
         credentials: flag,
         'skip-check': flag,
         'send-existing': flag,
@@ -93,6 +111,13 @@ function parse(args: readonly string[], env: NodeJS.ProcessEnv) {
     },
     { args, env },
   );
+}
+
+/** @throws {UsageError} */
+function portOf(text = '0'): number {
+  const port = /^\d{1,5}$/.test(text) ? Number(text) : Number.NaN;
+  if (port <= PORT_MAX) return port;
+  throw new UsageError(`--port: expected a port from 0 to ${PORT_MAX}, got "${text}"`);
 }
 
 function filesAt(

@@ -29,6 +29,8 @@ export const randomKey = (): string => randomBytes(KEY_BYTES).toString('base64ur
 export class Access {
   readonly #key: string;
   readonly #port: number;
+  /** Keys that open the page once. */
+  readonly #onceKeys = new Set<string>();
   /** The same for the same key, so that an open page goes on after a restart with that key. */
   readonly token: string;
 
@@ -40,7 +42,18 @@ export class Access {
 
   /** The address of the page, with the key. */
   get url(): string {
-    return `http://127.0.0.1:${this.#port}/?key=${this.#key}`;
+    return this.#addressWith(this.#key);
+  }
+
+  /** An address that opens the page once. For places that other users see, such as the list of processes. */
+  urlForOnce(): string {
+    const key = randomKey();
+    this.#onceKeys.add(key);
+    return this.#addressWith(key);
+  }
+
+  #addressWith(key: string): string {
+    return `http://127.0.0.1:${this.#port}/?key=${key}`;
   }
 
   /** Cookies have no port, so its name has: two pages on this machine must not overwrite each other's. */
@@ -52,8 +65,9 @@ export class Access {
     return `${this.#cookieName}=${this.#key}; HttpOnly; SameSite=Strict; Path=/`;
   }
 
-  isKey(key: string): boolean {
-    return isSame(key, this.#key);
+  /** True for a key that opens the page. One that opens it once is used up by this. */
+  opensWith(key: string): boolean {
+    return this.#onceKeys.delete(key) || isSame(key, this.#key);
   }
 
   /** Why a request does not come from this page, or from a person who typed its address. */
@@ -76,7 +90,8 @@ export class Access {
   strangeness({ headers }: IncomingMessage): Refusal | undefined {
     const prefix = `${this.#cookieName}=`;
     const cookies = (headers.cookie ?? '').split(';').map((each) => each.trim());
-    if (cookies.some((each) => each.startsWith(prefix) && this.isKey(each.slice(prefix.length)))) return undefined;
+    if (cookies.some((each) => each.startsWith(prefix) && isSame(each.slice(prefix.length), this.#key)))
+      return undefined;
     return {
       status: 401,
       code: 'no-access',

@@ -15,6 +15,8 @@ export interface ServeOptions extends PageOptions {
 export interface ServedPage {
   /** The address with the key: who has it, may do all that the page can. */
   readonly url: string;
+  /** An address that opens the page once, without the key. */
+  urlForOnce(): string;
   /** Breaks all connections. What is being done is done to its end only if it is done elsewhere. */
   close(): Promise<void>;
 }
@@ -39,7 +41,7 @@ export async function servePage(
   // The time for a whole request has no limit, because a file may be large.
   const server = createServer({ requestTimeout: 0 });
   await new Promise<void>((resolve, reject) => {
-    server.once('error', reject);
+    server.once('error', (error: NodeJS.ErrnoException) => reject(portIssue(error, port)));
     server.listen(port, '127.0.0.1', resolve);
   });
   const access = new Access(key, (server.address() as AddressInfo).port);
@@ -55,6 +57,7 @@ export async function servePage(
   });
   return {
     url: access.url,
+    urlForOnce: () => access.urlForOnce(),
     async close() {
       closing.abort();
       const closed = new Promise((resolve) => server.close(resolve));
@@ -63,6 +66,16 @@ export async function servePage(
       await page?.then((opened) => opened.close()).catch(() => undefined);
     },
   };
+}
+
+/** The port cannot be used. The message says why. */
+export class PortError extends Error {
+  override readonly name = 'PortError';
+}
+
+function portIssue(cause: NodeJS.ErrnoException, port: number): Error {
+  const why = { EADDRINUSE: 'another program uses it', EACCES: 'this user may not' }[cause.code ?? ''];
+  return why === undefined ? cause : new PortError(`The page cannot be served at port ${port}: ${why}`, { cause });
 }
 
 /** Loads the page's modules, and connects. */
@@ -82,7 +95,7 @@ function answerVisitor(request: IncomingMessage, response: ServerResponse, acces
   const foreign = access.foreignness(request);
   if (foreign === undefined && path === '/' && request.method === 'GET') {
     const key = new URLSearchParams(query).get('key');
-    if (key !== null && access.isKey(key)) {
+    if (key !== null && access.opensWith(key)) {
       begin(response, 303, { location: '/', 'set-cookie': access.cookie }).end();
       return true;
     }

@@ -47,7 +47,7 @@ export function ask(url: string, path: string, { method = 'GET', headers = {}, b
       }
       const all = Buffer.concat(chunks);
       const text = all.toString();
-      const isJson = response.headers['content-type']?.startsWith('application/json') === true;
+      const isJson = response.headers['content-type'] === 'application/json';
       resolve({
         ...{ status: response.statusCode ?? 0, headers: response.headers, body: all, text },
         json: isJson && text !== '' ? JSON.parse(text) : undefined,

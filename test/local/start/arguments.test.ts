@@ -28,7 +28,12 @@ describe('the arguments of npm start', () => {
       showsCredentials: false,
       skipCheck: false,
       sendsExisting: false,
+      opensPage: false,
+      pagePort: 0,
     });
+    expect(parse(['--open', '--port', '8321'])).toMatchObject({ opensPage: true, pagePort: 8321 });
+    for (const port of ['65536', '-1', 'x', '']) expect(() => parse([`--port=${port}`])).toThrow(UsageError);
+    expect(() => parse(['a.png', '--open'])).toThrow(/goes on/);
     expect(parse(['--credentials'])).toMatchObject({ showsCredentials: true });
   });
 

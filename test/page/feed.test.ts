@@ -1,0 +1,419 @@
+import { DeleteObjectCommand, PutObjectCommand, S3Client } from '@aws-sdk/client-s3';
+import { beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
+import {
+  type Entry,
+  ended,
+  failedMarkerOf,
+  firstClaim,
+  running,
+  runningMarkerOf,
+  waiting,
+} from '../../functions/ledger/entry.ts';
+import { entryKey, failedKey, runningKey } from '../../functions/ledger/keys.ts';
+import { Ledger } from '../../functions/ledger/store.ts';
+import { SETTINGS_DEFAULT } from '../../functions/settings/settings.ts';
+import { Inbox } from '../../functions/uploads/inbox.ts';
+import { uploadId } from '../../functions/uploads/upload.ts';
+import { serveS3 } from '../../local/aws/s3/http.ts';
+import { s3RequestHandler } from '../../local/aws/s3/request-handler.ts';
+import { EmbeddedS3 } from '../../local/aws/s3/s3.ts';
+import type { Deployment } from '../../operations/deployment.ts';
+import type { UploadsPage } from '../../page/api.ts';
+import { EventLog } from '../../page/server/event-log.ts';
+import type { FeedPace } from '../../page/server/feed.ts';
+import { QUICK, serve, Visitor } from './support.ts';
+
+const PATIENCE = { timeout: 30_000, interval: 20 };
+const MINUTE_MS = 60_000;
+const DAY_MS = 24 * 60 * MINUTE_MS;
+const CREDENTIALS = { accessKeyId: 'fake', secretAccessKey: 'obviously-fake' };
+const LEDGER = 'ledger';
+const ROUTE = { name: 'echo', input: 'file', template: 'bytes_echo' } as const;
+const TERMS = { claimedAt: 0, deadline: 0, pipeline: 'test' };
+
+/** A ledger on a real S3, without a pipeline that changes it. */
+class World {
+  readonly now = Date.now();
+  /** Reads of entries. */
+  reads = 0;
+  lists = 0;
+  /** Answers every request with an error while it is true. */
+  isDown = false;
+  readonly deployment: Deployment;
+  /** Without a socket, and uncounted. */
+  readonly #s3: S3Client;
+
+  static async start(): Promise<World> {
+    let world: World | undefined;
+    const embedded = new EmbeddedS3({
+      authorize: ({ action, resource, accessKeyId }) => {
+        if (world === undefined || accessKeyId !== CREDENTIALS.accessKeyId) return true;
+        if (action === 's3:GetObject' && resource.includes('/uploads/')) world.reads += 1;
+        if (action === 's3:ListBucket') world.lists += 1;
+        return !world.isDown;
+      },
+    });
+    for (const name of ['inbox', 'results', LEDGER]) embedded.createBucket(name);
+    const served = await serveS3(embedded, { credentials: [CREDENTIALS] });
+    onTestFinished(() => served.close());
+    world = new World(embedded, served.endpoint);
+    return world;
+  }
+
+  private constructor(embedded: EmbeddedS3, endpoint: string) {
+    const region = 'us-east-1';
+    const own = { accessKeyId: 'uncounted', secretAccessKey: 'obviously-fake' };
+    this.#s3 = new S3Client({ region, credentials: own, requestHandler: s3RequestHandler(embedded) });
+    const s3 = new S3Client({ region, credentials: CREDENTIALS, endpoint, maxAttempts: 1 });
+    const clock = { now: () => this.now, sleep: async () => {} };
+    const settings = {
+      ...SETTINGS_DEFAULT,
+      ...{ pipeline: 'test', inboxBucket: 'inbox', resultsBucket: 'results', ledgerBucket: LEDGER, routes: [] },
+    };
+    this.deployment = {
+      ...{ name: 'a test', isLocal: true, areRoutesKnown: true, settings, s3, clock, access: {} },
+      ledger: new Ledger(s3, LEDGER, () => 'nonce'),
+      inbox: new Inbox(s3, clock),
+      queueDepth: async () => ({ visible: 0, inFlight: 0 }),
+      deadLetterCount: async () => 0,
+      close: () => s3.destroy(),
+    } as unknown as Deployment;
+  }
+
+  /** An upload that came some time ago, in milliseconds. */
+  claimed(key: string, age = 0): Extract<Entry, { state: 'claimed' }> {
+    const lastModified = Math.floor((this.now - age) / 1_000) * 1_000;
+    const facts = { bucket: 'inbox', key, etag: 'e', lastModified };
+    const upload = { ...facts, id: uploadId(facts), bytes: 1, mediaType: 'image/png' };
+    return firstClaim(upload, ROUTE, { ...TERMS, arrivedAt: lastModified });
+  }
+
+  async put(entry: Entry): Promise<string> {
+    await this.putObject(entryKey(entry.upload.id), JSON.stringify(entry));
+    return entry.upload.id;
+  }
+
+  async putObject(Key: string, Body = ''): Promise<void> {
+    await this.#s3.send(new PutObjectCommand({ Bucket: LEDGER, Key, Body: Buffer.from(Body) }));
+  }
+
+  async remove(Key: string): Promise<void> {
+    await this.#s3.send(new DeleteObjectCommand({ Bucket: LEDGER, Key }));
+  }
+
+  /** An upload that ran before the window, and is retried. */
+  async putOld(key: string): Promise<{ id: string; end(): Promise<void> }> {
+    const flow = { id: 'f', createdAt: this.now };
+    const entry = running({ ...this.claimed(key, 30 * DAY_MS), arrivedAt: this.now }, flow);
+    const marker = runningKey(runningMarkerOf(entry.upload, flow));
+    const id = await this.put(entry);
+    await this.putObject(marker);
+    return {
+      id,
+      end: async () => {
+        await this.put(ended(entry, {}, this.now));
+        await this.remove(marker);
+      },
+    };
+  }
+}
+
+let world: World;
+beforeEach(async () => {
+  world = await World.start();
+});
+
+const open = async (pace: Partial<FeedPace> = {}, options: Parameters<typeof serve>[1] = {}) => {
+  const served = await serve(world.deployment, { pace: { ...QUICK, ...pace }, ...options });
+  return { served, visitor: await Visitor.open(served.url) };
+};
+
+const list = async (visitor: Visitor, query = ''): Promise<UploadsPage> =>
+  (await visitor.ask(`/api/uploads${query}`)).json;
+
+const keysOf = ({ uploads }: UploadsPage): readonly string[] => uploads.map(({ key }) => key);
+
+describe('the list', () => {
+  it('has the uploads of the last days, newest first', async () => {
+    await world.put(world.claimed('old.png', 8 * DAY_MS));
+    await world.put(world.claimed('days.png', 6 * DAY_MS));
+    await world.put(world.claimed('now.png'));
+    await world.put(world.claimed('hour.png', 60 * MINUTE_MS));
+    await world.put(world.claimed('future.png', -DAY_MS));
+    const { visitor } = await open();
+    const page = await list(visitor);
+    expect(keysOf(page)).toEqual(['future.png', 'now.png', 'hour.png', 'days.png']);
+    expect(Date.parse(page.since)).toBeGreaterThan(world.now - 7 * DAY_MS - 2_000);
+  });
+
+  it('finds what is older by its id', async () => {
+    const id = await world.put(world.claimed('old.png', 30 * DAY_MS));
+    const { visitor } = await open();
+    expect(keysOf(await list(visitor))).toEqual([]);
+    expect(await list(visitor, `?name=${id}`)).toMatchObject({ total: 1, counts: { claimed: 1 } });
+    expect((await visitor.ask(`/api/uploads/${id}`)).json).toMatchObject({ row: { key: 'old.png' }, isCurrent: false });
+  });
+
+  it('has older uploads that are under way or failed lately, until they end and after', async () => {
+    const old = await world.putOld('retried.png');
+    const failed = ended(
+      world.claimed('failed.png', 20 * DAY_MS),
+      { failure: { code: 'rejected', message: 'No.' } },
+      world.now,
+    );
+    await world.put(failed);
+    await world.putObject(failedKey(failedMarkerOf(failed)));
+    const { visitor } = await open();
+    const listener = visitor.listen();
+    expect(keysOf(await list(visitor))).toEqual(['retried.png', 'failed.png']);
+    await old.end();
+    await vi.waitFor(
+      () =>
+        expect(listener.heard).toContainEqual(
+          expect.objectContaining({ data: expect.objectContaining({ id: old.id, state: 'succeeded' }) }),
+        ),
+      PATIENCE,
+    );
+    expect((await list(visitor)).counts).toMatchObject({ succeeded: 1, failed: 1, running: 0 });
+  });
+
+  it('keeps the newest of a ledger that is larger than it may be', async () => {
+    for (let age = 0; age < 30; age += 1) await world.put(world.claimed(`${age}.png`, age * 10 * MINUTE_MS));
+    const { visitor } = await open({ rowsMax: 10 });
+    const newest = Array.from({ length: 10 }, (_, age) => `${age}.png`);
+    expect(keysOf(await list(visitor))).toEqual(newest);
+    const listener = visitor.listen();
+    await world.remove(entryKey(world.claimed('3.png', 30 * MINUTE_MS).upload.id));
+    const id = await world.put(world.claimed('new.png', -1_000));
+    await vi.waitFor(
+      () => expect(listener.heard).toContainEqual(expect.objectContaining({ data: expect.objectContaining({ id }) })),
+      PATIENCE,
+    );
+    const after = keysOf(await list(visitor));
+    expect(after[0]).toBe('new.png');
+    expect(after).not.toContain('3.png');
+    expect(after.length).toBeLessThanOrEqual(10);
+  });
+
+  it('counts entries that cannot be read, and shows the others', async () => {
+    await world.put(world.claimed('good.png'));
+    await world.putObject(entryKey(world.claimed('bad.png').upload.id), '{');
+    const { visitor } = await open();
+    expect(await list(visitor)).toMatchObject({ total: 1, unreadable: 1 });
+  });
+
+  it('says why it cannot be read, and goes on when it can', async () => {
+    const { visitor } = await open();
+    await world.put(world.claimed('good.png'));
+    world.isDown = true;
+    const answer = await visitor.ask('/api/uploads');
+    expect([answer.status, answer.json.error.code]).toEqual([502, 'failed']);
+    expect(answer.json.error.message).toMatch(/^[A-Z].*Access Denied/);
+    world.isDown = false;
+    await vi.waitFor(async () => expect(keysOf(await list(visitor))).toEqual(['good.png']), PATIENCE);
+  });
+});
+
+describe('10,000 uploads', () => {
+  it('are listed at once, filtered quickly, and read once', { timeout: 180_000 }, async () => {
+    const COUNT = 10_000;
+    for (let from = 0; from < COUNT; from += 100) {
+      const some = Array.from({ length: 100 }, (_, index) => from + index);
+      await Promise.all(some.map((number) => world.put(world.claimed(`photo-${number}.png`, (number + 1) * 50_000))));
+    }
+    const { visitor } = await open();
+    process.stderr.write(`seeded ${performance.now()}\n`);
+    const first = await list(visitor);
+    process.stderr.write(`first ${performance.now()} ${world.reads}\n`);
+    const timer = setInterval(() => process.stderr.write(`${performance.now()} ${world.reads}\n`), 2000);
+    onTestFinished(() => clearInterval(timer));
+    expect(first.uploads).toHaveLength(200);
+    expect(first.uploads[0]?.key).toBe('photo-0.png');
+    // The first answer comes before all are read.
+    expect(first.isComplete).toBe(false);
+    expect(world.reads).toBeLessThan(COUNT / 2);
+    const listener = visitor.listen(`/api/events?after=${first.lastEvent}`);
+    await vi.waitFor(() => expect(listener.heard).toContainEqual(expect.objectContaining({ name: 'reset' })), {
+      timeout: 120_000,
+      interval: 50,
+    });
+    const all = await list(visitor);
+    expect(all).toMatchObject({ total: COUNT, isComplete: true, counts: { claimed: COUNT } });
+    expect(world.reads).toBe(COUNT);
+
+    // Many looks later, no entry was read again; one that changes is read alone.
+    const lists = world.lists;
+    await vi.waitFor(() => expect(world.lists).toBeGreaterThan(lists + 50), PATIENCE);
+    expect(world.reads).toBe(COUNT);
+    const changed = world.claimed('photo-7.png', 8 * 50_000);
+    await world.put(ended(changed, { failure: { code: 'rejected', message: 'No.' } }, world.now));
+    await vi.waitFor(
+      () =>
+        expect(listener.heard.at(-1)).toMatchObject({ name: 'upload', data: { key: 'photo-7.png', state: 'failed' } }),
+      PATIENCE,
+    );
+    expect(world.reads).toBe(COUNT + 1);
+
+    const begun = performance.now();
+    for (let number = 0; number < 20; number += 1) {
+      expect(await list(visitor, `?name=photo-${number}.png&limit=1000`)).toMatchObject({ total: 1 });
+    }
+    process.stderr.write(`20 filters ${performance.now() - begun}\n`);
+  });
+});
+
+describe('the events', () => {
+  it('tell what comes, changes and goes', async () => {
+    const { visitor } = await open();
+    await list(visitor);
+    const listener = visitor.listen();
+    await vi.waitFor(() => expect(listener.lastId).not.toBe(''), PATIENCE);
+    const claimed = world.claimed('robot.png');
+    const id = await world.put(claimed);
+    const heard = (data: object, name = 'upload') =>
+      vi.waitFor(
+        () =>
+          expect(listener.heard).toContainEqual(expect.objectContaining({ name, data: expect.objectContaining(data) })),
+        PATIENCE,
+      );
+    await heard({ id, state: 'claimed' });
+    await world.put(waiting(claimed, { reason: 'held', message: 'In doubt.', notBefore: 1, counted: false }));
+    await heard({ id, state: 'held', code: 'held', reason: 'In doubt.' });
+    await world.remove(entryKey(id));
+    await heard({ id }, 'removed');
+    await heard({ kind: 'pipeline' }, 'status');
+    expect(await list(visitor)).toMatchObject({ total: 0 });
+  });
+
+  it('are looked for only while somebody listens', async () => {
+    const { visitor } = await open();
+    const listener = visitor.listen();
+    await vi.waitFor(() => expect(world.lists).toBeGreaterThan(20), PATIENCE);
+    listener.close();
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    const { lists } = world;
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    expect(world.lists).toBe(lists);
+  });
+
+  it('lose none over a reconnect', async () => {
+    const { visitor } = await open();
+    const { lastEvent } = await list(visitor);
+    const expected: string[] = [];
+    const heard: string[] = [];
+    let last = lastEvent;
+    for (let round = 0; round < 10; round += 1) {
+      const listener = visitor.listen('/api/events', { 'last-event-id': last });
+      for (let number = 0; number < 5; number += 1) {
+        const entry = world.claimed(`${round}-${number}.png`, -1_000 * round);
+        expected.push(await world.put(entry));
+      }
+      if (round < 9) {
+        // Breaks off in the middle of what comes.
+        await vi.waitFor(() => expect(listener.heard.length).toBeGreaterThan(0), PATIENCE);
+      } else {
+        await vi.waitFor(
+          () =>
+            expect(new Set([...heard, ...listener.heard.map(({ data }) => data.id)])).toEqual(
+              new Set([...expected, ...statusIds(listener)]),
+            ),
+          PATIENCE,
+        );
+      }
+      listener.close();
+      const seen = listener.heard.slice(0, round < 9 ? 1 + (round % 3) : undefined);
+      expect(seen.map(({ name }) => name)).not.toContain('reset');
+      heard.push(...seen.filter(({ name }) => name === 'upload').map(({ data }) => data.id));
+      last = seen.at(-1)?.id ?? last;
+    }
+    expect([...heard].sort()).toEqual([...expected].sort());
+  });
+
+  const statusIds = (_: unknown): readonly undefined[] => [];
+
+  it('go on from the list that the page has', async () => {
+    const { visitor } = await open();
+    const { lastEvent } = await list(visitor);
+    const id = await world.put(world.claimed('robot.png'));
+    await vi.waitFor(async () => expect(await list(visitor)).toMatchObject({ total: 1 }), PATIENCE);
+    const listener = visitor.listen(`/api/events?after=${lastEvent}`);
+    await vi.waitFor(
+      () =>
+        expect(listener.heard).toContainEqual(
+          expect.objectContaining({ name: 'upload', data: expect.objectContaining({ id }) }),
+        ),
+      PATIENCE,
+    );
+  });
+
+  it('ask for the list again after the server was restarted, on the same address', async () => {
+    const before = await open();
+    const url = new URL(before.served.url);
+    const { lastEvent } = await list(before.visitor);
+    await before.served.close();
+    await world.put(world.claimed('robot.png'));
+    const served = await serve(world.deployment, { port: Number(url.port), key: url.searchParams.get('key') ?? '' });
+    expect(served.url).toBe(before.served.url);
+    // The page that is still open has its cookie and its token.
+    const listener = before.visitor.listen('/api/events', { 'last-event-id': lastEvent });
+    await vi.waitFor(
+      () => expect(listener.heard[0]).toMatchObject({ name: 'reset', data: { reason: 'The server was restarted.' } }),
+      PATIENCE,
+    );
+    expect(listener.heard[0]?.id).not.toBe(lastEvent);
+    expect(keysOf(await list(before.visitor))).toEqual(['robot.png']);
+    expect((await before.visitor.post('/api/route', { files: [] })).status).toBe(200);
+  });
+
+  it.each(['nonsense', '', '0-0', 'ffffffffffff-1', '../../x', `a${'1'.repeat(99)}`])(
+    'ask for the list again after an id that is none: %j',
+    async (id) => {
+      const { visitor } = await open();
+      const listener = visitor.listen('/api/events', { 'last-event-id': id });
+      if (id === '') await vi.waitFor(() => expect(listener.lastId).not.toBe(''), PATIENCE);
+      else await vi.waitFor(() => expect(listener.heard[0]).toMatchObject({ name: 'reset' }), PATIENCE);
+    },
+  );
+
+  it('end with the server', async () => {
+    const { served, visitor } = await open();
+    visitor.listen();
+    await vi.waitFor(() => expect(world.lists).toBeGreaterThan(3), PATIENCE);
+    await served.close();
+    const { lists } = world;
+    await new Promise((resolve) => setTimeout(resolve, 200));
+    expect(world.lists).toBe(lists);
+  });
+});
+
+describe('the log of events', () => {
+  const heardAfter = (log: EventLog, after: string | undefined) => {
+    const names: string[] = [];
+    log.listen(after, ({ name, data }) => names.push(`${name} ${data}`))();
+    return names;
+  };
+
+  it('gives a client exactly what it lacks', () => {
+    const log = new EventLog();
+    const ids = ['a', 'b', 'c'].map((id) => {
+      log.add('removed', { id });
+      return log.lastId;
+    });
+    expect(heardAfter(log, ids[0])).toEqual(['removed {"id":"b"}', 'removed {"id":"c"}']);
+    expect(heardAfter(log, ids[2])).toEqual([]);
+    expect(heardAfter(log, undefined)).toEqual([]);
+    expect(heardAfter(log, `${ids[2]}0`)[0]).toMatch(/^reset/);
+  });
+
+  it('asks for the list again if the gap is too long', () => {
+    const log = new EventLog();
+    const first = log.lastId;
+    for (let number = 0; number < 20_000; number += 1) log.add('removed', { id: String(number) });
+    expect(heardAfter(log, first)).toHaveLength(20_000);
+    for (let number = 0; number < 30_000; number += 1) log.add('removed', { id: String(number) });
+    expect(heardAfter(log, first)).toEqual(['reset {"reason":"Too much has happened in between."}']);
+    const last = log.lastId;
+    log.add('removed', { id: 'last' });
+    expect(heardAfter(log, last)).toEqual(['removed {"id":"last"}']);
+  });
+});

@@ -1,0 +1,409 @@
+import { request as httpRequest } from 'node:http';
+import { ListMultipartUploadsCommand, ListObjectVersionsCommand, PutObjectCommand } from '@aws-sdk/client-s3';
+import { describe, expect, it, vi } from 'vitest';
+import { INBOX_BUCKET, LEDGER_BUCKET, RESULTS_BUCKET } from '../../local/pipeline.ts';
+import type { UploadDetail, UploadRow, UploadsPage } from '../../page/api.ts';
+import type { Operated } from '../operations/support.ts';
+import { messageOf, type Visitor, visit } from './support.ts';
+
+/** The machine may be slow. */
+const PATIENCE = { timeout: 60_000, interval: 50 };
+
+const rows = async (visitor: Visitor, query = ''): Promise<UploadsPage> => {
+  const { json, status, text } = await visitor.ask(`/api/uploads${query}`);
+  expect(status, text).toBe(200);
+  return json;
+};
+
+/** Waits until the upload of a key is in a state. */
+const becomes = (visitor: Visitor, key: string, state: UploadRow['state']): Promise<UploadRow> =>
+  vi.waitFor(async () => {
+    const { uploads } = await rows(visitor, `?limit=1000`);
+    const row = uploads.find((each) => each.key === key && each.state === state);
+    if (row === undefined) throw new Error(`${key} is not ${state}: ${JSON.stringify(uploads)}`);
+    return row;
+  }, PATIENCE);
+
+const detail = async (visitor: Visitor, id: string): Promise<UploadDetail> =>
+  (await visitor.ask(`/api/uploads/${id}`)).json;
+
+const inboxKeys = async ({ pipeline }: Operated): Promise<readonly string[]> => {
+  const { Versions = [] } = await pipeline.s3.send(new ListObjectVersionsCommand({ Bucket: INBOX_BUCKET }));
+  return Versions.map(({ Key = '' }) => Key);
+};
+
+const openParts = async ({ pipeline }: Operated): Promise<number> =>
+  (await pipeline.s3.send(new ListMultipartUploadsCommand({ Bucket: INBOX_BUCKET }))).Uploads?.length ?? 0;
+
+describe('a file', () => {
+  it('goes from the page to its results, and is shown with all that is known of it', async () => {
+    const { visitor } = await visit();
+    const put = await visitor.put('photos/robot.png', 'a picture', { 'content-type': 'image/png' });
+    expect(put).toMatchObject({ status: 200, json: { key: 'photos/robot.png' } });
+    const row = await becomes(visitor, 'photos/robot.png', 'succeeded');
+    expect(row).toMatchObject({ id: put.json.id, bytes: 9, mediaType: 'image/png', route: 'pictures', assets: 1 });
+
+    const shown = await vi.waitFor(async () => {
+      const found = await detail(visitor, row.id);
+      if (found.receipt === undefined) throw new Error('There is no receipt yet.');
+      return found;
+    }, PATIENCE);
+    expect(shown).toMatchObject({ isCurrent: true, receipt: { status: 'succeeded' }, actions: ['collect'] });
+    expect(shown.timeline.map(({ kind }) => kind)).toEqual([
+      'put',
+      'arrived',
+      'running',
+      'outputs',
+      'succeeded',
+      'receipt',
+    ]);
+    expect(shown.timeline.filter(({ isNow }) => isNow)).toHaveLength(1);
+    expect(shown.command.get).toBe('npx flowdrop get photos/robot.png');
+    const [asset] = shown.assets;
+    expect((await visitor.ask(shown.input.url)).text).toBe('a picture');
+    expect((await visitor.ask(asset?.url ?? '')).body).toHaveLength(asset?.bytes ?? -1);
+    expect(asset?.copyCommand).toContain(`s3://${RESULTS_BUCKET}/photos/robot.png/`);
+    expect((await visitor.ask('/api/status')).json).toMatchObject({ kind: 'pipeline', pipeline: 'operated' });
+    expect((await visitor.ask('/api/about')).json).toMatchObject({
+      ...{ deployment: 'the local run', isLocal: true, canOverride: true },
+      routes: [
+        { name: 'pictures', isOverridable: false },
+        { name: 'texts', isOverridable: true },
+      ],
+    });
+    expect((await visitor.post('/api/doctor', {})).json.checks.length).toBeGreaterThan(5);
+    expect((await visitor.ask('/api/templates')).json.length).toBeGreaterThan(0);
+  });
+
+  it('is told its route before it is sent', async () => {
+    const { visitor } = await visit();
+    const files = [
+      { key: 'robot.png', bytes: 5 },
+      { key: 'song.mp3', bytes: 5 },
+      { key: 'empty.png', bytes: 0 },
+      { key: 'long.txt', bytes: 2 ** 30 },
+      { key: 'a/../b.png', bytes: 5 },
+      { key: 'unnamed', bytes: 5, mediaType: 'image/png' },
+    ];
+    const { json } = await visitor.post('/api/route', { files });
+    expect(json).toEqual([
+      { key: 'robot.png', route: 'pictures', template: 'bytes_echo' },
+      { key: 'song.mp3', reason: expect.stringMatching(/^No route takes .*audio\/mpeg/) },
+      { key: 'empty.png', route: 'pictures', template: 'bytes_echo', reason: 'The file is empty.' },
+      { key: 'long.txt', route: 'texts', template: 'text', reason: expect.stringContaining('bytes') },
+      { key: 'a/../b.png', reason: 'No part of a name may be "." or "..".' },
+      { key: 'unnamed', route: 'pictures', template: 'bytes_echo' },
+    ]);
+    const wrong = await visitor.post('/api/route', { files: [{ key: 5 }] });
+    expect([wrong.status, messageOf(wrong)]).toEqual([400, expect.stringContaining('files.0.key')]);
+  });
+
+  it.each([
+    '../secret.png',
+    '..',
+    'a/../../b.png',
+    './a.png',
+    'line\nbreak.png',
+    'nul\u0000.png',
+    'bell\u0007.png',
+    'folder/',
+    '',
+    `${'x'.repeat(1025)}.png`,
+  ])('has a name that no program stumbles over: not %j', async (key) => {
+    const { operated, visitor } = await visit();
+    const answer = await visitor.put(key, 'x');
+    expect(answer.status).toBe(400);
+    expect(messageOf(answer)).toMatch(/^[A-Z].*\.$/);
+    expect(await inboxKeys(operated)).toEqual([]);
+  });
+
+  it('may have any other name', async () => {
+    const { operated, visitor } = await visit();
+    const keys = [
+      '<img src=x onerror=alert(1)>.png',
+      'фото/робот 机器人 🤖.png',
+      `it's "100%" & more+?#.png`,
+      '%2e%2e%2fsecret.png',
+      'café.png',
+      'cafe\u0301.png',
+      '__proto__.png',
+    ];
+    for (const key of keys) expect([key, (await visitor.put(key, key)).json?.key]).toEqual([key, key]);
+    expect([...(await inboxKeys(operated))].sort()).toEqual([...keys].sort());
+    for (const key of keys) {
+      const { id } = await becomes(visitor, key, 'succeeded');
+      const { input } = await detail(visitor, id);
+      const saved = await visitor.ask(`${input.url}?download`);
+      expect(saved.text).toBe(key);
+      const [, name = ''] =
+        /^attachment; filename\*=UTF-8''([\w.%~!-]+)$/.exec(String(saved.headers['content-disposition'])) ?? [];
+      expect(decodeURIComponent(name)).toBe(key.split('/').at(-1));
+    }
+  });
+
+  it('gets other parameters only where its route lets it', async () => {
+    const route = { name: 'poems', input: 'text', template: 'model_generate_fromprompt', overrides: true } as const;
+    const pictures = { name: 'pictures', input: 'file', template: 'bytes_echo', mediaTypes: ['image/*'] } as const;
+    const { operated, visitor } = await visit({ routes: [pictures, route] });
+    const headers = { 'x-flowdrop-parameters': encodeURIComponent('{"quality":"low"}') };
+    const refused = await visitor.put('robot.png', 'x', headers);
+    expect([refused.status, messageOf(refused)]).toEqual([409, expect.stringContaining('pictures')]);
+    expect(await inboxKeys(operated)).toEqual([]);
+    const broken = await visitor.put('poem.txt', 'x', { 'x-flowdrop-parameters': '{' });
+    expect([broken.status, messageOf(broken)]).toEqual([400, 'The parameters are not JSON.']);
+
+    expect((await visitor.put('poem.txt', 'x', headers)).status).toBe(200);
+    const first = await becomes(visitor, 'poem.txt', 'succeeded');
+    const shown = await detail(visitor, first.id);
+    expect(shown.upload.parameters).toEqual({ quality: 'low' });
+    expect(shown.actions).toContain('again');
+
+    const again = await visitor.post('/api/again', { id: first.id, parameters: { quality: 'high', 'größe 🦋': 1 } });
+    expect(again).toMatchObject({ status: 200, json: { key: 'poem.txt' } });
+    expect(again.json.id).not.toBe(first.id);
+    await becomes(visitor, 'poem.txt', 'failed'); // The template has no such parameter.
+    expect((await detail(visitor, again.json.id)).upload.parameters).toEqual({ quality: 'high', 'größe 🦋': 1 });
+    expect((await visitor.ask(`/api/uploads/${again.json.id}/input`)).text).toBe('x');
+    const old = await visitor.post('/api/again', { id: first.id, parameters: {} });
+    expect([old.status, messageOf(old)]).toEqual([409, expect.stringContaining('was replaced')]);
+    expect((await visitor.post('/api/again', { id: 'f'.repeat(40) })).status).toBe(404);
+
+    await visitor.put('other.txt', 'x', { 'x-flowdrop-template': encodeURIComponent('größer') });
+    const { id } = await becomes(visitor, 'other.txt', 'failed');
+    expect((await detail(visitor, id)).upload.template).toBe('größer');
+  });
+
+  it.each([1_000_000, 12_000_000])('leaves no object and no part if it is cut off after %i bytes', async (sent) => {
+    const { operated, visitor } = await visit();
+    const { hostname, port } = new URL(visitor.url);
+    const headers = { ...visitor.headers, 'content-length': 20_000_000 };
+    const put = httpRequest({ hostname, port, path: '/api/files/cut.png', method: 'PUT', headers, agent: false });
+    const broken = new Promise((resolve) => put.on('error', resolve));
+    await new Promise((resolve) => put.write(Buffer.alloc(sent), resolve));
+    if (sent > 5_000_000) await vi.waitFor(async () => expect(await openParts(operated)).toBe(1), PATIENCE);
+    put.destroy();
+    await broken;
+    await vi.waitFor(async () => expect(await openParts(operated)).toBe(0), PATIENCE);
+    // A file after it, so that what the first one might have left would be there by now.
+    expect((await visitor.put('whole.png', 'x')).status).toBe(200);
+    expect(await inboxKeys(operated)).toEqual(['whole.png']);
+    expect(await openParts(operated)).toBe(0);
+  });
+
+  it('needs a length', async () => {
+    const { visitor } = await visit();
+    const answer = await visitor.ask('/api/files/x.png', {
+      method: 'PUT',
+      headers: { 'transfer-encoding': 'chunked' },
+    });
+    expect([answer.status, answer.json.error.code]).toEqual([411, 'length-required']);
+  });
+});
+
+describe('the bytes of a result', () => {
+  const stored = async (mediaType: string, body: string) => {
+    const { operated, visitor } = await visit();
+    await operated.put('robot.png', 'succeeded');
+    const { id } = await becomes(visitor, 'robot.png', 'succeeded');
+    const { operated: _, ...rest } = { operated, visitor, id };
+    await replaceAsset(operated, id, mediaType, body);
+    return rest;
+  };
+
+  /** The ledger says what a service said of its asset. */
+  async function replaceAsset({ pipeline, deployment }: Operated, id: string, mediaType: string, body: string) {
+    const found = await deployment.ledger.read(id, new AbortController().signal);
+    if (found === undefined || found.entry.state !== 'succeeded') throw new Error('There is no result.');
+    const [asset] = found.entry.assets;
+    const entry = { ...found.entry, assets: [{ ...asset, mediaType, bytes: body.length }] };
+    const put = (Bucket: string, Key: string, Body: string) =>
+      pipeline.s3.send(new PutObjectCommand({ Bucket, Key, Body }));
+    await put(LEDGER_BUCKET, `uploads/${id}.json`, JSON.stringify(entry));
+    await put(RESULTS_BUCKET, asset?.key ?? '', body);
+  }
+
+  it.each([
+    'text/html',
+    'image/svg+xml',
+    'application/xhtml+xml',
+    'text/javascript',
+    'application/pdf',
+    'text/html;x',
+    'nonsense',
+    'text/plain\r\nset-cookie: a=b',
+  ])('are only saved if their type is %j', async (mediaType) => {
+    const { visitor, id } = await stored(mediaType, '<script>alert(1)</script>');
+    const { status, headers } = await visitor.ask(`/api/uploads/${id}/assets/0`);
+    expect(status).toBe(200);
+    expect(headers['content-type']).toBe('application/octet-stream');
+    expect(headers['content-disposition']).toMatch(/^attachment; /);
+    expect(headers['content-security-policy']).toBe("sandbox; default-src 'none'; frame-ancestors 'none'");
+    expect(headers['x-content-type-options']).toBe('nosniff');
+    expect(headers['set-cookie']).toBeUndefined();
+    expect((await detail(visitor, id)).assets[0]).toMatchObject({ isShown: false });
+  });
+
+  it.each([
+    ['image/png', 'image/png'],
+    ['model/gltf-binary', 'model/gltf-binary'],
+    ['application/json', 'application/json; charset=utf-8'],
+    ['text/plain', 'text/plain; charset=utf-8'],
+    ['video/mp4', 'video/mp4'],
+  ])('are shown in place if their type is %s', async (mediaType, contentType) => {
+    const { visitor, id } = await stored(mediaType, 'content');
+    const { headers } = await visitor.ask(`/api/uploads/${id}/assets/0`);
+    expect(headers['content-type']).toBe(contentType);
+    expect(headers['content-disposition']).toBeUndefined();
+    expect(headers['content-security-policy']).toContain('sandbox');
+    const saved = await visitor.ask(`/api/uploads/${id}/assets/0?download`);
+    expect(saved.headers['content-disposition']).toMatch(/^attachment; /);
+  });
+
+  it('come in the parts that are asked for', async () => {
+    const { visitor, id } = await stored('video/mp4', '0123456789');
+    const part = async (range: string) => {
+      const { status, text, headers } = await visitor.ask(`/api/uploads/${id}/assets/0`, { headers: { range } });
+      return [status, status === 416 ? '' : text, headers['content-range']];
+    };
+    expect(await part('bytes=2-4')).toEqual([206, '234', 'bytes 2-4/10']);
+    expect(await part('bytes=7-')).toEqual([206, '789', 'bytes 7-9/10']);
+    expect(await part('bytes=-3')).toEqual([206, '789', 'bytes 7-9/10']);
+    expect(await part('bytes=-30')).toEqual([206, '0123456789', 'bytes 0-9/10']);
+    expect(await part('bytes=8-99')).toEqual([206, '89', 'bytes 8-9/10']);
+    expect(await part('bytes=10-')).toEqual([416, '', 'bytes */10']);
+    expect(await part('bytes=-0')).toEqual([416, '', 'bytes */10']);
+    for (const range of ['bytes=4-2', 'bytes=0-1,3-4', 'lines=1-2', 'bytes=a-b', 'bytes=-']) {
+      expect([range, ...(await part(range))]).toEqual([range, 200, '0123456789', undefined]);
+    }
+    const head = await visitor.ask(`/api/uploads/${id}/assets/0`, { method: 'HEAD', headers: { range: 'bytes=2-4' } });
+    expect([head.status, head.headers['content-length'], head.text]).toEqual([206, '3', '']);
+  });
+
+  it('are those of the upload alone', async () => {
+    const { visitor, id } = await stored('image/png', 'content');
+    for (const path of [`${id}/assets/1`, `${id}/assets/-1`, `${id}/assets/0x0`, `${id}/assets/..%2f0`, 'x/input']) {
+      const answer = await visitor.ask(`/api/uploads/${path}`);
+      expect([path, answer.status]).toEqual([path, 404]);
+      expect(messageOf(answer)).toMatch(/^[A-Z].*\.$/);
+    }
+    for (const wrong of ['..%2fstate%2fcollector-0', `${id.slice(1)}g`, id.toUpperCase(), 'f'.repeat(40)]) {
+      expect([wrong, (await visitor.ask(`/api/uploads/${wrong}`)).status]).toEqual([wrong, 404]);
+    }
+  });
+});
+
+describe('an action', () => {
+  it('does what its plan has shown, once', async () => {
+    const { operated, visitor } = await visit();
+    operated.refuse(422);
+    await operated.put('one.png', 'failed');
+    await operated.put('two.png', 'failed');
+    await operated.upload('empty.png', '');
+    await operated.listsFailed(3);
+    operated.refuse(undefined);
+    const flows = () => operated.pipeline.standIn?.flows.length;
+
+    const planned = await visitor.post('/api/plan', { action: 'retry', query: { state: 'failed', code: 'rejected' } });
+    expect(planned.json).toEqual({ plan: expect.any(String), flows: 2, uploads: 2, skipped: [] });
+    expect(flows()).toBe(0);
+    const { plan } = planned.json;
+    const [first, second] = await Promise.all([visitor.post('/api/act', { plan }), visitor.post('/api/act', { plan })]);
+    expect([first, second].map(({ status }) => status).sort()).toEqual([200, 410]);
+    const done = first.status === 200 ? first : second;
+    expect(done.json.results).toEqual([
+      { id: expect.any(String), key: expect.any(String), isDone: true },
+      { id: expect.any(String), key: expect.any(String), isDone: true },
+    ]);
+    await becomes(visitor, 'one.png', 'succeeded');
+    await becomes(visitor, 'two.png', 'succeeded');
+    expect(flows()).toBe(2);
+    expect(messageOf(await visitor.post('/api/act', { plan }))).toContain('Make a new one.');
+    expect((await visitor.post('/api/act', { plan: 'none' })).status).toBe(410);
+  });
+
+  it('skips what it is not for, and says why', async () => {
+    const { operated, visitor } = await visit();
+    await operated.put('good.png', 'succeeded');
+    const { id } = await becomes(visitor, 'good.png', 'succeeded');
+    const uploads = [id, id, 'f'.repeat(40), '../x', 'good.png'];
+    const retry = await visitor.post('/api/plan', { action: 'retry', uploads });
+    expect(retry.json).toMatchObject({ flows: 0, uploads: 0 });
+    expect(retry.json.skipped).toEqual([
+      { key: '../x', reason: 'there is no such upload' },
+      { key: 'good.png', reason: 'there is no such upload' },
+      { key: 'good.png', reason: 'it is succeeded' },
+      { key: 'f'.repeat(40), reason: expect.stringContaining('no entry') },
+    ]);
+    const collect = await visitor.post('/api/plan', { action: 'collect', uploads: [id] });
+    expect(collect.json).toMatchObject({ flows: 0, uploads: 1, skipped: [] });
+    const { results } = (await visitor.post('/api/act', { plan: collect.json.plan })).json;
+    expect(results).toEqual([{ id, key: 'good.png', isDone: true }]);
+  });
+
+  it.each([
+    [{ action: 'forget', uploads: [] }, 'action'],
+    [{ action: 'retry' }, 'either'],
+    [{ action: 'retry', uploads: [], query: { state: 'failed' } }, 'either'],
+    [{ action: 'retry', query: { state: 'succeeded' } }, 'query.state'],
+    [{ action: 'retry', query: { state: 'failed', since: 'yesterday' } }, 'query.since'],
+    [[], 'the request'],
+  ])('is not understood as %j', async (request, named) => {
+    const { visitor } = await visit();
+    const answer = await visitor.post('/api/plan', request);
+    expect([answer.status, messageOf(answer)]).toEqual([400, expect.stringContaining(named)]);
+    const broken = await visitor.ask('/api/plan', { method: 'POST', body: '{' });
+    expect([broken.status, messageOf(broken)]).toEqual([400, 'The request is not JSON.']);
+  });
+
+  it('tells of the upload whose invocation failed', async () => {
+    const { operated, visitor } = await visit();
+    operated.refuse(422);
+    await operated.put('one.png', 'failed');
+    await operated.listsFailed(1);
+    const { json } = await visitor.post('/api/plan', { action: 'retry', query: { state: 'failed' } });
+    vi.spyOn(operated.deployment.collecting, 'invoke').mockRejectedValue(new Error('Out of memory'));
+    const { results } = (await visitor.post('/api/act', { plan: json.plan })).json;
+    expect(results).toEqual([
+      expect.objectContaining({ key: 'one.png', isDone: false, message: expect.stringContaining('Out of memory') }),
+    ]);
+    const doctor = await visitor.ask('/api/templates');
+    expect([doctor.status, messageOf(doctor)]).toEqual([502, 'That did not work: Out of memory']);
+  });
+});
+
+describe('the list', () => {
+  it('is filtered by state and name, and comes in pages', async () => {
+    const { operated, visitor } = await visit();
+    operated.refuse(422);
+    await operated.put('photos/bad.png', 'failed');
+    operated.refuse(undefined);
+    for (const key of ['photos/one.png', 'photos/two.png', 'text.txt']) await operated.put(key, 'succeeded');
+    await becomes(visitor, 'text.txt', 'succeeded');
+    const all = await rows(visitor);
+    expect(all).toMatchObject({
+      total: 4,
+      isComplete: true,
+      unreadable: 0,
+      counts: { succeeded: 3, failed: 1, running: 0 },
+    });
+    expect(all.uploads.map(({ key }) => key)).toEqual([
+      'text.txt',
+      'photos/two.png',
+      'photos/one.png',
+      'photos/bad.png',
+    ]);
+    const photos = await rows(visitor, '?name=PHOTOS&state=succeeded');
+    expect(photos).toMatchObject({ total: 2, counts: { succeeded: 2, failed: 1 } });
+    const first = await rows(visitor, '?limit=3');
+    expect([first.uploads.length, first.total]).toEqual([3, 4]);
+    const second = await rows(visitor, `?limit=3&before=${encodeURIComponent(first.next ?? '')}`);
+    expect(second.uploads.map(({ key }) => key)).toEqual(['photos/bad.png']);
+    expect(second.next).toBeUndefined();
+    expect(await rows(visitor, '?name=nothing')).toMatchObject({ total: 0, uploads: [] });
+    for (const query of ['?limit=0', '?limit=x', '?limit=1001', '?state=unknown']) {
+      const answer = await visitor.ask(`/api/uploads${query}`);
+      expect([query, answer.status]).toEqual([query, 400]);
+      expect(messageOf(answer)).toMatch(/^[A-Z].*\.$/);
+    }
+  });
+});
