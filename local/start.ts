@@ -12,7 +12,6 @@ import { bundle } from '../infra/bundle/bundle.ts';
 import { readConfiguration } from '../infra/configuration.ts';
 import type { Deployment } from '../operations/deployment.ts';
 import { LOCAL_RUN_FOLDER } from '../operations/local-run.ts';
-import { openBrowser } from '../page/server/open-browser.ts';
 import { PortError, type ServedPage, servePage } from '../page/server/serve-page.ts';
 import { type Arguments, COMMAND, parseArguments, USAGE } from './start/arguments.ts';
 import { KnownFiles } from './start/known-files.ts';
@@ -122,6 +121,12 @@ async function connect(): Promise<Deployment> {
   return connectLocal(process.cwd(), new AbortController().signal);
 }
 
+async function openPage(page: ServedPage, screen: Screen): Promise<void> {
+  const { openBrowser } = await import('../page/server/open-browser.ts');
+  if (await openBrowser(page.urlForOnce())) return;
+  screen.line('! No browser could be started. Open the address of the page in one.');
+}
+
 const WHY_NOT_WRITABLE: Readonly<Record<string, string>> = {
   EACCES: 'this user may not',
   EPERM: 'this user may not',
@@ -208,12 +213,7 @@ async function watch(
   }
   screen.line('Press Ctrl-C to stop.');
   screen.line();
-  if (args.opensPage) {
-    // Some programs that open a browser end with it.
-    void openBrowser(page.urlForOnce()).then((isOpen) => {
-      if (!isOpen) screen.line('! No browser could be started. Open the address of the page in one.');
-    });
-  }
+  if (args.opensPage) void openPage(page, screen); // Some programs that open a browser end with it.
 
   if (state.isResumed) await session.resume();
   await session.watch(args.inboxDir, {

@@ -83,9 +83,8 @@ async function openPage(
   deployment: Deployment | (() => Promise<Deployment>),
   options: PageOptions & { readonly token: string; readonly signal: AbortSignal },
 ): Promise<Page> {
-  const { Page } = await import('./page.ts');
-  if (typeof deployment !== 'function') return new Page(deployment, options);
-  const own = await deployment();
+  if (typeof deployment !== 'function') return new (await import('./page.ts')).Page(deployment, options);
+  const [{ Page }, own] = await Promise.all([import('./page.ts'), deployment()]);
   return new Page(own, { ...options, onClose: () => own.close() });
 }
 
