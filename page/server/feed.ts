@@ -11,6 +11,11 @@ import { byArrival, countsOf, isAfter, placeOf, rowOf } from './rows.ts';
 /** Entries that are read before the list shows them. */
 const READ_AT_ONCE = 200;
 
+/** The time between two looks is so many times the time of a look, or longer. A look at 10,000 entries is work. */
+const REST_FACTOR = 3;
+
+const NEVER = Number.NEGATIVE_INFINITY;
+
 const DAY_MS = 24 * 60 * 60_000;
 
 /** How often the feed looks, and how far back. */
@@ -53,8 +58,9 @@ export class Feed {
   readonly #unreadable = new Set<string>();
   #sorted: readonly UploadRow[] | undefined;
   #look: Promise<void> | undefined;
-  #lookedAt = Number.NEGATIVE_INFINITY;
-  #statusAt = Number.NEGATIVE_INFINITY;
+  /** When the last look ended. `NEVER` if it failed. */
+  #lookedAt = NEVER;
+  #statusAt = NEVER;
   #status = '';
   #isComplete = false;
   /** True if a list may have been shown that is not complete. */
@@ -70,7 +76,7 @@ export class Feed {
     this.#window = new LedgerWindow(deployment, pace);
   }
 
-  /** A page of the list, as of now. While older entries are still being read at the start, it has the newest. */
+  /** A page of the list: as of the last look while somebody listens, or else as of now. While older entries are still being read at the start, it has the newest. */
   async list({ state, name = '', before, limit }: RowQuery): Promise<UploadsPage> {
     await this.#freshen();
     const lastEvent = this.#log.lastId;
@@ -111,16 +117,19 @@ export class Feed {
   async #loop(): Promise<void> {
     this.#isLooping = true;
     while (this.#log.listeners > 0 && !this.#signal.aborted) {
-      // A look that fails is made again. Whoever asks for the list gets the error.
+      const begunAt = performance.now();
+      // A look that fails is made again. Who asks for the list gets the error.
       await this.#lookOnce().catch(() => undefined);
       await this.#lookAtStatus().catch(() => undefined);
-      await sleep(this.#pace.lookMs, undefined, { signal: this.#signal }).catch(() => undefined);
+      const restMs = Math.max(this.#pace.lookMs, REST_FACTOR * (performance.now() - begunAt));
+      await sleep(restMs, undefined, { signal: this.#signal }).catch(() => undefined);
     }
     this.#isLooping = false;
   }
 
   async #freshen(): Promise<void> {
-    if (performance.now() - this.#lookedAt < this.#pace.lookMs) return;
+    const isKept = this.#isLooping && this.#lookedAt !== NEVER;
+    if (isKept || performance.now() - this.#lookedAt < this.#pace.lookMs) return;
     const look = this.#lookOnce();
     if (this.#isComplete) return look;
     look.catch(() => undefined);
@@ -129,9 +138,14 @@ export class Feed {
 
   /** All who want a look at the same time share one. */
   #lookOnce(): Promise<void> {
-    this.#look ??= this.#lookAtLedger().finally(() => {
-      this.#look = undefined;
-    });
+    this.#look ??= this.#lookAtLedger()
+      .catch((error) => {
+        this.#lookedAt = NEVER;
+        throw error;
+      })
+      .finally(() => {
+        this.#look = undefined;
+      });
     return this.#look;
   }
 

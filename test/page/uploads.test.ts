@@ -1,12 +1,20 @@
-import { request as httpRequest } from 'node:http';
-import { ListMultipartUploadsCommand, ListObjectVersionsCommand, PutObjectCommand } from '@aws-sdk/client-s3';
+import { request as httpRequest, type IncomingMessage } from 'node:http';
+import { Readable } from 'node:stream';
+import {
+  HeadObjectCommand,
+  ListMultipartUploadsCommand,
+  ListObjectVersionsCommand,
+  PutObjectCommand,
+} from '@aws-sdk/client-s3';
 import { describe, expect, it, vi } from 'vitest';
 import { INBOX_BUCKET, LEDGER_BUCKET, RESULTS_BUCKET } from '../../local/pipeline.ts';
 import type { UploadDetail, UploadRow, UploadsPage } from '../../page/api.ts';
 import type { Operated } from '../operations/support.ts';
-import { messageOf, type Visitor, visit } from './support.ts';
+import { messageOf, serve, Visitor, visit } from './support.ts';
+import { World } from './world.ts';
 
 /** The machine may be slow. */
+vi.setConfig({ testTimeout: 240_000 });
 const PATIENCE = { timeout: 60_000, interval: 50 };
 
 const rows = async (visitor: Visitor, query = ''): Promise<UploadsPage> => {
@@ -188,6 +196,39 @@ describe('a file', () => {
     expect((await visitor.put('whole.png', 'x')).status).toBe(200);
     expect(await inboxKeys(operated)).toEqual(['whole.png']);
     expect(await openParts(operated)).toBe(0);
+  });
+
+  it('of any size is read only as fast as S3 takes it', async () => {
+    const world = await World.start();
+    const { url } = await serve(world.deployment);
+    const visitor = await Visitor.open(url);
+    const gate = Promise.withResolvers<void>();
+    world.gate = gate.promise;
+    const MEBIBYTE = 1024 * 1024;
+    const chunk = Buffer.alloc(MEBIBYTE, 'flowdrop');
+    let sent = 0;
+    async function* body() {
+      for (; sent < 100; sent += 1) yield chunk;
+    }
+    const { hostname, port } = new URL(visitor.url);
+    const headers = { ...visitor.headers, 'content-length': 100 * MEBIBYTE };
+    const put = httpRequest({ hostname, port, path: '/api/files/large.png', method: 'PUT', headers, agent: false });
+    const answered = new Promise<IncomingMessage>((resolve, reject) => put.on('response', resolve).on('error', reject));
+    Readable.from(body(), { objectMode: true, highWaterMark: 1 }).pipe(put);
+    let before = -1;
+    while (sent !== before) {
+      before = sent;
+      await new Promise((resolve) => setTimeout(resolve, 500));
+    }
+    // Two parts of 5 MiB, one that is being filled, and what the sockets hold.
+    expect(sent).toBeLessThan(30);
+    gate.resolve();
+    const response = await answered;
+    response.resume();
+    expect(response.statusCode).toBe(200);
+    const { deployment } = world;
+    const { ContentLength } = await deployment.s3.send(new HeadObjectCommand({ Bucket: 'inbox', Key: 'large.png' }));
+    expect(ContentLength).toBe(100 * MEBIBYTE);
   });
 
   it('needs a length', async () => {
