@@ -1,7 +1,7 @@
 import type { Readable } from 'node:stream';
 import { Upload } from '@aws-sdk/lib-storage';
 import { partBytesOf } from '../functions/s3/limits.ts';
-import { MEDIA_TYPE } from '../functions/uploads/media-type.ts';
+import { essenceOf, MEDIA_TYPE } from '../functions/uploads/media-type.ts';
 import { PARAMETERS_METADATA, TEMPLATE_METADATA } from '../functions/uploads/route-snapshot.ts';
 import type { Deployment } from './deployment.ts';
 import { withPrefix } from './find.ts';
@@ -30,7 +30,8 @@ export interface BodyToPut {
  */
 export async function putBody(file: BodyToPut, deployment: Deployment, signal: AbortSignal): Promise<Put> {
   const { s3, inbox, settings } = deployment;
-  const { bytes, body, mediaType = '' } = file;
+  const { bytes, body } = file;
+  const mediaType = essenceOf(file.mediaType ?? '');
   const { template, parameters } = file.overrides ?? {};
   const key = withPrefix(file.key, deployment);
   const metadata = {

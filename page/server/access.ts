@@ -13,6 +13,9 @@ import type { ErrorCode, TokenHeader } from '../api.ts';
 
 const KEY_BYTES = 32;
 
+/** Time for a browser to start, in milliseconds. After that, a key that opens the page once opens nothing. */
+const ONCE_MAX_MS = 60_000;
+
 const TOKEN_HEADER: TokenHeader = 'x-flowdrop-token';
 
 /** A request that is not answered. `message` is a sentence for a person. */
@@ -29,8 +32,8 @@ export const randomKey = (): string => randomBytes(KEY_BYTES).toString('base64ur
 export class Access {
   readonly #key: string;
   readonly #port: number;
-  /** Keys that open the page once. */
-  readonly #onceKeys = new Set<string>();
+  /** Keys that open the page once, and when they end. */
+  readonly #onceKeys = new Map<string, number>();
   /** The same for the same key, so that an open page goes on after a restart with that key. */
   readonly token: string;
 
@@ -48,7 +51,7 @@ export class Access {
   /** An address that opens the page once. For places that other users see, such as the list of processes. */
   urlForOnce(): string {
     const key = randomKey();
-    this.#onceKeys.add(key);
+    this.#onceKeys.set(key, performance.now() + ONCE_MAX_MS);
     return this.#addressWith(key);
   }
 
@@ -67,7 +70,9 @@ export class Access {
 
   /** True for a key that opens the page. One that opens it once is used up by this. */
   opensWith(key: string): boolean {
-    return this.#onceKeys.delete(key) || isSame(key, this.#key);
+    const endsAt = this.#onceKeys.get(key);
+    this.#onceKeys.delete(key);
+    return (endsAt !== undefined && performance.now() < endsAt) || isSame(key, this.#key);
   }
 
   /** Why a request does not come from this page, or from a person who typed its address. */

@@ -19,7 +19,7 @@ export const INERT_POLICY = "sandbox; default-src 'none'; frame-ancestors 'none'
  */
 export const PAGE_POLICY = [
   "default-src 'none'",
-  "script-src 'self' 'wasm-unsafe-eval' blob:",
+  "script-src 'self' 'wasm-unsafe-eval'",
   "style-src 'self'",
   "img-src 'self' blob: data:",
   "connect-src 'self' blob:",

@@ -20,7 +20,7 @@ export function sendEvents({ request, response, query, signal }: Call, feed: Fee
   if (feed.listeners >= LISTENERS_MAX) {
     throw new PageError({ status: 503, code: 'unavailable' }, 'Too many pages are open. Close one.');
   }
-  const after = request.headers['last-event-id'] ?? query.get('after') ?? undefined;
+  const after = String(request.headers['last-event-id'] ?? query.get('after') ?? '') || undefined;
   begin(response, 200, { 'content-type': 'text/event-stream', 'content-security-policy': INERT_POLICY });
   if (request.method === 'HEAD') {
     response.end();
@@ -33,7 +33,7 @@ export function sendEvents({ request, response, query, signal }: Call, feed: Fee
   };
   // A client that loses the connection before the first event comes back with this id.
   if (after === undefined) response.write(`id: ${feed.lastId}\n\n`);
-  const end = feed.listen(String(after ?? '') || undefined, send);
+  const end = feed.listen(after, send);
   const heartbeat = setInterval(() => response.write(':\n\n'), HEARTBEAT_MS);
   const stop = (): void => {
     clearInterval(heartbeat);

@@ -45,6 +45,7 @@ export class Page {
   readonly #plans: Plans;
   readonly #router: Router;
   #files: Promise<AppFiles> | undefined;
+  readonly #underWay = new Set<Promise<void>>();
 
   constructor(deployment: Deployment, options: OpenOptions) {
     this.#deployment = deployment;
@@ -71,7 +72,12 @@ export class Page {
   }
 
   /** Answers a request in any case. */
-  async answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
+  answer(request: IncomingMessage, response: ServerResponse): void {
+    const answered = this.#answer(request, response).finally(() => this.#underWay.delete(answered));
+    this.#underWay.add(answered);
+  }
+
+  async #answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const gone = new AbortController();
     response.once('close', () => gone.abort());
     const signal = AbortSignal.any([gone.signal, this.#options.signal]);
@@ -86,7 +92,9 @@ export class Page {
     }
   }
 
-  close(): void {
+  /** Resolves when what was under way has ended: the parts of a file that was cut off are deleted by then. */
+  async close(): Promise<void> {
+    await Promise.all(this.#underWay);
     this.#options.onClose?.();
   }
 

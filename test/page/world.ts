@@ -55,7 +55,7 @@ export class World {
   private constructor(embedded: EmbeddedS3, endpoint: string) {
     const region = 'us-east-1';
     this.#embedded = embedded;
-    const s3 = new S3Client({ region, credentials: CREDENTIALS, endpoint, maxAttempts: 1 });
+    const s3 = new S3Client({ region, credentials: CREDENTIALS, endpoint });
     const clock = { now: () => this.now, sleep: async () => {} };
     const settings = {
       ...SETTINGS_DEFAULT,
