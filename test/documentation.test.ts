@@ -51,7 +51,7 @@ it('docs/design.md shows where every file of functions/ is, and no file that doe
     readdirSync(join(ROOT, folder), { recursive: true, encoding: 'utf8' })
       .filter((path) => path.endsWith('.ts'))
       .map((path) => basename(path));
-  const folders = ['functions', 'operations', 'infra', 'local', 'command-line', 'test', 'bench'];
+  const folders = ['functions', 'operations', 'infra', 'local', 'page', 'command-line', 'test', 'bench'];
   const known = new Set(folders.flatMap(files));
   expect([...shown].filter((name) => !known.has(name))).toEqual([]);
   expect(files('functions').filter((name) => !shown.has(name))).toEqual([]);
