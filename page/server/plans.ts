@@ -69,7 +69,7 @@ export class Plans {
     for (const [index, { entry, issue }] of entries.entries()) {
       const id = known[index] as string;
       const key = entry?.upload.key ?? id;
-      const reason = whyLeft({ id, key, entry, issue }, action);
+      const reason = whyLeft({ id, key, entry, issue }, { action });
       if (reason !== undefined) skipped.push({ key, reason });
       else if (entry !== undefined) uploads.push(viewOf(entry, this.#deployment.settings));
     }
