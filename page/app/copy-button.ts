@@ -1,0 +1,41 @@
+import { html, type TemplateResult } from 'lit';
+import { ICONS } from './icons.ts';
+import { LightElement } from './light-element.ts';
+
+/** How long the button says that it has copied, in milliseconds. */
+const COPIED_MS = 2_000;
+
+/** Copies a text, and says so. */
+export class CopyButton extends LightElement {
+  static override readonly properties = {
+    text: { attribute: false },
+    label: { attribute: false },
+    isCopied: { state: true },
+  };
+  declare text: string;
+  /** What is copied, for people who do not see what the button stands beside. */
+  declare label: string;
+  declare isCopied: boolean;
+
+  protected override render(): TemplateResult {
+    return html`<button type="button" class="quiet small" @click=${this.#copy}>
+      ${ICONS.copy} ${this.isCopied ? 'Copied' : 'Copy'}<span class="visually-hidden"> ${this.label}</span>
+    </button>`;
+  }
+
+  #copy = async (): Promise<void> => {
+    try {
+      await navigator.clipboard.writeText(this.text);
+    } catch {
+      this.tell('say', 'The browser does not allow to copy. Select the text instead.');
+      return;
+    }
+    this.isCopied = true;
+    this.tell('say', `Copied ${this.label}`);
+    setTimeout(() => {
+      this.isCopied = false;
+    }, COPIED_MS);
+  };
+}
+
+customElements.define('copy-button', CopyButton);

@@ -1,0 +1,371 @@
+import { html, nothing, type TemplateResult } from 'lit';
+import type { Json } from '../../functions/base/json.ts';
+import type { ActAnswer, DoctorAnswer, PlannedAction, PlanRequest, UploadDetail } from '../api.ts';
+import { ICONS, STATE_ICONS } from './icons.ts';
+import { LightElement } from './light-element.ts';
+import { type Field, fieldsOf, enteredValue } from './parameter-fields.ts';
+import { act, again, examine, getTemplates, messageOf, plan } from './server.ts';
+import { plural } from './words.ts';
+
+/** Skipped uploads and failed actions that are listed. The others are counted. */
+const LISTED_MAX = 20;
+
+/** A modal window. The browser keeps the keyboard inside, and closes it with Escape. */
+abstract class Dialog extends LightElement {
+  protected override render(): TemplateResult {
+    return html`<dialog aria-labelledby="dialog-title" @close=${() => this.onClose()}>
+      <div class="dialog">
+        <header>
+          <h2 id="dialog-title">${this.heading()}</h2>
+          <button type="button" class="icon-button" @click=${() => this.close()}>
+            ${ICONS.close}<span class="visually-hidden">Close</span>
+          </button>
+        </header>
+        ${this.content()}
+      </div>
+    </dialog>`;
+  }
+
+  protected abstract heading(): string;
+  protected abstract content(): TemplateResult;
+  protected onClose(): void {}
+
+  protected async show(): Promise<void> {
+    await this.updateComplete;
+    const dialog = this.querySelector('dialog');
+    if (dialog?.open === false) dialog.showModal();
+  }
+
+  close(): void {
+    this.querySelector('dialog')?.close();
+  }
+}
+
+const VERBS = {
+  retry: { heading: 'Retry', done: 'retried', will: 'will be retried' },
+  cancel: { heading: 'Cancel', done: 'cancelled', will: 'will be cancelled' },
+  collect: { heading: 'Collect again', done: 'collected again', will: 'will be collected again' },
+} as const;
+
+/** Shows what an action would do and what it costs, and does it when the user agrees. */
+export class ActionDialog extends Dialog {
+  static override readonly properties = {
+    request: { state: true },
+    planned: { state: true },
+    answer: { state: true },
+    problem: { state: true },
+    isBusy: { state: true },
+  };
+  declare request: PlanRequest | undefined;
+  declare planned: PlannedAction | undefined;
+  declare answer: ActAnswer | undefined;
+  declare problem: string | undefined;
+  declare isBusy: boolean;
+
+  async open(request: PlanRequest): Promise<void> {
+    this.request = request;
+    this.planned = undefined;
+    this.answer = undefined;
+    this.problem = undefined;
+    this.isBusy = true;
+    await this.show();
+    try {
+      const planned = await plan(request);
+      if (this.request === request) this.planned = planned;
+    } catch (error) {
+      if (this.request === request) this.problem = messageOf(error);
+    }
+    if (this.request !== request) return;
+    this.isBusy = false;
+    await this.updateComplete;
+    this.querySelector<HTMLElement>('#confirm')?.focus();
+  }
+
+  protected override heading(): string {
+    return VERBS[this.request?.action ?? 'retry'].heading;
+  }
+
+  protected override content(): TemplateResult {
+    const { planned, answer, problem, isBusy } = this;
+    return html`
+      ${problem === undefined ? nothing : html`<p class="note problem" role="alert">${problem}</p>`}
+      ${isBusy && planned === undefined ? html`<p class="muted" role="status">Counting…</p>` : nothing}
+      ${answer !== undefined ? this.#outcome(answer) : planned === undefined ? nothing : this.#plan(planned)}
+      <footer class="buttons">
+        <button type="button" class="quiet" @click=${() => this.close()}>${answer === undefined ? 'Do nothing' : 'Close'}</button>
+        ${
+          planned !== undefined && planned.uploads > 0 && answer === undefined
+            ? html`<button type="button" id="confirm" class="primary" ?disabled=${isBusy} @click=${this.#act}>
+                ${isBusy ? 'Working…' : this.#confirmation(planned)}
+              </button>`
+            : nothing
+        }
+      </footer>
+    `;
+  }
+
+  #confirmation({ uploads, flows }: PlannedAction): string {
+    const verb = VERBS[this.request?.action ?? 'retry'].heading;
+    return flows > 0 ? `${verb}: pay for ${plural(flows, 'flow')}` : `${verb}: ${plural(uploads, 'upload')}`;
+  }
+
+  #plan({ uploads, flows, skipped }: PlannedAction): TemplateResult {
+    const { will } = VERBS[this.request?.action ?? 'retry'];
+    return html`
+      <p class="plan">
+        <strong>${plural(uploads, 'upload')} ${will}.</strong>
+        ${
+          flows > 0
+            ? html`The service makes <strong>${plural(flows, 'flow')}</strong>, ${flows === 1 ? 'which' : 'and each'} is paid for.`
+            : 'No flow is paid for.'
+        }
+      </p>
+      ${
+        skipped.length === 0
+          ? nothing
+          : html`<p>${plural(skipped.length, 'upload is', 'uploads are')} left out:</p>
+              ${listed(skipped.map(({ key, reason }) => ({ key, text: reason })))}`
+      }
+    `;
+  }
+
+  #outcome({ results }: ActAnswer): TemplateResult {
+    const { done } = VERBS[this.request?.action ?? 'retry'];
+    const failed = results.filter(({ isDone }) => !isDone);
+    return html`
+      <p role="status">
+        <strong>${plural(results.length - failed.length, 'upload')} ${done}.</strong>
+        ${failed.length === 0 ? nothing : `${plural(failed.length, 'upload')} could not be ${done}:`}
+      </p>
+      ${listed(failed.map(({ key, message }) => ({ key, text: message ?? '' })))}
+    `;
+  }
+
+  #act = async (): Promise<void> => {
+    const { request, planned } = this;
+    if (request === undefined || planned === undefined || this.isBusy) return;
+    this.isBusy = true;
+    try {
+      const answer = await act(planned.plan);
+      if (this.request !== request) return;
+      this.answer = answer;
+      if (answer.results.every(({ isDone }) => isDone)) {
+        this.tell('say', `${plural(answer.results.length, 'upload')} ${VERBS[request.action].done}`);
+        this.close();
+      }
+    } catch (error) {
+      if (this.request !== request) return;
+      this.problem = messageOf(error);
+      // A plan is used once.
+      this.planned = undefined;
+    }
+    this.isBusy = false;
+  };
+
+  protected override onClose(): void {
+    this.request = undefined;
+  }
+}
+
+function listed(lines: readonly { readonly key: string; readonly text: string }[]): TemplateResult | typeof nothing {
+  if (lines.length === 0) return nothing;
+  return html`<ul class="listed">
+    ${lines.slice(0, LISTED_MAX).map(({ key, text }) => html`<li><bdi class="name">${key}</bdi> <span class="muted">${text}</span></li>`)}
+    ${lines.length > LISTED_MAX ? html`<li class="muted">And ${plural(lines.length - LISTED_MAX, 'more', 'more')}</li>` : nothing}
+  </ul>`;
+}
+
+/** A form with the parameters of the template, to put the same file again with other ones. */
+export class AgainDialog extends Dialog {
+  static override readonly properties = {
+    detail: { state: true },
+    fields: { state: true },
+    problem: { state: true },
+    isBusy: { state: true },
+  };
+  declare detail: UploadDetail | undefined;
+  /** Undefined until they are known. Empty if the service does not tell them. */
+  declare fields: readonly Field[] | undefined;
+  declare problem: string | undefined;
+  declare isBusy: boolean;
+
+  async open(detail: UploadDetail): Promise<void> {
+    this.detail = detail;
+    this.fields = undefined;
+    this.problem = undefined;
+    this.isBusy = false;
+    await this.show();
+    const { template } = detail.upload;
+    const offered = await getTemplates().catch(() => []);
+    if (this.detail !== detail) return;
+    const parameters = offered.find(({ id, name }) => name === template || id === template)?.parameters;
+    this.fields = fieldsOf(parameters, detail.upload.parameters as Json | undefined);
+  }
+
+  protected override heading(): string {
+    return 'Retry with other parameters';
+  }
+
+  protected override content(): TemplateResult {
+    const { detail, fields, problem, isBusy } = this;
+    return html`<form method="dialog" @submit=${this.#send}>
+      ${problem === undefined ? nothing : html`<p class="note problem" role="alert">${problem}</p>`}
+      <p>
+        Puts <bdi class="name">${detail?.upload.key}</bdi> into the inbox again. The template is
+        <code>${detail?.upload.template}</code>. <strong>One flow is paid for.</strong>
+      </p>
+      ${
+        fields === undefined
+          ? html`<p class="muted" role="status">Asking the service for the parameters…</p>`
+          : fields.length > 0
+            ? html`<div class="fields">${fields.map(fieldView)}</div>`
+            : html`<label class="field">
+                <span>Parameters, as JSON</span>
+                <textarea name="json" rows="6" spellcheck="false">${JSON.stringify(detail?.upload.parameters ?? {}, undefined, 2)}</textarea>
+                <span class="muted">The service does not say which parameters the template has.</span>
+              </label>`
+      }
+      <footer class="buttons">
+        <button type="button" class="quiet" @click=${() => this.close()}>Do nothing</button>
+        <button type="submit" class="primary" ?disabled=${isBusy || fields === undefined}>
+          ${isBusy ? 'Working…' : 'Send again: pay for 1 flow'}
+        </button>
+      </footer>
+    </form>`;
+  }
+
+  #send = async (event: SubmitEvent): Promise<void> => {
+    event.preventDefault();
+    const { detail, fields } = this;
+    if (detail === undefined || fields === undefined || this.isBusy) return;
+    const form = new FormData(event.currentTarget as HTMLFormElement);
+    try {
+      const parameters = fields.length === 0 ? JSON.parse(String(form.get('json'))) : parametersOf(form, fields);
+      this.isBusy = true;
+      this.problem = undefined;
+      const { id } = await again({ id: detail.row.id, parameters });
+      this.close();
+      this.tell('chosen', id);
+    } catch (error) {
+      this.problem = error instanceof SyntaxError ? `This is not JSON: ${error.message}` : messageOf(error);
+    }
+    this.isBusy = false;
+  };
+
+  protected override onClose(): void {
+    this.detail = undefined;
+  }
+}
+
+/** Fields that are left empty are left to the template. */
+function parametersOf(form: FormData, fields: readonly Field[]): Json {
+  const entries = fields.flatMap((field) => {
+    const value = enteredValue(field, String(form.get(field.name) ?? ''));
+    return value === undefined ? [] : [[field.name, value] as const];
+  });
+  return Object.fromEntries(entries);
+}
+
+function fieldView({ name, kind, options, minimum, maximum, value, description }: Field): TemplateResult {
+  return html`<label class="field">
+    <span>${name}</span>
+    ${
+      options !== undefined
+        ? html`<select name=${name}>
+            <option value="" ?selected=${value === ''}>As the template has it</option>
+            ${options.map((each) => html`<option value=${each} ?selected=${each === value}>${each}</option>`)}
+          </select>`
+        : html`<input
+            name=${name}
+            type=${kind === 'number' || kind === 'integer' ? 'number' : 'text'}
+            step=${kind === 'integer' ? '1' : 'any'}
+            min=${minimum ?? nothing}
+            max=${maximum ?? nothing}
+            placeholder="As the template has it"
+            .value=${value}
+          />`
+    }
+    ${description === undefined ? nothing : html`<span class="muted">${description}</span>`}
+  </label>`;
+}
+
+const RESULT_SHAPES = {
+  good: 'succeeded',
+  fault: 'failed',
+  warning: 'held',
+  note: 'claimed',
+  'not checked': 'waiting',
+} as const;
+const RESULT_WORDS = {
+  good: 'Good',
+  fault: 'Fault',
+  warning: 'Warning',
+  note: 'Note',
+  'not checked': 'Not checked',
+} as const;
+
+/** What the doctor finds, the worst first. */
+export class DoctorDialog extends Dialog {
+  static override readonly properties = { answer: { state: true }, problem: { state: true } };
+  declare answer: DoctorAnswer | undefined;
+  declare problem: string | undefined;
+
+  async open(): Promise<void> {
+    this.answer = undefined;
+    this.problem = undefined;
+    await this.show();
+    try {
+      this.answer = await examine();
+    } catch (error) {
+      this.problem = messageOf(error);
+    }
+  }
+
+  protected override heading(): string {
+    return 'Check of the pipeline';
+  }
+
+  protected override content(): TemplateResult {
+    const { answer, problem } = this;
+    if (problem !== undefined) return html`<p class="note problem" role="alert">${problem}</p>`;
+    if (answer === undefined)
+      return html`<p class="muted" role="status">Looking at every part. This takes some seconds.</p>`;
+    const order = Object.keys(RESULT_WORDS).filter((each) => each !== 'good');
+    const findings = answer.checks
+      .filter(({ result }) => result !== 'good')
+      .toSorted((a, b) => order.indexOf(a.result) - order.indexOf(b.result));
+    const good = answer.checks.filter(({ result }) => result === 'good');
+    return html`
+      <p role="status">
+        <strong>${findings.length === 0 ? 'All is well.' : `${plural(findings.length, 'finding')}.`}</strong>
+        ${plural(good.length, 'check')} passed.
+      </p>
+      <ul class="findings" role="list">
+        ${findings.map(
+          ({ check, result, what, todo }) => html`<li>
+            <p class="words-title">
+              <span class="state-icon" data-state=${RESULT_SHAPES[result]}>${STATE_ICONS[RESULT_SHAPES[result]]}</span>
+              ${RESULT_WORDS[result]}: ${check}
+            </p>
+            ${what === undefined ? nothing : html`<p>${what}</p>`}
+            ${todo === undefined ? nothing : html`<p class="muted">${todo}</p>`}
+          </li>`,
+        )}
+      </ul>
+      ${
+        good.length === 0
+          ? nothing
+          : html`<details>
+              <summary>What passed</summary>
+              <ul class="listed">
+                ${good.map(({ check }) => html`<li>${check}</li>`)}
+              </ul>
+            </details>`
+      }
+    `;
+  }
+}
+
+customElements.define('action-dialog', ActionDialog);
+customElements.define('again-dialog', AgainDialog);
+customElements.define('doctor-dialog', DoctorDialog);

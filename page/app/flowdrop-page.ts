@@ -1,0 +1,229 @@
+import { html, nothing, type PropertyValues, type TemplateResult } from 'lit';
+import type { PlanQuery, PlanRequest, UploadDetail, UploadRow } from '../api.ts';
+import type { ActionDialog, AgainDialog, DoctorDialog } from './dialogs.ts';
+import { Feed } from './feed.ts';
+import { LightElement } from './light-element.ts';
+import { Outbox } from './outbox.ts';
+import type { UploadDetailView } from './upload-detail.ts';
+import type { BulkRequest, UploadList } from './upload-list.ts';
+import { plural, splitKey } from './words.ts';
+import './dialogs.ts';
+import './drop-zone.ts';
+import './page-header.ts';
+import './upload-detail.ts';
+import './upload-list.ts';
+
+/** Ends are announced together, so that a hundred of them are one sentence. In milliseconds. */
+const ANNOUNCE_MS = 1_000;
+/** Relative times are drawn anew so often, in milliseconds. */
+const CLOCK_MS = 1_000;
+
+const UPLOAD_ADDRESS = /^#\/uploads\/(.+)$/;
+
+/** The whole page. It holds the state, and the elements below draw it. */
+export class FlowdropPage extends LightElement {
+  static override readonly properties = {
+    selected: { state: true },
+    now: { state: true },
+    announced: { state: true },
+    change: { state: true },
+  };
+  declare selected: string | undefined;
+  declare now: number;
+  declare announced: string;
+  declare change: number;
+  readonly #feed = new Feed();
+  readonly #outbox = new Outbox();
+  #ended: UploadRow[] = [];
+  #clock: number | undefined;
+
+  constructor() {
+    super();
+    this.now = Date.now();
+    this.announced = '';
+    this.change = 0;
+    this.selected = selectedInAddress();
+    this.#feed.addEventListener('change', this.#draw);
+    this.#feed.addEventListener('end', (event) => this.#announceEnd((event as CustomEvent<UploadRow>).detail));
+    this.#outbox.addEventListener('change', this.#draw);
+    this.addEventListener('say', (event) => this.#say((event as CustomEvent<string>).detail));
+  }
+
+  override connectedCallback(): void {
+    super.connectedCallback();
+    // What stands here until the script runs.
+    this.replaceChildren();
+    this.#feed.start();
+    window.addEventListener('hashchange', this.#followAddress);
+    window.addEventListener('beforeunload', this.#warn);
+    this.#clock = window.setInterval(() => {
+      if (document.visibilityState === 'visible') this.now = Date.now();
+    }, CLOCK_MS);
+  }
+
+  override disconnectedCallback(): void {
+    super.disconnectedCallback();
+    this.#feed.stop();
+    window.removeEventListener('hashchange', this.#followAddress);
+    window.removeEventListener('beforeunload', this.#warn);
+    window.clearInterval(this.#clock);
+  }
+
+  protected override render(): TemplateResult {
+    const { about, status, connection, rows, isLoaded } = this.#feed;
+    const { selected, now } = this;
+    return html`
+      <a class="skip button" href="#main" @click=${this.#skip}>Skip to the uploads</a>
+      <page-header
+        role="banner"
+        .about=${about}
+        .status=${status}
+        .connection=${connection}
+        .now=${now}
+        @examine=${() => this.querySelector<DoctorDialog>('doctor-dialog')?.open()}
+      ></page-header>
+      ${this.#connectionNote()}
+      <main id="main" tabindex="-1" data-detail=${selected !== undefined || nothing}>
+        <div class="work">
+          <drop-zone .outbox=${this.#outbox} .about=${about} .change=${this.change}></drop-zone>
+          <upload-list
+            .rows=${rows}
+            .isLoaded=${isLoaded}
+            .selected=${selected}
+            .now=${now}
+            @act-on-all=${this.#actOnAll}
+          ></upload-list>
+        </div>
+        ${
+          selected === undefined
+            ? nothing
+            : html`<upload-detail
+                .uploadId=${selected}
+                .row=${this.#feed.row(selected)}
+                .about=${about}
+                .now=${now}
+                @leave=${this.#leave}
+                @keydown=${this.#leaveByKey}
+                @act=${this.#act}
+                @again=${this.#again}
+              ></upload-detail>`
+        }
+      </main>
+      <action-dialog></action-dialog>
+      <again-dialog @chosen=${this.#choose}></again-dialog>
+      <doctor-dialog></doctor-dialog>
+      <p class="visually-hidden" role="status" aria-live="polite" id="announcements">${this.announced}</p>
+    `;
+  }
+
+  #connectionNote(): TemplateResult | typeof nothing {
+    const { connection, problem } = this.#feed;
+    if (connection === 'no-access') {
+      return html`<p class="banner" role="alert">
+        This page's key is not valid any more. Open the address that was printed when the server was started.
+      </p>`;
+    }
+    if (connection !== 'lost') return nothing;
+    return html`<p class="banner" role="alert">${problem ?? 'The connection was lost.'} The page connects again by itself.</p>`;
+  }
+
+  protected override updated(changed: PropertyValues): void {
+    if (!changed.has('selected')) return;
+    const before = changed.get('selected') as string | undefined;
+    if (this.selected !== undefined) {
+      const detail = this.querySelector<UploadDetailView>('upload-detail');
+      void detail?.updateComplete.then(() => {
+        detail.focusTitle();
+        // On a narrow window the detail takes the place of the list.
+        if (detail.getBoundingClientRect().top < 0) detail.scrollIntoView({ block: 'start' });
+      });
+    } else if (before !== undefined) {
+      this.querySelector<UploadList>('upload-list')?.focusUpload(before);
+    }
+  }
+
+  #draw = (): void => {
+    this.change += 1;
+  };
+
+  #say(text: string): void {
+    // The same words again would not be read again.
+    this.announced = this.announced === text ? `${text}\u00a0` : text;
+  }
+
+  #announceEnd(row: UploadRow): void {
+    this.#ended.push(row);
+    if (this.#ended.length > 1) return;
+    setTimeout(() => {
+      this.#say(sentenceOf(this.#ended));
+      this.#ended = [];
+    }, ANNOUNCE_MS);
+  }
+
+  #followAddress = (): void => {
+    this.selected = selectedInAddress();
+  };
+
+  #leave = (): void => {
+    window.location.hash = '#/';
+  };
+
+  #leaveByKey = (event: KeyboardEvent): void => {
+    if (event.key === 'Escape' && document.fullscreenElement === null) this.#leave();
+  };
+
+  #choose = ({ detail: id }: CustomEvent<string>): void => {
+    window.location.hash = `#/uploads/${encodeURIComponent(id)}`;
+  };
+
+  #skip = (event: Event): void => {
+    event.preventDefault();
+    this.querySelector<HTMLElement>('#main')?.focus();
+  };
+
+  #act = ({ detail }: CustomEvent<{ action: PlanRequest['action']; detail: UploadDetail }>): void => {
+    this.#plan({ action: detail.action, uploads: [detail.detail.row.id] });
+  };
+
+  #again = ({ detail }: CustomEvent<{ detail: UploadDetail }>): void => {
+    void this.querySelector<AgainDialog>('again-dialog')?.open(detail.detail);
+  };
+
+  #actOnAll = ({ detail: { action, state, code, uploads } }: CustomEvent<BulkRequest>): void => {
+    if (uploads !== undefined) this.#plan({ action, uploads });
+    else this.#plan({ action, query: { state: state as PlanQuery['state'], ...(code !== undefined && { code }) } });
+  };
+
+  #plan(request: PlanRequest): void {
+    void this.querySelector<ActionDialog>('action-dialog')?.open(request);
+  }
+
+  #warn = (event: BeforeUnloadEvent): void => {
+    if (this.#outbox.isSending) event.preventDefault();
+  };
+}
+
+function selectedInAddress(): string | undefined {
+  const id = UPLOAD_ADDRESS.exec(window.location.hash)?.[1];
+  try {
+    return id === undefined ? undefined : decodeURIComponent(id);
+  } catch {
+    return undefined;
+  }
+}
+
+/** `fox.txt succeeded`, `12 uploads succeeded, 1 failed` */
+function sentenceOf(rows: readonly UploadRow[]): string {
+  const [only] = rows;
+  if (only !== undefined && rows.length === 1) return `${splitKey(only.key).name} ${only.state}`;
+  const succeeded = rows.filter(({ state }) => state === 'succeeded').length;
+  const failed = rows.length - succeeded;
+  return [
+    succeeded > 0 ? `${plural(succeeded, 'upload')} succeeded` : '',
+    failed > 0 ? `${plural(failed, 'upload')} failed` : '',
+  ]
+    .filter((each) => each !== '')
+    .join(', ');
+}
+
+customElements.define('flowdrop-page', FlowdropPage);

@@ -1,0 +1,170 @@
+import type { RoutedFile } from '../api.ts';
+import { messageOf, putFile, route, type Sending } from './server.ts';
+
+/**
+ * `checking`: its route is being asked for. `ready`: a route takes it, and the user has not sent it yet. `refused`: no
+ * flow would come of it. `stopped`: by the user. `failed`: it did not reach the inbox, and can be sent again.
+ */
+export type Phase = 'checking' | 'ready' | 'refused' | 'queued' | 'sending' | 'sent' | 'stopped' | 'failed';
+
+/** A file that the user has chosen. */
+export interface OutboxItem {
+  /** Below the inbox's prefix. */
+  readonly key: string;
+  readonly file: File;
+  phase: Phase;
+  routed?: RoutedFile;
+  /** Bytes that are on their way or have arrived. */
+  sentBytes: number;
+  /** Why it was refused, or did not arrive. */
+  problem?: string;
+  uploadId?: string;
+  sending?: Sending;
+}
+
+/** A file with its key below the inbox's prefix: its path in the folder that was dropped. */
+export interface ChosenFile {
+  readonly key: string;
+  readonly file: File;
+}
+
+/** Files that are sent at the same time. A browser makes six connections to a server, and the page needs some itself. */
+const CONCURRENCY = 3;
+/** Files in one question for routes. The server takes 10,000. */
+const ROUTED_TOGETHER = 1_000;
+/** Files that are on the list at the same time. */
+export const ITEMS_MAX = 10_000;
+
+/** The files on their way from the user to the inbox. Dispatches `change` after each change. */
+export class Outbox extends EventTarget {
+  #items = new Map<string, OutboxItem>();
+
+  get items(): readonly OutboxItem[] {
+    return [...this.#items.values()];
+  }
+
+  get isSending(): boolean {
+    return this.items.some(({ phase }) => phase === 'sending' || phase === 'queued');
+  }
+
+  /**
+   * Takes files in, and asks which routes take them. A file replaces one with the same key that was not sent.
+   * @returns how many files were left out because there are too many.
+   */
+  async add(files: readonly ChosenFile[]): Promise<number> {
+    const added: OutboxItem[] = [];
+    let leftOut = 0;
+    for (const { key, file } of files) {
+      const phase = this.#items.get(key)?.phase;
+      if (phase === 'sending' || phase === 'queued' || (phase === undefined && this.#items.size >= ITEMS_MAX)) {
+        leftOut += 1;
+        continue;
+      }
+      const item: OutboxItem = { key, file, phase: 'checking', sentBytes: 0 };
+      this.#items.delete(key);
+      this.#items.set(key, item);
+      added.push(item);
+    }
+    this.#changed();
+    for (let at = 0; at < added.length; at += ROUTED_TOGETHER) await this.#check(added.slice(at, at + ROUTED_TOGETHER));
+    return leftOut;
+  }
+
+  async #check(items: readonly OutboxItem[]): Promise<void> {
+    const files = items.map(({ key, file }) => ({
+      ...{ key, bytes: file.size },
+      ...(file.type !== '' && { mediaType: file.type }),
+    }));
+    try {
+      const answers = await route({ files });
+      for (const [i, item] of items.entries()) {
+        const routed = answers[i];
+        if (item.phase !== 'checking' || routed === undefined) continue;
+        item.routed = routed;
+        item.phase = routed.reason === undefined ? 'ready' : 'refused';
+        if (routed.reason !== undefined) item.problem = routed.reason;
+      }
+    } catch (error) {
+      for (const item of items) this.#fail(item, error);
+    }
+    this.#changed();
+  }
+
+  /** Sends all that is ready. */
+  send(): void {
+    for (const item of this.items) if (item.phase === 'ready') item.phase = 'queued';
+    this.#sendNext();
+    this.#changed();
+  }
+
+  /** Sends a file again that did not arrive. Its route is asked for first if it is not known. */
+  sendAgain(item: OutboxItem): void {
+    item.sentBytes = 0;
+    delete item.problem;
+    if (item.routed === undefined) {
+      item.phase = 'checking';
+      void this.#check([item]);
+    } else {
+      item.phase = 'queued';
+      this.#sendNext();
+    }
+    this.#changed();
+  }
+
+  #sendNext(): void {
+    const sending = this.items.filter(({ phase }) => phase === 'sending').length;
+    const next = this.items.filter(({ phase }) => phase === 'queued').slice(0, CONCURRENCY - sending);
+    for (const item of next) void this.#sendOne(item);
+  }
+
+  async #sendOne(item: OutboxItem): Promise<void> {
+    item.phase = 'sending';
+    item.sending = putFile(item.key, item.file, (bytes) => {
+      item.sentBytes = Math.min(bytes, item.file.size);
+      this.#changed();
+    });
+    try {
+      const { id } = await item.sending.done;
+      item.uploadId = id;
+      item.sentBytes = item.file.size;
+      item.phase = 'sent';
+    } catch (error) {
+      // The user may have stopped it meanwhile.
+      if ((item.phase as Phase) !== 'stopped') this.#fail(item, error);
+    }
+    delete item.sending;
+    this.#sendNext();
+    this.#changed();
+  }
+
+  #fail(item: OutboxItem, error: unknown): void {
+    item.phase = 'failed';
+    item.problem = messageOf(error);
+  }
+
+  /** Stops all that has not arrived. What is stopped can be sent again. */
+  stop(): void {
+    for (const item of this.items) {
+      if (item.phase !== 'queued' && item.phase !== 'sending') continue;
+      item.phase = 'stopped';
+      item.problem = 'You stopped it.';
+      item.sending?.stop();
+    }
+    this.#changed();
+  }
+
+  remove(item: OutboxItem): void {
+    this.#items.delete(item.key);
+    this.#changed();
+  }
+
+  /** Forgets all that is not on its way. */
+  clear(): void {
+    for (const { key, phase } of this.items) if (phase !== 'sending' && phase !== 'queued') this.#items.delete(key);
+    this.#changed();
+  }
+
+  #changed(): void {
+    this.dispatchEvent(new Event('change'));
+  }
+}

@@ -1,0 +1,67 @@
+import type { Json, JsonObject } from '../../functions/base/json.ts';
+
+/** One parameter of a template, as a form shows it. */
+export interface Field {
+  readonly name: string;
+  readonly kind: 'text' | 'integer' | 'number' | 'boolean';
+  /** The values that are allowed. Undefined: any. */
+  readonly options?: readonly string[] | undefined;
+  readonly minimum?: number | undefined;
+  readonly maximum?: number | undefined;
+  readonly description?: string | undefined;
+  /** What the upload was sent with. Empty: nothing. */
+  readonly value: string;
+}
+
+/** Parameters that a form shows. */
+const FIELDS_MAX = 100;
+
+/**
+ * The fields for a template's parameters. The service may write them as a JSON Schema, as an object of parameters by
+ * name, or as a list of parameters with names. Returns none if it does otherwise.
+ */
+export function fieldsOf(parameters: Json | undefined, present: Json | undefined): readonly Field[] {
+  const values = isObject(present) ? present : {};
+  return specificationsOf(parameters)
+    .slice(0, FIELDS_MAX)
+    .map(([name, specification]) => fieldOf(name, specification, values[name]));
+}
+
+function specificationsOf(parameters: Json | undefined): readonly (readonly [string, JsonObject])[] {
+  if (Array.isArray(parameters)) {
+    return parameters.flatMap((each: Json) =>
+      isObject(each) && typeof each.name === 'string' ? [[each.name, each] as const] : [],
+    );
+  }
+  if (!isObject(parameters)) return [];
+  const { properties } = parameters;
+  return Object.entries(isObject(properties) ? properties : parameters).flatMap(([name, each]) =>
+    isObject(each) ? [[name, each] as const] : [],
+  );
+}
+
+function fieldOf(
+  name: string,
+  { type, enum: allowed, minimum, maximum, description }: JsonObject,
+  value: Json | undefined,
+): Field {
+  const kind = type === 'integer' || type === 'number' || type === 'boolean' ? type : 'text';
+  const options = kind === 'boolean' ? ['true', 'false'] : Array.isArray(allowed) ? allowed.map(String) : undefined;
+  return {
+    ...{ name, kind, options },
+    minimum: typeof minimum === 'number' ? minimum : undefined,
+    maximum: typeof maximum === 'number' ? maximum : undefined,
+    description: typeof description === 'string' ? description : undefined,
+    value: value === undefined ? '' : typeof value === 'string' ? value : JSON.stringify(value),
+  };
+}
+
+/** The parameter for what the user has entered. Undefined if the field is empty. */
+export function enteredValue({ kind }: Field, entered: string): Json | undefined {
+  if (entered === '') return undefined;
+  if (kind === 'boolean') return entered === 'true';
+  return kind === 'text' ? entered : Number(entered);
+}
+
+const isObject = (value: Json | undefined): value is JsonObject =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);

@@ -1,0 +1,183 @@
+import { html, nothing, type PropertyValues, type TemplateResult } from 'lit';
+import type { StoredObject } from '../api.ts';
+import { ICONS } from './icons.ts';
+import { LightElement } from './light-element.ts';
+import { messageOf } from './server.ts';
+import { size, splitKey } from './words.ts';
+
+/** Of a longer text, only the beginning is shown. */
+const TEXT_BYTES_MAX = 64 * 1024;
+/** Larger objects are loaded only when the user asks for them. */
+const SHOWN_BYTES_MAX = 32 * 1024 * 1024;
+
+type Kind = 'model' | 'picture' | 'text' | 'json' | 'sound' | 'film' | 'other';
+
+/** One object of the inbox or of the results, shown in place if a browser can do so without danger. */
+export class StoredObjectView extends LightElement {
+  static override readonly properties = {
+    object: { attribute: false },
+    /** `Input`, `Asset 1` */
+    label: { attribute: false },
+    isWanted: { state: true },
+    text: { state: true },
+    problem: { state: true },
+    isViewerThere: { state: true },
+  };
+  declare object: StoredObject;
+  declare label: string;
+  /** True if the user wants to see it although it is large. */
+  declare isWanted: boolean;
+  declare text: string | undefined;
+  declare problem: string | undefined;
+  declare isViewerThere: boolean;
+
+  protected override willUpdate(changed: PropertyValues): void {
+    const before = changed.get('object') as StoredObject | undefined;
+    if (!changed.has('object') || before?.url === this.object.url) {
+      if (changed.has('isWanted')) this.#load();
+      return;
+    }
+    this.isWanted = false;
+    this.text = undefined;
+    this.problem = undefined;
+    this.#load();
+  }
+
+  protected override render(): TemplateResult {
+    const { object, label } = this;
+    const { name } = splitKey(object.key);
+    return html`<figure class="object" data-kind=${kindOf(object)}>
+      <div class="stage">${this.#content()}</div>
+      <figcaption>
+        <span class="object-label">${label}</span>
+        <span class="name"><bdi title=${object.key}>${name}</bdi></span>
+        <span class="muted">${object.mediaType}, ${size(object.bytes)}</span>
+        <a class="button quiet small" href="${object.url}?download" download>
+          ${ICONS.download} Download<span class="visually-hidden"> ${name}</span>
+        </a>
+      </figcaption>
+    </figure>`;
+  }
+
+  #content(): TemplateResult | typeof nothing {
+    const { object, label, problem, text } = this;
+    const kind = kindOf(object);
+    if (problem !== undefined) return html`<p class="stage-note muted">${problem}</p>`;
+    if (kind === 'other') return html`<p class="stage-note muted">It cannot be shown here. Download it to open it.</p>`;
+    if (!this.#isLoaded()) {
+      return html`<div class="stage-note">
+        <p class="muted">It is large: ${size(object.bytes)}.</p>
+        <button type="button" class="quiet" @click=${this.#want}>Show it</button>
+      </div>`;
+    }
+    const name = splitKey(object.key).name;
+    switch (kind) {
+      case 'model':
+        return this.#model(name);
+      case 'picture':
+        return html`<img src=${object.url} alt="${label}: ${name}" @error=${this.#fail} />`;
+      case 'sound':
+        return html`<audio src=${object.url} controls aria-label=${name} @error=${this.#fail}></audio>`;
+      case 'film':
+        return html`<video src=${object.url} controls aria-label=${name} @error=${this.#fail}></video>`;
+      default:
+        if (text === undefined) return html`<p class="stage-note muted">Loading…</p>`;
+        // biome-ignore format: the text begins and ends exactly at the tags
+        return html`<pre class="text" tabindex="0" aria-label="${label}: ${name}">${text}</pre>${
+          object.bytes > TEXT_BYTES_MAX
+            ? html`<p class="stage-note muted">The first ${size(TEXT_BYTES_MAX)} of ${size(object.bytes)}.</p>`
+            : nothing
+        }`;
+    }
+  }
+
+  #model(name: string): TemplateResult {
+    if (!this.isViewerThere) return html`<p class="stage-note muted">Loading the viewer…</p>`;
+    return html`<model-viewer
+        src=${this.object.url}
+        alt="3D model ${name}"
+        camera-controls
+        touch-action="pan-y"
+        interaction-prompt="none"
+        camera-orbit="20deg 75deg auto"
+        min-camera-orbit="auto 0deg auto"
+        max-camera-orbit="auto 180deg auto"
+        shadow-intensity="0.6"
+        @error=${this.#fail}
+      ></model-viewer>
+      <button type="button" class="icon-button full-screen" @click=${this.#fullScreen}>
+        ${ICONS.expand}<span class="visually-hidden">Show ${name} on the full screen</span>
+      </button>`;
+  }
+
+  #isLoaded(): boolean {
+    const isStreamed = ['text', 'json', 'sound', 'film'].includes(kindOf(this.object));
+    return this.isWanted || isStreamed || this.object.bytes <= SHOWN_BYTES_MAX;
+  }
+
+  #load(): void {
+    if (!this.#isLoaded()) return;
+    const kind = kindOf(this.object);
+    if (kind === 'text' || kind === 'json') void this.#loadText(kind);
+    if (kind === 'model') void this.#loadViewer();
+  }
+
+  async #loadText(kind: 'text' | 'json'): Promise<void> {
+    const { url, bytes } = this.object;
+    try {
+      const isPart = bytes > TEXT_BYTES_MAX;
+      const response = await fetch(url, { headers: isPart ? { range: `bytes=0-${TEXT_BYTES_MAX - 1}` } : {} });
+      if (!response.ok) throw new Error(`It cannot be read: status ${response.status}.`);
+      const text = await response.text();
+      if (url === this.object.url) this.text = kind === 'json' && !isPart ? indented(text) : text;
+    } catch (error) {
+      if (url === this.object.url) this.problem = messageOf(error);
+    }
+  }
+
+  async #loadViewer(): Promise<void> {
+    try {
+      await import('./viewer.ts');
+      this.isViewerThere = true;
+    } catch {
+      this.problem = 'The viewer could not be loaded. Reload the page, or download the model.';
+    }
+  }
+
+  #fail = (): void => {
+    this.problem =
+      'It cannot be shown here: the file is damaged, or the browser does not know its format. Download it to open it.';
+  };
+
+  #want = (): void => {
+    this.isWanted = true;
+  };
+
+  #fullScreen = (): void => {
+    const stage = this.querySelector('.stage');
+    if (document.fullscreenElement === null) void stage?.requestFullscreen();
+    else void document.exitFullscreen();
+  };
+}
+
+/** What the page makes of an object. The server says what it serves with its media type. */
+function kindOf({ mediaType, isShown }: StoredObject): Kind {
+  const type = mediaType.split(';')[0]?.trim().toLowerCase() ?? '';
+  if (!isShown) return 'other';
+  if (type === 'model/gltf-binary') return 'model';
+  if (type.startsWith('image/')) return 'picture';
+  if (type.startsWith('audio/')) return 'sound';
+  if (type.startsWith('video/')) return 'film';
+  if (type === 'application/json') return 'json';
+  return type.startsWith('text/') ? 'text' : 'other';
+}
+
+function indented(text: string): string {
+  try {
+    return JSON.stringify(JSON.parse(text), undefined, 2);
+  } catch {
+    return text;
+  }
+}
+
+customElements.define('stored-object', StoredObjectView);

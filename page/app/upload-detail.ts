@@ -1,0 +1,294 @@
+import { html, nothing, type PropertyValues, type TemplateResult } from 'lit';
+import type { About, RowState, Step, StepKind, UploadDetail, UploadRow } from '../api.ts';
+import { ICONS, STATE_ICONS } from './icons.ts';
+import { LightElement } from './light-element.ts';
+import { getUpload, messageOf, RequestFailedError } from './server.ts';
+import { clockTime, duration, fullTime, STATE_WORDS, size, splitKey } from './words.ts';
+import './copy-button.ts';
+import './stored-object.ts';
+
+/** Assets that are shown at once. More come when the user asks. */
+const ASSETS_SHOWN = 6;
+
+const STEP_WORDS: Readonly<Record<StepKind, string>> = {
+  put: 'Put into the inbox',
+  arrived: 'Came to the pipeline',
+  waiting: 'Waits',
+  claimed: 'Sent to the service',
+  running: 'Runs',
+  outputs: 'Outputs stored',
+  succeeded: 'Succeeded',
+  failed: 'Failed',
+  receipt: 'Receipt',
+};
+
+/** Steps at which something is still to come. */
+const UNDER_WAY: readonly StepKind[] = ['put', 'arrived', 'waiting', 'claimed', 'running'];
+
+/** In the order of the buttons. */
+const ACTION_WORDS = {
+  retry: 'Retry…',
+  again: 'Retry with other parameters…',
+  collect: 'Collect again…',
+  cancel: 'Cancel…',
+} as const;
+
+/** All of one upload: what came out, what happened when, and what can be done. */
+export class UploadDetailView extends LightElement {
+  static override readonly properties = {
+    uploadId: { attribute: false },
+    /** The row of the list. Another one means that the upload has changed. */
+    row: { attribute: false },
+    about: { attribute: false },
+    now: { attribute: false },
+    detail: { state: true },
+    problem: { state: true },
+    assetsShown: { state: true },
+  };
+  declare uploadId: string;
+  declare row: UploadRow | undefined;
+  declare about: About | undefined;
+  declare now: number;
+  declare detail: UploadDetail | undefined;
+  declare problem: string | undefined;
+  declare assetsShown: number;
+
+  protected override willUpdate(changed: PropertyValues): void {
+    if (changed.has('uploadId')) {
+      this.detail = undefined;
+      this.problem = undefined;
+      this.assetsShown = ASSETS_SHOWN;
+    }
+    if (changed.has('uploadId') || changed.has('row')) void this.#load();
+  }
+
+  async #load(): Promise<void> {
+    const { uploadId, row } = this;
+    const isStale = () => uploadId !== this.uploadId || row !== this.row;
+    try {
+      const detail = await getUpload(uploadId);
+      if (isStale()) return;
+      this.detail = detail;
+      this.problem = undefined;
+    } catch (error) {
+      if (isStale()) return;
+      const isGone = error instanceof RequestFailedError && error.code === 'not-found';
+      this.problem = isGone ? 'The ledger does not know this upload any more.' : messageOf(error);
+    }
+  }
+
+  /** Moves the keyboard here. */
+  focusTitle(): void {
+    this.querySelector<HTMLElement>('.detail-title')?.focus({ preventScroll: true });
+  }
+
+  protected override render(): TemplateResult {
+    const row = this.detail?.row ?? this.row;
+    const { folder, name } = splitKey(row?.key ?? this.detail?.upload.key ?? this.uploadId);
+    return html`<section class="detail-pane" aria-labelledby="detail-title">
+      <header class="detail-head">
+        <a class="back button quiet small" href="#/" @click=${this.#leave}><span class="if-alone">${ICONS.back} All uploads</span><span class="if-beside">${ICONS.close} Close</span></a>
+        <h2 id="detail-title" class="detail-title" tabindex="-1"><span class="folder">${folder}</span><bdi>${name}</bdi></h2>
+        ${row === undefined ? nothing : this.#summary(row)}
+      </header>
+      ${this.problem === undefined ? nothing : html`<p class="note problem">${this.problem}</p>`}
+      ${this.detail === undefined ? nothing : this.#all(this.detail)}
+      ${this.detail === undefined && this.problem === undefined ? html`<p class="muted empty">Loading…</p>` : nothing}
+    </section>`;
+  }
+
+  #summary({ state, arrivedAt, endedAt, bytes, route }: UploadRow): TemplateResult {
+    const took = endedAt === undefined ? undefined : Date.parse(endedAt) - Date.parse(arrivedAt);
+    return html`<p class="summary">
+      ${badge(state)}
+      <span class="muted">
+        ${size(bytes)} · route ${route}
+        ${took === undefined ? nothing : html`· took ${duration(took)}`}
+      </span>
+    </p>`;
+  }
+
+  #all(detail: UploadDetail): TemplateResult {
+    return html`
+      ${this.#words(detail)}${this.#actions(detail)}${this.#objects(detail)}${this.#timeline(detail.timeline)}${this.#facts(detail)}
+    `;
+  }
+
+  /** Why it failed or waits, with the service's own words. */
+  #words({ row, upload, isCurrent }: UploadDetail): TemplateResult {
+    const { failure, wait, failedOutputs } = upload;
+    return html`
+      ${
+        failure === undefined
+          ? nothing
+          : html`<div class="words" data-state="failed">
+              <p class="words-title">${STATE_ICONS.failed} It failed: <code>${failure.code}</code></p>
+              <blockquote>${failure.message}</blockquote>
+              ${failure.advice === undefined ? nothing : html`<p>${failure.advice}</p>`}
+            </div>`
+      }
+      ${
+        wait === undefined
+          ? nothing
+          : html`<div class="words" data-state=${row.state}>
+              <p class="words-title">
+                ${STATE_ICONS[row.state]} ${row.state === 'held' ? 'It is held and waits for you' : 'It waits'}:
+                <code>${wait.reason}</code>
+              </p>
+              <blockquote>${wait.message}</blockquote>
+              ${row.state === 'held' ? nothing : html`<p>Until ${this.#time(wait.until)}, then it goes on by itself.</p>`}
+            </div>`
+      }
+      ${
+        failedOutputs.length === 0
+          ? nothing
+          : html`<div class="words" data-state="waiting">
+              <p class="words-title">Outputs that are missing</p>
+              <ul>
+                ${failedOutputs
+                  .slice(0, 20)
+                  .map(({ id, code, message }) => html`<li><code>${id}</code>: <code>${code}</code>. ${message}</li>`)}
+              </ul>
+              ${failedOutputs.length > 20 ? html`<p>And ${failedOutputs.length - 20} more: see the receipt.</p>` : nothing}
+            </div>`
+      }
+      ${isCurrent ? nothing : html`<p class="note">Another version of the file is in the inbox by now, or none is.</p>`}
+    `;
+  }
+
+  #actions({ actions: allowed, row }: UploadDetail): TemplateResult | typeof nothing {
+    const actions = (Object.keys(ACTION_WORDS) as (keyof typeof ACTION_WORDS)[]).filter((each) =>
+      allowed.includes(each),
+    );
+    if (actions.length === 0) return nothing;
+    return html`<div class="buttons actions">
+      ${actions.map(
+        (action) => html`<button
+          type="button"
+          class=${action === 'retry' && row.state === 'failed' ? 'primary' : 'quiet'}
+          @click=${() => this.tell(action === 'again' ? 'again' : 'act', { action, detail: this.detail })}
+        >
+          ${ACTION_WORDS[action]}
+        </button>`,
+      )}
+    </div>`;
+  }
+
+  #objects({ input, assets }: UploadDetail): TemplateResult {
+    const shown = assets.slice(0, this.assetsShown);
+    return html`<section class="objects" aria-labelledby="objects-title" data-assets=${Math.min(assets.length, 2)}>
+      <h3 id="objects-title">${assets.length === 0 ? 'Input' : 'Input and results'}</h3>
+      <div class="object-grid">
+        <stored-object .object=${input} .label=${'Input'}></stored-object>
+        ${shown.map(
+          (asset, at) =>
+            html`<stored-object
+              .object=${asset}
+              .label=${assets.length === 1 ? 'Result' : `Result ${at + 1} of ${assets.length}`}
+            ></stored-object>`,
+        )}
+      </div>
+      ${
+        assets.length > shown.length
+          ? html`<button type="button" class="quiet" @click=${this.#showMore}>
+              Show ${Math.min(assets.length - shown.length, ASSETS_SHOWN)} more of ${assets.length}
+            </button>`
+          : nothing
+      }
+    </section>`;
+  }
+
+  #timeline(steps: readonly Step[]): TemplateResult {
+    return html`<section aria-labelledby="timeline-title">
+      <h3 id="timeline-title">Timeline</h3>
+      <ol class="timeline" role="list">
+        ${steps.map(
+          ({ kind, at, text, until, isNow }) => html`<li data-kind=${kind} aria-current=${isNow ? 'step' : nothing}>
+            <span class="mark">${shapeOf(kind)}</span>
+            <div>
+              <p class="step-title">
+                <strong>${STEP_WORDS[kind]}</strong>
+                ${isNow && UNDER_WAY.includes(kind) ? html`<span class="now">Now</span>` : nothing}
+                ${at === undefined ? nothing : html`<span class="muted">${this.#time(at)}</span>`}
+              </p>
+              <p class="step-text">${text}</p>
+              ${until === undefined ? nothing : html`<p class="muted">Until ${this.#time(until)} at the latest</p>`}
+            </div>
+          </li>`,
+        )}
+      </ol>
+    </section>`;
+  }
+
+  #facts({ upload, input, assets, receipt, command }: UploadDetail): TemplateResult {
+    return html`<section aria-labelledby="facts-title">
+      <h3 id="facts-title">Details</h3>
+      <dl class="facts">
+        ${fact('Key', upload.key)}
+        ${fact('Upload id', upload.id)}
+        ${fact('Template', upload.template)}
+        ${upload.flow === undefined ? nothing : fact('Flow', upload.flow.id)}
+        ${upload.parameters === undefined ? nothing : fact('Parameters', JSON.stringify(upload.parameters))}
+        ${upload.generation > 1 ? fact('Generation', String(upload.generation)) : nothing}
+        ${fact('Fetch the input', input.copyCommand)}
+        ${assets.slice(0, this.assetsShown).map(({ sha256, copyCommand }, at) => {
+          const which = assets.length === 1 ? 'the result' : `result ${at + 1}`;
+          return html`${fact(`Fetch ${which}`, copyCommand)}${fact(`SHA-256 of ${which}`, sha256)}`;
+        })}
+        ${fact('Fetch all results', command.get)}${fact('In a shell', command.status)}
+      </dl>
+      ${receipt === undefined ? nothing : this.#receipt(receipt)}
+    </section>`;
+  }
+
+  #receipt(receipt: object): TemplateResult {
+    const text = JSON.stringify(receipt, undefined, 2);
+    // biome-ignore format: the text begins and ends exactly at the tags
+    return html`<details class="receipt">
+      <summary>Receipt</summary>
+      <copy-button .text=${text} .label=${'the receipt'}></copy-button>
+      <pre class="text" tabindex="0" aria-label="Receipt">${text}</pre>
+    </details>`;
+  }
+
+  #time(iso: string): TemplateResult {
+    return html`<time datetime=${iso} title=${fullTime(iso)}>${clockTime(iso, this.now)}</time>`;
+  }
+
+  #showMore = (): void => {
+    this.assetsShown += ASSETS_SHOWN;
+  };
+
+  #leave = (event: Event): void => {
+    event.preventDefault();
+    this.tell('leave');
+  };
+}
+
+const badge = (state: RowState): TemplateResult =>
+  html`<span class="badge" data-state=${state}>${STATE_ICONS[state]}${STATE_WORDS[state]}</span>`;
+
+function fact(name: string, value: string): TemplateResult {
+  return html`<div class="fact">
+    <dt>${name}</dt>
+    <dd><code>${value}</code></dd>
+    <dd class="fact-copy"><copy-button .text=${value} .label=${name}></copy-button></dd>
+  </div>`;
+}
+
+/** A step looks like the state that it leads to. */
+function shapeOf(kind: StepKind): TemplateResult {
+  switch (kind) {
+    case 'put':
+    case 'arrived':
+      return ICONS.dot;
+    case 'outputs':
+      return STATE_ICONS.succeeded;
+    case 'receipt':
+      return ICONS.receipt;
+    default:
+      return STATE_ICONS[kind];
+  }
+}
+
+customElements.define('upload-detail', UploadDetailView);

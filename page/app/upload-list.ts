@@ -1,0 +1,361 @@
+import { html, nothing, type PropertyValues, type TemplateResult } from 'lit';
+import { repeat } from 'lit/directives/repeat.js';
+import type { RowState, UploadRow } from '../api.ts';
+import { ICONS, STATE_ICONS } from './icons.ts';
+import { LightElement } from './light-element.ts';
+import { count, fullTime, plural, STATE_WORDS, STATES, size, splitKey, timeAgo } from './words.ts';
+
+/** Height of a row in `rem`, as the style sheet has it. */
+const ROW_REM = 4;
+/** Rows that are drawn above and below what can be seen. */
+const SPARE_ROWS = 6;
+/** Rows that are drawn before the list knows its place. */
+const FIRST_ROWS = 20;
+
+/** States that are on offer although no upload is in them. */
+const ALWAYS_OFFERED: readonly RowState[] = ['waiting', 'running', 'succeeded', 'failed'];
+
+/** What can be done with all uploads in a state at once. */
+const BULK_ACTIONS: Readonly<Partial<Record<RowState, 'retry' | 'cancel'>>> = {
+  failed: 'retry',
+  waiting: 'cancel',
+  held: 'cancel',
+  running: 'cancel',
+};
+
+/** What `act-on-all` tells. */
+export interface BulkRequest {
+  readonly action: 'retry' | 'cancel';
+  readonly state: RowState;
+  readonly code: string | undefined;
+  /** The ids, if the user has also filtered by name. */
+  readonly uploads: readonly string[] | undefined;
+}
+
+interface Filter {
+  readonly state: RowState | undefined;
+  readonly name: string;
+  readonly code: string | undefined;
+}
+
+/**
+ * The uploads, newest first. Only the rows that can be seen are in the document. The arrow keys go from row to row, so
+ * the list is one stop for the Tab key. New rows do not move what the user reads.
+ */
+export class UploadList extends LightElement {
+  static override readonly properties = {
+    rows: { attribute: false },
+    isLoaded: { attribute: false },
+    selected: { attribute: false },
+    now: { attribute: false },
+    filter: { state: true },
+    range: { state: true },
+  };
+  declare rows: readonly UploadRow[];
+  declare isLoaded: boolean;
+  declare selected: string | undefined;
+  declare now: number;
+  declare filter: Filter;
+  declare range: readonly [number, number];
+  #shown: readonly UploadRow[] = [];
+  #counts: Readonly<Record<string, number>> = {};
+  #codes: Readonly<Record<string, number>> = {};
+  #toFocus: number | undefined;
+  /** The row that the Tab key reaches. */
+  #current: string | undefined;
+
+  constructor() {
+    super();
+    this.rows = [];
+    this.filter = { state: undefined, name: '', code: undefined };
+    this.range = [0, FIRST_ROWS];
+  }
+
+  override connectedCallback(): void {
+    super.connectedCallback();
+    window.addEventListener('scroll', this.#measure, { passive: true });
+    window.addEventListener('resize', this.#measure);
+  }
+
+  override disconnectedCallback(): void {
+    super.disconnectedCallback();
+    window.removeEventListener('scroll', this.#measure);
+    window.removeEventListener('resize', this.#measure);
+  }
+
+  /** Moves the keyboard to the row of an upload. */
+  focusUpload(id: string): void {
+    const index = this.#shown.findIndex((row) => row.id === id);
+    if (index >= 0) this.#focusRow(index);
+  }
+
+  protected override willUpdate(changed: PropertyValues): void {
+    if (!changed.has('rows') && !changed.has('filter')) return;
+    const before = this.#shown;
+    const name = this.filter.name.trim().toLowerCase();
+    const named = name === '' ? this.rows : this.rows.filter(({ key }) => key.toLowerCase().includes(name));
+    const { state, code } = this.filter;
+    const inState = state === undefined ? named : named.filter((row) => row.state === state);
+    this.#counts = countBy(named, (row) => row.state);
+    this.#codes = countBy(inState, (row) => row.code ?? '');
+    this.#shown = code === undefined ? inState : inState.filter((row) => row.code === code);
+    if (changed.has('rows') && !changed.has('filter')) this.#keepPlace(before);
+  }
+
+  /** Scrolls by the rows that came above the first one that can be seen. */
+  #keepPlace(before: readonly UploadRow[]): void {
+    const top = this.#top();
+    if (top === undefined || top >= 0) return;
+    const first = Math.floor(-top / this.#rowHeight());
+    const row = before[first];
+    if (row === undefined) return;
+    const now = this.#shown.findIndex(({ id }) => id === row.id);
+    if (now < 0 || now === first) return;
+    const by = (now - first) * this.#rowHeight();
+    this.range = [this.range[0] + now - first, this.range[1] + now - first];
+    // The list has its new height only after the update.
+    void this.updateComplete.then(() => window.scrollBy({ top: by, behavior: 'instant' }));
+  }
+
+  protected override render(): TemplateResult {
+    const rows = this.#shown;
+    const [from, to] = this.#drawn();
+    const drawn = rows.slice(from, to);
+    const reachable = drawn.some(({ id }) => id === this.#current) ? this.#current : drawn[0]?.id;
+    return html`
+      <section class="list" aria-labelledby="list-title">
+        <div class="filters">
+          <h2 id="list-title" class="visually-hidden">Uploads</h2>
+          <label class="search">
+            ${ICONS.search}<span class="visually-hidden">Filter by name</span>
+            <input type="search" placeholder="Filter by name" .value=${this.filter.name} @input=${this.#filterByName} />
+          </label>
+          <div class="states" role="group" aria-label="Filter by state">
+            ${this.#stateButton(undefined)}${STATES.map((state) => this.#stateButton(state))}
+          </div>
+        </div>
+        ${this.#bulk(rows.length)}
+        ${
+          rows.length === 0
+            ? this.#empty()
+            : html`<ol role="list" class="rows" @keydown=${this.#move} @focusin=${this.#remember}>
+                ${repeat(
+                  drawn,
+                  ({ id }) => id,
+                  (row, at) =>
+                    this.#row(row, { index: from + at, size: rows.length, isReachable: row.id === reachable }),
+                )}
+              </ol>`
+        }
+      </section>
+    `;
+  }
+
+  #stateButton(state: RowState | undefined): TemplateResult | typeof nothing {
+    const isOn = this.filter.state === state;
+    const total = state === undefined ? sum(this.#counts) : (this.#counts[state] ?? 0);
+    if (state !== undefined && total === 0 && !isOn && !ALWAYS_OFFERED.includes(state)) return nothing;
+    return html`<button
+      type="button"
+      class="state-filter"
+      aria-pressed=${isOn}
+      data-state=${state ?? nothing}
+      @click=${() => this.#filterBy({ state, code: undefined })}
+    >
+      ${state === undefined ? nothing : STATE_ICONS[state]}${state === undefined ? 'All' : STATE_WORDS[state]}
+      <span class="count">${count(total)}</span>
+    </button>`;
+  }
+
+  #bulk(number: number): TemplateResult | typeof nothing {
+    const { state, code, name } = this.filter;
+    const action = state && BULK_ACTIONS[state];
+    if (state === undefined || action === undefined || sum(this.#codes) === 0) return nothing;
+    const codes = Object.entries(this.#codes).filter(([each]) => each !== '');
+    return html`<div class="bulk">
+      <label>
+        <span>${state === 'failed' ? 'Failure' : 'Reason'}</span>
+        <select @change=${this.#filterByCode}>
+          <option value="" ?selected=${code === undefined}>All (${count(sum(this.#codes))})</option>
+          ${codes.map(
+            ([each, many]) => html`<option value=${each} ?selected=${each === code}>${each} (${count(many)})</option>`,
+          )}
+        </select>
+      </label>
+      <button
+        type="button"
+        class="quiet"
+        ?disabled=${number === 0}
+        @click=${() => {
+          const uploads = name.trim() === '' ? undefined : this.#shown.map(({ id }) => id);
+          this.tell('act-on-all', { action, state, code, uploads } satisfies BulkRequest);
+        }}
+      >
+        ${action === 'retry' ? 'Retry' : 'Cancel'} ${number === 1 ? 'it' : `all ${count(number)}`}…
+      </button>
+    </div>`;
+  }
+
+  #empty(): TemplateResult {
+    if (!this.isLoaded) return html`<p class="empty muted">Loading the uploads…</p>`;
+    const isFiltered = this.filter.state !== undefined || this.filter.name !== '';
+    if (!isFiltered) {
+      return html`<div class="empty"><p>Nothing here yet.</p><p class="muted">Drop a file: it appears here at once.</p></div>`;
+    }
+    return html`<div class="empty">
+      <p>No upload matches.</p>
+      <button type="button" class="quiet" @click=${() => this.#filterBy({ state: undefined, name: '', code: undefined })}>
+        Show all
+      </button>
+    </div>`;
+  }
+
+  #row(
+    { id, key, bytes, state, route, arrivedAt, endedAt, reason, code, assets }: UploadRow,
+    {
+      index,
+      size: setSize,
+      isReachable,
+    }: { readonly index: number; readonly size: number; readonly isReachable: boolean },
+  ): TemplateResult {
+    const { folder, name } = splitKey(key);
+    const isSelected = id === this.selected;
+    const time = endedAt ?? arrivedAt;
+    return html`<li class="row" aria-setsize=${setSize} aria-posinset=${index + 1}>
+      <a
+        href="#/uploads/${encodeURIComponent(id)}"
+        data-index=${index}
+        data-id=${id}
+        data-state=${state}
+        tabindex=${isReachable ? 0 : -1}
+        aria-current=${isSelected ? 'true' : nothing}
+      >
+        <span class="state-icon" data-state=${state}>${STATE_ICONS[state]}</span>
+        <span class="row-main">
+          <span class="name"><span class="folder">${folder}</span><bdi>${name}</bdi></span>
+          <span class="detail-line">
+            <span class="state-word" data-state=${state}>${STATE_WORDS[state]}</span>
+            <span class="muted">${whatElse({ state, route, reason, code, assets })}</span>
+          </span>
+        </span>
+        <span class="row-end muted">
+          <time datetime=${time} title=${fullTime(time)}>${timeAgo(time, this.now)}</time>
+          <span>${size(bytes)}</span>
+        </span>
+      </a>
+    </li>`;
+  }
+
+  protected override updated(): void {
+    const list = this.querySelector<HTMLElement>('.rows');
+    if (list !== null) {
+      const [from, to] = this.#drawn();
+      // An attribute would be an inline style, which the page's policy forbids.
+      list.style.paddingBlockStart = `${from * ROW_REM}rem`;
+      list.style.paddingBlockEnd = `${(this.#shown.length - to) * ROW_REM}rem`;
+    }
+    this.#measure();
+    if (this.#toFocus === undefined) return;
+    const row = this.querySelector<HTMLElement>(`[data-index="${this.#toFocus}"]`);
+    if (row === null) return;
+    this.#toFocus = undefined;
+    row.focus({ preventScroll: true });
+  }
+
+  #drawn(): readonly [number, number] {
+    const { length } = this.#shown;
+    const to = Math.min(Math.max(this.range[1], FIRST_ROWS), length);
+    return [Math.max(0, Math.min(this.range[0], to - 1)), to];
+  }
+
+  #measure = (): void => {
+    const top = this.#top();
+    if (top === undefined) return;
+    const height = this.#rowHeight();
+    const first = Math.max(0, Math.floor(-top / height) - SPARE_ROWS);
+    const last = Math.ceil((window.innerHeight - top) / height) + SPARE_ROWS;
+    if (first !== this.range[0] || last !== this.range[1]) this.range = [first, last];
+  };
+
+  /** Place of the list's first row in the window, in pixels. Negative if it is scrolled away. */
+  #top(): number | undefined {
+    return this.querySelector('.rows')?.getBoundingClientRect().top;
+  }
+
+  #rowHeight(): number {
+    return ROW_REM * Number.parseFloat(getComputedStyle(document.documentElement).fontSize);
+  }
+
+  #move = (event: KeyboardEvent): void => {
+    const { index } = (event.target as HTMLElement).closest<HTMLElement>('[data-index]')?.dataset ?? {};
+    if (index === undefined || event.altKey || event.ctrlKey || event.metaKey) return;
+    const page = Math.max(1, Math.floor(window.innerHeight / this.#rowHeight()) - 3);
+    const at = Number(index);
+    const last = this.#shown.length - 1;
+    const places: Readonly<Record<string, number>> = {
+      ...{ ArrowDown: at + 1, ArrowUp: at - 1, PageDown: at + page, PageUp: at - page, Home: 0, End: last },
+    };
+    const place = places[event.key];
+    if (place === undefined) return;
+    event.preventDefault();
+    this.#focusRow(Math.max(0, Math.min(place, last)));
+  };
+
+  #focusRow(index: number): void {
+    const top = this.#top();
+    if (top === undefined) return;
+    const height = this.#rowHeight();
+    const covered = this.querySelector('.filters')?.getBoundingClientRect().height ?? 0;
+    const above = top + index * height - covered;
+    const below = top + (index + 1) * height - window.innerHeight;
+    if (above < 0) window.scrollBy({ top: above, behavior: 'instant' });
+    else if (below > 0) window.scrollBy({ top: below, behavior: 'instant' });
+    this.#toFocus = index;
+    this.#measure();
+    this.requestUpdate();
+  }
+
+  #remember = (event: FocusEvent): void => {
+    const { id } = (event.target as HTMLElement).closest<HTMLElement>('[data-id]')?.dataset ?? {};
+    if (id === undefined || id === this.#current) return;
+    this.#current = id;
+    this.requestUpdate();
+  };
+
+  #filterByName = (event: Event): void => {
+    this.#filterBy({ name: (event.currentTarget as HTMLInputElement).value });
+  };
+
+  #filterByCode = (event: Event): void => {
+    const { value } = event.currentTarget as HTMLSelectElement;
+    this.#filterBy({ code: value === '' ? undefined : value });
+  };
+
+  #filterBy(change: Partial<Filter>): void {
+    this.filter = { ...this.filter, ...change };
+    void this.updateComplete.then(() => this.tell('say', `${plural(this.#shown.length, 'upload')}`));
+  }
+}
+
+/** What a row says beside its state. */
+function whatElse({
+  state,
+  route,
+  reason,
+  code,
+  assets,
+}: Pick<UploadRow, 'state' | 'route' | 'reason' | 'code' | 'assets'>): string {
+  if (state === 'succeeded') return `${plural(assets, 'asset')} · ${route}`;
+  const why = reason ?? code;
+  return why === undefined ? route : why;
+}
+
+function countBy(rows: readonly UploadRow[], of: (row: UploadRow) => string): Readonly<Record<string, number>> {
+  const counts: Record<string, number> = Object.create(null);
+  for (const row of rows) counts[of(row)] = (counts[of(row)] ?? 0) + 1;
+  return counts;
+}
+
+const sum = (counts: Readonly<Record<string, number>>): number => Object.values(counts).reduce((a, b) => a + b, 0);
+
+customElements.define('upload-list', UploadList);

@@ -1,0 +1,201 @@
+import { existsSync } from 'node:fs';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type Browser, type BrowserContext, type BrowserContextOptions, chromium, type Page } from 'playwright-core';
+import { expect } from 'vitest';
+import type { PipelineOptions } from '../../../local/pipeline.ts';
+import { buildPage } from '../../../page/build.ts';
+import { type ServedPage, servePage } from '../../../page/server/serve-page.ts';
+import { Operated } from '../../operations/support.ts';
+
+/** Where Debian and Ubuntu install it. */
+const CHROMIUM = ['/usr/bin/chromium', '/usr/bin/chromium-browser'].find((path) => existsSync(path));
+
+/** True if the tests in the browser cannot be made here. They are counted as skipped then. */
+export const isWithoutBrowser = CHROMIUM === undefined;
+if (isWithoutBrowser) {
+  process.stderr.write('The tests of the page in a browser are skipped: there is no /usr/bin/chromium here.\n');
+}
+
+/** WebGL is drawn by the processor: there may be no graphics card. Nothing goes out to the network by itself. */
+const BROWSER_ARGUMENTS = [
+  ...['--no-sandbox', '--use-gl=angle', '--use-angle=swiftshader', '--enable-unsafe-swiftshader'],
+  ...['--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update'],
+  ...['--disable-sync', '--disable-default-apps', '--disable-domain-reliability', '--no-default-browser-check'],
+];
+
+/** Time for what is awaited in the browser, in milliseconds. The machine may be slow. */
+export const PATIENCE_MS = 30_000;
+
+/** Routes for pictures, texts and models, as `npm start` has them, and for files whose flows fail. */
+export const ROUTES: PipelineOptions['routes'] = [
+  {
+    name: 'pictures',
+    input: 'file',
+    template: 'model_generate_fromimage',
+    suffixes: ['.png', '.jpg'],
+    overrides: true,
+  },
+  { name: 'prompts', input: 'text', template: 'model_generate_fromprompt', suffixes: ['.txt'] },
+  { name: 'models', input: 'file', template: 'model_optimize', suffixes: ['.glb'] },
+  { name: 'echoes', input: 'file', template: 'bytes_echo', prefixes: ['echo/'], overrides: true },
+];
+
+/** The feed looks often, so that the tests are quick. */
+const PACE = { lookMs: 200, statusMs: 500, windowMs: 7 * 24 * 60 * 60_000, rowsMax: 10_000 };
+
+let built: ReturnType<typeof buildPage> | undefined;
+/** The app, built once for all tests of a file. */
+export const appFiles = (): ReturnType<typeof buildPage> => {
+  built ??= buildPage();
+  return built;
+};
+
+/** A browser with an empty profile. */
+export async function startBrowser(): Promise<{ readonly browser: Browser } & AsyncDisposable> {
+  if (CHROMIUM === undefined) throw new Error('There is no Chromium here.');
+  const home = await mkdtemp(join(tmpdir(), 'flowdrop-browser-'));
+  // Chromium keeps caches below the user's home too.
+  const env = { PATH: process.env.PATH ?? '', HOME: home, XDG_CONFIG_HOME: home, XDG_CACHE_HOME: home };
+  const browser = await chromium.launch({ executablePath: CHROMIUM, args: BROWSER_ARGUMENTS, env });
+  return {
+    browser,
+    async [Symbol.asyncDispose]() {
+      await browser.close();
+      await rm(home, { recursive: true, force: true, maxRetries: 5 });
+    },
+  };
+}
+
+/** A running pipeline with its page. */
+export class Served implements AsyncDisposable {
+  readonly operated: Operated;
+  #page: ServedPage;
+
+  static async start(options: Partial<PipelineOptions> = {}): Promise<Served> {
+    const operated = await Operated.start({ routes: ROUTES, ...options });
+    return new Served(operated, await servePage(operated.deployment, { appFiles, pace: PACE }));
+  }
+
+  private constructor(operated: Operated, page: ServedPage) {
+    this.operated = operated;
+    this.#page = page;
+  }
+
+  /** The address with the key. */
+  get url(): string {
+    return this.#page.url;
+  }
+
+  get origin(): string {
+    return new URL(this.url).origin;
+  }
+
+  /** Ends the server of the page. The pipeline goes on. */
+  async stopPage(): Promise<void> {
+    await this.#page.close();
+  }
+
+  /** Starts it again at the same address, as after a restart with the same key and port. */
+  async startPage(): Promise<void> {
+    const { port, searchParams } = new URL(this.url);
+    const key = searchParams.get('key') ?? '';
+    this.#page = await servePage(this.operated.deployment, { appFiles, pace: PACE, key, port: Number(port) });
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#page.close();
+    await this.operated[Symbol.asyncDispose]();
+  }
+}
+
+/** A window of the browser that watches for what must not happen. */
+export class Visit implements AsyncDisposable {
+  readonly page: Page;
+  /** Violations of the policy, errors of scripts, and requests to other hosts. */
+  readonly complaints: string[] = [];
+  readonly #context: BrowserContext;
+
+  /** Opens the page. @param options of the window: its size, its colour scheme. */
+  static async open(browser: Browser, served: Served, options: BrowserContextOptions = {}): Promise<Visit> {
+    const context = await browser.newContext({ reducedMotion: 'reduce', ...options });
+    context.setDefaultTimeout(PATIENCE_MS);
+    const visit = new Visit(context, await context.newPage());
+    await visit.#watch(served.origin);
+    await visit.page.goto(served.url);
+    await visit.page.getByText('Live', { exact: true }).waitFor();
+    return visit;
+  }
+
+  private constructor(context: BrowserContext, page: Page) {
+    this.#context = context;
+    this.page = page;
+  }
+
+  async #watch(origin: string): Promise<void> {
+    await this.#context.route(
+      (url) => url.origin !== origin && !['blob:', 'data:'].includes(url.protocol),
+      async (route) => {
+        this.complaints.push(`request to ${route.request().url()}`);
+        await route.abort();
+      },
+    );
+    await this.#context.exposeFunction('complainAbout', (text: string) => void this.complaints.push(text));
+    await this.#context.addInitScript(() => {
+      document.addEventListener('securitypolicyviolation', ({ violatedDirective, blockedURI, sourceFile, sample }) => {
+        const { complainAbout } = window as unknown as { complainAbout(text: string): void };
+        complainAbout(`policy: ${violatedDirective} blocked ${blockedURI} of ${sourceFile} ${sample}`);
+      });
+    });
+    this.page.on('pageerror', (error) => void this.complaints.push(`error: ${error.stack}`));
+    this.page.on('console', (message) => {
+      if (message.type() === 'error') this.complaints.push(`console: ${message.text()} ${message.location().url}`);
+    });
+  }
+
+  /** The row of a file in the list. */
+  row(name: string) {
+    return this.page.locator('upload-list .row a').filter({ has: this.page.getByText(name, { exact: true }) });
+  }
+
+  /** Waits until the list shows a file in a state. */
+  async shows(name: string, state: string): Promise<void> {
+    await this.row(name).filter({ hasText: state }).waitFor();
+  }
+
+  /** Opens the detail of a file. */
+  async openDetail(name: string): Promise<void> {
+    await this.row(name).click();
+    await this.page.locator('upload-detail .timeline').waitFor();
+  }
+
+  /** Drops files, as from a file manager. */
+  async drop(
+    files: readonly { readonly name: string; readonly type: string; readonly body: Uint8Array }[],
+  ): Promise<void> {
+    const encoded = files.map(({ name, type, body }) => ({ name, type, body: Buffer.from(body).toString('base64') }));
+    await this.page.evaluate((list) => {
+      const dataTransfer = new DataTransfer();
+      for (const { name, type, body } of list) {
+        const bytes = Uint8Array.from(atob(body), (each) => each.charCodeAt(0));
+        dataTransfer.items.add(new File([bytes], name, { type }));
+      }
+      const target = document.querySelector('drop-zone') ?? document.body;
+      for (const kind of ['dragenter', 'dragover', 'drop']) {
+        target.dispatchEvent(new DragEvent(kind, { dataTransfer, bubbles: true, cancelable: true }));
+      }
+    }, encoded);
+  }
+
+  /** The part of the page that cannot be seen without scrolling to the side, in pixels. */
+  overflow(): Promise<number> {
+    return this.page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+  }
+
+  /** Closes the window. Fails if anything happened that must not happen. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#context.close();
+    expect(this.complaints).toEqual([]);
+  }
+}
