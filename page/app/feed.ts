@@ -1,4 +1,4 @@
-import type { About, Events, Status, UploadRow } from '../api.ts';
+import type { About, Events, Status, UploadRow, UploadsPage } from '../api.ts';
 import { getAbout, getStatus, getUploads, messageOf, RequestFailedError } from './server.ts';
 
 /** `lost`: it connects again by itself. `no-access`: the server has another key by now. */
@@ -11,6 +11,9 @@ const PAGE_ROWS = 1_000;
 /** Time until the first try to connect again, doubled up to the maximum, in milliseconds. */
 const RECONNECT_MS = 500;
 const RECONNECT_MAX_MS = 8_000;
+
+/** How far the list goes. */
+export type ListExtent = Pick<UploadsPage, 'since' | 'isComplete' | 'unreadable'>;
 
 const ENDED: readonly UploadRow['state'][] = ['succeeded', 'failed'];
 
@@ -27,6 +30,8 @@ export class Feed extends EventTarget {
   connection: Connection = 'connecting';
   /** False until every row was loaded once. */
   isLoaded = false;
+  /** What the first page says of the whole list. */
+  extent: ListExtent | undefined;
   /** Why the rows could not be loaded. */
   problem: string | undefined;
   #rows = new Map<string, UploadRow>();
@@ -77,6 +82,7 @@ export class Feed extends EventTarget {
       this.about = about;
       this.status = status;
       this.problem = undefined;
+      this.extent = first;
       const changed = new Set<string>();
       this.#changed = changed;
       this.#lastEvent = first.lastEvent;

@@ -88,6 +88,7 @@ export class FlowdropPage extends LightElement {
           <drop-zone .outbox=${this.#outbox} .about=${about} .change=${this.change}></drop-zone>
           <upload-list
             .rows=${rows}
+            .extent=${this.#feed.extent}
             .isLoaded=${isLoaded}
             .selected=${selected}
             .now=${now}

@@ -3,7 +3,7 @@ import type { Json, JsonObject } from '../../functions/base/json.ts';
 /** One parameter of a template, as a form shows it. */
 export interface Field {
   readonly name: string;
-  readonly kind: 'text' | 'integer' | 'number' | 'boolean';
+  readonly kind: 'text' | 'integer' | 'number' | 'boolean' | 'json';
   /** The values that are allowed. Undefined: any. */
   readonly options?: readonly string[] | undefined;
   readonly minimum?: number | undefined;
@@ -45,7 +45,7 @@ function fieldOf(
   { type, enum: allowed, minimum, maximum, description }: JsonObject,
   value: Json | undefined,
 ): Field {
-  const kind = type === 'integer' || type === 'number' || type === 'boolean' ? type : 'text';
+  const kind = kindOf(type);
   const options = kind === 'boolean' ? ['true', 'false'] : Array.isArray(allowed) ? allowed.map(String) : undefined;
   return {
     ...{ name, kind, options },
@@ -56,10 +56,19 @@ function fieldOf(
   };
 }
 
-/** The parameter for what the user has entered. Undefined if the field is empty. */
+function kindOf(type: Json | undefined): Field['kind'] {
+  if (type === 'integer' || type === 'number' || type === 'boolean') return type;
+  return type === 'object' || type === 'array' ? 'json' : 'text';
+}
+
+/**
+ * The parameter for what the user has entered. Undefined if the field is empty.
+ * @throws {SyntaxError} the field wants JSON.
+ */
 export function enteredValue({ kind }: Field, entered: string): Json | undefined {
   if (entered === '') return undefined;
   if (kind === 'boolean') return entered === 'true';
+  if (kind === 'json') return JSON.parse(entered);
   return kind === 'text' ? entered : Number(entered);
 }
 

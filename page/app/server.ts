@@ -53,6 +53,10 @@ export function getUploads(before: string | undefined, limit: number): Promise<U
   return request('GET', `/api/uploads?${query}`);
 }
 
+/** The uploads with this name, also one that is older than the list. */
+export const findUploads = (name: string, limit: number): Promise<UploadsPage> =>
+  request('GET', `/api/uploads?${new URLSearchParams({ name, limit: String(limit) })}`);
+
 /** @throws {RequestFailedError} */
 async function request<Answer>(method: 'GET' | 'POST', path: string, body?: object): Promise<Answer> {
   const response = await fetch(path, {

@@ -53,7 +53,10 @@ export class UploadDetailView extends LightElement {
   declare problem: string | undefined;
   declare assetsShown: number;
 
+  #hadFocus = false;
+
   protected override willUpdate(changed: PropertyValues): void {
+    this.#hadFocus = this.contains(document.activeElement);
     if (changed.has('uploadId')) {
       this.detail = undefined;
       this.problem = undefined;
@@ -75,6 +78,11 @@ export class UploadDetailView extends LightElement {
       const isGone = error instanceof RequestFailedError && error.code === 'not-found';
       this.problem = isGone ? 'The ledger does not know this upload any more.' : messageOf(error);
     }
+  }
+
+  /** A button that is gone must not take the keyboard with it. */
+  protected override updated(): void {
+    if (this.#hadFocus && document.activeElement === document.body) this.focusTitle();
   }
 
   /** Moves the keyboard here. */

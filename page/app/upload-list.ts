@@ -2,8 +2,10 @@ import { html, nothing, type PropertyValues, type TemplateResult } from 'lit';
 import { repeat } from 'lit/directives/repeat.js';
 import type { RowState, UploadRow } from '../api.ts';
 import { ICONS, STATE_ICONS } from './icons.ts';
+import type { ListExtent } from './feed.ts';
 import { LightElement } from './light-element.ts';
-import { count, fullTime, plural, STATE_WORDS, STATES, size, splitKey, timeAgo } from './words.ts';
+import { findUploads } from './server.ts';
+import { count, dayOf, fullTime, plural, STATE_WORDS, STATES, size, splitKey, timeAgo } from './words.ts';
 
 /** Height of a row in `rem`, as the style sheet has it. */
 const ROW_REM = 4;
@@ -11,6 +13,9 @@ const ROW_REM = 4;
 const SPARE_ROWS = 6;
 /** Rows that are drawn before the list knows its place. */
 const FIRST_ROWS = 20;
+/** Time after the last key press until the server is asked for older uploads, in milliseconds. */
+const SEARCH_MS = 300;
+const FOUND_MAX = 100;
 
 /** States that are on offer although no upload is in them. */
 const ALWAYS_OFFERED: readonly RowState[] = ['waiting', 'running', 'succeeded', 'failed'];
@@ -46,6 +51,8 @@ export class UploadList extends LightElement {
   static override readonly properties = {
     rows: { attribute: false },
     isLoaded: { attribute: false },
+    extent: { attribute: false },
+    found: { state: true },
     selected: { attribute: false },
     now: { attribute: false },
     filter: { state: true },
@@ -53,6 +60,9 @@ export class UploadList extends LightElement {
   };
   declare rows: readonly UploadRow[];
   declare isLoaded: boolean;
+  declare extent: ListExtent | undefined;
+  /** What the server found by name, because the list has no such upload. */
+  declare found: readonly UploadRow[];
   declare selected: string | undefined;
   declare now: number;
   declare filter: Filter;
@@ -61,12 +71,14 @@ export class UploadList extends LightElement {
   #counts: Readonly<Record<string, number>> = {};
   #codes: Readonly<Record<string, number>> = {};
   #toFocus: number | undefined;
+  #search: number | undefined;
   /** The row that the Tab key reaches. */
   #current: string | undefined;
 
   constructor() {
     super();
     this.rows = [];
+    this.found = [];
     this.filter = { state: undefined, name: '', code: undefined };
     this.range = [0, FIRST_ROWS];
   }
@@ -90,10 +102,11 @@ export class UploadList extends LightElement {
   }
 
   protected override willUpdate(changed: PropertyValues): void {
-    if (!changed.has('rows') && !changed.has('filter')) return;
+    if (!changed.has('rows') && !changed.has('filter') && !changed.has('found')) return;
     const before = this.#shown;
     const name = this.filter.name.trim().toLowerCase();
-    const named = name === '' ? this.rows : this.rows.filter(({ key }) => key.toLowerCase().includes(name));
+    const listed = name === '' ? this.rows : this.rows.filter(({ key }) => key.toLowerCase().includes(name));
+    const named = listed.length > 0 || name === '' ? listed : this.found;
     const { state, code } = this.filter;
     const inState = state === undefined ? named : named.filter((row) => row.state === state);
     this.#counts = countBy(named, (row) => row.state);
@@ -147,6 +160,7 @@ export class UploadList extends LightElement {
                 )}
               </ol>`
         }
+        ${this.#end()}
       </section>
     `;
   }
@@ -194,6 +208,18 @@ export class UploadList extends LightElement {
         ${action === 'retry' ? 'Retry' : 'Cancel'} ${number === 1 ? 'it' : `all ${count(number)}`}…
       </button>
     </div>`;
+  }
+
+  /** What the list does not show. */
+  #end(): TemplateResult | typeof nothing {
+    if (this.extent === undefined || !this.isLoaded) return nothing;
+    const { since, isComplete, unreadable } = this.extent;
+    return html`<p class="list-end muted">
+      ${isComplete ? nothing : 'Older uploads are still being read.'}
+      ${unreadable > 0 ? `${plural(unreadable, 'entry', 'entries')} of the ledger cannot be read.` : nothing}
+      The list goes back to <time datetime=${since} title=${fullTime(since)}>${dayOf(since)}</time>. Enter the whole key of
+      an older file to find it.
+    </p>`;
   }
 
   #empty(): TemplateResult {
@@ -324,7 +350,17 @@ export class UploadList extends LightElement {
 
   #filterByName = (event: Event): void => {
     this.#filterBy({ name: (event.currentTarget as HTMLInputElement).value });
+    window.clearTimeout(this.#search);
+    this.#search = window.setTimeout(() => void this.#findOlder(), SEARCH_MS);
   };
+
+  async #findOlder(): Promise<void> {
+    const name = this.filter.name.trim();
+    if (name === '' || (this.#shown.length > 0 && this.found.length === 0)) return;
+    // The list works without it.
+    const page = await findUploads(name, FOUND_MAX).catch(() => undefined);
+    if (this.filter.name.trim() === name) this.found = page?.uploads ?? [];
+  }
 
   #filterByCode = (event: Event): void => {
     const { value } = event.currentTarget as HTMLSelectElement;

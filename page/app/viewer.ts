@@ -2,13 +2,15 @@ import { ModelViewerElement } from '@google/model-viewer';
 
 /** Where the page serves the decoders. The viewer would fetch them from another host. */
 const DECODERS = '/assets/decoders/';
+/** Nothing is there. */
+const NOT_FETCHED = '/assets/not-fetched';
 
 // Nothing but the model itself and its decoders is fetched, whatever a file names. A model that keeps its textures or
 // its geometry elsewhere is not shown.
 ModelViewerElement.mapURLs((url) => {
   const { origin, pathname, protocol } = new URL(url, location.href);
   const isOwn = origin === location.origin && (pathname.startsWith('/api/') || pathname.startsWith(DECODERS));
-  return isOwn || protocol === 'blob:' || protocol === 'data:' ? url : 'data:,';
+  return isOwn || protocol === 'blob:' || protocol === 'data:' ? url : NOT_FETCHED;
 });
 ModelViewerElement.dracoDecoderLocation = DECODERS;
 // The decoder itself is in this bundle. The viewer wants the address of a script all the same.

@@ -54,6 +54,9 @@ export function clockTime(iso: string, now: number): string {
   return isToday ? clock.format(time) : `${day.format(time)}, ${clock.format(time)}`;
 }
 
+/** `3 Nov` */
+export const dayOf = (iso: string): string => day.format(Date.parse(iso));
+
 /** Day and time in full. */
 export const fullTime = (iso: string): string => full.format(Date.parse(iso));
 

@@ -26,7 +26,12 @@ const BROWSER_ARGUMENTS = [
 ];
 
 /** Time for what is awaited in the browser, in milliseconds. The machine may be slow. */
-export const PATIENCE_MS = 30_000;
+export const PATIENCE_MS = 120_000;
+
+/** Time for a pipeline and a browser to start, in milliseconds. */
+export const START_MS = 180_000;
+/** Time for a test in the browser, in milliseconds. Each takes seconds where nothing else is at work. */
+export const TEST_MS = 600_000;
 
 /** Routes for pictures, texts and models, as `npm start` has them, and for files whose flows fail. */
 export const ROUTES: PipelineOptions['routes'] = [
@@ -186,6 +191,20 @@ export class Visit implements AsyncDisposable {
         target.dispatchEvent(new DragEvent(kind, { dataTransfer, bubbles: true, cancelable: true }));
       }
     }, encoded);
+  }
+
+  /** Slows down what the page sends, to so many bytes a second. */
+  async throttle(bytesPerSecond: number | undefined): Promise<void> {
+    const session = await this.#context.newCDPSession(this.page);
+    const uploadThroughput = bytesPerSecond ?? -1;
+    const conditions = { offline: false, latency: 0, downloadThroughput: -1, uploadThroughput };
+    await session.send('Network.emulateNetworkConditions', conditions);
+  }
+
+  /** Forgets the complaints that a test causes. */
+  forgive(expected: RegExp): void {
+    const others = this.complaints.filter((each) => !expected.test(each));
+    this.complaints.splice(0, this.complaints.length, ...others);
   }
 
   /** The part of the page that cannot be seen without scrolling to the side, in pixels. */

@@ -1,0 +1,90 @@
+import axe, { type AxeResults } from 'axe-core';
+import type { Browser, Page } from 'playwright-core';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { isWithoutBrowser, START_MS, Served, startBrowser, TEST_MS, Visit } from './support.ts';
+
+describe.skipIf(isWithoutBrowser)('accessibility', { timeout: TEST_MS }, () => {
+  const closing = new AsyncDisposableStack();
+  let browser: Browser;
+  let served: Served;
+  beforeAll(async () => {
+    served = closing.use(await Served.start());
+    browser = closing.use(await startBrowser()).browser;
+    const { operated } = served;
+    await operated.put('prompts/fox.txt', 'succeeded', 'A fox');
+    operated.refuse(422);
+    await operated.put('echo/refused.bin', 'failed');
+    operated.refuse(401);
+    await operated.put('echo/later.bin', 'waiting');
+  }, START_MS);
+  afterAll(() => closing.disposeAsync());
+
+  for (const colorScheme of ['light', 'dark'] as const) {
+    it(`has no violation that axe finds, ${colorScheme}`, async () => {
+      await using visit = await Visit.open(browser, served, { colorScheme });
+      const { page } = visit;
+      await visit.shows('later.bin', 'Waiting');
+      expect(await violations(page), 'list').toEqual([]);
+
+      await visit.drop([
+        { name: 'a.txt', type: 'text/plain', body: Buffer.from('a') },
+        { name: 'a.doc', type: '', body: Buffer.from('a') },
+      ]);
+      await page.getByRole('button', { name: 'Send 1 file' }).waitFor();
+      expect(await violations(page), 'tray').toEqual([]);
+      await page.getByRole('button', { name: 'Discard' }).click();
+
+      await page.getByRole('button', { name: /^Failed/ }).click();
+      expect(await violations(page), 'filtered').toEqual([]);
+      await page.getByRole('button', { name: /^All/ }).click();
+
+      for (const name of ['fox.txt', 'refused.bin', 'later.bin']) {
+        await visit.openDetail(name);
+        await page.getByRole('heading', { name }).waitFor();
+        await page.locator('summary').last().click({ trial: true }).catch(() => undefined);
+        expect(await violations(page), name).toEqual([]);
+      }
+
+      await page.getByRole('button', { name: 'Cancel…' }).click();
+      await page.getByRole('dialog').getByText('will be cancelled').waitFor();
+      expect(await violations(page), 'dialog').toEqual([]);
+    });
+  }
+
+  it('announces what has ended', async () => {
+    await using visit = await Visit.open(browser, served);
+    served.operated.refuse(undefined);
+    await served.operated.upload('echo/told.bin', 'told');
+    await visit.page.locator('[role=status]').filter({ hasText: /told\.bin succeeded|uploads succeeded/ }).waitFor({
+      state: 'attached',
+    });
+  });
+
+  for (const width of [320, 390, 768, 1024, 1280, 1920]) {
+    it(`has no horizontal scroll bar at ${width} pixels`, async () => {
+      await using visit = await Visit.open(browser, served, { viewport: { width, height: 720 } });
+      const { page } = visit;
+      const long = `${'a-very-long-name-without-a-space'.repeat(6)}.txt`;
+      await visit.drop([{ name: long, type: 'text/plain', body: Buffer.from('a') }]);
+      await page.getByRole('button', { name: 'Send 1 file' }).click();
+      await visit.row(long).first().waitFor();
+      expect(await visit.overflow()).toBe(0);
+      await visit.openDetail('refused.bin');
+      expect(await visit.overflow()).toBe(0);
+      await page.getByRole('button', { name: 'Retry…', exact: true }).click();
+      await page.getByRole('dialog').getByText('will be retried').waitFor();
+      expect(await visit.overflow()).toBe(0);
+    });
+  }
+});
+
+/** What axe finds, in a form that a failed test can show. */
+async function violations(page: Page): Promise<readonly string[]> {
+  await page.evaluate(axe.source);
+  const { violations: found } = await page.evaluate(() =>
+    (globalThis as unknown as { axe: { run(): Promise<AxeResults> } }).axe.run(),
+  );
+  return found.flatMap(({ id, nodes }) =>
+    nodes.map(({ html, failureSummary }) => `${id}: ${html.slice(0, 300)} ${failureSummary}`),
+  );
+}

@@ -1,0 +1,127 @@
+import { readFileSync } from 'node:fs';
+import type { Browser } from 'playwright-core';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { difference, pixelsOf, shareOf } from './pixels.ts';
+import { isWithoutBrowser, PATIENCE_MS, START_MS, Served, startBrowser, TEST_MS, Visit } from './support.ts';
+
+const example = (name: string, type: string) => ({ name, type, body: readFileSync(`examples/${name}`) });
+const ROBOT = example('robot.png', 'image/png');
+/** The body of the robot in the picture. */
+const TEAL = [62, 165, 160] as const;
+
+describe.skipIf(isWithoutBrowser)('dropping files on the page', { timeout: TEST_MS }, () => {
+  const closing = new AsyncDisposableStack();
+  let browser: Browser;
+  let served: Served;
+  beforeAll(async () => {
+    served = closing.use(await Served.start());
+    browser = closing.use(await startBrowser()).browser;
+  }, START_MS);
+  afterAll(() => closing.disposeAsync());
+
+  it('shows the route of each file before anything is sent, and says at once what no route wants', async () => {
+    await using visit = await Visit.open(browser, served);
+    const { page } = visit;
+    await visit.drop([ROBOT, { name: 'letter.docx', type: 'application/msword', body: Buffer.from('Dear') }]);
+    const items = page.locator('.tray-item');
+    await items.filter({ hasText: 'Route pictures, template model_generate_fromimage' }).waitFor();
+    await items.filter({ hasText: 'letter.docx' }).getByText('No route takes a file like this').waitFor();
+    await page.getByRole('heading', { name: '1 file ready to send, 1 refused' }).waitFor();
+    expect(await visit.row('robot.png').count()).toBe(0);
+    await page.getByRole('button', { name: 'Discard' }).click();
+    expect(await items.count()).toBe(0);
+  });
+
+  it('sends a picture, follows it to its end, and shows a model that turns with the mouse', async () => {
+    await using visit = await Visit.open(browser, served);
+    const { page } = visit;
+    const scripts: string[] = [];
+    page.on('request', (request) => {
+      if (request.resourceType() === 'script') scripts.push(new URL(request.url()).pathname);
+    });
+    await visit.drop([ROBOT]);
+    await page.getByRole('button', { name: 'Send 1 file' }).click();
+    await visit.shows('robot.png', 'Succeeded');
+    expect(scripts.filter((path) => path.includes('viewer'))).toEqual([]);
+
+    await visit.openDetail('robot.png');
+    const viewer = page.locator('model-viewer');
+    await viewer.waitFor();
+    await page.waitForFunction(() => document.querySelector<ModelViewer>('model-viewer')?.modelIsVisible, undefined, {
+      timeout: PATIENCE_MS,
+    });
+    expect(scripts.filter((path) => path.includes('viewer'))).toHaveLength(1);
+    // The canvas is empty until its first frame.
+    let before = await pixelsOf(page, await viewer.screenshot());
+    await expect
+      .poll(async () => {
+        before = await pixelsOf(page, await viewer.screenshot());
+        return shareOf(before, TEAL);
+      }, { timeout: PATIENCE_MS })
+      .toBeGreaterThan(0.03);
+
+    const box = await viewer.boundingBox();
+    if (box === null) throw new Error('The model is not on the page.');
+    await page.mouse.move(box.x + box.width / 2, box.y + box.height / 2);
+    await page.mouse.down();
+    await page.mouse.move(box.x + box.width / 2 + 60, box.y + box.height / 2, { steps: 5 });
+    await page.mouse.up();
+    await expect
+      .poll(async () => difference(before, await pixelsOf(page, await viewer.screenshot())), { timeout: PATIENCE_MS })
+      .toBeGreaterThan(0.05);
+  });
+
+  it('shows how much of a large file is sent, and can stop it', async () => {
+    await using visit = await Visit.open(browser, served);
+    const { page } = visit;
+    await visit.throttle(100_000);
+    await page.locator('input[type=file]').first().setInputFiles({
+      name: 'large.png',
+      mimeType: 'image/png',
+      buffer: Buffer.alloc(10_000_000, 1),
+    });
+    await page.getByRole('button', { name: 'Send 1 file' }).click();
+    const progress = page.locator('.tray-item progress');
+    await expect
+      .poll(() => progress.evaluate((each) => (each as HTMLProgressElement).position), { timeout: PATIENCE_MS })
+      .toBeGreaterThan(0.001);
+    expect(await progress.evaluate((each) => (each as HTMLProgressElement).position)).toBeLessThan(1);
+    await page.getByText(/ of 10 MB/).first().waitFor();
+    await page.getByRole('button', { name: 'Stop' }).click();
+    await page.getByRole('heading', { name: '1 file not sent' }).waitFor();
+    await visit.throttle(undefined);
+    await page.getByRole('button', { name: 'Try again' }).click();
+    await page.getByRole('heading', { name: '1 file sent' }).waitFor();
+    await visit.row('large.png').waitFor();
+  });
+
+  it('sends the files of a folder under their paths', async () => {
+    await using visit = await Visit.open(browser, served);
+    const { page } = visit;
+    await page.locator('input[webkitdirectory]').setInputFiles('examples/own-app');
+    await page.locator('.tray-item').filter({ hasText: 'own-app/README.md' }).waitFor();
+  });
+
+  it('shows texts, JSON and pictures in place, and everything else only as a download', async () => {
+    await using visit = await Visit.open(browser, served);
+    const { page } = visit;
+    await served.operated.upload('echo/data.json', '{"a":[1]}', { ContentType: 'application/json' });
+    await served.operated.upload('echo/drawing.svg', '<svg xmlns="http://www.w3.org/2000/svg"/>', {
+      ContentType: 'image/svg+xml',
+    });
+    await visit.shows('data.json', 'Succeeded');
+    await visit.shows('drawing.svg', 'Succeeded');
+    await visit.openDetail('data.json');
+    await page.locator('pre').filter({ hasText: '"a": [' }).first().waitFor();
+    await visit.openDetail('drawing.svg');
+    await page.getByText('It cannot be shown here.').first().waitFor();
+    expect(await page.locator('.stage img').count()).toBe(0);
+    const [download] = await Promise.all([
+      page.waitForEvent('download'),
+      page.getByRole('link', { name: 'Download' }).first().click(),
+    ]);
+    expect(download.suggestedFilename()).toBe('drawing.svg');
+  });
+});
+
+type ModelViewer = HTMLElement & { readonly modelIsVisible: boolean };

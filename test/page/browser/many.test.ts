@@ -1,0 +1,109 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { PutObjectCommand, S3Client } from '@aws-sdk/client-s3';
+import pMap from 'p-map';
+import type { Browser } from 'playwright-core';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { ended, firstClaim, running } from '../../../functions/ledger/entry.ts';
+import { entryKey } from '../../../functions/ledger/keys.ts';
+import { uploadId } from '../../../functions/uploads/upload.ts';
+import { s3RequestHandler } from '../../../local/aws/s3/request-handler.ts';
+import { EmbeddedS3 } from '../../../local/aws/s3/s3.ts';
+import { INBOX_BUCKET, LEDGER_BUCKET } from '../../../local/pipeline.ts';
+import { isWithoutBrowser, PATIENCE_MS, START_MS, Served, startBrowser, TEST_MS, Visit } from './support.ts';
+
+/** A little less than the server keeps, so that there is room for a new one. */
+const UPLOADS = 9_990;
+/** Rows in the document. A tall window shows about twenty. */
+const ROWS_MAX = 80;
+const CONCURRENCY = 16;
+
+describe.skipIf(isWithoutBrowser)('ten thousand uploads', { timeout: TEST_MS }, () => {
+  const closing = new AsyncDisposableStack();
+  let browser: Browser;
+  let served: Served;
+  beforeAll(async () => {
+    const stateDir = await mkdtemp(join(tmpdir(), 'flowdrop-many-'));
+    closing.defer(() => rm(stateDir, { recursive: true, force: true, maxRetries: 5 }));
+    await fillLedger(stateDir);
+    served = closing.use(await Served.start({ stateDir }));
+    browser = closing.use(await startBrowser()).browser;
+  }, 2 * START_MS);
+  afterAll(() => closing.disposeAsync());
+
+  it('are all in the list, of which the document holds a screenful', async () => {
+    await using visit = await Visit.open(browser, served, { viewport: { width: 1280, height: 800 } });
+    const { page } = visit;
+    const rows = page.locator('.row');
+    await page.getByRole('button', { name: 'All 9,990' }).waitFor();
+    await visit.row('file-00000.png').waitFor();
+    expect(await rows.count()).toBeLessThan(ROWS_MAX);
+    expect(await rows.first().getAttribute('aria-setsize')).toBe('9990');
+
+    await page.evaluate(() => window.scrollTo(0, document.documentElement.scrollHeight));
+    await visit.row('file-09989.png').waitFor();
+    expect(await rows.count()).toBeLessThan(ROWS_MAX);
+    await page.evaluate(() => window.scrollTo(0, document.documentElement.scrollHeight / 2));
+    await visit.row('file-05000.png').waitFor();
+    expect(await rows.count()).toBeLessThan(ROWS_MAX);
+  });
+
+  it('are filtered by name and state', async () => {
+    await using visit = await Visit.open(browser, served);
+    const { page } = visit;
+    await page.getByRole('button', { name: 'All 9,990' }).waitFor();
+    await page.getByRole('searchbox').fill('FILE-0123');
+    await page.getByRole('button', { name: 'All 10' }).waitFor();
+    await visit.row('file-01235.png').waitFor();
+    await page.getByRole('button', { name: 'Failed 1' }).click();
+    await expect.poll(() => page.locator('.row').count(), { timeout: PATIENCE_MS }).toBe(1);
+    await visit.row('file-01230.png').waitFor();
+  });
+
+  it('stay in their place while others come', async () => {
+    await using visit = await Visit.open(browser, served);
+    const { page } = visit;
+    await page.getByRole('button', { name: 'All 9,990' }).waitFor();
+    await page.evaluate(() => window.scrollTo(0, 64_000));
+    const row = visit.row('file-00998.png');
+    await row.waitFor();
+    const before = await row.boundingBox();
+    await served.operated.upload('echo/new.bin', 'new');
+    await page.getByRole('button', { name: 'All 9,991' }).waitFor();
+    expect((await row.boundingBox())?.y).toBeCloseTo(before?.y ?? Number.NaN, 0);
+  });
+});
+
+/** Writes the entries into the ledger before the pipeline starts: every tenth has failed. */
+async function fillLedger(stateDir: string): Promise<void> {
+  const embedded = new EmbeddedS3({ dir: join(stateDir, 's3') });
+  const s3 = new S3Client({
+    region: 'us-east-1',
+    credentials: { accessKeyId: 'fake', secretAccessKey: 'obviously-fake' },
+    requestHandler: s3RequestHandler(embedded),
+  });
+  embedded.createBucket(LEDGER_BUCKET);
+  const start = Math.floor(Date.now() / 1_000) * 1_000 - 60_000;
+  await pMap(
+    Array.from({ length: UPLOADS }, (_, number) => number),
+    async (number) => {
+      const key = `shelf/file-${String(number).padStart(5, '0')}.png`;
+      // One came each second, so their order is known.
+      const facts = { bucket: INBOX_BUCKET, key, etag: 'e', lastModified: start - number * 1_000 };
+      const upload = { ...facts, id: uploadId(facts), bytes: 10_000 + number, mediaType: 'image/png' };
+      const terms = { claimedAt: facts.lastModified, deadline: facts.lastModified, pipeline: 'operated' };
+      const route = { name: 'pictures', input: 'file', template: 'model_generate_fromimage' } as const;
+      const flow = { id: `flow-${number}`, createdAt: facts.lastModified };
+      const entry = running(firstClaim(upload, route, terms), flow);
+      const failure = { code: 'flow-failed', message: 'The flow failed: the picture is empty.' } as const;
+      const body = JSON.stringify(ended(entry, number % 10 === 0 ? { failure } : {}, facts.lastModified + 500));
+      await s3.send(
+        new PutObjectCommand({ Bucket: LEDGER_BUCKET, Key: entryKey(upload.id), Body: Buffer.from(body) }),
+      );
+    },
+    { concurrency: CONCURRENCY },
+  );
+  s3.destroy();
+  embedded.close();
+}

@@ -1,0 +1,54 @@
+import type { Browser } from 'playwright-core';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { isWithoutBrowser, START_MS, Served, startBrowser, TEST_MS, Visit } from './support.ts';
+
+describe.skipIf(isWithoutBrowser)('the connection', { timeout: TEST_MS }, () => {
+  const closing = new AsyncDisposableStack();
+  let browser: Browser;
+  let served: Served;
+  beforeAll(async () => {
+    served = closing.use(await Served.start());
+    browser = closing.use(await startBrowser()).browser;
+  }, START_MS);
+  afterAll(() => closing.disposeAsync());
+
+  it('comes back after the server was restarted, and nothing is lost in between', async () => {
+    await using visit = await Visit.open(browser, served);
+    const { page } = visit;
+    await served.operated.upload('echo/before.bin', 'before');
+    await visit.shows('before.bin', 'Succeeded');
+    await served.stopPage();
+    await page.getByRole('alert').getByText('The page connects again by itself.').waitFor();
+    await served.operated.put('echo/meanwhile.bin', 'succeeded');
+    await served.startPage();
+    await visit.shows('meanwhile.bin', 'Succeeded');
+    await page.getByText('Live', { exact: true }).waitFor();
+    expect(await page.getByRole('alert').count()).toBe(0);
+
+    // The page can still change something, and hears of it.
+    await visit.drop([{ name: 'after.txt', type: 'text/plain', body: Buffer.from('A fox') }]);
+    await page.getByRole('button', { name: 'Send 1 file' }).click();
+    await visit.shows('after.txt', 'Succeeded');
+    visit.forgive(/ERR_CONNECTION_REFUSED|ERR_INCOMPLETE_CHUNKED|ERR_CONNECTION_RESET|ERR_EMPTY_RESPONSE/);
+  });
+
+  it('keeps every event that came while it was broken', async () => {
+    await using visit = await Visit.open(browser, served);
+    const { page } = visit;
+    await page.context().setOffline(true);
+    await page.getByRole('alert').waitFor();
+    for (const name of ['x', 'y']) await served.operated.put(`echo/offline/${name}.bin`, 'succeeded');
+    await page.context().setOffline(false);
+    for (const name of ['x', 'y']) await visit.shows(`${name}.bin`, 'Succeeded');
+    visit.forgive(/ERR_INTERNET_DISCONNECTED/);
+  });
+
+  it('says so if the server has another key by now', async () => {
+    await using visit = await Visit.open(browser, served);
+    await visit.page.context().clearCookies();
+    await served.stopPage();
+    await served.startPage();
+    await visit.page.getByRole('alert').getByText("This page's key is not valid any more.").waitFor();
+    visit.forgive(/ERR_CONNECTION_REFUSED|401|ERR_INCOMPLETE_CHUNKED|ERR_CONNECTION_RESET|ERR_EMPTY_RESPONSE/);
+  });
+});

@@ -1,0 +1,82 @@
+import type { Browser } from 'playwright-core';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { isWithoutBrowser, START_MS, Served, startBrowser, TEST_MS, Visit } from './support.ts';
+
+describe.skipIf(isWithoutBrowser)('what failed', { timeout: TEST_MS }, () => {
+  const closing = new AsyncDisposableStack();
+  let browser: Browser;
+  let served: Served;
+  beforeAll(async () => {
+    served = closing.use(await Served.start());
+    browser = closing.use(await startBrowser()).browser;
+  }, START_MS);
+  afterAll(() => closing.disposeAsync());
+  beforeEach(() => served.operated.refuse(undefined));
+  const created = () => served.operated.pipeline.standIn?.counts.createFlow;
+
+  it('says why, and is retried after the user has seen how many flows are paid for', async () => {
+    await using visit = await Visit.open(browser, served);
+    const { page } = visit;
+    served.operated.refuse(422);
+    await served.operated.upload('echo/one.bin', 'one');
+    await visit.shows('one.bin', 'Failed');
+    served.operated.refuse(undefined);
+
+    await visit.openDetail('one.bin');
+    await page.locator('.words').getByText('It failed: rejected').waitFor();
+    const before = created();
+    await page.getByRole('button', { name: 'Retry…', exact: true }).click();
+    const dialog = page.getByRole('dialog', { name: 'Retry' });
+    await dialog.getByText('The service makes 1 flow, which is paid for.').waitFor();
+    await dialog.getByRole('button', { name: 'Do nothing' }).click();
+    expect(created()).toBe(before);
+
+    await page.getByRole('button', { name: 'Retry…', exact: true }).click();
+    await dialog.getByRole('button', { name: 'Retry: pay for 1 flow' }).click();
+    await visit.shows('one.bin', 'Succeeded');
+    await dialog.waitFor({ state: 'hidden' });
+    await page.locator('.badge').filter({ hasText: 'Succeeded' }).waitFor();
+  });
+
+  it('is retried all at once, by its code', async () => {
+    await using visit = await Visit.open(browser, served);
+    const { page } = visit;
+    served.operated.refuse(422);
+    for (const name of ['a', 'b', 'c']) await served.operated.upload(`echo/many/${name}.bin`, name);
+    for (const name of ['a', 'b', 'c']) await visit.shows(`${name}.bin`, 'Failed');
+    await served.operated.listsFailed(3);
+    served.operated.refuse(undefined);
+
+    await page.getByRole('button', { name: /^Failed/ }).click();
+    await page.getByLabel('Failure').selectOption({ label: 'rejected (3)' });
+    await page.getByRole('button', { name: 'Retry all 3…' }).click();
+    await page.getByRole('button', { name: 'Retry: pay for 3 flows' }).click();
+    await page.getByRole('button', { name: /^Succeeded/ }).click();
+    for (const name of ['a', 'b', 'c']) await visit.shows(`${name}.bin`, 'Succeeded');
+  });
+
+  it("is sent again with other parameters, in a form of the template's parameters", async () => {
+    await using visit = await Visit.open(browser, served);
+    const { page } = visit;
+    await served.operated.upload('echo/again.bin', 'again', { Metadata: { 'flow-parameters': '{"fail":true}' } });
+    await visit.shows('again.bin', 'Failed');
+    await visit.openDetail('again.bin');
+    await page.locator('.words').getByText('The flow was asked to fail.').waitFor();
+    await page.getByRole('button', { name: 'Retry with other parameters…' }).click();
+    const dialog = page.getByRole('dialog', { name: 'Retry with other parameters' });
+    await dialog.getByText('One flow is paid for.').waitFor();
+    expect(await dialog.getByLabel('fail', { exact: true }).inputValue()).toBe('true');
+    await dialog.getByLabel('fail', { exact: true }).selectOption('false');
+    await dialog.getByLabel('copies').fill('2');
+    await dialog.getByRole('button', { name: 'Send again: pay for 1 flow' }).click();
+    await page.locator('.badge').filter({ hasText: 'Succeeded' }).waitFor();
+    await page.getByText('Result 2 of 2').waitFor();
+  });
+
+  it('is examined by the doctor on demand', async () => {
+    await using visit = await Visit.open(browser, served);
+    const { page } = visit;
+    await page.getByRole('button', { name: 'Check' }).click();
+    await page.getByRole('dialog', { name: 'Check of the pipeline' }).getByText(/checks passed/).waitFor();
+  });
+});
