@@ -51,24 +51,26 @@ describe.skipIf(isWithoutBrowser)('dropping files on the page', { timeout: TEST_
       timeout: PATIENCE_MS,
     });
     expect(scripts.filter((path) => path.includes('viewer'))).toHaveLength(1);
-    // The canvas is empty until its first frame.
-    let before = await pixelsOf(page, await viewer.screenshot());
-    await expect
-      .poll(async () => {
-        before = await pixelsOf(page, await viewer.screenshot());
-        return shareOf(before, TEAL);
-      }, { timeout: PATIENCE_MS })
-      .toBeGreaterThan(0.03);
-
     const box = await viewer.boundingBox();
     if (box === null) throw new Error('The model is not on the page.');
+    // Not `viewer.screenshot()`, which waits for a pause between two frames. The model is drawn all the time.
+    const picture = async () => pixelsOf(page, await page.screenshot({ clip: box }));
+    let before = await picture();
+    await expect
+      .poll(
+        async () => {
+          before = await picture();
+          return shareOf(before, TEAL);
+        },
+        { timeout: PATIENCE_MS },
+      )
+      .toBeGreaterThan(0.03);
+
     await page.mouse.move(box.x + box.width / 2, box.y + box.height / 2);
     await page.mouse.down();
     await page.mouse.move(box.x + box.width / 2 + 60, box.y + box.height / 2, { steps: 5 });
     await page.mouse.up();
-    await expect
-      .poll(async () => difference(before, await pixelsOf(page, await viewer.screenshot())), { timeout: PATIENCE_MS })
-      .toBeGreaterThan(0.05);
+    await expect.poll(async () => difference(before, await picture()), { timeout: PATIENCE_MS }).toBeGreaterThan(0.05);
   });
 
   it('shows how much of a large file is sent, and can stop it', async () => {

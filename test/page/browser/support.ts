@@ -29,9 +29,9 @@ const BROWSER_ARGUMENTS = [
 export const PATIENCE_MS = 120_000;
 
 /** Time for a pipeline and a browser to start, in milliseconds. */
-export const START_MS = 180_000;
+export const START_MS = 600_000;
 /** Time for a test in the browser, in milliseconds. Each takes seconds where nothing else is at work. */
-export const TEST_MS = 600_000;
+export const TEST_MS = 900_000;
 
 /** Routes for pictures, texts and models, as `npm start` has them, and for files whose flows fail. */
 export const ROUTES: PipelineOptions['routes'] = [
