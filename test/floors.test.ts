@@ -115,6 +115,16 @@ describe('page/', () => {
     expect(outside).toEqual([]);
   });
 
+  it('has an app that loads nothing else of the project into the browser', () => {
+    const app = join(page, 'app');
+    const imports = importsIn(
+      app,
+      readdirSync(app).filter((name) => name.endsWith('.ts')),
+    );
+    expect(imports.length).toBeGreaterThan(20);
+    expect(imports.filter(({ isType, to }) => !isType && !to.startsWith('./'))).toEqual([]);
+  });
+
   it('has an API of types alone', () => {
     const imports = importsIn(page, ['api.ts']);
     expect(imports.length).toBeGreaterThan(3);

@@ -3,7 +3,7 @@ import type { Json } from '../../functions/base/json.ts';
 import type { ActAnswer, DoctorAnswer, PlannedAction, PlanRequest, UploadDetail } from '../api.ts';
 import { ICONS, STATE_ICONS } from './icons.ts';
 import { LightElement } from './light-element.ts';
-import { type Field, fieldsOf, enteredValue } from './parameter-fields.ts';
+import { enteredValue, type Field, fieldsOf } from './parameter-fields.ts';
 import { act, again, examine, getTemplates, messageOf, plan } from './server.ts';
 import { plural } from './words.ts';
 

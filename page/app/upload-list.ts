@@ -1,8 +1,8 @@
 import { html, nothing, type PropertyValues, type TemplateResult } from 'lit';
 import { repeat } from 'lit/directives/repeat.js';
 import type { RowState, UploadRow } from '../api.ts';
-import { ICONS, STATE_ICONS } from './icons.ts';
 import type { ListExtent } from './feed.ts';
+import { ICONS, STATE_ICONS } from './icons.ts';
 import { LightElement } from './light-element.ts';
 import { findUploads } from './server.ts';
 import { count, dayOf, fullTime, plural, STATE_WORDS, STATES, size, splitKey, timeAgo } from './words.ts';

@@ -31,7 +31,9 @@ describe('the fields of a form', () => {
   const quality = { type: 'string', enum: ['low', 'high'] };
 
   it('are made from parameters by name, a list of parameters, or a JSON Schema', () => {
-    const expected = [expect.objectContaining({ name: 'quality', kind: 'text', options: ['low', 'high'], value: 'low' })];
+    const expected = [
+      expect.objectContaining({ name: 'quality', kind: 'text', options: ['low', 'high'], value: 'low' }),
+    ];
     const present = { quality: 'low' };
     expect(fieldsOf({ quality }, present)).toEqual(expected);
     expect(fieldsOf([{ name: 'quality', ...quality }], present)).toEqual(expected);

@@ -1,7 +1,7 @@
 import axe, { type AxeResults } from 'axe-core';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { isWithoutBrowser, START_MS, Served, startBrowser, TEST_MS, Visit } from './support.ts';
+import { isWithoutBrowser, Served, START_MS, startBrowser, TEST_MS, Visit } from './support.ts';
 
 describe.skipIf(isWithoutBrowser)('accessibility', { timeout: TEST_MS }, () => {
   const closing = new AsyncDisposableStack();
@@ -41,7 +41,11 @@ describe.skipIf(isWithoutBrowser)('accessibility', { timeout: TEST_MS }, () => {
       for (const name of ['fox.txt', 'refused.bin', 'later.bin']) {
         await visit.openDetail(name);
         await page.getByRole('heading', { name }).waitFor();
-        await page.locator('summary').last().click({ trial: true }).catch(() => undefined);
+        await page
+          .locator('summary')
+          .last()
+          .click({ trial: true })
+          .catch(() => undefined);
         expect(await violations(page), name).toEqual([]);
       }
 
@@ -55,9 +59,12 @@ describe.skipIf(isWithoutBrowser)('accessibility', { timeout: TEST_MS }, () => {
     await using visit = await Visit.open(browser, served);
     served.operated.refuse(undefined);
     await served.operated.upload('echo/told.bin', 'told');
-    await visit.page.locator('[role=status]').filter({ hasText: /told\.bin succeeded|uploads succeeded/ }).waitFor({
-      state: 'attached',
-    });
+    await visit.page
+      .locator('[role=status]')
+      .filter({ hasText: /told\.bin succeeded|uploads succeeded/ })
+      .waitFor({
+        state: 'attached',
+      });
   });
 
   for (const width of [320, 390, 768, 1024, 1280, 1920]) {

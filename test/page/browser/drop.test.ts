@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import type { Browser } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { difference, pixelsOf, shareOf } from './pixels.ts';
-import { isWithoutBrowser, PATIENCE_MS, START_MS, Served, startBrowser, TEST_MS, Visit } from './support.ts';
+import { isWithoutBrowser, PATIENCE_MS, Served, START_MS, startBrowser, TEST_MS, Visit } from './support.ts';
 
 const example = (name: string, type: string) => ({ name, type, body: readFileSync(`examples/${name}`) });
 const ROBOT = example('robot.png', 'image/png');
@@ -77,18 +77,24 @@ describe.skipIf(isWithoutBrowser)('dropping files on the page', { timeout: TEST_
     await using visit = await Visit.open(browser, served);
     const { page } = visit;
     await visit.throttle(100_000);
-    await page.locator('input[type=file]').first().setInputFiles({
-      name: 'large.png',
-      mimeType: 'image/png',
-      buffer: Buffer.alloc(10_000_000, 1),
-    });
+    await page
+      .locator('input[type=file]')
+      .first()
+      .setInputFiles({
+        name: 'large.png',
+        mimeType: 'image/png',
+        buffer: Buffer.alloc(10_000_000, 1),
+      });
     await page.getByRole('button', { name: 'Send 1 file' }).click();
     const progress = page.locator('.tray-item progress');
     await expect
       .poll(() => progress.evaluate((each) => (each as HTMLProgressElement).position), { timeout: PATIENCE_MS })
       .toBeGreaterThan(0.001);
     expect(await progress.evaluate((each) => (each as HTMLProgressElement).position)).toBeLessThan(1);
-    await page.getByText(/ of 10 MB/).first().waitFor();
+    await page
+      .getByText(/ of 10 MB/)
+      .first()
+      .waitFor();
     await page.getByRole('button', { name: 'Stop' }).click();
     await page.getByRole('heading', { name: '1 file not sent' }).waitFor();
     await visit.throttle(undefined);

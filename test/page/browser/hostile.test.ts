@@ -1,6 +1,6 @@
 import type { Browser } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { isWithoutBrowser, START_MS, Served, startBrowser, TEST_MS, Visit } from './support.ts';
+import { isWithoutBrowser, Served, START_MS, startBrowser, TEST_MS, Visit } from './support.ts';
 
 const ELEMENT = '<img src=x onerror="document.title=`taken`"><b>bold</b>';
 /** Turns the direction of what follows, so that `exe.png` reads `gnp.exe`. */
@@ -74,8 +74,8 @@ describe.skipIf(isWithoutBrowser)('hostile texts', { timeout: TEST_MS }, () => {
     await visit.shows('leak.glb', 'Succeeded');
     await visit.openDetail('leak.glb');
     await page.locator('model-viewer').first().waitFor();
-    await page.waitForFunction(
-      () => [...document.querySelectorAll('model-viewer')].every((each) => 'loaded' in each && each.loaded === true),
+    await page.waitForFunction(() =>
+      [...document.querySelectorAll('model-viewer')].every((each) => 'loaded' in each && each.loaded === true),
     );
     // The viewer complains that the texture is missing. Nothing of it may concern another host.
     visit.forgive(/not-fetched|Couldn't load texture|THREE|404/);

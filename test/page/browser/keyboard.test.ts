@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { isWithoutBrowser, PATIENCE_MS, START_MS, Served, startBrowser, TEST_MS, Visit } from './support.ts';
+import { isWithoutBrowser, PATIENCE_MS, Served, START_MS, startBrowser, TEST_MS, Visit } from './support.ts';
 
 /** Stops of the Tab key until a wanted one. More would be a page that nobody can use. */
 const STOPS_MAX = 40;

@@ -11,7 +11,7 @@ import { uploadId } from '../../../functions/uploads/upload.ts';
 import { s3RequestHandler } from '../../../local/aws/s3/request-handler.ts';
 import { EmbeddedS3 } from '../../../local/aws/s3/s3.ts';
 import { INBOX_BUCKET, LEDGER_BUCKET } from '../../../local/pipeline.ts';
-import { isWithoutBrowser, PATIENCE_MS, START_MS, Served, startBrowser, TEST_MS, Visit } from './support.ts';
+import { isWithoutBrowser, PATIENCE_MS, Served, START_MS, startBrowser, TEST_MS, Visit } from './support.ts';
 
 /** A little less than the server keeps, so that there is room for a new one. */
 const UPLOADS = 9_990;
@@ -98,9 +98,7 @@ async function fillLedger(stateDir: string): Promise<void> {
       const entry = running(firstClaim(upload, route, terms), flow);
       const failure = { code: 'flow-failed', message: 'The flow failed: the picture is empty.' } as const;
       const body = JSON.stringify(ended(entry, number % 10 === 0 ? { failure } : {}, facts.lastModified + 500));
-      await s3.send(
-        new PutObjectCommand({ Bucket: LEDGER_BUCKET, Key: entryKey(upload.id), Body: Buffer.from(body) }),
-      );
+      await s3.send(new PutObjectCommand({ Bucket: LEDGER_BUCKET, Key: entryKey(upload.id), Body: Buffer.from(body) }));
     },
     { concurrency: CONCURRENCY },
   );

@@ -10,17 +10,20 @@ export interface Pixels {
 
 /** Decodes a PNG. The browser does it, because Node cannot. */
 export async function pixelsOf(page: Page, png: Buffer): Promise<Pixels> {
-  return page.evaluate(async (address) => {
-    const image = new Image();
-    image.src = address;
-    await image.decode();
-    const canvas = new OffscreenCanvas(image.width, image.height);
-    const context = canvas.getContext('2d');
-    if (context === null) throw new Error('There is no canvas.');
-    context.drawImage(image, 0, 0);
-    const { width, height, data } = context.getImageData(0, 0, image.width, image.height);
-    return { width, height, values: [...data] };
-  }, `data:image/png;base64,${png.toString('base64')}`);
+  return page.evaluate(
+    async (address) => {
+      const image = new Image();
+      image.src = address;
+      await image.decode();
+      const canvas = new OffscreenCanvas(image.width, image.height);
+      const context = canvas.getContext('2d');
+      if (context === null) throw new Error('There is no canvas.');
+      context.drawImage(image, 0, 0);
+      const { width, height, data } = context.getImageData(0, 0, image.width, image.height);
+      return { width, height, values: [...data] };
+    },
+    `data:image/png;base64,${png.toString('base64')}`,
+  );
 }
 
 /** The share of the pixels that are like this colour, 0 to 1. */

@@ -1,6 +1,6 @@
 import type { Browser } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { isWithoutBrowser, START_MS, Served, startBrowser, TEST_MS, Visit } from './support.ts';
+import { isWithoutBrowser, Served, START_MS, startBrowser, TEST_MS, Visit } from './support.ts';
 
 describe.skipIf(isWithoutBrowser)('the connection', { timeout: TEST_MS }, () => {
   const closing = new AsyncDisposableStack();

@@ -1,6 +1,6 @@
 import type { Browser } from 'playwright-core';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { isWithoutBrowser, START_MS, Served, startBrowser, TEST_MS, Visit } from './support.ts';
+import { isWithoutBrowser, Served, START_MS, startBrowser, TEST_MS, Visit } from './support.ts';
 
 describe.skipIf(isWithoutBrowser)('what failed', { timeout: TEST_MS }, () => {
   const closing = new AsyncDisposableStack();
@@ -77,6 +77,9 @@ describe.skipIf(isWithoutBrowser)('what failed', { timeout: TEST_MS }, () => {
     await using visit = await Visit.open(browser, served);
     const { page } = visit;
     await page.getByRole('button', { name: 'Check' }).click();
-    await page.getByRole('dialog', { name: 'Check of the pipeline' }).getByText(/checks passed/).waitFor();
+    await page
+      .getByRole('dialog', { name: 'Check of the pipeline' })
+      .getByText(/checks passed/)
+      .waitFor();
   });
 });
