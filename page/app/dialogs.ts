@@ -13,10 +13,12 @@ const LISTED_MAX = 20;
 /** A modal window. The browser keeps the keyboard inside, and closes it with Escape. */
 abstract class Dialog extends LightElement {
   protected override render(): TemplateResult {
-    return html`<dialog aria-labelledby="dialog-title" @close=${() => this.onClose()}>
+    // An id is unique on the page, and there are several dialogs.
+    const title = `${this.localName}-title`;
+    return html`<dialog aria-labelledby=${title} @close=${() => this.onClose()}>
       <div class="dialog">
         <header>
-          <h2 id="dialog-title">${this.heading()}</h2>
+          <h2 id=${title}>${this.heading()}</h2>
           <button type="button" class="icon-button" @click=${() => this.close()}>
             ${ICONS.close}<span class="visually-hidden">Close</span>
           </button>

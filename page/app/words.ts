@@ -36,7 +36,7 @@ export function size(bytes: number): string {
   return `${value.toFixed(value < 9.95 ? 1 : 0)} ${units[unit]}`;
 }
 
-/** `now`, `12 min. ago`, `3 Nov` for what is older than a week. */
+/** `now`, `12 min. ago`, `Nov 3` for what is older than a week. */
 export function timeAgo(iso: string, now: number): string {
   const age = now - Date.parse(iso);
   if (age < 5 * SECOND_MS) return 'now';
@@ -54,7 +54,7 @@ export function clockTime(iso: string, now: number): string {
   return isToday ? clock.format(time) : `${day.format(time)}, ${clock.format(time)}`;
 }
 
-/** `3 Nov` */
+/** `Nov 3` */
 export const dayOf = (iso: string): string => day.format(Date.parse(iso));
 
 /** Day and time in full. */
