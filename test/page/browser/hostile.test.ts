@@ -33,10 +33,8 @@ describe.skipIf(isWithoutBrowser)('hostile texts', { timeout: TEST_MS }, () => {
     const name = `${ELEMENT}.bin`;
     await served.operated.upload(`echo/${name}`, 'x');
     await served.operated.upload(`echo/${REVERSED}`, 'x');
-    const row = page.locator('.row a').filter({ hasText: ELEMENT });
-    await row.filter({ hasText: 'Failed' }).waitFor();
-    await row.click();
-    await page.locator('.timeline').waitFor();
+    await visit.shows(name, 'Failed');
+    await visit.openDetail(name);
     await page.locator('.words').getByText(ELEMENT).waitFor();
     expect(await page.locator('img[src="x"], b, .words script').count()).toBe(0);
 
@@ -50,7 +48,7 @@ describe.skipIf(isWithoutBrowser)('hostile texts', { timeout: TEST_MS }, () => {
 
   it('do not turn the direction of what stands beside them', async () => {
     await using visit = await Visit.open(browser, served);
-    const row = visit.page.locator('.row a').filter({ hasText: REVERSED });
+    const row = visit.row(REVERSED);
     await row.waitFor();
     expect(await row.locator('bdi').textContent()).toBe(REVERSED);
   });
