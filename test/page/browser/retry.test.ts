@@ -65,9 +65,9 @@ describe.skipIf(isWithoutBrowser)('what failed', { timeout: TEST_MS }, () => {
     await page.getByRole('button', { name: 'Retry with other parameters…' }).click();
     const dialog = page.getByRole('dialog', { name: 'Retry with other parameters' });
     await dialog.getByText('One flow is paid for.').waitFor();
-    expect(await dialog.getByLabel('fail', { exact: true }).inputValue()).toBe('true');
-    await dialog.getByLabel('fail', { exact: true }).selectOption('false');
-    await dialog.getByLabel('copies').fill('2');
+    expect(await dialog.locator('[name=fail]').inputValue()).toBe('true');
+    await dialog.locator('[name=fail]').selectOption('false');
+    await dialog.locator('[name=copies]').fill('2');
     await dialog.getByRole('button', { name: 'Send again: pay for 1 flow' }).click();
     await page.locator('.badge').filter({ hasText: 'Succeeded' }).waitFor();
     await page.getByText('Result 2 of 2').waitFor();
