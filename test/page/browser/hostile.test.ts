@@ -33,8 +33,11 @@ describe.skipIf(isWithoutBrowser)('hostile texts', { timeout: TEST_MS }, () => {
     const name = `${ELEMENT}.bin`;
     await served.operated.upload(`echo/${name}`, 'x');
     await served.operated.upload(`echo/${REVERSED}`, 'x');
-    await visit.shows(name, 'Failed');
-    await visit.openDetail(name);
+    // The words of the service are in the other row too.
+    const row = page.locator('.row a').filter({ has: page.locator('.name', { hasText: ELEMENT }) });
+    await row.filter({ hasText: 'Failed' }).waitFor();
+    await row.click();
+    await page.locator('.timeline').waitFor();
     await page.locator('.words').getByText(ELEMENT).waitFor();
     expect(await page.locator('img[src="x"], b, .words script').count()).toBe(0);
 
