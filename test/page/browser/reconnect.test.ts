@@ -32,17 +32,6 @@ describe.skipIf(isWithoutBrowser)('the connection', { timeout: TEST_MS }, () => 
     visit.forgive(/ERR_CONNECTION_REFUSED|ERR_INCOMPLETE_CHUNKED|ERR_CONNECTION_RESET|ERR_EMPTY_RESPONSE/);
   });
 
-  it('keeps every event that came while it was broken', async () => {
-    await using visit = await Visit.open(browser, served);
-    const { page } = visit;
-    await page.context().setOffline(true);
-    await page.getByRole('alert').waitFor();
-    for (const name of ['x', 'y']) await served.operated.put(`echo/offline/${name}.bin`, 'succeeded');
-    await page.context().setOffline(false);
-    for (const name of ['x', 'y']) await visit.shows(`${name}.bin`, 'Succeeded');
-    visit.forgive(/ERR_INTERNET_DISCONNECTED/);
-  });
-
   it('says so if the server has another key by now', async () => {
     await using visit = await Visit.open(browser, served);
     await visit.page.context().clearCookies();
