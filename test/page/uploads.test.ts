@@ -372,7 +372,7 @@ describe('an action', () => {
     expect(retry.json.skipped).toEqual([
       { key: '../x', reason: 'there is no such upload' },
       { key: 'good.png', reason: 'there is no such upload' },
-      { key: 'good.png', reason: 'it is succeeded' },
+      { key: 'good.png', reason: 'it has succeeded' },
       { key: 'f'.repeat(40), reason: expect.stringContaining('no entry') },
     ]);
     const collect = await visitor.post('/api/plan', { action: 'collect', uploads: [id] });
