@@ -41,7 +41,7 @@ export async function detailOf(
   });
   const assets = ('assets' in entry ? entry.assets : undefined) ?? [];
   const canOverride = settings.routes.find(({ name }) => name === view.route)?.overrides === true;
-  const command = (name: string) => ['npx flowdrop', name, quoted(key), ...commandOptions.map(quoted)].join(' ');
+  const command = (name: string) => ['flowdrop', name, quoted(key), ...commandOptions.map(quoted)].join(' ');
   return {
     ...{ row: rowOf(view), upload: view, isCurrent, receipt },
     input: stored({ key, bytes, mediaType }, `${base}/input`, bucket),

@@ -119,9 +119,9 @@ describe('the list', () => {
   });
 });
 
-describe('10,000 uploads', () => {
+describe('thousands of uploads', () => {
   it('are listed at once, filtered quickly, and read once', { timeout: 900_000 }, async () => {
-    const COUNT = 10_000;
+    const COUNT = 2_000;
     for (let from = 0; from < COUNT; from += 100) {
       const some = Array.from({ length: 100 }, (_, index) => from + index);
       await Promise.all(some.map((number) => world.put(world.claimed(`photo-${number}.png`, (number + 1) * 50_000))));

@@ -66,7 +66,7 @@ describe('a file', () => {
       'receipt',
     ]);
     expect(shown.timeline.filter(({ isNow }) => isNow)).toHaveLength(1);
-    expect(shown.command.get).toBe('npx flowdrop get photos/robot.png');
+    expect(shown.command.get).toBe('flowdrop get photos/robot.png');
     const [asset] = shown.assets;
     expect((await visitor.ask(shown.input.url)).text).toBe('a picture');
     expect((await visitor.ask(asset?.url ?? '')).body).toHaveLength(asset?.bytes ?? -1);

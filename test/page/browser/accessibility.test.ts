@@ -41,11 +41,6 @@ describe.skipIf(isWithoutBrowser)('accessibility', { timeout: TEST_MS }, () => {
       for (const name of ['fox.txt', 'refused.bin', 'later.bin']) {
         await visit.openDetail(name);
         await page.getByRole('heading', { name }).waitFor();
-        await page
-          .locator('summary')
-          .last()
-          .click({ trial: true })
-          .catch(() => undefined);
         expect(await violations(page), name).toEqual([]);
       }
 

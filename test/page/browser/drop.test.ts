@@ -76,7 +76,7 @@ describe.skipIf(isWithoutBrowser)('dropping files on the page', { timeout: TEST_
   it('shows how much of a large file is sent, and can stop it', async () => {
     await using visit = await Visit.open(browser, served);
     const { page } = visit;
-    await visit.throttle(100_000);
+    await visit.throttle(1_000_000);
     await page
       .locator('input[type=file]')
       .first()
