@@ -199,9 +199,11 @@ async function watch(
   );
   screen.line(`  drop files into  ${shownPath(args.inboxDir)}`);
   screen.line(`  find results in  ${shownPath(args.resultsDir)}`);
-  screen.line(`  see all of it at ${page.url}`);
-  for (const { name, template, suffixes = [], mediaTypes = [] } of routes) {
-    screen.line(`  ${name} (${[...suffixes, ...mediaTypes].join(', ') || 'any file'}) start flows of ${template}`);
+  screen.line(`  open this page   ${page.url}`);
+  for (const { name, template, prefixes = [], suffixes = [], mediaTypes = [] } of routes) {
+    screen.line(
+      `  ${name} (${[...prefixes, ...suffixes, ...mediaTypes].join(', ') || 'any file'}) start flows of ${template}`,
+    );
   }
   for (const warning of warningsOfRoutes(routes, 'flowdrop.routes')) screen.line(`! ${warning}`);
   if (samples.length > 0) screen.line(`Sample files were copied to the inbox: ${samples.join(', ')}.`);
