@@ -8,6 +8,24 @@ const OWN_FILE = 'flowdrop.json';
 const STAGE = /^[a-zA-Z0-9][a-zA-Z0-9-]{0,31}$/;
 const PIPELINE_DEFAULT = 'flowdrop';
 
+/** What this project takes from the context of cdk.json. None of it is checked yet. */
+export interface TrackedContext {
+  readonly flowdrop: unknown;
+  readonly stage: string | undefined;
+}
+
+/**
+ * Reads the context of cdk.json as it stands in the file, without CDK.
+ * @throws {ConfigurationError} the file is missing, or is not JSON.
+ */
+export function readTrackedContext(dir: string): TrackedContext {
+  const tracked = readJson(join(dir, 'cdk.json'), 'cdk.json');
+  if (tracked === undefined) throw new ConfigurationError([`cdk.json: expected this file in ${dir}`]);
+  const { context } = isObject(tracked.value) ? tracked.value : {};
+  const { flowdrop, stage } = isObject(context) ? context : {};
+  return { flowdrop, stage: stage === undefined ? undefined : String(stage) };
+}
+
 export interface Configuration {
   /** Not yet checked: see `parseStackContext`. */
   readonly value: unknown;

@@ -1,14 +1,9 @@
-import { RetentionDays } from 'aws-cdk-lib/aws-logs';
+import type { RetentionDays } from 'aws-cdk-lib/aws-logs';
 import * as z from 'zod/mini';
 import { ConfigurationError, check, strictObject, together } from '../functions/base/validation.ts';
+import { issuesOfBuckets } from '../functions/settings/buckets.ts';
 import { type Context, parseContext } from '../functions/settings/context.ts';
-import {
-  BATCH_WINDOW_SECONDS,
-  COLLECTORS,
-  MAX_CONCURRENCY,
-  type Range,
-  VERSION_RETENTION_DAYS,
-} from './flow-pipeline-props.ts';
+import { BATCH_WINDOW_SECONDS, COLLECTORS, MAX_CONCURRENCY, type Range, VERSION_RETENTION_DAYS } from './ranges.ts';
 
 function matching(expected: string, pattern: RegExp) {
   const error = `expected ${expected}`;
@@ -26,7 +21,10 @@ const keyArn = matching('the ARN of a key', /^arn:[\w-]+:kms:[\w-]+:\d{12}:key\/
 const account = matching('the 12 digits of an account', /^\d{12}$/);
 const topicArn = matching('the ARN of a topic', /^arn:[\w-]+:sns:[\w-]+:\d{12}:[\w-]+$/);
 
-const RETENTION_DAYS: readonly number[] = Object.values(RetentionDays).filter((value) => typeof value === 'number');
+/** The values of {@link RetentionDays}. They are written out, because `flowdrop doctor` checks this part without CDK. */
+export const RETENTION_DAYS: readonly number[] = [
+  1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653, 9999,
+];
 
 /** AWS allows 50 tags on a resource, and one of them is ours. @see https://docs.aws.amazon.com/tag-editor/latest/userguide/best-practices-and-strats.html */
 const TAGS_MAX = 49;
@@ -139,7 +137,7 @@ const deploymentSchema = strictObject({
 export type Deployment = z.infer<typeof deploymentSchema>;
 
 /**
- * Parses the whole context `flowdrop`: the part of the functions and the part `deployment`.
+ * Parses the whole context `flowdrop`: the part of the functions and the part `deployment`. It needs no CDK.
  * @throws {ConfigurationError} naming every issue with its path (`flowdrop.deployment.vpc.id`) and value.
  */
 export function parseStackContext(value: unknown): { readonly context: Context; readonly deployment: Deployment } {
@@ -147,6 +145,11 @@ export function parseStackContext(value: unknown): { readonly context: Context; 
     () => parseContext(value),
     () => parseDeployment(typeof value === 'object' && value !== null && 'deployment' in value ? value.deployment : {}),
   );
+  // No existing bucket can have the name of a new one here.
+  const { inboxBucket = 'a new inbox', resultsBucket = 'a new bucket', ledgerBucket = 'a new ledger' } = deployment;
+  const { inboxPrefix, resultsPrefix } = context.settings;
+  const issues = issuesOfBuckets({ inboxBucket, resultsBucket, ledgerBucket, inboxPrefix, resultsPrefix });
+  if (issues.length > 0) throw new ConfigurationError(issues.map((issue) => `flowdrop.deployment: ${issue}`));
   return { context, deployment };
 }
 

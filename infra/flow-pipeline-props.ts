@@ -8,28 +8,12 @@ import type { IBucket } from 'aws-cdk-lib/aws-s3';
 import type { ISecret } from 'aws-cdk-lib/aws-secretsmanager';
 import type { ITopic } from 'aws-cdk-lib/aws-sns';
 import { ConfigurationError, together } from '../functions/base/validation.ts';
-import { COLLECTORS_MAX } from '../functions/collect-outputs/collect-event.ts';
 import { type Context, parseContext } from '../functions/settings/context.ts';
 import type { PipelineSettings } from '../functions/settings/settings.ts';
 import type { Route } from '../functions/uploads/routes.ts';
+import { BATCH_WINDOW_SECONDS, COLLECTORS, MAX_CONCURRENCY, type Range, VERSION_RETENTION_DAYS } from './ranges.ts';
 
-/** Whole numbers from `min` to `max`, both included. */
-export interface Range {
-  readonly min: number;
-  readonly max: number;
-}
-
-/** Maximum concurrency of the event source. @see https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-scaling.html */
-export const MAX_CONCURRENCY: Range = { min: 2, max: 1_000 };
 export const MAX_CONCURRENCY_DEFAULT = 5;
-
-/** Batching window of the event source. @see https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html */
-export const BATCH_WINDOW_SECONDS: Range = { min: 0, max: 300 };
-
-export const COLLECTORS: Range = { min: 1, max: COLLECTORS_MAX };
-
-/** Days for which replaced and deleted objects are kept. Ten years at most. */
-export const VERSION_RETENTION_DAYS: Range = { min: 1, max: 3_650 };
 
 /** A route. Without `input`, it takes files. */
 export type RouteProps = Omit<Route, 'input'> & Partial<Pick<Route, 'input'>>;

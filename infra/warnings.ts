@@ -5,11 +5,9 @@ import { CfnSubscription, type ITopic, Topic } from 'aws-cdk-lib/aws-sns';
 import type { Construct } from 'constructs';
 import { ConfigurationError } from '../functions/base/validation.ts';
 import { warningsOfRoutes } from '../functions/settings/route-checks.ts';
+import { warningOfExampleHost } from '../functions/settings/service-address.ts';
 import type { Route } from '../functions/uploads/routes.ts';
 import { isSameInApp } from './same-in-app.ts';
-
-/** Host of `baseUrl` in the cdk.json of this repository. */
-const EXAMPLE_HOST = 'flows.example.com';
 
 /** Place of the runbook in this repository and in the package. */
 export const RUNBOOK_IN_PACKAGE = 'docs/runbook.md';
@@ -42,11 +40,8 @@ export function warnOfRoutes(scope: Construct, routes: readonly Route[]): void {
 
 /** Warns at synth if the URL of the flow service is still the example. */
 export function warnOfExampleHost(scope: Construct, baseUrl: URL): void {
-  if (baseUrl.hostname !== EXAMPLE_HOST) return;
-  Validations.of(scope).addWarning(
-    'flowdrop:example-host',
-    `baseUrl is still the example, ${baseUrl.href}. No flow is made until it is the URL of your flow service.`,
-  );
+  const warning = warningOfExampleHost(baseUrl);
+  if (warning !== undefined) Validations.of(scope).addWarning('flowdrop:example-host', warning);
 }
 
 /**

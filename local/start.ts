@@ -9,9 +9,10 @@ import { warningsOfRoutes } from '../functions/settings/route-checks.ts';
 import { mediaTypeOf } from '../functions/uploads/media-type.ts';
 import { type Route, routeFor } from '../functions/uploads/routes.ts';
 import { bundle } from '../infra/bundle/bundle.ts';
-import { readConfiguration } from '../infra/configuration.ts';
+import { readConfiguration, readTrackedContext } from '../infra/configuration.ts';
 import type { Deployment } from '../operations/deployment.ts';
 import { LOCAL_RUN_FOLDER } from '../operations/local-run.ts';
+import { issueOfService } from '../operations/service-check.ts';
 import { PortError, type ServedPage, servePage } from '../page/server/serve-page.ts';
 import { type Arguments, COMMAND, parseArguments, USAGE } from './start/arguments.ts';
 import { KnownFiles } from './start/known-files.ts';
@@ -22,7 +23,6 @@ import { makePrivate } from './start/private-folder.ts';
 import { writeRunFile } from './start/run-file.ts';
 import { exportLines } from './start/s3-access.ts';
 import { Screen } from './start/screen.ts';
-import { issueOfService } from './start/service-check.ts';
 import { namedFile, Session } from './start/session.ts';
 import { shownPath } from './start/shown-path.ts';
 import { InUseError, isNewService, knownFilesPath, type State, temporaryState, watchState } from './start/state.ts';
@@ -43,6 +43,9 @@ const STAND_IN_FLOW_MS = 1_500;
 /** A real service is polled less often than the stand-in, in seconds. */
 const SERVICE_POLL_INTERVAL_SECONDS = 5;
 
+/** How the user of this command changes what the check of the service finds. */
+const SERVICE_WORDS = { address: '--service', goOn: 'add --skip-check' };
+
 const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 const EXAMPLES_DIR = here('../examples');
 /** Everything that runs leave on this machine, apart from the results. */
@@ -62,12 +65,15 @@ async function main(): Promise<number> {
   const screen = new Screen(process.stdout);
   if (args.service !== undefined && !args.skipCheck) {
     screen.status([], `Asking the flow service at ${args.service.url}`);
-    const issue = await issueOfService(args.service, signal).catch((error) => {
+    const issue = await issueOfService(args.service, SERVICE_WORDS, signal).catch((error) => {
       if (!signal.aborted) throw error;
     });
     screen.clear();
     if (signal.aborted) return interrupted();
-    if (issue !== undefined) throw new ConfigurationError([issue]);
+    if (issue !== undefined) {
+      const { what, todo } = issue;
+      throw new ConfigurationError([printable(`The flow service at ${args.service.url} ${what}. ${todo}`)]);
+    }
   }
   requireWritable(args.resultsDir, '--results');
   const isWatching = args.files === undefined;
@@ -161,17 +167,8 @@ function interruption(): AbortSignal {
 
 /** @throws {ConfigurationError} */
 function readContext() {
-  const tracked = readTracked();
-  return parseContext(readConfiguration({ dir: here('..'), context: tracked }).value);
-}
-
-function readTracked(): unknown {
-  try {
-    return JSON.parse(readFileSync(here('../cdk.json'), 'utf8')).context?.flowdrop;
-  } catch (error) {
-    if (!(error instanceof SyntaxError)) throw error;
-    throw new ConfigurationError([`cdk.json: ${error.message}`], { cause: error });
-  }
+  const dir = here('..');
+  return parseContext(readConfiguration({ dir, context: readTrackedContext(dir).flowdrop }).value);
 }
 
 async function watch(

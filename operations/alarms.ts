@@ -1,8 +1,8 @@
 import { parseXML } from '@aws-sdk/xml-builder';
 import * as z from 'zod/mini';
 import { sendToAws } from './aws-requests.ts';
+import type { Outcome } from './checks.ts';
 import type { Deployment } from './deployment.ts';
-import type { Outcome } from './doctor.ts';
 
 /** Pages of alarms that are read. A pipeline has some twenty alarms, and a page a hundred. */
 const PAGES_MAX = 20;

@@ -1,13 +1,13 @@
 import { ListObjectsV2Command } from '@aws-sdk/client-s3';
 import { type Alarm, alarmsOf, examineAlarms, examineRaised } from './alarms.ts';
-import { isDenied } from './aws-requests.ts';
 import { type CanaryFile, examineCanary } from './canary.ts';
-import { FunctionFailedError } from './collecting-function.ts';
+import { type Check, type Diagnosis, type Finding, type NamedCheck, type Outcome, once, runChecks } from './checks.ts';
 import type { Deployment } from './deployment.ts';
 import { droppedSince, QUEUE_DAYS } from './intake.ts';
 import { list } from './list.ts';
 import { collectorStates, type KnownCollector } from './listing.ts';
 import { examineNotifications } from './notifications.ts';
+import { outcomeOfTemplates } from './route-templates.ts';
 import { type PipelineStatus, pipelineStatus } from './status.ts';
 import { type OfferedTemplate, TemplatesUnknownError, templates } from './templates.ts';
 
@@ -41,35 +41,6 @@ const PACE_LOW = 0.5;
 /** Held uploads that are counted. */
 const HELD_COUNTED_MAX = 1_000;
 
-/** `fault`: files are not processed. `warning`: they soon may not be, or wait for the operator. `note`: worth knowing. */
-export type Severity = 'fault' | 'warning' | 'note';
-
-/** What is wrong, and what the operator can do: one sentence or two each. */
-export interface Finding {
-  readonly severity: Severity;
-  readonly what: string;
-  readonly todo: string;
-}
-
-/** What a check says. A check that could not be made is never good. */
-export type Outcome = 'good' | Finding | { readonly notChecked: string };
-
-/** The result of one check. */
-export interface Checked {
-  readonly check: string;
-  readonly result: 'good' | Severity | 'not checked';
-  /** What is wrong, or why the check was not made. */
-  readonly what?: string;
-  readonly todo?: string;
-}
-
-/** All results, in the order of the checks. */
-export interface Diagnosis {
-  /** Undefined if the deployment could not be reached. */
-  readonly deployment: string | undefined;
-  readonly checks: readonly Checked[];
-}
-
 /** What the checks look at. The checks share the answers of AWS and of the service. */
 interface Subject {
   readonly deployment: Deployment;
@@ -79,9 +50,7 @@ interface Subject {
   readonly alarms: () => Promise<readonly Alarm[]>;
 }
 
-type Check = (subject: Subject) => Outcome | Promise<Outcome>;
-
-const CHECKS: Readonly<Record<string, Check>> = {
+const CHECKS: Readonly<Record<string, Check<Subject>>> = {
   'outputs and resources': examineResources,
   'the flow service': examineService,
   'templates of the routes': examineTemplates,
@@ -100,7 +69,7 @@ const CHECKS: Readonly<Record<string, Check>> = {
 };
 
 /** A check of the alarms. A local run has none, because its user is watching. */
-function ofAlarms(examine: (alarms: readonly Alarm[], subject: Subject) => Outcome | Promise<Outcome>): Check {
+function ofAlarms(examine: (alarms: readonly Alarm[], subject: Subject) => Outcome | Promise<Outcome>): Check<Subject> {
   return async (subject) => (subject.deployment.isLocal ? 'good' : examine(await subject.alarms(), subject));
 }
 
@@ -118,13 +87,12 @@ export async function doctor(deployment: Deployment, signal: AbortSignal, canary
     offered: once(() => templates(deployment, signal)),
     alarms: once(() => alarmsOf(deployment, signal)),
   };
-  const checks: readonly (readonly [string, Check])[] = [
+  const checks: readonly NamedCheck<Subject>[] = [
     [CONNECTION_CHECK, () => 'good'],
     ...Object.entries(CHECKS),
     ...(canary === undefined ? [] : [['canary', () => examineCanary(canary, deployment, signal)] as const]),
   ];
-  const results = await Promise.all(checks.map(([name, check]) => checked(name, check, subject)));
-  return { deployment: deployment.name, checks: results };
+  return { deployment: deployment.name, checks: await runChecks(checks, subject) };
 }
 
 /** The diagnosis if there is no connection. */
@@ -132,42 +100,6 @@ export const unreachable = (what: string, todo: string): Diagnosis => ({
   deployment: undefined,
   checks: [{ check: CONNECTION_CHECK, result: 'fault', what, todo }],
 });
-
-/** True if files are not processed. */
-export const isFaulty = ({ checks }: Diagnosis): boolean => checks.some(({ result }) => result === 'fault');
-
-async function checked(check: string, examine: Check, subject: Subject): Promise<Checked> {
-  const outcome = await outcomeOf(examine, subject);
-  if (outcome === 'good') return { check, result: 'good' };
-  if ('notChecked' in outcome) return { check, result: 'not checked', what: outcome.notChecked };
-  const { severity, what, todo } = outcome;
-  return { check, result: severity, what, todo };
-}
-
-async function outcomeOf(examine: Check, subject: Subject): Promise<Outcome> {
-  try {
-    return await examine(subject);
-  } catch (error) {
-    subject.signal.throwIfAborted();
-    const message = error instanceof Error ? error.message : String(error);
-    if (isDenied(error)) return { notChecked: `AWS does not allow you to look: ${message}` };
-    if (error instanceof FunctionFailedError) {
-      const what = `The collecting function failed: ${error.errorType}: ${message}`;
-      return { severity: 'fault', what, todo: 'Read its log, and docs/runbook.md, collect-outputs-errors.' };
-    }
-    const todo = 'Run flowdrop doctor again. If it stays, the message names what to mend.';
-    return { severity: 'fault', what: `The check failed: ${message}`, todo };
-  }
-}
-
-/** Shares one answer, or one error. */
-function once<T>(ask: () => Promise<T>): () => Promise<T> {
-  let answer: Promise<T> | undefined;
-  return () => {
-    answer ??= ask();
-    return answer;
-  };
-}
 
 async function examineResources({ deployment, signal }: Subject): Promise<Outcome> {
   const { s3, settings, isLocal } = deployment;
@@ -232,32 +164,8 @@ async function examineTemplates({ deployment, offered }: Subject): Promise<Outco
     if (!(error instanceof TemplatesUnknownError)) throw error;
     return { notChecked: `the service does not say what it offers: ${error.code}` };
   }
-  const templateOf = (wanted: string) => known.find(({ id, name }) => id === wanted || name === wanted);
-  const { routes } = deployment.settings;
-  const unknown = routes.filter(({ template }) => templateOf(template) === undefined);
-  if (unknown.length > 0) {
-    const named = unknown.map(({ name, template }) => `${template} (route ${name})`).join(', ');
-    const what = `The service does not know the template ${named}.`;
-    return { severity: 'fault', what, todo: 'Correct the routes, and deploy. flowdrop templates lists what there is.' };
-  }
-  const refused = routes.flatMap(({ name, input, mediaTypes = [], template }) => {
-    const taken = templateOf(template)?.inputTypes ?? [];
-    if (input === 'text' || taken.length === 0) return [];
-    const types = mediaTypes.filter((type) => !taken.some((each) => isSameType(type, each)));
-    return types.length === 0 ? [] : [`${name} sends ${types.join(', ')}, and ${template} takes ${taken.join(', ')}`];
-  });
-  if (refused.length === 0) return 'good';
-  const what = `A template does not take what its route sends: route ${refused.join('; route ')}.`;
-  return { severity: 'warning', what, todo: 'Correct the media types of the route, or its template, and deploy.' };
-}
-
-/** True if there may be a media type of both. `image/*` is any image. */
-function isSameType(one: string, other: string): boolean {
-  const parts = [one, other].map((type) => (type.toLowerCase().split(';')[0] ?? '').trim().split('/'));
-  return [0, 1].every((at) => {
-    const [a, b] = [parts[0]?.[at] ?? '*', parts[1]?.[at] ?? '*'];
-    return a === b || a === '*' || b === '*';
-  });
+  const words = { next: 'deploy', list: 'flowdrop templates lists what there is.' };
+  return outcomeOfTemplates(deployment.settings.routes, known, words);
 }
 
 /** A pause is wanted. Only a long one may have been forgotten. */

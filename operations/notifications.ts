@@ -2,8 +2,8 @@ import { existsSync } from 'node:fs';
 import { GetBucketNotificationConfigurationCommand, type QueueConfiguration } from '@aws-sdk/client-s3';
 import * as z from 'zod/mini';
 import { sendToAws } from './aws-requests.ts';
+import type { Outcome } from './checks.ts';
 import type { Deployment } from './deployment.ts';
-import type { Outcome } from './doctor.ts';
 import { examineQueuePolicy } from './queue-policy.ts';
 
 const rulesSchema = z.object({ RuleNames: z._default(z.array(z.string()), []) });

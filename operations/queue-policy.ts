@@ -1,7 +1,7 @@
 import * as z from 'zod/mini';
 import { sendToAws } from './aws-requests.ts';
+import type { Outcome } from './checks.ts';
 import type { Deployment } from './deployment.ts';
-import type { Outcome } from './doctor.ts';
 
 /** Who brings announcements to the queue: the bucket itself, or a rule. */
 export type Sender = 's3.amazonaws.com' | 'events.amazonaws.com';

@@ -47,7 +47,15 @@ const answerSchema = z.union([
  * @throws {TemplatesUnknownError} the service does not list its templates, or cannot be reached.
  */
 export async function templates({ collecting }: Deployment, signal: AbortSignal): Promise<readonly OfferedTemplate[]> {
-  const answer = answerSchema.parse(await collecting.invoke({ templates: true }, signal));
+  return templatesIn(await collecting.invoke({ templates: true }, signal));
+}
+
+/**
+ * Reads the answer to the question for templates, as the collecting function gives it.
+ * @throws {TemplatesUnknownError} the service does not list its templates, or cannot be reached.
+ */
+export function templatesIn(value: unknown): readonly OfferedTemplate[] {
+  const answer = answerSchema.parse(value);
   if ('issue' in answer) throw new TemplatesUnknownError(answer.issue.code, answer.issue.message);
   return answer.templates;
 }

@@ -1,7 +1,7 @@
 import type { Json } from '../functions/base/json.ts';
 import type { Receipt } from '../functions/publish/receipts.ts';
 import type { Action } from '../operations/act.ts';
-import type { Diagnosis } from '../operations/doctor.ts';
+import type { Diagnosis } from '../operations/checks.ts';
 import type { ListedState } from '../operations/list.ts';
 import type { PipelineStatus } from '../operations/status.ts';
 import type { OfferedTemplate } from '../operations/templates.ts';

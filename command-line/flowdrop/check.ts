@@ -2,18 +2,23 @@ import { statSync } from 'node:fs';
 import { Command } from 'commander';
 import { ConfigurationError } from '../../functions/base/validation.ts';
 import { AwsRequestError } from '../../operations/aws-requests.ts';
+import { doctorBeforeDeployment } from '../../operations/before-deployment.ts';
 import { type CanaryFile, canaryOf } from '../../operations/canary.ts';
+import { type Checked, type Diagnosis, isFaulty } from '../../operations/checks.ts';
 import { ForeignStackError } from '../../operations/deployment.ts';
-import { type Checked, type Diagnosis, doctor, isFaulty, unreachable } from '../../operations/doctor.ts';
+import { doctor, unreachable } from '../../operations/doctor.ts';
 import { NoLocalRunError } from '../../operations/local-run.ts';
 import { UsageError } from '../options.ts';
 import { type Add, example } from './add.ts';
 import { type AskedOptions, isAllowed, YES } from './changes.ts';
-import { EXIT_FAILED, EXIT_OK, type Run, sentenceOf } from './run.ts';
+import { readPlan } from './plan.ts';
+import { EXIT_FAILED, EXIT_OK, type Offline, type Run, sentenceOf } from './run.ts';
 import { counted } from './words.ts';
 
 interface DoctorOptions extends AskedOptions {
   readonly canary?: string;
+  readonly beforeDeployment?: boolean;
+  readonly stage?: string;
 }
 
 /** The command that checks a pipeline. It changes nothing, unless it is given a canary. */
@@ -22,7 +27,12 @@ export function addDoctor(add: Add): void {
     .description('checks the pipeline from the outside in, and says for each fault what to do')
     .option('--canary <file>', 'also put a copy of this file, and follow it to its receipt; its flow is paid for')
     .option(...YES)
-    .addHelpText('after', example('doctor', 'doctor --json', 'doctor --canary robot.png --yes'));
+    .option('--before-deployment', 'check the configuration of this folder, the flow service and its token instead')
+    .option('--stage <name>', 'with --before-deployment: the stage, as for npm run synth -- -c stage=<name>')
+    .addHelpText(
+      'after',
+      example('doctor', 'doctor --json', 'doctor --canary robot.png --yes', 'doctor --before-deployment'),
+    );
   add<DoctorOptions>(
     command,
     async (run, _, options) => {
@@ -37,11 +47,35 @@ export function addDoctor(add: Add): void {
       console.answer(diagnosis, showDiagnosis);
       return isFaulty(diagnosis) ? EXIT_FAILED : EXIT_OK;
     },
-    (error, console) => {
-      console.answer(unreachable(sentenceOf(error), todoOf(error)), showDiagnosis);
-      return EXIT_FAILED;
+    {
+      unconnected(error, console) {
+        console.answer(unreachable(sentenceOf(error), todoOf(error)), showDiagnosis);
+        return EXIT_FAILED;
+      },
+      offline(offline, options) {
+        if (options.beforeDeployment === true) return checkPlan(offline, options);
+        if (options.stage !== undefined) throw new UsageError('--stage is for --before-deployment');
+        return undefined;
+      },
     },
   );
+}
+
+async function checkPlan(offline: Offline, options: DoctorOptions): Promise<number> {
+  const { stack, local, region, canary } = options;
+  if ([stack, options.function, local, region, canary].some((each) => each !== undefined)) {
+    throw new UsageError(
+      '--before-deployment looks at no pipeline, so it excludes --stack, --function, --local, --region and --canary',
+    );
+  }
+  const { console, signal } = offline;
+  const plan = await readPlan(offline, options.stage);
+  const diagnosis = await console.during(
+    () => 'Checking',
+    () => doctorBeforeDeployment(plan, signal),
+  );
+  console.answer(diagnosis, showDiagnosis);
+  return isFaulty(diagnosis) ? EXIT_FAILED : EXIT_OK;
 }
 
 /** @throws {UsageError} there is no such file, or no route takes it. */
@@ -70,7 +104,7 @@ function showDiagnosis({ deployment, checks }: Diagnosis): readonly string[] {
     ...(deployment === undefined ? [] : [`${deployment}:`]),
     ...checks.flatMap(({ check, result, what, todo }) => [
       `  ${check}: ${result}${result === 'not checked' ? `, because ${what}` : ''}`,
-      ...(what === undefined || result === 'not checked' ? [] : [`    ${what}`]),
+      ...(what === undefined || result === 'not checked' ? [] : what.split('\n').map((line) => `    ${line}`)),
       ...(todo === undefined ? [] : [`    ${todo}`]),
     ]),
     '',

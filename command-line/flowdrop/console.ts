@@ -1,5 +1,5 @@
 import { createInterface } from 'node:readline/promises';
-import type { Readable, Writable } from 'node:stream';
+import { type Readable, Writable } from 'node:stream';
 import stringWidth from 'string-width';
 import { cut } from '../../local/start/cut.ts';
 import { printable } from '../../local/start/printable.ts';
@@ -20,6 +20,11 @@ export interface Streams {
   readonly output: Output;
   /** For progress, questions and errors, so that the output holds the answer alone. */
   readonly errors: Output;
+}
+
+/** The user pressed Ctrl-C while a secret was asked for. The terminal sends no signal then. */
+export class InterruptedError extends Error {
+  override readonly name = 'InterruptedError';
 }
 
 /**
@@ -74,6 +79,31 @@ export class Console {
       return /^y(es)?$/i.test((await asked.question(`${printable(question)} [y/N] `, { signal })).trim());
     } finally {
       asked.close();
+    }
+  }
+
+  /**
+   * Asks for a secret. What is typed is not shown. Returns an empty text for Ctrl-D.
+   * @throws {InterruptedError}
+   */
+  async secret(question: string, signal: AbortSignal): Promise<string> {
+    const { input, errors } = this.#streams;
+    // With `terminal`, the terminal itself shows nothing, and readline writes the characters to its output.
+    const nowhere = new Writable({ write: (_chunk, _encoding, done) => done() });
+    const asked = createInterface({ input, output: nowhere, terminal: true, historySize: 0 });
+    errors.write(`${printable(question)}: `);
+    const { promise, resolve, reject } = Promise.withResolvers<string>();
+    const abort = () => reject(signal.reason);
+    signal.addEventListener('abort', abort);
+    asked.once('line', resolve);
+    asked.once('close', () => resolve(''));
+    asked.once('SIGINT', () => reject(new InterruptedError()));
+    try {
+      return await promise;
+    } finally {
+      signal.removeEventListener('abort', abort);
+      asked.close();
+      errors.write('\n');
     }
   }
 

@@ -5,12 +5,12 @@ import { type ListedState, type ListQuery, list } from '../../operations/list.ts
 import { type PipelineStatus, type PrefixStatus, status, type UploadStatus } from '../../operations/status.ts';
 import { templates } from '../../operations/templates.ts';
 import { UsageError } from '../options.ts';
-import { type Add, example } from './add.ts';
+import { type Add, example, type Instead } from './add.ts';
 import { addChanges } from './changes.ts';
 import { addDoctor } from './check.ts';
 import { addIntake } from './intake.ts';
 import { addOpen } from './open.ts';
-import { type Body, type CommonOptions, EXIT_FAILED, EXIT_OK, type Run, runCommand, type Surroundings } from './run.ts';
+import { type CommonOptions, EXIT_FAILED, EXIT_OK, type Run, runCommand, type Surroundings } from './run.ts';
 import { showExplanation, showList, showPipeline, showPrefix, showTemplates, showUpload } from './show.ts';
 import { sinceOf } from './words.ts';
 
@@ -53,7 +53,7 @@ export function flowdropProgram(surroundings: Surroundings): Program {
   const add = <O extends CommonOptions>(
     command: Command,
     body: (run: Run, words: string[], options: O) => Promise<number>,
-    unconnected?: Body['unconnected'],
+    { unconnected, offline }: Instead<O> = {},
   ) => {
     command.exitOverride().action(async (...given: unknown[]) => {
       const words = given.slice(0, -2).flat() as string[];
@@ -61,6 +61,7 @@ export function flowdropProgram(surroundings: Surroundings): Program {
       exitCode = await runCommand(options, surroundings, {
         run: (run) => body(run, words, options),
         ...(unconnected && { unconnected }),
+        ...(offline && { offline: (before) => offline(before, options) }),
       });
     });
     program.addCommand(command.copyInheritedSettings(program));

@@ -9,7 +9,7 @@ import {
 } from '../../operations/deployment.ts';
 import { NoLocalRunError } from '../../operations/local-run.ts';
 import { EXIT_USAGE, UsageError } from '../options.ts';
-import { Console, type Streams } from './console.ts';
+import { Console, InterruptedError, type Streams } from './console.ts';
 
 export const EXIT_OK = 0;
 /** Something failed: the command itself, or an upload that it is about. */
@@ -45,9 +45,16 @@ export interface Surroundings {
   readonly signal: AbortSignal;
 }
 
+/** What a command has before there is a pipeline. */
+export interface Offline extends Pick<Surroundings, 'directory' | 'env' | 'signal'> {
+  readonly console: Console;
+}
+
 /** What a command does. */
 export interface Body {
   run(run: Run): Promise<number>;
+  /** Runs instead, without a connection. Undefined if the options do not ask for that. */
+  offline?(offline: Offline): Promise<number> | undefined;
   /** Answers if there is no connection. Default: the error ends the command. */
   unconnected?(error: unknown, console: Console): number;
 }
@@ -56,6 +63,9 @@ export interface Body {
 export async function runCommand(options: CommonOptions, surroundings: Surroundings, body: Body): Promise<number> {
   const { signal, streams } = surroundings;
   const console = new Console(streams, options);
+  const { directory, env } = surroundings;
+  const offline = body.offline?.({ console, directory, env, signal });
+  if (offline !== undefined) return offline;
   let deployment: Deployment;
   try {
     deployment = await console.during(
@@ -97,7 +107,7 @@ async function connect(options: CommonOptions, { env, directory, signal }: Surro
 /** The exit code of an error, after one sentence about it. */
 export function failed(error: unknown, { streams, signal }: Pick<Surroundings, 'streams' | 'signal'>): number {
   const console = new Console(streams);
-  if (signal.aborted) {
+  if (signal.aborted || error instanceof InterruptedError) {
     console.note('Interrupted.');
     return EXIT_INTERRUPTED;
   }

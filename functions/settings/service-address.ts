@@ -15,6 +15,15 @@ export function issueOfBaseUrl(value: string): string | undefined {
   return undefined;
 }
 
+/** Host of `baseUrl` in the cdk.json of this repository. */
+const EXAMPLE_HOST = 'flows.example.com';
+
+/** Returns a warning if a base address is still the example of this repository. */
+export const warningOfExampleHost = ({ hostname, href }: URL): string | undefined =>
+  hostname === EXAMPLE_HOST
+    ? `baseUrl is still the example, ${href}. No flow is made until it is the URL of your flow service.`
+    : undefined;
+
 const withoutSecrets = (url: string) => url.replace(/\/\/[^/]*@/, '//...@').replace(/[?#].*$/s, '?...');
 
 /**

@@ -2,6 +2,7 @@ import { accessSync, constants, statSync } from 'node:fs';
 import { isAbsolute, relative, resolve, sep } from 'node:path';
 import { parseOptions, UsageError } from '../../command-line/options.ts';
 import { issueOfBaseUrl } from '../../functions/settings/service-address.ts';
+import { issueOfToken } from '../../operations/service-check.ts';
 import { type NamedFile, namedFiles } from './named-files.ts';
 
 export const COMMAND = 'npm start';
@@ -184,15 +185,9 @@ function serviceOf(given: string | undefined, env: NodeJS.ProcessEnv): Arguments
 function tokenIn(text: string | undefined): string {
   const token = text?.trim();
   if (!token) throw new UsageError('--service needs a token in the environment variable FLOWDROP_TOKEN');
-  // The characters that a header can carry, as the functions check them.
-  const wrong = /[^\x21-\x7e]/.exec(token)?.[0];
-  if (wrong === undefined) return token;
-  const what = /[\r\n]/.test(wrong)
-    ? 'a line break'
-    : wrong === ' '
-      ? 'a space'
-      : 'a character that no header can carry';
-  throw new UsageError(`The token in FLOWDROP_TOKEN holds ${what}. Set it to the token alone`);
+  const issue = issueOfToken(token);
+  if (issue === undefined) return token;
+  throw new UsageError(`The token in FLOWDROP_TOKEN ${issue}. Set it to the token alone`);
 }
 
 function contains(outer: string, inner: string): boolean {

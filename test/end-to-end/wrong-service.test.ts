@@ -7,7 +7,7 @@ import { selfSigned } from '../../bench/certificate.ts';
 import { answering, listening, serveStandIn, web } from '../support/servers.ts';
 import { Home } from './npm-start.ts';
 
-// What the check says to each answer is tested in test/local/start/service-check.test.ts. Here it runs as `npm start`.
+// What the check says to each answer is tested in test/operations/service-check.test.ts. Here it runs as `npm start`.
 const TOKEN = 'fake-token-of-a-test';
 const TIMEOUT = { timeout: 60_000 };
 

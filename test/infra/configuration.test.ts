@@ -1,9 +1,11 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { RetentionDays } from 'aws-cdk-lib/aws-logs';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { ConfigurationError } from '../../functions/base/validation.ts';
 import { readConfiguration } from '../../infra/configuration.ts';
+import { RETENTION_DAYS } from '../../infra/deployment.ts';
 import { FlowdropStack } from '../../infra/flowdrop-stack.ts';
 import { synthesise } from './synthesis.ts';
 
@@ -24,6 +26,10 @@ const read = (files: Readonly<Record<string, object | string>>, stage?: string) 
   ]);
   return readConfiguration({ dir: folderWith(Object.fromEntries(texts)), stage, context: TRACKED });
 };
+
+it('knows the retention of logs that CDK knows, without CDK', () => {
+  expect(RETENTION_DAYS).toEqual(Object.values(RetentionDays).filter((value) => typeof value === 'number'));
+});
 
 describe('the configuration', () => {
   it('is the context of cdk.json as long as there is no file of your own', () => {

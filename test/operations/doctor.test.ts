@@ -12,9 +12,10 @@ import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'v
 import { listenOnLoopback } from '../../local/loopback.ts';
 import { INBOX_BUCKET, LEDGER_BUCKET } from '../../local/pipeline.ts';
 import { canaryOf, examineCanary } from '../../operations/canary.ts';
+import type { Checked } from '../../operations/checks.ts';
 import { CollectingFunction } from '../../operations/collecting-function.ts';
 import type { Deployment } from '../../operations/deployment.ts';
-import { type Checked, doctor } from '../../operations/doctor.ts';
+import { doctor } from '../../operations/doctor.ts';
 import { deployedAs, Operated, runFlowdrop, signal } from './support.ts';
 
 const MINUTE_MS = 60_000;

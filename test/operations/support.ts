@@ -140,6 +140,8 @@ export interface Ran {
   readonly code: number;
   readonly output: string;
   readonly errors: string;
+  /** Each change of the terminal's raw mode, in which it does not show what is typed. */
+  readonly modes: readonly boolean[];
 }
 
 interface Around {
@@ -155,7 +157,9 @@ export async function runFlowdrop(words: readonly string[], { directory, env = {
     new PassThrough().on('data', (chunk) => {
       printed[name] += chunk;
     });
-  const input = Object.assign(new PassThrough(), { isTTY: answer !== undefined });
+  const modes: boolean[] = [];
+  const setRawMode = (isRaw: boolean) => modes.push(isRaw);
+  const input = Object.assign(new PassThrough(), answer === undefined ? {} : { isTTY: true, setRawMode });
   if (answer !== undefined) input.write(`${answer}\n`);
   const streams = { input, output: stream('output'), errors: stream('errors') };
   const surroundings = { streams, env, directory, userDirectory: directory, signal };
@@ -167,7 +171,7 @@ export async function runFlowdrop(words: readonly string[], { directory, env = {
   } catch (error) {
     code = failed(error, surroundings);
   }
-  return { code, ...printed };
+  return { code, ...printed, modes };
 }
 
 /** The stack of a pipeline, which the pipeline's own servers stand in for, a CloudFormation that knows it, and a CloudWatch without alarms. */

@@ -1,4 +1,4 @@
-import { copyFileSync, mkdirSync, readFileSync } from 'node:fs';
+import { copyFileSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
@@ -52,6 +52,8 @@ describe('every example', () => {
     mkdirSync(join(operated.directory, 'photos'));
     for (const path of ['robot.png', 'photos/castle.png']) copyFileSync(sample, join(operated.directory, path));
     await operated.put('photos/robot.png', 'succeeded');
+    const flowdrop = { baseUrl: 'https://flows.example.org', routes: [{ name: 'all', template: 'any' }] };
+    writeFileSync(join(operated.directory, 'cdk.json'), JSON.stringify({ context: { flowdrop } }));
     const examples = Array.from(readFileSync(PAGE, 'utf8').matchAll(/^ {2}\$ flowdrop (.*)$/gm), ([, line = '']) =>
       line.replace(/ {2,}.*$/, ''),
     );

@@ -2,14 +2,20 @@ import type { RequestListener } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
 import { createServer as createTcpServer } from 'node:net';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
-import { selfSigned } from '../../../bench/certificate.ts';
-import type { Variation } from '../../../local/flow-service/variation.ts';
-import { issueOfService } from '../../../local/start/service-check.ts';
-import { answering, listening, serveStandIn, web } from '../../support/servers.ts';
+import { selfSigned } from '../../bench/certificate.ts';
+import type { Variation } from '../../local/flow-service/variation.ts';
+import { issueOfService } from '../../operations/service-check.ts';
+import { answering, listening, serveStandIn, web } from '../support/servers.ts';
 
 const TOKEN = 'fake-token-of-a-test';
 const PAGE = '<!doctype html><title>Welcome</title>';
-const issueAt = (url: string) => issueOfService({ url, token: TOKEN }, new AbortController().signal);
+const WORDS = { address: '--service', goOn: 'add --skip-check' };
+
+/** The issue as `npm start` prints it. */
+async function issueAt(url: string): Promise<string | undefined> {
+  const issue = await issueOfService({ url, token: TOKEN }, WORDS, new AbortController().signal);
+  return issue && `The flow service at ${url} ${issue.what}. ${issue.todo}`;
+}
 
 describe('a service that answers with', () => {
   it.each<[string, RequestListener, RegExp]>([

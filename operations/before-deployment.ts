@@ -1,0 +1,137 @@
+import { systemClock } from '../functions/base/clock.ts';
+import { ConfigurationError } from '../functions/base/validation.ts';
+import { offeredTemplates } from '../functions/collect-outputs/offered-templates.ts';
+import { createFlowService } from '../functions/flow-service/client.ts';
+import type { Context } from '../functions/settings/context.ts';
+import { warningsOfRoutes } from '../functions/settings/route-checks.ts';
+import { warningOfExampleHost } from '../functions/settings/service-address.ts';
+import { type Diagnosis, type NamedCheck, type Outcome, once, runChecks } from './checks.ts';
+import { outcomeOfTemplates } from './route-templates.ts';
+import { issueOfService, issueOfToken, type Service, type ServiceIssue } from './service-check.ts';
+import { TemplatesUnknownError, templatesIn } from './templates.ts';
+
+/** Offered templates that are named to an operator who has named another. */
+const NAMED_MAX = 20;
+
+/** How the operator changes what the check of the service finds. */
+const SERVICE_WORDS = { address: 'baseUrl', goOn: 'deploy all the same' };
+
+/** What there is before a deployment: its configuration, and the token of the flow service. */
+export interface Plan {
+  /** Where the configuration stands, such as `flowdrop.json`. */
+  readonly source: string;
+  /** The configuration, or all that is wrong with it. */
+  readonly configuration: Context | ConfigurationError;
+  /** Undefined if it is not known. The service is not asked then. */
+  readonly token: string | undefined;
+}
+
+/** What the checks look at. They share the answer of the service. */
+interface Subject {
+  readonly plan: Plan;
+  readonly signal: AbortSignal;
+  /** What is wrong with the service. Undefined if it can be used. */
+  readonly issue: () => Promise<ServiceIssue | undefined>;
+}
+
+const CHECKS: readonly NamedCheck<Subject>[] = [
+  ['configuration', examineConfiguration],
+  ['routes', examineRoutes],
+  ['the flow service', examineService],
+  ['the token', examineToken],
+  ['templates of the routes', examineTemplates],
+];
+
+/**
+ * Checks what can be checked before there is a pipeline. It asks the flow service from this machine, and nothing of AWS.
+ * Nothing is changed, and nothing is paid for.
+ * @throws the signal's reason.
+ */
+export async function doctorBeforeDeployment(plan: Plan, signal: AbortSignal): Promise<Diagnosis> {
+  const issue = once(async () => issueOfService(serviceOf(plan), SERVICE_WORDS, signal));
+  return {
+    deployment: `the configuration in ${plan.source}`,
+    checks: await runChecks(CHECKS, { plan, signal, issue }),
+  };
+}
+
+/** Why the service of a plan is not asked. Undefined if it can be asked. */
+export function reasonNotToAsk({ configuration, token }: Plan): string | undefined {
+  if (configuration instanceof ConfigurationError) return 'the configuration cannot be used';
+  if (warningOfExampleHost(configuration.baseUrl) !== undefined) return 'baseUrl is still the example';
+  if (token === undefined) return 'there is no token: set the environment variable FLOWDROP_TOKEN';
+  return issueOfToken(token) === undefined ? undefined : 'no request can carry the token';
+}
+
+/** Whoever asks the service has found no {@link reasonNotToAsk}. */
+function serviceOf({ configuration, token = '' }: Plan): Service {
+  const { baseUrl } = configuration as Context;
+  return { url: baseUrl.href.replace(/\/+$/, ''), token };
+}
+
+function examineConfiguration({ plan: { source, configuration } }: Subject): Outcome {
+  if (!(configuration instanceof ConfigurationError)) return 'good';
+  return { severity: 'fault', what: configuration.message, todo: `Correct ${source}.` };
+}
+
+/** The configuration itself refuses a route that can never match. These are mistakes in routes that can. */
+function examineRoutes({ plan: { source, configuration } }: Subject): Outcome {
+  if (configuration instanceof ConfigurationError) return { notChecked: 'the configuration cannot be used' };
+  const warnings = warningsOfRoutes(configuration.routes, 'flowdrop.routes');
+  if (warnings.length === 0) return 'good';
+  return { severity: 'warning', what: warnings.join('\n'), todo: `Correct ${source}, if this is not meant.` };
+}
+
+async function examineService({ plan, issue }: Subject): Promise<Outcome> {
+  const { source, configuration } = plan;
+  const example = configuration instanceof ConfigurationError ? undefined : warningOfExampleHost(configuration.baseUrl);
+  if (example !== undefined) return { severity: 'fault', what: example, todo: `Set baseUrl in ${source}.` };
+  const reason = reasonNotToAsk(plan);
+  if (reason !== undefined) return { notChecked: reason };
+  const found = await issue();
+  if (found === undefined) return 'good';
+  return found.of === 'answer' ? findingOf(found, plan) : { notChecked: 'it does not accept the token' };
+}
+
+async function examineToken({ plan, issue }: Subject): Promise<Outcome> {
+  const malformed = plan.token === undefined ? undefined : issueOfToken(plan.token);
+  if (malformed !== undefined) {
+    return { severity: 'fault', what: `The token ${malformed}.`, todo: 'Set FLOWDROP_TOKEN to the token alone.' };
+  }
+  const reason = reasonNotToAsk(plan);
+  if (reason !== undefined) return { notChecked: reason };
+  const found = await issue();
+  if (found === undefined) return 'good';
+  return found.of === 'token' ? findingOf(found, plan) : { notChecked: 'the service does not answer as it should' };
+}
+
+const findingOf = ({ severity, what, todo }: ServiceIssue, plan: Plan): Outcome => ({
+  severity,
+  what: `The flow service at ${serviceOf(plan).url} ${what}.`,
+  todo: `${todo}.`,
+});
+
+async function examineTemplates({ plan, issue, signal }: Subject): Promise<Outcome> {
+  const reason = reasonNotToAsk(plan);
+  if (reason !== undefined) return { notChecked: reason };
+  if ((await issue()) !== undefined) return { notChecked: 'the service cannot be asked: see above' };
+  const { baseUrl, routes, settings } = plan.configuration as Context;
+  const token = async () => serviceOf(plan).token;
+  const flows = createFlowService({
+    ...settings,
+    baseUrl,
+    token: { get: token, renew: token },
+    clock: systemClock,
+  });
+  try {
+    const offered = templatesIn(await offeredTemplates(flows, signal));
+    const names = offered.flatMap(({ id, name = id }) => name ?? []);
+    const more = names.length > NAMED_MAX ? ` and ${names.length - NAMED_MAX} more` : '';
+    const list =
+      names.length === 0 ? 'The service offers none.' : `There is ${names.slice(0, NAMED_MAX).join(', ')}${more}.`;
+    return outcomeOfTemplates(routes, offered, { next: `try again`, list });
+  } catch (error) {
+    if (!(error instanceof TemplatesUnknownError)) throw error;
+    return { notChecked: `the service does not say what it offers: ${error.code}: ${error.message}` };
+  }
+}

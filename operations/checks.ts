@@ -1,0 +1,80 @@
+import { isDenied } from './aws-requests.ts';
+import { FunctionFailedError } from './collecting-function.ts';
+
+/** `fault`: files are not processed. `warning`: they soon may not be, or wait for the operator. `note`: worth knowing. */
+export type Severity = 'fault' | 'warning' | 'note';
+
+/** What is wrong, and what the operator can do: one sentence or two each. */
+export interface Finding {
+  readonly severity: Severity;
+  readonly what: string;
+  readonly todo: string;
+}
+
+/** What a check says. A check that could not be made is never good. */
+export type Outcome = 'good' | Finding | { readonly notChecked: string };
+
+/** The result of one check. */
+export interface Checked {
+  readonly check: string;
+  readonly result: 'good' | Severity | 'not checked';
+  /** What is wrong, or why the check was not made. */
+  readonly what?: string;
+  readonly todo?: string;
+}
+
+/** All results, in the order of the checks. */
+export interface Diagnosis {
+  /** Undefined if the deployment could not be reached. */
+  readonly deployment: string | undefined;
+  readonly checks: readonly Checked[];
+}
+
+/** What every check looks at has a signal that ends it. */
+interface Asked {
+  readonly signal: AbortSignal;
+}
+
+export type Check<S> = (subject: S) => Outcome | Promise<Outcome>;
+
+export type NamedCheck<S> = readonly [name: string, check: Check<S>];
+
+/** Runs all checks at once. A check that fails is a fault. @throws the signal's reason. */
+export const runChecks = <S extends Asked>(checks: readonly NamedCheck<S>[], subject: S): Promise<Checked[]> =>
+  Promise.all(checks.map((each) => checked(each, subject)));
+
+/** True if files are not processed. */
+export const isFaulty = ({ checks }: Diagnosis): boolean => checks.some(({ result }) => result === 'fault');
+
+async function checked<S extends Asked>([check, examine]: NamedCheck<S>, subject: S): Promise<Checked> {
+  const outcome = await outcomeOf(examine, subject);
+  if (outcome === 'good') return { check, result: 'good' };
+  if ('notChecked' in outcome) return { check, result: 'not checked', what: outcome.notChecked };
+  const { severity, what, todo } = outcome;
+  return { check, result: severity, what, todo };
+}
+
+async function outcomeOf<S extends Asked>(examine: Check<S>, subject: S): Promise<Outcome> {
+  try {
+    return await examine(subject);
+  } catch (error) {
+    subject.signal.throwIfAborted();
+    const message = error instanceof Error ? error.message : String(error);
+    if (isDenied(error)) return { notChecked: `AWS does not allow you to look: ${message}` };
+    if (error instanceof FunctionFailedError) {
+      const what = `The collecting function failed: ${error.errorType}: ${message}`;
+      return { severity: 'fault', what, todo: 'Read its log, and docs/runbook.md, collect-outputs-errors.' };
+    }
+    const todo = 'Run flowdrop doctor again. If it stays, the message names what to mend.';
+    return { severity: 'fault', what: `The check failed: ${message}`, todo };
+  }
+}
+
+/** Shares one answer, or one error. */
+export function once<T>(ask: () => Promise<T>): () => Promise<T> {
+  let answer: Promise<T> | undefined;
+  return () => {
+    answer ??= ask();
+    return answer;
+  };
+}

@@ -1,0 +1,284 @@
+import { randomBytes } from 'node:crypto';
+import { systemClock } from '../functions/base/clock.ts';
+import { httpTransport } from '../functions/flow-service/http-transport.ts';
+import { isCompressed, readErrorBody } from '../functions/flow-service/json-answer.ts';
+import { redact } from '../functions/flow-service/redact.ts';
+import { errorDetail } from '../functions/flow-service/schemas.ts';
+import { TransportError, type TransportResponse } from '../functions/flow-service/transport.ts';
+import { issueOfBaseUrl } from '../functions/settings/service-address.ts';
+
+/** Longest wait for a connection, and for each part of an answer, in milliseconds. The user is waiting for a word. */
+const ANSWER_MS = 10_000;
+/** Maximum nesting of an explanation's JSON, in levels. */
+const DETAIL_DEPTH_MAX = 20;
+
+export interface Service {
+  readonly url: string;
+  readonly token: string;
+}
+
+/** How the user changes what is wrong: `npm start` has other ways than a deployment. */
+export interface ServiceWords {
+  /** The setting that holds the address, such as `--service`. */
+  readonly address: string;
+  /** How to use a service of which the check finds nothing, such as `add --skip-check`. */
+  readonly goOn: string;
+}
+
+/** What is wrong with a service. */
+export interface ServiceIssue {
+  /** The service refuses the token, or does not answer as the service at this address should. */
+  readonly of: 'token' | 'answer';
+  /** `warning`: it may be possible to create flows all the same. */
+  readonly severity: 'fault' | 'warning';
+  /** Completes "The flow service at <address> ...". It may hold the service's own words. */
+  readonly what: string;
+  /** What the user can do: a sentence, or two, without the last full stop. */
+  readonly todo: string;
+}
+
+/** What an answer says about the service. A `missing` operation may be one that this service does not have. */
+type Verdict =
+  | { readonly is: 'good' }
+  | { readonly is: 'missing' }
+  | { readonly is: 'wrong'; readonly issue: ServiceIssue };
+
+interface Answer extends TransportResponse {
+  /** The beginning of the body. */
+  readonly text: string;
+}
+
+/**
+ * Asks the service for its templates and, if it does not list these, for its flows. Neither costs anything. Returns what
+ * is wrong and what to do; undefined if the service can be used.
+ *
+ * A service that lists neither can still be used if it serves the outputs of flows: then it answers for the outputs of
+ * an unknown flow in another way than for an address that nobody serves.
+ * @throws the signal's reason.
+ */
+export async function issueOfService(
+  service: Service,
+  words: ServiceWords,
+  signal: AbortSignal,
+): Promise<ServiceIssue | undefined> {
+  return new ServiceCheck(service, words, signal).issue();
+}
+
+/** Returns what is wrong with a token: it completes "The token ...". It does not quote the token, which is a secret. */
+export function issueOfToken(token: string): string | undefined {
+  // The characters that a header can carry, as the functions check them.
+  const wrong = /[^\x21-\x7e]/.exec(token)?.[0];
+  if (wrong === undefined) return undefined;
+  if (/[\r\n]/.test(wrong)) return 'holds a line break';
+  return wrong === ' ' ? 'holds a space' : 'holds a character that no header can carry';
+}
+
+const wrongAnswer = (what: string, todo: string): ServiceIssue => ({ of: 'answer', severity: 'fault', what, todo });
+
+class ServiceCheck {
+  readonly #service: Service;
+  readonly #words: ServiceWords;
+  readonly #signal: AbortSignal;
+  readonly #transport = httpTransport({
+    clock: systemClock,
+    limits: { connectMs: ANSWER_MS, firstByteMs: ANSWER_MS, idleMs: ANSWER_MS },
+  });
+
+  constructor(service: Service, words: ServiceWords, signal: AbortSignal) {
+    this.#service = service;
+    this.#words = words;
+    this.#signal = signal;
+  }
+
+  async issue(): Promise<ServiceIssue | undefined> {
+    try {
+      const templates = await this.#verdict('templates');
+      if (templates.is === 'good') return undefined;
+      const flows = await this.#verdict('flows');
+      if (flows.is === 'good') return undefined;
+      if (templates.is === 'wrong') return templates.issue;
+      if (flows.is === 'wrong') return flows.issue;
+      if (await this.#servesOutputs()) return undefined;
+      const { address, goOn } = this.#words;
+      return wrongAnswer(
+        'lists neither templates nor flows: there is no flow service at this address (404)',
+        `Check the path in ${address}. If the path is right, ${goOn}`,
+      );
+    } catch (error) {
+      this.#signal.throwIfAborted();
+      if (error instanceof TransportError) return issueOfConnection(error, new URL(this.#service.url), this.#words);
+      throw error;
+    }
+  }
+
+  async #verdict(path: string): Promise<Verdict> {
+    return this.#judge(await this.#get(path), path);
+  }
+
+  async #get(path: string): Promise<Answer> {
+    const url = new URL(`${this.#service.url}/${path}`);
+    const headers = {
+      Accept: 'application/json',
+      'Accept-Encoding': 'identity',
+      'User-Agent': 'flowdrop',
+      'Content-Type': 'application/json',
+      Authorization: `Bearer ${this.#service.token}`,
+    };
+    const answerMs = 2 * ANSWER_MS; // A body that trickles exceeds no single wait.
+    const response = await this.#transport({ method: 'GET', url, headers, answerMs }, this.#signal);
+    return { ...response, text: redact(await readErrorBody(response), this.#service.token) };
+  }
+
+  #judge(answer: Answer, path: string): Verdict {
+    const { status } = answer;
+    const isJson = isJsonAnswer(answer);
+    if (status >= 200 && status < 300) {
+      return isJson ? { is: 'good' } : { is: 'wrong', issue: issueOfNoJson(answer, this.#words) };
+    }
+    if (status === 404 || status === 410) return { is: 'missing' };
+    // The operation is known here, but this method of it is not served.
+    if (status === 405 || status === 501) return { is: 'good' };
+    if (status >= 300 && status < 400) return { is: 'wrong', issue: this.#issueOfRedirect(answer, path) };
+    const told = isJson ? errorDetail(answer.text, DETAIL_DEPTH_MAX) : '';
+    const shown = `(${status}${told === '' ? '' : `: ${told}`})`;
+    const issue = issueOfStatus(shown, answer);
+    if (issue !== undefined) return { is: 'wrong', issue };
+    // Such as 400 for a listing that needs parameters. A web server's own 400 is no JSON.
+    if (isJson) return { is: 'good' };
+    return { is: 'wrong', issue: wrongAnswer(`answers with ${status} and no JSON`, `Check ${this.#words.address}`) };
+  }
+
+  #issueOfRedirect({ status, headers: { location } }: Answer, path: string): ServiceIssue {
+    const { address } = this.#words;
+    const target = location === undefined ? null : URL.parse(location, `${this.#service.url}/${path}`);
+    if (target === null) return wrongAnswer(`redirects to no address (${status})`, `Check ${address}`);
+    // The rest of the address may hold a secret.
+    const shown = `${target.origin}${target.pathname}`;
+    const base = shown.replace(/\/+$/, '').replace(new RegExp(`/${path}$`), '');
+    const isSuggested = base !== shown.replace(/\/+$/, '') && base !== this.#service.url;
+    if (isSuggested && issueOfBaseUrl(base) === undefined) {
+      return wrongAnswer(`redirects to ${shown} (${status}), and uploads follow no redirect`, `Use ${address} ${base}`);
+    }
+    const what = `redirects to ${shown} (${status}), which is not its API`;
+    return wrongAnswer(what, `Check the address in ${address}`);
+  }
+
+  /** True if an unknown flow's outputs are answered in another way than an address that nobody serves. */
+  async #servesOutputs(): Promise<boolean> {
+    const flow = randomBytes(12).toString('hex');
+    const nobody = randomBytes(12).toString('hex');
+    const pathOfBase = new URL(`${this.#service.url}/`).pathname;
+    const ask = async (path: string) => {
+      const answer = await this.#get(path);
+      // Some answers quote the address, or its part behind a proxy.
+      const text = answer.text.replaceAll('\\/', '/');
+      return { ...answer, text: text.replaceAll(path, '').replaceAll(pathOfBase, '').replaceAll('/', '') };
+    };
+    const unserved = await ask(`${flow}/${nobody}`);
+    const again = await ask(`${nobody}/${flow}`);
+    // An answer with a request's id or the time says nothing by its text.
+    const isComparable = unserved.text === again.text;
+    for (const path of [`flows/${flow}/outputs`, `${flow}/outputs`]) {
+      const answer = await ask(path);
+      const differs = answer.status !== unserved.status || (isComparable && answer.text !== unserved.text);
+      if (differs && (answer.status === 404 || this.#judge(answer, path).is === 'good')) return true;
+    }
+    return false;
+  }
+}
+
+/** Undefined if the status says nothing about the service as a whole. */
+function issueOfStatus(shown: string, { status, headers }: Answer): ServiceIssue | undefined {
+  switch (status) {
+    case 401:
+      return {
+        of: 'token',
+        severity: 'fault',
+        what: `refuses the token ${shown}`,
+        todo: 'Set the environment variable FLOWDROP_TOKEN to a valid one',
+      };
+    case 403:
+      return {
+        of: 'token',
+        severity: 'warning', // A token may create flows, and not list anything.
+        what: `forbids the request ${shown}`,
+        todo: 'Check what the token in FLOWDROP_TOKEN may do, or use another token',
+      };
+    case 402:
+      return wrongAnswer(`says that the budget of the account is spent ${shown}`, 'Top it up, then try again');
+    case 407:
+      return wrongAnswer(`is behind a proxy that asks for a login ${shown}`, 'Reach the service without that proxy');
+    case 429: {
+      const seconds = /^\d{1,6}$/.exec(headers['retry-after'] ?? '')?.[0];
+      const when = seconds === undefined ? 'a few minutes' : `${seconds} s`;
+      return { ...wrongAnswer(`asks for fewer requests ${shown}`, `Try again in ${when}`), severity: 'warning' };
+    }
+    default:
+      if (status < 500) return undefined;
+      return wrongAnswer(`fails ${shown}`, 'Try again later. If this stays, tell the operator of the service');
+  }
+}
+
+function issueOfNoJson(answer: Answer, { address }: ServiceWords): ServiceIssue {
+  if (/^\s*<|^$/.test(answer.text) === false && !isHtml(answer)) {
+    return wrongAnswer('does not answer with JSON', `Check ${address}`);
+  }
+  return answer.text.trim() === ''
+    ? wrongAnswer('answers with nothing instead of JSON', `Check the address in ${address}`)
+    : wrongAnswer('answers with a web page', `Give the address of its API in ${address}, not of its website`);
+}
+
+const isHtml = ({ headers }: TransportResponse): boolean => /html/i.test(headers['content-type'] ?? '');
+
+/** The text may be cut, so only its beginning is looked at. */
+const isJsonAnswer = (answer: Answer): boolean =>
+  !isCompressed(answer) && !isHtml(answer) && /^\uFEFF?\s*[[{]/.test(answer.text);
+
+/** What a failed connection means. OpenSSL, DNS and the socket each have codes of their own. */
+function issueOfConnection(
+  error: TransportError,
+  { protocol, hostname, host }: URL,
+  { address }: ServiceWords,
+): ServiceIssue {
+  if (error.timedOut) {
+    const what = `gives no answer within ${ANSWER_MS / 1000} s`;
+    return wrongAnswer(what, 'Check the address, and whether a firewall or a VPN is in between');
+  }
+  const unreached = (why: string, todo: string) => wrongAnswer(`cannot be reached: ${why}`, todo);
+  const untrusted = (why: string, todo: string) => wrongAnswer(`cannot be trusted: its certificate ${why}`, todo);
+  const code = String((error.cause as { code?: unknown } | undefined)?.code ?? '');
+  switch (code) {
+    case 'ECONNREFUSED':
+      return unreached(`the connection is refused at ${host}`, 'Check host and port, and that the service runs');
+    case 'ENOTFOUND':
+    case 'EAI_AGAIN':
+      return unreached(`the host name ${hostname} is unknown`, 'Check its spelling, and your network');
+    case 'ECONNRESET':
+    case 'EPIPE':
+      return unreached(
+        'the connection is closed without an answer',
+        protocol === 'http:' ? 'Check the port, and whether it speaks https' : 'Check host and port',
+      );
+    case 'EPROTO':
+    case 'ERR_SSL_WRONG_VERSION_NUMBER':
+    case 'ERR_SSL_PACKET_LENGTH_TOO_LONG':
+      return unreached(`${host} does not speak https`, 'Check host and port');
+    case 'CERT_HAS_EXPIRED':
+    case 'CERT_NOT_YET_VALID':
+      return untrusted(`is not valid today (${error.message})`, 'Check your clock, or tell its operator');
+    case 'ERR_TLS_CERT_ALTNAME_INVALID':
+      return untrusted('is for another host', `Check the host name ${hostname}`);
+    default:
+      break;
+  }
+  if (/CERT|SIGNATURE|ISSUER/.test(code)) {
+    return untrusted(
+      `is signed by none that this machine knows (${error.message})`,
+      'If that is right, set NODE_EXTRA_CA_CERTS to the path of the certificate that signed it',
+    );
+  }
+  if (code.startsWith('HPE_')) {
+    return wrongAnswer(`cannot be used: ${host} does not speak HTTP`, 'Check host and port');
+  }
+  return unreached(error.message, `Check the address in ${address}`);
+}

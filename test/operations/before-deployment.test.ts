@@ -1,0 +1,338 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import type { RequestListener } from 'node:http';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { build } from 'esbuild';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import type { Checked } from '../../operations/checks.ts';
+import { answering, serveStandIn, web } from '../support/servers.ts';
+import { type Ran, runFlowdrop } from './support.ts';
+
+const TOKEN = 'fake-token-of-a-test';
+const ROUTE = { name: 'pictures', mediaTypes: ['image/png'], template: 'model_generate_fromimage' };
+const TIMEOUT = { timeout: 30_000 };
+
+type Files = Readonly<Record<string, unknown>>;
+
+/** A folder with a cdk.json, as a clone has it, and with these files. Texts are written as they are. */
+function folderWith(context: object, files: Files = {}): string {
+  const directory = mkdtempSync(join(tmpdir(), 'flowdrop-before-'));
+  onTestFinished(() => rmSync(directory, { recursive: true }));
+  for (const [name, file] of Object.entries({ 'cdk.json': { context: { flowdrop: context } }, ...files })) {
+    writeFileSync(join(directory, name), typeof file === 'string' ? file : JSON.stringify(file));
+  }
+  return directory;
+}
+
+/** Runs the checks of a configuration in cdk.json with a token in the environment. */
+const checkedWith = (context: object, { token = TOKEN, files = {} }: { token?: string; files?: Files } = {}) =>
+  runFlowdrop(['doctor', '--before-deployment', '--json'], {
+    directory: folderWith(context, files),
+    env: token === '' ? {} : { FLOWDROP_TOKEN: token },
+  });
+
+const resultOf = ({ output }: Ran, check: string): Checked | undefined =>
+  JSON.parse(output).checks.find((each: Checked) => each.check === check);
+
+const standIn = () => serveStandIn({ tokens: [TOKEN], flowMs: 10 });
+
+describe('flowdrop doctor --before-deployment', TIMEOUT, () => {
+  it('finds nothing wrong with a good configuration, and begins no flow', async () => {
+    const { url, service } = await standIn();
+    const ran = await checkedWith({ baseUrl: `${url}/`, routes: [ROUTE] });
+    expect(JSON.parse(ran.output)).toEqual({
+      deployment: 'the configuration in cdk.json',
+      checks: [
+        { check: 'configuration', result: 'good' },
+        { check: 'routes', result: 'good' },
+        { check: 'the flow service', result: 'good' },
+        { check: 'the token', result: 'good' },
+        { check: 'templates of the routes', result: 'good' },
+      ],
+    });
+    expect(ran.code).toBe(0);
+    expect(service.flows).toEqual([]);
+  });
+
+  it('reads the file of your own, and the stage that is named', async () => {
+    const { url } = await standIn();
+    const own = { baseUrl: url, routes: [ROUTE] };
+    const files = { 'flowdrop.json': own, 'flowdrop.test.json': { routes: [{ ...ROUTE, template: 'absent' }] } };
+    const directory = folderWith({}, files);
+    const run = (...words: readonly string[]) =>
+      runFlowdrop(['doctor', '--before-deployment', '--json', ...words], { directory, env: { FLOWDROP_TOKEN: TOKEN } });
+    const whole = await run();
+    expect([whole.code, JSON.parse(whole.output).deployment]).toEqual([0, 'the configuration in flowdrop.json']);
+    const stage = await run('--stage', 'test');
+    expect(stage.code).toBe(1);
+    expect(JSON.parse(stage.output).deployment).toBe('the configuration in flowdrop.json, flowdrop.test.json');
+    expect(resultOf(stage, 'templates of the routes')?.what).toContain('absent');
+    expect(resultOf(await run('--stage', 'none'), 'configuration')?.what).toBe(
+      'stage none: expected the file flowdrop.none.json beside cdk.json',
+    );
+  });
+
+  it('reads the stage that stands in cdk.json, as the synth does', async () => {
+    const cdk = { context: { stage: 'none', flowdrop: { baseUrl: 'https://flows.example.com', routes: [ROUTE] } } };
+    expect(resultOf(await checkedWith({}, { files: { 'cdk.json': cdk } }), 'configuration')?.what).toContain(
+      'flowdrop.none.json',
+    );
+  });
+
+  it('prints every issue on a line of its own, and exits with 1', async () => {
+    const directory = folderWith({ baseUrl: 'http://flows.example.org', routes: [] });
+    const { code, output } = await runFlowdrop(['doctor', '--before-deployment'], { directory });
+    expect(code).toBe(1);
+    expect(output).toBe(`the configuration in cdk.json:
+  configuration: fault
+    2 issues:
+    - flowdrop.baseUrl: expected https:, or http: on a loopback host, got http://flows.example.org
+    - flowdrop.routes: expected a list of 1 to 200 routes, got []
+    Correct cdk.json.
+  routes: not checked, because the configuration cannot be used
+  the flow service: not checked, because the configuration cannot be used
+  the token: not checked, because the configuration cannot be used
+  templates of the routes: not checked, because the configuration cannot be used
+
+1 fault, 0 warnings, 4 not checked
+`);
+  });
+
+  it.each(['--stack=a', '--function=a', '--region=a', '--local', '--canary=a'])(
+    'cannot be combined with %s',
+    async (option) => {
+      const { code, errors } = await runFlowdrop(['doctor', '--before-deployment', option], { directory: '.' });
+      expect([code, errors]).toEqual([2, expect.stringContaining('--before-deployment looks at no pipeline')]);
+    },
+  );
+
+  it('alone knows a stage', async () => {
+    const { code, errors } = await runFlowdrop(['doctor', '--local', '--stage', 'a'], { directory: '.' });
+    expect([code, errors]).toEqual([2, expect.stringContaining('--stage is for --before-deployment')]);
+  });
+
+  it('loads no CDK', async () => {
+    const { metafile } = await build({
+      entryPoints: [fileURLToPath(new URL('../../command-line/flowdrop.ts', import.meta.url))],
+      bundle: true,
+      write: false,
+      metafile: true,
+      format: 'esm',
+      platform: 'node',
+    });
+    const inputs = Object.keys(metafile.inputs);
+    expect(inputs).toContain('infra/deployment.ts');
+    expect(inputs.filter((each) => /aws-cdk-lib|\/constructs\//.test(each))).toEqual([]);
+  });
+});
+
+describe('the check of the configuration', TIMEOUT, () => {
+  const issueOf = async (context: object, files: Files = {}) =>
+    resultOf(await checkedWith(context, { files }), 'configuration');
+
+  it('has the sentence of the parser, for the functions and for the deployment', async () => {
+    const deployment = { logRetentionDays: 2 };
+    const settings = { atemptsMax: 3 };
+    const found = await issueOf({ baseUrl: 'https://flows.example.org', routes: [ROUTE], settings, deployment });
+    expect(found).toMatchObject({ result: 'fault', todo: 'Correct cdk.json.' });
+    expect(found?.what).toMatch(
+      /^2 issues:\n- flowdrop\.settings\.atemptsMax: unknown, .* Did you mean attemptsMax\?\n/,
+    );
+    expect(found?.what).toContain('- flowdrop.deployment.logRetentionDays: expected one of 1, 3, 5,');
+  });
+
+  it('names a route that can never match', async () => {
+    const routes = [{ name: 'all', template: 'a' }, ROUTE];
+    expect((await issueOf({ baseUrl: 'https://flows.example.org', routes }))?.what).toBe(
+      'flowdrop.routes[1]: can never match: flowdrop.routes[0] (all) before it takes all that it could. Put pictures before it, or remove it.',
+    );
+  });
+
+  it('names existing buckets that overlap', async () => {
+    const deployment = { inboxBucket: 'one-bucket', resultsBucket: 'one-bucket' };
+    expect((await issueOf({ baseUrl: 'https://flows.example.org', routes: [ROUTE], deployment }))?.what).toMatch(
+      /^flowdrop\.deployment: inbox and results are one bucket, one-bucket, so every result would become an upload/,
+    );
+  });
+
+  it('names a file that is no JSON, and a folder without a configuration', async () => {
+    expect((await issueOf({}, { 'flowdrop.json': '{' }))?.what).toMatch(/^flowdrop\.json: /);
+    const directory = mkdtempSync(join(tmpdir(), 'flowdrop-before-'));
+    onTestFinished(() => rmSync(directory, { recursive: true }));
+    const ran = await runFlowdrop(['doctor', '--before-deployment', '--json'], { directory });
+    expect(resultOf(ran, 'configuration')?.what).toBe(`cdk.json: expected this file in ${directory}`);
+  });
+});
+
+it('the check of the routes warns of what is most likely a mistake', TIMEOUT, async () => {
+  const { url } = await standIn();
+  const ran = await checkedWith({ baseUrl: url, routes: [{ ...ROUTE, mediaTypes: ['image/png', 'image/jpg'] }] });
+  expect(resultOf(ran, 'routes')).toEqual({
+    check: 'routes',
+    result: 'warning',
+    what:
+      'flowdrop.routes[0].mediaTypes[1]: no extension of a file name stands for image/jpg, so only an upload with ' +
+      'this Content-Type fits. Did you mean image/jpeg?',
+    todo: 'Correct cdk.json, if this is not meant.',
+  });
+});
+
+describe('the check of the flow service', TIMEOUT, () => {
+  it.each<[string, RequestListener, RegExp, string]>([
+    [
+      'a redirect',
+      (request, response) => {
+        response.writeHead(301, { location: `https://flows.example.org${request.url}` }).end();
+      },
+      /^The flow service at http:\/\/127.* redirects to https:\/\/flows\.example\.org\/v1\/templates \(301\), and uploads follow no redirect\.$/,
+      'Use baseUrl https://flows.example.org/v1.',
+    ],
+    [
+      'a web page',
+      answering(200, '<!doctype html><title>Welcome</title>'),
+      /answers with a web page\.$/,
+      'Give the address of its API in baseUrl, not of its website.',
+    ],
+    [
+      'a path that is not there',
+      answering(404, { detail: 'Not Found' }),
+      /there is no flow service at this address \(404\)\.$/,
+      'Check the path in baseUrl. If the path is right, deploy all the same.',
+    ],
+  ])('tells %s', async (_, answer, what, todo) => {
+    const { origin } = await web(answer);
+    const ran = await checkedWith({ baseUrl: `${origin}/v1`, routes: [ROUTE] });
+    expect(resultOf(ran, 'the flow service')).toMatchObject({
+      result: 'fault',
+      what: expect.stringMatching(what),
+      todo,
+    });
+    expect(resultOf(ran, 'the token')).toMatchObject({
+      result: 'not checked',
+      what: 'the service does not answer as it should',
+    });
+    expect(resultOf(ran, 'templates of the routes')).toMatchObject({ result: 'not checked' });
+    expect(ran.code).toBe(1);
+  });
+
+  it('does not send the token to the example of this repository', async () => {
+    const ran = await checkedWith({ baseUrl: 'https://flows.example.com', routes: [ROUTE] });
+    expect(resultOf(ran, 'the flow service')).toEqual({
+      check: 'the flow service',
+      result: 'fault',
+      what:
+        'baseUrl is still the example, https://flows.example.com/. ' +
+        'No flow is made until it is the URL of your flow service.',
+      todo: 'Set baseUrl in cdk.json.',
+    });
+    expect(resultOf(ran, 'the token')).toMatchObject({ what: 'baseUrl is still the example' });
+  });
+});
+
+describe('the check of the token', TIMEOUT, () => {
+  it('tells that the service refuses it, without the token', async () => {
+    const { url } = await standIn();
+    const ran = await checkedWith({ baseUrl: url, routes: [ROUTE] }, { token: 'fake-token-of-another' });
+    expect(ran.code).toBe(1);
+    expect(resultOf(ran, 'the token')).toMatchObject({
+      result: 'fault',
+      what: expect.stringMatching(/^The flow service at http.* refuses the token \(401.*\)\.$/),
+      todo: 'Set the environment variable FLOWDROP_TOKEN to a valid one.',
+    });
+    expect(resultOf(ran, 'the flow service')).toMatchObject({ what: 'it does not accept the token' });
+    expect(`${ran.output}${ran.errors}`).not.toContain('fake-token');
+  });
+
+  it('warns of a token that may not list anything', async () => {
+    const { origin } = await web(answering(403, { detail: `No access for ${TOKEN}` }));
+    const ran = await checkedWith({ baseUrl: origin, routes: [ROUTE] });
+    expect(resultOf(ran, 'the token')).toMatchObject({
+      result: 'warning',
+      what: expect.stringMatching(/forbids the request \(403: No access for \[token\]\)\.$/),
+    });
+    expect(ran.code).toBe(0);
+  });
+
+  it('tells a token that no request can carry, and does not ask the service', async () => {
+    const { origin, requests } = await web(answering(200, { templates: [] }));
+    const ran = await checkedWith({ baseUrl: origin, routes: [ROUTE] }, { token: 'fake\ntoken' });
+    expect(resultOf(ran, 'the token')).toEqual({
+      check: 'the token',
+      result: 'fault',
+      what: 'The token holds a line break.',
+      todo: 'Set FLOWDROP_TOKEN to the token alone.',
+    });
+    expect(requests).toEqual([]);
+  });
+
+  it('is not made without a token, and says how to give one', async () => {
+    const { origin, requests } = await web(answering(200, { templates: [] }));
+    const ran = await checkedWith({ baseUrl: origin, routes: [ROUTE] }, { token: '' });
+    for (const check of ['the flow service', 'the token', 'templates of the routes']) {
+      expect(resultOf(ran, check)).toEqual({
+        check,
+        result: 'not checked',
+        what: 'there is no token: set the environment variable FLOWDROP_TOKEN',
+      });
+    }
+    expect([ran.code, requests]).toEqual([0, []]);
+  });
+
+  it('takes one that is typed at a terminal, which does not show it', async () => {
+    const { url } = await standIn();
+    const directory = folderWith({ baseUrl: url, routes: [ROUTE] });
+    const { code, output, errors, modes } = await runFlowdrop(['doctor', '--before-deployment'], {
+      directory,
+      answer: TOKEN,
+    });
+    expect(output).toContain('the token: good');
+    expect(code).toBe(0);
+    expect(errors).toContain('The token of the flow service (it is not shown, and not stored): ');
+    expect(`${output}${errors}`).not.toContain(TOKEN);
+    // In its raw mode a terminal shows nothing by itself.
+    expect(modes).toEqual([true, false]);
+  });
+
+  it('is interrupted by Ctrl-C while it asks', async () => {
+    const directory = folderWith({ baseUrl: 'https://flows.example.org', routes: [ROUTE] });
+    const ran = await runFlowdrop(['doctor', '--before-deployment'], { directory, answer: '\u0003' });
+    expect([ran.code, ran.output]).toEqual([130, '']);
+    expect(ran.modes).toEqual([true, false]);
+  });
+});
+
+describe('the check of the templates', TIMEOUT, () => {
+  it('names a route whose template the service does not know, and what there is', async () => {
+    const { url } = await standIn();
+    const ran = await checkedWith({ baseUrl: url, routes: [{ ...ROUTE, template: 'model_generate_fromimge' }] });
+    expect(resultOf(ran, 'templates of the routes')).toMatchObject({
+      result: 'fault',
+      what: 'The service does not know the template model_generate_fromimge (route pictures).',
+      todo: expect.stringMatching(/^Correct the routes, and try again\. There is .*model_generate_fromimage.*\.$/),
+    });
+    expect(ran.code).toBe(1);
+  });
+
+  it('names media types that the template does not take', async () => {
+    const { url } = await standIn();
+    const ran = await checkedWith({ baseUrl: url, routes: [{ ...ROUTE, mediaTypes: ['application/pdf'] }] });
+    expect(resultOf(ran, 'templates of the routes')).toMatchObject({
+      result: 'warning',
+      what: expect.stringContaining(
+        'route pictures sends application/pdf, and model_generate_fromimage takes image/png',
+      ),
+      todo: 'Correct the media types of the route, or its template, and try again.',
+    });
+  });
+
+  it('is not made if the service lists none', async () => {
+    const { url } = await serveStandIn({ tokens: [TOKEN], flowMs: 10, variation: { listTemplates: 404 } });
+    const ran = await checkedWith({ baseUrl: url, routes: [ROUTE] });
+    expect(resultOf(ran, 'templates of the routes')).toMatchObject({
+      result: 'not checked',
+      what: expect.stringContaining('the service does not say what it offers: '),
+    });
+    expect(ran.code).toBe(0);
+  });
+});
