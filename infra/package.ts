@@ -24,8 +24,9 @@ DIR then holds:
     index.js                   the construct, with the parts of zod that it needs
     functions/                 the two functions, bundled
     command/flowdrop.js        the command flowdrop, bundled
+    operations/index.js        what the command does, for scripts, bundled
     types/                     declarations
-    THIRD-PARTY-NOTICES.txt    the licences of what is in index.js. Each function and the command have their own.
+    THIRD-PARTY-NOTICES.txt    the licences of what is in index.js. The other bundles have their own.
 
 Its only dependency is CDK, which the app brings. Prints the path of the package.
 `;
@@ -37,14 +38,16 @@ const dist = orExit(COMMAND, () => {
   return resolve(dir);
 });
 const outDir = join(dist, 'package');
-/** In a folder of its own, because the licences of a bundle stand beside it. */
+/** Each in a folder of its own, because the licences of a bundle stand beside it. */
 const COMMAND_FILE = 'command/flowdrop.js';
+const OPERATIONS_FILE = 'operations/index.js';
 
 rmSync(outDir, { recursive: true, force: true });
 mkdirSync(join(outDir, 'docs'), { recursive: true });
 bundle(join(outDir, BUILT_BUNDLES));
 await bundleConstruct();
-await bundleCommand();
+await bundleWhole('../command-line/flowdrop.ts', COMMAND_FILE, '#!/usr/bin/env node\n');
+await bundleWhole('../operations/index.ts', OPERATIONS_FILE);
 writeTypes();
 pack(writeManifest());
 
@@ -69,17 +72,17 @@ async function bundleConstruct(): Promise<void> {
   });
 }
 
-/** The command with all that it needs. The packages that are no modules call `require`. */
-async function bundleCommand(): Promise<void> {
+/** A program with all that it needs. The packages that are no modules call `require`. */
+async function bundleWhole(entry: string, file: string, firstLine = ''): Promise<void> {
   const require = "import { createRequire } from 'node:module'; const require = createRequire(import.meta.url);";
   await build({
-    entryPoints: [here('../command-line/flowdrop.ts')],
-    outfile: join(outDir, COMMAND_FILE),
+    entryPoints: [here(entry)],
+    outfile: join(outDir, file),
     bundle: true,
     format: 'esm',
     platform: 'node',
     target: 'node24',
-    banner: { js: `#!/usr/bin/env node\n${require}` },
+    banner: { js: `${firstLine}${require}` },
     plugins: [thirdPartyNotices],
   });
 }
@@ -89,7 +92,7 @@ function writeTypes(): void {
     noEmit: false,
     emitDeclarationOnly: true,
     declaration: true,
-    // Declarations marked `@internal` refer to zod. zod is bundled, so its types are not in the package.
+    // Declarations marked `@internal` refer to zod or the AWS SDK. These are bundled, so their types are not in the package.
     stripInternal: true,
     rootDir: here('..'),
     outDir: join(outDir, 'types'),
@@ -100,7 +103,7 @@ function writeTypes(): void {
     extends: here('../tsconfig.json'),
     compilerOptions: options,
     include: [],
-    files: [here('./index.ts')],
+    files: [here('./index.ts'), here('../operations/index.ts')],
   };
   writeFileSync(path, JSON.stringify(config));
   execFileSync(here('../node_modules/.bin/tsc'), ['--project', path], { stdio: 'inherit' });
@@ -121,7 +124,10 @@ function writeManifest(): string {
     // Without `engines.npm`: only this repository needs that version, and an app may use any.
     engines: { node: engines.node },
     bin: { flowdrop: `./${COMMAND_FILE}` },
-    exports: { '.': { types: './types/infra/index.d.ts', default: './index.js' } },
+    exports: {
+      '.': { types: './types/infra/index.d.ts', default: './index.js' },
+      './operations': { types: './types/operations/index.d.ts', default: `./${OPERATIONS_FILE}` },
+    },
     peerDependencies: { 'aws-cdk-lib': `^${dependencies['aws-cdk-lib']}`, constructs: `^${dependencies.constructs}` },
   };
   writeFileSync(join(outDir, 'package.json'), `${JSON.stringify(manifest, undefined, 2)}\n`);

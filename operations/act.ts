@@ -128,7 +128,7 @@ export function whyLeft({ entry, issue }: FoundUpload, { action, parameters }: A
  */
 export async function act(
   { action, parameters, uploads }: Omit<Plan, 'left'>,
-  { collecting }: Deployment,
+  deployment: Deployment,
   signal: AbortSignal,
   onProgress: (count: number) => void = () => {},
 ): Promise<readonly Acted[]> {
@@ -136,7 +136,7 @@ export async function act(
   for (let from = 0; from < uploads.length; from += AT_ONCE_MAX) {
     const some = uploads.slice(from, from + AT_ONCE_MAX);
     const answer = resultsSchema.parse(
-      await collecting.invoke({ [action]: some.map(({ id }) => id), parameters }, signal),
+      await deployment.collecting.invoke({ [action]: some.map(({ id }) => id), parameters }, signal),
     );
     for (const { key, id } of some) {
       const { result = 'unknown', isAborted, isInDoubt } = answer.find(({ upload }) => upload === id) ?? {};

@@ -1,6 +1,5 @@
 import { createHash, createHmac } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { S3ClientConfig } from '@aws-sdk/client-s3';
 import { SignatureV4 } from '@smithy/signature-v4';
 
 /**
@@ -12,13 +11,21 @@ import { SignatureV4 } from '@smithy/signature-v4';
 const TRIES_MAX = 4;
 const BACKOFF_FIRST_MS = 300;
 
-type Credentials = Awaited<ReturnType<Extract<S3ClientConfig['credentials'], (...args: never) => unknown>>>;
+/** Credentials of AWS, as the providers of its SDK return them. */
+export interface AwsCredentials {
+  readonly accessKeyId: string;
+  readonly secretAccessKey: string;
+  /** Of temporary credentials. */
+  readonly sessionToken?: string | undefined;
+  /** When temporary credentials end. */
+  readonly expiration?: Date | undefined;
+}
 
 /** Where the services are, and who asks. */
 export interface AwsAccess {
   readonly region: string;
   /** The ordinary chain of the SDK, or the credentials of a local run. */
-  readonly credentials: () => Promise<Credentials>;
+  readonly credentials: () => Promise<AwsCredentials>;
   /** By service, such as `lambda`. Default: the variable `AWS_ENDPOINT_URL_<SERVICE>`, or the endpoint of the region. */
   readonly endpoints?: Readonly<Record<string, string | undefined>> | undefined;
 }

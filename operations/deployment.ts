@@ -29,12 +29,20 @@ export interface Deployment {
   readonly settings: Settings;
   /** False if the routes do not fit into the function's environment. `settings.routes` is empty then. */
   readonly areRoutesKnown: boolean;
+  /** @internal */
   readonly s3: S3Client;
+  /** @internal */
   readonly ledger: Ledger;
+  /** @internal */
   readonly inbox: Inbox;
+  /** @internal */
   readonly collecting: CollectingFunction;
+  /** @internal */
   readonly clock: Clock;
-  /** For the services of AWS that have no client here. */
+  /**
+   * For the services of AWS that have no client here.
+   * @internal
+   */
   readonly access: AwsAccess;
   /** The id of the event source mapping that brings uploads to the creating function. Undefined if it is not known. */
   readonly uploadMapping: string | undefined;

@@ -23,7 +23,10 @@ const localRunSchema = z.object({
   uploadMapping: z.string(),
 });
 
-/** How a command reaches the local run: by AWS's protocols, as a deployed one. */
+/**
+ * How a command reaches the local run: by AWS's protocols, as a deployed one.
+ * @internal
+ */
 export type LocalRun = z.infer<typeof localRunSchema>;
 
 /** No local run can be reached. The message says how to start one. */
@@ -34,6 +37,7 @@ export class NoLocalRunError extends Error {
 /**
  * Reads how the local run of a working directory is reached.
  * @throws {NoLocalRunError} no run watches a folder there.
+ * @internal
  */
 export function readLocalRun(directory: string): LocalRun {
   const path = join(directory, LOCAL_RUN_FOLDER, LOCAL_RUN_FILE);

@@ -70,7 +70,7 @@ export interface UploadStatus {
   readonly id: string;
   readonly key: string;
   /** `unknown` if the ledger has no entry of it, and `unreadable` if the entry is damaged. */
-  readonly state: Entry['state'] | 'unknown' | 'unreadable';
+  readonly state: UploadView['state'] | 'unknown' | 'unreadable';
   readonly view?: UploadView | undefined;
   /** Why there is no view. */
   readonly issue?: string | undefined;
@@ -97,7 +97,10 @@ export async function status(
   return { kind: 'prefix', prefix: found.prefix, counts, isCut: found.isCut, uploads };
 }
 
-/** @param intake tells of a pause, if that may be why the upload has no entry. */
+/**
+ * @param intake tells of a pause, if that may be why the upload has no entry.
+ * @internal
+ */
 export function statusOf(upload: FoundUpload, deployment: Deployment, intake?: Intake): UploadStatus {
   const { id, key, entry, issue, current } = upload;
   const facts = { kind: 'upload', id, key, isCurrent: current !== undefined } as const;

@@ -2,7 +2,7 @@ import * as z from 'zod/mini';
 import type { Deployment } from './deployment.ts';
 import { sleepUntilNext } from './wait.ts';
 
-const passSchema = z.object({
+const passSchema: z.ZodMiniType<SweepPass> = z.object({
   since: z.string(),
   startedAt: z.string(),
   endedAt: z.optional(z.string()),
@@ -18,7 +18,18 @@ const passesSchema = z.object({
 const reportSchema = z.object({ underWay: passesSchema, ended: passesSchema });
 
 /** How far a pass of the sweep is, or how it ended. Times are in ISO 8601. */
-export type SweepPass = z.infer<typeof passSchema>;
+export interface SweepPass {
+  readonly since: string;
+  readonly startedAt: string;
+  /** Undefined while it is under way. */
+  readonly endedAt?: string | undefined;
+  /** Uploads that were looked at. */
+  readonly compared: number;
+  /** Uploads that no notification told of. */
+  readonly missed: number;
+  /** Entries whose markers or receipts were put right. */
+  readonly repaired: number;
+}
 
 export interface SweepRequest {
   /** Also uploads from before the deployment's first day, since then. Milliseconds since the epoch. */
@@ -34,7 +45,7 @@ export interface SweepRequest {
  */
 export async function sweep(
   { since, dryRun }: SweepRequest,
-  { collecting }: Deployment,
+  deployment: Deployment,
   signal: AbortSignal,
   onProgress: (pass: SweepPass) => void = () => {},
 ): Promise<SweepPass> {
@@ -43,7 +54,7 @@ export async function sweep(
     ...(since !== undefined && { since: new Date(since).toISOString() }),
     ...(dryRun === true && { dryRun }),
   };
-  const ask = async (event: object) => reportSchema.parse(await collecting.invoke({ sweep: event }, signal));
+  const ask = async (event: object) => reportSchema.parse(await deployment.collecting.invoke({ sweep: event }, signal));
   const begun = (await ask(request)).underWay[kind];
   for (;;) {
     const { underWay, ended } = await ask({ status: true });

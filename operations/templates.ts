@@ -46,8 +46,8 @@ const answerSchema = z.union([
  * What the service offers, on all pages. The collecting function asks it, with its token.
  * @throws {TemplatesUnknownError} the service does not list its templates, or cannot be reached.
  */
-export async function templates({ collecting }: Deployment, signal: AbortSignal): Promise<readonly OfferedTemplate[]> {
-  return templatesIn(await collecting.invoke({ templates: true }, signal));
+export async function templates(deployment: Deployment, signal: AbortSignal): Promise<readonly OfferedTemplate[]> {
+  return templatesIn(await deployment.collecting.invoke({ templates: true }, signal));
 }
 
 /**

@@ -14,7 +14,7 @@ export interface UploadView {
   readonly putAt: string;
   /** When it came to the pipeline, or was last retried. */
   readonly arrivedAt: string;
-  readonly state: Entry['state'];
+  readonly state: 'claimed' | 'waiting' | 'running' | 'succeeded' | 'failed';
   readonly route: string;
   readonly template: string;
   readonly parameters?: unknown;
@@ -45,7 +45,10 @@ export interface UploadView {
   readonly results: { readonly bucket: string; readonly receipt: string };
 }
 
-/** @param settings the place of the results. */
+/**
+ * @param settings the place of the results.
+ * @internal
+ */
 export function viewOf(entry: Entry, settings: Pick<Settings, 'resultsBucket' | 'resultsPrefix'>): UploadView {
   const { upload, route, generation, attempts } = entry;
   return {

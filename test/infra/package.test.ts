@@ -65,6 +65,7 @@ describe('the package', () => {
       readFileSync(join(app, 'node_modules/flowdrop', folder, 'THIRD-PARTY-NOTICES.txt'), 'utf8');
     expect(notices('.')).toContain(`\nzod ${dependencies.zod} (MIT)\n`);
     expect(notices('.')).not.toContain('@aws-sdk');
+    expect(notices('operations')).toContain(`\n@aws-sdk/client-s3 ${dependencies['@aws-sdk/client-s3']} (`);
     for (const name of FUNCTION_NAMES) {
       expect(notices(`functions/${name}`)).toContain(`\n@aws-sdk/client-s3 ${dependencies['@aws-sdk/client-s3']} (`);
     }
@@ -155,6 +156,19 @@ describe('the package', () => {
           app,
         );
       expect(() => compile('right.ts')).not.toThrow();
+      const script = (query: string) => `
+        import { connectStack, type Listed, list, type PipelineStatus, status } from 'flowdrop/operations';
+        const signal = new AbortController().signal;
+        const deployment = await connectStack({ stack: 'flowdrop' }, signal);
+        export const listed: Listed = await list(${query}, deployment, signal);
+        export const code: string | undefined = listed.uploads[0]?.failure?.code;
+        export const state: PipelineStatus | { kind: string } = await status(undefined, deployment, signal);`;
+      writeFileSync(join(app, 'right-script.ts'), script(`{ state: 'failed', since: 0 }`));
+      writeFileSync(join(app, 'wrong-script.ts'), script(`{ state: 'faild' }`));
+      expect(() => compile('right-script.ts')).not.toThrow();
+      expect(() => compile('wrong-script.ts')).toThrow(
+        expect.objectContaining({ stdout: expect.stringContaining('\'"faild"\' is not assignable') }),
+      );
       expect(() => compile('wrong.ts')).toThrow(
         expect.objectContaining({ stdout: expect.stringContaining("'atemptsMax' does not exist") }),
       );

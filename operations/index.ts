@@ -1,0 +1,39 @@
+/** The package's export `flowdrop/operations`: what the command does, for scripts of your own. */
+
+export type { Json, JsonObject } from '../functions/base/json.ts';
+export { ConfigurationError } from '../functions/base/validation.ts';
+export { type Acted, type Action, type Asked, act, follow, type Plan, plan, type Selection } from './act.ts';
+export { type AwsCredentials, AwsRequestError } from './aws-requests.ts';
+export { type CanaryFile, canaryOf } from './canary.ts';
+export { type Checked, type Diagnosis, isFaulty, type Severity } from './checks.ts';
+export { FunctionFailedError } from './collecting-function.ts';
+export {
+  type AwsPlace,
+  connectFunction,
+  connectLocal,
+  connectStack,
+  type Deployment,
+  ForeignStackError,
+  type FunctionPlace,
+  issueOfConnection,
+  type QueueDepth,
+  type StackPlace,
+} from './deployment.ts';
+export { doctor } from './doctor.ts';
+export { type Explanation, explain, NothingToExplainError, RoutesUnknownError } from './explain.ts';
+export { forget, type Traces, tracesOf, UnderWayError, UnknownUploadError } from './forget.ts';
+export { DamagedResultError, type Fetched, get, type WriteResult } from './get.ts';
+export { droppedSince, type Intake, IntakeUnknownError, intakeOf, pause, resume } from './intake.ts';
+export { type Listed, type ListedState, type ListQuery, list } from './list.ts';
+export { NoLocalRunError } from './local-run.ts';
+export { type FileToPut, type Overrides, type Put, put, routeOfFile } from './put.ts';
+export {
+  type CollectorStatus,
+  type PipelineStatus,
+  type PrefixStatus,
+  status,
+  type UploadStatus,
+} from './status.ts';
+export { type SweepPass, type SweepRequest, sweep } from './sweep.ts';
+export { type OfferedTemplate, TemplatesUnknownError, templates } from './templates.ts';
+export type { UploadView } from './upload-view.ts';
