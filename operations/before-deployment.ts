@@ -22,7 +22,7 @@ export interface Plan {
   readonly source: string;
   /** The configuration, or all that is wrong with it. */
   readonly configuration: Context | ConfigurationError;
-  /** Undefined if it is not known. The service is not asked then. */
+  /** The token of the service. Undefined if it is not known. The service is not asked then. */
   readonly token: string | undefined;
 }
 
@@ -63,7 +63,7 @@ export function reasonNotToAsk({ configuration, token }: Plan): string | undefin
   return issueOfToken(token) === undefined ? undefined : 'no request can carry the token';
 }
 
-/** Whoever asks the service has found no {@link reasonNotToAsk}. */
+/** Only for a plan without a {@link reasonNotToAsk}. */
 function serviceOf({ configuration, token = '' }: Plan): Service {
   const { baseUrl } = configuration as Context;
   return { url: baseUrl.href.replace(/\/+$/, ''), token };
@@ -129,9 +129,12 @@ async function examineTemplates({ plan, issue, signal }: Subject): Promise<Outco
     const more = names.length > NAMED_MAX ? ` and ${names.length - NAMED_MAX} more` : '';
     const list =
       names.length === 0 ? 'The service offers none.' : `There is ${names.slice(0, NAMED_MAX).join(', ')}${more}.`;
-    return outcomeOfTemplates(routes, offered, { next: `try again`, list });
+    return outcomeOfTemplates(routes, offered, { next: 'try again', list });
   } catch (error) {
     if (!(error instanceof TemplatesUnknownError)) throw error;
-    return { notChecked: `the service does not say what it offers: ${error.code}: ${error.message}` };
+    const { code, message, severity, isUnlisted } = error;
+    if (isUnlisted) return { notChecked: `the service lists no templates: ${message}` };
+    const what = `The service at ${serviceOf(plan).url} does not say what it offers: ${code}: ${message}`;
+    return { severity, what, todo: 'Check that baseUrl is that of the flow service.' };
   }
 }

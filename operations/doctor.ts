@@ -142,18 +142,14 @@ async function examineService({ deployment, offered }: Subject): Promise<Outcome
     return 'good';
   } catch (error) {
     if (!(error instanceof TemplatesUnknownError)) throw error;
-    const { code, message } = error;
-    if (isUnlisted(code)) {
+    const { code, message, severity, isUnlisted } = error;
+    if (isUnlisted) {
       return { notChecked: `the service at ${deployment.settings.baseUrl} lists no templates: ${message}` };
     }
     const what = `The service at ${deployment.settings.baseUrl} does not answer as it should: ${code}: ${message}`;
-    const severity = code === 'throttled' || code === 'forbidden' ? 'warning' : 'fault';
     return { severity, what, todo: SERVICE_TODO[code] ?? 'Check that the address is that of the flow service.' };
   }
 }
-
-/** Not every service has a list of templates. */
-const isUnlisted = (code: string): boolean => ['not-found', 'not-served', 'rejected'].includes(code);
 
 async function examineTemplates({ deployment, offered }: Subject): Promise<Outcome> {
   if (!deployment.areRoutesKnown) return { notChecked: 'the routes stand in a file beside the code of the function' };

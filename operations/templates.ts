@@ -10,6 +10,16 @@ export class TemplatesUnknownError extends Error {
     super(message);
     this.code = code;
   }
+
+  /** True if the service has no list of templates. Not every service has one. */
+  get isUnlisted(): boolean {
+    return ['not-found', 'not-served', 'rejected'].includes(this.code);
+  }
+
+  /** `warning` if flows may be created all the same. */
+  get severity(): 'fault' | 'warning' {
+    return this.code === 'throttled' || this.code === 'forbidden' ? 'warning' : 'fault';
+  }
 }
 
 /** What the service offers. */

@@ -326,12 +326,25 @@ describe('the check of the templates', TIMEOUT, () => {
     });
   });
 
+  it('tells that something else than a flow service answers with JSON', async () => {
+    const { origin } = await web(answering(200, { hello: 'world' }));
+    const ran = await checkedWith({ baseUrl: origin, routes: [ROUTE] });
+    expect(resultOf(ran, 'templates of the routes')).toMatchObject({
+      result: 'fault',
+      what: expect.stringMatching(
+        /^The service at http:\/\/127.* does not say what it offers: unintelligible-answer: /,
+      ),
+      todo: 'Check that baseUrl is that of the flow service.',
+    });
+    expect(ran.code).toBe(1);
+  });
+
   it('is not made if the service lists none', async () => {
     const { url } = await serveStandIn({ tokens: [TOKEN], flowMs: 10, variation: { listTemplates: 404 } });
     const ran = await checkedWith({ baseUrl: url, routes: [ROUTE] });
     expect(resultOf(ran, 'templates of the routes')).toMatchObject({
       result: 'not checked',
-      what: expect.stringContaining('the service does not say what it offers: '),
+      what: expect.stringContaining('the service lists no templates: '),
     });
     expect(ran.code).toBe(0);
   });
