@@ -101,13 +101,19 @@ function withoutForbidden(whole: Plan, { settings, areRoutesKnown }: Deployment)
   return { ...whole, uploads: whole.uploads.filter(isAllowed), left };
 }
 
-/** The actions that are for an upload in this state. */
+/**
+ * The actions that are for an upload in this state.
+ * @internal
+ */
 export const actionsFor = (entry: Entry): readonly Action[] =>
   (['retry', 'cancel', 'collect'] as const).filter(
     (action) => whyLeft({ id: entry.upload.id, key: entry.upload.key, entry }, { action }) === undefined,
   );
 
-/** Why an action leaves an upload alone. Undefined if the action is for it. */
+/**
+ * Why an action leaves an upload alone. Undefined if the action is for it.
+ * @internal
+ */
 export function whyLeft({ entry, issue }: FoundUpload, { action, parameters }: Asked): string | undefined {
   if (entry === undefined) return issue?.message ?? 'it is unknown';
   if (!STATES[action].includes(entry.state)) {
