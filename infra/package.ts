@@ -1,12 +1,15 @@
 import { execFileSync } from 'node:child_process';
 import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { join, resolve } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { build } from 'esbuild';
+import { build, type Plugin } from 'esbuild';
 import { commandOptions, orExit, UsageError } from '../command-line/options.ts';
+import { buildPage } from '../page/build.ts';
+import { writePage } from '../page/page-files.ts';
+import { BUILT_APP } from '../page/server/built-app-files.ts';
 import { BUILT_BUNDLES } from './bundle/built.ts';
 import { bundle } from './bundle/bundle.ts';
-import { thirdPartyNotices } from './bundle/notices.ts';
+import { thirdPartyNotices, thirdPartyNoticesIn } from './bundle/notices.ts';
 
 const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 const COMMAND = 'npm run package';
@@ -24,6 +27,7 @@ DIR then holds:
     index.js                   the construct, with the parts of zod that it needs
     functions/                 the two functions, bundled
     command/flowdrop.js        the command flowdrop, bundled
+    command/page/              the page of flowdrop open, built
     operations/index.js        what the command does, for scripts, bundled
     types/                     declarations
     THIRD-PARTY-NOTICES.txt    the licences of what is in index.js. The other bundles have their own.
@@ -48,6 +52,7 @@ bundle(join(outDir, BUILT_BUNDLES));
 await bundleConstruct();
 await bundleWhole('../command-line/flowdrop.ts', COMMAND_FILE, '#!/usr/bin/env node\n');
 await bundleWhole('../operations/index.ts', OPERATIONS_FILE);
+await bundlePage();
 writeTypes();
 pack(writeManifest());
 
@@ -60,16 +65,18 @@ async function bundleConstruct(): Promise<void> {
     platform: 'node',
     target: 'node24',
     external: ['aws-cdk-lib', 'constructs'],
-    plugins: [
-      thirdPartyNotices,
-      {
-        name: 'use the bundled functions',
-        setup({ onResolve }) {
-          onResolve({ filter: /\/bundle\.ts$/ }, () => ({ path: here('./bundle/built.ts') }));
-        },
-      },
-    ],
+    plugins: [thirdPartyNotices, inPlaceOf(/\/bundle\.ts$/, './bundle/built.ts')],
   });
+}
+
+/** Bundles another module in place of one that needs the sources and a bundler. */
+function inPlaceOf(filter: RegExp, path: string): Plugin {
+  return {
+    name: `use ${path}`,
+    setup({ onResolve }) {
+      onResolve({ filter }, () => ({ path: here(path) }));
+    },
+  };
 }
 
 /** A program with all that it needs. The packages that are no modules call `require`. */
@@ -83,8 +90,15 @@ async function bundleWhole(entry: string, file: string, firstLine = ''): Promise
     platform: 'node',
     target: 'node24',
     banner: { js: `${firstLine}${require}` },
-    plugins: [thirdPartyNotices],
+    plugins: [thirdPartyNotices, inPlaceOf(/\/app-files\.ts$/, '../page/server/built-app-files.ts')],
   });
+}
+
+/** The part of the page that runs in the browser, beside the command, which serves it. */
+async function bundlePage(): Promise<void> {
+  const folder = join(outDir, dirname(COMMAND_FILE), BUILT_APP);
+  mkdirSync(folder);
+  await writePage(await buildPage([thirdPartyNoticesIn(folder)]), folder);
 }
 
 function writeTypes(): void {

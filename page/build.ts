@@ -1,29 +1,11 @@
 import { readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
-import { extname } from 'node:path';
+import { parse, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build, type Plugin } from 'esbuild';
-
-/** One file of the page. */
-export interface PageFile {
-  readonly body: Uint8Array;
-  readonly contentType: string;
-}
-
-/** Where the page's own files are, in its addresses. */
-export const ASSETS_PATH = '/assets/';
-/** The page itself. The server puts the token into its `<meta>`. */
-export const PAGE_PATH = '/';
+import { ASSETS_PATH, PAGE_PATH, type PageFile, type PageFiles, pageFile } from './page-files.ts';
 
 const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
-
-const CONTENT_TYPES: Readonly<Record<string, string>> = {
-  '.html': 'text/html; charset=utf-8',
-  '.svg': 'image/svg+xml',
-  '.js': 'text/javascript; charset=utf-8',
-  '.css': 'text/css; charset=utf-8',
-  '.wasm': 'application/wasm',
-};
 
 /** The decoder of Draco's compression, which the viewer loads for the models that need it. */
 const DRACO_FILES = ['draco_wasm_wrapper.js', 'draco_decoder.wasm'];
@@ -34,10 +16,16 @@ const DRACO_FILES = ['draco_wasm_wrapper.js', 'draco_decoder.wasm'];
  * The viewer for 3D models is a bundle of its own, which the app loads when it shows the first model. Its decoders for
  * compressed models are files of the page too: nothing is fetched from another host. KTX2 textures are not decoded,
  * because their decoder makes code from strings, which the page's content security policy forbids.
+ * @param plugins more plugins for esbuild.
  */
-export async function buildPage(): Promise<ReadonlyMap<string, PageFile>> {
+export async function buildPage(plugins: readonly Plugin[] = []): Promise<PageFiles> {
+  const { resolve } = createRequire(import.meta.url);
+  const decoders = DRACO_FILES.map((name) => ({
+    in: resolve(`three/examples/jsm/libs/draco/gltf/${name}`),
+    out: `decoders/${parse(name).name}`,
+  }));
   const { outputFiles } = await build({
-    entryPoints: { app: here('./app/main.ts'), style: here('./app/app.css') },
+    entryPoints: [{ in: here('./app/main.ts'), out: 'app' }, { in: here('./app/app.css'), out: 'app' }, ...decoders],
     outdir: here('./built'),
     write: false,
     bundle: true,
@@ -48,33 +36,31 @@ export async function buildPage(): Promise<ReadonlyMap<string, PageFile>> {
     minify: true,
     legalComments: 'none',
     chunkNames: '[name]-[hash]',
-    plugins: [adoptViewerStyles],
+    plugins: [adoptViewerStyles, copyDecoders, ...plugins],
     logLevel: 'silent',
   });
   const files = new Map<string, PageFile>();
-  files.set(PAGE_PATH, fileOf('index.html', await readFile(here('./app/index.html'))));
-  files.set(`${ASSETS_PATH}icon.svg`, fileOf('icon.svg', await readFile(here('./app/icon.svg'))));
+  files.set(PAGE_PATH, pageFile('index.html', await readFile(here('./app/index.html'))));
+  files.set(`${ASSETS_PATH}icon.svg`, pageFile('icon.svg', await readFile(here('./app/icon.svg'))));
   for (const { path, contents } of outputFiles) {
-    const name = path.slice(here('./built').length + 1).replace('style.css', 'app.css');
-    files.set(`${ASSETS_PATH}${name}`, fileOf(name, contents));
+    const name = relative(here('./built'), path);
+    files.set(`${ASSETS_PATH}${name}`, pageFile(name, contents));
   }
-  const { resolve } = createRequire(import.meta.url);
-  for (const name of DRACO_FILES) {
-    const path = resolve(`three/examples/jsm/libs/draco/gltf/${name}`);
-    files.set(`${ASSETS_PATH}decoders/${name}`, fileOf(name, await readFile(path)));
-  }
-  files.set(
-    `${ASSETS_PATH}decoders/meshopt.js`,
-    fileOf('meshopt.js', Buffer.from('// The viewer has this decoder.\n')),
-  );
+  const meshopt = Buffer.from('// The viewer has this decoder.\n');
+  files.set(`${ASSETS_PATH}decoders/meshopt.js`, pageFile('meshopt.js', meshopt));
   return files;
 }
 
-function fileOf(name: string, body: Uint8Array): PageFile {
-  const contentType = CONTENT_TYPES[extname(name)];
-  if (contentType === undefined) throw new Error(`The page has no content type for "${name}".`);
-  return { body, contentType };
-}
+/** Copies the decoders as they are, so that esbuild counts them among the files of the page. */
+const copyDecoders: Plugin = {
+  name: 'copy the decoders',
+  setup({ onLoad }) {
+    onLoad({ filter: /[\\/]libs[\\/]draco[\\/]/ }, async ({ path }) => ({
+      contents: await readFile(path),
+      loader: 'copy',
+    }));
+  },
+};
 
 /**
  * Moves the styles of `<model-viewer>` from a `<style>` element, which the page's content security policy blocks, to the

@@ -1,6 +1,6 @@
 import { readdir, readFile, writeFile } from 'node:fs/promises';
-import { dirname, join, resolve } from 'node:path';
-import type { Metafile, PartialMessage, Plugin } from 'esbuild';
+import { dirname, join, relative, resolve } from 'node:path';
+import type { BuildOptions, Metafile, PartialMessage, Plugin } from 'esbuild';
 
 /** File beside a bundle with the licences and notices of the packages in it. */
 export const NOTICES_FILE = 'THIRD-PARTY-NOTICES.txt';
@@ -12,6 +12,24 @@ const KEPT_LICENCES: Readonly<Record<string, { readonly license: string; readonl
   '@aws-sdk': { license: 'Apache-2.0', file: 'aws-sdk.txt' },
   '@aws-lambda-powertools': { license: 'MIT-0', file: 'powertools.txt' },
 };
+
+/**
+ * Code of others that a package contains without their licences. The texts are from the source repositories. Its
+ * versions are the package's: after an update, look there for what is new.
+ */
+const INSIDE = [
+  { name: 'three/build/three.core', title: 'earcut (ISC)', file: 'earcut.txt' },
+  { name: 'three/examples/jsm/libs/draco', title: 'Draco (Apache-2.0)', file: 'draco.txt' },
+  { name: 'three/examples/jsm/libs/fflate', title: 'fflate (MIT)', file: 'fflate.txt' },
+  { name: 'three/examples/jsm/libs/ktx-parse', title: 'ktx-parse (MIT)', file: 'ktx-parse.txt' },
+  { name: 'three/examples/jsm/libs/meshopt_decoder', title: 'meshoptimizer (MIT)', file: 'meshoptimizer.txt' },
+  // zstddec is a wrapper of the compiled zstd, by the author of ktx-parse, with the same text.
+  { name: 'three/examples/jsm/libs/zstddec', title: 'zstddec (MIT)', file: 'ktx-parse.txt' },
+  { name: 'three/examples/jsm/libs/zstddec', title: 'Zstandard (BSD-3-Clause)', file: 'zstd.txt' },
+].map(({ name, ...others }) => ({ path: new RegExp(`/node_modules/${name}[./]`), ...others }));
+
+/** All that is in such a folder is by others. */
+const OTHERS_FOLDER = /\/node_modules\/three\/examples\/jsm\/libs\//;
 
 /** Folder of a package, in a path with forward slashes. */
 const PACKAGE_FOLDER = /^.*\/node_modules\/(?:@[^/]+\/)?[^/]+(?=\/)/;
@@ -35,33 +53,52 @@ interface Package {
  *
  * The build fails if a package has no licence.
  */
-export const thirdPartyNotices: Plugin = {
-  name: 'third-party notices',
-  setup({ initialOptions, onEnd }) {
-    const { outfile = '', absWorkingDir = process.cwd() } = initialOptions;
-    initialOptions.metafile = true;
-    onEnd(async ({ metafile }) => {
-      // There is no metafile if the build failed.
-      if (metafile === undefined) return;
-      const packages = await Promise.all(packageFolders(metafile, absWorkingDir).map(packageIn));
-      const errors = packages.flatMap(({ title, text }) => (text === undefined ? withoutLicence(title) : []));
-      if (errors.length === 0) await writeFile(join(dirname(outfile), NOTICES_FILE), noticesOf(packages));
-      return { errors };
-    });
-  },
-};
+export const thirdPartyNotices: Plugin = noticesPlugin(({ outfile = '' }) => dirname(outfile));
 
-/** Folders of the packages with code in the bundle. The paths of a metafile are relative to esbuild's working directory. */
-function packageFolders({ outputs }: Metafile, workingDir: string): readonly string[] {
-  const folders = new Set<string>();
-  for (const { inputs } of Object.values(outputs)) {
-    for (const [path, { bytesInOutput }] of Object.entries(inputs)) {
-      const folder = PACKAGE_FOLDER.exec(resolve(workingDir, path));
-      if (folder !== null && bytesInOutput > 0) folders.add(folder[0]);
-    }
-  }
-  return [...folders];
+/** The same, in a folder of its own, for a build that writes its files elsewhere. The folder must exist. */
+export const thirdPartyNoticesIn = (folder: string): Plugin => noticesPlugin(() => folder);
+
+function noticesPlugin(folderOf: (options: BuildOptions) => string): Plugin {
+  return {
+    name: 'third-party notices',
+    setup({ initialOptions, onEnd }) {
+      const { absWorkingDir = process.cwd() } = initialOptions;
+      initialOptions.metafile = true;
+      onEnd(async ({ metafile }) => {
+        // There is no metafile if the build failed.
+        if (metafile === undefined) return;
+        const paths = bundledPaths(metafile, absWorkingDir);
+        const packages = await Promise.all([...packageFolders(paths).map(packageIn), ...partsInside(paths)]);
+        const errors = [
+          ...packages.flatMap(({ title, text }) => (text === undefined ? withoutLicence(title) : [])),
+          ...paths.filter(isByUnknown).map((path) => withoutLicence(relative(absWorkingDir, path))),
+        ];
+        if (errors.length === 0) await writeFile(join(folderOf(initialOptions), NOTICES_FILE), noticesOf(packages));
+        return { errors };
+      });
+    },
+  };
 }
+
+/** Files with code in the bundle. The paths of a metafile are relative to esbuild's working directory. */
+function bundledPaths({ outputs }: Metafile, workingDir: string): readonly string[] {
+  const inputs = Object.values(outputs).flatMap((output) => Object.entries(output.inputs));
+  const paths = inputs.flatMap(([path, { bytesInOutput }]) => (bytesInOutput > 0 ? resolve(workingDir, path) : []));
+  return [...new Set(paths)];
+}
+
+/** Folders of the packages of these files. */
+const packageFolders = (paths: readonly string[]): readonly string[] => [
+  ...new Set(paths.flatMap((path) => PACKAGE_FOLDER.exec(path)?.[0] ?? [])),
+];
+
+const partsInside = (paths: readonly string[]): readonly Promise<Package>[] =>
+  INSIDE.filter((part) => paths.some((path) => part.path.test(path))).map(async ({ title, file }) => ({
+    title,
+    text: await textOf(keptLicence(file)),
+  }));
+
+const isByUnknown = (path: string): boolean => OTHERS_FOLDER.test(path) && !INSIDE.some((part) => part.path.test(path));
 
 async function packageIn(folder: string): Promise<Package> {
   const { name, version, license } = JSON.parse(await readFile(join(folder, 'package.json'), 'utf8'));
@@ -73,10 +110,12 @@ async function packageIn(folder: string): Promise<Package> {
     const kept = KEPT_LICENCES[name.split('/')[0]];
     // A package that has changed its licence needs another text.
     if (kept === undefined || kept.license !== license) return { title, text: undefined };
-    paths.unshift(join(import.meta.dirname, 'licences', kept.file));
+    paths.unshift(keptLicence(kept.file));
   }
   return { title, text: (await Promise.all(paths.map(textOf))).join('\n\n') };
 }
+
+const keptLicence = (file: string): string => join(import.meta.dirname, 'licences', file);
 
 const textOf = async (path: string): Promise<string> => (await readFile(path, 'utf8')).replaceAll('\r\n', '\n').trim();
 

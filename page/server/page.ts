@@ -6,8 +6,9 @@ import { pipelineStatus } from '../../operations/status.ts';
 import { entryOf, openInput, openResult } from '../../operations/stored-bytes.ts';
 import { TemplatesUnknownError, templates } from '../../operations/templates.ts';
 import type { About, TokenMeta, UploadsPage } from '../api.ts';
+import type { PageFiles } from '../page-files.ts';
 import { begin, INERT_POLICY, invalid, notFound, PAGE_POLICY, PageError, sendError } from './answers.ts';
-import { type AppFiles, appFiles } from './app-files.ts';
+import { appFiles } from './app-files.ts';
 import { sendBytes } from './bytes.ts';
 import { detailOf } from './detail.ts';
 import { sendEvents } from './events.ts';
@@ -23,7 +24,7 @@ const LIMIT_MAX = 1_000;
 
 export interface PageOptions {
   /** The files of the app. Default: they are built at the first visit. */
-  readonly appFiles?: (() => Promise<AppFiles>) | undefined;
+  readonly appFiles?: (() => Promise<PageFiles>) | undefined;
   /** How often the feed looks at the ledger. Default: by the kind of the deployment. */
   readonly pace?: FeedPace | undefined;
   /** How a command names this deployment, such as `--stack NAME`. Default: not at all, as for a local run. */
@@ -44,7 +45,7 @@ export class Page {
   readonly #feed: Feed;
   readonly #plans: Plans;
   readonly #router: Router;
-  #files: Promise<AppFiles> | undefined;
+  #files: Promise<PageFiles> | undefined;
   readonly #underWay = new Set<Promise<void>>();
 
   constructor(deployment: Deployment, options: OpenOptions) {

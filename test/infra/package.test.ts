@@ -1,10 +1,14 @@
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
+import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { FUNCTION_NAMES } from '../../infra/bundle/bundle.ts';
+import { Operated } from '../operations/support.ts';
+import { Visitor } from '../page/support.ts';
 
 const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 const run = (command: string, args: string[], cwd: string, env: Record<string, string> = {}) =>
@@ -80,6 +84,47 @@ describe('the package', () => {
     const notices = readFileSync(join(app, 'node_modules/flowdrop/command/THIRD-PARTY-NOTICES.txt'), 'utf8');
     for (const name of ['@aws-sdk/client-s3', 'commander']) expect(notices).toContain(`\n${name} `);
   });
+
+  it(
+    'serves the page of a pipeline, with its scripts, the viewer of models and their licences',
+    async () => {
+      await using operated = await Operated.start();
+      const command = join(app, 'node_modules/flowdrop/command/flowdrop.js');
+      const server = spawn(process.execPath, [command, 'open', '--no-browser'], {
+        cwd: operated.directory,
+        stdio: ['ignore', 'pipe', 'inherit'],
+      });
+      onTestFinished(() => void server.kill('SIGKILL'));
+      let url: string | undefined;
+      for await (const line of createInterface(server.stdout)) {
+        url = /http:\S+/.exec(line)?.[0];
+        if (url !== undefined) break;
+      }
+      const visitor = await Visitor.open(url ?? '');
+      const textAt = async (path: string, type: string): Promise<string> => {
+        const { status, headers, text } = await visitor.ask(path);
+        expect([path, status, headers['content-type']]).toEqual([path, 200, type]);
+        return text;
+      };
+      const html = await textAt('/', 'text/html; charset=utf-8');
+      for (const asset of ['/assets/app.js', '/assets/app.css', '/assets/icon.svg']) expect(html).toContain(asset);
+      const javascript = 'text/javascript; charset=utf-8';
+      const script = await textAt('/assets/app.js', javascript);
+      const [, viewer = ''] = /import\("\.\/(viewer-[^"]+)"\)/.exec(script) ?? [];
+      expect(await textAt(`/assets/${viewer}`, javascript)).toContain('WebGLRenderer');
+      await textAt('/assets/app.css', 'text/css; charset=utf-8');
+      await textAt('/assets/decoders/draco_wasm_wrapper.js', javascript);
+      await textAt('/assets/decoders/draco_decoder.wasm', 'application/wasm');
+      const notices = await textAt('/THIRD-PARTY-NOTICES.txt', 'text/plain; charset=utf-8');
+      const model = devDependencies['@google/model-viewer'];
+      expect(notices).toContain(`\n@google/model-viewer ${model} (Apache-2.0)\nDraco (Apache-2.0)\n`);
+      for (const name of ['lit-html', 'three', 'earcut', 'meshoptimizer']) expect(notices).toContain(`\n${name} `);
+      expect((await visitor.ask('/api/about')).json).toMatchObject({ pipeline: 'operated' });
+      server.kill('SIGINT');
+      expect(await once(server, 'exit')).toEqual([0, null]);
+    },
+    MANY_PROCESSES_TIMEOUT_MS,
+  );
 
   it(
     'synthesises the example, with both functions in it',

@@ -1,7 +1,8 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { gzipSync } from 'node:zlib';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { buildPage, PAGE_PATH, type PageFile } from '../../page/build.ts';
+import { buildPage } from '../../page/build.ts';
+import { PAGE_PATH, type PageFiles } from '../../page/page-files.ts';
 
 /** Maximum size of all that is loaded before the first model is shown, gzipped, in bytes. */
 const GZIPPED_BYTES_MAX = 60_000;
@@ -9,7 +10,7 @@ const GZIPPED_BYTES_MAX = 60_000;
 const APP = new URL('../../page/app/', import.meta.url);
 
 describe('the built page', () => {
-  let files: ReadonlyMap<string, PageFile>;
+  let files: PageFiles;
   beforeAll(async () => {
     files = await buildPage();
   });

@@ -3,14 +3,14 @@ import { onTestFinished } from 'vitest';
 import type { PipelineOptions } from '../../local/pipeline.ts';
 import type { Deployment } from '../../operations/deployment.ts';
 import type { ApiError, Events } from '../../page/api.ts';
-import type { AppFiles } from '../../page/server/app-files.ts';
+import type { PageFiles } from '../../page/page-files.ts';
 import type { FeedPace } from '../../page/server/feed.ts';
 import { type ServedPage, type ServeOptions, servePage } from '../../page/server/serve-page.ts';
 import { Operated } from '../operations/support.ts';
 
 export const PAGE_HTML = '<!doctype html><head><meta name="flowdrop-token" content="" /></head><body>the page</body>';
 
-const APP: AppFiles = new Map([
+const APP: PageFiles = new Map([
   ['/', { body: Buffer.from(PAGE_HTML), contentType: 'text/html; charset=utf-8' }],
   ['/assets/app.js', { body: Buffer.from('export {};'), contentType: 'text/javascript; charset=utf-8' }],
 ]);

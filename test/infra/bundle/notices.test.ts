@@ -139,6 +139,39 @@ describe('the notices of a bundle with a package', () => {
     expect(error).toContain('The bundle contains code of @middy/other 1.2.3 (Apache-2.0), which has no licence file.');
   });
 
+  describe('that contains code of others', () => {
+    const three = (file: string) => {
+      const inside = `examples/jsm/libs/${file}`;
+      return bundleWith('three', {
+        'package.json': JSON.stringify({
+          name: 'three',
+          version: '1.2.3',
+          type: 'module',
+          main: inside,
+          license: 'MIT',
+        }),
+        LICENSE: 'The licence of three.',
+        [inside]: 'export const value = Math.random();',
+      });
+    };
+
+    it('contain their licences too', () => {
+      const { notices } = three('meshopt_decoder.module.js');
+      expect(notices).toMatch(/\nmeshoptimizer \(MIT\)\n[^=]*Arseny Kapoulkine/);
+      expect(notices).toContain('The licence of three.');
+      expect(notices).not.toContain('fflate');
+    });
+
+    it('cannot be made without the licence: the build fails and names the file', () => {
+      const { error, notices } = three('other.module.js');
+      expect(notices).toBe(undefined);
+      expect(error).toMatch(
+        /contains code of \S*three\/examples\/jsm\/libs\/other\.module\.js, which has no licence file/,
+      );
+      expect(error).toContain('infra/bundle/notices.ts');
+    });
+  });
+
   it('do not name a package that left no code in the bundle, and need no licence of it', () => {
     const { notices, error } = bundleWith('types-only', {
       'package.json': manifest('types-only'),
