@@ -2,6 +2,7 @@ import type { Json } from '../functions/base/json.ts';
 import type { Receipt } from '../functions/publish/receipts.ts';
 import type { Action } from '../operations/act.ts';
 import type { Diagnosis } from '../operations/checks.ts';
+import type { Intake } from '../operations/intake.ts';
 import type { ListedState } from '../operations/list.ts';
 import type { PipelineStatus } from '../operations/status.ts';
 import type { OfferedTemplate } from '../operations/templates.ts';
@@ -68,6 +69,8 @@ export interface About {
   readonly canOverride: boolean;
   /** Maximum size of an input, in bytes. A larger file fails in the pipeline. */
   readonly inputBytesMax: number;
+  /** How long uploads wait in the queue, in days. */
+  readonly queueDays: number;
 }
 
 export interface AboutRoute {
@@ -83,7 +86,7 @@ export interface AboutRoute {
 }
 
 /** `GET /api/status`, and the data of the event `status`. */
-export type Status = PipelineStatus & { readonly isPaused?: boolean | undefined };
+export type Status = PipelineStatus;
 
 /** A waiting upload whose flow may exist is `held`: it waits for the operator. */
 export type RowState = 'claimed' | 'waiting' | 'held' | 'running' | 'succeeded' | 'failed';
@@ -274,6 +277,16 @@ export interface AgainRequest {
   readonly id: string;
   readonly parameters?: Json | undefined;
   readonly template?: string | undefined;
+}
+
+/**
+ * `POST /api/pause` and `POST /api/resume`, without a body. The answer comes when it is done, which takes a minute as a
+ * rule. It is done to its end if the visitor leaves. 409 if the opposite is under way, or the queue is not known.
+ */
+export interface IntakeAnswer {
+  readonly intake: Intake;
+  /** Since when the queue has dropped uploads, if the pause was longer than they wait there. */
+  readonly dropped?: string | undefined;
 }
 
 /** `GET /api/templates`. 503 if the service does not list them. */

@@ -11,7 +11,7 @@ import { plural } from './words.ts';
 const LISTED_MAX = 20;
 
 /** A modal window. The browser keeps the keyboard inside, and closes it with Escape. */
-abstract class Dialog extends LightElement {
+export abstract class Dialog extends LightElement {
   protected override render(): TemplateResult {
     // An id is unique on the page, and there are several dialogs.
     const title = `${this.localName}-title`;

@@ -54,6 +54,12 @@ export class Feed extends EventTarget {
     return this.#rows.get(id);
   }
 
+  /** Takes over what a change came to, before the server's events tell it. */
+  setIntake(intake: Status['intake']): void {
+    if (this.status !== undefined) this.status = { ...this.status, intake };
+    this.#changedNow();
+  }
+
   start(): void {
     void this.#loadAll();
     window.addEventListener('online', this.#connectNow);

@@ -1,7 +1,8 @@
 import { html, nothing, type PropertyValues, type TemplateResult } from 'lit';
-import type { PlanQuery, PlanRequest, UploadDetail, UploadRow } from '../api.ts';
+import type { PlanQuery, PlanRequest, Status, UploadDetail, UploadRow } from '../api.ts';
 import type { ActionDialog, AgainDialog, DoctorDialog } from './dialogs.ts';
 import { Feed } from './feed.ts';
+import type { IntakeDialog } from './intake-dialog.ts';
 import { LightElement } from './light-element.ts';
 import { Outbox } from './outbox.ts';
 import type { UploadDetailView } from './upload-detail.ts';
@@ -9,6 +10,7 @@ import type { BulkRequest, UploadList } from './upload-list.ts';
 import { plural, splitKey } from './words.ts';
 import './dialogs.ts';
 import './drop-zone.ts';
+import './intake-dialog.ts';
 import './page-header.ts';
 import './upload-detail.ts';
 import './upload-list.ts';
@@ -81,6 +83,7 @@ export class FlowdropPage extends LightElement {
         .connection=${connection}
         .now=${now}
         @examine=${() => this.querySelector<DoctorDialog>('doctor-dialog')?.open()}
+        @change-intake=${this.#changeIntake}
       ></page-header>
       ${this.#connectionNote()}
       <main id="main" tabindex="-1" data-detail=${selected !== undefined || nothing}>
@@ -112,6 +115,7 @@ export class FlowdropPage extends LightElement {
       </main>
       <action-dialog></action-dialog>
       <again-dialog @chosen=${this.#choose}></again-dialog>
+      <intake-dialog .about=${about} @intake=${this.#setIntake}></intake-dialog>
       <doctor-dialog></doctor-dialog>
       <p class="visually-hidden" role="status" aria-live="polite" id="announcements">${this.announced}</p>
     `;
@@ -194,6 +198,12 @@ export class FlowdropPage extends LightElement {
     if (uploads !== undefined) this.#plan({ action, uploads });
     else this.#plan({ action, query: { state: state as PlanQuery['state'], ...(code !== undefined && { code }) } });
   };
+
+  #changeIntake = ({ detail: change }: CustomEvent<'pause' | 'resume'>): void => {
+    void this.querySelector<IntakeDialog>('intake-dialog')?.open(change);
+  };
+
+  #setIntake = ({ detail: intake }: CustomEvent<Status['intake']>): void => this.#feed.setIntake(intake);
 
   #plan(request: PlanRequest): void {
     void this.querySelector<ActionDialog>('action-dialog')?.open(request);

@@ -35,5 +35,7 @@ export const ICONS = {
   expand: drawn(svg`<path d="M12 3.5h4.5V8M8 16.5H3.5V12M16.5 3.5 11.7 8.3M3.5 16.5l4.8-4.8" />`),
   search: drawn(svg`<circle cx="9" cy="9" r="5.5" /><path d="m13.2 13.2 3.6 3.6" />`),
   pulse: drawn(svg`<path d="M2.5 10.5h3.2L8 4.5l4 11 2.3-5h3.2" />`),
+  pause: drawn(svg`<path d="M7 4.5v11M13 4.5v11" />`),
+  resume: drawn(svg`<path d="M6.5 4.2v11.6l9-5.8Z" />`),
   retry: drawn(svg`<path d="M15.8 7.4A6.5 6.5 0 1 0 16.5 10M16.4 3.6v4h-4" />`),
 } as const;

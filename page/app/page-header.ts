@@ -3,7 +3,7 @@ import type { About, Status } from '../api.ts';
 import type { Connection } from './feed.ts';
 import { ICONS } from './icons.ts';
 import { LightElement } from './light-element.ts';
-import { count, fullTime, timeAgo } from './words.ts';
+import { clockTime, count, fullTime, plural, timeAgo } from './words.ts';
 
 /** A tick comes every minute. After three without one, the header says so. */
 const TICK_LATE_MS = 3 * 60_000;
@@ -15,7 +15,10 @@ const CONNECTION_WORDS: Readonly<Record<Connection, string>> = {
   'no-access': 'No access',
 };
 
-/** How the pipeline is doing, at a glance. Tells `examine` if the user wants to know more. */
+/**
+ * How the pipeline is doing, at a glance. Tells `examine` if the user wants to know more, and `change-intake` with `pause`
+ * or `resume`.
+ */
 export class PageHeader extends LightElement {
   static override readonly properties = {
     about: { attribute: false },
@@ -43,12 +46,58 @@ export class PageHeader extends LightElement {
         <span class="connection" data-connection=${connection}>
           <span class="dot" aria-hidden="true"></span>${CONNECTION_WORDS[connection]}
         </span>
+        ${this.#intakeButton()}
         <button type="button" class="quiet" @click=${() => this.tell('examine')}>${ICONS.pulse} Check</button>
       </div>
+      ${this.#pauseNote()}
     `;
   }
 
-  #figures(status: Status): readonly (TemplateResult | typeof nothing)[] {
+  /** One button for both, which keeps the keyboard when the pause begins or ends. */
+  #intakeButton(): TemplateResult | typeof nothing {
+    const { intake, queue } = this.status ?? {};
+    if (intake === undefined) return nothing;
+    const { state } = intake;
+    const change = state === 'on' ? 'pause' : 'resume';
+    const isChanging = state !== 'on' && state !== 'paused';
+    const waiting = queue?.visible ?? 0;
+    const words = {
+      on: 'Pause…',
+      paused: waiting === 0 ? 'Resume…' : `Resume: pay for ${plural(waiting, 'waiting upload')}…`,
+      pausing: 'Pausing…',
+      resuming: 'Resuming…',
+      changing: 'Changing…',
+    }[state];
+    return html`<button
+      type="button"
+      class=${state === 'paused' ? 'primary' : 'quiet'}
+      aria-disabled=${isChanging || nothing}
+      @click=${() => isChanging || this.tell('change-intake', change)}
+    >
+      ${state === 'on' ? ICONS.pause : state === 'paused' ? ICONS.resume : nothing} ${words}
+    </button>`;
+  }
+
+  #pauseNote(): TemplateResult | typeof nothing {
+    const { intake, queue } = this.status ?? {};
+    if (intake?.state !== 'paused') return nothing;
+    const { since, isByUser } = intake;
+    const waiting = queue?.visible ?? 0;
+    return html`<p class="pause-note">
+      <strong>
+        New flows are paused${since === undefined ? nothing : html` since <time datetime=${since} title=${fullTime(since)}>${clockTime(since, this.now)}</time>`}.
+      </strong>
+      ${isByUser ? nothing : 'Lambda itself turned off the queue: Check says more.'}
+      ${
+        waiting === 0
+          ? 'New files wait in the queue.'
+          : `${plural(waiting, 'upload waits', 'uploads wait')} in the queue: ${waiting === 1 ? 'its flow is' : 'their flows are'} paid for when you resume.`
+      }
+      Results are still collected.
+    </p>`;
+  }
+
+  #figures(status: Status): readonly TemplateResult[] {
     const { waiting, running, failed, collectors } = status;
     const pace = Math.min(...collectors.map(({ requestsPerSecond }) => requestsPerSecond ?? Number.POSITIVE_INFINITY));
     const lastTick = collectors
@@ -57,7 +106,6 @@ export class PageHeader extends LightElement {
       .at(-1);
     const isLate = lastTick !== undefined && this.now - Date.parse(lastTick) > TICK_LATE_MS;
     return [
-      status.isPaused === true ? figure('Pipeline', 'Paused', { isBad: true }) : nothing,
       figure('Waiting', count(waiting.count + status.queue.visible)),
       figure('Running', count(running.count)),
       figure('Failed in 24 h', count(failed.count), { isBad: failed.count > 0 }),

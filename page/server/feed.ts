@@ -106,6 +106,16 @@ export class Feed {
     return end;
   }
 
+  /** Tells what a change of the pipeline has changed, at its start and at its end. */
+  async during<T>(change: Promise<T>): Promise<T> {
+    this.#statusAt = NEVER;
+    try {
+      return await change;
+    } finally {
+      this.#statusAt = NEVER;
+    }
+  }
+
   get listeners(): number {
     return this.#log.listeners;
   }
@@ -209,8 +219,12 @@ export class Feed {
 
   async #lookAtStatus(): Promise<void> {
     if (performance.now() - this.#statusAt < this.#pace.statusMs) return;
-    const status: Status = await pipelineStatus(this.#deployment, this.#signal);
+    // Set first: if the pipeline is changed during this look, the next one comes soon.
     this.#statusAt = performance.now();
+    const status: Status = await pipelineStatus(this.#deployment, this.#signal).catch((error: unknown) => {
+      this.#statusAt = NEVER;
+      throw error;
+    });
     // The window of the failures moves with the clock, and is no news.
     const text = JSON.stringify({ ...status, failed: status.failed.count });
     if (text === this.#status) return;

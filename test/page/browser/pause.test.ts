@@ -1,0 +1,53 @@
+import type { Browser } from 'playwright-core';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { isWithoutBrowser, PATIENCE_MS, Served, START_MS, startBrowser, TEST_MS, Visit } from './support.ts';
+
+describe.skipIf(isWithoutBrowser)('a pause', { timeout: TEST_MS }, () => {
+  const closing = new AsyncDisposableStack();
+  let browser: Browser;
+  let served: Served;
+  beforeAll(async () => {
+    served = closing.use(await Served.start());
+    browser = closing.use(await startBrowser()).browser;
+  }, START_MS);
+  afterAll(() => closing.disposeAsync());
+
+  it('begins after a confirmation, is shown since when, and ends after the costs were seen', async () => {
+    await using visit = await Visit.open(browser, served, { viewport: { width: 380, height: 800 } });
+    const { page } = visit;
+    const created = () => served.operated.pipeline.standIn?.counts.createFlow ?? 0;
+    const note = page.locator('.pause-note');
+    const focused = () => page.evaluate(() => document.activeElement?.textContent?.trim());
+
+    await page.getByRole('button', { name: 'Pause…' }).click();
+    const pause = page.getByRole('dialog', { name: 'Pause' });
+    await pause.getByText('No new flow begins until you resume.').waitFor();
+    await pause.getByRole('button', { name: 'Do nothing' }).click();
+    await pause.waitFor({ state: 'hidden' });
+    expect(await note.count()).toBe(0);
+
+    await page.getByRole('button', { name: 'Pause…' }).click();
+    await pause.getByRole('button', { name: 'Pause', exact: true }).click();
+    await note.getByText(/New flows are paused since \d\d:\d\d:\d\d/).waitFor();
+    await pause.waitFor({ state: 'hidden' });
+    expect(await page.locator('#announcements').textContent()).toBe('New flows are paused');
+    // The keyboard is where it was.
+    expect(await focused()).toBe('Resume…');
+
+    await served.operated.upload('echo/one.bin', 'one');
+    await served.operated.upload('echo/two.bin', 'two');
+    await note.getByText('2 uploads wait in the queue: their flows are paid for when you resume.').waitFor();
+    expect(await visit.overflow()).toBe(0);
+    expect(created()).toBe(0);
+
+    await page.getByRole('button', { name: 'Resume: pay for 2 waiting uploads…' }).click();
+    const resume = page.getByRole('dialog', { name: 'Resume' });
+    await resume.getByText('Their flows begin, and each is paid for.').waitFor();
+    await resume.getByRole('button', { name: 'Resume: pay for 2 flows' }).click();
+    for (const name of ['one.bin', 'two.bin']) await visit.shows(name, 'Succeeded');
+    await note.waitFor({ state: 'detached' });
+    await resume.waitFor({ state: 'hidden' });
+    await expect.poll(focused, { timeout: PATIENCE_MS }).toBe('Pause…');
+    expect(created()).toBe(2);
+  });
+});
