@@ -106,6 +106,8 @@ export interface UploadRow {
   readonly code?: string | undefined;
   /** Says the same in a sentence, often in the words of the service. */
   readonly reason?: string | undefined;
+  /** When the next attempt is due, if it waits and is not held. */
+  readonly until?: string | undefined;
   /** Number of assets that are stored. */
   readonly assets: number;
 }

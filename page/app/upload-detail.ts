@@ -3,7 +3,7 @@ import type { About, RowState, Step, StepKind, UploadDetail, UploadRow } from '.
 import { ICONS, STATE_ICONS } from './icons.ts';
 import { LightElement } from './light-element.ts';
 import { getUpload, messageOf, RequestFailedError } from './server.ts';
-import { clockTime, duration, fullTime, STATE_WORDS, size, splitKey } from './words.ts';
+import { clockTime, duration, fullTime, STATE_WORDS, size, splitKey, withTime } from './words.ts';
 import './copy-button.ts';
 import './stored-object.ts';
 
@@ -143,7 +143,7 @@ export class UploadDetailView extends LightElement {
                 ${STATE_ICONS[row.state]} ${row.state === 'held' ? 'It is held and waits for you' : 'It waits'}:
                 <code>${wait.reason}</code>
               </p>
-              <blockquote>${wait.message}</blockquote>
+              <blockquote>${withTime(wait.message, wait.until, this.now)}</blockquote>
               ${row.state === 'held' ? nothing : html`<p>Until ${this.#time(wait.until)}, then it goes on by itself.</p>`}
             </div>`
       }
@@ -219,7 +219,7 @@ export class UploadDetailView extends LightElement {
                 ${isNow && UNDER_WAY.includes(kind) ? html`<span class="now">Now</span>` : nothing}
                 ${at === undefined ? nothing : html`<span class="muted">${this.#time(at)}</span>`}
               </p>
-              <p class="step-text">${text}</p>
+              <p class="step-text">${until === undefined ? text : withTime(text, until, this.now)}</p>
               ${until === undefined ? nothing : html`<p class="muted">Until ${this.#time(until)} at the latest</p>`}
             </div>
           </li>`,

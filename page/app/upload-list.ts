@@ -5,7 +5,7 @@ import type { ListExtent } from './feed.ts';
 import { ICONS, STATE_ICONS } from './icons.ts';
 import { LightElement } from './light-element.ts';
 import { findUploads } from './server.ts';
-import { count, dayOf, fullTime, plural, STATE_WORDS, STATES, size, splitKey, timeAgo } from './words.ts';
+import { count, dayOf, fullTime, plural, STATE_WORDS, STATES, size, splitKey, timeAgo, waitLine } from './words.ts';
 
 /** Height of a row in `rem`, as the style sheet has it. */
 const ROW_REM = 4;
@@ -237,13 +237,14 @@ export class UploadList extends LightElement {
   }
 
   #row(
-    { id, key, bytes, state, route, arrivedAt, endedAt, reason, code, assets }: UploadRow,
+    row: UploadRow,
     {
       index,
       size: setSize,
       isReachable,
     }: { readonly index: number; readonly size: number; readonly isReachable: boolean },
   ): TemplateResult {
+    const { id, key, bytes, state, arrivedAt, endedAt } = row;
     const { folder, name } = splitKey(key);
     const isSelected = id === this.selected;
     const time = endedAt ?? arrivedAt;
@@ -261,7 +262,7 @@ export class UploadList extends LightElement {
           <span class="name"><span class="folder">${folder}</span><bdi>${name}</bdi></span>
           <span class="detail-line">
             <span class="state-word" data-state=${state}>${STATE_WORDS[state]}</span>
-            <span class="muted">${whatElse({ state, route, reason, code, assets })}</span>
+            <span class="muted">${whatElse(row, this.now)}</span>
           </span>
         </span>
         <span class="row-end muted">
@@ -374,16 +375,11 @@ export class UploadList extends LightElement {
 }
 
 /** What a row says beside its state. */
-function whatElse({
-  state,
-  route,
-  reason,
-  code,
-  assets,
-}: Pick<UploadRow, 'state' | 'route' | 'reason' | 'code' | 'assets'>): string {
+function whatElse({ state, route, reason, code, until, assets }: UploadRow, now: number): string {
   if (state === 'succeeded') return `${plural(assets, 'asset')} · ${route}`;
   const why = reason ?? code;
-  return why === undefined ? route : why;
+  if (why === undefined) return route;
+  return until === undefined ? why : waitLine(why, until, now);
 }
 
 function countBy(rows: readonly UploadRow[], of: (row: UploadRow) => string): Readonly<Record<string, number>> {

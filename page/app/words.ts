@@ -57,6 +57,16 @@ export function clockTime(iso: string, now: number): string {
 /** `Nov 3` */
 export const dayOf = (iso: string): string => day.format(Date.parse(iso));
 
+/** A message of a wait, with its end as people write it. All else of the message stays as it is. */
+export const withTime = (message: string, until: string, now: number): string =>
+  message.replaceAll(until, () => clockTime(until, now));
+
+/** Why an upload waits, in a line that begins with its end: unless the message names it, or it is over. */
+export function waitLine(message: string, until: string, now: number): string {
+  const isNamed = message.includes(until) || Date.parse(until) <= now;
+  return `${isNamed ? '' : `Until ${clockTime(until, now)} · `}${withTime(message, until, now)}`;
+}
+
 /** Day and time in full. */
 export const fullTime = (iso: string): string => full.format(Date.parse(iso));
 

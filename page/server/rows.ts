@@ -6,11 +6,13 @@ export const ROW_STATES: readonly RowState[] = ['claimed', 'waiting', 'held', 'r
 /** What the list shows of an upload. */
 export function rowOf(view: UploadView): UploadRow {
   const { id, key, bytes, mediaType, route, arrivedAt, endedAt, wait, failure, assets } = view;
+  const isHeld = wait?.reason === 'held';
   return {
     ...{ id, key, bytes, mediaType, route, arrivedAt, endedAt },
-    state: wait?.reason === 'held' ? 'held' : view.state,
+    state: isHeld ? 'held' : view.state,
     code: failure?.code ?? wait?.reason,
     reason: failure?.message ?? wait?.message,
+    until: isHeld ? undefined : wait?.until,
     assets: assets.length,
   };
 }
