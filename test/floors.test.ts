@@ -107,7 +107,7 @@ describe('page/', () => {
     const imports = importsIn(server, readdirSync(server));
     expect(imports.length).toBeGreaterThan(40);
     const outside = imports.filter(({ isType, to }) => {
-      const isOwn = to.startsWith('./') || to === '../api.ts';
+      const isOwn = to.startsWith('./') || ['../api.ts', '../page-files.ts'].includes(to);
       // The forms of receipts and of JSON have their owners there. Nothing of it is loaded.
       const isForm = isType && to.startsWith('../../functions/');
       return !isOwn && !isForm && !to.startsWith('../../operations/');
