@@ -50,7 +50,7 @@ export type ErrorCode =
   | 'wrong-host'
   /** 502: AWS or the collecting function answered with an error, which the message quotes. */
   | 'failed'
-  /** 503: what was asked for is not served: by the flow service, or because the server stops. */
+  /** 503: the service lists no templates, too many pages are open, or the server stops or cannot connect. */
   | 'unavailable';
 
 /** `GET /api/about` */
@@ -88,7 +88,7 @@ export interface AboutRoute {
 /** `GET /api/status`, and the data of the event `status`. */
 export type Status = PipelineStatus;
 
-/** A waiting upload whose flow may exist is `held`: it waits for the operator. */
+/** `held`: it waits for the operator to decide, because a flow of it may exist. */
 export type RowState = 'claimed' | 'waiting' | 'held' | 'running' | 'succeeded' | 'failed';
 
 /** One upload of the list, and the data of the event `upload`. */
@@ -186,15 +186,15 @@ export interface Step {
   readonly at?: string | undefined;
   /** Plain text, at most a few sentences. May quote the service. */
   readonly text: string;
-  /** Of a wait or a claim: when it ends, at the latest. */
+  /** Claim: latest time at which it ends. Wait: time at which the next attempt is due. */
   readonly until?: string | undefined;
   /** True for the step at which the upload is. */
   readonly isNow?: boolean | undefined;
 }
 
 /**
- * `GET /api/events?after=<id>`, an event stream. `Last-Event-ID` goes before `after`. Each event has an id. Without
- * either, the stream begins at the present.
+ * `GET /api/events?after=<id>`, an event stream. Each event has an id. `Last-Event-ID` goes
+ * before `after`. Without both, the stream begins with the next event.
  */
 export interface Events {
   readonly upload: UploadRow;
@@ -252,6 +252,8 @@ export interface PlannedAction {
   readonly plan: string;
   /** Flows that will be paid for. */
   readonly flows: number;
+  /** Of these, flows of held uploads: each upload may already have a flow, and may be paid for twice. */
+  readonly held: number;
   /** Uploads that will be changed. */
   readonly uploads: number;
   readonly skipped: readonly { readonly key: string; readonly reason: string }[];
@@ -287,7 +289,7 @@ export interface AgainRequest {
  */
 export interface IntakeAnswer {
   readonly intake: Intake;
-  /** Since when the queue has dropped uploads, if the pause was longer than they wait there. */
+  /** Start of the pause, if it was longer than uploads wait in the queue: some may have been dropped. */
   readonly dropped?: string | undefined;
 }
 

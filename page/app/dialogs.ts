@@ -3,7 +3,7 @@ import type { Json } from '../../functions/base/json.ts';
 import type { ActAnswer, DoctorAnswer, PlannedAction, PlanRequest, UploadDetail } from '../api.ts';
 import { ICONS, STATE_ICONS } from './icons.ts';
 import { LightElement } from './light-element.ts';
-import { enteredValue, type Field, fieldsOf } from './parameter-fields.ts';
+import { enteredValue, type Field, fieldsOf, undescribed } from './parameter-fields.ts';
 import { act, again, examine, getTemplates, messageOf, plan } from './server.ts';
 import { plural } from './words.ts';
 
@@ -94,7 +94,7 @@ export class ActionDialog extends Dialog {
       ${isBusy && planned === undefined ? html`<p class="muted" role="status">Counting…</p>` : nothing}
       ${answer !== undefined ? this.#outcome(answer) : planned === undefined ? nothing : this.#plan(planned)}
       <footer class="buttons">
-        <button type="button" class="quiet" @click=${() => this.close()}>${answer === undefined ? 'Do nothing' : 'Close'}</button>
+        <button type="button" class="quiet" @click=${() => this.close()}>${answer === undefined && !isBusy ? 'Do nothing' : 'Close'}</button>
         ${
           planned !== undefined && planned.uploads > 0 && answer === undefined
             ? html`<button type="button" id="confirm" class="primary" ?disabled=${isBusy} @click=${this.#act}>
@@ -111,7 +111,7 @@ export class ActionDialog extends Dialog {
     return flows > 0 ? `${verb}: pay for ${plural(flows, 'flow')}` : `${verb}: ${plural(uploads, 'upload')}`;
   }
 
-  #plan({ uploads, flows, skipped }: PlannedAction): TemplateResult {
+  #plan({ uploads, flows, held, skipped }: PlannedAction): TemplateResult {
     const { will } = VERBS[this.request?.action ?? 'retry'];
     return html`
       <p class="plan">
@@ -120,6 +120,12 @@ export class ActionDialog extends Dialog {
           flows > 0
             ? html`The service makes <strong>${plural(flows, 'flow')}</strong>, ${flows === 1 ? 'which' : 'and each'} is paid for.`
             : 'No flow is paid for.'
+        }
+        ${
+          held === 0
+            ? nothing
+            : html`<strong>${plural(held, 'upload waits', 'uploads wait')} for your decision, because a flow may exist:
+              ${held === 1 ? 'it' : 'each'} may be paid for twice.</strong>`
         }
       </p>
       ${
@@ -137,7 +143,7 @@ export class ActionDialog extends Dialog {
     return html`
       <p role="status">
         <strong>${plural(results.length - failed.length, 'upload')} ${done}.</strong>
-        ${failed.length === 0 ? nothing : `${plural(failed.length, 'upload')} could not be ${done}:`}
+        ${failed.length === 0 ? nothing : `${plural(failed.length, 'upload')} not confirmed as ${done}:`}
       </p>
       ${listed(failed.map(({ key, message }) => ({ key, text: message ?? '' })))}
     `;
@@ -149,14 +155,22 @@ export class ActionDialog extends Dialog {
     this.isBusy = true;
     try {
       const answer = await act(planned.plan);
-      if (this.request !== request) return;
+      const done = answer.results.filter(({ isDone }) => isDone).length;
+      const words = `${done} of ${plural(answer.results.length, 'upload')} ${VERBS[request.action].done}`;
+      if (this.request !== request) {
+        this.tell('say', words);
+        return;
+      }
       this.answer = answer;
-      if (answer.results.every(({ isDone }) => isDone)) {
-        this.tell('say', `${plural(answer.results.length, 'upload')} ${VERBS[request.action].done}`);
+      if (done === answer.results.length) {
+        this.tell('say', `${plural(done, 'upload')} ${VERBS[request.action].done}`);
         this.close();
       }
     } catch (error) {
-      if (this.request !== request) return;
+      if (this.request !== request) {
+        this.tell('say', messageOf(error));
+        return;
+      }
       this.problem = messageOf(error);
       // A plan is used once.
       this.planned = undefined;
@@ -224,11 +238,11 @@ export class AgainDialog extends Dialog {
             : html`<label class="field">
                 <span>Parameters, as JSON</span>
                 <textarea name="json" rows="6" spellcheck="false">${JSON.stringify(detail?.upload.parameters ?? {}, undefined, 2)}</textarea>
-                <span class="muted">The service does not say which parameters the template has.</span>
+                <span class="muted">The parameters of the template are not known here.</span>
               </label>`
       }
       <footer class="buttons">
-        <button type="button" class="quiet" @click=${() => this.close()}>Do nothing</button>
+        <button type="button" class="quiet" @click=${() => this.close()}>${isBusy ? 'Close' : 'Do nothing'}</button>
         <button type="submit" class="primary" ?disabled=${isBusy || fields === undefined}>
           ${isBusy ? 'Working…' : 'Send again: pay for 1 flow'}
         </button>
@@ -241,15 +255,28 @@ export class AgainDialog extends Dialog {
     const { detail, fields } = this;
     if (detail === undefined || fields === undefined || this.isBusy) return;
     const form = new FormData(event.currentTarget as HTMLFormElement);
+    // The user may close this window while the request goes on, and open it for another upload.
+    const isOpen = () => this.detail === detail;
     try {
-      const parameters = fields.length === 0 ? JSON.parse(String(form.get('json'))) : parametersOf(form, fields);
+      const present = detail.upload.parameters as Json | undefined;
+      const parameters =
+        fields.length === 0 ? JSON.parse(String(form.get('json'))) : parametersOf(form, fields, present);
       this.isBusy = true;
       this.problem = undefined;
       const { id } = await again({ id: detail.row.id, parameters });
+      if (!isOpen()) {
+        this.tell('say', `${detail.row.key} was sent again`);
+        return;
+      }
       this.close();
       this.tell('chosen', id);
     } catch (error) {
-      this.problem = error instanceof SyntaxError ? `This is not JSON: ${error.message}` : messageOf(error);
+      const problem = error instanceof SyntaxError ? `This is not JSON: ${error.message}` : messageOf(error);
+      if (!isOpen()) {
+        this.tell('say', problem);
+        return;
+      }
+      this.problem = problem;
     }
     this.isBusy = false;
   };
@@ -259,13 +286,16 @@ export class AgainDialog extends Dialog {
   }
 }
 
-/** Fields that are left empty are left to the template. */
-function parametersOf(form: FormData, fields: readonly Field[]): Json {
+/**
+ * Fields that are left empty are left to the template. What nobody touched stays as it was sent, and so do parameters
+ * that the service does not describe.
+ */
+function parametersOf(form: FormData, fields: readonly Field[], present: Json | undefined): Json {
   const entries = fields.flatMap((field) => {
     const value = enteredValue(field, String(form.get(field.name) ?? ''));
     return value === undefined ? [] : [[field.name, value] as const];
   });
-  return Object.fromEntries(entries);
+  return { ...undescribed(fields, present), ...Object.fromEntries(entries) };
 }
 
 function fieldView({ name, kind, options, minimum, maximum, value, description }: Field): TemplateResult {

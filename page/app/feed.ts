@@ -78,6 +78,8 @@ export class Feed extends EventTarget {
     const load = this.#load;
     const isStale = () => load !== this.#load;
     this.#disconnect();
+    // If this load fails, the next attempt must load too: the list may be stale, and no event tells.
+    this.#changed = new Set();
     try {
       const [about, status, first] = await Promise.all([
         getAbout(),

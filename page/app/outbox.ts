@@ -28,6 +28,9 @@ export interface ChosenFile {
   readonly file: File;
 }
 
+/** The browser has sent all of it, and the server may be passing it on. A second upload would be paid for as well. */
+const MAY_HAVE_ARRIVED = 'It may be in the inbox all the same. Look in the list before you send it again.';
+
 /** Files that are sent at the same time. A browser makes six connections to a server, and the page needs some itself. */
 const CONCURRENCY = 3;
 /** Files in one question for routes. The server takes 10,000. */
@@ -139,7 +142,7 @@ export class Outbox extends EventTarget {
 
   #fail(item: OutboxItem, error: unknown): void {
     item.phase = 'failed';
-    item.problem = messageOf(error);
+    item.problem = item.sentBytes < item.file.size ? messageOf(error) : `${messageOf(error)} ${MAY_HAVE_ARRIVED}`;
   }
 
   /** Stops all that has not arrived. What is stopped can be sent again. */
@@ -147,7 +150,7 @@ export class Outbox extends EventTarget {
     for (const item of this.items) {
       if (item.phase !== 'queued' && item.phase !== 'sending') continue;
       item.phase = 'stopped';
-      item.problem = 'You stopped it.';
+      item.problem = item.sentBytes < item.file.size ? 'You stopped it.' : MAY_HAVE_ARRIVED;
       item.sending?.stop();
     }
     this.#changed();

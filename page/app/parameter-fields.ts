@@ -9,8 +9,10 @@ export interface Field {
   readonly minimum?: number | undefined;
   readonly maximum?: number | undefined;
   readonly description?: string | undefined;
-  /** What the upload was sent with. Empty: nothing. */
+  /** What the upload was sent with, as a person writes it. Empty: nothing. */
   readonly value: string;
+  /** The same as it was sent. */
+  readonly present?: Json | undefined;
 }
 
 /** Parameters that a form shows. */
@@ -53,6 +55,7 @@ function fieldOf(
     maximum: typeof maximum === 'number' ? maximum : undefined,
     description: typeof description === 'string' ? description : undefined,
     value: value === undefined ? '' : typeof value === 'string' ? value : JSON.stringify(value),
+    present: value,
   };
 }
 
@@ -65,11 +68,20 @@ function kindOf(type: Json | undefined): Field['kind'] {
  * The parameter for what the user has entered. Undefined if the field is empty.
  * @throws {SyntaxError} the field wants JSON.
  */
-export function enteredValue({ kind }: Field, entered: string): Json | undefined {
+export function enteredValue({ kind, value, present }: Field, entered: string): Json | undefined {
   if (entered === '') return undefined;
+  // The service may describe a number as anything. Untouched, it stays the number that was sent.
+  if (entered === value) return present;
   if (kind === 'boolean') return entered === 'true';
   if (kind === 'json') return JSON.parse(entered);
   return kind === 'text' ? entered : Number(entered);
+}
+
+/** The parameters that the upload was sent with and that have no field. */
+export function undescribed(fields: readonly Field[], present: Json | undefined): JsonObject {
+  if (!isObject(present)) return {};
+  const names = new Set(fields.map(({ name }) => name));
+  return Object.fromEntries(Object.entries(present).filter(([name]) => !names.has(name)));
 }
 
 const isObject = (value: Json | undefined): value is JsonObject =>

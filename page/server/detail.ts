@@ -51,7 +51,7 @@ export async function detailOf(
     })),
     timeline: timelineOf(view, receipt !== undefined),
     command: { get: command('get'), status: command('status') },
-    actions: [...actionsFor(entry), ...(isCurrent && canOverride ? (['again'] as const) : [])],
+    actions: [...actionsFor(entry), ...(isEnded && isCurrent && canOverride ? (['again'] as const) : [])],
   };
 }
 

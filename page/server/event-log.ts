@@ -1,8 +1,8 @@
 import { randomBytes } from 'node:crypto';
 import type { Events } from '../api.ts';
 
-/** Events that are kept for clients that come back. A row has some 500 bytes. */
-const KEPT_MAX = 20_000;
+/** Minimum number of events kept for clients that come back, and half of the maximum. Each has some 500 bytes. */
+const KEPT_MAX = 5_000;
 
 /** An event as it is sent. */
 export interface LoggedEvent {

@@ -5,6 +5,7 @@ import type { Deployment } from '../../operations/deployment.ts';
 import { putBody } from '../../operations/put-body.ts';
 import { type RoutedFile, routeFile } from '../../operations/route-file.ts';
 import { entryOf, openInput } from '../../operations/stored-bytes.ts';
+import { viewOf } from '../../operations/upload-view.ts';
 import type { PutFile, RoutedFile as RoutedAnswer } from '../api.ts';
 import { invalid, notFound, notPossible, PageError } from './answers.ts';
 import { jsonBody } from './json-body.ts';
@@ -66,6 +67,10 @@ export async function putAgain({ request, signal }: Call, deployment: Deployment
   const { entry } = (await entryOf(id, deployment, signal)) ?? {};
   if (entry === undefined) throw notFound('There is no such upload.');
   const { key, bytes, mediaType, bucket } = entry.upload;
+  // Its first flow is still to come, and would be paid for as well.
+  if (viewOf(entry, deployment.settings).endedAt === undefined) {
+    throw notPossible(`${key} is under way: cancel it first, or wait for its end.`);
+  }
   requireOverridable(routeFile({ key, bytes, mediaType }, deployment));
   const current = await deployment.inbox.current(bucket, key, signal);
   if (current?.id !== id) throw notPossible(`${key} was replaced or deleted, so its content cannot be put again.`);

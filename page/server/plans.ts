@@ -14,7 +14,7 @@ import type { Call } from './router.ts';
 /** Time for which a plan can be carried out, in milliseconds. */
 const PLAN_MAX_MS = 10 * 60_000;
 
-/** Plans that are kept. An older one has been forgotten by the person who made it. */
+/** Maximum number of plans kept. The oldest is dropped first. */
 const PLANS_MAX = 100;
 
 const UPLOADS_MAX = 10_000;
@@ -61,7 +61,10 @@ export class Plans {
     const named =
       query === undefined
         ? [...new Set(ids)]
-        : (await list({ ...query, since, limit: UPLOADS_MAX }, this.#deployment, signal)).uploads.map(({ id }) => id);
+        : (await list({ ...query, since, limit: UPLOADS_MAX }, this.#deployment, signal)).uploads
+            // The page shows held uploads as a state of their own.
+            .filter(({ wait }) => query.state !== 'waiting' || wait?.reason !== 'held')
+            .map(({ id }) => id);
     const uploads: UploadView[] = [];
     const known = named.filter(isUploadId);
     for (const key of named) if (!isUploadId(key)) skipped.push({ key, reason: 'there is no such upload' });
@@ -74,7 +77,8 @@ export class Plans {
       else if (entry !== undefined) uploads.push(viewOf(entry, this.#deployment.settings));
     }
     const flows = action === 'retry' ? uploads.length : 0;
-    return { plan: this.#keep(action, uploads), flows, uploads: uploads.length, skipped };
+    const held = action === 'retry' ? uploads.filter(({ wait }) => wait?.reason === 'held').length : 0;
+    return { plan: this.#keep(action, uploads), flows, held, uploads: uploads.length, skipped };
   }
 
   #keep(action: Action, uploads: readonly UploadView[]): string {
@@ -94,7 +98,7 @@ export class Plans {
     const plan = this.#kept.get(id);
     this.#kept.delete(id);
     if (plan === undefined || plan.endsAt < performance.now()) {
-      const message = 'This plan was carried out already, or is older than ten minutes. Make a new one.';
+      const message = 'This plan was carried out already, or is too old. Make a new one.';
       throw new PageError({ status: 410, code: 'plan-ended' }, message);
     }
     const results: ActAnswer['results'][number][] = [];

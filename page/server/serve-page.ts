@@ -5,6 +5,9 @@ import { Access, randomKey } from './access.ts';
 import { begin, PageError, sendError, sendSentence } from './answers.ts';
 import type { Page, PageOptions } from './page.ts';
 
+/** Time for the head of a request, in milliseconds. Otherwise any user of this machine could use up all connections. */
+const HEADERS_MAX_MS = 60_000;
+
 export interface ServeOptions extends PageOptions {
   /** Default 0, which takes any free port. */
   readonly port?: number | undefined;
@@ -13,11 +16,11 @@ export interface ServeOptions extends PageOptions {
 }
 
 export interface ServedPage {
-  /** The address with the key: who has it, may do all that the page can. */
+  /** Address with the key. Anyone who has it can do all that the page can. */
   readonly url: string;
   /** An address that opens the page once, without the key. */
   urlForOnce(): string;
-  /** Breaks all connections. What is being done is done to its end only if it is done elsewhere. */
+  /** Closes all connections and aborts what this server does. Functions that it has invoked finish their work. */
   close(): Promise<void>;
 }
 
@@ -39,7 +42,7 @@ export async function servePage(
     return page;
   };
   // The time for a whole request has no limit, because a file may be large.
-  const server = createServer({ requestTimeout: 0 });
+  const server = createServer({ requestTimeout: 0, headersTimeout: HEADERS_MAX_MS });
   await new Promise<void>((resolve, reject) => {
     server.once('error', (error: NodeJS.ErrnoException) => reject(portIssue(error, port)));
     server.listen(port, '127.0.0.1', resolve);

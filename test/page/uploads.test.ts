@@ -345,7 +345,7 @@ describe('an action', () => {
     const flows = () => operated.pipeline.standIn?.flows.length;
 
     const planned = await visitor.post('/api/plan', { action: 'retry', query: { state: 'failed', code: 'rejected' } });
-    expect(planned.json).toEqual({ plan: expect.any(String), flows: 2, uploads: 2, skipped: [] });
+    expect(planned.json).toEqual({ plan: expect.any(String), flows: 2, held: 0, uploads: 2, skipped: [] });
     expect(flows()).toBe(0);
     const { plan } = planned.json;
     const [first, second] = await Promise.all([visitor.post('/api/act', { plan }), visitor.post('/api/act', { plan })]);

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { enteredValue, fieldsOf } from '../../page/app/parameter-fields.ts';
+import { enteredValue, fieldsOf, undescribed } from '../../page/app/parameter-fields.ts';
 import { clockTime, duration, plural, size, splitKey, timeAgo, waitLine, withTime } from '../../page/app/words.ts';
 
 describe('words', () => {
@@ -67,5 +67,15 @@ describe('the fields of a form', () => {
     expect(value('array', '[1]')).toEqual([1]);
     expect(() => value('object', '{')).toThrow(SyntaxError);
     expect(value('integer', '')).toBeUndefined();
+  });
+});
+
+describe('a form of parameters', () => {
+  it('leaves what nobody touched as it was sent, whatever type the service names', () => {
+    const present = { steps: 30, shape: { of: 'round' }, size: null, other: [1] };
+    const described = { steps: { type: 'int' }, shape: {}, size: { type: ['integer', 'null'] } };
+    const fields = fieldsOf(described, present);
+    expect(fields.map((field) => enteredValue(field, field.value))).toEqual([30, { of: 'round' }, null]);
+    expect(undescribed(fields, present)).toEqual({ other: [1] });
   });
 });

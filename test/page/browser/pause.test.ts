@@ -28,7 +28,7 @@ describe.skipIf(isWithoutBrowser)('a pause', { timeout: TEST_MS }, () => {
 
     await page.getByRole('button', { name: 'Pause…' }).click();
     await pause.getByRole('button', { name: 'Pause', exact: true }).click();
-    await note.getByText(/New flows are paused since \d\d:\d\d:\d\d/).waitFor();
+    await note.getByText(/New flows are paused \(since \d\d:\d\d:\d\d\)/).waitFor();
     await pause.waitFor({ state: 'hidden' });
     expect(await page.locator('#announcements').textContent()).toBe('New flows are paused');
     // The keyboard is where it was.
@@ -36,14 +36,14 @@ describe.skipIf(isWithoutBrowser)('a pause', { timeout: TEST_MS }, () => {
 
     await served.operated.upload('echo/one.bin', 'one');
     await served.operated.upload('echo/two.bin', 'two');
-    await note.getByText('2 uploads wait in the queue: their flows are paid for when you resume.').waitFor();
+    await note.getByText('2 uploads wait in the queue, and may be paid for when you resume.').waitFor();
     expect(await visit.overflow()).toBe(0);
     expect(created()).toBe(0);
 
-    await page.getByRole('button', { name: 'Resume: pay for 2 waiting uploads…' }).click();
+    await page.getByRole('button', { name: 'Resume: pay for up to 2 uploads…' }).click();
     const resume = page.getByRole('dialog', { name: 'Resume' });
-    await resume.getByText('Their flows begin, and each is paid for.').waitFor();
-    await resume.getByRole('button', { name: 'Resume: pay for 2 flows' }).click();
+    await resume.getByText('Each may become a flow, which is paid for.').waitFor();
+    await resume.getByRole('button', { name: 'Resume: pay for up to 2 flows' }).click();
     for (const name of ['one.bin', 'two.bin']) await visit.shows(name, 'Succeeded');
     await note.waitFor({ state: 'detached' });
     await resume.waitFor({ state: 'hidden' });
