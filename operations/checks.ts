@@ -39,7 +39,7 @@ export type Check<S> = (subject: S) => Outcome | Promise<Outcome>;
 
 export type NamedCheck<S> = readonly [name: string, check: Check<S>];
 
-/** Runs all checks at once. A check that fails is a fault. @throws the signal's reason. */
+/** Runs all checks at once. A check that throws is a fault, unless AWS denied it. @throws the signal's reason. */
 export const runChecks = <S extends Asked>(checks: readonly NamedCheck<S>[], subject: S): Promise<Checked[]> =>
   Promise.all(checks.map((each) => checked(each, subject)));
 
@@ -65,7 +65,7 @@ async function outcomeOf<S extends Asked>(examine: Check<S>, subject: S): Promis
       const what = `The collecting function failed: ${error.errorType}: ${message}`;
       return { severity: 'fault', what, todo: 'Read its log, and docs/runbook.md, collect-outputs-errors.' };
     }
-    const todo = 'Run flowdrop doctor again. If it stays, the message names what to mend.';
+    const todo = 'Run flowdrop doctor again. If the check still fails, its message names the cause.';
     return { severity: 'fault', what: `The check failed: ${message}`, todo };
   }
 }

@@ -16,8 +16,8 @@ const CHANGE_MAX_MS = 10 * 60_000;
 export const QUEUE_DAYS = 14;
 
 /**
- * Since when uploads may be lost sight of, in ISO 8601: the beginning of a pause that is longer than the queue keeps
- * messages. The daily sweep does not look back so far. Undefined if there is no such pause.
+ * Start of a pause that is longer than the queue keeps messages, in ISO 8601. Uploads since then may have been dropped,
+ * and the daily sweep does not look back so far. Undefined if there is no such pause.
  */
 export function droppedSince({ state, since }: Intake, now: number): string | undefined {
   const isLong = since !== undefined && now - Date.parse(since) > QUEUE_DAYS * 24 * 60 * 60_000;

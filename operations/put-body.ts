@@ -16,7 +16,7 @@ export interface BodyToPut {
   readonly key: string;
   readonly bytes: number;
   readonly body: Readable;
-  /** One that is none is left out, so that the key decides. */
+  /** If it is not a valid media type, it is left out, and the key decides. */
   readonly mediaType?: string | undefined;
   /** Replaces parts of the route, where the route allows it. */
   readonly overrides?: Overrides | undefined;

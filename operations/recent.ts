@@ -5,7 +5,7 @@ import { failedMarkers, objects, runningMarkers, waitingMarkers } from './listin
 
 const MINUTE_MS = 60_000;
 
-/** Entries of one step back in time beyond which the step is not read: 50 pages of a listing. */
+/** Maximum number of entries of one step back in time: 50 pages of a listing. A longer step ends the window. */
 const STEP_ENTRIES_MAX = 50_000;
 
 export interface WindowLimits {
@@ -73,7 +73,7 @@ export class LedgerWindow {
 
   /**
    * The newest entries of a ledger of any size, and the start of the window. Each step goes twice as far back as the one
-   * before. A step with very many entries is left out.
+   * before. A step with too many entries ends the window there.
    */
   async #first(signal: AbortSignal): Promise<Listed> {
     const { rowsMax, windowMs } = this.#limits;

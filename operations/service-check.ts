@@ -21,7 +21,7 @@ export interface Service {
 export interface ServiceWords {
   /** The setting that holds the address, such as `--service`. */
   readonly address: string;
-  /** How to use a service of which the check finds nothing, such as `add --skip-check`. */
+  /** What to do to use the service although the check fails, such as `add --skip-check`. */
   readonly goOn: string;
 }
 

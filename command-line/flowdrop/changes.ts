@@ -64,7 +64,7 @@ function addRetry(add: Add): void {
   add<RetryOptions>(command, async (run, keys, options) => {
     const { failed, since, code, route, parameters } = options;
     const hasFilter = since !== undefined || code !== undefined || route !== undefined;
-    if ((failed === true) === keys.length > 0) throw new UsageError('Name files, or say --failed');
+    if ((failed === true) === keys.length > 0) throw new UsageError('Name files or add --failed, not both');
     if (hasFilter && failed !== true) throw new UsageError('--since, --code and --route go with --failed');
     const selection: Selection = failed ? { query: { state: 'failed', since, code, route } } : { words: keys };
     const chosen = await planned(run, { action: 'retry', parameters }, selection);

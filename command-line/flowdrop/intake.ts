@@ -18,15 +18,15 @@ function addPause(add: Add): void {
     .addHelpText('after', example('pause'));
   add(command, async ({ console, deployment, signal }) => {
     const intake = await console.during(
-      () => 'Turning off the queue, which takes up to a minute',
+      () => 'Pausing, which usually takes up to a minute',
       () => pause(deployment, signal),
     );
     const queue = await deployment.queueDepth(signal);
     console.answer({ intake, queue }, () => [
-      `New flows are ${showIntake(intake)}.`,
+      `New flows: ${showIntake(intake)}.`,
       ...(queue.inFlight === 0
         ? []
-        : [`${counted(queue.inFlight, 'file')} may still be at work, and are sent to their end.`]),
+        : [`Up to ${counted(queue.inFlight, 'file')} may still be on the way to the service. They are sent.`]),
       `Files wait in the queue, ${QUEUE_DAYS} days at most. Results are still collected. Go on: flowdrop resume`,
     ]);
     return EXIT_OK;
@@ -41,19 +41,19 @@ function addResume(add: Add): void {
   add<AskedOptions>(command, async (run, _, options) => {
     const { console, deployment, signal } = run;
     const { visible } = await deployment.queueDepth(signal);
-    const question = `${counted(visible, 'message')} of files wait in the queue. Each file may be paid for. Go on?`;
+    const question = `The queue holds ${counted(visible, 'message')}. Each file may be paid for. Resume?`;
     if (visible > 0 && !(await isAllowed(run, question, options))) return EXIT_FAILED;
     const before = await intakeOf(deployment, signal);
     const dropped = before && droppedSince(before, deployment.clock.now());
     const intake = await console.during(
-      () => 'Turning on the queue, which takes up to a minute',
+      () => 'Resuming, which usually takes up to a minute',
       () => resume(deployment, signal),
     );
     console.answer({ intake, dropped }, () => [
-      `New flows ${showIntake(intake)}.`,
+      'New flows begin again.',
       ...(dropped === undefined
         ? []
-        : [`The queue has dropped files after ${QUEUE_DAYS} days. Submit them: flowdrop sweep --since ${dropped}`]),
+        : [`The queue drops files after ${QUEUE_DAYS} days. Submit them: flowdrop sweep --since ${dropped}`]),
     ]);
     return EXIT_OK;
   });

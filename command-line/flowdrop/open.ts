@@ -16,7 +16,7 @@ interface OpenOptions extends CommonOptions {
 /** The command that serves the page until Ctrl-C. */
 export function addOpen(add: Add): void {
   const command = new Command('open')
-    .description('a page in the browser, to drop files on, watch them and see their results, until Ctrl-C')
+    .description('serves a page in the browser to drop files, watch them and see their results, until Ctrl-C')
     .option('--port <number>', 'the port of the page on this machine (default: any free one)', portOf)
     .option('--no-browser', 'print the address, and open no browser')
     .addHelpText('after', example('open --stack flowdrop', 'open --stack flowdrop --port 8321 --no-browser'));
@@ -29,7 +29,7 @@ export function addOpen(add: Add): void {
     });
     try {
       console.answer({ url: served.url }, ({ url }) => [`The page of ${deployment.name} is at ${url}`]);
-      console.note('Who has this address can do all that you can. Press Ctrl-C to stop.');
+      console.note('Anyone with this address can use the page with your rights. Press Ctrl-C to stop.');
       if (browser) {
         // Some programs that open a browser end with it.
         void openBrowser(served.urlForOnce()).then((isOpen) => {

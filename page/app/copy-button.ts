@@ -27,7 +27,7 @@ export class CopyButton extends LightElement {
     try {
       await navigator.clipboard.writeText(this.text);
     } catch {
-      this.tell('say', 'The browser does not allow to copy. Select the text instead.');
+      this.tell('say', 'The browser does not allow copying. Select the text instead.');
       return;
     }
     this.isCopied = true;

@@ -11,7 +11,7 @@ const WORDS = {
   resume: { heading: 'Resume', busy: 'Resuming…', done: 'New flows begin again' },
 } as const;
 
-/** Says what a pause, or its end, means and costs. Makes it when the user agrees. Tells `intake` with what it came to. */
+/** Explains what a pause or resume does and costs. If the user agrees, makes it and tells `intake` with the result. */
 export class IntakeDialog extends Dialog {
   static override readonly properties = {
     about: { attribute: false },
@@ -106,7 +106,7 @@ export class IntakeDialog extends Dialog {
       return html`<p class="plan">No upload waits in the queue. New files become flows again.</p>`;
     return html`<p class="plan">
       <strong>${plural(queue.visible, 'upload waits', 'uploads wait')} in the queue.</strong>
-      ${queue.visible === 1 ? 'Its flow begins, and is paid for.' : 'Their flows begin, and each is paid for.'}
+      ${queue.visible === 1 ? 'It may become a flow, which is paid for.' : 'Each may become a flow, which is paid for.'}
     </p>`;
   }
 
@@ -138,13 +138,13 @@ export class IntakeDialog extends Dialog {
 
 function confirmation(change: Change, { queue }: Status): string {
   if (change === 'pause') return 'Pause';
-  return queue.visible === 0 ? 'Resume' : `Resume: pay for ${plural(queue.visible, 'flow')}`;
+  return queue.visible === 0 ? 'Resume' : `Resume: pay for up to ${plural(queue.visible, 'flow')}`;
 }
 
 /** What the end of a pause tells that was too long. */
 function dropped({ dropped: since }: IntakeAnswer, about: About | undefined): TemplateResult {
   return html`<p role="status">
-    <strong>New flows begin again.</strong> The queue has dropped files after ${count(about?.queueDays ?? 0)} days.
+    <strong>New flows begin again.</strong> The queue drops files after ${count(about?.queueDays ?? 0)} days.
     Submit them: <code>flowdrop sweep --since ${since}</code>
   </p>`;
 }

@@ -63,7 +63,7 @@ export class PageHeader extends LightElement {
     const waiting = queue?.visible ?? 0;
     const words = {
       on: 'Pause…',
-      paused: waiting === 0 ? 'Resume…' : `Resume: pay for ${plural(waiting, 'waiting upload')}…`,
+      paused: waiting === 0 ? 'Resume…' : `Resume: pay for up to ${plural(waiting, 'upload')}…`,
       pausing: 'Pausing…',
       resuming: 'Resuming…',
       changing: 'Changing…',
@@ -85,13 +85,13 @@ export class PageHeader extends LightElement {
     const waiting = queue?.visible ?? 0;
     return html`<p class="pause-note">
       <strong>
-        New flows are paused${since === undefined ? nothing : html` since <time datetime=${since} title=${fullTime(since)}>${clockTime(since, this.now)}</time>`}.
+        New flows are paused${since === undefined ? nothing : html` (since <time datetime=${since} title=${fullTime(since)}>${clockTime(since, this.now)}</time>)`}.
       </strong>
-      ${isByUser ? nothing : 'Lambda itself turned off the queue: Check says more.'}
+      ${isByUser ? nothing : 'Lambda itself stopped reading the queue. For details, press Check.'}
       ${
         waiting === 0
           ? 'New files wait in the queue.'
-          : `${plural(waiting, 'upload waits', 'uploads wait')} in the queue: ${waiting === 1 ? 'its flow is' : 'their flows are'} paid for when you resume.`
+          : `${plural(waiting, 'upload waits', 'uploads wait')} in the queue, and may be paid for when you resume.`
       }
       Results are still collected.
     </p>`;
@@ -109,8 +109,8 @@ export class PageHeader extends LightElement {
       figure('Waiting', count(waiting.count + status.queue.visible)),
       figure('Running', count(running.count)),
       figure('Failed in 24 h', count(failed.count), { isBad: failed.count > 0 }),
-      figure('Pace', Number.isFinite(pace) ? `${pace < 10 ? pace.toFixed(1) : Math.round(pace)}/s` : 'Free', {
-        title: Number.isFinite(pace) ? 'Requests a second that the service allows' : 'The service sets no limit',
+      figure('Pace', Number.isFinite(pace) ? `${pace < 10 ? pace.toFixed(1) : Math.round(pace)}/s` : 'No limit', {
+        title: Number.isFinite(pace) ? 'Requests a second that the service allows' : 'No limit is known',
       }),
       figure('Last tick', lastTick === undefined ? '–' : timeAgo(lastTick, this.now), {
         isBad: isLate,

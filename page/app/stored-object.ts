@@ -7,7 +7,7 @@ import { size, splitKey } from './words.ts';
 
 /** Of a longer text, only the beginning is shown. */
 const TEXT_BYTES_MAX = 64 * 1024;
-/** Larger objects are loaded only when the user asks for them. */
+/** Maximum size of a picture or a model that is loaded unasked, in bytes. */
 const SHOWN_BYTES_MAX = 32 * 1024 * 1024;
 
 type Kind = 'model' | 'picture' | 'text' | 'json' | 'sound' | 'film' | 'other';

@@ -14,7 +14,7 @@ const STEP_WORDS: Readonly<Record<StepKind, string>> = {
   put: 'Put into the inbox',
   arrived: 'Came to the pipeline',
   waiting: 'Waits',
-  claimed: 'Sent to the service',
+  claimed: 'Being sent',
   running: 'Runs',
   outputs: 'Outputs stored',
   succeeded: 'Succeeded',
@@ -220,7 +220,13 @@ export class UploadDetailView extends LightElement {
                 ${at === undefined ? nothing : html`<span class="muted">${this.#time(at)}</span>`}
               </p>
               <p class="step-text">${until === undefined ? text : withTime(text, until, this.now)}</p>
-              ${until === undefined ? nothing : html`<p class="muted">Until ${this.#time(until)} at the latest</p>`}
+              ${
+                until === undefined
+                  ? nothing
+                  : html`<p class="muted">
+                      ${kind === 'claimed' ? 'At the latest until' : 'Next attempt due'} ${this.#time(until)}
+                    </p>`
+              }
             </div>
           </li>`,
         )}

@@ -5,8 +5,8 @@ const DECODERS = '/assets/decoders/';
 /** Nothing is there. */
 const NOT_FETCHED = '/assets/not-fetched';
 
-// Nothing but the model itself and its decoders is fetched, whatever a file names. A model that keeps its textures or
-// its geometry elsewhere is not shown.
+// Only addresses of this page's API and of the decoders are fetched, whatever a file names. A model that keeps its
+// textures or its geometry elsewhere is not shown.
 ModelViewerElement.mapURLs((url) => {
   const { origin, pathname, protocol } = new URL(url, location.href);
   const isOwn = origin === location.origin && (pathname.startsWith('/api/') || pathname.startsWith(DECODERS));

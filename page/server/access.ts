@@ -7,7 +7,7 @@ import type { ErrorCode, TokenHeader } from '../api.ts';
  *
  * - The key is in the printed address. The first visit turns it into a cookie that no script can read.
  * - `Host` must name this server: with DNS rebinding, the name of another site leads here.
- * - `Origin` and `Sec-Fetch-Site` must name this page: a page of another port is of the same site, and gets the cookie.
+ * - `Origin` and `Sec-Fetch-Site`, if sent, must name this page: requests of a page on another port carry the cookie.
  * - Every change needs the token, which only a script of this page can read.
  */
 
@@ -18,7 +18,7 @@ const ONCE_MAX_MS = 60_000;
 
 const TOKEN_HEADER: TokenHeader = 'x-flowdrop-token';
 
-/** A request that is not answered. `message` is a sentence for a person. */
+/** Why a request is refused. `message` is a sentence for a person. */
 export interface Refusal {
   readonly status: number;
   readonly code: ErrorCode;
@@ -100,8 +100,7 @@ export class Access {
     return {
       status: 401,
       code: 'no-access',
-      message:
-        'This page opens with its whole address, which holds a key. npm start or flowdrop open has printed it in the terminal.',
+      message: 'Open this by its full address, with the key: npm start or flowdrop open printed it in the terminal.',
     };
   }
 

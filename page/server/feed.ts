@@ -76,7 +76,10 @@ export class Feed {
     this.#window = new LedgerWindow(deployment, pace);
   }
 
-  /** A page of the list: as of the last look while somebody listens, or else as of now. While older entries are still being read at the start, it has the newest. */
+  /**
+   * Returns a page of the list. While a client listens, it is as of the last look. Otherwise a look is made first,
+   * unless the last one is younger than `lookMs`. During the first look, the page has the newest entries only.
+   */
   async list({ state, name = '', before, limit }: RowQuery): Promise<UploadsPage> {
     await this.#freshen();
     const lastEvent = this.#log.lastId;
@@ -106,7 +109,7 @@ export class Feed {
     return end;
   }
 
-  /** Tells what a change of the pipeline has changed, at its start and at its end. */
+  /** Has the status read soon after a change of the pipeline begins, and again after it ends. */
   async during<T>(change: Promise<T>): Promise<T> {
     this.#statusAt = NEVER;
     try {

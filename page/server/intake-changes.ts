@@ -19,7 +19,10 @@ export class IntakeChanges {
     this.#closing = closing;
   }
 
-  /** `POST /api/pause` and `POST /api/resume`. All who want the same share it. @throws {PageError} @throws {IntakeUnknownError} */
+  /**
+   * `POST /api/pause` and `POST /api/resume`. Equal requests share one change.
+   * @throws {PageError} the opposite change is under way. @throws {IntakeUnknownError}
+   */
   make(change: Change): Promise<IntakeAnswer> {
     this.#underWay ??= {
       change,
@@ -29,7 +32,7 @@ export class IntakeChanges {
     };
     if (this.#underWay.change === change) return this.#underWay.done;
     const now = UNDER_WAY[this.#underWay.change];
-    throw notPossible(`The pipeline is ${now}, which takes a minute as a rule. Ask again then.`);
+    throw notPossible(`The pipeline is ${now}, which usually takes up to a minute. Try again then.`);
   }
 
   async #carryOut(change: Change): Promise<IntakeAnswer> {

@@ -43,7 +43,7 @@ describe('a paused pipeline', () => {
     await operated.put('bad.png', 'failed');
     operated.refuse(undefined);
     const paused = await operated.run('pause');
-    expect(paused.output).toMatch(/^New flows are paused since /);
+    expect(paused.output).toMatch(/^New flows: paused since /);
     expect(paused.code).toBe(0);
 
     await operated.upload('new.png', 'a picture');
@@ -62,11 +62,11 @@ describe('a paused pipeline', () => {
     const unasked = await operated.run('resume');
     expect(unasked).toMatchObject({
       code: 2,
-      errors: expect.stringMatching(/^[34] messages of files wait in the queue/),
+      errors: expect.stringMatching(/^The queue holds [34] messages\./),
     });
     expect(operated.pipeline.standIn?.flows).toHaveLength(0);
     const resumed = await operated.run('resume', '--yes');
-    expect(resumed.output).toMatch(/^New flows begin since /);
+    expect(resumed.output).toMatch(/^New flows begin again\.\n/);
     for (const key of ['new.png', 'other.png', 'bad.png']) await operated.becomes(key, 'succeeded');
     expect(operated.pipeline.standIn?.flows).toHaveLength(3);
     expect((await operated.run('status')).output).not.toContain('new flows');
