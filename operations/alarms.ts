@@ -1,6 +1,5 @@
-import { parseXML } from '@aws-sdk/xml-builder';
 import * as z from 'zod/mini';
-import { sendToAws } from './aws-requests.ts';
+import { askJson, askQuery } from './aws-requests.ts';
 import type { Outcome } from './checks.ts';
 import type { Deployment } from './deployment.ts';
 
@@ -30,19 +29,9 @@ export async function alarmsOf({ access, settings }: Deployment, signal: AbortSi
   const alarms: Alarm[] = [];
   let NextToken: string | undefined;
   for (let page = 0; page < PAGES_MAX; page += 1) {
-    const { text } = await sendToAws(
-      {
-        ...({ service: 'monitoring', method: 'POST', path: '/' } as const),
-        headers: {
-          'content-type': 'application/x-amz-json-1.0',
-          'x-amz-target': 'GraniteServiceVersion20100801.DescribeAlarms',
-        },
-        body: JSON.stringify({ AlarmNamePrefix: `${settings.pipeline}-`, AlarmTypes: ['MetricAlarm'], NextToken }),
-      },
-      access,
-      signal,
-    );
-    const answer = pageSchema.parse(JSON.parse(text));
+    const input = { AlarmNamePrefix: `${settings.pipeline}-`, AlarmTypes: ['MetricAlarm'], NextToken };
+    const target = 'GraniteServiceVersion20100801.DescribeAlarms';
+    const answer = pageSchema.parse(await askJson({ service: 'monitoring', target, input }, access, signal));
     alarms.push(...answer.MetricAlarms);
     NextToken = answer.NextToken ?? undefined;
     if (NextToken === undefined) break;
@@ -50,7 +39,7 @@ export async function alarmsOf({ access, settings }: Deployment, signal: AbortSi
   return alarms;
 }
 
-/** Tells whether there are alarms, and whether anybody hears them. */
+/** Tells whether there are alarms, and whether they reach anyone. */
 export async function examineAlarms(
   alarms: readonly Alarm[],
   deployment: Deployment,
@@ -58,15 +47,15 @@ export async function examineAlarms(
 ): Promise<Outcome> {
   const { pipeline } = deployment.settings;
   if (alarms.length === 0) {
-    const what = `There is no alarm whose name begins with ${pipeline}-, so nobody is told of trouble.`;
+    const what = `There is no alarm whose name begins with ${pipeline}-, so trouble goes unnoticed.`;
     return { severity: 'warning', what, todo: 'Deploy the stack again.' };
   }
   const mute = alarms.filter(({ ActionsEnabled, AlarmActions }) => !ActionsEnabled || AlarmActions.length === 0);
   if (mute.length > 0) {
     const what =
       mute.length === alarms.length
-        ? 'The alarms tell nobody.'
-        : `Some alarms tell nobody: ${mute.map(({ AlarmName }) => AlarmName).join(', ')}.`;
+        ? 'The alarms notify no one.'
+        : `Some alarms notify no one: ${mute.map(({ AlarmName }) => AlarmName).join(', ')}.`;
     const todo =
       'Set deployment.alarmEmail or deployment.alarmTopicArn, and deploy. If their actions are off, turn them on.';
     return { severity: 'warning', what, todo };
@@ -77,11 +66,11 @@ export async function examineAlarms(
   for (const topic of topics) {
     const { confirmed, pending } = await subscriptionsOf(topic, deployment, signal);
     if (confirmed > 0) continue;
-    const what = `Nobody hears the alarms: the topic ${topic} has no confirmed subscription.`;
+    const what = `The alarms reach no one: the topic ${topic} has no confirmed subscription.`;
     const todo =
       pending > 0
         ? 'Follow the link in the mail that asks to confirm the subscription.'
-        : 'Subscribe somebody to the topic, for example with deployment.alarmEmail.';
+        : 'Add a subscription to the topic, for example with deployment.alarmEmail.';
     return { severity: 'warning', what, todo };
   }
   return 'good';
@@ -109,17 +98,9 @@ async function subscriptionsOf(
   { access }: Deployment,
   signal: AbortSignal,
 ): Promise<{ readonly confirmed: number; readonly pending: number }> {
-  const { text } = await sendToAws(
-    {
-      ...({ service: 'sns', method: 'POST', path: '/' } as const),
-      headers: { 'content-type': 'application/x-www-form-urlencoded' },
-      body: new URLSearchParams({ Action: 'GetTopicAttributes', Version: '2010-03-31', TopicArn }).toString(),
-    },
-    access,
-    signal,
-  );
-  const { entry } = attributesSchema.parse(parseXML(text)).GetTopicAttributesResponse.GetTopicAttributesResult
-    .Attributes;
+  const input = { Action: 'GetTopicAttributes', Version: '2010-03-31', TopicArn };
+  const answer = attributesSchema.parse(await askQuery('sns', input, access, signal));
+  const { entry } = answer.GetTopicAttributesResponse.GetTopicAttributesResult.Attributes;
   const count = (name: string): number => Number(entry.find(({ key }) => key === name)?.value ?? 0);
   return { confirmed: count('SubscriptionsConfirmed'), pending: count('SubscriptionsPending') };
 }

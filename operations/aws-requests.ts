@@ -1,5 +1,6 @@
 import { createHash, createHmac } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { parseXML } from '@aws-sdk/xml-builder';
 import { SignatureV4 } from '@smithy/signature-v4';
 
 /**
@@ -79,6 +80,43 @@ export async function sendToAws(request: AwsRequest, access: AwsAccess, signal: 
     if (!mayPass || tries === TRIES_MAX) throw error;
     await sleep(BACKOFF_FIRST_MS * 2 ** (tries - 1), undefined, { signal });
   }
+}
+
+/** A question to a service that speaks JSON. */
+export interface JsonQuestion {
+  readonly service: string;
+  /** The operation, with the name that the service has in its protocol: `AmazonSQS.GetQueueAttributes`. */
+  readonly target: string;
+  /** Of the protocol. Default: 1.0. */
+  readonly version?: '1.0' | '1.1' | undefined;
+  readonly input: object;
+}
+
+/** Returns the answer of an operation, parsed. @throws as {@link sendToAws} does. */
+export async function askJson(
+  { service, target, version = '1.0', input }: JsonQuestion,
+  access: AwsAccess,
+  signal: AbortSignal,
+): Promise<unknown> {
+  const headers = { 'content-type': `application/x-amz-json-${version}`, 'x-amz-target': target };
+  const request: AwsRequest = { service, method: 'POST', path: '/', headers, body: JSON.stringify(input) };
+  return JSON.parse((await sendToAws(request, access, signal)).text);
+}
+
+/**
+ * Asks a service of the older query protocol, and returns its XML, parsed.
+ * @param input with `Action` and `Version`. @throws as {@link sendToAws} does.
+ */
+export async function askQuery(
+  service: string,
+  input: Readonly<Record<string, string>>,
+  access: AwsAccess,
+  signal: AbortSignal,
+): Promise<unknown> {
+  const headers = { 'content-type': 'application/x-www-form-urlencoded' };
+  const body = new URLSearchParams(input).toString();
+  const { text } = await sendToAws({ service, method: 'POST', path: '/', headers, body }, access, signal);
+  return parseXML(text);
 }
 
 async function signed(request: AwsRequest, access: AwsAccess): Promise<Request> {

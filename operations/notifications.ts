@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs';
 import { GetBucketNotificationConfigurationCommand, type QueueConfiguration } from '@aws-sdk/client-s3';
 import * as z from 'zod/mini';
-import { sendToAws } from './aws-requests.ts';
+import { askJson } from './aws-requests.ts';
 import type { Outcome } from './checks.ts';
 import type { Deployment } from './deployment.ts';
 import { examineQueuePolicy } from './queue-policy.ts';
@@ -45,11 +45,8 @@ export async function examineNotifications(deployment: Deployment, signal: Abort
 /** Tells whether a rule that is on brings events to the queue. */
 async function examineRules(arn: string, deployment: Deployment, signal: AbortSignal): Promise<Outcome> {
   const { access, settings } = deployment;
-  const ask = async (operation: string, body: object): Promise<unknown> => {
-    const headers = { 'content-type': 'application/x-amz-json-1.1', 'x-amz-target': `AWSEvents.${operation}` };
-    const request = { service: 'events', method: 'POST', path: '/', headers, body: JSON.stringify(body) } as const;
-    return JSON.parse((await sendToAws(request, access, signal)).text);
-  };
+  const ask = (operation: string, input: object): Promise<unknown> =>
+    askJson({ service: 'events', target: `AWSEvents.${operation}`, version: '1.1', input }, access, signal);
   const { RuleNames } = rulesSchema.parse(await ask('ListRuleNamesByTarget', { TargetArn: arn }));
   for (const Name of RuleNames) {
     if (ruleSchema.parse(await ask('DescribeRule', { Name })).State.startsWith('ENABLED')) {

@@ -1,5 +1,5 @@
 import * as z from 'zod/mini';
-import { sendToAws } from './aws-requests.ts';
+import { askJson } from './aws-requests.ts';
 import type { Outcome } from './checks.ts';
 import type { Deployment } from './deployment.ts';
 
@@ -32,16 +32,9 @@ export async function examineQueuePolicy(
   signal: AbortSignal,
 ): Promise<Outcome> {
   const { queueUrl: QueueUrl } = settings;
-  const { text } = await sendToAws(
-    {
-      ...({ service: 'sqs', method: 'POST', path: '/' } as const),
-      headers: { 'content-type': 'application/x-amz-json-1.0', 'x-amz-target': 'AmazonSQS.GetQueueAttributes' },
-      body: JSON.stringify({ QueueUrl, AttributeNames: ['Policy', 'KmsMasterKeyId'] }),
-    },
-    access,
-    signal,
-  );
-  const { Policy, KmsMasterKeyId } = answerSchema.parse(JSON.parse(text)).Attributes;
+  const input = { QueueUrl, AttributeNames: ['Policy', 'KmsMasterKeyId'] };
+  const answer = await askJson({ service: 'sqs', target: 'AmazonSQS.GetQueueAttributes', input }, access, signal);
+  const { Policy, KmsMasterKeyId } = answerSchema.parse(answer).Attributes;
   if (KmsMasterKeyId !== undefined && /(^|\/)alias\/aws\//.test(KmsMasterKeyId)) {
     return {
       severity: 'fault',
@@ -56,12 +49,11 @@ export async function examineQueuePolicy(
 
 function allows(policy: string, sender: Sender): boolean {
   const { Statement } = policySchema.parse(JSON.parse(policy));
-  const concerned = Statement.filter(({ Action = [], Principal }) => {
+  return Statement.some(({ Effect, Action = [], Principal }) => {
     const services = typeof Principal === 'object' ? list(Principal.Service ?? []) : [];
     const isSender = Principal === '*' || services.includes(sender);
-    return isSender && list(Action).some((action) => /^(sqs:)?(\*|sendmessage)$/i.test(action));
+    return Effect === 'Allow' && isSender && list(Action).some((action) => /^(sqs:)?(\*|sendmessage)$/i.test(action));
   });
-  return concerned.some(({ Effect }) => Effect === 'Allow');
 }
 
 const list = (value: string | readonly string[]): readonly string[] => (typeof value === 'string' ? [value] : value);

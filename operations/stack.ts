@@ -1,6 +1,5 @@
-import { parseXML } from '@aws-sdk/xml-builder';
 import * as z from 'zod/mini';
-import { type AwsAccess, sendToAws } from './aws-requests.ts';
+import { type AwsAccess, askQuery } from './aws-requests.ts';
 
 const outputSchema = z.object({ OutputKey: z.string(), OutputValue: z.string() });
 
@@ -31,17 +30,8 @@ export async function stackOutputs(
   access: AwsAccess,
   signal: AbortSignal,
 ): Promise<Readonly<Record<string, string>>> {
-  const body = new URLSearchParams({ Action: 'DescribeStacks', Version: '2010-05-15', StackName: stack });
-  const { text } = await sendToAws(
-    {
-      ...({ service: 'cloudformation', method: 'POST', path: '/' } as const),
-      headers: { 'content-type': 'application/x-www-form-urlencoded' },
-      body: body.toString(),
-    },
-    access,
-    signal,
-  );
-  const answer = answerSchema.parse(parseXML(text));
+  const input = { Action: 'DescribeStacks', Version: '2010-05-15', StackName: stack };
+  const answer = answerSchema.parse(await askQuery('cloudformation', input, access, signal));
   const [stackFound] = answer.DescribeStacksResponse.DescribeStacksResult.Stacks.member;
   const outputs = stackFound?.Outputs;
   const listed = outputs === undefined || typeof outputs === 'string' ? [] : outputs.member;

@@ -45,7 +45,7 @@ async function examined(alarms: readonly object[], subscriptions = topic(1, 0)) 
 }
 
 describe('the check of the alarms', () => {
-  it('is good if there are some, and somebody is subscribed', async () => {
+  it('is good if there are some, and their topic has a subscription', async () => {
     expect(await examined([alarm('dead-letters')])).toEqual({ heard: 'good', raised: 'good' });
   });
 
@@ -63,14 +63,19 @@ describe('the check of the alarms', () => {
 
   it.each([
     ['there are none', [], topic(1, 0), /^There is no alarm whose name begins with flowdrop-/],
-    ['none has an action', [alarm('a', { AlarmActions: [] })], topic(1, 0), /^The alarms tell nobody\.$/],
+    ['none has an action', [alarm('a', { AlarmActions: [] })], topic(1, 0), /^The alarms notify no one\.$/],
     [
       'the actions of one are off',
       [alarm('a'), alarm('b', { ActionsEnabled: false })],
       topic(1, 0),
-      /^Some alarms tell nobody: flowdrop-b\.$/,
+      /^Some alarms notify no one: flowdrop-b\.$/,
     ],
-    ['nobody is subscribed', [alarm('a')], topic(0, 0), /^Nobody hears the alarms: the topic arn:aws:sns:\S+ has no/],
+    [
+      'there is no subscription',
+      [alarm('a')],
+      topic(0, 0),
+      /^The alarms reach no one: the topic arn:aws:sns:\S+ has no/,
+    ],
   ])('warns if %s', async (_, alarms, subscriptions, what) => {
     const { heard } = await examined(alarms, subscriptions);
     expect(heard).toMatchObject({ severity: 'warning', what: expect.stringMatching(what) });

@@ -177,7 +177,7 @@ it('a stack without alarms is warned of, and a local run needs none', async () =
   expect(await resultOf('alarms')).toMatchObject({ result: 'good' });
   expect(await resultOf('alarms', deployed)).toMatchObject({
     result: 'warning',
-    what: 'There is no alarm whose name begins with operated-, so nobody is told of trouble.',
+    what: 'There is no alarm whose name begins with operated-, so trouble goes unnoticed.',
   });
 });
 
