@@ -4,7 +4,8 @@ import { headObject } from '../functions/s3/objects.ts';
 import { follow } from './act.ts';
 import type { Outcome } from './checks.ts';
 import type { Deployment } from './deployment.ts';
-import { type FileToPut, put, routeOfFile } from './put.ts';
+import { type FileToPut, put } from './put.ts';
+import { routeOfFile } from './route-file.ts';
 import type { UploadView } from './upload-view.ts';
 import { sleepUntilNext } from './wait.ts';
 

@@ -26,7 +26,9 @@ export { DamagedResultError, type Fetched, get, type WriteResult } from './get.t
 export { droppedSince, type Intake, IntakeUnknownError, intakeOf, pause, resume } from './intake.ts';
 export { type Listed, type ListedState, type ListQuery, list } from './list.ts';
 export { NoLocalRunError } from './local-run.ts';
-export { type FileToPut, type Overrides, type Put, put, routeOfFile } from './put.ts';
+export { type FileToPut, put } from './put.ts';
+export type { Overrides, Put, PutTerms } from './put-body.ts';
+export { routeOfFile } from './route-file.ts';
 export {
   type CollectorStatus,
   type PipelineStatus,

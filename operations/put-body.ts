@@ -5,10 +5,29 @@ import { essenceOf, MEDIA_TYPE } from '../functions/uploads/media-type.ts';
 import { PARAMETERS_METADATA, TEMPLATE_METADATA } from '../functions/uploads/route-snapshot.ts';
 import type { Deployment } from './deployment.ts';
 import { withPrefix } from './find.ts';
-import type { Overrides, Put } from './put.ts';
 
-/** Parts that are under way at the same time. Each is in memory, and so is one that is being filled. */
-const PARTS_AT_ONCE = 2;
+/** What replaces parts of the route for one file, where the route allows it. */
+export interface Overrides {
+  readonly template?: string | undefined;
+  /** JSON. */
+  readonly parameters?: string | undefined;
+}
+
+/** A file that is in the inbox. */
+export interface Put {
+  readonly key: string;
+  readonly uploadId: string;
+  readonly bytes: number;
+}
+
+/** How a file is sent. */
+export interface PutTerms {
+  readonly signal: AbortSignal;
+  /** Parts that are under way at the same time. Each is in memory, and so is one that is being filled. */
+  readonly partsAtOnce: number;
+  /** Called with the bytes of this file that S3 has. */
+  readonly onProgress?: ((bytes: number) => void) | undefined;
+}
 
 /** A file whose bytes come from elsewhere. */
 export interface BodyToPut {
@@ -28,7 +47,11 @@ export interface BodyToPut {
  * Uploads a stream to the inbox, in parts if it is large. If the stream fails, no object and no part is left behind.
  * @throws the error of the stream or of S3.
  */
-export async function putBody(file: BodyToPut, deployment: Deployment, signal: AbortSignal): Promise<Put> {
+export async function putBody(
+  file: BodyToPut,
+  deployment: Deployment,
+  { signal, partsAtOnce, onProgress = () => {} }: PutTerms,
+): Promise<Put> {
   const { s3, inbox, settings } = deployment;
   const { bytes, body } = file;
   const mediaType = essenceOf(file.mediaType ?? '');
@@ -44,9 +67,11 @@ export async function putBody(file: BodyToPut, deployment: Deployment, signal: A
     client: s3,
     params: { Bucket: settings.inboxBucket, Key: key, Body: body, Metadata: metadata, ...type },
     partSize: partBytesOf(bytes),
-    queueSize: PARTS_AT_ONCE,
+    queueSize: partsAtOnce,
   });
+  upload.on('httpUploadProgress', ({ loaded = 0 }) => onProgress(loaded));
   const stop = () => body.destroy(new Error('The upload was stopped.'));
+  if (signal.aborted) stop();
   signal.addEventListener('abort', stop, { once: true });
   try {
     // Not `upload.abort()`: it would return before the parts are deleted. A broken stream has them deleted first.

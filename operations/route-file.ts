@@ -1,4 +1,5 @@
 import { inputFailure } from '../functions/create-flow/admission.ts';
+import { KEY_BYTES_MAX } from '../functions/s3/limits.ts';
 import type { OpenedUpload } from '../functions/uploads/inbox.ts';
 import { mediaTypeOf } from '../functions/uploads/media-type.ts';
 import { type Route, routeFor } from '../functions/uploads/routes.ts';
@@ -13,6 +14,15 @@ export interface FileFacts {
   readonly mediaType?: string | undefined;
 }
 
+/** The route that would take a file. Undefined if none would. */
+export function routeOfFile(
+  { key: given, mediaType }: Omit<FileFacts, 'bytes'>,
+  deployment: Deployment,
+): Route | undefined {
+  const key = withPrefix(given, deployment);
+  return routeFor(deployment.settings.routes, { key, mediaType: mediaTypeOf(mediaType, key) });
+}
+
 export interface RoutedFile {
   /** With the prefix of the inbox. */
   readonly key: string;
@@ -23,18 +33,29 @@ export interface RoutedFile {
 }
 
 /** Tells which route would take a file, and whether the pipeline would then refuse it. */
-export function routeFile({ key: given, bytes, mediaType }: FileFacts, deployment: Deployment): RoutedFile {
+export function routeFile(file: FileFacts, deployment: Deployment): RoutedFile {
   const { settings, areRoutesKnown } = deployment;
-  const key = withPrefix(given, deployment);
-  const type = mediaTypeOf(mediaType, key);
-  const route = routeFor(settings.routes, { key, mediaType: type });
+  const { bytes, mediaType } = file;
+  const key = withPrefix(file.key, deployment);
+  const route = routeOfFile(file, deployment);
   if (route !== undefined) {
     // Only these facts of an upload are checked.
     const opened = { upload: { bytes }, isArchived: false } as OpenedUpload;
     return { key, route, issue: inputFailure(settings, opened, route.input)?.message };
   }
   const issue = areRoutesKnown
-    ? `No route takes a file like this (${type}), so no flow would be made of it.`
+    ? `No route takes a file like this (${mediaTypeOf(mediaType, key)}), so no flow would be made of it.`
     : undefined;
   return { key, route, issue };
+}
+
+/** Why a key is not taken. A name of a file never needs what is refused here, and programs stumble over it. */
+export function issueOfKey(key: string): string | undefined {
+  if (key === '' || key.endsWith('/')) return 'A file needs a name.';
+  if (!key.isWellFormed()) return 'The name of a file must be Unicode.';
+  if (Buffer.byteLength(key) > KEY_BYTES_MAX) return `The name of a file may have ${KEY_BYTES_MAX} bytes at most.`;
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is looked for.
+  if (/[\u0000-\u001f\u007f]/.test(key)) return 'The name of a file must not hold control characters.';
+  if (key.split('/').some((part) => part === '.' || part === '..')) return 'No part of a name may be "." or "..".';
+  return undefined;
 }

@@ -1,3 +1,4 @@
+import { essenceOf } from '../functions/uploads/media-type.ts';
 import type { Route } from '../functions/uploads/routes.ts';
 import type { Outcome } from './checks.ts';
 import type { OfferedTemplate } from './templates.ts';
@@ -32,9 +33,9 @@ export function outcomeOfTemplates(
 
 /** True if there may be a media type of both. `image/*` is any image. */
 function isSameType(one: string, other: string): boolean {
-  const parts = [one, other].map((type) => (type.toLowerCase().split(';')[0] ?? '').trim().split('/'));
+  const [parts, others] = [essenceOf(one).split('/'), essenceOf(other).split('/')];
   return [0, 1].every((at) => {
-    const [a, b] = [parts[0]?.[at] ?? '*', parts[1]?.[at] ?? '*'];
+    const [a, b] = [parts[at] ?? '*', others[at] ?? '*'];
     return a === b || a === '*' || b === '*';
   });
 }

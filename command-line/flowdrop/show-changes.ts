@@ -1,7 +1,7 @@
 import { size } from '../../local/start/size.ts';
 import type { Acted } from '../../operations/act.ts';
 import type { Fetched } from '../../operations/get.ts';
-import type { Put } from '../../operations/put.ts';
+import type { Put } from '../../operations/put-body.ts';
 import type { SweepPass } from '../../operations/sweep.ts';
 import type { UploadView } from '../../operations/upload-view.ts';
 import { table } from './console.ts';

@@ -3,7 +3,7 @@ import * as z from 'zod/mini';
 import type { Json } from '../../functions/base/json.ts';
 import type { Deployment } from '../../operations/deployment.ts';
 import { putBody } from '../../operations/put-body.ts';
-import { type RoutedFile, routeFile } from '../../operations/route-file.ts';
+import { issueOfKey, type RoutedFile, routeFile } from '../../operations/route-file.ts';
 import { entryOf, openInput } from '../../operations/stored-bytes.ts';
 import { viewOf } from '../../operations/upload-view.ts';
 import type { PutFile, RoutedFile as RoutedAnswer } from '../api.ts';
@@ -11,8 +11,8 @@ import { invalid, notFound, notPossible, PageError } from './answers.ts';
 import { jsonBody } from './json-body.ts';
 import type { Call } from './router.ts';
 
-/** Longest key, in bytes of UTF-8. (Amazon S3 User Guide, "Naming Amazon S3 objects".) */
-const KEY_BYTES_MAX = 1024;
+/** Parts of a file that are under way at the same time: each takes 5 MiB of memory. */
+const PARTS_AT_ONCE = 2;
 
 const FILES_MAX = 10_000;
 
@@ -57,7 +57,10 @@ export async function putFile({ request, params, signal }: Call, deployment: Dep
   if (overrides.template !== undefined || overrides.parameters !== undefined) {
     requireOverridable(routeFile({ key, bytes, mediaType }, deployment));
   }
-  const put = await putBody({ key, bytes, body: request, mediaType, overrides }, deployment, signal);
+  const put = await putBody({ key, bytes, body: request, mediaType, overrides }, deployment, {
+    signal,
+    partsAtOnce: PARTS_AT_ONCE,
+  });
   return { id: put.uploadId, key: put.key };
 }
 
@@ -78,7 +81,10 @@ export async function putAgain({ request, signal }: Call, deployment: Deployment
   if (opened === undefined) throw notPossible(`${key} was replaced, deleted or archived meanwhile.`);
   const { body, metadata } = opened;
   const overrides = { template, parameters: parameters === undefined ? undefined : JSON.stringify(parameters) };
-  const put = await putBody({ key, bytes, body, mediaType, metadata, overrides }, deployment, signal);
+  const put = await putBody({ key, bytes, body, mediaType, metadata, overrides }, deployment, {
+    signal,
+    partsAtOnce: PARTS_AT_ONCE,
+  });
   return { id: put.uploadId, key: put.key };
 }
 
@@ -87,17 +93,6 @@ function requireOverridable({ key, route }: RoutedFile): void {
   if (route === undefined) throw notPossible(`No known route takes ${key}, so it cannot get other parameters.`);
   if (route.overrides === true) return;
   throw notPossible(`The route ${route.name} does not let a file replace its template or parameters.`);
-}
-
-/** Why a key is not taken. A name of a file never needs what is refused here, and programs stumble over it. */
-function issueOfKey(key: string): string | undefined {
-  if (key === '' || key.endsWith('/')) return 'A file needs a name.';
-  if (!key.isWellFormed()) return 'The name of a file must be Unicode.';
-  if (Buffer.byteLength(key) > KEY_BYTES_MAX) return `The name of a file may have ${KEY_BYTES_MAX} bytes at most.`;
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is looked for.
-  if (/[\u0000-\u001f\u007f]/.test(key)) return 'The name of a file must not hold control characters.';
-  if (key.split('/').some((part) => part === '.' || part === '..')) return 'No part of a name may be "." or "..".';
-  return undefined;
 }
 
 function requireJson(text: string): void {
