@@ -130,7 +130,8 @@ function queueConditions({ queue, deadLetterQueue }: Monitored): readonly Condit
       id: 'uploads-stopped',
       severity: 'page',
       meaning: 'The oldest upload has been in the queue for a day or more: the pipeline is paused, or cannot receive.',
-      action: 'See flowdrop status. If the pause is over, run flowdrop resume. Uploads stay in the queue for 14 days.',
+      action:
+        'See flowdrop status. If the pause is no longer needed, run flowdrop resume. Uploads stay in the queue for 14 days.',
       metric: queue.metricApproximateAgeOfOldestMessage(options),
       threshold: STOPPED_AGE.toSeconds(),
     },

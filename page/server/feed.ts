@@ -44,7 +44,7 @@ export interface RowQuery {
 
 /**
  * The rows of the last days, and what changes in them. A look lists the ledger, reads the entries that changed since the
- * look before, and logs the differences. It looks while somebody listens, and when the list is asked for.
+ * look before, and logs the differences. It looks while a client listens, and when the list is asked for.
  */
 export class Feed {
   readonly #deployment: Deployment;
