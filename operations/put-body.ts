@@ -29,7 +29,10 @@ export interface PutTerms {
   readonly onProgress?: ((bytes: number) => void) | undefined;
 }
 
-/** A file whose bytes come from elsewhere. */
+/**
+ * A file whose bytes come from elsewhere.
+ * @internal
+ */
 export interface BodyToPut {
   /** With or without the prefix of the inbox. */
   readonly key: string;
@@ -46,6 +49,7 @@ export interface BodyToPut {
 /**
  * Uploads a stream to the inbox, in parts if it is large. If the stream fails, no object and no part is left behind.
  * @throws the error of the stream or of S3.
+ * @internal
  */
 export async function putBody(
   file: BodyToPut,
