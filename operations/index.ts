@@ -23,7 +23,15 @@ export { doctor } from './doctor.ts';
 export { type Explanation, explain, NothingToExplainError, RoutesUnknownError } from './explain.ts';
 export { forget, type Traces, tracesOf, UnderWayError, UnknownUploadError } from './forget.ts';
 export { DamagedResultError, type Fetched, get, type WriteResult } from './get.ts';
-export { droppedSince, type Intake, IntakeUnknownError, intakeOf, pause, resume } from './intake.ts';
+export {
+  droppedSince,
+  type Intake,
+  IntakeOvertakenError,
+  IntakeUnknownError,
+  intakeOf,
+  pause,
+  resume,
+} from './intake.ts';
 export { type Listed, type ListedState, type ListQuery, list } from './list.ts';
 export { NoLocalRunError } from './local-run.ts';
 export { type FileToPut, put } from './put.ts';

@@ -34,6 +34,11 @@ export interface Intake {
   readonly isByUser: boolean;
 }
 
+/** The state was changed back before it was seen, most likely by another client. */
+export class IntakeOvertakenError extends Error {
+  override readonly name = 'IntakeOvertakenError';
+}
+
 /** The stack does not name its event source mapping, so its uploads cannot be paused. */
 export class IntakeUnknownError extends Error {
   override readonly name = 'IntakeUnknownError';
@@ -68,33 +73,50 @@ export async function intakeOf(deployment: Deployment, signal: AbortSignal): Pro
 /**
  * Lets no new flow begin. Flows that run go on, and their results are collected. Uploads that are being sent at this
  * moment are sent. All others wait in the queue.
- * @throws {IntakeUnknownError} @throws {AwsRequestError}
+ * @throws {IntakeUnknownError} @throws {IntakeOvertakenError} @throws {AwsRequestError}
  */
 export const pause = (deployment: Deployment, signal: AbortSignal): Promise<Intake> =>
   changeTo('paused', deployment, signal);
 
-/** Lets uploads become flows again. @throws {IntakeUnknownError} @throws {AwsRequestError} */
+/** Lets uploads become flows again. @throws {IntakeUnknownError} @throws {IntakeOvertakenError} @throws {AwsRequestError} */
 export const resume = (deployment: Deployment, signal: AbortSignal): Promise<Intake> =>
   changeTo('on', deployment, signal);
 
+/**
+ * Orders the change once, and waits for it. A second order could undo what another client has ordered since. Answers of
+ * Lambda may be older than the order, so an opposite state counts only with a later time.
+ */
 async function changeTo(wanted: 'on' | 'paused', deployment: Deployment, signal: AbortSignal): Promise<Intake> {
   const endsAt = deployment.clock.now() + CHANGE_MAX_MS;
+  let ordered: Intake | undefined;
   for (;;) {
     const intake = await readIntake(deployment, signal);
     if (intake.state === wanted) return intake;
+    const isSettled = intake.state === 'on' || intake.state === 'paused';
+    if (isSettled && ordered !== undefined && isLater(intake, ordered)) {
+      throw new IntakeOvertakenError(
+        `New flows were ${wanted === 'on' ? 'paused' : 'resumed'} again meanwhile, at ${intake.since}. Ask again if that is not meant.`,
+      );
+    }
     if (deployment.clock.now() >= endsAt) {
       throw new Error(
         `The event source mapping is ${intake.state} after ${CHANGE_MAX_MS / 60_000} minutes. Ask again.`,
       );
     }
-    if (intake.state === 'on' || intake.state === 'paused') await order(wanted === 'on', deployment, signal);
+    if (isSettled) ordered ??= await order(wanted === 'on', deployment, signal);
     await sleepUntilNext(signal);
   }
 }
 
+const isLater = (one: Intake, other: Intake): boolean =>
+  one.since !== undefined && other.since !== undefined && one.since > other.since;
+
 async function readIntake(deployment: Deployment, signal: AbortSignal): Promise<Intake> {
   const request = { service: 'lambda', method: 'GET', path: pathOf(deployment) } as const;
-  const { text } = await sendToAws(request, deployment.access, signal);
+  return intakeIn((await sendToAws(request, deployment.access, signal)).text);
+}
+
+function intakeIn(text: string): Intake {
   const { State, LastModified, StateTransitionReason } = mappingSchema.parse(JSON.parse(text));
   return {
     state: STATES[State] ?? 'changing',
@@ -103,16 +125,17 @@ async function readIntake(deployment: Deployment, signal: AbortSignal): Promise<
   };
 }
 
-/** Asks for the change. Lambda refuses it while another one is under way. */
-async function order(Enabled: boolean, deployment: Deployment, signal: AbortSignal): Promise<void> {
+/** Asks for the change. Undefined if Lambda refuses it, as it does while another one is under way. */
+async function order(Enabled: boolean, deployment: Deployment, signal: AbortSignal): Promise<Intake | undefined> {
   const headers = { 'content-type': 'application/json' };
   const body = JSON.stringify({ Enabled });
   const request = { service: 'lambda', method: 'PUT', path: pathOf(deployment), headers, body } as const;
   try {
-    await sendToAws(request, deployment.access, signal);
+    return intakeIn((await sendToAws(request, deployment.access, signal)).text);
   } catch (error) {
     const isBusy = error instanceof AwsRequestError && /^Resource(InUse|Conflict)Exception$/.test(error.code);
     if (!isBusy) throw error;
+    return undefined;
   }
 }
 

@@ -21,7 +21,7 @@ export class IntakeChanges {
 
   /**
    * `POST /api/pause` and `POST /api/resume`. Equal requests share one change.
-   * @throws {PageError} the opposite change is under way. @throws {IntakeUnknownError}
+   * @throws {PageError} the opposite change is under way. @throws {IntakeUnknownError} @throws {IntakeOvertakenError}
    */
   make(change: Change): Promise<IntakeAnswer> {
     this.#underWay ??= {

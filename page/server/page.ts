@@ -2,7 +2,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { FunctionFailedError } from '../../operations/collecting-function.ts';
 import { type Deployment, issueOfConnection } from '../../operations/deployment.ts';
 import { doctor } from '../../operations/doctor.ts';
-import { IntakeUnknownError, QUEUE_DAYS } from '../../operations/intake.ts';
+import { IntakeOvertakenError, IntakeUnknownError, QUEUE_DAYS } from '../../operations/intake.ts';
 import { pipelineStatus } from '../../operations/status.ts';
 import { entryOf, openInput, openResult } from '../../operations/stored-bytes.ts';
 import { TemplatesUnknownError, templates } from '../../operations/templates.ts';
@@ -176,7 +176,7 @@ export class Page {
     if (error instanceof TemplatesUnknownError) {
       return new PageError(unavailable, `The flow service does not say what it offers: ${message}`);
     }
-    if (error instanceof IntakeUnknownError) return notPossible(message);
+    if (error instanceof IntakeUnknownError || error instanceof IntakeOvertakenError) return notPossible(message);
     const failed = { status: 502, code: 'failed' } as const;
     const known = issueOfConnection(error);
     if (known !== undefined) return new PageError(failed, known);

@@ -90,7 +90,7 @@ describe('a paused pipeline', () => {
     expect(await resume(deployment, signal)).toMatchObject({ state: 'on' });
   });
 
-  it('is told of by doctor, and after a day as a warning', async () => {
+  it('is a finding of doctor: a note on the first day, then a warning, and at last a fault', async () => {
     const operated = await start();
     await pause(operated.deployment, signal);
     const result = async (deployment: Deployment) =>
@@ -98,12 +98,18 @@ describe('a paused pipeline', () => {
     expect(await result(operated.deployment)).toEqual({
       check: 'new flows',
       result: 'note',
-      what: 'The pipeline is paused for 0 minutes: no new flows begin.',
+      what: 'The pipeline has been paused for 0 minutes: no new flows begin.',
       todo: 'Uploads wait in the queue, 14 days at most. flowdrop resume goes on.',
     });
     const { clock } = operated.deployment;
     const later = { ...operated.deployment, clock: { ...clock, now: () => Date.now() + 25 * HOUR_MS } };
-    expect(await result(later)).toMatchObject({ result: 'warning', what: expect.stringContaining('for 25 hours') });
+    expect(await result(later)).toMatchObject({
+      result: 'warning',
+      what: expect.stringContaining('for 25 hours'),
+      todo: expect.stringMatching(
+        /If the pause began more than 14 days ago, run flowdrop sweep --since <its day> then\.$/,
+      ),
+    });
 
     const old = { ...operated.deployment, clock: { ...clock, now: () => Date.now() + 15 * 24 * HOUR_MS } };
     expect(await result(old)).toMatchObject({
@@ -124,9 +130,10 @@ describe('a paused pipeline', () => {
 });
 
 describe('pausing', () => {
-  it('waits for a change that is under way, and for the end of its own', async () => {
+  it('waits for a change that is under way, and for the end of its own, which it orders once', async () => {
     const operated = await start();
-    const states = ['Enabling', 'Enabled', 'busy', 'Enabled', 'Disabling', 'Disabling', 'Disabled'];
+    // The fifth is the answer to the order. The one after it is older than the order.
+    const states = ['Enabling', 'Enabled', 'busy', 'Enabled', 'Disabling', 'Enabled', 'Disabling', 'Disabled'];
     const { deployment, asked } = await withMapping(operated, (_, count) => {
       const state = states[count - 1] ?? 'Disabled';
       return state === 'busy' ? { status: 400, body: { __type: 'ResourceInUseException' } } : mapping(state);
@@ -137,7 +144,20 @@ describe('pausing', () => {
       isByUser: true,
     });
     const off = 'PUT {"Enabled":false}';
-    expect(asked).toEqual(['GET', 'GET', off, 'GET', off, 'GET', 'GET']);
+    expect(asked).toEqual(['GET', 'GET', off, 'GET', off, 'GET', 'GET', 'GET']);
+  });
+
+  it('does not undo a later change of another client', async () => {
+    const operated = await start();
+    const answers = [mapping('Enabled'), mapping('Disabling', { LastModified: 1.6e9 + 1 })];
+    const { deployment, asked } = await withMapping(
+      operated,
+      (_, count) => answers[count - 1] ?? mapping('Enabled', { LastModified: 1.6e9 + 60 }),
+    );
+    await expect(pause(deployment, signal)).rejects.toThrow(
+      'New flows were resumed again meanwhile, at 2020-09-13T12:27:40.000Z. Ask again if that is not meant.',
+    );
+    expect(asked).toEqual(['GET', 'PUT {"Enabled":false}', 'GET']);
   });
 
   it('says so if the stack has no output for it, and the state is not known', async () => {
