@@ -59,6 +59,7 @@ export class FlowPipeline extends Construct {
   readonly alarms: readonly IAlarm[];
   readonly #parts: Parts;
   readonly #createFlow: CreateFlow;
+  readonly #collectOutputs: CollectOutputs;
   readonly #alarmTopics: readonly ITopic[];
 
   /** @throws {ConfigurationError} naming every issue of the props. */
@@ -79,6 +80,7 @@ export class FlowPipeline extends Construct {
 
     const { createFlow, collectOutputs } = this.#newFunctions(props, checked);
     this.#createFlow = createFlow;
+    this.#collectOutputs = collectOutputs;
     this.createFlowFunction = createFlow.function;
     this.uploadMapping = createFlow.mapping;
     this.collectOutputsFunction = collectOutputs.function;
@@ -108,11 +110,13 @@ export class FlowPipeline extends Construct {
 
   /**
    * Allows the grantee what `flowdrop` needs to show things: uploads, results, records, the stack's outputs, the settings,
-   * how long the queues are, and the alarms of the account and region. It changes nothing, and asks the flow service nothing.
+   * the logs, how long the queues are, and the alarms of the account and region. It changes nothing, and asks the flow
+   * service nothing.
    */
   grantView(grantee: IGrantable): void {
     const { inbox, results, ledger, uploads } = this.#parts;
     for (const part of [inbox, results, ledger, uploads, this.#createFlow]) part.grantView(grantee);
+    for (const each of [this.#createFlow, this.#collectOutputs]) each.grantReadLog(grantee);
     const allow = (action: string, resource: string) =>
       Grant.addToPrincipal({ grantee, actions: [action], resourceArns: [resource] });
     allow('cloudformation:DescribeStacks', Stack.of(this).stackId);
@@ -124,7 +128,8 @@ export class FlowPipeline extends Construct {
 
   /**
    * Allows the grantee what {@link grantView} does, to put files, to pause and resume, and to have the collecting
-   * function retry, collect, cancel and sweep. The function has the token, and the right to write to the ledger. The grantee has neither.
+   * function retry, collect, cancel and sweep. The function has the token, and the right to write to the ledger. The
+   * grantee has neither.
    */
   grantOperate(grantee: IGrantable): void {
     this.grantView(grantee);

@@ -3,6 +3,7 @@ import { type Alarm, alarmsOf, examineAlarms, examineRaised } from './alarms.ts'
 import { type CanaryFile, examineCanary } from './canary.ts';
 import { type Check, type Diagnosis, type Finding, type NamedCheck, type Outcome, once, runChecks } from './checks.ts';
 import type { Deployment } from './deployment.ts';
+import { examineErrors, examineRuns } from './function-logs.ts';
 import { droppedSince, QUEUE_DAYS } from './intake.ts';
 import { list } from './list.ts';
 import { collectorStates, type KnownCollector } from './listing.ts';
@@ -56,7 +57,9 @@ const CHECKS: Readonly<Record<string, Check<Subject>>> = {
   'templates of the routes': examineTemplates,
   'new flows': examineIntake,
   notifications: ({ deployment, signal }) => examineNotifications(deployment, signal),
+  'runs of create-flow': examineRunsUnlessPaused,
   ticks: examineTicks,
+  'errors of the functions': ({ deployment, signal }) => examineErrors(deployment, signal),
   pace: examinePace,
   'dead letters': examineDeadLetters,
   'held doubts': examineHeld,
@@ -178,18 +181,23 @@ async function examineIntake({ deployment, status }: Subject): Promise<Outcome> 
     return { severity: 'fault', what, todo: `See whether the queue and the creating function are there. Then ${todo}` };
   }
   const age = since === undefined ? undefined : deployment.clock.now() - Date.parse(since);
-  const what = `The pipeline is paused${age === undefined ? '' : ` for ${minutes(age)}`}: no new flows begin.`;
+  const what = `The pipeline ${age === undefined ? 'is paused' : `has been paused for ${minutes(age)}`}: no new flows begin.`;
   const dropped = droppedSince(intake, deployment.clock.now());
   if (dropped !== undefined) {
     const sweep = `flowdrop sweep --since ${dropped} submits the files that the queue has dropped.`;
     return { severity: 'fault', what, todo: `${todo} Then ${sweep}` };
   }
-  const isLong = age !== undefined && age >= PAUSE_LONG_MS;
-  return {
-    severity: isLong ? 'warning' : 'note',
-    what,
-    todo: `Uploads wait in the queue, ${QUEUE_DAYS} days at most. ${todo}`,
-  };
+  const limit = `Uploads wait in the queue, ${QUEUE_DAYS} days at most. ${todo}`;
+  if (age === undefined || age < PAUSE_LONG_MS) return { severity: 'note', what, todo: limit };
+  // A deployment may have moved the date.
+  const more = `If the pause began more than ${QUEUE_DAYS} days ago, run flowdrop sweep --since <its day> then.`;
+  return { severity: 'warning', what, todo: `${limit} ${more}` };
+}
+
+async function examineRunsUnlessPaused({ deployment, signal, status }: Subject): Promise<Outcome> {
+  const { intake } = await status();
+  if (intake !== undefined && intake.state !== 'on') return { notChecked: `new flows are ${intake.state}` };
+  return examineRuns(deployment, signal);
 }
 
 async function examineTicks({ deployment, signal }: Subject): Promise<Outcome> {

@@ -1,5 +1,5 @@
 import { Annotations, ArnFormat, Duration, RemovalPolicy, Stack, Token } from 'aws-cdk-lib';
-import { Role, ServicePrincipal } from 'aws-cdk-lib/aws-iam';
+import { Grant, type IGrantable, Role, ServicePrincipal } from 'aws-cdk-lib/aws-iam';
 import type { IKey } from 'aws-cdk-lib/aws-kms';
 import { Architecture, Function as LambdaFunction, Runtime, Tracing } from 'aws-cdk-lib/aws-lambda';
 import { LogGroup, type RetentionDays } from 'aws-cdk-lib/aws-logs';
@@ -85,6 +85,12 @@ export class PipelineFunction extends Construct {
     });
     // The function refers to its role but not to the role's policy. Without this, it could run before it has permissions.
     this.function.node.addDependency(this.role);
+  }
+
+  /** Allows the grantee to read the log. */
+  grantReadLog(grantee: IGrantable): void {
+    const resourceArns = [this.logGroup.logGroupArn];
+    Grant.addToPrincipal({ grantee, actions: ['logs:FilterLogEvents'], resourceArns });
   }
 
   /** The environment within Lambda's limit. Routes that do not fit go into a file beside the bundle. */

@@ -76,10 +76,13 @@ export class UploadQueue extends Construct {
     allowKey(role, this.queue.encryptionMasterKey, 'read', 'sqs');
   }
 
-  /** Allows the grantee to ask how many messages there are. */
+  /** Allows the grantee to ask how many messages there are, and who may send and use the key. */
   grantView(grantee: IGrantable): void {
     const resourceArns = [this.queue.queueArn, this.deadLetters.queueArn];
     Grant.addToPrincipal({ grantee, actions: ['sqs:GetQueueAttributes'], resourceArns });
+    const key = this.queue.encryptionMasterKey;
+    if (key === undefined) return;
+    Grant.addToPrincipal({ grantee, actions: ['kms:GetKeyPolicy'], resourceArns: [key.keyArn] });
   }
 
   /** Allows the role to send. */

@@ -1,28 +1,10 @@
-import { describe, expect, it, onTestFinished } from 'vitest';
-import { listenOnLoopback } from '../../local/loopback.ts';
+import { describe, expect, it } from 'vitest';
 import { alarmsOf, examineAlarms, examineRaised } from '../../operations/alarms.ts';
-import type { Deployment } from '../../operations/deployment.ts';
 import { examineQueuePolicy } from '../../operations/queue-policy.ts';
+import { deploymentAt } from './aws-answers.ts';
 
 const signal = new AbortController().signal;
 const TOPIC = 'arn:aws:sns:eu-central-1:123456789012:alarms';
-
-/** A deployment whose services of AWS are one server, which answers a request by its body. */
-async function deploymentAt(answer: (body: string) => string): Promise<{ deployment: Deployment; asked: string[] }> {
-  const asked: string[] = [];
-  const server = await listenOnLoopback(async (request, response) => {
-    let body = '';
-    for await (const chunk of request) body += chunk;
-    asked.push(`${request.headers['x-amz-target'] ?? ''} ${body}`.trim());
-    response.end(answer(body));
-  });
-  onTestFinished(() => server.close());
-  const credentials = async () => ({ accessKeyId: 'AKIAEXAMPLE', secretAccessKey: 'obviously-fake' });
-  const endpoints = { monitoring: server.url, sns: server.url, sqs: server.url };
-  const access = { region: 'eu-central-1', credentials, endpoints };
-  const settings = { pipeline: 'flowdrop', queueUrl: 'https://sqs.eu-central-1.amazonaws.com/123456789012/uploads' };
-  return { deployment: { access, settings } as unknown as Deployment, asked };
-}
 
 const alarm = (name: string, more: object = {}) => ({
   ...{ AlarmName: `flowdrop-${name}`, StateValue: 'OK', ActionsEnabled: true, AlarmActions: [TOPIC] },
@@ -92,6 +74,8 @@ describe('the check of the alarms', () => {
   });
 });
 
+const KEY = 'arn:aws:kms:eu-central-1:123456789012:key/0123';
+
 describe('the check of the policy of the queue', () => {
   const policy = (service: unknown, more: object = {}): string =>
     JSON.stringify({
@@ -128,6 +112,48 @@ describe('the check of the policy of the queue', () => {
     expect(await outcomeOf({ Policy: policy('s3.amazonaws.com'), KmsMasterKeyId: 'alias/aws/sqs' })).toMatchObject({
       severity: 'fault',
       what: 'The queue is encrypted with the key alias/aws/sqs of AWS, which s3.amazonaws.com may not use.',
+    });
+  });
+
+  const withKey = async (statements: readonly object[], KmsMasterKeyId = KEY) => {
+    const { deployment, asked } = await deploymentAt((body) =>
+      JSON.stringify(
+        body.includes('PolicyName')
+          ? { Policy: JSON.stringify({ Statement: statements }), PolicyName: 'default' }
+          : { Attributes: { Policy: policy('s3.amazonaws.com'), KmsMasterKeyId } },
+      ),
+    );
+    return { outcome: await examineQueuePolicy('s3.amazonaws.com', deployment, signal), asked };
+  };
+  const account = { Effect: 'Allow', Principal: { AWS: 'arn:aws:iam::123456789012:root' }, Action: 'kms:*' };
+  const service = (...Action: string[]) => ({ Effect: 'Allow', Principal: { Service: 's3.amazonaws.com' }, Action });
+
+  it.each([
+    [[account, service('kms:Decrypt', 'kms:GenerateDataKey*')]],
+    [[service('kms:Decrypt'), service('kms:GenerateDataKey')]],
+    [[service('kms:*')]],
+    [[{ Effect: 'Allow', Principal: { AWS: '*' }, Action: '*' }]],
+  ])('is good if the policy of its key lets the sender use the key: %j', async (statements) => {
+    const { outcome, asked } = await withKey(statements);
+    expect(outcome).toBe('good');
+    expect(asked.at(-1)).toBe(`TrentService.GetKeyPolicy {"KeyId":"${KEY}","PolicyName":"default"}`);
+  });
+
+  it.each([
+    ['kms:Decrypt and kms:GenerateDataKey', [account]],
+    ['kms:GenerateDataKey', [account, service('kms:Decrypt')]],
+    ['kms:Decrypt', [service('kms:GenerateDataKey*')]],
+  ])('is a fault if the policy of its key does not allow %s', async (missing, statements) => {
+    expect((await withKey(statements)).outcome).toMatchObject({
+      severity: 'fault',
+      what: `The policy of the key ${KEY} of the queue does not allow s3.amazonaws.com ${missing}, so no upload is announced.`,
+      todo: expect.stringMatching(/^Add the statement that cdk synth names/),
+    });
+  });
+
+  it('is not made for a key that the queue names by an alias of your own', async () => {
+    expect((await withKey([account], 'alias/mine')).outcome).toEqual({
+      notChecked: 'the queue names its key by the alias alias/mine',
     });
   });
 });

@@ -2,12 +2,14 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Stack } from 'aws-cdk-lib';
 import { Role, ServicePrincipal } from 'aws-cdk-lib/aws-iam';
+import { Key } from 'aws-cdk-lib/aws-kms';
 import { Topic } from 'aws-cdk-lib/aws-sns';
 import { beforeAll, describe, expect, it } from 'vitest';
 import type { FlowPipeline } from '../../infra/flow-pipeline.ts';
 import { listenOnLoopback } from '../../local/loopback.ts';
 import { alarmsOf, examineAlarms } from '../../operations/alarms.ts';
 import type { Deployment } from '../../operations/deployment.ts';
+import { examineErrors } from '../../operations/function-logs.ts';
 import { examineNotifications } from '../../operations/notifications.ts';
 import { ACCOUNT, type Call, idleOf, isAllowed, lineOf, permissionsOf, REGION, refusedOf } from '../infra/policies.ts';
 import { synthesisePipeline } from '../infra/synthesis.ts';
@@ -67,16 +69,29 @@ beforeAll(async () => {
   await using stack = await deployedAs('flowdrop', operated.pipeline);
   await using closing = new AsyncDisposableStack();
   const watch = await listenOnLoopback(async (request, response) => {
-    const isTopic = request.headers['content-type'] === 'application/x-www-form-urlencoded';
+    let sent = '';
+    for await (const chunk of request) sent += chunk;
+    if (request.headers['content-type'] === 'application/x-www-form-urlencoded') {
+      record({ action: 'sns:GetTopicAttributes', resource: TOPIC_ARN });
+      response.end(TOPIC_XML);
+      return;
+    }
+    const { logGroupName } = JSON.parse(sent);
+    const arn = (service: string, name: string) => `arn:aws:${service}:${REGION}:${ACCOUNT}:${name}`;
+    if (logGroupName === undefined)
+      record({ action: 'cloudwatch:DescribeAlarms', resource: arn('cloudwatch', 'alarm:*') });
+    else
+      record({
+        action: 'logs:FilterLogEvents',
+        resource: arn('logs', `log-group:${deployedLog(logGroupName)}:log-stream:`),
+      });
     const alarms = [{ AlarmName: 'flowdrop-a', StateValue: 'OK', AlarmActions: [TOPIC_ARN] }];
-    if (isTopic) record({ action: 'sns:GetTopicAttributes', resource: TOPIC_ARN });
-    else record({ action: 'cloudwatch:DescribeAlarms', resource: `arn:aws:cloudwatch:${REGION}:${ACCOUNT}:alarm:*` });
-    response.end(isTopic ? TOPIC_XML : JSON.stringify({ MetricAlarms: alarms }));
+    response.end(JSON.stringify({ MetricAlarms: alarms, events: [] }));
   });
   closing.defer(() => watch.close());
   const watched = (deployment: Deployment): Deployment => {
     const { access } = deployment;
-    const endpoints = { ...access.endpoints, monitoring: watch.url, sns: watch.url };
+    const endpoints = { ...access.endpoints, monitoring: watch.url, sns: watch.url, logs: watch.url };
     return { ...deployment, access: { ...access, endpoints } };
   };
   for (grant of ['view', 'operate', 'forget'] as const) {
@@ -84,6 +99,7 @@ beforeAll(async () => {
     if (grant === 'view') {
       await examineNotifications(deployment, signal);
       await examineAlarms(await alarmsOf(watched(deployment), signal), watched(deployment), signal);
+      await examineErrors(watched(deployment), signal);
     }
     deployment.close();
     recorded[grant].set('outputs', { action: 'cloudformation:DescribeStacks', resource: STACK_ID });
@@ -103,6 +119,10 @@ function deployed(resource: string): string {
   if (resource === 'collect-outputs') return arn('lambda', 'function:flowdrop-collect-outputs');
   return arn('sqs', resource === 'uploads-dead' ? DEAD_LETTERS : resource);
 }
+
+/** The local run calls its pipeline and its functions otherwise. */
+const deployedLog = (name: string): string =>
+  name.endsWith('create-flow') ? '/aws/lambda/flowdrop-create-flow' : '/aws/lambda/flowdrop-collect-outputs';
 
 const newRole = (pipeline: FlowPipeline, id: string) =>
   new Role(pipeline, id, { assumedBy: new ServicePrincipal('ec2.amazonaws.com') });
@@ -165,6 +185,15 @@ describe.each(Object.keys(COMMANDS) as Grant[])('the grant %s', (grant) => {
     ];
     expect(harm.filter((call) => isAllowed(permissions, call))).toEqual([]);
   });
+});
+
+it('every grant allows to read the policy of a key of your own', () => {
+  const withKey = synthesisePipeline(
+    (stack) => ({ encryptionKey: new Key(stack, 'Key') }),
+    (pipeline) => pipeline.grantView(newRole(pipeline, ROLES.view)),
+  );
+  const permissions = permissionsOf(withKey.template, ROLES.view).map(lineOf);
+  expect(permissions.filter((line) => line.startsWith('kms:GetKeyPolicy'))).toEqual(['kms:GetKeyPolicy key/key']);
 });
 
 it('only the grant to operate allows to pause, and it does not allow to have another function invoked', () => {

@@ -174,7 +174,7 @@ export async function runFlowdrop(words: readonly string[], { directory, env = {
   return { code, ...printed, modes };
 }
 
-/** The stack of a pipeline, which the pipeline's own servers stand in for, a CloudFormation that knows it, and a CloudWatch without alarms. */
+/** The stack of a pipeline, which the pipeline's own servers stand in for, a CloudFormation that knows it, and a CloudWatch without alarms and lines. */
 export async function deployedAs(
   stack: string,
   { operator }: Pipeline,
@@ -188,8 +188,9 @@ export async function deployedAs(
   const server = await listenOnLoopback(async (request, response) => {
     let body = '';
     for await (const chunk of request) body += chunk;
-    if (request.headers['x-amz-target'] === 'GraniteServiceVersion20100801.DescribeAlarms') {
-      response.end('{"MetricAlarms":[]}');
+    const target = request.headers['x-amz-target'];
+    if (typeof target === 'string') {
+      response.end(target.endsWith('.DescribeAlarms') ? '{"MetricAlarms":[]}' : '{"events":[]}');
       return;
     }
     asked.push(`${request.headers.authorization?.split(' ')[0]} ${body}`);
@@ -207,7 +208,7 @@ export async function deployedAs(
           stack: name,
           region: operator.region,
           credentials: async () => ({ accessKeyId, secretAccessKey }),
-          endpoints: { ...operator.endpoints, cloudformation: server.url, monitoring: server.url },
+          endpoints: { ...operator.endpoints, cloudformation: server.url, monitoring: server.url, logs: server.url },
         },
         signal,
       ),

@@ -1,0 +1,123 @@
+import * as z from 'zod/mini';
+import { askJson } from './aws-requests.ts';
+import type { Outcome } from './checks.ts';
+import type { Deployment } from './deployment.ts';
+
+const MINUTE_MS = 60_000;
+const HOUR_MS = 60 * MINUTE_MS;
+
+/** How far back errors are looked for. */
+const ERRORS_HOURS = 24;
+
+/** A queue with uploads, and a function that has not run for so long: nothing brings the uploads to the function. */
+const IDLE_MAX_MS = 15 * MINUTE_MS;
+
+/** Pages of a log that are read. CloudWatch searches about 1 MB for each, so a page may be empty. */
+const PAGES_MAX = 20;
+
+/** The longest line that is quoted, in characters. */
+const LINE_MAX = 300;
+
+/**
+ * One of these terms is in every line of an error. Lambda itself writes the first three, and the functions the last.
+ * @see https://docs.aws.amazon.com/AmazonCloudWatch/latest/logs/FilterAndPatternSyntax.html
+ */
+const ERROR_LINES = '?"Task timed out" ?"Runtime exited" ?"OutOfMemory" ?"ERROR"';
+
+const eventSchema = z.object({ timestamp: z.number(), message: z.string() });
+type LogEvent = z.infer<typeof eventSchema>;
+
+/** @see https://docs.aws.amazon.com/AmazonCloudWatchLogs/latest/APIReference/API_FilterLogEvents.html */
+const pageSchema = z.object({
+  events: z._default(z.array(eventSchema), []),
+  nextToken: z.optional(z.nullable(z.string())),
+});
+
+/** A line of the functions' own. */
+const lineSchema = z.object({
+  message: z.string(),
+  error: z.optional(z.object({ name: z.optional(z.string()), message: z.optional(z.string()) })),
+});
+
+/** Tells of errors that the functions logged. A local run has no log groups: it prints its errors. */
+export async function examineErrors(deployment: Deployment, signal: AbortSignal): Promise<Outcome> {
+  if (deployment.isLocal) return 'good';
+  const { pipeline } = deployment.settings;
+  const startTime = deployment.clock.now() - ERRORS_HOURS * HOUR_MS;
+  const sentences: string[] = [];
+  for (const name of [`${pipeline}-create-flow`, deployment.collecting.name]) {
+    const { events, isCut } = await linesOf(name, { startTime, filterPattern: ERROR_LINES }, deployment, signal);
+    const [last] = events.toSorted((one, other) => other.timestamp - one.timestamp);
+    if (last !== undefined) {
+      const count = `${isCut ? 'at least ' : ''}${events.length} error${events.length === 1 ? '' : 's'}`;
+      const when = new Date(last.timestamp).toISOString();
+      sentences.push(`${name} logged ${count} in ${ERRORS_HOURS} hours, the last at ${when}: ${wordsOf(last)}`);
+    } else if (isCut) {
+      return { notChecked: `the log of ${name} is too long: no error is in its first ${PAGES_MAX} pages` };
+    }
+  }
+  if (sentences.length === 0) return 'good';
+  const todo = `In Logs Insights, the saved queries "${pipeline}/errors" and "${pipeline}/invocations cut short" list them.`;
+  return { severity: 'warning', what: sentences.join('\n'), todo };
+}
+
+/** Tells whether the creating function runs while there are uploads to begin. Each of its runs logs its start. */
+export async function examineRuns(deployment: Deployment, signal: AbortSignal): Promise<Outcome> {
+  if (deployment.isLocal) return 'good';
+  const { visible } = await deployment.queueDepth(signal);
+  if (visible === 0) return 'good';
+  const name = `${deployment.settings.pipeline}-create-flow`;
+  const startTime = deployment.clock.now() - IDLE_MAX_MS;
+  const { events, isCut } = await linesOf(name, { startTime, limit: 1 }, deployment, signal);
+  if (events.length > 0 || isCut) return 'good';
+  return {
+    severity: 'fault',
+    what: `The queue holds ${visible === 1 ? '1 upload' : `${visible} uploads`}, and ${name} has not run for ${IDLE_MAX_MS / MINUTE_MS} minutes.`,
+    todo: 'If the uploads came in the last minute, ask again. Otherwise see docs/runbook.md, uploads-stopped.',
+  };
+}
+
+interface LogQuery {
+  /** Milliseconds since the epoch. */
+  readonly startTime: number;
+  readonly filterPattern?: string;
+  /** As many lines as are needed. Default: all of the pages that are read. */
+  readonly limit?: number;
+}
+
+/** Lines of a function's log. `isCut` if more of the log was left unread. */
+async function linesOf(
+  name: string,
+  query: LogQuery,
+  deployment: Deployment,
+  signal: AbortSignal,
+): Promise<{ readonly events: readonly LogEvent[]; readonly isCut: boolean }> {
+  const events: LogEvent[] = [];
+  let nextToken: string | undefined;
+  for (let page = 0; page < PAGES_MAX; page += 1) {
+    const input = { logGroupName: `/aws/lambda/${name}`, ...query, nextToken };
+    const question = { service: 'logs', target: 'Logs_20140328.FilterLogEvents', version: '1.1', input } as const;
+    const answer = pageSchema.parse(await askJson(question, deployment.access, signal));
+    events.push(...answer.events);
+    nextToken = answer.nextToken ?? undefined;
+    if (nextToken === undefined || events.length >= (query.limit ?? Number.POSITIVE_INFINITY)) break;
+  }
+  return { events, isCut: nextToken !== undefined };
+}
+
+/** What a line says, in short. Lines of Lambda itself are no JSON. */
+function wordsOf({ message }: LogEvent): string {
+  const own = lineSchema.safeParse(parsed(message));
+  const { name, message: why } = own.data?.error ?? {};
+  const words = own.success ? [own.data.message, name, why].filter((each) => each !== undefined).join(': ') : message;
+  const line = words.trim().replaceAll(/\s+/g, ' ');
+  return line.length > LINE_MAX ? `${line.slice(0, LINE_MAX)}…` : line;
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}

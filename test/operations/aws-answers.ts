@@ -1,0 +1,31 @@
+import { onTestFinished } from 'vitest';
+import { listenOnLoopback } from '../../local/loopback.ts';
+import type { Deployment } from '../../operations/deployment.ts';
+
+export interface AnsweredDeployment {
+  readonly deployment: Deployment;
+  /** The operation and the body of each request. */
+  readonly asked: string[];
+}
+
+/** A deployment whose services of AWS are one server, which answers a request by its body. It ends with the test. */
+export async function deploymentAt(
+  answer: (body: string) => string | { readonly status: number; readonly body: string },
+): Promise<AnsweredDeployment> {
+  const asked: string[] = [];
+  const server = await listenOnLoopback(async (request, response) => {
+    let sent = '';
+    for await (const chunk of request) sent += chunk;
+    asked.push(`${request.headers['x-amz-target'] ?? ''} ${sent}`.trim());
+    const answered = answer(sent);
+    const { status, body } = typeof answered === 'string' ? { status: 200, body: answered } : answered;
+    response.writeHead(status).end(body);
+  });
+  onTestFinished(() => server.close());
+  const credentials = async () => ({ accessKeyId: 'AKIAEXAMPLE', secretAccessKey: 'obviously-fake' });
+  const services = ['monitoring', 'sns', 'sqs', 'kms', 'logs'];
+  const endpoints = Object.fromEntries(services.map((service) => [service, server.url]));
+  const access = { region: 'eu-central-1', credentials, endpoints };
+  const settings = { pipeline: 'flowdrop', queueUrl: 'https://sqs.eu-central-1.amazonaws.com/123456789012/uploads' };
+  return { deployment: { access, settings } as unknown as Deployment, asked };
+}
