@@ -17,7 +17,7 @@ const NAMED_MAX = 20;
 const SERVICE_WORDS = { address: 'baseUrl', goOn: 'deploy all the same' };
 
 /** What there is before a deployment: its configuration, and the token of the flow service. */
-export interface Plan {
+export interface PlannedDeployment {
   /** Where the configuration stands, such as `flowdrop.json`. */
   readonly source: string;
   /** The configuration, or all that is wrong with it. */
@@ -28,7 +28,7 @@ export interface Plan {
 
 /** What the checks look at. They share the answer of the service. */
 interface Subject {
-  readonly plan: Plan;
+  readonly plan: PlannedDeployment;
   readonly signal: AbortSignal;
   /** What is wrong with the service. Undefined if it can be used. */
   readonly issue: () => Promise<ServiceIssue | undefined>;
@@ -47,7 +47,7 @@ const CHECKS: readonly NamedCheck<Subject>[] = [
  * Nothing is changed, and nothing is paid for.
  * @throws the signal's reason.
  */
-export async function doctorBeforeDeployment(plan: Plan, signal: AbortSignal): Promise<Diagnosis> {
+export async function doctorBeforeDeployment(plan: PlannedDeployment, signal: AbortSignal): Promise<Diagnosis> {
   const issue = once(async () => issueOfService(serviceOf(plan), SERVICE_WORDS, signal));
   return {
     deployment: `the configuration in ${plan.source}`,
@@ -56,7 +56,7 @@ export async function doctorBeforeDeployment(plan: Plan, signal: AbortSignal): P
 }
 
 /** Why the service of a plan is not asked. Undefined if it can be asked. */
-export function reasonNotToAsk({ configuration, token }: Plan): string | undefined {
+export function reasonNotToAsk({ configuration, token }: PlannedDeployment): string | undefined {
   if (configuration instanceof ConfigurationError) return 'the configuration cannot be used';
   if (warningOfExampleHost(configuration.baseUrl) !== undefined) return 'baseUrl is still the example';
   if (token === undefined) return 'there is no token: set the environment variable FLOWDROP_TOKEN';
@@ -64,7 +64,7 @@ export function reasonNotToAsk({ configuration, token }: Plan): string | undefin
 }
 
 /** Only for a plan without a {@link reasonNotToAsk}. */
-function serviceOf({ configuration, token = '' }: Plan): Service {
+function serviceOf({ configuration, token = '' }: PlannedDeployment): Service {
   const { baseUrl } = configuration as Context;
   return { url: baseUrl.href.replace(/\/+$/, ''), token };
 }
@@ -105,7 +105,7 @@ async function examineToken({ plan, issue }: Subject): Promise<Outcome> {
   return found.of === 'token' ? findingOf(found, plan) : { notChecked: 'the service does not answer as it should' };
 }
 
-const findingOf = ({ severity, what, todo }: ServiceIssue, plan: Plan): Outcome => ({
+const findingOf = ({ severity, what, todo }: ServiceIssue, plan: PlannedDeployment): Outcome => ({
   severity,
   what: `The flow service at ${serviceOf(plan).url} ${what}.`,
   todo: `${todo}.`,

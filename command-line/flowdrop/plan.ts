@@ -2,14 +2,17 @@ import { ConfigurationError } from '../../functions/base/validation.ts';
 import type { Context } from '../../functions/settings/context.ts';
 import { readConfiguration, readTrackedContext } from '../../infra/configuration.ts';
 import { parseStackContext } from '../../infra/deployment.ts';
-import { type Plan, reasonNotToAsk } from '../../operations/before-deployment.ts';
+import { type PlannedDeployment, reasonNotToAsk } from '../../operations/before-deployment.ts';
 import type { Offline } from './run.ts';
 
 /** Reads the configuration of the folder as `npm run synth` does, and asks for the token if it is needed. */
-export async function readPlan({ directory, env, console, signal }: Offline, stage: string | undefined): Promise<Plan> {
+export async function readPlan(
+  { directory, env, console, signal }: Offline,
+  stage: string | undefined,
+): Promise<PlannedDeployment> {
   const read = configurationIn(directory, stage);
   const given = env.FLOWDROP_TOKEN?.trim() || undefined;
-  const plan: Plan = { ...read, token: given };
+  const plan: PlannedDeployment = { ...read, token: given };
   // With any token the service could be asked, so only the token is missing.
   const isWanted = given === undefined && reasonNotToAsk({ ...plan, token: 'any' }) === undefined;
   if (!isWanted || !console.canAsk) return plan;
@@ -17,7 +20,7 @@ export async function readPlan({ directory, env, console, signal }: Offline, sta
   return { ...plan, token: typed.trim() || undefined };
 }
 
-function configurationIn(dir: string, wanted: string | undefined): Pick<Plan, 'source' | 'configuration'> {
+function configurationIn(dir: string, wanted: string | undefined): Pick<PlannedDeployment, 'source' | 'configuration'> {
   let source = 'cdk.json';
   const attempt = (): Context => {
     const { flowdrop: context, stage } = readTrackedContext(dir);

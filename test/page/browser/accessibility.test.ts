@@ -1,27 +1,21 @@
 import axe, { type AxeResults } from 'axe-core';
-import type { Browser, Page } from 'playwright-core';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { isWithoutBrowser, Served, START_MS, startBrowser, TEST_MS, Visit } from './support.ts';
+import type { Page } from 'playwright-core';
+import { beforeAll, expect, it } from 'vitest';
+import { anyPipeline, describeInBrowser, START_MS } from './support.ts';
 
-describe.skipIf(isWithoutBrowser)('accessibility', { timeout: TEST_MS }, () => {
-  const closing = new AsyncDisposableStack();
-  let browser: Browser;
-  let served: Served;
+describeInBrowser('accessibility', anyPipeline, (shown) => {
   beforeAll(async () => {
-    served = closing.use(await Served.start());
-    browser = closing.use(await startBrowser()).browser;
-    const { operated } = served;
+    const { operated } = shown.served;
     await operated.put('prompts/fox.txt', 'succeeded', 'A fox');
     operated.refuse(422);
     await operated.put('echo/refused.bin', 'failed');
     operated.refuse(401);
     await operated.put('echo/later.bin', 'waiting');
   }, START_MS);
-  afterAll(() => closing.disposeAsync());
 
   for (const colorScheme of ['light', 'dark'] as const) {
     it(`has no violation that axe finds, ${colorScheme}`, async () => {
-      await using visit = await Visit.open(browser, served, { colorScheme });
+      await using visit = await shown.open({ colorScheme });
       const { page } = visit;
       await visit.shows('later.bin', 'Waiting');
       expect(await violations(page), 'list').toEqual([]);
@@ -51,9 +45,9 @@ describe.skipIf(isWithoutBrowser)('accessibility', { timeout: TEST_MS }, () => {
   }
 
   it('announces what has ended', async () => {
-    await using visit = await Visit.open(browser, served);
-    served.operated.refuse(undefined);
-    await served.operated.upload('echo/told.bin', 'told');
+    await using visit = await shown.open();
+    shown.served.operated.refuse(undefined);
+    await shown.served.operated.upload('echo/told.bin', 'told');
     await visit.page
       .locator('[role=status]')
       .filter({ hasText: /told\.bin succeeded|uploads succeeded/ })
@@ -64,7 +58,7 @@ describe.skipIf(isWithoutBrowser)('accessibility', { timeout: TEST_MS }, () => {
 
   for (const width of [320, 390, 768, 1024, 1280, 1920]) {
     it(`has no horizontal scroll bar at ${width} pixels`, async () => {
-      await using visit = await Visit.open(browser, served, { viewport: { width, height: 720 } });
+      await using visit = await shown.open({ viewport: { width, height: 720 } });
       const { page } = visit;
       const long = `${'a-very-long-name-without-a-space'.repeat(6)}.txt`;
       await visit.drop([{ name: long, type: 'text/plain', body: Buffer.from('a') }]);

@@ -1,26 +1,16 @@
 import { readFileSync } from 'node:fs';
-import type { Browser } from 'playwright-core';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { expect, it } from 'vitest';
 import { difference, pixelsOf, shareOf } from './pixels.ts';
-import { isWithoutBrowser, PATIENCE_MS, Served, START_MS, startBrowser, TEST_MS, Visit } from './support.ts';
+import { anyPipeline, describeInBrowser, PATIENCE_MS } from './support.ts';
 
 const example = (name: string, type: string) => ({ name, type, body: readFileSync(`examples/${name}`) });
 const ROBOT = example('robot.png', 'image/png');
 /** The body of the robot in the picture. */
 const TEAL = [62, 165, 160] as const;
 
-describe.skipIf(isWithoutBrowser)('dropping files on the page', { timeout: TEST_MS }, () => {
-  const closing = new AsyncDisposableStack();
-  let browser: Browser;
-  let served: Served;
-  beforeAll(async () => {
-    served = closing.use(await Served.start());
-    browser = closing.use(await startBrowser()).browser;
-  }, START_MS);
-  afterAll(() => closing.disposeAsync());
-
+describeInBrowser('dropping files on the page', anyPipeline, (shown) => {
   it('shows the route of each file before anything is sent, and says at once what no route wants', async () => {
-    await using visit = await Visit.open(browser, served);
+    await using visit = await shown.open();
     const { page } = visit;
     await visit.drop([ROBOT, { name: 'letter.docx', type: 'application/msword', body: Buffer.from('Dear') }]);
     const items = page.locator('.tray-item');
@@ -33,7 +23,7 @@ describe.skipIf(isWithoutBrowser)('dropping files on the page', { timeout: TEST_
   });
 
   it('sends a picture, follows it to its end, and shows a model that turns with the mouse', async () => {
-    await using visit = await Visit.open(browser, served);
+    await using visit = await shown.open();
     const { page } = visit;
     const scripts: string[] = [];
     page.on('request', (request) => {
@@ -74,7 +64,7 @@ describe.skipIf(isWithoutBrowser)('dropping files on the page', { timeout: TEST_
   });
 
   it('shows how much of a large file is sent, and can stop it', async () => {
-    await using visit = await Visit.open(browser, served);
+    await using visit = await shown.open();
     const { page } = visit;
     await visit.throttle(1_000_000);
     await page
@@ -104,17 +94,17 @@ describe.skipIf(isWithoutBrowser)('dropping files on the page', { timeout: TEST_
   });
 
   it('sends the files of a folder under their paths', async () => {
-    await using visit = await Visit.open(browser, served);
+    await using visit = await shown.open();
     const { page } = visit;
     await page.locator('input[webkitdirectory]').setInputFiles('examples/own-app');
     await page.locator('.tray-item').filter({ hasText: 'own-app/README.md' }).waitFor();
   });
 
   it('shows texts, JSON and pictures in place, and everything else only as a download', async () => {
-    await using visit = await Visit.open(browser, served);
+    await using visit = await shown.open();
     const { page } = visit;
-    await served.operated.upload('echo/data.json', '{"a":[1]}', { ContentType: 'application/json' });
-    await served.operated.upload('echo/drawing.svg', '<svg xmlns="http://www.w3.org/2000/svg"/>', {
+    await shown.served.operated.upload('echo/data.json', '{"a":[1]}', { ContentType: 'application/json' });
+    await shown.served.operated.upload('echo/drawing.svg', '<svg xmlns="http://www.w3.org/2000/svg"/>', {
       ContentType: 'image/svg+xml',
     });
     await visit.shows('data.json', 'Succeeded');

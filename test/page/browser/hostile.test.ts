@@ -1,26 +1,17 @@
-import type { Browser } from 'playwright-core';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { isWithoutBrowser, Served, START_MS, startBrowser, TEST_MS, Visit } from './support.ts';
+import { beforeEach, expect, it } from 'vitest';
+import { anyPipeline, describeInBrowser } from './support.ts';
 
 const ELEMENT = '<img src=x onerror="document.title=`taken`"><b>bold</b>';
 /** Turns the direction of what follows, so that `exe.png` reads `gnp.exe`. */
 const REVERSED = 'photo\u202egnp.exe';
 
-describe.skipIf(isWithoutBrowser)('hostile texts', { timeout: TEST_MS }, () => {
-  const closing = new AsyncDisposableStack();
-  let browser: Browser;
-  let served: Served;
-  beforeAll(async () => {
-    served = closing.use(await Served.start());
-    browser = closing.use(await startBrowser()).browser;
-  }, START_MS);
-  afterAll(() => closing.disposeAsync());
-  beforeEach(() => served.operated.refuse(undefined));
+describeInBrowser('hostile texts', anyPipeline, (shown) => {
+  beforeEach(() => shown.served.operated.refuse(undefined));
 
   it('stay text: names of files and words of the service', async () => {
-    await using visit = await Visit.open(browser, served);
+    await using visit = await shown.open();
     const { page } = visit;
-    const { standIn } = served.operated.pipeline;
+    const { standIn } = shown.served.operated.pipeline;
     if (standIn === undefined) throw new Error('There is no stand-in.');
     standIn.intercept = (_, { operation }) =>
       operation === 'createFlow'
@@ -31,8 +22,8 @@ describe.skipIf(isWithoutBrowser)('hostile texts', { timeout: TEST_MS }, () => {
           }
         : undefined;
     const name = `${ELEMENT}.bin`;
-    await served.operated.upload(`echo/${name}`, 'x');
-    await served.operated.upload(`echo/${REVERSED}`, 'x');
+    await shown.served.operated.upload(`echo/${name}`, 'x');
+    await shown.served.operated.upload(`echo/${REVERSED}`, 'x');
     // The words of the service are in the other row too.
     const row = page.locator('.row a').filter({ has: page.locator('.name', { hasText: ELEMENT }) });
     await row.filter({ hasText: 'Failed' }).waitFor();
@@ -50,16 +41,16 @@ describe.skipIf(isWithoutBrowser)('hostile texts', { timeout: TEST_MS }, () => {
   });
 
   it('do not turn the direction of what stands beside them', async () => {
-    await using visit = await Visit.open(browser, served);
+    await using visit = await shown.open();
     const row = visit.row(REVERSED);
     await row.waitFor();
     expect(await row.locator('bdi').textContent()).toBe(REVERSED);
   });
 
   it('are shown as text if a model or a text of the service holds them', async () => {
-    await using visit = await Visit.open(browser, served);
+    await using visit = await shown.open();
     const { page } = visit;
-    await served.operated.upload('echo/page.txt', ELEMENT, { ContentType: 'text/plain' });
+    await shown.served.operated.upload('echo/page.txt', ELEMENT, { ContentType: 'text/plain' });
     await visit.shows('page.txt', 'Succeeded');
     await visit.openDetail('page.txt');
     await page.locator('pre').filter({ hasText: ELEMENT }).first().waitFor();
@@ -67,9 +58,9 @@ describe.skipIf(isWithoutBrowser)('hostile texts', { timeout: TEST_MS }, () => {
   });
 
   it('fetch nothing from elsewhere: a model that names other files', async () => {
-    await using visit = await Visit.open(browser, served);
+    await using visit = await shown.open();
     const { page } = visit;
-    await served.operated.upload('echo/leak.glb', glbNaming('http://127.0.0.1:9/leak.png'), {
+    await shown.served.operated.upload('echo/leak.glb', glbNaming('http://127.0.0.1:9/leak.png'), {
       ContentType: 'model/gltf-binary',
     });
     await visit.shows('leak.glb', 'Succeeded');

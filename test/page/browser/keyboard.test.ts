@@ -1,25 +1,16 @@
 import { readFileSync } from 'node:fs';
-import type { Browser, Page } from 'playwright-core';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { isWithoutBrowser, PATIENCE_MS, Served, START_MS, startBrowser, TEST_MS, Visit } from './support.ts';
+import type { Page } from 'playwright-core';
+import { expect, it } from 'vitest';
+import { anyPipeline, describeInBrowser, PATIENCE_MS } from './support.ts';
 
 /** Stops of the Tab key until a wanted one. More would be a page that nobody can use. */
 const STOPS_MAX = 40;
 
-describe.skipIf(isWithoutBrowser)('the keyboard alone', { timeout: TEST_MS }, () => {
-  const closing = new AsyncDisposableStack();
-  let browser: Browser;
-  let served: Served;
-  beforeAll(async () => {
-    served = closing.use(await Served.start());
-    browser = closing.use(await startBrowser()).browser;
-  }, START_MS);
-  afterAll(() => closing.disposeAsync());
-
+describeInBrowser('the keyboard alone', anyPipeline, (shown) => {
   it('chooses a file, sends it, opens it, acts on it, and comes back', async () => {
-    await using visit = await Visit.open(browser, served);
+    await using visit = await shown.open();
     const { page } = visit;
-    served.operated.refuse(422);
+    shown.served.operated.refuse(422);
     await page.keyboard.press('Tab');
     expect(await focused(page)).toBe('Skip to the uploads');
 
@@ -30,7 +21,7 @@ describe.skipIf(isWithoutBrowser)('the keyboard alone', { timeout: TEST_MS }, ()
     await expect.poll(() => focused(page), { timeout: PATIENCE_MS }).toBe('Send 1 file');
     await page.keyboard.press('Enter');
     await visit.shows('robot.png', 'Failed');
-    served.operated.refuse(undefined);
+    shown.served.operated.refuse(undefined);
 
     await tabTo(page, /robot\.png.*Failed/);
     await page.keyboard.press('Enter');
@@ -48,9 +39,9 @@ describe.skipIf(isWithoutBrowser)('the keyboard alone', { timeout: TEST_MS }, ()
   });
 
   it('goes through the list with the arrow keys', async () => {
-    await using visit = await Visit.open(browser, served);
+    await using visit = await shown.open();
     const { page } = visit;
-    for (const name of ['one', 'two', 'three']) await served.operated.put(`echo/${name}.bin`, 'succeeded');
+    for (const name of ['one', 'two', 'three']) await shown.served.operated.put(`echo/${name}.bin`, 'succeeded');
     await visit.shows('three.bin', 'Succeeded');
     await page.getByRole('searchbox').focus();
     await page.keyboard.type('ECHO/');

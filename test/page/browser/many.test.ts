@@ -3,14 +3,14 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { PutObjectCommand, S3Client } from '@aws-sdk/client-s3';
 import pMap from 'p-map';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, expect, it } from 'vitest';
 import { ended, firstClaim, running } from '../../../functions/ledger/entry.ts';
 import { entryKey } from '../../../functions/ledger/keys.ts';
 import { uploadId } from '../../../functions/uploads/upload.ts';
 import { s3RequestHandler } from '../../../local/aws/s3/request-handler.ts';
 import { EmbeddedS3 } from '../../../local/aws/s3/s3.ts';
 import { INBOX_BUCKET, LEDGER_BUCKET } from '../../../local/pipeline.ts';
-import { isWithoutBrowser, PATIENCE_MS, Served, START_MS, startBrowser, TEST_MS, Visit } from './support.ts';
+import { describeInBrowser, PATIENCE_MS, type Shown, START_MS, type Visit } from './support.ts';
 
 /** A little less than the server keeps, so that there is room for a new one. */
 const UPLOADS = 9_990;
@@ -18,17 +18,15 @@ const UPLOADS = 9_990;
 const ROWS_MAX = 80;
 const CONCURRENCY = 16;
 
-describe.skipIf(isWithoutBrowser)('ten thousand uploads', { timeout: TEST_MS }, () => {
-  const closing = new AsyncDisposableStack();
+const viewport = { width: 1280, height: 800 };
+
+describeInBrowser('ten thousand uploads', withUploads(UPLOADS), (shown) => {
   let visit: Visit;
   beforeAll(async () => {
-    const served = closing.use(await servedWith(UPLOADS, closing));
-    const { browser } = closing.use(await startBrowser());
     // One window for all tests: ten thousand rows take some seconds to come.
-    visit = closing.use(await Visit.open(browser, served, { viewport: { width: 1280, height: 800 } }));
+    visit = shown.closing.use(await shown.open({ viewport }));
     await visit.page.getByRole('button', { name: 'All 9,990' }).waitFor();
-  }, 2 * START_MS);
-  afterAll(() => closing.disposeAsync());
+  }, START_MS);
 
   it('are all in the list, of which the document holds a screenful', async () => {
     const { page } = visit;
@@ -59,30 +57,29 @@ describe.skipIf(isWithoutBrowser)('ten thousand uploads', { timeout: TEST_MS }, 
   });
 });
 
-describe.skipIf(isWithoutBrowser)('hundreds of uploads', { timeout: TEST_MS }, () => {
+describeInBrowser('hundreds of uploads', withUploads(300), (shown) => {
   it('stay in their place while others come', async () => {
-    await using closing = new AsyncDisposableStack();
-    const served = closing.use(await servedWith(300, closing));
-    const { browser } = closing.use(await startBrowser());
-    const visit = closing.use(await Visit.open(browser, served, { viewport: { width: 1280, height: 800 } }));
+    await using visit = await shown.open({ viewport });
     const { page } = visit;
     await page.getByRole('button', { name: 'All 300' }).waitFor();
     await page.evaluate(() => window.scrollTo(0, 9_600));
     const row = visit.row('file-00150.png');
     await row.waitFor();
     const before = await row.boundingBox();
-    await served.operated.upload('echo/new.bin', 'new');
+    await shown.served.operated.upload('echo/new.bin', 'new');
     await page.getByRole('button', { name: 'All 301' }).waitFor();
     expect((await row.boundingBox())?.y).toBeCloseTo(before?.y ?? Number.NaN, 0);
   });
 });
 
-/** A pipeline whose ledger has so many ended uploads. */
-async function servedWith(count: number, closing: AsyncDisposableStack): Promise<Served> {
-  const stateDir = await mkdtemp(join(tmpdir(), 'flowdrop-many-'));
-  closing.defer(() => rm(stateDir, { recursive: true, force: true, maxRetries: 5 }));
-  await fillLedger(stateDir, count);
-  return Served.start({ stateDir });
+/** The options of a pipeline whose ledger has so many ended uploads. */
+function withUploads(count: number) {
+  return async ({ closing }: Shown) => {
+    const stateDir = await mkdtemp(join(tmpdir(), 'flowdrop-many-'));
+    closing.defer(() => rm(stateDir, { recursive: true, force: true, maxRetries: 5 }));
+    await fillLedger(stateDir, count);
+    return { stateDir };
+  };
 }
 
 /** Writes the entries into the ledger before the pipeline starts: every tenth has failed. */

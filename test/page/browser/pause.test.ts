@@ -1,21 +1,11 @@
-import type { Browser } from 'playwright-core';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { isWithoutBrowser, PATIENCE_MS, Served, START_MS, startBrowser, TEST_MS, Visit } from './support.ts';
+import { expect, it } from 'vitest';
+import { anyPipeline, describeInBrowser, PATIENCE_MS } from './support.ts';
 
-describe.skipIf(isWithoutBrowser)('a pause', { timeout: TEST_MS }, () => {
-  const closing = new AsyncDisposableStack();
-  let browser: Browser;
-  let served: Served;
-  beforeAll(async () => {
-    served = closing.use(await Served.start());
-    browser = closing.use(await startBrowser()).browser;
-  }, START_MS);
-  afterAll(() => closing.disposeAsync());
-
+describeInBrowser('a pause', anyPipeline, (shown) => {
   it('begins after a confirmation, is shown since when, and ends after the costs were seen', async () => {
-    await using visit = await Visit.open(browser, served, { viewport: { width: 380, height: 800 } });
+    await using visit = await shown.open({ viewport: { width: 380, height: 800 } });
     const { page } = visit;
-    const created = () => served.operated.pipeline.standIn?.counts.createFlow ?? 0;
+    const created = () => shown.served.operated.pipeline.standIn?.counts.createFlow ?? 0;
     const note = page.locator('.pause-note');
     const focused = () => page.evaluate(() => document.activeElement?.textContent?.trim());
 
@@ -34,8 +24,8 @@ describe.skipIf(isWithoutBrowser)('a pause', { timeout: TEST_MS }, () => {
     // The keyboard is where it was.
     expect(await focused()).toBe('Resume…');
 
-    await served.operated.upload('echo/one.bin', 'one');
-    await served.operated.upload('echo/two.bin', 'two');
+    await shown.served.operated.upload('echo/one.bin', 'one');
+    await shown.served.operated.upload('echo/two.bin', 'two');
     await note.getByText('2 uploads wait in the queue, and may be paid for when you resume.').waitFor();
     expect(await visit.overflow()).toBe(0);
     expect(created()).toBe(0);

@@ -1,26 +1,16 @@
-import type { Browser } from 'playwright-core';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { isWithoutBrowser, Served, START_MS, startBrowser, TEST_MS, Visit } from './support.ts';
+import { expect, it } from 'vitest';
+import { anyPipeline, describeInBrowser } from './support.ts';
 
-describe.skipIf(isWithoutBrowser)('the connection', { timeout: TEST_MS }, () => {
-  const closing = new AsyncDisposableStack();
-  let browser: Browser;
-  let served: Served;
-  beforeAll(async () => {
-    served = closing.use(await Served.start());
-    browser = closing.use(await startBrowser()).browser;
-  }, START_MS);
-  afterAll(() => closing.disposeAsync());
-
+describeInBrowser('the connection', anyPipeline, (shown) => {
   it('comes back after the server was restarted, and nothing is lost in between', async () => {
-    await using visit = await Visit.open(browser, served);
+    await using visit = await shown.open();
     const { page } = visit;
-    await served.operated.upload('echo/before.bin', 'before');
+    await shown.served.operated.upload('echo/before.bin', 'before');
     await visit.shows('before.bin', 'Succeeded');
-    await served.stopPage();
+    await shown.served.stopPage();
     await page.getByRole('alert').getByText('The page connects again by itself.').waitFor();
-    await served.operated.put('echo/meanwhile.bin', 'succeeded');
-    await served.startPage();
+    await shown.served.operated.put('echo/meanwhile.bin', 'succeeded');
+    await shown.served.startPage();
     await visit.shows('meanwhile.bin', 'Succeeded');
     await page.getByText('Live', { exact: true }).waitFor();
     expect(await page.getByRole('alert').count()).toBe(0);
@@ -33,10 +23,10 @@ describe.skipIf(isWithoutBrowser)('the connection', { timeout: TEST_MS }, () => 
   });
 
   it('says so if the server has another key by now', async () => {
-    await using visit = await Visit.open(browser, served);
+    await using visit = await shown.open();
     await visit.page.context().clearCookies();
-    await served.stopPage();
-    await served.startPage();
+    await shown.served.stopPage();
+    await shown.served.startPage();
     await visit.page.getByRole('alert').getByText("This page's key is not valid any more.").waitFor();
     visit.forgive(/ERR_CONNECTION_REFUSED|401|ERR_INCOMPLETE_CHUNKED|ERR_CONNECTION_RESET|ERR_EMPTY_RESPONSE/);
   });

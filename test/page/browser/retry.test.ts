@@ -1,26 +1,17 @@
-import type { Browser } from 'playwright-core';
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { isWithoutBrowser, Served, START_MS, startBrowser, TEST_MS, Visit } from './support.ts';
+import { beforeEach, expect, it } from 'vitest';
+import { anyPipeline, describeInBrowser } from './support.ts';
 
-describe.skipIf(isWithoutBrowser)('what failed', { timeout: TEST_MS }, () => {
-  const closing = new AsyncDisposableStack();
-  let browser: Browser;
-  let served: Served;
-  beforeAll(async () => {
-    served = closing.use(await Served.start());
-    browser = closing.use(await startBrowser()).browser;
-  }, START_MS);
-  afterAll(() => closing.disposeAsync());
-  beforeEach(() => served.operated.refuse(undefined));
-  const created = () => served.operated.pipeline.standIn?.counts.createFlow;
+describeInBrowser('what failed', anyPipeline, (shown) => {
+  beforeEach(() => shown.served.operated.refuse(undefined));
+  const created = () => shown.served.operated.pipeline.standIn?.counts.createFlow;
 
   it('says why, and is retried after the user has seen how many flows are paid for', async () => {
-    await using visit = await Visit.open(browser, served);
+    await using visit = await shown.open();
     const { page } = visit;
-    served.operated.refuse(422);
-    await served.operated.upload('echo/one.bin', 'one');
+    shown.served.operated.refuse(422);
+    await shown.served.operated.upload('echo/one.bin', 'one');
     await visit.shows('one.bin', 'Failed');
-    served.operated.refuse(undefined);
+    shown.served.operated.refuse(undefined);
 
     await visit.openDetail('one.bin');
     await page.locator('.words').getByText('It failed: rejected').waitFor();
@@ -39,13 +30,13 @@ describe.skipIf(isWithoutBrowser)('what failed', { timeout: TEST_MS }, () => {
   });
 
   it('is retried all at once, by its code', async () => {
-    await using visit = await Visit.open(browser, served);
+    await using visit = await shown.open();
     const { page } = visit;
-    served.operated.refuse(422);
-    for (const name of ['a', 'b', 'c']) await served.operated.upload(`echo/many/${name}.bin`, name);
+    shown.served.operated.refuse(422);
+    for (const name of ['a', 'b', 'c']) await shown.served.operated.upload(`echo/many/${name}.bin`, name);
     for (const name of ['a', 'b', 'c']) await visit.shows(`${name}.bin`, 'Failed');
-    await served.operated.listsFailed(3);
-    served.operated.refuse(undefined);
+    await shown.served.operated.listsFailed(3);
+    shown.served.operated.refuse(undefined);
 
     await page.getByRole('button', { name: /^Failed/ }).click();
     await page.getByLabel('Failure').selectOption({ label: 'rejected (3)' });
@@ -56,9 +47,9 @@ describe.skipIf(isWithoutBrowser)('what failed', { timeout: TEST_MS }, () => {
   });
 
   it("is sent again with other parameters, in a form of the template's parameters", async () => {
-    await using visit = await Visit.open(browser, served);
+    await using visit = await shown.open();
     const { page } = visit;
-    await served.operated.upload('echo/again.bin', 'again', { Metadata: { 'flow-parameters': '{"fail":true}' } });
+    await shown.served.operated.upload('echo/again.bin', 'again', { Metadata: { 'flow-parameters': '{"fail":true}' } });
     await visit.shows('again.bin', 'Failed');
     await visit.openDetail('again.bin');
     await page.locator('.words').getByText('The flow was asked to fail.').waitFor();
@@ -74,7 +65,7 @@ describe.skipIf(isWithoutBrowser)('what failed', { timeout: TEST_MS }, () => {
   });
 
   it('is examined by the doctor on demand', async () => {
-    await using visit = await Visit.open(browser, served);
+    await using visit = await shown.open();
     const { page } = visit;
     await page.getByRole('button', { name: 'Check' }).click();
     await page

@@ -3,7 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Browser, type BrowserContext, type BrowserContextOptions, chromium, type Page } from 'playwright-core';
-import { expect } from 'vitest';
+import { afterAll, beforeAll, describe, expect } from 'vitest';
 import type { PipelineOptions } from '../../../local/pipeline.ts';
 import { buildPage } from '../../../page/build.ts';
 import { type ServedPage, servePage } from '../../../page/server/serve-page.ts';
@@ -12,9 +12,7 @@ import { Operated } from '../../operations/support.ts';
 /** Where Debian and Ubuntu install it. */
 const CHROMIUM = ['/usr/bin/chromium', '/usr/bin/chromium-browser'].find((path) => existsSync(path));
 
-/** True if the tests in the browser cannot be made here. They are counted as skipped then. */
-export const isWithoutBrowser = CHROMIUM === undefined;
-if (isWithoutBrowser) {
+if (CHROMIUM === undefined) {
   process.stderr.write('The tests of the page in a browser are skipped: there is no /usr/bin/chromium here.\n');
 }
 
@@ -31,7 +29,7 @@ export const PATIENCE_MS = 120_000;
 /** Time for a pipeline and a browser to start, in milliseconds. */
 export const START_MS = 600_000;
 /** Time for a test in the browser, in milliseconds. Each takes seconds where nothing else is at work. */
-export const TEST_MS = 900_000;
+const TEST_MS = 900_000;
 
 /** Routes for pictures, texts and models, as `npm start` has them, and for files whose flows fail. */
 export const ROUTES: PipelineOptions['routes'] = [
@@ -58,7 +56,7 @@ export const appFiles = (): ReturnType<typeof buildPage> => {
 };
 
 /** A browser with an empty profile. */
-export async function startBrowser(): Promise<{ readonly browser: Browser } & AsyncDisposable> {
+async function startBrowser(): Promise<{ readonly browser: Browser } & AsyncDisposable> {
   if (CHROMIUM === undefined) throw new Error('There is no Chromium here.');
   const home = await mkdtemp(join(tmpdir(), 'flowdrop-browser-'));
   // Chromium keeps caches below the user's home too.
@@ -114,6 +112,52 @@ export class Served implements AsyncDisposable {
     await this.operated[Symbol.asyncDispose]();
   }
 }
+
+/** A running pipeline with its page, and a browser, as soon as the tests run. */
+export class Shown {
+  readonly closing = new AsyncDisposableStack();
+  #started: { readonly served: Served; readonly browser: Browser } | undefined;
+
+  async start(options: Partial<PipelineOptions>): Promise<void> {
+    const served = this.closing.use(await Served.start(options));
+    this.#started = { served, browser: this.closing.use(await startBrowser()).browser };
+  }
+
+  get served(): Served {
+    return this.#known().served;
+  }
+
+  /** Opens the page in a window. @param options of the window: its size, its colour scheme. */
+  open(options: BrowserContextOptions = {}): Promise<Visit> {
+    const { browser, served } = this.#known();
+    return Visit.open(browser, served, options);
+  }
+
+  #known() {
+    if (this.#started === undefined) throw new Error('The pipeline and the browser start before the first test.');
+    return this.#started;
+  }
+}
+
+/**
+ * Tests of the page in a browser. Without a browser here, they are counted as skipped.
+ * @param prepare makes the options of the pipeline before the first test.
+ */
+export function describeInBrowser(
+  name: string,
+  prepare: (shown: Shown) => Promise<Partial<PipelineOptions>>,
+  tests: (shown: Shown) => void,
+): void {
+  describe.skipIf(CHROMIUM === undefined)(name, { timeout: TEST_MS }, () => {
+    const shown = new Shown();
+    beforeAll(async () => shown.start(await prepare(shown)), START_MS);
+    afterAll(() => shown.closing.disposeAsync());
+    tests(shown);
+  });
+}
+
+/** A pipeline without uploads, as the tests of the page use it. */
+export const anyPipeline = async (): Promise<Partial<PipelineOptions>> => ({});
 
 /** A window of the browser that watches for what must not happen. */
 export class Visit implements AsyncDisposable {
