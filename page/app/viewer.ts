@@ -12,7 +12,13 @@ ModelViewerElement.mapURLs((url) => {
   const isOwn = origin === location.origin && (pathname.startsWith('/api/') || pathname.startsWith(DECODERS));
   return isOwn || protocol === 'blob:' || protocol === 'data:' ? url : NOT_FETCHED;
 });
-ModelViewerElement.dracoDecoderLocation = DECODERS;
-// The decoder itself is in this bundle. The viewer wants the address of a script all the same.
-ModelViewerElement.meshoptDecoderLocation = `${DECODERS}meshopt.js`;
-ModelViewerElement.ktx2TranscoderLocation = DECODERS;
+// Each viewer takes the places of its decoders from this global when it is made. It would overwrite those that are set on
+// its class.
+Object.assign(self, {
+  ModelViewerElement: {
+    dracoDecoderLocation: DECODERS,
+    // The decoder itself is in this bundle. The viewer wants the address of a script all the same.
+    meshoptDecoderLocation: `${DECODERS}meshopt.js`,
+    ktx2TranscoderLocation: DECODERS,
+  },
+});

@@ -7,6 +7,8 @@ const example = (name: string, type: string) => ({ name, type, body: readFileSyn
 const ROBOT = example('robot.png', 'image/png');
 /** The body of the robot in the picture. */
 const TEAL = [62, 165, 160] as const;
+/** The lit sides of the gem. */
+const GLASS = [168, 214, 241] as const;
 
 describeInBrowser('dropping files on the page', anyPipeline, (shown) => {
   it('shows the route of each file before anything is sent, and says at once what no route wants', async () => {
@@ -61,6 +63,24 @@ describeInBrowser('dropping files on the page', anyPipeline, (shown) => {
     await page.mouse.move(box.x + box.width / 2 + 60, box.y + box.height / 2, { steps: 5 });
     await page.mouse.up();
     await expect.poll(async () => difference(before, await picture()), { timeout: PATIENCE_MS }).toBeGreaterThan(0.05);
+  });
+
+  // The gem of examples/, compressed with glTF Transform 4.5.
+  it.each(['draco', 'meshopt'])('shows a model that is compressed with %s', async (compression) => {
+    await using visit = await shown.open();
+    const { page } = visit;
+    const body = readFileSync(new URL(`./models/${compression}.glb`, import.meta.url));
+    await visit.drop([{ name: `${compression}.glb`, type: 'model/gltf-binary', body }]);
+    await page.getByRole('button', { name: 'Send 1 file' }).click();
+    await visit.shows(`${compression}.glb`, 'Succeeded');
+    await visit.openDetail(`${compression}.glb`);
+    const input = page.locator('model-viewer').first();
+    await input.waitFor();
+    const clip = await input.boundingBox();
+    if (clip === null) throw new Error('The model is not on the page.');
+    await expect
+      .poll(async () => shareOf(await pixelsOf(page, await page.screenshot({ clip })), GLASS), { timeout: PATIENCE_MS })
+      .toBeGreaterThan(0.03);
   });
 
   it('shows how much of a large file is sent, and can stop it', async () => {
