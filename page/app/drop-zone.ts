@@ -196,11 +196,12 @@ export class DropZone extends LightElement {
   async #add(choice: Choice | Promise<Choice>): Promise<void> {
     try {
       const { files, hidden } = await choice;
-      const leftOut = await this.outbox.add(files);
+      const { leftOut, replaced } = await this.outbox.add(files);
       const notes = [
         files.length === 0 ? 'There is no file in it.' : '',
         hidden > 0 ? `${plural(hidden, 'hidden file was', 'hidden files were')} left out.` : '',
         leftOut > 0 ? `${plural(leftOut, 'file was', 'files were')} left out: send what is here first.` : '',
+        replaced.length > 0 ? replacedNote(replaced) : '',
       ];
       this.note = notes.filter((each) => each !== '').join(' ');
     } catch (error) {
@@ -247,6 +248,11 @@ export class DropZone extends LightElement {
     this.isOver = false;
     if (event.dataTransfer !== null) void this.#add(droppedFiles(event.dataTransfer));
   };
+}
+
+function replacedNote([first = '', ...others]: readonly string[]): string {
+  const more = others.length > 0 ? ` and ${count(others.length)} more` : '';
+  return `Of files with the same name, only the last is here: ${first}${more}.`;
 }
 
 const hasFiles = ({ dataTransfer }: DragEvent): boolean => dataTransfer?.types.includes('Files') === true;

@@ -52,10 +52,11 @@ export class Outbox extends EventTarget {
 
   /**
    * Takes files in, and asks which routes take them. A file replaces one with the same key that was not sent.
-   * @returns how many files were left out because there are too many.
+   * @returns how many files were left out because there are too many, and the keys of files that were replaced.
    */
-  async add(files: readonly ChosenFile[]): Promise<number> {
+  async add(files: readonly ChosenFile[]): Promise<{ readonly leftOut: number; readonly replaced: readonly string[] }> {
     const added: OutboxItem[] = [];
+    const replaced: string[] = [];
     let leftOut = 0;
     for (const { key, file } of files) {
       const phase = this.#items.get(key)?.phase;
@@ -63,6 +64,7 @@ export class Outbox extends EventTarget {
         leftOut += 1;
         continue;
       }
+      if (phase !== undefined && phase !== 'sent') replaced.push(key);
       const item: OutboxItem = { key, file, phase: 'checking', sentBytes: 0 };
       this.#items.delete(key);
       this.#items.set(key, item);
@@ -70,7 +72,7 @@ export class Outbox extends EventTarget {
     }
     this.#changed();
     for (let at = 0; at < added.length; at += ROUTED_TOGETHER) await this.#check(added.slice(at, at + ROUTED_TOGETHER));
-    return leftOut;
+    return { leftOut, replaced };
   }
 
   async #check(items: readonly OutboxItem[]): Promise<void> {

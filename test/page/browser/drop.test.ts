@@ -24,6 +24,16 @@ describeInBrowser('dropping files on the page', anyPipeline, (shown) => {
     expect(await items.count()).toBe(0);
   });
 
+  it('says so if a file takes the place of another one with the same name', async () => {
+    await using visit = await shown.open();
+    const { page } = visit;
+    await visit.drop([ROBOT, { ...ROBOT, body: Buffer.from('another picture') }]);
+    await page.getByText('Of files with the same name, only the last is here: robot.png.').waitFor();
+    await page.getByRole('heading', { name: '1 file ready to send' }).waitFor();
+    await page.getByText('15 B').waitFor();
+    await page.getByRole('button', { name: 'Discard' }).click();
+  });
+
   it('sends a picture, follows it to its end, and shows a model that turns with the mouse', async () => {
     await using visit = await shown.open();
     const { page } = visit;
