@@ -45,6 +45,7 @@ export async function examineErrors(deployment: Deployment, signal: AbortSignal)
   const { pipeline } = deployment.settings;
   const startTime = deployment.clock.now() - ERRORS_HOURS * HOUR_MS;
   const sentences: string[] = [];
+  const unread: string[] = [];
   for (const name of [`${pipeline}-create-flow`, deployment.collecting.name]) {
     const { events, isCut } = await linesOf(name, { startTime, filterPattern: ERROR_LINES }, deployment, signal);
     const [last] = events.toSorted((one, other) => other.timestamp - one.timestamp);
@@ -53,10 +54,15 @@ export async function examineErrors(deployment: Deployment, signal: AbortSignal)
       const when = new Date(last.timestamp).toISOString();
       sentences.push(`${name} logged ${count} in ${ERRORS_HOURS} hours, the last at ${when}: ${wordsOf(last)}`);
     } else if (isCut) {
-      return { notChecked: `the log of ${name} is too long: no error is in its first ${PAGES_MAX} pages` };
+      unread.push(name);
     }
   }
-  if (sentences.length === 0) return 'good';
+  if (sentences.length === 0) {
+    if (unread.length === 0) return 'good';
+    return {
+      notChecked: `of the logs of ${unread.join(' and ')}, only ${PAGES_MAX} pages were read, without an error`,
+    };
+  }
   const todo = `In Logs Insights, the saved queries "${pipeline}/errors" and "${pipeline}/invocations cut short" list them.`;
   return { severity: 'warning', what: sentences.join('\n'), todo };
 }

@@ -81,9 +81,15 @@ describe('the check of the errors', () => {
   });
 
   it('reads a part of a log without end, and says so', async () => {
-    const endless = await withLogs(() => ({ events: [], nextToken: 'more' }));
+    const endless = await withLogs((log) => (log.endsWith('create-flow') ? { nextToken: 'more' } : {}));
     expect(await examineErrors(endless.deployment, signal)).toEqual({
-      notChecked: 'the log of flowdrop-create-flow is too long: no error is in its first 20 pages',
+      notChecked: 'of the logs of flowdrop-create-flow, only 20 pages were read, without an error',
+    });
+    const mixed = await withLogs((log) =>
+      log.endsWith('create-flow') ? { nextToken: 'more' } : { events: [line('ERROR')] },
+    );
+    expect(await examineErrors(mixed.deployment, signal)).toMatchObject({
+      what: expect.stringMatching(/^flowdrop-collect-outputs logged 1 error in 24 hours/),
     });
     const erring = await withLogs(() => ({ events: [line('ERROR')], nextToken: 'more' }));
     expect(await examineErrors(erring.deployment, signal)).toMatchObject({
