@@ -44,8 +44,8 @@ describe.each(pages)('%s', (page) => {
   });
 });
 
-it('docs/design.md shows where every file of functions/ is, and no file that does not exist', () => {
-  const [, map = ''] = /## Where the code is[\s\S]*?```\n([\s\S]*?)```/.exec(read('docs/design.md')) ?? [];
+it('docs/code-map.md shows where every file of functions/ is, and no file that does not exist', () => {
+  const [, map = ''] = /```\n([\s\S]*?)```/.exec(read('docs/code-map.md')) ?? [];
   const shown = new Set(Array.from(map.matchAll(/[\w.-]+\.ts\b/g), ([name]) => name));
   const files = (folder: string): readonly string[] =>
     readdirSync(join(ROOT, folder), { recursive: true, encoding: 'utf8' })
