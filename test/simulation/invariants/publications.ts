@@ -5,7 +5,10 @@ import { RESULTS } from '../names.ts';
 import type { World } from '../world.ts';
 import { failureCodeOf, isOf } from './facts.ts';
 
-/** The receipt at a key is that of the current upload there. Without a current upload, it is that of the latest one. */
+/**
+ * The receipt at a key is that of the current upload there. Without a current upload, it is that of the latest one, as far
+ * as dates tell which one that is.
+ */
 export async function checkReceipts(world: World, entries: readonly TerminalEntry[]): Promise<void> {
   for (const key of new Set(entries.map(({ upload }) => upload.key))) {
     if (!isOwnerUnknown(world, key, entries)) await checkReceiptAt(world, key, entries);
@@ -38,8 +41,7 @@ async function checkReceiptAt(world: World, key: string, entries: readonly Termi
   const stored = await inspector.open(RESULTS, `${scenario.settings.resultsPrefix}${key}/receipt.json`);
   demand(stored !== undefined, 'a receipt is missing', key, all);
   const receipt = JSON.parse(stored?.body.toString() ?? '') as Receipt;
-  const isOfLastPut = current === undefined && receipt.upload.id === lastPut?.upload.id;
-  const expected = current !== undefined ? all.find(isCurrent) : isOfLastPut ? lastPut : inOrder.at(-1);
+  const expected = current !== undefined ? all.find(isCurrent) : latestOf(inOrder, lastPut, receipt.upload.id);
   if (expected === undefined) return; // The current upload is held and has no receipt yet.
   demand(receipt.upload.id === expected.upload.id, 'a receipt is of another upload', key, {
     receipt: receipt.upload,
@@ -47,6 +49,20 @@ async function checkReceiptAt(world: World, key: string, entries: readonly Termi
     isCurrent: current !== undefined,
   });
   checkReceipt(receipt, endToldOf(world, expected));
+}
+
+/**
+ * The upload whose receipt stays where none is current: the one with the latest date. If the last put has an earlier
+ * date, its receipt may have hidden that one while it was current. Any upload since that date may then replace it.
+ */
+function latestOf(
+  inOrder: readonly TerminalEntry[],
+  lastPut: TerminalEntry | undefined,
+  receiptId: string,
+): TerminalEntry | undefined {
+  const earliest = lastPut?.upload.lastModified ?? Number.POSITIVE_INFINITY;
+  const there = inOrder.find(({ upload }) => upload.id === receiptId);
+  return there !== undefined && there.upload.lastModified >= earliest ? there : inOrder.at(-1);
 }
 
 /**
