@@ -32,11 +32,19 @@ export interface Asked {
   readonly parameters?: Json | undefined;
 }
 
-/** The uploads that an action would change, and those that were named and that it would not change. */
+/** An upload that an action leaves alone, and the reason. */
+export interface Left {
+  readonly key: string;
+  readonly why: string;
+}
+
+/** The uploads that an action would change, and those that it would not change. */
 export interface Plan extends Asked {
   readonly uploads: readonly UploadView[];
-  /** Named, but in no state that the action is for, or unknown. Each with the reason. */
-  readonly left: readonly { readonly key: string; readonly why: string }[];
+  /** Named, but in no state that the action is for, or unknown. */
+  readonly left: readonly Left[];
+  /** Listed by the query, but not meant by a retry of all: to retry one of them, name it. */
+  readonly skipped: readonly Left[];
 }
 
 const resultsSchema = z.array(
@@ -72,8 +80,8 @@ export async function plan(
   signal: AbortSignal,
 ): Promise<Plan> {
   if ('query' in selection) {
-    const { uploads } = await list(selection.query, deployment, signal);
-    return withoutForbidden({ ...asked, uploads, left: [] }, deployment);
+    const listed = await listedFor(asked.action, selection.query, deployment, signal);
+    return withoutForbidden({ ...asked, ...listed, left: [] }, deployment);
   }
   const uploads = new Map<string, UploadView>();
   const left: { key: string; why: string }[] = [];
@@ -88,7 +96,32 @@ export async function plan(
       else if (found.kind === 'upload' && why !== undefined) left.push({ key: upload.key, why });
     }
   }
-  return withoutForbidden({ ...asked, uploads: [...uploads.values()], left }, deployment);
+  return withoutForbidden({ ...asked, uploads: [...uploads.values()], left, skipped: [] }, deployment);
+}
+
+/**
+ * The listed uploads that an action of all is for. A retry of all failures skips those that it cannot help, those that
+ * the operator has cancelled, and those of which a newer upload is there: each of them may be paid for in vain.
+ * @internal
+ */
+export async function listedFor(
+  action: Action,
+  query: ListQuery,
+  deployment: Deployment,
+  signal: AbortSignal,
+): Promise<Pick<Plan, 'uploads' | 'skipped'>> {
+  const { uploads, replaced } = await list(query, deployment, signal);
+  if (action !== 'retry') return { uploads, skipped: [] };
+  const reasonOf = ({ id, failure }: UploadView): string | undefined => {
+    if (replaced.includes(id)) return 'a newer upload of the same key has replaced it';
+    if (failure?.canRetryHelp === false) return 'a retry of the same upload cannot help';
+    return failure?.code === 'cancelled' && query.code !== 'cancelled' ? 'it was cancelled' : undefined;
+  };
+  const skipped = uploads.flatMap((view) => {
+    const why = reasonOf(view);
+    return why === undefined ? [] : [{ key: view.key, why }];
+  });
+  return { uploads: uploads.filter((view) => reasonOf(view) === undefined), skipped };
 }
 
 /** The plan without the uploads whose route allows no other parameters. The function checks that again. */
@@ -114,7 +147,10 @@ export const actionsFor = (entry: Entry): readonly Action[] =>
  * Why an action leaves an upload alone. Undefined if the action is for it.
  * @internal
  */
-export function whyLeft({ entry, issue }: FoundUpload, { action, parameters }: Asked): string | undefined {
+export function whyLeft({ entry, issue, current }: FoundUpload, { action, parameters }: Asked): string | undefined {
+  if (entry === undefined && current !== undefined && issue?.kind === 'absent') {
+    return 'it has not begun: it waits in the queue, or no route takes it';
+  }
   if (entry === undefined) return issue?.message ?? 'it is unknown';
   if (!STATES[action].includes(entry.state)) {
     const { state } = entry;
@@ -133,7 +169,7 @@ export function whyLeft({ entry, issue }: FoundUpload, { action, parameters }: A
  * @param onProgress called with the number of uploads that are done.
  */
 export async function act(
-  { action, parameters, uploads }: Omit<Plan, 'left'>,
+  { action, parameters, uploads }: Omit<Plan, 'left' | 'skipped'>,
   deployment: Deployment,
   signal: AbortSignal,
   onProgress: (count: number) => void = () => {},

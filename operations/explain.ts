@@ -1,5 +1,5 @@
 import { open, stat } from 'node:fs/promises';
-import { basename } from 'node:path';
+import { basename, join } from 'node:path';
 import { inputFailure } from '../functions/create-flow/admission.ts';
 import { flowBody } from '../functions/flow-service/request-body.ts';
 import type { InputSource } from '../functions/flow-service/types.ts';
@@ -68,7 +68,12 @@ export async function explain(
         'Read them in the configuration that was deployed.',
     );
   }
-  const subject = (await fileSubject(what.path, deployment)) ?? (await objectSubject(what.key, deployment, signal));
+  const { localInbox = '' } = deployment.settings;
+  const subject =
+    (await fileSubject(what.path, deployment)) ??
+    (await objectSubject(what.key, deployment, signal)) ??
+    // A local run skips files that no route wants, so that they are in its folder alone.
+    (localInbox === '' ? undefined : await fileSubject(join(localInbox, what.key), deployment, what.key));
   if (subject === undefined) {
     throw new NothingToExplainError(
       `There is no file ${what.path}, and no object with the key ${what.key} in the inbox.`,
@@ -121,14 +126,14 @@ function oneOf(values: readonly string[] = []): string {
   return others.length === 0 ? last : `${others.reverse().join(', ')} or ${last}`;
 }
 
-/** Undefined if there is no such file. */
-async function fileSubject(path: string, deployment: Deployment): Promise<Subject | undefined> {
+/** Undefined if there is no such file. @param name its key. Default: the name of the file. */
+async function fileSubject(path: string, deployment: Deployment, name = basename(path)): Promise<Subject | undefined> {
   const facts = await stat(path).catch((error: NodeJS.ErrnoException) => {
     if (error.code === 'ENOENT' || error.code === 'ENOTDIR') return undefined;
     throw error;
   });
   if (facts === undefined || !facts.isFile()) return undefined;
-  const key = withPrefix(basename(path), deployment);
+  const key = withPrefix(name, deployment);
   return {
     ...{ key, bytes: facts.size, mediaType: mediaTypeOf(undefined, key), metadata: {} },
     ...{ isFile: true, isArchived: false, id: '0'.repeat(40) },

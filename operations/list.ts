@@ -1,6 +1,7 @@
+import pMap from 'p-map';
 import { type Entry, isTerminal } from '../functions/ledger/entry.ts';
 import type { Deployment } from './deployment.ts';
-import { failedMarkers, readEntries, runningMarkers, waitingMarkers } from './listing.ts';
+import { failedMarkers, READS_MAX, readEntries, runningMarkers, waitingMarkers } from './listing.ts';
 import { type UploadView, viewOf } from './upload-view.ts';
 
 /** Entries that are read before the next are, so that a filter that few pass reads no more than it must. */
@@ -27,10 +28,34 @@ export interface Listed {
   readonly isCut: boolean;
   /** Uploads whose entries cannot be read. */
   readonly unreadable: readonly string[];
+  /** Failed uploads of which a newer upload of the same key is in the inbox. */
+  readonly replaced: readonly string[];
 }
 
-/** Lists the uploads in a state, newest first. Reads the markers of that state and no other part of the ledger. */
+/**
+ * Lists the uploads in a state, newest first. Reads the markers of that state and no other part of the ledger. Of each
+ * listed failure it also asks what is in the inbox by now.
+ */
 export async function list(query: ListQuery, deployment: Deployment, signal: AbortSignal): Promise<Listed> {
+  const listed = await listEntries(query, deployment, signal);
+  const { inbox, settings } = deployment;
+  const failed = listed.uploads.filter(({ state, bucket }) => state === 'failed' && bucket === settings.inboxBucket);
+  const replaced = await pMap(
+    failed,
+    async ({ id, bucket, key }) => {
+      const current = await inbox.current(bucket, key, signal);
+      return current === undefined || current.id === id ? [] : [id];
+    },
+    { concurrency: READS_MAX },
+  );
+  return { ...listed, replaced: replaced.flat() };
+}
+
+async function listEntries(
+  query: ListQuery,
+  deployment: Deployment,
+  signal: AbortSignal,
+): Promise<Omit<Listed, 'replaced'>> {
   const marked = await markedUploads(query, deployment, signal);
   const { limit = Number.POSITIVE_INFINITY } = query;
   const uploads: UploadView[] = [];

@@ -20,8 +20,8 @@ import { readState } from '../functions/ledger/lease.ts';
 import { UnreadableEntryError } from '../functions/ledger/store.ts';
 import type { Deployment } from './deployment.ts';
 
-/** Entries that are read side by side. */
-const READS_MAX = 32;
+/** Objects that are read side by side. */
+export const READS_MAX = 32;
 
 /** The markers of all running flows, oldest first. */
 export const runningMarkers = (deployment: Deployment, signal: AbortSignal): AsyncGenerator<RunningMarker> =>

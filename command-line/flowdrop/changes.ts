@@ -6,6 +6,7 @@ import { size } from '../../local/start/size.ts';
 import { type Asked, act, follow, type Plan, plan, type Selection } from '../../operations/act.ts';
 import { forget, tracesOf } from '../../operations/forget.ts';
 import { type Fetched, get } from '../../operations/get.ts';
+import { intakeOf } from '../../operations/intake.ts';
 import { type FileToPut, put } from '../../operations/put.ts';
 import type { Put } from '../../operations/put-body.ts';
 import { routeOfFile } from '../../operations/route-file.ts';
@@ -66,10 +67,14 @@ function addRetry(add: Add): void {
   add<RetryOptions>(command, async (run, keys, options) => {
     const { failed, since, code, route, parameters } = options;
     const hasFilter = since !== undefined || code !== undefined || route !== undefined;
-    if ((failed === true) === keys.length > 0) throw new UsageError('Name files or add --failed, not both');
+    if (failed !== true && keys.length === 0) throw new UsageError('Name files, or add --failed for all that failed');
+    if (failed === true && keys.length > 0) throw new UsageError('Name files or add --failed, not both');
     if (hasFilter && failed !== true) throw new UsageError('--since, --code and --route go with --failed');
     const selection: Selection = failed ? { query: { state: 'failed', since, code, route } } : { words: keys };
     const chosen = await planned(run, { action: 'retry', parameters }, selection);
+    for (const { key, failure } of chosen.uploads) {
+      if (failure?.canRetryHelp === false) run.console.note(`${key}: a retry of the same upload cannot help`);
+    }
     const held = chosen.uploads.filter(({ wait }) => wait?.reason === 'held').length;
     const twice = held === 0 ? '' : ` ${held} of them wait for your decision, and may be paid for twice.`;
     const changed = parameters === undefined ? '' : ', with other parameters';
@@ -118,6 +123,10 @@ async function actOn(
   const { console, deployment, signal } = run;
   const { uploads, left, action } = chosen;
   for (const { key, why } of left) console.note(`${key}: nothing is done: ${why}`);
+  for (const [why, skipped] of Map.groupBy(chosen.skipped, (each) => each.why)) {
+    const [{ key } = { key: '' }] = skipped;
+    console.note(`${counted(skipped.length, 'file')} left out, such as ${key}: ${why}`);
+  }
   if (uploads.length === 0) {
     console.answer({ action, results: [] }, () => ['There is nothing to do.']);
     return left.length > 0 ? EXIT_FAILED : EXIT_OK;
@@ -131,6 +140,7 @@ async function actOn(
         count = done;
       }),
   );
+  if (action === 'retry') await notePause(run);
   const ids = results.map(({ upload }) => upload);
   const ends = options.wait === true ? await followed(run, ids) : undefined;
   console.answer({ action, results, ...(ends && { ends }) }, () => showActed(results, ends));
@@ -139,6 +149,13 @@ async function actOn(
 }
 
 type Ends = Awaited<ReturnType<typeof follow>>;
+
+/** Says so if no flow begins at present. */
+async function notePause({ console, deployment, signal }: Run): Promise<void> {
+  const intake = await intakeOf(deployment, signal);
+  if (intake?.state !== 'paused' && intake?.state !== 'pausing') return;
+  console.note('New flows are paused, so files wait in the queue. flowdrop resume goes on.');
+}
 
 /** Waits for the ends of uploads, by their ids. */
 function followed({ console, deployment, signal }: Run, ids: readonly string[]): Promise<Ends> {
@@ -191,6 +208,7 @@ function addPut(add: Add): void {
         }
       },
     );
+    await notePause(run);
     const ids = done.map(({ uploadId }) => uploadId);
     const ends = options.wait === true ? await followed(run, ids) : undefined;
     console.answer({ files: done, ...(ends && { ends }) }, () => showPut(done, ends));
@@ -290,6 +308,7 @@ function addForget(add: Add): void {
     );
     const kept = [
       ...(flowId === undefined ? [] : [`The flow ${flowId} stays at the service. Its operator can delete it.`]),
+      ...(deployment.isLocal ? ['Copies in your folders stay: the file that you dropped, and its results.'] : []),
       'The logs of the functions name the key until they expire.',
     ];
     console.answer({ ...traces, kept }, () => [`${key}: ${parts.join(', ')} deleted.`, ...kept]);

@@ -86,7 +86,8 @@ A file went missing? These three tell what became of it:
 Nothing moves? This looks for the cause:
   $ flowdrop doctor                     checks the pipeline from the outside in
 
-Exit codes: 0, 1 if something failed, 2 for a command that cannot be understood.`;
+Exit codes: 0, 1 if something failed, 2 for a command that cannot be understood.
+In a clone of the repository, write "npm run -s flowdrop --" instead of "flowdrop".`;
 
 function addStatus(add: Add): void {
   const command = new Command('status')

@@ -71,7 +71,11 @@ function hintsOf({ failed, waiting, intake }: PipelineStatus): readonly string[]
 
 export function showPrefix({ prefix, counts, uploads, isCut }: PrefixStatus): readonly string[] {
   const total = uploads.length;
-  if (total === 0) return [`No upload has a key that begins with "${prefix}".`];
+  if (total === 0) {
+    const hint =
+      prefix === '' || prefix.endsWith('/') ? '' : ` Does a route take it? See flowdrop explain ${quoted(prefix)}`;
+    return [`No upload has a key that begins with "${prefix}".${hint}`];
+  }
   const states = Object.entries(counts).map(([state, count]) => `${count} ${state}`);
   const shown = uploads.slice(0, PREFIX_SHOWN_MAX);
   return [
@@ -82,7 +86,10 @@ export function showPrefix({ prefix, counts, uploads, isCut }: PrefixStatus): re
 }
 
 export function showUpload({ id, key, state, view, issue, isCurrent }: UploadStatus): readonly string[] {
-  if (view === undefined) return [`${key}: ${state}`, `  ${issue ?? ''}`, `  upload ${id}`];
+  if (view === undefined) {
+    const word = state === 'unknown' && isCurrent ? 'not begun' : state;
+    return [`${key}: ${word}`, `  ${issue ?? ''}`, `  upload ${id}`];
+  }
   const steps: [string, string][] = [
     [when(view.putAt), `put into the inbox: ${size(view.bytes)}, ${view.mediaType}`],
     [when(view.arrivedAt), view.generation > 1 ? `retry ${view.generation - 1} was requested` : 'came to the pipeline'],
@@ -122,15 +129,21 @@ const reasonOf = ({ wait, failure, flow, assets, state }: UploadView): string =>
   return flow === undefined ? '' : `flow ${flow.id}`;
 };
 
-export function showList({ uploads, isCut, unreadable }: Listed, { state, limit }: ListQuery): readonly string[] {
+export function showList(
+  { uploads, isCut, unreadable, replaced }: Listed,
+  { state, limit }: ListQuery,
+): readonly string[] {
   const title = state === 'failed' ? 'FAILED' : state === 'running' ? 'BEGAN' : 'CAME';
   const rows = uploads.map((view) => {
     const at = view.endedAt ?? view.flow?.createdAt ?? view.arrivedAt;
-    return [view.key, view.route, time(at), reasonOf(view)];
+    const isReplaced = replaced.includes(view.id);
+    return [view.key, view.route, time(at), `${reasonOf(view)}${isReplaced ? ' (a newer upload replaced it)' : ''}`];
   });
+  const [first] = uploads;
   return [
     ...(uploads.length === 0 ? [`No upload is ${state}.`] : table([['KEY', 'ROUTE', title, 'WHY'], ...rows])),
     ...(isCut ? [`These are the newest ${limit}. --limit shows more.`] : []),
+    ...(first === undefined ? [] : ['', `See why, and what to do: flowdrop status ${quoted(first.key)}`]),
     ...unreadable.map((id) => `The entry of upload ${id} cannot be read: see docs/runbook.md, entries-unreadable.`),
   ];
 }

@@ -1,8 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import * as z from 'zod/mini';
-import { type Action, act, whyLeft } from '../../operations/act.ts';
+import { type Action, act, listedFor, whyLeft } from '../../operations/act.ts';
 import type { Deployment } from '../../operations/deployment.ts';
-import { list } from '../../operations/list.ts';
 import { readEntries } from '../../operations/listing.ts';
 import { isUploadId } from '../../operations/stored-bytes.ts';
 import { type UploadView, viewOf } from '../../operations/upload-view.ts';
@@ -58,13 +57,15 @@ export class Plans {
     if ((ids === undefined) === (query === undefined)) throw invalid('Name either uploads or a query.');
     const skipped: { key: string; reason: string }[] = [];
     const since = query?.since === undefined ? undefined : Date.parse(query.since);
-    const named =
-      query === undefined
-        ? [...new Set(ids)]
-        : (await list({ ...query, since, limit: UPLOADS_MAX }, this.#deployment, signal)).uploads
-            // The page shows held uploads as a state of their own.
-            .filter(({ wait }) => query.state !== 'waiting' || wait?.reason !== 'held')
-            .map(({ id }) => id);
+    let named = [...new Set(ids)];
+    if (query !== undefined) {
+      const listed = await listedFor(action, { ...query, since, limit: UPLOADS_MAX }, this.#deployment, signal);
+      for (const { key, why } of listed.skipped) skipped.push({ key, reason: why });
+      // The page shows held uploads as a state of their own.
+      named = listed.uploads
+        .filter(({ wait }) => query.state !== 'waiting' || wait?.reason !== 'held')
+        .map(({ id }) => id);
+    }
     const uploads: UploadView[] = [];
     const known = named.filter(isUploadId);
     for (const key of named) if (!isUploadId(key)) skipped.push({ key, reason: 'there is no such upload' });

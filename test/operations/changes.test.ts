@@ -87,6 +87,40 @@ describe('retry', () => {
     expect(await operated.becomes('empty.png', 'failed')).toMatchObject({ view: { generation: 1 } });
   });
 
+  it('of all failures leaves out those that were mended, that it cannot help, and that were cancelled', async () => {
+    const operated = await start();
+    operated.refuse(422);
+    await operated.put('mended.png', 'failed', 'bad content');
+    const { id } = await operated.put('stays.png', 'failed');
+    await operated.upload('empty.png', '');
+    operated.refuse(401);
+    await operated.put('unwanted.png', 'waiting');
+    await operated.run('cancel', 'unwanted.png', '--yes');
+    await operated.listsFailed(4);
+    operated.refuse(undefined);
+    await operated.put('mended.png', 'succeeded', 'good content');
+    const paid = flows(operated);
+
+    expect((await operated.run('list', '--failed')).output).toMatch(
+      /mended\.png .*rejected \(a newer upload replaced it\)\n/,
+    );
+    const { errors, output } = await operated.run('retry', '--failed', '--yes', '--wait');
+    expect(errors).toContain('1 file left out, such as mended.png: a newer upload of the same key has replaced it\n');
+    expect(errors).toContain('1 file left out, such as empty.png: a retry of the same upload cannot help\n');
+    expect(errors).toContain('1 file left out, such as unwanted.png: it was cancelled\n');
+    expect(output).toBe('stays.png  succeeded, with 1 result\n');
+    expect(flows(operated)).toBe(paid + 1);
+    expect((await operated.run('status', id)).output).toContain('stays.png: succeeded');
+
+    const named = await operated.run('retry', 'empty.png', '--yes', '--wait');
+    expect(named).toMatchObject({
+      code: 1,
+      errors: expect.stringContaining('empty.png: a retry of the same upload cannot help\n'),
+    });
+    const cancelled = await operated.run('retry', '--failed', '--code', 'cancelled', '--yes', '--wait');
+    expect(cancelled.output).toBe('unwanted.png  succeeded, with 1 result\n');
+  });
+
   it('leaves a file that succeeded, and says so', async () => {
     const operated = await start();
     await operated.put('good.png', 'succeeded');
@@ -131,7 +165,10 @@ describe('retry', () => {
 
   it('asks for what it needs', async () => {
     const operated = await start();
-    expect(await operated.run('retry')).toMatchObject({ code: 2 });
+    expect(await operated.run('retry')).toMatchObject({
+      code: 2,
+      errors: expect.stringMatching(/^Name files, or add --failed for all that failed\./),
+    });
     expect(await operated.run('retry', 'a', '--failed')).toMatchObject({ code: 2 });
     expect(await operated.run('retry', 'a', '--code', 'rejected')).toMatchObject({ code: 2 });
   });

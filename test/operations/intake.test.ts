@@ -49,13 +49,19 @@ describe('a paused pipeline', () => {
     await operated.upload('new.png', 'a picture');
     await operated.upload('other.png', 'a picture');
     // A tick may send a retried upload for a second time, which does no harm.
-    expect(await operated.run('retry', 'bad.png', '--yes')).toMatchObject({ code: 0 });
+    expect(await operated.run('retry', 'bad.png', '--yes')).toMatchObject({
+      code: 0,
+      errors: 'New flows are paused, so files wait in the queue. flowdrop resume goes on.\n',
+    });
     const { output } = await operated.run('status');
     expect(output).toMatch(/ new flows +paused since .* UTC {2}\(\d+ s ago\)\n/);
     expect(output).toMatch(/ queue +[34] uploads to begin, 0 at work\n/);
     expect(output).toContain('Files wait in the queue, 14 days at most. Go on: flowdrop resume');
     expect((await operated.run('status', 'new.png')).output).toContain(
-      'The pipeline is paused, so it waits in the queue',
+      'new.png: not begun\n  The pipeline is paused, so it waits in the queue',
+    );
+    expect((await operated.run('cancel', 'new.png', '--yes')).errors).toBe(
+      'new.png: nothing is done: it has not begun: it waits in the queue, or no route takes it\n',
     );
     expect(operated.pipeline.standIn?.flows).toHaveLength(0);
 

@@ -1,7 +1,10 @@
+import { mkdir, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { DeleteObjectCommand, PutObjectCommand } from '@aws-sdk/client-s3';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { showPipeline } from '../../command-line/flowdrop/show.ts';
 import { INBOX_BUCKET, LEDGER_BUCKET } from '../../local/pipeline.ts';
+import { explain } from '../../operations/explain.ts';
 import { pipelineStatus, waitingStatus } from '../../operations/status.ts';
 import { deployedAs, Operated, runFlowdrop, signal } from './support.ts';
 
@@ -176,6 +179,16 @@ describe('explain', () => {
     await operated.upload('own.txt', 'x', { Metadata: { 'flow-template': 'another' } });
     const { request } = JSON.parse((await operated.run('explain', 'own.txt', '--json')).output);
     expect(request.template).toBe('another');
+  });
+
+  it('explains a file that a local run skipped, by its key', async () => {
+    const { deployment, directory } = operated;
+    await mkdir(join(directory, 'inbox', 'tables'), { recursive: true });
+    await writeFile(join(directory, 'inbox', 'tables', 'prices.csv'), 'a;b');
+    const settings = { ...deployment.settings, localInbox: join(directory, 'inbox') };
+    const key = 'tables/prices.csv';
+    const explained = await explain({ path: join(directory, key), key }, { ...deployment, settings }, signal);
+    expect(explained).toMatchObject({ key, bytes: 3, issue: 'No route wants it, so nothing is sent.' });
   });
 
   it('explains a file of this machine before it is uploaded', async () => {
