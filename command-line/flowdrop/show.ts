@@ -1,3 +1,4 @@
+import { cut } from '../../local/start/cut.ts';
 import { size } from '../../local/start/size.ts';
 import type { Explanation } from '../../operations/explain.ts';
 import { type Intake, QUEUE_DAYS } from '../../operations/intake.ts';
@@ -10,6 +11,9 @@ import { counted, relative } from './words.ts';
 
 /** Uploads of a prefix that are shown one by one. The counts are of all. */
 const PREFIX_SHOWN_MAX = 20;
+
+/** Columns of the reason in a table. `flowdrop status` shows all of it. */
+const REASON_COLUMNS = 80;
 
 const time = (iso: string): string => iso.replace('T', ' ').replace(/\.\d+Z$/, ' UTC');
 const when = (iso: string): string => `${time(iso)}  (${relative(iso)})`;
@@ -114,7 +118,9 @@ export function showUpload({ id, key, state, view, issue, isCurrent }: UploadSta
     `  route ${view.route}, ${counted(view.attempts, 'counted attempt')}, upload ${id}`,
     ...(isCurrent ? [] : ['  It is not the current version of its key: the file was replaced or deleted since.']),
     ...(view.endedAt === undefined ? [] : [`  receipt: s3://${view.results.bucket}/${view.results.receipt}`]),
-    ...(view.failure?.canRetryHelp === true ? ['', `Try it again: flowdrop retry ${quoted(key)}`] : []),
+    ...(view.failure?.canRetryHelp === true
+      ? ['', `Then try it again, which may be paid for: flowdrop retry ${quoted(key)}`]
+      : []),
     ...(view.state === 'succeeded' ? ['', `Fetch it: flowdrop get ${quoted(key)}`] : []),
   ];
 }
@@ -124,7 +130,7 @@ const endOf = ({ failure, assets }: UploadView): string =>
 
 const reasonOf = ({ wait, failure, flow, assets, state }: UploadView): string => {
   if (wait !== undefined) return `${wait.reason}, until ${time(wait.until)}`;
-  if (failure !== undefined) return failure.code;
+  if (failure !== undefined) return cut(`${failure.code}: ${failure.message}`, REASON_COLUMNS);
   if (state === 'succeeded') return counted(assets.length, 'result');
   return flow === undefined ? '' : `flow ${flow.id}`;
 };
@@ -137,7 +143,7 @@ export function showList(
   const rows = uploads.map((view) => {
     const at = view.endedAt ?? view.flow?.createdAt ?? view.arrivedAt;
     const isReplaced = replaced.includes(view.id);
-    return [view.key, view.route, time(at), `${reasonOf(view)}${isReplaced ? ' (a newer upload replaced it)' : ''}`];
+    return [view.key, view.route, time(at), `${isReplaced ? '(a newer upload replaced it) ' : ''}${reasonOf(view)}`];
   });
   const [first] = uploads;
   return [

@@ -102,7 +102,7 @@ describe('retry', () => {
     const paid = flows(operated);
 
     expect((await operated.run('list', '--failed')).output).toMatch(
-      /mended\.png .*rejected \(a newer upload replaced it\)\n/,
+      /mended\.png .* {2}\(a newer upload replaced it\) rejected: \S.*\n/,
     );
     const { errors, output } = await operated.run('retry', '--failed', '--yes', '--wait');
     expect(errors).toContain('1 file left out, such as mended.png: a newer upload of the same key has replaced it\n');
