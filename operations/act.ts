@@ -43,7 +43,7 @@ export interface Plan extends Asked {
   readonly uploads: readonly UploadView[];
   /** Named, but in no state that the action is for, or unknown. */
   readonly left: readonly Left[];
-  /** Listed by the query, but not meant by a retry of all: to retry one of them, name it. */
+  /** Uploads that a retry of all skips. To retry one of them, name it. */
   readonly skipped: readonly Left[];
 }
 
@@ -100,8 +100,8 @@ export async function plan(
 }
 
 /**
- * The listed uploads that an action of all is for. A retry of all failures skips those that it cannot help, those that
- * the operator has cancelled, and those of which a newer upload is there: each of them may be paid for in vain.
+ * Returns the listed uploads that an action applies to. A retry of all failures skips uploads that a retry cannot help,
+ * cancelled ones, and replaced ones: a retry of them could cost money for nothing.
  * @internal
  */
 export async function listedFor(
@@ -113,7 +113,7 @@ export async function listedFor(
   const { uploads, replaced } = await list(query, deployment, signal);
   if (action !== 'retry') return { uploads, skipped: [] };
   const reasonOf = ({ id, failure }: UploadView): string | undefined => {
-    if (replaced.includes(id)) return 'a newer upload of the same key has replaced it';
+    if (replaced.includes(id)) return 'another upload of the same key has replaced it';
     if (failure?.canRetryHelp === false) return 'a retry of the same upload cannot help';
     return failure?.code === 'cancelled' && query.code !== 'cancelled' ? 'it was cancelled' : undefined;
   };
@@ -149,7 +149,7 @@ export const actionsFor = (entry: Entry): readonly Action[] =>
  */
 export function whyLeft({ entry, issue, current }: FoundUpload, { action, parameters }: Asked): string | undefined {
   if (entry === undefined && current !== undefined && issue?.kind === 'absent') {
-    return 'it has not begun: it waits in the queue, or no route takes it';
+    return 'it waits in the queue, or no route takes it';
   }
   if (entry === undefined) return issue?.message ?? 'it is unknown';
   if (!STATES[action].includes(entry.state)) {

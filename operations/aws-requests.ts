@@ -85,9 +85,9 @@ export async function sendToAws(request: AwsRequest, access: AwsAccess, signal: 
 /** A question to a service that speaks JSON. */
 export interface JsonQuestion {
   readonly service: string;
-  /** The operation, with the name that the service has in its protocol: `AmazonSQS.GetQueueAttributes`. */
+  /** The value of `x-amz-target`, such as `AmazonSQS.GetQueueAttributes`. */
   readonly target: string;
-  /** Of the protocol. Default: 1.0. */
+  /** Version of the JSON protocol. Default: 1.0. */
   readonly version?: '1.0' | '1.1' | undefined;
   readonly input: object;
 }

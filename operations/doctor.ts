@@ -175,7 +175,7 @@ async function examineIntake({ deployment, status }: Subject): Promise<Outcome> 
   if (intake === undefined) return { notChecked: 'AWS does not allow you to see the event source mapping' };
   const { state, since, isByUser } = intake;
   if (state === 'on' || state === 'resuming' || state === 'changing') return 'good';
-  const todo = 'flowdrop resume goes on.';
+  const todo = 'To start new flows, run flowdrop resume.';
   if (!isByUser) {
     const what = 'Lambda itself turned off the event source mapping, so no new flows begin.';
     return { severity: 'fault', what, todo: `See whether the queue and the creating function are there. Then ${todo}` };
@@ -189,14 +189,15 @@ async function examineIntake({ deployment, status }: Subject): Promise<Outcome> 
   }
   const limit = `Uploads wait in the queue, ${QUEUE_DAYS} days at most. ${todo}`;
   if (age === undefined || age < PAUSE_LONG_MS) return { severity: 'note', what, todo: limit };
-  // A deployment may have moved the date.
-  const more = `If the pause began more than ${QUEUE_DAYS} days ago, run flowdrop sweep --since <its day> then.`;
+  // A deployment may have moved the date of the pause, so the pause may be older than it looks.
+  const more = `If the pause began more than ${QUEUE_DAYS} days ago, then run flowdrop sweep --since <its first day>.`;
   return { severity: 'warning', what, todo: `${limit} ${more}` };
 }
 
 async function examineRunsUnlessPaused({ deployment, signal, status }: Subject): Promise<Outcome> {
   const { intake } = await status();
-  if (intake !== undefined && intake.state !== 'on') return { notChecked: `new flows are ${intake.state}` };
+  if (intake !== undefined && intake.state !== 'on')
+    return { notChecked: 'the pipeline is paused, or a change is under way' };
   return examineRuns(deployment, signal);
 }
 

@@ -72,7 +72,7 @@ export async function explain(
   const subject =
     (await fileSubject(what.path, deployment)) ??
     (await objectSubject(what.key, deployment, signal)) ??
-    // A local run skips files that no route wants, so that they are in its folder alone.
+    // A local run skips files that no route wants, so they exist only in its folder.
     (localInbox === '' ? undefined : await fileSubject(join(localInbox, what.key), deployment, what.key));
   if (subject === undefined) {
     throw new NothingToExplainError(

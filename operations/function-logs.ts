@@ -9,7 +9,7 @@ const HOUR_MS = 60 * MINUTE_MS;
 /** How far back errors are looked for. */
 const ERRORS_HOURS = 24;
 
-/** A queue with uploads, and a function that has not run for so long: nothing brings the uploads to the function. */
+/** The longest time without a run while uploads wait. After it, the event source mapping is taken for broken. */
 const IDLE_MAX_MS = 15 * MINUTE_MS;
 
 /** Pages of a log that are read. CloudWatch searches about 1 MB for each, so a page may be empty. */
@@ -60,7 +60,7 @@ export async function examineErrors(deployment: Deployment, signal: AbortSignal)
   if (sentences.length === 0) {
     if (unread.length === 0) return 'good';
     return {
-      notChecked: `of the logs of ${unread.join(' and ')}, only ${PAGES_MAX} pages were read, without an error`,
+      notChecked: `too much was logged: the first ${PAGES_MAX} pages of ${unread.join(' and ')} have no error`,
     };
   }
   const todo = `In Logs Insights, the saved queries "${pipeline}/errors" and "${pipeline}/invocations cut short" list them.`;
@@ -87,7 +87,7 @@ interface LogQuery {
   /** Milliseconds since the epoch. */
   readonly startTime: number;
   readonly filterPattern?: string;
-  /** As many lines as are needed. Default: all of the pages that are read. */
+  /** Stop after so many lines. Default: none, within {@link PAGES_MAX}. */
   readonly limit?: number;
 }
 
@@ -115,7 +115,8 @@ async function linesOf(
 function wordsOf({ message }: LogEvent): string {
   const own = lineSchema.safeParse(parsed(message));
   const { name, message: why } = own.data?.error ?? {};
-  const words = own.success ? [own.data.message, name, why].filter((each) => each !== undefined).join(': ') : message;
+  const parts = [own.data?.message.replace(/\.$/, ''), name, why].filter((each) => each !== undefined);
+  const words = own.success ? parts.join(': ') : message;
   const line = words.trim().replaceAll(/\s+/g, ' ');
   return line.length > LINE_MAX ? `${line.slice(0, LINE_MAX)}…` : line;
 }

@@ -34,7 +34,7 @@ export interface Intake {
   readonly isByUser: boolean;
 }
 
-/** The state was changed back before it was seen, most likely by another client. */
+/** The pause or resume was undone before it could be confirmed, most likely by another client. */
 export class IntakeOvertakenError extends Error {
   override readonly name = 'IntakeOvertakenError';
 }
@@ -95,7 +95,7 @@ async function changeTo(wanted: 'on' | 'paused', deployment: Deployment, signal:
     const isSettled = intake.state === 'on' || intake.state === 'paused';
     if (isSettled && ordered !== undefined && isLater(intake, ordered)) {
       throw new IntakeOvertakenError(
-        `New flows were ${wanted === 'on' ? 'paused' : 'resumed'} again meanwhile, at ${intake.since}. Ask again if that is not meant.`,
+        `The ${wanted === 'on' ? 'resume' : 'pause'} was undone at ${intake.since}, most likely by another client. If that is not meant, repeat the command.`,
       );
     }
     if (deployment.clock.now() >= endsAt) {

@@ -28,13 +28,13 @@ export interface Listed {
   readonly isCut: boolean;
   /** Uploads whose entries cannot be read. */
   readonly unreadable: readonly string[];
-  /** Failed uploads of which a newer upload of the same key is in the inbox. */
+  /** Ids of failed uploads that another upload of the same key has replaced. */
   readonly replaced: readonly string[];
 }
 
 /**
- * Lists the uploads in a state, newest first. Reads the markers of that state and no other part of the ledger. Of each
- * listed failure it also asks what is in the inbox by now.
+ * Lists the uploads in a state, newest first. Reads only the markers of that state and their entries. For each listed
+ * failure, it also looks up the current upload at its key.
  */
 export async function list(query: ListQuery, deployment: Deployment, signal: AbortSignal): Promise<Listed> {
   const listed = await listEntries(query, deployment, signal);

@@ -29,8 +29,7 @@ const keyAnswerSchema = z.object({ Policy: z.string() });
 const KEY_ACTIONS = ['kms:Decrypt', 'kms:GenerateDataKey'];
 
 /**
- * Tells whether the policy of the queue lets a sender in, and that of its key. The conditions of the policies are not
- * checked.
+ * Checks that the policies of the queue and of its key let the sender in. Their conditions are not checked.
  * @see https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-key-management.html
  */
 export async function examineQueuePolicy(
@@ -68,9 +67,9 @@ async function examineKeyPolicy(
   const { Policy } = keyAnswerSchema.parse(answer);
   const missing = KEY_ACTIONS.filter((action) => !allows(Policy, sender, action));
   if (missing.length === 0) return 'good';
-  const what = `The policy of the key ${KeyId} of the queue does not allow ${sender} ${missing.join(' and ')}, so no upload is announced.`;
+  const what = `The policy of the queue's key ${KeyId} does not allow ${sender} to call ${missing.join(' and ')}, so no upload is announced.`;
   const todo =
-    'Add the statement that cdk synth names in a warning to the policy of the key. Until then the daily sweep finds the uploads.';
+    "Add the statement from the warning of cdk synth to the key's policy. Until then the daily sweep finds the uploads.";
   return { severity: 'fault', what, todo };
 }
 

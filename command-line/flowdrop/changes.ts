@@ -125,7 +125,7 @@ async function actOn(
   for (const { key, why } of left) console.note(`${key}: nothing is done: ${why}`);
   for (const [why, skipped] of Map.groupBy(chosen.skipped, (each) => each.why)) {
     const [{ key } = { key: '' }] = skipped;
-    console.note(`${counted(skipped.length, 'file')} left out, such as ${key}: ${why}`);
+    console.note(`${counted(skipped.length, 'file')} skipped, such as ${key}: ${why}`);
   }
   if (uploads.length === 0) {
     console.answer({ action, results: [] }, () => ['There is nothing to do.']);
@@ -154,7 +154,7 @@ type Ends = Awaited<ReturnType<typeof follow>>;
 async function notePause({ console, deployment, signal }: Run): Promise<void> {
   const intake = await intakeOf(deployment, signal);
   if (intake?.state !== 'paused' && intake?.state !== 'pausing') return;
-  console.note('New flows are paused, so files wait in the queue. flowdrop resume goes on.');
+  console.note('New flows are paused, so files wait in the queue. To start them, run flowdrop resume.');
 }
 
 /** Waits for the ends of uploads, by their ids. */

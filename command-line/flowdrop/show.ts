@@ -119,7 +119,7 @@ export function showUpload({ id, key, state, view, issue, isCurrent }: UploadSta
     ...(isCurrent ? [] : ['  It is not the current version of its key: the file was replaced or deleted since.']),
     ...(view.endedAt === undefined ? [] : [`  receipt: s3://${view.results.bucket}/${view.results.receipt}`]),
     ...(view.failure?.canRetryHelp === true
-      ? ['', `Then try it again, which may be paid for: flowdrop retry ${quoted(key)}`]
+      ? ['', `To retry it, which may be paid for: flowdrop retry ${quoted(key)}`]
       : []),
     ...(view.state === 'succeeded' ? ['', `Fetch it: flowdrop get ${quoted(key)}`] : []),
   ];
@@ -143,7 +143,7 @@ export function showList(
   const rows = uploads.map((view) => {
     const at = view.endedAt ?? view.flow?.createdAt ?? view.arrivedAt;
     const isReplaced = replaced.includes(view.id);
-    return [view.key, view.route, time(at), `${isReplaced ? '(a newer upload replaced it) ' : ''}${reasonOf(view)}`];
+    return [view.key, view.route, time(at), `${isReplaced ? '(replaced by another upload) ' : ''}${reasonOf(view)}`];
   });
   const [first] = uploads;
   return [

@@ -76,7 +76,7 @@ export class UploadQueue extends Construct {
     allowKey(role, this.queue.encryptionMasterKey, 'read', 'sqs');
   }
 
-  /** Allows the grantee to ask how many messages there are, and who may send and use the key. */
+  /** Allows the grantee to read the lengths of the queues, and the policies of the upload queue and of its key. */
   grantView(grantee: IGrantable): void {
     const resourceArns = [this.queue.queueArn, this.deadLetters.queueArn];
     Grant.addToPrincipal({ grantee, actions: ['sqs:GetQueueAttributes'], resourceArns });

@@ -252,7 +252,7 @@ export class DropZone extends LightElement {
 
 function replacedNote([first = '', ...others]: readonly string[]): string {
   const more = others.length > 0 ? ` and ${count(others.length)} more` : '';
-  return `Of files with the same name, only the last is here: ${first}${more}.`;
+  return `Files with the same name replace each other. Only the last is kept: ${first}${more}.`;
 }
 
 const hasFiles = ({ dataTransfer }: DragEvent): boolean => dataTransfer?.types.includes('Files') === true;

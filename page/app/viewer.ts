@@ -12,8 +12,7 @@ ModelViewerElement.mapURLs((url) => {
   const isOwn = origin === location.origin && (pathname.startsWith('/api/') || pathname.startsWith(DECODERS));
   return isOwn || protocol === 'blob:' || protocol === 'data:' ? url : NOT_FETCHED;
 });
-// Each viewer takes the places of its decoders from this global when it is made. It would overwrite those that are set on
-// its class.
+// The constructor of model-viewer reads the decoder locations from this global. It overwrites locations set on the class.
 Object.assign(self, {
   ModelViewerElement: {
     dracoDecoderLocation: DECODERS,

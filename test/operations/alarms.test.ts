@@ -146,8 +146,8 @@ describe('the check of the policy of the queue', () => {
   ])('is a fault if the policy of its key does not allow %s', async (missing, statements) => {
     expect((await withKey(statements)).outcome).toMatchObject({
       severity: 'fault',
-      what: `The policy of the key ${KEY} of the queue does not allow s3.amazonaws.com ${missing}, so no upload is announced.`,
-      todo: expect.stringMatching(/^Add the statement that cdk synth names/),
+      what: `The policy of the queue's key ${KEY} does not allow s3.amazonaws.com to call ${missing}, so no upload is announced.`,
+      todo: expect.stringMatching(/^Add the statement from the warning of cdk synth/),
     });
   });
 

@@ -55,7 +55,7 @@ describe('the check of the errors', () => {
       severity: 'warning',
       what:
         'flowdrop-create-flow logged 2 errors in 24 hours, the last at 2026-01-02T11:59:59.000Z: ' +
-        'This delivery failed.: TimeoutError: no answer',
+        'This delivery failed: TimeoutError: no answer',
       todo: 'In Logs Insights, the saved queries "flowdrop/errors" and "flowdrop/invocations cut short" list them.',
     });
   });
@@ -83,7 +83,7 @@ describe('the check of the errors', () => {
   it('reads a part of a log without end, and says so', async () => {
     const endless = await withLogs((log) => (log.endsWith('create-flow') ? { nextToken: 'more' } : {}));
     expect(await examineErrors(endless.deployment, signal)).toEqual({
-      notChecked: 'of the logs of flowdrop-create-flow, only 20 pages were read, without an error',
+      notChecked: 'too much was logged: the first 20 pages of flowdrop-create-flow have no error',
     });
     const mixed = await withLogs((log) =>
       log.endsWith('create-flow') ? { nextToken: 'more' } : { events: [line('ERROR')] },

@@ -120,7 +120,7 @@ function deployed(resource: string): string {
   return arn('sqs', resource === 'uploads-dead' ? DEAD_LETTERS : resource);
 }
 
-/** The local run calls its pipeline and its functions otherwise. */
+/** The local run uses other names for its pipeline and its functions. */
 const deployedLog = (name: string): string =>
   name.endsWith('create-flow') ? '/aws/lambda/flowdrop-create-flow' : '/aws/lambda/flowdrop-collect-outputs';
 
@@ -187,7 +187,7 @@ describe.each(Object.keys(COMMANDS) as Grant[])('the grant %s', (grant) => {
   });
 });
 
-it('every grant allows to read the policy of a key of your own', () => {
+it('grantView allows reading the policy of a key of your own', () => {
   const withKey = synthesisePipeline(
     (stack) => ({ encryptionKey: new Key(stack, 'Key') }),
     (pipeline) => pipeline.grantView(newRole(pipeline, ROLES.view)),

@@ -51,7 +51,7 @@ describe('a paused pipeline', () => {
     // A tick may send a retried upload for a second time, which does no harm.
     expect(await operated.run('retry', 'bad.png', '--yes')).toMatchObject({
       code: 0,
-      errors: 'New flows are paused, so files wait in the queue. flowdrop resume goes on.\n',
+      errors: 'New flows are paused, so files wait in the queue. To start them, run flowdrop resume.\n',
     });
     const { output } = await operated.run('status');
     expect(output).toMatch(/ new flows +paused since .* UTC {2}\(\d+ s ago\)\n/);
@@ -61,7 +61,7 @@ describe('a paused pipeline', () => {
       'new.png: not begun\n  The pipeline is paused, so it waits in the queue',
     );
     expect((await operated.run('cancel', 'new.png', '--yes')).errors).toBe(
-      'new.png: nothing is done: it has not begun: it waits in the queue, or no route takes it\n',
+      'new.png: nothing is done: it waits in the queue, or no route takes it\n',
     );
     expect(operated.pipeline.standIn?.flows).toHaveLength(0);
 
@@ -105,7 +105,7 @@ describe('a paused pipeline', () => {
       check: 'new flows',
       result: 'note',
       what: 'The pipeline has been paused for 0 minutes: no new flows begin.',
-      todo: 'Uploads wait in the queue, 14 days at most. flowdrop resume goes on.',
+      todo: 'Uploads wait in the queue, 14 days at most. To start new flows, run flowdrop resume.',
     });
     const { clock } = operated.deployment;
     const later = { ...operated.deployment, clock: { ...clock, now: () => Date.now() + 25 * HOUR_MS } };
@@ -113,7 +113,7 @@ describe('a paused pipeline', () => {
       result: 'warning',
       what: expect.stringContaining('for 25 hours'),
       todo: expect.stringMatching(
-        /If the pause began more than 14 days ago, run flowdrop sweep --since <its day> then\.$/,
+        /If the pause began more than 14 days ago, then run flowdrop sweep --since <its first day>\.$/,
       ),
     });
 
@@ -161,7 +161,7 @@ describe('pausing', () => {
       (_, count) => answers[count - 1] ?? mapping('Enabled', { LastModified: 1.6e9 + 60 }),
     );
     await expect(pause(deployment, signal)).rejects.toThrow(
-      'New flows were resumed again meanwhile, at 2020-09-13T12:27:40.000Z. Ask again if that is not meant.',
+      'The pause was undone at 2020-09-13T12:27:40.000Z, most likely by another client.',
     );
     expect(asked).toEqual(['GET', 'PUT {"Enabled":false}', 'GET']);
   });

@@ -174,7 +174,7 @@ export async function runFlowdrop(words: readonly string[], { directory, env = {
   return { code, ...printed, modes };
 }
 
-/** The stack of a pipeline, which the pipeline's own servers stand in for, a CloudFormation that knows it, and a CloudWatch without alarms and lines. */
+/** The stack of a pipeline, which the pipeline's own servers stand in for, a CloudFormation that knows it, and a CloudWatch without alarms or log lines. */
 export async function deployedAs(
   stack: string,
   { operator }: Pipeline,

@@ -28,7 +28,7 @@ describeInBrowser('dropping files on the page', anyPipeline, (shown) => {
     await using visit = await shown.open();
     const { page } = visit;
     await visit.drop([ROBOT, { ...ROBOT, body: Buffer.from('another picture') }]);
-    await page.getByText('Of files with the same name, only the last is here: robot.png.').waitFor();
+    await page.getByText('Files with the same name replace each other. Only the last is kept: robot.png.').waitFor();
     await page.getByRole('heading', { name: '1 file ready to send' }).waitFor();
     await page.getByText('15 B').waitFor();
     await page.getByRole('button', { name: 'Discard' }).click();

@@ -113,7 +113,7 @@ export class Served implements AsyncDisposable {
   }
 }
 
-/** A running pipeline with its page, and a browser, as soon as the tests run. */
+/** A running pipeline with its page, and a browser. They are there once `start` has run, before the first test. */
 export class Shown {
   readonly closing = new AsyncDisposableStack();
   #started: { readonly served: Served; readonly browser: Browser } | undefined;

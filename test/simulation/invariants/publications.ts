@@ -52,8 +52,9 @@ async function checkReceiptAt(world: World, key: string, entries: readonly Termi
 }
 
 /**
- * The upload whose receipt stays where none is current: the one with the latest date. If the last put has an earlier
- * date, its receipt may have hidden that one while it was current. Any upload since that date may then replace it.
+ * The upload whose receipt must be there if no upload is current: the one with the latest date. But the last put may be a
+ * multipart upload with an earlier date. While it was current, its receipt kept out the one with the latest date. So any
+ * upload with a date since that of the last put is accepted.
  */
 function latestOf(
   inOrder: readonly TerminalEntry[],
