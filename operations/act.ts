@@ -80,7 +80,7 @@ export async function plan(
   signal: AbortSignal,
 ): Promise<Plan> {
   if ('query' in selection) {
-    const listed = await listedFor(asked.action, selection.query, deployment, signal);
+    const listed = await listedFor(asked, selection.query, deployment, signal);
     return withoutForbidden({ ...asked, ...listed, left: [] }, deployment);
   }
   const uploads = new Map<string, UploadView>();
@@ -105,17 +105,18 @@ export async function plan(
  * @internal
  */
 export async function listedFor(
-  action: Action,
+  asked: Asked,
   query: ListQuery,
   deployment: Deployment,
   signal: AbortSignal,
 ): Promise<Pick<Plan, 'uploads' | 'skipped'>> {
   const { uploads, replaced } = await list(query, deployment, signal);
-  if (action !== 'retry') return { uploads, skipped: [] };
-  const reasonOf = ({ id, failure }: UploadView): string | undefined => {
-    if (replaced.includes(id)) return 'another upload of the same key has replaced it';
-    if (failure?.canRetryHelp === false) return 'a retry of the same upload cannot help';
-    return failure?.code === 'cancelled' && query.code !== 'cancelled' ? 'it was cancelled' : undefined;
+  if (asked.action !== 'retry') return { uploads, skipped: [] };
+  const ids = new Set(replaced);
+  const reasonOf = (view: UploadView): string | undefined => {
+    if (ids.has(view.id)) return 'another upload of the same key has replaced it';
+    if (isHopeless(view, asked)) return 'a retry of the same upload cannot help';
+    return view.failure?.code === 'cancelled' && query.code !== 'cancelled' ? 'it was cancelled' : undefined;
   };
   const skipped = uploads.flatMap((view) => {
     const why = reasonOf(view);
@@ -133,6 +134,13 @@ function withoutForbidden(whole: Plan, { settings, areRoutesKnown }: Deployment)
   const left = [...whole.left, ...forbidden.map(({ key }) => ({ key, why }))];
   return { ...whole, uploads: whole.uploads.filter(isAllowed), left };
 }
+
+/**
+ * True if a retry of the same upload ends as before. Other parameters take the place of those that could not be used.
+ * @internal
+ */
+export const isHopeless = ({ failure }: UploadView, { parameters }: Asked): boolean =>
+  failure?.canRetryHelp === false && !(failure.code === 'invalid-override' && parameters !== undefined);
 
 /**
  * The actions that are for an upload in this state.

@@ -3,7 +3,7 @@ import { type Alarm, alarmsOf, examineAlarms, examineRaised } from './alarms.ts'
 import { type CanaryFile, examineCanary } from './canary.ts';
 import { type Check, type Diagnosis, type Finding, type NamedCheck, type Outcome, once, runChecks } from './checks.ts';
 import type { Deployment } from './deployment.ts';
-import { examineErrors, examineRuns } from './function-logs.ts';
+import { examineErrors, examineRuns, IDLE_MAX_MS } from './function-logs.ts';
 import { droppedSince, QUEUE_DAYS } from './intake.ts';
 import { list } from './list.ts';
 import { collectorStates, type KnownCollector } from './listing.ts';
@@ -198,7 +198,10 @@ async function examineRunsUnlessPaused({ deployment, signal, status }: Subject):
   const { intake } = await status();
   if (intake !== undefined && intake.state !== 'on')
     return { notChecked: 'the pipeline is paused, or a change is under way' };
-  return examineRuns(deployment, signal);
+  const isNew = intake?.since !== undefined && deployment.clock.now() - Date.parse(intake.since) < IDLE_MAX_MS;
+  return isNew && !deployment.isLocal
+    ? { notChecked: 'the pipeline was resumed a moment ago' }
+    : examineRuns(deployment, signal);
 }
 
 async function examineTicks({ deployment, signal }: Subject): Promise<Outcome> {

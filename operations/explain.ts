@@ -68,12 +68,13 @@ export async function explain(
         'Read them in the configuration that was deployed.',
     );
   }
-  const { localInbox = '' } = deployment.settings;
+  const { localInbox = '', inboxPrefix } = deployment.settings;
+  const name = what.key.startsWith(inboxPrefix) ? what.key.slice(inboxPrefix.length) : what.key;
   const subject =
     (await fileSubject(what.path, deployment)) ??
     (await objectSubject(what.key, deployment, signal)) ??
     // A local run skips files that no route wants, so they exist only in its folder.
-    (localInbox === '' ? undefined : await fileSubject(join(localInbox, what.key), deployment, what.key));
+    (localInbox === '' ? undefined : await fileSubject(join(localInbox, name), deployment, name));
   if (subject === undefined) {
     throw new NothingToExplainError(
       `There is no file ${what.path}, and no object with the key ${what.key} in the inbox.`,

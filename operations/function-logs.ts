@@ -10,7 +10,7 @@ const HOUR_MS = 60 * MINUTE_MS;
 const ERRORS_HOURS = 24;
 
 /** The longest time without a run while uploads wait. After it, the event source mapping is taken for broken. */
-const IDLE_MAX_MS = 15 * MINUTE_MS;
+export const IDLE_MAX_MS = 15 * MINUTE_MS;
 
 /** Pages of a log that are read. CloudWatch searches about 1 MB for each, so a page may be empty. */
 const PAGES_MAX = 20;
@@ -35,6 +35,7 @@ const pageSchema = z.object({
 
 /** A line of the functions' own. */
 const lineSchema = z.object({
+  level: z.optional(z.string()),
   message: z.string(),
   error: z.optional(z.object({ name: z.optional(z.string()), message: z.optional(z.string()) })),
 });
@@ -47,22 +48,21 @@ export async function examineErrors(deployment: Deployment, signal: AbortSignal)
   const sentences: string[] = [];
   const unread: string[] = [];
   for (const name of [`${pipeline}-create-flow`, deployment.collecting.name]) {
-    const { events, isCut } = await linesOf(name, { startTime, filterPattern: ERROR_LINES }, deployment, signal);
+    const { events: found, isCut } = await linesOf(name, { startTime, filterPattern: ERROR_LINES }, deployment, signal);
+    const events = found.filter(isError);
     const [last] = events.toSorted((one, other) => other.timestamp - one.timestamp);
     if (last !== undefined) {
       const count = `${isCut ? 'at least ' : ''}${events.length} error${events.length === 1 ? '' : 's'}`;
       const when = new Date(last.timestamp).toISOString();
-      sentences.push(`${name} logged ${count} in ${ERRORS_HOURS} hours, the last at ${when}: ${wordsOf(last)}`);
+      const which = isCut ? 'one of them' : 'the last';
+      sentences.push(`${name} logged ${count} in ${ERRORS_HOURS} hours, ${which} at ${when}: ${wordsOf(last)}`);
     } else if (isCut) {
       unread.push(name);
     }
   }
-  if (sentences.length === 0) {
-    if (unread.length === 0) return 'good';
-    return {
-      notChecked: `too much was logged: the first ${PAGES_MAX} pages of ${unread.join(' and ')} have no error`,
-    };
-  }
+  const cut = `too much was logged: the first ${PAGES_MAX} pages of ${unread.join(' and ')} have no error`;
+  if (sentences.length === 0) return unread.length === 0 ? 'good' : { notChecked: cut };
+  if (unread.length > 0) sentences.push(`Not all was read: ${cut}.`);
   const todo = `In Logs Insights, the saved queries "${pipeline}/errors" and "${pipeline}/invocations cut short" list them.`;
   return { severity: 'warning', what: sentences.join('\n'), todo };
 }
@@ -77,9 +77,9 @@ export async function examineRuns(deployment: Deployment, signal: AbortSignal): 
   const { events, isCut } = await linesOf(name, { startTime, limit: 1 }, deployment, signal);
   if (events.length > 0 || isCut) return 'good';
   return {
-    severity: 'fault',
+    severity: 'warning',
     what: `The queue holds ${visible === 1 ? '1 upload' : `${visible} uploads`}, and ${name} has not run for ${IDLE_MAX_MS / MINUTE_MS} minutes.`,
-    todo: 'If the uploads came in the last minute, ask again. Otherwise see docs/runbook.md, uploads-stopped.',
+    todo: 'If the uploads came in the last minutes, ask again. Otherwise see docs/runbook.md, uploads-stopped.',
   };
 }
 
@@ -110,6 +110,10 @@ async function linesOf(
   }
   return { events, isCut: nextToken !== undefined };
 }
+
+/** False for a line of the functions' own at another level: a key or the words of a service may hold a term as well. */
+const isError = ({ message }: LogEvent): boolean =>
+  (lineSchema.safeParse(parsed(message)).data?.level ?? 'ERROR') === 'ERROR';
 
 /** What a line says, in short. Lines of Lambda itself are no JSON. */
 function wordsOf({ message }: LogEvent): string {

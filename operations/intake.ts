@@ -95,7 +95,7 @@ async function changeTo(wanted: 'on' | 'paused', deployment: Deployment, signal:
     const isSettled = intake.state === 'on' || intake.state === 'paused';
     if (isSettled && ordered !== undefined && isLater(intake, ordered)) {
       throw new IntakeOvertakenError(
-        `The ${wanted === 'on' ? 'resume' : 'pause'} was undone at ${intake.since}, most likely by another client. If that is not meant, repeat the command.`,
+        `The ${wanted === 'on' ? 'resume' : 'pause'} was undone at ${intake.since}, ${intake.isByUser ? 'most likely by another client' : 'by Lambda itself'}. If that is not meant, repeat the command.`,
       );
     }
     if (deployment.clock.now() >= endsAt) {

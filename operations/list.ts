@@ -43,7 +43,9 @@ export async function list(query: ListQuery, deployment: Deployment, signal: Abo
   const replaced = await pMap(
     failed,
     async ({ id, bucket, key }) => {
-      const current = await inbox.current(bucket, key, signal);
+      // S3 may refuse to tell, for example without the key of the object. Then it is not known to be replaced.
+      const current = await inbox.current(bucket, key, signal).catch(() => undefined);
+      signal.throwIfAborted();
       return current === undefined || current.id === id ? [] : [id];
     },
     { concurrency: READS_MAX },

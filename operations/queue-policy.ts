@@ -11,17 +11,14 @@ const answerSchema = z.object({
 });
 
 const oneOrMore = z.union([z.string(), z.array(z.string())]);
-const policySchema = z.object({
-  Statement: z.array(
-    z.object({
-      Effect: z.string(),
-      Action: z.optional(oneOrMore),
-      Principal: z.optional(
-        z.union([z.string(), z.object({ AWS: z.optional(oneOrMore), Service: z.optional(oneOrMore) })]),
-      ),
-    }),
+const statementSchema = z.object({
+  Effect: z.string(),
+  Action: z.optional(oneOrMore),
+  Principal: z.optional(
+    z.union([z.string(), z.object({ AWS: z.optional(oneOrMore), Service: z.optional(oneOrMore) })]),
   ),
 });
+const policySchema = z.object({ Statement: z.union([statementSchema, z.array(statementSchema)]) });
 
 const keyAnswerSchema = z.object({ Policy: z.string() });
 
@@ -75,7 +72,7 @@ async function examineKeyPolicy(
 
 function allows(policy: string, sender: Sender, wanted: string): boolean {
   const { Statement } = policySchema.parse(JSON.parse(policy));
-  return Statement.some(({ Effect, Action = [], Principal }) => {
+  return [Statement].flat().some(({ Effect, Action = [], Principal }) => {
     const { AWS = [], Service = [] } = typeof Principal === 'object' ? Principal : { AWS: Principal };
     const isSender = list(AWS).includes('*') || list(Service).includes(sender);
     return Effect === 'Allow' && isSender && list(Action).some((action) => isLike(wanted, action));

@@ -3,7 +3,7 @@ import type { Json } from '../../functions/base/json.ts';
 import { namedFiles } from '../../local/start/named-files.ts';
 import { ResultsFolder } from '../../local/start/results-folder.ts';
 import { size } from '../../local/start/size.ts';
-import { type Asked, act, follow, type Plan, plan, type Selection } from '../../operations/act.ts';
+import { type Asked, act, follow, isHopeless, type Plan, plan, type Selection } from '../../operations/act.ts';
 import { forget, tracesOf } from '../../operations/forget.ts';
 import { type Fetched, get } from '../../operations/get.ts';
 import { intakeOf } from '../../operations/intake.ts';
@@ -72,8 +72,8 @@ function addRetry(add: Add): void {
     if (hasFilter && failed !== true) throw new UsageError('--since, --code and --route go with --failed');
     const selection: Selection = failed ? { query: { state: 'failed', since, code, route } } : { words: keys };
     const chosen = await planned(run, { action: 'retry', parameters }, selection);
-    for (const { key, failure } of chosen.uploads) {
-      if (failure?.canRetryHelp === false) run.console.note(`${key}: a retry of the same upload cannot help`);
+    for (const view of chosen.uploads) {
+      if (isHopeless(view, chosen)) run.console.note(`${view.key}: a retry of the same upload cannot help`);
     }
     const held = chosen.uploads.filter(({ wait }) => wait?.reason === 'held').length;
     const twice = held === 0 ? '' : ` ${held} of them wait for your decision, and may be paid for twice.`;
@@ -128,7 +128,7 @@ async function actOn(
     console.note(`${counted(skipped.length, 'file')} skipped, such as ${key}: ${why}`);
   }
   if (uploads.length === 0) {
-    console.answer({ action, results: [] }, () => ['There is nothing to do.']);
+    console.answer({ action, results: [], left, skipped: chosen.skipped }, () => ['There is nothing to do.']);
     return left.length > 0 ? EXIT_FAILED : EXIT_OK;
   }
   if (options.question !== undefined && !(await isAllowed(run, options.question, options))) return EXIT_FAILED;
@@ -143,16 +143,19 @@ async function actOn(
   if (action === 'retry') await notePause(run);
   const ids = results.map(({ upload }) => upload);
   const ends = options.wait === true ? await followed(run, ids) : undefined;
-  console.answer({ action, results, ...(ends && { ends }) }, () => showActed(results, ends));
+  console.answer({ action, results, left, skipped: chosen.skipped, ...(ends && { ends }) }, () =>
+    showActed(results, ends),
+  );
   const isBad = left.length > 0 || results.some(({ isDone }) => !isDone) || hasFailed(ends);
   return isBad ? EXIT_FAILED : EXIT_OK;
 }
 
 type Ends = Awaited<ReturnType<typeof follow>>;
 
-/** Says so if no flow begins at present. */
+/** Says so if no flow begins at present. The files are sent by now, so an error here must not hide that. */
 async function notePause({ console, deployment, signal }: Run): Promise<void> {
-  const intake = await intakeOf(deployment, signal);
+  const intake = await intakeOf(deployment, signal).catch(() => undefined);
+  signal.throwIfAborted();
   if (intake?.state !== 'paused' && intake?.state !== 'pausing') return;
   console.note('New flows are paused, so files wait in the queue. To start them, run flowdrop resume.');
 }

@@ -59,7 +59,7 @@ export class Plans {
     const since = query?.since === undefined ? undefined : Date.parse(query.since);
     let named = [...new Set(ids)];
     if (query !== undefined) {
-      const listed = await listedFor(action, { ...query, since, limit: UPLOADS_MAX }, this.#deployment, signal);
+      const listed = await listedFor({ action }, { ...query, since, limit: UPLOADS_MAX }, this.#deployment, signal);
       for (const { key, why } of listed.skipped) skipped.push({ key, reason: why });
       // The page shows held uploads as a state of their own.
       named = listed.uploads

@@ -115,7 +115,7 @@ describe('the check of the policy of the queue', () => {
     });
   });
 
-  const withKey = async (statements: readonly object[], KmsMasterKeyId = KEY) => {
+  const withKey = async (statements: object, KmsMasterKeyId = KEY) => {
     const { deployment, asked } = await deploymentAt((body) =>
       JSON.stringify(
         body.includes('PolicyName')
@@ -133,6 +133,7 @@ describe('the check of the policy of the queue', () => {
     [[service('kms:Decrypt'), service('kms:GenerateDataKey')]],
     [[service('kms:*')]],
     [[{ Effect: 'Allow', Principal: { AWS: '*' }, Action: '*' }]],
+    [service('kms:*')],
   ])('is good if the policy of its key lets the sender use the key: %j', async (statements) => {
     const { outcome, asked } = await withKey(statements);
     expect(outcome).toBe('good');

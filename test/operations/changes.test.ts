@@ -121,6 +121,29 @@ describe('retry', () => {
     expect(cancelled.output).toBe('unwanted.png  succeeded, with 1 result\n');
   });
 
+  it('of failures by an override is tried with other parameters, which take its place', async () => {
+    const routes = [{ name: 'texts', input: 'file', template: 'bytes_echo', overrides: true }] as const;
+    const operated = await start({ routes });
+    await operated.upload('a.txt', 'a', { Metadata: { 'flow-parameters': 'no JSON' } });
+    await operated.listsFailed(1);
+    const words = ['retry', '--failed', '--code', 'invalid-override', '--yes', '--wait'];
+    expect(await operated.run(...words)).toMatchObject({ code: 0, output: 'There is nothing to do.\n' });
+    const { output, errors } = await operated.run(...words, '--parameters', '{}');
+    expect({ output, errors }).toEqual({ output: expect.stringMatching(/^a\.txt {2}succeeded/), errors: '' });
+  });
+
+  it('is answered for although it is not known whether new flows are paused', async () => {
+    const operated = await start();
+    operated.refuse(422);
+    await operated.put('bad.png', 'failed');
+    operated.refuse(undefined);
+    // The mapping that the run names is gone.
+    const file = join(operated.directory, '.flowdrop', 'run.json');
+    await writeFile(file, (await readFile(file, 'utf8')).replace(/("uploadMapping":\s*)"[^"]*"/, '$1"gone"'));
+    const { code, output } = await operated.run('retry', 'bad.png', '--yes');
+    expect({ code, output }).toEqual({ code: 0, output: 'bad.png  resubmitted\n' });
+  });
+
   it('leaves a file that succeeded, and says so', async () => {
     const operated = await start();
     await operated.put('good.png', 'succeeded');

@@ -54,16 +54,16 @@ async function checkReceiptAt(world: World, key: string, entries: readonly Termi
 /**
  * The upload whose receipt must be there if no upload is current: the one with the latest date. But the last put may be a
  * multipart upload with an earlier date. While it was current, its receipt kept out the one with the latest date. So any
- * upload with a date since that of the last put is accepted.
+ * upload that ranks above the last put is accepted.
  */
 function latestOf(
   inOrder: readonly TerminalEntry[],
   lastPut: TerminalEntry | undefined,
   receiptId: string,
 ): TerminalEntry | undefined {
-  const earliest = lastPut?.upload.lastModified ?? Number.POSITIVE_INFINITY;
-  const there = inOrder.find(({ upload }) => upload.id === receiptId);
-  return there !== undefined && there.upload.lastModified >= earliest ? there : inOrder.at(-1);
+  const there = inOrder.findIndex(({ upload }) => upload.id === receiptId);
+  const isSinceLastPut = lastPut !== undefined && there >= inOrder.indexOf(lastPut);
+  return isSinceLastPut ? inOrder[there] : inOrder.at(-1);
 }
 
 /**
