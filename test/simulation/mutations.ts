@@ -198,6 +198,18 @@ export const MUTATIONS: readonly Mutation[] = [
     seedsMax: 50,
   },
   {
+    name: 'the earlier date winning where no upload is current',
+    changes: [
+      {
+        file: 'publish/receipts.ts',
+        in: 'Receipts.#outranks',
+        replace: ': mineModified > thereModified;',
+        with: ': mineModified < thereModified;',
+      },
+    ],
+    seedsMax: 50,
+  },
+  {
     name: 'throttling counted as an attempt',
     changes: [
       {
