@@ -38,6 +38,9 @@ const EXIT_INTERRUPTED = 130;
  */
 const SAME_SIGNAL_MS = 500;
 
+/** The page is prepared when the start itself is over, in milliseconds. Its first visitor then sees it within a second. */
+const PAGE_PREPARED_AFTER_MS = 500;
+
 /** Duration of the stand-in's flows, in milliseconds: long enough for the user to see them run. */
 const STAND_IN_FLOW_MS = 1_500;
 /** A real service is polled less often than the stand-in, in seconds. */
@@ -110,7 +113,7 @@ async function main(): Promise<number> {
     if (args.files !== undefined) return await processFiles(session, { files: args.files, args, screen, signal });
     // One run at a time watches, and commands are for that one.
     removeRunFile = writeRunFile(STATE_DIR, session.operator);
-    page = await servePage(connect, { port: args.pagePort });
+    page = await servePage(connect, { port: args.pagePort, prepareAfterMs: PAGE_PREPARED_AFTER_MS });
     return await watch(session, { args, samples, state, routes, screen, page, signal });
   } finally {
     removeRunFile();
@@ -121,7 +124,7 @@ async function main(): Promise<number> {
   }
 }
 
-/** Connects the page to this run, as a command does. Nothing of that is loaded before the page is visited. */
+/** Connects the page to this run, as a command does. */
 async function connect(): Promise<Deployment> {
   const { connectLocal } = await import('../operations/deployment.ts');
   return connectLocal(process.cwd(), new AbortController().signal);

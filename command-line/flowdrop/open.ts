@@ -23,7 +23,7 @@ export function addOpen(add: Add): void {
   add<OpenOptions>(command, async ({ deployment, console, signal }, _, { port, browser, stack, region }) => {
     const named = Object.entries({ stack, region }).filter(([, value]) => value !== undefined);
     const commandOptions = named.flatMap(([name, value]) => [`--${name}`, String(value)]);
-    const served = await servePage(deployment, { port, commandOptions }).catch((error: unknown) => {
+    const served = await servePage(deployment, { port, commandOptions, prepareAfterMs: 0 }).catch((error: unknown) => {
       if (error instanceof PortError) throw new UsageError(`${error.message}. Name another one with --port`);
       throw error;
     });

@@ -9,7 +9,6 @@ import { TemplatesUnknownError, templates } from '../../operations/templates.ts'
 import type { About, TokenMeta, UploadsPage } from '../api.ts';
 import type { PageFiles } from '../page-files.ts';
 import { begin, INERT_POLICY, invalid, notFound, notPossible, PAGE_POLICY, PageError, sendError } from './answers.ts';
-import { appFiles } from './app-files.ts';
 import { sendBytes } from './bytes.ts';
 import { detailOf } from './detail.ts';
 import { sendEvents } from './events.ts';
@@ -25,8 +24,6 @@ const LIMIT_DEFAULT = 200;
 const LIMIT_MAX = 1_000;
 
 export interface PageOptions {
-  /** The files of the app. Default: they are built at the first visit. */
-  readonly appFiles?: (() => Promise<PageFiles>) | undefined;
   /** How often the feed looks at the ledger. Default: by the kind of the deployment. */
   readonly pace?: FeedPace | undefined;
   /** How a command names this deployment, such as `--stack NAME`. Default: not at all, as for a local run. */
@@ -34,6 +31,8 @@ export interface PageOptions {
 }
 
 interface OpenOptions extends PageOptions {
+  /** The files of the app. */
+  readonly appFiles: () => Promise<PageFiles>;
   readonly token: string;
   /** Aborts when the server closes. */
   readonly signal: AbortSignal;
@@ -47,7 +46,6 @@ export class Page {
   readonly #feed: Feed;
   readonly #plans: Plans;
   readonly #router: Router;
-  #files: Promise<PageFiles> | undefined;
   readonly #underWay = new Set<Promise<void>>();
 
   constructor(deployment: Deployment, options: OpenOptions) {
@@ -108,12 +106,8 @@ export class Page {
     if (method !== 'GET' && method !== 'HEAD') {
       throw new PageError({ status: 405, code: 'wrong-method' }, 'This address takes GET.', { allow: 'GET, HEAD' });
     }
-    this.#files ??= (this.#options.appFiles ?? appFiles)();
-    this.#files.catch(() => {
-      this.#files = undefined; // The next visit tries again.
-    });
     const [path = ''] = url.split('?', 1);
-    const file = (await this.#files).get(path);
+    const file = (await this.#options.appFiles()).get(path);
     if (file === undefined) throw notFound('There is no such address.');
     const isPage = file.contentType.startsWith('text/html');
     const body = isPage ? withToken(file.body, this.#options.token) : file.body;

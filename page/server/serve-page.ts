@@ -1,6 +1,7 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Deployment } from '../../operations/deployment.ts';
+import type { PageFiles } from '../page-files.ts';
 import { Access, randomKey } from './access.ts';
 import { begin, PageError, sendError, sendSentence } from './answers.ts';
 import type { Page, PageOptions } from './page.ts';
@@ -9,6 +10,10 @@ import type { Page, PageOptions } from './page.ts';
 const HEADERS_MAX_MS = 60_000;
 
 export interface ServeOptions extends PageOptions {
+  /** Makes the files of the app. Default: they are built, or in the package read. */
+  readonly appFiles?: (() => Promise<PageFiles>) | undefined;
+  /** Prepares the page after so many milliseconds, so that the first visitor does not wait. Default: at the first visit. */
+  readonly prepareAfterMs?: number | undefined;
   /** Default 0, which takes any free port. */
   readonly port?: number | undefined;
   /** Default: a random one. With the key and the port of an earlier run, its open pages go on. */
@@ -25,22 +30,15 @@ export interface ServedPage {
 }
 
 /**
- * Serves the page of a deployment on 127.0.0.1. Nothing but the port is opened before the first visit: a function that
- * connects is called then, and the page is built then.
+ * Serves the page of a deployment on 127.0.0.1. To prepare it, a function that connects is called, and the app is built.
  */
 export async function servePage(
   deployment: Deployment | (() => Promise<Deployment>),
-  { port = 0, key = randomKey(), ...options }: ServeOptions = {},
+  { port = 0, key = randomKey(), appFiles: makeFiles = madeFiles, prepareAfterMs, ...options }: ServeOptions = {},
 ): Promise<ServedPage> {
   const closing = new AbortController();
-  let page: Promise<Page> | undefined;
-  const pageOf = (access: Access): Promise<Page> => {
-    page ??= openPage(deployment, { ...options, token: access.token, signal: closing.signal }).catch((error) => {
-      page = undefined; // The next visit tries again.
-      throw error;
-    });
-    return page;
-  };
+  const appFiles = untilItSucceeds(makeFiles);
+  let opening: Promise<Page> | undefined;
   // The time for a whole request has no limit, because a file may be large.
   const server = createServer({ requestTimeout: 0, headersTimeout: HEADERS_MAX_MS });
   await new Promise<void>((resolve, reject) => {
@@ -48,9 +46,22 @@ export async function servePage(
     server.listen(port, '127.0.0.1', resolve);
   });
   const access = new Access(key, (server.address() as AddressInfo).port);
+  const openOnce = untilItSucceeds(() =>
+    openPage(deployment, { ...options, appFiles, token: access.token, signal: closing.signal }),
+  );
+  const page = (): Promise<Page> => {
+    opening = openOnce();
+    return opening;
+  };
+  const prepare = (): void => {
+    // A visitor is told of an error, because it is tried again then.
+    appFiles().catch(() => undefined);
+    page().catch(() => undefined);
+  };
+  const preparing = prepareAfterMs === undefined ? undefined : setTimeout(prepare, prepareAfterMs).unref();
   server.on('request', (request: IncomingMessage, response: ServerResponse) => {
     if (answerVisitor(request, response, access)) return;
-    pageOf(access).then(
+    page().then(
       (opened) => opened.answer(request, response),
       (error: Error) => {
         const message = closing.signal.aborted ? 'This server has stopped.' : error.message;
@@ -62,11 +73,12 @@ export async function servePage(
     url: access.url,
     urlForOnce: () => access.urlForOnce(),
     async close() {
+      clearTimeout(preparing);
       closing.abort();
       const closed = new Promise((resolve) => server.close(resolve));
       server.closeAllConnections();
       await closed;
-      await page?.then((opened) => opened.close()).catch(() => undefined);
+      await opening?.then((opened) => opened.close()).catch(() => undefined);
     },
   };
 }
@@ -81,10 +93,27 @@ function portIssue(cause: NodeJS.ErrnoException, port: number): Error {
   return why === undefined ? cause : new PortError(`The page cannot be served at port ${port}: ${why}`, { cause });
 }
 
+/** A server without visitors needs no bundler. */
+async function madeFiles(): Promise<PageFiles> {
+  return (await import('./app-files.ts')).appFiles();
+}
+
+/** Calls a function once, and again after it failed. */
+function untilItSucceeds<T>(make: () => Promise<T>): () => Promise<T> {
+  let made: Promise<T> | undefined;
+  return () => {
+    made ??= make().catch((error) => {
+      made = undefined;
+      throw error;
+    });
+    return made;
+  };
+}
+
 /** Loads the page's modules, and connects. */
 async function openPage(
   deployment: Deployment | (() => Promise<Deployment>),
-  options: PageOptions & { readonly token: string; readonly signal: AbortSignal },
+  options: ConstructorParameters<typeof Page>[1],
 ): Promise<Page> {
   if (typeof deployment !== 'function') return new (await import('./page.ts')).Page(deployment, options);
   const [{ Page }, own] = await Promise.all([import('./page.ts'), deployment()]);

@@ -200,6 +200,16 @@ describe('the page', () => {
     expect((await visitor.ask('/')).status).toBe(200);
   });
 
+  it('is prepared after a time if that is asked for', async () => {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const appFiles = async () => {
+      resolve();
+      return new Map();
+    };
+    await serve(NO_DEPLOYMENT, { appFiles, prepareAfterMs: 1 });
+    await promise;
+  });
+
   it('is not connected before the first visit, and connects again after a failure', async () => {
     let tries = 0;
     const { servePage } = await import('../../page/server/serve-page.ts');
