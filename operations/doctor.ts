@@ -195,13 +195,13 @@ async function examineIntake({ deployment, status }: Subject): Promise<Outcome> 
 }
 
 async function examineRunsUnlessPaused({ deployment, signal, status }: Subject): Promise<Outcome> {
-  const { intake } = await status();
-  if (intake !== undefined && intake.state !== 'on')
+  const { intake, queue } = await status();
+  if (intake !== undefined && intake.state !== 'on') {
     return { notChecked: 'the pipeline is paused, or a change is under way' };
+  }
   const isNew = intake?.since !== undefined && deployment.clock.now() - Date.parse(intake.since) < IDLE_MAX_MS;
-  return isNew && !deployment.isLocal
-    ? { notChecked: 'the pipeline was resumed a moment ago' }
-    : examineRuns(deployment, signal);
+  if (isNew && !deployment.isLocal) return { notChecked: 'the pipeline was resumed a moment ago' };
+  return examineRuns(queue.visible, deployment, signal);
 }
 
 async function examineTicks({ deployment, signal }: Subject): Promise<Outcome> {

@@ -47,7 +47,7 @@ export async function examineErrors(deployment: Deployment, signal: AbortSignal)
   const startTime = deployment.clock.now() - ERRORS_HOURS * HOUR_MS;
   const sentences: string[] = [];
   const unread: string[] = [];
-  for (const name of [`${pipeline}-create-flow`, deployment.collecting.name]) {
+  for (const name of [creatingFunction(deployment), deployment.collecting.name]) {
     const { events: found, isCut } = await linesOf(name, { startTime, filterPattern: ERROR_LINES }, deployment, signal);
     const events = found.filter(isError);
     const [last] = events.toSorted((one, other) => other.timestamp - one.timestamp);
@@ -67,12 +67,13 @@ export async function examineErrors(deployment: Deployment, signal: AbortSignal)
   return { severity: 'warning', what: sentences.join('\n'), todo };
 }
 
-/** Tells whether the creating function runs while there are uploads to begin. Each of its runs logs its start. */
-export async function examineRuns(deployment: Deployment, signal: AbortSignal): Promise<Outcome> {
-  if (deployment.isLocal) return 'good';
-  const { visible } = await deployment.queueDepth(signal);
-  if (visible === 0) return 'good';
-  const name = `${deployment.settings.pipeline}-create-flow`;
+/**
+ * Tells whether the creating function runs while there are uploads to begin. Each of its runs logs its start.
+ * @param visible the number of these uploads.
+ */
+export async function examineRuns(visible: number, deployment: Deployment, signal: AbortSignal): Promise<Outcome> {
+  if (deployment.isLocal || visible === 0) return 'good';
+  const name = creatingFunction(deployment);
   const startTime = deployment.clock.now() - IDLE_MAX_MS;
   const { events, isCut } = await linesOf(name, { startTime, limit: 1 }, deployment, signal);
   if (events.length > 0 || isCut) return 'good';
@@ -82,6 +83,8 @@ export async function examineRuns(deployment: Deployment, signal: AbortSignal): 
     todo: 'If the uploads came in the last minutes, ask again. Otherwise see docs/runbook.md, uploads-stopped.',
   };
 }
+
+const creatingFunction = ({ settings }: Deployment): string => `${settings.pipeline}-create-flow`;
 
 interface LogQuery {
   /** Milliseconds since the epoch. */

@@ -74,8 +74,8 @@ function allows(policy: string, sender: Sender, wanted: string): boolean {
   const { Statement } = policySchema.parse(JSON.parse(policy));
   return [Statement].flat().some(({ Effect, Action = [], Principal }) => {
     const { AWS = [], Service = [] } = typeof Principal === 'object' ? Principal : { AWS: Principal };
-    const isSender = list(AWS).includes('*') || list(Service).includes(sender);
-    return Effect === 'Allow' && isSender && list(Action).some((action) => isLike(wanted, action));
+    const isSender = [AWS].flat().includes('*') || [Service].flat().includes(sender);
+    return Effect === 'Allow' && isSender && [Action].flat().some((action) => isLike(wanted, action));
   });
 }
 
@@ -84,5 +84,3 @@ function isLike(action: string, pattern: string): boolean {
   const source = RegExp.escape(pattern).replaceAll('\\*', '.*').replaceAll('\\?', '.');
   return new RegExp(`^${source}$`, 'i').test(action);
 }
-
-const list = (value: string | readonly string[]): readonly string[] => (typeof value === 'string' ? [value] : value);

@@ -186,7 +186,7 @@ function addPut(add: Add): void {
     .argument('<paths...>', 'files and folders of this machine')
     .option('--wait', 'wait until they have ended')
     .option('--template <name>', 'another template, where the route allows it')
-    .option('--parameters <json>', 'other parameters, where the route allows it', asciiJson)
+    .option('--parameters <json>', 'other parameters, where the route allows it', (text) => JSON.stringify(json(text)))
     .option(...YES)
     .addHelpText('after', example('put robot.png --wait --yes', 'put photos --yes'));
   add<PutOptions>(command, async (run, paths, options) => {
@@ -242,13 +242,6 @@ function filesAt(paths: readonly string[]): ReturnType<typeof namedFiles> {
     throw error;
   }
 }
-
-/** S3 takes metadata in ASCII, and JSON can say everything in it. */
-const asciiJson = (text: string): string =>
-  JSON.stringify(json(text)).replace(
-    /[\u007f-\uffff]/g,
-    (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`,
-  );
 
 /** @throws {InvalidArgumentError} */
 function json(text: string): Json {

@@ -54,7 +54,7 @@ export async function servePage(
     return opening;
   };
   const prepare = (): void => {
-    // A visitor is told of an error, because it is tried again then.
+    // Errors are dropped here: the first visit tries again, and tells its visitor.
     appFiles().catch(() => undefined);
     page().catch(() => undefined);
   };

@@ -12,7 +12,7 @@ interface Page {
 }
 
 /** A deployed pipeline whose logs have these pages. A question that follows another one has its token. */
-async function withLogs(pages: (log: string, token: string | undefined) => Page, visible = 0) {
+async function withLogs(pages: (log: string, token: string | undefined) => Page) {
   const { deployment, asked } = await deploymentAt((body) => {
     const { logGroupName, nextToken } = JSON.parse(body);
     return JSON.stringify(pages(logGroupName, nextToken));
@@ -21,7 +21,6 @@ async function withLogs(pages: (log: string, token: string | undefined) => Page,
     isLocal: false,
     clock: { now: () => NOW },
     collecting: { name: 'flowdrop-collect-outputs' },
-    queueDepth: async () => ({ visible, inFlight: 0 }),
   };
   return { deployment: { ...deployment, ...more } as unknown as Deployment, asked };
 }
@@ -111,20 +110,20 @@ describe('the check of the errors', () => {
 
 describe('the check of the runs', () => {
   it('asks for nothing if the queue is empty', async () => {
-    const { deployment, asked } = await withLogs(() => ({}), 0);
-    expect(await examineRuns(deployment, signal)).toBe('good');
+    const { deployment, asked } = await withLogs(() => ({}));
+    expect(await examineRuns(0, deployment, signal)).toBe('good');
     expect(asked).toEqual([]);
   });
 
   it('is good if the function has logged a line lately', async () => {
-    const { deployment, asked } = await withLogs(() => ({ events: [line('START RequestId: 0123')] }), 3);
-    expect(await examineRuns(deployment, signal)).toBe('good');
+    const { deployment, asked } = await withLogs(() => ({ events: [line('START RequestId: 0123')] }));
+    expect(await examineRuns(3, deployment, signal)).toBe('good');
     expect(asked).toEqual([expect.stringContaining(`"startTime":${NOW - 15 * 60_000},"limit":1`)]);
   });
 
   it('is a warning if uploads wait and the function does not run', async () => {
-    const { deployment } = await withLogs(() => ({ events: [] }), 3);
-    expect(await examineRuns(deployment, signal)).toEqual({
+    const { deployment } = await withLogs(() => ({ events: [] }));
+    expect(await examineRuns(3, deployment, signal)).toEqual({
       severity: 'warning',
       what: 'The queue holds 3 uploads, and flowdrop-create-flow has not run for 15 minutes.',
       todo: 'If the uploads came in the last minutes, ask again. Otherwise see docs/runbook.md, uploads-stopped.',
