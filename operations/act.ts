@@ -1,6 +1,5 @@
 import * as z from 'zod/mini';
 import type { Json } from '../functions/base/json.ts';
-import { type Entry, isTerminal } from '../functions/ledger/entry.ts';
 import { routeFor } from '../functions/uploads/routes.ts';
 import type { Deployment } from './deployment.ts';
 import { type FoundUpload, find } from './find.ts';
@@ -28,7 +27,9 @@ export type Selection = { readonly words: readonly string[] } | { readonly query
 /** What an operator wants to be done. */
 export interface Asked {
   readonly action: Action;
-  /** Only for a retry: JSON in place of the parameters of the route, where the route allows it. Only failures take it. */
+  /**
+   * Only for a retry: JSON in place of the parameters of the route, where the route allows it. Only failures take it.
+   */
   readonly parameters?: Json | undefined;
 }
 
@@ -43,7 +44,7 @@ export interface Plan extends Asked {
   readonly uploads: readonly UploadView[];
   /** Named, but in no state that the action is for, or unknown. */
   readonly left: readonly Left[];
-  /** Uploads that a retry of all skips. To retry one of them, name it. */
+  /** Listed, but not changed. A retry of all also skips uploads that could cost money for nothing: name those. */
   readonly skipped: readonly Left[];
 }
 
@@ -90,10 +91,10 @@ export async function plan(
     const named = found.kind === 'upload' ? [found.upload] : found.uploads;
     if (named.length === 0) left.push({ key: word, why: 'there is no such key, and none begins so' });
     for (const upload of named) {
-      const why = whyLeft(upload, asked);
-      if (why === undefined && upload.entry) uploads.set(upload.id, viewOf(upload.entry, deployment.settings));
+      const chosen = choose(upload, asked, deployment);
+      if (typeof chosen !== 'string') uploads.set(chosen.id, chosen);
       // Below a prefix, uploads in other states are not meant.
-      else if (found.kind === 'upload' && why !== undefined) left.push({ key: upload.key, why });
+      else if (found.kind === 'upload') left.push({ key: upload.key, why: chosen });
     }
   }
   return withoutForbidden({ ...asked, uploads: [...uploads.values()], left, skipped: [] }, deployment);
@@ -111,9 +112,10 @@ export async function listedFor(
   signal: AbortSignal,
 ): Promise<Pick<Plan, 'uploads' | 'skipped'>> {
   const { uploads, replaced } = await list(query, deployment, signal);
-  if (asked.action !== 'retry') return { uploads, skipped: [] };
   const ids = new Set(replaced);
   const reasonOf = (view: UploadView): string | undefined => {
+    const why = whyNot(view, asked);
+    if (why !== undefined || asked.action !== 'retry') return why;
     if (ids.has(view.id)) return 'another upload of the same key has replaced it';
     if (isHopeless(view, asked)) return 'a retry of the same upload cannot help';
     return view.failure?.code === 'cancelled' && query.code !== 'cancelled' ? 'it was cancelled' : undefined;
@@ -146,30 +148,38 @@ export const isHopeless = ({ failure }: UploadView, { parameters }: Asked): bool
  * The actions that are for an upload in this state.
  * @internal
  */
-export const actionsFor = (entry: Entry): readonly Action[] =>
-  (['retry', 'cancel', 'collect'] as const).filter(
-    (action) => whyLeft({ id: entry.upload.id, key: entry.upload.key, entry }, { action }) === undefined,
-  );
+export const actionsFor = (view: UploadView): readonly Action[] =>
+  (['retry', 'cancel', 'collect'] as const).filter((action) => whyNot(view, { action }) === undefined);
 
 /**
- * Why an action leaves an upload alone. Undefined if the action is for it.
+ * Returns the upload if the action is for it, or else the reason why it is left alone.
  * @internal
  */
-export function whyLeft({ entry, issue, current }: FoundUpload, { action, parameters }: Asked): string | undefined {
+export function choose(
+  { entry, issue, current }: FoundUpload,
+  asked: Asked,
+  { settings }: Deployment,
+): UploadView | string {
   if (entry === undefined && current !== undefined && issue?.kind === 'absent') {
     return 'it waits in the queue, or no route takes it';
   }
   if (entry === undefined) return issue?.message ?? 'it is unknown';
-  if (!STATES[action].includes(entry.state)) {
-    const { state } = entry;
+  const view = viewOf(entry, settings);
+  return whyNot(view, asked) ?? view;
+}
+
+/** Why an action is not for an upload in its present state. Undefined if it is. */
+function whyNot({ state, endedAt, flow, failure }: UploadView, { action, parameters }: Asked): string | undefined {
+  if (!STATES[action].includes(state)) {
     if (state === 'claimed') return 'it is being sent at this moment';
-    return isTerminal(entry) ? `it has ${state}` : `it is ${state}`;
+    return endedAt === undefined ? `it is ${state}` : `it has ${state}`;
   }
-  if (parameters !== undefined && entry.state === 'waiting') {
+  if (parameters !== undefined && state === 'waiting') {
     return 'it waits, and a flow of it may exist with its present parameters: cancel it first';
   }
-  if (action === 'collect' && 'flow' in entry && entry.flow === undefined) return 'it never had a flow';
-  return undefined;
+  if (action !== 'collect') return undefined;
+  if (flow === undefined) return 'it never had a flow';
+  return failure?.code === 'flow-shared' ? 'its flow belongs to another upload too' : undefined;
 }
 
 /**
@@ -200,7 +210,7 @@ export async function act(
 /**
  * Follows uploads until each has ended, or waits for the operator.
  * @param onProgress called at every look.
- * @returns their last state, in the order of the ids. Undefined for an upload that no entry came of in time.
+ * @returns their last state, in the order of the ids. Undefined for an upload without an entry.
  */
 export async function follow(
   ids: readonly string[],

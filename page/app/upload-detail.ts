@@ -164,7 +164,7 @@ export class UploadDetailView extends LightElement {
     `;
   }
 
-  #actions({ actions: allowed, row }: UploadDetail): TemplateResult | typeof nothing {
+  #actions({ actions: allowed, upload }: UploadDetail): TemplateResult | typeof nothing {
     const actions = (Object.keys(ACTION_WORDS) as (keyof typeof ACTION_WORDS)[]).filter((each) =>
       allowed.includes(each),
     );
@@ -173,7 +173,7 @@ export class UploadDetailView extends LightElement {
       ${actions.map(
         (action) => html`<button
           type="button"
-          class=${action === 'retry' && row.state === 'failed' ? 'primary' : 'quiet'}
+          class=${action === 'retry' && upload.failure?.canRetryHelp === true ? 'primary' : 'quiet'}
           @click=${() => this.tell(action === 'again' ? 'again' : 'act', { action, detail: this.detail })}
         >
           ${ACTION_WORDS[action]}

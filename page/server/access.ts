@@ -3,7 +3,8 @@ import type { IncomingMessage } from 'node:http';
 import type { ErrorCode, TokenHeader } from '../api.ts';
 
 /**
- * Who may use the page. Other users of the machine reach the port, and so do all web pages in a browser of this machine.
+ * Who may use the page. Other users of the machine reach the port, and so do all web pages in a browser of this
+ * machine.
  *
  * - The key is in the printed address. The first visit turns it into a cookie that no script can read.
  * - `Host` must name this server: with DNS rebinding, the name of another site leads here.

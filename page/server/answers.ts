@@ -14,8 +14,8 @@ const COMMON_HEADERS = {
 export const INERT_POLICY = "sandbox; default-src 'none'; frame-ancestors 'none'";
 
 /**
- * What the page may do. The viewer of models compiles its decoders (`wasm-unsafe-eval`) and runs them in workers that it
- * makes itself (`blob:`).
+ * What the page may do. The viewer of models compiles its decoders (`wasm-unsafe-eval`) and runs them in workers that
+ * it makes itself (`blob:`).
  */
 export const PAGE_POLICY = [
   "default-src 'none'",

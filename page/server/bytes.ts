@@ -55,8 +55,8 @@ export async function sendBytes({ request, response, query, signal }: Call, want
 }
 
 /**
- * The part that a request asks for. Undefined for the whole: also if several parts are asked for, or the header cannot be
- * understood. @see https://www.rfc-editor.org/rfc/rfc9110#section-14.2
+ * The part that a request asks for. Undefined for the whole: also if several parts are asked for, or the header cannot
+ * be understood. @see https://www.rfc-editor.org/rfc/rfc9110#section-14.2
  * @throws {PageError} there is no such part.
  */
 function rangeOf(header: string | undefined, bytes: number): ByteRange | undefined {

@@ -51,7 +51,7 @@ export async function detailOf(
     })),
     timeline: timelineOf(view, receipt !== undefined),
     command: { get: command('get'), status: command('status') },
-    actions: [...actionsFor(entry), ...(isEnded && isCurrent && canOverride ? (['again'] as const) : [])],
+    actions: [...actionsFor(view), ...(isEnded && isCurrent && canOverride ? (['again'] as const) : [])],
   };
 }
 

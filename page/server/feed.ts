@@ -28,7 +28,9 @@ export interface FeedPace extends WindowLimits {
 
 const LIMITS = { windowMs: 7 * DAY_MS, rowsMax: 10_000 };
 
-/** The local run is in this process, or beside it. Requests to AWS cost money: a look at 10,000 entries is 10 requests. */
+/**
+ * The local run is in this process, or beside it. Requests to AWS cost money: a look at 10,000 entries is 10 requests.
+ */
 export const paceOf = ({ isLocal }: Deployment): FeedPace =>
   isLocal ? { ...LIMITS, lookMs: 1_000, statusMs: 2_000 } : { ...LIMITS, lookMs: 5_000, statusMs: 15_000 };
 
@@ -43,8 +45,8 @@ export interface RowQuery {
 }
 
 /**
- * The rows of the last days, and what changes in them. A look lists the ledger, reads the entries that changed since the
- * look before, and logs the differences. It looks while a client listens, and when the list is asked for.
+ * The rows of the last days, and what changes in them. A look lists the ledger, reads the entries that changed since
+ * the look before, and logs the differences. It looks while a client listens, and when the list is asked for.
  */
 export class Feed {
   readonly #deployment: Deployment;

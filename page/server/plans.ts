@@ -1,10 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import * as z from 'zod/mini';
-import { type Action, act, listedFor, whyLeft } from '../../operations/act.ts';
+import { type Action, act, choose, listedFor } from '../../operations/act.ts';
 import type { Deployment } from '../../operations/deployment.ts';
 import { readEntries } from '../../operations/listing.ts';
 import { isUploadId } from '../../operations/stored-bytes.ts';
-import { type UploadView, viewOf } from '../../operations/upload-view.ts';
+import type { UploadView } from '../../operations/upload-view.ts';
 import type { ActAnswer, PlannedAction } from '../api.ts';
 import { invalid, PageError } from './answers.ts';
 import { jsonBody } from './json-body.ts';
@@ -57,25 +57,23 @@ export class Plans {
     if ((ids === undefined) === (query === undefined)) throw invalid('Name either uploads or a query.');
     const skipped: { key: string; reason: string }[] = [];
     const since = query?.since === undefined ? undefined : Date.parse(query.since);
-    let named = [...new Set(ids)];
+    let uploads: UploadView[] = [];
     if (query !== undefined) {
       const listed = await listedFor({ action }, { ...query, since, limit: UPLOADS_MAX }, this.#deployment, signal);
       for (const { key, why } of listed.skipped) skipped.push({ key, reason: why });
       // The page shows held uploads as a state of their own.
-      named = listed.uploads
-        .filter(({ wait }) => query.state !== 'waiting' || wait?.reason !== 'held')
-        .map(({ id }) => id);
+      uploads = listed.uploads.filter(({ wait }) => query.state !== 'waiting' || wait?.reason !== 'held');
     }
-    const uploads: UploadView[] = [];
+    const named = [...new Set(ids)];
     const known = named.filter(isUploadId);
     for (const key of named) if (!isUploadId(key)) skipped.push({ key, reason: 'there is no such upload' });
     const entries = await readEntries(known, this.#deployment, signal);
     for (const [index, { entry, issue }] of entries.entries()) {
       const id = known[index] as string;
       const key = entry?.upload.key ?? id;
-      const reason = whyLeft({ id, key, entry, issue }, { action });
-      if (reason !== undefined) skipped.push({ key, reason });
-      else if (entry !== undefined) uploads.push(viewOf(entry, this.#deployment.settings));
+      const chosen = choose({ id, key, entry, issue }, { action }, this.#deployment);
+      if (typeof chosen === 'string') skipped.push({ key, reason: chosen });
+      else uploads.push(chosen);
     }
     const flows = action === 'retry' ? uploads.length : 0;
     const held = action === 'retry' ? uploads.filter(({ wait }) => wait?.reason === 'held').length : 0;

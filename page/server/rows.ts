@@ -23,7 +23,9 @@ export const byArrival = (one: UploadRow, other: UploadRow): number =>
 
 const compared = (one: string, other: string): number => (one < other ? -1 : one > other ? 1 : 0);
 
-/** Where a page of the list ends. An upload that is retried meanwhile moves to the top, and leaves the place as it is. */
+/**
+ * Where a page of the list ends. An upload that is retried meanwhile moves to the top, and leaves the place as it is.
+ */
 export const placeOf = ({ arrivedAt, id }: UploadRow): string => `${arrivedAt}/${id}`;
 
 /** True if a row comes after a place. */

@@ -12,7 +12,9 @@ const HEADERS_MAX_MS = 60_000;
 export interface ServeOptions extends PageOptions {
   /** Makes the files of the app. Default: they are built, or in the package read. */
   readonly appFiles?: (() => Promise<PageFiles>) | undefined;
-  /** Prepares the page after so many milliseconds, so that the first visitor does not wait. Default: at the first visit. */
+  /**
+   * Prepares the page after so many milliseconds, so that the first visitor does not wait. Default: at the first visit.
+   */
   readonly prepareAfterMs?: number | undefined;
   /** Default 0, which takes any free port. */
   readonly port?: number | undefined;
@@ -30,7 +32,8 @@ export interface ServedPage {
 }
 
 /**
- * Serves the page of a deployment on 127.0.0.1. To prepare it, a function that connects is called, and the app is built.
+ * Serves the page of a deployment on 127.0.0.1. To prepare it, a function that connects is called, and the app is
+ * built.
  */
 export async function servePage(
   deployment: Deployment | (() => Promise<Deployment>),

@@ -379,6 +379,16 @@ describe('an action', () => {
     expect(collect.json).toMatchObject({ flows: 0, uploads: 1, skipped: [] });
     const { results } = (await visitor.post('/api/act', { plan: collect.json.plan })).json;
     expect(results).toEqual([{ id, key: 'good.png', isDone: true }]);
+    await operated.put('empty.png', 'failed', '');
+    const query = { state: 'failed' };
+    expect((await visitor.post('/api/plan', { action: 'collect', query })).json).toMatchObject({
+      uploads: 0,
+      skipped: [{ key: 'empty.png', reason: 'it never had a flow' }],
+    });
+    expect((await visitor.post('/api/plan', { action: 'retry', query })).json).toMatchObject({
+      uploads: 0,
+      skipped: [{ key: 'empty.png', reason: 'a retry of the same upload cannot help' }],
+    });
   });
 
   it.each([

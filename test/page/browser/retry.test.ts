@@ -73,4 +73,16 @@ describeInBrowser('what failed', anyPipeline, (shown) => {
       .getByText(/checks passed/)
       .waitFor();
   });
+
+  it('has no blue button and is not collected again, if neither can help', async () => {
+    await using visit = await shown.open();
+    await shown.served.operated.upload('echo/empty.bin', '');
+    await visit.shows('empty.bin', 'Failed');
+    await visit.openDetail('empty.bin');
+    await visit.page.locator('.words').getByText('It failed: input-empty').waitFor();
+    const buttons = visit.page.locator('.actions button');
+    const classes = await buttons.evaluateAll((all) => all.map((each) => [each.textContent?.trim(), each.className]));
+    expect(classes[0]).toEqual(['Retry…', 'quiet']);
+    expect(classes.map(([name]) => name)).not.toContain('Collect again…');
+  });
 });
