@@ -10,8 +10,8 @@ const jsonFile = process.env.VITEST_JSON_FILE;
 process.env.NODE_COMPILE_CACHE ??= fileURLToPath(new URL('node_modules/.cache/compiled', import.meta.url));
 
 /**
- * Tests that leave nothing behind in their process, so that the files of a worker can share it. Each file would load CDK,
- * the SDK and the functions anew: for a file of test/infra/, that is five seconds.
+ * Tests that leave nothing behind in their process, so that the files of a worker can share it. Each file would load
+ * CDK, the SDK and the functions anew: for a file of test/infra/, that is five seconds.
  */
 const SHARED = ['test/*.test.ts', 'test/{base,infra,lambda,ledger,publish,s3,settings,uploads}/**/*.test.ts'];
 

@@ -2,8 +2,9 @@ import { defineConfig } from 'vitest/config';
 import pure from './vitest.mutation.config.ts';
 
 /**
- * The tests of `npm run check`: the pure ones, and suites that take less than two seconds each. `vitest --changed` would
- * not do: most other suites import all functions through `test/support/world.ts`, so any change would select them all.
+ * The tests of `npm run check`: the pure ones, and suites that take less than two seconds each. `vitest --changed`
+ * would not do: most other suites import all functions through `test/support/world.ts`, so any change would select them
+ * all.
  */
 export default defineConfig({
   test: {

@@ -4,7 +4,7 @@ import { AWS_CLIENT, lambda } from './lambda/lambda.ts';
 import { collectOutputsPorts } from './lambda/ports.ts';
 import { uploadQueue } from './resubmit/upload-queue.ts';
 
-/** Runs one tick on schedule. Other events ask for a retry or a sweep: see `collect-event.ts`. */
+/** Runs one tick on schedule, or what an operator's event asks for: see `collect-event.ts`. */
 export const handler = lambda(
   (world) => collectOutputsPorts({ ...world, queue: uploadQueue(new SQSClient(AWS_CLIENT), world.settings.queueUrl) }),
   collect,

@@ -21,12 +21,17 @@ const keyArn = matching('the ARN of a key', /^arn:[\w-]+:kms:[\w-]+:\d{12}:key\/
 const account = matching('the 12 digits of an account', /^\d{12}$/);
 const topicArn = matching('the ARN of a topic', /^arn:[\w-]+:sns:[\w-]+:\d{12}:[\w-]+$/);
 
-/** The values of {@link RetentionDays}. They are written out, because `flowdrop doctor` checks this part without CDK. */
+/**
+ * The values of {@link RetentionDays}. They are written out, because `flowdrop doctor` checks this part without CDK.
+ */
 export const RETENTION_DAYS: readonly number[] = [
   1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653, 9999,
 ];
 
-/** AWS allows 50 tags on a resource, and one of them is ours. @see https://docs.aws.amazon.com/tag-editor/latest/userguide/best-practices-and-strats.html */
+/**
+ * AWS allows 50 tags on a resource, and one of them is ours.
+ * @see https://docs.aws.amazon.com/tag-editor/latest/userguide/best-practices-and-strats.html
+ */
 const TAGS_MAX = 49;
 const TAG_KEY = /^(?!aws:)[\p{L}\p{Z}\p{N}_.:/=+\-@]{1,128}$/iu;
 /** An alarm and a schedule group refuse a tag without a value, and everything gets the same tags. */

@@ -36,8 +36,8 @@ export interface FlowPipelineProps {
   readonly settings?: Partial<PipelineSettings>;
   /**
    * An existing bucket for the uploads. It must send its events to EventBridge. Its other notifications stay as they
-   * are. If it is encrypted with a key, or belongs to another account, import the bucket together with that key and that
-   * account, by `Bucket.fromBucketAttributes`. The same holds for the other buckets.
+   * are. If it is encrypted with a key, or belongs to another account, import the bucket together with that key and
+   * that account, by `Bucket.fromBucketAttributes`. The same holds for the other buckets.
    * @default - a new bucket
    */
   readonly inboxBucket?: IBucket;
@@ -48,8 +48,8 @@ export interface FlowPipelineProps {
    */
   readonly resultsBucket?: IBucket;
   /**
-   * The ledger of an earlier deployment of the same pipeline. Its entries keep the uploads that it knows from being paid
-   * for again. No other pipeline may use it. Its lifecycle rules stay as they are.
+   * The ledger of an earlier deployment of the same pipeline. Its entries keep the uploads that it knows from being
+   * paid for again. No other pipeline may use it. Its lifecycle rules stay as they are.
    * @default - a new bucket
    */
   readonly ledgerBucket?: IBucket;
@@ -64,8 +64,8 @@ export interface FlowPipelineProps {
    */
   readonly eventBus?: IEventBus;
   /**
-   * Key that encrypts the new resources that hold data: buckets, queues, secret and logs of the functions. If the key belongs to this
-   * app, its policy gets the statements that it needs. If not, a warning at synth lists them.
+   * Key that encrypts the new resources that hold data: buckets, queues, secret and logs of the functions. If the key
+   * belongs to this app, its policy gets the statements that it needs. If not, a warning at synth lists them.
    * @default - keys that AWS manages
    */
   readonly encryptionKey?: IKey;
@@ -90,8 +90,8 @@ export interface FlowPipelineProps {
    */
   readonly permissionsBoundary?: IManagedPolicy;
   /**
-   * Bucket for the access logs of the new buckets, in the account and region of the stack, encrypted with SSE-S3. If it is
-   * imported, a warning at synth lists the statement that its policy needs.
+   * Bucket for the access logs of the new buckets, in the account and region of the stack, encrypted with SSE-S3. If it
+   * is imported, a warning at synth lists the statement that its policy needs.
    * @default - no access logs
    */
   readonly accessLogsBucket?: IBucket;

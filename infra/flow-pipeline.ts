@@ -109,9 +109,9 @@ export class FlowPipeline extends Construct {
   }
 
   /**
-   * Allows the grantee what `flowdrop` needs to show things: uploads, results, records, the stack's outputs, the settings,
-   * the logs, how long the queues are, the policies of the queue and of its key, and the alarms of the account and region.
-   * It changes nothing, and asks the flow service nothing.
+   * Allows the grantee what `flowdrop` needs to show things: uploads, results, records, the stack's outputs, the
+   * settings, the logs, how long the queues are, the policies of the queue and of its key, and the alarms of the
+   * account and region. It changes nothing, and asks the flow service nothing.
    */
   grantView(grantee: IGrantable): void {
     const { inbox, results, ledger, uploads } = this.#parts;

@@ -10,10 +10,10 @@
 export const MEMORY_MIB = 512;
 
 /**
- * A received message stays hidden for the batching window, the function's timeout and this, in seconds. A claim outlives
- * its invocation by a minute. A message that came back sooner would find its own claim and could only wait. The second
- * minute covers the time between receiving a message and starting the function. An upload that waits for its turn at a
- * service that limits creations waits within its invocation, so it adds nothing.
+ * A received message stays hidden for the batching window, the function's timeout and this, in seconds. A claim
+ * outlives its invocation by a minute. A message that came back sooner would find its own claim and could only wait.
+ * The second minute covers the time between receiving a message and starting the function. An upload that waits for its
+ * turn at a service that limits creations waits within its invocation, so it adds nothing.
  *
  * AWS advises six times the function's timeout, for functions that are throttled. Here a file whose function crashed
  * would then wait for an hour and a half. {@link RECEIVES_MAX} covers throttling instead.
@@ -22,9 +22,9 @@ export const MEMORY_MIB = 512;
 export const HIDDEN_BEYOND_TIMEOUT_SECONDS = 120;
 
 /**
- * Receives after which a message becomes a dead letter. Uploads wait in the ledger, so a message comes back for four
- * reasons only: a crash, a throttled function, an unreachable ledger, or a batch that ran out of time. With this many
- * receives, these may last for more than five hours. It exceeds the default number of attempts of a file. So a file that
- * crashes the function ends with a receipt.
+ * Receives after which a message becomes a dead letter. Uploads wait in the ledger, so a message comes back only if the
+ * function crashes, is throttled or runs out of time, if AWS refuses or fails its requests, or if the message names no
+ * upload. With this many receives, that may last for more than five hours. It exceeds the default number of attempts of
+ * a file. So a file that crashes the function ends with a receipt.
  */
 export const RECEIVES_MAX = 20;

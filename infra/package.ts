@@ -106,7 +106,8 @@ function writeTypes(): void {
     noEmit: false,
     emitDeclarationOnly: true,
     declaration: true,
-    // Declarations marked `@internal` refer to zod or the AWS SDK. These are bundled, so their types are not in the package.
+    // Declarations marked `@internal` refer to zod or the AWS SDK. These are bundled, so their types are not in the
+    // package.
     stripInternal: true,
     rootDir: here('..'),
     outDir: join(outDir, 'types'),

@@ -6,10 +6,16 @@ export interface Range {
   readonly max: number;
 }
 
-/** Maximum concurrency of the event source. @see https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-scaling.html */
+/**
+ * Maximum concurrency of the event source.
+ * @see https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-scaling.html
+ */
 export const MAX_CONCURRENCY: Range = { min: 2, max: 1_000 };
 
-/** Batching window of the event source. @see https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html */
+/**
+ * Batching window of the event source.
+ * @see https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html
+ */
 export const BATCH_WINDOW_SECONDS: Range = { min: 0, max: 300 };
 
 export const COLLECTORS: Range = { min: 1, max: COLLECTORS_MAX };

@@ -22,8 +22,8 @@ export interface LoopbackOptions extends ServerOptions {
 /**
  * Starts a server on 127.0.0.1, where only this machine reaches it. All servers of the local run start here.
  *
- * A web page in a browser of this machine reaches it too. Such requests are answered with 403 before `answer` sees them.
- * The server cannot tell users of this machine apart: `answer` must demand a secret.
+ * A web page in a browser of this machine reaches it too. Such requests are answered with 403 before `answer` sees
+ * them. The server cannot tell users of this machine apart: `answer` must demand a secret.
  */
 export async function listenOnLoopback(
   answer: Answer,

@@ -379,7 +379,8 @@ function createFunctions(
       'create-flow': create('create-flow', options.createConcurrency ?? CREATE_CONCURRENCY),
       'collect-outputs': create('collect-outputs', ticks),
     },
-    // A process beside that of the ticks, because an operator does not wait for the end of a tick. It starts when needed.
+    // A process beside that of the ticks, because an operator does not wait for the end of a tick. It starts when
+    // needed.
     forOperator: create('collect-outputs', 1),
   };
 }

@@ -38,7 +38,7 @@ const EXIT_INTERRUPTED = 130;
  */
 const SAME_SIGNAL_MS = 500;
 
-/** The page is prepared when the start itself is over, in milliseconds. Its first visitor then sees it within a second. */
+/** Delay before the page is built, in milliseconds. The start comes first, and the first visitor need not wait. */
 const PAGE_PREPARED_AFTER_MS = 500;
 
 /** Duration of the stand-in's flows, in milliseconds: long enough for the user to see them run. */

@@ -8,7 +8,9 @@ import { SignatureV4 } from '@smithy/signature-v4';
  * them would be larger than all other operations together.
  */
 
-/** Tries of a request that the service throttles or fails, and the time before the first further one, in milliseconds. */
+/**
+ * Tries of a request that the service throttles or fails, and the time before the first further one, in milliseconds.
+ */
 const TRIES_MAX = 4;
 const BACKOFF_FIRST_MS = 300;
 
@@ -27,7 +29,9 @@ export interface AwsAccess {
   readonly region: string;
   /** The ordinary chain of the SDK, or the credentials of a local run. */
   readonly credentials: () => Promise<AwsCredentials>;
-  /** By service, such as `lambda`. Default: the variable `AWS_ENDPOINT_URL_<SERVICE>`, or the endpoint of the region. */
+  /**
+   * By service, such as `lambda`. Default: the variable `AWS_ENDPOINT_URL_<SERVICE>`, or the endpoint of the region.
+   */
   readonly endpoints?: Readonly<Record<string, string | undefined>> | undefined;
 }
 

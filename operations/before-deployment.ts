@@ -43,8 +43,8 @@ const CHECKS: readonly NamedCheck<Subject>[] = [
 ];
 
 /**
- * Checks what can be checked before there is a pipeline. It asks the flow service from this machine, and nothing of AWS.
- * Nothing is changed, and nothing is paid for.
+ * Checks what can be checked before there is a pipeline. It asks the flow service from this machine, and nothing of
+ * AWS. Nothing is changed, and nothing is paid for.
  * @throws the signal's reason.
  */
 export async function doctorBeforeDeployment(plan: PlannedDeployment, signal: AbortSignal): Promise<Diagnosis> {

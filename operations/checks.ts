@@ -1,7 +1,9 @@
 import { isDenied } from './aws-requests.ts';
 import { FunctionFailedError } from './collecting-function.ts';
 
-/** `fault`: files are not processed. `warning`: they soon may not be, or wait for the operator. `note`: worth knowing. */
+/**
+ * `fault`: files are not processed. `warning`: they soon may not be, or wait for the operator. `note`: worth knowing.
+ */
 export type Severity = 'fault' | 'warning' | 'note';
 
 /** What is wrong, and what the operator can do: one sentence or two each. */
@@ -30,7 +32,7 @@ export interface Diagnosis {
   readonly checks: readonly Checked[];
 }
 
-/** What every check looks at has a signal that ends it. */
+/** The subject of every check. Its signal ends the check. */
 interface Asked {
   readonly signal: AbortSignal;
 }

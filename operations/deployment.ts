@@ -76,8 +76,8 @@ export interface FunctionPlace extends AwsPlace {
 }
 
 /**
- * Connects to a pipeline by its collecting function alone, as receipts name it. What only the outputs of a stack tell is
- * not known then: the dead-letter queue, and what {@link Deployment.uploadMapping} is for.
+ * Connects to a pipeline by its collecting function alone, as receipts name it. What only the outputs of a stack tell
+ * is not known then: the dead-letter queue, and what {@link Deployment.uploadMapping} is for.
  * @throws {AwsRequestError}
  */
 export async function connectFunction(place: FunctionPlace, signal: AbortSignal): Promise<Deployment> {
@@ -88,8 +88,8 @@ export async function connectFunction(place: FunctionPlace, signal: AbortSignal)
 }
 
 /**
- * Connects to a deployed stack, by its outputs and the ordinary chain of credentials. The output `CollectFunction` names
- * the function, whose environment holds everything else.
+ * Connects to a deployed stack, by its outputs and the ordinary chain of credentials. The output `CollectFunction`
+ * names the function, whose environment holds everything else.
  * @throws {AwsRequestError} @throws {ForeignStackError}
  */
 export async function connectStack(place: StackPlace, signal: AbortSignal): Promise<Deployment> {

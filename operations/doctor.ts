@@ -16,7 +16,7 @@ const SECOND_MS = 1_000;
 const MINUTE_MS = 60 * SECOND_MS;
 const HOUR_MS = 60 * MINUTE_MS;
 
-/** AWS refuses requests whose clock differs by more than this. */
+/** A clock that differs by more is reported. AWS refuses requests from 5 minutes on (IAM) or 15 (S3). */
 const CLOCK_SKEW_MAX_MS = 5 * MINUTE_MS;
 
 /** Without a write of the collector's state for so long, no tick is started. A tick writes it every ten seconds. */
@@ -76,7 +76,7 @@ function ofAlarms(examine: (alarms: readonly Alarm[], subject: Subject) => Outco
   return async (subject) => (subject.deployment.isLocal ? 'good' : examine(await subject.alarms(), subject));
 }
 
-/** The first check. A connection passes it. */
+/** Name of the first check. It is good once there is a connection. */
 export const CONNECTION_CHECK = 'credentials and connection';
 
 /**

@@ -179,7 +179,7 @@ async function requestOf(
 ): Promise<object> {
   const { key, bytes, mediaType, id, versionId } = subject;
   const { template, parameters, additional, input } = route;
-  // A text is cut between bytes of a character at most, and the end is replaced anyway.
+  // The cut may split a character. The end is replaced below.
   const head = input === 'text' ? wellFormed(await subject.head()) : await subject.head();
   const source: InputSource = {
     bytes: head.byteLength,

@@ -32,8 +32,8 @@ export type Found =
     };
 
 /**
- * Finds what a text names: an upload by its id or its key, or else all current uploads whose keys begin with the text. A
- * key may lack the prefix of the inbox. A key whose object is gone is found by its receipt.
+ * Finds what a text names: an upload by its id or its key, or else all current uploads whose keys begin with the text.
+ * A key may lack the prefix of the inbox. A key whose object is gone is found by its receipt.
  */
 export async function find(text: string, deployment: Deployment, signal: AbortSignal): Promise<Found> {
   const upload = await findUpload(text, deployment, signal);

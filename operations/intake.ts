@@ -5,8 +5,8 @@ import { sleepUntilNext } from './wait.ts';
 
 /*
  * The event source mapping of Lambda brings uploads from their queue to the creating function. All uploads come through
- * that queue: new ones, retried ones, and those that waited or were missed. So without the mapping no flow begins, and the
- * uploads stay in the queue.
+ * that queue: new ones, retried ones, and those that waited or were missed. So without the mapping no flow begins, and
+ * the uploads stay in the queue.
  */
 
 /** Time in which the mapping comes to the state that it was put into, in milliseconds. As a rule it takes a minute. */
@@ -78,7 +78,10 @@ export async function intakeOf(deployment: Deployment, signal: AbortSignal): Pro
 export const pause = (deployment: Deployment, signal: AbortSignal): Promise<Intake> =>
   changeTo('paused', deployment, signal);
 
-/** Lets uploads become flows again. @throws {IntakeUnknownError} @throws {IntakeOvertakenError} @throws {AwsRequestError} */
+/**
+ * Lets uploads become flows again.
+ * @throws {IntakeUnknownError} @throws {IntakeOvertakenError} @throws {AwsRequestError}
+ */
 export const resume = (deployment: Deployment, signal: AbortSignal): Promise<Intake> =>
   changeTo('on', deployment, signal);
 

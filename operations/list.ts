@@ -4,7 +4,7 @@ import type { Deployment } from './deployment.ts';
 import { failedMarkers, READS_MAX, readEntries, runningMarkers, waitingMarkers } from './listing.ts';
 import { type UploadView, viewOf } from './upload-view.ts';
 
-/** Entries that are read before the next are, so that a filter that few pass reads no more than it must. */
+/** Entries read at once. A listing with a limit stops after the entries that reach it. */
 const READ_AT_ONCE = 200;
 
 export type ListedState = 'failed' | 'waiting' | 'held' | 'running';

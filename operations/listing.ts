@@ -27,7 +27,9 @@ export const READS_MAX = 32;
 export const runningMarkers = (deployment: Deployment, signal: AbortSignal): AsyncGenerator<RunningMarker> =>
   markers(deployment, { prefix: RUNNING_PREFIX, parse: parseRunningKey }, signal);
 
-/** The markers of all waiting uploads: those that wait for a time by that time, then the throttled ones in their order. */
+/**
+ * The markers of all waiting uploads: those that wait for a time by that time, then the throttled ones in their order.
+ */
 export const waitingMarkers = (deployment: Deployment, signal: AbortSignal): AsyncGenerator<WaitingMarker> =>
   markers(deployment, { prefix: WAITING_PREFIX, parse: parseWaitingKey }, signal);
 
@@ -89,7 +91,9 @@ export interface EntryIssue {
   readonly message: string;
 }
 
-/** Reads an entry. One that is gone or cannot be read is an issue, because one damaged entry must not hide all others. */
+/**
+ * Reads an entry. One that is gone or cannot be read is an issue, because one damaged entry must not hide all others.
+ */
 export async function readEntry(id: string, { ledger }: Deployment, signal: AbortSignal): Promise<ReadEntry> {
   try {
     const entry = (await ledger.read(id, signal))?.entry;

@@ -3,9 +3,9 @@ import { join } from 'node:path';
 import * as z from 'zod/mini';
 
 /**
- * The file by which a command finds the local run, in the folder `.flowdrop`. It holds credentials of this run alone, so
- * only the user of the run may read it. They reach the buckets, the queues and the collecting function of the run. The
- * token of the flow service is in none of these.
+ * The file by which a command finds the local run, in the folder `.flowdrop`. It holds credentials of this run alone,
+ * so only the user of the run may read it. They reach the buckets, the queues and the collecting function of the run.
+ * The token of the flow service is in none of these.
  */
 export const LOCAL_RUN_FILE = 'run.json';
 

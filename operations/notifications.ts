@@ -85,7 +85,9 @@ function isWhole({ Events = [], Filter }: QueueConfiguration, inboxPrefix: strin
   );
 }
 
-/** @see https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-queue-message-identifiers.html */
+/**
+ * @see https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-queue-message-identifiers.html
+ */
 function queueArn(url: string, region: string): string {
   const [account, name] = new URL(url).pathname.split('/').slice(-2);
   const partition = region.startsWith('cn-') ? 'aws-cn' : region.startsWith('us-gov-') ? 'aws-us-gov' : 'aws';

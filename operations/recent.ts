@@ -21,9 +21,9 @@ export type Seen = ReadonlyMap<string, string>;
 /**
  * The newest part of the ledger. A look lists it, and reads no entry.
  *
- * The ids of uploads begin with the second in which their objects were put, so the newest are at the end of the listing.
- * An older upload may be under way as well: a retried one, or one of a backfill. These are found by their markers, which
- * change whenever the state of their upload does.
+ * The ids of uploads begin with the second in which their objects were put, so the newest are at the end of the
+ * listing. An older upload may be under way as well: a retried one, or one of a backfill. These are found by their
+ * markers, which change whenever the state of their upload does.
  */
 export class LedgerWindow {
   readonly #deployment: Deployment;
@@ -66,14 +66,14 @@ export class LedgerWindow {
     const listed = this.#start === '' ? await this.#first(signal) : await this.#list(this.#start, signal);
     if (this.#start < oldest) this.#start = oldest;
     const newest = listed.filter(([id]) => id > this.#start).slice(-rowsMax);
-    // The id without its last digit sorts before it, and after all others that do.
+    // A listing begins after its start. Without its last digit, the oldest id is still listed, and no older one is.
     if (newest.length === rowsMax) this.#start = newest[0]?.[0].slice(0, -1) ?? this.#start;
     return newest;
   }
 
   /**
-   * The newest entries of a ledger of any size, and the start of the window. Each step goes twice as far back as the one
-   * before. A step with too many entries ends the window there.
+   * The newest entries of a ledger of any size, and the start of the window. Each step goes twice as far back as the
+   * one before. A step with too many entries ends the window there.
    */
   async #first(signal: AbortSignal): Promise<Listed> {
     const { rowsMax, windowMs } = this.#limits;

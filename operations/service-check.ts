@@ -33,7 +33,7 @@ export interface ServiceIssue {
   readonly severity: 'fault' | 'warning';
   /** Completes "The flow service at <address> ...". It may hold the service's own words. */
   readonly what: string;
-  /** What the user can do: a sentence, or two, without the last full stop. */
+  /** What the user can do: one or two sentences without the final full stop. */
   readonly todo: string;
 }
 
@@ -49,8 +49,8 @@ interface Answer extends TransportResponse {
 }
 
 /**
- * Asks the service for its templates and, if it does not list these, for its flows. Neither costs anything. Returns what
- * is wrong and what to do; undefined if the service can be used.
+ * Asks the service for its templates and, if it does not list these, for its flows. Neither costs anything. Returns
+ * what is wrong and what to do; undefined if the service can be used.
  *
  * A service that lists neither can still be used if it serves the outputs of flows: then it answers for the outputs of
  * an unknown flow in another way than for an address that nobody serves.

@@ -15,7 +15,10 @@ const members = <T>(schema: z.ZodMiniType<T>) =>
     ]),
   });
 
-/** The answer of DescribeStacks. @see https://docs.aws.amazon.com/AWSCloudFormation/latest/APIReference/API_DescribeStacks.html */
+/**
+ * The answer of DescribeStacks.
+ * @see https://docs.aws.amazon.com/AWSCloudFormation/latest/APIReference/API_DescribeStacks.html
+ */
 const answerSchema = z.object({
   DescribeStacksResponse: z.object({
     DescribeStacksResult: z.object({

@@ -46,7 +46,7 @@ export interface PipelineStatus {
 
 export interface CollectorStatus {
   readonly index: number;
-  /** When its last tick ended that was not cut short. */
+  /** End of the last tick that was not cut short. */
   readonly tickCompletedAt: string | undefined;
   /** True while a tick is at work. */
   readonly isAtWork: boolean;
@@ -212,7 +212,7 @@ async function collectorsStatus(deployment: Deployment, signal: AbortSignal): Pr
   }));
 }
 
-/** Only shown, so a state that cannot be read is no sweep. */
+/** Undefined if the state cannot be read: it is only shown. */
 async function sweepStatus({ s3, settings }: Deployment, abortSignal: AbortSignal): Promise<PipelineStatus['sweep']> {
   try {
     const get = new GetObjectCommand({ Bucket: settings.ledgerBucket, Key: SWEEP_KEY });

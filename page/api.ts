@@ -10,11 +10,13 @@ import type { UploadView } from '../operations/upload-view.ts';
 
 /**
  * What the page's server (`page/server/`) and its app (`page/app/`) say to each other. Types only: both halves import
- * them, and nothing of this file runs. All paths are below `/api`, all bodies are JSON, all times are in ISO 8601. Every
- * text that comes from a service or from a file name is plain text, and must be shown as text.
+ * them, and nothing of this file runs. All paths are below `/api`, all bodies are JSON, all times are in ISO 8601.
+ * Every text that comes from a service or from a file name is plain text, and must be shown as text.
  */
 
-/** Name of the `<meta>` of the page that holds the token. Its `content` is empty in the built page: the server fills it. */
+/**
+ * Name of the `<meta>` of the page that holds the token. Its `content` is empty in the built page: the server fills it.
+ */
 export type TokenMeta = 'flowdrop-token';
 
 /** Header that every request needs that is not GET or HEAD. Its value is the token. */
@@ -121,7 +123,9 @@ export interface UploadsPage {
   readonly total: number;
   /** Uploads by state that pass `name`, whatever `state` is. */
   readonly counts: Readonly<Record<RowState, number>>;
-  /** False while the server still reads older uploads at its start. An event `reset` comes when it has read them all. */
+  /**
+   * False while the server still reads older uploads at its start. An event `reset` comes when it has read them all.
+   */
   readonly isComplete: boolean;
   /** Uploads that came to the inbox before this time are listed only if they are under way or failed lately. */
   readonly since: string;
@@ -222,8 +226,8 @@ export interface RoutedFile {
 }
 
 /**
- * `PUT /api/files/<key in encodeURIComponent>`: the body is the file. Headers: `content-type`, and `content-length`, which
- * a browser sets; `x-flowdrop-template` and `x-flowdrop-parameters` (JSON), both in encodeURIComponent.
+ * `PUT /api/files/<key in encodeURIComponent>`: the body is the file. Headers: `content-type`, and `content-length`,
+ * which a browser sets; `x-flowdrop-template` and `x-flowdrop-parameters` (JSON), both in encodeURIComponent.
  */
 export interface PutFile {
   readonly id: string;

@@ -63,8 +63,8 @@ const copyDecoders: Plugin = {
 };
 
 /**
- * Moves the styles of `<model-viewer>` from a `<style>` element, which the page's content security policy blocks, to the
- * style sheets that Lit adopts when the element is connected.
+ * Moves the styles of `<model-viewer>` from a `<style>` element, which the page's content security policy blocks, to
+ * the style sheets that Lit adopts when the element is connected.
  */
 const adoptViewerStyles: Plugin = {
   name: "adopt the viewer's styles",

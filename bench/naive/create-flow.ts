@@ -2,8 +2,8 @@ import { GetObjectCommand, PutObjectCommand, S3Client } from '@aws-sdk/client-s3
 import { GetSecretValueCommand, SecretsManagerClient } from '@aws-sdk/client-secrets-manager';
 
 /**
- * A first, simple version, which the benchmark compares with: the whole file in memory, `fetch`, and one object per flow
- * that remembers it. Do not improve it.
+ * A first, simple version, which the benchmark compares with: the whole file in memory, `fetch`, and one object per
+ * flow that remembers it. Do not improve it.
  */
 const s3 = new S3Client({});
 const secrets = new SecretsManagerClient({});

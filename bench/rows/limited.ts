@@ -152,8 +152,8 @@ async function run(stage: Stage, { name, allows, limits, flowMs }: LimitedCase):
 }
 
 /**
- * The best possible time under the limits, in milliseconds. Each file needs a creation, a poll and a listing of outputs,
- * each asset needs a download, and no request is refused. Undefined without a limit.
+ * The best possible time under the limits, in milliseconds. Each file needs a creation, a poll and a listing of
+ * outputs, each asset needs a download, and no request is refused. Undefined without a limit.
  */
 function atBest({ everything, creations, others, places }: Limits, flowMs: number): number | undefined {
   const otherRequests = 2 * FILES + ASSETS;

@@ -54,8 +54,8 @@ interface ThroughputOptions {
 
 /**
  * Files a second of one process while every server answers after a delay. In: one invocation after another, each with a
- * batch of ten. Out: one tick, whose flows have all ended when it begins. The time is that of the whole invocation, from
- * its start to its return.
+ * batch of ten. Out: one tick, whose flows have all ended when it begins. The time is that of the whole invocation,
+ * from its start to its return.
  */
 export async function throughput(stage: Stage, { transports, cases, rounds }: ThroughputOptions): Promise<Report> {
   const figures: { transport: Transport; case: ThroughputCase; outcomes: Record<Makers, readonly Outcome[]> }[] = [];

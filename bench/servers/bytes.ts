@@ -1,8 +1,8 @@
 import type { Blocks } from './wire.ts';
 
 /**
- * The files of the benchmark repeat one pseudo-random block, and the last repetition is cut. Its length is a multiple of
- * three, so its base64 can be repeated too.
+ * The files of the benchmark repeat one pseudo-random block, and the last repetition is cut. Its length is a multiple
+ * of three, so its base64 can be repeated too.
  */
 const BLOCK_BYTES = 768 * 1024;
 const BLOCK = pseudoRandom(BLOCK_BYTES);

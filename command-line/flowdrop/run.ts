@@ -84,7 +84,10 @@ export async function runCommand(options: CommonOptions, surroundings: Surroundi
   }
 }
 
-/** The stack or the function that was named, or else the local run of this directory. @throws {UsageError} neither is there. */
+/**
+ * The stack or the function that was named, or else the local run of this directory.
+ * @throws {UsageError} neither is there.
+ */
 async function connect(options: CommonOptions, { env, directory, signal }: Surroundings): Promise<Deployment> {
   const { local, region } = options;
   const named = [options.stack, options.function, local].filter((each) => each !== undefined);

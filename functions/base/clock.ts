@@ -8,8 +8,8 @@ export interface Clock {
 
 export const systemClock: Clock = {
   now: () => Date.now(),
-  // node:timers/promises would create an error for every wait that ends early, as nearly all do. That was a tenth of the
-  // cost of a poll.
+  // node:timers/promises would create an error for every wait that ends early, as nearly all do. That was a tenth of
+  // the cost of a poll.
   sleep: (ms, signal) =>
     new Promise((resolve, reject) => {
       const end = (settle: () => void) => () => {

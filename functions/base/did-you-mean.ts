@@ -1,4 +1,4 @@
-/** Most edits between a name and the one that was meant: one in a short name, two in any other. */
+/** Maximum number of edits between a name and the one that was meant: one in a short name, two in any other. */
 const editsMax = (name: string): number => (name.length < 5 ? 1 : 2);
 
 /** The known name that an unknown one most likely stands for. Undefined if none is like it. */

@@ -50,7 +50,9 @@ export type MetricName =
   | 'OldestWaitingSeconds'
   | 'SecondsToResult';
 
-/** The seconds between two times in milliseconds. Never negative, although `from` may come from a clock ahead of ours. */
+/**
+ * The seconds between two times in milliseconds. Never negative, although `from` may come from a clock ahead of ours.
+ */
 export const secondsBetween = (from: number, to: number): number => Math.max(0, Math.round((to - from) / 1000));
 
 interface Metrics {

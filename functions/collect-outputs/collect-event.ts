@@ -11,7 +11,9 @@ const UPLOADS_MAX = 1_000;
 /** Maximum number of missed uploads that a sweep may submit in a second. */
 const UPLOADS_PER_SECOND_MAX = 1_000;
 
-/** Minimum number of missed uploads that a sweep may submit in a second: one in 15 minutes, the time of an invocation. */
+/**
+ * Minimum number of missed uploads that a sweep may submit in a second: one in 15 minutes, the time of an invocation.
+ */
 const UPLOADS_PER_SECOND_MIN = 1 / 900;
 
 const uploadIds = z.array(z.string().check(z.regex(UPLOAD_ID))).check(z.minLength(1), z.maxLength(UPLOADS_MAX));

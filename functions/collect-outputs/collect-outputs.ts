@@ -24,8 +24,8 @@ type PerUpload = readonly Retried[] | readonly Cancelled[] | readonly CollectedA
 
 /**
  * Does what the event asks for: one tick, what an operator wants of single uploads, a question to the flow service, or
- * to record a sweep. The first collector runs the sweeps that were requested beside its tick. A busy tick takes its
- * whole time, and must not keep a sweep from its end.
+ * to record a sweep. The first collector runs the sweeps that were requested. They run in parallel with its tick,
+ * because a busy tick takes all of the invocation's time.
  * @throws {InvalidCollectEventError}
  */
 export async function collect(

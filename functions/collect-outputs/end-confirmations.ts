@@ -18,9 +18,9 @@ export type TickLease = Pick<Lease, 'state' | 'wasReleased' | 'isStillHeld'>;
  * polls in a row must see the same, at least one poll interval apart. The first observation is remembered beside the
  * collector's lease.
  *
- * Losses are confirmed only under one unbroken lease: otherwise another tick may have polled in between. A tick observes
- * no loss if the last tick did not release its lease: that tick died without writing what it saw last, or still polls.
- * Complete outputs need no lease: a second poll cannot lose them.
+ * Losses are confirmed only under one unbroken lease: otherwise another tick may have polled in between. A tick
+ * observes no loss if the last tick did not release its lease: that tick died without writing what it saw last, or
+ * still polls. Complete outputs need no lease: a second poll cannot lose them.
  */
 export class EndConfirmations {
   readonly #observations: Map<string, UnconfirmedEnd>;

@@ -50,7 +50,7 @@ interface Collection {
 const isSpaced = ({ attemptedAt }: RunningEntry, now: number): boolean =>
   now - (attemptedAt ?? Number.NEGATIVE_INFINITY) >= COUNTED_GAP_MS;
 
-/** The code of an asset's failure. Only other operations fail with the two codes that an asset cannot have. */
+/** The code of an asset's failure. The two codes of creations cannot occur here, and are mapped for the compiler. */
 function outputCodeOf({ code }: FlowServiceError): OutputFailureCode {
   return code === 'in-doubt' || code === 'misaddressed' ? 'unintelligible-answer' : code;
 }
@@ -179,9 +179,9 @@ export class FlowAssets {
   }
 
   /**
-   * Past the flow's maximum age, an asset that is always refused is abandoned, unless the service has an outage. It takes
-   * two refusals in one tick. The flow is polled in between, and must be answered: a token that has just changed, or an
-   * outage that has just begun, would otherwise look like trouble of this asset.
+   * Past the flow's maximum age, an asset that is always refused is abandoned, unless the service has an outage. It
+   * takes two refusals in one tick. The flow is polled in between, and must be answered: a token that has just changed,
+   * or an outage that has just begun, would otherwise look like trouble of this asset.
    */
   #isAbandoned({ flow }: RunningEntry, assetId: string): boolean {
     const { clock, settings } = this.#ports;

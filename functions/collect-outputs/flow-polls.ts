@@ -192,7 +192,8 @@ export class FlowPolls {
       }
     });
     storing.forgetEnd(marker, turn);
-    // Otherwise a flow that comes after throttled ones would lose its turn in each round.
+    // With 'none', the next tick begins at this flow. Otherwise throttled flows before it would take its turn each
+    // time.
     return wasTurnedAway ? 'none' : turn;
   }
 

@@ -4,8 +4,8 @@ import { readState } from '../ledger/lease.ts';
 import type { CollectorShare, CollectPorts } from './tick.ts';
 
 /**
- * Reports how long ago the next collector completed a tick. The collectors form a ring, so the one before a collector
- * that is off, or whose ticks are all cut short, tells of it. If all are off, there is no report, and the count of
+ * Reports how long ago the next collector completed a tick. The collectors form a ring, so a collector that is off, or
+ * whose ticks are all cut short, is reported by the one before it. If all are off, there is no report, and the count of
  * completed ticks has an alarm of its own. A single collector reports nothing.
  *
  * A collector that never completed a tick counts from when the one before it first saw that.

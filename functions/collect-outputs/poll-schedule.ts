@@ -16,9 +16,9 @@ const POLL_GAP_MAX_MS = 15 * 60_000;
 /**
  * Returns true if a running flow is due. Its marker and the last completed round decide, so a poll writes nothing.
  *
- * Each flow has its own grid of polling times: every third of `pollIntervalMs` at first, every `pollIntervalMs` while it
- * is young (ten minutes, or ten intervals), then every tenth of its age, and at last every 15 minutes. It is due if a
- * point of its grid lies after the start of the last completed round. A round that was cut off is not completed: the
+ * Each flow has its own grid of polling times: every third of `pollIntervalMs` at first, every `pollIntervalMs` while
+ * it is young (ten minutes, or ten intervals), then every tenth of its age, and at last every 15 minutes. It is due if
+ * a point of its grid lies after the start of the last completed round. A round that was cut off is not completed: the
  * flows that it did not reach are due at once.
  *
  * All times are in milliseconds since the epoch. `lastCompletedAt` is undefined if no round has been completed yet.

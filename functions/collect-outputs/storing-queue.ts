@@ -7,7 +7,9 @@ import type { ServiceHealth } from './service-health.ts';
 /** Flows that are stored side by side. `AssetSlots` decides by memory how many of their assets are fetched. */
 const STORING_CONCURRENCY = 64;
 
-/** Ended flows that may wait to be stored before polls wait too. It bounds memory, and ended flows are finished first. */
+/**
+ * Ended flows that may wait to be stored before polls wait too. It bounds memory, and ended flows are finished first.
+ */
 const ENDED_MAX = 256;
 
 interface StoringParts {
@@ -59,8 +61,9 @@ export class StoringQueue {
   }
 
   /**
-   * Resolves when another ended flow may wait to be stored. All callers share one promise. A `Promise.race` of the stored
-   * flows would subscribe each caller to each flow: with 2,000 ended flows that was four fifths of a tick's processor time.
+   * Resolves when another ended flow may wait to be stored. All callers share one promise. A `Promise.race` of the
+   * stored flows would subscribe each caller to each flow: with 2,000 ended flows that was four fifths of a tick's
+   * processor time.
    */
   async whenFree(): Promise<void> {
     while (this.#storing.size >= ENDED_MAX) {
@@ -86,8 +89,8 @@ export class StoringQueue {
   }
 
   /**
-   * Forgets that a flow has ended, after its turn. A flow with trouble of its own is polled again when it is due. A flow
-   * that an outage or the end of the time cut off stays remembered, so that it is stored first.
+   * Forgets that a flow has ended, after its turn. A flow with trouble of its own is polled again when it is due. A
+   * flow that an outage or the end of the time cut off stays remembered, so that it is stored first.
    */
   forgetEnd(marker: RunningMarker, turn: Turn): void {
     const isOutage = turn === 'outage' && !this.#parts.health.hasAnsweredForAnother(marker.flowId);

@@ -156,8 +156,8 @@ export class Tick {
   }
 
   /**
-   * Waits until everything is stored. A flow that is too old may have had assets refused before the service answered for
-   * another flow. It is polled once more: now the asset is abandoned.
+   * Waits until everything is stored. A flow that is too old may have had assets refused before the service answered
+   * for another flow. It is polled once more: now the asset is abandoned.
    */
   async finish(): Promise<void> {
     await this.allStored();

@@ -42,9 +42,9 @@ interface Message {
  * Makes flows of all uploads of one event, several at a time. The event is a batch of queue messages, each with a
  * notification in its body, or a single notification without a queue. A failure fails only its own message.
  *
- * If an invocation dies, all its uploads are charged an attempt. Therefore an upload whose last claim died is a suspect:
- * it is sent alone, after all others. So is one whose time ran out: large files that share a slow line would run out of
- * time together until their attempts are used up.
+ * If an invocation dies, all its uploads are charged an attempt. Therefore an upload whose last claim died is a
+ * suspect: it is sent alone, after all others. So is one whose time ran out: large files that share a slow line would
+ * run out of time together until their attempts are used up.
  * @throws {AggregateError} if a notification without a queue fails. The whole event must come again then.
  */
 export async function createFlows(event: unknown, ports: CreatePorts, invocation: Invocation): Promise<BatchResponse> {
@@ -65,7 +65,8 @@ export async function createFlows(event: unknown, ports: CreatePorts, invocation
   await pMap(work, (each) => begin(each, isAlone ? () => true : putOff(each)), {
     concurrency: ports.settings.uploadConcurrency,
   });
-  // If a suspect kills the invocation, it is the only upload under way. It is charged alone, and so comes last next time.
+  // If a suspect kills the invocation, it is the only upload under way. It is charged alone, and so comes last next
+  // time.
   suspects.sort((one, other) => one.attempts - other.attempts);
   for (const suspect of suspects) await begin(suspect, () => true);
   return responseTo(failures);

@@ -34,7 +34,10 @@ export type Outcome =
   | 'gone'
   | 'put off';
 
-/** Asked before an upload whose last claim died is taken over. If it says false, the upload is left as it is. */
+/**
+ * Asked before an upload is taken over whose last claim died or ran out of time. If it says false, the upload is left
+ * as it is.
+ */
 export type MayTakeOver = (entry: ClaimedEntry | WaitingEntry) => boolean;
 
 export interface CreatePorts extends PublishPorts {

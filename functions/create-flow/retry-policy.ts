@@ -28,13 +28,15 @@ const BACKOFF_FIRST_MS = 5_000;
  */
 const THROTTLED_BACKOFF_MAX_MS = 5 * 60_000;
 
-/** First and longest backoff after a counted failure, in milliseconds. Five attempts then outlast an hour or two. */
+/**
+ * First and longest backoff after a counted failure, in milliseconds. Five attempts outlast 40 minutes to two hours.
+ */
 const COUNTED_BACKOFF_FIRST_MS = 60_000;
 const COUNTED_BACKOFF_MAX_MS = 60 * 60_000;
 
 /**
  * How long an upload waits while something other than the flow service answers, in milliseconds. Three days outlast a
- * weekend. After that the upload fails, because the operator may have taken the address for right all along.
+ * weekend. After that the upload fails, because nobody may have noticed the alarm.
  */
 const MISADDRESSED_MAX_MS = 3 * 24 * 60 * 60_000;
 
@@ -125,7 +127,9 @@ export function backoffMs(entry: Pick<ClaimedEntry, 'waits' | 'upload'>): number
 export const operatorBackoffMs = (entry: Pick<ClaimedEntry, 'waits' | 'upload'>): number =>
   Math.max(OPERATOR_WAIT_MS, backoffMs(entry));
 
-/** The backoff after a counted failure, in milliseconds. It grows fourfold, because few attempts must outlast an outage. */
+/**
+ * The backoff after a counted failure, in milliseconds. It grows fourfold, because few attempts must outlast an outage.
+ */
 export function countedBackoffMs(entry: Pick<ClaimedEntry, 'attempts' | 'upload'>): number {
   const exponential = Math.min(COUNTED_BACKOFF_MAX_MS, COUNTED_BACKOFF_FIRST_MS * 4 ** Math.min(entry.attempts, 20));
   return Math.round(exponential * (0.5 + spreadOf(entry.upload.id)));

@@ -124,8 +124,9 @@ export function isWithin(reach: Reach, address: string): boolean {
 }
 
 /**
- * Where a service may send us, by its own address: one on the public internet not into our network, and one in our
- * network not to this machine. A service on this machine is the local run. Undefined: the address is unknown.
+ * Where a service may send us, by its own address. A public service may lead only to public addresses. A private one
+ * may lead to private addresses too, but never to this machine. A service on this machine is the local run.
+ * @param address undefined if it is unknown.
  */
 export function reachOf(address: string | undefined): Reach {
   if (address === undefined) return 'public';

@@ -5,7 +5,7 @@ import { GatheredBytes } from './json-answer.ts';
 import { closingQuote, lengthWithoutCutEscape, unescaped } from './json-string.ts';
 import type { Asset } from './types.ts';
 
-/** Most bytes that may follow the data URI in its envelope. They are held until the end, to be checked. */
+/** Maximum number of bytes that may follow the data URI in its envelope. They are held until the end, to be checked. */
 const ENVELOPE_TAIL_BYTES_MAX = 1024 * 1024;
 
 const QUOTE = 0x22;
@@ -23,9 +23,9 @@ interface AnswerFacts {
 /**
  * Reads an asset from the body of its response.
  *
- * If the response is a JSON object whose member `data` is a data URI that begins within {@link SCAN_BYTES_MAX}, it is an
- * envelope. Then the asset is the data of the URI, decoded on the fly. Any other response is the asset as it came, also
- * if it is JSON.
+ * If the response is a JSON object whose member `data` is a data URI that begins within {@link SCAN_BYTES_MAX}, it is
+ * an envelope. Then the asset is the data of the URI, decoded on the fly. Any other response is the asset as it came,
+ * also if it is JSON.
  *
  * An envelope proves by itself that it is whole: the parts before and after the data are kept, and together they must
  * be JSON. This detects a cut envelope and any bytes behind its end. A plain asset is whole according to its length or

@@ -74,8 +74,8 @@ export class Listing<P extends ListingPage> {
   /** Why the listing may have more entries than were read. Undefined if the end is known, or not yet reached. */
   stopReason: string | undefined;
   /**
-   * True if the service rejected a page after the first, because a deletion may have made its cursor invalid. Also if the
-   * place to go on from is lost.
+   * True if the service rejected a page after the first, because a deletion may have made its cursor invalid. Also if
+   * the place to go on from is lost.
    */
   isCutOff = false;
   /** True if reading stopped at a limit of its own. */

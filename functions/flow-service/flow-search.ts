@@ -5,17 +5,20 @@ import type { FlowPage } from './schemas.ts';
 import type { QueryKind, SearchPlace } from './search-place.ts';
 import type { FlowTag, Found } from './types.ts';
 
-/** Most pages and flows that one look reads of a listing. */
+/** Maximum number of pages and of flows that one look reads. */
 export const FIND_PAGES_MAX = 50;
 export const FIND_FLOWS_MAX = 10_000;
 
 /** Time within which the service lists a new flow, in milliseconds. With a slower service, a search may miss a flow. */
 export const LISTING_DELAY_MAX_MS = 5 * 60_000;
 
-/** Most readings of a listing that changes meanwhile. A rejected page may be such a change, or a limit of the service. */
+/**
+ * Maximum number of readings of a listing that changes meanwhile. A rejected page may be such a change, or a limit of
+ * the service.
+ */
 const TRIES_MAX = 3;
 
-/** Most looks that go on where the one before stopped. About a minute passes between two looks. */
+/** Maximum number of looks of one search. About a minute passes between two looks. */
 const LOOKS_MAX = 300;
 
 /** Extra pages of the second reading. New flows move the others down. */

@@ -24,7 +24,10 @@ const PAST_FLOWS_MIN = 5;
 /** Flows that changed and ended later than one above them, which prove that the order is not by change or end. */
 const SWAPS_MIN = 3;
 
-/** Minimum difference for such a swap, in milliseconds. The time that a service shows may differ a little from the one it sorts by. */
+/**
+ * Minimum difference for such a swap, in milliseconds. The time that a service shows may differ a little from the one
+ * it sorts by.
+ */
 const SWAP_MS = 2_000;
 
 /** Assumed lifetime of an ended flow that does not say when it ended, in milliseconds. */
@@ -132,9 +135,9 @@ export class Sightings {
   }
 
   /**
-   * True if the filter surely shows every flow that was created when the one in doubt can have been. A filter by time of
-   * creation that shows a flow from before and one from after shows all between, wherever it begins and ends. It is not
-   * by another time, because it shows no older flow and also shows running ones.
+   * True if the filter surely shows every flow that was created when the one in doubt can have been. A filter by time
+   * of creation that shows a flow from before and one from after shows all between, wherever it begins and ends. It is
+   * not by another time, because it shows no older flow and also shows running ones.
    */
   get #isFilterShown(): boolean {
     const { showsBefore, showsAfter, showsRunning } = this.#seen;
@@ -163,8 +166,8 @@ export class Sightings {
  *
  * - *By id, by name, or none*: every flow has a time of creation, none is newer than the one before, and there are
  *   {@link ORDER_TIMES_MIN} different times. Ties are allowed.
- * - *By last change or by end*: several flows were created, last changed and ended before the time. In this order, a
- *   flow created since would stand above them. A running flow does not count, because it still changes.
+ * - *By last change or by end*: several flows were created, last changed and ended before the time. In such an order, a
+ *   newer flow would be listed above them. A running flow does not count, because it still changes.
  * - *By state*: a state returns after another one, or a running flow stands above an older flow that has ended. In this
  *   order, all flows of one state would come before those of the next.
  *

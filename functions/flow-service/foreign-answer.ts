@@ -16,8 +16,8 @@ export interface AnswerFacts {
 export type Blame = 'request' | 'address' | 'unclear';
 
 /**
- * Statuses that mean the same whether a page comes with them or not. The server has read the request (413, 415, 422), or
- * the client has a rule of its own for them.
+ * Statuses that mean the same whether a page comes with them or not. The server has read the request (413, 415, 422),
+ * or the client has a rule of its own for them.
  */
 const PLAIN_STATUSES: readonly number[] = [401, 402, 404, 405, 408, 409, 410, 413, 415, 422, 425, 429];
 
@@ -42,9 +42,10 @@ export function isForeign({ response, text }: Pick<AnswerFacts, 'response' | 'te
 }
 
 /**
- * Tells whether the request or the address caused a creation to fail. No file can cause a redirect, a 405 or a 501. A 404 may mean an unknown
- * template: the service's own words may say so. Otherwise, and for a page with a status that a request may deserve, only
- * another request to the address can tell. That the address made flows before says nothing: a proxy may have changed.
+ * Tells whether the request or the address caused a creation to fail. No file can cause a redirect, a 405 or a 501. A
+ * 404 may mean an unknown template: the service's own words may say so. Otherwise, and for a page with a status that a
+ * request may deserve, only another request to the address can tell. That the address made flows before says nothing: a
+ * proxy may have changed.
  */
 export function blameOf(facts: AnswerFacts): Blame {
   const { status } = facts.response;
@@ -64,7 +65,10 @@ interface Where {
   readonly secret: string | undefined;
 }
 
-/** The error for an answer that does not come from the service. @param cause the error for its status, if there is one. */
+/**
+ * The error for an answer that does not come from the service.
+ * @param cause the error for its status, if there is one.
+ */
 export function misaddressed(
   { response, detail }: Pick<AnswerFacts, 'response' | 'detail'>,
   { operation, base, secret }: Where,

@@ -16,7 +16,9 @@ export interface AnswerLimits {
  */
 export const SMALL_ANSWER: AnswerLimits = { bytesMax: 256 * 1024, partsMax: 10_000 };
 
-/** Limits of a page of a listing. A service may list ten thousand flows, of 800 bytes and 25 parts each, on one page. */
+/**
+ * Limits of a page of a listing. A service may list ten thousand flows, of 800 bytes and 25 parts each, on one page.
+ */
 export const PAGE_ANSWER: AnswerLimits = { bytesMax: 8 * 1024 * 1024, partsMax: 250_000 };
 
 /** A JSON text is beyond a limit. The message names the limit and the value. */

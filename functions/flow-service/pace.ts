@@ -37,8 +37,8 @@ const THROTTLED_WAIT_MS_MIN = 250;
 
 /**
  * Longest hold on all requests after the first throttled one, in milliseconds, however long its `Retry-After` is. It
- * doubles with each further subject that is throttled in a row. One subject may be throttled for ever because of its own
- * trouble; a real limit soon reaches the `Retry-After`, because all subjects are throttled.
+ * doubles with each further subject that is throttled in a row. One subject may be throttled for ever because of its
+ * own trouble; a real limit soon reaches the `Retry-After`, because all subjects are throttled.
  */
 const FIRST_HOLD_MS = 2_000;
 
@@ -72,17 +72,18 @@ interface Waiting extends PacedRequest {
  *        first throttled request          an hour without a throttled request
  *   open ───────────────────────▶ limited ───────────────────────────────────▶ open
  *
- * While the pace is open, requests go at once, up to the operator's ceiling. While it is limited, requests take turns. The rate starts at
- * seven tenths of what was really answered. A throttled request lowers it to seven tenths, once for all requests that
- * were under way. It grows while requests wait for their turn. `Retry-After` holds back all requests of the kind.
+ * While the pace is open, requests go at once, up to the operator's ceiling. While it is limited, requests take turns.
+ * The rate starts at seven tenths of what was really answered. A throttled request lowers it to seven tenths, once for
+ * all requests that were under way. It grows while requests wait for their turn. `Retry-After` holds back all requests
+ * of the kind.
  *
  * A throttled request may also be the trouble of one flow. So it holds back all requests for two seconds at first, and
  * for longer only if others are throttled too. A subject that is throttled again and again while others are answered
  * becomes a suspect: its throttled requests slow no other subject until it is answered.
  *
- * Why not `DefaultRateLimiter` of `@smithy/core` (the AWS SDK's adaptive mode)? It does not know `Retry-After`, an order
- * of requests, or a signal. Its clock is the system's. It never goes below one request in two seconds, as several
- * processes that share a limit of one a second must.
+ * Why not `DefaultRateLimiter` of `@smithy/core` (the AWS SDK's adaptive mode)? It does not know `Retry-After`, an
+ * order of requests, or a signal. Its clock is the system's. It never goes below one request in two seconds, even if
+ * nothing is answered.
  */
 export class Pace {
   readonly #clock: Clock;

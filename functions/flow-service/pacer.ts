@@ -6,7 +6,9 @@ import { exhaustedMs, retryAfterMs } from './rate-limit-headers.ts';
 import { isThrottled } from './status-errors.ts';
 import type { TransportResponse } from './transport.ts';
 
-/** How long a throttled request is sent again, in milliseconds. For a creation, the caller's `startBy` counts instead. */
+/**
+ * How long a throttled request is sent again, in milliseconds. For a creation, the caller's `startBy` counts instead.
+ */
 const PATIENCE_MS = 60_000;
 
 /** The same if others were answered since. The trouble may be the flow's own and must not hold up the round. */
@@ -50,8 +52,8 @@ export class Pacer {
   }
 
   /**
-   * Sends a request when its turn has come, and again if it is throttled. Returns the last response. That is a throttled
-   * one if further waiting is in vain or would take too long.
+   * Sends a request when its turn has come, and again if it is throttled. Returns the last response. That is a
+   * throttled one if further waiting is in vain or would take too long.
    * @param send sends the request once. Each try calls it anew.
    * @throws {ThrottledError} the request was not sent, because there was no turn in time. Also any error of `send`.
    */

@@ -15,7 +15,9 @@ const serviceNow = ({ headers }: Pick<TransportResponse, 'headers'>, now: number
   return Number.isNaN(date) ? now : date;
 };
 
-/** `Retry-After` as milliseconds from `now`: seconds or a date (RFC 9110, section 10.2.3). Undefined if it is neither. */
+/**
+ * `Retry-After` as milliseconds from `now`: seconds or a date (RFC 9110, section 10.2.3). Undefined if it is neither.
+ */
 export function retryAfterMs(response: Pick<TransportResponse, 'headers'>, now: number): number | undefined {
   const { headers } = response;
   const text = headers['retry-after']?.trim() ?? '';

@@ -22,8 +22,8 @@ export interface FlowBody {
 }
 
 /**
- * The JSON of `POST /flows`, at a fixed cost in memory. A file becomes a base64 data URI on the fly. A text is read first,
- * because its length as a JSON string is known only then. A long one is read again while it is sent.
+ * The JSON of `POST /flows`, at a fixed cost in memory. A file becomes a base64 data URI on the fly. A text is read
+ * first, because its length as a JSON string is known only then. A long one is read again while it is sent.
  * @throws {InvalidTextError} the text is not UTF-8.
  * @throws {UnavailableError} the source is not as long as it says. Thrown here for a text, in `chunks` for a file.
  * @throws any error of the source, likewise.
@@ -116,12 +116,14 @@ async function* exactly(bytes: number, chunks: AsyncIterable<Uint8Array>): Async
   if (left > 0) throw lengthError(`The input ended ${left} bytes short of the ${bytes} announced`);
 }
 
-/** The error for an input of the wrong length. Its request is never sent to the last byte. The file may be the cause. */
+/**
+ * The error for an input of the wrong length. Its request is never sent to the last byte. The file may be the cause.
+ */
 const lengthError = (message: string): UnavailableError => new UnavailableError(message, { bodyStarted: true });
 
 /**
- * Yields `head`, the base64 of `chunks`, and `tail`, in blocks of {@link BLOCK_BYTES}. Two buffers take turns: the socket
- * has one while the other is filled.
+ * Yields `head`, the base64 of `chunks`, and `tail`, in blocks of {@link BLOCK_BYTES}. Two buffers take turns: the
+ * socket has one while the other is filled.
  */
 async function* encode(
   head: Uint8Array,

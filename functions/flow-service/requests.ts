@@ -89,7 +89,8 @@ export interface CreationRefusal {
 
 /**
  * Matches a path that a server may change before it looks at it. `URL` resolves `..`, backslashes and encoded dots of
- * its own. It leaves an encoded slash, backslash, percent sign or control character, an empty segment, and `..;` of Java.
+ * its own. It leaves an encoded slash, backslash, percent sign or control character, an empty segment, and `..;` of
+ * Java.
  */
 const LEADS_ELSEWHERE = /%(?:2e|2f|5c|25|[01][0-9a-f]|7f)|\/\/|^\/|\\|(?:^|\/)\.{1,2}(?:;|\/|$)/i;
 

@@ -51,8 +51,8 @@ const stateWords: ReadonlyMap<string, FlowState> = new Map([
 ]);
 
 /**
- * The state that the service's word stands for. Any unknown word (`created`, `starting`, `queued`, ...) means running. A
- * running flow is polled again. A flow that is wrongly called finished would lose its outputs.
+ * The state that the service's word stands for. Any unknown word (`created`, `starting`, `queued`, ...) means running.
+ * A running flow is polled again. A flow that is wrongly called finished would lose its outputs.
  */
 const stateOf = (word: unknown): FlowState => stateWords.get(String(word).toLowerCase()) ?? 'running';
 
@@ -100,8 +100,8 @@ function timeOf(value: unknown): number | undefined {
 }
 
 /**
- * The explanation in the body of an error response. JSON is searched for the member that holds it; the validation errors
- * of the public service are a list of `{ loc, msg }`. Any other text is the explanation itself.
+ * The explanation in the body of an error response. JSON is searched for the member that holds it; the validation
+ * errors of the public service are a list of `{ loc, msg }`. Any other text is the explanation itself.
  */
 export function errorDetail(text: string, depthMax: number): string {
   let body: unknown;

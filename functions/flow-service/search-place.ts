@@ -68,7 +68,7 @@ export const searchPlaceSchema = z.object({
   flows: count,
   /** When the last page was read, in milliseconds since the epoch. */
   readAt: time,
-  /** Looks so far, and readings that they began. */
+  /** Number of looks so far, and of readings. */
   looks: count,
   tries: count,
   evidence,

@@ -30,8 +30,8 @@ export interface TransportResponse {
   /** The IP address of the server. Undefined if unknown. */
   readonly address?: string | undefined;
   /**
-   * The body, to be read once. The reader may keep the chunks. Throws {@link TransportError} if the body is cut. Leaving
-   * the loop early destroys the connection.
+   * The body, to be read once. The reader may keep the chunks. Throws {@link TransportError} if the body is cut.
+   * Leaving the loop early destroys the connection.
    */
   readonly body: AsyncIterable<Uint8Array>;
   /** Releases the connection. Harmless after the body was read. */

@@ -17,8 +17,8 @@ import type { Wiring } from './ports.ts';
 import { powertools } from './powertools.ts';
 import { SecretToken } from './token.ts';
 
-/** Maximum number of sockets to S3. Polls, streams and the small requests around them stay below it. */
-const S3_SOCKETS_MAX = 128;
+/** Maximum number of sockets of one AWS client. The streams to S3 and the small requests around them stay below it. */
+const AWS_SOCKETS_MAX = 128;
 
 /** Time limit for a connection to an AWS endpoint, in milliseconds. A connection normally takes a few. */
 const AWS_CONNECT_TIMEOUT_MS = 3_000;
@@ -36,8 +36,8 @@ export const AWS_CLIENT = {
     connectionTimeout: AWS_CONNECT_TIMEOUT_MS,
     requestTimeout: AWS_REQUEST_TIMEOUT_MS,
     throwOnRequestTimeout: true,
-    httpAgent: { maxSockets: S3_SOCKETS_MAX },
-    httpsAgent: { maxSockets: S3_SOCKETS_MAX },
+    httpAgent: { maxSockets: AWS_SOCKETS_MAX },
+    httpsAgent: { maxSockets: AWS_SOCKETS_MAX },
   },
 } as const;
 

@@ -60,7 +60,9 @@ export class SecretToken implements Token {
   }
 }
 
-/** The token in a secret's text: the text itself, or the member `token` of a JSON object. Undefined if there is none. */
+/**
+ * The token in a secret's text: the text itself, or the member `token` of a JSON object. Undefined if there is none.
+ */
 export function tokenIn(secret: string | undefined): string | undefined {
   let value: unknown = secret;
   if (secret?.trimStart().startsWith('{')) {

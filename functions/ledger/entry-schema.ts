@@ -125,7 +125,9 @@ const facts = {
   generation: count,
   /** Failures that the file could be the cause of. Counted anew when the flow runs. */
   attempts: count,
-  /** True once an invocation died while it held the claim. The file may be the cause, so it is sent alone from then on. */
+  /**
+   * True once an invocation died while it held the claim. The file may be the cause, so it is sent alone from then on.
+   */
   claimDied: z.optional(z.literal(true)),
   /** Waits in this generation. Each one lengthens the next. */
   waits: count,

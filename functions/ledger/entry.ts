@@ -87,8 +87,8 @@ export const runningMarkerOf = (upload: Pick<Upload, 'id'>, flow: FlowFacts): Ru
 export const failedMarkerOf = ({ endedAt, upload }: FailedEntry): FailedMarker => ({ endedAt, uploadId: upload.id });
 
 /**
- * True if a claim of this upload has died, or its last attempt ran out of time. Such an upload is sent alone. Ask it only of an entry
- * that no live claim holds.
+ * True if a claim of this upload has died, or its last attempt ran out of time. Such an upload is sent alone. Ask it
+ * only of an entry that no live claim holds.
  */
 export const isSuspect = (entry: Entry): boolean =>
   entry.state === 'claimed' ||
@@ -156,7 +156,9 @@ export function rerouted(entry: ClaimedEntry, route: RouteSnapshot): ClaimedEntr
   return { ...entry, route, reroute: undefined };
 }
 
-/** The doubt after a POST under this claim, whose last byte was sent by `sentBy`. An earlier doubt is joined with it. */
+/**
+ * The doubt after a POST under this claim, whose last byte was sent by `sentBy`. An earlier doubt is joined with it.
+ */
 export function doubtAfter(entry: ClaimedEntry, sentBy: number, nextAttemptAt = entry.doubt?.nextAttemptAt): Doubt {
   return {
     claimedAt: Math.min(entry.doubt?.claimedAt ?? entry.claimedAt, entry.claimedAt),
@@ -177,7 +179,7 @@ export function searchedInVain(entry: ClaimedEntry): ClaimedEntry {
     : { ...entry, doubt: { ...entry.doubt, place: undefined, isSearched: true } };
 }
 
-/** The claim after its doubt was settled: no flow was made, or the operator or the setting accepts a second one. */
+/** The claim after its doubt was settled: no flow was made. */
 export function withoutDoubt(entry: ClaimedEntry): ClaimedEntry {
   const { doubt: _, ...rest } = entry;
   return rest;
@@ -206,7 +208,9 @@ export function waiting(entry: ClaimedEntry, { reason, message, notBefore, count
   };
 }
 
-/** A search for a flow says nothing about the address for POSTs. Any other wait shows that the service answers there. */
+/**
+ * A search for a flow says nothing about the address for POSTs. Any other wait shows that the service answers there.
+ */
 function misaddressedSinceAfter(entry: ClaimedEntry, reason: WaitReason): number | undefined {
   if (reason === 'misaddressed') return entry.misaddressedSince ?? entry.claimedAt;
   return reason === 'in-doubt' ? entry.misaddressedSince : undefined;
@@ -304,7 +308,8 @@ export function retried(entry: FailedEntry | WaitingEntry, now: number, given?: 
     waits: 0,
     throttledSince: undefined,
     misaddressedSince: undefined,
-    // A held upload waits for the operator's decision about its doubt, and this is it. Any other doubt is still settled.
+    // A held upload waits for the operator's decision about its doubt, and this is it. Any other doubt is still
+    // settled.
     doubt: entry.state === 'waiting' && entry.reason !== 'held' ? withoutDelay(entry.doubt) : undefined,
     state: 'waiting',
     reason: 'retried',

@@ -34,7 +34,8 @@ export async function readState(
  * A collector's lease, and beside it the state that the collector keeps between its ticks.
  *
  * The lease keeps overlapping ticks from doing the same work. What they do is safe without it, so a lost lease is not
- * taken back. The tick only stops writing the state. An unbroken lease also proves that no other tick polled in between.
+ * taken back. The tick only stops writing the state. An unbroken lease also proves that no other tick polled in
+ * between.
  */
 export class Lease {
   readonly #s3: S3Client;

@@ -29,7 +29,9 @@ import {
   waitingKey,
 } from './keys.ts';
 
-/** An entry as it was read or written, and its ETag. A conditional write needs the ETag to replace exactly this entry. */
+/**
+ * An entry as it was read or written, and its ETag. A conditional write needs the ETag to replace exactly this entry.
+ */
 export interface Stored<E extends Entry = Entry> {
   readonly entry: E;
   readonly etag: string;

@@ -29,7 +29,9 @@ export type CompletionDetail = Receipt & {
     readonly receiptKey: string;
     readonly assetCount: number;
     readonly failedOutputCount: number;
-    /** True if the lists were too long for an event. Then `assets` and `failedOutputs` are empty; the receipt has all. */
+    /**
+     * True if the lists were too long for an event. Then `assets` and `failedOutputs` are empty; the receipt has all.
+     */
     readonly isCut: boolean;
   };
 };

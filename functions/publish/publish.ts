@@ -28,8 +28,8 @@ export interface PublishPorts {
 }
 
 /**
- * Publishes how an upload ended: puts the receipt, sends the event, puts the marker of a failure, and at last deletes the
- * running marker.
+ * Publishes how an upload ended: puts the receipt, sends the event, puts the marker of a failure, and at last deletes
+ * the running marker.
  *
  * Everything is made from the terminal entry. If a step fails, all are done again by the next invocation that finds the
  * marker or gets the message. Doing them twice changes nothing. The entry of a failure has `isTold`: true once receipt,

@@ -125,9 +125,9 @@ const UNKNOWN_ADVICE = 'Look the code up in docs/failures.md of the version that
 export type ReceiptSettings = Pick<Settings, 'resultsBucket' | 'resultsPrefix' | 'inboxBucket' | 'inboxPrefix'>;
 
 /**
- * The receipts: one address for each key of the inbox. The address belongs to the upload that is current at that key, in
- * whatever order uploads arrive and end. An upload outside of the present inbox is never current. S3 is not asked about
- * such an upload, because its bucket may be gone, or forbidden to the functions.
+ * The receipts: one address for each key of the inbox. The address belongs to the upload that is current at that key,
+ * in whatever order uploads arrive and end. An upload outside of the present inbox is never current. S3 is not asked
+ * about such an upload, because its bucket may be gone, or forbidden to the functions.
  */
 export class Receipts {
   readonly #s3: S3Client;

@@ -26,7 +26,9 @@ export async function readTold(
   return ports.ledger.read(uploadId, signal);
 }
 
-/** Replaces an entry. The daily sweep does not look for an old upload: if this invocation dies, a marker leads to it. */
+/**
+ * Replaces an entry. The daily sweep does not look for an old upload: if this invocation dies, a marker leads to it.
+ */
 export async function replaceMarked(
   previous: Stored,
   entry: Entry,

@@ -19,11 +19,11 @@ export interface ResubmitPorts {
 }
 
 /**
- * Puts an upload back into the queue if it waits and is due, or if it failed without a flow and nobody was told. Returns
- * its entry if it was sent.
+ * Puts an upload back into the queue if it waits and is due, or if it failed without a flow and nobody was told.
+ * Returns its entry if it was sent.
  *
- * The marker is not dropped but postponed: if the message is lost, or its invocation dies, the marker leads to the upload
- * again. It is dropped once the entry no longer needs it.
+ * The marker is not dropped but postponed: if the message is lost, or its invocation dies, the marker leads to the
+ * upload again. It is dropped once the entry no longer needs it.
  */
 export async function resubmit(
   marker: WaitingMarker,
@@ -42,8 +42,8 @@ export async function resubmit(
   const now = clock.now();
   let next = stored && (needsTelling(stored.entry) ? marker : waitingMarkerOf(stored.entry));
   let sent: Entry | undefined;
-  // A throttled upload is resubmitted only from its marker in the throttled queue. From another marker, we only put that
-  // one back.
+  // A throttled upload is resubmitted only from its marker in the throttled queue. From another marker, we only put
+  // that one back.
   const isInTurn = next?.throttledSince === undefined || marker.throttledSince !== undefined;
   if (stored !== undefined && next !== undefined && next.notBefore <= now && isInTurn) {
     await queue.send(messageFor(stored.entry.upload), signal);

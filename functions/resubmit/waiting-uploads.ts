@@ -8,7 +8,9 @@ import { type ResubmitPorts, resubmit } from './resubmit.ts';
 /** Uploads that are resubmitted side by side. */
 const CONCURRENCY = 16;
 
-/** Maximum number of due uploads resubmitted in a round: half a minute of work, so that running flows have their turn. */
+/**
+ * Maximum number of due uploads resubmitted in a round: half a minute of work, so that running flows have their turn.
+ */
 const DUE_MAX = 4_000;
 
 /** Maximum number of throttled uploads resubmitted in a round beyond the number of flows that ended. */

@@ -30,8 +30,8 @@ interface Waiting {
  * The size of an asset is known only when its answer begins. Until then it is assumed to be as large as the largest of
  * the latest assets. The first asset of all is assumed to be a large one.
  *
- * A slot that needs more memory releases its own before it waits, and comes before new slots. Otherwise slots could wait
- * for each other for ever. Among equals, the order is first come, first served.
+ * A slot that needs more memory releases its own before it waits, and comes before new slots. Otherwise slots could
+ * wait for each other for ever. Among equals, the order is first come, first served.
  */
 export class AssetSlots {
   readonly #bytesMax: number;

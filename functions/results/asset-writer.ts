@@ -9,14 +9,14 @@ import type { SharedGarbage } from './shared-garbage.ts';
 const FIRST_BUFFER_BYTES = 64 * 1024;
 
 /**
- * Size of an answer from which on its asset is taken to need several parts, in bytes. In base64 the asset has at least
- * 7.5 MiB then. Its multipart upload begins beside its download. A smaller answer may hold an asset for a single PUT.
+ * Minimum size of an answer whose asset needs several parts, in bytes. In base64 the asset has at least 7.5 MiB then.
+ * Its multipart upload begins beside its download. A smaller answer may hold an asset for a single PUT.
  */
 const LARGE_ANSWER_BYTES_MIN = 2 * PART_BYTES;
 
 /**
- * Bytes of one asset between two collections of the garbage that they leave behind. Over TLS the garbage is five times as
- * much. With more of it, V8 begins to collect the whole heap, in threads of its own.
+ * Bytes of one asset between two collections of the garbage that they leave behind. Over TLS the garbage is five times
+ * as much. With more of it, V8 begins to collect the whole heap, in threads of its own.
  */
 const COLLECTION_INTERVAL_BYTES = 2 * 1024 * 1024;
 
@@ -120,7 +120,9 @@ export class AssetWriter {
     this.#multipart.send(body, (outcome) => this.#buffers.release(outcome === 'sent' ? part : undefined));
   }
 
-  /** Grows the buffer to full size at once: intermediate buffers would be garbage, and unwritten pages take no memory. */
+  /**
+   * Grows the buffer to full size at once: intermediate buffers would be garbage, and unwritten pages take no memory.
+   */
   async #grow(): Promise<void> {
     const whole = await this.#buffers.take(this.#signal);
     this.#filling.copy(whole, 0, 0, this.#filled);

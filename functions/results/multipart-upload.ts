@@ -17,7 +17,8 @@ export interface UploadTarget {
 }
 
 /**
- * One multipart upload. It begins with its first part or before, sends one part at a time, and ends completed or aborted.
+ * One multipart upload. It begins with its first part or before, sends one part at a time, and ends completed or
+ * aborted.
  */
 export class MultipartUpload {
   readonly #s3: S3Client;

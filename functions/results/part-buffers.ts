@@ -7,8 +7,8 @@ import { PART_BYTES_MIN } from '../s3/limits.ts';
 export const PART_BYTES = PART_BYTES_MIN;
 
 /**
- * The memory of parts: buffers of {@link PART_BYTES} that all uploads of a process share and reuse. An upload needs one.
- * With a second one it is faster, because it fills that one while the first is sent.
+ * The memory of parts: buffers of {@link PART_BYTES} that all uploads of a process share and reuse. An upload needs
+ * one. With a second one it is faster, because it fills that one while the first is sent.
  */
 export class PartBuffers {
   readonly #countMax: number;
@@ -23,7 +23,8 @@ export class PartBuffers {
   }
 
   /**
-   * Takes a buffer, or waits until another upload releases one. An upload that has one never waits for another upload.
+   * Takes a buffer, or waits until one is released. An upload that waits has no other buffer but that of a part under
+   * way, so every wait ends.
    * @throws the signal's reason.
    */
   take(signal: AbortSignal): Promise<Buffer> {

@@ -38,7 +38,7 @@ export function assetKey(
   };
   const filled = settings.resultsKey.replace(/\{\w+\}/g, (name) => (isPlaceholder(name) ? parts[name] : name));
   const key = settings.resultsPrefix + filled;
-  // An upload whose key is this asset's folder has its receipt at this one name.
+  // This name is reserved: an upload whose key equals the asset's folder stores its receipt here.
   return shortened(key.replace(/(^|\/)r(?=eceipt\.json$)/, '$1%72'));
 }
 

@@ -10,7 +10,7 @@ import { PART_BYTES, PartBuffers } from './part-buffers.ts';
 import { ASSET_METADATA, FLOW_METADATA, UPLOAD_METADATA } from './results-keys.ts';
 import { SharedGarbage } from './shared-garbage.ts';
 
-/** Memory that a large asset takes, in bytes: one part, and every other large asset fills a second part meanwhile. */
+/** Memory that is reserved for a large asset, in bytes: a part that fills, and half a part that is sent. */
 const LARGE_ASSET_BYTES = 1.5 * PART_BYTES;
 
 /** Maximum number of part buffers. With 16 large assets, half of them can fill a second part. */
@@ -55,8 +55,8 @@ interface AssetDestination {
  * The results bucket: whole assets, each written once.
  *
  * What exists when: nothing exists under the final key until every byte was received and checked. A small asset is one
- * conditional PUT at the very end. A large asset is a multipart upload: it is completed, conditionally, at the very end,
- * and aborted after any error.
+ * conditional PUT at the very end. A large asset is a multipart upload: it is completed, conditionally, at the very
+ * end, and aborted after any error.
  *
  * If the key is taken, the object's metadata tells whether it is this asset, stored by an earlier or another run. Then
  * it is hashed and stands for this asset. Any other object is left alone: {@link KeyTakenError}. The metadata proves

@@ -2,8 +2,8 @@ import { collectYoungGarbage } from '../base/young-generation.ts';
 
 /**
  * Bytes of all assets together between two collections of the garbage that they leave behind. An asset of 1 MB is too
- * short for a collection of its own, but 32 of them are stored side by side. Over TLS, a process that stored 250 of them
- * took 297 MiB without this and 241 with it. It took 400 where V8's own threads got little of the processor.
+ * short for a collection of its own, but 32 of them are stored side by side. Over TLS, a process that stored 250 of
+ * them took 297 MiB without this and 241 with it. It took 400 where V8's own threads got little of the processor.
  */
 const COLLECTION_INTERVAL_BYTES = 16 * 1024 * 1024;
 

@@ -7,17 +7,17 @@ import {
 } from '@aws-sdk/client-s3';
 
 /*
- * An SDK call costs 0.8 ms of processor time, and four fifths of it is spent between the parts that do the work: the SDK
- * resolves some twenty middlewares, the endpoint rules, the user agent and the auth scheme anew for each request. A small
- * file takes nine requests. Here the first attempt of the three frequent operations goes straight through the client's
- * own parts:
+ * An SDK call costs 0.8 ms of processor time, and four fifths of it is spent between the parts that do the work: the
+ * SDK resolves some twenty middlewares, the endpoint rules, the user agent and the auth scheme anew for each request. A
+ * small file takes nine requests. Here the first attempt of the three frequent operations goes straight through the
+ * client's own parts:
  *
  *   protocol.serializeRequest ─▶ checksum ─▶ signer.sign ─▶ requestHandler.handle ─▶ protocol.deserializeResponse
  *
- * Nothing is decided here. The first request of an operation to a bucket takes the SDK's way, and shows the endpoint, the
- * region to sign for, and the headers that it chose. Later ones reuse these. If an attempt does not simply succeed, the
- * SDK gets its answer, or its error, as that of its own first attempt. So retries with their backoff, the correction of
- * the clock, and every error stay the SDK's.
+ * Nothing is decided here. The first request of an operation to a bucket takes the SDK's way, and shows the endpoint,
+ * the region to sign for, and the headers that it chose. Later ones reuse these. If an attempt does not simply succeed,
+ * the SDK gets its answer, or its error, as that of its own first attempt. So retries with their backoff, the
+ * correction of the clock, and every error stay the SDK's.
  */
 
 /** Operations that are sent directly, by the names of their commands. Minified, a class has another name. */
@@ -27,7 +27,7 @@ const OPERATIONS = {
   DeleteObjectCommand,
 } as const;
 
-/** Members of their inputs that no middleware of the SDK turns into anything else than a header. */
+/** Members of their inputs that need no middleware of the SDK. A command with any other member takes the SDK's way. */
 const MEMBERS: ReadonlySet<string> = new Set([
   'Bucket',
   'Key',
@@ -40,7 +40,9 @@ const MEMBERS: ReadonlySet<string> = new Set([
   'IfNoneMatch',
 ]);
 
-/** Maximum number of routes that are kept: three operations, and the buckets of this pipeline and of earlier inboxes. */
+/**
+ * Maximum number of routes that are kept: three operations, and the buckets of this pipeline and of earlier inboxes.
+ */
 const ROUTES_MAX = 64;
 
 /** Headers that are the same for all requests of an operation to a bucket. */
@@ -85,8 +87,8 @@ interface DirectOptions {
 }
 
 /**
- * Makes a client send the first attempts of frequent requests directly. Middleware that is added to the client later must
- * see every request, so it turns this off.
+ * Makes a client send the first attempts of frequent requests directly. Middleware that is added to the client later
+ * must see every request, so it turns this off.
  */
 export function sendDirectly(client: S3Client, options: DirectOptions): void {
   const direct = new DirectRequests(client, options);

@@ -9,7 +9,7 @@ import { type PipelineSettings, SETTINGS_DEFAULT, settingsSchema } from './setti
 
 const PIPELINE_DEFAULT = 'flowdrop';
 
-/** The context `flowdrop` of cdk.json: the parts that the functions need. */
+/** The configuration: `flowdrop.json`, or the context `flowdrop` of cdk.json. */
 export interface Context {
   readonly pipeline: string;
   readonly baseUrl: URL;
@@ -32,7 +32,7 @@ const contextSchema = strictObject(
 );
 
 /**
- * Parses the context of cdk.json with the schemas that the functions use.
+ * Parses a configuration with the schemas that the functions use.
  * @throws {ConfigurationError} It names every issue with its path (`flowdrop.routes[1].suffixes[0]`) and value.
  */
 export function parseContext(value: unknown, where = 'flowdrop'): Context {

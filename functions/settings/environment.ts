@@ -10,8 +10,9 @@ import { baseUrlSchema } from './service-address.ts';
 import { type PipelineSettings, settingsSchema } from './settings.ts';
 
 /**
- * The environment of both functions: the only way in which infrastructure passes them anything. The compiler checks the
- * stack against this type. A function parses it once, at its cold start.
+ * The environment of both functions. The compiler checks the stack against this type. A function parses it once, at its
+ * cold start. Two things come another way: long routes in a file beside the bundle, and the number of a collector in
+ * the event of its schedule.
  */
 export interface Env {
   /** Name of the pipeline. It is part of every flow's tag. */
@@ -28,8 +29,8 @@ export interface Env {
   /** Name of the collecting function, for the command that retries a failed upload. */
   readonly COLLECT_FUNCTION: string;
   /**
-   * Only in a local run, which must name no function of AWS: the folder whose files are the uploads. Empty if they come
-   * from no folder.
+   * The inbox folder of a local run, and empty if the run has none. A failure's receipt then says how to touch the file
+   * again, in place of a command of AWS. A deployment does not set it.
    */
   readonly LOCAL_INBOX?: string;
   /** Name or ARN of the event bus that receives an event for each ended upload. */

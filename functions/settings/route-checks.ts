@@ -8,7 +8,10 @@ import type { Route } from '../uploads/routes.ts';
  * functions: what is deployed goes on.
  */
 
-/** Most combinations of one route's values that are checked one by one. A route with more is checked as a whole. */
+/**
+ * Maximum number of combinations of one route's values that are checked one by one. With more, it is checked as a
+ * whole.
+ */
 const COMBINATIONS_MAX = 5_000;
 
 /**
@@ -55,8 +58,8 @@ function combinationsOf(conditions: Conditions): readonly Conditions[] {
 }
 
 /**
- * Names what is most likely a mistake in a route that can match all the same. A suffix may well have no dot, and a client
- * may send any `Content-Type`. So these are warnings.
+ * Names what is most likely a mistake in a route that can match all the same. A suffix may well have no dot, and a
+ * client may send any `Content-Type`. So these are warnings.
  */
 export function warningsOfRoutes(routes: readonly Route[], where: string): string[] {
   return routes.flatMap(({ suffixes = [], mediaTypes = [] }, index) => [

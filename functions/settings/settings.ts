@@ -45,7 +45,7 @@ const PREFIX = /^([A-Za-z0-9!_.'()-]+\/)*$/;
  * come from here. After a change of this table, write the README's table with
  * `npx vitest run test/settings/readme.test.ts --update`.
  *
- * The ends of a range are where another limit would be met anyway: of Lambda's memory and time, or of S3's objects.
+ * Each range ends where a limit of Lambda or S3 would apply anyway.
  */
 export const SETTINGS = {
   /** Maximum number of uploads that one invocation sends at the same time. */
@@ -75,8 +75,8 @@ export const SETTINGS = {
   /** Maximum number of flows that are polled at the same time. */
   pollConcurrency: whole('flows', { min: 1, max: 1_000, default: 64 }),
   /**
-   * Maximum number of large assets that are stored at the same time, each with 7.5 MiB of memory. Small assets share that
-   * memory, up to 32 at the same time.
+   * Maximum number of large assets that are stored at the same time, each with 7.5 MiB of memory. Small assets share
+   * that memory, up to 32 at the same time.
    */
   assetConcurrency: whole('assets', { min: 1, max: 16, default: 8 }),
   /**

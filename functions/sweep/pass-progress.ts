@@ -50,7 +50,9 @@ export class PassProgress {
     return this.#write({ position, counts, heldUntil: this.#invocation.endsAt });
   }
 
-  /** Holds the pass at the same position, unless that was done within ten seconds. Returns false if the run must end. */
+  /**
+   * Holds the pass at the same position, unless that was done within ten seconds. Returns false if the run must end.
+   */
   async renew(): Promise<boolean> {
     return this.#clock.now() < this.#steppedAt + STEP_MS || (await this.#write({ heldUntil: this.#invocation.endsAt }));
   }

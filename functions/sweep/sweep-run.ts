@@ -38,7 +38,7 @@ export interface SweepPorts extends RepairPorts {
   readonly nonce: () => string;
 }
 
-/** What one run did of a pass, with what earlier runs of the same pass did. */
+/** What was done of a pass, by this run and by earlier runs of the same pass. */
 export interface SweepSummary extends SweepCounts {
   readonly kind: SweepKind;
   /** True if the pass came to its end. If false, the next ticks continue it. */
@@ -193,8 +193,8 @@ export class SweepRun {
   }
 
   /**
-   * Goes through the entries that changed since the last pass. The ids begin with the time of the upload, so the listing
-   * begins at the first upload whose entry can have changed without another marker. Returns false if the run must end.
+   * Goes through the entries that changed since the last pass. The ids begin with the time of the upload, so the
+   * listing can leave out old uploads: a marker leads to any of them that changes. Returns false if the run must end.
    */
   async #throughLedger(): Promise<boolean> {
     const { position, since } = this.#progress.pass;

@@ -19,8 +19,8 @@ export interface SweepCounts {
   /** Uploads that a route wants and that have no entry. */
   readonly missed: number;
   /**
-   * Entries whose marker or receipt was put again. In a dry run, it would be. Most were not missing: the marker of every
-   * upload that is under way is put again.
+   * Entries whose marker or receipt was put again. In a dry run, it would be. Most were not missing: the marker of
+   * every upload that is under way is put again.
    */
   readonly repaired: number;
 }
@@ -54,8 +54,8 @@ export interface EndedPass {
 }
 
 /**
- * A daily pass covers new uploads. A backfill goes back to a day that an operator named. A dry run only counts. There is
- * at most one of each.
+ * A daily pass covers new uploads. A backfill goes back to a day that an operator named. A dry run only counts. There
+ * is at most one of each.
  */
 export const SWEEP_KINDS = ['daily', 'backfill', 'dryRun'] as const;
 export type SweepKind = (typeof SWEEP_KINDS)[number];
@@ -80,8 +80,8 @@ const position = z.discriminatedUnion('in', [
 ]);
 
 /**
- * How far ahead of now a stored time may be, in milliseconds. A pass is held for up to 15 minutes, and the clocks of two
- * machines differ. A state with later times is not believed.
+ * How far ahead of now a stored time may be, in milliseconds. A pass is held for up to 15 minutes, and the clocks of
+ * two machines differ. A state with later times is not believed.
  */
 const AHEAD_MAX_MS = 60 * 60_000;
 

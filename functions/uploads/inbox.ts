@@ -74,7 +74,7 @@ export const isInside = (
   { bucket, key }: Pick<Upload, 'bucket' | 'key'>,
 ): boolean => bucket === inboxBucket && key.startsWith(inboxPrefix);
 
-/** The inbox bucket. Both functions read one upload at a time from it, at exactly one version. */
+/** The inbox bucket: opens exactly one version of an object, finds the current one, and lists them all. */
 export class Inbox {
   readonly #s3: S3Client;
   readonly #clock: Clock;
@@ -192,8 +192,8 @@ export class Inbox {
   }
 
   /**
-   * Tells whether a version that S3 refuses to show was deleted. It was if a listing of all versions of its key lacks it.
-   * S3 documents 404 for an absent object if the caller may list the bucket, and says nothing of absent versions.
+   * Tells whether a version that S3 refuses to show was deleted. It was if a listing of all versions of its key lacks
+   * it. S3 documents 404 for an absent object if the caller may list the bucket, and says nothing of absent versions.
    * @returns false if the version is listed, or if the listing gives no proof.
    * @see https://docs.aws.amazon.com/AmazonS3/latest/API/API_GetObject.html ("Permissions")
    */
@@ -221,8 +221,8 @@ interface Pin {
 }
 
 /**
- * The conditions that pin a GET to an upload, in the order in which they are tried. An upload without a version id may be
- * the null version of its key. When versioning is on again, newer versions or a delete marker can hide it.
+ * The conditions that pin a GET to an upload, in the order in which they are tried. An upload without a version id may
+ * be the null version of its key. When versioning is on again, newer versions or a delete marker can hide it.
  */
 function pinsOf({ versionId, etag }: UploadReference): readonly Pin[] {
   const pinned = pinnedVersion(versionId);

@@ -8,9 +8,9 @@ import { essenceOf, MEDIA_TYPE } from './media-type.ts';
  * route's conditions are met.
  *
  * To add a condition, on the object's tags for example, extend this file from top to bottom: {@link Conditions},
- * {@link UploadFacts}, {@link CONDITION_SCHEMAS}, {@link matchesObject}, {@link hasObjectCondition}, {@link FITS_WITHIN}
- * and {@link withinPrefix}. Read a new fact in `Inbox.open` for the creating function, and in `Inbox.current` for the
- * sweep. `operations/explain.ts` tells which condition an upload does not meet.
+ * {@link UploadFacts}, {@link CONDITION_SCHEMAS}, {@link matchesObject}, {@link hasObjectCondition},
+ * {@link FITS_WITHIN} and {@link withinPrefix}. Read a new fact in `Inbox.open` for the creating function, and in
+ * `Inbox.current` for the sweep. `operations/explain.ts` tells which condition an upload does not meet.
  */
 export interface Conditions {
   /** The key starts with one of these. The case of letters does not matter, here and in the next two conditions. */

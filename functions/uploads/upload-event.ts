@@ -31,9 +31,9 @@ export function isFolderMarker(upload: Pick<UploadEvent, 'key' | 'bytes'>): bool
 }
 
 /**
- * Returns the uploads in a message. The message is an S3 notification (`Records`; its keys are URL-encoded, with `+` for
- * a space) or an EventBridge event (`detail`; its keys are not encoded). An `s3:TestEvent` and events of other kinds have
- * no uploads.
+ * Returns the uploads in a message. The message is an S3 notification (`Records`; its keys are URL-encoded, with `+`
+ * for a space) or an EventBridge event (`detail`; its keys are not encoded). An `s3:TestEvent` and events of other
+ * kinds have no uploads.
  * @throws {UnrecognisedEventError} for any other message.
  */
 export function uploadsOf(message: unknown): readonly UploadEvent[] {

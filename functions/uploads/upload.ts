@@ -40,7 +40,7 @@ export function uploadId(object: Pick<Upload, 'bucket' | 'key' | 'versionId' | '
 }
 
 /**
- * What the ids of all uploads from a time on begin with, or sort after. Earlier uploads sort before it.
+ * The digits of a time with which upload ids begin. The ids of earlier uploads sort before them, all others after.
  * @param time milliseconds since the epoch.
  */
 export function secondDigits(time: number): string {

@@ -16,7 +16,8 @@ const METAFILE_BYTES_MAX = 64 * 1024 * 1024;
 
 /**
  * Bundles one TypeScript module, with everything it imports, into `<outDir>/index.mjs` for Lambda's Node 24. The
- * licences of the packages in it are in `<outDir>/THIRD-PARTY-NOTICES.txt`. Synchronous, because CDK's local bundling is.
+ * licences of the packages in it are in `<outDir>/THIRD-PARTY-NOTICES.txt`. Synchronous, because CDK's local bundling
+ * is.
  * @returns esbuild's metafile, which lists the inputs of the bundle.
  * @throws if esbuild fails, or a package has no licence. esbuild prints the reason itself.
  */

@@ -17,8 +17,8 @@ export default types;
 type Types = Readonly<Record<string, readonly string[]>>;
 
 /**
- * A module with one of `mime`'s tables, as a text of half the size. A tenth of a bundle would be the tables. The order
- * of the types is another one, which does not matter: no two types of a table claim the same extension.
+ * A module with one of `mime`'s tables, as a text of half the size. Unpacked, the tables would be a tenth of a bundle.
+ * Packing changes the order of the types, which does not matter: no two types of a table claim the same extension.
  * @throws if the table cannot be packed.
  */
 export function packedTypes(types: Types): string {

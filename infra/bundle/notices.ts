@@ -47,9 +47,9 @@ interface Package {
 }
 
 /**
- * Writes {@link NOTICES_FILE} beside the bundle. The licences of most packages demand that they travel with the code, and
- * esbuild's legal comments have none of them. Packages without code in the bundle are left out. The file depends only on
- * the packages, because it is part of what CDK hashes.
+ * Writes {@link NOTICES_FILE} beside the bundle. The licences of most packages demand that they travel with the code,
+ * and esbuild's legal comments have none of them. Packages without code in the bundle are left out. The file depends
+ * only on the packages, because it is part of what CDK hashes.
  *
  * The build fails if a package has no licence.
  */

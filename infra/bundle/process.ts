@@ -71,9 +71,9 @@ const { metafile } = await build({
   // "node:..." is not supported".
   mainFields: ['module', 'main'],
   alias: {
-    // An ESM import of a Node.js module initialises all of its lazy exports (nodejs/node#59686): node:http loads undici,
-    // node:crypto loads Web Crypto, node:process opens the standard streams. That is a good part of a cold start. The
-    // stand-ins return the same modules without loading any of that.
+    // An ESM import of a Node.js module initialises all of its lazy exports (nodejs/node#59686): node:http loads
+    // undici, node:crypto loads Web Crypto, node:process opens the standard streams. That is a good part of a cold
+    // start. The stand-ins return the same modules without loading any of that.
     ...Object.fromEntries(
       ['http', 'https', 'crypto', 'process', 'dns'].flatMap((name) =>
         [`node:${name}`, name].map((specifier) => [specifier, here(`aliases/${name}.ts`)]),

@@ -13,7 +13,10 @@ interface ServiceUse {
 /** Permissions to send to an encrypted queue or topic. */
 const SENDING = ['kms:Decrypt', 'kms:GenerateDataKey*'];
 
-/** Permissions to encrypt a log group. @see https://docs.aws.amazon.com/AmazonCloudWatch/latest/logs/encrypt-log-data-kms.html */
+/**
+ * Permissions to encrypt a log group.
+ * @see https://docs.aws.amazon.com/AmazonCloudWatch/latest/logs/encrypt-log-data-kms.html
+ */
 const LOGGING = ['kms:Encrypt*', 'kms:Decrypt*', 'kms:ReEncrypt*', 'kms:GenerateDataKey*', 'kms:Describe*'];
 
 /** Allows an AWS service to send to queues and topics that the key encrypts, on behalf of this account only. */

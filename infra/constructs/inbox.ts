@@ -152,7 +152,10 @@ export class Inbox extends Construct {
   }
 }
 
-/** Says at synth how to turn on the bucket's EventBridge events. Of an imported bucket it is unknown whether they are on. */
+/**
+ * Says at synth how to turn on the bucket's EventBridge events. Of an imported bucket it is unknown whether they are
+ * on.
+ */
 function noteEvents(scope: Construct, bucket: IBucket): void {
   const resource = bucket.node.defaultChild;
   const notifications = resource instanceof CfnBucket ? resource.notificationConfiguration : undefined;

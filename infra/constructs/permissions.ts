@@ -24,9 +24,9 @@ export function allowBucket(role: IRole, bucket: IBucket, permission: Permission
 }
 
 /**
- * Adds the condition that a bucket belongs to the account that it is known to belong to. An ARN of S3 names no account, so
- * another account could take over the name of a bucket that was deleted. For an imported bucket it is the account that it
- * was imported with, or else that of the stack.
+ * Adds the condition that a bucket belongs to the account that it is known to belong to. An ARN of S3 names no account,
+ * so another account could take over the name of a bucket that was deleted. For an imported bucket it is the account
+ * that it was imported with, or else that of the stack.
  * @see https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_condition-keys.html#condition-keys-resourceaccount
  */
 export function ofOwner(bucket: IBucket, conditions: Permission['conditions'] = {}): Permission['conditions'] {

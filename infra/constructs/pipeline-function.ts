@@ -17,7 +17,10 @@ import { allow, deny } from './permissions.ts';
  */
 export const FUNCTION_TIMEOUT = Duration.minutes(15);
 
-/** Lambda's limit on all names and values together. @see https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html */
+/**
+ * Lambda's limit on all names and values together.
+ * @see https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html
+ */
 const ENVIRONMENT_BYTES_MAX = 4096;
 
 /** Assumed length of a value that is known only after deployment. The ARNs and URLs of a pipeline are shorter. */
@@ -83,7 +86,8 @@ export class PipelineFunction extends Construct {
       logGroup: this.logGroup,
       ...network,
     });
-    // The function refers to its role but not to the role's policy. Without this, it could run before it has permissions.
+    // The function refers to its role but not to the role's policy. Without this, it could run before it has
+    // permissions.
     this.function.node.addDependency(this.role);
   }
 

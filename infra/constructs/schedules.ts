@@ -65,8 +65,8 @@ export class Schedules extends Construct {
   }
 
   /**
-   * @param id not the one of a schedule before it had a group: CloudFormation cannot move a schedule into a group, and
-   * fails. With another id it makes a new schedule and deletes the old one.
+   * @param id differs from the ids of the schedules before they had a group: CloudFormation cannot move a schedule into
+   * a group, and fails. With another id it makes a new schedule and deletes the old one.
    * @see https://github.com/aws/aws-cdk/issues/34216
    */
   #schedule(id: string, { description, rate, event }: ScheduleProps): void {

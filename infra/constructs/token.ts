@@ -20,7 +20,10 @@ export class Token extends Construct {
     this.secret = existing ?? this.#newSecret(pipeline, encryptionKey);
   }
 
-  /** Holds a random placeholder until the operator stores the token. Until then the service rejects it, and uploads wait. */
+  /**
+   * Holds a random placeholder until the operator stores the token. Until then the service rejects it, and uploads
+   * wait.
+   */
   #newSecret(pipeline: string, encryptionKey: IKey | undefined): ISecret {
     const secret = new Secret(this, 'Secret', {
       description: `Token of the flow service for the pipeline ${pipeline}: the token itself, or JSON with the field "token"`,

@@ -43,8 +43,7 @@ export class UploadQueue extends Construct {
       visibilityTimeout,
       deadLetterQueue,
       // No queue may make this one its dead-letter queue: foreign messages would be taken for uploads. The dead-letter
-      // queue cannot be limited to this queue. Each of the two would need the ARN of the other before it exists, unless
-      // their names were fixed, and a new name would replace the deployed queues with their messages.
+      // queue cannot be limited to this queue, because each of the two would need the ARN of the other one first.
       redriveAllowPolicy: { redrivePermission: RedrivePermission.DENY_ALL },
     });
   }

@@ -14,7 +14,7 @@ const STUCK_AGE = Duration.hours(6);
 /**
  * Age of the oldest queued message that raises an alarm. Messages are received at once, unless something delays every
  * file or their invocation crashed. SQS leaves a message out of this metric after its third receive. That is 34 minutes
- * after the first at the earliest, because a message stays hidden for 17 minutes.
+ * after the first at the earliest, because a message stays hidden for 17 minutes or more.
  * @see https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-available-cloudwatch-metrics.html
  */
 const QUEUE_AGE = Duration.minutes(30);
@@ -39,7 +39,8 @@ const LONG_RETRY_PERIOD = Duration.millis(Math.max(HELD_WAIT_MS, DUE_AGAIN_MS));
 
 /**
  * Period in which at least one tick must complete. A tick is counted at its end and may take 15 minutes. Two kinds of
- * tick are not counted: those that find their lease taken, and those that the service cut short by answering no request.
+ * tick are not counted: those that find their lease taken, and those that the service cut short by answering no
+ * request.
  */
 const TICK_PERIOD = Duration.minutes(20);
 
@@ -80,8 +81,8 @@ export interface Condition {
    * True if a missing datapoint meets the condition. The functions write a count of failures only if there is one, so
    * a missing count is good. A missing heartbeat is bad.
    *
-   * CloudWatch uses this option only if it finds fewer datapoints than periods. It looks at some older periods too. So a
-   * condition of several periods may be met by the last few that have a datapoint.
+   * CloudWatch uses this option only if it finds fewer datapoints than periods. It looks at some older periods too. So
+   * a condition of several periods may be met by the last few that have a datapoint.
    * @see https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarms-and-missing-data.html
    * @default false
    */
@@ -295,7 +296,8 @@ function whileMeasured(measured: Metric): Pick<Condition, 'metric' | 'periods'> 
 }
 
 /**
- * The metric with zeros where it has no datapoint. With no datapoint, an alarm evaluates older ones. FILL prevents that.
+ * The metric with zeros where it has no datapoint. With no datapoint, an alarm evaluates older ones. FILL prevents
+ * that.
  * @see https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/using-metric-math.html
  * @see https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarms-and-missing-data.html
  */

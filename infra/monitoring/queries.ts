@@ -19,13 +19,13 @@ const BOTH: readonly FunctionName[] = ['create-flow', 'collect-outputs'];
 const CREATE: readonly FunctionName[] = ['create-flow'];
 const COLLECT: readonly FunctionName[] = ['collect-outputs'];
 
-/** Most rows of a list. */
+/** Maximum number of rows of a list. */
 const ROWS = 'limit 1000';
 const NEWEST_FIRST = 'sort @timestamp desc';
 
 /**
- * Every field and message is one that the functions write: `test/infra/monitoring/queries.test.ts` runs the queries over
- * real lines. Fields with an @ are CloudWatch's own.
+ * Every field and message is one that the functions write: `test/infra/monitoring/queries.test.ts` runs the queries
+ * over real lines. Fields with an @ are CloudWatch's own.
  * @see https://docs.aws.amazon.com/AmazonCloudWatch/latest/logs/CWL_AnalyzeLogData-discoverable-fields.html
  */
 const QUERIES: readonly SavedQuery[] = [

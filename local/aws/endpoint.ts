@@ -4,8 +4,8 @@ import type { Credentials } from './credentials.ts';
  * The stand-ins for AWS services. Each service has a folder with the same two parts: a class that holds its state in
  * this process (`EmbeddedS3`, `Queue`, `SecretStore`, `EventBus`), and `http.ts`, which serves that state to the SDK's
  * client on 127.0.0.1, if the client signs its requests (`signature.ts`). `serve-aws.ts` starts all endpoints. To add a
- * service, add a folder of this shape and start its endpoint there. Lambda is the exception: only operators call it, and
- * `pipeline.ts` serves its functions by `lambda/http.ts`.
+ * service, add a folder of this shape and start its endpoint there. Lambda is the exception: only operators call it,
+ * and `pipeline.ts` serves its functions by `lambda/http.ts`.
  */
 
 /** A service that listens on 127.0.0.1. */

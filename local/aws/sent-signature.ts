@@ -112,7 +112,7 @@ function inHeader(headers: SignableRequest['headers'], authorization: string): S
   const [credential, signedHeaders, signature] = ['Credential', 'SignedHeaders', 'Signature'].map((name) =>
     fields.get(name),
   );
-  // Three names in three fields: none is there twice, and there is no other.
+  // Three fields that have these three names: each is there once, and no other is.
   if (!credential || !signedHeaders || !signature || rest.split(',').length !== 3) {
     const message = 'expecting Credential, SignedHeaders and Signature, each once';
     throw new SignatureError('malformed', { form, message });

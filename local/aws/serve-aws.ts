@@ -37,7 +37,8 @@ export interface ServedAws {
 
 /**
  * Serves every AWS service that the functions call.
- * @param onAccess called for every request whose signature is valid. The S3 reports its requests through its option `authorize` instead.
+ * @param onAccess called for every request whose signature is valid. The S3 reports its requests through its option
+ * `authorize` instead.
  * @param closing closes the endpoints.
  */
 export async function serveAws(

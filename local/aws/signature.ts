@@ -53,8 +53,8 @@ export class SignatureVerifier {
   }
 
   /**
-   * @param payloadHash returns the last line of the canonical request: the SHA-256 of the body in hexadecimal digits, or
-   * the word that says why there is none.
+   * @param payloadHash returns the last line of the canonical request: the SHA-256 of the body in hexadecimal digits,
+   * or the word that says why there is none.
    * @throws {SignatureError} and what `payloadHash` throws.
    */
   verify(request: SignableRequest, payloadHash: () => string): Verified {

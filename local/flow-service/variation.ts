@@ -57,8 +57,8 @@ export interface Variation {
   /** Sort key of the listing: the time of creation, or of the last change of state. */
   listSort: 'created' | 'changed';
   /**
-   * What `?created_after=<ISO 8601>` does to the listing: nothing; shows flows created since then; those created before,
-   * within a minute, or within an hour; those changed since then; those ended since then; or the request is
+   * What `?created_after=<ISO 8601>` does to the listing: nothing; shows flows created since then; those created
+   * before, within a minute, or within an hour; those changed since then; those ended since then; or the request is
    * rejected.
    */
   listFilter: 'ignored' | 'created' | 'inverted' | 'minute' | 'hour' | 'changed' | 'ended' | 'rejected';

@@ -5,8 +5,8 @@ import type { ServedMapping } from '../aws/lambda/http.ts';
 import type { EventSource } from './event-source.ts';
 
 /**
- * How long the mapping is on its way to another state, in milliseconds. Lambda takes up to a minute. A caller that does
- * not wait for the end of the change shall notice it here too.
+ * How long the mapping takes to change its state, in milliseconds. Lambda takes up to a minute. It is not zero, so that
+ * a caller that does not wait for the end of the change fails here too.
  */
 const CHANGE_MS = 300;
 

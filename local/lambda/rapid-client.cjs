@@ -1,15 +1,16 @@
 'use strict';
 
 /**
- * Replaces two modules of AWS's runtime interface client (`aws-lambda-ric`), and no other importer's. It is loaded into a
- * function's process before the client. https://docs.aws.amazon.com/lambda/latest/dg/runtimes-api.html
+ * Replaces two modules of AWS's runtime interface client (`aws-lambda-ric`), and no other importer's. It is loaded into
+ * a function's process before the client. https://docs.aws.amazon.com/lambda/latest/dg/runtimes-api.html
  *
- * - `rapid-client.node`, a native module whose build needs cmake. This module offers its three operations of the Runtime
- *   API over plain HTTP.
- * - `node:http`, with which the client reports errors from outside the handler. Here each request carries the secret that
- *   the Runtime API demands.
+ * - `rapid-client.node`, a native module whose build needs cmake. This module offers its three operations of the
+ *   Runtime API over plain HTTP.
+ * - `node:http`, with which the client reports errors from outside the handler. Here each request carries the secret
+ *   that the Runtime API demands.
  *
- * It is plain JavaScript: a function's process must load no more than it would in Lambda, and so no TypeScript stripper.
+ * It is plain JavaScript: a function's process must load no more than it would in Lambda, and so no TypeScript
+ * stripper.
  */
 
 const { registerHooks } = require('node:module');

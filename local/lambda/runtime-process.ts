@@ -255,7 +255,9 @@ export class RuntimeProcess {
   }
 }
 
-/** The certificates that the user trusts beside Node's. An absolute path, because the function runs in another folder. */
+/**
+ * The certificates that the user trusts beside Node's. An absolute path, because the function runs in another folder.
+ */
 function extraCertificates(): Record<string, string> {
   const path = process.env.NODE_EXTRA_CA_CERTS;
   return path ? { NODE_EXTRA_CA_CERTS: resolve(path) } : {};

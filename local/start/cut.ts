@@ -1,6 +1,8 @@
 import stringWidth from 'string-width';
 
-/** The text in at most so many columns. Letters of Asian scripts and emoji have two columns, and are not cut in half. */
+/**
+ * The text in at most so many columns. Letters of Asian scripts and emoji have two columns, and are not cut in half.
+ */
 export function cut(text: string, columns: number): string {
   if (stringWidth(text) <= columns) return text;
   let shown = '';

@@ -4,7 +4,8 @@ import { PRIVATE_FILE_MODE } from './private-folder.ts';
 
 /**
  * Remembers, in a file with one line for each, which receipts are in the results folder with their assets. If a run is
- * killed before it has copied a result, the next run copies it. A result that the user has moved away is not copied again.
+ * killed before it has copied a result, the next run copies it. A result that the user has moved away is not copied
+ * again.
  */
 export class DeliveredReceipts {
   readonly #path: string | undefined;

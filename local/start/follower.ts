@@ -33,7 +33,7 @@ interface ProgressOfUpload {
 
 interface Ended {
   readonly kind: 'ended';
-  /** The receipt, or what it would be if it had not given way to that of a newer version of the file. */
+  /** The receipt of this upload, even if that of a newer version of the file is at its address. */
   readonly receipt: Receipt;
   /** Undefined if the receipt gave way. */
   readonly receiptPath: string | undefined;
@@ -42,12 +42,13 @@ interface Ended {
 
 /**
  * Follows the pipeline through its buckets. The entries of the ledger tell the state of each upload. The objects of the
- * results bucket are copied to the results folder. `ended` is reported once for every upload, after all its files are in
- * the folder:
+ * results bucket are copied to the results folder. `ended` is reported once for every upload, after all its files are
+ * in the folder:
  *
  * - when its receipt is put, or
- * - when its end has been published, although no receipt of it was seen. A receipt's address belongs to the version that is
- *   current at its key, so the receipt of an older version may never be put, or may be replaced before it is read here.
+ * - when its end has been published, although no receipt of it was seen. A receipt's address belongs to the version
+ *   that is current at its key, so the receipt of an older version may never be put, or may be replaced before it is
+ *   read here.
  */
 export class Follower {
   readonly #s3: S3Client;

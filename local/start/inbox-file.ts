@@ -16,7 +16,9 @@ export interface InboxFile extends FileVersion {
   readonly path: string;
   /** The path below the inbox folder, with slashes. It becomes the key of the upload. */
   readonly key: string;
-  /** The inbox folder without symlinks in its path. The file is not read if it is outside. Default: it may be anywhere. */
+  /**
+   * The inbox folder without symlinks in its path. The file is not read if it is outside. Default: it may be anywhere.
+   */
   readonly root?: string;
 }
 
@@ -51,8 +53,9 @@ export function isBelow(folder: string, path: string): boolean {
 
 /**
  * Reads exactly one version of a file, in blocks. Returns its content after the last block.
- * @throws {FileChangedError} before the last block is followed by the end, if the file is another version by then: what
- *   was read is then of no use.
+ * @throws {FileChangedError} the file changed while it was read. It is thrown after the last block, in place of the
+ * end.
+ *   Discard what was read.
  * @throws the signal's reason when it aborts.
  */
 export async function* readVersion(file: InboxFile, signal: AbortSignal): AsyncGenerator<Uint8Array, Content> {
@@ -101,7 +104,9 @@ async function openVersion(file: InboxFile): Promise<FileHandle> {
   }
 }
 
-/** Checks that the open file is the version, and that it is what the path leads to: it may have been replaced or moved. */
+/**
+ * Checks that the open file is the version, and that it is what the path leads to: it may have been replaced or moved.
+ */
 async function checkVersion(file: InboxFile, handle: FileHandle): Promise<void> {
   const opened = await handle.stat();
   const path = await realpath(file.path).catch(() => undefined);

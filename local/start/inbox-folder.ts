@@ -10,13 +10,14 @@ const SETTLE_MS = 1_000;
 /** A file that grows with pauses must rest for this many times its longest pause. */
 const SETTLE_PAUSES = 3;
 /**
- * The longest rest, in milliseconds. Two changes that are further apart count as two edits, not as one writer's pause: a
- * user who saves a file every minute should not have to wait for minutes.
+ * The longest rest, in milliseconds. Two changes that are further apart count as two edits, not as one writer's pause:
+ * a user who saves a file every minute should not have to wait for minutes.
  */
 const SETTLE_MAX_MS = 30_000;
 
 /**
- * The same for a file that was already taken, in milliseconds. A later change is a correction, which the user waits for.
+ * The same for a file that was already taken, in milliseconds. A later change is a correction, which the user waits
+ * for.
  */
 const TAKEN_PAUSE_MAX_MS = 3_000;
 
@@ -34,8 +35,8 @@ interface Seen {
 
 /**
  * The folder into which the user puts files. It is polled, not watched. Chokidar 6.0.0 was tried: when a busy process
- * misses events (Linux drops them above 16,384), it never learns of the files, and its rest before an event has one length
- * and heeds only the size, so a file that grew with pauses of 1.5 s came three times.
+ * misses events (Linux drops them above 16,384), it never learns of the files, and its rest before an event has one
+ * length and heeds only the size, so a file that grew with pauses of 1.5 s came three times.
  */
 export class InboxFolder {
   readonly #dir: string;
@@ -54,9 +55,10 @@ export class InboxFolder {
   }
 
   /**
-   * Returns the files that have become complete since the last poll: they have not changed for a second, or for longer if
-   * they were growing with pauses. Each file is returned once, and again after a change. Hidden files, files in hidden
-   * folders, files with the name of an unfinished download, and symlinks that lead out of the folder are ignored.
+   * Returns the files that have become complete since the last poll: they have not changed for a second, or for longer
+   * if they were growing with pauses. Each file is returned once, and again after a change. Hidden files, files in
+   * hidden folders, files with the name of an unfinished download, and symlinks that lead out of the folder are
+   * ignored.
    */
   async poll(): Promise<InboxFile[]> {
     const files = await this.#files();
@@ -74,7 +76,9 @@ export class InboxFolder {
     return settled;
   }
 
-  /** Lets a later poll return a file again that could not be uploaded, `delayMs` later than a new file at the earliest. */
+  /**
+   * Lets a later poll return a file again that could not be uploaded, `delayMs` later than a new file at the earliest.
+   */
   offerAgain(key: string, delayMs = 0): void {
     const seen = this.#seen.get(key);
     if (seen) this.#seen.set(key, { ...seen, since: this.#clock.now() + delayMs, taken: false });

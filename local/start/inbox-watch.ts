@@ -5,7 +5,9 @@ import type { KnownFiles } from './known-files.ts';
 
 /** Maximum number of files that are uploaded at the same time. */
 export const UPLOADS_MAX = 4;
-/** A file that could not be uploaded is tried again after this time in milliseconds, doubled each time up to an hour. */
+/**
+ * A file that could not be uploaded is tried again after this time in milliseconds, doubled each time up to an hour.
+ */
 const RETRY_MS = 60_000;
 const RETRY_MAX_MS = 3_600_000;
 
@@ -35,8 +37,8 @@ export interface InboxWatchOptions {
 }
 
 /**
- * Uploads what the inbox folder offers, each content once. What is tracked is the content: a key may get a new one while
- * the old one waits, is uploaded or runs.
+ * Uploads what the inbox folder offers, each content once. What is tracked is the content: a key may get a new one
+ * while the old one waits, is uploaded or runs.
  *
  *   settled ──▶ queued ──▶ known? ──▶ uploaded ──▶ ended, results delivered
  *      ▲                     │            │ remember: 'uploaded'    │ remember: 'ended'
@@ -118,7 +120,10 @@ export class InboxWatch {
     else delivered.then(() => this.#note(known.done(file.key, content)));
   }
 
-  /** True if the folder offered the same version again after it was said to have changed. Its file system may be at fault. */
+  /**
+   * True if the folder offered the same version again after it was said to have changed. Its file system may be at
+   * fault.
+   */
   #isUnchanged(file: InboxFile): boolean {
     const before = this.#changed.get(file.key);
     this.#changed.set(file.key, file);

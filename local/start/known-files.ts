@@ -39,8 +39,8 @@ export class KnownFiles {
   }
 
   /**
-   * True if this content was uploaded by this run, or dealt with by an earlier one. If size and modification time are the
-   * same, but something has changed (the mode, or the content by a program that keeps the time), the file is read.
+   * True if this content was uploaded by this run, or dealt with by an earlier one. If size and modification time are
+   * the same, but something has changed (the mode, or the content by a program that keeps the time), the file is read.
    * @throws {FileChangedError}
    */
   async has(file: InboxFile, signal: AbortSignal): Promise<boolean> {

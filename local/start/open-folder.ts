@@ -7,8 +7,9 @@ const DESCRIPTORS = '/proc/self/fd';
 const HAS_DESCRIPTORS = existsSync(DESCRIPTORS);
 
 /**
- * A folder that is held open, so that nobody can put a symlink in its place. Node has no `openat`: on Linux the paths of
- * descriptors stand in for it. Elsewhere the path is checked before each use, and an attacker has the time in between.
+ * A folder that is held open, so that nobody can put a symlink in its place. Node has no `openat`: on Linux the paths
+ * of descriptors stand in for it. Elsewhere the path is checked before each use, and an attacker has the time in
+ * between.
  */
 export class OpenFolder implements AsyncDisposable {
   /** Its path when it was opened. */

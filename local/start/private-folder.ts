@@ -2,7 +2,9 @@ import { chmodSync, mkdirSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { ConfigurationError } from '../../functions/base/validation.ts';
 
-/** Modes of what only the user of this run may read: uploads, results, logs and the ledger are copies of private files. */
+/**
+ * Modes of what only the user of this run may read: uploads, results, logs and the ledger are copies of private files.
+ */
 export const PRIVATE_FOLDER_MODE = 0o700;
 export const PRIVATE_FILE_MODE = 0o600;
 

@@ -12,7 +12,9 @@ const UNSAFE_CHARACTERS = /[\u0000-\u001f\u007f<>:"|?*\\%]/g;
 /** Names that Windows reserves for devices, with any extension. */
 const DEVICE_NAME = /^(con|prn|aux|nul|com\d|lpt\d)(?=\.|$)/i;
 
-/** Errors for a key that cannot be a path: it is too long, or a symlink, or something of another kind, is in its way. */
+/**
+ * Errors for a key that cannot be a path: it is too long, or a symlink, or something of another kind, is in its way.
+ */
 const NO_PLACE_CODES = new Set(['ENAMETOOLONG', 'ENOTDIR', 'EISDIR', 'EEXIST', 'ENOTEMPTY', 'ELOOP']);
 
 /** A file that is being written. The number is the process that writes it. */
@@ -30,8 +32,8 @@ export class ResultsFolder {
 
   /**
    * Writes an object to a temporary file, and moves it to its path when it is complete. Returns the path, which is
-   * inside the folder for every key. No symlink is followed: a symlink in the place of the file is replaced, and with one
-   * in the place of a parent folder, the file gets another path.
+   * inside the folder for every key. No symlink is followed: a symlink in the place of the file is replaced, and with
+   * one in the place of a parent folder, the file gets another path.
    */
   async write(key: string, body: Iterable<Uint8Array> | AsyncIterable<Uint8Array>): Promise<string> {
     await mkdir(this.#dir, { recursive: true });

@@ -34,7 +34,9 @@ const INBOX_POLL_INTERVAL_MS = 400;
 
 /** From this size on, the status says how much of a file is uploaded. */
 const PERCENT_BYTES_MIN = 5_000_000;
-/** How often a named file is read again that changes while it is read, and the time between two tries in milliseconds. */
+/**
+ * How often a named file is read again that changes while it is read, and the time between two tries in milliseconds.
+ */
 const CHANGES_MAX = 5;
 const CHANGE_WAIT_MS = 1_000;
 

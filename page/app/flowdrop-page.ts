@@ -17,7 +17,7 @@ import './upload-list.ts';
 
 /** Ends are announced together, so that a hundred of them are one sentence. In milliseconds. */
 const ANNOUNCE_MS = 1_000;
-/** Relative times are drawn anew so often, in milliseconds. */
+/** Time between two drawings of the relative times, in milliseconds. */
 const CLOCK_MS = 1_000;
 
 const UPLOAD_ADDRESS = /^#\/uploads\/(.+)$/;

@@ -141,7 +141,7 @@ function confirmation(change: Change, { queue }: Status): string {
   return queue.visible === 0 ? 'Resume' : `Resume: pay for up to ${plural(queue.visible, 'flow')}`;
 }
 
-/** What the end of a pause tells that was too long. */
+/** The words at the end of a pause that was longer than the queue keeps files. */
 function dropped({ dropped: since }: IntakeAnswer, about: About | undefined): TemplateResult {
   return html`<p role="status">
     <strong>New flows begin again.</strong> The queue drops files after ${count(about?.queueDays ?? 0)} days.

@@ -31,7 +31,9 @@ export interface ChosenFile {
 /** The browser has sent all of it, and the server may be passing it on. A second upload would be paid for as well. */
 const MAY_HAVE_ARRIVED = 'It may be in the inbox all the same. Look in the list before you send it again.';
 
-/** Files that are sent at the same time. A browser makes six connections to a server, and the page needs some itself. */
+/**
+ * Files that are sent at the same time. A browser makes six connections to a server, and the page needs some itself.
+ */
 const CONCURRENCY = 3;
 /** Files in one question for routes. The server takes 10,000. */
 const ROUTED_TOGETHER = 1_000;

@@ -16,8 +16,8 @@ const CONNECTION_WORDS: Readonly<Record<Connection, string>> = {
 };
 
 /**
- * How the pipeline is doing, at a glance. Tells `examine` if the user wants to know more, and `change-intake` with `pause`
- * or `resume`.
+ * How the pipeline is doing, at a glance. Tells `examine` if the user wants to know more, and `change-intake` with
+ * `pause` or `resume`.
  */
 export class PageHeader extends LightElement {
   static override readonly properties = {

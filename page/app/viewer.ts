@@ -12,7 +12,8 @@ ModelViewerElement.mapURLs((url) => {
   const isOwn = origin === location.origin && (pathname.startsWith('/api/') || pathname.startsWith(DECODERS));
   return isOwn || protocol === 'blob:' || protocol === 'data:' ? url : NOT_FETCHED;
 });
-// The constructor of model-viewer reads the decoder locations from this global. It overwrites locations set on the class.
+// The constructor of model-viewer reads the decoder locations from this global. It overwrites locations set on the
+// class.
 Object.assign(self, {
   ModelViewerElement: {
     dracoDecoderLocation: DECODERS,

@@ -16,9 +16,9 @@ const SIGNATURE_PARAMETERS = [
 /**
  * Verifies the signature of a request, and returns the request as its signer meant it.
  *
- * The body is verified while it is read (`incoming.ts`), if its signer signed it: by its SHA-256, or chunk by chunk. The
- * caller stores nothing before that. `UNSIGNED-PAYLOAD` and `STREAMING-UNSIGNED-PAYLOAD-TRAILER` leave the body out, so
- * it is not hashed: the sender of such a request must be trusted, and is, because it has the key.
+ * The body is verified while it is read (`incoming.ts`), if its signer signed it: by its SHA-256, or chunk by chunk.
+ * The caller stores nothing before that. `UNSIGNED-PAYLOAD` and `STREAMING-UNSIGNED-PAYLOAD-TRAILER` leave the body
+ * out, so it is not hashed: the sender of such a request must be trusted, and is, because it has the key.
  * @throws {S3Error}
  */
 export function authenticate(call: Call, url: string, verifier: SignatureVerifier): Call {

@@ -40,7 +40,9 @@ const UNSUPPORTED_HEADERS = [
   ...['x-amz-website-redirect-location', 'x-amz-write-offset-bytes'],
 ];
 
-/** The operation that a request names. Throws NotImplemented, MethodNotAllowed, InvalidArgument, InvalidStorageClass. */
+/**
+ * The operation that a request names. Throws NotImplemented, MethodNotAllowed, InvalidArgument, InvalidStorageClass.
+ */
 export function operationOf(call: Call): Operation {
   const { query, headers, bucket, key } = call;
   const unsupported =
