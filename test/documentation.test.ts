@@ -6,6 +6,13 @@ import { describe, expect, it } from 'vitest';
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const read = (path: string): string => readFileSync(join(ROOT, path), 'utf8');
 
+const FOLDERS = 'functions operations infra local page command-line test bench examples docs'.split(' ');
+const filesOf = (folder: string): readonly string[] =>
+  readdirSync(join(ROOT, folder), { recursive: true, encoding: 'utf8' })
+    .filter((path) => path.endsWith('.ts'))
+    .map((path) => basename(path));
+const FILES: ReadonlySet<string> = new Set(FOLDERS.flatMap(filesOf));
+
 const pages = ['.', 'docs', 'examples', 'examples/own-app']
   .flatMap((folder) => readdirSync(join(ROOT, folder)).map((name) => join(folder, name)))
   .filter((path) => path.endsWith('.md'));
@@ -34,27 +41,22 @@ describe.each(pages)('%s', (page) => {
   });
 
   it('names files of the repository that exist', () => {
-    const named = Array.from(
-      read(page).matchAll(/`((?:functions|infra|local|test|bench|examples|docs)\/[\w./-]+)`/g),
-      ([, path = '']) => path,
-    );
     // The file of a function that is not there yet.
     const planned = ['functions/where-is-my-file.lambda.ts'];
-    expect(named.filter((path) => !planned.includes(path) && !existsSync(join(ROOT, path)))).toEqual([]);
+    const named = Array.from(read(page).matchAll(/`([\w.-]+(?:\/[\w.-]+)*\/?)`/g), ([, path = '']) => path);
+    const paths = named.filter((path) => FOLDERS.includes(path.split('/')[0] ?? '') && path.includes('/'));
+    expect(paths.filter((path) => !planned.includes(path) && !existsSync(join(ROOT, path)))).toEqual([]);
+    // A file may be named without its folder, after another one of the folder.
+    const alone = named.filter((path) => /^[^/]+\.ts$/.test(path));
+    expect(alone.filter((name) => !FILES.has(name) && !existsSync(join(ROOT, name)))).toEqual([]);
   });
 });
 
 it('docs/code-map.md shows where every file of functions/ is, and no file that does not exist', () => {
   const [, map = ''] = /```\n([\s\S]*?)```/.exec(read('docs/code-map.md')) ?? [];
   const shown = new Set(Array.from(map.matchAll(/[\w.-]+\.ts\b/g), ([name]) => name));
-  const files = (folder: string): readonly string[] =>
-    readdirSync(join(ROOT, folder), { recursive: true, encoding: 'utf8' })
-      .filter((path) => path.endsWith('.ts'))
-      .map((path) => basename(path));
-  const folders = ['functions', 'operations', 'infra', 'local', 'page', 'command-line', 'test', 'bench'];
-  const known = new Set(folders.flatMap(files));
-  expect([...shown].filter((name) => !known.has(name))).toEqual([]);
-  expect(files('functions').filter((name) => !shown.has(name))).toEqual([]);
+  expect([...shown].filter((name) => !FILES.has(name))).toEqual([]);
+  expect(filesOf('functions').filter((name) => !shown.has(name))).toEqual([]);
 });
 
 it('nothing tells a reader to install or run the package by its name, which a stranger could publish', () => {

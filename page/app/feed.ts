@@ -15,8 +15,6 @@ const RECONNECT_MAX_MS = 8_000;
 /** How far the list goes. */
 export type ListExtent = Pick<UploadsPage, 'since' | 'isComplete' | 'unreadable'>;
 
-const ENDED: readonly UploadRow['state'][] = ['succeeded', 'failed'];
-
 /**
  * What the server knows, kept up to date by its events. Dispatches `change` after each change, and `end` with the row
  * of an upload that has just ended.
@@ -138,7 +136,7 @@ export class Feed extends EventTarget {
       const old = this.#rows.get(row.id);
       this.#rows.set(row.id, row);
       this.#changed?.add(row.id);
-      const isEnd = ENDED.includes(row.state) && old?.state !== row.state;
+      const isEnd = row.endedAt !== undefined && old?.state !== row.state;
       if (isEnd) this.dispatchEvent(new CustomEvent('end', { detail: row }));
     });
     this.#on(events, 'removed', ({ id }) => {
