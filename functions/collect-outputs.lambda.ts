@@ -6,6 +6,7 @@ import { uploadQueue } from './resubmit/upload-queue.ts';
 
 /** Runs one tick on schedule, or what an operator's event asks for: see `collect-event.ts`. */
 export const handler = lambda(
-  (world) => collectOutputsPorts({ ...world, queue: uploadQueue(new SQSClient(AWS_CLIENT), world.settings.queueUrl) }),
+  (wiring) =>
+    collectOutputsPorts({ ...wiring, queue: uploadQueue(new SQSClient(AWS_CLIENT), wiring.settings.queueUrl) }),
   collect,
 );

@@ -18,7 +18,7 @@ const LARGE_ANSWER_BYTES_MIN = 2 * PART_BYTES;
  * Bytes of one asset between two collections of the garbage that they leave behind. Over TLS the garbage is five times
  * as much. With more of it, V8 begins to collect the whole heap, in threads of its own.
  */
-const COLLECTION_INTERVAL_BYTES = 2 * 1024 * 1024;
+const GARBAGE_BYTES_MAX = 2 * 1024 * 1024;
 
 const NO_BUFFER = Buffer.alloc(0);
 
@@ -61,7 +61,7 @@ export class AssetWriter {
   async write(chunk: Uint8Array): Promise<void> {
     this.#garbage.add(chunk.byteLength);
     this.#bytesSinceCollection += chunk.byteLength;
-    if (this.#bytesSinceCollection > COLLECTION_INTERVAL_BYTES) {
+    if (this.#bytesSinceCollection > GARBAGE_BYTES_MAX) {
       this.#bytesSinceCollection = 0;
       this.#garbage.collect();
     }

@@ -5,7 +5,7 @@ import { collectYoungGarbage } from '../base/young-generation.ts';
  * short for a collection of its own, but 32 of them are stored side by side. Over TLS, a process that stored 250 of
  * them took 297 MiB without this and 241 with it. It took 400 where V8's own threads got little of the processor.
  */
-const COLLECTION_INTERVAL_BYTES = 16 * 1024 * 1024;
+const SHARED_GARBAGE_BYTES_MAX = 16 * 1024 * 1024;
 
 /** The garbage of all assets that a process stores. */
 export class SharedGarbage {
@@ -14,7 +14,7 @@ export class SharedGarbage {
   /** Counts bytes of any asset, and collects the garbage when there is much of it. */
   add(bytes: number): void {
     this.#bytes += bytes;
-    if (this.#bytes > COLLECTION_INTERVAL_BYTES) this.collect();
+    if (this.#bytes > SHARED_GARBAGE_BYTES_MAX) this.collect();
   }
 
   /** Collects the garbage now. */

@@ -41,9 +41,9 @@ const MEMBERS: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * Maximum number of routes that are kept: three operations, and the buckets of this pipeline and of earlier inboxes.
+ * Maximum number of ways that are kept: three operations, and the buckets of this pipeline and of earlier inboxes.
  */
-const ROUTES_MAX = 64;
+const WAYS_MAX = 64;
 
 /** Headers that are the same for all requests of an operation to a bucket. */
 const CONSTANT_HEADERS: readonly string[] = ['host', 'user-agent', 'x-amz-user-agent'];
@@ -62,7 +62,7 @@ interface Protocol {
 }
 
 /** What the SDK has decided about an operation on a bucket. */
-interface Route {
+interface Way {
   /** What the protocol needs besides. */
   readonly serde: object;
   readonly signer: Awaited<ReturnType<Config['signer']>>;
@@ -111,7 +111,7 @@ class DirectRequests {
   readonly #config: Config;
   readonly #options: DirectOptions;
   readonly #sendBySdk: Send;
-  readonly #routes = new Map<string, Route>();
+  readonly #ways = new Map<string, Way>();
 
   constructor(client: S3Client, options: DirectOptions) {
     this.#config = client.config;
@@ -122,25 +122,25 @@ class DirectRequests {
         await this.#learn(args.input as Command['input'], args.request as Request, context as SdkContext);
         return next(args);
       },
-      { step: 'finalizeRequest', priority: 'high', name: 'learnRoutes' },
+      { step: 'finalizeRequest', priority: 'high', name: 'learnWay' },
     );
   }
 
   readonly send: Send = async (command, options) => {
     const isPlain = this.isOn && isDirect(command) && isOrdinary(command, options);
-    const route = isPlain ? this.#routes.get(routeOf(command)) : undefined;
-    if (route === undefined) return this.#sendBySdk(command, options);
+    const way = isPlain ? this.#ways.get(nameOf(command)) : undefined;
+    if (way === undefined) return this.#sendBySdk(command, options);
     const retries = await this.#config.retryStrategy();
     // Each success refills the allowance for retries, which failures use up.
     const token = 'recordSuccess' in retries ? await retries.acquireInitialRetryToken('') : undefined;
-    const attempt = await this.#attempt(route, command, options?.abortSignal);
+    const attempt = await this.#attempt(way, command, options?.abortSignal);
     if (!('output' in attempt)) return this.#sendBySdk(withFirstAttempt(command, attempt), options);
     if (token !== undefined && 'recordSuccess' in retries) retries.recordSuccess(token);
     return attempt.output;
   };
 
   async #attempt(
-    { serde, signer, signing, headers }: Route,
+    { serde, signer, signing, headers }: Way,
     command: Command,
     abortSignal: AbortSignal | undefined,
   ): Promise<Unsettled | { readonly output: unknown }> {
@@ -172,14 +172,14 @@ class DirectRequests {
     { headers }: Request,
     { commandName = '', endpointV2 }: SdkContext,
   ): Promise<void> {
-    const name = routeName(commandName, input);
+    const name = nameOfWay(commandName, input);
     const scheme = endpointV2?.properties?.authSchemes?.[0];
-    if (endpointV2 === undefined || scheme?.name !== 'sigv4' || this.#routes.has(name)) return;
+    if (endpointV2 === undefined || scheme?.name !== 'sigv4' || this.#ways.has(name)) return;
     if (!(commandName in OPERATIONS)) return;
     const endpoint = this.#config.urlParser(endpointV2.url);
     const signer = await this.#config.signer(scheme);
-    if (this.#routes.size >= ROUTES_MAX) this.#routes.clear();
-    this.#routes.set(name, {
+    if (this.#ways.size >= WAYS_MAX) this.#ways.clear();
+    this.#ways.set(name, {
       serde: { ...this.#config, endpoint: async () => endpoint },
       signer,
       signing: { signingRegion: scheme.signingRegion, signingService: scheme.signingName },
@@ -190,9 +190,9 @@ class DirectRequests {
   }
 }
 
-const routeName = (commandName: string, { Bucket }: Command['input']): string => `${commandName} ${Bucket}`;
+const nameOfWay = (commandName: string, { Bucket }: Command['input']): string => `${commandName} ${Bucket}`;
 
-const routeOf = ({ schema, input }: Command): string => routeName(`${(schema as StaticOperation)[2]}Command`, input);
+const nameOf = ({ schema, input }: Command): string => nameOfWay(`${(schema as StaticOperation)[2]}Command`, input);
 
 /** True for a command whose request needs nothing but what is done here. */
 function isDirect(command: Command): boolean {

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Deployment } from '../../operations/deployment.ts';
+import { LedgerWindow, type WindowLimits } from '../../operations/ledger-window.ts';
 import { readEntries } from '../../operations/listing.ts';
-import { LedgerWindow, type WindowLimits } from '../../operations/recent.ts';
 import { pipelineStatus } from '../../operations/status.ts';
 import { viewOf } from '../../operations/upload-view.ts';
 import type { Status, UploadRow, UploadsPage } from '../api.ts';
