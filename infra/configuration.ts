@@ -1,12 +1,12 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { ConfigurationError } from '../functions/base/validation.ts';
+import { PIPELINE_DEFAULT } from '../functions/settings/context.ts';
 
 /** The file of your own settings. It is not tracked, so an upgrade by `git pull` never meets it. */
 const OWN_FILE = 'flowdrop.json';
 
 const STAGE = /^[a-zA-Z0-9][a-zA-Z0-9-]{0,31}$/;
-const PIPELINE_DEFAULT = 'flowdrop';
 
 /** What this project takes from the context of cdk.json. None of it is checked yet. */
 export interface TrackedContext {

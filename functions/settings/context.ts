@@ -7,7 +7,8 @@ import { issuesOfRoutes } from './route-checks.ts';
 import { baseUrlSchema } from './service-address.ts';
 import { type PipelineSettings, SETTINGS_DEFAULT, settingsSchema } from './settings.ts';
 
-const PIPELINE_DEFAULT = 'flowdrop';
+/** Name of a pipeline whose configuration names none. */
+export const PIPELINE_DEFAULT = 'flowdrop';
 
 /** The configuration: `flowdrop.json`, or the context `flowdrop` of cdk.json. */
 export interface Context {

@@ -14,7 +14,8 @@ export const isPlaceholder = (text: string): text is Placeholder => PLACEHOLDERS
 export function issueOfResultsKey(pattern: string, lengthMax: number): string | undefined {
   const placeholders: readonly string[] = pattern.match(/\{[^{}]*\}/g) ?? [];
   const unknown = placeholders.find((each) => !isPlaceholder(each));
-  if (unknown !== undefined) return `expected only {key}, {flowId}, {assetId} and {ext} in braces, not ${unknown}`;
+  const known = `${PLACEHOLDERS.slice(0, -1).join(', ')} and ${PLACEHOLDERS.at(-1)}`;
+  if (unknown !== undefined) return `expected only ${known} in braces, not ${unknown}`;
   if (/[{}]/.test(pattern.replaceAll(/\{[^{}]*\}/g, ''))) return 'expected every brace to be part of a placeholder';
   for (const needed of ['{flowId}', '{assetId}']) {
     if (!placeholders.includes(needed)) return `expected ${needed} in it, or assets would overwrite each other`;
