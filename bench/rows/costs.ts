@@ -21,7 +21,7 @@ const GB = 1e9;
 const BATCH = SETTINGS_DEFAULT.uploadConcurrency;
 const WARM_UP_BYTES = 100_000;
 /** Polls that find a flow running before one finds it ended, for a flow of a minute or two. */
-const POLLS_IN_VAIN = 1;
+const POLLS_BEFORE_END = 1;
 const POLLED_FLOWS = 1_000;
 
 /** `files` files of one size: sent in batches, and collected by one tick that finds all their flows ended. */
@@ -102,7 +102,7 @@ export async function costs(stage: Stage): Promise<Report> {
 async function costsOf(stage: Stage, { bytes, files, batch }: SizeCase, pollGbSeconds: number): Promise<FileCosts> {
   const create = await createOf(stage, bytes, files, batch);
   const collect = await collectOf(stage, bytes, files);
-  const gbSeconds = create.gbSeconds + collect.gbSeconds + POLLS_IN_VAIN * pollGbSeconds;
+  const gbSeconds = create.gbSeconds + collect.gbSeconds + POLLS_BEFORE_END * pollGbSeconds;
   const bill: Bill = {
     lambda: gbSeconds * PRICES.lambdaGbSecondArm64 + create.invocations * PRICES.lambdaRequest,
     s3: priceOf(create.s3) + priceOf(collect.s3),

@@ -131,12 +131,12 @@ export class FlowPolls {
         isDue(marker.createdAt, this.#lastCompletedAt, now, intervalMs),
     );
     const isWhole = await this.#pollAll(due, round, overdue);
-    if (isWhole && !health.isInVain) {
+    if (isWhole && !health.isUnanswered) {
       // After a round in which the service answered no flow, all flows are due as before.
-      if (round.isInVain !== true) this.#lastCompletedAt = round.startedAt;
+      if (round.isUnanswered !== true) this.#lastCompletedAt = round.startedAt;
       this.#unfinishedRound = undefined;
-    } else if (this.#unfinishedRound !== undefined && health.isInVain) {
-      this.#unfinishedRound = { ...this.#unfinishedRound, isInVain: true };
+    } else if (this.#unfinishedRound !== undefined && health.isUnanswered) {
+      this.#unfinishedRound = { ...this.#unfinishedRound, isUnanswered: true };
     }
     return due.length > 0;
   }

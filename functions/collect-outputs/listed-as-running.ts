@@ -19,7 +19,7 @@ const READING_MS = 60_000;
 const NOT_SERVED_MS = 60 * 60_000;
 
 /** How long the listing is not asked for after it was of no use, in milliseconds. */
-const IN_VAIN_MS = 10 * 60_000;
+const USELESS_MS = 10 * 60_000;
 
 /** Times in a row that the listing is believed about a flow. Then the flow itself is polled: listings lag, or lie. */
 const BELIEVED_MAX = 3;
@@ -79,7 +79,7 @@ export class ListedAsRunning {
     const endsAt = clock.now() + READING_MS;
     let pages = 0;
     let seen = 0;
-    let pagesInVain = 0;
+    let pagesWithoutDue = 0;
     try {
       for await (const page of flows.list(signal)) {
         pages += 1;
@@ -90,16 +90,16 @@ export class ListedAsRunning {
           if (state === 'running') running.add(flowId);
         }
         if (unseen.size === 0) break;
-        pagesInVain = seen === seenBefore ? pagesInVain + 1 : 0;
-        const isInVain = pages >= PAGES_ON_TRIAL && seen <= pages;
-        if (isInVain) this.#asksAt = clock.now() + IN_VAIN_MS;
-        if (isInVain || pagesInVain >= PAGES_ON_TRIAL || clock.now() > endsAt) break;
+        pagesWithoutDue = seen === seenBefore ? pagesWithoutDue + 1 : 0;
+        const isUseless = pages >= PAGES_ON_TRIAL && seen <= pages;
+        if (isUseless) this.#asksAt = clock.now() + USELESS_MS;
+        if (isUseless || pagesWithoutDue >= PAGES_ON_TRIAL || clock.now() > endsAt) break;
       }
     } catch (error) {
       if (!(error instanceof FlowServiceError)) throw error;
       const mayPass =
         error instanceof ThrottledError || error instanceof UnavailableError || error instanceof UnauthorisedError;
-      this.#asksAt = clock.now() + (mayPass ? IN_VAIN_MS : NOT_SERVED_MS);
+      this.#asksAt = clock.now() + (mayPass ? USELESS_MS : NOT_SERVED_MS);
     }
     return { running, pages };
   }

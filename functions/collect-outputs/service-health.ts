@@ -46,7 +46,7 @@ export class ServiceHealth {
   }
 
   /** True if flows were polled, and none was answered in this tick. */
-  get isInVain(): boolean {
+  get isUnanswered(): boolean {
     return !this.hasAnswered && this.#failing.size > 0;
   }
 

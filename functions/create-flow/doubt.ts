@@ -3,14 +3,21 @@ import { FlowServiceError, MisaddressedError, UnauthorisedError } from '../flow-
 import { LISTING_DELAY_MAX_MS } from '../flow-service/flow-search.ts';
 import type { SearchPlace } from '../flow-service/search-place.ts';
 import type { FindOptions, Found } from '../flow-service/types.ts';
-import { type ClaimedEntry, type Doubt, flowTagOf, searchedInVain, searchedTo, withoutDoubt } from '../ledger/entry.ts';
+import {
+  type ClaimedEntry,
+  type Doubt,
+  flowTagOf,
+  searchedTo,
+  searchedWithoutResult,
+  withoutDoubt,
+} from '../ledger/entry.ts';
 import type { Stored } from '../ledger/store.ts';
 import { HELD_WAIT_MS } from '../ledger/waits.ts';
 import { commitFlow, failUpload, keepWaiting } from './claim.ts';
 import type { Delivery, Outcome } from './delivery.ts';
 import {
   backoffMs,
-  isListingInVain,
+  isListingHopeless,
   isMisaddressedTooLong,
   MISADDRESSED,
   messageOf,
@@ -60,8 +67,8 @@ export async function settleDoubt(delivery: Delivery, claim: Stored<ClaimedEntry
     if (error instanceof UnauthorisedError) delivery.count('TokenRejected');
     const misaddressed = misaddressedIn(error, entry);
     if (misaddressed !== undefined) return { outcome: await waitForService(delivery, claim, misaddressed) };
-    const inVainSince = Math.max(conclusiveAt, place?.readAt ?? 0);
-    if (!isListingInVain(error, clock.now() - inVainSince)) {
+    const failingSince = Math.max(conclusiveAt, place?.readAt ?? 0);
+    if (!isListingHopeless(error, clock.now() - failingSince)) {
       return waitOn(messageOf(error), Math.max(conclusiveAt, clock.now() + backoffMs(entry)));
     }
     found = { result: 'unknown', why: messageOf(error) };
@@ -76,7 +83,7 @@ export async function settleDoubt(delivery: Delivery, claim: Stored<ClaimedEntry
   }
   if (found.result === 'unfinished') return waitOn(unfinishedMessage(found.flows, place), clock.now());
   if (found.result === 'unknown') {
-    const searched = { ...claim, entry: searchedInVain(entry) };
+    const searched = { ...claim, entry: searchedWithoutResult(entry) };
     if (settings.inDoubt === 'hold') return { outcome: await hold(delivery, searched, found.why) };
     delivery.count('DoubtsRetried');
     delivery.log.warn('Sent again although a flow may exist', { why: found.why });

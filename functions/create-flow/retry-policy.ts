@@ -106,7 +106,7 @@ export function isMisaddressedTooLong({ misaddressedSince }: Pick<ClaimedEntry, 
 }
 
 /** True if the flow listing is not asked for again: its answer will be the same, or it has failed for too long. */
-export function isListingInVain(error: unknown, overdueMs: number): boolean {
+export function isListingHopeless(error: unknown, overdueMs: number): boolean {
   const isFinal =
     error instanceof ForbiddenError || error instanceof UnintelligibleAnswerError || error instanceof MisaddressedError;
   if (isFinal) return true;

@@ -81,7 +81,7 @@ class HttpFlowService implements FlowService {
   readonly #flowsQuery: string;
   readonly #findPagesMax: number;
   /** Queries that were rejected or did not filter in this process. They are not used again. */
-  readonly #vainQueries = new Set<QueryKind>();
+  readonly #unusableQueries = new Set<QueryKind>();
   /** The candidates for the path of the outputs listing. Only one remains once it has succeeded. */
   #outputsPaths: readonly ('flows' | 'root')[];
 
@@ -167,9 +167,9 @@ class HttpFlowService implements FlowService {
       answer.response.destroy();
       return true;
     } catch (error) {
-      const isInVain =
+      const cannotAbort =
         error instanceof NotFoundError || error instanceof NotServedError || error instanceof NotReadyError;
-      if (isInVain) return false;
+      if (cannotAbort) return false;
       throw error;
     }
   }
@@ -222,7 +222,7 @@ class HttpFlowService implements FlowService {
       isFlowKnown: async () => isKnownHere || hadFlowBefore(listedBefore),
       queries: this.#queriesSince(since - SERVICE_CLOCK_SKEW_MS - FILTER_MARGIN_MS, signal),
       flowsQuery: this.#flowsQuery,
-      onVain: (kind) => this.#vainQueries.add(kind),
+      onUnusable: (kind) => this.#unusableQueries.add(kind),
       place,
       onPlace,
     });
@@ -239,8 +239,8 @@ class HttpFlowService implements FlowService {
     const filtered = filteredSince(this.#flowsQuery, time);
     const sorted = withoutFilter(this.#flowsQuery);
     return [
-      ...(filtered === undefined || this.#vainQueries.has('filtered') ? [] : [queryOf('filtered', filtered)]),
-      ...(sorted.size === 0 || this.#vainQueries.has('sorted') ? [] : [queryOf('sorted', sorted)]),
+      ...(filtered === undefined || this.#unusableQueries.has('filtered') ? [] : [queryOf('filtered', filtered)]),
+      ...(sorted.size === 0 || this.#unusableQueries.has('sorted') ? [] : [queryOf('sorted', sorted)]),
       queryOf('plain'),
     ];
   }

@@ -220,8 +220,8 @@ export class Listing<P extends ListingPage> {
       if (url === undefined) return 'the next page of the listing is elsewhere';
       return this.#requested.has(url.href) ? 'the listing repeats itself' : url;
     }
-    const isInVain = (this.#number >= 2 && fresh.size === 0) || (page.entries === 0 && this.#number >= 1);
-    if (isInVain) return 'the listing cannot be paged through';
+    const isUnpageable = (this.#number >= 2 && fresh.size === 0) || (page.entries === 0 && this.#number >= 1);
+    if (isUnpageable) return 'the listing cannot be paged through';
     this.#number += 1;
     return this.#with('page', String(this.#number));
   }

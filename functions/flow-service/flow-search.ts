@@ -49,7 +49,7 @@ interface Search {
   /** The setting that they come from. */
   readonly flowsQuery: string;
   /** Called if the service rejects a query, or a filter does not filter as asked. */
-  readonly onVain: (kind: QueryKind) => void;
+  readonly onUnusable: (kind: QueryKind) => void;
   /** Where the last look stopped. */
   readonly place: SearchPlace | undefined;
   /** Called after each page with the place to go on from. It is undefined if there is none. */
@@ -97,7 +97,7 @@ export async function findFlow(search: Search): Promise<Found> {
     if (found.result === 'absent' || found.result === 'unfinished' || reading.hasFound) return found;
     from = undefined;
     if (reading.isDisturbed && tries < TRIES_MAX) tries += 1;
-    else if (reading.isVain && index < queries.length - 1) [index, tries] = [index + 1, 1];
+    else if (reading.isReplaceable && index < queries.length - 1) [index, tries] = [index + 1, 1];
     else return found;
   }
 }
@@ -113,7 +113,7 @@ class Reading {
   /** True if the listing seems to have changed while it was read. Then another reading may prove more. */
   isDisturbed = false;
   /** True if another query may prove more. */
-  isVain = false;
+  isReplaceable = false;
   /** True if the result is a flow that has not failed. */
   hasFound = false;
   readonly #search: Search;
@@ -138,8 +138,8 @@ class Reading {
       return await readListing(this.#search, this, listing);
     } catch (error) {
       if (!this.#mayFallBack(error, listing)) throw error;
-      if (isRejection(error)) this.#search.onVain(this.#query.kind);
-      return this.inVain((error as Error).message);
+      if (isRejection(error)) this.#search.onUnusable(this.#query.kind);
+      return this.replaceable((error as Error).message);
     }
   }
 
@@ -156,9 +156,9 @@ class Reading {
       this.hasFound = true;
       return { result: 'found', flow };
     }
-    if (seen.isFilterVain) {
-      this.#search.onVain(this.#query.kind);
-      return this.inVain('the filter shows flows from before its time');
+    if (seen.isFilterUnusable) {
+      this.#search.onUnusable(this.#query.kind);
+      return this.replaceable('the filter shows flows from before its time');
     }
     if (this.#options.from !== undefined && !seen.isFalling) return seen.unproven('the listing has changed its order');
     this.#place = this.#placeIn(listing);
@@ -175,18 +175,18 @@ class Reading {
     if (listing.isAtLimit && this.#place !== undefined) return { result: 'unfinished', flows: listing.entries };
     if (listing.isCutOff) return this.disturbed(why);
     const mayOthersProve = this.#query.kind === 'filtered' && !this.#search.isEarly;
-    return mayOthersProve ? this.inVain(why) : this.#seen.unproven(why);
+    return mayOthersProve ? this.replaceable(why) : this.#seen.unproven(why);
   }
 
   /** The same for a listing that seems to have changed while it was read. */
   disturbed(why: string): Found {
     this.isDisturbed = true;
-    return this.inVain(why);
+    return this.replaceable(why);
   }
 
   /** The same for a query that another one may replace. */
-  inVain(why: string): Found {
-    this.isVain = this.#query.kind !== 'plain';
+  replaceable(why: string): Found {
+    this.isReplaceable = this.#query.kind !== 'plain';
     return this.#seen.unproven(why);
   }
 

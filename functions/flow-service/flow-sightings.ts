@@ -50,7 +50,7 @@ interface SightingsOptions {
 /** The flows that one reading of the listing has seen so far, and what they show about the listing. */
 export class Sightings {
   /** True if a flow shows that the filter is not by time of creation, or begins earlier than asked. */
-  isFilterVain = false;
+  isFilterUnusable = false;
   readonly #tag: FlowTag;
   readonly #horizon: number;
   readonly #afterwards: number;
@@ -141,13 +141,13 @@ export class Sightings {
    */
   get #isFilterShown(): boolean {
     const { showsBefore, showsAfter, showsRunning } = this.#seen;
-    return showsBefore && showsAfter && showsRunning && !this.isFilterVain;
+    return showsBefore && showsAfter && showsRunning && !this.isFilterUnusable;
   }
 
   #noteTime({ createdAt }: FlowRecord): void {
     if (this.#filteredSince === undefined) return;
     if (createdAt === undefined || createdAt < this.#filteredSince - FILTER_ROUNDING_MS) {
-      this.isFilterVain = true;
+      this.isFilterUnusable = true;
       return;
     }
     this.#seen.showsBefore ||= createdAt < this.#horizon;

@@ -175,7 +175,7 @@ export class Pace {
 
   /**
    * The service throttled the request. Returns when it may go again, in milliseconds since the epoch. Returns undefined
-   * if the subject is a suspect: another try now is in vain.
+   * if the subject is a suspect: another try now cannot help.
    */
   throttled(subject: string, turn: Turn, retryAfterMs: number | undefined): number | undefined {
     const now = this.#clock.now();

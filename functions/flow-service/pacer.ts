@@ -53,7 +53,7 @@ export class Pacer {
 
   /**
    * Sends a request when its turn has come, and again if it is throttled. Returns the last response. That is a
-   * throttled one if further waiting is in vain or would take too long.
+   * throttled one if further waiting cannot help or would take too long.
    * @param send sends the request once. Each try calls it anew.
    * @throws {ThrottledError} the request was not sent, because there was no turn in time. Also any error of `send`.
    */

@@ -31,7 +31,7 @@ export interface UnfinishedRound {
   /** Key of the last marker that the round processed. */
   readonly after: string;
   /** True if the service answered for no flow in the round. All flows stay due then. */
-  readonly isInVain?: boolean | undefined;
+  readonly isUnanswered?: boolean | undefined;
 }
 
 /** An end that one poll has seen, and when. */
@@ -49,7 +49,7 @@ function stateSchema(now: number, leaseMs: number) {
     tickCompletedAt: orDropped(time),
     neighbourNeverSince: orDropped(time),
     lastCompletedAt: orDropped(time),
-    unfinishedRound: orDropped(z.object({ startedAt: time, after: z.string(), isInVain: z.optional(z.boolean()) })),
+    unfinishedRound: orDropped(z.object({ startedAt: time, after: z.string(), isUnanswered: z.optional(z.boolean()) })),
     endedMarkers: orDropped(z.array(z.string())),
     unconfirmedEnds: orDropped(z.record(z.string(), z.object({ digest: z.string(), at: time }))),
     pace: orDropped(z.object({ requestsPerSecond: z.number().check(z.positive()), throttledAt: time })),

@@ -173,7 +173,7 @@ export function searchedTo(entry: ClaimedEntry, place: SearchPlace | undefined):
 }
 
 /** The claim after a search that neither found its flow nor proved its absence. */
-export function searchedInVain(entry: ClaimedEntry): ClaimedEntry {
+export function searchedWithoutResult(entry: ClaimedEntry): ClaimedEntry {
   return entry.doubt === undefined
     ? entry
     : { ...entry, doubt: { ...entry.doubt, place: undefined, isSearched: true } };

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { OutOfTimeError } from '../../functions/base/invocation.ts';
-import { backoffMs, classify, countedBackoffMs, isListingInVain } from '../../functions/create-flow/retry-policy.ts';
+import { backoffMs, classify, countedBackoffMs, isListingHopeless } from '../../functions/create-flow/retry-policy.ts';
 import {
   ForbiddenError,
   InDoubtError,
@@ -182,19 +182,19 @@ describe('a flow listing that is not available', () => {
   it.each([new ForbiddenError('403'), new UnintelligibleAnswerError('no JSON')])(
     'is given up at once if its answer will be the same next time: %s',
     (error) => {
-      expect(isListingInVain(error, -HOUR)).toBe(true);
+      expect(isListingHopeless(error, -HOUR)).toBe(true);
     },
   );
 
   it.each([new UnauthorisedError('401'), new OutOfTimeError('over')])(
     'is never given up if the error is not its own: %s',
     (error) => {
-      expect(isListingInVain(error, 100 * HOUR)).toBe(false);
+      expect(isListingHopeless(error, 100 * HOUR)).toBe(false);
     },
   );
 
   it('is given up an hour after it would have been conclusive', () => {
-    expect(isListingInVain(down, HOUR)).toBe(false);
-    expect(isListingInVain(down, HOUR + 1)).toBe(true);
+    expect(isListingHopeless(down, HOUR)).toBe(false);
+    expect(isListingHopeless(down, HOUR + 1)).toBe(true);
   });
 });

@@ -7,7 +7,7 @@ const LEASE_MS = 30_000;
 const STATE: CollectorState = {
   heldUntil: NOW + 20_000,
   lastCompletedAt: NOW - 60_000,
-  unfinishedRound: { startedAt: NOW - 30_000, after: 'running/2026', isInVain: true },
+  unfinishedRound: { startedAt: NOW - 30_000, after: 'running/2026', isUnanswered: true },
   endedMarkers: ['running/a', 'running/b'],
   unconfirmedEnds: { abc: { digest: 'flow-gone', at: NOW - 30_000 } },
   pace: { requestsPerSecond: 2.5, throttledAt: NOW - 1_000 },
