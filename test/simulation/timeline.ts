@@ -6,7 +6,6 @@ const EVENTS_MAX = 300_000;
 
 interface Event {
   readonly at: number;
-  readonly order: number;
   readonly run: () => void;
   isCancelled: boolean;
 }
@@ -23,7 +22,8 @@ export interface Scheduled {
 export class Timeline {
   #now: number;
   #count = 0;
-  readonly #heap: Event[] = [];
+  /** The events to come, the next one last. */
+  readonly #events: Event[] = [];
 
   /** @param start milliseconds since the epoch. */
   constructor(start: number) {
@@ -36,8 +36,9 @@ export class Timeline {
 
   /** Schedules an event. Clocks count whole milliseconds, and no timer fires early. */
   schedule(at: number, run: () => void): Scheduled {
-    const event: Event = { at: Math.max(Math.ceil(at), this.#now), order: this.#count++, run, isCancelled: false };
-    this.#push(event);
+    const event: Event = { at: Math.max(Math.ceil(at), this.#now), run, isCancelled: false };
+    this.#count += 1;
+    this.#events.splice(this.#placeOf(event), 0, event);
     return {
       cancel: () => {
         event.isCancelled = true;
@@ -50,12 +51,12 @@ export class Timeline {
     await rest();
     for (;;) {
       if (isDone()) return true;
-      const next = this.#heap[0];
+      const next = this.#events.at(-1);
       if (next === undefined || next.at > until) {
         this.#now = Math.max(this.#now, until);
         return false;
       }
-      this.#pop();
+      this.#events.pop();
       if (next.isCancelled) continue;
       if (this.#count > EVENTS_MAX) throw new Error(`More than ${EVENTS_MAX} events: something does not end`);
       this.#now = next.at;
@@ -64,36 +65,16 @@ export class Timeline {
     }
   }
 
-  #push(event: Event): void {
-    const heap = this.#heap;
-    heap.push(event);
-    for (let at = heap.length - 1; at > 0; ) {
-      const above = (at - 1) >> 1;
-      if (!isBefore(event, heap[above] as Event)) break;
-      heap[at] = heap[above] as Event;
-      heap[above] = event;
-      at = above;
+  /** An event comes after all others of the same time that were scheduled before it. */
+  #placeOf({ at }: Event): number {
+    let from = 0;
+    for (let to = this.#events.length; from < to; ) {
+      const middle = (from + to) >> 1;
+      if ((this.#events[middle] as Event).at > at) from = middle + 1;
+      else to = middle;
     }
-  }
-
-  #pop(): void {
-    const heap = this.#heap;
-    const last = heap.pop() as Event;
-    if (heap.length === 0) return;
-    heap[0] = last;
-    for (let at = 0; ; ) {
-      const left = 2 * at + 1;
-      if (left >= heap.length) break;
-      const right = left + 1;
-      const least = right < heap.length && isBefore(heap[right] as Event, heap[left] as Event) ? right : left;
-      if (!isBefore(heap[least] as Event, last)) break;
-      heap[at] = heap[least] as Event;
-      heap[least] = last;
-      at = least;
-    }
+    return from;
   }
 }
-
-const isBefore = (a: Event, b: Event): boolean => a.at < b.at || (a.at === b.at && a.order < b.order);
 
 const rest = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
