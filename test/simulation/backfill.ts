@@ -1,9 +1,10 @@
 import { demand } from './demand.ts';
 import { LEDGER } from './names.ts';
 import type { Random } from './random.ts';
-import type { Scenario, Step } from './scenario.ts';
+import { putStep, type Scenario } from './scenario.ts';
 import { runSteadily } from './steady.ts';
 import { manySteps, steadyScenario } from './steady-scenario.ts';
+import { beginMultipartUploads } from './storm.ts';
 import { MINUTE, SECOND } from './timeline.ts';
 import type { World } from './world.ts';
 
@@ -33,13 +34,9 @@ const AGAIN_MAX = 3;
 
 export function backfillScenarioOf(random: Random): Scenario {
   const count = random.int(14, 20);
-  const repaired: Step = {
-    at: 0,
-    kind: 'put',
-    key: REPAIRED,
-    content: Buffer.from('Its marker is lost.'),
-    mediaType: 'application/octet-stream',
-  };
+  // Its multipart upload begins before the first tick. So its date is before the watermark of the daily sweep, and only
+  // the margin of the sweep covers it.
+  const repaired = { ...putStep(0, REPAIRED, 'Its marker is lost.'), isMultipart: true };
   const steady = steadyScenario(random, [repaired, ...manySteps(random, count, 10 * SECOND, ['echo/'])]);
   return {
     ...steady,
@@ -57,12 +54,13 @@ export async function liveWithBackfill(world: World): Promise<void> {
   const { scenario, timeline, observed } = world;
   const { steps, uploadsPerSecond = 1, keysMax } = scenario;
   const { publishedAt, counted } = observed;
-  await beginRepaired(world);
+  await beginMultipartUploads(world);
+  await world.pass(4 * SECOND);
   const startedAt = timeline.now();
   scheduleBackfill(world, startedAt);
   const backfilled = steps.length - 1;
   const limitMs = BACKFILL_AT_MS + SLACK * (backfilled / uploadsPerSecond) * SECOND + FIXED_MS;
-  const tookMs = await runSteadily(world, () => publishedAt.size >= steps.length, limitMs);
+  const tookMs = await runSteadily(world, limitMs);
   const submitted = counted.get('UploadsBackfilled') ?? 0;
   const repairedMs = (publishedAt.get(REPAIRED) ?? Number.NaN) - startedAt;
   const figures = { backfilled, submitted, keysMax, uploadsPerSecond, tookMs, limitMs, repairedMs };
@@ -70,20 +68,6 @@ export async function liveWithBackfill(world: World): Promise<void> {
   demand(submitted <= backfilled + AGAIN_MAX, 'a backfill submitted its uploads more than once', figures);
   demand(tookMs !== undefined, 'a backfill does not come to its end', figures);
   demand(repairedMs <= DAILY_SWEEP_AT_MS + REPAIR_MS, 'a repair had to wait for a backfill', figures);
-}
-
-/**
- * Begins the multipart upload of the one whose marker is lost, before the first tick. So its date is before the
- * watermark of the daily sweep, and only the margin of the sweep covers it.
- */
-async function beginRepaired(world: World): Promise<void> {
-  const { scenario, inspector, inbox, multipartUploads, timeline } = world;
-  for (const step of scenario.steps) {
-    if (step.kind !== 'put' || step.key !== REPAIRED) continue;
-    const begun = await inspector.beginMultipart(inbox, step.key, step.mediaType);
-    multipartUploads.set(step, { ...begun, begunAt: timeline.now() });
-  }
-  await world.pass(5 * SECOND);
 }
 
 /** Loses a marker, and then starts three backfills and the daily sweep. */

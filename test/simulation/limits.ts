@@ -160,18 +160,30 @@ const LOW_BURST_MAX = 5;
 
 /** Runs the world, and checks that time and requests are about those that the limits and the work take. */
 export async function liveWithinLimits(world: World): Promise<void> {
-  const { scenario, service, observed, processes } = world;
-  const { publishedAt } = observed;
-  const { steps, serviceLimits, lowered } = scenario;
-  const { limiter } = service;
+  const { scenario, observed } = world;
+  const { steps } = scenario;
   // How long each flow takes is known only when all are made.
   const atMostMs = timeLimitMs(
     scenario,
     steps.map(() => scenario.flowMsMax),
   );
-  const tookMs = await runSteadily(world, () => publishedAt.size >= steps.length, atMostMs);
+  const tookMs = await runSteadily(world, atMostMs);
+  const figures = figuresOf(world, tookMs, atMostMs);
+  observed.figures = figures;
+  const isInTime = tookMs !== undefined && tookMs <= figures.limitMs;
+  demand(isInTime, 'not everything was done within what the service allows', figures);
+  checkFirstReceipt(scenario, figures);
+  checkRequests(scenario, figures);
+}
+
+type Figures = ReturnType<typeof figuresOf>;
+
+function figuresOf({ scenario, service, observed, processes }: World, tookMs: number | undefined, atMostMs: number) {
+  const { publishedAt } = observed;
+  const { steps, serviceLimits, lowered } = scenario;
+  const { limiter } = service;
   const flowMs = service.flows.map(({ startedAt = 0, finishedAt = startedAt }) => finishedAt - startedAt);
-  const figures = {
+  return {
     limits: serviceLimits,
     lowered,
     uploads: steps.length,
@@ -188,11 +200,6 @@ export async function liveWithinLimits(world: World): Promise<void> {
     processes: processes.count,
     sentDespiteRefusal: observed.sentDespiteRefusal,
   };
-  observed.figures = figures;
-  const isInTime = tookMs !== undefined && tookMs <= figures.limitMs;
-  demand(isInTime, 'not everything was done within what the service allows', figures);
-  checkFirstReceipt(scenario, figures);
-  checkRequests(scenario, figures);
 }
 
 /** Time within which the work must be done, in milliseconds. @param flowMs the duration of each flow. */
@@ -206,7 +213,7 @@ function timeLimitMs(scenario: Scenario, flowMs: readonly number[]): number {
  * Requests about an ended flow go before polls: the first flow is finished before all flows could be polled. A burst
  * of polls may find several ended flows, whose outputs are then asked for one after the other.
  */
-function checkFirstReceipt(scenario: Scenario, figures: { readonly firstReceiptMs: number }): void {
+function checkFirstReceipt(scenario: Scenario, figures: Figures): void {
   const { steps, lowered, serviceLimits } = scenario;
   const { requestsPerSecond = Infinity, burst = 0 } = lowestRate(lowered?.limits ?? serviceLimits) ?? {};
   const limitMs = ((SLACK * (steps.length + burst)) / requestsPerSecond) * SECOND + FIRST_RECEIPT_MS;
@@ -215,17 +222,7 @@ function checkFirstReceipt(scenario: Scenario, figures: { readonly firstReceiptM
   demand(isFirst, 'flows were polled before the first one was finished', limitMs, figures);
 }
 
-interface RequestFigures {
-  readonly tookMs: number | undefined;
-  readonly needed: Need;
-  readonly acceptedCount: number;
-  readonly refusedCount: number;
-  /** Number of processes that were started. */
-  readonly processes: number;
-  readonly sentDespiteRefusal: number;
-}
-
-function checkRequests({ steps, flowMsMax, serviceLimits }: Scenario, figures: RequestFigures): void {
+function checkRequests({ steps, flowMsMax, serviceLimits }: Scenario, figures: Figures): void {
   const { tookMs = 0, needed, acceptedCount, refusedCount, processes, sentDespiteRefusal } = figures;
   const polls = steps.length * (1 + Math.ceil(flowMsMax / POLL_GAP_MS));
   const acceptedMax = SLACK * (needed.creations + needed.others) + polls;

@@ -3,7 +3,7 @@ import { demand } from './demand.ts';
 import type { Fault } from './faults.ts';
 import { RESULTS } from './names.ts';
 import type { Random } from './random.ts';
-import type { Poison, Scenario, Step } from './scenario.ts';
+import { type Poison, putStep, type Scenario } from './scenario.ts';
 import { runSteadily } from './steady.ts';
 import { manySteps, steadyScenario } from './steady-scenario.ts';
 import { MINUTE, SECOND } from './timeline.ts';
@@ -62,13 +62,7 @@ export function poisonedScenarioOf(random: Random): Scenario {
     ...step,
     at: step.at + 3 * MINUTE,
   }));
-  const companion: Step = {
-    at: ageMaxMs / 2,
-    kind: 'put',
-    key: 'text/companion.txt',
-    content: Buffer.from('The service answers for me.'),
-    mediaType: 'text/plain',
-  };
+  const companion = putStep(ageMaxMs / 2, 'text/companion.txt', 'The service answers for me.', 'text/plain');
   const hasCompanion = random.chance(0.5);
   const calls: readonly Poison['calls'][] =
     of === 'asset' ? [['flow.asset']] : [['flow.get', 'flow.outputs', 'flow.asset'], ['flow.get'], ['flow.outputs']];
@@ -96,7 +90,7 @@ export async function liveWithPoison(world: World): Promise<void> {
   const limitMs = (hasCompanion ? 1 : 2) * ageMaxMs + LAST_POLL_MS + MINUTE;
   const startedAt = world.timeline.now();
   const areAllPublished = () => [...healthy, ...poisoned].every(({ key }) => publishedAt.has(key));
-  const tookMs = await runSteadily(world, areAllPublished, limitMs);
+  const tookMs = await runSteadily(world, limitMs, areAllPublished);
 
   const published = [...publishedAt].map(([key, at]) => `${key} ${(at - startedAt) / SECOND} s`);
   const figures = { poison, variation, ageMaxMs, hasCompanion, published };

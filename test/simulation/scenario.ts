@@ -19,10 +19,17 @@ export type Step =
       readonly key: string;
       readonly content: Buffer;
       readonly mediaType: string;
-      /** True if a multipart upload puts it. All of these are begun after the first tick. */
+      /** True if a multipart upload puts it. All of these are begun before the first step. */
       readonly isMultipart?: boolean;
     }
   | { readonly at: number; readonly kind: 'delete'; readonly key: string };
+
+export const putStep = (
+  at: number,
+  key: string,
+  content: string | Buffer,
+  mediaType = 'application/octet-stream',
+): Extract<Step, { readonly kind: 'put' }> => ({ at, kind: 'put', key, content: Buffer.from(content), mediaType });
 
 /** A deployment: a corrected route, another name of the pipeline, another inbox, or lower limits. */
 export type Change = 'route' | 'pipeline' | 'inbox' | 'limits';

@@ -1,6 +1,6 @@
 import { SETTINGS_DEFAULT } from '../../functions/settings/settings.ts';
 import type { Random } from './random.ts';
-import { ASSET_BYTES_MAX, ROUTES, type Scenario, type Step } from './scenario.ts';
+import { ASSET_BYTES_MAX, putStep, ROUTES, type Scenario, type Step } from './scenario.ts';
 import { MINUTE } from './timeline.ts';
 
 /** Troubles that no scenario has unless they are added. */
@@ -54,10 +54,10 @@ export function steadyScenario(random: Random, steps: readonly Step[]): Scenario
 
 /** `count` uploads within `spanMs`, each at a key of its own. */
 export function manySteps(random: Random, count: number, spanMs: number, prefixes: readonly string[]): readonly Step[] {
-  const steps = Array.from({ length: count }, (_, index): Step => {
-    const content = Buffer.from(`upload ${index} ${random.hex(random.int(1, 200))}`);
+  const steps = Array.from({ length: count }, (_, index) => {
+    const content = `upload ${index} ${random.hex(random.int(1, 200))}`;
     const key = `${random.pick(prefixes)}${index}.bin`;
-    return { at: random.int(0, spanMs), kind: 'put', key, content, mediaType: 'application/octet-stream' };
+    return putStep(random.int(0, spanMs), key, content);
   });
   return steps.sort((a, b) => a.at - b.at);
 }

@@ -4,10 +4,14 @@ import type { World } from './world.ts';
 
 /**
  * Runs both functions as they are deployed until `isDone`: one tick of each collector a minute, and an event source
- * that polls all the time. Returns the time since the first upload, in milliseconds; undefined if it would exceed
- * `limitMs`.
+ * that polls all the time. By default it is done when all uploads are at their ends. Returns the time since the first
+ * upload, in milliseconds; undefined if it would exceed `limitMs`.
  */
-export async function runSteadily(world: World, isDone: () => boolean, limitMs: number): Promise<number | undefined> {
+export async function runSteadily(
+  world: World,
+  limitMs: number,
+  isDone = () => world.observed.publishedAt.size >= world.scenario.steps.length,
+): Promise<number | undefined> {
   const { scenario, timeline, invocations, service } = world;
   await invocations.collect({}); // The first tick of a deployment, as in a storm.
   const startedAt = timeline.now();

@@ -1,6 +1,6 @@
 import type { Focus } from './faults.ts';
 import type { Random } from './random.ts';
-import type { Step } from './scenario.ts';
+import { putStep, type Step } from './scenario.ts';
 import type { StormNeeds } from './storm-needs.ts';
 
 const KEYS = [
@@ -19,8 +19,7 @@ const USUAL_KEYS = ['echo/a.bin', 'echo/b c+d%é?#.png', 'two/x.bin'];
 
 /** An upload whose asset has several parts. It comes alone, because making and hashing the asset takes long. */
 function bigStep(random: Random, spanMs: number): Step {
-  const mediaType = 'application/octet-stream';
-  return { at: random.int(0, spanMs), kind: 'put', key: 'big/x.bin', content: Buffer.from('big'), mediaType };
+  return putStep(random.int(0, spanMs), 'big/x.bin', 'big');
 }
 
 /** The content of an upload. Some are empty, no valid text, or large. */
@@ -62,7 +61,7 @@ export function stormStepsOf(
     const mediaType = key.startsWith('text/') ? 'text/plain' : random.pick(['application/octet-stream', 'image/png']);
     // Some of them, without drawing a number, which would change everything that follows.
     const isMultipart = content.byteLength > 0 && at % 5 === 0;
-    steps.push({ at, kind: 'put', key, content, mediaType, isMultipart });
+    steps.push({ ...putStep(at, key, content, mediaType), isMultipart });
   }
   return steps.sort((a, b) => a.at - b.at);
 }

@@ -35,6 +35,8 @@ export async function runStorm(world: World): Promise<void> {
   const { timeline, scenario, invocations, faultPlan } = world;
   // The first tick of a deployment marks its first day. A storm does not test it.
   await invocations.collect({});
+  // The deployment began by the clock of a process, which may be ahead by 140 seconds.
+  await world.pass(3 * MINUTE);
   await beginMultipartUploads(world);
   faultPlan.isClear = false;
   for (const step of scenario.steps) {
@@ -57,10 +59,8 @@ export async function runStorm(world: World): Promise<void> {
 }
 
 /** Begins the multipart uploads of all steps, a second apart. Their objects appear later, with these dates. */
-async function beginMultipartUploads(world: World): Promise<void> {
+export async function beginMultipartUploads(world: World): Promise<void> {
   const { scenario, inspector, inbox, multipartUploads } = world;
-  // The deployment began by the clock of a process, which may be ahead by 140 seconds.
-  await world.pass(3 * MINUTE);
   for (const step of scenario.steps) {
     if (step.kind !== 'put' || !step.isMultipart) continue;
     const begun = await inspector.beginMultipart(inbox, step.key, step.mediaType);

@@ -38,7 +38,7 @@ export function withTroubles(storm: Scenario, random: Random): Scenario {
     keysMax: random.pick([2, 3, 5, 1_000]),
     hasOddIds: random.chance(0.4),
     doNeighboursDelete: random.chance(0.5),
-    changes: CHANGES.filter(() => random.chance(0.1)).map((what) => ({ at: random.int(0, storm.chaosMs), what })),
+    changes: random.some(CHANGES, 0.1).map((what) => ({ at: random.int(0, storm.chaosMs), what })),
     expiriesAt: random.chance(0.15) ? [random.int(0, storm.chaosMs), random.int(0, storm.chaosMs)] : [],
     damageAt: random.chance(0.07) ? random.int(0, storm.chaosMs) : undefined,
     backfillsAt: random.chance(0.15) ? backfillsIn(random, storm.chaosMs) : [],
