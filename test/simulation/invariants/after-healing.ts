@@ -2,7 +2,7 @@ import { demand } from '../demand.ts';
 import { INBOX, LEDGER, NEXT_INBOX, RESULTS } from '../names.ts';
 import type { Put } from '../observations.ts';
 import type { World } from '../world.ts';
-import { failureCodeOf, isInvalidText, isOf, isTerminal, loweredBytesMax } from './facts.ts';
+import { failureCodeOf, isInvalidText, isOf, isTerminal, isTooLarge } from './facts.ts';
 
 /**
  * Time between two polls of a flow: a tenth of its age, and at most a quarter of an hour. The check demands a little
@@ -75,13 +75,13 @@ export async function checkRetried(world: World): Promise<void> {
 }
 
 /** The failure codes with which an upload may end when nothing goes wrong; undefined stands for success. */
-function codesDeserved({ observed, scenario }: World, put: Put): readonly (string | undefined)[] {
+function codesDeserved(world: World, put: Put): readonly (string | undefined)[] {
+  const { observed, scenario } = world;
   const { key, content } = put;
-  const { deployedAt } = observed;
   if (content.byteLength === 0) return ['input-empty'];
-  if (deployedAt.has('limits') && content.byteLength > loweredBytesMax(key)) return ['input-too-large'];
+  if (isTooLarge(world, put)) return ['input-too-large'];
   if (isInvalidText(put)) return ['invalid-text'];
-  if (key.startsWith('bad/') && !deployedAt.has('route')) return ['rejected'];
+  if (key.startsWith('bad/') && !observed.deployedAt.has('route')) return ['rejected'];
   if (key.startsWith('none/')) return ['outputs-failed'];
   if (!key.startsWith('fail/')) return [undefined];
   // If the service does not serve flows, only the outputs can tell how one ended.

@@ -5,7 +5,7 @@ import type { Fault } from '../faults.ts';
 import type { Put } from '../observations.ts';
 import { LOWERED_SETTINGS } from '../scenario.ts';
 import type { World } from '../world.ts';
-import { failureCodeOf, isInvalidText, isOf, loweredBytesMax } from './facts.ts';
+import { failureCodeOf, isInvalidText, isOf, isTooLarge } from './facts.ts';
 
 /** Smallest time between two polls, in milliseconds. Requests within one poll are closer together. */
 const POLLS_APART_MS = 5_000;
@@ -37,7 +37,8 @@ class Ending {
     'upload-gone': () => this.#demand(this.#put.versionId === undefined, 'an upload is called gone that is there'),
     'outside-inbox': () =>
       this.#demand(this.#put.bucket !== this.#world.inbox, 'an upload is called outside of the inbox that is in it'),
-    'input-too-large': () => this.#demand(this.#isTooLarge(), 'an upload is called too large that is not'),
+    'input-too-large': () =>
+      this.#demand(isTooLarge(this.#world, this.#put), 'an upload is called too large that is not'),
     'attempts-exhausted': () => this.#checkAttempts(),
     'flow-gone': () => this.#checkGone(),
     'timed-out': () => this.#demand(this.#isTooOld(), 'a flow timed out too early'),
@@ -117,11 +118,6 @@ class Ending {
     const lastKnown = telling.findLastIndex(({ status }) => status !== 404 && status !== 410);
     const gone = telling.slice(lastKnown + 1).map(({ at }) => at);
     return gone.length >= 2 && (gone.at(-1) as number) - (gone[0] as number) >= POLLS_APART_MS;
-  }
-
-  #isTooLarge(): boolean {
-    const { key, content } = this.#put;
-    return this.#world.observed.deployedAt.has('limits') && content.byteLength > loweredBytesMax(key);
   }
 
   #isTooOld(): boolean {

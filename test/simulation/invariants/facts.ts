@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import type { Entry, TerminalEntry } from '../../../functions/ledger/entry.ts';
 import type { Put } from '../observations.ts';
 import { LOWERED_SETTINGS } from '../scenario.ts';
+import type { World } from '../world.ts';
 
 export const sha256 = (bytes: Uint8Array): string => createHash('sha256').update(bytes).digest('hex');
 
@@ -20,8 +21,11 @@ export const isOf = (put: Put, { upload }: Pick<Entry, 'upload'>): boolean =>
     ? upload.versionId === undefined && put.etag === upload.etag && put.lastModified === upload.lastModified
     : put.versionId === upload.versionId);
 
-/** Largest size of an input after the limits were lowered, in bytes. */
-export const loweredBytesMax = (key: string): number =>
-  key.startsWith('text/') ? LOWERED_SETTINGS.textBytesMax : LOWERED_SETTINGS.inputBytesMax;
+/** True if the limits were lowered, and an upload is larger than they are now. */
+export function isTooLarge({ observed }: World, { key, content }: Put): boolean {
+  const { textBytesMax, inputBytesMax } = LOWERED_SETTINGS;
+  const bytesMax = key.startsWith('text/') ? textBytesMax : inputBytesMax;
+  return observed.deployedAt.has('limits') && content.byteLength > bytesMax;
+}
 
 export const isInvalidText = ({ key, content }: Put): boolean => key.startsWith('text/') && content.includes(0xff);

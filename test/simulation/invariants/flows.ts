@@ -25,7 +25,7 @@ export function checkFlows(world: World, entries: readonly Entry[]): void {
   for (const entry of entries) checkFlowOf(entry, generations);
   for (const [name, flows] of generations) {
     const [uploadId = ''] = name.split(' ');
-    new FlowCount(world, entries, uploadId, flows).check();
+    checkCount(world, entries, uploadId, flows);
   }
 }
 
@@ -64,83 +64,66 @@ function checkFlowOf(entry: Entry, generations: ReadonlyMap<string, readonly Flo
 }
 
 /** Accounts for the flows of one generation of an upload. */
-class FlowCount {
-  readonly #world: World;
-  readonly #entries: readonly Entry[];
-  readonly #uploadId: string;
-  readonly #flows: readonly FlowView[];
-
-  constructor(world: World, entries: readonly Entry[], uploadId: string, flows: readonly FlowView[]) {
-    this.#world = world;
-    this.#entries = entries;
-    this.#uploadId = uploadId;
-    this.#flows = flows;
+function checkCount(world: World, entries: readonly Entry[], uploadId: string, flows: readonly FlowView[]): void {
+  const { scenario, observed } = world;
+  const linesOf = (message: string): readonly Logged[] =>
+    observed.logged.filter((line) => line.message.startsWith(message) && line.fields.uploadId === uploadId);
+  const resent = linesOf(SECOND_FLOW_LINES.resent);
+  const orphaned = linesOf(SECOND_FLOW_LINES.orphaned).length;
+  // The ledger forgot the upload, or an operator had it sent although a flow might exist.
+  const knowingly = (observed.expired.get(uploadId) ?? 0) + (observed.releasedByHand.has(uploadId) ? 1 : 0);
+  const isStrict = !scenario.isSkewWild && !observed.wasAnyFrozen;
+  const fooled = isListingMisleading(world, entries, uploadId, flows) ? Number.POSITIVE_INFINITY : 0;
+  const count = flows.length;
+  const values = [
+    uploadId,
+    { resent: resent.length, orphaned, isStrict, fooled, knowingly },
+    flows.map((flow) => ({ ...flow, outputs: undefined })),
+  ];
+  if (scenario.settings.inDoubt === 'hold') {
+    demand(resent.length === 0, 'a doubt that was to be held was sent again', ...values);
+    const isOne = count <= 1 + fooled + knowingly;
+    demand(isOne || !isStrict, 'two flows of one generation, although doubts are held', ...values);
   }
-
-  check(): void {
-    const { scenario, observed } = this.#world;
-    const resent = this.#linesOf(SECOND_FLOW_LINES.resent);
-    const orphaned = this.#linesOf(SECOND_FLOW_LINES.orphaned).length;
-    // The ledger forgot the upload, or an operator had it sent although a flow might exist.
-    const knowingly =
-      (observed.expired.get(this.#uploadId) ?? 0) + (observed.releasedByHand.has(this.#uploadId) ? 1 : 0);
-    const isStrict = !scenario.isSkewWild && !observed.wasAnyFrozen;
-    const fooled = this.#isListingMisleading() ? Number.POSITIVE_INFINITY : 0;
-    const count = this.#flows.length;
-    const values = [
-      this.#uploadId,
-      { resent: resent.length, orphaned, isStrict, fooled, knowingly },
-      this.#flows.map((flow) => ({ ...flow, outputs: undefined })),
-    ];
-    if (scenario.settings.inDoubt === 'hold') {
-      demand(resent.length === 0, 'a doubt that was to be held was sent again', ...values);
-      const isOne = count <= 1 + fooled + knowingly;
-      demand(isOne || !isStrict, 'two flows of one generation, although doubts are held', ...values);
-    }
-    if (this.#areFlowsListed()) {
-      // While no flow has ended, a full listing cannot be told from one of active flows.
-      // The upload of a damaged entry may have had a flow, and then an empty listing is not a full one.
-      const unsure = observed.damaged === undefined ? /no ended flow/ : /no ended flow|is empty/;
-      const isSettled = resent.every(({ fields }) => unsure.test(String(fields.why)));
-      demand(isSettled, 'a doubt was not settled although flows are listed', ...values);
-    }
-    const allowed = 1 + resent.length + knowingly + fooled + (isStrict ? 0 : orphaned);
-    demand(count <= allowed, 'more flows were made for one generation than were accounted for', ...values);
+  if (areFlowsListed(world)) {
+    // While no flow has ended, a full listing cannot be told from one of active flows.
+    // The upload of a damaged entry may have had a flow, and then an empty listing is not a full one.
+    const unsure = observed.damaged === undefined ? /no ended flow/ : /no ended flow|is empty/;
+    const isSettled = resent.every(({ fields }) => unsure.test(String(fields.why)));
+    demand(isSettled, 'a doubt was not settled although flows are listed', ...values);
   }
+  const allowed = 1 + resent.length + knowingly + fooled + (isStrict ? 0 : orphaned);
+  demand(count <= allowed, 'more flows were made for one generation than were accounted for', ...values);
+}
 
-  #linesOf(message: string): readonly Logged[] {
-    return this.#world.observed.logged.filter(
-      (line) => line.message.startsWith(message) && line.fields.uploadId === this.#uploadId,
-    );
-  }
+/**
+ * True if the listing looks like the empty one of a new account, which counts as proof: it shows active flows only,
+ * all have ended, and no other flow is known.
+ */
+function isListingMisleading(
+  { scenario }: World,
+  entries: readonly Entry[],
+  uploadId: string,
+  flows: readonly FlowView[],
+): boolean {
+  if (scenario.variation.listActiveOnly !== true) return false;
+  const later = flows[1]?.createdAt ?? 0;
+  return !entries.some(
+    (entry) =>
+      entry.upload.id !== uploadId && 'flow' in entry && (entry.flow?.createdAt ?? later) < later - LISTED_AFTER_MS,
+  );
+}
 
-  /**
-   * True if the listing looks like the empty one of a new account, which counts as proof: it shows active flows only,
-   * all have ended, and no other flow is known.
-   */
-  #isListingMisleading(): boolean {
-    if (this.#world.scenario.variation.listActiveOnly !== true) return false;
-    const later = this.#flows[1]?.createdAt ?? 0;
-    return !this.#entries.some(
-      (entry) =>
-        entry.upload.id !== this.#uploadId &&
-        'flow' in entry &&
-        (entry.flow?.createdAt ?? later) < later - LISTED_AFTER_MS,
-    );
-  }
-
-  /** True if the service lists all flows with their tags, in a form that the functions understand. */
-  #areFlowsListed(): boolean {
-    const { scenario, observed } = this.#world;
-    const { variation } = scenario;
-    const isServed = variation.listFlows === 'served' && variation.listShape !== 'bare';
-    const isPaged = ['page', 'next', 'next_cursor', 'next_url'].includes(variation.paging ?? 'page');
-    const isSorted = variation.listSort === 'created' && variation.listActiveOnly !== true;
-    const isRefused = observed.incidents.some(
-      ({ kind, fault }) => kind === 'flows.list' && LISTING_REFUSALS.includes(fault),
-    );
-    // A listing that is longer than a look may show too little about its order.
-    const isShort = scenario.findPagesMax === undefined;
-    return isServed && isPaged && isSorted && isShort && variation.listAdditional === 'object' && !isRefused;
-  }
+/** True if the service lists all flows with their tags, in a form that the functions understand. */
+function areFlowsListed({ scenario, observed }: World): boolean {
+  const { variation } = scenario;
+  const isServed = variation.listFlows === 'served' && variation.listShape !== 'bare';
+  const isPaged = ['page', 'next', 'next_cursor', 'next_url'].includes(variation.paging ?? 'page');
+  const isSorted = variation.listSort === 'created' && variation.listActiveOnly !== true;
+  const isRefused = observed.incidents.some(
+    ({ kind, fault }) => kind === 'flows.list' && LISTING_REFUSALS.includes(fault),
+  );
+  // A listing that is longer than a look may show too little about its order.
+  const isShort = scenario.findPagesMax === undefined;
+  return isServed && isPaged && isSorted && isShort && variation.listAdditional === 'object' && !isRefused;
 }
