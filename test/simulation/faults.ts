@@ -41,6 +41,19 @@ const OTHER_CALLS = ['secret.read', 'queue.send', 'event.send'] as const;
 export type CallKind = S3CallKind | ServiceCallKind | (typeof OTHER_CALLS)[number];
 
 const CALLS: readonly CallKind[] = [...S3_CALLS, ...SERVICE_CALLS, ...OTHER_CALLS];
+const S3_NO_BODY: readonly CallKind[] = ['inbox.head', 'receipt.head', 'marker.delete', 'asset.abort', 'asset.begin'];
+
+const oneOf =
+  (calls: readonly CallKind[]) =>
+  (call: CallKind): boolean =>
+    calls.includes(call);
+const isS3 = oneOf(S3_CALLS);
+const isService = oneOf(SERVICE_CALLS);
+const isOther = oneOf(OTHER_CALLS);
+/** A download from another origin bears no token, so no fault of the account can happen to it. */
+const isAuthorised = (call: CallKind): boolean => isService(call) && call !== 'flow.download';
+/** The answer of these calls is JSON, and not an asset. */
+const hasJsonAnswer = (call: CallKind): boolean => isAuthorised(call) && call !== 'flow.asset';
 
 /** All faults, each with its meaning and the calls that can meet it. */
 const FAULTS = {
@@ -51,7 +64,7 @@ const FAULTS = {
   /** The call takes most of a minute. */
   slow: () => true,
   /** The connection breaks in the middle of the request's body, or of the answer's if the request has none. */
-  half: (call) => ![...S3_NO_BODY, 'secret.read', 'queue.send', 'event.send'].includes(call),
+  half: (call) => !S3_NO_BODY.includes(call) && !isOther(call),
   /** The call takes effect after the client has given up. */
   late: (call) => !isService(call),
   /** The process is killed before the call, or after it has taken effect. */
@@ -86,12 +99,12 @@ const FAULTS = {
   hung: isService,
   'hung after': isService,
   /** The answer ends early: the connection breaks, or closes as if all had been sent. */
-  truncated: (call) => isService(call),
-  'cut cleanly': (call) => isService(call) && call !== 'flow.asset' && call !== 'flow.download',
+  truncated: isService,
+  'cut cleanly': hasJsonAnswer,
   /** A byte in the middle becomes one that is not allowed in JSON. */
-  garbled: (call) => isService(call) && call !== 'flow.asset' && call !== 'flow.download',
+  garbled: hasJsonAnswer,
   /** JSON without any id. */
-  'no ids': (call) => isService(call) && call !== 'flow.asset' && call !== 'flow.download' && call !== 'flow.abort',
+  'no ids': (call) => hasJsonAnswer(call) && call !== 'flow.abort',
   endless: isService,
 } satisfies Record<string, (call: CallKind) => boolean>;
 
@@ -103,31 +116,11 @@ export const isAccountFault = (fault: Fault): boolean =>
 
 export const ALL_FAULTS = Object.keys(FAULTS) as readonly Fault[];
 
-const S3_NO_BODY: readonly CallKind[] = ['inbox.head', 'receipt.head', 'marker.delete', 'asset.abort', 'asset.begin'];
-
-function isS3(call: CallKind): boolean {
-  return (S3_CALLS as readonly string[]).includes(call);
-}
-
-function isOther(call: CallKind): boolean {
-  return (OTHER_CALLS as readonly string[]).includes(call);
-}
-
-function isService(call: CallKind): boolean {
-  return (SERVICE_CALLS as readonly string[]).includes(call);
-}
-
-/** A download from another origin bears no token, so no fault of the account can happen to it. */
-function isAuthorised(call: CallKind): boolean {
-  return isService(call) && call !== 'flow.download';
-}
-
-const isApplicable = (fault: Fault, call: CallKind): boolean => FAULTS[fault](call);
+/** The faults that a call can meet, of all or of some. */
+const faultsOf = (call: CallKind, some = ALL_FAULTS): readonly Fault[] => some.filter((fault) => FAULTS[fault](call));
 
 /** Every pair of a call and a fault that it can meet. */
-export const PAIRS: readonly string[] = CALLS.flatMap((call) =>
-  ALL_FAULTS.filter((fault) => isApplicable(fault, call)).map((fault) => pair(call, fault)),
-);
+export const PAIRS: readonly string[] = CALLS.flatMap((call) => faultsOf(call).map((fault) => pair(call, fault)));
 
 function pair(call: CallKind, fault: Fault): string {
   return `${call} × ${fault}`;
@@ -144,7 +137,7 @@ const FOCUS_FAULTS = 4;
 
 /** All pairs, as focuses on one call with a few faults each. */
 const FOCUSES: readonly Focus[] = CALLS.flatMap((call) => {
-  const faults = ALL_FAULTS.filter((fault) => isApplicable(fault, call));
+  const faults = faultsOf(call);
   return Array.from({ length: Math.ceil(faults.length / FOCUS_FAULTS) }, (_, at) => ({
     call,
     faults: faults.slice(at * FOCUS_FAULTS, (at + 1) * FOCUS_FAULTS),
@@ -241,8 +234,8 @@ export class FaultPlan {
   #drawAny(call: CallKind): Fault | undefined {
     if (!this.#random.chance(Math.min(0.9, this.#options.rate * shareOf(call)))) return undefined;
     if (this.#options.calls?.includes(call) === false) return undefined;
-    const possible = this.#options.faults.filter((fault) => isApplicable(fault, call));
-    return possible.length === 0 ? undefined : this.#random.pick(possible);
+    const faults = faultsOf(call, this.#options.faults);
+    return faults.length === 0 ? undefined : this.#random.pick(faults);
   }
 
   /** True if the next attempt of a call meets the same fault. */

@@ -27,6 +27,9 @@ export function scriptOf(
     case '403':
     case '404':
     case '422':
+    case '500':
+    case '502':
+    case '503':
       return { status: Number(fault), ...before, ...sentence('Simulated.') };
     case '429 without Retry-After':
       return { status: 429, ...before, ...sentence('Slower, please.') };
@@ -36,10 +39,6 @@ export function scriptOf(
       const date = new Date(now + random.int(-10_000, 300_000)).toUTCString();
       return { status: 429, ...before, headers: { 'retry-after': date } };
     }
-    case '500':
-    case '502':
-    case '503':
-      return { status: Number(fault), ...before, ...sentence('Simulated.') };
     case '500 after':
       return { status: 500, at: 'after-effect' };
     case '503 in seconds':
