@@ -1,6 +1,5 @@
 import type { CallKind, Fault } from './faults.ts';
 import type { Lambda } from './lambda.ts';
-import { frozenFor } from './s3.ts';
 import { MINUTE, SECOND } from './timeline.ts';
 import type { World } from './world.ts';
 
@@ -21,62 +20,53 @@ interface AwsCall<T> {
   readonly effect: () => T;
 }
 
-/** Calls of one process to Secrets Manager, SQS and EventBridge. They have neither body nor stream. */
-export class AwsCalls {
-  readonly #world: World;
-  readonly #lambda: Lambda;
-
-  constructor(world: World, lambda: Lambda) {
-    this.#world = world;
-    this.#lambda = lambda;
-  }
-
-  async send<T>(call: AwsCall<T>): Promise<T> {
-    const { kind, signal } = call;
-    const { faultPlan, randoms } = this.#world;
-    this.#world.onCall?.({ by: this.#lambda.function, ...PERMISSIONS[kind] });
-    let fault: Fault | undefined;
-    for (let attempt = 1; ; attempt += 1) {
-      if (fault === undefined || !faultPlan.stays()) fault = faultPlan.draw(kind);
-      try {
-        return await this.#attempt(call, fault);
-      } catch (error) {
-        if (attempt === ATTEMPTS_MAX || signal?.aborted) throw error;
-      }
-      await this.#lambda.clock.sleep(randoms.network.int(20, SECOND));
+/** Calls Secrets Manager, SQS or EventBridge from a process. These calls have neither body nor stream. */
+export async function callAws<T>(world: World, lambda: Lambda, call: AwsCall<T>): Promise<T> {
+  const { kind, signal } = call;
+  const { faultPlan, randoms } = world;
+  world.onCall?.({ by: lambda.function, ...PERMISSIONS[kind] });
+  let fault: Fault | undefined;
+  for (let attempt = 1; ; attempt += 1) {
+    if (fault === undefined || !faultPlan.stays()) fault = faultPlan.draw(kind);
+    try {
+      return await tryOnce(world, lambda, call, fault);
+    } catch (error) {
+      if (attempt === ATTEMPTS_MAX || signal?.aborted) throw error;
     }
+    await lambda.clock.sleep(randoms.network.int(20, SECOND));
   }
+}
 
-  #attempt<T>({ kind, signal, effect }: AwsCall<T>, fault: Fault | undefined): Promise<T> {
-    const world = this.#world;
-    const lambda = this.#lambda;
-    const { timeline } = world;
-    const random = world.randoms.network;
-    return new Promise((resolve, reject) => {
-      if (lambda.isDead) return;
-      world.trace(`${lambda.name} ${kind}${fault === undefined ? '' : ` × ${fault}`}`);
-      if (fault !== undefined) world.observed.noteFault(lambda, fault);
-      if (fault === 'killed before') return world.kill(lambda);
-      if (fault === 'frozen') lambda.freeze(frozenFor(random));
-      const fail = (why: string) => reject(Object.assign(new Error(`Simulated: ${why}`), { name: why }));
-      const onAbort = (): void => fail('AbortError');
-      if (signal?.aborted) return onAbort();
-      const forget = lambda.whenAborted(signal, onAbort);
-      const answer = (how: () => void): void => {
-        lambda.after(random.int(1, 30), 'answer', () => {
-          forget();
-          how();
-        });
-      };
-      const travelMs = fault === 'slow' ? random.int(5_000, 50_000) : random.int(1, 40);
-      const isLate = fault === 'late';
-      if (isLate) lambda.after(MINUTE, 'timer', () => fail('TimeoutError'));
-      timeline.schedule(timeline.now() + travelMs + (isLate ? random.int(MINUTE, 4 * MINUTE) : 0), () => {
-        if (fault === 'refused' || fault === 'throttled') return answer(() => fail(fault));
-        const result = effect();
-        if (fault === 'killed after') return world.kill(lambda);
-        answer(() => (fault === 'lost' ? fail('ECONNRESET') : resolve(result)));
+function tryOnce<T>(
+  world: World,
+  lambda: Lambda,
+  { kind, signal, effect }: AwsCall<T>,
+  fault: Fault | undefined,
+): Promise<T> {
+  const { timeline } = world;
+  const random = world.randoms.network;
+  return new Promise((resolve, reject) => {
+    if (lambda.isDead) return;
+    world.makesCall(lambda, kind, fault);
+    if (fault === 'killed before') return world.kill(lambda);
+    const fail = (why: string) => reject(Object.assign(new Error(`Simulated: ${why}`), { name: why }));
+    const onAbort = (): void => fail('AbortError');
+    if (signal?.aborted) return onAbort();
+    const forget = lambda.whenAborted(signal, onAbort);
+    const answer = (how: () => void): void => {
+      lambda.after(random.int(1, 30), 'answer', () => {
+        forget();
+        how();
       });
+    };
+    const travelMs = fault === 'slow' ? random.int(5_000, 50_000) : random.int(1, 40);
+    const isLate = fault === 'late';
+    if (isLate) lambda.after(MINUTE, 'timer', () => fail('TimeoutError'));
+    timeline.schedule(timeline.now() + travelMs + (isLate ? random.int(MINUTE, 4 * MINUTE) : 0), () => {
+      if (fault === 'refused' || fault === 'throttled') return answer(() => fail(fault));
+      const result = effect();
+      if (fault === 'killed after') return world.kill(lambda);
+      answer(() => (fault === 'lost' ? fail('ECONNRESET') : resolve(result)));
     });
-  }
+  });
 }

@@ -1,5 +1,6 @@
 import type { Clock } from '../../functions/base/clock.ts';
-import type { Scheduled, Timeline } from './timeline.ts';
+import type { Random } from './random.ts';
+import { MINUTE, type Scheduled, SECOND, type Timeline } from './timeline.ts';
 
 type Kind = 'timer' | 'answer';
 
@@ -68,7 +69,9 @@ export class Lambda {
     };
   }
 
-  freeze(ms: number): void {
+  /** Freezes the process for long enough that another may take over, or for a shorter time. */
+  freeze(random: Random): void {
+    const ms = random.chance(0.5) ? random.int(10 * SECOND, 2 * MINUTE) : random.int(5, 30) * MINUTE;
     if (this.#state !== 'alive') return;
     this.#state = 'frozen';
     this.wasFrozen = true;

@@ -1,12 +1,13 @@
 import type { SecretsManagerClient } from '@aws-sdk/client-secrets-manager';
-import type { Log, LogFields } from '../../functions/base/telemetry.ts';
+import type { Log } from '../../functions/base/telemetry.ts';
 import type { CollectPorts } from '../../functions/collect-outputs/collect-outputs.ts';
 import { ClaimHeldError, type CreatePorts } from '../../functions/create-flow/delivery.ts';
 import { createFlowService } from '../../functions/flow-service/client.ts';
 import { collectOutputsPorts } from '../../functions/lambda/ports.ts';
 import { SecretToken } from '../../functions/lambda/token.ts';
 import type { SweepPorts } from '../../functions/sweep/sweep-run.ts';
-import { AwsCalls } from './aws-calls.ts';
+import { logTo } from '../support/log.ts';
+import { callAws } from './aws-calls.ts';
 import { Lambda } from './lambda.ts';
 import { BASE_URL } from './names.ts';
 import { s3ClientOf } from './s3.ts';
@@ -76,10 +77,9 @@ export class Processes {
 
 function portsFor(world: World, lambda: Lambda): Ports {
   const { observed, settings, timeline, orderChecker, notifications, randoms } = world;
-  const aws = new AwsCalls(world, lambda);
   const secrets = {
     send: (_: unknown, options?: { abortSignal?: AbortSignal }) =>
-      aws.send({
+      callAws(world, lambda, {
         kind: 'secret.read',
         signal: options?.abortSignal,
         effect: () => ({ SecretString: world.secret }),
@@ -103,11 +103,12 @@ function portsFor(world: World, lambda: Lambda): Ports {
       transport: transportOf(world, lambda),
     }),
     queue: {
-      send: (message, signal) => aws.send({ kind: 'queue.send', signal, effect: () => notifications.send(message) }),
+      send: (message, signal) =>
+        callAws(world, lambda, { kind: 'queue.send', signal, effect: () => notifications.send(message) }),
     },
     events: {
       send: (event, signal) =>
-        aws.send({
+        callAws(world, lambda, {
           kind: 'event.send',
           signal,
           effect: () => {
@@ -119,31 +120,19 @@ function portsFor(world: World, lambda: Lambda): Ports {
     clock: lambda.clock,
     nonce: () => randoms.ids.hex(16),
     telemetry: {
-      log: logOf(world, lambda, {}),
+      log: logOf(world, lambda),
       metrics: { count: (metric, value = 1) => observed.noteMetric(metric, value) },
     },
   });
 }
 
 /** A log whose lines the world keeps, and that tells the order checker of messages that a claim turned away. */
-function logOf(world: World, lambda: Lambda, bound: LogFields): Log {
-  const line =
-    (level: string) =>
-    (message: string, own: LogFields = {}): void => {
-      const fields = { ...bound, ...own };
-      world.observed.logged.push({ level, message, fields });
-      if (own.error instanceof ClaimHeldError) {
-        const { uploadId, key } = fields;
-        world.orderChecker.seesTurnedAway(lambda.invocationName, String(uploadId), String(key));
-      }
-      const { error, ...rest } = fields;
-      world.onTrace?.(`    ${level}: ${message} ${JSON.stringify(rest)} ${own.error ?? ''}`);
-    };
-  return {
-    debug: line('debug'),
-    info: line('info'),
-    warn: line('warn'),
-    error: line('error'),
-    with: (fields) => logOf(world, lambda, { ...bound, ...fields }),
-  };
-}
+const logOf = (world: World, lambda: Lambda): Log =>
+  logTo((level, message, fields) => {
+    world.observed.logged.push({ level, message, fields });
+    const { error, ...rest } = fields;
+    if (error instanceof ClaimHeldError) {
+      world.orderChecker.seesTurnedAway(lambda.invocationName, String(rest.uploadId), String(rest.key));
+    }
+    world.onTrace?.(`    ${level}: ${message} ${JSON.stringify(rest)} ${error ?? ''}`);
+  });

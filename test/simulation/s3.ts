@@ -6,9 +6,7 @@ import { s3RequestHandler } from '../../local/aws/s3/request-handler.ts';
 import { EmbeddedS3 } from '../../local/aws/s3/s3.ts';
 import type { Fault, S3CallKind } from './faults.ts';
 import type { Lambda } from './lambda.ts';
-import type { Random } from './random.ts';
 import { keyOf, kindOf, type SdkRequest } from './s3-calls.ts';
-import { MINUTE } from './timeline.ts';
 import type { World } from './world.ts';
 
 /** Number of times that the SDK tries a call, and how long it waits for an answer, in milliseconds. */
@@ -57,7 +55,7 @@ const client = s3Client({
     handle: ((request, { abortSignal }) => {
       const network = networks.getStore();
       if (network === undefined) throw new Error('An S3 request without a network');
-      return network instanceof EmbeddedS3 ? handlerOf(network)(request, {}) : network.send(request, abortSignal);
+      return network instanceof EmbeddedS3 ? answerOf(network, request) : network.send(request, abortSignal);
     }) satisfies Handle,
     updateHttpClientConfig() {},
     httpHandlerConfigs: () => ({}),
@@ -150,13 +148,11 @@ class S3Network {
         reject(aborted(signal));
         return;
       }
-      world.trace(`${this.#nameOf(attempt)}${fault === undefined ? '' : ` × ${fault}`}`);
-      if (fault !== undefined) world.observed.noteFault(lambda, fault);
+      world.makesCall(lambda, nameOf(attempt), fault);
       if (fault === 'killed before') {
         lambda.kill();
         return;
       }
-      if (fault === 'frozen') lambda.freeze(frozenFor(random));
       const timeLimit = lambda.after(REQUEST_TIMEOUT_MS, 'timer', () =>
         settle(() => reject(failure('TimeoutError', 'ETIMEDOUT'))),
       );
@@ -179,10 +175,6 @@ class S3Network {
     });
   }
 
-  #nameOf({ kind, request }: Attempt): string {
-    return `${this.#lambda.name} ${kind} ${request.path}`;
-  }
-
   #travelMs(fault: Fault | undefined): number {
     const random = this.#world.randoms.network;
     if (fault === 'slow') return random.int(5_000, 50_000);
@@ -198,11 +190,11 @@ class S3Network {
     try {
       // Names the process, so that a test can record which permissions each function needs.
       const headers = { ...request.headers, authorization: `Credential=${this.#lambda.name}` };
-      ({ response } = await handlerOf(world.s3)({ ...request, headers }, {}));
+      ({ response } = await answerOf(world.s3, { ...request, headers }));
     } catch (error) {
       return error as Error;
     }
-    world.trace(`${this.#nameOf(attempt)} -> ${response.statusCode}`);
+    world.trace(`${this.#lambda.name} ${nameOf(attempt)} -> ${response.statusCode}`);
     if (response.statusCode < 300) {
       const body = typeof request.body === 'string' ? request.body : '';
       world.orderChecker.sees(invocation, { kind, key: keyOf(request), body });
@@ -221,6 +213,8 @@ class S3Network {
     }
   }
 }
+
+const nameOf = ({ kind, request }: Attempt): string => `${kind} ${request.path}`;
 
 /** The answer or error of a request that a fault keeps from taking effect. */
 function answerWithoutEffect(fault: Fault | undefined, request: SdkRequest): SdkResponse | Error | undefined {
@@ -241,22 +235,9 @@ function answerWithoutEffect(fault: Fault | undefined, request: SdkRequest): Sdk
   }
 }
 
-const handlers = new WeakMap<EmbeddedS3, Handle>();
-
-function handlerOf(s3: EmbeddedS3): Handle {
-  let handle = handlers.get(s3);
-  if (handle === undefined) {
-    const handler = s3RequestHandler(s3) as unknown as { handle: Handle };
-    handle = (request, options) => handler.handle(request, options);
-    handlers.set(s3, handle);
-  }
-  return handle;
-}
-
-/** Duration of a freeze, in milliseconds: long enough for a takeover, or shorter. */
-export function frozenFor(random: Random): number {
-  return random.chance(0.5) ? random.int(10_000, 120_000) : random.int(5, 30) * MINUTE;
-}
+/** Lets an S3 answer a request. */
+const answerOf = (s3: EmbeddedS3, request: SdkRequest): ReturnType<Handle> =>
+  (s3RequestHandler(s3) as unknown as { handle: Handle }).handle(request, {});
 
 async function bytesOf(stream: Readable): Promise<Buffer> {
   const chunks: Buffer[] = [];

@@ -6,14 +6,14 @@ import {
   type TransportRequest,
   type TransportResponse,
 } from '../../functions/flow-service/transport.ts';
-import type { Operation } from '../../local/flow-service/call.ts';
+import { callOf, type Operation } from '../../local/flow-service/call.ts';
 import { ConnectionLostError } from '../../local/flow-service/fault.ts';
-import type { ServiceResponse } from '../../local/flow-service/transport.ts';
+import type { ServiceRequest, ServiceResponse } from '../../local/flow-service/transport.ts';
+import { arriving, once } from '../support/in-process-transport.ts';
 import type { Fault, ServiceCallKind } from './faults.ts';
 import type { Lambda } from './lambda.ts';
-import { frozenFor } from './s3.ts';
 import { scriptOf } from './service-faults.ts';
-import { ServiceWatch } from './service-watch.ts';
+import { type ServiceCall, ServiceWatch } from './service-watch.ts';
 import type { Scheduled, Timeline } from './timeline.ts';
 import type { World } from './world.ts';
 
@@ -83,22 +83,20 @@ class Exchange {
     const { faultPlan, timeline } = world;
     const random = world.randoms.network;
     const lambda = this.#lambda;
-    const { url, method } = this.#request;
     if (lambda.isDead) return;
     if (this.#signal.aborted) {
       this.#reject(new TransportError('The request was given up', { sent: 'nothing', cause: this.#signal.reason }));
       return;
     }
-    const path = url.pathname + url.search;
-    const kind = kindOf(method, url.pathname);
-    const fault = this.#watch.poisonOf(kind, path) ?? faultPlan.draw(kind);
-    world.trace(`${lambda.name} ${kind} ${path}${fault === undefined ? '' : ` × ${fault}`}`);
-    this.#watch.sees(kind, path, fault);
+    const chunks = this.#request.body === undefined ? once(new Uint8Array()) : this.#toServer.chunks(timeline);
+    const call = serviceCallOf(arriving(this.#request, chunks, this.#gone.signal));
+    const fault = this.#watch.poisonOf(call) ?? faultPlan.draw(call.kind);
+    world.makesCall(lambda, `${call.kind} ${call.request.url}`, fault);
+    this.#watch.sees(call, fault);
     if (fault === 'killed before') {
       lambda.kill();
       return;
     }
-    if (fault === 'frozen') lambda.freeze(frozenFor(random));
     const unheard = lambda.whenAborted(this.#signal, () => {
       this.#fail('The request was given up', this.#signal.reason);
     });
@@ -115,46 +113,36 @@ class Exchange {
     const travelMs = fault === 'slow' ? random.int(3_000, 9_000) : random.int(1, random.chance(0.1) ? 2_000 : 60);
     timeline.schedule(timeline.now() + travelMs, () => {
       if (this.#failure !== undefined) return;
-      void this.#serve(kind, fault, resolve);
+      void this.#serve(call, fault, resolve);
       this.#reach(() => this.#connected());
     });
   }
 
   /** Serves the request at the other end. */
   async #serve(
-    kind: ServiceCallKind,
+    call: ServiceCall,
     fault: Fault | undefined,
     resolve: (response: TransportResponse) => void,
   ): Promise<void> {
     const world = this.#world;
     const { service, timeline } = world;
     const random = world.randoms.network;
-    const { url, method, headers, body } = this.#request;
     const script = scriptOf(fault, this.#request, random, timeline.now());
     const answerMs = fault === 'slow' ? random.int(5_000, 50_000) : random.int(1, 200);
     let answer: ServiceResponse;
     try {
       service.intercept = () => script;
-      const answering = service.handle({
-        method,
-        url: url.pathname + url.search,
-        headers: {
-          ...Object.fromEntries(Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value])),
-          ...(body === undefined ? {} : { 'content-length': String(body.bytes) }),
-        },
-        body: body === undefined ? nothing() : this.#toServer.chunks(timeline),
-        signal: this.#gone.signal,
-      });
+      const answering = service.handle(call.request);
       service.intercept = undefined;
       answer = await answering;
     } catch (error) {
       if (!(error instanceof ConnectionLostError)) throw error;
       if (fault === 'killed after') this.#lambda.kill();
-      world.trace(`${this.#lambda.name} ${kind} -> ${error.message}`);
+      world.trace(`${this.#lambda.name} ${call.kind} -> ${error.message}`);
       this.#reach(() => this.#fail('read ECONNRESET'));
       return;
     }
-    world.trace(`${this.#lambda.name} ${kind} -> ${answer.status}`);
+    world.trace(`${this.#lambda.name} ${call.kind} -> ${answer.status}`);
     if (fault === 'killed after') {
       this.#lambda.kill();
       return;
@@ -163,7 +151,7 @@ class Exchange {
       if (this.#failure !== undefined) return;
       this.#isAnswered = true;
       this.#timeLimit?.cancel();
-      this.#watch.seesAnswer(kind, url.pathname + url.search, answer);
+      this.#watch.seesAnswer(call, answer);
       resolve({
         status: answer.status,
         headers: {
@@ -328,24 +316,9 @@ class Pipe {
   }
 }
 
-async function* nothing(): AsyncGenerator<Uint8Array> {}
-
-async function* once(bytes: Uint8Array): AsyncGenerator<Uint8Array> {
-  if (bytes.byteLength > 0) yield bytes;
-}
-
-function kindOf(method: string, path: string): ServiceCallKind {
-  const kind = KINDS[operationOf(method, path)];
-  if (kind === undefined) throw new Error(`A call of the service that the simulation does not know: ${method} ${path}`);
-  return kind;
-}
-
-function operationOf(method: string, path: string): Operation {
-  if (method === 'POST') return 'createFlow';
-  if (method === 'PATCH') return 'changeFlow';
-  if (path === '/flows') return 'listFlows';
-  if (path.startsWith('/downloads/')) return 'download';
-  if (/^\/flows\/[^/]+\/outputs\/[^/]+$/.test(path)) return 'getAsset';
-  if (/\/outputs$/.test(path)) return 'listOutputs';
-  return 'getFlow';
+function serviceCallOf(request: ServiceRequest): ServiceCall {
+  const call = callOf(request, '');
+  const kind = KINDS[call.operation];
+  if (kind !== undefined) return { ...call, kind };
+  throw new Error(`A call of the service that the simulation does not know: ${request.method} ${request.url}`);
 }

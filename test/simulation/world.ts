@@ -6,7 +6,7 @@ import { EmbeddedS3 } from '../../local/aws/s3/s3.ts';
 import { Queue } from '../../local/aws/sqs/queue.ts';
 import { StandInFlowService } from '../../local/flow-service/flow-service.ts';
 import { backfillScenarioOf } from './backfill.ts';
-import { FaultPlan, focusOf } from './faults.ts';
+import { type Fault, FaultPlan, focusOf } from './faults.ts';
 import { Inspector, type MultipartUpload } from './inspector.ts';
 import { Invocations } from './invocations.ts';
 import { laggingReplicaScenarioOf } from './lagging-replica.ts';
@@ -100,6 +100,13 @@ export class World {
     const stamped = `${((this.timeline.now() - START) / SECOND).toFixed(3)} ${line}`;
     this.#traceHash.update(`${stamped}\n`);
     this.onTrace?.(stamped);
+  }
+
+  /** A process makes a call, which may meet a fault. */
+  makesCall(lambda: Lambda, what: string, fault: Fault | undefined): void {
+    this.trace(`${lambda.name} ${what}${fault === undefined ? '' : ` × ${fault}`}`);
+    if (fault !== undefined) this.observed.noteFault(lambda, fault);
+    if (fault === 'frozen') lambda.freeze(this.randoms.network);
   }
 
   kill(lambda: Lambda): void {

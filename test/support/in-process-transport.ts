@@ -1,13 +1,21 @@
 import type { Clock } from '../../functions/base/clock.ts';
-import { type Sent, TRANSPORT_LIMITS, type Transport, TransportError } from '../../functions/flow-service/transport.ts';
+import {
+  type Sent,
+  TRANSPORT_LIMITS,
+  type Transport,
+  TransportError,
+  type TransportRequest,
+} from '../../functions/flow-service/transport.ts';
 import type { StandInFlowService } from '../../local/flow-service/flow-service.ts';
+import type { ServiceRequest } from '../../local/flow-service/transport.ts';
 
 /** Time that a request takes to reach the service, in milliseconds. Without it, a loop of requests would never end. */
 const LATENCY_MS = 1;
 
 /** The stand-in service without a socket, for tests in virtual time. It keeps the time limits of the real transport. */
 export function inProcessTransport(service: StandInFlowService, clock: Clock): Transport {
-  return async ({ method, url, headers, body, answerMs }, signal) => {
+  return async (request, signal) => {
+    const { body, answerMs } = request;
     /** Aborts when the client has gone away. */
     const gone = new AbortController();
     const failure = Promise.withResolvers<never>();
@@ -65,16 +73,7 @@ export function inProcessTransport(service: StandInFlowService, clock: Clock): T
     if (answerMs !== undefined) limit(answerMs, 'No whole answer', gone.signal);
     const answering = async () => {
       await clock.sleep(LATENCY_MS);
-      return service.handle({
-        method,
-        url: url.pathname + url.search,
-        headers: {
-          ...Object.fromEntries(Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value])),
-          ...(body === undefined ? {} : { 'content-length': String(body.bytes) }),
-        },
-        body: toService(),
-        signal: gone.signal,
-      });
+      return service.handle(arriving(request, toService(), gone.signal));
     };
     try {
       const answer = await within(TRANSPORT_LIMITS.firstByteMs, 'No answer', answering());
@@ -93,6 +92,23 @@ export function inProcessTransport(service: StandInFlowService, clock: Clock): T
   };
 }
 
-async function* once(bytes: Uint8Array): AsyncGenerator<Uint8Array> {
+/** A request as the service gets it. @param chunks its body, as it arrives. */
+export const arriving = (
+  { method, url, headers, body }: TransportRequest,
+  chunks: AsyncIterable<Uint8Array>,
+  signal: AbortSignal,
+): ServiceRequest => ({
+  method,
+  url: url.pathname + url.search,
+  headers: {
+    ...Object.fromEntries(Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value])),
+    ...(body === undefined ? {} : { 'content-length': String(body.bytes) }),
+  },
+  body: chunks,
+  signal,
+});
+
+/** The bytes in one chunk, or in none if there are no bytes. */
+export async function* once(bytes: Uint8Array): AsyncGenerator<Uint8Array> {
   if (bytes.byteLength > 0) yield bytes;
 }

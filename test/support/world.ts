@@ -12,7 +12,7 @@ import type { SecretsManagerClient } from '@aws-sdk/client-secrets-manager';
 import { onTestFinished } from 'vitest';
 import { type Clock, systemClock } from '../../functions/base/clock.ts';
 import { type Invocation, withinInvocation } from '../../functions/base/invocation.ts';
-import type { Log, LogFields, MetricName } from '../../functions/base/telemetry.ts';
+import type { LogFields, MetricName } from '../../functions/base/telemetry.ts';
 import { collect, collectOutputs, type TickSummary } from '../../functions/collect-outputs/collect-outputs.ts';
 import { type BatchResponse, createFlows } from '../../functions/create-flow/batch.ts';
 import { createFlowService } from '../../functions/flow-service/client.ts';
@@ -39,6 +39,7 @@ import { Queue } from '../../local/aws/sqs/queue.ts';
 import { StandInFlowService, type StandInOptions } from '../../local/flow-service/flow-service.ts';
 import { serveFlowService } from '../../local/flow-service/http.ts';
 import { inProcessTransport } from './in-process-transport.ts';
+import { logTo } from './log.ts';
 import { VirtualTime } from './virtual-time.ts';
 
 export const INBOX = 'inbox';
@@ -284,7 +285,7 @@ export class World {
       clock: this.clock,
       nonce: randomUUID,
       telemetry: {
-        log: this.#log({}),
+        log: logTo((level, message, fields) => this.logged.push({ level, message, fields })),
         metrics: {
           count: (metric: MetricName, value = 1) => this.counted.set(metric, this.count(metric) + value),
         },
@@ -417,19 +418,5 @@ export class World {
 
   count(metric: MetricName): number {
     return this.counted.get(metric) ?? 0;
-  }
-
-  #log(bound: LogFields): Log {
-    const line =
-      (level: string) =>
-      (message: string, fields: LogFields = {}) =>
-        void this.logged.push({ level, message, fields: { ...bound, ...fields } });
-    return {
-      debug: line('debug'),
-      info: line('info'),
-      warn: line('warn'),
-      error: line('error'),
-      with: (fields) => this.#log({ ...bound, ...fields }),
-    };
   }
 }
