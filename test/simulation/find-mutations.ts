@@ -1,8 +1,9 @@
 import { Worker } from 'node:worker_threads';
+import pMap from 'p-map';
 import { MUTATIONS, type Mutation } from './mutations.ts';
 
 /** How a mutation was found. */
-interface Catch {
+export interface Catch {
   readonly seeds: number;
   readonly seed: number;
   readonly violation: string;
@@ -23,15 +24,10 @@ export async function findAll(
   jobs: number,
   onFound: (mutation: Mutation, found: Catch | undefined) => void,
 ): Promise<boolean> {
-  const left = [...MUTATIONS];
-  let areAllFound = true;
-  const lane = async (): Promise<void> => {
-    for (let mutation = left.shift(); mutation !== undefined; mutation = left.shift()) {
-      const found = await find(mutation, from);
-      if (found === undefined) areAllFound = false;
-      onFound(mutation, found);
-    }
+  const search = async (mutation: Mutation): Promise<boolean> => {
+    const found = await find(mutation, from);
+    onFound(mutation, found);
+    return found !== undefined;
   };
-  await Promise.all(Array.from({ length: jobs }, lane));
-  return areAllFound;
+  return (await pMap(MUTATIONS, search, { concurrency: Math.max(1, jobs) })).every(Boolean);
 }

@@ -1,5 +1,6 @@
 import { registerHooks } from 'node:module';
 import { parentPort, workerData } from 'node:worker_threads';
+import type { Catch } from './find-mutations.ts';
 import type { Mutation } from './mutations.ts';
 import { FUNCTIONS, planted } from './plant.ts';
 
@@ -26,7 +27,7 @@ const { simulate } = await import('./simulation.ts');
 for (const file of files) {
   if (!loadedFiles.has(file)) throw new Error(`The mutation "${mutation.name}" changes ${file}, which was not loaded`);
 }
-let found: { readonly seeds: number; readonly seed: number; readonly violation: string } | undefined;
+let found: Catch | undefined;
 for (let seeds = 1; seeds <= mutation.seedsMax && found === undefined; seeds += 1) {
   const seed = from + seeds - 1;
   const { violation } = await simulate(seed);

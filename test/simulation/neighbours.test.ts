@@ -4,21 +4,9 @@ import { NEXT_PIPELINE, PIPELINE } from './names.ts';
 import { MINUTE } from './timeline.ts';
 import { World } from './world.ts';
 
-function worldOf(): World {
+it('neighbours create flows and delete theirs, but none of ours, not even one of the renamed pipeline', async () => {
   const world = new World(1);
   onTestFinished(() => world.close());
-  return world;
-}
-
-it('neighbours create flows', async () => {
-  const world = worldOf();
-  for (let times = 1; times <= 3; times += 1) world.neighbours.create();
-  await world.pass(MINUTE);
-  expect(world.service.flows).toHaveLength(3);
-});
-
-it('neighbours delete no flow of ours, not even one of the renamed pipeline', async () => {
-  const world = worldOf();
   for (const pipeline of ['another', PIPELINE, NEXT_PIPELINE]) {
     await world.neighbours.createFlow({ pipeline, upload: 'a'.repeat(40), generation: 1 });
   }

@@ -1,6 +1,5 @@
 import { createHash } from 'node:crypto';
-import type { S3EventRecord } from '../../local/aws/s3/events.ts';
-import { eventBridgeEvent, testEvent } from '../../local/aws/s3/events.ts';
+import { eventBridgeEvent, type S3EventRecord, testEvent } from '../../local/aws/s3/events.ts';
 import { INBOX, NEXT_INBOX, RESULTS } from './names.ts';
 import type { Put } from './observations.ts';
 import { MINUTE, SECOND } from './timeline.ts';
@@ -14,7 +13,8 @@ export class Notifications {
   readonly #world: World;
   #underwayCount = 0;
   /** All messages that ever went into the queue from outside. */
-  readonly #messages: string[] = [];
+  readonly messages: string[] = [];
+
   constructor(world: World) {
     this.#world = world;
   }
@@ -24,13 +24,9 @@ export class Notifications {
     return this.#underwayCount;
   }
 
-  get messages(): readonly string[] {
-    return this.#messages;
-  }
-
   /** Puts a message into the queue. */
   send(message: string): void {
-    this.#messages.push(message);
+    this.messages.push(message);
     this.#world.queue.send(message);
   }
 

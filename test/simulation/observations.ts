@@ -89,11 +89,11 @@ export class Observations {
   readonly blame = new Map<string, number>();
   /** True if any process was frozen. If so, a claim may have been taken over while its holder was still alive. */
   wasAnyFrozen = false;
-  /** Ids of the flows, or of flows and assets, that meet a fault for ever, encoded as in a path. */
+  /** Ids of the flows, or of flows and assets, that meet a fault for ever. */
   readonly poisoned = new Set<string>();
   /** Measurements of a steady world, for the trace. */
   figures: unknown;
-  readonly stats = { invocations: 0, kills: 0, retriesByPeople: 0 };
+  readonly stats = { invocations: 0, kills: 0 };
 
   /** A process met a fault. */
   noteFault(lambda: Lambda, fault: Fault): void {

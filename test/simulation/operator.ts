@@ -30,7 +30,6 @@ export function retryOneFailure(world: World): void {
   void world.entries().then((entries) => {
     const failed = entries.filter(({ state }) => state === 'failed');
     if (failed.length === 0) return;
-    world.observed.stats.retriesByPeople += 1;
     const { upload } = world.randoms.main.pick(failed);
     world.trace(`the operator: retry ${upload.key}`);
     void world.invocations.startCollect({ retry: [upload.id] });

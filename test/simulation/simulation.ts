@@ -66,25 +66,19 @@ export async function simulate(
   };
 }
 
+/** What goes on in the worlds with one trouble, until nothing new comes. */
+const LIVES = {
+  limits: liveWithinLimits,
+  poison: liveWithPoison,
+  backfill: liveWithBackfill,
+  'long rounds': liveWithLongRounds,
+  'lagging replica': liveWithLaggingReplica,
+} as const;
+
 async function live(world: World): Promise<void> {
-  switch (world.scenario.kind) {
-    case 'storm':
-      return liveThroughStorm(world);
-    case 'limits':
-      await liveWithinLimits(world);
-      break;
-    case 'poison':
-      await liveWithPoison(world);
-      break;
-    case 'backfill':
-      await liveWithBackfill(world);
-      break;
-    case 'long rounds':
-      await liveWithLongRounds(world);
-      break;
-    case 'lagging replica':
-      await liveWithLaggingReplica(world);
-  }
+  const { kind } = world.scenario;
+  if (kind === 'storm') return liveThroughStorm(world);
+  await LIVES[kind](world);
   await settle(world);
   await checkAll(world);
 }
