@@ -81,9 +81,15 @@ export class World {
     this.secret = `fake-token-${this.randoms.ids.hex(16)}`;
     this.observed.tokens.push(this.secret);
     this.service = serviceOf(this);
-    const { deadLetters, queue } = queuesOf(this);
-    this.deadLetters = deadLetters;
-    this.queue = queue;
+    // Nobody waits for a message of these queues.
+    const clock = { now: () => this.timeline.now(), sleep: () => Promise.reject(new Error('No reader waits')) };
+    this.deadLetters = new Queue({ name: 'dead', clock });
+    this.queue = new Queue({
+      name: 'uploads',
+      clock,
+      visibilityTimeoutSeconds: this.scenario.visibilitySeconds,
+      deadLetters: { queue: this.deadLetters, maxReceiveCount: this.scenario.receivesMax },
+    });
     this.settings = settingsOf(this.scenario);
   }
 
@@ -225,21 +231,6 @@ function serviceOf({ timeline, scenario, observed, randoms }: World): StandInFlo
     limits: scenario.serviceLimits,
     variation: scenario.variation,
   });
-}
-
-function queuesOf({ timeline, scenario }: World): { readonly deadLetters: Queue; readonly queue: Queue } {
-  const clock = {
-    now: () => timeline.now(),
-    sleep: () => Promise.reject(new Error('The queue has no waiting reader')),
-  };
-  const deadLetters = new Queue({ name: 'dead', clock });
-  const queue = new Queue({
-    name: 'uploads',
-    clock,
-    visibilityTimeoutSeconds: scenario.visibilitySeconds,
-    deadLetters: { queue: deadLetters, maxReceiveCount: scenario.receivesMax },
-  });
-  return { deadLetters, queue };
 }
 
 function settingsOf({ settings, routes }: Scenario): Settings {
