@@ -1,20 +1,17 @@
 import type { SecretsManagerClient } from '@aws-sdk/client-secrets-manager';
 import type { Log } from '../../functions/base/telemetry.ts';
-import type { CollectPorts } from '../../functions/collect-outputs/collect-outputs.ts';
-import { ClaimHeldError, type CreatePorts } from '../../functions/create-flow/delivery.ts';
+import { ClaimHeldError } from '../../functions/create-flow/delivery.ts';
 import { createFlowService } from '../../functions/flow-service/client.ts';
 import { collectOutputsPorts } from '../../functions/lambda/ports.ts';
 import { SecretToken } from '../../functions/lambda/token.ts';
-import type { SweepPorts } from '../../functions/sweep/sweep-run.ts';
 import { logTo } from '../support/log.ts';
 import { callAws } from './aws-calls.ts';
 import { Lambda } from './lambda.ts';
-import { BASE_URL } from './names.ts';
 import { s3ClientOf } from './s3.ts';
 import { transportOf } from './service.ts';
 import type { World } from './world.ts';
 
-export type Ports = CreatePorts & CollectPorts & SweepPorts;
+export type Ports = ReturnType<typeof collectOutputsPorts>;
 
 /** A process of a function with the ports that its code has. */
 export interface Process {
@@ -86,17 +83,11 @@ function portsFor(world: World, lambda: Lambda): Ports {
       }),
   } as unknown as SecretsManagerClient;
   const token = new SecretToken(secrets, 'token', lambda.clock);
-  const { outputsPath, flowsQuery, assetBytesMax, answerDepthMax, requestsPerSecond } = settings;
   return collectOutputsPorts({
     settings,
     s3: s3ClientOf(world, lambda),
     flows: createFlowService({
-      baseUrl: BASE_URL,
-      outputsPath,
-      assetBytesMax,
-      answerDepthMax,
-      requestsPerSecond,
-      flowsQuery,
+      ...settings,
       findPagesMax: world.scenario.findPagesMax,
       clock: lambda.clock,
       token,

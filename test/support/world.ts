@@ -261,7 +261,6 @@ export class World {
   }
 
   #flowService(settings: Settings, transport: Transport, findPagesMax: number | undefined): FlowService {
-    const { baseUrl, outputsPath, flowsQuery, assetBytesMax, answerDepthMax, requestsPerSecond } = settings;
     const { clock } = this;
     const secrets = {
       send: async () => {
@@ -271,8 +270,7 @@ export class World {
       },
     } as unknown as SecretsManagerClient;
     const token = new SecretToken(secrets, 'token', clock);
-    const limits = { outputsPath, flowsQuery, assetBytesMax, answerDepthMax, requestsPerSecond };
-    return createFlowService({ baseUrl, ...limits, findPagesMax, clock, token, transport });
+    return createFlowService({ ...settings, findPagesMax, clock, token, transport });
   }
 
   #portsWith(settings: Settings, flows: FlowService): ReturnType<typeof collectOutputsPorts> {
