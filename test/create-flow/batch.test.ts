@@ -81,16 +81,14 @@ describe('a file that kills its invocation', () => {
       for (let result = await deliver(); result !== undefined; result = await deliver()) {
         if (result === 'died') deaths += 1;
       }
-      world.clock.advance(5 * MINUTE);
-      await world.tick();
+      await world.tickAfter(5 * MINUTE);
     }
     for (const key of others) expect((await world.receipt(key)).status).toBe('succeeded');
     expect((await world.receipt('crasher')).failure?.code).toBe('attempts-exhausted');
     expect(deaths).toBe(2);
     expect(world.service.flows).toHaveLength(others.length);
     expect(world.count('UploadsReceived')).toBeLessThanOrEqual(10);
-    world.clock.advance(61 * MINUTE);
-    await world.tick();
+    await world.tickAfter(61 * MINUTE);
     expect(await world.keys(LEDGER, 'waiting/')).toEqual([]);
   });
 });

@@ -1,14 +1,13 @@
-import { CreateBucketCommand, DeleteObjectCommand, PutObjectCommand } from '@aws-sdk/client-s3';
+import { CreateBucketCommand } from '@aws-sdk/client-s3';
 import { describe, expect, it } from 'vitest';
 import { createFlows } from '../../functions/create-flow/batch.ts';
 import { ClaimHeldError } from '../../functions/create-flow/delivery.ts';
-import { UnauthorisedError } from '../../functions/flow-service/errors.ts';
 import { type ClaimedEntry, firstClaim, type RunningEntry } from '../../functions/ledger/entry.ts';
-import { retryUploads } from '../../functions/resubmit/retry.ts';
 import type { Route } from '../../functions/uploads/routes.ts';
-import { eventBridgeEvent, type S3EventRecord, testEvent } from '../../local/aws/s3/events.ts';
+import { eventBridgeEvent, type S3EventRecord } from '../../local/aws/s3/events.ts';
+import type { Fault } from '../../local/flow-service/fault.ts';
 import { never } from '../flow-service/scripted.ts';
-import { ECHO, INBOX, LEDGER, openWorld, type World, type WorldOptions } from '../support/world.ts';
+import { ECHO, INBOX, LEDGER, openWorld, RESULTS, TOKEN, type World, type WorldOptions } from '../support/world.ts';
 
 const MINUTE = 60_000;
 
@@ -16,14 +15,6 @@ let world: World;
 const start = async (options?: WorldOptions) => {
   world = await openWorld(options);
 };
-
-/** Takes all messages out of the queue and returns their bodies. */
-function takeMessages(): string[] {
-  return world.queue.receive({ max: 10 }).map(({ receiptHandle, body }) => {
-    world.queue.delete(receiptHandle);
-    return body;
-  });
-}
 
 /** Holds every creation back until the function that it returns is called. */
 function holdCreations(): () => void {
@@ -37,15 +28,22 @@ function holdCreations(): () => void {
   return resolve;
 }
 
+/** Uploads a file, and takes its message out of the queue. */
+async function uploaded(...upload: Parameters<World['upload']>): Promise<string> {
+  await world.upload(...upload);
+  return world.takeMessages()[0] ?? '';
+}
+
 const failuresOfDelivery = async () => (await world.deliver())?.batchItemFailures.length;
+const failuresOfSending = async (...upload: Parameters<World['send']>) =>
+  (await world.send(...upload))?.batchItemFailures.length;
 
 describe('an upload that a route wants', () => {
   it('becomes a flow with the file as its input, an entry and a marker', async () => {
     await start({
       routes: [{ ...ECHO, parameters: { copies: 2 }, additional: { team: 'blue' } }],
     });
-    await world.upload('in/photo 1.png', 'not really a picture', { ContentType: 'image/png' });
-    expect(await failuresOfDelivery()).toBe(0);
+    expect(await failuresOfSending('in/photo 1.png', 'not really a picture', { ContentType: 'image/png' })).toBe(0);
 
     const [flow, ...others] = world.service.flows;
     expect(others).toEqual([]);
@@ -70,48 +68,19 @@ describe('an upload that a route wants', () => {
     ]);
   });
 
-  it.each<[string, Buffer]>([
-    ['one byte', Buffer.from([0])],
-    ['two bytes', Buffer.from([255, 0])],
-    ['every byte', Buffer.from(Array.from({ length: 256 }, (_, i) => i))],
-    ['several megabytes', Buffer.alloc(5_000_001, 'flowdrop')],
-  ])('arrives unchanged: %s', async (_, bytes) => {
-    await start();
-    await world.upload('a.bin', bytes);
-    await world.settle();
-    const [asset] = (await world.receipt('a.bin')).assets;
-    expect((await world.object('results', asset?.key ?? '')).bytes.equals(bytes)).toBe(true);
-  });
-
   it('on a text route is given to the flow as the text itself', async () => {
     await start({
       routes: [{ name: 'prompts', suffixes: ['.txt'], input: 'text', template: 'model_generate_fromprompt' }],
     });
-    await world.upload('a.txt', 'a "red" chair\n\u{1FA91}');
-    await world.deliver();
+    await world.send('a.txt', 'a "red" chair\n\u{1FA91}');
     expect(world.service.flows[0]?.inputs[0]).toMatchObject({ mediaType: 'text/plain', bytes: 18 });
-  });
-
-  it('overrides its route by metadata only if the route allows it', async () => {
-    const metadata = { 'flow-template': 'bytes_echo', 'flow-parameters': '{"copies":3}', 'flow-additional': '{"a":1}' };
-    await start({ routes: [{ ...ECHO, parameters: { copies: 1 }, overrides: true }] });
-    await world.upload('a', 'x', { Metadata: metadata });
-    await world.deliver();
-    expect(world.service.flows[0]).toMatchObject({ parameters: { copies: 3 }, additional: { a: 1 } });
-
-    await start({ routes: [{ ...ECHO, parameters: { copies: 1 } }] });
-    await world.upload('a', 'x', { Metadata: metadata });
-    await world.deliver();
-    expect(world.service.flows[0]).toMatchObject({ parameters: { copies: 1 } });
-    expect(world.service.flows[0]?.additional).not.toHaveProperty('a');
   });
 });
 
 describe('an upload with more than one event', () => {
   it('is one flow, even if it is delivered many times at once', async () => {
     await start();
-    await world.upload('a', 'x');
-    const [body = ''] = takeMessages();
+    const body = await uploaded('a');
     for (let i = 0; i < 8; i += 1) world.queue.send(body);
     await world.deliver();
     world.clock.advance(3 * MINUTE);
@@ -122,8 +91,7 @@ describe('an upload with more than one event', () => {
 
   it('by S3 and by EventBridge is one flow', async () => {
     await start();
-    await world.upload('a b+c%.png', 'x');
-    const [body = ''] = takeMessages();
+    const body = await uploaded('a b+c%.png');
     const record = JSON.parse(body).Records[0] as S3EventRecord;
     world.queue.send(body);
     world.queue.send(JSON.stringify(eventBridgeEvent(record)));
@@ -135,12 +103,11 @@ describe('an upload with more than one event', () => {
 
   it('gets a lost marker back', async () => {
     await start();
-    await world.upload('a', 'x');
-    const [body = ''] = takeMessages();
+    const body = await uploaded('a');
     world.queue.send(body);
     await world.deliver();
     const [marker = ''] = await world.keys(LEDGER, 'running/');
-    await world.s3.send(new DeleteObjectCommand({ Bucket: LEDGER, Key: marker }));
+    await world.remove(marker, LEDGER);
     world.queue.send(body);
     await world.deliver();
     expect(await world.keys(LEDGER, 'running/')).toEqual([marker]);
@@ -149,11 +116,10 @@ describe('an upload with more than one event', () => {
 
   it('gets a lost receipt back', async () => {
     await start({ settings: { inputBytesMax: 3 } });
-    await world.upload('a', 'too long');
-    const [body = ''] = takeMessages();
+    const body = await uploaded('a', 'too long');
     world.queue.send(body);
     await world.deliver();
-    await world.s3.send(new DeleteObjectCommand({ Bucket: 'results', Key: 'a/receipt.json' }));
+    await world.remove('a/receipt.json', RESULTS);
     world.queue.send(body);
     await world.deliver();
     expect((await world.receipt('a')).failure?.code).toBe('input-too-large');
@@ -161,8 +127,7 @@ describe('an upload with more than one event', () => {
 
   it('is left to its live claim, and its message stays in the queue', async () => {
     await start();
-    await world.upload('a', 'x');
-    const [body = ''] = takeMessages();
+    const body = await uploaded('a');
     world.queue.send(body);
     world.queue.send(body);
     const response = await world.deliver();
@@ -179,8 +144,7 @@ describe('an event that leads to no flow', () => {
     ['a file that no route wants', 'a.doc', 'x'],
   ])('makes no entry: %s', async (_, key, body) => {
     await start({ routes: [{ ...ECHO, suffixes: ['.png', '/'] }] });
-    await world.upload(key, body);
-    expect(await failuresOfDelivery()).toBe(0);
+    expect(await failuresOfSending(key, body)).toBe(0);
     expect(world.service.counts.createFlow).toBe(0);
     expect(await world.keys(LEDGER)).toEqual([]);
     expect(world.count('UploadsSkipped') + world.count('UploadsUnrouted')).toBe(1);
@@ -188,39 +152,16 @@ describe('an event that leads to no flow', () => {
 
   it('makes no entry if the media type of the opened file fits no route', async () => {
     await start({ routes: [{ ...ECHO, mediaTypes: ['image/*'] }] });
-    await world.upload('a.png', 'x', { ContentType: 'text/html' });
-    await world.deliver();
+    await world.send('a.png', 'x', { ContentType: 'text/html' });
     expect(await world.keys(LEDGER)).toEqual([]);
     expect(world.count('UploadsUnrouted')).toBe(1);
-  });
-
-  it('may be the test event of S3', async () => {
-    await start();
-    world.queue.send(JSON.stringify(testEvent(INBOX)));
-    expect(await failuresOfDelivery()).toBe(0);
-    expect(await world.keys(LEDGER)).toEqual([]);
-  });
-
-  it('may be an unrecognised message, which alone becomes a dead letter', async () => {
-    await start();
-    world.queue.send('{"hello":"world"}');
-    world.queue.send('not JSON');
-    await world.upload('a', 'x');
-    expect(await failuresOfDelivery()).toBe(2);
-    expect(world.service.flows).toHaveLength(1);
-    for (let i = 0; i < 6; i += 1) {
-      world.clock.advance(3 * MINUTE);
-      await world.deliver();
-    }
-    expect(world.deadLetters.counts().visible).toBe(2);
   });
 
   it.each([undefined, 'Enabled', 'Suspended'] as const)(
     'may be of an upload that was replaced or deleted before it was read (versioning %s)',
     async (versioning) => {
       await start({ versioning });
-      await world.upload('a', 'first');
-      const [first = ''] = takeMessages();
+      const first = await uploaded('a', 'first');
       await world.upload('a', 'second');
       await world.upload('b', 'x');
       await world.remove('b');
@@ -239,8 +180,7 @@ describe('an event that leads to no flow', () => {
 describe('an S3 event without a queue', () => {
   it('is processed too, and fails as a whole so that it comes again', async () => {
     await start();
-    await world.upload('a', 'x');
-    const [body = ''] = takeMessages();
+    const body = await uploaded('a');
     await world.invoke((invocation) => createFlows(JSON.parse(body), world.ports, invocation));
     expect(world.service.flows).toHaveLength(1);
     await expect(
@@ -260,8 +200,7 @@ describe('a file that can never pass', () => {
   ];
   it.each(cases)('ends at once with a receipt: %s, %s', async (code, message, route, { body, metadata }) => {
     await start({ routes: [route], settings: { inputBytesMax: 10 } });
-    await world.upload('a.bin', body ?? Buffer.from('x'), { Metadata: metadata });
-    expect(await failuresOfDelivery()).toBe(0);
+    expect(await failuresOfSending('a.bin', body ?? Buffer.from('x'), { Metadata: metadata })).toBe(0);
     const receipt = await world.receipt('a.bin');
     expect(receipt).toMatchObject({ status: 'failed', failure: { code } });
     expect(receipt.failure?.message).toContain(message);
@@ -278,34 +217,8 @@ describe('a file that can never pass', () => {
   });
 });
 
-describe('a file in an archive storage class', () => {
-  it('ends at once with a receipt that says what to do', async () => {
-    await start();
-    await world.upload('a', 'x');
-    // The embedded S3 has no archive, so this gives the answer of S3.
-    world.s3.middlewareStack.add(
-      (next, { commandName }) =>
-        async (args) => {
-          if (commandName !== 'GetObjectCommand') return next(args);
-          if ((args.input as { Bucket?: string }).Bucket !== INBOX) return next(args);
-          throw Object.assign(new Error('archived'), {
-            name: 'InvalidObjectState',
-            $metadata: { httpStatusCode: 403 },
-          });
-        },
-      { step: 'initialize' },
-    );
-    expect(await failuresOfDelivery()).toBe(0);
-    expect(await world.receipt('a')).toMatchObject({ status: 'failed', failure: { code: 'input-archived' } });
-  });
-});
-
 describe('an upload that the service does not take now', () => {
-  const intercepted = (fault: object, times = Number.POSITIVE_INFINITY) => {
-    world.service.intercept = (_, { operation, n }) => (operation === 'createFlow' && n <= times ? fault : undefined);
-  };
-
-  it.each([
+  it.each<[string, Fault, number]>([
     ['throttled', { status: 429 }, 0],
     ['throttled', { status: 402 }, 0],
     ['throttled', { status: 429, headers: { 'retry-after': '600' } }, 0],
@@ -313,9 +226,8 @@ describe('an upload that the service does not take now', () => {
     ['unavailable', { reset: 'before-body' }, 1],
   ])('waits in the ledger and is sent again: %s after %j', async (reason, fault, attempts) => {
     await start();
-    intercepted(fault, 1);
-    await world.upload('a', Buffer.alloc(3_000_000));
-    expect(await failuresOfDelivery()).toBe(0);
+    world.fault('createFlow', fault, 1);
+    expect(await failuresOfSending('a', Buffer.alloc(3_000_000))).toBe(0);
     expect(await world.entry()).toMatchObject({ state: 'waiting', reason, attempts });
     expect(await world.keys(LEDGER, 'waiting/')).toHaveLength(1);
     expect(world.queue.counts()).toMatchObject({ visible: 0, inFlight: 0 });
@@ -326,7 +238,7 @@ describe('an upload that the service does not take now', () => {
 
   it('waits as long as the service says', async () => {
     await start();
-    intercepted({ status: 429, headers: { 'retry-after': '600' } }, 1);
+    world.fault('createFlow', { status: 429, headers: { 'retry-after': '600' } }, 1);
     await world.upload('a', 'x');
     const before = world.clock.now();
     await world.deliver();
@@ -337,22 +249,11 @@ describe('an upload that the service does not take now', () => {
     expect(waitMs).toBeLessThan(755_000);
   });
 
-  it('waits in place if the wait is short and the time allows it', async () => {
-    await start({ speed: 10 });
-    world.remainingMs = 120_000;
-    intercepted({ status: 429, headers: { 'retry-after': '1' } }, 1);
-    await world.upload('a', 'x');
-    await world.deliver();
-    expect(await world.entry()).toMatchObject({ state: 'running' });
-    expect(world.service.counts.createFlow).toBe(2);
-  });
-
   it('is not sent in a hot loop if the service keeps saying Retry-After: 0', async () => {
     await start({ speed: 10 });
     world.remainingMs = 50_000;
-    intercepted({ status: 429, headers: { 'retry-after': '0' } });
-    await world.upload('a', 'x');
-    await world.deliver();
+    world.fault('createFlow', { status: 429, headers: { 'retry-after': '0' } });
+    await world.send('a');
     expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'throttled' });
     // It may be sent for 9 seconds at 0.8 requests a second, the lowest rate after a request got through.
     expect(world.service.counts.createFlow).toBeLessThanOrEqual(8);
@@ -360,7 +261,7 @@ describe('an upload that the service does not take now', () => {
 
   it('ends after its attempts if the file could be the cause', async () => {
     await start({ settings: { attemptsMax: 3 } });
-    intercepted({ status: 403 });
+    world.fault('createFlow', { status: 403 });
     await world.upload('a', 'x');
     await world.settle();
     expect(await world.receipt('a')).toMatchObject({ status: 'failed', failure: { code: 'attempts-exhausted' } });
@@ -372,45 +273,18 @@ describe('an upload that the service does not take now', () => {
     await start({ settings: { attemptsMax: 2 } });
     world.token = 'expired';
     await world.upload('a', 'x');
-    for (let i = 0; i < 5; i += 1) {
-      await world.deliver();
-      world.clock.advance(20 * MINUTE);
-      await world.tick();
-    }
+    await world.deliverAndTick(5, 20 * MINUTE);
     expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'unauthorised', attempts: 0 });
     expect(world.count('TokenRejected')).toBeGreaterThan(0);
     expect(world.count('UploadsFailed')).toBe(0);
-    world.token = 'obviously-fake-token';
+    world.token = TOKEN;
     await world.settle();
     expect((await world.receipt('a')).status).toBe('succeeded');
-  });
-
-  it('is sent with the new token after the token was rotated', async () => {
-    await start();
-    await world.upload('a', 'x');
-    await world.deliver();
-    world.service.setTokens(['rotated']);
-    world.token = 'rotated';
-    await world.upload('b', Buffer.alloc(1_000_000));
-    expect(await failuresOfDelivery()).toBe(0);
-    expect(world.service.flows).toHaveLength(2);
-    expect(world.service.flows[1]?.inputs[0]?.bytes).toBe(1_000_000);
-  });
-
-  it('waits uncounted if the secret cannot be read', async () => {
-    await start();
-    world.token = new UnauthorisedError('The secret could not be read');
-    await world.upload('a', 'x');
-    expect(await failuresOfDelivery()).toBe(0);
-    expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'unauthorised', attempts: 0 });
   });
 });
 
 describe('an upload in doubt', () => {
   const lost = { reset: 'after-effect' } as const;
-  const losing = (times: number, fault: object = lost) => {
-    world.service.intercept = (_, { operation, n }) => (operation === 'createFlow' && n <= times ? fault : undefined);
-  };
 
   it.each<[string, object]>([
     ['the connection broke', lost],
@@ -420,20 +294,18 @@ describe('an upload in doubt', () => {
     ['it was cut', { truncate: 5 }],
   ])('adopts the flow that the listing shows with its tag: %s', async (_, fault) => {
     await start();
-    losing(1, fault);
-    await world.upload('a', 'x');
-    expect(await failuresOfDelivery()).toBe(0);
+    world.fault('createFlow', fault, 1);
+    expect(await failuresOfSending('a')).toBe(0);
     await world.settle();
     expect(world.service.flows).toHaveLength(1);
     expect((await world.receipt('a')).flow?.id).toBe(world.service.flows[0]?.id);
     expect(world.count('FlowsAdopted')).toBe(1);
   });
 
-  it('is looked for by its old tag after the pipeline was renamed', async () => {
+  it('is looked for until its flow is listed, and by its old tag if the pipeline was renamed', async () => {
     await start({ service: { variation: { listingDelayMs: 3 * MINUTE } } });
-    losing(1);
-    await world.upload('a', 'x');
-    await world.deliver();
+    world.fault('createFlow', lost, 1);
+    await world.send('a');
     expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'in-doubt' });
     world.redeploy({ pipeline: 'renamed' });
     await world.settle();
@@ -441,28 +313,14 @@ describe('an upload in doubt', () => {
     expect(world.count('FlowsAdopted')).toBe(1);
   });
 
-  it('makes no second flow if the first one is listed late', async () => {
-    await start({ service: { variation: { listingDelayMs: 3 * MINUTE } } });
-    losing(1);
-    await world.upload('a', 'x');
-    await world.deliver();
-    expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'in-doubt' });
-    await world.settle();
-    expect(world.service.flows).toHaveLength(1);
-    expect((await world.receipt('a')).status).toBe('succeeded');
-  });
-
   it('is sent again after five minutes if no flow was made', async () => {
     await start();
-    losing(1, { status: 500 });
-    await world.upload('a', 'x');
-    await world.deliver();
-    world.clock.advance(4 * MINUTE);
-    await world.tick();
+    world.fault('createFlow', { status: 500 }, 1);
+    await world.send('a');
+    await world.tickAfter(4 * MINUTE);
     await world.deliver();
     expect(world.service.flows).toHaveLength(0);
-    world.clock.advance(2 * MINUTE);
-    await world.tick();
+    await world.tickAfter(2 * MINUTE);
     await world.deliver();
     expect(world.service.flows).toHaveLength(1);
     await world.settle();
@@ -472,12 +330,10 @@ describe('an upload in doubt', () => {
 
   it('uses up no attempt if the service is busy and says until when', async () => {
     await start({ settings: { attemptsMax: 2 } });
-    losing(3, { status: 503, headers: { 'retry-after': '1200' } });
-    await world.upload('a', 'x');
-    await world.deliver();
+    world.fault('createFlow', { status: 503, headers: { 'retry-after': '1200' } }, 3);
+    await world.send('a');
     expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'in-doubt', attempts: 0 });
-    world.clock.advance(19 * MINUTE);
-    await world.tick();
+    await world.tickAfter(19 * MINUTE);
     await world.deliver();
     expect(world.service.counts.createFlow).toBe(1);
     await world.settle();
@@ -501,11 +357,7 @@ describe('an upload in doubt', () => {
       return operation === 'listFlows' && listings === 2 ? fault : undefined;
     };
     await world.upload('a', 'x');
-    for (let i = 0; i < 10; i += 1) {
-      await world.deliver();
-      world.clock.advance(2 * MINUTE);
-      await world.tick();
-    }
+    await world.deliverAndTick(10, 2 * MINUTE);
     await world.settle();
     expect(world.service.flows).toHaveLength(1);
     expect((await world.receipt('a')).status).toBe('succeeded');
@@ -518,20 +370,17 @@ describe('an upload in doubt', () => {
     world.service.intercept = (_, { operation }) =>
       operation === 'createFlow' && world.clock.now() < end ? { status: 500 } : undefined;
     await world.upload('a', 'x');
-    for (let i = 0; i < 20; i += 1) {
-      await world.deliver();
-      world.clock.advance(3 * MINUTE);
-      await world.tick();
-    }
+    await world.deliverAndTick(20, 3 * MINUTE);
     await world.settle();
     expect((await world.receipt('a')).status).toBe('succeeded');
   });
 
   it.each<[string, object]>([
+    ['is not served', { status: 404 }],
     ['is forbidden', { status: 403 }],
     ['makes no sense', { status: 200, body: '{}' }],
     ['fails for hours', { status: 500 }],
-  ])('is left to the setting in the end if the listing %s', async (_, fault) => {
+  ])('is sent again once in the end, and counted, if the listing %s', async (_, fault) => {
     await start();
     world.service.intercept = (_, { operation, n }) => {
       if (operation === 'createFlow') return n === 1 ? lost : undefined;
@@ -539,84 +388,19 @@ describe('an upload in doubt', () => {
     };
     await world.upload('a', 'x');
     await world.settle(60);
-    expect((await world.receipt('a')).status).toBe('succeeded');
-    expect(world.count('DoubtsRetried')).toBe(1);
-  });
-
-  it('is sent again once, and counted, if no listing is served', async () => {
-    await start({ service: { variation: { listFlows: 404 } } });
-    losing(1);
-    await world.upload('a', 'x');
-    await world.settle();
     expect(world.service.flows).toHaveLength(2);
+    expect(await world.receipt('a')).toMatchObject({ status: 'succeeded', flow: { id: world.service.flows[1]?.id } });
     expect(world.count('DoubtsRetried')).toBe(1);
-    expect((await world.receipt('a')).flow?.id).toBe(world.service.flows[1]?.id);
   });
 
   it('is held for the operator if no listing is served and the setting says so', async () => {
     await start({ service: { variation: { listFlows: 501 } }, settings: { inDoubt: 'hold' } });
-    losing(1);
+    world.fault('createFlow', lost, 1);
     await world.upload('a', 'x');
     await world.waitOutDoubt();
     expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'held' });
     expect(world.service.flows).toHaveLength(1);
     expect(world.count('DoubtsHeld')).toBeGreaterThan(0);
-
-    const { id } = (await world.entry()).upload;
-    const signal = new AbortController().signal;
-    expect(await retryUploads([id], world.ports, signal)).toEqual([{ upload: id, result: 'resubmitted' }]);
-    await world.settle();
-    expect((await world.receipt('a')).status).toBe('succeeded');
-    expect(world.service.flows).toHaveLength(2);
-  });
-});
-
-describe('a claim whose invocation died', () => {
-  /** Leaves the entry as a killed invocation leaves it. Returns the message. */
-  async function abandoned(state: 'before the POST' | 'after the POST'): Promise<string> {
-    await world.upload('a', 'x');
-    const [body = ''] = takeMessages();
-    world.queue.send(body);
-    await world.deliver();
-    const entry = (await world.entry()) as RunningEntry;
-    const [marker = ''] = await world.keys(LEDGER, 'running/');
-    await world.s3.send(new DeleteObjectCommand({ Bucket: LEDGER, Key: marker }));
-    const { flow, ...rest } = entry;
-    const claimed: ClaimedEntry = {
-      ...rest,
-      state: 'claimed',
-      claimedAt: flow.createdAt,
-      deadline: flow.createdAt + 80_000,
-    };
-    const key = `uploads/${entry.upload.id}.json`;
-    await world.s3.send(new PutObjectCommand({ Bucket: LEDGER, Key: key, Body: JSON.stringify(claimed) }));
-    if (state === 'before the POST') {
-      const response = await fetch(new URL(`/flows/${flow.id}`, world.ports.settings.baseUrl), {
-        method: 'PATCH',
-        headers: { authorization: 'Bearer obviously-fake-token', 'content-type': 'application/json' },
-        body: '{"action":"abort"}',
-      });
-      expect(response.status).toBeLessThan(300);
-    }
-    return body;
-  }
-
-  it('is left alone until its deadline, and so is its message', async () => {
-    await start();
-    world.queue.send(await abandoned('after the POST'));
-    expect(await failuresOfDelivery()).toBe(1);
-    expect(await world.entry()).toMatchObject({ state: 'claimed' });
-  });
-
-  it('is taken over after its deadline, and its flow is found', async () => {
-    await start();
-    world.queue.send(await abandoned('after the POST'));
-    world.clock.advance(2 * MINUTE);
-    expect(await failuresOfDelivery()).toBe(0);
-    expect(await world.entry()).toMatchObject({ state: 'running', flow: { id: world.service.flows[0]?.id } });
-    expect(world.service.flows).toHaveLength(1);
-    await world.settle();
-    expect((await world.receipt('a')).status).toBe('succeeded');
   });
 });
 
@@ -630,11 +414,7 @@ describe('a file that kills every invocation', () => {
       if (entry.state === 'running') throw new Error('killed');
       return replace.call(world.ports.ledger, stored, entry, signal) as never;
     };
-    for (let i = 0; i < 10; i += 1) {
-      while ((await world.deliver()) !== undefined);
-      world.clock.advance(20 * MINUTE);
-      await world.tick();
-    }
+    await world.deliverAndTick(10, 20 * MINUTE);
     expect(await world.receipt('a')).toMatchObject({ status: 'failed', failure: { code: 'attempts-exhausted' } });
     expect(world.service.flows.length).toBeLessThanOrEqual(3);
   });
@@ -698,10 +478,8 @@ describe('another invocation that took the upload over', () => {
 describe('an upload that is gone when it is sent again', () => {
   it('ends as failed, with a receipt that says so', async () => {
     await start({ versioning: undefined });
-    world.service.intercept = (_, { operation, n }) =>
-      operation === 'createFlow' && n === 1 ? { status: 429 } : undefined;
-    await world.upload('a', 'x');
-    await world.deliver();
+    world.fault('createFlow', { status: 429 }, 1);
+    await world.send('a');
     await world.remove('a');
     await world.settle();
     expect(await world.receipt('a')).toMatchObject({ status: 'failed', failure: { code: 'upload-gone' } });
@@ -714,12 +492,13 @@ describe('an upload outside of the present inbox', () => {
   const isAllowed = ({ resource }: { readonly resource: string }) =>
     world.ports.settings.inboxBucket === INBOX || !/:::inbox(\/|$)/.test(resource);
 
-  it('ends as failed if it waits, with a receipt that says so', async () => {
+  it.each([
+    ['waits', { status: 429 }],
+    ['is in doubt and has no flow', { status: 500 }],
+  ])('ends as failed if it %s, with a receipt that says so', async (_, fault) => {
     await start({ s3: { authorize: isAllowed } });
-    world.service.intercept = (_, { operation, n }) =>
-      operation === 'createFlow' && n === 1 ? { status: 429 } : undefined;
-    await world.upload('a', 'x');
-    await world.deliver();
+    world.fault('createFlow', fault, 1);
+    await world.send('a');
     replaceInbox();
     await world.settle();
     const failure = { code: 'outside-inbox', message: expect.stringContaining('new-inbox') };
@@ -729,27 +508,13 @@ describe('an upload outside of the present inbox', () => {
 
   it('is collected if it is in doubt and its flow is found', async () => {
     await start({ s3: { authorize: isAllowed }, service: { variation: { listingDelayMs: 3 * MINUTE } } });
-    world.service.intercept = (_, { operation, n }) =>
-      operation === 'createFlow' && n === 1 ? { reset: 'after-effect' } : undefined;
-    await world.upload('a', 'x');
-    await world.deliver();
+    world.fault('createFlow', { reset: 'after-effect' }, 1);
+    await world.send('a');
     expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'in-doubt' });
     replaceInbox();
     await world.settle();
     expect(await world.receipt('a')).toMatchObject({ status: 'succeeded' });
     expect(world.count('FlowsAdopted')).toBe(1);
-  });
-
-  it('ends as failed if it is in doubt and has no flow', async () => {
-    await start({ s3: { authorize: isAllowed } });
-    world.service.intercept = (_, { operation, n }) =>
-      operation === 'createFlow' && n === 1 ? { status: 500 } : undefined;
-    await world.upload('a', 'x');
-    await world.deliver();
-    replaceInbox();
-    await world.settle();
-    expect((await world.receipt('a')).failure?.code).toBe('outside-inbox');
-    expect(world.service.flows).toEqual([]);
   });
 
   it('is found by the sweep if its claim died, although its message no longer leads to it', async () => {
@@ -773,11 +538,10 @@ describe('an upload outside of the present inbox', () => {
 
   it('is collected if it runs, beside a newer upload at its key in the present inbox', async () => {
     await start({ s3: { authorize: isAllowed } });
-    await world.upload('a', 'old');
-    await world.deliver();
+    await world.send('a', 'old');
     await world.s3.send(new CreateBucketCommand({ Bucket: 'new-inbox' }));
     replaceInbox();
-    await world.s3.send(new PutObjectCommand({ Bucket: 'new-inbox', Key: 'a', Body: 'newer' }));
+    await world.put('new-inbox', 'a', 'newer');
     const s3 = { bucket: { name: 'new-inbox' }, object: { key: 'a' } };
     world.queue.send(JSON.stringify({ Records: [{ eventName: 'ObjectCreated:Put', s3 }] }));
     await world.settle();

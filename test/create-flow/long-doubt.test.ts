@@ -1,4 +1,3 @@
-import { PutObjectCommand } from '@aws-sdk/client-s3';
 import { describe, expect, it } from 'vitest';
 import type { Entry, WaitingEntry } from '../../functions/ledger/entry.ts';
 import { LEDGER, openWorld, TOKEN, type World, type WorldOptions } from '../support/world.ts';
@@ -52,8 +51,7 @@ describe('a listing that was read before the flow had to be listed', () => {
     await makeFlow(world);
     world.clock.advance(10 * MINUTE);
     losing(world, 'made');
-    await world.upload('a', 'x');
-    await world.deliver();
+    await world.send('a');
     expect(isFrozen).toBe(true);
     expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'in-doubt' });
     await world.settle();
@@ -62,8 +60,11 @@ describe('a listing that was read before the flow had to be listed', () => {
   });
 });
 
-/** A busy account: a flow every three seconds. A look reads three pages of ten. */
-async function busyWorld(settings: WorldOptions['settings'] = {}) {
+/**
+ * An upload whose first creation got no answer, in a busy account: a flow every three seconds. A look reads three pages
+ * of ten.
+ */
+async function busyDoubt(effect: 'made' | 'not made', settings: WorldOptions['settings'] = {}) {
   let index = 0;
   const world = await openWorld({
     findPagesMax: 3,
@@ -82,91 +83,73 @@ async function busyWorld(settings: WorldOptions['settings'] = {}) {
       await makeFlow(world, index);
     }
   };
-  await pass(12 * MINUTE);
-  return { world, pass };
-}
-
-/** Ticks and delivers once a minute until the condition holds. Returns how often. */
-async function looksUntil({ world, pass }: Awaited<ReturnType<typeof busyWorld>>, isOver: (entry: Entry) => boolean) {
-  for (let looks = 1; looks < 60; looks += 1) {
-    await pass(MINUTE);
+  const look = async (): Promise<Entry> => {
     await world.tick();
-    while ((await world.deliver()) !== undefined);
-    if (isOver(await world.entry())) return looks;
-  }
-  throw new Error('It is not over');
+    await world.deliverAll();
+    return world.entry();
+  };
+  /** Looks once a minute until the condition holds. Returns how often. */
+  const looksUntil = async (isOver: (entry: Entry) => boolean): Promise<number> => {
+    for (let looks = 1; looks < 60; looks += 1) {
+      await pass(MINUTE);
+      if (isOver(await look())) return looks;
+    }
+    throw new Error('It is not over');
+  };
+  await pass(12 * MINUTE);
+  losing(world, effect);
+  await world.send('a');
+  return { world, pass, look, looksUntil };
 }
 
 const isWaitingInDoubt = (entry: Entry): boolean => entry.state === 'waiting' && entry.reason === 'in-doubt';
+const isUnderWay = (entry: Entry): boolean => entry.doubt?.place !== undefined;
 
 describe('a doubt in a listing that is longer than one look', () => {
   it('is settled in several looks: the flow is found', async () => {
-    const busy = await busyWorld();
-    const { world } = busy;
-    losing(world, 'made');
-    await world.upload('a', 'x');
-    await world.deliver();
-    const looks = await looksUntil(busy, (entry) => !isWaitingInDoubt(entry));
-    expect(looks).toBeGreaterThan(5);
+    const { world, looksUntil } = await busyDoubt('made');
+    expect(await looksUntil((entry) => !isWaitingInDoubt(entry))).toBeGreaterThan(5);
     expect(ours(world)).toHaveLength(1);
     expect(world.count('FlowsAdopted')).toBe(1);
     expect(world.count('DoubtsRetried')).toBe(0);
   });
 
   it('is settled in several looks: the flow is absent, and the upload is sent again', async () => {
-    const busy = await busyWorld({ inDoubt: 'hold' });
-    const { world } = busy;
-    losing(world, 'not made');
-    await world.upload('a', 'x');
-    await world.deliver();
-    await looksUntil(busy, (entry) => entry.state !== 'waiting');
+    const { world, looksUntil } = await busyDoubt('not made', { inDoubt: 'hold' });
+    await looksUntil((entry) => entry.state !== 'waiting');
     expect(ours(world)).toHaveLength(1);
     expect(world.count('DoubtsHeld')).toBe(0);
   });
 
   it('says how far the search has come', async () => {
-    const busy = await busyWorld();
-    const { world } = busy;
-    losing(world, 'made');
-    await world.upload('a', 'x');
-    await world.deliver();
-    await looksUntil(busy, (entry) => entry.doubt?.place !== undefined);
+    const { world, looksUntil } = await busyDoubt('made');
+    await looksUntil(isUnderWay);
     const { message } = (await world.entry()) as WaitingEntry;
     expect(message).toMatch(/We have searched 30 flows of its listing, back to 20\S+Z, and go on\./);
   });
 
   it('whose place is damaged begins its search anew', async () => {
-    const busy = await busyWorld();
-    const { world } = busy;
-    losing(world, 'made');
-    await world.upload('a', 'x');
-    await world.deliver();
-    await looksUntil(busy, (entry) => entry.doubt?.place !== undefined);
-    const entry = await world.entry();
-    for (const place of [null, 'place', {}, { ...entry.doubt?.place, flows: -1 }]) {
-      const Body = JSON.stringify({ ...entry, doubt: { ...entry.doubt, place } });
-      await world.s3.send(new PutObjectCommand({ Bucket: LEDGER, Key: `uploads/${entry.upload.id}.json`, Body }));
-      await looksUntil(busy, (now) => now.doubt?.place?.looks === 1);
+    const { world, looksUntil } = await busyDoubt('made');
+    await looksUntil(isUnderWay);
+    const { doubt, ...entry } = await world.entry();
+    for (const place of [null, 'place', {}, { ...doubt?.place, flows: -1 }]) {
+      const damaged = { ...entry, doubt: { ...doubt, place } };
+      await world.put(LEDGER, `uploads/${entry.upload.id}.json`, JSON.stringify(damaged));
+      await looksUntil((now) => now.doubt?.place?.looks === 1);
     }
-    await looksUntil(busy, (now) => !isWaitingInDoubt(now));
+    await looksUntil((now) => !isWaitingInDoubt(now));
     expect(ours(world)).toHaveLength(1);
   });
 
   it('is held when the search ends without a result, and then looked into once an hour', async () => {
-    const busy = await busyWorld({ inDoubt: 'hold' });
-    const { world, pass } = busy;
-    losing(world, 'made');
-    await world.upload('a', 'x');
-    await world.deliver();
-    await looksUntil(busy, (entry) => entry.doubt?.place !== undefined);
+    const { world, pass, look, looksUntil } = await busyDoubt('made', { inDoubt: 'hold' });
+    await looksUntil(isUnderWay);
     world.service.variation.order = 'ascending'; // The service has changed.
-    await looksUntil(busy, (entry) => entry.state === 'waiting' && entry.reason === 'held');
+    await looksUntil((entry) => entry.state === 'waiting' && entry.reason === 'held');
     world.service.variation.order = 'descending';
     await pass(61 * MINUTE);
     const before = world.service.counts.listFlows;
-    await world.tick();
-    while ((await world.deliver()) !== undefined);
-    expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'held' });
+    expect(await look()).toMatchObject({ state: 'waiting', reason: 'held' });
     expect(world.service.counts.listFlows - before).toBeLessThanOrEqual(6);
   });
 });

@@ -12,8 +12,7 @@ it('reads the token while an upload is opened', async () => {
       },
     },
   });
-  await world.upload('a.bin', 'x');
-  await world.deliver();
+  await world.send('a.bin');
   expect(order).toEqual(['opened, 1 readings']);
   expect(world.tokenReadings).toBe(1);
   expect(world.service.flows).toHaveLength(1);
@@ -22,16 +21,14 @@ it('reads the token while an upload is opened', async () => {
 it('reads no token for a file that no route can want', async () => {
   const route = { name: 'pictures', suffixes: ['.png'], input: 'file', template: 'bytes_echo' } as const;
   const world = await openWorld({ routes: [route] });
-  await world.upload('a.bin', 'x');
-  await world.deliver();
+  await world.send('a.bin');
   expect(world.tokenReadings).toBe(0);
 });
 
 it('leaves it to the request to report a token that cannot be read', async () => {
   const world = await openWorld();
   world.token = new Error('no secret');
-  await world.upload('a.bin', 'x');
-  await world.deliver();
+  await world.send('a.bin');
   expect(await world.entry()).toMatchObject({ state: 'waiting' });
   world.token = 'obviously-fake-token';
   await world.settle();

@@ -14,6 +14,7 @@ import { type Clock, systemClock } from '../../functions/base/clock.ts';
 import { type Invocation, withinInvocation } from '../../functions/base/invocation.ts';
 import type { LogFields, MetricName } from '../../functions/base/telemetry.ts';
 import { collect, collectOutputs, type TickSummary } from '../../functions/collect-outputs/collect-outputs.ts';
+import type { CollectorShare } from '../../functions/collect-outputs/tick.ts';
 import { type BatchResponse, createFlows } from '../../functions/create-flow/batch.ts';
 import { createFlowService } from '../../functions/flow-service/client.ts';
 import { httpTransport } from '../../functions/flow-service/http-transport.ts';
@@ -24,11 +25,13 @@ import { SecretToken } from '../../functions/lambda/token.ts';
 import type { Entry } from '../../functions/ledger/entry.ts';
 import type { CompletionEvent } from '../../functions/publish/completion-event.ts';
 import type { Receipt } from '../../functions/publish/receipts.ts';
+import { retryUploads } from '../../functions/resubmit/retry.ts';
 import { s3Client } from '../../functions/s3/client.ts';
 import type { Settings } from '../../functions/settings/environment.ts';
 import { type PipelineSettings, SETTINGS_DEFAULT } from '../../functions/settings/settings.ts';
 import { continueSweep, type SweepReport } from '../../functions/sweep/sweep.ts';
 import type { SweepSummary } from '../../functions/sweep/sweep-run.ts';
+import type { GivenOverrides } from '../../functions/uploads/route-snapshot.ts';
 import type { Route } from '../../functions/uploads/routes.ts';
 import type { Versioning } from '../../local/aws/s3/catalog.ts';
 import type { S3EventRecord } from '../../local/aws/s3/events.ts';
@@ -36,6 +39,8 @@ import { serveS3 } from '../../local/aws/s3/http.ts';
 import { s3RequestHandler } from '../../local/aws/s3/request-handler.ts';
 import { EmbeddedS3, type S3Options } from '../../local/aws/s3/s3.ts';
 import { Queue } from '../../local/aws/sqs/queue.ts';
+import type { Operation } from '../../local/flow-service/call.ts';
+import type { Fault } from '../../local/flow-service/fault.ts';
 import { StandInFlowService, type StandInOptions } from '../../local/flow-service/flow-service.ts';
 import { serveFlowService } from '../../local/flow-service/http.ts';
 import { inProcessTransport } from './in-process-transport.ts';
@@ -300,7 +305,7 @@ export class World {
     for (const step of this.#closing.reverse()) await step();
   }
 
-  async upload(key: string, body: Uint8Array | string, more: Partial<PutObjectCommandInput> = {}): Promise<void> {
+  async upload(key: string, body: Uint8Array | string = 'x', more: Partial<PutObjectCommandInput> = {}): Promise<void> {
     await this.s3.send(new PutObjectCommand({ Bucket: INBOX, Key: key, Body: Buffer.from(body), ...more }));
   }
 
@@ -308,8 +313,21 @@ export class World {
     await this.s3.send(new PutObjectCommand({ Bucket: bucket, Key: key, Body: Buffer.from(body), Metadata: metadata }));
   }
 
-  async remove(key: string): Promise<void> {
-    await this.s3.send(new DeleteObjectCommand({ Bucket: INBOX, Key: key }));
+  async remove(key: string, bucket = INBOX): Promise<void> {
+    await this.s3.send(new DeleteObjectCommand({ Bucket: bucket, Key: key }));
+  }
+
+  /** Takes the visible messages out of the queue, ten at most, so that nothing delivers them. Returns their bodies. */
+  takeMessages(): string[] {
+    return this.queue.receive({ max: 10 }).map(({ receiptHandle, body }) => {
+      this.queue.delete(receiptHandle);
+      return body;
+    });
+  }
+
+  /** Answers the calls of an operation with a fault: all of them, or the first ones. Replaces any fault before it. */
+  fault(operation: Operation, fault: Fault, callsMax = Number.POSITIVE_INFINITY): void {
+    this.service.intercept = (_, call) => (call.operation === operation && call.n <= callsMax ? fault : undefined);
   }
 
   /** Gives create-flow one batch of messages, as its event source does. Returns undefined if no message is visible. */
@@ -323,18 +341,50 @@ export class World {
     return response;
   }
 
+  async deliverAll(): Promise<void> {
+    while ((await this.deliver()) !== undefined);
+  }
+
+  /** Uploads a file and delivers its message. */
+  async send(...upload: Parameters<World['upload']>): Promise<BatchResponse | undefined> {
+    await this.upload(...upload);
+    return this.deliver();
+  }
+
   /** Delivers and ticks for five hours. In that time, a doubt that nothing settles runs out. */
   async waitOutDoubt(): Promise<void> {
-    for (let i = 0; i < 5; i += 1) {
-      await this.deliver();
-      this.clock.advance(61 * 60_000);
-      await this.tick();
-    }
+    await this.deliverAndTick(5, 61 * MINUTE);
     await this.deliver();
+  }
+
+  /** Delivers and ticks so many times, and lets time pass before each tick. */
+  async deliverAndTick(times: number, ms: number): Promise<void> {
+    for (let i = 0; i < times; i += 1) {
+      await this.deliverAll();
+      await this.tickAfter(ms);
+    }
   }
 
   tick(share = { index: 0, of: 1 }): Promise<TickSummary> {
     return this.invoke((invocation) => collectOutputs(share, this.ports, invocation));
+  }
+
+  /** Lets time pass at once. Then one tick runs. */
+  tickAfter(ms: number, share?: CollectorShare): Promise<TickSummary> {
+    this.clock.advance(ms);
+    return this.tick(share);
+  }
+
+  /** Invokes the collecting function. The default event is that of the schedule. */
+  collect(event: object = {}): ReturnType<typeof collect> {
+    return this.invoke((invocation) => collect(event, this.ports, invocation));
+  }
+
+  /** Retries the only upload of the ledger. Returns what became of the request. */
+  async retry(given?: GivenOverrides): Promise<string | undefined> {
+    const { id } = (await this.entry()).upload;
+    const [retried] = await retryUploads([id], this.ports, new AbortController().signal, given);
+    return retried?.result;
   }
 
   /**
@@ -352,7 +402,7 @@ export class World {
   }
 
   requestSweep(sweep: SweepEvent = {}): Promise<SweepReport> {
-    return this.invoke((invocation) => collect({ sweep }, this.ports, invocation)) as Promise<SweepReport>;
+    return this.collect({ sweep }) as Promise<SweepReport>;
   }
 
   invoke<T>(body: (invocation: Invocation) => Promise<T>): Promise<T> {
@@ -362,7 +412,7 @@ export class World {
   /** Delivers and ticks, with time in between, until no upload runs, waits or is queued. */
   async settle(stepsMax = 40): Promise<void> {
     for (let step = 0; step < stepsMax; step += 1) {
-      while ((await this.deliver()) !== undefined);
+      await this.deliverAll();
       const summary = await this.tick();
       const waiting = await this.keys(LEDGER, 'waiting/');
       if (
