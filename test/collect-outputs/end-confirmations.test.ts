@@ -19,8 +19,7 @@ const runningCount = async () => (await world.keys(LEDGER, 'running/')).length;
 /** Uploads a file, and has a flow made of it. */
 async function flowOf(key: string): Promise<string> {
   const before = world.service.flows.length;
-  await world.upload(key, 'x');
-  await world.deliver();
+  await world.send(key);
   return world.service.flows[before]?.id ?? '';
 }
 

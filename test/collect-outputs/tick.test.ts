@@ -1,5 +1,4 @@
 import { describe, expect, it } from 'vitest';
-import { collect } from '../../functions/collect-outputs/collect-outputs.ts';
 import type { CollectorState } from '../../functions/ledger/collector-state.ts';
 import type { Operation } from '../../local/flow-service/call.ts';
 import type { Fault } from '../../local/flow-service/fault.ts';
@@ -20,7 +19,7 @@ const start = async (options?: WorldOptions) => {
 async function flowsOf(keys: readonly string[], body: Buffer | string = 'x'): Promise<string[]> {
   const before = world.service.flows.length;
   for (const key of keys) await world.upload(key, body);
-  while ((await world.deliver()) !== undefined);
+  await world.deliverAll();
   const flows = world.service.flows.slice(before);
   return keys.map((key) => {
     const flow = flows.find(({ inputs }) => (inputs[0]?.additional as { key: string } | undefined)?.key === key);
@@ -89,8 +88,7 @@ describe('a service that allows few requests', () => {
     await start();
     await flowsOf(named(10));
     world.service.limiter.change({ everything: { requestsPerSecond: 5, burst: 5 } });
-    world.clock.advance(20 * MINUTE);
-    await world.tick();
+    await world.tickAfter(20 * MINUTE);
     const { pace } = await state();
     expect(pace?.requestsPerSecond).toBeLessThan(10);
     expect(pace).toEqual(world.ports.flows.learntPace);
@@ -98,8 +96,7 @@ describe('a service that allows few requests', () => {
     const left = await state();
     await start();
     await world.put(LEDGER, 'state/collector-0.json', JSON.stringify({ ...left, heldUntil: 0 }));
-    world.clock.advance(21 * MINUTE);
-    await world.tick();
+    await world.tickAfter(21 * MINUTE);
     expect(world.ports.flows.learntPace).toEqual(pace);
   });
 });
@@ -120,14 +117,12 @@ describe('flows for which the service answers with an error for ever', () => {
       const poisoned = await flowsOf(named(count, 'bad'));
       await flowsOf(named(12, 'good'));
       poison(poisoned, fault);
-      world.clock.advance(20 * MINUTE);
-      expect(await world.tick()).toMatchObject({ result: 'completed', succeeded: 12, failed: 0 });
+      expect(await world.tickAfter(20 * MINUTE)).toMatchObject({ result: 'completed', succeeded: 12, failed: 0 });
       expect(world.count('TicksCutShort')).toBe(0);
       expect(await world.keys(LEDGER, 'running/')).toHaveLength(count);
       // They are collected as soon as the service answers for them.
       world.service.intercept = undefined;
-      world.clock.advance(20 * MINUTE);
-      expect(await world.tick()).toMatchObject({ succeeded: count });
+      expect(await world.tickAfter(20 * MINUTE)).toMatchObject({ succeeded: count });
     });
   }
 
@@ -139,8 +134,7 @@ describe('flows for which the service answers with an error for ever', () => {
     await flowsOf(['good']);
     await world.tick();
     expect(await receiptKeys()).toEqual([]);
-    world.clock.advance(0.3 * HOUR);
-    await world.tick();
+    await world.tickAfter(0.3 * HOUR);
     expect(await receiptKeys()).toEqual(['bad/receipt.json']);
     expect(await world.receipt('bad')).toMatchObject({ status: 'failed', failure: { code: 'timed-out' } });
     expect(world.service.flows[0]?.aborted).toBe(true);
@@ -151,11 +145,9 @@ describe('flows for which the service answers with an error for ever', () => {
     await start({ service: { flowMs: 100 * DAY }, settings: { flowAgeMaxSeconds: 2 * 3_600 } });
     const all = await flowsOf(named(3));
     poison(all, fault);
-    world.clock.advance(3.9 * HOUR);
-    await world.tick();
+    await world.tickAfter(3.9 * HOUR);
     expect(await receiptKeys()).toEqual([]);
-    world.clock.advance(0.2 * HOUR);
-    await world.tick();
+    await world.tickAfter(0.2 * HOUR);
     expect(await receiptKeys()).toHaveLength(3);
   });
 
@@ -168,15 +160,13 @@ describe('flows for which the service answers with an error for ever', () => {
     const [flowId = ''] = await flowsOf(['bad']);
     const [asset] = world.service.flows[0]?.outputs ?? [];
     world.service.intercept = ({ url }) => (url.endsWith(`/${asset?.assetId}`) ? fault : undefined);
-    world.clock.advance(1.9 * HOUR);
-    await world.tick();
+    await world.tickAfter(1.9 * HOUR);
     await world.tick();
     expect(await receiptKeys()).toEqual([]);
     expect(await world.keys(RESULTS, `bad/${flowId}/`)).toHaveLength(1);
     world.clock.advance(0.4 * HOUR);
     await flowsOf(['good']);
-    world.clock.advance(2 * MINUTE);
-    await world.tick();
+    await world.tickAfter(2 * MINUTE);
     expect(await world.receipt('bad')).toMatchObject({
       status: 'succeeded',
       assets: [{}],
@@ -196,13 +186,11 @@ describe('flows for which the service answers with an error for ever', () => {
       isChanged ||= url.endsWith(`/${asset?.assetId}`);
       return isChanged ? { status: 401 } : undefined;
     };
-    world.clock.advance(3 * HOUR);
-    await world.tick();
+    await world.tickAfter(3 * HOUR);
     expect(isChanged).toBe(true);
     expect(await receiptKeys()).not.toContain('late/receipt.json');
     world.service.intercept = undefined;
-    world.clock.advance(20 * MINUTE);
-    await world.tick();
+    await world.tickAfter(20 * MINUTE);
     expect(await world.receipt('late')).toMatchObject({ status: 'succeeded', assets: [{}, {}], failedOutputs: [] });
   });
 
@@ -210,11 +198,9 @@ describe('flows for which the service answers with an error for ever', () => {
     await start({ settings: { flowAgeMaxSeconds: 2 * 3_600 } });
     await flowsOf(named(12));
     world.service.intercept = () => ({ status: 502 });
-    world.clock.advance(3.5 * HOUR);
-    expect(await world.tick()).toMatchObject({ result: 'unavailable', failed: 0 });
+    expect(await world.tickAfter(3.5 * HOUR)).toMatchObject({ result: 'unavailable', failed: 0 });
     world.service.intercept = undefined;
-    world.clock.advance(MINUTE);
-    expect(await world.tick()).toMatchObject({ succeeded: 12, failed: 0 });
+    expect(await world.tickAfter(MINUTE)).toMatchObject({ succeeded: 12, failed: 0 });
   });
 });
 
@@ -227,12 +213,13 @@ describe('a round that is cut off', () => {
       transport: recording(polls),
     });
     const flowIds = await flowsOf(named(30));
-    world.service.intercept = (_, { operation }) => (operation === 'getFlow' ? { delayMs: 2 * SECOND } : undefined);
+    world.fault('getFlow', { delayMs: 2 * SECOND });
     world.remainingMs = 16 * SECOND;
     let ticks = 0;
     while (polls.length < 30) {
-      world.clock.advance(20 * MINUTE);
-      expect(await world.tick()).toMatchObject({ result: polls.length < 30 ? 'out of time' : 'completed' });
+      expect(await world.tickAfter(20 * MINUTE)).toMatchObject({
+        result: polls.length < 30 ? 'out of time' : 'completed',
+      });
       ticks += 1;
     }
     expect(ticks).toBeGreaterThan(1);
@@ -252,12 +239,10 @@ describe('a round that is cut off', () => {
     poison(await flowsOf(named(6, 'bad')), { status: 402 }, ['getFlow']);
     world.clock.advance(SECOND);
     const [good = ''] = await flowsOf(['good']);
-    world.clock.advance(20 * MINUTE);
-    await world.tick();
+    await world.tickAfter(20 * MINUTE);
     expect(polls).toHaveLength(6);
     expect(polls).not.toContain(good);
-    world.clock.advance(20 * MINUTE);
-    await world.tick();
+    await world.tickAfter(20 * MINUTE);
     expect(polls[6]).toBe(good);
   });
 
@@ -274,13 +259,11 @@ describe('a round that is cut off', () => {
       return operation === 'getAsset' ? { delayMs } : undefined;
     };
     world.remainingMs = 20 * SECOND;
-    world.clock.advance(20 * MINUTE);
-    expect(await world.tick()).toMatchObject({ result: 'out of time' });
+    expect(await world.tickAfter(20 * MINUTE)).toMatchObject({ result: 'out of time' });
     expect((await state()).endedMarkers).toHaveLength(1);
     delayMs = 0;
     polls.length = 0;
-    world.clock.advance(20 * MINUTE);
-    expect(await world.tick()).toMatchObject({ succeeded: 1 });
+    expect(await world.tickAfter(20 * MINUTE)).toMatchObject({ succeeded: 1 });
     expect(polls[0]).toBe(last);
     expect(polls).toHaveLength(6);
     expect((await state()).endedMarkers).toBeUndefined();
@@ -291,7 +274,7 @@ describe('many flows that are due', () => {
   /** Makes the listing show all flows in one state. */
   const listAll = (flowIds: readonly string[], state: string) => {
     const flows = flowIds.map((flowId) => ({ flow_id: flowId, state }));
-    world.service.intercept = (_, { operation }) => (operation === 'listFlows' ? answer({ flows }) : undefined);
+    world.fault('listFlows', answer({ flows }));
   };
 
   it('are polled through the listing, for far fewer requests than one for each', async () => {
@@ -299,8 +282,7 @@ describe('many flows that are due', () => {
     await flowsOf(named(60));
     const before = { ...world.service.counts };
     for (let i = 0; i < 8; i += 1) {
-      world.clock.advance(20 * MINUTE);
-      expect(await world.tick()).toMatchObject({ result: 'completed', running: 60 });
+      expect(await world.tickAfter(20 * MINUTE)).toMatchObject({ result: 'completed', running: 60 });
     }
     // Two pages, and a request that tells where pages begin.
     expect(world.service.counts.listFlows - before.listFlows).toBeLessThanOrEqual(8 * 3);
@@ -311,17 +293,13 @@ describe('many flows that are due', () => {
   it('are collected if the listing shows them as ended', async () => {
     await start();
     await flowsOf(named(30));
-    world.clock.advance(20 * MINUTE);
-    expect(await world.tick()).toMatchObject({ succeeded: 30 });
+    expect(await world.tickAfter(20 * MINUTE)).toMatchObject({ succeeded: 30 });
   });
 
   it('are collected a few polls later if the listing calls them running for ever', async () => {
     await start();
     listAll(await flowsOf(named(30)), 'running');
-    for (let i = 0; i < 4; i += 1) {
-      world.clock.advance(20 * MINUTE);
-      await world.tick();
-    }
+    for (let i = 0; i < 4; i += 1) await world.tickAfter(20 * MINUTE);
     expect(world.count('FlowsSucceeded')).toBe(30);
   });
 
@@ -329,8 +307,7 @@ describe('many flows that are due', () => {
     await start({ service: { flowMs: 100 * DAY } });
     listAll(await flowsOf(named(20)), called);
     for (let i = 0; i < 3; i += 1) {
-      world.clock.advance(20 * MINUTE);
-      expect(await world.tick()).toMatchObject({ running: 20, succeeded: 0, failed: 0, polled: 20 });
+      expect(await world.tickAfter(20 * MINUTE)).toMatchObject({ running: 20, succeeded: 0, failed: 0, polled: 20 });
     }
   });
 
@@ -338,12 +315,10 @@ describe('many flows that are due', () => {
     await start({ service: { flowMs: 100 * DAY, variation: { listFlows } } });
     await flowsOf(named(20));
     for (let i = 0; i < 2; i += 1) {
-      world.clock.advance(20 * MINUTE);
-      expect(await world.tick()).toMatchObject({ polled: 20 });
+      expect(await world.tickAfter(20 * MINUTE)).toMatchObject({ polled: 20 });
     }
     expect(world.service.counts.listFlows).toBe(1);
-    world.clock.advance(61 * MINUTE);
-    await world.tick();
+    await world.tickAfter(61 * MINUTE);
     expect(world.service.counts.listFlows).toBe(2);
   });
 
@@ -356,11 +331,9 @@ describe('many flows that are due', () => {
       const flows = Array.from({ length: 50 }, (_, i) => ({ flow_id: `other-${page}-${i}`, state: 'running' }));
       return answer({ flows, total: 10_000 });
     };
-    world.clock.advance(20 * MINUTE);
-    expect(await world.tick()).toMatchObject({ polled: 20 });
+    expect(await world.tickAfter(20 * MINUTE)).toMatchObject({ polled: 20 });
     expect(world.service.counts.listFlows).toBe(3);
-    world.clock.advance(5 * MINUTE);
-    await world.tick();
+    await world.tickAfter(5 * MINUTE);
     expect(world.service.counts.listFlows).toBe(3);
   });
 });
@@ -372,8 +345,7 @@ describe('a flow that the service seems not to know', () => {
     const pollWith = async (fault: Fault | undefined) => {
       world.service.intercept = ({ url }, { operation }) =>
         operation === 'getFlow' && url.includes(unknown) ? fault : undefined;
-      world.clock.advance(20 * MINUTE);
-      await world.tick();
+      await world.tickAfter(20 * MINUTE);
     };
     await pollWith(undefined);
     for (let i = 0; i < 3; i += 1) {
@@ -395,16 +367,13 @@ describe('one flow and several uploads', () => {
     const [shared = ''] = await flowsOf(['a']);
     world.service.intercept = (_, { operation, n }) =>
       operation === 'createFlow' && n === 2 ? { ...answer({ flow_id: shared }), at: 'after-effect' } : undefined;
-    await world.upload('b', 'b');
-    await world.deliver();
+    await world.send('b', 'b');
     expect(await world.keys(LEDGER, 'running/')).toHaveLength(2);
     await flowsOf(['c']);
-    world.clock.advance(20 * MINUTE);
-    expect(await world.tick()).toMatchObject({ running: 3, succeeded: 1, failed: 0 });
+    expect(await world.tickAfter(20 * MINUTE)).toMatchObject({ running: 3, succeeded: 1, failed: 0 });
     expect(world.count('FlowsShared')).toBe(2);
     expect(await receiptKeys()).toEqual(['c/receipt.json']);
-    world.clock.advance(HOUR);
-    expect(await world.tick()).toMatchObject({ succeeded: 0, failed: 2 });
+    expect(await world.tickAfter(HOUR)).toMatchObject({ succeeded: 0, failed: 2 });
     for (const key of ['a', 'b']) {
       expect(await world.receipt(key)).toMatchObject({
         status: 'failed',
@@ -425,10 +394,7 @@ describe('one flow and several uploads', () => {
       url.endsWith(`/flows/${flowId}`)
         ? answer({ flow_id: flowId, state: 'completed', additional: theirs?.additional })
         : undefined;
-    for (let i = 0; i < 3; i += 1) {
-      world.clock.advance(20 * MINUTE);
-      await world.tick();
-    }
+    for (let i = 0; i < 3; i += 1) await world.tickAfter(20 * MINUTE);
     expect(await world.receipt('a')).toMatchObject({ status: 'failed', failure: { code: 'flow-shared' }, assets: [] });
     expect(await world.receipt('b')).toMatchObject({ status: 'succeeded' });
     expect(await world.keys(RESULTS, `a/${flowId}`)).toEqual([]);
@@ -497,16 +463,13 @@ describe('a tick', () => {
     await start({
       s3: { authorize: ({ action, resource }) => !(action === 's3:PutObject' && isAsset(resource)) },
     });
-    const run = (event: object) => world.invoke((invocation) => collect(event, world.ports, invocation));
     await world.sweep();
     [flowId = ''] = await flowsOf(['a']);
     for (const file of named(30)) await world.upload(file, 'x');
-    for (let i = 0; i < 3; i += 1) {
-      for (const { receiptHandle } of world.queue.receive({ max: 10 })) world.queue.delete(receiptHandle);
-    }
+    for (let i = 0; i < 3; i += 1) world.takeMessages();
     world.clock.advance(HOUR);
     await world.requestSweep();
-    await expect(run({})).rejects.toThrow('1 uploads could not be processed');
+    await expect(world.collect()).rejects.toThrow('1 uploads could not be processed');
     expect(world.count('UploadsMissed')).toBe(30);
   });
 
@@ -528,9 +491,8 @@ describe('a tick', () => {
       },
     });
     await flowsOf(['a'], Buffer.alloc(100_000, 7));
-    world.service.intercept = (_, { operation }) => (operation === 'getAsset' ? { delayMs: 50 } : undefined);
-    world.clock.advance(20 * MINUTE);
-    expect(await world.tick()).toMatchObject({ succeeded: 1 });
+    world.fault('getAsset', { delayMs: 50 });
+    expect(await world.tickAfter(20 * MINUTE)).toMatchObject({ succeeded: 1 });
     expect((await world.receipt('a')).assets).toHaveLength(200);
     expect(most).toBeGreaterThanOrEqual(24);
     expect(most).toBeLessThanOrEqual(32);
