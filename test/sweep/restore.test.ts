@@ -1,9 +1,4 @@
-import {
-  DeleteObjectCommand,
-  ListObjectVersionsCommand,
-  PutBucketVersioningCommand,
-  PutObjectCommand,
-} from '@aws-sdk/client-s3';
+import { DeleteObjectCommand, ListObjectVersionsCommand, PutBucketVersioningCommand } from '@aws-sdk/client-s3';
 import { describe, expect, it } from 'vitest';
 import type { ClaimedEntry, Entry, RunningEntry } from '../../functions/ledger/entry.ts';
 import type { CompletionEvent } from '../../functions/publish/completion-event.ts';
@@ -25,14 +20,12 @@ async function backup(): Promise<Backup> {
   return copy;
 }
 
-const deleted = (key: string) => world.s3.send(new DeleteObjectCommand({ Bucket: LEDGER, Key: key }));
+const deleted = (key: string) => world.remove(key, LEDGER);
 
 /** Replaces the whole ledger, as a new bucket with the copy does. */
 async function restore(copy: Backup): Promise<void> {
   for (const key of await world.keys(LEDGER)) await deleted(key);
-  for (const [Key, body] of copy) {
-    await world.s3.send(new PutObjectCommand({ Bucket: LEDGER, Key, Body: Buffer.from(body) }));
-  }
+  for (const [key, body] of copy) await world.put(LEDGER, key, body);
 }
 
 const withoutState = (copy: Backup): Backup => new Map([...copy].filter(([key]) => !key.startsWith('state/')));
@@ -77,11 +70,9 @@ async function openWithBackup(options: WorldOptions = {}): Promise<{ readonly co
   await world.upload('ended', 'ended');
   await world.settle();
   await world.upload('running', 'running');
-  await world.upload('claimed', 'claimed');
-  await world.deliver();
-  world.service.intercept = (_, { operation }) => (operation === 'createFlow' ? { reset: 'before-body' } : undefined);
-  await world.upload('waiting', 'waiting');
-  await world.deliver();
+  await world.send('claimed', 'claimed');
+  world.fault('createFlow', { reset: 'before-body' });
+  await world.send('waiting', 'waiting');
   const copy = await backup();
   const at = world.clock.now();
   beforeItsAnswer(copy, 'claimed');
@@ -91,8 +82,7 @@ async function openWithBackup(options: WorldOptions = {}): Promise<{ readonly co
   world.clock.advance(HOUR);
   await world.upload('later', 'later');
   await world.settle();
-  await world.upload('last', 'last');
-  await world.deliver();
+  await world.send('last', 'last');
   expect(paid()).toEqual(Object.fromEntries(ALL.map((key) => [key, 1])));
   expect(await statuses('ended', 'running', 'claimed', 'waiting', 'later')).toEqual(Array(5).fill('succeeded'));
   return { copy, at };
@@ -176,10 +166,7 @@ describe('an older ledger without its state', () => {
   }
 
   async function tickFor80Minutes(): Promise<void> {
-    for (let i = 0; i < 4; i += 1) {
-      world.clock.advance(20 * MINUTE);
-      await world.tick();
-    }
+    for (let i = 0; i < 4; i += 1) await world.tickAfter(20 * MINUTE);
   }
 
   const idOf = ({ detail }: CompletionEvent): string => JSON.parse(detail).id;
@@ -208,7 +195,7 @@ describe('an older ledger without its state', () => {
   });
 
   it.each([
-    ['is absent', () => world.s3.send(new DeleteObjectCommand({ Bucket: RESULTS, Key: 'running/receipt.json' }))],
+    ['is absent', () => world.remove('running/receipt.json', RESULTS)],
     ['is of another flow', () => rewriteReceipt({ flow: { id: 'other', createdAt: '2026-01-01T00:00:00.000Z' } })],
     ['is of a failure', () => rewriteReceipt({ status: 'failed' })],
     ['is damaged', () => rewriteReceipt({ assets: 'none' })],
@@ -235,14 +222,12 @@ describe('an older ledger without its state', () => {
 describe('an older ledger that does not know a retry', () => {
   it('leaves the receipt of the retry as it is, and pays for nothing again', async () => {
     world = await openWorld({ isVirtual: true });
-    world.service.intercept = (_, { operation, n }) =>
-      operation === 'createFlow' && n === 1 ? { status: 422 } : undefined;
+    world.fault('createFlow', { status: 422 }, 1);
     await world.upload('a', 'a');
     await world.settle();
     expect(await statuses('a')).toEqual(['failed']);
     const copy = await backup();
-    const { id } = (await world.entry()).upload;
-    await retryUploads([id], world.ports, new AbortController().signal);
+    await world.retry();
     await world.settle();
     expect(await statuses('a')).toEqual(['succeeded']);
     world.clock.advance(HOUR);
@@ -291,8 +276,7 @@ describe('a versioned ledger', () => {
     world = await openWorld({ isVirtual: true });
     await versioned();
     await world.sweep();
-    world.service.intercept = (_, { operation, n }) =>
-      operation === 'createFlow' && n === 1 ? { reset: 'before-body' } : undefined;
+    world.fault('createFlow', { reset: 'before-body' }, 1);
     for (const key of ['a', 'b', 'c']) await world.upload(key, key);
     await world.settle();
     expect(paid()).toEqual({ a: 1, b: 1, c: 1 });

@@ -1,8 +1,6 @@
-import { CreateBucketCommand, DeleteObjectCommand, PutObjectCommand } from '@aws-sdk/client-s3';
+import { CreateBucketCommand, PutObjectCommand } from '@aws-sdk/client-s3';
 import { describe, expect, it } from 'vitest';
-import { collect } from '../../functions/collect-outputs/collect-outputs.ts';
 import { firstClaim } from '../../functions/ledger/entry.ts';
-import { retryUploads } from '../../functions/resubmit/retry.ts';
 import { PassUnderWayError, SinceTooEarlyError } from '../../functions/sweep/sweep.ts';
 import { uploadId } from '../../functions/uploads/upload.ts';
 import { never } from '../flow-service/scripted.ts';
@@ -18,11 +16,21 @@ const start = async (options?: WorldOptions) => {
 
 const sweep: World['sweep'] = (request) => world.sweep(request);
 
+/** Lets time pass. Then a daily pass runs. */
+function sweepAfter(ms: number) {
+  world.clock.advance(ms);
+  return world.sweep();
+}
+
 /** An upload whose notification never comes. */
 async function unannounced(key: string, body = 'x', ContentType?: string): Promise<void> {
   await world.upload(key, body, { ContentType });
-  for (const { receiptHandle } of world.queue.receive({ max: 10 })) world.queue.delete(receiptHandle);
+  world.takeMessages();
 }
+
+const sweepState = () =>
+  world.json<{ daily?: object; backfill?: object; watermark: number }>(LEDGER, 'state/sweep.json');
+const putSweepState = (state: object) => world.put(LEDGER, 'state/sweep.json', JSON.stringify(state));
 
 const entries = async () => (await world.keys(LEDGER, 'uploads/')).length;
 
@@ -35,12 +43,10 @@ describe('an upload that no notification brought', () => {
       await sweep();
       world.clock.advance(MINUTE);
       await unannounced('a b+c%/ü?#.png');
-      world.clock.advance(HOUR);
-      expect(await sweep()).toEqual({ kind: 'daily', complete: true, compared: 1, missed: 1, repaired: 0 });
+      expect(await sweepAfter(HOUR)).toEqual({ kind: 'daily', complete: true, compared: 1, missed: 1, repaired: 0 });
       await world.settle();
       expect((await world.receipt('a b+c%/ü?#.png')).status).toBe('succeeded');
-      world.clock.advance(HOUR);
-      expect(await sweep()).toMatchObject({ missed: 0 });
+      expect(await sweepAfter(HOUR)).toMatchObject({ missed: 0, repaired: 0 });
       expect(world.service.flows).toHaveLength(1);
     },
   );
@@ -51,8 +57,7 @@ describe('an upload that no notification brought', () => {
       await start({ versioning, s3: { keysMax: 2 } });
       await sweep();
       for (const key of ['a', 'b', 'c', 'd', 'e']) await unannounced(key);
-      world.clock.advance(HOUR);
-      expect(await sweep()).toMatchObject({ complete: true, compared: 5, missed: 5, repaired: 0 });
+      expect(await sweepAfter(HOUR)).toMatchObject({ complete: true, compared: 5, missed: 5, repaired: 0 });
       await world.settle();
       expect(await entries()).toBe(5);
     },
@@ -62,8 +67,7 @@ describe('an upload that no notification brought', () => {
     await start({ s3: { keysMax: 1 } });
     await sweep();
     for (const each of [key, `${key}2`]) await unannounced(each);
-    world.clock.advance(HOUR);
-    expect(await sweep()).toMatchObject({ complete: true, missed: 2 });
+    expect(await sweepAfter(HOUR)).toMatchObject({ complete: true, missed: 2 });
     await world.settle();
     expect(world.service.flows).toHaveLength(2);
     world.clock.advance(HOUR);
@@ -74,10 +78,8 @@ describe('an upload that no notification brought', () => {
     await start();
     await sweep();
     await unannounced('a');
-    world.clock.advance(14 * MINUTE);
-    expect(await sweep()).toMatchObject({ missed: 0 });
-    world.clock.advance(2 * MINUTE);
-    expect(await sweep()).toMatchObject({ missed: 1 });
+    expect(await sweepAfter(14 * MINUTE)).toMatchObject({ missed: 0 });
+    expect(await sweepAfter(2 * MINUTE)).toMatchObject({ missed: 1 });
   });
 
   it('is left alone if no route wants it, or if it is a folder', async () => {
@@ -85,8 +87,7 @@ describe('an upload that no notification brought', () => {
     await sweep();
     await unannounced('a.doc');
     await unannounced('folder/', '');
-    world.clock.advance(HOUR);
-    expect(await sweep()).toMatchObject({ compared: 0, missed: 0 });
+    expect(await sweepAfter(HOUR)).toMatchObject({ compared: 0, missed: 0 });
   });
 
   it('is never submitted if every route refuses its media type, for which S3 is asked', async () => {
@@ -110,8 +111,7 @@ describe('an upload that no notification brought', () => {
     await start({ routes: [{ ...ECHO, mediaTypes: ['image/png'] }, ECHO] });
     await sweep();
     await unannounced('a');
-    world.clock.advance(HOUR);
-    expect(await sweep()).toMatchObject({ missed: 1 });
+    expect(await sweepAfter(HOUR)).toMatchObject({ missed: 1 });
     expect(world.logged.findLast(({ message }) => message === 'Sweep ended')?.fields).toMatchObject({ asked: 0 });
   });
 
@@ -123,7 +123,7 @@ describe('an upload that no notification brought', () => {
     await unannounced('b');
     await world.remove('b');
     world.clock.advance(HOUR);
-    for (const { receiptHandle } of world.queue.receive({ max: 10 })) world.queue.delete(receiptHandle);
+    world.takeMessages();
     expect(await sweep()).toMatchObject({ compared: 1, missed: 1 });
     await world.settle();
     expect(await entries()).toBe(1);
@@ -135,10 +135,8 @@ describe('an upload from before the deployment', () => {
   it('is left alone, unless a request names a day', async () => {
     await start();
     await unannounced('old');
-    world.clock.advance(48 * HOUR);
-    await world.tick();
-    world.clock.advance(HOUR);
-    expect(await sweep()).toMatchObject({ missed: 0 });
+    await world.tickAfter(48 * HOUR);
+    expect(await sweepAfter(HOUR)).toMatchObject({ missed: 0 });
     const since = new Date(world.clock.now() - 72 * HOUR).toISOString();
     expect(await sweep({ since, dryRun: true })).toMatchObject({ complete: true, missed: 1 });
     expect(world.queue.counts().visible).toBe(0);
@@ -149,86 +147,28 @@ describe('an upload from before the deployment', () => {
 });
 
 describe('a sweep', () => {
-  it('that is cut off is continued by the next ticks until it is complete', async () => {
-    await start();
-    await sweep();
-    for (let i = 0; i < 30; i += 1) await unannounced(`${i}`);
-    world.clock.advance(HOUR);
-    world.remainingMs = 1_500;
-    expect(await sweep({})).toMatchObject({ complete: false });
-    world.remainingMs = 20_000;
-    for (let i = 0; i < 4; i += 1) {
-      world.clock.advance(5 * MINUTE);
-      await world.invoke((invocation) => collect({}, world.ports, invocation));
-    }
-    await world.settle();
-    expect(await entries()).toBe(30);
-    expect(world.service.flows).toHaveLength(30);
-  });
-
   it('puts back the markers of running and waiting uploads', async () => {
     await start();
     await sweep();
-    world.service.intercept = (_, { operation, n }) =>
-      operation === 'createFlow' && n === 1 ? { status: 429, headers: { 'retry-after': '60' } } : undefined;
-    await world.upload('waits', 'x');
-    await world.deliver();
-    await world.upload('runs', 'x');
-    await world.deliver();
+    world.fault('createFlow', { status: 429, headers: { 'retry-after': '60' } }, 1);
+    await world.send('waits');
+    await world.send('runs');
     const markers = [...(await world.keys(LEDGER, 'running/')), ...(await world.keys(LEDGER, 'waiting/'))];
     expect(markers).toHaveLength(2);
-    for (const Key of markers) await world.s3.send(new DeleteObjectCommand({ Bucket: LEDGER, Key }));
-    world.clock.advance(HOUR);
-    expect(await sweep()).toMatchObject({ repaired: 2 });
+    for (const Key of markers) await world.remove(Key, LEDGER);
+    expect(await sweepAfter(HOUR)).toMatchObject({ repaired: 2 });
     await world.settle();
     expect((await world.receipt('waits')).status).toBe('succeeded');
     expect((await world.receipt('runs')).status).toBe('succeeded');
   });
 
-  it('resumes a claim whose invocation was killed at its last attempt', async () => {
-    await start();
-    await sweep();
-    await world.upload('a', 'x');
-    const signal = new AbortController().signal;
-    const opened = await world.ports.inbox.open({ bucket: 'inbox', key: 'a' }, signal);
-    opened.discard();
-    const now = world.clock.now();
-    await world.ports.ledger.create(
-      firstClaim(opened.upload, ECHO, { claimedAt: now, deadline: now + MINUTE, pipeline: 'test' }),
-      signal,
-    );
-    for (const { receiptHandle } of world.queue.receive({ max: 10 })) world.queue.delete(receiptHandle);
-    world.clock.advance(HOUR);
-    await sweep();
-    await world.settle();
-    expect((await world.receipt('a')).status).toBe('succeeded');
-    expect(world.service.flows).toHaveLength(1);
-  });
-
   it('publishes the lost receipt of an upload that failed without a flow', async () => {
     await start({ settings: { inputBytesMax: 1 } });
     await sweep();
-    await world.upload('a', 'too long');
-    await world.deliver();
-    await world.s3.send(new DeleteObjectCommand({ Bucket: 'results', Key: 'a/receipt.json' }));
-    world.clock.advance(HOUR);
-    await sweep();
+    await world.send('a', 'too long');
+    await world.remove('a/receipt.json', 'results');
+    await sweepAfter(HOUR);
     expect((await world.receipt('a')).failure?.code).toBe('input-too-large');
-  });
-
-  it('done twice changes nothing the second time', async () => {
-    await start();
-    await sweep();
-    await unannounced('a');
-    world.clock.advance(HOUR);
-    await sweep();
-    await world.settle();
-    const before = [...(await world.keys('results')), ...(await world.keys(LEDGER, 'uploads/'))];
-    world.clock.advance(HOUR);
-    await sweep();
-    await world.settle();
-    expect([...(await world.keys('results')), ...(await world.keys(LEDGER, 'uploads/'))]).toEqual(before);
-    expect(world.service.flows).toHaveLength(1);
   });
 });
 
@@ -240,8 +180,7 @@ describe('if entries expire', () => {
     await unannounced('old');
     world.clock.advance(31 * 24 * HOUR);
     await unannounced('new');
-    world.clock.advance(HOUR);
-    expect(await sweep()).toMatchObject({ compared: 1, missed: 1 });
+    expect(await sweepAfter(HOUR)).toMatchObject({ compared: 1, missed: 1 });
     await world.settle();
     world.clock.advance(50 * HOUR);
     // A pass covers two days before the last one again. The pass after it has nothing left to compare.
@@ -283,37 +222,32 @@ describe('a backfill that takes long', () => {
     world.remainingMs = 1_500;
     const since = new Date(world.clock.now() - 29 * 24 * HOUR - HOUR).toISOString();
     await sweep({ since, uploadsPerSecond: 0.01, ...more });
-    for (const { receiptHandle } of world.queue.receive({ max: 10 })) world.queue.delete(receiptHandle);
+    world.takeMessages();
   }
-  const goOn = () => world.invoke((invocation) => collect({}, world.ports, invocation));
   const isSubmitted = () => world.queue.counts().visible > 0;
 
   it('leaves alone the uploads whose entries may have expired meanwhile', async () => {
     await begun();
     world.clock.advance(2 * 24 * HOUR);
-    await goOn();
+    await world.collect();
     expect(isSubmitted()).toBe(false);
   });
 
   it('goes on with them if it is forced', async () => {
     await begun({ force: true });
     world.clock.advance(2 * 24 * HOUR);
-    await goOn();
+    await world.collect();
     expect(isSubmitted()).toBe(true);
   });
 
   it('begins again if the inbox was replaced', async () => {
     await begun();
-    const state = await world.json<{ backfill: object }>(LEDGER, 'state/sweep.json');
+    const state = await sweepState();
     const position = { in: 'inbox', after: { key: 'z', versionId: 'null' } };
-    await world.put(
-      LEDGER,
-      'state/sweep.json',
-      JSON.stringify({ ...state, backfill: { ...state.backfill, position } }),
-    );
+    await putSweepState({ ...state, backfill: { ...state.backfill, position } });
     world.redeploy({ inboxBucket: 'new-inbox' });
     world.clock.advance(HOUR);
-    await goOn();
+    await world.collect();
     expect(world.queue.receive({ max: 10 }).map(({ body }) => body)).toEqual([expect.stringContaining('new-inbox')]);
   });
 });
@@ -342,14 +276,12 @@ describe('an upload that is years older than the pipeline', () => {
 describe('an upload whose entry was lost', () => {
   it('replaces the receipt of its failure when it is swept and succeeds, and its event has another id', async () => {
     await start();
-    world.service.intercept = (_, { operation }) =>
-      operation === 'createFlow' ? { status: 422, body: '{}' } : undefined;
-    await world.upload('a', 'x');
-    await world.deliver();
+    world.fault('createFlow', { status: 422, body: '{}' });
+    await world.send('a');
     expect((await world.receipt('a')).status).toBe('failed');
     world.service.intercept = undefined;
     for (const Key of await world.keys(LEDGER, 'uploads/')) {
-      await world.s3.send(new DeleteObjectCommand({ Bucket: LEDGER, Key }));
+      await world.remove(Key, LEDGER);
     }
     world.clock.advance(HOUR);
     await sweep({ since: new Date(world.clock.now() - 2 * HOUR).toISOString() });
@@ -387,37 +319,27 @@ describe('a daily sweep', () => {
     await countOfDay();
     const without = await countOfDay();
     for (let month = 1; month <= 12; month += 1) await claimed('old', world.clock.now() - month * 30 * DAY);
-    world.clock.advance(10 * DAY);
-    await sweep();
+    await sweepAfter(10 * DAY);
     expect(await countOfDay()).toBe(without);
   });
 
-  it('repairs the entry of a multipart upload that took two days', async () => {
+  it.each([
+    ['of a multipart upload that took two days', -2 * DAY],
+    ['of an upload whose LastModified lies in the future', 400 * DAY],
+  ])('repairs the entry %s', async (_, fromNow) => {
     await start();
     await sweep();
-    world.clock.advance(10 * DAY);
-    await sweep();
-    await claimed('a', world.clock.now() - 48 * HOUR);
-    world.clock.advance(HOUR);
-    expect(await sweep()).toMatchObject({ repaired: 1 });
+    await sweepAfter(10 * DAY);
+    await claimed('a', world.clock.now() + fromNow);
+    expect(await sweepAfter(HOUR)).toMatchObject({ repaired: 1 });
   });
 
   it('reads an entry that did not change since the last one not again', async () => {
     await start();
     await sweep();
     await claimed('a', world.clock.now());
-    world.clock.advance(HOUR);
-    expect(await sweep()).toMatchObject({ repaired: 1 });
-    world.clock.advance(HOUR);
-    expect(await sweep()).toMatchObject({ repaired: 0 });
-  });
-
-  it('repairs an upload whose LastModified lies in the future', async () => {
-    await start();
-    await sweep();
-    await claimed('a', world.clock.now() + 400 * DAY);
-    world.clock.advance(HOUR);
-    expect(await sweep()).toMatchObject({ repaired: 1 });
+    expect(await sweepAfter(HOUR)).toMatchObject({ repaired: 1 });
+    expect(await sweepAfter(HOUR)).toMatchObject({ repaired: 0 });
   });
 
   it('leaves an entry that it could not read to the ticks', async () => {
@@ -444,7 +366,7 @@ describe('an upload that is too old for the daily sweep', () => {
   /** Lets an hour pass. Then every message is visible, and is lost. */
   function loseMessages(): void {
     world.clock.advance(HOUR);
-    for (const { receiptHandle } of world.queue.receive({ max: 10 })) world.queue.delete(receiptHandle);
+    world.takeMessages();
     expect(world.queue.counts()).toMatchObject({ visible: 0, inFlight: 0 });
   }
 
@@ -501,10 +423,8 @@ describe('an upload that is too old for the daily sweep', () => {
           },
         },
       });
-      world.service.intercept = (_, { operation }) =>
-        operation === 'createFlow' ? { status: 422, body: '{}' } : undefined;
-      await world.upload('a', 'x');
-      await world.deliver();
+      world.fault('createFlow', { status: 422, body: '{}' });
+      await world.send('a');
       expect((await world.receipt('a')).status).toBe('failed');
       world.service.intercept = undefined;
       world.clock.advance(30 * DAY);
@@ -512,8 +432,7 @@ describe('an upload that is too old for the daily sweep', () => {
       const { queue } = world.ports;
       const { send } = queue;
       queue.send = () => Promise.reject(new Error('The invocation died'));
-      const { upload } = await world.entry();
-      await expect(retryUploads([upload.id], world.ports, never)).rejects.toThrow();
+      await expect(world.retry()).rejects.toThrow();
       isDying = false;
       queue.send = send;
       world.clock.advance(HOUR);
@@ -530,8 +449,7 @@ describe('a sweep that meets trouble', () => {
     for (const key of ['a', 'b']) await unannounced(key);
     const { id } = (await world.ports.inbox.open({ bucket: 'inbox', key: 'a' }, new AbortController().signal)).upload;
     await world.put(LEDGER, `uploads/${id}.json`, '{"schema":99}');
-    world.clock.advance(HOUR);
-    await expect(sweep()).rejects.toThrow('1 uploads could not be swept');
+    await expect(sweepAfter(HOUR)).rejects.toThrow('1 uploads could not be swept');
     expect(world.count('EntriesUnreadable')).toBe(1);
     for (const { receiptHandle, body } of world.queue.receive({ max: 10 })) {
       expect(body).toContain('"key":"b"');
@@ -540,35 +458,10 @@ describe('a sweep that meets trouble', () => {
     await world.deliver();
     expect(world.service.flows).toHaveLength(1);
   });
-
-  it('sends no second event of a failure whose receipt is there', async () => {
-    await start({ settings: { inputBytesMax: 1 } });
-    await sweep();
-    await world.upload('a', 'too long');
-    await world.deliver();
-    expect(world.events).toHaveLength(1);
-    for (let day = 0; day < 3; day += 1) {
-      world.clock.advance(24 * HOUR);
-      await sweep();
-    }
-    expect(world.events).toHaveLength(1);
-  });
-
-  it('keeps its pace for the next tick that continues it', async () => {
-    await start();
-    await unannounced('a');
-    await unannounced('b');
-    world.clock.advance(HOUR);
-    world.remainingMs = 1_500;
-    const since = new Date(world.clock.now() - 2 * HOUR).toISOString();
-    await sweep({ since, uploadsPerSecond: 0.01 });
-    expect(await world.json(LEDGER, 'state/sweep.json')).toMatchObject({ backfill: { uploadsPerSecond: 0.01 } });
-  });
 });
 
 describe('a backfill', () => {
   const ago = (hours: number) => new Date(world.clock.now() - hours * HOUR).toISOString();
-  const tick = () => world.invoke((invocation) => collect({}, world.ports, invocation));
 
   /** Files from before the deployment's first day, and a backfill of them that is cut off after a few. */
   async function cutOff({ since = ago(2), uploadsPerSecond = 10 } = {}): Promise<string> {
@@ -597,7 +490,7 @@ describe('a backfill', () => {
     expect(await sweep({ since, uploadsPerSecond: 500 })).toMatchObject({ complete: true });
     await world.settle();
     expect(await entries()).toBe(20);
-    expect(await world.json(LEDGER, 'state/sweep.json')).not.toHaveProperty('backfill');
+    expect(await sweepState()).not.toHaveProperty('backfill');
   });
 
   it('is only recorded by its request, which answers at once; a tick runs it', async () => {
@@ -608,7 +501,7 @@ describe('a backfill', () => {
     const begun = { since, startedAt: new Date(world.clock.now()).toISOString(), compared: 0, missed: 0, repaired: 0 };
     expect(await world.requestSweep({ since })).toEqual({ underWay: { backfill: begun }, ended: {} });
     expect(world.queue.counts().visible).toBe(0);
-    await tick();
+    await world.collect();
     expect(world.queue.counts().visible).toBe(10);
     const { underWay, ended } = await world.requestSweep({ status: true });
     expect(underWay).toEqual({});
@@ -619,14 +512,13 @@ describe('a backfill', () => {
 
   it('is run beside a tick that is busy for its whole time', async () => {
     await start({ service: { flowMs: 1 } });
-    await world.upload('slow', 'x');
-    await world.deliver();
+    await world.send('slow');
     world.clock.advance(MINUTE);
     await unannounced('old');
     world.clock.advance(HOUR);
-    world.service.intercept = (_, { operation }) => (operation === 'getAsset' ? { delayMs: HOUR } : undefined);
+    world.fault('getAsset', { delayMs: HOUR });
     await world.requestSweep({ since: ago(2) });
-    await tick().catch(() => {});
+    await world.collect().catch(() => {});
     expect(world.queue.counts().visible).toBe(1);
   });
 
@@ -664,32 +556,36 @@ describe('a backfill', () => {
     await start();
     await world.tick();
     await sweep();
-    const before = await world.json<{ watermark: number }>(LEDGER, 'state/sweep.json');
+    const before = await sweepState();
     world.clock.advance(48 * HOUR);
     await sweep({ since: ago(1) });
-    const after = await world.json<{ watermark: number }>(LEDGER, 'state/sweep.json');
+    const after = await sweepState();
     expect(after.watermark).toBe(before.watermark);
     await sweep();
-    expect((await world.json<{ watermark: number }>(LEDGER, 'state/sweep.json')).watermark).toBeGreaterThan(
-      before.watermark,
-    );
+    expect((await sweepState()).watermark).toBeGreaterThan(before.watermark);
   });
 
   it('goes on if the counts of its state are damaged, and so do the watermark and the first day', async () => {
     await start();
     const since = await cutOff();
-    const state = await world.json<{ backfill: object }>(LEDGER, 'state/sweep.json');
+    const state = await sweepState();
     const damaged = { ...state, backfill: { ...state.backfill, counts: 5 }, ended: { daily: { endedAt: 'never' } } };
-    await world.put(LEDGER, 'state/sweep.json', JSON.stringify(damaged));
+    await putSweepState(damaged);
     const { underWay } = await world.requestSweep({ status: true });
     expect(underWay.backfill).toMatchObject({ since, compared: 0 });
+  });
+
+  it('keeps its pace for the next tick that continues it', async () => {
+    await start();
+    await cutOff({ uploadsPerSecond: 0.01 });
+    expect(await sweepState()).toMatchObject({ backfill: { uploadsPerSecond: 0.01 } });
   });
 
   it('is forced by a later request that says so', async () => {
     await start();
     const since = await cutOff();
     await world.requestSweep({ since, force: true });
-    expect(await world.json(LEDGER, 'state/sweep.json')).toMatchObject({ backfill: { force: true } });
+    expect(await sweepState()).toMatchObject({ backfill: { force: true } });
   });
 
   it('ends soon after it is stopped', async () => {
@@ -703,7 +599,7 @@ describe('a backfill', () => {
     };
     const [runs] = await Promise.all([world.runSweeps(), stop()]);
     expect(runs).toMatchObject([{ kind: 'backfill', complete: false }]);
-    expect(await world.json(LEDGER, 'state/sweep.json')).not.toHaveProperty('backfill');
+    expect(await sweepState()).not.toHaveProperty('backfill');
   });
 
   it('delays no daily pass, however long it takes', async () => {
@@ -711,10 +607,9 @@ describe('a backfill', () => {
     const since = await cutOff({ uploadsPerSecond: 0.1 });
     world.clock.advance(MINUTE);
     await unannounced('new');
-    world.clock.advance(24 * HOUR);
-    expect(await sweep()).toMatchObject({ complete: true, missed: expect.any(Number) });
+    expect(await sweepAfter(24 * HOUR)).toMatchObject({ complete: true, missed: expect.any(Number) });
     expect(world.queue.receive({ max: 10 }).map(({ body }) => body)).toContainEqual(expect.stringContaining('"new"'));
-    expect(await world.json(LEDGER, 'state/sweep.json')).toMatchObject({ backfill: { since: Date.parse(since) } });
+    expect(await sweepState()).toMatchObject({ backfill: { since: Date.parse(since) } });
   });
 
   it('is continued by the ticks, beside a daily pass that was cut off as well', async () => {
@@ -725,16 +620,12 @@ describe('a backfill', () => {
     world.remainingMs = 1_500;
     expect(await sweep()).toMatchObject({ complete: false });
     world.remainingMs = 20_000;
-    expect(await world.json(LEDGER, 'state/sweep.json')).toMatchObject({ daily: {}, backfill: {} });
+    expect(await sweepState()).toMatchObject({ daily: {}, backfill: {} });
     for (let i = 0; i < 4; i += 1) {
       world.clock.advance(5 * MINUTE);
-      await tick();
+      await world.collect();
     }
-    expect(Object.keys(await world.json<object>(LEDGER, 'state/sweep.json'))).toEqual([
-      'firstDay',
-      'watermark',
-      'ended',
-    ]);
+    expect(Object.keys(await sweepState())).toEqual(['firstDay', 'watermark', 'ended']);
     await world.settle();
     expect(await entries()).toBe(20);
   });
@@ -742,17 +633,13 @@ describe('a backfill', () => {
   it('that an earlier version of the functions began is continued', async () => {
     await start();
     const since = Date.parse(await cutOff());
-    const { backfill, ...state } = await world.json<{ backfill?: object }>(LEDGER, 'state/sweep.json');
+    const { backfill, ...state } = await sweepState();
     const pass = { startedAt: world.clock.now(), isScheduled: false, uploadsPerSecond: 100, since, heldUntil: 0 };
     const earlier = { ...state, pass: { ...pass, position: { in: 'inbox' } } };
-    await world.put(LEDGER, 'state/sweep.json', JSON.stringify(earlier));
-    await tick();
+    await putSweepState(earlier);
+    await world.collect();
     await world.settle();
     expect(await entries()).toBe(20);
-    expect(Object.keys(await world.json<object>(LEDGER, 'state/sweep.json'))).toEqual([
-      'firstDay',
-      'watermark',
-      'ended',
-    ]);
+    expect(Object.keys(await sweepState())).toEqual(['firstDay', 'watermark', 'ended']);
   });
 });
