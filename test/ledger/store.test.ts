@@ -12,22 +12,13 @@ describe('the ledger', () => {
 
     const before = world.clock.now();
     world.clock.advance(MINUTE);
-    await world.upload('a.bin', 'x');
-    await world.deliver();
+    await world.send('a.bin');
     world.clock.advance(MINUTE);
     expect(await ledger.hadFlowBefore(before, signal)).toBe(false);
     expect(await ledger.hadFlowBefore(world.clock.now(), signal)).toBe(true);
 
     await world.settle();
     expect(await ledger.hadFlowBefore(world.clock.now(), signal)).toBe(true);
-  });
-
-  it('finds no flow of an upload that was refused', async () => {
-    const world = await openWorld();
-    await world.upload('empty.bin', '');
-    await world.deliver();
-    expect(await world.entry()).toMatchObject({ state: 'failed' });
-    expect(await world.ports.ledger.hadFlowBefore(world.clock.now() + MINUTE, signal)).toBe(false);
   });
 
   it('takes an entry that cannot be read for one of an upload with a flow', async () => {
@@ -39,11 +30,10 @@ describe('the ledger', () => {
     }
   });
 
-  it('reads all pages of the listing, because S3 may end a page early', async () => {
+  it('finds no flow of a refused upload, and reads all pages of the listing: S3 may end a page early', async () => {
     const world = await openWorld({ s3: { keysMax: 1 } });
     const { ledger } = world.ports;
-    await world.upload('empty.bin', '');
-    await world.deliver();
+    await world.send('empty.bin', '');
     expect(await ledger.hadFlowBefore(world.clock.now(), signal)).toBe(false);
     await world.put(LEDGER, `uploads/${'f'.repeat(40)}.json`, 'damaged');
     expect(await ledger.hadFlowBefore(world.clock.now(), signal)).toBe(true);
@@ -54,7 +44,7 @@ describe('the ledger', () => {
     const { ledger } = world.ports;
     const uploadEmpty = async (count: number) => {
       for (let number = 1; number <= count; number += 1) await world.upload(`empty-${count}-${number}.bin`, '');
-      while ((await world.deliver()) !== undefined);
+      await world.deliverAll();
     };
     await uploadEmpty(20);
     expect(await ledger.hadFlowBefore(world.clock.now(), signal)).toBe(false);

@@ -46,9 +46,12 @@ describe('the event of an upload that ended', () => {
     expect(completionEvent(receipt, 'mine', where)).toEqual(event);
   });
 
-  it('has another id if the upload ended again', () => {
-    const idOf = (endedAt: string) => JSON.parse(completionEvent({ ...receipt, endedAt }, 'mine', where).detail).id;
-    expect(idOf('2026-01-01T00:01:00.001Z')).not.toBe(idOf('2026-01-01T00:01:00.000Z'));
+  it.each([
+    ['ended again', { endedAt: '2026-01-01T00:01:00.001Z' }, '-1-1767225660001'],
+    ['ended after a retry', { generation: 2 }, '-2-1767225660000'],
+  ])('has another id if the upload %s', (_, change, end) => {
+    const { detail } = completionEvent({ ...receipt, ...change }, 'mine', where);
+    expect(JSON.parse(detail).id).toBe(`${'ab'.repeat(20)}${end}`);
   });
 
   it('of a failure has a type of its own', () => {
@@ -75,10 +78,5 @@ describe('the event of an upload that ended', () => {
 
   it('has our source', () => {
     expect(EVENT_SOURCE).toBe('flowdrop');
-  });
-
-  it('has the generation in its id', () => {
-    const { detail } = completionEvent({ ...receipt, generation: 2 }, 'mine', where);
-    expect(JSON.parse(detail).id).toBe(`${'ab'.repeat(20)}-2-1767225660000`);
   });
 });

@@ -1,18 +1,13 @@
-import { DeleteObjectCommand } from '@aws-sdk/client-s3';
-import { describe, expect, it, onTestFinished } from 'vitest';
-import { retryUploads } from '../../functions/resubmit/retry.ts';
-import { LEDGER, World } from '../support/world.ts';
+import { describe, expect, it } from 'vitest';
+import { ECHO, LEDGER, openWorld, type World } from '../support/world.ts';
 
 const HOUR = 60 * 60_000;
-const signal = new AbortController().signal;
 
 async function worldWithFailure(before: (world: World) => Promise<unknown> = async () => {}): Promise<World> {
-  const world = await World.start();
-  onTestFinished(() => world.close());
+  const world = await openWorld();
   await before(world);
-  world.service.intercept = (_, { operation }) => (operation === 'createFlow' ? { status: 422 } : undefined);
-  await world.upload('a.png', 'x');
-  await world.deliver();
+  world.fault('createFlow', { status: 422 });
+  await world.send('a.png');
   world.service.intercept = undefined;
   return world;
 }
@@ -27,34 +22,17 @@ async function markerOfEntry(world: World): Promise<string> {
 }
 
 describe('the marker of a failure', () => {
-  it('is put for an upload that the service refuses', async () => {
-    const world = await worldWithFailure();
-    expect(await markers(world)).toEqual([await markerOfEntry(world)]);
-  });
-
   it('is put for a flow that fails, before the marker of the running flow is gone', async () => {
-    const world = await World.start({
-      routes: [{ name: 'all', input: 'file', template: 'bytes_echo', parameters: { fail: true } }],
-    });
-    onTestFinished(() => world.close());
+    const world = await openWorld({ routes: [{ ...ECHO, parameters: { fail: true } }] });
     await world.upload('a.png', 'x');
     await world.settle();
     expect(await markers(world)).toEqual([await markerOfEntry(world)]);
     expect(await world.keys(LEDGER, 'running/')).toEqual([]);
   });
 
-  it('is put for no upload that succeeds', async () => {
-    const world = await World.start();
-    onTestFinished(() => world.close());
-    await world.upload('a.png', 'x');
-    await world.settle();
-    expect(await world.entry()).toMatchObject({ state: 'succeeded' });
-    expect(await markers(world)).toEqual([]);
-  });
-
   it('is removed by a retry', async () => {
     const world = await worldWithFailure();
-    await retryUploads([(await world.entry()).upload.id], world.ports, signal);
+    await world.retry();
     expect(await markers(world)).toEqual([]);
     await world.settle();
     expect(await world.entry()).toMatchObject({ state: 'succeeded' });
@@ -65,7 +43,7 @@ describe('the marker of a failure', () => {
     const world = await worldWithFailure((begun) => begun.sweep());
     const [Key = ''] = await markers(world);
     const eventCount = world.events.length;
-    await world.s3.send(new DeleteObjectCommand({ Bucket: LEDGER, Key }));
+    await world.remove(Key, LEDGER);
     world.clock.advance(HOUR);
     expect(await world.sweep()).toMatchObject({ complete: true, repaired: 1 });
     expect(await markers(world)).toEqual([Key]);

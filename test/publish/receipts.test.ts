@@ -1,15 +1,13 @@
-import { DeleteObjectCommand } from '@aws-sdk/client-s3';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { beforeEach, describe, expect, it } from 'vitest';
 import type { Receipt } from '../../functions/publish/receipts.ts';
-import { INBOX, RESULTS, World } from '../support/world.ts';
+import { INBOX, openWorld, RESULTS, type World } from '../support/world.ts';
 
 const signal = new AbortController().signal;
 
 let world: World;
 beforeEach(async () => {
-  world = await World.start();
+  world = await openWorld();
 });
-afterEach(() => world.close());
 
 /** The receipt of the upload that is current now. */
 async function receiptOfCurrent(generation = 1): Promise<Receipt> {
@@ -35,6 +33,12 @@ async function uploaded(content: string): Promise<Receipt> {
   return receiptOfCurrent();
 }
 
+/** In which order the receipts of two uploads are put. */
+const ORDERS: readonly (readonly [string, readonly number[]])[] = [
+  ['older first', [0, 1]],
+  ['newer first', [1, 0]],
+];
+
 const put = (receipt: Receipt) => world.ports.receipts.put(receipt, signal);
 const there = async () => (await world.receipt('a.png')).upload.id;
 
@@ -45,29 +49,20 @@ describe('the receipt at a key', () => {
     expect(await world.receipt('a.png')).toEqual(JSON.parse(JSON.stringify(receipt)));
   });
 
-  it.each([
-    ['older first', [0, 1]],
-    ['newer first', [1, 0]],
-  ])('belongs to the upload that is current there, in any order of the ends: %s', async (_, order) => {
+  it.each(ORDERS)('belongs to the upload that is current there, in any order of the ends: %s', async (_, order) => {
     const receipts = [await uploaded('one'), await uploaded('two')];
     for (const index of order) await put(receipts[index] as Receipt);
     expect(await there()).toBe(receipts[1]?.upload.id);
   });
 
-  it.each([
-    ['older first', [0, 1]],
-    ['newer first', [1, 0]],
-  ])('belongs to the last upload if none is current any more: %s', async (_, order) => {
+  it.each(ORDERS)('belongs to the last upload if none is current any more: %s', async (_, order) => {
     const receipts = [await uploaded('one'), await uploaded('two')];
     await world.remove('a.png');
     for (const index of order) await put(receipts[index] as Receipt);
     expect(await there()).toBe(receipts[1]?.upload.id);
   });
 
-  it.each([
-    ['older first', [0, 1]],
-    ['newer first', [1, 0]],
-  ])('belongs to the last upload that ended if the current one never ends: %s', async (_, order) => {
+  it.each(ORDERS)('belongs to the last upload that ended if the current one never ends: %s', async (_, order) => {
     const receipts = [await uploaded('one'), await uploaded('two')];
     await uploaded('three');
     for (const index of order) await put(receipts[index] as Receipt);
@@ -84,10 +79,7 @@ describe('the receipt at a key', () => {
     expect((await world.receipt('a.png')).generation).toBe(3);
   });
 
-  it.each([
-    ['earlier first', [0, 1]],
-    ['later first', [1, 0]],
-  ])('belongs to the later end of the same generation: %s', async (_, order) => {
+  it.each(ORDERS)('belongs to the later end of the same generation: %s', async (_, order) => {
     const first = await uploaded('one');
     const receipts = [
       first,
@@ -138,8 +130,7 @@ describe('the receipt at a key', () => {
   });
 
   it('follows the same rules on a bucket without versions', async () => {
-    await world.close();
-    world = await World.start({ versioning: undefined });
+    world = await openWorld({ versioning: undefined });
     const receipts = [await uploaded('one'), await uploaded('one')];
     expect(receipts[0]?.upload.id).not.toBe(receipts[1]?.upload.id);
     await put(receipts[1] as Receipt);
@@ -150,8 +141,7 @@ describe('the receipt at a key', () => {
 
 describe('the receipt of an upload outside of the present inbox', () => {
   beforeEach(async () => {
-    await world.close();
-    world = await World.start({ s3: { authorize: ({ resource }) => !resource.startsWith('arn:aws:s3:::old-inbox') } });
+    world = await openWorld({ s3: { authorize: ({ resource }) => !resource.startsWith('arn:aws:s3:::old-inbox') } });
   });
 
   /** The receipt of an upload at the same key of the previous inbox bucket. It is the latest of all uploads. */
@@ -166,24 +156,18 @@ describe('the receipt of an upload outside of the present inbox', () => {
     expect(await there()).toBe(old.upload.id);
   });
 
-  it.each([
-    ['older first', [0, 1]],
-    ['newer first', [1, 0]],
-  ])('gives way to an upload of the present inbox, current or not: %s', async (_, order) => {
+  it.each(ORDERS)('gives way to an upload of the present inbox, current or not: %s', async (_, order) => {
     for (const isCurrent of [true, false]) {
       const today = await uploaded('one');
       const receipts = [ofOldInbox(today), today];
       if (!isCurrent) await world.remove('a.png');
       for (const index of order) await put(receipts[index] as Receipt);
       expect(await there()).toBe(today.upload.id);
-      await world.s3.send(new DeleteObjectCommand({ Bucket: RESULTS, Key: 'a.png/receipt.json' }));
+      await world.remove('a.png/receipt.json', RESULTS);
     }
   });
 
-  it.each([
-    ['older first', [0, 1]],
-    ['newer first', [1, 0]],
-  ])('belongs to the last upload there, and the old bucket is not asked: %s', async (_, order) => {
+  it.each(ORDERS)('belongs to the last upload there, and the old bucket is not asked: %s', async (_, order) => {
     const first = await uploaded('one');
     const later = ofOldInbox(first);
     const earlier = { ...later, upload: { ...later.upload, id: '0'.repeat(40), lastModified: '2026-01-01T00:00:00Z' } };

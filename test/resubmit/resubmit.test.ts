@@ -1,18 +1,17 @@
-import { DeleteObjectCommand } from '@aws-sdk/client-s3';
-import { afterEach, describe, expect, it } from 'vitest';
-import { LEDGER, World } from '../support/world.ts';
+import { beforeEach, describe, expect, it } from 'vitest';
+import { LEDGER, openWorld, type World } from '../support/world.ts';
 
-let world: World | undefined;
-afterEach(() => world?.close());
+let world: World;
+beforeEach(async () => {
+  world = await openWorld();
+});
 
 describe('the marker of a wait that is over', () => {
   it('is replaced by the missing marker of the flow that the upload has by now', async () => {
-    world = await World.start();
-    await world.upload('a', 'hello');
-    await world.deliver();
+    await world.send('a', 'hello');
     const [running = ''] = await world.keys(LEDGER, 'running/');
     const { upload } = await world.entry();
-    await world.s3.send(new DeleteObjectCommand({ Bucket: LEDGER, Key: running }));
+    await world.remove(running, LEDGER);
     const due = { uploadId: upload.id, notBefore: world.clock.now() - 1 };
     await world.ports.ledger.putWaitingMarker(due, new AbortController().signal);
 
@@ -24,28 +23,19 @@ describe('the marker of a wait that is over', () => {
 });
 
 describe('an entry that cannot be read', () => {
-  const damaged = async (count: number) => {
-    const ids = Array.from({ length: count }, (_, index) => index.toString(16).padStart(40, '0'));
-    const notBefore = (world as World).clock.now() - 60_000;
-    await Promise.all(
-      ids.map(async (uploadId) => {
-        await world?.put(LEDGER, `uploads/${uploadId}.json`, '{"schema":99}');
-        await world?.ports.ledger.putWaitingMarker({ uploadId, notBefore }, new AbortController().signal);
-      }),
-    );
-  };
-
   it('is skipped, counted and postponed for an hour, and the tick goes on', async () => {
-    world = await World.start();
-    await damaged(2);
+    for (const uploadId of ['0'.repeat(40), '1'.repeat(40)]) {
+      await world.put(LEDGER, `uploads/${uploadId}.json`, '{"schema":99}');
+      const notBefore = world.clock.now() - 60_000;
+      await world.ports.ledger.putWaitingMarker({ uploadId, notBefore }, new AbortController().signal);
+    }
     expect(await world.tick()).toMatchObject({ result: 'completed', resubmitted: 0 });
     expect(world.count('EntriesUnreadable')).toBe(2);
     expect(world.logged.filter(({ level }) => level === 'error')).toHaveLength(2);
     await world.tick();
     expect(world.count('EntriesUnreadable')).toBe(2);
     expect(await world.keys(LEDGER, 'waiting/')).toHaveLength(2);
-    world.clock.advance(61 * 60_000);
-    await world.tick();
+    await world.tickAfter(61 * 60_000);
     expect(world.count('EntriesUnreadable')).toBe(4);
   });
 });

@@ -1,31 +1,29 @@
-import { describe, expect, it, onTestFinished } from 'vitest';
-import { retryUploads } from '../../functions/resubmit/retry.ts';
+import { describe, expect, it } from 'vitest';
 import type { Settings } from '../../functions/settings/environment.ts';
-import { ECHO, INBOX, World, type WorldOptions } from '../support/world.ts';
+import type { GivenOverrides } from '../../functions/uploads/route-snapshot.ts';
+import { ECHO, INBOX, openWorld, type World, type WorldOptions } from '../support/world.ts';
 
 const MINUTE = 60_000;
-const signal = new AbortController().signal;
 
 let world: World;
 const start = async (options?: WorldOptions) => {
-  const started = await World.start(options);
-  onTestFinished(() => started.close());
-  world = started;
+  world = await openWorld(options);
 };
 
-const retry = async () => {
-  const { id } = (await world.entry()).upload;
-  expect(await retryUploads([id], world.ports, signal)).toEqual([{ upload: id, result: 'resubmitted' }]);
-};
+const retry = async (given?: GivenOverrides) => expect(await world.retry(given)).toBe('resubmitted');
 
 /** Uploads a file that fails because the service does not know its template. */
 async function rejected(body: Uint8Array | string = 'x', metadata: Record<string, string> = {}): Promise<void> {
-  world.service.intercept = (_, { operation }) =>
-    operation === 'createFlow' ? { status: 404, body: '{}' } : undefined;
-  await world.upload('a', body, { Metadata: metadata });
-  await world.deliver();
+  world.fault('createFlow', { status: 404, body: '{}' });
+  await world.send('a', body, { Metadata: metadata });
   world.service.intercept = undefined;
   expect(await world.entry()).toMatchObject({ state: 'failed' });
+}
+
+/** The same, by a template that the route of today may correct. */
+async function startRejected(...upload: Parameters<typeof rejected>): Promise<void> {
+  await start({ routes: [{ ...ECHO, template: 'typo' }] });
+  await rejected(...upload);
 }
 
 /** The embedded S3 has no archive. From now on its answers are those of S3 for an archived object. */
@@ -45,8 +43,7 @@ const corrected = { routes: [{ ...ECHO, name: 'corrected', parameters: { copies:
 
 describe('a retried failure', () => {
   it('takes the route of today’s configuration', async () => {
-    await start({ routes: [{ ...ECHO, template: 'typo' }] });
-    await rejected();
+    await startRejected();
     world.redeploy(corrected);
     await retry();
     await world.settle();
@@ -63,8 +60,7 @@ describe('a retried failure', () => {
     [true, 3],
     [undefined, 2],
   ])('takes its own overrides as the route of today allows them: %s', async (overrides, copies) => {
-    await start({ routes: [{ ...ECHO, template: 'typo' }] });
-    await rejected('x', { 'flow-parameters': '{"copies":3}' });
+    await startRejected('x', { 'flow-parameters': '{"copies":3}' });
     world.redeploy({ routes: [{ ...ECHO, parameters: { copies: 2 }, overrides }] });
     await retry();
     await world.settle();
@@ -72,12 +68,10 @@ describe('a retried failure', () => {
   });
 
   it('takes other parameters that the operator gives, once, as the route allows it', async () => {
-    await start({ routes: [{ ...ECHO, template: 'typo' }] });
-    await rejected('x', { 'flow-parameters': 'no JSON' });
+    await startRejected('x', { 'flow-parameters': 'no JSON' });
     world.redeploy({ routes: [{ ...ECHO, parameters: { copies: 2 }, overrides: true }] });
-    const { id } = (await world.entry()).upload;
     const given = { parameters: { copies: 3 } };
-    expect(await retryUploads([id], world.ports, signal, given)).toEqual([{ upload: id, result: 'resubmitted' }]);
+    await retry(given);
     expect(await world.entry()).toMatchObject({ state: 'waiting', reroute: given });
     await world.settle();
     expect(world.service.flows).toMatchObject([{ parameters: { copies: 3 } }]);
@@ -87,35 +81,26 @@ describe('a retried failure', () => {
   });
 
   it('keeps them while it waits, and another retry of the wait does too', async () => {
-    await start({ routes: [{ ...ECHO, template: 'typo' }] });
-    await rejected();
+    await startRejected();
     world.redeploy({ routes: [{ ...ECHO, overrides: true }] });
-    const { id } = (await world.entry()).upload;
-    await retryUploads([id], world.ports, signal, { parameters: { copies: 3 } });
+    await retry({ parameters: { copies: 3 } });
     // A waiting upload may have been sent with the parameters that it has.
-    expect(await retryUploads([id], world.ports, signal, { parameters: { copies: 4 } })).toEqual([
-      { upload: id, result: 'under way' },
-    ]);
+    expect(await world.retry({ parameters: { copies: 4 } })).toBe('under way');
     await retry();
     await world.settle();
     expect(world.service.flows).toMatchObject([{ parameters: { copies: 3 } }]);
   });
 
   it('is left as it is if its route does not allow other parameters', async () => {
-    await start({ routes: [{ ...ECHO, template: 'typo' }] });
-    await rejected();
-    const { id } = (await world.entry()).upload;
-    expect(await retryUploads([id], world.ports, signal, { parameters: null })).toEqual([
-      { upload: id, result: 'overrides not allowed' },
-    ]);
+    await startRejected();
+    expect(await world.retry({ parameters: null })).toBe('overrides not allowed');
     expect(await world.entry()).toMatchObject({ state: 'failed', generation: 1 });
   });
 
   it('fails, and is not sent, if its route stopped to allow them before it was claimed', async () => {
     await start({ routes: [{ ...ECHO, template: 'typo', overrides: true }] });
     await rejected();
-    const { id } = (await world.entry()).upload;
-    await retryUploads([id], world.ports, signal, { parameters: null });
+    await retry({ parameters: null });
     world.redeploy({ routes: [ECHO] });
     await world.settle();
     expect(world.service.flows).toEqual([]);
@@ -125,8 +110,7 @@ describe('a retried failure', () => {
   });
 
   it('takes that route although its first claim died before anything was sent', async () => {
-    await start({ routes: [{ ...ECHO, template: 'typo' }] });
-    await rejected();
+    await startRejected();
     world.redeploy(corrected);
     await retry();
     const { open } = world.ports.inbox;
@@ -141,8 +125,7 @@ describe('a retried failure', () => {
   });
 
   it('has the tag of the pipeline’s name of today', async () => {
-    await start({ routes: [{ ...ECHO, template: 'typo' }] });
-    await rejected();
+    await startRejected();
     world.redeploy({ ...corrected, pipeline: 'renamed' });
     await retry();
     await world.deliver();
@@ -151,11 +134,10 @@ describe('a retried failure', () => {
   });
 
   it('keeps the route that was written down, once a request may have been sent with it', async () => {
-    await start({ routes: [{ ...ECHO, template: 'typo' }] });
-    await rejected();
+    await startRejected();
     world.redeploy(corrected);
     await retry();
-    world.service.intercept = (_, { operation }) => (operation === 'createFlow' ? { status: 503 } : undefined);
+    world.fault('createFlow', { status: 503 });
     await world.deliver();
     world.service.intercept = undefined;
     expect(await world.entry()).toMatchObject({ state: 'waiting', route: { name: 'corrected' } });
@@ -174,8 +156,7 @@ describe('a retried failure', () => {
   ])('that does not pass today’s checks ends failed again: %s', async (code, body, metadata, change) => {
     await start({ routes: [{ ...ECHO, template: 'typo' }] });
     if (body === '') {
-      await world.upload('a', body);
-      await world.deliver();
+      await world.send('a', body);
     } else await rejected(body, metadata);
     world.redeploy(change);
     await retry();
@@ -223,8 +204,7 @@ describe('the completion event', () => {
 
   it('of a failed flow is sent by the retry if it was lost', async () => {
     await start({ routes: [{ ...ECHO, parameters: { fail: true } }] });
-    await world.upload('a', 'x');
-    await world.deliver();
+    await world.send('a');
     world.clock.advance(5 * MINUTE);
     loseEvent();
     await expect(world.tick()).rejects.toThrow();
@@ -248,9 +228,9 @@ describe('the completion event', () => {
     await world.sweep(); // The deployment's first day.
     loseEvent();
     await rejected();
-    for (const { receiptHandle } of world.queue.receive({ max: 10 })) world.queue.delete(receiptHandle);
+    world.takeMessages();
     world.clock.advance(60 * MINUTE);
-    for (const { receiptHandle } of world.queue.receive({ max: 10 })) world.queue.delete(receiptHandle);
+    world.takeMessages();
     for (let i = 0; i < 3; i += 1) {
       await world.sweep();
       world.clock.advance(60 * MINUTE);
@@ -262,8 +242,7 @@ describe('the completion event', () => {
 describe('a retried doubt', () => {
   it('that was held keeps its route and its generation', async () => {
     await start({ settings: { inDoubt: 'hold' }, service: { variation: { listFlows: 404 } } });
-    world.service.intercept = (_, { operation, n }) =>
-      operation === 'createFlow' && n === 1 ? { status: 500 } : undefined;
+    world.fault('createFlow', { status: 500 }, 1);
     await world.upload('a', 'x');
     await world.waitOutDoubt();
     expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'held' });

@@ -1,10 +1,10 @@
-import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
+import { beforeEach, describe, expect, it } from 'vitest';
 import { firstClaim, type Wait, waiting, waitingMarkerOf } from '../../functions/ledger/entry.ts';
 import type { WaitingMarker } from '../../functions/ledger/keys.ts';
 import { WaitingUploads } from '../../functions/resubmit/waiting-uploads.ts';
 import { uploadId } from '../../functions/uploads/upload.ts';
 import { never } from '../flow-service/scripted.ts';
-import { INBOX, LEDGER, World } from '../support/world.ts';
+import { INBOX, LEDGER, openWorld, type World } from '../support/world.ts';
 
 const SECOND = 1_000;
 const MINUTE = 60 * SECOND;
@@ -13,9 +13,7 @@ const HOUR = 60 * MINUTE;
 let world: World;
 let waitingUploads: WaitingUploads;
 beforeEach(async () => {
-  const started = await World.start();
-  onTestFinished(() => started.close());
-  world = started;
+  world = await openWorld();
   waitingUploads = new WaitingUploads(world.ports, undefined, () => true);
 });
 
