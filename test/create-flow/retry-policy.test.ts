@@ -17,10 +17,9 @@ import { UploadGoneError, UploadUnreadableError } from '../../functions/uploads/
 
 const MINUTE = 60_000;
 
-/** A claim of an upload whose id begins with these digits. The first eight of them spread its waits. */
-/** @param digits the first ones of the hash in the upload id. */
-const claimOf = (digits: string, more: object = {}) => ({
-  ...firstClaim(
+/** A claim of an upload whose hash begins with these digits. The first eight of them spread its waits. */
+const claimOf = (digits: string) =>
+  firstClaim(
     {
       id: `00000000${digits}`.padEnd(40, '0'),
       bucket: 'inbox',
@@ -32,88 +31,49 @@ const claimOf = (digits: string, more: object = {}) => ({
     },
     { name: 'r', input: 'file', template: 't' },
     { claimedAt: 1_000, deadline: 100_000, pipeline: 'test' },
-  ),
-  ...more,
-});
+  );
 /** In the middle of the spread, where a wait has exactly its nominal length. */
 const claim = claimOf('8');
 const fourthWait = { ...claim, waits: 3, attempts: 2 };
 
+const throttled = (retryAfterMs?: number) => new ThrottledError('429', { retryAfterMs });
+
 describe('an error of sending', () => {
-  it.each([
-    ['a doubt', new InDoubtError('?'), { kind: 'doubt', counted: true, delayMs: 16 * MINUTE }],
-    [
-      'a doubt after an answer of a busy service',
-      new InDoubtError('?', { cause: new ThrottledError('503', { retryAfterMs: 80_000 }) }),
-      { kind: 'doubt', counted: false, delayMs: 90_000 },
-    ],
-    [
-      'a refusal',
-      new RejectedError('No', { status: 422 }),
-      { kind: 'fail', failure: { code: 'rejected', message: 'No' } },
-    ],
-    [
-      'a text that is not UTF-8',
-      new InvalidTextError('Not UTF-8'),
-      { kind: 'fail', failure: { code: 'invalid-text', message: 'Not UTF-8' } },
-    ],
-    [
-      'an upload that is gone',
-      new UploadGoneError('b/a was deleted'),
-      { kind: 'fail', failure: { code: 'upload-gone', message: 'b/a was deleted.' } },
-    ],
-    [
-      'a refused token',
-      new UnauthorisedError('401'),
-      { kind: 'wait', reason: 'unauthorised', counted: false, delayMs: MINUTE },
-    ],
-    [
-      'a forbidden file',
-      new ForbiddenError('403'),
-      { kind: 'wait', reason: 'forbidden', counted: true, delayMs: 16 * MINUTE },
-    ],
-    [
-      'throttling for an unknown time',
-      new ThrottledError('429', {}),
-      { kind: 'wait', reason: 'throttled', counted: false, delayMs: 40_000 },
-    ],
-    [
-      'throttling for longer, an eighth more',
-      new ThrottledError('429', { retryAfterMs: 80_000 }),
-      { kind: 'wait', reason: 'throttled', counted: false, delayMs: 90_000 },
-    ],
-    [
-      'throttling for a moment',
-      new ThrottledError('429', { retryAfterMs: 0 }),
-      { kind: 'wait', reason: 'throttled', counted: false, delayMs: 40_000 },
-    ],
-    [
-      'no turn in time, never sent',
-      new ThrottledError('no turn', { wasSent: false }),
-      { kind: 'wait', reason: 'throttled', counted: false, delayMs: 0 },
-    ],
+  const waits: readonly (readonly [what: string, error: Error, reason: string, counted: boolean, delayMs: number])[] = [
+    ['a refused token', new UnauthorisedError('401'), 'unauthorised', false, MINUTE],
+    ['a forbidden file', new ForbiddenError('403'), 'forbidden', true, 16 * MINUTE],
+    ['throttling for an unknown time', throttled(), 'throttled', false, 40_000],
+    ['throttling for longer, an eighth more', throttled(80_000), 'throttled', false, 90_000],
+    ['throttling for a moment', throttled(0), 'throttled', false, 40_000],
+    ['no turn in time, never sent', new ThrottledError('no turn', { wasSent: false }), 'throttled', false, 0],
     [
       'no turn in time, while the service is left alone',
       new ThrottledError('no turn', { wasSent: false, retryAfterMs: 80_000 }),
-      { kind: 'wait', reason: 'throttled', counted: false, delayMs: 80_000 },
+      'throttled',
+      false,
+      80_000,
     ],
-    [
-      'a service that was not reached',
-      new UnavailableError('No', { bodyStarted: false }),
-      { kind: 'wait', reason: 'unavailable', counted: false, delayMs: 40_000 },
-    ],
-    [
-      'a service that broke off',
-      new UnavailableError('No', { bodyStarted: true }),
-      { kind: 'wait', reason: 'unavailable', counted: true, delayMs: 16 * MINUTE },
-    ],
-    [
-      'an upload that cannot be read',
-      new UploadUnreadableError('No'),
-      { kind: 'wait', reason: 'unavailable', counted: true, delayMs: 16 * MINUTE },
-    ],
-  ])('is classified by its kind: %s', (_, error, decision) => {
-    expect(classify(error, fourthWait, 2_000)).toEqual(decision);
+    ['an unreached service', new UnavailableError('No', { bodyStarted: false }), 'unavailable', false, 40_000],
+    ['a service that broke off', new UnavailableError('No', { bodyStarted: true }), 'unavailable', true, 16 * MINUTE],
+    ['an upload that cannot be read', new UploadUnreadableError('No'), 'unavailable', true, 16 * MINUTE],
+  ];
+  it.each(waits)('has the upload wait: %s', (_, error, reason, counted, delayMs) => {
+    expect(classify(error, fourthWait, 2_000)).toEqual({ kind: 'wait', reason, counted, delayMs });
+  });
+
+  it.each([
+    ['no answer', new InDoubtError('?'), true, 16 * MINUTE],
+    ['the answer of a busy service', new InDoubtError('?', { cause: throttled(80_000) }), false, 90_000],
+  ])('leaves a doubt: %s', (_, error, counted, delayMs) => {
+    expect(classify(error, fourthWait, 2_000)).toEqual({ kind: 'doubt', counted, delayMs });
+  });
+
+  it.each([
+    ['a refusal', new RejectedError('No', { status: 422 }), 'rejected', 'No'],
+    ['a text that is not UTF-8', new InvalidTextError('Not UTF-8'), 'invalid-text', 'Not UTF-8'],
+    ['an upload that is gone', new UploadGoneError('b/a was deleted'), 'upload-gone', 'b/a was deleted.'],
+  ])('fails the upload: %s', (_, error, code, message) => {
+    expect(classify(error, fourthWait, 2_000)).toEqual({ kind: 'fail', failure: { code, message } });
   });
 
   it('with a refused token waits longer each time', () => {
@@ -169,7 +129,7 @@ describe('a wait', () => {
     expect(backoffMs(claimOf('ffffffff'))).toBe(7_500);
     expect(countedBackoffMs(claimOf('00000000'))).toBe(30_000);
     expect(countedBackoffMs(claimOf('c0000000'))).toBe(75_000);
-    const error = new ThrottledError('429', { retryAfterMs: 100_000 });
+    const error = throttled(100_000);
     expect(classify(error, claimOf('00000000'), 0)).toMatchObject({ delayMs: 100_000 });
     expect(classify(error, claimOf('c0000000'), 0)).toMatchObject({ delayMs: 118_750 });
   });
