@@ -290,12 +290,6 @@ describe('many flows that are due', () => {
     expect(world.service.counts.getFlow - before.getFlow).toBeLessThanOrEqual((8 * 60) / 4);
   });
 
-  it('are collected if the listing shows them as ended', async () => {
-    await start();
-    await flowsOf(named(30));
-    expect(await world.tickAfter(20 * MINUTE)).toMatchObject({ succeeded: 30 });
-  });
-
   it('are collected a few polls later if the listing calls them running for ever', async () => {
     await start();
     listAll(await flowsOf(named(30)), 'running');

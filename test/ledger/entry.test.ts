@@ -34,6 +34,7 @@ const flow = { id: 'flow-1', createdAt: 20_000 };
 const asset = { id: 'a', key: 'a.png/flow-1/a.glb', bytes: 1, mediaType: 'model/gltf-binary', sha256: '00' };
 const failure = { code: 'rejected', message: 'No.' } as const;
 const later = { claimedAt: 100_000, deadline: 160_000, pipeline: 'mine' };
+const doubt = { claimedAt: 1, sentBy: 2 };
 const wait = { reason: 'throttled', message: 'Slow down', notBefore: 99_000, counted: false } as const;
 
 describe('a first claim', () => {
@@ -96,7 +97,6 @@ describe('a wait', () => {
   });
 
   it('keeps a doubt', () => {
-    const doubt = { claimedAt: 1, sentBy: 2 };
     expect(waiting({ ...claim, doubt }, wait).doubt).toEqual(doubt);
     expect(waiting(claim, wait).doubt).toBeUndefined();
   });
@@ -127,11 +127,11 @@ describe('a doubt', () => {
   });
 
   it('is settled without a change to anything else', () => {
-    expect(withoutDoubt({ ...claim, doubt: { claimedAt: 1, sentBy: 2 } })).toEqual(claim);
+    expect(withoutDoubt({ ...claim, doubt })).toEqual(claim);
   });
 
   it('ends with an answer that names a flow', () => {
-    expect(running({ ...claim, doubt: { claimedAt: 1, sentBy: 2 } }, flow).doubt).toBeUndefined();
+    expect(running({ ...claim, doubt }, flow).doubt).toBeUndefined();
   });
 });
 
@@ -184,20 +184,18 @@ describe('a retry by the operator', () => {
     const again = retried(failed, 500);
     expect(again).toMatchObject({ state: 'waiting', reason: 'retried', generation: 2, attempts: 0, waits: 0 });
     expect(again).toMatchObject({ notBefore: 500, message: 'Retried by the operator.' });
-    const doubt = { claimedAt: 1, sentBy: 2 };
     expect(retried({ ...failed, doubt }, 500).doubt).toBeUndefined();
     expect(again).not.toHaveProperty('flow');
     expect(again).not.toHaveProperty('failure');
   });
 
   it('of a held doubt stays in its generation and accepts the risk', () => {
-    const held = waiting({ ...claim, doubt: { claimedAt: 1, sentBy: 2 } }, { ...wait, reason: 'held' });
+    const held = waiting({ ...claim, doubt }, { ...wait, reason: 'held' });
     expect(retried(held, 500)).toMatchObject({ generation: 1, reason: 'retried' });
     expect(retried(held, 500).doubt).toBeUndefined();
   });
 
   it('of any other wait still settles its doubt', () => {
-    const doubt = { claimedAt: 1, sentBy: 2 };
     const inDoubt = waiting({ ...claim, doubt: { ...doubt, nextAttemptAt: 900 } }, { ...wait, reason: 'in-doubt' });
     expect(retried(inDoubt, 500).doubt).toEqual(doubt);
   });

@@ -63,17 +63,6 @@ describe('an upload that no notification brought', () => {
     },
   );
 
-  it.each(['\n', 'a\u0001b', '+ %'])('is found although a listing may change its key: %j', async (key) => {
-    await start({ s3: { keysMax: 1 } });
-    await sweep();
-    for (const each of [key, `${key}2`]) await unannounced(each);
-    expect(await sweepAfter(HOUR)).toMatchObject({ complete: true, missed: 2 });
-    await world.settle();
-    expect(world.service.flows).toHaveLength(2);
-    world.clock.advance(HOUR);
-    expect(await sweep({ since: '2000-01-01', dryRun: true })).toMatchObject({ missed: 0 });
-  });
-
   it('is not submitted before it is a quarter of an hour old', async () => {
     await start();
     await sweep();
@@ -270,25 +259,6 @@ describe('an upload that is years older than the pipeline', () => {
       expect(world.count(metric)).toBeGreaterThanOrEqual(600);
       expect(world.count(metric)).toBeLessThan(24 * 3600);
     }
-  });
-});
-
-describe('an upload whose entry was lost', () => {
-  it('replaces the receipt of its failure when it is swept and succeeds, and its event has another id', async () => {
-    await start();
-    world.fault('createFlow', { status: 422, body: '{}' });
-    await world.send('a');
-    expect((await world.receipt('a')).status).toBe('failed');
-    world.service.intercept = undefined;
-    for (const Key of await world.keys(LEDGER, 'uploads/')) {
-      await world.remove(Key, LEDGER);
-    }
-    world.clock.advance(HOUR);
-    await sweep({ since: new Date(world.clock.now() - 2 * HOUR).toISOString() });
-    await world.settle();
-    expect((await world.receipt('a')).status).toBe('succeeded');
-    const ids = world.events.map(({ detail }) => JSON.parse(detail).id);
-    expect(new Set(ids).size).toBe(2);
   });
 });
 
