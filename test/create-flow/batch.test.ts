@@ -123,8 +123,7 @@ describe('large files that share a slow line', () => {
 
 describe('an upload that the pace kept waiting past half of the time', () => {
   it('waits in the ledger as throttled, due at once if it was never sent', async () => {
-    // Retry-After then lasts half a second, in which the next upload must begin.
-    await start({ speed: 2, settings: { uploadConcurrency: 1 } });
+    await start({ isVirtual: true, settings: { uploadConcurrency: 1 } });
     world.remainingMs = MINUTE;
     // The first upload is refused, then takes more than half of the time. All others are refused.
     world.service.intercept = (_, { operation, n }) => {

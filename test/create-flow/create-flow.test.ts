@@ -237,7 +237,7 @@ describe('an upload that the service does not take now', () => {
   });
 
   it('is not sent in a hot loop if the service keeps saying Retry-After: 0', async () => {
-    await start({ speed: 10 });
+    await start({ isVirtual: true });
     world.remainingMs = 50_000;
     world.fault('createFlow', { status: 429, headers: { 'retry-after': '0' } });
     await world.send('a');
@@ -333,7 +333,7 @@ describe('an upload in doubt', () => {
     ['is not given up if the listing fails then', { status: 503 }],
     ['is not given up if the listing is throttled then', { status: 429 }],
   ])('is looked into within minutes if the service is busy for hours; its flow %s', async (_, fault) => {
-    await start({ speed: 10, service: { variation: { listingDelayMs: 3 * MINUTE } } });
+    await start({ isVirtual: true, service: { variation: { listingDelayMs: 3 * MINUTE } } });
     let listings = 0;
     world.service.intercept = (_request, { operation, n }) => {
       if (operation === 'createFlow' && n === 1) {

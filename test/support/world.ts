@@ -68,8 +68,6 @@ export interface WorldOptions {
   readonly transport?: (direct: Transport, service: URL) => Transport;
   /** Most pages that one look for a flow reads. Default: that of the functions. */
   readonly findPagesMax?: number;
-  /** Factor by which time passes faster. Default 1. */
-  readonly speed?: number;
   /**
    * Time passes at once, and only during invocations. S3 and the service are then called in this process, without
    * sockets, and a test may wait for nothing but this clock. Default false.
@@ -84,19 +82,14 @@ interface WorldClock extends Clock {
   during<T>(body: () => Promise<T>): Promise<T>;
 }
 
-/** The system's clock, which a test can move on. With a speed above 1, all waits are shorter by that factor. */
+/** The system's clock, which a test can move on. */
 class MovableClock implements WorldClock {
-  readonly #start = Date.now();
-  readonly #speed: number;
   #offset = 0;
-  constructor(speed: number) {
-    this.#speed = speed;
-  }
   now(): number {
-    return this.#start + (Date.now() - this.#start) * this.#speed + this.#offset;
+    return Date.now() + this.#offset;
   }
   sleep(ms: number, signal?: AbortSignal): Promise<void> {
-    return systemClock.sleep(ms / this.#speed, signal);
+    return systemClock.sleep(ms, signal);
   }
   advance(ms: number): void {
     this.#offset += ms;
@@ -163,7 +156,7 @@ interface Servers {
 
 /** Starts the servers of a world. @param onEvent hears of every event of the embedded S3. */
 async function startServers(options: WorldOptions, onEvent: (record: S3EventRecord) => void): Promise<Servers> {
-  const clock = options.isVirtual === true ? new VirtualTime() : new MovableClock(options.speed ?? 1);
+  const clock = options.isVirtual === true ? new VirtualTime() : new MovableClock();
   const s3 = new EmbeddedS3({ clock, onEvent, ...options.s3 });
   s3.createBucket(INBOX, 'versioning' in options ? { versioning: options.versioning } : { versioning: 'Enabled' });
   s3.createBucket(RESULTS);
