@@ -1,4 +1,4 @@
-import { CreateBucketCommand, PutObjectCommand } from '@aws-sdk/client-s3';
+import { CreateBucketCommand } from '@aws-sdk/client-s3';
 import { describe, expect, it } from 'vitest';
 import { firstClaim } from '../../functions/ledger/entry.ts';
 import { PassUnderWayError, SinceTooEarlyError } from '../../functions/sweep/sweep.ts';
@@ -8,6 +8,7 @@ import { ECHO, INBOX, LEDGER, openWorld, type World, type WorldOptions } from '.
 
 const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
+const DAY = 24 * HOUR;
 
 let world: World;
 const start = async (options?: WorldOptions) => {
@@ -21,6 +22,9 @@ function sweepAfter(ms: number) {
   world.clock.advance(ms);
   return world.sweep();
 }
+
+/** So long ago, as an operator writes a time. */
+const ago = (ms: number): string => new Date(world.clock.now() - ms).toISOString();
 
 /** An upload whose notification never comes. */
 async function unannounced(key: string, body = 'x', ContentType?: string): Promise<void> {
@@ -85,7 +89,7 @@ describe('an upload that no notification brought', () => {
     await unannounced('text.x', 'x', 'text/plain');
     await unannounced('picture.x', 'x', 'image/png');
     for (let day = 0; day < 3; day += 1) {
-      world.clock.advance(24 * HOUR);
+      world.clock.advance(DAY);
       expect(await sweep({ dryRun: true })).toMatchObject({ missed: day === 0 ? 1 : 0 });
       expect(await sweep()).toMatchObject({ missed: day === 0 ? 1 : 0 });
       await world.settle();
@@ -126,7 +130,7 @@ describe('an upload from before the deployment', () => {
     await unannounced('old');
     await world.tickAfter(48 * HOUR);
     expect(await sweepAfter(HOUR)).toMatchObject({ missed: 0 });
-    const since = new Date(world.clock.now() - 72 * HOUR).toISOString();
+    const since = ago(72 * HOUR);
     expect(await sweep({ since, dryRun: true })).toMatchObject({ complete: true, missed: 1 });
     expect(world.queue.counts().visible).toBe(0);
     expect(await sweep({ since })).toMatchObject({ complete: true, missed: 1 });
@@ -167,7 +171,7 @@ describe('if entries expire', () => {
     await sweep();
     world.clock.advance(MINUTE);
     await unannounced('old');
-    world.clock.advance(31 * 24 * HOUR);
+    world.clock.advance(31 * DAY);
     await unannounced('new');
     expect(await sweepAfter(HOUR)).toMatchObject({ compared: 1, missed: 1 });
     await world.settle();
@@ -181,21 +185,19 @@ describe('if entries expire', () => {
 });
 
 describe('a backfill from before the ledger’s retention', () => {
-  const since = (days: number) => new Date(world.clock.now() - days * 24 * HOUR).toISOString();
-
   it('is refused, since entries from then may have expired, and the error says how to force it', async () => {
     await start({ settings: { ledgerRetentionDays: 30 } });
     await sweep();
-    await expect(sweep({ since: since(31) })).rejects.toThrow(SinceTooEarlyError);
-    await expect(sweep({ since: since(31), dryRun: true })).rejects.toThrow('"force": true');
-    expect(await sweep({ since: since(29) })).toMatchObject({ complete: true });
-    expect(await sweep({ since: since(31), force: true })).toMatchObject({ complete: true });
+    await expect(sweep({ since: ago(31 * DAY) })).rejects.toThrow(SinceTooEarlyError);
+    await expect(sweep({ since: ago(31 * DAY), dryRun: true })).rejects.toThrow('"force": true');
+    expect(await sweep({ since: ago(29 * DAY) })).toMatchObject({ complete: true });
+    expect(await sweep({ since: ago(31 * DAY), force: true })).toMatchObject({ complete: true });
   });
 
   it('is not refused if entries are kept for ever', async () => {
     await start();
     await sweep();
-    expect(await sweep({ since: since(4_000) })).toMatchObject({ complete: true });
+    expect(await sweep({ since: ago(4_000 * DAY) })).toMatchObject({ complete: true });
   });
 });
 
@@ -206,27 +208,22 @@ describe('a backfill that takes long', () => {
     await unannounced('a');
     await unannounced('b');
     await world.s3.send(new CreateBucketCommand({ Bucket: 'new-inbox' }));
-    await world.s3.send(new PutObjectCommand({ Bucket: 'new-inbox', Key: 'c', Body: 'x' }));
-    world.clock.advance(29 * 24 * HOUR);
+    await world.put('new-inbox', 'c', 'x');
+    world.clock.advance(29 * DAY);
     world.remainingMs = 1_500;
-    const since = new Date(world.clock.now() - 29 * 24 * HOUR - HOUR).toISOString();
+    const since = ago(29 * DAY + HOUR);
     await sweep({ since, uploadsPerSecond: 0.01, ...more });
     world.takeMessages();
   }
-  const isSubmitted = () => world.queue.counts().visible > 0;
 
-  it('leaves alone the uploads whose entries may have expired meanwhile', async () => {
-    await begun();
-    world.clock.advance(2 * 24 * HOUR);
+  it.each([
+    ['not forced', {}, 0],
+    ['forced', { force: true }, 1],
+  ])('submits uploads whose entries may have expired meanwhile only if forced: %s', async (_, more, submitted) => {
+    await begun(more);
+    world.clock.advance(2 * DAY);
     await world.collect();
-    expect(isSubmitted()).toBe(false);
-  });
-
-  it('goes on with them if it is forced', async () => {
-    await begun({ force: true });
-    world.clock.advance(2 * 24 * HOUR);
-    await world.collect();
-    expect(isSubmitted()).toBe(true);
+    expect(world.queue.counts().visible).toBe(submitted);
   });
 
   it('begins again if the inbox was replaced', async () => {
@@ -245,11 +242,11 @@ describe('an upload that is years older than the pipeline', () => {
   it('counts from its arrival: for the time to its result, and for how long it waits', async () => {
     await start();
     await unannounced('old');
-    world.clock.advance(2 * 365 * 24 * HOUR);
+    world.clock.advance(2 * 365 * DAY);
     let isThrottled = true;
     world.service.intercept = (_, { operation }) =>
       operation === 'createFlow' && isThrottled ? { status: 429, headers: { 'retry-after': '60' } } : undefined;
-    await sweep({ since: new Date(world.clock.now() - 3 * 365 * 24 * HOUR).toISOString() });
+    await sweep({ since: ago(3 * 365 * DAY) });
     await world.deliver();
     isThrottled = false;
     world.clock.advance(10 * MINUTE);
@@ -263,16 +260,13 @@ describe('an upload that is years older than the pipeline', () => {
 });
 
 describe('a daily sweep', () => {
-  const DAY = 24 * HOUR;
-
   /** Claims a made-up upload, as an invocation does that dies then. */
-  async function claimed(key: string, lastModified: number): Promise<string> {
+  async function claimed(key: string, lastModified: number): Promise<void> {
     const facts = { bucket: INBOX, key, etag: 'e', bytes: 1, lastModified, mediaType: 'a/b' };
     const upload = { id: uploadId(facts), ...facts };
     const claimedAt = world.clock.now();
     const claim = firstClaim(upload, ECHO, { claimedAt, deadline: claimedAt + MINUTE, pipeline: 'test' });
     await world.ports.ledger.create(claim, never);
-    return upload.id;
   }
 
   it('makes the same requests with and without a year of entries', async () => {
@@ -331,8 +325,6 @@ describe('a daily sweep', () => {
 });
 
 describe('an upload that is too old for the daily sweep', () => {
-  const DAY = 24 * HOUR;
-
   /** Lets an hour pass. Then every message is visible, and is lost. */
   function loseMessages(): void {
     world.clock.advance(HOUR);
@@ -431,10 +423,8 @@ describe('a sweep that meets trouble', () => {
 });
 
 describe('a backfill', () => {
-  const ago = (hours: number) => new Date(world.clock.now() - hours * HOUR).toISOString();
-
   /** Files from before the deployment's first day, and a backfill of them that is cut off after a few. */
-  async function cutOff({ since = ago(2), uploadsPerSecond = 10 } = {}): Promise<string> {
+  async function cutOff({ since = ago(2 * HOUR), uploadsPerSecond = 10 } = {}): Promise<string> {
     for (let i = 0; i < 20; i += 1) await unannounced(`old/${String(i).padStart(2, '0')}`);
     world.clock.advance(HOUR);
     world.remainingMs = 1_500;
@@ -447,7 +437,7 @@ describe('a backfill', () => {
     await start();
     for (let i = 0; i < 10; i += 1) await unannounced(`${i}`);
     world.clock.advance(HOUR);
-    const request = { since: ago(2), uploadsPerSecond: 100 };
+    const request = { since: ago(2 * HOUR), uploadsPerSecond: 100 };
     const summaries = await Promise.all([sweep(request), sweep(request)]);
     expect(summaries.flatMap((summary) => summary?.missed ?? [])).toEqual([10]);
     expect(world.queue.counts().visible).toBe(10);
@@ -467,7 +457,7 @@ describe('a backfill', () => {
     await start();
     for (let i = 0; i < 10; i += 1) await unannounced(`${i}`);
     world.clock.advance(HOUR);
-    const since = ago(2);
+    const since = ago(2 * HOUR);
     const begun = { since, startedAt: new Date(world.clock.now()).toISOString(), compared: 0, missed: 0, repaired: 0 };
     expect(await world.requestSweep({ since })).toEqual({ underWay: { backfill: begun }, ended: {} });
     expect(world.queue.counts().visible).toBe(0);
@@ -487,7 +477,7 @@ describe('a backfill', () => {
     await unannounced('old');
     world.clock.advance(HOUR);
     world.fault('getAsset', { delayMs: HOUR });
-    await world.requestSweep({ since: ago(2) });
+    await world.requestSweep({ since: ago(2 * HOUR) });
     await world.collect().catch(() => {});
     expect(world.queue.counts().visible).toBe(1);
   });
@@ -495,11 +485,11 @@ describe('a backfill', () => {
   it('from another day is refused until the one under way has ended or was stopped', async () => {
     await start();
     await cutOff();
-    await expect(sweep({ since: ago(9) })).rejects.toThrow(PassUnderWayError);
-    await expect(sweep({ since: ago(9) })).rejects.toThrow('"stop": true');
-    await expect(sweep({ since: ago(8), dryRun: true })).resolves.toMatchObject({ complete: true, missed: 20 });
+    await expect(sweep({ since: ago(9 * HOUR) })).rejects.toThrow(PassUnderWayError);
+    await expect(sweep({ since: ago(9 * HOUR) })).rejects.toThrow('"stop": true');
+    await expect(sweep({ since: ago(8 * HOUR), dryRun: true })).resolves.toMatchObject({ complete: true, missed: 20 });
     await world.requestSweep({ stop: true });
-    expect(await sweep({ since: ago(9), uploadsPerSecond: 500 })).toMatchObject({ complete: true });
+    expect(await sweep({ since: ago(9 * HOUR), uploadsPerSecond: 500 })).toMatchObject({ complete: true });
   });
 
   it('that is stopped and requested again is left by its old run', async () => {
@@ -507,7 +497,7 @@ describe('a backfill', () => {
     for (let i = 0; i < 40; i += 1) await unannounced(`${String(i).padStart(2, '0')}`);
     world.clock.advance(HOUR);
     world.remainingMs = 60_000;
-    const request = { since: ago(2), uploadsPerSecond: 1 };
+    const request = { since: ago(2 * HOUR), uploadsPerSecond: 1 };
     await world.requestSweep(request);
     const again = async () => {
       await world.clock.sleep(1_000);
@@ -528,7 +518,7 @@ describe('a backfill', () => {
     await sweep();
     const before = await sweepState();
     world.clock.advance(48 * HOUR);
-    await sweep({ since: ago(1) });
+    await sweep({ since: ago(HOUR) });
     const after = await sweepState();
     expect(after.watermark).toBe(before.watermark);
     await sweep();
@@ -562,7 +552,7 @@ describe('a backfill', () => {
     await start();
     for (let i = 0; i < 5; i += 1) await unannounced(`${i}`);
     world.clock.advance(HOUR);
-    await world.requestSweep({ since: ago(2), uploadsPerSecond: 2 });
+    await world.requestSweep({ since: ago(2 * HOUR), uploadsPerSecond: 2 });
     const stop = async () => {
       await world.clock.sleep(1_000);
       await world.requestSweep({ stop: true });
@@ -577,7 +567,7 @@ describe('a backfill', () => {
     const since = await cutOff({ uploadsPerSecond: 0.1 });
     world.clock.advance(MINUTE);
     await unannounced('new');
-    expect(await sweepAfter(24 * HOUR)).toMatchObject({ complete: true, missed: expect.any(Number) });
+    expect(await sweepAfter(DAY)).toMatchObject({ complete: true, missed: expect.any(Number) });
     expect(world.queue.receive({ max: 10 }).map(({ body }) => body)).toContainEqual(expect.stringContaining('"new"'));
     expect(await sweepState()).toMatchObject({ backfill: { since: Date.parse(since) } });
   });
