@@ -236,6 +236,15 @@ describe('an upload that the service does not take now', () => {
     expect(waitMs).toBeLessThan(755_000);
   });
 
+  it('waits in place if it did not reach the service and the time allows it', async () => {
+    await start({ isVirtual: true });
+    world.remainingMs = 2 * MINUTE;
+    world.fault('createFlow', { reset: 'before-body' }, 1);
+    await world.send('a');
+    expect(await world.entry()).toMatchObject({ state: 'running' });
+    expect(world.service.counts.createFlow).toBe(2);
+  });
+
   it('is not sent in a hot loop if the service keeps saying Retry-After: 0', async () => {
     await start({ isVirtual: true });
     world.remainingMs = 50_000;
