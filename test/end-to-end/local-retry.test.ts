@@ -1,27 +1,16 @@
-import { execFileSync, spawn } from 'node:child_process';
-import { once } from 'node:events';
+import { execFileSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
-import { expect, it, onTestFinished, vi } from 'vitest';
+import { expect, it, vi } from 'vitest';
 import type { Receipt } from '../../functions/publish/receipts.ts';
-
-const START = fileURLToPath(new URL('../../local/start.ts', import.meta.url));
-/** Long enough for a machine that is busy with all other tests. Normally each wait takes seconds. */
-const PATIENCE = { timeout: 60_000, interval: 100 };
+import { Home, PATIENCE } from './npm-start.ts';
 
 it('the command in a local receipt uploads the file again', { timeout: 180_000 }, async () => {
-  const home = await mkdtemp(join(tmpdir(), 'flowdrop-retry-'));
+  await using folder = await Home.make();
+  const home = folder.path;
   await mkdir(join(home, 'inbox'));
-  const env = { ...process.env, INIT_CWD: home };
-  const child = spawn(process.execPath, [START], { cwd: home, env, stdio: 'ignore' });
-  onTestFinished(async () => {
-    child.kill('SIGKILL');
-    await once(child, 'exit');
-    await rm(home, { recursive: true, force: true, maxRetries: 5 });
-  });
+  folder.run('start');
   const path = join(home, 'results', "it's no picture.png", 'receipt.json');
   const receiptWhen = (holds: (receipt: Receipt) => boolean): Promise<Receipt> =>
     vi.waitFor(async () => {

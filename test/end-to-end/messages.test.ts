@@ -1,10 +1,8 @@
 import { chmod, mkdir, readdir, readFile, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, it, onTestFinished, vi } from 'vitest';
-import { Home, type Run } from './npm-start.ts';
+import { Home, PATIENCE, type Run } from './npm-start.ts';
 
-/** Long enough for a machine that is busy with all other tests. Normally each wait takes seconds. */
-const PATIENCE = { timeout: 60_000, interval: 100 };
 const TIMEOUT = { timeout: 120_000 };
 /** A user that is not root: nothing is forbidden to root. */
 const NOBODY = { uid: 65_534, gid: 65_534 };

@@ -1,59 +1,25 @@
-import { type ChildProcess, spawn } from 'node:child_process';
-import { once } from 'node:events';
-import {
-  copyFile,
-  lstat,
-  mkdir,
-  mkdtemp,
-  readdir,
-  readFile,
-  readlink,
-  rm,
-  truncate,
-  writeFile,
-} from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { copyFile, lstat, mkdir, readdir, readFile, readlink, truncate, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { PutObjectCommand, S3Client } from '@aws-sdk/client-s3';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { StandInFlowService } from '../../local/flow-service/flow-service.ts';
-import { serveFlowService } from '../../local/flow-service/http.ts';
+import { serveStandIn } from '../support/servers.ts';
+import { Home, PATIENCE } from './npm-start.ts';
 
-const START = fileURLToPath(new URL('../../local/start.ts', import.meta.url));
 const EXAMPLES = fileURLToPath(new URL('../../examples', import.meta.url));
 const example = (name: string) => join(EXAMPLES, name);
-/** Long enough for a machine that is busy with all other tests. Normally each wait takes seconds. */
-const PATIENCE = { timeout: 60_000, interval: 100 };
 
 describe('npm start', { timeout: 120_000 }, () => {
+  let folder: Home;
   let home: string;
-  const running: ChildProcess[] = [];
   beforeEach(async () => {
-    home = await mkdtemp(join(tmpdir(), 'flowdrop-start-'));
+    folder = await Home.make();
+    home = folder.path;
   });
-  afterEach(async () => {
-    for (const child of running.splice(0)) {
-      if (child.exitCode === null && child.signalCode === null) {
-        child.kill('SIGKILL');
-        await once(child, 'exit');
-      }
-    }
-    await rm(home, { recursive: true, force: true, maxRetries: 5 });
-  });
+  afterEach(() => folder[Symbol.asyncDispose]());
 
-  function start(arguments_: readonly string[], env: Record<string, string> = {}, umask = '022') {
-    const child = spawn('sh', ['-c', 'umask $0; exec "$@"', umask, process.execPath, START, ...arguments_], {
-      cwd: home,
-      env: { ...process.env, INIT_CWD: home, ...env },
-      stdio: ['ignore', 'pipe', 'pipe'],
-    });
-    running.push(child);
-    let output = '';
-    for (const stream of [child.stdout, child.stderr]) stream.on('data', (chunk) => (output += chunk));
-    const ended = once(child, 'close').then(([code]) => ({ code, output }));
-    return { child, ended, output: () => output };
-  }
+  const start = (arguments_: readonly string[], env: Record<string, string> = {}) =>
+    folder.run('start', arguments_, { env });
 
   const receiptOf = async (key: string) =>
     JSON.parse(await readFile(join(home, 'results', key, 'receipt.json'), 'utf8'));
@@ -184,35 +150,31 @@ describe('npm start', { timeout: 120_000 }, () => {
   });
 
   it('continues after a kill with a service that kept running: collects the flow and pays for no second one', async () => {
-    const service = new StandInFlowService({ tokens: ['fake-token'], flowMs: 4_000 });
-    const { url, close } = await serveFlowService(service);
-    try {
-      await mkdir(join(home, 'inbox'));
-      await copyFile(example('gem.glb'), join(home, 'inbox', 'gem.glb'));
-      const env = { FLOWDROP_TOKEN: 'fake-token' };
-      const refused = await start(['--service', url], env).ended;
-      expect(refused).toMatchObject({ code: 2 });
-      expect(refused.output).toContain('already holds a file');
-      expect(service.flows).toEqual([]);
-      const killed = start(['--service', url, '--send-existing'], env);
-      const log = join(home, '.flowdrop', 'log', 'create-flow.log');
-      await vi.waitFor(async () => expect(await readFile(log, 'utf8')).toContain('Flow created'), PATIENCE);
-      killed.child.kill('SIGKILL');
-      await killed.ended;
+    const { service, url } = await serveStandIn({ tokens: ['fake-token'], flowMs: 4_000 });
+    await mkdir(join(home, 'inbox'));
+    await copyFile(example('gem.glb'), join(home, 'inbox', 'gem.glb'));
+    const env = { FLOWDROP_TOKEN: 'fake-token' };
+    const refused = await start(['--service', url], env).ended;
+    expect(refused).toMatchObject({ code: 2 });
+    expect(refused.output).toContain('already holds a file');
+    expect(service.flows).toEqual([]);
+    const killed = start(['--service', url, '--send-existing'], env);
+    const log = join(home, '.flowdrop', 'log', 'create-flow.log');
+    await vi.waitFor(async () => expect(await readFile(log, 'utf8')).toContain('Flow created'), PATIENCE);
+    killed.child.kill('SIGKILL');
+    await killed.ended;
 
-      const resumed = start(['--service', url], env);
-      await vi.waitFor(() => expect(resumed.output()).toContain('gem.glb  done'), PATIENCE);
-      const { assets } = await receiptOf('gem.glb');
-      expect(await readFile(join(home, 'results', assets[0].key))).toEqual(await readFile(example('gem.glb')));
-      expect(service.flows).toHaveLength(1);
-    } finally {
-      await close();
-      service.close();
-    }
+    const resumed = start(['--service', url], env);
+    await vi.waitFor(() => expect(resumed.output()).toContain('gem.glb  done'), PATIENCE);
+    const { assets } = await receiptOf('gem.glb');
+    expect(await readFile(join(home, 'results', assets[0].key))).toEqual(await readFile(example('gem.glb')));
+    expect(service.flows).toHaveLength(1);
   });
 
   it('keeps its state from other users, whatever the umask', async () => {
-    const { child, output } = start([], {}, '000');
+    const umask = process.umask(0);
+    const { child, output } = start([]);
+    process.umask(umask);
     await vi.waitFor(() => expect(output()).toContain('  done in '), PATIENCE);
     const open: string[] = [];
     const paths = await readdir(join(home, '.flowdrop'), { recursive: true });
@@ -226,62 +188,50 @@ describe('npm start', { timeout: 120_000 }, () => {
   });
 
   it('sends a large file once that was being uploaded when it was killed', async () => {
-    const service = new StandInFlowService({ tokens: ['fake-token'], flowMs: 50 });
-    const { url, close } = await serveFlowService(service);
-    try {
-      await mkdir(join(home, 'inbox'));
-      const bytes = 40_000_000;
-      await writeFile(join(home, 'inbox', 'large.glb'), '');
-      await truncate(join(home, 'inbox', 'large.glb'), bytes);
-      const env = { FLOWDROP_TOKEN: 'fake-token' };
-      const killed = start(['--service', url, '--send-existing'], env);
-      const bodies = async () => {
-        const [state = ''] = (await readdir(join(home, '.flowdrop'))).filter((name) => name.startsWith('service-'));
-        return readdir(join(home, '.flowdrop', state, 's3', 'bodies'));
-      };
-      await vi.waitFor(async () => expect((await bodies()).length).toBeGreaterThan(1), PATIENCE);
-      killed.child.kill('SIGKILL');
-      await killed.ended;
+    const { service, url } = await serveStandIn({ tokens: ['fake-token'], flowMs: 50 });
+    await mkdir(join(home, 'inbox'));
+    const bytes = 40_000_000;
+    await writeFile(join(home, 'inbox', 'large.glb'), '');
+    await truncate(join(home, 'inbox', 'large.glb'), bytes);
+    const env = { FLOWDROP_TOKEN: 'fake-token' };
+    const killed = start(['--service', url, '--send-existing'], env);
+    const bodies = async () => {
+      const [state = ''] = (await readdir(join(home, '.flowdrop'))).filter((name) => name.startsWith('service-'));
+      return readdir(join(home, '.flowdrop', state, 's3', 'bodies'));
+    };
+    await vi.waitFor(async () => expect((await bodies()).length).toBeGreaterThan(1), PATIENCE);
+    killed.child.kill('SIGKILL');
+    await killed.ended;
 
-      const next = start(['--service', url], env);
-      await vi.waitFor(() => expect(next.output()).toMatch(/large\.glb {2}(done|failed)/), PATIENCE);
-      expect((await receiptOf('large.glb')).upload.bytes).toBe(bytes);
-      expect(service.flows.length).toBeLessThanOrEqual(1);
-      next.child.kill('SIGINT');
-      await next.ended;
-      // Eight parts, the entry and the receipt; nothing of the first try.
-      expect((await bodies()).length).toBeLessThan(16);
-    } finally {
-      await close();
-      service.close();
-    }
+    const next = start(['--service', url], env);
+    await vi.waitFor(() => expect(next.output()).toMatch(/large\.glb {2}(done|failed)/), PATIENCE);
+    expect((await receiptOf('large.glb')).upload.bytes).toBe(bytes);
+    expect(service.flows.length).toBeLessThanOrEqual(1);
+    next.child.kill('SIGINT');
+    await next.ended;
+    // Eight parts, the entry and the receipt; nothing of the first try.
+    expect((await bodies()).length).toBeLessThan(16);
   });
 
   it('uses the given service, with the token from the environment', async () => {
-    const service = new StandInFlowService({ tokens: ['fake-token'], flowMs: 50 });
-    const { url, close } = await serveFlowService(service);
-    try {
-      const arguments_ = [example('fox.txt'), '--service', url];
-      const good = await start(arguments_, { FLOWDROP_TOKEN: 'fake-token' }).ended;
-      expect(good.output).toContain('fox.txt  done');
-      expect(good.code).toBe(0);
-      expect(service.flows).toMatchObject([{ template: 'model_generate_fromprompt' }]);
+    const { service, url } = await serveStandIn({ tokens: ['fake-token'], flowMs: 50 });
+    const arguments_ = [example('fox.txt'), '--service', url];
+    const good = await start(arguments_, { FLOWDROP_TOKEN: 'fake-token' }).ended;
+    expect(good.output).toContain('fox.txt  done');
+    expect(good.code).toBe(0);
+    expect(service.flows).toMatchObject([{ template: 'model_generate_fromprompt' }]);
 
-      const token = 'fake-refused-token';
-      const refused = await start(arguments_, { FLOWDROP_TOKEN: token }).ended;
-      expect(refused.output).toMatch(/refuses the token/);
-      // The token may be refused later, too.
-      const unchecked = await start([...arguments_, '--skip-check'], { FLOWDROP_TOKEN: token }).ended;
-      expect(unchecked.output).toMatch(/fox\.txt {2}waits until .*Set FLOWDROP_TOKEN/);
-      for (const { code, output } of [refused, unchecked]) {
-        expect(output).not.toContain(token);
-        expect(code).toBe(1);
-      }
-      expect(service.flows).toHaveLength(1);
-    } finally {
-      await close();
-      service.close();
+    const token = 'fake-refused-token';
+    const refused = await start(arguments_, { FLOWDROP_TOKEN: token }).ended;
+    expect(refused.output).toMatch(/refuses the token/);
+    // The token may be refused later, too.
+    const unchecked = await start([...arguments_, '--skip-check'], { FLOWDROP_TOKEN: token }).ended;
+    expect(unchecked.output).toMatch(/fox\.txt {2}waits until .*Set FLOWDROP_TOKEN/);
+    for (const { code, output } of [refused, unchecked]) {
+      expect(output).not.toContain(token);
+      expect(code).toBe(1);
     }
+    expect(service.flows).toHaveLength(1);
   });
 });
 
