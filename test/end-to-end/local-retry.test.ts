@@ -7,7 +7,7 @@ import type { Receipt } from '../../functions/publish/receipts.ts';
 import { Home, PATIENCE } from './npm-start.ts';
 
 it('the command in a local receipt uploads the file again', { timeout: 180_000 }, async () => {
-  await using folder = await Home.make();
+  const folder = await Home.make();
   const home = folder.path;
   await mkdir(join(home, 'inbox'));
   folder.run('start');

@@ -5,6 +5,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { onTestFinished } from 'vitest';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const { scripts } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'));
@@ -27,13 +28,15 @@ export interface Run {
   readonly ended: Promise<{ readonly code: number | null; readonly output: string }>;
 }
 
-/** An empty folder in which scripts run as processes. Disposal ends those that still run, and removes the folder. */
-export class Home implements AsyncDisposable {
+/** An empty folder in which scripts run as processes. At the end of the test, those that still run end too. */
+export class Home {
   readonly path: string;
   readonly #running: ChildProcess[] = [];
 
   static async make(): Promise<Home> {
-    return new Home(await mkdtemp(join(tmpdir(), 'flowdrop-home-')));
+    const home = new Home(await mkdtemp(join(tmpdir(), 'flowdrop-home-')));
+    onTestFinished(() => home.#remove());
+    return home;
   }
 
   private constructor(path: string) {
@@ -59,7 +62,7 @@ export class Home implements AsyncDisposable {
     return { child, ended, output: () => output };
   }
 
-  async [Symbol.asyncDispose](): Promise<void> {
+  async #remove(): Promise<void> {
     for (const child of this.#running) {
       if (child.exitCode !== null || child.signalCode !== null) continue;
       child.kill('SIGKILL');

@@ -2,7 +2,7 @@ import { copyFile, lstat, mkdir, readdir, readFile, readlink, truncate, writeFil
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { PutObjectCommand, S3Client } from '@aws-sdk/client-s3';
-import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { beforeEach, describe, expect, it, vi } from 'vitest';
 import { serveStandIn } from '../support/servers.ts';
 import { Home, PATIENCE } from './npm-start.ts';
 
@@ -16,7 +16,6 @@ describe('npm start', { timeout: 120_000 }, () => {
     folder = await Home.make();
     home = folder.path;
   });
-  afterEach(() => folder[Symbol.asyncDispose]());
 
   const start = (arguments_: readonly string[], env: Record<string, string> = {}) =>
     folder.run('start', arguments_, { env });
@@ -63,26 +62,6 @@ describe('npm start', { timeout: 120_000 }, () => {
     });
     expect(code).toBe(1);
   });
-
-  it('processes two files with the same name under two keys', async () => {
-    await mkdir(join(home, 'other'));
-    await writeFile(join(home, 'a.txt'), 'one fox');
-    await writeFile(join(home, 'other', 'a.txt'), 'another fox');
-    const { code } = await start(['a.txt', 'other/a.txt']).ended;
-    expect(code).toBe(0);
-    expect((await receiptOf('a.txt')).upload.bytes).toBe(7);
-    expect((await receiptOf('2/a.txt')).upload.bytes).toBe(11);
-  });
-
-  it.each([[['--verbose']], [['missing.png']], [['--service', 'https://flows.example.com']]])(
-    'exits with 2 for %j, and prints one line that points to the usage',
-    async (arguments_) => {
-      const { code, output } = await start(arguments_, { FLOWDROP_TOKEN: '' }).ended;
-      expect(output.trim()).toMatch(/^.+ \(npm start -- --help shows the usage\)$/);
-      expect(code).toBe(2);
-      expect(await readdir(home)).toEqual([]);
-    },
-  );
 
   it('watches the inbox until it is interrupted, starts with the samples, and processes no file twice', async () => {
     const first = start([]);

@@ -2,7 +2,7 @@ import { mkdir, readdir, writeFile } from 'node:fs/promises';
 import { type RequestListener, request as requestTo } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
 import { join } from 'node:path';
-import { expect, it, onTestFinished } from 'vitest';
+import { expect, it } from 'vitest';
 import { selfSigned } from '../../bench/certificate.ts';
 import { answering, listening, serveStandIn, web } from '../support/servers.ts';
 import { Home } from './npm-start.ts';
@@ -13,7 +13,6 @@ const TIMEOUT = { timeout: 60_000 };
 
 async function home(): Promise<Home> {
   const made = await Home.make();
-  onTestFinished(() => made[Symbol.asyncDispose]());
   await writeFile(join(made.path, 'fox.txt'), 'a fox');
   return made;
 }
@@ -64,16 +63,6 @@ it('Ctrl-C ends the question too', TIMEOUT, async () => {
   await asked.promise;
   child.kill('SIGINT');
   expect(await ended).toEqual({ code: 130, output: 'Interrupted.\n' });
-});
-
-it('a service that lists neither templates nor flows is used', TIMEOUT, async () => {
-  const folder = await home();
-  const variation = { getFlow: 404, listTemplates: 404, listFlows: 404, outputsPath: 'root' } as const;
-  const { url } = await serveStandIn({ tokens: [TOKEN], flowMs: 10, variation });
-  const env = { FLOWDROP_TOKEN: TOKEN };
-  const { code, output } = await folder.run('start', ['fox.txt', '--service', url], { env }).ended;
-  expect(output).toContain('fox.txt  done');
-  expect(code).toBe(0);
 });
 
 it(
