@@ -1,5 +1,4 @@
-import { appendFile, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { appendFile, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { PutObjectCommand, S3Client } from '@aws-sdk/client-s3';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
@@ -9,6 +8,7 @@ import { RESULTS_BUCKET } from '../../../local/pipeline.ts';
 import { DeliveredReceipts } from '../../../local/start/delivered-receipts.ts';
 import { Follower, type Progress } from '../../../local/start/follower.ts';
 import { ResultsFolder } from '../../../local/start/results-folder.ts';
+import { temporaryFolder } from '../../support/folder.ts';
 
 /** A results folder whose first write of an asset takes until the test lets it end. */
 class SlowFolder extends ResultsFolder {
@@ -31,7 +31,7 @@ describe('the follower', () => {
   let progress: Progress[];
   let followed: Promise<void>[];
   beforeEach(async () => {
-    dir = await mkdtemp(join(tmpdir(), 'flowdrop-follower-'));
+    dir = await temporaryFolder();
     progress = [];
     followed = [];
     embedded = new EmbeddedS3({ onEvent: (record) => void followed.push(follower.follow(record)) });
@@ -46,10 +46,9 @@ describe('the follower', () => {
     results = new SlowFolder(join(dir, 'results'));
     const follower = newFollower();
   });
-  afterEach(async () => {
+  afterEach(() => {
     s3.destroy();
     embedded.close();
-    await rm(dir, { recursive: true, force: true });
   });
   const newFollower = () =>
     new Follower({

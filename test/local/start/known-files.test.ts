@@ -1,9 +1,9 @@
-import { chmod, mkdir, mkdtemp, rename, rm, stat, utimes, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { chmod, mkdir, rename, rm, stat, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { beforeEach, describe, expect, it } from 'vitest';
 import { contentOf, type InboxFile, versionOf } from '../../../local/start/inbox-file.ts';
 import { KnownFiles } from '../../../local/start/known-files.ts';
+import { temporaryFolder } from '../../support/folder.ts';
 
 const NEVER = new AbortController().signal;
 
@@ -11,10 +11,9 @@ describe('the known files', () => {
   let dir: string;
   let path: string;
   beforeEach(async () => {
-    dir = await mkdtemp(join(tmpdir(), 'flowdrop-known-'));
+    dir = await temporaryFolder();
     path = join(dir, 'state', 'known.json');
   });
-  afterEach(() => rm(dir, { recursive: true, force: true }));
   /** Writes a file with a modification time that says nothing. */
   async function file(content: string, key = 'a.txt'): Promise<InboxFile> {
     await writeFile(join(dir, key), content);

@@ -1,12 +1,11 @@
-import { mkdtemp, readFile, rm, stat } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import { expect, it, onTestFinished } from 'vitest';
+import { expect, it } from 'vitest';
 import { FunctionLogs, unexpected } from '../../../local/start/logs.ts';
+import { temporaryFolder } from '../../support/folder.ts';
 
 it('writes every line to the log of its function, and shows each warning once, with the file that it is about', async () => {
-  const dir = await mkdtemp(join(tmpdir(), 'flowdrop-logs-'));
-  onTestFinished(() => rm(dir, { recursive: true }));
+  const dir = await temporaryFolder();
   const told: string[] = [];
   const logs = new FunctionLogs(dir, (text) => told.push(text));
   const lines = [
@@ -35,8 +34,7 @@ it('writes every line to the log of its function, and shows each warning once, w
 });
 
 it('writes the details of an unexpected error to a file, without the token, and says where', async () => {
-  const dir = await mkdtemp(join(tmpdir(), 'flowdrop-logs-'));
-  onTestFinished(() => rm(dir, { recursive: true }));
+  const dir = await temporaryFolder();
   const error = new Error('Bearer fake-token-of-a-test is wrong\nsecond line', { cause: new Error('the cause') });
   const path = join(dir, 'log', 'start.log');
   expect(unexpected(error, { dir: join(dir, 'log'), token: 'fake-token-of-a-test' })).toBe(

@@ -1,20 +1,19 @@
 import { spawnSync } from 'node:child_process';
-import { mkdir, mkdtemp, readdir, readFile, rename, rm, symlink, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { mkdir, readdir, readFile, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import { join, relative, sep } from 'node:path';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { beforeEach, describe, expect, it } from 'vitest';
 import { ResultsFolder } from '../../../local/start/results-folder.ts';
+import { temporaryFolder } from '../../support/folder.ts';
 
 describe('the results folder', () => {
   let parent: string;
   let dir: string;
   let results: ResultsFolder;
   beforeEach(async () => {
-    parent = await mkdtemp(join(tmpdir(), 'flowdrop-results-'));
+    parent = await temporaryFolder();
     dir = join(parent, 'results');
     results = new ResultsFolder(dir);
   });
-  afterEach(() => rm(parent, { recursive: true, force: true }));
   const write = async (key: string, text = key) => relative(dir, await results.write(key, [Buffer.from(text)]));
 
   it('writes an object under its key', async () => {

@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs';
 import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -5,13 +6,14 @@ import { PassThrough } from 'node:stream';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { SETTINGS_DEFAULT } from '../../../functions/settings/settings.ts';
 import { bundle } from '../../../infra/bundle/bundle.ts';
-import { StandInFlowService } from '../../../local/flow-service/flow-service.ts';
-import { serveFlowService } from '../../../local/flow-service/http.ts';
+import type { StandInFlowService } from '../../../local/flow-service/flow-service.ts';
 import { KnownFiles } from '../../../local/start/known-files.ts';
 import { FunctionLogs } from '../../../local/start/logs.ts';
 import { ResultsFolder } from '../../../local/start/results-folder.ts';
 import { Screen } from '../../../local/start/screen.ts';
-import { Session } from '../../../local/start/session.ts';
+import { namedFile, Session } from '../../../local/start/session.ts';
+import { temporaryFolder } from '../../support/folder.ts';
+import { serveStandIn } from '../../support/servers.ts';
 
 /** Long enough for a machine that is busy with all other tests. Normally each wait takes seconds. */
 const PATIENCE = { timeout: 60_000, interval: 50 };
@@ -31,25 +33,18 @@ describe('a session', { timeout: 120_000 }, () => {
   /** By how much the clock of the service is ahead. */
   let aheadMs: number;
   let service: StandInFlowService;
-  let server: Awaited<ReturnType<typeof serveFlowService>>;
+  let url: string;
   const closing: (() => Promise<unknown>)[] = [];
   beforeEach(async () => {
-    home = await mkdtemp(join(tmpdir(), 'flowdrop-session-'));
+    home = await temporaryFolder();
     await mkdir(join(home, 'inbox'));
     flowMs = [];
     aheadMs = 0;
-    service = new StandInFlowService({
-      tokens: ['fake-token'],
-      clock: { now: () => Date.now() + aheadMs },
-      flowMs: () => flowMs.shift() ?? 0,
-    });
-    server = await serveFlowService(service);
+    const clock = { now: () => Date.now() + aheadMs };
+    ({ service, url } = await serveStandIn({ tokens: ['fake-token'], clock, flowMs: () => flowMs.shift() ?? 0 }));
   });
   afterEach(async () => {
     for (const close of closing.splice(0).reverse()) await close();
-    await server.close();
-    service.close();
-    await rm(home, { recursive: true, force: true });
   });
 
   async function start({ resultsDir = join(home, 'results'), stateDir = join(home, 'state'), isTTY = false } = {}) {
@@ -67,7 +62,7 @@ describe('a session', { timeout: 120_000 }, () => {
         name: 'local-test',
         routes: [{ name: 'all', input: 'file', template: 'bytes_echo' }],
         settings: { ...SETTINGS_DEFAULT, pollIntervalSeconds: 1 },
-        service: { url: server.url, token: 'fake-token' },
+        service: { url, token: 'fake-token' },
       },
       resultsDir,
       screen,
@@ -95,40 +90,26 @@ describe('a session', { timeout: 120_000 }, () => {
   }
   const write = (content: string) => writeFile(join(home, 'inbox', 'a.txt'), content);
   const flows = (count: number) => vi.waitFor(() => expect(service.flows).toHaveLength(count), PATIENCE);
-  const known = async () => JSON.parse(await readFile(join(home, 'known.json'), 'utf8').catch(() => '{}'));
-  const contents = async () =>
-    (
-      await Promise.all(
-        (
-          await readdir(join(home, 'results'), { recursive: true, withFileTypes: true })
-        )
-          .filter((entry) => entry.isFile() && entry.name !== 'receipt.json')
-          .map((entry) => readFile(join(entry.parentPath, entry.name), 'utf8')),
-      )
-    ).sort();
+  const contents = async () => {
+    const entries = await readdir(join(home, 'results'), { recursive: true, withFileTypes: true });
+    const assets = entries.filter((entry) => entry.isFile() && entry.name !== 'receipt.json');
+    return (await Promise.all(assets.map((entry) => readFile(join(entry.parentPath, entry.name), 'utf8')))).sort();
+  };
 
   it('does not take the end of a version for that of the newer one', async () => {
     flowMs = [HOUR, 3 * HOUR];
-    const first = await start();
-    first.watch('ended');
+    const { session, shown, watch, stop } = await start();
+    watch('ended');
     await write('v1');
     await flows(1);
     await write('v2');
     await flows(2);
     aheadMs = 2 * HOUR;
-    await vi.waitFor(() => expect(first.shown()).toContain('a.txt  done'), PATIENCE);
-    expect(first.session.unfinished).toBe(1);
-    await first.stop();
-    expect(await known()).toEqual({});
-
-    flowMs = [0];
-    const second = await start({ stateDir: join(home, 'fresh') }); // As with the stand-in.
-    second.watch('ended');
-    await vi.waitFor(() => expect(second.shown()).toContain('a.txt  done'), PATIENCE);
-    await second.stop();
-    expect(service.flows).toHaveLength(3);
-    expect(Object.keys(await known())).toEqual(['a.txt']);
-    expect(await contents()).toEqual(['v1', 'v2']);
+    await vi.waitFor(() => expect(shown()).toContain('a.txt  done'), PATIENCE);
+    expect(session.unfinished).toBe(1);
+    await stop();
+    // So the next run begins the newer one again.
+    expect(existsSync(join(home, 'known.json'))).toBe(false);
   });
 
   it('reports the end of an older version whose receipt gives way to that of the newer one', async () => {
@@ -213,5 +194,22 @@ describe('a session', { timeout: 120_000 }, () => {
     expect(third.shown()).not.toContain('done');
     await third.stop();
     expect(service.flows).toHaveLength(1);
+  });
+
+  it('gives up when all files wait, with one line for each and each trouble told once before', async () => {
+    service.intercept = () => ({ status: 402, body: 'The budget is spent' });
+    const { session, shown } = await start();
+    const names = ['a.txt', 'b.txt', 'c.txt', 'd.txt', 'e.txt', 'f.txt'];
+    for (const name of names) await writeFile(join(home, name), 'a fox');
+    const files = await Promise.all(names.map((name) => namedFile(join(home, name), name)));
+    expect(await session.process(files, { allWaitMaxMs: 1_000 })).toBe(false);
+    const lines = shown().trim().split('\n');
+    const ends = lines.filter((line) => /^\w\.txt {2}(given up|not sent)/.test(line));
+    expect(ends.map((line) => line.split('  ')[0]).sort()).toEqual(names);
+    // The files that were refused, and those that were not sent because of it, wait for two different troubles.
+    const troubles = lines.flatMap((line) => / {2}waits until [\d:]+(?: [AP]M)?: (.*)/.exec(line)?.[1] ?? []);
+    expect(troubles.length).toBeGreaterThan(0);
+    expect(new Set(troubles).size).toBe(troubles.length);
+    expect(shown()).not.toContain('throttled');
   });
 });

@@ -1,16 +1,15 @@
-import { chmod, mkdir, mkdtemp, rm, stat, symlink, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { chmod, mkdir, stat, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { afterEach, beforeEach, expect, it } from 'vitest';
+import { beforeEach, expect, it } from 'vitest';
 import { temporaryState, watchState } from '../../../local/start/state.ts';
+import { temporaryFolder } from '../../support/folder.ts';
 
 let parent: string;
 let root: string;
 beforeEach(async () => {
-  parent = await mkdtemp(join(tmpdir(), 'flowdrop-state-'));
+  parent = await temporaryFolder();
   root = join(parent, '.flowdrop');
 });
-afterEach(() => rm(parent, { recursive: true, force: true }));
 const modeOf = async (path: string) => (await stat(path)).mode & 0o777;
 
 it.each([

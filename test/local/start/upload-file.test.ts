@@ -9,8 +9,7 @@ import {
   utimesSync,
   writeFileSync,
 } from 'node:fs';
-import { mkdir, mkdtemp, rm, stat, symlink, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { rm, stat, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import {
   CreateMultipartUploadCommand,
@@ -19,9 +18,10 @@ import {
   ListObjectVersionsCommand,
   UploadPartCommand,
 } from '@aws-sdk/client-s3';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { beforeEach, describe, expect, it } from 'vitest';
 import { FileChangedError, type InboxFile, versionOf } from '../../../local/start/inbox-file.ts';
 import { abortUnfinishedUploads, isUploaded, uploadFile } from '../../../local/start/upload-file.ts';
+import { temporaryFolder } from '../../support/folder.ts';
 import { type Running, startS3, VERSIONED } from '../aws/s3/support.ts';
 
 const MIB = 1024 * 1024;
@@ -32,13 +32,12 @@ describe('the upload of a file', () => {
   let s3: Running;
   let requests: string[];
   beforeEach(async () => {
-    dir = await mkdtemp(join(tmpdir(), 'flowdrop-upload-'));
+    dir = await temporaryFolder();
     requests = [];
     s3 = await startS3({
       authorize: ({ request }) => requests.push(`${request.method} ${request.query.get('partNumber')}`) > 0,
     });
   });
-  afterEach(() => rm(dir, { recursive: true, force: true }));
   const at = (name: string) => join(dir, name);
   const fileAt = async (name: string): Promise<InboxFile> => ({
     path: at(name),
@@ -128,16 +127,12 @@ describe('the upload of a file', () => {
     await writeFile(at('a.bin'), 'a cat');
     await expect(upload(version)).rejects.toThrow(FileChangedError);
 
-    const outside = await mkdtemp(join(tmpdir(), 'flowdrop-outside-'));
-    await rm(at('a.bin'));
-    await mkdir(at('sub'));
+    const outside = await temporaryFolder();
     await writeFile(join(outside, 'a.bin'), 'private');
     const facts = versionOf(await stat(join(outside, 'a.bin')));
-    await rm(at('sub'), { recursive: true });
     await symlink(outside, at('sub'));
     const swapped = { path: join(dir, 'sub', 'a.bin'), key: 'a.bin', root: dir, ...facts };
     await expect(upload(swapped)).rejects.toThrow(FileChangedError);
-    await rm(outside, { recursive: true });
     expect(requests).toEqual([]);
   });
 
