@@ -59,9 +59,8 @@ function webp(): Buffer {
 }
 
 async function made(template: string, data: string, parameters: object = {}): Promise<Buffer> {
-  const { create, request, service } = await standIn();
-  const id = await create({ template, parameters, inputs: [{ data }] });
-  const answer = await request('GET', `/flows/${id}/outputs/${service.flows[0]?.outputs[0]?.assetId}`);
+  const { create, download } = await standIn();
+  const answer = await download(await create({ template, parameters, inputs: [{ data }] }));
   expect(answer.headers.get('content-type')).toBe('model/gltf-binary');
   return Buffer.from(await answer.arrayBuffer());
 }

@@ -1,16 +1,14 @@
 import { type ChildProcess, fork } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
-import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { readdirSync } from 'node:fs';
 import { request as httpRequest, type IncomingMessage } from 'node:http';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { expect, it, onTestFinished } from 'vitest';
-import { StandInFlowService } from '../../../local/flow-service/flow-service.ts';
-import { serveFlowService } from '../../../local/flow-service/http.ts';
-import { dataUri, echo } from './support.ts';
+import { temporaryFolder } from '../../support/folder.ts';
+import { dataUri, echo, standIn } from './support.ts';
 
 const HEADERS = { authorization: 'Bearer fake-token', 'content-type': 'application/json' };
 /** Three quarters of this are the file's bytes. */
@@ -49,10 +47,9 @@ async function post(url: string, before: string, pieces: Iterable<Buffer>, after
   return answer.statusCode;
 }
 
-async function hashOf(url: string): Promise<{ bytes: number; sha256: string }> {
+async function hashOf({ body }: Response): Promise<{ bytes: number; sha256: string }> {
   const hash = createHash('sha256');
   let bytes = 0;
-  const { body } = await fetch(url, { headers: HEADERS });
   for await (const chunk of body ?? []) {
     hash.update(chunk);
     bytes += chunk.length;
@@ -84,29 +81,22 @@ it('receives and sends 300 MiB in bounded memory', { timeout: 180_000 }, async (
   expect(flow?.inputs).toMatchObject([{ bytes: FILE_BYTES, sha256 }]);
 
   const asset = `${url}/flows/${flow?.id}/outputs/${flow?.outputs[0]?.assetId}`;
-  expect(await hashOf(asset)).toEqual({ bytes: FILE_BYTES, sha256 });
+  expect(await hashOf(await fetch(asset, { headers: HEADERS }))).toEqual({ bytes: FILE_BYTES, sha256 });
 
   const { peakKiB } = await ask(child);
   expect(peakKiB - idle.peakKiB).toBeLessThan(PEAK_GROWTH_KIB_MAX);
 });
 
 it('generates large assets, with the same bytes every time, in either form', async () => {
-  const service = new StandInFlowService({ tokens: ['fake-token'], flowMs: 0 });
-  const server = await serveFlowService(service);
-  onTestFinished(async () => {
-    await server.close();
-    service.close();
-  });
+  const { service, create, download } = await standIn();
   const bytes = 20_000_001;
-  await fetch(`${server.url}/flows`, { method: 'POST', headers: HEADERS, body: JSON.stringify(echo('x', { bytes })) });
-  const [flow] = service.flows;
-  const asset = `${server.url}/flows/${flow?.id}/outputs/${flow?.outputs[0]?.assetId}`;
-  const raw = await hashOf(asset);
+  const id = await create(echo('x', { bytes }));
+  const raw = await hashOf(await download(id));
   expect(raw.bytes).toBe(bytes);
-  expect(await hashOf(asset)).toEqual(raw);
+  expect(await hashOf(await download(id))).toEqual(raw);
 
   service.variation.assetForm = 'json';
-  const { data } = (await (await fetch(asset, { headers: HEADERS })).json()) as { data: string };
+  const { data } = (await (await download(id)).json()) as { data: string };
   const decoded = Buffer.from(data.slice(data.indexOf(',') + 1), 'base64');
   expect(decoded.length).toBe(bytes);
   expect(createHash('sha256').update(decoded).digest('hex')).toBe(raw.sha256);
@@ -117,31 +107,22 @@ it('generates large assets, with the same bytes every time, in either form', asy
 });
 
 it('deletes large inputs from its folder when they are no longer needed', async () => {
-  const dir = mkdtempSync(join(tmpdir(), 'flow-service-test-'));
-  onTestFinished(() => rmSync(dir, { recursive: true }));
-  const service = new StandInFlowService({ tokens: ['fake-token'], flowMs: 0, dir });
-  const server = await serveFlowService(service);
-  onTestFinished(() => server.close());
+  const dir = await temporaryFolder();
+  const { service, request, call } = await standIn({ dir });
   const files = () => readdirSync(dir, { recursive: true }).length;
   const large = dataUri('image/png', Buffer.alloc(3_000_000));
-  const create = (template: string, data: string) =>
-    fetch(`${server.url}/flows`, {
-      method: 'POST',
-      headers: HEADERS,
-      body: JSON.stringify({ template, inputs: [{ data }] }),
-    });
+  const statusOf = async (template: string, data: string) =>
+    (await call('POST', '/flows', { template, inputs: [{ data }] })).status;
 
-  await create('bytes_echo', 'a small one');
+  expect(await statusOf('bytes_echo', 'a small one')).toBe(201);
   expect(files()).toBe(0);
-  expect((await create('nothing', large)).status).toBe(422);
-  expect((await create('bytes_echo', `${large}!`)).status).toBe(422);
+  expect(await statusOf('nothing', large)).toBe(422);
+  expect(await statusOf('bytes_echo', `${large}!`)).toBe(422);
   // The folder itself.
   expect(files()).toBe(1);
 
   const controller = new AbortController();
-  const cut = fetch(`${server.url}/flows`, {
-    method: 'POST',
-    headers: HEADERS,
+  const cut = request('POST', '/flows', {
     duplex: 'half',
     signal: controller.signal,
     body: ReadableStream.from(
@@ -155,7 +136,7 @@ it('deletes large inputs from its folder when they are no longer needed', async 
   await expect(cut).rejects.toThrow('Enough.');
   await expect.poll(files).toBe(1);
 
-  expect((await create('bytes_echo', large)).status).toBe(201);
+  expect(await statusOf('bytes_echo', large)).toBe(201);
   expect(files()).toBe(2);
   service.close();
   expect(files()).toBe(0);

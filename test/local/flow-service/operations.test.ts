@@ -55,25 +55,7 @@ describe('creating a flow', () => {
   it.each([
     ['no template', {}, ['body', 'template']],
     ['an unknown template', { template: 'nothing' }, ['body', 'template']],
-    ['an unknown parameter', { template: 'text', parameters: { a: 1 } }, ['body', 'parameters', 'a']],
-    ['an inherited parameter', { template: 'text', parameters: { toString: 1 } }, ['body', 'parameters', 'toString']],
     ['parameters that are a list', { template: 'text', parameters: [] }, ['body', 'parameters']],
-    [
-      'a bad quality',
-      { template: 'model_generate_fromimage', parameters: { quality: 'mid' } },
-      ['body', 'parameters', 'quality'],
-    ],
-    ['a bad seed', { template: 'model_generate_fromimage', parameters: { seed: 1.5 } }, ['body', 'parameters', 'seed']],
-    [
-      'a bad texture',
-      { template: 'model_generate_fromprompt', parameters: { texture: 'yes' } },
-      ['body', 'parameters', 'texture'],
-    ],
-    [
-      'a bad polygon count',
-      { template: 'model_optimize', parameters: { polygon_count: 0 } },
-      ['body', 'parameters', 'polygon_count'],
-    ],
     ['inputs that are not a list', { template: 'text', inputs: { data: 'x' } }, ['body', 'inputs']],
     ['an input that is not an object', { template: 'text', inputs: [1] }, ['body', 'inputs', 0]],
     ['an input without data', { template: 'text', inputs: [{ data: 'x' }, {}] }, ['body', 'inputs', 1, 'data']],
@@ -92,6 +74,21 @@ describe('creating a flow', () => {
     expect(service.flows).toEqual([]);
   });
 
+  it.each([
+    ['text', 'unknown', 1],
+    ['text', 'toString', 1],
+    ['model_generate_fromimage', 'quality', 'mid'],
+    ['model_generate_fromimage', 'seed', 1.5],
+    ['model_generate_fromprompt', 'texture', 'yes'],
+    ['model_optimize', 'polygon_count', 0],
+  ])('refuses for %s the parameter %s: %j', async (template, name, value) => {
+    const { call, service } = await standIn();
+    const { status, json } = await call('POST', '/flows', { template, parameters: { [name]: value } });
+    expect(status).toBe(422);
+    expect(json.detail).toMatchObject([{ loc: ['body', 'parameters', name] }]);
+    expect(service.flows).toEqual([]);
+  });
+
   it('refuses a body without the media type of JSON', async () => {
     const { request, service } = await standIn();
     const answer = await request('POST', '/flows', { body: '{}', headers: { 'content-type': 'text/plain' } });
@@ -99,29 +96,16 @@ describe('creating a flow', () => {
     expect(service.flows).toEqual([]);
   });
 
-  it('uses the ids of newId', async () => {
-    const ids = ['../x', 'a/b c', 'é?#'];
-    const { call, create, request } = await standIn({ newId: () => ids.shift() ?? 'none' });
-    expect(await create(echo('hello', { copies: 2 }))).toBe('../x');
-    const listed = await call('GET', `/flows/${encodeURIComponent('../x')}/outputs`);
-    expect(listed.json.outputs.map((output: { asset_id: string }) => output.asset_id)).toEqual(['a/b c', 'é?#']);
-    const asset = await request('GET', `/flows/${encodeURIComponent('../x')}/outputs/${encodeURIComponent('é?#')}`);
-    expect(await asset.text()).toBe('hello');
-  });
-
   it('makes the same ids from the same random numbers', async () => {
-    const ids = await Promise.all(
-      [0, 1].map(async () => {
-        let x = 7;
-        const random = () => {
-          x = (x * 16807) % 2147483647;
-          return x / 2147483647;
-        };
-        const { create } = await standIn({ random });
-        return create();
-      }),
-    );
-    expect(ids[0]).toBe(ids[1]);
+    const idOf = async (seed: number) => {
+      let x = seed;
+      const random = () => {
+        x = (x * 16807) % 2147483647;
+        return x / 2147483647;
+      };
+      return (await standIn({ random })).create();
+    };
+    expect(await idOf(7)).toBe(await idOf(7));
   });
 });
 
@@ -146,20 +130,6 @@ describe('the token', () => {
       expect(answer.headers.get('www-authenticate')).toBe('Bearer');
     }
     expect(service.flows).toEqual([]);
-  });
-
-  it('is checked before the body is read', async () => {
-    const { service } = await standIn();
-    const { status } = await service.handle({
-      method: 'POST',
-      url: '/flows',
-      headers: { authorization: 'Bearer other' },
-      // biome-ignore lint/correctness/useYield: it must not even be asked.
-      body: (async function* () {
-        throw new Error('The body was read.');
-      })(),
-    });
-    expect(status).toBe(401);
   });
 
   it('can be rotated, and several can be valid at the same time', async () => {
@@ -294,7 +264,8 @@ describe('outputs', () => {
   it('are listed with their fields, and downloaded unchanged', async () => {
     const { call, create, request, service } = await standIn({ clock: handClock() });
     const id = await create(echo('hello', { copies: 2, failed_outputs: 1 }));
-    const { json } = await call('GET', `/flows/${id}/outputs`);
+    // Their data are in no listing, whatever a client asks for.
+    const { json } = await call('GET', `/flows/${id}/outputs?include_data=true`);
     const processed = '2030-01-01T00:00:00.000Z';
     const additional = { from: 'a test' };
     expect(json).toEqual({
@@ -316,25 +287,11 @@ describe('outputs', () => {
     expect((await call('GET', '/flows/none/outputs')).status).toBe(404);
   });
 
-  it('are never listed with their data', async () => {
-    const { call, create } = await standIn();
-    const { text } = await call('GET', `/flows/${await create()}/outputs?include_data=true`);
-    expect(text).not.toContain('"data"');
-  });
-
   it('have the media type of their template', async () => {
-    const { call, create, request } = await standIn();
-    for (const [template, mediaType] of [
-      ['model_generate_fromprompt', 'model/gltf-binary'],
-      ['text', 'text/plain'],
-    ]) {
-      const id = await create({ template, inputs: [{ data: 'a red fox', additional: template }] });
-      const { json } = await call('GET', `/flows/${id}/outputs`);
-      expect(json.outputs).toMatchObject([{ additional: template }]);
-      const asset = await request('GET', `/flows/${id}/outputs/${json.outputs[0].asset_id}`);
-      expect(asset.headers.get('content-type')).toBe(mediaType);
-      if (template === 'text') expect(await asset.text()).toBe('a red fox');
-    }
+    const { create, download } = await standIn();
+    const asset = await download(await create({ template: 'text', inputs: [{ data: 'a red fox' }] }));
+    expect(asset.headers.get('content-type')).toBe('text/plain');
+    expect(await asset.text()).toBe('a red fox');
   });
 });
 

@@ -2,8 +2,7 @@ import { createHash } from 'node:crypto';
 import * as fc from 'fast-check';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { StandInFlowService } from '../../../local/flow-service/flow-service.ts';
-
-const TOKEN = 'fake-token';
+import { TOKEN } from './support.ts';
 
 /** Posts a body in the given chunks, without a transport. */
 async function post(service: StandInFlowService, pieces: readonly Uint8Array[], contentLength?: number) {
@@ -47,6 +46,8 @@ function cut(bytes: Buffer, at: readonly number[]): Buffer[] {
   const ends = [...new Set(at.map((each) => each % (bytes.length + 1)))].sort((a, b) => a - b);
   return [...ends, bytes.length].map((end, i) => bytes.subarray(ends[i - 1] ?? 0, end));
 }
+
+const bytewise = (body: Buffer): Buffer[] => [...body].map((byte) => Buffer.from([byte]));
 
 describe('accepts a body', () => {
   it('in chunks of any size, in any notation and order', async () => {
@@ -101,7 +102,7 @@ describe('accepts a body', () => {
     const body = Buffer.from(
       '{"template":"bytes_echo","\\u0069nputs":[{"d\\u0061ta":"data:;base64,aGVsbG8=","additional":"\\ud83e\\udd8a\\""}]}',
     );
-    for (const pieces of [[body], [...body].map((byte) => Buffer.from([byte]))]) {
+    for (const pieces of [[body], bytewise(body)]) {
       expect((await post(service, pieces)).status).toBe(201);
       expect(service.flows.at(-1)?.inputs).toEqual([
         { mediaType: 'text/plain', bytes: 5, sha256: sha256(Buffer.from('hello')), additional: '🦊"' },
@@ -185,7 +186,7 @@ describe('refuses an input', () => {
   ])('for %s', async (_, data, why) => {
     const service = newService();
     const body = bodyWith(data);
-    for (const pieces of [[body], [...body].map((byte) => Buffer.from([byte]))]) {
+    for (const pieces of [[body], bytewise(body)]) {
       const { status, json } = await post(service, pieces);
       expect(status).toBe(422);
       expect(json.detail).toMatchObject([{ loc: ['body', 'inputs', 0, 'data'], msg: expect.stringMatching(why) }]);

@@ -1,6 +1,5 @@
-import { onTestFinished } from 'vitest';
-import { StandInFlowService, type StandInOptions } from '../../../local/flow-service/flow-service.ts';
-import { serveFlowService } from '../../../local/flow-service/http.ts';
+import type { StandInOptions } from '../../../local/flow-service/flow-service.ts';
+import { serveStandIn } from '../../support/servers.ts';
 
 export const TOKEN = 'fake-token';
 
@@ -25,15 +24,9 @@ export interface Called {
 
 /** A stand-in over HTTP, for one test. By default its flows end at once. */
 export async function standIn(options: StandInOptions = {}) {
-  const service = new StandInFlowService({ tokens: [TOKEN], flowMs: 0, ...options });
-  const server = await serveFlowService(service);
-  onTestFinished(async () => {
-    await server.close();
-    service.close();
-  });
-
+  const { service, url } = await serveStandIn({ tokens: [TOKEN], flowMs: 0, ...options });
   const request = (method: string, path: string, init: RequestInit = {}) =>
-    fetch(server.url + path, {
+    fetch(url + path, {
       method,
       redirect: 'manual',
       ...init,
@@ -50,7 +43,12 @@ export async function standIn(options: StandInOptions = {}) {
     if (status !== 201) throw new Error(`${status} ${text}`);
     return json.flow_id;
   };
-  return { service, url: server.url, request, call, create };
+  /** Downloads an output of a flow. */
+  const download = (id: string, n = 0): Promise<Response> => {
+    const assetId = service.flows.find((flow) => flow.id === id)?.outputs[n]?.assetId;
+    return request('GET', `/flows/${id}/outputs/${assetId}`);
+  };
+  return { service, url, request, call, create, download };
 }
 
 export function echo(text: string, parameters: object = {}): object {

@@ -1,7 +1,9 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, onTestFinished } from 'vitest';
 import { serveFlowService } from '../../../local/flow-service/http.ts';
 import type { Variation } from '../../../local/flow-service/variation.ts';
 import { type Called, dataUri, echo, handClock, standIn } from './support.ts';
+
+const PENDING = { status: 'pending', processed: null };
 
 describe('what is served', () => {
   it.each([
@@ -16,7 +18,7 @@ describe('what is served', () => {
   });
 
   it.each([404, 405, 501] as const)('may lack every optional operation, and answer %i', async (status) => {
-    const { call, create, request, service } = await standIn();
+    const { call, create, download, service } = await standIn();
     const id = await create();
     const waiting = await create({ template: 'text' });
     Object.assign(service.variation, {
@@ -38,8 +40,8 @@ describe('what is served', () => {
       expect([method, path, (await call(method, path, body)).status]).toEqual([method, path, status]);
     }
     // The specified operations still work, and none of the calls above had an effect.
-    const { json } = await call('GET', `/flows/${id}/outputs`);
-    expect(await (await request('GET', `/flows/${id}/outputs/${json.outputs[0].asset_id}`)).text()).toBe('hello');
+    expect((await call('GET', `/flows/${id}/outputs`)).json.outputs).toHaveLength(1);
+    expect(await (await download(id)).text()).toBe('hello');
     expect(service.flows).toMatchObject([{ deleted: false }, { state: 'created', inputs: [] }]);
   });
 });
@@ -78,30 +80,21 @@ describe('answers', () => {
     ['conflict', 409, undefined, 409],
     ['not-found', 404, undefined, 404],
     ['empty', 200, [], 409],
-    [
-      'pending',
-      200,
-      [
-        { status: 'pending', processed: null },
-        { status: 'pending', processed: null },
-      ],
-      409,
-    ],
-  ] as const)('for outputs of a running flow may be: %s', async (earlyOutputs, status, outputs, download) => {
+    ['pending', 200, [PENDING, PENDING], 409],
+  ] as const)('for outputs of a running flow may be: %s', async (earlyOutputs, status, outputs, early) => {
     const clock = handClock();
-    const { call, create, service } = await standIn({ clock, flowMs: 1_000, variation: { earlyOutputs } });
+    const { call, create, download } = await standIn({ clock, flowMs: 1_000, variation: { earlyOutputs } });
     const id = await create(echo('x', { copies: 2, failed_outputs: 1 }));
     const listed = await call('GET', `/flows/${id}/outputs`);
     expect(listed.status).toBe(status);
     if (outputs !== undefined) expect(listed.json).toMatchObject({ outputs });
-    const assetId = service.flows[0]?.outputs[1]?.assetId;
-    expect((await call('GET', `/flows/${id}/outputs/${assetId}`)).status).toBe(download);
+    expect((await download(id, 1)).status).toBe(early);
     clock.pass(1_000);
     expect((await call('GET', `/flows/${id}/outputs`)).json.outputs).toMatchObject([
       { status: 'failed' },
       { status: 'ready' },
     ]);
-    expect((await call('GET', `/flows/${id}/outputs/${assetId}`)).status).toBe(200);
+    expect((await download(id, 1)).status).toBe(200);
   });
 
   it.each([400, 422] as const)('to invalid JSON may have the status %i', async (invalidJsonStatus) => {
@@ -206,9 +199,8 @@ describe('an asset', () => {
   const BYTES = Buffer.concat([Buffer.alloc(1_000, 0xff), Buffer.from(Array.from({ length: 256 }, (_, i) => i))]);
 
   async function assetAnswer(variation: Partial<Variation>, bytes = BYTES) {
-    const { create, request, service } = await standIn({ variation });
-    const id = await create({ template: 'bytes_echo', inputs: [{ data: dataUri('model/gltf-binary', bytes) }] });
-    return request('GET', `/flows/${id}/outputs/${service.flows[0]?.outputs[0]?.assetId}`);
+    const { create, download } = await standIn({ variation });
+    return download(await create({ template: 'bytes_echo', inputs: [{ data: dataUri('model/gltf-binary', bytes) }] }));
   }
 
   it.each([
@@ -274,20 +266,29 @@ describe('an asset', () => {
   });
 
   it('may be at another URL, which must not get the token', async () => {
-    const { create, request, service } = await standIn();
+    const { create, download, service } = await standIn();
     const elsewhere = await serveFlowService(service);
-    try {
-      service.variation.assetRedirect = (flowId, assetId) => `${elsewhere.url}/downloads/${flowId}/${assetId}`;
-      const id = await create();
-      const answer = await request('GET', `/flows/${id}/outputs/${service.flows[0]?.outputs[0]?.assetId}`);
-      expect(answer.status).toBe(302);
-      const location = answer.headers.get('location') ?? '';
-      expect(location).toContain(`${elsewhere.url}/downloads/`);
-      expect(await (await fetch(location)).text()).toBe('hello');
-      expect((await fetch(location, { headers: { authorization: 'Bearer fake-token' } })).status).toBe(400);
-    } finally {
-      await elsewhere.close();
-    }
+    onTestFinished(() => elsewhere.close());
+    service.variation.assetRedirect = (flowId, assetId) => `${elsewhere.url}/downloads/${flowId}/${assetId}`;
+    const answer = await download(await create());
+    expect(answer.status).toBe(302);
+    const location = answer.headers.get('location') ?? '';
+    expect(location).toContain(`${elsewhere.url}/downloads/`);
+    expect(await (await fetch(location)).text()).toBe('hello');
+    expect((await fetch(location, { headers: { authorization: 'Bearer fake-token' } })).status).toBe(400);
+  });
+});
+
+describe('every download of an asset', () => {
+  const JSON_START = '{"data":"data:application/octet-stream;base64,';
+  it.each([
+    ['raw', 'bytes#1', 'bytes#2'],
+    ['json', `${JSON_START}Ynl0ZXMjMQ=="}`, `${JSON_START}Ynl0ZXMjMg=="}`],
+  ] as const)('can have different bytes (%s)', async (assetForm, first, second) => {
+    const { create, download } = await standIn({ variation: { assetVaries: true, assetForm } });
+    const id = await create(echo('bytes'));
+    expect(await (await download(id)).text()).toBe(first);
+    expect(await (await download(id)).text()).toBe(second);
   });
 });
 
@@ -358,27 +359,14 @@ describe('outputs', () => {
   });
 });
 
-describe('an asset', () => {
-  it.each(['raw', 'json'] as const)('can have different bytes in every download (%s)', async (assetForm) => {
-    const { call, create } = await standIn({ variation: { assetVaries: true, assetForm } });
-    const id = await create(echo('bytes'));
-    const assetId = (await call('GET', `/flows/${id}/outputs`)).json.outputs[0].asset_id;
-    const download = async () => {
-      const { text, json } = await call('GET', `/flows/${id}/outputs/${assetId}`);
-      return assetForm === 'raw' ? text : Buffer.from(json.data.split(',')[1], 'base64').toString();
-    };
-    expect([await download(), await download()]).toEqual(['bytes#1', 'bytes#2']);
-  });
-});
-
 it('ids may need URL encoding', async () => {
-  const ids = ['flow/a b', 'ä.sset?#%+', 'other flow', 'dots.and..more'];
+  const ids = ['../flow/a b', 'ä.sset?#%+', 'other asset'];
   const { call, create, request } = await standIn({ newId: () => ids.shift() ?? 'none is left' });
-  const id = await create();
-  expect(id).toBe('flow/a b');
+  const id = await create(echo('hello', { copies: 2 }));
+  expect(id).toBe('../flow/a b');
   const path = `/flows/${encodeURIComponent(id)}`;
   expect((await call('GET', path)).json.flow_id).toBe(id);
-  const [{ asset_id }] = (await call('GET', `${path}/outputs`)).json.outputs;
-  expect(asset_id).toBe('ä.sset?#%+');
-  expect(await (await request('GET', `${path}/outputs/${encodeURIComponent(asset_id)}`)).text()).toBe('hello');
+  const { outputs } = (await call('GET', `${path}/outputs`)).json;
+  expect(outputs).toMatchObject([{ asset_id: 'ä.sset?#%+' }, { asset_id: 'other asset' }]);
+  expect(await (await request('GET', `${path}/outputs/${encodeURIComponent('ä.sset?#%+')}`)).text()).toBe('hello');
 });
