@@ -202,15 +202,9 @@ describe('over HTTP', () => {
   it('a client that waits for 100 Continue learns of a wrong token before it sends the body', async () => {
     const { url } = await standIn();
     const post = (token: string) => {
-      const request = httpRequest(`${url}/flows`, {
-        method: 'POST',
-        headers: {
-          authorization: `Bearer ${token}`,
-          'content-type': 'application/json',
-          'content-length': 2,
-          expect: '100-continue',
-        },
-      });
+      const about = { authorization: `Bearer ${token}`, 'content-type': 'application/json', 'content-length': 2 };
+      const headers = { ...about, expect: '100-continue' };
+      const request = httpRequest(`${url}/flows`, { method: 'POST', headers });
       request.flushHeaders();
       return request;
     };

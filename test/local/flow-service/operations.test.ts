@@ -287,9 +287,11 @@ describe('outputs', () => {
     expect((await call('GET', '/flows/none/outputs')).status).toBe(404);
   });
 
-  it('have the media type of their template', async () => {
-    const { create, download } = await standIn();
-    const asset = await download(await create({ template: 'text', inputs: [{ data: 'a red fox' }] }));
+  it('have the media type of their template, and the additional data of their input', async () => {
+    const { call, create, download } = await standIn();
+    const id = await create({ template: 'text', inputs: [{ data: 'a red fox', additional: 'ours' }] });
+    expect((await call('GET', `/flows/${id}/outputs`)).json.outputs).toMatchObject([{ additional: 'ours' }]);
+    const asset = await download(id);
     expect(asset.headers.get('content-type')).toBe('text/plain');
     expect(await asset.text()).toBe('a red fox');
   });
