@@ -11,6 +11,13 @@ const served = async () => {
   return { url, origin, host, port, key: searchParams.get('key') ?? '' };
 };
 
+/** A page, and the headers of a visitor who has opened it. */
+const entered = async () => {
+  const page = await served();
+  const visitor = await Visitor.open(page.url);
+  return { ...page, visitor, headers: visitor.headers };
+};
+
 describe('the address', () => {
   it('has a key of 256 random bits', async () => {
     const { key } = await served();
@@ -59,20 +66,18 @@ describe('the address', () => {
   });
 
   it('is not opened by a cookie of another run', async () => {
-    const one = await served();
-    const { url } = await serve(NO_DEPLOYMENT, { port: 0 });
-    const { headers } = await Visitor.open(one.url);
-    const cookie = String(headers.cookie).replace(one.port, new URL(url).port);
-    expect((await ask(new URL(url).origin, '/', { headers: { cookie } })).status).toBe(401);
+    const { headers, port } = await entered();
+    const other = await served();
+    const cookie = String(headers.cookie).replace(port, other.port);
+    expect((await ask(other.origin, '/', { headers: { cookie } })).status).toBe(401);
   });
 
   it('leaves the cookie of another page alone', async () => {
-    const [one, other] = [await served(), await served()];
-    const cookies = await Promise.all([one, other].map(async ({ url }) => (await Visitor.open(url)).headers.cookie));
+    const pages = [await entered(), await entered()];
     // A browser keeps one cookie of each name, whatever the port.
-    const jar = new Map(cookies.map((each) => [String(each).split('=')[0], each]));
+    const jar = new Map(pages.map(({ headers }) => [String(headers.cookie).split('=')[0], headers.cookie]));
     const cookie = [...jar.values()].join('; ');
-    for (const { origin } of [one, other]) expect((await ask(origin, '/', { headers: { cookie } })).status).toBe(200);
+    for (const { origin } of pages) expect((await ask(origin, '/', { headers: { cookie } })).status).toBe(200);
   });
 });
 
@@ -80,10 +85,9 @@ describe('a request of elsewhere', () => {
   it.each(['evil.example', 'evil.example:PORT', '127.0.0.1', '127.0.0.1:1', 'localhost', '[::1]:PORT', '0.0.0.0:PORT'])(
     'is not answered to the host %s',
     async (name) => {
-      const { url, origin, port } = await served();
-      const { headers } = await Visitor.open(url);
+      const { headers, origin, port, key } = await entered();
       const host = name.replace('PORT', port);
-      for (const path of ['/', `/?key=${new URL(url).searchParams.get('key')}`, '/api/about']) {
+      for (const path of ['/', `/?key=${key}`, '/api/about']) {
         const answer = await ask(origin, path, { headers: { ...headers, host } });
         expect([path, answer.status]).toEqual([path, 421]);
         expect(answer.headers['set-cookie']).toBeUndefined();
@@ -92,8 +96,7 @@ describe('a request of elsewhere', () => {
   );
 
   it('is answered to localhost', async () => {
-    const { url, origin, port } = await served();
-    const { headers } = await Visitor.open(url);
+    const { headers, origin, port } = await entered();
     const host = `localhost:${port}`;
     expect((await ask(origin, '/', { headers: { ...headers, host } })).status).toBe(200);
   });
@@ -107,8 +110,7 @@ describe('a request of elsewhere', () => {
     ['another port of this site', { 'sec-fetch-site': 'same-site', 'sec-fetch-mode': 'cors' }],
     ['a script without a site', { 'sec-fetch-site': 'none', 'sec-fetch-mode': 'cors' }],
   ])('is refused from %s', async (_, more) => {
-    const { url, origin, port, key } = await served();
-    const { headers } = await Visitor.open(url);
+    const { headers, origin, port, key } = await entered();
     const from = Object.fromEntries(Object.entries(more).map(([name, value]) => [name, value.replace('PORT', port)]));
     for (const path of ['/', '/api/about', `/?key=${key}`]) {
       const answer = await ask(origin, path, { headers: { ...headers, ...from } });
@@ -118,8 +120,7 @@ describe('a request of elsewhere', () => {
   });
 
   it('is taken from a person who typed the address, and from the page itself', async () => {
-    const { url, origin, host } = await served();
-    const { headers } = await Visitor.open(url);
+    const { headers, origin, host } = await entered();
     const typed = { 'sec-fetch-site': 'none', 'sec-fetch-mode': 'navigate' };
     expect((await ask(origin, '/', { headers: { ...headers, ...typed } })).status).toBe(200);
     const own = { 'sec-fetch-site': 'same-origin', 'sec-fetch-mode': 'cors', origin: `http://${host}` };
@@ -129,8 +130,7 @@ describe('a request of elsewhere', () => {
 
 describe('a change', () => {
   it.each([undefined, '', 'wrong'])('needs the token: not %s', async (token) => {
-    const { url, origin } = await served();
-    const { headers } = await Visitor.open(url);
+    const { headers, origin } = await entered();
     const { 'x-flowdrop-token': _, ...rest } = headers;
     const more = token === undefined ? rest : { ...rest, 'x-flowdrop-token': token };
     for (const [method, path] of [
@@ -146,8 +146,7 @@ describe('a change', () => {
   });
 
   it('finds the token in the page, which is the key of nothing else', async () => {
-    const { url, key } = await served();
-    const { headers } = await Visitor.open(url);
+    const { headers, key } = await entered();
     expect(String(headers['x-flowdrop-token'])).toMatch(/^[\w-]{43}$/);
     expect(headers['x-flowdrop-token']).not.toBe(key);
   });
@@ -155,8 +154,7 @@ describe('a change', () => {
 
 describe('the page', () => {
   it('forbids everything that it does not need', async () => {
-    const { url } = await served();
-    const visitor = await Visitor.open(url);
+    const { visitor } = await entered();
     const { headers } = await visitor.ask('/');
     const policy = String(headers['content-security-policy']);
     expect(policy).toContain("default-src 'none'");
@@ -172,7 +170,7 @@ describe('the page', () => {
   });
 
   it('answers an unknown address with a sentence', async () => {
-    const visitor = await Visitor.open((await served()).url);
+    const { visitor } = await entered();
     for (const path of ['/nothing', '/api/nothing', '/api/uploads/../about', '/%2e%2e/etc/passwd', '/assets/..%2fx']) {
       const answer = await visitor.ask(path);
       expect([path, answer.status]).toEqual([path, 404]);
@@ -212,17 +210,14 @@ describe('the page', () => {
 
   it('is not connected before the first visit, and connects again after a failure', async () => {
     let tries = 0;
-    const { servePage } = await import('../../page/server/serve-page.ts');
-    await using closing = new AsyncDisposableStack();
-    const served = await servePage(async () => {
+    const { url } = await serve(async () => {
       tries += 1;
       throw new Error('There is no such stack.');
     });
-    closing.defer(() => served.close());
-    const { origin, searchParams } = new URL(served.url);
-    const entered = await ask(origin, `/?key=${searchParams.get('key')}`);
+    const { origin, search } = new URL(url);
+    const { headers } = await ask(origin, `/${search}`);
     expect(tries).toBe(0);
-    const cookie = entered.headers['set-cookie']?.[0]?.split(';')[0] ?? '';
+    const cookie = headers['set-cookie']?.[0]?.split(';')[0] ?? '';
     for (const each of [1, 2]) {
       const answer = await ask(origin, '/api/about', { headers: { cookie } });
       expect([answer.status, messageOf(answer), tries]).toEqual([503, 'There is no such stack.', each]);

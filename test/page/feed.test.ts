@@ -4,7 +4,7 @@ import { entryKey, failedKey, type WaitingMarker, waitingKey } from '../../funct
 import type { UploadsPage } from '../../page/api.ts';
 import { EventLog } from '../../page/server/event-log.ts';
 import type { FeedPace } from '../../page/server/feed.ts';
-import { type Heard, QUICK, serve, Visitor } from './support.ts';
+import { type Heard, type Listener, messageOf, QUICK, serve, Visitor } from './support.ts';
 import { DAY_MS, MINUTE_MS, World } from './world.ts';
 
 /** The machine may be slow. */
@@ -26,6 +26,21 @@ const open = async (pace: Partial<FeedPace> = {}, options: Parameters<typeof ser
 const list = async (visitor: Visitor, query = ''): Promise<UploadsPage> =>
   (await visitor.ask(`/api/uploads${query}`)).json;
 
+/** Waits until a page hears of something. */
+const hears = (listener: Listener, data: object, name = 'upload'): Promise<void> =>
+  vi.waitFor(() => {
+    const about = expect.objectContaining(data);
+    expect(listener.heard).toContainEqual(expect.objectContaining({ name, data: about }));
+  }, PATIENCE);
+
+/** An upload that came some time ago, in milliseconds, and failed now. */
+const failed = (key: string, age: number) =>
+  ended(world.claimed(key, age), { failure: { code: 'rejected', message: 'No.' } }, world.now);
+
+/** An upload that waits. */
+const delayed = (key: string, reason: 'held' | 'unavailable') =>
+  waiting(world.claimed(key), { reason, message: 'In doubt.', notBefore: 1, counted: false });
+
 /** The uploads that events tell of. */
 const idsOf = (heard: readonly Heard[]): readonly string[] =>
   heard.filter(({ name }) => name === 'upload').map(({ data }) => data.id);
@@ -45,6 +60,31 @@ describe('the list', () => {
     expect(Date.parse(page.since)).toBeGreaterThan(world.now - 7 * DAY_MS - 2_000);
   });
 
+  it('is filtered by state and name, and comes in pages', async () => {
+    for (const [age, key] of ['text.txt', 'Photos/two.png', 'photos/one.png'].entries()) {
+      await world.put(ended(world.claimed(key, age * MINUTE_MS), {}, world.now));
+    }
+    await world.put(failed('photos/bad.png', 3 * MINUTE_MS));
+    const { visitor } = await open();
+    const all = await list(visitor);
+    expect(all).toMatchObject({ total: 4, isComplete: true, unreadable: 0 });
+    expect(all.counts).toMatchObject({ succeeded: 3, failed: 1, running: 0 });
+    expect(keysOf(all)).toEqual(['text.txt', 'Photos/two.png', 'photos/one.png', 'photos/bad.png']);
+    const photos = await list(visitor, '?name=PHOTOS&state=succeeded');
+    expect(photos).toMatchObject({ total: 2, counts: { succeeded: 2, failed: 1 } });
+    const first = await list(visitor, '?limit=3');
+    expect([first.uploads.length, first.total]).toEqual([3, 4]);
+    const second = await list(visitor, `?limit=3&before=${encodeURIComponent(first.next ?? '')}`);
+    expect(keysOf(second)).toEqual(['photos/bad.png']);
+    expect(second.next).toBeUndefined();
+    expect(await list(visitor, '?name=nothing')).toMatchObject({ total: 0, uploads: [] });
+    for (const query of ['?limit=0', '?limit=x', '?limit=1001', '?state=unknown']) {
+      const answer = await visitor.ask(`/api/uploads${query}`);
+      expect([query, answer.status]).toEqual([query, 400]);
+      expect(messageOf(answer)).toMatch(/^[A-Z].*\.$/);
+    }
+  });
+
   it('finds what is older by its id', async () => {
     const id = await world.put(world.claimed('old.png', 30 * DAY_MS));
     const { visitor } = await open();
@@ -55,24 +95,14 @@ describe('the list', () => {
 
   it('has older uploads that are under way or failed lately, until they end and after', async () => {
     const old = await world.putOld('retried.png');
-    const failed = ended(
-      world.claimed('failed.png', 20 * DAY_MS),
-      { failure: { code: 'rejected', message: 'No.' } },
-      world.now,
-    );
-    await world.put(failed);
-    await world.putObject(failedKey(failedMarkerOf(failed)));
+    const entry = failed('failed.png', 20 * DAY_MS);
+    await world.put(entry);
+    await world.putObject(failedKey(failedMarkerOf(entry)));
     const { visitor } = await open();
     const listener = visitor.listen();
     expect(keysOf(await list(visitor))).toEqual(['retried.png', 'failed.png']);
     await old.end();
-    await vi.waitFor(
-      () =>
-        expect(listener.heard).toContainEqual(
-          expect.objectContaining({ data: expect.objectContaining({ id: old.id, state: 'succeeded' }) }),
-        ),
-      PATIENCE,
-    );
+    await hears(listener, { id: old.id, state: 'succeeded' });
     expect((await list(visitor)).counts).toMatchObject({ succeeded: 1, failed: 1, running: 0 });
   });
 
@@ -84,10 +114,7 @@ describe('the list', () => {
     const listener = visitor.listen();
     await world.remove(entryKey(world.claimed('3.png', 30 * MINUTE_MS).upload.id));
     const id = await world.put(world.claimed('new.png', -1_000));
-    await vi.waitFor(
-      () => expect(listener.heard).toContainEqual(expect.objectContaining({ data: expect.objectContaining({ id }) })),
-      PATIENCE,
-    );
+    await hears(listener, { id });
     const after = keysOf(await list(visitor));
     expect(after[0]).toBe('new.png');
     expect(after).not.toContain('3.png');
@@ -121,18 +148,16 @@ describe('the list', () => {
 
 describe('a plan', () => {
   it('names the held uploads among those to retry, because they may be paid for twice', async () => {
-    const wait = { message: 'In doubt.', notBefore: 1, counted: false } as const;
-    const held = await world.put(waiting(world.claimed('held.png'), { ...wait, reason: 'held' }));
-    const late = await world.put(waiting(world.claimed('late.png'), { ...wait, reason: 'unavailable' }));
+    const held = await world.put(delayed('held.png', 'held'));
+    const late = await world.put(delayed('late.png', 'unavailable'));
     const { visitor } = await open();
     const { json } = await visitor.post('/api/plan', { action: 'retry', uploads: [held, late] });
     expect(json).toMatchObject({ flows: 2, held: 1, uploads: 2 });
   });
 
   it('cancels no held upload with all that wait: it may have a flow, which is paid for', async () => {
-    const wait = { message: 'In doubt.', notBefore: 1, counted: false } as const;
     for (const reason of ['held', 'unavailable'] as const) {
-      const entry = waiting(world.claimed(`${reason}.png`), { ...wait, reason });
+      const entry = delayed(`${reason}.png`, reason);
       await world.put(entry);
       await world.putObject(waitingKey(waitingMarkerOf(entry) as WaitingMarker));
     }
@@ -142,8 +167,7 @@ describe('a plan', () => {
   });
 
   it('sends no upload with other parameters while its flow is still to come', async () => {
-    const wait = { message: 'Later.', notBefore: 1, counted: false, reason: 'unavailable' } as const;
-    const id = await world.put(waiting(world.claimed('late.png'), wait));
+    const id = await world.put(delayed('late.png', 'unavailable'));
     const { visitor } = await open();
     const answer = await visitor.post('/api/again', { id, parameters: {} });
     expect(answer.status).toBe(409);
@@ -177,13 +201,8 @@ describe('thousands of uploads', () => {
     const lists = world.lists;
     await vi.waitFor(() => expect(world.lists).toBeGreaterThan(lists + 50), LONG);
     expect(world.reads).toBe(reads);
-    const changed = world.claimed('photo-7.png', 8 * 50_000);
-    await world.put(ended(changed, { failure: { code: 'rejected', message: 'No.' } }, world.now));
-    await vi.waitFor(
-      () =>
-        expect(listener.heard.at(-1)).toMatchObject({ name: 'upload', data: { key: 'photo-7.png', state: 'failed' } }),
-      PATIENCE,
-    );
+    await world.put(failed('photo-7.png', 8 * 50_000));
+    await hears(listener, { key: 'photo-7.png', state: 'failed' });
     expect(world.reads).toBe(reads + 1);
 
     for (let number = 0; number < 20; number += 1) {
@@ -199,20 +218,13 @@ describe('the events', () => {
     await list(visitor);
     const listener = visitor.listen();
     await vi.waitFor(() => expect(listener.lastId).not.toBe(''), PATIENCE);
-    const claimed = world.claimed('robot.png');
-    const id = await world.put(claimed);
-    const heard = (data: object, name = 'upload') =>
-      vi.waitFor(
-        () =>
-          expect(listener.heard).toContainEqual(expect.objectContaining({ name, data: expect.objectContaining(data) })),
-        PATIENCE,
-      );
-    await heard({ id, state: 'claimed' });
-    await world.put(waiting(claimed, { reason: 'held', message: 'In doubt.', notBefore: 1, counted: false }));
-    await heard({ id, state: 'held', code: 'held', reason: 'In doubt.' });
+    const id = await world.put(world.claimed('robot.png'));
+    await hears(listener, { id, state: 'claimed' });
+    await world.put(delayed('robot.png', 'held'));
+    await hears(listener, { id, state: 'held', code: 'held', reason: 'In doubt.' });
     await world.remove(entryKey(id));
-    await heard({ id }, 'removed');
-    await heard({ kind: 'pipeline' }, 'status');
+    await hears(listener, { id }, 'removed');
+    await hears(listener, { kind: 'pipeline' }, 'status');
     expect(await list(visitor)).toMatchObject({ total: 0 });
   });
 
@@ -257,14 +269,7 @@ describe('the events', () => {
     const { lastEvent } = await list(visitor);
     const id = await world.put(world.claimed('robot.png'));
     await vi.waitFor(async () => expect(await list(visitor)).toMatchObject({ total: 1 }), PATIENCE);
-    const listener = visitor.listen(`/api/events?after=${lastEvent}`);
-    await vi.waitFor(
-      () =>
-        expect(listener.heard).toContainEqual(
-          expect.objectContaining({ name: 'upload', data: expect.objectContaining({ id }) }),
-        ),
-      PATIENCE,
-    );
+    await hears(visitor.listen(`/api/events?after=${lastEvent}`), { id });
   });
 
   it('ask for the list again after the server was restarted, on the same address', async () => {

@@ -3,7 +3,7 @@ import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { listenOnLoopback } from '../../local/loopback.ts';
 import type { Deployment } from '../../operations/deployment.ts';
 import { messageOf, QUICK, serve, Visitor, visit } from './support.ts';
-import { World } from './world.ts';
+import { visitWorld, World } from './world.ts';
 
 /** The machine may be slow. */
 vi.setConfig({ testTimeout: 240_000 });
@@ -106,8 +106,7 @@ describe('a pause', () => {
   });
 
   it('cannot be made where the queue is not known: the answer says what to do', async () => {
-    const { deployment } = await World.start();
-    const visitor = await Visitor.open((await serve(deployment)).url);
+    const { visitor } = await visitWorld();
     for (const change of ['pause', 'resume']) {
       const refused = await visitor.post(`/api/${change}`, {});
       expect(refused.status).toBe(409);

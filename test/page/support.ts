@@ -144,7 +144,10 @@ export class Listener {
   }
 }
 
-export async function serve(deployment: Deployment, options: ServeOptions = {}): Promise<ServedPage> {
+export async function serve(
+  deployment: Deployment | (() => Promise<Deployment>),
+  options: ServeOptions = {},
+): Promise<ServedPage> {
   const served = await servePage(deployment, { appFiles: async () => APP, pace: QUICK, ...options });
   onTestFinished(() => served.close());
   return served;

@@ -4,14 +4,15 @@ import {
   HeadObjectCommand,
   ListMultipartUploadsCommand,
   ListObjectVersionsCommand,
-  PutObjectCommand,
+  type S3Client,
 } from '@aws-sdk/client-s3';
 import { describe, expect, it, vi } from 'vitest';
-import { INBOX_BUCKET, LEDGER_BUCKET, RESULTS_BUCKET } from '../../local/pipeline.ts';
+import { ended } from '../../functions/ledger/entry.ts';
+import { INBOX_BUCKET, RESULTS_BUCKET } from '../../local/pipeline.ts';
 import type { UploadDetail, UploadRow, UploadsPage } from '../../page/api.ts';
 import type { Operated } from '../operations/support.ts';
-import { messageOf, serve, Visitor, visit } from './support.ts';
-import { World } from './world.ts';
+import { messageOf, type Visitor, visit } from './support.ts';
+import { visitWorld } from './world.ts';
 
 /** The machine may be slow. */
 vi.setConfig({ testTimeout: 240_000 });
@@ -35,8 +36,8 @@ const becomes = (visitor: Visitor, key: string, state: UploadRow['state']): Prom
 const detail = async (visitor: Visitor, id: string): Promise<UploadDetail> =>
   (await visitor.ask(`/api/uploads/${id}`)).json;
 
-const inboxKeys = async ({ pipeline }: Operated): Promise<readonly string[]> => {
-  const { Versions = [] } = await pipeline.s3.send(new ListObjectVersionsCommand({ Bucket: INBOX_BUCKET }));
+const inboxKeys = async (s3: S3Client): Promise<readonly string[]> => {
+  const { Versions = [] } = await s3.send(new ListObjectVersionsCommand({ Bucket: INBOX_BUCKET }));
   return Versions.map(({ Key = '' }) => Key);
 };
 
@@ -118,11 +119,11 @@ describe('a file', () => {
     '',
     `${'x'.repeat(1025)}.png`,
   ])('has a name that no program stumbles over: not %j', async (key) => {
-    const { operated, visitor } = await visit();
+    const { world, visitor } = await visitWorld();
     const answer = await visitor.put(key, 'x');
     expect(answer.status).toBe(400);
     expect(messageOf(answer)).toMatch(/^[A-Z].*\.$/);
-    expect(await inboxKeys(operated)).toEqual([]);
+    expect(await inboxKeys(world.deployment.s3)).toEqual([]);
   });
 
   it('may have any other name', async () => {
@@ -137,7 +138,7 @@ describe('a file', () => {
       '__proto__.png',
     ];
     for (const key of keys) expect([key, (await visitor.put(key, key)).json?.key]).toEqual([key, key]);
-    expect([...(await inboxKeys(operated))].sort()).toEqual([...keys].sort());
+    expect([...(await inboxKeys(operated.pipeline.s3))].sort()).toEqual([...keys].sort());
     for (const key of keys) {
       const { id } = await becomes(visitor, key, 'succeeded');
       const { input } = await detail(visitor, id);
@@ -156,7 +157,7 @@ describe('a file', () => {
     const headers = { 'x-flowdrop-parameters': encodeURIComponent('{"quality":"low"}') };
     const refused = await visitor.put('robot.png', 'x', headers);
     expect([refused.status, messageOf(refused)]).toEqual([409, expect.stringContaining('pictures')]);
-    expect(await inboxKeys(operated)).toEqual([]);
+    expect(await inboxKeys(operated.pipeline.s3)).toEqual([]);
     const broken = await visitor.put('poem.txt', 'x', { 'x-flowdrop-parameters': '{' });
     expect([broken.status, messageOf(broken)]).toEqual([400, 'The parameters are not JSON.']);
 
@@ -194,14 +195,12 @@ describe('a file', () => {
     await vi.waitFor(async () => expect(await openParts(operated)).toBe(0), PATIENCE);
     // A file after it, so that what the first one might have left would be there by now.
     expect((await visitor.put('whole.png', 'x')).status).toBe(200);
-    expect(await inboxKeys(operated)).toEqual(['whole.png']);
+    expect(await inboxKeys(operated.pipeline.s3)).toEqual(['whole.png']);
     expect(await openParts(operated)).toBe(0);
   });
 
   it('of any size is read only as fast as S3 takes it', async () => {
-    const world = await World.start();
-    const { url } = await serve(world.deployment);
-    const visitor = await Visitor.open(url);
+    const { world, visitor } = await visitWorld();
     const gate = Promise.withResolvers<void>();
     world.gate = gate.promise;
     const MEBIBYTE = 1024 * 1024;
@@ -232,36 +231,22 @@ describe('a file', () => {
   });
 
   it('needs a length', async () => {
-    const { visitor } = await visit();
-    const answer = await visitor.ask('/api/files/x.png', {
-      method: 'PUT',
-      headers: { 'transfer-encoding': 'chunked' },
-    });
+    const { visitor } = await visitWorld();
+    const headers = { 'transfer-encoding': 'chunked' };
+    const answer = await visitor.ask('/api/files/x.png', { method: 'PUT', headers });
     expect([answer.status, answer.json.error.code]).toEqual([411, 'length-required']);
   });
 });
 
 describe('the bytes of a result', () => {
+  /** An upload with one result, of which the service has said this type. */
   const stored = async (mediaType: string, body: string) => {
-    const { operated, visitor } = await visit();
-    await operated.put('robot.png', 'succeeded');
-    const { id } = await becomes(visitor, 'robot.png', 'succeeded');
-    const { operated: _, ...rest } = { operated, visitor, id };
-    await replaceAsset(operated, id, mediaType, body);
-    return rest;
+    const { world, visitor } = await visitWorld();
+    const asset = { id: 'any', key: 'robot.png/flow/asset', bytes: body.length, mediaType, sha256: '' };
+    const id = await world.put(ended(world.claimed('robot.png'), { assets: [asset] }, world.now));
+    await world.putObject(asset.key, body, 'results');
+    return { visitor, id };
   };
-
-  /** The ledger says what a service said of its asset. */
-  async function replaceAsset({ pipeline, deployment }: Operated, id: string, mediaType: string, body: string) {
-    const found = await deployment.ledger.read(id, new AbortController().signal);
-    if (found === undefined || found.entry.state !== 'succeeded') throw new Error('There is no result.');
-    const [asset] = found.entry.assets;
-    const entry = { ...found.entry, assets: [{ ...asset, mediaType, bytes: body.length }] };
-    const put = (Bucket: string, Key: string, Body: string) =>
-      pipeline.s3.send(new PutObjectCommand({ Bucket, Key, Body }));
-    await put(LEDGER_BUCKET, `uploads/${id}.json`, JSON.stringify(entry));
-    await put(RESULTS_BUCKET, asset?.key ?? '', body);
-  }
 
   it.each([
     'text/html',
@@ -399,7 +384,7 @@ describe('an action', () => {
     [{ action: 'retry', query: { state: 'failed', since: 'yesterday' } }, 'query.since'],
     [[], 'the request'],
   ])('is not understood as %j', async (request, named) => {
-    const { visitor } = await visit();
+    const { visitor } = await visitWorld();
     const answer = await visitor.post('/api/plan', request);
     expect([answer.status, messageOf(answer)]).toEqual([400, expect.stringContaining(named)]);
     const broken = await visitor.ask('/api/plan', { method: 'POST', body: '{' });
@@ -419,42 +404,5 @@ describe('an action', () => {
     ]);
     const doctor = await visitor.ask('/api/templates');
     expect([doctor.status, messageOf(doctor)]).toEqual([502, 'That did not work: Out of memory']);
-  });
-});
-
-describe('the list', () => {
-  it('is filtered by state and name, and comes in pages', async () => {
-    const { operated, visitor } = await visit();
-    operated.refuse(422);
-    await operated.put('photos/bad.png', 'failed');
-    operated.refuse(undefined);
-    for (const key of ['photos/one.png', 'photos/two.png', 'text.txt']) await operated.put(key, 'succeeded');
-    await becomes(visitor, 'text.txt', 'succeeded');
-    const all = await rows(visitor);
-    expect(all).toMatchObject({
-      total: 4,
-      isComplete: true,
-      unreadable: 0,
-      counts: { succeeded: 3, failed: 1, running: 0 },
-    });
-    expect(all.uploads.map(({ key }) => key)).toEqual([
-      'text.txt',
-      'photos/two.png',
-      'photos/one.png',
-      'photos/bad.png',
-    ]);
-    const photos = await rows(visitor, '?name=PHOTOS&state=succeeded');
-    expect(photos).toMatchObject({ total: 2, counts: { succeeded: 2, failed: 1 } });
-    const first = await rows(visitor, '?limit=3');
-    expect([first.uploads.length, first.total]).toEqual([3, 4]);
-    const second = await rows(visitor, `?limit=3&before=${encodeURIComponent(first.next ?? '')}`);
-    expect(second.uploads.map(({ key }) => key)).toEqual(['photos/bad.png']);
-    expect(second.next).toBeUndefined();
-    expect(await rows(visitor, '?name=nothing')).toMatchObject({ total: 0, uploads: [] });
-    for (const query of ['?limit=0', '?limit=x', '?limit=1001', '?state=unknown']) {
-      const answer = await visitor.ask(`/api/uploads${query}`);
-      expect([query, answer.status]).toEqual([query, 400]);
-      expect(messageOf(answer)).toMatch(/^[A-Z].*\.$/);
-    }
   });
 });

@@ -10,6 +10,7 @@ import { uploadId } from '../../functions/uploads/upload.ts';
 import { serveS3 } from '../../local/aws/s3/http.ts';
 import { EmbeddedS3 } from '../../local/aws/s3/s3.ts';
 import type { Deployment } from '../../operations/deployment.ts';
+import { serve, Visitor } from './support.ts';
 
 export const MINUTE_MS = 60_000;
 export const DAY_MS = 24 * 60 * MINUTE_MS;
@@ -84,17 +85,17 @@ export class World {
     return entry.upload.id;
   }
 
-  putObject(key: string, body = ''): Promise<void> {
-    return this.#send('PUT', key, Buffer.from(body));
+  putObject(key: string, body = '', bucket = LEDGER): Promise<void> {
+    return this.#send('PUT', `${bucket}/${key}`, Buffer.from(body));
   }
 
   remove(key: string): Promise<void> {
-    return this.#send('DELETE', key, Buffer.alloc(0));
+    return this.#send('DELETE', `${LEDGER}/${key}`, Buffer.alloc(0));
   }
 
   /** Without a socket, because there are many, and uncounted. */
-  async #send(method: string, key: string, body: Buffer): Promise<void> {
-    const url = `/${LEDGER}/${key.split('/').map(encodeURIComponent).join('/')}`;
+  async #send(method: string, path: string, body: Buffer): Promise<void> {
+    const url = `/${path.split('/').map(encodeURIComponent).join('/')}`;
     const headers = { host: 's3.test', 'content-length': String(body.length) };
     const { status } = await this.#embedded.handle({ method, url, headers, body: Readable.from([body]) });
     if (status >= 300) throw new Error(`S3 answered ${status}`);
@@ -115,4 +116,11 @@ export class World {
       },
     };
   }
+}
+
+/** A page without a pipeline behind it, for what no function takes part in, and a visitor of the page. */
+export async function visitWorld(): Promise<{ world: World; visitor: Visitor }> {
+  const world = await World.start();
+  const { url } = await serve(world.deployment);
+  return { world, visitor: await Visitor.open(url) };
 }

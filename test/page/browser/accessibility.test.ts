@@ -5,7 +5,7 @@ import { anyPipeline, describeInBrowser, START_MS } from './support.ts';
 
 describeInBrowser('accessibility', anyPipeline, (shown) => {
   beforeAll(async () => {
-    const { operated } = shown.served;
+    const { operated } = shown;
     await operated.put('prompts/fox.txt', 'succeeded', 'A fox');
     operated.refuse(422);
     await operated.put('echo/refused.bin', 'failed');
@@ -46,8 +46,8 @@ describeInBrowser('accessibility', anyPipeline, (shown) => {
 
   it('announces what has ended', async () => {
     await using visit = await shown.open();
-    shown.served.operated.refuse(undefined);
-    await shown.served.operated.upload('echo/told.bin', 'told');
+    shown.operated.refuse(undefined);
+    await shown.operated.upload('echo/told.bin', 'told');
     await visit.page
       .locator('[role=status]')
       .filter({ hasText: /told\.bin succeeded|uploads succeeded/ })

@@ -133,8 +133,8 @@ describeInBrowser('dropping files on the page', anyPipeline, (shown) => {
   it('shows texts, JSON and pictures in place, and everything else only as a download', async () => {
     await using visit = await shown.open();
     const { page } = visit;
-    await shown.served.operated.upload('echo/data.json', '{"a":[1]}', { ContentType: 'application/json' });
-    await shown.served.operated.upload('echo/drawing.svg', '<svg xmlns="http://www.w3.org/2000/svg"/>', {
+    await shown.operated.upload('echo/data.json', '{"a":[1]}', { ContentType: 'application/json' });
+    await shown.operated.upload('echo/drawing.svg', '<svg xmlns="http://www.w3.org/2000/svg"/>', {
       ContentType: 'image/svg+xml',
     });
     await visit.shows('data.json', 'Succeeded');

@@ -6,12 +6,12 @@ const ELEMENT = '<img src=x onerror="document.title=`taken`"><b>bold</b>';
 const REVERSED = 'photo\u202egnp.exe';
 
 describeInBrowser('hostile texts', anyPipeline, (shown) => {
-  beforeEach(() => shown.served.operated.refuse(undefined));
+  beforeEach(() => shown.operated.refuse(undefined));
 
   it('stay text: names of files and words of the service', async () => {
     await using visit = await shown.open();
     const { page } = visit;
-    const { standIn } = shown.served.operated.pipeline;
+    const { standIn } = shown.operated.pipeline;
     if (standIn === undefined) throw new Error('There is no stand-in.');
     standIn.intercept = (_, { operation }) =>
       operation === 'createFlow'
@@ -22,8 +22,8 @@ describeInBrowser('hostile texts', anyPipeline, (shown) => {
           }
         : undefined;
     const name = `${ELEMENT}.bin`;
-    await shown.served.operated.upload(`echo/${name}`, 'x');
-    await shown.served.operated.upload(`echo/${REVERSED}`, 'x');
+    await shown.operated.upload(`echo/${name}`, 'x');
+    await shown.operated.upload(`echo/${REVERSED}`, 'x');
     // The words of the service are in the other row too.
     const row = page.locator('.row a').filter({ has: page.locator('.name', { hasText: ELEMENT }) });
     await row.filter({ hasText: 'Failed' }).waitFor();
@@ -50,7 +50,7 @@ describeInBrowser('hostile texts', anyPipeline, (shown) => {
   it('are shown as text if a model or a text of the service holds them', async () => {
     await using visit = await shown.open();
     const { page } = visit;
-    await shown.served.operated.upload('echo/page.txt', ELEMENT, { ContentType: 'text/plain' });
+    await shown.operated.upload('echo/page.txt', ELEMENT, { ContentType: 'text/plain' });
     await visit.shows('page.txt', 'Succeeded');
     await visit.openDetail('page.txt');
     await page.locator('pre').filter({ hasText: ELEMENT }).first().waitFor();
@@ -60,7 +60,7 @@ describeInBrowser('hostile texts', anyPipeline, (shown) => {
   it('fetch nothing from elsewhere: a model that names other files', async () => {
     await using visit = await shown.open();
     const { page } = visit;
-    await shown.served.operated.upload('echo/leak.glb', glbNaming('http://127.0.0.1:9/leak.png'), {
+    await shown.operated.upload('echo/leak.glb', glbNaming('http://127.0.0.1:9/leak.png'), {
       ContentType: 'model/gltf-binary',
     });
     await visit.shows('leak.glb', 'Succeeded');

@@ -10,7 +10,7 @@ describeInBrowser('the keyboard alone', anyPipeline, (shown) => {
   it('chooses a file, sends it, opens it, acts on it, and comes back', async () => {
     await using visit = await shown.open();
     const { page } = visit;
-    shown.served.operated.refuse(422);
+    shown.operated.refuse(422);
     await page.keyboard.press('Tab');
     expect(await focused(page)).toBe('Skip to the uploads');
 
@@ -21,7 +21,7 @@ describeInBrowser('the keyboard alone', anyPipeline, (shown) => {
     await expect.poll(() => focused(page), { timeout: PATIENCE_MS }).toBe('Send 1 file');
     await page.keyboard.press('Enter');
     await visit.shows('robot.png', 'Failed');
-    shown.served.operated.refuse(undefined);
+    shown.operated.refuse(undefined);
 
     await tabTo(page, /robot\.png.*Failed/);
     await page.keyboard.press('Enter');
@@ -41,7 +41,7 @@ describeInBrowser('the keyboard alone', anyPipeline, (shown) => {
   it('goes through the list with the arrow keys', async () => {
     await using visit = await shown.open();
     const { page } = visit;
-    for (const name of ['one', 'two', 'three']) await shown.served.operated.put(`echo/${name}.bin`, 'succeeded');
+    for (const name of ['one', 'two', 'three']) await shown.operated.put(`echo/${name}.bin`, 'succeeded');
     await visit.shows('three.bin', 'Succeeded');
     await page.getByRole('searchbox').focus();
     await page.keyboard.type('ECHO/');

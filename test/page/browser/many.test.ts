@@ -66,7 +66,7 @@ describeInBrowser('hundreds of uploads', withUploads(300), (shown) => {
     const row = visit.row('file-00150.png');
     await row.waitFor();
     const before = await row.boundingBox();
-    await shown.served.operated.upload('echo/new.bin', 'new');
+    await shown.operated.upload('echo/new.bin', 'new');
     await page.getByRole('button', { name: 'All 301' }).waitFor();
     expect((await row.boundingBox())?.y).toBeCloseTo(before?.y ?? Number.NaN, 0);
   });

@@ -5,7 +5,7 @@ describeInBrowser('a pause', anyPipeline, (shown) => {
   it('begins after a confirmation, is shown since when, and ends after the costs were seen', async () => {
     await using visit = await shown.open({ viewport: { width: 380, height: 800 } });
     const { page } = visit;
-    const created = () => shown.served.operated.pipeline.standIn?.counts.createFlow ?? 0;
+    const created = () => shown.operated.pipeline.standIn?.counts.createFlow ?? 0;
     const note = page.locator('.pause-note');
     const focused = () => page.evaluate(() => document.activeElement?.textContent?.trim());
 
@@ -24,8 +24,8 @@ describeInBrowser('a pause', anyPipeline, (shown) => {
     // The keyboard is where it was.
     expect(await focused()).toBe('Resume…');
 
-    await shown.served.operated.upload('echo/one.bin', 'one');
-    await shown.served.operated.upload('echo/two.bin', 'two');
+    await shown.operated.upload('echo/one.bin', 'one');
+    await shown.operated.upload('echo/two.bin', 'two');
     await note.getByText('2 uploads wait in the queue, and may be paid for when you resume.').waitFor();
     expect(await visit.overflow()).toBe(0);
     expect(created()).toBe(0);

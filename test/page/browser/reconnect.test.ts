@@ -5,12 +5,12 @@ describeInBrowser('the connection', anyPipeline, (shown) => {
   it('comes back after the server was restarted, and nothing is lost in between', async () => {
     await using visit = await shown.open();
     const { page } = visit;
-    await shown.served.operated.upload('echo/before.bin', 'before');
+    await shown.operated.upload('echo/before.bin', 'before');
     await visit.shows('before.bin', 'Succeeded');
-    await shown.served.stopPage();
+    await shown.stopPage();
     await page.getByRole('alert').getByText('The page connects again by itself.').waitFor();
-    await shown.served.operated.put('echo/meanwhile.bin', 'succeeded');
-    await shown.served.startPage();
+    await shown.operated.put('echo/meanwhile.bin', 'succeeded');
+    await shown.startPage();
     await visit.shows('meanwhile.bin', 'Succeeded');
     await page.getByText('Live', { exact: true }).waitFor();
     expect(await page.getByRole('alert').count()).toBe(0);
@@ -25,8 +25,8 @@ describeInBrowser('the connection', anyPipeline, (shown) => {
   it('says so if the server has another key by now', async () => {
     await using visit = await shown.open();
     await visit.page.context().clearCookies();
-    await shown.served.stopPage();
-    await shown.served.startPage();
+    await shown.stopPage();
+    await shown.startPage();
     await visit.page.getByRole('alert').getByText("This page's key is not valid any more.").waitFor();
     visit.forgive(/ERR_CONNECTION_REFUSED|401|ERR_INCOMPLETE_CHUNKED|ERR_CONNECTION_RESET|ERR_EMPTY_RESPONSE/);
   });

@@ -2,16 +2,16 @@ import { beforeEach, expect, it } from 'vitest';
 import { anyPipeline, describeInBrowser } from './support.ts';
 
 describeInBrowser('what failed', anyPipeline, (shown) => {
-  beforeEach(() => shown.served.operated.refuse(undefined));
-  const created = () => shown.served.operated.pipeline.standIn?.counts.createFlow;
+  beforeEach(() => shown.operated.refuse(undefined));
+  const created = () => shown.operated.pipeline.standIn?.counts.createFlow;
 
   it('says why, and is retried after the user has seen how many flows are paid for', async () => {
     await using visit = await shown.open();
     const { page } = visit;
-    shown.served.operated.refuse(422);
-    await shown.served.operated.upload('echo/one.bin', 'one');
+    shown.operated.refuse(422);
+    await shown.operated.upload('echo/one.bin', 'one');
     await visit.shows('one.bin', 'Failed');
-    shown.served.operated.refuse(undefined);
+    shown.operated.refuse(undefined);
 
     await visit.openDetail('one.bin');
     await page.locator('.words').getByText('It failed: rejected').waitFor();
@@ -32,11 +32,11 @@ describeInBrowser('what failed', anyPipeline, (shown) => {
   it('is retried all at once, by its code', async () => {
     await using visit = await shown.open();
     const { page } = visit;
-    shown.served.operated.refuse(422);
-    for (const name of ['a', 'b', 'c']) await shown.served.operated.upload(`echo/many/${name}.bin`, name);
+    shown.operated.refuse(422);
+    for (const name of ['a', 'b', 'c']) await shown.operated.upload(`echo/many/${name}.bin`, name);
     for (const name of ['a', 'b', 'c']) await visit.shows(`${name}.bin`, 'Failed');
-    await shown.served.operated.listsFailed(3);
-    shown.served.operated.refuse(undefined);
+    await shown.operated.listsFailed(3);
+    shown.operated.refuse(undefined);
 
     await page.getByRole('button', { name: /^Failed/ }).click();
     await page.getByLabel('Failure').selectOption({ label: 'rejected (3)' });
@@ -49,7 +49,7 @@ describeInBrowser('what failed', anyPipeline, (shown) => {
   it("is sent again with other parameters, in a form of the template's parameters", async () => {
     await using visit = await shown.open();
     const { page } = visit;
-    await shown.served.operated.upload('echo/again.bin', 'again', { Metadata: { 'flow-parameters': '{"fail":true}' } });
+    await shown.operated.upload('echo/again.bin', 'again', { Metadata: { 'flow-parameters': '{"fail":true}' } });
     await visit.shows('again.bin', 'Failed');
     await visit.openDetail('again.bin');
     await page.locator('.words').getByText('The flow was asked to fail.').waitFor();

@@ -71,72 +71,45 @@ async function startBrowser(): Promise<{ readonly browser: Browser } & AsyncDisp
   };
 }
 
-/** A running pipeline with its page. */
-export class Served implements AsyncDisposable {
-  readonly operated: Operated;
-  #page: ServedPage;
-
-  static async start(options: Partial<PipelineOptions> = {}): Promise<Served> {
-    const operated = await Operated.start({ routes: ROUTES, ...options });
-    return new Served(operated, await servePage(operated.deployment, { appFiles, pace: PACE }));
-  }
-
-  private constructor(operated: Operated, page: ServedPage) {
-    this.operated = operated;
-    this.#page = page;
-  }
-
-  /** The address with the key. */
-  get url(): string {
-    return this.#page.url;
-  }
-
-  get origin(): string {
-    return new URL(this.url).origin;
-  }
-
-  /** Ends the server of the page. The pipeline goes on. */
-  async stopPage(): Promise<void> {
-    await this.#page.close();
-  }
-
-  /** Starts it again at the same address, as after a restart with the same key and port. */
-  async startPage(): Promise<void> {
-    const { port, searchParams } = new URL(this.url);
-    const key = searchParams.get('key') ?? '';
-    this.#page = await servePage(this.operated.deployment, { appFiles, pace: PACE, key, port: Number(port) });
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.#page.close();
-    await this.operated[Symbol.asyncDispose]();
-  }
-}
-
 /** A running pipeline with its page, and a browser. They are there once `start` has run, before the first test. */
 export class Shown {
   readonly closing = new AsyncDisposableStack();
-  #started: { readonly served: Served; readonly browser: Browser } | undefined;
+  #operated: Operated | undefined;
+  #page: ServedPage | undefined;
+  #browser: Browser | undefined;
 
   async start(options: Partial<PipelineOptions>): Promise<void> {
-    const served = this.closing.use(await Served.start(options));
-    this.#started = { served, browser: this.closing.use(await startBrowser()).browser };
+    this.#operated = this.closing.use(await Operated.start({ routes: ROUTES, ...options }));
+    this.#page = await servePage(this.operated.deployment, { appFiles, pace: PACE });
+    this.closing.defer(() => this.stopPage());
+    this.#browser = this.closing.use(await startBrowser()).browser;
   }
 
-  get served(): Served {
-    return this.#known().served;
+  get operated(): Operated {
+    return started(this.#operated);
   }
 
   /** Opens the page in a window. @param options of the window: its size, its colour scheme. */
   open(options: BrowserContextOptions = {}): Promise<Visit> {
-    const { browser, served } = this.#known();
-    return Visit.open(browser, served, options);
+    return Visit.open(started(this.#browser), started(this.#page).url, options);
   }
 
-  #known() {
-    if (this.#started === undefined) throw new Error('The pipeline and the browser start before the first test.');
-    return this.#started;
+  /** Ends the server of the page. The pipeline goes on. */
+  stopPage(): Promise<void> {
+    return started(this.#page).close();
   }
+
+  /** Starts it again at the same address, as after a restart with the same key and port. */
+  async startPage(): Promise<void> {
+    const { port, searchParams } = new URL(started(this.#page).url);
+    const key = searchParams.get('key') ?? '';
+    this.#page = await servePage(this.operated.deployment, { appFiles, pace: PACE, key, port: Number(port) });
+  }
+}
+
+function started<T>(value: T | undefined): T {
+  if (value === undefined) throw new Error('The pipeline and the browser start before the first test.');
+  return value;
 }
 
 /**
@@ -167,12 +140,12 @@ export class Visit implements AsyncDisposable {
   readonly #context: BrowserContext;
 
   /** Opens the page. @param options of the window: its size, its colour scheme. */
-  static async open(browser: Browser, served: Served, options: BrowserContextOptions = {}): Promise<Visit> {
+  static async open(browser: Browser, url: string, options: BrowserContextOptions): Promise<Visit> {
     const context = await browser.newContext({ reducedMotion: 'reduce', ...options });
     context.setDefaultTimeout(PATIENCE_MS);
     const visit = new Visit(context, await context.newPage());
-    await visit.#watch(served.origin);
-    await visit.page.goto(served.url);
+    await visit.#watch(new URL(url).origin);
+    await visit.page.goto(url);
     await visit.page.getByText('Live', { exact: true }).waitFor();
     return visit;
   }
