@@ -170,6 +170,16 @@ describe('watching the inbox', () => {
     expect(await sent()).toEqual(Array(versions).fill('v1'));
   });
 
+  it('sends the newer version when it was killed after the older one was uploaded', async () => {
+    const killed = await start('uploaded', 'after-upload');
+    await write('v1');
+    await killed.pass(2_000);
+    await write('v2');
+    const next = await start('uploaded');
+    await next.pass(2_000);
+    expect(await sent()).toEqual(['v1', 'v2']);
+  });
+
   it('uploads nothing more once it is interrupted, and leaves that to the next run', async () => {
     const run = await start('uploaded');
     run.hooks.beforeUpload = async () => run.interrupt();
