@@ -1,14 +1,8 @@
-import {
-  AbortMultipartUploadCommand,
-  DeleteObjectCommand,
-  GetObjectCommand,
-  HeadObjectCommand,
-  ListObjectsV2Command,
-  PutObjectCommand,
-} from '@aws-sdk/client-s3';
+import { AbortMultipartUploadCommand, GetObjectCommand, ListObjectsV2Command } from '@aws-sdk/client-s3';
 import { describe, expect, test } from 'vitest';
 import { eventBridgeEvent, testEvent } from '../../local/aws/s3/events.ts';
-import { behaviour, complete, type Given, list, put, read, refused, target, upload } from './support.ts';
+import { complete, head, list, put, read, refusal, refused, remove, upload } from '../support/s3-calls.ts';
+import { behaviour, type Given, target } from './support.ts';
 import type { BucketKind } from './target.ts';
 
 const RACERS = 10;
@@ -30,8 +24,7 @@ describe('conditional writes', () => {
 
   behaviour('PUT with If-None-Match: * answers 412 where there is an object, and leaves it', 'any', async (given) => {
     await put(given, 'first');
-    const { status, code } = await refused(put(given, 'second', { IfNoneMatch: '*' }));
-    expect({ status, code }).toEqual({ status: 412, code: 'PreconditionFailed' });
+    expect(await refusal(put(given, 'second', { IfNoneMatch: '*' }))).toBe('412 PreconditionFailed');
     expect(await read(given)).toBe('first');
   });
 
@@ -44,16 +37,14 @@ describe('conditional writes', () => {
   behaviour('PUT with If-Match of an older ETag answers 412, and leaves the object', 'any', async (given) => {
     const { ETag } = await put(given, 'first');
     await put(given, 'second');
-    const { status, code } = await refused(put(given, 'third', { IfMatch: ETag }));
-    expect({ status, code }).toEqual({ status: 412, code: 'PreconditionFailed' });
+    expect(await refusal(put(given, 'third', { IfMatch: ETag }))).toBe('412 PreconditionFailed');
     expect(await read(given)).toBe('second');
   });
 
   behaviour('PUT with If-Match answers 404 where there is no object', 'any', async (given) => {
     const { ETag } = await put(given, 'first');
-    await given.client.send(new DeleteObjectCommand(given));
-    const { status, code } = await refused(put(given, 'second', { IfMatch: ETag }));
-    expect({ status, code }).toEqual({ status: 404, code: 'NoSuchKey' });
+    await remove(given);
+    expect(await refusal(put(given, 'second', { IfMatch: ETag }))).toBe('404 NoSuchKey');
   });
 
   behaviour('of racing PUTs with If-None-Match: * exactly one succeeds', 'any', async (given) => {
@@ -78,15 +69,14 @@ describe('conditional writes', () => {
     }
     const given = { client: target.client, Bucket: bucket.name, Key: `${target.prefix}conflict` };
     target.provokeConflict();
-    const { status, code } = await refused(put(given, 'first', { IfNoneMatch: '*' }));
-    expect({ status, code }).toEqual({ status: 409, code: 'ConditionalRequestConflict' });
+    expect(await refusal(put(given, 'first', { IfNoneMatch: '*' }))).toBe('409 ConditionalRequestConflict');
     await put(given, 'first', { IfNoneMatch: '*' });
   });
 
   behaviour('PUT with If-None-Match: * takes a delete marker for absence', 'Enabled', async (given) => {
     const { ETag } = await put(given, 'first');
-    await given.client.send(new DeleteObjectCommand(given));
-    expect((await refused(put(given, 'second', { IfMatch: ETag }))).status).toBe(404);
+    await remove(given);
+    expect(await refusal(put(given, 'second', { IfMatch: ETag }))).toMatch(/^404 /);
     await put(given, 'second', { IfNoneMatch: '*' });
     expect(await read(given)).toBe('second');
   });
@@ -97,8 +87,7 @@ describe('conditional writes', () => {
     async (given) => {
       await put(given, 'first');
       const uploaded = await upload(given, ['second']);
-      const { status, code } = await refused(complete(given, uploaded, { IfNoneMatch: '*' }));
-      expect({ status, code }).toEqual({ status: 412, code: 'PreconditionFailed' });
+      expect(await refusal(complete(given, uploaded, { IfNoneMatch: '*' }))).toBe('412 PreconditionFailed');
       expect(await read(given)).toBe('first');
     },
   );
@@ -120,7 +109,7 @@ describe('conditional writes', () => {
       await complete(given, await upload(given, ['second']), { IfMatch: ETag });
       expect(await read(given)).toBe('second');
       const late = await upload(given, ['third']);
-      expect((await refused(complete(given, late, { IfMatch: ETag }))).status).toBe(412);
+      expect(await refusal(complete(given, late, { IfMatch: ETag }))).toMatch(/^412 /);
     },
   );
 });
@@ -128,62 +117,60 @@ describe('conditional writes', () => {
 describe('deleting', () => {
   behaviour('DELETE with If-Match of the current ETag deletes the object', 'any', async (given) => {
     const { ETag } = await put(given, 'first');
-    await given.client.send(new DeleteObjectCommand({ ...given, IfMatch: ETag }));
-    expect((await refused(read(given))).code).toBe('NoSuchKey');
+    await remove(given, { IfMatch: ETag });
+    expect(await refusal(read(given))).toBe('404 NoSuchKey');
   });
 
   behaviour('DELETE with If-Match of an older ETag answers 412, and leaves the object', 'any', async (given) => {
     const { ETag } = await put(given, 'first');
     await put(given, 'second');
-    const { status, code } = await refused(given.client.send(new DeleteObjectCommand({ ...given, IfMatch: ETag })));
-    expect({ status, code }).toEqual({ status: 412, code: 'PreconditionFailed' });
+    expect(await refusal(remove(given, { IfMatch: ETag }))).toBe('412 PreconditionFailed');
     expect(await read(given)).toBe('second');
   });
 
   behaviour('DELETE with If-Match of an ETag answers 404 where there is no object', 'any', async (given) => {
     const { ETag } = await put(given, 'first');
-    await given.client.send(new DeleteObjectCommand(given));
-    expect((await refused(given.client.send(new DeleteObjectCommand({ ...given, IfMatch: ETag })))).status).toBe(404);
+    await remove(given);
+    expect(await refusal(remove(given, { IfMatch: ETag }))).toMatch(/^404 /);
   });
 
   behaviour('DELETE of an object that is absent succeeds', 'any', async (given) => {
-    const { $metadata } = await given.client.send(new DeleteObjectCommand(given));
+    const { $metadata } = await remove(given);
     expect($metadata.httpStatusCode).toBe(204);
   });
 
   behaviour('DELETE puts a delete marker, and the version below it can still be read', 'Enabled', async (given) => {
     const { VersionId } = await put(given, 'first');
-    const deleted = await given.client.send(new DeleteObjectCommand(given));
+    const deleted = await remove(given);
     expect(deleted.DeleteMarker).toBe(true);
     expect(deleted.VersionId).not.toBe(VersionId);
-    expect((await refused(read(given))).headers['x-amz-delete-marker']).toBe('true');
+    expect((await refused(read(given))).$response?.headers).toMatchObject({ 'x-amz-delete-marker': 'true' });
     expect(await read(given, VersionId)).toBe('first');
   });
 });
 
 describe('consistency', () => {
   behaviour('a read after a write, an overwrite or a deletion sees it', 'any', async (given) => {
-    expect((await refused(read(given))).status).toBe(404);
+    expect(await refusal(read(given))).toBe('404 NoSuchKey');
     await put(given, 'first');
     expect(await read(given)).toBe('first');
     await put(given, 'second');
     expect(await read(given)).toBe('second');
-    await given.client.send(new DeleteObjectCommand(given));
-    expect((await refused(read(given))).status).toBe(404);
+    await remove(given);
+    expect(await refusal(read(given))).toBe('404 NoSuchKey');
   });
 
   behaviour('a listing after a write or a deletion shows it', 'any', async (given) => {
     await put(given, 'first');
     expect(await list(given, { Prefix: given.Key })).toEqual([given.Key]);
-    await given.client.send(new DeleteObjectCommand(given));
+    await remove(given);
     expect(await list(given, { Prefix: given.Key })).toEqual([]);
   });
 
   behaviour('a read that began before an overwrite gives the whole of the older object', 'any', async (given) => {
     const old = Buffer.alloc(8 * MIB, 'old ');
-    const { client, Bucket, Key } = given;
-    await client.send(new PutObjectCommand({ Bucket, Key, Body: old }));
-    const { Body } = await client.send(new GetObjectCommand({ Bucket, Key }));
+    await put(given, old);
+    const { Body } = await given.client.send(new GetObjectCommand(given));
     await put(given, 'new');
     expect(Buffer.compare((await Body?.transformToByteArray()) ?? Buffer.alloc(0), old)).toBe(0);
     expect(await read(given)).toBe('new');
@@ -230,11 +217,11 @@ describe('listing', () => {
 
   behaviour('a listing shows the ETag, size and time that a HEAD answers', 'any', async (given) => {
     await put(given, 'first');
-    const head = await given.client.send(new HeadObjectCommand(given));
+    const facts = await head(given);
     const { Contents } = await given.client.send(new ListObjectsV2Command({ Bucket: given.Bucket, Prefix: given.Key }));
-    expect(Contents?.[0]).toMatchObject({ ETag: head.ETag, Size: 5, LastModified: head.LastModified });
-    expect(head.ETag).toMatch(/^"[0-9a-f]{32}"$/);
-    expect(head.LastModified?.getMilliseconds()).toBe(0);
+    expect(Contents?.[0]).toMatchObject({ ETag: facts.ETag, Size: 5, LastModified: facts.LastModified });
+    expect(facts.ETag).toMatch(/^"[0-9a-f]{32}"$/);
+    expect(facts.LastModified?.getMilliseconds()).toBe(0);
   });
 });
 
@@ -244,8 +231,9 @@ describe('reading', () => {
     const { Body } = await given.client.send(new GetObjectCommand({ ...given, IfMatch: ETag }));
     expect(await Body?.transformToString()).toBe('first');
     await put(given, 'second');
-    const { status, code } = await refused(given.client.send(new GetObjectCommand({ ...given, IfMatch: ETag })));
-    expect({ status, code }).toEqual({ status: 412, code: 'PreconditionFailed' });
+    expect(await refusal(given.client.send(new GetObjectCommand({ ...given, IfMatch: ETag })))).toBe(
+      '412 PreconditionFailed',
+    );
   });
 
   behaviour('GET of a version gives that version after it was replaced', 'Enabled', async (given) => {
@@ -257,17 +245,16 @@ describe('reading', () => {
 
   behaviour('GET of a version that is a delete marker answers 405', 'Enabled', async (given) => {
     await put(given, 'first');
-    const { VersionId } = await given.client.send(new DeleteObjectCommand(given));
-    const { status, code, headers } = await refused(read(given, VersionId));
-    expect({ status, code }).toEqual({ status: 405, code: 'MethodNotAllowed' });
-    expect(headers['x-amz-delete-marker']).toBe('true');
+    const { VersionId } = await remove(given);
+    const refusing = read(given, VersionId);
+    expect(await refusal(refusing)).toBe('405 MethodNotAllowed');
+    expect((await refused(refusing)).$response?.headers).toMatchObject({ 'x-amz-delete-marker': 'true' });
   });
 
   behaviour('GET of a version that was deleted answers 404', 'Enabled', async (given) => {
     const { VersionId } = await put(given, 'first');
-    await given.client.send(new DeleteObjectCommand({ ...given, VersionId }));
-    const { status, code } = await refused(read(given, VersionId));
-    expect({ status, code }).toEqual({ status: 404, code: 'NoSuchVersion' });
+    await remove(given, { VersionId });
+    expect(await refusal(read(given, VersionId))).toBe('404 NoSuchVersion');
   });
 
   test('GET of a version that was deleted answers 403 or 404 to whoever may not list the bucket', async ({ skip }) => {
@@ -278,9 +265,9 @@ describe('reading', () => {
     const given = { client: target.client, Bucket: bucket.name, Key: `${target.prefix}deleted-version` };
     const { VersionId } = await put(given, 'first');
     await put(given, 'second');
-    await given.client.send(new DeleteObjectCommand({ ...given, VersionId }));
-    const { status, code } = await refused(read({ ...given, client }, VersionId));
-    expect(['403 AccessDenied', '404 NoSuchVersion']).toContain(`${status} ${code}`);
+    await remove(given, { VersionId });
+    const answer = await refusal(read({ ...given, client }, VersionId));
+    expect(['403 AccessDenied', '404 NoSuchVersion']).toContain(answer);
   });
 
   test('an absent object answers 403 to whoever may not list the bucket', async ({ skip }) => {
@@ -288,15 +275,15 @@ describe('reading', () => {
     const client = target.clientWithoutListBucket;
     if (client === undefined || 'missing' in bucket) return skip('it needs credentials without s3:ListBucket');
     const given = { client, Bucket: bucket.name, Key: `${target.prefix}absent` };
-    expect((await refused(read(given))).status).toBe(403);
-    expect((await refused(read({ ...given, client: target.client }))).status).toBe(404);
+    expect(await refusal(read(given))).toMatch(/^403 /);
+    expect(await refusal(read({ ...given, client: target.client }))).toMatch(/^404 /);
   });
 });
 
 describe('versions', () => {
   behaviour('an object has no version id where versioning was never enabled', 'unversioned', async (given) => {
     expect((await put(given, 'first')).VersionId).toBeUndefined();
-    expect((await given.client.send(new HeadObjectCommand(given))).VersionId).toBeUndefined();
+    expect((await head(given)).VersionId).toBeUndefined();
   });
 
   behaviour('every PUT has a version id of its own where versioning is enabled', 'Enabled', async (given) => {
@@ -304,7 +291,7 @@ describe('versions', () => {
     expect(first.VersionId).toMatch(/^\S{8,}$/);
     expect(second.VersionId).not.toBe(first.VersionId);
     expect(second.ETag).toBe(first.ETag);
-    expect((await given.client.send(new HeadObjectCommand(given))).VersionId).toBe(second.VersionId);
+    expect((await head(given)).VersionId).toBe(second.VersionId);
   });
 
   behaviour(
@@ -313,7 +300,7 @@ describe('versions', () => {
     async (given) => {
       const { ETag } = await put(given, 'first');
       await put(given, 'second', { IfMatch: ETag });
-      expect((await given.client.send(new HeadObjectCommand(given))).VersionId).toBe('null');
+      expect((await head(given)).VersionId).toBe('null');
       expect(await read(given, 'null')).toBe('second');
     },
   );
@@ -326,22 +313,22 @@ describe('uploads', () => {
     await put(between, 'at once');
     await target.passTime(3000);
     await complete(given, uploaded);
-    const initiated = (await given.client.send(new HeadObjectCommand(given))).LastModified;
-    const later = (await given.client.send(new HeadObjectCommand(between))).LastModified;
+    const initiated = (await head(given)).LastModified;
+    const later = (await head(between)).LastModified;
     expect(initiated?.getTime()).toBeLessThanOrEqual(later?.getTime() ?? 0);
   });
 
   behaviour('the ETag of a multipart upload ends with the number of its parts', 'any', async (given) => {
     const bodies = [Buffer.alloc(5 * MIB, 'a'), Buffer.from('the last may be small')];
     await complete(given, await upload(given, bodies));
-    const head = await given.client.send(new HeadObjectCommand(given));
-    expect(head.ETag).toMatch(/^"[0-9a-f]{32}-2"$/);
+    const facts = await head(given);
+    expect(facts.ETag).toMatch(/^"[0-9a-f]{32}-2"$/);
     expect(await read(given)).toBe(Buffer.concat(bodies).toString());
   });
 
   behaviour('a multipart upload is invisible until it is completed', 'any', async (given) => {
     const uploaded = await upload(given, ['in parts']);
-    expect((await refused(read(given))).status).toBe(404);
+    expect(await refusal(read(given))).toBe('404 NoSuchKey');
     expect(await list(given, { Prefix: given.Key })).toEqual([]);
     await complete(given, uploaded);
     expect(await list(given, { Prefix: given.Key })).toEqual([given.Key]);
@@ -351,23 +338,20 @@ describe('uploads', () => {
     const uploaded = await upload(given, ['in parts']);
     const { client, Bucket, Key } = given;
     await client.send(new AbortMultipartUploadCommand({ Bucket, Key, UploadId: uploaded.UploadId }));
-    const { status, code } = await refused(complete(given, uploaded));
-    expect({ status, code }).toEqual({ status: 404, code: 'NoSuchUpload' });
-    expect((await refused(read(given))).status).toBe(404);
+    expect(await refusal(complete(given, uploaded))).toBe('404 NoSuchUpload');
+    expect(await refusal(read(given))).toBe('404 NoSuchKey');
   });
 
   behaviour('a body that does not match its checksum is refused and leaves nothing', 'any', async (given) => {
-    const { status, code } = await refused(put(given, 'first', { ChecksumCRC32: 'AAAAAA==' }));
-    expect({ status, code }).toEqual({ status: 400, code: 'BadDigest' });
-    expect((await refused(read(given))).status).toBe(404);
+    expect(await refusal(put(given, 'first', { ChecksumCRC32: 'AAAAAA==' }))).toBe('400 BadDigest');
+    expect(await refusal(read(given))).toBe('404 NoSuchKey');
   });
 
   behaviour('a key may have 1,024 bytes and no more', 'any', async (given) => {
     const longest = `${given.Key.padEnd(1022, 'k')}é`;
     await put({ ...given, Key: longest }, 'first');
     expect(await read({ ...given, Key: longest })).toBe('first');
-    const { status, code } = await refused(put({ ...given, Key: `${longest}k` }, 'first'));
-    expect({ status, code }).toEqual({ status: 400, code: 'KeyTooLongError' });
+    expect(await refusal(put({ ...given, Key: `${longest}k` }, 'first'))).toBe('400 KeyTooLongError');
   });
 
   behaviour('a key is taken as it is', 'any', async (given) => {
@@ -385,10 +369,10 @@ describe('uploads', () => {
   behaviour('names of user metadata come back in lower case, values in US-ASCII as they were', 'any', async (given) => {
     const Metadata = { 'Flow-Template': 'a b', title: `=?UTF-8?B?${Buffer.from('Käse').toString('base64')}?=` };
     await put(given, 'first', { Metadata });
-    const head = await given.client.send(new HeadObjectCommand(given));
-    expect(head.Metadata?.['flow-template']).toBe('a b');
+    const facts = await head(given);
+    expect(facts.Metadata?.['flow-template']).toBe('a b');
     // Other values are encoded by RFC 2047.
-    expect(head.Metadata?.title).toBe('=?UTF-8?B?S8Okc2U=?=');
+    expect(facts.Metadata?.title).toBe('=?UTF-8?B?S8Okc2U=?=');
   });
 });
 

@@ -1,14 +1,13 @@
 import {
   CopyObjectCommand,
-  DeleteObjectCommand,
   DeleteObjectTaggingCommand,
   GetObjectCommand,
   GetObjectTaggingCommand,
-  HeadObjectCommand,
   PutObjectTaggingCommand,
 } from '@aws-sdk/client-s3';
 import { expect } from 'vitest';
-import { behaviour, complete, type Given, put, refused, upload } from './support.ts';
+import { complete, head, put, refusal, remove, upload } from '../support/s3-calls.ts';
+import { behaviour, type Given } from './support.ts';
 
 async function tagsOf({ client, Bucket, Key }: Given, VersionId?: string): Promise<string[]> {
   const { TagSet = [] } = await client.send(new GetObjectTaggingCommand({ Bucket, Key, VersionId }));
@@ -38,9 +37,9 @@ behaviour('tags are put, replaced as a whole and deleted', 'any', async (given) 
 
 behaviour('tags of an object change neither its ETag nor its time', 'any', async (given) => {
   await put(given, 'body');
-  const before = await given.client.send(new HeadObjectCommand(given));
+  const before = await head(given);
   await tag(given, { a: '1' });
-  const after = await given.client.send(new HeadObjectCommand(given));
+  const after = await head(given);
   expect([after.ETag, after.LastModified]).toEqual([before.ETag, before.LastModified]);
 });
 
@@ -51,13 +50,13 @@ behaviour('a PUT brings its tags in a header', 'any', async (given) => {
 
 behaviour('GET and HEAD answer the number of tags if there are any', 'any', async (given) => {
   await put(given, 'body', { Tagging: 'a=1&b=2' });
-  expect((await given.client.send(new HeadObjectCommand(given))).TagCount).toBe(2);
+  expect((await head(given)).TagCount).toBe(2);
   const got = await given.client.send(new GetObjectCommand(given));
   await got.Body?.transformToString();
   expect(got.TagCount).toBe(2);
   await put(given, 'without tags');
   expect(await tagsOf(given)).toEqual([]);
-  expect((await given.client.send(new HeadObjectCommand(given))).TagCount).toBeUndefined();
+  expect((await head(given)).TagCount).toBeUndefined();
 });
 
 behaviour('a multipart upload has the tags with which it was initiated', 'any', async (given) => {
@@ -77,8 +76,7 @@ behaviour('a copy has the tags of its source, or those in the request', 'any', a
   expect(await tagsOf(copied)).toEqual(['b=2']);
   await copy({ TaggingDirective: 'REPLACE' });
   expect(await tagsOf(copied)).toEqual([]);
-  const { status, code } = await refused(copy({ TaggingDirective: 'MERGE' }));
-  expect({ status, code }).toEqual({ status: 400, code: 'InvalidArgument' });
+  expect(await refusal(copy({ TaggingDirective: 'MERGE' }))).toBe('400 InvalidArgument');
 });
 
 behaviour('every version has tags of its own', 'Enabled', async (given) => {
@@ -94,21 +92,21 @@ behaviour('every version has tags of its own', 'Enabled', async (given) => {
 });
 
 behaviour('an absent object has no tags, and neither has a delete marker', 'Enabled', async (given) => {
-  expect(await refused(tagsOf(given))).toMatchObject({ status: 404, code: 'NoSuchKey' });
-  expect(await refused(tag(given, { a: '1' }))).toMatchObject({ status: 404, code: 'NoSuchKey' });
+  expect(await refusal(tagsOf(given))).toBe('404 NoSuchKey');
+  expect(await refusal(tag(given, { a: '1' }))).toBe('404 NoSuchKey');
   await put(given, 'body');
-  const { VersionId } = await given.client.send(new DeleteObjectCommand(given));
-  expect(await refused(tagsOf(given))).toMatchObject({ status: 405, code: 'MethodNotAllowed' });
-  expect(await refused(tag(given, { a: '1' }, VersionId))).toMatchObject({ status: 405, code: 'MethodNotAllowed' });
+  const { VersionId } = await remove(given);
+  expect(await refusal(tagsOf(given))).toBe('405 MethodNotAllowed');
+  expect(await refusal(tag(given, { a: '1' }, VersionId))).toBe('405 MethodNotAllowed');
 });
 
 behaviour('an object has at most ten tags', 'any', async (given) => {
   await put(given, 'body');
   const tags = Array.from({ length: 11 }, (_, n): [string, string] => [`tag-${n}`, '']);
   await tagAll(given, tags.slice(1));
-  expect(await refused(tagAll(given, tags))).toMatchObject({ status: 400, code: 'BadRequest' });
+  expect(await refusal(tagAll(given, tags))).toBe('400 BadRequest');
   const Tagging = tags.map(([name]) => name).join('&');
-  expect(await refused(put(given, 'body', { Tagging }))).toMatchObject({ status: 400, code: 'BadRequest' });
+  expect(await refusal(put(given, 'body', { Tagging }))).toBe('400 BadRequest');
   expect(await tagsOf(given)).toHaveLength(10);
 });
 
@@ -120,10 +118,10 @@ behaviour('a tag has a key of 1 to 128 characters and a value of up to 256', 'an
     ['', 'v'],
     ['k', 'v'.repeat(257)],
   ] as const) {
-    expect(await refused(tag(given, { [key]: value }))).toMatchObject({ status: 400, code: 'InvalidTag' });
+    expect(await refusal(tag(given, { [key]: value }))).toBe('400 InvalidTag');
   }
   const Tagging = `${'k'.repeat(129)}=`;
-  expect(await refused(put(given, 'body', { Tagging }))).toMatchObject({ status: 400, code: 'InvalidTag' });
+  expect(await refusal(put(given, 'body', { Tagging }))).toBe('400 InvalidTag');
 });
 
 behaviour('a tag consists of letters, digits, spaces and some other characters', 'any', async (given) => {
@@ -135,21 +133,15 @@ behaviour('a tag consists of letters, digits, spaces and some other characters',
     ['a', 'b,c'],
     ['aws:a', ''],
   ] as const) {
-    expect(await refused(tag(given, { [key]: value }))).toMatchObject({ status: 400, code: 'InvalidTag' });
+    expect(await refusal(tag(given, { [key]: value }))).toBe('400 InvalidTag');
   }
 });
 
 behaviour('a key of a tag appears once', 'any', async (given) => {
   await put(given, 'body');
-  expect(
-    await refused(
-      tagAll(given, [
-        ['a', '1'],
-        ['a', '2'],
-      ]),
-    ),
-  ).toMatchObject({ status: 400, code: 'InvalidTag' });
+  const twice = ['1', '2'].map((value) => ['a', value] as const);
+  expect(await refusal(tagAll(given, twice))).toBe('400 InvalidTag');
   for (const Tagging of ['a=1&a=2', 'a=b=c', 'a=%ff']) {
-    expect(await refused(put(given, 'body', { Tagging }))).toMatchObject({ status: 400, code: 'InvalidArgument' });
+    expect(await refusal(put(given, 'body', { Tagging }))).toBe('400 InvalidArgument');
   }
 });
