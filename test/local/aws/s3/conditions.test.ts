@@ -1,17 +1,14 @@
-import { GetObjectCommand, PutObjectCommand } from '@aws-sdk/client-s3';
 import { expect, test } from 'vitest';
-import { BUCKET, raw, startS3, VERSIONED } from './support.ts';
+import { put, read } from '../../../support/s3-calls.ts';
+import { BUCKET, raw, startS3 } from './support.ts';
 
 test('exactly one of many racing PUTs with If-None-Match: * wins in a bucket with versioning', async () => {
-  const { client } = await startS3();
-  const at = { Bucket: VERSIONED, Key: 'k' };
-  const writers = Array.from({ length: 50 }, (_, n) =>
-    client.send(new PutObjectCommand({ ...at, Body: `by ${n}`, IfNoneMatch: '*' })).then(() => `by ${n}`),
-  );
-  const results = await Promise.allSettled(writers);
+  const { versioned } = await startS3();
+  const write = (n: number) => put(versioned, `by ${n}`, { IfNoneMatch: '*' }).then(() => `by ${n}`);
+  const results = await Promise.allSettled(Array.from({ length: 50 }, (_, n) => write(n)));
   const won = results.flatMap((result) => (result.status === 'fulfilled' ? [result.value] : []));
   expect(won).toHaveLength(1);
-  expect(await (await client.send(new GetObjectCommand(at))).Body?.transformToString()).toBe(won[0]);
+  expect(await read(versioned)).toBe(won[0]);
 });
 
 test('a slow conditional PUT loses to one that started later and finished earlier', async () => {
@@ -35,8 +32,8 @@ test('a slow conditional PUT loses to one that started later and finished earlie
 });
 
 test('simulated conflicts never affect an unconditional write', async () => {
-  const { client } = await startS3({ conflict: () => true });
-  await client.send(new PutObjectCommand({ Bucket: BUCKET, Key: 'k', Body: 'x' }));
+  const { at } = await startS3({ conflict: () => true });
+  await put(at, 'x');
 });
 
 test.each<Record<string, string>>([
@@ -45,7 +42,6 @@ test.each<Record<string, string>>([
   { 'if-match': '"x"', 'if-none-match': '*' },
 ])('a condition that S3 does not support on a PUT answers 501: %j', async (headers) => {
   const { endpoint } = await startS3();
-  const { status, body } = await raw(endpoint, 'PUT', `/${BUCKET}/k`, { headers, body: 'x' });
-  expect(status).toBe(501);
-  expect(body).toContain('<Code>NotImplemented</Code>');
+  const { outcome } = await raw(endpoint, 'PUT', `/${BUCKET}/k`, { headers, body: 'x' });
+  expect(outcome).toBe('501 NotImplemented');
 });

@@ -1,31 +1,21 @@
-import {
-  CompleteMultipartUploadCommand,
-  CopyObjectCommand,
-  CreateMultipartUploadCommand,
-  DeleteObjectCommand,
-  DeleteObjectsCommand,
-  GetObjectCommand,
-  PutObjectCommand,
-  UploadPartCommand,
-} from '@aws-sdk/client-s3';
+import { CopyObjectCommand, DeleteObjectsCommand } from '@aws-sdk/client-s3';
 import { expect, test } from 'vitest';
 import { encodeKey, eventBridgeEvent, type S3EventRecord } from '../../../../local/aws/s3/events.ts';
-import { BUCKET, refusal, startS3, VERSIONED } from './support.ts';
+import { complete, put, read, refusal, remove, upload } from '../../../support/s3-calls.ts';
+import { BUCKET, startS3, VERSIONED } from './support.ts';
 
 async function listening() {
   const events: S3EventRecord[] = [];
   const running = await startS3({
     clock: { now: () => Date.UTC(2026, 0, 2, 3, 4, 5, 678) },
-    onEvent: (event) => {
-      events.push(event);
-    },
+    onEvent: (event) => void events.push(event),
   });
-  return { ...running, events, names: () => events.map(({ eventName }) => eventName) };
+  return { ...running, events };
 }
 
 test('an event has the envelope of S3 and of EventBridge', async () => {
-  const { client, events } = await listening();
-  const { VersionId } = await client.send(new PutObjectCommand({ Bucket: VERSIONED, Key: 'k', Body: 'hello' }));
+  const { versioned, events } = await listening();
+  const { VersionId } = await put(versioned, 'hello');
   expect(events).toHaveLength(1);
   expect(events[0]).toMatchObject({
     eventVersion: '2.1',
@@ -49,32 +39,25 @@ test('an event has the envelope of S3 and of EventBridge', async () => {
 
 test('an event is sent after the commit and before the answer', async () => {
   const order: string[] = [];
-  const { client } = await startS3({
-    onEvent: async ({ eventName }) => {
-      const { Body } = await client.send(new GetObjectCommand({ Bucket: BUCKET, Key: 'k' }));
-      order.push(`${eventName} of ${await Body?.transformToString()}`);
-    },
+  const { at } = await startS3({
+    onEvent: async ({ eventName }) => void order.push(`${eventName} of ${await read(at)}`),
   });
-  await client.send(new PutObjectCommand({ Bucket: BUCKET, Key: 'k', Body: 'hello' }));
+  await put(at, 'hello');
   order.push('answered');
   expect(order).toEqual(['ObjectCreated:Put of hello', 'answered']);
 });
 
 test('every operation that creates or removes an object sends its event, and a refused one sends none', async () => {
-  const { client, events, names } = await listening();
-  const at = { Bucket: BUCKET, Key: 'k' };
-  await client.send(new PutObjectCommand({ ...at, Body: 'x' }));
-  await refusal(client.send(new PutObjectCommand({ ...at, Body: 'x', IfNoneMatch: '*' })));
+  const { client, at, versioned, events } = await listening();
+  await put(at, 'x');
+  await refusal(put(at, 'x', { IfNoneMatch: '*' }));
   await client.send(new CopyObjectCommand({ ...at, Key: 'copy', CopySource: `${BUCKET}/k` }));
-  const { UploadId } = await client.send(new CreateMultipartUploadCommand(at));
-  const { ETag } = await client.send(new UploadPartCommand({ ...at, UploadId, PartNumber: 1, Body: 'x' }));
-  const MultipartUpload = { Parts: [{ PartNumber: 1, ETag }] };
-  await client.send(new CompleteMultipartUploadCommand({ ...at, UploadId, MultipartUpload }));
-  await client.send(new DeleteObjectCommand(at));
-  await client.send(new DeleteObjectCommand(at));
+  await complete(at, await upload(at, ['x']));
+  await remove(at);
+  await remove(at);
   await client.send(new DeleteObjectsCommand({ Bucket: BUCKET, Delete: { Objects: [{ Key: 'copy' }] } }));
-  await client.send(new DeleteObjectCommand({ ...at, Bucket: VERSIONED }));
-  expect(names()).toEqual([
+  await remove(versioned);
+  expect(events.map(({ eventName }) => eventName)).toEqual([
     'ObjectCreated:Put',
     'ObjectCreated:Copy',
     'ObjectCreated:CompleteMultipartUpload',
@@ -96,10 +79,9 @@ test('every operation that creates or removes an object sends its event, and a r
 });
 
 test('a request fails if its event cannot be sent, although it took effect', async () => {
-  const { client } = await startS3({ onEvent: () => Promise.reject(new Error('no queue')) });
-  const put = client.send(new PutObjectCommand({ Bucket: BUCKET, Key: 'k', Body: 'x' }));
-  await expect(put).rejects.toMatchObject({ $metadata: { httpStatusCode: 500 } });
-  await client.send(new GetObjectCommand({ Bucket: BUCKET, Key: 'k' }));
+  const { at } = await startS3({ onEvent: () => Promise.reject(new Error('no queue')) });
+  expect(await refusal(put(at, 'x'))).toMatch(/^500 /);
+  expect(await read(at)).toBe('x');
 });
 
 test.each([

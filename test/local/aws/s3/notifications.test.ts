@@ -2,12 +2,12 @@ import {
   GetBucketNotificationConfigurationCommand,
   type NotificationConfiguration,
   PutBucketNotificationConfigurationCommand,
-  PutObjectCommand,
   type S3Client,
 } from '@aws-sdk/client-s3';
 import { describe, expect, test } from 'vitest';
 import type { S3EventRecord } from '../../../../local/aws/s3/events.ts';
-import { BUCKET, raw, refusal, startS3 } from './support.ts';
+import { put, refusal } from '../../../support/s3-calls.ts';
+import { BUCKET, raw, startS3 } from './support.ts';
 
 // In the contract tests, these would change the configuration of somebody's bucket.
 
@@ -66,9 +66,9 @@ test('names of filter rules are answered with a capital, however they were writt
 
 test('onEvent gets every event, whatever the configuration says', async () => {
   const events: S3EventRecord[] = [];
-  const { client } = await startS3({ onEvent: (event) => void events.push(event) });
+  const { client, at } = await startS3({ onEvent: (event) => void events.push(event) });
   await configure(client, { QueueConfigurations: [{ QueueArn, Events: ['s3:ObjectRemoved:*'] }] });
-  await client.send(new PutObjectCommand({ Bucket: BUCKET, Key: 'k', Body: 'x' }));
+  await put(at, 'x');
   expect(events.map(({ eventName }) => eventName)).toEqual(['ObjectCreated:Put']);
 });
 
@@ -105,7 +105,7 @@ describe('a configuration is refused', () => {
   ])('%s', async (_, given) => {
     const { client } = await startS3();
     await configure(client, { EventBridgeConfiguration: {} });
-    expect(await refusal(configure(client, given))).toEqual({ status: 400, code: 'InvalidArgument' });
+    expect(await refusal(configure(client, given))).toBe('400 InvalidArgument');
     expect(await configured(client)).toEqual({ EventBridgeConfiguration: {} });
   });
 
@@ -116,13 +116,13 @@ describe('a configuration is refused', () => {
   ])('%s, as MalformedXML', async (_, inner) => {
     const { endpoint } = await startS3();
     const body = `<NotificationConfiguration>${inner}</NotificationConfiguration>`;
-    const answer = await raw(endpoint, 'PUT', `/${BUCKET}?notification`, { body });
-    expect(answer.body).toContain('<Code>MalformedXML</Code>');
+    const { outcome } = await raw(endpoint, 'PUT', `/${BUCKET}?notification`, { body });
+    expect(outcome).toBe('400 MalformedXML');
   });
 
   test('of an absent bucket', async () => {
     const { client } = await startS3();
-    expect(await refusal(configure(client, {}, 'absent'))).toEqual({ status: 404, code: 'NoSuchBucket' });
+    expect(await refusal(configure(client, {}, 'absent'))).toBe('404 NoSuchBucket');
   });
 });
 

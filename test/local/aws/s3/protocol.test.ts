@@ -3,7 +3,6 @@ import {
   CreateBucketCommand,
   DeleteBucketCommand,
   DeleteBucketTaggingCommand,
-  DeleteObjectCommand,
   DeleteObjectTaggingCommand,
   GetBucketLocationCommand,
   GetBucketTaggingCommand,
@@ -14,14 +13,13 @@ import {
   ListBucketsCommand,
   PutBucketTaggingCommand,
   PutBucketVersioningCommand,
-  PutObjectCommand,
-  type S3Client,
   type Tag,
 } from '@aws-sdk/client-s3';
 import { describe, expect, test } from 'vitest';
 import type { EmbeddedS3 } from '../../../../local/aws/s3/s3.ts';
 import { parseXml } from '../../../../local/aws/s3/xml.ts';
-import { BUCKET, raw, refusal, SUSPENDED, startS3, VERSIONED } from './support.ts';
+import { type Place, put, read, refusal, remove } from '../../../support/s3-calls.ts';
+import { BUCKET, raw, SUSPENDED, startS3, VERSIONED } from './support.ts';
 
 describe('buckets', () => {
   test('are created, listed and deleted', async () => {
@@ -34,48 +32,35 @@ describe('buckets', () => {
     const { LocationConstraint } = await client.send(new GetBucketLocationCommand({ Bucket: 'new-one' }));
     expect(LocationConstraint ?? '').toBe('');
     await client.send(new DeleteBucketCommand({ Bucket: 'new-one' }));
-    expect(await refusal(client.send(new HeadBucketCommand({ Bucket: 'new-one' })))).toEqual({
-      status: 404,
-      code: 'NotFound',
-    });
+    expect(await refusal(client.send(new HeadBucketCommand({ Bucket: 'new-one' })))).toBe('404 NotFound');
   });
 
   test('cannot be created twice or with an invalid name, nor deleted while not empty', async () => {
-    const { client } = await startS3();
-    expect(await refusal(client.send(new CreateBucketCommand({ Bucket: BUCKET })))).toEqual({
-      status: 409,
-      code: 'BucketAlreadyOwnedByYou',
-    });
+    const { client, versioned } = await startS3();
+    const creating = (Bucket: string) => refusal(client.send(new CreateBucketCommand({ Bucket })));
+    expect(await creating(BUCKET)).toBe('409 BucketAlreadyOwnedByYou');
     for (const Bucket of ['Upper', 'two..dots', '192.168.5.4', 'xn--name', 'name-s3alias', 'ab', 'a'.repeat(64)]) {
-      expect(await refusal(client.send(new CreateBucketCommand({ Bucket }))), Bucket).toMatchObject({
-        status: 400,
-        code: 'InvalidBucketName',
-      });
+      expect(await creating(Bucket), Bucket).toBe('400 InvalidBucketName');
     }
-    await client.send(new DeleteObjectCommand({ Bucket: VERSIONED, Key: 'marker' }));
-    expect(await refusal(client.send(new DeleteBucketCommand({ Bucket: VERSIONED })))).toEqual({
-      status: 409,
-      code: 'BucketNotEmpty',
-    });
+    await remove(versioned);
+    const { Bucket } = versioned;
+    expect(await refusal(client.send(new DeleteBucketCommand({ Bucket })))).toBe('409 BucketNotEmpty');
   });
 
   test('keep an older object as the null version when versioning is enabled', async () => {
-    const { client } = await startS3();
-    const at = { Bucket: BUCKET, Key: 'k' };
+    const { client, at } = await startS3();
     const status = async () => (await client.send(new GetBucketVersioningCommand({ Bucket: BUCKET }))).Status;
-    const enable = (Status: 'Enabled' | 'Suspended') =>
+    const switchTo = (Status: 'Enabled' | 'Suspended') =>
       client.send(new PutBucketVersioningCommand({ Bucket: BUCKET, VersioningConfiguration: { Status } }));
     expect(await status()).toBeUndefined();
-    await client.send(new PutObjectCommand({ ...at, Body: 'before' }));
-    await enable('Enabled');
+    await put(at, 'before');
+    await switchTo('Enabled');
     expect(await status()).toBe('Enabled');
-    await client.send(new PutObjectCommand({ ...at, Body: 'after' }));
-    const before = await client.send(new GetObjectCommand({ ...at, VersionId: 'null' }));
-    expect(await before.Body?.transformToString()).toBe('before');
-    await enable('Suspended');
-    await client.send(new PutObjectCommand({ ...at, Body: 'suspended' }));
-    const now = await client.send(new GetObjectCommand({ ...at, VersionId: 'null' }));
-    expect(await now.Body?.transformToString()).toBe('suspended');
+    await put(at, 'after');
+    expect(await read(at, 'null')).toBe('before');
+    await switchTo('Suspended');
+    await put(at, 'suspended');
+    expect(await read(at, 'null')).toBe('suspended');
   });
 });
 
@@ -91,34 +76,33 @@ test('buckets are listed by prefix, in pages', async () => {
 
 test('buckets have tags of their own', async () => {
   const { client } = await startS3();
-  const put = (TagSet: Tag[]) => client.send(new PutBucketTaggingCommand({ Bucket: BUCKET, Tagging: { TagSet } }));
+  const tag = (TagSet: Tag[]) => client.send(new PutBucketTaggingCommand({ Bucket: BUCKET, Tagging: { TagSet } }));
   const get = () => client.send(new GetBucketTaggingCommand({ Bucket: BUCKET }));
   const tags = (count: number) => Array.from({ length: count }, (_, n) => ({ Key: `${n}`, Value: '' }));
-  await put(tags(50));
-  expect(await refusal(put(tags(51)))).toEqual({ status: 400, code: 'BadRequest' });
-  expect(await refusal(put([{ Key: 'a#b', Value: '' }]))).toEqual({ status: 400, code: 'InvalidTag' });
+  await tag(tags(50));
+  expect(await refusal(tag(tags(51)))).toBe('400 BadRequest');
+  expect(await refusal(tag([{ Key: 'a#b', Value: '' }]))).toBe('400 InvalidTag');
   expect((await get()).TagSet).toEqual(tags(50));
   await client.send(new DeleteBucketTaggingCommand({ Bucket: BUCKET }));
-  expect(await refusal(get())).toEqual({ status: 404, code: 'NoSuchTagSet' });
+  expect(await refusal(get())).toBe('404 NoSuchTagSet');
   await client.send(new HeadBucketCommand({ Bucket: BUCKET }));
 });
 
 test.each([
-  ['', '<Wrong/>', 'MalformedXML'],
-  ['?versioning', '<VersioningConfiguration/>', 'IllegalVersioningConfigurationException'],
-  ['?versioning', '<VersioningConfiguration><Status>On</Status></VersioningConfiguration>', 'MalformedXML'],
-  [
-    '?versioning',
-    '<VersioningConfiguration><Status>Enabled</Status><MfaDelete>Enabled</MfaDelete></VersioningConfiguration>',
-    'NotImplemented',
-  ],
-])('PUT of a bucket%s with %s is %s', async (query, body, code) => {
+  ['', '400 IllegalVersioningConfigurationException'],
+  ['<Status>On</Status>', '400 MalformedXML'],
+  ['<Status>Enabled</Status><MfaDelete>Enabled</MfaDelete>', '501 NotImplemented'],
+])('a versioning of %j answers %s, and changes nothing', async (inner, outcome) => {
   const { client, endpoint } = await startS3();
-  const bucket = query === '' ? 'new-one' : BUCKET;
-  expect((await raw(endpoint, 'PUT', `/${bucket}${query}`, { body })).body).toContain(`<Code>${code}</Code>`);
-  const { Buckets } = await client.send(new ListBucketsCommand({}));
-  expect(Buckets?.map(({ Name }) => Name)).not.toContain('new-one');
+  const body = `<VersioningConfiguration>${inner}</VersioningConfiguration>`;
+  expect((await raw(endpoint, 'PUT', `/${BUCKET}?versioning`, { body })).outcome).toBe(outcome);
   expect((await client.send(new GetBucketVersioningCommand({ Bucket: BUCKET }))).Status).toBeUndefined();
+});
+
+test('a bucket is not created with a configuration that is none', async () => {
+  const { client, endpoint } = await startS3();
+  expect((await raw(endpoint, 'PUT', '/new-one', { body: '<Wrong/>' })).outcome).toBe('400 MalformedXML');
+  expect(await refusal(client.send(new HeadBucketCommand({ Bucket: 'new-one' })))).toBe('404 NotFound');
 });
 
 describe('answers', () => {
@@ -160,9 +144,7 @@ describe('answers', () => {
     ['GET', '/absent?versions', 404, 'NoSuchBucket'],
   ])('%s %s answers %i %s', async (method, path, status, code) => {
     const { endpoint } = await startS3();
-    const answer = await raw(endpoint, method, path);
-    expect(answer.status).toBe(status);
-    expect(answer.body).toContain(`<Code>${code}</Code>`);
+    expect((await raw(endpoint, method, path)).outcome).toBe(`${status} ${code}`);
   });
 });
 
@@ -173,10 +155,9 @@ test.each([
   '<Tagging><TagSet><Tag><Key>a</Key></Tag></TagSet></Tagging>',
   '<Tagging><TagSet><Tag><Key>a</Key><Key>b</Key></Tag></TagSet></Tagging>',
 ])('the tags %j are MalformedXML', async (body) => {
-  const { client, endpoint } = await startS3();
-  await client.send(new PutObjectCommand({ Bucket: BUCKET, Key: 'k', Body: 'x' }));
-  const answer = await raw(endpoint, 'PUT', `/${BUCKET}/k?tagging`, { body });
-  expect(answer.body).toContain('<Code>MalformedXML</Code>');
+  const { at, endpoint } = await startS3();
+  await put(at, 'x');
+  expect((await raw(endpoint, 'PUT', `/${BUCKET}/k?tagging`, { body })).outcome).toBe('400 MalformedXML');
 });
 
 describe('hosts', () => {
@@ -185,12 +166,8 @@ describe('hosts', () => {
     async function* body() {
       if (method === 'PUT') yield Buffer.from('x');
     }
-    const { status, body: bytes } = await s3.handle({
-      method,
-      url,
-      headers: { host, 'content-length': '1' },
-      body: body(),
-    });
+    const headers = { host, 'content-length': '1' };
+    const { status, body: bytes } = await s3.handle({ method, url, headers, body: body() });
     return { status, body: Buffer.from(bytes as Uint8Array).toString() };
   }
 
@@ -221,12 +198,8 @@ describe('hosts', () => {
     for (const host of [`127.0.0.1:${port}`, `localhost:${port}`, `LOCALHOST:${port}`]) {
       expect((await raw(endpoint, 'GET', '/', { headers: { host } })).status).toBe(200);
     }
-    for (const host of [
-      `${BUCKET}.localhost:${port}`,
-      'localhost',
-      `localhost:${Number(port) + 1}`,
-      's3.amazonaws.com',
-    ]) {
+    const others = ['localhost', `localhost:${Number(port) + 1}`, 's3.amazonaws.com'];
+    for (const host of [`${BUCKET}.localhost:${port}`, ...others]) {
       expect((await raw(endpoint, 'GET', '/', { headers: { host } })).status).toBe(403);
     }
   });
@@ -241,54 +214,43 @@ describe('permissions', () => {
         return !denied(action);
       },
     });
-    return { client, asked };
+    return { at: { client, Bucket: BUCKET, Key: 'a b' }, asked };
   }
-  const at = { Bucket: BUCKET, Key: 'a b' };
-  const needs = async (call: (client: S3Client) => Promise<unknown>) => {
-    const { client, asked } = await recording();
-    await call(client).catch(() => {});
-    return asked.map((line) => line.replace(/^AKIDEXAMPLE s3:/, '').replace(`arn:aws:s3:::${BUCKET}`, ''));
-  };
 
-  test('each request asks for the permissions that it needs, with the access key that signed it', async () => {
-    expect(await needs((client) => client.send(new PutObjectCommand({ ...at, Body: 'x' })))).toEqual([
-      'PutObject /a b',
-    ]);
-    expect(await needs((client) => client.send(new PutObjectCommand({ ...at, Body: 'x', IfMatch: '"x"' })))).toEqual([
-      'PutObject /a b',
-      'GetObject /a b',
-    ]);
-    expect(await needs((client) => client.send(new GetObjectCommand(at)))).toEqual(['GetObject /a b', 'ListBucket ']);
-    expect(await needs((client) => client.send(new DeleteObjectCommand({ ...at, VersionId: 'null' })))).toEqual([
-      'DeleteObjectVersion /a b',
-    ]);
-    expect(await needs((client) => client.send(new PutObjectCommand({ ...at, Body: 'x', Tagging: 'a=1' })))).toEqual([
-      'PutObject /a b',
-      'PutObjectTagging /a b',
-    ]);
-    const tagging = { ...at, VersionId: 'null' };
-    expect(await needs((client) => client.send(new GetObjectTaggingCommand(tagging)))).toEqual([
-      'GetObjectVersionTagging /a b',
-      'ListBucket ',
-    ]);
-    expect(await needs((client) => client.send(new DeleteObjectTaggingCommand(at)))).toEqual([
-      'DeleteObjectTagging /a b',
-      'ListBucket ',
-    ]);
+  test.each<[string, (at: Place) => Promise<unknown>, string[]]>([
+    ['PUT', (at) => put(at, 'x'), ['PutObject /a b']],
+    ['PUT under a condition', (at) => put(at, 'x', { IfMatch: '"x"' }), ['PutObject /a b', 'GetObject /a b']],
+    ['PUT with tags', (at) => put(at, 'x', { Tagging: 'a=1' }), ['PutObject /a b', 'PutObjectTagging /a b']],
+    ['GET', read, ['GetObject /a b', 'ListBucket ']],
+    ['DELETE of a version', (at) => remove(at, { VersionId: 'null' }), ['DeleteObjectVersion /a b']],
+    [
+      'GET of the tags of a version',
+      (at) => at.client.send(new GetObjectTaggingCommand({ ...at, VersionId: 'null' })),
+      ['GetObjectVersionTagging /a b', 'ListBucket '],
+    ],
+    [
+      'DELETE of tags',
+      (at) => at.client.send(new DeleteObjectTaggingCommand(at)),
+      ['DeleteObjectTagging /a b', 'ListBucket '],
+    ],
+  ])('%s asks for those that it needs, with the access key that signed it', async (_, call, needed) => {
+    const { at, asked } = await recording();
+    await call(at).catch(() => {});
+    expect(asked).toEqual(needed.map((each) => `AKIDEXAMPLE s3:${each.replace(' ', ` arn:aws:s3:::${BUCKET}`)}`));
   });
 
   test('the number of tags is told only to a caller that may read them', async () => {
-    const { client } = await recording((action) => action === 's3:GetObjectTagging');
-    await client.send(new PutObjectCommand({ ...at, Body: 'x', Tagging: 'a=1' }));
-    expect((await client.send(new GetObjectCommand(at))).TagCount).toBeUndefined();
+    const { at } = await recording((action) => action === 's3:GetObjectTagging');
+    await put(at, 'x', { Tagging: 'a=1' });
+    expect((await at.client.send(new GetObjectCommand(at))).TagCount).toBeUndefined();
     const copy = new CopyObjectCommand({ ...at, Key: 'copy', CopySource: `${BUCKET}/a%20b` });
-    expect(await refusal(client.send(copy))).toEqual({ status: 403, code: 'AccessDenied' });
+    expect(await refusal(at.client.send(copy))).toBe('403 AccessDenied');
   });
 
   test('a forbidden request answers 403 and has no effect', async () => {
-    const { client } = await recording((action) => action === 's3:DeleteObject');
-    await client.send(new PutObjectCommand({ ...at, Body: 'x' }));
-    expect(await refusal(client.send(new DeleteObjectCommand(at)))).toEqual({ status: 403, code: 'AccessDenied' });
-    await client.send(new GetObjectCommand(at));
+    const { at } = await recording((action) => action === 's3:DeleteObject');
+    await put(at, 'x');
+    expect(await refusal(remove(at))).toBe('403 AccessDenied');
+    expect(await read(at)).toBe('x');
   });
 });
