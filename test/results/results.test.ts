@@ -7,7 +7,7 @@ import { RESULTS, World } from '../support/world.ts';
 const MIB = 1024 * 1024;
 const destination = { key: 'a/f/1.bin', mediaType: 'application/x-test', metadata: { 'flowdrop-upload': 'u' } };
 const place = { key: destination.key, mediaType: destination.mediaType };
-const signal = new AbortController().signal;
+const unlimited = new AbortController().signal;
 
 const sha256 = (bytes: Uint8Array) => createHash('sha256').update(bytes).digest('hex');
 
@@ -36,15 +36,24 @@ afterEach(() => world.close());
 const unfinished = async () =>
   (await world.s3.send(new ListMultipartUploadsCommand({ Bucket: RESULTS }))).Uploads?.length ?? 0;
 
+interface Storing {
+  readonly to?: typeof destination;
+  readonly bytesMax?: number | undefined;
+  readonly signal?: AbortSignal;
+}
+
+const store = (chunks: AsyncIterable<Uint8Array>, { to = destination, bytesMax, signal = unlimited }: Storing = {}) =>
+  world.ports.results.store(async () => ({ to, chunks, bytesMax }), signal);
+
+/** Chunks of these bytes, as a download gives them. */
+const chunksOf = (length: number) => inChunks(bytesOf(length), 48_000);
+
 describe('an asset', () => {
   it.each([0, 1, 65_536, 65_537, 5 * MIB - 1, 5 * MIB, 5 * MIB + 1, 10 * MIB, 12 * MIB + 3])(
     'of %i bytes is stored whole, with its media type and metadata',
     async (length) => {
       const bytes = bytesOf(length);
-      const facts = await world.ports.results.store(
-        async () => ({ to: destination, chunks: inChunks(bytes, 48_000) }),
-        signal,
-      );
+      const facts = await store(inChunks(bytes, 48_000));
       expect(facts).toEqual({ ...place, bytes: length, sha256: sha256(bytes) });
       const stored = await world.object(RESULTS, destination.key);
       expect(stored.bytes.equals(bytes)).toBe(true);
@@ -62,40 +71,29 @@ describe('an asset', () => {
       yield bytes.subarray(1_000);
     }
     const signal = AbortSignal.timeout(5_000);
-    const asset = { to: destination, chunks: held(), bytesMax: bytes.length };
-    const facts = await world.ports.results.store(async () => asset, signal);
+    const facts = await store(held(), { bytesMax: bytes.length, signal });
     expect(facts.sha256).toBe(sha256(bytes));
     expect(await unfinished()).toBe(0);
   });
 
   it.each([0, 1_000, 9 * MIB])('of %i bytes in an answer of 12 MiB is stored whole', async (length) => {
     const bytes = bytesOf(length);
-    const asset = { to: destination, chunks: inChunks(bytes, 48_000), bytesMax: 12 * MIB };
-    const facts = await world.ports.results.store(async () => asset, signal);
+    const facts = await store(inChunks(bytes, 48_000), { bytesMax: 12 * MIB });
     expect(facts).toMatchObject({ bytes: length, sha256: sha256(bytes) });
     expect((await world.object(RESULTS, destination.key)).bytes.equals(bytes)).toBe(true);
     expect(await unfinished()).toBe(0);
   });
 
-  it('that is known to be large leaves nothing behind if its download breaks off at once', async () => {
-    async function* breaking(): AsyncGenerator<Uint8Array> {
-      yield Buffer.alloc(10);
-      throw new Error('cut');
-    }
-    const asset = { to: destination, chunks: breaking(), bytesMax: 12 * MIB };
-    await expect(world.ports.results.store(async () => asset, signal)).rejects.toThrow('cut');
-    expect(await unfinished()).toBe(0);
-    expect(await world.keys(RESULTS)).toEqual([]);
-  });
-
-  it.each([1_000, 9 * MIB])('of %i bytes whose download breaks off leaves nothing behind', async (length) => {
+  it.each([
+    ['of an unknown size', 1_000, undefined],
+    ['of an unknown size', 9 * MIB, undefined],
+    ['that is known to be large', 10, 12 * MIB],
+  ])('%s whose download breaks off after %i bytes leaves nothing behind', async (_, length, bytesMax) => {
     async function* breaking() {
-      yield* inChunks(bytesOf(length), 48_000);
+      yield* chunksOf(length);
       throw new Error('cut');
     }
-    await expect(
-      world.ports.results.store(async () => ({ to: destination, chunks: breaking() }), signal),
-    ).rejects.toThrow('cut');
+    await expect(store(breaking(), { bytesMax })).rejects.toThrow('cut');
     expect(await world.keys(RESULTS)).toEqual([]);
     expect(await unfinished()).toBe(0);
   });
@@ -104,11 +102,9 @@ describe('an asset', () => {
     'of %i bytes does not replace an object at its key, and takes the facts of that object',
     async (length) => {
       const first = bytesOf(length);
-      await world.ports.results.store(async () => ({ to: destination, chunks: inChunks(first, 48_000) }), signal);
-      const other = Buffer.from(first).fill(1);
-      expect(
-        await world.ports.results.store(async () => ({ to: destination, chunks: inChunks(other, 48_000) }), signal),
-      ).toEqual({ ...place, bytes: length, sha256: sha256(first) });
+      await store(inChunks(first, 48_000));
+      const facts = await store(inChunks(Buffer.from(first).fill(1), 48_000));
+      expect(facts).toEqual({ ...place, bytes: length, sha256: sha256(first) });
       expect((await world.object(RESULTS, destination.key)).bytes.equals(first)).toBe(true);
       expect(await unfinished()).toBe(0);
     },
@@ -128,10 +124,7 @@ describe('an asset', () => {
     };
     for (const metadata of owners) {
       await world.put(RESULTS, to.key, 'somebody else put this here', metadata);
-      const storing = world.ports.results.store(
-        async () => ({ to, chunks: inChunks(bytesOf(length), 48_000) }),
-        signal,
-      );
+      const storing = store(chunksOf(length), { to });
       await expect(storing).rejects.toThrow(KeyTakenError);
       await expect(storing).rejects.toThrow(to.key);
       const there = await world.object(RESULTS, to.key);
@@ -171,13 +164,16 @@ describe('an asset', () => {
     ['application/octet-stream', undefined],
     ['application/vnd.openxmlformats-officedocument.wordprocessingml.document', undefined],
   ])('of the media type %s is stored with the disposition %s, and keeps its type', async (mediaType, disposition) => {
-    for (const length of [10, mediaType === 'text/html' ? 6 * MIB : 20]) {
-      const to = { ...destination, key: `${length}`, mediaType };
-      await world.ports.results.store(async () => ({ to, chunks: inChunks(bytesOf(length), 48_000) }), signal);
-      const head = await world.s3.send(new HeadObjectCommand({ Bucket: RESULTS, Key: to.key }));
-      expect(head).toMatchObject({ ContentType: mediaType });
-      expect(head.ContentDisposition).toBe(disposition);
-    }
+    await store(chunksOf(10), { to: { ...destination, mediaType } });
+    const head = await world.s3.send(new HeadObjectCommand({ Bucket: RESULTS, Key: destination.key }));
+    expect(head).toMatchObject({ ContentType: mediaType });
+    expect(head.ContentDisposition).toBe(disposition);
+  });
+
+  it('in parts is stored with the disposition attachment if it is HTML', async () => {
+    await store(chunksOf(6 * MIB), { to: { ...destination, mediaType: 'text/html' } });
+    const head = await world.s3.send(new HeadObjectCommand({ Bucket: RESULTS, Key: destination.key }));
+    expect(head).toMatchObject({ ContentType: 'text/html', ContentDisposition: 'attachment' });
   });
 
   it('that waits for memory is given up when the time is over, and no other asset waits for it', async () => {
@@ -186,13 +182,12 @@ describe('an asset', () => {
       yield bytesOf(1_000);
       await held;
     }
-    const store = (key: string, chunks: AsyncIterable<Uint8Array>, signal: AbortSignal) =>
-      world.ports.results.store(async () => ({ to: { ...destination, key }, chunks }), signal);
+    const at = (key: string) => ({ to: { ...destination, key } });
     const { assetConcurrency } = world.ports.settings;
-    const holders = Array.from({ length: assetConcurrency }, (_, index) => store(`${index}`, holding(), signal));
+    const holders = Array.from({ length: assetConcurrency }, (_, index) => store(holding(), at(`${index}`)));
     const over = new AbortController();
-    const late = store('late', inChunks(bytesOf(1_000), 100), over.signal);
-    const later = store('later', inChunks(bytesOf(1_000), 100), signal);
+    const late = store(chunksOf(1_000), { ...at('late'), signal: over.signal });
+    const later = store(chunksOf(1_000), at('later'));
     over.abort(new Error('the time is over'));
     await expect(late).rejects.toThrow('the time is over');
     release();
@@ -201,14 +196,7 @@ describe('an asset', () => {
   });
 
   it('that ten callers store at once is stored once, and all of them get its facts', async () => {
-    const all = await Promise.all(
-      Array.from({ length: 10 }, (_, i) =>
-        world.ports.results.store(
-          async () => ({ to: destination, chunks: inChunks(Buffer.alloc(1000, i), 100) }),
-          signal,
-        ),
-      ),
-    );
+    const all = await Promise.all(Array.from({ length: 10 }, (_, i) => store(inChunks(Buffer.alloc(1000, i), 100))));
     const stored = await world.object(RESULTS, destination.key);
     for (const facts of all) expect(facts.sha256).toBe(sha256(stored.bytes));
   });
@@ -221,9 +209,7 @@ describe('an asset', () => {
         yield Buffer.alloc(100_000);
       }
     }
-    await expect(
-      world.ports.results.store(async () => ({ to: destination, chunks: endless() }), controller.signal),
-    ).rejects.toThrow();
+    await expect(store(endless(), controller)).rejects.toThrow();
     expect(await world.keys(RESULTS)).toEqual([]);
     expect(await unfinished()).toBe(0);
   });
@@ -235,10 +221,7 @@ describe('a conditional write', () => {
     let conflicts = 0;
     world = await World.start({ s3: { conflict: () => ++conflicts <= 3 } });
     const bytes = bytesOf(1000);
-    const facts = await world.ports.results.store(
-      async () => ({ to: destination, chunks: inChunks(bytes, 100) }),
-      signal,
-    );
+    const facts = await store(inChunks(bytes, 100));
     expect(facts.sha256).toBe(sha256(bytes));
     expect(conflicts).toBe(4);
   });

@@ -1,5 +1,5 @@
-import { CreateBucketCommand, GetObjectCommand, PutObjectCommand } from '@aws-sdk/client-s3';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { GetObjectCommand, PutObjectCommand } from '@aws-sdk/client-s3';
+import { beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import { s3Client } from '../../functions/s3/client.ts';
 import { serveS3 } from '../../local/aws/s3/http.ts';
 import { EmbeddedS3 } from '../../local/aws/s3/s3.ts';
@@ -10,19 +10,18 @@ const CREDENTIALS = { accessKeyId: 'fake', secretAccessKey: 'fake' };
 /** Every byte differs from the byte one slice behind it. */
 const bytes = Buffer.from(Uint32Array.from({ length: (3 * MIB) / 4 + 25 }, (_, i) => Math.imul(i, 2654435761)).buffer);
 
-const closing: (() => unknown)[] = [];
-let embedded: EmbeddedS3;
-/** The headers of every PUT to an object, in their order. */
+/** The headers of every PUT, in their order. */
 let puts: Readonly<Record<string, string | undefined>>[];
 /** Number of next PUTs that fail. */
 let failing: number;
 let client: ReturnType<typeof s3Client>;
 beforeEach(async () => {
-  embedded = new EmbeddedS3({});
+  const embedded = new EmbeddedS3({});
+  embedded.createBucket('bucket');
   puts = [];
   failing = 0;
   const handle: EmbeddedS3['handle'] = async (request) => {
-    if (request.method === 'PUT' && request.url.includes('/key')) {
+    if (request.method === 'PUT') {
       puts.push(request.headers);
       if (failing > 0) {
         failing -= 1;
@@ -39,20 +38,17 @@ beforeEach(async () => {
     region: 'us-east-1',
     credentials: CREDENTIALS,
   });
-  closing.push(
-    () => embedded.close(),
-    () => server.close(),
-    () => client.destroy(),
-  );
-  await client.send(new CreateBucketCommand({ Bucket: 'bucket' }));
-});
-afterEach(async () => {
-  for (const step of closing.splice(0).reverse()) await step();
+  onTestFinished(async () => {
+    client.destroy();
+    await server.close();
+    embedded.close();
+  });
 });
 
-const put = (Body: Uint8Array | string) => client.send(new PutObjectCommand({ Bucket: 'bucket', Key: 'key', Body }));
+const at = { Bucket: 'bucket', Key: 'key' };
+const put = (Body: Uint8Array | string) => client.send(new PutObjectCommand({ ...at, Body }));
 const stored = async () => {
-  const { Body } = await client.send(new GetObjectCommand({ Bucket: 'bucket', Key: 'key' }));
+  const { Body } = await client.send(new GetObjectCommand(at));
   return Buffer.from((await Body?.transformToByteArray()) ?? []);
 };
 

@@ -1,5 +1,4 @@
-import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import {
   DeleteObjectCommand,
   GetObjectCommand,
@@ -10,15 +9,16 @@ import {
 } from '@aws-sdk/client-s3';
 import { HttpResponse } from '@smithy/core/protocols';
 import { StandardRetryStrategy } from '@smithy/core/retry';
-import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { s3Client } from '../../functions/s3/client.ts';
+import { web } from '../support/servers.ts';
 
 const CREDENTIALS = { accessKeyId: 'fake', secretAccessKey: 'fake', sessionToken: 'fake-session' };
 
 /** Headers that differ from request to request, and those that only the SDK's own attempts have. */
 const VARYING = ['amz-sdk-invocation-id', 'amz-sdk-request', 'authorization', 'x-amz-date'];
 
-type Answer = (request: IncomingMessage, response: ServerResponse, body: string) => void;
+type Answer = (request: IncomingMessage, response: ServerResponse) => void;
 
 const ok: Answer = ({ method }, response) => {
   if (method === 'DELETE') response.writeHead(204).end();
@@ -33,7 +33,6 @@ const refuse =
       .writeHead(status, { 'Content-Type': 'application/xml' })
       .end(`<Error><Code>${code}</Code><Message>${code}</Message></Error>`);
 
-const closing: (() => unknown)[] = [];
 let endpoint: string;
 let requests: IncomingMessage[];
 /** The next answers. Then all requests succeed. */
@@ -41,20 +40,14 @@ let answers: Answer[];
 beforeEach(async () => {
   requests = [];
   answers = [];
-  const server = createServer(async (request, response) => {
-    let body = '';
-    for await (const chunk of request) body += chunk;
+  const { origin } = await web(async (request, response) => {
+    for await (const _ of request);
     requests.push(request);
-    (answers.shift() ?? ok)(request, response, body);
+    (answers.shift() ?? ok)(request, response);
   });
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  endpoint = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-  closing.push(() => server.close());
+  endpoint = origin;
 });
-afterEach(async () => {
-  vi.unstubAllEnvs();
-  for (const step of closing.splice(0).reverse()) await step();
-});
+afterEach(() => void vi.unstubAllEnvs());
 
 function clientWith(config: S3ClientConfig = {}): S3Client {
   const client = s3Client({
@@ -65,7 +58,7 @@ function clientWith(config: S3ClientConfig = {}): S3Client {
     maxAttempts: 3,
     ...config,
   });
-  closing.push(() => client.destroy());
+  onTestFinished(() => client.destroy());
   return client;
 }
 
@@ -147,8 +140,9 @@ describe('frequent requests to S3', () => {
 
   it('go to the endpoint of their own bucket', async () => {
     const client = await warm();
-    await client.send(new PutObjectCommand({ Bucket: 'other', Key: 'key', Body: 'text' }));
-    await client.send(new PutObjectCommand({ Bucket: 'other', Key: 'key', Body: 'text' }));
+    const other = { Bucket: 'other', Key: 'key', Body: 'text' };
+    await client.send(new PutObjectCommand(other));
+    await client.send(new PutObjectCommand(other));
     await client.send(put());
     expect(requests.map((request) => [request.url?.split('?')[0], isDirect(request)])).toEqual([
       ['/other/key', false],
@@ -198,8 +192,8 @@ describe('frequent requests to S3', () => {
     const hourLater = () => new Date(Date.now() + 3_600_000);
     const later =
       (answer: Answer): Answer =>
-      (request, response, body) =>
-        answer(request, response.setHeader('Date', hourLater().toUTCString()), body);
+      (request, response) =>
+        answer(request, response.setHeader('Date', hourLater().toUTCString()));
     answers = [later(refuse(403, 'RequestTimeTooSkewed')), later(ok)];
     await client.send(put());
     await client.send(put());
@@ -245,9 +239,8 @@ describe('frequent requests to S3', () => {
   it('read an object whose Expires header is no date', async () => {
     const client = clientWith();
     await client.send(commands.get());
-    answers = [
-      (_request, response) => void response.writeHead(200, { Expires: 'soon', 'Content-Length': 4 }).end('text'),
-    ];
+    const headers = { Expires: 'soon', 'Content-Length': 4 };
+    answers = [(_request, response) => void response.writeHead(200, headers).end('text')];
     const { Body } = await client.send(commands.get());
     expect(await Body?.transformToString()).toBe('text');
   });

@@ -37,17 +37,19 @@ const read = async ({ source }: { source: { open(signal: AbortSignal): Promise<A
   buffer(await source.open(signal));
 
 describe('an opened upload', () => {
-  it('is read from the request that opened it, if that was just now', async () => {
+  async function openedLarge() {
     await start();
     await world.upload('a', LARGE);
-    expect((await read(await open())).equals(LARGE)).toBe(true);
+    return open();
+  }
+
+  it('is read from the request that opened it, if that was just now', async () => {
+    expect((await read(await openedLarge())).equals(LARGE)).toBe(true);
     expect(bodies).toHaveLength(1);
   });
 
   it('is requested again after ten seconds without a reader, and the first connection is closed', async () => {
-    await start();
-    await world.upload('a', LARGE);
-    const opened = await open();
+    const opened = await openedLarge();
     world.clock.advance(10_000);
     expect((await read(opened)).equals(LARGE)).toBe(true);
     expect(bodies).toHaveLength(2);
@@ -55,9 +57,7 @@ describe('an opened upload', () => {
   });
 
   it('is requested again if the connection broke before anything was read', async () => {
-    await start();
-    await world.upload('a', LARGE);
-    const opened = await open();
+    const opened = await openedLarge();
     bodies[0]?.destroy(new Error('read ECONNRESET'));
     expect((await read(opened)).equals(LARGE)).toBe(true);
     expect(bodies).toHaveLength(2);

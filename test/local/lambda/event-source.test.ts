@@ -29,9 +29,7 @@ const bodiesOf = ({ Records }: SqsEvent) => Records.map(({ body }) => body);
 describe('the event source', () => {
   it('passes messages in batches of at most ten, and deletes the processed ones', async () => {
     const batches: string[][] = [];
-    const { queue } = start(async (event) => {
-      batches.push(bodiesOf(event));
-    });
+    const { queue } = start(async (event) => void batches.push(bodiesOf(event)));
     for (let i = 0; i < 25; i += 1) queue.send(`m${i}`);
     await vi.waitFor(() => expect(batches.flat()).toHaveLength(25));
     expect(Math.max(...batches.map((batch) => batch.length))).toBeLessThanOrEqual(10);
@@ -41,9 +39,7 @@ describe('the event source', () => {
 
   it('passes records in the form that Lambda uses', async () => {
     const events: SqsEvent[] = [];
-    const { queue } = start(async (event) => {
-      events.push(event);
-    });
+    const { queue } = start(async (event) => void events.push(event));
     const { messageId } = queue.send('hello');
     await vi.waitFor(() => expect(events).toHaveLength(1));
     expect(events[0]?.Records[0]).toEqual({
@@ -86,9 +82,7 @@ describe('the event source', () => {
     ['it reports a failure without a name', async () => ({ batchItemFailures: [{}] })],
   ])('keeps the whole batch if %s, and finally moves it to the dead letters', async (_, answer) => {
     const { queue, dead, faults, forward } = start(
-      async (event) => {
-        return bodiesOf(event).includes('wake') ? undefined : answer();
-      },
+      async (event) => (bodiesOf(event).includes('wake') ? undefined : answer()),
       { batchSize: 1 },
     );
     queue.send('poison');
@@ -122,12 +116,8 @@ describe('the event source', () => {
 
   it('collects messages within its batch window', async () => {
     const batches: string[][] = [];
-    const { queue } = start(
-      async (event) => {
-        batches.push(bodiesOf(event));
-      },
-      { batchSize: 2, batchWindowSeconds: 20, concurrency: 1 },
-    );
+    const options = { batchSize: 2, batchWindowSeconds: 20, concurrency: 1 };
+    const { queue } = start(async (event) => void batches.push(bodiesOf(event)), options);
     queue.send('first');
     await systemClock.sleep(20);
     expect(batches).toEqual([]);

@@ -11,14 +11,9 @@ describe('the event bus', async () => {
   const put = async (Entries: object[]) => {
     const body = JSON.stringify({ Entries });
     const headers = { 'x-amz-target': 'AWSEvents.PutEvents', 'content-type': 'application/x-amz-json-1.1' };
-    const response = await fetch(served.endpoint, {
-      method: 'POST',
-      headers: await signedHeaders(
-        { method: 'POST', path: '/', headers, body },
-        { endpoint: served.endpoint, service: 'events', credentials },
-      ),
-      body,
-    });
+    const request = { method: 'POST', path: '/', headers, body };
+    const signed = await signedHeaders(request, { endpoint: served.endpoint, service: 'events', credentials });
+    const response = await fetch(served.endpoint, { method: 'POST', headers: signed, body });
     return { status: response.status, body: await response.json() };
   };
   const event = { Source: 'flowdrop', DetailType: 'Flow Succeeded', Detail: '{"n":1}' };

@@ -110,7 +110,8 @@ describe('a queue over the SDK', async () => {
   const credentials = { accessKeyId: 'fake', secretAccessKey: 'fake' };
   const dead = new Queue({ name: 'dead', clock: systemClock });
   const served = await serveQueues([queue, dead], { credentials: [credentials] });
-  const client = new SQSClient({ endpoint: served.endpoint, region: 'us-east-1', credentials, maxAttempts: 1 });
+  const options = { endpoint: served.endpoint, region: 'us-east-1', maxAttempts: 1 };
+  const client = new SQSClient({ ...options, credentials });
   const send = (MessageBody: string, QueueUrl = served.urlOf(queue)) =>
     client.send(new SendMessageCommand({ QueueUrl, MessageBody }));
   afterAll(async () => {
@@ -119,13 +120,7 @@ describe('a queue over the SDK', async () => {
   });
 
   it('refuses credentials as SQS does, with the code of the older protocol', async () => {
-    const endpoint = served.endpoint;
-    const other = new SQSClient({
-      endpoint,
-      region: 'us-east-1',
-      maxAttempts: 1,
-      credentials: { ...credentials, accessKeyId: 'another-fake' },
-    });
+    const other = new SQSClient({ ...options, credentials: { ...credentials, accessKeyId: 'another-fake' } });
     const call = other.send(new SendMessageCommand({ QueueUrl: served.urlOf(queue), MessageBody: 'x' }));
     await expect(call).rejects.toMatchObject({ name: 'InvalidClientTokenId', $metadata: { httpStatusCode: 403 } });
     other.destroy();
