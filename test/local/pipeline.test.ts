@@ -13,8 +13,10 @@ import {
   startPipeline,
 } from '../../local/pipeline.ts';
 
-/** Functions that only print their event, so that the test sees the pipeline alone. */
-const PRINTING = `export const handler = async (event) => { console.log(JSON.stringify({ event, env: process.env })); };`;
+/** A function that only prints its event, so that the test sees the pipeline alone. */
+const PRINTING = `async (event) => { console.log(JSON.stringify({ event, env: process.env })); }`;
+/** A function whose invocations do not end. */
+const ENDLESS = `() => { console.log('{}'); return new Promise(() => setInterval(() => {}, 1000)); }`;
 
 describe('the pipeline', () => {
   let dir: string;
@@ -25,7 +27,7 @@ describe('the pipeline', () => {
     printed = [];
     for (const name of ['create-flow', 'collect-outputs']) {
       await mkdir(join(dir, name));
-      await writeFile(join(dir, name, 'index.mjs'), PRINTING);
+      await bundle(name, PRINTING);
     }
   });
   afterEach(async () => {
@@ -33,6 +35,9 @@ describe('the pipeline', () => {
     pipeline = undefined;
     await rm(dir, { recursive: true, force: true });
   });
+
+  const bundle = (name: string, handler: string) =>
+    writeFile(join(dir, name, 'index.mjs'), `export const handler = ${handler};`);
 
   async function start(options: Partial<PipelineOptions> = {}): Promise<Pipeline> {
     pipeline = await startPipeline({
@@ -89,10 +94,7 @@ describe('the pipeline', () => {
   });
 
   it('with fixedTicks, starts ticks at a fixed rate, even while a tick runs, and none for a new flow', async () => {
-    await writeFile(
-      join(dir, 'collect-outputs', 'index.mjs'),
-      'export const handler = () => { console.log("{}"); return new Promise(() => setInterval(() => {}, 1000)); };',
-    );
+    await bundle('collect-outputs', ENDLESS);
     const startedAt = Date.now();
     await start({ fixedTicks: { firstAfterMs: 1_000, intervalMs: 500 } });
     await put(LEDGER_BUCKET, 'running/2026-01-01T00:00:00.000Z/abc/flow');
@@ -123,14 +125,8 @@ describe('the pipeline', () => {
   });
 
   it('reports failed invocations, but not those that its own close ends', async () => {
-    await writeFile(
-      join(dir, 'create-flow', 'index.mjs'),
-      'export const handler = async () => { throw new Error("no"); };',
-    );
-    await writeFile(
-      join(dir, 'collect-outputs', 'index.mjs'),
-      'export const handler = () => new Promise(() => setInterval(() => {}, 1000));',
-    );
+    await bundle('create-flow', 'async () => { throw new Error("no"); }');
+    await bundle('collect-outputs', ENDLESS);
     const faults: unknown[] = [];
     await start({ onLog: () => {}, onFault: (name, error) => faults.push([name, (error as Error).message]) });
     await put(INBOX_BUCKET, 'a.png');

@@ -73,15 +73,12 @@ describe('the fixed rate', () => {
   it('starts every run at its time, even if earlier runs still go on or failed', async () => {
     let runs = 0;
     const gate = Promise.withResolvers<void>();
-    const { faults } = startAtRate(
-      async () => {
-        runs += 1;
-        if (runs === 1) throw new Error('once');
-        await gate.promise;
-      },
-      50,
-      5,
-    );
+    const run = async () => {
+      runs += 1;
+      if (runs === 1) throw new Error('once');
+      await gate.promise;
+    };
+    const { faults } = startAtRate(run, 50, 5);
     onTestFinished(() => gate.resolve());
     await systemClock.sleep(20);
     expect(runs).toBe(0);
@@ -92,14 +89,11 @@ describe('the fixed rate', () => {
   it('starts no run after close, and waits for the current ones', async () => {
     let runs = 0;
     const gate = Promise.withResolvers<void>();
-    const { rate } = startAtRate(
-      async () => {
-        runs += 1;
-        await gate.promise;
-      },
-      0,
-      AN_HOUR_MS,
-    );
+    const run = () => {
+      runs += 1;
+      return gate.promise;
+    };
+    const { rate } = startAtRate(run, 0, AN_HOUR_MS);
     await vi.waitFor(() => expect(runs).toBe(1));
     let isClosed = false;
     const closed = rate.close().then(() => {
