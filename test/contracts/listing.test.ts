@@ -152,9 +152,10 @@ describe('ListMultipartUploads', () => {
   const started = (given: Given, names: readonly string[]) =>
     Promise.all(names.map((name) => upload({ ...given, Key: `${given.Key}/${name}` }, [])));
 
-  behaviour('groups uploads by common prefix, in pages', 'any', async (given) => {
+  behaviour('groups the uploads below a prefix by common prefix, in pages', 'any', async (given) => {
     const { client, Bucket, Key } = given;
     await started(given, ['a', 'b/1', 'b/2', 'c +', 'd/1']);
+    await started({ ...given, Key: `${Key}-beside` }, ['e']);
     for (const MaxUploads of [1, 2, 1000]) {
       const seen: string[] = [];
       let next: { KeyMarker?: string; UploadIdMarker?: string } = {};
