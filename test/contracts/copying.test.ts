@@ -1,6 +1,6 @@
 import { CopyObjectCommand, type CopyObjectCommandInput, GetObjectCommand } from '@aws-sdk/client-s3';
 import { expect } from 'vitest';
-import { complete, head, put, read, refusal, refused, remove, upload } from '../support/s3-calls.ts';
+import { complete, head, put, read, refusal, remove, upload } from '../support/s3-calls.ts';
 import { behaviour, type Given } from './support.ts';
 
 const DAY_MS = 24 * 3600 * 1000;
@@ -13,16 +13,6 @@ function copy(given: Given, more: Partial<CopyObjectCommandInput> = {}) {
 
 function copyOf(given: Given): Given {
   return { ...given, Key: `${given.Key}-copy` };
-}
-
-/** The answer to a copy under each condition: its status, or the code of its refusal. */
-async function answersTo(given: Given, conditions: Readonly<Record<string, Partial<CopyObjectCommandInput>>>) {
-  const answers: Record<string, string | number | undefined> = {};
-  for (const [name, condition] of Object.entries(conditions)) {
-    const answer = copy(given, condition).then(({ $metadata }) => $metadata.httpStatusCode);
-    answers[name] = await answer.catch(async () => (await refused(answer)).name);
-  }
-  return answers;
 }
 
 behaviour('a copy has the bytes and headers of its source, or new headers', 'any', async (given) => {
@@ -46,45 +36,33 @@ behaviour('a copy is of the source that its conditions ask for, or answers 412',
   const modified = LastModified as Date;
   const before = new Date(modified.getTime() - DAY_MS);
   const other = '"5d41402abc4b2a76b9719d911017c592"';
-  const answers = await answersTo(given, {
-    'match holds': { CopySourceIfMatch: ETag },
-    'match fails': { CopySourceIfMatch: other },
-    'none-match holds': { CopySourceIfNoneMatch: other },
-    'none-match fails': { CopySourceIfNoneMatch: ETag },
-    'modified-since holds': { CopySourceIfModifiedSince: before },
-    'modified-since fails': { CopySourceIfModifiedSince: modified },
-    'modified-since in the future': { CopySourceIfModifiedSince: new Date(Date.now() + DAY_MS) },
-    'unmodified-since holds': { CopySourceIfUnmodifiedSince: modified },
-    'unmodified-since fails': { CopySourceIfUnmodifiedSince: before },
-    'match holds, unmodified-since fails': { CopySourceIfMatch: ETag, CopySourceIfUnmodifiedSince: before },
-    'match fails, unmodified-since holds': { CopySourceIfMatch: other, CopySourceIfUnmodifiedSince: modified },
-    'none-match fails, modified-since holds': { CopySourceIfNoneMatch: ETag, CopySourceIfModifiedSince: before },
-  });
-  expect(answers).toEqual({
-    'match holds': 200,
-    'match fails': 'PreconditionFailed',
-    'none-match holds': 200,
-    'none-match fails': 'PreconditionFailed',
-    'modified-since holds': 200,
-    'modified-since fails': 'PreconditionFailed',
-    'modified-since in the future': 200,
-    'unmodified-since holds': 200,
-    'unmodified-since fails': 'PreconditionFailed',
-    'match holds, unmodified-since fails': 200,
-    'match fails, unmodified-since holds': 'PreconditionFailed',
-    'none-match fails, modified-since holds': 'PreconditionFailed',
-  });
+  const answers: [Partial<CopyObjectCommandInput>, number | string][] = [
+    [{ CopySourceIfMatch: ETag }, 200],
+    [{ CopySourceIfMatch: other }, 'PreconditionFailed'],
+    [{ CopySourceIfNoneMatch: other }, 200],
+    [{ CopySourceIfNoneMatch: ETag }, 'PreconditionFailed'],
+    [{ CopySourceIfModifiedSince: before }, 200],
+    [{ CopySourceIfModifiedSince: modified }, 'PreconditionFailed'],
+    [{ CopySourceIfModifiedSince: new Date(Date.now() + DAY_MS) }, 200],
+    [{ CopySourceIfUnmodifiedSince: modified }, 200],
+    [{ CopySourceIfUnmodifiedSince: before }, 'PreconditionFailed'],
+    [{ CopySourceIfMatch: ETag, CopySourceIfUnmodifiedSince: before }, 200],
+    [{ CopySourceIfMatch: other, CopySourceIfUnmodifiedSince: modified }, 'PreconditionFailed'],
+    [{ CopySourceIfNoneMatch: ETag, CopySourceIfModifiedSince: before }, 'PreconditionFailed'],
+  ];
+  for (const [condition, answer] of answers) {
+    const answered = copy(given, condition).then(({ $metadata }) => $metadata.httpStatusCode);
+    expect(await answered.catch(({ name }: Error) => name), JSON.stringify(condition)).toBe(answer);
+  }
 });
 
 behaviour('a copy replaces only what its conditions on the destination allow', 'any', async (given) => {
   await put(given, 'new');
-  expect(await answersTo(given, { absent: { IfMatch: '"5d41402abc4b2a76b9719d911017c592"' } })).toEqual({
-    absent: 'NoSuchKey',
-  });
+  const IfMatch = '"5d41402abc4b2a76b9719d911017c592"';
+  expect(await refusal(copy(given, { IfMatch }))).toBe('404 NoSuchKey');
   await copy(given, { IfNoneMatch: '*' });
   const { ETag } = await put(copyOf(given), 'old');
   expect(await refusal(copy(given, { IfNoneMatch: '*' }))).toBe('412 PreconditionFailed');
-  const IfMatch = '"5d41402abc4b2a76b9719d911017c592"';
   expect(await refusal(copy(given, { IfMatch }))).toBe('412 PreconditionFailed');
   expect(await read(copyOf(given))).toBe('old');
   await copy(given, { IfMatch: ETag });

@@ -74,31 +74,25 @@ test('onEvent gets every event, whatever the configuration says', async () => {
 
 describe('a configuration is refused', () => {
   const queue = (more: object) => ({ QueueArn, Events: ['s3:ObjectCreated:*'], ...more });
+  const single = (more: object) => ({ QueueConfigurations: [queue(more)] });
   const pair = (one: object, other: object) => ({ QueueConfigurations: [queue(one), queue(other)] });
   const tooLong = { Key: { FilterRules: [{ Name: 'prefix', Value: 'é'.repeat(513) }] } };
   const twice = { Key: { FilterRules: ['a', 'b'].map((Value) => ({ Name: 'prefix', Value })) } };
   test.each<[string, object]>([
-    ['with an unknown event', { QueueConfigurations: [queue({ Events: ['s3:ObjectCreated:Patch'] })] }],
-    ['with an ARN that is none', { QueueConfigurations: [queue({ QueueArn: 'uploads' })] }],
-    ['with the ARN of another service', { QueueConfigurations: [queue({ QueueArn: TopicArn })] }],
-    ['with another region', { QueueConfigurations: [queue({ QueueArn: QueueArn.replace('us-east-1', 'eu-west-1') })] }],
-    [
-      'with an unknown filter',
-      { QueueConfigurations: [queue({ Filter: { Key: { FilterRules: [{ Name: 'infix', Value: 'a' }] } } })] },
-    ],
-    ['with two prefixes', { QueueConfigurations: [queue({ Filter: twice })] }],
-    ['with a prefix of more than 1,024 bytes', { QueueConfigurations: [queue({ Filter: tooLong })] }],
-    ['with a long id', { QueueConfigurations: [queue({ Id: 'i'.repeat(256) })] }],
+    ['with an unknown event', single({ Events: ['s3:ObjectCreated:Patch'] })],
+    ['with an ARN that is none', single({ QueueArn: 'uploads' })],
+    ['with the ARN of another service', single({ QueueArn: TopicArn })],
+    ['with another region', single({ QueueArn: QueueArn.replace('us-east-1', 'eu-west-1') })],
+    ['with an unknown filter', single({ Filter: { Key: { FilterRules: [{ Name: 'infix', Value: 'a' }] } } })],
+    ['with two prefixes', single({ Filter: twice })],
+    ['with a prefix of more than 1,024 bytes', single({ Filter: tooLong })],
+    ['with a long id', single({ Id: 'i'.repeat(256) })],
     ['with an id twice', pair({ Id: 'a' }, { Id: 'a', Events: ['s3:ObjectRemoved:*'] })],
     ['with an event twice', pair({}, {})],
     ['with an event within another', pair({}, { Events: ['s3:ObjectCreated:Put'] })],
     [
       'with an event of two services',
-      {
-        ...pair({}, {}),
-        QueueConfigurations: [queue({})],
-        TopicConfigurations: [{ TopicArn, Events: ['s3:ObjectCreated:Copy'] }],
-      },
+      { ...single({}), TopicConfigurations: [{ TopicArn, Events: ['s3:ObjectCreated:Copy'] }] },
     ],
     ['with a filter within none', pair({}, { Filter: FILTER('a/', '') })],
     ['with overlapping filters', pair({ Filter: FILTER('a/', '.png') }, { Filter: FILTER('a/b/', 'g') })],

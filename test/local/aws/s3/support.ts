@@ -8,7 +8,6 @@ import { signedHeaders } from '../../../support/sigv4.ts';
 
 export const BUCKET = 'bucket';
 export const VERSIONED = 'versioned';
-export const SUSPENDED = 'suspended';
 
 export const CREDENTIALS = { accessKeyId: 'AKIDEXAMPLE', secretAccessKey: 'not-a-secret' };
 
@@ -27,7 +26,6 @@ export async function startS3(options: S3Options = {}): Promise<Running> {
   const s3 = new EmbeddedS3(options);
   s3.createBucket(BUCKET);
   s3.createBucket(VERSIONED, { versioning: 'Enabled' });
-  s3.createBucket(SUSPENDED, { versioning: 'Suspended' });
   const server = await serveS3(s3, { credentials: [CREDENTIALS] });
   const client = new S3Client({
     endpoint: server.endpoint,
