@@ -21,16 +21,21 @@ let bodies: Readable[];
 const start = async (options?: WorldOptions) => {
   world = await openWorld(options);
   bodies = [];
+  onAnswer('GetObjectCommand', (output) => bodies.push((output as { Body: Readable }).Body));
+};
+
+/** Sees every answer to a command, and may change it. */
+function onAnswer(command: string, see: (output: object) => void): void {
   world.s3.middlewareStack.add(
     (next, { commandName }) =>
       async (args) => {
         const result = await next(args);
-        if (commandName === 'GetObjectCommand') bodies.push((result.output as { Body: Readable }).Body);
+        if (commandName === command) see(result.output as object);
         return result;
       },
     { step: 'initialize' },
   );
-};
+}
 
 const open = (reference: object = {}) => world.ports.inbox.open({ bucket: INBOX, key: 'a', ...reference }, signal);
 const read = async ({ source }: { source: { open(signal: AbortSignal): Promise<AsyncIterable<Uint8Array>> } }) =>
@@ -221,16 +226,8 @@ describe('a version for which S3 answers 403', () => {
     const versionId = await put('a');
     await put('a');
     await remove('a', versionId);
-    world.s3.middlewareStack.add(
-      (next, { commandName }) =>
-        async (args) => {
-          const result = await next(args);
-          const more = { IsTruncated: true, NextKeyMarker: 'a', NextVersionIdMarker: 'null' };
-          if (commandName === 'ListObjectVersionsCommand') Object.assign(result.output as object, more);
-          return result;
-        },
-      { step: 'initialize' },
-    );
+    const more = { IsTruncated: true, NextKeyMarker: 'a', NextVersionIdMarker: 'null' };
+    onAnswer('ListObjectVersionsCommand', (output) => Object.assign(output, more));
     await expect(open({ versionId })).rejects.toThrow(UploadUnreadableError);
   });
 
