@@ -1,7 +1,8 @@
 import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
-import { type AddressInfo, Server } from 'node:net';
+import { type AddressInfo, connect, Server } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
 import { ListObjectVersionsCommand } from '@aws-sdk/client-s3';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import {
@@ -330,6 +331,16 @@ describe.each(Object.entries(TARGETS))('a web page cannot reach %s', (service, t
     const headers = { ...target.request.headers, ...more };
     const signed = () => signedHeaders({ ...target.request, headers }, signing(service, target));
     await expectRefused(target, { headers: service in AWS_TARGETS ? await signed() : headers }, message);
+  });
+
+  it.each([
+    ['a second host', 'GET / HTTP/1.1\r\nHost: HERE\r\nHost: evil.example'],
+    ['a target with a host of its own', 'GET http://evil.example/ HTTP/1.1\r\nHost: HERE'],
+  ])('with %s', async (_, head) => {
+    const { host, hostname, port } = new URL(target.endpoint());
+    const socket = connect(Number(port), hostname);
+    socket.write(`${head.replace('HERE', host)}\r\nConnection: close\r\n\r\n`);
+    expect(await text(socket)).toMatch(/^HTTP\/1\.1 403 [\s\S]*Only requests to 127\.0\.0\.1/);
   });
 
   it.each(['application/x-www-form-urlencoded', 'text/plain', 'multipart/form-data; boundary=x'])(
