@@ -8,9 +8,12 @@ import { LEDGER, RESULTS, TOKEN, World, type WorldOptions } from '../support/wor
 
 export const MINUTE = 60_000;
 
-/** A world in which nothing may have leaked, and all results must be in place, when its test is over. */
+/**
+ * A world in which nothing may have leaked, and all results must be in place, when its test is over. The service answers
+ * over HTTP. S3, whose answers are sound, does so only on request.
+ */
 export async function hostileWorld(options: WorldOptions = {}): Promise<World> {
-  const world = await World.start(options);
+  const world = await World.start({ hasS3Sockets: false, ...options });
   onTestFinished(async () => {
     await expectNothingLeaked(world);
     await expectResultsInPlace(world);

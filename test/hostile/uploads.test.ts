@@ -1,7 +1,11 @@
 import { describe, expect, it } from 'vitest';
 import type { Route } from '../../functions/uploads/routes.ts';
-import { ECHO, INBOX, LEDGER, RESULTS } from '../support/world.ts';
+import { ECHO, INBOX, LEDGER, RESULTS, type World, type WorldOptions } from '../support/world.ts';
 import { hostileWorld, MINUTE, onlyReceipt } from './support.ts';
+
+/** Keys, metadata and bodies of uploads reach the functions as they are written on the wire. */
+const worldWithSockets = (options: WorldOptions = {}): Promise<World> =>
+  hostileWorld({ ...options, hasS3Sockets: true });
 
 /** Keys that S3 allows and that are special in file systems, URLs, XML or shells. */
 const KEYS: readonly (readonly [what: string, key: string])[] = [
@@ -80,7 +84,7 @@ const KEYS: readonly (readonly [what: string, key: string])[] = [
 
 describe('an upload whose key is', () => {
   it.each(KEYS)('%s becomes a flow, and its results are below that key', async (_, key) => {
-    const world = await hostileWorld();
+    const world = await worldWithSockets();
     await world.upload(key, 'some bytes', { ContentType: 'application/x-test' });
     await world.settle();
     expect(world.service.flows.map(({ inputs }) => inputs[0]?.additional)).toMatchObject([{ bucket: INBOX, key }]);
@@ -98,7 +102,7 @@ describe('an upload whose key is', () => {
   });
 
   it('any of these is found by the sweep if its notification is lost', async () => {
-    const world = await hostileWorld();
+    const world = await worldWithSockets();
     const run = () => world.sweep({ uploadsPerSecond: 1000 });
     await run();
     for (const [, key] of KEYS) await world.upload(key, 'x');
@@ -147,7 +151,7 @@ describe('an upload with overrides in its metadata', () => {
     ['many beginnings of encoded words', 'flow-parameters', '=?a?q?'.repeat(300), /expected JSON/],
   ];
   it.each(bad)('fails at once, with a receipt, if they are invalid: %s (%s)', async (_, name, value, message) => {
-    const world = await hostileWorld({ routes: [OPEN] });
+    const world = await worldWithSockets({ routes: [OPEN] });
     await world.upload('a', 'x', { Metadata: { [name]: value } });
     expect(await world.deliver()).toEqual({ batchItemFailures: [] });
     const receipt = await onlyReceipt(world);
@@ -172,7 +176,7 @@ describe('an upload with overrides in its metadata', () => {
     ['unknown names of metadata', { 'flow-flowdrop': '{', flowdrop: '{', 'flow-input': 'text' }, {}],
   ];
   it.each(good)('is sent if they are odd: %s', async (_, metadata, flow) => {
-    const world = await hostileWorld({ routes: [OPEN] });
+    const world = await worldWithSockets({ routes: [OPEN] });
     await world.upload('a', 'x', { Metadata: metadata });
     await world.settle();
     const [made] = world.service.flows;
@@ -182,7 +186,7 @@ describe('an upload with overrides in its metadata', () => {
   });
 
   it.each(['{', '[]', 'x'.repeat(1_900)])('is sent if its route allows no overrides: %s', async (value) => {
-    const world = await hostileWorld();
+    const world = await worldWithSockets();
     await world.upload('a', 'x', { Metadata: { 'flow-parameters': value } });
     await world.settle();
     expect((await onlyReceipt(world)).status).toBe('succeeded');
@@ -203,7 +207,7 @@ describe('an upload of a size', () => {
     ['text', 1_001, 'input-too-large'],
   ];
   it.each(sizes)('as %s, %i bytes, ends as %s', async (input, bytes, code) => {
-    const world = await hostileWorld({ routes: [{ ...ECHO, input }], settings });
+    const world = await worldWithSockets({ routes: [{ ...ECHO, input }], settings });
     await world.upload('a', 'x'.repeat(bytes), { ContentType: 'text/plain' });
     await world.settle();
     const receipt = await onlyReceipt(world);
@@ -227,7 +231,7 @@ describe('an upload of a size', () => {
     ['the end of our JSON', Buffer.from('"}]}{"template":"evil"'), undefined],
   ];
   it.each(texts)('as text, %s, ends as %s', async (_, bytes, code) => {
-    const world = await hostileWorld({ routes: [{ ...ECHO, input: 'text' }] });
+    const world = await worldWithSockets({ routes: [{ ...ECHO, input: 'text' }] });
     await world.upload('a', bytes, { ContentType: 'text/plain' });
     await world.settle();
     const receipt = await onlyReceipt(world);
@@ -257,7 +261,7 @@ describe('an upload whose media type is', () => {
     [`image/gif; a=${'b'.repeat(2_000)}`, 'image/gif'],
   ];
   it.each(types)('%j is sent as %s', async (said, sent) => {
-    const world = await hostileWorld();
+    const world = await worldWithSockets();
     await world.upload('a.png', 'x', { ContentType: said });
     await world.settle();
     expect(world.service.flows[0]?.inputs[0]).toMatchObject({ mediaType: sent, bytes: 1 });

@@ -73,6 +73,8 @@ export interface WorldOptions {
    * sockets, and a test may wait for nothing but this clock. Default false.
    */
   readonly isVirtual?: boolean;
+  /** S3 is called over HTTP on loopback, and not in this process. Default: unless time is virtual. */
+  readonly hasS3Sockets?: boolean;
 }
 
 /** The time of a world, which a test can move on by hand. */
@@ -106,27 +108,33 @@ interface Connections {
   readonly transport: Transport;
 }
 
-async function overHttp(
-  embedded: EmbeddedS3,
+async function s3OverHttp(embedded: EmbeddedS3, closing: (() => unknown)[]): Promise<S3ClientConfig> {
+  const { endpoint, close } = await serveS3(embedded, { credentials: [CREDENTIALS.credentials] });
+  closing.push(close);
+  return { endpoint };
+}
+
+function s3WithinProcess(embedded: EmbeddedS3): S3ClientConfig {
+  return { endpoint: 'http://s3.test', forcePathStyle: true, requestHandler: s3RequestHandler(embedded) };
+}
+
+async function serviceOverHttp(
   service: StandInFlowService,
   clock: Clock,
   closing: (() => unknown)[],
-): Promise<Connections> {
-  const s3Server = await serveS3(embedded, { credentials: [CREDENTIALS.credentials] });
-  const serviceServer = await serveFlowService(service);
-  closing.push(
-    () => s3Server.close(),
-    () => serviceServer.close(),
-  );
-  return {
-    s3: { endpoint: s3Server.endpoint },
-    serviceUrl: new URL(serviceServer.url),
-    transport: httpTransport({ clock }),
-  };
+): Promise<Omit<Connections, 's3'>> {
+  const { url, close } = await serveFlowService(service);
+  closing.push(close);
+  return { serviceUrl: new URL(url), transport: httpTransport({ clock }) };
 }
 
-async function withinProcess(embedded: EmbeddedS3, service: StandInFlowService, clock: Clock): Promise<Connections> {
-  const s3 = { endpoint: 'http://s3.test', forcePathStyle: true, requestHandler: s3RequestHandler(embedded) };
+async function connect(
+  { isVirtual = false, hasS3Sockets = !isVirtual }: WorldOptions,
+  embedded: EmbeddedS3,
+  { service, clock, closing }: Omit<Servers, 'connections'>,
+): Promise<Connections> {
+  const s3 = hasS3Sockets ? await s3OverHttp(embedded, closing) : s3WithinProcess(embedded);
+  if (!isVirtual) return { s3, ...(await serviceOverHttp(service, clock, closing)) };
   loading ??= loadSdk(s3);
   await loading;
   return { s3, serviceUrl: new URL('https://flows.test'), transport: inProcessTransport(service, clock) };
@@ -163,8 +171,7 @@ async function startServers(options: WorldOptions, onEvent: (record: S3EventReco
   s3.createBucket(LEDGER);
   const service = new StandInFlowService({ flowMs: MINUTE, ...options.service, clock, tokens: [TOKEN] });
   const closing: (() => unknown)[] = [() => s3.close(), () => service.close()];
-  const connections =
-    options.isVirtual === true ? await withinProcess(s3, service, clock) : await overHttp(s3, service, clock, closing);
+  const connections = await connect(options, s3, { service, clock, closing });
   return { clock, service, connections, closing };
 }
 
