@@ -2,24 +2,23 @@ import { inspect } from 'node:util';
 import { describe, expect, it } from 'vitest';
 import { systemClock } from '../../functions/base/clock.ts';
 import type { Reach } from '../../functions/flow-service/addresses.ts';
-import {
-  createFlowService,
-  type FlowServiceOptions,
-  OUTPUT_PAGES_MAX,
-  OUTPUTS_MAX,
-} from '../../functions/flow-service/client.ts';
+import { OUTPUT_PAGES_MAX, OUTPUTS_MAX } from '../../functions/flow-service/client.ts';
 import * as errors from '../../functions/flow-service/errors.ts';
 import { httpTransport } from '../../functions/flow-service/http-transport.ts';
 import { TRANSPORT_LIMITS, type Transport } from '../../functions/flow-service/transport.ts';
 import type { FlowService, InputSource } from '../../functions/flow-service/types.ts';
-import { UNUSABLE_IDS } from '../hostile/bad-answers.ts';
+import { nested, UNUSABLE_IDS } from '../hostile/bad-answers.ts';
 import { collect, streamed } from './chunks.ts';
 import {
   bodyOf,
+  clientOf,
   HastyClock,
   json,
   largeSource,
   never,
+  type Page,
+  PUBLIC_ORIGIN,
+  paged,
   RENEWED,
   requestOf,
   scripted,
@@ -31,17 +30,6 @@ import {
 } from './scripted.ts';
 
 const MIB = 1024 * 1024;
-
-const clientOf = (baseUrl: URL, more: Partial<FlowServiceOptions> = {}): FlowService =>
-  createFlowService({
-    baseUrl,
-    token: scriptedToken(),
-    clock: systemClock,
-    outputsPath: 'auto',
-    assetBytesMax: 100 * MIB,
-    answerDepthMax: 100,
-    ...more,
-  });
 
 const failureOf = async (promise: Promise<unknown>): Promise<unknown> => {
   const outcome = await promise.then(
@@ -84,7 +72,7 @@ function canned(
   return { asked, transport };
 }
 
-const PUBLIC = new URL('https://flows.example.com/api');
+const PUBLIC = new URL('/api', PUBLIC_ORIGIN);
 
 describe('every request', () => {
   it('goes to the path of the interface, with the required headers', async () => {
@@ -136,6 +124,7 @@ describe('an error response', () => {
     ['create', 413, {}, 'RejectedError', { status: 413 }],
     ['create', 422, {}, 'RejectedError', { status: 422 }],
     ['create', 425, {}, 'UnavailableError', { bodyStarted: true }],
+    ['create', 451, {}, 'RejectedError', { status: 451 }],
     ['create', 429, {}, 'ThrottledError', { retryAfterMs: undefined }],
     ['create', 429, { 'retry-after': '700' }, 'ThrottledError', { retryAfterMs: 700_000 }],
     ['create', 301, { location: '/elsewhere' }, 'MisaddressedError'],
@@ -198,6 +187,14 @@ describe('an error response', () => {
     ['nothing', '', 'create: 422'],
     ['too much', 'x'.repeat(5000), `${'x'.repeat(300)}…`],
     ['bytes that are not text', '\xff\xfe', 'create: 422: '],
+    ['lists in lists', nested(30_000), 'create: 422: [[['],
+    ['a detail of lists in lists', `{"detail":${nested(30_000)}}`, 'create: 422: {"detail":[[['],
+    ['a place that is not text', '{"detail":[{"loc":[{"toString":1}],"msg":"Wrong"}]}', 'create: 422: Wrong'],
+    ['a message that is not text', '{"detail":[{"msg":{"toString":1,"valueOf":1}}]}', '{"toString":1,"valueOf":1}'],
+    ['details that are null', '{"detail":[null]}', 'create: 422'],
+    ['two thousand details', JSON.stringify({ detail: Array(2_000).fill({ msg: 'Wrong' }) }), 'Wrong; Wrong'],
+    ['our token', `Who is ${TOKEN}?`, 'Who is [token]?'],
+    ['our token at the cut', `${'x'.repeat(290)}${TOKEN}`, `${'x'.repeat(290)}[token]`],
   ])('is quoted in the error: %s', async (_, body, quoted) => {
     await using server = await scripted((request, response) => {
       response.statusCode = 422;
@@ -345,19 +342,10 @@ describe('a flow that may have been created', () => {
     ['half a head', 'HTTP/1.1 201 Cre'],
     ['no HTTP', 'what?\r\n\r\n'],
     ['a success that is cut', 'HTTP/1.1 201 Created\r\nContent-Length: 20\r\n\r\n{"flow_id":"f1"}'],
-    ['a success that is no JSON', 'HTTP/1.1 201 Created\r\n\r\ncreated'],
-    ['a success without a body', 'HTTP/1.1 204 Gone\r\n\r\n'],
-    ['a success that is compressed', 'HTTP/1.1 201 C\r\nContent-Encoding: gzip\r\n\r\n{"flow_id":"f1"}'],
-    ['a success that names no flow', 'HTTP/1.1 201 Created\r\n\r\n{"state":"created"}'],
-    ['an id that has lost digits', 'HTTP/1.1 201 Created\r\n\r\n{"flow_id":12345678901234567890}'],
   ])('is in doubt if the response is %s', async (_, answer) => {
     await using server = await afterTheRequest(answer);
-    const error = (await failureOf(operations.create(clientOf(server.url)))) as Error;
-    expect(error).toBeInstanceOf(errors.InDoubtError);
-    expect(error.cause).toBeInstanceOf(Error);
-    const isUnintelligible =
-      answer?.includes('\r\n\r\n') && answer.startsWith('HTTP') && !answer.includes('Content-Length');
-    if (isUnintelligible) expect(error.cause).toBeInstanceOf(errors.UnintelligibleAnswerError);
+    const error = await failureOf(operations.create(clientOf(server.url)));
+    expect(error).toMatchObject({ name: 'InDoubtError', cause: expect.any(Error) });
   });
 
   it('is in doubt if the signal aborts the wait for the response, and if no response comes in time', async () => {
@@ -380,6 +368,7 @@ describe('a flow that may have been created', () => {
       ['{"flow_id":"f1","id":"other"}', 'f1'],
       ['{"id":"f1"}', 'f1'],
       ['{"flow_id":7}', '7'],
+      ['{"flow_id":0,"id":"other"}', '0'],
       ['{"flow_id":"a/../b?c#d"}', 'a/../b?c#d'],
     ]) {
       await using server = await scripted((request, response) => json(request, response, body, 202));
@@ -389,13 +378,6 @@ describe('a flow that may have been created', () => {
 });
 
 describe('a flow that was certainly not created', () => {
-  /** A server that reads requests and answers none. It notes if one comes to its end. */
-  const receiving = (received: { isWhole: boolean }) =>
-    scripted((request) => {
-      request.on('error', () => {}).on('end', () => Object.assign(received, { isWhole: true }));
-      request.resume();
-    });
-
   it('because no server listened is not the fault of the file', async () => {
     const closed = await scripted(() => {});
     await closed[Symbol.asyncDispose]();
@@ -415,8 +397,15 @@ describe('a flow that was certainly not created', () => {
   });
 
   it("because the input failed throws the input's own error, and the request never completes", async () => {
-    const received = { isWhole: false };
-    await using server = await receiving(received);
+    let isWhole = false;
+    await using server = await scripted((request) => {
+      request
+        .on('error', () => {})
+        .on('end', () => {
+          isWhole = true;
+        });
+      request.resume();
+    });
     const failure = new Error('the object is gone');
     const failing = (after: number): InputSource => ({
       bytes: 300_000,
@@ -432,19 +421,7 @@ describe('a flow that was certainly not created', () => {
       expect(await failureOf(clientOf(server.url).create(requestOf(failing(after)), never))).toBe(failure);
     }
     await until(() => server.open.size === 0);
-    expect(received.isWhole).toBe(false);
-  });
-
-  it('because the input had the wrong length is unavailable, and the request never completes', async () => {
-    const received = { isWhole: false };
-    await using server = await receiving(received);
-    for (const bytes of [1, 3]) {
-      const source = { ...sourceOf('hi'), bytes };
-      const error = await failureOf(clientOf(server.url).create(requestOf(source), never));
-      expect(error).toMatchObject({ name: 'UnavailableError', bodyStarted: true });
-    }
-    await until(() => server.open.size === 0);
-    expect(received.isWhole).toBe(false);
+    expect(isWhole).toBe(false);
   });
 
   it('because the text is invalid fails before a connection is made', async () => {
@@ -535,6 +512,7 @@ describe('a flow', () => {
     [{ id: 'f1', state: 'unheard of' }, { state: 'running' }],
     [{ id: 'f1' }, { state: 'running' }],
     [{ id: 'f1', state: 5 }, { state: 'running' }],
+    [{ id: 'f1', state: null }, { state: 'running' }],
     [
       { id: 'f1', created_at: '2026-01-02T03:04:05Z', finished_at: '2026-01-02T04:04:05.5+01:00' },
       { createdAt: Date.UTC(2026, 0, 2, 3, 4, 5), changedAt: Date.UTC(2026, 0, 2, 3, 4, 5, 500) },
@@ -553,6 +531,15 @@ describe('a flow', () => {
     const { transport } = canned({ status: 200, body: JSON.stringify(body) });
     expect(await clientOf(PUBLIC, { transport }).get('f1', never)).toMatchObject({ flowId: 'f1', ...record });
   });
+
+  it.each(['[]', '{"state":"done"}', '{"id":"..","state":"done"}', '{"id":"1","state":{"toString":1,"valueOf":1}}'])(
+    'cannot be read from %s',
+    async (body) => {
+      const { transport } = canned({ status: 200, body });
+      const error = await failureOf(clientOf(PUBLIC, { transport }).get('f1', never));
+      expect(error).toMatchObject({ name: 'UnintelligibleAnswerError', message: expect.stringContaining(body) });
+    },
+  );
 
   it('is gone after a 404 only if the same operation has succeeded before', async () => {
     const { transport } = canned(
@@ -615,14 +602,14 @@ describe('the outputs of a flow', () => {
     expect(more).toEqual([{ assetId: 'good', status: 'ready' }]);
   });
 
-  it.each(['"text"', '{}', '[1]', '{"outputs":{}}', '{"outputs":[["a"]]}', 'null', '<xml>', ''])(
-    'cannot be read from %j, which the error quotes',
-    async (body) => {
-      const { transport } = canned({ status: 200, body });
-      const error = await failureOf(clientOf(PUBLIC, { transport }).outputs('f1', never));
-      expect(error).toMatchObject({ name: 'UnintelligibleAnswerError', message: expect.stringContaining(body) });
-    },
-  );
+  it.each([
+    ...['"text"', '{}', '[1]', '[null]', '[[]]', '{"outputs":{}}', '{"outputs":null}', '{"outputs":[["a"]]}', 'null'],
+    ...['<xml>', ''],
+  ])('cannot be read from %j, which the error quotes', async (body) => {
+    const { transport } = canned({ status: 200, body });
+    const error = await failureOf(clientOf(PUBLIC, { transport }).outputs('f1', never));
+    expect(error).toMatchObject({ name: 'UnintelligibleAnswerError', message: expect.stringContaining(body) });
+  });
 
   it.each(['<html>', ' <!DOCTYPE html><title>Log in</title>'])('is not the service’s if it is %j', async (body) => {
     const { transport } = canned({ status: 200, body });
@@ -632,24 +619,9 @@ describe('the outputs of a flow', () => {
   });
 
   /** Reads a listing whose pages come from `pageAt`. Returns the outcome and the requested paths. */
-  const pagedOutputs = async (
-    pageAt: (pathAndQuery: string) => { status?: number; body: unknown; link?: string },
-    baseUrl = PUBLIC,
-  ) => {
-    const asked: string[] = [];
-    const transport: Transport = async ({ url }) => {
-      asked.push(`${url.pathname}${url.search}`);
-      const { status = 200, body, link } = pageAt(`${url.pathname}${url.search}`);
-      // Longer than the client waits in place.
-      const retryAfter = status === 429 ? '700' : undefined;
-      return {
-        status,
-        headers: { link, 'retry-after': retryAfter },
-        body: streamed([Buffer.from(JSON.stringify(body))]),
-        destroy() {},
-      };
-    };
-    const flows = clientOf(baseUrl, { transport, outputsPath: 'flows' });
+  const pagedOutputs = async (pageAt: (pathAndQuery: string) => Page) => {
+    const { asked, transport } = paged(pageAt);
+    const flows = clientOf(PUBLIC, { transport, outputsPath: 'flows' });
     const outcome = await flows.outputs('f1', never).then(
       (outputs) => ({ ids: outputs.map(({ assetId }) => assetId), error: undefined }),
       (error: unknown) => ({ ids: undefined, error }),
@@ -659,13 +631,9 @@ describe('the outputs of a flow', () => {
   const OUTPUTS = '/api/flows/f1/outputs';
   const two = [{ id: 'a' }, { id: 'b' }];
 
-  it.each<[string, { body: unknown; link?: string }, string]>([
-    ['an address', { body: { outputs: two, next: `https://flows.example.com${OUTPUTS}?c=x` } }, '?c=x'],
+  it.each<[string, Page, string]>([
     ['a path', { body: { outputs: two, next: `${OUTPUTS}?c=x` } }, '?c=x'],
-    ['a query', { body: { outputs: two, next: '?c=x' } }, '?c=x'],
     ['a cursor', { body: { outputs: two, next_cursor: 'x/y' } }, '?cursor=x%2Fy'],
-    ['a page token', { body: { outputs: two, next_page_token: 'x' } }, '?page_token=x'],
-    ['a number', { body: { outputs: two, next_page: 2 } }, '?page=2'],
     ['a Link header', { body: two, link: `<${OUTPUTS}?c=x>; rel="next"` }, '?c=x'],
   ])('are read from all pages if the next one is named by %s', async (_, first, query) => {
     const { ids, asked } = await pagedOutputs((path) =>
@@ -674,25 +642,17 @@ describe('the outputs of a flow', () => {
     expect({ ids, asked }).toEqual({ ids: ['a', 'b', 'c'], asked: [OUTPUTS, `${OUTPUTS}${query}`] });
   });
 
-  it.each([
-    ['the listing counts more than it shows', { total: 5 }],
-    ['the listing counts more than it shows in another word', { total_count: 5 }],
+  it.each<[string, (number: number) => object]>([
+    ['the listing counts more than it shows', () => ({ total: 5 })],
+    ['the listing counts more than it shows in another word', () => ({ total_count: 5 })],
+    ['has_more is true', (number) => ({ has_more: number < 3 })],
   ])('are read from pages by number if %s', async (_, more) => {
     const pages = [two, [{ id: 'c' }, { id: 'd' }], [{ id: 'e' }]];
     const { ids } = await pagedOutputs((path) => {
       const number = Number(/page=(\d+)/.exec(path)?.[1] ?? 1);
-      return { body: { outputs: pages[number - 1] ?? [], ...more } };
+      return { body: { outputs: pages[number - 1] ?? [], ...more(number) } };
     });
     expect(ids).toEqual(['a', 'b', 'c', 'd', 'e']);
-  });
-
-  it('are read from pages by number if has_more is true', async () => {
-    const pages = [two, [{ id: 'c' }]];
-    const { ids } = await pagedOutputs((path) => {
-      const number = Number(/page=(\d+)/.exec(path)?.[1] ?? 1);
-      return { body: { outputs: pages[number - 1], has_more: number < 2 } };
-    });
-    expect(ids).toEqual(['a', 'b', 'c']);
   });
 
   it.each<[string, unknown]>([
@@ -706,15 +666,12 @@ describe('the outputs of a flow', () => {
     expect({ ids, asked }).toEqual({ ids: ['a', 'b'], asked: [OUTPUTS] });
   });
 
-  it.each<[string, (path: string) => { status?: number; body: unknown }]>([
+  it.each<[string, (path: string) => Page]>([
     ['are counted and not shown', () => ({ body: { outputs: two, total: 5 } })],
     ['are counted and not shown to the end', () => ({ body: { outputs: two, next: null, total: 5 } })],
     ['are said to be more and not shown', () => ({ body: { outputs: two, has_more: true } })],
     ['come again and again', () => ({ body: { outputs: two, next_cursor: 'x' } })],
     ['are on another origin', () => ({ body: { outputs: two, next: 'https://other.example.com/api/flows' } })],
-    ['are over plain http', () => ({ body: { outputs: two, next: `http://flows.example.com${OUTPUTS}` } })],
-    ['are outside of the base path', () => ({ body: { outputs: two, next: '/admin?c=x' } })],
-    ['are on the way up from the base path', () => ({ body: { outputs: two, next: `${OUTPUTS}/../../../../admin` } })],
     ['are rejected', (path) => (path === OUTPUTS ? { body: { outputs: two, next: 2 } } : { status: 422, body: 'no' })],
     ['are not found', (path) => (path === OUTPUTS ? { body: { outputs: two, next: 2 } } : { status: 404, body: 'no' })],
   ])('that %s make reading fail', async (_, pageAt) => {
@@ -867,12 +824,32 @@ describe('an asset', () => {
   it.each([
     ['at its length', 'HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\nglTF'],
     ['in its chunks', 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nglTF\r\n'],
+    ['by chunks that are none', 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nglTF\r\n'],
     ['without a stated length', 'HTTP/1.1 200 OK\r\n\r\nglTF'],
     ['within its envelope', 'HTTP/1.1 200 OK\r\n\r\n{"data":"data:image/png;base64,aGk='],
     ['by being compressed', 'HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\nglTF'],
   ])('that is cut %s is damaged', async (_, answer) => {
     await using server = await scriptedRaw((socket) => socket.once('data', () => socket.end(answer)));
     await expect(read(clientOf(server.url))).rejects.toThrow(errors.DamagedAssetError);
+  });
+
+  it.each([
+    ['no HTTP', 'hello\r\n\r\n'],
+    ['nothing at all', ''],
+    ['a head that is cut', 'HTTP/1.1 200 OK\r\nContent-Ty'],
+    ['a header of 100,000 bytes', `HTTP/1.1 200 OK\r\nX: ${'x'.repeat(100_000)}\r\nContent-Length: 1\r\n\r\nx`],
+    ['a NUL in a header', 'HTTP/1.1 200 OK\r\nX: a\0b\r\nContent-Length: 1\r\n\r\nx'],
+    ['two lengths', 'HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nxx'],
+    ['a length that is none', 'HTTP/1.1 200 OK\r\nContent-Length: many\r\n\r\nx'],
+    ['a negative length', 'HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\nx'],
+    [
+      'a length and chunks',
+      'HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n',
+    ],
+    ['a status beyond all', 'HTTP/1.1 999 What\r\nContent-Length: 0\r\n\r\n'],
+  ])('that comes as %s is unavailable', async (_, answer) => {
+    await using server = await scriptedRaw((socket) => socket.once('data', () => socket.end(answer)));
+    await expect(read(clientOf(server.url))).rejects.toThrow(errors.UnavailableError);
   });
 
   it('that is too large fails', async () => {
@@ -942,14 +919,15 @@ describe('an asset', () => {
     }
   });
 
-  it('is redirected once at most, and never to an invalid address', async () => {
-    const twice = canned({ status: 302, headers: { location: 'https://storage.example.com/x' } });
-    await expect(read(clientOf(PUBLIC, { transport: twice.transport }))).rejects.toThrow(errors.ForbiddenAddressError);
-    expect(twice.asked).toHaveLength(2);
-    const nowhere = canned({ status: 302, headers: { location: 'https://' } });
-    await expect(read(clientOf(PUBLIC, { transport: nowhere.transport }))).rejects.toThrow(
-      errors.UnintelligibleAnswerError,
-    );
+  it.each([301, 302, 303, 307, 308])('is redirected once at most: %i', async (status) => {
+    const { transport, asked } = canned({ status, headers: { location: 'https://storage.example.com/x' } });
+    await expect(read(clientOf(PUBLIC, { transport }))).rejects.toThrow(errors.ForbiddenAddressError);
+    expect(asked).toHaveLength(2);
+  });
+
+  it.each(['https://', 'https://cdn.example:99999/'])('is never redirected to the invalid %s', async (location) => {
+    const { transport } = canned({ status: 302, headers: { location } });
+    await expect(read(clientOf(PUBLIC, { transport }))).rejects.toThrow(errors.UnintelligibleAnswerError);
   });
 
   it('whose signed address has expired is unavailable, not forbidden', async () => {
@@ -986,27 +964,24 @@ describe('aborting a flow', () => {
 });
 
 describe('templates', () => {
-  const paged = async (pages: readonly object[], more: (number: number) => object) => {
-    const asked: string[] = [];
-    const transport: FlowServiceOptions['transport'] = async ({ url }) => {
-      asked.push(url.search);
-      const number = Number(url.searchParams.get('page') ?? 1);
-      const body = { templates: pages[number - 1] ?? [], ...more(number) };
-      return { status: 200, headers: {}, body: streamed([Buffer.from(JSON.stringify(body))]), destroy() {} };
-    };
+  const templatesOn = (pages: readonly object[], more: (number: number) => object) => {
+    const { asked, transport } = paged((path) => {
+      const number = Number(/page=(\d+)/.exec(path)?.[1] ?? 1);
+      return { body: { templates: pages[number - 1] ?? [], ...more(number) } };
+    });
     return { asked, templates: clientOf(PUBLIC, { transport }).templates(never) };
   };
   const pages = [[{ id: 'a', input_types: ['image/png'] }, { name: 'b' }], [{ id: 'c' }]];
 
   it('are read on all pages, as the service writes them', async () => {
-    const { templates, asked } = await paged(pages, (number) => ({ next_page: number < 2 ? number + 1 : null }));
+    const { templates, asked } = templatesOn(pages, (number) => ({ next_page: number < 2 ? number + 1 : null }));
     expect(await templates).toEqual(pages.flat());
-    expect(asked).toEqual(['', '?page=2']);
-    expect(await (await paged(pages.slice(1), () => ({}))).templates).toEqual([{ id: 'c' }]);
+    expect(asked).toEqual(['/api/templates', '/api/templates?page=2']);
+    expect(await templatesOn(pages.slice(1), () => ({})).templates).toEqual([{ id: 'c' }]);
   });
 
   it('are not taken for all if some cannot be listed', async () => {
-    const { templates } = await paged(pages.slice(0, 1), () => ({ total: 3, has_more: false }));
+    const { templates } = templatesOn(pages.slice(0, 1), () => ({ total: 3, has_more: false }));
     await expect(templates).rejects.toThrow(
       'not all templates can be listed: the listing counts 3 entries but shows 2',
     );

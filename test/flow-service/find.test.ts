@@ -1,11 +1,8 @@
 import { describe, expect, it } from 'vitest';
-import { createFlowService } from '../../functions/flow-service/client.ts';
 import { NotFoundError, NotServedError, RejectedError, ThrottledError } from '../../functions/flow-service/errors.ts';
 import { FIND_FLOWS_MAX, FIND_PAGES_MAX } from '../../functions/flow-service/flow-search.ts';
-import type { Transport } from '../../functions/flow-service/transport.ts';
 import type { FlowService, Found } from '../../functions/flow-service/types.ts';
-import { streamed } from './chunks.ts';
-import { never, StillClock, scriptedToken, TAG } from './scripted.ts';
+import { clientOf, never, type Page, PUBLIC_ORIGIN, paged, StillClock, TAG } from './scripted.ts';
 
 const SINCE = Date.UTC(2026, 0, 1, 12);
 const MINUTE = 60_000;
@@ -24,46 +21,29 @@ const flow = (id: string, minutes?: number, more: object = {}): object => ({
 const ours = (id: string, minutes?: number, state = 'running'): object =>
   flow(id, minutes, { state, additional: { flowdrop: TAG, more: 1 } });
 
-type Page = { readonly body: unknown; readonly link?: string; readonly status?: number };
+/** Returns a page, or only its body. */
+type PageAt = (pathAndQuery: string, index: number) => unknown;
+
+const isPage = (answer: unknown): answer is Page => typeof answer === 'object' && answer !== null && 'body' in answer;
 
 /** A client whose listing has the pages of `pageAt`, and the paths that it requested. */
-function clientOf(pageAt: (pathAndQuery: string, index: number) => unknown) {
-  const asked: string[] = [];
-  const transport: Transport = async ({ url }) => {
-    const path = url.origin === 'https://flows.example.com' ? `${url.pathname}${url.search}` : url.href;
-    const answer = pageAt(path, asked.push(path) - 1);
-    const isPage = typeof answer === 'object' && answer !== null && 'body' in answer;
-    const { body, link, status = 200 } = isPage ? (answer as Page) : { body: answer };
-    // Longer than the client waits in place.
-    const retryAfter = status === 429 ? '700' : undefined;
-    return {
-      status,
-      headers: { link, 'retry-after': retryAfter },
-      body: streamed([Buffer.from(JSON.stringify(body))]),
-      destroy() {},
-    };
-  };
-  const clock = new StillClock();
-  const flows = createFlowService({
-    baseUrl: new URL('https://flows.example.com'),
-    token: scriptedToken(),
-    clock,
-    outputsPath: 'auto',
-    assetBytesMax: 1,
-    answerDepthMax: 100,
-    transport,
+function listing(pageAt: PageAt) {
+  const { asked, transport } = paged((path, index) => {
+    const answer = pageAt(path, index);
+    return isPage(answer) ? answer : { body: answer };
   });
-  return { flows, asked, clock };
+  const clock = new StillClock();
+  return { flows: clientOf(new URL(PUBLIC_ORIGIN), { clock, transport }), asked, clock };
 }
 
 /** Searches a listing with the pages of `pageAt`. */
-async function find(pageAt: (pathAndQuery: string, index: number) => unknown) {
-  const { flows, asked } = clientOf(pageAt);
+async function find(pageAt: PageAt) {
+  const { flows, asked } = listing(pageAt);
   const found: Found = await flows.find(TAG, SINCE, never);
   return { found, asked };
 }
 
-const resultOf = async (pageAt: (pathAndQuery: string, index: number) => unknown): Promise<string> => {
+const resultOf = async (pageAt: PageAt): Promise<string> => {
   const { found } = await find(pageAt);
   return found.result === 'found' ? found.flow.flowId : found.result;
 };
@@ -197,10 +177,7 @@ describe('absence is proven', () => {
 
   it('if the listing names the next page in a Link header, and then no more', async () => {
     const link = '</flows?p=a>; rel="prev", </flows?p=c>; title="x"; rel=next';
-    const { found, asked } = await find((_, index) => ({
-      body: [flow(`f${index}`)],
-      ...(index === 0 ? { link } : {}),
-    }));
+    const { found, asked } = await find((path) => ({ body: [flow(path)], ...(path === '/flows' ? { link } : {}) }));
     expect({ found, asked }).toEqual({ found: { result: 'absent' }, asked: ['/flows', '/flows?p=c'] });
   });
 });
@@ -244,14 +221,11 @@ describe('absence is not proven', () => {
     }
   });
 
-  it('if the pages go round in a circle', async () => {
-    const { found, asked } = await find(() => ({ flows: [flow('a')], next_cursor: 'again' }));
-    expect(found.result).toBe('unknown');
-    expect(asked.length).toBe(2);
-  });
-
-  it('if an empty page names itself as the next', async () => {
-    const { found, asked } = await find(() => ({ flows: [], next_cursor: 'again' }));
+  it.each([
+    ['the pages go round in a circle', [flow('a')]],
+    ['an empty page names itself as the next', []],
+  ])('if %s', async (_, flows) => {
+    const { found, asked } = await find(() => ({ flows, next_cursor: 'again' }));
     expect(found.result).toBe('unknown');
     expect(asked.length).toBe(2);
   });
@@ -340,7 +314,7 @@ describe('a listing of active flows only', () => {
   });
 
   it('proves nothing when it is empty if the process knows a flow', async () => {
-    const { flows, clock } = clientOf((path) => (path === '/flows/f1' ? { flow_id: 'f1', state: 'completed' } : []));
+    const { flows, clock } = listing((path) => (path === '/flows/f1' ? { flow_id: 'f1', state: 'completed' } : []));
     expect(await flows.find(TAG, SINCE, never)).toEqual({ result: 'absent' });
     await flows.get('f1', never);
     // The flow may be new, and new flows are listed late.
@@ -351,7 +325,7 @@ describe('a listing of active flows only', () => {
   });
 
   it('proves nothing if the caller knows a flow that must be listed by now', async () => {
-    const { flows, clock } = clientOf(() => []);
+    const { flows, clock } = listing(() => []);
     const asked: number[] = [];
     const hadFlowBefore = async (before: number) => {
       asked.push(before);
@@ -414,7 +388,7 @@ describe('the listing of flows', () => {
   };
 
   it('comes page by page, each requested only when it is needed', async () => {
-    const { flows, asked } = clientOf((_, index) => ({
+    const { flows, asked } = listing((_, index) => ({
       flows: [flow(`a/${index}`, 1, { state: 'running' }), flow(`b${index}`)],
       next_cursor: index < 2 ? `c${index}` : null,
     }));
@@ -434,7 +408,7 @@ describe('the listing of flows', () => {
   });
 
   it('yields each flow once', async () => {
-    const { flows } = clientOf((path) =>
+    const { flows } = listing((path) =>
       path.endsWith('2') ? [flow('b'), flow('c')] : path.endsWith('3') ? [] : [flow('a'), flow('b')],
     );
     expect(await all(flows)).toEqual([['a', 'b'], [], ['c'], []]);
@@ -446,7 +420,7 @@ describe('the listing of flows', () => {
     ['rejects a further page', (path: string) => (path === '/flows' ? [flow('a')] : { body: 'no', status: 422 })],
     ['does not have a further page', (path: string) => (path === '/flows' ? [flow('a')] : { body: 'no', status: 404 })],
   ])('ends if it %s', async (_, pageAt) => {
-    expect((await all(clientOf(pageAt).flows)).flat()).toEqual(['a']);
+    expect((await all(listing(pageAt).flows)).flat()).toEqual(['a']);
   });
 
   it.each([
@@ -455,16 +429,16 @@ describe('the listing of flows', () => {
     [422, RejectedError],
     [429, ThrottledError],
   ])('fails if its first page is answered with %i', async (status, kind) => {
-    await expect(all(clientOf(() => ({ body: 'no', status })).flows)).rejects.toThrow(kind);
+    await expect(all(listing(() => ({ body: 'no', status })).flows)).rejects.toThrow(kind);
   });
 
   it('fails if a later page is throttled', async () => {
-    const { flows } = clientOf((path) => (path === '/flows' ? [flow('a')] : { body: 'no', status: 429 }));
+    const { flows } = listing((path) => (path === '/flows' ? [flow('a')] : { body: 'no', status: 429 }));
     await expect(all(flows)).rejects.toThrow(ThrottledError);
   });
 
   it('has room for more than ten thousand flows', async () => {
-    const { flows, asked } = clientOf((_, index) => ({
+    const { flows, asked } = listing((_, index) => ({
       flows: Array.from({ length: 100 }, (_, place) => flow(`f${index}-${place}`)),
       next_cursor: index < 149 ? `c${index}` : null,
     }));

@@ -1,11 +1,10 @@
-import { describe, expect, it, onTestFinished } from 'vitest';
-import { createFlowService } from '../../functions/flow-service/client.ts';
+import { describe, expect, it } from 'vitest';
 import { type SearchPlace, searchPlaceSchema } from '../../functions/flow-service/search-place.ts';
 import type { FlowService, Found } from '../../functions/flow-service/types.ts';
-import { StandInFlowService } from '../../local/flow-service/flow-service.ts';
-import { serveFlowService } from '../../local/flow-service/http.ts';
+import type { StandInFlowService } from '../../local/flow-service/flow-service.ts';
 import type { Variation } from '../../local/flow-service/variation.ts';
-import { never, StillClock, scriptedToken, TAG, TOKEN } from './scripted.ts';
+import { serveStandIn } from '../support/servers.ts';
+import { clientOf, never, StillClock, TAG, TOKEN } from './scripted.ts';
 
 const SECOND = 1_000;
 const MINUTE = 60 * SECOND;
@@ -35,18 +34,20 @@ class Account {
   static async open(options: Options = {}): Promise<Account> {
     let account: Account | undefined;
     const { flowMs = (index) => ((index * 37) % 60) * SECOND + SECOND } = options;
-    const service = new StandInFlowService({
+    const { service, url } = await serveStandIn({
       clock: { now: () => account?.clock.now() ?? 0 },
       tokens: [TOKEN],
       flowMs: () => flowMs(account?.index ?? 0),
       variation: { paging: 'next_cursor', pageSize: 10, ...options.variation },
     });
-    const { url, close } = await serveFlowService(service);
-    onTestFinished(async () => {
-      await close();
-      service.close();
-    });
     account = new Account(service, new URL(url), options.flowsQuery);
+    return account;
+  }
+
+  /** An account in which a request is in doubt. See {@link doubt}. */
+  static async inDoubt({ isMade = false, ...options }: Options & { readonly isMade?: boolean } = {}): Promise<Account> {
+    const account = await Account.open(options);
+    await account.doubt({ isMade });
     return account;
   }
 
@@ -66,16 +67,7 @@ class Account {
   }
 
   #client(): FlowService {
-    return createFlowService({
-      baseUrl: this.#baseUrl,
-      token: scriptedToken(),
-      clock: this.clock,
-      outputsPath: 'auto',
-      assetBytesMax: 1,
-      answerDepthMax: 100,
-      flowsQuery: this.#flowsQuery,
-      findPagesMax: 3,
-    });
+    return clientOf(this.#baseUrl, { clock: this.clock, flowsQuery: this.#flowsQuery, findPagesMax: 3 });
   }
 
   /** Another process goes on. */
@@ -159,8 +151,7 @@ describe('a listing that is longer than one look', () => {
   it.each(['next', 'next_cursor', 'next_url', 'link'] as const)(
     'is read on in the next looks, by another process, until absence is proven: %s',
     async (paging) => {
-      const account = await Account.open({ variation: { paging } });
-      await account.doubt({ isMade: false });
+      const account = await Account.inDoubt({ variation: { paging } });
       expect(await account.search()).toBe('absent');
       // Ten minutes of a flow every three seconds are 200, and a look brings 20 new ones.
       expect(account.looks).toBeGreaterThan(8);
@@ -170,23 +161,20 @@ describe('a listing that is longer than one look', () => {
   );
 
   it('is read until the flow is found', async () => {
-    const account = await Account.open();
-    await account.doubt({ isMade: true });
+    const account = await Account.inDoubt({ isMade: true });
     expect(await account.search()).toBe('found');
     expect(account.looks).toBeGreaterThan(3);
   });
 
   it('is not read on from a look that came before the flow had to be listed', async () => {
-    const account = await Account.open();
-    await account.doubt({ isMade: false });
+    const account = await Account.inDoubt();
     account.sentBy = account.clock.now();
     expect(await account.look()).toMatchObject({ result: 'unknown' });
     expect(account.place).toBeUndefined();
   });
 
   it('goes on after a failure where it had come to', async () => {
-    const account = await Account.open();
-    await account.doubt({ isMade: false });
+    const account = await Account.inDoubt();
     await account.look();
     const { flows } = account.place ?? { flows: 0 };
     let requests = 0;
@@ -201,15 +189,13 @@ describe('a listing that is longer than one look', () => {
   });
 
   it('by number proves nothing, because flows may move to pages already read', async () => {
-    const account = await Account.open({ variation: { paging: 'page' } });
-    await account.doubt({ isMade: true });
+    const account = await Account.inDoubt({ isMade: true, variation: { paging: 'page' } });
     expect(await account.look()).toMatchObject({ result: 'unknown' });
     expect(account.place).toBeUndefined();
   });
 
   it('oldest first proves nothing', async () => {
-    const account = await Account.open({ variation: { order: 'ascending' } });
-    await account.doubt({ isMade: true });
+    const account = await Account.inDoubt({ isMade: true, variation: { order: 'ascending' } });
     expect(await account.look()).toMatchObject({ result: 'unknown' });
   });
 });
@@ -218,8 +204,7 @@ describe('a flow that moves between two looks to a page already read', () => {
   it('is not called absent in a listing by last change, in which all flows take as long', async () => {
     const ours = 12 * 20 + 1;
     const flowMs = (index: number) => (index === ours ? 6.5 * MINUTE : 2 * SECOND);
-    const account = await Account.open({ variation: { listSort: 'changed' }, flowMs });
-    await account.doubt({ isMade: true });
+    const account = await Account.inDoubt({ isMade: true, variation: { listSort: 'changed' }, flowMs });
     expect(account.service.flows.find(({ state }) => state === 'running')).toMatchObject({
       additional: { flowdrop: TAG },
     });
@@ -263,17 +248,23 @@ describe('a place that is lost', () => {
     await account.delete(what === 'cursor' ? account.idOf(cursor) : lastFlow);
   };
 
+  /** An account in doubt after a look that did not come to the end, and the place that it came to. */
+  const interrupted = async () => {
+    const account = await Account.inDoubt();
+    expect(await account.look()).toMatchObject({ result: 'unfinished' });
+    account.asked.length = 0;
+    return { account, place: account.place as SearchPlace };
+  };
+
   it.each(['cursor', 'last flow'] as const)('begins the search anew, three times at most: %s', async (what) => {
-    const account = await Account.open();
-    await account.doubt({ isMade: false });
+    const account = await Account.inDoubt();
     expect(await account.search(losing(account, what))).toBe('unknown');
     expect(account.looks).toBeLessThanOrEqual(4);
   });
 
   it('once does not keep absence from being proven, or the flow from being found', async () => {
     for (const isMade of [false, true]) {
-      const account = await Account.open();
-      await account.doubt({ isMade });
+      const account = await Account.inDoubt({ isMade });
       await account.look();
       await losing(account, 'cursor')();
       expect(await account.search()).toBe(isMade ? 'found' : 'absent');
@@ -285,50 +276,35 @@ describe('a place that is lost', () => {
     ['no address', () => 'nonsense'],
     ['that leads upwards', (address: string) => address.replace('/flows', '/..%2fflows')],
   ])('or was never one is not followed: %s', async (_, changed) => {
-    const account = await Account.open();
-    await account.doubt({ isMade: false });
-    await account.look();
-    const { place } = account;
-    if (place === undefined) throw new Error('There is no place');
+    const { account, place } = await interrupted();
     account.place = { ...place, address: changed(place.address) };
-    account.asked.length = 0;
     expect(await account.look()).toMatchObject({ result: 'unfinished' });
     expect(account.asked[0]).toBe('/flows');
     expect(account.asked).toHaveLength(3);
   });
 
   it('proves nothing if the order is another one there', async () => {
-    const account = await Account.open();
-    await account.doubt({ isMade: false });
-    await account.look();
-    const place = account.place as SearchPlace;
+    const { account, place } = await interrupted();
     account.place = { ...place, evidence: { ...place.evidence, previous: account.claimedAt } };
     expect(await account.look()).toEqual({ result: 'unknown', why: 'the listing has changed its order' });
   });
 
   it('of another query is not followed', async () => {
-    const account = await Account.open();
-    await account.doubt({ isMade: false });
-    await account.look();
-    account.place = { ...(account.place as SearchPlace), flowsQuery: 'sort=x' };
-    account.asked.length = 0;
+    const { account, place } = await interrupted();
+    account.place = { ...place, flowsQuery: 'sort=x' };
     await account.look();
     expect(account.asked[0]).toBe('/flows');
   });
 
   it('ends the search after three hundred looks', async () => {
-    const account = await Account.open();
-    await account.doubt({ isMade: false });
-    await account.look();
-    account.place = { ...(account.place as SearchPlace), looks: 300 };
+    const { account, place } = await interrupted();
+    account.place = { ...place, looks: 300 };
     expect(await account.look()).toMatchObject({ result: 'unknown' });
   });
 
   it('ends the search after three hundred looks, although the last ones were cut off', async () => {
-    const account = await Account.open();
-    await account.doubt({ isMade: false });
-    await account.look();
-    account.place = { ...(account.place as SearchPlace), looks: 298 };
+    const { account, place } = await interrupted();
+    account.place = { ...place, looks: 298 };
     let requests = 0;
     account.service.intercept = () => {
       requests += 1;
@@ -371,8 +347,7 @@ describe('a filter by time', () => {
   });
 
   it('is kept over several looks', async () => {
-    const account = await Account.open({ flowsQuery, variation: { listFilter: 'created' } });
-    await account.doubt({ isMade: false });
+    const account = await Account.inDoubt({ flowsQuery, variation: { listFilter: 'created' } });
     expect(await account.search()).toBe('absent');
     expect(account.looks).toBeGreaterThan(5);
     expect(account.asked.every((path) => path.includes('created_after='))).toBe(true);
@@ -383,8 +358,8 @@ describe('a filter by time', () => {
   it.each(wrong)('that is %s does not hide the flow', async (listFilter) => {
     // Our flow runs, and the others are so short that none began before the filter's time and ended after it.
     const flowMs = (index: number) => (index === 241 ? 60 * MINUTE : SECOND);
-    const account = await Account.open({ flowsQuery, flowMs, variation: { listFilter, pageSize: 500 } });
-    await account.doubt({ isMade: true });
+    const variation = { listFilter, pageSize: 500 } as const;
+    const account = await Account.inDoubt({ isMade: true, flowsQuery, flowMs, variation });
     expect(await account.look()).toMatchObject({ result: 'found' });
   });
 
@@ -398,15 +373,14 @@ describe('a filter by time', () => {
   });
 
   it.each(wrong)('that is %s does not keep absence from being proven', async (listFilter) => {
-    const account = await Account.open({ flowsQuery, variation: { listFilter } });
-    await account.doubt({ isMade: false });
+    const account = await Account.inDoubt({ flowsQuery, variation: { listFilter } });
     expect(await account.search()).toBe('absent');
   });
 
   it('that ends too early does not hide the flow', async () => {
     const flowMs = (index: number) => (index % 7 === 3 ? 60 * MINUTE : 5 * SECOND);
-    const account = await Account.open({ flowsQuery, flowMs, variation: { listFilter: 'minute', pageSize: 500 } });
-    await account.doubt({ isMade: true });
+    const variation = { listFilter: 'minute', pageSize: 500 } as const;
+    const account = await Account.inDoubt({ isMade: true, flowsQuery, flowMs, variation });
     expect(await account.look()).toMatchObject({ result: 'found' });
     expect(account.asked).toHaveLength(2);
   });
@@ -435,8 +409,7 @@ describe('a filter by time', () => {
   });
 
   it('proves nothing where nothing is listed from before the request', async () => {
-    const account = await Account.open({ flowsQuery, variation: { listFilter: 'created', pageSize: 500 } });
-    await account.doubt({ isMade: false });
+    const account = await Account.inDoubt({ flowsQuery, variation: { listFilter: 'created', pageSize: 500 } });
     account.asked.length = 0;
     account.claimedAt -= 10 * MINUTE;
     expect(await account.look()).toMatchObject({ result: 'absent' });
@@ -445,8 +418,7 @@ describe('a filter by time', () => {
 
   it('and an order may be asked for, and only the order if the filter does nothing', async () => {
     const query = 'sort_by=-created_at&created_after={seconds}';
-    const account = await Account.open({ flowsQuery: query, variation: { listFilter: 'rejected' } });
-    await account.doubt({ isMade: true });
+    const account = await Account.inDoubt({ isMade: true, flowsQuery: query, variation: { listFilter: 'rejected' } });
     await account.search();
     const [first = '', ...others] = account.asked;
     expect(first).toMatch(/^\/flows\?sort_by=-created_at&created_after=\d{10}$/);

@@ -1,8 +1,11 @@
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type RequestListener, type ServerResponse } from 'node:http';
 import { createServer as createRawServer, type Socket } from 'node:net';
-import type { Clock } from '../../functions/base/clock.ts';
-import type { CreateRequest, InputSource, Token } from '../../functions/flow-service/types.ts';
+import { type Clock, systemClock } from '../../functions/base/clock.ts';
+import { createFlowService, type FlowServiceOptions } from '../../functions/flow-service/client.ts';
+import type { Transport } from '../../functions/flow-service/transport.ts';
+import type { CreateRequest, FlowService, InputSource, Token } from '../../functions/flow-service/types.ts';
+import { streamed } from './chunks.ts';
 
 export const never = new AbortController().signal;
 
@@ -22,6 +25,48 @@ export function scriptedToken(): Token & { renewals: number } {
       return RENEWED;
     },
   };
+}
+
+/** A client of the service at `baseUrl`. */
+export const clientOf = (baseUrl: URL, more: Partial<FlowServiceOptions> = {}): FlowService =>
+  createFlowService({
+    baseUrl,
+    token: scriptedToken(),
+    clock: systemClock,
+    outputsPath: 'auto',
+    assetBytesMax: 100 * 1024 * 1024,
+    answerDepthMax: 100,
+    ...more,
+  });
+
+/** One answer to a request for a page of a listing. */
+export interface Page {
+  readonly body: unknown;
+  readonly link?: string;
+  readonly status?: number;
+}
+
+/** The origin of {@link paged} listings. */
+export const PUBLIC_ORIGIN = 'https://flows.example.com';
+
+/**
+ * A transport that answers with the pages of `pageAt`, and what was requested: the path and query on
+ * {@link PUBLIC_ORIGIN}, and elsewhere the whole address.
+ */
+export function paged(pageAt: (pathAndQuery: string, index: number) => Page) {
+  const asked: string[] = [];
+  const transport: Transport = async ({ url }) => {
+    const path = url.origin === PUBLIC_ORIGIN ? `${url.pathname}${url.search}` : url.href;
+    const { body, link, status = 200 } = pageAt(path, asked.push(path) - 1);
+    return {
+      status,
+      // Longer than the client waits in place.
+      headers: { link, 'retry-after': status === 429 ? '700' : undefined },
+      body: streamed([Buffer.from(JSON.stringify(body))]),
+      destroy() {},
+    };
+  };
+  return { asked, transport };
 }
 
 /** A clock that stands still until `pass` is called. */

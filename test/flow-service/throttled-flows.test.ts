@@ -1,11 +1,10 @@
 import { beforeEach, describe, expect, it } from 'vitest';
-import { createFlowService } from '../../functions/flow-service/client.ts';
 import { ThrottledError } from '../../functions/flow-service/errors.ts';
 import type { TransportResponse } from '../../functions/flow-service/transport.ts';
 import type { FlowService } from '../../functions/flow-service/types.ts';
 import { VirtualTime } from '../support/virtual-time.ts';
-import { collect } from './chunks.ts';
-import { never, requestOf, scriptedToken, sourceOf, TAG } from './scripted.ts';
+import { collect, streamed } from './chunks.ts';
+import { clientOf, never, requestOf, sourceOf, TAG } from './scripted.ts';
 
 const SECOND = 1_000;
 
@@ -39,13 +38,9 @@ function serviceWith(throttled: Throttled, sent: string[] = []): FlowService {
     const body = path.endsWith('/outputs') ? '{"outputs":[]}' : '{"id":"x","state":"running"}';
     return { status: 200, headers: { 'content-type': 'application/json' }, body };
   };
-  return createFlowService({
-    baseUrl: new URL('https://flows.test'),
-    token: scriptedToken(),
+  return clientOf(new URL('https://flows.test'), {
     clock: time,
     outputsPath: 'flows',
-    assetBytesMax: 1_000,
-    answerDepthMax: 10,
     transport: async (request) => {
       const name = request.body === undefined ? request.url.pathname : await templateOf(request.body.chunks);
       sent.push(name);
@@ -54,9 +49,7 @@ function serviceWith(throttled: Throttled, sent: string[] = []): FlowService {
       return {
         status,
         headers: { 'content-length': String(body.length), ...headers },
-        body: (async function* () {
-          yield Buffer.from(body);
-        })(),
+        body: streamed([Buffer.from(body)]),
         destroy() {},
       };
     },

@@ -1,9 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { systemClock } from '../../functions/base/clock.ts';
-import { createFlowService } from '../../functions/flow-service/client.ts';
 import type { FlowService } from '../../functions/flow-service/types.ts';
 import { collect } from '../flow-service/chunks.ts';
-import { never, scripted, scriptedToken, TOKEN } from '../flow-service/scripted.ts';
+import { clientOf, never, scripted, TOKEN } from '../flow-service/scripted.ts';
 
 /** Addresses on the service's origin that are not below the base path `/team/v1`, or that a server may take for such. */
 const OUTSIDE: readonly (readonly [what: string, address: string])[] = [
@@ -49,14 +47,7 @@ async function shared(address: (server: Scripted) => string, base = '/team/v1'):
     response.writeHead(200, { 'content-type': 'application/json' });
     return response.end(JSON.stringify(isFirst ? { flows: [], outputs: [{ id: 'a1' }], next: address(server) } : []));
   });
-  const flows = createFlowService({
-    baseUrl: new URL(base, server.url),
-    token: scriptedToken(),
-    clock: systemClock,
-    outputsPath: 'flows',
-    assetBytesMax: 1_000,
-    answerDepthMax: 10,
-  });
+  const flows = clientOf(new URL(base, server.url), { outputsPath: 'flows' });
   return { server, flows, [Symbol.asyncDispose]: () => server[Symbol.asyncDispose]() };
 }
 
