@@ -1,54 +1,35 @@
 import { describe, expect, it } from 'vitest';
-import { isHttpsOrLoopback, isLoopback, isPublicAddress } from '../../functions/flow-service/addresses.ts';
+import { isHttpsOrLoopback, isLoopback, isWithin, type Reach } from '../../functions/flow-service/addresses.ts';
 
-describe('a public address', () => {
-  it.each(['1.1.1.1', '8.8.8.8', '100.63.255.255', '100.128.0.1', '172.15.0.1', '172.32.0.1', '192.167.255.255'])(
-    'is %s',
-    (address) => expect(isPublicAddress(address)).toBe(true),
-  );
-  it.each(['2606:4700::1111', '2a00:1450::1', '2001:4860:4860::8888', '64:ff9b::8.8.8.8'])('is %s', (address) =>
-    expect(isPublicAddress(address)).toBe(true),
-  );
-});
+const ADDRESSES = {
+  public: [
+    ...['1.1.1.1', '8.8.8.8', '100.63.255.255', '100.128.0.1', '172.15.0.1', '172.32.0.1', '192.167.255.255'],
+    ...['2606:4700::1111', '2a00:1450::1', '2001:4860:4860::8888', '64:ff9b::8.8.8.8'],
+  ],
+  private: [
+    ...['10.0.0.1', '100.64.0.1', '100.127.255.255', '172.16.0.1', '172.31.255.255', '192.168.1.1'],
+    ...['fc00::1', 'fd00::1'],
+  ],
+  loopback: ['127.0.0.1', '127.255.255.255', '::1'],
+  special: [
+    ...['0.0.0.0', '169.254.0.1', '169.254.169.254', '192.0.2.1', '198.18.0.1', '224.0.0.1', '239.255.255.255'],
+    ...['240.0.0.1', '255.255.255.255', '::', '::8.8.8.8', '::127.0.0.1', '::ffff:0.0.0.0', '::ffff:8.8.8.8'],
+    ...['::ffff:10.0.0.1', '::ffff:127.0.0.1', '::ffff:169.254.169.254', '64:ff9b::10.0.0.1', '64:ff9b::127.0.0.1'],
+    ...['64:ff9b::169.254.169.254', '64:ff9b:1::1', '64:ff9b:1::7f00:1', '100::1', '2001::1', '2001:db8::1'],
+    ...['2002:7f00:1::', '2002:a00:1::1', 'fd00:ec2::254', 'fe80::1', 'fe80::1%lo', 'fec0::1', 'ff02::1'],
+  ],
+  none: ['localhost', ''],
+} as const;
 
-describe('an address that is not public', () => {
-  it.each([
-    '0.0.0.0',
-    '10.0.0.1',
-    '100.64.0.1',
-    '100.127.255.255',
-    '127.0.0.1',
-    '127.255.255.255',
-    '169.254.169.254',
-    '172.16.0.1',
-    '172.31.255.255',
-    '192.0.2.1',
-    '192.168.1.1',
-    '198.18.0.1',
-    '224.0.0.1',
-    '239.255.255.255',
-    '240.0.0.1',
-    '255.255.255.255',
-    '::',
-    '::1',
-    '::ffff:8.8.8.8',
-    '::ffff:127.0.0.1',
-    '::8.8.8.8',
-    '64:ff9b::10.0.0.1',
-    '64:ff9b::169.254.169.254',
-    '64:ff9b:1::1',
-    '100::1',
-    '2001::1',
-    '2001:db8::1',
-    '2002:a00:1::1',
-    'fc00::1',
-    'fd00:ec2::254',
-    'fe80::1',
-    'fec0::1',
-    'ff02::1',
-    'localhost',
-    '',
-  ])('is %s', (address) => expect(isPublicAddress(address)).toBe(false));
+describe.each<[Reach, readonly (keyof typeof ADDRESSES)[]]>([
+  ['public', ['public']],
+  ['network', ['public', 'private']],
+  ['machine', ['loopback']],
+])('the reach "%s"', (reach, within) => {
+  const rows = Object.entries(ADDRESSES).flatMap(([kind, all]) => all.map((address) => [kind, address] as const));
+  it.each(rows)('has only addresses of its kinds: %s %s', (kind, address) => {
+    expect(isWithin(reach, address)).toBe(within.some((each) => each === kind));
+  });
 });
 
 describe('this machine', () => {

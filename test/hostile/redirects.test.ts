@@ -1,17 +1,15 @@
-import { once } from 'node:events';
 import { createServer, type IncomingHttpHeaders } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { inspect } from 'node:util';
-import { describe, expect, it, onTestFinished, vi } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { systemClock } from '../../functions/base/clock.ts';
 import { isLoopback } from '../../functions/flow-service/addresses.ts';
-import { createFlowService } from '../../functions/flow-service/client.ts';
-import { ForbiddenAddressError } from '../../functions/flow-service/errors.ts';
+import { ForbiddenAddressError, UnavailableError } from '../../functions/flow-service/errors.ts';
 import { httpTransport } from '../../functions/flow-service/http-transport.ts';
 import type { Transport } from '../../functions/flow-service/transport.ts';
 import type { Fault } from '../../local/flow-service/fault.ts';
 import { streamed } from '../flow-service/chunks.ts';
-import { never, scriptedToken } from '../flow-service/scripted.ts';
+import { clientOf, never } from '../flow-service/scripted.ts';
+import { listening } from '../support/servers.ts';
 import { RESULTS, TOKEN, type World } from '../support/world.ts';
 import { answering, hostileWorld, MINUTE, onlyReceipt } from './support.ts';
 
@@ -20,19 +18,13 @@ const PUBLIC_BASE = new URL('https://flows.example.com');
 /** The answers of a resolver that may be hostile. */
 const NAMES: Readonly<Record<string, readonly { readonly address: string; readonly family: number }[]>> = {
   'loopback.example': [{ address: '127.0.0.1', family: 4 }],
-  'metadata.example': [{ address: '169.254.169.254', family: 4 }],
   'private.example': [{ address: '10.0.0.1', family: 4 }],
   'six.example': [{ address: '::1', family: 6 }],
-  'mapped.example': [{ address: '::ffff:127.0.0.1', family: 6 }],
-  'unique-local.example': [{ address: 'fd00::1', family: 6 }],
   'nothing.example': [],
   'unspecified.example': [
     { address: '0.0.0.0', family: 4 },
     { address: '::', family: 6 },
   ],
-  'ec2.example': [{ address: 'fd00:ec2::254', family: 6 }],
-  'nat64.example': [{ address: '64:ff9b::7f00:1', family: 6 }],
-  'compatible.example': [{ address: '::127.0.0.1', family: 6 }],
   'zone.example': [{ address: 'fe80::1%lo', family: 6 }],
 };
 
@@ -74,10 +66,7 @@ async function elsewhere(answer: { status?: number; headers?: Record<string, str
     asked.push(request.headers);
     response.writeHead(answer.status ?? 200, answer.headers).end(answer.body);
   });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  onTestFinished(() => void server.close());
-  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/asset?signature=fake`, asked };
+  return { url: `http://${await listening(server)}/asset?signature=fake`, asked };
 }
 
 /** The error of downloading an asset that a service redirects to `location`, and the requests sent. */
@@ -92,23 +81,11 @@ async function failureAfter(
     if (request.url.origin !== baseUrl.origin) return real(request, signal);
     return { status: 302, headers: { location }, address, body: streamed([]), destroy() {} };
   };
-  const flows = createFlowService({
-    baseUrl,
-    token: scriptedToken(),
-    clock: systemClock,
-    outputsPath: 'auto',
-    assetBytesMax: 1_000,
-    answerDepthMax: 100,
-    transport,
-  });
-  const error = await flows.asset('f1', 'a1', never).catch((thrown: unknown) => thrown);
-  return { error, requested };
+  const reading = clientOf(baseUrl, { transport }).asset('f1', 'a1', never);
+  return { error: await reading.catch((thrown: unknown) => thrown), requested };
 }
 
-const redirect = (location: string | undefined, status = 302): Fault => ({
-  status,
-  headers: location === undefined ? {} : { location },
-});
+const redirect = (location: string, status = 302): Fault => ({ status, headers: { location } });
 
 describe('an asset of a public service that is redirected to', () => {
   const forbidden: readonly (readonly [what: string, location: string])[] = [
@@ -116,46 +93,19 @@ describe('an asset of a public service that is redirected to', () => {
     ['http of its own', 'http://flows.example.com/a'],
     ['a file', 'file:///etc/passwd'],
     ['data', 'data:text/plain,a'],
-    ['a script', 'javascript:alert(1)'],
-    ['ftp', 'ftp://cdn.example/a'],
     ['localhost', 'https://localhost/a'],
     ['loopback', 'https://127.0.0.1/a'],
-    ['loopback in short', 'https://127.1/a'],
     ['loopback in octal', 'https://0177.0.0.1/a'],
-    ['loopback in hexadecimal', 'https://0x7f000001/a'],
     ['loopback as a number', 'https://2130706433/a'],
-    ['loopback at its end', 'https://127.255.255.254/a'],
-    ['nowhere', 'https://0.0.0.0/a'],
     ['the metadata of a cloud', 'https://169.254.169.254/latest/meta-data/'],
-    ['the metadata of a cloud over http', 'http://169.254.169.254/latest/meta-data/'],
-    ['link-local', 'https://169.254.0.1/a'],
-    ['private (10)', 'https://10.0.0.1/a'],
-    ['private (172)', 'https://172.16.0.1/a'],
-    ['private (192)', 'https://192.168.0.1/a'],
-    ['shared', 'https://100.64.0.1/a'],
-    ['multicast', 'https://224.0.0.1/a'],
-    ['broadcast', 'https://255.255.255.255/a'],
-    ['documentation', 'https://192.0.2.1/a'],
+    ['a private address', 'https://10.0.0.1/a'],
     ['IPv6 loopback', 'https://[::1]/a'],
-    ['IPv6 nowhere', 'https://[::]/a'],
-    ['IPv6 link-local', 'https://[fe80::1]/a'],
-    ['IPv6 unique-local', 'https://[fd00::1]/a'],
-    ['IPv6 multicast', 'https://[ff02::1]/a'],
-    ['IPv6 documentation', 'https://[2001:db8::1]/a'],
-    ['an IPv4-mapped loopback', 'https://[::ffff:127.0.0.1]/a'],
-    ['an IPv4-mapped link-local', 'https://[::ffff:a9fe:a9fe]/a'],
-    ['an IPv4-mapped private', 'https://[::ffff:10.0.0.1]/a'],
-    ['a 6to4 of loopback', 'https://[2002:7f00:1::]/a'],
-    ['a NAT64 of loopback', 'https://[64:ff9b::7f00:1]/a'],
+    ['an IPv4-mapped link-local address', 'https://[::ffff:a9fe:a9fe]/a'],
     ['a name of loopback', 'https://loopback.example/a'],
-    ['a name of the metadata', 'https://metadata.example/a'],
     ['a name of a private address', 'https://private.example/a'],
     ['a name of IPv6 loopback', 'https://six.example/a'],
-    ['a name of a mapped loopback', 'https://mapped.example/a'],
-    ['a name of a unique-local address', 'https://unique-local.example/a'],
     ['a name without an address', 'https://nothing.example/a'],
-    ['credentials and loopback', 'https://user:pass@127.0.0.1/a'],
-    ['a port of loopback', 'https://127.0.0.1:22/'],
+    ['credentials and a port of loopback', 'https://user:pass@127.0.0.1:22/a'],
   ];
   it.each(forbidden)('%s is not followed, and the error does not show the address', async (_, location) => {
     const { error, requested } = await failureAfter(`${location}?signature=fake`);
@@ -169,7 +119,6 @@ describe('an asset of a public service that is redirected to', () => {
 
   it.each([
     ['http', 'http://cdn.example/a'],
-    ['the metadata of a cloud', 'https://169.254.169.254/latest/meta-data/'],
     ['a name of a private address', 'https://private.example/a'],
   ])('%s ends in a receipt that says so', async (_, location) => {
     const world = await running({ isPublic: true });
@@ -180,26 +129,8 @@ describe('an asset of a public service that is redirected to', () => {
     expect(await world.keys(RESULTS)).toEqual(['a/receipt.json']);
   });
 
-  const nowhere: readonly (readonly [what: string, location: string | undefined, code: string])[] = [
-    ['no address', undefined, 'unintelligible-answer'],
-    ['an invalid address', 'https://', 'unintelligible-answer'],
-    ['an address with an invalid port', 'https://cdn.example:99999/', 'unintelligible-answer'],
-    ['an unknown name', 'https://unknown.example/a', 'unavailable'],
-  ];
-  it.each(nowhere)('%s fails with a known error', async (_, location, code) => {
-    const world = await running({ isPublic: true });
-    answering(world, 'getAsset', redirect(location));
-    await world.settle();
-    expect(await onlyReceipt(world)).toMatchObject({ status: 'failed', failedOutputs: [{ code }] });
-  });
-
-  it.each([301, 302, 303, 307, 308])('itself (%i) is followed once', async (status) => {
-    const world = await running({ isPublic: true });
-    answering(world, 'getAsset', redirect('?again', status));
-    await world.settle();
-    const receipt = await onlyReceipt(world);
-    expect(receipt).toMatchObject({ status: 'failed', failedOutputs: [{ code: 'forbidden-address' }] });
-    expect(world.service.counts.getAsset).toBe(4);
+  it('an unknown name is unavailable', async () => {
+    expect((await failureAfter('https://unknown.example/a')).error).toBeInstanceOf(UnavailableError);
   });
 
   it('an address that holds our token is redacted', async () => {
@@ -214,30 +145,13 @@ describe('an asset of a service at a private address that is redirected to', () 
   const PRIVATE = { baseUrl: new URL('https://flows.internal/api'), address: '10.1.2.3' };
 
   it.each([
-    'localhost',
     '127.0.0.1',
-    '127.1',
-    '0.0.0.0',
-    '0',
-    '[::]',
     '[::1]',
-    '[::ffff:127.0.0.1]',
-    '[::ffff:0.0.0.0]',
-    '[::127.0.0.1]',
-    '[64:ff9b::127.0.0.1]',
+    '0',
     '169.254.169.254',
-    '[::ffff:169.254.169.254]',
-    '[64:ff9b::169.254.169.254]',
     '[fd00:ec2::254]',
-    '[fe80::1]',
     'loopback.example',
-    'six.example',
-    'mapped.example',
     'unspecified.example',
-    'metadata.example',
-    'ec2.example',
-    'nat64.example',
-    'compatible.example',
     'zone.example',
   ])('%s is not followed', async (host) => {
     const { error } = await failureAfter(`https://${host}/a?signature=fake`, PRIVATE);
@@ -247,15 +161,7 @@ describe('an asset of a service at a private address that is redirected to', () 
 });
 
 describe('an asset of a service at a loopback address that is redirected to', () => {
-  it.each([
-    'private.example',
-    'metadata.example',
-    '10.0.0.1',
-    '169.254.169.254',
-    '0.0.0.0',
-    '8.8.8.8',
-    'mapped.example',
-  ])('%s is not followed', async (host) => {
+  it.each(['private.example', '169.254.169.254', '8.8.8.8'])('%s is not followed', async (host) => {
     const local = { baseUrl: new URL('http://127.0.0.1:1/'), address: '127.0.0.1' };
     const { error } = await failureAfter(`https://${host}/a`, local);
     expect(error).toBeInstanceOf(ForbiddenAddressError);
@@ -277,10 +183,7 @@ describe('an asset of a service on this machine that is redirected', () => {
   });
 
   it.each<[string, { status?: number; headers?: Record<string, string>; body?: string }, string]>([
-    ['that redirects again', { status: 302, headers: { location: 'https://127.0.0.1:1/' } }, 'forbidden-address'],
     ['that redirects back', { status: 302, headers: { location: '/' } }, 'forbidden-address'],
-    ['that is gone', { status: 404 }, 'not-found'],
-    ['that answers with a part', { status: 206, body: 'x' }, 'unintelligible-answer'],
     ['whose address has expired', { status: 403 }, 'unavailable'],
     ['that wants credentials', { status: 401 }, 'unavailable'],
   ])('to a server %s fails with a known error, and our token is not suspected', async (_, answer, code) => {
@@ -291,13 +194,6 @@ describe('an asset of a service on this machine that is redirected', () => {
     expect(await onlyReceipt(world)).toMatchObject({ status: 'failed', failedOutputs: [{ code }] });
     expect(world.count('TokenRejected')).toBe(0);
     expect(JSON.stringify(there.asked)).not.toContain(TOKEN);
-  });
-
-  it('to the metadata of a cloud over http is not followed', async () => {
-    const world = await running({ isPublic: false });
-    answering(world, 'getAsset', redirect('http://169.254.169.254/latest/meta-data/'));
-    await world.settle();
-    expect(await onlyReceipt(world)).toMatchObject({ failedOutputs: [{ code: 'forbidden-address' }] });
   });
 });
 
