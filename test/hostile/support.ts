@@ -71,7 +71,7 @@ export function answering(world: World, operation: Operation, fault: Fault | ((n
 }
 
 /** An answer with a body. Default media type: JSON. */
-export const saying = (body: string | Uint8Array, more: Partial<Fault> = {}): Fault => ({
+export const saying = (body: NonNullable<Fault['body']>, more: Partial<Fault> = {}): Fault => ({
   status: 200,
   body,
   headers: { 'content-type': 'application/json' },
