@@ -1,11 +1,11 @@
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
 import { createServer, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { SETTINGS_DEFAULT } from '../../functions/settings/settings.ts';
 import { MEMORY_MIB } from '../../infra/function-limits.ts';
+import { listening } from '../support/servers.ts';
 import type { MemoryOperation, MemoryOutcome, MemoryTask } from './memory-process.ts';
 
 const KIB = 1024;
@@ -42,13 +42,8 @@ async function served(answer: Answer): Promise<string> {
     response.on('error', () => {});
     request.on('end', () => answer(response));
   });
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  onTestFinished(() => {
-    server.closeAllConnections();
-    server.close();
-  });
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  onTestFinished(() => server.closeAllConnections());
+  return `http://${await listening(server)}`;
 }
 
 /** Runs an operation in a process of its own, with the memory and the flags of a function. */

@@ -3,26 +3,10 @@ import { LEDGER, RESULTS, TOKEN } from '../support/world.ts';
 import { hostileWorld, MINUTE, onlyReceipt } from './support.ts';
 
 const USELESS: readonly (readonly [what: string, secret: string | Error])[] = [
-  ['empty', ''],
-  ['white space', ' \t\n '],
-  ['a newline within', 'obviously-fake\ntoken'],
   ['a line break and a header', 'obviously-fake\r\nX-Evil: b'],
-  ['a space within', 'obviously fake'],
   ['a NUL', 'obviously\0fake'],
-  ['a control character', 'obviously\u0001fake'],
-  ['letters that a header cannot carry', 'öbviously-fake'],
-  ['an emoji', '🪑'],
-  ['an empty object', '{}'],
   ['an object without a token', '{"password":"obviously-fake"}'],
-  ['a member named in another case', '{"Token":"obviously-fake"}'],
-  ['a token that is null', '{"token":null}'],
-  ['a token that is a number', '{"token":5}'],
-  ['a token that is true', '{"token":true}'],
-  ['a token that is a list', '{"token":["obviously-fake"]}'],
   ['a token that is an object', '{"token":{"token":"obviously-fake"}}'],
-  ['an empty token', '{"token":""}'],
-  ['a token of white space', '{"token":" \\n"}'],
-  ['a token with a newline within', '{"token":"obviously\\nfake"}'],
   ['cut JSON', '{"token":"obviously-fake'],
   ['JSON with text after it', '{"token":"obviously-fake"} {}'],
   ['objects in objects, 50,000 deep', `${'{"token":'.repeat(50_000)}1${'}'.repeat(50_000)}`],
@@ -60,14 +44,8 @@ describe('a secret that is', () => {
   });
 
   const useful: readonly (readonly [what: string, secret: string])[] = [
-    ['the token', TOKEN],
-    ['the token and a newline', `${TOKEN}\n`],
-    ['the token and white space around it', `  ${TOKEN}\r\n\r\n`],
     ['the token behind a byte order mark', `\ufeff${TOKEN}`],
-    ['JSON', JSON.stringify({ token: TOKEN })],
     ['JSON with more in it', JSON.stringify({ user: 'a', token: TOKEN, url: 'https://flows.example.com' })],
-    ['JSON with a newline behind the token', JSON.stringify({ token: `${TOKEN}\n` })],
-    ['JSON with white space around it', `\n ${JSON.stringify({ token: TOKEN })}\n`],
     ['JSON with two tokens. The last one counts', `{"token":"obviously-another","token":"${TOKEN}"}`],
   ];
   it.each(useful)('%s is understood', async (_, secret) => {

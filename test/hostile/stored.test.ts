@@ -24,48 +24,42 @@ async function running() {
 const sweeping = (world: World, request = {}) => world.sweep({ uploadsPerSecond: 1_000, ...request });
 
 describe('an entry that is', () => {
-  const damage: readonly (readonly [what: string, text: (entry: Entry) => string])[] = [
-    ['empty', () => ''],
-    ['not JSON', () => 'not JSON'],
-    ['cut', (entry) => JSON.stringify(entry).slice(0, -20)],
-    ['null', () => 'null'],
-    ['a list', () => '[]'],
-    ['text', () => '"entry"'],
-    ['lists in lists', () => nested],
-    ['without a schema', ({ schema: _, ...rest }) => JSON.stringify(rest)],
-    ['of another schema', (entry) => JSON.stringify({ ...entry, schema: 99 })],
-    ['of a schema that is text', (entry) => JSON.stringify({ ...entry, schema: '1' })],
-    ['nothing but a schema', () => '{"schema":1}'],
-    ['without a state', ({ state: _, ...rest }) => JSON.stringify(rest)],
-    ['of another state', (entry) => JSON.stringify({ ...entry, state: 'pondering' })],
-    ['of an inherited state', (entry) => JSON.stringify({ ...entry, state: 'constructor' })],
-    ['without its upload', ({ upload: _, ...rest }) => JSON.stringify(rest)],
-    ['of an upload without a key', (entry) => JSON.stringify({ ...entry, upload: { ...entry.upload, key: 5 } })],
-    ['of another upload', (entry) => JSON.stringify({ ...entry, upload: { ...entry.upload, id: '0'.repeat(40) } })],
-    ['of an upload id with a path', (entry) => JSON.stringify({ ...entry, upload: { ...entry.upload, id: '../x' } })],
-    [
-      'of an object in another bucket',
-      (entry) => JSON.stringify({ ...entry, upload: { ...entry.upload, bucket: 'x' } }),
-    ],
-    ['of another object', (entry) => JSON.stringify({ ...entry, upload: { ...entry.upload, key: 'another' } })],
-    ['of another version', (entry) => JSON.stringify({ ...entry, upload: { ...entry.upload, versionId: 'another' } })],
-    ['without its route', ({ route: _, ...rest }) => JSON.stringify(rest)],
-    ['of a route without a template', (entry) => JSON.stringify({ ...entry, route: { name: 'echo', input: 'file' } })],
-    ['without its flow', ({ flow: _, ...rest }) => JSON.stringify(rest)],
-    ['of a flow without an id', (entry) => JSON.stringify({ ...entry, flow: { createdAt: 1 } })],
-    [
-      'of a flow without a valid time',
-      (entry) => JSON.stringify({ ...entry, flow: { id: 'f', createdAt: 'yesterday' } }),
-    ],
-    ['of an invalid generation', (entry) => JSON.stringify({ ...entry, generation: 'first' })],
-    ['of invalid attempts', (entry) => JSON.stringify({ ...entry, attempts: null })],
-    ['claimed without a deadline', (entry) => JSON.stringify({ ...entry, state: 'claimed' })],
-    ['waiting without a time', (entry) => JSON.stringify({ ...entry, state: 'waiting' })],
-    ['terminal without assets', (entry) => JSON.stringify({ ...entry, state: 'succeeded', endedAt: 1 })],
+  const damage: readonly (readonly [what: string, damaged: string | ((entry: Entry) => object)])[] = [
+    ['empty', ''],
+    ['not JSON', 'not JSON'],
+    ['cut', '{"schema":1,"st'],
+    ['null', 'null'],
+    ['a list', '[]'],
+    ['text', '"entry"'],
+    ['lists in lists', nested],
+    ['without a schema', ({ schema: _, ...rest }) => rest],
+    ['of another schema', (entry) => ({ ...entry, schema: 99 })],
+    ['of a schema that is text', (entry) => ({ ...entry, schema: '1' })],
+    ['nothing but a schema', '{"schema":1}'],
+    ['without a state', ({ state: _, ...rest }) => rest],
+    ['of another state', (entry) => ({ ...entry, state: 'pondering' })],
+    ['of an inherited state', (entry) => ({ ...entry, state: 'constructor' })],
+    ['without its upload', ({ upload: _, ...rest }) => rest],
+    ['of an upload without a key', (entry) => ({ ...entry, upload: { ...entry.upload, key: 5 } })],
+    ['of another upload', (entry) => ({ ...entry, upload: { ...entry.upload, id: '0'.repeat(40) } })],
+    ['of an upload id with a path', (entry) => ({ ...entry, upload: { ...entry.upload, id: '../x' } })],
+    ['of an object in another bucket', (entry) => ({ ...entry, upload: { ...entry.upload, bucket: 'x' } })],
+    ['of another object', (entry) => ({ ...entry, upload: { ...entry.upload, key: 'another' } })],
+    ['of another version', (entry) => ({ ...entry, upload: { ...entry.upload, versionId: 'another' } })],
+    ['without its route', ({ route: _, ...rest }) => rest],
+    ['of a route without a template', (entry) => ({ ...entry, route: { name: 'echo', input: 'file' } })],
+    ['without its flow', ({ flow: _, ...rest }) => rest],
+    ['of a flow without an id', (entry) => ({ ...entry, flow: { createdAt: 1 } })],
+    ['of a flow without a valid time', (entry) => ({ ...entry, flow: { id: 'f', createdAt: 'yesterday' } })],
+    ['of an invalid generation', (entry) => ({ ...entry, generation: 'first' })],
+    ['of invalid attempts', (entry) => ({ ...entry, attempts: null })],
+    ['claimed without a deadline', (entry) => ({ ...entry, state: 'claimed' })],
+    ['waiting without a time', (entry) => ({ ...entry, state: 'waiting' })],
+    ['terminal without assets', (entry) => ({ ...entry, state: 'succeeded', endedAt: 1 })],
   ];
-  it.each(damage)('%s is named in an error, harms no other upload, and keeps its message', async (_, text) => {
+  it.each(damage)('%s is named in an error, harms no other upload, and keeps its message', async (_, damaged) => {
     const { world, key, entry, notification } = await running();
-    await world.put(LEDGER, key, text(entry));
+    await world.put(LEDGER, key, typeof damaged === 'string' ? damaged : JSON.stringify(damaged(entry)));
     const before = await world.object(LEDGER, key);
 
     // The message comes again until it is a dead letter, which the operator can inspect.
@@ -101,24 +95,14 @@ describe('an entry that is', () => {
 describe('a marker that is', () => {
   const id = 'ab'.repeat(20);
   const keys: readonly (readonly [what: string, key: string])[] = [
-    ['nothing but a prefix', 'running/'],
     ['a word', 'running/x'],
-    ['of an invalid time', `running/yesterday/${id}/flow`],
-    ['of a time in another format', `running/2026/${id}/flow`],
-    ['of a time without milliseconds', `running/2026-01-01T00:00:00Z/${id}/flow`],
     ['of the last possible time', `running/+275760-09-13T00:00:00.000Z/${id}/flow`],
-    ['of a flow that is not encoded', `running/2026-01-01T00:00:00.000Z/${id}/a b`],
     ['of a flow called ..', `running/2026-01-01T00:00:00.000Z/${id}/..`],
-    ['of half a percent sequence', `running/2026-01-01T00:00:00.000Z/${id}/%2`],
-    ['of an invalid upload id', 'running/2026-01-01T00:00:00.000Z/upload/flow'],
     ['of a short upload id', 'running/2026-01-01T00:00:00.000Z/abc/flow'],
     ['of an unknown upload', `running/2026-01-01T00:00:00.000Z/${id}/flow`],
     ['waiting, and a word', 'waiting/x'],
-    ['waiting for an invalid time', `waiting/soon/${id}`],
-    ['waiting for a time in another format', `waiting/2026/${id}`],
     ['waiting for an invalid upload id', 'waiting/2026-01-01T00:00:00.000Z/upload'],
     ['waiting for an unknown upload', `waiting/2026-01-01T00:00:00.000Z/${id}`],
-    ['waiting, and deeper', `waiting/2026-01-01T00:00:00.000Z/${id}/more`],
     ['of a letter that sorts last', 'waiting/~'],
   ];
   it.each(keys)('%s delays no upload, and costs at most one request to the service', async (_, key) => {
@@ -195,47 +179,21 @@ describe('a state that is', () => {
 });
 
 describe('an object at the key of a receipt that is', () => {
-  const id = '0'.repeat(40);
-  const there: readonly (readonly [what: string, body: string, metadata: Record<string, string>])[] = [
-    ['empty', '', {}],
-    ['no JSON', '{', {}],
-    ['another file', 'my receipt', { owner: 'me' }],
-    [
-      'of another upload',
-      '{}',
-      { 'flowdrop-upload': id, 'flowdrop-generation': '1', 'flowdrop-last-modified': '2020-01-01T00:00:00Z' },
-    ],
-    [
-      'of another upload in the future',
-      '{}',
-      { 'flowdrop-upload': id, 'flowdrop-generation': '9', 'flowdrop-last-modified': '9999-01-01T00:00:00Z' },
-    ],
-    [
-      'of an invalid date',
-      '{}',
-      { 'flowdrop-upload': id, 'flowdrop-generation': '1', 'flowdrop-last-modified': 'yesterday' },
-    ],
-    [
-      'of an invalid generation',
-      '{}',
-      {
-        'flowdrop-upload': 'this one',
-        'flowdrop-generation': 'first',
-        'flowdrop-last-modified': '2020-01-01T00:00:00Z',
-      },
-    ],
-    [
-      'of another upload with an infinite generation',
-      '{}',
-      { 'flowdrop-upload': id, 'flowdrop-generation': 'Infinity', 'flowdrop-last-modified': '2020-01-01T00:00:00Z' },
-    ],
+  const another = '0'.repeat(40);
+  const there: readonly (readonly [what: string, id: string, generation: string, lastModified: string])[] = [
+    ['of another upload', another, '1', '2020-01-01T00:00:00Z'],
+    ['of another upload in the future', another, '9', '9999-01-01T00:00:00Z'],
+    ['of an invalid date', another, '1', 'yesterday'],
+    ['of an invalid generation', 'this one', 'first', '2020-01-01T00:00:00Z'],
+    ['of another upload with an infinite generation', another, 'Infinity', '2020-01-01T00:00:00Z'],
   ];
-  it.each(there)('%s is replaced by the receipt of the current upload', async (_, body, metadata) => {
+  it.each(there)('%s is replaced by the receipt of the current upload', async (_, id, generation, lastModified) => {
     const { world, entry } = await running();
-    const Metadata = Object.fromEntries(
-      Object.entries(metadata).map(([name, value]) => [name, value === 'this one' ? String(entry.upload.id) : value]),
-    );
-    await world.put(RESULTS, 'a/receipt.json', body, Metadata);
+    await world.put(RESULTS, 'a/receipt.json', '{}', {
+      'flowdrop-upload': id === 'this one' ? String(entry.upload.id) : id,
+      'flowdrop-generation': generation,
+      'flowdrop-last-modified': lastModified,
+    });
     await world.settle();
     expect(await world.receipt('a')).toMatchObject({
       receipt: 1,
