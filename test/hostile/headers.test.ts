@@ -8,27 +8,8 @@ const KIB = 1024;
 /** Parts of headers that are repeated. */
 const PARTS: readonly string[] = [
   ...' \t<>;,="\\/a%',
-  '<a>',
-  '<a>;',
-  '<a>,',
-  '<a>; rel=next,',
-  '<a>; rel="next"',
-  '; rel=',
-  '; rel="',
-  ' ;',
-  '; ',
-  ' ; ',
-  ';a=b',
-  '; a="b"',
-  '="',
-  '=""',
-  'a/b',
-  'a/b;',
-  'a ',
-  '\\"',
-  '" ',
-  '<"',
-  '\u00a0',
+  ...['<a>', '<a>;', '<a>,', '<a>; rel=next,', '<a>; rel="next"', '; rel=', '; rel="', ' ;', '; ', ' ; ', ';a=b'],
+  ...['; a="b"', '="', '=""', 'a/b', 'a/b;', 'a ', '\\"', '" ', '<"', '\u00a0'],
 ];
 
 /** What comes before and behind the repeated part. */
