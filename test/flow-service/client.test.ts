@@ -175,6 +175,18 @@ describe('an error response', () => {
     }
   }
 
+  it.each(['create', 'get', 'outputs'] as const)('that redirects %s elsewhere is not followed', async (operation) => {
+    const { transport, asked } = canned({ status: 307, headers: { location: 'https://login.example/?state=secret' } });
+    const error = (await failureOf(operations[operation](clientOf(PUBLIC, { transport })))) as Error;
+    // The address says where to look. Its query may be a secret.
+    expect(error).toMatchObject({
+      name: 'MisaddressedError',
+      message: expect.stringContaining('https://login.example'),
+    });
+    expect(inspect(error, { depth: 10 })).not.toContain('secret');
+    expect(asked).toHaveLength(1);
+  });
+
   it.each([
     ['plain text', 'not today', 'not today'],
     ['a detail', '{"detail":"no such template"}', 'no such template'],

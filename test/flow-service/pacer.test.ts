@@ -258,10 +258,18 @@ describe('a request', () => {
     return { outcome, sentAt };
   };
 
-  it('that is throttled is sent again', async () => {
-    const { outcome, sentAt } = ask(new Pacer(time), 'other', [response(429), response(429), response(200)]);
-    expect((await outcome).status).toBe(200);
-    expect(sentAt).toHaveLength(3);
+  const busy = (sent: 'part' | 'all') => ({ ...response(503, { 'retry-after': '1' }), sent });
+  it.each<[string, RequestKind, readonly TransportResponse[], status: number, tries: number]>([
+    ['that is throttled is sent again', 'other', [response(429), response(429), response(200)], 200, 3],
+    ['on a spent account fails at once', 'other', [response(402)], 402, 1],
+    // A flow may exist.
+    ['that creates a flow and got 503 after its last byte is not sent again', 'creation', [busy('all')], 503, 1],
+    ['that creates a flow and got 503 before it is sent again', 'creation', [busy('part'), response(201)], 201, 2],
+  ])('%s', async (_, kind, answers, status, tries) => {
+    const { outcome, sentAt } = ask(new Pacer(time), kind, answers, time.now() + MINUTE);
+    expect((await outcome).status).toBe(status);
+    expect(sentAt).toHaveLength(tries);
+    if (tries === 1) expect(time.seconds).toBe(0);
   });
 
   it('that is always throttled fails after a minute', async () => {
@@ -269,13 +277,6 @@ describe('a request', () => {
     await expect(outcome).resolves.toMatchObject({ status: 429 });
     expect(time.seconds).toBeLessThanOrEqual(60);
     expect(sentAt.length).toBeLessThan(30);
-  });
-
-  it('on a spent account fails at once', async () => {
-    const { outcome, sentAt } = ask(new Pacer(time), 'other', [response(402)]);
-    expect((await outcome).status).toBe(402);
-    expect(sentAt).toHaveLength(1);
-    expect(time.seconds).toBe(0);
   });
 
   it('that creates a flow waits for as long as its caller can', async () => {
@@ -294,20 +295,6 @@ describe('a request', () => {
     );
     expect((await outcome).status).toBe(429);
     expect(sentAt).toEqual([0]);
-  });
-
-  it('that creates a flow and got 503 after its last byte is not sent again, because a flow may exist', async () => {
-    const busy = { ...response(503, { 'retry-after': '1' }), sent: 'all' as const };
-    const { outcome, sentAt } = ask(new Pacer(time), 'creation', [busy], time.now() + HOUR);
-    expect((await outcome).status).toBe(503);
-    expect(sentAt).toHaveLength(1);
-  });
-
-  it('that creates a flow and got 503 before its last byte is sent again', async () => {
-    const busy = { ...response(503, { 'retry-after': '1' }), sent: 'part' as const };
-    const { outcome, sentAt } = ask(new Pacer(time), 'creation', [busy, response(201)], time.now() + HOUR);
-    expect((await outcome).status).toBe(201);
-    expect(sentAt).toHaveLength(2);
   });
 
   it('whose connection breaks fails with that error', async () => {

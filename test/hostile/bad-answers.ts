@@ -10,7 +10,7 @@ export const zipped = (bytes: string | Buffer, type = 'application/json'): Fault
   });
 const MIB = 1024 * 1024;
 /** 64 KiB of gzip that become 64 MiB. */
-export const BOMB = gzipSync(Buffer.alloc(64 * MIB));
+const BOMB = gzipSync(Buffer.alloc(64 * MIB));
 
 /**
  * Bodies that are no valid response to any request. `test/flow-service/no-answers.test.ts` has what the client says to

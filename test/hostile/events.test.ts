@@ -1,9 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { createFlows } from '../../functions/create-flow/batch.ts';
 import { INBOX, LEDGER, RESULTS } from '../support/world.ts';
+import { nested } from './bad-answers.ts';
 import { hostileWorld, MINUTE } from './support.ts';
-
-const nested = (depth: number, open = '[', close = ']') => `${open.repeat(depth)}${close.repeat(depth)}`;
 
 const record = (s3: unknown, more: object = {}) =>
   JSON.stringify({ Records: [{ eventSource: 'aws:s3', eventName: 'ObjectCreated:Put', s3, ...more }] });

@@ -2,9 +2,9 @@ import { DeleteObjectCommand } from '@aws-sdk/client-s3';
 import { describe, expect, it } from 'vitest';
 import { retryUploads } from '../../functions/resubmit/retry.ts';
 import { INBOX, LEDGER, RESULTS, type World } from '../support/world.ts';
+import { nested } from './bad-answers.ts';
 import { hostileWorld, MINUTE, saying } from './support.ts';
 
-const nested = '['.repeat(50_000) + ']'.repeat(50_000);
 type Entry = Record<string, unknown> & { upload: Record<string, unknown> };
 
 /** A world with one running upload. Returns its entry as JSON and another copy of its notification. */
@@ -31,7 +31,7 @@ describe('an entry that is', () => {
     ['null', 'null'],
     ['a list', '[]'],
     ['text', '"entry"'],
-    ['lists in lists', nested],
+    ['lists in lists', nested(50_000)],
     ['without a schema', ({ schema: _, ...rest }) => rest],
     ['of another schema', (entry) => ({ ...entry, schema: 99 })],
     ['of a schema that is text', (entry) => ({ ...entry, schema: '1' })],
@@ -126,16 +126,13 @@ describe('a state that is', () => {
     ['null', 'null'],
     ['a list', '[]'],
     ['text', '"state"'],
-    ['lists in lists', nested],
+    ['lists in lists', nested(50_000)],
     ['without members', '{}'],
     [
       'of times that are text',
       '{"heldUntil":"soon","lastCompletedAt":"yesterday","firstDay":"today","watermark":"now"}',
     ],
     ['of times that are null', '{"heldUntil":null,"lastCompletedAt":null,"firstDay":null,"watermark":null}'],
-    ['held for ever', `{"heldUntil":${far}}`],
-    ['completed in the future', `{"heldUntil":0,"lastCompletedAt":${far}}`],
-    ['completed before 1970', '{"heldUntil":-1,"lastCompletedAt":-9e15}'],
     ['of a first day in the future', `{"firstDay":${far},"watermark":${far}}`],
     ['of a pass that is text', '{"firstDay":0,"watermark":0,"pass":"pass"}'],
     ['of an empty pass', '{"firstDay":0,"watermark":0,"pass":{}}'],

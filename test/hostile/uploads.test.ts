@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { Route } from '../../functions/uploads/routes.ts';
 import { ECHO, INBOX, LEDGER, RESULTS, type World, type WorldOptions } from '../support/world.ts';
+import { nested } from './bad-answers.ts';
 import { hostileWorld, MINUTE, onlyReceipt } from './support.ts';
 
 /** Keys, metadata and bodies of uploads reach the functions as they are written on the wire. */
@@ -102,14 +103,13 @@ describe('an upload whose key is', () => {
 const OPEN: Route = { ...ECHO, overrides: true };
 
 describe('an upload with overrides in its metadata', () => {
-  const deep = (depth: number) => `${'['.repeat(depth)}${']'.repeat(depth)}`;
   const bad: readonly (readonly [what: string, name: string, value: string, message: RegExp])[] = [
     ['not JSON', 'flow-parameters', '{', /flow-parameters: expected JSON/],
     ['cut nesting', 'flow-parameters', '['.repeat(1_900), /expected JSON/],
     ['null', 'flow-additional', 'null', /expected an object/],
-    ['a deep list', 'flow-additional', deep(900), /expected an object/],
-    ['deep nesting', 'flow-additional', `{"a":${deep(900)}}`, /at most 32 deep/],
-    ['deep parameters', 'flow-parameters', deep(33), /at most 32 deep/],
+    ['a deep list', 'flow-additional', nested(900), /expected an object/],
+    ['deep nesting', 'flow-additional', `{"a":${nested(900)}}`, /at most 32 deep/],
+    ['deep parameters', 'flow-parameters', nested(33), /at most 32 deep/],
     ['our own tag, with an escape', 'flow-additional', '{"\\u0066lowdrop":1}', /our own tag/],
     ['no name', 'flow-template', '', /flow-template: expected/],
     ['a very long name', 'flow-template', 'x'.repeat(1_900), /256 characters/],
@@ -133,7 +133,7 @@ describe('an upload with overrides in its metadata', () => {
   });
 
   const good: readonly (readonly [what: string, metadata: Record<string, string>, flow: object])[] = [
-    ['nesting as deep as it may be', { 'flow-additional': `{"a":${deep(32)}}` }, {}],
+    ['nesting as deep as it may be', { 'flow-additional': `{"a":${nested(32)}}` }, {}],
     [
       'a name that objects inherit',
       { 'flow-additional': '{"__proto__":{"flowdrop":1},"a":1}' },
