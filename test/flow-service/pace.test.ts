@@ -40,6 +40,17 @@ async function outcomeOf(promise: Promise<unknown>): Promise<unknown> {
   return outcome;
 }
 
+/** How long a request waits for its turn, in seconds. */
+async function secondsTo(waiting: Promise<unknown>, maxMs?: number): Promise<number> {
+  const from = time.seconds;
+  await time.during(() => waiting, maxMs);
+  return time.seconds - from;
+}
+
+/** Requests that are sent together. @returns their turns, by subject. */
+const burstOf = async (count: number) =>
+  Promise.all(Array.from({ length: count }, async (_, i) => [`${i}`, await turn(`${i}`)] as const));
+
 /** The subjects of the requests, in the order in which they get their turns. */
 function granted(requests: readonly { subject: string; rank: Rank }[]): Promise<string[]> {
   const order: string[] = [];
@@ -108,9 +119,7 @@ describe('a throttled request', () => {
 
   it('holds back all requests for two seconds at most if it is the only one', async () => {
     await throttled(10 * MINUTE, 100);
-    const from = time.seconds;
-    await time.during(() => turn('another'));
-    expect(time.seconds - from).toBe(2);
+    expect(await secondsTo(turn('another'))).toBe(2);
   });
 
   it('that comes late, after the answer to a newer one, holds back all requests for two seconds too', async () => {
@@ -130,47 +139,33 @@ describe('a throttled request', () => {
       pace.throttled(`${i}`, await time.during(() => turn(`${i}`)), 50 * SECOND);
       expect(i).toBeLessThan(7);
     }
-    const again = turn('another');
-    const at = time.seconds;
-    await time.during(() => again);
-    expect(time.seconds - at).toBeCloseTo(50, 0);
+    expect(await secondsTo(turn('another'))).toBeCloseTo(50, 0);
   });
 
   it('that others of one burst follow holds back all requests for half a minute, however late they come', async () => {
-    const burst = await Promise.all(Array.from({ length: 9 }, (_, i) => turn(`${i}`)));
-    for (const [index, each] of burst.entries()) pace.throttled(`${index}`, each, 10 * MINUTE);
-    const from = time.seconds;
-    await time.during(() => turn('another'));
-    expect(time.seconds - from).toBe(32);
+    for (const [subject, each] of await burstOf(9)) pace.throttled(subject, each, 10 * MINUTE);
+    expect(await secondsTo(turn('another'))).toBe(32);
   });
 
   it('that others of one burst follow obeys a shorter Retry-After in full', async () => {
-    const burst = await Promise.all(Array.from({ length: 9 }, (_, i) => turn(`${i}`)));
-    for (const [index, each] of burst.entries()) pace.throttled(`${index}`, each, 9 * SECOND);
-    const from = time.seconds;
-    await time.during(() => turn('another'));
-    expect(time.seconds - from).toBeGreaterThanOrEqual(9);
+    for (const [subject, each] of await burstOf(9)) pace.throttled(subject, each, 9 * SECOND);
+    expect(await secondsTo(turn('another'))).toBeGreaterThanOrEqual(9);
   });
 
   it('holds back all requests for two seconds only once a later one of its burst is answered', async () => {
-    const burst = await Promise.all(Array.from({ length: 9 }, (_, i) => turn(`${i}`)));
-    const [last] = burst.splice(-1);
-    for (const [index, each] of burst.entries()) pace.throttled(`${index}`, each, 10 * MINUTE);
-    const from = time.seconds;
+    const [last, ...others] = (await burstOf(9)).reverse();
+    for (const [subject, each] of others.reverse()) pace.throttled(subject, each, 10 * MINUTE);
     const waiting = turn('another');
-    pace.answered('8', last as { number: number });
-    await time.during(() => waiting);
-    expect(time.seconds - from).toBeLessThan(3);
+    if (last !== undefined) pace.answered(...last);
+    expect(await secondsTo(waiting)).toBeLessThan(3);
   });
 
   it('delays the others by seconds only, however often the same flow is throttled', async () => {
     for (let i = 0; i < 12; i += 1) {
       pace.throttled('poisoned', await time.during(() => turn('poisoned'), HOUR), i < 11 ? SECOND : HOUR);
     }
-    const from = time.seconds;
-    await time.during(() => turn('another'), HOUR);
     // The hold takes two seconds. The learnt rate is one turn in ten seconds at least.
-    expect(time.seconds - from).toBeLessThanOrEqual(10);
+    expect(await secondsTo(turn('another'), HOUR)).toBeLessThanOrEqual(10);
   });
 
   it('cannot cause a hot loop with a Retry-After of 0', async () => {
