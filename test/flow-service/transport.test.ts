@@ -7,6 +7,8 @@ import { TRANSPORT_LIMITS, TransportError, type TransportRequest } from '../../f
 import { collect, streamed } from './chunks.ts';
 import { bodyOf, never, StillClock, scripted, scriptedRaw, until } from './scripted.ts';
 
+const transport = httpTransport({ clock: systemClock });
+
 const get = (url: URL): TransportRequest => ({ method: 'GET', url, headers: {} });
 
 const post = (url: URL, chunks: AsyncIterable<Uint8Array>, bytes: number): TransportRequest => ({
@@ -15,6 +17,8 @@ const post = (url: URL, chunks: AsyncIterable<Uint8Array>, bytes: number): Trans
   headers: {},
   body: { bytes, chunks },
 });
+
+const postAbc = (url: URL) => post(url, streamed([Buffer.from('abc')]), 3);
 
 const text = async (body: AsyncIterable<Uint8Array>): Promise<string> => (await collect(body)).toString();
 
@@ -34,7 +38,7 @@ describe('a request', () => {
       response.writeHead(201, { 'X-Told': request.headers['content-length'] });
       response.end(await bodyOf(request));
     });
-    const response = await httpTransport({ clock: systemClock })(
+    const response = await transport(
       post(server.url, streamed([Buffer.from('a'), Buffer.alloc(0), Buffer.from('bc')]), 3),
       never,
     );
@@ -58,10 +62,7 @@ describe('a request', () => {
       });
       request.on('end', () => response.end(String(isRight)));
     });
-    const response = await httpTransport({ clock: systemClock })(
-      post(server.url, alternating(24, size), 24 * size),
-      never,
-    );
+    const response = await transport(post(server.url, alternating(24, size), 24 * size), never);
     expect(await text(response.body)).toBe('true');
   });
 
@@ -86,7 +87,7 @@ describe('a request', () => {
         await systemClock.sleep(20); // Lets the written bytes go out.
       }
     };
-    const sending = httpTransport({ clock: systemClock })(post(server.url, unhurried(), 3), never);
+    const sending = transport(post(server.url, unhurried(), 3), never);
     await expect(sending).rejects.toThrow(TransportError);
     const error = await sending.catch((reason: TransportError) => reason);
     expect(error).toMatchObject({ timedOut: false });
@@ -110,7 +111,7 @@ describe('a request', () => {
         isClosed = true;
       }
     };
-    const response = await httpTransport({ clock: systemClock })(post(server.url, endless(), 1e12), never);
+    const response = await transport(post(server.url, endless(), 1e12), never);
     expect(response).toMatchObject({ status: 413, sent: 'part' });
     expect(await text(response.body)).toBe('too large');
     await until(() => isClosed && server.open.size === 0);
@@ -122,7 +123,7 @@ describe('a request', () => {
   it('without a listening server is certainly not sent', async () => {
     const closed = await scripted(() => {});
     await closed[Symbol.asyncDispose]();
-    const sending = httpTransport({ clock: systemClock })(post(closed.url, streamed([Buffer.from('abc')]), 3), never);
+    const sending = transport(postAbc(closed.url), never);
     await expect(sending).rejects.toMatchObject({ sent: 'nothing', message: expect.stringContaining('ECONNREFUSED') });
   });
 
@@ -134,7 +135,6 @@ describe('a request', () => {
         if (index === 0 || received.endsWith('abc')) socket.resetAndDestroy();
       });
     });
-    const transport = httpTransport({ clock: systemClock });
     const { promise: isReset, resolve } = Promise.withResolvers<void>();
     const stopping = async function* () {
       yield Buffer.from('ab');
@@ -155,17 +155,15 @@ describe('a request', () => {
 describe('connections', () => {
   it('are kept and shared by requests without a body', async () => {
     await using server = await scripted((_, response) => response.end('ok'));
-    const transport = httpTransport({ clock: systemClock });
     for (let times = 0; times < 3; times += 1) await text((await transport(get(server.url), never)).body);
     expect(server).toMatchObject({ connections: 1, requests: { length: 3 } });
   });
 
   it('are not shared by requests with a body, which a dead connection would leave in doubt', async () => {
     await using server = await scripted(async (request, response) => response.end(await bodyOf(request)));
-    const transport = httpTransport({ clock: systemClock });
     await text((await transport(get(server.url), never)).body);
-    await text((await transport(post(server.url, streamed([Buffer.from('abc')]), 3), never)).body);
-    await text((await transport(post(server.url, streamed([Buffer.from('abc')]), 3), never)).body);
+    await text((await transport(postAbc(server.url), never)).body);
+    await text((await transport(postAbc(server.url), never)).body);
     expect(server).toMatchObject({ connections: 3 });
   });
 
@@ -180,7 +178,6 @@ describe('connections', () => {
         else socket.write('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok');
       });
     });
-    const transport = httpTransport({ clock: systemClock });
     expect(await text((await transport(get(server.url), never)).body)).toBe('ok');
     // The first connection dies under the second request; its replacement answers, and is not kept.
     expect(await text((await transport(get(server.url), never)).body)).toBe('ok');
@@ -193,7 +190,6 @@ describe('connections', () => {
     await using server = await scripted((_, response) => {
       response.write('x'.repeat(1000));
     });
-    const transport = httpTransport({ clock: systemClock });
     (await transport(get(server.url), never)).destroy();
     for await (const _ of (await transport(get(server.url), never)).body) break;
     await until(() => server.open.size === 0);
@@ -206,7 +202,7 @@ describe('a response', () => {
     ['in its chunks', 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n'],
   ])('that is cut %s fails', async (_, answer) => {
     await using server = await scriptedRaw((socket) => socket.once('data', () => socket.end(answer)));
-    const { body } = await httpTransport({ clock: systemClock })(get(server.url), never);
+    const { body } = await transport(get(server.url), never);
     await expect(text(body)).rejects.toMatchObject({ name: 'TransportError', timedOut: false });
   });
 
@@ -214,7 +210,7 @@ describe('a response', () => {
     await using server = await scriptedRaw((socket) =>
       socket.once('data', () => socket.end('HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabc')),
     );
-    const { body } = await httpTransport({ clock: systemClock })(get(server.url), never);
+    const { body } = await transport(get(server.url), never);
     await until(() => server.open.size === 0);
     await systemClock.sleep(20);
     await expect(text(body)).rejects.toThrow(TransportError);
@@ -222,7 +218,7 @@ describe('a response', () => {
 
   it('that is not HTTP fails without a quotation of the bytes', async () => {
     await using server = await scriptedRaw((socket) => socket.once('data', () => socket.end('secret nonsense\r\n')));
-    const error = await httpTransport({ clock: systemClock })(get(server.url), never).catch((reason) => reason);
+    const error = await transport(get(server.url), never).catch((reason) => reason);
     expect(error).toBeInstanceOf(TransportError);
     expect(error.cause).toMatchObject({ code: 'HPE_INVALID_CONSTANT' });
     expect(error.cause).not.toHaveProperty('rawPacket');
@@ -235,7 +231,7 @@ describe('a response', () => {
       sendMore = () => response.end('second');
     });
     const controller = new AbortController();
-    const { body } = await httpTransport({ clock: systemClock })(get(server.url), controller.signal);
+    const { body } = await transport(get(server.url), controller.signal);
     const reading = body[Symbol.asyncIterator]();
     await reading.next();
     sendMore();
@@ -253,10 +249,9 @@ describe('a response', () => {
 describe('an abort', () => {
   it('rejects at once, tells how much was sent, and closes the connection', async () => {
     await using server = await scripted(() => {});
-    const transport = httpTransport({ clock: systemClock });
     const reason = new Error('enough');
     const controller = new AbortController();
-    const sending = transport(post(server.url, streamed([Buffer.from('abc')]), 3), controller.signal);
+    const sending = transport(postAbc(server.url), controller.signal);
     await until(() => server.requests.length === 1);
     controller.abort(reason);
     await expect(sending).rejects.toMatchObject({ sent: 'all', cause: reason });
@@ -280,7 +275,7 @@ describe('a time limit', () => {
         received += data;
       });
     });
-    const sending = httpTransport({ clock })(post(server.url, streamed([Buffer.from('abc')]), 3), never);
+    const sending = httpTransport({ clock })(postAbc(server.url), never);
     const outcome = expect(sending).rejects.toMatchObject({ sent: 'all', timedOut: true });
     await until(() => received === 'abc');
     await systemClock.sleep(20);
@@ -355,7 +350,7 @@ describe('a time limit', () => {
     const transport = httpTransport({ clock });
     await text((await transport(get(server.url), never)).body);
     (await transport(get(server.url), never)).destroy();
-    await text((await transport(post(server.url, streamed([Buffer.from('abc')]), 3), never)).body);
+    await text((await transport(postAbc(server.url), never)).body);
     expect(clock.sleepers.size).toBe(0);
   });
 });
@@ -374,7 +369,7 @@ describe('a request', () => {
     await using server = await scripted((_, response) => response.end('inside'));
     const url = new URL(server.url);
     url.hostname = host;
-    const sending = httpTransport({ clock: systemClock })({ ...get(url), reach }, never);
+    const sending = transport({ ...get(url), reach }, never);
     await expect(sending).rejects.toThrow(ForbiddenAddressError);
     expect(server.connections).toBe(0);
   });
@@ -383,7 +378,7 @@ describe('a request', () => {
     await using server = await scripted((_, response) => response.end('inside'));
     const url = new URL(server.url);
     url.hostname = host;
-    const { body } = await httpTransport({ clock: systemClock })({ ...get(url), reach: 'machine' }, never);
+    const { body } = await transport({ ...get(url), reach: 'machine' }, never);
     expect(await text(body)).toBe('inside');
   });
 });
