@@ -95,15 +95,6 @@ describe('a listing of outputs that is', () => {
     return [world, await onlyReceipt(world)];
   }
 
-  it('cut off is never called a success', async () => {
-    const world = await running();
-    answering(world, 'listOutputs', saying('{"outputs":[{"id":"1"},{"id":"2"}],"total":5}'));
-    await world.settle();
-    const receipt = await onlyReceipt(world);
-    expect(receipt).toMatchObject({ status: 'failed', failure: { code: 'timed-out' } });
-    expect(receipt.failure?.message).toContain('not all outputs can be listed');
-  });
-
   it('one of an unusable id beside a good one loses only that one, by name', async () => {
     const [world, receipt] = await collected([{ asset_id: 'x'.repeat(10_000) }, { asset_id: 'good' }]);
     expect(receipt).toMatchObject({

@@ -151,13 +151,6 @@ describe('an upload with overrides in its metadata', () => {
     expect(made?.additional).toMatchObject({ flowdrop: { pipeline: 'test', generation: 1 } });
     expect((await onlyReceipt(world)).status).toBe('succeeded');
   });
-
-  it.each(['{', '[]', 'x'.repeat(1_900)])('is sent if its route allows no overrides: %s', async (value) => {
-    const world = await worldWithSockets();
-    await world.upload('a', 'x', { Metadata: { 'flow-parameters': value } });
-    await world.settle();
-    expect((await onlyReceipt(world)).status).toBe('succeeded');
-  });
 });
 
 describe('an upload of a size', () => {
