@@ -137,6 +137,9 @@ describe('an asset that comes as', () => {
     ['something forbidden', () => ({ status: 403 }), 'forbidden'],
     ['gzip', () => zipped('asset', 'text/plain'), 'damaged-asset'],
     ['bytes without end', () => ({ status: 200, body: endless('x') }), 'asset-too-large'],
+    ['JSON without end', () => saying(endless('{"a":[')), 'asset-too-large'],
+    ['a media type without end', () => saying(after('{"data":"data:', 'x')), 'damaged-asset'],
+    ['a tail without end', () => saying(after('{"data":"data:,a"', ' ')), 'damaged-asset'],
     ['base64 without end', () => saying(after('{"data":"data:;base64,', 'AAAA')), 'asset-too-large'],
     ['escapes without end', () => saying(after('{"data":"data:;base64,', '\\n')), 'out-of-time'],
   ];
