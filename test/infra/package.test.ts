@@ -182,25 +182,10 @@ describe('the package', () => {
         join(app, 'wrong.ts'),
         program(`routes: [{ name: 'a', template: 't' }], settings: { atemptsMax: 3 }`),
       );
-      const compile = (file: string) =>
-        run(
-          here('../../node_modules/.bin/tsc'),
-          [
-            '--noEmit',
-            '--strict',
-            '--module',
-            'nodenext',
-            '--target',
-            'esnext',
-            '--types',
-            '',
-            '--skipLibCheck',
-            'false',
-            file,
-          ],
-          app,
-        );
-      expect(() => compile('right.ts')).not.toThrow();
+      const options = ['--noEmit', '--strict', '--module', 'nodenext', '--target', 'esnext', '--types', ''];
+      // Right and wrong in one run: nearly all of it goes into the types of CDK.
+      const compile = (...files: string[]) =>
+        run(here('../../node_modules/.bin/tsc'), [...options, '--skipLibCheck', 'false', ...files], app);
       const script = (query: string) => `
         import { connectStack, type Listed, list, type PipelineStatus, status } from 'flowdrop/operations';
         const signal = new AbortController().signal;
@@ -210,12 +195,13 @@ describe('the package', () => {
         export const state: PipelineStatus | { kind: string } = await status(undefined, deployment, signal);`;
       writeFileSync(join(app, 'right-script.ts'), script(`{ state: 'failed', since: 0 }`));
       writeFileSync(join(app, 'wrong-script.ts'), script(`{ state: 'faild' }`));
-      expect(() => compile('right-script.ts')).not.toThrow();
-      expect(() => compile('wrong-script.ts')).toThrow(
-        expect.objectContaining({ stdout: expect.stringContaining('\'"faild"\' is not assignable') }),
+      expect(() => compile('right.ts', 'wrong.ts')).toThrow(
+        expect.objectContaining({ stdout: expect.stringMatching(/^wrong\.ts\(.*'atemptsMax' does not exist.*\n$/) }),
       );
-      expect(() => compile('wrong.ts')).toThrow(
-        expect.objectContaining({ stdout: expect.stringContaining("'atemptsMax' does not exist") }),
+      expect(() => compile('right-script.ts', 'wrong-script.ts')).toThrow(
+        expect.objectContaining({
+          stdout: expect.stringMatching(/^wrong-script\.ts\(.*'"faild"' is not assignable.*\n$/),
+        }),
       );
     },
     MANY_PROCESSES_TIMEOUT_MS,
