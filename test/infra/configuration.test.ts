@@ -6,25 +6,17 @@ import { describe, expect, it, onTestFinished } from 'vitest';
 import { ConfigurationError } from '../../functions/base/validation.ts';
 import { readConfiguration } from '../../infra/configuration.ts';
 import { RETENTION_DAYS } from '../../infra/deployment.ts';
-import { FlowdropStack } from '../../infra/flowdrop-stack.ts';
-import { synthesise } from './synthesis.ts';
 
 const TRACKED = { baseUrl: 'https://flows.example.com', routes: [{ name: 'all', template: 'tracked' }] };
 const OWN = { ...TRACKED, pipeline: 'models', settings: { attemptsMax: 3, inboxPrefix: 'in/' } };
 
-function folderWith(files: Readonly<Record<string, string>>): string {
+const read = (files: Readonly<Record<string, object | string>>, stage?: string) => {
   const dir = mkdtempSync(join(tmpdir(), 'flowdrop-configuration-'));
   onTestFinished(() => rmSync(dir, { recursive: true }));
-  for (const [name, text] of Object.entries(files)) writeFileSync(join(dir, name), text);
-  return dir;
-}
-
-const read = (files: Readonly<Record<string, object | string>>, stage?: string) => {
-  const texts = Object.entries(files).map(([name, file]) => [
-    name,
-    typeof file === 'string' ? file : JSON.stringify(file),
-  ]);
-  return readConfiguration({ dir: folderWith(Object.fromEntries(texts)), stage, context: TRACKED });
+  for (const [name, file] of Object.entries(files)) {
+    writeFileSync(join(dir, name), typeof file === 'string' ? file : JSON.stringify(file));
+  }
+  return readConfiguration({ dir, stage, context: TRACKED });
 };
 
 it('knows the retention of logs that CDK knows, without CDK', () => {
@@ -44,11 +36,7 @@ describe('the configuration', () => {
   });
 
   it('of a stage has the members of its file, and its name in that of the pipeline', () => {
-    const production = {
-      settings: { attemptsMax: 9 },
-      routes: [],
-      deployment: { terminationProtection: true },
-    };
+    const production = { settings: { attemptsMax: 9 }, routes: [], deployment: { terminationProtection: true } };
     const { value, source } = read({ 'flowdrop.json': OWN, 'flowdrop.production.json': production }, 'production');
     expect(value).toEqual({
       ...OWN,
@@ -77,48 +65,5 @@ describe('the configuration', () => {
   ])('is refused if %s', (_, files, stage, message) => {
     expect(() => read(files, stage)).toThrow(ConfigurationError);
     expect(() => read(files, stage)).toThrow(message);
-  });
-
-  it('of two stages makes two stacks with nothing in common, and one cannot be deleted by accident', () => {
-    const dir = folderWith({
-      'flowdrop.json': JSON.stringify(OWN),
-      'flowdrop.dev.json': '{}',
-      'flowdrop.production.json': '{"deployment": {"terminationProtection": true, "outputParameters": true}}',
-    });
-    const [dev, production] = ['dev', 'production'].map((stage) => {
-      let isProtected: boolean | undefined;
-      const { template } = synthesise((app) => {
-        const { value } = readConfiguration({ dir, stage, context: TRACKED });
-        const stack = new FlowdropStack(app, stage, { context: value });
-        isProtected = stack.terminationProtection;
-        return stack;
-      });
-      const names = Object.values(template.findResources('AWS::Lambda::Function')).map(
-        ({ Properties }) => Properties.FunctionName,
-      );
-      const parameters = Object.values(template.findResources('AWS::SSM::Parameter')).map(
-        ({ Properties }) => Properties.Name,
-      );
-      return { isProtected, names: names.sort(), parameters: parameters.sort() };
-    });
-    expect(dev).toEqual({
-      isProtected: false,
-      names: ['models-dev-collect-outputs', 'models-dev-create-flow'],
-      parameters: [],
-    });
-    expect(production).toEqual({
-      isProtected: true,
-      names: ['models-production-collect-outputs', 'models-production-create-flow'],
-      parameters: [
-        'CollectFunction',
-        'DeadLetterQueue',
-        'Inbox',
-        'Ledger',
-        'Queue',
-        'Results',
-        'TokenSecret',
-        'UploadMapping',
-      ].map((name) => `/models-production/${name}`),
-    });
   });
 });

@@ -1,18 +1,29 @@
 import type { App } from 'aws-cdk-lib';
 import { Match } from 'aws-cdk-lib/assertions';
 import { describe, expect, it } from 'vitest';
-import type { ConfigurationError } from '../../functions/base/validation.ts';
+import { parseStackContext } from '../../infra/deployment.ts';
 import { FlowdropStack } from '../../infra/flowdrop-stack.ts';
+import { messagesOf } from '../settings/fixtures.ts';
 import { lineOf, permissionsOf } from './policies.ts';
-import { CONTEXT, synthesise } from './synthesis.ts';
-
-const KEY_ARN = 'arn:aws:kms:eu-central-1:123456789012:key/01234567-89ab-cdef-0123-456789abcdef';
+import { CONTEXT, KEY_ARN, keyArnOf, synthesise } from './synthesis.ts';
+import { resources } from './template.ts';
 
 const minimal = { baseUrl: 'https://service.example.com', routes: [{ name: 'all', template: 'a template' }] };
 
 const stackOf = (context: unknown) => (app: App) => new FlowdropStack(app, 'flowdrop', { context });
 const deployed = (deployment: object) =>
   synthesise(stackOf({ ...minimal, deployment: { alarmEmail: 'ops@example.com', ...deployment } }));
+
+const OUTPUTS = [
+  'CollectFunction',
+  'DeadLetterQueue',
+  'Inbox',
+  'Ledger',
+  'Queue',
+  'Results',
+  'TokenSecret',
+  'UploadMapping',
+];
 
 describe('the stack of cdk.json as it is shipped', () => {
   const { template, findings, messages } = synthesise(stackOf(CONTEXT.flowdrop));
@@ -44,17 +55,7 @@ describe('the stack of cdk.json as it is shipped', () => {
   });
 
   it('has outputs for its resources', () => {
-    const outputs = Object.keys(template.findOutputs('*'));
-    expect(outputs.sort()).toEqual([
-      'CollectFunction',
-      'DeadLetterQueue',
-      'Inbox',
-      'Ledger',
-      'Queue',
-      'Results',
-      'TokenSecret',
-      'UploadMapping',
-    ]);
+    expect(Object.keys(template.findOutputs('*')).sort()).toEqual(OUTPUTS);
   });
 });
 
@@ -67,89 +68,75 @@ describe('a route that is most likely a mistake', () => {
   });
 });
 
+describe('the deployment in the context', () => {
+  const many = Object.fromEntries(Array.from({ length: 50 }, (_, i) => [`tag${i}`, 'x']));
+
+  it.each<[object, string]>([
+    [{ vpc: { id: 'my-vpc', subnetIds: ['subnet-0'] } }, 'vpc.id: expected the id of a VPC, got "my-vpc"'],
+    [{ vpc: { id: 'vpc-0', subnetIds: [] } }, 'vpc.subnetIds: expected at least one subnet, got []'],
+    [{ logRetentionDays: 2 }, 'logRetentionDays: expected one of 1, 3'],
+    [{ inbox: 'a' }, 'inbox: unknown, expected only inboxBucket'],
+    [
+      { tags: { 'AWS:team': 'models' } },
+      'tags.AWS:team: expected a name of at most 128 letters, digits, spaces and _.:/=+-@ that does not start with "aws:"',
+    ],
+    [
+      { tags: { team: 'm'.repeat(257) } },
+      'tags.team: expected 1 to 256 letters, digits, spaces and _.:/=+-@, got "mmm',
+    ],
+    [{ tags: { reviewed: '' } }, 'tags.reviewed: expected 1 to 256 letters, digits, spaces and _.:/=+-@, got ""'],
+    [{ tags: many }, 'tags: expected at most 49, got 50'],
+    [
+      { inboxKeyArn: KEY_ARN },
+      'inboxKeyArn: expected inboxBucket as well, because the key is its key; new resources are encrypted with encryptionKeyArn',
+    ],
+    [
+      { resultsAccount: '111111111111' },
+      'resultsAccount: expected resultsBucket as well, because the account is its owner; new resources belong to the account of the deployment',
+    ],
+    [
+      { inboxBucket: 'their-inbox', inboxAccount: 111111111111 },
+      'inboxAccount: expected the 12 digits of an account, got 111111111111',
+    ],
+    [
+      { inboxBucket: 'both', inboxAccount: '111111111111', resultsBucket: 'both' },
+      'resultsAccount: expected the inboxAccount, because both are one bucket, but it is missing',
+    ],
+    [
+      { tokenSecret: 'flows/token', tokenKeyArn: 'alias/theirs' },
+      'tokenKeyArn: expected the ARN of a key, got "alias/theirs"',
+    ],
+    [{ versionRetentionDays: 0 }, 'versionRetentionDays: expected a whole number from 1 to 3650, got 0'],
+    [
+      { versionRetentionDays: 35, ledgerBucket: 'their-ledger', resultsBucket: 'theirs' },
+      'versionRetentionDays: expected only with a new ledger or new results; the versions of buckets of your own are yours to set',
+    ],
+    [
+      { alarmEmail: 'ops@example.com', alarmTopicArn: 'arn:aws:sns:eu-central-1:123456789012:pages' },
+      'alarmEmail: expected no alarmTopicArn as well',
+    ],
+  ])('%j is rejected with what to write instead', (deployment, message) => {
+    expect(() => parseStackContext({ ...minimal, deployment })).toThrow(`flowdrop.deployment.${message}`);
+  });
+
+  it('is rejected if its buckets would make an upload of every result', () => {
+    const deployment = { inboxBucket: 'one-bucket', resultsBucket: 'one-bucket' };
+    expect(() => parseStackContext({ ...minimal, deployment })).toThrow(
+      'flowdrop.deployment: inbox and results are one bucket, one-bucket, so every result would become an upload',
+    );
+  });
+});
+
 describe('the context', () => {
-  it.each([
-    [undefined, 'flowdrop: expected an object with baseUrl and routes, such as {"baseUrl": "https://'],
-    [{ ...minimal, routes: [] }, 'flowdrop.routes: expected a list of 1 to 200 routes, got []'],
-    [
-      { ...minimal, routes: [minimal.routes[0], { name: 'b', template: 't', suffixes: [5] }] },
-      /flowdrop\.routes\[1\]\.suffixes\[0\]: expected a suffix .*, got 5/,
-    ],
-    [
-      { ...minimal, deployment: { vpc: { id: 'my-vpc', subnetIds: [] } } },
-      /flowdrop\.deployment\.vpc\.id: expected the id of a VPC, got "my-vpc"\n- flowdrop\.deployment\.vpc\.subnetIds: expected at least one subnet/,
-    ],
-    [{ ...minimal, deployment: { removalPolicy: 'snapshot' } }, 'flowdrop.deployment.removalPolicy: expected "retain"'],
-    [{ ...minimal, deployment: { logRetentionDays: 2 } }, 'flowdrop.deployment.logRetentionDays: expected one of 1, 3'],
-    [{ ...minimal, deployment: { inbox: 'a' } }, 'flowdrop.deployment.inbox: unknown, expected only inboxBucket'],
-    [
-      { ...minimal, deployment: { maxConcurrency: 1 } },
-      'flowdrop.deployment.maxConcurrency: expected a whole number from 2 to 1000, got 1',
-    ],
-    [
-      { ...minimal, deployment: { tags: { 'AWS:team': 'models' } } },
-      'flowdrop.deployment.tags.AWS:team: expected a name of at most 128 letters, digits, spaces and _.:/=+-@ that does not start with "aws:"',
-    ],
-    [
-      { ...minimal, deployment: { tags: { team: 'm'.repeat(257) } } },
-      'flowdrop.deployment.tags.team: expected 1 to 256 letters, digits, spaces and _.:/=+-@, got "mmm',
-    ],
-    [
-      { ...minimal, deployment: { tags: Object.fromEntries(Array.from({ length: 50 }, (_, i) => [`tag${i}`, 'x'])) } },
-      'flowdrop.deployment.tags: expected at most 49, got 50',
-    ],
-    [
-      { ...minimal, deployment: { tags: { reviewed: '' } } },
-      'flowdrop.deployment.tags.reviewed: expected 1 to 256 letters, digits, spaces and _.:/=+-@, got ""',
-    ],
-    [
-      { ...minimal, deployment: { inboxKeyArn: KEY_ARN } },
-      'flowdrop.deployment.inboxKeyArn: expected inboxBucket as well, because the key is its key; new resources are encrypted with encryptionKeyArn',
-    ],
-    [
-      { ...minimal, deployment: { resultsAccount: '111111111111' } },
-      'flowdrop.deployment.resultsAccount: expected resultsBucket as well, because the account is its owner; new resources belong to the account of the deployment',
-    ],
-    [
-      { ...minimal, deployment: { inboxBucket: 'their-inbox', inboxAccount: 111111111111 } },
-      'flowdrop.deployment.inboxAccount: expected the 12 digits of an account, got 111111111111',
-    ],
-    [
-      { ...minimal, deployment: { inboxBucket: 'both', inboxAccount: '111111111111', resultsBucket: 'both' } },
-      'flowdrop.deployment.resultsAccount: expected the inboxAccount, because both are one bucket, but it is missing',
-    ],
-    [
-      { ...minimal, deployment: { tokenSecret: 'flows/token', tokenKeyArn: 'alias/theirs' } },
-      'flowdrop.deployment.tokenKeyArn: expected the ARN of a key, got "alias/theirs"',
-    ],
-    [
-      { ...minimal, deployment: { versionRetentionDays: 0 } },
-      'flowdrop.deployment.versionRetentionDays: expected a whole number from 1 to 3650, got 0',
-    ],
-    [
-      { ...minimal, deployment: { versionRetentionDays: 35, ledgerBucket: 'their-ledger', resultsBucket: 'theirs' } },
-      'flowdrop.deployment.versionRetentionDays: expected only with a new ledger or new results; the versions of buckets of your own are yours to set',
-    ],
-  ])('%j is rejected with what to write instead', (context, message) => {
-    expect(() => synthesise(stackOf(context))).toThrow(message);
+  it('that is missing is rejected with an example', () => {
+    expect(() => parseStackContext(undefined)).toThrow('flowdrop: expected an object with baseUrl and routes, such as');
   });
 
   it('gets all issues in one error, those of the functions and those of the deployment', () => {
-    const deployment = {
-      maxConcurrency: 1,
-      collectors: 65,
-      batchWindowSeconds: 301,
-      removalPolicy: 'keep',
-      vpc: 'mine',
-    };
+    const ranges = { maxConcurrency: 1, collectors: 65, batchWindowSeconds: 301 };
+    const deployment = { ...ranges, removalPolicy: 'keep', vpc: 'mine' };
     const context = { baseUrl: 'http://service.example.com', settings: { attemptsMax: 0 }, deployment };
-    let issues: readonly string[] = [];
-    try {
-      synthesise(stackOf(context));
-    } catch (error) {
-      issues = (error as ConfigurationError).issues;
-    }
-    expect(issues).toEqual([
+    expect(messagesOf(() => synthesise(stackOf(context)))).toEqual([
       'flowdrop.baseUrl: expected https:, or http: on a loopback host, got http://service.example.com',
       'flowdrop.routes: expected a list of 1 to 200 routes, but it is missing',
       'flowdrop.settings.attemptsMax: expected a whole number of attempts from 1 to 100, got 0',
@@ -184,7 +171,28 @@ describe('a deployment', () => {
       ({ Properties }) => Properties.AlarmActions,
     );
     expect(new Set(actions)).toEqual(new Set(Object.values(topics)));
-    expect(() => deployed(topics)).toThrow('flowdrop.deployment.alarmEmail: expected no alarmTopicArn as well');
+  });
+
+  it('is protected from deletion, and has its outputs as parameters, only if that is set', () => {
+    const protectedAndRead = (deployment: object) => {
+      let isProtected: boolean | undefined;
+      const { template } = synthesise((app) => {
+        const stack = stackOf({ ...minimal, deployment })(app);
+        isProtected = stack.terminationProtection;
+        return stack;
+      });
+      return [
+        isProtected,
+        resources(template, 'AWS::SSM::Parameter')
+          .map(({ Name }) => Name)
+          .sort(),
+      ];
+    };
+    expect(protectedAndRead({})).toEqual([false, []]);
+    expect(protectedAndRead({ terminationProtection: true, outputParameters: true })).toEqual([
+      true,
+      OUTPUTS.map((name) => `/flowdrop/${name}`),
+    ]);
   });
 
   it('uses the existing resources that it names', () => {
@@ -241,30 +249,28 @@ describe('a deployment', () => {
       ledgerAccount: '333333333333',
     });
     for (const role of ['CreateFlowRole', 'CollectOutputsRole']) {
-      const lines = permissionsOf(template, role).map(lineOf);
-      const owned = lines.filter((line) => line.startsWith('s3:'));
-      const suffix = (name: string, owner: string) =>
-        owned
-          .filter((line) => line.includes(name))
-          .every((line) => line.endsWith(`ResourceAccount StringEquals ${owner}`));
-      expect(owned.length).toBeGreaterThan(9);
-      expect(suffix('their-inbox', '111111111111')).toBe(true);
-      expect(suffix('their-results', '222222222222')).toBe(true);
-      expect(suffix('their-ledger', '333333333333')).toBe(true);
+      const owned = permissionsOf(template, role)
+        .filter(({ action }) => action.startsWith('s3:'))
+        .map(({ resource, conditions }) => [
+          resource.split(/[:/]+/)[3],
+          conditions.StringEquals?.['aws:ResourceAccount'],
+        ]);
+      expect(new Set(owned.map(String))).toEqual(
+        new Set(['their-inbox,111111111111', 'their-results,222222222222', 'their-ledger,333333333333']),
+      );
     }
   });
 
   it.each(['flows/token', 'arn:aws:secretsmanager:eu-central-1:123456789012:secret:flows/token-AbCdEf'])(
     'lets the functions use each key for its resource only: with the secret %s',
     (tokenSecret) => {
-      const keyArn = (name: string) => `arn:aws:kms:eu-central-1:123456789012:key/${name}`;
       const { template, findings } = deployed({
         inboxBucket: 'their-inbox',
-        inboxKeyArn: keyArn('inbox-key'),
+        inboxKeyArn: keyArnOf('inbox-key'),
         resultsBucket: 'their-results',
-        resultsKeyArn: keyArn('results-key'),
+        resultsKeyArn: keyArnOf('results-key'),
         tokenSecret,
-        tokenKeyArn: keyArn('token-key'),
+        tokenKeyArn: keyArnOf('token-key'),
       });
       expect(findings).toEqual([]);
       const used = (role: string) =>
@@ -273,30 +279,34 @@ describe('a deployment', () => {
           .map(({ action, resource }) => `${action} ${resource}`)
           .sort();
       expect(used('CreateFlowRole')).toEqual([
-        `kms:Decrypt ${keyArn('inbox-key')}`,
-        `kms:Decrypt ${keyArn('results-key')}`,
-        `kms:Decrypt ${keyArn('token-key')}`,
-        `kms:GenerateDataKey ${keyArn('results-key')}`,
+        `kms:Decrypt ${keyArnOf('inbox-key')}`,
+        `kms:Decrypt ${keyArnOf('results-key')}`,
+        `kms:Decrypt ${keyArnOf('token-key')}`,
+        `kms:GenerateDataKey ${keyArnOf('results-key')}`,
       ]);
       expect(used('CollectOutputsRole')).toEqual([
-        `kms:Decrypt ${keyArn('results-key')}`,
-        `kms:Decrypt ${keyArn('token-key')}`,
-        `kms:GenerateDataKey ${keyArn('results-key')}`,
+        `kms:Decrypt ${keyArnOf('results-key')}`,
+        `kms:Decrypt ${keyArnOf('token-key')}`,
+        `kms:GenerateDataKey ${keyArnOf('results-key')}`,
       ]);
     },
   );
 
-  it('with an existing key warns once for each service of the statement that its policy needs', () => {
-    const { findings, messages } = deployed({
-      encryptionKeyArn: 'arn:aws:kms:eu-central-1:123456789012:key/01234567-89ab-cdef-0123-456789abcdef',
-    });
+  it.each([
+    ['a new inbox', {}, ['"cloudwatch.amazonaws.com"', '"s3.amazonaws.com"', '"logs."']],
+    [
+      'an existing inbox',
+      { inboxBucket: 'their-inbox' },
+      ['"cloudwatch.amazonaws.com"', '"events.amazonaws.com"', '"logs."'],
+    ],
+  ])('with an existing key and %s warns once for each service that its policy must name', (_, inbox, services) => {
+    const { findings, messages } = deployed({ encryptionKeyArn: KEY_ARN, ...inbox });
     expect(findings).toEqual([]);
     const warnings = messages.filter((message) =>
       message.startsWith('This app cannot change the policy of the encryption key'),
     );
     expect(warnings).toHaveLength(3);
-    for (const service of ['"cloudwatch.amazonaws.com"', '"s3.amazonaws.com"', '"logs."']) {
-      expect(warnings.join()).toContain(service);
-    }
+    for (const service of services) expect(warnings.join()).toContain(service);
+    expect(warnings.join()).toContain('["kms:Decrypt","kms:GenerateDataKey*"]');
   });
 });

@@ -15,7 +15,18 @@ import { readConfiguration } from '../../infra/configuration.ts';
 import { parseStackContext } from '../../infra/deployment.ts';
 import type { FlowPipelineProps } from '../../infra/flow-pipeline-props.ts';
 import { FlowdropStack } from '../../infra/flowdrop-stack.ts';
-import { defaultPipeline, existingVpc, type Synthesis, synthesise, synthesisePipeline } from './synthesis.ts';
+import {
+  bucketsOf,
+  defaultPipeline,
+  existingKey,
+  existingVpc,
+  KEY_ARN,
+  keyArnOf,
+  oneBucket,
+  type Synthesis,
+  synthesise,
+  synthesisePipeline,
+} from './synthesis.ts';
 import { resources } from './template.ts';
 
 type Option = (stack: Stack) => Partial<FlowPipelineProps>;
@@ -44,47 +55,25 @@ const OPTIONS: readonly Readonly<Record<string, Option>>[] = [
   {
     'an existing inbox': (stack) => ({ inboxBucket: Bucket.fromBucketName(stack, 'Inbox', 'existing-inbox') }),
     'an existing inbox and existing results, with a key': (stack) => {
-      const encryptionKey = Key.fromKeyArn(stack, 'TheirKey', 'arn:aws:kms:eu-central-1:123456789012:key/their-key');
+      const encryptionKey = existingKey(stack, keyArnOf('their-key'));
       const bucket = (name: string) => Bucket.fromBucketAttributes(stack, name, { bucketName: name, encryptionKey });
       return { inboxBucket: bucket('their-inbox'), resultsBucket: bucket('their-results') };
     },
-    'one bucket for inbox and results': (stack) => {
-      const bucket = Bucket.fromBucketName(stack, 'Both', 'existing-bucket');
-      const settings = { inboxPrefix: 'in/', resultsPrefix: 'out/' };
-      return { inboxBucket: bucket, resultsBucket: bucket, settings };
-    },
-    'an inbox and results of another account': (stack) => {
-      const bucket = (bucketName: string) =>
-        Bucket.fromBucketAttributes(stack, bucketName, { bucketName, account: '111111111111' });
-      return { inboxBucket: bucket('far-inbox'), resultsBucket: bucket('far-results') };
-    },
+    'one bucket for inbox and results': oneBucket,
+    'an inbox and results of another account': bucketsOf('111111111111'),
     'existing results': (stack) => ({ resultsBucket: Bucket.fromBucketName(stack, 'Results', 'their-results') }),
     'prefixes in new buckets': () => ({ settings: { inboxPrefix: 'a/b/', resultsPrefix: 'c/' } }),
   },
   {
     'a key of the app': (stack) => ({ encryptionKey: new Key(stack, 'Key', { enableKeyRotation: true }) }),
-    'an existing key': (stack) => {
-      for (const service of ['logs', 's3', 'events']) {
-        Validations.of(stack).acknowledge({
-          id: `flowdrop:key-policy-${service}`,
-          reason: 'This stack is not deployed.',
-        });
-      }
-      return {
-        encryptionKey: Key.fromKeyArn(
-          stack,
-          'Key',
-          'arn:aws:kms:eu-central-1:123456789012:key/01234567-89ab-cdef-0123-456789abcdef',
-        ),
-      };
-    },
+    'an existing key': (stack) => ({ encryptionKey: existingKey(stack) }),
   },
   {
     'a secret given by its name': (stack) => ({ tokenSecret: Secret.fromSecretNameV2(stack, 'Secret', 'flows/token') }),
     'a secret with a key': (stack) => ({
       tokenSecret: Secret.fromSecretAttributes(stack, 'Secret', {
         secretPartialArn: 'arn:aws:secretsmanager:eu-central-1:123456789012:secret:token',
-        encryptionKey: Key.fromKeyArn(stack, 'TokenKey', 'arn:aws:kms:eu-central-1:123456789012:key/token-key'),
+        encryptionKey: existingKey(stack, keyArnOf('token-key')),
       }),
     }),
     'a secret given by its ARN': (stack) => ({
@@ -146,7 +135,7 @@ const SETTINGS: readonly Readonly<Record<string, object>>[] = [
   { outputParameters: { outputParameters: true } },
   { terminationProtection: { terminationProtection: true } },
   { tags: { tags: { team: 'models' } } },
-  { encryptionKeyArn: { encryptionKeyArn: arn('kms', 'key/01234567-89ab-cdef-0123-456789abcdef') } },
+  { encryptionKeyArn: { encryptionKeyArn: KEY_ARN } },
   {
     'buckets of other accounts': {
       inboxBucket: 'far-inbox',

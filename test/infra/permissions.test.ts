@@ -9,7 +9,7 @@ import type { FlowPipelineProps } from '../../infra/flow-pipeline-props.ts';
 import { Deployment, NETWORK_ACTIONS, type Part, type RecordedCall } from './calls.ts';
 import { ACCOUNT, idleOf, isAllowed, lineOf, REGION, refusedOf, resolve } from './policies.ts';
 import { recordCalls } from './recorded-calls.ts';
-import { existingVpc, synthesisePipeline } from './synthesis.ts';
+import { bucketsOf, existingKey, existingVpc, KEY_ARN, keyArnOf, oneBucket, synthesisePipeline } from './synthesis.ts';
 
 let recorded: readonly RecordedCall[];
 beforeAll(async () => {
@@ -27,29 +27,26 @@ interface Variant {
 
 /** Keys of existing resources. */
 const KEY_ARNS = {
-  all: `arn:aws:kms:${REGION}:${ACCOUNT}:key/01234567-89ab-cdef-0123-456789abcdef`,
-  inbox: `arn:aws:kms:${REGION}:${ACCOUNT}:key/11111111-89ab-cdef-0123-456789abcdef`,
-  results: `arn:aws:kms:${REGION}:${ACCOUNT}:key/22222222-89ab-cdef-0123-456789abcdef`,
-  token: `arn:aws:kms:${REGION}:${ACCOUNT}:key/33333333-89ab-cdef-0123-456789abcdef`,
-};
-const existingKey = (stack: Stack, of: keyof typeof KEY_ARNS) => {
-  for (const service of ['logs', 's3', 'events']) {
-    Validations.of(stack).acknowledge({ id: `flowdrop:key-policy-${service}`, reason: 'This stack is not deployed.' });
-  }
-  return Key.fromKeyArn(stack, `key of ${of}`, KEY_ARNS[of]);
+  all: KEY_ARN,
+  inbox: keyArnOf('inbox'),
+  results: keyArnOf('results'),
+  token: keyArnOf('token'),
 };
 /** Two other accounts. */
-const [THEIRS, STRANGERS] = ['111111111111', '999999999999'];
+const [THEIRS, STRANGERS] = ['111111111111', '999999999999'] as const;
 const PREFIXES = { inboxPrefix: 'a/b/', resultsPrefix: 'c/' };
 const existing = (stack: Stack): Partial<FlowPipelineProps> => {
   const bucket = (of: 'inbox' | 'results') =>
-    Bucket.fromBucketAttributes(stack, of, { bucketName: `their-${of}`, encryptionKey: existingKey(stack, of) });
+    Bucket.fromBucketAttributes(stack, of, {
+      bucketName: `their-${of}`,
+      encryptionKey: existingKey(stack, KEY_ARNS[of]),
+    });
   return {
     inboxBucket: bucket('inbox'),
     resultsBucket: bucket('results'),
     tokenSecret: Secret.fromSecretAttributes(stack, 'their-token', {
       secretCompleteArn: `arn:aws:secretsmanager:${REGION}:${ACCOUNT}:secret:their/token-AbCdEf`,
-      encryptionKey: existingKey(stack, 'token'),
+      encryptionKey: existingKey(stack, KEY_ARNS.token),
     }),
   };
 };
@@ -71,23 +68,11 @@ const VARIANTS: Readonly<Record<string, Variant>> = {
       resultsBucket: Bucket.fromBucketName(stack, 'Results', 'their-results'),
     }),
   },
-  'one bucket for inbox and results': {
-    props: (stack) => {
-      const bucket = Bucket.fromBucketName(stack, 'Both', 'their-bucket');
-      return { inboxBucket: bucket, resultsBucket: bucket, settings: PREFIXES };
-    },
-  },
-  'buckets of another account': {
-    props: (stack) => {
-      const bucket = (bucketName: string) =>
-        Bucket.fromBucketAttributes(stack, bucketName, { bucketName, account: THEIRS });
-      return { inboxBucket: bucket('far-inbox'), resultsBucket: bucket('far-results') };
-    },
-    owners: { inbox: THEIRS, results: THEIRS },
-  },
+  'one bucket for inbox and results': { props: oneBucket },
+  'buckets of another account': { props: bucketsOf(THEIRS), owners: { inbox: THEIRS, results: THEIRS } },
   'a key of the app': { props: (stack) => ({ encryptionKey: new Key(stack, 'Key', { enableKeyRotation: true }) }) },
   'an existing key, and prefixes': {
-    props: (stack) => ({ encryptionKey: existingKey(stack, 'all'), settings: PREFIXES }),
+    props: (stack) => ({ encryptionKey: existingKey(stack), settings: PREFIXES }),
   },
   'existing buckets and an existing secret, each with a key': {
     props: existing,
@@ -106,7 +91,7 @@ const VARIANTS: Readonly<Record<string, Variant>> = {
       ...existing(stack),
       ...existingVpc(stack),
       name: 'another-name',
-      encryptionKey: existingKey(stack, 'all'),
+      encryptionKey: existingKey(stack),
       eventBus: EventBus.fromEventBusName(stack, 'Bus', 'theirs'),
       settings: PREFIXES,
     }),

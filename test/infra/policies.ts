@@ -116,9 +116,8 @@ function matches({ action, resource, conditions }: Permission, call: Call): bool
 const OPERATORS: Readonly<Record<string, (value: string, expected: string) => boolean>> = {
   StringEquals: (value, expected) => value === expected,
   StringLike: isLike,
-  // IAM treats these two alike.
+  // IAM takes wildcards in it too.
   ArnEquals: isLike,
-  ArnLike: isLike,
 };
 
 /** Condition keys for which the recorded calls have values. */

@@ -4,7 +4,11 @@ import { join } from 'node:path';
 import { App, Stack, Validations } from 'aws-cdk-lib';
 import { Template } from 'aws-cdk-lib/assertions';
 import { Vpc } from 'aws-cdk-lib/aws-ec2';
+import { Role, ServicePrincipal } from 'aws-cdk-lib/aws-iam';
+import { Key } from 'aws-cdk-lib/aws-kms';
+import { Bucket } from 'aws-cdk-lib/aws-s3';
 import { AwsSolutionsChecks } from 'cdk-nag';
+import type { Construct } from 'constructs';
 import { FlowPipeline } from '../../infra/flow-pipeline.ts';
 import type { FlowPipelineProps } from '../../infra/flow-pipeline-props.ts';
 
@@ -28,6 +32,34 @@ export const existingVpc = (stack: Stack) => ({
     privateSubnetRouteTableIds: ['rtb-01234567'],
   }),
 });
+
+export const keyArnOf = (id: string) => `arn:aws:kms:eu-central-1:123456789012:key/${id}`;
+/** An existing key. The checks want such an id for the key of a new resource. */
+export const KEY_ARN = keyArnOf('01234567-89ab-cdef-0123-456789abcdef');
+
+/** An existing key. The warnings of the statements that its policy needs are acknowledged. */
+export const existingKey = (stack: Stack, keyArn = KEY_ARN) => {
+  for (const service of ['logs', 's3', 'events']) {
+    Validations.of(stack).acknowledge({ id: `flowdrop:key-policy-${service}`, reason: 'This stack is not deployed.' });
+  }
+  return Key.fromKeyArn(stack, `Key ${keyArn.replace(/.*\//, '')}`, keyArn);
+};
+
+/** One existing bucket for uploads and results. */
+export const oneBucket = (stack: Stack) => {
+  const bucket = Bucket.fromBucketName(stack, 'Both', 'existing-bucket');
+  return { inboxBucket: bucket, resultsBucket: bucket, settings: { inboxPrefix: 'in/', resultsPrefix: 'out/' } };
+};
+
+/** Buckets that belong to another account. */
+export const bucketsOf = (account: string) => (stack: Stack) => {
+  const bucket = (bucketName: string) => Bucket.fromBucketAttributes(stack, bucketName, { bucketName, account });
+  return { inboxBucket: bucket('far-inbox'), resultsBucket: bucket('far-results') };
+};
+
+/** A role of an app, which can be given grants. */
+export const newRole = (scope: Construct, id: string) =>
+  new Role(scope, id, { assumedBy: new ServicePrincipal('ec2.amazonaws.com') });
 
 interface Finding {
   readonly rule: string;
