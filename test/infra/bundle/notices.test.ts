@@ -108,8 +108,8 @@ describe('the notices of a bundle with a package', () => {
     return bundling(entry, join(project, 'out'));
   }
 
-  const manifest = (name: string) =>
-    JSON.stringify({ name, version: '1.2.3', type: 'module', main: 'index.js', license: 'Apache-2.0' });
+  const manifest = (name: string, more: object = {}) =>
+    JSON.stringify({ name, version: '1.2.3', type: 'module', main: 'index.js', license: 'Apache-2.0', ...more });
 
   it('contain its NOTICE beside its licence', () => {
     const { notices } = bundleWith('a-package', {
@@ -143,13 +143,7 @@ describe('the notices of a bundle with a package', () => {
     const three = (file: string) => {
       const inside = `examples/jsm/libs/${file}`;
       return bundleWith('three', {
-        'package.json': JSON.stringify({
-          name: 'three',
-          version: '1.2.3',
-          type: 'module',
-          main: inside,
-          license: 'MIT',
-        }),
+        'package.json': manifest('three', { main: inside, license: 'MIT' }),
         LICENSE: 'The licence of three.',
         [inside]: 'export const value = Math.random();',
       });
