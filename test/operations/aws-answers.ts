@@ -1,6 +1,5 @@
-import { onTestFinished } from 'vitest';
-import { listenOnLoopback } from '../../local/loopback.ts';
 import type { Deployment } from '../../operations/deployment.ts';
+import { web } from '../support/servers.ts';
 
 export interface AnsweredDeployment {
   readonly deployment: Deployment;
@@ -13,7 +12,7 @@ export async function deploymentAt(
   answer: (body: string) => string | { readonly status: number; readonly body: string },
 ): Promise<AnsweredDeployment> {
   const asked: string[] = [];
-  const server = await listenOnLoopback(async (request, response) => {
+  const { origin } = await web(async (request, response) => {
     let sent = '';
     for await (const chunk of request) sent += chunk;
     asked.push(`${request.headers['x-amz-target'] ?? ''} ${sent}`.trim());
@@ -21,10 +20,9 @@ export async function deploymentAt(
     const { status, body } = typeof answered === 'string' ? { status: 200, body: answered } : answered;
     response.writeHead(status).end(body);
   });
-  onTestFinished(() => server.close());
   const credentials = async () => ({ accessKeyId: 'AKIAEXAMPLE', secretAccessKey: 'obviously-fake' });
   const services = ['monitoring', 'sns', 'sqs', 'kms', 'logs'];
-  const endpoints = Object.fromEntries(services.map((service) => [service, server.url]));
+  const endpoints = Object.fromEntries(services.map((service) => [service, origin]));
   const access = { region: 'eu-central-1', credentials, endpoints };
   const settings = { pipeline: 'flowdrop', queueUrl: 'https://sqs.eu-central-1.amazonaws.com/123456789012/uploads' };
   return { deployment: { access, settings } as unknown as Deployment, asked };

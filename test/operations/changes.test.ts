@@ -9,12 +9,6 @@ import { Operated, runFlowdrop } from './support.ts';
 
 const HOUR_MS = 3_600_000;
 
-async function start(...options: Parameters<typeof Operated.start>): Promise<Operated> {
-  const operated = await Operated.start(...options);
-  onTestFinished(() => operated[Symbol.asyncDispose]());
-  return operated;
-}
-
 /** The keys of all versions, delete markers included. */
 async function keys({ pipeline }: Operated, Bucket: string): Promise<readonly string[]> {
   const { Versions = [], DeleteMarkers = [] } = await pipeline.s3.send(new ListObjectVersionsCommand({ Bucket }));
@@ -24,22 +18,10 @@ async function keys({ pipeline }: Operated, Bucket: string): Promise<readonly st
 const flows = ({ pipeline }: Operated): number => pipeline.standIn?.flows.length ?? 0;
 
 describe('retry', () => {
-  it('sends a failed file again and waits for its end', async () => {
-    const operated = await start();
-    operated.refuse(422);
-    await operated.put('bad.png', 'failed');
-    operated.refuse(undefined);
-    const { code, output } = await operated.run('retry', 'bad.png', '--yes', '--wait');
-    expect(output).toBe('bad.png  succeeded, with 1 result\n');
-    expect(code).toBe(0);
-    expect((await operated.run('list', '--failed')).output).toBe('No upload is failed.\n');
-  });
-
   it('does what the command in a receipt says, by the name of the function alone', async () => {
-    const operated = await start();
-    operated.refuse(422);
-    const { id } = await operated.put('bad.png', 'failed');
-    operated.refuse(undefined);
+    const operated = await Operated.forTest();
+    await operated.putRefused('bad.png');
+    const { id } = await operated.becomes('bad.png', 'failed');
     const { endpoints, region, credentials, collectFunction } = operated.pipeline.operator;
     const variables = {
       AWS_ENDPOINT_URL_LAMBDA: endpoints.lambda,
@@ -64,13 +46,10 @@ describe('retry', () => {
   });
 
   it('of all failures with a code says how many, and does nothing without an answer', async () => {
-    const operated = await start();
-    operated.refuse(422);
-    await operated.put('one.png', 'failed');
-    await operated.put('two.png', 'failed');
+    const operated = await Operated.forTest();
+    await operated.putRefused('one.png', 'two.png');
     await operated.upload('empty.png', '');
     await operated.listsFailed(3);
-    operated.refuse(undefined);
     const words = ['retry', '--failed', '--code', 'rejected'];
 
     const unasked = await operated.run(...words);
@@ -85,10 +64,11 @@ describe('retry', () => {
     await operated.becomes('one.png', 'succeeded');
     await operated.becomes('two.png', 'succeeded');
     expect(await operated.becomes('empty.png', 'failed')).toMatchObject({ view: { generation: 1 } });
+    await operated.listsFailed(1);
   });
 
   it('of all failures skips replaced and cancelled files, and those that it cannot help', async () => {
-    const operated = await start();
+    const operated = await Operated.forTest();
     operated.refuse(422);
     await operated.put('mended.png', 'failed', 'bad content');
     const { id } = await operated.put('stays.png', 'failed');
@@ -123,7 +103,7 @@ describe('retry', () => {
 
   it('of failures by an override is tried with other parameters, which take its place', async () => {
     const routes = [{ name: 'texts', input: 'file', template: 'bytes_echo', overrides: true }] as const;
-    const operated = await start({ routes });
+    const operated = await Operated.forTest({ routes });
     await operated.upload('a.txt', 'a', { Metadata: { 'flow-parameters': 'no JSON' } });
     await operated.listsFailed(1);
     const words = ['retry', '--failed', '--code', 'invalid-override', '--yes', '--wait'];
@@ -133,10 +113,8 @@ describe('retry', () => {
   });
 
   it('is answered for although it is not known whether new flows are paused', async () => {
-    const operated = await start();
-    operated.refuse(422);
-    await operated.put('bad.png', 'failed');
-    operated.refuse(undefined);
+    const operated = await Operated.forTest();
+    await operated.putRefused('bad.png');
     // The mapping that the run names is gone.
     const file = join(operated.directory, '.flowdrop', 'run.json');
     await writeFile(file, (await readFile(file, 'utf8')).replace(/("uploadMapping":\s*)"[^"]*"/, '$1"gone"'));
@@ -145,7 +123,7 @@ describe('retry', () => {
   });
 
   it('leaves a file that succeeded, and says so', async () => {
-    const operated = await start();
+    const operated = await Operated.forTest();
     await operated.put('good.png', 'succeeded');
     expect(await operated.run('retry', 'good.png', '--yes')).toMatchObject({
       code: 1,
@@ -161,12 +139,8 @@ describe('retry', () => {
       { name: 'texts', input: 'file', template: 'bytes_echo', suffixes: ['.txt'], overrides: true },
       { name: 'pictures', input: 'file', template: 'bytes_echo' },
     ] as const;
-    const operated = await start({ routes });
-    operated.refuse(422);
-    await operated.put('bad.txt', 'failed');
-    await operated.put('bad.png', 'failed');
-    await operated.listsFailed(2);
-    operated.refuse(undefined);
+    const operated = await Operated.forTest({ routes });
+    await operated.putRefused('bad.txt', 'bad.png');
     const words = ['retry', 'bad.txt', 'bad.png', '--parameters', '{"copies":2}'];
     const unasked = await operated.run(...words);
     expect(unasked.errors).toContain('bad.png: nothing is done: its route does not allow other parameters\n');
@@ -187,7 +161,7 @@ describe('retry', () => {
   });
 
   it('asks for what it needs', async () => {
-    const operated = await start();
+    const operated = await Operated.forTest();
     expect(await operated.run('retry')).toMatchObject({
       code: 2,
       errors: expect.stringMatching(/^Name files, or add --failed for all that failed\./),
@@ -199,7 +173,7 @@ describe('retry', () => {
 
 describe('cancel', () => {
   it('ends a running file and stops its flow', async () => {
-    const operated = await start({ standIn: { flowMs: HOUR_MS } });
+    const operated = await Operated.forTest({ standIn: { flowMs: HOUR_MS } });
     await operated.put('long.png', 'running');
     const { code, output } = await operated.run('cancel', 'long.png', '--yes');
     expect({ code, output }).toEqual({ code: 0, output: 'long.png  cancelled, the service stops its flow\n' });
@@ -210,7 +184,7 @@ describe('cancel', () => {
 
 describe('collect', () => {
   it('fetches a deleted result again, without a new flow', async () => {
-    const operated = await start();
+    const operated = await Operated.forTest();
     const { view } = await operated.put('good.png', 'succeeded');
     const Key = view?.assets[0]?.key ?? '';
     await operated.pipeline.s3.send(new DeleteObjectCommand({ Bucket: RESULTS_BUCKET, Key }));
@@ -226,7 +200,7 @@ describe('collect', () => {
 
 describe('put and get', () => {
   it('upload the files of a folder, wait for them, and fetch what was made', async () => {
-    const operated = await start();
+    const operated = await Operated.forTest();
     await writeFile(join(operated.directory, 'a.png'), 'a picture');
     await writeFile(join(operated.directory, 'b.txt'), 'a text');
     await writeFile(join(operated.directory, 'c.zip'), 'nothing that a route takes');
@@ -246,7 +220,7 @@ describe('put and get', () => {
   });
 
   it('asks before it pays', async () => {
-    const operated = await start();
+    const operated = await Operated.forTest();
     await writeFile(join(operated.directory, 'a.png'), 'a picture');
     expect(await operated.run('put', 'a.png')).toMatchObject({
       code: 2,
@@ -256,7 +230,7 @@ describe('put and get', () => {
   });
 
   it('takes other parameters only where the route allows it', async () => {
-    const operated = await start();
+    const operated = await Operated.forTest();
     await writeFile(join(operated.directory, 'a.png'), 'a picture');
     await writeFile(join(operated.directory, 'b.txt'), 'a text');
     expect(await operated.run('put', 'a.png', '--parameters', '{}', '--yes')).toMatchObject({
@@ -264,24 +238,15 @@ describe('put and get', () => {
       errors: expect.stringContaining('does not allow'),
     });
     expect(await operated.run('put', 'b.txt', '--parameters', 'no JSON', '--yes')).toMatchObject({ code: 2 });
-    const { code } = await operated.run(
-      'put',
-      'b.txt',
-      '--template',
-      'bytes_echo',
-      '--parameters',
-      '{"copies":2}',
-      '--yes',
-      '--wait',
-    );
-    expect(code).toBe(0);
+    const other = ['--template', 'bytes_echo', '--parameters', '{"copies":2}'];
+    expect(await operated.run('put', 'b.txt', ...other, '--yes', '--wait')).toMatchObject({ code: 0 });
     expect(await operated.becomes('b.txt', 'succeeded')).toMatchObject({
       view: { template: 'bytes_echo', parameters: { copies: 2 } },
     });
   });
 
   it('keeps no result that is not the one of the receipt', async () => {
-    const operated = await start();
+    const operated = await Operated.forTest();
     const { view } = await operated.put('good.png', 'succeeded');
     const Key = view?.assets[0]?.key ?? '';
     await operated.pipeline.s3.send(
@@ -295,7 +260,7 @@ describe('put and get', () => {
   });
 
   it('says so if there is no receipt', async () => {
-    const operated = await start();
+    const operated = await Operated.forTest();
     expect(await operated.run('get', 'nothing.png')).toMatchObject({
       code: 1,
       output: 'There is no receipt of such a file.\n',
@@ -305,7 +270,7 @@ describe('put and get', () => {
 
 describe('forget', () => {
   it('deletes every trace of one file, and nothing of another', async () => {
-    const operated = await start();
+    const operated = await Operated.forTest();
     await operated.put('a.png', 'succeeded');
     await operated.put('a.png.png', 'succeeded');
     const { id } = await operated.becomes('a.png', 'succeeded');
@@ -325,7 +290,7 @@ describe('forget', () => {
   });
 
   it('deletes the marker of a failure too', async () => {
-    const operated = await start();
+    const operated = await Operated.forTest();
     await operated.upload('empty.png', '');
     await operated.listsFailed(1);
     expect(await operated.run('forget', 'empty.png', '--yes')).toMatchObject({ code: 0 });
@@ -333,7 +298,7 @@ describe('forget', () => {
   });
 
   it('leaves a file that is under way', async () => {
-    const operated = await start({ standIn: { flowMs: HOUR_MS } });
+    const operated = await Operated.forTest({ standIn: { flowMs: HOUR_MS } });
     await operated.put('long.png', 'running');
     expect(await operated.run('forget', 'long.png', '--yes')).toMatchObject({
       code: 1,
@@ -345,7 +310,7 @@ describe('forget', () => {
 
 describe('sweep', () => {
   it('counts, and says that nothing is missed', async () => {
-    const operated = await start();
+    const operated = await Operated.forTest();
     await operated.put('good.png', 'succeeded');
     const { code, output } = await operated.run('sweep', '--since', '2h', '--dry-run');
     expect(code).toBe(0);

@@ -1,19 +1,16 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Stack } from 'aws-cdk-lib';
-import { Role, ServicePrincipal } from 'aws-cdk-lib/aws-iam';
 import { Key } from 'aws-cdk-lib/aws-kms';
 import { Topic } from 'aws-cdk-lib/aws-sns';
 import { beforeAll, describe, expect, it } from 'vitest';
-import type { FlowPipeline } from '../../infra/flow-pipeline.ts';
 import { listenOnLoopback } from '../../local/loopback.ts';
 import { alarmsOf, examineAlarms } from '../../operations/alarms.ts';
-import type { Deployment } from '../../operations/deployment.ts';
 import { examineErrors } from '../../operations/function-logs.ts';
 import { examineNotifications } from '../../operations/notifications.ts';
 import { ACCOUNT, type Call, idleOf, isAllowed, lineOf, permissionsOf, REGION, refusedOf } from '../infra/policies.ts';
-import { synthesisePipeline } from '../infra/synthesis.ts';
-import { deployedAs, Operated, runFlowdrop, signal } from './support.ts';
+import { newRole, synthesisePipeline } from '../infra/synthesis.ts';
+import { deployedAs, Operated, runFlowdrop, signal, withEndpoints } from './support.ts';
 
 /** The commands of each grant, one after the other. Each makes calls that the others of its grant do not. */
 const COMMANDS = {
@@ -48,6 +45,10 @@ type Grant = keyof typeof COMMANDS;
 /** The names of the roles that get the grants. */
 const ROLES: Readonly<Record<Grant, string>> = { view: 'TheViewer', operate: 'TheOperator', forget: 'TheForgetter' };
 
+const arn = (service: string, name: string) => `arn:aws:${service}:${REGION}:${ACCOUNT}:${name}`;
+const STACK_ID = arn('cloudformation', 'stack/test/0123');
+const TOPIC_ARN = arn('sns', 'alarms');
+
 const recorded: Record<Grant, Map<string, Call>> = { view: new Map(), operate: new Map(), forget: new Map() };
 beforeAll(async () => {
   let grant: Grant | undefined;
@@ -77,29 +78,25 @@ beforeAll(async () => {
       return;
     }
     const { logGroupName } = JSON.parse(sent);
-    const arn = (service: string, name: string) => `arn:aws:${service}:${REGION}:${ACCOUNT}:${name}`;
-    if (logGroupName === undefined)
-      record({ action: 'cloudwatch:DescribeAlarms', resource: arn('cloudwatch', 'alarm:*') });
-    else
-      record({
-        action: 'logs:FilterLogEvents',
-        resource: arn('logs', `log-group:${deployedLog(logGroupName)}:log-stream:`),
-      });
+    record(
+      logGroupName === undefined
+        ? { action: 'cloudwatch:DescribeAlarms', resource: arn('cloudwatch', 'alarm:*') }
+        : {
+            action: 'logs:FilterLogEvents',
+            resource: arn('logs', `log-group:${deployedLog(logGroupName)}:log-stream:`),
+          },
+    );
     const alarms = [{ AlarmName: 'flowdrop-a', StateValue: 'OK', AlarmActions: [TOPIC_ARN] }];
     response.end(JSON.stringify({ MetricAlarms: alarms, events: [] }));
   });
   closing.defer(() => watch.close());
-  const watched = (deployment: Deployment): Deployment => {
-    const { access } = deployment;
-    const endpoints = { ...access.endpoints, monitoring: watch.url, sns: watch.url, logs: watch.url };
-    return { ...deployment, access: { ...access, endpoints } };
-  };
   for (grant of ['view', 'operate', 'forget'] as const) {
     const deployment = await stack.connect();
     if (grant === 'view') {
       await examineNotifications(deployment, signal);
-      await examineAlarms(await alarmsOf(watched(deployment), signal), watched(deployment), signal);
-      await examineErrors(watched(deployment), signal);
+      const watched = withEndpoints(deployment, { monitoring: watch.url, sns: watch.url, logs: watch.url });
+      await examineAlarms(await alarmsOf(watched, signal), watched, signal);
+      await examineErrors(watched, signal);
     }
     deployment.close();
     recorded[grant].set('outputs', { action: 'cloudformation:DescribeStacks', resource: STACK_ID });
@@ -110,12 +107,9 @@ beforeAll(async () => {
   }
 }, 240_000);
 
-const STACK_ID = `arn:aws:cloudformation:${REGION}:${ACCOUNT}:stack/test/0123`;
-
 /** The local names of the queues and of the function, as they are deployed. Buckets have the same names. */
 function deployed(resource: string): string {
   if (resource.startsWith('arn:')) return resource;
-  const arn = (service: string, name: string) => `arn:aws:${service}:${REGION}:${ACCOUNT}:${name}`;
   if (resource === 'collect-outputs') return arn('lambda', 'function:flowdrop-collect-outputs');
   return arn('sqs', resource === 'uploads-dead' ? DEAD_LETTERS : resource);
 }
@@ -124,10 +118,6 @@ function deployed(resource: string): string {
 const deployedLog = (name: string): string =>
   name.endsWith('create-flow') ? '/aws/lambda/flowdrop-create-flow' : '/aws/lambda/flowdrop-collect-outputs';
 
-const newRole = (pipeline: FlowPipeline, id: string) =>
-  new Role(pipeline, id, { assumedBy: new ServicePrincipal('ec2.amazonaws.com') });
-
-const TOPIC_ARN = `arn:aws:sns:${REGION}:${ACCOUNT}:alarms`;
 const TOPIC_XML = `<GetTopicAttributesResponse><GetTopicAttributesResult><Attributes><entry><key>SubscriptionsConfirmed</key>
 <value>1</value></entry><entry><key>Owner</key><value>1</value></entry></Attributes></GetTopicAttributesResult></GetTopicAttributesResponse>`;
 
@@ -138,8 +128,8 @@ const { template } = synthesisePipeline(withTopic, (pipeline) => {
   pipeline.grantForget(newRole(pipeline, ROLES.forget));
 });
 const [MAPPING = ''] = Object.keys(template.findResources('AWS::Lambda::EventSourceMapping'));
-const MAPPING_ARN = `arn:aws:lambda:${REGION}:${ACCOUNT}:event-source-mapping:${MAPPING}`;
-const CREATE_FUNCTION_ARN = `arn:aws:lambda:${REGION}:${ACCOUNT}:function:flowdrop-create-flow`;
+const MAPPING_ARN = arn('lambda', `event-source-mapping:${MAPPING}`);
+const CREATE_FUNCTION_ARN = arn('lambda', 'function:flowdrop-create-flow');
 const DEAD_LETTERS =
   Object.keys(template.findResources('AWS::SQS::Queue')).find((id) => id.includes('DeadLetters')) ?? '';
 
@@ -169,19 +159,14 @@ describe.each(Object.keys(COMMANDS) as Grant[])('the grant %s', (grant) => {
   });
 
   it('allows neither the token, nor to write to the ledger or to the results', () => {
+    const context = { 'aws:ResourceAccount': ACCOUNT };
     const harm = [
-      {
-        action: 'secretsmanager:GetSecretValue',
-        resource: `arn:aws:secretsmanager:${REGION}:${ACCOUNT}:secret:token-AbCdEf`,
-      },
-      ...['ledger/uploads/1.json', 'ledger/state/sweep.json', 'ledger/running/1', 'results/a/receipt.json'].map(
-        (key) => ({
-          action: 's3:PutObject',
-          resource: `arn:aws:s3:::${key}`,
-          context: { 'aws:ResourceAccount': ACCOUNT },
-        }),
-      ),
-      { action: 'sqs:SendMessage', resource: `arn:aws:sqs:${REGION}:${ACCOUNT}:uploads` },
+      { action: 'secretsmanager:GetSecretValue', resource: arn('secretsmanager', 'secret:token-AbCdEf') },
+      { action: 's3:PutObject', resource: 'arn:aws:s3:::ledger/uploads/1.json', context },
+      { action: 's3:PutObject', resource: 'arn:aws:s3:::ledger/state/sweep.json', context },
+      { action: 's3:PutObject', resource: 'arn:aws:s3:::ledger/running/1', context },
+      { action: 's3:PutObject', resource: 'arn:aws:s3:::results/a/receipt.json', context },
+      { action: 'sqs:SendMessage', resource: arn('sqs', 'uploads') },
     ];
     expect(harm.filter((call) => isAllowed(permissions, call))).toEqual([]);
   });
@@ -196,26 +181,15 @@ it('grantView allows reading the policy of a key of your own', () => {
   expect(permissions.filter((line) => line.startsWith('kms:GetKeyPolicy'))).toEqual(['kms:GetKeyPolicy key/key']);
 });
 
-it('only the grant to operate allows to pause, and it does not allow to have another function invoked', () => {
-  const update = (functionName: string) => ({
-    action: 'lambda:UpdateEventSourceMapping',
-    resource: MAPPING_ARN,
-    context: { 'lambda:FunctionArn': `arn:aws:lambda:${REGION}:${ACCOUNT}:function:${functionName}` },
-  });
-  const may = (grant: Grant, functionName: string) =>
-    isAllowed(permissionsOf(template, ROLES[grant]), update(functionName));
-  expect(may('operate', 'flowdrop-create-flow')).toBe(true);
-  expect(may('operate', 'another')).toBe(false);
-  expect(may('view', 'flowdrop-create-flow')).toBe(false);
-  expect(may('forget', 'flowdrop-create-flow')).toBe(false);
+it('the grant to operate does not allow to have another function invoked', () => {
+  const context = { 'lambda:FunctionArn': arn('lambda', 'function:another') };
+  const update = { action: 'lambda:UpdateEventSourceMapping', resource: MAPPING_ARN, context };
+  expect(isAllowed(permissionsOf(template, ROLES.operate), update)).toBe(false);
 });
 
-it('only the grant to forget allows to delete', () => {
-  const deletions = (grant: Grant) =>
-    permissionsOf(template, ROLES[grant]).filter(({ action }) => action.startsWith('s3:Delete'));
-  expect(deletions('view')).toEqual([]);
-  expect(deletions('operate')).toEqual([]);
-  expect(deletions('forget').map(lineOf)).toEqual([
+it('the grant to forget allows to delete versions of uploads, results and their records, and nothing else', () => {
+  const deletions = permissionsOf(template, ROLES.forget).filter(({ action }) => action.startsWith('s3:Delete'));
+  expect(deletions.map(lineOf)).toEqual([
     's3:DeleteObjectVersion inbox/*',
     's3:DeleteObjectVersion ledger/failed/*',
     's3:DeleteObjectVersion ledger/uploads/*',

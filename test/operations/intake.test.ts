@@ -1,17 +1,10 @@
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { listenOnLoopback } from '../../local/loopback.ts';
 import type { Deployment } from '../../operations/deployment.ts';
-import { doctor } from '../../operations/doctor.ts';
 import { intakeOf, pause, resume } from '../../operations/intake.ts';
-import { deployedAs, Operated, signal } from './support.ts';
+import { web } from '../support/servers.ts';
+import { checkOf, deployedAs, later, Operated, signal, withEndpoints } from './support.ts';
 
 const HOUR_MS = 3_600_000;
-
-async function start(): Promise<Operated> {
-  const operated = await Operated.start();
-  onTestFinished(() => operated[Symbol.asyncDispose]());
-  return operated;
-}
 
 /** The deployment with a Lambda that answers so for its event source mapping. */
 async function withMapping(
@@ -19,29 +12,22 @@ async function withMapping(
   answers: (method: string | undefined, count: number) => { readonly status?: number; readonly body: object },
 ): Promise<{ readonly deployment: Deployment; readonly asked: string[] }> {
   const asked: string[] = [];
-  const lambda = await listenOnLoopback(async (request, response) => {
+  const { origin } = await web(async (request, response) => {
     let sent = '';
     for await (const chunk of request) sent += chunk;
     asked.push(`${request.method} ${sent}`.trimEnd());
     const { status = 200, body } = answers(request.method, asked.length);
     response.writeHead(status).end(JSON.stringify(body));
   });
-  onTestFinished(() => lambda.close());
-  const { access } = deployment;
-  return {
-    asked,
-    deployment: { ...deployment, access: { ...access, endpoints: { ...access.endpoints, lambda: lambda.url } } },
-  };
+  return { asked, deployment: withEndpoints(deployment, { lambda: origin }) };
 }
 
 const mapping = (State: string, more: object = {}) => ({ body: { UUID: 'any', State, LastModified: 1.6e9, ...more } });
 
 describe('a paused pipeline', () => {
   it('keeps new and retried files in the queue, collects on, and loses nothing', async () => {
-    const operated = await start();
-    operated.refuse(422);
-    await operated.put('bad.png', 'failed');
-    operated.refuse(undefined);
+    const operated = await Operated.forTest();
+    await operated.putRefused('bad.png');
     const paused = await operated.run('pause');
     expect(paused.output).toMatch(/^New flows: paused since /);
     expect(paused.code).toBe(0);
@@ -79,15 +65,14 @@ describe('a paused pipeline', () => {
   });
 
   it('collects the flows that run', async () => {
-    const operated = await Operated.start({ standIn: { flowMs: 1_500 } });
-    onTestFinished(() => operated[Symbol.asyncDispose]());
+    const operated = await Operated.forTest({ standIn: { flowMs: 1_500 } });
     await operated.put('running.png', 'running');
     await operated.run('pause');
     await operated.becomes('running.png', 'succeeded');
   });
 
   it('is reached in the same way through a stack', async () => {
-    const operated = await start();
+    const operated = await Operated.forTest();
     await using stack = await deployedAs('paused', operated.pipeline);
     const deployment = await stack.connect();
     onTestFinished(() => deployment.close());
@@ -97,19 +82,16 @@ describe('a paused pipeline', () => {
   });
 
   it('is a finding of doctor: a note on the first day, then a warning, and at last a fault', async () => {
-    const operated = await start();
+    const operated = await Operated.forTest();
     await pause(operated.deployment, signal);
-    const result = async (deployment: Deployment) =>
-      (await doctor(deployment, signal)).checks.find(({ check }) => check === 'new flows');
+    const result = (deployment: Deployment) => checkOf('new flows', deployment);
     expect(await result(operated.deployment)).toEqual({
       check: 'new flows',
       result: 'note',
       what: 'The pipeline has been paused for 0 minutes: no new flows begin.',
       todo: 'Uploads wait in the queue, 14 days at most. To start new flows, run flowdrop resume.',
     });
-    const { clock } = operated.deployment;
-    const later = { ...operated.deployment, clock: { ...clock, now: () => Date.now() + 25 * HOUR_MS } };
-    expect(await result(later)).toMatchObject({
+    expect(await result(later(25 * HOUR_MS, operated.deployment))).toMatchObject({
       result: 'warning',
       what: expect.stringContaining('for 25 hours'),
       todo: expect.stringMatching(
@@ -117,8 +99,7 @@ describe('a paused pipeline', () => {
       ),
     });
 
-    const old = { ...operated.deployment, clock: { ...clock, now: () => Date.now() + 15 * 24 * HOUR_MS } };
-    expect(await result(old)).toMatchObject({
+    expect(await result(later(15 * 24 * HOUR_MS, operated.deployment))).toMatchObject({
       result: 'fault',
       todo: expect.stringMatching(/Then flowdrop sweep --since 20\S+Z submits the files that the queue has dropped\.$/),
     });
@@ -126,8 +107,7 @@ describe('a paused pipeline', () => {
     const byLambda = await withMapping(operated, (method) =>
       method === 'GET' ? mapping('Disabled', { StateTransitionReason: 'LAMBDA_INITIATED' }) : mapping('Disabled'),
     );
-    const { checks } = await doctor(byLambda.deployment, signal);
-    expect(checks.find(({ check }) => check === 'new flows')).toMatchObject({
+    expect(await result(byLambda.deployment)).toMatchObject({
       result: 'fault',
       what: 'Lambda itself turned off the event source mapping, so no new flows begin.',
     });
@@ -137,7 +117,7 @@ describe('a paused pipeline', () => {
 
 describe('pausing', () => {
   it('waits for a change that is under way, and for the end of its own, which it orders once', async () => {
-    const operated = await start();
+    const operated = await Operated.forTest();
     // The fifth is the answer to the order. The one after it is older than the order.
     const states = ['Enabling', 'Enabled', 'busy', 'Enabled', 'Disabling', 'Enabled', 'Disabling', 'Disabled'];
     const { deployment, asked } = await withMapping(operated, (_, count) => {
@@ -154,7 +134,7 @@ describe('pausing', () => {
   });
 
   it('does not undo a later change of another client', async () => {
-    const operated = await start();
+    const operated = await Operated.forTest();
     const answers = [mapping('Enabled'), mapping('Disabling', { LastModified: 1.6e9 + 1 })];
     const { deployment, asked } = await withMapping(
       operated,
@@ -167,7 +147,7 @@ describe('pausing', () => {
   });
 
   it('says so if the stack has no output for it, and the state is not known', async () => {
-    const operated = await start();
+    const operated = await Operated.forTest();
     const { operator } = operated.pipeline;
     await using stack = await deployedAs('old', operated.pipeline, { CollectFunction: operator.collectFunction });
     const deployment = await stack.connect();
@@ -179,7 +159,7 @@ describe('pausing', () => {
   });
 
   it('is an error for an operator who may not, and the state is not known', async () => {
-    const operated = await start();
+    const operated = await Operated.forTest();
     const { deployment } = await withMapping(operated, () => ({
       status: 403,
       body: { __type: 'AccessDeniedException', Message: 'not authorized to perform: lambda:GetEventSourceMapping' },

@@ -4,14 +4,16 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
 import { PutObjectCommand } from '@aws-sdk/client-s3';
-import { vi } from 'vitest';
+import { onTestFinished, vi } from 'vitest';
 import { flowdropProgram } from '../../command-line/flowdrop/program.ts';
 import { failed } from '../../command-line/flowdrop/run.ts';
 import { bundle } from '../../infra/bundle/bundle.ts';
 import { listenOnLoopback } from '../../local/loopback.ts';
 import { INBOX_BUCKET, type Pipeline, type PipelineOptions, startPipeline } from '../../local/pipeline.ts';
 import { writeRunFile } from '../../local/start/run-file.ts';
+import type { Checked } from '../../operations/checks.ts';
 import { connectLocal, connectStack, type Deployment } from '../../operations/deployment.ts';
+import { doctor } from '../../operations/doctor.ts';
 import { list } from '../../operations/list.ts';
 import type { UploadStatus } from '../../operations/status.ts';
 import { status } from '../../operations/status.ts';
@@ -69,6 +71,13 @@ export class Operated implements AsyncDisposable {
     return new Operated(pipeline, { directory, deployment, closing });
   }
 
+  /** Starts one that ends with the test. */
+  static async forTest(...options: Parameters<typeof Operated.start>): Promise<Operated> {
+    const operated = await Operated.start(...options);
+    onTestFinished(() => operated[Symbol.asyncDispose]());
+    return operated;
+  }
+
   private constructor(
     pipeline: Pipeline,
     rest: { readonly directory: string; readonly deployment: Deployment; readonly closing: AsyncDisposableStack },
@@ -120,6 +129,14 @@ export class Operated implements AsyncDisposable {
       status === undefined ? undefined : (_, { operation }) => (operation === 'createFlow' ? { status } : undefined);
   }
 
+  /** Uploads files that the service refuses, and waits until they are listed. It takes the next ones again. */
+  async putRefused(...keys: readonly string[]): Promise<void> {
+    this.refuse(422);
+    for (const key of keys) await this.put(key, 'failed');
+    await this.listsFailed(keys.length);
+    this.refuse(undefined);
+  }
+
   /** Runs a command in this process, as a user would in the working directory. */
   run(...words: readonly string[]): Promise<Ran> {
     return runFlowdrop(words, { directory: this.directory });
@@ -134,6 +151,22 @@ export class Operated implements AsyncDisposable {
     return this.#closing.disposeAsync();
   }
 }
+
+/** What one check of `flowdrop doctor` says of a deployment. */
+export const checkOf = async (check: string, deployment: Deployment): Promise<Checked | undefined> =>
+  (await doctor(deployment, signal)).checks.find((each) => each.check === check);
+
+/** The deployment with other servers for some services of AWS. */
+export const withEndpoints = (deployment: Deployment, endpoints: Deployment['access']['endpoints']): Deployment => {
+  const { access } = deployment;
+  return { ...deployment, access: { ...access, endpoints: { ...access.endpoints, ...endpoints } } };
+};
+
+/** The deployment as it will be seen so many milliseconds later. */
+export const later = (ms: number, deployment: Deployment): Deployment => ({
+  ...deployment,
+  clock: { ...deployment.clock, now: () => Date.now() + ms },
+});
 
 /** What a command printed, and its exit code. */
 export interface Ran {

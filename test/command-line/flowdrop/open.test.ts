@@ -30,14 +30,8 @@ function run(directory: string, ...words: readonly string[]) {
   return { printed, ended, stop: () => stopping.abort() };
 }
 
-const start = async (): Promise<Operated> => {
-  const operated = await Operated.start();
-  onTestFinished(() => operated[Symbol.asyncDispose]());
-  return operated;
-};
-
 it('serves the page of the deployment until Ctrl-C', async () => {
-  const operated = await start();
+  const operated = await Operated.forTest();
   const { printed, ended, stop } = run(operated.directory, 'open', '--no-browser');
   const url = await vi.waitFor(() => {
     const [found] = /http:\/\/127\.0\.0\.1:\d+\/\?key=[\w-]+/.exec(printed.output) ?? [];
@@ -56,7 +50,7 @@ it('serves the page of the deployment until Ctrl-C', async () => {
 });
 
 it('says that its port is taken, and which ports there are', async () => {
-  const operated = await start();
+  const operated = await Operated.forTest();
   const taken = createServer().listen(0, '127.0.0.1');
   onTestFinished(() => void taken.close());
   await vi.waitFor(() => expect(taken.address()).not.toBeNull(), PATIENCE);
