@@ -49,7 +49,7 @@ describe('a service that answers with', () => {
       answering(302, {}, { location: 'https://login.example.com/start?secret=fake-secret' }),
       /redirects to https:\/\/login\.example\.com\/start/,
     ],
-    ['a web page', answering(200, PAGE), /web page.*API/],
+    ['a web page', answering(200, PAGE), /web page\. Give the address of its API in --service, not of its website/],
     ['500', answering(500, { detail: 'Boom' }), /fails \(500: Boom\)/],
     ['502 with a web page', answering(502, PAGE), /fails \(502\)/],
     ['429', answering(429, { detail: 'Slow down' }, { 'retry-after': '30' }), /fewer requests \(429.*30 s/],
