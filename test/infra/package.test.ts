@@ -1,10 +1,11 @@
-import { execFileSync, spawn } from 'node:child_process';
+import { execFile, execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { FUNCTION_NAMES } from '../../infra/bundle/bundle.ts';
 import { Operated } from '../operations/support.ts';
@@ -25,6 +26,11 @@ const MANY_PROCESSES_TIMEOUT_MS = 240_000;
 const json = (path: string) => JSON.parse(readFileSync(here(`../../${path}`), 'utf8'));
 const { version, dependencies, devDependencies } = json('package.json');
 const example = json('examples/own-app/package.json');
+
+/** The script that docs/commands.md shows, as it stands there. */
+const SCRIPT = /```js\n(import .* from 'flowdrop\/operations';\n.*?)```/s.exec(
+  readFileSync(here('../../docs/commands.md'), 'utf8'),
+)?.[1];
 
 describe('the package', () => {
   let directory: string;
@@ -122,6 +128,27 @@ describe('the package', () => {
       expect((await visitor.ask('/api/about')).json).toMatchObject({ pipeline: 'operated' });
       server.kill('SIGINT');
       expect(await once(server, 'exit')).toEqual([0, null]);
+    },
+    MANY_PROCESSES_TIMEOUT_MS,
+  );
+
+  it(
+    'lets the script of the documentation retry what failed',
+    async () => {
+      await using operated = await Operated.start();
+      await operated.putRefused('photos/robot.png', 'photos/castle.png');
+      const script = join(app, 'retry-rejected.mjs');
+      writeFileSync(script, SCRIPT ?? 'throw new Error("There is no script in the documentation");');
+      const { FLOWDROP_STACK: _, ...env } = process.env;
+      // The pipeline runs in this process, so this process must not wait for the script in one piece.
+      const { stdout } = await promisify(execFile)(process.execPath, [script], { cwd: operated.directory, env });
+      expect(stdout.split('\n')).toEqual([
+        expect.stringMatching(/^photos\/castle\.png failed: .+/),
+        expect.stringMatching(/^photos\/robot\.png failed: .+/),
+        'retried 2 of 2',
+        '',
+      ]);
+      for (const key of ['photos/robot.png', 'photos/castle.png']) await operated.becomes(key, 'succeeded');
     },
     MANY_PROCESSES_TIMEOUT_MS,
   );
