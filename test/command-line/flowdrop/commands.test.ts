@@ -25,24 +25,12 @@ const section = async (name: string): Promise<string> => {
   return `### ${name}\n\n\`\`\`\n${text}\n\`\`\`\n`;
 };
 
-describe('docs/commands.md', () => {
-  it('says what the commands say', async () => {
-    const [before = ''] = readFileSync(PAGE, 'utf8').split(MARK);
-    const sections = await Promise.all(NAMES.map(section));
-    const page = `${before}${MARK}\n\`\`\`\n${await help()}\n\`\`\`\n\n${sections.join('\n')}`;
-    await expect(page, UPDATE).toMatchFileSnapshot(PAGE);
-  });
-
-  it('has every command', () => {
-    expect(NAMES.length).toBeGreaterThan(3);
-    const headings = Array.from(
-      readFileSync(PAGE, 'utf8')
-        .split(MARK)[1]
-        ?.matchAll(/^### (\w+)$/gm) ?? [],
-      ([, name = '']) => name,
-    );
-    expect(headings).toEqual(NAMES);
-  });
+it('docs/commands.md says what the commands say, and has every command', async () => {
+  expect(NAMES.length).toBeGreaterThan(3);
+  const [before = ''] = readFileSync(PAGE, 'utf8').split(MARK);
+  const sections = await Promise.all(NAMES.map(section));
+  const page = `${before}${MARK}\n\`\`\`\n${await help()}\n\`\`\`\n\n${sections.join('\n')}`;
+  await expect(page, UPDATE).toMatchFileSnapshot(PAGE);
 });
 
 describe('every example', () => {
