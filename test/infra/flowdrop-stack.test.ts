@@ -269,6 +269,8 @@ describe('a deployment', () => {
         inboxKeyArn: keyArnOf('inbox-key'),
         resultsBucket: 'their-results',
         resultsKeyArn: keyArnOf('results-key'),
+        ledgerBucket: 'their-ledger',
+        ledgerKeyArn: keyArnOf('ledger-key'),
         tokenSecret,
         tokenKeyArn: keyArnOf('token-key'),
       });
@@ -280,13 +282,17 @@ describe('a deployment', () => {
           .sort();
       expect(used('CreateFlowRole')).toEqual([
         `kms:Decrypt ${keyArnOf('inbox-key')}`,
+        `kms:Decrypt ${keyArnOf('ledger-key')}`,
         `kms:Decrypt ${keyArnOf('results-key')}`,
         `kms:Decrypt ${keyArnOf('token-key')}`,
+        `kms:GenerateDataKey ${keyArnOf('ledger-key')}`,
         `kms:GenerateDataKey ${keyArnOf('results-key')}`,
       ]);
       expect(used('CollectOutputsRole')).toEqual([
+        `kms:Decrypt ${keyArnOf('ledger-key')}`,
         `kms:Decrypt ${keyArnOf('results-key')}`,
         `kms:Decrypt ${keyArnOf('token-key')}`,
+        `kms:GenerateDataKey ${keyArnOf('ledger-key')}`,
         `kms:GenerateDataKey ${keyArnOf('results-key')}`,
       ]);
     },
