@@ -76,7 +76,7 @@ describeInBrowser('what failed', anyPipeline, (shown) => {
 
   it('has no blue button and is not collected again, if neither can help', async () => {
     await using visit = await shown.open();
-    await shown.served.operated.upload('echo/empty.bin', '');
+    await shown.operated.upload('echo/empty.bin', '');
     await visit.shows('empty.bin', 'Failed');
     await visit.openDetail('empty.bin');
     await visit.page.locator('.words').getByText('It failed: input-empty').waitFor();
