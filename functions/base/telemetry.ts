@@ -56,7 +56,8 @@ export type MetricName =
 export const secondsBetween = (from: number, to: number): number => Math.max(0, Math.round((to - from) / 1000));
 
 interface Metrics {
-  count(metric: MetricName, value?: number): void;
+  /** Adds a value to a metric, in its unit. Default: one. */
+  add(metric: MetricName, value?: number): void;
 }
 
 export interface Telemetry {

@@ -95,7 +95,7 @@ export class FlowCollector {
       case 'foreign': {
         const { log, metrics } = this.#ports.telemetry;
         const { uploadId, flowId } = marker;
-        metrics.count('FlowsShared');
+        metrics.add('FlowsShared');
         log.error('The service answered with the flow of another upload: nothing of it is collected', {
           uploadId,
           flowId,
@@ -269,10 +269,10 @@ export class FlowCollector {
       return;
     }
     this.counts[terminal.state] += 1;
-    telemetry.metrics.count(metricOf(terminal));
+    telemetry.metrics.add(metricOf(terminal));
     await publish(terminal, this.#ports, closing);
     if (terminal.state === 'succeeded') {
-      telemetry.metrics.count('SecondsToResult', secondsBetween(terminal.arrivedAt, terminal.endedAt));
+      telemetry.metrics.add('SecondsToResult', secondsBetween(terminal.arrivedAt, terminal.endedAt));
     }
   }
 

@@ -87,7 +87,7 @@ export async function collectOutputs(
     await tick.allStored();
     await lease.release(closing, tick.isCutShort ? last : { ...last, tickCompletedAt: clock.now() });
   }
-  telemetry.metrics.count(tick.isCutShort ? 'TicksCutShort' : 'TicksCompleted');
+  telemetry.metrics.add(tick.isCutShort ? 'TicksCutShort' : 'TicksCompleted');
   const summary = tick.summary(tick.halt ?? 'completed');
   telemetry.log.info('Tick ended', { ...summary });
   tick.throwFailures();

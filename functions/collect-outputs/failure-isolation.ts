@@ -64,8 +64,8 @@ export class FailureIsolation {
         return 'none';
       }
       log.error('This upload could not be processed; the next poll of its flow tries again', fields);
-      if (error instanceof MisaddressedError) metrics.count('ServiceMisaddressed');
-      if (error instanceof UnreadableEntryError) metrics.count('EntriesUnreadable');
+      if (error instanceof MisaddressedError) metrics.add('ServiceMisaddressed');
+      if (error instanceof UnreadableEntryError) metrics.add('EntriesUnreadable');
       if (error instanceof FlowServiceError) this.#health.failed(flowId, error);
       else this.#failures.push(error);
       return outageOf(error) === undefined ? 'failed' : 'outage';

@@ -205,7 +205,7 @@ export class FlowAssets {
       const message = `${beyond} outputs beyond the limit of ${settings.outputsMax} were not stored.`;
       failedOutputs.push({ id: '', code: 'too-many-outputs' satisfies OutputFailureCode, message });
     }
-    if (failedOutputs.length > 0) telemetry.metrics.count('AssetsFailed', failedOutputs.length);
+    if (failedOutputs.length > 0) telemetry.metrics.add('AssetsFailed', failedOutputs.length);
     const isNothingStored = assets.length === 0 && failedOutputs.length > 0;
     const failure: KnownFailure | undefined =
       flowFailure ?? (isNothingStored ? { code: 'outputs-failed', message: 'No output could be stored.' } : undefined);
@@ -223,8 +223,8 @@ export class FlowAssets {
     };
     const stored = await results.store(open, this.#invocation.work);
     const { key, bytes, mediaType, sha256 } = stored;
-    telemetry.metrics.count('AssetsStored');
-    telemetry.metrics.count('AssetBytes', bytes);
+    telemetry.metrics.add('AssetsStored');
+    telemetry.metrics.add('AssetBytes', bytes);
     return { id: assetId, key, bytes, mediaType, sha256 };
   }
 

@@ -109,7 +109,7 @@ export class FlowPolls {
     const { telemetry } = this.#ports;
     const { flows } = this.#parts;
     const { uploadId, flowId } = marker;
-    telemetry.metrics.count('FlowsShared');
+    telemetry.metrics.add('FlowsShared');
     telemetry.log.error('The service gave this flow to another upload too: nothing of it is collected', {
       uploadId,
       flowId,

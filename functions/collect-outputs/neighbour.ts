@@ -23,7 +23,7 @@ export async function reportNeighbour(
     const { state } = await readState({ s3, bucket: settings.ledgerBucket, clock }, collector, signal);
     const now = clock.now();
     const neverSince = state.tickCompletedAt === undefined ? (remembered.neighbourNeverSince ?? now) : undefined;
-    telemetry.metrics.count('OldestTickSeconds', secondsBetween(state.tickCompletedAt ?? neverSince ?? now, now));
+    telemetry.metrics.add('OldestTickSeconds', secondsBetween(state.tickCompletedAt ?? neverSince ?? now, now));
     return { neighbourNeverSince: neverSince };
   } catch (error) {
     telemetry.log.warn('The state of the next collector could not be read', { collector, error: error as Error });

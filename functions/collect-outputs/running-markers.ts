@@ -35,7 +35,7 @@ export async function listRunningMarkers(
   for (const marker of shared) ours.delete(runningKey(marker));
   // Each collector lists all markers, so the highest count is right for any number of collectors. It also includes the
   // flows of a collector that does not run.
-  telemetry.metrics.count('FlowsRunning', count);
-  telemetry.metrics.count('OldestRunningSeconds', secondsBetween(oldest, now));
+  telemetry.metrics.add('FlowsRunning', count);
+  telemetry.metrics.add('OldestRunningSeconds', secondsBetween(oldest, now));
   return { ours, shared, flowIds: new Set(uploadOf.keys()) };
 }

@@ -136,7 +136,7 @@ export class Tick {
     }
     this.#pollCount = this.#polls.counts.polled - polledBefore;
     this.#isolation.endRound();
-    if (this.halt === 'unauthorised') this.#ports.telemetry.metrics.count('TokenRejected');
+    if (this.halt === 'unauthorised') this.#ports.telemetry.metrics.add('TokenRejected');
   }
 
   /** Waits until `time`. Returns early if everything has been stored meanwhile, or the time of the tick is over. */

@@ -75,7 +75,7 @@ export class Delivery {
   }
 
   count(metric: MetricName, value?: number): void {
-    this.ports.telemetry.metrics.count(metric, value);
+    this.ports.telemetry.metrics.add(metric, value);
   }
 
   /** The terms of a claim that this invocation makes now. */

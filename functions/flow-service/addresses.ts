@@ -83,7 +83,7 @@ export type Reach = 'public' | 'network' | 'machine';
  * Tells whether an IP address is on the public internet. Loopback, link-local, private, shared (CGNAT), unique-local,
  * multicast, documentation and reserved addresses are not. No IPv4-mapped IPv6 address counts as public.
  */
-export function isPublicAddress(address: string): boolean {
+function isPublicAddress(address: string): boolean {
   switch (familyOf(address)) {
     case 4:
       return !notPublic4.check(address, 'ipv4');

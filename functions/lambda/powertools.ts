@@ -21,7 +21,7 @@ export function powertools(pipeline: string): { logger: Logger; metrics: Metrics
     telemetry: {
       log: logTo(logger),
       metrics: {
-        count: (metric, value = 1) => metrics.addMetric(metric, UNITS[metric] ?? MetricUnit.Count, value),
+        add: (metric, value = 1) => metrics.addMetric(metric, UNITS[metric] ?? MetricUnit.Count, value),
       },
     },
   };

@@ -74,7 +74,7 @@ async function postpone(
 ): Promise<void> {
   const { uploadId } = marker;
   telemetry.log.error('This upload cannot be resubmitted: its entry cannot be read', { uploadId, error });
-  telemetry.metrics.count('EntriesUnreadable');
+  telemetry.metrics.add('EntriesUnreadable');
   await ledger.putWaitingMarker({ uploadId, notBefore: clock.now() + DUE_AGAIN_MS }, signal);
   await ledger.deleteWaitingMarker(marker, signal);
 }

@@ -80,9 +80,9 @@ export class WaitingUploads {
       { concurrency: CONCURRENCY },
     );
     if (sent.length > 0) {
-      telemetry.metrics.count('UploadsResubmitted', sent.length);
+      telemetry.metrics.add('UploadsResubmitted', sent.length);
       const oldest = Math.min(...sent.map(({ arrivedAt }) => arrivedAt));
-      telemetry.metrics.count('OldestWaitingSeconds', secondsBetween(oldest, clock.now()));
+      telemetry.metrics.add('OldestWaitingSeconds', secondsBetween(oldest, clock.now()));
     }
     return { sent: sent.length, failures };
   }

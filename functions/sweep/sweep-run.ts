@@ -162,7 +162,7 @@ export class SweepRun {
         } catch (error) {
           log.error('This upload could not be swept', { uploadId: item.id, error: error as Error });
           const isNew = !this.#failures.has(item.id);
-          if (isNew && error instanceof UnreadableEntryError) metrics.count('EntriesUnreadable');
+          if (isNew && error instanceof UnreadableEntryError) metrics.add('EntriesUnreadable');
           this.#failures.set(item.id, error);
           failed.push(item.id);
         }
@@ -182,7 +182,7 @@ export class SweepRun {
       key: upload.key,
     });
     // Only a daily pass shows that notifications do not come. A backfill is for uploads that had none.
-    telemetry.metrics.count(this.#progress.kind === 'daily' ? 'UploadsMissed' : 'UploadsBackfilled');
+    telemetry.metrics.add(this.#progress.kind === 'daily' ? 'UploadsMissed' : 'UploadsBackfilled');
     await queue.send(messageFor(upload), this.#invocation.closing);
     try {
       await clock.sleep(1000 / this.#progress.pass.uploadsPerSecond, this.#invocation.work);

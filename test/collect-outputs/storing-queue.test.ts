@@ -11,7 +11,7 @@ const WAITING = 64;
 
 const signal = new AbortController().signal;
 const invocation = { work: signal, closing: signal } as never;
-const telemetry = { log: { error() {}, warn() {} }, metrics: { count() {} } } as never;
+const telemetry = { log: { error() {}, warn() {} }, metrics: { add() {} } } as never;
 
 /** A full queue. Each call of `finishOne` ends the storing of one flow. */
 function fullQueue() {

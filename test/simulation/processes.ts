@@ -112,7 +112,7 @@ function portsFor(world: World, lambda: Lambda): Ports {
     nonce: () => randoms.ids.hex(16),
     telemetry: {
       log: logOf(world, lambda),
-      metrics: { count: (metric, value = 1) => observed.noteMetric(metric, value) },
+      metrics: { add: (metric, value = 1) => observed.noteMetric(metric, value) },
     },
   });
 }

@@ -290,7 +290,7 @@ export class World {
       telemetry: {
         log: logTo((level, message, fields) => this.logged.push({ level, message, fields })),
         metrics: {
-          count: (metric: MetricName, value = 1) => this.counted.set(metric, this.count(metric) + value),
+          add: (metric: MetricName, value = 1) => this.counted.set(metric, this.count(metric) + value),
         },
       },
     });
