@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { OutOfTimeError } from '../../functions/base/invocation.ts';
 import { backoffMs, classify, countedBackoffMs, isListingHopeless } from '../../functions/create-flow/retry-policy.ts';
@@ -133,6 +134,16 @@ describe('a wait', () => {
     expect(classify(error, claimOf('00000000'), 0)).toMatchObject({ delayMs: 100_000 });
     expect(classify(error, claimOf('c0000000'), 0)).toMatchObject({ delayMs: 118_750 });
   });
+});
+
+it('docs/design.md has the waits that the policy makes', () => {
+  const design = readFileSync(new URL('../../docs/design.md', import.meta.url), 'utf8');
+  const counted = [0, 1, 2, 3, 4].map((attempts) => countedBackoffMs({ ...claim, attempts }) / MINUTE);
+  expect(counted).toEqual([1, 4, 16, 60, 60]);
+  expect(design).toContain(`| waits ${counted.slice(0, 4).join(', ')} minutes |`);
+  const [first, second, longest] = [0, 1, 20].map((waits) => backoffMs({ ...claim, waits }) / 1000);
+  expect([first, second, longest]).toEqual([5, 10, 15 * 60]);
+  expect(design).toContain('| waits 5 seconds, doubled each time up to 15 minutes |');
 });
 
 describe('a flow listing that is not available', () => {
