@@ -169,7 +169,7 @@ export function choose(
 }
 
 /** Why an action is not for an upload in its present state. Undefined if it is. */
-function whyNot({ state, endedAt, flow, failure }: UploadView, { action, parameters }: Asked): string | undefined {
+function whyNot({ state, endedAt, flow, isFlowShared }: UploadView, { action, parameters }: Asked): string | undefined {
   if (!STATES[action].includes(state)) {
     if (state === 'claimed') return 'it is being sent at this moment';
     return endedAt === undefined ? `it is ${state}` : `it has ${state}`;
@@ -179,7 +179,7 @@ function whyNot({ state, endedAt, flow, failure }: UploadView, { action, paramet
   }
   if (action !== 'collect') return undefined;
   if (flow === undefined) return 'it never had a flow';
-  return failure?.code === 'flow-shared' ? 'its flow belongs to another upload too' : undefined;
+  return isFlowShared ? 'its flow belongs to another upload too' : undefined;
 }
 
 /**

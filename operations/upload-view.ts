@@ -1,4 +1,4 @@
-import type { Entry } from '../functions/ledger/entry.ts';
+import { type Entry, isFlowShared, isTerminal } from '../functions/ledger/entry.ts';
 import { adviceFor, adviceText } from '../functions/ledger/failures.ts';
 import { receiptKey } from '../functions/results/results-keys.ts';
 import type { Settings } from '../functions/settings/environment.ts';
@@ -30,6 +30,8 @@ export interface UploadView {
   /** True if a request may have made a flow that is not known. */
   readonly isInDoubt: boolean;
   readonly flow?: { readonly id: string; readonly createdAt: string } | undefined;
+  /** True if the service gave the flow to another upload too. Nothing of it is collected then. */
+  readonly isFlowShared: boolean;
   readonly endedAt?: string | undefined;
   readonly failure?:
     | {
@@ -68,6 +70,7 @@ export function viewOf(entry: Entry, settings: Pick<Settings, 'resultsBucket' | 
     attempts,
     throttledSince: entry.throttledSince === undefined ? undefined : iso(entry.throttledSince),
     isInDoubt: entry.doubt !== undefined,
+    isFlowShared: isTerminal(entry) ? isFlowShared(entry) : 'isShared' in entry && entry.isShared === true,
     ...stateOf(entry),
     assets: 'assets' in entry ? (entry.assets ?? []).map(({ key, bytes, sha256 }) => ({ key, bytes, sha256 })) : [],
     failedOutputs: 'failedOutputs' in entry ? entry.failedOutputs : [],

@@ -2,6 +2,7 @@ import pMap from 'p-map';
 import {
   collectedAgain,
   failedMarkerOf,
+  isFlowShared,
   isTerminal,
   runningMarkerOf,
   type StoredAsset,
@@ -40,7 +41,7 @@ async function beginAgain(upload: string, ports: CollectPorts, signal: AbortSign
   const { entry } = stored;
   if (!isTerminal(entry)) return { upload, result: 'under way' };
   if (entry.flow === undefined) return { upload, result: 'without a flow' };
-  if (entry.state === 'failed' && entry.failure.code === 'flow-shared') return { upload, result: 'shared' };
+  if (isFlowShared(entry)) return { upload, result: 'shared' };
   const assets = await assetsThere(entry, ports, signal);
   const written = await replaceMarked(stored, collectedAgain(entry, entry.flow, assets), ports, signal);
   if (!written.won) return { upload, result: 'under way' };

@@ -139,9 +139,16 @@ const facts = {
   doubt: z.optional(doubt),
 };
 
+/**
+ * True if the service gave the flow to another upload too. Nothing of it is ever collected then, also after the end of
+ * this upload.
+ */
+const isShared = z.optional(z.literal(true));
+
 const ending = {
   ...facts,
   flow: z.optional(flow),
+  isShared,
   endedAt: time,
   assets,
   failedOutputs,
@@ -172,8 +179,7 @@ export const entrySchema = z.discriminatedUnion('state', [
     assets: z.optional(assets),
     /** When an attempt to store its assets was last counted. */
     attemptedAt: z.optional(time),
-    /** True if the service gave this flow to another upload too. Nothing of it is ever collected then. */
-    isShared: z.optional(z.literal(true)),
+    isShared,
   }),
   readonlyObject({ ...ending, state: z.literal('succeeded') }),
   readonlyObject({

@@ -266,8 +266,8 @@ export function ended(
 export function ended(entry: ClaimedEntry | RunningEntry, ending: Ending, now: number): TerminalEntry;
 export function ended(entry: ClaimedEntry | WaitingEntry | RunningEntry, ending: Ending, now: number): TerminalEntry {
   const { assets = [], failedOutputs = [], failure } = ending;
-  const flow = entry.state === 'running' ? entry.flow : undefined;
-  const facts = { ...factsOf(entry), ...SENT, flow, endedAt: now, assets, failedOutputs };
+  const { flow, isShared } = entry.state === 'running' ? entry : {};
+  const facts = { ...factsOf(entry), ...SENT, flow, isShared, endedAt: now, assets, failedOutputs };
   return failure === undefined ? { ...facts, state: 'succeeded' } : { ...facts, state: 'failed', failure };
 }
 
@@ -278,6 +278,10 @@ export function ended(entry: ClaimedEntry | WaitingEntry | RunningEntry, ending:
 export function collectedAgain(entry: TerminalEntry, flow: FlowFacts, assets: readonly StoredAsset[]): RunningEntry {
   return { ...factsOf(entry), attempts: 0, state: 'running', flow, assets };
 }
+
+/** True if it is unknown whose results those of the flow are: the service gave it to another upload too. */
+export const isFlowShared = (entry: TerminalEntry): boolean =>
+  entry.isShared === true || (entry.state === 'failed' && entry.failure.code === 'flow-shared');
 
 /** True for a failure whose receipt, event or marker may not be out. */
 export const isUntold = (entry: Entry): entry is FailedEntry & { readonly isTold?: undefined } =>

@@ -141,12 +141,14 @@ describe('collect', () => {
     expect((await world.object(RESULTS, asset)).bytes.toString()).toBe('content');
   });
 
-  it('never fetches results that may be those of another upload', async () => {
+  it.each([
+    ['that failed because of it', { failure: { code: 'flow-shared', message: 'shared' } }],
+    ['that timed out', { failure: { code: 'timed-out', message: 'too old' }, isShared: true }],
+  ])('never fetches results that may be those of another upload, for one %s', async (_, end) => {
     const { world, upload } = await running();
     await world.settle();
     const entry = await world.entry();
-    const failure = { code: 'flow-shared', message: 'shared' };
-    const shared = { ...entry, state: 'failed', failure, isTold: true, assets: [] };
+    const shared = { ...entry, ...end, state: 'failed', isTold: true, assets: [] };
     await world.put(LEDGER, `uploads/${upload}.json`, JSON.stringify(shared));
     expect(await world.collect({ collect: [upload] })).toEqual([{ upload, result: 'shared' }]);
   });

@@ -7,11 +7,13 @@ import {
   ended,
   firstClaim,
   flowTagOf,
+  isFlowShared,
   isTerminal,
   nextStep,
   retried,
   running,
   runningMarkerOf,
+  shared,
   told,
   waiting,
   waitingMarkerOf,
@@ -161,6 +163,14 @@ describe('an end', () => {
       failure,
       assets: [asset],
     });
+  });
+
+  it('keeps that the flow belongs to another upload too', () => {
+    const both = shared(running(claim, flow));
+    expect(isFlowShared(ended(both, { failure }, 1))).toBe(true);
+    expect(isFlowShared(ended(both, { failure: { code: 'flow-shared', message: 'shared' } }, 1))).toBe(true);
+    expect(isFlowShared(ended(running(claim, flow), { failure }, 1))).toBe(false);
+    expect(retried(ended(both, { failure }, 1), 2)).not.toHaveProperty('isShared');
   });
 
   it('of an upload that never ran has no flow', () => {
