@@ -44,8 +44,8 @@ export interface ConfigurationPlace {
 
 /**
  * Reads the configuration of a pipeline: `flowdrop.json` beside cdk.json, or the context `flowdrop` of cdk.json if
- * there is no such file. With a stage, `flowdrop.<stage>.json` overrides single members of it. The pipeline
- * of a stage then has the stage in its name, unless the file of the stage names it.
+ * there is no such file. With a stage, `flowdrop.<stage>.json` overrides single members of it. The pipeline of a stage
+ * then has the stage in its name, unless the file of the stage names it.
  * @throws {ConfigurationError} a file of a stage is missing, or a file is not JSON.
  */
 export function readConfiguration({ dir, stage, context }: ConfigurationPlace): Configuration {

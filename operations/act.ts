@@ -44,7 +44,10 @@ export interface Plan extends Asked {
   readonly uploads: readonly UploadView[];
   /** Named, but in no state that the action is for, or unknown. */
   readonly left: readonly Left[];
-  /** Listed, but not changed. A retry of all also skips uploads that could cost money for nothing: name those. */
+  /**
+   * Listed, but not changed. A retry of all also skips uploads whose retry could cost money for nothing. To retry one
+   * of them, name it.
+   */
   readonly skipped: readonly Left[];
 }
 
@@ -91,7 +94,7 @@ export async function plan(
     const named = found.kind === 'upload' ? [found.upload] : found.uploads;
     if (named.length === 0) left.push({ key: word, why: 'there is no such key, and none begins so' });
     for (const upload of named) {
-      const chosen = choose(upload, asked, deployment);
+      const chosen = viewOrReason(upload, asked, deployment);
       if (typeof chosen !== 'string') uploads.set(chosen.id, chosen);
       // Below a prefix, uploads in other states are not meant.
       else if (found.kind === 'upload') left.push({ key: upload.key, why: chosen });
@@ -155,7 +158,7 @@ export const actionsFor = (view: UploadView): readonly Action[] =>
  * Returns the upload if the action is for it, or else the reason why it is left alone.
  * @internal
  */
-export function choose(
+export function viewOrReason(
   { entry, issue, current }: FoundUpload,
   asked: Asked,
   { settings }: Deployment,

@@ -16,7 +16,7 @@ const SECOND_MS = 1_000;
 const MINUTE_MS = 60 * SECOND_MS;
 const HOUR_MS = 60 * MINUTE_MS;
 
-/** A clock that differs by more is reported. AWS refuses requests from 5 minutes on (IAM) or 15 (S3). */
+/** Largest difference of clocks that is not reported, in milliseconds. S3 refuses requests from 15 minutes on. */
 const CLOCK_SKEW_MAX_MS = 5 * MINUTE_MS;
 
 /** Without a write of the collector's state for so long, no tick is started. A tick writes it every ten seconds. */
@@ -77,7 +77,7 @@ function ofAlarms(examine: (alarms: readonly Alarm[], subject: Subject) => Outco
 }
 
 /** Name of the first check. It is good once there is a connection. */
-export const CONNECTION_CHECK = 'credentials and connection';
+const CONNECTION_CHECK = 'credentials and connection';
 
 /**
  * Checks a pipeline from the outside in. Nothing is changed, and nothing is paid for without a canary.

@@ -7,7 +7,7 @@ import type { Deployment } from './deployment.ts';
 import { type EntryIssue, readEntries, readEntry } from './listing.ts';
 
 /** Uploads below a prefix that are looked at. More of them are not read, and the answer says so. */
-export const PREFIX_UPLOADS_MAX = 10_000;
+const PREFIX_UPLOADS_MAX = 10_000;
 
 /** One upload, as far as it is known. */
 export interface FoundUpload {

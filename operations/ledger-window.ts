@@ -66,7 +66,7 @@ export class LedgerWindow {
     const listed = this.#start === '' ? await this.#first(signal) : await this.#list(this.#start, signal);
     if (this.#start < oldest) this.#start = oldest;
     const newest = listed.filter(([id]) => id > this.#start).slice(-rowsMax);
-    // A listing begins after its start. Without its last digit, the oldest id is still listed, and no older one is.
+    // A listing begins after its start. So the start is the oldest id without its last digit: that id is still listed.
     if (newest.length === rowsMax) this.#start = newest[0]?.[0].slice(0, -1) ?? this.#start;
     return newest;
   }

@@ -4,7 +4,7 @@ import type { Deployment } from './deployment.ts';
 import { failedMarkers, READS_MAX, readEntries, runningMarkers, waitingMarkers } from './listing.ts';
 import { type UploadView, viewOf } from './upload-view.ts';
 
-/** Entries read at once. A listing with a limit stops after the entries that reach it. */
+/** Entries read at once. A listing with a limit reads no further ones when it has enough. */
 const READ_AT_ONCE = 200;
 
 export type ListedState = 'failed' | 'waiting' | 'held' | 'running';

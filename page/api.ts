@@ -197,8 +197,8 @@ export interface Step {
 }
 
 /**
- * `GET /api/events?after=<id>`, an event stream. Each event has an id. `Last-Event-ID` goes
- * before `after`. Without both, the stream begins with the next event.
+ * `GET /api/events?after=<id>`, an event stream. Each event has an id. `Last-Event-ID` goes before `after`. Without
+ * both, the stream begins with the next event.
  */
 export interface Events {
   readonly upload: UploadRow;

@@ -19,8 +19,8 @@ const PAGE_KEYS_MAX = 1_000;
  * any size are generated as they are read (`<bytes>/<name>` in the inbox). Large bodies are counted and discarded.
  * Small ones are kept, with conditional writes.
  *
- * This is not the embedded S3 of `local/aws/s3`, because a server must cost little beside what is measured. A PUT of
- * 64 MiB to the embedded S3, with its HTTP, checks and storage, takes about five times as long as here. So the server
+ * This is not the embedded S3 of `local/aws/s3`, because a server must cost little beside what is measured. A PUT of 64
+ * MiB to the embedded S3, with its HTTP, checks and storage, takes about five times as long as here. So the server
  * would be the bottleneck of every transfer, and hide what the functions cost. Rows that count requests or run the
  * whole pipeline use the embedded S3.
  */

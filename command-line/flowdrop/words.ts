@@ -6,9 +6,8 @@ const DAY_MS = 24 * HOUR_MS;
 const UNITS: Readonly<Record<string, number>> = { m: MINUTE_MS, h: HOUR_MS, d: DAY_MS };
 
 /**
- * A time that an operator writes: a duration before now (`30m`, `2h`, `7d`), a time of today (`12:00`), or a date in
- * ISO
- * 8601. Returns milliseconds since the epoch.
+ * A time that an operator writes: a duration before now (`30m`, `2h`, `7d`), a time of today (`12:00`), or a date
+ * in ISO 8601. Returns milliseconds since the epoch.
  * @throws {InvalidArgumentError}
  */
 export function sinceOf(text: string, now = Date.now()): number {

@@ -40,7 +40,7 @@ export function strictObject<T extends z.core.$ZodLooseShape>(shape: T, expected
   });
 }
 
-/** The known names of each issue about unknown names. Zod's issue has no member for them. */
+/** The names that were allowed, for each issue about an unknown name. Zod's issue has no member for them. */
 const knownNames = new WeakMap<readonly string[], readonly string[]>();
 
 /**

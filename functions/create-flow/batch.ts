@@ -10,7 +10,7 @@ export interface BatchResponse {
 }
 
 /** Half of the invocation's time had passed before this upload could begin. It goes back unattempted. */
-export class NotStartedError extends Error {
+class NotStartedError extends Error {
   override readonly name = 'NotStartedError';
 }
 

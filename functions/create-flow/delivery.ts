@@ -35,8 +35,8 @@ export type Outcome =
   | 'put off';
 
 /**
- * Asked before an upload is taken over whose last claim died or ran out of time. If it says false, the upload is left
- * as it is.
+ * Called before an upload is taken over whose claim died, or whose last attempt ran out of time. False leaves the
+ * upload as it is.
  */
 export type MayTakeOver = (entry: ClaimedEntry | WaitingEntry) => boolean;
 

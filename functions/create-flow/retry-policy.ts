@@ -29,14 +29,14 @@ const BACKOFF_FIRST_MS = 5_000;
 const THROTTLED_BACKOFF_MAX_MS = 5 * 60_000;
 
 /**
- * First and longest backoff after a counted failure, in milliseconds. Five attempts outlast 40 minutes to two hours.
+ * First and longest backoff after a counted failure, in milliseconds. Five attempts span 40 minutes to two hours.
  */
 const COUNTED_BACKOFF_FIRST_MS = 60_000;
 const COUNTED_BACKOFF_MAX_MS = 60 * 60_000;
 
 /**
  * How long an upload waits while something other than the flow service answers, in milliseconds. Three days outlast a
- * weekend. After that the upload fails, because nobody may have noticed the alarm.
+ * weekend. After that the upload fails, because the alarm has probably gone unnoticed.
  */
 const MISADDRESSED_MAX_MS = 3 * 24 * 60 * 60_000;
 

@@ -125,7 +125,8 @@ export function isWithin(reach: Reach, address: string): boolean {
 
 /**
  * Where a service may send us, by its own address. A public service may lead only to public addresses. A private one
- * may lead to private addresses too, but never to this machine. A service on this machine is the local run.
+ * may lead to private addresses too, but never to this machine. A service on this machine, as in a local run, leads
+ * only to this machine.
  * @param address undefined if it is unknown.
  */
 export function reachOf(address: string | undefined): Reach {

@@ -139,7 +139,7 @@ class Reading {
     } catch (error) {
       if (!this.#mayFallBack(error, listing)) throw error;
       if (isRejection(error)) this.#search.onUnusable(this.#query.kind);
-      return this.replaceable((error as Error).message);
+      return this.markReplaceable((error as Error).message);
     }
   }
 
@@ -158,7 +158,7 @@ class Reading {
     }
     if (seen.isFilterUnusable) {
       this.#search.onUnusable(this.#query.kind);
-      return this.replaceable('the filter shows flows from before its time');
+      return this.markReplaceable('the filter shows flows from before its time');
     }
     if (this.#options.from !== undefined && !seen.isFalling) return seen.unproven('the listing has changed its order');
     this.#place = this.#placeIn(listing);
@@ -173,19 +173,19 @@ class Reading {
   /** The result without a proof of absence, if nothing more can be read now. */
   stopped(listing: Listing<FlowPage>, why: string): Found {
     if (listing.isAtLimit && this.#place !== undefined) return { result: 'unfinished', flows: listing.entries };
-    if (listing.isCutOff) return this.disturbed(why);
+    if (listing.isCutOff) return this.markDisturbed(why);
     const mayOthersProve = this.#query.kind === 'filtered' && !this.#search.isEarly;
-    return mayOthersProve ? this.replaceable(why) : this.#seen.unproven(why);
+    return mayOthersProve ? this.markReplaceable(why) : this.#seen.unproven(why);
   }
 
   /** The same for a listing that seems to have changed while it was read. */
-  disturbed(why: string): Found {
+  markDisturbed(why: string): Found {
     this.isDisturbed = true;
-    return this.replaceable(why);
+    return this.markReplaceable(why);
   }
 
   /** The same for a query that another one may replace. */
-  replaceable(why: string): Found {
+  markReplaceable(why: string): Found {
     this.isReplaceable = this.#query.kind !== 'plain';
     return this.#seen.unproven(why);
   }
@@ -235,5 +235,5 @@ async function readListing({ isFlowKnown }: Search, reading: Reading, listing: L
     if (missing.size === 0) return seen.absent();
     if (again.pagesRead >= listing.pagesRead + SECOND_READING_EXTRA_PAGES) break;
   }
-  return reading.disturbed('flows leave the listing while it is read');
+  return reading.markDisturbed('flows leave the listing while it is read');
 }

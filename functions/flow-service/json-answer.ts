@@ -33,8 +33,8 @@ const ERROR_BODY_BYTES_MAX = 64 * 1024;
 const ALONE_BYTES_MAX = 16 * 1024;
 
 /**
- * Responses of more than {@link ALONE_BYTES_MAX} that are read side by side. With the largest pages they take 64 MiB.
- * A text and what is parsed from it exist for one response at a time, because parsing does not wait for anything.
+ * Responses of more than {@link ALONE_BYTES_MAX} that are read side by side. With the largest pages they take 64 MiB. A
+ * text and what is parsed from it exist for one response at a time, because parsing does not wait for anything.
  */
 const LARGE_ANSWERS_MAX = 8;
 
@@ -163,7 +163,7 @@ export function parseJson(text: string, { depthMax, partsMax }: { depthMax: numb
  * Counts the parts of a JSON text without parsing it: its values and the names of its members. `depth` is the deepest
  * nesting of lists and objects. An empty list or object counts as two parts, so the count is an upper bound.
  */
-export function partsOf(json: string): { readonly depth: number; readonly parts: number } {
+function partsOf(json: string): { readonly depth: number; readonly parts: number } {
   let depth = 0;
   let deepest = 0;
   let parts = 1;

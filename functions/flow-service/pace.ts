@@ -3,7 +3,10 @@ import { ThrottledError } from './errors.ts';
 import { type LearntPace, LearntRate } from './learnt-rate.ts';
 import { ThrottledSubjects } from './throttled-subjects.ts';
 
-/** Priority of a request, highest first: 0 outputs and assets of ended flows, 1 searches, 2 polls of running flows. */
+/**
+ * Priority of a request, highest first: 0 outputs and assets of ended flows, and aborts; 1 searches; 2 polls of running
+ * flows, and the listings that take their place.
+ */
 export type Rank = 0 | 1 | 2;
 
 /** A request that wants a turn. */

@@ -48,7 +48,7 @@ export const NOTHING_SEEN: Readonly<Evidence> = {
 };
 
 /** The queries that a listing can be read with: as it is, sorted, or sorted and filtered by time. */
-export const QUERY_KINDS = ['filtered', 'sorted', 'plain'] as const;
+const QUERY_KINDS = ['filtered', 'sorted', 'plain'] as const;
 export type QueryKind = (typeof QUERY_KINDS)[number];
 
 /**

@@ -56,7 +56,7 @@ interface ReceiptFacts {
 }
 
 /** Other writers replaced the receipt between every read and write of ours. The next attempt publishes it. */
-export class ReceiptContendedError extends Error {
+class ReceiptContendedError extends Error {
   override readonly name = 'ReceiptContendedError';
 }
 

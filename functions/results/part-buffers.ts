@@ -23,8 +23,8 @@ export class PartBuffers {
   }
 
   /**
-   * Takes a buffer, or waits until one is released. An upload that waits has no other buffer but that of a part under
-   * way, so every wait ends.
+   * Takes a buffer, or waits until one is released. An upload that waits holds at most the buffer of a part that is
+   * being sent. That one is released, so every wait ends.
    * @throws the signal's reason.
    */
   take(signal: AbortSignal): Promise<Buffer> {

@@ -10,7 +10,7 @@ import { PART_BYTES, PartBuffers } from './part-buffers.ts';
 import { ASSET_METADATA, FLOW_METADATA, UPLOAD_METADATA } from './results-keys.ts';
 import { SharedGarbage } from './shared-garbage.ts';
 
-/** Memory that is reserved for a large asset, in bytes: a part that fills, and half a part that is sent. */
+/** Memory reserved for a large asset, in bytes: one part, and a second one for every other large asset. */
 const LARGE_ASSET_BYTES = 1.5 * PART_BYTES;
 
 /** Maximum number of part buffers. With 16 large assets, half of them can fill a second part. */

@@ -41,9 +41,9 @@ const MEMBERS: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * Maximum number of ways that are kept: three operations, and the buckets of this pipeline and of earlier inboxes.
+ * Maximum number of shortcuts that are kept: three operations, and the buckets of this pipeline and of earlier inboxes.
  */
-const WAYS_MAX = 64;
+const SHORTCUTS_MAX = 64;
 
 /** Headers that are the same for all requests of an operation to a bucket. */
 const CONSTANT_HEADERS: readonly string[] = ['host', 'user-agent', 'x-amz-user-agent'];
@@ -61,8 +61,8 @@ interface Protocol {
   deserializeResponse(operation: object, serde: object, response: Response): Promise<unknown>;
 }
 
-/** What the SDK has decided about an operation on a bucket. */
-interface Way {
+/** A prepared request: what the SDK decided for one operation on a bucket. */
+interface Shortcut {
   /** What the protocol needs besides. */
   readonly serde: object;
   readonly signer: Awaited<ReturnType<Config['signer']>>;
@@ -111,7 +111,7 @@ class DirectRequests {
   readonly #config: Config;
   readonly #options: DirectOptions;
   readonly #sendBySdk: Send;
-  readonly #ways = new Map<string, Way>();
+  readonly #shortcuts = new Map<string, Shortcut>();
 
   constructor(client: S3Client, options: DirectOptions) {
     this.#config = client.config;
@@ -122,25 +122,25 @@ class DirectRequests {
         await this.#learn(args.input as Command['input'], args.request as Request, context as SdkContext);
         return next(args);
       },
-      { step: 'finalizeRequest', priority: 'high', name: 'learnWay' },
+      { step: 'finalizeRequest', priority: 'high', name: 'learnShortcut' },
     );
   }
 
   readonly send: Send = async (command, options) => {
     const isPlain = this.isOn && isDirect(command) && isOrdinary(command, options);
-    const way = isPlain ? this.#ways.get(nameOf(command)) : undefined;
-    if (way === undefined) return this.#sendBySdk(command, options);
+    const shortcut = isPlain ? this.#shortcuts.get(nameOf(command)) : undefined;
+    if (shortcut === undefined) return this.#sendBySdk(command, options);
     const retries = await this.#config.retryStrategy();
     // Each success refills the allowance for retries, which failures use up.
     const token = 'recordSuccess' in retries ? await retries.acquireInitialRetryToken('') : undefined;
-    const attempt = await this.#attempt(way, command, options?.abortSignal);
+    const attempt = await this.#attempt(shortcut, command, options?.abortSignal);
     if (!('output' in attempt)) return this.#sendBySdk(withFirstAttempt(command, attempt), options);
     if (token !== undefined && 'recordSuccess' in retries) retries.recordSuccess(token);
     return attempt.output;
   };
 
   async #attempt(
-    { serde, signer, signing, headers }: Way,
+    { serde, signer, signing, headers }: Shortcut,
     command: Command,
     abortSignal: AbortSignal | undefined,
   ): Promise<Unsettled | { readonly output: unknown }> {
@@ -172,14 +172,14 @@ class DirectRequests {
     { headers }: Request,
     { commandName = '', endpointV2 }: SdkContext,
   ): Promise<void> {
-    const name = nameOfWay(commandName, input);
+    const name = nameFor(commandName, input);
     const scheme = endpointV2?.properties?.authSchemes?.[0];
-    if (endpointV2 === undefined || scheme?.name !== 'sigv4' || this.#ways.has(name)) return;
+    if (endpointV2 === undefined || scheme?.name !== 'sigv4' || this.#shortcuts.has(name)) return;
     if (!(commandName in OPERATIONS)) return;
     const endpoint = this.#config.urlParser(endpointV2.url);
     const signer = await this.#config.signer(scheme);
-    if (this.#ways.size >= WAYS_MAX) this.#ways.clear();
-    this.#ways.set(name, {
+    if (this.#shortcuts.size >= SHORTCUTS_MAX) this.#shortcuts.clear();
+    this.#shortcuts.set(name, {
       serde: { ...this.#config, endpoint: async () => endpoint },
       signer,
       signing: { signingRegion: scheme.signingRegion, signingService: scheme.signingName },
@@ -190,9 +190,9 @@ class DirectRequests {
   }
 }
 
-const nameOfWay = (commandName: string, { Bucket }: Command['input']): string => `${commandName} ${Bucket}`;
+const nameFor = (commandName: string, { Bucket }: Command['input']): string => `${commandName} ${Bucket}`;
 
-const nameOf = ({ schema, input }: Command): string => nameOfWay(`${(schema as StaticOperation)[2]}Command`, input);
+const nameOf = ({ schema, input }: Command): string => nameFor(`${(schema as StaticOperation)[2]}Command`, input);
 
 /** True for a command whose request needs nothing but what is done here. */
 function isDirect(command: Command): boolean {

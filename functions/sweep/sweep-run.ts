@@ -38,7 +38,7 @@ export interface SweepPorts extends RepairPorts {
   readonly nonce: () => string;
 }
 
-/** What was done of a pass, by this run and by earlier runs of the same pass. */
+/** The work done on a pass, by this run and earlier ones. */
 export interface SweepSummary extends SweepCounts {
   readonly kind: SweepKind;
   /** True if the pass came to its end. If false, the next ticks continue it. */

@@ -94,8 +94,8 @@ export async function requestSweep(
 /**
  * Sweeps the inbox and the ledger, so that every upload gets an outcome even if its notification was lost: runs the
  * passes that were requested and that no other run holds, side by side. A pass goes through the current versions in the
- * inbox and submits those without an entry. Then it goes through the entries that changed since the last pass, of
- * uploads from 49 hours before it on, and puts markers and receipts again that may be missing.
+ * inbox and submits those without an entry. Then it goes through the entries that changed since the last pass, and puts
+ * markers and receipts again that may be missing. It lists uploads back to 49 hours before that pass.
  *
  * All of it can be done twice without harm, so a pass may be cut off anywhere and resumed.
  * @throws {AggregateError} the failures of single uploads, at the end of the run.

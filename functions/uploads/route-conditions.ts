@@ -7,9 +7,9 @@ import { essenceOf, MEDIA_TYPE } from './media-type.ts';
  * The conditions of a route. A condition is met if one of its values fits. A route matches an upload if all of the
  * route's conditions are met.
  *
- * To add a condition, on the object's tags for example, extend {@link Conditions}, {@link UploadFacts},
- * {@link matchesObject} and {@link hasObjectCondition}. The compiler then names the other places in this file. If one
- * value stands for all others, as the media type for any type does, {@link covers} must know it. Read a new fact in
+ * To add a condition, on the object's tags for example, extend {@link Conditions}, {@link UploadFacts}, {@link
+ * matchesObject} and {@link hasObjectCondition}. The compiler then names the other places in this file. If one value
+ * stands for all others, as the media type for any type does, {@link covers} must know it. Read a new fact in
  * `Inbox.open` for the creating function, and in `Inbox.current` for the sweep. `operations/explain.ts` tells which
  * condition an upload does not meet.
  */

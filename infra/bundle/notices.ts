@@ -3,7 +3,7 @@ import { dirname, join, relative, resolve } from 'node:path';
 import type { BuildOptions, Metafile, PartialMessage, Plugin } from 'esbuild';
 
 /** File beside a bundle with the licences and notices of the packages in it. */
-export const NOTICES_FILE = 'THIRD-PARTY-NOTICES.txt';
+const NOTICES_FILE = 'THIRD-PARTY-NOTICES.txt';
 
 /** Licence texts of packages that are published without one, by scope, from the source repository of the scope. */
 const KEPT_LICENCES: Readonly<Record<string, { readonly license: string; readonly file: string }>> = {

@@ -153,7 +153,7 @@ export class Inbox extends Construct {
 }
 
 /**
- * Says at synth how to turn on the bucket's EventBridge events. Of an imported bucket it is unknown whether they are
+ * Says at synth how to turn on the bucket's EventBridge events. For an imported bucket, it is unknown whether they are
  * on.
  */
 function noteEvents(scope: Construct, bucket: IBucket): void {

@@ -83,8 +83,8 @@ export function allowKey(
 }
 
 /**
- * Acknowledges each wildcard to the checks at synth. They name a finding by the resource as the template spells it.
- * The spelling is known once references between stacks are resolved. Validation runs after that and before the checks.
+ * Acknowledges each wildcard to the checks at synth. They name a finding by the resource as the template spells it. The
+ * spelling is known once references between stacks are resolved. Validation runs after that and before the checks.
  */
 function acknowledgeWildcards(scope: IConstruct, resources: readonly string[], reason: string): void {
   scope.node.addValidation({

@@ -38,8 +38,8 @@ export class Schedules extends Construct {
     super(scope, id);
     this.#function = props.function;
     this.#role = this.#newRole();
-    // A schedule cannot have tags, and its group can.
-    // See https://docs.aws.amazon.com/scheduler/latest/UserGuide/managing-schedule-group.html
+    // A schedule cannot have tags, and its group can. See
+    // https://docs.aws.amazon.com/scheduler/latest/UserGuide/managing-schedule-group.html
     this.#group = new CfnScheduleGroup(this, 'Group');
     for (let index = 0; index < props.collectors; index += 1) {
       this.#schedule(`Collector-${index}`, {

@@ -78,8 +78,8 @@ export interface Condition {
    */
   readonly periods?: readonly [number, number];
   /**
-   * True if a missing datapoint meets the condition. The functions write a count of failures only if there is one, so
-   * a missing count is good. A missing heartbeat is bad.
+   * True if a missing datapoint meets the condition. The functions write a count of failures only if there is one, so a
+   * missing count is good. A missing heartbeat is bad.
    *
    * CloudWatch uses this option only if it finds fewer datapoints than periods. It looks at some older periods too. So
    * a condition of several periods may be met by the last few that have a datapoint.

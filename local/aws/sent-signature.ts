@@ -1,7 +1,7 @@
 export const ALGORITHM = 'AWS4-HMAC-SHA256';
 
 /** Maximum validity of a presigned URL, in seconds: AWS's seven days. */
-export const EXPIRES_SECONDS_MAX = 7 * 24 * 3600;
+const EXPIRES_SECONDS_MAX = 7 * 24 * 3600;
 
 export interface SignableRequest {
   readonly method: string;
@@ -112,7 +112,7 @@ function inHeader(headers: SignableRequest['headers'], authorization: string): S
   const [credential, signedHeaders, signature] = ['Credential', 'SignedHeaders', 'Signature'].map((name) =>
     fields.get(name),
   );
-  // Three fields that have these three names: each is there once, and no other is.
+  // There are three fields, so each name is there exactly once.
   if (!credential || !signedHeaders || !signature || rest.split(',').length !== 3) {
     const message = 'expecting Credential, SignedHeaders and Signature, each once';
     throw new SignatureError('malformed', { form, message });

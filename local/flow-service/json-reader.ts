@@ -1,5 +1,5 @@
 /** Limit for a request's JSON without its long strings. */
-export const JSON_BYTES_MAX = 1024 * 1024;
+const JSON_BYTES_MAX = 1024 * 1024;
 export const JSON_DEPTH_MAX = 100;
 const KEY_BYTES_MAX = 1024;
 

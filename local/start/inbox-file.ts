@@ -53,9 +53,7 @@ export function isBelow(folder: string, path: string): boolean {
 
 /**
  * Reads exactly one version of a file, in blocks. Returns its content after the last block.
- * @throws {FileChangedError} the file changed while it was read. It is thrown after the last block, in place of the
- * end.
- *   Discard what was read.
+ * @throws {FileChangedError} after the last block, if the file changed while it was read. Discard what was read then.
  * @throws the signal's reason when it aborts.
  */
 export async function* readVersion(file: InboxFile, signal: AbortSignal): AsyncGenerator<Uint8Array, Content> {

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import * as z from 'zod/mini';
-import { type Action, act, choose, listedFor } from '../../operations/act.ts';
+import { type Action, act, listedFor, viewOrReason } from '../../operations/act.ts';
 import type { Deployment } from '../../operations/deployment.ts';
 import { readEntries } from '../../operations/listing.ts';
 import { isUploadId } from '../../operations/stored-bytes.ts';
@@ -71,7 +71,7 @@ export class Plans {
     for (const [index, { entry, issue }] of entries.entries()) {
       const id = known[index] as string;
       const key = entry?.upload.key ?? id;
-      const chosen = choose({ id, key, entry, issue }, { action }, this.#deployment);
+      const chosen = viewOrReason({ id, key, entry, issue }, { action }, this.#deployment);
       if (typeof chosen === 'string') skipped.push({ key, reason: chosen });
       else uploads.push(chosen);
     }

@@ -27,8 +27,7 @@ export interface ServedMapping {
 /**
  * Serves four operations of Lambda to a client that signs its requests: `GetFunctionConfiguration`; `Invoke` with the
  * invocation type `RequestResponse`; and `GetEventSourceMapping` and `UpdateEventSourceMapping`, which changes
- * `Enabled` alone.
- * https://docs.aws.amazon.com/lambda/latest/api/API_Invoke.html
+ * `Enabled` alone. https://docs.aws.amazon.com/lambda/latest/api/API_Invoke.html
  * https://docs.aws.amazon.com/lambda/latest/api/API_UpdateEventSourceMapping.html
  */
 export async function serveLambda(

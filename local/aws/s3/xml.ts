@@ -13,7 +13,7 @@ const DEPTH_MAX = 16;
  * Escapes text for XML. Control characters become numeric references, as in S3, although XML 1.0 forbids most of them.
  * A client that lists such keys uses `encoding-type=url`.
  */
-export function escapeXml(text: string): string {
+function escapeXml(text: string): string {
   return text
     .replaceAll('&', '&amp;')
     .replaceAll('<', '&lt;')
