@@ -5,7 +5,6 @@ import {
   collectedSoFar,
   doubtAfter,
   ended,
-  firstClaim,
   flowTagOf,
   isFlowShared,
   isTerminal,
@@ -19,25 +18,9 @@ import {
   waitingMarkerOf,
   withoutDoubt,
 } from '../../functions/ledger/entry.ts';
+import { asset, claim, failure, flow, later, route, upload, wait } from './support.ts';
 
-const upload = {
-  id: 'ab'.repeat(20),
-  bucket: 'inbox',
-  key: 'a.png',
-  versionId: 'v1',
-  etag: 'e',
-  bytes: 5,
-  lastModified: 1_000,
-  mediaType: 'image/png',
-};
-const route = { name: 'pictures', input: 'file', template: 't' } as const;
-const claim = firstClaim(upload, route, { claimedAt: 10_000, deadline: 70_000, pipeline: 'mine' });
-const flow = { id: 'flow-1', createdAt: 20_000 };
-const asset = { id: 'a', key: 'a.png/flow-1/a.glb', bytes: 1, mediaType: 'model/gltf-binary', sha256: '00' };
-const failure = { code: 'rejected', message: 'No.' } as const;
-const later = { claimedAt: 100_000, deadline: 160_000, pipeline: 'mine' };
 const doubt = { claimedAt: 1, sentBy: 2 };
-const wait = { reason: 'throttled', message: 'Slow down', notBefore: 99_000, counted: false } as const;
 
 describe('a first claim', () => {
   it('holds all facts, and no failure yet', () => {

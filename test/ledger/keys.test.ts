@@ -76,6 +76,8 @@ describe('keys of the ledger', () => {
     `running/2026-01-02T03:04:05.678Z/not hexadecimal/flow`,
     `waiting/2026-01-02T03:04:05.678Z/${uploadId}/more`,
     `waiting/yesterday/${uploadId}`,
+    'waiting/2026-01-02T03:04:05.678Z/not hexadecimal',
+    'waiting/x',
     `x/running/2026-01-02T03:04:05.678Z/${uploadId}/flow`,
     `x/waiting/2026-01-02T03:04:05.678Z/${uploadId}`,
     `running/2026-01-02T03:04:05.678Z/${uploadId}/not encoded`,

@@ -1,8 +1,39 @@
 import { describe, expect, it } from 'vitest';
 import { LEDGER, openWorld } from '../support/world.ts';
+import { claim, upload } from './support.ts';
 
 const MINUTE = 60_000;
 const signal = new AbortController().signal;
+
+describe('an object at the key of an entry that is', () => {
+  const nested = '['.repeat(50_000) + ']'.repeat(50_000);
+  const foreign = 'names an object that is not its upload';
+  const damaged: readonly (readonly [what: string, body: string | object, message: string])[] = [
+    ['empty', '', 'is not JSON'],
+    ['not JSON', 'not JSON', 'is not JSON: not JSON'],
+    ['cut', '{"schema":1,"st', 'is not JSON: {"schema":1,"st'],
+    ['null', 'null', 'is damaged: the whole: '],
+    ['a list', '[]', 'is damaged: '],
+    ['text', '"entry"', 'is damaged: the whole: '],
+    ['lists in lists', nested, 'is damaged: '],
+    ['of another schema', { ...claim, schema: 99 }, 'has schema 99, and this version reads 1'],
+    ['of a schema that is text', { ...claim, schema: '1' }, 'is damaged: schema: '],
+    ['nothing but a schema', { schema: 1 }, 'is damaged: state: '],
+    ['claimed without a deadline', { ...claim, deadline: undefined }, 'is damaged: deadline: '],
+    ['of another upload', { ...claim, upload: { ...upload, id: '0'.repeat(40) } }, 'holds the entry of upload 000'],
+    ['of an object in another bucket', { ...claim, upload: { ...upload, bucket: 'x' } }, `${foreign}: x/a.png`],
+    ['of another object', { ...claim, upload: { ...upload, key: 'another' } }, `${foreign}: inbox/another`],
+    ['of another version', { ...claim, upload: { ...upload, versionId: 'another' } }, foreign],
+  ];
+  it.each(damaged)('%s cannot be read, and the error says why', async (_, body, message) => {
+    const world = await openWorld({ isVirtual: true });
+    const key = `uploads/${upload.id}.json`;
+    await world.put(LEDGER, key, typeof body === 'string' ? body : JSON.stringify(body));
+    const reading = world.ports.ledger.read(upload.id, signal);
+    await expect(reading).rejects.toMatchObject({ name: 'UnreadableEntryError' });
+    await expect(reading).rejects.toThrow(`${key} ${message}`);
+  });
+});
 
 describe('the ledger', () => {
   it('finds a flow from before a time, even after the flow ended', async () => {
