@@ -3,46 +3,47 @@ import type { Receipt } from '../../functions/publish/receipts.ts';
 import type { Fault } from '../../local/flow-service/fault.ts';
 import { RESULTS, TOKEN, type World, type WorldOptions } from '../support/world.ts';
 import { html, NO_ANSWER_OF_EACH_KIND, nested, zipped } from './bad-answers.ts';
-import { answering, endless, hostileWorld, MINUTE, onlyReceipt, saying } from './support.ts';
+import { endless, hostileWorld, MINUTE, saying, settledReceipt } from './support.ts';
 
-async function running(options: WorldOptions = {}, body = 'x'): Promise<World> {
+async function running(options: WorldOptions = {}): Promise<World> {
   const world = await hostileWorld({ ...options, settings: { flowAgeMaxSeconds: 1_800, ...options.settings } });
-  await world.upload('a', body, { ContentType: 'application/x-test' });
-  await world.deliver();
+  await world.send('a', 'x', { ContentType: 'application/x-test' });
   expect(await world.entry()).toMatchObject({ state: 'running' });
   return world;
 }
 
-describe('an answer to GET /flows/{id} that is', () => {
+describe.each(['getFlow', 'listOutputs'] as const)('an answer to %s that is', (operation) => {
   const ill: readonly (readonly [what: string, fault: () => Fault])[] = [
     ...NO_ANSWER_OF_EACH_KIND,
-    ['a redirect', () => ({ status: 302, headers: { location: 'http://169.254.169.254/' } })],
+    [
+      'a redirect to the metadata of a cloud',
+      () => ({ status: 302, headers: { location: 'http://169.254.169.254/' } }),
+    ],
+    ['a redirect to another origin', () => ({ status: 307, headers: { location: 'https://evil.example/' } })],
     ['403', () => ({ status: 403, body: html })],
+    ['a refusal', () => ({ status: 422, body: html })],
   ];
-  it.each(ill)('%s leaves the flow running up to its greatest age, and then says so', async (_, fault) => {
+  it.each(ill)('%s leaves the flow uncollected up to its greatest age, and then says so', async (_, fault) => {
     const world = await running();
-    answering(world, 'getFlow', () => fault());
-    await world.settle();
-    const receipt = await onlyReceipt(world);
+    world.fault(operation, fault);
+    const receipt = await settledReceipt(world);
     expect(receipt).toMatchObject({ status: 'failed', failure: { code: 'timed-out' } });
     expect(receipt.failure?.message).toMatch(/1800 seconds.*: \S/);
     expect(await world.keys(RESULTS)).toEqual(['a/receipt.json']);
   });
+});
 
+describe('an answer to GET /flows/{id} that is', () => {
   const odd: readonly (readonly [what: string, record: object])[] = [
-    ['no state', {}],
-    ['times that are none', { state: 'running', created_at: 'yesterday', finished_at: {} }],
     ['a time beyond all', { state: 'running', created_at: 1e300 }],
     ['additional data that are a list', { state: 'running', additional: [[[]]] }],
   ];
   it.each(odd)('%s is a running flow', async (_, record) => {
     const world = await running();
-    answering(world, 'getFlow', saying(JSON.stringify({ flow_id: 'any', ...record })));
-    world.clock.advance(20 * MINUTE);
-    expect(await world.tick()).toMatchObject({ result: 'completed', running: 1, failed: 0 });
+    world.fault('getFlow', saying(JSON.stringify({ flow_id: 'any', ...record })));
+    expect(await world.tickAfter(20 * MINUTE)).toMatchObject({ result: 'completed', running: 1, failed: 0 });
     world.service.intercept = undefined;
-    await world.settle();
-    expect((await onlyReceipt(world)).status).toBe('succeeded');
+    expect((await settledReceipt(world)).status).toBe('succeeded');
   });
 
   const errors: readonly (readonly [what: string, error: unknown, message: string])[] = [
@@ -56,9 +57,8 @@ describe('an answer to GET /flows/{id} that is', () => {
   ];
   it.each(errors)('a failure whose error is %s is told in the receipt', async (_, error, message) => {
     const world = await running();
-    answering(world, 'getFlow', saying(JSON.stringify({ flow_id: 'any', state: 'failed', error })));
-    await world.settle();
-    const receipt = await onlyReceipt(world);
+    world.fault('getFlow', saying(JSON.stringify({ flow_id: 'any', state: 'failed', error })));
+    const receipt = await settledReceipt(world);
     expect(receipt).toMatchObject({ status: 'failed', failure: { code: 'flow-failed' } });
     expect(receipt.failure?.message).toContain(message);
     expect(receipt.failure?.message.length).toBeLessThan(400);
@@ -66,20 +66,6 @@ describe('an answer to GET /flows/{id} that is', () => {
 });
 
 describe('a listing of outputs that is', () => {
-  const ill: readonly (readonly [what: string, fault: () => Fault])[] = [
-    ...NO_ANSWER_OF_EACH_KIND,
-    ['a redirect', () => ({ status: 307, headers: { location: 'https://evil.example/' } })],
-    ['a refusal', () => ({ status: 422, body: html })],
-  ];
-  it.each(ill)('%s leaves the flow uncollected up to its greatest age, and then says so', async (_, fault) => {
-    const world = await running();
-    answering(world, 'listOutputs', () => fault());
-    await world.settle();
-    const receipt = await onlyReceipt(world);
-    expect(receipt).toMatchObject({ status: 'failed', failure: { code: 'timed-out' } });
-    expect(receipt.failure?.message).toMatch(/1800 seconds.*: \S/);
-  });
-
   /** What becomes of outputs whose every download would succeed. */
   async function collected(
     outputs: readonly unknown[],
@@ -91,8 +77,7 @@ describe('a listing of outputs that is', () => {
       if (operation === 'getAsset') return saying('asset', { headers: { 'content-type': 'text/plain' } });
       return undefined;
     };
-    await world.settle();
-    return [world, await onlyReceipt(world)];
+    return [world, await settledReceipt(world)];
   }
 
   it('one of an unusable id beside a good one loses only that one, by name', async () => {
@@ -146,9 +131,8 @@ describe('an asset that comes as', () => {
   it.each(damaged)('%s is never stored, and the receipt says why', async (_, fault, code) => {
     const world = await running({ settings: { attemptsMax: 2, assetBytesMax: 10_000 } });
     world.remainingMs = code === 'out-of-time' ? 2_000 : world.remainingMs;
-    answering(world, 'getAsset', () => fault());
-    await world.settle();
-    const receipt = await onlyReceipt(world);
+    world.fault('getAsset', fault);
+    const receipt = await settledReceipt(world);
     expect(receipt).toMatchObject({
       status: 'failed',
       failure: { code: 'outputs-failed' },
@@ -173,9 +157,8 @@ describe('an asset that comes as', () => {
   ];
   it.each(stored)('%s is stored as it is', async (_, fault, bytes, mediaType) => {
     const world = await running({ settings: { assetBytesMax: 10_000 } });
-    answering(world, 'getAsset', () => fault());
-    await world.settle();
-    const receipt = await onlyReceipt(world);
+    world.fault('getAsset', fault);
+    const receipt = await settledReceipt(world);
     expect(receipt).toMatchObject({ status: 'succeeded', assets: [{ mediaType }] });
     const object = await world.object(RESULTS, receipt.assets[0]?.key ?? '');
     expect(object.bytes.equals(Buffer.from(bytes))).toBe(true);

@@ -14,10 +14,7 @@ const start = async (options?: WorldOptions) => {
 const flowOf = (url: string) => /flows\/([^/?]+)/.exec(url)?.[1];
 const hasReceipt = async (key: string) => (await world.keys(RESULTS)).includes(`${key}/receipt.json`);
 const uploads = async (...keys: string[]) => {
-  for (const key of keys) {
-    await world.upload(key, 'x');
-    while ((await world.deliver()) !== undefined);
-  }
+  for (const key of keys) await world.send(key);
 };
 const named = (count: number) => Array.from({ length: count }, (_, n) => `${n}.bin`);
 
@@ -55,8 +52,7 @@ it.each([2, 6])('%i flows whose assets hang neither hold up nor fail a sound one
   world.service.intercept = ({ url }, { operation }) =>
     operation === 'getAsset' && bad.has(flowOf(url) ?? '') ? { hang: true } : undefined;
   for (let tick = 1; tick <= 6 && !(await hasReceipt('good.bin')); tick += 1) {
-    world.clock.advance(2 * MINUTE);
-    await world.tick();
+    await world.tickAfter(2 * MINUTE);
   }
   expect((await world.receipt('good.bin')).status).toBe('succeeded');
 });
@@ -113,10 +109,7 @@ it('a flow that the listing shows as running between two 404s is not gone', asyn
   world.service.intercept = (request, { operation }) =>
     operation === 'getFlow' && flowOf(request.url) === first?.id ? { status: 404 } : undefined;
   world.remainingMs = 20 * SECOND;
-  for (let i = 0; i < 8; i += 1) {
-    world.clock.advance(MINUTE);
-    await world.tick();
-  }
+  await world.deliverAndTick(8, MINUTE);
   expect(world.service.flows[0]?.aborted).toBe(false);
 });
 
@@ -161,18 +154,16 @@ it('a listing of slow pages leaves the flows their polls', async () => {
   await start({ service: { flowMs: 0, variation: { pageSize: 2, paging: 'next' } } });
   await uploads(...named(40));
   // Twenty pages of 15 seconds are five minutes.
-  world.service.intercept = (_, { operation }) => (operation === 'listFlows' ? { delayMs: 15 * SECOND } : undefined);
+  world.fault('listFlows', { delayMs: 15 * SECOND });
   world.remainingMs = 3 * MINUTE;
-  world.clock.advance(MINUTE);
-  await world.tick();
+  await world.tickAfter(MINUTE);
   expect(world.count('FlowsSucceeded')).toBe(40);
 });
 
 it('a listing that alone is refused does not hold up the polls', async () => {
   await start({ service: { flowMs: DAY } });
   await uploads(...named(20));
-  world.service.intercept = (_, { operation }) =>
-    operation === 'listFlows' ? { status: 429, headers: { 'retry-after': '15' } } : undefined;
+  world.fault('listFlows', { status: 429, headers: { 'retry-after': '15' } });
   world.remainingMs = 15 * SECOND;
   const ticking = world.tick();
   await world.clock.sleep(6 * SECOND);

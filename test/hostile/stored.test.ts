@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { Entry } from '../../functions/ledger/entry.ts';
+import type { Entry, RunningEntry } from '../../functions/ledger/entry.ts';
 import { retryUploads } from '../../functions/resubmit/retry.ts';
 import { INBOX, LEDGER, RESULTS, type World } from '../support/world.ts';
 import { nested } from './bad-answers.ts';
@@ -13,7 +13,7 @@ async function running() {
   const [notification = ''] = world.takeMessages();
   world.queue.send(notification);
   await world.deliver();
-  const entry = await world.entry();
+  const entry = (await world.entry()) as RunningEntry;
   return { world, key: `uploads/${entry.upload.id}.json`, entry, notification };
 }
 
@@ -171,7 +171,7 @@ describe('an object at the key of an asset that another writer put there', () =>
       if (operation === 'getAsset') return saying('asset', { headers: { 'content-type': 'text/plain' } });
       return undefined;
     };
-    return { world, key: `a/${(entry.flow as { id: string }).id}/a1.txt` };
+    return { world, key: `a/${entry.flow.id}/a1.txt` };
   }
 
   it('stays as it is, and the receipt names it', async () => {

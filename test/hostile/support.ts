@@ -2,7 +2,6 @@ import { inspect } from 'node:util';
 import { expect, onTestFinished } from 'vitest';
 import type { Entry } from '../../functions/ledger/entry.ts';
 import type { Receipt } from '../../functions/publish/receipts.ts';
-import type { Operation } from '../../local/flow-service/call.ts';
 import type { Fault } from '../../local/flow-service/fault.ts';
 import { LEDGER, RESULTS, TOKEN, World, type WorldOptions } from '../support/world.ts';
 
@@ -62,14 +61,6 @@ async function readEntry(world: World, key: string): Promise<Entry | undefined> 
   }
 }
 
-/** Answers every call of an operation with a fault. A function chooses the fault by the number of the call, from 1. */
-export function answering(world: World, operation: Operation, fault: Fault | ((n: number) => Fault | undefined)): void {
-  world.service.intercept = (_, call) => {
-    if (call.operation !== operation) return undefined;
-    return typeof fault === 'function' ? fault(call.n) : fault;
-  };
-}
-
 /** An answer with a body. Default media type: JSON. */
 export const saying = (body: NonNullable<Fault['body']>, more: Partial<Fault> = {}): Fault => ({
   status: 200,
@@ -83,6 +74,12 @@ export async function onlyReceipt(world: World): Promise<Receipt> {
   const keys = (await world.keys(RESULTS)).filter((key) => key.endsWith('/receipt.json'));
   expect(keys).toHaveLength(1);
   return world.json<Receipt>(RESULTS, keys[0] ?? '');
+}
+
+/** Waits until the world has settled. Then returns the only receipt. */
+export async function settledReceipt(world: World): Promise<Receipt> {
+  await world.settle();
+  return onlyReceipt(world);
 }
 
 /** A body without end. */

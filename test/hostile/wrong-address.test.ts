@@ -1,9 +1,8 @@
 import { describe, expect, it } from 'vitest';
-import type { Operation } from '../../local/flow-service/call.ts';
 import type { Fault } from '../../local/flow-service/fault.ts';
 import { LEDGER, RESULTS, TOKEN, type World } from '../support/world.ts';
 import { html } from './bad-answers.ts';
-import { hostileWorld, MINUTE, onlyReceipt, saying } from './support.ts';
+import { hostileWorld, MINUTE, onlyReceipt, saying, settledReceipt } from './support.ts';
 
 const HOUR = 60 * MINUTE;
 const page = (status: number): Fault => ({ status, body: html, headers: { 'content-type': 'text/html' } });
@@ -12,22 +11,9 @@ const redirect = (status: number): Fault => ({
   headers: { location: 'https://login.example/?state=obviously-fake-state' },
 });
 
-/** Something else than the flow service answers all requests. */
-function answerAll(world: World, fault: Fault | undefined): void {
-  world.service.intercept = () => fault;
-}
-
-function answerOnly(world: World, operations: readonly Operation[], fault: Fault): void {
-  world.service.intercept = (_, { operation }) => (operations.includes(operation) ? fault : undefined);
-}
-
 /** Delivers and ticks until the time is over. @param stepHours the time between two deliveries. */
 async function passHours(world: World, hours: number, stepHours = 1): Promise<void> {
-  for (let passed = 0; passed < hours; passed += stepHours) {
-    await world.deliver();
-    world.clock.advance(stepHours * HOUR);
-    await world.tick();
-  }
+  await world.deliverAndTick(hours / stepHours, stepHours * HOUR);
   await world.deliver();
 }
 
@@ -46,7 +32,7 @@ describe('an address at which something else answers every request with', () => 
 
   it.each(answers)('%s makes uploads wait, with the alarm, and never pays twice', async (_, fault) => {
     const world = await hostileWorld({ settings: { attemptsMax: 2 } });
-    answerAll(world, fault);
+    world.service.intercept = () => fault;
     await world.upload('a', 'x');
     await passHours(world, 8, 2);
     const entry = await world.entry();
@@ -57,9 +43,8 @@ describe('an address at which something else answers every request with', () => 
     expect(world.count('ServiceMisaddressed')).toBeGreaterThan(3);
     expect(await world.keys(RESULTS)).toEqual([]);
 
-    answerAll(world, undefined);
-    await world.settle();
-    expect(await onlyReceipt(world)).toMatchObject({ status: 'succeeded' });
+    world.service.intercept = undefined;
+    expect(await settledReceipt(world)).toMatchObject({ status: 'succeeded' });
     expect(world.service.flows).toHaveLength(1);
   });
 
@@ -67,7 +52,7 @@ describe('an address at which something else answers every request with', () => 
     '%s ends an upload after three days, with a code that says so',
     async (_, fault) => {
       const world = await hostileWorld();
-      answerAll(world, fault);
+      world.service.intercept = () => fault;
       await world.upload('a', 'x');
       await passHours(world, 70, 14);
       expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'misaddressed' });
@@ -84,19 +69,13 @@ describe('an address at which something else answers every request with', () => 
     '%s gives up no running flow, however long',
     async (_, fault) => {
       const world = await hostileWorld({ service: { flowMs: 5 * HOUR } });
-      await world.upload('a', 'x');
-      await world.deliver();
-      world.clock.advance(10 * MINUTE);
-      await world.tick(); // This process knows by now that the service answers polls.
-      answerAll(world, fault);
-      for (let polls = 0; polls < 20; polls += 1) {
-        world.clock.advance(10 * MINUTE);
-        await world.tick();
-      }
+      await world.send('a');
+      await world.tickAfter(10 * MINUTE); // This process knows by now that the service answers polls.
+      world.service.intercept = () => fault;
+      await world.deliverAndTick(20, 10 * MINUTE);
       expect(await world.entry()).toMatchObject({ state: 'running' });
-      answerAll(world, undefined);
-      await world.settle();
-      expect(await onlyReceipt(world)).toMatchObject({ status: 'succeeded' });
+      world.service.intercept = undefined;
+      expect(await settledReceipt(world)).toMatchObject({ status: 'succeeded' });
       expect(world.service.flows.map(({ aborted }) => aborted)).toEqual([false]);
     },
   );
@@ -109,9 +88,8 @@ describe('a creation that is answered', () => {
     ['400 and a page', page(400)],
   ])('%s while the same address lists flows is refused for good', async (_, fault) => {
     const world = await hostileWorld();
-    answerOnly(world, ['createFlow'], fault);
-    await world.upload('a', 'x');
-    await world.deliver();
+    world.fault('createFlow', fault);
+    await world.send('a');
     expect(await onlyReceipt(world)).toMatchObject({ status: 'failed', failure: { code: 'rejected' } });
     expect(world.count('ServiceMisaddressed')).toBe(0);
   });
@@ -120,17 +98,15 @@ describe('a creation that is answered', () => {
     const world = await hostileWorld();
     world.service.intercept = (_, { operation }) =>
       operation === 'createFlow' ? saying('{"detail":"There is no such template"}', { status: 404 }) : { status: 404 };
-    await world.upload('a', 'x');
-    await world.deliver();
+    await world.send('a');
     expect(await onlyReceipt(world)).toMatchObject({ status: 'failed', failure: { code: 'rejected' } });
     expect(world.service.counts.listFlows ?? 0).toBe(0);
   });
 
   it('a page with 403 while the same address lists flows counts as an attempt', async () => {
     const world = await hostileWorld();
-    answerOnly(world, ['createFlow'], page(403));
-    await world.upload('a', 'x');
-    await world.deliver();
+    world.fault('createFlow', page(403));
+    await world.send('a');
     expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'forbidden', attempts: 1 });
   });
 
@@ -139,28 +115,26 @@ describe('a creation that is answered', () => {
     ['422', page(422)],
   ])('a page with %s is about the file, whatever else answers', async (_, fault) => {
     const world = await hostileWorld();
-    answerAll(world, fault);
-    await world.upload('a', 'x');
-    await world.deliver();
+    world.service.intercept = () => fault;
+    await world.send('a');
     expect(await onlyReceipt(world)).toMatchObject({ status: 'failed', failure: { code: 'rejected' } });
   });
 
   it('our token in a page shows it nowhere', async () => {
     const world = await hostileWorld();
-    answerAll(world, { ...page(403), body: `<html>Bearer ${TOKEN}</html>` });
-    await world.upload('a', 'x');
-    await world.deliver();
+    world.service.intercept = () => ({ ...page(403), body: `<html>Bearer ${TOKEN}</html>` });
+    await world.send('a');
     expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'misaddressed' });
   });
 
   it('as if at a wrong address waits for three days anew after the service has answered in between', async () => {
     const world = await hostileWorld();
-    answerAll(world, { status: 404 });
+    world.service.intercept = () => ({ status: 404 });
     await world.upload('a', 'x');
     await passHours(world, 60, 20);
-    answerAll(world, { status: 429 });
+    world.service.intercept = () => ({ status: 429 });
     await passHours(world, 3, 1.5);
-    answerAll(world, { status: 404 });
+    world.service.intercept = () => ({ status: 404 });
     await passHours(world, 60, 20);
     expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'misaddressed' });
   });
@@ -188,65 +162,50 @@ describe('a flow whose answer was lost before something else answered everything
     await world.upload('a', 'x');
     for (let i = 0; i < 6; i += 1) {
       await world.deliver();
-      world.clock.advance(20 * MINUTE);
-      await world.tick().catch(() => {});
+      await world.tickAfter(20 * MINUTE).catch(() => {});
     }
     world.service.intercept = undefined;
-    await world.settle();
+    expect(await settledReceipt(world)).toMatchObject({ status: 'succeeded' });
     expect(world.service.flows).toHaveLength(1);
-    expect(await onlyReceipt(world)).toMatchObject({ status: 'succeeded' });
   });
 });
 
 describe('a flow that the service does not know', () => {
   it('is gone only while the address answers for something', async () => {
     const world = await hostileWorld({ service: { flowMs: 100 * HOUR } });
-    await world.upload('a', 'x');
-    await world.deliver();
-    world.clock.advance(10 * MINUTE);
-    await world.tick();
-    const poll = async () => {
-      world.clock.advance(20 * MINUTE);
-      await world.tick();
-    };
-    answerAll(world, { status: 404 });
-    for (let polls = 0; polls < 3; polls += 1) await poll();
+    await world.send('a');
+    await world.tickAfter(10 * MINUTE);
+    world.service.intercept = () => ({ status: 404 });
+    await world.deliverAndTick(3, 20 * MINUTE);
     expect(await world.entry()).toMatchObject({ state: 'running' });
-    answerOnly(world, ['getFlow'], { status: 404 });
-    await poll();
-    await poll();
+    world.fault('getFlow', { status: 404 });
+    await world.deliverAndTick(2, 20 * MINUTE);
     expect(await onlyReceipt(world)).toMatchObject({ status: 'failed', failure: { code: 'flow-gone' } });
   });
 
   it.each([404, 405])('is not too old while something else answers %i to everything', async (status) => {
     const world = await hostileWorld({ service: { flowMs: 4 * HOUR }, settings: { flowAgeMaxSeconds: 3 * 3_600 } });
-    await world.upload('a', 'x');
-    await world.deliver();
-    answerAll(world, { status });
+    await world.send('a');
+    world.service.intercept = () => ({ status });
     await passHours(world, 5);
     expect(await world.entry()).toMatchObject({ state: 'running' });
-    answerAll(world, undefined);
-    await world.settle();
-    expect(await onlyReceipt(world)).toMatchObject({ status: 'succeeded' });
+    world.service.intercept = undefined;
+    expect(await settledReceipt(world)).toMatchObject({ status: 'succeeded' });
   });
 
   it('is not gone if it is there again as soon as the address answers', async () => {
     const world = await hostileWorld({ service: { flowMs: 2 * HOUR } });
-    await world.upload('a', 'x');
-    await world.deliver();
-    world.clock.advance(10 * MINUTE);
-    await world.tick();
+    await world.send('a');
+    await world.tickAfter(10 * MINUTE);
     // In each tick, the proxy answers the first poll itself, and passes all later requests on.
     let left = 0;
     world.service.intercept = () => (left-- > 0 ? { status: 404 } : undefined);
     for (let polls = 0; polls < 5; polls += 1) {
       left = 1;
-      world.clock.advance(20 * MINUTE);
-      await world.tick();
+      await world.tickAfter(20 * MINUTE);
     }
     expect(await world.entry()).toMatchObject({ state: 'running' });
     world.service.intercept = undefined;
-    await world.settle();
-    expect(await onlyReceipt(world)).toMatchObject({ status: 'succeeded' });
+    expect(await settledReceipt(world)).toMatchObject({ status: 'succeeded' });
   });
 });

@@ -325,9 +325,15 @@ export class World {
     });
   }
 
-  /** Answers the calls of an operation with a fault: all of them, or the first ones. Replaces any fault before it. */
-  fault(operation: Operation, fault: Fault, callsMax = Number.POSITIVE_INFINITY): void {
-    this.service.intercept = (_, call) => (call.operation === operation && call.n <= callsMax ? fault : undefined);
+  /**
+   * Answers the calls of an operation with a fault: all of them, or the first ones. Replaces any fault before it.
+   * @param fault a function makes one for each call, because a body that streams can be sent once.
+   */
+  fault(operation: Operation, fault: Fault | (() => Fault), callsMax = Number.POSITIVE_INFINITY): void {
+    this.service.intercept = (_, call) => {
+      if (call.operation !== operation || call.n > callsMax) return undefined;
+      return typeof fault === 'function' ? fault() : fault;
+    };
   }
 
   /** Gives create-flow one batch of messages, as its event source does. Returns undefined if no message is visible. */
