@@ -1,12 +1,9 @@
 import { describe, expect, it } from 'vitest';
 import { LEDGER, RESULTS, TOKEN } from '../support/world.ts';
-import { hostileWorld, MINUTE, onlyReceipt } from './support.ts';
+import { hostileWorld, MINUTE, settledReceipt } from './support.ts';
 
 const USELESS: readonly (readonly [what: string, secret: string | Error])[] = [
   ['a line break and a header', 'obviously-fake\r\nX-Evil: b'],
-  ['a NUL', 'obviously\0fake'],
-  ['an object without a token', '{"password":"obviously-fake"}'],
-  ['a token that is an object', '{"token":{"token":"obviously-fake"}}'],
   ['cut JSON', '{"token":"obviously-fake'],
   ['JSON with text after it', '{"token":"obviously-fake"} {}'],
   ['objects in objects, 50,000 deep', `${'{"token":'.repeat(50_000)}1${'}'.repeat(50_000)}`],
@@ -16,15 +13,12 @@ const USELESS: readonly (readonly [what: string, secret: string | Error])[] = [
 describe('a secret that is', () => {
   it.each(USELESS)('%s makes uploads wait and ticks end, and fails no upload', async (_, secret) => {
     const world = await hostileWorld({ settings: { attemptsMax: 2 } });
-    await world.upload('a', 'x');
-    await world.deliver();
+    await world.send('a');
     world.token = secret;
     world.clock.advance(10 * MINUTE);
-    await world.upload('b', 'x');
-    expect((await world.deliver())?.batchItemFailures).toEqual([]);
+    expect((await world.send('b'))?.batchItemFailures).toEqual([]);
     for (let i = 0; i < 3; i += 1) {
-      world.clock.advance(20 * MINUTE);
-      expect(await world.tick()).toMatchObject({ result: 'unauthorised', failed: 0 });
+      expect(await world.tickAfter(20 * MINUTE)).toMatchObject({ result: 'unauthorised', failed: 0 });
       await world.deliver();
     }
     expect(world.count('TokenRejected')).toBeGreaterThan(1);
@@ -52,7 +46,6 @@ describe('a secret that is', () => {
     const world = await hostileWorld();
     world.token = secret;
     await world.upload('a', 'x');
-    await world.settle();
-    expect((await onlyReceipt(world)).status).toBe('succeeded');
+    expect((await settledReceipt(world)).status).toBe('succeeded');
   });
 });

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import type { Route } from '../../functions/uploads/routes.ts';
 import { ECHO, INBOX, LEDGER, RESULTS, type World, type WorldOptions } from '../support/world.ts';
 import { nested } from './bad-answers.ts';
-import { hostileWorld, MINUTE, onlyReceipt } from './support.ts';
+import { hostileWorld, MINUTE, onlyReceipt, settledReceipt } from './support.ts';
 
 /** Keys, metadata and bodies of uploads reach the functions as they are written on the wire. */
 const worldWithSockets = (options: WorldOptions = {}): Promise<World> =>
@@ -90,10 +90,10 @@ describe('an upload whose key is', () => {
     const run = () => world.sweep({ uploadsPerSecond: 1000 });
     await run();
     for (const [, key] of KEYS) await world.upload(key, 'x');
-    while (world.queue.receive({ max: 10 }).map((message) => world.queue.delete(message.receiptHandle)).length > 0);
+    while (world.takeMessages().length > 0);
     world.clock.advance(60 * MINUTE);
     expect(await run()).toMatchObject({ complete: true, missed: KEYS.length });
-    while ((await world.deliver()) !== undefined);
+    await world.deliverAll();
     expect(
       world.service.flows.map(({ inputs }) => (inputs[0]?.additional as { key?: string } | undefined)?.key).sort(),
     ).toEqual(KEYS.map(([, key]) => key).sort());
@@ -105,24 +105,14 @@ const OPEN: Route = { ...ECHO, overrides: true };
 describe('an upload with overrides in its metadata', () => {
   const bad: readonly (readonly [what: string, name: string, value: string, message: RegExp])[] = [
     ['not JSON', 'flow-parameters', '{', /flow-parameters: expected JSON/],
-    ['cut nesting', 'flow-parameters', '['.repeat(1_900), /expected JSON/],
-    ['null', 'flow-additional', 'null', /expected an object/],
-    ['a deep list', 'flow-additional', nested(900), /expected an object/],
     ['deep nesting', 'flow-additional', `{"a":${nested(900)}}`, /at most 32 deep/],
-    ['deep parameters', 'flow-parameters', nested(33), /at most 32 deep/],
     ['our own tag, with an escape', 'flow-additional', '{"\\u0066lowdrop":1}', /our own tag/],
-    ['no name', 'flow-template', '', /flow-template: expected/],
-    ['a very long name', 'flow-template', 'x'.repeat(1_900), /256 characters/],
     ['a newline, encoded', 'flow-template', '=?UTF-8?B?YQpi?=', /control character/],
     ['an encoded word that is cut', 'flow-parameters', '=?UTF-8?B?eyJh', /expected JSON/],
-    ['an unknown encoding', 'flow-parameters', '=?UTF-8?X?e30=?=', /expected JSON/],
-    ['an encoded word without an end', 'flow-parameters', `=?UTF-8?Q?${'='.repeat(900)}`, /expected JSON/],
-    ['many beginnings of encoded words', 'flow-parameters', '=?a?q?'.repeat(300), /expected JSON/],
   ];
   it.each(bad)('fails at once, with a receipt, if they are invalid: %s (%s)', async (_, name, value, message) => {
     const world = await worldWithSockets({ routes: [OPEN] });
-    await world.upload('a', 'x', { Metadata: { [name]: value } });
-    expect(await world.deliver()).toEqual({ batchItemFailures: [] });
+    expect(await world.send('a', 'x', { Metadata: { [name]: value } })).toEqual({ batchItemFailures: [] });
     const receipt = await onlyReceipt(world);
     expect(receipt).toMatchObject({ status: 'failed', failure: { code: 'invalid-override' } });
     expect(receipt.failure?.message).toMatch(message);
@@ -167,8 +157,7 @@ describe('an upload of a size', () => {
   it.each(sizes)('as %s, %i bytes, ends as %s', async (input, bytes, code) => {
     const world = await worldWithSockets({ routes: [{ ...ECHO, input }], settings });
     await world.upload('a', 'x'.repeat(bytes), { ContentType: 'text/plain' });
-    await world.settle();
-    const receipt = await onlyReceipt(world);
+    const receipt = await settledReceipt(world);
     expect(receipt.failure?.code).toBe(code);
     expect(receipt.status).toBe(code === undefined ? 'succeeded' : 'failed');
     if (code === 'input-too-large') expect(receipt.failure?.message).toContain(`${bytes} bytes`);
@@ -185,8 +174,7 @@ describe('an upload of a size', () => {
   it.each(texts)('as text, %s, ends as %s', async (_, bytes, code) => {
     const world = await worldWithSockets({ routes: [{ ...ECHO, input: 'text' }] });
     await world.upload('a', bytes, { ContentType: 'text/plain' });
-    await world.settle();
-    const receipt = await onlyReceipt(world);
+    const receipt = await settledReceipt(world);
     expect(receipt.failure?.code).toBe(code);
     if (code === undefined) {
       expect((await world.object(RESULTS, receipt.assets[0]?.key ?? '')).bytes.equals(Buffer.from(bytes))).toBe(true);
@@ -198,11 +186,6 @@ describe('an upload whose media type is', () => {
   const types: readonly (readonly [said: string, sent: string])[] = [
     ['', 'image/png'],
     ['garbage', 'image/png'],
-    ['a/b/c', 'image/png'],
-    ['image/', 'image/png'],
-    ['image/gif;base64,AAAA', 'image/gif'],
-    ['image/gif; charset="a;b\\""', 'image/gif'],
-    ['*/*', '*/*'],
     [`a/${'b'.repeat(2_000)}`, 'application/octet-stream'],
     [`image/gif; a=${'b'.repeat(2_000)}`, 'image/gif'],
   ];
