@@ -1,19 +1,14 @@
-import { afterEach, beforeEach, expect, it } from 'vitest';
+import { expect, it } from 'vitest';
 import { AssetWriter } from '../../functions/results/asset-writer.ts';
 import { PART_BYTES, PartBuffers } from '../../functions/results/part-buffers.ts';
 import { SharedGarbage } from '../../functions/results/shared-garbage.ts';
-import { RESULTS, World } from '../support/world.ts';
+import { openWorld, RESULTS } from '../support/world.ts';
 
 const signal = new AbortController().signal;
 const BUFFERS = 2;
 
-let world: World;
-beforeEach(async () => {
-  world = await World.start();
-});
-afterEach(() => world.close());
-
 it('writes more large assets at the same time than there are buffers, each whole', async () => {
+  const world = await openWorld();
   const buffers = new PartBuffers(BUFFERS);
   const garbage = new SharedGarbage();
   const assets = Array.from({ length: 2 * BUFFERS }, (_, index) => Buffer.alloc(PART_BYTES + index + 1, index + 1));
