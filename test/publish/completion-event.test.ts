@@ -1,30 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { completionEvent, EVENT_SOURCE } from '../../functions/publish/completion-event.ts';
-import type { Receipt } from '../../functions/publish/receipts.ts';
+import { asset, failed, receipt } from './support.ts';
 
-const asset = { id: 'a1', key: 'a.png/f1/a1.glb', bytes: 5, mediaType: 'model/gltf-binary', sha256: '00'.repeat(32) };
-const receipt = {
-  receipt: 1 as const,
-  status: 'succeeded' as const,
-  upload: {
-    id: 'ab'.repeat(20),
-    bucket: 'inbox',
-    key: 'a.png',
-    versionId: 'v1',
-    etag: 'e',
-    bytes: 9,
-    mediaType: 'image/png',
-    lastModified: '2026-01-01T00:00:00.000Z',
-  },
-  route: 'pictures',
-  template: 'model_generate_fromimage',
-  generation: 1,
-  flow: { id: 'f1', createdAt: '2026-01-01T00:00:01.000Z' },
-  endedAt: '2026-01-01T00:01:00.000Z',
-  assets: [asset],
-  failedOutputs: [],
-} satisfies Receipt;
-const failure = { code: 'rejected', message: 'No.', advice: 'Correct the file.', retry: 'flowdrop retry' };
 const where = { bucket: 'results', key: 'a.png/receipt.json' };
 
 describe('the event of an upload that ended', () => {
@@ -55,7 +32,7 @@ describe('the event of an upload that ended', () => {
   });
 
   it('of a failure has a type of its own', () => {
-    expect(completionEvent({ ...receipt, status: 'failed', failure }, 'mine', where).detailType).toBe('Flow Failed');
+    expect(completionEvent({ ...receipt, ...failed }, 'mine', where).detailType).toBe('Flow Failed');
   });
 
   it('counts the assets and leaves them to the receipt if they do not fit into an event', () => {

@@ -1,6 +1,7 @@
 import { beforeEach, describe, expect, it } from 'vitest';
 import type { Receipt } from '../../functions/publish/receipts.ts';
 import { INBOX, openWorld, RESULTS, type World } from '../support/world.ts';
+import { failed, receipt } from './support.ts';
 
 const signal = new AbortController().signal;
 
@@ -13,18 +14,8 @@ beforeEach(async () => {
 async function receiptOfCurrent(generation = 1): Promise<Receipt> {
   const { upload, discard } = await world.ports.inbox.open({ bucket: INBOX, key: 'a.png' }, signal);
   discard();
-  return {
-    receipt: 1,
-    status: 'failed',
-    upload: { ...upload, lastModified: new Date(upload.lastModified).toISOString() },
-    route: 'r',
-    template: 't',
-    generation,
-    endedAt: '2026-01-01T00:00:00.000Z',
-    assets: [],
-    failedOutputs: [],
-    failure: { code: 'rejected', message: 'No.', advice: 'Correct the file.', retry: 'flowdrop retry' },
-  };
+  const lastModified = new Date(upload.lastModified).toISOString();
+  return { ...receipt, ...failed, upload: { ...upload, lastModified }, generation };
 }
 
 async function uploaded(content: string): Promise<Receipt> {
@@ -39,14 +30,14 @@ const ORDERS: readonly (readonly [string, readonly number[]])[] = [
   ['newer first', [1, 0]],
 ];
 
-const put = (receipt: Receipt) => world.ports.receipts.put(receipt, signal);
+const put = (each: Receipt) => world.ports.receipts.put(each, signal);
 const there = async () => (await world.receipt('a.png')).upload.id;
 
 describe('the receipt at a key', () => {
   it('is put beside the results', async () => {
-    const receipt = await uploaded('one');
-    expect(await put(receipt)).toBe('a.png/receipt.json');
-    expect(await world.receipt('a.png')).toEqual(JSON.parse(JSON.stringify(receipt)));
+    const first = await uploaded('one');
+    expect(await put(first)).toBe('a.png/receipt.json');
+    expect(await world.receipt('a.png')).toEqual(JSON.parse(JSON.stringify(first)));
   });
 
   it.each(ORDERS)('belongs to the upload that is current there, in any order of the ends: %s', async (_, order) => {
@@ -110,17 +101,17 @@ describe('the receipt at a key', () => {
   });
 
   it('is written once if it is put twice', async () => {
-    const receipt = await uploaded('one');
-    await put(receipt);
-    await put({ ...receipt, endedAt: 'later' });
-    expect((await world.receipt('a.png')).endedAt).toBe('2026-01-01T00:00:00.000Z');
+    const first = await uploaded('one');
+    await put(first);
+    await put({ ...first, endedAt: 'later' });
+    expect((await world.receipt('a.png')).endedAt).toBe('2026-01-01T00:01:00.000Z');
   });
 
   it('replaces an object at its address that is no receipt', async () => {
     await world.put(RESULTS, 'a.png/receipt.json', '?');
-    const receipt = await uploaded('one');
-    await put(receipt);
-    expect(await there()).toBe(receipt.upload.id);
+    const first = await uploaded('one');
+    await put(first);
+    expect(await there()).toBe(first.upload.id);
   });
 
   it('belongs to the current upload if all are put at once', async () => {
@@ -145,9 +136,9 @@ describe('the receipt of an upload outside of the present inbox', () => {
   });
 
   /** The receipt of an upload at the same key of the previous inbox bucket. It is the latest of all uploads. */
-  const ofOldInbox = (receipt: Receipt): Receipt => {
+  const ofOldInbox = (today: Receipt): Receipt => {
     const lastModified = new Date(world.clock.now() + 60_000).toISOString();
-    return { ...receipt, upload: { ...receipt.upload, id: 'f'.repeat(40), bucket: 'old-inbox', lastModified } };
+    return { ...today, upload: { ...today.upload, id: 'f'.repeat(40), bucket: 'old-inbox', lastModified } };
   };
 
   it('is put if there is no other', async () => {

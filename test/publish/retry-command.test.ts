@@ -1,18 +1,12 @@
 import { execFileSync } from 'node:child_process';
-import { mkdirSync, mkdtempSync, rmSync, statSync, utimesSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdirSync, statSync, utimesSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { retryCommand } from '../../functions/publish/retry-command.ts';
+import { temporaryFolder } from '../support/folder.ts';
 
 const ID = '0'.repeat(40);
 const deployed = { collectFunction: 'flowdrop-collect-outputs', inboxPrefix: '' };
-
-function folder(): string {
-  const dir = mkdtempSync(join(tmpdir(), 'flowdrop-retry-'));
-  onTestFinished(() => rmSync(dir, { recursive: true }));
-  return dir;
-}
 
 describe('the command that retries an upload', () => {
   it('names the upload and the collecting function of a deployment', () => {
@@ -23,8 +17,8 @@ describe('the command that retries an upload', () => {
 
   it.each(['a.png', 'b/a.png', '-rf', "it's.png", '$(touch owned)', 'a\nb', '`id`;"x" *', 'naïve ☃.txt'])(
     'touches the file in the inbox folder of a local run, and nothing else: %j',
-    (name) => {
-      const dir = folder();
+    async (name) => {
+      const dir = await temporaryFolder();
       const path = join(dir, name);
       mkdirSync(join(path, '..'), { recursive: true });
       writeFileSync(path, 'x');

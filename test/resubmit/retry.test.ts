@@ -11,6 +11,10 @@ const start = async (options?: WorldOptions) => {
 };
 
 const retry = async (given?: GivenOverrides) => expect(await world.retry(given)).toBe('resubmitted');
+const retryAndSettle = async () => {
+  await retry();
+  await world.settle();
+};
 
 /** Uploads a file that fails because the service does not know its template. */
 async function rejected(body: Uint8Array | string = 'x', metadata: Record<string, string> = {}): Promise<void> {
@@ -45,8 +49,7 @@ describe('a retried failure', () => {
   it('takes the route of today’s configuration', async () => {
     await startRejected();
     world.redeploy(corrected);
-    await retry();
-    await world.settle();
+    await retryAndSettle();
     expect(world.service.flows).toMatchObject([{ template: 'bytes_echo', parameters: { copies: 2 } }]);
     expect(await world.receipt('a')).toMatchObject({
       status: 'succeeded',
@@ -62,8 +65,7 @@ describe('a retried failure', () => {
   ])('takes its own overrides as the route of today allows them: %s', async (overrides, copies) => {
     await startRejected('x', { 'flow-parameters': '{"copies":3}' });
     world.redeploy({ routes: [{ ...ECHO, parameters: { copies: 2 }, overrides }] });
-    await retry();
-    await world.settle();
+    await retryAndSettle();
     expect(world.service.flows).toMatchObject([{ parameters: { copies } }]);
   });
 
@@ -86,8 +88,7 @@ describe('a retried failure', () => {
     await retry({ parameters: { copies: 3 } });
     // A waiting upload may have been sent with the parameters that it has.
     expect(await world.retry({ parameters: { copies: 4 } })).toBe('under way');
-    await retry();
-    await world.settle();
+    await retryAndSettle();
     expect(world.service.flows).toMatchObject([{ parameters: { copies: 3 } }]);
   });
 
@@ -159,8 +160,7 @@ describe('a retried failure', () => {
       await world.send('a', body);
     } else await rejected(body, metadata);
     world.redeploy(change);
-    await retry();
-    await world.settle();
+    await retryAndSettle();
     expect(await world.receipt('a')).toMatchObject({ status: 'failed', generation: 2, failure: { code } });
     expect(world.service.flows).toEqual([]);
   });
@@ -171,8 +171,7 @@ describe('a retried failure', () => {
     archive();
     await world.deliver();
     expect((await world.receipt('a')).failure?.code).toBe('input-archived');
-    await retry();
-    await world.settle();
+    await retryAndSettle();
     expect(await world.receipt('a')).toMatchObject({ generation: 2, failure: { code: 'input-archived' } });
     expect(world.service.flows).toEqual([]);
     expect(world.count('UploadsFailed')).toBe(2);
@@ -197,8 +196,7 @@ describe('the completion event', () => {
     loseEvent();
     await rejected();
     expect(ends()).toEqual([]);
-    await retry();
-    await world.settle();
+    await retryAndSettle();
     expect(ends()).toEqual(['1 failed', '2 succeeded']);
   });
 
@@ -210,16 +208,14 @@ describe('the completion event', () => {
     await expect(world.tick()).rejects.toThrow();
     expect(await world.entry()).toMatchObject({ state: 'failed' });
     world.redeploy({ routes: [ECHO] });
-    await retry();
-    await world.settle();
+    await retryAndSettle();
     expect(ends()).toEqual(['1 failed', '2 succeeded']);
   });
 
   it('is not sent again by a retry if it was not lost', async () => {
     await start();
     await rejected();
-    await retry();
-    await world.settle();
+    await retryAndSettle();
     expect(ends()).toEqual(['1 failed', '2 succeeded']);
   });
 
@@ -247,8 +243,7 @@ describe('a retried doubt', () => {
     await world.waitOutDoubt();
     expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'held' });
     world.redeploy(corrected);
-    await retry();
-    await world.settle();
+    await retryAndSettle();
     expect(await world.receipt('a')).toMatchObject({ status: 'succeeded', route: 'echo', generation: 1 });
   });
 });

@@ -52,9 +52,8 @@ async function round(endedCount = 0): Promise<number[]> {
   world.clock.advance(MINUTE);
   const { failures } = await waitingUploads.resubmitDue(endedCount, never);
   expect(failures).toEqual([]);
-  const messages = world.queue.receive({ max: 10 });
-  for (const { receiptHandle } of messages) world.queue.delete(receiptHandle);
-  return messages.map(({ body }) => Number(/"key":"(\d+)"/.exec(body)?.[1])).sort((a, b) => a - b);
+  const messages = world.takeMessages();
+  return messages.map((body) => Number(/"key":"(\d+)"/.exec(body)?.[1])).sort((a, b) => a - b);
 }
 
 /** The service refuses a resubmitted upload, so its marker is back at its place in the queue. */
