@@ -31,6 +31,12 @@ const ORDERS: readonly (readonly [string, readonly number[]])[] = [
 ];
 
 const put = (each: Receipt) => world.ports.receipts.put(each, signal);
+/** What the object of a receipt says of it, without the time of its end. */
+const metadataOf = (id: string, generation: string, lastModified: string) => ({
+  'flowdrop-upload': id,
+  'flowdrop-generation': generation,
+  'flowdrop-last-modified': lastModified,
+});
 const there = async () => (await world.receipt('a.png')).upload.id;
 
 describe('the receipt at a key', () => {
@@ -90,11 +96,8 @@ describe('the receipt at a key', () => {
 
   it('without the time of its end is taken to have ended before it was put', async () => {
     const first = { ...(await uploaded('one')), endedAt: new Date(world.clock.now() - 60_000).toISOString() };
-    await world.put(RESULTS, 'a.png/receipt.json', '{}', {
-      'flowdrop-upload': first.upload.id,
-      'flowdrop-generation': '1',
-      'flowdrop-last-modified': first.upload.lastModified,
-    });
+    const metadata = metadataOf(first.upload.id, '1', first.upload.lastModified);
+    await world.put(RESULTS, 'a.png/receipt.json', '{}', metadata);
     expect(await world.ports.receipts.isPublished(first, signal)).toBe(true);
     await put({ ...first, endedAt: new Date(world.clock.now() + 60_000).toISOString() });
     expect((await world.receipt('a.png')).upload.id).toBe(first.upload.id);
@@ -107,11 +110,19 @@ describe('the receipt at a key', () => {
     expect((await world.receipt('a.png')).endedAt).toBe('2026-01-01T00:01:00.000Z');
   });
 
-  it('replaces an object at its address that is no receipt', async () => {
-    await world.put(RESULTS, 'a.png/receipt.json', '?');
+  const another = '0'.repeat(40);
+  it.each<[string, (id: string) => Record<string, string>]>([
+    ['no receipt', () => ({})],
+    ['of another upload', () => metadataOf(another, '1', '2020-01-01T00:00:00Z')],
+    ['of another upload in the future', () => metadataOf(another, '9', '9999-01-01T00:00:00Z')],
+    ['of an invalid date', () => metadataOf(another, '1', 'yesterday')],
+    ['of an invalid generation', (id) => metadataOf(id, 'first', '2020-01-01T00:00:00Z')],
+    ['of an infinite generation', () => metadataOf(another, 'Infinity', '2020-01-01T00:00:00Z')],
+  ])('replaces an object at its address that is %s', async (_, metadata) => {
     const first = await uploaded('one');
+    await world.put(RESULTS, 'a.png/receipt.json', '{}', metadata(first.upload.id));
     await put(first);
-    expect(await there()).toBe(first.upload.id);
+    expect(await world.receipt('a.png')).toMatchObject({ receipt: 1, upload: { id: first.upload.id } });
   });
 
   it('belongs to the current upload if all are put at once', async () => {
