@@ -1,11 +1,11 @@
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
-import { createServer, type ServerResponse } from 'node:http';
+import type { ServerResponse } from 'node:http';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { SETTINGS_DEFAULT } from '../../functions/settings/settings.ts';
 import { MEMORY_MIB } from '../../infra/function-limits.ts';
-import { listening } from '../support/servers.ts';
+import { web } from '../support/servers.ts';
 import type { MemoryOperation, MemoryOutcome, MemoryTask } from './memory-process.ts';
 
 const KIB = 1024;
@@ -37,13 +37,11 @@ const NODE_FLAGS = [
 type Answer = (response: ServerResponse) => void;
 
 async function served(answer: Answer): Promise<string> {
-  const server = createServer((request, response) => {
-    request.resume();
+  const { origin } = await web((request, response) => {
     response.on('error', () => {});
-    request.on('end', () => answer(response));
+    request.resume().on('end', () => answer(response));
   });
-  onTestFinished(() => server.closeAllConnections());
-  return `http://${await listening(server)}`;
+  return origin;
 }
 
 /** Runs an operation in a process of its own, with the memory and the flags of a function. */

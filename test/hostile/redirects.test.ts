@@ -1,4 +1,3 @@
-import { createServer, type IncomingHttpHeaders } from 'node:http';
 import { inspect } from 'node:util';
 import { describe, expect, it, vi } from 'vitest';
 import { systemClock } from '../../functions/base/clock.ts';
@@ -8,8 +7,7 @@ import { httpTransport } from '../../functions/flow-service/http-transport.ts';
 import type { Transport } from '../../functions/flow-service/transport.ts';
 import type { Fault } from '../../local/flow-service/fault.ts';
 import { streamed } from '../flow-service/chunks.ts';
-import { clientOf, never, scriptedToken } from '../flow-service/scripted.ts';
-import { listening } from '../support/servers.ts';
+import { clientOf, never, scripted, scriptedToken } from '../flow-service/scripted.ts';
 import { TOKEN, type World } from '../support/world.ts';
 import { hostileWorld, settledReceipt } from './support.ts';
 
@@ -46,16 +44,6 @@ async function running(): Promise<World> {
   return world;
 }
 
-/** A server on another origin. It remembers the headers of its requests. */
-async function elsewhere(answer: { status?: number; headers?: Record<string, string>; body?: string }) {
-  const asked: IncomingHttpHeaders[] = [];
-  const server = createServer((request, response) => {
-    asked.push(request.headers);
-    response.writeHead(answer.status ?? 200, answer.headers).end(answer.body);
-  });
-  return { url: `http://${await listening(server)}/asset?signature=fake`, asked };
-}
-
 /** The error of downloading an asset that a service redirects to `location`, and the requests sent. */
 async function failureAfter(
   location: string,
@@ -71,8 +59,6 @@ async function failureAfter(
   const reading = clientOf(baseUrl, { transport, token }).asset('f1', 'a1', never);
   return { error: await reading.catch((thrown: unknown) => thrown), requested };
 }
-
-const redirect = (location: string, status = 302): Fault => ({ status, headers: { location } });
 
 describe('an asset of a public service that is redirected to', () => {
   const forbidden: readonly (readonly [what: string, location: string])[] = [
@@ -140,28 +126,36 @@ describe('an asset of a service that is redirected', () => {
 });
 
 describe('an asset of a service on this machine that is redirected', () => {
+  /** A server on another origin. */
+  const elsewhere = (status: number, headers: Record<string, string>, body = '') =>
+    scripted((_, response) => response.writeHead(status, headers).end(body));
+  const redirectTo = ({ url }: { readonly url: URL }): Fault => {
+    return { status: 302, headers: { location: `${url.origin}/asset?signature=fake` } };
+  };
+
   it('elsewhere is followed once, without the token', async () => {
-    const there = await elsewhere({ headers: { 'content-type': 'text/plain' }, body: 'from elsewhere' });
+    await using there = await elsewhere(200, { 'content-type': 'text/plain' }, 'from elsewhere');
     const world = await running();
-    world.fault('getAsset', redirect(there.url));
+    world.fault('getAsset', redirectTo(there));
     const receipt = await settledReceipt(world);
     expect(receipt).toMatchObject({ status: 'succeeded', assets: [{ bytes: 14, mediaType: 'text/plain' }] });
-    expect(there.asked).toHaveLength(1);
-    expect(JSON.stringify(there.asked)).not.toContain(TOKEN);
-    expect(there.asked[0]).not.toHaveProperty('authorization');
-    expect(there.asked[0]).not.toHaveProperty('cookie');
+    expect(there.requests).toHaveLength(1);
+    const headers = there.requests[0]?.headers;
+    expect(JSON.stringify(headers)).not.toContain(TOKEN);
+    expect(headers).not.toHaveProperty('authorization');
+    expect(headers).not.toHaveProperty('cookie');
   });
 
-  it.each<[string, { status?: number; headers?: Record<string, string>; body?: string }, string]>([
-    ['that redirects back', { status: 302, headers: { location: '/' } }, 'forbidden-address'],
-    ['whose address has expired', { status: 403 }, 'unavailable'],
-    ['that wants credentials', { status: 401 }, 'unavailable'],
-  ])('to a server %s fails with a known error, and our token is not suspected', async (_, answer, code) => {
-    const there = await elsewhere(answer);
+  it.each([
+    ['that redirects back', 302, 'forbidden-address'],
+    ['whose address has expired', 403, 'unavailable'],
+    ['that wants credentials', 401, 'unavailable'],
+  ])('to a server %s fails with a known error, and our token is not suspected', async (_, status, code) => {
+    await using there = await elsewhere(status, { location: '/' });
     const world = await running();
-    world.fault('getAsset', redirect(there.url));
+    world.fault('getAsset', redirectTo(there));
     expect(await settledReceipt(world)).toMatchObject({ status: 'failed', failedOutputs: [{ code }] });
     expect(world.count('TokenRejected')).toBe(0);
-    expect(JSON.stringify(there.asked)).not.toContain(TOKEN);
+    expect(JSON.stringify(there.requests.map(({ headers }) => headers))).not.toContain(TOKEN);
   });
 });

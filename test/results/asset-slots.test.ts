@@ -63,10 +63,8 @@ describe('assets under a budget of memory', () => {
     for (const slot of first) void slot.then(() => (count += 1));
     await later();
     expect(count).toBe(LARGE_MAX);
-    (await (first[0] as Promise<AssetSlot>)).note(KB);
-    for (let i = 0; i < 32; i += 1) {
-      (await (first[i] as Promise<AssetSlot>)).release();
-    }
+    (await first[0])?.note(KB);
+    for (const slot of first) (await slot).release();
   });
 
   it('are assumed to be large again after a large one', async () => {
