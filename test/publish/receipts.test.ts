@@ -125,6 +125,14 @@ describe('the receipt at a key', () => {
     expect(await world.receipt('a.png')).toMatchObject({ receipt: 1, upload: { id: first.upload.id } });
   });
 
+  it('replaces an object that says no date there, although no upload is current', async () => {
+    const first = await uploaded('one');
+    await world.remove('a.png');
+    await world.put(RESULTS, 'a.png/receipt.json', '{}', metadataOf(another, '1', 'yesterday'));
+    await put(first);
+    expect(await there()).toBe(first.upload.id);
+  });
+
   it('belongs to the current upload if all are put at once', async () => {
     const receipts = [await uploaded('one'), await uploaded('two'), await uploaded('three')];
     await Promise.all([...receipts, ...receipts].map(put));
