@@ -15,7 +15,7 @@ export default defineConfig({
       'test/contracts/documentation.test.ts',
       'test/flow-service/{addresses,find,link-header,pace,pacer,service-clock}.test.ts',
       'test/resubmit/waiting-uploads.test.ts',
-      'test/results/asset-slots.test.ts',
+      'test/results/{active-content,asset-slots}.test.ts',
     ],
     // A new process for each file would take longer than the tests.
     isolate: false,

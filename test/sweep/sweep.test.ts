@@ -236,6 +236,20 @@ describe('a backfill that takes long', () => {
     await world.collect();
     expect(world.queue.receive({ max: 10 }).map(({ body }) => body)).toEqual([expect.stringContaining('new-inbox')]);
   });
+
+  it.each([{ in: 'limbo' }, { in: 'inbox', after: 5 }])(
+    'at the position %j is forgotten with its state, and an error says so',
+    async (position) => {
+      await begun();
+      const state = await sweepState();
+      await putSweepState({ ...state, backfill: { ...state.backfill, position } });
+      await sweep();
+      expect(world.logged).toContainEqual(
+        expect.objectContaining({ level: 'error', message: expect.stringContaining('state of the sweep cannot be read') }),
+      );
+      expect(await sweepState()).not.toHaveProperty('backfill');
+    },
+  );
 });
 
 describe('an upload that is years older than the pipeline', () => {
