@@ -99,20 +99,30 @@ describe('a flow that ended', () => {
     expect((await world.object(RESULTS, 'a.bin/receipt.json')).bytes.equals(receipt.bytes)).toBe(true);
   });
 
-  it.each<[string, Route['parameters'], string | undefined, number, string[]]>([
+  const ends: readonly (readonly [
+    what: string,
+    parameters: Route['parameters'],
+    code: string | undefined,
+    stored: number,
+    lost: readonly string[],
+  ])[] = [
     ['in failure', { fail: true, copies: 3, partial: 2 }, 'flow-failed', 2, []],
     ['with a failed output', { copies: 3, failed_outputs: 1 }, undefined, 2, ['output-failed']],
     ['with none but a failed output', { copies: 1, failed_outputs: 1 }, 'outputs-failed', 0, ['output-failed']],
-  ])('%s has the others stored, and a receipt that says what failed', async (_, parameters, code, stored, lost) => {
-    await start({ routes: [{ ...ECHO, parameters }] });
-    await running();
-    await world.settle();
-    const receipt = await world.receipt('a.bin');
-    expect(receipt.status).toBe(code === undefined ? 'succeeded' : 'failed');
-    expect(receipt.failure?.code).toBe(code);
-    expect(receipt.assets).toHaveLength(stored);
-    expect(receipt.failedOutputs.map((output) => output.code)).toEqual(lost);
-  });
+  ];
+  it.each(ends)(
+    '%s has the others stored, and a receipt that says what failed',
+    async (_, parameters, code, stored, lost) => {
+      await start({ routes: [{ ...ECHO, parameters }] });
+      await running();
+      await world.settle();
+      const receipt = await world.receipt('a.bin');
+      expect(receipt.status).toBe(code === undefined ? 'succeeded' : 'failed');
+      expect(receipt.failure?.code).toBe(code);
+      expect(receipt.assets).toHaveLength(stored);
+      expect(receipt.failedOutputs.map((output) => output.code)).toEqual(lost);
+    },
+  );
 
   it('completed without any output is a failure, once a second poll confirms it', async () => {
     await start();

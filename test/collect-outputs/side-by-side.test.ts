@@ -3,7 +3,7 @@ import { openWorld, type World, type WorldOptions } from '../support/world.ts';
 
 const MINUTE = 60_000;
 
-/** Hears of each read of an entry. */
+/** Calls `onRead` for each read of an entry. */
 const watchingReads = (onRead: () => void): WorldOptions['s3'] => ({
   authorize: ({ request, resource }) => {
     // A conditional PUT of an entry is authorised to read as well.

@@ -44,7 +44,7 @@ describe('an error of sending', () => {
     ['a refused token', new UnauthorisedError('401'), 'unauthorised', false, MINUTE],
     ['a forbidden file', new ForbiddenError('403'), 'forbidden', true, 16 * MINUTE],
     ['throttling for an unknown time', throttled(), 'throttled', false, 40_000],
-    ['throttling for longer, an eighth more', throttled(80_000), 'throttled', false, 90_000],
+    ['a Retry-After of 80 s, spread by an eighth', throttled(80_000), 'throttled', false, 90_000],
     ['throttling for a moment', throttled(0), 'throttled', false, 40_000],
     ['no turn in time, never sent', new ThrottledError('no turn', { wasSent: false }), 'throttled', false, 0],
     [
@@ -136,7 +136,7 @@ describe('a wait', () => {
   });
 });
 
-it('docs/design.md has the waits that the policy makes', () => {
+it('docs/design.md has the counted waits and the doubled waits that the policy makes', () => {
   const design = readFileSync(new URL('../../docs/design.md', import.meta.url), 'utf8');
   const counted = [0, 1, 2, 3, 4].map((attempts) => countedBackoffMs({ ...claim, attempts }) / MINUTE);
   expect(counted).toEqual([1, 4, 16, 60, 60]);

@@ -256,7 +256,7 @@ describe('a place that is lost', () => {
     return { account, place: account.place as SearchPlace };
   };
 
-  it.each(['cursor', 'last flow'] as const)('begins the search anew, three times at most: %s', async (what) => {
+  it.each(['cursor', 'last flow'] as const)('begins the search anew, twice at most: %s', async (what) => {
     const account = await Account.inDoubt();
     expect(await account.search(losing(account, what))).toBe('unknown');
     expect(account.looks).toBeLessThanOrEqual(4);

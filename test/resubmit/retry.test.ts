@@ -10,9 +10,9 @@ const start = async (options?: WorldOptions) => {
   world = await openWorld(options);
 };
 
-const retry = async (given?: GivenOverrides) => expect(await world.retry(given)).toBe('resubmitted');
+const expectResubmitted = async (given?: GivenOverrides) => expect(await world.retry(given)).toBe('resubmitted');
 const retryAndSettle = async () => {
-  await retry();
+  await expectResubmitted();
   await world.settle();
 };
 
@@ -73,7 +73,7 @@ describe('a retried failure', () => {
     await startRejected('x', { 'flow-parameters': 'no JSON' });
     world.redeploy({ routes: [{ ...ECHO, parameters: { copies: 2 }, overrides: true }] });
     const given = { parameters: { copies: 3 } };
-    await retry(given);
+    await expectResubmitted(given);
     expect(await world.entry()).toMatchObject({ state: 'waiting', reroute: given });
     await world.settle();
     expect(world.service.flows).toMatchObject([{ parameters: { copies: 3 } }]);
@@ -85,7 +85,7 @@ describe('a retried failure', () => {
   it('keeps them while it waits, and another retry of the wait does too', async () => {
     await startRejected();
     world.redeploy({ routes: [{ ...ECHO, overrides: true }] });
-    await retry({ parameters: { copies: 3 } });
+    await expectResubmitted({ parameters: { copies: 3 } });
     // A waiting upload may have been sent with the parameters that it has.
     expect(await world.retry({ parameters: { copies: 4 } })).toBe('under way');
     await retryAndSettle();
@@ -101,7 +101,7 @@ describe('a retried failure', () => {
   it('fails, and is not sent, if its route stopped to allow them before it was claimed', async () => {
     await start({ routes: [{ ...ECHO, template: 'typo', overrides: true }] });
     await rejected();
-    await retry({ parameters: null });
+    await expectResubmitted({ parameters: null });
     world.redeploy({ routes: [ECHO] });
     await world.settle();
     expect(world.service.flows).toEqual([]);
@@ -113,7 +113,7 @@ describe('a retried failure', () => {
   it('takes that route although its first claim died before anything was sent', async () => {
     await startRejected();
     world.redeploy(corrected);
-    await retry();
+    await expectResubmitted();
     const { open } = world.ports.inbox;
     world.ports.inbox.open = () => Promise.reject(new Error('killed'));
     await world.deliver();
@@ -128,7 +128,7 @@ describe('a retried failure', () => {
   it('has the tag of the pipeline’s name of today', async () => {
     await startRejected();
     world.redeploy({ ...corrected, pipeline: 'renamed' });
-    await retry();
+    await expectResubmitted();
     await world.deliver();
     expect(world.service.flows[0]?.additional).toMatchObject({ flowdrop: { pipeline: 'renamed', generation: 2 } });
     expect(await world.entry()).toMatchObject({ state: 'running', pipeline: 'renamed' });
@@ -137,7 +137,7 @@ describe('a retried failure', () => {
   it('keeps the route that was written down, once a request may have been sent with it', async () => {
     await startRejected();
     world.redeploy(corrected);
-    await retry();
+    await expectResubmitted();
     world.fault('createFlow', { status: 503 });
     await world.deliver();
     world.service.intercept = undefined;

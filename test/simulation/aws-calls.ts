@@ -47,7 +47,7 @@ function tryOnce<T>(
   const random = world.randoms.network;
   return new Promise((resolve, reject) => {
     if (lambda.isDead) return;
-    world.makesCall(lambda, kind, fault);
+    world.noteCall(lambda, kind, fault);
     if (fault === 'killed before') return world.kill(lambda);
     const fail = (why: string) => reject(Object.assign(new Error(`Simulated: ${why}`), { name: why }));
     const onAbort = (): void => fail('AbortError');

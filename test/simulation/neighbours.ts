@@ -1,5 +1,5 @@
 import type { FlowView } from '../../local/flow-service/records.ts';
-import { once } from '../support/in-process-transport.ts';
+import { inOneChunk } from '../support/in-process-transport.ts';
 import { type FlowTag, flowTagOf } from './flow-tag.ts';
 import { NEXT_PIPELINE, PIPELINE } from './names.ts';
 import type { World } from './world.ts';
@@ -52,7 +52,7 @@ export class Neighbours {
         'content-type': 'application/json',
         'content-length': String(body.byteLength),
       },
-      body: once(body),
+      body: inOneChunk(body),
     });
   }
 }

@@ -148,7 +148,7 @@ class S3Network {
         reject(aborted(signal));
         return;
       }
-      world.makesCall(lambda, nameOf(attempt), fault);
+      world.noteCall(lambda, nameOf(attempt), fault);
       if (fault === 'killed before') {
         lambda.kill();
         return;

@@ -9,7 +9,7 @@ import {
 import { callOf, type Operation } from '../../local/flow-service/call.ts';
 import { ConnectionLostError } from '../../local/flow-service/fault.ts';
 import type { ServiceRequest, ServiceResponse } from '../../local/flow-service/transport.ts';
-import { arriving, once } from '../support/in-process-transport.ts';
+import { inOneChunk, serviceRequestOf } from '../support/in-process-transport.ts';
 import type { Fault, ServiceCallKind } from './faults.ts';
 import type { Lambda } from './lambda.ts';
 import { scriptOf } from './service-faults.ts';
@@ -88,10 +88,10 @@ class Exchange {
       this.#reject(new TransportError('The request was given up', { sent: 'nothing', cause: this.#signal.reason }));
       return;
     }
-    const chunks = this.#request.body === undefined ? once(new Uint8Array()) : this.#toServer.chunks(timeline);
-    const call = serviceCallOf(arriving(this.#request, chunks, this.#gone.signal));
+    const chunks = this.#request.body === undefined ? inOneChunk(new Uint8Array()) : this.#toServer.chunks(timeline);
+    const call = serviceCallOf(serviceRequestOf(this.#request, chunks, this.#gone.signal));
     const fault = this.#watch.poisonOf(call) ?? faultPlan.draw(call.kind);
-    world.makesCall(lambda, `${call.kind} ${call.request.url}`, fault);
+    world.noteCall(lambda, `${call.kind} ${call.request.url}`, fault);
     this.#watch.sees(call, fault);
     if (fault === 'killed before') {
       lambda.kill();
@@ -216,7 +216,7 @@ class Exchange {
   }
 
   async *#receive(body: ServiceResponse['body']): AsyncGenerator<Uint8Array> {
-    const chunks = (body instanceof Uint8Array ? once(body) : body)[Symbol.asyncIterator]();
+    const chunks = (body instanceof Uint8Array ? inOneChunk(body) : body)[Symbol.asyncIterator]();
     const failed = new Promise<never>((_, reject) => {
       this.#failReading = reject;
     });

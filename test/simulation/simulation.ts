@@ -66,7 +66,7 @@ export async function simulate(
   };
 }
 
-/** What goes on in the worlds with one trouble, until nothing new comes. */
+/** How a world of each kind runs until its uploads have ended. */
 const LIVES = {
   limits: liveWithinLimits,
   poison: liveWithPoison,

@@ -4,8 +4,9 @@ import type { World } from './world.ts';
 
 /**
  * Runs both functions as they are deployed until `isDone`: one tick of each collector a minute, and an event source
- * that polls all the time. By default it is done when all uploads are at their ends. Returns the time since the first
- * upload, in milliseconds; undefined if it would exceed `limitMs`.
+ * that polls all the time. Returns the time since the first upload, in milliseconds; undefined if it would exceed
+ * `limitMs`.
+ * @param isDone default: all uploads have ended.
  */
 export async function runSteadily(
   world: World,

@@ -109,7 +109,7 @@ export class World {
   }
 
   /** A process makes a call, which may meet a fault. */
-  makesCall(lambda: Lambda, what: string, fault: Fault | undefined): void {
+  noteCall(lambda: Lambda, what: string, fault: Fault | undefined): void {
     this.trace(`${lambda.name} ${what}${fault === undefined ? '' : ` × ${fault}`}`);
     if (fault !== undefined) this.observed.noteFault(lambda, fault);
     if (fault === 'frozen') lambda.freeze(this.randoms.network);

@@ -73,11 +73,11 @@ export function inProcessTransport(service: StandInFlowService, clock: Clock): T
     if (answerMs !== undefined) limit(answerMs, 'No whole answer', gone.signal);
     const answering = async () => {
       await clock.sleep(LATENCY_MS);
-      return service.handle(arriving(request, toService(), gone.signal));
+      return service.handle(serviceRequestOf(request, toService(), gone.signal));
     };
     try {
       const answer = await within(TRANSPORT_LIMITS.firstByteMs, 'No answer', answering());
-      const chunks = answer.body instanceof Uint8Array ? once(answer.body) : answer.body;
+      const chunks = answer.body instanceof Uint8Array ? inOneChunk(answer.body) : answer.body;
       return {
         status: answer.status,
         headers: answer.headers,
@@ -93,7 +93,7 @@ export function inProcessTransport(service: StandInFlowService, clock: Clock): T
 }
 
 /** A request as the service gets it. @param chunks its body, as it arrives. */
-export const arriving = (
+export const serviceRequestOf = (
   { method, url, headers, body }: TransportRequest,
   chunks: AsyncIterable<Uint8Array>,
   signal: AbortSignal,
@@ -109,6 +109,6 @@ export const arriving = (
 });
 
 /** The bytes in one chunk, or in none if there are no bytes. */
-export async function* once(bytes: Uint8Array): AsyncGenerator<Uint8Array> {
+export async function* inOneChunk(bytes: Uint8Array): AsyncGenerator<Uint8Array> {
   if (bytes.byteLength > 0) yield bytes;
 }

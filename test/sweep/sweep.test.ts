@@ -23,7 +23,7 @@ function sweepAfter(ms: number) {
   return world.sweep();
 }
 
-/** So long ago, as an operator writes a time. */
+/** A time in the past, as an operator writes it. */
 const ago = (ms: number): string => new Date(world.clock.now() - ms).toISOString();
 
 /** An upload whose notification never comes. */
@@ -245,7 +245,10 @@ describe('a backfill that takes long', () => {
       await putSweepState({ ...state, backfill: { ...state.backfill, position } });
       await sweep();
       expect(world.logged).toContainEqual(
-        expect.objectContaining({ level: 'error', message: expect.stringContaining('state of the sweep cannot be read') }),
+        expect.objectContaining({
+          level: 'error',
+          message: expect.stringContaining('state of the sweep cannot be read'),
+        }),
       );
       expect(await sweepState()).not.toHaveProperty('backfill');
     },
@@ -274,7 +277,7 @@ describe('an upload that is years older than the pipeline', () => {
 });
 
 describe('a daily sweep', () => {
-  /** Claims a made-up upload, as an invocation does that dies then. */
+  /** Claims a made-up upload, as an invocation that dies before it sends. */
   async function claimed(key: string, lastModified: number): Promise<void> {
     const facts = { bucket: INBOX, key, etag: 'e', bytes: 1, lastModified, mediaType: 'a/b' };
     const upload = { id: uploadId(facts), ...facts };

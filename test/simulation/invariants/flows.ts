@@ -71,19 +71,19 @@ function checkCount(world: World, entries: readonly Entry[], uploadId: string, f
   const resent = linesOf(SECOND_FLOW_LINES.resent);
   const orphaned = linesOf(SECOND_FLOW_LINES.orphaned).length;
   // The ledger forgot the upload, or an operator had it sent although a flow might exist.
-  const knowingly = (observed.expired.get(uploadId) ?? 0) + (observed.releasedByHand.has(uploadId) ? 1 : 0);
+  const knownExtra = (observed.expired.get(uploadId) ?? 0) + (observed.releasedByHand.has(uploadId) ? 1 : 0);
   const isStrict = !scenario.isSkewWild && !observed.wasAnyFrozen;
-  const fooled = isListingMisleading(world, entries, uploadId, flows) ? Number.POSITIVE_INFINITY : 0;
+  const extraByListing = isListingMisleading(world, entries, uploadId, flows) ? Number.POSITIVE_INFINITY : 0;
   const count = flows.length;
   const values = [
     uploadId,
-    { resent: resent.length, orphaned, isStrict, fooled, knowingly },
+    { resent: resent.length, orphaned, isStrict, extraByListing, knownExtra },
     flows.map((flow) => ({ ...flow, outputs: undefined })),
   ];
   if (scenario.settings.inDoubt === 'hold') {
     demand(resent.length === 0, 'a doubt that was to be held was sent again', ...values);
-    const isOne = count <= 1 + fooled + knowingly;
-    demand(isOne || !isStrict, 'two flows of one generation, although doubts are held', ...values);
+    const isAllowed = count <= 1 + extraByListing + knownExtra;
+    demand(isAllowed || !isStrict, 'two flows of one generation, although doubts are held', ...values);
   }
   if (areFlowsListed(world)) {
     // While no flow has ended, a full listing cannot be told from one of active flows.
@@ -92,13 +92,13 @@ function checkCount(world: World, entries: readonly Entry[], uploadId: string, f
     const isSettled = resent.every(({ fields }) => unsure.test(String(fields.why)));
     demand(isSettled, 'a doubt was not settled although flows are listed', ...values);
   }
-  const allowed = 1 + resent.length + knowingly + fooled + (isStrict ? 0 : orphaned);
+  const allowed = 1 + resent.length + knownExtra + extraByListing + (isStrict ? 0 : orphaned);
   demand(count <= allowed, 'more flows were made for one generation than were accounted for', ...values);
 }
 
 /**
- * True if the listing looks like the empty one of a new account, which counts as proof: it shows active flows only,
- * all have ended, and no other flow is known.
+ * True if the listing looks like the empty one of a new account, which counts as proof. It shows only active flows and
+ * all flows have ended, so it is empty. No other flow is known.
  */
 function isListingMisleading(
   { scenario }: World,
