@@ -1,4 +1,3 @@
-import { mkdtempSync, rmSync } from 'node:fs';
 import { mkdir, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -7,7 +6,6 @@ import { PutObjectCommand } from '@aws-sdk/client-s3';
 import { onTestFinished, vi } from 'vitest';
 import { flowdropProgram } from '../../command-line/flowdrop/program.ts';
 import { failed } from '../../command-line/flowdrop/run.ts';
-import { bundle } from '../../infra/bundle/bundle.ts';
 import { listenOnLoopback } from '../../local/loopback.ts';
 import { INBOX_BUCKET, type Pipeline, type PipelineOptions, startPipeline } from '../../local/pipeline.ts';
 import { writeRunFile } from '../../local/start/run-file.ts';
@@ -17,6 +15,7 @@ import { doctor } from '../../operations/doctor.ts';
 import { list } from '../../operations/list.ts';
 import type { UploadStatus } from '../../operations/status.ts';
 import { status } from '../../operations/status.ts';
+import { bundles } from '../support/bundles.ts';
 
 export const signal = new AbortController().signal;
 
@@ -25,19 +24,6 @@ export const ROUTES: PipelineOptions['routes'] = [
   { name: 'pictures', input: 'file', template: 'bytes_echo', mediaTypes: ['image/*'] },
   { name: 'texts', input: 'text', template: 'text', suffixes: ['.txt'], overrides: true },
 ];
-
-let bundleDir: string | undefined;
-
-/** The functions as they are deployed. They are bundled once for all tests of a file. */
-function bundles(): string {
-  if (bundleDir === undefined) {
-    const made = mkdtempSync(join(tmpdir(), 'flowdrop-bundles-'));
-    process.once('exit', () => rmSync(made, { recursive: true, force: true }));
-    bundle(made);
-    bundleDir = made;
-  }
-  return bundleDir;
-}
 
 /** How long an upload may take to come to a state, in milliseconds. The machine may be slow. */
 const PATIENCE_MS = 60_000;

@@ -1,12 +1,10 @@
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { readFileSync } from 'node:fs';
 import { PutObjectCommand } from '@aws-sdk/client-s3';
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { beforeAll, describe, expect, it, vi } from 'vitest';
 import type { Log } from '../../../functions/base/telemetry.ts';
 import { powertools } from '../../../functions/lambda/powertools.ts';
-import { bundle } from '../../../infra/bundle/bundle.ts';
 import { INBOX_BUCKET, startPipeline } from '../../../local/pipeline.ts';
+import { bundles } from '../../support/bundles.ts';
 import { ECHO, LEDGER, World, type WorldOptions } from '../../support/world.ts';
 import { defaultPipeline, synthesisePipeline } from '../synthesis.ts';
 import { eventOf, type LogEvent, parseQuery } from './insights.ts';
@@ -148,29 +146,23 @@ const TROUBLES: readonly (() => Promise<readonly string[]>)[] = [
 
 /** A file goes through the functions as they are deployed. Then one invocation fails. */
 async function deployedLines(): Promise<readonly string[]> {
-  const bundleDir = mkdtempSync(join(tmpdir(), 'flowdrop-queries-'));
   const lines: string[] = [];
+  const onLog = (_: string, line: string) => void lines.push(line);
+  const pipeline = await startPipeline({
+    bundleDir: bundles(),
+    routes: [ECHO],
+    standIn: { flowMs: 100 },
+    tickIntervalMs: 300,
+    onLog,
+  });
   try {
-    bundle(bundleDir);
-    const onLog = (_: string, line: string) => void lines.push(line);
-    const pipeline = await startPipeline({
-      bundleDir,
-      routes: [ECHO],
-      standIn: { flowMs: 100 },
-      tickIntervalMs: 300,
-      onLog,
-    });
-    try {
-      await pipeline.s3.send(new PutObjectCommand({ Bucket: INBOX_BUCKET, Key: 'robot.png', Body: 'x' }));
-      const has = (text: string) => expect(lines.some((line) => line.includes(text))).toBe(true);
-      await vi.waitFor(() => has('Upload succeeded'), { timeout: 25_000, interval: 100 });
-      await expect(pipeline.functions['collect-outputs'].invoke({ unknown: true })).rejects.toThrow();
-      await vi.waitFor(() => has('The invocation failed'), { timeout: 10_000, interval: 50 });
-    } finally {
-      await pipeline.close();
-    }
+    await pipeline.s3.send(new PutObjectCommand({ Bucket: INBOX_BUCKET, Key: 'robot.png', Body: 'x' }));
+    const has = (text: string) => expect(lines.some((line) => line.includes(text))).toBe(true);
+    await vi.waitFor(() => has('Upload succeeded'), { timeout: 25_000, interval: 100 });
+    await expect(pipeline.functions['collect-outputs'].invoke({ unknown: true })).rejects.toThrow();
+    await vi.waitFor(() => has('The invocation failed'), { timeout: 10_000, interval: 50 });
   } finally {
-    rmSync(bundleDir, { recursive: true });
+    await pipeline.close();
   }
   return lines;
 }
@@ -181,9 +173,6 @@ beforeAll(async () => {
   for (const trouble of TROUBLES) lines.push(await trouble());
   events = [...OF_LAMBDA, ...lines.flat().map(eventOf)];
 }, 120_000);
-afterAll(() => {
-  vi.restoreAllMocks();
-});
 
 const named = (name: string): string => {
   const found = definitionsOf().find(({ Name }) => Name === `flowdrop/${name}`);

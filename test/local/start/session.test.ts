@@ -1,17 +1,16 @@
 import { existsSync } from 'node:fs';
-import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
-import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
+import { beforeEach, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { SETTINGS_DEFAULT } from '../../../functions/settings/settings.ts';
-import { bundle } from '../../../infra/bundle/bundle.ts';
 import type { StandInFlowService } from '../../../local/flow-service/flow-service.ts';
 import { KnownFiles } from '../../../local/start/known-files.ts';
 import { FunctionLogs } from '../../../local/start/logs.ts';
 import { ResultsFolder } from '../../../local/start/results-folder.ts';
 import { Screen } from '../../../local/start/screen.ts';
 import { namedFile, Session } from '../../../local/start/session.ts';
+import { bundles } from '../../support/bundles.ts';
 import { temporaryFolder } from '../../support/folder.ts';
 import { serveStandIn } from '../../support/servers.ts';
 
@@ -20,13 +19,6 @@ const PATIENCE = { timeout: 60_000, interval: 50 };
 const HOUR = 3_600_000;
 
 describe('a session', { timeout: 120_000 }, () => {
-  let bundleDir: string;
-  beforeAll(async () => {
-    bundleDir = await mkdtemp(join(tmpdir(), 'flowdrop-bundles-'));
-    bundle(bundleDir);
-  }, 60_000);
-  afterAll(() => rm(bundleDir, { recursive: true }));
-
   let home: string;
   /** What the next flows take, in milliseconds. */
   let flowMs: number[];
@@ -53,7 +45,7 @@ describe('a session', { timeout: 120_000 }, () => {
     const logs = new FunctionLogs(join(home, 'log'), (text) => screen.line(`! ${text}`));
     const session = await Session.start({
       pipeline: {
-        bundleDir,
+        bundleDir: bundles(),
         stateDir,
         name: 'local-test',
         routes: [{ name: 'all', input: 'file', template: 'bytes_echo' }],
