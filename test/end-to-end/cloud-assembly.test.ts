@@ -1,5 +1,4 @@
-import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { copyFileSync, mkdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { GetObjectCommand, PutObjectCommand } from '@aws-sdk/client-s3';
 import { App } from 'aws-cdk-lib';
@@ -12,6 +11,7 @@ import { FlowdropStack } from '../../infra/flowdrop-stack.ts';
 import { INBOX_BUCKET, type Pipeline, RESULTS_BUCKET, startPipeline } from '../../local/pipeline.ts';
 import { Deployment, type RecordedCall, recordedCall } from '../infra/calls.ts';
 import { lineOf, refusedOf } from '../infra/policies.ts';
+import { sharedFolder } from '../support/folder.ts';
 
 const ROOT = new URL('../../', import.meta.url);
 const { context } = JSON.parse(readFileSync(new URL('cdk.json', ROOT), 'utf8'));
@@ -23,13 +23,12 @@ interface Template {
   >;
 }
 
-let dir: string;
+const dir = sharedFolder();
 let pipeline: Pipeline;
 let template: CloudFormationTemplate;
 /** The calls that the role of each function must allow. */
 const calls: Record<FunctionName, RecordedCall[]> = { 'create-flow': [], 'collect-outputs': [] };
 beforeAll(async () => {
-  dir = mkdtempSync(join(tmpdir(), 'flowdrop-assembly-'));
   const app = new App({ context, outdir: join(dir, 'cdk.out') });
   const stack = new FlowdropStack(app, 'flowdrop', { context: context.flowdrop });
   const assembly = app.synth();
@@ -48,10 +47,7 @@ beforeAll(async () => {
   const { routes } = parseContext(context.flowdrop);
   pipeline = await startPipeline({ bundleDir, routes, standIn: { flowMs: 200 }, tickIntervalMs: 500, onCall });
 }, 60_000);
-afterAll(async () => {
-  await pipeline?.close();
-  rmSync(dir, { recursive: true, force: true });
-});
+afterAll(() => pipeline?.close());
 
 function onCall(name: FunctionName, action: string, resource: string, context: RecordedCall['context']): void {
   calls[name].push(recordedCall(name, { action, resource, context }));

@@ -1,11 +1,10 @@
 import { type ChildProcess, type SpawnOptions, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { onTestFinished } from 'vitest';
+import { temporaryFolder } from '../support/folder.ts';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const { scripts } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'));
@@ -34,8 +33,8 @@ export class Home {
   readonly #running: ChildProcess[] = [];
 
   static async make(): Promise<Home> {
-    const home = new Home(await mkdtemp(join(tmpdir(), 'flowdrop-home-')));
-    onTestFinished(() => home.#remove());
+    const home = new Home(await temporaryFolder());
+    onTestFinished(() => home.#stop());
     return home;
   }
 
@@ -62,12 +61,11 @@ export class Home {
     return { child, ended, output: () => output };
   }
 
-  async #remove(): Promise<void> {
+  async #stop(): Promise<void> {
     for (const child of this.#running) {
       if (child.exitCode !== null || child.signalCode !== null) continue;
       child.kill('SIGKILL');
       await once(child, 'exit');
     }
-    await rm(this.path, { recursive: true, force: true, maxRetries: 5 });
   }
 }

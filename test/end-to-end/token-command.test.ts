@@ -1,9 +1,9 @@
 import { spawn } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { delimiter, join } from 'node:path';
 import { text } from 'node:stream/consumers';
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it } from 'vitest';
+import { temporaryFolder } from '../support/folder.ts';
 
 const FAKE_TOKEN = 'obviously-fake-token-that-nobody-may-see';
 
@@ -27,8 +27,7 @@ const documented = (path: string): string => {
 
 /** Types lines into an interactive shell, like a user who follows the documentation. */
 async function typed(lines: readonly string[]): Promise<{ output: string; recorded: (name: string) => string }> {
-  const directory = mkdtempSync(join(tmpdir(), 'flowdrop-token-'));
-  onTestFinished(() => rmSync(directory, { recursive: true }));
+  const directory = await temporaryFolder();
   writeFileSync(join(directory, 'aws'), FAKE_AWS, { mode: 0o755 });
   const shell = spawn('bash', ['--norc', '-i'], {
     env: {

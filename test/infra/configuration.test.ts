@@ -1,23 +1,15 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { RetentionDays } from 'aws-cdk-lib/aws-logs';
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { ConfigurationError } from '../../functions/base/validation.ts';
 import { readConfiguration } from '../../infra/configuration.ts';
 import { RETENTION_DAYS } from '../../infra/deployment.ts';
+import { folderWith } from '../support/folder.ts';
 
 const TRACKED = { baseUrl: 'https://flows.example.com', routes: [{ name: 'all', template: 'tracked' }] };
 const OWN = { ...TRACKED, pipeline: 'models', settings: { attemptsMax: 3, inboxPrefix: 'in/' } };
 
-const read = (files: Readonly<Record<string, object | string>>, stage?: string) => {
-  const dir = mkdtempSync(join(tmpdir(), 'flowdrop-configuration-'));
-  onTestFinished(() => rmSync(dir, { recursive: true }));
-  for (const [name, file] of Object.entries(files)) {
-    writeFileSync(join(dir, name), typeof file === 'string' ? file : JSON.stringify(file));
-  }
-  return readConfiguration({ dir, stage, context: TRACKED });
-};
+const read = (files: Readonly<Record<string, object | string>>, stage?: string) =>
+  readConfiguration({ dir: folderWith(files), stage, context: TRACKED });
 
 it('knows the retention of logs that CDK knows, without CDK', () => {
   expect(RETENTION_DAYS).toEqual(Object.values(RetentionDays).filter((value) => typeof value === 'number'));

@@ -1,6 +1,3 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { Duration, RemovalPolicy, type Stack, Validations } from 'aws-cdk-lib';
 import { SecurityGroup } from 'aws-cdk-lib/aws-ec2';
 import { EventBus } from 'aws-cdk-lib/aws-events';
@@ -15,6 +12,7 @@ import { readConfiguration } from '../../infra/configuration.ts';
 import { parseStackContext } from '../../infra/deployment.ts';
 import type { FlowPipelineProps } from '../../infra/flow-pipeline-props.ts';
 import { FlowdropStack } from '../../infra/flowdrop-stack.ts';
+import { folderWith } from '../support/folder.ts';
 import {
   bucketsOf,
   defaultPipeline,
@@ -167,24 +165,19 @@ const DEPLOYMENTS = [0, 1, 2, 3, 4, 5, 6, 7].map((row): [string, object] => {
 
 /** An app with two stages of one configuration, as `npm run deploy -- -c stage=` reads them. */
 function stagesOf(deployment: object): Synthesis {
-  const dir = mkdtempSync(join(tmpdir(), 'flowdrop-stages-'));
-  try {
-    const own = { baseUrl: 'https://service.example.com', routes: [{ name: 'all', template: 't' }] };
-    writeFileSync(join(dir, 'flowdrop.json'), JSON.stringify({ ...own, deployment }));
-    for (const stage of STAGES) writeFileSync(join(dir, `flowdrop.${stage}.json`), JSON.stringify({ settings: {} }));
-    return synthesise((app) => {
-      const [, last] = STAGES.map((stage) => {
-        const context = readConfiguration({ dir, stage, context: undefined }).value;
-        return new FlowdropStack(app, parseStackContext(context).context.pipeline, { context });
-      });
-      return last as FlowdropStack;
+  const dir = folderWith({
+    'flowdrop.json': { baseUrl: 'https://service.example.com', routes: [{ name: 'all', template: 't' }], deployment },
+    'flowdrop.development.json': { settings: {} },
+    'flowdrop.production.json': { settings: {} },
+  });
+  return synthesise((app) => {
+    const [, last] = ['development', 'production'].map((stage) => {
+      const context = readConfiguration({ dir, stage, context: undefined }).value;
+      return new FlowdropStack(app, parseStackContext(context).context.pipeline, { context });
     });
-  } finally {
-    rmSync(dir, { recursive: true });
-  }
+    return last as FlowdropStack;
+  });
 }
-
-const STAGES = ['development', 'production'];
 
 const combine =
   (options: readonly Option[]): Option =>

@@ -1,15 +1,15 @@
 import { execFile, execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { cpSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { FUNCTION_NAMES } from '../../infra/bundle/bundle.ts';
 import { Operated } from '../operations/support.ts';
 import { Visitor } from '../page/support.ts';
+import { sharedFolder } from '../support/folder.ts';
 
 const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 const run = (command: string, args: string[], cwd: string, env: Record<string, string> = {}) =>
@@ -33,15 +33,13 @@ const SCRIPT = /```js\n(import .* from 'flowdrop\/operations';\n.*?)```/s.exec(
 )?.[1];
 
 describe('the package', () => {
-  let directory: string;
-  let app: string;
+  const directory = sharedFolder();
+  const app = join(directory, 'app');
 
   beforeAll(() => {
-    directory = mkdtempSync(join(tmpdir(), 'flowdrop-package-'));
     const printed = run(process.execPath, [here('../../infra/package.ts'), directory], here('../..'));
     const tarball = printed.trimEnd();
     expect(tarball).toBe(join(directory, `flowdrop-${version}.tgz`));
-    app = join(directory, 'app');
     cpSync(here('../../examples/own-app'), app, { recursive: true });
     cpSync(tarball, join(app, basename(tarball)));
     // Without CDK, which npm would ask a registry for.
@@ -56,7 +54,6 @@ describe('the package', () => {
       symlinkSync(here(`../../node_modules/${name}`), join(app, 'node_modules', name));
     }
   }, MANY_PROCESSES_TIMEOUT_MS);
-  afterAll(() => rmSync(directory, { recursive: true }));
 
   it('depends on nothing but CDK', () => {
     const manifest = JSON.parse(readFileSync(join(app, 'node_modules/flowdrop/package.json'), 'utf8'));

@@ -1,6 +1,5 @@
-import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
 import { type AddressInfo, connect, Server } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { ListObjectVersionsCommand } from '@aws-sdk/client-s3';
@@ -13,6 +12,7 @@ import {
   startPipeline,
   TOKEN_SECRET,
 } from '../../local/pipeline.ts';
+import { sharedFolder } from '../support/folder.ts';
 import { send } from '../support/raw-request.ts';
 import { put } from '../support/s3-calls.ts';
 import { type KeyPair, presignedPath, type Signing, signedHeaders, type Unsigned } from '../support/sigv4.ts';
@@ -20,7 +20,7 @@ import { type KeyPair, presignedPath, type Signing, signedHeaders, type Unsigned
 /** Functions that answer with their environment, so that the test knows every address that they get. */
 const REVEALING = 'export const handler = async () => process.env;';
 
-let dir: string;
+const dir = sharedFolder();
 let pipeline: Pipeline;
 /** The environments of both functions. */
 let env: Record<string, string>;
@@ -29,7 +29,6 @@ let collectEnv: Record<string, string>;
 let ports: number[];
 beforeAll(async () => {
   const listen = vi.spyOn(Server.prototype, 'listen');
-  dir = await mkdtemp(join(tmpdir(), 'flowdrop-access-'));
   for (const name of ['create-flow', 'collect-outputs']) {
     await mkdir(join(dir, name));
     await writeFile(join(dir, name, 'index.mjs'), REVEALING);
@@ -47,10 +46,7 @@ beforeAll(async () => {
   listen.mockRestore();
   await put({ client: pipeline.s3, Bucket: LEDGER_BUCKET, Key: 'uploads/abc.json' }, '{"entry":1}');
 });
-afterAll(async () => {
-  await pipeline.close();
-  await rm(dir, { recursive: true, force: true });
-});
+afterAll(() => pipeline.close());
 
 describe('another user of the machine', () => {
   it.each(['?list-type=2', '/uploads/abc.json'])('cannot read the ledger: %s', async (path) => {

@@ -1,5 +1,4 @@
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { HeadObjectCommand, PutObjectCommand } from '@aws-sdk/client-s3';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
@@ -12,9 +11,10 @@ import {
   type PipelineOptions,
   startPipeline,
 } from '../../local/pipeline.ts';
+import { folderWith } from '../support/folder.ts';
 
 /** A function that only prints its event, so that the test sees the pipeline alone. */
-const PRINTING = `async (event) => { console.log(JSON.stringify({ event, env: process.env })); }`;
+const PRINTING = `export const handler = async (event) => { console.log(JSON.stringify({ event, env: process.env })); }`;
 /** A function whose invocations do not end. */
 const ENDLESS = `() => { console.log('{}'); return new Promise(() => setInterval(() => {}, 1000)); }`;
 
@@ -22,18 +22,13 @@ describe('the pipeline', () => {
   let dir: string;
   let pipeline: Pipeline | undefined;
   let printed: { name: FunctionName; event: { Records?: { body: string }[] }; env: Record<string, string> }[];
-  beforeEach(async () => {
-    dir = await mkdtemp(join(tmpdir(), 'flowdrop-pipeline-'));
+  beforeEach(() => {
+    dir = folderWith({ 'create-flow/index.mjs': PRINTING, 'collect-outputs/index.mjs': PRINTING });
     printed = [];
-    for (const name of ['create-flow', 'collect-outputs']) {
-      await mkdir(join(dir, name));
-      await bundle(name, PRINTING);
-    }
   });
   afterEach(async () => {
     await pipeline?.close();
     pipeline = undefined;
-    await rm(dir, { recursive: true, force: true });
   });
 
   const bundle = (name: string, handler: string) =>

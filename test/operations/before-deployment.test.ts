@@ -1,11 +1,9 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import type { RequestListener } from 'node:http';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
-import { describe, expect, it, onTestFinished } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import type { Checked } from '../../operations/checks.ts';
+import { folderWith, temporaryFolder } from '../support/folder.ts';
 import { answering, serveStandIn, web } from '../support/servers.ts';
 import { type Ran, runFlowdrop } from './support.ts';
 
@@ -15,20 +13,14 @@ const TIMEOUT = { timeout: 30_000 };
 
 type Files = Readonly<Record<string, unknown>>;
 
-/** A folder with a cdk.json, as a clone has it, and with these files. Texts are written as they are. */
-function folderWith(context: object, files: Files = {}): string {
-  const directory = mkdtempSync(join(tmpdir(), 'flowdrop-before-'));
-  onTestFinished(() => rmSync(directory, { recursive: true }));
-  for (const [name, file] of Object.entries({ 'cdk.json': { context: { flowdrop: context } }, ...files })) {
-    writeFileSync(join(directory, name), typeof file === 'string' ? file : JSON.stringify(file));
-  }
-  return directory;
-}
+/** A folder with a cdk.json, as a clone has it, and with these files. */
+const cloneWith = (context: object, files: Files = {}) =>
+  folderWith({ 'cdk.json': { context: { flowdrop: context } }, ...files });
 
 /** Runs the checks of a configuration in cdk.json with a token in the environment. */
 const checkedWith = (context: object, { token = TOKEN, files = {} }: { token?: string; files?: Files } = {}) =>
   runFlowdrop(['doctor', '--before-deployment', '--json'], {
-    directory: folderWith(context, files),
+    directory: cloneWith(context, files),
     env: token === '' ? {} : { FLOWDROP_TOKEN: token },
   });
 
@@ -59,7 +51,7 @@ describe('flowdrop doctor --before-deployment', TIMEOUT, () => {
     const { url } = await standIn();
     const own = { baseUrl: url, routes: [ROUTE] };
     const files = { 'flowdrop.json': own, 'flowdrop.test.json': { routes: [{ ...ROUTE, template: 'absent' }] } };
-    const directory = folderWith({}, files);
+    const directory = cloneWith({}, files);
     const run = (...words: readonly string[]) =>
       runFlowdrop(['doctor', '--before-deployment', '--json', ...words], { directory, env: { FLOWDROP_TOKEN: TOKEN } });
     const whole = await run();
@@ -82,7 +74,7 @@ describe('flowdrop doctor --before-deployment', TIMEOUT, () => {
 
   it('prints every issue, of the functions and of the deployment, on a line of its own, and exits with 1', async () => {
     const deployment = { removalPolicy: 'keep' };
-    const directory = folderWith({ baseUrl: 'http://flows.example.org', routes: [ROUTE], deployment });
+    const directory = cloneWith({ baseUrl: 'http://flows.example.org', routes: [ROUTE], deployment });
     const { code, output } = await runFlowdrop(['doctor', '--before-deployment'], { directory });
     expect(code).toBe(1);
     expect(output).toBe(`the configuration in cdk.json:
@@ -131,8 +123,7 @@ describe('flowdrop doctor --before-deployment', TIMEOUT, () => {
 it('the check of the configuration names a file that is no JSON, and a folder without one', TIMEOUT, async () => {
   const ran = await checkedWith({}, { files: { 'flowdrop.json': '{' } });
   expect(resultOf(ran, 'configuration')?.what).toMatch(/^flowdrop\.json: /);
-  const directory = mkdtempSync(join(tmpdir(), 'flowdrop-before-'));
-  onTestFinished(() => rmSync(directory, { recursive: true }));
+  const directory = await temporaryFolder();
   const without = await runFlowdrop(['doctor', '--before-deployment', '--json'], { directory });
   expect(resultOf(without, 'configuration')?.what).toBe(`cdk.json: expected this file in ${directory}`);
 });
@@ -247,7 +238,7 @@ describe('the check of the token', TIMEOUT, () => {
 
   it('takes one that is typed at a terminal, which does not show it', async () => {
     const { url } = await standIn();
-    const directory = folderWith({ baseUrl: url, routes: [ROUTE] });
+    const directory = cloneWith({ baseUrl: url, routes: [ROUTE] });
     const { code, output, errors, modes } = await runFlowdrop(['doctor', '--before-deployment'], {
       directory,
       answer: TOKEN,
@@ -261,7 +252,7 @@ describe('the check of the token', TIMEOUT, () => {
   });
 
   it('is interrupted by Ctrl-C while it asks', async () => {
-    const directory = folderWith({ baseUrl: 'https://flows.example.org', routes: [ROUTE] });
+    const directory = cloneWith({ baseUrl: 'https://flows.example.org', routes: [ROUTE] });
     const ran = await runFlowdrop(['doctor', '--before-deployment'], { directory, answer: '\u0003' });
     expect([ran.code, ran.output]).toEqual([130, '']);
     expect(ran.modes).toEqual([true, false]);

@@ -1,9 +1,9 @@
 import { execFileSync } from 'node:child_process';
-import { mkdirSync, statSync, utimesSync, writeFileSync } from 'node:fs';
+import { statSync, utimesSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { retryCommand } from '../../functions/publish/retry-command.ts';
-import { temporaryFolder } from '../support/folder.ts';
+import { folderWith } from '../support/folder.ts';
 
 const ID = '0'.repeat(40);
 const deployed = { collectFunction: 'flowdrop-collect-outputs', inboxPrefix: '' };
@@ -17,11 +17,9 @@ describe('the command that retries an upload', () => {
 
   it.each(['a.png', 'b/a.png', '-rf', "it's.png", '$(touch owned)', 'a\nb', '`id`;"x" *', 'naïve ☃.txt'])(
     'touches the file in the inbox folder of a local run, and nothing else: %j',
-    async (name) => {
-      const dir = await temporaryFolder();
+    (name) => {
+      const dir = folderWith({ [name]: 'x' });
       const path = join(dir, name);
-      mkdirSync(join(path, '..'), { recursive: true });
-      writeFileSync(path, 'x');
       utimesSync(path, 1_000, 1_000);
       const settings = { ...deployed, localInbox: dir, inboxPrefix: 'in/' };
       const command = retryCommand(settings, { id: ID, key: `in/${name}` }) ?? '';

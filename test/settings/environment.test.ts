@@ -1,8 +1,8 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { parseEnv } from '../../functions/settings/environment.ts';
+import { sharedFolder } from '../support/folder.ts';
 import { env, envWith, messagesOf, route } from './fixtures.ts';
 
 describe('parseEnv', () => {
@@ -92,11 +92,7 @@ describe('parseEnv', () => {
 });
 
 describe('routes in a file beside the bundle', () => {
-  let directory: string;
-  beforeAll(() => {
-    directory = mkdtempSync(join(tmpdir(), 'flowdrop-'));
-  });
-  afterAll(() => rmSync(directory, { recursive: true }));
+  const directory = sharedFolder();
 
   it('are read from the folder where Lambda unpacked the bundle, and from no other', () => {
     writeFileSync(join(directory, 'routes.json'), JSON.stringify([route]));

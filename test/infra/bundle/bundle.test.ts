@@ -1,9 +1,6 @@
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Metafile } from 'esbuild';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import { systemClock } from '../../../functions/base/clock.ts';
 import { bundleModule } from '../../../infra/bundle/bundle.ts';
 import { serveSecrets } from '../../../local/aws/secrets-manager/http.ts';
@@ -11,17 +8,16 @@ import { SecretStore } from '../../../local/aws/secrets-manager/secret-store.ts'
 import { serveQueues } from '../../../local/aws/sqs/http.ts';
 import { Queue } from '../../../local/aws/sqs/queue.ts';
 import { LocalFunction } from '../../../local/lambda/function.ts';
+import { sharedFolder } from '../../support/folder.ts';
 
 const CREDENTIALS = { accessKeyId: 'fake', secretAccessKey: 'fake', sessionToken: 'fake-session' };
 
 describe('a bundle', () => {
-  let bundleDir: string;
+  const bundleDir = sharedFolder();
   let metafile: Metafile;
-  beforeAll(async () => {
-    bundleDir = await mkdtemp(join(tmpdir(), 'flowdrop-bundle-'));
+  beforeAll(() => {
     metafile = bundleModule(fileURLToPath(new URL('fixtures/sdk-calls.ts', import.meta.url)), bundleDir);
   });
-  afterAll(() => rm(bundleDir, { recursive: true, force: true }));
 
   it('calls AWS with default clients and the credentials of its environment', async () => {
     const queue = new Queue({ name: 'work', clock: systemClock });

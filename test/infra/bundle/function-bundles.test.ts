@@ -1,19 +1,17 @@
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import type { Metafile } from 'esbuild';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import { BUNDLE_BYTES_MAX } from '../../../bench/rows/start.ts';
 import { bundle, FUNCTION_NAMES, type FunctionName } from '../../../infra/bundle/bundle.ts';
+import { sharedFolder } from '../../support/folder.ts';
 
-let directory: string;
+const directory = sharedFolder();
 let metafiles: Record<FunctionName, Metafile>;
 beforeAll(() => {
-  directory = mkdtempSync(join(tmpdir(), 'flowdrop-bundles-'));
   metafiles = bundle(directory);
 });
-afterAll(() => rmSync(directory, { recursive: true }));
 
 describe.each(FUNCTION_NAMES)('the bundle of %s', (name) => {
   const included = () =>

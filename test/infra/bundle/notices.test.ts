@@ -1,19 +1,16 @@
 import { spawnSync } from 'node:child_process';
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Metafile } from 'esbuild';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it } from 'vitest';
 import { FUNCTION_NAMES } from '../../../infra/bundle/bundle.ts';
+import { sharedFolder } from '../../support/folder.ts';
 
 const here = (path: string): string => fileURLToPath(new URL(path, import.meta.url));
 
-let directory: string;
-beforeAll(() => {
-  directory = mkdtempSync(join(tmpdir(), 'flowdrop-notices-'));
-});
-afterAll(() => rmSync(directory, { recursive: true, force: true }));
+const directory = sharedFolder();
 
 interface Bundling {
   readonly metafile?: Metafile;

@@ -1,10 +1,10 @@
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { buildSync } from 'esbuild';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { withLiteralKeys } from '../../../infra/bundle/schemas.ts';
+import { sharedFolder } from '../../support/folder.ts';
 
 const CLIENTS = ['client-s3', 'client-sqs', 'client-secrets-manager', 'client-eventbridge'] as const;
 
@@ -23,11 +23,7 @@ describe.each(CLIENTS)("the schemas of the SDK's %s with literal keys", (client)
   const path = schemasOf(client);
   const original = readFileSync(path, 'utf8');
   const literal = withLiteralKeys(original);
-  let directory: string;
-  beforeAll(() => {
-    directory = mkdtempSync(join(tmpdir(), 'flowdrop-schemas-'));
-  });
-  afterAll(() => rmSync(directory, { recursive: true }));
+  const directory = sharedFolder();
 
   async function exportsOf(name: string, contents: string): Promise<Record<string, unknown>> {
     const outfile = join(directory, `${name}.mjs`);

@@ -1,37 +1,28 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterEach, describe, expect, it, onTestFinished, vi } from 'vitest';
+import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { LocalFunction, residentMemory } from '../../../local/lambda/function.ts';
+import { folderWith } from '../../support/folder.ts';
 
 // These tests inspect processes through /proc.
 const onLinux = process.platform === 'linux';
 
-const closing: (() => Promise<void>)[] = [];
-afterEach(async () => {
-  await Promise.all(closing.splice(0).map((close) => close()));
-});
-
-async function functionOf(
+function functionOf(
   code: string,
   { timeoutSeconds = 30, concurrency = 1, environment = {} as Record<string, string> } = {},
 ) {
-  const bundleDir = await mkdtemp(join(tmpdir(), 'flowdrop-function-'));
-  await writeFile(join(bundleDir, 'index.mjs'), code);
+  const bundleDir = folderWith({ 'index.mjs': code });
   const lines: string[] = [];
   const onLog = (line: string) => lines.push(line);
   const local = new LocalFunction(
     { name: 'probe', bundleDir, environment, timeoutSeconds, memoryMiB: 256, onLog },
     { concurrency },
   );
-  closing.push(async () => {
-    await local.close();
-    await rm(bundleDir, { recursive: true, force: true });
-  });
+  onTestFinished(() => local.close());
   return { local, lines, bundleDir };
 }
 
@@ -44,7 +35,7 @@ async function processState(pid: number): Promise<string | undefined> {
 
 describe('a function run locally', () => {
   it("resolves with the handler's result, after top-level await", async () => {
-    const { local } = await functionOf(`
+    const { local } = functionOf(`
       const greeting = await new Promise((resolve) => setTimeout(resolve, 10, 'hello'));
       export const handler = async (event) => ({ greeting, event, emoji: '🎁' });`);
     expect(await local.invoke({ name: 'wörld' })).toEqual({
@@ -55,7 +46,7 @@ describe('a function run locally', () => {
   });
 
   it('reuses its process for the next invocation', async () => {
-    const { local } = await functionOf('let n = 0; export const handler = async () => [++n, process.pid];');
+    const { local } = functionOf('let n = 0; export const handler = async () => [++n, process.pid];');
     const [first, pid] = (await local.invoke({})) as number[];
     expect(first).toBe(1);
     expect(await local.invoke({})).toEqual([2, pid]);
@@ -63,7 +54,7 @@ describe('a function run locally', () => {
   });
 
   it("rejects with the type and message of the handler's error, and serves the next invocation", async () => {
-    const { local } = await functionOf(`
+    const { local } = functionOf(`
       export const handler = async (event) => { if (event.bad) throw new RangeError('too far'); return 'fine'; };`);
     await expect(local.invoke({ bad: true })).rejects.toMatchObject({
       name: 'FunctionError',
@@ -75,14 +66,14 @@ describe('a function run locally', () => {
   });
 
   it('rejects with an error from outside the handler, and starts again for the next invocation', async () => {
-    const { local, bundleDir } = await functionOf('throw new TypeError("no configuration");');
+    const { local, bundleDir } = functionOf('throw new TypeError("no configuration");');
     await expect(local.invoke({})).rejects.toMatchObject({ errorType: 'TypeError', message: 'no configuration' });
     await writeFile(join(bundleDir, 'index.mjs'), 'export const handler = async () => "repaired";');
     expect(await local.invoke({})).toBe('repaired');
   });
 
   it('rejects if the process ends during an invocation', async () => {
-    const { local } = await functionOf('export const handler = async () => process.exit(7);');
+    const { local } = functionOf('export const handler = async () => process.exit(7);');
     await expect(local.invoke({})).rejects.toMatchObject({
       errorType: 'Runtime.ExitError',
       message: 'Runtime exited: exit status 7',
@@ -90,7 +81,7 @@ describe('a function run locally', () => {
   });
 
   it('is killed at its timeout, and the next invocation gets a new process', async () => {
-    const { local, lines } = await functionOf(
+    const { local, lines } = functionOf(
       `export const handler = async (event) => {
          if (event.hang) for (;;) ;
          return process.pid;
@@ -108,7 +99,7 @@ describe('a function run locally', () => {
   });
 
   it('gives the handler a remaining time that decreases from the timeout', async () => {
-    const { local } = await functionOf(
+    const { local } = functionOf(
       `export const handler = async (_, context) => {
          const first = context.getRemainingTimeInMillis();
          await new Promise((resolve) => setTimeout(resolve, 50));
@@ -124,7 +115,7 @@ describe('a function run locally', () => {
   });
 
   it.runIf(onLinux)('is frozen between invocations: not even a timer runs', async () => {
-    const { local } = await functionOf(`
+    const { local } = functionOf(`
       let last = Date.now();
       let longestGap = 0;
       const beat = () => { longestGap = Math.max(longestGap, Date.now() - last); last = Date.now(); };
@@ -138,7 +129,7 @@ describe('a function run locally', () => {
   });
 
   it('runs as many invocations at the same time as its concurrency, each in its own process', async () => {
-    const { local } = await functionOf(
+    const { local } = functionOf(
       `export const handler = async () => {
          const from = Date.now();
          await new Promise((resolve) => setTimeout(resolve, 200));
@@ -157,7 +148,7 @@ describe('a function run locally', () => {
   });
 
   it("has its own variables and Lambda's, and none of its parent's", async () => {
-    const { local } = await functionOf('export const handler = async () => process.env;', {
+    const { local } = functionOf('export const handler = async () => process.env;', {
       environment: { ROUTES: '[]' },
     });
     const environment = await local.invoke({});
@@ -167,7 +158,7 @@ describe('a function run locally', () => {
   });
 
   it('passes every line that the function prints to onLog', async () => {
-    const { local, lines } = await functionOf(`
+    const { local, lines } = functionOf(`
       export const handler = async () => { console.log('one'); process.stderr.write('two\\nthree\\n'); };`);
     await local.invoke({});
     await vi.waitFor(() => {
@@ -177,14 +168,14 @@ describe('a function run locally', () => {
   });
 
   it.runIf(onLinux)('reports the resident memory of its process', async () => {
-    const { local } = await functionOf('export const handler = async () => process.pid;');
+    const { local } = functionOf('export const handler = async () => process.pid;');
     const { bytes, peakBytes } = await residentMemory((await local.invoke({})) as number);
     expect(bytes).toBeGreaterThan(20 * 2 ** 20);
     expect(peakBytes).toBeGreaterThanOrEqual(bytes);
   });
 
   it('rejects running and waiting invocations when it is closed, and leaves no process', async () => {
-    const { local } = await functionOf('export const handler = () => new Promise(() => setInterval(() => {}, 1000));');
+    const { local } = functionOf('export const handler = () => new Promise(() => setInterval(() => {}, 1000));');
     const both = Promise.allSettled([local.invoke({}), local.invoke({})]);
     await vi.waitFor(() => expect(local.pids).toHaveLength(1));
     const [pid = 0] = local.pids;
@@ -194,9 +185,7 @@ describe('a function run locally', () => {
   });
 
   it.runIf(onLinux)('does not outlive a killed parent, even while frozen', async () => {
-    const dir = await mkdtemp(join(tmpdir(), 'flowdrop-parent-'));
-    onTestFinished(() => rm(dir, { recursive: true, force: true }));
-    await writeFile(join(dir, 'index.mjs'), 'export const handler = async () => process.pid;');
+    const dir = folderWith({ 'index.mjs': 'export const handler = async () => process.pid;' });
     const module = new URL('../../../local/lambda/function.ts', import.meta.url);
     const code = `
       import { LocalFunction } from ${JSON.stringify(module.href)};

@@ -1,12 +1,12 @@
-import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { UsageError } from '../../../command-line/options.ts';
 import { parseArguments } from '../../../local/start/arguments.ts';
+import { sharedFolder } from '../../support/folder.ts';
 
 describe('the arguments of npm start', () => {
-  const cwd = mkdtempSync(join(tmpdir(), 'flowdrop-arguments-'));
+  const cwd = sharedFolder();
   for (const folder of ['shots/2026', 'shots/.git', 'empty', 'mine/results']) {
     mkdirSync(join(cwd, folder), { recursive: true });
   }
@@ -14,7 +14,6 @@ describe('the arguments of npm start', () => {
     writeFileSync(join(cwd, file), '');
   }
   symlinkSync(join(cwd, 'a.png'), join(cwd, 'shots/link.png'));
-  afterAll(() => rmSync(cwd, { recursive: true }));
   const parse = (arguments_: string[], env: NodeJS.ProcessEnv = {}) => parseArguments(arguments_, { env, cwd });
 
   it('default to watching ./inbox and writing to ./results', () => {

@@ -1,11 +1,11 @@
 import { createHash } from 'node:crypto';
-import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { readdirSync } from 'node:fs';
 import { connect } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type ChecksumAlgorithm, GetObjectCommand } from '@aws-sdk/client-s3';
-import { describe, expect, onTestFinished, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { createHasher } from '../../../../local/aws/s3/checksums.ts';
+import { temporaryFolder } from '../../../support/folder.ts';
 import { head, list, put, read, refusal } from '../../../support/s3-calls.ts';
 import { signedHeaders } from '../../../support/sigv4.ts';
 import { BUCKET, CREDENTIALS, raw, startS3 } from './support.ts';
@@ -152,8 +152,7 @@ describe('lengths', () => {
   });
 
   test('stores nothing if the client disconnects in the middle of its body', async () => {
-    const dir = mkdtempSync(join(tmpdir(), 'flowdrop-s3-'));
-    onTestFinished(() => rmSync(dir, { recursive: true }));
+    const dir = await temporaryFolder();
     const { at, endpoint } = await startS3({ dir });
     await put(at, 'whole');
     const stored = () => readdirSync(join(dir, 'bodies')).length;

@@ -1,5 +1,4 @@
-import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import {
@@ -9,17 +8,12 @@ import {
   PutObjectTaggingCommand,
   S3Client,
 } from '@aws-sdk/client-s3';
-import { expect, onTestFinished, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { s3RequestHandler } from '../../../../local/aws/s3/request-handler.ts';
 import { EmbeddedS3 } from '../../../../local/aws/s3/s3.ts';
+import { temporaryFolder } from '../../../support/folder.ts';
 import { complete, head, type Place, part, put, read, refusal, remove, upload } from '../../../support/s3-calls.ts';
 import { BUCKET, CREDENTIALS } from './support.ts';
-
-function folder(): string {
-  const dir = mkdtempSync(join(tmpdir(), 'flowdrop-s3-'));
-  onTestFinished(() => rmSync(dir, { recursive: true }));
-  return dir;
-}
 
 function open(dir: string, Key = 'k'): { s3: EmbeddedS3; at: Place } {
   const s3 = new EmbeddedS3({ dir });
@@ -28,7 +22,7 @@ function open(dir: string, Key = 'k'): { s3: EmbeddedS3; at: Place } {
 }
 
 test('buckets, versions, metadata and unfinished uploads survive a restart', async () => {
-  const dir = join(folder(), 'made', 'if absent');
+  const dir = join(await temporaryFolder(), 'made', 'if absent');
   const Key = '../a//😀\n';
   const first = open(dir, Key);
   first.s3.createBucket(BUCKET, { versioning: 'Enabled' });
@@ -53,7 +47,7 @@ test('buckets, versions, metadata and unfinished uploads survive a restart', asy
 });
 
 test('deletes bodies without metadata: replaced, deleted, refused, or left by a crash', async () => {
-  const dir = folder();
+  const dir = await temporaryFolder();
   const bodies = () => readdirSync(join(dir, 'bodies'));
   const { s3, at } = open(dir);
   s3.createBucket(BUCKET);
@@ -75,7 +69,7 @@ test('deletes bodies without metadata: replaced, deleted, refused, or left by a 
 });
 
 test('a read continues to its end after the object is replaced and deleted', async () => {
-  const dir = folder();
+  const dir = await temporaryFolder();
   const { s3, at } = open(dir);
   s3.createBucket(BUCKET);
   // Two parts: the second one's file is opened only after the first has been read.
@@ -95,8 +89,8 @@ test('a read continues to its end after the object is replaced and deleted', asy
   s3.close();
 });
 
-test('a folder has one owner at a time', () => {
-  const dir = folder();
+test('a folder has one owner at a time', async () => {
+  const dir = await temporaryFolder();
   const { s3 } = open(dir);
   s3.createBucket(BUCKET);
   expect(() => new EmbeddedS3({ dir })).toThrow('locked');
@@ -104,7 +98,7 @@ test('a folder has one owner at a time', () => {
 });
 
 test('a folder of version 0.1.0, which had no tags, is opened with its objects', async () => {
-  const dir = folder();
+  const dir = await temporaryFolder();
   const first = open(dir);
   first.s3.createBucket(BUCKET);
   await put(first.at, 'old');
