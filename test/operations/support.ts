@@ -168,9 +168,20 @@ interface Around {
   readonly env?: Readonly<Record<string, string>>;
   /** What a person at a terminal types. Default: there is nobody. */
   readonly answer?: string;
+  /** Aborts as Ctrl-C does. Default: never. */
+  readonly signal?: AbortSignal;
 }
 
-export async function runFlowdrop(words: readonly string[], { directory, env = {}, answer }: Around): Promise<Ran> {
+export async function runFlowdrop(words: readonly string[], around: Around): Promise<Ran> {
+  const { printed, ended, modes } = startFlowdrop(words, around);
+  return { code: await ended, ...printed, modes };
+}
+
+/** Starts a command in this process. What it has printed so far can be read while it runs. */
+export function startFlowdrop(
+  words: readonly string[],
+  { directory, env = {}, answer, signal: stop = signal }: Around,
+): { readonly printed: Pick<Ran, 'output' | 'errors'>; readonly ended: Promise<number>; readonly modes: boolean[] } {
   const printed = { output: '', errors: '' };
   const stream = (name: keyof typeof printed) =>
     new PassThrough().on('data', (chunk) => {
@@ -181,16 +192,13 @@ export async function runFlowdrop(words: readonly string[], { directory, env = {
   const input = Object.assign(new PassThrough(), answer === undefined ? {} : { isTTY: true, setRawMode });
   if (answer !== undefined) input.write(`${answer}\n`);
   const streams = { input, output: stream('output'), errors: stream('errors') };
-  const surroundings = { streams, env, directory, userDirectory: directory, signal };
+  const surroundings = { streams, env, directory, userDirectory: directory, signal: stop };
   const { command, exitCode } = flowdropProgram(surroundings);
-  let code: number;
-  try {
-    await command.parseAsync([...words], { from: 'user' });
-    code = exitCode();
-  } catch (error) {
-    code = failed(error, surroundings);
-  }
-  return { code, ...printed, modes };
+  const ended = command
+    .parseAsync([...words], { from: 'user' })
+    .then(exitCode)
+    .catch((error: unknown) => failed(error, surroundings));
+  return { printed, ended, modes };
 }
 
 /** The stack of a pipeline, which the pipeline's own servers stand in for, a CloudFormation that knows it, and a CloudWatch without alarms or log lines. */

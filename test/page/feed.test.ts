@@ -4,12 +4,9 @@ import { entryKey, failedKey, type WaitingMarker, waitingKey } from '../../funct
 import type { UploadsPage } from '../../page/api.ts';
 import { EventLog } from '../../page/server/event-log.ts';
 import type { FeedPace } from '../../page/server/feed.ts';
-import { type Heard, type Listener, messageOf, QUICK, serve, Visitor } from './support.ts';
+import { type Heard, type Listener, messageOf, PATIENCE, QUICK, serve, Visitor } from './support.ts';
 import { DAY_MS, MINUTE_MS, World } from './world.ts';
 
-/** The machine may be slow. */
-vi.setConfig({ testTimeout: 240_000 });
-const PATIENCE = { timeout: 60_000, interval: 20 };
 /** Thousands of requests on a slow machine. */
 const LONG = { timeout: 800_000, interval: 100 };
 

@@ -2,12 +2,8 @@ import { request as httpRequest } from 'node:http';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { listenOnLoopback } from '../../local/loopback.ts';
 import type { Deployment } from '../../operations/deployment.ts';
-import { messageOf, QUICK, serve, Visitor, visit } from './support.ts';
+import { messageOf, PATIENCE, QUICK, serve, Visitor, visit } from './support.ts';
 import { visitWorld, World } from './world.ts';
-
-/** The machine may be slow. */
-vi.setConfig({ testTimeout: 240_000 });
-const PATIENCE = { timeout: 60_000, interval: 50 };
 
 const SECOND_MS = 1_000;
 const DAY_MS = 86_400_000;

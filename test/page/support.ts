@@ -1,5 +1,5 @@
 import { request as httpRequest, type IncomingHttpHeaders, type OutgoingHttpHeaders } from 'node:http';
-import { onTestFinished } from 'vitest';
+import { onTestFinished, vi } from 'vitest';
 import type { PipelineOptions } from '../../local/pipeline.ts';
 import type { Deployment } from '../../operations/deployment.ts';
 import type { ApiError, Events } from '../../page/api.ts';
@@ -14,6 +14,10 @@ const APP: PageFiles = new Map([
   ['/', { body: Buffer.from(PAGE_HTML), contentType: 'text/html; charset=utf-8' }],
   ['/assets/app.js', { body: Buffer.from('export {};'), contentType: 'text/javascript; charset=utf-8' }],
 ]);
+
+/** The machine may be slow. */
+vi.setConfig({ testTimeout: 240_000 });
+export const PATIENCE = { timeout: 60_000, interval: 50 };
 
 /** Looks so often that no test waits. */
 export const QUICK: FeedPace = { windowMs: 7 * 86_400_000, rowsMax: 10_000, lookMs: 50, statusMs: 50 };
@@ -158,8 +162,7 @@ export async function visit(
   pipeline: Partial<PipelineOptions> = {},
   options: ServeOptions = {},
 ): Promise<{ operated: Operated; served: ServedPage; visitor: Visitor }> {
-  const operated = await Operated.start(pipeline);
-  onTestFinished(() => operated[Symbol.asyncDispose]());
+  const operated = await Operated.forTest(pipeline);
   const served = await serve(operated.deployment, options);
   return { operated, served, visitor: await Visitor.open(served.url) };
 }

@@ -11,12 +11,8 @@ import { ended } from '../../functions/ledger/entry.ts';
 import { INBOX_BUCKET, RESULTS_BUCKET } from '../../local/pipeline.ts';
 import type { UploadDetail, UploadRow, UploadsPage } from '../../page/api.ts';
 import type { Operated } from '../operations/support.ts';
-import { messageOf, type Visitor, visit } from './support.ts';
+import { messageOf, PATIENCE, type Visitor, visit } from './support.ts';
 import { visitWorld } from './world.ts';
-
-/** The machine may be slow. */
-vi.setConfig({ testTimeout: 240_000 });
-const PATIENCE = { timeout: 60_000, interval: 50 };
 
 const rows = async (visitor: Visitor, query = ''): Promise<UploadsPage> => {
   const { json, status, text } = await visitor.ask(`/api/uploads${query}`);
