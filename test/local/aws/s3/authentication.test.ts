@@ -1,8 +1,6 @@
 import { createHash, createHmac } from 'node:crypto';
 import { request } from 'node:http';
-import { describe, expect, onTestFinished, test } from 'vitest';
-import { serveS3 } from '../../../../local/aws/s3/http.ts';
-import { EmbeddedS3 } from '../../../../local/aws/s3/s3.ts';
+import { describe, expect, test } from 'vitest';
 import { send } from '../../../support/raw-request.ts';
 import { head, list, put, read } from '../../../support/s3-calls.ts';
 import { presignedPath, type Signing, signedHeaders, type Unsigned } from '../../../support/sigv4.ts';
@@ -271,20 +269,14 @@ describe('a presigned address', () => {
   });
 
   test('is valid for a week at most, by the clock of the server', async () => {
-    const s3 = new EmbeddedS3();
-    s3.createBucket(BUCKET);
     let passedMs = 0;
-    const server = await serveS3(s3, { credentials: [CREDENTIALS], now: () => Date.now() + passedMs });
-    onTestFinished(async () => {
-      await server.close();
-      s3.close();
-    });
+    const { endpoint } = await startS3({ now: () => Date.now() + passedMs });
     const list = { method: 'GET', path: `/${BUCKET}` };
-    const path = await presignedPath(list, where(server.endpoint), { expiresSeconds: WEEK_SECONDS });
+    const path = await presignedPath(list, where(endpoint), { expiresSeconds: WEEK_SECONDS });
     passedMs = (WEEK_SECONDS - 60) * 1000;
-    expect((await send(server.endpoint, 'GET', path)).status).toBe(200);
+    expect((await send(endpoint, 'GET', path)).status).toBe(200);
     passedMs += 2 * MINUTE;
-    expect(await answerTo(send(server.endpoint, 'GET', path))).toBe('403 AccessDenied: Request has expired');
+    expect(await answerTo(send(endpoint, 'GET', path))).toBe('403 AccessDenied: Request has expired');
   });
 });
 
