@@ -1,19 +1,18 @@
 import { once } from 'node:events';
-import type { AddressInfo } from 'node:net';
 import { checkServerIdentity, connect, createServer } from 'node:tls';
 import { expect, it } from 'vitest';
 import { selfSigned } from '../../bench/certificate.ts';
+import { listening } from '../support/servers.ts';
 
 it('the certificate of the benchmark is trusted for 127.0.0.1, and only by a client that was given it', async () => {
   const [certificate, other] = [await selfSigned(), await selfSigned()];
-  const server = createServer({ key: certificate.key, cert: certificate.certificate }).listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
+  const server = createServer({ key: certificate.key, cert: certificate.certificate });
+  const [host, port] = (await listening(server)).split(':');
   /** What a client says that trusts only `authority`, and expects a server called `name`. */
   async function refusal(name: string, authority: string): Promise<string | undefined> {
     const socket = connect({
-      host: '127.0.0.1',
-      port,
+      host,
+      port: Number(port),
       ca: authority,
       checkServerIdentity: (_, presented) => checkServerIdentity(name, presented),
     });
@@ -26,13 +25,9 @@ it('the certificate of the benchmark is trusted for 127.0.0.1, and only by a cli
       socket.destroy();
     }
   }
-  try {
-    expect(await refusal('127.0.0.1', certificate.certificate)).toBe(undefined);
-    expect(await refusal('127.0.0.2', certificate.certificate)).toBe('ERR_TLS_CERT_ALTNAME_INVALID');
-    expect(await refusal('127.0.0.1', other.certificate)).toMatch(
-      /^(DEPTH_ZERO_SELF_SIGNED_CERT|CERT_SIGNATURE_FAILURE)$/,
-    );
-  } finally {
-    server.close();
-  }
+  expect(await refusal('127.0.0.1', certificate.certificate)).toBe(undefined);
+  expect(await refusal('127.0.0.2', certificate.certificate)).toBe('ERR_TLS_CERT_ALTNAME_INVALID');
+  expect(await refusal('127.0.0.1', other.certificate)).toMatch(
+    /^(DEPTH_ZERO_SELF_SIGNED_CERT|CERT_SIGNATURE_FAILURE)$/,
+  );
 });

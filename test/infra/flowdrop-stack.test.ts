@@ -33,8 +33,8 @@ describe('the stack of cdk.json as it is shipped', () => {
   });
 
   it('routes pictures, prompts and models, without overrides by uploaders', () => {
-    const routes = Object.values(template.findResources('AWS::Lambda::Function')).map(({ Properties }) =>
-      JSON.parse(Properties.Environment.Variables.ROUTES),
+    const routes = resources(template, 'AWS::Lambda::Function').map(({ Environment }) =>
+      JSON.parse(Environment.Variables.ROUTES),
     );
     expect(routes[0].map(({ template: name }: { template: string }) => name)).toEqual([
       'model_generate_fromimage',
@@ -167,9 +167,7 @@ describe('a deployment', () => {
     const topic = (name: string) => `arn:aws:sns:eu-central-1:123456789012:${name}`;
     const topics = { alarmTopicArn: topic('pages'), ticketTopicArn: topic('tickets') };
     const { template } = deployed({ alarmEmail: undefined, ...topics });
-    const actions = Object.values(template.findResources('AWS::CloudWatch::Alarm')).flatMap(
-      ({ Properties }) => Properties.AlarmActions,
-    );
+    const actions = resources(template, 'AWS::CloudWatch::Alarm').flatMap(({ AlarmActions }) => AlarmActions);
     expect(new Set(actions)).toEqual(new Set(Object.values(topics)));
   });
 

@@ -5,6 +5,7 @@ import { type ITopic, Subscription, SubscriptionProtocol, Topic, TopicPolicy } f
 import { EmailSubscription } from 'aws-cdk-lib/aws-sns-subscriptions';
 import { describe, expect, it } from 'vitest';
 import { defaultPipeline, type Synthesis, synthesisePipeline } from '../synthesis.ts';
+import { only, resources } from '../template.ts';
 
 interface AlarmProperties {
   readonly AlarmName: string;
@@ -24,8 +25,7 @@ const TOPIC_ARN = 'arn:aws:sns:eu-central-1:123456789012:alarms';
 const RUNBOOK_URL = 'https://wiki.example.com/flowdrop';
 const RUNBOOK = readFileSync(new URL('../../../docs/runbook.md', import.meta.url), 'utf8');
 
-const alarmsOf = ({ template }: Synthesis): readonly AlarmProperties[] =>
-  Object.values(template.findResources('AWS::CloudWatch::Alarm')).map(({ Properties }) => Properties);
+const alarmsOf = ({ template }: Synthesis): readonly AlarmProperties[] => resources(template, 'AWS::CloudWatch::Alarm');
 
 const alarms = alarmsOf(defaultPipeline());
 const named = (name: string): AlarmProperties => {
@@ -223,9 +223,9 @@ describe('the policy of a topic of the app', () => {
     Condition: { StringEquals: { 'aws:SourceAccount': { Ref: 'AWS::AccountId' } } },
   };
   const policies = (topicOf: (stack: Stack) => ITopic) =>
-    Object.values(
-      synthesisePipeline((stack) => ({ alarmTopic: topicOf(stack) })).template.findResources('AWS::SNS::TopicPolicy'),
-    ).map(({ Properties }) => Properties.PolicyDocument.Statement);
+    resources(synthesisePipeline((stack) => ({ alarmTopic: topicOf(stack) })).template, 'AWS::SNS::TopicPolicy').map(
+      ({ PolicyDocument }) => PolicyDocument.Statement,
+    );
 
   it.each<[string, (stack: Stack) => Topic]>([
     ['before', (stack) => new Topic(stack, 'Topic', { enforceSSL: true })],
@@ -274,11 +274,9 @@ describe('the policy of a topic of the app', () => {
 });
 
 describe('the dashboard', () => {
-  const dashboards = Object.values(defaultPipeline().template.findResources('AWS::CloudWatch::Dashboard'));
-  const body = dashboards[0]?.Properties.DashboardBody;
+  const body = only(resources(defaultPipeline().template, 'AWS::CloudWatch::Dashboard')).DashboardBody;
 
   it('is one, and shows whether it works, how much, how fast and what failed', () => {
-    expect(dashboards).toHaveLength(1);
     const json = JSON.stringify(body);
     for (const metric of [
       'UploadsReceived',
