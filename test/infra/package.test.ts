@@ -32,7 +32,7 @@ const SCRIPT = /```js\n(import .* from 'flowdrop\/operations';\n.*?)```/s.exec(
   readFileSync(here('../../docs/commands.md'), 'utf8'),
 )?.[1];
 
-describe('the package', () => {
+describe('the package', { timeout: MANY_PROCESSES_TIMEOUT_MS }, () => {
   const directory = sharedFolder();
   const app = join(directory, 'app');
 
@@ -88,148 +88,128 @@ describe('the package', () => {
     for (const name of ['@aws-sdk/client-s3', 'commander']) expect(notices).toContain(`\n${name} `);
   });
 
-  it(
-    'serves the page of a pipeline, with its scripts, the viewer of models and their licences',
-    async () => {
-      await using operated = await Operated.start();
-      const command = join(app, 'node_modules/flowdrop/command/flowdrop.js');
-      const server = spawn(process.execPath, [command, 'open', '--no-browser'], {
-        cwd: operated.directory,
-        stdio: ['ignore', 'pipe', 'inherit'],
-      });
-      onTestFinished(() => void server.kill('SIGKILL'));
-      let url: string | undefined;
-      for await (const line of createInterface(server.stdout)) {
-        url = /http:\S+/.exec(line)?.[0];
-        if (url !== undefined) break;
-      }
-      const visitor = await Visitor.open(url ?? '');
-      const textAt = async (path: string, type: string): Promise<string> => {
-        const { status, headers, text } = await visitor.ask(path);
-        expect([path, status, headers['content-type']]).toEqual([path, 200, type]);
-        return text;
-      };
-      const html = await textAt('/', 'text/html; charset=utf-8');
-      for (const asset of ['/assets/app.js', '/assets/app.css', '/assets/icon.svg']) expect(html).toContain(asset);
-      const javascript = 'text/javascript; charset=utf-8';
-      const script = await textAt('/assets/app.js', javascript);
-      const [, viewer = ''] = /import\("\.\/(viewer-[^"]+)"\)/.exec(script) ?? [];
-      expect(await textAt(`/assets/${viewer}`, javascript)).toContain('WebGLRenderer');
-      await textAt('/assets/app.css', 'text/css; charset=utf-8');
-      await textAt('/assets/decoders/draco_wasm_wrapper.js', javascript);
-      await textAt('/assets/decoders/draco_decoder.wasm', 'application/wasm');
-      const notices = await textAt('/THIRD-PARTY-NOTICES.txt', 'text/plain; charset=utf-8');
-      const model = devDependencies['@google/model-viewer'];
-      expect(notices).toContain(`\n@google/model-viewer ${model} (Apache-2.0)\nDraco (Apache-2.0)\n`);
-      for (const name of ['lit-html', 'three', 'earcut', 'meshoptimizer']) expect(notices).toContain(`\n${name} `);
-      expect((await visitor.ask('/api/about')).json).toMatchObject({ pipeline: 'operated' });
-      server.kill('SIGINT');
-      expect(await once(server, 'exit')).toEqual([0, null]);
-    },
-    MANY_PROCESSES_TIMEOUT_MS,
-  );
+  it('serves the page of a pipeline, with its scripts, the viewer of models and their licences', async () => {
+    await using operated = await Operated.start();
+    const command = join(app, 'node_modules/flowdrop/command/flowdrop.js');
+    const server = spawn(process.execPath, [command, 'open', '--no-browser'], {
+      cwd: operated.directory,
+      stdio: ['ignore', 'pipe', 'inherit'],
+    });
+    onTestFinished(() => void server.kill('SIGKILL'));
+    let url: string | undefined;
+    for await (const line of createInterface(server.stdout)) {
+      url = /http:\S+/.exec(line)?.[0];
+      if (url !== undefined) break;
+    }
+    const visitor = await Visitor.open(url ?? '');
+    const textAt = async (path: string, type: string): Promise<string> => {
+      const { status, headers, text } = await visitor.ask(path);
+      expect([path, status, headers['content-type']]).toEqual([path, 200, type]);
+      return text;
+    };
+    const html = await textAt('/', 'text/html; charset=utf-8');
+    for (const asset of ['/assets/app.js', '/assets/app.css', '/assets/icon.svg']) expect(html).toContain(asset);
+    const javascript = 'text/javascript; charset=utf-8';
+    const script = await textAt('/assets/app.js', javascript);
+    const [, viewer = ''] = /import\("\.\/(viewer-[^"]+)"\)/.exec(script) ?? [];
+    expect(await textAt(`/assets/${viewer}`, javascript)).toContain('WebGLRenderer');
+    await textAt('/assets/app.css', 'text/css; charset=utf-8');
+    await textAt('/assets/decoders/draco_wasm_wrapper.js', javascript);
+    await textAt('/assets/decoders/draco_decoder.wasm', 'application/wasm');
+    const notices = await textAt('/THIRD-PARTY-NOTICES.txt', 'text/plain; charset=utf-8');
+    const model = devDependencies['@google/model-viewer'];
+    expect(notices).toContain(`\n@google/model-viewer ${model} (Apache-2.0)\nDraco (Apache-2.0)\n`);
+    for (const name of ['lit-html', 'three', 'earcut', 'meshoptimizer']) expect(notices).toContain(`\n${name} `);
+    expect((await visitor.ask('/api/about')).json).toMatchObject({ pipeline: 'operated' });
+    server.kill('SIGINT');
+    expect(await once(server, 'exit')).toEqual([0, null]);
+  });
 
-  it(
-    'lets the script of the documentation retry what failed',
-    async () => {
-      await using operated = await Operated.start();
-      await operated.putRefused('photos/robot.png', 'photos/castle.png');
-      const script = join(app, 'retry-rejected.mjs');
-      writeFileSync(script, SCRIPT ?? 'throw new Error("There is no script in the documentation");');
-      const { FLOWDROP_STACK: _, ...env } = process.env;
-      // The pipeline runs in this process, so this process must not wait for the script in one piece.
-      const { stdout } = await promisify(execFile)(process.execPath, [script], { cwd: operated.directory, env });
-      expect(stdout.split('\n')).toEqual([
-        expect.stringMatching(/^photos\/castle\.png failed: .+/),
-        expect.stringMatching(/^photos\/robot\.png failed: .+/),
-        'retried 2 of 2',
-        '',
-      ]);
-      for (const key of ['photos/robot.png', 'photos/castle.png']) await operated.becomes(key, 'succeeded');
-    },
-    MANY_PROCESSES_TIMEOUT_MS,
-  );
+  it('lets the script of the documentation retry what failed', async () => {
+    await using operated = await Operated.start();
+    await operated.putRefused('photos/robot.png', 'photos/castle.png');
+    const script = join(app, 'retry-rejected.mjs');
+    writeFileSync(script, SCRIPT ?? 'throw new Error("There is no script in the documentation");');
+    const { FLOWDROP_STACK: _, ...env } = process.env;
+    // The pipeline runs in this process, so this process must not wait for the script in one piece.
+    const { stdout } = await promisify(execFile)(process.execPath, [script], { cwd: operated.directory, env });
+    expect(stdout.split('\n')).toEqual([
+      expect.stringMatching(/^photos\/castle\.png failed: .+/),
+      expect.stringMatching(/^photos\/robot\.png failed: .+/),
+      'retried 2 of 2',
+      '',
+    ]);
+    for (const key of ['photos/robot.png', 'photos/castle.png']) await operated.becomes(key, 'succeeded');
+  });
 
-  it(
-    'synthesises the example, with both functions in it',
-    () => {
-      const environment = { CDK_DISABLE_VERSION_CHECK: '1' };
-      run(here('../../node_modules/.bin/cdk'), ['synth', '--quiet'], app, environment);
-      const outdir = join(app, 'cdk.out');
-      const bundles = readdirSync(outdir)
-        .filter((name) => name.startsWith('asset.'))
-        .map((name) => readdirSync(join(outdir, name)).sort());
-      const files = ['THIRD-PARTY-NOTICES.txt', 'index.mjs'];
-      expect(bundles).toEqual([files, files]);
-      const template = JSON.parse(readFileSync(join(outdir, 'Models.template.json'), 'utf8'));
-      const types = Object.values<{ Type: string }>(template.Resources).map(({ Type }) => Type);
-      expect(types.filter((type) => type === 'AWS::Lambda::Function')).toHaveLength(2);
-      expect(types).toContain('AWS::Events::Rule');
-    },
-    MANY_PROCESSES_TIMEOUT_MS,
-  );
+  it('synthesises the example, with both functions in it', () => {
+    const environment = { CDK_DISABLE_VERSION_CHECK: '1' };
+    run(here('../../node_modules/.bin/cdk'), ['synth', '--quiet'], app, environment);
+    const outdir = join(app, 'cdk.out');
+    const bundles = readdirSync(outdir)
+      .filter((name) => name.startsWith('asset.'))
+      .map((name) => readdirSync(join(outdir, name)).sort());
+    const files = ['THIRD-PARTY-NOTICES.txt', 'index.mjs'];
+    expect(bundles).toEqual([files, files]);
+    const template = JSON.parse(readFileSync(join(outdir, 'Models.template.json'), 'utf8'));
+    const types = Object.values<{ Type: string }>(template.Resources).map(({ Type }) => Type);
+    expect(types.filter((type) => type === 'AWS::Lambda::Function')).toHaveLength(2);
+    expect(types).toContain('AWS::Events::Rule');
+  });
 
-  it(
-    'puts routes that are too long for the environment into a file beside each bundle',
-    () => {
-      writeFileSync(
-        join(app, 'long.js'),
-        `import { App, Stack } from 'aws-cdk-lib';
+  it('puts routes that are too long for the environment into a file beside each bundle', () => {
+    writeFileSync(
+      join(app, 'long.js'),
+      `import { App, Stack } from 'aws-cdk-lib';
          import { FlowPipeline } from 'flowdrop';
          const routes = Array.from({ length: 100 }, (_, i) => ({ name: 'route ' + i, suffixes: ['.' + i], template: 't' }));
          new FlowPipeline(new Stack(new App(), 'Long'), 'Pipeline', { baseUrl: 'https://service.example.com', routes });`,
-      );
-      const outdir = join(app, 'long.out');
-      run(process.execPath, ['long.js'], app, { CDK_OUTDIR: outdir });
-      const assets = readdirSync(outdir).filter((name) => name.startsWith('asset.'));
-      expect(assets).toHaveLength(2);
-      for (const asset of assets) {
-        const routes = JSON.parse(readFileSync(join(outdir, asset, 'routes.json'), 'utf8'));
-        expect(routes[99]).toEqual({ name: 'route 99', suffixes: ['.99'], input: 'file', template: 't' });
-      }
-    },
-    MANY_PROCESSES_TIMEOUT_MS,
-  );
+    );
+    const outdir = join(app, 'long.out');
+    run(process.execPath, ['long.js'], app, { CDK_OUTDIR: outdir });
+    const assets = readdirSync(outdir).filter((name) => name.startsWith('asset.'));
+    expect(assets).toHaveLength(2);
+    for (const asset of assets) {
+      const routes = JSON.parse(readFileSync(join(outdir, asset, 'routes.json'), 'utf8'));
+      expect(routes[99]).toEqual({ name: 'route 99', suffixes: ['.99'], input: 'file', template: 't' });
+    }
+  });
 
-  it(
-    'has types that accept right props and reject wrong ones, without skipLibCheck',
-    () => {
-      const program = (props: string) => `
+  it('has types that accept right props and reject wrong ones, without skipLibCheck', () => {
+    const program = (props: string) => `
         import { App, Stack } from 'aws-cdk-lib';
         import { FlowPipeline } from 'flowdrop';
         new FlowPipeline(new Stack(new App(), 'S'), 'P', { baseUrl: 'https://service.example.com', ${props} });`;
-      writeFileSync(
-        join(app, 'right.ts'),
-        program(`routes: [{ name: 'a', template: 't' }], settings: { attemptsMax: 3 }`),
-      );
-      writeFileSync(
-        join(app, 'wrong.ts'),
-        program(`routes: [{ name: 'a', template: 't' }], settings: { atemptsMax: 3 }`),
-      );
-      const options = ['--noEmit', '--strict', '--module', 'nodenext', '--target', 'esnext', '--types', ''];
-      // Right and wrong in one run: nearly all of it goes into the types of CDK.
-      const compile = (...files: string[]) =>
-        run(here('../../node_modules/.bin/tsc'), [...options, '--skipLibCheck', 'false', ...files], app);
-      const script = (query: string) => `
+    writeFileSync(
+      join(app, 'right.ts'),
+      program(`routes: [{ name: 'a', template: 't' }], settings: { attemptsMax: 3 }`),
+    );
+    writeFileSync(
+      join(app, 'wrong.ts'),
+      program(`routes: [{ name: 'a', template: 't' }], settings: { atemptsMax: 3 }`),
+    );
+    const options = ['--noEmit', '--strict', '--module', 'nodenext', '--target', 'esnext', '--types', ''];
+    // Right and wrong in one run: nearly all of it goes into the types of CDK.
+    const compile = (...files: string[]) =>
+      run(here('../../node_modules/.bin/tsc'), [...options, '--skipLibCheck', 'false', ...files], app);
+    const script = (query: string) => `
         import { connectStack, type Listed, list, type PipelineStatus, status } from 'flowdrop/operations';
         const signal = new AbortController().signal;
         const deployment = await connectStack({ stack: 'flowdrop' }, signal);
         export const listed: Listed = await list(${query}, deployment, signal);
         export const code: string | undefined = listed.uploads[0]?.failure?.code;
         export const state: PipelineStatus | { kind: string } = await status(undefined, deployment, signal);`;
-      writeFileSync(join(app, 'right-script.ts'), script(`{ state: 'failed', since: 0 }`));
-      writeFileSync(join(app, 'wrong-script.ts'), script(`{ state: 'faild' }`));
-      expect(() => compile('right.ts', 'wrong.ts')).toThrow(
-        expect.objectContaining({ stdout: expect.stringMatching(/^wrong\.ts\(.*'atemptsMax' does not exist.*\n$/) }),
-      );
-      expect(() => compile('right-script.ts', 'wrong-script.ts')).toThrow(
-        expect.objectContaining({
-          stdout: expect.stringMatching(/^wrong-script\.ts\(.*'"faild"' is not assignable.*\n$/),
-        }),
-      );
-    },
-    MANY_PROCESSES_TIMEOUT_MS,
-  );
+    writeFileSync(join(app, 'right-script.ts'), script(`{ state: 'failed', since: 0 }`));
+    writeFileSync(join(app, 'wrong-script.ts'), script(`{ state: 'faild' }`));
+    expect(() => compile('right.ts', 'wrong.ts')).toThrow(
+      expect.objectContaining({ stdout: expect.stringMatching(/^wrong\.ts\(.*'atemptsMax' does not exist.*\n$/) }),
+    );
+    expect(() => compile('right-script.ts', 'wrong-script.ts')).toThrow(
+      expect.objectContaining({
+        stdout: expect.stringMatching(/^wrong-script\.ts\(.*'"faild"' is not assignable.*\n$/),
+      }),
+    );
+  });
 });
 
 describe('the example', () => {
