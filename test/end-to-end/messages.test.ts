@@ -67,24 +67,6 @@ it('an inbox and results that cannot be written are told at the start', TIMEOUT,
   expect(await readdir(folder.path)).not.toContain('.flowdrop');
 });
 
-it('a folder as argument: its files are taken, with one line for each', TIMEOUT, async () => {
-  const folder = await Home.make();
-  const names = Array.from({ length: 20 }, (_, i) => `${i}.txt`);
-  await mkdir(join(folder.path, 'prompts', 'deep'), { recursive: true });
-  for (const name of names) await writeFile(join(folder.path, 'prompts', 'deep', name), `fox ${name}`);
-  const { code, output } = await folder.run('start', ['prompts']).ended;
-  const lines = output.trim().split('\n');
-  expect(lines.at(-1)).toBe('All done. Results are in ./results.');
-  expect(
-    lines
-      .slice(0, -1)
-      .map((line) => line.split('  ')[0])
-      .sort(),
-  ).toEqual(names.map((name) => `deep/${name}`).sort());
-  expect(await readdir(join(folder.path, 'results', 'deep'))).toHaveLength(20);
-  expect(code).toBe(0);
-});
-
 it('the watch says once that the inbox is gone, and goes on when it is back', TIMEOUT, async () => {
   const folder = await Home.make();
   const inbox = join(folder.path, 'inbox');

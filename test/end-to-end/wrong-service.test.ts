@@ -65,22 +65,18 @@ it('Ctrl-C ends the question too', TIMEOUT, async () => {
   expect(await ended).toEqual({ code: 130, output: 'Interrupted.\n' });
 });
 
-it(
-  'a service with nothing but POST that can be told from a wrong address is used with --skip-check',
-  TIMEOUT,
-  async () => {
-    const folder = await home();
-    await mkdir(join(folder.path, 'inbox'));
-    const posted = Promise.withResolvers<void>();
-    const { origin, requests } = await web((request, response) => {
-      if (request.method === 'POST') posted.resolve();
-      answering(request.method === 'POST' ? 422 : 404, {})(request, response);
-    });
-    const { ended } = folder.run('start', ['fox.txt', '--service', `${origin}/v1`, '--skip-check'], {
-      env: { FLOWDROP_TOKEN: TOKEN },
-    });
-    await posted.promise;
-    expect(requests[0]).toBe('POST /v1/flows');
-    expect((await ended).code).toBe(1);
-  },
-);
+it('a service with nothing but POST is used with --skip-check', TIMEOUT, async () => {
+  const folder = await home();
+  await mkdir(join(folder.path, 'inbox'));
+  const posted = Promise.withResolvers<void>();
+  const { origin, requests } = await web((request, response) => {
+    if (request.method === 'POST') posted.resolve();
+    answering(request.method === 'POST' ? 422 : 404, {})(request, response);
+  });
+  const { ended } = folder.run('start', ['fox.txt', '--service', `${origin}/v1`, '--skip-check'], {
+    env: { FLOWDROP_TOKEN: TOKEN },
+  });
+  await posted.promise;
+  expect(requests[0]).toBe('POST /v1/flows');
+  expect((await ended).code).toBe(1);
+});
