@@ -1,25 +1,16 @@
 import { SendMessageCommand, SQSClient } from '@aws-sdk/client-sqs';
 import { afterAll, beforeEach, describe, expect, it } from 'vitest';
-import { type Clock, systemClock } from '../../../../functions/base/clock.ts';
+import { systemClock } from '../../../../functions/base/clock.ts';
 import { serveQueues } from '../../../../local/aws/sqs/http.ts';
 import { Queue } from '../../../../local/aws/sqs/queue.ts';
-
-/** A clock that stands still until the test moves it. */
-class HandClock implements Clock {
-  #now = 1_700_000_000_000;
-  now = () => this.#now;
-  sleep = () => new Promise<never>(() => {});
-  forward(seconds: number) {
-    this.#now += seconds * 1000;
-  }
-}
+import { StillClock } from '../../../flow-service/scripted.ts';
 
 describe('a queue', () => {
-  let clock: HandClock;
+  let clock: StillClock;
   let dead: Queue;
   let queue: Queue;
   beforeEach(() => {
-    clock = new HandClock();
+    clock = new StillClock();
     dead = new Queue({ name: 'dead', clock });
     queue = new Queue({
       name: 'work',
@@ -33,25 +24,25 @@ describe('a queue', () => {
   it('hides a received message until its visibility timeout has passed', () => {
     queue.send('a');
     expect(bodies()).toEqual(['a']);
-    clock.forward(59);
+    clock.pass(59_000);
     expect(bodies()).toEqual([]);
-    clock.forward(1);
+    clock.pass(1_000);
     expect(queue.receive()).toMatchObject([{ body: 'a', receiveCount: 2 }]);
   });
 
   it('shows a delayed message only after its delay', () => {
     queue.send('late', { delaySeconds: 900 });
     expect(queue.counts()).toEqual({ visible: 0, inFlight: 0, delayed: 1 });
-    clock.forward(899);
+    clock.pass(899_000);
     expect(bodies()).toEqual([]);
-    clock.forward(1);
+    clock.pass(1_000);
     expect(bodies()).toEqual(['late']);
   });
 
   it('deletes a message, but not through an outdated receipt handle', () => {
     queue.send('a');
     const [first] = queue.receive();
-    clock.forward(60);
+    clock.pass(60_000);
     const [second] = queue.receive();
     queue.delete(first?.receiptHandle ?? '');
     expect(queue.counts().inFlight).toBe(1);
@@ -65,16 +56,16 @@ describe('a queue', () => {
     queue.changeVisibility(first?.receiptHandle ?? '', 0);
     const [second] = queue.receive();
     queue.changeVisibility(second?.receiptHandle ?? '', 600);
-    clock.forward(599);
+    clock.pass(599_000);
     expect(bodies()).toEqual([]);
-    clock.forward(1);
+    clock.pass(1_000);
     expect(bodies()).toEqual(['a']);
   });
 
   it('refuses to change the visibility of a message that is not in flight', () => {
     queue.send('a');
     const [message] = queue.receive();
-    clock.forward(60);
+    clock.pass(60_000);
     expect(() => queue.changeVisibility(message?.receiptHandle ?? '', 0)).toThrow('not in flight');
   });
 
@@ -82,7 +73,7 @@ describe('a queue', () => {
     queue.send('poison');
     for (const count of [1, 2, 3]) {
       expect(queue.receive()).toMatchObject([{ receiveCount: count }]);
-      clock.forward(60);
+      clock.pass(60_000);
     }
     expect(dead.counts().visible).toBe(0);
     expect(bodies()).toEqual([]);
