@@ -3,8 +3,9 @@ import { PutObjectCommand } from '@aws-sdk/client-s3';
 import { beforeAll, describe, expect, it, vi } from 'vitest';
 import type { Log } from '../../../functions/base/telemetry.ts';
 import { powertools } from '../../../functions/lambda/powertools.ts';
+import { bundle } from '../../../infra/bundle/bundle.ts';
 import { INBOX_BUCKET, startPipeline } from '../../../local/pipeline.ts';
-import { bundles } from '../../support/bundles.ts';
+import { sharedFolder } from '../../support/folder.ts';
 import { ECHO, LEDGER, World, type WorldOptions } from '../../support/world.ts';
 import { defaultPipeline, synthesisePipeline } from '../synthesis.ts';
 import { eventOf, type LogEvent, parseQuery } from './insights.ts';
@@ -144,12 +145,15 @@ const TROUBLES: readonly (() => Promise<readonly string[]>)[] = [
     }),
 ];
 
+const bundleDir = sharedFolder();
+
 /** A file goes through the functions as they are deployed. Then one invocation fails. */
 async function deployedLines(): Promise<readonly string[]> {
+  bundle(bundleDir);
   const lines: string[] = [];
   const onLog = (_: string, line: string) => void lines.push(line);
   const pipeline = await startPipeline({
-    bundleDir: bundles(),
+    bundleDir,
     routes: [ECHO],
     standIn: { flowMs: 100 },
     tickIntervalMs: 300,
