@@ -138,6 +138,12 @@ describe('watching the inbox', () => {
     await run.pass(122_000);
     expect(await sent()).toEqual(['v1']);
     expect((await start('uploaded')).failures).toEqual([]);
+
+    // Its next content is tried again as soon as that of another file.
+    run.hooks.error = new Error('S3 is full');
+    await write('v2');
+    await run.pass(64_000);
+    expect(run.failures).toHaveLength(4);
   });
 
   it('says so if it cannot read a version that the folder keeps showing', async () => {

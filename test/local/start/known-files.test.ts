@@ -97,6 +97,17 @@ describe('the known files', () => {
     expect(await (await load()).has(second, NEVER)).toBe(true);
   });
 
+  it.each([{ sha256: '0'.repeat(64) }, { bytes: 4 }, { modifiedMs: 1 }])(
+    'do not take the end of a content for that of one with another fact: %j',
+    async (fact) => {
+      const known = await load();
+      const content = await contentOf(await file('one'), NEVER);
+      known.uploaded('a.txt', { ...content, ...fact });
+      await known.done('a.txt', content);
+      expect((await load()).count).toBe(0);
+    },
+  );
+
   it('are read from the file of version 0.1.0', async () => {
     const a = await file('one');
     await mkdir(join(dir, 'state'));
