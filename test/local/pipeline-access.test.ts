@@ -322,6 +322,7 @@ describe.each(Object.entries(TARGETS))('a web page cannot reach %s', (service, t
     ['with a script', { origin: 'http://evil.example', 'sec-fetch-site': 'cross-site' }, 'Origin'],
     ['with a script that hides where it is from', { origin: 'null' }, 'Origin'],
     ['with an image', { 'sec-fetch-site': 'cross-site', 'sec-fetch-mode': 'no-cors' }, 'Sec-Fetch-Site'],
+    ['that waits with its body', { origin: 'http://evil.example', expect: '100-continue' }, 'Origin'],
     ['from another site of this machine', { 'sec-fetch-site': 'same-site' }, 'Sec-Fetch-Site'],
   ])('%s, even with a valid signature', async (_, more, message) => {
     const headers = { ...target.request.headers, ...more };
@@ -349,9 +350,12 @@ describe.each(Object.entries(TARGETS))('a web page cannot reach %s', (service, t
   );
 });
 
-it('answers a user who typed an address', async () => {
+it.each([
+  ['a user who typed an address', 'none'],
+  ['what it has answered itself', 'same-origin'],
+])('answers %s', async (_, site) => {
   const { s3Endpoint: endpoint, s3Credentials: credentials } = pipeline;
-  const list = { method: 'GET', path: '/', headers: { 'sec-fetch-site': 'none' } };
+  const list = { method: 'GET', path: '/', headers: { 'sec-fetch-site': site } };
   const headers = await signedHeaders(list, { endpoint, service: 's3', credentials });
   expect((await send(endpoint, 'GET', '/', { headers })).status).toBe(200);
 });

@@ -94,6 +94,11 @@ describe('a signature in the header', () => {
       sentTo(`/${BUCKET}/k?X-Amz-Algorithm=AWS4-HMAC-SHA256`),
       '400 InvalidArgument: Only one auth mechanism allowed',
     ],
+    [
+      'one of Version 2 in the query',
+      sentTo(`/${BUCKET}/k?Signature=x`),
+      '400 InvalidArgument: Only one auth mechanism allowed',
+    ],
   ])('with %s is refused, and nothing is stored', async (_, sending, answer) => {
     const { endpoint, at } = await startS3();
     expect(await answerTo(signed(endpoint, putting(), sending))).toMatch(answer);
