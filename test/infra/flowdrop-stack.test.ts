@@ -119,6 +119,19 @@ describe('the deployment in the context', () => {
     expect(() => parseStackContext({ ...minimal, deployment })).toThrow(`flowdrop.deployment.${message}`);
   });
 
+  it.each([
+    ['resultsKeyArn', 'resultsBucket'],
+    ['ledgerKeyArn', 'ledgerBucket'],
+    ['tokenKeyArn', 'tokenSecret'],
+    ['inboxAccount', 'inboxBucket'],
+    ['ledgerAccount', 'ledgerBucket'],
+  ])('is rejected with %s, but without %s', (fact, resource) => {
+    const deployment = { [fact]: fact.endsWith('KeyArn') ? KEY_ARN : '111111111111' };
+    expect(() => parseStackContext({ ...minimal, deployment })).toThrow(
+      `flowdrop.deployment.${fact}: expected ${resource} as well`,
+    );
+  });
+
   it('is rejected if its buckets would make an upload of every result', () => {
     const deployment = { inboxBucket: 'one-bucket', resultsBucket: 'one-bucket' };
     expect(() => parseStackContext({ ...minimal, deployment })).toThrow(
