@@ -1,3 +1,5 @@
+import { connect } from 'node:net';
+import { text } from 'node:stream/consumers';
 import { describe, expect, it } from 'vitest';
 import type { Deployment } from '../../operations/deployment.ts';
 import { ask, messageOf, serve, Visitor } from './support.ts';
@@ -94,6 +96,16 @@ describe('a request of elsewhere', () => {
       }
     },
   );
+
+  it.each([
+    ['a second host', 'GET / HTTP/1.1\r\nHost: HERE\r\nHost: evil.example'],
+    ['a target with a host of its own', 'GET http://evil.example/ HTTP/1.1\r\nHost: HERE'],
+  ])('is not answered with %s', async (_, head) => {
+    const { host, port } = await served();
+    const socket = connect(Number(port), '127.0.0.1');
+    socket.write(`${head.replace('HERE', host)}\r\nConnection: close\r\n\r\n`);
+    expect(await text(socket)).toMatch(/^HTTP\/1\.1 421 /);
+  });
 
   it('is answered to localhost', async () => {
     const { headers, origin, port } = await entered();

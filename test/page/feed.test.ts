@@ -74,6 +74,7 @@ describe('the list', () => {
     const second = await list(visitor, `?limit=3&before=${encodeURIComponent(first.next ?? '')}`);
     expect(keysOf(second)).toEqual(['photos/bad.png']);
     expect(second.next).toBeUndefined();
+    expect((await list(visitor, '?limit=4')).next).toBeUndefined();
     expect(await list(visitor, '?name=nothing')).toMatchObject({ total: 0, uploads: [] });
     for (const query of ['?limit=0', '?limit=x', '?limit=1001', '?state=unknown']) {
       const answer = await visitor.ask(`/api/uploads${query}`);
