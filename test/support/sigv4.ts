@@ -42,7 +42,7 @@ export async function presignedPath(
 ): Promise<string> {
   const { date = new Date() } = signing;
   const request = sdkRequest(unsigned, signing);
-  if (signing.service === 's3') request.headers['x-amz-content-sha256'] = 'UNSIGNED-PAYLOAD';
+  if (signing.service === 's3') request.headers['x-amz-content-sha256'] ??= 'UNSIGNED-PAYLOAD';
   const { path, query = {} } = await signer(signing).presign(request, { signingDate: date, expiresIn: expiresSeconds });
   const pairs = Object.entries(query).map(
     ([name, value]) => `${encodeURIComponent(name)}=${encodeURIComponent(String(value))}`,

@@ -239,6 +239,19 @@ describe('a presigned address', () => {
     expect((await head({ ...at, Key: 'n' })).Metadata).toEqual({ colour: 'red' });
   });
 
+  test('can hold the hash of the body', async () => {
+    const { endpoint, at } = await startS3();
+    const target = await presignedPath(
+      { ...newObject, headers: { 'x-amz-content-sha256': sha256('new') } },
+      where(endpoint),
+    );
+    expect(target).toContain('x-amz-content-sha256=');
+    const { outcome } = await send(endpoint, 'PUT', target, { ...content, body: 'old' });
+    expect(outcome).toBe('400 XAmzContentSHA256Mismatch');
+    expect((await send(endpoint, 'PUT', target, content)).status).toBe(200);
+    expect(await list(at)).toEqual(['n']);
+  });
+
   const minutesAgo = (minutes: number) => ({ date: new Date(Date.now() - minutes * MINUTE) });
   const unknownKey = { credentials: { ...CREDENTIALS, accessKeyId: 'AKIDOTHER' } };
   test.each<[string, Partial<Signing>, string]>([
