@@ -33,6 +33,13 @@ it.each([
   expect(await readdir(folder.path)).toEqual([]);
 });
 
+it('an option that npm swallowed is found in the environment', TIMEOUT, async () => {
+  const env = { npm_config_service: 'true' };
+  const { code, output } = await (await Home.make()).run('start', ['https://flows.invalid'], { env }).ended;
+  expect(output).toContain('npm start -- --service https://flows.invalid');
+  expect(code).toBe(2);
+});
+
 it('--version is one line', TIMEOUT, async () => {
   const { code, output } = await (await Home.make()).run('start', ['--version']).ended;
   expect(output).toMatch(/^flowdrop \d+\.\d+\.\d+ \(Node \d+\.\d+\.\d+\)\n$/);
