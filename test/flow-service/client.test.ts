@@ -21,6 +21,7 @@ import {
   paged,
   RENEWED,
   requestOf,
+  StillClock,
   scripted,
   scriptedRaw,
   scriptedToken,
@@ -105,10 +106,13 @@ describe('every request', () => {
     expect(server.requests[3]?.headers.accept).toBe('*/*');
   });
 
-  it.each(['http://flows.example.com', 'http://10.0.0.1', 'ftp://flows.example.com', 'https://user:pass@example.com'])(
-    'is forbidden to %s',
-    (url) => expect(() => clientOf(new URL(url))).toThrow(errors.ForbiddenAddressError),
-  );
+  it.each([
+    'http://flows.example.com',
+    'http://10.0.0.1',
+    'ftp://flows.example.com',
+    'https://user@example.com',
+    'https://:pass@example.com',
+  ])('is forbidden to %s', (url) => expect(() => clientOf(new URL(url))).toThrow(errors.ForbiddenAddressError));
 });
 
 describe('an error response', () => {
@@ -122,6 +126,7 @@ describe('an error response', () => {
     ['create', 409, {}, 'RejectedError', { status: 409 }],
     ['create', 410, {}, 'RejectedError', { status: 410 }],
     ['create', 413, {}, 'RejectedError', { status: 413 }],
+    ['create', 415, { 'content-type': 'text/html' }, 'RejectedError', { status: 415 }],
     ['create', 422, {}, 'RejectedError', { status: 422 }],
     ['create', 425, {}, 'UnavailableError', { bodyStarted: true }],
     ['create', 451, {}, 'RejectedError', { status: 451 }],
@@ -146,6 +151,7 @@ describe('an error response', () => {
     ['reads', 410, {}, 'NotFoundError', { knownToBeServed: true }],
     ['reads', 425, {}, 'NotReadyError'],
     ['reads', 429, { 'retry-after': '700' }, 'ThrottledError', { retryAfterMs: 700_000 }],
+    ['get', 429, { ratelimit: 'r=0;t=700' }, 'ThrottledError', { retryAfterMs: 700_000 }],
     ['reads', 500, {}, 'UnavailableError', { bodyStarted: false }],
     ['reads', 501, {}, 'NotServedError'],
     ['reads', 503, {}, 'UnavailableError'],
@@ -176,15 +182,26 @@ describe('an error response', () => {
   }
 
   it.each(['create', 'get', 'outputs'] as const)('that redirects %s elsewhere is not followed', async (operation) => {
-    const { transport, asked } = canned({ status: 307, headers: { location: 'https://login.example/?state=secret' } });
-    const error = (await failureOf(operations[operation](clientOf(PUBLIC, { transport })))) as Error;
+    const location = 'https://obviously-fake.login.example/?state=secret';
+    const { transport, asked } = canned({ status: 307, headers: { location } });
+    const token = { ...scriptedToken(), get: async () => 'obviously-fake' };
+    const error = (await failureOf(operations[operation](clientOf(PUBLIC, { transport, token })))) as Error;
     // The address says where to look. Its query may be a secret.
     expect(error).toMatchObject({
       name: 'MisaddressedError',
-      message: expect.stringContaining('https://login.example'),
+      message: expect.stringContaining('https://[token].login.example. '),
     });
     expect(inspect(error, { depth: 10 })).not.toContain('secret');
     expect(asked).toHaveLength(1);
+  });
+
+  it.each([
+    ['a reply of the service', 'application/json', '{"detail":"no such template"}', 'RejectedError'],
+    ['plain text', 'text/plain', 'no such template', 'MisaddressedError'],
+    ['a page', 'text/html', '{"detail":"no such template"}', 'MisaddressedError'],
+  ])('404 refuses a template only in %s, if no listing is served either', async (_, type, body, name) => {
+    const { transport } = canned({ status: 404, headers: { 'content-type': type }, body });
+    expect(await failureOf(operations.create(clientOf(PUBLIC, { transport })))).toMatchObject({ name });
   });
 
   it.each([
@@ -201,7 +218,7 @@ describe('an error response', () => {
     ['bytes that are not text', '\xff\xfe', 'create: 422: '],
     ['lists in lists', nested(30_000), 'create: 422: [[['],
     ['a detail of lists in lists', `{"detail":${nested(30_000)}}`, 'create: 422: {"detail":[[['],
-    ['a place that is not text', '{"detail":[{"loc":[{"toString":1}],"msg":"Wrong"}]}', 'create: 422: Wrong'],
+    ['a place that is not text', '{"detail":[{"loc":[{"toString":1},true],"msg":"Wrong"}]}', 'create: 422: Wrong'],
     ['a message that is not text', '{"detail":[{"msg":{"toString":1,"valueOf":1}}]}', '{"toString":1,"valueOf":1}'],
     ['details that are null', '{"detail":[null]}', 'create: 422'],
     ['two thousand details', JSON.stringify({ detail: Array(2_000).fill({ msg: 'Wrong' }) }), 'Wrong; Wrong'],
@@ -227,7 +244,9 @@ describe('an error response', () => {
       await using server = await scriptedRaw((socket) =>
         socket.once('data', () => (index === 0 ? socket.write(body) : socket.end(body))),
       );
-      await expect(operations.get(clientOf(server.url))).rejects.toThrow(errors.RejectedError);
+      // On this clock, a wait for the end of the body would never be over.
+      const flows = clientOf(server.url, { clock: new StillClock() });
+      await expect(operations.get(flows)).rejects.toThrow(errors.RejectedError);
       await until(() => server.open.size === 0);
     }
   });
@@ -593,7 +612,8 @@ describe('the outputs of a flow', () => {
     [[{ id: 'b', status: 'processing' }], [{ assetId: 'b', status: 'pending' }]],
     [[{ id: 'b', status: 'unheard of' }], [{ assetId: 'b', status: 'pending' }]],
     [[{ id: 'b', status: 'failed' }], [{ assetId: 'b', status: 'failed' }]],
-    [[{ id: 'b', status: 'ready', error: null }], [{ assetId: 'b', status: 'ready' }]],
+    [[{ id: 'b', state: null, error: null }], [{ assetId: 'b', status: 'ready' }]],
+    [[{ id: 'b', status: 'ready', error: false }], [{ assetId: 'b', status: 'ready' }]],
     [[{ id: 'b', status: 'ready', error: 'no' }], [{ assetId: 'b', status: 'failed', error: 'no' }]],
     [
       [{ id: 'b' }, { id: 'b', status: 'failed' }, { id: 'c' }],

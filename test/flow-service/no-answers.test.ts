@@ -38,5 +38,6 @@ describe('an answer that is', () => {
     const flows = await answeredWith(fault());
     const error = await flows.create(requestOf(sourceOf('x')), never).catch((caught: unknown) => caught);
     expect(error).toMatchObject({ name: 'InDoubtError', cause: { name: errorOf(what) } });
+    expect((error as Error).message).toContain(what.startsWith('a page') ? 'Check baseUrl' : 'does not name it');
   });
 });
