@@ -342,9 +342,9 @@ describe('a flow that the service seems not to know', () => {
       await world.tickAfter(20 * MINUTE);
     };
     await pollWith(undefined);
-    for (let i = 0; i < 3; i += 1) {
+    for (const between of [undefined, { status: 502 }, undefined]) {
       await pollWith({ status: 404 });
-      await pollWith(undefined);
+      await pollWith(between);
     }
     expect(await receiptKeys()).toEqual([]);
     await pollWith({ status: 404 });
