@@ -274,6 +274,18 @@ describe('a request', () => {
     if (tries === 1) expect(time.seconds).toBe(0);
   });
 
+  it('that is throttled has its answer closed before it is sent again', async () => {
+    let closed = 0;
+    const throttled = {
+      ...response(429),
+      destroy() {
+        closed += 1;
+      },
+    };
+    await ask(new Pacer(time), 'other', [throttled, response(200)]).outcome;
+    expect(closed).toBe(1);
+  });
+
   it('that is always throttled fails after a minute', async () => {
     const { outcome, sentAt } = ask(new Pacer(time), 'other', [response(429)]);
     await expect(outcome).resolves.toMatchObject({ status: 429 });

@@ -20,3 +20,9 @@ it('a service clock that is a minute ahead does not stretch a wait until a date'
   const headers = { date, 'retry-after': new Date(THEIRS + 5_000).toUTCString() };
   expect(retryAfterMs({ headers }, NOW)).toBe(5_000);
 });
+
+it('the first of several values of a reset counts, for a day at most', () => {
+  const headers = (reset: string) => ({ 'x-ratelimit-remaining': '0, 5', 'x-ratelimit-reset': reset });
+  expect(exhaustedMs({ headers: headers('7, 9') }, NOW)).toBe(7_000);
+  expect(exhaustedMs({ headers: headers('99999999') }, NOW)).toBe(24 * 60 * 60_000);
+});

@@ -6,6 +6,8 @@ const LEASE_MS = 30_000;
 
 const STATE: CollectorState = {
   heldUntil: NOW + 20_000,
+  tickCompletedAt: NOW - 70_000,
+  neighbourNeverSince: NOW - 80_000,
   lastCompletedAt: NOW - 60_000,
   unfinishedRound: { startedAt: NOW - 30_000, after: 'running/2026', isUnanswered: true },
   endedMarkers: ['running/a', 'running/b'],
@@ -30,6 +32,8 @@ describe('the state of a collector', () => {
   const DAMAGED: readonly (readonly [keyof CollectorState, unknown])[] = [
     ['heldUntil', 'soon'],
     ['heldUntil', NOW + 24 * 60 * 60_000],
+    ['tickCompletedAt', NOW + 24 * 60 * 60_000],
+    ['neighbourNeverSince', NOW + 24 * 60 * 60_000],
     ['lastCompletedAt', NOW + 24 * 60 * 60_000],
     ['lastCompletedAt', -1],
     ['unfinishedRound', { startedAt: 'then', after: 'running/' }],
