@@ -223,6 +223,7 @@ describe('an error response', () => {
     ['details that are null', '{"detail":[null]}', 'create: 422'],
     ['two thousand details', JSON.stringify({ detail: Array(2_000).fill({ msg: 'Wrong' }) }), 'Wrong; Wrong'],
     ['our token', `Who is ${TOKEN}?`, 'Who is [token]?'],
+    ['our token in a URL', `/?of=${encodeURIComponent(TOKEN)}`, '/?of=[token]'],
     ['our token at the cut', `${'x'.repeat(290)}${TOKEN}`, `${'x'.repeat(290)}[token]`],
   ])('is quoted in the error: %s', async (_, body, quoted) => {
     await using server = await scripted((request, response) => {
