@@ -1,3 +1,4 @@
+import { DeleteObjectCommand } from '@aws-sdk/client-s3';
 import { beforeEach, describe, expect, it } from 'vitest';
 import type { Receipt } from '../../functions/publish/receipts.ts';
 import { INBOX, openWorld, RESULTS, type World } from '../support/world.ts';
@@ -51,6 +52,17 @@ describe('the receipt at a key', () => {
     for (const index of order) await put(receipts[index] as Receipt);
     expect(await there()).toBe(receipts[1]?.upload.id);
   });
+
+  it.each(ORDERS)(
+    'belongs to an older upload that is current again, because the newer was deleted: %s',
+    async (_, order) => {
+      const receipts = [await uploaded('one'), await uploaded('two')];
+      const VersionId = receipts[1]?.upload.versionId;
+      await world.s3.send(new DeleteObjectCommand({ Bucket: INBOX, Key: 'a.png', VersionId }));
+      for (const index of order) await put(receipts[index] as Receipt);
+      expect(await there()).toBe(receipts[0]?.upload.id);
+    },
+  );
 
   it.each(ORDERS)('belongs to the last upload if none is current any more: %s', async (_, order) => {
     const receipts = [await uploaded('one'), await uploaded('two')];
