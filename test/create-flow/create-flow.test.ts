@@ -138,6 +138,13 @@ describe('an event that leads to no flow', () => {
     expect(world.count('UploadsSkipped') + world.count('UploadsUnrouted')).toBe(1);
   });
 
+  it('makes no entry if its key is outside of the inbox', async () => {
+    await start({ settings: { inboxPrefix: 'in/' } });
+    expect(await failuresOfSending('out/a')).toBe(0);
+    expect(await world.keys(LEDGER)).toEqual([]);
+    expect(world.count('UploadsUnrouted')).toBe(1);
+  });
+
   it('makes no entry if the media type of the opened file fits no route', async () => {
     await start({ routes: [{ ...ECHO, mediaTypes: ['image/*'] }] });
     await world.send('a.png', 'x', { ContentType: 'text/html' });
@@ -243,6 +250,16 @@ describe('an upload that the service does not take now', () => {
     await world.send('a');
     expect(await world.entry()).toMatchObject({ state: 'running' });
     expect(world.service.counts.createFlow).toBe(2);
+  });
+
+  it('waits in place for 20 seconds at most', async () => {
+    await start({ isVirtual: true });
+    world.remainingMs = 10 * MINUTE;
+    world.fault('createFlow', { reset: 'before-body' });
+    const before = world.clock.now();
+    await world.send('a');
+    expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'unavailable' });
+    expect(world.clock.now() - before).toBeLessThanOrEqual(20_000);
   });
 
   it('is not sent in a hot loop if the service keeps saying Retry-After: 0', async () => {
