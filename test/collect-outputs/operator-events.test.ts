@@ -78,6 +78,22 @@ describe('cancel', () => {
     expect(world.service.flows).toEqual([]);
   });
 
+  it('keeps the assets that were stored before it', async () => {
+    const { world, upload } = await running();
+    const assets = [{ id: '1', key: 'a.png/f/1.png', bytes: 1, mediaType: 'image/png', sha256: '0'.repeat(64) }];
+    await world.put(LEDGER, `uploads/${upload}.json`, JSON.stringify({ ...(await world.entry()), assets }));
+    await world.collect({ cancel: [upload] });
+    expect(await world.receipt('a.png')).toMatchObject({ failure: { code: 'cancelled' }, assets });
+  });
+
+  it('leaves an upload that another invocation changes meanwhile', async () => {
+    const { world, upload } = await running();
+    world.ports.ledger.replace = async () => ({ won: false, current: undefined });
+    expect(await world.collect({ cancel: [upload] })).toEqual([{ upload, result: 'being sent' }]);
+    expect(world.service.flows).toMatchObject([{ aborted: false }]);
+    expect(world.events).toEqual([]);
+  });
+
   it('changes nothing the second time', async () => {
     const { world, upload } = await running();
     await world.collect({ cancel: [upload] });
