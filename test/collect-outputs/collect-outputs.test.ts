@@ -193,6 +193,17 @@ describe('every way in which a service may answer', () => {
     expect(Object.keys(unconfirmedEnds ?? {})).toEqual([upload.id]);
     expect(await world.tickAfter(MINUTE)).toMatchObject({ polled: 1, succeeded: 1 });
   });
+
+  it('stores outputs that are seen again only if no poll in between saw fewer', async () => {
+    await start({ service: { variation: { getFlow: 404 }, flowMs: 0 } });
+    await running();
+    await world.tickAfter(MINUTE);
+    world.fault('listOutputs', { status: 200, body: '{"outputs":[]}' });
+    await world.tickAfter(MINUTE);
+    world.service.intercept = undefined;
+    expect(await world.tickAfter(MINUTE)).toMatchObject({ polled: 1, succeeded: 0 });
+    expect(await world.tickAfter(MINUTE)).toMatchObject({ polled: 1, succeeded: 1 });
+  });
 });
 
 describe('a flow that the service does not know', () => {

@@ -252,6 +252,14 @@ describe('an upload that the service does not take now', () => {
     expect(world.service.counts.createFlow).toBe(2);
   });
 
+  it('does not wait in place if less than half a minute would be left', async () => {
+    await start({ isVirtual: true });
+    world.remainingMs = 31_000;
+    world.fault('createFlow', { reset: 'before-body' }, 1);
+    await world.send('a');
+    expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'unavailable' });
+  });
+
   it('waits in place for 20 seconds at most', async () => {
     await start({ isVirtual: true });
     world.remainingMs = 10 * MINUTE;
