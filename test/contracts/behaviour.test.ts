@@ -1,7 +1,7 @@
 import { AbortMultipartUploadCommand, GetObjectCommand, ListObjectsV2Command } from '@aws-sdk/client-s3';
 import { describe, expect, test } from 'vitest';
 import { eventBridgeEvent, testEvent } from '../../local/aws/s3/events.ts';
-import { complete, head, list, put, read, refusal, refused, remove, upload } from '../support/s3-calls.ts';
+import { complete, head, list, put, read, refusal, refused, remove, uploadParts } from '../support/s3-calls.ts';
 import { behaviour, type Given, target } from './support.ts';
 import type { BucketKind } from './target.ts';
 
@@ -86,7 +86,7 @@ describe('conditional writes', () => {
     'any',
     async (given) => {
       await put(given, 'first');
-      const uploaded = await upload(given, ['second']);
+      const uploaded = await uploadParts(given, ['second']);
       expect(await refusal(complete(given, uploaded, { IfNoneMatch: '*' }))).toBe('412 PreconditionFailed');
       expect(await read(given)).toBe('first');
     },
@@ -96,7 +96,7 @@ describe('conditional writes', () => {
     'completing a multipart upload with If-None-Match: * creates an object that is absent',
     'any',
     async (given) => {
-      await complete(given, await upload(given, ['first']), { IfNoneMatch: '*' });
+      await complete(given, await uploadParts(given, ['first']), { IfNoneMatch: '*' });
       expect(await read(given)).toBe('first');
     },
   );
@@ -106,9 +106,9 @@ describe('conditional writes', () => {
     'any',
     async (given) => {
       const { ETag } = await put(given, 'first');
-      await complete(given, await upload(given, ['second']), { IfMatch: ETag });
+      await complete(given, await uploadParts(given, ['second']), { IfMatch: ETag });
       expect(await read(given)).toBe('second');
-      const late = await upload(given, ['third']);
+      const late = await uploadParts(given, ['third']);
       expect(await refusal(complete(given, late, { IfMatch: ETag }))).toMatch(/^412 /);
     },
   );
@@ -308,7 +308,7 @@ describe('versions', () => {
 
 describe('uploads', () => {
   behaviour('LastModified of a multipart upload is when it was initiated', 'any', async (given) => {
-    const uploaded = await upload(given, ['in parts']);
+    const uploaded = await uploadParts(given, ['in parts']);
     const between = { ...given, Key: `${given.Key}-between` };
     await put(between, 'at once');
     await target.passTime(3000);
@@ -320,14 +320,14 @@ describe('uploads', () => {
 
   behaviour('the ETag of a multipart upload ends with the number of its parts', 'any', async (given) => {
     const bodies = [Buffer.alloc(5 * MIB, 'a'), Buffer.from('the last may be small')];
-    await complete(given, await upload(given, bodies));
+    await complete(given, await uploadParts(given, bodies));
     const facts = await head(given);
     expect(facts.ETag).toMatch(/^"[0-9a-f]{32}-2"$/);
     expect(await read(given)).toBe(Buffer.concat(bodies).toString());
   });
 
   behaviour('a multipart upload is invisible until it is completed', 'any', async (given) => {
-    const uploaded = await upload(given, ['in parts']);
+    const uploaded = await uploadParts(given, ['in parts']);
     expect(await refusal(read(given))).toBe('404 NoSuchKey');
     expect(await list(given, { Prefix: given.Key })).toEqual([]);
     await complete(given, uploaded);
@@ -335,7 +335,7 @@ describe('uploads', () => {
   });
 
   behaviour('an aborted multipart upload leaves nothing and cannot be completed', 'any', async (given) => {
-    const uploaded = await upload(given, ['in parts']);
+    const uploaded = await uploadParts(given, ['in parts']);
     const { client, Bucket, Key } = given;
     await client.send(new AbortMultipartUploadCommand({ Bucket, Key, UploadId: uploaded.UploadId }));
     expect(await refusal(complete(given, uploaded))).toBe('404 NoSuchUpload');

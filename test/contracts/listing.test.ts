@@ -5,7 +5,7 @@ import {
   ListObjectVersionsCommand,
 } from '@aws-sdk/client-s3';
 import { describe, expect } from 'vitest';
-import { put, refusal, remove, upload } from '../support/s3-calls.ts';
+import { put, refusal, remove, uploadParts } from '../support/s3-calls.ts';
 import { behaviour, type Given } from './support.ts';
 
 const KEYS = ['a', 'b/', 'b/1', 'b/2/3', 'b0', 'c', 'd/1', 'd/2'];
@@ -150,7 +150,7 @@ describe('ListObjectVersions', () => {
 
 describe('ListMultipartUploads', () => {
   const started = (given: Given, names: readonly string[]) =>
-    Promise.all(names.map((name) => upload({ ...given, Key: `${given.Key}/${name}` }, [])));
+    Promise.all(names.map((name) => uploadParts({ ...given, Key: `${given.Key}/${name}` }, [])));
 
   behaviour('groups the uploads below a prefix by common prefix, in pages', 'any', async (given) => {
     const { client, Bucket, Key } = given;

@@ -6,7 +6,7 @@ import {
   type UploadPartCopyCommandInput,
 } from '@aws-sdk/client-s3';
 import { describe, expect } from 'vitest';
-import { complete, head, type Part, part, put, read, refusal, upload } from '../support/s3-calls.ts';
+import { complete, head, type Part, put, read, refusal, uploadPart, uploadParts } from '../support/s3-calls.ts';
 import { behaviour, type Given } from './support.ts';
 
 const PART_BYTES = 5 * 1024 ** 2;
@@ -16,10 +16,10 @@ behaviour(
   'parts become one object in the order of their numbers, with the headers of the upload',
   'any',
   async (given) => {
-    const { UploadId } = await upload(given, [], { ContentType: 'a/b', Metadata: { m: '1' } });
+    const { UploadId } = await uploadParts(given, [], { ContentType: 'a/b', Metadata: { m: '1' } });
     const parts: Part[] = [];
     for (const number of [3, 1, 2])
-      parts[number - 1] = await part(given, UploadId, number, BODIES[number - 1] as Buffer);
+      parts[number - 1] = await uploadPart(given, UploadId, number, BODIES[number - 1] as Buffer);
     const { ETag } = await complete(given, { UploadId, parts });
     const got = await given.client.send(new GetObjectCommand(given));
     expect(Buffer.compare((await got.Body?.transformToByteArray()) ?? Buffer.of(), Buffer.concat(BODIES))).toBe(0);
@@ -32,15 +32,15 @@ behaviour(
 );
 
 behaviour('the ETag is the MD5 of the MD5s of the parts', 'any', async (given) => {
-  const { ETag } = await complete(given, await upload(given, ['hello']));
+  const { ETag } = await complete(given, await uploadParts(given, ['hello']));
   // printf hello | md5sum | xxd -r -p | md5sum
   expect(ETag).toBe('"62109206880d38a4010a98e11243924a-1"');
 });
 
 behaviour('a part that is sent again replaces the first, and unlisted parts are dropped', 'any', async (given) => {
-  const { UploadId } = await upload(given, ['first']);
-  const second = await part(given, UploadId, 1, 'second');
-  await part(given, UploadId, 7, 'not named');
+  const { UploadId } = await uploadParts(given, ['first']);
+  const second = await uploadPart(given, UploadId, 1, 'second');
+  await uploadPart(given, UploadId, 7, 'not named');
   const { Parts, Owner, Initiator } = await given.client.send(new ListPartsCommand({ ...given, UploadId }));
   expect(Parts?.map(({ PartNumber, Size, ETag }) => [PartNumber, Size, ETag])).toEqual([
     [1, 6, second.ETag],
@@ -52,7 +52,7 @@ behaviour('a part that is sent again replaces the first, and unlisted parts are 
 });
 
 behaviour('parts are listed in pages', 'any', async (given) => {
-  const { UploadId } = await upload(given, ['a', 'b', 'c']);
+  const { UploadId } = await uploadParts(given, ['a', 'b', 'c']);
   const page = (PartNumberMarker?: string) =>
     given.client.send(new ListPartsCommand({ ...given, UploadId, MaxParts: 2, PartNumberMarker }));
   const first = await page();
@@ -62,11 +62,11 @@ behaviour('parts are listed in pages', 'any', async (given) => {
 });
 
 behaviour('part numbers are from 1 to 10,000', 'any', async (given) => {
-  const { UploadId } = await upload(given, []);
+  const { UploadId } = await uploadParts(given, []);
   for (const number of [0, 10_001]) {
-    expect(await refusal(part(given, UploadId, number, 'x'))).toBe('400 InvalidArgument');
+    expect(await refusal(uploadPart(given, UploadId, number, 'x'))).toBe('400 InvalidArgument');
   }
-  await part(given, UploadId, 10_000, 'x');
+  await uploadPart(given, UploadId, 10_000, 'x');
 });
 
 describe('an upload is not completed, and stays,', () => {
@@ -80,7 +80,7 @@ describe('an upload is not completed, and stays,', () => {
   ];
   for (const [name, choose, code] of cases) {
     behaviour(name, 'any', async (given) => {
-      const { UploadId, parts } = await upload(given, ['small', 'end']);
+      const { UploadId, parts } = await uploadParts(given, ['small', 'end']);
       const chosen = choose([...parts]) as typeof parts;
       expect(await refusal(complete(given, { UploadId, parts: chosen }))).toBe(`400 ${code}`);
       expect(await refusal(head(given))).toMatch(/^404 /);
@@ -98,7 +98,7 @@ describe('a part can be copied', () => {
     const { client, Bucket, Key } = given;
     await put({ ...given, Key: `${Key}-source` }, BODIES[0] as Buffer);
     await put({ ...given, Key: `${Key}-text` }, '0123456789');
-    const { UploadId } = await upload(given, []);
+    const { UploadId } = await uploadParts(given, []);
     const whole = await copied(given, { UploadId, PartNumber: 1, CopySource: `${Bucket}/${Key}-source` });
     const source = { CopySource: `${Bucket}/${Key}-text`, CopySourceRange: 'bytes=2-4' };
     const range = await copied(given, { UploadId, PartNumber: 2, ...source });
@@ -116,7 +116,7 @@ describe('a part can be copied', () => {
   behaviour('under conditions on its source, and only from bytes that there are', 'any', async (given) => {
     const { client, Bucket, Key } = given;
     const { ETag } = await put({ ...given, Key: `${Key}-source` }, '0123456789');
-    const { UploadId } = await upload(given, []);
+    const { UploadId } = await uploadParts(given, []);
     const CopySource = `${Bucket}/${Key}-source`;
     const copy = (more: object) => copied(given, { UploadId, PartNumber: 1, CopySource, ...more });
     expect(await refusal(copy({ CopySourceIfNoneMatch: ETag }))).toBe('412 PreconditionFailed');

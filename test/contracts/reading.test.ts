@@ -1,6 +1,6 @@
 import { GetObjectCommand, type GetObjectCommandInput, type GetObjectCommandOutput } from '@aws-sdk/client-s3';
 import { describe, expect } from 'vitest';
-import { complete, head, put, refusal, upload } from '../support/s3-calls.ts';
+import { complete, head, put, refusal, uploadParts } from '../support/s3-calls.ts';
 import { behaviour, type Given } from './support.ts';
 
 const MIB = 1024 ** 2;
@@ -78,7 +78,7 @@ behaviour('a read may override headers of the answer', 'any', async (given) => {
 describe('a part number', () => {
   behaviour('reads one part of an object that was uploaded in parts', 'any', async (given) => {
     const bodies = [Buffer.alloc(5 * MIB, 'a'), Buffer.from('end')];
-    await complete(given, await upload(given, bodies));
+    await complete(given, await uploadParts(given, bodies));
     const whole = 5 * MIB + 3;
     expect(await answerTo(given, { PartNumber: 2 })).toEqual([206, 'end', `bytes ${5 * MIB}-${whole - 1}/${whole}`]);
     const first = await head(given, { PartNumber: 1 });

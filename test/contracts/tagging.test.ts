@@ -6,7 +6,7 @@ import {
   PutObjectTaggingCommand,
 } from '@aws-sdk/client-s3';
 import { expect } from 'vitest';
-import { complete, head, put, refusal, remove, upload } from '../support/s3-calls.ts';
+import { complete, head, put, refusal, remove, uploadParts } from '../support/s3-calls.ts';
 import { behaviour, type Given } from './support.ts';
 
 async function tagsOf({ client, Bucket, Key }: Given, VersionId?: string): Promise<string[]> {
@@ -60,7 +60,7 @@ behaviour('GET and HEAD answer the number of tags if there are any', 'any', asyn
 });
 
 behaviour('a multipart upload has the tags with which it was initiated', 'any', async (given) => {
-  await complete(given, await upload(given, ['in parts'], { Tagging: 'a=1' }));
+  await complete(given, await uploadParts(given, ['in parts'], { Tagging: 'a=1' }));
   expect(await tagsOf(given)).toEqual(['a=1']);
 });
 

@@ -57,7 +57,7 @@ export interface Part {
 }
 
 /** Uploads the bodies as parts 1, 2, ... of a new multipart upload. */
-export async function upload(
+export async function uploadParts(
   place: Place,
   bodies: readonly Body[],
   more: Partial<CreateMultipartUploadCommandInput> = {},
@@ -65,11 +65,11 @@ export async function upload(
   const { client, Bucket, Key } = place;
   const { UploadId } = await client.send(new CreateMultipartUploadCommand({ Bucket, Key, ...more }));
   const parts: Part[] = [];
-  for (const [index, body] of bodies.entries()) parts.push(await part(place, UploadId, index + 1, body));
+  for (const [index, body] of bodies.entries()) parts.push(await uploadPart(place, UploadId, index + 1, body));
   return { UploadId, parts };
 }
 
-export async function part(
+export async function uploadPart(
   { client, Bucket, Key }: Place,
   UploadId: string | undefined,
   PartNumber: number,

@@ -1,7 +1,7 @@
 import { CopyObjectCommand, DeleteObjectsCommand } from '@aws-sdk/client-s3';
 import { expect, test } from 'vitest';
 import { encodeKey, eventBridgeEvent, type S3EventRecord } from '../../../../local/aws/s3/events.ts';
-import { complete, put, read, refusal, remove, upload } from '../../../support/s3-calls.ts';
+import { complete, put, read, refusal, remove, uploadParts } from '../../../support/s3-calls.ts';
 import { BUCKET, startS3, VERSIONED } from './support.ts';
 
 async function listening() {
@@ -52,7 +52,7 @@ test('every operation that creates or removes an object sends its event, and a r
   await put(at, 'x');
   await refusal(put(at, 'x', { IfNoneMatch: '*' }));
   await client.send(new CopyObjectCommand({ ...at, Key: 'copy', CopySource: `${BUCKET}/k` }));
-  await complete(at, await upload(at, ['x']));
+  await complete(at, await uploadParts(at, ['x']));
   await remove(at);
   await remove(at);
   await client.send(new DeleteObjectsCommand({ Bucket: BUCKET, Delete: { Objects: [{ Key: 'copy' }] } }));

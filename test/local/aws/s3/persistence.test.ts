@@ -12,7 +12,17 @@ import { expect, test } from 'vitest';
 import { s3RequestHandler } from '../../../../local/aws/s3/request-handler.ts';
 import { EmbeddedS3 } from '../../../../local/aws/s3/s3.ts';
 import { temporaryFolder } from '../../../support/folder.ts';
-import { complete, head, type Place, part, put, read, refusal, remove, upload } from '../../../support/s3-calls.ts';
+import {
+  complete,
+  head,
+  type Place,
+  put,
+  read,
+  refusal,
+  remove,
+  uploadPart,
+  uploadParts,
+} from '../../../support/s3-calls.ts';
 import { BUCKET, CREDENTIALS } from './support.ts';
 
 function open(dir: string, Key = 'k'): { s3: EmbeddedS3; at: Place } {
@@ -28,7 +38,7 @@ test('buckets, versions, metadata and unfinished uploads survive a restart', asy
   first.s3.createBucket(BUCKET, { versioning: 'Enabled' });
   const { VersionId } = await put(first.at, 'first', { Metadata: { m: '1' } });
   await put(first.at, 'second');
-  const uploaded = await upload({ ...first.at, Key: 'parts' }, ['in parts']);
+  const uploaded = await uploadParts({ ...first.at, Key: 'parts' }, ['in parts']);
   first.s3.close();
 
   const { s3, at } = open(dir, Key);
@@ -74,7 +84,7 @@ test('a read continues to its end after the object is replaced and deleted', asy
   s3.createBucket(BUCKET);
   // Two parts: the second one's file is opened only after the first has been read.
   const bodies = [Buffer.alloc(5 * 1024 ** 2, 'old '), Buffer.from('end')];
-  await complete(at, await upload(at, bodies));
+  await complete(at, await uploadParts(at, bodies));
   const { Body } = await at.client.send(new GetObjectCommand(at));
   const unread = await at.client.send(new GetObjectCommand(at));
   await put(at, 'new');
@@ -102,7 +112,7 @@ test('a folder of version 0.1.0, which had no tags, is opened with its objects',
   const first = open(dir);
   first.s3.createBucket(BUCKET);
   await put(first.at, 'old');
-  const { UploadId } = await upload({ ...first.at, Key: 'parts' }, []);
+  const { UploadId } = await uploadParts({ ...first.at, Key: 'parts' }, []);
   first.s3.close();
   const database = new DatabaseSync(join(dir, 'catalog.sqlite'));
   database.exec(`ALTER TABLE versions DROP COLUMN tags; ALTER TABLE uploads DROP COLUMN tags;
@@ -114,7 +124,7 @@ test('a folder of version 0.1.0, which had no tags, is opened with its objects',
   const Tagging = { TagSet: [{ Key: 'a', Value: '1' }] };
   await second.at.client.send(new PutObjectTaggingCommand({ ...second.at, Tagging }));
   const inParts = { ...second.at, Key: 'parts' };
-  await complete(inParts, { UploadId, parts: [await part(inParts, UploadId, 1, 'in parts')] });
+  await complete(inParts, { UploadId, parts: [await uploadPart(inParts, UploadId, 1, 'in parts')] });
   second.s3.close();
 
   const { s3, at } = open(dir);
