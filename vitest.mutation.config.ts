@@ -5,7 +5,7 @@ export default defineConfig({
   test: {
     include: [
       'test/publish/completion-event.test.ts',
-      'test/settings/{context,environment,settings}.test.ts',
+      'test/settings/{context,environment,route-checks,settings}.test.ts',
       'test/flow-service/{asset-answer,request-body}.test.ts',
       'test/ledger/{entry,keys}.test.ts',
       'test/results/results-keys.test.ts',

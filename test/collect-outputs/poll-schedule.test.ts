@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { gridIndex, isDue } from '../../functions/collect-outputs/poll-schedule.ts';
+import { gridIndex, isDue, isEarly } from '../../functions/collect-outputs/poll-schedule.ts';
 
 const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
@@ -18,6 +18,11 @@ function agesPolled(everyMs: number, untilMs: number, pollIntervalMs: number): n
 }
 
 describe('a running flow', () => {
+  it('is early for two poll intervals', () => {
+    expect(isEarly(T0, T0 + 2 * MINUTE - 1, MINUTE)).toBe(true);
+    expect(isEarly(T0, T0 + 2 * MINUTE, MINUTE)).toBe(false);
+  });
+
   it('is due at the first round after it was created', () => {
     expect(isDue(T0, undefined, T0, MINUTE)).toBe(true);
     expect(isDue(T0, T0 - 1, T0 + 1, MINUTE)).toBe(true);

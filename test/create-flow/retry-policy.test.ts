@@ -1,11 +1,18 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { OutOfTimeError } from '../../functions/base/invocation.ts';
-import { backoffMs, classify, countedBackoffMs, isListingHopeless } from '../../functions/create-flow/retry-policy.ts';
+import {
+  backoffMs,
+  classify,
+  countedBackoffMs,
+  isListingHopeless,
+  isMisaddressedTooLong,
+} from '../../functions/create-flow/retry-policy.ts';
 import {
   ForbiddenError,
   InDoubtError,
   InvalidTextError,
+  MisaddressedError,
   NotFoundError,
   RejectedError,
   ThrottledError,
@@ -42,6 +49,7 @@ const throttled = (retryAfterMs?: number) => new ThrottledError('429', { retryAf
 describe('an error of sending', () => {
   const waits: readonly (readonly [what: string, error: Error, reason: string, counted: boolean, delayMs: number])[] = [
     ['a refused token', new UnauthorisedError('401'), 'unauthorised', false, MINUTE],
+    ['an answer of something else', new MisaddressedError('a page'), 'misaddressed', false, MINUTE],
     ['a forbidden file', new ForbiddenError('403'), 'forbidden', true, 16 * MINUTE],
     ['throttling for an unknown time', throttled(), 'throttled', false, 40_000],
     ['a Retry-After of 80 s, spread by an eighth', throttled(80_000), 'throttled', false, 90_000],
@@ -134,6 +142,13 @@ describe('a wait', () => {
     expect(classify(error, claimOf('00000000'), 0)).toMatchObject({ delayMs: 100_000 });
     expect(classify(error, claimOf('c0000000'), 0)).toMatchObject({ delayMs: 118_750 });
   });
+});
+
+it('something else than the service may answer for three days', () => {
+  const days = 3 * 24 * 60 * MINUTE;
+  expect(isMisaddressedTooLong({ misaddressedSince: 1_000 }, 1_000 + days - 1)).toBe(false);
+  expect(isMisaddressedTooLong({ misaddressedSince: 1_000 }, 1_000 + days)).toBe(true);
+  expect(isMisaddressedTooLong({}, 9 * days)).toBe(false);
 });
 
 it('docs/design.md has the counted waits and the doubled waits that the policy makes', () => {

@@ -2,16 +2,25 @@ import { describe, expect, it } from 'vitest';
 import {
   type ClaimedEntry,
   claimAgain,
+  collectedAgain,
   collectedSoFar,
   doubtAfter,
   ended,
+  failedMarkerOf,
   flowTagOf,
   isFlowShared,
+  isSameEnd,
+  isSuspect,
   isTerminal,
+  isUntold,
+  misaddressed,
   nextStep,
+  rerouted,
   retried,
   running,
   runningMarkerOf,
+  searchedTo,
+  searchedWithoutResult,
   shared,
   told,
   waiting,
@@ -95,7 +104,53 @@ describe('a wait', () => {
   });
 });
 
+describe('a suspect', () => {
+  it('is an upload whose claim died, or whose last attempt ran out of time', () => {
+    expect(isSuspect(claim)).toBe(true);
+    expect(isSuspect(waiting(claim, { ...wait, reason: 'out-of-time' }))).toBe(true);
+    expect(isSuspect({ ...waiting(claim, wait), claimDied: true })).toBe(true);
+    expect(isSuspect(waiting(claim, wait))).toBe(false);
+    expect(isSuspect(running(claim, flow))).toBe(false);
+  });
+});
+
+describe('the time since when something else answers', () => {
+  const since = (entry: ClaimedEntry, reason: 'misaddressed' | 'in-doubt' | 'throttled') =>
+    waiting(entry, { ...wait, reason }).misaddressedSince;
+
+  it('begins with the first claim that it answers', () => {
+    expect(misaddressed(claim).misaddressedSince).toBe(10_000);
+    expect(since(claim, 'misaddressed')).toBe(10_000);
+    expect(since({ ...claim, misaddressedSince: 5 }, 'misaddressed')).toBe(5);
+  });
+
+  it('lasts while a flow is searched for, and ends with any other wait', () => {
+    expect(since(misaddressed(claim), 'in-doubt')).toBe(10_000);
+    expect(since(claim, 'in-doubt')).toBeUndefined();
+    expect(since(misaddressed(claim), 'throttled')).toBeUndefined();
+  });
+});
+
+describe('a claim that takes the present route', () => {
+  it('has that route, and needs no other', () => {
+    const other = { ...route, name: 'others' };
+    expect(rerouted({ ...claim, reroute: true }, other)).toEqual({ ...claim, route: other });
+  });
+});
+
 describe('a doubt', () => {
+  const place = { kind: 'plain' } as NonNullable<Parameters<typeof searchedTo>[1]>;
+
+  it('remembers where its search goes on, or that it is over', () => {
+    expect(searchedTo({ ...claim, doubt }, place).doubt).toEqual({ ...doubt, place });
+    expect(searchedWithoutResult({ ...claim, doubt: { ...doubt, place } }).doubt).toEqual({
+      ...doubt,
+      isSearched: true,
+    });
+    expect(searchedTo(claim, place)).toBe(claim);
+    expect(searchedWithoutResult(claim)).toBe(claim);
+  });
+
   it('is left behind by a claim whose invocation died, and spans the whole claim', () => {
     const again = claimAgain(claim, later);
     expect(again.doubt).toEqual({ claimedAt: 10_000, sentBy: 70_000 });
@@ -146,6 +201,29 @@ describe('an end', () => {
       failure,
       assets: [asset],
     });
+  });
+
+  it('is told once its receipt, event and marker are out, unless it is a success, which needs no such note', () => {
+    const failed = ended(claim, { failure }, 1);
+    expect([isUntold(failed), isUntold(told(failed)), isUntold(ended(running(claim, flow), {}, 1))]).toEqual([
+      true,
+      false,
+      false,
+    ]);
+    expect(isUntold(claim)).toBe(false);
+    expect(failedMarkerOf(failed)).toEqual({ endedAt: 1, uploadId: upload.id });
+  });
+
+  it('is the same as another of its generation and time', () => {
+    const end = ended(claim, { failure }, 1);
+    expect(isSameEnd(end, told(end))).toBe(true);
+    expect(isSameEnd(end, { ...end, generation: 2 })).toBe(false);
+    expect(isSameEnd(end, { ...end, endedAt: 2 })).toBe(false);
+  });
+
+  it('becomes a running flow again whose stored assets stay', () => {
+    const end = ended({ ...running(claim, flow), attempts: 4 }, { assets: [], failure }, 1);
+    expect(collectedAgain(end, flow, [asset])).toEqual({ ...running(claim, flow), attempts: 0, assets: [asset] });
   });
 
   it('keeps that the flow belongs to another upload too', () => {

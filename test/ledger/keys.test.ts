@@ -30,6 +30,11 @@ describe('keys of the ledger', () => {
     expect(collectorKey(3)).toBe('state/collector-3.json');
     expect(failedKey({ endedAt: createdAt, uploadId })).toBe(`failed/2026-01-02T03:04:05.678Z/${uploadId}`);
     expect(waitingKey({ notBefore: createdAt, uploadId })).toBe(`waiting/2026-01-02T03:04:05.678Z/${uploadId}`);
+    const throttled = { throttledSince: createdAt - 678, notBefore: createdAt, uploadId };
+    expect(waitingKey(throttled)).toBe(
+      `waiting/throttled/2026-01-02T03:04:05.000Z/2026-01-02T03:04:05.678Z/${uploadId}`,
+    );
+    expect(parseWaitingKey(waitingKey(throttled))).toEqual(throttled);
   });
 
   it('of markers parse to the marker, for any flow id', () => {

@@ -2,7 +2,7 @@ import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { ConfigurationError } from '../../functions/base/validation.ts';
 import { parseContext } from '../../functions/settings/context.ts';
-import { mayMatch, type Route, routeFor } from '../../functions/uploads/routes.ts';
+import { isWantedByKey, mayMatch, type Route, routeFor } from '../../functions/uploads/routes.ts';
 
 const route = (conditions: Partial<Route> = {}): Route => ({ name: 'a', input: 'file', template: 't', ...conditions });
 const matches = (conditions: Partial<Route>, key: string, mediaType = 'application/octet-stream') =>
@@ -71,6 +71,15 @@ describe('routeFor', () => {
     ['*/png', 'image/jpeg', false],
   ])('%s and %s: %s', (wanted, mediaType, expected) => {
     expect(matches({ mediaTypes: [wanted] }, 'a', mediaType)).toBe(expected);
+  });
+});
+
+describe('isWantedByKey', () => {
+  it('is true only if a route takes the key, whatever the object is', () => {
+    const routes = [route({ prefixes: ['in/'], mediaTypes: ['image/*'] }), route({ suffixes: ['.glb'] })];
+    expect(isWantedByKey(routes, 'x.glb')).toBe(true);
+    expect(isWantedByKey(routes, 'in/a.png')).toBe(false);
+    expect(isWantedByKey(routes, 'x.png')).toBe(false);
   });
 });
 
