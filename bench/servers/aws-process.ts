@@ -23,7 +23,7 @@ const calls = {
     for (let index = 0; index < entries; index += 1) {
       const endedAt = firstAt + Math.floor(((YEAR_MS - WEEK_MS) * index) / entries);
       const id = `${secondDigits(endedAt)}${index.toString(16).padStart(32, '0')}`;
-      aws.put(BUCKETS.ledger, entryKey(id), body, {}, endedAt);
+      aws.put(BUCKETS.ledger, entryKey(id), body, { lastModified: endedAt });
     }
   },
   /** The keys that a listing of the inbox shows from now on. */

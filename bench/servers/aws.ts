@@ -41,7 +41,7 @@ export class Aws {
     return counts;
   }
 
-  put(bucket: string, key: string, body: Buffer, metadata = {}, lastModified = Date.now()): StoredObject {
+  put(bucket: string, key: string, body: Buffer, { metadata = {}, lastModified = Date.now() } = {}): StoredObject {
     const objects = this.#bucket(bucket, key);
     if (!objects.has(key)) this.#listings.delete(listingOf(bucket, key));
     const object = {
@@ -148,7 +148,7 @@ export class Aws {
     const metadata = Object.fromEntries(
       Object.entries(headers).filter((header): header is [string, string] => header[0].startsWith('x-amz-meta-')),
     );
-    return { status: 200, headers: { ETag: this.put(bucket, key, body, metadata).etag } };
+    return { status: 200, headers: { ETag: this.put(bucket, key, body, { metadata }).etag } };
   }
 
   #read(bucket: string, key: string): WireAnswer {
