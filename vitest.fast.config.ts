@@ -1,3 +1,4 @@
+import { availableParallelism } from 'node:os';
 import { defineConfig } from 'vitest/config';
 import pure from './vitest.mutation.config.ts';
 
@@ -11,14 +12,16 @@ export default defineConfig({
     include: [
       ...(pure.test?.include ?? []),
       'test/*.test.ts',
-      'test/{base,command-line,lambda,ledger,publish,s3,uploads}/**/*.test.ts',
-      'test/contracts/documentation.test.ts',
+      'test/{base,lambda,ledger,publish}/**/*.test.ts',
+      'test/uploads/!(inbox).test.ts',
+      'test/{command-line/options,contracts/documentation,s3/client}.test.ts',
       'test/flow-service/{addresses,find,link-header,pace,pacer,service-clock}.test.ts',
-      'test/resubmit/waiting-uploads.test.ts',
       'test/results/{active-content,asset-slots}.test.ts',
     ],
     // A new process for each file would take longer than the tests.
     isolate: false,
+    // Vitest would leave one processor idle.
+    maxWorkers: availableParallelism(),
     testTimeout: 30_000,
   },
 });
