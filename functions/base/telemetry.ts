@@ -10,6 +10,26 @@ export interface Log {
   with(fields: LogFields): Log;
 }
 
+/**
+ * A log that hands on each line with all the fields that it carries.
+ *
+ * @param bound fields of every line.
+ */
+export function logTo(
+  write: (level: 'debug' | 'info' | 'warn' | 'error', message: string, fields: LogFields) => void,
+  bound: LogFields = {},
+): Log {
+  const line = (level: Parameters<typeof write>[0]) => (message: string, fields?: LogFields) =>
+    write(level, message, { ...bound, ...fields });
+  return {
+    debug: line('debug'),
+    info: line('info'),
+    warn: line('warn'),
+    error: line('error'),
+    with: (fields) => logTo(write, { ...bound, ...fields }),
+  };
+}
+
 /** CloudWatch namespace of all metrics. The dimension `service` is the pipeline's name. */
 export const METRICS_NAMESPACE = 'Flowdrop';
 

@@ -1,6 +1,6 @@
 import { Logger } from '@aws-lambda-powertools/logger';
 import { Metrics, MetricUnit } from '@aws-lambda-powertools/metrics';
-import { type Log, type LogFields, METRICS_NAMESPACE, type MetricName, type Telemetry } from '../base/telemetry.ts';
+import { logTo, METRICS_NAMESPACE, type MetricName, type Telemetry } from '../base/telemetry.ts';
 
 const UNITS: Partial<Record<MetricName, (typeof MetricUnit)[keyof typeof MetricUnit]>> = {
   InputBytes: MetricUnit.Bytes,
@@ -11,7 +11,7 @@ const UNITS: Partial<Record<MetricName, (typeof MetricUnit)[keyof typeof MetricU
   SecondsToResult: MetricUnit.Seconds,
 };
 
-/** The telemetry of a function: Powertools behind our two ports, {@link Log} and {@link Telemetry.metrics}. */
+/** The telemetry of a function: Powertools behind our two ports, its log and its metrics. */
 export function powertools(pipeline: string): { logger: Logger; metrics: Metrics; telemetry: Telemetry } {
   const logger = new Logger({ serviceName: pipeline });
   const metrics = new Metrics({ namespace: METRICS_NAMESPACE, serviceName: pipeline });
@@ -19,25 +19,11 @@ export function powertools(pipeline: string): { logger: Logger; metrics: Metrics
     logger,
     metrics,
     telemetry: {
-      log: logTo(logger),
+      // A child logger of Powertools would cost as much as half a request to S3, so the fields are joined here.
+      log: logTo((level, message, fields) => logger[level](message, fields)),
       metrics: {
         add: (metric, value = 1) => metrics.addMetric(metric, UNITS[metric] ?? MetricUnit.Count, value),
       },
     },
-  };
-}
-
-/** @param bound fields of every line. A child logger of Powertools would cost as much as half a request to S3. */
-function logTo(logger: Logger, bound: LogFields = {}): Log {
-  const line =
-    (level: 'debug' | 'info' | 'warn' | 'error') =>
-    (message: string, fields: LogFields = {}) =>
-      logger[level](message, { ...bound, ...fields });
-  return {
-    debug: line('debug'),
-    info: line('info'),
-    warn: line('warn'),
-    error: line('error'),
-    with: (fields) => logTo(logger, { ...bound, ...fields }),
   };
 }

@@ -1,10 +1,9 @@
 import type { SecretsManagerClient } from '@aws-sdk/client-secrets-manager';
-import type { Log } from '../../functions/base/telemetry.ts';
+import { type Log, logTo } from '../../functions/base/telemetry.ts';
 import { ClaimHeldError } from '../../functions/create-flow/delivery.ts';
 import { createFlowService } from '../../functions/flow-service/client.ts';
 import { collectOutputsPorts } from '../../functions/lambda/ports.ts';
 import { SecretToken } from '../../functions/lambda/token.ts';
-import { logTo } from '../support/log.ts';
 import { callAws } from './aws-calls.ts';
 import { Lambda } from './lambda.ts';
 import { s3ClientOf } from './s3.ts';

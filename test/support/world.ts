@@ -12,7 +12,7 @@ import type { SecretsManagerClient } from '@aws-sdk/client-secrets-manager';
 import { onTestFinished } from 'vitest';
 import { type Clock, systemClock } from '../../functions/base/clock.ts';
 import { type Invocation, withinInvocation } from '../../functions/base/invocation.ts';
-import type { LogFields, MetricName } from '../../functions/base/telemetry.ts';
+import { type LogFields, logTo, type MetricName } from '../../functions/base/telemetry.ts';
 import { collect, collectOutputs, type TickSummary } from '../../functions/collect-outputs/collect-outputs.ts';
 import type { CollectorShare } from '../../functions/collect-outputs/tick.ts';
 import { type BatchResponse, createFlows } from '../../functions/create-flow/batch.ts';
@@ -44,7 +44,6 @@ import type { Fault } from '../../local/flow-service/fault.ts';
 import { StandInFlowService, type StandInOptions } from '../../local/flow-service/flow-service.ts';
 import { serveFlowService } from '../../local/flow-service/http.ts';
 import { inProcessTransport } from './in-process-transport.ts';
-import { logTo } from './log.ts';
 import { VirtualTime } from './virtual-time.ts';
 
 export const INBOX = 'inbox';
