@@ -1,4 +1,4 @@
-import { type Entry, isFlowShared, isTerminal } from '../functions/ledger/entry.ts';
+import { type Entry, isFlowShared } from '../functions/ledger/entry.ts';
 import { adviceFor, adviceText } from '../functions/ledger/failures.ts';
 import { receiptKey } from '../functions/results/results-keys.ts';
 import type { Settings } from '../functions/settings/environment.ts';
@@ -70,7 +70,7 @@ export function viewOf(entry: Entry, settings: Pick<Settings, 'resultsBucket' | 
     attempts,
     throttledSince: entry.throttledSince === undefined ? undefined : iso(entry.throttledSince),
     isInDoubt: entry.doubt !== undefined,
-    isFlowShared: isTerminal(entry) ? isFlowShared(entry) : 'isShared' in entry && entry.isShared === true,
+    isFlowShared: isFlowShared(entry),
     ...stateOf(entry),
     assets: 'assets' in entry ? (entry.assets ?? []).map(({ key, bytes, sha256 }) => ({ key, bytes, sha256 })) : [],
     failedOutputs: 'failedOutputs' in entry ? entry.failedOutputs : [],

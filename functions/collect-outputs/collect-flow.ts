@@ -3,7 +3,15 @@ import type { Invocation } from '../base/invocation.ts';
 import { type MetricName, secondsBetween } from '../base/telemetry.ts';
 import { FlowServiceError } from '../flow-service/errors.ts';
 import type { FlowService, Output } from '../flow-service/types.ts';
-import { type Ending, ended, isTerminal, type RunningEntry, shared, type TerminalEntry } from '../ledger/entry.ts';
+import {
+  type Ending,
+  ended,
+  isFlowShared,
+  isTerminal,
+  type RunningEntry,
+  shared,
+  type TerminalEntry,
+} from '../ledger/entry.ts';
 import type { KnownFailure } from '../ledger/failures.ts';
 import type { RunningMarker } from '../ledger/keys.ts';
 import type { Ledger, Stored } from '../ledger/store.ts';
@@ -142,7 +150,7 @@ export class FlowCollector {
     stored: Stored<RunningEntry>,
     { outputs, failure }: Observation & { kind: 'finished' },
   ): Promise<EndedFlow | undefined> {
-    if (stored.entry.isShared === true) {
+    if (isFlowShared(stored.entry)) {
       if (this.isTooOld(marker)) await this.endShared(marker);
       return undefined;
     }
@@ -189,7 +197,7 @@ export class FlowCollector {
   /** Notes in the entry that the flow is shared: it must not be collected after the other upload has ended either. */
   async noteShared(marker: RunningMarker): Promise<void> {
     const stored = await this.#entryOf(marker);
-    if (stored === undefined || stored.entry.isShared === true) return;
+    if (stored === undefined || isFlowShared(stored.entry)) return;
     await this.#ports.ledger.replace(stored, shared(stored.entry), this.#invocation.closing);
   }
 

@@ -280,8 +280,9 @@ export function collectedAgain(entry: TerminalEntry, flow: FlowFacts, assets: re
 }
 
 /** True if it is unknown whose results those of the flow are: the service gave it to another upload too. */
-export const isFlowShared = (entry: TerminalEntry): boolean =>
-  entry.isShared === true || (entry.state === 'failed' && entry.failure.code === 'flow-shared');
+export const isFlowShared = (entry: Entry): boolean =>
+  ('isShared' in entry && entry.isShared === true) ||
+  (entry.state === 'failed' && entry.failure.code === 'flow-shared');
 
 /** True for a failure whose receipt, event or marker may not be out. */
 export const isUntold = (entry: Entry): entry is FailedEntry & { readonly isTold?: undefined } =>
