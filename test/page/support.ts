@@ -7,6 +7,7 @@ import type { PageFiles } from '../../page/page-files.ts';
 import type { FeedPace } from '../../page/server/feed.ts';
 import { type ServedPage, type ServeOptions, servePage } from '../../page/server/serve-page.ts';
 import { Operated } from '../operations/support.ts';
+import { type Raw, send } from '../support/raw-request.ts';
 
 export const PAGE_HTML = '<!doctype html><head><meta name="flowdrop-token" content="" /></head><body>the page</body>';
 
@@ -31,35 +32,14 @@ export interface Answer {
   readonly json: any;
 }
 
-export interface Ask {
+export interface Ask extends Raw {
   readonly method?: string;
-  readonly headers?: OutgoingHttpHeaders;
-  readonly body?: string | Uint8Array;
 }
 
-/** Sends exactly these headers, unlike `fetch`, which forbids some and adds others. */
-export function ask(url: string, path: string, { method = 'GET', headers = {}, body }: Ask = {}): Promise<Answer> {
-  const { hostname, port } = new URL(url);
-  return new Promise((resolve, reject) => {
-    const request = httpRequest({ hostname, port, path, method, headers, agent: false }, async (response) => {
-      const chunks: Buffer[] = [];
-      try {
-        for await (const chunk of response) chunks.push(chunk);
-      } catch (error) {
-        reject(error);
-        return;
-      }
-      const all = Buffer.concat(chunks);
-      const text = all.toString();
-      const isJson = response.headers['content-type'] === 'application/json';
-      resolve({
-        ...{ status: response.statusCode ?? 0, headers: response.headers, body: all, text },
-        json: isJson && text !== '' ? JSON.parse(text) : undefined,
-      });
-    });
-    request.on('error', reject);
-    request.end(body);
-  });
+export async function ask(url: string, path: string, { method = 'GET', ...raw }: Ask = {}): Promise<Answer> {
+  const { status, headers, bytes, body: text } = await send(url, method, path, raw);
+  const isJson = headers['content-type'] === 'application/json';
+  return { status, headers, body: bytes, text, json: isJson && text !== '' ? JSON.parse(text) : undefined };
 }
 
 /** A visitor who opened the address, and whose script has read the token. */

@@ -1,19 +1,24 @@
-import { request } from 'node:http';
+import { type IncomingHttpHeaders, type OutgoingHttpHeaders, request } from 'node:http';
 
 export interface RawResponse {
   readonly status: number;
   /** The status, and the code of an error of S3: `200`, `404 NoSuchKey`. */
   readonly outcome: string;
-  readonly headers: Record<string, string | string[] | undefined>;
+  readonly headers: IncomingHttpHeaders;
+  readonly bytes: Buffer;
+  /** The bytes as UTF-8. */
   readonly body: string;
 }
 
 export interface Raw {
-  readonly headers?: Record<string, string>;
+  readonly headers?: OutgoingHttpHeaders;
   readonly body?: string | Uint8Array;
 }
 
-/** Sends a request exactly as given. */
+/**
+ * Sends exactly these headers, unlike `fetch`, which forbids some and adds others. Each request has a connection of its
+ * own, which no server closes while it waits for the next one.
+ */
 export function send(
   endpoint: string,
   method: string,
@@ -21,15 +26,16 @@ export function send(
   { headers = {}, body = '' }: Raw = {},
 ): Promise<RawResponse> {
   return new Promise((resolve, reject) => {
-    const sent = request(endpoint, { method, path, headers }, (response) => {
+    const sent = request(endpoint, { method, path, headers, agent: false }, (response) => {
       const chunks: Buffer[] = [];
       response.on('data', (chunk: Buffer) => chunks.push(chunk));
       response.on('error', reject);
       response.on('end', () => {
         const { statusCode: status = 0, headers } = response;
-        const text = Buffer.concat(chunks).toString();
-        const [, code] = /<Code>(.*?)<\/Code>/.exec(text) ?? [];
-        resolve({ status, headers, body: text, outcome: code === undefined ? `${status}` : `${status} ${code}` });
+        const bytes = Buffer.concat(chunks);
+        const body = bytes.toString();
+        const [, code] = /<Code>(.*?)<\/Code>/.exec(body) ?? [];
+        resolve({ status, headers, bytes, body, outcome: code === undefined ? `${status}` : `${status} ${code}` });
       });
     });
     sent.on('error', reject);

@@ -42,8 +42,12 @@ export async function startS3({ now, ...options }: S3Options & { now?: () => num
   return { s3, endpoint: server.endpoint, client, at: inBucket(BUCKET), versioned: inBucket(VERSIONED) };
 }
 
+interface Signed extends Raw {
+  readonly headers?: Record<string, string>;
+}
+
 /** Sends a request exactly as given, with a signature that leaves the body out unless the headers say otherwise. */
-export async function raw(endpoint: string, method: string, path: string, { headers = {}, body = '' }: Raw = {}) {
+export async function raw(endpoint: string, method: string, path: string, { headers = {}, body = '' }: Signed = {}) {
   const signed = await signedHeaders(
     { method, path, headers: { 'x-amz-content-sha256': 'UNSIGNED-PAYLOAD', ...headers }, body },
     { endpoint, service: 's3', credentials: CREDENTIALS },
