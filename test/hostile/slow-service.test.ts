@@ -75,7 +75,7 @@ it('of two uploads with one flow, the younger is not collected after the older w
   world.fault('createFlow', { status: 201, body, at: 'after-effect' });
   await uploads('mine.bin');
   expect(world.service.flows).toHaveLength(2);
-  // The service's records bear no tags.
+  // The service's answers lack the tags, which would tell whose flow it is.
   world.service.intercept = ({ url, method }, { operation }) =>
     operation === 'getFlow' && method === 'GET'
       ? { status: 200, body: JSON.stringify({ flow_id: flowOf(url), status: 'completed' }) }

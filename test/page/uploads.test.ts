@@ -235,7 +235,7 @@ describe('a file', () => {
 });
 
 describe('the bytes of a result', () => {
-  /** An upload with one result, of which the service has said this type. */
+  /** An upload with one result, whose media type the service gave. */
   const stored = async (mediaType: string, body: string) => {
     const { world, visitor } = await visitWorld();
     const asset = { id: 'any', key: 'robot.png/flow/asset', bytes: body.length, mediaType, sha256: '' };

@@ -50,7 +50,7 @@ const oneOf =
 const isS3 = oneOf(S3_CALLS);
 const isService = oneOf(SERVICE_CALLS);
 const isOther = oneOf(OTHER_CALLS);
-/** A download from another origin bears no token, so no fault of the account can happen to it. */
+/** A download comes from another origin and carries no token, so the account's faults cannot happen to it. */
 const isAuthorised = (call: CallKind): boolean => isService(call) && call !== 'flow.download';
 /** The answer of these calls is JSON, and not an asset. */
 const hasJsonAnswer = (call: CallKind): boolean => isAuthorised(call) && call !== 'flow.asset';

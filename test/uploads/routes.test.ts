@@ -74,9 +74,11 @@ describe('routeFor', () => {
   });
 });
 
+/** One route that a key alone does not decide, and one that it does. */
+const routes = [route({ prefixes: ['in/'], mediaTypes: ['image/*'] }), route({ suffixes: ['.glb'] })];
+
 describe('isWantedByKey', () => {
   it('is true only if a route takes the key, whatever the object is', () => {
-    const routes = [route({ prefixes: ['in/'], mediaTypes: ['image/*'] }), route({ suffixes: ['.glb'] })];
     expect(isWantedByKey(routes, 'x.glb')).toBe(true);
     expect(isWantedByKey(routes, 'in/a.png')).toBe(false);
     expect(isWantedByKey(routes, 'x.png')).toBe(false);
@@ -85,7 +87,6 @@ describe('isWantedByKey', () => {
 
 describe('mayMatch', () => {
   it('is false only if the key alone excludes every route', () => {
-    const routes = [route({ prefixes: ['in/'], mediaTypes: ['image/*'] }), route({ suffixes: ['.glb'] })];
     expect(mayMatch(routes, 'in/anything')).toBe(true);
     expect(mayMatch(routes, 'x.GLB')).toBe(true);
     expect(mayMatch(routes, 'x.png')).toBe(false);
