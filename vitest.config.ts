@@ -1,6 +1,7 @@
 import { availableParallelism } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import { configDefaults, defineConfig } from 'vitest/config';
+import { PATIENCE } from './test/support/patience.ts';
 
 /** Where a program can read what the tests came to. */
 const jsonFile = process.env.VITEST_JSON_FILE;
@@ -20,8 +21,9 @@ export default defineConfig({
     // Vitest would leave one processor idle. On a machine with two, that is half of them.
     maxWorkers: availableParallelism(),
     // Machines that run this are shared and slow at times: a hung test should fail, a slow one should not.
-    testTimeout: 30_000,
-    hookTimeout: 60_000,
+    testTimeout: 120_000,
+    hookTimeout: 120_000,
+    expect: { poll: PATIENCE },
     reporters: jsonFile === undefined ? ['default'] : ['default', ['json', { outputFile: jsonFile }]],
     projects: [
       { extends: true, test: { name: 'shared', include: SHARED, isolate: false } },

@@ -72,7 +72,7 @@ async function deliver(): Promise<'died' | 'done' | undefined> {
 }
 
 describe('a file that kills its invocation', () => {
-  it('costs the other files of its batch one attempt and no more', { timeout: 60_000 }, async () => {
+  it('costs the other files of its batch one attempt and no more', async () => {
     await start({ settings: { attemptsMax: 2 } });
     const others = ['a', 'b', 'c', 'd'];
     for (const key of ['crasher', ...others]) await world.upload(key, key);
@@ -94,7 +94,7 @@ describe('a file that kills its invocation', () => {
 });
 
 describe('large files that share a slow line', () => {
-  it('are sent one after the other once their time ran out', { timeout: 60_000 }, async () => {
+  it('are sent one after the other once their time ran out', async () => {
     /** The line carries one file in three minutes. Side by side, ten take longer than an invocation has. */
     const alone = 3 * MINUTE;
     let sending = 0;

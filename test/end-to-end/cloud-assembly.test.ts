@@ -12,6 +12,7 @@ import { INBOX_BUCKET, type Pipeline, RESULTS_BUCKET, startPipeline } from '../.
 import { Deployment, type RecordedCall, recordedCall } from '../infra/calls.ts';
 import { lineOf, refusedOf } from '../infra/policies.ts';
 import { sharedFolder } from '../support/folder.ts';
+import { PATIENCE } from '../support/patience.ts';
 
 const ROOT = new URL('../../', import.meta.url);
 const { context } = JSON.parse(readFileSync(new URL('cdk.json', ROOT), 'utf8'));
@@ -46,7 +47,7 @@ beforeAll(async () => {
   }
   const { routes } = parseContext(context.flowdrop);
   pipeline = await startPipeline({ bundleDir, routes, standIn: { flowMs: 200 }, tickIntervalMs: 500, onCall });
-}, 60_000);
+});
 afterAll(() => pipeline?.close());
 
 function onCall(name: FunctionName, action: string, resource: string, context: RecordedCall['context']): void {
@@ -65,7 +66,7 @@ it.each(['robot.png', 'fox.txt', 'gem.glb'])(
     await pipeline.s3.send(new PutObjectCommand({ Bucket: INBOX_BUCKET, Key: `in/${name}`, Body }));
     const receipt = await vi.waitFor(
       async () => JSON.parse((await object(`in/${name}/receipt.json`)).toString()) as Receipt,
-      { timeout: 25_000, interval: 100 },
+      PATIENCE,
     );
     expect(receipt).toMatchObject({ status: 'succeeded', upload: { key: `in/${name}`, bytes: Body.length } });
     expect(receipt.assets).toHaveLength(1);

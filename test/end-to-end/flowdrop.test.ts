@@ -1,7 +1,8 @@
 import { existsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it, vi } from 'vitest';
-import { Home, PATIENCE } from './npm-start.ts';
+import { PATIENCE } from '../support/patience.ts';
+import { Home } from './npm-start.ts';
 
 it('a new user finds a failed file, learns why, mends it and sees its result', { timeout: 240_000 }, async () => {
   const home = await Home.make();

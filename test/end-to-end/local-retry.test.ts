@@ -4,7 +4,8 @@ import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, it, vi } from 'vitest';
 import type { Receipt } from '../../functions/publish/receipts.ts';
-import { Home, PATIENCE } from './npm-start.ts';
+import { PATIENCE } from '../support/patience.ts';
+import { Home } from './npm-start.ts';
 
 it('the command in a local receipt uploads the file again', { timeout: 180_000 }, async () => {
   const folder = await Home.make();

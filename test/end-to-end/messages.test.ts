@@ -1,9 +1,9 @@
 import { chmod, mkdir, readdir, readFile, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, it, vi } from 'vitest';
-import { Home, PATIENCE, type Run } from './npm-start.ts';
+import { PATIENCE } from '../support/patience.ts';
+import { Home, type Run } from './npm-start.ts';
 
-const TIMEOUT = { timeout: 120_000 };
 /** A user that is not root: nothing is forbidden to root. */
 const NOBODY = { uid: 65_534, gid: 65_534 };
 const isRoot = process.getuid?.() === 0;
@@ -19,7 +19,7 @@ it.each([
   ['bench', '--qick', '--quick'],
   ['package', '--hlp', '--help'],
   ['test:s3', '--buckt', '--bucket'],
-])('npm run %s names the option that was meant, and shows its usage', TIMEOUT, async (script, mistyped, meant) => {
+])('npm run %s names the option that was meant, and shows its usage', async (script, mistyped, meant) => {
   const folder = await Home.make();
   const command = script === 'start' ? 'npm start' : `npm run ${script}`;
   expect(await folder.run(script, [mistyped]).ended).toEqual({
@@ -33,20 +33,20 @@ it.each([
   expect(await readdir(folder.path)).toEqual([]);
 });
 
-it('an option that npm swallowed is found in the environment', TIMEOUT, async () => {
+it('an option that npm swallowed is found in the environment', async () => {
   const env = { npm_config_service: 'true' };
   const { code, output } = await (await Home.make()).run('start', ['https://flows.invalid'], { env }).ended;
   expect(output).toContain('npm start -- --service https://flows.invalid');
   expect(code).toBe(2);
 });
 
-it('--version is one line', TIMEOUT, async () => {
+it('--version is one line', async () => {
   const { code, output } = await (await Home.make()).run('start', ['--version']).ended;
   expect(output).toMatch(/^flowdrop \d+\.\d+\.\d+ \(Node \d+\.\d+\.\d+\)\n$/);
   expect(code).toBe(0);
 });
 
-it('an old Node ends with one sentence, before it meets TypeScript', TIMEOUT, async () => {
+it('an old Node ends with one sentence, before it meets TypeScript', async () => {
   const folder = await Home.make();
   // Loaded before the check, as an old Node would be.
   const old = join(folder.path, 'old.cjs');
@@ -56,7 +56,7 @@ it('an old Node ends with one sentence, before it meets TypeScript', TIMEOUT, as
   expect(code).toBe(1);
 });
 
-it('an inbox and results that cannot be written are told at the start', TIMEOUT, async () => {
+it('an inbox and results that cannot be written are told at the start', async () => {
   const folder = await Home.make();
   await writeFile(join(folder.path, 'taken'), 'a file');
   await writeFile(join(folder.path, 'fox.txt'), 'a fox');
@@ -74,7 +74,7 @@ it('an inbox and results that cannot be written are told at the start', TIMEOUT,
   expect(await readdir(folder.path)).not.toContain('.flowdrop');
 });
 
-it('the watch says once that the inbox is gone, and goes on when it is back', TIMEOUT, async () => {
+it('the watch says once that the inbox is gone, and goes on when it is back', async () => {
   const folder = await Home.make();
   const inbox = join(folder.path, 'inbox');
   await mkdir(inbox);
@@ -91,7 +91,7 @@ it('the watch says once that the inbox is gone, and goes on when it is back', TI
   expect(code).toBe(0);
 });
 
-it.runIf(isRoot)('an unreadable subfolder is told once, and the others go on', TIMEOUT, async () => {
+it.runIf(isRoot)('an unreadable subfolder is told once, and the others go on', async () => {
   const folder = await Home.make();
   await mkdir(join(folder.path, 'inbox', 'secret'), { recursive: true });
   await mkdir(join(folder.path, 'inbox', 'open'));
@@ -112,7 +112,7 @@ it.runIf(isRoot)('an unreadable subfolder is told once, and the others go on', T
   expect(once.code).toBe(1);
 });
 
-it('an unexpected error is one sentence, and its details are in a log file', TIMEOUT, async () => {
+it('an unexpected error is one sentence, and its details are in a log file', async () => {
   const folder = await Home.make();
   await mkdir(join(folder.path, '.flowdrop', 'log'), { recursive: true });
   // A link to nowhere where the state belongs is an error that nobody has foreseen.
@@ -125,7 +125,7 @@ it('an unexpected error is one sentence, and its details are in a log file', TIM
   expect(code).toBe(1);
 });
 
-it('ends when nobody reads its output any more', TIMEOUT, async () => {
+it('ends when nobody reads its output any more', async () => {
   const folder = await Home.make();
   const { child, ended, output } = folder.run('start');
   await vi.waitFor(() => expect(output()).toContain('Press Ctrl-C'), PATIENCE);

@@ -16,9 +16,6 @@ export function scriptArguments(name: string): string[] {
   return words.map((word) => (word.includes('/') ? join(ROOT, word) : word));
 }
 
-/** Long enough for a machine that is busy with all other tests. Normally each wait takes seconds. */
-export const PATIENCE = { timeout: 60_000, interval: 100 };
-
 export interface Run {
   readonly child: ChildProcess;
   /** What was printed so far, on both streams. */

@@ -3,13 +3,14 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { PutObjectCommand, S3Client } from '@aws-sdk/client-s3';
 import { beforeEach, describe, expect, it, vi } from 'vitest';
+import { PATIENCE } from '../support/patience.ts';
 import { serveStandIn } from '../support/servers.ts';
-import { Home, PATIENCE } from './npm-start.ts';
+import { Home } from './npm-start.ts';
 
 const EXAMPLES = fileURLToPath(new URL('../../examples', import.meta.url));
 const example = (name: string) => join(EXAMPLES, name);
 
-describe('npm start', { timeout: 120_000 }, () => {
+describe('npm start', () => {
   let folder: Home;
   let home: string;
   beforeEach(async () => {

@@ -9,8 +9,6 @@ import { Home } from './npm-start.ts';
 
 // What the check says to each answer is tested in test/operations/service-check.test.ts. Here it runs as `npm start`.
 const TOKEN = 'fake-token-of-a-test';
-const TIMEOUT = { timeout: 60_000 };
-
 async function home(): Promise<Home> {
   const made = await Home.make();
   await writeFile(join(made.path, 'fox.txt'), 'a fox');
@@ -20,7 +18,7 @@ async function home(): Promise<Home> {
 it.each([
   ['files', ['fox.txt']],
   ['a watched inbox', []],
-])('with %s, a service that cannot be used is told in one line before any upload', TIMEOUT, async (_, files) => {
+])('with %s, a service that cannot be used is told in one line before any upload', async (_, files) => {
   const folder = await home();
   const { origin, requests } = await web(answering(401, { detail: 'Invalid key' }));
   const arguments_ = [...files, '--service', `${origin}/v1`];
@@ -33,7 +31,7 @@ it.each([
   expect(await readdir(folder.path)).toEqual(['fox.txt']);
 });
 
-it('a certificate in NODE_EXTRA_CA_CERTS is trusted, by the functions too', TIMEOUT, async () => {
+it('a certificate in NODE_EXTRA_CA_CERTS is trusted, by the functions too', async () => {
   const folder = await home();
   const { url } = await serveStandIn({ tokens: [TOKEN], flowMs: 10 });
   const { key, certificate: cert } = await selfSigned();
@@ -55,7 +53,7 @@ it('a certificate in NODE_EXTRA_CA_CERTS is trusted, by the functions too', TIME
   expect(code).toBe(0);
 });
 
-it('Ctrl-C ends the question too', TIMEOUT, async () => {
+it('Ctrl-C ends the question too', async () => {
   const folder = await home();
   const asked = Promise.withResolvers<void>();
   const { origin } = await web(() => asked.resolve());
@@ -65,7 +63,7 @@ it('Ctrl-C ends the question too', TIMEOUT, async () => {
   expect(await ended).toEqual({ code: 130, output: 'Interrupted.\n' });
 });
 
-it('a service with nothing but POST is used with --skip-check', TIMEOUT, async () => {
+it('a service with nothing but POST is used with --skip-check', async () => {
   const folder = await home();
   await mkdir(join(folder.path, 'inbox'));
   const posted = Promise.withResolvers<void>();

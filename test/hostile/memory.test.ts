@@ -140,29 +140,21 @@ function byByte(response: ServerResponse): void {
 }
 
 describe('the memory of a function holds', () => {
-  it.each(taken)(
-    '%s: the largest answer (%s), as many as come side by side',
-    async (operation, _, body) => {
-      const { peakBytes, message } = await ran(operation, saying(body()));
-      expect(message ?? '').not.toMatch(/at most|known shape/);
-      expect(peakBytes).toBeLessThan(MEMORY_MIB * MIB);
-    },
-    90_000,
-  );
+  it.each(taken)('%s: the largest answer (%s), as many as come side by side', async (operation, _, body) => {
+    const { peakBytes, message } = await ran(operation, saying(body()));
+    expect(message ?? '').not.toMatch(/at most|known shape/);
+    expect(peakBytes).toBeLessThan(MEMORY_MIB * MIB);
+  });
 
   it('as many long texts as are sent side by side', async () => {
     const { peakBytes, outcomes } = await ran('create from a text', saying('{"flow_id":"f1"}', 201));
     expect(outcomes).toEqual({ answered: uploadConcurrency });
     expect(peakBytes).toBeLessThan(MEMORY_MIB * MIB);
-  }, 90_000);
+  });
 
-  it.each(refused)(
-    '%s: %s, which are refused',
-    async (operation, _, answer, expected) => {
-      const { peakBytes, message } = await ran(operation, answer, 4);
-      expect(message).toContain(expected);
-      expect(peakBytes).toBeLessThan(MEMORY_MIB * MIB);
-    },
-    90_000,
-  );
+  it.each(refused)('%s: %s, which are refused', async (operation, _, answer, expected) => {
+    const { peakBytes, message } = await ran(operation, answer, 4);
+    expect(message).toContain(expected);
+    expect(peakBytes).toBeLessThan(MEMORY_MIB * MIB);
+  });
 });

@@ -12,6 +12,7 @@ import {
   startPipeline,
 } from '../../local/pipeline.ts';
 import { folderWith } from '../support/folder.ts';
+import { PATIENCE } from '../support/patience.ts';
 
 /** A function that only prints its event, so that the test sees the pipeline alone. */
 const PRINTING = `export const handler = async (event) => { console.log(JSON.stringify({ event, env: process.env })); }`;
@@ -59,20 +60,20 @@ describe('the pipeline', () => {
     await start();
     await put(LEDGER_BUCKET, 'uploads/abc.json');
     await put(INBOX_BUCKET, 'a b/ü+%.png');
-    await vi.waitFor(() => expect(objects()).toHaveLength(1), 10_000);
+    await vi.waitFor(() => expect(objects()).toHaveLength(1), PATIENCE);
     expect(objects()).toMatchObject([
       {
         bucket: { name: INBOX_BUCKET },
         object: { key: 'a+b/%C3%BC%2B%25.png', size: 7, versionId: expect.any(String) },
       },
     ]);
-    await vi.waitFor(() => expect(pipeline?.queue.counts()).toEqual({ visible: 0, inFlight: 0, delayed: 0 }));
+    await vi.waitFor(() => expect(pipeline?.queue.counts()).toEqual({ visible: 0, inFlight: 0, delayed: 0 }), PATIENCE);
   });
 
   it('gives both functions a valid environment', async () => {
     await start({ name: 'local-test', service: { url: 'https://flows.example.com/v1', token: 'fake-token' } });
     await put(INBOX_BUCKET, 'a.png');
-    await vi.waitFor(() => expect(new Set(printed.map(({ name }) => name)).size).toBe(2), 10_000);
+    await vi.waitFor(() => expect(new Set(printed.map(({ name }) => name)).size).toBe(2), PATIENCE);
     for (const { env } of printed) {
       expect(parseEnv(env)).toMatchObject({ pipeline: 'local-test', inboxBucket: 'inbox', pollIntervalSeconds: 1 });
       expect(JSON.stringify(env)).not.toContain('fake-token');
@@ -81,11 +82,11 @@ describe('the pipeline', () => {
 
   it('runs collect-outputs at the start, and at once when a flow is created', async () => {
     await start();
-    await vi.waitFor(() => expect(of('collect-outputs')).toHaveLength(1), 10_000);
+    await vi.waitFor(() => expect(of('collect-outputs')).toHaveLength(1), PATIENCE);
     expect(of('collect-outputs')[0]?.event).toEqual({});
     await put(LEDGER_BUCKET, 'uploads/abc.json');
     await put(LEDGER_BUCKET, 'running/2026-01-01T00:00:00.000Z/abc/flow');
-    await vi.waitFor(() => expect(of('collect-outputs')).toHaveLength(2), 10_000);
+    await vi.waitFor(() => expect(of('collect-outputs')).toHaveLength(2), PATIENCE);
   });
 
   it('with fixedTicks, starts ticks at a fixed rate, even while a tick runs, and none for a new flow', async () => {
@@ -93,9 +94,9 @@ describe('the pipeline', () => {
     const startedAt = Date.now();
     await start({ fixedTicks: { firstAfterMs: 1_000, intervalMs: 500 } });
     await put(LEDGER_BUCKET, 'running/2026-01-01T00:00:00.000Z/abc/flow');
-    await vi.waitFor(() => expect(of('collect-outputs')).toHaveLength(1), 10_000);
+    await vi.waitFor(() => expect(of('collect-outputs')).toHaveLength(1), PATIENCE);
     expect(Date.now() - startedAt).toBeGreaterThanOrEqual(1_000);
-    await vi.waitFor(() => expect(of('collect-outputs')).toHaveLength(2), 10_000);
+    await vi.waitFor(() => expect(of('collect-outputs')).toHaveLength(2), PATIENCE);
   });
 
   it('on resume, sends one notification for the current version of each object in the state directory', async () => {
@@ -103,14 +104,14 @@ describe('the pipeline', () => {
     await start({ stateDir });
     await put(INBOX_BUCKET, 'a b.png');
     await put(INBOX_BUCKET, 'a b.png');
-    await vi.waitFor(() => expect(objects()).toHaveLength(2), 10_000);
+    await vi.waitFor(() => expect(objects()).toHaveLength(2), PATIENCE);
     const head = await pipeline?.s3.send(new HeadObjectCommand({ Bucket: INBOX_BUCKET, Key: 'a b.png' }));
     await pipeline?.close();
     printed = [];
 
     const again = await start({ stateDir });
     await again.resume();
-    await vi.waitFor(() => expect(objects()).toHaveLength(1), 10_000);
+    await vi.waitFor(() => expect(objects()).toHaveLength(1), PATIENCE);
     const { key, versionId, eTag } = objects()[0].object;
     expect({ key: decodeURIComponent(key), versionId, eTag }).toEqual({
       key: 'a b.png',
@@ -125,7 +126,7 @@ describe('the pipeline', () => {
     const faults: unknown[] = [];
     await start({ onLog: () => {}, onFault: (name, error) => faults.push([name, (error as Error).message]) });
     await put(INBOX_BUCKET, 'a.png');
-    await vi.waitFor(() => expect(faults).toEqual([['create-flow', 'no']]), 10_000);
+    await vi.waitFor(() => expect(faults).toEqual([['create-flow', 'no']]), PATIENCE);
     await pipeline?.close();
     expect(faults).toHaveLength(1);
   });

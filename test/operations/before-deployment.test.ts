@@ -9,8 +9,6 @@ import { type Ran, runFlowdrop } from './support.ts';
 
 const TOKEN = 'fake-token-of-a-test';
 const ROUTE = { name: 'pictures', mediaTypes: ['image/png'], template: 'model_generate_fromimage' };
-const TIMEOUT = { timeout: 30_000 };
-
 type Files = Readonly<Record<string, unknown>>;
 
 /** A folder with a cdk.json, as a clone has it, and with these files. */
@@ -29,7 +27,7 @@ const resultOf = ({ output }: Ran, check: string): Checked | undefined =>
 
 const standIn = () => serveStandIn({ tokens: [TOKEN], flowMs: 10 });
 
-describe('flowdrop doctor --before-deployment', TIMEOUT, () => {
+describe('flowdrop doctor --before-deployment', () => {
   it('finds nothing wrong with a good configuration, and begins no flow', async () => {
     const { url, service } = await standIn();
     const ran = await checkedWith({ baseUrl: `${url}/`, routes: [ROUTE] });
@@ -120,7 +118,7 @@ describe('flowdrop doctor --before-deployment', TIMEOUT, () => {
   });
 });
 
-it('the check of the configuration names a file that is no JSON, and a folder without one', TIMEOUT, async () => {
+it('the check of the configuration names a file that is no JSON, and a folder without one', async () => {
   const ran = await checkedWith({}, { files: { 'flowdrop.json': '{' } });
   expect(resultOf(ran, 'configuration')?.what).toMatch(/^flowdrop\.json: /);
   const directory = await temporaryFolder();
@@ -128,7 +126,7 @@ it('the check of the configuration names a file that is no JSON, and a folder wi
   expect(resultOf(without, 'configuration')?.what).toBe(`cdk.json: expected this file in ${directory}`);
 });
 
-it('the check of the routes warns of what is most likely a mistake', TIMEOUT, async () => {
+it('the check of the routes warns of what is most likely a mistake', async () => {
   const { url } = await standIn();
   const ran = await checkedWith({ baseUrl: url, routes: [{ ...ROUTE, mediaTypes: ['image/png', 'image/jpg'] }] });
   expect(resultOf(ran, 'routes')).toEqual({
@@ -141,7 +139,7 @@ it('the check of the routes warns of what is most likely a mistake', TIMEOUT, as
   });
 });
 
-describe('the check of the flow service', TIMEOUT, () => {
+describe('the check of the flow service', () => {
   it.each<[string, RequestListener, RegExp, string]>([
     [
       'a redirect',
@@ -187,7 +185,7 @@ describe('the check of the flow service', TIMEOUT, () => {
   });
 });
 
-describe('the check of the token', TIMEOUT, () => {
+describe('the check of the token', () => {
   it('tells that the service refuses it, without the token', async () => {
     const { url } = await standIn();
     const ran = await checkedWith({ baseUrl: url, routes: [ROUTE] }, { token: 'fake-token-of-another' });
@@ -259,7 +257,7 @@ describe('the check of the token', TIMEOUT, () => {
   });
 });
 
-describe('the check of the templates', TIMEOUT, () => {
+describe('the check of the templates', () => {
   it('names a route whose template the service does not know, and what there is', async () => {
     const { url } = await standIn();
     const ran = await checkedWith({ baseUrl: url, routes: [{ ...ROUTE, template: 'model_generate_fromimge' }] });

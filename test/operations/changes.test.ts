@@ -5,6 +5,7 @@ import { DeleteObjectCommand, ListObjectVersionsCommand, PutObjectCommand } from
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { retryCommand } from '../../functions/publish/retry-command.ts';
 import { INBOX_BUCKET, LEDGER_BUCKET, RESULTS_BUCKET } from '../../local/pipeline.ts';
+import { PATIENCE } from '../support/patience.ts';
 import { Operated, runFlowdrop } from './support.ts';
 
 const HOUR_MS = 3_600_000;
@@ -132,9 +133,7 @@ describe('retry', () => {
     expect(flows(operated)).toBe(1);
   });
 
-  it('takes other parameters for failed files where the route allows it, and says what it leaves', {
-    timeout: 120_000,
-  }, async () => {
+  it('takes other parameters for failed files where the route allows it, and says what it leaves', async () => {
     const routes = [
       { name: 'texts', input: 'file', template: 'bytes_echo', suffixes: ['.txt'], overrides: true },
       { name: 'pictures', input: 'file', template: 'bytes_echo' },
@@ -189,8 +188,9 @@ describe('collect', () => {
     const Key = view?.assets[0]?.key ?? '';
     await operated.pipeline.s3.send(new DeleteObjectCommand({ Bucket: RESULTS_BUCKET, Key }));
     // The receipt comes a moment after the end.
-    await vi.waitFor(async () =>
-      expect((await operated.run('get', 'good.png')).output).toContain('flowdrop collect fetches it again'),
+    await vi.waitFor(
+      async () => expect((await operated.run('get', 'good.png')).output).toContain('flowdrop collect fetches it again'),
+      PATIENCE,
     );
     expect(await operated.run('collect', 'good.png', '--wait')).toMatchObject({ code: 0 });
     expect(await keys(operated, RESULTS_BUCKET)).toContain(Key);

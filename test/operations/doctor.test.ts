@@ -14,6 +14,7 @@ import { canaryOf, examineCanary } from '../../operations/canary.ts';
 import type { Checked } from '../../operations/checks.ts';
 import { CollectingFunction } from '../../operations/collecting-function.ts';
 import type { Deployment } from '../../operations/deployment.ts';
+import { PATIENCE } from '../support/patience.ts';
 import { answering, web } from '../support/servers.ts';
 import { checkOf, deployedAs, later, Operated, runFlowdrop, signal, withEndpoints } from './support.ts';
 
@@ -31,10 +32,7 @@ beforeAll(async () => {
   const stack = closing.use(await deployedAs('flowdrop-test', operated.pipeline));
   deployed = await stack.connect();
   closing.defer(() => deployed.close());
-  await vi.waitFor(async () => expect(await resultOf('ticks')).toEqual({ check: 'ticks', result: 'good' }), {
-    timeout: 60_000,
-    interval: 200,
-  });
+  await vi.waitFor(async () => expect(await resultOf('ticks')).toEqual({ check: 'ticks', result: 'good' }), PATIENCE);
 }, 180_000);
 afterAll(() => closing.disposeAsync());
 

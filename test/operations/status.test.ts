@@ -6,6 +6,7 @@ import { showPipeline } from '../../command-line/flowdrop/show.ts';
 import { INBOX_BUCKET, LEDGER_BUCKET } from '../../local/pipeline.ts';
 import { explain } from '../../operations/explain.ts';
 import { pipelineStatus, waitingStatus } from '../../operations/status.ts';
+import { PATIENCE } from '../support/patience.ts';
 import { deployedAs, Operated, runFlowdrop, signal } from './support.ts';
 
 let operated: Operated;
@@ -28,7 +29,7 @@ describe('status', () => {
       const said = await operated.run('status');
       expect(said.output).toMatch(/waiting +1 {2}\(1 unauthorised\)/);
       return said;
-    }, 20_000);
+    }, PATIENCE);
     expect(code).toBe(0);
     expect(output).toMatch(/^operated: the local run\n/);
     expect(output).toMatch(/failed +2 {2}\(in the last 24 hours\)/);
@@ -42,7 +43,7 @@ describe('status', () => {
       const found = await waitingStatus(operated.deployment, signal, 0);
       expect(found).toMatchObject({ count: 1, read: 0, isSample: true, reasons: {} });
       return found;
-    }, 20_000);
+    }, PATIENCE);
     const state = { ...(await pipelineStatus(operated.deployment, signal)), waiting };
     expect(showPipeline(state).join('\n')).toMatch(
       /waiting +1\n +the reasons are of 0 of them: flowdrop list --waiting/,

@@ -16,6 +16,7 @@ import { list } from '../../operations/list.ts';
 import type { UploadStatus } from '../../operations/status.ts';
 import { status } from '../../operations/status.ts';
 import { bundles } from '../support/bundles.ts';
+import { PATIENCE } from '../support/patience.ts';
 
 export const signal = new AbortController().signal;
 
@@ -24,9 +25,6 @@ export const ROUTES: PipelineOptions['routes'] = [
   { name: 'pictures', input: 'file', template: 'bytes_echo', mediaTypes: ['image/*'] },
   { name: 'texts', input: 'text', template: 'text', suffixes: ['.txt'], overrides: true },
 ];
-
-/** How long an upload may take to come to a state, in milliseconds. The machine may be slow. */
-const PATIENCE_MS = 60_000;
 
 /** A running pipeline, and an operator who reaches it. */
 export class Operated implements AsyncDisposable {
@@ -81,14 +79,11 @@ export class Operated implements AsyncDisposable {
 
   /** Waits until an upload is in a state. */
   becomes(key: string, state: UploadStatus['state']): Promise<UploadStatus> {
-    return vi.waitFor(
-      async () => {
-        const found = await status(key, this.deployment, signal);
-        if (found.kind === 'upload' && found.state === state) return found;
-        throw new Error(`${key} is no ${state} upload yet: ${JSON.stringify(found)}`);
-      },
-      { timeout: PATIENCE_MS, interval: 100 },
-    );
+    return vi.waitFor(async () => {
+      const found = await status(key, this.deployment, signal);
+      if (found.kind === 'upload' && found.state === state) return found;
+      throw new Error(`${key} is no ${state} upload yet: ${JSON.stringify(found)}`);
+    }, PATIENCE);
   }
 
   /** Uploads a file and waits until it is in a state. */
@@ -99,13 +94,10 @@ export class Operated implements AsyncDisposable {
 
   /** Waits until so many uploads are listed as failed. An entry fails a moment before its marker is put. */
   async listsFailed(count: number): Promise<void> {
-    await vi.waitFor(
-      async () => {
-        const { uploads } = await list({ state: 'failed' }, this.deployment, signal);
-        if (uploads.length !== count) throw new Error(`${uploads.length} uploads are listed as failed`);
-      },
-      { timeout: PATIENCE_MS, interval: 100 },
-    );
+    await vi.waitFor(async () => {
+      const { uploads } = await list({ state: 'failed' }, this.deployment, signal);
+      if (uploads.length !== count) throw new Error(`${uploads.length} uploads are listed as failed`);
+    }, PATIENCE);
   }
 
   /** From now on the service answers a creation with this status. */

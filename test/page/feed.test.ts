@@ -4,7 +4,8 @@ import { entryKey, failedKey, type WaitingMarker, waitingKey } from '../../funct
 import type { UploadsPage } from '../../page/api.ts';
 import { EventLog } from '../../page/server/event-log.ts';
 import type { FeedPace } from '../../page/server/feed.ts';
-import { type Heard, type Listener, messageOf, PATIENCE, QUICK, serve, Visitor } from './support.ts';
+import { PATIENCE } from '../support/patience.ts';
+import { type Heard, type Listener, messageOf, QUICK, serve, Visitor } from './support.ts';
 import { DAY_MS, MINUTE_MS, World } from './world.ts';
 
 /** Thousands of requests on a slow machine. */

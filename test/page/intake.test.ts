@@ -2,7 +2,8 @@ import { request as httpRequest } from 'node:http';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { listenOnLoopback } from '../../local/loopback.ts';
 import type { Deployment } from '../../operations/deployment.ts';
-import { messageOf, PATIENCE, QUICK, serve, Visitor, visit } from './support.ts';
+import { PATIENCE } from '../support/patience.ts';
+import { messageOf, QUICK, serve, Visitor, visit } from './support.ts';
 import { visitWorld, World } from './world.ts';
 
 const SECOND_MS = 1_000;

@@ -18,7 +18,6 @@ const APP: PageFiles = new Map([
 
 /** The machine may be slow. */
 vi.setConfig({ testTimeout: 240_000 });
-export const PATIENCE = { timeout: 60_000, interval: 50 };
 
 /** Looks so often that no test waits. */
 export const QUICK: FeedPace = { windowMs: 7 * 86_400_000, rowsMax: 10_000, lookMs: 50, statusMs: 50 };

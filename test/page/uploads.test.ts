@@ -11,7 +11,8 @@ import { ended } from '../../functions/ledger/entry.ts';
 import { INBOX_BUCKET, RESULTS_BUCKET } from '../../local/pipeline.ts';
 import type { UploadDetail, UploadRow, UploadsPage } from '../../page/api.ts';
 import type { Operated } from '../operations/support.ts';
-import { messageOf, PATIENCE, type Visitor, visit } from './support.ts';
+import { PATIENCE } from '../support/patience.ts';
+import { messageOf, type Visitor, visit } from './support.ts';
 import { visitWorld } from './world.ts';
 
 const rows = async (visitor: Visitor, query = ''): Promise<UploadsPage> => {

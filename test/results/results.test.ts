@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import { HeadObjectCommand, ListMultipartUploadsCommand } from '@aws-sdk/client-s3';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { KeyTakenError } from '../../functions/results/results.ts';
+import { PATIENCE } from '../support/patience.ts';
 import { openWorld, RESULTS, type World } from '../support/world.ts';
 
 const MIB = 1024 * 1024;
@@ -69,7 +70,7 @@ describe('an asset', () => {
       while ((await unfinished()) === 0) signal.throwIfAborted();
       yield bytes.subarray(1_000);
     }
-    const signal = AbortSignal.timeout(5_000);
+    const signal = AbortSignal.timeout(PATIENCE.timeout);
     const facts = await store(held(), { bytesMax: bytes.length, signal });
     expect(facts.sha256).toBe(sha256(bytes));
     expect(await unfinished()).toBe(0);

@@ -1,7 +1,8 @@
 import { createServer } from 'node:net';
 import { expect, it, onTestFinished, vi } from 'vitest';
 import { Operated, startFlowdrop } from '../../operations/support.ts';
-import { ask, PATIENCE, Visitor } from '../../page/support.ts';
+import { ask, Visitor } from '../../page/support.ts';
+import { PATIENCE } from '../../support/patience.ts';
 
 /** Runs the command until `stop` is called, as Ctrl-C does. */
 function run(directory: string, ...words: readonly string[]) {

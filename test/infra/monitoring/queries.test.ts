@@ -6,6 +6,7 @@ import { powertools } from '../../../functions/lambda/powertools.ts';
 import { bundle } from '../../../infra/bundle/bundle.ts';
 import { INBOX_BUCKET, startPipeline } from '../../../local/pipeline.ts';
 import { sharedFolder } from '../../support/folder.ts';
+import { PATIENCE } from '../../support/patience.ts';
 import { ECHO, LEDGER, World, type WorldOptions } from '../../support/world.ts';
 import { defaultPipeline, synthesisePipeline } from '../synthesis.ts';
 import { eventOf, type LogEvent, parseQuery } from './insights.ts';
@@ -162,9 +163,9 @@ async function deployedLines(): Promise<readonly string[]> {
   try {
     await pipeline.s3.send(new PutObjectCommand({ Bucket: INBOX_BUCKET, Key: 'robot.png', Body: 'x' }));
     const has = (text: string) => expect(lines.some((line) => line.includes(text))).toBe(true);
-    await vi.waitFor(() => has('Upload succeeded'), { timeout: 25_000, interval: 100 });
+    await vi.waitFor(() => has('Upload succeeded'), PATIENCE);
     await expect(pipeline.functions['collect-outputs'].invoke({ unknown: true })).rejects.toThrow();
-    await vi.waitFor(() => has('The invocation failed'), { timeout: 10_000, interval: 50 });
+    await vi.waitFor(() => has('The invocation failed'), PATIENCE);
   } finally {
     await pipeline.close();
   }
@@ -176,7 +177,7 @@ beforeAll(async () => {
   const lines = [await deployedLines()];
   for (const trouble of TROUBLES) lines.push(await trouble());
   events = [...OF_LAMBDA, ...lines.flat().map(eventOf)];
-}, 120_000);
+});
 
 const named = (name: string): string => {
   const found = definitionsOf().find(({ Name }) => Name === `flowdrop/${name}`);

@@ -2,6 +2,7 @@ import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { systemClock } from '../../../functions/base/clock.ts';
 import { Queue } from '../../../local/aws/sqs/queue.ts';
 import { EventSource, type EventSourceOptions, type SqsEvent } from '../../../local/lambda/event-source.ts';
+import { PATIENCE } from '../../support/patience.ts';
 
 function start(invoke: (event: SqsEvent) => Promise<unknown>, options: Partial<EventSourceOptions> = {}) {
   let ahead = 0;
@@ -31,17 +32,17 @@ describe('the event source', () => {
     const batches: string[][] = [];
     const { queue } = start(async (event) => void batches.push(bodiesOf(event)));
     for (let i = 0; i < 25; i += 1) queue.send(`m${i}`);
-    await vi.waitFor(() => expect(batches.flat()).toHaveLength(25));
+    await vi.waitFor(() => expect(batches.flat()).toHaveLength(25), PATIENCE);
     expect(Math.max(...batches.map((batch) => batch.length))).toBeLessThanOrEqual(10);
     expect(new Set(batches.flat()).size).toBe(25);
-    await vi.waitFor(() => expect(queue.counts()).toEqual({ visible: 0, inFlight: 0, delayed: 0 }));
+    await vi.waitFor(() => expect(queue.counts()).toEqual({ visible: 0, inFlight: 0, delayed: 0 }), PATIENCE);
   });
 
   it('passes records in the form that Lambda uses', async () => {
     const events: SqsEvent[] = [];
     const { queue } = start(async (event) => void events.push(event));
     const { messageId } = queue.send('hello');
-    await vi.waitFor(() => expect(events).toHaveLength(1));
+    await vi.waitFor(() => expect(events).toHaveLength(1), PATIENCE);
     expect(events[0]?.Records[0]).toEqual({
       messageId,
       receiptHandle: expect.any(String),
@@ -69,9 +70,9 @@ describe('the event source', () => {
     });
     queue.send('good');
     queue.send('bad');
-    await vi.waitFor(() => expect(queue.counts()).toEqual({ visible: 0, inFlight: 1, delayed: 0 }));
+    await vi.waitFor(() => expect(queue.counts()).toEqual({ visible: 0, inFlight: 1, delayed: 0 }), PATIENCE);
     forward();
-    await vi.waitFor(() => expect(queue.counts()).toEqual({ visible: 0, inFlight: 0, delayed: 0 }));
+    await vi.waitFor(() => expect(queue.counts()).toEqual({ visible: 0, inFlight: 0, delayed: 0 }), PATIENCE);
     expect(seen.filter((body) => body === 'bad')).toHaveLength(2);
     expect(seen.filter((body) => body === 'good')).toHaveLength(1);
   });
@@ -86,12 +87,12 @@ describe('the event source', () => {
       { batchSize: 1 },
     );
     queue.send('poison');
-    await vi.waitFor(() => expect(faults).toHaveLength(1));
+    await vi.waitFor(() => expect(faults).toHaveLength(1), PATIENCE);
     forward();
-    await vi.waitFor(() => expect(faults).toHaveLength(2));
+    await vi.waitFor(() => expect(faults).toHaveLength(2), PATIENCE);
     expect(dead.counts().visible).toBe(0);
     forward();
-    await vi.waitFor(() => expect(dead.receive()).toMatchObject([{ body: 'poison' }]));
+    await vi.waitFor(() => expect(dead.receive()).toMatchObject([{ body: 'poison' }]), PATIENCE);
     expect(faults).toHaveLength(2);
   });
 
@@ -110,7 +111,7 @@ describe('the event source', () => {
       { batchSize: 1, concurrency: 3 },
     );
     for (let i = 0; i < 9; i += 1) queue.send(`m${i}`);
-    await vi.waitFor(() => expect(done).toHaveLength(9));
+    await vi.waitFor(() => expect(done).toHaveLength(9), PATIENCE);
     expect(most).toBe(3);
   });
 
@@ -122,6 +123,6 @@ describe('the event source', () => {
     await systemClock.sleep(20);
     expect(batches).toEqual([]);
     queue.send('second');
-    await vi.waitFor(() => expect(batches).toEqual([['first', 'second']]));
+    await vi.waitFor(() => expect(batches).toEqual([['first', 'second']]), PATIENCE);
   });
 });

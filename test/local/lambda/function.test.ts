@@ -7,6 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { LocalFunction, residentMemory } from '../../../local/lambda/function.ts';
 import { folderWith } from '../../support/folder.ts';
+import { PATIENCE } from '../../support/patience.ts';
 
 // These tests inspect processes through /proc.
 const onLinux = process.platform === 'linux';
@@ -122,7 +123,7 @@ describe('a function run locally', () => {
       setInterval(beat, 1);
       export const handler = async () => { beat(); return [longestGap, process.pid]; };`);
     const [, pid] = (await local.invoke({})) as [number, number];
-    await vi.waitFor(async () => expect(await processState(pid)).toBe('T'), 10_000);
+    await vi.waitFor(async () => expect(await processState(pid)).toBe('T'), PATIENCE);
     await sleep(300);
     const [longestGap] = (await local.invoke({})) as [number, number];
     expect(longestGap).toBeGreaterThanOrEqual(299);
@@ -164,7 +165,7 @@ describe('a function run locally', () => {
     await vi.waitFor(() => {
       expect(lines.some((line) => line.endsWith('INFO\tone'))).toBe(true);
       expect(lines).toEqual(expect.arrayContaining(['two', 'three']));
-    });
+    }, PATIENCE);
   });
 
   it.runIf(onLinux)('reports the resident memory of its process', async () => {
@@ -177,7 +178,7 @@ describe('a function run locally', () => {
   it('rejects running and waiting invocations when it is closed, and leaves no process', async () => {
     const { local } = functionOf('export const handler = () => new Promise(() => setInterval(() => {}, 1000));');
     const both = Promise.allSettled([local.invoke({}), local.invoke({})]);
-    await vi.waitFor(() => expect(local.pids).toHaveLength(1));
+    await vi.waitFor(() => expect(local.pids).toHaveLength(1), PATIENCE);
     const [pid = 0] = local.pids;
     await local.close();
     expect((await both).map(({ status }) => status)).toEqual(['rejected', 'rejected']);
@@ -199,8 +200,8 @@ describe('a function run locally', () => {
     onTestFinished(() => void parent.kill('SIGKILL'));
     const [line] = await once(createInterface({ input: parent.stdout }), 'line');
     const pid = Number(line);
-    await vi.waitFor(async () => expect(await processState(pid)).toBe('T'), 10_000);
+    await vi.waitFor(async () => expect(await processState(pid)).toBe('T'), PATIENCE);
     parent.kill('SIGKILL');
-    await vi.waitFor(async () => expect(await processState(pid)).toBeUndefined(), 10_000);
+    await vi.waitFor(async () => expect(await processState(pid)).toBeUndefined(), PATIENCE);
   });
 });

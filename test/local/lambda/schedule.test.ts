@@ -1,6 +1,7 @@
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { systemClock } from '../../../functions/base/clock.ts';
 import { FixedRate, Schedule } from '../../../local/lambda/schedule.ts';
+import { PATIENCE } from '../../support/patience.ts';
 
 const AN_HOUR_MS = 3_600_000;
 
@@ -18,7 +19,7 @@ describe('the schedule', () => {
       runs += 1;
       if (runs === 1) throw new Error('once');
     }, 1);
-    await vi.waitFor(() => expect(runs).toBeGreaterThan(3));
+    await vi.waitFor(() => expect(runs).toBeGreaterThan(3), PATIENCE);
     expect(faults).toMatchObject([{ message: 'once' }]);
   });
 
@@ -41,12 +42,12 @@ describe('the schedule', () => {
     schedule.wake();
     expect(runs).toBe(1);
     gates.shift()?.();
-    await vi.waitFor(() => expect(runs).toBe(2));
+    await vi.waitFor(() => expect(runs).toBe(2), PATIENCE);
     gates.shift()?.();
     await systemClock.sleep(20);
     expect(runs).toBe(2);
     schedule.wake();
-    await vi.waitFor(() => expect(runs).toBe(3));
+    await vi.waitFor(() => expect(runs).toBe(3), PATIENCE);
     gates.shift()?.();
     expect(most).toBe(1);
   });
@@ -82,7 +83,7 @@ describe('the fixed rate', () => {
     onTestFinished(() => gate.resolve());
     await systemClock.sleep(20);
     expect(runs).toBe(0);
-    await vi.waitFor(() => expect(runs).toBeGreaterThan(3));
+    await vi.waitFor(() => expect(runs).toBeGreaterThan(3), PATIENCE);
     expect(faults).toMatchObject([{ message: 'once' }]);
   });
 
@@ -94,7 +95,7 @@ describe('the fixed rate', () => {
       return gate.promise;
     };
     const { rate } = startAtRate(run, 0, AN_HOUR_MS);
-    await vi.waitFor(() => expect(runs).toBe(1));
+    await vi.waitFor(() => expect(runs).toBe(1), PATIENCE);
     let isClosed = false;
     const closed = rate.close().then(() => {
       isClosed = true;

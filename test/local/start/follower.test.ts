@@ -9,6 +9,7 @@ import { DeliveredReceipts } from '../../../local/start/delivered-receipts.ts';
 import { Follower, type Progress } from '../../../local/start/follower.ts';
 import { ResultsFolder } from '../../../local/start/results-folder.ts';
 import { temporaryFolder } from '../../support/folder.ts';
+import { PATIENCE } from '../../support/patience.ts';
 
 /** A results folder whose first write of an asset takes until the test lets it end. */
 class SlowFolder extends ResultsFolder {
@@ -74,7 +75,7 @@ describe('the follower', () => {
 
   it('leaves the receipt of the newer version in the folder, if the assets of the older one took longer', async () => {
     await end('v1');
-    await vi.waitFor(() => expect(followed).toHaveLength(2));
+    await vi.waitFor(() => expect(followed).toHaveLength(2), PATIENCE);
     await new Promise((resolve) => setTimeout(resolve, 50)); // The receipt of v1 is read by now.
     await end('v2');
     results.held.resolve();
