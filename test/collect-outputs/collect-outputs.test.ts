@@ -276,12 +276,18 @@ describe('an asset that comes damaged', () => {
 
 describe('a tick', () => {
   it('that finds its lease taken ends at once', async () => {
-    await start();
+    const held = Promise.withResolvers<void>();
+    await start({
+      transport: (direct) => async (request, signal) => {
+        if (request.method === 'GET') await held.promise;
+        return direct(request, signal);
+      },
+    });
     await running();
-    world.fault('getFlow', { delayMs: 300 });
     const first = world.tick();
     while ((await world.keys(LEDGER, 'state/')).length === 0);
     expect(await world.tick()).toMatchObject({ result: 'lease taken', polled: 0 });
+    held.resolve();
     expect(await first).toMatchObject({ result: 'completed', polled: 1 });
     expect(await world.tick()).toMatchObject({ result: 'completed' });
   });

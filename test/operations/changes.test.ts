@@ -5,8 +5,8 @@ import { DeleteObjectCommand, ListObjectVersionsCommand, PutObjectCommand } from
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { retryCommand } from '../../functions/publish/retry-command.ts';
 import { INBOX_BUCKET, LEDGER_BUCKET, RESULTS_BUCKET } from '../../local/pipeline.ts';
-import { PATIENCE } from '../support/patience.ts';
-import { Operated, runFlowdrop } from './support.ts';
+import { list } from '../../operations/list.ts';
+import { Operated, runFlowdrop, signal } from './support.ts';
 
 const HOUR_MS = 3_600_000;
 
@@ -49,8 +49,7 @@ describe('retry', () => {
   it('of all failures with a code says how many, and does nothing without an answer', async () => {
     const operated = await Operated.forTest();
     await operated.putRefused('one.png', 'two.png');
-    await operated.upload('empty.png', '');
-    await operated.listsFailed(3);
+    await operated.put('empty.png', 'failed', '');
     const words = ['retry', '--failed', '--code', 'rejected'];
 
     const unasked = await operated.run(...words);
@@ -65,7 +64,7 @@ describe('retry', () => {
     await operated.becomes('one.png', 'succeeded');
     await operated.becomes('two.png', 'succeeded');
     expect(await operated.becomes('empty.png', 'failed')).toMatchObject({ view: { generation: 1 } });
-    await operated.listsFailed(1);
+    expect((await list({ state: 'failed' }, operated.deployment, signal)).uploads).toHaveLength(1);
   });
 
   it('of all failures skips replaced and cancelled files, and those that it cannot help', async () => {
@@ -73,11 +72,11 @@ describe('retry', () => {
     operated.refuse(422);
     await operated.put('mended.png', 'failed', 'bad content');
     const { id } = await operated.put('stays.png', 'failed');
-    await operated.upload('empty.png', '');
+    await operated.put('empty.png', 'failed', '');
     operated.refuse(401);
     await operated.put('unwanted.png', 'waiting');
     await operated.run('cancel', 'unwanted.png', '--yes');
-    await operated.listsFailed(4);
+    await operated.becomes('unwanted.png', 'failed');
     operated.refuse(undefined);
     await operated.put('mended.png', 'succeeded', 'good content');
     const paid = flows(operated);
@@ -106,7 +105,7 @@ describe('retry', () => {
     const routes = [{ name: 'texts', input: 'file', template: 'bytes_echo', overrides: true }] as const;
     const operated = await Operated.forTest({ routes });
     await operated.upload('a.txt', 'a', { Metadata: { 'flow-parameters': 'no JSON' } });
-    await operated.listsFailed(1);
+    await operated.becomes('a.txt', 'failed');
     const words = ['retry', '--failed', '--code', 'invalid-override', '--yes', '--wait'];
     expect(await operated.run(...words)).toMatchObject({ code: 0, output: 'There is nothing to do.\n' });
     const { output, errors } = await operated.run(...words, '--parameters', '{}');
@@ -187,11 +186,7 @@ describe('collect', () => {
     const { view } = await operated.put('good.png', 'succeeded');
     const Key = view?.assets[0]?.key ?? '';
     await operated.pipeline.s3.send(new DeleteObjectCommand({ Bucket: RESULTS_BUCKET, Key }));
-    // The receipt comes a moment after the end.
-    await vi.waitFor(
-      async () => expect((await operated.run('get', 'good.png')).output).toContain('flowdrop collect fetches it again'),
-      PATIENCE,
-    );
+    expect((await operated.run('get', 'good.png')).output).toContain('flowdrop collect fetches it again');
     expect(await operated.run('collect', 'good.png', '--wait')).toMatchObject({ code: 0 });
     expect(await keys(operated, RESULTS_BUCKET)).toContain(Key);
     expect(flows(operated)).toBe(1);
@@ -291,8 +286,7 @@ describe('forget', () => {
 
   it('deletes the marker of a failure too', async () => {
     const operated = await Operated.forTest();
-    await operated.upload('empty.png', '');
-    await operated.listsFailed(1);
+    await operated.put('empty.png', 'failed', '');
     expect(await operated.run('forget', 'empty.png', '--yes')).toMatchObject({ code: 0 });
     expect((await keys(operated, LEDGER_BUCKET)).filter((key) => !key.startsWith('state/'))).toEqual([]);
   });

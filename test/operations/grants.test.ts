@@ -64,8 +64,7 @@ beforeAll(async () => {
   };
   await using operated = await Operated.start({ onOperatorCall });
   await operated.put('good.png', 'succeeded');
-  await operated.upload('empty.png', '');
-  await operated.listsFailed(1);
+  await operated.put('empty.png', 'failed', '');
   writeFileSync(join(operated.directory, 'new.png'), 'a picture');
   await using stack = await deployedAs('flowdrop', operated.pipeline);
   await using closing = new AsyncDisposableStack();

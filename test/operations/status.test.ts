@@ -16,7 +16,6 @@ beforeAll(async () => {
   operated.refuse(422);
   await operated.put('bad/first.png', 'failed');
   await operated.put('bad/second.png', 'failed');
-  await operated.listsFailed(2);
   operated.refuse(401);
   await operated.put('slow/later.png', 'waiting');
 });

@@ -321,8 +321,7 @@ describe('an action', () => {
     operated.refuse(422);
     await operated.put('one.png', 'failed');
     await operated.put('two.png', 'failed');
-    await operated.upload('empty.png', '');
-    await operated.listsFailed(3);
+    await operated.put('empty.png', 'failed', '');
     operated.refuse(undefined);
     const flows = () => operated.pipeline.standIn?.flows.length;
 
@@ -392,7 +391,6 @@ describe('an action', () => {
     const { operated, visitor } = await visit();
     operated.refuse(422);
     await operated.put('one.png', 'failed');
-    await operated.listsFailed(1);
     const { json } = await visitor.post('/api/plan', { action: 'retry', query: { state: 'failed' } });
     vi.spyOn(operated.deployment.collecting, 'invoke').mockRejectedValue(new Error('Out of memory'));
     const { results } = (await visitor.post('/api/act', { plan: json.plan })).json;

@@ -131,8 +131,9 @@ describe('a round', () => {
   it('is not filled for ever by entries that cannot be read', async () => {
     const due = world.clock.now() - HOUR;
     for (let index = 0; index < 3; index += 1) {
-      await world.put(LEDGER, `uploads/${objectOf(index).id}.json`, '{"schema":99}');
-      await world.ports.ledger.putWaitingMarker({ uploadId: objectOf(index).id, notBefore: due }, never);
+      const { id: uploadId } = objectOf(index);
+      await world.put(LEDGER, `uploads/${uploadId}.json`, '{"schema":99}');
+      await world.ports.ledger.putWaitingMarker({ uploadId, notBefore: due }, never);
     }
     await waits(9, 5, 'unavailable');
     expect(await round()).toEqual([]);

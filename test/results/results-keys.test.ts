@@ -153,8 +153,11 @@ describe('a key that would be too long', () => {
   it('is valid UTF-8 of at most 1,024 bytes, whatever the input', () => {
     fc.assert(
       fc.property(
-        fc.string({ unit: 'grapheme', minLength: 1, maxLength: 600 }),
-        fc.string({ minLength: 1, maxLength: 200 }),
+        // A key that holds the character itself has it in the results too.
+        fc
+          .string({ unit: 'grapheme', minLength: 1, maxLength: 600, size: 'max' })
+          .filter((key) => !key.includes('\uFFFD')),
+        fc.string({ minLength: 1, maxLength: 200, size: 'max' }),
         (key, assetId) => {
           const made = assetKey(settings, { ...asset, key, assetId });
           expect(Buffer.byteLength(made)).toBeLessThanOrEqual(1024);

@@ -35,7 +35,7 @@ describeInBrowser('what failed', anyPipeline, (shown) => {
     shown.operated.refuse(422);
     for (const name of ['a', 'b', 'c']) await shown.operated.upload(`echo/many/${name}.bin`, name);
     for (const name of ['a', 'b', 'c']) await visit.shows(`${name}.bin`, 'Failed');
-    await shown.operated.listsFailed(3);
+    for (const name of ['a', 'b', 'c']) await shown.operated.becomes(`echo/many/${name}.bin`, 'failed');
     shown.operated.refuse(undefined);
 
     await page.getByRole('button', { name: /^Failed/ }).click();
