@@ -43,9 +43,12 @@ async function beginAgain(upload: string, ports: CollectPorts, signal: AbortSign
   if (entry.flow === undefined) return { upload, result: 'without a flow' };
   if (isFlowShared(entry)) return { upload, result: 'shared' };
   const assets = await assetsThere(entry, ports, signal);
-  const written = await replaceMarked(stored, collectedAgain(entry, entry.flow, assets), ports, signal);
+  const again = collectedAgain(entry, entry.flow, assets, ports.clock.now());
+  const written = await replaceMarked(stored, again, ports, signal);
   if (!written.won) return { upload, result: 'under way' };
-  await ledger.putRunningMarker(runningMarkerOf(entry.upload, entry.flow), signal);
+  await ledger.putRunningMarker(runningMarkerOf(again.upload, again.flow), signal);
+  // The old marker is there if the end was not published. The flow would be collected for it as well.
+  await ledger.deleteRunningMarker(runningMarkerOf(entry.upload, entry.flow), signal);
   if (entry.state === 'failed') await ledger.deleteFailedMarker(failedMarkerOf(entry), signal);
   return { upload, result: 'begun' };
 }

@@ -5,6 +5,7 @@ import { AssetTooLargeError, FlowServiceError, UnavailableError } from '../flow-
 import type { Output } from '../flow-service/types.ts';
 import {
   attemptsAfter,
+  collectedSince,
   collectedSoFar,
   type Ending,
   type FailedOutput,
@@ -185,7 +186,7 @@ export class FlowAssets {
    */
   #isAbandoned({ flow }: RunningEntry, assetId: string): boolean {
     const { clock, settings } = this.#ports;
-    const ageMs = clock.now() - flow.createdAt;
+    const ageMs = clock.now() - collectedSince(flow);
     const ageMaxMs = settings.flowAgeMaxSeconds * 1000;
     if (ageMs <= ageMaxMs) return false;
     const asset = `${encodedId(flow.id)}/${encodedId(assetId)}`;

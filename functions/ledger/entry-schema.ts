@@ -60,8 +60,10 @@ const readonlyObject = <T extends z.core.$ZodShape>(shape: T) => z.readonly(z.ob
 
 const flow = readonlyObject({
   id: z.string().check(z.minLength(1)),
-  /** When the service had answered, by our clock. It is part of the marker's key. */
+  /** When the service had answered, by our clock. */
   createdAt: time,
+  /** When an operator last asked for its results again. */
+  collectedAgainAt: z.optional(time),
 });
 
 const asset = readonlyObject({

@@ -78,10 +78,13 @@ export function waitingMarkerOf(entry: Entry): WaitingMarker | undefined {
 
 /** The marker of an upload whose flow was made. */
 export const runningMarkerOf = (upload: Pick<Upload, 'id'>, flow: FlowFacts): RunningMarker => ({
-  createdAt: flow.createdAt,
+  createdAt: collectedSince(flow),
   uploadId: upload.id,
   flowId: flow.id,
 });
+
+/** Since when the results of a flow are waited for, in milliseconds since the epoch. Its age is counted from then. */
+export const collectedSince = ({ createdAt, collectedAgainAt = createdAt }: FlowFacts): number => collectedAgainAt;
 
 /** The marker of an upload that failed. */
 export const failedMarkerOf = ({ endedAt, upload }: FailedEntry): FailedMarker => ({ endedAt, uploadId: upload.id });
@@ -272,10 +275,18 @@ export function ended(entry: ClaimedEntry | WaitingEntry | RunningEntry, ending:
 }
 
 /**
- * The entry of an ended upload whose flow is collected again.
+ * The entry of an ended upload whose flow is collected again. Its marker is another one than before: an invocation that
+ * is still publishing the end deletes the old marker.
+ *
  * @param assets those that are still in the results bucket. They are not fetched again.
  */
-export function collectedAgain(entry: TerminalEntry, flow: FlowFacts, assets: readonly StoredAsset[]): RunningEntry {
+export function collectedAgain(
+  entry: TerminalEntry,
+  { id, createdAt }: FlowFacts,
+  assets: readonly StoredAsset[],
+  now: number,
+): RunningEntry {
+  const flow = { id, createdAt, collectedAgainAt: now };
   return { ...factsOf(entry), attempts: 0, state: 'running', flow, assets };
 }
 

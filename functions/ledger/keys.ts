@@ -26,7 +26,7 @@ export const STATE_PREFIX = 'state/';
 
 /** A running flow. The key of its marker holds all of this. */
 export interface RunningMarker {
-  /** When the flow was created, milliseconds since the epoch. */
+  /** When the flow was created, or its results were last asked for again, in milliseconds since the epoch. */
   readonly createdAt: number;
   readonly uploadId: string;
   readonly flowId: string;

@@ -142,7 +142,7 @@ export class Receipts {
 
   /** Puts the receipt at its address, unless the receipt that is there outranks it. Returns the address. */
   async put(receipt: Receipt, signal: AbortSignal): Promise<string> {
-    const key = this.#keyOf(receipt);
+    const key = receiptKey(this.#settings.resultsPrefix, receipt.upload.key);
     let condition: { IfNoneMatch: '*' } | { IfMatch: string } = { IfNoneMatch: '*' };
     for (let tries = 0; tries < TRIES_MAX; tries += 1) {
       try {
@@ -176,10 +176,10 @@ export class Receipts {
     throw new ReceiptContendedError(`${key} was replaced by other writers between ${TRIES_MAX} tries to write it`);
   }
 
-  /** True if the receipt was put already. False also if another upload's receipt is there, which hides it. */
-  async isPublished(receipt: Receipt, signal: AbortSignal): Promise<boolean> {
-    const there = await this.#stored(this.#keyOf(receipt), signal);
-    return there?.uploadId === receipt.upload.id && !isLater(receipt, there);
+  /** True if the receipt of an end was put already. False also if another upload's receipt is there, which hides it. */
+  async isPublished(end: End, signal: AbortSignal): Promise<boolean> {
+    const there = await this.#stored(receiptKey(this.#settings.resultsPrefix, end.upload.key), signal);
+    return there?.uploadId === end.upload.id && !isLater(end, there);
   }
 
   /**
@@ -205,13 +205,11 @@ export class Receipts {
     }
   }
 
-  #keyOf(receipt: Receipt): string {
-    return receiptKey(this.#settings.resultsPrefix, receipt.upload.key);
-  }
-
   /** True if our receipt has the better right to the address than the receipt that is there. */
   async #outranks(mine: Receipt, there: StoredReceipt, signal: AbortSignal): Promise<boolean> {
-    if (there.uploadId === mine.upload.id) return isLater(mine, there);
+    if (there.uploadId === mine.upload.id) {
+      return isLater({ generation: mine.generation, endedAt: Date.parse(mine.endedAt) }, there);
+    }
     const { bucket, key } = mine.upload;
     const isMineInside = isInside(this.#settings, { bucket, key });
     // A receipt without this field is taken to be of the present inbox, which seldom changes.
@@ -252,6 +250,9 @@ function parsedSuccess(text: string): z.infer<typeof successSchema> | undefined 
   }
 }
 
+/** What tells an end of an upload from its other ends. `endedAt` in milliseconds since the epoch. */
+type End = Pick<TerminalEntry, 'generation' | 'endedAt'> & { readonly upload: Pick<Upload, 'id' | 'key'> };
+
 /** A receipt as a HEAD describes it. Times in milliseconds since the epoch. */
 interface StoredReceipt {
   readonly etag: string;
@@ -263,10 +264,10 @@ interface StoredReceipt {
 }
 
 /**
- * True if our receipt is of the later end of the same upload. The higher generation is later. An upload whose entry was
- * lost begins again with generation 1, so within one generation the time of the end decides.
+ * True if ours is the later end of the same upload. The higher generation is later. An upload whose entry was lost
+ * begins again with generation 1, so within one generation the time of the end decides.
  */
-const isLater = (mine: Receipt, there: StoredReceipt): boolean =>
-  mine.generation === there.generation ? Date.parse(mine.endedAt) > there.endedAt : mine.generation > there.generation;
+const isLater = (mine: Omit<End, 'upload'>, there: StoredReceipt): boolean =>
+  mine.generation === there.generation ? mine.endedAt > there.endedAt : mine.generation > there.generation;
 
 const iso = (ms: number): string => new Date(ms).toISOString();

@@ -1,7 +1,7 @@
 import { type Entry, failedMarkerOf, isTerminal, isUntold, runningMarkerOf, waitingMarkerOf } from '../ledger/entry.ts';
 import type { Ledger } from '../ledger/store.ts';
 import { type PublishPorts, publish } from '../publish/publish.ts';
-import { type Receipts, receiptOf } from '../publish/receipts.ts';
+import type { Receipts } from '../publish/receipts.ts';
 
 export interface RepairPorts extends PublishPorts {
   readonly ledger: Ledger;
@@ -14,7 +14,7 @@ type Incomplete = { readonly entry: Entry; readonly lacks: 'all' | 'failed marke
 /** Returns the entry of an upload if its marker or receipt may be missing. */
 export async function incompleteEntry(
   uploadId: string,
-  { ledger, receipts, settings }: RepairPorts,
+  { ledger, receipts }: RepairPorts,
   signal: AbortSignal,
 ): Promise<Incomplete | undefined> {
   const entry = (await ledger.read(uploadId, signal))?.entry;
@@ -22,7 +22,7 @@ export async function incompleteEntry(
   if (!isTerminal(entry)) return { entry, lacks: 'all' };
   const isTold = entry.state === 'failed' && !isUntold(entry);
   // The marker of a flow stays until its receipt is out. Only an upload that ended without a flow may lack the receipt.
-  if (entry.flow === undefined && !(isTold && (await receipts.isPublished(receiptOf(entry, settings), signal)))) {
+  if (entry.flow === undefined && !(isTold && (await receipts.isPublished(entry, signal)))) {
     return { entry, lacks: 'all' };
   }
   const hasMarker = !isTold || (await ledger.hasFailedMarker(failedMarkerOf(entry), signal));

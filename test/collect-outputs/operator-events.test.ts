@@ -140,6 +140,39 @@ describe('collect', () => {
     expect(world.service.flows).toHaveLength(1);
   });
 
+  it('is not forgotten if the end before it is only just being published', async () => {
+    const { world, upload } = await running();
+    const { events } = world.ports;
+    const { send } = events;
+    const [publishing, held] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    events.send = async (event, signal) => {
+      publishing.resolve();
+      await held.promise;
+      return send(event, signal);
+    };
+    const ending = world.tickAfter(2 * MINUTE);
+    await publishing.promise;
+    expect(await world.collect({ collect: [upload] })).toEqual([{ upload, result: 'begun' }]);
+    held.resolve();
+    await ending;
+    await world.tickAfter(2 * MINUTE);
+    expect(await world.entry()).toMatchObject({ state: 'succeeded' });
+    expect(await world.keys(LEDGER, 'running/')).toEqual([]);
+  });
+
+  it('of an old flow has as much time as that of a new one', async () => {
+    const { world, upload } = await running({ settings: { flowAgeMaxSeconds: 3600 } });
+    await world.settle();
+    world.clock.advance(120 * MINUTE);
+    await world.collect({ collect: [upload] });
+    world.service.intercept = (_, { operation }) => (operation === 'getFlow' ? { status: 400 } : undefined);
+    await world.tickAfter(MINUTE);
+    expect(await world.entry()).toMatchObject({ state: 'running' });
+    world.service.intercept = undefined;
+    await world.settle();
+    expect(await world.entry()).toMatchObject({ state: 'succeeded' });
+  });
+
   it('goes on although its invocation died before it put the marker of the flow', async () => {
     const { world, upload } = await running();
     await world.settle();

@@ -223,7 +223,8 @@ describe('an end', () => {
 
   it('becomes a running flow again whose stored assets stay', () => {
     const end = ended({ ...running(claim, flow), attempts: 4 }, { assets: [], failure }, 1);
-    expect(collectedAgain(end, flow, [asset])).toEqual({ ...running(claim, flow), attempts: 0, assets: [asset] });
+    const again = { ...flow, collectedAgainAt: 7 };
+    expect(collectedAgain(end, flow, [asset], 7)).toEqual({ ...running(claim, again), attempts: 0, assets: [asset] });
   });
 
   it('keeps that the flow belongs to another upload too', () => {
