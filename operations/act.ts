@@ -1,10 +1,14 @@
+import pMap from 'p-map';
 import * as z from 'zod/mini';
 import type { Json } from '../functions/base/json.ts';
+import { type Entry, isTerminal, isUntold, runningMarkerOf, type TerminalEntry } from '../functions/ledger/entry.ts';
+import { runningKey } from '../functions/ledger/keys.ts';
+import { Receipts } from '../functions/publish/receipts.ts';
 import { routeFor } from '../functions/uploads/routes.ts';
 import type { Deployment } from './deployment.ts';
 import { type FoundUpload, find } from './find.ts';
 import { type ListQuery, list } from './list.ts';
-import { readEntries } from './listing.ts';
+import { objects, READS_MAX, readEntries } from './listing.ts';
 import { type UploadView, viewOf } from './upload-view.ts';
 import { sleepUntilNext } from './wait.ts';
 
@@ -211,7 +215,7 @@ export async function act(
 }
 
 /**
- * Follows uploads until each has ended, or waits for the operator.
+ * Follows uploads until each has ended and its receipt is out, or it waits for the operator.
  * @param onProgress called at every look.
  * @returns their last state, in the order of the ids. Undefined for an upload without an entry.
  */
@@ -222,14 +226,28 @@ export async function follow(
   onProgress: (seen: readonly (UploadView | undefined)[]) => void = () => {},
 ): Promise<readonly (UploadView | undefined)[]> {
   for (;;) {
-    const entries = await readEntries(ids, deployment, signal);
-    const seen = entries.map(({ entry }) => entry && viewOf(entry, deployment.settings));
+    const entries = (await readEntries(ids, deployment, signal)).map(({ entry }) => entry);
+    const seen = entries.map((entry) => entry && viewOf(entry, deployment.settings));
     onProgress(seen);
-    if (seen.every((view) => view !== undefined && isAtRest(view))) return seen;
+    const areAtRest = await pMap(entries, (entry) => isAtRest(entry, deployment, signal), { concurrency: READS_MAX });
+    if (!areAtRest.includes(false)) return seen;
     await sleepUntilNext(signal);
   }
 }
 
 /** A held upload and one without a valid token go on only when the operator acts. */
-const isAtRest = ({ endedAt, wait }: UploadView): boolean =>
-  endedAt !== undefined || ['held', 'unauthorised', 'misaddressed'].includes(wait?.reason ?? '');
+async function isAtRest(entry: Entry | undefined, deployment: Deployment, signal: AbortSignal): Promise<boolean> {
+  if (entry?.state === 'waiting') return ['held', 'unauthorised', 'misaddressed'].includes(entry.reason);
+  return entry !== undefined && isTerminal(entry) && hasReceipt(entry, deployment, signal);
+}
+
+/** An upload ends a moment before its receipt is put. The receipt of a newer version of the file may stand there. */
+async function hasReceipt(end: TerminalEntry, deployment: Deployment, signal: AbortSignal): Promise<boolean> {
+  if (end.state === 'failed' && !isUntold(end)) return true;
+  const { s3, inbox, settings } = deployment;
+  if (await new Receipts(s3, inbox, settings).isPublished(end, signal)) return true;
+  if (end.flow === undefined) return false;
+  const marker = runningKey(runningMarkerOf(end.upload, end.flow));
+  for await (const _ of objects({ s3, bucket: settings.ledgerBucket, prefix: marker }, signal)) return false;
+  return true;
+}

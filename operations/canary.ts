@@ -1,13 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import { basename } from 'node:path';
-import { headObject } from '../functions/s3/objects.ts';
 import { follow } from './act.ts';
 import type { Outcome } from './checks.ts';
 import type { Deployment } from './deployment.ts';
 import { type FileToPut, put } from './put.ts';
 import { routeOfFile } from './route-file.ts';
-import type { UploadView } from './upload-view.ts';
-import { sleepUntilNext } from './wait.ts';
 
 /** Time for a canary to come to its receipt, in milliseconds. */
 const CANARY_MAX_MS = 30 * 60_000;
@@ -35,7 +32,9 @@ export async function examineCanary(file: CanaryFile, deployment: Deployment, si
   const todo = `See flowdrop status ${key}, and the other findings.`;
   let hasEnded = false;
   try {
-    const [view] = await follow([uploadId], deployment, until);
+    const [view] = await follow([uploadId], deployment, until, ([seen]) => {
+      hasEnded = seen?.endedAt !== undefined;
+    });
     if (view?.failure !== undefined) {
       const what = `The canary ${key} failed: ${view.failure.code}: ${view.failure.message}`;
       return { severity: 'fault', what, todo: view.failure.advice ?? todo };
@@ -43,8 +42,6 @@ export async function examineCanary(file: CanaryFile, deployment: Deployment, si
     if (view?.endedAt === undefined) {
       return { severity: 'fault', what: `The canary ${key} waits: ${view?.wait?.message}`, todo };
     }
-    hasEnded = true;
-    await untilReceipt(view.results, deployment, until);
     return 'good';
   } catch (error) {
     signal.throwIfAborted();
@@ -55,13 +52,4 @@ export async function examineCanary(file: CanaryFile, deployment: Deployment, si
       : `The canary ${key} has not ended within ${seconds} s.`;
     return { severity: 'fault', what, todo };
   }
-}
-
-/** The receipt comes a moment after the end. */
-async function untilReceipt(
-  { bucket, receipt }: UploadView['results'],
-  { s3 }: Deployment,
-  until: AbortSignal,
-): Promise<void> {
-  while ((await headObject(s3, { Bucket: bucket, Key: receipt }, until)) === undefined) await sleepUntilNext(until);
 }

@@ -1,0 +1,53 @@
+import { expect, it } from 'vitest';
+import { ended, running, runningMarkerOf, told } from '../../functions/ledger/entry.ts';
+import { runningKey } from '../../functions/ledger/keys.ts';
+import { Receipts, receiptOf } from '../../functions/publish/receipts.ts';
+import { follow } from '../../operations/act.ts';
+import { World } from '../page/world.ts';
+
+const never = new AbortController().signal;
+const failure = { code: 'rejected', message: 'no' } as const;
+
+/** A ledger with one upload that has just ended, and whose receipt is not out yet. */
+async function justEnded(how: { failure?: typeof failure }) {
+  const world = await World.start();
+  const flow = { id: 'f1', createdAt: world.now };
+  const entry = ended(running(world.claimed('a.png'), flow), how, world.now);
+  const marker = runningKey(runningMarkerOf(entry.upload, flow));
+  await world.put(entry);
+  await world.putObject(marker);
+  return { world, entry, marker };
+}
+
+type Ended = Awaited<ReturnType<typeof justEnded>>;
+
+async function putReceipt({ world, entry }: Ended): Promise<unknown> {
+  const { s3, inbox, settings } = world.deployment;
+  const receipts = new Receipts(s3, inbox, settings);
+  return receipts.put(receiptOf(entry, { ...settings, retry: undefined } as never), never);
+}
+
+it.each<[string, object, (its: Ended) => Promise<unknown>]>([
+  ['a success whose receipt is put', {}, putReceipt],
+  [
+    'a success whose marker is gone, as a newer version has the receipt',
+    {},
+    ({ world, marker }) => world.remove(marker),
+  ],
+  ['a failure whose receipt is put', { failure }, putReceipt],
+  [
+    'a failure that was told, as a newer version has the receipt',
+    { failure },
+    ({ world, entry }) => world.put(entry.state === 'failed' ? told(entry) : entry),
+  ],
+])('%s is followed until then, and not only until its end', async (_, how, publish) => {
+  const its = await justEnded(how);
+  const { deployment } = its.world;
+  let looks = 0;
+  const [view] = await follow([its.entry.upload.id], deployment, never, () => {
+    looks += 1;
+    if (looks === 2) void publish(its);
+  });
+  expect(looks).toBeGreaterThan(1);
+  expect(view).toMatchObject({ state: its.entry.state, endedAt: expect.any(String) });
+});
