@@ -65,9 +65,12 @@ describe('a paused pipeline', () => {
   });
 
   it('collects the flows that run', async () => {
-    const operated = await Operated.forTest({ standIn: { flowMs: 1_500 } });
+    let aheadMs = 0;
+    const clock = { now: () => Date.now() + aheadMs };
+    const operated = await Operated.forTest({ standIn: { flowMs: HOUR_MS, clock } });
     await operated.put('running.png', 'running');
     await operated.run('pause');
+    aheadMs = HOUR_MS;
     await operated.becomes('running.png', 'succeeded');
   });
 

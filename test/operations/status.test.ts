@@ -69,6 +69,7 @@ describe('status', () => {
   });
 
   it('tells why a file waits, and until when', async () => {
+    await operated.becomes('slow/later.png', 'waiting');
     const { output } = await operated.run('status', 'slow/later.png');
     expect(output).toMatch(/waits until 20\d\d-.* UTC {2}\(in \d+ (s|min)\): unauthorised\n/);
     expect(output).toContain('401');
@@ -143,6 +144,7 @@ describe('list', () => {
   });
 
   it('shows what waits, and what is held', async () => {
+    await operated.becomes('slow/later.png', 'waiting');
     expect((await operated.run('list', '--waiting')).output).toMatch(
       /slow\/later\.png +pictures .*unauthorised, until/,
     );

@@ -85,17 +85,17 @@ export class Operated implements AsyncDisposable {
     await this.pipeline.s3.send(new PutObjectCommand({ Bucket: INBOX_BUCKET, Key: key, Body, ...more }));
   }
 
-  /** Waits until an upload is in a state. If that is its end, also until its receipt and its marker are out. */
+  /** Waits until an upload is in a state, and its marker and its receipt are out, which come a moment later. */
   becomes(key: string, state: UploadStatus['state']): Promise<UploadStatus> {
     return vi.waitFor(async () => {
       const found = await status(key, this.deployment, signal);
-      if (found.kind === 'upload' && found.state === state && (await this.#isPublished(found))) return found;
+      if (found.kind === 'upload' && found.state === state && (await this.#isComplete(found))) return found;
       throw new Error(`${key} is no ${state} upload yet: ${JSON.stringify(found)}`);
     }, PATIENCE);
   }
 
-  async #isPublished({ id, key, state }: UploadStatus): Promise<boolean> {
-    if (state === 'failed') {
+  async #isComplete({ id, key, state }: UploadStatus): Promise<boolean> {
+    if (state === 'waiting' || state === 'running' || state === 'failed') {
       const { uploads } = await list({ state }, this.deployment, signal);
       return uploads.some((upload) => upload.id === id);
     }
@@ -176,7 +176,10 @@ interface Around {
 
 export async function runFlowdrop(words: readonly string[], around: Around): Promise<Ran> {
   const { printed, ended, modes } = startFlowdrop(words, around);
-  return { code: await ended, ...printed, modes };
+  const code = await ended;
+  // What takes longer than two seconds says how far it is.
+  const errors = printed.errors.replaceAll(/^.* \.\.\.\n/gm, '');
+  return { code, output: printed.output, errors, modes };
 }
 
 /** Starts a command in this process. What it has printed so far can be read while it runs. */

@@ -24,6 +24,14 @@ const open = async (pace: Partial<FeedPace> = {}, options: Parameters<typeof ser
 const list = async (visitor: Visitor, query = ''): Promise<UploadsPage> =>
   (await visitor.ask(`/api/uploads${query}`)).json;
 
+/** Waits until the server has not looked for a time in which it would have looked often. */
+const looksEnd = (): Promise<void> =>
+  vi.waitFor(async () => {
+    const { lists } = world;
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    expect(world.lists).toBe(lists);
+  }, PATIENCE);
+
 /** Waits until a page hears of something. */
 const hears = (listener: Listener, data: object, name = 'upload'): Promise<void> =>
   vi.waitFor(() => {
@@ -232,10 +240,7 @@ describe('the events', () => {
     const listener = visitor.listen();
     await vi.waitFor(() => expect(world.lists).toBeGreaterThan(20), PATIENCE);
     listener.close();
-    await new Promise((resolve) => setTimeout(resolve, 300));
-    const { lists } = world;
-    await new Promise((resolve) => setTimeout(resolve, 300));
-    expect(world.lists).toBe(lists);
+    await looksEnd();
   });
 
   it('lose none over a reconnect', async () => {
@@ -305,10 +310,7 @@ describe('the events', () => {
     visitor.listen();
     await vi.waitFor(() => expect(world.lists).toBeGreaterThan(3), PATIENCE);
     await served.close();
-    await new Promise((resolve) => setTimeout(resolve, 300)); // What was sent before arrives.
-    const { lists } = world;
-    await new Promise((resolve) => setTimeout(resolve, 200));
-    expect(world.lists).toBe(lists);
+    await looksEnd();
   });
 });
 

@@ -36,6 +36,7 @@ describe('watching the inbox', () => {
     const inbox = new InboxFolder(dir, { now: () => now });
     const target = (key: string) => ({ s3: s3.client, bucket: VERSIONED, key, signal });
     const dead = new Promise<never>(() => {});
+    let upload: Promise<unknown> = Promise.resolve();
     const watch = new InboxWatch({
       inbox,
       known: await KnownFiles.load(knownPath),
@@ -45,7 +46,9 @@ describe('watching the inbox', () => {
         await hooks.beforeUpload();
         if (killedAt === 'before-upload') return dead;
         if (hooks.error) throw hooks.error;
-        const { content } = await uploadFile(file, target(file.key));
+        const uploading = uploadFile(file, target(file.key));
+        upload = Promise.allSettled([uploading]);
+        const { content } = await uploading;
         if (killedAt === 'after-upload') return dead;
         return { content, delivered: new Promise<void>((resolve) => ends.push(resolve)) };
       },
@@ -60,7 +63,7 @@ describe('watching the inbox', () => {
         now += 400;
         await watch.poll();
         if (killedAt === 'never') await watch.idle();
-        else await new Promise((resolve) => setTimeout(resolve, 50));
+        else await new Promise((resolve) => setTimeout(resolve, 50)).then(() => upload);
       }
     };
     const end = async (n: number) => {

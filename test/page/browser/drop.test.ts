@@ -96,7 +96,7 @@ describeInBrowser('dropping files on the page', anyPipeline, (shown) => {
   it('shows how much of a large file is sent, and can stop it', async () => {
     await using visit = await shown.open();
     const { page } = visit;
-    await visit.throttle(1_000_000);
+    await visit.throttle(100_000);
     await page
       .locator('input[type=file]')
       .first()
