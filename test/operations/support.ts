@@ -6,21 +6,14 @@ import { PutObjectCommand } from '@aws-sdk/client-s3';
 import { onTestFinished, vi } from 'vitest';
 import { flowdropProgram } from '../../command-line/flowdrop/program.ts';
 import { failed } from '../../command-line/flowdrop/run.ts';
-import { receiptKey, UPLOAD_METADATA } from '../../functions/results/results-keys.ts';
-import { headObject } from '../../functions/s3/objects.ts';
 import { listenOnLoopback } from '../../local/loopback.ts';
-import {
-  INBOX_BUCKET,
-  type Pipeline,
-  type PipelineOptions,
-  RESULTS_BUCKET,
-  startPipeline,
-} from '../../local/pipeline.ts';
+import { INBOX_BUCKET, type Pipeline, type PipelineOptions, startPipeline } from '../../local/pipeline.ts';
 import { writeRunFile } from '../../local/start/run-file.ts';
 import type { Checked } from '../../operations/checks.ts';
 import { connectLocal, connectStack, type Deployment } from '../../operations/deployment.ts';
 import { doctor } from '../../operations/doctor.ts';
 import { list } from '../../operations/list.ts';
+import { runningMarkers } from '../../operations/listing.ts';
 import type { UploadStatus } from '../../operations/status.ts';
 import { status } from '../../operations/status.ts';
 import { bundles } from '../support/bundles.ts';
@@ -85,7 +78,7 @@ export class Operated implements AsyncDisposable {
     await this.pipeline.s3.send(new PutObjectCommand({ Bucket: INBOX_BUCKET, Key: key, Body, ...more }));
   }
 
-  /** Waits until an upload is in a state, and its marker and its receipt are out, which come a moment later. */
+  /** Waits until an upload is in a state, and until its marker and its receipt are as that state has them. */
   becomes(key: string, state: UploadStatus['state']): Promise<UploadStatus> {
     return vi.waitFor(async () => {
       const found = await status(key, this.deployment, signal);
@@ -94,15 +87,14 @@ export class Operated implements AsyncDisposable {
     }, PATIENCE);
   }
 
-  async #isComplete({ id, key, state }: UploadStatus): Promise<boolean> {
+  async #isComplete({ id, state }: UploadStatus): Promise<boolean> {
     if (state === 'waiting' || state === 'running' || state === 'failed') {
       const { uploads } = await list({ state }, this.deployment, signal);
       return uploads.some((upload) => upload.id === id);
     }
-    if (state !== 'succeeded') return true;
-    const receipt = { Bucket: RESULTS_BUCKET, Key: receiptKey('', key) };
-    const head = await headObject(this.pipeline.s3, receipt, signal);
-    return head?.Metadata?.[UPLOAD_METADATA] === id;
+    // The marker of a flow is deleted last, after the receipt was put.
+    for await (const { uploadId } of runningMarkers(this.deployment, signal)) if (uploadId === id) return false;
+    return true;
   }
 
   /** Uploads a file and waits until it is in a state. */
