@@ -225,20 +225,30 @@ export async function follow(
   signal: AbortSignal,
   onProgress: (seen: readonly (UploadView | undefined)[]) => void = () => {},
 ): Promise<readonly (UploadView | undefined)[]> {
+  const published = new Set<string>();
+  /** True once the receipt of an end is out. It is not looked for again then. */
+  const isPublished = async (end: TerminalEntry): Promise<boolean> => {
+    const name = `${end.upload.id} ${end.endedAt}`;
+    if (!published.has(name) && (await hasReceipt(end, deployment, signal))) published.add(name);
+    return published.has(name);
+  };
   for (;;) {
     const entries = (await readEntries(ids, deployment, signal)).map(({ entry }) => entry);
     const seen = entries.map((entry) => entry && viewOf(entry, deployment.settings));
     onProgress(seen);
-    const areAtRest = await pMap(entries, (entry) => isAtRest(entry, deployment, signal), { concurrency: READS_MAX });
+    const areAtRest = await pMap(entries, (entry) => isAtRest(entry, isPublished), { concurrency: READS_MAX });
     if (!areAtRest.includes(false)) return seen;
     await sleepUntilNext(signal);
   }
 }
 
 /** A held upload and one without a valid token go on only when the operator acts. */
-async function isAtRest(entry: Entry | undefined, deployment: Deployment, signal: AbortSignal): Promise<boolean> {
+async function isAtRest(
+  entry: Entry | undefined,
+  isPublished: (end: TerminalEntry) => Promise<boolean>,
+): Promise<boolean> {
   if (entry?.state === 'waiting') return ['held', 'unauthorised', 'misaddressed'].includes(entry.reason);
-  return entry !== undefined && isTerminal(entry) && hasReceipt(entry, deployment, signal);
+  return entry !== undefined && isTerminal(entry) && isPublished(entry);
 }
 
 /** An upload ends a moment before its receipt is put. The receipt of a newer version of the file may stand there. */

@@ -160,17 +160,34 @@ describe('collect', () => {
     expect(await world.keys(LEDGER, 'running/')).toEqual([]);
   });
 
-  it('of an old flow has as much time as that of a new one', async () => {
+  it('leaves one marker, although the end before it was not published', async () => {
+    const { world, upload } = await running();
+    const { events } = world.ports;
+    const { send } = events;
+    events.send = () => Promise.reject(new Error('killed'));
+    await world.tickAfter(2 * MINUTE).catch(() => {});
+    expect(await world.entry()).toMatchObject({ state: 'succeeded' });
+    events.send = send;
+    expect(await world.collect({ collect: [upload] })).toEqual([{ upload, result: 'begun' }]);
+    expect(await world.keys(LEDGER, 'running/')).toHaveLength(1);
+  });
+
+  it.each([
+    ['flow', 'getFlow', 400],
+    ['asset', 'getAsset', 503],
+  ])('of an old flow has as much time as that of a new one, if the %s is refused', async (_, refused, status) => {
     const { world, upload } = await running({ settings: { flowAgeMaxSeconds: 3600 } });
     await world.settle();
-    world.clock.advance(120 * MINUTE);
+    const [asset = ''] = (await world.receipt('a.png')).assets.map(({ key }) => key);
+    await world.remove(asset, RESULTS);
+    world.clock.advance(180 * MINUTE);
     await world.collect({ collect: [upload] });
-    world.service.intercept = (_, { operation }) => (operation === 'getFlow' ? { status: 400 } : undefined);
+    world.service.intercept = (_, { operation }) => (operation === refused ? { status } : undefined);
     await world.tickAfter(MINUTE);
     expect(await world.entry()).toMatchObject({ state: 'running' });
     world.service.intercept = undefined;
     await world.settle();
-    expect(await world.entry()).toMatchObject({ state: 'succeeded' });
+    expect((await world.object(RESULTS, asset)).bytes.toString()).toBe('content');
   });
 
   it('goes on although its invocation died before it put the marker of the flow', async () => {
