@@ -20,7 +20,8 @@ export default defineConfig({
   test: {
     // Vitest would leave one processor idle. On a machine with two, that is half of them.
     maxWorkers: availableParallelism(),
-    // Machines that run this are shared and slow at times: a hung test should fail, a slow one should not.
+    // Machines that run this are shared and slow at times: a hung test should fail, a slow one should not. This is twice
+    // the longest wait, so that the message of the wait is seen first.
     testTimeout: 120_000,
     hookTimeout: 120_000,
     expect: { poll: PATIENCE },

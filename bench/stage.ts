@@ -191,7 +191,7 @@ export class Stage {
         id: flowId,
         createdAt: now,
       });
-      const marker = runningKey({ createdAt: now, uploadId: upload.id, flowId });
+      const marker = runningKey({ ageFrom: now, uploadId: upload.id, flowId });
       const ours = [
         { bucket: BUCKETS.ledger, key: entryKey(upload.id), body: JSON.stringify({ ...entry, nonce: '' }) },
         { bucket: BUCKETS.ledger, key: marker, body: '' },

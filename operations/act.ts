@@ -2,13 +2,12 @@ import pMap from 'p-map';
 import * as z from 'zod/mini';
 import type { Json } from '../functions/base/json.ts';
 import { type Entry, isTerminal, isUntold, runningMarkerOf, type TerminalEntry } from '../functions/ledger/entry.ts';
-import { runningKey } from '../functions/ledger/keys.ts';
 import { Receipts } from '../functions/publish/receipts.ts';
 import { routeFor } from '../functions/uploads/routes.ts';
 import type { Deployment } from './deployment.ts';
 import { type FoundUpload, find } from './find.ts';
 import { type ListQuery, list } from './list.ts';
-import { objects, READS_MAX, readEntries } from './listing.ts';
+import { READS_MAX, readEntries } from './listing.ts';
 import { type UploadView, viewOf } from './upload-view.ts';
 import { sleepUntilNext } from './wait.ts';
 
@@ -215,7 +214,7 @@ export async function act(
 }
 
 /**
- * Follows uploads until each has ended and its receipt is out, or it waits for the operator.
+ * Follows uploads until each one waits for the operator, or has ended with its receipt out.
  * @param onProgress called at every look.
  * @returns their last state, in the order of the ids. Undefined for an upload without an entry.
  */
@@ -225,39 +224,52 @@ export async function follow(
   signal: AbortSignal,
   onProgress: (seen: readonly (UploadView | undefined)[]) => void = () => {},
 ): Promise<readonly (UploadView | undefined)[]> {
-  const published = new Set<string>();
-  /** True once the receipt of an end is out. It is not looked for again then. */
-  const isPublished = async (end: TerminalEntry): Promise<boolean> => {
-    const name = `${end.upload.id} ${end.endedAt}`;
-    if (!published.has(name) && (await hasReceipt(end, deployment, signal))) published.add(name);
-    return published.has(name);
+  const ends = new PublishedEnds(deployment);
+  const isAtRest = async (entry: Entry | undefined): Promise<boolean> => {
+    if (entry === undefined) return false;
+    return isTerminal(entry) ? ends.has(entry, signal) : needsOperator(entry);
   };
   for (;;) {
     const entries = (await readEntries(ids, deployment, signal)).map(({ entry }) => entry);
     const seen = entries.map((entry) => entry && viewOf(entry, deployment.settings));
     onProgress(seen);
-    const areAtRest = await pMap(entries, (entry) => isAtRest(entry, isPublished), { concurrency: READS_MAX });
+    const areAtRest = await pMap(entries, isAtRest, { concurrency: READS_MAX });
     if (!areAtRest.includes(false)) return seen;
     await sleepUntilNext(signal);
   }
 }
 
 /** A held upload and one without a valid token go on only when the operator acts. */
-async function isAtRest(
-  entry: Entry | undefined,
-  isPublished: (end: TerminalEntry) => Promise<boolean>,
-): Promise<boolean> {
-  if (entry?.state === 'waiting') return ['held', 'unauthorised', 'misaddressed'].includes(entry.reason);
-  return entry !== undefined && isTerminal(entry) && isPublished(entry);
-}
+const needsOperator = (entry: Entry): boolean =>
+  entry.state === 'waiting' && ['held', 'unauthorised', 'misaddressed'].includes(entry.reason);
 
-/** An upload ends a moment before its receipt is put. The receipt of a newer version of the file may stand there. */
-async function hasReceipt(end: TerminalEntry, deployment: Deployment, signal: AbortSignal): Promise<boolean> {
-  if (end.state === 'failed' && !isUntold(end)) return true;
-  const { s3, inbox, settings } = deployment;
-  if (await new Receipts(s3, inbox, settings).isPublished(end, signal)) return true;
-  if (end.flow === undefined) return false;
-  const marker = runningKey(runningMarkerOf(end.upload, end.flow));
-  for await (const _ of objects({ s3, bucket: settings.ledgerBucket, prefix: marker }, signal)) return false;
-  return true;
+/** Ends that were published. An upload ends a moment before its receipt is put. */
+class PublishedEnds {
+  /** They are not looked for again. */
+  readonly #known = new Set<string>();
+  readonly #ledger: Deployment['ledger'];
+  readonly #receipts: Receipts;
+
+  constructor({ s3, inbox, settings, ledger }: Deployment) {
+    this.#ledger = ledger;
+    this.#receipts = new Receipts(s3, inbox, settings);
+  }
+
+  async has(end: TerminalEntry, signal: AbortSignal): Promise<boolean> {
+    const key = `${end.upload.id} ${end.generation} ${end.endedAt}`;
+    if (!this.#known.has(key) && (await this.#isPublished(end, signal))) this.#known.add(key);
+    return this.#known.has(key);
+  }
+
+  /**
+   * The receipt of a newer version of the file may hide that of an end. Then a failure is known to be published by its
+   * entry, and a success by the absence of its running marker.
+   */
+  async #isPublished(end: TerminalEntry, signal: AbortSignal): Promise<boolean> {
+    if (end.state === 'failed' && !isUntold(end)) return true;
+    if (await this.#receipts.isPublished(end, signal)) return true;
+    return (
+      end.flow !== undefined && !(await this.#ledger.hasRunningMarker(runningMarkerOf(end.upload, end.flow), signal))
+    );
+  }
 }

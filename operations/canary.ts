@@ -5,6 +5,7 @@ import type { Outcome } from './checks.ts';
 import type { Deployment } from './deployment.ts';
 import { type FileToPut, put } from './put.ts';
 import { routeOfFile } from './route-file.ts';
+import type { UploadView } from './upload-view.ts';
 
 /** Time for a canary to come to its receipt, in milliseconds. */
 const CANARY_MAX_MS = 30 * 60_000;
@@ -23,33 +24,36 @@ export function canaryOf(path: string, deployment: Deployment): CanaryFile | und
   return deployment.areRoutesKnown ? files.find((file) => routeOfFile(file, deployment) !== undefined) : files[0];
 }
 
-/** Puts the file, waits for its end, and looks for its receipt. Its flow is paid for. */
+/** Puts the file and follows it to its receipt. Its flow is paid for. */
 export async function examineCanary(file: CanaryFile, deployment: Deployment, signal: AbortSignal): Promise<Outcome> {
   const { withinMs = CANARY_MAX_MS } = file;
   const { key, uploadId } = await put(file, {}, deployment, { signal });
   const limit = AbortSignal.timeout(withinMs);
   const until = AbortSignal.any([signal, limit]);
   const todo = `See flowdrop status ${key}, and the other findings.`;
-  let hasEnded = false;
+  let view: UploadView | undefined;
   try {
-    const [view] = await follow([uploadId], deployment, until, ([seen]) => {
-      hasEnded = seen?.endedAt !== undefined;
+    await follow([uploadId], deployment, until, ([seen]) => {
+      view = seen;
     });
-    if (view?.failure !== undefined) {
-      const what = `The canary ${key} failed: ${view.failure.code}: ${view.failure.message}`;
-      return { severity: 'fault', what, todo: view.failure.advice ?? todo };
-    }
-    if (view?.endedAt === undefined) {
-      return { severity: 'fault', what: `The canary ${key} waits: ${view?.wait?.message}`, todo };
-    }
-    return 'good';
   } catch (error) {
     signal.throwIfAborted();
     if (!limit.aborted) throw error;
     const seconds = Math.round(withinMs / 1_000);
-    const what = hasEnded
-      ? `The canary ${key} ended, and its receipt did not come within ${seconds} s.`
-      : `The canary ${key} has not ended within ${seconds} s.`;
-    return { severity: 'fault', what, todo };
+    if (view?.endedAt === undefined) {
+      return { severity: 'fault', what: `The canary ${key} has not ended within ${seconds} s.`, todo };
+    }
+    if (view.failure === undefined) {
+      const what = `The canary ${key} ended, and its receipt did not come within ${seconds} s.`;
+      return { severity: 'fault', what, todo };
+    }
   }
+  if (view?.failure !== undefined) {
+    const what = `The canary ${key} failed: ${view.failure.code}: ${view.failure.message}`;
+    return { severity: 'fault', what, todo: view.failure.advice ?? todo };
+  }
+  if (view?.endedAt === undefined) {
+    return { severity: 'fault', what: `The canary ${key} waits: ${view?.wait?.message}`, todo };
+  }
+  return 'good';
 }

@@ -111,8 +111,8 @@ export class LedgerWindow {
   async #marked(signal: AbortSignal): Promise<ReadonlyMap<string, string>> {
     const marked = new Map<string, string>();
     const add = (id: string, mark: string) => marked.set(id, `${marked.get(id) ?? ''} ${mark}`);
-    for await (const { uploadId, createdAt } of runningMarkers(this.#deployment, signal)) {
-      add(uploadId, `running ${createdAt}`);
+    for await (const { uploadId, ageFrom } of runningMarkers(this.#deployment, signal)) {
+      add(uploadId, `running ${ageFrom}`);
     }
     for await (const { uploadId, notBefore } of waitingMarkers(this.#deployment, signal)) {
       add(uploadId, `waiting ${notBefore}`);

@@ -99,8 +99,8 @@ async function markedUploads(
       for await (const { uploadId, endedAt } of failedMarkers(deployment, since, signal)) add({ uploadId, endedAt });
       break;
     case 'running':
-      for await (const { uploadId, createdAt } of runningMarkers(deployment, signal)) {
-        if (createdAt >= since) add({ uploadId });
+      for await (const { uploadId, ageFrom } of runningMarkers(deployment, signal)) {
+        if (ageFrom >= since) add({ uploadId });
       }
       break;
     case 'waiting':

@@ -188,8 +188,8 @@ function reasonOf(entry: Entry | undefined): string | undefined {
 async function runningStatus(deployment: Deployment, signal: AbortSignal): Promise<PipelineStatus['running']> {
   let count = 0;
   let oldest: number | undefined;
-  for await (const { createdAt } of runningMarkers(deployment, signal)) {
-    oldest ??= createdAt;
+  for await (const { ageFrom } of runningMarkers(deployment, signal)) {
+    oldest ??= ageFrom;
     count += 1;
   }
   return { count, oldestCreatedAt: isoOf(oldest) };

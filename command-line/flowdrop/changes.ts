@@ -61,7 +61,7 @@ function addRetry(add: Add): void {
     .option('--code <code>', 'with --failed: only with this code')
     .option('--route <name>', 'with --failed: only of this route')
     .option('--parameters <json>', 'other parameters for this retry of failed files, where the route allows it', json)
-    .option('--wait', 'wait until they have ended')
+    .option('--wait', 'wait until they have ended and their receipts are out')
     .option(...YES)
     .addHelpText('after', example('retry photos/robot.png --yes', 'retry --failed --since 2h --yes'));
   add<RetryOptions>(command, async (run, keys, options) => {
@@ -87,7 +87,7 @@ function addCollect(add: Add): void {
   const command = new Command('collect')
     .description('fetches the results of ended flows again, without paying for new ones')
     .argument('<keys...>', 'keys of files, beginnings of keys, or upload ids')
-    .option('--wait', 'wait until they have ended')
+    .option('--wait', 'wait until they have ended and their receipts are out')
     .addHelpText('after', example('collect photos/robot.png --wait'));
   add<RetryOptions>(command, async (run, words, options) => {
     return actOn(run, await planned(run, { action: 'collect' }, { words }), options);
@@ -160,7 +160,7 @@ async function notePause({ console, deployment, signal }: Run): Promise<void> {
   console.note('New flows are paused, so files wait in the queue. To start them, run flowdrop resume.');
 }
 
-/** Waits for the ends of uploads, by their ids. */
+/** Waits until uploads have ended and their receipts are out, or they wait for the operator. */
 function followed({ console, deployment, signal }: Run, ids: readonly string[]): Promise<Ends> {
   let ended = 0;
   return console.during(
@@ -184,7 +184,7 @@ function addPut(add: Add): void {
   const command = new Command('put')
     .description('uploads files, or the files in folders')
     .argument('<paths...>', 'files and folders of this machine')
-    .option('--wait', 'wait until they have ended')
+    .option('--wait', 'wait until they have ended and their receipts are out')
     .option('--template <name>', 'another template, where the route allows it')
     .option('--parameters <json>', 'other parameters, where the route allows it', (text) => JSON.stringify(json(text)))
     .option(...YES)

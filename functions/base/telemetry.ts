@@ -10,16 +10,15 @@ export interface Log {
   with(fields: LogFields): Log;
 }
 
+type Level = Exclude<keyof Log, 'with'>;
+
 /**
- * A log that hands on each line with all the fields that it carries.
+ * Returns a log that passes each line to `write`, with the fields of the log and those of the line.
  *
- * @param bound fields of every line.
+ * @param bound the fields of the log.
  */
-export function logTo(
-  write: (level: 'debug' | 'info' | 'warn' | 'error', message: string, fields: LogFields) => void,
-  bound: LogFields = {},
-): Log {
-  const line = (level: Parameters<typeof write>[0]) => (message: string, fields?: LogFields) =>
+export function logTo(write: (level: Level, message: string, fields: LogFields) => void, bound: LogFields = {}): Log {
+  const line = (level: Level) => (message: string, fields?: LogFields) =>
     write(level, message, { ...bound, ...fields });
   return {
     debug: line('debug'),

@@ -46,9 +46,9 @@ async function beginAgain(upload: string, ports: CollectPorts, signal: AbortSign
   const again = collectedAgain(entry, entry.flow, assets, ports.clock.now());
   const written = await replaceMarked(stored, again, ports, signal);
   if (!written.won) return { upload, result: 'under way' };
-  await ledger.putRunningMarker(runningMarkerOf(again.upload, again.flow), signal);
-  // The old marker is there if the end was not published. The flow would be collected for it as well.
+  // If the end was never published, the old marker is still there. The ticks would poll the flow for both.
   await ledger.deleteRunningMarker(runningMarkerOf(entry.upload, entry.flow), signal);
+  await ledger.putRunningMarker(runningMarkerOf(again.upload, again.flow), signal);
   if (entry.state === 'failed') await ledger.deleteFailedMarker(failedMarkerOf(entry), signal);
   return { upload, result: 'begun' };
 }

@@ -164,12 +164,12 @@ export class FlowCollector {
   }
 
   /** Returns true if a flow has passed the maximum age of a running flow. */
-  isTooOld({ createdAt }: RunningMarker): boolean {
-    return this.#ports.clock.now() - createdAt > this.#ports.settings.flowAgeMaxSeconds * 1000;
+  isTooOld({ ageFrom }: RunningMarker): boolean {
+    return this.#ports.clock.now() - ageFrom > this.#ports.settings.flowAgeMaxSeconds * 1000;
   }
 
-  #isTwiceTooOld({ createdAt }: RunningMarker): boolean {
-    return this.#ports.clock.now() - createdAt > 2 * this.#ports.settings.flowAgeMaxSeconds * 1000;
+  #isTwiceTooOld({ ageFrom }: RunningMarker): boolean {
+    return this.#ports.clock.now() - ageFrom > 2 * this.#ports.settings.flowAgeMaxSeconds * 1000;
   }
 
   /**

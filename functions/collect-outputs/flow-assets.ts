@@ -4,8 +4,8 @@ import { encodedId } from '../base/key-segment.ts';
 import { AssetTooLargeError, FlowServiceError, UnavailableError } from '../flow-service/errors.ts';
 import type { Output } from '../flow-service/types.ts';
 import {
+  ageFrom,
   attemptsAfter,
-  collectedSince,
   collectedSoFar,
   type Ending,
   type FailedOutput,
@@ -186,7 +186,7 @@ export class FlowAssets {
    */
   #isAbandoned({ flow }: RunningEntry, assetId: string): boolean {
     const { clock, settings } = this.#ports;
-    const ageMs = clock.now() - collectedSince(flow);
+    const ageMs = clock.now() - ageFrom(flow);
     const ageMaxMs = settings.flowAgeMaxSeconds * 1000;
     if (ageMs <= ageMaxMs) return false;
     const asset = `${encodedId(flow.id)}/${encodedId(assetId)}`;

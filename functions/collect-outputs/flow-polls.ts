@@ -43,7 +43,7 @@ export class FlowPolls {
   #unfinishedRound: UnfinishedRound | undefined;
   /** Flows of this collector that were running at the beginning of the last round, and polls of the whole tick. */
   readonly counts = { running: 0, polled: 0 };
-  /** When this collector's newest running flow was created, milliseconds since the epoch. 0 if none is running. */
+  /** The time from which the youngest running flow of this collector ages, in ms since the epoch. 0 if none is running. */
   newestAt = 0;
 
   constructor(remembered: CollectorState, ports: CollectFlowPorts, parts: FlowPollsParts) {
@@ -100,7 +100,7 @@ export class FlowPolls {
     confirmations.retain(new Set(uploadIds));
     this.#listed.retain(markers.flowIds);
     this.counts.running = uploadIds.length;
-    this.newestAt = ours.reduce((latest, { createdAt }) => Math.max(latest, createdAt), 0);
+    this.newestAt = ours.reduce((latest, { ageFrom }) => Math.max(latest, ageFrom), 0);
     return markers;
   }
 
@@ -128,7 +128,7 @@ export class FlowPolls {
       (marker) =>
         !storing.hasEnded(marker) &&
         runningKey(marker) > round.after &&
-        isDue(marker.createdAt, this.#lastCompletedAt, now, intervalMs),
+        isDue(marker.ageFrom, this.#lastCompletedAt, now, intervalMs),
     );
     const isWhole = await this.#pollAll(due, round, overdue);
     if (isWhole && !health.isUnanswered) {

@@ -24,13 +24,13 @@ const POLL_GAP_MAX_MS = 15 * 60_000;
  * All times are in milliseconds since the epoch. `lastCompletedAt` is undefined if no round has been completed yet.
  */
 export function isDue(
-  createdAt: number,
+  ageFrom: number,
   lastCompletedAt: number | undefined,
   now: number,
   pollIntervalMs: number,
 ): boolean {
-  if (lastCompletedAt === undefined || lastCompletedAt < createdAt) return true;
-  return gridIndex(now - createdAt, pollIntervalMs) > gridIndex(lastCompletedAt - createdAt, pollIntervalMs);
+  if (lastCompletedAt === undefined || lastCompletedAt < ageFrom) return true;
+  return gridIndex(now - ageFrom, pollIntervalMs) > gridIndex(lastCompletedAt - ageFrom, pollIntervalMs);
 }
 
 /** Returns how many points of its grid a flow of this age has passed. */
@@ -47,5 +47,5 @@ export function gridIndex(ageMs: number, pollIntervalMs: number): number {
 }
 
 /** Returns true if a flow is so young that it is polled more often than every poll interval. */
-export const isEarly = (createdAt: number, now: number, pollIntervalMs: number): boolean =>
-  now - createdAt < EARLY_INTERVALS * pollIntervalMs;
+export const isEarly = (ageFrom: number, now: number, pollIntervalMs: number): boolean =>
+  now - ageFrom < EARLY_INTERVALS * pollIntervalMs;

@@ -3,7 +3,7 @@ import { type RunningMarker, runningKey } from '../ledger/keys.ts';
 import type { Ledger } from '../ledger/store.ts';
 
 export interface RunningMarkers {
-  /** This collector's markers by their keys, oldest flow first, without those that share a flow. */
+  /** This collector's markers by their keys, the greatest age first, without those that share a flow. */
   readonly ours: ReadonlyMap<string, RunningMarker>;
   /** This collector's markers whose flow belongs to another upload as well. */
   readonly shared: readonly RunningMarker[];
@@ -24,9 +24,9 @@ export async function listRunningMarkers(
   let count = 0;
   let oldest = now;
   for await (const marker of ledger.runningMarkers(signal)) {
-    const { flowId, uploadId, createdAt } = marker;
+    const { flowId, uploadId, ageFrom } = marker;
     count += 1;
-    oldest = Math.min(oldest, createdAt);
+    oldest = Math.min(oldest, ageFrom);
     if ((uploadOf.get(flowId) ?? uploadId) !== uploadId) sharedFlowIds.add(flowId);
     uploadOf.set(flowId, uploadId);
     if (isOurs(uploadId)) ours.set(runningKey(marker), marker);

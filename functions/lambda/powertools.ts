@@ -11,7 +11,7 @@ const UNITS: Partial<Record<MetricName, (typeof MetricUnit)[keyof typeof MetricU
   SecondsToResult: MetricUnit.Seconds,
 };
 
-/** The telemetry of a function: Powertools behind our two ports, its log and its metrics. */
+/** The telemetry of a function: its log and its metrics, both through Powertools. */
 export function powertools(pipeline: string): { logger: Logger; metrics: Metrics; telemetry: Telemetry } {
   const logger = new Logger({ serviceName: pipeline });
   const metrics = new Metrics({ namespace: METRICS_NAMESPACE, serviceName: pipeline });
@@ -19,7 +19,7 @@ export function powertools(pipeline: string): { logger: Logger; metrics: Metrics
     logger,
     metrics,
     telemetry: {
-      // A child logger of Powertools would cost as much as half a request to S3, so the fields are joined here.
+      // `logTo` joins the fields. A child logger of Powertools would take as long as half a request to S3.
       log: logTo((level, message, fields) => logger[level](message, fields)),
       metrics: {
         add: (metric, value = 1) => metrics.addMetric(metric, UNITS[metric] ?? MetricUnit.Count, value),

@@ -78,13 +78,16 @@ export function waitingMarkerOf(entry: Entry): WaitingMarker | undefined {
 
 /** The marker of an upload whose flow was made. */
 export const runningMarkerOf = (upload: Pick<Upload, 'id'>, flow: FlowFacts): RunningMarker => ({
-  createdAt: collectedSince(flow),
+  ageFrom: ageFrom(flow),
   uploadId: upload.id,
   flowId: flow.id,
 });
 
-/** Since when the results of a flow are waited for, in milliseconds since the epoch. Its age is counted from then. */
-export const collectedSince = ({ createdAt, collectedAgainAt = createdAt }: FlowFacts): number => collectedAgainAt;
+/**
+ * The time from which the age of a flow counts, in milliseconds since the epoch: its creation, or the last request to
+ * collect it again.
+ */
+export const ageFrom = ({ createdAt, collectedAgainAt = createdAt }: FlowFacts): number => collectedAgainAt;
 
 /** The marker of an upload that failed. */
 export const failedMarkerOf = ({ endedAt, upload }: FailedEntry): FailedMarker => ({ endedAt, uploadId: upload.id });
@@ -275,8 +278,8 @@ export function ended(entry: ClaimedEntry | WaitingEntry | RunningEntry, ending:
 }
 
 /**
- * The entry of an ended upload whose flow is collected again. Its marker is another one than before: an invocation that
- * is still publishing the end deletes the old marker.
+ * The entry of an ended upload whose flow is collected again. It gets a new marker, because an invocation that still
+ * publishes the end deletes the old one.
  *
  * @param assets those that are still in the results bucket. They are not fetched again.
  */

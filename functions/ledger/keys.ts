@@ -26,8 +26,8 @@ export const STATE_PREFIX = 'state/';
 
 /** A running flow. The key of its marker holds all of this. */
 export interface RunningMarker {
-  /** When the flow was created, or its results were last asked for again, in milliseconds since the epoch. */
-  readonly createdAt: number;
+  /** The time from which the age of the flow counts, in milliseconds since the epoch: see `ageFrom` in `entry.ts`. */
+  readonly ageFrom: number;
   readonly uploadId: string;
   readonly flowId: string;
 }
@@ -56,7 +56,7 @@ export const collectorKey = (index: number): string => `${STATE_PREFIX}collector
 export const SWEEP_KEY = `${STATE_PREFIX}sweep.json`;
 
 export const runningKey = (marker: RunningMarker): string =>
-  `${RUNNING_PREFIX}${time(marker.createdAt)}/${marker.uploadId}/${encodedId(marker.flowId)}`;
+  `${RUNNING_PREFIX}${time(marker.ageFrom)}/${marker.uploadId}/${encodedId(marker.flowId)}`;
 
 export const waitingKey = ({ notBefore, uploadId, throttledSince }: WaitingMarker): string =>
   throttledSince === undefined
@@ -77,8 +77,8 @@ export function parseRunningKey(key: string): RunningMarker | undefined {
   const match = /^running\/(\d{4}-[^/]+)\/([0-9a-f]+)\/([^/]+)$/.exec(key);
   const flowId = match === null ? undefined : decodedId(match[3] as string);
   if (match === null || flowId === undefined) return undefined;
-  const marker = { createdAt: Date.parse(match[1] as string), uploadId: match[2] as string, flowId };
-  return isKeyOf(key, marker.createdAt, () => runningKey(marker)) ? marker : undefined;
+  const marker = { ageFrom: Date.parse(match[1] as string), uploadId: match[2] as string, flowId };
+  return isKeyOf(key, marker.ageFrom, () => runningKey(marker)) ? marker : undefined;
 }
 
 /** The upload id in the key of an entry. Undefined for any other key. */

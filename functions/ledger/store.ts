@@ -102,6 +102,10 @@ export class Ledger {
     return this.#putMarker(runningKey(marker), signal);
   }
 
+  hasRunningMarker(marker: RunningMarker, signal: AbortSignal): Promise<boolean> {
+    return this.#hasMarker(runningKey(marker), signal);
+  }
+
   putWaitingMarker(marker: WaitingMarker, signal: AbortSignal): Promise<void> {
     return this.#putMarker(waitingKey(marker), signal);
   }
@@ -118,17 +122,15 @@ export class Ledger {
     return this.#putMarker(failedKey(marker), signal);
   }
 
-  async hasFailedMarker(marker: FailedMarker, signal: AbortSignal): Promise<boolean> {
-    // A listing, because a HEAD would need the permission to read.
-    for await (const _ of this.#keys(failedKey(marker), signal)) return true;
-    return false;
+  hasFailedMarker(marker: FailedMarker, signal: AbortSignal): Promise<boolean> {
+    return this.#hasMarker(failedKey(marker), signal);
   }
 
   deleteFailedMarker(marker: FailedMarker, signal: AbortSignal): Promise<void> {
     return this.#deleteMarker(failedKey(marker), signal);
   }
 
-  /** The markers of all running flows, oldest flow first. */
+  /** The markers of all running flows, the greatest age first. */
   async *runningMarkers(signal: AbortSignal): AsyncGenerator<RunningMarker> {
     for await (const key of this.#keys(RUNNING_PREFIX, signal)) {
       const marker = parseRunningKey(key);
@@ -245,6 +247,12 @@ export class Ledger {
       if (isAbsent(error)) return undefined;
       throw error;
     }
+  }
+
+  async #hasMarker(key: string, signal: AbortSignal): Promise<boolean> {
+    // A listing, because a HEAD would need the permission to read.
+    for await (const _ of this.#keys(key, signal)) return true;
+    return false;
   }
 
   async #putMarker(key: string, signal: AbortSignal): Promise<void> {

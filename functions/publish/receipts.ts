@@ -250,7 +250,7 @@ function parsedSuccess(text: string): z.infer<typeof successSchema> | undefined 
   }
 }
 
-/** What tells an end of an upload from its other ends. `endedAt` in milliseconds since the epoch. */
+/** The facts that identify one end of an upload. `endedAt` is in milliseconds since the epoch. */
 type End = Pick<TerminalEntry, 'generation' | 'endedAt'> & { readonly upload: Pick<Upload, 'id' | 'key'> };
 
 /** A receipt as a HEAD describes it. Times in milliseconds since the epoch. */

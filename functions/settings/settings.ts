@@ -86,7 +86,8 @@ export const SETTINGS = {
   requestsPerSecond: numberOr('unlimited', { min: 0.01, max: 10_000, default: 'unlimited' }),
   /**
    * Age at which a flow that has not ended counts as failed, in seconds. It is doubled while the service answers for no
-   * flow. A flow that the service reports as completed is still collected after this age.
+   * flow. A flow that the service reports as completed is still collected after this age. If the results are collected
+   * again, the age counts from then.
    */
   flowAgeMaxSeconds: whole('seconds', { min: 60, max: 365 * SECONDS_PER_DAY, default: 7 * SECONDS_PER_DAY }),
   /**

@@ -417,7 +417,7 @@ describe('a tick', () => {
     await world.settle();
     await world.remove('a.bin/receipt.json', RESULTS);
     await world.ports.ledger.putRunningMarker(
-      { createdAt: flow.createdAt, uploadId: upload.id, flowId: flow.id },
+      { ageFrom: flow.createdAt, uploadId: upload.id, flowId: flow.id },
       new AbortController().signal,
     );
     await world.settle();

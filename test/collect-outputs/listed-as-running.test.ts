@@ -5,7 +5,7 @@ import type { RunningMarker } from '../../functions/ledger/keys.ts';
 import { VirtualTime } from '../support/virtual-time.ts';
 
 const idOf = (n: number) => ((n * 2654435761) % 2 ** 32).toString(16).padStart(24, '0');
-const marker = (flowId: string): RunningMarker => ({ createdAt: 0, uploadId: flowId, flowId });
+const marker = (flowId: string): RunningMarker => ({ ageFrom: 0, uploadId: flowId, flowId });
 
 /** A service whose listing calls every flow running for ever. */
 function lying(flowIds: readonly string[], pageSize: number): FlowService {

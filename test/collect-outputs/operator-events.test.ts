@@ -140,7 +140,7 @@ describe('collect', () => {
     expect(world.service.flows).toHaveLength(1);
   });
 
-  it('is not forgotten if the end before it is only just being published', async () => {
+  it('goes on if the previous end is still being published', async () => {
     const { world, upload } = await running();
     const { events } = world.ports;
     const { send } = events;
@@ -160,7 +160,7 @@ describe('collect', () => {
     expect(await world.keys(LEDGER, 'running/')).toEqual([]);
   });
 
-  it('leaves one marker, although the end before it was not published', async () => {
+  it('removes the marker of an end that was never published', async () => {
     const { world, upload } = await running();
     const { events } = world.ports;
     const { send } = events;
@@ -175,7 +175,7 @@ describe('collect', () => {
   it.each([
     ['flow', 'getFlow', 400],
     ['asset', 'getAsset', 503],
-  ])('of an old flow has as much time as that of a new one, if the %s is refused', async (_, refused, status) => {
+  ])('gives an old flow its full time again, even if a request for its %s fails', async (_, refused, status) => {
     const { world, upload } = await running({ settings: { flowAgeMaxSeconds: 3600 } });
     await world.settle();
     const [asset = ''] = (await world.receipt('a.png')).assets.map(({ key }) => key);

@@ -21,7 +21,7 @@ function fullQueue() {
   const isolation = new FailureIsolation(invocation, health, telemetry);
   const queue = new StoringQueue(undefined, { flows: flows as never, health, isolation });
   const add = (n: number) =>
-    queue.add({ uploadId: `upload-${n}`, flowId: `flow-${n}`, createdAt: 0 }, {} as Parameters<StoringQueue['add']>[1]);
+    queue.add({ uploadId: `upload-${n}`, flowId: `flow-${n}`, ageFrom: 0 }, {} as Parameters<StoringQueue['add']>[1]);
   for (let n = 0; n < ENDED_MAX; n += 1) add(n);
   const finishOne = async (): Promise<void> => {
     finish.shift()?.();

@@ -293,6 +293,6 @@ describe('the marker of an upload', () => {
   });
 
   it('that runs names the flow', () => {
-    expect(runningMarkerOf(upload, flow)).toEqual({ uploadId: upload.id, flowId: 'flow-1', createdAt: 20_000 });
+    expect(runningMarkerOf(upload, flow)).toEqual({ uploadId: upload.id, flowId: 'flow-1', ageFrom: 20_000 });
   });
 });

@@ -23,7 +23,7 @@ const times = fc.integer({ min: 0, max: Date.parse('9999-12-31T23:59:59Z') });
 describe('keys of the ledger', () => {
   it('are those of the design', () => {
     expect(entryKey(uploadId)).toBe(`uploads/${uploadId}.json`);
-    expect(runningKey({ createdAt, uploadId, flowId: '65f0' })).toBe(
+    expect(runningKey({ ageFrom: createdAt, uploadId, flowId: '65f0' })).toBe(
       `running/2026-01-02T03:04:05.678Z/${uploadId}/65f0`,
     );
     expect(SWEEP_KEY).toBe('state/sweep.json');
@@ -40,7 +40,7 @@ describe('keys of the ledger', () => {
   it('of markers parse to the marker, for any flow id', () => {
     fc.assert(
       fc.property(times, fc.string({ unit: 'grapheme', minLength: 1 }), (createdAt, flowId) => {
-        const marker = { createdAt, uploadId, flowId };
+        const marker = { ageFrom: createdAt, uploadId, flowId };
         expect(parseRunningKey(runningKey(marker))).toEqual(marker);
         const waiting = { notBefore: createdAt, uploadId };
         expect(parseWaitingKey(waitingKey(waiting))).toEqual(waiting);

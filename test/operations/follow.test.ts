@@ -4,8 +4,8 @@ import { runningKey } from '../../functions/ledger/keys.ts';
 import { Receipts, receiptOf } from '../../functions/publish/receipts.ts';
 import { follow } from '../../operations/act.ts';
 import { World } from '../page/world.ts';
+import { signal } from './support.ts';
 
-const never = new AbortController().signal;
 const failure = { code: 'rejected', message: 'no' } as const;
 
 /** A ledger with one upload that has just ended, and whose receipt is not out yet. */
@@ -24,27 +24,23 @@ type Ended = Awaited<ReturnType<typeof justEnded>>;
 async function putReceipt({ world, entry }: Ended): Promise<unknown> {
   const { s3, inbox, settings } = world.deployment;
   const receipts = new Receipts(s3, inbox, settings);
-  return receipts.put(receiptOf(entry, { ...settings, retry: undefined } as never), never);
+  return receipts.put(receiptOf(entry, { ...settings, retry: undefined } as never), signal);
 }
 
 it.each<[string, object, (its: Ended) => Promise<unknown>]>([
-  ['a success whose receipt is put', {}, putReceipt],
+  ['the receipt of a success', {}, putReceipt],
+  ['the removal of the marker of a success', {}, ({ world, marker }) => world.remove(marker)],
+  ['the receipt of a failure', { failure }, putReceipt],
   [
-    'a success whose marker is gone, as a newer version has the receipt',
-    {},
-    ({ world, marker }) => world.remove(marker),
-  ],
-  ['a failure whose receipt is put', { failure }, putReceipt],
-  [
-    'a failure that was told, as a newer version has the receipt',
+    'the note in a failure that all is out',
     { failure },
     ({ world, entry }) => world.put(entry.state === 'failed' ? told(entry) : entry),
   ],
-])('%s is followed until then, and not only until its end', async (_, how, publish) => {
+])('follow waits for %s', async (_, how, publish) => {
   const its = await justEnded(how);
   const { deployment } = its.world;
   let looks = 0;
-  const [view] = await follow([its.entry.upload.id], deployment, never, () => {
+  const [view] = await follow([its.entry.upload.id], deployment, signal, () => {
     looks += 1;
     if (looks === 2) void publish(its);
   });

@@ -78,7 +78,7 @@ export class Operated implements AsyncDisposable {
     await this.pipeline.s3.send(new PutObjectCommand({ Bucket: INBOX_BUCKET, Key: key, Body, ...more }));
   }
 
-  /** Waits until an upload is in a state, and until its marker and its receipt are as that state has them. */
+  /** Waits until an upload is in a state, with the marker of that state. If it has ended, its end is published. */
   becomes(key: string, state: UploadStatus['state']): Promise<UploadStatus> {
     return vi.waitFor(async () => {
       const found = await status(key, this.deployment, signal);
@@ -90,8 +90,9 @@ export class Operated implements AsyncDisposable {
   async #isComplete({ id, state }: UploadStatus): Promise<boolean> {
     if (state === 'waiting' || state === 'running' || state === 'failed') {
       const { uploads } = await list({ state }, this.deployment, signal);
-      return uploads.some((upload) => upload.id === id);
+      if (!uploads.some((upload) => upload.id === id)) return false;
     }
+    if (state === 'running') return true;
     // The marker of a flow is deleted last, after the receipt was put.
     for await (const { uploadId } of runningMarkers(this.deployment, signal)) if (uploadId === id) return false;
     return true;
@@ -169,7 +170,7 @@ interface Around {
 export async function runFlowdrop(words: readonly string[], around: Around): Promise<Ran> {
   const { printed, ended, modes } = startFlowdrop(words, around);
   const code = await ended;
-  // What takes longer than two seconds says how far it is.
+  // After two seconds a command prints its progress, on a busy machine at any time.
   const errors = printed.errors.replaceAll(/^.* \.\.\.\n/gm, '');
   return { code, output: printed.output, errors, modes };
 }

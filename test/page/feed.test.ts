@@ -24,8 +24,8 @@ const open = async (pace: Partial<FeedPace> = {}, options: Parameters<typeof ser
 const list = async (visitor: Visitor, query = ''): Promise<UploadsPage> =>
   (await visitor.ask(`/api/uploads${query}`)).json;
 
-/** Waits until the server has not looked for a time in which it would have looked often. */
-const looksEnd = (): Promise<void> =>
+/** Waits until the server makes no look for 300 ms. While a page listens, it looks every 50 ms. */
+const untilNoMoreLooks = (): Promise<void> =>
   vi.waitFor(async () => {
     const { lists } = world;
     await new Promise((resolve) => setTimeout(resolve, 300));
@@ -240,7 +240,7 @@ describe('the events', () => {
     const listener = visitor.listen();
     await vi.waitFor(() => expect(world.lists).toBeGreaterThan(20), PATIENCE);
     listener.close();
-    await looksEnd();
+    await untilNoMoreLooks();
   });
 
   it('lose none over a reconnect', async () => {
@@ -310,7 +310,7 @@ describe('the events', () => {
     visitor.listen();
     await vi.waitFor(() => expect(world.lists).toBeGreaterThan(3), PATIENCE);
     await served.close();
-    await looksEnd();
+    await untilNoMoreLooks();
   });
 });
 

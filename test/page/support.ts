@@ -35,6 +35,7 @@ export interface Ask extends Raw {
   readonly method?: string;
 }
 
+/** Sends a request to the server of the page, and parses an answer in JSON. */
 export async function ask(url: string, path: string, { method = 'GET', ...raw }: Ask = {}): Promise<Answer> {
   const { status, headers, bytes, body: text } = await send(url, method, path, raw);
   const isJson = headers['content-type'] === 'application/json';

@@ -153,7 +153,7 @@ describe('a key that would be too long', () => {
   it('is valid UTF-8 of at most 1,024 bytes, whatever the input', () => {
     fc.assert(
       fc.property(
-        // A key that holds the character itself has it in the results too.
+        // U+FFFD shows a broken character. A key that contains it itself has it in the results too.
         fc
           .string({ unit: 'grapheme', minLength: 1, maxLength: 600, size: 'max' })
           .filter((key) => !key.includes('\uFFFD')),

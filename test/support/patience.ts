@@ -1,5 +1,5 @@
 /**
- * How long a test waits for what must come, and how often it looks, in milliseconds. Each wait normally takes less than a
- * second, or a few where processes start; this is enough for a machine that is busy with all other tests.
+ * The longest wait of a test for a condition, and the time between two looks, in milliseconds. Most waits take less than
+ * a second, and a few seconds where processes start. A machine that runs all tests at once may need more.
  */
 export const PATIENCE = { timeout: 60_000, interval: 50 };

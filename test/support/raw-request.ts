@@ -16,8 +16,8 @@ export interface Raw {
 }
 
 /**
- * Sends exactly these headers, unlike `fetch`, which forbids some and adds others. Each request has a connection of its
- * own, which no server closes while it waits for the next one.
+ * Sends headers that `fetch` forbids, and none of those that `fetch` adds. Each request opens its own connection: a
+ * server may close an idle one just as it is used again.
  */
 export function send(
   endpoint: string,

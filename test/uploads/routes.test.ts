@@ -74,7 +74,7 @@ describe('routeFor', () => {
   });
 });
 
-/** One route that a key alone does not decide, and one that it does. */
+/** One route that also needs the media type, and one that the key alone decides. */
 const routes = [route({ prefixes: ['in/'], mediaTypes: ['image/*'] }), route({ suffixes: ['.glb'] })];
 
 describe('isWantedByKey', () => {

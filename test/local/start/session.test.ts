@@ -15,7 +15,6 @@ import { temporaryFolder } from '../../support/folder.ts';
 import { PATIENCE } from '../../support/patience.ts';
 import { serveStandIn } from '../../support/servers.ts';
 
-/** Long enough for a machine that is busy with all other tests. Normally each wait takes seconds. */
 const HOUR = 3_600_000;
 
 describe('a session', () => {

@@ -1,4 +1,4 @@
-import type { TerminalEntry } from '../../../functions/ledger/entry.ts';
+import { ageFrom, type TerminalEntry } from '../../../functions/ledger/entry.ts';
 import type { FlowView } from '../../../local/flow-service/records.ts';
 import { demand } from '../demand.ts';
 import type { Fault } from '../faults.ts';
@@ -122,7 +122,7 @@ class Ending {
 
   #isTooOld(): boolean {
     const { flow, endedAt } = this.#entry;
-    return endedAt - (flow?.createdAt ?? 0) > this.#world.scenario.settings.flowAgeMaxSeconds * 1000;
+    return endedAt - (flow === undefined ? 0 : ageFrom(flow)) > this.#world.scenario.settings.flowAgeMaxSeconds * 1000;
   }
 
   #wasRefused(): boolean {

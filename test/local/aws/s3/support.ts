@@ -42,12 +42,13 @@ export async function startS3({ now, ...options }: S3Options & { now?: () => num
   return { s3, endpoint: server.endpoint, client, at: inBucket(BUCKET), versioned: inBucket(VERSIONED) };
 }
 
-interface Signed extends Raw {
+/** A request to sign: each header has one value. */
+interface Signable extends Raw {
   readonly headers?: Record<string, string>;
 }
 
-/** Sends a request exactly as given, with a signature that leaves the body out unless the headers say otherwise. */
-export async function raw(endpoint: string, method: string, path: string, { headers = {}, body = '' }: Signed = {}) {
+/** Sends a request with a signature that leaves the body out unless the headers say otherwise. */
+export async function raw(endpoint: string, method: string, path: string, { headers = {}, body = '' }: Signable = {}) {
   const signed = await signedHeaders(
     { method, path, headers: { 'x-amz-content-sha256': 'UNSIGNED-PAYLOAD', ...headers }, body },
     { endpoint, service: 's3', credentials: CREDENTIALS },
