@@ -8,6 +8,7 @@ import {
   type StoredAsset,
   type TerminalEntry,
 } from '../ledger/entry.ts';
+import { publish } from '../publish/publish.ts';
 import { readTold, replaceMarked } from '../resubmit/operator-changes.ts';
 import { headObject } from '../s3/objects.ts';
 import type { CollectPorts } from './tick.ts';
@@ -42,12 +43,13 @@ async function beginAgain(upload: string, ports: CollectPorts, signal: AbortSign
   if (!isTerminal(entry)) return { upload, result: 'under way' };
   if (entry.flow === undefined) return { upload, result: 'without a flow' };
   if (isFlowShared(entry)) return { upload, result: 'shared' };
+  // The old marker is deleted at the end of publishing. After the change no entry would tell of the old end.
+  const isPublished = !(await ledger.hasRunningMarker(runningMarkerOf(entry.upload, entry.flow), signal));
+  if (!isPublished) await publish(entry, ports, signal);
   const assets = await assetsThere(entry, ports, signal);
   const again = collectedAgain(entry, entry.flow, assets, ports.clock.now());
   const written = await replaceMarked(stored, again, ports, signal);
   if (!written.won) return { upload, result: 'under way' };
-  // If the end was never published, the old marker is still there. The ticks would poll the flow for both.
-  await ledger.deleteRunningMarker(runningMarkerOf(entry.upload, entry.flow), signal);
   await ledger.putRunningMarker(runningMarkerOf(again.upload, again.flow), signal);
   if (entry.state === 'failed') await ledger.deleteFailedMarker(failedMarkerOf(entry), signal);
   return { upload, result: 'begun' };

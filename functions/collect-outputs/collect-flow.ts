@@ -9,6 +9,7 @@ import {
   isFlowShared,
   isTerminal,
   type RunningEntry,
+  runningMarkerOf,
   shared,
   type TerminalEntry,
 } from '../ledger/entry.ts';
@@ -82,7 +83,8 @@ export class FlowCollector {
     const { seen, reading } = await this.#observeWithEntry(marker);
     if (seen.kind === 'running' || seen.kind === 'unsure') {
       if (seen.kind === 'running') this.#confirmations.forget(marker.uploadId);
-      if (this.isTooOld(marker) && (await this.#mayGiveUp(marker))) {
+      const isTooOld = this.isTooOld(marker) || (seen.kind === 'unsure' && (await this.#wasMadeLongAgo(marker)));
+      if (isTooOld && (await this.#mayGiveUp(marker))) {
         await this.#timeOut(
           marker,
           `The flow was still running after ${this.#ports.settings.flowAgeMaxSeconds} seconds.`,
@@ -168,6 +170,12 @@ export class FlowCollector {
     return this.#ports.clock.now() - ageFrom > this.#ports.settings.flowAgeMaxSeconds * 1000;
   }
 
+  /** A flow that is collected again may be so old that the service has forgotten it. */
+  async #wasMadeLongAgo(marker: RunningMarker): Promise<boolean> {
+    const { flow } = (await this.#entryOf(marker))?.entry ?? {};
+    return flow !== undefined && this.isTooOld({ ...marker, ageFrom: flow.createdAt });
+  }
+
   #isTwiceTooOld({ ageFrom }: RunningMarker): boolean {
     return this.#ports.clock.now() - ageFrom > 2 * this.#ports.settings.flowAgeMaxSeconds * 1000;
   }
@@ -245,7 +253,12 @@ export class FlowCollector {
     const { closing } = this.#invocation;
     const stored = await (reading ?? ledger.read(marker.uploadId, closing));
     const entry = stored?.entry;
-    if (entry?.state === 'running' && entry.flow.id === marker.flowId) return stored as Stored<RunningEntry>;
+    if (entry?.state === 'running' && entry.flow.id === marker.flowId) {
+      const own = runningMarkerOf(entry.upload, entry.flow);
+      if (own.ageFrom === marker.ageFrom) return stored as Stored<RunningEntry>;
+      // The flow is collected again, and this is an old marker. The new one may not have been put.
+      await ledger.putRunningMarker(own, closing);
+    }
     if (entry !== undefined && isTerminal(entry) && entry.flow?.id === marker.flowId) {
       await publish(entry, this.#ports, closing);
     }

@@ -1,4 +1,5 @@
 import type { UnconfirmedEnd } from '../ledger/collector-state.ts';
+import type { RunningMarker } from '../ledger/keys.ts';
 import type { Lease } from '../ledger/lease.ts';
 
 /** How long a first observation waits for its confirmation, in milliseconds: longer than the longest poll gap. */
@@ -61,9 +62,12 @@ export class EndConfirmations {
     if (this.#observations.get(uploadId)?.digest === digest) this.#observations.delete(uploadId);
   }
 
-  /** Forgets all uploads but these, whose flows are still running. */
-  retain(uploadIds: ReadonlySet<string>): void {
-    for (const uploadId of this.#observations.keys()) if (!uploadIds.has(uploadId)) this.#observations.delete(uploadId);
+  /** Keeps only what was seen of running flows, and of each since its marker was put. */
+  retain(running: readonly RunningMarker[]): void {
+    const since = new Map(running.map(({ uploadId, ageFrom }) => [uploadId, ageFrom]));
+    for (const [uploadId, { at }] of this.#observations) {
+      if (at < (since.get(uploadId) ?? Number.POSITIVE_INFINITY)) this.#observations.delete(uploadId);
+    }
   }
 
   get remembered(): Readonly<Record<string, UnconfirmedEnd>> | undefined {

@@ -96,10 +96,10 @@ export class FlowPolls {
     const { invocation, confirmations, isOurs } = this.#parts;
     const markers = await listRunningMarkers(this.#ports, isOurs, now, invocation.closing);
     const ours = [...markers.ours.values()];
-    const uploadIds = [...ours, ...markers.shared].map(({ uploadId }) => uploadId);
-    confirmations.retain(new Set(uploadIds));
+    const running = [...ours, ...markers.shared];
+    confirmations.retain(running);
     this.#listed.retain(markers.flowIds);
-    this.counts.running = uploadIds.length;
+    this.counts.running = running.length;
     this.newestAt = ours.reduce((latest, { ageFrom }) => Math.max(latest, ageFrom), 0);
     return markers;
   }

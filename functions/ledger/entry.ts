@@ -285,11 +285,12 @@ export function ended(entry: ClaimedEntry | WaitingEntry | RunningEntry, ending:
  */
 export function collectedAgain(
   entry: TerminalEntry,
-  { id, createdAt }: FlowFacts,
+  before: FlowFacts,
   assets: readonly StoredAsset[],
   now: number,
 ): RunningEntry {
-  const flow = { id, createdAt, collectedAgainAt: now };
+  // The clocks of two processes may differ, and equal times would be the same marker.
+  const flow = { ...before, collectedAgainAt: Math.max(now, ageFrom(before) + 1) };
   return { ...factsOf(entry), attempts: 0, state: 'running', flow, assets };
 }
 

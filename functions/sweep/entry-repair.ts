@@ -21,7 +21,7 @@ export async function incompleteEntry(
   if (entry === undefined) return undefined;
   if (!isTerminal(entry)) return { entry, lacks: 'all' };
   const isTold = entry.state === 'failed' && !isUntold(entry);
-  // The marker of a flow stays until the receipt is out, or the flow is collected again. Only an upload that ended without a flow may lack the receipt.
+  // The marker of a flow stays until its receipt is out. Only an upload that ended without a flow may lack the receipt.
   if (entry.flow === undefined && !(isTold && (await receipts.isPublished(entry, signal)))) {
     return { entry, lacks: 'all' };
   }

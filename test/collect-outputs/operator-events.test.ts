@@ -1,4 +1,6 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
+import { createFlowService } from '../../functions/flow-service/client.ts';
+import { httpTransport } from '../../functions/flow-service/http-transport.ts';
 import { LEDGER, openWorld, RESULTS, TOKEN, type World, type WorldOptions } from '../support/world.ts';
 
 const MINUTE = 60_000;
@@ -146,6 +148,7 @@ describe('collect', () => {
     const { send } = events;
     const [publishing, held] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
     events.send = async (event, signal) => {
+      events.send = send;
       publishing.resolve();
       await held.promise;
       return send(event, signal);
@@ -160,16 +163,75 @@ describe('collect', () => {
     expect(await world.keys(LEDGER, 'running/')).toEqual([]);
   });
 
-  it('removes the marker of an end that was never published', async () => {
+  it('publishes the previous end first, if that was not done', async () => {
     const { world, upload } = await running();
     const { events } = world.ports;
     const { send } = events;
     events.send = () => Promise.reject(new Error('killed'));
     await world.tickAfter(2 * MINUTE).catch(() => {});
     expect(await world.entry()).toMatchObject({ state: 'succeeded' });
+    expect(world.events).toEqual([]);
     events.send = send;
     expect(await world.collect({ collect: [upload] })).toEqual([{ upload, result: 'begun' }]);
+    expect(world.events).toHaveLength(1);
     expect(await world.keys(LEDGER, 'running/')).toHaveLength(1);
+  });
+
+  it('goes on under its new marker alone if an old one comes back', async () => {
+    const { world, upload } = await running();
+    const [old = ''] = await world.keys(LEDGER, 'running/');
+    await world.settle();
+    const [asset = ''] = (await world.receipt('a.png')).assets.map(({ key }) => key);
+    await world.remove(asset, RESULTS);
+    world.clock.advance(MINUTE);
+    await world.collect({ collect: [upload] });
+    const [own = ''] = await world.keys(LEDGER, 'running/');
+    expect(own).not.toBe(old);
+    await world.remove(own, LEDGER);
+    await world.put(LEDGER, old, '');
+    await world.tick();
+    expect(await world.keys(LEDGER, 'running/')).toEqual([own]);
+    await world.tickAfter(2 * MINUTE);
+    expect(await world.entry()).toMatchObject({ state: 'succeeded' });
+    expect((await world.object(RESULTS, asset)).bytes.toString()).toBe('content');
+  });
+
+  it('has a marker of its own in the same millisecond too', async () => {
+    const { world, upload } = await running();
+    await world.collect({ cancel: [upload] });
+    const { flow } = (await world.entry()) as { flow: { createdAt: number } };
+    vi.spyOn(world.clock, 'now').mockReturnValue(flow.createdAt);
+    expect(await world.collect({ collect: [upload] })).toEqual([{ upload, result: 'begun' }]);
+    expect(await world.keys(LEDGER, 'running/')).toEqual([
+      expect.stringContaining(new Date(flow.createdAt + 1).toISOString()),
+    ]);
+  });
+
+  it('needs two new polls that agree', async () => {
+    const { world, upload } = await running();
+    world.ports.flows.outputs = async () => [];
+    for (let i = 0; i < 3; i += 1) await world.tickAfter(2 * MINUTE);
+    expect(await world.entry()).toMatchObject({ state: 'failed', failure: { code: 'no-outputs' } });
+    await world.collect({ collect: [upload] });
+    await world.tickAfter(3 * MINUTE);
+    expect(await world.entry()).toMatchObject({ state: 'running' });
+  });
+
+  it('ends soon if a service with no other flow has forgotten an old one', async () => {
+    const { world, upload } = await running();
+    await world.settle();
+    world.clock.advance(30 * 24 * 60 * MINUTE);
+    // A new process has not seen that the service knows this address.
+    const { clock, ports } = world;
+    const token = { get: async () => TOKEN, renew: async () => TOKEN };
+    const transport = httpTransport({ clock });
+    world.ports = { ...ports, flows: createFlowService({ ...ports.settings, clock, token, transport }) };
+    world.service.intercept = (_, { operation }) =>
+      operation === 'getFlow' || operation === 'listOutputs' ? { status: 404 } : undefined;
+    await world.collect({ collect: [upload] });
+    await world.tickAfter(MINUTE);
+    await world.tickAfter(10 * MINUTE);
+    expect(await world.entry()).toMatchObject({ state: 'succeeded' });
   });
 
   it.each([
