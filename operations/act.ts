@@ -266,10 +266,10 @@ class PublishedEnds {
    * entry, and a success by the absence of its running marker.
    */
   async #isPublished(end: TerminalEntry, signal: AbortSignal): Promise<boolean> {
-    if (end.state === 'failed' && !isUntold(end)) return true;
     if (await this.#receipts.isPublished(end, signal)) return true;
+    if (end.state === 'failed') return !isUntold(end);
     return (
-      end.flow !== undefined && !(await this.#ledger.hasRunningMarker(runningMarkerOf(end.upload, end.flow), signal))
+      end.flow === undefined || !(await this.#ledger.hasRunningMarker(runningMarkerOf(end.upload, end.flow), signal))
     );
   }
 }

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { basename } from 'node:path';
+import { headObject } from '../functions/s3/objects.ts';
 import { follow } from './act.ts';
 import type { Outcome } from './checks.ts';
 import type { Deployment } from './deployment.ts';
@@ -55,5 +56,7 @@ export async function examineCanary(file: CanaryFile, deployment: Deployment, si
   if (view?.endedAt === undefined) {
     return { severity: 'fault', what: `The canary ${key} waits: ${view?.wait?.message}`, todo };
   }
-  return 'good';
+  const { bucket: Bucket, receipt: Key } = view.results;
+  if ((await headObject(deployment.s3, { Bucket, Key }, signal)) !== undefined) return 'good';
+  return { severity: 'fault', what: `The canary ${key} ended, and there is no receipt of it.`, todo };
 }

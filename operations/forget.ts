@@ -1,11 +1,18 @@
 import { DeleteObjectCommand } from '@aws-sdk/client-s3';
-import { type Entry, failedMarkerOf, isTerminal } from '../functions/ledger/entry.ts';
+import {
+  type Entry,
+  failedMarkerOf,
+  isTerminal,
+  isUntold,
+  runningMarkerOf,
+  type TerminalEntry,
+} from '../functions/ledger/entry.ts';
 import { entryKey, failedKey } from '../functions/ledger/keys.ts';
 import { receiptKey, UPLOAD_METADATA } from '../functions/results/results-keys.ts';
 import { headObject, listVersions, type VersionMarker } from '../functions/s3/objects.ts';
 import type { Deployment } from './deployment.ts';
 import { type FoundUpload, findUpload } from './find.ts';
-import { objects } from './listing.ts';
+import { objects, readEntry } from './listing.ts';
 
 /** The upload is under way. Forgetting it now could lose a flow that is paid for. */
 export class UnderWayError extends Error {
@@ -41,19 +48,33 @@ export async function tracesOf(what: string, deployment: Deployment, signal: Abo
     throw new UnknownUploadError(`There is no upload ${what}.`);
   }
   const { id: uploadId, key, entry } = found;
-  if (entry !== undefined && !isTerminal(entry)) {
-    throw new UnderWayError(`${key} is ${entry.state}. Cancel it first: flowdrop cancel ${key}`);
-  }
+  const end = entry && (await atRest(entry, deployment, signal));
   return {
     ...{ uploadId, key },
     object: await objectOf(found, deployment, signal),
     results: await resultsOf(found, deployment, signal),
     ledger: [
-      ...(entry?.state === 'failed' ? [failedKey(failedMarkerOf(entry))] : []),
-      ...(entry === undefined ? [] : [entryKey(uploadId)]),
+      ...(end?.state === 'failed' ? [failedKey(failedMarkerOf(end))] : []),
+      ...(end === undefined ? [] : [entryKey(uploadId)]),
     ],
-    flowId: entry?.flow?.id,
+    flowId: end?.flow?.id,
   };
+}
+
+/**
+ * Returns the entry of an upload of which nothing is written any more.
+ * @throws {UnderWayError}
+ */
+async function atRest(entry: Entry, { ledger }: Deployment, signal: AbortSignal): Promise<TerminalEntry> {
+  const { key } = entry.upload;
+  if (!isTerminal(entry)) {
+    throw new UnderWayError(`${key} is ${entry.state}. Cancel it first: flowdrop cancel ${key}`);
+  }
+  const marker = entry.flow && runningMarkerOf(entry.upload, entry.flow);
+  if (isUntold(entry) || (marker !== undefined && (await ledger.hasRunningMarker(marker, signal)))) {
+    throw new UnderWayError(`The receipt of ${key} is being written. Try again in a minute.`);
+  }
+  return entry;
 }
 
 /** The version of the object in the inbox, current or not. */
@@ -96,10 +117,14 @@ const assetsOf = (entry: Entry | undefined): readonly string[] =>
 
 /**
  * Deletes the traces of an upload, the object in the inbox first: without its entry, the sweep would submit it again.
+ * @throws {UnderWayError}
  * @throws the error of S3 that stopped it. What is left can be forgotten by asking again.
  */
 export async function forget(traces: Traces, deployment: Deployment, signal: AbortSignal): Promise<void> {
   const { settings } = deployment;
+  // Its flow may have been collected again since the traces were found.
+  const { entry } = await readEntry(traces.uploadId, deployment, signal);
+  if (entry !== undefined) await atRest(entry, deployment, signal);
   if (traces.object !== undefined) await removeUpload(traces, deployment, signal);
   for (const each of traces.results) await removeVersions(settings.resultsBucket, each, deployment, signal);
   for (const each of traces.ledger) await removeVersions(settings.ledgerBucket, each, deployment, signal);

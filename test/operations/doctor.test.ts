@@ -396,6 +396,16 @@ describe('the canary', () => {
     });
   });
 
+  it('whose receipt is not where it belongs is a fault', async () => {
+    await using busy = await Operated.start();
+    const { deployment } = busy;
+    const elsewhere = { ...deployment, settings: { ...deployment.settings, resultsPrefix: 'elsewhere/' } };
+    expect(await examined({ deployment: elsewhere } as Operated)).toMatchObject({
+      severity: 'fault',
+      what: expect.stringMatching(/^The canary canary-\S+ ended, and there is no receipt of it\.$/),
+    });
+  });
+
   it('has a key that a route takes, below the prefix of the route', () => {
     expect(canaryOf(sample, withRoute({ prefixes: ['photos/'] }))?.key).toMatch(/^photos\/canary-[^/]+\/robot\.png$/);
     expect(canaryOf(sample, withRoute({ suffixes: ['.zip'] }))).toBeUndefined();

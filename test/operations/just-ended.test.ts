@@ -1,8 +1,9 @@
 import { expect, it } from 'vitest';
-import { ended, running, runningMarkerOf, told } from '../../functions/ledger/entry.ts';
+import { collectedAgain, ended, running, runningMarkerOf, told } from '../../functions/ledger/entry.ts';
 import { runningKey } from '../../functions/ledger/keys.ts';
 import { Receipts, receiptOf } from '../../functions/publish/receipts.ts';
 import { follow } from '../../operations/act.ts';
+import { forget, tracesOf, UnderWayError } from '../../operations/forget.ts';
 import { World } from '../page/world.ts';
 import { signal } from './support.ts';
 
@@ -46,4 +47,25 @@ it.each<[string, object, (its: Ended) => Promise<unknown>]>([
   });
   expect(looks).toBeGreaterThan(1);
   expect(view).toMatchObject({ state: its.entry.state, endedAt: expect.any(String) });
+});
+
+it.each([
+  ['a success', {}, true],
+  ['a failure', { failure }, false],
+])('forget refuses %s whose end is not published, or its receipt would stay', async (_, how, hasMarker) => {
+  const { world, entry, marker } = await justEnded(how);
+  if (!hasMarker) await world.remove(marker);
+  const found = tracesOf(entry.upload.id, world.deployment, signal);
+  await expect(found).rejects.toThrow(UnderWayError);
+  await expect(found).rejects.toThrow('The receipt of a.png is being written. Try again in a minute.');
+});
+
+it('forget deletes nothing if the flow was collected again meanwhile', async () => {
+  const { world, entry, marker } = await justEnded({});
+  await world.remove(marker);
+  const traces = await tracesOf(entry.upload.id, world.deployment, signal);
+  if (entry.flow === undefined) throw new Error('It had no flow');
+  await world.put(collectedAgain(entry, entry.flow, [], world.now));
+  await expect(forget(traces, world.deployment, signal)).rejects.toThrow('a.png is running. Cancel it first');
+  expect((await world.deployment.ledger.read(entry.upload.id, signal))?.entry.state).toBe('running');
 });
