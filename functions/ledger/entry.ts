@@ -83,10 +83,7 @@ export const runningMarkerOf = (upload: Pick<Upload, 'id'>, flow: FlowFacts): Ru
   flowId: flow.id,
 });
 
-/**
- * The time from which the age of a flow counts, in milliseconds since the epoch: its creation, or the last request to
- * collect it again.
- */
+/** The time in milliseconds from which the age of a flow counts: its creation, or the last request to collect it. */
 export const ageFrom = ({ createdAt, collectedAgainAt = createdAt }: FlowFacts): number => collectedAgainAt;
 
 /** The marker of an upload that failed. */
@@ -280,7 +277,6 @@ export function ended(entry: ClaimedEntry | WaitingEntry | RunningEntry, ending:
 /**
  * The entry of an ended upload whose flow is collected again. It gets a new marker, because an invocation that still
  * publishes the end deletes the old one.
- *
  * @param assets those that are still in the results bucket. They are not fetched again.
  */
 export function collectedAgain(
@@ -289,7 +285,7 @@ export function collectedAgain(
   assets: readonly StoredAsset[],
   now: number,
 ): RunningEntry {
-  // The clocks of two processes may differ, and equal times would be the same marker.
+  // Clocks of two processes differ. Equal times would make the same marker.
   const flow = { ...before, collectedAgainAt: Math.max(now, ageFrom(before) + 1) };
   return { ...factsOf(entry), attempts: 0, state: 'running', flow, assets };
 }
