@@ -8,7 +8,10 @@ const RUNS = Number(process.env.FUZZ_RUNS ?? 1_000);
 /** Cases in a row. Between two rows, the test runner gets its turn. */
 const STRETCH = 2_000;
 
-/** Time limit of a property, in milliseconds. A case takes well below one. */
+/** Time limit of a case, in milliseconds. It takes well below one. fast-check prints a case that does not end. */
+const CASE_MS = 10_000;
+
+/** Time limit of a property, in milliseconds. */
 const TIMEOUT = 60_000 + RUNS * 5;
 
 /** Tests a behaviour with random input. If it fails, fast-check prints the seed that repeats the failure. */
@@ -18,7 +21,7 @@ export function fuzz<T>(behaviour: string, input: fc.Arbitrary<T>, holds: (input
     async () => {
       const property = fc.asyncProperty(input, async (value) => holds(value));
       for (let left = RUNS; left > 0; left -= STRETCH) {
-        await fc.assert(property, { numRuns: Math.min(left, STRETCH) });
+        await fc.assert(property, { numRuns: Math.min(left, STRETCH), timeout: CASE_MS });
         await setImmediate();
       }
     },
