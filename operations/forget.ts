@@ -1,13 +1,7 @@
 import { DeleteObjectCommand } from '@aws-sdk/client-s3';
-import {
-  type Entry,
-  failedMarkerOf,
-  isTerminal,
-  isUntold,
-  runningMarkerOf,
-  type TerminalEntry,
-} from '../functions/ledger/entry.ts';
+import { type Entry, failedMarkerOf, isTerminal, type TerminalEntry } from '../functions/ledger/entry.ts';
 import { entryKey, failedKey } from '../functions/ledger/keys.ts';
+import { isPublished } from '../functions/publish/publish.ts';
 import { receiptKey, UPLOAD_METADATA } from '../functions/results/results-keys.ts';
 import { headObject, listVersions, type VersionMarker } from '../functions/s3/objects.ts';
 import type { Deployment } from './deployment.ts';
@@ -62,7 +56,7 @@ export async function tracesOf(what: string, deployment: Deployment, signal: Abo
 }
 
 /**
- * Returns the entry of an upload of which nothing is written any more.
+ * Returns the entry of an upload that has ended, if its end is published.
  * @throws {UnderWayError}
  */
 async function atRest(entry: Entry, { ledger }: Deployment, signal: AbortSignal): Promise<TerminalEntry> {
@@ -70,8 +64,7 @@ async function atRest(entry: Entry, { ledger }: Deployment, signal: AbortSignal)
   if (!isTerminal(entry)) {
     throw new UnderWayError(`${key} is ${entry.state}. Cancel it first: flowdrop cancel ${key}`);
   }
-  const marker = entry.flow && runningMarkerOf(entry.upload, entry.flow);
-  if (isUntold(entry) || (marker !== undefined && (await ledger.hasRunningMarker(marker, signal)))) {
+  if (!(await isPublished(entry, ledger, signal))) {
     throw new UnderWayError(`The receipt of ${key} is being written. Try again in a minute.`);
   }
   return entry;

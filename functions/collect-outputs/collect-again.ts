@@ -8,7 +8,7 @@ import {
   type StoredAsset,
   type TerminalEntry,
 } from '../ledger/entry.ts';
-import { publish } from '../publish/publish.ts';
+import { isPublished, publish } from '../publish/publish.ts';
 import { readTold, replaceMarked } from '../resubmit/operator-changes.ts';
 import { headObject } from '../s3/objects.ts';
 import type { CollectPorts } from './tick.ts';
@@ -43,9 +43,8 @@ async function beginAgain(upload: string, ports: CollectPorts, signal: AbortSign
   if (!isTerminal(entry)) return { upload, result: 'under way' };
   if (entry.flow === undefined) return { upload, result: 'without a flow' };
   if (isFlowShared(entry)) return { upload, result: 'shared' };
-  // The old marker is deleted at the end of publishing. After the change no entry would tell of the old end.
-  const isPublished = !(await ledger.hasRunningMarker(runningMarkerOf(entry.upload, entry.flow), signal));
-  if (!isPublished) await publish(entry, ports, signal);
+  // After the change no entry would tell of the old end.
+  if (!(await isPublished(entry, ledger, signal))) await publish(entry, ports, signal);
   const assets = await assetsThere(entry, ports, signal);
   const again = collectedAgain(entry, entry.flow, assets, ports.clock.now());
   const written = await replaceMarked(stored, again, ports, signal);

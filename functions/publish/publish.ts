@@ -55,6 +55,16 @@ export async function publish(entry: TerminalEntry, ports: PublishPorts, signal:
   });
 }
 
+/** True once nothing of an end is left to publish. Until then a function may still write its receipt and its marker. */
+export async function isPublished(
+  end: TerminalEntry,
+  ledger: Pick<Ledger, 'hasRunningMarker'>,
+  signal: AbortSignal,
+): Promise<boolean> {
+  if (isUntold(end)) return false;
+  return end.flow === undefined || !(await ledger.hasRunningMarker(runningMarkerOf(end.upload, end.flow), signal));
+}
+
 async function writeTold(entry: FailedEntry, ledger: PublishPorts['ledger'], signal: AbortSignal): Promise<void> {
   const stored = await ledger.read(entry.upload.id, signal);
   if (stored?.entry.state !== 'failed' || !isSameEnd(stored.entry, entry)) return;

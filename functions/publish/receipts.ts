@@ -142,7 +142,7 @@ export class Receipts {
 
   /** Puts the receipt at its address, unless the receipt that is there outranks it. Returns the address. */
   async put(receipt: Receipt, signal: AbortSignal): Promise<string> {
-    const key = receiptKey(this.#settings.resultsPrefix, receipt.upload.key);
+    const key = this.#keyOf(receipt);
     let condition: { IfNoneMatch: '*' } | { IfMatch: string } = { IfNoneMatch: '*' };
     for (let tries = 0; tries < TRIES_MAX; tries += 1) {
       try {
@@ -178,7 +178,7 @@ export class Receipts {
 
   /** True if the receipt of an end was put already. False also if another upload's receipt is there, which hides it. */
   async isPublished(end: End, signal: AbortSignal): Promise<boolean> {
-    const there = await this.#stored(receiptKey(this.#settings.resultsPrefix, end.upload.key), signal);
+    const there = await this.#stored(this.#keyOf(end), signal);
     return there?.uploadId === end.upload.id && !isLater(end, there);
   }
 
@@ -187,7 +187,7 @@ export class Receipts {
    * that was restored may still take the flow for running, and the service may have deleted it.
    */
   async successOf({ upload, generation, flow }: RunningEntry, signal: AbortSignal): Promise<Success | undefined> {
-    const Key = receiptKey(this.#settings.resultsPrefix, upload.key);
+    const Key = this.#keyOf({ upload });
     try {
       const get = new GetObjectCommand({ Bucket: this.#settings.resultsBucket, Key });
       const { Body, ContentLength = 0, Metadata } = await this.#s3.send(get, { abortSignal: signal });
@@ -203,6 +203,10 @@ export class Receipts {
       if (isAbsent(error)) return undefined;
       throw error;
     }
+  }
+
+  #keyOf({ upload }: { readonly upload: Pick<Upload, 'key'> }): string {
+    return receiptKey(this.#settings.resultsPrefix, upload.key);
   }
 
   /** True if our receipt has the better right to the address than the receipt that is there. */
