@@ -76,12 +76,6 @@ describe('the folders of functions/', () => {
   });
 });
 
-it('no file of functions/ has more than 350 lines', () => {
-  const lines = (file: string): number => readFileSync(file, 'utf8').split('\n').length - 1;
-  const long = files.filter((file) => lines(file) > 350);
-  expect(long.map((file) => relative(FUNCTIONS, file))).toEqual([]);
-});
-
 it('operations/ stands on functions/ and on nothing else of the project', () => {
   const operations = fileURLToPath(new URL('../operations', import.meta.url));
   const outside = readdirSync(operations)
