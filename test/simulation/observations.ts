@@ -21,6 +21,8 @@ export interface Logged {
   readonly level: string;
   readonly message: string;
   readonly fields: LogFields;
+  /** In milliseconds since the epoch. */
+  readonly at: number;
 }
 
 interface Published {

@@ -119,7 +119,7 @@ function portsFor(world: World, lambda: Lambda): Ports {
 /** A log whose lines the world keeps, and that tells the order checker of messages that a claim turned away. */
 const logOf = (world: World, lambda: Lambda): Log =>
   logTo((level, message, fields) => {
-    world.observed.logged.push({ level, message, fields });
+    world.observed.logged.push({ level, message, fields, at: world.timeline.now() });
     const { error, ...rest } = fields;
     if (error instanceof ClaimHeldError) {
       world.orderChecker.seesTurnedAway(lambda.invocationName, String(rest.uploadId), String(rest.key));

@@ -89,7 +89,10 @@ function checkCount(world: World, entries: readonly Entry[], uploadId: string, f
     // While no flow has ended, a full listing cannot be told from one of active flows.
     // The upload of a damaged entry may have had a flow, and then an empty listing is not a full one.
     const unsure = observed.damaged === undefined ? /no ended flow/ : /no ended flow|is empty/;
-    const isSettled = resent.every(({ fields }) => unsure.test(String(fields.why)));
+    const isSettled = resent.every(({ fields, at }) => {
+      const why = String(fields.why);
+      return unsure.test(why) || (/no additional data/.test(why) && !isAnyTagListed(world, at));
+    });
     demand(isSettled, 'a doubt was not settled although flows are listed', ...values);
   }
   const allowed = 1 + resent.length + knownExtra + extraByListing + (isStrict ? 0 : orphaned);
@@ -111,6 +114,17 @@ function isListingMisleading(
   return !entries.some(
     (entry) =>
       entry.upload.id !== uploadId && 'flow' in entry && (entry.flow?.createdAt ?? later) < later - LISTED_AFTER_MS,
+  );
+}
+
+/**
+ * True if the listing showed the `additional` of a flow at that time. A listing whose flows all have none looks like
+ * one that leaves it out.
+ */
+function isAnyTagListed({ service }: World, at: number): boolean {
+  return service.flows.some(
+    ({ additional, createdAt, deleted }) =>
+      !deleted && createdAt <= at - LISTED_AFTER_MS && Object.keys(additional ?? {}).length > 0,
   );
 }
 
