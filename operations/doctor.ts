@@ -304,7 +304,7 @@ async function examineSweep({ deployment, status }: Subject): Promise<Outcome> {
   }
   if (age < SWEEP_AGE_MAX_MS || deployment.isLocal) return 'good';
   const what = `The last daily sweep ended ${minutes(age)} ago, so missed uploads stay missed.`;
-  return { severity: 'fault', what, todo: 'Check that the schedule of the sweep is on. flowdrop sweep runs one.' };
+  return { severity: 'fault', what, todo: 'See docs/runbook.md, sweep-missing.' };
 }
 
 /** Compares the time of S3's answer with ours. */

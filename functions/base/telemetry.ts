@@ -67,6 +67,7 @@ export type MetricName =
   | 'OldestTickSeconds'
   | 'OldestRunningSeconds'
   | 'OldestWaitingSeconds'
+  | 'SweepAgeSeconds'
   | 'SecondsToResult';
 
 /**

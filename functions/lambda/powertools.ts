@@ -9,6 +9,7 @@ const UNITS: Partial<Record<MetricName, (typeof MetricUnit)[keyof typeof MetricU
   OldestTickSeconds: MetricUnit.Seconds,
   OldestWaitingSeconds: MetricUnit.Seconds,
   SecondsToResult: MetricUnit.Seconds,
+  SweepAgeSeconds: MetricUnit.Seconds,
 };
 
 /** The telemetry of a function: its log and its metrics, both through Powertools. */

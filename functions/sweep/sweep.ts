@@ -1,4 +1,5 @@
 import type { Invocation } from '../base/invocation.ts';
+import { secondsBetween } from '../base/telemetry.ts';
 import { SWEEP_REACH_MS } from '../ledger/waits.ts';
 import type { Settings } from '../settings/environment.ts';
 import { keptFrom, type SweepPorts, SweepRun, type SweepSummary } from './sweep-run.ts';
@@ -13,6 +14,12 @@ import {
   type SweepState,
   SweepStateStore,
 } from './sweep-state.ts';
+
+/**
+ * Time after which the sweep is due again, in milliseconds. It counts from the watermark, so it covers what a pass that
+ * never ended has left.
+ */
+const SWEEP_INTERVAL_MS = 24 * 3_600_000;
 
 /** Missed uploads that are submitted in a second by default. Few, so that today's files need not wait for them. */
 const UPLOADS_PER_SECOND_DEFAULT = 10;
@@ -92,8 +99,8 @@ export async function requestSweep(
 }
 
 /**
- * Sweeps the inbox and the ledger, so that every upload gets an outcome even if its notification was lost: runs the
- * passes that were requested and that no other run holds, side by side. A pass goes through the current versions in the
+ * Sweeps the inbox and the ledger, so that every upload gets an outcome even if its notification was lost: begins the
+ * daily pass if it is due, and runs the passes that are open and that no other run holds, side by side. A pass goes through the current versions in the
  * inbox and submits those without an entry. Then it goes through the entries that changed since the last pass, and puts
  * markers and receipts again that may be missing. It lists uploads back to 49 hours before that pass.
  *
@@ -101,13 +108,32 @@ export async function requestSweep(
  * @throws {AggregateError} the failures of single uploads, at the end of the run.
  */
 export async function continueSweep(ports: SweepPorts, invocation: Invocation): Promise<readonly SweepSummary[]> {
-  const state = await storeOf(ports).read(invocation.closing);
+  const state = await withDailyPass(await storeOf(ports).read(invocation.closing), ports, invocation);
   const open = SWEEP_KINDS.filter((kind) => state[kind] !== undefined);
   const results = await Promise.allSettled(open.map((kind) => runHeld(kind, ports, invocation)));
   const failures = results.flatMap((result) => (result.status === 'rejected' ? [result.reason] : []));
   if (failures.length === 1) throw failures[0];
   if (failures.length > 1) throw new AggregateError(failures, `${failures.length} passes of the sweep failed`);
   return results.flatMap((result) => (result.status === 'fulfilled' ? (result.value ?? []) : []));
+}
+
+/**
+ * Begins the daily pass if it is due. A tick does this, and no schedule of its own: if this one cannot, the tick of the
+ * next minute does.
+ */
+async function withDailyPass(state: SweepState, ports: SweepPorts, { closing }: Invocation): Promise<SweepState> {
+  const { clock, settings, telemetry } = ports;
+  const now = clock.now();
+  const isDue = ({ watermark }: SweepState): boolean => now - watermark >= SWEEP_INTERVAL_MS;
+  if (!isDue(state)) return state;
+  // Written only while a pass is due or under way: a metric costs money for the hours in which it is written.
+  telemetry.metrics.add('SweepAgeSeconds', secondsBetween(state.watermark, now));
+  if (state.daily !== undefined) return state;
+  const begin = (current: SweepState): SweepState =>
+    current.daily === undefined && isDue(current)
+      ? { ...current, daily: newPass(current, {}, now, settings) }
+      : current;
+  return storeOf(ports).update(begin, closing);
 }
 
 const storeOf = ({ s3, settings, clock, telemetry }: SweepPorts): SweepStateStore =>

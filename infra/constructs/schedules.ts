@@ -11,8 +11,6 @@ import { allow } from './permissions.ts';
  */
 const TICK_RATE = 'rate(1 minute)';
 
-const SWEEP_RATE = 'rate(1 day)';
-
 /** A tick that is late by more than this is dropped: the next one does the same. Scheduler's minimum. */
 export const TICK_AGE_MAX = Duration.seconds(60);
 
@@ -21,14 +19,7 @@ export interface SchedulesProps {
   readonly collectors: number;
 }
 
-interface ScheduleProps {
-  readonly description: string;
-  readonly rate: string;
-  /** The event that the function is invoked with. */
-  readonly event: object;
-}
-
-/** The schedules that start the collecting function: one for each collector, and one for the sweep. */
+/** The schedules that start the collecting function, one for each collector. The ticks of the first begin the sweeps. */
 export class Schedules extends Construct {
   readonly #function: IFunction;
   readonly #role: Role;
@@ -42,14 +33,8 @@ export class Schedules extends Construct {
     // https://docs.aws.amazon.com/scheduler/latest/UserGuide/managing-schedule-group.html
     this.#group = new CfnScheduleGroup(this, 'Group');
     for (let index = 0; index < props.collectors; index += 1) {
-      this.#schedule(`Collector-${index}`, {
-        description: `Tick of collector ${index} of ${props.collectors}`,
-        rate: TICK_RATE,
-        event: { collector: { index, of: props.collectors } },
-      });
+      this.#schedule({ index, of: props.collectors });
     }
-    const description = 'Daily comparison of inbox and ledger';
-    this.#schedule('Daily-Sweep', { description, rate: SWEEP_RATE, event: { sweep: {} } });
   }
 
   #newRole(): Role {
@@ -65,20 +50,20 @@ export class Schedules extends Construct {
   }
 
   /**
-   * @param id differs from the ids of the schedules before they had a group: CloudFormation cannot move a schedule into
-   * a group, and fails. With another id it makes a new schedule and deletes the old one.
+   * The id has a hyphen because it differs from the ids of the schedules before they had a group: CloudFormation cannot
+   * move a schedule into a group, and fails. With another id it makes a new schedule and deletes the old one.
    * @see https://github.com/aws/aws-cdk/issues/34216
    */
-  #schedule(id: string, { description, rate, event }: ScheduleProps): void {
-    const schedule = new CfnSchedule(this, id, {
-      description,
+  #schedule(collector: { readonly index: number; readonly of: number }): void {
+    const schedule = new CfnSchedule(this, `Collector-${collector.index}`, {
+      description: `Tick of collector ${collector.index} of ${collector.of}`,
       groupName: this.#group.ref,
-      scheduleExpression: rate,
+      scheduleExpression: TICK_RATE,
       flexibleTimeWindow: { mode: 'OFF' },
       target: {
         arn: this.#function.functionArn,
         roleArn: this.#role.roleArn,
-        input: JSON.stringify(event),
+        input: JSON.stringify({ collector }),
         retryPolicy: { maximumRetryAttempts: 0, maximumEventAgeInSeconds: TICK_AGE_MAX.toSeconds() },
       },
     });

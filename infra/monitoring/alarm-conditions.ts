@@ -28,6 +28,9 @@ const STOPPED_AGE = Duration.days(1);
 /** Age of the oldest waiting upload that raises an alarm. By then it was resubmitted many times. */
 const WAITING_AGE = Duration.hours(6);
 
+/** Age of the last sweep that raises an alarm. A sweep is due every day. */
+const SWEEP_AGE = Duration.days(2);
+
 /**
  * Period in which a lasting condition is measured about once. A waiting upload is resubmitted after this time, give or
  * take half. Flows that share an id are counted by every tick.
@@ -173,6 +176,14 @@ function uploadConditions(metrics: PipelineMetrics): readonly Condition[] {
       action: 'Check that the inbox announces its uploads. Until it does, each waits for the next sweep.',
       metric: metrics.sum('UploadsMissed', FIVE_MINUTES),
       threshold: 1,
+    },
+    {
+      id: 'sweep-missing',
+      severity: 'ticket',
+      meaning: 'No daily sweep has ended for two days, so a file whose notification was lost stays missed.',
+      action: 'Find out in the log why it does not end.',
+      ...whileMeasured(metrics.maximum('SweepAgeSeconds', RETRY_PERIOD)),
+      threshold: SWEEP_AGE.toSeconds(),
     },
     {
       id: 'service-misaddressed',

@@ -242,7 +242,7 @@ describe('a deployment', () => {
     template.allResourcesProperties('AWS::Logs::LogGroup', { RetentionInDays: 3 });
     template.allResources('AWS::S3::Bucket', { DeletionPolicy: 'Delete' });
     template.allResourcesProperties('AWS::S3::Bucket', { VersioningConfiguration: { Status: 'Enabled' } });
-    template.resourceCountIs('AWS::Scheduler::Schedule', 3);
+    template.resourceCountIs('AWS::Scheduler::Schedule', 2);
     template.hasResourceProperties('AWS::Lambda::EventSourceMapping', {
       MaximumBatchingWindowInSeconds: 20,
       ScalingConfig: { MaximumConcurrency: 9 },

@@ -89,7 +89,7 @@ describe('an upload that no notification brought', () => {
     await unannounced('text.x', 'x', 'text/plain');
     await unannounced('picture.x', 'x', 'image/png');
     for (let day = 0; day < 3; day += 1) {
-      world.clock.advance(DAY);
+      world.clock.advance(DAY - HOUR);
       expect(await sweep({ dryRun: true })).toMatchObject({ missed: day === 0 ? 1 : 0 });
       expect(await sweep()).toMatchObject({ missed: day === 0 ? 1 : 0 });
       await world.settle();
@@ -274,6 +274,44 @@ describe('an upload that is years older than the pipeline', () => {
       expect(world.count(metric)).toBeGreaterThanOrEqual(600);
       expect(world.count(metric)).toBeLessThan(24 * 3600);
     }
+  });
+});
+
+describe('the ticks', () => {
+  const runsAfter = (ms: number) => {
+    world.clock.advance(ms);
+    return world.runSweeps();
+  };
+
+  it('begin a daily pass a day after the last one, without being asked', async () => {
+    await start();
+    await sweep();
+    world.clock.advance(MINUTE);
+    await unannounced('a.png');
+    expect(await runsAfter(DAY - HOUR)).toEqual([]);
+    expect(await runsAfter(HOUR)).toMatchObject([{ kind: 'daily', complete: true, missed: 1 }]);
+    expect(await runsAfter(HOUR)).toEqual([]);
+  });
+
+  it('begin it at the next tick if one could not', async () => {
+    let isDenied = false;
+    await start({ s3: { authorize: ({ action }) => !(isDenied && action === 's3:PutObject') } });
+    await sweep();
+    isDenied = true;
+    await expect(runsAfter(DAY)).rejects.toThrow();
+    isDenied = false;
+    expect(await runsAfter(MINUTE)).toMatchObject([{ kind: 'daily', complete: true }]);
+  });
+
+  it('measure how old the last pass is, for as long as the next one is due and does not end', async () => {
+    let isDenied = false;
+    await start({ s3: { authorize: ({ action }) => !(isDenied && action === 's3:ListBucketVersions') } });
+    await sweep();
+    await runsAfter(HOUR);
+    expect(world.count('SweepAgeSeconds')).toBe(0);
+    isDenied = true;
+    await expect(runsAfter(2 * DAY)).rejects.toThrow();
+    expect(world.count('SweepAgeSeconds')).toBeGreaterThanOrEqual((2 * DAY) / 1000);
   });
 });
 
@@ -536,7 +574,7 @@ describe('a backfill', () => {
     await world.tick();
     await sweep();
     const before = await sweepState();
-    world.clock.advance(48 * HOUR);
+    world.clock.advance(12 * HOUR);
     await sweep({ since: ago(HOUR) });
     const after = await sweepState();
     expect(after.watermark).toBe(before.watermark);

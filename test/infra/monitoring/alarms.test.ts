@@ -49,6 +49,7 @@ describe('alarms', () => {
       'flows-shared',
       'nothing-finishes',
       'service-misaddressed',
+      'sweep-missing',
       'tick-missing',
       'token-rejected',
       'uploads-delayed',
@@ -99,10 +100,17 @@ describe('alarms', () => {
     expect(ComparisonOperator).toBe('GreaterThanOrEqualToThreshold');
   });
 
+  it('report that no daily sweep has ended for two days', () => {
+    const { Threshold, ComparisonOperator } = named('sweep-missing');
+    expect(Threshold).toBe(2 * 24 * 3600);
+    expect(ComparisonOperator).toBe('GreaterThanOrEqualToThreshold');
+  });
+
   it.each([
     ['token-rejected', 'TokenRejected', 'Sum', 15 * 60],
     ['service-misaddressed', 'ServiceMisaddressed', 'Sum', 15 * 60],
     ['uploads-waiting', 'OldestWaitingSeconds', 'Maximum', 60 * 60],
+    ['sweep-missing', 'SweepAgeSeconds', 'Maximum', 15 * 60],
     ['doubts-held', 'DoubtsHeld', 'Sum', 60 * 60],
     ['flows-shared', 'FlowsShared', 'Sum', 15 * 60],
     ['entries-unreadable', 'EntriesUnreadable', 'Sum', 60 * 60],
