@@ -73,7 +73,7 @@ class Exchange {
   readonly #limits: TransportLimits;
   /** Limits each wait for the server. */
   readonly #waitLimit: TimeLimit;
-  /** Limits the whole exchange, because a response that trickles exceeds no single wait. */
+  /** Limits the whole answer, because a response that trickles exceeds no single wait. */
   readonly #answerLimit: TimeLimit;
   readonly #client: ReturnType<typeof httpRequest>;
   readonly #resolve: (response: TransportResponse) => void;
@@ -102,8 +102,8 @@ class Exchange {
       this.#fail(new TransportError(what, { sent: this.#sent, timedOut: true }));
     this.#waitLimit = new TimeLimit(clock, onExceeded);
     this.#answerLimit = new TimeLimit(clock, onExceeded);
-    const { url, method, headers, body, reach, answerMs } = request;
-    if (answerMs !== undefined) this.#answerLimit.set(answerMs, `No whole answer within ${answerMs} ms`);
+    const { url, method, headers, body, reach } = request;
+    if (body === undefined) this.#limitAnswer();
     const options: RequestOptions = {
       agent,
       method,
@@ -133,6 +133,11 @@ class Exchange {
     const { body } = this.#request;
     if (body === undefined) this.#awaitHead();
     else void this.#send(body);
+  }
+
+  #limitAnswer(): void {
+    const { answerMs } = this.#request;
+    if (answerMs !== undefined) this.#answerLimit.set(answerMs, `No whole answer within ${answerMs} ms`);
   }
 
   #awaitHead(): void {
@@ -167,6 +172,7 @@ class Exchange {
       if (left > 0) throw new Error(`The body ended ${left} bytes short of the ${body.bytes} announced`);
       if (isStopped()) return;
       this.#sent = 'all';
+      this.#limitAnswer();
       await this.#write(last);
       if (!isStopped()) this.#awaitHead();
     } catch (error) {
@@ -190,6 +196,7 @@ class Exchange {
   #receiveHead(answer: IncomingMessage): void {
     this.#answer = answer;
     this.#waitLimit.lift();
+    if (this.#request.body !== undefined && this.#sent !== 'all') this.#limitAnswer();
     // The loop over the body throws the error. Before the loop begins, an unhandled error event would end the process.
     answer.on('error', () => {});
     this.#resolve({

@@ -42,6 +42,13 @@ import type { Token } from './types.ts';
  */
 const JSON_ANSWER_MS = 20_000;
 
+/**
+ * Longest time from the last byte of a creation to the end of its answer, in milliseconds. A service that stores a large
+ * file before it answers may take the minute of {@link TRANSPORT_LIMITS} until the head. The few hundred bytes behind it
+ * get as long again. An answer that takes longer leaves the creation in doubt.
+ */
+export const CREATION_ANSWER_MS = 120_000;
+
 export interface RequestOptions {
   /** `https`, or `http` on this machine. Its path is kept: all operations are below it. */
   readonly baseUrl: URL;
@@ -276,8 +283,7 @@ export class Requests {
     };
     const sending = new Sending(await body?.(), signal);
     try {
-      const answerMs = operation === 'create' || operation === 'asset' ? undefined : JSON_ANSWER_MS;
-      const request = { method, url, headers, body: sending.body, reach, answerMs };
+      const request = { method, url, headers, body: sending.body, reach, answerMs: answerMsOf(operation) };
       const response = await this.#transport(request, signal);
       return { operation, response, secret };
     } catch (error) {
@@ -286,6 +292,12 @@ export class Requests {
       sending.end();
     }
   }
+}
+
+/** Longest time for the whole answer, in milliseconds. */
+function answerMsOf(operation: Operation): number | undefined {
+  if (operation === 'asset') return undefined; // It may have any size. The time without a byte is limited.
+  return operation === 'create' ? CREATION_ANSWER_MS : JSON_ANSWER_MS;
 }
 
 /** A body while it is being sent. Keeps the failure of the input apart from the failure of the connection. */

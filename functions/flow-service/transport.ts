@@ -8,7 +8,10 @@ export interface TransportRequest {
   readonly url: URL;
   readonly headers: Readonly<Record<string, string>>;
   readonly body?: RequestBody | undefined;
-  /** Longest time until the end of the response, in milliseconds. Default: no limit but {@link TransportLimits}. */
+  /**
+   * Longest time until the end of the response, in milliseconds. It begins with the last byte of the request's body, or
+   * with the response if that comes earlier; without a body, at once. Default: no limit but {@link TransportLimits}.
+   */
   readonly answerMs?: number | undefined;
   /** Refuses to connect to an address outside of it, whatever name led there. Default: any address. */
   readonly reach?: Reach | undefined;

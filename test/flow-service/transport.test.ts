@@ -344,6 +344,40 @@ describe('a time limit', () => {
     expect(clock.sleepers.size).toBe(0);
   });
 
+  it.each(['after the whole body', 'before the end of the body'])(
+    'ends an answer that trickles, and begins %s',
+    async (begins) => {
+      const clock = new StillClock();
+      const answerMs = 10_000;
+      const isEarly = begins.startsWith('before');
+      let trickle = (): void => {};
+      await using server = await scripted((request, response) => {
+        trickle = () => response.write(' ');
+        if (isEarly) trickle();
+        else request.resume().on('end', trickle);
+      });
+      const slowly = async function* () {
+        yield Buffer.from('a');
+        // A large body takes its time, and that is no trouble of the answer.
+        clock.pass(idleMs - 1);
+        yield Buffer.from('b');
+        if (isEarly) await new Promise(() => {});
+      };
+      const { body } = await httpTransport({ clock })(
+        { ...post(server.url, slowly(), 2 + Number(isEarly)), answerMs },
+        never,
+      );
+      const outcome = expect(text(body)).rejects.toMatchObject({ sent: isEarly ? 'part' : 'all', timedOut: true });
+      for (let passedMs = 0; passedMs < answerMs; passedMs += 1_000) {
+        await systemClock.sleep(5);
+        clock.pass(1_000);
+        trickle();
+      }
+      await outcome;
+      expect(clock.sleepers.size).toBe(0);
+    },
+  );
+
   it('leaves no timer behind after a success', async () => {
     const clock = new StillClock();
     await using server = await scripted((_, response) => response.end('ok'));

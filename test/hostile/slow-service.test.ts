@@ -98,20 +98,31 @@ it('a flow that the listing shows as running between two 404s is not gone', asyn
   expect(world.service.flows[0]?.aborted).toBe(false);
 });
 
+async function* trickle(): AsyncGenerator<Uint8Array> {
+  for (;;) {
+    yield Buffer.from(' ');
+    await world.clock.sleep(SECOND);
+  }
+}
+
+it.each([201, 502])(
+  'a creation whose %i trickles holds its invocation for two minutes, and its flow is found',
+  async (status) => {
+    await start({ service: { flowMs: SECOND } });
+    world.fault('createFlow', () => ({ status, at: 'after-effect', body: trickle() }), 1);
+    const startedAt = world.clock.now();
+    await uploads('a.bin');
+    expect(world.clock.now() - startedAt).toBeLessThan(2.5 * MINUTE);
+    expect(world.count('FlowsAdopted')).toBe(1);
+    await world.tickAfter(MINUTE);
+    expect((await world.receipt('a.bin')).status).toBe('succeeded');
+    expect(world.service.flows).toHaveLength(1);
+  },
+);
+
 it.each<[string, () => object]>([
   ['hangs', () => ({ hang: true })],
-  [
-    'trickles',
-    () => ({
-      status: 200,
-      body: (async function* () {
-        for (;;) {
-          yield Buffer.from(' ');
-          await world.clock.sleep(SECOND);
-        }
-      })(),
-    }),
-  ],
+  ['trickles', () => ({ status: 200, body: trickle() })],
 ])('a poll whose answer %s holds up the others for less than a minute', async (_, fault) => {
   const ids: string[] = [];
   await start({

@@ -106,6 +106,8 @@ const FAULTS = {
   /** JSON without any id. */
   'no ids': (call) => hasJsonAnswer(call) && call !== 'flow.abort',
   endless: isService,
+  /** The call takes effect, and its answer comes a byte at a time, without end. */
+  trickled: (call) => call === 'flow.create',
 } satisfies Record<string, (call: CallKind) => boolean>;
 
 export type Fault = keyof typeof FAULTS;

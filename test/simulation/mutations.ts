@@ -299,6 +299,12 @@ export const MUTATIONS: readonly Mutation[] = [
     replace: 'this.#search.isEarly || this.#search.onPlace === undefined',
     with: 'this.#search.onPlace === undefined',
   }),
+  mistake('no time limit of the answer to a creation', 100, {
+    file: 'flow-service/requests.ts',
+    in: 'answerMsOf',
+    replace: "operation === 'create' ? CREATION_ANSWER_MS : JSON_ANSWER_MS",
+    with: "operation === 'create' ? undefined : JSON_ANSWER_MS",
+  }),
   mistake('a sweep that misses the margin', 20, {
     file: 'sweep/sweep-run.ts',
     in: 'SweepRun.#throughLedger',

@@ -86,6 +86,8 @@ export class Observations {
   sentDespiteRefusal = 0;
   /** When each flow was last polled. */
   readonly polledAt = new Map<string, number>();
+  /** Longest time from the last byte of a creation to the end of its answer, in milliseconds. */
+  creationAnswerMsMax = 0;
   readonly ticks: TickRecord[] = [];
   /** Number of faults that may count as failures of a file, by the keys that the invocation worked on. */
   readonly blame = new Map<string, number>();

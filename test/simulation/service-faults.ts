@@ -2,17 +2,21 @@ import type { TransportRequest } from '../../functions/flow-service/transport.ts
 import type { Fault as ServiceFault } from '../../local/flow-service/fault.ts';
 import type { Fault } from './faults.ts';
 import type { Random } from './random.ts';
+import { SECOND, type Timeline } from './timeline.ts';
 
 const JSON_HEADERS = { 'content-type': 'application/json' };
 
 const ENDLESS_CHUNK = Buffer.alloc(1024 * 1024, ' ');
+
+/** Time between two bytes of an answer that trickles, in milliseconds: no single wait exceeds a limit. */
+const TRICKLE_MS = 20 * SECOND;
 
 /** The script of the stand-in service for a fault. */
 export function scriptOf(
   fault: Fault | undefined,
   { headers }: TransportRequest,
   random: Random,
-  now: number,
+  timeline: Timeline,
 ): ServiceFault {
   // Proxies quote the request. The functions must redact the token in such a quote.
   const sentence = (text: string) => ({ body: JSON.stringify({ detail: `${text} ${headers.Authorization}` }) });
@@ -36,7 +40,7 @@ export function scriptOf(
     case '429 in seconds':
       return { status: 429, ...before, headers: { 'retry-after': String(random.int(0, 120)) } };
     case '429 with a date': {
-      const date = new Date(now + random.int(-10_000, 300_000)).toUTCString();
+      const date = new Date(timeline.now() + random.int(-10_000, 300_000)).toUTCString();
       return { status: 429, ...before, headers: { 'retry-after': date } };
     }
     case '500 after':
@@ -62,6 +66,8 @@ export function scriptOf(
       return { status: 200, at: 'after-effect', headers: JSON_HEADERS, ...sentence('No ids.') };
     case 'endless':
       return { status: 200, at: 'after-effect', headers: JSON_HEADERS, body: endless() };
+    case 'trickled':
+      return { status: 200, at: 'after-effect', headers: JSON_HEADERS, body: trickling(timeline) };
     default:
       return {};
   }
@@ -69,4 +75,11 @@ export function scriptOf(
 
 async function* endless(): AsyncGenerator<Uint8Array> {
   for (;;) yield ENDLESS_CHUNK;
+}
+
+async function* trickling(timeline: Timeline): AsyncGenerator<Uint8Array> {
+  for (;;) {
+    yield Buffer.from(' ');
+    await new Promise<void>((resolve) => timeline.schedule(timeline.now() + TRICKLE_MS, resolve));
+  }
 }

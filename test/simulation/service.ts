@@ -63,6 +63,9 @@ class Exchange {
   #reject: (error: unknown) => void = () => {};
   #failReading: (error: unknown) => void = () => {};
   #timeLimit: Scheduled | undefined;
+  #answerLimit: Scheduled | undefined;
+  /** When the last byte of a creation was sent. */
+  #sentAt: number | undefined;
   /** Stops listening to the signal and to the process's death. */
   #forget: () => void = () => {};
 
@@ -127,7 +130,7 @@ class Exchange {
     const world = this.#world;
     const { service, timeline } = world;
     const random = world.randoms.network;
-    const script = scriptOf(fault, this.#request, random, timeline.now());
+    const script = scriptOf(fault, this.#request, random, timeline);
     const answerMs = fault === 'slow' ? random.int(5_000, 50_000) : random.int(1, 200);
     let answer: ServiceResponse;
     try {
@@ -151,6 +154,7 @@ class Exchange {
       if (this.#failure !== undefined) return;
       this.#isAnswered = true;
       this.#timeLimit?.cancel();
+      if (this.#request.body !== undefined && this.#sent !== 'all') this.#limitAnswer();
       this.#watch.seesAnswer(call, answer);
       resolve({
         status: answer.status,
@@ -195,6 +199,8 @@ class Exchange {
       if (left > 0) throw new Error('The body ended short of what was announced');
       if (isStopped()) return;
       this.#sent = 'all';
+      if (this.#request.method === 'POST') this.#sentAt = this.#world.timeline.now();
+      this.#limitAnswer();
       await this.#wire(last ?? new Uint8Array());
       if (!isStopped()) this.#limit(TRANSPORT_LIMITS.firstByteMs, 'No answer');
     } catch (error) {
@@ -248,6 +254,15 @@ class Exchange {
     this.#timeLimit = this.#lambda.after(ms, 'timer', () => this.#fail(`${what} within ${ms} ms`, undefined, true));
   }
 
+  /** Limits the answer to a request with a body. Polls may be slower here than the real transport allows. */
+  #limitAnswer(): void {
+    const { answerMs } = this.#request;
+    if (answerMs === undefined) return;
+    this.#answerLimit = this.#lambda.after(answerMs, 'timer', () =>
+      this.#fail(`No whole answer within ${answerMs} ms`, undefined, true),
+    );
+  }
+
   #fail(message: string, cause?: unknown, timedOut = false): void {
     if (this.#failure !== undefined) return;
     this.#failure = new TransportError(message, { sent: this.#sent, cause, timedOut });
@@ -257,7 +272,13 @@ class Exchange {
   }
 
   #end(): void {
+    const { observed, timeline } = this.#world;
+    if (this.#sentAt !== undefined) {
+      observed.creationAnswerMsMax = Math.max(observed.creationAnswerMsMax, timeline.now() - this.#sentAt);
+      this.#sentAt = undefined;
+    }
     this.#timeLimit?.cancel();
+    this.#answerLimit?.cancel();
     this.#forget();
     this.#disconnect();
   }

@@ -12,6 +12,7 @@ export const DOUBTFUL: readonly Fault[] = [
   'garbled',
   'no ids',
   'endless',
+  'trickled',
   'killed after',
   'cut cleanly',
 ];

@@ -20,7 +20,7 @@ export function inProcessTransport(service: StandInFlowService, clock: Clock): T
     const gone = new AbortController();
     const failure = Promise.withResolvers<never>();
     failure.promise.catch(() => {}); // Every wait below races it; there may be none at the time.
-    let sent: Sent = 'nothing';
+    let sent = 'nothing' as Sent;
     const fail = (message: string, options: { cause?: unknown; timedOut?: boolean } = {}): void => {
       failure.reject(new TransportError(message, { sent, ...options }));
       end();
@@ -44,12 +44,16 @@ export function inProcessTransport(service: StandInFlowService, clock: Clock): T
         met.abort();
       }
     };
+    const limitAnswer = (): void => {
+      if (answerMs !== undefined) limit(answerMs, 'No whole answer', gone.signal);
+    };
     async function* toService(): AsyncGenerator<Uint8Array> {
       if (body === undefined) return;
       let left = body.bytes;
       for await (const chunk of body.chunks) {
         left -= chunk.byteLength;
         sent = left === 0 ? 'all' : 'part';
+        if (sent === 'all') limitAnswer();
         yield Buffer.from(chunk); // Its producer uses the memory again.
       }
       if (left !== 0) fail(`The body was not of the ${body.bytes} bytes announced`);
@@ -70,17 +74,19 @@ export function inProcessTransport(service: StandInFlowService, clock: Clock): T
     }
     if (signal.aborted) aborted();
     else signal.addEventListener('abort', aborted);
-    if (answerMs !== undefined) limit(answerMs, 'No whole answer', gone.signal);
+    if (body === undefined) limitAnswer();
     const answering = async () => {
       await clock.sleep(LATENCY_MS);
       return service.handle(serviceRequestOf(request, toService(), gone.signal));
     };
     try {
       const answer = await within(TRANSPORT_LIMITS.firstByteMs, 'No answer', answering());
+      if (body !== undefined && sent !== 'all') limitAnswer();
       const chunks = answer.body instanceof Uint8Array ? inOneChunk(answer.body) : answer.body;
       return {
         status: answer.status,
         headers: answer.headers,
+        sent,
         body: fromService(chunks[Symbol.asyncIterator]()),
         destroy: () => fail('The answer was let go of'),
       };

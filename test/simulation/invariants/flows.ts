@@ -1,3 +1,4 @@
+import { CREATION_ANSWER_MS } from '../../../functions/flow-service/requests.ts';
 import type { Entry } from '../../../functions/ledger/entry.ts';
 import type { FlowView } from '../../../local/flow-service/records.ts';
 import { demand } from '../demand.ts';
@@ -5,6 +6,7 @@ import type { Fault } from '../faults.ts';
 import { flowTagOf } from '../flow-tag.ts';
 import { NEXT_PIPELINE, PIPELINE } from '../names.ts';
 import type { Logged } from '../observations.ts';
+import { SECOND } from '../timeline.ts';
 import type { World } from '../world.ts';
 
 /** Age from which a flow is listed, in milliseconds. A doubt waits for that time before it is settled. */
@@ -21,6 +23,10 @@ export const SECOND_FLOW_LINES = {
 
 /** Counts flows where they are paid for, at the service: at most one for a generation of an upload. */
 export function checkFlows(world: World, entries: readonly Entry[]): void {
+  const { creationAnswerMsMax, wasAnyFrozen } = world.observed;
+  // Each process looks at its own clock, which may run late by a few turns of the network.
+  const isInTime = wasAnyFrozen || creationAnswerMsMax <= CREATION_ANSWER_MS + SECOND;
+  demand(isInTime, 'the answer to a creation held its invocation for too long', creationAnswerMsMax);
   const generations = flowsByGeneration(world, entries);
   for (const entry of entries) checkFlowOf(entry, generations);
   for (const [name, flows] of generations) {
