@@ -3,6 +3,7 @@ import { copyFileSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFile
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { EXIT_USAGE, UsageError, usageMessage } from '../command-line/options.ts';
+import { printable } from '../functions/base/printable.ts';
 import { ConfigurationError } from '../functions/base/validation.ts';
 import { parseContext } from '../functions/settings/context.ts';
 import { warningsOfRoutes } from '../functions/settings/route-checks.ts';
@@ -18,7 +19,6 @@ import { type Arguments, COMMAND, parseArguments, USAGE } from './start/argument
 import { KnownFiles } from './start/known-files.ts';
 import { FunctionLogs, unexpected } from './start/logs.ts';
 import type { NamedFile } from './start/named-files.ts';
-import { printable } from './start/printable.ts';
 import { makePrivate } from './start/private-folder.ts';
 import { writeRunFile } from './start/run-file.ts';
 import { exportLines } from './start/s3-access.ts';

@@ -3,6 +3,7 @@ import { basename } from 'node:path';
 import { headObject } from '../functions/s3/objects.ts';
 import { follow } from './act.ts';
 import type { Outcome } from './checks.ts';
+import { uploadCommand } from './commands.ts';
 import type { Deployment } from './deployment.ts';
 import { type FileToPut, put } from './put.ts';
 import { routeOfFile } from './route-file.ts';
@@ -31,7 +32,7 @@ export async function examineCanary(file: CanaryFile, deployment: Deployment, si
   const { key, uploadId } = await put(file, {}, deployment, { signal });
   const limit = AbortSignal.timeout(withinMs);
   const until = AbortSignal.any([signal, limit]);
-  const todo = `See flowdrop status ${key}, and the other findings.`;
+  const todo = `See ${uploadCommand('status', { id: uploadId, key })}, and the other findings.`;
   let view: UploadView | undefined;
   try {
     await follow([uploadId], deployment, until, ([seen]) => {

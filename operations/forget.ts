@@ -4,6 +4,7 @@ import { entryKey, failedKey } from '../functions/ledger/keys.ts';
 import { isPublished } from '../functions/publish/publish.ts';
 import { receiptKey, UPLOAD_METADATA } from '../functions/results/results-keys.ts';
 import { headObject, listVersions, type VersionMarker } from '../functions/s3/objects.ts';
+import { uploadCommand } from './commands.ts';
 import type { Deployment } from './deployment.ts';
 import { type FoundUpload, findUpload } from './find.ts';
 import { objects, readEntry } from './listing.ts';
@@ -62,7 +63,7 @@ export async function tracesOf(what: string, deployment: Deployment, signal: Abo
 async function atRest(entry: Entry, { ledger }: Deployment, signal: AbortSignal): Promise<TerminalEntry> {
   const { key } = entry.upload;
   if (!isTerminal(entry)) {
-    throw new UnderWayError(`${key} is ${entry.state}. Cancel it first: flowdrop cancel ${key}`);
+    throw new UnderWayError(`${key} is ${entry.state}. Cancel it first: ${uploadCommand('cancel', entry.upload)}`);
   }
   if (!(await isPublished(entry, ledger, signal))) {
     throw new UnderWayError(`The receipt of ${key} is being written. Try again in a minute.`);

@@ -7,6 +7,7 @@ import { isAbsent } from '../functions/s3/errors.ts';
 import type { Deployment } from './deployment.ts';
 import { withPrefix } from './find.ts';
 import { objects } from './listing.ts';
+import { entryOf } from './stored-bytes.ts';
 
 /** Results that are fetched side by side. */
 const CONCURRENCY = 8;
@@ -16,7 +17,7 @@ export type WriteResult = (key: string, body: AsyncIterable<Uint8Array>) => Prom
 
 const receiptSchema = z.object({
   status: z.enum(['succeeded', 'failed']),
-  upload: z.object({ key: z.string() }),
+  upload: z.object({ id: z.string(), key: z.string() }),
   assets: z.array(z.object({ key: z.string(), bytes: z.number(), sha256: z.string() })),
 });
 
@@ -38,7 +39,8 @@ export class DamagedResultError extends Error {
 
 /**
  * Fetches the receipt of a file, or the receipts of all files below a prefix, and the results that they name. Each is
- * checked against its size and SHA-256. One that differs is not kept.
+ * checked against its size and SHA-256. One that differs is not kept. A file is named by its key, or by the id of its
+ * upload if the receipt at its key is that upload's.
  */
 export async function get(
   what: string,
@@ -49,10 +51,15 @@ export async function get(
   const receipts: { key: string; status: 'succeeded' | 'failed'; path: string }[] = [];
   const files: { key: string; path: string; bytes: number }[] = [];
   const issues: { key: string; why: string }[] = [];
+  const named = (await entryOf(what, deployment, signal))?.entry?.upload;
   const fetchOne = async (key: string): Promise<void> => {
     try {
       const text = await textOf(key, deployment, signal);
       const { status, upload, assets } = receiptSchema.parse(JSON.parse(text));
+      if (named !== undefined && upload.id !== named.id) {
+        issues.push({ key, why: `it is the receipt of another upload at the same key: ${upload.id}` });
+        return;
+      }
       await pMap(
         assets,
         async (asset) => {
@@ -71,7 +78,7 @@ export async function get(
       issues.push({ key, why: whyOf(error) });
     }
   };
-  await pMap(await receiptKeys(what, deployment, signal), fetchOne, { concurrency: CONCURRENCY });
+  await pMap(await receiptKeys(named?.key ?? what, deployment, signal), fetchOne, { concurrency: CONCURRENCY });
   return { receipts, files, issues };
 }
 

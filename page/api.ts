@@ -168,7 +168,7 @@ export interface StoredObject {
   readonly url: string;
   /** True if the bytes are served with their media type. False: only as a download. */
   readonly isShown: boolean;
-  /** The `aws s3 cp` line. */
+  /** The shell command that fetches it with the AWS CLI. */
   readonly copyCommand: string;
 }
 

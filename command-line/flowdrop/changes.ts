@@ -255,7 +255,7 @@ function json(text: string): Json {
 function addGet(add: Add): void {
   const command = new Command('get')
     .description('fetches results and receipts, checked against their SHA-256')
-    .argument('<key>', 'the key of a file, or the beginning of keys')
+    .argument('<key>', 'the key of a file, the beginning of keys, or an upload id')
     .option('--to <folder>', 'the folder for them', 'results')
     .addHelpText('after', example('get photos/robot.png', 'get photos/ --to copies'));
   add<CommonOptions & { to: string }>(command, async ({ console, deployment, signal, path }, [what = ''], { to }) => {

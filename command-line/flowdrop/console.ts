@@ -1,8 +1,8 @@
 import { createInterface } from 'node:readline/promises';
 import { type Readable, Writable } from 'node:stream';
 import stringWidth from 'string-width';
+import { printable, printableJson } from '../../functions/base/printable.ts';
 import { cut } from '../../local/start/cut.ts';
-import { printable } from '../../local/start/printable.ts';
 
 /** After this time a command says what it is doing, in milliseconds. */
 const QUIET_MS = 2_000;
@@ -47,7 +47,7 @@ export class Console {
 
   /** Prints the answer: as JSON if that was asked for, or else as `show` does. */
   answer<T>(value: T, show: (value: T) => readonly string[]): void {
-    if (this.#isJson) this.#streams.output.write(`${JSON.stringify(value, undefined, 2)}\n`);
+    if (this.#isJson) this.#streams.output.write(`${printableJson(value)}\n`);
     else for (const line of show(value)) this.line(line);
   }
 

@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Command, InvalidArgumentError, Option } from 'commander';
+import { printableLines } from '../../functions/base/printable.ts';
 import { explain } from '../../operations/explain.ts';
 import { type ListedState, type ListQuery, list } from '../../operations/list.ts';
 import { type PipelineStatus, type PrefixStatus, status, type UploadStatus } from '../../operations/status.ts';
@@ -42,7 +43,8 @@ export function flowdropProgram(surroundings: Surroundings): Program {
     .configureHelp({ showGlobalOptions: true, sortSubcommands: false })
     .configureOutput({
       writeOut: (text) => output.write(text),
-      writeErr: (text) => errors.write(text),
+      // It repeats the words of the command line, which may be pasted.
+      writeErr: (text) => errors.write(printableLines(text)),
       getOutHelpWidth: () => output.columns ?? HELP_COLUMNS,
       getErrHelpWidth: () => errors.columns ?? HELP_COLUMNS,
     })

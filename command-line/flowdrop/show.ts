@@ -1,5 +1,7 @@
+import { isPrintable, shellWord } from '../../functions/base/printable.ts';
 import { cut } from '../../local/start/cut.ts';
 import { size } from '../../local/start/size.ts';
+import { uploadCommand } from '../../operations/commands.ts';
 import type { Explanation } from '../../operations/explain.ts';
 import { type Intake, QUEUE_DAYS } from '../../operations/intake.ts';
 import type { Listed, ListQuery } from '../../operations/list.ts';
@@ -76,8 +78,10 @@ function hintsOf({ failed, waiting, intake }: PipelineStatus): readonly string[]
 export function showPrefix({ prefix, counts, uploads, isCut }: PrefixStatus): readonly string[] {
   const total = uploads.length;
   if (total === 0) {
-    const hint =
-      prefix === '' || prefix.endsWith('/') ? '' : ` Does a route take it? See flowdrop explain ${quoted(prefix)}`;
+    const isKey = prefix !== '' && !prefix.endsWith('/') && isPrintable(prefix);
+    const hint = isKey
+      ? ` Does a route take it? See flowdrop explain ${prefix.startsWith('-') ? '-- ' : ''}${shellWord(prefix)}`
+      : '';
     return [`No upload has a key that begins with "${prefix}".${hint}`];
   }
   const states = Object.entries(counts).map(([state, count]) => `${count} ${state}`);
@@ -119,9 +123,9 @@ export function showUpload({ id, key, state, view, issue, isCurrent }: UploadSta
     ...(isCurrent ? [] : ['  It is not the current version of its key: the file was replaced or deleted since.']),
     ...(view.endedAt === undefined ? [] : [`  receipt: s3://${view.results.bucket}/${view.results.receipt}`]),
     ...(view.failure?.canRetryHelp === true
-      ? ['', `To retry it, which may be paid for: flowdrop retry ${quoted(key)}`]
+      ? ['', `To retry it, which may be paid for: ${uploadCommand('retry', { id, key })}`]
       : []),
-    ...(view.state === 'succeeded' ? ['', `Fetch it: flowdrop get ${quoted(key)}`] : []),
+    ...(view.state === 'succeeded' ? ['', `Fetch it: ${uploadCommand('get', { id, key })}`] : []),
   ];
 }
 
@@ -149,7 +153,7 @@ export function showList(
   return [
     ...(uploads.length === 0 ? [`No upload is ${state}.`] : table([['KEY', 'ROUTE', title, 'WHY'], ...rows])),
     ...(isCut ? [`These are the newest ${limit}. --limit shows more.`] : []),
-    ...(first === undefined ? [] : ['', `See why, and what to do: flowdrop status ${quoted(first.key)}`]),
+    ...(first === undefined ? [] : ['', `See why, and what to do: ${uploadCommand('status', first)}`]),
     ...unreadable.map((id) => `The entry of upload ${id} cannot be read: see docs/runbook.md, entries-unreadable.`),
   ];
 }
@@ -174,9 +178,5 @@ export function showExplanation(explanation: Explanation): readonly string[] {
     ...(request === undefined ? [] : ['The request would be POST /flows with', ...indented(body)]),
   ];
 }
-
-/** A text as one word of a POSIX shell, quoted only where it must be. */
-export const quoted = (text: string): string =>
-  /^[\w./@%+=:,-]+$/.test(text) ? text : `'${text.replaceAll("'", String.raw`'\''`)}'`;
 
 const indented = (lines: readonly string[]): readonly string[] => lines.map((line) => `  ${line}`);

@@ -1,6 +1,7 @@
 import { appendFileSync, closeSync, mkdirSync, openSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { inspect } from 'node:util';
+import { printable, printableLines } from '../../functions/base/printable.ts';
 import { redact } from '../../functions/flow-service/redact.ts';
 import type { FunctionName } from '../../infra/bundle/bundle.ts';
 import { PRIVATE_FILE_MODE, PRIVATE_FOLDER_MODE } from './private-folder.ts';
@@ -28,7 +29,7 @@ export class FunctionLogs {
       file = openSync(this.#pathOf(name), 'w', PRIVATE_FILE_MODE);
       this.#files.set(name, file);
     }
-    writeSync(file, `${line}\n`);
+    writeSync(file, `${printable(line)}\n`);
     const warning = warningIn(line);
     if (warning !== undefined) this.#show(name, warning.text, warning.key);
   }
@@ -90,7 +91,9 @@ export function unexpected(error: unknown, { dir, token }: { dir: string; token:
   const sentence = `An unexpected error ended this run: ${said}`;
   try {
     mkdirSync(dir, { recursive: true, mode: PRIVATE_FOLDER_MODE });
-    appendFileSync(path, `${new Date().toISOString()} ${redact(inspect(error), token)}\n`, { mode: PRIVATE_FILE_MODE });
+    appendFileSync(path, `${new Date().toISOString()} ${printableLines(redact(inspect(error), token))}\n`, {
+      mode: PRIVATE_FILE_MODE,
+    });
     return `${sentence} (details: ${shownPath(path)})`;
   } catch (cause) {
     return `${sentence} (no details: ${(cause as Error).message})`;

@@ -1,11 +1,12 @@
 import { html, type TemplateResult } from 'lit';
+import { printableLines } from '../../functions/base/printable.ts';
 import { ICONS } from './icons.ts';
 import { LightElement } from './light-element.ts';
 
 /** How long the button says that it has copied, in milliseconds. */
 const COPIED_MS = 2_000;
 
-/** Copies a text, and says so. */
+/** Copies a text, and says so. What a terminal would obey when the text is pasted is copied as an escape. */
 export class CopyButton extends LightElement {
   static override readonly properties = {
     text: { attribute: false },
@@ -25,7 +26,7 @@ export class CopyButton extends LightElement {
 
   #copy = async (): Promise<void> => {
     try {
-      await navigator.clipboard.writeText(this.text);
+      await navigator.clipboard.writeText(printableLines(this.text));
     } catch {
       this.tell('say', 'The browser does not allow copying. Select the text instead.');
       return;

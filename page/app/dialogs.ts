@@ -1,5 +1,6 @@
 import { html, nothing, type TemplateResult } from 'lit';
 import type { Json } from '../../functions/base/json.ts';
+import { printable } from '../../functions/base/printable.ts';
 import type { ActAnswer, DoctorAnswer, PlannedAction, PlanRequest, UploadDetail } from '../api.ts';
 import { ICONS, STATE_ICONS } from './icons.ts';
 import { LightElement } from './light-element.ts';
@@ -186,7 +187,7 @@ export class ActionDialog extends Dialog {
 function listed(lines: readonly { readonly key: string; readonly text: string }[]): TemplateResult | typeof nothing {
   if (lines.length === 0) return nothing;
   return html`<ul class="listed">
-    ${lines.slice(0, LISTED_MAX).map(({ key, text }) => html`<li><bdi class="name">${key}</bdi> <span class="muted">${text}</span></li>`)}
+    ${lines.slice(0, LISTED_MAX).map(({ key, text }) => html`<li><bdi class="name">${printable(key)}</bdi> <span class="muted">${text}</span></li>`)}
     ${lines.length > LISTED_MAX ? html`<li class="muted">And ${plural(lines.length - LISTED_MAX, 'more', 'more')}</li>` : nothing}
   </ul>`;
 }
@@ -227,7 +228,7 @@ export class AgainDialog extends Dialog {
     return html`<form method="dialog" @submit=${this.#send}>
       ${problem === undefined ? nothing : html`<p class="note problem" role="alert">${problem}</p>`}
       <p>
-        Puts <bdi class="name">${detail?.upload.key}</bdi> into the inbox again. The template is
+        Puts <bdi class="name">${printable(detail?.upload.key ?? '')}</bdi> into the inbox again. The template is
         <code>${detail?.upload.template}</code>. <strong>One flow is paid for.</strong>
       </p>
       ${
@@ -265,7 +266,7 @@ export class AgainDialog extends Dialog {
       this.problem = undefined;
       const { id } = await again({ id: detail.row.id, parameters });
       if (!isOpen()) {
-        this.tell('say', `${detail.row.key} was sent again`);
+        this.tell('say', `${printable(detail.row.key)} was sent again`);
         return;
       }
       this.close();

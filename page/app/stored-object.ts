@@ -1,4 +1,5 @@
 import { html, nothing, type PropertyValues, type TemplateResult } from 'lit';
+import { printable } from '../../functions/base/printable.ts';
 import type { StoredObject } from '../api.ts';
 import { ICONS } from './icons.ts';
 import { LightElement } from './light-element.ts';
@@ -50,7 +51,7 @@ export class StoredObjectView extends LightElement {
       <div class="stage">${this.#content()}</div>
       <figcaption>
         <span class="object-label">${label}</span>
-        <span class="name"><bdi title=${object.key}>${name}</bdi></span>
+        <span class="name"><bdi title=${printable(object.key)}>${name}</bdi></span>
         <span class="muted">${object.mediaType}, ${size(object.bytes)}</span>
         <a class="button quiet small" href="${object.url}?download" download>
           ${ICONS.download} Download<span class="visually-hidden"> ${name}</span>

@@ -1,4 +1,5 @@
 import { html, nothing, type PropertyValues, type TemplateResult } from 'lit';
+import { printable, printableJson } from '../../functions/base/printable.ts';
 import type { About, RowState, Step, StepKind, UploadDetail, UploadRow } from '../api.ts';
 import { ICONS, STATE_ICONS } from './icons.ts';
 import { LightElement } from './light-element.ts';
@@ -256,7 +257,7 @@ export class UploadDetailView extends LightElement {
   }
 
   #receipt(receipt: object): TemplateResult {
-    const text = JSON.stringify(receipt, undefined, 2);
+    const text = printableJson(receipt);
     // biome-ignore format: the text begins and ends exactly at the tags
     return html`<details class="receipt">
       <summary>Receipt</summary>
@@ -282,7 +283,8 @@ export class UploadDetailView extends LightElement {
 const badge = (state: RowState): TemplateResult =>
   html`<span class="badge" data-state=${state}>${STATE_ICONS[state]}${STATE_WORDS[state]}</span>`;
 
-function fact(name: string, value: string): TemplateResult {
+function fact(name: string, text: string): TemplateResult {
+  const value = printable(text);
   return html`<div class="fact">
     <dt>${name}</dt>
     <dd><code>${value}</code></dd>

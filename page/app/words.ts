@@ -1,3 +1,4 @@
+import { printable } from '../../functions/base/printable.ts';
 import type { RowState } from '../api.ts';
 
 const numbers = new Intl.NumberFormat('en');
@@ -78,10 +79,10 @@ export function duration(ms: number): string {
   return ms < 2 * DAY_MS ? `${Math.round(ms / HOUR_MS)} h` : `${Math.round(ms / DAY_MS)} days`;
 }
 
-/** A key in two parts: `prompts/` and `fox.txt`. */
+/** A key in two parts, as they are shown: `prompts/` and `fox.txt`. */
 export function splitKey(key: string): { readonly folder: string; readonly name: string } {
   const at = key.lastIndexOf('/', key.length - 2) + 1;
-  return { folder: key.slice(0, at), name: key.slice(at) };
+  return { folder: printable(key.slice(0, at)), name: printable(key.slice(at)) };
 }
 
 /** The states in the order in which they are shown, each with its word. */

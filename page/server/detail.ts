@@ -1,5 +1,6 @@
 import type { Receipt } from '../../functions/publish/receipts.ts';
 import { actionsFor } from '../../operations/act.ts';
+import { copyCommand, uploadCommand } from '../../operations/commands.ts';
 import type { Deployment } from '../../operations/deployment.ts';
 import type { ReadEntry } from '../../operations/listing.ts';
 import { openResult } from '../../operations/stored-bytes.ts';
@@ -41,7 +42,7 @@ export async function detailOf(
   });
   const assets = ('assets' in entry ? entry.assets : undefined) ?? [];
   const canOverride = settings.routes.find(({ name }) => name === view.route)?.overrides === true;
-  const command = (name: string) => ['flowdrop', name, quoted(key), ...commandOptions.map(quoted)].join(' ');
+  const command = (name: string) => uploadCommand(name, { id, key }, commandOptions);
   return {
     ...{ row: rowOf(view), upload: view, isCurrent, receipt },
     input: stored({ key, bytes, mediaType }, `${base}/input`, bucket),
@@ -114,13 +115,3 @@ function presentStep({ state, wait, claimedUntil, isInDoubt }: UploadView, failu
   if (state !== 'claimed') return [];
   return [{ kind: 'claimed', text: `It is being sent.${failures}${doubt}`, until: claimedUntil }];
 }
-
-function copyCommand(bucket: string, key: string, { isLocal, access }: Deployment): string {
-  const endpoint =
-    isLocal && access.endpoints?.s3 !== undefined ? ` --endpoint-url ${quoted(access.endpoints.s3)}` : '';
-  return `aws s3 cp${endpoint} ${quoted(`s3://${bucket}/${key}`)} .`;
-}
-
-/** A text as one word of a POSIX shell. */
-const quoted = (text: string): string =>
-  /^[\w@%+:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", String.raw`'\''`)}'`;

@@ -180,6 +180,48 @@ describe('cancel', () => {
   });
 });
 
+describe('a file with a hostile name', () => {
+  const KEY = 'y\u001b[201~\u0003\ntouch pwned\n\u009b\u202e\u2028.png';
+
+  it('is named by its id in the commands that are printed, and escaped in JSON', async () => {
+    const operated = await Operated.forTest();
+    const { id } = await operated.put(KEY, 'succeeded');
+    const { output } = await operated.run('status', KEY);
+    expect(output).toContain(`Fetch it: flowdrop get ${id}\n`);
+    const json = (await operated.run('status', KEY, '--json')).output;
+    expect(json).not.toMatch(/(?!\n)[\p{Cc}\p{Bidi_Control}\p{Zl}]/u);
+    expect(JSON.parse(json)).toMatchObject({ key: KEY });
+    const fetched = await operated.run('get', id, '--to', join(operated.directory, 'to'));
+    expect(fetched.code).toBe(0);
+    expect(await readdir(join(operated.directory, 'to'))).toEqual([
+      'y%1B[201~%03%0Atouch pwned%0A%C2%9B%E2%80%AE%E2%80%A8.png',
+    ]);
+  });
+
+  it('is no option if its name looks like one', async () => {
+    const operated = await Operated.forTest();
+    await operated.upload('--failed', 'x', { ContentType: 'image/png' });
+    await operated.becomes('--failed', 'succeeded');
+    const { output } = await operated.run('status', '--', '--failed');
+    expect(output).toContain('Fetch it: flowdrop get -- --failed\n');
+    expect(await operated.run('get', '--to', join(operated.directory, 'to'), '--', '--failed')).toMatchObject({
+      code: 0,
+    });
+  });
+
+  it('is not fetched by the id of an upload that another one has replaced', async () => {
+    const operated = await Operated.forTest();
+    const first = await operated.put('a.png', 'succeeded', 'one');
+    const second = await operated.put('a.png', 'succeeded', 'other');
+    expect(second.id).not.toBe(first.id);
+    const { code, output } = await operated.run('get', first.id, '--to', join(operated.directory, 'to'));
+    expect({ code, output }).toEqual({
+      code: 1,
+      output: expect.stringContaining(`another upload at the same key: ${second.id}`),
+    });
+  });
+});
+
 describe('collect', () => {
   it('fetches a deleted result again, without a new flow', async () => {
     const operated = await Operated.forTest();

@@ -15,7 +15,7 @@ describe('the command that retries an upload', () => {
     );
   });
 
-  it.each(['a.png', 'b/a.png', '-rf', "it's.png", '$(touch owned)', 'a\nb', '`id`;"x" *', 'naïve ☃.txt'])(
+  it.each(['a.png', 'b/a.png', '-rf', "it's.png", '$(touch owned)', '`id`;"x" *', 'naïve ☃.txt'])(
     'touches the file in the inbox folder of a local run, and nothing else: %j',
     (name) => {
       const dir = folderWith({ [name]: 'x' });
@@ -29,6 +29,11 @@ describe('the command that retries an upload', () => {
       expect(() => statSync(join(dir, 'owned'))).toThrow('ENOENT');
     },
   );
+
+  it('names the upload in a local run, if no shell takes the name of its file', () => {
+    const settings = { ...deployed, localInbox: '/inbox', inboxPrefix: 'in/' };
+    expect(retryCommand(settings, { id: ID, key: 'in/a\nb' })).toBe(`flowdrop retry ${ID} --local`);
+  });
 
   it('does not exist in a local run whose files come from no inbox folder', () => {
     expect(retryCommand({ ...deployed, localInbox: '' }, { id: ID, key: 'a.png' })).toBeUndefined();

@@ -33,6 +33,19 @@ it('writes every line to the log of its function, and shows each warning once, w
   ]);
 });
 
+it('writes what a terminal would obey as escapes, so that a log can be read on one', async () => {
+  const dir = await temporaryFolder();
+  const logs = new FunctionLogs(dir, () => undefined);
+  const line = JSON.stringify({ level: 'INFO', key: 'a\u009b2J\u0085\u202egnp\u2028\u2029\u001b' });
+  logs.write('create-flow', line);
+  logs.fault('create-flow', new Error('a\u001b[2J\nb'));
+  logs.close();
+  const [first = '', second] = (await readFile(join(dir, 'create-flow.log'), 'utf8')).split('\n');
+  expect(first).toBe('{"level":"INFO","key":"a\\u009b2J\\u0085\\u202egnp\\u2028\\u2029\\u001b"}');
+  expect(JSON.parse(first)).toEqual(JSON.parse(line));
+  expect(second).toBe('Invocation failed: a\\u001b[2J\\nb');
+});
+
 it('writes the details of an unexpected error to a file, without the token, and says where', async () => {
   const dir = await temporaryFolder();
   const error = new Error('Bearer fake-token-of-a-test is wrong\nsecond line', { cause: new Error('the cause') });

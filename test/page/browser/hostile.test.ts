@@ -4,6 +4,7 @@ import { anyPipeline, describeInBrowser } from './support.ts';
 const ELEMENT = '<img src=x onerror="document.title=`taken`"><b>bold</b>';
 /** Turns the direction of what follows, so that `exe.png` reads `gnp.exe`. */
 const REVERSED = 'photo\u202egnp.exe';
+const REVERSED_SHOWN = 'photo\\u202egnp.exe';
 
 describeInBrowser('hostile texts', anyPipeline, (shown) => {
   beforeEach(() => shown.operated.refuse(undefined));
@@ -42,9 +43,9 @@ describeInBrowser('hostile texts', anyPipeline, (shown) => {
 
   it('do not turn the direction of what stands beside them', async () => {
     await using visit = await shown.open();
-    const row = visit.row(REVERSED);
+    const row = visit.row(REVERSED_SHOWN);
     await row.waitFor();
-    expect(await row.locator('bdi').textContent()).toBe(REVERSED);
+    expect(await row.locator('bdi').textContent()).toBe(REVERSED_SHOWN);
   });
 
   it('are shown as text if a model or a text of the service holds them', async () => {

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { printable } from '../../../local/start/printable.ts';
+import { printable, printableJson } from '../../functions/base/printable.ts';
 
 it.each([
   ['a control sequence', 'a\u001b[2J\u001b]0;title\u0007.png', 'a\\u001b[2J\\u001b]0;title\\u0007.png'],
@@ -14,6 +14,7 @@ it.each([
   ],
   ['bidirectional isolates', '\u2066a\u2067b\u2068c\u2069', '\\u2066a\\u2067b\\u2068c\\u2069'],
   ['bidirectional marks', '\u061c\u200e\u200f', '\\u061c\\u200e\\u200f'],
+  ['halves of a surrogate pair', '\ud800a\udfff', '\\ud800a\\udfff'],
 ])('shows %s as escapes', (_, text, shown) => {
   expect(printable(text)).toBe(shown);
 });
@@ -21,4 +22,11 @@ it.each([
 it('leaves all other text as it is', () => {
   const text = 'ü 🎁 👩‍🔬 שלום مرحبا 日本語 100% a\\b.png';
   expect(printable(text)).toBe(text);
+});
+
+it('writes JSON without them, which means the same', () => {
+  const value = { 'k\u009b\u202e': 'a\u0085\u2028\u2029\u007f\n\ud800 ü' };
+  const text = printableJson(value);
+  expect(text).toBe('{\n  "k\\u009b\\u202e": "a\\u0085\\u2028\\u2029\\u007f\\n\\ud800 ü"\n}');
+  expect(JSON.parse(text)).toEqual(value);
 });

@@ -1,0 +1,46 @@
+import { isPrintable, printable, shellWord } from '../functions/base/printable.ts';
+import { UPLOAD_ID, type Upload } from '../functions/uploads/upload.ts';
+import type { Deployment } from './deployment.ts';
+
+/**
+ * A command of `flowdrop` about one upload, for a person to copy. It names the upload by its key. If no shell takes the
+ * key, or the key looks like the id of another upload, it names the upload by its id.
+ * @param options how the command names the deployment, such as `--stack NAME`.
+ */
+export function uploadCommand(
+  name: string,
+  { id, key }: Pick<Upload, 'id' | 'key'>,
+  options: readonly string[] = [],
+): string {
+  const word = isPrintable(key) && !UPLOAD_ID.test(key) ? key : id;
+  // A key such as `--failed` would be an option.
+  const words = word.startsWith('-') ? [...options, '--', word] : [word, ...options];
+  return ['flowdrop', name, ...words].map(shellWord).join(' ');
+}
+
+/**
+ * The `aws` command that copies an object into the current folder. If no shell takes the key, it is in JSON, whose
+ * escapes are ASCII. A file whose name begins with a dot gets another name: it could configure the user's programs.
+ */
+export function copyCommand(
+  bucket: string,
+  key: string,
+  { isLocal, access }: Pick<Deployment, 'isLocal' | 'access'>,
+): string {
+  const { s3 } = access.endpoints ?? {};
+  const endpoint = isLocal && s3 !== undefined ? ['--endpoint-url', s3] : [];
+  const isHidden = key.slice(key.lastIndexOf('/') + 1).startsWith('.');
+  const words =
+    isPrintable(key) && !isHidden
+      ? ['aws', 's3', 'cp', ...endpoint, `s3://${bucket}/${key}`, '.']
+      : [
+          'aws',
+          's3api',
+          'get-object',
+          ...endpoint,
+          '--cli-input-json',
+          printable(JSON.stringify({ Bucket: bucket, Key: key })),
+          'download',
+        ];
+  return words.map(shellWord).join(' ');
+}

@@ -1,0 +1,145 @@
+import { execFileSync, spawnSync } from 'node:child_process';
+import { chmodSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import fc from 'fast-check';
+import { beforeEach, describe, expect, it } from 'vitest';
+import { isPrintable, shellWord } from '../../functions/base/printable.ts';
+import { retryCommand } from '../../functions/publish/retry-command.ts';
+import { copyCommand, uploadCommand } from '../../operations/commands.ts';
+import { folderWith } from '../support/folder.ts';
+
+const ID = `${'0'.repeat(38)}ab`;
+
+/** Names that run something if they leave their quotes or their line. */
+const PRINTABLE = [
+  ...['--failed', '-rf', '--', '-', '$(touch pwned)', '`touch pwned`', "it's; touch pwned #", "'; touch pwned; '"],
+  ...[
+    '"; touch pwned; "',
+    '\\',
+    "\\'; touch pwned #",
+    '!!',
+    "it's !! x",
+    '~',
+    '=ls',
+    '*',
+    '{a,b}',
+    'a b',
+    '#x',
+    'ü ☃ 👩‍🔬',
+  ],
+];
+const UNPRINTABLE = [
+  'y\u001b[201~\u0003\ntouch pwned\n.txt',
+  ...[
+    'a\ntouch pwned\n',
+    'a\rtouch pwned\r',
+    "a'\n touch pwned\n",
+    '\u0003touch pwned\u000d',
+    'a\tb',
+    '\u0004',
+    'a\u007fb',
+  ],
+  ...[
+    'a\u009b201~\u0085touch pwned\u0085',
+    'photo\u202egnp.exe',
+    'a\u2028touch pwned\u2029',
+    '\ud800',
+    'a\udc00b',
+    '\u2066x',
+  ],
+];
+
+/** A folder whose programs write down their arguments instead of working. */
+let dir: string;
+beforeEach(() => {
+  const recorder = '#!/bin/sh\nfor word; do printf "%s\\0" "$word"; done > "$RECORD"\n';
+  dir = folderWith({ 'bin/flowdrop': recorder, 'bin/aws': recorder, 'cwd/here': '' });
+  for (const name of readdirSync(join(dir, 'bin'))) chmodSync(join(dir, 'bin', name), 0o755);
+});
+
+const SHELLS: readonly (readonly [name: string, shell: string, options: readonly string[]])[] = [
+  ['dash, in a script', 'dash', ['-c']],
+  ['bash, in a script', 'bash', ['-c']],
+  // What is pasted into a shell without bracketed paste comes so, byte for byte.
+  ['dash, pasted', 'dash', ['-i']],
+  ['bash, pasted', 'bash', ['--norc', '--noprofile', '-i']],
+];
+
+/** Runs a line. Returns the words that the program got. Nothing else may have happened. */
+function wordsOf([, shell, options]: (typeof SHELLS)[number], line: string): readonly string[] {
+  expect(isPrintable(line)).toBe(true);
+  const record = join(dir, 'record');
+  rmSync(record, { force: true });
+  const env = { PATH: `${join(dir, 'bin')}:${process.env.PATH}`, HOME: dir, RECORD: record, LC_ALL: 'C.UTF-8' };
+  const isPasted = options.at(-1) === '-i';
+  const words = isPasted ? options : [...options, line];
+  spawnSync(shell, words, { cwd: join(dir, 'cwd'), env, ...(isPasted && { input: `${line}\n` }), timeout: 60_000 });
+  expect(readdirSync(join(dir, 'cwd'))).toEqual(['here']);
+  return readFileSync(record, 'utf8').split('\0').slice(0, -1);
+}
+
+describe.each(SHELLS)('in %s', (...shell) => {
+  it('a command names exactly the upload, whatever its key is', () => {
+    for (const key of PRINTABLE) {
+      const isOption = key.startsWith('-');
+      expect(wordsOf(shell, uploadCommand('status', { id: ID, key }, ['--stack', 's']))).toEqual(
+        isOption ? ['status', '--stack', 's', '--', key] : ['status', key, '--stack', 's'],
+      );
+    }
+    for (const key of [...UNPRINTABLE, '1'.repeat(40)]) {
+      expect(wordsOf(shell, uploadCommand('retry', { id: ID, key }))).toEqual(['retry', ID]);
+    }
+  });
+
+  it('the command that copies an object names exactly its key', () => {
+    const local = { isLocal: true, access: { endpoints: { s3: 'http://127.0.0.1:1' } } };
+    for (const key of PRINTABLE) {
+      expect(wordsOf(shell, copyCommand('b', key, local as never))).toEqual([
+        's3',
+        'cp',
+        '--endpoint-url',
+        'http://127.0.0.1:1',
+        `s3://b/${key}`,
+        '.',
+      ]);
+    }
+    for (const key of [...UNPRINTABLE, '.bashrc', 'a/.git']) {
+      const words = wordsOf(shell, copyCommand('b', key, { ...local, isLocal: false } as never));
+      expect(words).toEqual(['s3api', 'get-object', '--cli-input-json', expect.any(String), 'download']);
+      expect(JSON.parse(words[3] ?? '')).toEqual({ Bucket: 'b', Key: key });
+    }
+  });
+
+  it('the command of a receipt in a local run names the file, or else the upload', () => {
+    const settings = { collectFunction: 'f', inboxPrefix: '', localInbox: join(dir, 'inbox') };
+    for (const key of UNPRINTABLE) {
+      const command = retryCommand(settings, { id: ID, key }) ?? '';
+      expect(wordsOf(shell, command)).toEqual(['retry', ID, '--local']);
+    }
+  });
+});
+
+it('every text is one word of a shell and one line, or no word at all', () => {
+  const text = fc.oneof(
+    fc.string({ unit: 'binary', maxLength: 20 }),
+    fc.string({ unit: fc.constantFrom(...'\'"\\$`!-~=#&;|<>(){}[]*? ab\n\u001b\u009b\u202e\ud800'), maxLength: 20 }),
+  );
+  const words: string[] = [];
+  fc.assert(
+    fc.property(text, (each) => {
+      if (!isPrintable(each)) {
+        expect(() => shellWord(each)).toThrow('No word of a shell');
+        return;
+      }
+      expect(shellWord(each)).not.toMatch(/[\p{Cc}\p{Cs}\p{Zl}\p{Zp}\p{Bidi_Control}]/u);
+      words.push(each);
+    }),
+    { numRuns: 2_000 },
+  );
+  expect(words.length).toBeGreaterThan(200);
+  for (const shell of ['dash', 'bash']) {
+    const line = `printf '%s\\0' ${words.map(shellWord).join(' ')}`;
+    const output = execFileSync(shell, ['-c', line], { encoding: 'utf8' });
+    expect(output.split('\0').slice(0, -1)).toEqual(words);
+  }
+});
