@@ -6,9 +6,12 @@ import { pipeline } from 'node:stream/promises';
 import { OpenFolder } from './open-folder.ts';
 import { isAlive } from './state.ts';
 
-/** Characters that some file system forbids in a name; and `%`, which marks an encoded character. */
-// biome-ignore lint/suspicious/noControlCharactersInRegex: The pattern looks for control characters.
-const UNSAFE_CHARACTERS = /[\u0000-\u001f\u007f<>:"|?*\\%]/g;
+/**
+ * Characters that some file system forbids in a name or leaves out of its comparison, that a terminal obeys, or that
+ * nobody sees: control and format characters, separators of lines, halves of a surrogate pair. `~` before a digit may
+ * be a short name of Windows: `GIT~1` is `.git` there. `%` marks an encoded character.
+ */
+const UNSAFE_CHARACTERS = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}<>:"|?*\\%]|~(?=\d)/gu;
 /** Names that Windows reserves for devices, with any extension. */
 const DEVICE_NAME = /^(con|prn|aux|nul|com\d|lpt\d)(?=\.|$)/i;
 
@@ -46,7 +49,9 @@ export class ResultsFolder {
       await move(aside, root, names).catch(async (error) => {
         if (!NO_PLACE_CODES.has(error.code)) throw error;
         const hash = createHash('sha256').update(key).digest('hex').slice(0, 32);
-        names.splice(0, names.length, `%${hash}${safeName(extname(key).slice(0, 16))}`);
+        // The extension is that of a name: it has its dot.
+        const extension = safeName(`_${extname(key).slice(0, 16)}`).slice(1);
+        names.splice(0, names.length, `%${hash}${extension}`);
         await move(aside, root, names);
       });
       return join(this.#dir, ...names);
@@ -84,14 +89,21 @@ async function move(from: string, root: OpenFolder, names: readonly string[]): P
   }
 }
 
-/** Encodes a segment of a key as a file name. Different segments get different names. */
+/**
+ * Encodes a segment of a key as a file name. Different segments get different names. No name begins with a dot: such
+ * files configure programs (`.git/config`, `.flowdrop/run.json`), and some file systems take `.GIT` for `.git`.
+ */
 function safeName(segment: string): string {
   if (segment === '') return '%';
   return segment
     .replace(UNSAFE_CHARACTERS, percent)
+    .replace(/^\./, percent)
     .replace(/[. ]$/, percent) // Windows drops these. Without a final dot, no segment leads to a parent folder.
     .replace(DEVICE_NAME, (name) => percent(name.slice(0, 1)) + name.slice(1));
 }
 
-/** Percent-encodes an ASCII character, including those that `encodeURIComponent` keeps. */
-const percent = (character: string) => `%${character.charCodeAt(0).toString(16).toUpperCase().padStart(2, '0')}`;
+/** Percent-encodes the UTF-8 of a character. Half of a surrogate pair has none: it becomes `%u` and its code. */
+function percent(character: string): string {
+  if (!character.isWellFormed()) return `%u${character.charCodeAt(0).toString(16).toUpperCase()}`;
+  return Array.from(Buffer.from(character), (byte) => `%${byte.toString(16).toUpperCase().padStart(2, '0')}`).join('');
+}

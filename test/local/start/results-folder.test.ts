@@ -22,10 +22,21 @@ describe('the results folder', () => {
   });
 
   it.each([
-    ['../../escape', '.%2E', '.%2E', 'escape'],
+    ['../../escape', '%2E%2E', '%2E%2E', 'escape'],
     ['/absolute', '%', 'absolute'],
     ['a//b', 'a', '%', 'b'],
-    ['./a/..', '%2E', 'a', '.%2E'],
+    ['./a/..', '%2E', 'a', '%2E%2E'],
+    ['.git/config', '%2Egit', 'config'],
+    ['a/.GIT/hooks/post-checkout', 'a', '%2EGIT', 'hooks', 'post-checkout'],
+    ['.flowdrop/run.json', '%2Eflowdrop', 'run.json'],
+    ['.incoming-1-a', '%2Eincoming-1-a'],
+    ['\u200c.git/x', '%E2%80%8C.git', 'x'],
+    ['GIT~1/config', 'GIT%7E1', 'config'],
+    ['a\u009b2J\u0085', 'a%C2%9B2J%C2%85'],
+    ['photo\u202egnp.exe', 'photo%E2%80%AEgnp.exe'],
+    ['a\u2028b\u2029', 'a%E2%80%A8b%E2%80%A9'],
+    ['\ud800', '%uD800'],
+    ['\udc00', '%uDC00'],
     ['a\\..\\b', 'a%5C..%5Cb'],
     ['C:\\b', 'C%3A%5Cb'],
     ['nul\0\n', 'nul%00%0A'],
