@@ -2,6 +2,7 @@ import { GetObjectCommand } from '@aws-sdk/client-s3';
 import type { Entry } from '../functions/ledger/entry.ts';
 import { SWEEP_KEY } from '../functions/ledger/keys.ts';
 import { isAbsent } from '../functions/s3/errors.ts';
+import { parsedState } from '../functions/sweep/sweep-state.ts';
 import { mediaTypeOf } from '../functions/uploads/media-type.ts';
 import { mayMatch, routeFor } from '../functions/uploads/routes.ts';
 import type { Deployment, QueueDepth } from './deployment.ts';
@@ -213,16 +214,18 @@ async function collectorsStatus(deployment: Deployment, signal: AbortSignal): Pr
 }
 
 /** Undefined if the state cannot be read: it is only shown. */
-async function sweepStatus({ s3, settings }: Deployment, abortSignal: AbortSignal): Promise<PipelineStatus['sweep']> {
+async function sweepStatus(
+  { s3, settings, clock }: Deployment,
+  abortSignal: AbortSignal,
+): Promise<PipelineStatus['sweep']> {
   try {
     const get = new GetObjectCommand({ Bucket: settings.ledgerBucket, Key: SWEEP_KEY });
     const { Body } = await s3.send(get, { abortSignal });
-    const state = JSON.parse((await Body?.transformToString()) ?? '');
-    const { endedAt, counts } = state.ended?.daily ?? {};
-    if (typeof endedAt !== 'number') return undefined;
-    return { endedAt: new Date(endedAt).toISOString(), missed: Number(counts?.missed ?? 0) };
+    const { state } = parsedState((await Body?.transformToString()) ?? '', clock.now());
+    const daily = state.ended?.daily;
+    return daily && { endedAt: new Date(daily.endedAt).toISOString(), missed: daily.counts?.missed ?? 0 };
   } catch (error) {
-    if (isAbsent(error) || error instanceof SyntaxError) return undefined;
+    if (isAbsent(error)) return undefined;
     throw error;
   }
 }

@@ -53,6 +53,7 @@ export type MetricName =
   | 'UploadsBackfilled'
   | 'UploadsMissed'
   | 'EntriesUnreadable'
+  | 'SweepStateDamaged'
   | 'DoubtsRetried'
   | 'DoubtsHeld'
   | 'TokenRejected'

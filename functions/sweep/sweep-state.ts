@@ -2,7 +2,7 @@ import { GetObjectCommand, PutObjectCommand, type S3Client } from '@aws-sdk/clie
 import * as z from 'zod/mini';
 import type { Clock } from '../base/clock.ts';
 import { orDropped } from '../base/stored-state.ts';
-import type { Log } from '../base/telemetry.ts';
+import type { Telemetry } from '../base/telemetry.ts';
 import { SWEEP_KEY } from '../ledger/keys.ts';
 import { LedgerContendedError } from '../ledger/store.ts';
 import { isAbsent, isConflict, isPreconditionFailed } from '../s3/errors.ts';
@@ -41,8 +41,8 @@ export interface SweepPass {
   readonly counts?: SweepCounts | undefined;
   /** Nonce of the run that holds the pass, or held it last. */
   readonly holder: string;
-  /** No other run takes the pass before this time. */
-  readonly heldUntil: number;
+  /** No other run takes the pass before this time. Undefined if the time is damaged: then the next run takes it. */
+  readonly heldUntil?: number | undefined;
 }
 
 /** The last pass of a kind that came to its end. All times are in milliseconds since the epoch. */
@@ -81,9 +81,12 @@ const position = z.discriminatedUnion('in', [
 
 /**
  * How far ahead of now a stored time may be, in milliseconds. A pass is held for up to 15 minutes, and the clocks of
- * two machines differ. A state with later times is not believed.
+ * two machines differ. Later times are taken to be damaged.
  */
 const AHEAD_MAX_MS = 60 * 60_000;
+
+/** The last time that a `Date` can hold, in milliseconds since the epoch. (ECMAScript, "Time Values and Time Range".) */
+const DATE_MAX = 8.64e15;
 
 export const NOTHING_DONE: SweepCounts = { compared: 0, missed: 0, repaired: 0 };
 const count = z.int().check(z.nonnegative());
@@ -92,36 +95,81 @@ const counts = orDropped(z.object({ compared: count, missed: count, repaired: co
 
 function stateSchema(now: number) {
   const time = z.number().check(z.gte(0), z.lte(now + AHEAD_MAX_MS));
-  const pass = {
+  const passOf = (since: typeof time) => ({
     startedAt: time,
     uploadsPerSecond: z.number().check(z.positive()),
-    since: z.number(),
+    since,
     force: z.optional(z.literal(true)),
     inbox: z.optional(z.string()),
     position,
     counts,
     holder: z._default(z.string(), ''),
-    heldUntil: time,
-  };
-  const ended = orDropped(z.object({ since: z.number(), startedAt: time, endedAt: time, counts }));
+    heldUntil: orDropped(time),
+  });
+  const endedOf = (since: typeof time) => orDropped(z.object({ since, startedAt: time, endedAt: time, counts }));
+  // The operator may name any day, also one in the future.
+  const named = z.number().check(z.gte(-DATE_MAX), z.lte(DATE_MAX));
   return z.object({
-    firstDay: time,
-    watermark: time,
-    daily: z.optional(z.object(pass)),
-    backfill: z.optional(z.object(pass)),
-    dryRun: z.optional(z.object(pass)),
-    ended: orDropped(z.object({ daily: ended, backfill: ended, dryRun: ended })),
+    firstDay: orDropped(time),
+    watermark: orDropped(time),
+    daily: orDropped(z.object(passOf(time))),
+    backfill: orDropped(z.object(passOf(named))),
+    dryRun: orDropped(z.object(passOf(named))),
+    ended: orDropped(z.object({ daily: endedOf(time), backfill: endedOf(named), dryRun: endedOf(named) })),
     /** The only pass of the previous version's state. */
-    pass: z.optional(z.object({ ...pass, isScheduled: z.boolean() })),
+    pass: orDropped(z.object({ ...passOf(named), isScheduled: z.boolean() })),
   });
 }
 
-interface StoredState {
+interface ParsedState {
   readonly state: SweepState;
+  /** The members that could not be read, by their names. */
+  readonly damaged: readonly string[];
+}
+
+/**
+ * Reads a stored state member by member. A damaged time is replaced by an earlier one, so the next daily pass does some
+ * work again and leaves no upload out.
+ *
+ * The `since` of the last daily pass is such a time. All uploads from before it were swept earlier, and it is not
+ * before the first day. A damaged pass is forgotten: a tick begins a daily one again, and the operator must request a
+ * backfill again. If neither a time nor a daily pass can be read, the deployment begins now. Then only a
+ * backfill finds older uploads.
+ */
+export function parsedState(text: string, now: number): ParsedState {
+  const stored = storedMembers(text);
+  const schema = stateSchema(now);
+  const { firstDay, watermark, pass, ...members } = schema.parse(stored);
+  const lastSince = (members.daily ?? members.ended?.daily)?.since;
+  const begunAt = firstDay ?? lastSince ?? watermark ?? firstSecondOf(now);
+  const state = {
+    firstDay: begunAt,
+    watermark: watermark ?? lastSince ?? begunAt,
+    ...members,
+    ...(pass !== undefined && { [pass.isScheduled ? 'daily' : 'backfill']: pass }),
+  };
+  const read: Readonly<Record<string, unknown>> = { firstDay, watermark, pass, ...members };
+  const isExpected = (name: string) => stored[name] !== undefined || name === 'firstDay' || name === 'watermark';
+  const damaged = Object.keys(schema.shape).filter((name) => read[name] === undefined && isExpected(name));
+  return { state, damaged };
+}
+
+/** The members of a stored state, as they are. None if the text is no object in JSON. */
+function storedMembers(text: string): Readonly<Record<string, unknown>> {
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === 'object' && value !== null ? { ...value } : {};
+  } catch {
+    return {}; // All members are damaged then, which the caller reports.
+  }
+}
+
+/** S3 dates objects in whole seconds: without rounding, an upload of this very second would seem to be older. */
+const firstSecondOf = (now: number): number => Math.floor(now / 1000) * 1000;
+
+interface StoredState extends ParsedState {
   /** Undefined if nothing is stored. */
   readonly etag: string | undefined;
-  /** True if nothing was stored, or nothing that can be read. */
-  readonly isNew: boolean;
 }
 
 /** Tries of a write. Each further one follows the write of another run. */
@@ -129,25 +177,24 @@ const TRIES_MAX = 20;
 
 /**
  * Stores the state of the sweep between its runs. Runs overlap, and each changes only its own pass. The writes are
- * conditional, so S3 decides which of two runs begins or takes a pass. If no state is stored, or it cannot be read, the
- * deployment begins now.
+ * conditional, so S3 decides which of two runs begins or takes a pass. If no state is stored, the deployment begins now.
  */
 export class SweepStateStore {
   readonly #s3: S3Client;
   readonly #clock: Clock;
-  readonly #log: Log;
+  readonly #telemetry: Telemetry;
   readonly #where: { readonly Bucket: string; readonly Key: string };
 
-  constructor(s3: S3Client, bucket: string, clock: Clock, log: Log) {
+  constructor(s3: S3Client, bucket: string, clock: Clock, telemetry: Telemetry) {
     this.#s3 = s3;
     this.#clock = clock;
-    this.#log = log;
+    this.#telemetry = telemetry;
     this.#where = { Bucket: bucket, Key: SWEEP_KEY };
   }
 
   async read(signal: AbortSignal): Promise<SweepState> {
-    const { state, isNew } = await this.#read(signal);
-    return isNew ? this.update((now) => now, signal) : state;
+    const stored = await this.#read(signal);
+    return mustBeWritten(stored) ? this.update((state) => state, signal) : stored.state;
   }
 
   /**
@@ -157,9 +204,11 @@ export class SweepStateStore {
    */
   async update(change: (state: SweepState) => SweepState, signal: AbortSignal): Promise<SweepState> {
     for (let tries = 0; tries < TRIES_MAX; tries += 1) {
-      const { state, etag, isNew } = await this.#read(signal);
+      const stored = await this.#read(signal);
+      const { state, etag, damaged } = stored;
       const next = change(state);
-      if (next === state && !isNew) return state;
+      if (next === state && !mustBeWritten(stored)) return state;
+      if (damaged.length > 0) this.#report(stored);
       const condition = etag === undefined ? { IfNoneMatch: '*' } : { IfMatch: etag };
       const Body = JSON.stringify(next);
       const put = new PutObjectCommand({ ...this.#where, Body, ContentType: 'application/json', ...condition });
@@ -177,30 +226,29 @@ export class SweepStateStore {
   }
 
   async #read(signal: AbortSignal): Promise<StoredState> {
-    const now = this.#clock.now();
-    // S3 dates objects in whole seconds: without rounding, an upload of this very second would seem to be older.
-    const firstSecond = Math.floor(now / 1000) * 1000;
-    const first: SweepState = { firstDay: firstSecond, watermark: firstSecond };
     try {
       const { Body, ETag } = await this.#s3.send(new GetObjectCommand(this.#where), { abortSignal: signal });
-      const state = parsedState((await Body?.transformToString()) ?? '', now);
-      if (state !== undefined) return { state, etag: ETag, isNew: false };
-      this.#log.error('The state of the sweep cannot be read. It begins anew, and submits no upload from before now', {
-        key: SWEEP_KEY,
-      });
-      return { state: first, etag: ETag, isNew: true };
+      const text = (await Body?.transformToString()) ?? '';
+      return { ...parsedState(text, this.#clock.now()), etag: ETag };
     } catch (error) {
       if (!isAbsent(error)) throw error;
-      return { state: first, etag: undefined, isNew: true };
+      const now = firstSecondOf(this.#clock.now());
+      return { state: { firstDay: now, watermark: now }, damaged: [], etag: undefined };
     }
+  }
+
+  /** The write that follows replaces what is damaged, so only this tells the operator. */
+  #report({ damaged, state }: StoredState): void {
+    const { log, metrics } = this.#telemetry;
+    metrics.add('SweepStateDamaged');
+    log.error('Parts of the state of the sweep cannot be read. They are replaced.', {
+      key: SWEEP_KEY,
+      damaged: damaged.join(', '),
+      firstDay: new Date(state.firstDay).toISOString(),
+      watermark: new Date(state.watermark).toISOString(),
+    });
   }
 }
 
-function parsedState(text: string, now: number): SweepState | undefined {
-  try {
-    const { pass, ...state } = stateSchema(now).parse(JSON.parse(text));
-    return pass === undefined ? state : { ...state, [pass.isScheduled ? 'daily' : 'backfill']: pass };
-  } catch {
-    return undefined; // The caller logs it.
-  }
-}
+/** True if what is stored is not the state that was read: nothing is stored, or it is damaged. */
+const mustBeWritten = ({ etag, damaged }: StoredState): boolean => etag === undefined || damaged.length > 0;

@@ -137,7 +137,7 @@ async function withDailyPass(state: SweepState, ports: SweepPorts, { closing }: 
 }
 
 const storeOf = ({ s3, settings, clock, telemetry }: SweepPorts): SweepStateStore =>
-  new SweepStateStore(s3, settings.ledgerBucket, clock, telemetry.log);
+  new SweepStateStore(s3, settings.ledgerBucket, clock, telemetry);
 
 const inboxOf = ({ inboxBucket, inboxPrefix }: Settings): string => `${inboxBucket}/${inboxPrefix}`;
 
@@ -149,7 +149,7 @@ async function runHeld(kind: SweepKind, ports: SweepPorts, invocation: Invocatio
   const holder = nonce();
   const state = await store.update((current) => {
     const pass = current[kind];
-    if (pass === undefined || pass.holder === holder || clock.now() < pass.heldUntil) return current;
+    if (pass === undefined || pass.holder === holder || clock.now() < (pass.heldUntil ?? 0)) return current;
     const taken = { ...pass, holder, heldUntil: invocation.endsAt };
     if (pass.inbox === inbox) return { ...current, [kind]: taken };
     // The inbox was replaced since the pass began, so the pass begins again.

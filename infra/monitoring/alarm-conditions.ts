@@ -240,6 +240,14 @@ function flowConditions(metrics: PipelineMetrics, flowAgeMaxSeconds: number): re
       ...whileMeasured(metrics.sum('EntriesUnreadable', LONG_RETRY_PERIOD)),
       threshold: 1,
     },
+    {
+      id: 'sweep-state-damaged',
+      severity: 'ticket',
+      meaning: 'Parts of the state of the sweep could not be read. They were replaced.',
+      action: 'Read in the log what was replaced. If the first day is lost, or a backfill, request a backfill.',
+      metric: metrics.sum('SweepStateDamaged', FIVE_MINUTES),
+      threshold: 1,
+    },
   ];
 }
 

@@ -97,6 +97,7 @@ function whatFailed(metrics: PipelineMetrics, props: PipelineDashboardProps): re
       ...functions.map((each) => each.metricErrors({ period: PERIOD })),
       ...functions.map((each) => each.metricThrottles({ period: PERIOD })),
       metrics.sum('EntriesUnreadable'),
+      metrics.sum('SweepStateDamaged'),
       metrics.sum('UploadsReturned'),
       props.deadLetterQueue.metricApproximateNumberOfMessagesVisible({ statistic: Stats.MAXIMUM, period: PERIOD }),
     ),

@@ -1,5 +1,7 @@
+import { SWEEP_KEY } from '../../functions/ledger/keys.ts';
 import { isTerminal } from './invariants/facts.ts';
 import { LEDGER } from './names.ts';
+import { MINUTE } from './timeline.ts';
 import type { World } from './world.ts';
 
 /** Removes an entry whose end is fully published, as the lifecycle rule of the ledger does after a while. */
@@ -29,4 +31,14 @@ export async function damageEntry(world: World): Promise<void> {
   world.observed.damaged = upload;
   const half = Buffer.from('{"schema":1,"st');
   await world.inspector.put(LEDGER, `uploads/${upload.id}.json`, half, 'application/json');
+}
+
+/** Moves one of the times that tell where the next daily pass begins into the future. */
+export async function damageSweepState(world: World): Promise<void> {
+  const { inspector, randoms, timeline } = world;
+  const member = randoms.changes.pick(['firstDay', 'watermark']);
+  world.trace(`the state of the sweep is damaged: ${member}`);
+  const state = await inspector.json<object>(LEDGER, SWEEP_KEY);
+  const damaged = JSON.stringify({ ...state, [member]: timeline.now() + 24 * 60 * MINUTE });
+  await inspector.put(LEDGER, SWEEP_KEY, Buffer.from(damaged), 'application/json');
 }

@@ -311,4 +311,10 @@ export const MUTATIONS: readonly Mutation[] = [
     replace: 'const uploadedSince = Math.min(…);',
     with: 'const uploadedSince = this.#watermark;',
   }),
+  mistake('a sweep that begins anew because of one damaged time', 200, {
+    file: 'sweep/sweep-state.ts',
+    in: 'parsedState',
+    replace: 'firstDay ?? lastSince ?? watermark ?? firstSecondOf(now)',
+    with: '(watermark !== undefined && firstDay) || firstSecondOf(now)',
+  }),
 ];

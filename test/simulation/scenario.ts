@@ -97,6 +97,8 @@ export interface Scenario {
   /** When a terminal entry expires, and when an entry is damaged. */
   readonly expiriesAt: readonly number[];
   readonly damageAt?: number | undefined;
+  /** When a time in the state of the sweep is moved into the future. */
+  readonly sweepDamageAt?: number | undefined;
   /** When an operator asks for a sweep from the beginning of time. */
   readonly backfillsAt: readonly number[];
   /** Pace of a backfill. */

@@ -1,5 +1,5 @@
 import type { Settings } from '../../functions/settings/environment.ts';
-import { damageEntry, expireEntry } from './lost-entries.ts';
+import { damageEntry, damageSweepState, expireEntry } from './lost-entries.ts';
 import { NEXT_INBOX, NEXT_PIPELINE, START } from './names.ts';
 import { retryOneFailure } from './operator.ts';
 import { type Change, CORRECTED_ROUTES, LOWERED_SETTINGS, type Step } from './scenario.ts';
@@ -102,6 +102,9 @@ function scheduleTroubles(world: World): void {
   for (const at of scenario.expiriesAt) timeline.schedule(STORM_START + at, () => void expireEntry(world));
   if (scenario.damageAt !== undefined) {
     timeline.schedule(STORM_START + scenario.damageAt, () => void damageEntry(world));
+  }
+  if (scenario.sweepDamageAt !== undefined) {
+    timeline.schedule(STORM_START + scenario.sweepDamageAt, () => void damageSweepState(world));
   }
   for (const at of scenario.backfillsAt) {
     const since = new Date(START).toISOString();

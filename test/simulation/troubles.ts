@@ -45,6 +45,7 @@ export function withTroubles(storm: Scenario, random: Random): Scenario {
     areAllRetried: random.chance(0.3),
     variation: { ...storm.variation, ...furtherVariation(random, storm) },
     ...rarity(random, storm),
+    sweepDamageAt: random.chance(0.2) ? random.int(0, storm.chaosMs) : undefined,
   };
 }
 

@@ -33,7 +33,10 @@ async function unannounced(key: string, body = 'x', ContentType?: string): Promi
 }
 
 const sweepState = () =>
-  world.json<{ daily?: object; backfill?: object; watermark: number }>(LEDGER, 'state/sweep.json');
+  world.json<{ daily?: object; backfill?: object; ended?: object; firstDay: number; watermark: number }>(
+    LEDGER,
+    'state/sweep.json',
+  );
 const putSweepState = (state: object) => world.put(LEDGER, 'state/sweep.json', JSON.stringify(state));
 
 const entries = async () => (await world.keys(LEDGER, 'uploads/')).length;
@@ -458,6 +461,84 @@ describe('an upload that is too old for the daily sweep', () => {
       expect((await world.receipt('a')).status).toBe('succeeded');
     },
   );
+});
+
+describe('a damaged state of the sweep', () => {
+  const FAR = Date.UTC(2099, 0);
+  type Damage = (state: Awaited<ReturnType<typeof sweepState>>) => object;
+
+  /** The sweep of a pipeline that has run for a week. A notification was lost a day ago. Then the state is damaged. */
+  async function damagedBy(damage: Damage) {
+    await start();
+    await unannounced('before the deployment');
+    world.clock.advance(DAY);
+    await sweep();
+    const { firstDay } = await sweepState();
+    for (let day = 0; day < 7; day += 1) expect(await sweepAfter(DAY)).toMatchObject({ missed: 0 });
+    await unannounced('lost');
+    world.clock.advance(DAY);
+    await putSweepState(damage(await sweepState()));
+    return { firstDay };
+  }
+
+  it.each<readonly [what: string, damage: Damage, damaged: string]>([
+    ['watermark', (state) => ({ ...state, watermark: FAR }), 'watermark'],
+    ['first day', (state) => ({ ...state, firstDay: FAR }), 'firstDay'],
+    ['watermark and first day', (state) => ({ ...state, firstDay: FAR, watermark: FAR }), 'firstDay, watermark'],
+    ['watermark, and no ended pass', ({ firstDay }) => ({ firstDay, watermark: FAR }), 'watermark'],
+    [
+      'watermark, and an ended pass',
+      (state) => ({ ...state, watermark: FAR, ended: { daily: { since: FAR, startedAt: FAR, endedAt: FAR } } }),
+      'watermark',
+    ],
+    ['daily pass', (state) => ({ ...state, daily: { since: FAR, startedAt: FAR, heldUntil: FAR } }), 'daily'],
+  ])(
+    'with a time in the future (%s) is mended, reported once, and leaves no upload out',
+    async (_, damage, damaged) => {
+      await damagedBy(damage);
+      expect(await sweep()).toMatchObject({ kind: 'daily', complete: true, missed: 1 });
+      await world.settle();
+      expect(await sweepAfter(DAY)).toMatchObject({ missed: 0 });
+      expect((await world.receipt('lost')).status).toBe('succeeded');
+      expect(world.service.flows).toHaveLength(1);
+      expect(world.count('SweepStateDamaged')).toBe(1);
+      expect(world.logged.find(({ level, fields }) => level === 'error' && 'damaged' in fields)?.fields).toMatchObject({
+        damaged,
+      });
+    },
+  );
+
+  it('with a pass of a time in the future keeps the first day and the watermark', async () => {
+    const { firstDay } = await damagedBy((state) => ({ ...state, backfill: { startedAt: FAR } }));
+    const { watermark } = await sweepState();
+    await world.requestSweep({ status: true });
+    expect(await sweepState()).toMatchObject({ firstDay, watermark });
+    expect(await sweepState()).not.toHaveProperty('backfill');
+  });
+
+  it('whose daily pass would begin in the future does not skip the time until then', async () => {
+    await damagedBy((state) => {
+      const pass = { startedAt: world.clock.now(), uploadsPerSecond: 10, position: { in: 'inbox' }, heldUntil: 0 };
+      return { ...state, daily: { ...pass, since: FAR } };
+    });
+    expect(await sweep()).toMatchObject({ missed: 1 });
+  });
+
+  it('whose pass is held until a time in the future goes on with the pass', async () => {
+    await start();
+    const since = world.clock.now() - DAY;
+    const pass = { startedAt: world.clock.now(), since, uploadsPerSecond: 10, position: { in: 'inbox' } };
+    await sweep();
+    await putSweepState({ ...(await sweepState()), backfill: { ...pass, heldUntil: FAR } });
+    expect(await world.runSweeps()).toMatchObject([{ kind: 'backfill', complete: true }]);
+  });
+
+  it('that is no JSON begins now, and the log says so', async () => {
+    await damagedBy(() => ({}));
+    expect(await sweep()).toMatchObject({ missed: 0 });
+    const now = new Date(world.clock.now()).toISOString();
+    expect(world.logged.find(({ fields }) => 'damaged' in fields)?.fields).toMatchObject({ firstDay: now });
+  });
 });
 
 describe('a sweep that meets trouble', () => {

@@ -50,6 +50,7 @@ describe('alarms', () => {
       'nothing-finishes',
       'service-misaddressed',
       'sweep-missing',
+      'sweep-state-damaged',
       'tick-missing',
       'token-rejected',
       'uploads-delayed',
@@ -296,6 +297,7 @@ describe('the dashboard', () => {
       'DoubtsHeld',
       'FlowsShared',
       'EntriesUnreadable',
+      'SweepStateDamaged',
     ]) {
       expect(json).toContain(metric);
     }
