@@ -1,5 +1,8 @@
 import { createServer, type IncomingMessage, type ServerOptions, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import type { Duplex } from 'node:stream';
+import { CHALLENGE_HEADER, PROOF_HEADER, PROOF_PROTOCOL, proofOf } from '../operations/run-proof.ts';
+import type { Credentials } from './aws/credentials.ts';
 
 export interface Listening {
   /** `http://127.0.0.1:<port>`. */
@@ -7,6 +10,13 @@ export interface Listening {
   /** Stops the server at once and breaks its open connections. */
   close(): Promise<void>;
 }
+
+/** Connections of one server: more than all functions and commands of a run have, and no more than a process may open. */
+const CONNECTIONS_MAX = 1_000;
+/** Time for the head of a request, in milliseconds. Otherwise any user of the machine could use up all connections. */
+export const HEAD_MS_MAX = 60_000;
+/** Time in which the rest of a refused request is dropped, in milliseconds. */
+const DROPPED_MS_MAX = 2_000;
 
 /**
  * Answers a request. It calls `wantBody` before it reads the body: a client that sent `Expect: 100-continue` waits for
@@ -17,6 +27,8 @@ export type Answer = (request: IncomingMessage, response: ServerResponse, wantBo
 export interface LoopbackOptions extends ServerOptions {
   /** Default 0, which takes any free port. */
   readonly port?: number;
+  /** The server proves to a client that has one of these that it has them too. Default: it proves nothing. */
+  readonly proves?: readonly Credentials[];
 }
 
 /**
@@ -27,14 +39,15 @@ export interface LoopbackOptions extends ServerOptions {
  */
 export async function listenOnLoopback(
   answer: Answer,
-  { port = 0, ...options }: LoopbackOptions = {},
+  { port = 0, proves, ...options }: LoopbackOptions = {},
 ): Promise<Listening> {
-  const server = createServer(options);
+  const server = createServer({ headersTimeout: HEAD_MS_MAX, ...options });
+  server.maxConnections = CONNECTIONS_MAX;
   const guarded =
     (wantBody: (response: ServerResponse) => void) => (request: IncomingMessage, response: ServerResponse) => {
       const problem = foreignness(request);
       if (problem === undefined) answer(request, response, () => wantBody(response));
-      else refuse(request, response, problem);
+      else refuse(response, problem);
     };
   server.on(
     'request',
@@ -44,6 +57,19 @@ export async function listenOnLoopback(
     'checkContinue',
     guarded((response) => response.writeContinue()),
   );
+  if (proves !== undefined) {
+    server.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
+      const proof = foreignness(request) === undefined && head.length === 0 && proofFor(request, proves);
+      if (!proof) {
+        socket.on('error', () => {}).end('HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\r\n');
+        return;
+      }
+      const headers = { connection: 'upgrade', upgrade: PROOF_PROTOCOL, [PROOF_HEADER]: proof };
+      const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
+      socket.write(`HTTP/1.1 101 Switching Protocols\r\n${lines.join('')}\r\n`);
+      server.emit('connection', socket); // Requests follow on the same connection.
+    });
+  }
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject);
     server.listen(port, '127.0.0.1', resolve);
@@ -56,6 +82,14 @@ export async function listenOnLoopback(
       await closed;
     },
   };
+}
+
+/** Undefined if the request asks for no proof, or for that of a secret that is not known here. */
+function proofFor({ headers, socket }: IncomingMessage, known: readonly Credentials[]): string | undefined {
+  const [id, nonce = ''] = String(headers[CHALLENGE_HEADER] ?? '').split(' ');
+  const asked = known.find(({ accessKeyId }) => accessKeyId === id);
+  if (headers.upgrade !== PROOF_PROTOCOL || asked === undefined || nonce === '') return undefined;
+  return proofOf(asked.secretAccessKey, nonce, socket.localPort ?? 0);
 }
 
 /**
@@ -80,8 +114,25 @@ function foreignness({ url = '', headers, headersDistinct, socket }: IncomingMes
   }
 }
 
-function refuse(request: IncomingMessage, response: ServerResponse, problem: string): void {
-  // Drop the body. If the connection were closed with unread data, the client could lose the answer.
-  request.resume();
+function refuse(response: ServerResponse, problem: string): void {
+  closeAfter(response);
   response.writeHead(403, { 'content-type': 'text/plain; charset=utf-8' }).end(`${problem}\n`);
+}
+
+/**
+ * Closes the connection after an answer that refuses its visitor. Call it before the head of the answer.
+ *
+ * If a connection is closed with unread data, the visitor can lose the answer. So what it still sends is dropped, for a
+ * limited time.
+ */
+export function closeAfter(response: ServerResponse): void {
+  const { req: request } = response;
+  response.shouldKeepAlive = !request.complete; // Otherwise Node closes at the end of the answer.
+  if (request.complete) return;
+  const { socket } = request;
+  response.once('finish', () => {
+    const limit = setTimeout(() => socket.destroy(), DROPPED_MS_MAX).unref();
+    socket.once('close', () => clearTimeout(limit));
+    request.once('end', () => socket.destroySoon()).resume();
+  });
 }

@@ -33,6 +33,8 @@ export interface AwsAccess {
    * By service, such as `lambda`. Default: the variable `AWS_ENDPOINT_URL_<SERVICE>`, or the endpoint of the region.
    */
   readonly endpoints?: Readonly<Record<string, string | undefined>> | undefined;
+  /** Sends a request. Default: `fetch`. */
+  readonly fetch?: ((request: Request, signal: AbortSignal) => Promise<Response>) | undefined;
 }
 
 export interface AwsRequest {
@@ -75,8 +77,9 @@ export const isDenied = (error: unknown): boolean =>
  * @throws {AwsRequestError} @throws the errors of the connection and of the credentials' chain.
  */
 export async function sendToAws(request: AwsRequest, access: AwsAccess, signal: AbortSignal): Promise<AwsAnswer> {
+  const { fetch: send = (asked) => fetch(asked, { redirect: 'error', signal }) } = access;
   for (let tries = 1; ; tries += 1) {
-    const response = await fetch(await signed(request, access), { redirect: 'error', signal });
+    const response = await send(await signed(request, access), signal);
     const text = await response.text();
     if (response.ok) return { headers: response.headers, text };
     const error = errorOf(request, response, text);

@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import type { Agent } from 'node:http';
 import { S3Client, type S3ClientConfig } from '@aws-sdk/client-s3';
 import { GetQueueAttributesCommand, SQSClient } from '@aws-sdk/client-sqs';
 import { type Clock, systemClock } from '../functions/base/clock.ts';
@@ -9,6 +10,7 @@ import { Inbox } from '../functions/uploads/inbox.ts';
 import { type AwsAccess, AwsRequestError } from './aws-requests.ts';
 import { CollectingFunction } from './collecting-function.ts';
 import { readLocalRun } from './local-run.ts';
+import { fetchThrough, RunAgent } from './run-proof.ts';
 import { stackOutputs } from './stack.ts';
 
 /** The number of messages in a queue. S3 and SQS call these approximate. */
@@ -108,13 +110,22 @@ export async function connectStack(place: StackPlace, signal: AbortSignal): Prom
   return connect({ name, isLocal: false, access, ...named }, signal);
 }
 
-/** Connects to the run that watches a folder in `directory`. @throws {NoLocalRunError} */
+/**
+ * Connects to the run that watches a folder in `directory`. Each connection begins with the proof that the run is there.
+ * @throws {NoLocalRunError} @throws {UntrustedRunError}
+ */
 export async function connectLocal(directory: string, signal: AbortSignal): Promise<Deployment> {
   const { region, endpoints, credentials, collectFunction, deadLetterQueueUrl, uploadMapping } =
     readLocalRun(directory);
-  const access: AwsAccess = { region, endpoints, credentials: async () => credentials };
+  const agent = new RunAgent({ credentials });
+  const access: AwsAccess = {
+    region,
+    endpoints,
+    credentials: async () => credentials,
+    fetch: (request, until) => fetchThrough(agent, request, until),
+  };
   const named = { function: collectFunction, deadLetterQueue: deadLetterQueueUrl, uploadMapping };
-  return connect({ name: 'the local run', isLocal: true, access, ...named }, signal);
+  return connect({ name: 'the local run', isLocal: true, access, agent, ...named }, signal);
 }
 
 /** The region and the credentials' chain of the SDK. */
@@ -128,19 +139,25 @@ interface Place {
   readonly name: string;
   readonly isLocal: boolean;
   readonly access: AwsAccess;
+  /** Makes all connections. Default: those of the SDK and of `fetch`. */
+  readonly agent?: Agent | undefined;
   readonly function: string;
   readonly deadLetterQueue: string | undefined;
   readonly uploadMapping: string | undefined;
 }
 
 async function connect(place: Place, signal: AbortSignal): Promise<Deployment> {
-  const { name, isLocal, access, uploadMapping } = place;
+  const { name, isLocal, access, agent, uploadMapping } = place;
   const collecting = new CollectingFunction(place.function, access);
   const { settings, areRoutesKnown } = settingsOf(await collecting.environment(signal));
   const config = ({ s3, sqs }: Readonly<Record<string, string | undefined>> = {}, which: 's3' | 'sqs') => {
     const endpoint = which === 's3' ? s3 : sqs;
     const { region, credentials } = access;
-    return { region, credentials, ...(endpoint === undefined ? {} : { endpoint }) } satisfies S3ClientConfig;
+    return {
+      ...{ region, credentials },
+      ...(endpoint !== undefined && { endpoint }),
+      ...(agent !== undefined && { requestHandler: { httpAgent: agent } }),
+    } satisfies S3ClientConfig;
   };
   const s3 = new S3Client(config(access.endpoints, 's3'));
   const queues = new SQSClient(config(access.endpoints, 'sqs'));
@@ -157,6 +174,7 @@ async function connect(place: Place, signal: AbortSignal): Promise<Deployment> {
     close() {
       s3.destroy();
       queues.destroy();
+      agent?.destroy();
     },
   };
 }

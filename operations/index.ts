@@ -33,7 +33,7 @@ export {
   resume,
 } from './intake.ts';
 export { type Listed, type ListedState, type ListQuery, list } from './list.ts';
-export { NoLocalRunError } from './local-run.ts';
+export { NoLocalRunError, UntrustedRunError } from './local-run.ts';
 export { type FileToPut, put } from './put.ts';
 export type { Overrides, Put, PutTerms } from './put-body.ts';
 export { routeOfFile } from './route-file.ts';

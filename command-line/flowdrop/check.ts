@@ -7,7 +7,7 @@ import { type CanaryFile, canaryOf } from '../../operations/canary.ts';
 import { type Checked, type Diagnosis, isFaulty } from '../../operations/checks.ts';
 import { ForeignStackError } from '../../operations/deployment.ts';
 import { doctor, unreachable } from '../../operations/doctor.ts';
-import { NoLocalRunError } from '../../operations/local-run.ts';
+import { NoLocalRunError, UntrustedRunError } from '../../operations/local-run.ts';
 import { UsageError } from '../options.ts';
 import { type Add, example } from './add.ts';
 import { type AskedOptions, isAllowed, YES } from './changes.ts';
@@ -88,7 +88,8 @@ function canaryAt(path: string, { deployment }: Run): CanaryFile {
 
 /** What to do if there is no connection. The sentences of some errors say it already. */
 function todoOf(error: unknown): string {
-  if ([NoLocalRunError, ForeignStackError, ConfigurationError].some((each) => error instanceof each)) {
+  const selfExplaining = [NoLocalRunError, UntrustedRunError, ForeignStackError, ConfigurationError];
+  if (selfExplaining.some((each) => error instanceof each)) {
     return 'Then run flowdrop doctor again.';
   }
   if (error instanceof AwsRequestError) {

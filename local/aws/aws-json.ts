@@ -1,7 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import * as z from 'zod/mini';
-import { listenOnLoopback } from '../loopback.ts';
+import { closeAfter, listenOnLoopback } from '../loopback.ts';
+import { isSameSecret } from '../secrets.ts';
 import type { AwsEndpoint, EndpointAccess } from './endpoint.ts';
 import { basicTime, SignatureError, type SignatureFacts } from './sent-signature.ts';
 import { SignatureVerifier, SKEW_MS_MAX, sha256 } from './signature.ts';
@@ -60,23 +61,27 @@ export interface AwsJsonService extends EndpointAccess {
  * https://smithy.io/2.0/aws/protocols/aws-json-1_0-protocol.html
  */
 export async function serveAwsJson(service: AwsJsonService): Promise<AwsEndpoint> {
-  const verified = signedAccessKey(service);
-  const { url, close } = await listenOnLoopback(async (request, response, wantBody) => {
-    response.setHeader('content-type', `application/x-amz-json-${service.version}`);
-    response.setHeader('x-amzn-requestid', randomUUID());
-    try {
-      wantBody();
-      response.end(JSON.stringify(await answer(service, request, verified)));
-    } catch (error) {
-      refuse(response, error);
-    }
-  });
+  const read = signedBody(service);
+  const { url, close } = await listenOnLoopback(
+    async (request, response, wantBody) => {
+      response.setHeader('content-type', `application/x-amz-json-${service.version}`);
+      response.setHeader('x-amzn-requestid', randomUUID());
+      try {
+        response.end(JSON.stringify(await answer(service, request, await read(request, wantBody))));
+      } catch (error) {
+        refuse(response, error);
+      }
+    },
+    { proves: service.credentials },
+  );
   return { endpoint: url, close };
 }
 
-async function answer(service: AwsJsonService, request: IncomingMessage, verified: Verified): Promise<object> {
-  const body = await readBody(request);
-  const accessKeyId = verified(request, body);
+async function answer(
+  service: AwsJsonService,
+  request: IncomingMessage,
+  { accessKeyId, body }: SignedBody,
+): Promise<object> {
   const [prefix, name] = String(request.headers['x-amz-target']).split('.');
   const { target, operations } = service;
   const run = prefix === target && name !== undefined && Object.hasOwn(operations, name) && operations[name];
@@ -86,20 +91,40 @@ async function answer(service: AwsJsonService, request: IncomingMessage, verifie
   return run(input);
 }
 
-/** The access key that signed a request. @throws {AwsError} */
-type Verified = (request: IncomingMessage, body: Buffer) => string;
+/** The body of a request, and the access key that signed it. */
+export interface SignedBody {
+  readonly accessKeyId: string;
+  readonly body: Buffer;
+}
 
-/** Returns the check of signatures for a service that is called with JSON. */
-export function signedAccessKey({
+/** @throws {AwsError} */
+type ReadSigned = (request: IncomingMessage, wantBody: () => void) => Promise<SignedBody>;
+
+/**
+ * Returns what reads the requests to a service that is called with JSON. A body is read only after the signature of its
+ * head was verified, so that strangers cannot fill the memory. AWS also takes requests that do not name the hash of
+ * their body, which cannot be verified before. The SDK names it in every request.
+ */
+export function signedBody({
   credentials,
   service,
   hasQueryCodes = false,
-}: Pick<AwsJsonService, 'credentials' | 'service' | 'hasQueryCodes'>): Verified {
+}: Pick<AwsJsonService, 'credentials' | 'service' | 'hasQueryCodes'>): ReadSigned {
   const verifier = new SignatureVerifier({ credentials, service });
-  return ({ method = '', url = '', headers }, body) => {
+  return async (request, wantBody) => {
     try {
-      const request = { method, url, headers: headers as Record<string, string | undefined> };
-      return verifier.verify(request, () => sha256(body)).accessKeyId;
+      const { method = '', url = '' } = request;
+      const headers = request.headers as Record<string, string | undefined>;
+      const named = headers['x-amz-content-sha256'];
+      const { accessKeyId, form } = verifier.verify({ method, url, headers }, () => {
+        if (named !== undefined) return named;
+        const message = 'the header x-amz-content-sha256 is missing';
+        throw new SignatureError('malformed', { form: 'header', message });
+      });
+      wantBody();
+      const body = await readBody(request);
+      if (!isSameSecret(sha256(body), String(named))) throw new SignatureError('mismatch', { form, accessKeyId });
+      return { accessKeyId, body };
     } catch (error) {
       if (!(error instanceof SignatureError)) throw error;
       const [code, message, queryCode] = answerTo(error, verifier.now());
@@ -156,11 +181,12 @@ function timeProblem({ requestTimeMs = 0, expiresSeconds = 0 }: SignatureFacts, 
 
 function refuse(response: ServerResponse, error: unknown): void {
   const known = error instanceof AwsError ? error : new AwsError('InternalFailure', String(error), { status: 500 });
+  closeAfter(response);
   if (known.queryCode) response.setHeader('x-amzn-query-error', `${known.queryCode};Sender`);
   response.writeHead(known.status).end(JSON.stringify({ __type: known.code, message: known.message }));
 }
 
-export async function readBody(request: IncomingMessage): Promise<Buffer> {
+async function readBody(request: IncomingMessage): Promise<Buffer> {
   const chunks: Buffer[] = [];
   let bytes = 0;
   for await (const chunk of request) {

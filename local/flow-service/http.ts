@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { type Listening, listenOnLoopback } from '../loopback.ts';
+import { closeAfter, type Listening, listenOnLoopback } from '../loopback.ts';
 import { ConnectionLostError } from './fault.ts';
 import type { StandInFlowService } from './flow-service.ts';
 
@@ -45,7 +45,8 @@ async function serve(
     });
     // If a connection is closed with unread data, it is reset, and the client may lose the answer. Keep it open: the
     // rest is read and dropped, and the client closes it.
-    if (!request.complete) response.shouldKeepAlive = true;
+    if (status === 401) closeAfter(response);
+    else if (!request.complete) response.shouldKeepAlive = true;
     response.writeHead(status, headers);
     if (body instanceof Uint8Array) {
       response.end(body);

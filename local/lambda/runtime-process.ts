@@ -4,7 +4,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { resolve } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
-import { type Listening, listenOnLoopback } from '../loopback.ts';
+import { closeAfter, type Listening, listenOnLoopback } from '../loopback.ts';
 import { isSameSecret, randomSecret } from '../secrets.ts';
 
 /** Everything that Lambda knows about a function. */
@@ -177,7 +177,7 @@ export class RuntimeProcess {
 
   async #answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
     if (!isSameSecret(String(request.headers[SECRET_HEADER] ?? ''), this.#secret)) {
-      request.resume();
+      closeAfter(response);
       response
         .writeHead(403, { 'content-type': 'text/plain' })
         .end('Only the function of this Runtime API may call it.\n');

@@ -3,8 +3,8 @@ import { createWriteStream } from 'node:fs';
 import { mkdir, readdir, realpath, rename, rm } from 'node:fs/promises';
 import { extname, join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
+import { isAlive } from '../../operations/local-run.ts';
 import { OpenFolder } from './open-folder.ts';
-import { isAlive } from './state.ts';
 
 /**
  * Characters that some file system forbids in a name or leaves out of its comparison, that a terminal obeys, or that

@@ -1,6 +1,7 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { isAlive } from '../../operations/local-run.ts';
 import { makePrivate, PRIVATE_FILE_MODE, PRIVATE_FOLDER_MODE } from './private-folder.ts';
 
 /** Another process is using the state directory. */
@@ -84,17 +85,6 @@ function takeLock(path: string): void {
     );
   }
   writeFileSync(path, String(process.pid), { mode: PRIVATE_FILE_MODE });
-}
-
-/** True if a process with this id runs, whoever owns it. */
-export function isAlive(pid: number): boolean {
-  if (!Number.isInteger(pid)) return false;
-  try {
-    process.kill(pid, 0);
-    return true;
-  } catch (error) {
-    return (error as NodeJS.ErrnoException).code === 'EPERM';
-  }
 }
 
 function readIfThere(path: string): string | undefined {

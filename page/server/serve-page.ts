@@ -1,13 +1,14 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { closeAfter, HEAD_MS_MAX } from '../../local/loopback.ts';
 import type { Deployment } from '../../operations/deployment.ts';
 import type { PageFiles } from '../page-files.ts';
 import { Access, randomKey } from './access.ts';
 import { begin, PageError, sendError, sendSentence } from './answers.ts';
 import type { Page, PageOptions } from './page.ts';
 
-/** Time for the head of a request, in milliseconds. Otherwise any user of this machine could use up all connections. */
-const HEADERS_MAX_MS = 60_000;
+/** Connections of all visitors. */
+const CONNECTIONS_MAX = 1_000;
 
 export interface ServeOptions extends PageOptions {
   /** Makes the files of the app. Default: they are built, or in the package read. */
@@ -43,7 +44,8 @@ export async function servePage(
   const appFiles = untilItSucceeds(makeFiles);
   let opening: Promise<Page> | undefined;
   // The time for a whole request has no limit, because a file may be large.
-  const server = createServer({ requestTimeout: 0, headersTimeout: HEADERS_MAX_MS });
+  const server = createServer({ requestTimeout: 0, headersTimeout: HEAD_MS_MAX });
+  server.maxConnections = CONNECTIONS_MAX;
   await new Promise<void>((resolve, reject) => {
     server.once('error', (error: NodeJS.ErrnoException) => reject(portIssue(error, port)));
     server.listen(port, '127.0.0.1', resolve);
@@ -136,8 +138,7 @@ function answerVisitor(request: IncomingMessage, response: ServerResponse, acces
   }
   const refusal = foreign ?? access.strangeness(request) ?? access.untokened(request);
   if (refusal === undefined) return false;
-  // Drop the body. If the connection were closed with unread data, the client could lose the answer.
-  request.resume();
+  closeAfter(response);
   const { status, message } = refusal;
   if (path === '/') sendSentence(response, status, message);
   else sendError(response, new PageError(refusal, message));

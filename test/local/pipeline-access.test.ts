@@ -13,6 +13,7 @@ import {
   TOKEN_SECRET,
 } from '../../local/pipeline.ts';
 import { sharedFolder } from '../support/folder.ts';
+import { PATIENCE } from '../support/patience.ts';
 import { send } from '../support/raw-request.ts';
 import { put } from '../support/s3-calls.ts';
 import { type KeyPair, presignedPath, type Signing, signedHeaders, type Unsigned } from '../support/sigv4.ts';
@@ -246,6 +247,43 @@ describe.each(Object.entries(AWS_TARGETS))('%s', (service, target) => {
     const answer = await sendTo(target, await signed());
     expect(answer).toMatchObject({ status: 200, body: expect.stringMatching(target.answer) });
     if (service !== 'secretsmanager' && service !== 'lambda') expect(await state()).not.toEqual(before);
+  });
+});
+
+describe.each(Object.entries(TARGETS))('the connection of a stranger to %s', (_, { endpoint, request }) => {
+  /** Sends a request that is refused, and waits until the server closes the connection. Returns what it answered. */
+  async function untilClosed(head: string, body: string): Promise<string> {
+    const { port } = new URL(endpoint());
+    const socket = connect(Number(port), '127.0.0.1');
+    socket.on('error', () => {}); // A reset is an end too.
+    socket.write(`${request.method} ${request.path} HTTP/1.1\r\nhost: 127.0.0.1:${port}\r\n${head}\r\n${body}`);
+    let answer = '';
+    socket.on('data', (data) => {
+      answer += data.toString('latin1');
+    });
+    await vi.waitFor(() => expect(socket.closed, answer).toBe(true), PATIENCE);
+    return answer;
+  }
+
+  it('is closed, and its body is not waited for', async () => {
+    const head = `content-length: ${15 * 2 ** 20}\r\nauthorization: Bearer wrong\r\ncontent-type: application/json\r\n`;
+    expect(await untilClosed(head, 'the first bytes of many')).toMatch(/^HTTP\/1.1 40[013] /);
+  });
+
+  it('is closed after a whole request', async () => {
+    expect(await untilClosed('content-length: 2\r\nauthorization: Bearer wrong\r\n', '{}')).toMatch(
+      /^HTTP\/1.1 40[013] /,
+    );
+  });
+
+  it('is closed, although it keeps sending', async () => {
+    const { port } = new URL(endpoint());
+    const socket = connect(Number(port), '127.0.0.1');
+    socket.on('error', () => {});
+    socket.write(`POST / HTTP/1.1\r\nhost: example.com\r\ncontent-length: ${2 ** 40}\r\n\r\n`);
+    const sending = setInterval(() => socket.write(Buffer.alloc(65_536)), 10);
+    socket.resume();
+    await vi.waitFor(() => expect(socket.closed).toBe(true), PATIENCE).finally(() => clearInterval(sending));
   });
 });
 

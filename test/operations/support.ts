@@ -40,7 +40,7 @@ export class Operated implements AsyncDisposable {
     const directory = await mkdtemp(join(tmpdir(), 'flowdrop-operated-'));
     closing.defer(() => rm(directory, { recursive: true, force: true, maxRetries: 5 }));
     const state = join(directory, '.flowdrop');
-    await mkdir(state);
+    await mkdir(state, { mode: 0o700 });
     const pipeline = await startPipeline({
       bundleDir: bundles(),
       name: 'operated',

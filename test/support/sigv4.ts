@@ -56,9 +56,8 @@ function signer({ service, credentials, region = 'us-east-1' }: Signing): Signat
     region,
     credentials,
     sha256: Sha256,
-    // S3 signs a path as it is, and wants the hash of the body in a header.
+    // S3 signs a path as it is.
     uriEscapePath: service !== 's3',
-    applyChecksum: service === 's3',
   });
 }
 

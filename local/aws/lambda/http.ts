@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import * as z from 'zod/mini';
-import { listenOnLoopback } from '../../loopback.ts';
-import { AwsError, readBody, signedAccessKey } from '../aws-json.ts';
+import { closeAfter, listenOnLoopback } from '../../loopback.ts';
+import { AwsError, signedBody } from '../aws-json.ts';
 import type { AwsEndpoint, EndpointAccess } from '../endpoint.ts';
 
 /** A function as the endpoint serves it. */
@@ -37,31 +37,34 @@ export async function serveLambda(
   }: { readonly functions: Readonly<Record<string, ServedFunction>>; readonly mapping: ServedMapping },
   access: EndpointAccess,
 ): Promise<AwsEndpoint> {
-  const verified = signedAccessKey({ ...access, service: 'lambda' });
-  const { url, close } = await listenOnLoopback(async (request, response, wantBody) => {
-    response.setHeader('content-type', 'application/json');
-    response.setHeader('x-amzn-requestid', randomUUID());
-    try {
-      wantBody();
-      const body = await readBody(request);
-      const accessKeyId = verified(request, body);
-      const route = routeOf(request);
-      const { kind, name, action } = route;
-      const input = kind === 'function' ? { FunctionName: name } : { UUID: name, FunctionName: mapping.functionName };
-      access.onCall?.({ accessKeyId, action: `lambda:${action}`, input });
-      if (route.kind === 'function') {
-        await OF_FUNCTIONS[route.action](find(functions, name), { name, body, response });
-      } else if (name === mapping.id) {
-        const answer = OF_MAPPINGS[route.action](mapping, body);
-        // An update is accepted, and made afterwards.
-        response.writeHead(route.action === 'UpdateEventSourceMapping' ? 202 : 200).end(JSON.stringify(answer));
-      } else {
-        throw new AwsError('ResourceNotFoundException', 'The resource you requested does not exist.', { status: 404 });
+  const read = signedBody({ ...access, service: 'lambda' });
+  const { url, close } = await listenOnLoopback(
+    async (request, response, wantBody) => {
+      response.setHeader('content-type', 'application/json');
+      response.setHeader('x-amzn-requestid', randomUUID());
+      try {
+        const { accessKeyId, body } = await read(request, wantBody);
+        const route = routeOf(request);
+        const { kind, name, action } = route;
+        const input = kind === 'function' ? { FunctionName: name } : { UUID: name, FunctionName: mapping.functionName };
+        access.onCall?.({ accessKeyId, action: `lambda:${action}`, input });
+        if (route.kind === 'function') {
+          await OF_FUNCTIONS[route.action](find(functions, name), { name, body, response });
+        } else if (name === mapping.id) {
+          const answer = OF_MAPPINGS[route.action](mapping, body);
+          // An update is accepted, and made afterwards.
+          response.writeHead(route.action === 'UpdateEventSourceMapping' ? 202 : 200).end(JSON.stringify(answer));
+        } else {
+          throw new AwsError('ResourceNotFoundException', 'The resource you requested does not exist.', {
+            status: 404,
+          });
+        }
+      } catch (error) {
+        refuse(response, error);
       }
-    } catch (error) {
-      refuse(response, error);
-    }
-  });
+    },
+    { proves: access.credentials },
+  );
   return { endpoint: url, close };
 }
 
@@ -130,6 +133,7 @@ function find(functions: Readonly<Record<string, ServedFunction>>, name: string)
 /** The error's name is in a header and in the body. */
 function refuse(response: ServerResponse, error: unknown): void {
   const known = error instanceof AwsError ? error : new AwsError('ServiceException', String(error), { status: 500 });
+  closeAfter(response);
   response.setHeader('x-amzn-errortype', known.code);
   response.writeHead(known.status).end(JSON.stringify({ __type: known.code, message: known.message }));
 }

@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import { listenOnLoopback } from '../../loopback.ts';
+import { closeAfter, listenOnLoopback } from '../../loopback.ts';
 import type { Credentials } from '../credentials.ts';
 import type { AwsEndpoint } from '../endpoint.ts';
 import { SignatureVerifier } from '../signature.ts';
@@ -30,7 +30,7 @@ export async function serveS3(s3: EmbeddedS3, { credentials, port = 0, now }: Se
           response.writeHead(500, { 'content-type': 'application/xml', connection: 'close' }).end(internalError(error));
       });
     },
-    { port, requestTimeout: 0 },
+    { port, requestTimeout: 0, proves: credentials },
   );
   return { endpoint: url, close };
 }
@@ -52,6 +52,9 @@ interface Exchange {
   readonly verifier: SignatureVerifier;
 }
 
+/** The statuses of requests whose signature is refused. */
+const REFUSALS: readonly number[] = [400, 403];
+
 async function answer(s3: EmbeddedS3, { request, response, wantBody, verifier }: Exchange): Promise<void> {
   const { status, headers, body } = await s3.handle({
     method: request.method ?? '',
@@ -60,6 +63,7 @@ async function answer(s3: EmbeddedS3, { request, response, wantBody, verifier }:
     body: bodyOf(request, wantBody),
     verifier,
   });
+  if (REFUSALS.includes(status)) closeAfter(response);
   response.writeHead(status, headers);
   if (body instanceof Uint8Array) response.end(body);
   else await pipeline(Readable.from(body, { objectMode: false }), response);
