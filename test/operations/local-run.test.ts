@@ -63,9 +63,9 @@ describe('the file of the local run', () => {
     expect(() => readLocalRun(directory)).toThrow(`${folder} belongs to another user`);
   });
 
-  it.each([0o644, 0o640, 0o602])('is not taken with the mode %o', async (mode) => {
+  it.each(['644', '640', '602'])('is not taken with the mode %s', async (mode) => {
     const { directory, folder, file } = await directoryWith(RUN);
-    await chmod(file, mode);
+    await chmod(file, Number.parseInt(mode, 8));
     expect(() => readLocalRun(directory)).toThrow(`Other users of this machine can open ${file}`);
     await chmod(file, 0o600);
     await chmod(folder, 0o755);
