@@ -145,6 +145,9 @@ export function isLoopback(url: URL): boolean {
   return host === 'localhost' || isLoopbackAddress(host);
 }
 
+/** Tells whether an address holds a user or a password. HTTP would send them as `Authorization: Basic`. */
+export const hasCredentials = ({ username, password }: URL): boolean => username !== '' || password !== '';
+
 /** Tells whether the token may travel to a URL unread by others: over https, or over http within this machine. */
 export const isHttpsOrLoopback = (url: URL): boolean =>
   url.protocol === 'https:' || (url.protocol === 'http:' && isLoopback(url));

@@ -3,6 +3,7 @@ import { type Envelope, EnvelopeScanner } from './envelope-scanner.ts';
 import { AssetTooLargeError, DamagedAssetError } from './errors.ts';
 import { GatheredBytes } from './json-answer.ts';
 import { closingQuote, lengthWithoutCutEscape, unescaped } from './json-string.ts';
+import { canonicalMediaType } from './media-type.ts';
 import type { Asset } from './types.ts';
 
 /** Maximum number of bytes that may follow the data URI in its envelope. They are held until the end, to be checked. */
@@ -12,7 +13,10 @@ const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 
 interface AnswerFacts {
-  readonly mediaType: string;
+  /** The `Content-Type`. Undefined if the response has none. */
+  readonly mediaType: string | undefined;
+  /** The token, which no media type may hold. */
+  readonly secret?: string | undefined;
   /** The `Content-Length`. Undefined if the response has none. */
   readonly length?: number | undefined;
   /** True if HTTP marks the end of the body, by its length or by chunks. */
@@ -45,7 +49,7 @@ export async function assetOf(body: AsyncIterable<Uint8Array>, facts: AnswerFact
         throw new DamagedAssetError('The answer does not say where it ends, so a cut one would look whole');
       }
       const chunks = found.is === 'asset' ? following(found.received, incoming) : decoded(found, incoming);
-      const mediaType = found.is === 'asset' ? facts.mediaType : found.mediaType;
+      const mediaType = canonicalMediaType((found.is === 'asset' ? facts : found).mediaType, facts.secret);
       return { mediaType, bytesMax: facts.length, chunks: limited(chunks, facts.assetBytesMax) };
     }
   } catch (error) {

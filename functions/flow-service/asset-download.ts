@@ -1,4 +1,4 @@
-import { isHttpsOrLoopback, isLoopback, reachOf } from './addresses.ts';
+import { hasCredentials, isHttpsOrLoopback, isLoopback, reachOf } from './addresses.ts';
 import { assetOf } from './asset-answer.ts';
 import {
   DamagedAssetError,
@@ -9,8 +9,7 @@ import {
   UnintelligibleAnswerError,
 } from './errors.ts';
 import { isCompressed } from './json-answer.ts';
-import { canonicalMediaType } from './media-type.ts';
-import { redact } from './redact.ts';
+import { holdsToken, redact } from './redact.ts';
 import { type Answer, type Call, type Requests, readingFailure } from './requests.ts';
 import { assetSubject, redirectSubject } from './throttled-subjects.ts';
 import { TransportError, type TransportResponse } from './transport.ts';
@@ -40,12 +39,12 @@ export async function downloadAsset(
       throw new ForbiddenAddressError('The asset was redirected twice');
     }
   }
-  const { response, secret } = answer;
+  const { response, secret, hadToken } = answer;
   if (response.status !== 200) {
     const error = await requests.errorFor(answer);
     // The other address got no token, so its 401 or 403 means that a signed address has expired. A new one helps.
     const hasExpired = error instanceof UnauthorisedError || error instanceof ForbiddenError;
-    if (secret !== undefined || !hasExpired) throw error;
+    if (hadToken || !hasExpired) throw error;
     throw new UnavailableError(error.message, { cause: error, bodyStarted: false });
   }
   if (isCompressed(response)) {
@@ -55,7 +54,8 @@ export async function downloadAsset(
   requests.noteServed('asset');
   const length = response.headers['content-length'];
   return assetOf(received(response, signal), {
-    mediaType: canonicalMediaType(response.headers['content-type']),
+    mediaType: response.headers['content-type'],
+    secret,
     length: length === undefined ? undefined : Number(length),
     isDelimited: length !== undefined || response.headers['transfer-encoding'] !== undefined,
     assetBytesMax,
@@ -77,10 +77,15 @@ async function followRedirect(
   if (url === null) throw new UnintelligibleAnswerError('The asset was redirected to no address');
   const reach = requests.isLocal ? 'machine' : reachOf(response.address);
   const isAllowed = isHttpsOrLoopback(url) && (reach === 'machine' || !isLoopback(url));
-  // Only the origin is quoted: the rest of the address may be a signature, which is as secret as a token.
-  if (!isAllowed) throw new ForbiddenAddressError(`The asset was redirected to ${redact(url.origin, secret)}`);
+  const holdsSecret = hasCredentials(url) || holdsToken(url.href, secret);
+  if (!isAllowed || holdsSecret) {
+    // Only the origin is quoted: the rest of the address may be a signature, which is as secret as a token.
+    const why = holdsSecret ? ', with a user, a password or the token in the address' : '';
+    throw new ForbiddenAddressError(`The asset was redirected to ${redact(url.origin, secret)}${why}`);
+  }
   const call: Call = { ...from, url, subject: redirectSubject(from.subject) };
-  return requests.isForToken(url) ? requests.send(call, signal) : requests.sendElsewhere({ ...call, reach }, signal);
+  if (requests.isForToken(url, secret)) return requests.send(call, signal);
+  return requests.sendElsewhere({ ...call, reach }, secret, signal);
 }
 
 /** The bytes of the response. If the connection ends early, the asset is cut. If it stalls, a retry may help. */

@@ -298,12 +298,14 @@ class HttpFlowService implements FlowService {
     { rank, query: _, ...limits }: ListingLimits,
     signal: AbortSignal,
   ): Listing<z.infer<S>> {
+    let secret: string | undefined;
     const read = async (url: URL) => {
       const answer = await this.#requests.send({ ...call, url, rank }, signal);
+      secret = answer.secret;
       const page = await this.#requests.read(answer, schema, signal, PAGE_ANSWER);
       return { page, link: answer.response.headers.link };
     };
-    const isForToken = (target: URL): boolean => this.#requests.isForToken(target);
+    const isForToken = (target: URL): boolean => this.#requests.isForToken(target, secret);
     return new Listing({ ...limits, url: call.url, isForToken, read });
   }
 }

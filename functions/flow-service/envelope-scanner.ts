@@ -1,7 +1,6 @@
 import { DamagedAssetError } from './errors.ts';
 import { GatheredBytes } from './json-answer.ts';
 import { unescaped } from './json-string.ts';
-import { canonicalMediaType } from './media-type.ts';
 
 /** The data URI of an envelope must begin within this many bytes of the response. */
 export const SCAN_BYTES_MAX = 64 * 1024;
@@ -30,6 +29,7 @@ interface PlainAsset {
 /** The response is a JSON envelope around a data URI. */
 export interface Envelope {
   readonly is: 'envelope';
+  /** As the data URI spells it. */
   readonly mediaType: string;
   readonly isBase64: boolean;
   /** The JSON up to the opening quote of the data. */
@@ -147,5 +147,5 @@ function parametersOf(text: string): Pick<Envelope, 'mediaType' | 'isBase64'> {
   if (isBase64) parts.pop();
   if (parts[0]?.trim() === '' && parts.length > 1) parts[0] = 'text/plain';
   const mediaType = parts.join(';').trim();
-  return { mediaType: mediaType === '' ? URI_MEDIA_TYPE_DEFAULT : canonicalMediaType(mediaType), isBase64 };
+  return { mediaType: mediaType === '' ? URI_MEDIA_TYPE_DEFAULT : mediaType, isBase64 };
 }

@@ -146,7 +146,7 @@ export class AssetTooLargeError extends FlowServiceError {
   readonly code = 'asset-too-large';
 }
 
-/** An address that the client must not use: a base URL without https, or a forbidden redirect. */
+/** An address that the client must not use: a base URL without https or with credentials, or a forbidden redirect. */
 export class ForbiddenAddressError extends FlowServiceError {
   override readonly name = 'ForbiddenAddressError';
   readonly code = 'forbidden-address';

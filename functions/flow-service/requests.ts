@@ -1,6 +1,6 @@
 import type * as z from 'zod/mini';
 import type { Clock } from '../base/clock.ts';
-import { isHttpsOrLoopback, isLoopback } from './addresses.ts';
+import { hasCredentials, isHttpsOrLoopback, isLoopback } from './addresses.ts';
 import {
   type FlowServiceError,
   ForbiddenAddressError,
@@ -23,7 +23,7 @@ import {
 } from './json-answer.ts';
 import type { Rank } from './pace.ts';
 import { Pacer } from './pacer.ts';
-import { redact } from './redact.ts';
+import { holdsToken, redact } from './redact.ts';
 import type { FlowBody } from './request-body.ts';
 import { cut, errorDetail, isUsableId } from './schemas.ts';
 import { errorForStatus } from './status-errors.ts';
@@ -83,8 +83,10 @@ export interface Call {
 export interface Answer {
   readonly operation: Operation;
   readonly response: TransportResponse;
-  /** The token that was sent, to be redacted from any quotation. Undefined if none was sent. */
-  readonly secret: string | undefined;
+  /** The token, to be redacted from any quotation. A server elsewhere may know it from the service. */
+  readonly secret: string;
+  /** False if the request went elsewhere, without the token. */
+  readonly hadToken: boolean;
 }
 
 /** What a creation without success means, as far as its answer tells. */
@@ -123,7 +125,7 @@ export class Requests {
     if (!isHttpsOrLoopback(baseUrl)) {
       throw new ForbiddenAddressError(`${baseUrl.origin}: expected https, because the token is sent there`);
     }
-    if (baseUrl.username !== '' || baseUrl.password !== '') {
+    if (hasCredentials(baseUrl)) {
       throw new ForbiddenAddressError(`${baseUrl.origin}: expected no user or password in the address`);
     }
     this.#base = `${baseUrl.origin}${baseUrl.pathname.replace(/\/+$/, '')}`;
@@ -155,10 +157,11 @@ export class Requests {
 
   /**
    * Tells whether the token may be sent to an address that the service has named: below the base address only. Other
-   * paths of its origin may belong to others. A path that some server could read as leading upwards does not count.
+   * paths of its origin may belong to others. A path that some server could read as leading upwards does not count, nor
+   * does an address that holds the token itself: the ledger may keep it.
    */
-  isForToken(url: URL): boolean {
-    if (!url.href.startsWith(`${this.#base}/`)) return false;
+  isForToken(url: URL, secret: string | undefined): boolean {
+    if (!url.href.startsWith(`${this.#base}/`) || holdsToken(url.href, secret)) return false;
     const below = url.pathname.slice(new URL(this.#base).pathname.replace(/\/$/, '').length + 1);
     return !LEADS_ELSEWHERE.test(below);
   }
@@ -177,8 +180,12 @@ export class Requests {
   }
 
   /** Sends a request to an address that is not below the base: without the token, and outside of the service's pace. */
-  sendElsewhere(call: Call & Pick<Required<TransportRequest>, 'reach'>, signal: AbortSignal): Promise<Answer> {
-    return this.#sendOnce(call, undefined, signal);
+  sendElsewhere(
+    call: Call & Pick<Required<TransportRequest>, 'reach'>,
+    secret: string,
+    signal: AbortSignal,
+  ): Promise<Answer> {
+    return this.#sendOnce(call, { secret, hadToken: false }, signal);
   }
 
   /**
@@ -262,14 +269,18 @@ export class Requests {
   async #sendPaced(call: Call, secret: string, signal: AbortSignal): Promise<Answer> {
     const { operation, subject, startBy, patienceMs, rank = operation === 'get' ? 2 : 0 } = call;
     const kind = operation === 'create' ? 'creation' : 'other';
-    const send = async () => (await this.#sendOnce(call, secret, signal)).response;
+    const send = async () => (await this.#sendOnce(call, { secret, hadToken: true }, signal)).response;
     const response = await this.pacer.send(kind, { rank, subject, startBy, patienceMs }, signal, send);
-    return { operation, response, secret };
+    return { operation, response, secret, hadToken: true };
   }
 
-  async #sendOnce(call: Call, secret: string | undefined, signal: AbortSignal): Promise<Answer> {
+  async #sendOnce(
+    call: Call,
+    { secret, hadToken }: Pick<Answer, 'secret' | 'hadToken'>,
+    signal: AbortSignal,
+  ): Promise<Answer> {
     const { operation, method, url, body, reach } = call;
-    if (secret !== undefined && !/^[\x21-\x7e]+$/.test(secret)) {
+    if (!/^[\x21-\x7e]+$/.test(secret)) {
       // Not quoted: even a malformed token is a secret.
       throw new UnauthorisedError('The token holds characters that no header can carry');
     }
@@ -279,13 +290,13 @@ export class Requests {
       'Accept-Encoding': 'identity',
       'User-Agent': 'flowdrop',
       // The specification wants the content type with every request. Elsewhere it could break a signed address.
-      ...(secret === undefined ? {} : { 'Content-Type': 'application/json', Authorization: `Bearer ${secret}` }),
+      ...(hadToken ? { 'Content-Type': 'application/json', Authorization: `Bearer ${secret}` } : {}),
     };
     const sending = new Sending(await body?.(), signal);
     try {
       const request = { method, url, headers, body: sending.body, reach, answerMs: answerMsOf(operation) };
       const response = await this.#transport(request, signal);
-      return { operation, response, secret };
+      return { operation, response, secret, hadToken };
     } catch (error) {
       throw sendingFailure(error, operation, sending, signal);
     } finally {

@@ -1,6 +1,7 @@
 import * as z from 'zod/mini';
 import type { ListingPage, NextPage } from './flow-listing.ts';
 import { parseJson, SMALL_ANSWER } from './json-answer.ts';
+import { holdsToken } from './redact.ts';
 import { FLOW_TAG_NAME, type FlowRecord, type FlowState, type FlowTag, type Output } from './types.ts';
 
 /**
@@ -15,9 +16,17 @@ export const ID_BYTES_MAX = 256;
 /** Longest quotation of the service's words, in characters. */
 const QUOTE_CHARS_MAX = 300;
 
-/** Tells whether an id can stand in a path. `.` and `..` would lead upwards, however they are encoded. */
+/**
+ * Tells whether an id can stand in a path, in a key and in a receipt. `.` and `..` would lead upwards, however they are
+ * encoded. An id that held the token names nothing once that is redacted.
+ */
 export const isUsableId = (id: string): boolean =>
-  id !== '' && id !== '.' && id !== '..' && id.isWellFormed() && Buffer.byteLength(id) <= ID_BYTES_MAX;
+  id !== '' &&
+  id !== '.' &&
+  id !== '..' &&
+  id.isWellFormed() &&
+  Buffer.byteLength(id) <= ID_BYTES_MAX &&
+  !holdsToken(id);
 
 /** Cuts text to the length of a quotation, without half a character at its end. */
 export const cut = (text: string, charsMax = QUOTE_CHARS_MAX): string =>

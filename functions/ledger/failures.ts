@@ -178,7 +178,8 @@ export const OUTPUT_FAILURES = {
     action: 'Ask the operator of the service for the right to read it.',
   },
   'forbidden-address': {
-    meaning: 'The asset was redirected to an address that is not allowed, or twice.',
+    meaning:
+      'The asset was redirected to an address that is not allowed, or that holds a user, a password or the token; or it was redirected twice.',
     retry: 'cannot-help',
     action:
       'Tell the operator of the service where assets may be: over https, at a public address unless the service itself is at a private one.',

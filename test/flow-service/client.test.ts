@@ -354,6 +354,67 @@ describe('the token', () => {
     expect(await flows.get('f1', never)).toMatchObject({ error: 'bad [token]' });
     expect(await flows.outputs('f1', never)).toEqual([{ assetId: 'a1', status: 'failed', error: 'bad [token]' }]);
   });
+
+  const ENCODED = Buffer.from(`Bearer ${TOKEN}`).toString('base64');
+
+  it.each([TOKEN, `x${TOKEN}`, encodeURIComponent(TOKEN), ENCODED])(
+    'is no part of an id: %s is unusable',
+    async (id) => {
+      const { transport } = canned({ status: 200, body: JSON.stringify({ id, outputs: [{ id }, { id: 'a1' }] }) });
+      const flows = clientOf(PUBLIC, { transport });
+      // The flow exists, and its tag finds it. Its redacted id would be that of no flow.
+      expect(await failureOf(operations.create(flows))).toMatchObject({ name: 'InDoubtError' });
+      expect(await failureOf(flows.get('f1', never))).toMatchObject({ name: 'UnintelligibleAnswerError' });
+      const [unusable, usable] = await flows.outputs('f1', never);
+      expect(unusable).toMatchObject({ status: 'failed', error: expect.stringContaining('unusable id') });
+      expect(inspect(unusable)).not.toMatch(new RegExp(`${TOKEN}|${ENCODED.slice(12, -4)}`));
+      expect(usable).toEqual({ assetId: 'a1', status: 'ready' });
+    },
+  );
+
+  const IN_TYPE = 'obviously-fake-token';
+
+  it.each([
+    ['as a part of it', IN_TYPE, `application/x-${IN_TYPE}`],
+    ['as the whole', TOKEN, TOKEN],
+    ['in another case', IN_TYPE, `application/x-${IN_TYPE.toUpperCase()}`],
+    ['in a parameter of a URL', TOKEN, `image/png;by=${encodeURIComponent(TOKEN)}`],
+    ['in base64', TOKEN, `image/png;by=${ENCODED.replace(/=+$/, '')}`],
+    ['around quotes that are taken off', IN_TYPE, `image/png;by="${IN_TYPE.slice(0, 9)}"${IN_TYPE.slice(9)}`],
+  ])('is not in the media type of an asset, %s', async (_, secret, mediaType) => {
+    const token = { ...scriptedToken(), get: async () => secret };
+    const elsewhere = { status: 302, headers: { location: 'https://cdn.example/a' } };
+    const raw = { status: 200, headers: { 'content-type': mediaType }, body: 'x' };
+    const envelope = { status: 200, body: `{"data":${JSON.stringify(`data:${mediaType};base64,eA==`)}}` };
+    for (const answers of [[raw], [envelope], [elsewhere, raw], [elsewhere, envelope]]) {
+      const { transport } = canned(...answers);
+      const asset = await clientOf(PUBLIC, { transport, token }).asset('f1', 'a1', never);
+      expect(asset.mediaType).toBe('application/octet-stream');
+      expect((await collect(asset.chunks)).toString()).toBe('x');
+    }
+  });
+
+  it('is not quoted by a server that an asset was redirected to', async () => {
+    const { transport } = canned(
+      { status: 302, headers: { location: 'https://cdn.example/a' } },
+      { status: 400, body: `Who is ${TOKEN}?` },
+    );
+    const error = await failureOf(operations.asset(clientOf(PUBLIC, { transport })));
+    expect(error).toMatchObject({ name: 'RejectedError', message: 'asset: 400: Who is [token]?' });
+  });
+
+  it.each([
+    ['the body', (address: string): Page => ({ body: { flows: [{ id: 'f1' }], next: address } })],
+    ['a Link header', (address: string): Page => ({ body: [{ id: 'f1' }], link: `<${address}>; rel="next"` })],
+  ])('is not in the address of a next page, by %s', async (_, page) => {
+    const spellings = [TOKEN, encodeURIComponent(TOKEN), ENCODED, `${TOKEN.slice(0, 5)}\t${TOKEN.slice(5)}`];
+    for (const spelling of spellings) {
+      const { asked, transport } = paged(() => page(`/api/flows?by=${spelling}`));
+      const flows = clientOf(PUBLIC, { transport });
+      for await (const _page of flows.list(never));
+      expect(asked).toEqual(['/api/flows']);
+    }
+  });
 });
 
 describe('a flow that may have been created', () => {

@@ -143,6 +143,24 @@ describe('an asset that comes as', () => {
     expect(await world.keys(RESULTS)).toEqual(['a/receipt.json']);
   });
 
+  const quoting: readonly (readonly [what: string, mediaType: string])[] = [
+    ['our token', `application/x-${TOKEN}`],
+    ['our token in base64', `application/x-${Buffer.from(`Bearer ${TOKEN}`).toString('base64url')}`],
+    ['our token in capitals', `application/x-${TOKEN.toUpperCase()}`],
+  ];
+  it.each(quoting)('a media type with %s is stored without it', async (_, mediaType) => {
+    for (const fault of [
+      saying('x', { headers: { 'content-type': mediaType } }),
+      saying(JSON.stringify({ data: `data:${mediaType};base64,eA==` })),
+    ]) {
+      const world = await running();
+      world.fault('getAsset', fault);
+      const receipt = await settledReceipt(world);
+      expect(receipt).toMatchObject({ status: 'succeeded', assets: [{ mediaType: 'application/octet-stream' }] });
+      expect((await world.object(RESULTS, receipt.assets[0]?.key ?? '')).mediaType).toBe('application/octet-stream');
+    }
+  });
+
   const stored: readonly (readonly [what: string, fault: () => Fault, bytes: string | Buffer, mediaType: string])[] = [
     ['nothing', () => saying('', { headers: { 'content-type': 'text/plain' } }), '', 'text/plain'],
     [

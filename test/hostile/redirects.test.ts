@@ -90,6 +90,26 @@ describe('an asset of a public service that is redirected to', () => {
     expect(requested).toEqual(isForbiddenAtOnce ? [PUBLIC_BASE.origin] : [PUBLIC_BASE.origin, url.origin]);
   });
 
+  it.each([
+    ['a user', 'https://user@cdn.example/a'],
+    ['a user and a password', 'https://user:pass@cdn.example/a'],
+    ['a password', 'https://:pass@cdn.example/a'],
+    ['a user of the service itself', 'https://user:pass@flows.example.com/flows/f1'],
+    ['our token as the user', `https://${TOKEN}@cdn.example/a`],
+    ['our token in its path', `https://cdn.example/${TOKEN}/a`],
+    ['our token in its query', `https://cdn.example/a?by=${encodeURIComponent(TOKEN)}`],
+    ['our token in base64', `https://cdn.example/a?by=${Buffer.from(`Bearer ${TOKEN}`).toString('base64url')}`],
+    ['our token below the base address', `https://flows.example.com/flows/f1?by=${TOKEN}`],
+  ])('an address with %s is not requested, and the error says why', async (_, location) => {
+    const token = { ...scriptedToken(), get: async () => TOKEN };
+    const { error, requested } = await failureAfter(location, { token });
+    expect(error).toBeInstanceOf(ForbiddenAddressError);
+    expect(error).toMatchObject({ message: expect.stringContaining('a user, a password or the token') });
+    expect(inspect(error, { depth: 10 })).not.toMatch(/user:|:pass/);
+    expect(inspect(error, { depth: 10 })).not.toContain(TOKEN);
+    expect(requested).toEqual([PUBLIC_BASE.origin]);
+  });
+
   it('an unknown name is unavailable', async () => {
     expect((await failureAfter('https://unknown.example/a')).error).toBeInstanceOf(UnavailableError);
   });

@@ -6,6 +6,13 @@ import { SECOND, type Timeline } from './timeline.ts';
 
 const JSON_HEADERS = { 'content-type': 'application/json' };
 
+/** How a proxy may quote the header of a request. */
+const QUOTATIONS: readonly ((header: string) => string)[] = [
+  (header) => header,
+  (header) => Buffer.from(header).toString('base64'),
+  encodeURIComponent,
+];
+
 const ENDLESS_CHUNK = Buffer.alloc(1024 * 1024, ' ');
 
 /** Time between two bytes of an answer that trickles, in milliseconds: no single wait exceeds a limit. */
@@ -19,7 +26,8 @@ export function scriptOf(
   timeline: Timeline,
 ): ServiceFault {
   // Proxies quote the request. The functions must redact the token in such a quote.
-  const sentence = (text: string) => ({ body: JSON.stringify({ detail: `${text} ${headers.Authorization}` }) });
+  const quotation = QUOTATIONS[timeline.now() % QUOTATIONS.length]?.(headers.Authorization ?? '');
+  const sentence = (text: string) => ({ body: JSON.stringify({ detail: `${text} ${quotation}` }) });
   const before = random.chance(0.5) ? { at: 'before-body' as const } : {};
   switch (fault) {
     case 'lost':
