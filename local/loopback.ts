@@ -2,7 +2,10 @@ import { createServer, type IncomingMessage, type ServerOptions, type ServerResp
 import type { AddressInfo } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { CHALLENGE_HEADER, PROOF_HEADER, PROOF_PROTOCOL, proofOf } from '../operations/run-proof.ts';
+import { CONNECTIONS_MAX, closeAfter, HEAD_MS_MAX } from '../page/server/visitors.ts';
 import type { Credentials } from './aws/credentials.ts';
+
+export { closeAfter } from '../page/server/visitors.ts';
 
 export interface Listening {
   /** `http://127.0.0.1:<port>`. */
@@ -10,13 +13,6 @@ export interface Listening {
   /** Stops the server at once and breaks its open connections. */
   close(): Promise<void>;
 }
-
-/** Connections of one server: more than all functions and commands of a run have, and no more than a process may open. */
-const CONNECTIONS_MAX = 1_000;
-/** Time for the head of a request, in milliseconds. Otherwise any user of the machine could use up all connections. */
-export const HEAD_MS_MAX = 60_000;
-/** Time in which the rest of a refused request is dropped, in milliseconds. */
-const DROPPED_MS_MAX = 2_000;
 
 /**
  * Answers a request. It calls `wantBody` before it reads the body: a client that sent `Expect: 100-continue` waits for
@@ -117,22 +113,4 @@ function foreignness({ url = '', headers, headersDistinct, socket }: IncomingMes
 function refuse(response: ServerResponse, problem: string): void {
   closeAfter(response);
   response.writeHead(403, { 'content-type': 'text/plain; charset=utf-8' }).end(`${problem}\n`);
-}
-
-/**
- * Closes the connection after an answer that refuses its visitor. Call it before the head of the answer.
- *
- * If a connection is closed with unread data, the visitor can lose the answer. So what it still sends is dropped, for a
- * limited time.
- */
-export function closeAfter(response: ServerResponse): void {
-  const { req: request } = response;
-  response.shouldKeepAlive = !request.complete; // Otherwise Node closes at the end of the answer.
-  if (request.complete) return;
-  const { socket } = request;
-  response.once('finish', () => {
-    const limit = setTimeout(() => socket.destroy(), DROPPED_MS_MAX).unref();
-    socket.once('close', () => clearTimeout(limit));
-    request.once('end', () => socket.destroySoon()).resume();
-  });
 }

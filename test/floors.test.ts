@@ -140,6 +140,6 @@ describe('page/', () => {
     };
     load('serve-page.ts');
     load('open-browser.ts');
-    expect([...loaded].sort()).toEqual(['access.ts', 'answers.ts', 'open-browser.ts', 'serve-page.ts']);
+    expect([...loaded].sort()).toEqual(['access.ts', 'answers.ts', 'open-browser.ts', 'serve-page.ts', 'visitors.ts']);
   });
 });

@@ -1,14 +1,11 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { closeAfter, HEAD_MS_MAX } from '../../local/loopback.ts';
 import type { Deployment } from '../../operations/deployment.ts';
 import type { PageFiles } from '../page-files.ts';
 import { Access, randomKey } from './access.ts';
 import { begin, PageError, sendError, sendSentence } from './answers.ts';
 import type { Page, PageOptions } from './page.ts';
-
-/** Connections of all visitors. */
-const CONNECTIONS_MAX = 1_000;
+import { CONNECTIONS_MAX, closeAfter, HEAD_MS_MAX } from './visitors.ts';
 
 export interface ServeOptions extends PageOptions {
   /** Makes the files of the app. Default: they are built, or in the package read. */
