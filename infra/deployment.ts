@@ -21,6 +21,14 @@ const keyArn = matching('the ARN of a key', /^arn:[\w-]+:kms:[\w-]+:\d{12}:key\/
 const account = matching('the 12 digits of an account', /^\d{12}$/);
 const topicArn = matching('the ARN of a topic', /^arn:[\w-]+:sns:[\w-]+:\d{12}:[\w-]+$/);
 
+const SECRET_ARN = 'arn:aws:secretsmanager:eu-central-1:123456789012:secret:flows/token-AbCdEf';
+/**
+ * Secrets Manager adds a hyphen and six characters to the name of a secret in its ARN. A name has no colon.
+ * @see https://docs.aws.amazon.com/secretsmanager/latest/apireference/API_CreateSecret.html
+ */
+const SECRET =
+  /^(arn:[\w-]+:secretsmanager:[\w-]+:\d{12}:secret:[\w/+=.@-]{1,512}-[A-Za-z0-9]{6}|[\w/+=.@-]{1,512})$/;
+
 /**
  * The values of {@link RetentionDays}. They are written out, because `flowdrop doctor` checks this part without CDK.
  */
@@ -90,7 +98,7 @@ const deploymentSchema = strictObject({
   ledgerKeyArn: z.optional(keyArn),
   ledgerAccount: z.optional(account),
   accessLogsBucket: z.optional(bucketName),
-  tokenSecret: z.optional(matching('the ARN or name of a secret', /^[\w/+=.@:-]{1,512}$/)),
+  tokenSecret: z.optional(matching(`the name of a secret, or its ARN with the suffix, such as ${SECRET_ARN}`, SECRET)),
   tokenKeyArn: z.optional(keyArn),
   eventBusArn: z.optional(matching('the ARN of an event bus', /^arn:[\w-]+:events:[\w-]+:\d{12}:event-bus\/.+$/)),
   encryptionKeyArn: z.optional(keyArn),

@@ -46,6 +46,8 @@ export class FlowPipeline extends Construct {
   readonly ledgerBucket: IBucket;
   /** Secret that holds the token of the flow service. */
   readonly tokenSecret: ISecret;
+  /** ARN of that secret, or its name if nothing else is known. Secrets Manager takes either. */
+  readonly tokenSecretId: string;
   /** Queue of uploads for the function that creates flows. */
   readonly queue: IQueue;
   /** Queue of uploads that could not be started. */
@@ -74,6 +76,7 @@ export class FlowPipeline extends Construct {
     this.resultsBucket = this.#parts.results.bucket;
     this.ledgerBucket = this.#parts.ledger.bucket;
     this.tokenSecret = this.#parts.token.secret;
+    this.tokenSecretId = this.#parts.token.secretId;
     this.queue = this.#parts.uploads.queue;
     this.deadLetterQueue = this.#parts.uploads.deadLetters;
     this.#checkBuckets(context);
@@ -217,7 +220,7 @@ export class FlowPipeline extends Construct {
     return {
       PIPELINE: pipeline,
       FLOW_SERVICE_URL: baseUrl.href.replace(/\/$/, ''),
-      TOKEN_SECRET_ID: this.tokenSecret.secretArn,
+      TOKEN_SECRET_ID: this.tokenSecretId,
       INBOX_BUCKET: this.inboxBucket.bucketName,
       RESULTS_BUCKET: this.resultsBucket.bucketName,
       LEDGER_BUCKET: this.ledgerBucket.bucketName,

@@ -42,7 +42,7 @@ export class FlowdropStack extends Stack {
         this.pipeline.ledgerBucket.bucketName,
         "Bucket of the pipeline's own records, with an entry for each upload",
       ],
-      TokenSecret: [this.pipeline.tokenSecret.secretArn, 'Secret to store the token of the flow service in'],
+      TokenSecret: [this.pipeline.tokenSecretId, 'Secret to store the token of the flow service in'],
       Queue: [this.pipeline.queue.queueUrl, 'Queue of uploads for the function that creates flows'],
       CollectFunction: [
         this.pipeline.collectOutputsFunction.functionName,

@@ -14,10 +14,19 @@ export interface TokenProps {
 /** The secret that holds the flow service's token. */
 export class Token extends Construct {
   readonly secret: ISecret;
+  /**
+   * What Secrets Manager is asked for: the ARN of the secret, or its name. Never an ARN without its suffix: if the name
+   * ends in a hyphen and six characters, Secrets Manager takes these for the suffix, and does not find the secret.
+   * @see https://docs.aws.amazon.com/secretsmanager/latest/apireference/API_GetSecretValue.html
+   */
+  readonly secretId: string;
 
   constructor(scope: Construct, id: string, { existing, pipeline, encryptionKey }: TokenProps) {
     super(scope, id);
     this.secret = existing ?? this.#newSecret(pipeline, encryptionKey);
+    const { secretFullArn, secretArn } = this.secret;
+    // Not `secretName`, from which CDK cuts such an end of the name.
+    this.secretId = secretFullArn ?? secretArn.slice(secretArn.lastIndexOf(':') + 1);
   }
 
   /**

@@ -191,7 +191,8 @@ export class Deployment {
         const { TOKEN_SECRET_ID: id = '' } = environment;
         const keyArn = this.#keyOf(part, 'AWS::SecretsManager::Secret', id);
         // Secrets Manager ends every ARN with a hyphen and six characters of its own choice.
-        return { arn: /-\w{6}$/.test(id) ? id : `${id}-AbCdEf`, service: 'secretsmanager', keyArn };
+        const arn = id.startsWith('arn:') ? id : `arn:aws:secretsmanager:${REGION}:${ACCOUNT}:secret:${id}-AbCdEf`;
+        return { arn, service: 'secretsmanager', keyArn };
       }
       case 'bus':
         return { arn: environment.EVENT_BUS ?? '', service: 'events', keyArn: undefined };

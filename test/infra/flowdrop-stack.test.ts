@@ -106,6 +106,11 @@ describe('the deployment in the context', () => {
       { tokenSecret: 'flows/token', tokenKeyArn: 'alias/theirs' },
       'tokenKeyArn: expected the ARN of a key, got "alias/theirs"',
     ],
+    [
+      { tokenSecret: 'arn:aws:secretsmanager:eu-central-1:123456789012:secret:token' },
+      'tokenSecret: expected the name of a secret, or its ARN with the suffix, such as arn:aws:secretsmanager:eu-central-1:123456789012:secret:flows/token-AbCdEf, got "arn:aws:secretsmanager:eu-central-1:123456789012:secret:token"',
+    ],
+    [{ tokenSecret: 'secret:token' }, 'tokenSecret: expected the name of a secret, or its ARN'],
     [{ versionRetentionDays: 0 }, 'versionRetentionDays: expected a whole number from 1 to 3650, got 0'],
     [
       { versionRetentionDays: 35, ledgerBucket: 'their-ledger', resultsBucket: 'theirs' },
@@ -248,6 +253,28 @@ describe('a deployment', () => {
       ScalingConfig: { MaximumConcurrency: 9 },
     });
     expect(permissionsOf(template, 'CreateFlowRole').map(lineOf).join('\n')).toContain('s3:GetObject their-inbox/*');
+  });
+
+  it.each(['flow-secret', 'api-tokens', 'flows/token'])(
+    'asks for a secret by its name as it is, which no part of an ARN could be mistaken for: %s',
+    (tokenSecret) => {
+      const { template } = deployed({ tokenSecret });
+      for (const { Environment } of resources(template, 'AWS::Lambda::Function'))
+        expect(Environment.Variables.TOKEN_SECRET_ID).toBe(tokenSecret);
+      template.hasOutput('TokenSecret', { Value: tokenSecret });
+      for (const role of ['CreateFlowRole', 'CollectOutputsRole']) {
+        expect(permissionsOf(template, role).map(lineOf)).toContain(
+          `secretsmanager:GetSecretValue secret:${tokenSecret}-??????`,
+        );
+      }
+    },
+  );
+
+  it('asks for a secret that is given by its ARN by that ARN', () => {
+    const tokenSecret = 'arn:aws:secretsmanager:eu-central-1:123456789012:secret:flow-secret-AbCdEf';
+    const { template } = deployed({ tokenSecret });
+    for (const { Environment } of resources(template, 'AWS::Lambda::Function'))
+      expect(Environment.Variables.TOKEN_SECRET_ID).toBe(tokenSecret);
   });
 
   it('uses buckets of other accounts as long as those own them', () => {
