@@ -26,8 +26,20 @@ const SECRET_ARN = 'arn:aws:secretsmanager:eu-central-1:123456789012:secret:flow
  * Secrets Manager adds a hyphen and six characters to the name of a secret in its ARN. A name has no colon.
  * @see https://docs.aws.amazon.com/secretsmanager/latest/apireference/API_CreateSecret.html
  */
-const SECRET =
-  /^(arn:[\w-]+:secretsmanager:[\w-]+:\d{12}:secret:[\w/+=.@-]{1,512}-[A-Za-z0-9]{6}|[\w/+=.@-]{1,512})$/;
+const SECRET = /^(arn:[\w-]+:secretsmanager:[\w-]+:\d{12}:secret:[\w/+=.@-]{1,512}-[A-Za-z0-9]{6}|[\w/+=.@-]{1,512})$/;
+
+/**
+ * Roles that IAM Identity Center or a service made cannot be changed by their users.
+ * @see https://docs.aws.amazon.com/singlesignon/latest/userguide/using-service-linked-roles.html
+ */
+const roleArns = z.array(
+  matching(
+    'the ARN of a role that IAM lets you change',
+    /^arn:[\w-]+:iam::\d{12}:role\/(?!aws-reserved\/|aws-service-role\/)[\w+=,.@/-]+$/,
+  ),
+  { error: 'expected a list of ARNs of roles' },
+);
+const ROLES = ['viewerRoleArns', 'operatorRoleArns', 'uploaderRoleArns'] as const;
 
 /**
  * The values of {@link RetentionDays}. They are written out, because `flowdrop doctor` checks this part without CDK.
@@ -104,12 +116,17 @@ const deploymentSchema = strictObject({
   encryptionKeyArn: z.optional(keyArn),
   vpc: z.optional(vpcSchema),
   permissionsBoundaryArn: z.optional(matching('the ARN of a policy', /^arn:[\w-]+:iam::(\d{12}|aws):policy\/.+$/)),
+  viewerRoleArns: z.optional(roleArns),
+  operatorRoleArns: z.optional(roleArns),
+  uploaderRoleArns: z.optional(roleArns),
   s3Events: z.optional(z.boolean({ error: 'expected true or false' })),
   logRetentionDays: z.optional(
     z.custom<RetentionDays>((days) => RETENTION_DAYS.includes(days as number), {
       error: `expected one of ${RETENTION_DAYS.join(', ')}`,
     }),
   ),
+  account: z.optional(account),
+  region: z.optional(matching('the name of a region', /^[a-z]{2,}(-[a-z]+)+-\d+$/)),
   removalPolicy: z.optional(z.enum(['retain', 'destroy'], { error: 'expected "retain" or "destroy"' })),
   versionRetentionDays: z.optional(whole(VERSION_RETENTION_DAYS)),
   maxConcurrency: z.optional(whole(MAX_CONCURRENCY)),
@@ -139,6 +156,20 @@ const deploymentSchema = strictObject({
       if (deployment[fact] === undefined || deployment[resource] !== undefined) continue;
       const message = `expected ${resource} as well, because ${reason}`;
       context.addIssue({ code: 'custom', path: [fact], message, input: deployment[fact] });
+    }
+    for (const member of ROLES) {
+      const arns = deployment[member];
+      if (arns !== undefined && deployment.account === undefined) {
+        // CDK attaches a policy by the name of a role. It could meet another role of that name.
+        const message = 'expected account as well, because the roles must belong to the account of the stack';
+        context.addIssue({ code: 'custom', path: [member], message, input: arns });
+        continue;
+      }
+      for (const [index, arn] of (arns ?? []).entries()) {
+        if (arn.split(':')[4] === deployment.account) continue;
+        const message = `expected a role of the account ${deployment.account}, because the policy of another one cannot be changed here`;
+        context.addIssue({ code: 'custom', path: [member, index], message, input: arn });
+      }
     }
     if (inboxBucket !== undefined && inboxBucket === resultsBucket && inboxAccount !== resultsAccount) {
       const message = 'expected the inboxAccount, because both are one bucket';

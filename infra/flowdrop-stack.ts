@@ -1,9 +1,11 @@
 import { CfnOutput, Stack, type StackProps, Tags } from 'aws-cdk-lib';
+import { type IRole, Role } from 'aws-cdk-lib/aws-iam';
 import type { IKey } from 'aws-cdk-lib/aws-kms';
 import { type ITopic, Topic } from 'aws-cdk-lib/aws-sns';
 import { EmailSubscription } from 'aws-cdk-lib/aws-sns-subscriptions';
 import { StringParameter } from 'aws-cdk-lib/aws-ssm';
 import { Construct } from 'constructs';
+import { acknowledgeGrants } from './constructs/permissions.ts';
 import { type Deployment, parseStackContext } from './deployment.ts';
 import { deploymentProps, existingTopic } from './deployment-props.ts';
 import { FlowPipeline } from './flow-pipeline.ts';
@@ -19,11 +21,12 @@ export class FlowdropStack extends Stack {
 
   /** @throws {ConfigurationError} naming every issue of the context with its path and value. */
   constructor(scope: Construct, id: string, { context, ...props }: FlowdropStackProps) {
-    super(scope, id, props);
     const {
       context: { pipeline, baseUrl, routes, settings },
       deployment,
     } = parseStackContext(context);
+    const { account, region } = deployment;
+    super(scope, id, { env: { account, region }, ...props });
     this.terminationProtection = deployment.terminationProtection ?? false;
     const pipelineProps = deploymentProps(deployment, new Construct(this, 'Given'));
     this.pipeline = new FlowPipeline(this, 'Pipeline', {
@@ -34,6 +37,7 @@ export class FlowdropStack extends Stack {
       settings,
       alarmTopic: this.#alarmTopic(deployment, pipelineProps.encryptionKey),
     });
+    this.#grantRoles(deployment);
     for (const [name, value] of Object.entries(deployment.tags ?? {})) Tags.of(this).add(name, value);
     this.#print(deployment.outputParameters ? pipeline : undefined, {
       Inbox: [this.pipeline.inboxBucket.bucketName, 'Bucket to put files into'],
@@ -61,6 +65,21 @@ export class FlowdropStack extends Stack {
     const topic = new Topic(this, 'Alarms', { enforceSSL: true, masterKey });
     topic.addSubscription(new EmailSubscription(alarmEmail));
     return topic;
+  }
+
+  #grantRoles({ viewerRoleArns = [], operatorRoleArns = [], uploaderRoleArns = [] }: Deployment): void {
+    const roles = new Map<string, IRole>();
+    const roleOf = (arn: string): IRole => {
+      const known = roles.get(arn);
+      if (known !== undefined) return known;
+      const role = Role.fromRoleArn(this, `Role ${arn.replace(/^.*:role\//, '')}`, arn);
+      acknowledgeGrants(role, 'Uploads, results and records have keys of any name below the prefix that is granted.');
+      roles.set(arn, role);
+      return role;
+    };
+    for (const arn of viewerRoleArns) this.pipeline.grantView(roleOf(arn));
+    for (const arn of operatorRoleArns) this.pipeline.grantOperate(roleOf(arn));
+    for (const arn of uploaderRoleArns) this.pipeline.grantUpload(roleOf(arn));
   }
 
   /** @param pipeline given if other stacks read the outputs, as parameters `/<pipeline>/<name>` in Systems Manager. */

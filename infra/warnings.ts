@@ -7,6 +7,7 @@ import { ConfigurationError } from '../functions/base/validation.ts';
 import { warningsOfRoutes } from '../functions/settings/route-checks.ts';
 import { warningOfExampleHost } from '../functions/settings/service-address.ts';
 import type { Route } from '../functions/uploads/routes.ts';
+import { printed } from './constructs/permissions.ts';
 import { isSameInApp } from './same-in-app.ts';
 
 /** Place of the runbook in this repository and in the package. */
@@ -76,10 +77,9 @@ export function checkAccessLogsBucket(scope: Construct, bucket: IBucket | undefi
     resources: [bucket.arnForObjects(`${prefix}*`)],
     conditions: { StringEquals: { 'aws:SourceAccount': account } },
   });
-  const json = JSON.stringify(Stack.of(scope).resolve(statement.toStatementJson()));
   Validations.of(scope).addWarning(
     'flowdrop:access-logs-policy',
-    `This app cannot change the policy of the bucket for the access logs. Add this statement to it: ${json}`,
+    `This app cannot change the policy of the bucket for the access logs. Add this statement to it: ${printed(scope, statement)}`,
   );
 }
 

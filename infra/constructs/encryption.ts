@@ -2,6 +2,7 @@ import { Stack, Validations } from 'aws-cdk-lib';
 import { PolicyStatement, ServicePrincipal } from 'aws-cdk-lib/aws-iam';
 import type { IKey } from 'aws-cdk-lib/aws-kms';
 import type { IConstruct } from 'constructs';
+import { printed } from './permissions.ts';
 
 /** What an AWS service may do with a key. */
 interface ServiceUse {
@@ -39,9 +40,8 @@ function allowService(scope: IConstruct, key: IKey | undefined, { service, actio
   const principals = [new ServicePrincipal(service)];
   const statement = new PolicyStatement({ principals, actions, resources: ['*'], conditions });
   if (key.addToResourcePolicy(statement, true).statementAdded) return;
-  const json = JSON.stringify(Stack.of(scope).resolve(statement.toStatementJson()));
   Validations.of(scope).addWarning(
     `flowdrop:key-policy-${service.split('.')[0]}`,
-    `This app cannot change the policy of the encryption key. Add this statement to it: ${json}`,
+    `This app cannot change the policy of the encryption key. Add this statement to it: ${printed(scope, statement)}`,
   );
 }

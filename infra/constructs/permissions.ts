@@ -1,5 +1,5 @@
 import { Stack, Validations } from 'aws-cdk-lib';
-import { Effect, Grant, type IGrantable, type IRole, PolicyStatement } from 'aws-cdk-lib/aws-iam';
+import { Effect, Grant, type IGrantable, type IRole, Policy, PolicyStatement } from 'aws-cdk-lib/aws-iam';
 import type { IKey } from 'aws-cdk-lib/aws-kms';
 import type { IBucket } from 'aws-cdk-lib/aws-s3';
 import type { IConstruct } from 'constructs';
@@ -15,7 +15,7 @@ export interface Permission {
 /** Allows the role these actions, and no more. The checks at synth report a wildcard that has no reason. */
 export function allow(role: IRole, { actions, resources, conditions, wildcardReason }: Permission): void {
   role.addToPrincipalPolicy(new PolicyStatement({ actions: [...actions], resources: [...resources], conditions }));
-  if (wildcardReason !== undefined) acknowledgeWildcards(role, resources, wildcardReason);
+  if (wildcardReason !== undefined) acknowledgeWildcards(role, () => resources, wildcardReason);
 }
 
 /** Allows the role these actions on a bucket or its objects, as long as the expected account owns the bucket. */
@@ -82,14 +82,46 @@ export function allowKey(
   });
 }
 
+/** Acknowledges each wildcard of what an imported role was granted in this stack. */
+export function acknowledgeGrants(role: IRole, reason: string): void {
+  const granted = (): readonly unknown[] =>
+    role.node.findAll().flatMap((each) => {
+      if (!(each instanceof Policy)) return [];
+      const { Statement } = Stack.of(each).resolve(each.document) as { Statement: { readonly Resource: unknown }[] };
+      return Statement.flatMap(({ Resource }) => Resource);
+    });
+  acknowledgeWildcards(role, granted, reason);
+}
+
+/** What a template can refer to and synth cannot know, unless the stack has its account and region. */
+const UNKNOWN_WORDS: Readonly<Record<string, string>> = {
+  'AWS::AccountId': '<account>',
+  'AWS::Region': '<region>',
+  'AWS::Partition': '<partition>',
+};
+
+/** A statement as JSON that can be pasted into a policy. What synth does not know is in words, such as `<account>`. */
+export function printed(scope: IConstruct, statement: PolicyStatement): string {
+  return JSON.stringify(inWords(Stack.of(scope).resolve(statement.toStatementJson())));
+}
+
+function inWords(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(inWords);
+  if (typeof value !== 'object' || value === null) return value;
+  const { Ref, 'Fn::Join': join } = value as { readonly Ref?: string; readonly 'Fn::Join'?: [string, unknown[]] };
+  if (Ref !== undefined) return UNKNOWN_WORDS[Ref] ?? `<${Ref}>`;
+  if (join !== undefined) return join[1].map(inWords).join(join[0]);
+  return Object.fromEntries(Object.entries(value).map(([name, member]) => [name, inWords(member)]));
+}
+
 /**
  * Acknowledges each wildcard to the checks at synth. They name a finding by the resource as the template spells it. The
  * spelling is known once references between stacks are resolved. Validation runs after that and before the checks.
  */
-function acknowledgeWildcards(scope: IConstruct, resources: readonly string[], reason: string): void {
+function acknowledgeWildcards(scope: IConstruct, resources: () => readonly unknown[], reason: string): void {
   scope.node.addValidation({
     validate: () => {
-      for (const resource of resources) {
+      for (const resource of resources()) {
         const id = `AwsSolutions-IAM5[Resource::${flattened(Stack.of(scope).resolve(resource))}]`;
         if (id.includes('*')) Validations.of(scope).acknowledge({ id, reason });
       }

@@ -110,6 +110,8 @@ describe('the deployment in the context', () => {
       { tokenSecret: 'arn:aws:secretsmanager:eu-central-1:123456789012:secret:token' },
       'tokenSecret: expected the name of a secret, or its ARN with the suffix, such as arn:aws:secretsmanager:eu-central-1:123456789012:secret:flows/token-AbCdEf, got "arn:aws:secretsmanager:eu-central-1:123456789012:secret:token"',
     ],
+    [{ account: '12345' }, 'account: expected the 12 digits of an account, got "12345"'],
+    [{ region: 'Frankfurt' }, 'region: expected the name of a region, got "Frankfurt"'],
     [{ tokenSecret: 'secret:token' }, 'tokenSecret: expected the name of a secret, or its ARN'],
     [{ versionRetentionDays: 0 }, 'versionRetentionDays: expected a whole number from 1 to 3650, got 0'],
     [
@@ -164,6 +166,114 @@ describe('the context', () => {
       'flowdrop.deployment.batchWindowSeconds: expected a whole number from 0 to 300, got 301',
       'flowdrop.deployment.collectors: expected a whole number from 1 to 64, got 65',
     ]);
+  });
+});
+
+describe('the account and the region of the deployment', () => {
+  const PLACE = { account: '123456789012', region: 'eu-central-1' };
+  /** Makes synth print every statement that it can print. */
+  const PRINTING = { encryptionKeyArn: KEY_ARN, accessLogsBucket: 'their-logs' };
+  const printedOf = (deployment: object) =>
+    deployed(deployment).messages.flatMap((message) => /Add this statement to it: (\{.*\})/.exec(message)?.[1] ?? []);
+
+  it('are those of the stack, so that it is deployed nowhere else', () => {
+    const place = (deployment: object) => {
+      let env: object = {};
+      synthesise((app) => {
+        const stack = stackOf({ ...minimal, deployment })(app);
+        env = { environment: stack.environment };
+        return stack;
+      });
+      return env;
+    };
+    expect(place(PLACE)).toEqual({ environment: 'aws://123456789012/eu-central-1' });
+    expect(place({})).toEqual({ environment: 'aws://unknown-account/unknown-region' });
+  });
+
+  it('make the statements whole that synth prints', () => {
+    const printed = printedOf({ ...PLACE, ...PRINTING });
+    expect(printed).toHaveLength(4);
+    for (const statement of printed) expect(statement).not.toMatch(/"Ref"|Fn::|<|Token/);
+    expect(printed.map((each) => JSON.parse(each))).toContainEqual(
+      expect.objectContaining({
+        Principal: { Service: 'logs.eu-central-1.amazonaws.com' },
+        Condition: {
+          ArnLike: {
+            'kms:EncryptionContext:aws:logs:arn':
+              'arn:aws:logs:eu-central-1:123456789012:log-group:/aws/lambda/flowdrop-*',
+          },
+        },
+      }),
+    );
+    expect(printed.map((each) => JSON.parse(each))).toContainEqual({
+      Action: 's3:PutObject',
+      Condition: { StringEquals: { 'aws:SourceAccount': '123456789012' } },
+      Effect: 'Allow',
+      Principal: { Service: 'logging.s3.amazonaws.com' },
+      Resource: 'arn:aws:s3:::their-logs/flowdrop/Pipeline/*',
+    });
+  });
+
+  it('are words in these statements if they are not given', () => {
+    const printed = printedOf(PRINTING);
+    expect(printed).toHaveLength(4);
+    for (const statement of printed) expect(statement).not.toMatch(/"Ref"|Fn::/);
+    expect(printed.join('\n')).toContain('"aws:SourceAccount":"<account>"');
+    expect(printed.join('\n')).toContain('"Service":"logs.<region>.amazonaws.com"');
+    expect(printed.join('\n')).toContain('arn:<partition>:s3:::their-logs/flowdrop/Pipeline/*');
+  });
+
+  it('pass every check', () => {
+    expect(deployed(PLACE).findings).toEqual([]);
+  });
+});
+
+describe('the roles of the deployment', () => {
+  const account = '123456789012';
+  const roleOf = (name: string, owner = account) => `arn:aws:iam::${owner}:role/${name}`;
+  const { template, findings } = deployed({
+    alarmEmail: undefined,
+    account,
+    region: 'eu-central-1',
+    viewerRoleArns: [roleOf('teams/Viewer')],
+    operatorRoleArns: [roleOf('Operator')],
+    uploaderRoleArns: [roleOf('Uploader'), roleOf('teams/Viewer')],
+  });
+  const actionsOf = (role: string) => permissionsOf(template, role).map(({ action }) => action);
+
+  it('may view, operate and upload as they are named, in one policy for each role', () => {
+    expect(findings).toEqual([]);
+    expect(new Set(actionsOf('Uploader'))).toEqual(
+      new Set(['s3:AbortMultipartUpload', 's3:ListMultipartUploadParts', 's3:PutObject']),
+    );
+    const operates = ['lambda:InvokeFunction', 'lambda:UpdateEventSourceMapping'];
+    expect(actionsOf('Operator')).toEqual(expect.arrayContaining([...operates, 's3:PutObject', 's3:GetObject']));
+    expect(actionsOf('Viewer')).toEqual(expect.arrayContaining(['cloudwatch:DescribeAlarms', 's3:PutObject']));
+    for (const action of operates) expect(actionsOf('Viewer')).not.toContain(action);
+    const granted = resources(template, 'AWS::IAM::Policy').map(({ Roles }) => JSON.stringify(Roles));
+    for (const role of ['Uploader', 'Operator', 'Viewer'])
+      expect(granted.filter((roles) => roles.includes(`"${role}"`))).toHaveLength(1);
+  });
+
+  it.each<[object, string]>([
+    [
+      { viewerRoleArns: [roleOf('Viewer')] },
+      'viewerRoleArns: expected account as well, because the roles must belong to the account of the stack',
+    ],
+    [
+      { account, uploaderRoleArns: [roleOf('Uploader', '111111111111')] },
+      'uploaderRoleArns[0]: expected a role of the account 123456789012, because the policy of another one cannot be changed here',
+    ],
+    [
+      { account, operatorRoleArns: ['Operator'] },
+      'operatorRoleArns[0]: expected the ARN of a role that IAM lets you change, got "Operator"',
+    ],
+    [
+      { account, operatorRoleArns: [roleOf('aws-reserved/sso.amazonaws.com/AWSReservedSSO_Operator')] },
+      'operatorRoleArns[0]: expected the ARN of a role that IAM lets you change',
+    ],
+  ])('%j are rejected with what to write instead', (deployment, message) => {
+    expect(() => parseStackContext({ ...minimal, deployment })).toThrow(`flowdrop.deployment.${message}`);
   });
 });
 
@@ -337,11 +447,11 @@ describe('a deployment', () => {
   );
 
   it.each([
-    ['a new inbox', {}, ['"cloudwatch.amazonaws.com"', '"s3.amazonaws.com"', '"logs."']],
+    ['a new inbox', {}, ['"cloudwatch.amazonaws.com"', '"s3.amazonaws.com"', '"logs.<region>.amazonaws.com"']],
     [
       'an existing inbox',
       { inboxBucket: 'their-inbox' },
-      ['"cloudwatch.amazonaws.com"', '"events.amazonaws.com"', '"logs."'],
+      ['"cloudwatch.amazonaws.com"', '"events.amazonaws.com"', '"logs.<region>.amazonaws.com"'],
     ],
   ])('with an existing key and %s warns once for each service that its policy must name', (_, inbox, services) => {
     const { findings, messages } = deployed({ encryptionKeyArn: KEY_ARN, ...inbox });
