@@ -57,6 +57,7 @@ export type MetricName =
   | 'DoubtsRetried'
   | 'DoubtsHeld'
   | 'TokenRejected'
+  | 'UploadsDenied'
   | 'ServiceMisaddressed'
   | 'AssetsStored'
   | 'AssetsFailed'

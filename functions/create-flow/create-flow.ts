@@ -4,6 +4,7 @@ import {
   type ClaimedEntry,
   claimAgain,
   ended,
+  type FailedEntry,
   firstClaim,
   isSuspect,
   nextStep,
@@ -13,8 +14,9 @@ import {
 import type { Stored } from '../ledger/store.ts';
 import { SWEEP_REACH_MS } from '../ledger/waits.ts';
 import { publish } from '../publish/publish.ts';
-import { isInside, type OpenedUpload, UploadGoneError } from '../uploads/inbox.ts';
-import { mayMatch } from '../uploads/routes.ts';
+import { isInside, type OpenedUpload, UploadDeniedError, UploadGoneError } from '../uploads/inbox.ts';
+import { snapshot } from '../uploads/route-snapshot.ts';
+import { mayMatch, routeByKey, routeFor } from '../uploads/routes.ts';
 import { isFolderMarker, type UploadEvent } from '../uploads/upload-event.ts';
 import { inputFailure, routed } from './admission.ts';
 import { failUpload, keepWaiting, publishFailure, putWaitingMarker } from './claim.ts';
@@ -89,6 +91,7 @@ async function openAndBegin(delivery: Delivery, event: UploadEvent): Promise<Out
   try {
     object = await delivery.ports.inbox.open(event, delivery.invocation.work);
   } catch (error) {
+    if (error instanceof UploadDeniedError) return beginDenied(delivery, error);
     if (!(error instanceof UploadGoneError)) throw error;
     return leave(delivery, 'gone', 'UploadsReplaced', `${error.message}. A newer upload has its own event.`);
   }
@@ -101,27 +104,52 @@ async function openAndBegin(delivery: Delivery, event: UploadEvent): Promise<Out
 
 /** Claims an upload that may have no entry yet. */
 async function begin(delivery: Delivery, object: OpenedUpload): Promise<Outcome> {
-  const { ledger, settings } = delivery.ports;
   const { upload } = object;
-  const chosen = routed(settings, object);
+  const chosen = routed(delivery.ports.settings, object);
   if (chosen === undefined) return unrouted(delivery);
 
   const { route, failure } = chosen;
   const claim = firstClaim(upload, route, delivery.claimTerms());
   const terminal = failure && ended(claim, { failure }, claim.claimedAt);
-  if (upload.lastModified < claim.claimedAt - SWEEP_REACH_MS) {
-    // The daily sweep does not look for the entry of a file that is so old. If this invocation dies and its message is
-    // lost, only this marker leads to the upload.
-    await ledger.putWaitingMarker({ uploadId: upload.id, notBefore: claim.deadline }, delivery.invocation.work);
-  }
-  const written = await ledger.create(terminal ?? claim, delivery.invocation.work);
-  if (!written.won) {
-    if (written.current === undefined)
-      throw new ClaimHeldError(`The entry of upload ${upload.id} was created and deleted meanwhile`);
-    return resume(delivery, written.current, object);
-  }
+  const written = await createEntry(delivery, claim, terminal);
+  if (!written.won) return resume(delivery, written.current, object);
   if (terminal !== undefined) return publishFailure(delivery, terminal);
   return send(delivery, { ...written.stored, entry: claim }, object);
+}
+
+/**
+ * Claims an upload that S3 refuses to hand out, so that it waits in the ledger and ends with a receipt. A route may want
+ * it by what is unknown yet. So its route is chosen again when it is opened.
+ */
+async function beginDenied(delivery: Delivery, error: UploadDeniedError): Promise<Outcome> {
+  const { upload } = error;
+  const { routes } = delivery.ports.settings;
+  const route = routeFor(routes, upload) ?? routeByKey(routes, upload.key);
+  if (route === undefined) return unrouted(delivery);
+
+  const claim: ClaimedEntry = { ...firstClaim(upload, snapshot(route, {}), delivery.claimTerms()), reroute: true };
+  const written = await createEntry(delivery, claim);
+  if (!written.won) return resume(delivery, written.current);
+  return handleFailure(delivery, { ...written.stored, entry: claim }, error);
+}
+
+/**
+ * Writes the first entry of an upload, unless there is one already.
+ * @param terminal its end, if it ends at once.
+ */
+async function createEntry({ ports, invocation }: Delivery, claim: ClaimedEntry, terminal?: FailedEntry) {
+  const { ledger } = ports;
+  const { id, lastModified } = claim.upload;
+  if (lastModified < claim.claimedAt - SWEEP_REACH_MS) {
+    // The daily sweep does not look for the entry of a file that is so old. If this invocation dies and its message is
+    // lost, only this marker leads to the upload.
+    await ledger.putWaitingMarker({ uploadId: id, notBefore: claim.deadline }, invocation.work);
+  }
+  const written = await ledger.create(terminal ?? claim, invocation.work);
+  if (written.won) return written;
+  const { current } = written;
+  if (current === undefined) throw new ClaimHeldError(`The entry of upload ${id} was created and deleted meanwhile`);
+  return { won: false, current } as const;
 }
 
 /** Does what the entry of an upload says comes next. */
@@ -207,7 +235,7 @@ async function sendIfFit(delivery: Delivery, claim: Stored<ClaimedEntry>, object
     return failUpload(delivery, claim, { code: 'unrouted', message });
   }
   // The entry must name the route of a request before the request is sent.
-  const written = await ledger.replace(claim, rerouted(entry, chosen.route), delivery.invocation.work);
+  const written = await ledger.replace(claim, rerouted(entry, object.upload, chosen.route), delivery.invocation.work);
   if (!written.won) throw new ClaimHeldError(`Another invocation took upload ${entry.upload.id}`);
   const { failure } = chosen;
   return failure === undefined ? send(delivery, written.stored, object) : failUpload(delivery, written.stored, failure);

@@ -11,9 +11,9 @@ import {
   UnintelligibleAnswerError,
 } from '../flow-service/errors.ts';
 import type { ClaimedEntry, WaitReason } from '../ledger/entry.ts';
-import type { KnownFailure } from '../ledger/failures.ts';
+import type { FailureCode, KnownFailure } from '../ledger/failures.ts';
 import { BACKOFF_MAX_MS } from '../ledger/waits.ts';
-import { UploadGoneError, UploadUnreadableError } from '../uploads/inbox.ts';
+import { UploadDeniedError, UploadGoneError, UploadUnreadableError } from '../uploads/inbox.ts';
 import { spreadOf } from '../uploads/upload.ts';
 
 /** Minimum time for an attempt, in milliseconds. With less time left, no wait in place is begun. */
@@ -57,7 +57,14 @@ export type RetryDecision =
   | { readonly kind: 'fail'; readonly failure: KnownFailure }
   /** The delay until the next attempt, if no flow is found. */
   | { readonly kind: 'doubt'; readonly counted: boolean; readonly delayMs: number }
-  | { readonly kind: 'wait'; readonly reason: WaitReason; readonly counted: boolean; readonly delayMs: number };
+  | {
+      readonly kind: 'wait';
+      readonly reason: WaitReason;
+      readonly counted: boolean;
+      readonly delayMs: number;
+      /** The code of the failure after the last attempt. Default: that all attempts are used up. */
+      readonly failsAs?: FailureCode;
+    };
 
 /** Undefined if the error is of an unknown kind. It must not be hidden then. */
 export function classify(error: unknown, entry: ClaimedEntry, now: number): RetryDecision | undefined {
@@ -89,6 +96,9 @@ export function classify(error: unknown, entry: ClaimedEntry, now: number): Retr
   if (error instanceof UnavailableError) {
     const counted = error.bodyStarted;
     return { kind: 'wait', reason: 'unavailable', counted, delayMs: counted ? countedMs : delayMs };
+  }
+  if (error instanceof UploadDeniedError) {
+    return { kind: 'wait', reason: 'forbidden', counted: true, delayMs: countedMs, failsAs: 'input-denied' };
   }
   if (error instanceof UploadUnreadableError) {
     return { kind: 'wait', reason: 'unavailable', counted: true, delayMs: countedMs };

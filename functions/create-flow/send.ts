@@ -2,7 +2,7 @@ import { InDoubtError, MisaddressedError, UnauthorisedError } from '../flow-serv
 import type { CreateRequest } from '../flow-service/types.ts';
 import { attemptsAfter, type ClaimedEntry, doubtAfter, flowTagOf, misaddressed } from '../ledger/entry.ts';
 import type { Stored } from '../ledger/store.ts';
-import type { OpenedUpload } from '../uploads/inbox.ts';
+import { type OpenedUpload, UploadDeniedError } from '../uploads/inbox.ts';
 import { commitFlow, failUpload, keepWaiting } from './claim.ts';
 import type { Delivery, Outcome } from './delivery.ts';
 import { settleDoubt } from './doubt.ts';
@@ -98,6 +98,7 @@ export async function handleFailure(delivery: Delivery, claim: Stored<ClaimedEnt
   if (decision === undefined) throw error;
   if (error instanceof UnauthorisedError) delivery.count('TokenRejected');
   if (isMisaddressed(error)) delivery.count('ServiceMisaddressed');
+  if (error instanceof UploadDeniedError) delivery.count('UploadsDenied');
   delivery.log.warn('The upload could not be sent', { decision: decision.kind, error: error as Error });
   const message = messageOf(error);
   switch (decision.kind) {
@@ -118,13 +119,12 @@ export async function handleFailure(delivery: Delivery, claim: Stored<ClaimedEnt
       return keepWaiting(delivery, settled.claim, wait);
     }
     case 'wait': {
-      const { reason, counted, delayMs } = decision;
+      const { reason, counted, delayMs, failsAs = ATTEMPTS_EXHAUSTED } = decision;
       if (reason === MISADDRESSED && isMisaddressedTooLong(claim.entry, now)) {
         return failUpload(delivery, claim, { code: MISADDRESSED, message });
       }
       if (counted && attemptsAfter(claim.entry, counted) >= delivery.ports.settings.attemptsMax) {
-        const failure = { code: ATTEMPTS_EXHAUSTED, message: `The last attempt: ${message}` } as const;
-        return failUpload(delivery, claim, failure);
+        return failUpload(delivery, claim, { code: failsAs, message: `The last attempt: ${message}` });
       }
       return keepWaiting(delivery, claim, { reason, message, counted, notBefore: now + delayMs });
     }

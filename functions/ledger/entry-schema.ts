@@ -109,8 +109,9 @@ const facts = {
   upload,
   route,
   /**
-   * Present from a retry until a route of the current configuration is written down. No POST is sent in between. An
-   * object holds what the operator gave for this retry. A function that does not know of it cannot read the entry.
+   * Present from a retry until a route of the current configuration is written down. No POST is sent in between. Also
+   * present while S3 refuses to hand the upload out: until then, its metadata and media type are unknown. An object
+   * holds what the operator gave for this retry. A function that does not know of it cannot read the entry.
    */
   reroute: z.optional(z.union([z.literal(true), readonlyObject({ parameters })])),
   /**

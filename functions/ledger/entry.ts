@@ -154,9 +154,12 @@ export function claimAgain(entry: ClaimedEntry | WaitingEntry, terms: ClaimTerms
   return { ...factsOf(entry), pipeline: entry.pipeline ?? pipeline, ...past, state: 'claimed', claimedAt, deadline };
 }
 
-/** The claim of a retried upload with its new route. */
-export function rerouted(entry: ClaimedEntry, route: RouteSnapshot): ClaimedEntry {
-  return { ...entry, route, reroute: undefined };
+/**
+ * The claim of an upload that was opened, with its route of the present configuration.
+ * @param upload may know more than the entry: S3 may have refused to hand it out before.
+ */
+export function rerouted(entry: ClaimedEntry, upload: Upload, route: RouteSnapshot): ClaimedEntry {
+  return { ...entry, upload, route, reroute: undefined };
 }
 
 /**

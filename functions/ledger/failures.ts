@@ -51,6 +51,12 @@ export const FAILURES = {
     retry: 'after-change',
     action: 'Have the file restored.',
   },
+  'input-denied': {
+    meaning: 'S3 refused `attemptsMax` times to hand the file out to Flowdrop.',
+    retry: 'after-change',
+    action:
+      "Let the function create-flow read the file: check the bucket's policy, the policy and the state of the file's KMS key, and who owns the file. A file with an encryption key of your own (SSE-C) cannot be read: put it into the inbox without that.",
+  },
   'invalid-text': {
     meaning: 'The route sends text, and the file is not UTF-8.',
     retry: 'cannot-help',

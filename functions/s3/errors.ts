@@ -15,8 +15,14 @@ const statusOf = (error: unknown): number | undefined =>
 /** 412: the object exists (If-None-Match), or it is not the named one (If-Match). */
 export const isPreconditionFailed = (error: unknown): boolean => statusOf(error) === 412;
 
-/** 403: the caller lacks a permission. S3 may also hide an absent object so. */
-export const isForbidden = (error: unknown): boolean => statusOf(error) === 403;
+/**
+ * 403 or 400: S3 refuses to hand out the object. The caller may lack a permission for it or for its KMS key, the key may
+ * be disabled, or the object is encrypted with a key of the customer's own (SSE-C). S3 may also hide an absent object
+ * so. A throttled KMS, which is also a 400, does not count.
+ * @see https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html
+ */
+export const isDenied = (error: unknown): boolean =>
+  (statusOf(error) === 403 || statusOf(error) === 400) && isServiceError(error) && !/throttling/i.test(error.name);
 
 /** The object is in an archive storage class. It cannot be read before its owner restores it. */
 export const isArchived = (error: unknown): boolean => isServiceError(error) && error.name === 'InvalidObjectState';

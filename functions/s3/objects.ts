@@ -28,7 +28,7 @@ export interface VersionMarker {
 }
 
 /** A version in a listing, in S3's words. Its key is decoded. */
-interface ListedVersion {
+export interface ListedVersion {
   readonly Key: string;
   readonly VersionId?: string | undefined;
   readonly ETag?: string | undefined;

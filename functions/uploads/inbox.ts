@@ -1,10 +1,10 @@
 import { Readable } from 'node:stream';
-import { GetObjectCommand, HeadObjectCommand, type ObjectVersion, type S3Client } from '@aws-sdk/client-s3';
+import { GetObjectCommand, HeadObjectCommand, type S3Client } from '@aws-sdk/client-s3';
 import type { Clock } from '../base/clock.ts';
 import { collectYoungGarbage } from '../base/young-generation.ts';
 import type { InputSource } from '../flow-service/types.ts';
-import { isAbsent, isArchived, isForbidden, isPreconditionFailed } from '../s3/errors.ts';
-import { headObject, listVersions, type VersionMarker } from '../s3/objects.ts';
+import { isAbsent, isArchived, isDenied, isPreconditionFailed } from '../s3/errors.ts';
+import { headObject, type ListedVersion, listVersions, type VersionMarker } from '../s3/objects.ts';
 import { mediaTypeOf } from './media-type.ts';
 import { pinnedVersion, type Upload, unquoted, uploadId } from './upload.ts';
 
@@ -32,6 +32,20 @@ export class UploadGoneError extends Error {
 /** The object exists, but its bytes could not be read: S3 failed, or the stream broke. A retry may succeed. */
 export class UploadUnreadableError extends Error {
   override readonly name = 'UploadUnreadableError';
+}
+
+/**
+ * S3 lists the object, and refuses to hand it out. A retry may succeed after the operator has changed a grant or a key.
+ */
+export class UploadDeniedError extends Error {
+  override readonly name = 'UploadDeniedError';
+  /** What the listing says of it. The media type is guessed from the key. */
+  readonly upload: Upload;
+
+  constructor(upload: Upload, cause: Error) {
+    super(`S3 refuses to hand out ${upload.bucket}/${upload.key}: ${cause.name}`, { cause });
+    this.upload = upload;
+  }
 }
 
 /** The facts that name an upload before it was opened. */
@@ -87,6 +101,7 @@ export class Inbox {
   /**
    * Opens exactly the named version: by its version id, else by its ETag.
    * @throws {UploadGoneError} it was replaced or deleted.
+   * @throws {UploadDeniedError} S3 refuses to hand it out.
    * @throws {UploadUnreadableError} S3 did not return it.
    */
   async open(reference: UploadReference, signal: AbortSignal): Promise<OpenedUpload> {
@@ -120,8 +135,16 @@ export class Inbox {
 
   /** The upload that is current at a key. Undefined if there is none. */
   async current(bucket: string, key: string, signal: AbortSignal): Promise<Upload | undefined> {
-    const head = await headObject(this.#s3, { Bucket: bucket, Key: key }, signal);
-    return head && uploadFrom({ bucket, key }, head);
+    try {
+      const head = await headObject(this.#s3, { Bucket: bucket, Key: key }, signal);
+      return head && uploadFrom({ bucket, key }, head);
+    } catch (error) {
+      signal.throwIfAborted();
+      if (!isDenied(error)) throw error;
+      const listed = await this.#listed({ bucket, key }, {}, signal);
+      if (listed === undefined) throw error;
+      return listed === 'absent' ? undefined : withGuessedType(listed);
+    }
   }
 
   /** Lists all uploads below a prefix, in the order of their keys. Begins behind `after`. */
@@ -134,17 +157,7 @@ export class Inbox {
     let from = after;
     do {
       const page = await listVersions(this.#s3, { bucket, prefix, after: from }, signal);
-      const uploads = page.versions.map(({ Key: key, VersionId, ETag, Size, LastModified, IsLatest }) => {
-        const facts = {
-          bucket,
-          key,
-          versionId: pinnedVersion(VersionId),
-          etag: unquoted(ETag ?? ''),
-          bytes: Size ?? 0,
-          lastModified: LastModified?.getTime() ?? 0,
-        };
-        return { id: uploadId(facts), ...facts, isCurrent: IsLatest === true };
-      });
+      const uploads = page.versions.map((version) => listedUpload(bucket, version));
       from = page.next;
       yield { uploads, last: from };
     } while (from !== undefined);
@@ -182,36 +195,41 @@ export class Inbox {
       if (isAbsent(error) || isPreconditionFailed(error)) {
         throw new UploadGoneError(`${name} was replaced or deleted`, { cause: error });
       }
-      if (isForbidden(error) && (await this.#isDeleted(reference, pin, signal))) {
-        throw new UploadGoneError(`${name} was deleted: S3 answers 403, and a listing lacks the version`, {
-          cause: error,
-        });
+      const listed = isDenied(error) ? await this.#listed(reference, pin, signal) : undefined;
+      if (listed === 'absent') {
+        throw new UploadGoneError(`${name} was deleted: S3 refuses it, and a listing lacks it`, { cause: error });
       }
+      if (listed !== undefined) throw new UploadDeniedError(withGuessedType(listed), error as Error);
       throw new UploadUnreadableError(`${name} could not be opened`, { cause: error });
     }
   }
 
   /**
-   * Tells whether a version that S3 refuses to show was deleted. It was if a listing of all versions of its key lacks
-   * it. S3 documents 404 for an absent object if the caller may list the bucket, and says nothing of absent versions.
-   * @returns false if the version is listed, or if the listing gives no proof.
+   * Finds a version that S3 refuses to show in a listing of all versions of its key. A listing shows all that an upload
+   * id is made of, whoever may read the object. S3 documents 404 for an absent object if the caller may list the
+   * bucket, and says nothing of absent versions.
+   * @returns undefined if the listing gives no proof.
    * @see https://docs.aws.amazon.com/AmazonS3/latest/API/API_GetObject.html ("Permissions")
    */
-  async #isDeleted({ bucket, key }: UploadReference, pin: Pin, signal: AbortSignal): Promise<boolean> {
-    if (pin.VersionId === undefined) return false;
+  async #listed(
+    { bucket, key }: UploadReference,
+    pin: Pin,
+    signal: AbortSignal,
+  ): Promise<ListedUpload | 'absent' | undefined> {
     let after: VersionMarker | undefined;
     for (let pages = 0; pages < VERSION_PAGES_MAX; pages += 1) {
       const page = await listVersions(this.#s3, { bucket, prefix: key, after }, signal).catch(() => undefined);
       signal.throwIfAborted();
-      if (!page?.isEncoded) return false;
-      if (page.versions.some((version) => version.Key === key && isPinned(version, pin))) return false;
-      if (page.isLast) return true;
-      if (page.next === undefined) return false;
+      if (!page?.isEncoded) return undefined;
+      const found = page.versions.find((version) => version.Key === key && isPinned(version, pin));
+      if (found !== undefined) return listedUpload(bucket, found);
+      if (page.isLast) return 'absent';
+      if (page.next === undefined) return undefined;
       // Other keys may begin with this key. They come after it.
-      if (page.next.key !== key) return true;
+      if (page.next.key !== key) return 'absent';
       after = page.next;
     }
-    return false;
+    return undefined;
   }
 }
 
@@ -232,9 +250,29 @@ function pinsOf({ versionId, etag }: UploadReference): readonly Pin[] {
   return [{ IfMatch }, { IfMatch, VersionId: 'null' }];
 }
 
-/** Tells whether a version in a listing of a key is the one that a pin names. */
-const isPinned = ({ VersionId, ETag }: Pick<ObjectVersion, 'VersionId' | 'ETag'>, pin: Pin): boolean =>
-  VersionId === pin.VersionId && (pin.IfMatch === undefined || ETag === pin.IfMatch);
+/** Tells whether a version in a listing of a key is the one that a GET with this pin would return. */
+const isPinned = ({ VersionId, ETag, IsLatest }: ListedVersion, pin: Pin): boolean =>
+  (pin.VersionId === undefined ? IsLatest === true : VersionId === pin.VersionId) &&
+  (pin.IfMatch === undefined || ETag === pin.IfMatch);
+
+function listedUpload(bucket: string, version: ListedVersion): ListedUpload {
+  const { Key: key, VersionId, ETag, Size, LastModified, IsLatest } = version;
+  const facts = {
+    bucket,
+    key,
+    versionId: pinnedVersion(VersionId),
+    etag: unquoted(ETag ?? ''),
+    bytes: Size ?? 0,
+    lastModified: LastModified?.getTime() ?? 0,
+  };
+  return { id: uploadId(facts), ...facts, isCurrent: IsLatest === true };
+}
+
+function withGuessedType({ isCurrent: _, ...facts }: ListedUpload): Upload {
+  // A listing may be more precise than a GET, whose seconds are in every other entry.
+  const lastModified = Math.floor(facts.lastModified / 1000) * 1000;
+  return { ...facts, lastModified, mediaType: mediaTypeOf(undefined, facts.key) };
+}
 
 interface ObjectFacts {
   readonly VersionId?: string | undefined;

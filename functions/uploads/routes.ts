@@ -84,10 +84,13 @@ export const routesSchema = z.array(routeSchema, { error: ROUTES_ERROR }).check(
   }),
 );
 
-/** Tells whether a route may match this key. If none may, the object need not be opened. */
-export function mayMatch(routes: readonly Route[], key: string): boolean {
-  return routes.some((route) => matchesKey(route, key));
+/** The first route, in their order, that may match an upload with this key. */
+export function routeByKey(routes: readonly Route[], key: string): Route | undefined {
+  return routes.find((route) => matchesKey(route, key));
 }
+
+/** Tells whether a route may match this key. If none may, the object need not be opened. */
+export const mayMatch = (routes: readonly Route[], key: string): boolean => routeByKey(routes, key) !== undefined;
 
 /** Tells whether a route matches this key, whatever the object is. */
 export function isWantedByKey(routes: readonly Route[], key: string): boolean {

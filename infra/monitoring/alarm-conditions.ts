@@ -170,6 +170,14 @@ function uploadConditions(metrics: PipelineMetrics): readonly Condition[] {
       periods: [2, 3],
     },
     {
+      id: 'uploads-denied',
+      severity: 'ticket',
+      meaning: 'S3 refuses to hand uploads out to the function create-flow. They fail after attemptsMax refusals.',
+      action: 'Check the policies of the inbox and of its KMS key.',
+      metric: metrics.sum('UploadsDenied', FIVE_MINUTES),
+      threshold: 1,
+    },
+    {
       id: 'uploads-missed',
       severity: 'ticket',
       meaning: 'The daily sweep found uploads that no notification brought. It has submitted them.',

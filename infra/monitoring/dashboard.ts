@@ -99,6 +99,7 @@ function whatFailed(metrics: PipelineMetrics, props: PipelineDashboardProps): re
       metrics.sum('EntriesUnreadable'),
       metrics.sum('SweepStateDamaged'),
       metrics.sum('UploadsReturned'),
+      metrics.sum('UploadsDenied'),
       props.deadLetterQueue.metricApproximateNumberOfMessagesVisible({ statistic: Stats.MAXIMUM, period: PERIOD }),
     ),
   );

@@ -134,7 +134,8 @@ describe('the time since when something else answers', () => {
 describe('a claim that takes the present route', () => {
   it('has that route, and needs no other', () => {
     const other = { ...route, name: 'others' };
-    expect(rerouted({ ...claim, reroute: true }, other)).toEqual({ ...claim, route: other });
+    const opened = { ...upload, mediaType: 'image/png' };
+    expect(rerouted({ ...claim, reroute: true }, opened, other)).toEqual({ ...claim, upload: opened, route: other });
   });
 });
 

@@ -54,6 +54,7 @@ describe('alarms', () => {
       'tick-missing',
       'token-rejected',
       'uploads-delayed',
+      'uploads-denied',
       'uploads-missed',
       'uploads-returned',
       'uploads-stopped',
@@ -298,6 +299,7 @@ describe('the dashboard', () => {
       'FlowsShared',
       'EntriesUnreadable',
       'SweepStateDamaged',
+      'UploadsDenied',
     ]) {
       expect(json).toContain(metric);
     }

@@ -1,0 +1,159 @@
+import { describe, expect, it } from 'vitest';
+import type { Route } from '../../functions/uploads/routes.ts';
+import { ECHO, INBOX, LEDGER, openWorld, RESULTS, type World, type WorldOptions } from '../support/world.ts';
+
+/*
+ * Uploads that S3 lists and refuses to hand out. A HEAD needs the same permission as a GET, but not that for the KMS
+ * key. Of an object with a key of the customer's own (SSE-C), S3 shows nothing.
+ */
+
+const MINUTE = 60_000;
+const DAY = 24 * 60 * MINUTE;
+
+let world: World;
+let isMended: boolean;
+
+interface Denial {
+  readonly name: string;
+  readonly status: number;
+  readonly commands: readonly string[];
+}
+
+const BOTH = ['GetObjectCommand', 'HeadObjectCommand'];
+const DENIALS: readonly (readonly [what: string, denial: Denial])[] = [
+  ['by the policy of the bucket', { name: 'AccessDenied', status: 403, commands: BOTH }],
+  ['by the policy of its KMS key', { name: 'AccessDenied', status: 403, commands: ['GetObjectCommand'] }],
+  ['by a disabled KMS key', { name: 'KMS.DisabledException', status: 400, commands: ['GetObjectCommand'] }],
+  ['by a key of the customer', { name: 'InvalidRequest', status: 400, commands: BOTH }],
+];
+const [[, BY_POLICY]] = DENIALS as readonly [(typeof DENIALS)[number]];
+
+/** The embedded S3 has no encryption. So its answers to the keys of the inbox that begin with `secret` become these. */
+async function startDenied(denial: Denial, options?: WorldOptions): Promise<void> {
+  world = await openWorld({ isVirtual: true, ...options });
+  isMended = false;
+  world.s3.middlewareStack.add(
+    (next, { commandName }) =>
+      async (args) => {
+        const { Bucket, Key = '' } = args.input as { Bucket?: string; Key?: string };
+        const isDenied = Bucket === INBOX && Key.startsWith('secret') && denial.commands.includes(commandName ?? '');
+        if (!isDenied || isMended) return next(args);
+        const { name, status } = denial;
+        throw Object.assign(new Error('Refused'), { name, $metadata: { httpStatusCode: status } });
+      },
+    { step: 'initialize' },
+  );
+}
+
+/** An upload that has been refused to its end. */
+async function refusedForGood(key = 'secret', body = 'x'): Promise<void> {
+  await world.upload(key, body);
+  await world.settle(80);
+}
+
+describe('an upload that S3 refuses to hand out', () => {
+  it.each(DENIALS)('%s waits, fails with a receipt, and is never tried again', async (_, denial) => {
+    await startDenied(denial);
+    await world.sweep();
+    expect((await world.send('secret', 'hidden'))?.batchItemFailures).toEqual([]);
+    expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'forbidden', attempts: 1 });
+
+    await world.settle(80);
+    const { failure, upload } = await world.receipt('secret');
+    expect(failure).toMatchObject({
+      code: 'input-denied',
+      message: `The last attempt: S3 refuses to hand out inbox/secret: ${denial.name}`,
+      advice: expect.stringMatching(/KMS key.*After that, a retry of the same file can help\.$/),
+    });
+    expect(upload).toMatchObject({ key: 'secret', bytes: 6 });
+    expect(world.count('UploadsReturned')).toBe(0);
+    expect(world.count('UploadsFailed')).toBe(1);
+    expect(world.count('UploadsDenied')).toBe(5);
+    world.clock.advance(DAY);
+    expect(await world.sweep()).toMatchObject({ compared: 1, missed: 0 });
+    expect(world.deadLetters.counts().visible).toBe(0);
+    expect(world.service.flows).toEqual([]);
+  });
+
+  it.each([undefined, 'Enabled', 'Suspended'] as const)(
+    'has the same id as when it can be opened (versioning %s)',
+    async (versioning) => {
+      await startDenied(BY_POLICY, { versioning });
+      await world.send('secret');
+      isMended = true;
+      const opened = await world.ports.inbox.open({ bucket: INBOX, key: 'secret' }, new AbortController().signal);
+      expect((await world.entry()).upload).toEqual({ ...opened.upload, mediaType: expect.anything() });
+      opened.discard();
+    },
+  );
+
+  it('takes its route, its overrides and its media type when it can be opened', async () => {
+    const routes: readonly Route[] = [
+      { ...ECHO, name: 'pictures', mediaTypes: ['image/png'] },
+      { ...ECHO, name: 'texts', mediaTypes: ['text/plain'], overrides: true },
+    ];
+    await startDenied(BY_POLICY, { routes });
+    await world.send('secret', 'x', { ContentType: 'text/plain', Metadata: { 'flow-parameters': '{"copies":2}' } });
+    expect(await world.entry()).toMatchObject({ state: 'waiting', route: { name: 'pictures' } });
+    isMended = true;
+    await world.settle();
+    expect(await world.receipt('secret')).toMatchObject({ status: 'succeeded', route: 'texts', generation: 1 });
+    expect(world.service.flows).toMatchObject([{ parameters: { copies: 2 }, inputs: [{ mediaType: 'text/plain' }] }]);
+  });
+
+  it('fails by a retry only as long as S3 refuses it', async () => {
+    await startDenied(BY_POLICY);
+    await refusedForGood();
+    isMended = true;
+    expect(await world.retry()).toBe('resubmitted');
+    await world.settle();
+    expect(await world.receipt('secret')).toMatchObject({ status: 'succeeded', generation: 2 });
+  });
+
+  it('has a receipt that replaces that of the upload before it, and gives way to that of the next', async () => {
+    await startDenied(BY_POLICY);
+    isMended = true;
+    await world.send('secret', 'first');
+    await world.settle();
+    isMended = false;
+    await refusedForGood('secret', 'second');
+    expect(await world.receipt('secret')).toMatchObject({ status: 'failed', upload: { bytes: 6 } });
+    isMended = true;
+    await world.send('secret', 'the third');
+    await world.settle();
+    expect(await world.receipt('secret')).toMatchObject({ status: 'succeeded', upload: { bytes: 9 } });
+  });
+
+  it('is gone if it was replaced meanwhile, in a bucket without versions', async () => {
+    await startDenied(BY_POLICY, { versioning: undefined });
+    await world.upload('secret', 'first');
+    await world.upload('secret', 'second');
+    await world.deliver();
+    expect(world.count('UploadsReplaced')).toBe(1);
+    expect(await world.keys(LEDGER, 'uploads/')).toHaveLength(1);
+  });
+
+  it('is left alone if no route may want it', async () => {
+    await startDenied(BY_POLICY, { routes: [{ ...ECHO, suffixes: ['.png'] }] });
+    expect((await world.send('secret.txt'))?.batchItemFailures).toEqual([]);
+    expect(world.count('UploadsUnrouted')).toBe(1);
+  });
+
+  it('delays no other', async () => {
+    await startDenied(BY_POLICY);
+    await world.upload('secret');
+    await world.upload('open');
+    expect((await world.deliver())?.batchItemFailures).toEqual([]);
+    expect(world.service.flows).toHaveLength(1);
+    expect(await world.keys(RESULTS)).toEqual([]);
+  });
+
+  it.each([
+    ['throttles the key', 'KMS.ThrottlingException', 400],
+    ['fails', 'InternalError', 500],
+  ])('is not charged if S3 only %s: its message comes again', async (_, name, status) => {
+    await startDenied({ name, status, commands: BOTH });
+    expect((await world.send('secret'))?.batchItemFailures).toHaveLength(1);
+    expect(await world.keys(LEDGER)).toEqual([]);
+  });
+});
