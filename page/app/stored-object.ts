@@ -3,6 +3,7 @@ import { printable } from '../../functions/base/printable.ts';
 import type { StoredObject } from '../api.ts';
 import { ICONS } from './icons.ts';
 import { LightElement } from './light-element.ts';
+import { checkModel } from './model-check.ts';
 import { messageOf } from './server.ts';
 import { size, splitKey } from './words.ts';
 
@@ -22,7 +23,7 @@ export class StoredObjectView extends LightElement {
     isWanted: { state: true },
     text: { state: true },
     problem: { state: true },
-    isViewerThere: { state: true },
+    modelUrl: { state: true },
   };
   declare object: StoredObject;
   declare label: string;
@@ -30,7 +31,8 @@ export class StoredObjectView extends LightElement {
   declare isWanted: boolean;
   declare text: string | undefined;
   declare problem: string | undefined;
-  declare isViewerThere: boolean;
+  /** Address of a checked model in memory, once the viewer is there. */
+  declare modelUrl: string | undefined;
 
   protected override willUpdate(changed: PropertyValues): void {
     const before = changed.get('object') as StoredObject | undefined;
@@ -39,6 +41,7 @@ export class StoredObjectView extends LightElement {
       return;
     }
     this.isWanted = false;
+    this.#forgetModel();
     this.text = undefined;
     this.problem = undefined;
     this.#load();
@@ -93,9 +96,9 @@ export class StoredObjectView extends LightElement {
   }
 
   #model(name: string): TemplateResult {
-    if (!this.isViewerThere) return html`<p class="stage-note muted">Loading the viewer…</p>`;
+    if (this.modelUrl === undefined) return html`<p class="stage-note muted">Loading the viewer…</p>`;
     return html`<model-viewer
-        src=${this.object.url}
+        src=${this.modelUrl}
         alt="3D model ${name}"
         camera-controls
         touch-action="pan-y"
@@ -120,7 +123,7 @@ export class StoredObjectView extends LightElement {
     if (!this.#isLoaded()) return;
     const kind = kindOf(this.object);
     if (kind === 'text' || kind === 'json') void this.#loadText(kind);
-    if (kind === 'model') void this.#loadViewer();
+    if (kind === 'model') void this.#loadModel();
   }
 
   async #loadText(kind: 'text' | 'json'): Promise<void> {
@@ -136,13 +139,36 @@ export class StoredObjectView extends LightElement {
     }
   }
 
-  async #loadViewer(): Promise<void> {
+  /** Gives the viewer a model that is checked. It loads the model from memory, and nothing from elsewhere. */
+  async #loadModel(): Promise<void> {
+    const { url } = this.object;
     try {
-      await import('./viewer.ts');
-      this.isViewerThere = true;
-    } catch {
-      this.problem = 'The viewer could not be loaded. Reload the page, or download the model.';
+      const viewer = import('./viewer.ts').catch(() => {
+        throw new Error('The viewer could not be loaded. Reload the page, or download the model.');
+      });
+      const [response] = await Promise.all([fetch(url), viewer]);
+      if (!response.ok) throw new Error(`It cannot be read: status ${response.status}.`);
+      const model = new Uint8Array(await response.arrayBuffer());
+      checkModel(model);
+      if (url === this.object.url && this.isConnected) this.modelUrl = URL.createObjectURL(new Blob([model]));
+    } catch (error) {
+      if (url === this.object.url) this.problem = messageOf(error);
     }
+  }
+
+  #forgetModel(): void {
+    if (this.modelUrl !== undefined) URL.revokeObjectURL(this.modelUrl);
+    this.modelUrl = undefined;
+  }
+
+  override connectedCallback(): void {
+    super.connectedCallback();
+    if (this.hasUpdated) this.#load();
+  }
+
+  override disconnectedCallback(): void {
+    super.disconnectedCallback();
+    this.#forgetModel();
   }
 
   #fail = (): void => {

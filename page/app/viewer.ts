@@ -5,11 +5,11 @@ const DECODERS = '/assets/decoders/';
 /** Nothing is there. */
 const NOT_FETCHED = '/assets/not-fetched';
 
-// Only addresses of this page's API and of the decoders are fetched, whatever a file names. A model that keeps its
-// textures or its geometry elsewhere is not shown.
+// Only the decoders are fetched, whatever a model names: the model itself is in memory, and holds its textures. An
+// address of this page's API would be answered, because the browser sends the visitor's cookie.
 ModelViewerElement.mapURLs((url) => {
   const { origin, pathname, protocol } = new URL(url, location.href);
-  const isOwn = origin === location.origin && (pathname.startsWith('/api/') || pathname.startsWith(DECODERS));
+  const isOwn = origin === location.origin && pathname.startsWith(DECODERS);
   return isOwn || protocol === 'blob:' || protocol === 'data:' ? url : NOT_FETCHED;
 });
 // The constructor of model-viewer reads the decoder locations from this global. It overwrites locations set on the

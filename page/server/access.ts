@@ -9,6 +9,8 @@ import type { ErrorCode, TokenHeader } from '../api.ts';
  * - The key is in the printed address. The first visit turns it into a cookie that no script can read.
  * - `Host` must name this server: with DNS rebinding, the name of another site leads here.
  * - `Origin` and `Sec-Fetch-Site`, if sent, must name this page: requests of a page on another port carry the cookie.
+ * - `Sec-Fetch-Dest`, if sent, must be a script's request, or name the bytes of a file: what a file names as its picture
+ *   is requested with the cookie too.
  * - Every change needs the token, which only a script of this page can read.
  */
 
@@ -16,6 +18,9 @@ const KEY_BYTES = 32;
 
 /** Time for a browser to start, in milliseconds. After that, a key that opens the page once opens nothing. */
 const ONCE_MAX_MS = 60_000;
+
+/** The only addresses of the API that pictures, sounds and films of the page are loaded from. */
+const BYTES_PATH = /^\/api\/uploads\/[^/?]+\/(?:input|assets\/\d+)(?:\?|$)/;
 
 const TOKEN_HEADER: TokenHeader = 'x-flowdrop-token';
 
@@ -84,10 +89,15 @@ export class Access {
     if (others.length > 0 || !names.includes(host) || !url.startsWith('/')) {
       return { status: 421, code: 'wrong-host', message: `This server answers only to ${names.join(' and ')}.` };
     }
-    const { origin, 'sec-fetch-site': site, 'sec-fetch-mode': mode } = headers;
+    const { origin, 'sec-fetch-site': site, 'sec-fetch-mode': mode, 'sec-fetch-dest': use } = headers;
     const isNavigation = mode === 'navigate' && (method === 'GET' || method === 'HEAD');
     const isOwnOrigin = origin === undefined || origin === `http://${host}`;
     const isOwnSite = site === undefined || site === 'same-origin' || (site === 'none' && isNavigation);
+    // A script's request has no use that the browser knows. A person opens a document.
+    const isByScript = use === undefined || use === 'empty' || use === 'document';
+    if (url.startsWith('/api/') && !isByScript && !BYTES_PATH.test(url)) {
+      return { status: 403, code: 'forbidden', message: 'This address is answered only to scripts of the page.' };
+    }
     if (isOwnOrigin && isOwnSite) return undefined;
     return { status: 403, code: 'forbidden', message: 'Requests of other sites are not answered.' };
   }

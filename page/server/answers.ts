@@ -15,14 +15,14 @@ export const INERT_POLICY = "sandbox; default-src 'none'; frame-ancestors 'none'
 
 /**
  * What the page may do. The viewer of models compiles its decoders (`wasm-unsafe-eval`) and runs them in workers that
- * it makes itself (`blob:`).
+ * it makes itself (`blob:`). Models may hold their parts as `data:`.
  */
 export const PAGE_POLICY = [
   "default-src 'none'",
   "script-src 'self' 'wasm-unsafe-eval'",
   "style-src 'self'",
   "img-src 'self' blob: data:",
-  "connect-src 'self' blob:",
+  "connect-src 'self' blob: data:",
   "worker-src 'self' blob:",
   "media-src 'self' blob:",
   "form-action 'none'",

@@ -73,7 +73,7 @@ export class Operated implements AsyncDisposable {
     this.#closing = rest.closing;
   }
 
-  async upload(key: string, body: string, more: object = {}): Promise<void> {
+  async upload(key: string, body: string | Uint8Array, more: object = {}): Promise<void> {
     const Body = Buffer.from(body);
     await this.pipeline.s3.send(new PutObjectCommand({ Bucket: INBOX_BUCKET, Key: key, Body, ...more }));
   }

@@ -140,6 +140,32 @@ describe('a request of elsewhere', () => {
   });
 });
 
+describe('what a page loads as a picture', () => {
+  it.each(['image', 'script', 'style', 'font', 'video', 'iframe'])(
+    'gets nothing of the API but the bytes of files: %s',
+    async (use) => {
+      const { headers, origin } = await entered();
+      const own = { ...headers, 'sec-fetch-site': 'same-origin', 'sec-fetch-mode': 'no-cors', 'sec-fetch-dest': use };
+      for (const path of [
+        '/api/about',
+        '/api/status',
+        '/api/templates',
+        '/api/events',
+        '/api/uploads/x',
+        '/api/uploads/x/input/y',
+      ]) {
+        expect([path, (await ask(origin, path, { headers: own })).status]).toEqual([path, 403]);
+      }
+      // There is no such upload.
+      for (const path of ['/api/uploads/x/input', '/api/uploads/x/assets/0?download']) {
+        expect([path, (await ask(origin, path, { headers: own })).status]).toEqual([path, 404]);
+      }
+      const scripted = { ...own, 'sec-fetch-mode': 'cors', 'sec-fetch-dest': 'empty' };
+      expect((await ask(origin, '/api/about', { headers: scripted })).status).toBe(200);
+    },
+  );
+});
+
 describe('a change', () => {
   it.each([undefined, '', 'wrong'])('needs the token: not %s', async (token) => {
     const { headers, origin } = await entered();

@@ -1,4 +1,6 @@
-import { beforeEach, expect, it } from 'vitest';
+import { beforeEach, expect, it, vi } from 'vitest';
+import { bomb, glb, triangle } from '../../support/glb.ts';
+import { PATIENCE } from '../../support/patience.ts';
 import { anyPipeline, describeInBrowser } from './support.ts';
 
 const ELEMENT = '<img src=x onerror="document.title=`taken`"><b>bold</b>';
@@ -6,7 +8,9 @@ const ELEMENT = '<img src=x onerror="document.title=`taken`"><b>bold</b>';
 const REVERSED = 'photo\u202egnp.exe';
 const REVERSED_SHOWN = 'photo\\u202egnp.exe';
 
-describeInBrowser('hostile texts', anyPipeline, (shown) => {
+const GLB = { ContentType: 'model/gltf-binary' };
+
+describeInBrowser('hostile texts and models', anyPipeline, (shown) => {
   beforeEach(() => shown.operated.refuse(undefined));
 
   it('stay text: names of files and words of the service', async () => {
@@ -58,51 +62,72 @@ describeInBrowser('hostile texts', anyPipeline, (shown) => {
     expect(await page.locator('img[src="x"], b').count()).toBe(0);
   });
 
-  it('fetch nothing from elsewhere: a model that names other files', async () => {
+  it.each(['http://127.0.0.1:9/leak.png', '/api/status'])('load nothing for a model that names %s', async (uri) => {
     await using visit = await shown.open();
     const { page } = visit;
-    await shown.operated.upload('echo/leak.glb', glbNaming('http://127.0.0.1:9/leak.png'), {
-      ContentType: 'model/gltf-binary',
-    });
+    const model = glb(triangle({ images: [{ uri }], textures: [{ source: 0 }] }), new Uint8Array(36));
+    await shown.operated.upload('echo/leak.glb', model, GLB);
     await visit.shows('leak.glb', 'Succeeded');
+    const requested: string[] = [];
+    page.on('request', (request) => void requested.push(new URL(request.url()).pathname));
     await visit.openDetail('leak.glb');
-    await page.waitForFunction(() =>
-      [...document.querySelectorAll('.stage')].every((stage) => {
-        const viewer = stage.querySelector('model-viewer');
-        const isShown = viewer !== null && 'loaded' in viewer && viewer.loaded === true;
-        return isShown || stage.textContent?.includes('It cannot be shown here') === true;
-      }),
-    );
-    // The viewer complains that the texture is missing. Nothing of it may concern another host.
-    visit.forgive(/not-fetched|Couldn't load texture|THREE|404/);
+    const stages = page.locator('.stage').filter({ hasText: 'The model is not shown: it names other files.' });
+    await vi.waitFor(async () => expect(await stages.count()).toBe(2), PATIENCE);
+    expect(await page.locator('model-viewer').count()).toBe(0);
+    expect(requested.filter((path) => path === '/leak.png' || path === uri)).toEqual([]);
+  });
+
+  it('do not let the viewer load what a model names, if the check should miss it', async () => {
+    await using visit = await shown.open();
+    const { page } = visit;
+    await shown.operated.upload('echo/good.glb', glb(triangle(), new Uint8Array(36)), GLB);
+    await visit.shows('good.glb', 'Succeeded');
+    await visit.openDetail('good.glb');
+    await page.locator('model-viewer').first().waitFor();
+    const requested: string[] = [];
+    page.on('request', (request) => void requested.push(new URL(request.url()).pathname));
+    const model = Buffer.from(glb(triangle({ buffers: [{ byteLength: 36, uri: '/api/status' }] }))).toString('base64');
+    await page.evaluate(async (base64) => {
+      const viewer = document.createElement('model-viewer');
+      const isRefused = new Promise((resolve) => viewer.addEventListener('error', resolve));
+      viewer.setAttribute('src', `data:model/gltf-binary;base64,${base64}`);
+      document.querySelector('.stage')?.append(viewer);
+      await isRefused;
+    }, model);
+    expect(requested.filter((path) => path.startsWith('/api/status'))).toEqual([]);
+    visit.forgive(/not-fetched|THREE|404|Failed to/);
+  });
+
+  it('do not hang the tab: a model that names 30 million elements', async () => {
+    await using visit = await shown.open();
+    await shown.operated.upload('echo/bomb.glb', bomb(), GLB);
+    await visit.shows('bomb.glb', 'Succeeded');
+    await visit.openDetail('bomb.glb');
+    await visit.page.getByText('it names more elements than its bytes can hold').first().waitFor();
+    expect(await visit.page.locator('model-viewer').count()).toBe(0);
+  });
+
+  it('are copied as they are shown', async () => {
+    await using visit = await shown.open();
+    const { page } = visit;
+    await shown.operated.upload('echo/y\u001b[201~\u0003\ntouch pwned\n.txt', 'x');
+    await visit.shows('y\\u001b[201~\\u0003\\ntouch pwned\\n.txt', 'Succeeded');
+    await visit.openDetail('y\\u001b[201~\\u0003\\ntouch pwned\\n.txt');
+    await page.evaluate(() => {
+      const copied: string[] = [];
+      Object.assign(window, { copied });
+      navigator.clipboard.writeText = async (text) => void copied.push(text);
+    });
+    const buttons = page.locator('.facts copy-button button');
+    const count = await buttons.count();
+    expect(count).toBeGreaterThan(5);
+    for (let at = 0; at < count; at += 1) await buttons.nth(at).click();
+    const copied = await page.evaluate(() => (window as unknown as { copied: readonly string[] }).copied);
+    expect(copied.length).toBe(count);
+    expect(copied.filter((each) => /[\p{Cc}\p{Bidi_Control}\p{Zl}\p{Zp}]/u.test(each))).toEqual([]);
+    const id = copied[1] ?? '';
+    expect(copied[0]).toBe('echo/y\\u001b[201~\\u0003\\ntouch pwned\\n.txt');
+    expect(copied).toContain(`flowdrop status ${id}`);
+    expect(copied).toContain(`flowdrop get ${id}`);
   });
 });
-
-/** A triangle as binary glTF, whose texture is at an address. */
-function glbNaming(uri: string): string {
-  const json = JSON.stringify({
-    asset: { version: '2.0' },
-    scene: 0,
-    scenes: [{ nodes: [0] }],
-    nodes: [{ mesh: 0 }],
-    meshes: [{ primitives: [{ attributes: { POSITION: 0, TEXCOORD_0: 0 }, material: 0 }] }],
-    materials: [{ pbrMetallicRoughness: { baseColorTexture: { index: 0 } } }],
-    textures: [{ source: 0 }],
-    images: [{ uri }],
-    accessors: [{ bufferView: 0, componentType: 5126, count: 3, type: 'VEC3', min: [0, 0, 0], max: [0, 0, 0] }],
-    bufferViews: [{ buffer: 0, byteLength: 36 }],
-    buffers: [{ byteLength: 36 }],
-  });
-  const padded = json.padEnd(Math.ceil(json.length / 4) * 4, ' ');
-  const header = Buffer.alloc(20);
-  header.write('glTF', 0, 'latin1');
-  header.writeUInt32LE(2, 4);
-  header.writeUInt32LE(20 + padded.length + 8 + 36, 8);
-  header.writeUInt32LE(padded.length, 12);
-  header.write('JSON', 16, 'latin1');
-  const binary = Buffer.alloc(8 + 36);
-  binary.writeUInt32LE(36, 0);
-  binary.write('BIN\0', 4, 'latin1');
-  // All bytes are ASCII, so they survive as a string.
-  return Buffer.concat([header, Buffer.from(padded), binary]).toString('latin1');
-}
