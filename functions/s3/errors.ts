@@ -18,11 +18,13 @@ export const isPreconditionFailed = (error: unknown): boolean => statusOf(error)
 /**
  * 403 or 400: S3 refuses to hand out the object. The caller may lack a permission for it or for its KMS key, the key may
  * be disabled, or the object is encrypted with a key of the customer's own (SSE-C). S3 may also hide an absent object
- * so. A throttled KMS, which is also a 400, does not count.
+ * so. A throttled KMS and a malformed request, which are also a 400, do not count.
  * @see https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html
  */
 export const isDenied = (error: unknown): boolean =>
-  (statusOf(error) === 403 || statusOf(error) === 400) && isServiceError(error) && !/throttling/i.test(error.name);
+  isServiceError(error) &&
+  (statusOf(error) === 403 || statusOf(error) === 400) &&
+  !/Throttling|^InvalidArgument$/.test(error.name);
 
 /** The object is in an archive storage class. It cannot be read before its owner restores it. */
 export const isArchived = (error: unknown): boolean => isServiceError(error) && error.name === 'InvalidObjectState';

@@ -212,7 +212,7 @@ export class Inbox {
    * @see https://docs.aws.amazon.com/AmazonS3/latest/API/API_GetObject.html ("Permissions")
    */
   async #listed(
-    { bucket, key }: UploadReference,
+    { bucket, key, id }: UploadReference,
     pin: Pin,
     signal: AbortSignal,
   ): Promise<ListedUpload | 'absent' | undefined> {
@@ -222,7 +222,11 @@ export class Inbox {
       signal.throwIfAborted();
       if (!page?.isEncoded) return undefined;
       const found = page.versions.find((version) => version.Key === key && isPinned(version, pin));
-      if (found !== undefined) return listedUpload(bucket, found);
+      if (found !== undefined) {
+        const upload = listedUpload(bucket, found);
+        // Without versions, the same content may have been put again.
+        return id === undefined || id === upload.id ? upload : 'absent';
+      }
       if (page.isLast) return 'absent';
       if (page.next === undefined) return undefined;
       // Other keys may begin with this key. They come after it.

@@ -133,6 +133,20 @@ describe('an upload that S3 refuses to hand out', () => {
     expect(await world.keys(LEDGER, 'uploads/')).toHaveLength(1);
   });
 
+  it('is gone if the same content was put again while it waited, in a bucket without versions', async () => {
+    await startDenied(BY_POLICY, { versioning: undefined });
+    await world.send('secret');
+    const first = await world.entry();
+    world.clock.advance(MINUTE);
+    await world.upload('secret');
+    world.takeMessages();
+    world.clock.advance(MINUTE);
+    await world.settle();
+    expect(await world.json(LEDGER, `uploads/${first.upload.id}.json`)).toMatchObject({
+      failure: { code: 'upload-gone' },
+    });
+  });
+
   it('is left alone if no route may want it', async () => {
     await startDenied(BY_POLICY, { routes: [{ ...ECHO, suffixes: ['.png'] }] });
     expect((await world.send('secret.txt'))?.batchItemFailures).toEqual([]);
