@@ -96,6 +96,12 @@ const FACTS_OF_RESOURCES = [
 ] as const;
 
 /**
+ * Beginnings of names that Systems Manager keeps for itself.
+ * @see https://docs.aws.amazon.com/systems-manager/latest/userguide/sysman-parameter-name-constraints.html
+ */
+const PARAMETER_RESERVED = /^(aws|ssm)/;
+
+/**
  * The part `deployment` of the context: existing resources, and how the pipeline is deployed. Resources are given by
  * names, because cdk.json cannot hold constructs.
  */
@@ -192,7 +198,12 @@ export function parseStackContext(value: unknown): { readonly context: Context; 
   // No existing bucket can have the name of a new one here.
   const { inboxBucket = 'a new inbox', resultsBucket = 'a new bucket', ledgerBucket = 'a new ledger' } = deployment;
   const { inboxPrefix, resultsPrefix } = context.settings;
-  const issues = issuesOfBuckets({ inboxBucket, resultsBucket, ledgerBucket, inboxPrefix, resultsPrefix });
+  const issues = [...issuesOfBuckets({ inboxBucket, resultsBucket, ledgerBucket, inboxPrefix, resultsPrefix })];
+  if (deployment.outputParameters && PARAMETER_RESERVED.test(context.pipeline)) {
+    issues.push(
+      `outputParameters with the pipeline ${context.pipeline}: Systems Manager refuses names of parameters that begin with aws or ssm`,
+    );
+  }
   if (issues.length > 0) throw new ConfigurationError(issues.map((issue) => `flowdrop.deployment: ${issue}`));
   return { context, deployment };
 }

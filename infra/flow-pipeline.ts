@@ -30,6 +30,7 @@ import { PipelineDashboard } from './monitoring/dashboard.ts';
 import { SavedQueries } from './monitoring/queries.ts';
 import {
   checkAccessLogsBucket,
+  checkRegions,
   RUNBOOK_IN_PACKAGE,
   warnOfExampleHost,
   warnOfRoutes,
@@ -69,6 +70,7 @@ export class FlowPipeline extends Construct {
     super(scope, id);
     const checked = checkProps(props, this.node.path);
     const { context } = checked;
+    checkRegions(this, props);
     checkAccessLogsBucket(this, props.accessLogsBucket, `${this.node.path}/`);
 
     this.#parts = this.#newParts(props, context);
@@ -88,7 +90,7 @@ export class FlowPipeline extends Construct {
     this.uploadMapping = createFlow.mapping;
     this.collectOutputsFunction = collectOutputs.function;
     this.#alarmTopics = [...new Set([props.alarmTopic, props.ticketTopic])].filter((topic) => topic !== undefined);
-    this.alarms = this.#newMonitoring(props, context);
+    this.alarms = this.#newMonitoring(props, checked);
     new SavedQueries(this, 'Queries', {
       pipeline: context.pipeline,
       logs: { 'create-flow': createFlow.logGroup, 'collect-outputs': collectOutputs.logGroup },
@@ -242,7 +244,7 @@ export class FlowPipeline extends Construct {
     };
   }
 
-  #newMonitoring(props: FlowPipelineProps, context: Context) {
+  #newMonitoring(props: FlowPipelineProps, { context, collectors }: CheckedProps) {
     const { runbookUrl = RUNBOOK_IN_PACKAGE, alarmTopic, ticketTopic = alarmTopic } = props;
     const monitored = {
       pipeline: context.pipeline,
@@ -250,6 +252,7 @@ export class FlowPipeline extends Construct {
       deadLetterQueue: this.deadLetterQueue,
       createFlowFunction: this.createFlowFunction,
       collectOutputsFunction: this.collectOutputsFunction,
+      collectors,
       flowAgeMaxSeconds: context.settings.flowAgeMaxSeconds,
     };
     const { all } = new Alarms(this, 'Alarms', {

@@ -8,6 +8,7 @@ import { warningsOfRoutes } from '../functions/settings/route-checks.ts';
 import { warningOfExampleHost } from '../functions/settings/service-address.ts';
 import type { Route } from '../functions/uploads/routes.ts';
 import { printed } from './constructs/permissions.ts';
+import type { FlowPipelineProps } from './flow-pipeline-props.ts';
 import { isSameInApp } from './same-in-app.ts';
 
 /** Place of the runbook in this repository and in the package. */
@@ -45,6 +46,34 @@ export function warnOfExampleHost(scope: Construct, baseUrl: URL): void {
   if (warning !== undefined) Validations.of(scope).addWarning('flowdrop:example-host', warning);
 }
 
+const differs = (one: string, other: string): boolean =>
+  !Token.isUnresolved(one) && !Token.isUnresolved(other) && one !== other;
+
+/**
+ * Checks that existing buckets are in the region of the stack, as far as it is known at synth. S3 sends the events of a
+ * bucket to the bus of the bucket's own region, and refuses requests that come to another region.
+ * @throws {ConfigurationError} one is not.
+ * @see https://docs.aws.amazon.com/AmazonS3/latest/userguide/EventBridge.html
+ */
+export function checkRegions(
+  scope: Construct,
+  {
+    inboxBucket,
+    resultsBucket,
+    ledgerBucket,
+  }: Pick<FlowPipelineProps, 'inboxBucket' | 'resultsBucket' | 'ledgerBucket'>,
+): void {
+  const { region } = Stack.of(scope);
+  const issues = Object.entries({ inboxBucket, resultsBucket, ledgerBucket }).flatMap(([name, bucket]) =>
+    bucket !== undefined && differs(bucket.env.region, region)
+      ? [
+          `${scope.node.path}.${name}: expected a bucket in the region ${region} of the stack, got one in ${bucket.env.region}`,
+        ]
+      : [],
+  );
+  if (issues.length > 0) throw new ConfigurationError(issues);
+}
+
 /**
  * Checks the bucket for access logs, as far as it is known at synth. What is wrong with it shows nowhere later: S3 then
  * delivers no logs.
@@ -57,8 +86,6 @@ export function checkAccessLogsBucket(scope: Construct, bucket: IBucket | undefi
   if (bucket === undefined) return;
   const { account, region } = Stack.of(scope);
   const { env } = bucket;
-  const differs = (one: string, other: string) =>
-    !Token.isUnresolved(one) && !Token.isUnresolved(other) && one !== other;
   if (differs(env.account, account) || differs(env.region, region)) {
     throw new ConfigurationError([
       `${scope.node.path}.accessLogsBucket: expected a bucket in account ${account} and region ${region}, got one in ${env.account} and ${env.region}`,

@@ -1,5 +1,5 @@
-import { Annotations, Duration, type RemovalPolicy, Token } from 'aws-cdk-lib';
-import { Rule } from 'aws-cdk-lib/aws-events';
+import { Annotations, Duration, Names, type RemovalPolicy, Stack, Token } from 'aws-cdk-lib';
+import { CfnEventBusPolicy, Rule } from 'aws-cdk-lib/aws-events';
 import { Grant, type IGrantable, type IRole } from 'aws-cdk-lib/aws-iam';
 import type { IKey } from 'aws-cdk-lib/aws-kms';
 import { CfnBucket, type IBucket } from 'aws-cdk-lib/aws-s3';
@@ -64,6 +64,7 @@ export class Inbox extends Construct {
   #listenTo(bucket: IBucket, { prefix, uploads }: InboxProps): void {
     uploads.allowSender('events.amazonaws.com');
     noteEvents(this, bucket);
+    if (bucket.env.account !== Stack.of(this).account) this.#allowEventsOf(bucket.env.account);
     new Rule(this, 'ObjectCreated', {
       description: `Sends the uploads of ${this.node.path} to its queue`,
       eventPattern: {
@@ -77,6 +78,26 @@ export class Inbox extends Construct {
       targets: [
         { bind: () => ({ arn: uploads.queue.queueArn, deadLetterConfig: { arn: uploads.deadLetters.queueArn } }) },
       ],
+    });
+  }
+
+  /**
+   * Allows the account that owns the inbox to send its events on to the default bus, which the rule listens to. Its
+   * owner adds the rule that sends them.
+   * @see https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-event-bus-perms.html
+   */
+  #allowEventsOf(account: string): void {
+    const { partition } = Stack.of(this);
+    const bus = { service: 'events', resource: 'event-bus', resourceName: 'default' };
+    new CfnEventBusPolicy(this, 'EventsOfOwner', {
+      // Unique among the statements of the bus, which others may share.
+      statementId: Names.uniqueResourceName(this, { maxLength: 64, separator: '-' }),
+      statement: {
+        Effect: 'Allow',
+        Principal: { AWS: `arn:${partition}:iam::${account}:root` },
+        Action: 'events:PutEvents',
+        Resource: Stack.of(this).formatArn(bus),
+      },
     });
   }
 

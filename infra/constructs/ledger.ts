@@ -44,15 +44,11 @@ export class Ledger extends Construct {
   }
 
   #newBucket({ retentionDays, versionRetention, ...props }: Omit<LedgerProps, 'existing'>): IBucket {
-    const versions = versionRetention && { versioned: true, lifecycleRules: versionRules(versionRetention) };
-    const bucket = pipelineBucket(this, 'Bucket', { ...props, ...versions });
-    // By default nothing expires: without its entry, an upload could be paid for again.
-    if (retentionDays !== 'forever') {
-      for (const prefix of [UPLOADS_PREFIX, FAILED_PREFIX]) {
-        bucket.addLifecycleRule({ prefix, expiration: Duration.days(retentionDays) });
-      }
-    }
-    return bucket;
+    return pipelineBucket(this, 'Bucket', {
+      ...props,
+      versioned: versionRetention && true,
+      lifecycleRules: lifecycleRules(retentionDays, versionRetention),
+    });
   }
 
   /** Allows the role to claim an upload and to record what became of the claim. */
@@ -102,9 +98,30 @@ export class Ledger extends Construct {
   }
 }
 
-const versionRules = (entries: Duration): LifecycleRule[] => [
-  expireVersions(entries, UPLOADS_PREFIX),
-  ...[RUNNING_PREFIX, WAITING_PREFIX, FAILED_PREFIX, STATE_PREFIX].map((prefix) =>
-    expireVersions(MARKER_VERSION_LIFETIME, prefix),
-  ),
-];
+/**
+ * One rule for each prefix. By default no entry expires: without its entry, an upload could be paid for again.
+ *
+ * S3 refuses `expiredObjectDeleteMarker` beside an age. A rule with an age removes such a delete marker once it is of
+ * that age.
+ * @see https://docs.aws.amazon.com/AmazonS3/latest/API/API_LifecycleExpiration.html
+ * @see https://docs.aws.amazon.com/AmazonS3/latest/userguide/intro-lifecycle-rules.html
+ */
+function lifecycleRules(
+  retentionDays: LedgerProps['retentionDays'],
+  versionRetention: Duration | undefined,
+): LifecycleRule[] {
+  const versions = (prefix: string, after: Duration): LifecycleRule => ({
+    prefix,
+    ...(versionRetention && expireVersions(after, prefix)),
+  });
+  const aged = (rule: LifecycleRule): LifecycleRule =>
+    retentionDays === 'forever'
+      ? rule
+      : { ...rule, expiredObjectDeleteMarker: undefined, expiration: Duration.days(retentionDays) };
+  const markers = [RUNNING_PREFIX, WAITING_PREFIX, STATE_PREFIX];
+  return [
+    aged(versions(UPLOADS_PREFIX, versionRetention ?? MARKER_VERSION_LIFETIME)),
+    aged(versions(FAILED_PREFIX, MARKER_VERSION_LIFETIME)),
+    ...markers.map((prefix) => versions(prefix, MARKER_VERSION_LIFETIME)),
+  ].filter(({ prefix: _, ...rule }) => Object.keys(rule).length > 0);
+}

@@ -139,6 +139,12 @@ describe('the deployment in the context', () => {
     );
   });
 
+  it.each(['aws-models', 'ssm-models'])('is rejected with parameters of a name that is reserved: %s', (pipeline) => {
+    const message = `flowdrop.deployment: outputParameters with the pipeline ${pipeline}: Systems Manager refuses names of parameters that begin with aws or ssm`;
+    expect(() => parseStackContext({ ...minimal, pipeline, deployment: { outputParameters: true } })).toThrow(message);
+    expect(() => parseStackContext({ ...minimal, pipeline })).not.toThrow();
+  });
+
   it('is rejected if its buckets would make an upload of every result', () => {
     const deployment = { inboxBucket: 'one-bucket', resultsBucket: 'one-bucket' };
     expect(() => parseStackContext({ ...minimal, deployment })).toThrow(
@@ -385,6 +391,56 @@ describe('a deployment', () => {
     const { template } = deployed({ tokenSecret });
     for (const { Environment } of resources(template, 'AWS::Lambda::Function'))
       expect(Environment.Variables.TOKEN_SECRET_ID).toBe(tokenSecret);
+  });
+
+  it.each([
+    ['the account of the stack', undefined, []],
+    ['another account', '111111111111', ['arn:aws:iam::111111111111:root']],
+  ])('lets the owner of the inbox send its events to the bus: %s', (_, inboxAccount, expected) => {
+    const place = { account: '123456789012', region: 'eu-central-1' };
+    const { template, findings } = deployed({ ...place, inboxBucket: 'their-inbox', inboxAccount });
+    expect(findings).toEqual([]);
+    const statements = resources(template, 'AWS::Events::EventBusPolicy').map(({ Statement }) => Statement);
+    expect(statements).toEqual(
+      expected.map((AWS) => ({
+        Effect: 'Allow',
+        Principal: { AWS },
+        Action: 'events:PutEvents',
+        Resource: 'arn:aws:events:eu-central-1:123456789012:event-bus/default',
+      })),
+    );
+  });
+
+  it('has one lifecycle rule for each prefix of the ledger, whatever is kept for how long', () => {
+    const rulesOf = (days: number | 'forever', versionRetentionDays?: number) => {
+      const context = { ...minimal, settings: { ledgerRetentionDays: days }, deployment: { versionRetentionDays } };
+      const { template } = synthesise(stackOf(context));
+      const ledger = resources(template, 'AWS::S3::Bucket').find(({ id }) => id.includes('Ledger'));
+      return ledger?.LifecycleConfiguration.Rules.filter(({ Prefix }: { Prefix?: string }) => Prefix !== undefined);
+    };
+    const Status = 'Enabled';
+    const versions = (NoncurrentDays: number) => ({ NoncurrentVersionExpiration: { NoncurrentDays } });
+    const markers = ['running/', 'waiting/', 'state/'].map((Prefix) => ({
+      Prefix,
+      Status,
+      ...versions(1),
+      ExpiredObjectDeleteMarker: true,
+    }));
+    expect(rulesOf(400, 35)).toEqual([
+      { Prefix: 'uploads/', Status, ...versions(35), ExpirationInDays: 400 },
+      { Prefix: 'failed/', Status, ...versions(1), ExpirationInDays: 400 },
+      ...markers,
+    ]);
+    expect(rulesOf('forever', 35)).toEqual([
+      { Prefix: 'uploads/', Status, ...versions(35), ExpiredObjectDeleteMarker: true },
+      { Prefix: 'failed/', Status, ...versions(1), ExpiredObjectDeleteMarker: true },
+      ...markers,
+    ]);
+    expect(rulesOf(400)).toEqual([
+      { Prefix: 'uploads/', Status, ExpirationInDays: 400 },
+      { Prefix: 'failed/', Status, ExpirationInDays: 400 },
+    ]);
+    expect(rulesOf('forever')).toEqual([]);
   });
 
   it('uses buckets of other accounts as long as those own them', () => {

@@ -27,7 +27,7 @@ const RUNBOOK = readFileSync(new URL('../../../docs/runbook.md', import.meta.url
 
 const alarmsOf = ({ template }: Synthesis): readonly AlarmProperties[] => resources(template, 'AWS::CloudWatch::Alarm');
 
-const alarms = alarmsOf(defaultPipeline());
+const alarms = alarmsOf(synthesisePipeline({ collectors: 2 }));
 const named = (name: string): AlarmProperties => {
   const found = alarms.find(({ AlarmName }) => AlarmName === `flowdrop-${name}`);
   expect(found).toBeDefined();
@@ -60,6 +60,12 @@ describe('alarms', () => {
       'uploads-stopped',
       'uploads-waiting',
     ]);
+  });
+
+  it('are made only if they can go off: with one collector, none for a missing one', () => {
+    const names = alarmsOf(defaultPipeline()).map(({ AlarmName }) => AlarmName);
+    expect(names).not.toContain('flowdrop-collector-missing');
+    expect(names).toHaveLength(alarms.length - 1);
   });
 
   it.each(alarms.map((alarm) => [alarm.AlarmName, alarm] as const))(
