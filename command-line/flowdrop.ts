@@ -1,7 +1,10 @@
 import { flowdropProgram } from './flowdrop/program.ts';
 import { failed } from './flowdrop/run.ts';
+import { ownEnvironment } from './own-environment.ts';
 
 /** The command `flowdrop`. */
+
+const env = ownEnvironment();
 
 const interrupted = new AbortController();
 for (const signal of ['SIGINT', 'SIGTERM'] as const) {
@@ -12,9 +15,9 @@ process.stdout.on('error', () => process.exit(0));
 
 const surroundings = {
   streams: { input: process.stdin, output: process.stdout, errors: process.stderr },
-  env: process.env,
+  env,
   directory: process.cwd(),
-  userDirectory: process.env.INIT_CWD ?? process.cwd(),
+  userDirectory: env.INIT_CWD ?? process.cwd(),
   signal: interrupted.signal,
 };
 const { command, exitCode } = flowdropProgram(surroundings);

@@ -1,11 +1,13 @@
 import { fileURLToPath } from 'node:url';
 import { App, Validations } from 'aws-cdk-lib';
 import { AwsSolutionsChecks } from 'cdk-nag';
+import { ownEnvironment } from '../command-line/own-environment.ts';
 import { ConfigurationError } from '../functions/base/validation.ts';
 import { readConfiguration } from './configuration.ts';
 import { parseStackContext } from './deployment.ts';
 import { FlowdropStack } from './flowdrop-stack.ts';
 
+ownEnvironment(); // The bundler needs no token.
 const app = new App();
 // npm has an option -c of its own. Without --, it would swallow the stage, and another stack would be deployed.
 const swallowed = process.env.npm_config_call;

@@ -4,6 +4,7 @@ import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build, type Plugin } from 'esbuild';
 import { commandOptions, orExit, UsageError } from '../command-line/options.ts';
+import { ownEnvironment } from '../command-line/own-environment.ts';
 import { buildPage } from '../page/build.ts';
 import { writePage } from '../page/page-files.ts';
 import { BUILT_APP } from '../page/server/built-app-files.ts';
@@ -46,6 +47,7 @@ const outDir = join(dist, 'package');
 const COMMAND_FILE = 'command/flowdrop.js';
 const OPERATIONS_FILE = 'operations/index.js';
 
+ownEnvironment(); // Neither the bundler nor npm needs a token.
 rmSync(outDir, { recursive: true, force: true });
 mkdirSync(join(outDir, 'docs'), { recursive: true });
 bundle(join(outDir, BUILT_BUNDLES));

@@ -1,8 +1,18 @@
 import '../command-line/node-version.cjs';
-import { copyFileSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmdirSync } from 'node:fs';
+import {
+  chmodSync,
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmdirSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { EXIT_USAGE, UsageError, usageMessage } from '../command-line/options.ts';
+import { ownEnvironment } from '../command-line/own-environment.ts';
 import { printable } from '../functions/base/printable.ts';
 import { ConfigurationError } from '../functions/base/validation.ts';
 import { parseContext } from '../functions/settings/context.ts';
@@ -19,7 +29,7 @@ import { type Arguments, COMMAND, parseArguments, USAGE } from './start/argument
 import { KnownFiles } from './start/known-files.ts';
 import { FunctionLogs, unexpected } from './start/logs.ts';
 import type { NamedFile } from './start/named-files.ts';
-import { makePrivate } from './start/private-folder.ts';
+import { makePrivate, PRIVATE_FILE_MODE, PRIVATE_FOLDER_MODE } from './start/private-folder.ts';
 import { writeRunFile } from './start/run-file.ts';
 import { exportLines } from './start/s3-access.ts';
 import { Screen } from './start/screen.ts';
@@ -28,6 +38,8 @@ import { shownPath } from './start/shown-path.ts';
 import { InUseError, isNewService, knownFilesPath, type State, temporaryState, watchState } from './start/state.ts';
 
 /** `npm start`. The usage is in `start/arguments.ts`. */
+
+const ENVIRONMENT = ownEnvironment();
 
 const EXIT_FAILED = 1;
 const EXIT_INTERRUPTED = 130;
@@ -58,7 +70,7 @@ const LOG_DIR = join(STATE_DIR, 'log');
 async function main(): Promise<number> {
   const cwd = process.cwd();
   // npm runs scripts in the project's directory. INIT_CWD is the directory of the caller.
-  const args = parseArguments(process.argv.slice(2), { env: process.env, cwd: process.env.INIT_CWD ?? cwd });
+  const args = parseArguments(process.argv.slice(2), { env: ENVIRONMENT, cwd: ENVIRONMENT.INIT_CWD ?? cwd });
   if (args.shows !== undefined) {
     console.log(args.shows === 'help' ? USAGE : versions());
     return 0;
@@ -273,7 +285,7 @@ function interrupted(): number {
 /** @throws {UsageError} nothing can be written to the folder. */
 function requireWritable(dir: string, option: string): void {
   try {
-    mkdirSync(dir, { recursive: true });
+    mkdirSync(dir, { recursive: true, mode: PRIVATE_FOLDER_MODE });
     rmdirSync(mkdtempSync(join(dir, '.flowdrop-'))); // A new folder follows no link.
   } catch (cause) {
     const { code, message } = cause as NodeJS.ErrnoException;
@@ -310,7 +322,10 @@ function copySamples(inboxDir: string, routes: readonly Route[]): string[] {
       (entry) => entry.isFile() && routeFor(routes, { key: entry.name, mediaType: mediaTypeOf(undefined, entry.name) }),
     )
     .map(({ name }) => name);
-  for (const name of samples) copyFileSync(join(EXAMPLES_DIR, name), join(inboxDir, name));
+  for (const name of samples) {
+    copyFileSync(join(EXAMPLES_DIR, name), join(inboxDir, name));
+    chmodSync(join(inboxDir, name), PRIVATE_FILE_MODE);
+  }
   return samples;
 }
 
@@ -323,7 +338,7 @@ function fail(error: unknown): number {
   const isKnown = [ConfigurationError, InUseError, PortError].some((kind) => error instanceof kind);
   const text = isKnown
     ? (error as Error).message
-    : unexpected(error, { dir: LOG_DIR, token: process.env.FLOWDROP_TOKEN });
+    : unexpected(error, { dir: LOG_DIR, token: ENVIRONMENT.FLOWDROP_TOKEN });
   for (const line of text.split('\n')) console.error(printable(line));
   return EXIT_FAILED;
 }

@@ -75,7 +75,7 @@ export class BlobWriter {
     }
     if (this.#file === undefined) {
       const path = this.#folder.newPath();
-      this.#file = { path, fd: openSync(path, 'wx') };
+      this.#file = { path, fd: openSync(path, 'wx', 0o600) };
       for (const piece of this.#pieces) writeAll(this.#file.fd, piece);
       this.#pieces = [];
     }

@@ -4,6 +4,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { resolve } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
+import { NO_HOME } from '../../command-line/own-environment.ts';
 import { closeAfter, type Listening, listenOnLoopback } from '../loopback.ts';
 import { isSameSecret, randomSecret } from '../secrets.ts';
 
@@ -246,6 +247,7 @@ export class RuntimeProcess {
       FLOWDROP_RUNTIME_SECRET: this.#secret,
       LAMBDA_TASK_ROOT: bundleDir,
       _HANDLER: 'index.handler',
+      HOME: NO_HOME, // The SDK would read the user's configuration there, which a deployed function does not have.
       LANG: 'en_US.UTF-8',
       PATH: '/usr/local/bin:/usr/bin:/bin',
       TZ: ':UTC',

@@ -1,6 +1,7 @@
 import { constants, existsSync } from 'node:fs';
 import { type FileHandle, lstat, mkdir, open } from 'node:fs/promises';
 import { join } from 'node:path';
+import { PRIVATE_FOLDER_MODE } from './private-folder.ts';
 
 /** Linux has a path for each open folder, which leads to that folder even if another one has taken its name. */
 const DESCRIPTORS = '/proc/self/fd';
@@ -40,7 +41,7 @@ export class OpenFolder implements AsyncDisposable {
 
   /** Opens a folder in this one, and makes it if it is missing. @throws as `open` does, and ENOTDIR for a file. */
   async subfolder(name: string): Promise<OpenFolder> {
-    await mkdir(this.entry(name)).catch((error) => {
+    await mkdir(this.entry(name), PRIVATE_FOLDER_MODE).catch((error) => {
       if (error.code !== 'EEXIST') throw error;
     });
     return OpenFolder.#open(this.entry(name), join(this.path, name));

@@ -5,6 +5,7 @@ import { extname, join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import { isAlive } from '../../operations/local-run.ts';
 import { OpenFolder } from './open-folder.ts';
+import { PRIVATE_FILE_MODE, PRIVATE_FOLDER_MODE } from './private-folder.ts';
 
 /**
  * Characters that some file system forbids in a name or leaves out of its comparison, that a terminal obeys, or that
@@ -39,12 +40,12 @@ export class ResultsFolder {
    * one in the place of a parent folder, the file gets another path.
    */
   async write(key: string, body: Iterable<Uint8Array> | AsyncIterable<Uint8Array>): Promise<string> {
-    await mkdir(this.#dir, { recursive: true });
+    await mkdir(this.#dir, { recursive: true, mode: PRIVATE_FOLDER_MODE });
     await using root = await OpenFolder.open(await realpath(this.#dir));
     await this.#tidy(root);
     const aside = root.entry(`.incoming-${process.pid}-${randomUUID()}`);
     try {
-      await pipeline(body, createWriteStream(aside, { flags: 'wx' }));
+      await pipeline(body, createWriteStream(aside, { flags: 'wx', mode: PRIVATE_FILE_MODE }));
       const names = key.split('/').map(safeName);
       await move(aside, root, names).catch(async (error) => {
         if (!NO_PLACE_CODES.has(error.code)) throw error;

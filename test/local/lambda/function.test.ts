@@ -155,7 +155,7 @@ describe('a function run locally', () => {
     const environment = await local.invoke({});
     expect(environment).toMatchObject({ ROUTES: '[]', AWS_REGION: 'us-east-1', AWS_LAMBDA_FUNCTION_NAME: 'probe' });
     expect(environment).not.toHaveProperty('VITEST');
-    expect(environment).not.toHaveProperty('HOME');
+    expect(environment).toHaveProperty('HOME', '/nonexistent');
   });
 
   it('passes every line that the function prints to onLog', async () => {
