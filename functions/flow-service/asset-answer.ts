@@ -22,6 +22,8 @@ interface AnswerFacts {
   /** True if HTTP marks the end of the body, by its length or by chunks. */
   readonly isDelimited: boolean;
   readonly assetBytesMax: number;
+  /** Called when the data begins, and when some of it has come, with all bytes of the asset so far. */
+  readonly onData?: ((bytes: number) => void) | undefined;
 }
 
 /**
@@ -40,6 +42,7 @@ interface AnswerFacts {
 export async function assetOf(body: AsyncIterable<Uint8Array>, facts: AnswerFacts): Promise<Asset> {
   const incoming = wholeBody(body, facts.length);
   const scanner = new EnvelopeScanner();
+  const { onData = () => {} } = facts;
   try {
     for (;;) {
       const next = await incoming.next();
@@ -48,7 +51,9 @@ export async function assetOf(body: AsyncIterable<Uint8Array>, facts: AnswerFact
       if (found.is === 'asset' && !facts.isDelimited) {
         throw new DamagedAssetError('The answer does not say where it ends, so a cut one would look whole');
       }
-      const chunks = found.is === 'asset' ? following(found.received, incoming) : decoded(found, incoming);
+      onData(0);
+      const chunks =
+        found.is === 'asset' ? following(found.received, incoming, onData) : decoded(found, incoming, onData);
       const mediaType = canonicalMediaType((found.is === 'asset' ? facts : found).mediaType, facts.secret);
       return { mediaType, bytesMax: facts.length, chunks: limited(chunks, facts.assetBytesMax) };
     }
@@ -75,10 +80,16 @@ async function* wholeBody(
 async function* following(
   received: readonly Uint8Array[],
   incoming: AsyncGenerator<Uint8Array, void>,
+  onData: (bytes: number) => void,
 ): AsyncGenerator<Uint8Array> {
+  let bytes = 0;
   try {
     for (const chunk of received) if (chunk.byteLength > 0) yield chunk;
-    yield* incoming;
+    for await (const chunk of incoming) {
+      bytes += chunk.byteLength;
+      onData(bytes);
+      yield chunk;
+    }
   } finally {
     await incoming.return();
   }
@@ -97,6 +108,7 @@ async function* limited(chunks: AsyncIterable<Uint8Array>, bytesMax: number): As
 async function* decoded(
   { head, rest, isBase64 }: Envelope,
   incoming: AsyncGenerator<Uint8Array, void>,
+  onData: (bytes: number) => void,
 ): AsyncGenerator<Uint8Array> {
   const block = new Block();
   const decoder = isBase64 ? new Base64Decoder(block) : new PercentDecoder(block);
@@ -123,6 +135,7 @@ async function* decoded(
       }
       at += taken;
       if (isOpen && (taken === 0 || at === bytes.byteLength)) {
+        onData(block.bytesWritten);
         const next = await incoming.next();
         if (next.done === true) throw new DamagedAssetError('The answer ends within its data');
         const chunk = bufferOf(next.value);

@@ -1,9 +1,11 @@
+import type { Clock } from '../base/clock.ts';
 import { hasCredentials, isHttpsOrLoopback, isLoopback, reachOf } from './addresses.ts';
 import { assetOf } from './asset-answer.ts';
 import {
   DamagedAssetError,
   ForbiddenAddressError,
   ForbiddenError,
+  TooSlowError,
   UnauthorisedError,
   UnavailableError,
   UnintelligibleAnswerError,
@@ -12,25 +14,49 @@ import { isCompressed } from './json-answer.ts';
 import { holdsToken, redact } from './redact.ts';
 import { type Answer, type Call, type Requests, readingFailure } from './requests.ts';
 import { assetSubject, redirectSubject } from './throttled-subjects.ts';
+import { TimeLimit } from './time-limit.ts';
 import { TransportError, type TransportResponse } from './transport.ts';
 import type { Asset } from './types.ts';
+
+/**
+ * Longest wait from the head of a response until its data begins, in milliseconds. An envelope may hold 64 KiB before
+ * its data, which take a second as a rule.
+ */
+const ENVELOPE_MS = 30_000;
+
+/** Time over which the rate of a download is measured, in milliseconds of waiting for the service. */
+const RATE_WINDOW_MS = 30_000;
 
 interface AssetRequest {
   readonly flowId: string;
   readonly assetId: string;
   /** Largest asset that is accepted, in bytes. */
   readonly assetBytesMax: number;
+  readonly bytesPerSecondMin: number;
+  readonly clock: Clock;
+  readonly onSent?: (() => void) | undefined;
 }
 
 /** Downloads one asset. See {@link FlowService.asset} for the errors. */
 export async function downloadAsset(
   requests: Requests,
-  { flowId, assetId, assetBytesMax }: AssetRequest,
-  signal: AbortSignal,
+  { flowId, assetId, assetBytesMax, bytesPerSecondMin, clock, onSent }: AssetRequest,
+  callersSignal: AbortSignal,
 ): Promise<Asset> {
   const url = requests.url('flows', flowId, 'outputs', assetId);
   const subject = assetSubject(flowId, assetId);
-  const call: Call = { operation: 'asset', method: 'GET', url, subject };
+  const call: Call = { operation: 'asset', method: 'GET', url, subject, onSent };
+  const progress = new Progress(clock, bytesPerSecondMin, callersSignal);
+  try {
+    return await assetWithin(requests, call, progress, assetBytesMax);
+  } catch (error) {
+    progress.end();
+    throw error;
+  }
+}
+
+async function assetWithin(requests: Requests, call: Call, progress: Progress, assetBytesMax: number): Promise<Asset> {
+  const { signal } = progress;
   let answer = await requests.send(call, signal);
   if (isRedirect(answer.response)) {
     answer = await followRedirect(requests, answer, call, signal);
@@ -41,6 +67,7 @@ export async function downloadAsset(
   }
   const { response, secret, hadToken } = answer;
   if (response.status !== 200) {
+    progress.wait();
     const error = await requests.errorFor(answer);
     // The other address got no token, so its 401 or 403 means that a signed address has expired. A new one helps.
     const hasExpired = error instanceof UnauthorisedError || error instanceof ForbiddenError;
@@ -53,13 +80,68 @@ export async function downloadAsset(
   }
   requests.noteServed('asset');
   const length = response.headers['content-length'];
-  return assetOf(received(response, signal), {
+  return assetOf(received(response, progress), {
     mediaType: response.headers['content-type'],
     secret,
     length: length === undefined ? undefined : Number(length),
     isDelimited: length !== undefined || response.headers['transfer-encoding'] !== undefined,
     assetBytesMax,
+    onData: (bytes) => progress.brought(bytes),
   });
+}
+
+/**
+ * Cuts off a download that is too slow. After the head of its response the data must begin, and then come at the
+ * minimum rate. Only bytes of the asset count: a service can send white space before, in and behind them for ever. Only
+ * the waits for the service count: our own work on the bytes may take any time.
+ */
+class Progress {
+  /** Aborts with {@link TooSlowError}, or with the reason of the caller's signal. */
+  readonly signal: AbortSignal;
+  readonly #clock: Clock;
+  readonly #limit: TimeLimit;
+  readonly #bytesPerWindow: number;
+  readonly #tooSlow: string;
+  #leftMs = ENVELOPE_MS;
+  #what = `The data did not begin within ${ENVELOPE_MS} ms`;
+  #waitsSince: number | undefined;
+  /** Bytes of the asset at the beginning of the window. */
+  #bytesBefore = 0;
+
+  constructor(clock: Clock, bytesPerSecondMin: number, signal: AbortSignal) {
+    const cut = new AbortController();
+    this.signal = AbortSignal.any([signal, cut.signal]);
+    this.#clock = clock;
+    this.#limit = new TimeLimit(clock, (what) => cut.abort(new TooSlowError(what)));
+    this.#bytesPerWindow = Math.max(1, (bytesPerSecondMin * RATE_WINDOW_MS) / 1_000);
+    this.#tooSlow = `Less than ${this.#bytesPerWindow} bytes of the asset came in ${RATE_WINDOW_MS} ms`;
+  }
+
+  /** A wait for the service begins. */
+  wait(): void {
+    this.#waitsSince = this.#clock.now();
+    this.#limit.set(this.#leftMs, this.#what);
+  }
+
+  /** The service has sent something. */
+  pause(): void {
+    this.#limit.lift();
+    if (this.#waitsSince !== undefined) this.#leftMs -= this.#clock.now() - this.#waitsSince;
+    this.#waitsSince = undefined;
+  }
+
+  /** @param bytes all bytes of the asset that have come so far. */
+  brought(bytes: number): void {
+    const isFirst = this.#what !== this.#tooSlow;
+    this.#what = this.#tooSlow;
+    if (!isFirst && bytes - this.#bytesBefore < this.#bytesPerWindow) return;
+    this.#bytesBefore = bytes;
+    this.#leftMs = RATE_WINDOW_MS;
+  }
+
+  end(): void {
+    this.#limit.end();
+  }
 }
 
 const isRedirect = ({ status }: TransportResponse): boolean => [301, 302, 303, 307, 308].includes(status);
@@ -88,14 +170,21 @@ async function followRedirect(
   return requests.sendElsewhere({ ...call, reach }, secret, signal);
 }
 
-/** The bytes of the response. If the connection ends early, the asset is cut. If it stalls, a retry may help. */
-async function* received({ body }: TransportResponse, signal: AbortSignal): AsyncGenerator<Uint8Array> {
+/** The bytes of the response. If the connection ends early, the asset is cut. If it stalls, it is too slow. */
+async function* received({ body }: TransportResponse, progress: Progress): AsyncGenerator<Uint8Array> {
+  const { signal } = progress;
   try {
-    yield* body;
-  } catch (error) {
-    if (error instanceof TransportError && !error.timedOut && !signal.aborted) {
-      throw new DamagedAssetError(`The answer was cut: ${error.message}`, { cause: error });
+    progress.wait();
+    for await (const chunk of body) {
+      progress.pause();
+      yield chunk;
+      progress.wait();
     }
-    throw readingFailure(error, signal);
+  } catch (error) {
+    if (!(error instanceof TransportError) || signal.aborted) throw readingFailure(error, signal);
+    if (error.timedOut) throw new TooSlowError(`The answer stopped: ${error.message}`, { cause: error });
+    throw new DamagedAssetError(`The answer was cut: ${error.message}`, { cause: error });
+  } finally {
+    progress.end();
   }
 }

@@ -49,6 +49,8 @@ export interface FlowServiceOptions extends RequestOptions {
   readonly outputsPath: 'auto' | 'flows' | 'root';
   /** Largest asset that is accepted, in bytes. */
   readonly assetBytesMax: number;
+  /** The setting `assetBytesPerSecondMin`. Default: an asset may not stop. */
+  readonly assetBytesPerSecondMin?: number | undefined;
   /** Query of the listing of flows in a search: the setting `flowsQuery`. Default: none. */
   readonly flowsQuery?: string | undefined;
   /** Most pages that one look of a search reads. Default: {@link FIND_PAGES_MAX} */
@@ -78,6 +80,7 @@ class HttpFlowService implements FlowService {
   readonly #requests: Requests;
   readonly #clock: Clock;
   readonly #assetBytesMax: number;
+  readonly #assetBytesPerSecondMin: number;
   readonly #flowsQuery: string;
   readonly #findPagesMax: number;
   /** Queries that were rejected or did not filter in this process. They are not used again. */
@@ -89,6 +92,7 @@ class HttpFlowService implements FlowService {
     this.#requests = new Requests(options);
     this.#clock = options.clock;
     this.#assetBytesMax = options.assetBytesMax;
+    this.#assetBytesPerSecondMin = options.assetBytesPerSecondMin ?? 0;
     this.#flowsQuery = options.flowsQuery ?? '';
     this.#findPagesMax = options.findPagesMax ?? FIND_PAGES_MAX;
     this.#outputsPaths = options.outputsPath === 'auto' ? ['flows', 'root'] : [options.outputsPath];
@@ -152,8 +156,9 @@ class HttpFlowService implements FlowService {
     throw errors.find((error) => error instanceof NotFoundError) ?? errors[0];
   }
 
-  asset(flowId: string, assetId: string, signal: AbortSignal): Promise<Asset> {
-    return downloadAsset(this.#requests, { flowId, assetId, assetBytesMax: this.#assetBytesMax }, signal);
+  asset(flowId: string, assetId: string, signal: AbortSignal, onSent?: () => void): Promise<Asset> {
+    const limits = { assetBytesMax: this.#assetBytesMax, bytesPerSecondMin: this.#assetBytesPerSecondMin };
+    return downloadAsset(this.#requests, { flowId, assetId, ...limits, clock: this.#clock, onSent }, signal);
   }
 
   async abort(flowId: string, signal: AbortSignal): Promise<boolean> {

@@ -10,6 +10,12 @@ const BLOCK_BYTES = 256 * 1024;
 export class Block {
   readonly #bytes = Buffer.allocUnsafeSlow(BLOCK_BYTES);
   #used = 0;
+  #taken = 0;
+
+  /** All bytes that were written so far. */
+  get bytesWritten(): number {
+    return this.#taken + this.#used;
+  }
 
   get isEmpty(): boolean {
     return this.#used === 0;
@@ -34,6 +40,7 @@ export class Block {
   /** The bytes written so far, valid until the next write. Empties the block. */
   take(): Uint8Array {
     const taken = this.#bytes.subarray(0, this.#used);
+    this.#taken += this.#used;
     this.#used = 0;
     return taken;
   }

@@ -18,6 +18,7 @@ export type FlowServiceErrorCode =
   | 'not-ready'
   | 'damaged-asset'
   | 'asset-too-large'
+  | 'too-slow'
   | 'forbidden-address';
 
 /** Base class of every failure of the flow service. */
@@ -138,6 +139,12 @@ export class NotReadyError extends FlowServiceError {
 export class DamagedAssetError extends FlowServiceError {
   override readonly name = 'DamagedAssetError';
   readonly code = 'damaged-asset';
+}
+
+/** The service sends an asset too slowly, or stopped in the middle of it. */
+export class TooSlowError extends FlowServiceError {
+  override readonly name = 'TooSlowError';
+  readonly code = 'too-slow';
 }
 
 /** An asset exceeds the limit. */

@@ -77,6 +77,8 @@ export interface Call {
   /** Called when the request's turn has come, because it may have to read the upload. */
   readonly body?: (() => FlowBody | Promise<FlowBody>) | undefined;
   readonly reach?: TransportRequest['reach'];
+  /** Called when the request's turn has come. */
+  readonly onSent?: (() => void) | undefined;
 }
 
 /** A response, with the facts needed to interpret it. */
@@ -279,7 +281,7 @@ export class Requests {
     { secret, hadToken }: Pick<Answer, 'secret' | 'hadToken'>,
     signal: AbortSignal,
   ): Promise<Answer> {
-    const { operation, method, url, body, reach } = call;
+    const { operation, method, url, body, reach, onSent } = call;
     if (!/^[\x21-\x7e]+$/.test(secret)) {
       // Not quoted: even a malformed token is a secret.
       throw new UnauthorisedError('The token holds characters that no header can carry');
@@ -295,6 +297,7 @@ export class Requests {
     const sending = new Sending(await body?.(), signal);
     try {
       const request = { method, url, headers, body: sending.body, reach, answerMs: answerMsOf(operation) };
+      onSent?.();
       const response = await this.#transport(request, signal);
       return { operation, response, secret, hadToken };
     } catch (error) {

@@ -71,6 +71,7 @@ export interface Asset {
    * asset is complete and intact. Leaving the loop early destroys the connection.
    * @throws {DamagedAssetError} the response is cut, too long, or cannot be decoded.
    * @throws {AssetTooLargeError} the asset exceeds the limit.
+   * @throws {TooSlowError} the asset comes more slowly than the minimum rate, or stops.
    * @throws {UnavailableError} the connection failed.
    */
   readonly chunks: AsyncIterable<Uint8Array>;
@@ -111,9 +112,11 @@ export interface FlowService {
   /**
    * `GET /flows/{id}/outputs/{asset}`. Follows one redirect. The caller must read the chunks or abort the signal;
    * otherwise the connection stays open.
+   * @param onSent called when the request is sent, which may be later than the call: see `pace.ts`.
    * @throws {NotFoundError} @throws {NotReadyError} @throws {DamagedAssetError} @throws {ForbiddenAddressError}
+   * @throws {TooSlowError} the data does not begin in time after the head of the response.
    */
-  asset(flowId: string, assetId: string, signal: AbortSignal): Promise<Asset>;
+  asset(flowId: string, assetId: string, signal: AbortSignal, onSent?: () => void): Promise<Asset>;
   /** `PATCH /flows/{id}` with `abort`. Returns false if the service does not serve it or does not know the flow. */
   abort(flowId: string, signal: AbortSignal): Promise<boolean>;
   /**

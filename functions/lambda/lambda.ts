@@ -62,6 +62,7 @@ export function lambda<P, T>(
       outputsPath: settings.outputsPath,
       flowsQuery: settings.flowsQuery,
       assetBytesMax: settings.assetBytesMax,
+      assetBytesPerSecondMin: settings.assetBytesPerSecondMin,
       answerDepthMax: settings.answerDepthMax,
       requestsPerSecond: settings.requestsPerSecond,
       token,

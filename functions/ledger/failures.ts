@@ -149,9 +149,16 @@ export const OUTPUT_FAILURES = {
     action: 'Tell the operator of the service if it happens again.',
   },
   'out-of-time': {
-    meaning: 'The asset was not complete within the time of several runs.',
+    meaning:
+      'The asset was not complete within the time of several runs, or when its flow was twice as old as `flowAgeMaxSeconds`.',
     retry: 'can-help',
     action: 'Ask the operator of the service why it sends so slowly.',
+  },
+  'too-slow': {
+    meaning: 'The service sent the asset more slowly than `assetBytesPerSecondMin`, or stopped in the middle of it.',
+    retry: 'can-help',
+    action:
+      'Ask the operator of the service why. If it is always that slow, lower the setting, and collect the flow again.',
   },
   'too-many-outputs': {
     meaning: 'The flow has more outputs than `outputsMax`. The `id` is empty.',

@@ -56,6 +56,11 @@ export const SETTINGS = {
   textBytesMax: whole('bytes', { min: 1, max: 5 * TIB, default: MIB }),
   /** Maximum size of an asset, in bytes. A larger one is not stored. */
   assetBytesMax: whole('bytes', { min: 1, max: ASSET_BYTES_MAX, default: 20 * GIB }),
+  /**
+   * Minimum rate of an asset, in bytes a second over half a minute. A slower download is cut off, and counts as an
+   * attempt.
+   */
+  assetBytesPerSecondMin: whole('bytes a second', { min: 1, max: GIB, default: 4 * KIB }),
   /** Maximum number of outputs of one flow that are stored. */
   outputsMax: whole('outputs', { min: 1, max: 10_000, default: 1_000 }),
   /**
@@ -86,8 +91,8 @@ export const SETTINGS = {
   requestsPerSecond: numberOr('unlimited', { min: 0.01, max: 10_000, default: 'unlimited' }),
   /**
    * Age at which a flow that has not ended counts as failed, in seconds. It is doubled while the service answers for no
-   * flow. A flow that the service reports as completed is still collected after this age. If the results are collected
-   * again, the age counts from then.
+   * flow. A flow that the service reports as completed is still collected after this age, until twice this age. If the
+   * results are collected again, the age counts from then.
    */
   flowAgeMaxSeconds: whole('seconds', { min: 60, max: 365 * SECONDS_PER_DAY, default: 7 * SECONDS_PER_DAY }),
   /**

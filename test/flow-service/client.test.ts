@@ -953,10 +953,10 @@ describe('an asset', () => {
     await until(() => server.open.size === 0 || server.open.size === 1);
   });
 
-  it('that stalls is unavailable, and its connection is closed', async () => {
+  it('that stalls is too slow, and its connection is closed', async () => {
     await using server = await scripted((_, response) => response.write('glTF'));
     const transport = httpTransport({ clock: systemClock, limits: { ...TRANSPORT_LIMITS, idleMs: 20 } });
-    await expect(read(clientOf(server.url, { transport }))).rejects.toThrow(errors.UnavailableError);
+    await expect(read(clientOf(server.url, { transport }))).rejects.toThrow(errors.TooSlowError);
     await until(() => server.open.size === 0);
   });
 

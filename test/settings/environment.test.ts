@@ -22,6 +22,7 @@ describe('parseEnv', () => {
       inputBytesMax: 5_368_709_120,
       textBytesMax: 1_048_576,
       assetBytesMax: 21_474_836_480,
+      assetBytesPerSecondMin: 4096,
       outputsMax: 1000,
       answerDepthMax: 100,
       attemptsMax: 5,

@@ -8,6 +8,7 @@ describe('a setting', () => {
     ['inputBytesMax', 0, 2 ** 43],
     ['textBytesMax', 0, 2 ** 43],
     ['assetBytesMax', 0, 48 * 2 ** 30 + 1],
+    ['assetBytesPerSecondMin', 0, 2 ** 30 + 1],
     ['outputsMax', 0, 10_001],
     ['answerDepthMax', 49, 1001],
     ['attemptsMax', 0, 101],
