@@ -23,6 +23,7 @@ import type { Settings } from '../settings/environment.ts';
 import type { EndConfirmations } from './end-confirmations.ts';
 import { FlowAssets } from './flow-assets.ts';
 import { FlowObserver, GONE, type Observation } from './flow-observer.ts';
+import type { LateFlows } from './late-flows.ts';
 import { outageOf, type ServiceHealth } from './service-health.ts';
 
 export interface CollectFlowPorts extends PublishPorts {
@@ -50,6 +51,14 @@ export interface EndedFlow {
   readonly failure: KnownFailure | undefined;
 }
 
+interface FlowCollectorParts {
+  readonly invocation: Invocation;
+  readonly health: ServiceHealth;
+  readonly confirmations: EndConfirmations;
+  /** Flows whose assets give way to those of others. */
+  readonly late: LateFlows;
+}
+
 /** Takes running flows from their first poll to their receipt. */
 export class FlowCollector {
   readonly #ports: CollectFlowPorts;
@@ -61,13 +70,13 @@ export class FlowCollector {
   /** Uploads that this collector ended. */
   readonly counts: Record<TerminalEntry['state'], number> = { succeeded: 0, failed: 0 };
 
-  constructor(ports: CollectFlowPorts, invocation: Invocation, health: ServiceHealth, confirmations: EndConfirmations) {
+  constructor(ports: CollectFlowPorts, { invocation, health, confirmations, late }: FlowCollectorParts) {
     this.#ports = ports;
     this.#invocation = invocation;
     this.#health = health;
     this.#confirmations = confirmations;
     this.#observer = new FlowObserver(ports, confirmations);
-    this.#assets = new FlowAssets(ports, invocation, health);
+    this.#assets = new FlowAssets(ports, invocation, health, late);
   }
 
   /** Number of uploads that this collector ended. */
@@ -99,7 +108,7 @@ export class FlowCollector {
         const failure: KnownFailure = { code: GONE, message: 'The flow service does not know this flow any more.' };
         const isEnded = await this.#endIfConfirmed(stored, failure, () => this.#isGone(marker));
         if (isEnded) await this.#abort(marker);
-        else if (this.#isTwiceTooOld(marker)) await this.#timeOut(marker, failure.message);
+        else if (this.isTwiceTooOld(marker)) await this.#timeOut(marker, failure.message);
         return undefined;
       }
       case 'foreign': {
@@ -176,7 +185,8 @@ export class FlowCollector {
     return flow !== undefined && this.isTooOld({ ...marker, ageFrom: flow.createdAt });
   }
 
-  #isTwiceTooOld({ ageFrom }: RunningMarker): boolean {
+  /** Returns true if a flow must end in any case. */
+  isTwiceTooOld({ ageFrom }: Pick<RunningMarker, 'ageFrom'>): boolean {
     return this.#ports.clock.now() - ageFrom > 2 * this.#ports.settings.flowAgeMaxSeconds * 1000;
   }
 
@@ -187,7 +197,7 @@ export class FlowCollector {
   async abandon(marker: RunningMarker, error: FlowServiceError): Promise<void> {
     const { settings } = this.#ports;
     const isItsOwn = outageOf(error) === undefined || this.#health.hasAnsweredForAnother(marker.flowId);
-    if (!this.isTooOld(marker) || !(isItsOwn || this.#isTwiceTooOld(marker))) return;
+    if (!this.isTooOld(marker) || !(isItsOwn || this.isTwiceTooOld(marker))) return;
     await this.#timeOut(
       marker,
       `No poll saw the flow end within its maximum age of ${settings.flowAgeMaxSeconds} seconds: ${error.message}`,
@@ -227,7 +237,7 @@ export class FlowCollector {
 
   /** While something other than the service answers, no flow is given up before twice its maximum age. */
   async #mayGiveUp(marker: RunningMarker): Promise<boolean> {
-    if (this.#isTwiceTooOld(marker) || this.#observer.hasSeenAny) return true;
+    if (this.isTwiceTooOld(marker) || this.#observer.hasSeenAny) return true;
     return this.#observer.isServiceThere(marker, this.#invocation.work);
   }
 

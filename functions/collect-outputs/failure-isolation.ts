@@ -3,13 +3,14 @@ import type { Telemetry } from '../base/telemetry.ts';
 import { FlowServiceError, MisaddressedError } from '../flow-service/errors.ts';
 import type { RunningMarker } from '../ledger/keys.ts';
 import { UnreadableEntryError } from '../ledger/store.ts';
+import { OvertakenError } from '../results/asset-slots.ts';
 import { type Outage, outageOf, type ServiceHealth } from './service-health.ts';
 
 /** Why a tick stops before it has polled every flow that is due. */
 export type Halt = 'out of time' | Outage;
 
-/** How a flow's turn ended. `none`: the tick halted before it, or during it. */
-export type Turn = 'done' | 'failed' | 'outage' | 'none';
+/** How a flow's turn ended. `none`: the tick halted before it, or during it. `overtaken`: others took its place. */
+export type Turn = 'done' | 'failed' | 'outage' | 'overtaken' | 'none';
 
 /** Keeps the failure of one flow away from all others. A failure that concerns all flows halts the tick instead. */
 export class FailureIsolation {
@@ -62,6 +63,10 @@ export class FailureIsolation {
         if (this.#halt === undefined) log.warn('The tick stops: its time is over', fields);
         this.#halt ??= 'out of time';
         return 'none';
+      }
+      if (error instanceof OvertakenError) {
+        log.info('The assets of this flow come slowly, so they wait for those of others', fields);
+        return 'overtaken';
       }
       log.error('This upload could not be processed; the next poll of its flow tries again', fields);
       if (error instanceof MisaddressedError) metrics.add('ServiceMisaddressed');

@@ -13,9 +13,11 @@ import {
   type StoredAsset,
 } from '../ledger/entry.ts';
 import type { KnownFailure, OutputFailureCode } from '../ledger/failures.ts';
+import { OvertakenError } from '../results/asset-slots.ts';
 import { KeyTakenError, type OpenedAsset } from '../results/results.ts';
 import { ASSET_METADATA, assetKey, FLOW_METADATA, UPLOAD_METADATA } from '../results/results-keys.ts';
 import type { CollectFlowPorts, EndedFlow } from './collect-flow.ts';
+import type { LateFlows } from './late-flows.ts';
 import { outageOf, type ServiceHealth } from './service-health.ts';
 
 /** Assets of one flow that are under way at a time. `AssetSlots` decides by memory how many of them are fetched. */
@@ -41,8 +43,10 @@ interface Collection {
   outage: unknown;
   /** An error of the asset itself. It is tried again, and the attempt is counted. */
   retryable: unknown;
-  /** True once the service has begun to answer for any asset in this run. */
-  hasBegun: boolean;
+  /** An asset lost its place to another one. No attempt is counted. */
+  overtaken: unknown;
+  /** True once the service has begun to answer for any asset in this run, with enough time left to store it. */
+  hadTimeEnough: boolean;
   /** After {@link OUTAGES_MAX}, the flow leaves its slots to others. */
   outagesInARow: number;
 }
@@ -64,10 +68,12 @@ export class FlowAssets {
   readonly #ports: CollectFlowPorts;
   readonly #invocation: Invocation;
   readonly #health: ServiceHealth;
+  readonly #late: LateFlows;
   /** Assets of flows that are too old and that were refused in this tick, each as `<flow id>/<asset id>`. */
   readonly #refused = new Set<string>();
 
-  constructor(ports: CollectFlowPorts, invocation: Invocation, health: ServiceHealth) {
+  constructor(ports: CollectFlowPorts, invocation: Invocation, health: ServiceHealth, late: LateFlows) {
+    this.#late = late;
     this.#ports = ports;
     this.#invocation = invocation;
     this.#health = health;
@@ -82,7 +88,6 @@ export class FlowAssets {
     const { entry } = flow.stored;
     const { ledger, settings } = this.#ports;
     const { work, closing } = this.#invocation;
-    const hasTimeEnough = this.#hasTimeEnough();
     const listed = flow.outputs;
     const collection: Collection = {
       entry,
@@ -91,7 +96,8 @@ export class FlowAssets {
       cutOff: undefined,
       outage: undefined,
       retryable: undefined,
-      hasBegun: false,
+      overtaken: undefined,
+      hadTimeEnough: false,
       outagesInARow: 0,
     };
     const { stored, failed } = collection;
@@ -103,10 +109,13 @@ export class FlowAssets {
 
     const isProgress = stored.size > storedBefore;
     // A flow that only waited for its turn was not too slow.
-    const hadItsTime = collection.hasBegun && hasTimeEnough;
-    const isTooSlow = collection.cutOff !== undefined && work.aborted && hadItsTime && !isProgress;
-    if (isTooSlow && attemptsAfter(entry, true) >= settings.attemptsMax) {
-      const message = 'The asset could not be fetched completely in several runs.';
+    const isTooSlow = collection.cutOff !== undefined && work.aborted && collection.hadTimeEnough && !isProgress;
+    const now = this.#ports.clock.now();
+    const isTwiceTooOld = now - ageFrom(entry.flow) > 2 * settings.flowAgeMaxSeconds * 1000;
+    if (isTwiceTooOld || (isTooSlow && attemptsAfter(entry, true) >= settings.attemptsMax)) {
+      const message = isTwiceTooOld
+        ? `The asset was not stored when its flow was twice as old as the ${settings.flowAgeMaxSeconds} seconds allowed.`
+        : 'The asset could not be fetched completely in several runs.';
       for (const { assetId: id } of listed) {
         if (!stored.has(id) && !failed.has(id)) {
           failed.set(id, { id, code: 'out-of-time' satisfies OutputFailureCode, message });
@@ -114,9 +123,8 @@ export class FlowAssets {
       }
       return this.#endingOf(flow, collection);
     }
-    const reason = collection.cutOff ?? collection.outage ?? collection.retryable;
+    const reason = collection.cutOff ?? collection.outage ?? collection.retryable ?? collection.overtaken;
     if (reason === undefined) return this.#endingOf(flow, collection);
-    const now = this.#ports.clock.now();
     const isCounted = (collection.retryable !== undefined && isSpaced(entry, now)) || isTooSlow;
     if (isProgress || isCounted) {
       await ledger.replace(
@@ -151,6 +159,10 @@ export class FlowAssets {
       collection.outagesInARow = 0;
       this.#health.answered(entry.flow.id);
     } catch (error) {
+      if (error instanceof OvertakenError) {
+        collection.overtaken = error;
+        return;
+      }
       if (error instanceof KeyTakenError) {
         // The operator may move the other object away before the last attempt.
         if (this.#isLastAttempt(entry)) fail(error.code, error.message);
@@ -215,24 +227,30 @@ export class FlowAssets {
 
   async #store(entry: RunningEntry, assetId: string, collection: Collection): Promise<StoredAsset> {
     const { results, telemetry } = this.#ports;
-    const open = async (): Promise<OpenedAsset> => {
+    const uploadId = entry.upload.id;
+    const open = async (signal: AbortSignal, onSent: () => void): Promise<OpenedAsset> => {
       // The flow may have met outages while this asset waited for its slot.
       if (collection.outagesInARow >= OUTAGES_MAX) throw outOfService();
-      const opened = await this.#open(entry, assetId);
-      collection.hasBegun = true;
+      const opened = await this.#open(entry, assetId, signal, onSent);
+      collection.hadTimeEnough ||= this.#hasTimeEnough();
       return opened;
     };
-    const stored = await results.store(open, this.#invocation.work);
+    const owner = {
+      flowId: entry.flow.id,
+      isLate: this.#late.has(uploadId),
+      onLate: () => this.#late.add(uploadId),
+    };
+    const stored = await results.store(open, owner, this.#invocation.work);
     const { key, bytes, mediaType, sha256 } = stored;
     telemetry.metrics.add('AssetsStored');
     telemetry.metrics.add('AssetBytes', bytes);
     return { id: assetId, key, bytes, mediaType, sha256 };
   }
 
-  async #open(entry: RunningEntry, assetId: string): Promise<OpenedAsset> {
+  async #open(entry: RunningEntry, assetId: string, signal: AbortSignal, onSent: () => void): Promise<OpenedAsset> {
     const { flows, settings } = this.#ports;
     const flowId = entry.flow.id;
-    const { mediaType, chunks, bytesMax } = await flows.asset(flowId, assetId, this.#invocation.work);
+    const { mediaType, chunks, bytesMax } = await flows.asset(flowId, assetId, signal, onSent);
     const key = assetKey(settings, { key: entry.upload.key, flowId, assetId, mediaType });
     const template = encodedId(entry.route.template);
     const metadata = {

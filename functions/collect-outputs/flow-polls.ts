@@ -7,6 +7,7 @@ import { type RunningMarker, runningKey } from '../ledger/keys.ts';
 import type { CollectFlowPorts, FlowCollector } from './collect-flow.ts';
 import type { EndConfirmations } from './end-confirmations.ts';
 import type { FailureIsolation, Turn } from './failure-isolation.ts';
+import type { LateFlows } from './late-flows.ts';
 import { ListedAsRunning } from './listed-as-running.ts';
 import { isDue } from './poll-schedule.ts';
 import { listRunningMarkers, type RunningMarkers } from './running-markers.ts';
@@ -20,6 +21,7 @@ interface FlowPollsParts {
   readonly flows: FlowCollector;
   readonly isolation: FailureIsolation;
   readonly storing: StoringQueue;
+  readonly late: LateFlows;
   /** Returns true for the uploads of this collector. */
   readonly isOurs: (uploadId: string) => boolean;
 }
@@ -71,17 +73,21 @@ export class FlowPolls {
     this.#isFirstRound = false;
     storing.retain(ours);
     const free = [...ours.values()].filter((marker) => !storing.has(marker));
-    const ended = free.filter((marker) => storing.hasEnded(marker));
+    const ended = this.#inTurn(free.filter((marker) => storing.hasEnded(marker)));
     const overdue: Overdue[] = [];
     const concurrency = settings.pollConcurrency;
     // Flows that ended are polled first. Their outputs are stored while the other flows are polled.
-    await pMap(ended, (marker) => this.#poll(marker, overdue), { concurrency });
-
-    const isResumed = this.#unfinishedRound !== undefined;
-    const wasAnyDue = await this.#pollFrom(this.#unfinishedRound ?? { startedAt: now, after: '' }, free, overdue);
-    // If the unfinished round had nothing left to poll, a new one begins.
-    if (isResumed && !wasAnyDue && isolation.halt === undefined) {
-      await this.#pollFrom({ startedAt: now, after: '' }, free, overdue);
+    await pMap(ended.others, (marker) => this.#poll(marker, overdue), { concurrency });
+    const pollingLate = pMap(ended.late, (marker) => this.#poll(marker, overdue), { concurrency });
+    try {
+      const isResumed = this.#unfinishedRound !== undefined;
+      const wasAnyDue = await this.#pollFrom(this.#unfinishedRound ?? { startedAt: now, after: '' }, free, overdue);
+      // If the unfinished round had nothing left to poll, a new one begins.
+      if (isResumed && !wasAnyDue && isolation.halt === undefined) {
+        await this.#pollFrom({ startedAt: now, after: '' }, free, overdue);
+      }
+    } finally {
+      await pollingLate;
     }
     // Only now is it known whether the service answers for others. Each abort may take as long as a poll.
     await pMap(overdue, ({ marker, error }) => this.#abandon(marker, error), { concurrency });
@@ -90,6 +96,22 @@ export class FlowPolls {
   /** Polls flows once more whose assets were refused. By now the service has answered for others. */
   async pollAgain(markers: readonly RunningMarker[]): Promise<void> {
     await pMap(markers, (marker) => this.#poll(marker, []), { concurrency: this.#ports.settings.pollConcurrency });
+  }
+
+  /**
+   * Divides the flows that have ended. Of the late ones it takes as many as there is room for: first those that must
+   * end in any case, then those that have waited longest.
+   */
+  #inTurn(ended: readonly RunningMarker[]): Record<'late' | 'others', readonly RunningMarker[]> {
+    const { flows, late, storing } = this.#parts;
+    const byUpload = new Map(ended.map((marker) => [marker.uploadId, marker]));
+    const lateOnes = (late.remembered ?? []).flatMap((uploadId) => byUpload.get(uploadId) ?? []);
+    const last = lateOnes.filter((marker) => flows.isTwiceTooOld(marker));
+    const others = lateOnes.filter((marker) => !flows.isTwiceTooOld(marker));
+    return {
+      others: ended.filter(({ uploadId }) => !late.has(uploadId)),
+      late: [...last, ...others].slice(0, storing.lateRoom),
+    };
   }
 
   async #markers(now: number): Promise<RunningMarkers> {
@@ -179,19 +201,20 @@ export class FlowPolls {
     const { health, flows, isolation, storing } = this.#parts;
     await storing.whenFree();
     let wasTurnedAway = false;
+    let isPutOff = false;
     const turn = await isolation.run(marker, async () => {
       this.counts.polled += 1;
       try {
         const flow = await flows.poll(marker);
         health.answered(marker.flowId);
-        if (flow !== undefined) storing.add(marker, flow);
+        if (flow !== undefined) isPutOff = !storing.add(marker, flow);
       } catch (error) {
         wasTurnedAway = error instanceof ThrottledError && error.isOthersTrouble;
         if (error instanceof FlowServiceError && flows.isTooOld(marker)) overdue.push({ marker, error });
         throw error;
       }
     });
-    storing.forgetEnd(marker, turn);
+    if (!isPutOff) storing.forgetEnd(marker, turn);
     // With 'none', the next tick begins at this flow. Otherwise throttled flows before it would take its turn each
     // time.
     return wasTurnedAway ? 'none' : turn;

@@ -1,28 +1,29 @@
-import { Semaphore } from '../base/semaphore.ts';
 import { type RunningMarker, runningKey } from '../ledger/keys.ts';
 import type { EndedFlow, FlowCollector } from './collect-flow.ts';
 import type { FailureIsolation, Turn } from './failure-isolation.ts';
+import type { LateFlows } from './late-flows.ts';
 import type { ServiceHealth } from './service-health.ts';
 
-/** Flows that are stored side by side. `AssetSlots` decides by memory how many of their assets are fetched. */
-const STORING_CONCURRENCY = 64;
-
 /**
- * Ended flows that may wait to be stored before polls wait too. It bounds memory, and ended flows are finished first.
+ * Ended flows that are stored side by side. If there are more, polls wait too. It bounds memory, and ended flows are
+ * finished first. `AssetSlots` decides how many of their assets are fetched.
  */
 const ENDED_MAX = 256;
+
+/** Late flows among them: as many as places for assets. So late flows, however many, do not make polls wait. */
+const LATE_MAX = 32;
 
 interface StoringParts {
   readonly flows: FlowCollector;
   readonly health: ServiceHealth;
   readonly isolation: FailureIsolation;
+  readonly late: LateFlows;
 }
 
 /** Stores the outputs of ended flows, beside the polls of other flows. The next tick resumes what this one leaves. */
 export class StoringQueue {
   readonly #parts: StoringParts;
-  readonly #places = new Semaphore(STORING_CONCURRENCY);
-  /** By upload id: flows whose outputs are being stored, or wait for their turn. */
+  /** By upload id: flows whose outputs are being stored. */
   readonly #storing = new Map<string, Promise<void>>();
   /** Resolves when the next flow has been stored. Undefined while nothing waits for that. */
   #freed: PromiseWithResolvers<void> | undefined;
@@ -55,8 +56,15 @@ export class StoringQueue {
     return this.#ended.has(runningKey(marker));
   }
 
+  /** Number of late flows for which there is room. */
+  get lateRoom(): number {
+    const { late } = this.#parts;
+    return Math.max(0, LATE_MAX - [...this.#storing.keys()].filter((uploadId) => late.has(uploadId)).length);
+  }
+
   /** Forgets the flows whose markers are gone. */
   retain(markers: ReadonlyMap<string, RunningMarker>): void {
+    this.#parts.late.retain(new Set([...markers.values()].map(({ uploadId }) => uploadId)));
     for (const key of this.#ended) if (!markers.has(key)) this.#ended.delete(key);
   }
 
@@ -72,12 +80,14 @@ export class StoringQueue {
     }
   }
 
-  add(marker: RunningMarker, flow: EndedFlow): void {
-    const { flows, isolation } = this.#parts;
+  /** Begins to store a flow. Returns false for a late flow without room: a later round stores it. */
+  add(marker: RunningMarker, flow: EndedFlow): boolean {
+    const { flows, isolation, late } = this.#parts;
     const { uploadId } = marker;
     this.#ended.add(runningKey(marker));
-    const stored = this.#places
-      .through(() => isolation.run(marker, () => flows.collect(flow)))
+    if (late.has(uploadId) && this.lateRoom === 0) return false;
+    const stored = isolation
+      .run(marker, () => flows.collect(flow))
       .then((turn) => {
         this.#storing.delete(uploadId);
         this.#freed?.resolve();
@@ -86,15 +96,17 @@ export class StoringQueue {
         this.forgetEnd(marker, turn);
       });
     this.#storing.set(uploadId, stored);
+    return true;
   }
 
   /**
    * Forgets that a flow has ended, after its turn. A flow with trouble of its own is polled again when it is due. A
-   * flow that an outage or the end of the time cut off stays remembered, so that it is stored first.
+   * flow that an outage or the end of the time cut off stays remembered, so that it is stored first. One that lost a
+   * place to others stays remembered too.
    */
   forgetEnd(marker: RunningMarker, turn: Turn): void {
     const isOutage = turn === 'outage' && !this.#parts.health.hasAnsweredForAnother(marker.flowId);
-    if (turn === 'none' || isOutage || this.has(marker)) return;
+    if (turn === 'none' || turn === 'overtaken' || isOutage || this.has(marker)) return;
     this.#ended.delete(runningKey(marker));
   }
 

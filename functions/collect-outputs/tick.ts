@@ -8,6 +8,7 @@ import { type CollectFlowPorts, FlowCollector } from './collect-flow.ts';
 import { EndConfirmations, type TickLease } from './end-confirmations.ts';
 import { FailureIsolation, type Halt } from './failure-isolation.ts';
 import { FlowPolls } from './flow-polls.ts';
+import { LateFlows } from './late-flows.ts';
 import { EARLY_POLLS, isEarly, YOUNG_MS } from './poll-schedule.ts';
 import { ServiceHealth } from './service-health.ts';
 import { StoringQueue } from './storing-queue.ts';
@@ -46,6 +47,7 @@ export class Tick {
   readonly #confirmations: EndConfirmations;
   readonly #flows: FlowCollector;
   readonly #storing: StoringQueue;
+  readonly #late: LateFlows;
   readonly #polls: FlowPolls;
   readonly #waitingUploads: WaitingUploads;
   readonly #counts = { rounds: 0, resubmitted: 0 };
@@ -64,13 +66,15 @@ export class Tick {
     const health = this.#health;
     const isolation = new FailureIsolation(invocation, health, telemetry);
     const confirmations = new EndConfirmations(lease, settings.pollIntervalSeconds * 1000);
-    const flows = new FlowCollector(ports, invocation, health, confirmations);
-    const storing = new StoringQueue(remembered.endedMarkers, { flows, health, isolation });
-    const parts = { invocation, health, confirmations, flows, isolation, storing, isOurs };
+    const late = new LateFlows(remembered.lateUploads);
+    const flows = new FlowCollector(ports, { invocation, health, confirmations, late });
+    const storing = new StoringQueue(remembered.endedMarkers, { flows, health, isolation, late });
+    const parts = { invocation, health, confirmations, flows, isolation, storing, late, isOurs };
     this.#isolation = isolation;
     this.#confirmations = confirmations;
     this.#flows = flows;
     this.#storing = storing;
+    this.#late = late;
     this.#polls = new FlowPolls(remembered, ports, parts);
     this.#waitingUploads = new WaitingUploads(ports, remembered.throttled, isOurs);
     if (remembered.pace !== undefined) ports.flows.resumePace(remembered.pace);
@@ -111,6 +115,7 @@ export class Tick {
     return {
       ...this.#polls.memory,
       endedMarkers: this.#storing.endedMarkers,
+      lateUploads: this.#late.remembered,
       unconfirmedEnds: this.#confirmations.remembered,
       pace: this.#ports.flows.learntPace,
       throttled: this.#waitingUploads.remembered,

@@ -41,7 +41,8 @@ export function createFlowPorts({ settings, s3, nonce, ...wiring }: Wiring) {
 export function collectOutputsPorts(
   wiring: Wiring & { readonly queue: UploadQueue },
 ): CreatePorts & CollectPorts & SweepPorts {
-  const { settings, s3, queue, nonce, telemetry } = wiring;
-  const results = new Results(s3, settings.resultsBucket, telemetry.log, settings.assetConcurrency);
+  const { settings, s3, queue, nonce, clock, telemetry } = wiring;
+  const { resultsBucket: bucket, assetConcurrency: largeAssetsMax } = settings;
+  const results = new Results({ s3, bucket, log: telemetry.log, clock, largeAssetsMax });
   return { ...createFlowPorts(wiring), s3, queue, nonce, results };
 }

@@ -17,6 +17,8 @@ export interface CollectorState {
   readonly unfinishedRound?: UnfinishedRound | undefined;
   /** Markers of flows that have ended and are not settled yet. */
   readonly endedMarkers?: readonly string[] | undefined;
+  /** Upload ids of {@link LateFlows}. */
+  readonly lateUploads?: readonly string[] | undefined;
   /** By upload id: ends that one poll has seen, and a second poll must confirm. */
   readonly unconfirmedEnds?: Readonly<Record<string, UnconfirmedEnd>> | undefined;
   /** The pace that the service allowed. */
@@ -51,6 +53,7 @@ function stateSchema(now: number, leaseMs: number) {
     lastCompletedAt: orDropped(time),
     unfinishedRound: orDropped(z.object({ startedAt: time, after: z.string(), isUnanswered: z.optional(z.boolean()) })),
     endedMarkers: orDropped(z.array(z.string())),
+    lateUploads: orDropped(z.array(z.string())),
     unconfirmedEnds: orDropped(z.record(z.string(), z.object({ digest: z.string(), at: time }))),
     pace: orDropped(z.object({ requestsPerSecond: z.number().check(z.positive()), throttledAt: time })),
     throttled: orDropped(z.object({ sentAt: time, extra: z.number().check(z.gte(0)) })),

@@ -1,10 +1,11 @@
 import { createHash } from 'node:crypto';
 import type { Readable } from 'node:stream';
 import { GetObjectCommand, type GetObjectCommandOutput, type S3Client } from '@aws-sdk/client-s3';
+import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/telemetry.ts';
 import { isArchived } from '../s3/errors.ts';
 import { isActiveContent } from './active-content.ts';
-import { AssetSlots } from './asset-slots.ts';
+import { type AssetSlot, AssetSlots, type SlotOwner } from './asset-slots.ts';
 import { AssetWriter } from './asset-writer.ts';
 import { PART_BYTES, PartBuffers } from './part-buffers.ts';
 import { ASSET_METADATA, FLOW_METADATA, UPLOAD_METADATA } from './results-keys.ts';
@@ -36,6 +37,11 @@ interface AssetFacts {
   readonly sha256: string;
 }
 
+export interface AssetOwner extends SlotOwner {
+  /** Called if the asset fails, or loses its place, after its turn. */
+  readonly onLate: () => void;
+}
+
 /** An asset whose download has begun, and its destination. */
 export interface OpenedAsset {
   readonly to: AssetDestination;
@@ -49,6 +55,15 @@ interface AssetDestination {
   readonly mediaType: string;
   /** ASCII only: S3 would return other text encoded. */
   readonly metadata: Readonly<Record<string, string>>;
+}
+
+interface ResultsOptions {
+  readonly s3: S3Client;
+  readonly bucket: string;
+  readonly log: Log;
+  readonly clock: Clock;
+  /** Maximum number of large assets that are streamed at the same time. */
+  readonly largeAssetsMax: number;
 }
 
 /**
@@ -70,39 +85,46 @@ export class Results {
   readonly #garbage = new SharedGarbage();
   readonly #slots: AssetSlots;
 
-  /** @param largeAssetsMax maximum number of large assets that are streamed at the same time. */
-  constructor(s3: S3Client, bucket: string, log: Log, largeAssetsMax: number) {
+  constructor({ s3, bucket, log, clock, largeAssetsMax }: ResultsOptions) {
     this.#s3 = s3;
     this.#bucket = bucket;
     this.#log = log;
-    this.#slots = new AssetSlots(largeAssetsMax, LARGE_ASSET_BYTES);
+    this.#slots = new AssetSlots(clock, largeAssetsMax, LARGE_ASSET_BYTES);
   }
 
   /**
-   * Opens an asset as soon as there is memory for it. Stores its chunks if, and only if, they end normally.
+   * Opens an asset as soon as there is a place for it. Stores its chunks if, and only if, they end normally.
+   * @param open gets a signal that also aborts if the asset loses its place, and a function to be called when the
+   * request is sent.
    * @throws {KeyTakenError} another object has the key.
+   * @throws {OvertakenError} another asset took the place.
    * @throws the errors of `open` and of the chunks.
    */
   async store(
-    open: () => Promise<OpenedAsset>,
+    open: (signal: AbortSignal, onSent: () => void) => Promise<OpenedAsset>,
+    owner: AssetOwner,
     signal: AbortSignal,
   ): Promise<AssetFacts & Pick<AssetDestination, 'key' | 'mediaType'>> {
-    const slot = await this.#slots.take(signal);
+    const slot = await this.#slots.take(owner, signal);
     try {
-      const asset = await open();
+      const asset = await open(slot.signal, () => slot.begin());
       const { to, bytesMax } = asset;
       if (bytesMax !== undefined) await slot.resize(memoryFor(bytesMax));
-      const facts = await this.#storeOpened(asset, signal);
+      const facts = await this.#storeOpened(asset, slot);
       if (bytesMax === undefined) slot.note(memoryFor(facts.bytes));
       const { key, mediaType } = to;
       return { key, mediaType, ...facts };
+    } catch (error) {
+      if (slot.isLate) owner.onLate();
+      throw slot.signal.aborted ? slot.signal.reason : error;
     } finally {
       slot.release();
     }
   }
 
-  async #storeOpened(asset: OpenedAsset, signal: AbortSignal): Promise<AssetFacts> {
+  async #storeOpened(asset: OpenedAsset, slot: AssetSlot): Promise<AssetFacts> {
     const { to, chunks, bytesMax } = asset;
+    const { signal } = slot;
     const target = {
       Bucket: this.#bucket,
       Key: to.key,
@@ -124,6 +146,7 @@ export class Results {
       for await (const chunk of chunks) {
         hash.update(chunk);
         bytes += chunk.byteLength;
+        slot.received(bytes);
         await writer.write(chunk);
       }
       if ((await writer.finish()) === 'stored') return { bytes, sha256: hash.digest('hex') };

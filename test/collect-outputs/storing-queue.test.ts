@@ -1,6 +1,7 @@
 import { createHook } from 'node:async_hooks';
 import { expect, it } from 'vitest';
 import { FailureIsolation } from '../../functions/collect-outputs/failure-isolation.ts';
+import { LateFlows } from '../../functions/collect-outputs/late-flows.ts';
 import { ServiceHealth } from '../../functions/collect-outputs/service-health.ts';
 import { StoringQueue } from '../../functions/collect-outputs/storing-queue.ts';
 
@@ -19,7 +20,7 @@ function fullQueue() {
   const finish: (() => void)[] = [];
   const flows = { collect: () => new Promise<void>((resolve) => finish.push(resolve)), isTooOld: () => false };
   const isolation = new FailureIsolation(invocation, health, telemetry);
-  const queue = new StoringQueue(undefined, { flows: flows as never, health, isolation });
+  const queue = new StoringQueue(undefined, { flows: flows as never, health, isolation, late: new LateFlows() });
   const add = (n: number) =>
     queue.add({ uploadId: `upload-${n}`, flowId: `flow-${n}`, ageFrom: 0 }, {} as Parameters<StoringQueue['add']>[1]);
   for (let n = 0; n < ENDED_MAX; n += 1) add(n);

@@ -260,7 +260,11 @@ describe('a round that is cut off', () => {
     };
     world.remainingMs = 20 * SECOND;
     expect(await world.tickAfter(20 * MINUTE)).toMatchObject({ result: 'out of time' });
-    expect((await state()).endedMarkers).toHaveLength(1);
+    const { lateUploads, ...rest } = await state();
+    expect(rest.endedMarkers).toHaveLength(1);
+    // Its asset was slow, so others would come first. This test is about flows that are not to blame.
+    expect(lateUploads).toHaveLength(1);
+    await world.put(LEDGER, 'state/collector-0.json', JSON.stringify(rest));
     delayMs = 0;
     polls.length = 0;
     expect(await world.tickAfter(20 * MINUTE)).toMatchObject({ succeeded: 1 });

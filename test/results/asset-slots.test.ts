@@ -1,18 +1,22 @@
 import { getEventListeners } from 'node:events';
 import { beforeEach, describe, expect, it } from 'vitest';
+import { systemClock } from '../../functions/base/clock.ts';
 import { type AssetSlot, AssetSlots } from '../../functions/results/asset-slots.ts';
 import { never } from '../flow-service/scripted.ts';
+import { VirtualTime } from '../support/virtual-time.ts';
 
 const KB = 1_024;
+const SECOND = 1_000;
 const LARGE = 16 * 1_024 * KB;
 const LARGE_MAX = 4;
 
+const owner = { flowId: 'f1', isLate: false };
 let slots: AssetSlots;
 /** Bytes and number of all assets in progress, each with its maximum. */
 let bytes = { now: 0, max: 0 };
 let inProgress = { now: 0, max: 0 };
 beforeEach(() => {
-  slots = new AssetSlots(LARGE_MAX, LARGE);
+  slots = new AssetSlots(systemClock, LARGE_MAX, LARGE);
   bytes = { now: 0, max: 0 };
   inProgress = { now: 0, max: 0 };
 });
@@ -26,7 +30,7 @@ const later = () => new Promise((resolve) => setImmediate(resolve));
 
 /** Fetches one asset, from the beginning of its answer to its end. The answer tells its size, or does not. */
 async function fetched(size: number, says: 'its size' | 'nothing' = 'its size'): Promise<void> {
-  const slot = await slots.take(never);
+  const slot = await slots.take(owner, never);
   add(inProgress, 1);
   try {
     if (says === 'its size') await slot.resize(size);
@@ -58,7 +62,7 @@ describe('assets under a budget of memory', () => {
   });
 
   it('are assumed to be large until the size of the first is known', async () => {
-    const first = Array.from({ length: 32 }, () => slots.take(never));
+    const first = Array.from({ length: 32 }, () => slots.take(owner, never));
     let count = 0;
     for (const slot of first) void slot.then(() => (count += 1));
     await later();
@@ -100,13 +104,96 @@ describe('assets under a budget of memory', () => {
   });
 });
 
+describe('an asset whose turn is over', () => {
+  /** Takes places for so many assets, each of a flow of its own, and sends their requests. */
+  const begun = async (count: number) => {
+    const taken: AssetSlot[] = [];
+    for (let n = 0; n < count; n += 1) taken.push(await slots.take({ flowId: `slow${n}`, isLate: false }, never));
+    for (const slot of taken) slot.begin();
+    return taken;
+  };
+  const overtaken = (taken: readonly AssetSlot[]) => taken.filter(({ signal }) => signal.aborted).length;
+  const fresh = { flowId: 'fresh', isLate: false };
+  const late = { flowId: 'late', isLate: true };
+  let time: VirtualTime;
+  beforeEach(() => {
+    time = new VirtualTime();
+    slots = new AssetSlots(time, LARGE_MAX, LARGE);
+  });
+
+  it('keeps its place while nobody waits, and gives it to the next that comes', async () => {
+    const slow = await begun(LARGE_MAX);
+    await time.pass(60 * SECOND);
+    expect(overtaken(slow)).toBe(0);
+    const waiting = slots.take(fresh, never);
+    expect(overtaken(slow)).toBe(1);
+    for (const slot of slow) if (slot.signal.aborted) slot.release();
+    (await waiting).release();
+  });
+
+  it('is overtaken after three seconds, and later the faster it comes', async () => {
+    const slow = await begun(LARGE_MAX);
+    for (const [n, slot] of slow.entries()) slot.received(n * 5 * 1_024 * KB);
+    void slots.take(fresh, never);
+    await time.pass(2.9 * SECOND);
+    expect(slow.map(({ signal }) => signal.aborted)).toEqual([false, false, false, false]);
+    // The first of them, the slowest, is the only late one, and so within the share of the late.
+    await time.pass(2 * SECOND);
+    expect(slow.map(({ isLate }) => isLate)).toEqual([true, false, false, false]);
+    expect(overtaken(slow)).toBe(0);
+    await time.pass(4 * SECOND);
+    expect(slow.map(({ signal }) => signal.aborted)).toEqual([true, false, false, false]);
+  });
+
+  it('does not begin before its request is sent', async () => {
+    const [slot] = await Promise.all(Array.from({ length: LARGE_MAX }, () => slots.take(owner, never)));
+    void slots.take(fresh, never);
+    await time.pass(60 * SECOND);
+    expect(slot?.isLate).toBe(false);
+  });
+
+  it('leaves a quarter of the places to late ones, however many others come', async () => {
+    const others = await begun(LARGE_MAX);
+    const order: string[] = [];
+    const lateOne = slots.take(late, never).then((slot) => {
+      order.push('late');
+      return slot;
+    });
+    void slots.take(fresh, never).then(() => order.push('fresh'));
+    others[0]?.release();
+    const kept = await lateOne;
+    others[1]?.release();
+    await later();
+    expect(order).toEqual(['late', 'fresh']);
+    // A second late one has no such right, and the first one keeps its place.
+    void slots.take({ ...late, flowId: 'late too' }, never).then(() => order.push('late too'));
+    void slots.take(fresh, never).then(() => order.push('fresh too'));
+    others[2]?.release();
+    await later();
+    expect(order).toEqual(['late', 'fresh', 'fresh too']);
+    expect(kept.signal.aborted).toBe(false);
+  });
+
+  it('is no matter of one flow alone: the flow with the fewest places comes first', async () => {
+    const many = Array.from({ length: 3 * LARGE_MAX }, () => slots.take(owner, never));
+    const [first] = await Promise.all(many.slice(0, LARGE_MAX));
+    let isServed = false;
+    void slots.take(fresh, never).then(() => {
+      isServed = true;
+    });
+    first?.release();
+    await later();
+    expect(isServed).toBe(true);
+  });
+});
+
 describe('a slot', () => {
   it('leaves nothing behind if it is aborted before its turn', async () => {
-    const held = await Promise.all(Array.from({ length: LARGE_MAX }, () => slots.take(never)));
+    const held = await Promise.all(Array.from({ length: LARGE_MAX }, () => slots.take(owner, never)));
     const controller = new AbortController();
     const { signal } = controller;
-    const waiting = Promise.allSettled(Array.from({ length: 10 }, () => slots.take(signal)));
-    const behind = slots.take(never);
+    const waiting = Promise.allSettled(Array.from({ length: 10 }, () => slots.take(owner, signal)));
+    const behind = slots.take(owner, never);
     expect(getEventListeners(signal, 'abort')).toHaveLength(10);
     controller.abort(new Error('No more'));
     expect(new Set((await waiting).map((each) => each.status === 'rejected' && each.reason))).toEqual(
@@ -122,16 +209,17 @@ describe('a slot', () => {
     await all(Array<number>(32).fill(LARGE / LARGE_MAX));
     const controller = new AbortController();
     const { signal } = controller;
-    const small = await Promise.all(Array.from({ length: LARGE_MAX }, () => slots.take(never)));
-    const growing = await Promise.all(Array.from({ length: 4 }, () => slots.take(signal)));
+    const small = await Promise.all(Array.from({ length: LARGE_MAX }, () => slots.take(owner, never)));
+    const growing = await Promise.all(Array.from({ length: 4 }, () => slots.take(owner, signal)));
     const grown = small.map((slot) => slot.resize(LARGE));
     const outcomes = Promise.allSettled(growing.map((slot) => slot.resize(LARGE)));
     await Promise.all(grown);
-    expect(getEventListeners(signal, 'abort')).toHaveLength(4);
+    const listeners = () => growing.map((slot) => getEventListeners(slot.signal, 'abort').length);
+    expect(listeners()).toEqual([1, 1, 1, 1]);
     controller.abort(new Error('No more'));
     for (const outcome of await outcomes) expect(outcome).toMatchObject({ status: 'rejected', reason: signal.reason });
     for (const slot of [...small, ...growing]) slot.release();
-    expect(getEventListeners(signal, 'abort')).toEqual([]);
+    expect(listeners()).toEqual([0, 0, 0, 0]);
     // The whole budget is free for others, and no more than that.
     bytes.max = 0;
     await all(Array<number>(16).fill(LARGE));
@@ -140,7 +228,7 @@ describe('a slot', () => {
 
   it('releases its memory to a slot that waits for more before any new slot', async () => {
     await all(Array<number>(32).fill(KB));
-    const slot = () => slots.take(never);
+    const slot = () => slots.take(owner, never);
     const [first, ...large] = await Promise.all(Array.from({ length: LARGE_MAX + 1 }, slot));
     const grown = large.map((each) => each.resize(LARGE));
     const order: string[] = [];
@@ -159,7 +247,7 @@ describe('a slot', () => {
   });
 
   it('is released once, however often release is called', async () => {
-    const slot = await slots.take(never);
+    const slot = await slots.take(owner, never);
     slot.release();
     slot.release();
     await all(Array<number>(8).fill(LARGE));

@@ -8,6 +8,7 @@ import { openWorld, RESULTS, type World } from '../support/world.ts';
 const MIB = 1024 * 1024;
 const destination = { key: 'a/f/1.bin', mediaType: 'application/x-test', metadata: { 'flowdrop-upload': 'u' } };
 const place = { key: destination.key, mediaType: destination.mediaType };
+const owner = { flowId: 'f1', isLate: false, onLate: () => {} };
 const unlimited = new AbortController().signal;
 
 const sha256 = (bytes: Uint8Array) => createHash('sha256').update(bytes).digest('hex');
@@ -43,7 +44,7 @@ interface Storing {
 }
 
 const store = (chunks: AsyncIterable<Uint8Array>, { to = destination, bytesMax, signal = unlimited }: Storing = {}) =>
-  world.ports.results.store(async () => ({ to, chunks, bytesMax }), signal);
+  world.ports.results.store(async () => ({ to, chunks, bytesMax }), owner, signal);
 
 /** Chunks of these bytes, as a download gives them. */
 const chunksOf = (length: number) => inChunks(bytesOf(length), 48_000);

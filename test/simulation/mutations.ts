@@ -255,7 +255,7 @@ export const MUTATIONS: readonly Mutation[] = [
     {
       file: FLOW_POLLS,
       in: 'FlowPolls.#poll',
-      replace: 'if (flow !== undefined) storing.add(marker, flow);',
+      replace: 'if (flow !== undefined) isPutOff = !storing.add(marker, flow);',
       with: `const later = ((this as any).later ??= []);
           if (flow !== undefined) later.push(() => storing.add(marker, flow));`,
     },

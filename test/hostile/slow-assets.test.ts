@@ -1,0 +1,160 @@
+import { afterEach, expect, it } from 'vitest';
+import { ECHO, openWorld, RESULTS, type World, type WorldOptions } from '../support/world.ts';
+
+const SECOND = 1_000;
+const MINUTE = 60 * SECOND;
+const MIB = 1024 * 1024;
+
+let world: World;
+async function start({ settings, ...options }: WorldOptions = {}): Promise<void> {
+  isOver = false;
+  world = await openWorld({
+    isVirtual: true,
+    routes: [{ ...ECHO, name: 'many', suffixes: ['.many'], parameters: { copies: 8 } }, ECHO],
+    service: { flowMs: SECOND },
+    settings: { pollIntervalSeconds: 15, ...settings },
+    ...options,
+  });
+  world.remainingMs = 15 * MINUTE;
+}
+const named = (count: number, suffix = 'bin') => Array.from({ length: count }, (_, n) => `${n}.${suffix}`);
+const flowOf = (url: string) => /flows\/([^/?]+)/.exec(url)?.[1];
+const hasReceipt = async (key: string) => (await world.keys(RESULTS)).includes(`${key}/receipt.json`);
+
+/** True at the end of a test: the slow answers end. */
+let isOver = false;
+
+/** An answer with an asset: `first` at once, then `piece` every `gapMs`, for ever. */
+function trickle(gapMs: number, piece: string | Buffer, first = '', headers = {}): object {
+  async function* body(): AsyncGenerator<Uint8Array> {
+    if (first !== '') yield Buffer.from(first);
+    while (!isOver) {
+      yield Buffer.from(piece);
+      await world.clock.sleep(gapMs);
+    }
+  }
+  return { status: 200, headers: { 'content-type': 'x/y', 'transfer-encoding': 'chunked', ...headers }, body: body() };
+}
+
+/** Every answer with an asset of these uploads is slow. All flows have ended when this returns. */
+async function slowAssets(keys: readonly string[], answer: (asset: number) => object): Promise<void> {
+  for (const key of keys) await world.send(key);
+  const slow = new Set(world.service.flows.map(({ id }) => id));
+  let asked = 0;
+  world.service.intercept = ({ url }, { operation }) => {
+    if (operation !== 'getAsset' || !slow.has(flowOf(url) ?? '')) return undefined;
+    asked += 1;
+    return answer(asked);
+  };
+}
+
+/** The tick that is under way. */
+let ticking: Promise<void> | undefined;
+
+/** Runs a tick a minute, one at a time, until the condition holds. Returns the minutes that it took. */
+async function minutesUntil(isDone: () => Promise<boolean>, minutesMax: number): Promise<number> {
+  const { clock } = world;
+  const from = clock.now();
+  const minutes = () => (clock.now() - from) / MINUTE;
+  const isEnough = async () => minutes() > minutesMax || (await isDone());
+  for (;;) {
+    const startedAt = clock.now();
+    // It throws for the flows that failed.
+    ticking ??= Promise.allSettled([world.tick()]).then(() => {
+      ticking = undefined;
+    });
+    while (ticking !== undefined && !(await isEnough())) await Promise.race([ticking, clock.sleep(SECOND)]);
+    if (await isEnough()) return minutes();
+    clock.advance(Math.max(0, startedAt + MINUTE - clock.now()));
+  }
+}
+
+afterEach(async () => {
+  world.service.intercept = undefined;
+  isOver = true;
+  await ticking;
+});
+
+const byte = () => trickle(25 * SECOND, 'x');
+const whiteSpace = () => trickle(25 * SECOND, ' ', '{', { 'content-type': 'application/json' });
+const justAboveTheMinimum = () => trickle(SECOND, Buffer.alloc(5_000), '', { 'content-length': String(20 * MIB) });
+const aLittleFaster = () => trickle(10 * SECOND, Buffer.alloc(1_000_000), '', { 'content-length': String(20 * MIB) });
+/** Half of the downloads break off at once. The flow cannot hide behind them. */
+const nowAndThen = (asset: number) => (asset % 2 === 0 ? { status: 409 } : byte());
+
+it.each<[string, string[], (asset: number) => object]>([
+  ['eight assets of one flow bring a byte every 25 seconds', ['slow.many'], byte],
+  ['eight flows with one asset bring a byte every 25 seconds', named(8), byte],
+  ['eight flows send white space', named(8), whiteSpace],
+  ['32 flows bring a byte every 25 seconds', named(32), byte],
+  ['32 flows with eight assets bring a byte every 25 seconds', named(32, 'many'), byte],
+  ['100 flows bring a byte every 25 seconds', named(100), byte],
+  ['eight flows bring assets just above the minimum rate', named(8), justAboveTheMinimum],
+  ['100 flows bring assets just above the minimum rate', named(100), justAboveTheMinimum],
+  ['eight flows bring large assets slowly', named(8), aLittleFaster],
+  ['eight flows are slow now and then', named(8), nowAndThen],
+  ['eight flows never begin to answer', named(8), () => ({ hang: true })],
+])('a sound flow has its receipt within a minute although %s', async (_, keys, answer) => {
+  await start();
+  await slowAssets(keys, answer);
+  await world.send('good.bin');
+  expect(await minutesUntil(() => hasReceipt('good.bin'), 20)).toBeLessThan(2.3);
+  expect((await world.receipt('good.bin')).status).toBe('succeeded');
+  // The next flow meets late ones only.
+  await world.send('next.bin');
+  expect(await minutesUntil(() => hasReceipt('next.bin'), 20)).toBeLessThan(2.3);
+});
+
+it.each<[string, (asset: number) => object, string]>([
+  ['a byte every 25 seconds', byte, 'too-slow'],
+  ['white space before the data', whiteSpace, 'too-slow'],
+  ['white space within the data', () => trickle(SECOND, '\\n', '{"data":"data:x/y;base64,'), 'too-slow'],
+  ['white space behind the data', () => trickle(SECOND, ' ', '{"data":"data:x/y;base64,QUJD"'), 'too-slow'],
+  ['an error that never ends', () => ({ ...trickle(SECOND, 'x'), status: 400 }), 'rejected'],
+])('a flow whose asset is %s fails after its attempts, with a receipt that says so', async (_, answer, code) => {
+  await start();
+  await slowAssets(['slow.bin'], answer);
+  expect(await minutesUntil(() => hasReceipt('slow.bin'), 60)).toBeLessThan(12);
+  const { failure, failedOutputs } = await world.receipt('slow.bin');
+  expect([failure?.code, failedOutputs?.[0]?.code]).toEqual(['outputs-failed', code]);
+});
+
+it('an asset that is faster than the minimum rate is stored, although it is in no hurry', async () => {
+  await start();
+  await slowAssets(['slow.bin'], () => {
+    async function* body() {
+      for (let second = 0; second < 120; second += 1) {
+        yield Buffer.alloc(5_000, 'x');
+        await world.clock.sleep(SECOND);
+      }
+    }
+    return { status: 200, headers: { 'content-length': '600000' }, body: body() };
+  });
+  expect(await minutesUntil(() => hasReceipt('slow.bin'), 20)).toBeLessThan(3);
+  expect(await world.receipt('slow.bin')).toMatchObject({ status: 'succeeded', assets: [{ bytes: 600_000 }] });
+});
+
+it('eight large assets that take longer than an invocation end after their attempts, and let others through', async () => {
+  await start({ settings: { attemptsMax: 2 } });
+  // 6 MB a minute: a run of 15 minutes does not bring the gigabyte that was announced.
+  await slowAssets(named(8), () =>
+    trickle(10 * SECOND, Buffer.alloc(1_000_000), '', { 'content-length': String(1024 * MIB) }),
+  );
+  await world.send('good.bin');
+  expect(await minutesUntil(() => hasReceipt('good.bin'), 20)).toBeLessThan(2.3);
+  const areAllOver = async () => (await Promise.all(named(8).map(hasReceipt))).every(Boolean);
+  // Two runs of 15 minutes, and a third one for those that gave way to another flow.
+  expect(await minutesUntil(areAllOver, 120)).toBeLessThan(46);
+  const { failedOutputs } = await world.receipt('0.bin');
+  expect(failedOutputs?.[0]?.code).toBe('out-of-time');
+});
+
+it.each([
+  ['is slow', byte],
+  ['cannot be read', () => ({ status: 401 })],
+])('a finished flow whose asset %s ends at twice its maximum age', async (_, answer) => {
+  await start({ settings: { attemptsMax: 100, flowAgeMaxSeconds: 1_800 } });
+  await slowAssets(['slow.bin'], answer);
+  expect(await minutesUntil(() => hasReceipt('slow.bin'), 120)).toBeLessThan(76);
+  expect(await world.receipt('slow.bin')).toMatchObject({ status: 'failed' });
+});
