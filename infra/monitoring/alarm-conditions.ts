@@ -47,6 +47,12 @@ const LONG_RETRY_PERIOD = Duration.millis(Math.max(HELD_WAIT_MS, DUE_AGAIN_MS));
  */
 const TICK_PERIOD = Duration.minutes(20);
 
+/**
+ * Time that a flow has for its end after twice its maximum age: a quarter of an hour until its next poll, and one run
+ * of a quarter of an hour, which may begin a tick later.
+ */
+const OVERDUE_MARGIN = Duration.hours(1);
+
 /** The parts of a pipeline that the alarms monitor. */
 export interface Monitored {
   readonly pipeline: string;
@@ -223,6 +229,14 @@ function flowConditions(metrics: PipelineMetrics, flowAgeMaxSeconds: number): re
       action: 'Check whether the flow service is stuck.',
       metric: stuck(metrics, flowAgeMaxSeconds),
       threshold: 1,
+    },
+    {
+      id: 'flow-overdue',
+      severity: 'ticket',
+      meaning: 'A flow is still open although it is more than twice as old as flowAgeMaxSeconds.',
+      action: 'Find out in the log why it cannot be ended.',
+      ...whileMeasured(metrics.maximum('OldestRunningSeconds', TICK_PERIOD)),
+      threshold: 2 * flowAgeMaxSeconds + OVERDUE_MARGIN.toSeconds(),
     },
     {
       id: 'doubts-held',

@@ -45,6 +45,7 @@ describe('alarms', () => {
       'dead-letters',
       'doubts-held',
       'entries-unreadable',
+      'flow-overdue',
       'flows-failed',
       'flows-shared',
       'nothing-finishes',
@@ -102,6 +103,10 @@ describe('alarms', () => {
     expect(expressions).toEqual(['IF(oldest >= 21600 AND (oldest * 0 + succeeded + failed) < 1, 1, 0)']);
   });
 
+  it('report a flow that is open an hour after twice its maximum age of a week', () => {
+    expect(named('flow-overdue').Threshold).toBe(2 * 7 * 24 * 3600 + 3600);
+  });
+
   it('report an upload that has waited for six hours', () => {
     const { Threshold, ComparisonOperator } = named('uploads-waiting');
     expect(Threshold).toBe(6 * 3600);
@@ -119,6 +124,7 @@ describe('alarms', () => {
     ['service-misaddressed', 'ServiceMisaddressed', 'Sum', 15 * 60],
     ['uploads-waiting', 'OldestWaitingSeconds', 'Maximum', 60 * 60],
     ['sweep-missing', 'SweepAgeSeconds', 'Maximum', 15 * 60],
+    ['flow-overdue', 'OldestRunningSeconds', 'Maximum', 20 * 60],
     ['doubts-held', 'DoubtsHeld', 'Sum', 60 * 60],
     ['flows-shared', 'FlowsShared', 'Sum', 15 * 60],
     ['entries-unreadable', 'EntriesUnreadable', 'Sum', 60 * 60],
