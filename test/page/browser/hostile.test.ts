@@ -86,13 +86,18 @@ describeInBrowser('hostile texts and models', anyPipeline, (shown) => {
     await page.locator('model-viewer').first().waitFor();
     const requested: string[] = [];
     page.on('request', (request) => void requested.push(new URL(request.url()).pathname));
-    const model = Buffer.from(glb(triangle({ buffers: [{ byteLength: 36, uri: '/api/status' }] }))).toString('base64');
+    const model = Buffer.from(
+      glb(triangle({ buffers: [{ byteLength: 36, uri: `${new URL(page.url()).origin}/api/status` }] })),
+    ).toString('base64');
     await page.evaluate(async (base64) => {
       const viewer = document.createElement('model-viewer');
-      const isRefused = new Promise((resolve) => viewer.addEventListener('error', resolve));
+      const isDone = new Promise((resolve) => {
+        viewer.addEventListener('error', resolve);
+        viewer.addEventListener('load', resolve);
+      });
       viewer.setAttribute('src', `data:model/gltf-binary;base64,${base64}`);
       document.querySelector('.stage')?.append(viewer);
-      await isRefused;
+      await isDone;
     }, model);
     expect(requested.filter((path) => path.startsWith('/api/status'))).toEqual([]);
     visit.forgive(/not-fetched|THREE|404|Failed to/);
