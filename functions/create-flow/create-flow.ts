@@ -22,7 +22,7 @@ import { inputFailure, routed } from './admission.ts';
 import { failUpload, keepWaiting, publishFailure, putWaitingMarker } from './claim.ts';
 import { ClaimHeldError, type CreatePorts, Delivery, type MayTakeOver, type Outcome } from './delivery.ts';
 import { settleDoubt } from './doubt.ts';
-import { ATTEMPTS_EXHAUSTED } from './retry-policy.ts';
+import { ATTEMPTS_EXHAUSTED, MISADDRESSED } from './retry-policy.ts';
 import { handleFailure, send } from './send.ts';
 
 /** Times that an entry may change hands during one delivery. After that the delivery gives way. */
@@ -200,7 +200,8 @@ async function takeOver(delivery: Delivery, claim: Stored<ClaimedEntry>, object?
   if (notBefore > clock.now()) {
     const message =
       'The last attempt got no usable answer. No flow of it was found. The upload waits for its next attempt.';
-    return keepWaiting(delivery, claim, { reason: 'unavailable', message, counted: false, notBefore });
+    const reason = claim.entry.misaddressedSince === undefined ? 'unavailable' : MISADDRESSED;
+    return keepWaiting(delivery, claim, { reason, message, counted: false, notBefore });
   }
   if (!isInside(settings, upload)) {
     const message = `The file is in ${upload.bucket}, and the inbox is ${settings.inboxBucket}/${settings.inboxPrefix} now.`;

@@ -2,13 +2,15 @@ import { OutOfTimeError } from '../base/invocation.ts';
 import { FlowServiceError, MisaddressedError, UnauthorisedError } from '../flow-service/errors.ts';
 import { LISTING_DELAY_MAX_MS } from '../flow-service/flow-search.ts';
 import type { SearchPlace } from '../flow-service/search-place.ts';
-import type { FindOptions, Found } from '../flow-service/types.ts';
+import type { FindOptions, FlowRecord, Found } from '../flow-service/types.ts';
 import {
   type ClaimedEntry,
   type Doubt,
+  doubtAfter,
   flowTagOf,
   searchedTo,
   searchedWithoutResult,
+  type WaitReason,
   withoutDoubt,
 } from '../ledger/entry.ts';
 import type { Stored } from '../ledger/store.ts';
@@ -41,10 +43,16 @@ export type SettledDoubt = { readonly outcome: Outcome } | { readonly claim: Sto
  *   the listing is long        wait for the next tick, and go on where this look stopped
  *   listing not available      wait, and ask for it again, for an hour at most
  *   something else answers     wait, for three days at most, if something else answered the POST too
- *   absent                     the upload may be sent again
+ *   absent                     the upload fails if the service rejects it for good; otherwise it may be sent again
  *   unknown                    the setting `inDoubt` decides: send it again, or hold it for the operator
+ *
+ * @param answer what is known of the answer to the POST. Default: nothing, because the POST was made earlier.
  */
-export async function settleDoubt(delivery: Delivery, claim: Stored<ClaimedEntry>): Promise<SettledDoubt> {
+export async function settleDoubt(
+  delivery: Delivery,
+  claim: Stored<ClaimedEntry>,
+  answer?: string,
+): Promise<SettledDoubt> {
   const { clock, settings } = delivery.ports;
   const { entry } = claim;
   const { doubt } = entry;
@@ -53,9 +61,16 @@ export async function settleDoubt(delivery: Delivery, claim: Stored<ClaimedEntry
   // A listing that was read from before this time may lack the flow, however late the last page came.
   const isEarly = clock.now() < conclusiveAt;
   let place = doubt.place;
-  const waitOn = async (message: string, notBefore: number): Promise<SettledDoubt> => {
-    const wait = { reason: 'in-doubt', message, counted: false, notBefore } as const;
+  const waitOn = async (message: string, notBefore: number, reason: WaitReason = 'in-doubt'): Promise<SettledDoubt> => {
+    const wait = { reason, message, counted: false, notBefore } as const;
     return { outcome: await keepWaiting(delivery, { ...claim, entry: searchedTo(entry, place) }, wait) };
+  };
+  // Something else answered the POST, and answers the search too or was not asked for long enough.
+  const waitForAddress = async (answer: string, message: string, notBefore: number): Promise<SettledDoubt> => {
+    if (!isMisaddressedTooLong(entry, clock.now())) return waitOn(message, notBefore, MISADDRESSED);
+    const unknown = 'It is unknown whether a flow of this upload exists: look for it before you retry.';
+    const failure = { code: MISADDRESSED, message: `${answer} ${unknown}` } as const;
+    return { outcome: await failUpload(delivery, claim, failure) };
   };
   let found: Found;
   try {
@@ -65,21 +80,26 @@ export async function settleDoubt(delivery: Delivery, claim: Stored<ClaimedEntry
   } catch (error) {
     if (!(error instanceof FlowServiceError) && !(error instanceof OutOfTimeError)) throw error;
     if (error instanceof UnauthorisedError) delivery.count('TokenRejected');
-    const misaddressed = misaddressedIn(error, entry);
-    if (misaddressed !== undefined) return { outcome: await waitForService(delivery, claim, misaddressed) };
+    if (error instanceof MisaddressedError && entry.misaddressedSince !== undefined) {
+      // Only the listing can tell whether the POST made a flow. So nothing is sent before the service answers again.
+      delivery.count('ServiceMisaddressed');
+      return waitForAddress(error.message, error.message, clock.now() + operatorBackoffMs(entry));
+    }
     const failingSince = Math.max(conclusiveAt, place?.readAt ?? 0);
     if (!isListingHopeless(error, clock.now() - failingSince)) {
       return waitOn(messageOf(error), Math.max(conclusiveAt, clock.now() + backoffMs(entry)));
     }
     found = { result: 'unknown', why: messageOf(error) };
   }
-  if (found.result === 'found') {
-    delivery.count('FlowsAdopted');
-    return { outcome: await commitFlow(delivery, claim, { flowId: found.flow.flowId, outcome: 'adopted' }) };
-  }
+  if (found.result === 'found') return { outcome: await adopt(delivery, claim, found.flow) };
   if (isEarly) {
     const time = new Date(conclusiveAt).toISOString();
-    return waitOn(`The service may have created a flow. We search its listing again at ${time}.`, conclusiveAt);
+    const message = `The service may have created a flow. We search its listing again at ${time}.`;
+    if (answer === undefined) return waitOn(message, conclusiveAt);
+    const both = `${message} The answer: ${answer}`;
+    return entry.misaddressedSince === undefined
+      ? waitOn(both, conclusiveAt)
+      : waitForAddress(answer, both, conclusiveAt);
   }
   if (found.result === 'unfinished') return waitOn(unfinishedMessage(found.flows, place), clock.now());
   if (found.result === 'unknown') {
@@ -90,7 +110,30 @@ export async function settleDoubt(delivery: Delivery, claim: Stored<ClaimedEntry
     // The doubt stays. If this request certainly makes no flow, the first one may still be found before the next.
     return { claim: searched };
   }
-  return { claim: { ...claim, entry: withoutDoubt(entry) } };
+  const settled = { ...claim, entry: withoutDoubt(entry) };
+  if (doubt.rejection === undefined) return { claim: settled };
+  return { outcome: await failUpload(delivery, settled, { code: 'rejected', message: doubt.rejection }) };
+}
+
+/**
+ * Looks once for the flow of a POST that the service itself says it refused. Undefined unless the flow is listed: then
+ * the service is believed, because its word is better than a listing that proves nothing.
+ */
+export async function adoptIfListed(delivery: Delivery, claim: Stored<ClaimedEntry>): Promise<Outcome | undefined> {
+  const doubt = doubtAfter(claim.entry, delivery.ports.clock.now());
+  let found: Found;
+  try {
+    found = await findFlow(delivery, claim.entry, doubt);
+  } catch (error) {
+    if (error instanceof FlowServiceError || error instanceof OutOfTimeError) return undefined;
+    throw error;
+  }
+  return found.result === 'found' ? adopt(delivery, claim, found.flow) : undefined;
+}
+
+function adopt(delivery: Delivery, claim: Stored<ClaimedEntry>, { flowId }: FlowRecord): Promise<Outcome> {
+  delivery.count('FlowsAdopted');
+  return commitFlow(delivery, claim, { flowId, outcome: 'adopted' });
 }
 
 function unfinishedMessage(flows: number, place: SearchPlace | undefined): string {
@@ -99,32 +142,11 @@ function unfinishedMessage(flows: number, place: SearchPlace | undefined): strin
   return `The service may have created a flow. We have searched ${flows} flows of its listing${reached}, and go on.`;
 }
 
-/** The answer of something else to the search, if something else answered the POST as well. */
-function misaddressedIn(error: FlowServiceError | OutOfTimeError, entry: ClaimedEntry): MisaddressedError | undefined {
-  return error instanceof MisaddressedError && entry.misaddressedSince !== undefined ? error : undefined;
-}
-
-/** Nothing is sent before the service answers again: only its listing tells whether the POST made a flow. */
-async function waitForService(
-  delivery: Delivery,
-  claim: Stored<ClaimedEntry>,
-  { message }: MisaddressedError,
-): Promise<Outcome> {
-  const now = delivery.ports.clock.now();
-  delivery.count('ServiceMisaddressed');
-  if (isMisaddressedTooLong(claim.entry, now)) {
-    const unknown = 'It is unknown whether a flow of this upload exists: look for it before you retry.';
-    return failUpload(delivery, claim, { code: MISADDRESSED, message: `${message} ${unknown}` });
-  }
-  const notBefore = now + operatorBackoffMs(claim.entry);
-  return keepWaiting(delivery, claim, { reason: MISADDRESSED, message, counted: false, notBefore });
-}
-
 function findFlow(
   { ports, invocation }: Delivery,
   entry: ClaimedEntry,
   { claimedAt, sentBy, place, isSearched }: Doubt,
-  onPlace: NonNullable<FindOptions['onPlace']>,
+  onPlace?: FindOptions['onPlace'],
 ): Promise<Found> {
   const { flows, ledger, settings } = ports;
   const { work } = invocation;

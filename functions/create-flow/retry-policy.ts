@@ -73,9 +73,10 @@ export function classify(error: unknown, entry: ClaimedEntry, now: number): Retr
   const countedMs = countedBackoffMs(entry);
   if (error instanceof InDoubtError) {
     const { cause } = error;
-    return cause instanceof ThrottledError
-      ? { kind: 'doubt', counted: false, delayMs: throttledMs(cause, entry) }
-      : { kind: 'doubt', counted: true, delayMs: countedMs };
+    if (cause instanceof ThrottledError) return { kind: 'doubt', counted: false, delayMs: throttledMs(cause, entry) };
+    // No file is the reason why something else answers.
+    if (cause instanceof MisaddressedError) return { kind: 'doubt', counted: false, delayMs: operatorMs };
+    return { kind: 'doubt', counted: true, delayMs: countedMs };
   }
   if (error instanceof RejectedError || error instanceof InvalidTextError) {
     return { kind: 'fail', failure: { code: error.code, message: error.message } };

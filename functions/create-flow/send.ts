@@ -1,11 +1,11 @@
-import { InDoubtError, MisaddressedError, UnauthorisedError } from '../flow-service/errors.ts';
+import { InDoubtError, MisaddressedError, RejectedError, UnauthorisedError } from '../flow-service/errors.ts';
 import type { CreateRequest } from '../flow-service/types.ts';
 import { attemptsAfter, type ClaimedEntry, doubtAfter, flowTagOf, misaddressed } from '../ledger/entry.ts';
 import type { Stored } from '../ledger/store.ts';
 import { type OpenedUpload, UploadDeniedError } from '../uploads/inbox.ts';
 import { commitFlow, failUpload, keepWaiting } from './claim.ts';
 import type { Delivery, Outcome } from './delivery.ts';
-import { settleDoubt } from './doubt.ts';
+import { adoptIfListed, settleDoubt } from './doubt.ts';
 import {
   ATTEMPT_TIME_MIN_MS,
   ATTEMPTS_EXHAUSTED,
@@ -93,6 +93,9 @@ const isMisaddressed = (error: unknown): boolean =>
 
 /** Ends a claim whose sending failed, as the error demands: the upload fails, waits, or is in doubt. */
 export async function handleFailure(delivery: Delivery, claim: Stored<ClaimedEntry>, error: unknown): Promise<Outcome> {
+  if (error instanceof InDoubtError && error.isRefusal) {
+    return (await adoptIfListed(delivery, claim)) ?? handleFailure(delivery, claim, error.cause);
+  }
   const now = delivery.ports.clock.now();
   const decision = classify(error, claim.entry, now);
   if (decision === undefined) throw error;
@@ -106,13 +109,14 @@ export async function handleFailure(delivery: Delivery, claim: Stored<ClaimedEnt
       return failUpload(delivery, claim, decision.failure);
     case 'doubt': {
       const nextAttemptAt = now + decision.delayMs;
-      const doubt = doubtAfter(claim.entry, now, nextAttemptAt);
+      const rejection = error instanceof InDoubtError && error.cause instanceof RejectedError ? message : undefined;
+      const doubt = doubtAfter(claim.entry, now, { nextAttemptAt, rejection });
       const attempts = attemptsAfter(claim.entry, decision.counted);
       const entry = isMisaddressed(error)
         ? misaddressed(claim.entry)
         : { ...claim.entry, misaddressedSince: undefined };
       // The flow may be listed already. Then the upload need not wait.
-      const settled = await settleDoubt(delivery, { ...claim, entry: { ...entry, doubt, attempts } });
+      const settled = await settleDoubt(delivery, { ...claim, entry: { ...entry, doubt, attempts } }, message);
       if ('outcome' in settled) return settled.outcome;
       // Only a process that was frozen for minutes gets here. The upload may be sent again, but its claim may be over.
       const wait = { reason: 'unavailable', message, counted: false, notBefore: nextAttemptAt } as const;

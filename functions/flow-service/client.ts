@@ -20,7 +20,7 @@ import { PAGE_ANSWER } from './json-answer.ts';
 import type { LearntPace } from './learnt-rate.ts';
 import type { Rank } from './pace.ts';
 import { type FlowBody, flowBody } from './request-body.ts';
-import { type Answer, type Call, isSuccess, type RequestOptions, Requests } from './requests.ts';
+import { type Answer, type Call, type CreationRefusal, isSuccess, type RequestOptions, Requests } from './requests.ts';
 import {
   createdSchema,
   type FlowPage,
@@ -64,6 +64,12 @@ export interface FlowServiceOptions extends RequestOptions {
 export function createFlowService(options: FlowServiceOptions): FlowService {
   return new HttpFlowService(options);
 }
+
+/**
+ * Statuses that mean that no flow was made, whoever answers: the request itself, its token, or its time is at fault. Any
+ * other status may be that of a gateway, after the service has made the flow.
+ */
+const NO_FLOW_STATUSES: readonly number[] = [400, 401, 402, 413, 415, 422, 429];
 
 interface ListingLimits {
   readonly pagesMax: number;
@@ -251,14 +257,21 @@ class HttpFlowService implements FlowService {
   }
 
   /** The error for a creation without success. Unlike a read, a creation may have taken effect all the same. */
-  async #creationError(answer: Answer, signal: AbortSignal): Promise<unknown> {
+  async #creationError(answer: Answer, signal: AbortSignal): Promise<FlowServiceError> {
     const { status, sent = 'all' } = answer.response;
-    const { error, blame, misaddressed } = await this.#requests.refusalOf(answer);
-    // The service, or a proxy in front of it, may fail after the flow was made. `See Other` may point to the flow, and
-    // some servers say `Found` for it.
-    const mayHaveCreated = (status >= 500 && status !== 501) || status === 303;
-    if (mayHaveCreated && sent === 'all') return new InDoubtError(error.message, { cause: error });
-    if (status === 302 && sent === 'all') return new InDoubtError(misaddressed.message, { cause: misaddressed });
+    const refusal = await this.#requests.refusalOf(answer);
+    const cause = await this.#refusalError(refusal, status, signal);
+    if (sent !== 'all' || NO_FLOW_STATUSES.includes(status)) return cause;
+    // A 5xx of the service itself says that something broke, perhaps after the flow was made.
+    return new InDoubtError(cause.message, { cause, isRefusal: refusal.isOwn && status >= 400 && status < 500 });
+  }
+
+  /** What the answer to a creation means if no flow was made. */
+  async #refusalError(
+    { error, blame, misaddressed }: CreationRefusal,
+    status: number,
+    signal: AbortSignal,
+  ): Promise<FlowServiceError> {
     if (blame === 'address' || (blame === 'unclear' && !(await this.isServing(signal)))) return misaddressed;
     if (error instanceof NotReadyError && status === 425) {
       return new UnavailableError(error.message, { cause: error, bodyStarted: true });

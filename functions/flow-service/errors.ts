@@ -89,10 +89,19 @@ export class UnavailableError extends FlowServiceError {
   }
 }
 
-/** The last byte of `POST /flows` was sent, and no usable response came. A flow may or may not exist. */
+/**
+ * The last byte of `POST /flows` was sent, and no response came that shows whether a flow exists. If an error was the
+ * response, the cause says what it means should no flow exist.
+ */
 export class InDoubtError extends FlowServiceError {
   override readonly name = 'InDoubtError';
   readonly code = 'in-doubt';
+  /** True for a 4xx in the form of the service's own errors. It is believed unless the flow is listed. */
+  readonly isRefusal: boolean;
+  constructor(message: string, options: ErrorOptions & { isRefusal?: boolean } = {}) {
+    super(message, options);
+    this.isRefusal = options.isRefusal ?? false;
+  }
 }
 
 /** A response that fits none of the known shapes. The message quotes the first 300 characters of its body. */

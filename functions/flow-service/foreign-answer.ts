@@ -10,6 +10,8 @@ export interface AnswerFacts {
   readonly text: string;
   /** The explanation in it. */
   readonly detail: string;
+  /** True if it has the form of the service's own errors. */
+  readonly isOwn: boolean;
 }
 
 /** Who is to blame for a creation without success. */
@@ -26,10 +28,13 @@ const QUOTE_CHARS_MAX = 120;
 
 const PAGE_TYPES: readonly string[] = ['text/html', 'application/xhtml+xml'];
 
+/** The media type of an answer, without parameters. */
+export const essenceOf = ({ headers }: TransportResponse): string =>
+  (headers['content-type'] ?? '').split(';')[0]?.trim().toLowerCase() ?? '';
+
 /** Tells whether the answer is a page for a browser, by its media type or by its beginning. */
-export function isPage({ headers }: TransportResponse, text: string): boolean {
-  const type = (headers['content-type'] ?? '').split(';')[0]?.trim().toLowerCase() ?? '';
-  return PAGE_TYPES.includes(type) || /^\s*<(!doctype\s+html|html)\b/i.test(text);
+export function isPage(response: TransportResponse, text: string): boolean {
+  return PAGE_TYPES.includes(essenceOf(response)) || /^\s*<(!doctype\s+html|html)\b/i.test(text);
 }
 
 const isRedirect = ({ status }: TransportResponse): boolean => status >= 300 && status < 400;

@@ -11,7 +11,7 @@ import {
   UnavailableError,
   UnintelligibleAnswerError,
 } from './errors.ts';
-import { type AnswerFacts, type Blame, blameOf, isForeign, misaddressed } from './foreign-answer.ts';
+import { type AnswerFacts, type Blame, blameOf, essenceOf, isForeign, misaddressed } from './foreign-answer.ts';
 import { httpTransport } from './http-transport.ts';
 import {
   AnswerLimitError,
@@ -25,7 +25,7 @@ import type { Rank } from './pace.ts';
 import { Pacer } from './pacer.ts';
 import { holdsToken, redact } from './redact.ts';
 import type { FlowBody } from './request-body.ts';
-import { cut, errorDetail, isUsableId } from './schemas.ts';
+import { cut, errorDetail, isOwnError, isUsableId } from './schemas.ts';
 import { errorForStatus } from './status-errors.ts';
 import {
   type RequestBody,
@@ -96,6 +96,8 @@ export interface CreationRefusal {
   readonly error: FlowServiceError;
   readonly blame: Blame;
   readonly misaddressed: MisaddressedError;
+  /** True if it has the form of the service's own errors. */
+  readonly isOwn: boolean;
 }
 
 /**
@@ -246,12 +248,15 @@ export class Requests {
   async refusalOf(answer: Answer): Promise<CreationRefusal> {
     const facts = await this.#factsOf(answer);
     const error = this.#errorForStatus(answer, facts);
-    return { error, blame: blameOf(facts), misaddressed: misaddressed(facts, this.#where(answer), error) };
+    const { isOwn } = facts;
+    return { error, blame: blameOf(facts), misaddressed: misaddressed(facts, this.#where(answer), error), isOwn };
   }
 
   async #factsOf({ response, secret }: Answer): Promise<AnswerFacts> {
     const text = redact(await readErrorBody(response), secret);
-    return { response, text, detail: errorDetail(text, this.#answerDepthMax) };
+    const depthMax = this.#answerDepthMax;
+    const isOwn = isOwnError(essenceOf(response), text, depthMax);
+    return { response, text, detail: errorDetail(text, depthMax), isOwn };
   }
 
   #errorForStatus({ operation, response }: Answer, { detail }: AnswerFacts): FlowServiceError {

@@ -109,6 +109,22 @@ function timeOf(value: unknown): number | undefined {
 }
 
 /**
+ * The service's own errors: JSON with a `detail`, as its documentation shows for 422. Gateways and firewalls answer with
+ * pages, with `{"message": …}`, or with `application/problem+json`.
+ */
+const ownErrorSchema = z.object({ detail: z.union([z.string().check(z.minLength(1)), z.array(z.unknown())]) });
+
+/** Tells whether an error response has the form of the service's own. */
+export function isOwnError(mediaType: string, text: string, depthMax: number): boolean {
+  if (mediaType !== 'application/json') return false;
+  try {
+    return ownErrorSchema.safeParse(parseJson(text, { depthMax, partsMax: SMALL_ANSWER.partsMax })).success;
+  } catch {
+    return false; // Not readable JSON.
+  }
+}
+
+/**
  * The explanation in the body of an error response. JSON is searched for the member that holds it; the validation
  * errors of the public service are a list of `{ loc, msg }`. Any other text is the explanation itself.
  */

@@ -96,8 +96,8 @@ export interface FlowService {
    * error but {@link InDoubtError}, no flow was created.
    * @throws {RejectedError} @throws {InvalidTextError}
    * @throws {MisaddressedError} something other than the flow service answered.
-   * @throws {InDoubtError} the last byte of the body was sent, and no usable response came. Also if the signal aborted
-   * the wait for it.
+   * @throws {InDoubtError} the last byte of the body was sent, and the response does not show whether there is a flow.
+   * Also if the signal aborted the wait for it.
    * @throws any error of the input's source.
    */
   create(request: CreateRequest, signal: AbortSignal): Promise<{ readonly flowId: string }>;

@@ -97,6 +97,8 @@ const doubt = readonlyObject({
   sentBy: time,
   /** When another attempt may be made, if no flow is found. This way an outage does not use up all attempts. */
   nextAttemptAt: z.optional(time),
+  /** Why the upload fails if no flow is found: the latest answer means that the service rejects it for good. */
+  rejection: z.optional(z.string()),
   /** Where the search for the flow goes on. A damaged place is dropped: the search begins anew. */
   place: orDropped(searchPlaceSchema),
   /** True once a search has ended without a result. From then on, each look is a search of its own. */

@@ -164,12 +164,17 @@ export function rerouted(entry: ClaimedEntry, upload: Upload, route: RouteSnapsh
 
 /**
  * The doubt after a POST under this claim, whose last byte was sent by `sentBy`. An earlier doubt is joined with it.
+ * @param next what to do if no flow is found.
  */
-export function doubtAfter(entry: ClaimedEntry, sentBy: number, nextAttemptAt = entry.doubt?.nextAttemptAt): Doubt {
+export function doubtAfter(
+  entry: ClaimedEntry,
+  sentBy: number,
+  next: Pick<Doubt, 'nextAttemptAt' | 'rejection'> = { nextAttemptAt: entry.doubt?.nextAttemptAt },
+): Doubt {
   return {
     claimedAt: Math.min(entry.doubt?.claimedAt ?? entry.claimedAt, entry.claimedAt),
     sentBy: Math.max(entry.doubt?.sentBy ?? sentBy, sentBy),
-    nextAttemptAt,
+    ...next,
   };
 }
 

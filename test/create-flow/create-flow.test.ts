@@ -216,7 +216,7 @@ describe('an upload that the service does not take now', () => {
     ['throttled', { status: 429 }, 0],
     ['throttled', { status: 402 }, 0],
     ['throttled', { status: 429, headers: { 'retry-after': '600' } }, 0],
-    ['forbidden', { status: 403 }, 1],
+    ['forbidden', { status: 403, headers: { 'content-type': 'application/json' }, body: '{"detail":"Not yours"}' }, 1],
     ['unavailable', { reset: 'before-body' }, 1],
   ])('waits in the ledger and is sent again: %s after %j', async (reason, fault, attempts) => {
     await start();

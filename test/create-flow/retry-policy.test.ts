@@ -72,6 +72,7 @@ describe('an error of sending', () => {
 
   it.each([
     ['no answer', new InDoubtError('?'), true, 16 * MINUTE],
+    ['an answer of something else', new InDoubtError('?', { cause: new MisaddressedError('a page') }), false, MINUTE],
     ['the answer of a busy service', new InDoubtError('?', { cause: throttled(80_000) }), false, 90_000],
   ])('leaves a doubt: %s', (_, error, counted, delayMs) => {
     expect(classify(error, fourthWait, 2_000)).toEqual({ kind: 'doubt', counted, delayMs });

@@ -54,7 +54,13 @@ const reads: readonly OperationName[] = ['get', 'outputs', 'asset'];
 
 /** A transport that gives the same responses to all requests, and records the requests. */
 function canned(
-  ...answers: readonly { status: number; headers?: Record<string, string>; body?: string; address?: string }[]
+  ...answers: readonly {
+    status: number;
+    headers?: Record<string, string>;
+    body?: string;
+    address?: string;
+    sent?: 'part';
+  }[]
 ) {
   const asked: { url: string; headers: Readonly<Record<string, string>>; reach: Reach | undefined }[] = [];
   const transport: Transport = async ({ url, headers, reach, body }) => {
@@ -66,6 +72,7 @@ function canned(
       status: answer.status,
       headers: { 'content-length': String(Buffer.byteLength(text)), ...answer.headers },
       address: answer.address,
+      sent: answer.sent,
       body: streamed([Buffer.from(text)]),
       destroy() {},
     };
@@ -119,25 +126,49 @@ describe('an error response', () => {
   const table: readonly (readonly [OperationName | 'reads', number, Record<string, string>, string, object?])[] = [
     ['create', 400, {}, 'RejectedError', { status: 400 }],
     ['create', 402, {}, 'ThrottledError'],
-    ['create', 403, {}, 'ForbiddenError'],
-    ['create', 404, {}, 'MisaddressedError'],
-    ['create', 405, {}, 'MisaddressedError'],
-    ['create', 408, {}, 'UnavailableError', { bodyStarted: true }],
-    ['create', 409, {}, 'RejectedError', { status: 409 }],
-    ['create', 410, {}, 'RejectedError', { status: 410 }],
+    ['create', 403, {}, 'InDoubtError', { isRefusal: false, cause: { name: 'ForbiddenError' } }],
+    ['create', 404, {}, 'InDoubtError', { isRefusal: false, cause: { name: 'MisaddressedError' } }],
+    ['create', 405, {}, 'InDoubtError', { isRefusal: false, cause: { name: 'MisaddressedError' } }],
+    ['create', 408, {}, 'InDoubtError', { isRefusal: false, cause: { name: 'UnavailableError', bodyStarted: true } }],
+    ['create', 409, {}, 'InDoubtError', { isRefusal: false, cause: { name: 'RejectedError', status: 409 } }],
+    ['create', 410, {}, 'InDoubtError', { isRefusal: false, cause: { name: 'RejectedError', status: 410 } }],
     ['create', 413, {}, 'RejectedError', { status: 413 }],
     ['create', 415, { 'content-type': 'text/html' }, 'RejectedError', { status: 415 }],
     ['create', 422, {}, 'RejectedError', { status: 422 }],
-    ['create', 425, {}, 'UnavailableError', { bodyStarted: true }],
-    ['create', 451, {}, 'RejectedError', { status: 451 }],
+    ['create', 425, {}, 'InDoubtError', { isRefusal: false, cause: { name: 'UnavailableError', bodyStarted: true } }],
+    ['create', 451, {}, 'InDoubtError', { isRefusal: false, cause: { name: 'RejectedError', status: 451 } }],
     ['create', 429, {}, 'ThrottledError', { retryAfterMs: undefined }],
     ['create', 429, { 'retry-after': '700' }, 'ThrottledError', { retryAfterMs: 700_000 }],
-    ['create', 301, { location: '/elsewhere' }, 'MisaddressedError'],
-    ['create', 302, { location: '/elsewhere' }, 'InDoubtError', { cause: { name: 'MisaddressedError' } }],
-    ['create', 303, { location: '/elsewhere' }, 'InDoubtError'],
-    ['create', 307, { location: '/elsewhere' }, 'MisaddressedError'],
+    [
+      'create',
+      301,
+      { location: '/elsewhere' },
+      'InDoubtError',
+      { isRefusal: false, cause: { name: 'MisaddressedError' } },
+    ],
+    [
+      'create',
+      302,
+      { location: '/elsewhere' },
+      'InDoubtError',
+      { isRefusal: false, cause: { name: 'MisaddressedError' } },
+    ],
+    [
+      'create',
+      303,
+      { location: '/elsewhere' },
+      'InDoubtError',
+      { isRefusal: false, cause: { name: 'MisaddressedError' } },
+    ],
+    [
+      'create',
+      307,
+      { location: '/elsewhere' },
+      'InDoubtError',
+      { isRefusal: false, cause: { name: 'MisaddressedError' } },
+    ],
     ['create', 500, {}, 'InDoubtError'],
-    ['create', 501, {}, 'MisaddressedError'],
+    ['create', 501, {}, 'InDoubtError', { isRefusal: false, cause: { name: 'MisaddressedError' } }],
     ['create', 502, {}, 'InDoubtError'],
     ['create', 503, {}, 'InDoubtError'],
     ['create', 503, { 'retry-after': '7' }, 'InDoubtError'],
@@ -188,7 +219,7 @@ describe('an error response', () => {
     const error = (await failureOf(operations[operation](clientOf(PUBLIC, { transport, token })))) as Error;
     // The address says where to look. Its query may be a secret.
     expect(error).toMatchObject({
-      name: 'MisaddressedError',
+      name: operation === 'create' ? 'InDoubtError' : 'MisaddressedError',
       message: expect.stringContaining('https://[token].login.example. '),
     });
     expect(inspect(error, { depth: 10 })).not.toContain('secret');
@@ -201,6 +232,35 @@ describe('an error response', () => {
     ['a page', 'text/html', '{"detail":"no such template"}', 'MisaddressedError'],
   ])('404 refuses a template only in %s, if no listing is served either', async (_, type, body, name) => {
     const { transport } = canned({ status: 404, headers: { 'content-type': type }, body });
+    expect(await failureOf(operations.create(clientOf(PUBLIC, { transport })))).toMatchObject({ cause: { name } });
+  });
+
+  it.each([
+    ['a detail', 403, 'application/json; charset=utf-8', '{"detail":"Not yours","code":7}', true],
+    ['a list of details', 409, 'application/json', '{"detail":[{"msg":"Twice"}]}', true],
+    ['an empty detail', 409, 'application/json', '{"detail":""}', false],
+    ['a detail that is cut', 409, 'application/json', '{"detail":"Twi', false],
+    ['a message', 403, 'application/json', '{"message":"Forbidden"}', false],
+    ['a problem', 404, 'application/problem+json', '{"title":"Not Found","detail":"No route"}', false],
+    ['a page', 404, 'text/html', '{"detail":"No such template"}', false],
+    ['nothing', 408, 'application/json', '', false],
+    ['a detail of what broke', 500, 'application/json', '{"detail":"Internal Server Error"}', false],
+    ['a detail of a redirect', 307, 'application/json', '{"detail":"Elsewhere"}', false],
+  ])('after the last byte of a creation is believed only in the form of the service: %s', async (...row) => {
+    const [, status, type, body, isRefusal] = row;
+    const { transport } = canned({ status, headers: { 'content-type': type }, body });
+    const error = await failureOf(operations.create(clientOf(PUBLIC, { transport })));
+    expect(error).toMatchObject({ name: 'InDoubtError', isRefusal });
+  });
+
+  it.each([
+    [403, 'ForbiddenError'],
+    [404, 'MisaddressedError'],
+    [408, 'UnavailableError'],
+    [409, 'RejectedError'],
+    [502, 'UnavailableError'],
+  ])('%i before the last byte of a creation leaves nothing in doubt', async (status, name) => {
+    const { transport } = canned({ status, sent: 'part' });
     expect(await failureOf(operations.create(clientOf(PUBLIC, { transport })))).toMatchObject({ name });
   });
 

@@ -4,11 +4,28 @@ import { LEDGER, RESULTS, TOKEN } from '../support/world.ts';
 import { html, NO_ANSWER_OF_EACH_KIND } from './bad-answers.ts';
 import { hostileWorld, MINUTE, onlyReceipt, saying, settledReceipt } from './support.ts';
 
+const HOUR = 60 * MINUTE;
+
+/** Statuses by which a gateway or a firewall may answer after the service has made the flow. */
+const GATEWAY_STATUSES = [301, 302, 307, 403, 404, 405, 408, 409, 410, 425, 501, 502];
+
+/** The answer of a gateway, in one of the forms that are common. */
+const gateway = (status: number, form: number): Fault => ({
+  status,
+  headers: {
+    location: 'https://login.example/',
+    'content-type': ['application/json', 'text/html', ''][form % 3] ?? '',
+  },
+  body: ['{"message":"Forbidden"}', html, ''][form % 3] ?? '',
+});
+
 describe('an answer to POST /flows that is', () => {
   const unusable: readonly (readonly [what: string, fault: () => Fault])[] = [
     ...NO_ANSWER_OF_EACH_KIND,
     ['See Other', () => ({ status: 303, headers: { location: '/flows/65f0' } })],
+    ...GATEWAY_STATUSES.map((status, n) => [String(status), () => gateway(status, n)] as const),
   ];
+  const fromElsewhere = /page|See Other|^(30.|404|405|501)$/;
   it.each(unusable)('%s, after the flow was made, leads to that flow by its tag', async (_, fault) => {
     const world = await hostileWorld();
     world.fault('createFlow', () => ({ ...fault(), at: 'after-effect' }), 1);
@@ -17,7 +34,7 @@ describe('an answer to POST /flows that is', () => {
     expect(world.service.flows).toHaveLength(1);
   });
 
-  it.each(unusable)(
+  it.each(unusable.filter(([what]) => !fromElsewhere.test(what) && !['409', '410'].includes(what)))(
     '%s, every time and without a flow, uses up the attempts, and the receipt says so',
     async (_, fault) => {
       const world = await hostileWorld({ settings: { attemptsMax: 2 } });
@@ -28,8 +45,89 @@ describe('an answer to POST /flows that is', () => {
     },
   );
 
+  it.each(unusable.filter(([what]) => fromElsewhere.test(what) && what !== '404'))(
+    '%s, every time and without a flow, is no fault of the file, which waits for three days',
+    async (_, fault) => {
+      const world = await hostileWorld({ settings: { attemptsMax: 2 } });
+      world.fault('createFlow', fault);
+      await world.upload('a', 'x');
+      await world.deliverAndTick(6, 10 * HOUR);
+      expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'misaddressed', attempts: 0 });
+      expect(world.count('ServiceMisaddressed')).toBeGreaterThan(2);
+      await world.deliverAndTick(3, 10 * HOUR);
+      expect(await onlyReceipt(world)).toMatchObject({ status: 'failed', failure: { code: 'misaddressed' } });
+    },
+  );
+
+  it.each([404, 409, 410])('%i, every time and without a flow, fails once the listing proves it', async (status) => {
+    const world = await hostileWorld();
+    world.fault('createFlow', gateway(status, 1));
+    await world.send('a');
+    expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'in-doubt', attempts: 1 });
+    expect(await settledReceipt(world)).toMatchObject({ status: 'failed', failure: { code: 'rejected' } });
+    expect(world.service.counts.createFlow).toBe(1);
+    expect(world.count('ServiceMisaddressed')).toBe(0);
+  });
+
+  const unlisted = { service: { variation: { listFlows: 404 } } } as const;
+
+  it.each(GATEWAY_STATUSES)('%i, after an unlisted flow was made, is held if doubts are held', async (status) => {
+    const world = await hostileWorld({ ...unlisted, settings: { inDoubt: 'hold' } });
+    world.fault('createFlow', { ...gateway(status, status), at: 'after-effect' });
+    await world.send('a');
+    await world.deliverAndTick(3, 10 * MINUTE);
+    await world.deliver();
+    expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'held' });
+    expect(world.count('DoubtsHeld')).toBe(1);
+    expect(world.service.flows).toHaveLength(1);
+  });
+
+  it.each(GATEWAY_STATUSES)('%i, after an unlisted flow was made, is counted if it is sent again', async (status) => {
+    const world = await hostileWorld({ ...unlisted, settings: { inDoubt: 'retry' } });
+    world.fault('createFlow', { ...gateway(status, status), at: 'after-effect' }, 1);
+    await world.upload('a', 'x');
+    expect((await settledReceipt(world)).status).toBe('succeeded');
+    expect(world.service.flows).toHaveLength(2);
+    expect(world.count('DoubtsRetried')).toBe(1);
+  });
+
+  it('403, every time after the flow was made, leads to one flow', async () => {
+    const world = await hostileWorld({ service: { variation: { listingDelayMs: MINUTE } } });
+    world.fault('createFlow', { ...gateway(403, 2), at: 'after-effect' });
+    await world.upload('a', 'x');
+    expect((await settledReceipt(world)).status).toBe('succeeded');
+    expect(world.service.flows).toHaveLength(1);
+  });
+
+  const own = (status: number): Fault => saying('{"detail":"No template for you"}', { status });
+  it.each([
+    [403, { state: 'waiting', reason: 'forbidden', attempts: 1 }],
+    [404, { state: 'failed', failure: { code: 'rejected' } }],
+    [408, { state: 'waiting', reason: 'unavailable', attempts: 1 }],
+    [409, { state: 'failed', failure: { code: 'rejected' } }],
+    [425, { state: 'waiting', reason: 'unavailable', attempts: 1 }],
+  ])('%i in the form of the service is believed at once, although no flow is listed', async (status, expected) => {
+    const world = await hostileWorld({ ...unlisted, settings: { inDoubt: 'hold' } });
+    world.fault('createFlow', own(status));
+    await world.send('a');
+    expect(await world.entry()).toMatchObject(expected);
+    expect(world.service.counts.createFlow).toBe(1);
+  });
+
+  it.each([403, 404, 409])('%i in the form of the service is not believed if the flow is listed', async (status) => {
+    const world = await hostileWorld();
+    world.fault('createFlow', { ...own(status), at: 'after-effect' }, 1);
+    await world.upload('a', 'x');
+    expect((await settledReceipt(world)).status).toBe('succeeded');
+    expect(world.service.flows).toHaveLength(1);
+  });
+
   const refusals: readonly (readonly [what: string, fault: Fault, message: string])[] = [
-    ['410', { status: 410, headers: { location: 'http://evil.example/flows' } }, 'create: 410'],
+    [
+      '410',
+      saying('{"detail":"No more"}', { status: 410, headers: { 'content-type': 'application/json', location: 'x:' } }),
+      'create: 410',
+    ],
     ['a long page', { status: 422, body: html.repeat(10_000) }, '<h1>Bad Gateway</h1>'],
     ['half a character', { status: 422, body: JSON.stringify({ detail: '\ud800' }) }, '\ufffd'],
     [

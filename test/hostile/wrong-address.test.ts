@@ -48,6 +48,19 @@ describe('an address at which something else answers every request with', () => 
     expect(world.service.flows).toHaveLength(1);
   });
 
+  it('404 and nothing holds uploads if doubts are held, until the right address shows that they have no flow', async () => {
+    const world = await hostileWorld({ settings: { inDoubt: 'hold' } });
+    world.service.intercept = () => ({ status: 404 });
+    await world.upload('a', 'x');
+    await passHours(world, 8, 2);
+    expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'held' });
+    expect(world.service.counts.createFlow).toBe(1);
+
+    world.service.intercept = undefined;
+    expect(await settledReceipt(world)).toMatchObject({ status: 'succeeded' });
+    expect(world.service.flows).toHaveLength(1);
+  });
+
   it.each(answers.filter((_, n) => n % 4 === 0))(
     '%s ends an upload after three days, with a code that says so',
     async (_, fault) => {
@@ -89,8 +102,9 @@ describe('a creation that is answered', () => {
   ])('%s while the same address lists flows is refused for good', async (_, fault) => {
     const world = await hostileWorld();
     world.fault('createFlow', fault);
-    await world.send('a');
-    expect(await onlyReceipt(world)).toMatchObject({ status: 'failed', failure: { code: 'rejected' } });
+    await world.upload('a', 'x');
+    expect(await settledReceipt(world)).toMatchObject({ status: 'failed', failure: { code: 'rejected' } });
+    expect(world.service.counts.createFlow).toBe(1);
     expect(world.count('ServiceMisaddressed')).toBe(0);
   });
 
@@ -100,14 +114,14 @@ describe('a creation that is answered', () => {
       operation === 'createFlow' ? saying('{"detail":"There is no such template"}', { status: 404 }) : { status: 404 };
     await world.send('a');
     expect(await onlyReceipt(world)).toMatchObject({ status: 'failed', failure: { code: 'rejected' } });
-    expect(world.service.counts.listFlows ?? 0).toBe(0);
+    expect(world.service.counts.createFlow).toBe(1);
   });
 
   it('a page with 403 while the same address lists flows counts as an attempt', async () => {
     const world = await hostileWorld();
     world.fault('createFlow', page(403));
     await world.send('a');
-    expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'forbidden', attempts: 1 });
+    expect(await world.entry()).toMatchObject({ state: 'waiting', reason: 'in-doubt', attempts: 1 });
   });
 
   it.each<[string, Fault]>([
@@ -132,7 +146,7 @@ describe('a creation that is answered', () => {
     world.service.intercept = () => ({ status: 404 });
     await world.upload('a', 'x');
     await passHours(world, 60, 20);
-    world.service.intercept = () => ({ status: 429 });
+    world.service.intercept = (_, { operation }) => ({ status: operation === 'createFlow' ? 429 : 404 });
     await passHours(world, 3, 1.5);
     world.service.intercept = () => ({ status: 404 });
     await passHours(world, 60, 20);

@@ -106,6 +106,8 @@ const FAULTS = {
   /** JSON without any id. */
   'no ids': (call) => hasJsonAnswer(call) && call !== 'flow.abort',
   endless: isService,
+  /** A gateway answers in place of the service, mostly after the call has taken effect. */
+  gateway: (call) => call === 'flow.create',
   /** The call takes effect, and its answer comes a byte at a time, without end. */
   trickled: (call) => call === 'flow.create',
 } satisfies Record<string, (call: CallKind) => boolean>;

@@ -27,7 +27,10 @@ export function scriptOf(
 ): ServiceFault {
   // Proxies quote the request. The functions must redact the token in such a quote.
   const quotation = QUOTATIONS[timeline.now() % QUOTATIONS.length]?.(headers.Authorization ?? '');
-  const sentence = (text: string) => ({ body: JSON.stringify({ detail: `${text} ${quotation}` }) });
+  const sentence = (text: string) => ({
+    headers: JSON_HEADERS,
+    body: JSON.stringify({ detail: `${text} ${quotation}` }),
+  });
   const before = random.chance(0.5) ? { at: 'before-body' as const } : {};
   switch (fault) {
     case 'lost':
@@ -71,15 +74,27 @@ export function scriptOf(
     case 'garbled':
       return { garble: true };
     case 'no ids':
-      return { status: 200, at: 'after-effect', headers: JSON_HEADERS, ...sentence('No ids.') };
+      return { status: 200, at: 'after-effect', ...sentence('No ids.') };
     case 'endless':
       return { status: 200, at: 'after-effect', headers: JSON_HEADERS, body: endless() };
+    case 'gateway':
+      return { ...random.pick(GATEWAY_ANSWERS), at: random.chance(0.7) ? 'after-effect' : 'after-body' };
     case 'trickled':
       return { status: 200, at: 'after-effect', headers: JSON_HEADERS, body: trickling(timeline) };
     default:
       return {};
   }
 }
+
+/** Answers of gateways and firewalls. None has the form of the service. */
+const GATEWAY_ANSWERS: readonly ServiceFault[] = [
+  ...[403, 404, 405, 408, 409, 425, 501].flatMap((status) => [
+    { status },
+    { status, headers: JSON_HEADERS, body: '{"message":"Forbidden"}' },
+    { status, headers: { 'content-type': 'text/html' }, body: '<!doctype html><html>Forbidden</html>' },
+  ]),
+  ...[301, 302, 303, 307].map((status) => ({ status, headers: { location: 'https://login.example/' } })),
+];
 
 async function* endless(): AsyncGenerator<Uint8Array> {
   for (;;) yield ENDLESS_CHUNK;

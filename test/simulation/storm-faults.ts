@@ -13,6 +13,7 @@ export const DOUBTFUL: readonly Fault[] = [
   'no ids',
   'endless',
   'trickled',
+  'gateway',
   'killed after',
   'cut cleanly',
 ];

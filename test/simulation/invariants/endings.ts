@@ -128,7 +128,7 @@ class Ending {
   #wasRefused(): boolean {
     const { key } = this.#put;
     const wasRefused = this.#world.observed.incidents.some(
-      ({ kind, fault, keys }) => kind === 'flow.create' && ['404', '422'].includes(fault) && keys.has(key),
+      ({ kind, fault, keys }) => kind === 'flow.create' && ['404', '422', 'gateway'].includes(fault) && keys.has(key),
     );
     return wasRefused || key.startsWith('bad/');
   }
