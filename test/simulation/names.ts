@@ -1,6 +1,8 @@
 export const INBOX = 'inbox';
 /** The bucket that may become the inbox later. */
 export const NEXT_INBOX = 'inbox-next';
+/** The key whose uploads S3 lists, and hands out to no function, for ever. */
+export const DENIED_KEY = 'echo/denied.bin';
 export const RESULTS = 'results';
 export const LEDGER = 'ledger';
 export const PIPELINE = 'simulated';

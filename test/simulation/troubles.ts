@@ -1,6 +1,7 @@
 import type { Variation } from '../../local/flow-service/variation.ts';
+import { DENIED_KEY } from './names.ts';
 import type { Random } from './random.ts';
-import type { Change, Scenario } from './scenario.ts';
+import { type Change, putStep, type Scenario } from './scenario.ts';
 import { manySteps } from './steady-scenario.ts';
 import { DOUBTFUL } from './storm-faults.ts';
 import { MINUTE, SECOND } from './timeline.ts';
@@ -33,7 +34,7 @@ export function oddId(random: Random): string {
 
 /** A storm with further troubles. They are drawn from random numbers of their own. */
 export function withTroubles(storm: Scenario, random: Random): Scenario {
-  return {
+  const troubled: Scenario = {
     ...storm,
     keysMax: random.pick([2, 3, 5, 1_000]),
     hasOddIds: random.chance(0.4),
@@ -47,6 +48,8 @@ export function withTroubles(storm: Scenario, random: Random): Scenario {
     ...rarity(random, storm),
     sweepDamageAt: random.chance(0.2) ? random.int(0, storm.chaosMs) : undefined,
   };
+  const deniedAt = random.chance(0.1) ? [random.int(0, MINUTE), random.int(0, 4 * MINUTE)] : [];
+  return { ...troubled, steps: [...troubled.steps, ...deniedAt.map((at) => putStep(at, DENIED_KEY, `hidden ${at}`))] };
 }
 
 /** Number of uploads in a world that waits for a rare takeover. Each is one chance of it. */

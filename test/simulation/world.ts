@@ -14,7 +14,7 @@ import type { Lambda } from './lambda.ts';
 import { limitedScenarioOf } from './limits.ts';
 import { withLongListings } from './long-listings.ts';
 import { longRoundsScenarioOf } from './long-rounds.ts';
-import { BASE_URL, INBOX, LEDGER, NEXT_INBOX, PIPELINE, RESULTS, START } from './names.ts';
+import { BASE_URL, DENIED_KEY, INBOX, LEDGER, NEXT_INBOX, PIPELINE, RESULTS, START } from './names.ts';
 import { Neighbours } from './neighbours.ts';
 import { Notifications } from './notifications.ts';
 import { Observations } from './observations.ts';
@@ -208,7 +208,7 @@ function s3Of({ timeline, scenario, notifications, onCall }: World): EmbeddedS3 
       const { accessKeyId: name } = access;
       const resource = access.resource.replace(NEXT_INBOX, INBOX);
       if (name !== undefined) onCall?.({ by: name.startsWith('create') ? 'create' : 'collect', ...access, resource });
-      return true;
+      return name === undefined || resource !== `arn:aws:s3:::${INBOX}/${DENIED_KEY}`;
     },
   });
   for (const inbox of [INBOX, NEXT_INBOX]) {

@@ -1,5 +1,5 @@
 import { demand } from '../demand.ts';
-import { INBOX, LEDGER, NEXT_INBOX, RESULTS } from '../names.ts';
+import { DENIED_KEY, INBOX, LEDGER, NEXT_INBOX, RESULTS } from '../names.ts';
 import type { Put } from '../observations.ts';
 import type { World } from '../world.ts';
 import { failureCodeOf, isInvalidText, isOf, isTerminal, isTooLarge } from './facts.ts';
@@ -76,6 +76,7 @@ export async function checkRetried(world: World): Promise<void> {
 
 /** The failure codes with which an upload may end when nothing goes wrong; undefined stands for success. */
 function codesDeserved(world: World, put: Put): readonly (string | undefined)[] {
+  if (put.key === DENIED_KEY) return ['input-denied'];
   const { observed, scenario } = world;
   const { key, content } = put;
   if (content.byteLength === 0) return ['input-empty'];

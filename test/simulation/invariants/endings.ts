@@ -2,6 +2,7 @@ import { ageFrom, type TerminalEntry } from '../../../functions/ledger/entry.ts'
 import type { FlowView } from '../../../local/flow-service/records.ts';
 import { demand } from '../demand.ts';
 import type { Fault } from '../faults.ts';
+import { DENIED_KEY } from '../names.ts';
 import type { Put } from '../observations.ts';
 import { LOWERED_SETTINGS } from '../scenario.ts';
 import type { World } from '../world.ts';
@@ -39,6 +40,7 @@ class Ending {
       this.#demand(this.#put.bucket !== this.#world.inbox, 'an upload is called outside of the inbox that is in it'),
     'input-too-large': () =>
       this.#demand(isTooLarge(this.#world, this.#put), 'an upload is called too large that is not'),
+    'input-denied': () => this.#demand(this.#put.key === DENIED_KEY, 'an upload is called denied that is not'),
     'attempts-exhausted': () => this.#checkAttempts(),
     'flow-gone': () => this.#checkGone(),
     'timed-out': () => this.#demand(this.#isTooOld(), 'a flow timed out too early'),
@@ -93,6 +95,7 @@ class Ending {
   }
 
   #checkAttempts(): void {
+    if (this.#put.key === DENIED_KEY) return; // Each refusal by S3 is an attempt too, and no fault of the plan.
     const { scenario, observed } = this.#world;
     const blamed = observed.blame.get(this.#put.key) ?? 0;
     const { attemptsMax } = observed.deployedAt.has('limits') ? LOWERED_SETTINGS : scenario.settings;
