@@ -250,9 +250,9 @@ class PublishedEnds {
   readonly #ledger: Deployment['ledger'];
   readonly #receipts: Receipts;
 
-  constructor({ s3, inbox, settings, ledger }: Deployment) {
+  constructor({ s3, settings, ledger }: Deployment) {
     this.#ledger = ledger;
-    this.#receipts = new Receipts(s3, inbox, settings);
+    this.#receipts = new Receipts(s3, settings);
   }
 
   async has(end: TerminalEntry, signal: AbortSignal): Promise<boolean> {

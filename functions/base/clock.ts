@@ -6,6 +6,9 @@ export interface Clock {
   sleep(ms: number, signal?: AbortSignal): Promise<void>;
 }
 
+/** Largest difference that is allowed between a clock of ours and that of another party, in milliseconds. */
+export const CLOCK_SKEW_MAX_MS = 5 * 60_000;
+
 export const systemClock: Clock = {
   now: () => Date.now(),
   // node:timers/promises would create an error for every wait that ends early, as nearly all do. That was a tenth of

@@ -33,7 +33,7 @@ export function createFlowPorts({ settings, s3, nonce, ...wiring }: Wiring) {
     settings,
     inbox,
     ledger: new Ledger(s3, settings.ledgerBucket, nonce),
-    receipts: new Receipts(s3, inbox, settings),
+    receipts: new Receipts(s3, settings),
   } satisfies CreatePorts;
 }
 

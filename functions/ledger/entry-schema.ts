@@ -42,6 +42,8 @@ const upload: z.ZodMiniType<Upload> = z.object({
   bytes: count,
   lastModified: time,
   mediaType: z.string(),
+  currentAt: z.optional(time),
+  sequencer: z.optional(z.string()),
 });
 
 const isObject = (value: unknown): boolean => typeof value === 'object' && value !== null && !Array.isArray(value);

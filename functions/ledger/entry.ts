@@ -159,7 +159,9 @@ export function claimAgain(entry: ClaimedEntry | WaitingEntry, terms: ClaimTerms
  * @param upload may know more than the entry: S3 may have refused to hand it out before.
  */
 export function rerouted(entry: ClaimedEntry, upload: Upload, route: RouteSnapshot): ClaimedEntry {
-  return { ...entry, upload, route, reroute: undefined };
+  // The place among the uploads of its key stays. A retry may know more of it than a late event.
+  const { currentAt, sequencer } = entry.upload;
+  return { ...entry, upload: { ...upload, currentAt, sequencer }, route, reroute: undefined };
 }
 
 /**
@@ -310,6 +312,12 @@ export const isUntold = (entry: Entry): entry is FailedEntry & { readonly isTold
 /** A failure whose receipt, event and marker are out. */
 export function told(entry: FailedEntry): FailedEntry {
   return { ...entry, isTold: true };
+}
+
+/** A failed upload that was current at its key at that time, by S3's clock. */
+export function seenCurrent(entry: FailedEntry, at: number): FailedEntry {
+  const { lastModified, currentAt = lastModified } = entry.upload;
+  return { ...entry, upload: { ...entry.upload, currentAt: Math.max(currentAt, at) } };
 }
 
 /** True if two terminal entries of an upload record the same end. */

@@ -8,8 +8,7 @@ import { receiptKey, UPLOAD_METADATA } from '../results/results-keys.ts';
 import { isAbsent, isConflict, isPreconditionFailed } from '../s3/errors.ts';
 import { headObject } from '../s3/objects.ts';
 import type { Settings } from '../settings/environment.ts';
-import { type Inbox, isInside } from '../uploads/inbox.ts';
-import type { Upload } from '../uploads/upload.ts';
+import { SEQUENCER_DIGITS_MAX, secondDigits, type Upload } from '../uploads/upload.ts';
 import { type RetrySettings, retryCommand } from './retry-command.ts';
 
 /** How an upload ended, for people and programs. This is the content of the receipt. */
@@ -43,6 +42,10 @@ interface ReceiptFacts {
     readonly mediaType: string;
     /** ISO 8601, UTC. */
     readonly lastModified: string;
+    /** A time at which the upload was current at its key, ISO 8601, UTC. Absent if none is known but `lastModified`. */
+    readonly currentAt?: string | undefined;
+    /** Orders the puts of a key, as S3's event said. */
+    readonly sequencer?: string | undefined;
   };
   readonly route: string;
   readonly template: string;
@@ -86,16 +89,18 @@ const successSchema = z.object({
 /** How a flow has succeeded. `endedAt` in milliseconds since the epoch. */
 type Success = Pick<z.infer<typeof successSchema>, 'endedAt' | 'assets' | 'failedOutputs'>;
 
-/** Names of a receipt's metadata. A HEAD shows by them which upload the receipt belongs to. */
+/** Names of a receipt's metadata. A HEAD shows by them which upload the receipt belongs to, and how it ranks. */
 const GENERATION = 'flowdrop-generation';
 const ENDED_AT = 'flowdrop-ended-at';
 const LAST_MODIFIED = 'flowdrop-last-modified';
-const BUCKET = 'flowdrop-bucket';
+const CURRENT_AT = 'flowdrop-current-at';
+const SEQUENCER = 'flowdrop-sequencer';
 
 export function receiptOf(entry: TerminalEntry, settings: RetrySettings): Receipt {
-  const { id, bucket, key, versionId, etag, bytes, mediaType, lastModified } = entry.upload;
+  const { id, bucket, key, versionId, etag, bytes, mediaType, lastModified, currentAt, sequencer } = entry.upload;
+  const place = { currentAt: currentAt === undefined ? undefined : iso(currentAt), sequencer };
   const facts = {
-    upload: { id, bucket, key, versionId, etag, bytes, mediaType, lastModified: iso(lastModified) },
+    upload: { id, bucket, key, versionId, etag, bytes, mediaType, lastModified: iso(lastModified), ...place },
     route: entry.route.name,
     template: entry.route.template,
     generation: entry.generation,
@@ -121,28 +126,27 @@ function advised(failure: Failure, upload: Upload, settings: RetrySettings): Fai
 
 const UNKNOWN_ADVICE = 'Look the code up in docs/failures.md of the version that wrote it.';
 
-/** The present inbox, and the place of its receipts. */
-export type ReceiptSettings = Pick<Settings, 'resultsBucket' | 'resultsPrefix' | 'inboxBucket' | 'inboxPrefix'>;
-
 /**
- * The receipts: one address for each key of the inbox. The address belongs to the upload that is current at that key,
- * in whatever order uploads arrive and end. An upload outside of the present inbox is never current. S3 is not asked
- * about such an upload, because its bucket may be gone, or forbidden to the functions.
+ * The receipts: one address for each key of the inbox. The address belongs to the upload that was current last, of those
+ * that have ended.
+ *
+ * Which of two receipts stays depends only on what they say themselves, and not on the inbox at that moment. So it does
+ * not matter in which order receipts are put, how often, or how late. See {@link outranks}.
  */
 export class Receipts {
   readonly #s3: S3Client;
-  readonly #inbox: Inbox;
-  readonly #settings: ReceiptSettings;
+  readonly #settings: Pick<Settings, 'resultsBucket' | 'resultsPrefix'>;
 
-  constructor(s3: S3Client, inbox: Inbox, settings: ReceiptSettings) {
+  constructor(s3: S3Client, settings: Pick<Settings, 'resultsBucket' | 'resultsPrefix'>) {
     this.#s3 = s3;
-    this.#inbox = inbox;
     this.#settings = settings;
   }
 
   /** Puts the receipt at its address, unless the receipt that is there outranks it. Returns the address. */
   async put(receipt: Receipt, signal: AbortSignal): Promise<string> {
     const key = this.#keyOf(receipt);
+    const metadata = metadataOf(receipt);
+    const mine = rankOf(metadata);
     let condition: { IfNoneMatch: '*' } | { IfMatch: string } = { IfNoneMatch: '*' };
     for (let tries = 0; tries < TRIES_MAX; tries += 1) {
       try {
@@ -152,13 +156,7 @@ export class Receipts {
             Key: key,
             Body: `${JSON.stringify(receipt, undefined, 2)}\n`,
             ContentType: 'application/json',
-            Metadata: {
-              [UPLOAD_METADATA]: receipt.upload.id,
-              [GENERATION]: String(receipt.generation),
-              [ENDED_AT]: receipt.endedAt,
-              [LAST_MODIFIED]: receipt.upload.lastModified,
-              [BUCKET]: receipt.upload.bucket,
-            },
+            Metadata: metadata,
             ...condition,
           }),
           { abortSignal: signal },
@@ -170,7 +168,7 @@ export class Receipts {
       }
       const there = await this.#stored(key, signal);
       if (there === undefined) condition = { IfNoneMatch: '*' };
-      else if (await this.#outranks(receipt, there, signal)) condition = { IfMatch: there.etag };
+      else if (outranks(mine, there)) condition = { IfMatch: there.etag };
       else return key;
     }
     throw new ReceiptContendedError(`${key} was replaced by other writers between ${TRIES_MAX} tries to write it`);
@@ -209,39 +207,13 @@ export class Receipts {
     return receiptKey(this.#settings.resultsPrefix, upload.key);
   }
 
-  /** True if our receipt has the better right to the address than the receipt that is there. */
-  async #outranks(mine: Receipt, there: StoredReceipt, signal: AbortSignal): Promise<boolean> {
-    if (there.uploadId === mine.upload.id) {
-      return isLater({ generation: mine.generation, endedAt: Date.parse(mine.endedAt) }, there);
-    }
-    const { bucket, key } = mine.upload;
-    const isMineInside = isInside(this.#settings, { bucket, key });
-    // A receipt without this field is taken to be of the present inbox, which seldom changes.
-    const isStoredInside = isInside(this.#settings, { bucket: there.bucket ?? this.#settings.inboxBucket, key });
-    if (isMineInside !== isStoredInside) return isMineInside;
-    const current = isMineInside ? (await this.#inbox.current(bucket, key, signal))?.id : undefined;
-    if (current === mine.upload.id) return true;
-    if (current === there.uploadId) return false;
-    // Neither is current any more. If the current upload ends, it replaces this receipt. It may also be deleted unread.
-    const [mineModified, thereModified] = [Date.parse(mine.upload.lastModified), there.lastModified];
-    // Within one second the ids decide. That is arbitrary, but does not depend on which upload comes first.
-    return mineModified === thereModified ? mine.upload.id > there.uploadId : mineModified > thereModified;
-  }
-
   /** The receipt at an address. Undefined if there is none. */
   async #stored(key: string, signal: AbortSignal): Promise<StoredReceipt | undefined> {
     const head = await headObject(this.#s3, { Bucket: this.#settings.resultsBucket, Key: key }, signal);
     if (head === undefined) return undefined;
-    return {
-      etag: head.ETag as string,
-      uploadId: head.Metadata?.[UPLOAD_METADATA] ?? '',
-      generation: Number(head.Metadata?.[GENERATION]) || 0,
-      // Without this field, the receipt was put after its end. S3 cuts the fraction of that second off.
-      endedAt: Date.parse(head.Metadata?.[ENDED_AT] ?? '') || (head.LastModified?.getTime() ?? 0) + 999,
-      // An object without this field is no receipt of ours, and has no right to the address.
-      lastModified: Date.parse(head.Metadata?.[LAST_MODIFIED] ?? '') || 0,
-      bucket: head.Metadata?.[BUCKET],
-    };
+    const rank = rankOf(head.Metadata ?? {});
+    // Without its end, the receipt was put after its end. S3 cuts the fraction of that second off.
+    return { ...rank, etag: head.ETag as string, endedAt: rank.endedAt || (head.LastModified?.getTime() ?? 0) + 999 };
   }
 }
 
@@ -257,21 +229,77 @@ function parsedSuccess(text: string): z.infer<typeof successSchema> | undefined 
 /** The facts that identify one end of an upload. `endedAt` is in milliseconds since the epoch. */
 type End = Pick<TerminalEntry, 'generation' | 'endedAt'> & { readonly upload: Pick<Upload, 'id' | 'key'> };
 
-/** A receipt as a HEAD describes it. Times in milliseconds since the epoch. */
-interface StoredReceipt {
-  readonly etag: string;
+/** What decides which of two receipts at one address stays. Times in milliseconds since the epoch. */
+interface Rank {
   readonly uploadId: string;
   readonly generation: number;
   readonly endedAt: number;
-  readonly lastModified: number;
-  readonly bucket: string | undefined;
+  /** A time at which the upload was current at its key. */
+  readonly currentAt: number;
+  /** Orders the puts of a key. Undefined if no event brought the upload. */
+  readonly sequencer: string | undefined;
 }
+
+/** A receipt as a HEAD describes it. */
+type StoredReceipt = Rank & { readonly etag: string };
+
+function metadataOf({ upload, generation, endedAt }: Receipt): Record<string, string> {
+  const { id, lastModified, currentAt, sequencer } = upload;
+  return {
+    [UPLOAD_METADATA]: id,
+    [GENERATION]: String(generation),
+    [ENDED_AT]: endedAt,
+    [LAST_MODIFIED]: lastModified,
+    ...(currentAt !== undefined && { [CURRENT_AT]: currentAt }),
+    ...(sequencer !== undefined && { [SEQUENCER]: sequencer }),
+  };
+}
+
+function rankOf(metadata: Readonly<Record<string, string>>): Rank {
+  const uploadId = metadata[UPLOAD_METADATA] ?? '';
+  const lastModified = timeIn(metadata[LAST_MODIFIED]);
+  // An object without an id that was made of its date is no receipt of ours, and has no right to the address.
+  const isOurs = lastModified > 0 && uploadId.startsWith(secondDigits(lastModified));
+  return {
+    uploadId,
+    generation: Number(metadata[GENERATION]) || 0,
+    endedAt: timeIn(metadata[ENDED_AT]),
+    // A multipart upload has the date of its beginning. It became current later.
+    currentAt: isOurs ? Math.max(lastModified, timeIn(metadata[CURRENT_AT])) : 0,
+    sequencer: metadata[SEQUENCER],
+  };
+}
+
+const timeIn = (text = ''): number => Date.parse(text) || 0;
+
+/**
+ * True if our receipt ranks higher than the one that is there. Of two uploads the one ranks higher
+ *
+ * 1. that was current later. S3 counts in whole seconds where it sends events to EventBridge.
+ * 2. whose sequencer is greater. An upload without one ranks above those with one: a sweep found it, and it was the
+ *    current one of its second.
+ * 3. whose id is greater. That is arbitrary, but always the same.
+ */
+function outranks(mine: Rank, there: Rank): boolean {
+  if (mine.uploadId === there.uploadId) return isLater(mine, there);
+  const seconds = Math.floor(mine.currentAt / 1000) - Math.floor(there.currentAt / 1000);
+  if (seconds !== 0) return seconds > 0;
+  const [ours, theirs] = [ordinalOf(mine), ordinalOf(there)];
+  return ours === theirs ? mine.uploadId > there.uploadId : ours > theirs;
+}
+
+/**
+ * A text that sorts as the sequencer does.
+ * @see https://docs.aws.amazon.com/AmazonS3/latest/userguide/notification-content-structure.html ("sequencer")
+ */
+const ordinalOf = ({ sequencer }: Rank): string =>
+  sequencer?.toLowerCase().padStart(SEQUENCER_DIGITS_MAX, '0') ?? 'without';
 
 /**
  * True if ours is the later end of the same upload. The higher generation is later. An upload whose entry was lost
  * begins again with generation 1, so within one generation the time of the end decides.
  */
-const isLater = (mine: Omit<End, 'upload'>, there: StoredReceipt): boolean =>
+const isLater = (mine: Omit<End, 'upload'>, there: Rank): boolean =>
   mine.generation === there.generation ? mine.endedAt > there.endedAt : mine.generation > there.generation;
 
 const iso = (ms: number): string => new Date(ms).toISOString();

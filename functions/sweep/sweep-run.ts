@@ -1,6 +1,6 @@
 import type { S3Client } from '@aws-sdk/client-s3';
 import pMap from 'p-map';
-import type { Clock } from '../base/clock.ts';
+import { CLOCK_SKEW_MAX_MS, type Clock } from '../base/clock.ts';
 import type { Invocation } from '../base/invocation.ts';
 import { UnreadableEntryError } from '../ledger/store.ts';
 import { DUE_AGAIN_MS, SWEEP_REACH_MS } from '../ledger/waits.ts';
@@ -172,6 +172,14 @@ export class SweepRun {
     return failed;
   }
 
+  /**
+   * A time at which the uploads of this pass were current, by S3's clock. They are older than the pass, and are listed as
+   * current after its beginning. Our clock may be fast.
+   */
+  get #currentAt(): number {
+    return this.#progress.pass.startedAt - CLOCK_SKEW_MAX_MS;
+  }
+
   /** Submits one upload, at the pace of the pass. Returns false if the run must end. */
   async #submit(upload: ListedUpload): Promise<boolean> {
     const { queue, clock, telemetry } = this.#ports;
@@ -183,7 +191,7 @@ export class SweepRun {
     });
     // Only a daily pass shows that notifications do not come. A backfill is for uploads that had none.
     telemetry.metrics.add(this.#progress.kind === 'daily' ? 'UploadsMissed' : 'UploadsBackfilled');
-    await queue.send(messageFor(upload), this.#invocation.closing);
+    await queue.send(messageFor({ ...upload, currentAt: this.#currentAt }), this.#invocation.closing);
     try {
       await clock.sleep(1000 / this.#progress.pass.uploadsPerSecond, this.#invocation.work);
     } catch {

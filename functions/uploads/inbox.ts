@@ -49,7 +49,8 @@ export class UploadDeniedError extends Error {
 }
 
 /** The facts that name an upload before it was opened. */
-export type UploadReference = Pick<Upload, 'bucket' | 'key'> & Partial<Pick<Upload, 'versionId' | 'etag' | 'id'>>;
+export type UploadReference = Pick<Upload, 'bucket' | 'key'> &
+  Partial<Pick<Upload, 'versionId' | 'etag' | 'id' | 'currentAt' | 'sequencer'>>;
 
 /** An opened upload: its facts, and its bytes, which are not read yet. */
 export interface OpenedUpload {
@@ -143,7 +144,7 @@ export class Inbox {
       if (!isDenied(error)) throw error;
       const listed = await this.#listed({ bucket, key }, {}, signal);
       if (listed === undefined) throw error;
-      return listed === 'absent' ? undefined : withGuessedType(listed);
+      return listed === 'absent' ? undefined : deniedUpload({ bucket, key }, listed);
     }
   }
 
@@ -199,7 +200,7 @@ export class Inbox {
       if (listed === 'absent') {
         throw new UploadGoneError(`${name} was deleted: S3 refuses it, and a listing lacks it`, { cause: error });
       }
-      if (listed !== undefined) throw new UploadDeniedError(withGuessedType(listed), error as Error);
+      if (listed !== undefined) throw new UploadDeniedError(deniedUpload(reference, listed), error as Error);
       throw new UploadUnreadableError(`${name} could not be opened`, { cause: error });
     }
   }
@@ -272,10 +273,11 @@ function listedUpload(bucket: string, version: ListedVersion): ListedUpload {
   return { id: uploadId(facts), ...facts, isCurrent: IsLatest === true };
 }
 
-function withGuessedType({ isCurrent: _, ...facts }: ListedUpload): Upload {
+function deniedUpload(reference: UploadReference, { isCurrent: _, ...facts }: ListedUpload): Upload {
   // A listing may be more precise than a GET, whose seconds are in every other entry.
   const lastModified = Math.floor(facts.lastModified / 1000) * 1000;
-  return { ...facts, lastModified, mediaType: mediaTypeOf(undefined, facts.key) };
+  const mediaType = mediaTypeOf(undefined, facts.key);
+  return { ...facts, lastModified, mediaType, ...placeOf(reference, lastModified) };
 }
 
 interface ObjectFacts {
@@ -286,7 +288,8 @@ interface ObjectFacts {
   readonly ContentType?: string | undefined;
 }
 
-function uploadFrom({ bucket, key }: Pick<Upload, 'bucket' | 'key'>, facts: ObjectFacts): Upload {
+function uploadFrom(reference: UploadReference, facts: ObjectFacts): Upload {
+  const { bucket, key } = reference;
   const upload = {
     bucket,
     key,
@@ -296,7 +299,13 @@ function uploadFrom({ bucket, key }: Pick<Upload, 'bucket' | 'key'>, facts: Obje
     lastModified: facts.LastModified?.getTime() ?? 0,
     mediaType: mediaTypeOf(facts.ContentType, key),
   };
-  return { id: uploadId(upload), ...upload };
+  return { id: uploadId(upload), ...upload, ...placeOf(reference, upload.lastModified) };
+}
+
+/** The place of an upload among those of its key, if its event or the sweep told it. */
+function placeOf({ currentAt, sequencer }: UploadReference, lastModified: number): Partial<Upload> {
+  // An event from before LastModified is of an earlier object with the same content.
+  return currentAt === undefined || currentAt < lastModified ? {} : { currentAt, sequencer };
 }
 
 /** Yields the stream's chunks. Destroys the stream when the signal aborts, and when the loop over it ends. */

@@ -1,6 +1,6 @@
 import { decodedKey } from '../s3/encoded-keys.ts';
 import { KEY_BYTES_MAX } from '../s3/limits.ts';
-import { pinnedVersion, UPLOAD_ID, type Upload } from './upload.ts';
+import { pinnedVersion, SEQUENCER_DIGITS_MAX, UPLOAD_ID, type Upload } from './upload.ts';
 
 /** The facts of an upload in a message. Only bucket and key are always known. */
 export interface UploadEvent {
@@ -11,6 +11,9 @@ export interface UploadEvent {
   /** Without quotes. */
   readonly etag?: string | undefined;
   readonly bytes?: number | undefined;
+  /** When S3 had finished the put, in milliseconds since the epoch. */
+  readonly currentAt?: number | undefined;
+  readonly sequencer?: string | undefined;
   /** When its message came into the queue, in milliseconds since the epoch. Undefined without a queue. */
   readonly arrivedAt?: number | undefined;
   /** Only in messages of our own, for an upload that the ledger knows already. */
@@ -24,6 +27,11 @@ export class UnrecognisedEventError extends Error {
 
 /** Maximum length of a quotation from a message, in characters. */
 const EXCERPT_LENGTH_MAX = 200;
+
+/** Matches the time of an event, of a year with four digits. */
+const ISO_TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?Z$/;
+
+const SEQUENCER = new RegExp(`^[0-9A-Fa-f]{1,${SEQUENCER_DIGITS_MAX}}$`);
 
 /** Tells whether an upload is a folder as consoles and sync tools make it: an empty object with a slash at its end. */
 export function isFolderMarker(upload: Pick<UploadEvent, 'key' | 'bytes'>): boolean {
@@ -53,6 +61,7 @@ export function messageFor(upload: Omit<Upload, 'mediaType' | 'lastModified'>): 
   const notification = {
     eventSource: 'aws:s3',
     eventName: 'ObjectCreated:Resubmitted',
+    ...(upload.currentAt === undefined ? {} : { eventTime: new Date(upload.currentAt).toISOString() }),
     flowdrop: { uploadId: upload.id },
     s3: {
       bucket: { name: upload.bucket },
@@ -61,6 +70,7 @@ export function messageFor(upload: Omit<Upload, 'mediaType' | 'lastModified'>): 
         size: upload.bytes,
         eTag: upload.etag,
         ...(upload.versionId === undefined ? {} : { versionId: upload.versionId }),
+        ...(upload.sequencer === undefined ? {} : { sequencer: upload.sequencer }),
       },
     },
   };
@@ -83,6 +93,8 @@ function fromNotification(record: unknown): readonly UploadEvent[] {
       versionId: pinnedVersion(text(object.versionId)),
       etag: text(object.eTag),
       bytes: size(object.size),
+      currentAt: instant(record.eventTime),
+      sequencer: sequencerOf(object.sequencer),
       // The id becomes part of a ledger key, and any principal that may send to the queue could have written it.
       uploadId: known !== undefined && UPLOAD_ID.test(known) ? known : undefined,
     },
@@ -104,6 +116,8 @@ function fromEventBridge(event: Record<string, unknown>): readonly UploadEvent[]
       versionId: pinnedVersion(text(object['version-id'])),
       etag: text(object.etag),
       bytes: size(object.size),
+      currentAt: instant(event.time),
+      sequencer: sequencerOf(object.sequencer),
     },
   ];
 }
@@ -136,6 +150,15 @@ function text(value: unknown): string | undefined {
 
 function size(value: unknown): number | undefined {
   return typeof value === 'number' ? value : undefined;
+}
+
+/** The time of an event in milliseconds since the epoch. Undefined for a text of another form. */
+function instant(value: unknown): number | undefined {
+  return typeof value === 'string' && ISO_TIME.test(value) ? Date.parse(value) || undefined : undefined;
+}
+
+function sequencerOf(value: unknown): string | undefined {
+  return typeof value === 'string' && SEQUENCER.test(value) ? value : undefined;
 }
 
 /** The beginning of a message, never the whole of it. */

@@ -13,6 +13,13 @@ export interface Upload {
   /** Milliseconds since the epoch, in whole seconds: HTTP dates are no more precise. */
   readonly lastModified: number;
   readonly mediaType: string;
+  /**
+   * A time at which the upload was current at its key, in milliseconds since the epoch. S3's event tells when the upload
+   * became current. The sweep tells when it listed the upload as current. Undefined if neither brought the upload.
+   */
+  readonly currentAt?: number | undefined;
+  /** Orders the puts of a key: a number in hexadecimal digits. Undefined if no event of S3 brought the upload. */
+  readonly sequencer?: string | undefined;
 }
 
 /** Digits of the second at the start of an upload id: 32 bits, which last until the year 2106. */
@@ -20,6 +27,9 @@ const SECOND_DIGITS = 8;
 
 /** Digits of the hash that follows the second: 128 bits of SHA-256. */
 const HASH_DIGITS = 32;
+
+/** Maximum length of a sequencer. S3 documents none. Its sequencers have 16 to 18 digits. */
+export const SEQUENCER_DIGITS_MAX = 64;
 
 /** Matches every upload id. */
 export const UPLOAD_ID = new RegExp(`^[0-9a-f]{${SECOND_DIGITS + HASH_DIGITS}}$`);

@@ -429,6 +429,14 @@ describe('events', () => {
     expect(second.s3.object.sequencer > first.s3.object.sequencer).toBe(true);
   });
 
+  eventBehaviour('the event of a multipart upload has the time of its end', 'unversioned', async (given) => {
+    const uploaded = await uploadParts(given, ['in parts']);
+    await target.passTime(3000);
+    const { eventTime } = await eventOf(given, () => complete(given, uploaded));
+    const initiated = (await head(given)).LastModified?.getTime() ?? 0;
+    expect(Date.parse(eventTime)).toBeGreaterThanOrEqual(initiated + 2000);
+  });
+
   eventBehaviour('the first message to a queue is a test event without records', 'unversioned', async ({ Bucket }) => {
     const message = testEvent(Bucket);
     expect(message).toMatchObject({ Service: 'Amazon S3', Event: 's3:TestEvent', Bucket });

@@ -136,6 +136,11 @@ describe('a claim that takes the present route', () => {
     const other = { ...route, name: 'others' };
     const opened = { ...upload, mediaType: 'image/png' };
     expect(rerouted({ ...claim, reroute: true }, opened, other)).toEqual({ ...claim, upload: opened, route: other });
+    const placed = { ...claim, upload: { ...claim.upload, currentAt: 7 } };
+    expect(rerouted(placed, { ...opened, currentAt: 5, sequencer: '1' }, other).upload).toEqual({
+      ...opened,
+      currentAt: 7,
+    });
   });
 });
 

@@ -23,8 +23,8 @@ async function justEnded(how: { failure?: typeof failure }) {
 type Ended = Awaited<ReturnType<typeof justEnded>>;
 
 async function putReceipt({ world, entry }: Ended): Promise<unknown> {
-  const { s3, inbox, settings } = world.deployment;
-  const receipts = new Receipts(s3, inbox, settings);
+  const { s3, settings } = world.deployment;
+  const receipts = new Receipts(s3, settings);
   return receipts.put(receiptOf(entry, { ...settings, retry: undefined } as never), signal);
 }
 

@@ -1,7 +1,16 @@
-import { DeleteObjectCommand } from '@aws-sdk/client-s3';
+import {
+  CompleteMultipartUploadCommand,
+  CreateMultipartUploadCommand,
+  DeleteObjectCommand,
+  UploadPartCommand,
+} from '@aws-sdk/client-s3';
+import fc from 'fast-check';
 import { beforeEach, describe, expect, it } from 'vitest';
+import type { Entry } from '../../functions/ledger/entry.ts';
 import type { Receipt } from '../../functions/publish/receipts.ts';
-import { INBOX, openWorld, RESULTS, type World } from '../support/world.ts';
+import { secondDigits } from '../../functions/uploads/upload.ts';
+import { messageFor } from '../../functions/uploads/upload-event.ts';
+import { INBOX, LEDGER, openWorld, RESULTS, type World } from '../support/world.ts';
 import { failed, receipt } from './support.ts';
 
 const signal = new AbortController().signal;
@@ -16,13 +25,29 @@ async function receiptOfCurrent(generation = 1): Promise<Receipt> {
   const { upload, discard } = await world.ports.inbox.open({ bucket: INBOX, key: 'a.png' }, signal);
   discard();
   const lastModified = new Date(upload.lastModified).toISOString();
-  return { ...receipt, ...failed, upload: { ...upload, lastModified }, generation };
+  return { ...receipt, ...failed, upload: { ...upload, lastModified, currentAt: undefined }, generation };
 }
 
 async function uploaded(content: string): Promise<Receipt> {
   world.clock.advance(2_000);
   await world.upload('a.png', content);
   return receiptOfCurrent();
+}
+
+/** Numbers the receipts of {@link ranked} downwards, so that a later one never wins by its id. */
+let made = 1_000_000;
+
+/** The receipt of another upload, whose date and `currentAt` are so many seconds after those of an upload. */
+function ranked(
+  { second, currentAt, sequencer }: { second: number; currentAt?: number | undefined; sequencer?: string | undefined },
+  { upload, ...rest }: Receipt,
+): Receipt {
+  const at = (seconds: number): number => Date.parse(upload.lastModified) + seconds * 1000;
+  const iso = (seconds: number): string => new Date(at(seconds)).toISOString();
+  made -= 1;
+  const id = `${secondDigits(at(second))}${made.toString(16).padStart(32, '0')}`;
+  const place = { currentAt: currentAt === undefined ? undefined : iso(currentAt), sequencer };
+  return { ...rest, upload: { ...upload, id, lastModified: iso(second), ...place } } as Receipt;
 }
 
 /** In which order the receipts of two uploads are put. */
@@ -55,16 +80,74 @@ describe('the receipt at a key', () => {
     expect(await there()).toBe(receipts[1]?.upload.id);
   });
 
+  it.each(ORDERS)('belongs to the newer upload even after that was deleted: %s', async (_, order) => {
+    const receipts = [await uploaded('one'), await uploaded('two')];
+    const VersionId = receipts[1]?.upload.versionId;
+    await world.s3.send(new DeleteObjectCommand({ Bucket: INBOX, Key: 'a.png', VersionId }));
+    for (const index of order) await put(receipts[index] as Receipt);
+    expect(await there()).toBe(receipts[1]?.upload.id);
+  });
+
   it.each(ORDERS)(
-    'belongs to an older upload that is current again, because the newer was deleted: %s',
+    'belongs to a multipart upload that was begun before another one and completed after it: %s',
     async (_, order) => {
-      const receipts = [await uploaded('one'), await uploaded('two')];
-      const VersionId = receipts[1]?.upload.versionId;
-      await world.s3.send(new DeleteObjectCommand({ Bucket: INBOX, Key: 'a.png', VersionId }));
-      for (const index of order) await put(receipts[index] as Receipt);
-      expect(await there()).toBe(receipts[0]?.upload.id);
+      const other = await uploaded('one');
+      const multipart = ranked({ second: -60, currentAt: 5, sequencer: '2' }, other);
+      for (const index of order) await put([other, multipart][index] as Receipt);
+      expect(await there()).toBe(multipart.upload.id);
+      await world.remove('a.png');
+      await put(other);
+      expect(await there()).toBe(multipart.upload.id);
     },
   );
+
+  /** Uploads of one second, the later ones last. */
+  it.each<[string, readonly (string | undefined)[]]>([
+    ['a greater sequencer', ['0A1', '0A2']],
+    ['a greater sequencer of fewer digits', ['00FF', '100']],
+    ['a greater sequencer in another case', ['0a', '0B']],
+    ['a sequencer before none, as of an upload that a sweep found', ['FFFF', undefined]],
+  ])('belongs to the later put of one second: %s', async (_, sequencers) => {
+    const first = await uploaded('one');
+    const receipts = sequencers.map((sequencer) => ranked({ second: 0, currentAt: 0.5, sequencer }, first));
+    for (const order of [receipts, receipts.toReversed()]) {
+      for (const each of order) await put(each);
+      expect(await there()).toBe(receipts[1]?.upload.id);
+      await world.remove('a.png/receipt.json', RESULTS);
+    }
+  });
+
+  it('is the same whatever the order in which receipts are put, and however often', async () => {
+    const first = await uploaded('one');
+    const facts = fc.record({
+      second: fc.integer({ min: 0, max: 2 }),
+      currentAt: fc.option(fc.integer({ min: 0, max: 4 }), { nil: undefined }),
+      sequencer: fc.option(fc.constantFrom('1', '02', '003', 'A', '0b', '10'), { nil: undefined }),
+    });
+    let runs = 0;
+    const orders = fc.array(facts, { minLength: 2, maxLength: 5 }).chain((all) => {
+      const places = all.map((_, place) => place);
+      const order = fc.shuffledSubarray([...places, ...places], { minLength: 2 * places.length });
+      return fc.tuple(fc.constant(all), order, order);
+    });
+    await fc.assert(
+      fc.asyncProperty(orders, async ([all, ...both]) => {
+        const receipts = all.map((each) => ranked(each, first));
+        const ends: string[] = [];
+        for (const order of both) {
+          runs += 1;
+          const key = `${runs}.png`;
+          for (const place of order) {
+            const { upload, ...rest } = receipts[place] as Receipt;
+            await put({ ...rest, upload: { ...upload, key } } as Receipt);
+          }
+          ends.push((await world.receipt(key)).upload.id);
+        }
+        expect(ends[0]).toBe(ends[1]);
+      }),
+      { numRuns: 60 },
+    );
+  });
 
   it.each(ORDERS)('belongs to the last upload if none is current any more: %s', async (_, order) => {
     const receipts = [await uploaded('one'), await uploaded('two')];
@@ -163,53 +246,46 @@ describe('the receipt at a key', () => {
   });
 });
 
-describe('the receipt of an upload outside of the present inbox', () => {
-  beforeEach(async () => {
-    world = await openWorld({ s3: { authorize: ({ resource }) => !resource.startsWith('arn:aws:s3:::old-inbox') } });
-  });
-
-  /** The receipt of an upload at the same key of the previous inbox bucket. It is the latest of all uploads. */
-  const ofOldInbox = (today: Receipt): Receipt => {
-    const lastModified = new Date(world.clock.now() + 60_000).toISOString();
-    return { ...today, upload: { ...today.upload, id: 'f'.repeat(40), bucket: 'old-inbox', lastModified } };
-  };
-
-  it('is put if there is no other', async () => {
-    const old = ofOldInbox(await uploaded('one'));
-    await put(old);
-    expect(await there()).toBe(old.upload.id);
-  });
-
-  it.each(ORDERS)('gives way to an upload of the present inbox, current or not: %s', async (_, order) => {
-    for (const isCurrent of [true, false]) {
-      const today = await uploaded('one');
-      const receipts = [ofOldInbox(today), today];
-      if (!isCurrent) await world.remove('a.png');
-      for (const index of order) await put(receipts[index] as Receipt);
-      expect(await there()).toBe(today.upload.id);
-      await world.remove('a.png/receipt.json', RESULTS);
-    }
-  });
-
-  it.each(ORDERS)('belongs to the last upload there, and the old bucket is not asked: %s', async (_, order) => {
-    const first = await uploaded('one');
-    const later = ofOldInbox(first);
-    const earlier = { ...later, upload: { ...later.upload, id: '0'.repeat(40), lastModified: '2026-01-01T00:00:00Z' } };
-    const receipts = [earlier, later];
-    for (const index of order) await put(receipts[index] as Receipt);
-    expect(await there()).toBe(later.upload.id);
-  });
-
-  it('is never current below a previous inbox prefix', async () => {
-    const first = await uploaded('one');
-    await put(first);
+describe('the receipt of a multipart upload that was begun before another upload and completed after it', () => {
+  it.each([
+    ['an event', true],
+    ['the sweep', false],
+  ])('stays if it was brought by %s, although none is current any more', async (_, isNotified) => {
+    world = await openWorld({ isVirtual: true });
+    await world.tick();
+    await world.sweep();
+    world.clock.advance(60_000);
+    const where = { Bucket: INBOX, Key: 'a.png' };
+    const { UploadId } = await world.s3.send(new CreateMultipartUploadCommand(where));
+    world.clock.advance(60_000);
+    await world.send('a.png', 'between');
+    const part = await world.s3.send(new UploadPartCommand({ ...where, UploadId, PartNumber: 1, Body: 'parts' }));
+    const MultipartUpload = { Parts: [{ PartNumber: 1, ETag: part.ETag }] };
+    const { VersionId } = await world.s3.send(
+      new CompleteMultipartUploadCommand({ ...where, UploadId, MultipartUpload }),
+    );
+    if (!isNotified) world.takeMessages();
+    world.clock.advance(60 * 60_000);
+    if (!isNotified) expect(await world.sweep()).toMatchObject({ missed: 1 });
+    await world.settle();
     await world.remove('a.png');
-    const later = await uploaded('two');
-    await world.upload('a.png', 'three');
-    world.redeploy({ inboxPrefix: 'in/' });
-    await put(later);
-    expect(await there()).toBe(later.upload.id);
-    await put(first);
-    expect(await there()).toBe(later.upload.id);
+    expect((await world.receipt('a.png')).upload.versionId).toBe(VersionId);
+    for (const key of await world.keys(LEDGER, 'uploads/')) {
+      world.queue.send(messageFor((await world.json<Entry>(LEDGER, key)).upload));
+    }
+    await world.deliver();
+    expect((await world.receipt('a.png')).upload.versionId).toBe(VersionId);
+  });
+});
+
+describe('the receipt of an upload outside of the present inbox', () => {
+  it.each(ORDERS)('ranks like any other, and the old bucket is not asked: %s', async (_, order) => {
+    world = await openWorld({ s3: { authorize: ({ resource }) => resource.startsWith('arn:aws:s3:::results') } });
+    const lastModified = new Date(world.clock.now()).toISOString();
+    const today = ranked({ second: 60 }, { ...receipt, ...failed, upload: { ...receipt.upload, lastModified } });
+    const old = ranked({ second: 0 }, { ...today, upload: { ...today.upload, lastModified, bucket: 'old-inbox' } });
+    const receipts = [old, today];
+    for (const index of order) await put(receipts[index] as Receipt);
+    expect(await there()).toBe(today.upload.id);
   });
 });

@@ -1,6 +1,9 @@
+import { DeleteObjectCommand } from '@aws-sdk/client-s3';
 import { describe, expect, it } from 'vitest';
+import { retryUploads } from '../../functions/resubmit/retry.ts';
 import type { Settings } from '../../functions/settings/environment.ts';
 import type { GivenOverrides } from '../../functions/uploads/route-snapshot.ts';
+import { messageFor } from '../../functions/uploads/upload-event.ts';
 import { ECHO, INBOX, openWorld, type World, type WorldOptions } from '../support/world.ts';
 
 const MINUTE = 60_000;
@@ -16,9 +19,9 @@ const retryAndSettle = async () => {
   await world.settle();
 };
 
-/** Uploads a file that fails because the service does not know its template. */
+/** Uploads a file that fails because the service refuses its template. */
 async function rejected(body: Uint8Array | string = 'x', metadata: Record<string, string> = {}): Promise<void> {
-  world.fault('createFlow', { status: 404, body: '{}' });
+  world.fault('createFlow', { status: 422, body: '{}' });
   await world.send('a', body, { Metadata: metadata });
   world.service.intercept = undefined;
   expect(await world.entry()).toMatchObject({ state: 'failed' });
@@ -245,5 +248,45 @@ describe('a retried doubt', () => {
     world.redeploy(corrected);
     await retryAndSettle();
     expect(await world.receipt('a')).toMatchObject({ status: 'succeeded', route: 'echo', generation: 1 });
+  });
+});
+
+describe('a retried upload whose key got a newer upload', () => {
+  const signal = new AbortController().signal;
+
+  /** Two uploads at one key. The first fails, the second succeeds. Returns the first. */
+  async function firstOfTwo() {
+    await start();
+    await rejected();
+    const { upload } = await world.entry();
+    world.clock.advance(MINUTE);
+    await world.send('a', 'newer');
+    await world.settle();
+    expect(await world.receipt('a')).toMatchObject({ status: 'succeeded' });
+    world.clock.advance(60 * MINUTE);
+    return upload;
+  }
+
+  const retry = async ({ id }: { readonly id: string }): Promise<void> => {
+    expect(await retryUploads([id], world.ports, signal)).toEqual([{ upload: id, result: 'resubmitted' }]);
+    await world.settle();
+  };
+
+  it('does not get the receipt', async () => {
+    const first = await firstOfTwo();
+    const { upload } = await world.receipt('a');
+    await retry(first);
+    expect((await world.receipt('a')).upload.id).toBe(upload.id);
+  });
+
+  it('gets the receipt if the newer one was deleted, and keeps it', async () => {
+    const first = await firstOfTwo();
+    const { upload } = await world.receipt('a');
+    await world.s3.send(new DeleteObjectCommand({ Bucket: INBOX, Key: 'a', VersionId: upload.versionId }));
+    await retry(first);
+    expect(await world.receipt('a')).toMatchObject({ upload: { id: first.id }, generation: 2 });
+    world.queue.send(messageFor({ ...upload, currentAt: undefined }));
+    await world.deliver();
+    expect((await world.receipt('a')).upload.id).toBe(first.id);
   });
 });

@@ -137,17 +137,23 @@ export const MUTATIONS: readonly Mutation[] = [
     replace: 'await publish(entry, this.#ports, closing);',
     with: '',
   }),
-  mistake('the receipt of an older upload winning', 50, {
+  mistake('the receipt of an older upload winning', 20, {
     file: 'publish/receipts.ts',
-    in: 'Receipts.#outranks',
-    replace: 'if (current === there.uploadId) return false;',
-    with: 'if (current !== undefined) return true;',
+    in: 'outranks',
+    replace: 'return seconds > 0;',
+    with: 'return seconds < 0;',
   }),
-  mistake('the earlier date winning where no upload is current', 50, {
+  mistake('the receipt that was put last winning', 20, {
     file: 'publish/receipts.ts',
-    in: 'Receipts.#outranks',
-    replace: ': mineModified > thereModified;',
-    with: ': mineModified < thereModified;',
+    in: 'outranks',
+    replace: 'if (seconds !== 0) return seconds > 0;',
+    with: 'if (seconds !== 0) return true;',
+  }),
+  mistake('a multipart upload ranked by the date of its beginning', 100, {
+    file: 'publish/receipts.ts',
+    in: 'rankOf',
+    replace: 'Math.max(lastModified, timeIn(metadata[CURRENT_AT]))',
+    with: 'lastModified',
   }),
   mistake('throttling counted as an attempt', 800, {
     file: 'create-flow/retry-policy.ts',

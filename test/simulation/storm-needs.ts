@@ -10,13 +10,17 @@ export interface StormNeeds {
   readonly areQuick?: boolean;
   readonly areTimedOut?: boolean;
   readonly areSwept?: boolean;
+  readonly areRetried?: boolean;
   /** The faults that lead to the call. */
   readonly faultPlan?: FaultPlanOptions;
 }
 
 /** The needs of the calls that most storms do not make. */
 export const NEEDS: Partial<Record<CallKind, StormNeeds>> = {
-  'inbox.head': { areOverwritten: true },
+  'inbox.head': {
+    areRetried: true,
+    faultPlan: { rate: 0.6, faults: ['422'], calls: ['flow.create'], persistence: 0 },
+  },
   'inbox.list': { areSwept: true },
   'entries.list': { areSwept: true },
   'sweep.get': { areSwept: true },

@@ -54,7 +54,7 @@ function drawnScenarioOf(random: Random, focus: Focus | undefined): Scenario {
       { min: MINUTE, max: 5 * MINUTE },
     ]),
     sweepGapMs: needs.areSwept ? { min: MINUTE, max: 4 * MINUTE } : { min: 5 * MINUTE, max: 20 * MINUTE },
-    areRetried: random.chance(0.2),
+    areRetried: needs.areRetried ?? random.chance(0.2),
     hasNeighbours: random.chance(0.5),
     ...NOTHING_SPECIAL,
   };

@@ -46,6 +46,16 @@ const read = async ({ source }: { source: { open(signal: AbortSignal): Promise<A
   buffer(await source.open(signal));
 
 describe('an opened upload', () => {
+  it('has the time and the sequencer of its event, unless an earlier put of the same content had it', async () => {
+    await start();
+    await world.upload('a', 'x');
+    const { lastModified } = (await open()).upload;
+    const event = { currentAt: lastModified + 1, sequencer: '1' };
+    expect((await open(event)).upload).toMatchObject(event);
+    const earlier = (await open({ ...event, currentAt: lastModified - 1 })).upload;
+    expect(earlier).toEqual((await open()).upload);
+  });
+
   async function openedLarge() {
     await start();
     await world.upload('a', LARGE);

@@ -194,6 +194,44 @@ describe('facts of an upload in a message', () => {
   });
 });
 
+describe('the place of a put among those of its key', () => {
+  const placeOf = (message: unknown) =>
+    uploadsOf(message).map(({ currentAt, sequencer }) => ({ currentAt, sequencer }));
+  const notified = (eventTime: unknown, sequencer: unknown) => {
+    const { Records } = notification({ key: 'a', sequencer });
+    return { Records: Records.map((record) => ({ ...record, eventTime })) };
+  };
+  const currentAt = Date.UTC(2026, 0, 2, 3, 4, 5, 678);
+
+  it('is the time and the sequencer of its event', () => {
+    expect(placeOf(notified('2026-01-02T03:04:05.678Z', '0055AED6DCD90281E5'))).toEqual([
+      { currentAt, sequencer: '0055AED6DCD90281E5' },
+    ]);
+    expect(placeOf({ ...bridged({ key: 'a', sequencer: '617f08299329d189' }), time: '2026-01-02T03:04:05Z' })).toEqual([
+      { currentAt: currentAt - 678, sequencer: '617f08299329d189' },
+    ]);
+  });
+
+  it.each([undefined, null, 5, '', 'yesterday', '2026-01-02', '2026-99-02T03:04:05Z', '+275760-09-13T00:00:00.000Z'])(
+    'has no time of another form: %j',
+    (time) => {
+      expect(placeOf(notified(time, '1'))).toEqual([{ currentAt: undefined, sequencer: '1' }]);
+    },
+  );
+
+  it.each([undefined, null, 5, '', 'xyz', '-1', '1'.repeat(65), '1\r\nX-Evil: b'])(
+    'has no sequencer of another form: %j',
+    (sequencer) => {
+      expect(placeOf(notified('2026-01-02T03:04:05.678Z', sequencer))).toEqual([{ currentAt, sequencer: undefined }]);
+    },
+  );
+
+  it('stays with the upload when it is submitted again', () => {
+    const upload = { id: 'f'.repeat(40), bucket: 'inbox', key: 'a', etag: 'e', bytes: 5, currentAt, sequencer: '00A1' };
+    expect(placeOf(JSON.parse(messageFor(upload)))).toEqual([{ currentAt, sequencer: '00A1' }]);
+  });
+});
+
 describe('a message that resubmits an upload', () => {
   it('is a notification as S3 would write it', () => {
     const upload = { id: 'f'.repeat(40), bucket: 'inbox', key: 'a b', etag: 'e', bytes: 5 };

@@ -5,10 +5,7 @@ import { RESULTS } from '../names.ts';
 import type { World } from '../world.ts';
 import { failureCodeOf, isOf } from './facts.ts';
 
-/**
- * The receipt at a key is that of the current upload there. Without a current upload, it is that of the latest one, as far
- * as dates tell which one that is.
- */
+/** The receipt at a key is that of the upload that was put there last, of those that have ended. */
 export async function checkReceipts(world: World, entries: readonly TerminalEntry[]): Promise<void> {
   for (const key of new Set(entries.map(({ upload }) => upload.key))) {
     if (!isOwnerUnknown(world, key, entries)) await checkReceiptAt(world, key, entries);
@@ -23,47 +20,18 @@ function isOwnerUnknown(world: World, key: string, entries: readonly TerminalEnt
 }
 
 async function checkReceiptAt(world: World, key: string, entries: readonly TerminalEntry[]): Promise<void> {
-  const { inspector, scenario, inbox } = world;
+  const { inspector, scenario, observed } = world;
   const all = entries.filter(({ upload }) => upload.key === key);
-  const current = await inspector.open(inbox, key);
-  const isCurrent = ({ upload }: TerminalEntry): boolean =>
-    current !== undefined &&
-    upload.bucket === inbox &&
-    (upload.versionId === undefined
-      ? upload.etag === current.etag && upload.lastModified === current.lastModified
-      : upload.versionId === current.versionId);
-  const inOrder = all.toSorted(
-    (a, b) => a.upload.lastModified - b.upload.lastModified || (a.upload.id < b.upload.id ? -1 : 1),
-  );
-  // A multipart upload that was begun before another upload and completed after it is current, with the earlier date.
-  const last = world.observed.puts.findLast((put) => all.some((entry) => isOf(put, entry)));
-  const lastPut = all.find((entry) => last !== undefined && isOf(last, entry));
+  const last = observed.puts.findLast((put) => all.some((entry) => isOf(put, entry)));
+  const expected = all.find((entry) => last !== undefined && isOf(last, entry));
   const stored = await inspector.open(RESULTS, `${scenario.settings.resultsPrefix}${key}/receipt.json`);
-  demand(stored !== undefined, 'a receipt is missing', key, all);
-  const receipt = JSON.parse(stored?.body.toString() ?? '') as Receipt;
-  const expected = current !== undefined ? all.find(isCurrent) : latestOf(inOrder, lastPut, receipt.upload.id);
-  if (expected === undefined) return; // The current upload is held and has no receipt yet.
+  if (stored === undefined || expected === undefined) return demand(false, 'a receipt is missing', key, all);
+  const receipt = JSON.parse(stored.body.toString()) as Receipt;
   demand(receipt.upload.id === expected.upload.id, 'a receipt is of another upload', key, {
     receipt: receipt.upload,
     expected: expected.upload,
-    isCurrent: current !== undefined,
   });
   checkReceipt(receipt, endToldOf(world, expected));
-}
-
-/**
- * The upload whose receipt must be there if no upload is current: the one with the latest date. But the last put may be a
- * multipart upload with an earlier date. While it was current, its receipt kept out the one with the latest date. So any
- * upload that ranks above the last put is accepted.
- */
-function latestOf(
-  inOrder: readonly TerminalEntry[],
-  lastPut: TerminalEntry | undefined,
-  receiptId: string,
-): TerminalEntry | undefined {
-  const there = inOrder.findIndex(({ upload }) => upload.id === receiptId);
-  const isSinceLastPut = lastPut !== undefined && there >= inOrder.indexOf(lastPut);
-  return isSinceLastPut ? inOrder[there] : inOrder.at(-1);
 }
 
 /**
