@@ -111,7 +111,12 @@ async function examineResources({ deployment, signal }: Subject): Promise<Outcom
     try {
       await s3.send(new ListObjectsV2Command({ Bucket, MaxKeys: 1 }), { abortSignal: signal });
     } catch (error) {
-      if ((error as Error).name !== 'NoSuchBucket') throw error;
+      const { name } = error as Error;
+      if (name === 'PermanentRedirect') {
+        const what = `The bucket ${Bucket} is in another region than the pipeline, so S3 refuses the requests of the functions.`;
+        return { severity: 'fault', what, todo: 'See docs/own-resources.md, the region of your buckets.' };
+      }
+      if (name !== 'NoSuchBucket') throw error;
       return { severity: 'fault', what: `There is no bucket ${Bucket}, which the functions use.`, todo };
     }
   }

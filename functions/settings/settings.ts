@@ -96,7 +96,7 @@ export const SETTINGS = {
    */
   flowAgeMaxSeconds: whole('seconds', { min: 60, max: 365 * SECONDS_PER_DAY, default: 7 * SECONDS_PER_DAY }),
   /**
-   * Days after which the ledger's entry of an ended upload expires. The scheduled sweep does not submit older uploads:
+   * Days after which the ledger's entry of an ended upload expires. The daily sweep does not submit older uploads:
    * without an entry they would be paid for again.
    */
   ledgerRetentionDays: wholeOr('forever', 'days', { min: 30, max: 3650, default: 'forever' }),

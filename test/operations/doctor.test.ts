@@ -7,6 +7,7 @@ import {
   type NotificationConfiguration,
   PutBucketNotificationConfigurationCommand,
   PutObjectCommand,
+  S3Client,
 } from '@aws-sdk/client-s3';
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
 import { INBOX_BUCKET, LEDGER_BUCKET } from '../../local/pipeline.ts';
@@ -181,6 +182,20 @@ it('a bucket that is gone is named', async () => {
   });
 });
 
+it('a bucket in another region is named, to which S3 answers with a redirect', async () => {
+  const body = '<Error><Code>PermanentRedirect</Code><Message>Use another endpoint.</Message></Error>';
+  const { origin } = await web((_, response) => {
+    response.writeHead(301, { 'content-type': 'application/xml', 'x-amz-bucket-region': 'eu-west-1' }).end(body);
+  });
+  const credentials = { accessKeyId: 'fake', secretAccessKey: 'fake' };
+  const s3 = new S3Client({ region: 'us-east-1', endpoint: origin, forcePathStyle: true, credentials });
+  onTestFinished(() => s3.destroy());
+  expect(await resultOf('outputs and resources', { ...operated.deployment, s3 })).toMatchObject({
+    result: 'fault',
+    what: 'The bucket inbox is in another region than the pipeline, so S3 refuses the requests of the functions.',
+  });
+});
+
 it('a dead-letter queue that the stack does not name is not called empty', async () => {
   const { operator } = operated.pipeline;
   await using stack = await deployedAs('nameless', operated.pipeline, { CollectFunction: operator.collectFunction });
@@ -297,7 +312,11 @@ describe('the check of the ticks', () => {
 
 describe('the check of the daily sweep', () => {
   const putSweep = (endedAt: number, missed: number) =>
-    putState('sweep', { ended: { daily: { since: 0, startedAt: endedAt, endedAt, counts: { missed } } } });
+    putState('sweep', {
+      // The tick of the local run begins no pass of its own, because the watermark is of now.
+      ...{ firstDay: Date.now(), watermark: Date.now() },
+      ended: { daily: { since: 0, startedAt: endedAt, endedAt, counts: { compared: missed, missed, repaired: 0 } } },
+    });
 
   it('tells that none has ended, that the last is old, and what it found', async () => {
     expect(await resultOf('daily sweep', deployed)).toMatchObject({ result: 'note' });
