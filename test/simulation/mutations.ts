@@ -311,6 +311,12 @@ export const MUTATIONS: readonly Mutation[] = [
     replace: 'this.#search.isEarly || this.#search.onPlace === undefined',
     with: 'this.#search.onPlace === undefined',
   }),
+  mistake('a refusal after the last byte believed in any form', 500, {
+    file: 'flow-service/client.ts',
+    in: 'HttpFlowService.#creationError',
+    replace: "sent !== 'all' || NO_FLOW_STATUSES.includes(status)",
+    with: "sent !== 'all' || status < 500",
+  }),
   mistake('no time limit of the answer to a creation', 100, {
     file: 'flow-service/requests.ts',
     in: 'answerMsOf',

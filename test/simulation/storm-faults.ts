@@ -50,6 +50,7 @@ export function stormFaultsOf(random: Random): FaultPlanOptions {
   if (mood === 1) return only([], 0);
   if (mood === 2) return only(THROTTLING, random.pick([0.3, 0.6, 0.9]));
   if (mood === 3) return only(['401', '403'], strong);
+  if (mood === 4) return only(['gateway'], strong, ['flow.create']);
   if (mood <= 6) return only(DOUBTFUL, strong, random.chance(0.5) ? ['flow.create'] : ['flow.create', 'flows.list']);
   if (mood <= 8) return only(KILLING, random.pick([0.02, 0.05, 0.1]));
   if (mood === 9) return only(['frozen', 'slow', 'late'], random.pick([0.02, 0.05, 0.1]));
