@@ -50,12 +50,12 @@ export const MUTATIONS: readonly Mutation[] = [
     {
       file: CREATE_FLOW,
       in: 'begin',
-      replace: 'const written = await ledger.create(…);',
+      replace: 'const written = await createEntry(…);',
       with: `const posted = terminal !== undefined ? undefined : await delivery.ports.flows.create({
             template: route.template,
             parameters: route.parameters,
             additional: route.additional,
-            tag: flowTagOf(claim, settings.pipeline),
+            tag: flowTagOf(claim, delivery.ports.settings.pipeline),
             input: { as: route.input, mediaType: upload.mediaType, source: object.source, additional: { key: upload.key } },
           }, delivery.invocation.work);
           $&
