@@ -250,7 +250,8 @@ export class FlowAssets {
   async #open(entry: RunningEntry, assetId: string, signal: AbortSignal, onSent: () => void): Promise<OpenedAsset> {
     const { flows, settings } = this.#ports;
     const flowId = entry.flow.id;
-    const { mediaType, chunks, bytesMax } = await flows.asset(flowId, assetId, signal, onSent);
+    const mayBePage = settings.htmlTemplates.includes(entry.route.template);
+    const { mediaType, chunks, bytesMax } = await flows.asset(flowId, assetId, signal, { mayBePage, onSent });
     const key = assetKey(settings, { key: entry.upload.key, flowId, assetId, mediaType });
     const template = encodedId(entry.route.template);
     const metadata = {

@@ -1,10 +1,16 @@
 import { Base64Decoder, Block, PercentDecoder, PIECE_CHARS_MAX } from './data-decoders.ts';
 import { type Envelope, EnvelopeScanner } from './envelope-scanner.ts';
-import { AssetTooLargeError, DamagedAssetError } from './errors.ts';
+import { AssetTooLargeError, DamagedAssetError, NotAnAssetError } from './errors.ts';
+import { isPage } from './foreign-answer.ts';
 import { GatheredBytes } from './json-answer.ts';
 import { closingQuote, lengthWithoutCutEscape, unescaped } from './json-string.ts';
 import { canonicalMediaType } from './media-type.ts';
 import type { Asset } from './types.ts';
+
+/** Bytes of a plain asset that are looked at to recognise a page. A page may begin with white space. */
+const PAGE_HEAD_BYTES_MAX = 1024;
+
+const BYTE_ORDER_MARK_BYTES = 3;
 
 /** Maximum number of bytes that may follow the data URI in its envelope. They are held until the end, to be checked. */
 const ENVELOPE_TAIL_BYTES_MAX = 1024 * 1024;
@@ -21,6 +27,8 @@ interface AnswerFacts {
   readonly length?: number | undefined;
   /** True if HTTP marks the end of the body, by its length or by chunks. */
   readonly isDelimited: boolean;
+  /** True if the asset may be an HTML page. Default false. */
+  readonly mayBePage?: boolean | undefined;
   readonly assetBytesMax: number;
   /** Called when the data begins, and when some of it has come, with all bytes of the asset so far. */
   readonly onData?: ((bytes: number) => void) | undefined;
@@ -36,6 +44,10 @@ interface AnswerFacts {
  * An envelope proves by itself that it is whole: the parts before and after the data are kept, and together they must
  * be JSON. This detects a cut envelope and any bytes behind its end. A plain asset is whole according to its length or
  * its chunks. A plain asset with neither is rejected.
+ *
+ * A plain asset that is a page for browsers is rejected, unless it may be one: a proxy in front of the service answers
+ * with a page and 200. No proxy knows the form of the envelope, so the data in it may be a page.
+ * @throws {NotAnAssetError}
  * @throws {DamagedAssetError} the beginning is already damaged. See {@link Asset.chunks} for the rest.
  * @throws any error of `body`, here and in the chunks.
  */
@@ -51,10 +63,12 @@ export async function assetOf(body: AsyncIterable<Uint8Array>, facts: AnswerFact
       if (found.is === 'asset' && !facts.isDelimited) {
         throw new DamagedAssetError('The answer does not say where it ends, so a cut one would look whole');
       }
-      onData(0);
-      const chunks =
-        found.is === 'asset' ? following(found.received, incoming, onData) : decoded(found, incoming, onData);
       const mediaType = canonicalMediaType((found.is === 'asset' ? facts : found).mediaType, facts.secret);
+      const chunks =
+        found.is === 'asset'
+          ? following(await beginningOf(found.received, incoming, mediaType, facts), incoming, onData)
+          : decoded(found, incoming, onData);
+      onData(0);
       return { mediaType, bytesMax: facts.length, chunks: limited(chunks, facts.assetBytesMax) };
     }
   } catch (error) {
@@ -76,6 +90,36 @@ async function* wholeBody(
     throw new DamagedAssetError(`The answer has ${received} bytes instead of the ${length} that it announced`);
   }
 }
+
+/**
+ * The chunks received of a plain asset, with as many more as tell that it is no page.
+ * @throws {NotAnAssetError}
+ */
+async function beginningOf(
+  received: readonly Uint8Array[],
+  incoming: AsyncGenerator<Uint8Array, void>,
+  mediaType: string,
+  { mayBePage = false }: AnswerFacts,
+): Promise<readonly Uint8Array[]> {
+  if (mayBePage) return received;
+  const chunks = [...received];
+  for (;;) {
+    const bytes = chunks.reduce((sum, { byteLength }) => sum + byteLength, 0);
+    const text = Buffer.concat(chunks, Math.min(bytes, PAGE_HEAD_BYTES_MAX)).toString();
+    // The pieces in which the answer comes must not decide. A byte order mark may be cut, too.
+    const isOpen = bytes < PAGE_HEAD_BYTES_MAX && (bytes <= BYTE_ORDER_MARK_BYTES || /^\s*(?:<|$)/.test(text));
+    const next = isOpen ? await incoming.next() : undefined;
+    if (next !== undefined && next.done !== true) chunks.push(next.value);
+    else if (isPage(mediaType, text)) throw pageError(mediaType);
+    else return chunks;
+  }
+}
+
+const pageError = (mediaType: string): NotAnAssetError =>
+  new NotAnAssetError(
+    `A page for browsers (${mediaType}) came in place of the asset. Check what stands before the service and its ` +
+      'assets: a proxy, a login. If the template makes pages, name it in settings.htmlTemplates.',
+  );
 
 async function* following(
   received: readonly Uint8Array[],

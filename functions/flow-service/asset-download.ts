@@ -35,12 +35,14 @@ interface AssetRequest {
   readonly bytesPerSecondMin: number;
   readonly clock: Clock;
   readonly onSent?: (() => void) | undefined;
+  /** True if the asset may be an HTML page. Default false. */
+  readonly mayBePage?: boolean | undefined;
 }
 
 /** Downloads one asset. See {@link FlowService.asset} for the errors. */
 export async function downloadAsset(
   requests: Requests,
-  { flowId, assetId, assetBytesMax, bytesPerSecondMin, clock, onSent }: AssetRequest,
+  { flowId, assetId, assetBytesMax, bytesPerSecondMin, clock, mayBePage, onSent }: AssetRequest,
   callersSignal: AbortSignal,
 ): Promise<Asset> {
   const url = requests.url('flows', flowId, 'outputs', assetId);
@@ -48,14 +50,19 @@ export async function downloadAsset(
   const call: Call = { operation: 'asset', method: 'GET', url, subject, onSent };
   const progress = new Progress(clock, bytesPerSecondMin, callersSignal);
   try {
-    return await assetWithin(requests, call, progress, assetBytesMax);
+    return await assetWithin(requests, call, progress, { assetBytesMax, mayBePage });
   } catch (error) {
     progress.end();
     throw error;
   }
 }
 
-async function assetWithin(requests: Requests, call: Call, progress: Progress, assetBytesMax: number): Promise<Asset> {
+async function assetWithin(
+  requests: Requests,
+  call: Call,
+  progress: Progress,
+  { assetBytesMax, mayBePage }: Pick<AssetRequest, 'assetBytesMax' | 'mayBePage'>,
+): Promise<Asset> {
   const { signal } = progress;
   let answer = await requests.send(call, signal);
   if (isRedirect(answer.response)) {
@@ -87,6 +94,7 @@ async function assetWithin(requests: Requests, call: Call, progress: Progress, a
     isDelimited: length !== undefined || response.headers['transfer-encoding'] !== undefined,
     assetBytesMax,
     onData: (bytes) => progress.brought(bytes),
+    mayBePage,
   });
 }
 

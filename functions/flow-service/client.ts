@@ -31,7 +31,17 @@ import {
 } from './schemas.ts';
 import type { QueryKind } from './search-place.ts';
 import { flowSubject } from './throttled-subjects.ts';
-import type { Asset, CreateRequest, FindOptions, FlowRecord, FlowService, FlowTag, Found, Output } from './types.ts';
+import type {
+  Asset,
+  AssetOptions,
+  CreateRequest,
+  FindOptions,
+  FlowRecord,
+  FlowService,
+  FlowTag,
+  Found,
+  Output,
+} from './types.ts';
 
 /** Time during which a throttled page of the listing of flows is requested again, in milliseconds. */
 const LIST_PATIENCE_MS = 5_000;
@@ -162,9 +172,9 @@ class HttpFlowService implements FlowService {
     throw errors.find((error) => error instanceof NotFoundError) ?? errors[0];
   }
 
-  asset(flowId: string, assetId: string, signal: AbortSignal, onSent?: () => void): Promise<Asset> {
+  asset(flowId: string, assetId: string, signal: AbortSignal, options: AssetOptions = {}): Promise<Asset> {
     const limits = { assetBytesMax: this.#assetBytesMax, bytesPerSecondMin: this.#assetBytesPerSecondMin };
-    return downloadAsset(this.#requests, { flowId, assetId, ...limits, clock: this.#clock, onSent }, signal);
+    return downloadAsset(this.#requests, { flowId, assetId, ...limits, ...options, clock: this.#clock }, signal);
   }
 
   async abort(flowId: string, signal: AbortSignal): Promise<boolean> {

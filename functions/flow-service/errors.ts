@@ -19,6 +19,7 @@ export type FlowServiceErrorCode =
   | 'damaged-asset'
   | 'asset-too-large'
   | 'too-slow'
+  | 'not-an-asset'
   | 'forbidden-address';
 
 /** Base class of every failure of the flow service. */
@@ -160,6 +161,12 @@ export class TooSlowError extends FlowServiceError {
 export class AssetTooLargeError extends FlowServiceError {
   override readonly name = 'AssetTooLargeError';
   readonly code = 'asset-too-large';
+}
+
+/** A page for browsers came in place of an asset: a login or the error of a proxy. It may be over soon. */
+export class NotAnAssetError extends FlowServiceError {
+  override readonly name = 'NotAnAssetError';
+  readonly code = 'not-an-asset';
 }
 
 /** An address that the client must not use: a base URL without https or with credentials, or a forbidden redirect. */

@@ -28,13 +28,13 @@ const QUOTE_CHARS_MAX = 120;
 
 const PAGE_TYPES: readonly string[] = ['text/html', 'application/xhtml+xml'];
 
-/** The media type of an answer, without parameters. */
-export const essenceOf = ({ headers }: TransportResponse): string =>
-  (headers['content-type'] ?? '').split(';')[0]?.trim().toLowerCase() ?? '';
+/** A media type without its parameters. */
+export const essenceOf = (mediaType: string | undefined): string =>
+  (mediaType ?? '').split(';')[0]?.trim().toLowerCase() ?? '';
 
-/** Tells whether the answer is a page for a browser, by its media type or by its beginning. */
-export function isPage(response: TransportResponse, text: string): boolean {
-  return PAGE_TYPES.includes(essenceOf(response)) || /^\s*<(!doctype\s+html|html)\b/i.test(text);
+/** Tells whether a body is a page for a browser, by its media type or by its beginning. */
+export function isPage(mediaType: string | undefined, text: string): boolean {
+  return PAGE_TYPES.includes(essenceOf(mediaType)) || /^\s*<(!doctype\s+html|html)\b/i.test(text);
 }
 
 const isRedirect = ({ status }: TransportResponse): boolean => status >= 300 && status < 400;
@@ -43,7 +43,7 @@ const isRedirect = ({ status }: TransportResponse): boolean => status >= 300 && 
 export function isForeign({ response, text }: Pick<AnswerFacts, 'response' | 'text'>): boolean {
   const { status } = response;
   if (isRedirect(response)) return true;
-  return status < 500 && !PLAIN_STATUSES.includes(status) && isPage(response, text);
+  return status < 500 && !PLAIN_STATUSES.includes(status) && isPage(response.headers['content-type'], text);
 }
 
 /**
@@ -53,9 +53,10 @@ export function isForeign({ response, text }: Pick<AnswerFacts, 'response' | 'te
  * proxy may have changed.
  */
 export function blameOf(facts: AnswerFacts): Blame {
-  const { status } = facts.response;
+  const { status, headers } = facts.response;
   if (isRedirect(facts.response) || status === 405 || status === 501) return 'address';
-  if (status === 404) return !isPage(facts.response, facts.text) && namesTemplate(facts) ? 'request' : 'unclear';
+  if (status === 404)
+    return !isPage(headers['content-type'], facts.text) && namesTemplate(facts) ? 'request' : 'unclear';
   return isForeign(facts) ? 'unclear' : 'request';
 }
 

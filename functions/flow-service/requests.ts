@@ -255,7 +255,7 @@ export class Requests {
   async #factsOf({ response, secret }: Answer): Promise<AnswerFacts> {
     const text = redact(await readErrorBody(response), secret);
     const depthMax = this.#answerDepthMax;
-    const isOwn = isOwnError(essenceOf(response), text, depthMax);
+    const isOwn = isOwnError(essenceOf(response.headers['content-type']), text, depthMax);
     return { response, text, detail: errorDetail(text, depthMax), isOwn };
   }
 

@@ -61,6 +61,13 @@ export interface Output {
   readonly error?: string | undefined;
 }
 
+export interface AssetOptions {
+  /** True if the asset may be an HTML page. Default false. */
+  readonly mayBePage?: boolean | undefined;
+  /** Called when the request is sent, which may be later than the call: see `pace.ts`. */
+  readonly onSent?: (() => void) | undefined;
+}
+
 /** An asset that is being downloaded. */
 export interface Asset {
   readonly mediaType: string;
@@ -112,11 +119,11 @@ export interface FlowService {
   /**
    * `GET /flows/{id}/outputs/{asset}`. Follows one redirect. The caller must read the chunks or abort the signal;
    * otherwise the connection stays open.
-   * @param onSent called when the request is sent, which may be later than the call: see `pace.ts`.
    * @throws {NotFoundError} @throws {NotReadyError} @throws {DamagedAssetError} @throws {ForbiddenAddressError}
    * @throws {TooSlowError} the data does not begin in time after the head of the response.
+   * @throws {NotAnAssetError} a page for browsers came instead, and the asset may be none.
    */
-  asset(flowId: string, assetId: string, signal: AbortSignal, onSent?: () => void): Promise<Asset>;
+  asset(flowId: string, assetId: string, signal: AbortSignal, options?: AssetOptions): Promise<Asset>;
   /** `PATCH /flows/{id}` with `abort`. Returns false if the service does not serve it or does not know the flow. */
   abort(flowId: string, signal: AbortSignal): Promise<boolean>;
   /**

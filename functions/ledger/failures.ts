@@ -148,6 +148,12 @@ export const OUTPUT_FAILURES = {
     retry: 'can-help',
     action: 'Tell the operator of the service if it happens again.',
   },
+  'not-an-asset': {
+    meaning: 'A page for browsers came in place of the asset: a login, or the error of a proxy.',
+    retry: 'after-change',
+    action:
+      'Check what stands before the service and its assets. If the template makes HTML pages, name it in `htmlTemplates`. Then `flowdrop collect` fetches the missing outputs, without a new flow.',
+  },
   'out-of-time': {
     meaning:
       'The asset was not complete within the time of several runs, or when its flow was twice as old as `flowAgeMaxSeconds`.',

@@ -2,6 +2,7 @@ import * as z from 'zod/mini';
 import { strictObject, text } from '../base/validation.ts';
 import { issueOfFlowsQuery } from '../flow-service/flow-query.ts';
 import { KEY_BYTES_MAX, PART_BYTES_MIN, PARTS_MAX } from '../s3/limits.ts';
+import { templateSchema } from '../uploads/routes.ts';
 import { issueOfResultsKey } from './results-key-pattern.ts';
 
 /** One setting of the table {@link SETTINGS}. */
@@ -36,6 +37,9 @@ const ASSET_BYTES_MAX = Math.floor((PARTS_MAX * PART_BYTES_MIN) / GIB) * GIB;
 
 /** Half of a key, so that prefix and pattern leave room for the names that fill the pattern. */
 const KEY_PART_LENGTH_MAX = KEY_BYTES_MAX / 2;
+
+/** As many templates as there can be routes. */
+const TEMPLATES_MAX = 200;
 
 /** The characters that S3 calls safe, without the asterisk, which is a wildcard in a policy. */
 const PREFIX = /^([A-Za-z0-9!_.'()-]+\/)*$/;
@@ -110,6 +114,11 @@ export const SETTINGS = {
   flowsQuery: textSetting(flowsQuerySchema(), ''),
   /** Key of an asset below `resultsPrefix`. `{key}`, `{flowId}`, `{assetId}` and `{ext}` are replaced. */
   resultsKey: textSetting(resultsKeySchema(), '{key}/{flowId}/{assetId}{ext}'),
+  /**
+   * Ids or names of the templates that make HTML pages, as the routes spell them. From any other template, a page that
+   * comes as the bytes of an asset is not stored: it is a login or the error of a proxy.
+   */
+  htmlTemplates: listOf(templateSchema, TEMPLATES_MAX),
   /** Prefix of the keys that become uploads, with a slash at its end. Other objects of the inbox are ignored. */
   inboxPrefix: textSetting(prefixSchema(), ''),
   /** Prefix of all keys in the results bucket, receipts included, with a slash at its end. */
@@ -178,6 +187,11 @@ function oneOf<const W extends string>(words: readonly W[], value: NoInfer<W>): 
 
 function textSetting(schema: z.ZodMiniType<string>, value: string): Setting<string> {
   return { default: value, schema };
+}
+
+function listOf<T>(each: z.ZodMiniType<T>, max: number): Setting<readonly T[]> {
+  const error = `expected a list of at most ${max}`;
+  return { default: [], schema: z.array(each, { error }).check(z.maxLength(max, { error })) };
 }
 
 function resultsKeySchema(): z.ZodMiniType<string> {

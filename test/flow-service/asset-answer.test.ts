@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { assetOf } from '../../functions/flow-service/asset-answer.ts';
 import { SCAN_BYTES_MAX } from '../../functions/flow-service/envelope-scanner.ts';
-import { AssetTooLargeError, DamagedAssetError } from '../../functions/flow-service/errors.ts';
+import { AssetTooLargeError, DamagedAssetError, NotAnAssetError } from '../../functions/flow-service/errors.ts';
 import { collect, pieces, streamed } from './chunks.ts';
 
 const KIB = 1024;
@@ -13,13 +13,22 @@ interface Options {
   readonly length?: number;
   readonly isDelimited?: boolean;
   readonly assetBytesMax?: number;
+  readonly mediaType?: string;
+  readonly mayBePage?: boolean;
 }
 
 /** The media type and bytes of the asset in a response. Text stands for its bytes in Latin-1. */
 async function read(answer: string | Uint8Array, options: Options = {}): Promise<{ mediaType: string; bytes: Buffer }> {
   const body = typeof answer === 'string' ? Buffer.from(answer, 'latin1') : answer;
-  const { cuts = [], length, isDelimited = true, assetBytesMax = 100 * MIB } = options;
-  const facts = { mediaType: 'x/answer', length, isDelimited, assetBytesMax };
+  const {
+    cuts = [],
+    length,
+    isDelimited = true,
+    assetBytesMax = 100 * MIB,
+    mediaType = 'x/answer',
+    mayBePage,
+  } = options;
+  const facts = { mediaType, length, isDelimited, assetBytesMax, mayBePage };
   const asset = await assetOf(streamed(pieces(body, cuts)), facts);
   return { mediaType: asset.mediaType, bytes: await collect(asset.chunks) };
 }
@@ -390,6 +399,62 @@ describe('a response that is the asset itself', () => {
         expect((await read(bytes, { cuts, length: bytes.byteLength })).bytes).toEqual(Buffer.from(bytes));
       }),
     );
+  });
+});
+
+describe('a page for browsers', () => {
+  const pages: readonly (readonly [what: string, answer: string])[] = [
+    ['with its document type', '<!DOCTYPE html><title>Log in</title>'],
+    ['without one', '<html lang="en"><title>Log in</title>'],
+    ['behind white space', `${' \r\n'.repeat(100)}<!doctype html>`],
+    ['behind a byte order mark', '\xef\xbb\xbf<html>'],
+    ['that is all of it', '<html>'],
+  ];
+  it.each(pages)('%s is no asset, whatever its media type and its pieces', async (_, answer) => {
+    for (const cuts of [[], [1], everyByte(answer)]) {
+      await expect(read(answer, { cuts })).rejects.toThrow(NotAnAssetError);
+    }
+  });
+
+  it.each(['text/html', 'Text/HTML; charset=utf-8', 'application/xhtml+xml'])(
+    'of the media type %s is no asset, whatever its bytes',
+    async (mediaType) => {
+      for (const answer of ['', 'x', '<title>Log in</title>', '{"a":1}']) {
+        await expect(read(answer, { mediaType })).rejects.toThrow(NotAnAssetError);
+      }
+    },
+  );
+
+  it('can be an asset if its template makes pages', async () => {
+    for (const [, answer] of pages) expect(await decoded(answer, { mayBePage: true })).toBe(answer);
+  });
+
+  it('can be in an envelope, which no proxy knows', async () => {
+    expect(await read('{"data":"data:text/html,<html>"}')).toEqual({
+      mediaType: 'text/html',
+      bytes: Buffer.from('<html>'),
+    });
+  });
+
+  it.each(['<', '<?xml version="1.0"?><a/>', '<svg></svg>', '<htmlx>', `${' '.repeat(1_024)}<html>`, '  ', 'a <html>'])(
+    'is not %j',
+    async (answer) => {
+      for (const cuts of [[], everyByte(answer)]) expect(await decoded(answer, { cuts })).toBe(answer);
+    },
+  );
+
+  it('releases its connection', async () => {
+    let isOpen = true;
+    const body = async function* () {
+      try {
+        for (;;) yield Buffer.from('<html>'.padEnd(2_000));
+      } finally {
+        isOpen = false;
+      }
+    };
+    const facts = { mediaType: 'x/y', isDelimited: true, assetBytesMax: MIB };
+    await expect(assetOf(body(), facts)).rejects.toThrow(NotAnAssetError);
+    expect(isOpen).toBe(false);
   });
 });
 

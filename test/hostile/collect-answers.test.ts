@@ -121,6 +121,9 @@ describe('an asset that comes as', () => {
     ['something not ready', () => ({ status: 409 }), 'not-ready'],
     ['something forbidden', () => ({ status: 403 }), 'forbidden'],
     ['gzip', () => zipped('asset', 'text/plain'), 'damaged-asset'],
+    ['a page', () => saying(html, { headers: { 'content-type': 'text/html' } }), 'not-an-asset'],
+    ['a page that calls itself JSON', () => saying(html), 'not-an-asset'],
+    ['a page without end', () => ({ status: 200, body: after('<html>', 'x') }), 'not-an-asset'],
     ['bytes without end', () => ({ status: 200, body: endless('x') }), 'asset-too-large'],
     ['JSON without end', () => saying(endless('{"a":[')), 'asset-too-large'],
     ['a media type without end', () => saying(after('{"data":"data:', 'x')), 'damaged-asset'],
@@ -169,10 +172,39 @@ describe('an asset that comes as', () => {
       'x',
       'image/png',
     ],
-    ['a page', () => saying(html, { headers: { 'content-type': 'text/html' } }), html, 'text/html'],
     ['JSON that is itself the asset', () => saying('{"a":[1]}'), '{"a":[1]}', 'application/json'],
     ['lists 4,000 deep', () => saying(nested(4_000)), nested(4_000), 'application/json'],
   ];
+  const pageAs = (mediaType: string) => saying(html, { headers: { 'content-type': mediaType } });
+  /** The body and the media type of a page in the form of the service, which no proxy knows. */
+  const enveloped = saying(JSON.stringify({ data: `data:text/html;base64,${Buffer.from(html).toString('base64')}` }));
+  const pages: readonly (readonly [what: string, fault: Fault, htmlTemplates: readonly string[], mediaType: string])[] =
+    [
+      ['a page of a template that makes pages', pageAs('text/html'), ['other', 'bytes_echo'], 'text/html'],
+      [
+        'a page of such a template, as bytes',
+        pageAs('application/octet-stream'),
+        ['bytes_echo'],
+        'application/octet-stream',
+      ],
+      ['a page in the form of the service', enveloped, [], 'text/html'],
+    ];
+  it.each(pages)('%s is stored', async (_, fault, htmlTemplates, mediaType) => {
+    const world = await running({ settings: { htmlTemplates } });
+    world.fault('getAsset', fault);
+    const receipt = await settledReceipt(world);
+    expect(receipt).toMatchObject({ status: 'succeeded', assets: [{ mediaType }] });
+    expect((await world.object(RESULTS, receipt.assets[0]?.key ?? '')).bytes.toString()).toBe(html);
+  });
+
+  it('a page, and then as itself, is tried again and stored', async () => {
+    const world = await running({ settings: { attemptsMax: 2 } });
+    world.fault('getAsset', pageAs('text/html'), 1);
+    const receipt = await settledReceipt(world);
+    expect(receipt).toMatchObject({ status: 'succeeded', assets: [{ mediaType: 'application/x-test' }] });
+    expect((await world.entry()).attempts).toBe(1);
+  });
+
   it.each(stored)('%s is stored as it is', async (_, fault, bytes, mediaType) => {
     const world = await running({ settings: { assetBytesMax: 10_000 } });
     world.fault('getAsset', fault);

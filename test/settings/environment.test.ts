@@ -35,6 +35,7 @@ describe('parseEnv', () => {
       ledgerRetentionDays: 'forever',
       outputsPath: 'auto',
       flowsQuery: '',
+      htmlTemplates: [],
       resultsKey: '{key}/{flowId}/{assetId}{ext}',
       inboxPrefix: '',
       resultsPrefix: '',

@@ -44,7 +44,7 @@ function rangeOf({ unit, min, max, words = [] }: Setting<unknown>): string {
 
 function defaultOf({ default: value, unit }: Setting<unknown>): string {
   if (typeof value === 'number') return amount(value, unit);
-  return value === '' ? 'none' : `\`${value}\``;
+  return String(value) === '' ? 'none' : `\`${value}\``;
 }
 
 const rows = Object.entries<Setting<unknown>>(SETTINGS).map(([name, setting]) => {

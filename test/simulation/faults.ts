@@ -110,6 +110,8 @@ const FAULTS = {
   gateway: (call) => call === 'flow.create',
   /** The call takes effect, and its answer comes a byte at a time, without end. */
   trickled: (call) => call === 'flow.create',
+  /** A login comes as a page, with 200. */
+  page: (call) => call === 'flow.asset' || call === 'flow.download',
 } satisfies Record<string, (call: CallKind) => boolean>;
 
 export type Fault = keyof typeof FAULTS;

@@ -119,6 +119,12 @@ export const MUTATIONS: readonly Mutation[] = [
     replace: "IfNoneMatch: '*'",
     with: '...{}',
   }),
+  mistake('a page stored as the asset', 500, {
+    file: 'flow-service/asset-answer.ts',
+    in: 'beginningOf',
+    replace: 'if (mayBePage) return received;',
+    with: 'return received;',
+  }),
   mistake('no abort of a download that broke off', 1000, {
     file: RESULTS,
     in: 'Results.#storeOpened',

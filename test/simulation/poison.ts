@@ -29,6 +29,9 @@ const FAULTS: readonly Fault[] = [
   'lost',
 ];
 
+/** Faults that an asset may meet for ever. */
+const ASSET_FAULTS: readonly Fault[] = [...FAULTS, 'page'];
+
 /**
  * Time from the end of a healthy flow to its receipt: a minute until a tick sees the flow, a minute between two polls
  * of it, and three for the ticks that meet the poison first.
@@ -74,7 +77,12 @@ export function poisonedScenarioOf(random: Random): Scenario {
     flowMsMax: 30 * SECOND,
     // From half of the poisoned flows' greatest age to almost half as much beyond it.
     textFlowMs: 0.9 * ageMaxMs,
-    poison: { fault: random.pick(FAULTS), of, count: of === 'asset' ? 1 : count, calls: random.pick(calls) },
+    poison: {
+      fault: random.pick(of === 'asset' ? ASSET_FAULTS : FAULTS),
+      of,
+      count: of === 'asset' ? 1 : count,
+      calls: random.pick(calls),
+    },
   };
 }
 

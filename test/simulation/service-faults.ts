@@ -13,6 +13,12 @@ const QUOTATIONS: readonly ((header: string) => string)[] = [
   encodeURIComponent,
 ];
 
+/** Logins in place of an asset. One does not say what it is. */
+const PAGES: readonly ServiceFault[] = [
+  { headers: { 'content-type': 'text/html; charset=utf-8' }, body: '<title>Log in</title>' },
+  { headers: { 'content-type': 'application/octet-stream' }, body: '\n<!DOCTYPE html><title>Log in</title>' },
+];
+
 const ENDLESS_CHUNK = Buffer.alloc(1024 * 1024, ' ');
 
 /** Time between two bytes of an answer that trickles, in milliseconds: no single wait exceeds a limit. */
@@ -81,6 +87,8 @@ export function scriptOf(
       return { ...random.pick(GATEWAY_ANSWERS), at: random.chance(0.7) ? 'after-effect' : 'after-body' };
     case 'trickled':
       return { status: 200, at: 'after-effect', headers: JSON_HEADERS, body: trickling(timeline) };
+    case 'page':
+      return { status: 200, ...PAGES[timeline.now() % PAGES.length] };
     default:
       return {};
   }
