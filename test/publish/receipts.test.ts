@@ -104,7 +104,7 @@ describe('the receipt at a key', () => {
   /** Uploads of one second, the later ones last. */
   it.each<[string, readonly (string | undefined)[]]>([
     ['a greater sequencer', ['0A1', '0A2']],
-    ['a greater sequencer of fewer digits', ['00FF', '100']],
+    ['a greater sequencer behind more zeros', ['FF', '0100']],
     ['a greater sequencer in another case', ['0a', '0B']],
     ['a sequencer before none, as of an upload that a sweep found', ['FFFF', undefined]],
   ])('belongs to the later put of one second: %s', async (_, sequencers) => {
