@@ -54,6 +54,7 @@ export class Notifications {
       lastModified: Math.floor(modifiedAt / SECOND) * SECOND,
       content: step?.kind === 'put' ? step.content : Buffer.alloc(0),
       isNotified: false,
+      at: timeline.now(),
     };
     observed.puts.push(put);
     return put;

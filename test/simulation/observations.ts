@@ -15,6 +15,8 @@ export interface Put {
   readonly content: Buffer;
   /** True if a notification of it ever reached the queue. */
   isNotified: boolean;
+  /** When S3 had finished it. */
+  readonly at: number;
 }
 
 export interface Logged {
