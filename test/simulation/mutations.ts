@@ -329,6 +329,28 @@ export const MUTATIONS: readonly Mutation[] = [
     replace: "operation === 'create' ? CREATION_ANSWER_MS : JSON_ANSWER_MS",
     with: "operation === 'create' ? undefined : JSON_ANSWER_MS",
   }),
+  mistake(
+    'slow assets that keep their places',
+    200,
+    { file: 'results/asset-slots.ts', in: 'AssetSlots.#makeRoomFor', replace: 'slowest.overtake();', with: '' },
+    { file: 'flow-service/asset-download.ts', in: 'Progress.wait', replace: 'this.#limit.set(…);', with: '' },
+  ),
+  mistake(
+    'a download of white space without a limit, and a finished flow without an age',
+    200,
+    {
+      file: 'flow-service/asset-download.ts',
+      in: 'Progress.wait',
+      replace: 'this.#limit.set(…);',
+      with: '',
+    },
+    {
+      file: 'collect-outputs/flow-assets.ts',
+      in: 'FlowAssets.collect',
+      replace: 'const isTwiceTooOld = …;',
+      with: 'const isTwiceTooOld = false;',
+    },
+  ),
   mistake('a sweep that misses the margin', 20, {
     file: 'sweep/sweep-run.ts',
     in: 'SweepRun.#throughLedger',

@@ -52,7 +52,7 @@ export interface Poison {
 /** Everything about the world of a seed except the faults of single calls. */
 export interface Scenario {
   /** A storm is everything at once, and it ends. The other kinds have one trouble, which stays. */
-  readonly kind: 'storm' | 'limits' | 'poison' | 'backfill' | 'long rounds' | 'lagging replica';
+  readonly kind: 'storm' | 'limits' | 'poison' | 'backfill' | 'long rounds' | 'lagging replica' | 'slow counterpart';
   readonly versioning: Versioning | undefined;
   readonly routes: readonly Route[];
   readonly settings: PipelineSettings;

@@ -108,9 +108,13 @@ async function* endless(): AsyncGenerator<Uint8Array> {
   for (;;) yield ENDLESS_CHUNK;
 }
 
+/** White space, bytes that may be data, or just more of them than the minimum rate demands. */
+const TRICKLES = [Buffer.from(' '), Buffer.from('x'), Buffer.alloc((TRICKLE_MS / SECOND) * 5_000, 'x')] as const;
+
 async function* trickling(timeline: Timeline): AsyncGenerator<Uint8Array> {
+  const piece = TRICKLES[timeline.now() % TRICKLES.length] as Buffer;
   for (;;) {
-    yield Buffer.from(' ');
+    yield piece;
     await new Promise<void>((resolve) => timeline.schedule(timeline.now() + TRICKLE_MS, resolve));
   }
 }

@@ -109,6 +109,7 @@ class Exchange {
       survived();
     };
     this.#limit(TRANSPORT_LIMITS.connectMs, 'No connection');
+    if (world.scenario.kind === 'slow counterpart' && this.#request.body === undefined) this.#limitAnswer();
     if (fault === 'refused') {
       this.#reach(() => this.#fail(`connect ECONNREFUSED`));
       return;
@@ -254,7 +255,10 @@ class Exchange {
     this.#timeLimit = this.#lambda.after(ms, 'timer', () => this.#fail(`${what} within ${ms} ms`, undefined, true));
   }
 
-  /** Limits the answer to a request with a body. Polls may be slower here than the real transport allows. */
+  /**
+   * Limits the answer to a request with a body, and in slow worlds to any. Elsewhere polls may be slower than the real
+   * transport allows.
+   */
   #limitAnswer(): void {
     const { answerMs } = this.#request;
     if (answerMs === undefined) return;

@@ -11,6 +11,7 @@ import { liveWithLongRounds } from './long-rounds.ts';
 import { retryFailures, retrySuccesses } from './operator.ts';
 import { liveWithPoison } from './poison.ts';
 import { warmUp } from './s3.ts';
+import { liveWithSlowCounterpart } from './slow-counterpart.ts';
 import { runStorm } from './storm.ts';
 import { MINUTE } from './timeline.ts';
 import { type NeededPermission, World } from './world.ts';
@@ -73,6 +74,7 @@ const LIVES = {
   backfill: liveWithBackfill,
   'long rounds': liveWithLongRounds,
   'lagging replica': liveWithLaggingReplica,
+  'slow counterpart': liveWithSlowCounterpart,
 } as const;
 
 async function live(world: World): Promise<void> {

@@ -23,6 +23,7 @@ import { poisonedScenarioOf } from './poison.ts';
 import { Processes } from './processes.ts';
 import { Random } from './random.ts';
 import type { Scenario, Step } from './scenario.ts';
+import { slowScenarioOf } from './slow-counterpart.ts';
 import { stormScenarioOf } from './storm-scenario.ts';
 import { SECOND, Timeline } from './timeline.ts';
 import { oddId, withTroubles } from './troubles.ts';
@@ -179,6 +180,7 @@ function scenarioFor(seed: number): Scenario {
   const round = Math.floor(seed / 10);
   if (seed % 10 === 3) return limitedScenarioOf(new Random(seed, 1), 2 * round);
   if (seed % 10 === 9) return limitedScenarioOf(new Random(seed, 1), 2 * round + 1);
+  if (seed % 40 === 25 || seed % 40 === 37) return slowScenarioOf(new Random(seed, 1));
   if (seed % 20 === 5) return backfillScenarioOf(new Random(seed, 1));
   if (seed % 40 === 15) return longRoundsScenarioOf(new Random(seed, 1));
   if (seed % 40 === 35) return laggingReplicaScenarioOf(new Random(seed, 1));
