@@ -5,7 +5,7 @@ import type { IKey } from 'aws-cdk-lib/aws-kms';
 import { CfnBucket, type IBucket } from 'aws-cdk-lib/aws-s3';
 import { Construct } from 'constructs';
 import { expireVersions, pipelineBucket } from './bucket.ts';
-import { allowBucket, allowKey, grantBucket, ofOwner, type Permission } from './permissions.ts';
+import { allowBucket, allowKey, grantBucket, ofOwner } from './permissions.ts';
 import type { UploadQueue } from './upload-queue.ts';
 
 /**
@@ -104,8 +104,6 @@ export class Inbox extends Construct {
   /** Allows the role to open uploads at exactly their version, and to tell an absent one from a forbidden one. */
   grantOpen(role: IRole): void {
     this.#grantRead(role, ['s3:GetObject', 's3:GetObjectVersion']);
-    // It lists one key at a time, so the prefix of the inbox is only the beginning of what it asks for.
-    this.#grantListVersions(role, { StringLike: { 's3:prefix': `${this.#prefix}*` } });
     allowKey(role, this.bucket.encryptionKey, 'read', 's3');
   }
 
@@ -115,16 +113,6 @@ export class Inbox extends Construct {
    */
   grantCompare(role: IRole): void {
     this.#grantRead(role, ['s3:GetObject']);
-    this.#grantListVersions(role, { StringEquals: { 's3:prefix': this.#prefix } });
-  }
-
-  /** @param belowPrefix limits the listing to the prefix of the inbox, if it has one. */
-  #grantListVersions(role: IRole, belowPrefix: Permission['conditions']): void {
-    allowBucket(role, this.bucket, {
-      actions: ['s3:ListBucketVersions'],
-      resources: [this.bucket.bucketArn],
-      conditions: this.#prefix === '' ? undefined : belowPrefix,
-    });
   }
 
   #grantRead(role: IRole, actions: readonly string[]): void {
@@ -136,6 +124,12 @@ export class Inbox extends Construct {
     // Without this permission, S3 answers 403 for an absent object instead of 404. It cannot be limited to a prefix,
     // because a request for one object has none.
     allowBucket(role, this.bucket, { actions: ['s3:ListBucket'], resources: [this.bucket.bucketArn] });
+    // An upload that S3 refuses to show is looked up by its key, so the prefix of the inbox is only the beginning.
+    allowBucket(role, this.bucket, {
+      actions: ['s3:ListBucketVersions'],
+      resources: [this.bucket.bucketArn],
+      conditions: this.#prefix === '' ? undefined : { StringLike: { 's3:prefix': `${this.#prefix}*` } },
+    });
   }
 
   /** Allows the grantee to see and read all uploads, and to see where they are announced. */

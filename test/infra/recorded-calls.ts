@@ -56,7 +56,7 @@ class Recording {
     const hidden = new Set<string>();
     const authorize: NonNullable<NonNullable<WorldOptions['s3']>['authorize']> = (access) => {
       if (running.name !== undefined) record(recordedCall(running.name, access));
-      return access.action !== 's3:GetObjectVersion' || !hidden.has(access.resource);
+      return !/^s3:GetObject(Version)?$/.test(access.action) || !hidden.has(access.resource);
     };
     return new Recording(await World.start({ ...options, s3: { authorize } }), running, hidden);
   }
@@ -82,7 +82,7 @@ class Recording {
     );
   }
 
-  /** Makes S3 answer 403 for the versions of an upload. */
+  /** Makes S3 answer 403 for an upload and its versions. */
   hide = (key: string) => this.#hidden.add(`arn:aws:s3:::${INBOX}/${key}`);
 
   deliver = () => this.#during('create-flow', () => this.world.deliver());
@@ -120,6 +120,7 @@ async function goThroughEverything(options: WorldOptions, record: Record): Promi
     await refuseAndRetry(recording);
     await breakAssets(recording);
     await deleteUnread(recording);
+    await denyAndRetry(recording);
   } finally {
     await recording.world.close();
   }
@@ -133,6 +134,16 @@ async function deleteUnread({ world, hide, settle }: Recording): Promise<void> {
   const { VersionId } = await world.s3.send(new HeadObjectCommand({ Bucket: INBOX, Key: 'hidden.bin' }));
   await world.s3.send(new DeleteObjectCommand({ Bucket: INBOX, Key: 'hidden.bin', VersionId }));
   hide('hidden.bin');
+  await settle();
+}
+
+/** An upload that S3 refuses to hand out, until it fails, and in its retry. */
+async function denyAndRetry({ world, hide, collect, settle }: Recording): Promise<void> {
+  await world.upload('denied.bin', 'x');
+  hide('denied.bin');
+  while (world.count('UploadsDenied') < 5) await settle();
+  const { upload } = await world.receipt('denied.bin');
+  await collect({ retry: [upload.id] });
   await settle();
 }
 
