@@ -82,7 +82,8 @@ describe('an upload that S3 refuses to hand out', () => {
       await world.send('secret');
       isMended = true;
       const opened = await world.ports.inbox.open({ bucket: INBOX, key: 'secret' }, new AbortController().signal);
-      expect((await world.entry()).upload).toEqual({ ...opened.upload, mediaType: expect.anything() });
+      const ofEvent = { currentAt: expect.any(Number), sequencer: expect.any(String) };
+      expect((await world.entry()).upload).toEqual({ ...opened.upload, mediaType: expect.anything(), ...ofEvent });
       opened.discard();
     },
   );
