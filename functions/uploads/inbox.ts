@@ -1,6 +1,6 @@
 import { Readable } from 'node:stream';
 import { GetObjectCommand, HeadObjectCommand, type S3Client } from '@aws-sdk/client-s3';
-import type { Clock } from '../base/clock.ts';
+import { CLOCK_SKEW_MAX_MS, type Clock } from '../base/clock.ts';
 import { collectYoungGarbage } from '../base/young-generation.ts';
 import type { InputSource } from '../flow-service/types.ts';
 import { isAbsent, isArchived, isDenied, isPreconditionFailed } from '../s3/errors.ts';
@@ -138,13 +138,13 @@ export class Inbox {
   async current(bucket: string, key: string, signal: AbortSignal): Promise<Upload | undefined> {
     try {
       const head = await headObject(this.#s3, { Bucket: bucket, Key: key }, signal);
-      return head && uploadFrom({ bucket, key }, head);
+      return head && uploadFrom({ bucket, key }, head, this.#clock.now());
     } catch (error) {
       signal.throwIfAborted();
       if (!isDenied(error)) throw error;
       const listed = await this.#listed({ bucket, key }, {}, signal);
       if (listed === undefined) throw error;
-      return listed === 'absent' ? undefined : deniedUpload({ bucket, key }, listed);
+      return listed === 'absent' ? undefined : deniedUpload({ bucket, key }, listed, this.#clock.now());
     }
   }
 
@@ -184,12 +184,13 @@ export class Inbox {
       const body = answer.Body as Readable;
       // The stream may fail before it has a reader. A later reader still gets the error.
       body.on('error', () => {});
-      return { upload: uploadFrom(reference, answer), metadata: answer.Metadata ?? {}, body, isArchived: false };
+      const upload = uploadFrom(reference, answer, this.#clock.now());
+      return { upload, metadata: answer.Metadata ?? {}, body, isArchived: false };
     } catch (error) {
       signal.throwIfAborted();
       if (isArchived(error)) {
         const head = await this.#s3.send(new HeadObjectCommand(pinned), { abortSignal: signal });
-        const upload = uploadFrom(reference, head);
+        const upload = uploadFrom(reference, head, this.#clock.now());
         return { upload, metadata: head.Metadata ?? {}, body: Readable.from([]), isArchived: true };
       }
       const name = `${reference.bucket}/${reference.key}`;
@@ -200,7 +201,9 @@ export class Inbox {
       if (listed === 'absent') {
         throw new UploadGoneError(`${name} was deleted: S3 refuses it, and a listing lacks it`, { cause: error });
       }
-      if (listed !== undefined) throw new UploadDeniedError(deniedUpload(reference, listed), error as Error);
+      if (listed !== undefined) {
+        throw new UploadDeniedError(deniedUpload(reference, listed, this.#clock.now()), error as Error);
+      }
       throw new UploadUnreadableError(`${name} could not be opened`, { cause: error });
     }
   }
@@ -273,11 +276,11 @@ function listedUpload(bucket: string, version: ListedVersion): ListedUpload {
   return { id: uploadId(facts), ...facts, isCurrent: IsLatest === true };
 }
 
-function deniedUpload(reference: UploadReference, { isCurrent: _, ...facts }: ListedUpload): Upload {
+function deniedUpload(reference: UploadReference, { isCurrent: _, ...facts }: ListedUpload, now: number): Upload {
   // A listing may be more precise than a GET, whose seconds are in every other entry.
   const lastModified = Math.floor(facts.lastModified / 1000) * 1000;
   const mediaType = mediaTypeOf(undefined, facts.key);
-  return { ...facts, lastModified, mediaType, ...placeOf(reference, lastModified) };
+  return { ...facts, lastModified, mediaType, ...placeOf(reference, lastModified, now) };
 }
 
 interface ObjectFacts {
@@ -288,7 +291,7 @@ interface ObjectFacts {
   readonly ContentType?: string | undefined;
 }
 
-function uploadFrom(reference: UploadReference, facts: ObjectFacts): Upload {
+function uploadFrom(reference: UploadReference, facts: ObjectFacts, now: number): Upload {
   const { bucket, key } = reference;
   const upload = {
     bucket,
@@ -299,13 +302,22 @@ function uploadFrom(reference: UploadReference, facts: ObjectFacts): Upload {
     lastModified: facts.LastModified?.getTime() ?? 0,
     mediaType: mediaTypeOf(facts.ContentType, key),
   };
-  return { id: uploadId(upload), ...upload, ...placeOf(reference, upload.lastModified) };
+  return { id: uploadId(upload), ...upload, ...placeOf(reference, upload.lastModified, now) };
 }
 
-/** The place of an upload among those of its key, if its event or the sweep told it. */
-function placeOf({ currentAt, sequencer }: UploadReference, lastModified: number): Partial<Upload> {
-  // An event from before LastModified is of an earlier object with the same content.
-  return currentAt === undefined || currentAt < lastModified ? {} : { currentAt, sequencer };
+/**
+ * The place of an upload among those of its key, if its event or the sweep told it. An event from the future is made up:
+ * with it, the receipt would stay for ever.
+ */
+function placeOf(
+  { versionId, currentAt, sequencer }: UploadReference,
+  lastModified: number,
+  now: number,
+): Partial<Upload> {
+  if (currentAt === undefined || currentAt > now + CLOCK_SKEW_MAX_MS) return {};
+  // Without a version, an event from before LastModified is of an earlier object with the same content.
+  if (currentAt < lastModified && pinnedVersion(versionId) === undefined) return {};
+  return { currentAt: Math.max(currentAt, lastModified), sequencer };
 }
 
 /** Yields the stream's chunks. Destroys the stream when the signal aborts, and when the loop over it ends. */

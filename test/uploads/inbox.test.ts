@@ -56,6 +56,23 @@ describe('an opened upload', () => {
     expect(earlier).toEqual((await open()).upload);
   });
 
+  it('has the sequencer of its event if the version is named, also if S3 dates the event before the version', async () => {
+    await start();
+    await world.upload('a', 'x');
+    const { lastModified, versionId } = (await open()).upload;
+    const event = { versionId, currentAt: lastModified - 1, sequencer: '1' };
+    expect((await open(event)).upload).toMatchObject({ currentAt: lastModified, sequencer: '1' });
+  });
+
+  it('has no time of an event from the future, which would hold the receipt against all later uploads', async () => {
+    await start();
+    await world.upload('a', 'x');
+    const { versionId } = (await open()).upload;
+    const made = (aheadMs: number) => ({ versionId, currentAt: world.clock.now() + aheadMs, sequencer: 'f' });
+    expect((await open(made(4 * 60_000))).upload).toMatchObject({ sequencer: 'f' });
+    expect((await open(made(6 * 60_000))).upload).toEqual((await open()).upload);
+  });
+
   async function openedLarge() {
     await start();
     await world.upload('a', LARGE);
