@@ -9,9 +9,11 @@ import {
   type TerminalEntry,
 } from '../ledger/entry.ts';
 import { isPublished, publish } from '../publish/publish.ts';
-import { readTold, replaceMarked } from '../resubmit/operator-changes.ts';
+import { type RankPorts, ranked, readTold, replaceMarked } from '../resubmit/operator-changes.ts';
 import { headObject } from '../s3/objects.ts';
 import type { CollectPorts } from './tick.ts';
+
+type CollectAgainPorts = CollectPorts & RankPorts;
 
 /** Uploads and assets that are looked at side by side. */
 const CONCURRENCY = 16;
@@ -29,13 +31,13 @@ export interface CollectedAgain {
  */
 export function collectAgain(
   uploadIds: readonly string[],
-  ports: CollectPorts,
+  ports: CollectAgainPorts,
   signal: AbortSignal,
 ): Promise<readonly CollectedAgain[]> {
   return pMap(uploadIds, (upload) => beginAgain(upload, ports, signal), { concurrency: CONCURRENCY });
 }
 
-async function beginAgain(upload: string, ports: CollectPorts, signal: AbortSignal): Promise<CollectedAgain> {
+async function beginAgain(upload: string, ports: CollectAgainPorts, signal: AbortSignal): Promise<CollectedAgain> {
   const { ledger } = ports;
   const stored = await readTold(upload, ports, signal);
   if (stored === undefined) return { upload, result: 'unknown' };
@@ -46,7 +48,7 @@ async function beginAgain(upload: string, ports: CollectPorts, signal: AbortSign
   // After the change no entry would tell of the old end.
   if (!(await isPublished(entry, ledger, signal))) await publish(entry, ports, signal);
   const assets = await assetsThere(entry, ports, signal);
-  const again = collectedAgain(entry, entry.flow, assets, ports.clock.now());
+  const again = collectedAgain(await ranked(entry, ports, signal), entry.flow, assets, ports.clock.now());
   const written = await replaceMarked(stored, again, ports, signal);
   if (!written.won) return { upload, result: 'under way' };
   await ledger.putRunningMarker(runningMarkerOf(again.upload, again.flow), signal);

@@ -314,8 +314,8 @@ export function told(entry: FailedEntry): FailedEntry {
   return { ...entry, isTold: true };
 }
 
-/** A failed upload that was current at its key at that time, by S3's clock. */
-export function seenCurrent(entry: FailedEntry, at: number): FailedEntry {
+/** An ended upload that was current at its key at that time, by S3's clock. */
+export function seenCurrent<T extends TerminalEntry>(entry: T, at: number): T {
   const { lastModified, currentAt = lastModified } = entry.upload;
   return { ...entry, upload: { ...entry.upload, currentAt: Math.max(currentAt, at) } };
 }

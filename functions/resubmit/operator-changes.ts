@@ -1,7 +1,8 @@
-import type { Clock } from '../base/clock.ts';
-import { type Entry, isUntold } from '../ledger/entry.ts';
+import { CLOCK_SKEW_MAX_MS, type Clock } from '../base/clock.ts';
+import { type Entry, isUntold, seenCurrent, type TerminalEntry } from '../ledger/entry.ts';
 import type { Ledger, Stored } from '../ledger/store.ts';
 import { type PublishPorts, publish } from '../publish/publish.ts';
+import { type Inbox, type InboxPlace, isInside } from '../uploads/inbox.ts';
 
 /* The steps that `retry` and `collect` share. An operator may ask for either, however old the upload is. */
 
@@ -38,4 +39,26 @@ export async function replaceMarked(
   const marker = { uploadId: entry.upload.id, notBefore: clock.now() + SETTLED_MS };
   await ledger.putWaitingMarker(marker, signal);
   return ledger.replace(previous, entry, signal);
+}
+
+export interface RankPorts {
+  readonly inbox: Pick<Inbox, 'current'>;
+  readonly settings: InboxPlace;
+  readonly clock: Clock;
+}
+
+/**
+ * The ended upload, with the present time if it is current. The operator may have deleted a newer upload of the key. Then
+ * the next receipt of this one must replace the receipt of that one.
+ */
+export async function ranked<T extends TerminalEntry>(
+  entry: T,
+  { inbox, settings, clock }: RankPorts,
+  signal: AbortSignal,
+): Promise<T> {
+  const { id, bucket, key } = entry.upload;
+  if (!isInside(settings, entry.upload)) return entry;
+  const current = await inbox.current(bucket, key, signal);
+  // Our clock may be fast. A later upload must not rank below this one.
+  return current?.id === id ? seenCurrent(entry, clock.now() - CLOCK_SKEW_MAX_MS) : entry;
 }

@@ -1,21 +1,18 @@
 import pMap from 'p-map';
-import { CLOCK_SKEW_MAX_MS } from '../base/clock.ts';
-import { type FailedEntry, failedMarkerOf, retried, seenCurrent, type WaitingEntry } from '../ledger/entry.ts';
+import { type FailedEntry, failedMarkerOf, retried, type WaitingEntry } from '../ledger/entry.ts';
 import type { Stored } from '../ledger/store.ts';
 import type { PublishPorts } from '../publish/publish.ts';
 import type { Settings } from '../settings/environment.ts';
-import { type Inbox, type InboxPlace, isInside } from '../uploads/inbox.ts';
 import type { GivenOverrides } from '../uploads/route-snapshot.ts';
 import { routeFor } from '../uploads/routes.ts';
 import { messageFor } from '../uploads/upload-event.ts';
-import { readTold, replaceMarked } from './operator-changes.ts';
+import { type RankPorts, ranked, readTold, replaceMarked } from './operator-changes.ts';
 import type { ResubmitPorts } from './resubmit.ts';
 
 /** Uploads that are retried side by side. */
 const CONCURRENCY = 16;
 
-type RetryPorts = ResubmitPorts &
-  PublishPorts & { readonly inbox: Pick<Inbox, 'current'>; readonly settings: Pick<Settings, 'routes'> & InboxPlace };
+type RetryPorts = ResubmitPorts & PublishPorts & RankPorts & { readonly settings: Pick<Settings, 'routes'> };
 
 /** The result for one upload that an operator asked to retry. */
 export interface Retried {
@@ -64,22 +61,6 @@ async function retryUpload({ upload, given }: OneRetry, ports: RetryPorts, signa
       }
       return resubmitNow({ ...stored, entry: await ranked(entry, ports, signal) }, given, ports, signal);
   }
-}
-
-/**
- * The failure, with the present time if its upload is current. The operator may have deleted a newer upload of the key.
- * Then the receipt of this one must replace the receipt of that one.
- */
-async function ranked(
-  entry: FailedEntry,
-  { inbox, settings, clock }: RetryPorts,
-  signal: AbortSignal,
-): Promise<FailedEntry> {
-  const { id, bucket, key } = entry.upload;
-  if (!isInside(settings, entry.upload)) return entry;
-  const current = await inbox.current(bucket, key, signal);
-  // Our clock may be fast. A later upload must not rank below this one.
-  return current?.id === id ? seenCurrent(entry, clock.now() - CLOCK_SKEW_MAX_MS) : entry;
 }
 
 async function resubmitNow(

@@ -1,7 +1,8 @@
+import { DeleteObjectCommand } from '@aws-sdk/client-s3';
 import { describe, expect, it, vi } from 'vitest';
 import { createFlowService } from '../../functions/flow-service/client.ts';
 import { httpTransport } from '../../functions/flow-service/http-transport.ts';
-import { LEDGER, openWorld, RESULTS, TOKEN, type World, type WorldOptions } from '../support/world.ts';
+import { INBOX, LEDGER, openWorld, RESULTS, TOKEN, type World, type WorldOptions } from '../support/world.ts';
 
 const MINUTE = 60_000;
 
@@ -116,6 +117,24 @@ describe('collect', () => {
     expect((await world.object(RESULTS, asset)).bytes.toString()).toBe('content');
     expect(await world.receipt('a.png')).toMatchObject({ status: 'succeeded', generation: 1 });
     expect(world.service.flows).toHaveLength(1);
+  });
+
+  it('gives the receipt back to an upload that is current again, because a newer one was deleted', async () => {
+    const { world, upload } = await running();
+    await world.settle();
+    world.clock.advance(10 * MINUTE);
+    await world.send('a.png', 'newer');
+    await world.settle();
+    const newer = (await world.receipt('a.png')).upload;
+    expect(newer.id).not.toBe(upload);
+    world.clock.advance(30 * MINUTE);
+    await world.s3.send(new DeleteObjectCommand({ Bucket: INBOX, Key: 'a.png', VersionId: newer.versionId }));
+    await world.collect({ collect: [newer.id] });
+    await world.settle();
+    expect((await world.receipt('a.png')).upload.id).toBe(newer.id);
+    await world.collect({ collect: [upload] });
+    await world.settle();
+    expect((await world.receipt('a.png')).upload.id).toBe(upload);
   });
 
   it('keeps the results that are there, although the service has forgotten the flow', async () => {
