@@ -119,7 +119,7 @@ export const MUTATIONS: readonly Mutation[] = [
     replace: "IfNoneMatch: '*'",
     with: '...{}',
   }),
-  mistake('a page stored as the asset', 500, {
+  mistake('a page stored as the asset', 1000, {
     file: 'flow-service/asset-answer.ts',
     in: 'beginningOf',
     replace: 'if (mayBePage) return received;',
