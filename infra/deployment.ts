@@ -35,7 +35,7 @@ const SECRET = /^(arn:[\w-]+:secretsmanager:[\w-]+:\d{12}:secret:[\w/+=.@-]{1,51
 const roleArns = z.array(
   matching(
     'the ARN of a role that IAM lets you change',
-    /^arn:[\w-]+:iam::\d{12}:role\/(?!aws-reserved\/|aws-service-role\/)[\w+=,.@/-]+$/,
+    /^arn:[\w-]+:iam::\d{12}:role\/(?!aws-reserved\/|aws-service-role\/)([\w+=,.@/-]+\/)?[\w+=,.@-]{1,64}$/,
   ),
   { error: 'expected a list of ARNs of roles' },
 );

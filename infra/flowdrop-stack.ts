@@ -68,13 +68,15 @@ export class FlowdropStack extends Stack {
   }
 
   #grantRoles({ viewerRoleArns = [], operatorRoleArns = [], uploaderRoleArns = [] }: Deployment): void {
+    /** By name. It is unique in the account, whatever the path. */
     const roles = new Map<string, IRole>();
     const roleOf = (arn: string): IRole => {
-      const known = roles.get(arn);
+      const name = arn.slice(arn.lastIndexOf('/') + 1);
+      const known = roles.get(name);
       if (known !== undefined) return known;
-      const role = Role.fromRoleArn(this, `Role ${arn.replace(/^.*:role\//, '')}`, arn);
+      const role = Role.fromRoleArn(this, `Role ${name}`, arn);
       acknowledgeGrants(role, 'Uploads, results and records have keys of any name below the prefix that is granted.');
-      roles.set(arn, role);
+      roles.set(name, role);
       return role;
     };
     for (const arn of viewerRoleArns) this.pipeline.grantView(roleOf(arn));

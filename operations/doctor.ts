@@ -298,7 +298,7 @@ async function examineRunning({ deployment, status }: Subject): Promise<Outcome>
 async function examineSweep({ deployment, status }: Subject): Promise<Outcome> {
   const { sweep } = await status();
   if (sweep === undefined) {
-    if (deployment.isLocal) return 'good'; // It has no schedule of a day.
+    if (deployment.isLocal) return 'good'; // It may not run for a day.
     const what = 'No daily sweep has ended yet.';
     return { severity: 'note', what, todo: 'If the deployment is older than a day, see flowdrop sweep --dry-run.' };
   }

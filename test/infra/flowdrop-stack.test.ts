@@ -261,7 +261,19 @@ describe('the roles of the deployment', () => {
       expect(granted.filter((roles) => roles.includes(`"${role}"`))).toHaveLength(1);
   });
 
+  it('are told apart by their names, which are unique in an account, whatever their paths', () => {
+    const viewerRoleArns = [roleOf('team/Viewer'), roleOf('team--Viewer')];
+    const both = deployed({ account, viewerRoleArns, uploaderRoleArns: [roleOf('Viewer')] });
+    const granted = resources(both.template, 'AWS::IAM::Policy').map(({ Roles }) => Roles[0]);
+    expect(granted.filter((role) => typeof role === 'string')).toEqual(['Viewer', 'team--Viewer']);
+    expect(both.findings).toEqual([]);
+  });
+
   it.each<[object, string]>([
+    [
+      { account, viewerRoleArns: [roleOf('team/')] },
+      'viewerRoleArns[0]: expected the ARN of a role that IAM lets you change',
+    ],
     [
       { viewerRoleArns: [roleOf('Viewer')] },
       'viewerRoleArns: expected account as well, because the roles must belong to the account of the stack',
