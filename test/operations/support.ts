@@ -137,10 +137,10 @@ export class Operated implements AsyncDisposable {
 export const checkOf = async (check: string, deployment: Deployment): Promise<Checked | undefined> =>
   (await doctor(deployment, signal)).checks.find((each) => each.check === check);
 
-/** The deployment with other servers for some services of AWS. */
+/** The deployment with other servers for some services of AWS. They prove nothing, so they are asked as AWS is. */
 export const withEndpoints = (deployment: Deployment, endpoints: Deployment['access']['endpoints']): Deployment => {
   const { access } = deployment;
-  return { ...deployment, access: { ...access, endpoints: { ...access.endpoints, ...endpoints } } };
+  return { ...deployment, access: { ...access, fetch: undefined, endpoints: { ...access.endpoints, ...endpoints } } };
 };
 
 /** The deployment as it will be seen so many milliseconds later. */

@@ -25,6 +25,8 @@ export interface S3Response {
   readonly headers: Readonly<Record<string, string>>;
   /** The reader must take an iterable to its end or call `return`, as `for await` does. */
   readonly body: Uint8Array | AsyncIterable<Uint8Array>;
+  /** True if the request was refused before its signature was verified. */
+  readonly isStranger?: boolean;
 }
 
 /** A parsed request. */

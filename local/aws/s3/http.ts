@@ -52,18 +52,16 @@ interface Exchange {
   readonly verifier: SignatureVerifier;
 }
 
-/** The statuses of requests whose signature is refused. */
-const REFUSALS: readonly number[] = [400, 403];
-
 async function answer(s3: EmbeddedS3, { request, response, wantBody, verifier }: Exchange): Promise<void> {
-  const { status, headers, body } = await s3.handle({
+  const { status, headers, body, isStranger } = await s3.handle({
     method: request.method ?? '',
     url: request.url ?? '',
     headers: request.headers as Record<string, string | undefined>,
     body: bodyOf(request, wantBody),
     verifier,
   });
-  if (REFUSALS.includes(status)) closeAfter(response);
+  // A client that signed keeps its connection for the next request.
+  if (isStranger) closeAfter(response);
   response.writeHead(status, headers);
   if (body instanceof Uint8Array) response.end(body);
   else await pipeline(Readable.from(body, { objectMode: false }), response);

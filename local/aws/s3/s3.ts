@@ -105,13 +105,15 @@ export class EmbeddedS3 {
   }
 
   async #answer(request: S3Request, requestId: string): Promise<S3Response> {
+    let isStranger = true;
     try {
       const parsed = parseCall(request, requestId);
       const call = request.verifier ? authenticate(parsed, request.url, request.verifier) : parsed;
+      isStranger = false;
       return await operationOf(call)(this.#service, call);
     } catch (error) {
       if (!(error instanceof S3Error)) throw error;
-      return errorResponse(error, request, requestId);
+      return { ...errorResponse(error, request, requestId), isStranger };
     }
   }
 }
