@@ -57,7 +57,9 @@ export async function listenOnLoopback(
     server.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
       const proof = foreignness(request) === undefined && head.length === 0 && proofFor(request, proves);
       if (!proof) {
-        socket.on('error', () => {}).end('HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\r\n');
+        // The visitor may leave its end open for ever, and the server knows such a connection no more.
+        const refusal = 'HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\r\n';
+        socket.on('error', () => {}).end(refusal, () => socket.destroy());
         return;
       }
       const headers = { connection: 'upgrade', upgrade: PROOF_PROTOCOL, [PROOF_HEADER]: proof };

@@ -276,6 +276,21 @@ describe.each(Object.entries(TARGETS))('the connection of a stranger to %s', (_,
     );
   });
 
+  it('is closed after it asked for another protocol, although it leaves its end open', async () => {
+    const { port } = new URL(endpoint());
+    const socket = connect({ port: Number(port), host: '127.0.0.1', allowHalfOpen: true });
+    const failed = vi.fn();
+    socket.on('error', failed).resume();
+    const head = ['GET / HTTP/1.1', `Host: 127.0.0.1:${port}`, 'Connection: upgrade', 'Upgrade: flowdrop-proof'];
+    socket.write(`${head.join('\r\n')}\r\n\r\n`);
+    await vi.waitFor(() => expect(socket.readableEnded || socket.destroyed).toBe(true), PATIENCE);
+    // Only a write shows whether the server has closed its end, too.
+    await vi.waitFor(() => {
+      socket.write('x');
+      expect(failed).toHaveBeenCalled();
+    }, PATIENCE);
+  });
+
   it('is closed, although it keeps sending', async () => {
     const { port } = new URL(endpoint());
     const socket = connect(Number(port), '127.0.0.1');
