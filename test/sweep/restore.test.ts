@@ -149,9 +149,11 @@ describe('an older ledger without its state', () => {
     // `later` has its receipt. `last` had none yet.
     expect(await world.keys(RESULTS, 'later/receipt.json')).toHaveLength(1);
     expect(await world.keys(RESULTS, 'last/receipt.json')).toEqual([]);
-    const notification = { eventName: 'ObjectCreated:Put', s3: { bucket: { name: INBOX }, object: { key: 'last' } } };
-    world.queue.send(JSON.stringify({ Records: [notification] }));
+    const eventTime = new Date(world.clock.now()).toISOString();
+    const s3 = { bucket: { name: INBOX }, object: { key: 'last' } };
+    world.queue.send(JSON.stringify({ Records: [{ eventName: 'ObjectCreated:Put', eventTime, s3 }] }));
     await world.settle();
+    expect((await world.receipt('last')).upload).toMatchObject({ currentAt: eventTime });
     expect(paid()).toMatchObject({ later: 1, last: 2 });
     expect(await statuses('later', 'last')).toEqual(['succeeded', 'succeeded']);
   });
