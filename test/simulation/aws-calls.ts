@@ -27,7 +27,7 @@ export async function callAws<T>(world: World, lambda: Lambda, call: AwsCall<T>)
   world.onCall?.({ by: lambda.function, ...PERMISSIONS[kind] });
   let fault: Fault | undefined;
   for (let attempt = 1; ; attempt += 1) {
-    if (fault === undefined || !faultPlan.stays()) fault = faultPlan.draw(kind);
+    if (fault === undefined || !faultPlan.stays()) fault = world.poisonOf(kind, {}) ?? faultPlan.draw(kind);
     try {
       return await tryOnce(world, lambda, call, fault);
     } catch (error) {

@@ -7,6 +7,7 @@ import { EmbeddedS3 } from '../../local/aws/s3/s3.ts';
 import type { Fault, S3CallKind } from './faults.ts';
 import type { Lambda } from './lambda.ts';
 import { keyOf, kindOf, type SdkRequest } from './s3-calls.ts';
+import { POISONED_PREFIX } from './scenario.ts';
 import type { World } from './world.ts';
 
 /** Number of times that the SDK tries a call, and how long it waits for an answer, in milliseconds. */
@@ -111,9 +112,11 @@ class S3Network {
     const { observed, faultPlan, randoms } = this.#world;
     const kind = kindOf(request);
     if (kind === 'asset.abort') observed.abortTried.add(String(request.query?.uploadId));
+    const key = keyOf(request);
+    const poison = this.#world.poisonOf(kind, { upload: key.includes(POISONED_PREFIX) ? key : undefined });
     let fault: Fault | undefined;
     for (let attempt = 1; ; attempt += 1) {
-      if (fault === undefined || !faultPlan.stays()) fault = faultPlan.draw(kind);
+      if (fault === undefined || !faultPlan.stays()) fault = poison ?? faultPlan.draw(kind);
       try {
         const response = await this.#attempt({ request, kind, fault, signal });
         if (attempt === ATTEMPTS_MAX || ![500, 503].includes(response.statusCode)) {

@@ -3,7 +3,7 @@ import type { Route } from '../../functions/uploads/routes.ts';
 import type { Versioning } from '../../local/aws/s3/catalog.ts';
 import type { Limits as ServiceLimits } from '../../local/flow-service/limiter.ts';
 import type { Variation } from '../../local/flow-service/variation.ts';
-import type { Fault, FaultPlanOptions, ServiceCallKind } from './faults.ts';
+import type { CallKind, Fault, FaultPlanOptions } from './faults.ts';
 
 /** Size of an asset of three parts, in bytes. A connection breaks half-way, which is after the first part. */
 export const BIG_ASSET_BYTES = 10.25 * 1024 * 1024;
@@ -37,13 +37,22 @@ export type Change = 'route' | 'pipeline' | 'inbox' | 'limits';
 /** The limits after they were lowered. */
 export const LOWERED_SETTINGS = { inputBytesMax: 300, textBytesMax: 200, attemptsMax: 1, pollConcurrency: 1 } as const;
 
-/** A fault that single flows or assets meet at every call, for ever or in spans of time. */
+/** Size from which the body of a creation is that of a poisoned upload, in bytes. Bodies of others are smaller. */
+export const POISONED_BODY_BYTES_MIN = 5_000;
+
+/** The key of a poisoned upload begins with this, as does the path of what is stored of it. */
+export const POISONED_PREFIX = 'echo/';
+
+/** A fault that single flows, assets or uploads meet at every call, for ever or in spans of time. */
 export interface Poison {
   readonly fault: Fault;
   /** The calls that meet it. */
-  readonly calls: readonly ServiceCallKind[];
-  /** The first flows that are polled, or the first assets that are asked for, are poisoned: `count` of them. */
-  readonly of: 'flow' | 'asset';
+  readonly calls: readonly CallKind[];
+  /**
+   * The first flows that are polled, or the first assets that are asked for, are poisoned: `count` of them. Uploads are
+   * known by {@link POISONED_PREFIX}, and in a creation by {@link POISONED_BODY_BYTES_MIN}. `all`: every call.
+   */
+  readonly of: 'flow' | 'asset' | 'upload' | 'all';
   readonly count: number;
   /** When they meet it, in milliseconds from the beginning. Default: always. */
   readonly spans?: readonly (readonly [from: number, to: number])[] | undefined;

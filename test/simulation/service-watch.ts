@@ -2,8 +2,7 @@ import type { Call } from '../../local/flow-service/call.ts';
 import type { Fault, ServiceCallKind } from './faults.ts';
 import { flowTagOf } from './flow-tag.ts';
 import type { Lambda } from './lambda.ts';
-import { START } from './names.ts';
-import type { Poison } from './scenario.ts';
+import { POISONED_BODY_BYTES_MIN } from './scenario.ts';
 import { SECOND } from './timeline.ts';
 import type { World } from './world.ts';
 
@@ -27,14 +26,10 @@ export class ServiceWatch {
     this.#lambda = lambda;
   }
 
-  /** The fault of a request about a flow or an asset that is poisoned. It comes before the fault plan. */
-  poisonOf({ kind, flowId, assetId }: ServiceCall): Fault | undefined {
-    const { scenario, observed, timeline } = this.#world;
-    const { poison } = scenario;
-    if (poison?.calls.includes(kind) !== true) return undefined;
-    const id = poison.of === 'flow' ? flowId : `${flowId}/${assetId}`;
-    if (observed.poisoned.size < poison.count) observed.poisoned.add(id);
-    return observed.poisoned.has(id) && isMet(poison, timeline.now() - START) ? poison.fault : undefined;
+  /** The fault of a request about something that is poisoned. @param bodyBytes size of the request's body. */
+  poisonOf({ kind, flowId, assetId }: ServiceCall, bodyBytes = 0): Fault | undefined {
+    const upload = bodyBytes >= POISONED_BODY_BYTES_MIN ? `${bodyBytes} bytes` : undefined;
+    return this.#world.poisonOf(kind, { flow: flowId, asset: `${flowId}/${assetId}`, upload });
   }
 
   /** The process sends a request, which meets a fault. */
@@ -82,9 +77,6 @@ export class ServiceWatch {
     if (tag !== undefined) orderChecker.seesAbort(this.#lambda.invocationName, tag.upload, tag.generation);
   }
 }
-
-const isMet = ({ spans }: Poison, at: number): boolean =>
-  spans === undefined || spans.some(([from, to]) => from <= at && at < to);
 
 const paceOf = (kind: ServiceCallKind): 'creation' | 'other' => (kind === 'flow.create' ? 'creation' : 'other');
 

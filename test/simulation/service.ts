@@ -93,7 +93,7 @@ class Exchange {
     }
     const chunks = this.#request.body === undefined ? inOneChunk(new Uint8Array()) : this.#toServer.chunks(timeline);
     const call = serviceCallOf(serviceRequestOf(this.#request, chunks, this.#gone.signal));
-    const fault = this.#watch.poisonOf(call) ?? faultPlan.draw(call.kind);
+    const fault = this.#watch.poisonOf(call, this.#request.body?.bytes) ?? faultPlan.draw(call.kind);
     world.noteCall(lambda, `${call.kind} ${call.request.url}`, fault);
     this.#watch.sees(call, fault);
     if (fault === 'killed before') {

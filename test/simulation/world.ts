@@ -6,7 +6,7 @@ import { EmbeddedS3 } from '../../local/aws/s3/s3.ts';
 import { Queue } from '../../local/aws/sqs/queue.ts';
 import { StandInFlowService } from '../../local/flow-service/flow-service.ts';
 import { backfillScenarioOf } from './backfill.ts';
-import { type Fault, FaultPlan, focusOf } from './faults.ts';
+import { type CallKind, type Fault, FaultPlan, focusOf } from './faults.ts';
 import { Inspector, type MultipartUpload } from './inspector.ts';
 import { Invocations } from './invocations.ts';
 import { laggingReplicaScenarioOf } from './lagging-replica.ts';
@@ -22,7 +22,7 @@ import { OrderChecker } from './order-checker.ts';
 import { poisonedScenarioOf } from './poison.ts';
 import { Processes } from './processes.ts';
 import { Random } from './random.ts';
-import type { Scenario, Step } from './scenario.ts';
+import type { Poison, Scenario, Step } from './scenario.ts';
 import { slowScenarioOf } from './slow-counterpart.ts';
 import { stormScenarioOf } from './storm-scenario.ts';
 import { SECOND, Timeline } from './timeline.ts';
@@ -114,6 +114,21 @@ export class World {
     this.trace(`${lambda.name} ${what}${fault === undefined ? '' : ` × ${fault}`}`);
     if (fault !== undefined) this.observed.noteFault(lambda, fault);
     if (fault === 'frozen') lambda.freeze(this.randoms.network);
+  }
+
+  /**
+   * The fault of a call about something that is poisoned. It comes before the fault plan.
+   * @param about what the call is about, by {@link Poison.of}.
+   */
+  poisonOf(kind: CallKind, about: Partial<Record<Poison['of'], string | undefined>>): Fault | undefined {
+    const { poison } = this.scenario;
+    const { poisoned } = this.observed;
+    const id = poison && { ...about, all: kind }[poison.of];
+    if (this.isHealing || poison?.calls.includes(kind) !== true || id === undefined) return undefined;
+    if (poisoned.size < poison.count) poisoned.add(id);
+    const at = this.timeline.now() - START;
+    const isMet = poison.spans?.some(([from, to]) => from <= at && at < to) ?? true;
+    return poisoned.has(id) && isMet ? poison.fault : undefined;
   }
 
   kill(lambda: Lambda): void {

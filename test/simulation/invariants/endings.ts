@@ -147,7 +147,7 @@ class Ending {
   #hadTrouble(assetId: string): boolean {
     const { faultPlan, observed } = this.#world;
     const isLate = this.#entry.failedOutputs.some(({ id, code }) => id === assetId && code === 'out-of-time');
-    if (isLate) return Object.keys(faultPlan.table).length > 0;
+    if (isLate) return Object.keys(faultPlan.table).length + observed.poisoned.size > 0;
     return observed.incidents.some(({ path }) => path.includes(assetId));
   }
 }
