@@ -18,6 +18,12 @@ const DEPTH_MAX = 500;
 const ELEMENTS_MAX = 20_000_000;
 /** Maximum number of parts that are drawn one by one. */
 const DRAWS_MAX = 20_000;
+/** Maximum number of tracks of all animations. One channel moves each part of its mesh by a track of its own. */
+const TRACKS_MAX = 200_000;
+/** Maximum number of bytes of JSON that the viewer reads again for each part or copies for each use of a mesh. */
+const COPIED_BYTES_MAX = 64 * 1024 * 1024;
+/** The viewer looks at all materials once more for each scene. It shows one. */
+const SCENES_MAX = 100;
 /** Each light makes every shader longer. */
 const LIGHTS_MAX = 32;
 /** Maximum number of pixels of all textures. Sixteen textures of 4096 x 4096 take 1 GiB of memory. */
@@ -41,6 +47,13 @@ export class ModelRefusedError extends Error {
 
 type Item = Readonly<Record<string, unknown>>;
 
+/** What one use of a mesh costs. */
+interface MeshCost {
+  readonly elements: number;
+  readonly draws: number;
+  readonly copiedBytes: number;
+}
+
 const COMPONENT_BYTES: Readonly<Record<number, number>> = { 5120: 1, 5121: 1, 5122: 2, 5123: 2, 5125: 4, 5126: 4 };
 const COMPONENTS: Readonly<Record<string, number>> = {
   ...{ SCALAR: 1, VEC2: 2, VEC3: 3, VEC4: 4, MAT2: 4, MAT3: 9, MAT4: 16 },
@@ -55,12 +68,14 @@ class Model {
   readonly #buffers: readonly Uint8Array[];
   /** Number of bytes of each view of a buffer in memory, decompressed. */
   readonly #viewBytes: readonly number[];
-  readonly #meshes = new Map<unknown, { readonly elements: number; readonly draws: number }>();
+  readonly #meshes = new Map<unknown, MeshCost>();
   readonly #bytes: number;
   #picturePixels: readonly number[] = [];
   #madeBytes = 0;
   #elements = 0;
   #draws = 0;
+  #tracks = 0;
+  #copiedBytes = 0;
   #pixels = 0;
 
   constructor(model: Uint8Array) {
@@ -84,6 +99,7 @@ class Model {
     );
     for (const each of this.#list('textures')) this.#countPixels(each);
     for (const each of this.#list('animations')) this.#countKeyFrames(each);
+    requireAtMost(SCENES_MAX, this.#list('scenes').length, 'scenes');
     checkTree(this.#list('nodes'));
     for (const each of this.#list('nodes')) this.#countNode(each);
     const lights = this.#list('nodes').filter((each) => extension(each, 'KHR_lights_punctual') !== undefined);
@@ -172,7 +188,11 @@ class Model {
 
   #countKeyFrames({ channels, samplers }: Item): void {
     const list = items(samplers);
-    for (const { sampler } of items(channels)) {
+    for (const { sampler, target } of items(channels)) {
+      const { node } = target === undefined ? {} : item(target);
+      const { mesh } = node === undefined ? {} : this.#at('nodes', node);
+      this.#tracks += mesh === undefined ? 1 : this.#costOf(mesh).draws;
+      requireAtMost(TRACKS_MAX, this.#tracks, 'tracks in its animations');
       const { input, output } = member(list, sampler);
       this.#addElements(whole(this.#at('accessors', input).count) + whole(this.#at('accessors', output).count));
     }
@@ -184,14 +204,21 @@ class Model {
     if (node.mesh === undefined) return;
     const instancing = extension(node, 'EXT_mesh_gpu_instancing');
     const instances = instancing === undefined ? 0 : this.#countOf(instancing.attributes);
-    const mesh = this.#meshes.get(node.mesh) ?? this.#meshCost(this.#at('meshes', node.mesh));
-    this.#meshes.set(node.mesh, mesh);
+    const mesh = this.#costOf(node.mesh);
     this.#addElements(mesh.elements * Math.max(1, instances) + instances);
     this.#draws += mesh.draws;
     requireAtMost(DRAWS_MAX, this.#draws, 'parts');
+    this.#copiedBytes += mesh.copiedBytes + jsonLength(node.weights) * mesh.draws;
+    requireAtMost(COPIED_BYTES_MAX, this.#copiedBytes, 'bytes of JSON in its meshes');
   }
 
-  #meshCost({ primitives }: Item): { readonly elements: number; readonly draws: number } {
+  #costOf(index: unknown): MeshCost {
+    const cost = this.#meshes.get(index) ?? this.#meshCost(this.#at('meshes', index));
+    this.#meshes.set(index, cost);
+    return cost;
+  }
+
+  #meshCost({ primitives, ...own }: Item): MeshCost {
     const parts = items(primitives);
     let elements = 0;
     for (const { attributes, indices, targets } of parts) {
@@ -200,7 +227,8 @@ class Model {
       for (const each of shapes) elements += this.#countOf(each);
       if (indices !== undefined) elements += whole(this.#at('accessors', indices).count);
     }
-    return { elements, draws: parts.length };
+    // Weights and extras are set at each part.
+    return { elements, draws: parts.length, copiedBytes: jsonLength(own) * parts.length + jsonLength(primitives) };
   }
 
   /** The largest count of the accessors that attributes name. */
@@ -374,6 +402,8 @@ function values(list: unknown): readonly unknown[] {
   if (!Array.isArray(list)) throw damaged('a list in it is none');
   return list;
 }
+
+const jsonLength = (value: unknown): number => JSON.stringify(value)?.length ?? 0;
 
 const items = (list: unknown): readonly Item[] => (list === undefined ? [] : values(list).map(item));
 

@@ -96,6 +96,8 @@ describe('a model is not shown', () => {
     ],
   });
 
+  const SHAPED = { attributes: { POSITION: 0 }, targets: [{ POSITION: 0 }] };
+
   const HOSTILE: readonly (readonly [name: string, why: string, more: object, binary?: Uint8Array])[] = [
     ['more elements than its view', 'does not hold', accessor({ count: 4 })],
     ['elements after the end of its view', 'does not hold', accessor({ byteOffset: 4 })],
@@ -205,6 +207,38 @@ describe('a model is not shown', () => {
         skins: [{ joints: repeated(50_000, 0) }],
       },
     ],
+    [
+      'weights that are set at many parts',
+      'bytes of JSON',
+      { meshes: [{ primitives: repeated(1_000, SHAPED), weights: repeated(50_000, 0) }] },
+    ],
+    [
+      'weights of a node that are set at many parts',
+      'bytes of JSON',
+      { meshes: [{ primitives: repeated(1_000, SHAPED) }], nodes: [{ mesh: 0, weights: repeated(50_000, 0) }] },
+    ],
+    [
+      'a text that is copied for many nodes',
+      'bytes of JSON',
+      {
+        meshes: [{ primitives: [SHAPED], extras: { text: 'x'.repeat(1_000_000) } }],
+        nodes: repeated(100, { mesh: 0 }),
+      },
+    ],
+    [
+      'many channels that move many parts',
+      '200,000 tracks',
+      {
+        meshes: [{ primitives: repeated(1_000, SHAPED) }],
+        animations: [
+          {
+            samplers: [{ input: 0, output: 0 }],
+            channels: repeated(1_000, { sampler: 0, target: { node: 0, path: 'weights' } }),
+          },
+        ],
+      },
+    ],
+    ['many scenes', '100 scenes', { scenes: repeated(101, {}) }],
     ['too many lights', '32 lights', { nodes: repeated(33, { extensions: { KHR_lights_punctual: { light: 0 } } }) }],
     ['a list that is an object', 'a list in it is none', { nodes: { 0: { mesh: 0 } } }],
     ['an item that is none', 'a part of it is none', { nodes: [null] }],
