@@ -139,7 +139,9 @@ export class SweepRun {
       }
       this.#asked += 1;
       const current = await inbox.current(bucket, key, this.#invocation.closing);
-      if (current?.id === id && routeFor(settings.routes, current) !== undefined) wanted.add(id);
+      if (current?.id !== id) return;
+      // Of an upload that S3 refuses to show, the media type is unknown. A route may want it.
+      if (current.isDenied || routeFor(settings.routes, current) !== undefined) wanted.add(id);
     });
     return uploads.filter(({ id }) => wanted.has(id));
   }

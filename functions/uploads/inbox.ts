@@ -70,6 +70,12 @@ export type ListedUpload = Omit<Upload, 'mediaType'> & {
   readonly isCurrent: boolean;
 };
 
+/** The upload that is current at a key. */
+export interface CurrentUpload extends Upload {
+  /** True if S3 refuses to show it. Its media type is guessed from the key then. */
+  readonly isDenied?: true;
+}
+
 /** One page of a listing. */
 export interface UploadPage {
   readonly uploads: readonly ListedUpload[];
@@ -135,7 +141,7 @@ export class Inbox {
   }
 
   /** The upload that is current at a key. Undefined if there is none. */
-  async current(bucket: string, key: string, signal: AbortSignal): Promise<Upload | undefined> {
+  async current(bucket: string, key: string, signal: AbortSignal): Promise<CurrentUpload | undefined> {
     try {
       const head = await headObject(this.#s3, { Bucket: bucket, Key: key }, signal);
       return head && uploadFrom({ bucket, key }, head, this.#clock.now());
@@ -144,7 +150,8 @@ export class Inbox {
       if (!isDenied(error)) throw error;
       const listed = await this.#listed({ bucket, key }, {}, signal);
       if (listed === undefined) throw error;
-      return listed === 'absent' ? undefined : deniedUpload({ bucket, key }, listed, this.#clock.now());
+      if (listed === 'absent') return undefined;
+      return { ...deniedUpload({ bucket, key }, listed, this.#clock.now()), isDenied: true };
     }
   }
 

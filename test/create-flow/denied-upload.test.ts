@@ -102,6 +102,17 @@ describe('an upload that S3 refuses to hand out', () => {
     expect(world.service.flows).toMatchObject([{ parameters: { copies: 2 }, inputs: [{ mediaType: 'text/plain' }] }]);
   });
 
+  it('is found by the sweep, although a route goes by the media type, which S3 does not tell', async () => {
+    await startDenied(BY_POLICY, { routes: [{ ...ECHO, mediaTypes: ['image/png'] }] });
+    await world.sweep();
+    await world.upload('secret', 'x', { ContentType: 'image/png' });
+    world.takeMessages();
+    world.clock.advance(60 * MINUTE);
+    expect(await world.sweep()).toMatchObject({ missed: 1 });
+    await world.settle(80);
+    expect((await world.receipt('secret')).failure?.code).toBe('input-denied');
+  });
+
   it('fails by a retry only as long as S3 refuses it', async () => {
     await startDenied(BY_POLICY);
     await refusedForGood();
