@@ -9,6 +9,7 @@ import {
   NotReadyError,
   NotServedError,
   RejectedError,
+  TooSlowError,
   UnavailableError,
   UnintelligibleAnswerError,
 } from './errors.ts';
@@ -54,6 +55,12 @@ const LIST_FLOWS_MAX = 10 * FIND_FLOWS_MAX;
 export const OUTPUT_PAGES_MAX = 100;
 export const OUTPUTS_MAX = 10_000;
 
+/**
+ * Longest time for which the answers with all pages of such a listing are waited for, in milliseconds. Further pages are
+ * not requested then. The waits for our turn do not count.
+ */
+export const PAGES_ANSWER_MS = 60_000;
+
 export interface FlowServiceOptions extends RequestOptions {
   /** Path of the outputs listing: `/flows/{id}/outputs`, `/{id}/outputs`, or `auto` to find out. */
   readonly outputsPath: 'auto' | 'flows' | 'root';
@@ -87,10 +94,20 @@ interface ListingLimits {
   /** True if a page that does not mention further pages may still have some. */
   readonly mayBeSilent: boolean;
   readonly rank: Rank;
+  /** Longest time for all answers, in milliseconds. Default: no limit but that of each page. */
+  readonly answersMs?: number | undefined;
   readonly from?: ListingPlace | undefined;
   /** Query of the first page. */
   readonly query?: URLSearchParams | undefined;
 }
+
+/** The limits of the listings of outputs and templates. */
+const SHORT_LISTING = {
+  pagesMax: OUTPUT_PAGES_MAX,
+  entriesMax: OUTPUTS_MAX,
+  mayBeSilent: false,
+  answersMs: PAGES_ANSWER_MS,
+} as const;
 
 class HttpFlowService implements FlowService {
   readonly #requests: Requests;
@@ -220,8 +237,7 @@ class HttpFlowService implements FlowService {
       subject: 'templates',
       patienceMs: LIST_PATIENCE_MS,
     };
-    const limits: ListingLimits = { pagesMax: OUTPUT_PAGES_MAX, entriesMax: OUTPUTS_MAX, mayBeSilent: false, rank: 2 };
-    const listing = this.#listing(call, templatePageSchema, limits, signal);
+    const listing = this.#listing(call, templatePageSchema, { ...SHORT_LISTING, rank: 2 }, signal);
     const templates: unknown[] = [];
     for await (const { page, fresh } of listing.pages()) {
       templates.push(...page.templates.filter((_, index) => fresh.has(page.ids[index] ?? '')));
@@ -303,14 +319,16 @@ class HttpFlowService implements FlowService {
     return this.#listing(call, flowPageSchema, { ...limits, mayBeSilent: true }, signal);
   }
 
-  /** @throws {UnintelligibleAnswerError} the flow has more outputs than can be read. */
+  /**
+   * @throws {UnintelligibleAnswerError} the flow has more outputs than can be read.
+   * @throws {TooSlowError} the pages come too slowly.
+   */
   async #allOutputs(flowId: string, path: 'flows' | 'root', signal: AbortSignal): Promise<readonly Output[]> {
     const operation = `outputs of ${path}` as const;
     const segments = path === 'flows' ? ['flows', flowId, 'outputs'] : [flowId, 'outputs'];
-    const limits: ListingLimits = { pagesMax: OUTPUT_PAGES_MAX, entriesMax: OUTPUTS_MAX, mayBeSilent: false, rank: 0 };
     const url = this.#requests.url(...segments);
     const call: Call = { operation, method: 'GET', url, subject: flowSubject(flowId) };
-    const listing = this.#listing(call, outputPageSchema, limits, signal);
+    const listing = this.#listing(call, outputPageSchema, { ...SHORT_LISTING, rank: 0 }, signal);
     const outputs: Output[] = [];
     for await (const { page, fresh } of listing.pages()) {
       // Not `push(...)`: a page may have more outputs than a call can have arguments.
@@ -323,14 +341,21 @@ class HttpFlowService implements FlowService {
   #listing<S extends z.ZodMiniType<ListingPage>>(
     call: Call,
     schema: S,
-    { rank, query: _, ...limits }: ListingLimits,
+    { rank, answersMs = Number.POSITIVE_INFINITY, query: _, ...limits }: ListingLimits,
     signal: AbortSignal,
   ): Listing<z.infer<S>> {
     let secret: string | undefined;
+    let leftMs = answersMs;
     const read = async (url: URL) => {
-      const answer = await this.#requests.send({ ...call, url, rank }, signal);
+      if (leftMs <= 0) throw new TooSlowError(`${call.operation}: no whole listing came in ${answersMs} ms`);
+      let sentAt = this.#clock.now();
+      const onSent = (): void => {
+        sentAt = this.#clock.now();
+      };
+      const answer = await this.#requests.send({ ...call, url, rank, onSent }, signal);
       secret = answer.secret;
       const page = await this.#requests.read(answer, schema, signal, PAGE_ANSWER);
+      leftMs -= this.#clock.now() - sentAt;
       return { page, link: answer.response.headers.link };
     };
     const isForToken = (target: URL): boolean => this.#requests.isForToken(target, secret);

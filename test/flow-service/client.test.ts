@@ -906,6 +906,21 @@ describe('the outputs of a flow', () => {
   });
 });
 
+it.each(['outputs', 'templates'] as const)(
+  'no further page of %s is read after a minute of slow answers',
+  async (what) => {
+    const clock = new StillClock();
+    const { asked, transport } = paged((_, index) => {
+      clock.pass(19_000);
+      return { body: { [what]: [{ id: `${index}` }], next_cursor: `${index}` } };
+    });
+    const flows = clientOf(PUBLIC, { transport, clock, outputsPath: 'flows' });
+    const error = await failureOf(what === 'outputs' ? flows.outputs('f1', never) : flows.templates(never));
+    expect(error).toBeInstanceOf(errors.TooSlowError);
+    expect(asked).toHaveLength(4);
+  },
+);
+
 describe('a JSON response', () => {
   it('may be large, but not endless', async () => {
     const many = Array.from({ length: 10_000 }, (_, index) => ({ id: `a${index}`, additional: 'x'.repeat(100) }));
