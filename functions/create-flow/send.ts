@@ -93,7 +93,7 @@ const isMisaddressed = (error: unknown): boolean =>
 
 /** Ends a claim whose sending failed, as the error demands: the upload fails, waits, or is in doubt. */
 export async function handleFailure(delivery: Delivery, claim: Stored<ClaimedEntry>, error: unknown): Promise<Outcome> {
-  if (error instanceof InDoubtError && error.isRefusal) {
+  if (error instanceof InDoubtError && error.isOwnRefusal) {
     return (await adoptIfListed(delivery, claim)) ?? handleFailure(delivery, claim, error.cause);
   }
   const now = delivery.ports.clock.now();

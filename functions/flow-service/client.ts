@@ -1,5 +1,5 @@
 import type * as z from 'zod/mini';
-import type { Clock } from '../base/clock.ts';
+import { CLOCK_SKEW_MAX_MS, type Clock } from '../base/clock.ts';
 import { downloadAsset } from './asset-download.ts';
 import {
   FlowServiceError,
@@ -16,7 +16,7 @@ import {
 import { Listing, type ListingPage, type ListingPlace } from './flow-listing.ts';
 import { filteredSince, withoutFilter } from './flow-query.ts';
 import { FIND_FLOWS_MAX, FIND_PAGES_MAX, findFlow, LISTING_DELAY_MAX_MS, type Query } from './flow-search.ts';
-import { FILTER_MARGIN_MS, SERVICE_CLOCK_SKEW_MS } from './flow-sightings.ts';
+import { FILTER_MARGIN_MS } from './flow-sightings.ts';
 import { PAGE_ANSWER } from './json-answer.ts';
 import type { LearntPace } from './learnt-rate.ts';
 import type { Rank } from './pace.ts';
@@ -83,8 +83,8 @@ export function createFlowService(options: FlowServiceOptions): FlowService {
 }
 
 /**
- * Statuses that mean that no flow was made, whoever answers: the request itself, its token, or its time is at fault. Any
- * other status may be that of a gateway, after the service has made the flow.
+ * Statuses that show that no flow was made, even if a gateway answers: the request, its token or its time is at fault.
+ * Any other status may come from a gateway after the service has made the flow.
  */
 const NO_FLOW_STATUSES: readonly number[] = [400, 401, 402, 413, 415, 422, 429];
 
@@ -257,7 +257,7 @@ class HttpFlowService implements FlowService {
       now: () => this.#clock.now(),
       isEarly: listedBefore < sentBy,
       isFlowKnown: async () => isKnownHere || hadFlowBefore(listedBefore),
-      queries: this.#queriesSince(since - SERVICE_CLOCK_SKEW_MS - FILTER_MARGIN_MS, signal),
+      queries: this.#queriesSince(since - CLOCK_SKEW_MAX_MS - FILTER_MARGIN_MS, signal),
       flowsQuery: this.#flowsQuery,
       onUnusable: (kind) => this.#unusableQueries.add(kind),
       place,
@@ -289,7 +289,7 @@ class HttpFlowService implements FlowService {
     const cause = await this.#refusalError(refusal, status, signal);
     if (sent !== 'all' || NO_FLOW_STATUSES.includes(status)) return cause;
     // A 5xx of the service itself says that something broke, perhaps after the flow was made.
-    return new InDoubtError(cause.message, { cause, isRefusal: refusal.isOwn && status >= 400 && status < 500 });
+    return new InDoubtError(cause.message, { cause, isOwnRefusal: refusal.isOwn && status >= 400 && status < 500 });
   }
 
   /** What the answer to a creation means if no flow was made. */

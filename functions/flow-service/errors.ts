@@ -91,17 +91,17 @@ export class UnavailableError extends FlowServiceError {
 }
 
 /**
- * The last byte of `POST /flows` was sent, and no response came that shows whether a flow exists. If an error was the
- * response, the cause says what it means should no flow exist.
+ * The last byte of `POST /flows` was sent, and no response came that shows whether a flow exists. If the response was an
+ * error, `cause` is what it means if no flow exists.
  */
 export class InDoubtError extends FlowServiceError {
   override readonly name = 'InDoubtError';
   readonly code = 'in-doubt';
   /** True for a 4xx in the form of the service's own errors. It is believed unless the flow is listed. */
-  readonly isRefusal: boolean;
-  constructor(message: string, options: ErrorOptions & { isRefusal?: boolean } = {}) {
+  readonly isOwnRefusal: boolean;
+  constructor(message: string, options: ErrorOptions & { isOwnRefusal?: boolean } = {}) {
     super(message, options);
-    this.isRefusal = options.isRefusal ?? false;
+    this.isOwnRefusal = options.isOwnRefusal ?? false;
   }
 }
 
@@ -163,7 +163,7 @@ export class AssetTooLargeError extends FlowServiceError {
   readonly code = 'asset-too-large';
 }
 
-/** A page for browsers came in place of an asset: a login or the error of a proxy. It may be over soon. */
+/** A page for browsers came in place of an asset: a login or the error of a proxy. A retry may bring the asset. */
 export class NotAnAssetError extends FlowServiceError {
   override readonly name = 'NotAnAssetError';
   readonly code = 'not-an-asset';

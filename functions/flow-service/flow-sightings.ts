@@ -1,9 +1,7 @@
+import { CLOCK_SKEW_MAX_MS } from '../base/clock.ts';
 import type { FlowPage } from './schemas.ts';
 import { type Evidence, NOTHING_SEEN } from './search-place.ts';
 import type { FlowRecord, FlowTag, Found } from './types.ts';
-
-/** Largest difference between the service's clock and ours, in milliseconds. */
-export const SERVICE_CLOCK_SKEW_MS = 5 * 60_000;
 
 /**
  * How much earlier a filter begins than the flow in doubt can have been created, in milliseconds. A flow from this time
@@ -62,7 +60,7 @@ export class Sightings {
 
   constructor({ tag, since, sentBy }: Sought, { filteredSince, before }: SightingsOptions) {
     this.#tag = tag;
-    this.#horizon = since - SERVICE_CLOCK_SKEW_MS;
+    this.#horizon = since - CLOCK_SKEW_MAX_MS;
     this.#afterwards = Math.max(since, sentBy) + FILTER_MARGIN_MS;
     this.#filteredSince = filteredSince;
     this.#seen = { ...(before ?? NOTHING_SEEN) };

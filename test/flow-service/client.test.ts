@@ -126,17 +126,29 @@ describe('an error response', () => {
   const table: readonly (readonly [OperationName | 'reads', number, Record<string, string>, string, object?])[] = [
     ['create', 400, {}, 'RejectedError', { status: 400 }],
     ['create', 402, {}, 'ThrottledError'],
-    ['create', 403, {}, 'InDoubtError', { isRefusal: false, cause: { name: 'ForbiddenError' } }],
-    ['create', 404, {}, 'InDoubtError', { isRefusal: false, cause: { name: 'MisaddressedError' } }],
-    ['create', 405, {}, 'InDoubtError', { isRefusal: false, cause: { name: 'MisaddressedError' } }],
-    ['create', 408, {}, 'InDoubtError', { isRefusal: false, cause: { name: 'UnavailableError', bodyStarted: true } }],
-    ['create', 409, {}, 'InDoubtError', { isRefusal: false, cause: { name: 'RejectedError', status: 409 } }],
-    ['create', 410, {}, 'InDoubtError', { isRefusal: false, cause: { name: 'RejectedError', status: 410 } }],
+    ['create', 403, {}, 'InDoubtError', { isOwnRefusal: false, cause: { name: 'ForbiddenError' } }],
+    ['create', 404, {}, 'InDoubtError', { isOwnRefusal: false, cause: { name: 'MisaddressedError' } }],
+    ['create', 405, {}, 'InDoubtError', { isOwnRefusal: false, cause: { name: 'MisaddressedError' } }],
+    [
+      'create',
+      408,
+      {},
+      'InDoubtError',
+      { isOwnRefusal: false, cause: { name: 'UnavailableError', bodyStarted: true } },
+    ],
+    ['create', 409, {}, 'InDoubtError', { isOwnRefusal: false, cause: { name: 'RejectedError', status: 409 } }],
+    ['create', 410, {}, 'InDoubtError', { isOwnRefusal: false, cause: { name: 'RejectedError', status: 410 } }],
     ['create', 413, {}, 'RejectedError', { status: 413 }],
     ['create', 415, { 'content-type': 'text/html' }, 'RejectedError', { status: 415 }],
     ['create', 422, {}, 'RejectedError', { status: 422 }],
-    ['create', 425, {}, 'InDoubtError', { isRefusal: false, cause: { name: 'UnavailableError', bodyStarted: true } }],
-    ['create', 451, {}, 'InDoubtError', { isRefusal: false, cause: { name: 'RejectedError', status: 451 } }],
+    [
+      'create',
+      425,
+      {},
+      'InDoubtError',
+      { isOwnRefusal: false, cause: { name: 'UnavailableError', bodyStarted: true } },
+    ],
+    ['create', 451, {}, 'InDoubtError', { isOwnRefusal: false, cause: { name: 'RejectedError', status: 451 } }],
     ['create', 429, {}, 'ThrottledError', { retryAfterMs: undefined }],
     ['create', 429, { 'retry-after': '700' }, 'ThrottledError', { retryAfterMs: 700_000 }],
     [
@@ -144,31 +156,31 @@ describe('an error response', () => {
       301,
       { location: '/elsewhere' },
       'InDoubtError',
-      { isRefusal: false, cause: { name: 'MisaddressedError' } },
+      { isOwnRefusal: false, cause: { name: 'MisaddressedError' } },
     ],
     [
       'create',
       302,
       { location: '/elsewhere' },
       'InDoubtError',
-      { isRefusal: false, cause: { name: 'MisaddressedError' } },
+      { isOwnRefusal: false, cause: { name: 'MisaddressedError' } },
     ],
     [
       'create',
       303,
       { location: '/elsewhere' },
       'InDoubtError',
-      { isRefusal: false, cause: { name: 'MisaddressedError' } },
+      { isOwnRefusal: false, cause: { name: 'MisaddressedError' } },
     ],
     [
       'create',
       307,
       { location: '/elsewhere' },
       'InDoubtError',
-      { isRefusal: false, cause: { name: 'MisaddressedError' } },
+      { isOwnRefusal: false, cause: { name: 'MisaddressedError' } },
     ],
     ['create', 500, {}, 'InDoubtError'],
-    ['create', 501, {}, 'InDoubtError', { isRefusal: false, cause: { name: 'MisaddressedError' } }],
+    ['create', 501, {}, 'InDoubtError', { isOwnRefusal: false, cause: { name: 'MisaddressedError' } }],
     ['create', 502, {}, 'InDoubtError'],
     ['create', 503, {}, 'InDoubtError'],
     ['create', 503, { 'retry-after': '7' }, 'InDoubtError'],
@@ -247,10 +259,10 @@ describe('an error response', () => {
     ['a detail of what broke', 500, 'application/json', '{"detail":"Internal Server Error"}', false],
     ['a detail of a redirect', 307, 'application/json', '{"detail":"Elsewhere"}', false],
   ])('after the last byte of a creation is believed only in the form of the service: %s', async (...row) => {
-    const [, status, type, body, isRefusal] = row;
+    const [, status, type, body, isOwnRefusal] = row;
     const { transport } = canned({ status, headers: { 'content-type': type }, body });
     const error = await failureOf(operations.create(clientOf(PUBLIC, { transport })));
-    expect(error).toMatchObject({ name: 'InDoubtError', isRefusal });
+    expect(error).toMatchObject({ name: 'InDoubtError', isOwnRefusal });
   });
 
   it.each([
