@@ -12,7 +12,7 @@ const JSON_BYTES_MAX = 16 * 1024 * 1024;
 const OBJECTS_MAX = 200_000;
 /** Maximum number of values in the lists of the JSON, such as children of nodes. */
 const VALUES_MAX = 2_000_000;
-/** How deep nodes may be nested. The viewer walks through them by recursion. */
+/** Maximum depth of nested nodes. The viewer walks through them by recursion. */
 const DEPTH_MAX = 500;
 /** Maximum number of vertices, indices, key frames, instances and joints. */
 const ELEMENTS_MAX = 20_000_000;
@@ -22,19 +22,19 @@ const DRAWS_MAX = 20_000;
 const TRACKS_MAX = 200_000;
 /** Maximum number of bytes of JSON that the viewer reads again for each part or copies for each use of a mesh. */
 const COPIED_BYTES_MAX = 64 * 1024 * 1024;
-/** The viewer looks at all materials once more for each scene. It shows one. */
+/** Maximum number of scenes. The viewer shows one, but looks at all materials once more for each. */
 const SCENES_MAX = 100;
-/** Each light makes every shader longer. */
+/** Maximum number of lights. Each one makes every shader longer. */
 const LIGHTS_MAX = 32;
 /** Maximum number of pixels of all textures. Sixteen textures of 4096 x 4096 take 1 GiB of memory. */
 const PIXELS_MAX = 2 ** 28;
-/** Each picture is looked at, and decoded by the viewer. */
+/** Maximum number of pictures. Each one is checked, and decoded by the viewer. */
 const PICTURES_MAX = 1_000;
-/** Maximum size of what stands before the size of a picture in its head, in bytes: profiles, previews. */
+/** Number of bytes at the beginning of a picture that must hold its size. Profiles and previews may come before it. */
 const PICTURE_HEAD_BYTES_MAX = 256 * 1024;
-/** Bytes that each byte of a file may become by decompression. Draco makes about 20 of one, meshopt 5. */
+/** Maximum number of bytes in memory for each byte of a file. Draco makes about 20 of one, meshopt 5. */
 const EXPANSION_MAX = 128;
-/** Bytes that any file may become, such as zeros of which only a few values differ. */
+/** Number of bytes in memory that are allowed in addition, such as zeros of which only a few values differ. */
 const FREE_BYTES = 4 * 1024 * 1024;
 
 /** The model is damaged, too large for the viewer, or names other files. The message is a sentence for a person. */
@@ -244,7 +244,7 @@ const BINARY_CHUNK = 0x004e4942;
 const GLB_HEADER_BYTES = 12;
 const CHUNK_HEADER_BYTES = 8;
 
-/** The two parts of a binary glTF. One that has a part twice could show the check another one than the viewer. */
+/** The two parts of a binary glTF. If one came twice, the check and the viewer could read different ones. */
 function chunksOf(model: Uint8Array): { readonly json: Item; readonly binary: Uint8Array | undefined } {
   const view = viewOf(model);
   if (model.length < GLB_HEADER_BYTES || view.getUint32(0, true) !== GLB_MAGIC || view.getUint32(4, true) !== 2) {
@@ -397,9 +397,9 @@ function member<T>(list: readonly T[], index: unknown): T {
   return found;
 }
 
-/** The viewer takes an object with the name "0" for a list. */
+/** The viewer would also take an object such as `{"0": …}` for a list. */
 function values(list: unknown): readonly unknown[] {
-  if (!Array.isArray(list)) throw damaged('a list in it is none');
+  if (!Array.isArray(list)) throw damaged('a list in it is no list');
   return list;
 }
 
@@ -409,10 +409,10 @@ const items = (list: unknown): readonly Item[] => (list === undefined ? [] : val
 
 function item(value: unknown): Item {
   if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value as Item;
-  throw damaged('a part of it is none');
+  throw damaged('a part of it is no object');
 }
 
-/** What an item says in terms of an extension. */
+/** The data of an extension in an item. */
 function extension({ extensions }: Item, name: string): Item | undefined {
   const all = extensions === undefined ? {} : item(extensions);
   return all[name] === undefined ? undefined : item(all[name]);

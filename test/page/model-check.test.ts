@@ -240,8 +240,8 @@ describe('a model is not shown', () => {
     ],
     ['many scenes', '100 scenes', { scenes: repeated(101, {}) }],
     ['too many lights', '32 lights', { nodes: repeated(33, { extensions: { KHR_lights_punctual: { light: 0 } } }) }],
-    ['a list that is an object', 'a list in it is none', { nodes: { 0: { mesh: 0 } } }],
-    ['an item that is none', 'a part of it is none', { nodes: [null] }],
+    ['a list that is an object', 'a list in it is no list', { nodes: { 0: { mesh: 0 } } }],
+    ['an item that is none', 'a part of it is no object', { nodes: [null] }],
   ];
 
   it.each(HOSTILE.map(([name, why, more, binary]) => ({ name, why, more, binary })))('with $name', (each) => {
@@ -261,7 +261,7 @@ describe('a model is not shown', () => {
       expect(() => checkModel(whole.subarray(0, length))).toThrow(ModelRefusedError);
     }
     expect(() => checkModel(Buffer.from(JSON.stringify(triangle())))).toThrow('no binary glTF');
-    expect(() => checkModel(glb([]))).toThrow('a part of it is none');
+    expect(() => checkModel(glb([]))).toThrow('a part of it is no object');
   });
 
   it('if it has a second JSON, which the viewer would take', () => {
