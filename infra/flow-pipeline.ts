@@ -47,7 +47,7 @@ export class FlowPipeline extends Construct {
   readonly ledgerBucket: IBucket;
   /** Secret that holds the token of the flow service. */
   readonly tokenSecret: ISecret;
-  /** ARN of that secret, or its name if nothing else is known. Secrets Manager takes either. */
+  /** ARN of that secret, or its name if the ARN is not known. Secrets Manager takes either. */
   readonly tokenSecretId: string;
   /** Queue of uploads for the function that creates flows. */
   readonly queue: IQueue;

@@ -23,7 +23,7 @@ export type Answer = (request: IncomingMessage, response: ServerResponse, wantBo
 export interface LoopbackOptions extends ServerOptions {
   /** Default 0, which takes any free port. */
   readonly port?: number;
-  /** The server proves to a client that has one of these that it has them too. Default: it proves nothing. */
+  /** If a client names one of these, the server proves that it has it too. Default: it proves nothing. */
   readonly proves?: readonly Credentials[];
 }
 
@@ -57,7 +57,7 @@ export async function listenOnLoopback(
     server.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
       const proof = foreignness(request) === undefined && head.length === 0 && proofFor(request, proves);
       if (!proof) {
-        // The visitor may leave its end open for ever, and the server knows such a connection no more.
+        // The visitor may leave its end open for ever, and `closeAllConnections` no longer reaches it.
         const refusal = 'HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\r\n';
         socket.on('error', () => {}).end(refusal, () => socket.destroy());
         return;
@@ -82,7 +82,7 @@ export async function listenOnLoopback(
   };
 }
 
-/** Undefined if the request asks for no proof, or for that of a secret that is not known here. */
+/** Returns undefined if the request asks for no proof, or for the proof of a secret that is not known here. */
 function proofFor({ headers, socket }: IncomingMessage, known: readonly Credentials[]): string | undefined {
   const [id, nonce = ''] = String(headers[CHALLENGE_HEADER] ?? '').split(' ');
   const asked = known.find(({ accessKeyId }) => accessKeyId === id);

@@ -111,7 +111,8 @@ export async function connectStack(place: StackPlace, signal: AbortSignal): Prom
 }
 
 /**
- * Connects to the run that watches a folder in `directory`. Each connection begins with the proof that the run is there.
+ * Connects to the run that watches a folder in `directory`. Each connection begins with a proof that it leads to the
+ * run.
  * @throws {NoLocalRunError} @throws {UntrustedRunError}
  */
 export async function connectLocal(directory: string, signal: AbortSignal): Promise<Deployment> {

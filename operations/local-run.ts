@@ -42,14 +42,13 @@ export class NoLocalRunError extends Error {
   override readonly name = 'NoLocalRunError';
 }
 
-/** Something that claims to be the local run may be another user's. The message says what to do. */
+/** A file or a server that claims to be of the local run may be another user's. The message says what to do. */
 export class UntrustedRunError extends Error {
   override readonly name = 'UntrustedRunError';
 }
 
 /**
- * Reads how the local run of a working directory is reached. That the run itself is at the addresses, its servers prove
- * (`run-proof.ts`).
+ * Reads how the local run of a working directory is reached. Its servers prove that they belong to it (`run-proof.ts`).
  * @throws {NoLocalRunError} no run watches a folder there.
  * @throws {UntrustedRunError} the file may be another user's.
  * @internal
@@ -63,13 +62,13 @@ export function readLocalRun(directory: string): LocalRun {
   throw new NoLocalRunError(`No local run watches a folder in ${directory}. Start one there with npm start.`);
 }
 
-/** Undefined if there is no such file. @throws {UntrustedRunError} */
+/** Returns undefined if there is no such file. @throws {UntrustedRunError} */
 function privateText(folder: string, path: string): string | undefined {
   let file: number | undefined;
   try {
     requirePrivate(folder, statSync(folder));
     file = openSync(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
-    // Of the open file: another one can no longer take its place.
+    // Checks the open file, because another one can no longer take its place.
     requirePrivate(path, fstatSync(file));
     return readFileSync(file, 'utf8');
   } catch (error) {
@@ -84,7 +83,7 @@ function privateText(folder: string, path: string): string | undefined {
   }
 }
 
-/** Windows has no such modes and no user ids. */
+/** Does nothing on Windows, which has no such modes and no user ids. @throws {UntrustedRunError} */
 function requirePrivate(path: string, { uid, mode }: Stats): void {
   const own = process.getuid?.();
   if (own === undefined) return;
@@ -118,8 +117,8 @@ function parsed(text: string, path: string): LocalRun {
 }
 
 /**
- * True if a process with this id runs, whoever owns it. A killed run leaves its id behind. 0 and negative numbers stand
- * for groups of processes.
+ * True if a process of any user has this id. A killed run leaves its id behind. 0 and negative numbers stand for groups
+ * of processes.
  */
 export function isAlive(pid: number): boolean {
   if (!Number.isSafeInteger(pid) || pid <= 0) return false;

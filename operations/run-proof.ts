@@ -19,7 +19,7 @@ import { NoLocalRunError, UntrustedRunError } from './local-run.ts';
 export const PROOF_PROTOCOL = 'flowdrop-proof';
 /** Carries `<access key id> <nonce>`. */
 export const CHALLENGE_HEADER = 'flowdrop-challenge';
-/** Carries what {@link proofOf} returns. */
+/** Carries the proof: see {@link proofOf}. */
 export const PROOF_HEADER = 'flowdrop-proof';
 
 const NONCE_BYTES = 20;
@@ -35,7 +35,7 @@ interface Credentials {
   readonly secretAccessKey: string;
 }
 
-/** What only a server with the secret key can answer. */
+/** The answer to a nonce that only a server with the secret key can give. */
 export const proofOf = (secretAccessKey: string, nonce: string, port: number): string =>
   createHmac('sha256', secretAccessKey).update(`${PROOF_PROTOCOL} ${nonce} ${port}`).digest('hex');
 

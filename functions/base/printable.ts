@@ -16,7 +16,7 @@ const escaped = (character: string): string =>
  */
 export const printable = (text: string): string => text.replace(OBEYED, escaped);
 
-/** The same for a text of several lines. */
+/** Does the same for a text of several lines, and keeps its line breaks. */
 export const printableLines = (text: string): string =>
   text.replace(OBEYED, (each) => (each === '\n' ? each : escaped(each)));
 
@@ -26,11 +26,11 @@ export const printableJson = (value: unknown): string => printableLines(JSON.str
 export const isPrintable = (text: string): boolean => text.search(OBEYED) === -1;
 
 /**
- * A text as one word of a shell: bash, zsh, dash and all others of POSIX. It is quoted only where it must be: zsh
- * replaces a word that begins with `=`.
+ * Returns a text as one word of a POSIX shell such as bash, zsh or dash. The word has quotes unless it is harmless
+ * without them. One that begins with `=` needs them, because zsh replaces it.
  *
- * No quotes hold a control character. A terminal obeys it while a line is typed or pasted, before the shell reads any
- * quotes. `$'\n'` would do, but dash does not know it. So a command names such a file in another way.
+ * Quotes do not help with a control character: a terminal obeys it while a line is typed or pasted, before the shell
+ * reads the quotes. `$'\n'` would help, but dash does not know it. So a command names such a file in another way.
  * @throws {Error} the text is not {@link isPrintable}.
  */
 export function shellWord(text: string): string {

@@ -43,7 +43,7 @@ interface Collection {
   outage: unknown;
   /** An error of the asset itself. It is tried again, and the attempt is counted. */
   retryable: unknown;
-  /** An asset lost its place to another one. No attempt is counted. */
+  /** An asset lost its slot to another one. No attempt is counted. */
   overtaken: unknown;
   /** True once the service has begun to answer for any asset in this run, with enough time left to store it. */
   hadTimeEnough: boolean;

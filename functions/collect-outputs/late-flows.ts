@@ -1,6 +1,6 @@
 /**
- * Flows of which an asset failed, or lost its place to another one, after its turn. Until they end, their assets come
- * after those of all others: see `AssetSlots`. The collector remembers them from tick to tick.
+ * Flows that are late: after its turn, an asset of theirs failed, or lost its slot to another asset. Until they end,
+ * their assets come after those of all others: see `AssetSlots`. The collector remembers them from tick to tick.
  */
 export class LateFlows {
   /** Upload ids, in the order of their last failures. */

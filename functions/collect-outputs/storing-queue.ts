@@ -10,7 +10,7 @@ import type { ServiceHealth } from './service-health.ts';
  */
 const ENDED_MAX = 256;
 
-/** Late flows among them: as many as places for assets. So late flows, however many, do not make polls wait. */
+/** Maximum number of late flows among them: as many as there are slots. So late flows never make polls wait. */
 const LATE_MAX = 32;
 
 interface StoringParts {
@@ -101,8 +101,8 @@ export class StoringQueue {
 
   /**
    * Forgets that a flow has ended, after its turn. A flow with trouble of its own is polled again when it is due. A
-   * flow that an outage or the end of the time cut off stays remembered, so that it is stored first. One that lost a
-   * place to others stays remembered too.
+   * flow that an outage or the end of the time cut off stays remembered, so that it is stored first. So does one that
+   * lost a slot to others.
    */
   forgetEnd(marker: RunningMarker, turn: Turn): void {
     const isOutage = turn === 'outage' && !this.#parts.health.hasAnsweredForAnother(marker.flowId);

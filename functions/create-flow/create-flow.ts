@@ -118,8 +118,9 @@ async function begin(delivery: Delivery, object: OpenedUpload): Promise<Outcome>
 }
 
 /**
- * Claims an upload that S3 refuses to hand out, so that it waits in the ledger and ends with a receipt. A route may want
- * it by what is unknown yet. So its route is chosen again when it is opened.
+ * Claims an upload that S3 refuses to hand out, so that it waits in the ledger and ends with a receipt. Its media type
+ * and metadata are unknown yet, and the choice of a route may need them. So the route is chosen again when the upload
+ * is opened.
  */
 async function beginDenied(delivery: Delivery, error: UploadDeniedError): Promise<Outcome> {
   const { upload } = error;

@@ -46,7 +46,7 @@ export type SettledDoubt = { readonly outcome: Outcome } | { readonly claim: Sto
  *   absent                     the upload fails if the service rejects it for good; otherwise it may be sent again
  *   unknown                    the setting `inDoubt` decides: send it again, or hold it for the operator
  *
- * @param answer what is known of the answer to the POST. Default: nothing, because the POST was made earlier.
+ * @param answer why the POST is in doubt. Default: unknown, because the POST was made earlier.
  */
 export async function settleDoubt(
   delivery: Delivery,
@@ -65,7 +65,7 @@ export async function settleDoubt(
     const wait = { reason, message, counted: false, notBefore } as const;
     return { outcome: await keepWaiting(delivery, { ...claim, entry: searchedTo(entry, place) }, wait) };
   };
-  // Something else answered the POST, and answers the search too or was not asked for long enough.
+  // Something else answered the POST. Either it answers the search too, or the listing delay is not over.
   const waitForAddress = async (answer: string, message: string, notBefore: number): Promise<SettledDoubt> => {
     if (!isMisaddressedTooLong(entry, clock.now())) return waitOn(message, notBefore, MISADDRESSED);
     const unknown = 'It is unknown whether a flow of this upload exists: look for it before you retry.';
@@ -116,8 +116,8 @@ export async function settleDoubt(
 }
 
 /**
- * Looks once for the flow of a POST that the service itself says it refused. Undefined unless the flow is listed: then
- * the service is believed, because its word is better than a listing that proves nothing.
+ * Looks once for the flow of a POST that the service itself says it refused. Returns undefined if the flow is not
+ * found. Then the service is believed, because its answer says more than a listing that proves nothing.
  */
 export async function adoptIfListed(delivery: Delivery, claim: Stored<ClaimedEntry>): Promise<Outcome | undefined> {
   const doubt = doubtAfter(claim.entry, delivery.ports.clock.now());

@@ -74,7 +74,7 @@ export function classify(error: unknown, entry: ClaimedEntry, now: number): Retr
   if (error instanceof InDoubtError) {
     const { cause } = error;
     if (cause instanceof ThrottledError) return { kind: 'doubt', counted: false, delayMs: throttledMs(cause, entry) };
-    // No file is the reason why something else answers.
+    // The file is not the reason why something else answers.
     if (cause instanceof MisaddressedError) return { kind: 'doubt', counted: false, delayMs: operatorMs };
     return { kind: 'doubt', counted: true, delayMs: countedMs };
   }

@@ -30,7 +30,7 @@ interface AnswerFacts {
   /** True if the asset may be an HTML page. Default false. */
   readonly mayBePage?: boolean | undefined;
   readonly assetBytesMax: number;
-  /** Called when the data begins, and when some of it has come, with all bytes of the asset so far. */
+  /** Called when the data begins, and as more of it comes, with a count of the asset's bytes. */
   readonly onData?: ((bytes: number) => void) | undefined;
 }
 
@@ -106,7 +106,7 @@ async function beginningOf(
   for (;;) {
     const bytes = chunks.reduce((sum, { byteLength }) => sum + byteLength, 0);
     const text = Buffer.concat(chunks, Math.min(bytes, PAGE_HEAD_BYTES_MAX)).toString();
-    // The pieces in which the answer comes must not decide. A byte order mark may be cut, too.
+    // The result must not depend on the pieces in which the answer comes. Even a byte order mark may be cut.
     const isOpen = bytes < PAGE_HEAD_BYTES_MAX && (bytes <= BYTE_ORDER_MARK_BYTES || /^\s*(?:<|$)/.test(text));
     const next = isOpen ? await incoming.next() : undefined;
     if (next !== undefined && next.done !== true) chunks.push(next.value);

@@ -91,8 +91,8 @@ export class UnavailableError extends FlowServiceError {
 }
 
 /**
- * The last byte of `POST /flows` was sent, and no response came that shows whether a flow exists. If the response was an
- * error, `cause` is what it means if no flow exists.
+ * The last byte of `POST /flows` was sent, and no response came that shows whether a flow exists. After an error
+ * response, `cause` says what it means if no flow exists.
  */
 export class InDoubtError extends FlowServiceError {
   override readonly name = 'InDoubtError';

@@ -14,8 +14,9 @@ const MEDIA_TYPE = new RegExp(`^${TOKEN}/${TOKEN}(;${TOKEN}=${TOKEN})*$`);
 
 /**
  * A media type in a form that both a header and a data URI can carry: without white space, and with no quotes around
- * its parameters (RFC 9110, section 8.3.1; RFC 2397). Returns `application/octet-stream` for any other text, and for one
- * that holds the token. Drops the parameters if the whole is too long. Takes linear time, whatever the service sends.
+ * its parameters (RFC 9110, section 8.3.1; RFC 2397). Returns `application/octet-stream` for any other text, and for a
+ * text that holds the token. Drops the parameters if the whole is too long. Takes linear time, whatever the service
+ * sends.
  */
 export function canonicalMediaType(text: string | undefined, secret?: string): string {
   const compact = (text ?? '')
@@ -23,7 +24,7 @@ export function canonicalMediaType(text: string | undefined, secret?: string): s
     .map((part) => part.trim())
     .join(';')
     .replace(/="([^"]*)"/g, '=$1');
-  // Only now: without its quotes and white space, a text may spell the token that it did not spell before.
+  // Checked last: a text may hold the token only after its quotes and white space are removed.
   if (!MEDIA_TYPE.test(compact) || holdsToken(compact, secret)) return OCTET_STREAM;
   if (compact.length <= MEDIA_TYPE_CHARS_MAX) return compact;
   const [essence = ''] = compact.split(';');

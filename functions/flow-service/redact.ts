@@ -15,8 +15,8 @@ export function redact(text: string, secret: string | undefined): string {
 }
 
 /**
- * Tells whether a text holds the token, or held it until it was redacted. For an id, an address or a media type: these
- * cannot be used without a part of them.
+ * Tells whether a text holds the token, or held it until it was redacted. An id, an address or a media type is of no
+ * use once it is redacted.
  */
 export const holdsToken = (text: string, secret?: string): boolean => redact(text, secret).includes(REDACTED);
 
@@ -26,7 +26,7 @@ export const holdsToken = (text: string, secret?: string): boolean => redact(tex
  */
 function patternOf(secret: string): RegExp {
   const plain = Array.from(secret, spellingsOf).join('');
-  const encoded = [0, 1, 2].map((place) => base64At(place, secret).replace(/[+/]/g, base64SpellingsOf));
+  const encoded = [0, 1, 2].map((offset) => base64At(offset, secret).replace(/[+/]/g, base64SpellingsOf));
   return new RegExp([plain, ...encoded].join('|'), 'gi');
 }
 
@@ -41,11 +41,12 @@ const base64SpellingsOf = (character: string): string =>
   `(?:${spellingsOf(character)}|${character === '+' ? '-' : '_'})`;
 
 /**
- * The base64 of a secret that begins at a place, modulo 3, of the encoded bytes: after `Bearer `, at 1. Without the
- * first and the last character, if these hold bits of what surrounds the secret.
+ * The base64 of a secret that stands in a longer text.
+ * @param offset number of bytes before the secret, modulo 3: 1 after `Bearer `. It decides how the secret is encoded.
+ * The first and the last character are left out if they also hold bits of the text around the secret.
  */
-function base64At(place: number, secret: string): string {
-  const bytes = place + secret.length;
+function base64At(offset: number, secret: string): string {
+  const bytes = offset + secret.length;
   const base64 = Buffer.from(secret.padStart(bytes)).toString('base64');
-  return base64.slice(Math.ceil((place * 8) / 6), Math.floor((bytes * 8) / 6));
+  return base64.slice(Math.ceil((offset * 8) / 6), Math.floor((bytes * 8) / 6));
 }

@@ -43,9 +43,9 @@ import type { Token } from './types.ts';
 const JSON_ANSWER_MS = 20_000;
 
 /**
- * Longest time from the last byte of a creation to the end of its answer, in milliseconds. A service that stores a large
- * file before it answers may take the minute of {@link TRANSPORT_LIMITS} until the head. The few hundred bytes behind it
- * get as long again. An answer that takes longer leaves the creation in doubt.
+ * Longest time from the last byte of a creation to the end of its answer, in milliseconds. A service that stores a
+ * large file before it answers may take the minute of {@link TRANSPORT_LIMITS} until the head. The few hundred bytes
+ * after the head may take a minute too. If the answer takes longer, the creation is in doubt.
  */
 export const CREATION_ANSWER_MS = 120_000;
 

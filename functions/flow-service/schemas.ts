@@ -18,7 +18,7 @@ const QUOTE_CHARS_MAX = 300;
 
 /**
  * Tells whether an id can stand in a path, in a key and in a receipt. `.` and `..` would lead upwards, however they are
- * encoded. An id that held the token names nothing once that is redacted.
+ * encoded. An id that held the token names nothing after its redaction.
  */
 export const isUsableId = (id: string): boolean =>
   id !== '' &&
@@ -109,8 +109,8 @@ function timeOf(value: unknown): number | undefined {
 }
 
 /**
- * The service's own errors: JSON with a `detail`, as its documentation shows for 422. Gateways and firewalls answer with
- * pages, with `{"message": …}`, or with `application/problem+json`.
+ * The service's own errors: JSON with a `detail`, as its documentation shows for 422. Gateways and firewalls answer
+ * with pages, with `{"message": …}`, or with `application/problem+json`.
  */
 const ownErrorSchema = z.object({ detail: z.union([z.string().check(z.minLength(1)), z.array(z.unknown())]) });
 

@@ -159,7 +159,7 @@ export function claimAgain(entry: ClaimedEntry | WaitingEntry, terms: ClaimTerms
  * @param upload may know more than the entry: S3 may have refused to hand it out before.
  */
 export function rerouted(entry: ClaimedEntry, upload: Upload, route: RouteSnapshot): ClaimedEntry {
-  // The place among the uploads of its key stays. A retry may know more of it than a late event.
+  // These two rank its receipt, and stay: a retry may have found a later time than the event has.
   const { currentAt, sequencer } = entry.upload;
   return { ...entry, upload: { ...upload, currentAt, sequencer }, route, reroute: undefined };
 }
@@ -314,7 +314,7 @@ export function told(entry: FailedEntry): FailedEntry {
   return { ...entry, isTold: true };
 }
 
-/** An ended upload that was current at its key at that time, by S3's clock. */
+/** The entry of an ended upload that was seen to be current at its key at a time, by S3's clock. */
 export function seenCurrent<T extends TerminalEntry>(entry: T, at: number): T {
   const { lastModified, currentAt = lastModified } = entry.upload;
   return { ...entry, upload: { ...entry.upload, currentAt: Math.max(currentAt, at) } };

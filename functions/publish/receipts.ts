@@ -98,9 +98,9 @@ const SEQUENCER = 'flowdrop-sequencer';
 
 export function receiptOf(entry: TerminalEntry, settings: RetrySettings): Receipt {
   const { id, bucket, key, versionId, etag, bytes, mediaType, lastModified, currentAt, sequencer } = entry.upload;
-  const place = { currentAt: currentAt === undefined ? undefined : iso(currentAt), sequencer };
+  const rank = { currentAt: currentAt === undefined ? undefined : iso(currentAt), sequencer };
   const facts = {
-    upload: { id, bucket, key, versionId, etag, bytes, mediaType, lastModified: iso(lastModified), ...place },
+    upload: { id, bucket, key, versionId, etag, bytes, mediaType, lastModified: iso(lastModified), ...rank },
     route: entry.route.name,
     template: entry.route.template,
     generation: entry.generation,
@@ -127,8 +127,8 @@ function advised(failure: Failure, upload: Upload, settings: RetrySettings): Fai
 const UNKNOWN_ADVICE = 'Look the code up in docs/failures.md of the version that wrote it.';
 
 /**
- * The receipts: one address for each key of the inbox. The address belongs to the upload that was current last, of those
- * that have ended.
+ * The receipts: one address for each key of the inbox. Of the uploads of a key that have ended, the one that was
+ * current last has it.
  *
  * Which of two receipts stays depends only on what they say themselves, and not on the inbox at that moment. So it does
  * not matter in which order receipts are put, how often, or how late. See {@link outranks}.
@@ -258,7 +258,8 @@ function metadataOf({ upload, generation, endedAt }: Receipt): Record<string, st
 function rankOf(metadata: Readonly<Record<string, string>>): Rank {
   const uploadId = metadata[UPLOAD_METADATA] ?? '';
   const lastModified = timeIn(metadata[LAST_MODIFIED]);
-  // An object without an id that was made of its date is no receipt of ours, and has no right to the address.
+  // An upload id begins with the date. An object without such an id is no receipt of ours, and has no right to the
+  // address.
   const isOurs = lastModified > 0 && uploadId.startsWith(secondDigits(lastModified));
   return {
     uploadId,
@@ -273,12 +274,13 @@ function rankOf(metadata: Readonly<Record<string, string>>): Rank {
 const timeIn = (text = ''): number => Date.parse(text) || 0;
 
 /**
- * True if our receipt ranks higher than the one that is there. Of two uploads the one ranks higher
+ * True if our receipt ranks higher than the one that is there. The facts of two uploads are compared in this order, and
+ * the greater one ranks higher:
  *
- * 1. that was current later. S3 counts in whole seconds where it sends events to EventBridge.
- * 2. whose sequencer is greater. An upload without one ranks above those with one: a sweep found it, and it was the
- *    current one of its second.
- * 3. whose id is greater. That is arbitrary, but always the same.
+ * 1. `currentAt`, in whole seconds: the events that S3 sends to EventBridge have no fractions.
+ * 2. The sequencer. An upload without one was found by a sweep, and was current after the others of its second. So it
+ *    ranks above those with a sequencer.
+ * 3. The id. That is arbitrary, but always the same.
  */
 function outranks(mine: Rank, there: Rank): boolean {
   if (mine.uploadId === there.uploadId) return isLater(mine, there);

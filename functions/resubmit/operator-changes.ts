@@ -48,8 +48,8 @@ export interface RankPorts {
 }
 
 /**
- * The ended upload, with the present time if it is current. The operator may have deleted a newer upload of the key. Then
- * the next receipt of this one must replace the receipt of that one.
+ * Returns the entry of an ended upload. If the upload is current, the entry says so. The operator may have deleted a
+ * newer upload of the key. Then the next receipt of this upload must replace that of the newer one.
  */
 export async function ranked<T extends TerminalEntry>(
   entry: T,

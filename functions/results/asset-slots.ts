@@ -6,7 +6,7 @@ const SIDE_BY_SIDE_MAX = 32;
 /** Number of latest asset sizes that predict the size of the next asset. */
 const SIZES_REMEMBERED = 16;
 
-/** Turn of an asset that brings nothing, in milliseconds. Heads of answers take less than a second as a rule. */
+/** Turn of an asset of which nothing comes, in milliseconds. Most heads of answers take less than a second. */
 const TURN_MS = 3_000;
 
 /** Rate at which received bytes prolong a turn, in bytes a millisecond: a second for each MiB. */
@@ -16,30 +16,30 @@ const TURN_BYTES_PER_MS = (1024 * 1024) / 1_000;
 const TURN_MAX_MS = 30_000;
 
 /**
- * Share of all places that late assets keep although others wait. Otherwise they would never be fetched. It has room
- * for one large asset at least, unless there is only one such place.
+ * Share of all slots that late assets keep although others wait. Otherwise they would never be fetched. It has room for
+ * one large asset at least, unless there is room for only one in all.
  */
 const LATE_SHARE = 0.25;
 
-/** Another asset took the place of this one, whose turn was over. */
+/** Another asset took the slot of this one, whose turn was over. */
 export class OvertakenError extends Error {
   override readonly name = 'OvertakenError';
 }
 
-/** Whose asset a slot is for. */
+/** The flow that an asset belongs to. */
 export interface SlotOwner {
   readonly flowId: string;
-  /** True if an asset of this flow has lost its place, or failed, after its turn. */
+  /** True if an asset of this flow has lost its slot, or failed, after its turn. */
   readonly isLate: boolean;
 }
 
 /** Permission to fetch one asset, with memory for it. */
 export interface AssetSlot {
-  /** Aborts if another asset takes the place ({@link OvertakenError}), or with the reason of the caller's signal. */
+  /** Aborts if another asset takes the slot ({@link OvertakenError}), or with the reason of the caller's signal. */
   readonly signal: AbortSignal;
-  /** True once the turn is over. From then on others may take the place. */
+  /** True once the turn is over. From then on others may take the slot. */
   readonly isLate: boolean;
-  /** Begins the turn. Called when the request is sent: until then it is the pace that delays the asset. */
+  /** Begins the turn. Called when the request is sent: until then, the pace delays the asset, and not the service. */
   begin(): void;
   /** Reports the bytes of the asset that were received so far. */
   received(bytes: number): void;
@@ -149,14 +149,14 @@ function sumOf(holders: Iterable<Holder>): Places {
  * A slot that needs more memory releases its own before it waits, and comes before new slots. Otherwise slots could
  * wait for each other for ever. Among flows, the one with the fewest slots comes first; then first come, first served.
  *
- * Each asset has its turn: a few seconds, and more of them the faster it comes. After it the asset is late, and so are
- * from then on all assets of a flow that lost a place in this way. Late assets take any place that nobody else wants.
- * If others wait, the slowest late ones lose their places, down to a share that late assets always keep. So neither
- * slow nor large assets keep others waiting for longer than a turn.
+ * Each asset has its turn: a few seconds, and more if it comes fast. After its turn it is late. If it then fails or
+ * loses its slot, all assets of its flow are late from then on. Late assets take any slot that no other asset waits
+ * for. If others wait, the slowest late assets lose their slots, down to a share that late assets always keep. So
+ * neither slow nor large assets keep others waiting for longer than a turn.
  */
 export class AssetSlots {
   readonly #clock: Clock;
-  /** All places, and those that late assets keep. */
+  /** The limit of all slots, and that of the share which late assets keep. */
   readonly #all: Places;
   readonly #lateShare: Places;
   readonly #largeBytes: number;
@@ -166,7 +166,7 @@ export class AssetSlots {
   /** By flow: those that wait for a new slot. */
   readonly #waiting = new Map<string, Waiting[]>();
   readonly #sizes: number[] = [];
-  /** Ends the sleep until the next turn is over. Undefined while nobody waits for that. */
+  /** Ends the sleep until the next turn is over. Undefined if no asset waits for that. */
   #sleep: AbortController | undefined;
 
   /**
@@ -271,7 +271,7 @@ export class AssetSlots {
     this.#sleep?.abort();
   }
 
-  /** Whoever comes first: late assets within their share, then others, then late assets. */
+  /** Returns the one that comes first: late assets within their share, then others, then the other late assets. */
   #first(): Waiting | undefined {
     if (this.#growing.length === 0 && this.#waiting.size === 0) return undefined;
     const slotsByFlow = new Map<string, number>();
@@ -309,7 +309,7 @@ export class AssetSlots {
     return [...this.#holders].filter(({ isLate }) => isLate);
   }
 
-  /** Takes places from the slowest late assets beyond their share, or looks again when the next turn is over. */
+  /** Takes slots from the slowest late assets beyond their share, or looks again when the next turn is over. */
   #makeRoomFor(next: Waiting): void {
     if (this.#isBeyondShare(next)) return;
     const staying = new Set([...this.#holders].filter(({ isOvertaken }) => !isOvertaken));
@@ -346,7 +346,7 @@ export class AssetSlots {
     this.#sleep = sleep;
     this.#clock.sleep(Math.ceil(time - this.#clock.now()), sleep.signal).then(
       () => this.#serve(),
-      () => {}, // Somebody was served meanwhile, or nobody waits any more.
+      () => {}, // An asset was served meanwhile, or none waits any more.
     );
   }
 }

@@ -38,7 +38,7 @@ interface AssetFacts {
 }
 
 export interface AssetOwner extends SlotOwner {
-  /** Called if the asset fails, or loses its place, after its turn. */
+  /** Called if the asset fails, or loses its slot, after its turn. */
   readonly onLate: () => void;
 }
 
@@ -93,11 +93,11 @@ export class Results {
   }
 
   /**
-   * Opens an asset as soon as there is a place for it. Stores its chunks if, and only if, they end normally.
-   * @param open gets a signal that also aborts if the asset loses its place, and a function to be called when the
+   * Opens an asset as soon as there is a slot for it. Stores its chunks if, and only if, they end normally.
+   * @param open gets a signal that also aborts if the asset loses its slot, and a function to be called when the
    * request is sent.
    * @throws {KeyTakenError} another object has the key.
-   * @throws {OvertakenError} another asset took the place.
+   * @throws {OvertakenError} another asset took the slot.
    * @throws the errors of `open` and of the chunks.
    */
   async store(

@@ -16,9 +16,10 @@ const statusOf = (error: unknown): number | undefined =>
 export const isPreconditionFailed = (error: unknown): boolean => statusOf(error) === 412;
 
 /**
- * 403 or 400: S3 refuses to hand out the object. The caller may lack a permission for it or for its KMS key, the key may
- * be disabled, or the object is encrypted with a key of the customer's own (SSE-C). S3 may also hide an absent object
- * so. A throttled KMS and a malformed request, which are also a 400, do not count.
+ * 403 or 400: S3 refuses to hand out the object. The caller may lack a permission for it or for its KMS key, the key
+ * may be disabled, or the object is encrypted with a key of the customer's own (SSE-C). The object may also be
+ * absent, which S3 hides in this way. A throttled KMS and a malformed request are also answered with 400, and
+ * do not count.
  * @see https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html
  */
 export const isDenied = (error: unknown): boolean =>

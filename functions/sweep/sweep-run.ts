@@ -175,8 +175,8 @@ export class SweepRun {
   }
 
   /**
-   * A time at which the uploads of this pass were current, by S3's clock. They are older than the pass, and are listed as
-   * current after its beginning. Our clock may be fast.
+   * A time at which the uploads of this pass were current, by S3's clock. They were put before the pass began, and are
+   * listed as current after that. The difference allows for a fast clock of ours.
    */
   get #currentAt(): number {
     return this.#progress.pass.startedAt - CLOCK_SKEW_MAX_MS;

@@ -85,7 +85,7 @@ const position = z.discriminatedUnion('in', [
  */
 const AHEAD_MAX_MS = 60 * 60_000;
 
-/** The last time that a `Date` can hold, in milliseconds since the epoch. (ECMAScript, "Time Values and Time Range".) */
+/** The last time that a `Date` can hold, in milliseconds since the epoch: ECMAScript, "Time Values and Time Range". */
 const DATE_MAX = 8.64e15;
 
 export const NOTHING_DONE: SweepCounts = { compared: 0, missed: 0, repaired: 0 };
@@ -133,8 +133,8 @@ interface ParsedState {
  *
  * The `since` of the last daily pass is such a time. All uploads from before it were swept earlier, and it is not
  * before the first day. A damaged pass is forgotten: a tick begins a daily one again, and the operator must request a
- * backfill again. If neither a time nor a daily pass can be read, the deployment begins now. Then only a
- * backfill finds older uploads.
+ * backfill again. If neither a time nor a daily pass can be read, the deployment begins now. Then only a backfill finds
+ * older uploads.
  */
 export function parsedState(text: string, now: number): ParsedState {
   const stored = storedMembers(text);
@@ -177,7 +177,8 @@ const TRIES_MAX = 20;
 
 /**
  * Stores the state of the sweep between its runs. Runs overlap, and each changes only its own pass. The writes are
- * conditional, so S3 decides which of two runs begins or takes a pass. If no state is stored, the deployment begins now.
+ * conditional, so S3 decides which of two runs begins or takes a pass. If no state is stored, the deployment begins
+ * now.
  */
 export class SweepStateStore {
   readonly #s3: S3Client;
@@ -237,7 +238,7 @@ export class SweepStateStore {
     }
   }
 
-  /** The write that follows replaces what is damaged, so only this tells the operator. */
+  /** Tells the operator, before a write replaces the damaged members and leaves no trace of them. */
   #report({ damaged, state }: StoredState): void {
     const { log, metrics } = this.#telemetry;
     metrics.add('SweepStateDamaged');

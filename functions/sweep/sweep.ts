@@ -16,8 +16,8 @@ import {
 } from './sweep-state.ts';
 
 /**
- * Time after which the sweep is due again, in milliseconds. It counts from the watermark, so it covers what a pass that
- * never ended has left.
+ * Time after which the sweep is due again, in milliseconds. It counts from the watermark, which only a pass that has
+ * ended moves.
  */
 const SWEEP_INTERVAL_MS = 24 * 3_600_000;
 
@@ -99,10 +99,11 @@ export async function requestSweep(
 }
 
 /**
- * Sweeps the inbox and the ledger, so that every upload gets an outcome even if its notification was lost: begins the
- * daily pass if it is due, and runs the passes that are open and that no other run holds, side by side. A pass goes through the current versions in the
- * inbox and submits those without an entry. Then it goes through the entries that changed since the last pass, and puts
- * markers and receipts again that may be missing. It lists uploads back to 49 hours before that pass.
+ * Sweeps the inbox and the ledger, so that every upload gets an outcome even if its notification was lost. Begins the
+ * daily pass if it is due. Runs the open passes that no other run holds, side by side. A pass goes through the current
+ * versions in the inbox and submits those without an entry. Then it goes through the entries that changed since the
+ * last pass, and puts markers and receipts again that may be missing. It lists uploads back to 49 hours before that
+ * pass.
  *
  * All of it can be done twice without harm, so a pass may be cut off anywhere and resumed.
  * @throws {AggregateError} the failures of single uploads, at the end of the run.
@@ -118,7 +119,7 @@ export async function continueSweep(ports: SweepPorts, invocation: Invocation): 
 }
 
 /**
- * Begins the daily pass if it is due. A tick does this, and no schedule of its own: if this one cannot, the tick of the
+ * Begins the daily pass if it is due. It needs no schedule of its own: if this tick cannot begin it, the tick of the
  * next minute does.
  */
 async function withDailyPass(state: SweepState, ports: SweepPorts, { closing }: Invocation): Promise<SweepState> {

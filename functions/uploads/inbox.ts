@@ -217,7 +217,7 @@ export class Inbox {
 
   /**
    * Finds a version that S3 refuses to show in a listing of all versions of its key. A listing shows all that an upload
-   * id is made of, whoever may read the object. S3 documents 404 for an absent object if the caller may list the
+   * id is made of, even if nobody may read the object. S3 documents 404 for an absent object if the caller may list the
    * bucket, and says nothing of absent versions.
    * @returns undefined if the listing gives no proof.
    * @see https://docs.aws.amazon.com/AmazonS3/latest/API/API_GetObject.html ("Permissions")
@@ -287,7 +287,7 @@ function deniedUpload(reference: UploadReference, { isCurrent: _, ...facts }: Li
   // A listing may be more precise than a GET, whose seconds are in every other entry.
   const lastModified = Math.floor(facts.lastModified / 1000) * 1000;
   const mediaType = mediaTypeOf(undefined, facts.key);
-  return { ...facts, lastModified, mediaType, ...placeOf(reference, lastModified, now) };
+  return { ...facts, lastModified, mediaType, ...rankOf(reference, lastModified, now) };
 }
 
 interface ObjectFacts {
@@ -309,20 +309,20 @@ function uploadFrom(reference: UploadReference, facts: ObjectFacts, now: number)
     lastModified: facts.LastModified?.getTime() ?? 0,
     mediaType: mediaTypeOf(facts.ContentType, key),
   };
-  return { id: uploadId(upload), ...upload, ...placeOf(reference, upload.lastModified, now) };
+  return { id: uploadId(upload), ...upload, ...rankOf(reference, upload.lastModified, now) };
 }
 
 /**
- * The place of an upload among those of its key, if its event or the sweep told it. An event from the future is made up:
- * with it, the receipt would stay for ever.
+ * The facts that rank the receipt of an upload, if its event or the sweep gave them. A time in the future is left out:
+ * it must be made up, and with it the receipt would stay for ever.
  */
-function placeOf(
+function rankOf(
   { versionId, currentAt, sequencer }: UploadReference,
   lastModified: number,
   now: number,
 ): Partial<Upload> {
   if (currentAt === undefined || currentAt > now + CLOCK_SKEW_MAX_MS) return {};
-  // Without a version, an event from before LastModified is of an earlier object with the same content.
+  // Without a version id, an event from before LastModified belongs to an earlier put of the same content.
   if (currentAt < lastModified && pinnedVersion(versionId) === undefined) return {};
   return { currentAt: Math.max(currentAt, lastModified), sequencer };
 }

@@ -28,7 +28,7 @@ export class UnrecognisedEventError extends Error {
 /** Maximum length of a quotation from a message, in characters. */
 const EXCERPT_LENGTH_MAX = 200;
 
-/** Matches the time of an event, of a year with four digits. */
+/** Matches the time of an event. Its year has four digits. */
 const ISO_TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?Z$/;
 
 const SEQUENCER = new RegExp(`^[0-9A-Fa-f]{1,${SEQUENCER_DIGITS_MAX}}$`);

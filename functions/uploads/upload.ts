@@ -14,8 +14,8 @@ export interface Upload {
   readonly lastModified: number;
   readonly mediaType: string;
   /**
-   * A time at which the upload was current at its key, in milliseconds since the epoch. S3's event tells when the upload
-   * became current. The sweep tells when it listed the upload as current. Undefined if neither brought the upload.
+   * A time at which the upload was current at its key, in milliseconds since the epoch. S3's event tells when the
+   * upload became current. The sweep tells a time at which it was. Undefined if neither brought the upload.
    */
   readonly currentAt?: number | undefined;
   /** Orders the puts of a key: a number in hexadecimal digits. Undefined if no event of S3 brought the upload. */

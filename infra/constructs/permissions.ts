@@ -93,14 +93,14 @@ export function acknowledgeGrants(role: IRole, reason: string): void {
   acknowledgeWildcards(role, granted, reason);
 }
 
-/** What a template can refer to and synth cannot know, unless the stack has its account and region. */
+/** Words for the references that synth cannot resolve, unless the account and the region of the stack are given. */
 const UNKNOWN_WORDS: Readonly<Record<string, string>> = {
   'AWS::AccountId': '<account>',
   'AWS::Region': '<region>',
   'AWS::Partition': '<partition>',
 };
 
-/** A statement as JSON that can be pasted into a policy. What synth does not know is in words, such as `<account>`. */
+/** A statement as JSON that can be pasted into a policy. A word such as `<account>` stands for an unknown value. */
 export function printed(scope: IConstruct, statement: PolicyStatement): string {
   return JSON.stringify(inWords(Stack.of(scope).resolve(statement.toStatementJson())));
 }

@@ -19,7 +19,7 @@ export interface SchedulesProps {
   readonly collectors: number;
 }
 
-/** The schedules that start the collecting function, one for each collector. The ticks of the first begin the sweeps. */
+/** The schedules that start the collecting function, one for each collector. The first one also begins sweeps. */
 export class Schedules extends Construct {
   readonly #function: IFunction;
   readonly #role: Role;
@@ -50,8 +50,8 @@ export class Schedules extends Construct {
   }
 
   /**
-   * The id has a hyphen because it differs from the ids of the schedules before they had a group: CloudFormation cannot
-   * move a schedule into a group, and fails. With another id it makes a new schedule and deletes the old one.
+   * The id has a hyphen, so that it differs from the ids of the schedules before they had a group: CloudFormation
+   * cannot move a schedule into a group, and fails. With another id it makes a new schedule and deletes the old one.
    * @see https://github.com/aws/aws-cdk/issues/34216
    */
   #schedule(collector: { readonly index: number; readonly of: number }): void {

@@ -15,8 +15,8 @@ export interface TokenProps {
 export class Token extends Construct {
   readonly secret: ISecret;
   /**
-   * What Secrets Manager is asked for: the ARN of the secret, or its name. Never an ARN without its suffix: if the name
-   * ends in a hyphen and six characters, Secrets Manager takes these for the suffix, and does not find the secret.
+   * Names the secret in requests to Secrets Manager, by its ARN or its name. It is never an ARN without its suffix: if
+   * the name ends in a hyphen and six characters, Secrets Manager takes these for the suffix, and finds no secret.
    * @see https://docs.aws.amazon.com/secretsmanager/latest/apireference/API_GetSecretValue.html
    */
   readonly secretId: string;

@@ -289,7 +289,7 @@ function tickCondition(metrics: PipelineMetrics): Condition {
   };
 }
 
-/** One collector alone writes no such metric, and would cost an alarm that cannot go off: see {@link tickCondition}. */
+/** One collector alone writes no such metric, so its alarm could not go off: see {@link tickCondition}. */
 function collectorCondition(metrics: PipelineMetrics): Condition {
   return {
     id: 'collector-missing',

@@ -8,8 +8,8 @@ import { OpenFolder } from './open-folder.ts';
 import { PRIVATE_FILE_MODE, PRIVATE_FOLDER_MODE } from './private-folder.ts';
 
 /**
- * Characters that some file system forbids in a name or leaves out of its comparison, that a terminal obeys, or that
- * nobody sees: control and format characters, separators of lines, halves of a surrogate pair. `~` before a digit may
+ * Characters that some file system forbids in a name or ignores in comparisons, that a terminal obeys, or that are
+ * invisible: control and format characters, separators of lines, halves of a surrogate pair. `~` before a digit may
  * be a short name of Windows: `GIT~1` is `.git` there. `%` marks an encoded character.
  */
 const UNSAFE_CHARACTERS = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}<>:"|?*\\%]|~(?=\d)/gu;
@@ -50,7 +50,7 @@ export class ResultsFolder {
       await move(aside, root, names).catch(async (error) => {
         if (!NO_PLACE_CODES.has(error.code)) throw error;
         const hash = createHash('sha256').update(key).digest('hex').slice(0, 32);
-        // The extension is that of a name: it has its dot.
+        // An extension is no whole name, so it may begin with a dot.
         const extension = safeName(`_${extname(key).slice(0, 16)}`).slice(1);
         names.splice(0, names.length, `%${hash}${extension}`);
         await move(aside, root, names);

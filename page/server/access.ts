@@ -9,8 +9,8 @@ import type { ErrorCode, TokenHeader } from '../api.ts';
  * - The key is in the printed address. The first visit turns it into a cookie that no script can read.
  * - `Host` must name this server: with DNS rebinding, the name of another site leads here.
  * - `Origin` and `Sec-Fetch-Site`, if sent, must name this page: requests of a page on another port carry the cookie.
- * - `Sec-Fetch-Dest`, if sent, must be a script's request, or name the bytes of a file: what a file names as its picture
- *   is requested with the cookie too.
+ * - `Sec-Fetch-Dest`, if sent, must be that of a script. Only the bytes of a file may also be loaded as a picture, a
+ *   sound or a film. If a file names an address as its picture, the browser requests it with the cookie too.
  * - Every change needs the token, which only a script of this page can read.
  */
 
@@ -93,7 +93,7 @@ export class Access {
     const isNavigation = mode === 'navigate' && (method === 'GET' || method === 'HEAD');
     const isOwnOrigin = origin === undefined || origin === `http://${host}`;
     const isOwnSite = site === undefined || site === 'same-origin' || (site === 'none' && isNavigation);
-    // A script's request has no use that the browser knows. A person opens a document.
+    // Browsers say `empty` for the request of a script. A person opens a `document`.
     const isByScript = use === undefined || use === 'empty' || use === 'document';
     if (url.startsWith('/api/') && !isByScript && !BYTES_PATH.test(url)) {
       return { status: 403, code: 'forbidden', message: 'This address is answered only to scripts of the page.' };

@@ -1,17 +1,16 @@
 import type { ServerResponse } from 'node:http';
 
 /*
- * What all servers on this machine allow their visitors, before they know who they are. Any user of the machine can
- * connect.
+ * Limits of all servers on this machine for visitors that are not known yet. Any user of the machine can connect.
  */
 
-/** Connections of one server. It is more than all functions and commands of a run have. */
+/** Maximum number of connections of one server. All functions and commands of a run have fewer. */
 export const CONNECTIONS_MAX = 1_000;
 
 /** Time for the head of a request, in milliseconds. Otherwise idle visitors could use up all connections. */
 export const HEAD_MS_MAX = 60_000;
 
-/** Time in which the rest of a refused request is dropped, in milliseconds. */
+/** Longest time for which the rest of a refused request is read and dropped, in milliseconds. */
 const DROPPED_MS_MAX = 2_000;
 
 /**

@@ -7,9 +7,9 @@ import type { World } from '../world.ts';
 import { failureCodeOf, isOf } from './facts.ts';
 
 /**
- * The receipt at a key is that of the upload that was put there last, of those that have ended. There is one exception: a
- * multipart upload that the sweep found soon after its end. It ranks by a time before its end, and an upload that was put
- * in between may rank above it.
+ * The receipt at a key is that of the upload that was put there last, of those that have ended. There is one exception:
+ * a multipart upload that the sweep found soon after its end. It ranks by a time before its end, and an upload that was
+ * put in between may rank above it.
  */
 export async function checkReceipts(world: World, entries: readonly TerminalEntry[]): Promise<void> {
   for (const key of new Set(entries.map(({ upload }) => upload.key))) {
