@@ -25,6 +25,7 @@ import { FlowAssets } from './flow-assets.ts';
 import { FlowObserver, GONE, type Observation } from './flow-observer.ts';
 import type { LateFlows } from './late-flows.ts';
 import { outageOf, type ServiceHealth } from './service-health.ts';
+import type { SlowPolls } from './slow-polls.ts';
 
 export interface CollectFlowPorts extends PublishPorts {
   readonly receipts: Pick<Receipts, 'put' | 'successOf'>;
@@ -57,6 +58,7 @@ interface FlowCollectorParts {
   readonly confirmations: EndConfirmations;
   /** Flows whose assets give way to those of others. */
   readonly late: LateFlows;
+  readonly slow: SlowPolls;
 }
 
 /** Takes running flows from their first poll to their receipt. */
@@ -70,12 +72,12 @@ export class FlowCollector {
   /** Uploads that this collector ended. */
   readonly counts: Record<TerminalEntry['state'], number> = { succeeded: 0, failed: 0 };
 
-  constructor(ports: CollectFlowPorts, { invocation, health, confirmations, late }: FlowCollectorParts) {
+  constructor(ports: CollectFlowPorts, { invocation, health, confirmations, late, slow }: FlowCollectorParts) {
     this.#ports = ports;
     this.#invocation = invocation;
     this.#health = health;
     this.#confirmations = confirmations;
-    this.#observer = new FlowObserver(ports, confirmations);
+    this.#observer = new FlowObserver(ports, confirmations, slow);
     this.#assets = new FlowAssets(ports, invocation, health, late);
   }
 

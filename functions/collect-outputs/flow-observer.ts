@@ -1,10 +1,17 @@
 import { createHash } from 'node:crypto';
 import type { Clock } from '../base/clock.ts';
-import { NotFoundError, NotReadyError, NotServedError } from '../flow-service/errors.ts';
+import {
+  NotFoundError,
+  NotReadyError,
+  NotServedError,
+  TooSlowError,
+  UnavailableError,
+} from '../flow-service/errors.ts';
 import type { FlowService, Output } from '../flow-service/types.ts';
 import type { KnownFailure } from '../ledger/failures.ts';
 import type { RunningMarker } from '../ledger/keys.ts';
 import type { EndConfirmations } from './end-confirmations.ts';
+import type { SlowPolls } from './slow-polls.ts';
 
 /** The failure code of a flow that the service no longer knows. */
 export const GONE = 'flow-gone';
@@ -24,10 +31,16 @@ export class FlowObserver {
   readonly #flows: FlowService;
   readonly #clock: Clock;
   readonly #confirmations: EndConfirmations;
+  readonly #slow: SlowPolls;
   /** Flows that the service has shown us. Two are enough to tell whether a flow other than the given one was seen. */
   readonly #seen = new Set<string>();
 
-  constructor({ flows, clock }: { flows: FlowService; clock: Clock }, confirmations: EndConfirmations) {
+  constructor(
+    { flows, clock }: { flows: FlowService; clock: Clock },
+    confirmations: EndConfirmations,
+    slow: SlowPolls,
+  ) {
+    this.#slow = slow;
     this.#flows = flows;
     this.#clock = clock;
     this.#confirmations = confirmations;
@@ -47,9 +60,29 @@ export class FlowObserver {
    * @param onEnded called when the flow has ended, before its outputs are listed.
    */
   async observe(marker: RunningMarker, signal: AbortSignal, onEnded: () => void = () => {}): Promise<Observation> {
+    let sentAt = Number.POSITIVE_INFINITY;
+    const onSent = (): void => {
+      sentAt = this.#clock.now();
+    };
+    const onAnswered = (): void => this.#slow.note(marker, sentAt, this.#clock.now());
+    try {
+      return await this.#observe(marker, signal, { onEnded, onSent, onAnswered });
+    } catch (error) {
+      // A throttled poll, or one that the end of the time cut off, waited for its turn.
+      if (error instanceof UnavailableError || error instanceof TooSlowError) onAnswered();
+      throw error;
+    }
+  }
+
+  async #observe(
+    marker: RunningMarker,
+    signal: AbortSignal,
+    { onEnded, onSent, onAnswered }: Record<'onEnded' | 'onSent' | 'onAnswered', () => void>,
+  ): Promise<Observation> {
     let flow: Awaited<ReturnType<FlowService['get']>>;
     try {
-      flow = await this.#flows.get(marker.flowId, signal);
+      flow = await this.#flows.get(marker.flowId, signal, { onSent });
+      onAnswered();
     } catch (error) {
       if (error instanceof NotFoundError && error.knownToBeServed) return { kind: 'gone' };
       if (error instanceof NotFoundError || error instanceof NotServedError) return this.#byOutputs(marker, signal);

@@ -12,7 +12,14 @@ import { ListedAsRunning } from './listed-as-running.ts';
 import { isDue } from './poll-schedule.ts';
 import { listRunningMarkers, type RunningMarkers } from './running-markers.ts';
 import type { ServiceHealth } from './service-health.ts';
+import type { SlowPolls } from './slow-polls.ts';
 import type { StoringQueue } from './storing-queue.ts';
+
+/**
+ * Time of a round in which it begins polls of slow flows, in milliseconds. Each may take as long again or a little
+ * longer. Those that have no turn come first in the next round.
+ */
+const SLOW_POLLS_MS = 15_000;
 
 interface FlowPollsParts {
   readonly invocation: Invocation;
@@ -22,6 +29,7 @@ interface FlowPollsParts {
   readonly isolation: FailureIsolation;
   readonly storing: StoringQueue;
   readonly late: LateFlows;
+  readonly slow: SlowPolls;
   /** Returns true for the uploads of this collector. */
   readonly isOurs: (uploadId: string) => boolean;
 }
@@ -57,14 +65,15 @@ export class FlowPolls {
   }
 
   /** Where the next tick goes on. */
-  get memory(): Pick<CollectorState, 'lastCompletedAt' | 'unfinishedRound'> {
-    return { lastCompletedAt: this.#lastCompletedAt, unfinishedRound: this.#unfinishedRound };
+  get memory(): Pick<CollectorState, 'lastCompletedAt' | 'unfinishedRound' | 'slowPolls'> {
+    const { remembered: slowPolls } = this.#parts.slow;
+    return { lastCompletedAt: this.#lastCompletedAt, unfinishedRound: this.#unfinishedRound, slowPolls };
   }
 
   /** Polls everything that is due, or stops early if the tick halts. */
   async round(): Promise<void> {
     const { clock, settings } = this.#ports;
-    const { isolation, storing } = this.#parts;
+    const { isolation, storing, slow } = this.#parts;
     const now = clock.now();
     const { ours, shared } = await this.#markers(now);
     if (this.#isFirstRound) {
@@ -72,8 +81,12 @@ export class FlowPolls {
     }
     this.#isFirstRound = false;
     storing.retain(ours);
+    slow.retain(ours.values());
     const free = [...ours.values()].filter((marker) => !storing.has(marker));
     const ended = this.#inTurn(free.filter((marker) => storing.hasEnded(marker)));
+    const running = free.filter((marker) => !storing.hasEnded(marker));
+    const others = running.filter((marker) => !slow.has(marker));
+    const slowOnes = slow.due(running, now, settings.pollIntervalSeconds * 1000);
     const overdue: Overdue[] = [];
     const concurrency = settings.pollConcurrency;
     // Flows that ended are polled first. Their outputs are stored while the other flows are polled.
@@ -81,11 +94,12 @@ export class FlowPolls {
     const pollingLate = pMap(ended.late, (marker) => this.#poll(marker, overdue), { concurrency });
     try {
       const isResumed = this.#unfinishedRound !== undefined;
-      const wasAnyDue = await this.#pollFrom(this.#unfinishedRound ?? { startedAt: now, after: '' }, free, overdue);
+      const wasAnyDue = await this.#pollFrom(this.#unfinishedRound ?? { startedAt: now, after: '' }, others, overdue);
       // If the unfinished round had nothing left to poll, a new one begins.
       if (isResumed && !wasAnyDue && isolation.halt === undefined) {
-        await this.#pollFrom({ startedAt: now, after: '' }, free, overdue);
+        await this.#pollFrom({ startedAt: now, after: '' }, others, overdue);
       }
+      await this.#pollSlow(slowOnes, overdue);
     } finally {
       await pollingLate;
     }
@@ -185,6 +199,14 @@ export class FlowPolls {
       { concurrency: this.#ports.settings.pollConcurrency },
     );
     return doneCount === due.length;
+  }
+
+  /** Polls slow flows, for as long as a round may begin such polls. */
+  async #pollSlow(due: readonly RunningMarker[], overdue: Overdue[]): Promise<void> {
+    const { clock, settings } = this.#ports;
+    const endsAt = clock.now() + SLOW_POLLS_MS;
+    const poll = async (marker: RunningMarker) => clock.now() < endsAt && this.#poll(marker, overdue);
+    await pMap(due, poll, { concurrency: settings.pollConcurrency });
   }
 
   async #listedAsRunning(due: readonly RunningMarker[]): Promise<ReadonlySet<string>> {

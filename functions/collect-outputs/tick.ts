@@ -11,6 +11,7 @@ import { FlowPolls } from './flow-polls.ts';
 import { LateFlows } from './late-flows.ts';
 import { EARLY_POLLS, isEarly, YOUNG_MS } from './poll-schedule.ts';
 import { ServiceHealth } from './service-health.ts';
+import { SlowPolls } from './slow-polls.ts';
 import { StoringQueue } from './storing-queue.ts';
 
 export interface CollectPorts extends CollectFlowPorts {
@@ -67,9 +68,10 @@ export class Tick {
     const isolation = new FailureIsolation(invocation, health, telemetry);
     const confirmations = new EndConfirmations(lease, settings.pollIntervalSeconds * 1000);
     const late = new LateFlows(remembered.lateUploads);
-    const flows = new FlowCollector(ports, { invocation, health, confirmations, late });
+    const slow = new SlowPolls(remembered.slowPolls);
+    const flows = new FlowCollector(ports, { invocation, health, confirmations, late, slow });
     const storing = new StoringQueue(remembered.endedMarkers, { flows, health, isolation, late });
-    const parts = { invocation, health, confirmations, flows, isolation, storing, late, isOurs };
+    const parts = { invocation, health, confirmations, flows, isolation, storing, late, slow, isOurs };
     this.#isolation = isolation;
     this.#confirmations = confirmations;
     this.#flows = flows;

@@ -166,9 +166,9 @@ class HttpFlowService implements FlowService {
     }
   }
 
-  async get(flowId: string, signal: AbortSignal): Promise<FlowRecord> {
+  async get(flowId: string, signal: AbortSignal, { onSent }: Pick<AssetOptions, 'onSent'> = {}): Promise<FlowRecord> {
     const url = this.#requests.url('flows', flowId);
-    const call: Call = { operation: 'get', method: 'GET', url, subject: flowSubject(flowId) };
+    const call: Call = { operation: 'get', method: 'GET', url, subject: flowSubject(flowId), onSent };
     const answer = await this.#requests.send(call, signal);
     return this.#requests.read(answer, flowSchema, signal);
   }

@@ -109,7 +109,7 @@ export interface FlowService {
    */
   create(request: CreateRequest, signal: AbortSignal): Promise<{ readonly flowId: string }>;
   /** `GET /flows/{id}`. @throws {NotFoundError} @throws {NotServedError} */
-  get(flowId: string, signal: AbortSignal): Promise<FlowRecord>;
+  get(flowId: string, signal: AbortSignal, options?: Pick<AssetOptions, 'onSent'>): Promise<FlowRecord>;
   /**
    * `GET /flows/{id}/outputs` or `GET /{id}/outputs`, all pages of it.
    * @throws {NotFoundError} @throws {NotReadyError}

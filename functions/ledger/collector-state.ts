@@ -19,6 +19,8 @@ export interface CollectorState {
   readonly endedMarkers?: readonly string[] | undefined;
   /** Upload ids of {@link LateFlows}. */
   readonly lateUploads?: readonly string[] | undefined;
+  /** By upload id: when flows of slow polls were polled last. */
+  readonly slowPolls?: Readonly<Record<string, number>> | undefined;
   /** By upload id: ends that one poll has seen, and a second poll must confirm. */
   readonly unconfirmedEnds?: Readonly<Record<string, UnconfirmedEnd>> | undefined;
   /** The pace that the service allowed. */
@@ -54,6 +56,7 @@ function stateSchema(now: number, leaseMs: number) {
     unfinishedRound: orDropped(z.object({ startedAt: time, after: z.string(), isUnanswered: z.optional(z.boolean()) })),
     endedMarkers: orDropped(z.array(z.string())),
     lateUploads: orDropped(z.array(z.string())),
+    slowPolls: orDropped(z.record(z.string(), time)),
     unconfirmedEnds: orDropped(z.record(z.string(), z.object({ digest: z.string(), at: time }))),
     pace: orDropped(z.object({ requestsPerSecond: z.number().check(z.positive()), throttledAt: time })),
     throttled: orDropped(z.object({ sentAt: time, extra: z.number().check(z.gte(0)) })),

@@ -1,4 +1,5 @@
 import { expect, it } from 'vitest';
+import type { Fault } from '../../local/flow-service/fault.ts';
 import { ECHO, openWorld, RESULTS, type World, type WorldOptions } from '../support/world.ts';
 
 const SECOND = 1_000;
@@ -55,6 +56,37 @@ it.each([2, 6])('%i flows whose assets hang neither hold up nor fail a sound one
     await world.tickAfter(2 * MINUTE);
   }
   expect((await world.receipt('good.bin')).status).toBe('succeeded');
+});
+
+it.each<[number, string, Fault, number]>([
+  [8, 'take 19 seconds', { delayMs: 19 * SECOND }, 30],
+  [200, 'take 19 seconds', { delayMs: 19 * SECOND }, 30],
+  [200, 'hang', { hang: true }, 60],
+])('%i flows whose polls %s delay other flows by less than a minute', async (count, _, fault, secondsMax) => {
+  let areSlow = true;
+  const flowMs = () => (areSlow ? DAY : SECOND);
+  await start({ settings: { pollIntervalSeconds: 15 }, service: { flowMs } });
+  await uploads(...Array.from({ length: count }, (_, n) => `slow-${n}.bin`));
+  areSlow = false;
+  const slow = new Set(world.service.flows.map(({ id }) => id));
+  world.service.intercept = ({ url }, { operation }) => {
+    if (operation === 'listFlows') return { status: 404 };
+    return operation === 'getFlow' && slow.has(flowOf(url) ?? '') ? fault : undefined;
+  };
+  // The first polls learn which flows are slow.
+  for (let tick = 1; tick <= 3; tick += 1) await Promise.allSettled([world.tickAfter(MINUTE)]);
+  const good = named(8);
+  await uploads(...good);
+  const endedAt = world.clock.now() + SECOND;
+  for (let tick = 1; tick <= 3; tick += 1) {
+    const startedAt = world.clock.now();
+    await Promise.allSettled([world.tick()]);
+    world.clock.advance(Math.max(0, startedAt + MINUTE - world.clock.now()));
+  }
+  for (const key of good) {
+    const delayMs = Date.parse((await world.receipt(key)).endedAt) - endedAt;
+    expect(delayMs).toBeLessThan(secondsMax * SECOND);
+  }
 });
 
 it('an asset that is ready a little after its flow is not abandoned within seconds', async () => {

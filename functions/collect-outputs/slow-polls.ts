@@ -1,0 +1,45 @@
+import type { RunningMarker } from '../ledger/keys.ts';
+import { isDue } from './poll-schedule.ts';
+
+/** Time from which a poll is slow, in milliseconds of waiting for the service. Polls take less than a second as a rule. */
+const SLOW_POLL_MS = 5_000;
+
+/** Flows whose last poll was slow. They are polled after all others. The collector remembers them from tick to tick. */
+export class SlowPolls {
+  /** By upload id: when the last poll began. The one that has waited longest comes first. */
+  readonly #polledAt: Map<string, number>;
+
+  constructor(remembered: Readonly<Record<string, number>> = {}) {
+    this.#polledAt = new Map(Object.entries(remembered));
+  }
+
+  has({ uploadId }: RunningMarker): boolean {
+    return this.#polledAt.has(uploadId);
+  }
+
+  /** Notes a poll: when it was sent, and when it had ended. */
+  note({ uploadId }: RunningMarker, sentAt: number, endedAt: number): void {
+    this.#polledAt.delete(uploadId);
+    if (endedAt - sentAt >= SLOW_POLL_MS) this.#polledAt.set(uploadId, sentAt);
+  }
+
+  /** Those that are due, the one that has waited longest first. */
+  due(markers: readonly RunningMarker[], now: number, intervalMs: number): readonly RunningMarker[] {
+    const byUpload = new Map(markers.map((marker) => [marker.uploadId, marker]));
+    return [...this.#polledAt].flatMap(([uploadId, polledAt]) => {
+      const marker = byUpload.get(uploadId);
+      return marker !== undefined && isDue(marker.ageFrom, polledAt, now, intervalMs) ? [marker] : [];
+    });
+  }
+
+  /** Forgets the flows that run no more. */
+  retain(markers: Iterable<RunningMarker>): void {
+    const kept = new Set([...markers].map(({ uploadId }) => uploadId));
+    for (const id of this.#polledAt.keys()) if (!kept.has(id)) this.#polledAt.delete(id);
+  }
+
+  /** Undefined if there is none. */
+  get remembered(): Readonly<Record<string, number>> | undefined {
+    return this.#polledAt.size === 0 ? undefined : Object.fromEntries(this.#polledAt);
+  }
+}
