@@ -16,8 +16,8 @@ const BYTES_TARGET: Readonly<Record<FunctionName, Sizes>> = {
 };
 /** Maximum size of the bundles, in bytes. Raise it only on purpose: a careless import has doubled it before. */
 export const BUNDLE_BYTES_MAX: typeof BYTES_TARGET = {
-  'create-flow': { raw: 484_000, gzipped: 162_000 },
-  'collect-outputs': { raw: 537_000, gzipped: 177_000 },
+  'create-flow': { raw: 492_000, gzipped: 165_000 },
+  'collect-outputs': { raw: 550_000, gzipped: 182_000 },
 };
 
 /** Inputs that a bundle must not contain. */

@@ -78,7 +78,7 @@ describe('the permissions', () => {
       'CollectOutputsRole',
       [
         's3:GetObject inbox/in/*',
-        's3:ListBucketVersions inbox if s3:prefix StringEquals in/',
+        's3:ListBucketVersions inbox if s3:prefix StringLike in/*',
         's3:PutObject results/out/*',
       ],
     ],
