@@ -117,7 +117,7 @@ describe('page/', () => {
     expect(imports.length).toBeGreaterThan(20);
     const shared = ['../../functions/base/printable.ts'];
     expect(imports.filter(({ isType, to }) => !isType && !to.startsWith('./') && !shared.includes(to))).toEqual([]);
-    // What is shared has no imports of its own.
+    // The shared files have no imports.
     expect(importsIn(app, shared)).toEqual([]);
   });
 

@@ -24,7 +24,7 @@ it('leaves all other text as it is', () => {
   expect(printable(text)).toBe(text);
 });
 
-it('writes JSON without them, which means the same', () => {
+it('writes JSON without such characters, which means the same', () => {
   const value = { 'k\u009b\u202e': 'a\u0085\u2028\u2029\u007f\n\ud800 ü' };
   const text = printableJson(value);
   expect(text).toBe('{\n  "k\\u009b\\u202e": "a\\u0085\\u2028\\u2029\\u007f\\n\\ud800 ü"\n}');

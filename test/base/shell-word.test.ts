@@ -60,7 +60,7 @@ beforeEach(() => {
 const SHELLS: readonly (readonly [name: string, shell: string, options: readonly string[]])[] = [
   ['dash, in a script', 'dash', ['-c']],
   ['bash, in a script', 'bash', ['-c']],
-  // What is pasted into a shell without bracketed paste comes so, byte for byte.
+  // A shell without bracketed paste gets pasted text in this way, byte for byte.
   ['dash, pasted', 'dash', ['-i']],
   ['bash, pasted', 'bash', ['--norc', '--noprofile', '-i']],
 ];

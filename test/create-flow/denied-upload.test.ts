@@ -113,7 +113,7 @@ describe('an upload that S3 refuses to hand out', () => {
     expect((await world.receipt('secret')).failure?.code).toBe('input-denied');
   });
 
-  it('fails by a retry only as long as S3 refuses it', async () => {
+  it('fails again after a retry only if S3 still refuses it', async () => {
     await startDenied(BY_POLICY);
     await refusedForGood();
     isMended = true;

@@ -358,7 +358,7 @@ describe('a time limit', () => {
       });
       const slowly = async function* () {
         yield Buffer.from('a');
-        // A large body takes its time, and that is no trouble of the answer.
+        // The time for a large body does not count as time of the answer.
         clock.pass(idleMs - 1);
         yield Buffer.from('b');
         if (isEarly) await new Promise(() => {});

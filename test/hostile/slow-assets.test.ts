@@ -21,7 +21,7 @@ const named = (count: number, suffix = 'bin') => Array.from({ length: count }, (
 const flowOf = (url: string) => /flows\/([^/?]+)/.exec(url)?.[1];
 const hasReceipt = async (key: string) => (await world.keys(RESULTS)).includes(`${key}/receipt.json`);
 
-/** True at the end of a test: the slow answers end. */
+/** True at the end of a test. Then the slow answers end. */
 let isOver = false;
 
 /** An answer with an asset: `first` at once, then `piece` every `gapMs`, for ever. */
@@ -119,7 +119,7 @@ it.each<[string, (asset: number) => object, string]>([
   expect([failure?.code, failedOutputs?.[0]?.code]).toEqual(['outputs-failed', code]);
 });
 
-it('an asset that is faster than the minimum rate is stored, although it is in no hurry', async () => {
+it('a slow asset that is faster than the minimum rate is stored', async () => {
   await start();
   await slowAssets(['slow.bin'], () => {
     async function* body() {

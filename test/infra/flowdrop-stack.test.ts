@@ -196,7 +196,7 @@ describe('the account and the region of the deployment', () => {
     expect(place({})).toEqual({ environment: 'aws://unknown-account/unknown-region' });
   });
 
-  it('make the statements whole that synth prints', () => {
+  it('are in the statements that synth prints, so that these can be pasted', () => {
     const printed = printedOf({ ...PLACE, ...PRINTING });
     expect(printed).toHaveLength(4);
     for (const statement of printed) expect(statement).not.toMatch(/"Ref"|Fn::|<|Token/);
@@ -220,7 +220,7 @@ describe('the account and the region of the deployment', () => {
     });
   });
 
-  it('are words in these statements if they are not given', () => {
+  it('are words in these statements, such as <account>, if they are not given', () => {
     const printed = printedOf(PRINTING);
     expect(printed).toHaveLength(4);
     for (const statement of printed) expect(statement).not.toMatch(/"Ref"|Fn::/);
@@ -398,7 +398,7 @@ describe('a deployment', () => {
     },
   );
 
-  it('asks for a secret that is given by its ARN by that ARN', () => {
+  it('asks for a secret by its ARN if the ARN is given', () => {
     const tokenSecret = 'arn:aws:secretsmanager:eu-central-1:123456789012:secret:flow-secret-AbCdEf';
     const { template } = deployed({ tokenSecret });
     for (const { Environment } of resources(template, 'AWS::Lambda::Function'))

@@ -187,7 +187,7 @@ it('a bucket that is gone is named', async () => {
   });
 });
 
-it('a bucket in another region is named, to which S3 answers with a redirect', async () => {
+it('a bucket in another region is named, because S3 answers with a redirect', async () => {
   const body = '<Error><Code>PermanentRedirect</Code><Message>Use another endpoint.</Message></Error>';
   const { origin } = await web((_, response) => {
     response.writeHead(301, { 'content-type': 'application/xml', 'x-amz-bucket-region': 'eu-west-1' }).end(body);

@@ -110,7 +110,7 @@ describe('a command', () => {
     expect(got()).not.toContain(SECRET);
   });
 
-  it('takes the proof of another server for none', async () => {
+  it('does not accept the proof of another server', async () => {
     const operated = await Operated.forTest();
     const { s3 } = operated.pipeline.operator.endpoints;
     const passedOn = createServer((socket) => {

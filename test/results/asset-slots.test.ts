@@ -105,7 +105,7 @@ describe('assets under a budget of memory', () => {
 });
 
 describe('an asset whose turn is over', () => {
-  /** Takes places for so many assets, each of a flow of its own, and sends their requests. */
+  /** Takes slots for assets of as many flows, and sends their requests. */
   const begun = async (count: number) => {
     const taken: AssetSlot[] = [];
     for (let n = 0; n < count; n += 1) taken.push(await slots.take({ flowId: `slow${n}`, isLate: false }, never));
@@ -121,7 +121,7 @@ describe('an asset whose turn is over', () => {
     slots = new AssetSlots(time, LARGE_MAX, LARGE);
   });
 
-  it('keeps its place while nobody waits, and gives it to the next that comes', async () => {
+  it('keeps its slot until another asset waits for it', async () => {
     const slow = await begun(LARGE_MAX);
     await time.pass(60 * SECOND);
     expect(overtaken(slow)).toBe(0);
@@ -131,13 +131,13 @@ describe('an asset whose turn is over', () => {
     (await waiting).release();
   });
 
-  it('is overtaken after three seconds, and later the faster it comes', async () => {
+  it('is overtaken after three seconds, and later if it comes faster', async () => {
     const slow = await begun(LARGE_MAX);
     for (const [n, slot] of slow.entries()) slot.received(n * 5 * 1_024 * KB);
     void slots.take(fresh, never);
     await time.pass(2.9 * SECOND);
     expect(slow.map(({ signal }) => signal.aborted)).toEqual([false, false, false, false]);
-    // The first of them, the slowest, is the only late one, and so within the share of the late.
+    // The first of them, the slowest, is the only late one. So it is within the share of late assets.
     await time.pass(2 * SECOND);
     expect(slow.map(({ isLate }) => isLate)).toEqual([true, false, false, false]);
     expect(overtaken(slow)).toBe(0);
@@ -152,7 +152,7 @@ describe('an asset whose turn is over', () => {
     expect(slot?.isLate).toBe(false);
   });
 
-  it('leaves a quarter of the places to late ones, however many others come', async () => {
+  it('is among the late assets that keep a quarter of the slots, however many others come', async () => {
     const others = await begun(LARGE_MAX);
     const order: string[] = [];
     const lateOne = slots.take(late, never).then((slot) => {
@@ -165,7 +165,7 @@ describe('an asset whose turn is over', () => {
     others[1]?.release();
     await later();
     expect(order).toEqual(['late', 'fresh']);
-    // A second late one has no such right, and the first one keeps its place.
+    // A second late one is beyond that share, and the first one keeps its slot.
     void slots.take({ ...late, flowId: 'late too' }, never).then(() => order.push('late too'));
     void slots.take(fresh, never).then(() => order.push('fresh too'));
     others[2]?.release();
@@ -174,7 +174,7 @@ describe('an asset whose turn is over', () => {
     expect(kept.signal.aborted).toBe(false);
   });
 
-  it('is no matter of one flow alone: the flow with the fewest places comes first', async () => {
+  it('gives its slot to the flow with the fewest slots', async () => {
     const many = Array.from({ length: 3 * LARGE_MAX }, () => slots.take(owner, never));
     const [first] = await Promise.all(many.slice(0, LARGE_MAX));
     let isServed = false;

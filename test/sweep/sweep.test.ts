@@ -296,7 +296,7 @@ describe('the ticks', () => {
     expect(await runsAfter(HOUR)).toEqual([]);
   });
 
-  it('begin it at the next tick if one could not', async () => {
+  it('begin it at the next tick if the last one could not', async () => {
     let isDenied = false;
     await start({ s3: { authorize: ({ action }) => !(isDenied && action === 's3:PutObject') } });
     await sweep();

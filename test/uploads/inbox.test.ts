@@ -46,7 +46,7 @@ const read = async ({ source }: { source: { open(signal: AbortSignal): Promise<A
   buffer(await source.open(signal));
 
 describe('an opened upload', () => {
-  it('has the time and the sequencer of its event, unless an earlier put of the same content had it', async () => {
+  it('has the time and the sequencer of its event, unless the event is of an earlier put of the same content', async () => {
     await start();
     await world.upload('a', 'x');
     const { lastModified } = (await open()).upload;

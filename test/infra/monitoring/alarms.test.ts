@@ -63,7 +63,7 @@ describe('alarms', () => {
     ]);
   });
 
-  it('are made only if they can go off: with one collector, none for a missing one', () => {
+  it('have one for a missing collector only if there are several collectors', () => {
     const names = alarmsOf(defaultPipeline()).map(({ AlarmName }) => AlarmName);
     expect(names).not.toContain('flowdrop-collector-missing');
     expect(names).toHaveLength(alarms.length - 1);
