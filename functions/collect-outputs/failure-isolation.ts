@@ -9,7 +9,7 @@ import { type Outage, outageOf, type ServiceHealth } from './service-health.ts';
 /** Why a tick stops before it has polled every flow that is due. */
 export type Halt = 'out of time' | Outage;
 
-/** How a flow's turn ended. `none`: the tick halted before it, or during it. `overtaken`: others took a slot of its. */
+/** How a flow's turn ended. `none`: the tick halted before it, or during it. `overtaken`: an asset lost its slot. */
 export type Turn = 'done' | 'failed' | 'outage' | 'overtaken' | 'none';
 
 /** Keeps the failure of one flow away from all others. A failure that concerns all flows halts the tick instead. */
