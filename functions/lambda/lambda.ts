@@ -26,6 +26,9 @@ const AWS_CONNECT_TIMEOUT_MS = 3_000;
 /** Time limit for the answer to a request, in milliseconds. Requests to AWS are small, or carry parts of 5 MiB. */
 const AWS_REQUEST_TIMEOUT_MS = 60_000;
 
+/** Longest time without a byte on a connection to AWS, in milliseconds. It limits the body behind the head, too. */
+const AWS_IDLE_TIMEOUT_MS = 60_000;
+
 /** Maximum number of attempts per request to AWS. */
 const AWS_ATTEMPTS_MAX = 5;
 
@@ -35,6 +38,7 @@ export const AWS_CLIENT = {
   requestHandler: {
     connectionTimeout: AWS_CONNECT_TIMEOUT_MS,
     requestTimeout: AWS_REQUEST_TIMEOUT_MS,
+    socketTimeout: AWS_IDLE_TIMEOUT_MS,
     throwOnRequestTimeout: true,
     httpAgent: { maxSockets: AWS_SOCKETS_MAX },
     httpsAgent: { maxSockets: AWS_SOCKETS_MAX },
