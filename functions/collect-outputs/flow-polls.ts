@@ -16,8 +16,8 @@ import type { SlowPolls } from './slow-polls.ts';
 import type { StoringQueue } from './storing-queue.ts';
 
 /**
- * Time of a round in which it begins polls of slow flows, in milliseconds. Each may take as long again or a little
- * longer. Those that have no turn come first in the next round.
+ * Longest time for which a round begins polls of flows that were slow, in milliseconds. Each poll may take a little
+ * longer than that. Flows that are left come first in the next round.
  */
 const SLOW_POLLS_MS = 15_000;
 
@@ -201,7 +201,7 @@ export class FlowPolls {
     return doneCount === due.length;
   }
 
-  /** Polls slow flows, for as long as a round may begin such polls. */
+  /** Polls flows whose last poll was slow, until {@link SLOW_POLLS_MS} are over. */
   async #pollSlow(due: readonly RunningMarker[], overdue: Overdue[]): Promise<void> {
     const { clock, settings } = this.#ports;
     const endsAt = clock.now() + SLOW_POLLS_MS;

@@ -1,7 +1,7 @@
 import type { RunningMarker } from '../ledger/keys.ts';
 import { isDue } from './poll-schedule.ts';
 
-/** Time from which a poll is slow, in milliseconds of waiting for the service. Polls take less than a second as a rule. */
+/** A poll is slow if it takes this time or longer from its sending, in milliseconds. Most take less than a second. */
 const SLOW_POLL_MS = 5_000;
 
 /** Flows whose last poll was slow. They are polled after all others. The collector remembers them from tick to tick. */
@@ -17,13 +17,13 @@ export class SlowPolls {
     return this.#polledAt.has(uploadId);
   }
 
-  /** Notes a poll: when it was sent, and when it had ended. */
+  /** Notes when a poll was sent, and when it ended. */
   note({ uploadId }: RunningMarker, sentAt: number, endedAt: number): void {
     this.#polledAt.delete(uploadId);
     if (endedAt - sentAt >= SLOW_POLL_MS) this.#polledAt.set(uploadId, sentAt);
   }
 
-  /** Those that are due, the one that has waited longest first. */
+  /** Returns the flows that are due, the one that has waited longest first. */
   due(markers: readonly RunningMarker[], now: number, intervalMs: number): readonly RunningMarker[] {
     const byUpload = new Map(markers.map((marker) => [marker.uploadId, marker]));
     return [...this.#polledAt].flatMap(([uploadId, polledAt]) => {
@@ -38,7 +38,7 @@ export class SlowPolls {
     for (const id of this.#polledAt.keys()) if (!kept.has(id)) this.#polledAt.delete(id);
   }
 
-  /** Undefined if there is none. */
+  /** When each was polled, by upload id. Undefined if there is none. */
   get remembered(): Readonly<Record<string, number>> | undefined {
     return this.#polledAt.size === 0 ? undefined : Object.fromEntries(this.#polledAt);
   }

@@ -19,7 +19,7 @@ export interface CollectorState {
   readonly endedMarkers?: readonly string[] | undefined;
   /** Upload ids of {@link LateFlows}. */
   readonly lateUploads?: readonly string[] | undefined;
-  /** By upload id: when flows of slow polls were polled last. */
+  /** By upload id: when flows were polled last whose last poll was slow. */
   readonly slowPolls?: Readonly<Record<string, number>> | undefined;
   /** By upload id: ends that one poll has seen, and a second poll must confirm. */
   readonly unconfirmedEnds?: Readonly<Record<string, UnconfirmedEnd>> | undefined;
