@@ -20,7 +20,7 @@ import type { Asset } from './types.ts';
 
 /**
  * Longest wait from the head of a response until its data begins, in milliseconds. An envelope may hold 64 KiB before
- * its data, which take a second as a rule.
+ * its data. These take about a second.
  */
 const ENVELOPE_MS = 30_000;
 
@@ -100,8 +100,8 @@ async function assetWithin(
 
 /**
  * Cuts off a download that is too slow. After the head of its response the data must begin, and then come at the
- * minimum rate. Only bytes of the asset count: a service can send white space before, in and behind them for ever. Only
- * the waits for the service count: our own work on the bytes may take any time.
+ * minimum rate. Only bytes of the asset count, because a service can send white space around them for ever. Only waits for
+ * the service count, because our own work on the bytes may take any time.
  */
 class Progress {
   /** Aborts with {@link TooSlowError}, or with the reason of the caller's signal. */
@@ -125,20 +125,23 @@ class Progress {
     this.#tooSlow = `Less than ${this.#bytesPerWindow} bytes of the asset came in ${RATE_WINDOW_MS} ms`;
   }
 
-  /** A wait for the service begins. */
+  /** Begins a wait for the service. */
   wait(): void {
     this.#waitsSince = this.#clock.now();
     this.#limit.set(this.#leftMs, this.#what);
   }
 
-  /** The service has sent something. */
+  /** Ends the wait, because the service has sent something. */
   pause(): void {
     this.#limit.lift();
     if (this.#waitsSince !== undefined) this.#leftMs -= this.#clock.now() - this.#waitsSince;
     this.#waitsSince = undefined;
   }
 
-  /** @param bytes all bytes of the asset that have come so far. */
+  /**
+   * Notes that data of the asset came. The first call ends the wait for its beginning.
+   * @param bytes count of the asset's bytes that have come so far.
+   */
   brought(bytes: number): void {
     const isFirst = this.#what !== this.#tooSlow;
     this.#what = this.#tooSlow;

@@ -66,7 +66,7 @@ export interface FlowServiceOptions extends RequestOptions {
   readonly outputsPath: 'auto' | 'flows' | 'root';
   /** Largest asset that is accepted, in bytes. */
   readonly assetBytesMax: number;
-  /** The setting `assetBytesPerSecondMin`. Default: an asset may not stop. */
+  /** The setting `assetBytesPerSecondMin`. Default: one byte in half a minute. */
   readonly assetBytesPerSecondMin?: number | undefined;
   /** Query of the listing of flows in a search: the setting `flowsQuery`. Default: none. */
   readonly flowsQuery?: string | undefined;
