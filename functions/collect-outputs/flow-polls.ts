@@ -53,7 +53,7 @@ export class FlowPolls {
   #unfinishedRound: UnfinishedRound | undefined;
   /** Flows of this collector that were running at the beginning of the last round, and polls of the whole tick. */
   readonly counts = { running: 0, polled: 0 };
-  /** The time from which the youngest running flow of this collector ages, in ms since the epoch. 0 if none is running. */
+  /** When the youngest running flow of this collector began to age, in ms since the epoch. 0 if none is running. */
   newestAt = 0;
 
   constructor(remembered: CollectorState, ports: CollectFlowPorts, parts: FlowPollsParts) {

@@ -100,8 +100,8 @@ async function assetWithin(
 
 /**
  * Cuts off a download that is too slow. After the head of its response the data must begin, and then come at the
- * minimum rate. Only bytes of the asset count, because a service can send white space around them for ever. Only waits for
- * the service count, because our own work on the bytes may take any time.
+ * minimum rate. Only bytes of the asset count, because a service can send white space around them for ever. Only waits
+ * for the service count, because our own work on the bytes may take any time.
  */
 class Progress {
   /** Aborts with {@link TooSlowError}, or with the reason of the caller's signal. */
