@@ -56,7 +56,7 @@ export const OUTPUT_PAGES_MAX = 100;
 export const OUTPUTS_MAX = 10_000;
 
 /**
- * Longest time for which the answers with all pages of such a listing are waited for, in milliseconds. Further pages are
+ * Longest sum of the waits for the pages of such a listing, in milliseconds. Further pages are
  * not requested then. The waits for our turn do not count.
  */
 export const PAGES_ANSWER_MS = 60_000;
