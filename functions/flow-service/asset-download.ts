@@ -112,6 +112,7 @@ class Progress {
   readonly #tooSlow: string;
   #leftMs = ENVELOPE_MS;
   #what = `The data did not begin within ${ENVELOPE_MS} ms`;
+  #hasBegun = false;
   #waitsSince: number | undefined;
   /** Bytes of the asset at the beginning of the window. */
   #bytesBefore = 0;
@@ -143,9 +144,9 @@ class Progress {
    * @param bytes count of the asset's bytes that have come so far.
    */
   brought(bytes: number): void {
-    const isFirst = this.#what !== this.#tooSlow;
+    if (this.#hasBegun && bytes - this.#bytesBefore < this.#bytesPerWindow) return;
+    this.#hasBegun = true;
     this.#what = this.#tooSlow;
-    if (!isFirst && bytes - this.#bytesBefore < this.#bytesPerWindow) return;
     this.#bytesBefore = bytes;
     this.#leftMs = RATE_WINDOW_MS;
   }

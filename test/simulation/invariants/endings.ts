@@ -146,8 +146,10 @@ class Ending {
   /** True if an asset met a fault, or the time for it was over because of one. */
   #hadTrouble(assetId: string): boolean {
     const { faultPlan, observed } = this.#world;
-    const isLate = this.#entry.failedOutputs.some(({ id, code }) => id === assetId && code === 'out-of-time');
-    if (isLate) return Object.keys(faultPlan.table).length + observed.poisoned.size > 0;
+    const code = this.#entry.failedOutputs.find(({ id }) => id === assetId)?.code;
+    if (code === 'out-of-time') return Object.keys(faultPlan.table).length + observed.poisoned.size > 0;
+    // While a process is frozen, its time runs on, and it does not get what the service sends.
+    if (code === 'too-slow' && observed.wasAnyFrozen) return true;
     return observed.incidents.some(({ path }) => path.includes(assetId));
   }
 }
