@@ -33,6 +33,7 @@ export class StoredObjectView extends LightElement {
   declare problem: string | undefined;
   /** Address of a checked model in memory, once the viewer is there. */
   declare modelUrl: string | undefined;
+  #viewer: typeof import('./viewer.ts') | undefined;
 
   protected override willUpdate(changed: PropertyValues): void {
     const before = changed.get('object') as StoredObject | undefined;
@@ -143,21 +144,24 @@ export class StoredObjectView extends LightElement {
   async #loadModel(): Promise<void> {
     const { url } = this.object;
     try {
-      const viewer = import('./viewer.ts').catch(() => {
+      const loading = import('./viewer.ts').catch(() => {
         throw new Error('The viewer could not be loaded. Reload the page, or download the model.');
       });
-      const [response] = await Promise.all([fetch(url), viewer]);
+      const [response, viewer] = await Promise.all([fetch(url), loading]);
       if (!response.ok) throw new Error(`It cannot be read: status ${response.status}.`);
       const model = new Uint8Array(await response.arrayBuffer());
       checkModel(model);
-      if (url === this.object.url && this.isConnected) this.modelUrl = URL.createObjectURL(new Blob([model]));
+      if (url !== this.object.url || !this.isConnected) return;
+      this.#forgetModel();
+      this.#viewer = viewer;
+      this.modelUrl = viewer.giveModel(model);
     } catch (error) {
       if (url === this.object.url) this.problem = messageOf(error);
     }
   }
 
   #forgetModel(): void {
-    if (this.modelUrl !== undefined) URL.revokeObjectURL(this.modelUrl);
+    if (this.modelUrl !== undefined) this.#viewer?.forgetModel(this.modelUrl);
     this.modelUrl = undefined;
   }
 

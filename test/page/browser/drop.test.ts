@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { expect, it } from 'vitest';
+import { glb, triangle } from '../../support/glb.ts';
 import { difference, pixelsOf, shareOf } from './pixels.ts';
 import { anyPipeline, describeInBrowser, PATIENCE_MS } from './support.ts';
 
@@ -93,6 +94,39 @@ describeInBrowser('dropping files on the page', anyPipeline, (shown) => {
       .toBeGreaterThan(0.03);
   });
 
+  it('does not fail to load a model that is closed while the viewer still begins', async () => {
+    await using visit = await shown.open();
+    const { page } = visit;
+    // The viewer fetches its decoder first, and the model after that.
+    const decoder = Promise.withResolvers<void>();
+    await page.route('**/assets/decoders/meshopt.js', async (route) => {
+      await decoder.promise;
+      await route.continue();
+    });
+    await shown.operated.upload('echo/closed.glb', glb(triangle(), new Uint8Array(36)), {
+      ContentType: 'model/gltf-binary',
+    });
+    await visit.shows('closed.glb', 'Succeeded');
+    await page.evaluate(() => {
+      const begun = new Promise<EventTarget>((resolve) => {
+        document.addEventListener('progress', ({ target }) => target && resolve(target), { capture: true, once: true });
+      });
+      const ended = begun.then(
+        (viewer) =>
+          new Promise((resolve) => {
+            for (const end of ['load', 'error']) viewer.addEventListener(end, resolve);
+          }),
+      );
+      Object.assign(window, { begun, ended });
+    });
+    await visit.openDetail('closed.glb');
+    await page.evaluate(() => (window as unknown as Loading).begun.then(() => undefined));
+    await page.getByRole('link', { name: 'Close', exact: true }).click();
+    await page.locator('model-viewer').first().waitFor({ state: 'detached' });
+    decoder.resolve();
+    await page.evaluate(() => (window as unknown as Loading).ended.then(() => undefined));
+  });
+
   it('shows how much of a large file is sent, and can stop it', async () => {
     await using visit = await shown.open();
     const { page } = visit;
@@ -151,5 +185,11 @@ describeInBrowser('dropping files on the page', anyPipeline, (shown) => {
     expect(download.suggestedFilename()).toBe('drawing.svg');
   });
 });
+
+/** What a test keeps in the window: when the viewer began to load a model, and when that ended. */
+interface Loading {
+  readonly begun: Promise<unknown>;
+  readonly ended: Promise<unknown>;
+}
 
 type ModelViewer = HTMLElement & { readonly modelIsVisible: boolean };
