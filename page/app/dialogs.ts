@@ -264,13 +264,13 @@ export class AgainDialog extends Dialog {
         fields.length === 0 ? JSON.parse(String(form.get('json'))) : parametersOf(form, fields, present);
       this.isBusy = true;
       this.problem = undefined;
-      const { id } = await again({ id: detail.row.id, parameters });
+      const sent = await again({ id: detail.row.id, parameters });
       if (!isOpen()) {
         this.tell('say', `${printable(detail.row.key)} was sent again`);
         return;
       }
       this.close();
-      this.tell('chosen', id);
+      this.tell('sent-again', sent);
     } catch (error) {
       const problem = error instanceof SyntaxError ? `This is not JSON: ${error.message}` : messageOf(error);
       if (!isOpen()) {

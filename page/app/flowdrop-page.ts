@@ -1,5 +1,5 @@
 import { html, nothing, type PropertyValues, type TemplateResult } from 'lit';
-import type { PlanQuery, PlanRequest, Status, UploadDetail, UploadRow } from '../api.ts';
+import type { PlanQuery, PlanRequest, PutFile, Status, UploadDetail, UploadRow } from '../api.ts';
 import type { ActionDialog, AgainDialog, DoctorDialog } from './dialogs.ts';
 import { Feed } from './feed.ts';
 import type { IntakeDialog } from './intake-dialog.ts';
@@ -37,6 +37,7 @@ export class FlowdropPage extends LightElement {
   readonly #feed = new Feed();
   readonly #outbox = new Outbox();
   #ended: UploadRow[] = [];
+  #sent: PutFile | undefined;
   #clock: number | undefined;
 
   constructor() {
@@ -104,6 +105,7 @@ export class FlowdropPage extends LightElement {
             : html`<upload-detail
                 .uploadId=${selected}
                 .row=${this.#feed.row(selected)}
+                .sent=${this.#sent}
                 .about=${about}
                 .now=${now}
                 @leave=${this.#leave}
@@ -114,7 +116,7 @@ export class FlowdropPage extends LightElement {
         }
       </main>
       <action-dialog></action-dialog>
-      <again-dialog @chosen=${this.#choose}></again-dialog>
+      <again-dialog @sent-again=${this.#showSent}></again-dialog>
       <intake-dialog .about=${about} @intake=${this.#setIntake}></intake-dialog>
       <doctor-dialog></doctor-dialog>
       <p class="visually-hidden" role="status" aria-live="polite" id="announcements">${this.announced}</p>
@@ -177,8 +179,9 @@ export class FlowdropPage extends LightElement {
     if (event.key === 'Escape' && document.fullscreenElement === null) this.#leave();
   };
 
-  #choose = ({ detail: id }: CustomEvent<string>): void => {
-    window.location.hash = `#/uploads/${encodeURIComponent(id)}`;
+  #showSent = ({ detail: sent }: CustomEvent<PutFile>): void => {
+    this.#sent = sent;
+    window.location.hash = `#/uploads/${encodeURIComponent(sent.id)}`;
   };
 
   #skip = (event: Event): void => {

@@ -1,6 +1,6 @@
 import { html, nothing, type PropertyValues, type TemplateResult } from 'lit';
 import { printable, printableJson } from '../../functions/base/printable.ts';
-import type { About, RowState, Step, StepKind, UploadDetail, UploadRow } from '../api.ts';
+import type { About, PutFile, RowState, Step, StepKind, UploadDetail, UploadRow } from '../api.ts';
 import { ICONS, STATE_ICONS } from './icons.ts';
 import { LightElement } from './light-element.ts';
 import { getUpload, messageOf, RequestFailedError } from './server.ts';
@@ -40,6 +40,7 @@ export class UploadDetailView extends LightElement {
     uploadId: { attribute: false },
     /** The row of the list. Another one means that the upload has changed. */
     row: { attribute: false },
+    sent: { attribute: false },
     about: { attribute: false },
     now: { attribute: false },
     detail: { state: true },
@@ -48,6 +49,8 @@ export class UploadDetailView extends LightElement {
   };
   declare uploadId: string;
   declare row: UploadRow | undefined;
+  /** What this page has put again. There is no entry of it until the pipeline takes it. */
+  declare sent: PutFile | undefined;
   declare about: About | undefined;
   declare now: number;
   declare detail: UploadDetail | undefined;
@@ -63,7 +66,12 @@ export class UploadDetailView extends LightElement {
       this.problem = undefined;
       this.assetsShown = ASSETS_SHOWN;
     }
-    if (changed.has('uploadId') || changed.has('row')) void this.#load();
+    if ((changed.has('uploadId') || changed.has('row')) && !this.#isOnItsWay()) void this.#load();
+  }
+
+  /** True until its row comes, and says that it has an entry. Then the detail is asked for. */
+  #isOnItsWay(): boolean {
+    return this.sent?.id === this.uploadId && this.row === undefined && this.detail === undefined;
   }
 
   async #load(): Promise<void> {
@@ -93,7 +101,9 @@ export class UploadDetailView extends LightElement {
 
   protected override render(): TemplateResult {
     const row = this.detail?.row ?? this.row;
-    const { folder, name } = splitKey(row?.key ?? this.detail?.upload.key ?? this.uploadId);
+    const isOnItsWay = this.#isOnItsWay();
+    const sentKey = isOnItsWay ? this.sent?.key : undefined;
+    const { folder, name } = splitKey(row?.key ?? this.detail?.upload.key ?? sentKey ?? this.uploadId);
     return html`<section class="detail-pane" aria-labelledby="detail-title">
       <header class="detail-head">
         <a class="back button quiet small" href="#/" @click=${this.#leave}><span class="if-alone">${ICONS.back} All uploads</span><span class="if-beside">${ICONS.close} Close</span></a>
@@ -102,7 +112,7 @@ export class UploadDetailView extends LightElement {
       </header>
       ${this.problem === undefined ? nothing : html`<p class="note problem">${this.problem}</p>`}
       ${this.detail === undefined ? nothing : this.#all(this.detail)}
-      ${this.detail === undefined && this.problem === undefined ? html`<p class="muted empty">Loading…</p>` : nothing}
+      ${this.detail === undefined && this.problem === undefined ? html`<p class="muted empty">${isOnItsWay ? 'It is in the inbox, and has not come to the pipeline yet.' : 'Loading…'}</p>` : nothing}
     </section>`;
   }
 

@@ -1,4 +1,6 @@
 import { beforeEach, expect, it } from 'vitest';
+import { pause, resume } from '../../../operations/intake.ts';
+import { signal } from '../../operations/support.ts';
 import { anyPipeline, describeInBrowser } from './support.ts';
 
 describeInBrowser('what failed', anyPipeline, (shown) => {
@@ -62,6 +64,25 @@ describeInBrowser('what failed', anyPipeline, (shown) => {
     await dialog.getByRole('button', { name: 'Send again: pay for 1 flow' }).click();
     await page.locator('.badge').filter({ hasText: 'Succeeded' }).waitFor();
     await page.getByText('Result 2 of 2').waitFor();
+  });
+
+  it('is sent again, and shown as sent until it has come to the pipeline', async () => {
+    await using visit = await shown.open();
+    const { page } = visit;
+    await shown.operated.putRefused('echo/late.bin');
+    await visit.shows('late.bin', 'Failed');
+    await visit.openDetail('late.bin');
+    await pause(shown.operated.deployment, signal);
+    try {
+      await page.getByRole('button', { name: 'Retry with other parameters…' }).click();
+      await page.getByRole('button', { name: 'Send again: pay for 1 flow' }).click();
+      await page.getByText('It is in the inbox, and has not come to the pipeline yet.').waitFor();
+      expect(await page.locator('.detail-title').textContent()).toBe('echo/late.bin');
+    } finally {
+      await resume(shown.operated.deployment, signal);
+    }
+    await page.locator('.badge').filter({ hasText: 'Succeeded' }).waitFor();
+    await page.locator('upload-detail .timeline').waitFor();
   });
 
   it('is examined by the doctor on demand', async () => {
