@@ -93,8 +93,10 @@ function checkCount(world: World, entries: readonly Entry[], uploadId: string, f
   }
   if (areFlowsListed(world)) {
     // While no flow has ended, a full listing cannot be told from one of active flows.
-    // The upload of a damaged entry may have had a flow, and then an empty listing is not a full one.
-    const unsure = observed.damaged === undefined ? /no ended flow/ : /no ended flow|is empty/;
+    // The upload of a damaged entry may have had a flow, and so may an earlier generation. Then an empty listing is not a
+    // full one.
+    const mayHaveHadFlows = observed.damaged !== undefined || entries.some(({ generation }) => generation > 1);
+    const unsure = mayHaveHadFlows ? /no ended flow|is empty/ : /no ended flow/;
     const isSettled = resent.every(({ fields, at }) => {
       const why = String(fields.why);
       return unsure.test(why) || (/no additional data/.test(why) && !isAnyTagListed(world, at));
