@@ -2,7 +2,14 @@ import { existsSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { type Browser, type BrowserContext, type BrowserContextOptions, chromium, type Page } from 'playwright-core';
+import {
+  type Browser,
+  type BrowserContext,
+  type BrowserContextOptions,
+  type CDPSession,
+  chromium,
+  type Page,
+} from 'playwright-core';
 import { afterAll, beforeAll, describe, expect } from 'vitest';
 import type { PipelineOptions } from '../../../local/pipeline.ts';
 import { buildPage } from '../../../page/build.ts';
@@ -138,6 +145,7 @@ export class Visit implements AsyncDisposable {
   /** Violations of the policy, errors of scripts, and requests to other hosts. */
   readonly complaints: string[] = [];
   readonly #context: BrowserContext;
+  #session: Promise<CDPSession> | undefined;
 
   /** Opens the page. @param options of the window: its size, its colour scheme. */
   static async open(browser: Browser, url: string, options: BrowserContextOptions): Promise<Visit> {
@@ -212,7 +220,9 @@ export class Visit implements AsyncDisposable {
 
   /** Slows down what the page sends, to so many bytes a second. */
   async throttle(bytesPerSecond: number | undefined): Promise<void> {
-    const session = await this.#context.newCDPSession(this.page);
+    // What one session slows down, no other session makes fast again.
+    this.#session ??= this.#context.newCDPSession(this.page);
+    const session = await this.#session;
     const uploadThroughput = bytesPerSecond ?? -1;
     const conditions = { offline: false, latency: 0, downloadThroughput: -1, uploadThroughput };
     await session.send('Network.emulateNetworkConditions', conditions);
