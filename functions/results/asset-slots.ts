@@ -6,7 +6,7 @@ const SIDE_BY_SIDE_MAX = 32;
 /** Number of latest asset sizes that predict the size of the next asset. */
 const SIZES_REMEMBERED = 16;
 
-/** Turn of an asset of which nothing comes, in milliseconds. Most heads of answers take less than a second. */
+/** Turn of an asset that brings nothing, in milliseconds. Most heads of answers take less than a second. */
 const TURN_MS = 3_000;
 
 /** Rate at which received bytes prolong a turn, in bytes a millisecond: a second for each MiB. */

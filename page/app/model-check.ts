@@ -34,7 +34,7 @@ const PICTURES_MAX = 1_000;
 const PICTURE_HEAD_BYTES_MAX = 256 * 1024;
 /** Maximum number of bytes in memory for each byte of a file. Draco makes about 20 of one, meshopt 5. */
 const EXPANSION_MAX = 128;
-/** Number of bytes in memory that are allowed in addition, such as zeros of which only a few values differ. */
+/** Bytes in memory that a model may need beyond its own size. Sparse accessors are mostly zeros, for example. */
 const FREE_BYTES = 4 * 1024 * 1024;
 
 /** The model is damaged, too large for the viewer, or names other files. The message is a sentence for a person. */
