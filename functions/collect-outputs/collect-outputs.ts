@@ -52,8 +52,8 @@ export async function collect(
 
 /**
  * Runs one tick. It resubmits the waiting uploads that are due, polls the running flows that are due, and stores and
- * ends the flows that finished. Rounds repeat for as long as assets are coming, and within the tick's minute while a
- * young flow is running.
+ * ends the flows that finished. Rounds repeat for as long as assets are coming or slow polls are left, and within the
+ * tick's minute while a young flow is running.
  * @throws {AggregateError} the failures of single uploads, at the end of the tick.
  */
 export async function collectOutputs(
@@ -68,7 +68,9 @@ export async function collectOutputs(
   if (lease === undefined) return tick.summary('lease taken');
   lease.keeps(() => tick.memory);
   const mayRoundBeginAt = (time: number): boolean =>
-    !work.aborted && time < workEndsAt && (tick.isStoring || (tick.isYoungRunning && time < tickStartedAt + TICK_MS));
+    !work.aborted &&
+    time < workEndsAt &&
+    (tick.isStoring || tick.isSlowLeft || (tick.isYoungRunning && time < tickStartedAt + TICK_MS));
   let last: Partial<CollectorState> = {};
   try {
     for (;;) {

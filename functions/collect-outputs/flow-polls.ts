@@ -55,6 +55,8 @@ export class FlowPolls {
   readonly counts = { running: 0, polled: 0 };
   /** When the youngest running flow of this collector began to age, in ms since the epoch. 0 if none is running. */
   newestAt = 0;
+  /** True if the last round had no time for some flows whose polls are slow. */
+  isSlowLeft = false;
 
   constructor(remembered: CollectorState, ports: CollectFlowPorts, parts: FlowPollsParts) {
     this.#ports = ports;
@@ -205,8 +207,14 @@ export class FlowPolls {
   async #pollSlow(due: readonly RunningMarker[], overdue: Overdue[]): Promise<void> {
     const { clock, settings } = this.#ports;
     const endsAt = clock.now() + SLOW_POLLS_MS;
-    const poll = async (marker: RunningMarker) => clock.now() < endsAt && this.#poll(marker, overdue);
+    let begun = 0;
+    const poll = async (marker: RunningMarker) => {
+      if (clock.now() >= endsAt) return;
+      begun += 1;
+      await this.#poll(marker, overdue);
+    };
     await pMap(due, poll, { concurrency: settings.pollConcurrency });
+    this.isSlowLeft = begun < due.length;
   }
 
   async #listedAsRunning(due: readonly RunningMarker[]): Promise<ReadonlySet<string>> {

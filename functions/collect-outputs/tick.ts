@@ -96,6 +96,11 @@ export class Tick {
     return !this.#storing.isEmpty;
   }
 
+  /** True if flows whose polls are slow are due, so that the tick goes on with them. */
+  get isSlowLeft(): boolean {
+    return this.#polls.isSlowLeft;
+  }
+
   /** True while a young flow of this collector is running, so that the tick polls again soon. */
   get isYoungRunning(): boolean {
     return this.#isYoungRunning;

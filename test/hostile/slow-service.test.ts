@@ -89,6 +89,16 @@ it.each<[number, string, Fault, number]>([
   }
 });
 
+it('a service whose polls are all slow is asked about every flow in one tick', async () => {
+  await start({ settings: { pollIntervalSeconds: 15 }, service: { flowMs: 10 * DAY } });
+  await uploads(...named(300));
+  world.clock.advance(2 * HOUR);
+  world.service.intercept = (_, { operation }) =>
+    operation === 'listFlows' ? { status: 404 } : operation === 'getFlow' ? { delayMs: 6 * SECOND } : undefined;
+  await world.tick(); // Its polls learn that each flow is slow.
+  expect(await world.tickAfter(15 * MINUTE)).toMatchObject({ result: 'completed', polled: 300 });
+});
+
 it('an asset that is ready a little after its flow is not abandoned within seconds', async () => {
   await start({ settings: { pollIntervalSeconds: 15 }, service: { flowMs: 7 * SECOND } });
   await uploads('a.bin');
