@@ -92,13 +92,12 @@ export class FlowCollector {
    */
   async poll(marker: RunningMarker): Promise<EndedFlow | undefined> {
     const { seen, reading } = await this.#observeWithEntry(marker);
-    if (seen.kind === 'running' || seen.kind === 'unsure') {
+    if (seen.kind === 'running' || seen.kind === 'unsure' || seen.kind === 'ending') {
       if (seen.kind === 'running') this.#confirmations.forget(marker.uploadId);
-      const isTooOld = this.isTooOld(marker) || (seen.kind === 'unsure' && (await this.#wasMadeLongAgo(marker)));
-      if (isTooOld && (await this.#mayGiveUp(marker))) {
+      if ((await this.#isOverdue(marker, seen)) && (await this.#mayGiveUp(marker))) {
         await this.#timeOut(
           marker,
-          `The flow was still running after ${this.#ports.settings.flowAgeMaxSeconds} seconds.`,
+          `No poll saw the flow end within its maximum age of ${this.#ports.settings.flowAgeMaxSeconds} seconds.`,
         );
       }
       return undefined;
@@ -179,6 +178,12 @@ export class FlowCollector {
   /** Returns true if a flow has passed the maximum age of a running flow. */
   isTooOld({ ageFrom }: RunningMarker): boolean {
     return this.#ports.clock.now() - ageFrom > this.#ports.settings.flowAgeMaxSeconds * 1000;
+  }
+
+  /** Returns true if a flow that was not seen to end must end now. A flow that seems to have ended gets its next poll. */
+  async #isOverdue(marker: RunningMarker, { kind }: Observation): Promise<boolean> {
+    if (kind === 'ending') return this.isTwiceTooOld(marker);
+    return this.isTooOld(marker) || (kind === 'unsure' && (await this.#wasMadeLongAgo(marker)));
   }
 
   /** A flow that is collected again may be so old that the service has forgotten it. */

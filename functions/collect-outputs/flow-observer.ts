@@ -19,8 +19,10 @@ export const GONE = 'flow-gone';
 /** What one poll of a flow tells. */
 export type Observation =
   | { readonly kind: 'running' }
-  /** The flow seems to have ended. The next poll will tell. */
+  /** The poll tells nothing about the flow. */
   | { readonly kind: 'unsure' }
+  /** All outputs are at their end. The flow has finished if the next poll sees the same. */
+  | { readonly kind: 'ending' }
   | { readonly kind: 'gone' }
   /** The service answered with the flow of another upload. */
   | { readonly kind: 'foreign' }
@@ -132,7 +134,7 @@ export class FlowObserver {
     this.#noteSeen(marker);
     if (outputs.length === 0 || outputs.some(({ status }) => status === 'pending')) return { kind: 'running' };
     const isFinished = this.#confirmations.confirmsOutputs(marker.uploadId, digestOf(outputs), this.#clock.now());
-    return isFinished ? { kind: 'finished', outputs } : { kind: 'unsure' };
+    return isFinished ? { kind: 'finished', outputs } : { kind: 'ending' };
   }
 }
 

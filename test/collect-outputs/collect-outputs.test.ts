@@ -231,6 +231,33 @@ describe('a flow that runs for ever', () => {
     expect(world.service.flows[0]?.aborted).toBe(true);
     expect(await world.keys(LEDGER, 'running/')).toEqual([]);
   });
+
+  it('is not said of one whose end the listing of its outputs shows only then', async () => {
+    await start({
+      service: { variation: { getFlow: 404 }, flowMs: 10 * MINUTE },
+      settings: { flowAgeMaxSeconds: 3600 },
+    });
+    await running();
+    await world.tickAfter(90 * MINUTE);
+    expect(await world.entry()).toMatchObject({ state: 'running' });
+    await world.tickAfter(20 * MINUTE);
+    expect(await world.receipt('a.bin')).toMatchObject({ status: 'succeeded' });
+  });
+
+  it('ends at twice its maximum age, even if its outputs differ at each poll', async () => {
+    await start({ service: { variation: { getFlow: 404 }, flowMs: 0 }, settings: { flowAgeMaxSeconds: 3600 } });
+    await running();
+    let polls = 0;
+    world.service.intercept = ({ url }) => {
+      if (!url.includes('/outputs')) return undefined;
+      polls += 1;
+      return { status: 200, body: JSON.stringify({ outputs: [{ id: `asset-${polls}`, status: 'ready' }] }) };
+    };
+    await world.tickAfter(90 * MINUTE);
+    expect(await world.entry()).toMatchObject({ state: 'running' });
+    await world.tickAfter(45 * MINUTE);
+    expect(await world.receipt('a.bin')).toMatchObject({ status: 'failed', failure: { code: 'timed-out' } });
+  });
 });
 
 describe('an asset that comes damaged', () => {
