@@ -1,9 +1,9 @@
 import type { S3Client } from '@aws-sdk/client-s3';
 import { isPreconditionFailed } from '../s3/errors.ts';
 import { putIfAbsent } from './conditional-put.ts';
+import type { Garbage } from './garbage.ts';
 import { MultipartUpload, type UploadTarget } from './multipart-upload.ts';
 import { PART_BYTES, type PartBuffers } from './part-buffers.ts';
-import type { SharedGarbage } from './shared-garbage.ts';
 
 /** Size of the first buffer if the asset's size is unknown, in bytes. Many small assets must not take a part each. */
 const FIRST_BUFFER_BYTES = 64 * 1024;
@@ -14,12 +14,6 @@ const FIRST_BUFFER_BYTES = 64 * 1024;
  */
 const LARGE_ANSWER_BYTES_MIN = 2 * PART_BYTES;
 
-/**
- * Bytes of one asset between two collections of the garbage that they leave behind. Over TLS the garbage is five times
- * as much. With more of it, V8 begins to collect the whole heap, in threads of its own.
- */
-const GARBAGE_BYTES_MAX = 2 * 1024 * 1024;
-
 const NO_BUFFER = Buffer.alloc(0);
 
 interface AssetWriterOptions {
@@ -28,7 +22,7 @@ interface AssetWriterOptions {
   /** Maximum size of the asset, in bytes. Undefined if it is unknown. */
   readonly bytesMax: number | undefined;
   readonly buffers: PartBuffers;
-  readonly garbage: SharedGarbage;
+  readonly garbage: Garbage;
   readonly signal: AbortSignal;
 }
 
@@ -37,14 +31,13 @@ export class AssetWriter {
   readonly #s3: S3Client;
   readonly #target: UploadTarget;
   readonly #buffers: PartBuffers;
-  readonly #garbage: SharedGarbage;
+  readonly #garbage: Garbage;
   readonly #signal: AbortSignal;
   readonly #multipart: MultipartUpload;
   #filling: Buffer;
   #filled = 0;
   /** True while a PUT may read the buffer: from its start until its success. */
   #isBeingPut = false;
-  #bytesSinceCollection = 0;
 
   constructor({ s3, target, bytesMax = Number.POSITIVE_INFINITY, buffers, garbage, signal }: AssetWriterOptions) {
     // An asset that is known to be small gets a buffer of its own size, and needs no part.
@@ -60,11 +53,6 @@ export class AssetWriter {
 
   async write(chunk: Uint8Array): Promise<void> {
     this.#garbage.add(chunk.byteLength);
-    this.#bytesSinceCollection += chunk.byteLength;
-    if (this.#bytesSinceCollection > GARBAGE_BYTES_MAX) {
-      this.#bytesSinceCollection = 0;
-      this.#garbage.collect();
-    }
     for (let offset = 0; offset < chunk.byteLength; ) {
       if (this.#filled === PART_BYTES) await this.#sendPart();
       const needed = this.#filled + chunk.byteLength - offset;

@@ -7,9 +7,9 @@ import { isArchived } from '../s3/errors.ts';
 import { isActiveContent } from './active-content.ts';
 import { type AssetSlot, AssetSlots, type SlotOwner } from './asset-slots.ts';
 import { AssetWriter } from './asset-writer.ts';
+import { Garbage } from './garbage.ts';
 import { PART_BYTES, PartBuffers } from './part-buffers.ts';
 import { ASSET_METADATA, FLOW_METADATA, UPLOAD_METADATA } from './results-keys.ts';
-import { SharedGarbage } from './shared-garbage.ts';
 
 /** Memory reserved for a large asset, in bytes: one part, and a second one for every other large asset. */
 const LARGE_ASSET_BYTES = 1.5 * PART_BYTES;
@@ -82,7 +82,7 @@ export class Results {
   readonly #bucket: string;
   readonly #log: Log;
   readonly #buffers = new PartBuffers(PART_BUFFERS_MAX);
-  readonly #garbage = new SharedGarbage();
+  readonly #garbage = new Garbage();
   readonly #slots: AssetSlots;
 
   constructor({ s3, bucket, log, clock, largeAssetsMax }: ResultsOptions) {

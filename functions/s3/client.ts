@@ -1,7 +1,5 @@
 import { Readable } from 'node:stream';
-import { crc32 } from 'node:zlib';
 import { S3Client, type S3ClientConfig } from '@aws-sdk/client-s3';
-import { sendDirectly } from './direct-requests.ts';
 
 /**
  * Size of the slices in which a body is written, in bytes. If a body were written whole, Node's TLS would hold an
@@ -45,7 +43,6 @@ export function s3Client(config: S3ClientConfig): S3Client {
     },
     { step: 'deserialize', name: 'slicedBytes', priority: 'low' },
   );
-  sendDirectly(client, { headersOf, written: sliced });
   return client;
 }
 
@@ -53,18 +50,6 @@ export function s3Client(config: S3ClientConfig): S3Client {
 interface HttpRequest {
   readonly headers: Record<string, string>;
   readonly body?: unknown;
-}
-
-/** The headers that the SDK and the first step above give a body. */
-function headersOf(body: string | Uint8Array): Record<string, string> {
-  const checksum = Buffer.alloc(4);
-  checksum.writeUInt32BE(crc32(body));
-  return {
-    'content-length': String(Buffer.byteLength(body)),
-    'x-amz-sdk-checksum-algorithm': 'CRC32',
-    'x-amz-checksum-crc32': checksum.toString('base64'),
-    ...(body instanceof Uint8Array && { 'x-amz-content-sha256': UNSIGNED }),
-  };
 }
 
 /** A body as it is written: large ones of bytes in slices. */

@@ -1,15 +1,11 @@
 import { Readable } from 'node:stream';
 import { GetObjectCommand, HeadObjectCommand, type S3Client } from '@aws-sdk/client-s3';
 import { CLOCK_SKEW_MAX_MS, type Clock } from '../base/clock.ts';
-import { collectYoungGarbage } from '../base/young-generation.ts';
 import type { InputSource } from '../flow-service/types.ts';
 import { isAbsent, isArchived, isDenied, isPreconditionFailed } from '../s3/errors.ts';
 import { headObject, type ListedVersion, listVersions, type VersionMarker } from '../s3/objects.ts';
 import { mediaTypeOf } from './media-type.ts';
 import { pinnedVersion, type Upload, unquoted, uploadId } from './upload.ts';
-
-/** Size above which a file leaves more garbage behind than a young generation holds, in bytes. */
-const LARGE_BYTES_MIN = 5 * 1024 * 1024;
 
 /**
  * Time for which the answer that opened an upload may stay unread, in milliseconds. A request to the service may wait
@@ -118,7 +114,6 @@ export class Inbox {
       first.body.destroy();
       throw new UploadGoneError(`${reference.bucket}/${reference.key} was put again with the same content`);
     }
-    if (upload.bytes > LARGE_BYTES_MIN) collectYoungGarbage();
     const freshUntil = this.#clock.now() + UNREAD_MAX_MS;
     let unread: Readable | undefined = first.body;
     const opened = [first.body];

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
 import { AssetWriter } from '../../functions/results/asset-writer.ts';
+import { Garbage } from '../../functions/results/garbage.ts';
 import { PART_BYTES, PartBuffers } from '../../functions/results/part-buffers.ts';
-import { SharedGarbage } from '../../functions/results/shared-garbage.ts';
 import { openWorld, RESULTS } from '../support/world.ts';
 
 const signal = new AbortController().signal;
@@ -10,7 +10,7 @@ const BUFFERS = 2;
 it('writes more large assets at the same time than there are buffers, each whole', async () => {
   const world = await openWorld();
   const buffers = new PartBuffers(BUFFERS);
-  const garbage = new SharedGarbage();
+  const garbage = new Garbage();
   const assets = Array.from({ length: 2 * BUFFERS }, (_, index) => Buffer.alloc(PART_BYTES + index + 1, index + 1));
   await Promise.all(
     assets.map(async (bytes, index) => {
