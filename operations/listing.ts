@@ -1,6 +1,6 @@
 import { type _Object, ListObjectsV2Command } from '@aws-sdk/client-s3';
 import pMap from 'p-map';
-import type { CollectorState } from '../functions/ledger/collector-state.ts';
+import { type CollectorState, readState } from '../functions/collect-outputs/collector.ts';
 import type { Entry } from '../functions/ledger/entry.ts';
 import {
   collectorKey,
@@ -16,7 +16,6 @@ import {
   WAITING_PREFIX,
   type WaitingMarker,
 } from '../functions/ledger/keys.ts';
-import { readState } from '../functions/ledger/lease.ts';
 import { UnreadableEntryError } from '../functions/ledger/store.ts';
 import type { Deployment } from './deployment.ts';
 

@@ -64,9 +64,9 @@ export type MetricName =
   | 'FlowsRunning'
   | 'TicksCompleted'
   | 'TicksCutShort'
+  | `TicksOfCollector${number}`
   | 'InputBytes'
   | 'AssetBytes'
-  | 'OldestTickSeconds'
   | 'OldestRunningSeconds'
   | 'OldestWaitingSeconds'
   | 'SweepAgeSeconds'

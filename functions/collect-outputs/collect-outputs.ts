@@ -1,15 +1,13 @@
 import type { Invocation } from '../base/invocation.ts';
-import type { CollectorState } from '../ledger/collector-state.ts';
-import { Lease } from '../ledger/lease.ts';
 import { type Retried, retryUploads } from '../resubmit/retry.ts';
 import { continueSweep, requestSweep, type SweepReport } from '../sweep/sweep.ts';
 import type { SweepPorts } from '../sweep/sweep-run.ts';
 import { type Cancelled, cancelUploads } from './cancel.ts';
 import { type CollectedAgain, collectAgain } from './collect-again.ts';
 import { parseCollectEvent } from './collect-event.ts';
-import { reportNeighbour } from './neighbour.ts';
+import { type CollectorShare, Lease } from './collector.ts';
 import { type OfferedTemplates, offeredTemplates } from './offered-templates.ts';
-import { type CollectorShare, type CollectPorts, Tick, type TickSummary } from './tick.ts';
+import { type CollectPorts, Tick, type TickSummary } from './tick.ts';
 
 export type { CollectPorts, TickSummary } from './tick.ts';
 
@@ -71,7 +69,6 @@ export async function collectOutputs(
     !work.aborted &&
     time < workEndsAt &&
     (tick.isStoring || tick.isSlowLeft || (tick.isYoungRunning && time < tickStartedAt + TICK_MS));
-  let last: Partial<CollectorState> = {};
   try {
     for (;;) {
       const startedAt = clock.now();
@@ -84,12 +81,16 @@ export async function collectOutputs(
       if (lease.isLost || !mayRoundBeginAt(Math.max(next, clock.now()))) break;
     }
     await tick.finish();
-    last = await reportNeighbour(share, lease.state, ports, closing);
   } finally {
     await tick.allStored();
-    await lease.release(closing, tick.isCutShort ? last : { ...last, tickCompletedAt: clock.now() });
+    await lease.release(closing, tick.isCutShort ? {} : { tickCompletedAt: clock.now() });
   }
-  telemetry.metrics.add(tick.isCutShort ? 'TicksCutShort' : 'TicksCompleted');
+  if (tick.isCutShort) telemetry.metrics.add('TicksCutShort');
+  else {
+    telemetry.metrics.add('TicksCompleted');
+    // With one collector it would be the same count.
+    if (share.of > 1) telemetry.metrics.add(`TicksOfCollector${share.index}`);
+  }
   const summary = tick.summary(tick.halt ?? 'completed');
   telemetry.log.info('Tick ended', { ...summary });
   tick.throwFailures();

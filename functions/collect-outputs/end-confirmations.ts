@@ -1,6 +1,5 @@
-import type { UnconfirmedEnd } from '../ledger/collector-state.ts';
 import type { RunningMarker } from '../ledger/keys.ts';
-import type { Lease } from '../ledger/lease.ts';
+import type { Lease, UnconfirmedEnd } from './collector.ts';
 
 /** How long a first observation waits for its confirmation, in milliseconds: longer than the longest poll gap. */
 const OBSERVATION_AGE_MAX_MS = 60 * 60_000;

@@ -2,15 +2,20 @@ import pMap from 'p-map';
 import { type Invocation, OutOfTimeError } from '../base/invocation.ts';
 import { FlowServiceError, ThrottledError } from '../flow-service/errors.ts';
 import type { FlowService } from '../flow-service/types.ts';
-import type { CollectorState, UnfinishedRound } from '../ledger/collector-state.ts';
 import { type RunningMarker, runningKey } from '../ledger/keys.ts';
 import type { CollectFlowPorts, FlowCollector } from './collect-flow.ts';
+import {
+  type CollectorShare,
+  type CollectorState,
+  listRunningMarkers,
+  type RunningMarkers,
+  type UnfinishedRound,
+} from './collector.ts';
 import type { EndConfirmations } from './end-confirmations.ts';
 import type { FailureIsolation, Turn } from './failure-isolation.ts';
 import type { LateFlows } from './late-flows.ts';
 import { ListedAsRunning } from './listed-as-running.ts';
 import { isDue } from './poll-schedule.ts';
-import { listRunningMarkers, type RunningMarkers } from './running-markers.ts';
 import type { ServiceHealth } from './service-health.ts';
 import type { SlowPolls } from './slow-polls.ts';
 import type { StoringQueue } from './storing-queue.ts';
@@ -30,8 +35,7 @@ interface FlowPollsParts {
   readonly storing: StoringQueue;
   readonly late: LateFlows;
   readonly slow: SlowPolls;
-  /** Returns true for the uploads of this collector. */
-  readonly isOurs: (uploadId: string) => boolean;
+  readonly share: CollectorShare;
 }
 
 /** A flow that is too old, and why its poll failed. */
@@ -131,8 +135,8 @@ export class FlowPolls {
   }
 
   async #markers(now: number): Promise<RunningMarkers> {
-    const { invocation, confirmations, isOurs } = this.#parts;
-    const markers = await listRunningMarkers(this.#ports, isOurs, now, invocation.closing);
+    const { invocation, confirmations, share } = this.#parts;
+    const markers = await listRunningMarkers(this.#ports, share, now, invocation.closing);
     const ours = [...markers.ours.values()];
     const running = [...ours, ...markers.shared];
     confirmations.retain(running);

@@ -1,10 +1,9 @@
 import type { S3Client } from '@aws-sdk/client-s3';
 import type { Invocation } from '../base/invocation.ts';
-import type { CollectorState } from '../ledger/collector-state.ts';
 import type { UploadQueue } from '../resubmit/resubmit.ts';
 import { WaitingUploads } from '../resubmit/waiting-uploads.ts';
-import { spreadOf } from '../uploads/upload.ts';
 import { type CollectFlowPorts, FlowCollector } from './collect-flow.ts';
+import { type CollectorShare, type CollectorState, isIn } from './collector.ts';
 import { EndConfirmations, type TickLease } from './end-confirmations.ts';
 import { FailureIsolation, type Halt } from './failure-isolation.ts';
 import { FlowPolls } from './flow-polls.ts';
@@ -18,12 +17,6 @@ export interface CollectPorts extends CollectFlowPorts {
   readonly queue: UploadQueue;
   /** For the lease. */
   readonly s3: S3Client;
-}
-
-/** The share of the uploads that a collector is responsible for. */
-export interface CollectorShare {
-  readonly index: number;
-  readonly of: number;
 }
 
 export interface TickSummary {
@@ -60,7 +53,6 @@ export class Tick {
   /** @param lease undefined if another tick holds it. A tick without a lease does nothing and reports `lease taken`. */
   constructor(share: CollectorShare, lease: TickLease | undefined, ports: CollectPorts, invocation: Invocation) {
     const remembered = lease?.state ?? {};
-    const isOurs = (uploadId: string): boolean => Math.floor(spreadOf(uploadId) * share.of) === share.index;
     const { settings, telemetry } = ports;
     this.#ports = ports;
     this.#invocation = invocation;
@@ -71,14 +63,14 @@ export class Tick {
     const slow = new SlowPolls(remembered.slowPolls);
     const flows = new FlowCollector(ports, { invocation, health, confirmations, late, slow });
     const storing = new StoringQueue(remembered.endedMarkers, { flows, health, isolation, late });
-    const parts = { invocation, health, confirmations, flows, isolation, storing, late, slow, isOurs };
+    const parts = { invocation, health, confirmations, flows, isolation, storing, late, slow, share };
     this.#isolation = isolation;
     this.#confirmations = confirmations;
     this.#flows = flows;
     this.#storing = storing;
     this.#late = late;
     this.#polls = new FlowPolls(remembered, ports, parts);
-    this.#waitingUploads = new WaitingUploads(ports, remembered.throttled, isOurs);
+    this.#waitingUploads = new WaitingUploads(ports, remembered.throttled, (uploadId) => isIn(share, uploadId));
     if (remembered.pace !== undefined) ports.flows.resumePace(remembered.pace);
   }
 

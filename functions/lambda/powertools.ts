@@ -6,7 +6,6 @@ const UNITS: Partial<Record<MetricName, (typeof MetricUnit)[keyof typeof MetricU
   InputBytes: MetricUnit.Bytes,
   AssetBytes: MetricUnit.Bytes,
   OldestRunningSeconds: MetricUnit.Seconds,
-  OldestTickSeconds: MetricUnit.Seconds,
   OldestWaitingSeconds: MetricUnit.Seconds,
   SecondsToResult: MetricUnit.Seconds,
   SweepAgeSeconds: MetricUnit.Seconds,

@@ -1,6 +1,5 @@
 import pMap from 'p-map';
 import { secondsBetween } from '../base/telemetry.ts';
-import type { CollectorState } from '../ledger/collector-state.ts';
 import type { Entry } from '../ledger/entry.ts';
 import type { WaitingMarker } from '../ledger/keys.ts';
 import { type ResubmitPorts, resubmit } from './resubmit.ts';
@@ -16,7 +15,8 @@ const DUE_MAX = 4_000;
 /** Maximum number of throttled uploads resubmitted in a round beyond the number of flows that ended. */
 const PROBES_MAX = 256;
 
-type ThrottledState = CollectorState['throttled'];
+/** When throttled uploads were last resubmitted, and how many more than flows had ended. */
+export type ThrottledState = { readonly sentAt: number; readonly extra: number } | undefined;
 
 /**
  * Resubmits the waiting uploads of a collector, round by round.

@@ -70,8 +70,13 @@ export type Severity = 'page' | 'ticket';
 
 /** One condition that needs the operator. */
 export interface Condition {
-  /** Last part of the alarm's name, and the heading of its entry in the runbook. */
+  /** Last part of the alarm's name. */
   readonly id: string;
+  /**
+   * The heading of its entry in the runbook.
+   * @default the id
+   */
+  readonly heading?: string;
   /** `page`: files wait until an operator acts. `ticket`: the rest goes on, and it can wait until morning. */
   readonly severity: Severity;
   /** What the alarm means, as a sentence. Shown in the console. */
@@ -108,7 +113,7 @@ export function conditions(monitored: Monitored): readonly Condition[] {
     ...uploadConditions(metrics),
     ...flowConditions(metrics, monitored.flowAgeMaxSeconds),
     tickCondition(metrics),
-    ...(monitored.collectors > 1 ? [collectorCondition(metrics)] : []),
+    ...collectorConditions(metrics, monitored.collectors),
     ...functionConditions('create-flow', monitored.createFlowFunction),
     ...functionConditions('collect-outputs', monitored.collectOutputsFunction),
   ];
@@ -281,25 +286,21 @@ function tickCondition(metrics: PipelineMetrics): Condition {
     severity: 'page',
     meaning: 'No tick has completed for 40 minutes, so no outputs are collected.',
     action: 'Check whether ticks are started, crash, or are cut short because the flow service does not answer.',
-    metric: filled(metrics.sum('TicksCompleted', TICK_PERIOD)),
-    threshold: 1,
-    whenBelow: true,
-    periods: [2, 2],
-    missingIsBad: true,
+    ...whileSilent(metrics.sum('TicksCompleted', TICK_PERIOD)),
   };
 }
 
-/** One collector alone writes no such metric, so its alarm could not go off: see {@link tickCondition}. */
-function collectorCondition(metrics: PipelineMetrics): Condition {
-  return {
-    id: 'collector-missing',
+/** One collector alone is covered by {@link tickCondition}. */
+function collectorConditions(metrics: PipelineMetrics, collectors: number): readonly Condition[] {
+  if (collectors === 1) return [];
+  return Array.from({ length: collectors }, (_, index) => ({
+    id: `collector-missing-${index}`,
+    heading: 'collector-missing',
     severity: 'ticket',
-    meaning: 'One of several collectors has completed no tick for 40 minutes, so its share of the outputs waits.',
+    meaning: `Collector ${index} of ${collectors} has completed no tick for 40 minutes, so its share of the outputs waits.`,
     action: 'Check whether its schedule is on, and whether its ticks crash or are cut short.',
-    metric: metrics.maximum('OldestTickSeconds', TICK_PERIOD),
-    threshold: TICK_PERIOD.toSeconds(),
-    periods: [2, 2],
-  };
+    ...whileSilent(metrics.sum(`TicksOfCollector${index}`, TICK_PERIOD)),
+  }));
 }
 
 /**
@@ -336,6 +337,13 @@ function functionConditions(name: FunctionName, lambda: IFunction): readonly Con
  */
 function whileMeasured(measured: Metric): Pick<Condition, 'metric' | 'periods'> {
   return { metric: filled(measured), periods: [1, 2] };
+}
+
+/** Two periods without any tick, whose count is a heartbeat. */
+function whileSilent(
+  ticks: Metric,
+): Pick<Condition, 'metric' | 'threshold' | 'whenBelow' | 'periods' | 'missingIsBad'> {
+  return { metric: filled(ticks), threshold: 1, whenBelow: true, periods: [2, 2], missingIsBad: true };
 }
 
 /**

@@ -28,10 +28,21 @@ export class Alarms extends Construct {
   }
 
   #alarm(condition: Condition, { pipeline, runbookUrl, topics }: AlarmsProps): Alarm {
-    const { id, severity, meaning, action, metric, threshold, whenBelow, periods = [1, 1], missingIsBad } = condition;
+    const {
+      id,
+      heading = id,
+      severity,
+      meaning,
+      action,
+      metric,
+      threshold,
+      whenBelow,
+      periods = [1, 1],
+      missingIsBad,
+    } = condition;
     const alarm = new Alarm(this, id, {
       alarmName: `${pipeline}-${id}`,
-      alarmDescription: `${meaning} ${action} Severity: ${severity}. Runbook: ${runbookUrl}#${id}`,
+      alarmDescription: `${meaning} ${action} Severity: ${severity}. Runbook: ${runbookUrl}#${heading}`,
       metric,
       threshold,
       comparisonOperator: whenBelow

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { withinInvocation } from '../../functions/base/invocation.ts';
 import { InvalidCollectEventError, parseCollectEvent } from '../../functions/collect-outputs/collect-event.ts';
 import { collectOutputs } from '../../functions/collect-outputs/collect-outputs.ts';
-import type { CollectorState } from '../../functions/ledger/collector-state.ts';
+import type { CollectorState } from '../../functions/collect-outputs/collector.ts';
 import type { RunningEntry } from '../../functions/ledger/entry.ts';
 import { retryUploads } from '../../functions/resubmit/retry.ts';
 import type { Route } from '../../functions/uploads/routes.ts';

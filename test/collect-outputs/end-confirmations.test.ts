@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { CollectorState } from '../../functions/ledger/collector-state.ts';
+import type { CollectorState } from '../../functions/collect-outputs/collector.ts';
 import { LEDGER, openWorld, type World, type WorldOptions } from '../support/world.ts';
 
 const MINUTE = 60_000;

@@ -17,7 +17,7 @@ describe('a mutation', () => {
     }
   });
 
-  const change = { file: 'ledger/lease.ts', in: 'Lease.take', replace: 'await lease.write(signal)', with: '' };
+  const change = { file: 'collect-outputs/collector.ts', in: 'Lease.take', replace: 'await lease.write(signal)', with: '' };
   const source = (body: string): string => `class Lease { static async take(): Promise<{ a: 1 }> { ${body} } }`;
   const one = (replace: string, instead = ''): Mutation => ({
     name: 'one',
@@ -37,30 +37,30 @@ describe('a mutation', () => {
     // biome-ignore lint/suspicious/noTemplateCurlyInString: It is source text.
     ['with any arguments', 'write(…)', 'write({ a: f(1), b: `${")"}` }, /\\)/)', ''],
   ])('finds its code %s', (_, replace, body, left) => {
-    expect(planted(one(replace), 'ledger/lease.ts', source(body))).toBe(source(left));
+    expect(planted(one(replace), 'collect-outputs/collector.ts', source(body))).toBe(source(left));
   });
 
   it('can keep the code that it finds', () => {
-    const changed = planted(one('write(…)', 'read(), $&'), 'ledger/lease.ts', source('write(1)'));
+    const changed = planted(one('write(…)', 'read(), $&'), 'collect-outputs/collector.ts', source('write(1)'));
     expect(changed).toBe(source('read(), write(1)'));
   });
 
   it('finds nothing in another place of the file', () => {
     const text = `${source('')} function other() { write(1); }`;
-    expect(() => planted(one('write(1)'), 'ledger/lease.ts', text)).toThrow(PlaceError);
+    expect(() => planted(one('write(1)'), 'collect-outputs/collector.ts', text)).toThrow(PlaceError);
   });
 
   it.each([
     [
       'is gone',
       'no.such(code)',
-      /"one" must find this code once in Lease\.take of ledger\/lease\.ts, and finds it 0 times/,
+      /"one" must find this code once in Lease\.take of collect-outputs\/collector\.ts, and finds it 0 times/,
     ],
     ['is there twice', 'write()', /finds it 2 times/],
-    ['is elsewhere', 'return this.#lost;', /The same code is in: Lease\.isLost of ledger\/lease\.ts/],
-    ['has its place elsewhere', 'no.such(code)', /Places of that name: .*Lease\.take of ledger\/lease\.ts/],
+    ['is elsewhere', 'return this.#lost;', /The same code is in: Lease\.isLost of collect-outputs\/collector\.ts/],
+    ['has its place elsewhere', 'no.such(code)', /Places of that name: .*Lease\.take of collect-outputs\/collector\.ts/],
   ])('says so if its code %s', (_, replace, message) => {
-    expect(() => planted(one(replace), 'ledger/lease.ts', source('write(); write();'))).toThrow(message);
+    expect(() => planted(one(replace), 'collect-outputs/collector.ts', source('write(); write();'))).toThrow(message);
   });
 
   it('says so if its file is gone', () => {

@@ -198,7 +198,7 @@ export const MUTATIONS: readonly Mutation[] = [
     with: 'from = undefined;',
   }),
   mistake('the lease never renewed', 100, {
-    file: 'ledger/lease.ts',
+    file: 'collect-outputs/collector.ts',
     in: 'Lease.take',
     replace: 'lease.#renewing = lease.#keepRenewing(signal);',
     with: '',

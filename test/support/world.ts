@@ -14,7 +14,7 @@ import { type Clock, systemClock } from '../../functions/base/clock.ts';
 import { type Invocation, withinInvocation } from '../../functions/base/invocation.ts';
 import { type LogFields, logTo, type MetricName } from '../../functions/base/telemetry.ts';
 import { collect, collectOutputs, type TickSummary } from '../../functions/collect-outputs/collect-outputs.ts';
-import type { CollectorShare } from '../../functions/collect-outputs/tick.ts';
+import type { CollectorShare } from '../../functions/collect-outputs/collector.ts';
 import { type BatchResponse, createFlows } from '../../functions/create-flow/batch.ts';
 import { createFlowService } from '../../functions/flow-service/client.ts';
 import { httpTransport } from '../../functions/flow-service/http-transport.ts';

@@ -1,13 +1,11 @@
 import { describe, expect, it } from 'vitest';
-import { type CollectorState, parsedState } from '../../functions/ledger/collector-state.ts';
+import { type CollectorState, parsedState } from '../../functions/collect-outputs/collector.ts';
 
 const NOW = Date.UTC(2026, 0, 1);
-const LEASE_MS = 30_000;
 
 const STATE: CollectorState = {
   heldUntil: NOW + 20_000,
   tickCompletedAt: NOW - 70_000,
-  neighbourNeverSince: NOW - 80_000,
   lastCompletedAt: NOW - 60_000,
   unfinishedRound: { startedAt: NOW - 30_000, after: 'running/2026', isUnanswered: true },
   endedMarkers: ['running/a', 'running/b'],
@@ -16,7 +14,7 @@ const STATE: CollectorState = {
   throttled: { sentAt: NOW - 1_000, extra: 4 },
 };
 
-const parsed = (state: object) => parsedState(JSON.stringify(state), NOW, LEASE_MS);
+const parsed = (state: object) => parsedState(JSON.stringify(state), NOW);
 
 describe('the state of a collector', () => {
   it('is read as it was written', () => {
@@ -33,7 +31,6 @@ describe('the state of a collector', () => {
     ['heldUntil', 'soon'],
     ['heldUntil', NOW + 24 * 60 * 60_000],
     ['tickCompletedAt', NOW + 24 * 60 * 60_000],
-    ['neighbourNeverSince', NOW + 24 * 60 * 60_000],
     ['lastCompletedAt', NOW + 24 * 60 * 60_000],
     ['lastCompletedAt', -1],
     ['unfinishedRound', { startedAt: 'then', after: 'running/' }],
@@ -52,6 +49,6 @@ describe('the state of a collector', () => {
   });
 
   it.each(['', '{', 'null', '[]', '"text"'])('is empty if it cannot be read: %s', (text) => {
-    expect(parsedState(text, NOW, LEASE_MS)).toEqual({});
+    expect(parsedState(text, NOW)).toEqual({});
   });
 });

@@ -1,11 +1,84 @@
 import { GetObjectCommand, PutObjectCommand, type S3Client } from '@aws-sdk/client-s3';
+import * as z from 'zod/mini';
 import type { Clock } from '../base/clock.ts';
+import { orDropped } from '../base/stored-state.ts';
+import { secondsBetween, type Telemetry } from '../base/telemetry.ts';
+import { collectorKey, type RunningMarker, runningKey } from '../ledger/keys.ts';
+import type { Ledger } from '../ledger/store.ts';
+import type { ThrottledState } from '../resubmit/waiting-uploads.ts';
 import { isAbsent, isConflict, isPreconditionFailed } from '../s3/errors.ts';
-import { type CollectorState, parsedState } from './collector-state.ts';
-import { collectorKey } from './keys.ts';
+import { spreadOf } from '../uploads/upload.ts';
 
 /** Duration of a lease, in milliseconds. It is renewed after a third of it. */
 const LEASE_MS = 30_000;
+
+/** Maximum lead of another machine's clock over ours, in milliseconds. Later times are taken to be damaged. */
+const COLLECTOR_CLOCK_SKEW_MS = 10 * 60_000;
+
+/** The state that a collector keeps between its ticks. Times in milliseconds since the epoch. */
+export interface CollectorState {
+  /** End of the lease of the tick that holds it. 0 if no tick does. */
+  readonly heldUntil?: number | undefined;
+  /** When the last tick ended that was not cut short. */
+  readonly tickCompletedAt?: number | undefined;
+  /** When the last completed round began. Every flow that was due then has been looked at since. */
+  readonly lastCompletedAt?: number | undefined;
+  readonly unfinishedRound?: UnfinishedRound | undefined;
+  /** Markers of flows that have ended and are not settled yet. */
+  readonly endedMarkers?: readonly string[] | undefined;
+  /** Upload ids of {@link LateFlows}. */
+  readonly lateUploads?: readonly string[] | undefined;
+  /** By upload id: when flows were polled last whose last poll was slow. */
+  readonly slowPolls?: Readonly<Record<string, number>> | undefined;
+  /** By upload id: ends that one poll has seen, and a second poll must confirm. */
+  readonly unconfirmedEnds?: Readonly<Record<string, UnconfirmedEnd>> | undefined;
+  /** The pace that the service allowed. */
+  readonly pace?: { readonly requestsPerSecond: number; readonly throttledAt: number } | undefined;
+  /** When throttled uploads were last resubmitted, and how many more than flows had ended. */
+  readonly throttled?: ThrottledState;
+}
+
+/** A round that was cut off before its end. */
+export interface UnfinishedRound {
+  readonly startedAt: number;
+  /** Key of the last marker that the round processed. */
+  readonly after: string;
+  /** True if the service answered for no flow in the round. All flows stay due then. */
+  readonly isUnanswered?: boolean | undefined;
+}
+
+/** An end that one poll has seen, and when. */
+export interface UnconfirmedEnd {
+  /** What the poll saw. The second poll must see the same. */
+  readonly digest: string;
+  readonly at: number;
+}
+
+function stateSchema(now: number) {
+  const timeUpTo = (latest: number) => z.number().check(z.gte(0), z.lte(latest + COLLECTOR_CLOCK_SKEW_MS));
+  const time = timeUpTo(now);
+  return z.object({
+    heldUntil: orDropped(timeUpTo(now + LEASE_MS)),
+    tickCompletedAt: orDropped(time),
+    lastCompletedAt: orDropped(time),
+    unfinishedRound: orDropped(z.object({ startedAt: time, after: z.string(), isUnanswered: z.optional(z.boolean()) })),
+    endedMarkers: orDropped(z.array(z.string())),
+    lateUploads: orDropped(z.array(z.string())),
+    slowPolls: orDropped(z.record(z.string(), time)),
+    unconfirmedEnds: orDropped(z.record(z.string(), z.object({ digest: z.string(), at: time }))),
+    pace: orDropped(z.object({ requestsPerSecond: z.number().check(z.positive()), throttledAt: time })),
+    throttled: orDropped(z.object({ sentAt: time, extra: z.number().check(z.gte(0)) })),
+  });
+}
+
+/** A state that cannot be read is empty. All flows are due then, and the next write replaces it. */
+export function parsedState(text: string, now: number): CollectorState {
+  try {
+    return stateSchema(now).safeParse(JSON.parse(text)).data ?? {};
+  } catch {
+    return {};
+  }
+}
 
 interface LeasePorts {
   readonly s3: S3Client;
@@ -23,7 +96,7 @@ export async function readState(
   try {
     const get = new GetObjectCommand({ Bucket: bucket, Key: collectorKey(collector) });
     const { Body, ETag } = await s3.send(get, { abortSignal: signal });
-    return { state: parsedState((await Body?.transformToString()) ?? '', clock.now(), LEASE_MS), etag: ETag };
+    return { state: parsedState((await Body?.transformToString()) ?? '', clock.now()), etag: ETag };
   } catch (error) {
     if (!isAbsent(error)) throw error;
     return { state: {} };
@@ -166,4 +239,52 @@ export class Lease {
       this.#etag = there?.ETag;
     }
   }
+}
+
+/** The share of the uploads that a collector is responsible for. */
+export interface CollectorShare {
+  readonly index: number;
+  readonly of: number;
+}
+
+/** Returns true for the uploads of this collector. */
+export const isIn = ({ index, of }: CollectorShare, uploadId: string): boolean =>
+  Math.floor(spreadOf(uploadId) * of) === index;
+
+export interface RunningMarkers {
+  /** This collector's markers by their keys, the greatest age first, without those that share a flow. */
+  readonly ours: ReadonlyMap<string, RunningMarker>;
+  /** This collector's markers whose flow belongs to another upload as well. */
+  readonly shared: readonly RunningMarker[];
+  /** All running flows, also those of other collectors. */
+  readonly flowIds: ReadonlySet<string>;
+}
+
+/** Lists the markers of all running flows, and measures them. */
+export async function listRunningMarkers(
+  { ledger, telemetry }: { readonly ledger: Ledger; readonly telemetry: Telemetry },
+  share: CollectorShare,
+  now: number,
+  signal: AbortSignal,
+): Promise<RunningMarkers> {
+  const ours = new Map<string, RunningMarker>();
+  const uploadOf = new Map<string, string>();
+  const sharedFlowIds = new Set<string>();
+  let count = 0;
+  let oldest = now;
+  for await (const marker of ledger.runningMarkers(signal)) {
+    const { flowId, uploadId, ageFrom } = marker;
+    count += 1;
+    oldest = Math.min(oldest, ageFrom);
+    if ((uploadOf.get(flowId) ?? uploadId) !== uploadId) sharedFlowIds.add(flowId);
+    uploadOf.set(flowId, uploadId);
+    if (isIn(share, uploadId)) ours.set(runningKey(marker), marker);
+  }
+  const shared = [...ours.values()].filter(({ flowId }) => sharedFlowIds.has(flowId));
+  for (const marker of shared) ours.delete(runningKey(marker));
+  // Each collector lists all markers, so the highest count is right for any number of collectors. It also includes the
+  // flows of a collector that does not run.
+  telemetry.metrics.add('FlowsRunning', count);
+  telemetry.metrics.add('OldestRunningSeconds', secondsBetween(oldest, now));
+  return { ours, shared, flowIds: new Set(uploadOf.keys()) };
 }
