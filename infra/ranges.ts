@@ -1,4 +1,4 @@
-import { COLLECTORS_MAX } from '../functions/collect-outputs/collect-event.ts';
+import { COLLECTORS_MAX } from '../functions/operator/collect-event.ts';
 
 /** Whole numbers from `min` to `max`, both included. */
 export interface Range {

@@ -1,7 +1,7 @@
 import { systemClock } from '../functions/base/clock.ts';
 import { ConfigurationError } from '../functions/base/validation.ts';
-import { offeredTemplates } from '../functions/collect-outputs/offered-templates.ts';
 import { createFlowService } from '../functions/flow-service/client.ts';
+import { offeredTemplates } from '../functions/operator/operator.ts';
 import type { Context } from '../functions/settings/context.ts';
 import { warningsOfRoutes } from '../functions/settings/route-checks.ts';
 import { warningOfExampleHost } from '../functions/settings/service-address.ts';

@@ -17,6 +17,7 @@ const FLOORS = [
   'publish',
   'resubmit',
   'sweep',
+  'operator',
   'create-flow',
   'collect-outputs',
   'lambda',

@@ -1,12 +1,19 @@
 import type { Invocation } from '../base/invocation.ts';
-import { type Retried, retryUploads } from '../resubmit/retry.ts';
+import { parseCollectEvent } from '../operator/collect-event.ts';
+import {
+  type Cancelled,
+  type CollectedAgain,
+  cancelUploads,
+  collectAgain,
+  type OfferedTemplates,
+  type OperatorPorts,
+  offeredTemplates,
+  type Retried,
+  retryUploads,
+} from '../operator/operator.ts';
 import { continueSweep, requestSweep, type SweepReport } from '../sweep/sweep.ts';
 import type { SweepPorts } from '../sweep/sweep-run.ts';
-import { type Cancelled, cancelUploads } from './cancel.ts';
-import { type CollectedAgain, collectAgain } from './collect-again.ts';
-import { parseCollectEvent } from './collect-event.ts';
 import { type CollectorShare, Lease } from './collector.ts';
-import { type OfferedTemplates, offeredTemplates } from './offered-templates.ts';
 import { type CollectPorts, Tick, type TickSummary } from './tick.ts';
 
 export type { CollectPorts, TickSummary } from './tick.ts';
@@ -28,7 +35,7 @@ type PerUpload = readonly Retried[] | readonly Cancelled[] | readonly CollectedA
  */
 export async function collect(
   event: unknown,
-  ports: CollectPorts & SweepPorts,
+  ports: CollectPorts & OperatorPorts & SweepPorts,
   invocation: Invocation,
 ): Promise<TickSummary | SweepReport | PerUpload | OfferedTemplates> {
   const { collector, retry, parameters, cancel, collect: again, sweep, templates } = parseCollectEvent(event);

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect } from 'vitest';
-import { InvalidCollectEventError, parseCollectEvent } from '../../functions/collect-outputs/collect-event.ts';
+import { InvalidCollectEventError, parseCollectEvent } from '../../functions/operator/collect-event.ts';
 import { parseRunningKey, parseWaitingKey, runningKey, waitingKey } from '../../functions/ledger/keys.ts';
 import { InvalidOverrideError, snapshot } from '../../functions/uploads/route-snapshot.ts';
 import { UnrecognisedEventError, uploadsOf } from '../../functions/uploads/upload-event.ts';

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { Entry, RunningEntry } from '../../functions/ledger/entry.ts';
-import { retryUploads } from '../../functions/resubmit/retry.ts';
+import { retryUploads } from '../../functions/operator/operator.ts';
 import { LEDGER, RESULTS, type World } from '../support/world.ts';
 import { nested } from './bad-answers.ts';
 import { hostileWorld, MINUTE, saying } from './support.ts';

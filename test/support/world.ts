@@ -25,7 +25,7 @@ import { SecretToken } from '../../functions/lambda/token.ts';
 import type { Entry } from '../../functions/ledger/entry.ts';
 import type { CompletionEvent } from '../../functions/publish/completion-event.ts';
 import type { Receipt } from '../../functions/publish/receipts.ts';
-import { retryUploads } from '../../functions/resubmit/retry.ts';
+import { retryUploads } from '../../functions/operator/operator.ts';
 import { s3Client } from '../../functions/s3/client.ts';
 import type { Settings } from '../../functions/settings/environment.ts';
 import { type PipelineSettings, SETTINGS_DEFAULT } from '../../functions/settings/settings.ts';

@@ -1,6 +1,6 @@
 import { Match, type Template } from 'aws-cdk-lib/assertions';
 import { describe, expect, it } from 'vitest';
-import { COLLECTORS_MAX, parseCollectEvent } from '../../../functions/collect-outputs/collect-event.ts';
+import { COLLECTORS_MAX, parseCollectEvent } from '../../../functions/operator/collect-event.ts';
 import { lineOf, permissionsOf } from '../policies.ts';
 import { defaultPipeline, synthesisePipeline } from '../synthesis.ts';
 import { only, resources } from '../template.ts';

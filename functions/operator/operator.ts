@@ -1,0 +1,300 @@
+import type { S3Client } from '@aws-sdk/client-s3';
+import pMap from 'p-map';
+import { CLOCK_SKEW_MAX_MS, type Clock } from '../base/clock.ts';
+import { FlowServiceError, type FlowServiceErrorCode } from '../flow-service/errors.ts';
+import type { FlowService } from '../flow-service/types.ts';
+import {
+  collectedAgain,
+  ended,
+  failedMarkerOf,
+  isFlowShared,
+  isTerminal,
+  type RunningEntry,
+  retried,
+  runningMarkerOf,
+  type StoredAsset,
+  seenCurrent,
+  type TerminalEntry,
+  type WaitingEntry,
+  waitingMarkerOf,
+} from '../ledger/entry.ts';
+import type { Ledger, Stored } from '../ledger/store.ts';
+import { isPublished, type PublishPorts, publish } from '../publish/publish.ts';
+import type { UploadQueue } from '../resubmit/resubmit.ts';
+import { headObject } from '../s3/objects.ts';
+import type { Settings } from '../settings/environment.ts';
+import { type Inbox, isInside } from '../uploads/inbox.ts';
+import type { GivenOverrides } from '../uploads/route-snapshot.ts';
+import { routeFor } from '../uploads/routes.ts';
+import { messageFor } from '../uploads/upload-event.ts';
+
+/*
+ * What an operator asks for: to retry, cancel or collect uploads of any age, and what the service offers.
+ *
+ *   retry     failed, waiting ──▶ waiting, and into the queue
+ *   cancel    waiting, running ──▶ failed
+ *   collect   succeeded, failed ──▶ running, with the same flow
+ *
+ * An upload in any other state stays as it is, and the result says so. So the same request can be made again.
+ */
+
+export interface OperatorPorts extends PublishPorts {
+  readonly ledger: Ledger;
+  readonly inbox: Pick<Inbox, 'current'>;
+  readonly queue: UploadQueue;
+  readonly flows: Pick<FlowService, 'abort' | 'templates'>;
+  readonly s3: S3Client;
+  readonly clock: Clock;
+  readonly settings: Settings;
+}
+
+/** Uploads that are changed, and assets that are looked up, side by side. */
+const CONCURRENCY = 16;
+
+/**
+ * Time after which what an operator asked for has surely ended or died, in milliseconds: the 15 minutes of a function,
+ * and a minute.
+ */
+const SETTLED_MS = 16 * 60_000;
+
+/** The result for one upload that an operator asked to retry. */
+export interface Retried {
+  readonly upload: string;
+  readonly result: 'resubmitted' | 'unknown' | 'succeeded already' | 'under way' | 'overrides not allowed';
+}
+
+/** The result for one upload that an operator asked to cancel. */
+export interface Cancelled {
+  readonly upload: string;
+  /** `being sent`: an invocation is at work on it, and its flow may begin at any moment. Ask again in a minute. */
+  readonly result: 'cancelled' | 'unknown' | 'ended already' | 'being sent';
+  /** True if the service has stopped the flow. False if it cannot, or if the flow has ended. Absent without a flow. */
+  readonly isAborted?: boolean;
+  /** True if a request may have made a flow that is not known, and therefore not stopped. */
+  readonly isInDoubt?: true;
+}
+
+/** The result for one upload whose results an operator asked to fetch again. */
+export interface CollectedAgain {
+  readonly upload: string;
+  /** `shared`: it is unknown whose results they are, so they are never fetched. */
+  readonly result: 'begun' | 'unknown' | 'under way' | 'without a flow' | 'shared';
+}
+
+/**
+ * Retries failed uploads, and resubmits waiting ones at once.
+ * @param given what replaces parts of the route for this retry, if the route allows it. Only a failure takes it.
+ */
+export function retryUploads(
+  uploadIds: readonly string[],
+  ports: OperatorPorts,
+  signal: AbortSignal,
+  given?: GivenOverrides,
+): Promise<readonly Retried[]> {
+  return forEach(uploadIds, async (upload): Promise<Retried> => {
+    const stored = await readPublished(upload, ports, signal);
+    if (stored === undefined) return { upload, result: 'unknown' };
+    const { entry } = stored;
+    if (entry.state === 'succeeded') return { upload, result: 'succeeded already' };
+    if (entry.state === 'claimed' || entry.state === 'running') return { upload, result: 'under way' };
+    // A flow of a waiting upload may exist already, with the parameters that it had.
+    if (entry.state === 'waiting' && given !== undefined) return { upload, result: 'under way' };
+    if (given !== undefined && routeFor(ports.settings.routes, entry.upload)?.overrides !== true) {
+      return { upload, result: 'overrides not allowed' };
+    }
+    const before = entry.state === 'failed' ? await ranked(entry, ports, signal) : entry;
+    const isBegun = await beginAgain(stored, retried(before, ports.clock.now(), given), ports, signal);
+    return { upload, result: isBegun ? 'resubmitted' : 'under way' };
+  });
+}
+
+/** Ends uploads that wait or run as failed, with a receipt, and aborts their flows where the service can. */
+export function cancelUploads(
+  uploadIds: readonly string[],
+  ports: OperatorPorts,
+  signal: AbortSignal,
+): Promise<readonly Cancelled[]> {
+  return forEach(uploadIds, async (upload): Promise<Cancelled> => {
+    const stored = await ports.ledger.read(upload, signal);
+    if (stored === undefined) return { upload, result: 'unknown' };
+    const { entry } = stored;
+    if (isTerminal(entry)) return { upload, result: 'ended already' };
+    if (entry.state === 'claimed') return { upload, result: 'being sent' };
+    return cancel({ ...stored, entry }, ports, signal);
+  });
+}
+
+/** Writes the terminal entry, which decides the outcome. A tick can redo everything after it except the abort. */
+async function cancel(
+  stored: Stored<RunningEntry | WaitingEntry>,
+  ports: OperatorPorts,
+  signal: AbortSignal,
+): Promise<Cancelled> {
+  const { ledger, clock } = ports;
+  const { entry } = stored;
+  const upload = entry.upload.id;
+  const isInDoubt = entry.doubt !== undefined;
+  const doubt = isInDoubt ? ' A request may have made a flow that is not known: look for it at the service.' : '';
+  const failure = { code: 'cancelled', message: `The operator cancelled it.${doubt}` } as const;
+  const assets = entry.state === 'running' ? entry.assets : undefined;
+  const terminal = ended(entry, { failure, ...(assets && { assets }) }, clock.now());
+  const written = await ledger.replace(stored, terminal, signal);
+  if (!written.won) return { upload, result: 'being sent' };
+  const isAborted = entry.state === 'running' ? await abort(entry, ports, signal) : undefined;
+  await publish(terminal, ports, signal);
+  const marker = waitingMarkerOf(entry);
+  if (marker !== undefined) await ledger.deleteWaitingMarker(marker, signal);
+  return {
+    ...({ upload, result: 'cancelled' } as const),
+    ...(isAborted !== undefined && { isAborted }),
+    ...(isInDoubt && { isInDoubt }),
+  };
+}
+
+/** A service that does not abort the flow runs it to its end. Nothing of it is collected. */
+async function abort(
+  { upload, flow }: RunningEntry,
+  { flows, telemetry }: OperatorPorts,
+  signal: AbortSignal,
+): Promise<boolean> {
+  try {
+    return await flows.abort(flow.id, signal);
+  } catch (error) {
+    if (!(error instanceof FlowServiceError)) throw error;
+    telemetry.log.warn('The cancelled flow could not be aborted', { uploadId: upload.id, flowId: flow.id, error });
+    return false;
+  }
+}
+
+/**
+ * Lets the ticks collect flows again that have ended. Results that are still in their bucket stay as they are, and the
+ * others are fetched. No flow is made.
+ */
+export function collectAgain(
+  uploadIds: readonly string[],
+  ports: OperatorPorts,
+  signal: AbortSignal,
+): Promise<readonly CollectedAgain[]> {
+  return forEach(uploadIds, async (upload): Promise<CollectedAgain> => {
+    const stored = await readPublished(upload, ports, signal);
+    if (stored === undefined) return { upload, result: 'unknown' };
+    const { entry } = stored;
+    if (!isTerminal(entry)) return { upload, result: 'under way' };
+    if (entry.flow === undefined) return { upload, result: 'without a flow' };
+    if (isFlowShared(entry)) return { upload, result: 'shared' };
+    const assets = await assetsThere(entry, ports, signal);
+    const again = collectedAgain(await ranked(entry, ports, signal), entry.flow, assets, ports.clock.now());
+    return { upload, result: (await beginAgain(stored, again, ports, signal)) ? 'begun' : 'under way' };
+  });
+}
+
+/** The assets of an ended upload that are still in the results bucket. */
+async function assetsThere(
+  { assets }: TerminalEntry,
+  { s3, settings: { resultsBucket: Bucket } }: OperatorPorts,
+  signal: AbortSignal,
+): Promise<readonly StoredAsset[]> {
+  const heads = await pMap(assets, ({ key: Key }) => headObject(s3, { Bucket, Key }, signal), {
+    concurrency: CONCURRENCY,
+  });
+  return assets.filter((_, index) => heads[index] !== undefined);
+}
+
+/**
+ * Changes uploads side by side. A failure keeps none of the others from being changed.
+ * @throws the only failure, or {AggregateError}.
+ */
+async function forEach<T>(uploadIds: readonly string[], change: (upload: string) => Promise<T>): Promise<readonly T[]> {
+  const failures: unknown[] = [];
+  const results = await pMap(
+    uploadIds,
+    async (upload) => {
+      try {
+        return [await change(upload)];
+      } catch (error) {
+        failures.push(error);
+        return [];
+      }
+    },
+    { concurrency: CONCURRENCY },
+  );
+  if (failures.length > 1) {
+    throw new AggregateError(failures, `${failures.length} of ${uploadIds.length} uploads failed: ${failures[0]}`);
+  }
+  if (failures.length > 0) throw failures[0];
+  return results.flat();
+}
+
+/**
+ * Reads the entry of an upload. If its end may not be published, that is done first: the invocation that ended it may
+ * have died, and after the change no entry would tell of that end.
+ */
+async function readPublished(uploadId: string, ports: OperatorPorts, signal: AbortSignal): Promise<Stored | undefined> {
+  const stored = await ports.ledger.read(uploadId, signal);
+  if (stored === undefined || !isTerminal(stored.entry)) return stored;
+  if (await isPublished(stored.entry, ports.ledger, signal)) return stored;
+  await publish(stored.entry, ports, signal);
+  return ports.ledger.read(uploadId, signal);
+}
+
+/**
+ * Replaces the entry of an upload by one that waits or runs. The daily sweep does not look for an old upload, so a
+ * waiting marker is put first: if this invocation dies, the marker leads to the upload.
+ * @returns false if another invocation has changed the upload.
+ */
+async function beginAgain(
+  previous: Stored,
+  entry: WaitingEntry | RunningEntry,
+  { ledger, queue, clock }: OperatorPorts,
+  signal: AbortSignal,
+): Promise<boolean> {
+  const { entry: before } = previous;
+  const { upload } = entry;
+  await ledger.putWaitingMarker({ uploadId: upload.id, notBefore: clock.now() + SETTLED_MS }, signal);
+  const written = await ledger.replace(previous, entry, signal);
+  if (!written.won) return false;
+  if (entry.state === 'running') await ledger.putRunningMarker(runningMarkerOf(upload, entry.flow), signal);
+  else {
+    await ledger.putWaitingMarker({ uploadId: upload.id, notBefore: entry.notBefore }, signal);
+    await queue.send(messageFor(upload), signal);
+  }
+  if (before.state === 'failed') await ledger.deleteFailedMarker(failedMarkerOf(before), signal);
+  return true;
+}
+
+/**
+ * Returns the entry of an ended upload. If the upload is current, the entry says so. The operator may have deleted a
+ * newer upload of the key. Then the next receipt of this upload must replace that of the newer one.
+ */
+async function ranked<T extends TerminalEntry>(
+  entry: T,
+  { inbox, settings, clock }: OperatorPorts,
+  signal: AbortSignal,
+): Promise<T> {
+  const { id, bucket, key } = entry.upload;
+  if (!isInside(settings, entry.upload)) return entry;
+  const current = await inbox.current(bucket, key, signal);
+  // Our clock may be fast. A later upload must not rank below this one.
+  return current?.id === id ? seenCurrent(entry, clock.now() - CLOCK_SKEW_MAX_MS) : entry;
+}
+
+/** What the flow service offers; or why it did not say so. */
+export type OfferedTemplates =
+  | { readonly templates: readonly unknown[]; readonly issue?: undefined }
+  | { readonly issue: { readonly code: FlowServiceErrorCode; readonly message: string } };
+
+/**
+ * Asks the flow service for its templates. The question goes from where the function is, and with its token, so the
+ * answer also tells whether the service can be reached and takes the token. It costs nothing.
+ */
+export async function offeredTemplates(
+  flows: Pick<FlowService, 'templates'>,
+  signal: AbortSignal,
+): Promise<OfferedTemplates> {
+  try {
+    return { templates: await flows.templates(signal) };
+  } catch (error) {
+    if (!(error instanceof FlowServiceError)) throw error;
+    return { issue: { code: error.code, message: error.message } };
+  }
+}
