@@ -12,8 +12,6 @@ export interface Bundle {
 export interface Bundles {
   /** As deployed. */
   readonly ours: Readonly<Record<FunctionName, Bundle>>;
-  /** The same code, bundled and minified without the rules of `infra/bundle/bundle.ts`. */
-  readonly plain: Readonly<Record<FunctionName, Bundle>>;
   readonly naive: Readonly<Record<FunctionName, Bundle>>;
   /** The process under test, as JavaScript, so that stripping types is not measured. */
   readonly subject: Bundle;
@@ -27,7 +25,6 @@ export function makeBundles(directory: string): Bundles {
     Object.fromEntries(FUNCTION_NAMES.map((name) => [name, make(name)])) as Record<FunctionName, Bundle>;
   return {
     ours: each((name) => ({ path: `${directory}/ours/${name}/index.mjs`, metafile: ours[name] })),
-    plain: each((name) => plain(here(`../functions/${name}.lambda.ts`), `${directory}/plain/${name}`)),
     naive: each((name) => plain(here(`naive/${name}.ts`), `${directory}/naive/${name}`)),
     subject: plain(here('./subject.ts'), `${directory}/subject`),
   };

@@ -16,12 +16,6 @@ export const PRICES = {
   sqsRequest: 0.4e-6,
   eventBridgeEvent: 1e-6,
   logsGb: 0.5,
-  schedulerInvocation: 1e-6,
-  /** Per month. An alarm on several metrics is charged for each of them. */
-  alarmMetricMonth: 0.1,
-  customMetricMonth: 0.3,
-  dashboardMonth: 3,
-  secretMonth: 0.4,
   /** Out to the internet, to the flow service. Traffic in is free. */
   transferOutGb: 0.09,
 } as const;

@@ -1,3 +1,5 @@
+import type { Spread } from './statistics.ts';
+
 /** A table to print. */
 export interface Table {
   readonly title: string;
@@ -36,12 +38,10 @@ export const atMost = (what: string, value: number, max: number, unit = ''): Che
 });
 
 /** A target for a figure that must not be lower. */
-export const atLeast = (what: string, value: number, min: number, unit = ''): Check => ({
-  what,
-  found: `${figure(value)}${unit}`,
-  wanted: `at least ${min}${unit}`,
+export const atLeast = (what: string, value: number, min: number): Check => ({
+  ...atMost(what, value, min),
+  wanted: `at least ${min}`,
   holds: value >= min,
-  isExact: false,
 });
 
 /** The result of one part of the benchmark. */
@@ -91,3 +91,11 @@ export function size(bytes: number): string {
 
 export const figure = (value: number): string =>
   Number.isNaN(value) ? '-' : value >= 100 ? value.toFixed(0) : value >= 10 ? value.toFixed(1) : value.toFixed(2);
+
+export const withRange = ({ median, min, max }: Spread): string => `${figure(median)} (${figure(min)}-${figure(max)})`;
+
+/** All contestants once in each round. Each round starts with another one. */
+export const inTurns = <T>(contestants: readonly T[], rounds: number): readonly T[] =>
+  Array.from({ length: rounds }, (_, round) =>
+    contestants.map((__, index) => contestants[(index + round) % contestants.length] as T),
+  ).flat();

@@ -2,30 +2,21 @@ import { availableParallelism, cpus, release, totalmem } from 'node:os';
 import { commandOptions, orExit, UsageError } from '../command-line/options.ts';
 import { printed, printedChecks, type Report } from './report.ts';
 import { costs } from './rows/costs.ts';
-import { endToReceipt } from './rows/end-to-receipt.ts';
-import { forms } from './rows/forms.ts';
 import { LIMITED_CASE_NAMES, limited } from './rows/limited.ts';
-import { manyAssets } from './rows/many-assets.ts';
 import { MEMORY_CASES, memory } from './rows/memory.ts';
 import { polling } from './rows/polling.ts';
-import { requests } from './rows/requests.ts';
 import { smallFiles } from './rows/small-files.ts';
 import { start } from './rows/start.ts';
-import { sweep } from './rows/sweep.ts';
-import { THROUGHPUT_CASES, throughput } from './rows/throughput.ts';
 import { transfer } from './rows/transfer.ts';
 import { Stage } from './stage.ts';
 
 const COMMAND = 'npm run bench';
 
-const USAGE = `${COMMAND} -- [--quick] [--only PARTS] [--cases CASES] [--memory] [--costs] [--json]
+const USAGE = `${COMMAND} -- [--quick] [--only PARTS] [--cases CASES] [--json]
 
-  --quick    small sizes and few rounds, without costs and receipts; takes less than 2 minutes
-  --only     only these parts: requests,start,small,throughput,polling,sweep,in,out,forms,memory,costs,
-             assets,limited,receipts
+  --quick    small sizes and few rounds, without costs; takes less than 2 minutes
+  --only     only these parts: start,small,polling,in,out,memory,costs,limited
   --cases    only these cases of the part "limited": ${LIMITED_CASE_NAMES.join(',')}
-  --memory   the same as --only memory
-  --costs    the same as --only costs
   --json     prints JSON instead of tables
   --help     shows this
 `;
@@ -40,8 +31,6 @@ const { values: options } = commandOptions(
       quick: { type: 'boolean', default: false },
       only: { type: 'string' },
       cases: { type: 'string' },
-      memory: { type: 'boolean', default: false },
-      costs: { type: 'boolean', default: false },
       json: { type: 'boolean', default: false },
     },
   },
@@ -59,16 +48,8 @@ const QUICK_CASES = ['20'];
 const cases = options.cases?.split(',') ?? (quick ? QUICK_CASES : LIMITED_CASE_NAMES);
 
 const PARTS: Readonly<Record<string, (stage: Stage) => Promise<Report>>> = {
-  requests,
   start: (stage) => start(stage, { rounds: quick ? 5 : 21 }),
   small: (stage) => smallFiles(stage, quick ? { files: 200, rounds: 2 } : { files: 2_000, rounds: 5 }),
-  throughput: (stage) =>
-    throughput(
-      stage,
-      quick
-        ? { transports: ['plain'], cases: THROUGHPUT_CASES.quick, rounds: 1 }
-        : { transports: ['plain', 'tls'], cases: THROUGHPUT_CASES.full, rounds: 3 },
-    ),
   polling: (stage) =>
     polling(
       stage,
@@ -76,18 +57,14 @@ const PARTS: Readonly<Record<string, (stage: Stage) => Promise<Report>>> = {
         ? { flows: [100, 1_000, 10_000], endedEntries: 100_000 }
         : { flows: [100, 1_000, 10_000, 50_000], endedEntries: 1_000_000 },
     ),
-  sweep: (stage) =>
-    sweep(stage, quick ? { uploads: 2_000, oldEntries: 100_000 } : { uploads: 100_000, oldEntries: 2_000_000 }),
   in: (stage) => transfer(stage, { direction: 'in', ...TRANSFERS }),
   out: (stage) => transfer(stage, { direction: 'out', ...TRANSFERS }),
-  forms: (stage) => forms(stage, quick ? { bytes: 64 * MB, rounds: 2 } : { bytes: 256 * MB, rounds: 5 }),
-  memory: (stage) => memory(stage, MEMORY_CASES[quick ? 'quick' : options.memory ? 'memory' : 'full']),
-  assets: (stage) => manyAssets(stage, { rounds: quick ? 1 : 5 }),
+  memory: (stage) => memory(stage, MEMORY_CASES[quick ? 'quick' : 'full']),
   limited: (stage) => limited(stage, cases),
-  ...(quick ? {} : { costs, receipts: endToReceipt }),
+  ...(quick ? {} : { costs }),
 };
 
-const only = options.memory ? ['memory'] : options.costs ? ['costs'] : options.only?.split(',');
+const only = options.only?.split(',');
 orExit(COMMAND, () => {
   requireKnown('part', only ?? [], Object.keys(PARTS));
   requireKnown('case', cases, LIMITED_CASE_NAMES);

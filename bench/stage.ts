@@ -18,11 +18,11 @@ import type { FlowServiceCalls } from './servers/flow-service-process.ts';
 import type { SubjectCalls } from './subject.ts';
 
 export type Transport = 'plain' | 'tls';
-export type Maker = 'ours' | 'plain' | 'naive';
+export type Maker = 'ours' | 'naive';
 export type Subject = Child<SubjectCalls>;
 
 /** Memory of the functions, in MiB. The naive ones get Lambda's maximum, because they would crash with less. */
-const MEMORY_MIB = { ours: 512, plain: 512, naive: 10_240 } as const;
+const MEMORY_MIB = { ours: 512, naive: 10_240 } as const;
 
 const here = (path: string): string => fileURLToPath(new URL(path, import.meta.url));
 
@@ -125,8 +125,8 @@ export class Stage {
     return subject;
   }
 
-  /** A new process that only copies bytes. */
-  copier(transport: Transport): Subject {
+  /** A new process that only relays bytes. */
+  relay(transport: Transport): Subject {
     return this.#process('ours', this.environment(transport));
   }
 
@@ -135,7 +135,6 @@ export class Stage {
     return new Child<SubjectCalls>(this.bundles.subject.path, {
       // The flags that Lambda's bootstrap gives Node.js.
       flags: [
-        '--expose-gc',
         `--max-semi-space-size=${Math.floor(memoryMiB * 0.05)}`,
         `--max-old-space-size=${Math.floor(memoryMiB * 0.9)}`,
       ],
@@ -174,13 +173,13 @@ export class Stage {
   /** Adds `count` flows that have ended, each with one asset of this length in a data URI. */
   async addEnded(bytes: number, count: number, maker: Maker = 'ours'): Promise<void> {
     await this.addRunning(
-      Array.from({ length: count }, () => doneFlow('uri', bytes, this.next())),
+      Array.from({ length: count }, () => doneFlow(bytes, this.next())),
       maker,
     );
   }
 
-  /** Adds running flows to the ledger as create-flow does, as the naive function does, or both. */
-  async addRunning(flowIds: readonly string[], maker: Maker | 'both' = 'both'): Promise<readonly Upload[]> {
+  /** Adds running flows to the ledger as create-flow does, or as the naive function does. */
+  async addRunning(flowIds: readonly string[], maker: Maker): Promise<readonly Upload[]> {
     const now = Date.now();
     const uploads: Upload[] = [];
     const objects = flowIds.flatMap((flowId) => {
@@ -198,7 +197,7 @@ export class Stage {
       ];
       const { bucket, key } = upload;
       const naive = [{ bucket: BUCKETS.ledger, key: `pending/${flowId}`, body: JSON.stringify({ bucket, key }) }];
-      return maker === 'naive' ? naive : maker === 'both' ? [...ours, ...naive] : ours;
+      return maker === 'naive' ? naive : ours;
     });
     for (let from = 0; from < objects.length; from += 10_000) {
       await this.aws.call('put', objects.slice(from, from + 10_000));

@@ -20,8 +20,7 @@ export function spread(values: readonly number[]): Spread {
 export const ratio = (a: readonly number[], b: readonly number[]): Spread =>
   spread(a.map((value, index) => value / (b[index] ?? Number.NaN)));
 
-/** The smallest value that a share of all values, from 0 to 1, does not exceed. */
-export function percentile(values: readonly number[], share: number): number {
-  const sorted = [...values].sort((a, b) => a - b);
-  return sorted[Math.max(0, Math.ceil(share * sorted.length) - 1)] ?? Number.NaN;
-}
+/** Numbers of requests, by operation. */
+export type Counts = Readonly<Record<string, number>>;
+
+export const total = (counts: Counts): number => Object.values(counts).reduce((sum, count) => sum + count, 0);

@@ -1,16 +1,11 @@
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { App, Validations } from 'aws-cdk-lib';
 import { SETTINGS_DEFAULT } from '../../functions/settings/settings.ts';
-import { FlowdropStack } from '../../infra/flowdrop-stack.ts';
 import { PRICES, PRICES_DATE, S3_PRICES } from '../prices.ts';
 import { type Report, size, type Table } from '../report.ts';
 import { asset } from '../servers/bytes.ts';
 import { runningFlow } from '../servers/flow-service.ts';
 import type { Stage, Subject } from '../stage.ts';
+import type { Counts } from '../statistics.ts';
 import type { Cost } from '../subject.ts';
-import type { Counts } from './requests.ts';
 
 /** Memory of a function. Lambda gives processor time in proportion: one processor with 1,769 MB. */
 const MEMORY_MB = 512;
@@ -63,38 +58,19 @@ interface FileCosts {
   readonly total: number;
 }
 
-/** Ticks of a month of 30 days, one a minute. */
-const TICKS_PER_MONTH = 30 * 24 * 60;
-/** The event source runs five long polls at a time (AWS Lambda Developer Guide, "Using Lambda with Amazon SQS"). */
-const QUEUE_POLLERS = 5;
-const QUEUE_POLLS_PER_MINUTE = 3;
-
-/** Dollars for an idle deployment in a month. */
-interface IdleBill {
-  readonly ticks: number;
-  readonly queue: number;
-  readonly logs: number;
-  readonly secret: number;
-  readonly alarms: number;
-  readonly metrics: number;
-  readonly dashboard: number;
-}
-
 /** What a file costs at AWS, with one asset of its own size, from counts and measurements on this machine. */
 export async function costs(stage: Stage): Promise<Report> {
   const poll = await pollOf(stage);
-  const idle = await idleOf(stage);
   const files: FileCosts[] = [];
   for (const each of SIZES) files.push(await costsOf(stage, each, poll.gbSeconds));
   return {
     name: 'costs',
-    figures: { pricesDate: PRICES_DATE, prices: PRICES, poll, files, idle },
+    figures: { pricesDate: PRICES_DATE, prices: PRICES, poll, files },
     checks: [],
     tables: [
       billTable(files, 1_000, `Costs of a thousand files, in US dollars, prices of ${PRICES_DATE}`),
       billTable(files, 1_000_000, 'Costs of a million files, in US dollars'),
       breakdownTable(files),
-      idleTable(idle),
     ],
   };
 }
@@ -110,7 +86,7 @@ async function costsOf(stage: Stage, { bytes, files, batch }: SizeCase, pollGbSe
     queue: (1 + 2 / batch) * PRICES.sqsRequest,
     events: PRICES.eventBridgeEvent,
     logs: ((create.loggedBytes + collect.loggedBytes) / GB) * PRICES.logsGb,
-    transfer: (asset(bytes, 'uri').bytes / GB) * PRICES.transferOutGb,
+    transfer: (asset(bytes).bytes / GB) * PRICES.transferOutGb,
   };
   const total = Object.values(bill).reduce((sum, dollars) => sum + dollars, 0);
   return { bytes, gbSeconds, s3: { create: create.s3, collect: collect.s3 }, bill, total };
@@ -143,18 +119,6 @@ function breakdownTable(all: readonly FileCosts[]): Table {
       countOf([s3.create, s3.collect], PRICES.s3Read).toFixed(1),
     ]),
     note: `GB-seconds: for a function of ${MEMORY_MB} MB with ${PROCESSOR_SHARE.toFixed(2)} of a processor as fast as this machine's, or for the wall time here if that is longer. Storage is not included.`,
-  };
-}
-
-function idleTable(idle: Idle): Table {
-  return {
-    title: 'An idle deployment, for a month of 30 days, in US dollars',
-    columns: ['what', 'how much', 'costs'],
-    rows: [
-      ...idle.rows.map(({ what, howMuch, cost }) => [what, howMuch, dollars(cost)]),
-      ['sum', '', dollars(Object.values(idle.bill).reduce((sum, cost) => sum + cost, 0))],
-    ],
-    note: 'Free tiers are not included. With them, the first deployments of an account cost less: ten alarms, ten metrics, three dashboards and a million requests to queues are free.',
   };
 }
 
@@ -225,88 +189,5 @@ async function pollOf(stage: Stage): Promise<{ readonly gbSeconds: number }> {
     return { gbSeconds: gbSecondsOf(cost) / POLLED_FLOWS };
   } finally {
     await stage.aws.call('clear');
-  }
-}
-
-interface Idle {
-  readonly bill: IdleBill;
-  readonly rows: readonly { readonly what: string; readonly howMuch: string; readonly cost: number }[];
-}
-
-async function idleOf(stage: Stage): Promise<Idle> {
-  await stage.aws.call('clear');
-  await using subject = await stage.subject('ours', 'collect-outputs', stage.environment('tls'));
-  await subject.call('invoke', { event: {} });
-  await stage.aws.call('takeCounts');
-  const cost = await subject.call('invoke', { event: {} });
-  const counts = await stage.aws.call('takeCounts');
-  const metrics = await subject.call('metrics');
-  const { alarmMetrics, dashboards } = monitoringOf();
-  const gbSeconds = gbSecondsOf(cost);
-  const queuePolls = QUEUE_POLLERS * QUEUE_POLLS_PER_MINUTE * TICKS_PER_MONTH;
-  const logGb = (TICKS_PER_MONTH * cost.loggedBytes) / GB;
-  const tick =
-    priceOf(counts) + PRICES.lambdaRequest + PRICES.schedulerInvocation + gbSeconds * PRICES.lambdaGbSecondArm64;
-  const bill: IdleBill = {
-    ticks: TICKS_PER_MONTH * tick,
-    queue: queuePolls * PRICES.sqsRequest,
-    logs: logGb * PRICES.logsGb,
-    secret: PRICES.secretMonth,
-    alarms: alarmMetrics * PRICES.alarmMetricMonth,
-    metrics: metrics.length * PRICES.customMetricMonth,
-    dashboard: dashboards * PRICES.dashboardMonth,
-  };
-  const writes = countOf([counts], PRICES.s3Write);
-  const reads = countOf([counts], PRICES.s3Read);
-  return {
-    bill,
-    rows: [
-      {
-        what: 'ticks',
-        howMuch: `${TICKS_PER_MONTH}, each of ${writes} S3 writes and listings, ${reads} reads, ${gbSeconds.toFixed(4)} GB-seconds`,
-        cost: bill.ticks,
-      },
-      { what: 'polling the queue', howMuch: `${queuePolls} requests`, cost: bill.queue },
-      { what: 'logs', howMuch: `${logGb.toFixed(3)} GB`, cost: bill.logs },
-      { what: 'the token', howMuch: '1 secret', cost: bill.secret },
-      { what: 'alarms', howMuch: `on ${alarmMetrics} metrics`, cost: bill.alarms },
-      { what: 'metrics', howMuch: metrics.join(', '), cost: bill.metrics },
-      { what: 'dashboard', howMuch: String(dashboards), cost: bill.dashboard },
-    ],
-  };
-}
-
-interface Template {
-  readonly Resources: Readonly<Record<string, { readonly Type: string; readonly Properties: AlarmProperties }>>;
-}
-
-interface AlarmProperties {
-  /** For an alarm on an expression: the expression and the metrics that it uses. */
-  readonly Metrics?: readonly { readonly MetricStat?: unknown }[];
-}
-
-/** Counts the alarms' metrics and the dashboards of the stack that cdk.json describes. */
-function monitoringOf(): { readonly alarmMetrics: number; readonly dashboards: number } {
-  const outdir = mkdtempSync(join(tmpdir(), 'flowdrop-bench-'));
-  try {
-    const { context } = JSON.parse(readFileSync(new URL('../../cdk.json', import.meta.url), 'utf8'));
-    // Without bundling: only the template is needed.
-    const app = new App({ outdir, context: { ...context, 'aws:cdk:bundling-stacks': [] } });
-    const stack = new FlowdropStack(app, 'costs', { context: context.flowdrop });
-    for (const id of ['flowdrop:alarms-unsent', 'flowdrop:example-host']) {
-      Validations.of(stack).acknowledge({ id, reason: 'This stack is not deployed.' });
-    }
-    app.synth();
-    const { Resources } = JSON.parse(readFileSync(join(outdir, stack.templateFile), 'utf8')) as Template;
-    const resources = Object.values(Resources);
-    return {
-      alarmMetrics: resources
-        .filter(({ Type }) => Type === 'AWS::CloudWatch::Alarm')
-        .map(({ Properties: { Metrics } }) => Metrics?.filter(({ MetricStat }) => MetricStat !== undefined).length ?? 1)
-        .reduce((sum, count) => sum + count, 0),
-      dashboards: resources.filter(({ Type }) => Type === 'AWS::CloudWatch::Dashboard').length,
-    };
-  } finally {
-    rmSync(outdir, { recursive: true });
   }
 }

@@ -5,6 +5,7 @@ import type { Limits, Rate } from '../../local/flow-service/limiter.ts';
 import { DeployedPipeline, TICK_INTERVAL_MS } from '../deployed.ts';
 import { atMost, type Check, figure, type Report } from '../report.ts';
 import type { Stage } from '../stage.ts';
+import { total } from '../statistics.ts';
 
 const FILES = 60;
 const FILE_BYTES = 20_000;
@@ -107,7 +108,7 @@ export async function limited(stage: Stage, names: readonly string[]): Promise<R
             bestMs === undefined ? '-' : seconds(bestMs),
             figure(ratioOf(outcome)),
             figure(requestsPerFile),
-            String(sum(refused)),
+            String(total(refused)),
           ];
         }),
         note:
@@ -194,6 +195,3 @@ const ratioOf = ({ tookMs, bestMs }: Outcome): number => (tookMs ?? Number.NaN) 
 const progress = ({ receipts, limitMs }: Outcome): string => `${receipts} receipts after ${seconds(limitMs)} s`;
 
 const seconds = (ms: number): string => figure(ms / SECOND_MS);
-
-const sum = (counts: Readonly<Record<string, number>>): number =>
-  Object.values(counts).reduce((total, count) => total + count, 0);

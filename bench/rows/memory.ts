@@ -21,10 +21,6 @@ const STREAMS_MANY = 16;
 
 export const MEMORY_CASES = {
   quick: [{ bytes: 256 * MIB, streams: 1 }],
-  memory: [
-    { bytes: GIB, streams: 1 },
-    { bytes: 64 * MIB, streams: STREAMS_MANY },
-  ],
   full: [
     { bytes: GIB, streams: 1 },
     { bytes: 4 * GIB, streams: 1 },

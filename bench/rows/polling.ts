@@ -2,10 +2,13 @@ import { SETTINGS_DEFAULT } from '../../functions/settings/settings.ts';
 import { atMost, type Check, exactly, figure, type Report, type Table } from '../report.ts';
 import { runningFlow } from '../servers/flow-service.ts';
 import type { Stage } from '../stage.ts';
-import { type Counts, TICK_REQUESTS, total } from './requests.ts';
+import { type Counts, total } from '../statistics.ts';
 
 /** Time that the service takes to answer a request, in milliseconds. */
 const ANSWER_MS = 20;
+
+/** Requests to S3 of a tick that finds nothing: see `test/request-counts.test.ts`. */
+const TICK_REQUESTS = 8;
 
 const CONCURRENCY = SETTINGS_DEFAULT.pollConcurrency;
 

@@ -1,4 +1,4 @@
-import { atMost, figure, type Report, size } from '../report.ts';
+import { atMost, figure, inTurns, type Report, size, withRange } from '../report.ts';
 import type { Maker, Stage } from '../stage.ts';
 import { ratio, spread } from '../statistics.ts';
 import type { Cost } from '../subject.ts';
@@ -49,21 +49,14 @@ export async function smallFiles(stage: Stage, { files, rounds }: SmallFilesOpti
     ours: [] as Outcome[],
     naive: [] as Outcome[],
   }));
-  for (let round = 0; round < rounds; round += 1) {
-    for (let turn = 0; turn < MAKERS.length; turn += 1) {
-      const maker = MAKERS[(turn + round) % MAKERS.length] as (typeof MAKERS)[number];
-      for (const one of all) {
-        const run = one.direction === 'in' ? into : out;
-        one[maker].push(await run(stage, maker, one));
-      }
-    }
+  for (const maker of inTurns(MAKERS, rounds)) {
+    for (const one of all) one[maker].push(await (one.direction === 'in' ? into : out)(stage, maker, one));
   }
   const of = (list: readonly Outcome[], which: keyof Outcome) => list.map((outcome) => outcome[which]);
   const rows = all.map(({ name, files: count, ours, naive }) => {
     const cells = (['wallMs', 'cpuMs'] as const).flatMap((which) => {
-      const { median, min, max } = ratio(of(ours, which), of(naive, which));
       const medians = [ours, naive].map((list) => figure(spread(of(list, which)).median));
-      return [...medians, `${figure(median)} (${figure(min)}-${figure(max)})`];
+      return [...medians, withRange(ratio(of(ours, which), of(naive, which)))];
     });
     return [name, String(count), ...cells];
   });

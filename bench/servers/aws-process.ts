@@ -26,12 +26,7 @@ const calls = {
       aws.put(BUCKETS.ledger, entryKey(id), body, { lastModified: endedAt });
     }
   },
-  /** The keys that a listing of the inbox shows from now on. */
-  listInbox(keys: readonly string[]): void {
-    aws.inboxKeys = keys.toSorted();
-  },
   text: ({ bucket, key }: { bucket: string; key: string }) => aws.get(bucket, key)?.body.toString(),
-  lastMessage: () => aws.lastMessage,
   clear: () => aws.clear(),
   takeCounts: () => aws.takeCounts(),
 };

@@ -15,7 +15,7 @@ interface StoredObject {
 const PAGE_KEYS_MAX = 1_000;
 
 /**
- * The operations of S3, Secrets Manager, SQS and EventBridge that the functions use, at the speed of the wire. Files of
+ * The operations of S3, Secrets Manager and EventBridge that the functions use, at the speed of the wire. Files of
  * any size are generated as they are read (`<bytes>/<name>` in the inbox). Large bodies are counted and discarded.
  * Small ones are kept, with conditional writes.
  *
@@ -29,10 +29,6 @@ export class Aws {
   /** Sorted keys by bucket and first segment. Dropped when a key is added or removed. */
   readonly #listings = new Map<string, readonly string[]>();
   #counts: Record<string, number> = {};
-  /** Body of the latest message to the queue. */
-  lastMessage: string | undefined;
-  /** The keys that a listing of the inbox shows, in their order. */
-  inboxKeys: readonly string[] = [];
 
   /** Requests by operation since the last call. */
   takeCounts(): Readonly<Record<string, number>> {
@@ -61,31 +57,21 @@ export class Aws {
   clear(): void {
     this.#objects.clear();
     this.#listings.clear();
-    this.inboxKeys = [];
   }
 
   readonly handle = (request: WireRequest): WireAnswer => {
     const target = request.headers['x-amz-target'];
-    if (target !== undefined) return this.#json(target.split('.').at(-1) ?? '', request.body);
+    if (target !== undefined) return this.#json(target.split('.').at(-1) ?? '');
     const [, bucket = '', ...segments] = request.url.pathname.split('/');
     const key = decodeURIComponent(segments.join('/'));
     return this.#s3(bucket, key, request);
   };
 
-  #json(operation: string, input: Buffer): WireAnswer {
+  #json(operation: string): WireAnswer {
     this.#count(operation);
-    if (operation === 'SendMessage') {
-      this.lastMessage = (JSON.parse(input.toString()) as { MessageBody: string }).MessageBody;
-    }
     const answers: Record<string, object> = {
       GetSecretValue: { Name: 'token', SecretString: TOKEN },
       PutEvents: { FailedEntryCount: 0, Entries: [{ EventId: randomUUID() }] },
-      SendMessage: {
-        MessageId: randomUUID(),
-        MD5OfMessageBody: createHash('md5')
-          .update(this.lastMessage ?? '')
-          .digest('hex'),
-      },
     };
     return {
       status: 200,
@@ -98,7 +84,6 @@ export class Aws {
     const { method } = request;
     const query = request.url.searchParams;
     if (method === 'GET' && query.has('list-type')) return this.#list(bucket, query);
-    if (method === 'GET' && query.has('versions')) return this.#listVersions(query);
     if (query.has('uploads') || query.has('uploadId')) return this.#multipart(bucket, key, request);
     switch (method) {
       case 'PUT':
@@ -186,25 +171,6 @@ export class Aws {
     });
     const next = isCut ? `<NextContinuationToken>${page.at(-1)}</NextContinuationToken>` : '';
     return xml(`<ListBucketResult><IsTruncated>${isCut}</IsTruncated>${contents.join('')}${next}</ListBucketResult>`);
-  }
-
-  /** Lists the inbox, which is not versioned. */
-  #listVersions(query: URLSearchParams): WireAnswer {
-    this.#count('ListObjectVersions');
-    const from = indexAfter(this.inboxKeys, query.get('key-marker') ?? '');
-    const page = this.inboxKeys.slice(from, from + PAGE_KEYS_MAX);
-    const isCut = from + PAGE_KEYS_MAX < this.inboxKeys.length;
-    const modified = new Date(FILE_MODIFIED).toISOString();
-    const versions = page.map(
-      (key) =>
-        `<Version><Key>${key}</Key><VersionId>null</VersionId><IsLatest>true</IsLatest><LastModified>${modified}</LastModified><ETag>&quot;${FILE_ETAG}&quot;</ETag><Size>1</Size></Version>`,
-    );
-    const next = isCut
-      ? `<NextKeyMarker>${page.at(-1)}</NextKeyMarker><NextVersionIdMarker>null</NextVersionIdMarker>`
-      : '';
-    return xml(
-      `<ListVersionsResult><IsTruncated>${isCut}</IsTruncated>${versions.join('')}${next}</ListVersionsResult>`,
-    );
   }
 
   #bucket(bucket: string, key: string): Map<string, StoredObject> {

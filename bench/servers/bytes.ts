@@ -7,42 +7,33 @@ import type { Blocks } from './wire.ts';
 const BLOCK_BYTES = 768 * 1024;
 const BLOCK = pseudoRandom(BLOCK_BYTES);
 
-/** Forms of an asset in an answer: the bytes, a data URI, one with escaped slashes, or one with line breaks. */
-export const FORMS = ['raw', 'uri', 'escaped', 'lines'] as const;
-export type Form = (typeof FORMS)[number];
+const BLOCK_BASE64 = Buffer.from(BLOCK.toString('base64'));
 
-const BASE64_LINE_CHARS = 76;
-
-const ENCODED: Readonly<Record<Form, (bytes: Buffer) => Buffer>> = {
-  raw: (bytes) => bytes,
-  uri: (bytes) => Buffer.from(bytes.toString('base64')),
-  escaped: (bytes) => Buffer.from(bytes.toString('base64').replaceAll('/', '\\/')),
-  lines: (bytes) =>
-    Buffer.from(bytes.toString('base64').replace(new RegExp(`.{1,${BASE64_LINE_CHARS}}`, 'g'), '$&\\r\\n')),
-};
-
-const BLOCKS = Object.fromEntries(FORMS.map((form) => [form, ENCODED[form](BLOCK)])) as Record<Form, Buffer>;
+const HEAD = Buffer.from('{"data":"data:model/gltf-binary;base64,');
+const TAIL = Buffer.from('"}');
+const NOTHING = Buffer.alloc(0);
 
 /** A file of this length. */
-export const file = (bytes: number): Blocks => body(bytes, 'raw', '', '');
+export const file = (bytes: number): Blocks => body(bytes, BLOCK, (rest) => rest, [NOTHING, NOTHING]);
 
-/** An asset of this length, in the form in which a service answers it. */
-export function asset(bytes: number, form: Form): Blocks {
-  if (form === 'raw') return file(bytes);
-  return body(bytes, form, '{"data":"data:model/gltf-binary;base64,', '"}');
-}
+/** An asset of this length, as a data URI in JSON. */
+export const asset = (bytes: number): Blocks =>
+  body(bytes, BLOCK_BASE64, (rest) => Buffer.from(rest.toString('base64')), [HEAD, TAIL]);
 
-function body(bytes: number, form: Form, head: string, tail: string): Blocks {
-  const block = BLOCKS[form];
+function body(
+  bytes: number,
+  block: Buffer,
+  encoded: (rest: Buffer) => Buffer,
+  [head, tail]: readonly [Buffer, Buffer],
+): Blocks {
   const whole = Math.floor(bytes / BLOCK_BYTES);
-  const rest = ENCODED[form](BLOCK.subarray(0, bytes % BLOCK_BYTES));
+  const rest = encoded(BLOCK.subarray(0, bytes % BLOCK_BYTES));
   return {
-    bytes: head.length + whole * block.byteLength + rest.byteLength + tail.length,
+    bytes: head.byteLength + whole * block.byteLength + rest.byteLength + tail.byteLength,
     *blocks() {
-      if (head !== '') yield Buffer.from(head);
+      yield head;
       for (let index = 0; index < whole; index += 1) yield block;
-      yield rest;
-      if (tail !== '') yield Buffer.from(tail);
+      yield Buffer.concat([rest, tail]);
     },
   };
 }

@@ -1,9 +1,8 @@
-import { asset, type Form } from './bytes.ts';
+import { asset } from './bytes.ts';
 import type { WireAnswer, WireRequest } from './wire.ts';
 
-/** The id of a flow describes it: `done-<form>-<bytes>-<n>-<assets>`, or `running-<n>`. */
-export const doneFlow = (form: Form, bytes: number, index: number, assets = 1): string =>
-  `done-${form}-${bytes}-${index}-${assets}`;
+/** The id of a flow describes it: `done-<bytes>-<n>`, or `running-<n>`. */
+export const doneFlow = (bytes: number, index: number): string => `done-${bytes}-${index}`;
 export const runningFlow = (index: number): string => `running-${index}`;
 
 /** A flow service that accepts every flow and reads all answers from flow ids. It keeps nothing but its counts. */
@@ -29,15 +28,12 @@ export class FlowService {
     }
     if (assetId !== undefined) {
       this.#count('asset');
-      const [, form, bytes] = flowId.split('-');
-      const mediaType = form === 'raw' ? 'model/gltf-binary' : 'application/json';
-      return { status: 200, headers: { 'Content-Type': mediaType }, body: asset(Number(bytes), form as Form) };
+      const bytes = Number(flowId.split('-')[1]);
+      return { status: 200, headers: { 'Content-Type': 'application/json' }, body: asset(bytes) };
     }
     if (outputs !== undefined) {
       this.#count('outputs');
-      const assets = Number(flowId.split('-')[4]);
-      const ready = (_: unknown, index: number) => ({ asset_id: `asset-${index + 1}`, status: 'ready' });
-      return json({ flow_id: flowId, outputs: Array.from({ length: assets }, ready) });
+      return json({ flow_id: flowId, outputs: [{ asset_id: 'asset', status: 'ready' }] });
     }
     this.#count('get');
     return json({ flow_id: flowId, state: flowId.startsWith('running-') ? 'running' : 'completed' });
