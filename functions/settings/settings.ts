@@ -45,9 +45,9 @@ const TEMPLATES_MAX = 200;
 const PREFIX = /^([A-Za-z0-9!_.'()-]+\/)*$/;
 
 /**
- * Every setting: its default, its range and, in its comment, its meaning. The types, the schema and the README's table
- * come from here. After a change of this table, write the README's table with
- * `npx vitest run test/settings/readme.test.ts --update`.
+ * Every setting: its default, its range and, in its comment, its meaning. The types, the schema and the table in
+ * `docs/settings.md` come from here. After a change, write that table with
+ * `npx vitest run test/settings/settings-page.test.ts --update`.
  *
  * Each range ends where a limit of Lambda or S3 would apply anyway.
  */

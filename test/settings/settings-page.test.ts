@@ -3,9 +3,9 @@ import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { SETTINGS, type Setting } from '../../functions/settings/settings.ts';
 
-const README = fileURLToPath(new URL('../../README.md', import.meta.url));
+const PAGE = fileURLToPath(new URL('../../docs/settings.md', import.meta.url));
 const SOURCE = readFileSync(new URL('../../functions/settings/settings.ts', import.meta.url), 'utf8');
-const UPDATE = 'To write the table of settings: npx vitest run test/settings/readme.test.ts --update';
+const UPDATE = 'To write the table of settings: npx vitest run test/settings/settings-page.test.ts --update';
 
 /** The rows of the settings, one after the other. */
 const ROWS = /(?:^\| `settings\.[^\n]*\n)+/gm;
@@ -52,13 +52,23 @@ const rows = Object.entries<Setting<unknown>>(SETTINGS).map(([name, setting]) =>
   return `${cells.map((cell) => `| ${cell}`.trim()).join(' ')} |\n`;
 });
 
-describe("the README's table of settings", () => {
-  it('says what the code says', async () => {
-    const readme = readFileSync(README, 'utf8');
-    expect(readme.match(ROWS)).toHaveLength(1);
+describe('docs/settings.md', () => {
+  it('says of every setting what the code says', async () => {
+    const page = readFileSync(PAGE, 'utf8');
+    expect(page.match(ROWS)).toHaveLength(1);
     await expect(
-      readme.replace(ROWS, () => rows.join('')),
+      page.replace(ROWS, () => rows.join('')),
       UPDATE,
-    ).toMatchFileSnapshot(README);
+    ).toMatchFileSnapshot(PAGE);
+  });
+
+  it('has a row for every setting of the deployment, and no other', () => {
+    const source = readFileSync(new URL('../../infra/deployment.ts', import.meta.url), 'utf8');
+    const [, schema = ''] = /const deploymentSchema = strictObject\(\{\n([\s\S]*?)\n\}\)/.exec(source) ?? [];
+    const names = Array.from(schema.matchAll(/^ {2}(\w+):/gm), ([, name]) => name);
+    expect(names.length).toBeGreaterThan(20);
+    const firstCells = readFileSync(PAGE, 'utf8').match(/^\| `deployment\.[^|]*/gm) ?? [];
+    const shown = Array.from(firstCells.join('').matchAll(/`(?:deployment)?\.(\w+)`/g), ([, name]) => name);
+    expect(shown.sort()).toEqual(names.sort());
   });
 });
