@@ -3,7 +3,7 @@
 /**
  * Memory of a function, in MiB. The functions stream, so this buys processor time rather than memory: Lambda gives one
  * processor with 1,769 MB, and less in proportion. With 512 MiB a function moves some 67 MB/s out and more in
- * (docs/scaling.md), and has room for its buffers. With half of it, small files start slower, and large ones take twice
+ * (docs/performance.md), and has room for its buffers. With half of it, small files start slower, and large ones take twice
  * the time at the same price per GiB.
  * @see https://docs.aws.amazon.com/lambda/latest/dg/configuration-memory.html
  */
