@@ -22,6 +22,7 @@ import { type Route, routeFor } from '../functions/uploads/routes.ts';
 import { bundle } from '../infra/bundle/bundle.ts';
 import { readConfiguration, readTrackedContext } from '../infra/configuration.ts';
 import type { Deployment } from '../operations/deployment.ts';
+import { examineListing } from '../operations/flow-listing.ts';
 import { LOCAL_RUN_FOLDER } from '../operations/local-run.ts';
 import { issueOfService } from '../operations/service-check.ts';
 import { PortError, type ServedPage, servePage } from '../page/server/serve-page.ts';
@@ -89,6 +90,11 @@ async function main(): Promise<number> {
       const { what, todo } = issue;
       throw new ConfigurationError([printable(`The flow service at ${args.service.url} ${what}. ${todo}`)]);
     }
+    const listing = await examineListing(args.service, settings, signal).catch((error) => {
+      if (!signal.aborted) throw error;
+    });
+    if (signal.aborted) return interrupted();
+    if (typeof listing === 'object' && 'what' in listing) screen.line(printable(`! ${listing.what} ${listing.todo}`));
   }
   requireWritable(args.resultsDir, '--results');
   const isWatching = args.files === undefined;

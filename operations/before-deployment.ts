@@ -1,11 +1,10 @@
-import { systemClock } from '../functions/base/clock.ts';
 import { ConfigurationError } from '../functions/base/validation.ts';
-import { createFlowService } from '../functions/flow-service/client.ts';
 import { offeredTemplates } from '../functions/operator/operator.ts';
 import type { Context } from '../functions/settings/context.ts';
 import { warningsOfRoutes } from '../functions/settings/route-checks.ts';
 import { warningOfExampleHost } from '../functions/settings/service-address.ts';
 import { type Diagnosis, type NamedCheck, type Outcome, once, runChecks } from './checks.ts';
+import { clientOf, examineListing } from './flow-listing.ts';
 import { outcomeOfTemplates } from './route-templates.ts';
 import { issueOfService, issueOfToken, type Service, type ServiceIssue } from './service-check.ts';
 import { TemplatesUnknownError, templatesIn } from './templates.ts';
@@ -40,6 +39,7 @@ const CHECKS: readonly NamedCheck<Subject>[] = [
   ['the flow service', examineService],
   ['the token', examineToken],
   ['templates of the routes', examineTemplates],
+  ['listing of flows', examineFlowListing],
 ];
 
 /**
@@ -111,18 +111,19 @@ const findingOf = ({ severity, what, todo }: ServiceIssue, plan: PlannedDeployme
   todo: `${todo}.`,
 });
 
+async function examineFlowListing({ plan, issue, signal }: Subject): Promise<Outcome> {
+  const reason = reasonNotToAsk(plan);
+  if (reason !== undefined) return { notChecked: reason };
+  if ((await issue()) !== undefined) return { notChecked: 'the service cannot be asked: see above' };
+  return examineListing(serviceOf(plan), (plan.configuration as Context).settings, signal);
+}
+
 async function examineTemplates({ plan, issue, signal }: Subject): Promise<Outcome> {
   const reason = reasonNotToAsk(plan);
   if (reason !== undefined) return { notChecked: reason };
   if ((await issue()) !== undefined) return { notChecked: 'the service cannot be asked: see above' };
-  const { baseUrl, routes, settings } = plan.configuration as Context;
-  const token = async () => serviceOf(plan).token;
-  const flows = createFlowService({
-    ...settings,
-    baseUrl,
-    token: { get: token, renew: token },
-    clock: systemClock,
-  });
+  const { routes, settings } = plan.configuration as Context;
+  const flows = clientOf(serviceOf(plan), settings);
   try {
     const offered = templatesIn(await offeredTemplates(flows, signal));
     const names = offered.flatMap(({ id, name = id }) => name ?? []);

@@ -3,6 +3,7 @@ import { type Alarm, alarmsOf, examineAlarms, examineRaised } from './alarms.ts'
 import { type CanaryFile, examineCanary } from './canary.ts';
 import { type Check, type Diagnosis, type Finding, type NamedCheck, type Outcome, once, runChecks } from './checks.ts';
 import type { Deployment } from './deployment.ts';
+import { outcomeOfListing } from './flow-listing.ts';
 import { examineErrors, examineRuns, IDLE_MAX_MS } from './function-logs.ts';
 import { droppedSince, QUEUE_DAYS } from './intake.ts';
 import { list } from './list.ts';
@@ -55,6 +56,7 @@ const CHECKS: Readonly<Record<string, Check<Subject>>> = {
   'outputs and resources': examineResources,
   'the flow service': examineService,
   'templates of the routes': examineTemplates,
+  'listing of flows': examineListing,
   'new flows': examineIntake,
   notifications: ({ deployment, signal }) => examineNotifications(deployment, signal),
   'runs of create-flow': examineRunsUnlessPaused,
@@ -170,6 +172,13 @@ async function examineTemplates({ deployment, offered }: Subject): Promise<Outco
   }
   const words = { next: 'deploy', list: 'flowdrop templates lists what there is.' };
   return outcomeOfTemplates(deployment.settings.routes, known, words);
+}
+
+async function examineListing({ deployment, signal }: Subject): Promise<Outcome> {
+  return outcomeOfListing(
+    deployment.settings.flowListing,
+    await deployment.collecting.invoke({ listing: true }, signal),
+  );
 }
 
 /** A pause is wanted. Only a long one may have been forgotten. */

@@ -5,6 +5,8 @@ import {
   type CollectedAgain,
   cancelUploads,
   collectAgain,
+  type ListingAnswer,
+  listingAnswer,
   type OfferedTemplates,
   type OperatorPorts,
   offeredTemplates,
@@ -37,10 +39,11 @@ export async function collect(
   event: unknown,
   ports: CollectPorts & OperatorPorts & SweepPorts,
   invocation: Invocation,
-): Promise<TickSummary | SweepReport | PerUpload | OfferedTemplates> {
-  const { collector, retry, parameters, cancel, collect: again, sweep, templates } = parseCollectEvent(event);
+): Promise<TickSummary | SweepReport | PerUpload | OfferedTemplates | ListingAnswer> {
+  const { collector, retry, parameters, cancel, collect: again, sweep, templates, listing } = parseCollectEvent(event);
   const given = parameters === undefined ? undefined : { parameters };
   if (templates !== undefined) return offeredTemplates(ports.flows, invocation.closing);
+  if (listing !== undefined) return listingAnswer(ports.flows, invocation.closing);
   if (retry !== undefined) return retryUploads(retry, ports, invocation.closing, given);
   if (cancel !== undefined) return cancelUploads(cancel, ports, invocation.closing);
   if (again !== undefined) return collectAgain(again, ports, invocation.closing);

@@ -256,8 +256,6 @@ export interface RunningMarkers {
   readonly ours: ReadonlyMap<string, RunningMarker>;
   /** This collector's markers whose flow belongs to another upload as well. */
   readonly shared: readonly RunningMarker[];
-  /** All running flows, also those of other collectors. */
-  readonly flowIds: ReadonlySet<string>;
 }
 
 /** Lists the markers of all running flows, and measures them. */
@@ -286,5 +284,5 @@ export async function listRunningMarkers(
   // flows of a collector that does not run.
   telemetry.metrics.add('FlowsRunning', count);
   telemetry.metrics.add('OldestRunningSeconds', secondsBetween(oldest, now));
-  return { ours, shared, flowIds: new Set(uploadOf.keys()) };
+  return { ours, shared };
 }

@@ -140,7 +140,6 @@ export class FlowPolls {
     const ours = [...markers.ours.values()];
     const running = [...ours, ...markers.shared];
     confirmations.retain(running);
-    this.#listed.retain(markers.flowIds);
     this.counts.running = running.length;
     this.newestAt = ours.reduce((latest, { ageFrom }) => Math.max(latest, ageFrom), 0);
     return markers;
@@ -186,7 +185,7 @@ export class FlowPolls {
   /** Polls these flows, `settings.pollConcurrency` at a time. Returns true if all had their turn. */
   async #pollAll(due: readonly RunningMarker[], round: UnfinishedRound, overdue: Overdue[]): Promise<boolean> {
     const { flows, confirmations } = this.#parts;
-    const running = await this.#listedAsRunning(due);
+    const running = await this.#listedAsRunning(due, round.startedAt);
     const isDone: boolean[] = [];
     let doneCount = 0;
     const done = (index: number): void => {
@@ -221,9 +220,9 @@ export class FlowPolls {
     this.isSlowLeft = begun < due.length;
   }
 
-  async #listedAsRunning(due: readonly RunningMarker[]): Promise<ReadonlySet<string>> {
+  async #listedAsRunning(due: readonly RunningMarker[], roundAt: number): Promise<ReadonlySet<string>> {
     try {
-      return await this.#listed.running(due, this.#parts.invocation.work);
+      return await this.#listed.running(due, roundAt, this.#parts.invocation.work);
     } catch (error) {
       if (!(error instanceof OutOfTimeError)) throw error;
       return new Set(); // The polls will find that the time is over.

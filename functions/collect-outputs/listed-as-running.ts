@@ -1,7 +1,9 @@
+import { createHash } from 'node:crypto';
 import type { Clock } from '../base/clock.ts';
-import { FlowServiceError, ThrottledError, UnauthorisedError, UnavailableError } from '../flow-service/errors.ts';
+import { FlowServiceError } from '../flow-service/errors.ts';
 import type { FlowService } from '../flow-service/types.ts';
 import type { RunningMarker } from '../ledger/keys.ts';
+import type { PipelineSettings } from '../settings/settings.ts';
 
 /** With fewer due flows than this, single polls cost about as much as the listing. */
 const FLOWS_MIN = 16;
@@ -12,24 +14,16 @@ const FLOWS_MIN = 16;
  */
 const PAGES_ON_TRIAL = 3;
 
-/** Longest time for which one round reads pages, in milliseconds: single polls must have their turn. */
+/** Longest time for which one round reads pages, in milliseconds. Single polls must begin then. */
 const READING_MS = 60_000;
 
-/** How long the listing is not asked for after it was not served, in milliseconds. */
-const NOT_SERVED_MS = 60 * 60_000;
-
-/** How long the listing is not asked for after it was of no use, in milliseconds. */
+/** How long the listing is not asked for after it failed or was of no use, in milliseconds. */
 const USELESS_MS = 10 * 60_000;
-
-/** Times in a row that the listing is believed about a flow. Then the flow itself is polled: listings lag, or lie. */
-const BELIEVED_MAX = 3;
-
-/** Flows polled in one round although they are listed as running. It is more if the listing has more pages. */
-const DISBELIEVED_MIN = 64;
 
 interface ListedAsRunningPorts {
   readonly flows: FlowService;
   readonly clock: Clock;
+  readonly settings: Pick<PipelineSettings, 'flowListing'>;
 }
 
 /**
@@ -42,68 +36,52 @@ export class ListedAsRunning {
   readonly #ports: ListedAsRunningPorts;
   /** When the listing may be asked for next, milliseconds since the epoch. */
   #asksAt = 0;
-  /** By flow id: how often in a row the listing was believed. */
-  #believed = new Map<string, number>();
 
   constructor(ports: ListedAsRunningPorts) {
     this.#ports = ports;
   }
 
-  /** Returns the flows that need no poll now, because the listing shows them as running. */
-  async running(due: readonly RunningMarker[], signal: AbortSignal): Promise<ReadonlySet<string>> {
-    if (due.length < FLOWS_MIN || this.#ports.clock.now() < this.#asksAt) return new Set();
-    const { running, pages } = await this.#read(new Set(due.map(({ flowId }) => flowId)), signal);
-    const believed = (flowId: string): number => this.#believed.get(flowId) ?? firstCountOf(flowId);
-    // The flows that were believed longest are polled first, so that each has its turn.
-    const disbelieved = [...running]
-      .filter((flowId) => believed(flowId) >= BELIEVED_MAX)
-      .sort((one, other) => believed(other) - believed(one))
-      .slice(0, Math.max(DISBELIEVED_MIN, pages));
-    for (const flowId of running) this.#believed.set(flowId, believed(flowId) + 1);
-    for (const flowId of disbelieved) {
-      running.delete(flowId);
-      this.#believed.set(flowId, 0);
-    }
-    return running;
-  }
-
-  /** Forgets all flows but these, which are still running. */
-  retain(flowIds: ReadonlySet<string>): void {
-    for (const flowId of this.#believed.keys()) if (!flowIds.has(flowId)) this.#believed.delete(flowId);
+  /**
+   * Returns those of the due flows that need no poll in a round, because the listing shows them as running.
+   * @param roundAt when the round began, in milliseconds since the epoch.
+   */
+  async running(due: readonly RunningMarker[], roundAt: number, signal: AbortSignal): Promise<ReadonlySet<string>> {
+    const { clock, settings } = this.#ports;
+    const isAsked = settings.flowListing !== 'none' && due.length >= FLOWS_MIN && clock.now() >= this.#asksAt;
+    if (!isAsked) return new Set();
+    const flowIds = due.map(({ flowId }) => flowId).filter((flowId) => !isPolledItself(flowId, roundAt));
+    return this.#read(new Set(flowIds), signal);
   }
 
   /** Reads pages until all flows were seen, or the pages cost more than single polls. */
-  async #read(unseen: Set<string>, signal: AbortSignal): Promise<{ running: Set<string>; pages: number }> {
+  async #read(unseen: Set<string>, signal: AbortSignal): Promise<ReadonlySet<string>> {
     const { flows, clock } = this.#ports;
     const running = new Set<string>();
     const endsAt = clock.now() + READING_MS;
-    let pages = 0;
-    let seen = 0;
-    let pagesWithoutDue = 0;
+    let [pages, seen, pagesWithoutDue] = [0, 0, 0];
     try {
       for await (const page of flows.list(signal)) {
         pages += 1;
-        const seenBefore = seen;
+        pagesWithoutDue += 1;
         for (const { flowId, state } of page) {
           if (!unseen.delete(flowId)) continue;
           seen += 1;
+          pagesWithoutDue = 0;
           if (state === 'running') running.add(flowId);
         }
-        if (unseen.size === 0) break;
-        pagesWithoutDue = seen === seenBefore ? pagesWithoutDue + 1 : 0;
         const isUseless = pages >= PAGES_ON_TRIAL && seen <= pages;
         if (isUseless) this.#asksAt = clock.now() + USELESS_MS;
-        if (isUseless || pagesWithoutDue >= PAGES_ON_TRIAL || clock.now() > endsAt) break;
+        if (isUseless || unseen.size === 0 || pagesWithoutDue >= PAGES_ON_TRIAL || clock.now() > endsAt) break;
       }
     } catch (error) {
       if (!(error instanceof FlowServiceError)) throw error;
-      const mayPass =
-        error instanceof ThrottledError || error instanceof UnavailableError || error instanceof UnauthorisedError;
-      this.#asksAt = clock.now() + (mayPass ? USELESS_MS : NOT_SERVED_MS);
+      this.#asksAt = clock.now() + USELESS_MS;
     }
-    return { running, pages };
+    return running;
   }
 }
 
-/** A new process has no counts. It begins with a different one for each flow: even a short-lived process polls some. */
-const firstCountOf = (flowId: string): number => (flowId.charCodeAt(flowId.length - 1) || 0) % (BELIEVED_MAX + 1);
+/** True for a tenth of the flows, and for others in each round. The listing may lag or be wrong. */
+function isPolledItself(flowId: string, roundAt: number): boolean {
+  return createHash('sha256').update(`${flowId} ${roundAt}`).digest().readUInt32BE() % 10 === 0;
+}

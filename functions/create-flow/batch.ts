@@ -1,8 +1,9 @@
 import pMap from 'p-map';
 import type { Invocation } from '../base/invocation.ts';
+import { SharedSearch } from '../flow-service/flow-search.ts';
 import { UnrecognisedEventError, type UploadEvent, uploadsOf } from '../uploads/upload-event.ts';
 import { createFlow } from './create-flow.ts';
-import type { CreatePorts, MayTakeOver } from './delivery.ts';
+import type { Batch, CreatePorts, MayTakeOver } from './delivery.ts';
 
 /** The answer to the queue's event source: the messages that must come again. */
 export interface BatchResponse {
@@ -57,8 +58,11 @@ export async function createFlows(event: unknown, ports: CreatePorts, invocation
       return false;
     };
   };
+  const { flows, ledger } = ports;
+  const hadFlowBefore = (before: number) => ledger.hadFlowBefore(before, invocation.work);
+  const searches = new SharedSearch((sought) => flows.find(sought, invocation.work, hadFlowBefore));
   const begin = async (each: Work, mayTakeOver: MayTakeOver): Promise<void> => {
-    const error = await beginUpload(each, ports, invocation, mayTakeOver);
+    const error = await beginUpload(each, ports, invocation, { mayTakeOver, searches });
     if (error !== undefined) failures.push({ id: each.id, error });
   };
   const isAlone = work.length === 1;
@@ -91,7 +95,7 @@ async function beginUpload(
   { upload }: Work,
   ports: CreatePorts,
   invocation: Invocation,
-  mayTakeOver: MayTakeOver,
+  batch: Batch,
 ): Promise<unknown> {
   const { clock, telemetry } = ports;
   const halfTime = (invocation.startedAt + invocation.workEndsAt) / 2;
@@ -102,7 +106,7 @@ async function beginUpload(
     return error;
   }
   try {
-    await createFlow(upload, ports, invocation, mayTakeOver);
+    await createFlow(upload, ports, invocation, batch);
     return undefined;
   } catch (error) {
     return error; // It was logged with the upload's ids.

@@ -20,7 +20,7 @@ import { mayMatch, routeByKey, routeFor } from '../uploads/routes.ts';
 import { isFolderMarker, type UploadEvent } from '../uploads/upload-event.ts';
 import { inputFailure, routed } from './admission.ts';
 import { failUpload, keepWaiting, publishFailure, putWaitingMarker } from './claim.ts';
-import { ClaimHeldError, type CreatePorts, Delivery, type MayTakeOver, type Outcome } from './delivery.ts';
+import { type Batch, ClaimHeldError, type CreatePorts, Delivery, type Outcome } from './delivery.ts';
 import { settleDoubt } from './doubt.ts';
 import { ATTEMPTS_EXHAUSTED, MISADDRESSED } from './retry-policy.ts';
 import { handleFailure, send } from './send.ts';
@@ -44,9 +44,9 @@ export async function createFlow(
   event: UploadEvent,
   ports: CreatePorts,
   invocation: Invocation,
-  mayTakeOver: MayTakeOver = () => true,
+  batch: Batch,
 ): Promise<Outcome> {
-  const delivery = new Delivery(event, ports, invocation, mayTakeOver);
+  const delivery = new Delivery(event, ports, invocation, batch);
   try {
     return await receive(delivery, event);
   } catch (error) {

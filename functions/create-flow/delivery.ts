@@ -1,6 +1,7 @@
 import type { Clock } from '../base/clock.ts';
 import type { Invocation } from '../base/invocation.ts';
 import type { Log, MetricName } from '../base/telemetry.ts';
+import type { SharedSearch } from '../flow-service/flow-search.ts';
 import type { FlowService } from '../flow-service/types.ts';
 import type { ClaimedEntry, ClaimTerms, WaitingEntry } from '../ledger/entry.ts';
 import type { Ledger } from '../ledger/store.ts';
@@ -40,6 +41,12 @@ export type Outcome =
  */
 export type MayTakeOver = (entry: ClaimedEntry | WaitingEntry) => boolean;
 
+/** What a delivery shares with the others of its invocation. */
+export interface Batch {
+  readonly mayTakeOver: MayTakeOver;
+  readonly searches: SharedSearch;
+}
+
 export interface CreatePorts extends PublishPorts {
   readonly inbox: Inbox;
   readonly ledger: Ledger;
@@ -53,13 +60,16 @@ export class Delivery {
   readonly ports: CreatePorts;
   readonly invocation: Invocation;
   readonly mayTakeOver: MayTakeOver;
+  /** The searches of all deliveries of this invocation. */
+  readonly searches: SharedSearch;
   readonly #arrivedAt: number | undefined;
   #log: Log;
 
-  constructor(event: UploadEvent, ports: CreatePorts, invocation: Invocation, mayTakeOver: MayTakeOver) {
+  constructor(event: UploadEvent, ports: CreatePorts, invocation: Invocation, batch: Batch) {
     this.ports = ports;
     this.invocation = invocation;
-    this.mayTakeOver = mayTakeOver;
+    this.mayTakeOver = batch.mayTakeOver;
+    this.searches = batch.searches;
     this.#arrivedAt = event.arrivedAt;
     this.#log = ports.telemetry.log.with({ key: event.key });
   }

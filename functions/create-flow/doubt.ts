@@ -1,15 +1,12 @@
 import { OutOfTimeError } from '../base/invocation.ts';
 import { FlowServiceError, MisaddressedError, UnauthorisedError } from '../flow-service/errors.ts';
 import { LISTING_DELAY_MAX_MS } from '../flow-service/flow-search.ts';
-import type { SearchPlace } from '../flow-service/search-place.ts';
-import type { FindOptions, FlowRecord, Found } from '../flow-service/types.ts';
+import type { FlowRecord, Found } from '../flow-service/types.ts';
 import {
   type ClaimedEntry,
   type Doubt,
   doubtAfter,
   flowTagOf,
-  searchedTo,
-  searchedWithoutResult,
   type WaitReason,
   withoutDoubt,
 } from '../ledger/entry.ts';
@@ -36,11 +33,10 @@ const ABSENT_AFTER_MS = LISTING_DELAY_MAX_MS;
 export type SettledDoubt = { readonly outcome: Outcome } | { readonly claim: Stored<ClaimedEntry> };
 
 /**
- * Looks for the flow that an earlier POST may have made.
+ * Searches for the flow that an earlier POST may have made.
  *
  *   found                      adopt it
  *   too early to tell          wait, until five minutes after the last byte
- *   the listing is long        wait for the next tick, and go on where this look stopped
  *   listing not available      wait, and ask for it again, for an hour at most
  *   something else answers     wait, for three days at most, if something else answered the POST too
  *   absent                     the upload fails if the service rejects it for good; otherwise it may be sent again
@@ -60,11 +56,13 @@ export async function settleDoubt(
   const conclusiveAt = doubt.sentBy + ABSENT_AFTER_MS;
   // A listing that was read from before this time may lack the flow, however late the last page came.
   const isEarly = clock.now() < conclusiveAt;
-  let place = doubt.place;
-  const waitOn = async (message: string, notBefore: number, reason: WaitReason = 'in-doubt'): Promise<SettledDoubt> => {
-    const wait = { reason, message, counted: false, notBefore } as const;
-    return { outcome: await keepWaiting(delivery, { ...claim, entry: searchedTo(entry, place) }, wait) };
-  };
+  const waitOn = async (
+    message: string,
+    notBefore: number,
+    reason: WaitReason = 'in-doubt',
+  ): Promise<SettledDoubt> => ({
+    outcome: await keepWaiting(delivery, claim, { reason, message, counted: false, notBefore }),
+  });
   // Something else answered the POST. Either it answers the search too, or the listing delay is not over.
   const waitForAddress = async (answer: string, message: string, notBefore: number): Promise<SettledDoubt> => {
     if (!isMisaddressedTooLong(entry, clock.now())) return waitOn(message, notBefore, MISADDRESSED);
@@ -74,9 +72,7 @@ export async function settleDoubt(
   };
   let found: Found;
   try {
-    found = await findFlow(delivery, entry, doubt, (reached) => {
-      place = reached;
-    });
+    found = await findFlow(delivery, entry, doubt, !isEarly);
   } catch (error) {
     if (!(error instanceof FlowServiceError) && !(error instanceof OutOfTimeError)) throw error;
     if (error instanceof UnauthorisedError) delivery.count('TokenRejected');
@@ -85,8 +81,7 @@ export async function settleDoubt(
       delivery.count('ServiceMisaddressed');
       return waitForAddress(error.message, error.message, clock.now() + operatorBackoffMs(entry));
     }
-    const failingSince = Math.max(conclusiveAt, place?.readAt ?? 0);
-    if (!isListingHopeless(error, clock.now() - failingSince)) {
+    if (!isListingHopeless(error, clock.now() - conclusiveAt)) {
       return waitOn(messageOf(error), Math.max(conclusiveAt, clock.now() + backoffMs(entry)));
     }
     found = { result: 'unknown', why: messageOf(error) };
@@ -101,14 +96,12 @@ export async function settleDoubt(
       ? waitOn(both, conclusiveAt)
       : waitForAddress(answer, both, conclusiveAt);
   }
-  if (found.result === 'unfinished') return waitOn(unfinishedMessage(found.flows, place), clock.now());
   if (found.result === 'unknown') {
-    const searched = { ...claim, entry: searchedWithoutResult(entry) };
-    if (settings.inDoubt === 'hold') return { outcome: await hold(delivery, searched, found.why) };
+    if (settings.inDoubt === 'hold') return { outcome: await hold(delivery, claim, found.why) };
     delivery.count('DoubtsRetried');
     delivery.log.warn('Sent again although a flow may exist', { why: found.why });
     // The doubt stays. If this request certainly makes no flow, the first one may still be found before the next.
-    return { claim: searched };
+    return { claim };
   }
   const settled = { ...claim, entry: withoutDoubt(entry) };
   if (doubt.rejection === undefined) return { claim: settled };
@@ -116,14 +109,14 @@ export async function settleDoubt(
 }
 
 /**
- * Looks once for the flow of a POST that the service itself says it refused. Returns undefined if the flow is not
+ * Searches once for the flow of a POST that the service itself says it refused. Returns undefined if the flow is not
  * found. Then the service is believed, because its answer says more than a listing that proves nothing.
  */
 export async function adoptIfListed(delivery: Delivery, claim: Stored<ClaimedEntry>): Promise<Outcome | undefined> {
   const doubt = doubtAfter(claim.entry, delivery.ports.clock.now());
   let found: Found;
   try {
-    found = await findFlow(delivery, claim.entry, doubt);
+    found = await findFlow(delivery, claim.entry, doubt, false);
   } catch (error) {
     if (error instanceof FlowServiceError || error instanceof OutOfTimeError) return undefined;
     throw error;
@@ -136,26 +129,14 @@ function adopt(delivery: Delivery, claim: Stored<ClaimedEntry>, { flowId }: Flow
   return commitFlow(delivery, claim, { flowId, outcome: 'adopted' });
 }
 
-function unfinishedMessage(flows: number, place: SearchPlace | undefined): string {
-  const { previous } = place?.evidence ?? {};
-  const reached = previous === undefined ? '' : `, back to ${new Date(previous).toISOString()}`;
-  return `The service may have created a flow. We have searched ${flows} flows of its listing${reached}, and go on.`;
-}
-
+/** @param mayBeAbsent true if the service must list the flow by now. */
 function findFlow(
-  { ports, invocation }: Delivery,
+  { ports, searches }: Delivery,
   entry: ClaimedEntry,
-  { claimedAt, sentBy, place, isSearched }: Doubt,
-  onPlace?: FindOptions['onPlace'],
+  { claimedAt }: Doubt,
+  mayBeAbsent: boolean,
 ): Promise<Found> {
-  const { flows, ledger, settings } = ports;
-  const { work } = invocation;
-  return flows.find(flowTagOf(entry, settings.pipeline), claimedAt, work, {
-    sentBy,
-    hadFlowBefore: (before) => ledger.hadFlowBefore(before, work),
-    place,
-    onPlace: isSearched ? undefined : onPlace,
-  });
+  return searches.find({ tag: flowTagOf(entry, ports.settings.pipeline), since: claimedAt, mayBeAbsent });
 }
 
 /** The upload waits until the operator retries it, or its flow is found after all. */

@@ -121,8 +121,7 @@ export function isListingHopeless(error: unknown, overdueMs: number): boolean {
   const isFinal =
     error instanceof ForbiddenError || error instanceof UnintelligibleAnswerError || error instanceof MisaddressedError;
   if (isFinal) return true;
-  const mayPass = error instanceof UnauthorisedError || error instanceof OutOfTimeError;
-  return !mayPass && overdueMs > LISTING_PATIENCE_MS;
+  return !(error instanceof UnauthorisedError) && overdueMs > LISTING_PATIENCE_MS;
 }
 
 /**

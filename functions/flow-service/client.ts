@@ -1,5 +1,5 @@
 import type * as z from 'zod/mini';
-import { CLOCK_SKEW_MAX_MS, type Clock } from '../base/clock.ts';
+import type { Clock } from '../base/clock.ts';
 import { downloadAsset } from './asset-download.ts';
 import {
   FlowServiceError,
@@ -13,10 +13,8 @@ import {
   UnavailableError,
   UnintelligibleAnswerError,
 } from './errors.ts';
-import { Listing, type ListingPage, type ListingPlace } from './flow-listing.ts';
-import { filteredSince, withoutFilter } from './flow-query.ts';
-import { FIND_FLOWS_MAX, FIND_PAGES_MAX, findFlow, LISTING_DELAY_MAX_MS, type Query } from './flow-search.ts';
-import { FILTER_MARGIN_MS } from './flow-sightings.ts';
+import { Listing, type ListingPage } from './flow-listing.ts';
+import { FIND_FLOWS_MAX, FIND_PAGES_MAX, findFlows, LISTING_DELAY_MAX_MS } from './flow-search.ts';
 import { PAGE_ANSWER } from './json-answer.ts';
 import type { LearntPace } from './learnt-rate.ts';
 import type { Rank } from './pace.ts';
@@ -30,18 +28,17 @@ import {
   outputPageSchema,
   templatePageSchema,
 } from './schemas.ts';
-import type { QueryKind } from './search-place.ts';
 import { flowSubject } from './throttled-subjects.ts';
 import type {
   Asset,
   AssetOptions,
   CreateRequest,
-  FindOptions,
   FlowRecord,
   FlowService,
-  FlowTag,
   Found,
+  ListingSample,
   Output,
+  Sought,
 } from './types.ts';
 
 /** Time during which a throttled page of the listing of flows is requested again, in milliseconds. */
@@ -68,9 +65,11 @@ export interface FlowServiceOptions extends RequestOptions {
   readonly assetBytesMax: number;
   /** The setting `assetBytesPerSecondMin`. Default: one byte in half a minute. */
   readonly assetBytesPerSecondMin?: number | undefined;
-  /** Query of the listing of flows in a search: the setting `flowsQuery`. Default: none. */
+  /** The setting `flowListing`. Default: `any-order`. */
+  readonly flowListing?: 'newest-first' | 'any-order' | 'none' | undefined;
+  /** Query of the listing of flows: the setting `flowsQuery`. Default: none. */
   readonly flowsQuery?: string | undefined;
-  /** Most pages that one look of a search reads. Default: {@link FIND_PAGES_MAX} */
+  /** Most pages that a search reads. Default: {@link FIND_PAGES_MAX} */
   readonly findPagesMax?: number | undefined;
 }
 
@@ -96,9 +95,6 @@ interface ListingLimits {
   readonly rank: Rank;
   /** Longest time for all answers, in milliseconds. Default: no limit but that of each page. */
   readonly answersMs?: number | undefined;
-  readonly from?: ListingPlace | undefined;
-  /** Query of the first page. */
-  readonly query?: URLSearchParams | undefined;
 }
 
 /** The limits of the listings of outputs and templates. */
@@ -114,10 +110,9 @@ class HttpFlowService implements FlowService {
   readonly #clock: Clock;
   readonly #assetBytesMax: number;
   readonly #assetBytesPerSecondMin: number;
+  readonly #flowListing: NonNullable<FlowServiceOptions['flowListing']>;
   readonly #flowsQuery: string;
   readonly #findPagesMax: number;
-  /** Queries that were rejected or did not filter in this process. They are not used again. */
-  readonly #unusableQueries = new Set<QueryKind>();
   /** The candidates for the path of the outputs listing. Only one remains once it has succeeded. */
   #outputsPaths: readonly ('flows' | 'root')[];
 
@@ -126,6 +121,7 @@ class HttpFlowService implements FlowService {
     this.#clock = options.clock;
     this.#assetBytesMax = options.assetBytesMax;
     this.#assetBytesPerSecondMin = options.assetBytesPerSecondMin ?? 0;
+    this.#flowListing = options.flowListing ?? 'any-order';
     this.#flowsQuery = options.flowsQuery ?? '';
     this.#findPagesMax = options.findPagesMax ?? FIND_PAGES_MAX;
     this.#outputsPaths = options.outputsPath === 'auto' ? ['flows', 'root'] : [options.outputsPath];
@@ -215,7 +211,7 @@ class HttpFlowService implements FlowService {
   async isServing(signal: AbortSignal): Promise<boolean> {
     const limits = { pagesMax: 1, entriesMax: LIST_FLOWS_MAX, rank: 2 } as const;
     try {
-      for await (const _ of this.#flowListing(limits, signal).pages()) return true;
+      for await (const _ of this.#listFlows(limits, signal).pages()) return true;
       return false;
     } catch (error) {
       if (error instanceof FlowServiceError || signal.aborted) return false;
@@ -224,7 +220,7 @@ class HttpFlowService implements FlowService {
   }
 
   async *list(signal: AbortSignal): AsyncGenerator<readonly FlowRecord[]> {
-    const listing = this.#flowListing({ pagesMax: LIST_PAGES_MAX, entriesMax: LIST_FLOWS_MAX, rank: 2 }, signal);
+    const listing = this.#listFlows({ pagesMax: LIST_PAGES_MAX, entriesMax: LIST_FLOWS_MAX, rank: 2 }, signal);
     for await (const { page, fresh } of listing.pages()) yield page.flows.filter(({ flowId }) => fresh.has(flowId));
   }
 
@@ -246,40 +242,42 @@ class HttpFlowService implements FlowService {
     throw new UnintelligibleAnswerError(`templates: not all templates can be listed: ${listing.stopReason}`);
   }
 
-  find(tag: FlowTag, since: number, signal: AbortSignal, options: FindOptions = {}): Promise<Found> {
-    const { sentBy = since, hadFlowBefore = async () => false, place, onPlace } = options;
+  async find(
+    sought: readonly Sought[],
+    signal: AbortSignal,
+    hadFlowBefore = async (_before: number): Promise<boolean> => false,
+  ): Promise<readonly Found[]> {
+    if (this.#flowListing === 'none') {
+      return sought.map(() => ({ result: 'unknown', why: 'settings.flowListing says that there is no listing' }));
+    }
     const listedBefore = this.#clock.now() - LISTING_DELAY_MAX_MS;
     const isKnownHere = (this.#requests.flowKnownAt ?? Number.POSITIVE_INFINITY) <= listedBefore;
-    return findFlow({
-      tag,
-      since,
-      sentBy,
-      now: () => this.#clock.now(),
-      isEarly: listedBefore < sentBy,
+    const limits = { pagesMax: this.#findPagesMax, entriesMax: FIND_FLOWS_MAX, rank: 1 } as const;
+    return findFlows({
+      sought,
+      isNewestFirst: this.#flowListing === 'newest-first',
+      list: () => this.#listFlows(limits, signal),
       isFlowKnown: async () => isKnownHere || hadFlowBefore(listedBefore),
-      queries: this.#queriesSince(since - CLOCK_SKEW_MAX_MS - FILTER_MARGIN_MS, signal),
-      flowsQuery: this.#flowsQuery,
-      onUnusable: (kind) => this.#unusableQueries.add(kind),
-      place,
-      onPlace,
     });
   }
 
-  /** The queries for the listing of flows that may work, the best one first. The last one has no parameters. */
-  #queriesSince(time: number, signal: AbortSignal): readonly Query[] {
-    const limits = { pagesMax: this.#findPagesMax, entriesMax: FIND_FLOWS_MAX, rank: 1 } as const;
-    const queryOf = (kind: QueryKind, query?: URLSearchParams): Query => ({
-      kind,
-      filteredSince: kind === 'filtered' ? time : undefined,
-      list: (from) => this.#flowListing({ ...limits, from, query }, signal),
-    });
-    const filtered = filteredSince(this.#flowsQuery, time);
-    const sorted = withoutFilter(this.#flowsQuery);
-    return [
-      ...(filtered === undefined || this.#unusableQueries.has('filtered') ? [] : [queryOf('filtered', filtered)]),
-      ...(sorted.size === 0 || this.#unusableQueries.has('sorted') ? [] : [queryOf('sorted', sorted)]),
-      queryOf('plain'),
-    ];
+  async sample(signal: AbortSignal): Promise<ListingSample> {
+    const flows: FlowRecord[] = [];
+    let showsAdditional = false;
+    const limits = { pagesMax: 2, entriesMax: FIND_FLOWS_MAX, rank: 2 } as const;
+    const listing = this.#listFlows(limits, signal);
+    for await (const { page, fresh } of listing.pages()) {
+      for (const flow of page.flows) if (fresh.has(flow.flowId)) flows.push(flow);
+      showsAdditional ||= page.showsAdditional;
+    }
+    const times = flows.map(({ createdAt = Number.NaN }) => createdAt);
+    return {
+      flows: flows.length,
+      hasMore: listing.stopReason !== undefined,
+      isNewestFirst: times.every((time, index) => index === 0 || time <= (times[index - 1] ?? 0)),
+      showsAdditional,
+      showsEnded: flows.some(({ state }) => state !== 'running'),
+    };
   }
 
   /** The error for a creation without success. Unlike a read, a creation may have taken effect all the same. */
@@ -310,11 +308,11 @@ class HttpFlowService implements FlowService {
     return isForGood ? new RejectedError(error.message, { cause: error, status }) : error;
   }
 
-  #flowListing(limits: Omit<ListingLimits, 'mayBeSilent'>, signal: AbortSignal): Listing<FlowPage> {
+  #listFlows(limits: Omit<ListingLimits, 'mayBeSilent'>, signal: AbortSignal): Listing<FlowPage> {
     // Single polls can replace the listing, so they must not wait until it is allowed.
     const patienceMs = limits.rank === 2 ? LIST_PATIENCE_MS : undefined;
     const url = this.#requests.url('flows');
-    if (limits.query !== undefined) url.search = limits.query.toString();
+    url.search = this.#flowsQuery;
     const call: Call = { operation: 'list', method: 'GET', url, subject: 'list', patienceMs };
     return this.#listing(call, flowPageSchema, { ...limits, mayBeSilent: true }, signal);
   }
@@ -341,7 +339,7 @@ class HttpFlowService implements FlowService {
   #listing<S extends z.ZodMiniType<ListingPage>>(
     call: Call,
     schema: S,
-    { rank, answersMs = Number.POSITIVE_INFINITY, query: _, ...limits }: ListingLimits,
+    { rank, answersMs = Number.POSITIVE_INFINITY, ...limits }: ListingLimits,
     signal: AbortSignal,
   ): Listing<z.infer<S>> {
     let secret: string | undefined;

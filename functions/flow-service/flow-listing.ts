@@ -1,5 +1,4 @@
 import { NotFoundError, NotServedError, RejectedError } from './errors.ts';
-import { SIZE_PARAMETERS } from './flow-query.ts';
 import { linksIn } from './link-header.ts';
 
 /** What a page says about the next one. */
@@ -29,21 +28,9 @@ export interface ListingPage {
   readonly next: NextPage;
 }
 
-/** A place in a listing that an earlier reading reached. */
-export interface ListingPlace {
-  /** Address of the page that was read last. */
-  readonly address: string;
-  /** The last id on that page. */
-  readonly lastId: string;
-  /** Number of entries read so far. */
-  readonly entries: number;
-}
-
 interface ListingOptions<P> {
   /** The first page. */
   readonly url: URL;
-  /** Where to go on. Default: the first page. */
-  readonly from?: ListingPlace | undefined;
   /** Tells whether a request to a URL may carry the token. */
   readonly isForToken: (url: URL) => boolean;
   /** Reads one page, with its `Link` header. */
@@ -65,23 +52,12 @@ interface ListingOptions<P> {
  *
  * The end is known if a page says so, if the pages stop naming a next one, if a page is empty, or if all entries that
  * the listing counts were seen. In all other cases, `stopReason` says why reading stopped.
- *
- * A reading can go on where an earlier one stopped. It then reads the last page of the earlier one again, and goes on
- * behind the last id of that page. So it does not matter what the address means: if it leads elsewhere by now, the id
- * is not there, and the place is lost.
  */
 export class Listing<P extends ListingPage> {
   /** Why the listing may have more entries than were read. Undefined if the end is known, or not yet reached. */
   stopReason: string | undefined;
-  /**
-   * True if the service rejected a page after the first, because a deletion may have made its cursor invalid. Also if
-   * the place to go on from is lost.
-   */
+  /** True if the service rejected a page after the first. A deletion may have made its cursor invalid. */
   isCutOff = false;
-  /** True if reading stopped at a limit of its own. */
-  isAtLimit = false;
-  /** True if pages were requested by number or offset. Then a deletion moves entries to pages already read. */
-  isNumbered = false;
   pagesRead = 0;
   readonly #options: ListingOptions<P>;
   readonly #seen = new Set<string>();
@@ -91,56 +67,23 @@ export class Listing<P extends ListingPage> {
   #url: URL | undefined;
   /** The page number tried last. */
   #number = 0;
-  #hasNamedNext: boolean;
-  /** The place to go on from, until its page was read. */
-  #from: ListingPlace | undefined;
-  readonly #entriesBefore: number;
-  #entriesRead = 0;
-  #place: ListingPlace | undefined;
+  #hasNamedNext = false;
   /** The lowest total that a page stated. Entries made meanwhile appear on pages already read. */
   #total = Number.POSITIVE_INFINITY;
 
   constructor(options: ListingOptions<P>) {
-    const { url, from, isForToken } = options;
     this.#options = options;
-    this.#from = from;
-    this.#entriesBefore = from?.entries ?? 0;
-    this.#hasNamedNext = from !== undefined;
-    this.#url = from === undefined ? url : (URL.parse(from.address) ?? undefined);
-    if (from === undefined || (this.#url !== undefined && isForToken(this.#url))) return;
-    this.#cutOff('the place in the listing is elsewhere');
-  }
-
-  get seen(): ReadonlySet<string> {
-    return this.#seen;
-  }
-
-  /** Number of entries with a usable id that were read, by earlier readings too. */
-  get entries(): number {
-    return this.#entriesBefore + this.#entriesRead;
-  }
-
-  /**
-   * Where a later reading can go on. Undefined if there is no such place: pages that go by number, the first page, or a
-   * page that is the last.
-   */
-  get place(): ListingPlace | undefined {
-    return this.isNumbered ? undefined : this.#place;
+    this.#url = options.url;
   }
 
   /** Yields the pages. Each step sends one request. `fresh` holds the ids that no earlier page had. */
   async *pages(): AsyncGenerator<{ readonly page: P; readonly fresh: ReadonlySet<string> }, void> {
     while (this.#url !== undefined) {
       this.#requested.add(this.#url.href);
-      this.isNumbered ||= hasNumber(this.#url, this.#options.url);
       const answer = await this.#read(this.#url);
       if (answer === undefined) return;
       const { page, link } = answer;
-      const fresh = this.#freshOf(page);
-      if (fresh === undefined) {
-        this.#cutOff('the place in the listing is lost');
-        return;
-      }
+      const fresh = new Set(page.ids).difference(this.#seen);
       this.#advance(page, link, fresh);
       yield { page, fresh };
     }
@@ -151,57 +94,24 @@ export class Listing<P extends ListingPage> {
     try {
       return await this.#options.read(url);
     } catch (error) {
-      if ((this.pagesRead === 0 && this.#from === undefined) || !isRejection(error)) throw error;
-      this.#cutOff(error.message);
+      if (this.pagesRead === 0 || !isRejection(error)) throw error;
+      this.isCutOff = true;
+      this.stopReason = error.message;
       return undefined;
     }
   }
 
-  /** The ids on a page that were not read before. Undefined if the page should have the place to go on from. */
-  #freshOf({ ids }: P): ReadonlySet<string> | undefined {
-    const from = this.#from;
-    this.#from = undefined;
-    if (from === undefined) return new Set(ids).difference(this.#seen);
-    const at = ids.indexOf(from.lastId);
-    if (at === -1) return undefined;
-    for (const id of ids) this.#seen.add(id);
-    return new Set(ids.slice(at + 1)).difference(new Set(ids.slice(0, at + 1)));
-  }
-
-  #cutOff(why: string): void {
-    this.isCutOff = true;
-    this.#stop(why);
-  }
-
-  #stop(why: string): void {
-    this.#url = undefined;
-    this.stopReason = why;
-  }
-
   #advance(page: P, link: string | undefined, fresh: ReadonlySet<string>): void {
+    const { pagesMax, entriesMax } = this.#options;
     this.pagesRead += 1;
     for (const id of fresh) this.#seen.add(id);
-    this.#entriesRead += fresh.size;
-    const { href } = this.#url ?? this.#options.url;
     this.#total = Math.min(this.#total, page.total ?? Number.POSITIVE_INFINITY);
-    const following = this.#following(page, nextOf(page, link), fresh);
-    this.#url = following instanceof URL ? following : undefined;
-    if (typeof following === 'string') this.stopReason = following;
-    this.#place = this.#url === undefined ? undefined : this.#placeAt(href, page);
-    if (this.#url === undefined) return;
-
-    const { pagesMax, entriesMax } = this.#options;
-    if (this.pagesRead >= pagesMax || this.#seen.size > entriesMax) {
-      this.isAtLimit = true;
-      this.#stop(`the listing has more than ${this.entries} entries`);
+    let following = this.#following(page, nextOf(page, link), fresh);
+    if (following instanceof URL && (this.pagesRead >= pagesMax || this.#seen.size > entriesMax)) {
+      following = `the listing has more than ${this.#seen.size} entries`;
     }
-  }
-
-  /** The place behind a page. The first page has none, because its address soon leads to newer entries. */
-  #placeAt(address: string, { ids }: P): ListingPlace | undefined {
-    const lastId = ids.at(-1);
-    const isUsable = this.#hasNamedNext && address !== this.#options.url.href && address.length <= NEXT_CHARS_MAX;
-    return isUsable && lastId !== undefined ? { address, lastId, entries: this.entries } : undefined;
+    if (following instanceof URL) this.#url = following;
+    else [this.#url, this.stopReason] = [undefined, following];
   }
 
   /** The address of the next page, or the reason why it cannot be read. Undefined if this page is the last. */
@@ -230,12 +140,12 @@ export class Listing<P extends ListingPage> {
   #isComplete({ entries, total }: P): boolean {
     if (this.#hasNamedNext || entries === 0) return true;
     if (total === undefined) return !this.#options.mayBeSilent;
-    return Math.max(this.entries, entries) >= total;
+    return Math.max(this.#seen.size, entries) >= total;
   }
 
   /** Compares the listing with its own count, at its end. Undefined if no entry is missing. */
   #shortage({ entries }: P): string | undefined {
-    const listed = Math.max(this.entries, entries);
+    const listed = Math.max(this.#seen.size, entries);
     if (this.#total === Number.POSITIVE_INFINITY || listed >= this.#total) return undefined;
     return `the listing counts ${this.#total} entries but shows ${listed}`;
   }
@@ -256,13 +166,6 @@ export class Listing<P extends ListingPage> {
 /** Tells whether the service rejected the request for a page. A retry would be rejected too. */
 export const isRejection = (error: unknown): error is NotFoundError | NotServedError | RejectedError =>
   error instanceof NotFoundError || error instanceof NotServedError || error instanceof RejectedError;
-
-/** Tells whether an address selects its page by a number that the first page's address does not have. */
-function hasNumber(url: URL, first: URL): boolean {
-  return [...url.searchParams].some(
-    ([name, value]) => /^\d+$/.test(value) && !SIZE_PARAMETERS.includes(name) && first.searchParams.get(name) !== value,
-  );
-}
 
 /** What a page says about the next one, in its body or in its `Link` header. */
 function nextOf({ next }: ListingPage, link: string | undefined): NextPage {

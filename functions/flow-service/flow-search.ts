@@ -1,239 +1,185 @@
-import { FlowServiceError, ThrottledError, UnauthorisedError } from './errors.ts';
-import { isRejection, type Listing, type ListingPlace } from './flow-listing.ts';
-import { Sightings } from './flow-sightings.ts';
+import { isDeepStrictEqual } from 'node:util';
+import { CLOCK_SKEW_MAX_MS } from '../base/clock.ts';
+import { isRejection, type Listing } from './flow-listing.ts';
 import type { FlowPage } from './schemas.ts';
-import type { QueryKind, SearchPlace } from './search-place.ts';
-import type { FlowTag, Found } from './types.ts';
+import type { FlowRecord, FlowTag, Found, Sought } from './types.ts';
 
-/** Maximum number of pages and of flows that one look reads. */
+/** Maximum number of pages and of flows of the listing that are read. A longer listing proves nothing. */
 export const FIND_PAGES_MAX = 50;
 export const FIND_FLOWS_MAX = 10_000;
 
 /** Time within which the service lists a new flow, in milliseconds. With a slower service, a search may miss a flow. */
 export const LISTING_DELAY_MAX_MS = 5 * 60_000;
 
-/**
- * Maximum number of readings of a listing that changes meanwhile. A rejected page may be such a change, or a limit of
- * the service.
- */
-const TRIES_MAX = 3;
-
-/** Maximum number of looks of one search. About a minute passes between two looks. */
-const LOOKS_MAX = 300;
-
-/** Extra pages of the second reading. New flows move the others down. */
-const SECOND_READING_EXTRA_PAGES = 2;
-
-/** A way to ask for the listing of flows. */
-export interface Query {
-  readonly kind: QueryKind;
-  /** The time that the listing is filtered by, in milliseconds since the epoch. */
-  readonly filteredSince?: number | undefined;
-  /** Starts a reading of the listing, at its first page or where an earlier one stopped. */
-  readonly list: (from?: ListingPlace) => Listing<FlowPage>;
-}
+/** How often the listing is read, at most, while flows leave it or move in it. */
+const READINGS_MAX = 4;
 
 interface Search {
-  readonly tag: FlowTag;
-  /** When the request in doubt began, in milliseconds since the epoch. */
-  readonly since: number;
-  /** When its last byte had been sent, in milliseconds since the epoch. */
-  readonly sentBy: number;
-  readonly now: () => number;
-  /** True if the flow need not be listed yet, so that nothing can prove its absence. */
-  readonly isEarly: boolean;
+  readonly sought: readonly Sought[];
+  /** True if the listing is declared as newest first. Then it is read back past the requests, and no further. */
+  readonly isNewestFirst: boolean;
+  /** Starts to read the listing, at its first page. */
+  readonly list: () => Listing<FlowPage>;
   /** Tells whether we know a flow that must be listed by now. Called only for an empty listing. */
   readonly isFlowKnown: () => Promise<boolean>;
-  /** The best way to ask comes first. The last one is the listing as it is. */
-  readonly queries: readonly Query[];
-  /** The setting that they come from. */
-  readonly flowsQuery: string;
-  /** Called if the service rejects a query, or a filter does not filter as asked. */
-  readonly onUnusable: (kind: QueryKind) => void;
-  /** Where the last look stopped. */
-  readonly place: SearchPlace | undefined;
-  /** Called after each page with the place to go on from. It is undefined if there is none. */
-  readonly onPlace: ((place: SearchPlace | undefined) => void) | undefined;
+}
+
+/** The best flow so far of each that is sought. */
+type FlowsFound = Map<Sought, FlowRecord>;
+
+/** What the listing showed when it was read once. */
+interface Listed {
+  readonly isEmpty: boolean;
+  readonly pages: number;
+  /** The flows in the order of the listing. If it is newest first, only those that are as new as the requests. */
+  readonly ids: readonly string[];
+  /** Why a flow may exist although it was not seen. */
+  readonly doubt: string | undefined;
+  /** True if that may be otherwise when the listing is read again. */
+  readonly mayPass: boolean;
 }
 
 /**
- * Searches for the flow that carries a tag. A flow that is wrongly called absent is paid for twice, and no error tells.
- * So absence needs four proofs. Without all of them, the result is `unknown`.
+ * Searches the listing for flows by their tags. A flow that is wrongly called absent is paid for twice, and no error
+ * tells. So absence needs three proofs. Without one of them, the result is `unknown`.
  *
- * 1. *Tags are visible.* A listed flow has an `additional`. Otherwise our flow may be listed without its tag.
- * 2. *Ended flows are listed.* A listed flow has ended. Otherwise our flow may have ended and left the listing.
- * 3. *Nothing is left to read.* The end of the listing is known, or the listing is newest first and was read back past
- *    the request (`Order`).
- * 4. *Nothing was skipped.* One page is a snapshot. If pages go by number, the deletion of a flow on a page that was
- *    read moves the first flow of the next page to it, unseen. So the listing is read a second time. If every flow of
- *    the first reading is still there, none was deleted meanwhile, and the first reading skipped nothing.
- *
- * A filtered listing must also show that its filter means what we think (`Sightings`). Otherwise the search goes on in
- * the listing without a filter.
+ * 1. *All was read*: to the known end of the listing or, if it is newest first, back past the requests.
+ * 2. *Nothing was skipped.* One page is a snapshot. Between two pages, a flow may be deleted or move. The flows behind
+ *    it move up then, and one of them to a page that was read already. So the listing is read twice, and must show the
+ *    same flows in the same order both times. Only new flows may be added.
+ * 3. *Tags are shown, and so are ended flows.* At least one listed flow shows each.
  *
  * An empty listing is a proof as well, because the first flow of a new account can be in doubt. It proves nothing if
- * this process or the ledger knows a flow from more than {@link LISTING_DELAY_MAX_MS} ago. Then it does not show all.
+ * this process or the ledger knows a flow from more than {@link LISTING_DELAY_MAX_MS} ago.
  *
- * The result is `unfinished` if the listing exceeds {@link FIND_PAGES_MAX} pages or {@link FIND_FLOWS_MAX} flows, goes
- * by cursor and is newest first. The next look goes on there, {@link LOOKS_MAX} times at most.
- *
- * The result stays `unknown` in these cases too: the service rejects the listing; the listing cannot be paged through;
- * it exceeds these limits otherwise; it has a flow with an unusable id; or it changes during each of {@link TRIES_MAX}
- * readings. A deletion moves flows, or makes the cursor of the next page invalid.
+ * @throws any error of the service, unless it rejects the listing.
  */
-export async function findFlow(search: Search): Promise<Found> {
-  const { queries, place, flowsQuery } = search;
-  // Looks that were cut off count too. Otherwise a search that always runs out of time would never end.
-  if (place !== undefined && place.looks >= LOOKS_MAX) {
-    return { result: 'unknown', why: `the listing was not read to its end in ${LOOKS_MAX} looks` };
-  }
-  const isSameQuery = place?.flowsQuery === flowsQuery;
-  const known = isSameQuery ? queries.findIndex(({ kind }) => kind === place.kind) : -1;
-  let from = known === -1 ? undefined : place;
-  let index = Math.max(0, known);
-  for (let tries = from?.tries ?? 1; ; ) {
-    const reading = new Reading(search, queries[index] as Query, { from, tries });
-    const found = await reading.read();
-    if (found.result === 'absent' || found.result === 'unfinished' || reading.hasFound) return found;
-    from = undefined;
-    if (reading.isDisturbed && tries < TRIES_MAX) tries += 1;
-    else if (reading.isReplaceable && index < queries.length - 1) [index, tries] = [index + 1, 1];
-    else return found;
-  }
+export async function findFlows(search: Search): Promise<readonly Found[]> {
+  const found: FlowsFound = new Map();
+  const unfound = await readTwice(search, found);
+  return search.sought.map((each) => {
+    const flow = found.get(each);
+    return flow === undefined ? unfound : { result: 'found', flow };
+  });
 }
 
-interface ReadingOptions {
-  readonly from: SearchPlace | undefined;
-  /** The number of this reading. */
-  readonly tries: number;
-}
-
-/** One reading of the listing, or the rest of one that an earlier look began. */
-class Reading {
-  /** True if the listing seems to have changed while it was read. Then another reading may prove more. */
-  isDisturbed = false;
-  /** True if another query may prove more. */
-  isReplaceable = false;
-  /** True if the result is a flow that has not failed. */
-  hasFound = false;
-  readonly #search: Search;
-  readonly #query: Query;
-  readonly #options: ReadingOptions;
-  readonly #seen: Sightings;
-  #place: SearchPlace | undefined;
-
-  constructor(search: Search, query: Query, options: ReadingOptions) {
-    this.#search = search;
-    this.#query = query;
-    this.#options = options;
-    const before = options.from?.evidence;
-    this.#seen = new Sightings(search, { filteredSince: query.filteredSince, before });
-    if (options.from === undefined) search.onPlace?.(undefined);
-  }
-
-  async read(): Promise<Found> {
-    const { from } = this.#options;
-    const listing = this.#query.list(from && { address: from.address, lastId: from.lastFlow, entries: from.flows });
+/** Reads the listing twice, or as often as it takes. Returns the result for the flows that were not found. */
+async function readTwice(search: Search, found: FlowsFound): Promise<Exclude<Found, { readonly result: 'found' }>> {
+  const needsProof = search.sought.some(({ mayBeAbsent }) => mayBeAbsent);
+  let before: Listed | undefined;
+  for (let times = 0; times < READINGS_MAX; times += 1) {
+    let listed: Listed;
     try {
-      return await readListing(this.#search, this, listing);
+      listed = await readOnce(search, found);
     } catch (error) {
-      if (!this.#mayFallBack(error, listing)) throw error;
-      if (isRejection(error)) this.#search.onUnusable(this.#query.kind);
-      return this.markReplaceable((error as Error).message);
+      if (!isRejection(error)) throw error;
+      return { result: 'unknown', why: error.message };
     }
-  }
-
-  /** Starts a second reading of the same listing. */
-  again(): Listing<FlowPage> {
-    return this.#query.list();
-  }
-
-  /** Takes a page. Returns the result if it is known now. */
-  take(listing: Listing<FlowPage>, page: FlowPage, fresh: ReadonlySet<string>): Found | undefined {
-    const seen = this.#seen;
-    const flow = seen.add(page, fresh);
-    if (flow !== undefined) {
-      this.hasFound = true;
-      return { result: 'found', flow };
+    const { doubt, mayPass, isEmpty, pages } = listed;
+    if (doubt !== undefined && !mayPass) return { result: 'unknown', why: doubt };
+    if (areAllFound(search, found) || !needsProof) break;
+    if (isEmpty && (await search.isFlowKnown())) {
+      return { result: 'unknown', why: 'the listing is empty although flows may have been made' };
     }
-    if (seen.isFilterUnusable) {
-      this.#search.onUnusable(this.#query.kind);
-      return this.markReplaceable('the filter shows flows from before its time');
-    }
-    if (this.#options.from !== undefined && !seen.isFalling) return seen.unproven('the listing has changed its order');
-    this.#place = this.#placeIn(listing);
-    this.#search.onPlace?.(this.#place);
-    return undefined;
+    if (doubt === undefined && (pages === 1 || isShownAgain(before, listed))) return { result: 'absent' };
+    before = doubt === undefined ? listed : undefined;
   }
-
-  get seen(): Sightings {
-    return this.#seen;
-  }
-
-  /** The result without a proof of absence, if nothing more can be read now. */
-  stopped(listing: Listing<FlowPage>, why: string): Found {
-    if (listing.isAtLimit && this.#place !== undefined) return { result: 'unfinished', flows: listing.entries };
-    if (listing.isCutOff) return this.markDisturbed(why);
-    const mayOthersProve = this.#query.kind === 'filtered' && !this.#search.isEarly;
-    return mayOthersProve ? this.markReplaceable(why) : this.#seen.unproven(why);
-  }
-
-  /** The same for a listing that seems to have changed while it was read. */
-  markDisturbed(why: string): Found {
-    this.isDisturbed = true;
-    return this.markReplaceable(why);
-  }
-
-  /** The same for a query that another one may replace. */
-  markReplaceable(why: string): Found {
-    this.isReplaceable = this.#query.kind !== 'plain';
-    return this.#seen.unproven(why);
-  }
-
-  #placeIn({ place }: Listing<FlowPage>): SearchPlace | undefined {
-    const { evidence } = this.#seen;
-    const looks = (this.#search.place?.looks ?? 0) + 1;
-    if (this.#search.isEarly || this.#search.onPlace === undefined) return undefined;
-    if (place === undefined || evidence === undefined) return undefined;
-    const { address, lastId: lastFlow, entries: flows } = place;
-    const { tries } = this.#options;
-    const { now, flowsQuery } = this.#search;
-    const { kind } = this.#query;
-    return { kind, flowsQuery, address, lastFlow, flows, readAt: now(), looks, tries, evidence };
-  }
-
-  /** Tells whether the service may have failed because of the query. */
-  #mayFallBack(error: unknown, { pagesRead }: Listing<FlowPage>): boolean {
-    if (isRejection(error)) return true;
-    const isPassing = error instanceof UnauthorisedError || error instanceof ThrottledError;
-    const isFirst = pagesRead === 0 && this.#options.from === undefined;
-    return isFirst && this.#query.kind !== 'plain' && error instanceof FlowServiceError && !isPassing;
-  }
+  return { result: 'unknown', why: 'flows leave the listing, or move in it, while it is read' };
 }
 
-/** Reads a listing. If its pages go by number, it is read twice. */
-async function readListing({ isFlowKnown }: Search, reading: Reading, listing: Listing<FlowPage>): Promise<Found> {
-  const { seen } = reading;
+async function readOnce(search: Search, found: FlowsFound): Promise<Listed> {
+  const { sought, isNewestFirst, list } = search;
+  const since = Math.min(...sought.map((each) => each.since)) - CLOCK_SKEW_MAX_MS;
+  const horizon = isNewestFirst ? since : Number.NEGATIVE_INFINITY;
+  const ids: string[] = [];
+  let [entries, usable, oldest] = [0, 0, Number.POSITIVE_INFINITY];
+  let [isFalling, showsTags, showsEnded, isPast] = [true, false, false, false];
+  const listing = list();
   for await (const { page, fresh } of listing.pages()) {
-    const found = reading.take(listing, page, fresh);
-    if (found !== undefined) return found;
-    if (seen.isPast) break;
+    entries += page.entries;
+    usable += page.flows.length;
+    showsTags ||= page.showsAdditional;
+    for (const flow of page.flows) {
+      if (!fresh.has(flow.flowId)) continue;
+      const { flowId, state, createdAt = Number.POSITIVE_INFINITY } = flow;
+      note(flow, sought, found);
+      showsEnded ||= state !== 'running';
+      // A listing that is not newest first after all is read to its end.
+      isFalling &&= createdAt <= oldest + CLOCK_SKEW_MAX_MS;
+      oldest = Math.min(oldest, createdAt);
+      if (createdAt >= horizon) ids.push(flowId);
+    }
+    isPast = isFalling && oldest < horizon && showsTags && showsEnded;
+    if (isPast || areAllFound(search, found)) break;
   }
-  if (listing.entries === 0 && (await isFlowKnown())) {
-    return reading.stopped(listing, 'the listing is empty although flows may have been made');
-  }
-  const why = (seen.isPast ? undefined : listing.stopReason) ?? seen.doubt;
-  if (why !== undefined) return reading.stopped(listing, why);
-  if (!listing.isNumbered) return seen.absent();
+  let doubt = isPast ? undefined : listing.stopReason;
+  if (usable < entries) doubt ??= 'the listing has flows whose ids are unusable';
+  if (!showsTags && entries > 0) doubt ??= 'the listing shows no additional data of flows, so the tag cannot be seen';
+  if (!showsEnded && entries > 0) doubt ??= 'the listing shows no ended flow, and this one may have ended';
+  return { isEmpty: entries === 0, pages: listing.pagesRead, ids, doubt, mayPass: listing.isCutOff };
+}
 
-  const missing = new Set(listing.seen);
-  const again = reading.again();
-  for await (const { page, fresh } of again.pages()) {
-    const found = reading.take(again, page, fresh);
-    if (found !== undefined) return found;
-    for (const id of page.ids) missing.delete(id);
-    if (missing.size === 0) return seen.absent();
-    if (again.pagesRead >= listing.pagesRead + SECOND_READING_EXTRA_PAGES) break;
+/** Keeps a flow that carries a tag. One that has not failed is the best, and then the newest of those that have. */
+function note(flow: FlowRecord, sought: readonly Sought[], found: FlowsFound): void {
+  const { tag, createdAt = 0 } = flow;
+  const each = tag && sought.find((one) => isSameTag(one.tag, tag));
+  if (each === undefined) return;
+  const known = found.get(each);
+  if (isAlive(flow) || (!isAlive(known) && createdAt >= (known?.createdAt ?? 0))) found.set(each, flow);
+}
+
+const isSameTag = (one: FlowTag, other: FlowTag): boolean =>
+  one.pipeline === other.pipeline && one.upload === other.upload && one.generation === other.generation;
+
+const isAlive = (flow: FlowRecord | undefined): boolean => flow?.state === 'running' || flow?.state === 'completed';
+
+const areAllFound = ({ sought }: Search, found: FlowsFound): boolean =>
+  sought.every((each) => isAlive(found.get(each)));
+
+/** True if all flows that were listed before are listed again, in the same order. */
+function isShownAgain(before: Listed | undefined, { ids }: Listed): boolean {
+  if (before === undefined) return false;
+  const known = new Set(before.ids);
+  return isDeepStrictEqual(
+    ids.filter((id) => known.has(id)),
+    before.ids,
+  );
+}
+
+interface Batch {
+  readonly sought: Sought[];
+  readonly found: Promise<readonly Found[]>;
+}
+
+/**
+ * The searches of one invocation, one at a time. Doubts that arise while a search runs share the next one, so the
+ * listing is not read for each.
+ */
+export class SharedSearch {
+  readonly #find: (sought: readonly Sought[]) => Promise<readonly Found[]>;
+  /** The search that has not begun. */
+  #next: Batch | undefined;
+  #last: Promise<unknown> = Promise.resolve();
+
+  constructor(find: (sought: readonly Sought[]) => Promise<readonly Found[]>) {
+    this.#find = find;
   }
-  return reading.markDisturbed('flows leave the listing while it is read');
+
+  /** @throws any error of the search, to all who share it. */
+  async find(sought: Sought): Promise<Found> {
+    this.#next ??= this.#begin();
+    const { sought: all, found } = this.#next;
+    const index = all.push(sought) - 1;
+    return (await found)[index] as Found;
+  }
+
+  #begin(): Batch {
+    const sought: Sought[] = [];
+    const found = this.#last.then(() => {
+      this.#next = undefined;
+      return this.#find(sought);
+    });
+    this.#last = found.catch(() => undefined);
+    return { sought, found };
+  }
 }

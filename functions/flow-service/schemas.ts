@@ -185,14 +185,10 @@ export const createdSchema = z.pipe(
 function flowOf(flow: Readonly<Record<string, unknown>>): FlowRecord | undefined {
   const flowId = usableId(flow.flow_id ?? flow.id);
   if (flowId === undefined) return undefined;
-  const finishedAt = timeOf(flow.finished_at ?? flow.completed_at ?? flow.ended_at);
-  const changes = [finishedAt, timeOf(flow.updated_at ?? flow.modified_at)].filter((time) => time !== undefined);
   return {
     flowId,
     state: stateOf(flow.state ?? flow.status),
     createdAt: timeOf(flow.created_at),
-    changedAt: changes.length === 0 ? undefined : Math.max(...changes),
-    endedAt: finishedAt,
     error: errorText(flow.error),
     tag: flowTagOf(flow.additional),
   };

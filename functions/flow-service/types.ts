@@ -1,6 +1,5 @@
 import type { Json, JsonObject } from '../base/json.ts';
 import type { LearntPace } from './learnt-rate.ts';
-import type { SearchPlace } from './search-place.ts';
 
 /** The member of a flow's `additional` that holds our {@link FlowTag}. Reserved: a route's own data may not use it. */
 export const FLOW_TAG_NAME = 'flowdrop';
@@ -45,10 +44,6 @@ export interface FlowRecord {
   readonly state: FlowState;
   /** Milliseconds since the epoch. Undefined if the service does not say. */
   readonly createdAt?: number | undefined;
-  /** Time of the last known change, the flow's end included, in milliseconds since the epoch. */
-  readonly changedAt?: number | undefined;
-  /** Milliseconds since the epoch. Undefined if the flow runs or the service does not say. */
-  readonly endedAt?: number | undefined;
   /** The service's own description of the error, cut to 300 characters. */
   readonly error?: string | undefined;
   readonly tag?: FlowTag | undefined;
@@ -144,34 +139,45 @@ export interface FlowService {
    */
   templates(signal: AbortSignal): Promise<readonly unknown[]>;
   /**
-   * Searches the service's listing for the flow that carries `tag`. Returns `absent` only if the flow cannot have been
-   * overlooked (see `flow-search.ts`), and `unknown` otherwise.
-   * @param since when the request in doubt began, in milliseconds since the epoch.
+   * Searches the service's listing for the flows that carry some tags. Returns a result for each, in their order:
+   * `absent` only if the flow cannot have been overlooked (see `flow-search.ts`), and `unknown` otherwise.
+   * @param hadFlowBefore tells whether the caller knows of a flow made before a time. If so, an empty listing proves
+   * nothing. Default: the caller knows of none.
    */
-  find(tag: FlowTag, since: number, signal: AbortSignal, options?: FindOptions): Promise<Found>;
+  find(
+    sought: readonly Sought[],
+    signal: AbortSignal,
+    hadFlowBefore?: (before: number) => Promise<boolean>,
+  ): Promise<readonly Found[]>;
+  /** What the first two pages of the listing of flows show. @throws {NotFoundError} @throws {NotServedError} */
+  sample(signal: AbortSignal): Promise<ListingSample>;
 }
 
-export interface FindOptions {
-  /**
-   * When the last byte of the request had been sent, in milliseconds since the epoch. Default: when it began.
-   */
-  readonly sentBy?: number | undefined;
-  /** Tells whether the caller knows of a flow made before a time. If so, an empty listing proves nothing. */
-  readonly hadFlowBefore?: ((before: number) => Promise<boolean>) | undefined;
-  /** Where the last look for this flow stopped. */
-  readonly place?: SearchPlace | undefined;
-  /**
-   * Called during the look with the place where the next one can go on. It is undefined if there is none. The last call
-   * counts, also if the look fails. Without it, the result is never `unfinished`.
-   */
-  readonly onPlace?: ((place: SearchPlace | undefined) => void) | undefined;
+/** What the first pages of the listing of flows show. */
+export interface ListingSample {
+  readonly flows: number;
+  /** True if the listing seems to have further pages. */
+  readonly hasMore: boolean;
+  /** True if no flow is newer than the one above it. */
+  readonly isNewestFirst: boolean;
+  /** True if a flow shows its `additional`, which holds the tag. */
+  readonly showsAdditional: boolean;
+  /** True if a flow has ended. */
+  readonly showsEnded: boolean;
+}
+
+/** A flow that an earlier request may have made. */
+export interface Sought {
+  readonly tag: FlowTag;
+  /** When the request began, in milliseconds since the epoch. */
+  readonly since: number;
+  /** True if the service must list the flow by now, so that its absence can be proved. */
+  readonly mayBeAbsent: boolean;
 }
 
 export type Found =
   | { readonly result: 'found'; readonly flow: FlowRecord }
   | { readonly result: 'absent' }
-  /** The listing is long. The next look goes on at the last place, after the number of flows that were read. */
-  | { readonly result: 'unfinished'; readonly flows: number }
   | { readonly result: 'unknown'; readonly why: string };
 
 /** The source of the service's token. */

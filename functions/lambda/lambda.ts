@@ -64,6 +64,7 @@ export function lambda<P, T>(
     flows: createFlowService({
       baseUrl: settings.baseUrl,
       outputsPath: settings.outputsPath,
+      flowListing: settings.flowListing,
       flowsQuery: settings.flowsQuery,
       assetBytesMax: settings.assetBytesMax,
       assetBytesPerSecondMin: settings.assetBytesPerSecondMin,

@@ -1,7 +1,5 @@
 import * as z from 'zod/mini';
 import type { Json, JsonObject } from '../base/json.ts';
-import { orDropped } from '../base/stored-state.ts';
-import { searchPlaceSchema } from '../flow-service/search-place.ts';
 import type { RouteSnapshot } from '../uploads/route-snapshot.ts';
 import { UPLOAD_ID, type Upload } from '../uploads/upload.ts';
 
@@ -101,10 +99,6 @@ const doubt = readonlyObject({
   nextAttemptAt: z.optional(time),
   /** Why the upload fails if no flow is found: the latest answer means that the service rejects it for good. */
   rejection: z.optional(z.string()),
-  /** Where the search for the flow goes on. A damaged place is dropped: the search begins anew. */
-  place: orDropped(searchPlaceSchema),
-  /** True once a search has ended without a result. From then on, each look is a search of its own. */
-  isSearched: z.optional(z.literal(true)),
 });
 
 /** What an entry says in every state. */

@@ -1,5 +1,4 @@
 import type * as z from 'zod/mini';
-import type { SearchPlace } from '../flow-service/search-place.ts';
 import type { FlowTag } from '../flow-service/types.ts';
 import type { GivenOverrides, RouteSnapshot } from '../uploads/route-snapshot.ts';
 import type { Upload } from '../uploads/upload.ts';
@@ -178,18 +177,6 @@ export function doubtAfter(
     sentBy: Math.max(entry.doubt?.sentBy ?? sentBy, sentBy),
     ...next,
   };
-}
-
-/** The claim while the search for its flow is under way. The next look goes on at the place. */
-export function searchedTo(entry: ClaimedEntry, place: SearchPlace | undefined): ClaimedEntry {
-  return entry.doubt === undefined ? entry : { ...entry, doubt: { ...entry.doubt, place } };
-}
-
-/** The claim after a search that neither found its flow nor proved its absence. */
-export function searchedWithoutResult(entry: ClaimedEntry): ClaimedEntry {
-  return entry.doubt === undefined
-    ? entry
-    : { ...entry, doubt: { ...entry.doubt, place: undefined, isSearched: true } };
 }
 
 /** The claim after its doubt was settled: no flow was made. */

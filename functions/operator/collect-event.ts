@@ -45,6 +45,8 @@ const eventShape = z.strictObject({
   collect: z.optional(uploadIds),
   /** Ask the flow service for its templates. */
   templates: z.optional(z.literal(true)),
+  /** Ask the flow service for the first pages of its listing of flows. */
+  listing: z.optional(z.literal(true)),
   sweep: z.optional(
     z.strictObject({
       /** ISO 8601. */
@@ -80,7 +82,7 @@ export class InvalidCollectEventError extends Error {
 /**
  * Parses what the schedule or an operator asks for: `{}` or `{"collector": {"index": 0, "of": 2}}` for a tick,
  * `{"retry": ["<upload id>"]}`, for which `parameters` may replace those of the route, and the same with `cancel` and
- * `collect`, `{"templates": true}`, or `{"sweep": {"since": "2026-01-01", "dryRun": true, "uploadsPerSecond": 10}}`.
+ * `collect`, `{"templates": true}`, `{"listing": true}`, or `{"sweep": {"since": "2026-01-01", "dryRun": true, "uploadsPerSecond": 10}}`.
  * @throws {InvalidCollectEventError}
  */
 export function parseCollectEvent(event: unknown): z.infer<typeof eventSchema> {

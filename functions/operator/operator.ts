@@ -2,7 +2,7 @@ import type { S3Client } from '@aws-sdk/client-s3';
 import pMap from 'p-map';
 import { CLOCK_SKEW_MAX_MS, type Clock } from '../base/clock.ts';
 import { FlowServiceError, type FlowServiceErrorCode } from '../flow-service/errors.ts';
-import type { FlowService } from '../flow-service/types.ts';
+import type { FlowService, ListingSample } from '../flow-service/types.ts';
 import {
   collectedAgain,
   ended,
@@ -42,7 +42,7 @@ export interface OperatorPorts extends PublishPorts {
   readonly ledger: Ledger;
   readonly inbox: Pick<Inbox, 'current'>;
   readonly queue: UploadQueue;
-  readonly flows: Pick<FlowService, 'abort' | 'templates'>;
+  readonly flows: Pick<FlowService, 'abort' | 'sample' | 'templates'>;
   readonly s3: S3Client;
   readonly clock: Clock;
   readonly settings: Settings;
@@ -278,10 +278,16 @@ async function ranked<T extends TerminalEntry>(
   return current?.id === id ? seenCurrent(entry, clock.now() - CLOCK_SKEW_MAX_MS) : entry;
 }
 
+/** Why the flow service did not answer a question. */
+interface Unanswered {
+  readonly issue: { readonly code: FlowServiceErrorCode; readonly message: string };
+}
+
 /** What the flow service offers; or why it did not say so. */
-export type OfferedTemplates =
-  | { readonly templates: readonly unknown[]; readonly issue?: undefined }
-  | { readonly issue: { readonly code: FlowServiceErrorCode; readonly message: string } };
+export type OfferedTemplates = { readonly templates: readonly unknown[]; readonly issue?: undefined } | Unanswered;
+
+/** What the listing of flows shows; or why it was not read. */
+export type ListingAnswer = { readonly listing: ListingSample; readonly issue?: undefined } | Unanswered;
 
 /**
  * Asks the flow service for its templates. The question goes from where the function is, and with its token, so the
@@ -291,8 +297,17 @@ export async function offeredTemplates(
   flows: Pick<FlowService, 'templates'>,
   signal: AbortSignal,
 ): Promise<OfferedTemplates> {
+  return answered(async () => ({ templates: await flows.templates(signal) }));
+}
+
+/** The same for the listing of flows, of which two pages are read. */
+export async function listingAnswer(flows: Pick<FlowService, 'sample'>, signal: AbortSignal): Promise<ListingAnswer> {
+  return answered(async () => ({ listing: await flows.sample(signal) }));
+}
+
+async function answered<T>(ask: () => Promise<T>): Promise<T | Unanswered> {
   try {
-    return { templates: await flows.templates(signal) };
+    return await ask();
   } catch (error) {
     if (!(error instanceof FlowServiceError)) throw error;
     return { issue: { code: error.code, message: error.message } };

@@ -173,15 +173,15 @@ describe('a flow listing that is not available', () => {
     },
   );
 
-  it.each([new UnauthorisedError('401'), new OutOfTimeError('over')])(
-    'is never given up if the error is not its own: %s',
+  it('is never given up while the token is refused', () => {
+    expect(isListingHopeless(new UnauthorisedError('401'), 100 * HOUR)).toBe(false);
+  });
+
+  it.each([down, new OutOfTimeError('over')])(
+    'is given up an hour after it would have been conclusive: %s',
     (error) => {
-      expect(isListingHopeless(error, 100 * HOUR)).toBe(false);
+      expect(isListingHopeless(error, HOUR)).toBe(false);
+      expect(isListingHopeless(error, HOUR + 1)).toBe(true);
     },
   );
-
-  it('is given up an hour after it would have been conclusive', () => {
-    expect(isListingHopeless(down, HOUR)).toBe(false);
-    expect(isListingHopeless(down, HOUR + 1)).toBe(true);
-  });
 });

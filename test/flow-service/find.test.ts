@@ -1,8 +1,9 @@
 import { describe, expect, it } from 'vitest';
+import type { FlowServiceOptions } from '../../functions/flow-service/client.ts';
 import { NotFoundError, NotServedError, RejectedError, ThrottledError } from '../../functions/flow-service/errors.ts';
-import { FIND_FLOWS_MAX, FIND_PAGES_MAX } from '../../functions/flow-service/flow-search.ts';
+import { FIND_FLOWS_MAX, FIND_PAGES_MAX, SharedSearch } from '../../functions/flow-service/flow-search.ts';
 import type { FlowService, Found } from '../../functions/flow-service/types.ts';
-import { clientOf, never, type Page, PUBLIC_ORIGIN, paged, StillClock, TAG } from './scripted.ts';
+import { clientOf, never, type Page, PUBLIC_ORIGIN, paged, StillClock, TAG, until } from './scripted.ts';
 
 const SINCE = Date.UTC(2026, 0, 1, 12);
 const MINUTE = 60_000;
@@ -26,25 +27,28 @@ type PageAt = (pathAndQuery: string, index: number) => unknown;
 
 const isPage = (answer: unknown): answer is Page => typeof answer === 'object' && answer !== null && 'body' in answer;
 
+const SOUGHT = { tag: TAG, since: SINCE, mayBeAbsent: true };
+const NEWEST_FIRST = { flowListing: 'newest-first' } as const;
+
 /** A client whose listing has the pages of `pageAt`, and the paths that it requested. */
-function listing(pageAt: PageAt) {
+function listing(pageAt: PageAt, options: Partial<FlowServiceOptions> = {}) {
   const { asked, transport } = paged((path, index) => {
     const answer = pageAt(path, index);
     return isPage(answer) ? answer : { body: answer };
   });
   const clock = new StillClock();
-  return { flows: clientOf(new URL(PUBLIC_ORIGIN), { clock, transport }), asked, clock };
+  return { flows: clientOf(new URL(PUBLIC_ORIGIN), { clock, transport, ...options }), asked, clock };
 }
 
 /** Searches a listing with the pages of `pageAt`. */
-async function find(pageAt: PageAt) {
-  const { flows, asked } = listing(pageAt);
-  const found: Found = await flows.find(TAG, SINCE, never);
-  return { found, asked };
+async function find(pageAt: PageAt, options: Partial<FlowServiceOptions> = {}, sought = SOUGHT) {
+  const { flows, asked } = listing(pageAt, options);
+  const [found] = await flows.find([sought], never);
+  return { found: found as Found, asked };
 }
 
-const resultOf = async (pageAt: PageAt): Promise<string> => {
-  const { found } = await find(pageAt);
+const resultOf = async (...args: Parameters<typeof find>): Promise<string> => {
+  const { found } = await find(...args);
   return found.result === 'found' ? found.flow.flowId : found.result;
 };
 
@@ -63,6 +67,12 @@ describe('a flow with the tag', () => {
     expect(await resultOf(() => ({ [member]: [ours('mine')] }))).toBe('mine');
   });
 
+  it('is found in an `additional` that comes as a text of JSON', async () => {
+    const text = (tag: object) => flow('mine', 0, { additional: JSON.stringify({ flowdrop: tag }) });
+    expect(await resultOf(() => ({ flows: [text(TAG)], next: null }))).toBe('mine');
+    expect(await resultOf(() => ({ flows: [text({ ...TAG, upload: 'other' })], next: null }))).toBe('absent');
+  });
+
   it('is another flow if any part of its tag differs', async () => {
     for (const part of [{ pipeline: 'other' }, { upload: 'other' }, { generation: 2 }]) {
       const other = flow('other', 0, { additional: { flowdrop: { ...TAG, ...part } } });
@@ -78,6 +88,58 @@ describe('a flow with the tag', () => {
   });
 });
 
+describe('several flows', () => {
+  const tagOf = (upload: string) => ({ ...TAG, upload });
+  const soughtOf = (upload: string, since = SINCE) => ({ tag: tagOf(upload), since, mayBeAbsent: true });
+  const flowOf = (upload: string) => flow(upload, 0, { additional: { flowdrop: tagOf(upload) } });
+
+  it('are searched for at once, and each has its own result', async () => {
+    const { flows, asked } = listing((path) =>
+      path === '/flows' ? { flows: [flow('x'), flowOf('b')], next: 'c' } : { flows: [flowOf('a')], next: null },
+    );
+    const results = await flows.find(
+      ['a', 'b', 'c'].map((upload) => soughtOf(upload)),
+      never,
+    );
+    expect(results.map(({ result }) => result)).toEqual(['found', 'found', 'absent']);
+    expect(asked).toHaveLength(4);
+  });
+
+  it('are looked for back to the oldest request', async () => {
+    const pages = [newestFirst(3, -15), newestFirst(-16, -90)];
+    const { flows, asked } = listing(
+      (path) => ({ flows: pages[path === '/flows' ? 0 : 1], next: path === '/flows' ? 'rest' : null }),
+      NEWEST_FIRST,
+    );
+    await flows.find([soughtOf('a'), soughtOf('b', SINCE - 60 * MINUTE)], never);
+    expect(asked).toHaveLength(4);
+  });
+
+  it('share the search after the one that runs, and its error', async () => {
+    const searches: string[][] = [];
+    const release: (() => void)[] = [];
+    const shared = new SharedSearch(async (sought) => {
+      searches.push(sought.map(({ tag }) => tag.upload));
+      await new Promise<void>((resolve) => release.push(resolve));
+      if (searches.length === 2) throw new Error('no');
+      return sought.map(() => ({ result: 'absent' }));
+    });
+    const first = shared.find(soughtOf('a'));
+    await until(() => release.length === 1);
+    const others = Promise.allSettled(['b', 'c'].map((upload) => shared.find(soughtOf(upload))));
+    release[0]?.();
+    expect(await first).toEqual({ result: 'absent' });
+    await until(() => release.length === 2);
+    const last = shared.find(soughtOf('d'));
+    release[1]?.();
+    expect((await others).map(({ status }) => status)).toEqual(['rejected', 'rejected']);
+    await until(() => release.length === 3);
+    release[2]?.();
+    expect(await last).toEqual({ result: 'absent' });
+    expect(searches).toEqual([['a'], ['b', 'c'], ['d']]);
+  });
+});
+
 /** A page of an ordinary account: a flow a minute, the newest first, and every third failed. */
 const newestFirst = (from: number, to: number): readonly object[] =>
   Array.from({ length: from - to + 1 }, (_, index) =>
@@ -85,46 +147,6 @@ const newestFirst = (from: number, to: number): readonly object[] =>
   );
 
 describe('absence is proven', () => {
-  it('if the listing is newest first and was read back past the request, with clocks five minutes apart', async () => {
-    const { found, asked } = await find(() => newestFirst(3, -15));
-    expect({ found, asked }).toEqual({ found: { result: 'absent' }, asked: ['/flows'] });
-    expect(await resultOf(() => newestFirst(3, -9))).toBe('unknown');
-  });
-
-  it('if a later page proves it, and no flow was deleted meanwhile', async () => {
-    const { found, asked } = await find((path) =>
-      path === '/flows?page=2' ? newestFirst(-7, -20) : newestFirst(3, -6),
-    );
-    expect(found.result).toBe('absent');
-    const pages = ['/flows', '/flows?page=1', '/flows?page=2'];
-    expect(asked).toEqual([...pages, ...pages]);
-  });
-
-  it.each<[string, (index: number) => object]>([
-    ['of which some still run', (index) => flow('', -index / 6, index < 20 ? { state: 'running' } : {})],
-    ['of which none runs and some failed', (index) => flow('', -index / 6, index % 9 === 0 ? { state: 'failed' } : {})],
-    [
-      'that are made ten at a time',
-      (index) => flow('', -Math.floor(index / 10), index < 9 ? { state: 'running' } : {}),
-    ],
-    [
-      'that take an hour',
-      (index) =>
-        flow('', 9 - index / 2, { finished_at: at(69 - index / 2), ...(index < 120 ? { state: 'running' } : {}) }),
-    ],
-  ])('in an account of a million flows %s, with few requests', async (_, made) => {
-    const { found, asked } = await find((path) => {
-      const first = 50 * (Number(/page=(\d+)/.exec(path)?.[1] ?? 1) - 1);
-      const flows = Array.from({ length: 50 }, (_, index) => ({
-        ...made(first + index),
-        flow_id: `f${first + index}`,
-      }));
-      return { flows, total: 1_000_000 };
-    });
-    expect(found.result).toBe('absent');
-    expect(asked.length).toBeLessThanOrEqual(14);
-  });
-
   it.each([
     ['next is null', { flows: [flow('a')], next: null }],
     ['there is no cursor', { flows: [flow('a')], next_cursor: null }],
@@ -134,8 +156,8 @@ describe('absence is proven', () => {
     ['there is nothing', { flows: [] }],
     ['there is nothing at all', []],
     ['there are only pages before', { body: [flow('a')], link: '<https://flows.example.com/flows>; rel="first"' }],
-  ])('if the listing says that %s', async (_, page) => {
-    expect(await resultOf(() => page)).toBe('absent');
+  ])('by one page if the listing says that %s', async (_, page) => {
+    expect(await find(() => page)).toEqual({ found: { result: 'absent' }, asked: ['/flows'] });
   });
 
   it('if numbered pages end with an empty one, counted from 1 or from 0', async () => {
@@ -145,8 +167,7 @@ describe('absence is proven', () => {
         return number < first + 3 ? [flow(`f${number}`)] : [];
       });
       expect(found.result).toBe('absent');
-      // All three pages are read a second time.
-      expect(asked.length).toBe(first === 1 ? 5 + 4 : 4 + 3);
+      expect(asked.length).toBe(first === 1 ? 2 * 5 : 2 * 4);
     }
     const zeroBased = (path: string) =>
       [[ours('mine')], []][Number(/page=(\d+)/.exec(path)?.[1] ?? 9) - 1] ?? [flow('a')];
@@ -154,26 +175,43 @@ describe('absence is proven', () => {
   });
 
   it.each([
-    ['an address', { next: 'https://flows.example.com/flows?after=x2' }, ['/flows', '/flows?after=x2']],
-    ['a path', { next: '/flows?after=x2' }, ['/flows', '/flows?after=x2']],
-    ['a query', { next: '?limit=10&after=x2' }, ['/flows', '/flows?limit=10&after=x2']],
-    ['a cursor', { next_cursor: 'a b' }, ['/flows', '/flows?cursor=a+b']],
-    ['a bare cursor', { cursor: 'x' }, ['/flows', '/flows?cursor=x']],
-    ['a page token', { next_page_token: 'x' }, ['/flows', '/flows?page_token=x']],
-    ['a cursor called next', { next: 'x' }, ['/flows', '/flows?cursor=x']],
-    // A second reading shows whether a flow moved to a page already read.
-    ['a number', { next: 2 }, ['/flows', '/flows?page=2', '/flows', '/flows?page=2']],
-    ['a next page', { next_page: 2 }, ['/flows', '/flows?page=2', '/flows', '/flows?page=2']],
-    ['an offset', { next: '/flows?offset=1' }, ['/flows', '/flows?offset=1', '/flows', '/flows?offset=1']],
-  ])('if the listing names the next page by %s, and then no more', async (_, next, paths) => {
-    const { found, asked } = await find((path) => ({ flows: [flow(path)], ...(path === '/flows' ? next : {}) }));
-    expect({ found, asked }).toEqual({ found: { result: 'absent' }, asked: paths });
+    ['an address', { next: 'https://flows.example.com/flows?after=x2' }, '/flows?after=x2'],
+    ['a path', { next: '/flows?after=x2' }, '/flows?after=x2'],
+    ['a query', { next: '?limit=10&after=x2' }, '/flows?limit=10&after=x2'],
+    ['a cursor', { next_cursor: 'a b' }, '/flows?cursor=a+b'],
+    ['a bare cursor', { cursor: 'x' }, '/flows?cursor=x'],
+    ['a page token', { next_page_token: 'x' }, '/flows?page_token=x'],
+    ['a cursor called next', { next: 'x' }, '/flows?cursor=x'],
+    ['a number', { next: 2 }, '/flows?page=2'],
+    ['a next page', { next_page: 2 }, '/flows?page=2'],
+    ['a Link header', { link: '</flows?p=a>; rel="prev", </flows?p=c>; title="x"; rel=next' }, '/flows?p=c'],
+  ])('by two readings if the listing names the next page by %s', async (_, next, path) => {
+    const { found, asked } = await find((at) => {
+      const more = at === '/flows' ? next : {};
+      return 'link' in next ? { body: [flow(at)], ...more } : { flows: [flow(at)], ...more };
+    });
+    expect({ found, asked }).toEqual({ found: { result: 'absent' }, asked: ['/flows', path, '/flows', path] });
   });
 
-  it('if the listing names the next page in a Link header, and then no more', async () => {
-    const link = '</flows?p=a>; rel="prev", </flows?p=c>; title="x"; rel=next';
-    const { found, asked } = await find((path) => ({ body: [flow(path)], ...(path === '/flows' ? { link } : {}) }));
-    expect({ found, asked }).toEqual({ found: { result: 'absent' }, asked: ['/flows', '/flows?p=c'] });
+  it('by one reading past the request if the listing is declared as newest first', async () => {
+    const pageAt = () => ({ flows: newestFirst(3, -15), next: 'more' });
+    expect(await find(pageAt, NEWEST_FIRST)).toEqual({ found: { result: 'absent' }, asked: ['/flows'] });
+    // Clocks may be five minutes apart.
+    expect(
+      (await find(() => ({ flows: newestFirst(3, -5), next: 'more' }), NEWEST_FIRST)).asked.length,
+    ).toBeGreaterThan(1);
+  });
+
+  it('with few requests in an account of a million flows, newest first, that take an hour', async () => {
+    const pageAt = (path: string) => {
+      const first = 50 * (Number(/page=(\d+)/.exec(path)?.[1] ?? 1) - 1);
+      const flowAt = (index: number) => flow(`f${index}`, 9 - index / 2, index < 120 ? { state: 'running' } : {});
+      return { flows: Array.from({ length: 50 }, (_, index) => flowAt(first + index)), total: 1_000_000 };
+    };
+    const { found, asked } = await find(pageAt, NEWEST_FIRST);
+    expect(found.result).toBe('absent');
+    expect(asked.length).toBeLessThanOrEqual(8);
+    expect(await resultOf(pageAt)).toBe('unknown');
   });
 });
 
@@ -183,29 +221,57 @@ describe('absence is not proven', () => {
     expect(found).toMatchObject({ result: 'unknown', why: expect.stringContaining(String(status)) });
   });
 
+  it('if no listing is declared, and nothing is requested', async () => {
+    const { found, asked } = await find(() => [ours('mine')], { flowListing: 'none' });
+    expect({ result: found.result, asked }).toEqual({ result: 'unknown', asked: [] });
+  });
+
+  it('before the service must list the flow, and the listing is read once', async () => {
+    const early = { ...SOUGHT, mayBeAbsent: false };
+    const pageAt = (path: string) => ({ flows: [flow(path)], next: path === '/flows' ? 'x' : null });
+    const { found, asked } = await find(pageAt, {}, early);
+    expect({ result: found.result, asked }).toEqual({ result: 'unknown', asked: ['/flows', '/flows?cursor=x'] });
+  });
+
   it('if a page after the first is always rejected', async () => {
     const { found, asked } = await find((path) => (path === '/flows' ? [flow('a')] : { body: 'no', status: 422 }));
     expect(found.result).toBe('unknown');
-    expect(asked.filter((path) => path === '/flows')).toHaveLength(3);
+    expect(asked.filter((path) => path === '/flows')).toHaveLength(4);
   });
 
   it.each([
     ['gives the same page whatever is asked for', [flow('a', 3), flow('b', 2)]],
-    ['is not newest first', [...newestFirst(-9, -30), flow('b', 2), flow('c', -31)]],
-    ['has a flow without a time', [flow('a', 3), flow('b'), ...newestFirst(2, -30)]],
-    ['has one flow alone, from before', [flow('a', -9)]],
-    ['has few flows, from before', newestFirst(-7, -15)],
-    ['has two falling times, and goes back past the request', [flow('a', 3), flow('b', 2), flow('c', -6)]],
-    ['has flows of one time alone, from before', Array.from({ length: 50 }, (_, index) => flow(`f${index}`, -9))],
-    ['has running flows alone, from before', newestFirst(3, -30).map((each) => ({ ...each, state: 'running' }))],
-    ['has flows of one state alone', newestFirst(3, -30).map((each) => ({ ...each, state: 'completed' }))],
-    ['has flows alone that changed since', newestFirst(3, -30).map((each) => ({ ...each, updated_at: at(1) }))],
+    ['goes back past the request, and has more pages', newestFirst(3, -30)],
     ['counts more flows than it shows to its end', { flows: [flow('a')], next: null, total: 2 }],
     ['counts more than it shows', { flows: [flow('a')], total: 2 }],
     ['counts what is on the page', { flows: [flow('a')], count: 1 }],
     ['has a flow of an unusable id', { flows: [flow('a'), flow('..')], total: 2 }],
+    ['shows no ended flow', { flows: [flow('a', -9, { state: 'queued' })], next: null }],
   ])('if the listing %s', async (_, page) => {
     expect(await resultOf(() => page)).toBe('unknown');
+  });
+
+  it.each([
+    ['oldest first', newestFirst(3, -30).toReversed().slice(-12)],
+    ['without times', newestFirst(3, -30).map((each) => ({ ...each, created_at: null }))],
+    ['by name', [flow('a', 2), flow('b', -20), ...newestFirst(1, -5)]],
+  ])('if a listing that is declared as newest first is %s, and longer than what is read', async (_, flows) => {
+    expect(await resultOf(() => ({ flows, next: 'x' }), NEWEST_FIRST)).toBe('unknown');
+  });
+
+  it.each([
+    ['has none', undefined],
+    ['has null', null],
+    ['is empty', {}],
+    ['is a text of another kind', 'invoice 7'],
+    ['is a text of a list', '[{"customer":7}]'],
+    ['is cut JSON', '{"customer":7'],
+    ['is nested without end', `{"a":${'['.repeat(10_000)}${']'.repeat(10_000)}}`],
+  ])('if no flow shows the tag: additional %s', async (_, additional) => {
+    const { found } = await find(() => ({ flows: [flow('a', -9, { additional })], next: null }));
+    expect(found).toEqual({ result: 'unknown', why: expect.stringContaining('no additional data') });
+    const paged = newestFirst(3, -30).map((each) => ({ ...each, additional }));
+    expect(await resultOf(() => paged, NEWEST_FIRST)).toBe('unknown');
   });
 
   it('if the next page is on another origin, where the token must not go', async () => {
@@ -234,144 +300,107 @@ describe('absence is not proven', () => {
     expect(flows.found.result).toBe('unknown');
     expect(flows.asked.length).toBe(Math.ceil(FIND_FLOWS_MAX / 3_000));
   });
-});
 
-describe('a tag that is not visible', () => {
-  it.each([
-    ['has none', undefined],
-    ['has null', null],
-    ['is empty', {}],
-    ['is a text of another kind', 'invoice 7'],
-    ['is a text of a list', '[{"customer":7}]'],
-    ['is cut JSON', '{"customer":7'],
-    ['is nested without end', `{"a":${'['.repeat(10_000)}${']'.repeat(10_000)}}`],
-  ])('proves nothing: additional %s', async (_, additional) => {
-    const { found } = await find(() => ({ flows: [flow('a', -9, { additional })], next: null }));
-    expect(found).toEqual({ result: 'unknown', why: expect.stringContaining('no additional data') });
-    const paged = newestFirst(3, -30).map((each) => ({ ...each, additional }));
-    expect(await resultOf(() => paged)).toBe('unknown');
-  });
-
-  it('is visible if `additional` comes as a text of JSON', async () => {
-    const text = (tag: object) => flow('mine', 0, { additional: JSON.stringify({ flowdrop: tag }) });
-    expect(await resultOf(() => ({ flows: [text(TAG)], next: null }))).toBe('mine');
-    expect(await resultOf(() => ({ flows: [text({ ...TAG, upload: 'other' })], next: null }))).toBe('absent');
-  });
-
-  it('on the first page may be visible on a later one', async () => {
-    const page = (number: number) => newestFirst(30 - 31 * number, -31 * number);
-    const without = page(0).map((each) => ({ ...each, additional: null }));
-    const { found, asked } = await find((path) => {
-      const number = Math.max(1, Number(/page=(\d+)/.exec(path)?.[1] ?? 1)) - 1;
-      return number === 0 ? without : page(number);
-    });
-    expect(found.result).toBe('absent');
-    expect(asked.length).toBe(6);
-  });
-});
-
-describe('a listing in another order, in which the flow is on the second page,', () => {
-  const old = Array.from({ length: 60 }, (_, index) =>
-    flow(`o${index}`, -30 - index, { state: index % 4 === 1 ? 'failed' : 'completed' }),
-  );
-  const fresh = Array.from({ length: 20 }, (_, index) => flow(`n${index}`, 6 - index / 10));
-  const touched = old.map((each, index) => ({
-    ...each,
-    finished_at: at(7 - index / 10),
-    updated_at: at(7 - index / 10),
-  }));
-  const orders: readonly [string, readonly object[]][] = [
-    ['by last change', [...touched, ours('mine', 0)]],
-    ['by last change, with a flow from long ago among the newest', [...fresh, flow('x', -60), ours('mine', 0), ...old]],
-    ['by state', [...fresh, ...old.map((each) => ({ ...each, state: 'completed' })), ours('mine', 0)]],
-    ['by name', [flow('a', -20), flow('b', -21), flow('c', -50), ...fresh, ours('mine', 0)]],
-    ['oldest first', [...old.toReversed(), ours('mine', 0), ...fresh.toReversed()]],
-  ];
-
-  it.each(orders)('%s, is read until it is found', async (_, all) => {
-    const size = all.findIndex((each) => 'flow_id' in each && each.flow_id === 'mine');
-    const page = (cursor: string | undefined) =>
-      cursor === undefined ? { flows: all.slice(0, size), next: 'rest' } : { flows: all.slice(size), next: null };
-    expect(await resultOf((path) => page(/cursor=(\w+)/.exec(path)?.[1]))).toBe('mine');
-  });
-
-  it.each(orders)('%s, proves nothing if that page cannot be read', async (_, all) => {
-    const size = all.findIndex((each) => 'flow_id' in each && each.flow_id === 'mine');
-    expect(await resultOf(() => all.slice(0, size))).toBe('unknown');
-  });
-});
-
-describe('a listing of active flows only', () => {
-  it('proves nothing, because the flow may have ended', async () => {
-    const running = [flow('a', 3, { state: 'running' }), flow('b', -3, { state: 'queued' })];
-    const { found } = await find(() => ({ flows: running, next: null }));
-    expect(found).toEqual({ result: 'unknown', why: expect.stringContaining('no ended flow') });
-  });
-
-  it('proves nothing when it is empty if the process knows a flow', async () => {
+  it('by an empty listing if the process or the caller knows a flow that must be listed by now', async () => {
     const { flows, clock } = listing((path) => (path === '/flows/f1' ? { flow_id: 'f1', state: 'completed' } : []));
-    expect(await flows.find(TAG, SINCE, never)).toEqual({ result: 'absent' });
-    await flows.get('f1', never);
-    // The flow may be new, and new flows are listed late.
-    clock.pass(5 * MINUTE - 1);
-    expect(await flows.find(TAG, SINCE, never)).toEqual({ result: 'absent' });
-    clock.pass(1);
-    expect(await flows.find(TAG, SINCE, never)).toEqual({ result: 'unknown', why: expect.stringContaining('empty') });
-  });
-
-  it('proves nothing if the caller knows a flow that must be listed by now', async () => {
-    const { flows, clock } = listing(() => []);
+    expect(await flows.find([SOUGHT], never)).toEqual([{ result: 'absent' }]);
     const asked: number[] = [];
     const hadFlowBefore = async (before: number) => {
       asked.push(before);
       return true;
     };
-    expect(await flows.find(TAG, SINCE, never, { hadFlowBefore })).toMatchObject({ result: 'unknown' });
+    expect(await flows.find([SOUGHT], never, hadFlowBefore)).toMatchObject([{ result: 'unknown' }]);
     expect(asked).toEqual([clock.now() - 5 * MINUTE]);
+    await flows.get('f1', never);
+    // The flow may be new, and new flows are listed late.
+    clock.pass(5 * MINUTE - 1);
+    expect(await flows.find([SOUGHT], never)).toEqual([{ result: 'absent' }]);
+    clock.pass(1);
+    expect(await flows.find([SOUGHT], never)).toEqual([{ result: 'unknown', why: expect.stringContaining('empty') }]);
   });
 });
 
-describe('flows that are deleted during the reading', () => {
-  /** An account with numbered pages of two flows. `between` runs after the first page was read. */
-  const changing = (ids: readonly string[], between: (ids: string[]) => void, isAgain = false) => {
+/** How pages of two flows are named: by a number, by a cursor that hides an offset, or by the flow before. */
+const NAMINGS = {
+  'by number': {
+    startOf: (path) => 2 * (Math.max(1, Number(/page=(\d+)/.exec(path)?.[1] ?? 1)) - 1),
+    nextOf: () => ({}),
+  },
+  'by a hidden offset': {
+    startOf: (path) => [...(/cursor=(x*)/.exec(path)?.[1] ?? '')].length,
+    nextOf: (ids, end) => ({ next_cursor: end < ids.length ? 'x'.repeat(end) : null }),
+  },
+  'by the flow before': {
+    startOf: (path, ids) => {
+      const before = /cursor=(\w+)/.exec(path)?.[1];
+      return before === undefined ? 0 : ids.indexOf(before) + 1 || Number.NaN;
+    },
+    nextOf: (ids, end) => ({ next_cursor: end < ids.length ? ids[end - 1] : null }),
+  },
+} as const satisfies Record<
+  string,
+  {
+    readonly startOf: (path: string, ids: readonly string[]) => number;
+    readonly nextOf: (ids: readonly string[], end: number) => object;
+  }
+>;
+
+describe.each(Object.keys(NAMINGS) as (keyof typeof NAMINGS)[])('a listing that changes, with pages %s,', (naming) => {
+  /** Searches an account whose flows `between` changes after each first page, `times` times. */
+  const changing = (ids: readonly string[], between: (ids: string[]) => void, times = 1) => {
+    const {
+      startOf,
+      nextOf,
+    }: {
+      startOf: (path: string, ids: readonly string[]) => number;
+      nextOf: (ids: readonly string[], end: number) => object;
+    } = NAMINGS[naming];
     const left = [...ids];
-    return find((path, index) => {
-      const first = 2 * (Math.max(1, Number(/page=(\d+)/.exec(path)?.[1] ?? 1)) - 1);
-      const page = left.slice(first, first + 2).map((id) => (id === 'mine' ? ours(id) : flow(id)));
-      if (index === 1 || (isAgain && path === '/flows')) between(left);
-      return page;
+    let changes = 0;
+    return find((path) => {
+      const start = startOf(path, left);
+      if (Number.isNaN(start)) return { body: 'The cursor is not valid', status: 422 };
+      const page = left.slice(start, start + 2).map((id) => (id === 'mine' ? ours(id) : flow(id)));
+      const answer = { flows: page, ...nextOf(left, start + 2) };
+      if (start === 0 && path !== '/flows?page=1') {
+        changes += 1;
+        if (changes <= times) between(left);
+      }
+      return answer;
     });
   };
 
-  it('do not hide the flow that moved to a page already read', async () => {
+  it('shows a flow that was skipped because another was deleted', async () => {
     const { found } = await changing(['a', 'b', 'mine', 'c'], (ids) => ids.shift());
     expect(found).toMatchObject({ result: 'found', flow: { flowId: 'mine' } });
   });
 
-  it('leave it unknown whether others were hidden if flows leave during every reading', async () => {
-    const { found } = await changing([...'abcdefghijkl'], (ids) => ids.shift(), true);
-    expect(found).toEqual({ result: 'unknown', why: expect.stringContaining('leave the listing') });
+  it('shows a flow that was skipped because another moved to the end', async () => {
+    const { found } = await changing(['a', 'b', 'mine', 'c', 'd'], (ids) => ids.push(ids.shift() as string));
+    expect(found).toMatchObject({ result: 'found', flow: { flowId: 'mine' } });
   });
 
-  it('are no reason for doubt if nothing leaves the listing while it is read anew', async () => {
-    const { found } = await changing(['a', 'b', 'c', 'd'], (ids) => ids.shift());
-    expect(found).toEqual({ result: 'absent' });
+  it('shows a flow that moved to the front itself', async () => {
+    const { found } = await changing(['a', 'b', 'c', 'd', 'mine'], (ids) => ids.unshift(ids.pop() as string));
+    expect(found).toMatchObject({ result: 'found', flow: { flowId: 'mine' } });
   });
 
-  it('are no reason for doubt if they only made a cursor invalid', async () => {
-    // A cursor names the flow before it, and that one is gone when the cursor is used.
-    const left = [flow('a'), flow('b'), flow('c')];
-    const { found, asked } = await find((path, index) => {
-      if (index === 1) return { body: 'The cursor is not valid', status: 422 };
-      return path === '/flows' ? { flows: left.slice(0, 2), next: 'b' } : { flows: left.slice(2), next: null };
-    });
-    expect(found).toEqual({ result: 'absent' });
-    expect(asked).toEqual(['/flows', '/flows?cursor=b', '/flows', '/flows?cursor=b']);
+  it('proves nothing if flows leave it during every reading', async () => {
+    const { found } = await changing([...'abcdefghijkl'], (ids) => ids.shift(), 99);
+    expect(found).toEqual({ result: 'unknown', why: expect.stringContaining('while it is read') });
   });
 
-  it('are told from flows that are made meanwhile', async () => {
-    const { found } = await changing(['a', 'b', 'c', 'd'], (ids) => ids.unshift('new'));
-    expect(found).toEqual({ result: 'absent' });
+  it('proves nothing if flows move in it during every reading', async () => {
+    const { found } = await changing([...'abcdefghijkl'], (ids) => ids.push(ids.shift() as string), 99);
+    expect(found).toEqual({ result: 'unknown', why: expect.stringContaining('while it is read') });
+  });
+
+  it.each<[string, (ids: string[]) => void]>([
+    ['a flow left it', (ids) => ids.shift()],
+    ['a flow moved', (ids) => ids.push(ids.shift() as string)],
+    ['a flow was made', (ids) => ids.unshift('new')],
+  ])('proves absence once nothing changes: %s', async (_, between) => {
+    expect((await changing(['a', 'b', 'c', 'd'], between)).found).toEqual({ result: 'absent' });
   });
 });
 
@@ -430,6 +459,32 @@ describe('the listing of flows', () => {
   it('fails if a later page is throttled', async () => {
     const { flows } = listing((path) => (path === '/flows' ? [flow('a')] : { body: 'no', status: 429 }));
     await expect(all(flows)).rejects.toThrow(ThrottledError);
+  });
+
+  it('is asked for with the query of the settings on each page', async () => {
+    const { flows, asked } = listing((path) => [flow(path)], { flowsQuery: 'sort_by=-created_at&limit=2' });
+    for await (const _ of flows.list(never)) if (asked.length === 2) break;
+    await flows.isServing(never);
+    expect(asked.map((path) => path.replace('%2D', '-'))).toEqual([
+      '/flows?sort_by=-created_at&limit=2',
+      '/flows?sort_by=-created_at&limit=2&page=1',
+      '/flows?sort_by=-created_at&limit=2',
+    ]);
+  });
+
+  it.each([
+    [newestFirst(9, -9), { flows: 14, hasMore: true, isNewestFirst: true, showsAdditional: true, showsEnded: true }],
+    [newestFirst(9, -9).toReversed(), { isNewestFirst: false }],
+    [newestFirst(9, -9).map((each) => ({ ...each, additional: null })), { showsAdditional: false }],
+    [newestFirst(9, -9).map((each) => ({ ...each, state: 'running' })), { showsEnded: false }],
+    [[], { flows: 0, hasMore: false }],
+  ])('is sampled by two pages at most', async (all, sample) => {
+    const { flows, asked } = listing((_, index) => ({
+      flows: all.slice(7 * index, 7 * index + 7),
+      next: all.length === 0 ? null : `c${index}`,
+    }));
+    expect(await flows.sample(never)).toMatchObject(sample);
+    expect(asked.length).toBeLessThanOrEqual(2);
   });
 
   it('has room for more than ten thousand flows', async () => {

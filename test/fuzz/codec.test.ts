@@ -145,7 +145,7 @@ describe('the flow client', () => {
           case 'list':
             return Array.fromAsync(flows.list(signal));
           case 'find':
-            return flows.find(TAG, 0, signal);
+            return flows.find([{ tag: TAG, since: 0, mayBeAbsent: true }], signal);
           default:
             return flows[operation](id, signal);
         }

@@ -48,7 +48,7 @@ const operations: Readonly<Record<MemoryOperation, (flows: FlowService, n: numbe
     for await (const page of flows.list(signal)) all.push(page);
     return all;
   },
-  find: (flows) => flows.find(tag, 0, signal),
+  find: (flows) => flows.find([{ tag, since: 0, mayBeAbsent: true }], signal),
   abort: (flows, n) => flows.abort(`f${n}`, signal),
   asset: async (flows, n) => {
     const { chunks } = await flows.asset(`f${n}`, 'a1', signal);

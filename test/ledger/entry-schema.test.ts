@@ -20,6 +20,12 @@ describe('the form of an entry', () => {
     expect(entrySchema.parse(stored(entry))).toEqual(stored(entry));
   });
 
+  it('drops the place of a search, which earlier versions kept in a doubt', () => {
+    const doubt = { claimedAt: 1, sentBy: 2 };
+    const waits = { ...waiting(claim, wait), doubt: { ...doubt, place: { kind: 'plain' }, isSearched: true } };
+    expect(entrySchema.parse(stored(waits)).doubt).toEqual(doubt);
+  });
+
   const damaged: readonly (readonly [what: string, change: object, path: string])[] = [
     ['without a schema', { schema: undefined }, 'schema'],
     ['of another schema', { schema: 99 }, 'schema'],

@@ -19,8 +19,6 @@ import {
   retried,
   running,
   runningMarkerOf,
-  searchedTo,
-  searchedWithoutResult,
   shared,
   told,
   waiting,
@@ -145,18 +143,6 @@ describe('a claim that takes the present route', () => {
 });
 
 describe('a doubt', () => {
-  const place = { kind: 'plain' } as NonNullable<Parameters<typeof searchedTo>[1]>;
-
-  it('remembers where its search goes on, or that it is over', () => {
-    expect(searchedTo({ ...claim, doubt }, place).doubt).toEqual({ ...doubt, place });
-    expect(searchedWithoutResult({ ...claim, doubt: { ...doubt, place } }).doubt).toEqual({
-      ...doubt,
-      isSearched: true,
-    });
-    expect(searchedTo(claim, place)).toBe(claim);
-    expect(searchedWithoutResult(claim)).toBe(claim);
-  });
-
   it('is left behind by a claim whose invocation died, and spans the whole claim', () => {
     const again = claimAgain(claim, later);
     expect(again.doubt).toEqual({ claimedAt: 10_000, sentBy: 70_000 });

@@ -34,6 +34,7 @@ describe('parseEnv', () => {
       flowAgeMaxSeconds: 604_800,
       ledgerRetentionDays: 'forever',
       outputsPath: 'auto',
+      flowListing: 'any-order',
       flowsQuery: '',
       htmlTemplates: [],
       resultsKey: '{key}/{flowId}/{assetId}{ext}',

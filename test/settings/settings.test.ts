@@ -91,35 +91,19 @@ describe('the pattern for the keys of results', () => {
 });
 
 describe('the query of the listing of flows', () => {
-  it.each([
-    '',
-    'created_after={iso}',
-    'sort_by=-created_at&created_after={seconds}&limit=200',
-    'filter_by=created_at>{milliseconds}',
-    'sort=created_at:desc',
-    'orderBy=created_at&sort_order=desc&order=-created_at&ordering=x',
-    'since={iso}&order=x',
-  ])('accepts %j', (flowsQuery) => {
+  it.each(['', 'sort_by=-created_at&limit=200', "order=(created_at,'desc')~1"])('accepts %j', (flowsQuery) => {
     expect(parseEnv(envWith({ flowsQuery })).flowsQuery).toBe(flowsQuery);
   });
 
   it.each([
-    ['created_after={time}', '{time}'],
-    ['created_after={iso', 'brace'],
-    ['created_after={iso}&state=running', 'placeholder of the time in state'],
-    ['template=x', 'may only sort'],
-    ['order_id=5', 'may only sort'],
-    ['order_status=done', 'may only sort'],
-    ['created_after={iso}&created_after={seconds}', 'once'],
-    ['{iso}', 'name'],
-    ['={iso}', 'name'],
-    ['cursor={iso}', 'selects a page'],
-    ['?created_after={iso}', 'printable'],
-    ['created after={iso}', 'printable'],
-    [`sort=${'x'.repeat(500)}`, '500'],
-  ])('refuses %j and names the reason: %s', (flowsQuery, why) => {
+    ['created_after={iso}'],
+    ['?sort=x'],
+    ['sort=x#top'],
+    ['sort=created at'],
+    ['sort=ü'],
+    [`sort=${'x'.repeat(500)}`],
+  ])('refuses %j', (flowsQuery) => {
     const issues = messagesOf(() => parseEnv(envWith({ flowsQuery })));
-    expect(issues).toEqual([expect.stringMatching(/^SETTINGS\.flowsQuery: expected /)]);
-    expect(issues[0]).toContain(why);
+    expect(issues).toEqual([expect.stringMatching(/^SETTINGS\.flowsQuery: expected nothing, or a query/)]);
   });
 });

@@ -1,0 +1,81 @@
+import * as z from 'zod/mini';
+import { systemClock } from '../functions/base/clock.ts';
+import { createFlowService } from '../functions/flow-service/client.ts';
+import type { FlowService } from '../functions/flow-service/types.ts';
+import { listingAnswer } from '../functions/operator/operator.ts';
+import type { PipelineSettings } from '../functions/settings/settings.ts';
+import type { Outcome } from './checks.ts';
+import type { Service } from './service-check.ts';
+
+const answerSchema = z.union([
+  z.object({
+    listing: z.object({
+      flows: z.number(),
+      hasMore: z.boolean(),
+      isNewestFirst: z.boolean(),
+      showsAdditional: z.boolean(),
+      showsEnded: z.boolean(),
+    }),
+  }),
+  z.object({ issue: z.object({ code: z.string(), message: z.string() }) }),
+]);
+
+/** Codes of errors that say that there is no listing, rather than that it cannot be read now. */
+const UNLISTED = ['not-found', 'not-served', 'rejected', 'forbidden'];
+
+/** A client of a service that no deployment serves yet. */
+export function clientOf({ url, token }: Service, settings: PipelineSettings): FlowService {
+  const given = async () => token;
+  return createFlowService({
+    ...settings,
+    baseUrl: new URL(url),
+    token: { get: given, renew: given },
+    clock: systemClock,
+  });
+}
+
+/** Asks such a service for its listing. It costs nothing. */
+export async function examineListing(
+  service: Service,
+  settings: PipelineSettings,
+  signal: AbortSignal,
+): Promise<Outcome> {
+  return outcomeOfListing(settings.flowListing, await listingAnswer(clientOf(service, settings), signal));
+}
+
+/**
+ * Compares the setting `flowListing` with what the listing of flows shows.
+ * @param answer to the question for the listing, as the collecting function gives it.
+ */
+export function outcomeOfListing(declared: PipelineSettings['flowListing'], answer: unknown): Outcome {
+  const parsed = answerSchema.parse(answer);
+  const fits = (value: PipelineSettings['flowListing']) => `Set settings.flowListing to "${value}".`;
+  const isNone = declared === 'none';
+  if ('issue' in parsed) {
+    const { code, message } = parsed.issue;
+    if (!UNLISTED.includes(code)) return { notChecked: `the service does not answer for its flows: ${code}` };
+    if (isNone) return 'good';
+    const what = `The service does not list its flows (${message}), and settings.flowListing is "${declared}".`;
+    return { severity: 'warning', what, todo: `${fits('none')} Then settings.inDoubt decides about lost answers.` };
+  }
+  const { flows, hasMore, isNewestFirst, showsAdditional, showsEnded } = parsed.listing;
+  if (flows === 0) return { notChecked: 'the service lists no flow yet' };
+  const missing = [
+    ...(showsAdditional ? [] : ['the `additional` of a flow, by which a flow is found']),
+    ...(showsEnded ? [] : ['a flow that has ended']),
+  ];
+  if (missing.length > 0) {
+    if (isNone) return 'good';
+    const what = `The first ${flows} flows of the listing do not show ${missing.join(', nor ')}.`;
+    return { severity: 'note', what, todo: `If the service never shows it: ${fits('none')}` };
+  }
+  if (declared === 'newest-first' && !isNewestFirst) {
+    const what = 'The listing of flows is not newest first, and settings.flowListing says that it is.';
+    return { severity: 'warning', what, todo: `${fits('any-order')} Or let settings.flowsQuery sort it.` };
+  }
+  const better = isNewestFirst && hasMore ? 'newest-first' : 'any-order';
+  if (declared === better || declared === 'newest-first') return 'good';
+  const order = isNewestFirst ? 'looks newest first' : 'is in another order than newest first';
+  const what = `The listing of flows ${order}, and shows ended flows and the \`additional\` of flows.`;
+  return { severity: 'note', what, todo: `If that is so on all its pages: ${fits(better)}` };
+}
