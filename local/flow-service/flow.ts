@@ -79,16 +79,6 @@ export class Flow {
     return work.error === undefined ? 'completed' : 'failed';
   }
 
-  /** Time of the last change of state, in milliseconds since the epoch. */
-  changedAt(now: number): number {
-    const aborted = this.#aborted;
-    if (aborted) return now < aborted.endsAt ? aborted.at : aborted.endsAt;
-    if (!this.#started) return this.createdAt;
-    const { at, durationMs } = this.#started;
-    const changes = [at, at + durationMs * STARTING_PART, at + durationMs];
-    return changes.findLast((change) => change <= now) ?? at;
-  }
-
   isTerminal(now: number): boolean {
     return ['completed', 'failed', 'aborted'].includes(this.state(now));
   }

@@ -22,8 +22,6 @@ export interface OperationsOptions {
   readonly variation: Variation;
 }
 
-const MINUTE_MS = 60_000;
-
 /** The operations of the service, and the flows that they work on. */
 export class Operations {
   /** Every flow, deleted ones included, in the order of creation. */
@@ -155,33 +153,8 @@ export class Operations {
     requireServed(this.#variation.listFlows);
     const now = this.#clock.now();
     // A map iterates in the order of insertion, which is the order of creation.
-    const { listSort, listActiveOnly, listAdditional } = this.#variation;
-    const passes = this.#listFilter(query.get('created_after'), now);
-    const visible = [...this.flows.values()].filter(
-      (flow) => !flow.deleted && flow.listedFrom <= now && !(listActiveOnly && flow.isTerminal(now)) && passes(flow),
-    );
-    if (listSort === 'changed') visible.sort((a, b) => a.changedAt(now) - b.changedAt(now));
-    return listingPage(visible, { path, query }, this.#variation, (flow) => {
-      const { additional, ...record } = this.#record(flow);
-      if (listAdditional === 'none') return record;
-      return { ...record, additional: listAdditional === 'string' ? JSON.stringify(additional) : additional };
-    });
-  }
-
-  #listFilter(after: string | null, now: number): (flow: Flow) => boolean {
-    const { listFilter } = this.#variation;
-    if (after === null || listFilter === 'ignored') return () => true;
-    const time = Date.parse(after);
-    if (listFilter === 'rejected' || Number.isNaN(time)) throw new Refusal(422, 'There is no such filter');
-    const filters = {
-      created: (flow: Flow) => flow.createdAt >= time,
-      inverted: (flow: Flow) => flow.createdAt < time,
-      minute: (flow: Flow) => flow.createdAt >= time && flow.createdAt < time + MINUTE_MS,
-      hour: (flow: Flow) => flow.createdAt >= time && flow.createdAt < time + 60 * MINUTE_MS,
-      changed: (flow: Flow) => flow.changedAt(now) >= time,
-      ended: (flow: Flow) => flow.isTerminal(now) && (flow.endsAt ?? 0) >= time,
-    };
-    return filters[listFilter];
+    const visible = [...this.flows.values()].filter((flow) => !flow.deleted && flow.listedFrom <= now);
+    return listingPage(visible, { path, query }, this.#variation, (flow) => this.#record(flow));
   }
 
   #listOutputs(call: Call): Answer {

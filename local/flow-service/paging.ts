@@ -4,7 +4,7 @@ import type { Variation } from './variation.ts';
 
 /**
  * One page of the listing of flows, in the variation's form.
- * @param flows all visible flows, oldest (or least recently changed) first.
+ * @param flows all visible flows, oldest first.
  * @throws {Refusal} the page number, page size or cursor is invalid.
  */
 export function listingPage(
@@ -15,7 +15,6 @@ export function listingPage(
 ): Answer {
   const ordered = order === 'descending' ? flows.toReversed() : flows;
   if (paging === 'none') return list(listShape, 'flows', ordered.map(record));
-  if (paging === 'first-only') return list(listShape, 'flows', ordered.slice(0, pageSize).map(record));
 
   const asked = positive(query.get('page_size') ?? query.get('limit') ?? String(pageSize), 'The size of a page');
   const size = Math.min(asked, pageSize);
@@ -25,10 +24,11 @@ export function listingPage(
     return list(listShape, 'flows', records, { page, page_size: size, total: ordered.length });
   }
 
-  const from = behind(ordered, query.get('cursor'));
+  const from = startOf(ordered, query.get('cursor'), paging);
   const records = ordered.slice(from, from + size).map(record);
   const last = ordered[from + size - 1];
-  const cursor = last !== undefined && from + size < ordered.length ? Buffer.from(last.id).toString('base64url') : null;
+  const place = paging === 'next_cursor' ? String(from + size) : last?.id;
+  const cursor = place !== undefined && from + size < ordered.length ? Buffer.from(place).toString('base64url') : null;
   const following = new URLSearchParams(query);
   following.set('cursor', cursor ?? '');
   const address = cursor === null ? null : `${path}?${following}`;
@@ -82,11 +82,15 @@ export function outputsPage(
   }
 }
 
-/** Index of the first flow after the cursor. A cursor is a flow's id, so that new flows do not shift the next page. */
-function behind(flows: readonly Flow[], cursor: string | null): number {
+/**
+ * Index of the first flow after the cursor. A cursor is a flow's id, so that new flows do not shift the next page. In
+ * `next_cursor` it is that index.
+ */
+function startOf(flows: readonly Flow[], cursor: string | null, paging: Variation['paging']): number {
   if (cursor === null) return 0;
-  const id = Buffer.from(cursor, 'base64url').toString();
-  const at = flows.findIndex((flow) => flow.id === id);
+  const place = Buffer.from(cursor, 'base64url').toString();
+  if (paging === 'next_cursor' && /^\d+$/.test(place)) return Number(place);
+  const at = flows.findIndex((flow) => flow.id === place);
   if (at === -1) throw new Refusal(422, 'The cursor is not valid');
   return at + 1;
 }

@@ -46,26 +46,14 @@ export interface Variation {
   earlyOutputs: 'conflict' | 'not-found' | 'empty' | 'pending';
 
   /**
-   * Paging of `GET /flows`: by number (`?page=`, from 1); by cursor (`?cursor=`, given in the body as `next` or
-   * `next_cursor`); by the next page's URL, in the body as `next` or in a `Link` header; `none`: all flows in one
-   * answer; or `first-only`: the service only ever returns the first page.
+   * Paging of `GET /flows`: by number (`?page=`, from 1); by cursor (`?cursor=`), given in the body as `next`, which
+   * names the last flow, or as `next_cursor`, which hides an offset; by the next page's URL, in the body as `next` or in
+   * a `Link` header; or `none`: all flows in one answer.
    */
-  paging: 'page' | 'next' | 'next_cursor' | 'next_url' | 'link' | 'none' | 'first-only';
+  paging: 'page' | 'next' | 'next_cursor' | 'next_url' | 'link' | 'none';
   /** Flows on a page, and the maximum for a client's `page_size` or `limit`. */
   pageSize: number;
   order: 'descending' | 'ascending';
-  /** Sort key of the listing: the time of creation, or of the last change of state. */
-  listSort: 'created' | 'changed';
-  /**
-   * What `?created_after=<ISO 8601>` does to the listing: nothing; shows flows created since then; those created
-   * before, within a minute, or within an hour; those changed since then; those ended since then; or the request is
-   * rejected.
-   */
-  listFilter: 'ignored' | 'created' | 'inverted' | 'minute' | 'hour' | 'changed' | 'ended' | 'rejected';
-  /** True if the listing omits finished flows. */
-  listActiveOnly: boolean;
-  /** A flow's `additional` in the listing: as it was sent, omitted, or as JSON text. */
-  listAdditional: 'object' | 'none' | 'string';
   /** Delay until a new flow appears in the listing, in milliseconds. */
   listingDelayMs: number;
 
@@ -111,10 +99,6 @@ export const DEFAULT_VARIATION: Readonly<Variation> = {
   paging: 'page',
   pageSize: 50,
   order: 'descending',
-  listSort: 'created',
-  listFilter: 'ignored',
-  listActiveOnly: false,
-  listAdditional: 'object',
   listingDelayMs: 0,
   assetForm: 'raw',
   assetLength: 'content-length',

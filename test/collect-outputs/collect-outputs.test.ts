@@ -1,10 +1,10 @@
 import { createHash } from 'node:crypto';
 import { describe, expect, it } from 'vitest';
 import { withinInvocation } from '../../functions/base/invocation.ts';
-import { InvalidCollectEventError, parseCollectEvent } from '../../functions/operator/collect-event.ts';
 import { collectOutputs } from '../../functions/collect-outputs/collect-outputs.ts';
 import type { CollectorState } from '../../functions/collect-outputs/collector.ts';
 import type { RunningEntry } from '../../functions/ledger/entry.ts';
+import { InvalidCollectEventError, parseCollectEvent } from '../../functions/operator/collect-event.ts';
 import { retryUploads } from '../../functions/operator/operator.ts';
 import type { Route } from '../../functions/uploads/routes.ts';
 import type { Variation } from '../../local/flow-service/variation.ts';

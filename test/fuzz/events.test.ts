@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect } from 'vitest';
-import { InvalidCollectEventError, parseCollectEvent } from '../../functions/operator/collect-event.ts';
 import { parseRunningKey, parseWaitingKey, runningKey, waitingKey } from '../../functions/ledger/keys.ts';
+import { InvalidCollectEventError, parseCollectEvent } from '../../functions/operator/collect-event.ts';
 import { InvalidOverrideError, snapshot } from '../../functions/uploads/route-snapshot.ts';
 import { UnrecognisedEventError, uploadsOf } from '../../functions/uploads/upload-event.ts';
 import { fuzz, jsonWith, mutated } from './fuzz.ts';

@@ -39,6 +39,7 @@ describe('flowdrop doctor --before-deployment', () => {
         { check: 'the flow service', result: 'good' },
         { check: 'the token', result: 'good' },
         { check: 'templates of the routes', result: 'good' },
+        { check: 'listing of flows', result: 'good' },
       ],
     });
     expect(ran.code).toBe(0);
@@ -85,8 +86,9 @@ describe('flowdrop doctor --before-deployment', () => {
   the flow service: not checked, because the configuration cannot be used
   the token: not checked, because the configuration cannot be used
   templates of the routes: not checked, because the configuration cannot be used
+  listing of flows: not checked, because the configuration cannot be used
 
-1 fault, 0 warnings, 4 not checked
+1 fault, 0 warnings, 5 not checked
 `);
   });
 

@@ -71,6 +71,7 @@ describe('flowdrop doctor', () => {
       'outputs and resources: good',
       'the flow service: good',
       'templates of the routes: good',
+      'listing of flows: good',
       'new flows: good',
       'notifications: good',
       'runs of create-flow: good',

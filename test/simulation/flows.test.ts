@@ -22,8 +22,8 @@ function worldWith(why: string, others: readonly object[]): World {
   return {
     observed,
     scenario: {
-      variation: { listFlows: 'served', listSort: 'created', listAdditional: 'object' },
-      settings: { inDoubt: 'retry' },
+      variation: { listFlows: 'served' },
+      settings: { inDoubt: 'retry', flowListing: 'any-order' },
     },
     service: { flows: [...others, { createdAt: at, deleted: false, additional: ours, inputs: [] }] },
   } as unknown as World;

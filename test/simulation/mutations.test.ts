@@ -17,7 +17,12 @@ describe('a mutation', () => {
     }
   });
 
-  const change = { file: 'collect-outputs/collector.ts', in: 'Lease.take', replace: 'await lease.write(signal)', with: '' };
+  const change = {
+    file: 'collect-outputs/collector.ts',
+    in: 'Lease.take',
+    replace: 'await lease.write(signal)',
+    with: '',
+  };
   const source = (body: string): string => `class Lease { static async take(): Promise<{ a: 1 }> { ${body} } }`;
   const one = (replace: string, instead = ''): Mutation => ({
     name: 'one',
@@ -58,7 +63,11 @@ describe('a mutation', () => {
     ],
     ['is there twice', 'write()', /finds it 2 times/],
     ['is elsewhere', 'return this.#lost;', /The same code is in: Lease\.isLost of collect-outputs\/collector\.ts/],
-    ['has its place elsewhere', 'no.such(code)', /Places of that name: .*Lease\.take of collect-outputs\/collector\.ts/],
+    [
+      'has its place elsewhere',
+      'no.such(code)',
+      /Places of that name: .*Lease\.take of collect-outputs\/collector\.ts/,
+    ],
   ])('says so if its code %s', (_, replace, message) => {
     expect(() => planted(one(replace), 'collect-outputs/collector.ts', source('write(); write();'))).toThrow(message);
   });

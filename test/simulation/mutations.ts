@@ -27,7 +27,6 @@ const COLLECT_FLOW = 'collect-outputs/collect-flow.ts';
 const FLOW_POLLS = 'collect-outputs/flow-polls.ts';
 const FAILURE_ISOLATION = 'collect-outputs/failure-isolation.ts';
 const FLOW_SEARCH = 'flow-service/flow-search.ts';
-const FLOW_SIGHTINGS = 'flow-service/flow-sightings.ts';
 const RESULTS = 'results/results.ts';
 
 /** @param seedsMax the number of seeds within which the mistake must be found. */
@@ -97,9 +96,15 @@ export const MUTATIONS: readonly Mutation[] = [
   }),
   mistake('absence concluded from the first page', 500, {
     file: FLOW_SEARCH,
-    in: 'readListing',
-    replace: 'if (seen.isPast) break;',
+    in: 'readOnce',
+    replace: 'if (isPast || areAllFound(search, found)) break;',
     with: 'break;',
+  }),
+  mistake('absence concluded from one reading of several pages', 1000, {
+    file: FLOW_SEARCH,
+    in: 'readTwice',
+    replace: 'pages === 1 || isShownAgain(before, listed)',
+    with: 'true',
   }),
   mistake('absence concluded at once', 500, {
     file: 'create-flow/doubt.ts',
@@ -294,29 +299,6 @@ export const MUTATIONS: readonly Mutation[] = [
       with: '',
     },
   ),
-  mistake(
-    'absence concluded from a listing without tags',
-    500,
-    { file: FLOW_SIGHTINGS, in: 'Sightings.doubt', replace: 'if (!seen.showsAdditional) return …;', with: '' },
-    {
-      file: FLOW_SIGHTINGS,
-      in: 'Sightings.isPast',
-      replace: 'this.#order.isPast && this.#seen.showsAdditional',
-      with: 'this.#order.isPast',
-    },
-  ),
-  mistake('absence concluded from a filter that shows nothing', 100, {
-    file: FLOW_SIGHTINGS,
-    in: 'Sightings.doubt',
-    replace: 'if (this.#filteredSince !== undefined && !this.#isFilterShown) { return …; }',
-    with: '',
-  }),
-  mistake('a search continued from before the flow had to be listed', 300, {
-    file: FLOW_SEARCH,
-    in: 'Reading.#placeIn',
-    replace: 'this.#search.isEarly || this.#search.onPlace === undefined',
-    with: 'this.#search.onPlace === undefined',
-  }),
   mistake('a refusal after the last byte believed in any form', 500, {
     file: 'flow-service/client.ts',
     in: 'HttpFlowService.#creationError',

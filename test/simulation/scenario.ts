@@ -119,7 +119,7 @@ export interface Scenario {
   readonly doNeighboursDelete: boolean;
   /** Time between two flows of other clients, if they use the account all the time. */
   readonly busyGapMs?: { readonly min: number; readonly max: number } | undefined;
-  /** Most pages of the listing of flows that one look reads. Default: that of the functions. */
+  /** Most pages of the listing of flows that a search reads. Default: that of the functions. */
   readonly findPagesMax?: number | undefined;
   /** Keys on a page of a listing of S3. */
   readonly keysMax: number;

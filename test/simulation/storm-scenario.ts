@@ -108,7 +108,7 @@ function variationOf(random: Random, { areRedirected }: StormNeeds): Partial<Var
     earlyOutputs: random.pick(
       getFlow === 'served' ? ['conflict', 'not-found', 'empty', 'pending'] : ['conflict', 'empty', 'pending'],
     ),
-    paging: random.pick(['page', 'next', 'next_cursor', 'next_url', 'link', 'none', 'first-only']),
+    paging: random.pick(['page', 'next', 'next_cursor', 'next_url', 'link', 'none']),
     pageSize: random.pick([1, 2, 5, 50]),
     order: random.pick(['descending', 'ascending']),
     listingDelayMs: random.pick([0, 0, 20 * SECOND, MINUTE, 4 * MINUTE]),

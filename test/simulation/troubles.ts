@@ -113,9 +113,6 @@ function furtherVariation(random: Random, { steps }: Scenario): Partial<Variatio
   // The largest asset has the maximum size already.
   const isBig = steps.some(({ key }) => key.startsWith('big/'));
   return {
-    listAdditional: random.pick(['object', 'object', 'object', 'object', 'none', 'string']),
-    listSort: random.chance(0.15) ? 'changed' : 'created',
-    listActiveOnly: random.chance(0.15),
     outputsPaging: random.pick(['none', 'none', 'none', 'next', 'total']),
     outputsPageSize: random.pick([1, 2]),
     assetVaries: random.chance(0.25) && !isBig,

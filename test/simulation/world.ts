@@ -12,7 +12,7 @@ import { Invocations } from './invocations.ts';
 import { laggingReplicaScenarioOf } from './lagging-replica.ts';
 import type { Lambda } from './lambda.ts';
 import { limitedScenarioOf } from './limits.ts';
-import { withLongListings } from './long-listings.ts';
+import { withDeclaredListing } from './long-listings.ts';
 import { longRoundsScenarioOf } from './long-rounds.ts';
 import { BASE_URL, DENIED_KEY, INBOX, LEDGER, NEXT_INBOX, PIPELINE, RESULTS, START } from './names.ts';
 import { Neighbours } from './neighbours.ts';
@@ -201,7 +201,7 @@ function scenarioFor(seed: number): Scenario {
   if (seed % 40 === 35) return laggingReplicaScenarioOf(new Random(seed, 1));
   if (seed % 10 === 7) return poisonedScenarioOf(new Random(seed, 1));
   const storm = withTroubles(stormScenarioOf(new Random(seed, 1), focusOf(seed)), new Random(seed, 7));
-  return withLongListings(storm, new Random(seed, 10));
+  return withDeclaredListing(storm, new Random(seed, 10));
 }
 
 function orderCheckerOf({ timeline, observed, scenario, faultPlan }: World): OrderChecker {

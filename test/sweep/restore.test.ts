@@ -1,8 +1,8 @@
 import { DeleteObjectCommand, ListObjectVersionsCommand, PutBucketVersioningCommand } from '@aws-sdk/client-s3';
 import { describe, expect, it } from 'vitest';
 import type { ClaimedEntry, Entry, RunningEntry } from '../../functions/ledger/entry.ts';
-import type { CompletionEvent } from '../../functions/publish/completion-event.ts';
 import { retryUploads } from '../../functions/operator/operator.ts';
+import type { CompletionEvent } from '../../functions/publish/completion-event.ts';
 import { INBOX, LEDGER, openWorld, RESULTS, type World, type WorldOptions } from '../support/world.ts';
 
 const MINUTE = 60_000;

@@ -169,15 +169,6 @@ describe('the listing of flows', () => {
     expect(await all(await call('GET', '/flows?page=3&page_size=1'), () => undefined)).toEqual([ids.toReversed()]);
   });
 
-  it('may always return its first page, without a way to the next', async () => {
-    const { call, ids } = await fiveFlows({ paging: 'first-only' });
-    for (const query of ['', '?page=2', '?cursor=x', '?page_size=1000']) {
-      const answer = await call('GET', `/flows${query}`);
-      expect(await all(answer, () => undefined)).toEqual([[ids[4], ids[3]]]);
-      expect(Object.keys(answer.json)).toEqual(['flows']);
-    }
-  });
-
   it('may show a flow late, although its id works at once', async () => {
     const { call, create, clock, service } = await fiveFlows({ paging: 'none' });
     service.variation.listingDelayMs = 5_000;
@@ -289,44 +280,6 @@ describe('every download of an asset', () => {
     const id = await create(echo('bytes'));
     expect(await (await download(id)).text()).toBe(first);
     expect(await (await download(id)).text()).toBe(second);
-  });
-});
-
-describe('a sparse listing of flows', () => {
-  const listed = async (variation: Partial<Variation>, flowMs: number[] = [0, 0]) => {
-    const clock = handClock();
-    const durations = [...flowMs];
-    const { call, create } = await standIn({ clock, variation, flowMs: () => durations.shift() ?? 0 });
-    const ids: string[] = [];
-    for (const _ of flowMs) {
-      ids.push(await create({ ...echo('x'), additional: { note: 'ours' } }));
-      clock.pass(1_000);
-    }
-    const { json } = await call('GET', '/flows');
-    return { ids, clock, call, flows: json.flows as { flow_id: string; additional?: unknown }[] };
-  };
-
-  it.each([
-    ['object', { note: 'ours' }],
-    ['string', '{"note":"ours"}'],
-    ['none', undefined],
-  ] as const)('shows the additional data: %s', async (listAdditional, expected) => {
-    const { flows, ids, call } = await listed({ listAdditional });
-    expect(flows.map((flow) => flow.additional)).toEqual([expected, expected]);
-    expect((await call('GET', `/flows/${ids[0]}`)).json.additional).toEqual({ note: 'ours' });
-  });
-
-  it('can omit finished flows', async () => {
-    const { flows, ids, clock, call } = await listed({ listActiveOnly: true }, [60_000, 0, 60_000]);
-    expect(flows.map(({ flow_id }) => flow_id)).toEqual([ids[2], ids[0]]);
-    clock.pass(60_000);
-    expect((await call('GET', '/flows')).json.flows).toEqual([]);
-  });
-
-  it('can be sorted by the last change', async () => {
-    const { flows, ids } = await listed({ listSort: 'changed' }, [2_500, 60_000, 60_000]);
-    // The first to be created, and the last to change: it ended after the third was created.
-    expect(flows.map(({ flow_id }) => flow_id)).toEqual([ids[0], ids[2], ids[1]]);
   });
 });
 

@@ -79,16 +79,15 @@ function checkCount(world: World, entries: readonly Entry[], uploadId: string, f
   // The ledger forgot the upload, or an operator had it sent although a flow might exist.
   const knownExtra = (observed.expired.get(uploadId) ?? 0) + (observed.releasedByHand.has(uploadId) ? 1 : 0);
   const isStrict = !scenario.isSkewWild && !observed.wasAnyFrozen;
-  const extraByListing = isListingMisleading(world, entries, uploadId, flows) ? Number.POSITIVE_INFINITY : 0;
   const count = flows.length;
   const values = [
     uploadId,
-    { resent: resent.length, orphaned, isStrict, extraByListing, knownExtra },
+    { resent: resent.length, orphaned, isStrict, knownExtra },
     flows.map((flow) => ({ ...flow, outputs: undefined })),
   ];
   if (scenario.settings.inDoubt === 'hold') {
     demand(resent.length === 0, 'a doubt that was to be held was sent again', ...values);
-    const isAllowed = count <= 1 + extraByListing + knownExtra;
+    const isAllowed = count <= 1 + knownExtra;
     demand(isAllowed || !isStrict, 'two flows of one generation, although doubts are held', ...values);
   }
   if (areFlowsListed(world)) {
@@ -103,26 +102,8 @@ function checkCount(world: World, entries: readonly Entry[], uploadId: string, f
     });
     demand(isSettled, 'a doubt was not settled although flows are listed', ...values);
   }
-  const allowed = 1 + resent.length + knownExtra + extraByListing + (isStrict ? 0 : orphaned);
+  const allowed = 1 + resent.length + knownExtra + (isStrict ? 0 : orphaned);
   demand(count <= allowed, 'more flows were made for one generation than were accounted for', ...values);
-}
-
-/**
- * True if the listing looks like the empty one of a new account, which counts as proof. It shows only active flows and
- * all flows have ended, so it is empty. No other flow is known.
- */
-function isListingMisleading(
-  { scenario }: World,
-  entries: readonly Entry[],
-  uploadId: string,
-  flows: readonly FlowView[],
-): boolean {
-  if (scenario.variation.listActiveOnly !== true) return false;
-  const later = flows[1]?.createdAt ?? 0;
-  return !entries.some(
-    (entry) =>
-      entry.upload.id !== uploadId && 'flow' in entry && (entry.flow?.createdAt ?? later) < later - LISTED_AFTER_MS,
-  );
 }
 
 /**
@@ -138,14 +119,13 @@ function isAnyTagListed({ service }: World, at: number): boolean {
 
 /** True if the service lists all flows with their tags, in a form that the functions understand. */
 function areFlowsListed({ scenario, observed }: World): boolean {
-  const { variation } = scenario;
+  const { variation, settings } = scenario;
   const isServed = variation.listFlows === 'served' && variation.listShape !== 'bare';
   const isPaged = ['page', 'next', 'next_cursor', 'next_url'].includes(variation.paging ?? 'page');
-  const isSorted = variation.listSort === 'created' && variation.listActiveOnly !== true;
   const isRefused = observed.incidents.some(
     ({ kind, fault }) => kind === 'flows.list' && LISTING_REFUSALS.includes(fault),
   );
-  // A listing that is longer than a look may show too little about its order.
+  // A listing that is longer than a search proves nothing.
   const isShort = scenario.findPagesMax === undefined;
-  return isServed && isPaged && isSorted && isShort && variation.listAdditional === 'object' && !isRefused;
+  return isServed && isPaged && isShort && settings.flowListing !== 'none' && !isRefused;
 }

@@ -1,0 +1,39 @@
+import { expect, it } from 'vitest';
+import type { Finding } from '../../operations/checks.ts';
+import { outcomeOfListing } from '../../operations/flow-listing.ts';
+
+const GOOD = { flows: 20, hasMore: false, isNewestFirst: true, showsAdditional: true, showsEnded: true };
+const listing = (changes: Partial<typeof GOOD>) => ({ listing: { ...GOOD, ...changes } });
+const issue = (code: string) => ({ issue: { code, message: `list: ${code}` } });
+
+it.each([
+  ['any-order', listing({})],
+  ['any-order', listing({ isNewestFirst: false, hasMore: true })],
+  ['newest-first', listing({})],
+  ['newest-first', listing({ hasMore: true })],
+  ['newest-first', listing({ flows: 0, showsAdditional: false, showsEnded: false })],
+  ['none', issue('not-served')],
+  ['none', listing({ showsAdditional: false })],
+] as const)('the setting %s fits %j', (declared, answer) => {
+  expect(outcomeOfListing(declared, answer)).toBe('good');
+});
+
+it.each([
+  ['any-order', issue('not-served'), 'warning', '"none"'],
+  ['newest-first', issue('not-found'), 'warning', '"none"'],
+  ['newest-first', listing({ isNewestFirst: false }), 'warning', '"any-order"'],
+  ['any-order', listing({ hasMore: true }), 'note', '"newest-first"'],
+  ['any-order', listing({ showsAdditional: false }), 'note', '"none"'],
+  ['newest-first', listing({ showsEnded: false }), 'note', '"none"'],
+  ['none', listing({}), 'note', '"any-order"'],
+  ['none', listing({ hasMore: true }), 'note', '"newest-first"'],
+] as const)('the setting %s does not fit %j', (declared, answer, severity, todo) => {
+  const finding = outcomeOfListing(declared, answer) as Finding;
+  expect([finding.severity, finding.todo]).toEqual([severity, expect.stringContaining(todo)]);
+});
+
+it('is not checked while the listing cannot be read', () => {
+  expect(outcomeOfListing('any-order', issue('throttled'))).toEqual({
+    notChecked: expect.stringContaining('throttled'),
+  });
+});
