@@ -2,23 +2,38 @@ import type { S3Client } from '@aws-sdk/client-s3';
 import pMap from 'p-map';
 import { CLOCK_SKEW_MAX_MS, type Clock } from '../base/clock.ts';
 import type { Invocation } from '../base/invocation.ts';
-import { UnreadableEntryError } from '../ledger/store.ts';
+import { type Entry, failedMarkerOf, isTerminal, isUntold, runningMarkerOf, waitingMarkerOf } from '../ledger/entry.ts';
+import { type Ledger, UnreadableEntryError } from '../ledger/store.ts';
 import { DUE_AGAIN_MS, SWEEP_REACH_MS } from '../ledger/waits.ts';
+import { type PublishPorts, publish } from '../publish/publish.ts';
+import type { Receipts } from '../publish/receipts.ts';
 import type { UploadQueue } from '../resubmit/resubmit.ts';
 import type { Settings } from '../settings/environment.ts';
 import type { Inbox, ListedUpload } from '../uploads/inbox.ts';
 import { isWantedByKey, mayMatch, routeFor } from '../uploads/routes.ts';
 import { secondDigits } from '../uploads/upload.ts';
 import { isFolderMarker, messageFor } from '../uploads/upload-event.ts';
-import { incompleteEntry, type RepairPorts, repair } from './entry-repair.ts';
-import { type Hold, PassProgress } from './pass-progress.ts';
-import { NOTHING_DONE, type SweepCounts, type SweepKind, type SweepPass, type SweepState } from './sweep-state.ts';
+import {
+  NOTHING_DONE,
+  type SweepCounts,
+  type SweepKind,
+  type SweepPass,
+  type SweepPosition,
+  type SweepState,
+  type SweepStateStore,
+} from './sweep-state.ts';
 
 /** Uploads and entries that are compared side by side. */
 const SWEEP_CONCURRENCY = 32;
 
 /** Age up to which an upload or entry may still be on its ordinary way, in milliseconds. */
 const SETTLING_MS = 15 * 60_000;
+
+/**
+ * Time after which a run that submits asks whether its pass was stopped, in milliseconds. A page of a listing may take
+ * minutes, and a backfill that an operator stopped must end soon.
+ */
+const CHECK_MS = 10_000;
 
 const DAY_MS = 24 * 3_600_000;
 
@@ -28,7 +43,9 @@ const DAY_MS = 24 * 3_600_000;
  */
 const CLAIMED_MS = 60 * 60_000;
 
-export interface SweepPorts extends RepairPorts {
+export interface SweepPorts extends PublishPorts {
+  readonly ledger: Ledger;
+  readonly receipts: Receipts;
   readonly inbox: Inbox;
   readonly queue: UploadQueue;
   readonly clock: Clock;
@@ -49,10 +66,25 @@ export interface SweepSummary extends SweepCounts {
 export const keptFrom = ({ ledgerRetentionDays }: Settings, now: number): number =>
   ledgerRetentionDays === 'forever' ? 0 : now - ledgerRetentionDays * DAY_MS + SETTLING_MS;
 
-/** One run of one pass: first through the uploads in the inbox, then through the entries of the ledger. */
+/** What a run has taken. */
+interface TakenPass {
+  readonly kind: SweepKind;
+  readonly pass: SweepPass;
+  readonly store: SweepStateStore;
+  /** The watermark when the pass was taken. */
+  readonly watermark: number;
+}
+
+/**
+ * One run of one pass: first through the uploads in the inbox, then through the entries of the ledger. It submits the
+ * current versions in the inbox that have no entry. It puts the markers and receipts again that may be missing beside
+ * the entries that changed since the last pass.
+ */
 export class SweepRun {
+  readonly #kind: SweepKind;
+  readonly #pass: SweepPass;
+  readonly #store: SweepStateStore;
   readonly #watermark: number;
-  readonly #progress: PassProgress;
   readonly #ports: SweepPorts;
   readonly #invocation: Invocation;
   readonly #counts: { -readonly [name in keyof SweepCounts]: number };
@@ -60,25 +92,26 @@ export class SweepRun {
   readonly #failures = new Map<string, unknown>();
   /** Uploads whose media type S3 was asked for. */
   #asked = 0;
+  /** When the stored state was last read or written. */
+  #checkedAt: number;
 
-  constructor(
-    { state, pass, hold }: { readonly state: SweepState; readonly pass: SweepPass; readonly hold: Hold },
-    ports: SweepPorts,
-    invocation: Invocation,
-  ) {
-    this.#watermark = state.watermark;
+  constructor({ kind, pass, store, watermark }: TakenPass, ports: SweepPorts, invocation: Invocation) {
+    this.#kind = kind;
+    this.#pass = pass;
+    this.#store = store;
+    this.#watermark = watermark;
     this.#counts = { ...(pass.counts ?? NOTHING_DONE) };
-    this.#progress = new PassProgress(pass, hold, ports.clock, invocation);
     this.#ports = ports;
     this.#invocation = invocation;
+    this.#checkedAt = ports.clock.now();
   }
 
   /** @throws {AggregateError} the failures of single uploads, at the end of the run. */
   async run(): Promise<SweepSummary> {
     const complete = (await this.#throughInbox()) && (await this.#throughLedger());
-    if (complete) await this.#progress.end(this.#progress.pass.startedAt - SETTLING_MS, this.#counts);
-    else await this.#progress.release();
-    const summary = { kind: this.#progress.kind, complete, ...this.#counts };
+    if (complete) await this.#end();
+    else await this.#change((state, pass) => ({ ...state, [this.#kind]: { ...pass, heldUntil: 0 } }));
+    const summary = { kind: this.#kind, complete, ...this.#counts };
     const event = complete ? 'Sweep ended' : 'Sweep was cut off. The next ticks continue it.';
     this.#ports.telemetry.log.info(event, { ...summary, asked: this.#asked });
     if (this.#failures.size > 0) {
@@ -90,7 +123,7 @@ export class SweepRun {
 
   /** Goes through the current versions in the inbox, page by page. Returns false if the run must end. */
   async #throughInbox(): Promise<boolean> {
-    const { position } = this.#progress.pass;
+    const { position } = this.#pass;
     if (position.in !== 'inbox') return true;
     const { inboxBucket, inboxPrefix } = this.#ports.settings;
     const pages = this.#ports.inbox.pages(inboxBucket, inboxPrefix, position.after, this.#invocation.closing);
@@ -100,13 +133,13 @@ export class SweepRun {
         if (!(await this.#submit(upload))) return false;
       }
       const next = last === undefined ? ({ in: 'ledger' } as const) : ({ in: 'inbox', after: last } as const);
-      if (!(await this.#progress.stepTo(next, { ...this.#counts }))) return false;
+      if (!(await this.#stepTo(next))) return false;
     }
     return true;
   }
 
   #isWanted(upload: ListedUpload): boolean {
-    const { since, startedAt, force } = this.#progress.pass;
+    const { since, startedAt, force } = this.#pass;
     const { clock, settings } = this.#ports;
     // Entries go on expiring while a long pass is under way.
     const earliest = force ? since : Math.max(since, keptFrom(settings, clock.now()));
@@ -179,27 +212,27 @@ export class SweepRun {
    * listed as current after that. The difference allows for a fast clock of ours.
    */
   get #currentAt(): number {
-    return this.#progress.pass.startedAt - CLOCK_SKEW_MAX_MS;
+    return this.#pass.startedAt - CLOCK_SKEW_MAX_MS;
   }
 
   /** Submits one upload, at the pace of the pass. Returns false if the run must end. */
   async #submit(upload: ListedUpload): Promise<boolean> {
     const { queue, clock, telemetry } = this.#ports;
     this.#counts.missed += 1;
-    if (this.#progress.isDryRun) return true;
+    if (this.#isDryRun) return true;
     telemetry.log.info('The sweep submits an upload that has no entry', {
       uploadId: upload.id,
       key: upload.key,
     });
     // Only a daily pass shows that notifications do not come. A backfill is for uploads that had none.
-    telemetry.metrics.add(this.#progress.kind === 'daily' ? 'UploadsMissed' : 'UploadsBackfilled');
+    telemetry.metrics.add(this.#kind === 'daily' ? 'UploadsMissed' : 'UploadsBackfilled');
     await queue.send(messageFor({ ...upload, currentAt: this.#currentAt }), this.#invocation.closing);
     try {
-      await clock.sleep(1000 / this.#progress.pass.uploadsPerSecond, this.#invocation.work);
+      await clock.sleep(1000 / this.#pass.uploadsPerSecond, this.#invocation.work);
     } catch {
       return false; // The time is over. The pass goes on from its position.
     }
-    return this.#progress.renew();
+    return this.#isStillOurs();
   }
 
   /**
@@ -207,27 +240,49 @@ export class SweepRun {
    * listing can leave out old uploads: a marker leads to any of them that changes. Returns false if the run must end.
    */
   async #throughLedger(): Promise<boolean> {
-    const { position, since } = this.#progress.pass;
+    const { position, since } = this.#pass;
     const { closing } = this.#invocation;
-    const changedSince = this.#progress.kind === 'daily' ? this.#watermark : Math.min(since, this.#watermark);
+    const changedSince = this.#kind === 'daily' ? this.#watermark : Math.min(since, this.#watermark);
     const uploadedSince = Math.min(since, this.#watermark - SWEEP_REACH_MS - CLAIMED_MS);
     const first = secondDigits(uploadedSince);
     const after = position.in === 'ledger' ? (position.after ?? first) : first;
     for await (const { entries, last } of this.#ports.ledger.entryPages(after, closing)) {
       const changed = entries.filter(({ lastModified }) => lastModified >= changedSince);
       const failed = await this.#each(changed, ({ id }) => this.#repair(id));
-      if (!this.#progress.isDryRun) await this.#markForTicks(failed);
-      if (!(await this.#progress.stepTo({ in: 'ledger', after: last }, { ...this.#counts }))) return false;
+      if (!this.#isDryRun) await this.#markForTicks(failed);
+      if (!(await this.#stepTo({ in: 'ledger', after: last }))) return false;
     }
     return true;
   }
 
+  /** Puts again what may be missing beside an entry. What is there already stays as it is. */
   async #repair(id: string): Promise<void> {
+    const { ledger } = this.#ports;
     const { closing } = this.#invocation;
-    const incomplete = await incompleteEntry(id, this.#ports, closing);
-    if (incomplete === undefined) return;
+    const entry = (await ledger.read(id, closing))?.entry;
+    const missing = entry === undefined ? [] : await this.#missingBeside(entry);
+    if (entry === undefined || missing.length === 0) return;
     this.#counts.repaired += 1;
-    if (!this.#progress.isDryRun) await repair(incomplete, this.#ports, closing);
+    if (this.#isDryRun) return;
+    if (entry.state === 'running') await ledger.putRunningMarker(runningMarkerOf(entry.upload, entry.flow), closing);
+    const waiting = waitingMarkerOf(entry);
+    if (waiting !== undefined) await ledger.putWaitingMarker(waiting, closing);
+    if (entry.state === 'failed' && missing.includes('failed marker')) {
+      await ledger.putFailedMarker(failedMarkerOf(entry), closing);
+    }
+    if (isTerminal(entry) && missing.includes('receipt')) await publish(entry, this.#ports, closing);
+  }
+
+  async #missingBeside(entry: Entry): Promise<readonly ('marker' | 'failed marker' | 'receipt')[]> {
+    const { ledger, receipts } = this.#ports;
+    const { closing } = this.#invocation;
+    if (!isTerminal(entry)) return ['marker'];
+    const isTold = entry.state === 'failed' && !isUntold(entry);
+    // Publishing puts the marker of a failure that is not told yet.
+    const hasMarker = !isTold || (await ledger.hasFailedMarker(failedMarkerOf(entry), closing));
+    // The marker of a flow stays until its receipt is out. Only an upload that ended without a flow may lack it.
+    const hasReceipt = entry.flow !== undefined || (isTold && (await receipts.isPublished(entry, closing)));
+    return [...(hasMarker ? [] : (['failed marker'] as const)), ...(hasReceipt ? [] : (['receipt'] as const))];
   }
 
   /** Leaves entries that could not be repaired to the ticks. The next pass does not look at them again. */
@@ -237,5 +292,52 @@ export class SweepRun {
     for (const uploadId of uploadIds) {
       await ledger.putWaitingMarker({ uploadId, notBefore }, this.#invocation.closing);
     }
+  }
+
+  get #isDryRun(): boolean {
+    return this.#kind === 'dryRun';
+  }
+
+  /** Writes the position, with what was done up to it. Returns false if the run must end. */
+  async #stepTo(position: SweepPosition): Promise<boolean> {
+    const done = { position, counts: { ...this.#counts } };
+    return this.#isOurs(await this.#change((state, pass) => ({ ...state, [this.#kind]: { ...pass, ...done } })));
+  }
+
+  /** Returns false if the run must end. Asks the stored state, unless that was done within ten seconds. */
+  async #isStillOurs(): Promise<boolean> {
+    const { clock } = this.#ports;
+    if (clock.now() < this.#checkedAt + CHECK_MS) return true;
+    this.#checkedAt = clock.now();
+    return this.#isOurs(await this.#store.read(this.#invocation.closing));
+  }
+
+  /** False if the run's time is over, or the pass was stopped. */
+  #isOurs(state: SweepState): boolean {
+    return state[this.#kind]?.holder === this.#pass.holder && !this.#invocation.work.aborted;
+  }
+
+  /** Ends the pass, and moves the watermark to its beginning if the pass left no gap before it. */
+  async #end(): Promise<void> {
+    const endedAt = this.#ports.clock.now();
+    await this.#change((state, { since, startedAt }) => {
+      // A backfill whose `since` is after the watermark leaves a gap. A dry run has submitted nothing.
+      const hasNoGap = this.#kind === 'daily' || (this.#kind === 'backfill' && since <= state.watermark);
+      return {
+        ...state,
+        [this.#kind]: undefined,
+        watermark: hasNoGap ? Math.max(startedAt - SETTLING_MS, state.watermark) : state.watermark,
+        ended: { ...state.ended, [this.#kind]: { since, startedAt, endedAt, counts: this.#counts } },
+      };
+    });
+  }
+
+  /** Changes the stored state, if the pass was not stopped. */
+  #change(change: (state: SweepState, pass: SweepPass) => SweepState): Promise<SweepState> {
+    this.#checkedAt = this.#ports.clock.now();
+    return this.#store.update((state) => {
+      const pass = state[this.#kind];
+      return pass?.holder === this.#pass.holder ? change(state, pass) : state;
+    }, this.#invocation.closing);
   }
 }

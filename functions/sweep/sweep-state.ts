@@ -39,9 +39,9 @@ export interface SweepPass {
   readonly position: SweepPosition;
   /** What was done up to the position. Undefined if it is damaged. */
   readonly counts?: SweepCounts | undefined;
-  /** Nonce of the run that holds the pass, or held it last. */
+  /** Nonce of the last run that took the pass, or else of the request for it. */
   readonly holder: string;
-  /** No other run takes the pass before this time. Undefined if the time is damaged: then the next run takes it. */
+  /** No other run begins before this time. Undefined if the time is damaged: then the next run takes the pass. */
   readonly heldUntil?: number | undefined;
 }
 
@@ -54,8 +54,8 @@ export interface EndedPass {
 }
 
 /**
- * A daily pass covers new uploads. A backfill goes back to a day that an operator named. A dry run only counts. There
- * is at most one of each.
+ * A daily pass covers new uploads. A backfill goes back to a day that an operator named. A dry run only counts. This is
+ * also the order in which passes run if several are under way.
  */
 export const SWEEP_KINDS = ['daily', 'backfill', 'dryRun'] as const;
 export type SweepKind = (typeof SWEEP_KINDS)[number];
@@ -116,8 +116,6 @@ function stateSchema(now: number) {
     backfill: orDropped(z.object(passOf(named))),
     dryRun: orDropped(z.object(passOf(named))),
     ended: orDropped(z.object({ daily: endedOf(time), backfill: endedOf(named), dryRun: endedOf(named) })),
-    /** The only pass of the previous version's state. */
-    pass: orDropped(z.object({ ...passOf(named), isScheduled: z.boolean() })),
   });
 }
 
@@ -139,16 +137,11 @@ interface ParsedState {
 export function parsedState(text: string, now: number): ParsedState {
   const stored = storedMembers(text);
   const schema = stateSchema(now);
-  const { firstDay, watermark, pass, ...members } = schema.parse(stored);
+  const { firstDay, watermark, ...members } = schema.parse(stored);
   const lastSince = (members.daily ?? members.ended?.daily)?.since;
   const begunAt = firstDay ?? lastSince ?? watermark ?? firstSecondOf(now);
-  const state = {
-    firstDay: begunAt,
-    watermark: watermark ?? lastSince ?? begunAt,
-    ...members,
-    ...(pass !== undefined && { [pass.isScheduled ? 'daily' : 'backfill']: pass }),
-  };
-  const read: Readonly<Record<string, unknown>> = { firstDay, watermark, pass, ...members };
+  const state = { firstDay: begunAt, watermark: watermark ?? lastSince ?? begunAt, ...members };
+  const read: Readonly<Record<string, unknown>> = { firstDay, watermark, ...members };
   const isExpected = (name: string) => stored[name] !== undefined || name === 'firstDay' || name === 'watermark';
   const damaged = Object.keys(schema.shape).filter((name) => read[name] === undefined && isExpected(name));
   return { state, damaged };
@@ -172,13 +165,12 @@ interface StoredState extends ParsedState {
   readonly etag: string | undefined;
 }
 
-/** Tries of a write. Each further one follows the write of another run. */
-const TRIES_MAX = 20;
+/** Maximum number of times that a change is written. Each further one follows the write of another invocation. */
+const WRITES_MAX = 20;
 
 /**
- * Stores the state of the sweep between its runs. Runs overlap, and each changes only its own pass. The writes are
- * conditional, so S3 decides which of two runs begins or takes a pass. If no state is stored, the deployment begins
- * now.
+ * Stores the state of the sweep between its runs. The writes are conditional, so S3 decides which of two runs takes a
+ * pass. If no state is stored, the deployment begins now.
  */
 export class SweepStateStore {
   readonly #s3: S3Client;
@@ -199,12 +191,12 @@ export class SweepStateStore {
   }
 
   /**
-   * Changes the state and returns the new one. If another run writes in between, `change` is applied again to the new
+   * Changes the state and returns the new one. If another invocation writes in between, `change` is applied again to the new
    * state. If `change` throws, nothing is written.
    * @throws {LedgerContendedError}
    */
   async update(change: (state: SweepState) => SweepState, signal: AbortSignal): Promise<SweepState> {
-    for (let tries = 0; tries < TRIES_MAX; tries += 1) {
+    for (let written = 0; written < WRITES_MAX; written += 1) {
       const stored = await this.#read(signal);
       const { state, etag, damaged } = stored;
       const next = change(state);
@@ -221,9 +213,7 @@ export class SweepStateStore {
         if (!isConflict(error) && !isPreconditionFailed(error) && !isAbsent(error)) throw error;
       }
     }
-    throw new LedgerContendedError(
-      `${SWEEP_KEY} was written by other runs during ${TRIES_MAX} tries in a row; try again`,
-    );
+    throw new LedgerContendedError(`${SWEEP_KEY} was written by others ${WRITES_MAX} times in a row; ask again`);
   }
 
   async #read(signal: AbortSignal): Promise<StoredState> {

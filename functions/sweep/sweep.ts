@@ -34,7 +34,7 @@ interface SweepRequest {
   /** Go back further than entries are kept. An upload whose entry has expired is paid for again. */
   readonly force?: boolean | undefined;
   readonly uploadsPerSecond?: number | undefined;
-  /** Stop the backfill and the dry run that are under way, and do nothing else. */
+  /** Stop the backfill or dry run that is under way, and do nothing else. */
   readonly stop?: boolean | undefined;
   /** Answer which passes are under way and how the last ones ended, and do nothing else. */
   readonly status?: boolean | undefined;
@@ -55,7 +55,7 @@ export interface SweepReport {
   readonly ended: PerKind<PassReport>;
 }
 
-/** Another backfill or dry run is under way. Two backfills would submit the same uploads twice. */
+/** A pass is under way already. Two backfills would submit the same uploads twice. */
 export class PassUnderWayError extends Error {
   override readonly name = 'PassUnderWayError';
 }
@@ -67,99 +67,99 @@ export class SinceTooEarlyError extends Error {
 
 /**
  * Records a request for a pass. The ticks run it, because a pass may take hours, and a client that waits for the answer
- * of an invocation gives up after a minute and sends the request again. The same request joins the pass that is under
- * way, at the pace that it names.
+ * of an invocation gives up after a minute.
  * @throws {SinceTooEarlyError} @throws {PassUnderWayError}
  */
 export async function requestSweep(
   { stop, status, ...request }: SweepRequest,
   ports: SweepPorts,
-  invocation: Invocation,
+  { closing }: Invocation,
 ): Promise<SweepReport> {
-  const { clock, settings } = ports;
+  const { clock, settings, nonce, telemetry } = ports;
   const store = storeOf(ports);
-  if (status === true) return reportOf(await store.read(invocation.closing));
+  if (status === true) return reportOf(await store.read(closing));
   if (stop === true) {
-    const stopped = { backfill: undefined, dryRun: undefined };
-    return reportOf(await store.update((state) => ({ ...state, ...stopped }), invocation.closing));
+    return reportOf(await store.update((state) => ({ ...state, backfill: undefined, dryRun: undefined }), closing));
   }
   const kind = request.dryRun === true ? 'dryRun' : request.since === undefined ? 'daily' : 'backfill';
+  const [id, now] = [nonce(), clock.now()];
   const state = await store.update((current) => {
-    const pass = current[kind];
-    if (pass === undefined) return { ...current, [kind]: newPass(current, request, clock.now(), settings) };
-    const { since = pass.since, uploadsPerSecond = pass.uploadsPerSecond } = request;
-    if (since !== pass.since) throw underWayError(kind, pass);
-    const force = pass.force || request.force || undefined;
-    if (uploadsPerSecond === pass.uploadsPerSecond && force === pass.force) return current;
-    return { ...current, [kind]: { ...pass, uploadsPerSecond, force } };
-  }, invocation.closing);
+    if (current[kind]?.holder === id) return current; // The write succeeded, and only its answer was lost.
+    demandNoPass(kind === 'daily' ? ['daily'] : ['backfill', 'dryRun'], current);
+    return { ...current, [kind]: { ...newPass(current, request, now, settings), holder: id } };
+  }, closing);
   const report = reportOf(state);
-  ports.telemetry.log.info('Sweep requested', { kind, since: report.underWay[kind]?.since });
+  telemetry.log.info('Sweep requested', { kind, since: report.underWay[kind]?.since });
   return report;
 }
 
-/**
- * Sweeps the inbox and the ledger, so that every upload gets an outcome even if its notification was lost. Begins the
- * daily pass if it is due. Runs the open passes that no other run holds, side by side. A pass goes through the current
- * versions in the inbox and submits those without an entry. Then it goes through the entries that changed since the
- * last pass, and puts markers and receipts again that may be missing. It lists uploads back to 49 hours before that
- * pass.
- *
- * All of it can be done twice without harm, so a pass may be cut off anywhere and resumed.
- * @throws {AggregateError} the failures of single uploads, at the end of the run.
- */
-export async function continueSweep(ports: SweepPorts, invocation: Invocation): Promise<readonly SweepSummary[]> {
-  const state = await withDailyPass(await storeOf(ports).read(invocation.closing), ports, invocation);
-  const open = SWEEP_KINDS.filter((kind) => state[kind] !== undefined);
-  const results = await Promise.allSettled(open.map((kind) => runHeld(kind, ports, invocation)));
-  const failures = results.flatMap((result) => (result.status === 'rejected' ? [result.reason] : []));
-  if (failures.length === 1) throw failures[0];
-  if (failures.length > 1) throw new AggregateError(failures, `${failures.length} passes of the sweep failed`);
-  return results.flatMap((result) => (result.status === 'fulfilled' ? (result.value ?? []) : []));
+/** @throws {PassUnderWayError} one of these passes is under way. */
+function demandNoPass(kinds: readonly SweepKind[], state: SweepState): void {
+  const found = underWay(state, kinds);
+  if (found === undefined) return;
+  const { kind, pass } = found;
+  const { compared, missed, repaired } = pass.counts ?? NOTHING_DONE;
+  const name = { daily: 'daily pass', backfill: 'backfill', dryRun: 'dry run' }[kind];
+  const done = `${compared} uploads compared, ${missed} missed, ${repaired} entries repaired`;
+  const stop = kind === 'daily' ? '' : '; {"sweep": {"stop": true}} stops it';
+  throw new PassUnderWayError(
+    `A ${name} since ${isoOf(pass.since)} is under way (${done}) and continues with each tick${stop}`,
+  );
 }
 
 /**
- * Begins the daily pass if it is due. It needs no schedule of its own: if this tick cannot begin it, the tick of the
- * next minute does.
+ * Continues the sweep, so that every upload gets an outcome even if its notification was lost. Begins the daily pass if
+ * it is due: if this tick cannot begin it, the tick of the next minute does. One run works at a time, on one pass. A
+ * daily pass goes before a backfill or dry run, which then continues, so even a backfill of weeks does not delay it.
+ *
+ * All of it can be done twice without harm, so a pass may be cut off anywhere and resumed.
+ * @returns what was done. Undefined if no pass is under way, or another run is at work.
+ * @throws {AggregateError} the failures of single uploads, at the end of the run.
  */
-async function withDailyPass(state: SweepState, ports: SweepPorts, { closing }: Invocation): Promise<SweepState> {
-  const { clock, settings, telemetry } = ports;
+export async function continueSweep(ports: SweepPorts, invocation: Invocation): Promise<SweepSummary | undefined> {
+  const { clock, settings, nonce, telemetry } = ports;
+  const { closing, endsAt: heldUntil } = invocation;
   const now = clock.now();
   const isDue = ({ watermark }: SweepState): boolean => now - watermark >= SWEEP_INTERVAL_MS;
-  if (!isDue(state)) return state;
-  // Written only while a pass is due or under way: a metric costs money for the hours in which it is written.
-  telemetry.metrics.add('SweepAgeSeconds', secondsBetween(state.watermark, now));
-  if (state.daily !== undefined) return state;
-  const begin = (current: SweepState): SweepState =>
-    current.daily === undefined && isDue(current)
-      ? { ...current, daily: newPass(current, {}, now, settings) }
-      : current;
-  return storeOf(ports).update(begin, closing);
+  const store = storeOf(ports);
+  const seen = await store.read(closing);
+  // Written only while a pass is due: a metric costs money for the hours in which it is written.
+  if (isDue(seen)) telemetry.metrics.add('SweepAgeSeconds', secondsBetween(seen.watermark, now));
+  else if (underWay(seen) === undefined) return undefined;
+  const holder = nonce();
+  const state = await store.update((current) => {
+    if (SWEEP_KINDS.some((kind) => now < (current[kind]?.heldUntil ?? 0))) return current;
+    const isBegun = current.daily !== undefined || !isDue(current);
+    const open = isBegun ? current : { ...current, daily: newPass(current, {}, now, settings) };
+    const found = underWay(open);
+    if (found === undefined) return current;
+    const { kind, pass } = found;
+    // If the inbox was replaced since the pass began, the pass begins again.
+    const inbox = inboxOf(settings);
+    const anew = { inbox, position: { in: 'inbox' }, counts: NOTHING_DONE } as const;
+    return { ...open, [kind]: { ...pass, ...(pass.inbox !== inbox && anew), holder, heldUntil } };
+  }, closing);
+  const taken = underWay(state);
+  if (taken?.pass.holder !== holder) return undefined;
+  return new SweepRun({ ...taken, store, watermark: state.watermark }, ports, invocation).run();
+}
+
+/** The pass under way that comes first. */
+function underWay(
+  state: SweepState,
+  kinds: readonly SweepKind[] = SWEEP_KINDS,
+): { readonly kind: SweepKind; readonly pass: SweepPass } | undefined {
+  for (const kind of kinds) {
+    const pass = state[kind];
+    if (pass !== undefined) return { kind, pass };
+  }
+  return undefined;
 }
 
 const storeOf = ({ s3, settings, clock, telemetry }: SweepPorts): SweepStateStore =>
   new SweepStateStore(s3, settings.ledgerBucket, clock, telemetry);
 
 const inboxOf = ({ inboxBucket, inboxPrefix }: Settings): string => `${inboxBucket}/${inboxPrefix}`;
-
-/** Takes a pass, if there is one and no other run holds it, and runs it. */
-async function runHeld(kind: SweepKind, ports: SweepPorts, invocation: Invocation): Promise<SweepSummary | undefined> {
-  const { clock, nonce, settings } = ports;
-  const store = storeOf(ports);
-  const inbox = inboxOf(settings);
-  const holder = nonce();
-  const state = await store.update((current) => {
-    const pass = current[kind];
-    if (pass === undefined || pass.holder === holder || clock.now() < (pass.heldUntil ?? 0)) return current;
-    const taken = { ...pass, holder, heldUntil: invocation.endsAt };
-    if (pass.inbox === inbox) return { ...current, [kind]: taken };
-    // The inbox was replaced since the pass began, so the pass begins again.
-    return { ...current, [kind]: { ...taken, inbox, position: { in: 'inbox' }, counts: NOTHING_DONE } };
-  }, invocation.closing);
-  const pass = state[kind];
-  if (pass?.holder !== holder) return undefined;
-  return new SweepRun({ state, pass, hold: { kind, store } }, ports, invocation).run();
-}
 
 /** @throws {SinceTooEarlyError} */
 function newPass(
@@ -188,26 +188,20 @@ function newPass(
   };
 }
 
-function underWayError(kind: SweepKind, { since }: SweepPass): PassUnderWayError {
-  const name = kind === 'dryRun' ? 'dry run' : 'backfill';
-  const underWay = `A ${name} since ${isoOf(since)} is under way and continues with each tick`;
-  return new PassUnderWayError(`${underWay}; {"sweep": {"stop": true}} stops it`);
-}
-
 const isoOf = (time: number): string => new Date(time).toISOString();
 
-function reportOf(state: SweepState): SweepReport {
-  return { underWay: reportsOf(state), ended: reportsOf(state.ended ?? {}) };
-}
+const reportOf = (state: SweepState): SweepReport => ({
+  underWay: reportsOf(state),
+  ended: reportsOf(state.ended ?? {}),
+});
 
 function reportsOf(passes: PerKind<SweepPass | EndedPass>): PerKind<PassReport> {
-  const reports: { [kind in SweepKind]?: PassReport } = {};
-  for (const kind of SWEEP_KINDS) {
+  const reports = SWEEP_KINDS.flatMap((kind) => {
     const pass = passes[kind];
-    if (pass === undefined) continue;
+    if (pass === undefined) return [];
     const { since, startedAt, counts = NOTHING_DONE } = pass;
     const ended = 'endedAt' in pass ? { endedAt: isoOf(pass.endedAt) } : {};
-    reports[kind] = { since: isoOf(since), startedAt: isoOf(startedAt), ...ended, ...counts };
-  }
-  return reports;
+    return [[kind, { since: isoOf(since), startedAt: isoOf(startedAt), ...ended, ...counts }] as const];
+  });
+  return Object.fromEntries(reports);
 }

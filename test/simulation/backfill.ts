@@ -9,7 +9,7 @@ import { MINUTE, SECOND } from './timeline.ts';
 import type { World } from './world.ts';
 
 /*
- * Worlds in which a bucket that already has files is backfilled slowly, by several sweeps with `since` side by side. No
+ * Worlds in which a bucket that already has files is backfilled slowly. The backfill is asked for several times. No
  * upload is submitted twice, and the daily sweep repairs an upload before the backfill ends.
  */
 
@@ -70,7 +70,7 @@ export async function liveWithBackfill(world: World): Promise<void> {
   demand(repairedMs <= DAILY_SWEEP_AT_MS + REPAIR_MS, 'a repair had to wait for a backfill', figures);
 }
 
-/** Loses a marker, and then starts three backfills and the daily sweep. */
+/** Loses a marker, and then asks three times for a backfill, and for the daily sweep. */
 function scheduleBackfill({ scenario, timeline, inspector, invocations, randoms }: World, startedAt: number): void {
   const at = (ms: number, act: () => void) => timeline.schedule(startedAt + ms, act);
   at(MINUTE / 2, () => {

@@ -393,16 +393,20 @@ export class World {
   }
 
   /**
-   * Requests a pass of the sweep, and runs what was requested without a tick beside it.
-   * @returns what the pass did so far. Undefined if another run holds it.
+   * Requests a pass of the sweep, and runs it without a tick beside it, after any pass that goes before it.
+   * @returns what the run did. Undefined if another run is at work.
    */
   async sweep(request: SweepEvent = {}): Promise<SweepSummary | undefined> {
     const kind = request.dryRun ? 'dryRun' : request.since === undefined ? 'daily' : 'backfill';
     await this.requestSweep(request);
-    return (await this.runSweeps()).find((run) => run.kind === kind);
+    for (;;) {
+      const run = await this.continueSweep();
+      if (run === undefined || run.kind === kind || !run.complete) return run;
+    }
   }
 
-  runSweeps(): Promise<readonly SweepSummary[]> {
+  /** The sweep's part of a tick. */
+  continueSweep(): Promise<SweepSummary | undefined> {
     return this.invoke((invocation) => continueSweep(this.ports, invocation));
   }
 

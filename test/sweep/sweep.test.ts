@@ -226,7 +226,7 @@ describe('a backfill that takes long', () => {
   ])('submits uploads whose entries may have expired meanwhile only if forced: %s', async (_, more, submitted) => {
     await begun(more);
     world.clock.advance(2 * DAY);
-    await world.collect();
+    for (const kind of ['daily', 'backfill']) expect(await world.continueSweep()).toMatchObject({ kind });
     expect(world.queue.counts().visible).toBe(submitted);
   });
 
@@ -283,7 +283,7 @@ describe('an upload that is years older than the pipeline', () => {
 describe('the ticks', () => {
   const runsAfter = (ms: number) => {
     world.clock.advance(ms);
-    return world.runSweeps();
+    return world.continueSweep();
   };
 
   it('begin a daily pass a day after the last one, without being asked', async () => {
@@ -291,9 +291,9 @@ describe('the ticks', () => {
     await sweep();
     world.clock.advance(MINUTE);
     await unannounced('a.png');
-    expect(await runsAfter(DAY - HOUR)).toEqual([]);
-    expect(await runsAfter(HOUR)).toMatchObject([{ kind: 'daily', complete: true, missed: 1 }]);
-    expect(await runsAfter(HOUR)).toEqual([]);
+    expect(await runsAfter(DAY - HOUR)).toBeUndefined();
+    expect(await runsAfter(HOUR)).toMatchObject({ kind: 'daily', complete: true, missed: 1 });
+    expect(await runsAfter(HOUR)).toBeUndefined();
   });
 
   it('begin it at the next tick if the last one could not', async () => {
@@ -303,7 +303,7 @@ describe('the ticks', () => {
     isDenied = true;
     await expect(runsAfter(DAY)).rejects.toThrow();
     isDenied = false;
-    expect(await runsAfter(MINUTE)).toMatchObject([{ kind: 'daily', complete: true }]);
+    expect(await runsAfter(MINUTE)).toMatchObject({ kind: 'daily', complete: true });
   });
 
   it('measure how old the last pass is, for as long as the next one is due and does not end', async () => {
@@ -530,7 +530,7 @@ describe('a damaged state of the sweep', () => {
     const pass = { startedAt: world.clock.now(), since, uploadsPerSecond: 10, position: { in: 'inbox' } };
     await sweep();
     await putSweepState({ ...(await sweepState()), backfill: { ...pass, heldUntil: FAR } });
-    expect(await world.runSweeps()).toMatchObject([{ kind: 'backfill', complete: true }]);
+    expect(await world.continueSweep()).toMatchObject({ kind: 'backfill', complete: true });
   });
 
   it('that is no JSON begins now, and the log says so', async () => {
@@ -559,7 +559,7 @@ describe('a sweep that meets trouble', () => {
   });
 });
 
-describe('a backfill', () => {
+describe('a requested pass', () => {
   /** Files from before the deployment's first day, and a backfill of them that is cut off after a few. */
   async function cutOff({ since = ago(2 * HOUR), uploadsPerSecond = 10 } = {}): Promise<string> {
     for (let i = 0; i < 20; i += 1) await unannounced(`old/${String(i).padStart(2, '0')}`);
@@ -569,27 +569,6 @@ describe('a backfill', () => {
     world.remainingMs = 20_000;
     return since;
   }
-
-  it('that is requested twice at once submits everything once', async () => {
-    await start();
-    for (let i = 0; i < 10; i += 1) await unannounced(`${i}`);
-    world.clock.advance(HOUR);
-    const request = { since: ago(2 * HOUR), uploadsPerSecond: 100 };
-    const summaries = await Promise.all([sweep(request), sweep(request)]);
-    expect(summaries.flatMap((summary) => summary?.missed ?? [])).toEqual([10]);
-    expect(world.queue.counts().visible).toBe(10);
-    expect(await sweep(request)).toMatchObject({ complete: true });
-  });
-
-  it('that was cut off is continued by the same request, at the pace that the request names', async () => {
-    await start({ s3: { keysMax: 5 } });
-    const since = await cutOff();
-    // The pages before the cut count as well.
-    expect(await sweep({ since, uploadsPerSecond: 500 })).toMatchObject({ complete: true, compared: 20, missed: 20 });
-    await world.settle();
-    expect(await entries()).toBe(20);
-    expect(await sweepState()).not.toHaveProperty('backfill');
-  });
 
   it('is only recorded by its request, which answers at once; a tick runs it', async () => {
     await start();
@@ -620,17 +599,43 @@ describe('a backfill', () => {
     expect(world.queue.counts().visible).toBe(1);
   });
 
-  it('from another day is refused until the one under way has ended or was stopped', async () => {
+  it('that is requested twice at once submits everything once', async () => {
     await start();
-    await cutOff();
-    await expect(sweep({ since: ago(9 * HOUR) })).rejects.toThrow(PassUnderWayError);
-    await expect(sweep({ since: ago(9 * HOUR) })).rejects.toThrow('"stop": true');
-    await expect(sweep({ since: ago(8 * HOUR), dryRun: true })).resolves.toMatchObject({ complete: true, missed: 20 });
-    await world.requestSweep({ stop: true });
-    expect(await sweep({ since: ago(9 * HOUR), uploadsPerSecond: 500 })).toMatchObject({ complete: true });
+    for (let i = 0; i < 10; i += 1) await unannounced(`${i}`);
+    world.clock.advance(HOUR);
+    const request = { since: ago(2 * HOUR) };
+    const answers = await Promise.allSettled([sweep(request), sweep(request)]);
+    expect(answers.map(({ status }) => status).sort()).toEqual(['fulfilled', 'rejected']);
+    expect(world.queue.counts().visible).toBe(10);
+    expect(await sweep(request)).toMatchObject({ complete: true });
   });
 
-  it('that is stopped and requested again is left by its old run', async () => {
+  it('is continued by the ticks at its pace, and says what all its runs did', async () => {
+    await start({ s3: { keysMax: 5 } });
+    const since = await cutOff({ uploadsPerSecond: 20 });
+    expect((await world.requestSweep({ status: true })).underWay.backfill).toMatchObject({ since });
+    while ((await world.continueSweep()) !== undefined) expect(world.clock.now()).toBeLessThan(Date.UTC(2100, 0));
+    const { ended } = await world.requestSweep({ status: true });
+    expect(ended.backfill).toMatchObject({ since, compared: 20, missed: 20 });
+    await world.settle();
+    expect(await entries()).toBe(20);
+    expect(Object.keys(await sweepState())).toEqual(['firstDay', 'watermark', 'ended']);
+  });
+
+  it.each([
+    ['backfill', {}],
+    ['dry run', { dryRun: true }],
+  ])('is refused while a backfill is under way, with its state, until it is stopped: a %s', async (_, more) => {
+    await start();
+    await cutOff();
+    const request = { since: ago(9 * HOUR), uploadsPerSecond: 500, ...more };
+    await expect(sweep(request)).rejects.toThrow(PassUnderWayError);
+    await expect(sweep(request)).rejects.toThrow(/^A backfill since .* missed.*"stop": true/);
+    await world.requestSweep({ stop: true });
+    expect(await sweep(request)).toMatchObject({ complete: true });
+  });
+
+  it('that is stopped, and requested again, is soon left by its old run', async () => {
     await start();
     for (let i = 0; i < 40; i += 1) await unannounced(`${String(i).padStart(2, '0')}`);
     world.clock.advance(HOUR);
@@ -640,14 +645,27 @@ describe('a backfill', () => {
     const again = async () => {
       await world.clock.sleep(1_000);
       await world.requestSweep({ stop: true });
+      expect(await sweepState()).not.toHaveProperty('backfill');
       await world.requestSweep(request);
-      return world.runSweeps();
+      return world.continueSweep();
     };
-    const [first, second] = await Promise.all([world.runSweeps(), again()]);
-    expect(second).toMatchObject([{ complete: true, missed: 40 }]);
-    expect(first).toMatchObject([{ complete: false }]);
-    // It writes its position every ten seconds, and ends when it finds another holder.
-    expect(first[0]?.missed).toBeLessThanOrEqual(12);
+    const [first, second] = await Promise.all([world.continueSweep(), again()]);
+    expect(second).toMatchObject({ complete: true, missed: 40 });
+    expect(first).toMatchObject({ complete: false });
+    // It asks every ten seconds, and ends when it finds another holder.
+    expect(first?.missed).toBeLessThanOrEqual(12);
+  });
+
+  it('waits for the daily pass when it is due, and then continues', async () => {
+    await start();
+    await cutOff({ uploadsPerSecond: 0.01 });
+    for (let day = 0; day < 3; day += 1) {
+      await unannounced(`new/${day}`);
+      world.clock.advance(DAY);
+      expect(await world.continueSweep()).toMatchObject({ kind: 'daily', complete: true, missed: 1 });
+      await world.settle();
+      expect(await world.continueSweep()).toMatchObject({ kind: 'backfill', complete: false });
+    }
   });
 
   it('that begins after the watermark does not move it, because it leaves a gap', async () => {
@@ -672,72 +690,35 @@ describe('a backfill', () => {
     const { underWay } = await world.requestSweep({ status: true });
     expect(underWay.backfill).toMatchObject({ since, compared: 0 });
   });
+});
 
-  it('keeps its pace for the next tick that continues it', async () => {
-    await start();
-    await cutOff({ uploadsPerSecond: 0.01 });
-    expect(await sweepState()).toMatchObject({ backfill: { uploadsPerSecond: 0.01 } });
-  });
-
-  it('is forced by a later request that says so', async () => {
-    await start();
-    const since = await cutOff();
-    await world.requestSweep({ since, force: true });
-    expect(await sweepState()).toMatchObject({ backfill: { force: true } });
-  });
-
-  it('ends soon after it is stopped', async () => {
-    await start();
-    for (let i = 0; i < 5; i += 1) await unannounced(`${i}`);
-    world.clock.advance(HOUR);
-    await world.requestSweep({ since: ago(2 * HOUR), uploadsPerSecond: 2 });
-    const stop = async () => {
-      await world.clock.sleep(1_000);
-      await world.requestSweep({ stop: true });
-    };
-    const [runs] = await Promise.all([world.runSweeps(), stop()]);
-    expect(runs).toMatchObject([{ kind: 'backfill', complete: false }]);
-    expect(await sweepState()).not.toHaveProperty('backfill');
-  });
-
-  it('delays no daily pass, however long it takes', async () => {
-    await start();
-    const since = await cutOff({ uploadsPerSecond: 0.1 });
-    world.clock.advance(MINUTE);
-    await unannounced('new');
-    expect(await sweepAfter(DAY)).toMatchObject({ complete: true, missed: expect.any(Number) });
-    expect(world.queue.receive({ max: 10 }).map(({ body }) => body)).toContainEqual(expect.stringContaining('"new"'));
-    expect(await sweepState()).toMatchObject({ backfill: { since: Date.parse(since) } });
-  });
-
-  it('is continued by the ticks, beside a daily pass that was cut off as well', async () => {
+describe('the passes that the version before this one had under way', () => {
+  it('go on one after the other, the daily pass first', async () => {
     await start();
     await sweep();
-    world.clock.advance(MINUTE);
-    await cutOff();
-    world.remainingMs = 1_500;
-    expect(await sweep()).toMatchObject({ complete: false });
-    world.remainingMs = 20_000;
-    expect(await sweepState()).toMatchObject({ daily: {}, backfill: {} });
+    for (let i = 0; i < 3; i += 1) await unannounced(`old/${i}`);
+    world.clock.advance(HOUR);
+    // It ran all three at once, and each had its own holder.
+    const pass = {
+      ...{ startedAt: world.clock.now(), uploadsPerSecond: 10, since: world.clock.now() - 2 * HOUR },
+      ...{ inbox: `${INBOX}/`, position: { in: 'inbox' }, counts: { compared: 1, missed: 1, repaired: 0 } },
+    };
+    const held = { ...pass, holder: 'its run', heldUntil: world.clock.now() + 15 * MINUTE };
+    const free = { ...pass, holder: '', heldUntil: 0 };
+    await putSweepState({ ...(await sweepState()), dryRun: free, backfill: held, daily: free });
+    expect(await world.continueSweep()).toBeUndefined();
+    world.clock.advance(15 * MINUTE);
+    const runs = [];
     for (let i = 0; i < 4; i += 1) {
-      world.clock.advance(5 * MINUTE);
-      await world.collect();
+      runs.push(await world.continueSweep());
+      await world.settle();
     }
-    expect(Object.keys(await sweepState())).toEqual(['firstDay', 'watermark', 'ended']);
-    await world.settle();
-    expect(await entries()).toBe(20);
-  });
-
-  it('that an earlier version of the functions began is continued', async () => {
-    await start();
-    const since = Date.parse(await cutOff());
-    const { backfill, ...state } = await sweepState();
-    const pass = { startedAt: world.clock.now(), isScheduled: false, uploadsPerSecond: 100, since, heldUntil: 0 };
-    const earlier = { ...state, pass: { ...pass, position: { in: 'inbox' } } };
-    await putSweepState(earlier);
-    await world.collect();
-    await world.settle();
-    expect(await entries()).toBe(20);
-    expect(Object.keys(await sweepState())).toEqual(['firstDay', 'watermark', 'ended']);
+    expect(runs).toMatchObject([
+      { kind: 'daily', complete: true, missed: 4 },
+      { kind: 'backfill', complete: true, missed: 1 },
+      { kind: 'dryRun', complete: true, missed: 1 },
+      undefined,
+    ]);
+    expect(await entries()).toBe(3);
   });
 });

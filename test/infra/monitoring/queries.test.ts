@@ -99,7 +99,7 @@ const TROUBLES: readonly (() => Promise<readonly string[]>)[] = [
       world.remainingMs = 16_000;
       await world.sweep({ uploadsPerSecond: 1 } as object);
       world.remainingMs = 60_000;
-      for (let i = 0; i < 10; i += 1) await world.runSweeps();
+      for (let i = 0; i < 10; i += 1) await world.continueSweep();
     }),
   // Answers are lost. The listing shows one flow, and is then not served.
   ...(['hold', 'retry'] as const).map(
