@@ -1,8 +1,6 @@
-import type { Clock } from '../base/clock.ts';
 import type { Invocation } from '../base/invocation.ts';
 import { type MetricName, secondsBetween } from '../base/telemetry.ts';
-import { FlowServiceError } from '../flow-service/errors.ts';
-import type { FlowService, Output } from '../flow-service/types.ts';
+import type { FlowServiceError } from '../flow-service/errors.ts';
 import {
   type Ending,
   ended,
@@ -18,47 +16,25 @@ import type { RunningMarker } from '../ledger/keys.ts';
 import type { Ledger, Stored } from '../ledger/store.ts';
 import { type PublishPorts, publish } from '../publish/publish.ts';
 import type { Receipts } from '../publish/receipts.ts';
-import type { Results } from '../results/results.ts';
 import type { Settings } from '../settings/environment.ts';
-import type { EndConfirmations } from './end-confirmations.ts';
-import { FlowAssets } from './flow-assets.ts';
-import { FlowObserver, GONE, type Observation } from './flow-observer.ts';
-import type { LateFlows } from './late-flows.ts';
-import { outageOf, type ServiceHealth } from './service-health.ts';
-import type { SlowPolls } from './slow-polls.ts';
+import type { NotedUploads } from './collector.ts';
+import { outageOf, type ServiceHealth } from './failure-isolation.ts';
+import { type AssetPorts, type EndedFlow, FlowAssets } from './flow-assets.ts';
+import { type EndConfirmations, FlowObserver, GONE, type Observation } from './flow-observer.ts';
+import { isTooOld } from './poll-schedule.ts';
 
-export interface CollectFlowPorts extends PublishPorts {
+export interface CollectFlowPorts extends AssetPorts, PublishPorts {
   readonly receipts: Pick<Receipts, 'put' | 'successOf'>;
   readonly ledger: Ledger;
-  readonly results: Results;
-  readonly flows: FlowService;
-  readonly clock: Clock;
   readonly settings: Settings;
-}
-
-/** The code of a failure whose flow belongs to another upload as well. */
-const FLOW_SHARED = 'flow-shared';
-
-/** The read of an entry that is under way, or has ended. */
-type EntryRead = ReturnType<Ledger['read']>;
-
-/** A flow that ended, and its outputs that are still to be stored. */
-export interface EndedFlow {
-  readonly stored: Stored<RunningEntry>;
-  /** At most `settings.outputsMax`. */
-  readonly outputs: readonly Output[];
-  /** Number of outputs that the service lists. */
-  readonly outputCount: number;
-  readonly failure: KnownFailure | undefined;
 }
 
 interface FlowCollectorParts {
   readonly invocation: Invocation;
   readonly health: ServiceHealth;
   readonly confirmations: EndConfirmations;
-  /** Flows whose assets give way to those of others. */
-  readonly late: LateFlows;
-  readonly slow: SlowPolls;
+  readonly late: NotedUploads;
+  readonly slow: NotedUploads;
 }
 
 /** Takes running flows from their first poll to their receipt. */
@@ -91,65 +67,28 @@ export class FlowCollector {
    * Ends it at the second poll in a row that finds it gone, without outputs, or the flow of another upload.
    */
   async poll(marker: RunningMarker): Promise<EndedFlow | undefined> {
-    const { seen, reading } = await this.#observeWithEntry(marker);
+    const seen = await this.#observe(marker);
+    if (seen.kind === 'running') this.#confirmations.forget(marker.uploadId);
     if (seen.kind === 'running' || seen.kind === 'unsure' || seen.kind === 'ending') {
-      if (seen.kind === 'running') this.#confirmations.forget(marker.uploadId);
-      if ((await this.#isOverdue(marker, seen)) && (await this.#mayGiveUp(marker))) {
-        await this.#timeOut(
-          marker,
-          `No poll saw the flow end within its maximum age of ${this.#ports.settings.flowAgeMaxSeconds} seconds.`,
-        );
-      }
+      if ((await this.#isOverdue(marker, seen)) && (await this.#mayGiveUp(marker))) await this.#timeOut(marker);
       return undefined;
     }
-    const stored = await this.#entryOf(marker, reading);
+    const stored = await this.#entryOf(marker);
     if (stored === undefined) return undefined;
-    switch (seen.kind) {
-      case 'gone': {
-        const failure: KnownFailure = { code: GONE, message: 'The flow service does not know this flow any more.' };
-        const isEnded = await this.#endIfConfirmed(stored, failure, () => this.#isGone(marker));
-        if (isEnded) await this.#abort(marker);
-        else if (this.isTwiceTooOld(marker)) await this.#timeOut(marker, failure.message);
-        return undefined;
-      }
-      case 'foreign': {
-        const { log, metrics } = this.#ports.telemetry;
-        const { uploadId, flowId } = marker;
-        metrics.add('FlowsShared');
-        log.error('The service answered with the flow of another upload: nothing of it is collected', {
-          uploadId,
-          flowId,
-        });
-        const message = 'The flow service answered with the flow of another upload. Nothing of it was collected.';
-        await this.#endIfConfirmed(stored, { code: FLOW_SHARED, message });
-        return undefined;
-      }
-      case 'finished':
-        return this.#finished(marker, stored, seen);
+    // The tick that found it shared died before it ended all of its uploads.
+    if (isFlowShared(stored.entry)) await this.#end(stored, { failure: SHARED });
+    else if (seen.kind === 'finished') return this.#finished(stored, seen);
+    else if (seen.kind === 'gone') await this.#endIfGone(marker, stored);
+    else {
+      this.#reportShared('The service answered with the flow of another upload: nothing of it is collected', [marker]);
+      await this.#endIfConfirmed(stored, FOREIGN);
     }
+    return undefined;
   }
 
-  /** Observes a flow. If it has ended, its entry is read while its outputs are listed. A flow that runs needs none. */
-  async #observeWithEntry(
-    marker: RunningMarker,
-  ): Promise<{ readonly seen: Observation; readonly reading?: EntryRead }> {
-    let reading: EntryRead | undefined;
+  async #observe(marker: RunningMarker): Promise<Observation> {
     try {
-      const seen = await this.#observe(marker, () => {
-        reading = this.#ports.ledger.read(marker.uploadId, this.#invocation.closing);
-        // It may fail before it is awaited. Until then its rejection must not count as unhandled.
-        reading.catch(() => {});
-      });
-      return { seen, ...(reading && { reading }) };
-    } finally {
-      // The read ends before anything is thrown: nothing may be under way when an invocation ends.
-      await Promise.allSettled([reading]);
-    }
-  }
-
-  async #observe(marker: RunningMarker, onEnded?: () => void): Promise<Observation> {
-    try {
-      return await this.#observer.observe(marker, this.#invocation.work, onEnded);
+      return await this.#observer.observe(marker, this.#invocation.work);
     } catch (error) {
       // Only two 404s in a row mean that a flow is gone, and any error comes between them.
       this.#confirmations.forget(marker.uploadId, GONE);
@@ -158,16 +97,11 @@ export class FlowCollector {
   }
 
   async #finished(
-    marker: RunningMarker,
     stored: Stored<RunningEntry>,
     { outputs, failure }: Observation & { kind: 'finished' },
   ): Promise<EndedFlow | undefined> {
-    if (isFlowShared(stored.entry)) {
-      if (this.isTooOld(marker)) await this.endShared(marker);
-      return undefined;
-    }
     if (outputs.length > 0 || failure !== undefined) {
-      this.#confirmations.forget(marker.uploadId);
+      this.#confirmations.forget(stored.entry.upload.id);
       const { outputsMax } = this.#ports.settings;
       return { stored, outputs: outputs.slice(0, outputsMax), outputCount: outputs.length, failure };
     }
@@ -175,26 +109,30 @@ export class FlowCollector {
     return undefined;
   }
 
-  /** Returns true if a flow has passed the maximum age of a running flow. */
-  isTooOld({ ageFrom }: RunningMarker): boolean {
-    return this.#ports.clock.now() - ageFrom > this.#ports.settings.flowAgeMaxSeconds * 1000;
+  async #endIfGone(marker: RunningMarker, stored: Stored<RunningEntry>): Promise<void> {
+    const message = 'The flow service does not know this flow any more.';
+    // Asked once more, because a proxy that answers 404 to everything may have interfered before.
+    const isGone = async () =>
+      (await this.#observer.isServiceThere(marker, this.#invocation.work)) &&
+      (await this.#observe(marker)).kind === 'gone';
+    if (await this.#endIfConfirmed(stored, { code: GONE, message }, isGone)) await this.#abort(marker);
+    else if (isTooOld(marker.ageFrom, this.#ports, 2)) await this.#timeOut(marker);
   }
 
   /** Returns true if a flow that was not seen to end must end now. A flow that seems to have ended gets its next poll. */
   async #isOverdue(marker: RunningMarker, { kind }: Observation): Promise<boolean> {
-    if (kind === 'ending') return this.isTwiceTooOld(marker);
-    return this.isTooOld(marker) || (kind === 'unsure' && (await this.#wasMadeLongAgo(marker)));
-  }
-
-  /** A flow that is collected again may be so old that the service has forgotten it. */
-  async #wasMadeLongAgo(marker: RunningMarker): Promise<boolean> {
+    if (kind === 'ending') return isTooOld(marker.ageFrom, this.#ports, 2);
+    if (isTooOld(marker.ageFrom, this.#ports)) return true;
+    if (kind !== 'unsure') return false;
+    // A flow that is collected again may be so old that the service has forgotten it.
     const { flow } = (await this.#entryOf(marker))?.entry ?? {};
-    return flow !== undefined && this.isTooOld({ ...marker, ageFrom: flow.createdAt });
+    return flow !== undefined && isTooOld(flow.createdAt, this.#ports);
   }
 
-  /** Returns true if a flow must end in any case. */
-  isTwiceTooOld({ ageFrom }: Pick<RunningMarker, 'ageFrom'>): boolean {
-    return this.#ports.clock.now() - ageFrom > 2 * this.#ports.settings.flowAgeMaxSeconds * 1000;
+  /** While something other than the service answers, no flow is given up before twice its maximum age. */
+  async #mayGiveUp(marker: RunningMarker): Promise<boolean> {
+    if (isTooOld(marker.ageFrom, this.#ports, 2) || this.#observer.hasSeenAny) return true;
+    return this.#observer.isServiceThere(marker, this.#invocation.work);
   }
 
   /**
@@ -202,52 +140,46 @@ export class FlowCollector {
    * another flow, or the flow must be past twice the maximum age: no flow is abandoned for an outage of the service.
    */
   async abandon(marker: RunningMarker, error: FlowServiceError): Promise<void> {
-    const { settings } = this.#ports;
     const isItsOwn = outageOf(error) === undefined || this.#health.hasAnsweredForAnother(marker.flowId);
-    if (!this.isTooOld(marker) || !(isItsOwn || this.isTwiceTooOld(marker))) return;
-    await this.#timeOut(
-      marker,
-      `No poll saw the flow end within its maximum age of ${settings.flowAgeMaxSeconds} seconds: ${error.message}`,
-    );
+    if (isTooOld(marker.ageFrom, this.#ports, isItsOwn ? 1 : 2)) await this.#timeOut(marker, `: ${error.message}`);
   }
 
-  async #timeOut(marker: RunningMarker, message: string): Promise<void> {
+  async #timeOut(marker: RunningMarker, why = '.'): Promise<void> {
     const stored = await this.#entryOf(marker);
     if (stored === undefined) return;
-    const failure: KnownFailure = { code: 'timed-out', message };
-    await this.#end(stored, { assets: stored.entry.assets ?? [], failure });
+    const { flowAgeMaxSeconds } = this.#ports.settings;
+    const message = `No poll saw the flow end within its maximum age of ${flowAgeMaxSeconds} seconds${why}`;
+    await this.#end(stored, { assets: stored.entry.assets ?? [], failure: { code: 'timed-out', message } });
     await this.#abort(marker);
   }
 
-  /** Notes in the entry that the flow is shared: it must not be collected after the other upload has ended either. */
-  async noteShared(marker: RunningMarker): Promise<void> {
-    const stored = await this.#entryOf(marker);
-    if (stored === undefined || isFlowShared(stored.entry)) return;
-    await this.#ports.ledger.replace(stored, shared(stored.entry), this.#invocation.closing);
-  }
-
-  /** Ends an upload whose flow another upload has as well. It is unknown whose results they are, so none are stored. */
-  async endShared(marker: RunningMarker): Promise<void> {
-    const stored = await this.#entryOf(marker);
-    if (stored === undefined) return;
-    const message = 'The flow service gave the same flow to another upload as well. Nothing of it was collected.';
-    await this.#end(stored, { failure: { code: FLOW_SHARED, message } });
-  }
-
   /**
-   * Asks for the flow once more: a proxy that answers 404 to everything may have interfered before.
+   * Ends all uploads that were given the same flow. It is unknown whose results they are, so none are stored. Every
+   * entry is marked before the first upload ends: if this is cut off, the upload that is left must not be collected.
    */
-  async #isGone(marker: RunningMarker): Promise<boolean> {
-    const isThere = await this.#observer.isServiceThere(marker, this.#invocation.work);
-    return isThere && (await this.#observe(marker)).kind === 'gone';
+  async endShared(markers: readonly RunningMarker[]): Promise<void> {
+    const { ledger } = this.#ports;
+    this.#reportShared('The service gave this flow to another upload too: nothing of it is collected', markers);
+    const marked: Stored<RunningEntry>[] = [];
+    for (const marker of markers) {
+      const stored = await this.#entryOf(marker);
+      if (stored === undefined) continue;
+      const written = await ledger.replace(stored, shared(stored.entry), this.#invocation.closing);
+      if (!written.won) return; // It has just changed. The next round finds the markers again.
+      marked.push(written.stored);
+    }
+    for (const stored of marked) await this.#end(stored, { failure: SHARED });
   }
 
-  /** While something other than the service answers, no flow is given up before twice its maximum age. */
-  async #mayGiveUp(marker: RunningMarker): Promise<boolean> {
-    if (this.isTwiceTooOld(marker) || this.#observer.hasSeenAny) return true;
-    return this.#observer.isServiceThere(marker, this.#invocation.work);
+  #reportShared(message: string, markers: readonly RunningMarker[]): void {
+    const { log, metrics } = this.#ports.telemetry;
+    for (const { uploadId, flowId } of markers) {
+      metrics.add('FlowsShared');
+      log.error(message, { uploadId, flowId });
+    }
   }
 
+  /** @param confirm asks once more after the two polls. */
   async #endIfConfirmed(
     stored: Stored<RunningEntry>,
     failure: KnownFailure,
@@ -265,10 +197,10 @@ export class FlowCollector {
   }
 
   /** Returns the entry of a marker. If it is not running this flow, finishes what is left and drops the marker. */
-  async #entryOf(marker: RunningMarker, reading?: EntryRead): Promise<Stored<RunningEntry> | undefined> {
+  async #entryOf(marker: RunningMarker): Promise<Stored<RunningEntry> | undefined> {
     const { ledger } = this.#ports;
     const { closing } = this.#invocation;
-    const stored = await (reading ?? ledger.read(marker.uploadId, closing));
+    const stored = await ledger.read(marker.uploadId, closing);
     const entry = stored?.entry;
     if (entry?.state === 'running' && entry.flow.id === marker.flowId) {
       const own = runningMarkerOf(entry.upload, entry.flow);
@@ -314,17 +246,24 @@ export class FlowCollector {
     }
   }
 
-  /** Aborts an abandoned flow, which costs its owner as long as it runs. A failure to abort is only logged. */
-  async #abort(marker: RunningMarker): Promise<void> {
-    const { flows, telemetry } = this.#ports;
-    try {
-      await flows.abort(marker.flowId, this.#invocation.closing);
-    } catch (error) {
-      if (!(error instanceof FlowServiceError)) throw error;
-      telemetry.log.warn('The flow could not be aborted', { uploadId: marker.uploadId, flowId: marker.flowId, error });
-    }
+  /** Aborts an abandoned flow, which costs its owner as long as it runs. */
+  async #abort({ uploadId, flowId }: RunningMarker): Promise<void> {
+    const error = await this.#ports.flows.abort(flowId, this.#invocation.closing);
+    if (error !== undefined)
+      this.#ports.telemetry.log.warn('The flow could not be aborted', { uploadId, flowId, error });
   }
 }
+
+/** Two uploads were given one flow. */
+const SHARED: KnownFailure = {
+  code: 'flow-shared',
+  message: 'The flow service gave the same flow to another upload as well. Nothing of it was collected.',
+};
+
+const FOREIGN: KnownFailure = {
+  code: 'flow-shared',
+  message: 'The flow service answered with the flow of another upload. Nothing of it was collected.',
+};
 
 function metricOf({ state }: TerminalEntry): MetricName {
   switch (state) {

@@ -15,16 +15,9 @@ import {
 } from '../operator/operator.ts';
 import { continueSweep, requestSweep, type SweepReport } from '../sweep/sweep.ts';
 import type { SweepPorts } from '../sweep/sweep-run.ts';
-import { type CollectorShare, Lease } from './collector.ts';
-import { type CollectPorts, Tick, type TickSummary } from './tick.ts';
+import { type CollectPorts, collectOutputs, type TickSummary } from './tick.ts';
 
-export type { CollectPorts, TickSummary } from './tick.ts';
-
-/**
- * Time from a tick's start after which it begins no further round unless assets are coming, in milliseconds. The next
- * tick starts after a minute.
- */
-const TICK_MS = 55_000;
+export { type CollectPorts, collectOutputs, type TickSummary } from './tick.ts';
 
 /** What became of each upload that an operator named. */
 type PerUpload = readonly Retried[] | readonly Cancelled[] | readonly CollectedAgain[];
@@ -56,53 +49,4 @@ export async function collect(
   if (reasons.length > 1) throw new AggregateError(reasons, 'Both the tick and the sweep failed');
   if (tick.status === 'rejected' || reasons.length > 0) throw reasons[0];
   return tick.value;
-}
-
-/**
- * Runs one tick. It resubmits the waiting uploads that are due, polls the running flows that are due, and stores and
- * ends the flows that finished. Rounds repeat for as long as assets are coming or slow polls are left, and within the
- * tick's minute while a young flow is running.
- * @throws {AggregateError} the failures of single uploads, at the end of the tick.
- */
-export async function collectOutputs(
-  share: CollectorShare,
-  ports: CollectPorts,
-  invocation: Invocation,
-): Promise<TickSummary> {
-  const { clock, settings, telemetry } = ports;
-  const { startedAt: tickStartedAt, work, workEndsAt, closing } = invocation;
-  const lease = await Lease.take({ s3: ports.s3, bucket: settings.ledgerBucket, clock }, share.index, closing);
-  const tick = new Tick(share, lease, ports, invocation);
-  if (lease === undefined) return tick.summary('lease taken');
-  lease.keeps(() => tick.memory);
-  const mayRoundBeginAt = (time: number): boolean =>
-    !work.aborted &&
-    time < workEndsAt &&
-    (tick.isStoring || tick.isSlowLeft || (tick.isYoungRunning && time < tickStartedAt + TICK_MS));
-  try {
-    for (;;) {
-      const startedAt = clock.now();
-      await tick.round();
-      if (tick.halt !== undefined) break;
-      await lease.write(closing);
-      if (lease.isLost) break;
-      const next = startedAt + tick.roundMs;
-      while (clock.now() < next && mayRoundBeginAt(next)) await tick.pauseUntil(next);
-      if (lease.isLost || !mayRoundBeginAt(Math.max(next, clock.now()))) break;
-    }
-    await tick.finish();
-  } finally {
-    await tick.allStored();
-    await lease.release(closing, tick.isCutShort ? {} : { tickCompletedAt: clock.now() });
-  }
-  if (tick.isCutShort) telemetry.metrics.add('TicksCutShort');
-  else {
-    telemetry.metrics.add('TicksCompleted');
-    // With one collector it would be the same count.
-    if (share.of > 1) telemetry.metrics.add(`TicksOfCollector${share.index}`);
-  }
-  const summary = tick.summary(tick.halt ?? 'completed');
-  telemetry.log.info('Tick ended', { ...summary });
-  tick.throwFailures();
-  return summary;
 }

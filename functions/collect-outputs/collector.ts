@@ -3,7 +3,7 @@ import * as z from 'zod/mini';
 import type { Clock } from '../base/clock.ts';
 import { orDropped } from '../base/stored-state.ts';
 import { secondsBetween, type Telemetry } from '../base/telemetry.ts';
-import { collectorKey, type RunningMarker, runningKey } from '../ledger/keys.ts';
+import { collectorKey, type RunningMarker } from '../ledger/keys.ts';
 import type { Ledger } from '../ledger/store.ts';
 import type { ThrottledState } from '../resubmit/waiting-uploads.ts';
 import { isAbsent, isConflict, isPreconditionFailed } from '../s3/errors.ts';
@@ -24,12 +24,12 @@ export interface CollectorState {
   /** When the last completed round began. Every flow that was due then has been looked at since. */
   readonly lastCompletedAt?: number | undefined;
   readonly unfinishedRound?: UnfinishedRound | undefined;
-  /** Markers of flows that have ended and are not settled yet. */
-  readonly endedMarkers?: readonly string[] | undefined;
-  /** Upload ids of {@link LateFlows}. */
-  readonly lateUploads?: readonly string[] | undefined;
-  /** By upload id: when flows were polled last whose last poll was slow. */
-  readonly slowPolls?: Readonly<Record<string, number>> | undefined;
+  /** Flows that have ended and are not stored yet. */
+  readonly ended?: Noted;
+  /** Ended flows whose assets give way to those of others, with the times of their last failures. */
+  readonly late?: Noted;
+  /** Flows whose last poll was slow, with its time. */
+  readonly slow?: Noted;
   /** By upload id: ends that one poll has seen, and a second poll must confirm. */
   readonly unconfirmedEnds?: Readonly<Record<string, UnconfirmedEnd>> | undefined;
   /** The pace that the service allowed. */
@@ -43,8 +43,50 @@ export interface UnfinishedRound {
   readonly startedAt: number;
   /** Key of the last marker that the round processed. */
   readonly after: string;
-  /** True if the service answered for no flow in the round. All flows stay due then. */
-  readonly isUnanswered?: boolean | undefined;
+}
+
+/** Times by upload id, the earliest first. */
+type Noted = Readonly<Record<string, number>> | undefined;
+
+/** Uploads that a collector remembers from tick to tick, the one that was noted longest ago first. */
+export class NotedUploads {
+  readonly #times: Map<string, number>;
+
+  constructor(remembered: Noted = {}) {
+    this.#times = new Map(Object.entries(remembered));
+  }
+
+  has(uploadId: string): boolean {
+    return this.#times.has(uploadId);
+  }
+
+  /** Notes an upload. It is the last one then. */
+  note(uploadId: string, at: number): void {
+    this.#times.delete(uploadId);
+    this.#times.set(uploadId, at);
+  }
+
+  forget(uploadId: string): void {
+    this.#times.delete(uploadId);
+  }
+
+  /** Forgets all other uploads. */
+  retain(uploadIds: ReadonlySet<string>): void {
+    for (const id of this.#times.keys()) if (!uploadIds.has(id)) this.#times.delete(id);
+  }
+
+  /** Returns those of the markers whose uploads were noted, in their order, with the times. */
+  among(markers: readonly RunningMarker[]): readonly { readonly marker: RunningMarker; readonly at: number }[] {
+    const byUpload = new Map(markers.map((marker) => [marker.uploadId, marker]));
+    return [...this.#times].flatMap(([uploadId, at]) => {
+      const marker = byUpload.get(uploadId);
+      return marker === undefined ? [] : [{ marker, at }];
+    });
+  }
+
+  get remembered(): Noted {
+    return this.#times.size === 0 ? undefined : Object.fromEntries(this.#times);
+  }
 }
 
 /** An end that one poll has seen, and when. */
@@ -57,14 +99,15 @@ export interface UnconfirmedEnd {
 function stateSchema(now: number) {
   const timeUpTo = (latest: number) => z.number().check(z.gte(0), z.lte(latest + COLLECTOR_CLOCK_SKEW_MS));
   const time = timeUpTo(now);
+  const noted = z.record(z.string(), time);
   return z.object({
     heldUntil: orDropped(timeUpTo(now + LEASE_MS)),
     tickCompletedAt: orDropped(time),
     lastCompletedAt: orDropped(time),
-    unfinishedRound: orDropped(z.object({ startedAt: time, after: z.string(), isUnanswered: z.optional(z.boolean()) })),
-    endedMarkers: orDropped(z.array(z.string())),
-    lateUploads: orDropped(z.array(z.string())),
-    slowPolls: orDropped(z.record(z.string(), time)),
+    unfinishedRound: orDropped(z.object({ startedAt: time, after: z.string() })),
+    ended: orDropped(noted),
+    late: orDropped(noted),
+    slow: orDropped(noted),
     unconfirmedEnds: orDropped(z.record(z.string(), z.object({ digest: z.string(), at: time }))),
     pace: orDropped(z.object({ requestsPerSecond: z.number().check(z.positive()), throttledAt: time })),
     throttled: orDropped(z.object({ sentAt: time, extra: z.number().check(z.gte(0)) })),
@@ -252,10 +295,10 @@ export const isIn = ({ index, of }: CollectorShare, uploadId: string): boolean =
   Math.floor(spreadOf(uploadId) * of) === index;
 
 export interface RunningMarkers {
-  /** This collector's markers by their keys, the greatest age first, without those that share a flow. */
-  readonly ours: ReadonlyMap<string, RunningMarker>;
-  /** This collector's markers whose flow belongs to another upload as well. */
-  readonly shared: readonly RunningMarker[];
+  /** This collector's markers, the greatest age first, without those that share a flow. */
+  readonly ours: readonly RunningMarker[];
+  /** The markers of each flow that belongs to several uploads, at least one of which is this collector's. */
+  readonly shared: readonly (readonly RunningMarker[])[];
 }
 
 /** Lists the markers of all running flows, and measures them. */
@@ -265,24 +308,25 @@ export async function listRunningMarkers(
   now: number,
   signal: AbortSignal,
 ): Promise<RunningMarkers> {
-  const ours = new Map<string, RunningMarker>();
+  const all: RunningMarker[] = [];
   const uploadOf = new Map<string, string>();
-  const sharedFlowIds = new Set<string>();
-  let count = 0;
+  const sharedIds = new Set<string>();
   let oldest = now;
   for await (const marker of ledger.runningMarkers(signal)) {
     const { flowId, uploadId, ageFrom } = marker;
-    count += 1;
+    all.push(marker);
     oldest = Math.min(oldest, ageFrom);
-    if ((uploadOf.get(flowId) ?? uploadId) !== uploadId) sharedFlowIds.add(flowId);
+    if ((uploadOf.get(flowId) ?? uploadId) !== uploadId) sharedIds.add(flowId);
     uploadOf.set(flowId, uploadId);
-    if (isIn(share, uploadId)) ours.set(runningKey(marker), marker);
   }
-  const shared = [...ours.values()].filter(({ flowId }) => sharedFlowIds.has(flowId));
-  for (const marker of shared) ours.delete(runningKey(marker));
+  const isOurs = ({ uploadId }: RunningMarker): boolean => isIn(share, uploadId);
+  const ours = all.filter((marker) => isOurs(marker) && !sharedIds.has(marker.flowId));
+  const shared = [...sharedIds]
+    .map((id) => all.filter(({ flowId }) => flowId === id))
+    .filter((each) => each.some(isOurs));
   // Each collector lists all markers, so the highest count is right for any number of collectors. It also includes the
   // flows of a collector that does not run.
-  telemetry.metrics.add('FlowsRunning', count);
+  telemetry.metrics.add('FlowsRunning', all.length);
   telemetry.metrics.add('OldestRunningSeconds', secondsBetween(oldest, now));
   return { ours, shared };
 }

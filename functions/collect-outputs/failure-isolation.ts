@@ -1,16 +1,83 @@
 import { type Invocation, OutOfTimeError } from '../base/invocation.ts';
 import type { Telemetry } from '../base/telemetry.ts';
-import { FlowServiceError, MisaddressedError } from '../flow-service/errors.ts';
+import {
+  FlowServiceError,
+  MisaddressedError,
+  ThrottledError,
+  UnauthorisedError,
+  UnavailableError,
+} from '../flow-service/errors.ts';
 import type { RunningMarker } from '../ledger/keys.ts';
 import { UnreadableEntryError } from '../ledger/store.ts';
 import { OvertakenError } from '../results/asset-slots.ts';
-import { type Outage, outageOf, type ServiceHealth } from './service-health.ts';
+
+/** Different flows that must fail in a row before the service is taken to have an outage. */
+const OUTAGE_FLOWS = 10;
+
+/** Why the service answers for no flow. */
+export type Outage = 'unauthorised' | 'throttled' | 'unavailable' | 'misaddressed';
 
 /** Why a tick stops before it has polled every flow that is due. */
 export type Halt = 'out of time' | Outage;
 
-/** How a flow's turn ended. `none`: the tick halted before it, or during it. `overtaken`: an asset lost its slot. */
-export type Turn = 'done' | 'failed' | 'outage' | 'overtaken' | 'none';
+/**
+ * The outcome of a poll, or of a run that stores a flow. `over`: it did its work, or failed by itself. `cut off`: the
+ * tick halted before it or during it, or an asset lost its slot. The flow comes first next time.
+ */
+export type Outcome = 'over' | 'cut off';
+
+/** Returns undefined for an error that is an answer about the flow itself. */
+export function outageOf(error: unknown): Outage | undefined {
+  if (error instanceof UnauthorisedError) return 'unauthorised';
+  if (error instanceof ThrottledError) return 'throttled';
+  if (error instanceof MisaddressedError) return 'misaddressed';
+  return error instanceof UnavailableError ? 'unavailable' : undefined;
+}
+
+/**
+ * Tells an outage of the service from the trouble of single flows, by the answers of one tick.
+ *
+ * A refused token, a throttle, or a failure may be one flow's own trouble for ever. It is an outage only if several
+ * different flows fail and none is answered in between.
+ */
+export class ServiceHealth {
+  /** By flow id: the flows that failed in a row, and how. */
+  readonly #failing = new Map<string, Outage>();
+  /** Flows that were answered. Two are enough to tell whether a flow other than the given one was answered. */
+  readonly #answered = new Set<string>();
+
+  answered(flowId: string): void {
+    this.#failing.clear();
+    if (this.#answered.size < 2) this.#answered.add(flowId);
+  }
+
+  /** Takes in the error of a flow. An error that is no outage counts as an answer. */
+  failed(flowId: string, error: unknown): void {
+    const outage = outageOf(error);
+    if (outage === undefined) this.answered(flowId);
+    else this.#failing.set(flowId, outage);
+  }
+
+  /** True if any flow was answered in this tick. */
+  get hasAnswered(): boolean {
+    return this.#answered.size > 0;
+  }
+
+  /** Returns true if the service has answered for another flow in this tick: then this flow's trouble is its own. */
+  hasAnsweredForAnother(flowId: string): boolean {
+    return this.#answered.size > (this.#answered.has(flowId) ? 1 : 0);
+  }
+
+  /** The outage, once enough flows have failed in a row. Until then the tick goes on. */
+  get outage(): Outage | undefined {
+    return this.#failing.size >= OUTAGE_FLOWS ? [...this.#failing.values()].at(-1) : undefined;
+  }
+
+  /** The outage at the end of a round: few failing flows are enough if none was answered in this tick. */
+  get outageOfRound(): Outage | undefined {
+    return this.hasAnswered ? this.outage : [...this.#failing.values()].at(-1);
+  }
+}
 
 /** Keeps the failure of one flow away from all others. A failure that concerns all flows halts the tick instead. */
 export class FailureIsolation {
@@ -48,32 +115,37 @@ export class FailureIsolation {
     throw new AggregateError(this.#failures, `${length} uploads could not be processed`);
   }
 
-  /** Runs one flow's turn, unless the tick has halted. A failure is logged now and thrown at the end of the tick. */
-  async run({ uploadId, flowId }: RunningMarker, body: () => Promise<void>): Promise<Turn> {
-    const { log, metrics } = this.#telemetry;
+  /** Does a piece of work for one flow, unless the tick has halted. */
+  async run(marker: RunningMarker, body: () => Promise<void>): Promise<Outcome> {
     if (this.#invocation.work.aborted) this.#halt ??= 'out of time';
     // An answer that is still on its way may end what looks like an outage.
-    if (this.#halt !== undefined || this.#health.outage !== undefined) return 'none';
+    if (this.#halt !== undefined || this.#health.outage !== undefined) return 'cut off';
+    return this.runInOutage(marker, body);
+  }
+
+  /** The same, also while the service has an outage. A failure is logged now and thrown at the end of the tick. */
+  async runInOutage({ uploadId, flowId }: RunningMarker, body: () => Promise<void>): Promise<Outcome> {
+    const { log, metrics } = this.#telemetry;
     try {
       await body();
-      return 'done';
+      return 'over';
     } catch (error) {
       const fields = { uploadId, flowId, error: error as Error };
       if (error instanceof OutOfTimeError || this.#invocation.work.aborted) {
         if (this.#halt === undefined) log.warn('The tick stops: its time is over', fields);
         this.#halt ??= 'out of time';
-        return 'none';
+        return 'cut off';
       }
       if (error instanceof OvertakenError) {
         log.info('The assets of this flow come slowly, so they wait for those of others', fields);
-        return 'overtaken';
+        return 'cut off';
       }
       log.error('This upload could not be processed; the next poll of its flow tries again', fields);
       if (error instanceof MisaddressedError) metrics.add('ServiceMisaddressed');
       if (error instanceof UnreadableEntryError) metrics.add('EntriesUnreadable');
       if (error instanceof FlowServiceError) this.#health.failed(flowId, error);
       else this.#failures.push(error);
-      return outageOf(error) === undefined ? 'failed' : 'outage';
+      return 'over';
     }
   }
 }

@@ -1,8 +1,10 @@
 import pMap from 'p-map';
+import type { Clock } from '../base/clock.ts';
 import type { Invocation } from '../base/invocation.ts';
 import { encodedId } from '../base/key-segment.ts';
+import type { Telemetry } from '../base/telemetry.ts';
 import { AssetTooLargeError, FlowServiceError, UnavailableError } from '../flow-service/errors.ts';
-import type { Output } from '../flow-service/types.ts';
+import type { FlowService, Output } from '../flow-service/types.ts';
 import {
   ageFrom,
   attemptsAfter,
@@ -13,12 +15,14 @@ import {
   type StoredAsset,
 } from '../ledger/entry.ts';
 import type { KnownFailure, OutputFailureCode } from '../ledger/failures.ts';
+import type { Ledger, Stored } from '../ledger/store.ts';
 import { OvertakenError } from '../results/asset-slots.ts';
-import { KeyTakenError, type OpenedAsset } from '../results/results.ts';
+import { KeyTakenError, type OpenedAsset, type Results } from '../results/results.ts';
 import { ASSET_METADATA, assetKey, FLOW_METADATA, UPLOAD_METADATA } from '../results/results-keys.ts';
-import type { CollectFlowPorts, EndedFlow } from './collect-flow.ts';
-import type { LateFlows } from './late-flows.ts';
-import { outageOf, type ServiceHealth } from './service-health.ts';
+import type { Settings } from '../settings/environment.ts';
+import type { NotedUploads } from './collector.ts';
+import { outageOf, type ServiceHealth } from './failure-isolation.ts';
+import { isTooOld } from './poll-schedule.ts';
 
 /** Assets of one flow that are under way at a time. `AssetSlots` decides by memory how many of them are fetched. */
 const ASSET_CONCURRENCY = 32;
@@ -32,31 +36,51 @@ const COUNTED_GAP_MS = 60_000;
 /** Bytes that a template's name may take in an asset's metadata. S3 allows 2 KB in all, and two ids are in it too. */
 const TEMPLATE_METADATA_BYTES_MAX = 256;
 
+/**
+ * Why an asset is left for the next run. If a run leaves several, the first of these decides what becomes of the flow.
+ *
+ * - `cut off`: an error on our side, or the end of the time. No further asset is begun.
+ * - `outage`: the service is not there. No attempt is counted.
+ * - `refused`: an error of the asset itself. The attempt is counted.
+ * - `overtaken`: the asset lost its slot to another one. No attempt is counted.
+ */
+const OBSTACLES = ['cut off', 'outage', 'refused', 'overtaken'] as const;
+type Obstacle = (typeof OBSTACLES)[number];
+
+export interface AssetPorts {
+  readonly ledger: Pick<Ledger, 'replace'>;
+  readonly results: Results;
+  readonly flows: FlowService;
+  readonly clock: Clock;
+  readonly settings: Settings;
+  readonly telemetry: Telemetry;
+}
+
+/** A flow that ended, and its outputs that are still to be stored. */
+export interface EndedFlow {
+  readonly stored: Stored<RunningEntry>;
+  /** At most `settings.outputsMax`. */
+  readonly outputs: readonly Output[];
+  /** Number of outputs that the service lists. */
+  readonly outputCount: number;
+  readonly failure: KnownFailure | undefined;
+}
+
 /** Progress of one flow's assets in this run. */
 interface Collection {
   readonly entry: RunningEntry;
   readonly stored: Map<string, StoredAsset>;
   readonly failed: Map<string, FailedOutput>;
-  /** An error on our side, or the end of the time: no further asset is begun. */
-  cutOff: unknown;
-  /** An outage of the service. The asset waits for the next poll, and no attempt is counted. */
-  outage: unknown;
-  /** An error of the asset itself. It is tried again, and the attempt is counted. */
-  retryable: unknown;
-  /** An asset lost its slot to another one. No attempt is counted. */
-  overtaken: unknown;
+  /** The first error of each obstacle. */
+  readonly obstacles: Map<Obstacle, unknown>;
   /** True once the service has begun to answer for any asset in this run, with enough time left to store it. */
   hadTimeEnough: boolean;
   /** After {@link OUTAGES_MAX}, the flow leaves its slots to others. */
   outagesInARow: number;
 }
 
-/** Returns true if the last counted attempt is long enough ago for another one to count. */
-const isSpaced = ({ attemptedAt }: RunningEntry, now: number): boolean =>
-  now - (attemptedAt ?? Number.NEGATIVE_INFINITY) >= COUNTED_GAP_MS;
-
 /** The code of an asset's failure. The two codes of creations cannot occur here, and are mapped for the compiler. */
-function outputCodeOf({ code }: FlowServiceError): OutputFailureCode {
+function outputCodeOf({ code }: FlowServiceError | KeyTakenError): OutputFailureCode {
   return code === 'in-doubt' || code === 'misaddressed' ? 'unintelligible-answer' : code;
 }
 
@@ -65,14 +89,13 @@ const outOfService = (): UnavailableError =>
 
 /** Fetches the outputs of ended flows from the service and stores them, side by side. */
 export class FlowAssets {
-  readonly #ports: CollectFlowPorts;
+  readonly #ports: AssetPorts;
   readonly #invocation: Invocation;
   readonly #health: ServiceHealth;
-  readonly #late: LateFlows;
-  /** Assets of flows that are too old and that were refused in this tick, each as `<flow id>/<asset id>`. */
-  readonly #refused = new Set<string>();
+  readonly #late: NotedUploads;
 
-  constructor(ports: CollectFlowPorts, invocation: Invocation, health: ServiceHealth, late: LateFlows) {
+  /** @param late where flows are noted whose assets give way to those of others. */
+  constructor(ports: AssetPorts, invocation: Invocation, health: ServiceHealth, late: NotedUploads) {
     this.#late = late;
     this.#ports = ports;
     this.#invocation = invocation;
@@ -86,72 +109,58 @@ export class FlowAssets {
    */
   async collect(flow: EndedFlow): Promise<Ending> {
     const { entry } = flow.stored;
-    const { ledger, settings } = this.#ports;
+    const { ledger, settings, clock } = this.#ports;
     const { work, closing } = this.#invocation;
-    const listed = flow.outputs;
     const collection: Collection = {
       entry,
       stored: new Map((entry.assets ?? []).map((asset) => [asset.id, asset])),
       failed: new Map(),
-      cutOff: undefined,
-      outage: undefined,
-      retryable: undefined,
-      overtaken: undefined,
+      obstacles: new Map(),
       hadTimeEnough: false,
       outagesInARow: 0,
     };
-    const { stored, failed } = collection;
+    const { stored, obstacles } = collection;
     const storedBefore = stored.size;
-    // Each run begins with another asset: one that takes all the time must not keep the others from their turn.
-    const first = entry.attempts % Math.max(1, listed.length);
-    const inTurn = [...listed.slice(first), ...listed.slice(0, first)];
-    await pMap(inTurn, (output) => this.#collectOne(output, collection), { concurrency: ASSET_CONCURRENCY });
+    // Each run begins with another asset: one that takes all the time must not keep the others from being stored.
+    const first = entry.attempts % Math.max(1, flow.outputs.length);
+    const outputs = [...flow.outputs.slice(first), ...flow.outputs.slice(0, first)];
+    await pMap(outputs, (output) => this.#collectOne(output, collection), { concurrency: ASSET_CONCURRENCY });
 
     const isProgress = stored.size > storedBefore;
-    // A flow that only waited for its turn was not too slow.
-    const isTooSlow = collection.cutOff !== undefined && work.aborted && collection.hadTimeEnough && !isProgress;
-    const now = this.#ports.clock.now();
-    const isTwiceTooOld = now - ageFrom(entry.flow) > 2 * settings.flowAgeMaxSeconds * 1000;
-    if (isTwiceTooOld || (isTooSlow && attemptsAfter(entry, true) >= settings.attemptsMax)) {
-      const message = isTwiceTooOld
+    // A flow that only waited for its slots was not too slow.
+    const isTooSlow = obstacles.has('cut off') && work.aborted && collection.hadTimeEnough && !isProgress;
+    const now = clock.now();
+    const mustEnd = isTooOld(ageFrom(entry.flow), this.#ports, 2);
+    if (mustEnd || (isTooSlow && attemptsAfter(entry, true) >= settings.attemptsMax)) {
+      const message = mustEnd
         ? `The asset was not stored when its flow was twice as old as the ${settings.flowAgeMaxSeconds} seconds allowed.`
         : 'The asset could not be fetched completely in several runs.';
-      for (const { assetId: id } of listed) {
-        if (!stored.has(id) && !failed.has(id)) {
-          failed.set(id, { id, code: 'out-of-time' satisfies OutputFailureCode, message });
-        }
-      }
-      return this.#endingOf(flow, collection);
+      return this.#endingOf(flow, collection, message);
     }
-    const reason = collection.cutOff ?? collection.outage ?? collection.retryable ?? collection.overtaken;
-    if (reason === undefined) return this.#endingOf(flow, collection);
-    const isCounted = (collection.retryable !== undefined && isSpaced(entry, now)) || isTooSlow;
+    const obstacle = OBSTACLES.find((each) => obstacles.has(each));
+    if (obstacle === undefined) return this.#endingOf(flow, collection);
+    const isCounted = (obstacles.has('refused') && isSpaced(entry, now)) || isTooSlow;
     if (isProgress || isCounted) {
-      await ledger.replace(
-        flow.stored,
-        collectedSoFar(entry, [...stored.values()], isCounted ? now : undefined),
-        closing,
-      );
+      const soFar = collectedSoFar(entry, [...stored.values()], isCounted ? now : undefined);
+      await ledger.replace(flow.stored, soFar, closing);
     }
-    throw reason;
-  }
-
-  #hasTimeEnough(): boolean {
-    const { startedAt, workEndsAt } = this.#invocation;
-    return this.#ports.clock.now() <= (startedAt + workEndsAt) / 2;
+    throw obstacles.get(obstacle);
   }
 
   async #collectOne({ assetId: id, status, error: reason }: Output, collection: Collection): Promise<void> {
-    const { stored, failed, entry } = collection;
+    const { stored, failed, entry, obstacles } = collection;
     if (stored.has(id)) return;
     const fail = (code: OutputFailureCode, message: string) => failed.set(id, { id, code, message });
+    const leave = (obstacle: Obstacle, error: unknown) => {
+      if (!obstacles.has(obstacle)) obstacles.set(obstacle, error);
+    };
     if (status === 'failed') {
       fail('output-failed', reason ?? 'The service says that it failed.');
       return;
     }
     const isOut = this.#health.outage !== undefined || collection.outagesInARow >= OUTAGES_MAX;
-    if (collection.cutOff !== undefined || isOut) {
-      collection.outage ??= outOfService();
+    if (obstacles.has('cut off') || isOut) {
+      leave('outage', outOfService());
       return;
     }
     try {
@@ -159,30 +168,17 @@ export class FlowAssets {
       collection.outagesInARow = 0;
       this.#health.answered(entry.flow.id);
     } catch (error) {
-      if (error instanceof OvertakenError) {
-        collection.overtaken = error;
-        return;
-      }
-      if (error instanceof KeyTakenError) {
-        // The operator may move the other object away before the last attempt.
-        if (this.#isLastAttempt(entry)) fail(error.code, error.message);
-        else collection.retryable ??= error;
-        return;
-      }
-      if (!(error instanceof FlowServiceError)) {
-        collection.cutOff ??= error;
-        return;
-      }
-      this.#health.failed(entry.flow.id, error);
-      if (outageOf(error) !== undefined) {
-        if (this.#isAbandoned(entry, id)) fail(outputCodeOf(error), error.message);
-        else {
-          collection.outage ??= error;
-          collection.outagesInARow += 1;
-        }
-      } else if (error instanceof AssetTooLargeError || this.#isLastAttempt(entry)) {
-        fail(outputCodeOf(error), error.message);
-      } else collection.retryable ??= error;
+      if (error instanceof OvertakenError) leave('overtaken', error);
+      else if (error instanceof FlowServiceError || error instanceof KeyTakenError) {
+        if (error instanceof FlowServiceError) this.#health.failed(entry.flow.id, error);
+        const isOutage = outageOf(error) !== undefined;
+        if (isOutage) collection.outagesInARow += 1;
+        // The operator may move an object that has the key away before the last attempt.
+        if (isOutage && !isTooOld(ageFrom(entry.flow), this.#ports)) leave('outage', error);
+        else if (error instanceof AssetTooLargeError || this.#isLastAttempt(entry))
+          fail(outputCodeOf(error), error.message);
+        else leave('refused', error);
+      } else leave('cut off', error);
     }
   }
 
@@ -191,57 +187,46 @@ export class FlowAssets {
     return isSpaced(entry, clock.now()) && attemptsAfter(entry, true) >= settings.attemptsMax;
   }
 
-  /**
-   * Past the flow's maximum age, an asset that is always refused is abandoned, unless the service has an outage. It
-   * takes two refusals in one tick. The flow is polled in between, and must be answered: a token that has just changed,
-   * or an outage that has just begun, would otherwise look like trouble of this asset.
-   */
-  #isAbandoned({ flow }: RunningEntry, assetId: string): boolean {
-    const { clock, settings } = this.#ports;
-    const ageMs = clock.now() - ageFrom(flow);
-    const ageMaxMs = settings.flowAgeMaxSeconds * 1000;
-    if (ageMs <= ageMaxMs) return false;
-    const asset = `${encodedId(flow.id)}/${encodedId(assetId)}`;
-    const wasRefused = this.#refused.has(asset);
-    this.#refused.add(asset);
-    return ageMs > 2 * ageMaxMs || (wasRefused && this.#health.hasAnsweredForAnother(flow.id));
-  }
-
-  #endingOf({ outputs: listed, outputCount, failure: flowFailure }: EndedFlow, collection: Collection): Ending {
+  /** @param outOfTime why assets fail that were neither stored nor failed. Without it, there are none. */
+  #endingOf(flow: EndedFlow, { stored, failed }: Collection, outOfTime = ''): Ending {
     const { settings, telemetry } = this.#ports;
-    const { stored, failed } = collection;
+    const assets: StoredAsset[] = [];
+    const failedOutputs: FailedOutput[] = [];
     // In the order of the listing, however many runs stored them.
-    const assets = listed.flatMap(({ assetId }) => stored.get(assetId) ?? []);
-    const failedOutputs = listed.flatMap(({ assetId }) => failed.get(assetId) ?? []);
-    const beyond = outputCount - listed.length;
+    for (const { assetId: id } of flow.outputs) {
+      const asset = stored.get(id);
+      if (asset !== undefined) assets.push(asset);
+      else failedOutputs.push(failed.get(id) ?? failedOutput(id, 'out-of-time', outOfTime));
+    }
+    const beyond = flow.outputCount - flow.outputs.length;
     if (beyond > 0) {
       const message = `${beyond} outputs beyond the limit of ${settings.outputsMax} were not stored.`;
-      failedOutputs.push({ id: '', code: 'too-many-outputs' satisfies OutputFailureCode, message });
+      failedOutputs.push(failedOutput('', 'too-many-outputs', message));
     }
     if (failedOutputs.length > 0) telemetry.metrics.add('AssetsFailed', failedOutputs.length);
     const isNothingStored = assets.length === 0 && failedOutputs.length > 0;
     const failure: KnownFailure | undefined =
-      flowFailure ?? (isNothingStored ? { code: 'outputs-failed', message: 'No output could be stored.' } : undefined);
+      flow.failure ?? (isNothingStored ? { code: 'outputs-failed', message: 'No output could be stored.' } : undefined);
     return { assets, failedOutputs, failure };
   }
 
   async #store(entry: RunningEntry, assetId: string, collection: Collection): Promise<StoredAsset> {
-    const { results, telemetry } = this.#ports;
+    const { results, telemetry, clock } = this.#ports;
+    const { startedAt, workEndsAt, work } = this.#invocation;
     const uploadId = entry.upload.id;
     const open = async (signal: AbortSignal, onSent: () => void): Promise<OpenedAsset> => {
       // The flow may have met outages while this asset waited for its slot.
       if (collection.outagesInARow >= OUTAGES_MAX) throw outOfService();
       const opened = await this.#open(entry, assetId, signal, onSent);
-      collection.hadTimeEnough ||= this.#hasTimeEnough();
+      collection.hadTimeEnough ||= clock.now() <= (startedAt + workEndsAt) / 2;
       return opened;
     };
     const owner = {
       flowId: entry.flow.id,
       isLate: this.#late.has(uploadId),
-      onLate: () => this.#late.add(uploadId),
+      onLate: () => this.#late.note(uploadId, clock.now()),
     };
-    const stored = await results.store(open, owner, this.#invocation.work);
-    const { key, bytes, mediaType, sha256 } = stored;
+    const { key, bytes, mediaType, sha256 } = await results.store(open, owner, work);
     telemetry.metrics.add('AssetsStored');
     telemetry.metrics.add('AssetBytes', bytes);
     return { id: assetId, key, bytes, mediaType, sha256 };
@@ -263,3 +248,9 @@ export class FlowAssets {
     return { to: { key, mediaType, metadata }, chunks, bytesMax };
   }
 }
+
+/** Returns true if the last counted attempt is long enough ago for another one to count. */
+const isSpaced = ({ attemptedAt }: RunningEntry, now: number): boolean =>
+  now - (attemptedAt ?? Number.NEGATIVE_INFINITY) >= COUNTED_GAP_MS;
+
+const failedOutput = (id: string, code: OutputFailureCode, message: string): FailedOutput => ({ id, code, message });

@@ -7,14 +7,25 @@ import {
   TooSlowError,
   UnavailableError,
 } from '../flow-service/errors.ts';
-import type { FlowService, Output } from '../flow-service/types.ts';
+import type { FlowRecord, FlowService, Output } from '../flow-service/types.ts';
 import type { KnownFailure } from '../ledger/failures.ts';
 import type { RunningMarker } from '../ledger/keys.ts';
-import type { EndConfirmations } from './end-confirmations.ts';
-import type { SlowPolls } from './slow-polls.ts';
+import type { Lease, NotedUploads, UnconfirmedEnd } from './collector.ts';
 
 /** The failure code of a flow that the service no longer knows. */
 export const GONE = 'flow-gone';
+
+/** A poll is slow if it takes this time or longer from its sending, in milliseconds. Most take less than a second. */
+const SLOW_POLL_MS = 5_000;
+
+/** How long a first observation waits for its confirmation, in milliseconds: longer than the longest poll gap. */
+const OBSERVATION_AGE_MAX_MS = 60 * 60_000;
+
+/** First observations that are remembered. Beyond this number, the end of a flow is only confirmed later. */
+const OBSERVATIONS_MAX = 1_000;
+
+/** The digest of complete outputs begins with this. The digest of a loss is the code of its failure. */
+const OUTPUTS = 'outputs ';
 
 /** What one poll of a flow tells. */
 export type Observation =
@@ -33,19 +44,20 @@ export class FlowObserver {
   readonly #flows: FlowService;
   readonly #clock: Clock;
   readonly #confirmations: EndConfirmations;
-  readonly #slow: SlowPolls;
+  readonly #slow: NotedUploads;
   /** Flows that the service has shown us. Two are enough to tell whether a flow other than the given one was seen. */
   readonly #seen = new Set<string>();
 
+  /** @param slow where flows are noted whose last poll was slow. */
   constructor(
-    { flows, clock }: { flows: FlowService; clock: Clock },
+    { flows, clock }: { readonly flows: FlowService; readonly clock: Clock },
     confirmations: EndConfirmations,
-    slow: SlowPolls,
+    slow: NotedUploads,
   ) {
-    this.#slow = slow;
     this.#flows = flows;
     this.#clock = clock;
     this.#confirmations = confirmations;
+    this.#slow = slow;
   }
 
   /**
@@ -57,34 +69,40 @@ export class FlowObserver {
     return (await this.#flows.isServing(signal)) || isAnotherSeen;
   }
 
-  /**
-   * Asks for the flow. If the service does not serve that, the outputs listing alone tells.
-   * @param onEnded called when the flow has ended, before its outputs are listed.
-   */
-  async observe(marker: RunningMarker, signal: AbortSignal, onEnded: () => void = () => {}): Promise<Observation> {
+  /** True if the service has shown us any flow in this tick. */
+  get hasSeenAny(): boolean {
+    return this.#seen.size > 0;
+  }
+
+  /** Observes a flow, and notes whether the service was slow. */
+  async observe(marker: RunningMarker, signal: AbortSignal): Promise<Observation> {
     let sentAt = Number.POSITIVE_INFINITY;
     const onSent = (): void => {
       sentAt = this.#clock.now();
     };
-    const onAnswered = (): void => this.#slow.note(marker, sentAt, this.#clock.now());
+    const noteTime = (): void => {
+      if (this.#clock.now() - sentAt < SLOW_POLL_MS) this.#slow.forget(marker.uploadId);
+      else this.#slow.note(marker.uploadId, sentAt);
+    };
+    const get = async (): Promise<FlowRecord> => {
+      const flow = await this.#flows.get(marker.flowId, signal, { onSent });
+      noteTime();
+      return flow;
+    };
     try {
-      return await this.#observe(marker, signal, { onEnded, onSent, onAnswered });
+      return await this.#observe(marker, get, signal);
     } catch (error) {
-      // A throttled poll, or one that the end of the time cut off, waited for its turn.
-      if (error instanceof UnavailableError || error instanceof TooSlowError) onAnswered();
+      // A throttled poll, or one that the end of the time cut off, waited for us and not for the service.
+      if (error instanceof UnavailableError || error instanceof TooSlowError) noteTime();
       throw error;
     }
   }
 
-  async #observe(
-    marker: RunningMarker,
-    signal: AbortSignal,
-    { onEnded, onSent, onAnswered }: Record<'onEnded' | 'onSent' | 'onAnswered', () => void>,
-  ): Promise<Observation> {
-    let flow: Awaited<ReturnType<FlowService['get']>>;
+  /** Asks for the flow. If the service does not serve that, the outputs listing alone tells. */
+  async #observe(marker: RunningMarker, get: () => Promise<FlowRecord>, signal: AbortSignal): Promise<Observation> {
+    let flow: FlowRecord;
     try {
-      flow = await this.#flows.get(marker.flowId, signal, { onSent });
-      onAnswered();
+      flow = await get();
     } catch (error) {
       if (error instanceof NotFoundError && error.knownToBeServed) return { kind: 'gone' };
       if (error instanceof NotFoundError || error instanceof NotServedError) return this.#byOutputs(marker, signal);
@@ -95,7 +113,6 @@ export class FlowObserver {
     if (flow.tag !== undefined && flow.tag.upload !== marker.uploadId) return { kind: 'foreign' };
     if (flow.state === 'running') return { kind: 'running' };
     const failure = flow.state === 'completed' ? undefined : failureOf(flow.state, flow.error);
-    onEnded();
     try {
       return { kind: 'finished', outputs: await this.#flows.outputs(marker.flowId, signal), failure };
     } catch (error) {
@@ -105,11 +122,6 @@ export class FlowObserver {
       // A failed flow may have no outputs. A completed one has some: its listing lags, and the next poll asks again.
       return failure === undefined ? { kind: 'running' } : { kind: 'finished', outputs: [], failure };
     }
-  }
-
-  /** True if the service has shown us any flow in this tick. */
-  get hasSeenAny(): boolean {
-    return this.#seen.size > 0;
   }
 
   #noteSeen({ uploadId, flowId }: RunningMarker): void {
@@ -133,7 +145,7 @@ export class FlowObserver {
     }
     this.#noteSeen(marker);
     if (outputs.length === 0 || outputs.some(({ status }) => status === 'pending')) return { kind: 'running' };
-    const isFinished = this.#confirmations.confirmsOutputs(marker.uploadId, digestOf(outputs), this.#clock.now());
+    const isFinished = this.#confirmations.confirms(marker.uploadId, digestOf(outputs), this.#clock.now());
     return isFinished ? { kind: 'finished', outputs } : { kind: 'ending' };
   }
 }
@@ -147,5 +159,65 @@ function failureOf(state: 'failed' | 'aborted', error: string | undefined): Know
 
 function digestOf(outputs: readonly Output[]): string {
   const facts = outputs.map(({ assetId, status }) => [assetId, status]).sort();
-  return createHash('sha256').update(JSON.stringify(facts)).digest('base64url');
+  return OUTPUTS + createHash('sha256').update(JSON.stringify(facts)).digest('base64url');
+}
+
+/**
+ * Confirms by a second poll any end that a single bad response could fake: it would cost a flow that is paid for. Two
+ * polls in a row must see the same, at least one poll interval apart. The first observation is remembered beside the
+ * collector's lease.
+ *
+ * Losses are confirmed only under one unbroken lease: otherwise another tick may have polled in between. A tick
+ * observes no loss if the last tick did not release its lease: that tick died without writing what it saw last, or
+ * still polls. Complete outputs need no lease: a second poll cannot lose them.
+ */
+export class EndConfirmations {
+  readonly #observations: Map<string, UnconfirmedEnd>;
+  readonly #lease: Lease;
+  readonly #pollIntervalMs: number;
+
+  constructor(lease: Lease, pollIntervalMs: number) {
+    this.#lease = lease;
+    this.#pollIntervalMs = pollIntervalMs;
+    const remembered = Object.entries(lease.state.unconfirmedEnds ?? {});
+    this.#observations = new Map(remembered.filter(([, { digest }]) => this.#isObserved(digest)));
+  }
+
+  /** Returns true if the last poll, at least one poll interval ago, saw the same. Else remembers this observation. */
+  confirms(uploadId: string, digest: string, now: number): boolean {
+    if (!this.#isObserved(digest)) return false;
+    const first = this.#observations.get(uploadId);
+    const ageMs = first?.digest === digest ? now - first.at : Number.POSITIVE_INFINITY;
+    // After an old observation, other polls may have seen something else.
+    if (ageMs <= Math.max(OBSERVATION_AGE_MAX_MS, 3 * this.#pollIntervalMs)) return ageMs >= this.#pollIntervalMs;
+    const hasRoom = first !== undefined || this.#observations.size < OBSERVATIONS_MAX;
+    if (hasRoom) this.#observations.set(uploadId, { digest, at: now });
+    return false;
+  }
+
+  /** Returns true if no other tick had the lease until now. Another tick may have seen the flow since our last poll. */
+  areInRow(signal: AbortSignal): Promise<boolean> {
+    return this.#lease.isStillHeld(signal);
+  }
+
+  /** A poll saw something else, so the next two polls must agree. @param digest forget only this observation. */
+  forget(uploadId: string, digest = this.#observations.get(uploadId)?.digest): void {
+    if (this.#observations.get(uploadId)?.digest === digest) this.#observations.delete(uploadId);
+  }
+
+  /** Keeps only what was seen of running flows, and of each since its marker was put. */
+  retain(running: readonly RunningMarker[]): void {
+    const since = new Map(running.map(({ uploadId, ageFrom }) => [uploadId, ageFrom]));
+    for (const [uploadId, { at }] of this.#observations) {
+      if (at < (since.get(uploadId) ?? Number.POSITIVE_INFINITY)) this.#observations.delete(uploadId);
+    }
+  }
+
+  get remembered(): Readonly<Record<string, UnconfirmedEnd>> | undefined {
+    return this.#observations.size === 0 ? undefined : Object.fromEntries(this.#observations);
+  }
+
+  #isObserved(digest: string): boolean {
+    return this.#lease.wasReleased || digest.startsWith(OUTPUTS);
+  }
 }

@@ -8,16 +8,13 @@ import {
   type CollectorShare,
   type CollectorState,
   listRunningMarkers,
-  type RunningMarkers,
+  type NotedUploads,
   type UnfinishedRound,
 } from './collector.ts';
-import type { EndConfirmations } from './end-confirmations.ts';
-import type { FailureIsolation, Turn } from './failure-isolation.ts';
-import type { LateFlows } from './late-flows.ts';
+import type { FailureIsolation, Outcome, ServiceHealth } from './failure-isolation.ts';
+import type { EndConfirmations } from './flow-observer.ts';
 import { ListedAsRunning } from './listed-as-running.ts';
-import { isDue } from './poll-schedule.ts';
-import type { ServiceHealth } from './service-health.ts';
-import type { SlowPolls } from './slow-polls.ts';
+import { isDue, isTooOld } from './poll-schedule.ts';
 import type { StoringQueue } from './storing-queue.ts';
 
 /**
@@ -33,15 +30,11 @@ interface FlowPollsParts {
   readonly flows: FlowCollector;
   readonly isolation: FailureIsolation;
   readonly storing: StoringQueue;
-  readonly late: LateFlows;
-  readonly slow: SlowPolls;
+  readonly ended: NotedUploads;
+  readonly late: NotedUploads;
+  /** Running flows whose last poll was slow. They are polled after all others. */
+  readonly slow: NotedUploads;
   readonly share: CollectorShare;
-}
-
-/** A flow that is too old, and why its poll failed. */
-interface Overdue {
-  readonly marker: RunningMarker;
-  readonly error: FlowServiceError;
 }
 
 /**
@@ -52,9 +45,10 @@ export class FlowPolls {
   readonly #ports: CollectFlowPorts;
   readonly #parts: FlowPollsParts;
   readonly #listed: ListedAsRunning;
-  #isFirstRound = true;
   #lastCompletedAt: number | undefined;
   #unfinishedRound: UnfinishedRound | undefined;
+  /** Flows that are too old, and why their polls failed in this round. */
+  readonly #overdue: { readonly marker: RunningMarker; readonly error: FlowServiceError }[] = [];
   /** Flows of this collector that were running at the beginning of the last round, and polls of the whole tick. */
   readonly counts = { running: 0, polled: 0 };
   /** When the youngest running flow of this collector began to age, in ms since the epoch. 0 if none is running. */
@@ -71,153 +65,103 @@ export class FlowPolls {
   }
 
   /** Where the next tick goes on. */
-  get memory(): Pick<CollectorState, 'lastCompletedAt' | 'unfinishedRound' | 'slowPolls'> {
-    const { remembered: slowPolls } = this.#parts.slow;
-    return { lastCompletedAt: this.#lastCompletedAt, unfinishedRound: this.#unfinishedRound, slowPolls };
+  get memory(): Pick<CollectorState, 'lastCompletedAt' | 'unfinishedRound'> {
+    return { lastCompletedAt: this.#lastCompletedAt, unfinishedRound: this.#unfinishedRound };
   }
 
   /** Polls everything that is due, or stops early if the tick halts. */
   async round(): Promise<void> {
-    const { clock, settings } = this.#ports;
-    const { isolation, storing, slow } = this.#parts;
-    const now = clock.now();
-    const { ours, shared } = await this.#markers(now);
-    if (this.#isFirstRound) {
-      for (const marker of shared) await isolation.run(marker, () => this.#endShared(marker));
-    }
-    this.#isFirstRound = false;
-    storing.retain(ours);
-    slow.retain(ours.values());
-    const free = [...ours.values()].filter((marker) => !storing.has(marker));
-    const ended = this.#inTurn(free.filter((marker) => storing.hasEnded(marker)));
-    const running = free.filter((marker) => !storing.hasEnded(marker));
-    const others = running.filter((marker) => !slow.has(marker));
-    const slowOnes = slow.due(running, now, settings.pollIntervalSeconds * 1000);
-    const overdue: Overdue[] = [];
-    const concurrency = settings.pollConcurrency;
+    const { invocation, flows, isolation, storing, ended, late, slow } = this.#parts;
+    const now = this.#ports.clock.now();
+    const free = (await this.#markers(now)).filter((marker) => !storing.has(marker));
+    const hasEnded = ({ uploadId }: RunningMarker): boolean => ended.has(uploadId);
+    const running = free.filter((marker) => !hasEnded(marker));
     // Flows that ended are polled first. Their outputs are stored while the other flows are polled.
-    await pMap(ended.others, (marker) => this.#poll(marker, overdue), { concurrency });
-    const pollingLate = pMap(ended.late, (marker) => this.#poll(marker, overdue), { concurrency });
+    const toStore = free.filter(hasEnded);
+    await this.#pollAll(toStore.filter(({ uploadId }) => !late.has(uploadId)));
+    const lateOnes = late.among(toStore).slice(0, storing.lateRoom);
+    const pollingLate = this.#pollAll(lateOnes.map(({ marker }) => marker));
     try {
-      const isResumed = this.#unfinishedRound !== undefined;
-      const wasAnyDue = await this.#pollFrom(this.#unfinishedRound ?? { startedAt: now, after: '' }, others, overdue);
-      // If the unfinished round had nothing left to poll, a new one begins.
-      if (isResumed && !wasAnyDue && isolation.halt === undefined) {
-        await this.#pollFrom({ startedAt: now, after: '' }, others, overdue);
-      }
-      await this.#pollSlow(slowOnes, overdue);
+      await this.#pollInOrder(
+        running.filter(({ uploadId }) => !slow.has(uploadId)),
+        now,
+      );
+      await this.#pollSlow(running, now);
     } finally {
       await pollingLate;
     }
     // Only now is it known whether the service answers for others. Each abort may take as long as a poll.
-    await pMap(overdue, ({ marker, error }) => this.#abandon(marker, error), { concurrency });
-  }
-
-  /** Polls flows once more whose assets were refused. By now the service has answered for others. */
-  async pollAgain(markers: readonly RunningMarker[]): Promise<void> {
-    await pMap(markers, (marker) => this.#poll(marker, []), { concurrency: this.#ports.settings.pollConcurrency });
-  }
-
-  /**
-   * Divides the flows that have ended. Of the late ones it takes as many as there is room for: first those that must
-   * end in any case, then those that have waited longest.
-   */
-  #inTurn(ended: readonly RunningMarker[]): Record<'late' | 'others', readonly RunningMarker[]> {
-    const { flows, late, storing } = this.#parts;
-    const byUpload = new Map(ended.map((marker) => [marker.uploadId, marker]));
-    const lateOnes = (late.remembered ?? []).flatMap((uploadId) => byUpload.get(uploadId) ?? []);
-    const last = lateOnes.filter((marker) => flows.isTwiceTooOld(marker));
-    const others = lateOnes.filter((marker) => !flows.isTwiceTooOld(marker));
-    return {
-      others: ended.filter(({ uploadId }) => !late.has(uploadId)),
-      late: [...last, ...others].slice(0, storing.lateRoom),
-    };
-  }
-
-  async #markers(now: number): Promise<RunningMarkers> {
-    const { invocation, confirmations, share } = this.#parts;
-    const markers = await listRunningMarkers(this.#ports, share, now, invocation.closing);
-    const ours = [...markers.ours.values()];
-    const running = [...ours, ...markers.shared];
-    confirmations.retain(running);
-    this.counts.running = running.length;
-    this.newestAt = ours.reduce((latest, { ageFrom }) => Math.max(latest, ageFrom), 0);
-    return markers;
-  }
-
-  /** Ends an upload whose flow belongs to two uploads, if it is too old. Neither upload is collected. */
-  async #endShared(marker: RunningMarker): Promise<void> {
-    const { telemetry } = this.#ports;
-    const { flows } = this.#parts;
-    const { uploadId, flowId } = marker;
-    telemetry.metrics.add('FlowsShared');
-    telemetry.log.error('The service gave this flow to another upload too: nothing of it is collected', {
-      uploadId,
-      flowId,
+    await this.#each(this.#overdue.splice(0), async ({ marker, error }) => {
+      if (invocation.work.aborted) return;
+      await isolation.runInOutage(marker, () => flows.abandon(marker, error));
     });
-    if (flows.isTooOld(marker)) await flows.endShared(marker);
-    else await flows.noteShared(marker);
   }
 
-  /** Polls a round, or the rest of it. Returns true if any flow was due. */
-  async #pollFrom(round: UnfinishedRound, free: readonly RunningMarker[], overdue: Overdue[]): Promise<boolean> {
-    const { clock, settings } = this.#ports;
-    const { health, storing } = this.#parts;
-    const now = clock.now();
-    const intervalMs = settings.pollIntervalSeconds * 1000;
-    const due = free.filter(
-      (marker) =>
-        !storing.hasEnded(marker) &&
-        runningKey(marker) > round.after &&
-        isDue(marker.ageFrom, this.#lastCompletedAt, now, intervalMs),
-    );
-    const isWhole = await this.#pollAll(due, round, overdue);
-    if (isWhole && !health.isUnanswered) {
-      // After a round in which the service answered no flow, all flows are due as before.
-      if (round.isUnanswered !== true) this.#lastCompletedAt = round.startedAt;
-      this.#unfinishedRound = undefined;
-    } else if (this.#unfinishedRound !== undefined && health.isUnanswered) {
-      this.#unfinishedRound = { ...this.#unfinishedRound, isUnanswered: true };
+  /** Lists this collector's markers. Ends the uploads that share a flow, and forgets what is not running any more. */
+  async #markers(now: number): Promise<readonly RunningMarker[]> {
+    const { invocation, confirmations, flows, isolation, ended, late, slow, share } = this.#parts;
+    const { ours, shared } = await listRunningMarkers(this.#ports, share, now, invocation.closing);
+    confirmations.retain(ours);
+    const uploadIds = new Set(ours.map(({ uploadId }) => uploadId));
+    for (const noted of [ended, late, slow]) noted.retain(uploadIds);
+    this.counts.running = ours.length;
+    this.newestAt = ours.reduce((latest, { ageFrom }) => Math.max(latest, ageFrom), 0);
+    for (const markers of shared) {
+      const [first] = markers;
+      if (first !== undefined) await isolation.run(first, () => flows.endShared(markers));
     }
-    return due.length > 0;
+    return ours;
   }
 
-  /** Polls these flows, `settings.pollConcurrency` at a time. Returns true if all had their turn. */
-  async #pollAll(due: readonly RunningMarker[], round: UnfinishedRound, overdue: Overdue[]): Promise<boolean> {
-    const { flows, confirmations } = this.#parts;
+  /** Polls the flows that are due, from where the last round was cut off. If nothing is left there, a round begins. */
+  async #pollInOrder(running: readonly RunningMarker[], now: number): Promise<void> {
+    const { isolation, health } = this.#parts;
+    const from = (after: string): readonly RunningMarker[] =>
+      running.filter((marker) => runningKey(marker) > after && this.#isDue(marker, this.#lastCompletedAt, now));
+    let round = this.#unfinishedRound ?? { startedAt: now, after: '' };
+    let due = from(round.after);
+    if (due.length === 0 && this.#unfinishedRound !== undefined && isolation.halt === undefined) {
+      this.#lastCompletedAt = round.startedAt;
+      round = { startedAt: now, after: '' };
+      due = from('');
+    }
+    if (!(await this.#pollRound(due, round))) return;
+    this.#unfinishedRound = undefined;
+    // After a round in which the service answered no flow, all flows are due as before.
+    if (health.hasAnswered || health.outageOfRound === undefined) this.#lastCompletedAt = round.startedAt;
+  }
+
+  /** Polls these flows. Remembers up to which of them all were polled. Returns true if that are all. */
+  async #pollRound(due: readonly RunningMarker[], round: UnfinishedRound): Promise<boolean> {
     const running = await this.#listedAsRunning(due, round.startedAt);
     const isDone: boolean[] = [];
     let doneCount = 0;
-    const done = (index: number): void => {
+    await this.#each(due, async (marker, index) => {
+      const isKnown = running.has(marker.flowId) && !isTooOld(marker.ageFrom, this.#ports);
+      if (isKnown) this.#parts.confirmations.forget(marker.uploadId);
+      else if ((await this.#poll(marker)) === 'cut off') return;
       isDone[index] = true;
       while (isDone[doneCount]) doneCount += 1;
       const last = due[doneCount - 1];
       if (last !== undefined) this.#unfinishedRound = { ...round, after: runningKey(last) };
-    };
-    await pMap(
-      due,
-      async (marker, index) => {
-        const isKnown = running.has(marker.flowId) && !flows.isTooOld(marker);
-        if (isKnown) confirmations.forget(marker.uploadId);
-        if (isKnown || (await this.#poll(marker, overdue)) !== 'none') done(index);
-      },
-      { concurrency: this.#ports.settings.pollConcurrency },
-    );
+    });
     return doneCount === due.length;
   }
 
   /** Polls flows whose last poll was slow, until {@link SLOW_POLLS_MS} are over. */
-  async #pollSlow(due: readonly RunningMarker[], overdue: Overdue[]): Promise<void> {
-    const { clock, settings } = this.#ports;
+  async #pollSlow(running: readonly RunningMarker[], now: number): Promise<void> {
+    const { clock } = this.#ports;
+    const due = this.#parts.slow.among(running).filter(({ marker, at }) => this.#isDue(marker, at, now));
     const endsAt = clock.now() + SLOW_POLLS_MS;
-    let begun = 0;
-    const poll = async (marker: RunningMarker) => {
-      if (clock.now() >= endsAt) return;
-      begun += 1;
-      await this.#poll(marker, overdue);
-    };
-    await pMap(due, poll, { concurrency: settings.pollConcurrency });
-    this.isSlowLeft = begun < due.length;
+    this.isSlowLeft = false;
+    await this.#each(due, async ({ marker }) => {
+      if (clock.now() < endsAt) await this.#poll(marker);
+      else this.isSlowLeft = true;
+    });
+  }
+
+  #isDue({ ageFrom }: RunningMarker, polledAt: number | undefined, now: number): boolean {
+    return isDue(ageFrom, polledAt, now, this.#ports.settings.pollIntervalSeconds * 1000);
   }
 
   async #listedAsRunning(due: readonly RunningMarker[], roundAt: number): Promise<ReadonlySet<string>> {
@@ -229,45 +173,39 @@ export class FlowPolls {
     }
   }
 
+  #pollAll(markers: readonly RunningMarker[]): Promise<void> {
+    return this.#each(markers, async (marker) => {
+      await this.#poll(marker);
+    });
+  }
+
+  /** Works on `settings.pollConcurrency` items at a time. */
+  async #each<T>(items: readonly T[], work: (item: T, index: number) => Promise<void>): Promise<void> {
+    await pMap(items, work, { concurrency: this.#ports.settings.pollConcurrency });
+  }
+
   /** Polls one flow. If it has ended, its outputs are stored while the polls go on. */
-  async #poll(marker: RunningMarker, overdue: Overdue[]): Promise<Turn> {
-    const { health, flows, isolation, storing } = this.#parts;
+  async #poll(marker: RunningMarker): Promise<Outcome> {
+    const { health, flows, isolation, storing, ended } = this.#parts;
     await storing.whenFree();
     let wasTurnedAway = false;
-    let isPutOff = false;
-    const turn = await isolation.run(marker, async () => {
+    let hasEnded = false;
+    const outcome = await isolation.run(marker, async () => {
       this.counts.polled += 1;
       try {
         const flow = await flows.poll(marker);
         health.answered(marker.flowId);
-        if (flow !== undefined) isPutOff = !storing.add(marker, flow);
+        hasEnded = flow !== undefined;
+        if (flow !== undefined) storing.add(marker, flow);
       } catch (error) {
         wasTurnedAway = error instanceof ThrottledError && error.isOthersTrouble;
-        if (error instanceof FlowServiceError && flows.isTooOld(marker)) overdue.push({ marker, error });
+        if (error instanceof FlowServiceError) this.#overdue.push({ marker, error });
         throw error;
       }
     });
-    if (!isPutOff) storing.forgetEnd(marker, turn);
-    // With 'none', the next tick begins at this flow. Otherwise throttled flows before it would take its turn each
-    // time.
-    return wasTurnedAway ? 'none' : turn;
-  }
-
-  /** Ends a flow that is too old, even if the tick halts for an outage. */
-  async #abandon(marker: RunningMarker, reason: FlowServiceError): Promise<void> {
-    const { invocation, flows, isolation } = this.#parts;
-    if (invocation.work.aborted) return;
-    try {
-      await flows.abandon(marker, reason);
-    } catch (error) {
-      const { uploadId, flowId } = marker;
-      this.#ports.telemetry.log.error('This flow is too old and could not be ended', {
-        uploadId,
-        flowId,
-        error: error as Error,
-      });
-      isolation.add(error);
-    }
+    if (outcome === 'over' && !hasEnded) ended.forget(marker.uploadId);
+    // The next tick begins at a flow that was turned away. Otherwise throttled flows before it would delay it each time.
+    return wasTurnedAway ? 'cut off' : outcome;
   }
 }
 

@@ -1,3 +1,6 @@
+import type { Clock } from '../base/clock.ts';
+import type { Settings } from '../settings/environment.ts';
+
 /** A flow is polled again after this share of its age: a flow of one hour is polled every six minutes. */
 const SHARE_OF_AGE = 0.1;
 
@@ -49,3 +52,10 @@ export function gridIndex(ageMs: number, pollIntervalMs: number): number {
 /** Returns true if a flow is so young that it is polled more often than every poll interval. */
 export const isEarly = (ageFrom: number, now: number, pollIntervalMs: number): boolean =>
   now - ageFrom < EARLY_INTERVALS * pollIntervalMs;
+
+/** Returns true if a flow has passed the maximum age of a running flow, so many times. At twice that age, it must end. */
+export const isTooOld = (
+  ageFrom: number,
+  { clock, settings }: { readonly clock: Clock; readonly settings: Pick<Settings, 'flowAgeMaxSeconds'> },
+  times: 1 | 2 = 1,
+): boolean => clock.now() - ageFrom > times * settings.flowAgeMaxSeconds * 1000;

@@ -3,15 +3,18 @@ import type { Invocation } from '../base/invocation.ts';
 import type { UploadQueue } from '../resubmit/resubmit.ts';
 import { WaitingUploads } from '../resubmit/waiting-uploads.ts';
 import { type CollectFlowPorts, FlowCollector } from './collect-flow.ts';
-import { type CollectorShare, type CollectorState, isIn } from './collector.ts';
-import { EndConfirmations, type TickLease } from './end-confirmations.ts';
-import { FailureIsolation, type Halt } from './failure-isolation.ts';
+import { type CollectorShare, type CollectorState, isIn, Lease, NotedUploads } from './collector.ts';
+import { FailureIsolation, type Halt, ServiceHealth } from './failure-isolation.ts';
+import { EndConfirmations } from './flow-observer.ts';
 import { FlowPolls } from './flow-polls.ts';
-import { LateFlows } from './late-flows.ts';
 import { EARLY_POLLS, isEarly, YOUNG_MS } from './poll-schedule.ts';
-import { ServiceHealth } from './service-health.ts';
-import { SlowPolls } from './slow-polls.ts';
 import { StoringQueue } from './storing-queue.ts';
+
+/**
+ * Time from a tick's start after which it begins no further round unless assets are coming, in milliseconds. The next
+ * tick starts after a minute.
+ */
+const TICK_MS = 55_000;
 
 export interface CollectPorts extends CollectFlowPorts {
   readonly queue: UploadQueue;
@@ -29,99 +32,110 @@ export interface TickSummary {
   readonly failed: number;
 }
 
+const NOTHING_DONE = { rounds: 0, resubmitted: 0, running: 0, polled: 0, succeeded: 0, failed: 0 } as const;
+
+/**
+ * Runs one tick. It resubmits the waiting uploads that are due, polls the running flows that are due, and stores and
+ * ends the flows that finished. Rounds repeat for as long as assets are coming or slow polls are left, and within the
+ * tick's minute while a young flow is running.
+ * @throws {AggregateError} the failures of single uploads, at the end of the tick.
+ */
+export async function collectOutputs(
+  share: CollectorShare,
+  ports: CollectPorts,
+  invocation: Invocation,
+): Promise<TickSummary> {
+  const { clock, settings, telemetry } = ports;
+  const { closing } = invocation;
+  const lease = await Lease.take({ s3: ports.s3, bucket: settings.ledgerBucket, clock }, share.index, closing);
+  if (lease === undefined) return { result: 'lease taken', ...NOTHING_DONE };
+  const tick = new Tick(share, lease, ports, invocation);
+  lease.keeps(() => tick.memory);
+  try {
+    await tick.run();
+  } finally {
+    await tick.allStored();
+    await lease.release(closing, tick.isCutShort ? {} : { tickCompletedAt: clock.now() });
+  }
+  if (tick.isCutShort) telemetry.metrics.add('TicksCutShort');
+  else {
+    telemetry.metrics.add('TicksCompleted');
+    // With one collector it would be the same count.
+    if (share.of > 1) telemetry.metrics.add(`TicksOfCollector${share.index}`);
+  }
+  const { summary } = tick;
+  telemetry.log.info('Tick ended', { ...summary });
+  tick.throwFailures();
+  return summary;
+}
+
 /**
  * One tick of a collector: rounds of polls and, beside them, the storing of the flows that ended. Each round also
  * resubmits the waiting uploads that are due.
  */
-export class Tick {
+class Tick {
   readonly #ports: CollectPorts;
   readonly #invocation: Invocation;
+  readonly #lease: Lease;
   readonly #health = new ServiceHealth();
   readonly #isolation: FailureIsolation;
   readonly #confirmations: EndConfirmations;
   readonly #flows: FlowCollector;
+  readonly #ended: NotedUploads;
+  readonly #late: NotedUploads;
+  readonly #slow: NotedUploads;
   readonly #storing: StoringQueue;
-  readonly #late: LateFlows;
   readonly #polls: FlowPolls;
   readonly #waitingUploads: WaitingUploads;
   readonly #counts = { rounds: 0, resubmitted: 0 };
-  #isYoungRunning = false;
-  #isEarlyRunning = false;
-  /** Polls of the last round. */
-  #pollCount = 0;
 
-  /** @param lease undefined if another tick holds it. A tick without a lease does nothing and reports `lease taken`. */
-  constructor(share: CollectorShare, lease: TickLease | undefined, ports: CollectPorts, invocation: Invocation) {
-    const remembered = lease?.state ?? {};
-    const { settings, telemetry } = ports;
+  constructor(share: CollectorShare, lease: Lease, ports: CollectPorts, invocation: Invocation) {
+    const { state } = lease;
     this.#ports = ports;
     this.#invocation = invocation;
+    this.#lease = lease;
     const health = this.#health;
-    const isolation = new FailureIsolation(invocation, health, telemetry);
-    const confirmations = new EndConfirmations(lease, settings.pollIntervalSeconds * 1000);
-    const late = new LateFlows(remembered.lateUploads);
-    const slow = new SlowPolls(remembered.slowPolls);
+    const ended = new NotedUploads(state.ended);
+    const late = new NotedUploads(state.late);
+    const slow = new NotedUploads(state.slow);
+    const isolation = new FailureIsolation(invocation, health, ports.telemetry);
+    const confirmations = new EndConfirmations(lease, ports.settings.pollIntervalSeconds * 1000);
     const flows = new FlowCollector(ports, { invocation, health, confirmations, late, slow });
-    const storing = new StoringQueue(remembered.endedMarkers, { flows, health, isolation, late });
-    const parts = { invocation, health, confirmations, flows, isolation, storing, late, slow, share };
+    const storing = new StoringQueue({ flows, isolation, ended, late, now: () => ports.clock.now() });
+    const parts = { invocation, health, confirmations, flows, isolation, storing, ended, late, slow, share };
     this.#isolation = isolation;
     this.#confirmations = confirmations;
     this.#flows = flows;
-    this.#storing = storing;
+    this.#ended = ended;
     this.#late = late;
-    this.#polls = new FlowPolls(remembered, ports, parts);
-    this.#waitingUploads = new WaitingUploads(ports, remembered.throttled, (uploadId) => isIn(share, uploadId));
-    if (remembered.pace !== undefined) ports.flows.resumePace(remembered.pace);
-  }
-
-  /** Why the tick stops. Undefined while it goes on. */
-  get halt(): Halt | undefined {
-    return this.#isolation.halt;
+    this.#slow = slow;
+    this.#storing = storing;
+    this.#polls = new FlowPolls(state, ports, parts);
+    this.#waitingUploads = new WaitingUploads(ports, state.throttled, (uploadId) => isIn(share, uploadId));
+    if (state.pace !== undefined) ports.flows.resumePace(state.pace);
   }
 
   /** Returns false for a tick that worked for all of its time: it did what it could. */
   get isCutShort(): boolean {
-    return this.halt !== undefined && !(this.halt === 'out of time' && this.#health.hasAnswered);
-  }
-
-  get isStoring(): boolean {
-    return !this.#storing.isEmpty;
-  }
-
-  /** True if flows whose polls are slow are due, so that the tick goes on with them. */
-  get isSlowLeft(): boolean {
-    return this.#polls.isSlowLeft;
-  }
-
-  /** True while a young flow of this collector is running, so that the tick polls again soon. */
-  get isYoungRunning(): boolean {
-    return this.#isYoungRunning;
-  }
-
-  /**
-   * Time from the beginning of one round to that of the next, in milliseconds. It is shorter while a flow has only just
-   * begun. Then polls take at most a third of the requests that the service allows: creations and assets need the rest.
-   */
-  get roundMs(): number {
-    const intervalMs = this.#ports.settings.pollIntervalSeconds * 1000;
-    if (!this.#isEarlyRunning) return intervalMs;
-    const { requestsPerSecond } = this.#ports.flows.learntPace ?? { requestsPerSecond: Number.POSITIVE_INFINITY };
-    return Math.min(intervalMs, Math.max(intervalMs / EARLY_POLLS, (3_000 * this.#pollCount) / requestsPerSecond));
+    const { halt } = this.#isolation;
+    return halt !== undefined && !(halt === 'out of time' && this.#health.hasAnswered);
   }
 
   /** What the next tick has to know. */
   get memory(): Partial<CollectorState> {
     return {
       ...this.#polls.memory,
-      endedMarkers: this.#storing.endedMarkers,
-      lateUploads: this.#late.remembered,
+      ended: this.#ended.remembered,
+      late: this.#late.remembered,
+      slow: this.#slow.remembered,
       unconfirmedEnds: this.#confirmations.remembered,
       pace: this.#ports.flows.learntPace,
       throttled: this.#waitingUploads.remembered,
     };
   }
 
-  summary(result: TickSummary['result']): TickSummary {
+  get summary(): TickSummary {
+    const result = this.#isolation.halt ?? 'completed';
     return { result, ...this.#counts, ...this.#polls.counts, ...this.#flows.counts };
   }
 
@@ -130,52 +144,34 @@ export class Tick {
     this.#isolation.throwFailures();
   }
 
-  /** Polls the flows that are due and resubmits the waiting uploads that are due. Stops early if the tick halts. */
-  async round(): Promise<void> {
-    this.#counts.rounds += 1;
-    const polledBefore = this.#polls.counts.polled;
-    // Both parts end before anything is thrown: nothing may be under way when an invocation ends.
-    for (const part of await Promise.allSettled([this.#poll(), this.#resubmitWaiting()])) {
-      if (part.status === 'rejected') throw part.reason;
-    }
-    this.#pollCount = this.#polls.counts.polled - polledBefore;
-    this.#isolation.endRound();
-    if (this.halt === 'unauthorised') this.#ports.telemetry.metrics.add('TokenRejected');
-  }
-
-  /** Waits until `time`. Returns early if everything has been stored meanwhile, or the time of the tick is over. */
-  async pauseUntil(time: number): Promise<void> {
-    const { work } = this.#invocation;
-    const woken = new AbortController();
-    const sleep = this.#ports.clock
-      .sleep(time - this.#ports.clock.now(), AbortSignal.any([work, woken.signal]))
-      .catch(() => {}); // Woken, or out of time: in both cases the caller looks at the clock.
-    await Promise.race(this.isStoring ? [sleep, this.allStored()] : [sleep]);
-    woken.abort();
-    await sleep;
-  }
-
   async allStored(): Promise<void> {
     await this.#storing.allStored();
   }
 
-  /**
-   * Waits until everything is stored. A flow that is too old may have had assets refused before the service answered
-   * for another flow. It is polled once more: now the asset is abandoned.
-   */
-  async finish(): Promise<void> {
-    await this.allStored();
-    await this.#polls.pollAgain(this.#storing.takeRefusedOverdue());
-    await this.allStored();
+  /** Does rounds until nothing is left for this tick, or it halts or loses its lease. */
+  async run(): Promise<void> {
+    const { clock } = this.#ports;
+    for (;;) {
+      const startedAt = clock.now();
+      const polledBefore = this.#polls.counts.polled;
+      await this.#round();
+      if (this.#isolation.halt !== undefined) return;
+      await this.#lease.write(this.#invocation.closing);
+      const next = startedAt + this.#roundMs(startedAt, this.#polls.counts.polled - polledBefore);
+      while (clock.now() < next && this.#mayRoundBeginAt(next, startedAt)) await this.#pauseUntil(next);
+      if (!this.#mayRoundBeginAt(Math.max(next, clock.now()), startedAt)) return;
+    }
   }
 
-  async #poll(): Promise<void> {
-    const { clock, settings } = this.#ports;
-    const now = clock.now();
-    await this.#polls.round();
-    const { newestAt } = this.#polls;
-    this.#isYoungRunning = now - newestAt < YOUNG_MS;
-    this.#isEarlyRunning = isEarly(newestAt, now, settings.pollIntervalSeconds * 1000);
+  /** Polls the flows that are due and resubmits the waiting uploads that are due. Stops early if the tick halts. */
+  async #round(): Promise<void> {
+    this.#counts.rounds += 1;
+    // Both parts end before anything is thrown: nothing may be under way when an invocation ends.
+    for (const part of await Promise.allSettled([this.#polls.round(), this.#resubmitWaiting()])) {
+      if (part.status === 'rejected') throw part.reason;
+    }
+    this.#isolation.endRound();
+    if (this.#isolation.halt === 'unauthorised') this.#ports.telemetry.metrics.add('TokenRejected');
   }
 
   async #resubmitWaiting(): Promise<void> {
@@ -183,5 +179,35 @@ export class Tick {
     const { sent, failures } = await this.#waitingUploads.resubmitDue(endedCount, this.#invocation.closing);
     this.#isolation.add(...failures);
     this.#counts.resubmitted += sent;
+  }
+
+  #mayRoundBeginAt(time: number, lastStartedAt: number): boolean {
+    const { startedAt, work, workEndsAt } = this.#invocation;
+    if (this.#lease.isLost || work.aborted || time >= workEndsAt) return false;
+    const isYoungRunning = lastStartedAt - this.#polls.newestAt < YOUNG_MS;
+    return !this.#storing.isEmpty || this.#polls.isSlowLeft || (isYoungRunning && time < startedAt + TICK_MS);
+  }
+
+  /**
+   * Time from the beginning of one round to that of the next, in milliseconds. It is shorter while a flow has only just
+   * begun. Then polls take at most a third of the requests that the service allows: creations and assets need the rest.
+   */
+  #roundMs(startedAt: number, pollCount: number): number {
+    const intervalMs = this.#ports.settings.pollIntervalSeconds * 1000;
+    if (!isEarly(this.#polls.newestAt, startedAt, intervalMs)) return intervalMs;
+    const { requestsPerSecond } = this.#ports.flows.learntPace ?? { requestsPerSecond: Number.POSITIVE_INFINITY };
+    return Math.min(intervalMs, Math.max(intervalMs / EARLY_POLLS, (3_000 * pollCount) / requestsPerSecond));
+  }
+
+  /** Waits until `time`. Returns early if everything has been stored meanwhile, or the time of the tick is over. */
+  async #pauseUntil(time: number): Promise<void> {
+    const { clock } = this.#ports;
+    const woken = new AbortController();
+    const sleep = clock
+      .sleep(time - clock.now(), AbortSignal.any([this.#invocation.work, woken.signal]))
+      .catch(() => {}); // Woken, or out of time: in both cases the caller looks at the clock.
+    await Promise.race(this.#storing.isEmpty ? [sleep] : [sleep, this.allStored()]);
+    woken.abort();
+    await sleep;
   }
 }

@@ -1,4 +1,3 @@
-import { FlowServiceError } from '../flow-service/errors.ts';
 import {
   type ClaimedEntry,
   type Entry,
@@ -71,19 +70,9 @@ async function yieldFlow(
   }
   delivery.count('FlowsOrphaned');
   delivery.log.warn('Another invocation took over this upload. Our flow is orphaned. We try to abort it.');
-  await abortFlow(delivery, flowId);
+  const error = await delivery.ports.flows.abort(flowId, delivery.invocation.closing);
+  if (error !== undefined) delivery.log.warn('The orphaned flow could not be aborted', { error });
   return 'orphaned';
-}
-
-async function abortFlow({ ports, invocation, log }: Delivery, flowId: string): Promise<void> {
-  const message = 'The orphaned flow could not be aborted';
-  try {
-    const aborted = await ports.flows.abort(flowId, invocation.closing);
-    if (!aborted) log.warn(message);
-  } catch (error) {
-    if (!(error instanceof FlowServiceError)) throw error;
-    log.warn(message, { error });
-  }
 }
 
 /** Ends the upload as failed, and publishes that. */

@@ -190,7 +190,7 @@ class HttpFlowService implements FlowService {
     return downloadAsset(this.#requests, { flowId, assetId, ...limits, ...options, clock: this.#clock }, signal);
   }
 
-  async abort(flowId: string, signal: AbortSignal): Promise<boolean> {
+  async abort(flowId: string, signal: AbortSignal): Promise<FlowServiceError | undefined> {
     const body = () => jsonBody({ action: 'abort' });
     try {
       const url = this.#requests.url('flows', flowId);
@@ -199,11 +199,9 @@ class HttpFlowService implements FlowService {
       const answer = await this.#requests.send({ operation: 'abort', method: 'PATCH', url, subject, body }, signal);
       if (!isSuccess(answer.response.status)) throw await this.#requests.errorFor(answer);
       answer.response.destroy();
-      return true;
+      return undefined;
     } catch (error) {
-      const cannotAbort =
-        error instanceof NotFoundError || error instanceof NotServedError || error instanceof NotReadyError;
-      if (cannotAbort) return false;
+      if (error instanceof FlowServiceError) return error;
       throw error;
     }
   }

@@ -1,4 +1,5 @@
 import type { Json, JsonObject } from '../base/json.ts';
+import type { FlowServiceError } from './errors.ts';
 import type { LearntPace } from './learnt-rate.ts';
 
 /** The member of a flow's `additional` that holds our {@link FlowTag}. Reserved: a route's own data may not use it. */
@@ -119,8 +120,11 @@ export interface FlowService {
    * @throws {NotAnAssetError} a page for browsers came instead, and the asset may be none.
    */
   asset(flowId: string, assetId: string, signal: AbortSignal, options?: AssetOptions): Promise<Asset>;
-  /** `PATCH /flows/{id}` with `abort`. Returns false if the service does not serve it or does not know the flow. */
-  abort(flowId: string, signal: AbortSignal): Promise<boolean>;
+  /**
+   * `PATCH /flows/{id}` with `abort`. Returns why the flow could not be aborted, and undefined if it was. It throws only
+   * the signal's reason: nobody can do more about a flow that is not wanted any more.
+   */
+  abort(flowId: string, signal: AbortSignal): Promise<FlowServiceError | undefined>;
   /**
    * Tells whether the address serves flows at this moment, by one request for their listing. False also if the service
    * does not list flows, or cannot answer now.

@@ -157,13 +157,10 @@ async function abort(
   { flows, telemetry }: OperatorPorts,
   signal: AbortSignal,
 ): Promise<boolean> {
-  try {
-    return await flows.abort(flow.id, signal);
-  } catch (error) {
-    if (!(error instanceof FlowServiceError)) throw error;
-    telemetry.log.warn('The cancelled flow could not be aborted', { uploadId: upload.id, flowId: flow.id, error });
-    return false;
-  }
+  const error = await flows.abort(flow.id, signal);
+  if (error === undefined) return true;
+  telemetry.log.warn('The cancelled flow could not be aborted', { uploadId: upload.id, flowId: flow.id, error });
+  return false;
 }
 
 /**

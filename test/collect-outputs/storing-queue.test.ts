@@ -1,8 +1,7 @@
 import { createHook } from 'node:async_hooks';
 import { expect, it } from 'vitest';
-import { FailureIsolation } from '../../functions/collect-outputs/failure-isolation.ts';
-import { LateFlows } from '../../functions/collect-outputs/late-flows.ts';
-import { ServiceHealth } from '../../functions/collect-outputs/service-health.ts';
+import { NotedUploads } from '../../functions/collect-outputs/collector.ts';
+import { FailureIsolation, ServiceHealth } from '../../functions/collect-outputs/failure-isolation.ts';
 import { StoringQueue } from '../../functions/collect-outputs/storing-queue.ts';
 
 /** Ended flows that the queue holds before polls wait. */
@@ -16,11 +15,11 @@ const telemetry = { log: { error() {}, warn() {} }, metrics: { add() {} } } as n
 
 /** A full queue. Each call of `finishOne` ends the storing of one flow. */
 function fullQueue() {
-  const health = new ServiceHealth();
   const finish: (() => void)[] = [];
-  const flows = { collect: () => new Promise<void>((resolve) => finish.push(resolve)), isTooOld: () => false };
-  const isolation = new FailureIsolation(invocation, health, telemetry);
-  const queue = new StoringQueue(undefined, { flows: flows as never, health, isolation, late: new LateFlows() });
+  const flows = { collect: () => new Promise<void>((resolve) => finish.push(resolve)) };
+  const isolation = new FailureIsolation(invocation, new ServiceHealth(), telemetry);
+  const noted = { ended: new NotedUploads(), late: new NotedUploads() };
+  const queue = new StoringQueue({ flows, isolation, ...noted, now: () => 0 });
   const add = (n: number) =>
     queue.add({ uploadId: `upload-${n}`, flowId: `flow-${n}`, ageFrom: 0 }, {} as Parameters<StoringQueue['add']>[1]);
   for (let n = 0; n < ENDED_MAX; n += 1) add(n);

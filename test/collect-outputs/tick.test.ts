@@ -151,11 +151,10 @@ describe('flows for which the service answers with an error for ever', () => {
     expect(await receiptKeys()).toHaveLength(3);
   });
 
-  it.each(FAULTS)('end past their maximum age if an asset is always refused: %s', async (_, fault) => {
+  it.each(FAULTS)('end past their maximum age if an asset is refused at several attempts: %s', async (_, fault) => {
     await start({
       routes: [{ ...ECHO, parameters: { copies: 2 } }],
-      // The tick does a second round. By then the other flow has been answered.
-      settings: { flowAgeMaxSeconds: 2 * 3_600, pollIntervalSeconds: 15 },
+      settings: { flowAgeMaxSeconds: 2 * 3_600, attemptsMax: 2 },
     });
     const [flowId = ''] = await flowsOf(['bad']);
     const [asset] = world.service.flows[0]?.outputs ?? [];
@@ -164,9 +163,10 @@ describe('flows for which the service answers with an error for ever', () => {
     await world.tick();
     expect(await receiptKeys()).toEqual([]);
     expect(await world.keys(RESULTS, `bad/${flowId}/`)).toHaveLength(1);
-    world.clock.advance(0.4 * HOUR);
-    await flowsOf(['good']);
-    await world.tickAfter(2 * MINUTE);
+    // Once is not enough: a token that has just changed would look the same.
+    await world.tickAfter(0.4 * HOUR);
+    expect(await receiptKeys()).toEqual([]);
+    await world.tickAfter(0.4 * HOUR);
     expect(await world.receipt('bad')).toMatchObject({
       status: 'succeeded',
       assets: [{}],
@@ -260,17 +260,17 @@ describe('a round that is cut off', () => {
     };
     world.remainingMs = 20 * SECOND;
     expect(await world.tickAfter(20 * MINUTE)).toMatchObject({ result: 'out of time' });
-    const { lateUploads, ...rest } = await state();
-    expect(rest.endedMarkers).toHaveLength(1);
+    const { late, ...rest } = await state();
+    expect(Object.keys(rest.ended ?? {})).toHaveLength(1);
     // Its asset was slow, so others would come first. This test is about flows that are not to blame.
-    expect(lateUploads).toHaveLength(1);
+    expect(Object.keys(late ?? {})).toHaveLength(1);
     await world.put(LEDGER, 'state/collector-0.json', JSON.stringify(rest));
     delayMs = 0;
     polls.length = 0;
     expect(await world.tickAfter(20 * MINUTE)).toMatchObject({ succeeded: 1 });
     expect(polls[0]).toBe(last);
     expect(polls).toHaveLength(6);
-    expect((await state()).endedMarkers).toBeUndefined();
+    expect((await state()).ended).toBeUndefined();
   });
 });
 
@@ -370,18 +370,16 @@ describe('a flow that the service seems not to know', () => {
 });
 
 describe('one flow and several uploads', () => {
-  it('is collected for neither of the two uploads, and both end past their maximum age', async () => {
-    await start({ settings: { flowAgeMaxSeconds: 3_600 } });
+  it('is collected for neither of the two uploads, and both end', async () => {
+    await start();
     const [shared = ''] = await flowsOf(['a']);
     world.service.intercept = (_, { operation, n }) =>
       operation === 'createFlow' && n === 2 ? { ...answer({ flow_id: shared }), at: 'after-effect' } : undefined;
     await world.send('b', 'b');
     expect(await world.keys(LEDGER, 'running/')).toHaveLength(2);
     await flowsOf(['c']);
-    expect(await world.tickAfter(20 * MINUTE)).toMatchObject({ running: 3, succeeded: 1, failed: 0 });
+    expect(await world.tickAfter(20 * MINUTE)).toMatchObject({ succeeded: 1, failed: 2 });
     expect(world.count('FlowsShared')).toBe(2);
-    expect(await receiptKeys()).toEqual(['c/receipt.json']);
-    expect(await world.tickAfter(HOUR)).toMatchObject({ succeeded: 0, failed: 2 });
     for (const key of ['a', 'b']) {
       expect(await world.receipt(key)).toMatchObject({
         status: 'failed',

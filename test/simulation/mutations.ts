@@ -180,9 +180,9 @@ export const MUTATIONS: readonly Mutation[] = [
   }),
   mistake('due times computed from the last started tick', 100, {
     file: FLOW_POLLS,
-    in: 'FlowPolls.#pollFrom',
-    replace: 'const isWhole = await this.#pollAll(…);',
-    with: '$& this.#lastCompletedAt = round.startedAt;',
+    in: 'FlowPolls.#pollInOrder',
+    replace: 'if (!(await this.#pollRound(due, round))) return;',
+    with: 'const isWhole = await this.#pollRound(due, round); this.#lastCompletedAt = round.startedAt; if (!isWhole) return;',
   }),
   mistake('the token not redacted', 50, {
     file: 'flow-service/redact.ts',
@@ -256,14 +256,14 @@ export const MUTATIONS: readonly Mutation[] = [
   }),
   mistake('a tick that halts at the first 429', 50, {
     file: FAILURE_ISOLATION,
-    in: 'FailureIsolation.run',
-    replace: "return outageOf(error) === undefined ? 'failed' : 'outage';",
+    in: 'FailureIsolation.runInOutage',
+    replace: 'if (error instanceof FlowServiceError) this.#health.failed(flowId, error);',
     with: "if (outageOf(error) === 'throttled') this.#halt ??= 'throttled'; $&",
   }),
   mistake('a poisoned flow that halts the tick', 50, {
     file: FAILURE_ISOLATION,
-    in: 'FailureIsolation.run',
-    replace: "return outageOf(error) === undefined ? 'failed' : 'outage';",
+    in: 'FailureIsolation.runInOutage',
+    replace: 'if (error instanceof FlowServiceError) this.#health.failed(flowId, error);',
     with: 'this.#halt ??= outageOf(error); $&',
   }),
   mistake(
@@ -272,14 +272,14 @@ export const MUTATIONS: readonly Mutation[] = [
     {
       file: FLOW_POLLS,
       in: 'FlowPolls.#poll',
-      replace: 'if (flow !== undefined) isPutOff = !storing.add(marker, flow);',
+      replace: 'if (flow !== undefined) storing.add(marker, flow);',
       with: `const later = ((this as any).later ??= []);
           if (flow !== undefined) later.push(() => storing.add(marker, flow));`,
     },
     {
       file: FLOW_POLLS,
       in: 'FlowPolls.round',
-      replace: 'await pMap(overdue, …);',
+      replace: 'await this.#each(this.#overdue.splice(0), …);',
       with: 'for (const store of ((this as any).later ?? []).splice(0)) store(); $&',
     },
   ),
@@ -329,8 +329,8 @@ export const MUTATIONS: readonly Mutation[] = [
     {
       file: 'collect-outputs/flow-assets.ts',
       in: 'FlowAssets.collect',
-      replace: 'const isTwiceTooOld = …;',
-      with: 'const isTwiceTooOld = false;',
+      replace: 'const mustEnd = …;',
+      with: 'const mustEnd = false;',
     },
   ),
   mistake('a sweep that misses the margin', 20, {
