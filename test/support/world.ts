@@ -65,7 +65,7 @@ export interface WorldOptions {
   /** The base URL that the functions have, and their transport. Default: those of the stand-in service. */
   readonly baseUrl?: URL;
   readonly transport?: (direct: Transport, service: URL) => Transport;
-  /** Most pages that one look for a flow reads. Default: that of the functions. */
+  /** Most pages that a search for a flow reads. Default: that of the functions. */
   readonly findPagesMax?: number;
   /**
    * Time passes at once, and only during invocations. S3 and the service are then called in this process, without
