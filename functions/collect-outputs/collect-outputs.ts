@@ -1,8 +1,7 @@
 import type { Invocation } from '../base/invocation.ts';
 import { parseCollectEvent } from '../operator/collect-event.ts';
 import {
-  type Cancelled,
-  type CollectedAgain,
+  type Changed,
   cancelUploads,
   collectAgain,
   type ListingAnswer,
@@ -10,7 +9,6 @@ import {
   type OfferedTemplates,
   type OperatorPorts,
   offeredTemplates,
-  type Retried,
   retryUploads,
 } from '../operator/operator.ts';
 import { continueSweep, requestSweep, type SweepReport } from '../sweep/sweep.ts';
@@ -18,9 +16,6 @@ import type { SweepPorts } from '../sweep/sweep-run.ts';
 import { type CollectPorts, collectOutputs, type TickSummary } from './tick.ts';
 
 export { type CollectPorts, collectOutputs, type TickSummary } from './tick.ts';
-
-/** What became of each upload that an operator named. */
-type PerUpload = readonly Retried[] | readonly Cancelled[] | readonly CollectedAgain[];
 
 /**
  * Does what the event asks for: one tick, what an operator wants of single uploads, a question to the flow service, or
@@ -32,7 +27,7 @@ export async function collect(
   event: unknown,
   ports: CollectPorts & OperatorPorts & SweepPorts,
   invocation: Invocation,
-): Promise<TickSummary | SweepReport | PerUpload | OfferedTemplates | ListingAnswer> {
+): Promise<TickSummary | SweepReport | readonly Changed[] | OfferedTemplates | ListingAnswer> {
   const { collector, retry, parameters, cancel, collect: again, sweep, templates, listing } = parseCollectEvent(event);
   const given = parameters === undefined ? undefined : { parameters };
   if (templates !== undefined) return offeredTemplates(ports.flows, invocation.closing);

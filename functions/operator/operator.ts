@@ -57,28 +57,22 @@ const CONCURRENCY = 16;
  */
 const SETTLED_MS = 16 * 60_000;
 
-/** The result for one upload that an operator asked to retry. */
-export interface Retried {
+/** What became of one upload that an operator named. */
+export interface Changed {
   readonly upload: string;
-  readonly result: 'resubmitted' | 'unknown' | 'succeeded already' | 'under way' | 'overrides not allowed';
-}
-
-/** The result for one upload that an operator asked to cancel. */
-export interface Cancelled {
-  readonly upload: string;
-  /** `being sent`: an invocation is at work on it, and its flow may begin at any moment. Ask again in a minute. */
-  readonly result: 'cancelled' | 'unknown' | 'ended already' | 'being sent';
+  /**
+   * The first three say that it was done, and the others why not. `being sent`: an invocation is at work on it, and its
+   * flow may begin at any moment. Ask again in a minute. `shared`: it is unknown whose results they are, so they are
+   * never fetched.
+   */
+  readonly result:
+    | ('resubmitted' | 'cancelled' | 'begun')
+    | ('unknown' | 'under way' | 'being sent' | 'ended already' | 'succeeded already')
+    | ('overrides not allowed' | 'without a flow' | 'shared');
   /** True if the service has stopped the flow. False if it cannot, or if the flow has ended. Absent without a flow. */
   readonly isAborted?: boolean;
   /** True if a request may have made a flow that is not known, and therefore not stopped. */
   readonly isInDoubt?: true;
-}
-
-/** The result for one upload whose results an operator asked to fetch again. */
-export interface CollectedAgain {
-  readonly upload: string;
-  /** `shared`: it is unknown whose results they are, so they are never fetched. */
-  readonly result: 'begun' | 'unknown' | 'under way' | 'without a flow' | 'shared';
 }
 
 /**
@@ -90,8 +84,8 @@ export function retryUploads(
   ports: OperatorPorts,
   signal: AbortSignal,
   given?: GivenOverrides,
-): Promise<readonly Retried[]> {
-  return forEach(uploadIds, async (upload): Promise<Retried> => {
+): Promise<readonly Changed[]> {
+  return each(uploadIds, async (upload) => {
     const stored = await readPublished(upload, ports, signal);
     if (stored === undefined) return { upload, result: 'unknown' };
     const { entry } = stored;
@@ -113,8 +107,8 @@ export function cancelUploads(
   uploadIds: readonly string[],
   ports: OperatorPorts,
   signal: AbortSignal,
-): Promise<readonly Cancelled[]> {
-  return forEach(uploadIds, async (upload): Promise<Cancelled> => {
+): Promise<readonly Changed[]> {
+  return each(uploadIds, async (upload) => {
     const stored = await ports.ledger.read(upload, signal);
     if (stored === undefined) return { upload, result: 'unknown' };
     const { entry } = stored;
@@ -129,7 +123,7 @@ async function cancel(
   stored: Stored<RunningEntry | WaitingEntry>,
   ports: OperatorPorts,
   signal: AbortSignal,
-): Promise<Cancelled> {
+): Promise<Changed> {
   const { ledger, clock } = ports;
   const { entry } = stored;
   const upload = entry.upload.id;
@@ -171,8 +165,8 @@ export function collectAgain(
   uploadIds: readonly string[],
   ports: OperatorPorts,
   signal: AbortSignal,
-): Promise<readonly CollectedAgain[]> {
-  return forEach(uploadIds, async (upload): Promise<CollectedAgain> => {
+): Promise<readonly Changed[]> {
+  return each(uploadIds, async (upload) => {
     const stored = await readPublished(upload, ports, signal);
     if (stored === undefined) return { upload, result: 'unknown' };
     const { entry } = stored;
@@ -201,7 +195,10 @@ async function assetsThere(
  * Changes uploads side by side. A failure keeps none of the others from being changed.
  * @throws the only failure, or {AggregateError}.
  */
-async function forEach<T>(uploadIds: readonly string[], change: (upload: string) => Promise<T>): Promise<readonly T[]> {
+async function each(
+  uploadIds: readonly string[],
+  change: (upload: string) => Promise<Changed>,
+): Promise<readonly Changed[]> {
   const failures: unknown[] = [];
   const results = await pMap(
     uploadIds,

@@ -41,6 +41,17 @@ describe('cancel', () => {
     expect(await world.keys(LEDGER, 'waiting/')).toEqual([]);
   });
 
+  it('of many changes all others although two cannot be changed, and says how many', async () => {
+    const world = await openWorld();
+    const keys = ['a.png', 'b.png', 'c.png'];
+    for (const key of keys) await world.send(key);
+    const ids = (await world.keys(LEDGER, 'uploads/')).map((key) => key.slice('uploads/'.length, -'.json'.length));
+    for (const id of ids.slice(0, 2)) await world.put(LEDGER, `uploads/${id}.json`, '{');
+    await expect(world.collect({ cancel: ids })).rejects.toThrow('2 of 3 uploads failed: UnreadableEntryError');
+    const receipts = await world.keys(RESULTS);
+    expect(receipts).toEqual([expect.stringMatching(/receipt\.json$/)]);
+  });
+
   it('says that a flow may exist, if a request got no answer', async () => {
     const world = await openWorld();
     world.fault('createFlow', { status: 500 });
