@@ -122,16 +122,6 @@ describe('retry', () => {
     expect({ code, output }).toEqual({ code: 0, output: 'bad.png  resubmitted\n' });
   });
 
-  it('leaves a file that succeeded, and says so', async () => {
-    const operated = await Operated.forTest();
-    await operated.put('good.png', 'succeeded');
-    expect(await operated.run('retry', 'good.png', '--yes')).toMatchObject({
-      code: 1,
-      errors: 'good.png: nothing is done: it has succeeded\n',
-    });
-    expect(flows(operated)).toBe(1);
-  });
-
   it('takes other parameters for failed files where the route allows it, and says what it leaves', async () => {
     const routes = [
       { name: 'texts', input: 'file', template: 'bytes_echo', suffixes: ['.txt'], overrides: true },

@@ -140,5 +140,24 @@ describe('a round', () => {
     expect(world.count('EntriesUnreadable')).toBe(3);
     expect(await round()).toEqual([9]);
     expect(world.count('EntriesUnreadable')).toBe(3);
+    world.clock.advance(HOUR);
+    expect(await round()).toEqual([]);
+    expect(world.count('EntriesUnreadable')).toBe(6);
+  });
+});
+
+describe('the marker of a wait that is over', () => {
+  it('is replaced by the missing marker of the flow that the upload has by now', async () => {
+    await world.send('a', 'hello');
+    const [running = ''] = await world.keys(LEDGER, 'running/');
+    const { upload } = await world.entry();
+    await world.remove(running, LEDGER);
+    const due = { uploadId: upload.id, notBefore: world.clock.now() - 1 };
+    await world.ports.ledger.putWaitingMarker(due, never);
+
+    await world.tick();
+
+    expect(await world.keys(LEDGER, 'running/')).toEqual([running]);
+    expect(await world.keys(LEDGER, 'waiting/')).toEqual([]);
   });
 });
