@@ -6,14 +6,14 @@ const SIDE_BY_SIDE_MAX = 32;
 /** Number of latest asset sizes that predict the size of the next asset. */
 const SIZES_REMEMBERED = 16;
 
-/** Turn of an asset that brings nothing, in milliseconds. Most heads of answers take less than a second. */
-const TURN_MS = 3_000;
+/** Time in the slot of an asset that brings nothing, in milliseconds. Most heads of answers take less than a second. */
+const SLOT_TIME_MS = 3_000;
 
-/** Rate at which received bytes prolong a turn, in bytes a millisecond: a second for each MiB. */
-const TURN_BYTES_PER_MS = (1024 * 1024) / 1_000;
+/** Rate at which received bytes prolong that time, in bytes a millisecond: a second for each MiB. */
+const SLOT_BYTES_PER_MS = (1024 * 1024) / 1_000;
 
-/** Longest turn, in milliseconds, however fast the asset comes. */
-const TURN_MAX_MS = 30_000;
+/** Longest time in a slot, in milliseconds, however fast the asset comes. */
+const SLOT_TIME_MAX_MS = 30_000;
 
 /**
  * Share of all slots that late assets keep although others wait. Otherwise they would never be fetched. It has room for
@@ -21,7 +21,7 @@ const TURN_MAX_MS = 30_000;
  */
 const LATE_SHARE = 0.25;
 
-/** Another asset took the slot of this one, whose turn was over. */
+/** Another asset took the slot of this one, which was late. */
 export class OvertakenError extends Error {
   override readonly name = 'OvertakenError';
 }
@@ -29,97 +29,101 @@ export class OvertakenError extends Error {
 /** The flow that an asset belongs to. */
 export interface SlotOwner {
   readonly flowId: string;
-  /** True if an asset of this flow has lost its slot, or failed, after its turn. */
+  /** True if an asset of this flow has lost its slot, or failed, when it was late. */
   readonly isLate: boolean;
 }
 
 /** Permission to fetch one asset, with memory for it. */
-export interface AssetSlot {
+export class AssetSlot {
+  readonly flowId: string;
   /** Aborts if another asset takes the slot ({@link OvertakenError}), or with the reason of the caller's signal. */
   readonly signal: AbortSignal;
-  /** True once the turn is over. From then on others may take the slot. */
-  readonly isLate: boolean;
-  /** Begins the turn. Called when the request is sent: until then, the pace delays the asset, and not the service. */
-  begin(): void;
-  /** Reports the bytes of the asset that were received so far. */
-  received(bytes: number): void;
-  /**
-   * Reports the asset's size, or its maximum size, in bytes. Resolves when there is memory for it.
-   * @throws the signal's reason.
-   */
-  resize(bytes: number): Promise<void>;
-  /** Reports the size of an asset after it was fetched, in bytes. It helps to predict the next ones. */
-  note(bytes: number): void;
-  release(): void;
-}
-
-/** An asset that has a slot. */
-class Holder {
-  readonly flowId: string;
-  readonly #clock: Clock;
+  /** The memory that it has. 0 while it waits for more. */
+  bytes = 0;
+  readonly #slots: AssetSlots;
   readonly #wasLate: boolean;
   readonly #overtaken = new AbortController();
-  readonly signal: AbortSignal;
-  bytes: number;
   /** Undefined before the request, and while the asset waits for memory. */
   #begunAt: number | undefined;
-  #elapsedMs = 0;
   #received = 0;
 
-  constructor({ flowId, isLate }: SlotOwner, bytes: number, clock: Clock, signal: AbortSignal) {
+  constructor({ flowId, isLate }: SlotOwner, slots: AssetSlots, signal: AbortSignal) {
     this.flowId = flowId;
-    this.bytes = bytes;
     this.#wasLate = isLate;
-    this.#clock = clock;
+    this.#slots = slots;
     this.signal = AbortSignal.any([signal, this.#overtaken.signal]);
   }
 
-  get turnEndsAt(): number {
+  /** When the time in the slot ends, in milliseconds since the epoch. */
+  get lateAt(): number {
     if (this.#wasLate) return 0;
     if (this.#begunAt === undefined) return Number.POSITIVE_INFINITY;
-    return this.#begunAt + Math.min(TURN_MAX_MS, TURN_MS + this.#received / TURN_BYTES_PER_MS);
+    return this.#begunAt + Math.min(SLOT_TIME_MAX_MS, SLOT_TIME_MS + this.#received / SLOT_BYTES_PER_MS);
   }
 
+  /** True once its time in the slot is over. From then on others may take the slot. */
   get isLate(): boolean {
-    return this.#clock.now() >= this.turnEndsAt;
+    return this.#slots.clock.now() >= this.lateAt;
   }
 
   /** Bytes received in a millisecond of the request. */
   get rate(): number {
-    return this.#received / Math.max(1, this.#clock.now() - (this.#begunAt ?? this.#clock.now()));
+    const now = this.#slots.clock.now();
+    return this.#received / Math.max(1, now - (this.#begunAt ?? now));
   }
 
   get isOvertaken(): boolean {
     return this.#overtaken.signal.aborted;
   }
 
+  overtake(): void {
+    this.#overtaken.abort(new OvertakenError('Another asset took the place of this one, which came too slowly'));
+  }
+
+  /** Begins the time in the slot, when the request is sent. Until then the pace delays the asset, not the service. */
   begin(): void {
-    this.#begunAt ??= this.#clock.now() - this.#elapsedMs;
+    this.#begunAt ??= this.#slots.clock.now();
+    this.#slots.serve();
   }
 
-  /** Stops the turn while the asset waits for us. Returns true if it had begun. */
-  pause(): boolean {
-    if (this.#begunAt === undefined) return false;
-    this.#elapsedMs = this.#clock.now() - this.#begunAt;
-    this.#begunAt = undefined;
-    return true;
-  }
-
+  /** Reports the bytes of the asset that were received so far. */
   received(bytes: number): void {
     this.#received = bytes;
   }
 
-  overtake(): void {
-    this.#overtaken.abort(new OvertakenError('Another asset took the place of this one, which came too slowly'));
+  /**
+   * Reports the asset's size, or its maximum size, in bytes. Resolves when there is memory for it.
+   * @throws the signal's reason.
+   */
+  async resize(bytes: number): Promise<void> {
+    const size = this.#slots.note(bytes);
+    if (size <= this.bytes) {
+      this.bytes = size;
+      this.#slots.serve();
+      return;
+    }
+    const begunAt = this.#begunAt;
+    const pausedAt = this.#slots.clock.now();
+    this.#begunAt = undefined;
+    this.bytes = 0;
+    await this.#slots.wait(this, size);
+    if (begunAt !== undefined) this.#begunAt = begunAt + this.#slots.clock.now() - pausedAt;
+  }
+
+  /** Reports the size of an asset after it was fetched, in bytes. */
+  note(bytes: number): void {
+    this.#slots.note(bytes);
+  }
+
+  release(): void {
+    this.#slots.release(this);
   }
 }
 
+/** A slot that waits for memory. */
 interface Waiting {
+  readonly slot: AssetSlot;
   readonly bytes: number;
-  readonly flowId: string;
-  readonly isLate: boolean;
-  /** The slot that is resized. Undefined for a new one. */
-  readonly holder?: Holder | undefined;
   readonly grant: () => void;
 }
 
@@ -127,16 +131,6 @@ interface Waiting {
 interface Places {
   readonly bytes: number;
   readonly slots: number;
-}
-
-function sumOf(holders: Iterable<Holder>): Places {
-  let bytes = 0;
-  let slots = 0;
-  for (const holder of holders) {
-    bytes += holder.bytes;
-    slots += 1;
-  }
-  return { bytes, slots };
 }
 
 /**
@@ -149,24 +143,25 @@ function sumOf(holders: Iterable<Holder>): Places {
  * A slot that needs more memory releases its own before it waits, and comes before new slots. Otherwise slots could
  * wait for each other for ever. Among flows, the one with the fewest slots comes first; then first come, first served.
  *
- * Each asset has its turn: a few seconds, and more if it comes fast. After its turn it is late. If it then fails or
- * loses its slot, all assets of its flow are late from then on. Late assets take any slot that no other asset waits
- * for. If others wait, the slowest late assets lose their slots, down to a share that late assets always keep. So
- * neither slow nor large assets keep others waiting for longer than a turn.
+ * Each asset has its time in the slot: a few seconds, and more if it comes fast. After that it is late. If it then
+ * fails or loses its slot, all assets of its flow are late from then on. Late assets take any slot that no other asset
+ * waits for. If others wait, the slowest late assets lose their slots, down to a share that late assets always keep. So
+ * neither slow nor large assets keep others waiting for longer than the time in a slot.
  */
 export class AssetSlots {
-  readonly #clock: Clock;
+  readonly clock: Clock;
   /** The limit of all slots, and that of the share which late assets keep. */
   readonly #all: Places;
   readonly #lateShare: Places;
   readonly #largeBytes: number;
-  readonly #holders = new Set<Holder>();
-  /** Slots that wait for more memory. */
+  /** The slots that were granted. */
+  readonly #holders = new Set<AssetSlot>();
+  /** Granted slots that wait for more memory. */
   readonly #growing: Waiting[] = [];
-  /** By flow: those that wait for a new slot. */
+  /** By flow: slots that were not granted yet. */
   readonly #waiting = new Map<string, Waiting[]>();
   readonly #sizes: number[] = [];
-  /** Ends the sleep until the next turn is over. Undefined if no asset waits for that. */
+  /** Ends the sleep until the next asset is late. Undefined if no asset waits for that. */
   #sleep: AbortController | undefined;
 
   /**
@@ -174,7 +169,7 @@ export class AssetSlots {
    * @param largeBytes memory of a large asset, in bytes. No asset takes more.
    */
   constructor(clock: Clock, largeMax: number, largeBytes: number) {
-    this.#clock = clock;
+    this.clock = clock;
     this.#all = { bytes: largeMax * largeBytes, slots: SIDE_BY_SIDE_MAX };
     const lateLargeMax = largeMax === 1 ? LATE_SHARE : Math.max(1, largeMax * LATE_SHARE);
     this.#lateShare = { bytes: lateLargeMax * largeBytes, slots: SIDE_BY_SIDE_MAX * LATE_SHARE };
@@ -183,84 +178,55 @@ export class AssetSlots {
 
   /** @throws the signal's reason. */
   async take(owner: SlotOwner, signal: AbortSignal): Promise<AssetSlot> {
-    const { flowId, isLate } = owner;
-    const bytes = this.#sizes.length === 0 ? this.#largeBytes : Math.max(...this.#sizes);
-    let holder!: Holder;
-    await this.#wait({ bytes, flowId, isLate }, signal, () => {
-      holder = new Holder(owner, bytes, this.#clock, signal);
-      this.#holders.add(holder);
-    });
-    const note = (size: number): void => {
-      this.#sizes.push(Math.min(size, this.#largeBytes));
-      if (this.#sizes.length > SIZES_REMEMBERED) this.#sizes.shift();
-    };
-    return {
-      signal: holder.signal,
-      get isLate() {
-        return holder.isLate;
-      },
-      begin: () => {
-        holder.begin();
-        this.#serve();
-      },
-      received: (received) => holder.received(received),
-      note,
-      resize: async (needed) => {
-        const size = Math.min(needed, this.#largeBytes);
-        note(size);
-        const isGrowing = size > holder.bytes;
-        holder.bytes = isGrowing ? 0 : size;
-        const hadBegun = isGrowing && holder.pause();
-        this.#serve();
-        if (!isGrowing) return;
-        await this.#wait({ bytes: size, flowId, isLate, holder }, holder.signal, () => {
-          holder.bytes = size;
-          if (hadBegun) holder.begin();
-        });
-      },
-      release: () => {
-        if (this.#holders.delete(holder)) this.#serve();
-      },
-    };
+    const slot = new AssetSlot(owner, this, signal);
+    await this.wait(slot, this.#sizes.length === 0 ? this.#largeBytes : Math.max(...this.#sizes));
+    return slot;
   }
 
-  #wait(what: Omit<Waiting, 'grant'>, signal: AbortSignal, onGrant: () => void): Promise<void> {
+  /** Remembers the size of an asset, to predict the next ones. Returns the memory that it takes. */
+  note(bytes: number): number {
+    const size = Math.min(bytes, this.#largeBytes);
+    this.#sizes.push(size);
+    if (this.#sizes.length > SIZES_REMEMBERED) this.#sizes.shift();
+    return size;
+  }
+
+  release(slot: AssetSlot): void {
+    if (this.#holders.delete(slot)) this.serve();
+  }
+
+  /** Resolves when the slot has so much memory. @throws the signal's reason. */
+  wait(slot: AssetSlot, bytes: number): Promise<void> {
+    const { signal } = slot;
     signal.throwIfAborted();
-    return new Promise((resolve, reject) => {
-      const waiting: Waiting = {
-        ...what,
-        grant: () => {
-          signal.removeEventListener('abort', abort);
-          this.#remove(waiting);
-          onGrant();
-          resolve();
-        },
-      };
-      const abort = (): void => {
-        this.#remove(waiting);
-        reject(signal.reason);
-        this.#serve();
-      };
-      signal.addEventListener('abort', abort, { once: true });
-      this.#listOf(waiting).push(waiting);
-      this.#serve();
-    });
+    const list = this.#holders.has(slot) ? this.#growing : (this.#waiting.get(slot.flowId) ?? []);
+    if (list !== this.#growing) this.#waiting.set(slot.flowId, list);
+    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    const leave = (): void => {
+      signal.removeEventListener('abort', abort);
+      list.splice(list.indexOf(waiting), 1);
+      if (list !== this.#growing && list.length === 0) this.#waiting.delete(slot.flowId);
+    };
+    const abort = (): void => {
+      leave();
+      reject(signal.reason);
+      this.serve();
+    };
+    const grant = (): void => {
+      leave();
+      slot.bytes = bytes;
+      this.#holders.add(slot);
+      resolve();
+    };
+    const waiting: Waiting = { slot, bytes, grant };
+    signal.addEventListener('abort', abort, { once: true });
+    list.push(waiting);
+    this.serve();
+    return promise;
   }
 
-  #listOf({ holder, flowId }: Waiting): Waiting[] {
-    if (holder !== undefined) return this.#growing;
-    const list = this.#waiting.get(flowId) ?? [];
-    this.#waiting.set(flowId, list);
-    return list;
-  }
-
-  #remove(waiting: Waiting): void {
-    const list = this.#listOf(waiting);
-    list.splice(list.indexOf(waiting), 1);
-    if (waiting.holder === undefined && list.length === 0) this.#waiting.delete(waiting.flowId);
-  }
-
-  #serve(): void {
+  /** Grants what there is room for. */
+  serve(): void {
     for (let next = this.#first(); next !== undefined; next = this.#first()) {
       if (!this.#fits(next, this.#holders)) {
         this.#makeRoomFor(next);
@@ -273,43 +239,41 @@ export class AssetSlots {
 
   /** Returns the one that comes first: late assets within their share, then others, then the other late assets. */
   #first(): Waiting | undefined {
-    if (this.#growing.length === 0 && this.#waiting.size === 0) return undefined;
     const slotsByFlow = new Map<string, number>();
     for (const { flowId } of this.#holders) slotsByFlow.set(flowId, (slotsByFlow.get(flowId) ?? 0) + 1);
     let first: Waiting | undefined;
-    let firstRank: readonly number[] = [];
-    const consider = (waiting: Waiting, rank: readonly number[]): void => {
-      const at = rank.findIndex((value, index) => value !== firstRank[index]);
-      if (first !== undefined && (at === -1 || (rank[at] as number) > (firstRank[at] as number))) return;
+    let firstRank = Number.POSITIVE_INFINITY;
+    const consider = (waiting: Waiting, rank: number): void => {
+      if (rank >= firstRank) return;
       first = waiting;
       firstRank = rank;
     };
-    for (const waiting of this.#growing) consider(waiting, [this.#isBeyondShare(waiting) ? 2 : 0, 0, 0]);
+    const beyond = 2 * RANKS;
+    for (const waiting of this.#growing) consider(waiting, this.#isBeyondShare(waiting) ? beyond : 0);
     for (const [flowId, [waiting]] of this.#waiting) {
       if (waiting === undefined) continue;
-      const order = this.#isBeyondShare(waiting) ? 2 : waiting.isLate ? 0 : 1;
-      consider(waiting, [order, 1, slotsByFlow.get(flowId) ?? 0]);
+      const order = this.#isBeyondShare(waiting) ? beyond : waiting.slot.isLate ? 0 : RANKS;
+      consider(waiting, order + 1 + (slotsByFlow.get(flowId) ?? 0));
     }
     return first;
   }
 
   #isBeyondShare(waiting: Waiting): boolean {
-    const isLate = waiting.holder?.isLate ?? waiting.isLate;
-    return isLate && !this.#fits(waiting, this.#lateHolders(), this.#lateShare);
+    return waiting.slot.isLate && !this.#fits(waiting, this.#lateHolders(), this.#lateShare);
   }
 
   /** Returns true if there is room for one more beside these holders. */
-  #fits({ bytes, holder }: Waiting, beside: Iterable<Holder>, places = this.#all): boolean {
+  #fits({ slot, bytes }: Waiting, beside: Iterable<AssetSlot>, places = this.#all): boolean {
     const sum = sumOf(beside);
-    const slots = holder === undefined ? 1 : 0;
+    const slots = this.#holders.has(slot) ? 0 : 1;
     return sum.slots + slots <= places.slots && sum.bytes + bytes <= places.bytes;
   }
 
-  #lateHolders(): Holder[] {
+  #lateHolders(): AssetSlot[] {
     return [...this.#holders].filter(({ isLate }) => isLate);
   }
 
-  /** Takes slots from the slowest late assets beyond their share, or looks again when the next turn is over. */
+  /** Takes slots from the slowest late assets beyond their share, or waits until the next asset is late. */
   #makeRoomFor(next: Waiting): void {
     if (this.#isBeyondShare(next)) return;
     const staying = new Set([...this.#holders].filter(({ isOvertaken }) => !isOvertaken));
@@ -320,20 +284,19 @@ export class AssetSlots {
       staying.delete(slowest);
       slowest.overtake();
     }
-    const turnEndsAt = Math.min(...[...staying].filter(({ isLate }) => !isLate).map((holder) => holder.turnEndsAt));
-    this.#serveAt(turnEndsAt);
+    this.#serveAt(Math.min(...[...staying].filter(({ isLate }) => !isLate).map(({ lateAt }) => lateAt)));
   }
 
   /** Late assets without those that the share keeps, the slowest last. */
-  #lateBeyondShare(): Holder[] {
+  #lateBeyondShare(): AssetSlot[] {
     const late = this.#lateHolders()
       .filter(({ isOvertaken }) => !isOvertaken)
       .sort((a, b) => b.rate - a.rate);
-    const kept: Holder[] = [];
-    return late.filter((holder) => {
-      const { bytes, slots } = sumOf([...kept, holder]);
+    const kept: AssetSlot[] = [];
+    return late.filter((slot) => {
+      const { bytes, slots } = sumOf([...kept, slot]);
       const isKept = slots <= this.#lateShare.slots && bytes <= this.#lateShare.bytes;
-      if (isKept) kept.push(holder);
+      if (isKept) kept.push(slot);
       return !isKept;
     });
   }
@@ -344,9 +307,21 @@ export class AssetSlots {
     if (time === Number.POSITIVE_INFINITY) return;
     const sleep = new AbortController();
     this.#sleep = sleep;
-    this.#clock.sleep(Math.ceil(time - this.#clock.now()), sleep.signal).then(
-      () => this.#serve(),
+    this.clock.sleep(Math.ceil(time - this.clock.now()), sleep.signal).then(
+      () => this.serve(),
       () => {}, // An asset was served meanwhile, or none waits any more.
     );
   }
+}
+
+/** More than the slots of any flow. */
+const RANKS = 2 * SIDE_BY_SIDE_MAX;
+
+function sumOf(slots: Iterable<AssetSlot>): Places {
+  let [bytes, count] = [0, 0];
+  for (const slot of slots) {
+    bytes += slot.bytes;
+    count += 1;
+  }
+  return { bytes, slots: count };
 }

@@ -4,11 +4,8 @@ import { GetObjectCommand, type GetObjectCommandOutput, type S3Client } from '@a
 import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/telemetry.ts';
 import { isArchived } from '../s3/errors.ts';
-import { isActiveContent } from './active-content.ts';
 import { type AssetSlot, AssetSlots, type SlotOwner } from './asset-slots.ts';
-import { AssetWriter } from './asset-writer.ts';
-import { Garbage } from './garbage.ts';
-import { PART_BYTES, PartBuffers } from './part-buffers.ts';
+import { AssetWriter, Garbage, PART_BYTES, PartBuffers } from './asset-writer.ts';
 import { ASSET_METADATA, FLOW_METADATA, UPLOAD_METADATA } from './results-keys.ts';
 
 /** Memory reserved for a large asset, in bytes: one part, and a second one for every other large asset. */
@@ -38,7 +35,7 @@ interface AssetFacts {
 }
 
 export interface AssetOwner extends SlotOwner {
-  /** Called if the asset fails, or loses its slot, after its turn. */
+  /** Called if the asset fails, or loses its slot, when it is late. */
   readonly onLate: () => void;
 }
 
@@ -207,3 +204,28 @@ const keyTaken = (key: string, why: string): KeyTakenError =>
   new KeyTakenError(
     `Another object is at ${key}: ${why}. It was left as it is. Move it away, and keep other writers out.`,
   );
+
+/**
+ * Media types of active content: a browser that opens it from the bucket's address runs its scripts there. These are
+ * HTML, everything in XML (SVG and XSLT among it), scripts, archived web pages, and the types for which a browser
+ * guesses another one. (WHATWG MIME Sniffing, "Determining the computed MIME type".)
+ *
+ * A PDF is not among them: browsers show it in a viewer of its own, whose scripts cannot reach the bucket's address.
+ */
+const ACTIVE_CONTENT: readonly RegExp[] = [
+  /^text\/html$/,
+  /[/+-]xml$/,
+  /^text\/xml-|^application\/xml-/,
+  /^text\/xsl$|^application\/xslt/,
+  /xhtml|svg/,
+  /(?:java|ecma|j|live|vb)script/,
+  /^multipart\/|^message\/|mhtml|mimearchive/,
+  /shockwave-flash|x-silverlight|^application\/hta$/,
+  /^(?:application|unknown)\/unknown$|^\*\//,
+];
+
+/** Tells whether a browser must download a media type instead of opening it. */
+export function isActiveContent(mediaType: string): boolean {
+  const essence = (mediaType.split(';')[0] ?? '').trim().toLowerCase();
+  return ACTIVE_CONTENT.some((pattern) => pattern.test(essence));
+}

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { isActiveContent } from '../../functions/results/active-content.ts';
+import { isActiveContent } from '../../functions/results/results.ts';
 
 it.each([
   ...['text/html', 'TEXT/HTML;charset=utf-8', 'application/xhtml+xml', 'image/svg+xml', 'text/xml', 'application/xml'],

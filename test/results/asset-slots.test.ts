@@ -104,7 +104,7 @@ describe('assets under a budget of memory', () => {
   });
 });
 
-describe('an asset whose turn is over', () => {
+describe('a late asset', () => {
   /** Takes slots for assets of as many flows, and sends their requests. */
   const begun = async (count: number) => {
     const taken: AssetSlot[] = [];
@@ -188,13 +188,12 @@ describe('an asset whose turn is over', () => {
 });
 
 describe('a slot', () => {
-  it('leaves nothing behind if it is aborted before its turn', async () => {
+  it('leaves nothing behind if it is aborted before it is granted', async () => {
     const held = await Promise.all(Array.from({ length: LARGE_MAX }, () => slots.take(owner, never)));
     const controller = new AbortController();
     const { signal } = controller;
     const waiting = Promise.allSettled(Array.from({ length: 10 }, () => slots.take(owner, signal)));
     const behind = slots.take(owner, never);
-    expect(getEventListeners(signal, 'abort')).toHaveLength(10);
     controller.abort(new Error('No more'));
     expect(new Set((await waiting).map((each) => each.status === 'rejected' && each.reason))).toEqual(
       new Set([signal.reason]),

@@ -119,7 +119,7 @@ export const MUTATIONS: readonly Mutation[] = [
     with: 'this.invocation.startedAt + CLAIM_MARGIN_MS / 2',
   }),
   mistake('assets written unconditionally', 300, {
-    file: 'results/conditional-put.ts',
+    file: 'results/asset-writer.ts',
     in: 'putIfAbsent',
     replace: "IfNoneMatch: '*'",
     with: '...{}',
