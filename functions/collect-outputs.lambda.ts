@@ -2,7 +2,7 @@ import { SQSClient } from '@aws-sdk/client-sqs';
 import { collect } from './collect-outputs/collect-outputs.ts';
 import { AWS_CLIENT, lambda } from './lambda/lambda.ts';
 import { collectOutputsPorts } from './lambda/ports.ts';
-import { uploadQueue } from './resubmit/upload-queue.ts';
+import { uploadQueue } from './resubmit/resubmit.ts';
 
 /** Runs one tick on schedule, or what an operator's event asks for: see `collect-event.ts`. */
 export const handler = lambda(

@@ -215,7 +215,7 @@ export async function act(
 
 /**
  * Follows uploads until each one waits for the operator, or has ended with its receipt out.
- * @param onProgress called at every look.
+ * @param onProgress called whenever the entries were read.
  * @returns their last state, in the order of the ids. Undefined for an upload without an entry.
  */
 export async function follow(
@@ -245,7 +245,7 @@ const needsOperator = (entry: Entry): boolean =>
 
 /** Ends that were published. An upload ends a moment before its receipt is put. */
 class PublishedEnds {
-  /** They are not looked for again. */
+  /** They are not asked for again. */
   readonly #known = new Set<string>();
   readonly #ledger: Deployment['ledger'];
   readonly #receipts: Receipts;

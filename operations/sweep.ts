@@ -23,7 +23,7 @@ export interface SweepPass {
   readonly startedAt: string;
   /** Undefined while it is under way. */
   readonly endedAt?: string | undefined;
-  /** Uploads that were looked at. */
+  /** Uploads that were compared with the ledger. */
   readonly compared: number;
   /** Uploads that no notification told of. */
   readonly missed: number;
@@ -40,7 +40,7 @@ export interface SweepRequest {
 
 /**
  * Runs a pass of the sweep to its end. The ticks do the work, a page at a time.
- * @param onProgress called at every look.
+ * @param onProgress called whenever the state was asked for.
  * @throws {FunctionFailedError} another backfill or dry run is under way, or the time is before the kept entries.
  */
 export async function sweep(

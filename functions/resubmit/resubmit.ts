@@ -1,3 +1,4 @@
+import { SendMessageCommand, type SQSClient } from '@aws-sdk/client-sqs';
 import type { Clock } from '../base/clock.ts';
 import type { Telemetry } from '../base/telemetry.ts';
 import { type Entry, isUntold, runningMarkerOf, waitingMarkerOf } from '../ledger/entry.ts';
@@ -9,6 +10,15 @@ import { messageFor } from '../uploads/upload-event.ts';
 /** The queue of uploads, as a sender sees it. */
 export interface UploadQueue {
   send(message: string, signal: AbortSignal): Promise<void>;
+}
+
+/** The queue of uploads in SQS. */
+export function uploadQueue(sqs: SQSClient, QueueUrl: string): UploadQueue {
+  return {
+    async send(MessageBody, abortSignal) {
+      await sqs.send(new SendMessageCommand({ QueueUrl, MessageBody }), { abortSignal });
+    },
+  };
 }
 
 export interface ResubmitPorts {
@@ -44,8 +54,8 @@ export async function resubmit(
   let sent: Entry | undefined;
   // A throttled upload is resubmitted only from its marker in the throttled queue. From another marker, we only put
   // that one back.
-  const isInTurn = next?.throttledSince === undefined || marker.throttledSince !== undefined;
-  if (stored !== undefined && next !== undefined && next.notBefore <= now && isInTurn) {
+  const isItsMarker = next?.throttledSince === undefined || marker.throttledSince !== undefined;
+  if (stored !== undefined && next !== undefined && next.notBefore <= now && isItsMarker) {
     await queue.send(messageFor(stored.entry.upload), signal);
     sent = stored.entry;
     next = { uploadId: marker.uploadId, notBefore: now + DUE_AGAIN_MS };
@@ -65,7 +75,7 @@ export async function resubmit(
 /** True if only a waiting marker leads to a failure that may not be told. If it had a flow, the running marker does. */
 const needsTelling = (entry: Entry): boolean => isUntold(entry) && entry.flow === undefined;
 
-/** Makes the marker of an unreadable entry due later. At the head of the list it would take the turn of others. */
+/** Makes the marker of an unreadable entry due later. At the head of the list it would keep others from being resubmitted. */
 async function postpone(
   marker: WaitingMarker,
   error: UnreadableEntryError,

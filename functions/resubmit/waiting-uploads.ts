@@ -8,7 +8,7 @@ import { type ResubmitPorts, resubmit } from './resubmit.ts';
 const CONCURRENCY = 16;
 
 /**
- * Maximum number of due uploads resubmitted in a round: half a minute of work, so that running flows have their turn.
+ * Maximum number of due uploads resubmitted in a round: half a minute of work, so that running flows are polled in time.
  */
 const DUE_MAX = 4_000;
 

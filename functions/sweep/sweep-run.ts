@@ -285,7 +285,7 @@ export class SweepRun {
     return [...(hasMarker ? [] : (['failed marker'] as const)), ...(hasReceipt ? [] : (['receipt'] as const))];
   }
 
-  /** Leaves entries that could not be repaired to the ticks. The next pass does not look at them again. */
+  /** Leaves entries that could not be repaired to the ticks. The next pass does not read them again. */
   async #markForTicks(uploadIds: readonly string[]): Promise<void> {
     const { ledger, clock } = this.#ports;
     const notBefore = clock.now() + DUE_AGAIN_MS;

@@ -7,77 +7,13 @@ import { SWEEP_KEY } from '../ledger/keys.ts';
 import { LedgerContendedError } from '../ledger/store.ts';
 import { isAbsent, isConflict, isPreconditionFailed } from '../s3/errors.ts';
 
-/** The position of a pass. It goes through the versions in the inbox first, then through the entries of the ledger. */
-export type SweepPosition =
-  | { readonly in: 'inbox'; readonly after?: { readonly key: string; readonly versionId: string } | undefined }
-  | { readonly in: 'ledger'; readonly after?: string | undefined };
-
-/** What a pass has done so far. */
-export interface SweepCounts {
-  /** Uploads in the inbox that were compared with the ledger. */
-  readonly compared: number;
-  /** Uploads that a route wants and that have no entry. */
-  readonly missed: number;
-  /**
-   * Entries whose marker or receipt was put again. In a dry run, it would be. Most were not missing: the marker of
-   * every upload that is under way is put again.
-   */
-  readonly repaired: number;
-}
-
-/** A pass that has not ended yet. All times are in milliseconds since the epoch. */
-export interface SweepPass {
-  readonly startedAt: number;
-  /** Missed uploads that are submitted in a second. */
-  readonly uploadsPerSecond: number;
-  /** Older uploads are left alone. */
-  readonly since: number;
-  /** True if uploads are submitted although their entries may have expired. */
-  readonly force?: true | undefined;
-  /** Bucket and prefix of the inbox that the pass goes through. */
-  readonly inbox?: string | undefined;
-  readonly position: SweepPosition;
-  /** What was done up to the position. Undefined if it is damaged. */
-  readonly counts?: SweepCounts | undefined;
-  /** Nonce of the last run that took the pass, or else of the request for it. */
-  readonly holder: string;
-  /** No other run begins before this time. Undefined if the time is damaged: then the next run takes the pass. */
-  readonly heldUntil?: number | undefined;
-}
-
-/** The last pass of a kind that came to its end. All times are in milliseconds since the epoch. */
-export interface EndedPass {
-  readonly since: number;
-  readonly startedAt: number;
-  readonly endedAt: number;
-  readonly counts?: SweepCounts | undefined;
-}
-
 /**
  * A daily pass covers new uploads. A backfill goes back to a day that an operator named. A dry run only counts. This is
  * also the order in which passes run if several are under way.
  */
 export const SWEEP_KINDS = ['daily', 'backfill', 'dryRun'] as const;
 export type SweepKind = (typeof SWEEP_KINDS)[number];
-
 export type PerKind<T> = { readonly [kind in SweepKind]?: T | undefined };
-
-/** The passes that are under way, and what remains of those that ended. */
-export interface SweepState extends PerKind<SweepPass> {
-  /** When this deployment began. A daily pass leaves alone the uploads from before. */
-  readonly firstDay: number;
-  /** All uploads and entries from before this time have been swept. */
-  readonly watermark: number;
-  readonly ended?: PerKind<EndedPass> | undefined;
-}
-
-const position = z.discriminatedUnion('in', [
-  z.object({
-    in: z.literal('inbox'),
-    after: z.optional(z.object({ key: z.string(), versionId: z.string() })),
-  }),
-  z.object({ in: z.literal('ledger'), after: z.optional(z.string()) }),
-]);
 
 /**
  * How far ahead of now a stored time may be, in milliseconds. A pass is held for up to 15 minutes, and the clocks of
@@ -88,36 +24,79 @@ const AHEAD_MAX_MS = 60 * 60_000;
 /** The last time that a `Date` can hold, in milliseconds since the epoch: ECMAScript, "Time Values and Time Range". */
 const DATE_MAX = 8.64e15;
 
-export const NOTHING_DONE: SweepCounts = { compared: 0, missed: 0, repaired: 0 };
-const count = z.int().check(z.nonnegative());
-/** Counts are only shown. If they are damaged, the pass goes on all the same. */
-const counts = orDropped(z.object({ compared: count, missed: count, repaired: count }));
+/** A pass goes through the versions in the inbox first, then through the entries of the ledger. */
+const position = z.discriminatedUnion('in', [
+  z.object({
+    in: z.literal('inbox'),
+    after: z.optional(z.object({ key: z.string(), versionId: z.string() })),
+  }),
+  z.object({ in: z.literal('ledger'), after: z.optional(z.string()) }),
+]);
+export type SweepPosition = z.infer<typeof position>;
 
+const count = z.int().check(z.nonnegative());
+/** What a pass has done so far. */
+const counts = z.object({
+  /** Uploads in the inbox that were compared with the ledger. */
+  compared: count,
+  /** Uploads that a route wants and that have no entry. */
+  missed: count,
+  /**
+   * Entries whose marker or receipt was put again. In a dry run, it would be. Most were not missing: the marker of
+   * every upload that is under way is put again.
+   */
+  repaired: count,
+});
+export type SweepCounts = Readonly<z.infer<typeof counts>>;
+export const NOTHING_DONE: SweepCounts = { compared: 0, missed: 0, repaired: 0 };
+
+/** All times are in milliseconds since the epoch. Each member is read by itself. */
 function stateSchema(now: number) {
   const time = z.number().check(z.gte(0), z.lte(now + AHEAD_MAX_MS));
-  const passOf = (since: typeof time) => ({
-    startedAt: time,
-    uploadsPerSecond: z.number().check(z.positive()),
-    since,
-    force: z.optional(z.literal(true)),
-    inbox: z.optional(z.string()),
-    position,
-    counts,
-    holder: z._default(z.string(), ''),
-    heldUntil: orDropped(time),
-  });
-  const endedOf = (since: typeof time) => orDropped(z.object({ since, startedAt: time, endedAt: time, counts }));
+  /** A pass that has not ended yet. */
+  const passOf = (since: typeof time) =>
+    z.object({
+      startedAt: time,
+      /** Missed uploads that are submitted in a second. */
+      uploadsPerSecond: z.number().check(z.positive()),
+      /** Older uploads are left alone. */
+      since,
+      /** True if uploads are submitted although their entries may have expired. */
+      force: z.optional(z.literal(true)),
+      /** Bucket and prefix of the inbox that the pass goes through. */
+      inbox: z.optional(z.string()),
+      position,
+      /** What was done up to the position. It is only shown, so the pass goes on if it is damaged. */
+      counts: orDropped(counts),
+      /** Nonce of the last run that took the pass, or else of the request for it. */
+      holder: z._default(z.string(), ''),
+      /** No other run begins before this time. Undefined if the time is damaged: then the next run takes the pass. */
+      heldUntil: orDropped(time),
+    });
+  /** The last pass of a kind that came to its end. */
+  const endedOf = (since: typeof time) =>
+    orDropped(z.object({ since, startedAt: time, endedAt: time, counts: orDropped(counts) }));
   // The operator may name any day, also one in the future.
   const named = z.number().check(z.gte(-DATE_MAX), z.lte(DATE_MAX));
   return z.object({
+    /** When this deployment began. A daily pass leaves alone the uploads from before. */
     firstDay: orDropped(time),
+    /** All uploads and entries from before this time have been swept. */
     watermark: orDropped(time),
-    daily: orDropped(z.object(passOf(time))),
-    backfill: orDropped(z.object(passOf(named))),
-    dryRun: orDropped(z.object(passOf(named))),
+    daily: orDropped(passOf(time)),
+    backfill: orDropped(passOf(named)),
+    dryRun: orDropped(passOf(named)),
     ended: orDropped(z.object({ daily: endedOf(time), backfill: endedOf(named), dryRun: endedOf(named) })),
   });
 }
+
+/** The passes that are under way, and what remains of those that ended. */
+export type SweepState = Readonly<z.infer<ReturnType<typeof stateSchema>>> & {
+  readonly firstDay: number;
+  readonly watermark: number;
+};
+export type SweepPass = Readonly<NonNullable<SweepState['daily']>>;
+export type EndedPass = Readonly<NonNullable<NonNullable<SweepState['ended']>['daily']>>;
 
 interface ParsedState {
   readonly state: SweepState;

@@ -40,12 +40,12 @@ it.each<[string, object, (its: Ended) => Promise<unknown>]>([
 ])('follow waits for %s', async (_, how, publish) => {
   const its = await justEnded(how);
   const { deployment } = its.world;
-  let looks = 0;
+  let reads = 0;
   const [view] = await follow([its.entry.upload.id], deployment, signal, () => {
-    looks += 1;
-    if (looks === 2) void publish(its);
+    reads += 1;
+    if (reads === 2) void publish(its);
   });
-  expect(looks).toBeGreaterThan(1);
+  expect(reads).toBeGreaterThan(1);
   expect(view).toMatchObject({ state: its.entry.state, endedAt: expect.any(String) });
 });
 
