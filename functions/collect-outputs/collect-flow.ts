@@ -1,4 +1,3 @@
-import type { Invocation } from '../base/invocation.ts';
 import { type MetricName, secondsBetween } from '../base/telemetry.ts';
 import type { FlowServiceError } from '../flow-service/errors.ts';
 import {
@@ -17,11 +16,11 @@ import type { Ledger, Stored } from '../ledger/store.ts';
 import { type PublishPorts, publish } from '../publish/publish.ts';
 import type { Receipts } from '../publish/receipts.ts';
 import type { Settings } from '../settings/environment.ts';
-import type { NotedUploads } from './collector.ts';
-import { outageOf, type ServiceHealth } from './failure-isolation.ts';
+import { outageOf } from './failure-isolation.ts';
 import { type AssetPorts, type EndedFlow, FlowAssets } from './flow-assets.ts';
-import { type EndConfirmations, FlowObserver, GONE, type Observation } from './flow-observer.ts';
+import { FlowObserver, GONE, type Observation } from './flow-observer.ts';
 import { isTooOld } from './poll-schedule.ts';
+import type { TickContext } from './tick-context.ts';
 
 export interface CollectFlowPorts extends AssetPorts, PublishPorts {
   readonly receipts: Pick<Receipts, 'put' | 'successOf'>;
@@ -29,32 +28,20 @@ export interface CollectFlowPorts extends AssetPorts, PublishPorts {
   readonly settings: Settings;
 }
 
-interface FlowCollectorParts {
-  readonly invocation: Invocation;
-  readonly health: ServiceHealth;
-  readonly confirmations: EndConfirmations;
-  readonly late: NotedUploads;
-  readonly slow: NotedUploads;
-}
-
 /** Takes running flows from their first poll to their receipt. */
 export class FlowCollector {
   readonly #ports: CollectFlowPorts;
-  readonly #invocation: Invocation;
-  readonly #health: ServiceHealth;
-  readonly #confirmations: EndConfirmations;
+  readonly #tick: TickContext;
   readonly #observer: FlowObserver;
   readonly #assets: FlowAssets;
   /** Uploads that this collector ended. */
   readonly counts: Record<TerminalEntry['state'], number> = { succeeded: 0, failed: 0 };
 
-  constructor(ports: CollectFlowPorts, { invocation, health, confirmations, late, slow }: FlowCollectorParts) {
+  constructor(ports: CollectFlowPorts, tick: TickContext) {
     this.#ports = ports;
-    this.#invocation = invocation;
-    this.#health = health;
-    this.#confirmations = confirmations;
-    this.#observer = new FlowObserver(ports, confirmations, slow);
-    this.#assets = new FlowAssets(ports, invocation, health, late);
+    this.#tick = tick;
+    this.#observer = new FlowObserver(ports, tick);
+    this.#assets = new FlowAssets(ports, tick);
   }
 
   /** Number of uploads that this collector ended. */
@@ -68,7 +55,7 @@ export class FlowCollector {
    */
   async poll(marker: RunningMarker): Promise<EndedFlow | undefined> {
     const seen = await this.#observe(marker);
-    if (seen.kind === 'running') this.#confirmations.forget(marker.uploadId);
+    if (seen.kind === 'running') this.#tick.confirmations.forget(marker.uploadId);
     if (seen.kind === 'running' || seen.kind === 'unsure' || seen.kind === 'ending') {
       if ((await this.#isOverdue(marker, seen)) && (await this.#mayGiveUp(marker))) await this.#timeOut(marker);
       return undefined;
@@ -88,10 +75,10 @@ export class FlowCollector {
 
   async #observe(marker: RunningMarker): Promise<Observation> {
     try {
-      return await this.#observer.observe(marker, this.#invocation.work);
+      return await this.#observer.observe(marker);
     } catch (error) {
       // Only two 404s in a row mean that a flow is gone, and any error comes between them.
-      this.#confirmations.forget(marker.uploadId, GONE);
+      this.#tick.confirmations.forget(marker.uploadId, GONE);
       throw error;
     }
   }
@@ -101,7 +88,7 @@ export class FlowCollector {
     { outputs, failure }: Observation & { kind: 'finished' },
   ): Promise<EndedFlow | undefined> {
     if (outputs.length > 0 || failure !== undefined) {
-      this.#confirmations.forget(stored.entry.upload.id);
+      this.#tick.confirmations.forget(stored.entry.upload.id);
       const { outputsMax } = this.#ports.settings;
       return { stored, outputs: outputs.slice(0, outputsMax), outputCount: outputs.length, failure };
     }
@@ -113,8 +100,7 @@ export class FlowCollector {
     const message = 'The flow service does not know this flow any more.';
     // Asked once more, because a proxy that answers 404 to everything may have interfered before.
     const isGone = async () =>
-      (await this.#observer.isServiceThere(marker, this.#invocation.work)) &&
-      (await this.#observe(marker)).kind === 'gone';
+      (await this.#observer.isServiceThere(marker)) && (await this.#observe(marker)).kind === 'gone';
     if (await this.#endIfConfirmed(stored, { code: GONE, message }, isGone)) await this.#abort(marker);
     else if (isTooOld(marker.ageFrom, this.#ports, 2)) await this.#timeOut(marker);
   }
@@ -132,7 +118,7 @@ export class FlowCollector {
   /** While something other than the service answers, no flow is given up before twice its maximum age. */
   async #mayGiveUp(marker: RunningMarker): Promise<boolean> {
     if (isTooOld(marker.ageFrom, this.#ports, 2) || this.#observer.hasSeenAny) return true;
-    return this.#observer.isServiceThere(marker, this.#invocation.work);
+    return this.#observer.isServiceThere(marker);
   }
 
   /**
@@ -140,7 +126,7 @@ export class FlowCollector {
    * another flow, or the flow must be past twice the maximum age: no flow is abandoned for an outage of the service.
    */
   async abandon(marker: RunningMarker, error: FlowServiceError): Promise<void> {
-    const isItsOwn = outageOf(error) === undefined || this.#health.hasAnsweredForAnother(marker.flowId);
+    const isItsOwn = outageOf(error) === undefined || this.#tick.isolation.hasAnsweredForAnother(marker.flowId);
     if (isTooOld(marker.ageFrom, this.#ports, isItsOwn ? 1 : 2)) await this.#timeOut(marker, `: ${error.message}`);
   }
 
@@ -164,7 +150,7 @@ export class FlowCollector {
     for (const marker of markers) {
       const stored = await this.#entryOf(marker);
       if (stored === undefined) continue;
-      const written = await ledger.replace(stored, shared(stored.entry), this.#invocation.closing);
+      const written = await ledger.replace(stored, shared(stored.entry), this.#tick.invocation.closing);
       if (!written.won) return; // It has just changed. The next round finds the markers again.
       marked.push(written.stored);
     }
@@ -185,13 +171,13 @@ export class FlowCollector {
     failure: KnownFailure,
     confirm: () => Promise<boolean> = async () => true,
   ): Promise<boolean> {
-    if (!this.#confirmations.confirms(stored.entry.upload.id, failure.code, this.#ports.clock.now())) return false;
+    if (!this.#tick.confirmations.confirms(stored.entry.upload.id, failure.code, this.#ports.clock.now())) return false;
     if (!(await confirm())) {
       // The flow was seen after the two polls, so the next two must agree again.
-      this.#confirmations.forget(stored.entry.upload.id, failure.code);
+      this.#tick.confirmations.forget(stored.entry.upload.id, failure.code);
       return false;
     }
-    if (!(await this.#confirmations.areInRow(this.#invocation.closing))) return false;
+    if (!(await this.#tick.confirmations.areInRow(this.#tick.invocation.closing))) return false;
     await this.#end(stored, { assets: stored.entry.assets ?? [], failure });
     return true;
   }
@@ -199,7 +185,7 @@ export class FlowCollector {
   /** Returns the entry of a marker. If it is not running this flow, finishes what is left and drops the marker. */
   async #entryOf(marker: RunningMarker): Promise<Stored<RunningEntry> | undefined> {
     const { ledger } = this.#ports;
-    const { closing } = this.#invocation;
+    const { closing } = this.#tick.invocation;
     const stored = await ledger.read(marker.uploadId, closing);
     const entry = stored?.entry;
     if (entry?.state === 'running' && entry.flow.id === marker.flowId) {
@@ -227,7 +213,7 @@ export class FlowCollector {
    */
   async #end(stored: Stored<RunningEntry>, ending: Ending): Promise<void> {
     const { ledger, clock, telemetry } = this.#ports;
-    const { closing } = this.#invocation;
+    const { closing } = this.#tick.invocation;
     const earlierSuccess = ending.failure && (await this.#ports.receipts.successOf(stored.entry, closing));
     const terminal = ended(stored.entry, earlierSuccess ?? ending, earlierSuccess?.endedAt ?? clock.now());
     const written = await ledger.replace(stored, terminal, closing);
@@ -248,7 +234,7 @@ export class FlowCollector {
 
   /** Aborts an abandoned flow, which costs its owner as long as it runs. */
   async #abort({ uploadId, flowId }: RunningMarker): Promise<void> {
-    const error = await this.#ports.flows.abort(flowId, this.#invocation.closing);
+    const error = await this.#ports.flows.abort(flowId, this.#tick.invocation.closing);
     if (error !== undefined)
       this.#ports.telemetry.log.warn('The flow could not be aborted', { uploadId, flowId, error });
   }

@@ -46,48 +46,7 @@ export interface UnfinishedRound {
 }
 
 /** Times by upload id, the earliest first. */
-type Noted = Readonly<Record<string, number>> | undefined;
-
-/** Uploads that a collector remembers from tick to tick, the one that was noted longest ago first. */
-export class NotedUploads {
-  readonly #times: Map<string, number>;
-
-  constructor(remembered: Noted = {}) {
-    this.#times = new Map(Object.entries(remembered));
-  }
-
-  has(uploadId: string): boolean {
-    return this.#times.has(uploadId);
-  }
-
-  /** Notes an upload. It is the last one then. */
-  note(uploadId: string, at: number): void {
-    this.#times.delete(uploadId);
-    this.#times.set(uploadId, at);
-  }
-
-  forget(uploadId: string): void {
-    this.#times.delete(uploadId);
-  }
-
-  /** Forgets all other uploads. */
-  retain(uploadIds: ReadonlySet<string>): void {
-    for (const id of this.#times.keys()) if (!uploadIds.has(id)) this.#times.delete(id);
-  }
-
-  /** Returns those of the markers whose uploads were noted, in their order, with the times. */
-  among(markers: readonly RunningMarker[]): readonly { readonly marker: RunningMarker; readonly at: number }[] {
-    const byUpload = new Map(markers.map((marker) => [marker.uploadId, marker]));
-    return [...this.#times].flatMap(([uploadId, at]) => {
-      const marker = byUpload.get(uploadId);
-      return marker === undefined ? [] : [{ marker, at }];
-    });
-  }
-
-  get remembered(): Noted {
-    return this.#times.size === 0 ? undefined : Object.fromEntries(this.#times);
-  }
-}
+export type Noted = Readonly<Record<string, number>> | undefined;
 
 /** An end that one poll has seen, and when. */
 export interface UnconfirmedEnd {
@@ -168,8 +127,6 @@ export class Lease {
   #memory: () => Partial<CollectorState> = () => ({});
   /** Writes are made one after another, because each is conditional on the previous one. */
   #writing: Promise<void> = Promise.resolve();
-  /** A renewal that has not begun. */
-  #renewal: Promise<void> | undefined;
   readonly #ended = new AbortController();
   #renewing: Promise<void> = Promise.resolve();
 
@@ -207,10 +164,10 @@ export class Lease {
     this.#memory = memory;
   }
 
-  /** Renews the lease and writes the collector's present state. Calls share a renewal that has not begun. */
-  write(signal: AbortSignal): Promise<void> {
-    this.#renewal ??= this.#write({}, signal);
-    return this.#renewal;
+  /** Renews the lease and writes the collector's present state, with these changes. */
+  write(signal: AbortSignal, change: Partial<CollectorState> = {}): Promise<void> {
+    this.#writing = this.#writing.catch(() => {}).then(() => this.#put({ ...this.#memory(), ...change }, signal));
+    return this.#writing;
   }
 
   /** Renews the lease, which proves that no other tick had it since this one took it. */
@@ -226,18 +183,7 @@ export class Lease {
   async release(signal: AbortSignal, last: Partial<CollectorState> = {}): Promise<void> {
     this.#ended.abort();
     await this.#renewing;
-    await this.#write({ ...last, heldUntil: 0 }, signal).catch(() => {});
-  }
-
-  #write(change: Partial<CollectorState>, signal: AbortSignal): Promise<void> {
-    this.#writing = this.#writing
-      .catch(() => {})
-      .then(() => {
-        // This write starts now. A later call needs a new one.
-        this.#renewal = undefined;
-        return this.#put({ ...this.#memory(), ...change }, signal);
-      });
-    return this.#writing;
+    await this.write(signal, { ...last, heldUntil: 0 }).catch(() => {});
   }
 
   async #keepRenewing(signal: AbortSignal): Promise<void> {
@@ -270,16 +216,8 @@ export class Lease {
       this.#etag = ETag;
     } catch (error) {
       if (!isPreconditionFailed(error) && !isConflict(error) && !isAbsent(error)) throw error;
-      // The answer to our own write may have been lost, and the SDK may have sent the write again.
-      const there = await this.#s3
-        .send(new GetObjectCommand(this.#where), { abortSignal: signal })
-        .catch(() => undefined);
-      if ((await there?.Body?.transformToString()) !== Body) {
-        this.#lost = true;
-        return;
-      }
-      this.#state = state;
-      this.#etag = there?.ETag;
+      // If only the answer to our own write was lost, the lease expires, and a later tick takes it.
+      this.#lost = true;
     }
   }
 }

@@ -35,16 +35,25 @@ export function outageOf(error: unknown): Outage | undefined {
 }
 
 /**
- * Tells an outage of the service from the trouble of single flows, by the answers of one tick.
+ * Keeps the failure of one flow away from all others. A failure that concerns all flows halts the tick instead.
  *
- * A refused token, a throttle, or a failure may be one flow's own trouble for ever. It is an outage only if several
- * different flows fail and none is answered in between.
+ * A refused token, a throttle, or a failure may be one flow's own trouble for ever. It is an outage of the service only
+ * if several different flows fail and none is answered in between.
  */
-export class ServiceHealth {
+export class FailureIsolation {
+  readonly #invocation: Invocation;
+  readonly #telemetry: Telemetry;
+  readonly #failures: unknown[] = [];
   /** By flow id: the flows that failed in a row, and how. */
   readonly #failing = new Map<string, Outage>();
   /** Flows that were answered. Two are enough to tell whether a flow other than the given one was answered. */
   readonly #answered = new Set<string>();
+  #halt: Halt | undefined;
+
+  constructor(invocation: Invocation, telemetry: Telemetry) {
+    this.#invocation = invocation;
+    this.#telemetry = telemetry;
+  }
 
   answered(flowId: string): void {
     this.#failing.clear();
@@ -77,21 +86,6 @@ export class ServiceHealth {
   get outageOfRound(): Outage | undefined {
     return this.hasAnswered ? this.outage : [...this.#failing.values()].at(-1);
   }
-}
-
-/** Keeps the failure of one flow away from all others. A failure that concerns all flows halts the tick instead. */
-export class FailureIsolation {
-  readonly #invocation: Invocation;
-  readonly #health: ServiceHealth;
-  readonly #telemetry: Telemetry;
-  readonly #failures: unknown[] = [];
-  #halt: Halt | undefined;
-
-  constructor(invocation: Invocation, health: ServiceHealth, telemetry: Telemetry) {
-    this.#invocation = invocation;
-    this.#health = health;
-    this.#telemetry = telemetry;
-  }
 
   /** Why the tick stops. Undefined while it goes on. */
   get halt(): Halt | undefined {
@@ -100,7 +94,7 @@ export class FailureIsolation {
 
   /** Halts the tick at the end of a round in which the service answered no flow. */
   endRound(): void {
-    this.#halt ??= this.#health.outageOfRound;
+    this.#halt ??= this.outageOfRound;
   }
 
   /** Adds failures that are logged already. {@link throwFailures} throws them. */
@@ -119,7 +113,7 @@ export class FailureIsolation {
   async run(marker: RunningMarker, body: () => Promise<void>): Promise<Outcome> {
     if (this.#invocation.work.aborted) this.#halt ??= 'out of time';
     // An answer that is still on its way may end what looks like an outage.
-    if (this.#halt !== undefined || this.#health.outage !== undefined) return 'cut off';
+    if (this.#halt !== undefined || this.outage !== undefined) return 'cut off';
     return this.runInOutage(marker, body);
   }
 
@@ -143,7 +137,7 @@ export class FailureIsolation {
       log.error('This upload could not be processed; the next poll of its flow tries again', fields);
       if (error instanceof MisaddressedError) metrics.add('ServiceMisaddressed');
       if (error instanceof UnreadableEntryError) metrics.add('EntriesUnreadable');
-      if (error instanceof FlowServiceError) this.#health.failed(flowId, error);
+      if (error instanceof FlowServiceError) this.failed(flowId, error);
       else this.#failures.push(error);
       return 'over';
     }

@@ -1,6 +1,5 @@
 import pMap from 'p-map';
 import type { Clock } from '../base/clock.ts';
-import type { Invocation } from '../base/invocation.ts';
 import { encodedId } from '../base/key-segment.ts';
 import type { Telemetry } from '../base/telemetry.ts';
 import { AssetTooLargeError, FlowServiceError, UnavailableError } from '../flow-service/errors.ts';
@@ -20,9 +19,9 @@ import { OvertakenError } from '../results/asset-slots.ts';
 import { KeyTakenError, type OpenedAsset, type Results } from '../results/results.ts';
 import { ASSET_METADATA, assetKey, FLOW_METADATA, UPLOAD_METADATA } from '../results/results-keys.ts';
 import type { Settings } from '../settings/environment.ts';
-import type { NotedUploads } from './collector.ts';
-import { outageOf, type ServiceHealth } from './failure-isolation.ts';
+import { outageOf } from './failure-isolation.ts';
 import { isTooOld } from './poll-schedule.ts';
+import type { TickContext } from './tick-context.ts';
 
 /** Assets of one flow that are under way at a time. `AssetSlots` decides by memory how many of them are fetched. */
 const ASSET_CONCURRENCY = 32;
@@ -90,16 +89,11 @@ const outOfService = (): UnavailableError =>
 /** Fetches the outputs of ended flows from the service and stores them, side by side. */
 export class FlowAssets {
   readonly #ports: AssetPorts;
-  readonly #invocation: Invocation;
-  readonly #health: ServiceHealth;
-  readonly #late: NotedUploads;
+  readonly #tick: TickContext;
 
-  /** @param late where flows are noted whose assets give way to those of others. */
-  constructor(ports: AssetPorts, invocation: Invocation, health: ServiceHealth, late: NotedUploads) {
-    this.#late = late;
+  constructor(ports: AssetPorts, tick: TickContext) {
     this.#ports = ports;
-    this.#invocation = invocation;
-    this.#health = health;
+    this.#tick = tick;
   }
 
   /**
@@ -110,7 +104,7 @@ export class FlowAssets {
   async collect(flow: EndedFlow): Promise<Ending> {
     const { entry } = flow.stored;
     const { ledger, settings, clock } = this.#ports;
-    const { work, closing } = this.#invocation;
+    const { work, closing } = this.#tick.invocation;
     const collection: Collection = {
       entry,
       stored: new Map((entry.assets ?? []).map((asset) => [asset.id, asset])),
@@ -158,7 +152,7 @@ export class FlowAssets {
       fail('output-failed', reason ?? 'The service says that it failed.');
       return;
     }
-    const isOut = this.#health.outage !== undefined || collection.outagesInARow >= OUTAGES_MAX;
+    const isOut = this.#tick.isolation.outage !== undefined || collection.outagesInARow >= OUTAGES_MAX;
     if (obstacles.has('cut off') || isOut) {
       leave('outage', outOfService());
       return;
@@ -166,11 +160,11 @@ export class FlowAssets {
     try {
       stored.set(id, await this.#store(entry, id, collection));
       collection.outagesInARow = 0;
-      this.#health.answered(entry.flow.id);
+      this.#tick.isolation.answered(entry.flow.id);
     } catch (error) {
       if (error instanceof OvertakenError) leave('overtaken', error);
       else if (error instanceof FlowServiceError || error instanceof KeyTakenError) {
-        if (error instanceof FlowServiceError) this.#health.failed(entry.flow.id, error);
+        if (error instanceof FlowServiceError) this.#tick.isolation.failed(entry.flow.id, error);
         const isOutage = outageOf(error) !== undefined;
         if (isOutage) collection.outagesInARow += 1;
         // The operator may move an object that has the key away before the last attempt.
@@ -212,7 +206,7 @@ export class FlowAssets {
 
   async #store(entry: RunningEntry, assetId: string, collection: Collection): Promise<StoredAsset> {
     const { results, telemetry, clock } = this.#ports;
-    const { startedAt, workEndsAt, work } = this.#invocation;
+    const { startedAt, workEndsAt, work } = this.#tick.invocation;
     const uploadId = entry.upload.id;
     const open = async (signal: AbortSignal, onSent: () => void): Promise<OpenedAsset> => {
       // The flow may have met outages while this asset waited for its slot.
@@ -223,8 +217,8 @@ export class FlowAssets {
     };
     const owner = {
       flowId: entry.flow.id,
-      isLate: this.#late.has(uploadId),
-      onLate: () => this.#late.note(uploadId, clock.now()),
+      isLate: this.#tick.late.has(uploadId),
+      onLate: () => this.#tick.late.note(uploadId, clock.now()),
     };
     const { key, bytes, mediaType, sha256 } = await results.store(open, owner, work);
     telemetry.metrics.add('AssetsStored');

@@ -1,21 +1,15 @@
 import pMap from 'p-map';
-import { type Invocation, OutOfTimeError } from '../base/invocation.ts';
+import { OutOfTimeError } from '../base/invocation.ts';
 import { FlowServiceError, ThrottledError } from '../flow-service/errors.ts';
 import type { FlowService } from '../flow-service/types.ts';
 import { type RunningMarker, runningKey } from '../ledger/keys.ts';
 import type { CollectFlowPorts, FlowCollector } from './collect-flow.ts';
-import {
-  type CollectorShare,
-  type CollectorState,
-  listRunningMarkers,
-  type NotedUploads,
-  type UnfinishedRound,
-} from './collector.ts';
-import type { FailureIsolation, Outcome, ServiceHealth } from './failure-isolation.ts';
-import type { EndConfirmations } from './flow-observer.ts';
+import { type CollectorState, listRunningMarkers, type UnfinishedRound } from './collector.ts';
+import type { Outcome } from './failure-isolation.ts';
 import { ListedAsRunning } from './listed-as-running.ts';
 import { isDue, isTooOld } from './poll-schedule.ts';
 import type { StoringQueue } from './storing-queue.ts';
+import type { TickContext } from './tick-context.ts';
 
 /**
  * Longest time for which a round begins polls of flows that were slow, in milliseconds. Each poll may take a little
@@ -23,27 +17,15 @@ import type { StoringQueue } from './storing-queue.ts';
  */
 const SLOW_POLLS_MS = 15_000;
 
-interface FlowPollsParts {
-  readonly invocation: Invocation;
-  readonly health: ServiceHealth;
-  readonly confirmations: EndConfirmations;
-  readonly flows: FlowCollector;
-  readonly isolation: FailureIsolation;
-  readonly storing: StoringQueue;
-  readonly ended: NotedUploads;
-  readonly late: NotedUploads;
-  /** Running flows whose last poll was slow. They are polled after all others. */
-  readonly slow: NotedUploads;
-  readonly share: CollectorShare;
-}
-
 /**
  * Rounds of polls. A round goes through the markers of all running flows in the order of their creation, and polls the
  * flows that are due. If a round is cut off, the next tick resumes it.
  */
 export class FlowPolls {
   readonly #ports: CollectFlowPorts;
-  readonly #parts: FlowPollsParts;
+  readonly #tick: TickContext;
+  readonly #flows: FlowCollector;
+  readonly #storing: StoringQueue;
   readonly #listed: ListedAsRunning;
   #lastCompletedAt: number | undefined;
   #unfinishedRound: UnfinishedRound | undefined;
@@ -56,9 +38,16 @@ export class FlowPolls {
   /** True if the last round had no time for some flows whose polls are slow. */
   isSlowLeft = false;
 
-  constructor(remembered: CollectorState, ports: CollectFlowPorts, parts: FlowPollsParts) {
+  constructor(
+    remembered: CollectorState,
+    ports: CollectFlowPorts,
+    tick: TickContext,
+    { flows, storing }: { readonly flows: FlowCollector; readonly storing: StoringQueue },
+  ) {
     this.#ports = ports;
-    this.#parts = parts;
+    this.#tick = tick;
+    this.#flows = flows;
+    this.#storing = storing;
     this.#listed = listedOf(ports);
     this.#lastCompletedAt = remembered.lastCompletedAt;
     this.#unfinishedRound = remembered.unfinishedRound;
@@ -71,15 +60,15 @@ export class FlowPolls {
 
   /** Polls everything that is due, or stops early if the tick halts. */
   async round(): Promise<void> {
-    const { invocation, flows, isolation, storing, ended, late, slow } = this.#parts;
+    const { invocation, isolation, ended, late, slow } = this.#tick;
     const now = this.#ports.clock.now();
-    const free = (await this.#markers(now)).filter((marker) => !storing.has(marker));
+    const free = (await this.#markers(now)).filter((marker) => !this.#storing.has(marker));
     const hasEnded = ({ uploadId }: RunningMarker): boolean => ended.has(uploadId);
     const running = free.filter((marker) => !hasEnded(marker));
     // Flows that ended are polled first. Their outputs are stored while the other flows are polled.
     const toStore = free.filter(hasEnded);
     await this.#pollAll(toStore.filter(({ uploadId }) => !late.has(uploadId)));
-    const lateOnes = late.among(toStore).slice(0, storing.lateRoom);
+    const lateOnes = late.among(toStore).slice(0, this.#storing.lateRoom);
     const pollingLate = this.#pollAll(lateOnes.map(({ marker }) => marker));
     try {
       await this.#pollInOrder(
@@ -93,13 +82,13 @@ export class FlowPolls {
     // Only now is it known whether the service answers for others. Each abort may take as long as a poll.
     await this.#each(this.#overdue.splice(0), async ({ marker, error }) => {
       if (invocation.work.aborted) return;
-      await isolation.runInOutage(marker, () => flows.abandon(marker, error));
+      await isolation.runInOutage(marker, () => this.#flows.abandon(marker, error));
     });
   }
 
   /** Lists this collector's markers. Ends the uploads that share a flow, and forgets what is not running any more. */
   async #markers(now: number): Promise<readonly RunningMarker[]> {
-    const { invocation, confirmations, flows, isolation, ended, late, slow, share } = this.#parts;
+    const { invocation, confirmations, isolation, ended, late, slow, share } = this.#tick;
     const { ours, shared } = await listRunningMarkers(this.#ports, share, now, invocation.closing);
     confirmations.retain(ours);
     const uploadIds = new Set(ours.map(({ uploadId }) => uploadId));
@@ -108,14 +97,14 @@ export class FlowPolls {
     this.newestAt = ours.reduce((latest, { ageFrom }) => Math.max(latest, ageFrom), 0);
     for (const markers of shared) {
       const [first] = markers;
-      if (first !== undefined) await isolation.run(first, () => flows.endShared(markers));
+      if (first !== undefined) await isolation.run(first, () => this.#flows.endShared(markers));
     }
     return ours;
   }
 
   /** Polls the flows that are due, from where the last round was cut off. If nothing is left there, a round begins. */
   async #pollInOrder(running: readonly RunningMarker[], now: number): Promise<void> {
-    const { isolation, health } = this.#parts;
+    const { isolation } = this.#tick;
     const from = (after: string): readonly RunningMarker[] =>
       running.filter((marker) => runningKey(marker) > after && this.#isDue(marker, this.#lastCompletedAt, now));
     let round = this.#unfinishedRound ?? { startedAt: now, after: '' };
@@ -128,7 +117,7 @@ export class FlowPolls {
     if (!(await this.#pollRound(due, round))) return;
     this.#unfinishedRound = undefined;
     // After a round in which the service answered no flow, all flows are due as before.
-    if (health.hasAnswered || health.outageOfRound === undefined) this.#lastCompletedAt = round.startedAt;
+    if (isolation.hasAnswered || isolation.outageOfRound === undefined) this.#lastCompletedAt = round.startedAt;
   }
 
   /** Polls these flows. Remembers up to which of them all were polled. Returns true if that are all. */
@@ -138,7 +127,7 @@ export class FlowPolls {
     let doneCount = 0;
     await this.#each(due, async (marker, index) => {
       const isKnown = running.has(marker.flowId) && !isTooOld(marker.ageFrom, this.#ports);
-      if (isKnown) this.#parts.confirmations.forget(marker.uploadId);
+      if (isKnown) this.#tick.confirmations.forget(marker.uploadId);
       else if ((await this.#poll(marker)) === 'cut off') return;
       isDone[index] = true;
       while (isDone[doneCount]) doneCount += 1;
@@ -151,7 +140,7 @@ export class FlowPolls {
   /** Polls flows whose last poll was slow, until {@link SLOW_POLLS_MS} are over. */
   async #pollSlow(running: readonly RunningMarker[], now: number): Promise<void> {
     const { clock } = this.#ports;
-    const due = this.#parts.slow.among(running).filter(({ marker, at }) => this.#isDue(marker, at, now));
+    const due = this.#tick.slow.among(running).filter(({ marker, at }) => this.#isDue(marker, at, now));
     const endsAt = clock.now() + SLOW_POLLS_MS;
     this.isSlowLeft = false;
     await this.#each(due, async ({ marker }) => {
@@ -166,7 +155,7 @@ export class FlowPolls {
 
   async #listedAsRunning(due: readonly RunningMarker[], roundAt: number): Promise<ReadonlySet<string>> {
     try {
-      return await this.#listed.running(due, roundAt, this.#parts.invocation.work);
+      return await this.#listed.running(due, roundAt, this.#tick.invocation.work);
     } catch (error) {
       if (!(error instanceof OutOfTimeError)) throw error;
       return new Set(); // The polls will find that the time is over.
@@ -186,17 +175,17 @@ export class FlowPolls {
 
   /** Polls one flow. If it has ended, its outputs are stored while the polls go on. */
   async #poll(marker: RunningMarker): Promise<Outcome> {
-    const { health, flows, isolation, storing, ended } = this.#parts;
-    await storing.whenFree();
+    const { isolation, ended } = this.#tick;
+    await this.#storing.whenFree();
     let wasTurnedAway = false;
     let hasEnded = false;
     const outcome = await isolation.run(marker, async () => {
       this.counts.polled += 1;
       try {
-        const flow = await flows.poll(marker);
-        health.answered(marker.flowId);
+        const flow = await this.#flows.poll(marker);
+        isolation.answered(marker.flowId);
         hasEnded = flow !== undefined;
-        if (flow !== undefined) storing.add(marker, flow);
+        if (flow !== undefined) this.#storing.add(marker, flow);
       } catch (error) {
         wasTurnedAway = error instanceof ThrottledError && error.isOthersTrouble;
         if (error instanceof FlowServiceError) this.#overdue.push({ marker, error });

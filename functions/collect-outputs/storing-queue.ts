@@ -1,8 +1,8 @@
+import type { Clock } from '../base/clock.ts';
 import type { RunningMarker } from '../ledger/keys.ts';
 import type { FlowCollector } from './collect-flow.ts';
-import type { NotedUploads } from './collector.ts';
-import type { FailureIsolation } from './failure-isolation.ts';
 import type { EndedFlow } from './flow-assets.ts';
+import type { TickContext } from './tick-context.ts';
 
 /**
  * Ended flows that are stored side by side. If there are more, polls wait too. It bounds memory, and ended flows are
@@ -13,29 +13,22 @@ const ENDED_MAX = 256;
 /** Maximum number of late flows among them: as many as there are slots. So late flows never make polls wait. */
 const LATE_MAX = 32;
 
-interface StoringParts {
-  readonly flows: Pick<FlowCollector, 'collect'>;
-  readonly isolation: FailureIsolation;
-  /** Flows that have ended, and are not stored yet. The next tick stores them first. */
-  readonly ended: NotedUploads;
-  /**
-   * Ended flows whose asset failed, or lost its slot to another one, after its time in the slot. Until they are stored,
-   * their assets come after those of all others: see `AssetSlots`. The one that has waited longest comes first.
-   */
-  readonly late: NotedUploads;
-  readonly now: () => number;
-}
+type StoringContext = Pick<TickContext, 'isolation' | 'ended' | 'late'>;
 
 /** Stores the outputs of ended flows, beside the polls of other flows. */
 export class StoringQueue {
-  readonly #parts: StoringParts;
+  readonly #flows: Pick<FlowCollector, 'collect'>;
+  readonly #tick: StoringContext;
+  readonly #clock: Clock;
   /** By upload id: flows whose outputs are being stored. */
   readonly #storing = new Map<string, Promise<void>>();
   /** Resolves when the next flow has been stored. Undefined while nothing waits for that. */
   #freed: PromiseWithResolvers<void> | undefined;
 
-  constructor(parts: StoringParts) {
-    this.#parts = parts;
+  constructor(flows: Pick<FlowCollector, 'collect'>, tick: StoringContext, clock: Clock) {
+    this.#flows = flows;
+    this.#tick = tick;
+    this.#clock = clock;
   }
 
   get isEmpty(): boolean {
@@ -48,7 +41,7 @@ export class StoringQueue {
 
   /** Number of late flows for which there is room. */
   get lateRoom(): number {
-    const { late } = this.#parts;
+    const { late } = this.#tick;
     return Math.max(0, LATE_MAX - [...this.#storing.keys()].filter((uploadId) => late.has(uploadId)).length);
   }
 
@@ -66,12 +59,12 @@ export class StoringQueue {
 
   /** Begins to store a flow. A late flow without room is only remembered: a later round stores it. */
   add(marker: RunningMarker, flow: EndedFlow): void {
-    const { flows, isolation, ended, late, now } = this.#parts;
+    const { isolation, ended, late } = this.#tick;
     const { uploadId } = marker;
-    ended.note(uploadId, now());
+    ended.note(uploadId, this.#clock.now());
     if (late.has(uploadId) && this.lateRoom === 0) return;
     const stored = isolation
-      .run(marker, () => flows.collect(flow))
+      .run(marker, () => this.#flows.collect(flow))
       .then((outcome) => {
         this.#storing.delete(uploadId);
         this.#freed?.resolve();

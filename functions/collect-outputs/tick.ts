@@ -3,12 +3,12 @@ import type { Invocation } from '../base/invocation.ts';
 import type { UploadQueue } from '../resubmit/resubmit.ts';
 import { WaitingUploads } from '../resubmit/waiting-uploads.ts';
 import { type CollectFlowPorts, FlowCollector } from './collect-flow.ts';
-import { type CollectorShare, type CollectorState, isIn, Lease, NotedUploads } from './collector.ts';
-import { FailureIsolation, type Halt, ServiceHealth } from './failure-isolation.ts';
-import { EndConfirmations } from './flow-observer.ts';
+import { type CollectorShare, type CollectorState, isIn, Lease } from './collector.ts';
+import { FailureIsolation, type Halt } from './failure-isolation.ts';
 import { FlowPolls } from './flow-polls.ts';
 import { EARLY_POLLS, isEarly, YOUNG_MS } from './poll-schedule.ts';
 import { StoringQueue } from './storing-queue.ts';
+import { EndConfirmations, NotedUploads, type TickContext } from './tick-context.ts';
 
 /**
  * Time from a tick's start after which it begins no further round unless assets are coming, in milliseconds. The next
@@ -75,15 +75,9 @@ export async function collectOutputs(
  */
 class Tick {
   readonly #ports: CollectPorts;
-  readonly #invocation: Invocation;
   readonly #lease: Lease;
-  readonly #health = new ServiceHealth();
-  readonly #isolation: FailureIsolation;
-  readonly #confirmations: EndConfirmations;
+  readonly #context: TickContext;
   readonly #flows: FlowCollector;
-  readonly #ended: NotedUploads;
-  readonly #late: NotedUploads;
-  readonly #slow: NotedUploads;
   readonly #storing: StoringQueue;
   readonly #polls: FlowPolls;
   readonly #waitingUploads: WaitingUploads;
@@ -92,56 +86,53 @@ class Tick {
   constructor(share: CollectorShare, lease: Lease, ports: CollectPorts, invocation: Invocation) {
     const { state } = lease;
     this.#ports = ports;
-    this.#invocation = invocation;
     this.#lease = lease;
-    const health = this.#health;
-    const ended = new NotedUploads(state.ended);
-    const late = new NotedUploads(state.late);
-    const slow = new NotedUploads(state.slow);
-    const isolation = new FailureIsolation(invocation, health, ports.telemetry);
-    const confirmations = new EndConfirmations(lease, ports.settings.pollIntervalSeconds * 1000);
-    const flows = new FlowCollector(ports, { invocation, health, confirmations, late, slow });
-    const storing = new StoringQueue({ flows, isolation, ended, late, now: () => ports.clock.now() });
-    const parts = { invocation, health, confirmations, flows, isolation, storing, ended, late, slow, share };
-    this.#isolation = isolation;
-    this.#confirmations = confirmations;
+    this.#context = {
+      share,
+      invocation,
+      isolation: new FailureIsolation(invocation, ports.telemetry),
+      confirmations: new EndConfirmations(lease, ports.settings.pollIntervalSeconds * 1000),
+      ended: new NotedUploads(state.ended),
+      late: new NotedUploads(state.late),
+      slow: new NotedUploads(state.slow),
+    };
+    const flows = new FlowCollector(ports, this.#context);
+    const storing = new StoringQueue(flows, this.#context, ports.clock);
     this.#flows = flows;
-    this.#ended = ended;
-    this.#late = late;
-    this.#slow = slow;
     this.#storing = storing;
-    this.#polls = new FlowPolls(state, ports, parts);
+    this.#polls = new FlowPolls(state, ports, this.#context, { flows, storing });
     this.#waitingUploads = new WaitingUploads(ports, state.throttled, (uploadId) => isIn(share, uploadId));
     if (state.pace !== undefined) ports.flows.resumePace(state.pace);
   }
 
   /** Returns false for a tick that worked for all of its time: it did what it could. */
   get isCutShort(): boolean {
-    const { halt } = this.#isolation;
-    return halt !== undefined && !(halt === 'out of time' && this.#health.hasAnswered);
+    const { halt, hasAnswered } = this.#context.isolation;
+    return halt !== undefined && !(halt === 'out of time' && hasAnswered);
   }
 
   /** What the next tick has to know. */
   get memory(): Partial<CollectorState> {
+    const { ended, late, slow, confirmations } = this.#context;
     return {
       ...this.#polls.memory,
-      ended: this.#ended.remembered,
-      late: this.#late.remembered,
-      slow: this.#slow.remembered,
-      unconfirmedEnds: this.#confirmations.remembered,
+      ended: ended.remembered,
+      late: late.remembered,
+      slow: slow.remembered,
+      unconfirmedEnds: confirmations.remembered,
       pace: this.#ports.flows.learntPace,
       throttled: this.#waitingUploads.remembered,
     };
   }
 
   get summary(): TickSummary {
-    const result = this.#isolation.halt ?? 'completed';
+    const result = this.#context.isolation.halt ?? 'completed';
     return { result, ...this.#counts, ...this.#polls.counts, ...this.#flows.counts };
   }
 
   /** @throws {AggregateError} if the tick failed for any upload. */
   throwFailures(): void {
-    this.#isolation.throwFailures();
+    this.#context.isolation.throwFailures();
   }
 
   async allStored(): Promise<void> {
@@ -155,8 +146,8 @@ class Tick {
       const startedAt = clock.now();
       const polledBefore = this.#polls.counts.polled;
       await this.#round();
-      if (this.#isolation.halt !== undefined) return;
-      await this.#lease.write(this.#invocation.closing);
+      if (this.#context.isolation.halt !== undefined) return;
+      await this.#lease.write(this.#context.invocation.closing);
       const next = startedAt + this.#roundMs(startedAt, this.#polls.counts.polled - polledBefore);
       while (clock.now() < next && this.#mayRoundBeginAt(next, startedAt)) await this.#pauseUntil(next);
       if (!this.#mayRoundBeginAt(Math.max(next, clock.now()), startedAt)) return;
@@ -170,19 +161,19 @@ class Tick {
     for (const part of await Promise.allSettled([this.#polls.round(), this.#resubmitWaiting()])) {
       if (part.status === 'rejected') throw part.reason;
     }
-    this.#isolation.endRound();
-    if (this.#isolation.halt === 'unauthorised') this.#ports.telemetry.metrics.add('TokenRejected');
+    this.#context.isolation.endRound();
+    if (this.#context.isolation.halt === 'unauthorised') this.#ports.telemetry.metrics.add('TokenRejected');
   }
 
   async #resubmitWaiting(): Promise<void> {
     const { endedCount } = this.#flows;
-    const { sent, failures } = await this.#waitingUploads.resubmitDue(endedCount, this.#invocation.closing);
-    this.#isolation.add(...failures);
+    const { sent, failures } = await this.#waitingUploads.resubmitDue(endedCount, this.#context.invocation.closing);
+    this.#context.isolation.add(...failures);
     this.#counts.resubmitted += sent;
   }
 
   #mayRoundBeginAt(time: number, lastStartedAt: number): boolean {
-    const { startedAt, work, workEndsAt } = this.#invocation;
+    const { startedAt, work, workEndsAt } = this.#context.invocation;
     if (this.#lease.isLost || work.aborted || time >= workEndsAt) return false;
     const isYoungRunning = lastStartedAt - this.#polls.newestAt < YOUNG_MS;
     return !this.#storing.isEmpty || this.#polls.isSlowLeft || (isYoungRunning && time < startedAt + TICK_MS);
@@ -204,7 +195,7 @@ class Tick {
     const { clock } = this.#ports;
     const woken = new AbortController();
     const sleep = clock
-      .sleep(time - clock.now(), AbortSignal.any([this.#invocation.work, woken.signal]))
+      .sleep(time - clock.now(), AbortSignal.any([this.#context.invocation.work, woken.signal]))
       .catch(() => {}); // Woken, or out of time: in both cases the caller looks at the clock.
     await Promise.race(this.#storing.isEmpty ? [sleep] : [sleep, this.allStored()]);
     woken.abort();

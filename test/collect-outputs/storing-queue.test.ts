@@ -1,8 +1,9 @@
 import { createHook } from 'node:async_hooks';
 import { expect, it } from 'vitest';
-import { NotedUploads } from '../../functions/collect-outputs/collector.ts';
-import { FailureIsolation, ServiceHealth } from '../../functions/collect-outputs/failure-isolation.ts';
+import { systemClock } from '../../functions/base/clock.ts';
+import { FailureIsolation } from '../../functions/collect-outputs/failure-isolation.ts';
 import { StoringQueue } from '../../functions/collect-outputs/storing-queue.ts';
+import { NotedUploads } from '../../functions/collect-outputs/tick-context.ts';
 
 /** Ended flows that the queue holds before polls wait. */
 const ENDED_MAX = 256;
@@ -17,9 +18,9 @@ const telemetry = { log: { error() {}, warn() {} }, metrics: { add() {} } } as n
 function fullQueue() {
   const finish: (() => void)[] = [];
   const flows = { collect: () => new Promise<void>((resolve) => finish.push(resolve)) };
-  const isolation = new FailureIsolation(invocation, new ServiceHealth(), telemetry);
+  const isolation = new FailureIsolation(invocation, telemetry);
   const noted = { ended: new NotedUploads(), late: new NotedUploads() };
-  const queue = new StoringQueue({ flows, isolation, ...noted, now: () => 0 });
+  const queue = new StoringQueue(flows, { isolation, ...noted }, systemClock);
   const add = (n: number) =>
     queue.add({ uploadId: `upload-${n}`, flowId: `flow-${n}`, ageFrom: 0 }, {} as Parameters<StoringQueue['add']>[1]);
   for (let n = 0; n < ENDED_MAX; n += 1) add(n);

@@ -211,7 +211,7 @@ export const MUTATIONS: readonly Mutation[] = [
   mistake('a flow called gone at the first poll', 300, {
     file: COLLECT_FLOW,
     in: 'FlowCollector.#endIfConfirmed',
-    replace: 'if (!this.#confirmations.confirms(…)) return false;',
+    replace: 'if (!this.#tick.confirmations.confirms(…)) return false;',
     with: '',
   }),
   mistake(
@@ -220,13 +220,13 @@ export const MUTATIONS: readonly Mutation[] = [
     {
       file: COLLECT_FLOW,
       in: 'FlowCollector.poll',
-      replace: "if (seen.kind === 'running') this.#confirmations.forget(marker.uploadId);",
+      replace: "if (seen.kind === 'running') this.#tick.confirmations.forget(marker.uploadId);",
       with: '',
     },
     {
       file: 'collect-outputs/flow-observer.ts',
       in: 'FlowObserver.#noteSeen',
-      replace: 'this.#confirmations.forget(uploadId, GONE);',
+      replace: 'this.#tick.confirmations.forget(uploadId, GONE);',
       with: '',
     },
   ),
@@ -257,13 +257,13 @@ export const MUTATIONS: readonly Mutation[] = [
   mistake('a tick that halts at the first 429', 50, {
     file: FAILURE_ISOLATION,
     in: 'FailureIsolation.runInOutage',
-    replace: 'if (error instanceof FlowServiceError) this.#health.failed(flowId, error);',
+    replace: 'if (error instanceof FlowServiceError) this.failed(flowId, error);',
     with: "if (outageOf(error) === 'throttled') this.#halt ??= 'throttled'; $&",
   }),
   mistake('a poisoned flow that halts the tick', 50, {
     file: FAILURE_ISOLATION,
     in: 'FailureIsolation.runInOutage',
-    replace: 'if (error instanceof FlowServiceError) this.#health.failed(flowId, error);',
+    replace: 'if (error instanceof FlowServiceError) this.failed(flowId, error);',
     with: 'this.#halt ??= outageOf(error); $&',
   }),
   mistake(
@@ -272,9 +272,9 @@ export const MUTATIONS: readonly Mutation[] = [
     {
       file: FLOW_POLLS,
       in: 'FlowPolls.#poll',
-      replace: 'if (flow !== undefined) storing.add(marker, flow);',
+      replace: 'if (flow !== undefined) this.#storing.add(marker, flow);',
       with: `const later = ((this as any).later ??= []);
-          if (flow !== undefined) later.push(() => storing.add(marker, flow));`,
+          if (flow !== undefined) later.push(() => this.#storing.add(marker, flow));`,
     },
     {
       file: FLOW_POLLS,

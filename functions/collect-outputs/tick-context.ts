@@ -1,0 +1,131 @@
+import type { Invocation } from '../base/invocation.ts';
+import type { RunningMarker } from '../ledger/keys.ts';
+import type { CollectorShare, Lease, Noted, UnconfirmedEnd } from './collector.ts';
+import type { FailureIsolation } from './failure-isolation.ts';
+
+/** How long a first observation waits for its confirmation, in milliseconds: longer than the longest poll gap. */
+const OBSERVATION_AGE_MAX_MS = 60 * 60_000;
+
+/** First observations that are remembered. Beyond this number, the end of a flow is only confirmed later. */
+const OBSERVATIONS_MAX = 1_000;
+
+/** The digest of complete outputs begins with this. The digest of a loss is the code of its failure. */
+export const OUTPUTS = 'outputs ';
+
+/** What the parts of a tick share. */
+export interface TickContext {
+  readonly share: CollectorShare;
+  readonly invocation: Invocation;
+  readonly isolation: FailureIsolation;
+  readonly confirmations: EndConfirmations;
+  /** Flows that have ended, and are not stored yet. The next tick stores them first. */
+  readonly ended: NotedUploads;
+  /**
+   * Ended flows whose asset failed, or lost its slot to another one, when it was late. Until they are stored, their
+   * assets come after those of all others: see `AssetSlots`. The one that has waited longest comes first.
+   */
+  readonly late: NotedUploads;
+  /** Running flows whose last poll was slow. They are polled after all others. */
+  readonly slow: NotedUploads;
+}
+
+/** Uploads that a collector remembers from tick to tick, the one that was noted longest ago first. */
+export class NotedUploads {
+  readonly #times: Map<string, number>;
+
+  constructor(remembered: Noted = {}) {
+    this.#times = new Map(Object.entries(remembered));
+  }
+
+  has(uploadId: string): boolean {
+    return this.#times.has(uploadId);
+  }
+
+  /** Notes an upload. It is the last one then. */
+  note(uploadId: string, at: number): void {
+    this.#times.delete(uploadId);
+    this.#times.set(uploadId, at);
+  }
+
+  forget(uploadId: string): void {
+    this.#times.delete(uploadId);
+  }
+
+  /** Forgets all other uploads. */
+  retain(uploadIds: ReadonlySet<string>): void {
+    for (const id of this.#times.keys()) if (!uploadIds.has(id)) this.#times.delete(id);
+  }
+
+  /** Returns those of the markers whose uploads were noted, in their order, with the times. */
+  among(markers: readonly RunningMarker[]): readonly { readonly marker: RunningMarker; readonly at: number }[] {
+    const byUpload = new Map(markers.map((marker) => [marker.uploadId, marker]));
+    return [...this.#times].flatMap(([uploadId, at]) => {
+      const marker = byUpload.get(uploadId);
+      return marker === undefined ? [] : [{ marker, at }];
+    });
+  }
+
+  get remembered(): Noted {
+    return this.#times.size === 0 ? undefined : Object.fromEntries(this.#times);
+  }
+}
+
+/**
+ * Confirms by a second poll any end that a single bad response could fake: it would cost a flow that is paid for. Two
+ * polls in a row must see the same, at least one poll interval apart. The first observation is remembered beside the
+ * collector's lease.
+ *
+ * Losses are confirmed only under one unbroken lease: otherwise another tick may have polled in between. A tick
+ * observes no loss if the last tick did not release its lease: that tick died without writing what it saw last, or
+ * still polls. Complete outputs need no lease: a second poll cannot lose them.
+ */
+export class EndConfirmations {
+  readonly #observations: Map<string, UnconfirmedEnd>;
+  readonly #lease: Lease;
+  readonly #pollIntervalMs: number;
+
+  constructor(lease: Lease, pollIntervalMs: number) {
+    this.#lease = lease;
+    this.#pollIntervalMs = pollIntervalMs;
+    const remembered = Object.entries(lease.state.unconfirmedEnds ?? {});
+    this.#observations = new Map(remembered.filter(([, { digest }]) => this.#isObserved(digest)));
+  }
+
+  /** Returns true if the last poll, at least one poll interval ago, saw the same. Else remembers this observation. */
+  confirms(uploadId: string, digest: string, now: number): boolean {
+    if (!this.#isObserved(digest)) return false;
+    const first = this.#observations.get(uploadId);
+    const ageMs = first?.digest === digest ? now - first.at : Number.POSITIVE_INFINITY;
+    // After an old observation, other polls may have seen something else.
+    if (ageMs <= Math.max(OBSERVATION_AGE_MAX_MS, 3 * this.#pollIntervalMs)) return ageMs >= this.#pollIntervalMs;
+    const hasRoom = first !== undefined || this.#observations.size < OBSERVATIONS_MAX;
+    if (hasRoom) this.#observations.set(uploadId, { digest, at: now });
+    return false;
+  }
+
+  /** Returns true if no other tick had the lease until now. Another tick may have seen the flow since our last poll. */
+  areInRow(signal: AbortSignal): Promise<boolean> {
+    return this.#lease.isStillHeld(signal);
+  }
+
+  /** A poll saw something else, so the next two polls must agree. @param digest forget only this observation. */
+  forget(uploadId: string, digest = this.#observations.get(uploadId)?.digest): void {
+    if (this.#observations.get(uploadId)?.digest === digest) this.#observations.delete(uploadId);
+  }
+
+  /** Keeps only what was seen of running flows, and of each since its marker was put. */
+  retain(running: readonly RunningMarker[]): void {
+    const since = new Map(running.map(({ uploadId, ageFrom }) => [uploadId, ageFrom]));
+    for (const [uploadId, { at }] of this.#observations) {
+      if (at < (since.get(uploadId) ?? Number.POSITIVE_INFINITY)) this.#observations.delete(uploadId);
+    }
+  }
+
+  get remembered(): Readonly<Record<string, UnconfirmedEnd>> | undefined {
+    return this.#observations.size === 0 ? undefined : Object.fromEntries(this.#observations);
+  }
+
+  #isObserved(digest: string): boolean {
+    return this.#lease.wasReleased || digest.startsWith(OUTPUTS);
+  }
+}
