@@ -50,6 +50,11 @@ describe.each(pages)('%s', (page) => {
   });
 });
 
+it('README.md leads to every page', () => {
+  const readme = read('README.md');
+  expect(pages.filter((page) => page.startsWith('docs/') && !readme.includes(`](${page}`))).toEqual([]);
+});
+
 it('docs/code-map.md shows where every file of functions/ is, and no file that does not exist', () => {
   const [, map = ''] = /```\n([\s\S]*?)```/.exec(read('docs/code-map.md')) ?? [];
   const shown = new Set(Array.from(map.matchAll(/[\w.-]+\.ts\b/g), ([name]) => name));
