@@ -78,13 +78,6 @@ describe('a mutation', () => {
   });
 });
 
-it('docs/reliability.md lists every mutation with its number of seeds', () => {
-  const page = readFileSync(new URL('../../docs/reliability.md', import.meta.url), 'utf8');
-  const [, table = ''] = /^\| mistake \| found within seeds \|\n\|[-|]+\|\n((?:\|.*\|\n)+)/m.exec(page) ?? [];
-  const rows = MUTATIONS.map(({ name, seedsMax }) => `| ${name} | ${seedsMax} |\n`);
-  expect(table).toBe(rows.join(''));
-});
-
 describe('a log line that an invariant counts', () => {
   it.each(Object.values(SECOND_FLOW_LINES))('is written by the functions: %s', (line) => {
     const files = globSync('**/*.ts', { cwd: FUNCTIONS });
