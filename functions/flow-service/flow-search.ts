@@ -11,6 +11,9 @@ export const FIND_FLOWS_MAX = 10_000;
 /** Time within which the service lists a new flow, in milliseconds. With a slower service, a search may miss a flow. */
 export const LISTING_DELAY_MAX_MS = 5 * 60_000;
 
+/** How much newer than one above it a flow may be, in milliseconds: an order by id may know whole seconds only. */
+const ORDER_MARGIN_MS = 1_000;
+
 /** How often the listing is read, at most, while flows leave it or move in it. */
 const READINGS_MAX = 4;
 
@@ -59,7 +62,8 @@ export async function findFlows(search: Search): Promise<readonly Found[]> {
   const unfound = await readTwice(search, found);
   return search.sought.map((each) => {
     const flow = found.get(each);
-    return flow === undefined ? unfound : { result: 'found', flow };
+    if (flow !== undefined) return { result: 'found', flow };
+    return each.mayBeAbsent ? unfound : { result: 'unknown', why: 'the flow need not be listed yet' };
   });
 }
 
@@ -104,8 +108,7 @@ async function readOnce(search: Search, found: FlowsFound): Promise<Listed> {
       const { flowId, state, createdAt = Number.POSITIVE_INFINITY } = flow;
       note(flow, sought, found);
       showsEnded ||= state !== 'running';
-      // A listing that is not newest first after all is read to its end.
-      isFalling &&= createdAt <= oldest + CLOCK_SKEW_MAX_MS;
+      isFalling &&= createdAt <= oldest + ORDER_MARGIN_MS;
       oldest = Math.min(oldest, createdAt);
       if (createdAt >= horizon) ids.push(flowId);
     }
@@ -113,6 +116,7 @@ async function readOnce(search: Search, found: FlowsFound): Promise<Listed> {
     if (isPast || areAllFound(search, found)) break;
   }
   let doubt = isPast ? undefined : listing.stopReason;
+  if (isNewestFirst && !isFalling) doubt ??= 'the listing is not newest first, although the settings say so';
   if (usable < entries) doubt ??= 'the listing has flows whose ids are unusable';
   if (!showsTags && entries > 0) doubt ??= 'the listing shows no additional data of flows, so the tag cannot be seen';
   if (!showsEnded && entries > 0) doubt ??= 'the listing shows no ended flow, and this one may have ended';

@@ -198,9 +198,11 @@ describe('npm start', () => {
   });
 
   it('uses the given service, with the token from the environment', async () => {
-    const { service, url } = await serveStandIn({ tokens: ['fake-token'], flowMs: 50 });
+    const variation = { listFlows: 404 } as const;
+    const { service, url } = await serveStandIn({ tokens: ['fake-token'], flowMs: 50, variation });
     const arguments_ = [example('fox.txt'), '--service', url];
     const good = await start(arguments_, { FLOWDROP_TOKEN: 'fake-token' }).ended;
+    expect(good.output).toContain('! The service does not list its flows');
     expect(good.output).toContain('fox.txt  done');
     expect(good.code).toBe(0);
     expect(service.flows).toMatchObject([{ template: 'model_generate_fromprompt' }]);

@@ -202,6 +202,20 @@ describe('absence is proven', () => {
     ).toBeGreaterThan(1);
   });
 
+  it('if only flows from before the request leave a listing that is newest first', async () => {
+    const old = Array.from({ length: 9 }, (_, index) => flow(`old${index}`, -10 - index));
+    const { found, asked } = await find((path) => {
+      if (path === '/flows') return { flows: newestFirst(3, 1), next: 'x' };
+      return { flows: [...newestFirst(0, -2), ...old.splice(0, 1)], next: 'y' };
+    }, NEWEST_FIRST);
+    expect({ result: found.result, requests: asked.length }).toEqual({ result: 'absent', requests: 4 });
+  });
+
+  it('if the last page that a search reads goes back past the request', async () => {
+    const pageAt = () => ({ flows: newestFirst(3, -15), next: 'more' });
+    expect(await resultOf(pageAt, { ...NEWEST_FIRST, findPagesMax: 1 })).toBe('absent');
+  });
+
   it('with few requests in an account of a million flows, newest first, that take an hour', async () => {
     const pageAt = (path: string) => {
       const first = 50 * (Number(/page=(\d+)/.exec(path)?.[1] ?? 1) - 1);
@@ -231,6 +245,9 @@ describe('absence is not proven', () => {
     const pageAt = (path: string) => ({ flows: [flow(path)], next: path === '/flows' ? 'x' : null });
     const { found, asked } = await find(pageAt, {}, early);
     expect({ result: found.result, asked }).toEqual({ result: 'unknown', asked: ['/flows', '/flows?cursor=x'] });
+    const other = { ...SOUGHT, tag: { ...TAG, upload: 'other' } };
+    const results = await listing(pageAt).flows.find([early, other], never);
+    expect(results.map(({ result }) => result)).toEqual(['unknown', 'absent']);
   });
 
   it('if a page after the first is always rejected', async () => {
@@ -253,10 +270,12 @@ describe('absence is not proven', () => {
 
   it.each([
     ['oldest first', newestFirst(3, -30).toReversed().slice(-12)],
-    ['without times', newestFirst(3, -30).map((each) => ({ ...each, created_at: null }))],
+    ['oldest first, in seconds', Array.from({ length: 12 }, (_, index) => flow(`s${index}`, -30 + index / 20))],
     ['by name', [flow('a', 2), flow('b', -20), ...newestFirst(1, -5)]],
-  ])('if a listing that is declared as newest first is %s, and longer than what is read', async (_, flows) => {
-    expect(await resultOf(() => ({ flows, next: 'x' }), NEWEST_FIRST)).toBe('unknown');
+  ])('if a listing that is declared as newest first is %s', async (_, flows) => {
+    expect(
+      await resultOf((_, index) => ({ flows: index === 0 ? flows : [], next: index === 0 ? 'x' : null }), NEWEST_FIRST),
+    ).toBe('unknown');
   });
 
   it.each([
