@@ -5,7 +5,6 @@ import { collectOutputs } from '../../functions/collect-outputs/collect-outputs.
 import type { CollectorState } from '../../functions/collect-outputs/collector.ts';
 import type { RunningEntry } from '../../functions/ledger/entry.ts';
 import { InvalidCollectEventError, parseCollectEvent } from '../../functions/operator/collect-event.ts';
-import { retryUploads } from '../../functions/operator/operator.ts';
 import type { Route } from '../../functions/uploads/routes.ts';
 import type { Variation } from '../../local/flow-service/variation.ts';
 import { StillClock } from '../flow-service/scripted.ts';
@@ -149,22 +148,9 @@ describe('every way in which a service may answer', () => {
     { getFlow: 404, earlyOutputs: 'pending' },
     { getFlow: 404, outputsPath: 'root', outputStatus: false },
     { listFlows: 404, changeFlow: 405, deleteFlow: 501, addInput: 404, listTemplates: 404 },
-    { getFlow: 404, listFlows: 404 },
     { getFlow: 404, listFlows: 405, listTemplates: 405 },
-    { getFlow: 404, listFlows: 501, listTemplates: 501 },
-    { createStatus: 200 },
-    { createStatus: 202 },
-    { flowIdName: 'id' },
-    { assetIdName: 'id' },
-    { outputsShape: 'bare' },
     { outputStatus: false },
-    { assetForm: 'json' },
-    { assetForm: 'json', assetLength: 'chunked' },
-    { assetLength: 'chunked' },
-    { assetForm: 'json', jsonMembersBefore: true, jsonMembersAfter: true, jsonWhiteSpace: true },
-    { assetForm: 'json', jsonEscapedSlashes: true },
-    { assetForm: 'json', jsonLineBreaks: true },
-    { assetForm: 'json', jsonUnpadded: true },
+    { flowIdName: 'id', assetIdName: 'id', outputsShape: 'bare', assetForm: 'json', assetLength: 'chunked' },
   ];
   it.each(variations.map((variation) => [JSON.stringify(variation), variation] as const))(
     'comes to the same results: %s',
@@ -484,24 +470,6 @@ describe('a tick', () => {
     // S3 dates an upload in whole seconds.
     expect(world.count('OldestWaitingSeconds')).toBeGreaterThanOrEqual(3 * 3600);
     expect(world.count('OldestWaitingSeconds')).toBeLessThan(4 * 3600);
-  });
-});
-
-describe('a failed upload', () => {
-  it('is the only one that can be retried', async () => {
-    await start();
-    const { upload } = await running();
-    const signal = new AbortController().signal;
-    const unknown = '0'.repeat(40);
-    expect(await retryUploads([upload.id, unknown], world.ports, signal)).toEqual([
-      { upload: upload.id, result: 'under way' },
-      { upload: unknown, result: 'unknown' },
-    ]);
-    await world.settle();
-    expect(await retryUploads([upload.id], world.ports, signal)).toEqual([
-      { upload: upload.id, result: 'succeeded already' },
-    ]);
-    expect(world.service.flows).toHaveLength(1);
   });
 });
 

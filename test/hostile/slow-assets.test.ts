@@ -84,12 +84,9 @@ const nowAndThen = (asset: number) => (asset % 2 === 0 ? { status: 409 } : byte(
 
 it.each<[string, string[], (asset: number) => object]>([
   ['eight assets of one flow bring a byte every 25 seconds', ['slow.many'], byte],
-  ['eight flows with one asset bring a byte every 25 seconds', named(8), byte],
   ['eight flows send white space', named(8), whiteSpace],
-  ['32 flows bring a byte every 25 seconds', named(32), byte],
   ['32 flows with eight assets bring a byte every 25 seconds', named(32, 'many'), byte],
   ['100 flows bring a byte every 25 seconds', named(100), byte],
-  ['eight flows bring assets just above the minimum rate', named(8), justAboveTheMinimum],
   ['100 flows bring assets just above the minimum rate', named(100), justAboveTheMinimum],
   ['eight flows bring large assets slowly', named(8), aLittleFaster],
   ['eight flows are slow now and then', named(8), nowAndThen],

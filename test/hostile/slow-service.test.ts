@@ -109,26 +109,6 @@ it('an asset that is ready a little after its flow is not abandoned within secon
   expect((await world.receipt('a.bin')).status).toBe('succeeded');
 });
 
-it('of two uploads with one flow, the younger is not collected after the older was ended', async () => {
-  await start({ settings: { flowAgeMaxSeconds: 3600 }, service: { flowMs: 0 } });
-  await uploads('theirs.bin');
-  world.clock.advance(30 * MINUTE);
-  const body = JSON.stringify({ flow_id: world.service.flows[0]?.id });
-  world.fault('createFlow', { status: 201, body, at: 'after-effect' });
-  await uploads('mine.bin');
-  expect(world.service.flows).toHaveLength(2);
-  // The service's answers lack the tags, which would tell whose flow it is.
-  world.service.intercept = ({ url, method }, { operation }) =>
-    operation === 'getFlow' && method === 'GET'
-      ? { status: 200, body: JSON.stringify({ flow_id: flowOf(url), status: 'completed' }) }
-      : undefined;
-  for (let minute = 0; minute < 120; minute += 5) {
-    await world.tick();
-    world.clock.advance(5 * MINUTE);
-  }
-  expect(await world.receipt('mine.bin')).toMatchObject({ status: 'failed', failure: { code: 'flow-shared' } });
-});
-
 it('a flow that the listing shows as running between two 404s is not gone', async () => {
   await start({ service: { flowMs: 10 * DAY } });
   await uploads(...named(20));

@@ -181,6 +181,19 @@ describe('a retried failure', () => {
   });
 });
 
+it('what runs, succeeded or is unknown is not retried', async () => {
+  await start();
+  await world.send('a');
+  const { id } = (await world.entry()).upload;
+  const unknown = '0'.repeat(40);
+  const retried = async () =>
+    (await retryUploads([id, unknown], world.ports, new AbortController().signal)).map(({ result }) => result);
+  expect(await retried()).toEqual(['under way', 'unknown']);
+  await world.settle();
+  expect(await retried()).toEqual(['succeeded already', 'unknown']);
+  expect(world.service.flows).toHaveLength(1);
+});
+
 describe('the completion event', () => {
   const ends = () =>
     world.events.map(({ detail }) => JSON.parse(detail)).map(({ generation, status }) => `${generation} ${status}`);
