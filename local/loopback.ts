@@ -3,7 +3,7 @@ import type { AddressInfo } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { CHALLENGE_HEADER, PROOF_HEADER, PROOF_PROTOCOL, proofOf } from '../operations/run-proof.ts';
 import { CONNECTIONS_MAX, closeAfter, HEAD_MS_MAX } from '../page/server/visitors.ts';
-import type { Credentials } from './aws/credentials.ts';
+import type { Credentials } from './aws/endpoint.ts';
 
 export { closeAfter } from '../page/server/visitors.ts';
 

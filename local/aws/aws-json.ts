@@ -4,8 +4,7 @@ import * as z from 'zod/mini';
 import { closeAfter, listenOnLoopback } from '../loopback.ts';
 import { isSameSecret } from '../secrets.ts';
 import type { AwsEndpoint, EndpointAccess } from './endpoint.ts';
-import { basicTime, SignatureError, type SignatureFacts } from './sent-signature.ts';
-import { SignatureVerifier, SKEW_MS_MAX, sha256 } from './signature.ts';
+import { SignatureError, type SignatureProblem, SignatureVerifier, sha256 } from './signature.ts';
 
 /** An error answer of one of AWS's JSON services. */
 export class AwsError extends Error {
@@ -115,69 +114,46 @@ export function signedBody({
     try {
       const { method = '', url = '' } = request;
       const headers = request.headers as Record<string, string | undefined>;
-      const named = headers['x-amz-content-sha256'];
-      const { accessKeyId, form } = verifier.verify({ method, url, headers }, () => {
-        if (named !== undefined) return named;
-        const message = 'the header x-amz-content-sha256 is missing';
-        throw new SignatureError('malformed', { form: 'header', message });
-      });
+      const named = headers['x-amz-content-sha256'] ?? '';
+      const accessKeyId = verifier.verify({ method, url, headers }, named);
       wantBody();
       const body = await readBody(request);
-      if (!isSameSecret(sha256(body), String(named))) throw new SignatureError('mismatch', { form, accessKeyId });
+      if (!isSameSecret(sha256(body), named)) throw new SignatureError('mismatch');
       return { accessKeyId, body };
     } catch (error) {
       if (!(error instanceof SignatureError)) throw error;
-      const [code, message, queryCode] = answerTo(error, verifier.now());
-      throw new AwsError(code, message, hasQueryCodes ? { status: 403, queryCode } : {});
+      const [code, message, queryCode] = REFUSALS[error.problem];
+      const text = error.problem === 'malformed' ? `${message} ${error.message}.` : message;
+      throw new AwsError(code, text, hasQueryCodes ? { status: 403, queryCode } : {});
     }
   };
 }
 
-type RefusedSignature = readonly [code: string, message: string, queryCode: string];
+const UNKNOWN_KEY = [
+  'UnrecognizedClientException',
+  'The security token included in the request is invalid.',
+  'InvalidClientTokenId',
+] as const;
+const EXPIRED = [
+  'InvalidSignatureException',
+  'Signature expired, or not yet current. The clocks of client and server may differ.',
+  'SignatureDoesNotMatch',
+] as const;
 
-/** What AWS's JSON services answer. The SDKs know these codes. */
-function answerTo({ problem, message, facts }: SignatureError, now: number): RefusedSignature {
-  switch (problem) {
-    case 'missing':
-      return ['MissingAuthenticationTokenException', 'Missing Authentication Token', 'MissingAuthenticationToken'];
-    case 'unknown-key':
-    case 'wrong-session-token':
-      return [
-        'UnrecognizedClientException',
-        'The security token included in the request is invalid.',
-        'InvalidClientTokenId',
-      ];
-    case 'mismatch':
-      return invalidSignature(
-        'The request signature we calculated does not match the signature you provided. Check your AWS Secret Access Key and signing method. Consult the service documentation for details.',
-      );
-    case 'skewed':
-    case 'not-yet-valid':
-    case 'expired':
-      return invalidSignature(timeProblem(facts, now));
-    case 'header-not-signed':
-      return invalidSignature(`'${facts.header}' must be a 'SignedHeader' in the AWS Authorization.`);
-    case 'wrong-region':
-      return invalidSignature(`Credential should be scoped to a valid region: ${message}.`);
-    case 'unsupported':
-    case 'two-signatures':
-    case 'malformed':
-    case 'no-date':
-      return ['IncompleteSignatureException', `The signature is incomplete: ${message}.`, 'IncompleteSignature'];
-  }
-}
-
-function invalidSignature(message: string): RefusedSignature {
-  return ['InvalidSignatureException', message, 'SignatureDoesNotMatch'];
-}
-
-function timeProblem({ requestTimeMs = 0, expiresSeconds = 0 }: SignatureFacts, now: number): string {
-  const minutes = SKEW_MS_MAX / 60_000;
-  const [request, server] = [basicTime(requestTimeMs), basicTime(now)];
-  return requestTimeMs > now
-    ? `Signature not yet current: ${request} is still later than ${server} (+ ${minutes} min.)`
-    : `Signature expired: ${request} is now earlier than ${server} (- ${expiresSeconds ? `${expiresSeconds} s` : `${minutes} min.`})`;
-}
+/** What AWS's JSON services answer to a refused signature: the code, the message, and SQS's older code. */
+const REFUSALS = {
+  missing: ['MissingAuthenticationTokenException', 'Missing Authentication Token', 'MissingAuthenticationToken'],
+  malformed: ['IncompleteSignatureException', 'The signature is incomplete:', 'IncompleteSignature'],
+  'unknown-key': UNKNOWN_KEY,
+  'wrong-session-token': UNKNOWN_KEY,
+  skewed: EXPIRED,
+  expired: EXPIRED,
+  mismatch: [
+    'InvalidSignatureException',
+    'The request signature we calculated does not match the signature you provided. Check your AWS Secret Access Key and signing method.',
+    'SignatureDoesNotMatch',
+  ],
+} as const satisfies Record<SignatureProblem, readonly [string, string, string]>;
 
 function refuse(response: ServerResponse, error: unknown): void {
   const known = error instanceof AwsError ? error : new AwsError('InternalFailure', String(error), { status: 500 });

@@ -1,12 +1,31 @@
-import type { Credentials } from './credentials.ts';
+import { randomSecret } from '../secrets.ts';
 
 /*
- * The stand-ins for AWS services. Each service has a folder with the same two parts: a class that holds its state in
- * this process (`EmbeddedS3`, `Queue`, `SecretStore`, `EventBus`), and `http.ts`, which serves that state to the SDK's
- * client on 127.0.0.1, if the client signs its requests (`signature.ts`). `serve-aws.ts` starts all endpoints. To add a
- * service, add a folder of this shape and start its endpoint there. Lambda is the exception: only operators call it,
- * and `pipeline.ts` serves its functions by `lambda/http.ts`.
+ * The stand-ins for AWS services. Each service is a file with the same two parts: a class that holds its state in this
+ * process (`Queue`, `SecretStore`, `EventBus`), and a function that serves that state to the SDK's client on 127.0.0.1,
+ * if the client signs its requests (`signature.ts`). S3 has a folder. `serve-aws.ts` starts all endpoints. Lambda is the
+ * exception: only operators call it, and `pipeline.ts` serves its functions.
  */
+
+/** The only region here. */
+export const REGION = 'us-east-1';
+
+export interface Credentials {
+  readonly accessKeyId: string;
+  readonly secretAccessKey: string;
+  /** If set, every request must carry it. If not, none may carry one. */
+  readonly sessionToken?: string;
+}
+
+/** New credentials. Nobody can guess them. */
+export function randomCredentials(): Credentials & { readonly sessionToken?: never } {
+  return { accessKeyId: `LOCAL${randomSecret().slice(0, 15).toUpperCase()}`, secretAccessKey: randomSecret() };
+}
+
+/** New credentials with a session token, as those of a role are. */
+export function randomRoleCredentials(): Required<Credentials> {
+  return { ...randomCredentials(), sessionToken: randomSecret() };
+}
 
 /** A service that listens on 127.0.0.1. */
 export interface AwsEndpoint {

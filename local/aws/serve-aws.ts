@@ -1,13 +1,9 @@
-import type { Credentials } from './credentials.ts';
-import type { AwsAccess, AwsCall, EndpointAccess } from './endpoint.ts';
-import type { EventBus, PublishedEvent } from './event-bridge/event-bus.ts';
-import { serveEvents } from './event-bridge/http.ts';
+import type { AwsAccess, AwsCall, Credentials, EndpointAccess } from './endpoint.ts';
+import { type EventBus, type PublishedEvent, serveEvents } from './event-bridge.ts';
 import { serveS3 } from './s3/http.ts';
 import type { EmbeddedS3 } from './s3/s3.ts';
-import { serveSecrets } from './secrets-manager/http.ts';
-import type { SecretStore } from './secrets-manager/secret-store.ts';
-import { serveQueues } from './sqs/http.ts';
-import type { Queue } from './sqs/queue.ts';
+import { type SecretStore, serveSecrets } from './secrets-manager.ts';
+import { type Queue, serveQueues } from './sqs.ts';
 
 export interface AwsServices {
   readonly s3: EmbeddedS3;

@@ -1,29 +1,60 @@
 import { createHmac, hash } from 'node:crypto';
 import { isSameSecret } from '../secrets.ts';
-import { type Credentials, REGION } from './credentials.ts';
-import {
-  ALGORITHM,
-  decoded,
-  type Pair,
-  queryPairs,
-  type SentSignature,
-  type SignableRequest,
-  SignatureError,
-  type SignatureForm,
-  sentSignature,
-} from './sent-signature.ts';
+import { type Credentials, REGION } from './endpoint.ts';
 
-const EMPTY_SHA256 = hash('sha256', '');
+const ALGORITHM = 'AWS4-HMAC-SHA256';
 
 /** Maximum difference between the clocks of client and server, in milliseconds: AWS's 15 minutes. */
-export const SKEW_MS_MAX = 15 * 60_000;
+const SKEW_MS_MAX = 15 * 60_000;
 
-/** A request that its signer sent within the last minutes, or presigned for this time. */
-export interface Verified {
+/** Maximum validity of a presigned address, in seconds: AWS's seven days. */
+const EXPIRES_SECONDS_MAX = 7 * 24 * 3600;
+
+export interface SignableRequest {
+  readonly method: string;
+  /** Path and query, percent-encoded as on the wire. */
+  readonly url: string;
+  /** Names in lower case. */
+  readonly headers: Readonly<Record<string, string | undefined>>;
+}
+
+export type SignatureProblem =
+  /** The request has no signature of Version 4. */
+  | 'missing'
+  /** It cannot be read, is for another service or region, or leaves out a header. */
+  | 'malformed'
+  | 'unknown-key'
+  | 'wrong-session-token'
+  /** The clocks of client and server differ too much. */
+  | 'skewed'
+  /** A presigned address that is not valid at this time. */
+  | 'expired'
+  | 'mismatch';
+
+/** A request whose signature does not prove that the sender has a secret key. Each service has its own answer. */
+export class SignatureError extends Error {
+  override readonly name = 'SignatureError';
+  readonly problem: SignatureProblem;
+
+  constructor(problem: SignatureProblem, message: string = problem) {
+    super(message);
+    this.problem = problem;
+  }
+}
+
+/** A signature as it was sent. */
+interface SentSignature {
+  readonly isPresigned: boolean;
   readonly accessKeyId: string;
-  readonly form: SignatureForm;
-  /** Verifies the chunks of the body, if each has a signature. */
-  readonly chunks: ChunkSignatures;
+  /** `<date>/<region>/<service>/aws4_request`. */
+  readonly scope: string;
+  readonly signedHeaders: readonly string[];
+  readonly signature: string;
+  /** `YYYYMMDD'T'HHMMSS'Z'`. */
+  readonly timestamp: string;
+  /** Validity of a presigned address. */
+  readonly expiresSeconds: number;
+  readonly sessionToken: string;
 }
 
 export interface VerifierOptions {
@@ -35,149 +66,127 @@ export interface VerifierOptions {
 }
 
 /**
- * Verifies Signature Version 4, in the header `Authorization` or in the query of a presigned URL.
+ * Verifies Signature Version 4, in the header `Authorization` or in the query of a presigned address.
  * https://docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-authenticating-requests.html
  */
 export class SignatureVerifier {
   readonly #credentials: ReadonlyMap<string, Credentials>;
   readonly #service: string;
-  /** Milliseconds since the epoch. */
-  readonly now: () => number;
-  /** By access key and scope. Only valid times get here, which span eight days, so there are few. */
-  readonly #signingKeys = new Map<string, Buffer>();
+  readonly #now: () => number;
 
   constructor({ credentials, service, now = Date.now }: VerifierOptions) {
     this.#credentials = new Map(credentials.map((each) => [each.accessKeyId, each]));
     this.#service = service;
-    this.now = now;
+    this.#now = now;
   }
 
   /**
-   * @param payloadHash returns the last line of the canonical request: the SHA-256 of the body in hexadecimal digits,
-   * or the word that says why there is none.
-   * @throws {SignatureError} and what `payloadHash` throws.
+   * Returns the access key that signed the request.
+   * @param payload the last line of the canonical request: the SHA-256 of the body in hexadecimal digits, or the word
+   * that says why there is none.
+   * @throws {SignatureError}
    */
-  verify(request: SignableRequest, payloadHash: () => string): Verified {
+  verify(request: SignableRequest, payload: string): string {
     const query = queryPairs(request.url);
     const sent = sentSignature(request, query);
-    const { form, accessKeyId, scope, signedHeaders, signature, timestamp } = sent;
     this.#checkScope(sent);
-    const known = this.#credentials.get(accessKeyId);
-    if (known === undefined) throw new SignatureError('unknown-key', { form, accessKeyId });
-    if (!isSameSecret(sent.sessionToken ?? '', known.sessionToken ?? '')) {
-      throw new SignatureError('wrong-session-token', { form, accessKeyId });
-    }
+    const known = this.#credentials.get(sent.accessKeyId);
+    if (known === undefined) throw new SignatureError('unknown-key');
+    if (!isSameSecret(sent.sessionToken, known.sessionToken ?? '')) throw new SignatureError('wrong-session-token');
     this.#checkTime(sent);
     checkSignedHeaders(request, sent);
-
-    const canonicalRequest = canonical(request, query, { form, signedHeaders, payloadHash: payloadHash() });
-    const stringToSign = [ALGORITHM, timestamp, scope, sha256(canonicalRequest)].join('\n');
-    const key = this.#signingKey(known, scope);
-    if (!isSameSecret(signature, hmac(key, stringToSign).toString('hex'))) {
-      throw new SignatureError('mismatch', { form, accessKeyId, signature, canonicalRequest, stringToSign });
-    }
-    return { accessKeyId, form, chunks: new ChunkSignatures(key, { timestamp, scope, signature }) };
+    const text = [ALGORITHM, sent.timestamp, sent.scope, sha256(canonical(request, query, sent, payload))].join('\n');
+    const key = sent.scope.split('/').reduce<Buffer>(hmac, Buffer.from(`AWS4${known.secretAccessKey}`));
+    if (!isSameSecret(sent.signature, hmac(key, text).toString('hex'))) throw new SignatureError('mismatch');
+    return sent.accessKeyId;
   }
 
-  #checkScope({ form, scope, timestamp }: SentSignature): void {
-    const [date, region, service, end] = scope.split('/');
-    const malformed = (message: string) => new SignatureError('malformed', { form, message });
-    if (service !== this.#service) throw malformed(`incorrect service "${service}"; expecting "${this.#service}"`);
-    if (end !== 'aws4_request') throw malformed(`incorrect terminal "${end}"; expecting "aws4_request"`);
-    if (date !== timestamp.slice(0, 8)) {
-      throw malformed(`invalid credential date "${date}"; expecting that of the request, "${timestamp.slice(0, 8)}"`);
-    }
-    if (region !== REGION) {
-      const message = `the region '${region}' is wrong; expecting '${REGION}'`;
-      throw new SignatureError('wrong-region', { form, message, region: REGION });
+  #checkScope({ scope, timestamp }: SentSignature): void {
+    const expected = `${timestamp.slice(0, 8)}/${REGION}/${this.#service}/aws4_request`;
+    if (scope !== expected) {
+      throw new SignatureError('malformed', `the credential is for ${scope}; expecting ${expected}`);
     }
   }
 
-  #checkTime({ form, timeMs, expiresSeconds }: SentSignature): void {
-    const now = this.now();
-    if (expiresSeconds === undefined) {
-      if (Math.abs(now - timeMs) > SKEW_MS_MAX) throw new SignatureError('skewed', { form, requestTimeMs: timeMs });
-      return;
-    }
-    if (timeMs - now > SKEW_MS_MAX) throw new SignatureError('not-yet-valid', { form, requestTimeMs: timeMs });
-    if (now > timeMs + expiresSeconds * 1000) {
-      throw new SignatureError('expired', { form, requestTimeMs: timeMs, expiresSeconds });
-    }
-  }
-
-  #signingKey({ accessKeyId, secretAccessKey }: Credentials, scope: string): Buffer {
-    const name = `${accessKeyId}/${scope}`;
-    const cached = this.#signingKeys.get(name);
-    if (cached !== undefined) return cached;
-    const key = scope.split('/').reduce<Buffer>(hmac, Buffer.from(`AWS4${secretAccessKey}`));
-    this.#signingKeys.set(name, key);
-    return key;
+  #checkTime({ isPresigned, timestamp, expiresSeconds }: SentSignature): void {
+    const sinceMs = this.#now() - timeOf(timestamp);
+    if (Math.abs(sinceMs) <= SKEW_MS_MAX && !isPresigned) return;
+    if (!isPresigned) throw new SignatureError('skewed');
+    if (sinceMs < -SKEW_MS_MAX || sinceMs > expiresSeconds * 1000) throw new SignatureError('expired');
   }
 }
 
-/**
- * Verifies a body that is sent in signed chunks. The signature of each chunk covers that of the chunk before, and the
- * first one covers that of the request. https://docs.aws.amazon.com/AmazonS3/latest/API/sigv4-streaming.html
- */
-export class ChunkSignatures {
-  readonly #key: Buffer;
-  readonly #timestamp: string;
-  readonly #scope: string;
-  #previous: string;
-
-  constructor(key: Buffer, { timestamp, scope, signature }: { timestamp: string; scope: string; signature: string }) {
-    this.#key = key;
-    this.#timestamp = timestamp;
-    this.#scope = scope;
-    this.#previous = signature;
+/** Reads the signature of a request, wherever it is. */
+function sentSignature({ headers }: SignableRequest, query: readonly Pair[]): SentSignature {
+  const sent = headers.authorization === undefined ? inQuery(query) : inHeader(headers, headers.authorization);
+  if (Number.isNaN(timeOf(sent.timestamp))) throw new SignatureError('malformed', 'there is no valid time');
+  if (!(sent.expiresSeconds <= EXPIRES_SECONDS_MAX)) {
+    throw new SignatureError('malformed', `X-Amz-Expires must be a number up to ${EXPIRES_SECONDS_MAX}`);
   }
+  return sent;
+}
 
-  /** Tells whether the signature is that of the next chunk. @param dataSha256 hexadecimal. */
-  isNext(signature: string, dataSha256: string): boolean {
-    return this.#isNext(signature, 'PAYLOAD', [EMPTY_SHA256, dataSha256]);
+function inHeader(headers: SignableRequest['headers'], authorization: string): SentSignature {
+  if (!authorization.startsWith(`${ALGORITHM} `)) throw new SignatureError('missing', `expecting ${ALGORITHM}`);
+  const [, credential, signedHeaders, signature] =
+    / Credential=([^, ]+), *SignedHeaders=([^, ]+), *Signature=([^, ]+)$/.exec(authorization) ?? [];
+  if (!credential || !signedHeaders || !signature) {
+    throw new SignatureError('malformed', 'expecting Credential, SignedHeaders and Signature, each once');
   }
+  return {
+    isPresigned: false,
+    ...parseCredential(credential),
+    signedHeaders: signedHeaders.split(';'),
+    signature,
+    timestamp: headers['x-amz-date'] ?? '',
+    expiresSeconds: 0,
+    sessionToken: headers['x-amz-security-token'] ?? '',
+  };
+}
 
-  /** Tells whether the signature is that of the trailers, which come after the last chunk. */
-  isTrailer(signature: string, trailers: ReadonlyMap<string, string>): boolean {
-    const lines = [...trailers].map(([name, value]) => `${name}:${value}\n`);
-    return this.#isNext(signature, 'TRAILER', [sha256(lines.join(''))]);
-  }
+function inQuery(query: readonly Pair[]): SentSignature {
+  const value = (name: string): string => query.find(([each]) => each === `X-Amz-${name}`)?.[1] ?? '';
+  const signature = value('Signature');
+  if (signature === '' || value('Algorithm') !== ALGORITHM) throw new SignatureError('missing');
+  return {
+    isPresigned: true,
+    ...parseCredential(value('Credential')),
+    signedHeaders: value('SignedHeaders').split(';'),
+    signature,
+    timestamp: value('Date'),
+    expiresSeconds: /^\d+$/.test(value('Expires')) ? Number(value('Expires')) : Number.NaN,
+    sessionToken: value('Security-Token'),
+  };
+}
 
-  #isNext(signature: string, kind: string, hashes: readonly string[]): boolean {
-    const text = [`${ALGORITHM}-${kind}`, this.#timestamp, this.#scope, this.#previous, ...hashes].join('\n');
-    this.#previous = hmac(this.#key, text).toString('hex');
-    return isSameSecret(signature, this.#previous);
-  }
+function parseCredential(credential: string): Pick<SentSignature, 'accessKeyId' | 'scope'> {
+  const [accessKeyId = '', ...scope] = credential.split('/');
+  return { accessKeyId, scope: scope.join('/') };
 }
 
 /** `host` and all `x-amz-*` must be signed. Otherwise a signed request could be given other ones on its way. */
-function checkSignedHeaders({ headers }: SignableRequest, { form, accessKeyId, signedHeaders }: SentSignature): void {
+function checkSignedHeaders({ headers }: SignableRequest, { signedHeaders }: SentSignature): void {
   const mustBeSigned = Object.keys(headers).filter((name) => name === 'host' || name.startsWith('x-amz-'));
-  const header = mustBeSigned.find((name) => headers[name] !== undefined && !signedHeaders.includes(name));
-  if (header !== undefined) throw new SignatureError('header-not-signed', { form, accessKeyId, header });
-}
-
-interface CanonicalParts {
-  readonly form: SignatureForm;
-  readonly signedHeaders: readonly string[];
-  readonly payloadHash: string;
+  const missing = mustBeSigned.find((name) => headers[name] !== undefined && !signedHeaders.includes(name));
+  if (missing !== undefined) throw new SignatureError('malformed', `the header ${missing} is not signed`);
 }
 
 /**
- * The path is encoded once, as S3 does. Other services encode it twice and resolve its dots, which makes no difference
- * for the paths that they have here: `/` and that of a queue.
+ * The canonical request. The path is encoded once, as S3 does. Other services encode it twice and resolve its dots,
+ * which makes no difference for the paths that they have here: `/` and those of queues and functions.
  */
 function canonical(
   { method, url, headers }: SignableRequest,
   query: readonly Pair[],
-  { form, signedHeaders, payloadHash }: CanonicalParts,
+  { isPresigned, signedHeaders }: SentSignature,
+  payload: string,
 ): string {
   const path = decoded(url.split('?')[0] ?? '')
     .split('/')
     .map(encoded)
     .join('/');
   const pairs = query
-    .filter(([name]) => !(form === 'query' && name === 'X-Amz-Signature'))
+    .filter(([name]) => !(isPresigned && name === 'X-Amz-Signature'))
     .map(([name, value]) => [encoded(name), encoded(value)] as const)
     .sort(([a, x], [b, y]) => compare(a, b) || compare(x, y));
   return [
@@ -187,8 +196,31 @@ function canonical(
     ...signedHeaders.map((name) => `${name}:${(headers[name] ?? '').trim().replace(/ {2,}/g, ' ')}`),
     '',
     signedHeaders.join(';'),
-    payloadHash,
+    payload,
   ].join('\n');
+}
+
+/** A parameter of the query, decoded. */
+export type Pair = readonly [name: string, value: string];
+
+/** All parameters of an address, in its order. @throws {SignatureError} */
+function queryPairs(url: string): readonly Pair[] {
+  const [, query = ''] = url.split(/\?(.*)/s);
+  return query
+    .split('&')
+    .filter((pair) => pair !== '')
+    .map((pair) => {
+      const [name = '', value = ''] = pair.replaceAll('+', ' ').split(/=(.*)/s);
+      return [decoded(name), decoded(value)];
+    });
+}
+
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    throw new SignatureError('malformed', 'the address is not percent-encoded UTF-8');
+  }
 }
 
 /** Percent-encodes all but the unreserved characters of RFC 3986. `encodeURIComponent` leaves five more. */
@@ -198,6 +230,12 @@ function encoded(text: string): string {
 
 function compare(a: string, b: string): number {
   return a < b ? -1 : a > b ? 1 : 0;
+}
+
+/** Milliseconds since the epoch, or `NaN`. */
+function timeOf(timestamp: string): number {
+  const [, y, mo, d, h, mi, s] = /^(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)Z$/.exec(timestamp) ?? [];
+  return Date.parse(`${y}-${mo}-${d}T${h}:${mi}:${s}Z`);
 }
 
 function hmac(key: Buffer, text: string): Buffer {

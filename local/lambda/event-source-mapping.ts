@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { AwsError } from '../aws/aws-json.ts';
-import type { ServedMapping } from '../aws/lambda/http.ts';
+import type { ServedMapping } from '../aws/lambda.ts';
 import type { EventSource } from './event-source.ts';
 
 /**

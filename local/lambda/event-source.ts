@@ -1,5 +1,5 @@
 import type { Clock } from '../../functions/base/clock.ts';
-import type { Queue, ReceivedMessage } from '../aws/sqs/queue.ts';
+import type { Queue, ReceivedMessage } from '../aws/sqs.ts';
 
 /** Maximum wait of one receive, in seconds. It is SQS's limit. */
 const WAIT_SECONDS_MAX = 20;

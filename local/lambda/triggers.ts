@@ -1,6 +1,6 @@
 import type { Clock } from '../../functions/base/clock.ts';
 import type { FunctionName } from '../../infra/bundle/bundle.ts';
-import type { Queue } from '../aws/sqs/queue.ts';
+import type { Queue } from '../aws/sqs.ts';
 import { EventSource } from './event-source.ts';
 import { EventSourceMapping } from './event-source-mapping.ts';
 import type { LocalFunction } from './function.ts';

@@ -1,4 +1,4 @@
-import { type Credentials, REGION } from '../aws/credentials.ts';
+import { type Credentials, REGION } from '../aws/endpoint.ts';
 
 export interface S3Access {
   readonly endpoint: string;

@@ -66,21 +66,13 @@ describe('ListObjectsV2', () => {
     }
   });
 
-  behaviour('names the owner of an object only if it is asked to', 'any', async ({ client, Bucket, Key }) => {
-    await put({ client, Bucket, Key }, 'x');
-    const owner = async (FetchOwner?: boolean) =>
-      (await client.send(new ListObjectsV2Command({ Bucket, Prefix: Key, FetchOwner }))).Contents?.[0]?.Owner;
-    expect(await owner()).toBeUndefined();
-    expect((await owner(true))?.ID).toMatch(/./);
-  });
-
   behaviour('refuses a token that it did not give out', 'any', async ({ client, Bucket }) => {
     const listing = client.send(new ListObjectsV2Command({ Bucket, ContinuationToken: 'nonsense' }));
     expect(await refusal(listing)).toBe('400 InvalidArgument');
   });
 });
 
-behaviour('ListObjects continues after a marker, and names the owner of an object', 'any', async (given) => {
+behaviour('ListObjects continues after a marker', 'any', async (given) => {
   const { client, Bucket, Key } = given;
   await fill(given, ['a', 'b/1', 'b/2', 'c']);
   const list = (input: object) =>
@@ -89,7 +81,6 @@ behaviour('ListObjects continues after a marker, and names the owner of an objec
   expect(first.Contents?.map((object) => below(given)(object.Key))).toEqual(['a']);
   expect(first.CommonPrefixes?.map(({ Prefix }) => below(given)(Prefix))).toEqual(['b/']);
   expect(below(given)(first.NextMarker)).toBe('b/');
-  expect(first.Contents?.[0]?.Owner?.ID).toMatch(/./);
   const second = await list({ Delimiter: '/', Marker: first.NextMarker });
   expect([second.Contents?.map((object) => below(given)(object.Key)), second.IsTruncated]).toEqual([['c'], false]);
   const plain = await list({});
@@ -131,57 +122,18 @@ describe('ListObjectVersions', () => {
         ['c', true],
       ]);
       expect(page.CommonPrefixes?.map(({ Prefix }) => below(given)(Prefix))).toEqual(['b/']);
-      expect([page.Versions?.[0]?.Owner?.ID, page.DeleteMarkers?.[0]?.Owner?.ID]).toEqual([
-        expect.stringMatching(/./),
-        page.Versions?.[0]?.Owner?.ID,
-      ]);
       const current = await client.send(new ListObjectsV2Command({ Bucket, Prefix: `${Key}/` }));
       expect(current.Contents?.map((object) => below(given)(object.Key))).toEqual(['b/1', 'c']);
     },
   );
-
-  behaviour('refuses a version id as a marker that S3 cannot have issued', 'any', async ({ client, Bucket, Key }) => {
-    for (const markers of [{ KeyMarker: Key, VersionIdMarker: 'nonsense' }, { VersionIdMarker: 'null' }]) {
-      const listing = client.send(new ListObjectVersionsCommand({ Bucket, ...markers }));
-      expect(await refusal(listing)).toBe('400 InvalidArgument');
-    }
-  });
 });
 
-describe('ListMultipartUploads', () => {
-  const started = (given: Given, names: readonly string[]) =>
-    Promise.all(names.map((name) => uploadParts({ ...given, Key: `${given.Key}/${name}` }, [])));
-
-  behaviour('groups the uploads below a prefix by common prefix, in pages', 'any', async (given) => {
-    const { client, Bucket, Key } = given;
-    await started(given, ['a', 'b/1', 'b/2', 'c +', 'd/1']);
-    await started({ ...given, Key: `${Key}-beside` }, ['e']);
-    for (const MaxUploads of [1, 2, 1000]) {
-      const seen: string[] = [];
-      let next: { KeyMarker?: string; UploadIdMarker?: string } = {};
-      for (;;) {
-        const input = { Bucket, Prefix: `${Key}/`, Delimiter: '/', MaxUploads, ...next };
-        const page = await client.send(new ListMultipartUploadsCommand(input));
-        const entries = [
-          ...(page.Uploads ?? []).map((each) => below(given)(each.Key)),
-          ...(page.CommonPrefixes ?? []).map(({ Prefix }) => below(given)(Prefix)),
-        ];
-        expect(entries.length).toBeLessThanOrEqual(MaxUploads);
-        seen.push(...entries);
-        if (!page.IsTruncated) break;
-        next = { KeyMarker: page.NextKeyMarker, UploadIdMarker: page.NextUploadIdMarker };
-      }
-      expect(seen.toSorted()).toEqual(['a', 'b/', 'c +', 'd/']);
-    }
-  });
-
-  behaviour('encodes keys and names the owner', 'any', async (given) => {
-    const { client, Bucket, Key } = given;
-    await started(given, ['c +']);
-    const page = await client.send(new ListMultipartUploadsCommand({ Bucket, Prefix: `${Key}/`, EncodingType: 'url' }));
-    expect(page.EncodingType).toBe('url');
-    expect(below(given)(page.Uploads?.[0]?.Key)).toBe('c+%2B');
-    expect(page.Uploads?.[0]?.Owner?.ID).toMatch(/./);
-    expect(page.Uploads?.[0]?.Initiator?.ID).toMatch(/./);
-  });
+behaviour('ListMultipartUploads lists those below a prefix, in the order of their keys', 'any', async (given) => {
+  const { client, Bucket, Key } = given;
+  for (const name of ['c +', '😀', '～', 'a']) await uploadParts({ ...given, Key: `${Key}/${name}` }, []);
+  await uploadParts({ ...given, Key: `${Key}-beside` }, []);
+  const input = { Bucket, Prefix: `${Key}/`, EncodingType: 'url' } as const;
+  const { Uploads } = await client.send(new ListMultipartUploadsCommand(input));
+  const keys = Uploads?.map((each) => decodeURIComponent((each.Key ?? '').replaceAll('+', ' ')));
+  expect(keys?.map(below(given))).toEqual(['a', 'c +', '～', '😀']);
 });

@@ -2,8 +2,7 @@ import { SecretsManagerClient } from '@aws-sdk/client-secrets-manager';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { UnauthorisedError } from '../../functions/flow-service/errors.ts';
 import { SecretToken, tokenIn } from '../../functions/lambda/token.ts';
-import { serveSecrets } from '../../local/aws/secrets-manager/http.ts';
-import { SecretStore } from '../../local/aws/secrets-manager/secret-store.ts';
+import { SecretStore, serveSecrets } from '../../local/aws/secrets-manager.ts';
 
 const MINUTE = 60_000;
 const CREDENTIALS = { accessKeyId: 'fake', secretAccessKey: 'fake' };

@@ -2,7 +2,7 @@ import { type Invocation, withinInvocation } from '../../functions/base/invocati
 import { collect } from '../../functions/collect-outputs/collect-outputs.ts';
 import { createFlows } from '../../functions/create-flow/batch.ts';
 import { uploadsOf } from '../../functions/uploads/upload-event.ts';
-import type { ReceivedMessage } from '../../local/aws/sqs/queue.ts';
+import type { ReceivedMessage } from '../../local/aws/sqs.ts';
 import { Violation } from './demand.ts';
 import { CREATES_MAX } from './names.ts';
 import type { TickRecord } from './observations.ts';

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { messageFor } from '../../functions/uploads/upload-event.ts';
-import { Queue } from '../../local/aws/sqs/queue.ts';
+import { Queue } from '../../local/aws/sqs.ts';
 import { VirtualTime } from '../support/virtual-time.ts';
 import { redrive } from './operator.ts';
 

@@ -3,7 +3,7 @@ import type { Entry } from '../../functions/ledger/entry.ts';
 import type { Settings } from '../../functions/settings/environment.ts';
 import type { S3Access } from '../../local/aws/s3/call.ts';
 import { EmbeddedS3 } from '../../local/aws/s3/s3.ts';
-import { Queue } from '../../local/aws/sqs/queue.ts';
+import { Queue } from '../../local/aws/sqs.ts';
 import { StandInFlowService } from '../../local/flow-service/flow-service.ts';
 import { backfillScenarioOf } from './backfill.ts';
 import { type CallKind, type Fault, FaultPlan, focusOf } from './faults.ts';

@@ -38,7 +38,7 @@ import type { S3EventRecord } from '../../local/aws/s3/events.ts';
 import { serveS3 } from '../../local/aws/s3/http.ts';
 import { s3RequestHandler } from '../../local/aws/s3/request-handler.ts';
 import { EmbeddedS3, type S3Options } from '../../local/aws/s3/s3.ts';
-import { Queue } from '../../local/aws/sqs/queue.ts';
+import { Queue } from '../../local/aws/sqs.ts';
 import type { Operation } from '../../local/flow-service/call.ts';
 import type { Fault } from '../../local/flow-service/fault.ts';
 import { StandInFlowService, type StandInOptions } from '../../local/flow-service/flow-service.ts';

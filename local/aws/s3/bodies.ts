@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { mkdirSync, readdirSync, rmSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { join } from 'node:path';
+import { Readable } from 'node:stream';
 
 /** Bytes that are read and yielded at a time: the memory of one GET, whatever the size of the object. */
 const BLOCK_BYTES = 64 * 1024;
@@ -29,7 +30,7 @@ export interface Bodies {
   /** Stores all chunks. If the iteration throws, stores nothing and rejects with the same error. */
   write(chunks: AsyncIterable<Uint8Array>): Promise<Segment>;
   /** Reads a range. If a body is removed meanwhile, the reader can still read it to its end. */
-  read(segments: readonly Segment[], range: ByteRange): AsyncIterableIterator<Uint8Array>;
+  read(segments: readonly Segment[], range: ByteRange): Readable;
   remove(segments: readonly Segment[]): void;
 }
 
@@ -60,9 +61,9 @@ export class MemoryBodies implements Bodies {
     return { id, bytes };
   }
 
-  read(segments: readonly Segment[], range: ByteRange): AsyncIterableIterator<Uint8Array> {
+  read(segments: readonly Segment[], range: ByteRange): Readable {
     const bodies = segments.map(({ id }) => this.#bodies.get(id) ?? []);
-    return blocks(bodies.flat(), range);
+    return Readable.from(blocks(bodies.flat(), range), { objectMode: false });
   }
 
   remove(segments: readonly Segment[]): void {
@@ -122,9 +123,11 @@ export class FileBodies implements Bodies {
     }
   }
 
-  read(segments: readonly Segment[], range: ByteRange): AsyncIterableIterator<Uint8Array> {
+  read(segments: readonly Segment[], range: ByteRange): Readable {
     for (const { id } of segments) this.#readers.set(id, (this.#readers.get(id) ?? 0) + 1);
-    return new Reader(this.#blocks(segments, range), () => this.#release(segments));
+    // A stream tells its end even if its reader leaves before the first block, which a generator does not.
+    const stream = Readable.from(this.#blocks(segments, range), { objectMode: false });
+    return stream.once('close', () => this.#release(segments));
   }
 
   remove(segments: readonly Segment[]): void {
@@ -162,44 +165,5 @@ export class FileBodies implements Bodies {
       this.#readers.delete(id);
       if (this.#removed.delete(id)) rmSync(join(this.#dir, id), { force: true });
     }
-  }
-}
-
-/** Calls `onEnd` when reading has ended. A generator cannot do that if its reader leaves before the first block. */
-class Reader implements AsyncIterableIterator<Uint8Array> {
-  readonly #blocks: AsyncGenerator<Uint8Array, void>;
-  #onEnd: (() => void) | undefined;
-
-  constructor(blocks: AsyncGenerator<Uint8Array, void>, onEnd: () => void) {
-    this.#blocks = blocks;
-    this.#onEnd = onEnd;
-  }
-
-  async next(): Promise<IteratorResult<Uint8Array>> {
-    try {
-      const result = await this.#blocks.next();
-      if (result.done) this.#end();
-      return result;
-    } catch (error) {
-      this.#end();
-      throw error;
-    }
-  }
-
-  async return(): Promise<IteratorResult<Uint8Array>> {
-    try {
-      return await this.#blocks.return();
-    } finally {
-      this.#end();
-    }
-  }
-
-  [Symbol.asyncIterator](): this {
-    return this;
-  }
-
-  #end(): void {
-    this.#onEnd?.();
-    this.#onEnd = undefined;
   }
 }

@@ -1,19 +1,19 @@
+import type { Readable } from 'node:stream';
 import type { AwsAccess } from '../endpoint.ts';
-import type { ChunkSignatures, SignatureVerifier } from '../signature.ts';
+import type { SignatureVerifier } from '../signature.ts';
 import type { Bodies } from './bodies.ts';
 import type { Catalog, Version } from './catalog.ts';
-import type { Database } from './database.ts';
 import { S3Error } from './errors.ts';
 import type { S3EventName } from './events.ts';
-import type { Headers } from './object-headers.ts';
-import type { Uploads } from './uploads.ts';
 import { type XmlElement, xmlDocument } from './xml.ts';
+
+/** Headers of a request, with names in lower case. A value has one character for each byte on the wire. */
+export type Headers = Readonly<Record<string, string | undefined>>;
 
 export interface S3Request {
   readonly method: string;
-  /** Path and query, percent-encoded as on the wire. */
+  /** Path and query, percent-encoded as on the wire. The path begins with the bucket. */
   readonly url: string;
-  /** Names in lower case. The bucket is in `host` or in the path; `host` decides. */
   readonly headers: Headers;
   readonly body: AsyncIterable<Uint8Array>;
   /** Verifies the request's signature. Undefined if the client is in this process: it needs none. */
@@ -23,8 +23,8 @@ export interface S3Request {
 export interface S3Response {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
-  /** The reader must take an iterable to its end or call `return`, as `for await` does. */
-  readonly body: Uint8Array | AsyncIterable<Uint8Array>;
+  /** The reader must take a stream to its end or destroy it. */
+  readonly body: Uint8Array | Readable;
   /** True if the request was refused before its signature was verified. */
   readonly isStranger?: boolean;
 }
@@ -41,8 +41,6 @@ export interface Call {
   readonly body: AsyncIterable<Uint8Array>;
   /** The access key of a signature that was verified. */
   readonly accessKeyId?: string | undefined;
-  /** Set if each chunk of the body has a signature that must be verified. */
-  readonly chunkSignatures?: ChunkSignatures | undefined;
   readonly requestId: string;
 }
 
@@ -54,10 +52,10 @@ export interface S3Access extends AwsAccess {
 
 /** Everything that the operations work with. */
 export interface Service {
-  readonly database: Database;
   readonly catalog: Catalog;
-  readonly uploads: Uploads;
   readonly bodies: Bodies;
+  /** The notification configurations as they were put, by bucket. They have no effect, and end with the process. */
+  readonly notifications: Map<string, Uint8Array>;
   /** Milliseconds since the epoch. */
   now(): number;
   /** Tells whether the caller has a permission. */
@@ -69,11 +67,6 @@ export interface Service {
   /** Call it after the commit, and in the order of commits. */
   publish(eventName: S3EventName, version: Version, call: Call, sequence?: number): Promise<void>;
 }
-
-export const KEY_BYTES_MAX = 1024;
-
-/** The owner of all buckets and objects. */
-export const OWNER: XmlElement = ['Owner', [['ID', 'embedded']]];
 
 export const EMPTY = new Uint8Array();
 
@@ -94,16 +87,19 @@ export function demand(service: Service, call: Call, action: string, target: Tar
 }
 
 /** Reads a whole number from the query. Throws InvalidArgument. */
-export function integer(call: Call, name: string, fallback: number, max: number): number {
-  const value = call.query.get(name);
+export function integer({ query }: Call, name: string, fallback: number, max: number): number {
+  const value = query.get(name);
   if (value === undefined || value === '') return fallback;
-  if (!/^\d{1,10}$/.test(value) || Number(value) > 2 ** 31 - 1) {
-    throw new S3Error('InvalidArgument', {
-      message: `Provided ${name} not an integer or within integer range`,
-      details: { ArgumentName: name, ArgumentValue: value },
-    });
-  }
+  if (!/^\d{1,10}$/.test(value)) throw invalid(name, `Provided ${name} not an integer or within integer range`);
   return Math.min(Number(value), max);
+}
+
+export function invalid(argument: string, message: string): S3Error {
+  return new S3Error('InvalidArgument', { message, details: { ArgumentName: argument } });
+}
+
+export function notImplemented(what: string): S3Error {
+  return new S3Error('NotImplemented', { message: `${what} is not implemented.` });
 }
 
 /** A time in a listing. S3 keeps whole seconds and writes them with `.000`. */

@@ -1,10 +1,9 @@
+import { createHash } from 'node:crypto';
+import { closeSync, openSync } from 'node:fs';
+import { DatabaseSync, type SQLInputValue, type StatementSync } from 'node:sqlite';
 import type { Segment } from './bodies.ts';
-import type { Checksum } from './checksums.ts';
-import { blob, type Database, fromJson, opaqueId, type Row, text, toJson } from './database.ts';
+import type { Checksum, ChecksumAlgorithm, ChecksumType } from './checksums.ts';
 import { S3Error } from './errors.ts';
-import type { NotificationConfiguration } from './notifications.ts';
-import type { ObjectHeaders } from './object-headers.ts';
-import type { Tags } from './tags.ts';
 
 /** Undefined if it was never enabled. Once enabled, versioning can only be suspended. */
 export type Versioning = 'Enabled' | 'Suspended';
@@ -13,191 +12,206 @@ export interface Bucket {
   readonly name: string;
   readonly versioning: Versioning | undefined;
   readonly createdMs: number;
-  readonly notification: NotificationConfiguration | undefined;
-  readonly tags: Tags;
 }
 
-export interface NewVersion {
-  readonly bucket: string;
-  readonly key: string;
-  readonly deleteMarker: boolean;
-  readonly bytes: number;
-  /** Without quotes. Empty for a delete marker. */
-  readonly etag: string;
-  readonly modifiedMs: number;
-  readonly headers: ObjectHeaders;
-  readonly checksum: Checksum | undefined;
-  readonly segments: readonly Segment[];
-  readonly tags: Tags;
+/** The headers that an upload gives to its object. Every read returns them. */
+export interface ObjectHeaders {
+  readonly system: Readonly<Record<string, string>>;
+  /** User metadata: names without `x-amz-meta-`, values as sent. */
+  readonly user: Readonly<Record<string, string>>;
 }
 
-export interface Version extends NewVersion {
+/** The part of a version that listings show. */
+export interface ListedVersion<Key = Buffer> {
+  readonly key: Key;
   /** Sequence number of the commit. A higher one is newer. */
   readonly sequence: number;
   /** `null` if the version was written while versioning was not enabled. */
   readonly versionId: string;
   readonly latest: boolean;
-}
-
-/** The part of a version that listings show. */
-export interface ListedVersion {
-  readonly key: Buffer;
-  readonly sequence: number;
-  readonly versionId: string;
-  readonly latest: boolean;
   readonly deleteMarker: boolean;
   readonly bytes: number;
+  /** Without quotes. Empty for a delete marker. */
   readonly etag: string;
   readonly modifiedMs: number;
 }
 
+export interface Version extends ListedVersion<string> {
+  readonly bucket: string;
+  readonly headers: ObjectHeaders;
+  readonly checksum: Checksum | undefined;
+  readonly segments: readonly Segment[];
+}
+
+export type NewVersion = Omit<Version, 'sequence' | 'versionId' | 'latest'>;
+
+/** An unfinished multipart upload. */
+export interface Upload {
+  readonly id: string;
+  readonly bucket: string;
+  readonly key: string;
+  readonly initiatedMs: number;
+  readonly headers: ObjectHeaders;
+  readonly checksum: { readonly algorithm: ChecksumAlgorithm; readonly type: ChecksumType } | undefined;
+}
+
+export interface Part {
+  readonly number: number;
+  readonly etag: string;
+  readonly modifiedMs: number;
+  readonly checksum: { readonly algorithm: ChecksumAlgorithm; readonly value: string } | undefined;
+  readonly segment: Segment;
+}
+
+// Keys are blobs, because SQLite compares blobs byte by byte. That is the order of S3's listings. The orders of UTF-16
+// and of locales differ from it. Databases of former versions have more columns, which are not read.
+const SCHEMA = `
+  CREATE TABLE IF NOT EXISTS buckets (name TEXT PRIMARY KEY, versioning TEXT, createdMs INTEGER NOT NULL) STRICT;
+  CREATE TABLE IF NOT EXISTS versions (
+    bucket TEXT NOT NULL, key BLOB NOT NULL, sequence INTEGER NOT NULL, versionId TEXT NOT NULL,
+    latest INTEGER NOT NULL, deleteMarker INTEGER NOT NULL, bytes INTEGER NOT NULL, etag TEXT NOT NULL,
+    modifiedMs INTEGER NOT NULL, headers TEXT NOT NULL, checksum TEXT, segments TEXT NOT NULL,
+    PRIMARY KEY (bucket, key, sequence DESC)
+  ) STRICT, WITHOUT ROWID;
+  CREATE UNIQUE INDEX IF NOT EXISTS latestVersions ON versions (bucket, key) WHERE latest = 1;
+  CREATE TABLE IF NOT EXISTS uploads (
+    id TEXT PRIMARY KEY, bucket TEXT NOT NULL, key BLOB NOT NULL, initiatedMs INTEGER NOT NULL,
+    headers TEXT NOT NULL, checksum TEXT
+  ) STRICT;
+  CREATE TABLE IF NOT EXISTS parts (
+    upload TEXT NOT NULL, number INTEGER NOT NULL, etag TEXT NOT NULL, modifiedMs INTEGER NOT NULL,
+    checksum TEXT, segment TEXT NOT NULL, PRIMARY KEY (upload, number)
+  ) STRICT;
+  CREATE TABLE IF NOT EXISTS counter (value INTEGER NOT NULL) STRICT;
+  INSERT INTO counter SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM counter);
+`;
+
 const LISTED = 'key, sequence, versionId, latest, deleteMarker, bytes, etag, modifiedMs';
 
+type Row = Record<string, unknown>;
+
 /**
- * The metadata of buckets and object versions. Every change is one synchronous transaction that checks its condition
- * and commits. Therefore exactly one of several racing writers finds its condition true.
+ * The metadata of buckets, versions and unfinished uploads, in SQLite. Every change is one synchronous transaction that
+ * checks its condition and commits. Therefore exactly one of several racing writers finds its condition true.
  */
 export class Catalog {
-  readonly #database: Database;
+  readonly #database: DatabaseSync;
+  readonly #statements = new Map<string, StatementSync>();
 
-  constructor(database: Database) {
-    this.#database = database;
+  /** @param path of the database file, or `:memory:`. Throws if another process has the file open. */
+  constructor(path: string) {
+    // SQLite would let everybody read it. Its journals take the mode of the database.
+    if (path !== ':memory:') closeSync(openSync(path, 'a', 0o600));
+    this.#database = new DatabaseSync(path);
+    this.#database.exec('PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;');
+    this.#database.exec(`BEGIN; ${SCHEMA} COMMIT`);
   }
 
-  createBucket(bucket: Omit<Bucket, 'notification' | 'tags'>): void {
-    if (this.findBucket(bucket.name) !== undefined) throw new S3Error('BucketAlreadyOwnedByYou');
-    this.#database.run(
-      'INSERT INTO buckets VALUES (?, ?, ?, NULL, NULL)',
-      bucket.name,
-      bucket.versioning ?? null,
-      bucket.createdMs,
-    );
+  close(): void {
+    this.#database.close();
   }
 
-  findBucket(name: string): Bucket | undefined {
-    return toBucket(this.#database.one('SELECT * FROM buckets WHERE name = ?', name));
+  /** Runs `change` in a transaction, which is rolled back if `change` throws. */
+  transaction<T>(change: () => T): T {
+    this.#database.exec('BEGIN IMMEDIATE');
+    try {
+      const result = change();
+      this.#database.exec('COMMIT');
+      return result;
+    } catch (error) {
+      this.#database.exec('ROLLBACK');
+      throw error;
+    }
+  }
+
+  /** The next number of a sequence that grows for ever, across restarts too. */
+  nextSequence(): number {
+    return this.#one('UPDATE counter SET value = value + 1 RETURNING value')?.value as number;
+  }
+
+  /** The ids of all bodies that a version or a part refers to. */
+  bodyIds(): Set<string> {
+    const sql = `SELECT value ->> 'id' AS id FROM versions, json_each(segments) UNION SELECT segment ->> 'id' FROM parts`;
+    return new Set(this.#all(sql).map((row) => row.id as string));
+  }
+
+  /** Throws BucketAlreadyOwnedByYou. */
+  createBucket(bucket: Bucket): void {
+    if (this.buckets().some(({ name }) => name === bucket.name)) throw new S3Error('BucketAlreadyOwnedByYou');
+    const sql = 'INSERT INTO buckets (name, versioning, createdMs) VALUES (?, ?, ?)';
+    this.#run(sql, bucket.name, bucket.versioning ?? null, bucket.createdMs);
   }
 
   /** Throws NoSuchBucket. */
   bucket(name: string): Bucket {
-    const bucket = this.findBucket(name);
-    if (bucket === undefined) throw new S3Error('NoSuchBucket', { details: { BucketName: name } });
-    return bucket;
+    const row = this.#one('SELECT * FROM buckets WHERE name = ?', name);
+    if (row === undefined) throw new S3Error('NoSuchBucket', { details: { BucketName: name } });
+    return toBucket(row);
   }
 
   buckets(): Bucket[] {
-    return this.#database.all('SELECT * FROM buckets ORDER BY name').flatMap((row) => toBucket(row) ?? []);
+    return this.#all('SELECT * FROM buckets ORDER BY name').map(toBucket);
   }
 
   setVersioning(name: string, versioning: Versioning): void {
-    this.#database.run('UPDATE buckets SET versioning = ? WHERE name = ?', versioning, name);
-  }
-
-  setNotification(name: string, notification: NotificationConfiguration): void {
-    this.#database.run('UPDATE buckets SET notification = ? WHERE name = ?', JSON.stringify(notification), name);
-  }
-
-  setBucketTags(name: string, tags: Tags): void {
-    this.#database.run('UPDATE buckets SET tags = ? WHERE name = ?', JSON.stringify(tags), name);
-  }
-
-  /** Throws BucketNotEmpty while the bucket has any version or unfinished upload. */
-  deleteBucket(name: string): void {
-    const used =
-      this.#database.one('SELECT 1 FROM versions WHERE bucket = ? LIMIT 1', name) ??
-      this.#database.one('SELECT 1 FROM uploads WHERE bucket = ? LIMIT 1', name);
-    if (used !== undefined) throw new S3Error('BucketNotEmpty', { details: { BucketName: name } });
-    this.#database.run('DELETE FROM buckets WHERE name = ?', name);
+    this.#run('UPDATE buckets SET versioning = ? WHERE name = ?', versioning, name);
   }
 
   /** The newest version. It may be a delete marker. */
   latest(bucket: string, key: string): Version | undefined {
-    const row = this.#database.one(
-      'SELECT * FROM versions WHERE bucket = ? AND key = ? AND latest = 1',
-      bucket,
-      blob(key),
-    );
+    const sql = 'SELECT * FROM versions WHERE bucket = ? AND key = ? AND latest = 1';
+    const row = this.#one(sql, bucket, Buffer.from(key));
     return row && toVersion(row);
   }
 
   version(bucket: string, key: string, versionId: string): Version | undefined {
     const sql = 'SELECT * FROM versions WHERE bucket = ? AND key = ? AND versionId = ?';
-    const row = this.#database.one(sql, bucket, blob(key), versionId);
+    const row = this.#one(sql, bucket, Buffer.from(key), versionId);
     return row && toVersion(row);
   }
 
   /** Makes a version the latest of its key. `replaced` is the version that it overwrote. Call in a transaction. */
   addVersion(version: NewVersion): { added: Version; replaced: Version | undefined } {
-    const enabled = this.bucket(version.bucket).versioning === 'Enabled';
-    const replaced = enabled ? undefined : this.version(version.bucket, version.key, 'null');
+    const { bucket, key } = version;
+    const enabled = this.bucket(bucket).versioning === 'Enabled';
+    const replaced = enabled ? undefined : this.version(bucket, key, 'null');
     if (replaced !== undefined) this.#deleteRow(replaced);
-    this.#database.run(
-      'UPDATE versions SET latest = 0 WHERE bucket = ? AND key = ? AND latest = 1',
-      version.bucket,
-      blob(version.key),
-    );
-    const sequence = this.#database.nextSequence();
+    const sql = 'UPDATE versions SET latest = 0 WHERE bucket = ? AND key = ? AND latest = 1';
+    this.#run(sql, bucket, Buffer.from(key));
+    const sequence = this.nextSequence();
     const versionId = enabled ? opaqueId('version', sequence).slice(0, 32) : 'null';
-    this.#database.run(
-      'INSERT INTO versions VALUES (?, ?, ?, ?, 1, ?, ?, ?, ?, ?, ?, ?, ?)',
-      version.bucket,
-      blob(version.key),
-      sequence,
-      versionId,
-      Number(version.deleteMarker),
-      version.bytes,
-      version.etag,
-      version.modifiedMs,
-      JSON.stringify(version.headers),
-      toJson(version.checksum),
-      JSON.stringify(version.segments),
-      JSON.stringify(version.tags),
+    this.#run(
+      `INSERT INTO versions (bucket, ${LISTED}, headers, checksum, segments)
+        VALUES (?, ?, ?, ?, 1, ?, ?, ?, ?, ?, ?, ?)`,
+      ...[bucket, Buffer.from(key), sequence, versionId, Number(version.deleteMarker)],
+      ...[version.bytes, version.etag, version.modifiedMs],
+      ...[JSON.stringify(version.headers), toJson(version.checksum), JSON.stringify(version.segments)],
     );
     return { added: { ...version, sequence, versionId, latest: true }, replaced };
-  }
-
-  /** Replaces the tags of a version. Nothing else of it changes. */
-  setTags({ bucket, key, sequence }: Version, tags: Tags): void {
-    this.#database.run(
-      'UPDATE versions SET tags = ? WHERE bucket = ? AND key = ? AND sequence = ?',
-      JSON.stringify(tags),
-      bucket,
-      blob(key),
-      sequence,
-    );
   }
 
   /** Removes a version permanently. The version before it becomes the latest. Call in a transaction. */
   removeVersion(version: Version): void {
     this.#deleteRow(version);
     if (!version.latest) return;
-    this.#database.run(
+    this.#run(
       `UPDATE versions SET latest = 1 WHERE bucket = ?1 AND key = ?2
          AND sequence = (SELECT MAX(sequence) FROM versions WHERE bucket = ?1 AND key = ?2)`,
       version.bucket,
-      blob(version.key),
+      Buffer.from(version.key),
     );
   }
 
   #deleteRow({ bucket, key, sequence }: Version): void {
-    this.#database.run(
-      'DELETE FROM versions WHERE bucket = ? AND key = ? AND sequence = ?',
-      bucket,
-      blob(key),
-      sequence,
-    );
+    const sql = 'DELETE FROM versions WHERE bucket = ? AND key = ? AND sequence = ?';
+    this.#run(sql, bucket, Buffer.from(key), sequence);
   }
 
   /** The current objects with `from <= key < to`, in the byte order of their keys. */
   *currentObjects(bucket: string, from: Uint8Array, to: Uint8Array): Generator<ListedVersion, void> {
-    const rows = this.#database.iterate(
-      `SELECT ${LISTED} FROM versions INDEXED BY latestVersions
-        WHERE bucket = ? AND key >= ? AND key < ? AND latest = 1 AND deleteMarker = 0 ORDER BY key`,
-      bucket,
-      from,
-      to,
-    );
-    for (const row of rows) yield toListed(row);
+    const sql = `SELECT ${LISTED} FROM versions INDEXED BY latestVersions
+      WHERE bucket = ? AND key >= ? AND key < ? AND latest = 1 AND deleteMarker = 0 ORDER BY key`;
+    for (const row of this.#statement(sql).iterate(bucket, from, to)) yield toListed(row);
   }
 
   /**
@@ -205,26 +219,103 @@ export class Catalog {
    * key. Versions of the key `from` itself only if they are older than `belowSequence`.
    */
   *versions(bucket: string, from: Uint8Array, to: Uint8Array, belowSequence: number): Generator<ListedVersion, void> {
-    const rows = this.#database.iterate(
-      `SELECT ${LISTED} FROM versions
-        WHERE bucket = ?1 AND key >= ?2 AND key < ?3 AND (key > ?2 OR sequence < ?4) ORDER BY key, sequence DESC`,
-      bucket,
-      from,
-      to,
-      belowSequence,
+    const sql = `SELECT ${LISTED} FROM versions
+      WHERE bucket = ?1 AND key >= ?2 AND key < ?3 AND (key > ?2 OR sequence < ?4) ORDER BY key, sequence DESC`;
+    for (const row of this.#statement(sql).iterate(bucket, from, to, belowSequence)) yield toListed(row);
+  }
+
+  createUpload(upload: Omit<Upload, 'id'>): Upload {
+    const id = opaqueId('upload', this.nextSequence());
+    const { bucket, key, initiatedMs, headers, checksum } = upload;
+    this.#run(
+      'INSERT INTO uploads (id, bucket, key, initiatedMs, headers, checksum) VALUES (?, ?, ?, ?, ?, ?)',
+      ...[id, bucket, Buffer.from(key), initiatedMs, JSON.stringify(headers), toJson(checksum)],
     );
-    for (const row of rows) yield toListed(row);
+    return { id, ...upload };
+  }
+
+  /** Throws NoSuchUpload. */
+  upload(bucket: string, key: string, id: string): Upload {
+    const sql = 'SELECT * FROM uploads WHERE id = ? AND bucket = ? AND key = ?';
+    const row = this.#one(sql, id, bucket, Buffer.from(key));
+    if (row === undefined) throw new S3Error('NoSuchUpload', { details: { UploadId: id } });
+    return toUpload(row);
+  }
+
+  /** The unfinished uploads of a bucket, by key and then by initiation. */
+  uploads(bucket: string): Upload[] {
+    return this.#all('SELECT * FROM uploads WHERE bucket = ? ORDER BY key, initiatedMs, id', bucket).map(toUpload);
+  }
+
+  /** Stores a part and returns the part that it replaced. Call in a transaction. */
+  putPart(upload: string, part: Part): Part | undefined {
+    const replaced = this.parts(upload).find(({ number }) => number === part.number);
+    this.#run(
+      'INSERT OR REPLACE INTO parts (upload, number, etag, modifiedMs, checksum, segment) VALUES (?, ?, ?, ?, ?, ?)',
+      ...[upload, part.number, part.etag, part.modifiedMs, toJson(part.checksum), JSON.stringify(part.segment)],
+    );
+    return replaced;
+  }
+
+  parts(upload: string): Part[] {
+    return this.#all('SELECT * FROM parts WHERE upload = ? ORDER BY number', upload).map(toPart);
+  }
+
+  removeUpload(id: string): void {
+    this.#run('DELETE FROM parts WHERE upload = ?', id);
+    this.#run('DELETE FROM uploads WHERE id = ?', id);
+  }
+
+  #one(sql: string, ...values: SQLInputValue[]): Row | undefined {
+    return this.#statement(sql).get(...values);
+  }
+
+  #all(sql: string, ...values: SQLInputValue[]): Row[] {
+    return this.#statement(sql).all(...values);
+  }
+
+  #run(sql: string, ...values: SQLInputValue[]): void {
+    this.#statement(sql).run(...values);
+  }
+
+  /** Statements are prepared once. */
+  #statement(sql: string): StatementSync {
+    let statement = this.#statements.get(sql);
+    if (statement === undefined) {
+      statement = this.#database.prepare(sql);
+      this.#statements.set(sql, statement);
+    }
+    return statement;
   }
 }
 
-function toBucket(row: Row | undefined): Bucket | undefined {
-  if (row === undefined) return undefined;
-  return {
-    ...row,
-    versioning: row.versioning ?? undefined,
-    notification: fromJson(row.notification),
-    tags: fromJson(row.tags) ?? [],
-  } as Bucket;
+/** The lower bound of all keys after those that start with `bytes`. */
+export function successor(bytes: Buffer): Buffer {
+  if (bytes.length === 0) return Buffer.of(0xff); // No UTF-8 text begins with 0xff.
+  const next = Buffer.from(bytes);
+  next.writeUInt8((next.at(-1) as number) + 1, next.length - 1); // No UTF-8 text ends with 0xff.
+  return next;
+}
+
+/** Makes an id that looks random, as S3's ids do. A simulation that is run again gets the same ids. */
+export function opaqueId(kind: string, sequence: number): string {
+  return createHash('sha256').update(`${kind} ${sequence}`).digest('base64url').replaceAll('-', '.');
+}
+
+function toJson(value: object | undefined): string | null {
+  return value === undefined ? null : JSON.stringify(value);
+}
+
+function fromJson<T>(value: unknown): T {
+  return (value === null ? undefined : JSON.parse(value as string)) as T;
+}
+
+function text(value: unknown): string {
+  return Buffer.from(value as Uint8Array).toString();
+}
+
+function toBucket(row: Row): Bucket {
+  return { ...row, versioning: row.versioning ?? undefined } as Bucket;
 }
 
 function toListed(row: Row): ListedVersion {
@@ -246,6 +337,18 @@ function toVersion(row: Row): Version {
     headers: fromJson(row.headers),
     checksum: fromJson(row.checksum),
     segments: fromJson(row.segments),
-    tags: fromJson(row.tags) ?? [],
   } as Version;
+}
+
+function toUpload(row: Row): Upload {
+  return {
+    ...row,
+    key: text(row.key),
+    headers: fromJson(row.headers),
+    checksum: fromJson(row.checksum),
+  } as Upload;
+}
+
+function toPart(row: Row): Part {
+  return { ...row, checksum: fromJson(row.checksum), segment: fromJson(row.segment) } as Part;
 }

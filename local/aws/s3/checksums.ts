@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 
-/** The checksums that S3 keeps with an object, by the name used in headers (`x-amz-checksum-<name>`). */
-export const CHECKSUM_ALGORITHMS = ['crc32', 'crc32c', 'crc64nvme', 'sha1', 'sha256'] as const;
+/** The checksums that clients of the local run send, by the name used in headers (`x-amz-checksum-<name>`). */
+export const CHECKSUM_ALGORITHMS = ['crc32', 'crc64nvme', 'sha1', 'sha256'] as const;
 export type ChecksumAlgorithm = (typeof CHECKSUM_ALGORITHMS)[number];
 
 /** FULL_OBJECT: over the whole object. COMPOSITE: over the checksums of its parts. */
@@ -14,15 +14,6 @@ export interface Checksum {
   /** Base64. A composite checksum ends in `-<number of parts>`. */
   readonly value: string;
 }
-
-/** Length of each checksum in bytes. It tells a malformed value from a wrong one. */
-export const CHECKSUM_BYTES: Readonly<Record<ChecksumAlgorithm, number>> = {
-  crc32: 4,
-  crc32c: 4,
-  crc64nvme: 8,
-  sha1: 20,
-  sha256: 32,
-};
 
 export interface Hasher {
   update(chunk: Uint8Array): void;
@@ -39,30 +30,6 @@ class Crc32 implements Hasher {
   digest(): Buffer {
     const bytes = Buffer.alloc(4);
     bytes.writeUInt32BE(this.#value);
-    return bytes;
-  }
-}
-
-/** The reflected Castagnoli polynomial. */
-const CRC32C_POLYNOMIAL = 0x82f63b78;
-const CRC32C_TABLE = Uint32Array.from({ length: 256 }, (_, byte) => {
-  let value = byte;
-  for (let bit = 0; bit < 8; bit++) value = (value >>> 1) ^ (value & 1 ? CRC32C_POLYNOMIAL : 0);
-  return value;
-});
-
-class Crc32c implements Hasher {
-  #value = 0xffffffff;
-
-  update(chunk: Uint8Array): void {
-    let value = this.#value;
-    for (const byte of chunk) value = (value >>> 8) ^ (CRC32C_TABLE[(value ^ byte) & 0xff] as number);
-    this.#value = value;
-  }
-
-  digest(): Buffer {
-    const bytes = Buffer.alloc(4);
-    bytes.writeUInt32BE(~this.#value >>> 0);
     return bytes;
   }
 }
@@ -103,12 +70,10 @@ class Crc64Nvme implements Hasher {
   }
 }
 
-export function createHasher(algorithm: ChecksumAlgorithm | 'md5'): Hasher {
+export function createHasher(algorithm: ChecksumAlgorithm): Hasher {
   switch (algorithm) {
     case 'crc32':
       return new Crc32();
-    case 'crc32c':
-      return new Crc32c();
     case 'crc64nvme':
       return new Crc64Nvme();
     default:

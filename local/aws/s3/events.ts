@@ -1,7 +1,6 @@
+import { REGION } from '../endpoint.ts';
 import type { Version } from './catalog.ts';
 
-/** The region of all buckets. */
-export const REGION = 'us-east-1';
 const ACCOUNT = '000000000000';
 
 export type S3EventName =

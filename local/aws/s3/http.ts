@@ -1,9 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { closeAfter, listenOnLoopback } from '../../loopback.ts';
-import type { Credentials } from '../credentials.ts';
-import type { AwsEndpoint } from '../endpoint.ts';
+import type { AwsEndpoint, Credentials } from '../endpoint.ts';
 import { SignatureVerifier } from '../signature.ts';
 import type { EmbeddedS3 } from './s3.ts';
 import { xmlDocument } from './xml.ts';
@@ -64,7 +62,7 @@ async function answer(s3: EmbeddedS3, { request, response, wantBody, verifier }:
   if (isStranger) closeAfter(response);
   response.writeHead(status, headers);
   if (body instanceof Uint8Array) response.end(body);
-  else await pipeline(Readable.from(body, { objectMode: false }), response);
+  else await pipeline(body, response);
 }
 
 /** A client that waits with its body learns first whether its request is refused. */

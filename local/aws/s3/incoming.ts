@@ -1,27 +1,22 @@
 import { createHash } from 'node:crypto';
-import type { ChunkSignatures } from '../signature.ts';
-import { CHECKSUM_ALGORITHMS, CHECKSUM_BYTES, type ChecksumAlgorithm, createHasher, type Hasher } from './checksums.ts';
+import { type Headers, notImplemented } from './call.ts';
+import { CHECKSUM_ALGORITHMS, type ChecksumAlgorithm, createHasher, type Hasher } from './checksums.ts';
 import { S3Error } from './errors.ts';
-import type { Headers } from './object-headers.ts';
 import { parseXml, type XmlNode } from './xml.ts';
 
 /** "The largest object that can be uploaded in a single PUT is 5 GB." */
-export const PUT_BYTES_MAX = 5 * 1024 ** 3;
-const XML_BYTES_MAX = 256 * 1024;
-/** For lists of keys and of parts. 10,000 parts with a checksum each take 3 MB. */
-export const XML_LIST_BYTES_MAX = 4 * 1024 ** 2;
+const PUT_BYTES_MAX = 5 * 1024 ** 3;
+/** 10,000 parts with a checksum each take 3 MB. */
+const XML_BYTES_MAX = 4 * 1024 ** 2;
 /** Limit for a line of an aws-chunked body: a length with a signature, or a trailer. */
 const CHUNK_LINE_BYTES_MAX = 4096;
 const TRAILERS_MAX = 16;
-/** The length of a chunk, and its parameters. Only the parameter with the signature is used. */
-const CHUNK_HEADER = /^([0-9a-fA-F]{1,12})(?:;(?:chunk-signature=([0-9a-f]{64})$|.*))?$/;
-const TRAILER_SIGNATURE = 'x-amz-trailer-signature';
+/** The length of a chunk. */
+const CHUNK_HEADER = /^([0-9a-fA-F]{1,12})$/;
 
 export interface Incoming {
   readonly headers: Headers;
   readonly body: AsyncIterable<Uint8Array>;
-  /** Set if each chunk of the body has a signature that must be verified. */
-  readonly chunkSignatures?: ChunkSignatures | undefined;
 }
 
 /** The hashes of a body. They are known after its last chunk. */
@@ -32,11 +27,11 @@ export interface Received {
 }
 
 /**
- * Takes the client's bytes out of their framing and checks them: length, Content-MD5, x-amz-content-sha256, the
- * signatures of chunks, and the x-amz-checksum-* in the headers or trailers. A failed check throws an S3Error, mostly
- * after the last chunk, so the caller must then drop the chunks that it stored.
+ * Takes the client's bytes out of their framing and checks them: length, Content-MD5, x-amz-content-sha256 and
+ * the x-amz-checksum-* in the headers or trailers. A failed check throws an S3Error, mostly after the last chunk, so the
+ * caller must then drop the chunks that it stored.
  */
-export function receive({ headers, body, chunkSignatures }: Incoming): {
+export function receive({ headers, body }: Incoming): {
   chunks: AsyncIterable<Uint8Array>;
   received(): Received;
 } {
@@ -54,7 +49,7 @@ export function receive({ headers, body, chunkSignatures }: Incoming): {
 
   async function* checked(): AsyncGenerator<Uint8Array, void> {
     let count = 0;
-    for await (const chunk of framed ? unframe(body, trailers, chunkSignatures) : body) {
+    for await (const chunk of framed ? unframe(body, trailers) : body) {
       count += chunk.byteLength;
       if (count > bytes) break;
       for (const hasher of hashers) hasher.update(chunk);
@@ -77,32 +72,16 @@ export function receive({ headers, body, chunkSignatures }: Incoming): {
   };
 }
 
-/**
- * Reads an XML body with that root. `bytesMax` is its largest size, 256 KiB by default: parsing one byte takes about a
- * microsecond, in which no other request is answered. Throws MalformedXML, MaxMessageLengthExceeded.
- */
-export async function receiveXml(
-  incoming: Incoming,
-  rootName: string,
-  bytesMax: number = XML_BYTES_MAX,
-): Promise<XmlNode> {
-  return parseXml(await receiveText(incoming, bytesMax), rootName);
-}
-
-/** Throws MalformedXML if the body is not UTF-8; MaxMessageLengthExceeded. */
-async function receiveText(incoming: Incoming, bytesMax: number): Promise<string> {
+/** Reads an XML body with that root. Throws MalformedXML, MaxMessageLengthExceeded. */
+export async function receiveXml(incoming: Incoming, rootName: string): Promise<XmlNode> {
   const parts: Uint8Array[] = [];
   let bytes = 0;
   for await (const chunk of receive(incoming).chunks) {
     bytes += chunk.byteLength;
-    if (bytes > bytesMax) throw new S3Error('MaxMessageLengthExceeded');
+    if (bytes > XML_BYTES_MAX) throw new S3Error('MaxMessageLengthExceeded');
     parts.push(chunk);
   }
-  try {
-    return new TextDecoder('utf-8', { fatal: true }).decode(Buffer.concat(parts));
-  } catch (cause) {
-    throw new S3Error('MalformedXML', { cause });
-  }
+  return parseXml(Buffer.concat(parts).toString(), rootName);
 }
 
 /** The declared length of the body, and whether the body has aws-chunked framing. */
@@ -121,24 +100,22 @@ interface Announced {
   readonly from: 'header' | 'trailer';
 }
 
-const OTHER_CHECKSUM = /^x-amz-checksum-(?:md5|sha512|xxhash\d+)$/;
-
-/** Refuses a checksum that is not implemented here. Accepting the body unchecked would be more lenient than S3. */
+/** The checksum that the request names. One that is not known here is refused, or the body would pass unchecked. */
 function announcedChecksum(headers: Headers): Announced | undefined {
+  const inTrailer = (headers['x-amz-trailer'] ?? '').split(',').map((name) => name.trim().toLowerCase());
   const found: Announced[] = [];
-  const trailers = (headers['x-amz-trailer'] ?? '').split(',').map((name) => name.trim().toLowerCase());
-  if ([...Object.keys(headers), ...trailers].some((name) => OTHER_CHECKSUM.test(name)))
-    throw new S3Error('NotImplemented');
-  for (const algorithm of CHECKSUM_ALGORITHMS) {
-    const name = `x-amz-checksum-${algorithm}`;
-    if (headers[name] !== undefined) found.push({ algorithm, from: 'header' });
-    if (trailers.includes(name)) found.push({ algorithm, from: 'trailer' });
+  for (const from of ['header', 'trailer'] as const) {
+    for (const header of from === 'header' ? Object.keys(headers) : inTrailer) {
+      const [, name] = /^x-amz-checksum-(?!mode$|algorithm$|type$)(.+)$/.exec(header) ?? [];
+      if (name === undefined) continue;
+      const algorithm = CHECKSUM_ALGORITHMS.find((known) => known === name);
+      if (algorithm === undefined) throw notImplemented(`The checksum ${name}`);
+      found.push({ algorithm, from });
+    }
   }
-  if (found.length > 1) {
-    const message = 'Expecting a single x-amz-checksum- header. Multiple checksum Types are not allowed.';
-    throw new S3Error('InvalidRequest', { message });
-  }
-  return found[0];
+  if (found.length < 2) return found[0];
+  const message = 'Expecting a single x-amz-checksum- header. Multiple checksum Types are not allowed.';
+  throw new S3Error('InvalidRequest', { message });
 }
 
 function checkChecksum(
@@ -152,51 +129,32 @@ function checkChecksum(
   const name = `x-amz-checksum-${algorithm}`;
   const sent = from === 'header' ? headers[name] : trailers.get(name);
   if (sent === undefined) throw new S3Error('MalformedTrailerError');
-  const message = `Value for ${name} ${from} is invalid.`;
-  if (Buffer.from(sent, 'base64').length !== CHECKSUM_BYTES[algorithm])
-    throw new S3Error('InvalidRequest', { message });
   const value = hasher.digest().toString('base64');
-  if (value !== sent) {
-    throw new S3Error('BadDigest', {
-      message: `The ${algorithm.toUpperCase()} you specified did not match the calculated checksum.`,
-    });
-  }
-  return { algorithm, value };
+  if (value === sent) return { algorithm, value };
+  const message = `The ${algorithm.toUpperCase()} you specified did not match the calculated checksum.`;
+  throw new S3Error('BadDigest', { message });
 }
 
 function checkMd5(sent: string | undefined, md5: Buffer): void {
-  if (sent === undefined) return;
-  if (Buffer.from(sent, 'base64').length !== md5.length) throw new S3Error('InvalidDigest');
-  if (md5.toString('base64') !== sent) {
-    const message = 'The Content-MD5 you specified did not match what we received.';
-    throw new S3Error('BadDigest', {
-      message,
-      details: { ExpectedDigest: sent, CalculatedDigest: md5.toString('base64') },
-    });
-  }
+  if (sent === undefined || md5.toString('base64') === sent) return;
+  const message = 'The Content-MD5 you specified did not match what we received.';
+  throw new S3Error('BadDigest', { message });
 }
 
 /**
- * Extracts the data from `<hex length>[;chunk-signature=...]\r\n<data>\r\n ... 0\r\n[<trailer>\r\n ...]\r\n`. This is
- * the framing of STREAMING-AWS4-HMAC-SHA256-PAYLOAD, its -TRAILER form, and STREAMING-UNSIGNED-PAYLOAD-TRAILER.
- * @param signatures verifies the first two. Without it, signatures are ignored.
+ * Extracts the data from `<hex length>\r\n<data>\r\n ... 0\r\n[<trailer>\r\n ...]\r\n`, the framing of
+ * STREAMING-UNSIGNED-PAYLOAD-TRAILER.
  */
 async function* unframe(
   body: AsyncIterable<Uint8Array>,
   trailers: Map<string, string>,
-  signatures: ChunkSignatures | undefined,
 ): AsyncGenerator<Uint8Array, void> {
   const reader = new ByteReader(body);
   for (;;) {
-    const [, length, signature = ''] = CHUNK_HEADER.exec(await reader.line()) ?? [];
+    const [, length] = CHUNK_HEADER.exec(await reader.line()) ?? [];
     if (length === undefined) throw new S3Error('InvalidRequest', { message: 'The chunk header is not well-formed.' });
     const bytes = Number.parseInt(length, 16);
-    const hash = signatures && createHash('sha256');
-    for await (const piece of reader.take(bytes)) {
-      hash?.update(piece);
-      yield piece;
-    }
-    if (hash && !signatures.isNext(signature, hash.digest('hex'))) throw new S3Error('SignatureDoesNotMatch');
+    yield* reader.take(bytes);
     if (bytes === 0) break;
     if ((await reader.line()) !== '')
       throw new S3Error('InvalidRequest', { message: 'A chunk is longer than it says.' });
@@ -208,16 +166,6 @@ async function* unframe(
     trailers.set(line.slice(0, colon).trim().toLowerCase(), line.slice(colon + 1).trim());
   }
   await reader.expectEnd();
-  if (signatures) checkTrailers(trailers, signatures);
-}
-
-/** In a body of signed chunks, the trailers are signed too. */
-function checkTrailers(trailers: Map<string, string>, signatures: ChunkSignatures): void {
-  if (trailers.size === 0) return;
-  const signature = trailers.get(TRAILER_SIGNATURE);
-  if (signature === undefined) throw new S3Error('MalformedTrailerError');
-  trailers.delete(TRAILER_SIGNATURE);
-  if (!signatures.isTrailer(signature, trailers)) throw new S3Error('SignatureDoesNotMatch');
 }
 
 class ByteReader {

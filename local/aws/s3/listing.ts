@@ -1,9 +1,6 @@
-import { type Call, demand, integer, isoSeconds, OWNER, type S3Response, type Service, xmlResponse } from './call.ts';
-import type { ListedVersion } from './catalog.ts';
-import { successor } from './database.ts';
-import { S3Error } from './errors.ts';
+import { type Call, demand, integer, invalid, isoSeconds, type S3Response, type Service, xmlResponse } from './call.ts';
+import { type ListedVersion, successor } from './catalog.ts';
 import { encodeKey } from './events.ts';
-import { isVersionId } from './find.ts';
 import type { XmlElement } from './xml.ts';
 
 /** "Returns some or all (up to 1,000) of the objects in a bucket." */
@@ -50,7 +47,7 @@ function page<T extends { readonly key: Buffer }>(
   return { entries, truncated: false };
 }
 
-export function commonPrefixOf(key: Buffer, prefix: Buffer, delimiter: Buffer): Buffer | undefined {
+function commonPrefixOf(key: Buffer, prefix: Buffer, delimiter: Buffer): Buffer | undefined {
   const at = delimiter.length === 0 ? -1 : key.indexOf(delimiter, prefix.length);
   return at < 0 ? undefined : key.subarray(0, at + delimiter.length);
 }
@@ -78,11 +75,7 @@ function selection({ keysMax }: Service, call: Call): Selection {
 export function encoder(call: Call): (text: string | Buffer) => string {
   const encoding = call.query.get('encoding-type');
   if (encoding !== undefined && encoding !== 'url') {
-    const message = 'Invalid Encoding Method specified in Request';
-    throw new S3Error('InvalidArgument', {
-      message,
-      details: { ArgumentName: 'encoding-type', ArgumentValue: encoding },
-    });
+    throw invalid('encoding-type', 'Invalid Encoding Method specified in Request');
   }
   return encoding === 'url' ? (text) => encodeKey(text.toString()) : (text) => text.toString();
 }
@@ -97,11 +90,7 @@ function echo(call: Call, encode: (text: string) => string): (XmlElement | undef
   ];
 }
 
-function contents(
-  { key, modifiedMs, etag, bytes }: ListedVersion,
-  encode: (text: Buffer) => string,
-  owner: boolean,
-): XmlElement {
+function contents({ key, modifiedMs, etag, bytes }: ListedVersion, encode: (text: Buffer) => string): XmlElement {
   return [
     'Contents',
     [
@@ -109,7 +98,6 @@ function contents(
       ['LastModified', isoSeconds(modifiedMs)],
       ['ETag', `"${etag}"`],
       ['Size', bytes],
-      owner ? OWNER : undefined,
       ['StorageClass', 'STANDARD'],
     ],
   ];
@@ -125,14 +113,10 @@ function lastKey(entries: readonly Entry<ListedVersion>[]): Buffer {
   return 'item' in last ? last.item.key : last.commonPrefix;
 }
 
-function objectElements(
-  entries: readonly Entry<ListedVersion>[],
-  encode: (text: Buffer) => string,
-  owner: boolean,
-): XmlElement[] {
+function objectElements(entries: readonly Entry<ListedVersion>[], encode: (text: Buffer) => string): XmlElement[] {
   const prefixes = entries.flatMap((entry) => ('item' in entry ? [] : [entry.commonPrefix]));
   return [
-    ...entries.flatMap((entry) => ('item' in entry ? [contents(entry.item, encode, owner)] : [])),
+    ...entries.flatMap((entry) => ('item' in entry ? [contents(entry.item, encode)] : [])),
     ...prefixes.map((prefix): XmlElement => ['CommonPrefixes', [['Prefix', encode(prefix)]]]),
   ];
 }
@@ -156,7 +140,7 @@ export function listObjectsV2(service: Service, call: Call): S3Response {
       ['IsTruncated', truncated],
       token === undefined ? undefined : ['ContinuationToken', token],
       truncated ? ['NextContinuationToken', toToken(lastKey(entries))] : undefined,
-      ...objectElements(entries, encode, call.query.get('fetch-owner') === 'true'),
+      ...objectElements(entries, encode),
     ],
   ]);
 }
@@ -167,10 +151,7 @@ function toToken(key: Buffer): string {
 
 function fromToken(token: string): Buffer {
   const key = Buffer.from(token.slice(1), 'base64');
-  if (toToken(key) !== token) {
-    const message = 'The continuation token provided is incorrect';
-    throw new S3Error('InvalidArgument', { message, details: { ArgumentName: 'continuation-token' } });
-  }
+  if (toToken(key) !== token) throw invalid('continuation-token', 'The continuation token provided is incorrect');
   return key;
 }
 
@@ -191,7 +172,7 @@ export function listObjectsV1(service: Service, call: Call): S3Response {
       nextMarker ? ['NextMarker', encode(lastKey(entries))] : undefined,
       ['MaxKeys', select.max],
       ['IsTruncated', truncated],
-      ...objectElements(entries, encode, true),
+      ...objectElements(entries, encode),
     ],
   ]);
 }
@@ -204,7 +185,6 @@ export function listObjectVersions(service: Service, call: Call): S3Response {
   const encode = encoder(call);
   const keyMarker = call.query.get('key-marker') ?? '';
   const idMarker = call.query.get('version-id-marker') ?? '';
-  checkVersionMarker(call.query);
   // Continues within the marker's key. If the marker's version has been deleted since, the key starts again.
   const within = Buffer.from(keyMarker);
   const below = catalog.version(call.bucket, keyMarker, idMarker)?.sequence ?? Number.MAX_SAFE_INTEGER;
@@ -232,27 +212,12 @@ export function listObjectVersions(service: Service, call: Call): S3Response {
   ]);
 }
 
-/** Throws InvalidArgument. */
-function checkVersionMarker(query: Call['query']): void {
-  const marker = query.get('version-id-marker');
-  if (marker === undefined) return;
-  const refused = (message: string) =>
-    new S3Error('InvalidArgument', {
-      message,
-      details: { ArgumentName: 'version-id-marker', ArgumentValue: marker },
-    });
-  if (marker === '') throw refused('A version-id marker cannot be empty.');
-  if (!query.get('key-marker')) throw refused('A version-id marker cannot be specified without a key marker.');
-  if (!isVersionId(marker)) throw refused('Invalid version id specified');
-}
-
 function versionElement(version: ListedVersion, encode: (text: Buffer) => string): XmlElement {
   const common: XmlElement[] = [
     ['Key', encode(version.key)],
     ['VersionId', version.versionId],
     ['IsLatest', version.latest],
     ['LastModified', isoSeconds(version.modifiedMs)],
-    OWNER,
   ];
   if (version.deleteMarker) return ['DeleteMarker', common];
   return ['Version', [...common, ['ETag', `"${version.etag}"`], ['Size', version.bytes], ['StorageClass', 'STANDARD']]];

@@ -1,23 +1,38 @@
-import type { ByteRange } from './bodies.ts';
-import { type Call, demand, EMPTY, type S3Response, type Service } from './call.ts';
-import type { Version } from './catalog.ts';
+import type { ByteRange, Segment } from './bodies.ts';
+import {
+  type Call,
+  demand,
+  EMPTY,
+  type Headers,
+  invalid,
+  notImplemented,
+  type S3Response,
+  type Service,
+} from './call.ts';
+import type { NewVersion, ObjectHeaders, Version } from './catalog.ts';
 import type { Checksum } from './checksums.ts';
-import { checkTarget, commit, demandWrite, keeping, versionHeader } from './commit.ts';
-import { checkRead, writeCondition } from './conditions.ts';
 import { S3Error } from './errors.ts';
-import { findObject, modified } from './find.ts';
 import { receive } from './incoming.ts';
-import { partNumber } from './multipart.ts';
-import { answerHeaders, objectHeaders } from './object-headers.ts';
-import { headerTags, tagCountHeader } from './tags.ts';
+
+const KEY_BYTES_MAX = 1024;
+
+/** Checks a write before a byte of the body is read. S3 requires `s3:GetObject` too if the request compares an ETag. */
+export function checkWrite(service: Service, call: Call): void {
+  const { bucket, key, headers } = call;
+  service.catalog.bucket(bucket);
+  const bytes = Buffer.byteLength(key);
+  if (bytes > KEY_BYTES_MAX) {
+    throw new S3Error('KeyTooLongError', { details: { Size: String(bytes), MaxSizeAllowed: String(KEY_BYTES_MAX) } });
+  }
+  demand(service, call, 's3:PutObject');
+  if (headers['if-match'] !== undefined) demand(service, call, 's3:GetObject');
+}
 
 export async function putObject(service: Service, call: Call): Promise<S3Response> {
   const { bucket, key, headers } = call;
-  checkTarget(service, call);
-  demandWrite(service, call);
-  const condition = writeCondition(headers);
+  checkWrite(service, call);
+  const condition = conditionOf(headers);
   const kept = objectHeaders(headers);
-  const tags = headerTags(headers);
   const { chunks, received } = receive(call);
   const segment = await service.bodies.write(chunks);
   const { md5, checksum: sent } = received();
@@ -34,7 +49,6 @@ export async function putObject(service: Service, call: Call): Promise<S3Respons
       headers: kept,
       checksum,
       segments: [segment],
-      tags,
     }),
   );
   await service.publish('ObjectCreated:Put', version, call);
@@ -42,78 +56,136 @@ export async function putObject(service: Service, call: Call): Promise<S3Respons
   return { status: 200, headers: answer, body: EMPTY };
 }
 
+/**
+ * Adds a version to the catalog. It is the only place that does, except for delete markers. The condition is checked
+ * in the same transaction. Afterwards the bodies of the overwritten version are removed.
+ */
+export function commit(
+  service: Service,
+  condition: Condition | undefined,
+  version: NewVersion,
+  alongside: () => void = () => {},
+): Version {
+  const { catalog, bodies } = service;
+  const { added, replaced } = catalog.transaction(() => {
+    check(service, condition, catalog.latest(version.bucket, version.key));
+    alongside();
+    return catalog.addVersion(version);
+  });
+  if (replaced !== undefined) bodies.remove(replaced.segments);
+  return added;
+}
+
+/** Runs `work`, which commits a stored body. If it throws, the body is removed. */
+export function keeping<T>({ bodies }: Service, segment: Segment, work: () => T): T {
+  try {
+    return work();
+  } catch (error) {
+    bodies.remove([segment]);
+    throw error;
+  }
+}
+
+/** The condition of a write on the current object of the key: its ETag, or that there is none. */
+export type Condition = { readonly etag: string } | 'absent';
+
+/** If-None-Match accepts only `*`, and If-Match only an ETag. */
+export function conditionOf(headers: Headers): Condition | undefined {
+  const { 'if-match': ifMatch, 'if-none-match': ifNoneMatch } = headers;
+  if (ifMatch === '*' || (ifNoneMatch ?? '*') !== '*' || (ifMatch !== undefined && ifNoneMatch !== undefined)) {
+    throw notImplemented('This condition');
+  }
+  if (ifNoneMatch !== undefined) return 'absent';
+  return ifMatch === undefined ? undefined : { etag: unquoted(ifMatch) };
+}
+
+/** Throws PreconditionFailed, ConditionalRequestConflict; or NoSuchKey if an ETag is asked for and there is no object. */
+function check({ conflict }: Service, condition: Condition | undefined, current: Version | undefined): void {
+  if (condition === undefined) return;
+  if (conflict()) throw new S3Error('ConditionalRequestConflict');
+  const object = current?.deleteMarker ? undefined : current;
+  const failed = (header: string) => new S3Error('PreconditionFailed', { details: { Condition: header } });
+  if (condition === 'absent') {
+    if (object !== undefined) throw failed('If-None-Match');
+  } else {
+    if (object === undefined) throw new S3Error('NoSuchKey');
+    if (object.etag !== condition.etag) throw failed('If-Match');
+  }
+}
+
+export function unquoted(etag: string): string {
+  return etag.replace(/^"(.*)"$/, '$1');
+}
+
+/** `x-amz-version-id`, if the bucket has or had versioning. */
+export function versionHeader({ catalog }: Service, { bucket, versionId }: Version): Record<string, string> {
+  return catalog.bucket(bucket).versioning === undefined ? {} : { 'x-amz-version-id': versionId };
+}
+
 /** HeadObject and GetObject. They differ in the body only. */
 export function readObject(service: Service, call: Call): S3Response {
-  const { bucket, key, query, headers } = call;
+  const { method, query, headers } = call;
+  const other = ['if-none-match', 'if-modified-since', 'if-unmodified-since'].find((name) => name in headers);
+  if (other !== undefined) throw notImplemented(`${other} of a read`);
   demand(service, call, query.has('versionId') ? 's3:GetObjectVersion' : 's3:GetObject');
-  const version = findObject(service, call, { bucket, key, versionId: query.get('versionId') });
-  const about = { etag: `"${version.etag}"`, ...modified(version), ...versionHeader(service, version) };
-  if (checkRead(headers, version, service.now()) === 'not modified')
-    return { status: 304, headers: about, body: EMPTY };
-
+  const version = findObject(service, call);
+  const ifMatch = headers['if-match'];
+  if (ifMatch !== undefined && unquoted(ifMatch) !== version.etag) {
+    throw new S3Error('PreconditionFailed', { details: { Condition: 'If-Match' } });
+  }
   const { bytes } = version;
-  const range = query.has('partNumber') ? partRange(call, version) : parseRange(headers.range, bytes);
-  const whole = range.start === 0 && range.end === bytes;
+  const range = parseRange(headers.range, bytes);
+  const isChecked = !range.partial && headers['x-amz-checksum-mode']?.toUpperCase() === 'ENABLED';
   const answer = {
     ...answerHeaders(version.headers),
-    ...overrides(query),
-    ...about,
-    ...tagCountHeader(service, call, version),
-    ...(whole && headers['x-amz-checksum-mode']?.toUpperCase() === 'ENABLED' ? checksumHeaders(version.checksum) : {}),
+    etag: `"${version.etag}"`,
+    ...modified(version),
+    ...versionHeader(service, version),
+    ...(isChecked ? checksumHeaders(version.checksum) : {}),
     ...(range.partial ? { 'content-range': `bytes ${range.start}-${range.end - 1}/${bytes}` } : {}),
-    ...(range.parts === undefined ? {} : { 'x-amz-mp-parts-count': String(range.parts) }),
     'accept-ranges': 'bytes',
     'content-length': String(range.end - range.start),
   };
-  const body = call.method === 'HEAD' ? EMPTY : service.bodies.read(version.segments, range);
+  const body = method === 'HEAD' ? EMPTY : service.bodies.read(version.segments, range);
   return { status: range.partial ? 206 : 200, headers: answer, body };
 }
 
-const OVERRIDES = [
-  'content-type',
-  'content-language',
-  'expires',
-  'cache-control',
-  'content-disposition',
-  'content-encoding',
-];
-
-/** Headers that the query overrides, such as with `response-content-type`. Presigned URLs use them. */
-function overrides(query: Call['query']): Record<string, string> {
-  const answer: Record<string, string> = {};
-  for (const name of OVERRIDES) {
-    const value = query.get(`response-${name}`);
-    if (value !== undefined) answer[name] = value;
+/** Finds the version to read. Throws NoSuchKey, NoSuchVersion, MethodNotAllowed. */
+function findObject(service: Service, call: Call): Version {
+  const { catalog } = service;
+  const { bucket, key, query } = call;
+  catalog.bucket(bucket);
+  const versionId = query.get('versionId');
+  const version = versionId === undefined ? catalog.latest(bucket, key) : findVersion(service, call, versionId);
+  // A caller that must not list the bucket must not learn that a key is absent, or one of its versions.
+  const isHidden = versionId === undefined ? version?.deleteMarker !== false : version === undefined;
+  if (isHidden) demand(service, call, 's3:ListBucket', { bucket });
+  if (version === undefined) {
+    if (versionId === undefined) throw new S3Error('NoSuchKey', { details: { Key: key } });
+    throw new S3Error('NoSuchVersion', { details: { Key: key, VersionId: versionId } });
   }
-  return answer;
+  if (version.deleteMarker) {
+    const headers = { 'x-amz-delete-marker': 'true', ...versionHeader(service, version) };
+    if (versionId === undefined) throw new S3Error('NoSuchKey', { details: { Key: key }, headers });
+    throw new S3Error('MethodNotAllowed', { headers: { ...headers, allow: 'DELETE', ...modified(version) } });
+  }
+  return version;
 }
 
-interface AnsweredRange extends ByteRange {
-  readonly partial: boolean;
-  /** Number of parts of an object that was uploaded in parts, if the request named one. */
-  readonly parts?: number;
+/** Throws InvalidArgument if S3 cannot have issued the id. */
+function findVersion({ catalog }: Service, { bucket, key }: Call, versionId: string): Version | undefined {
+  if (versionId !== 'null' && !/^[\w.]{32}$/.test(versionId)) {
+    throw invalid('versionId', 'Invalid version id specified');
+  }
+  return catalog.version(bucket, key, versionId);
 }
 
-/** The bytes of a part. An object that was not uploaded in parts has one. Throws InvalidPartNumber, InvalidRequest. */
-function partRange(call: Call, { segments, etag, bytes }: Version): AnsweredRange {
-  if (call.headers.range !== undefined) {
-    const message = 'Cannot specify both Range header and partNumber query parameter';
-    throw new S3Error('InvalidRequest', { message });
-  }
-  const number = partNumber(call);
-  const parts = etag.includes('-') ? segments.length : undefined;
-  if (number > (parts ?? 1)) {
-    throw new S3Error('InvalidPartNumber', {
-      details: { ActualPartCount: String(parts ?? 1), PartNumberRequested: String(number) },
-    });
-  }
-  if (parts === undefined) return { start: 0, end: bytes, partial: bytes > 0 };
-  const start = segments.slice(0, number - 1).reduce((sum, segment) => sum + segment.bytes, 0);
-  return { start, end: start + (segments[number - 1]?.bytes ?? 0), partial: bytes > 0, parts };
+function modified({ modifiedMs }: Version): Record<string, string> {
+  return { 'last-modified': new Date(modifiedMs).toUTCString() };
 }
 
 /** Parses a single range. As in S3, every other value means no range. Throws InvalidRange if it covers no byte. */
-function parseRange(header: string | undefined, bytes: number): AnsweredRange {
+function parseRange(header: string | undefined, bytes: number): ByteRange & { readonly partial: boolean } {
   const [, first = '', last = ''] = /^bytes=(\d{0,15})-(\d{0,15})$/.exec(header ?? '') ?? [];
   const malformed = (first === '' && last === '') || (first !== '' && last !== '' && Number(last) < Number(first));
   if (malformed) return { start: 0, end: bytes, partial: false };
@@ -129,4 +201,99 @@ function parseRange(header: string | undefined, bytes: number): AnsweredRange {
 function checksumHeaders(checksum: Checksum | undefined): Record<string, string> {
   if (checksum === undefined) return {};
   return { [`x-amz-checksum-${checksum.algorithm}`]: checksum.value, 'x-amz-checksum-type': checksum.type };
+}
+
+/** Removes a version permanently. Without a version id, a bucket with versioning gets a delete marker instead. */
+export async function deleteObject(service: Service, call: Call): Promise<S3Response> {
+  const { catalog, bodies } = service;
+  const { bucket, key, query, headers } = call;
+  const versionId = query.get('versionId');
+  const { versioning } = catalog.bucket(bucket);
+  demand(service, call, versionId === undefined ? 's3:DeleteObject' : 's3:DeleteObjectVersion');
+  if (headers['if-match'] !== undefined) demand(service, call, 's3:GetObject');
+  const condition = conditionOf(headers);
+  const { added, removed, sequence } = catalog.transaction(() => {
+    const latest = catalog.latest(bucket, key);
+    check(service, condition, latest);
+    if (versionId === undefined && versioning !== undefined) {
+      const { added, replaced } = catalog.addVersion(deleteMarker(bucket, key, service.now()));
+      return { added, removed: replaced, sequence: added.sequence };
+    }
+    const removed = versionId === undefined ? latest : findVersion(service, call, versionId);
+    if (removed !== undefined) catalog.removeVersion(removed);
+    return { added: undefined, removed, sequence: catalog.nextSequence() };
+  });
+  if (removed !== undefined) bodies.remove(removed.segments);
+  if (added !== undefined) await service.publish('ObjectRemoved:DeleteMarkerCreated', added, call);
+  else if (removed !== undefined) await service.publish('ObjectRemoved:Delete', removed, call, sequence);
+  const named = added?.versionId ?? versionId;
+  const answer = {
+    ...(named === undefined ? {} : { 'x-amz-version-id': named }),
+    ...((added ?? removed)?.deleteMarker ? { 'x-amz-delete-marker': 'true' } : {}),
+  };
+  return { status: 204, headers: answer, body: EMPTY };
+}
+
+function deleteMarker(bucket: string, key: string, modifiedMs: number): NewVersion {
+  const headers = { system: {}, user: {} };
+  return {
+    bucket,
+    key,
+    deleteMarker: true,
+    bytes: 0,
+    etag: '',
+    modifiedMs,
+    headers,
+    checksum: undefined,
+    segments: [],
+  };
+}
+
+/** S3: "the user-defined metadata is limited to 2 KB in size", names and values together, in UTF-8. */
+const USER_METADATA_BYTES_MAX = 2048;
+const USER_PREFIX = 'x-amz-meta-';
+const SYSTEM_HEADERS = ['cache-control', 'content-disposition', 'content-language', 'content-type', 'expires'] as const;
+const DEFAULT_CONTENT_TYPE = 'binary/octet-stream';
+
+/** The headers of an upload that its object keeps. Throws MetadataTooLarge. */
+export function objectHeaders(headers: Headers): ObjectHeaders {
+  const system: Record<string, string> = { 'content-type': DEFAULT_CONTENT_TYPE };
+  for (const name of SYSTEM_HEADERS) {
+    const value = headers[name];
+    if (value !== undefined && value !== '') system[name] = value;
+  }
+  const encodings = (headers['content-encoding'] ?? '').split(',').map((encoding) => encoding.trim());
+  const encoding = encodings.filter((name) => name !== '' && name !== 'aws-chunked').join(',');
+  if (encoding !== '') system['content-encoding'] = encoding;
+
+  const user: Record<string, string> = {};
+  let bytes = 0;
+  for (const [name, value] of Object.entries(headers)) {
+    if (!name.startsWith(USER_PREFIX) || value === undefined) continue;
+    user[name.slice(USER_PREFIX.length)] = value;
+    bytes += Buffer.byteLength(name) - USER_PREFIX.length + Buffer.byteLength(value);
+  }
+  if (bytes > USER_METADATA_BYTES_MAX) {
+    const details = { Size: String(bytes), MaxSizeAllowed: String(USER_METADATA_BYTES_MAX) };
+    throw new S3Error('MetadataTooLarge', { details });
+  }
+  return { system, user };
+}
+
+/** The response headers of a read. */
+function answerHeaders({ system, user }: ObjectHeaders): Record<string, string> {
+  const answer: Record<string, string> = { ...system };
+  for (const [name, value] of Object.entries(user)) answer[USER_PREFIX + name] = encodeMetadata(value);
+  return answer;
+}
+
+/**
+ * S3: the value "is examined for non US-ASCII characters" and then encoded "as per RFC 2047 to make them mail-safe
+ * before returning". S3 reads the header's bytes as Latin-1, as the example on that page shows. A client that wants its
+ * text back sends RFC 2047 encoded words itself, and S3 returns them unchanged.
+ *
+ * @see https://docs.aws.amazon.com/AmazonS3/latest/userguide/UsingMetadata.html
+ */
+function encodeMetadata(value: string): string {
+  return /^[\x20-\x7e]*$/.test(value) ? value : `=?UTF-8?B?${Buffer.from(value).toString('base64')}?=`;
 }

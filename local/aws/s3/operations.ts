@@ -1,141 +1,78 @@
 import {
   createBucket,
-  deleteBucket,
   getBucketLocation,
-  getBucketVersioning,
+  getBucketNotification,
   headBucket,
   listBuckets,
+  putBucketNotification,
   putBucketVersioning,
 } from './buckets.ts';
-import type { Call, S3Response, Service } from './call.ts';
-import { copyObject, uploadPartCopy } from './copy.ts';
-import { deleteObject, deleteObjects } from './deletions.ts';
-import { S3Error } from './errors.ts';
+import { type Call, notImplemented, type S3Response, type Service } from './call.ts';
 import { listObjectsV1, listObjectsV2, listObjectVersions } from './listing.ts';
-import { abortMultipartUpload, completeMultipartUpload, createMultipartUpload, uploadPart } from './multipart.ts';
-import { listMultipartUploads, listParts } from './multipart-listing.ts';
-import { getBucketNotification, putBucketNotification } from './notifications.ts';
-import { putObject, readObject } from './objects.ts';
 import {
-  deleteBucketTagging,
-  deleteObjectTagging,
-  getBucketTagging,
-  getObjectTagging,
-  putBucketTagging,
-  putObjectTagging,
-} from './tags.ts';
+  abortMultipartUpload,
+  completeMultipartUpload,
+  createMultipartUpload,
+  listMultipartUploads,
+  uploadPart,
+} from './multipart.ts';
+import { deleteObject, putObject, readObject } from './objects.ts';
 
 type Operation = (service: Service, call: Call) => S3Response | Promise<S3Response>;
 
-/** Features of S3 that are not implemented. Ignoring them would be more lenient than S3. */
-const UNSUPPORTED_QUERIES = [
-  ...['accelerate', 'acl', 'analytics', 'attributes', 'cors', 'encryption', 'intelligent-tiering', 'inventory'],
-  ...['legal-hold', 'lifecycle', 'logging', 'metrics', 'object-lock', 'ownershipControls', 'policy'],
-  ...['policyStatus', 'publicAccessBlock', 'renameObject', 'replication', 'requestPayment', 'restore', 'retention'],
-  ...['select', 'torrent', 'website'],
-];
+/** An operation, and the parameters that it knows beside those that name it. */
+type Entry = readonly [operation: Operation, parameters?: readonly string[]];
 
-const UNSUPPORTED_HEADERS = [
-  ...['x-amz-object-lock-mode', 'x-amz-object-lock-legal-hold', 'x-amz-server-side-encryption-customer-algorithm'],
-  ...['x-amz-website-redirect-location', 'x-amz-write-offset-bytes'],
-];
+const LISTING = ['prefix', 'delimiter', 'max-keys', 'encoding-type'];
 
 /**
- * The operation that a request names. Throws NotImplemented, MethodNotAllowed, InvalidArgument, InvalidStorageClass.
+ * The operations by method, by what the path names, and by the parameters that name them. This is all that is served:
+ * what the functions, the command, the page and common clients use. Every other request answers NotImplemented.
  */
-export function operationOf(call: Call): Operation {
-  const { query, headers, bucket, key } = call;
-  const unsupported =
-    UNSUPPORTED_QUERIES.find((name) => query.has(name)) ??
-    UNSUPPORTED_HEADERS.find((name) => headers[name] !== undefined);
-  if (unsupported !== undefined) {
-    throw new S3Error('NotImplemented', { message: `${unsupported} is not implemented.` });
-  }
-  checkStorageClass(headers['x-amz-storage-class']);
-  const operation = bucket === '' ? serviceOperation(call) : key === '' ? bucketOperation(call) : objectOperation(call);
-  if (operation === undefined) throw new S3Error('MethodNotAllowed', { details: { Method: call.method } });
-  return operation;
-}
+const OPERATIONS: Readonly<Record<string, Entry>> = {
+  'GET service': [listBuckets],
+  'GET bucket': [listObjectsV1, [...LISTING, 'marker']],
+  'GET bucket list-type': [listObjectsV2, [...LISTING, 'continuation-token', 'start-after']],
+  'GET bucket versions': [listObjectVersions, [...LISTING, 'key-marker', 'version-id-marker']],
+  'GET bucket uploads': [listMultipartUploads, ['prefix', 'encoding-type']],
+  'GET bucket location': [getBucketLocation],
+  'GET bucket notification': [getBucketNotification],
+  'HEAD bucket': [headBucket],
+  'PUT bucket': [createBucket],
+  'PUT bucket versioning': [putBucketVersioning],
+  'PUT bucket notification': [putBucketNotification],
+  'GET object': [readObject, ['versionId']],
+  'HEAD object': [readObject, ['versionId']],
+  'PUT object': [putObject],
+  'DELETE object': [deleteObject, ['versionId']],
+  'POST object uploads': [createMultipartUpload],
+  'PUT object uploadId': [uploadPart, ['partNumber']],
+  'POST object uploadId': [completeMultipartUpload],
+  'DELETE object uploadId': [abortMultipartUpload],
+};
 
-/** The others of S3. Objects in some of them could not be read at once. */
-const UNSUPPORTED_STORAGE_CLASSES = [
-  ...['REDUCED_REDUNDANCY', 'STANDARD_IA', 'ONEZONE_IA', 'INTELLIGENT_TIERING', 'GLACIER', 'DEEP_ARCHIVE'],
-  ...['OUTPOSTS', 'GLACIER_IR', 'SNOW', 'EXPRESS_ONEZONE', 'FSX_OPENZFS'],
+const NAMING = ['list-type', 'versions', 'uploads', 'location', 'notification', 'versioning', 'uploadId'];
+
+/** Headers that ask for more than is served. Ignoring them would be more lenient than S3. */
+const UNSUPPORTED_HEADERS = [
+  ...['x-amz-copy-source', 'x-amz-tagging', 'x-amz-website-redirect-location', 'x-amz-write-offset-bytes'],
+  ...['x-amz-object-lock-mode', 'x-amz-object-lock-legal-hold', 'x-amz-server-side-encryption-customer-algorithm'],
 ];
 
-function checkStorageClass(storageClass = 'STANDARD'): void {
-  if (UNSUPPORTED_STORAGE_CLASSES.includes(storageClass)) {
-    throw new S3Error('NotImplemented', { message: `The storage class ${storageClass} is not implemented.` });
+/** The operation that a request names. Throws NotImplemented. */
+export function operationOf({ method, bucket, key, query, headers }: Call): Operation {
+  const header = UNSUPPORTED_HEADERS.find((name) => headers[name] !== undefined);
+  if (header !== undefined) throw notImplemented(header);
+  const storageClass = headers['x-amz-storage-class'] ?? 'STANDARD';
+  if (storageClass !== 'STANDARD') throw notImplemented(`The storage class ${storageClass}`);
+  const place = bucket === '' ? 'service' : key === '' ? 'bucket' : 'object';
+  // The SDK names each operation in `x-id`. The `X-Amz-*` of a presigned address count as headers.
+  const names = [...query.keys()].filter((name) => name !== 'x-id' && !/^x-amz-/i.test(name));
+  const naming = names.filter((name) => NAMING.includes(name));
+  const [operation, parameters = []] = OPERATIONS[[method, place, ...naming].join(' ')] ?? [];
+  const unknown = names.find((name) => !naming.includes(name) && !parameters.includes(name));
+  if (operation === undefined || unknown !== undefined) {
+    throw notImplemented([method, place, ...naming, ...(unknown === undefined ? [] : [unknown])].join(' '));
   }
-  if (storageClass !== 'STANDARD') throw new S3Error('InvalidStorageClass');
-}
-
-function serviceOperation({ method }: Call): Operation | undefined {
-  return method === 'GET' ? listBuckets : undefined;
-}
-
-/** Parts of a bucket or object that a request can name. Such a request must not reach the whole by mistake. */
-const SUBRESOURCES = ['delete', 'location', 'notification', 'tagging', 'uploads', 'versioning', 'versions'];
-
-function namesSubresource(query: Call['query']): boolean {
-  return SUBRESOURCES.some((name) => query.has(name));
-}
-
-function bucketOperation({ method, query }: Call): Operation | undefined {
-  switch (method) {
-    case 'GET':
-      if (query.has('location')) return getBucketLocation;
-      if (query.has('versioning')) return getBucketVersioning;
-      if (query.has('notification')) return getBucketNotification;
-      if (query.has('tagging')) return getBucketTagging;
-      if (query.has('versions')) return listObjectVersions;
-      if (query.has('uploads')) return listMultipartUploads;
-      return listing(query);
-    case 'HEAD':
-      return headBucket;
-    case 'PUT':
-      if (query.has('versioning')) return putBucketVersioning;
-      if (query.has('tagging')) return putBucketTagging;
-      if (query.has('notification')) return putBucketNotification;
-      return namesSubresource(query) ? undefined : createBucket;
-    case 'POST':
-      return query.has('delete') ? deleteObjects : undefined;
-    case 'DELETE':
-      if (query.has('tagging')) return deleteBucketTagging;
-      return namesSubresource(query) ? undefined : deleteBucket;
-  }
-}
-
-function listing(query: Call['query']): Operation {
-  const type = query.get('list-type') ?? '1';
-  if (type === '2') return listObjectsV2;
-  if (type === '1') return listObjectsV1;
-  throw new S3Error('InvalidArgument', {
-    message: 'Invalid List Type specified in Request',
-    details: { ArgumentName: 'list-type', ArgumentValue: type },
-  });
-}
-
-function objectOperation({ method, query, headers }: Call): Operation | undefined {
-  const inUpload = query.has('uploadId');
-  switch (method) {
-    case 'GET':
-      if (query.has('tagging')) return getObjectTagging;
-      if (inUpload) return listParts;
-      return readObject;
-    case 'HEAD':
-      return readObject;
-    case 'PUT':
-      if (query.has('tagging')) return putObjectTagging;
-      if (namesSubresource(query)) return undefined;
-      if (headers['x-amz-copy-source'] !== undefined) return inUpload ? uploadPartCopy : copyObject;
-      return inUpload ? uploadPart : putObject;
-    case 'POST':
-      if (query.has('uploads')) return createMultipartUpload;
-      return inUpload ? completeMultipartUpload : undefined;
-    case 'DELETE':
-      if (query.has('tagging')) return deleteObjectTagging;
-      if (namesSubresource(query)) return undefined;
-      return inUpload ? abortMultipartUpload : deleteObject;
-  }
+  return operation;
 }

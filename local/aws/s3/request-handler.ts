@@ -42,7 +42,7 @@ export function s3RequestHandler(s3: EmbeddedS3): NonNullable<S3ClientConfig['re
           answer.then(giveUp, () => {}); // The caller already has the error. Nobody reads a late answer.
           throw error;
         });
-        const stream = Readable.from(body instanceof Uint8Array ? [body] : body, { objectMode: false });
+        const stream = body instanceof Uint8Array ? Readable.from([body], { objectMode: false }) : body;
         abortion.destroyInstead(stream);
         return { response: { statusCode: status, headers: { ...headers }, body: stream } };
       } catch (error) {
@@ -98,7 +98,7 @@ async function* bodyOf(body: unknown, abortion: Abortion): AsyncGenerator<Uint8A
 }
 
 function giveUp({ body }: S3Response): void {
-  if (!(body instanceof Uint8Array)) void body[Symbol.asyncIterator]().return?.();
+  if (!(body instanceof Uint8Array)) body.destroy();
 }
 
 /** Has the SDK's name for it, which prevents a retry. */

@@ -4,13 +4,11 @@ import { authenticate } from './authentication.ts';
 import { type Bodies, FileBodies, MemoryBodies } from './bodies.ts';
 import { addBucket } from './buckets.ts';
 import { type Call, EMPTY, type S3Access, type S3Request, type S3Response, type Service } from './call.ts';
-import { Catalog, type Version, type Versioning } from './catalog.ts';
-import { Database, opaqueId } from './database.ts';
+import { Catalog, opaqueId, type Version, type Versioning } from './catalog.ts';
 import { S3Error } from './errors.ts';
 import { eventRecord, type S3EventName, type S3EventRecord } from './events.ts';
 import { KEYS_MAX } from './listing.ts';
 import { operationOf } from './operations.ts';
-import { Uploads } from './uploads.ts';
 import { type XmlElement, xmlDocument } from './xml.ts';
 
 export interface S3Options {
@@ -20,9 +18,8 @@ export interface S3Options {
   readonly dir?: string;
   /**
    * Called for every object created or removed, after the commit, whatever the bucket's notification configuration
-   * says. It is the only place where events go: nothing is sent to the queues, topics and functions in a
-   * configuration, and a change of tags has no event. The answer waits for it. If it rejects, the request fails
-   * although it took effect, which can happen with S3 too.
+   * says. The answer waits for it. If it rejects, the request fails although it took effect, which can happen with S3
+   * too.
    */
   readonly onEvent?: (event: S3EventRecord) => void | Promise<void>;
   /**
@@ -53,13 +50,11 @@ export class EmbeddedS3 {
   constructor(options: S3Options = {}) {
     const { clock = Date, dir, onEvent, authorize = () => true, conflict = () => false, keysMax = KEYS_MAX } = options;
     if (dir !== undefined) mkdirSync(dir, { recursive: true, mode: 0o700 });
-    const database = new Database(dir === undefined ? ':memory:' : join(dir, 'catalog.sqlite'));
-    const catalog = new Catalog(database);
+    const catalog = new Catalog(dir === undefined ? ':memory:' : join(dir, 'catalog.sqlite'));
     this.#service = {
-      database,
       catalog,
-      uploads: new Uploads(database),
-      bodies: dir === undefined ? new MemoryBodies() : fileBodies(join(dir, 'bodies'), database),
+      bodies: dir === undefined ? new MemoryBodies() : fileBodies(join(dir, 'bodies'), catalog),
+      notifications: new Map(),
       now: () => clock.now(),
       conflict,
       keysMax,
@@ -92,8 +87,8 @@ export class EmbeddedS3 {
       ...response.headers,
       'x-amz-request-id': requestId,
       'x-amz-id-2': HOST_ID,
+      server: 'AmazonS3',
     };
-    headers.server = 'AmazonS3';
     if (response.body instanceof Uint8Array && response.status !== 204 && response.status !== 304) {
       headers['content-length'] ??= String(response.body.byteLength); // A HEAD already has that of the GET.
     }
@@ -101,7 +96,7 @@ export class EmbeddedS3 {
   }
 
   close(): void {
-    this.#service.database.close();
+    this.#service.catalog.close();
   }
 
   async #answer(request: S3Request, requestId: string): Promise<S3Response> {
@@ -118,8 +113,8 @@ export class EmbeddedS3 {
   }
 }
 
-function fileBodies(dir: string, database: Database): Bodies {
-  const known = database.bodyIds();
+function fileBodies(dir: string, catalog: Catalog): Bodies {
+  const known = catalog.bodyIds();
   return new FileBodies(dir, (id) => known.has(id));
 }
 
@@ -141,19 +136,14 @@ function errorResponse(error: S3Error, request: S3Request, requestId: string): S
   return { status, headers: { 'content-type': 'application/xml', ...headers }, body: xmlDocument(root) };
 }
 
-/** `bucket.localhost`, `bucket.s3.localhost` and `bucket.s3.<region>.amazonaws.com`, with or without a port. */
-const VIRTUAL_HOST = /^(.+?)\.(?:(?:s3\.)?localhost|s3(?:[.-][a-z0-9-]+)*\.amazonaws\.com)(?::\d+)?$/;
-
 function parseCall({ method, url, headers, body }: S3Request, requestId: string): Call {
   const [path = '', query = ''] = url.split(/\?(.*)/s);
-  const hostBucket = VIRTUAL_HOST.exec(headers.host ?? '')?.[1];
-  const inPath = hostBucket === undefined || hostBucket === 's3';
-  const [, first = '', rest = ''] = /^\/([^/]*)\/?(.*)$/s.exec(path) ?? [];
+  const [, bucket = '', key = ''] = /^\/([^/]*)\/?(.*)$/s.exec(path) ?? [];
   try {
     return {
       method,
-      bucket: inPath ? decodeURIComponent(first) : hostBucket,
-      key: decodeURIComponent(inPath ? rest : path.slice(1)),
+      bucket: decodeURIComponent(bucket),
+      key: decodeURIComponent(key),
       query: parseQuery(query),
       headers,
       body,

@@ -53,71 +53,23 @@ const parser = new XMLParser({
   textNodeName: TEXT,
   removeNSPrefix: true,
   parseTagValue: false,
-  trimValues: false,
   ignoreDeclaration: true,
-  ignorePiTags: true,
   maxNestedTags: DEPTH_MAX,
-  // The parser's own decoder leaves an unknown entity as it is, and no numeric reference is decoded.
-  entityDecoder: {
-    decode: unescapeXml,
-    setExternalEntities() {},
-    addInputEntities() {},
-    setXmlVersion() {},
-    reset() {},
-  },
+  // Also decodes references such as `&#34;`, with which some clients quote an ETag.
+  htmlEntities: true,
 });
 
-const ENTITIES: ReadonlyMap<string, string> = new Map([
-  ['amp', '&'],
-  ['lt', '<'],
-  ['gt', '>'],
-  ['quot', '"'],
-  ['apos', "'"],
-]);
-
-/** Decodes the five entities of XML and references to characters. Throws MalformedXML at every other entity. */
-function unescapeXml(text: string): string {
-  return text.replace(/&([^;&]{0,10});?/g, (whole, name: string) => {
-    const [, hexadecimal, decimal] = /^#(?:x([0-9a-f]+)|(\d+))$/i.exec(name) ?? [];
-    const code = hexadecimal === undefined ? Number(decimal) : Number.parseInt(hexadecimal, 16);
-    const isCharacter = code > 0 && code <= 0x10ffff && !(code >= 0xd800 && code <= 0xdfff);
-    const decoded = isCharacter ? String.fromCodePoint(code) : ENTITIES.get(name);
-    if (decoded === undefined || !whole.endsWith(';')) throw new S3Error('MalformedXML');
-    return decoded;
-  });
-}
-
-/** Refuses document types, which could define entities, and everything else in `<!` that is no comment or CDATA. */
-function refuseDeclarations(document: string): void {
-  for (let start = document.indexOf('<!'); start >= 0; ) {
-    const isComment = document.startsWith('<!--', start);
-    if (!isComment && !document.startsWith('<![CDATA[', start)) throw new S3Error('MalformedXML');
-    const end = document.indexOf(isComment ? '-->' : ']]>', start + 4);
-    if (end < 0) throw new S3Error('MalformedXML');
-    start = document.indexOf('<!', end);
-  }
-}
-
-/** Parses a document. Its root must be `rootName`. Throws MalformedXML. */
+/** Parses a document. Its root must be `rootName`. Document types are refused. Throws MalformedXML. */
 export function parseXml(document: string, rootName: string): XmlNode {
-  refuseDeclarations(document);
-  const { children, text } = parseDocument(document);
-  const [root] = children;
-  if (root?.name !== rootName || children.length > 1 || text.trim() !== '') throw new S3Error('MalformedXML');
-  return root;
-}
-
-/** The document as a node that holds the root. */
-function parseDocument(document: string): XmlNode {
   try {
-    // The parser passes over some errors that the validator finds, and the other way round.
-    if (XMLValidator.validate(document) !== true) throw new S3Error('MalformedXML');
-    // The parser drops text beside the root. Within another element it keeps the text, and the caller can refuse it.
-    const [whole] = parser.parse(`<document>${document}</document>`) as readonly Parsed[];
-    return nodeOf('document', whole?.document as readonly Parsed[]);
+    // The parser passes over some errors that the validator finds.
+    if (document.includes('<!') || XMLValidator.validate(document) !== true) throw new S3Error('MalformedXML');
+    const [root] = nodeOf('document', parser.parse(document) as readonly Parsed[]).children;
+    if (root?.name === rootName) return root;
   } catch (cause) {
-    throw cause instanceof S3Error ? cause : new S3Error('MalformedXML', { cause });
+    throw new S3Error('MalformedXML', { cause });
   }
+  throw new S3Error('MalformedXML');
 }
 
 function nodeOf(name: string, content: readonly Parsed[]): XmlNode {
@@ -128,11 +80,6 @@ function nodeOf(name: string, content: readonly Parsed[]): XmlNode {
     else children.push(nodeOf(inner, value));
   }
   return { name, children, text };
-}
-
-/** All children with that name. */
-export function childrenNamed(node: XmlNode, name: string): readonly XmlNode[] {
-  return node.children.filter((child) => child.name === name);
 }
 
 /** The text of the first child with that name. */

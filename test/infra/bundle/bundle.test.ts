@@ -3,10 +3,8 @@ import type { Metafile } from 'esbuild';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { systemClock } from '../../../functions/base/clock.ts';
 import { bundleModule } from '../../../infra/bundle/bundle.ts';
-import { serveSecrets } from '../../../local/aws/secrets-manager/http.ts';
-import { SecretStore } from '../../../local/aws/secrets-manager/secret-store.ts';
-import { serveQueues } from '../../../local/aws/sqs/http.ts';
-import { Queue } from '../../../local/aws/sqs/queue.ts';
+import { SecretStore, serveSecrets } from '../../../local/aws/secrets-manager.ts';
+import { Queue, serveQueues } from '../../../local/aws/sqs.ts';
 import { LocalFunction } from '../../../local/lambda/function.ts';
 import { sharedFolder } from '../../support/folder.ts';
 

@@ -1,30 +1,12 @@
 import { createHash } from 'node:crypto';
-import { describe, expect, it } from 'vitest';
-import { authenticate } from '../../../local/aws/s3/authentication.ts';
-import { S3Error } from '../../../local/aws/s3/errors.ts';
-import { receive } from '../../../local/aws/s3/incoming.ts';
-import { type SignableRequest, SignatureError } from '../../../local/aws/sent-signature.ts';
-import { SignatureVerifier } from '../../../local/aws/signature.ts';
+import { describe, expect, it, test } from 'vitest';
+import { type SignableRequest, SignatureError, SignatureVerifier } from '../../../local/aws/signature.ts';
+import { BUCKET, CREDENTIALS, startS3 } from '../../support/embedded-s3.ts';
+import { send } from '../../support/raw-request.ts';
+import { head, list, put, read } from '../../support/s3-calls.ts';
+import { presignedPath, type Signing, signedHeaders, type Unsigned } from '../../support/sigv4.ts';
 
 const sha256 = (text: string) => createHash('sha256').update(text).digest('hex');
-
-/** A verifier that fails every signature but the right one, at the time of the examples. */
-function verified(verifier: SignatureVerifier, request: SignableRequest, payload: string): boolean | string {
-  try {
-    verifier.verify(request, () => payload);
-    return true;
-  } catch (error) {
-    if (error instanceof SignatureError) return error.problem;
-    throw error;
-  }
-}
-
-/** The list of the headers that are signed: all of these. */
-const namesOf = (headers: object) => Object.keys(headers).toSorted().join(';');
-
-/** Replaces the last digit of the signature. */
-const spoilt = (text: string) =>
-  text.replace(/(Signature=[0-9a-f]{63})([0-9a-f])/, (_, start, digit) => start + (digit === '0' ? '1' : '0'));
 
 // The suite that AWS publishes with its SDKs: awslabs/aws-c-auth, tests/aws-signing-test-suite/v4.
 describe("AWS's test suite for Signature Version 4", () => {
@@ -34,11 +16,21 @@ describe("AWS's test suite for Signature Version 4", () => {
     now: () => Date.UTC(2015, 7, 30, 12, 36),
   });
   const HOST = { host: 'example.amazonaws.com' };
-  const DATED = { ...HOST, 'x-amz-date': '20150830T123600Z' };
   const SCOPE = 'AKIDEXAMPLE/20150830/us-east-1/service/aws4_request';
-  const FORM_SHA256 = '9095672bbd1f56dfc5b65f3e153adc8731a4a654192329106275f4c7b24d0b6e';
+  /** Replaces the last digit of the signature. */
+  const spoilt = (text: string) =>
+    text.replace(/(Signature=[0-9a-f]{63})([0-9a-f])/, (_, start, digit) => start + (digit === '0' ? '1' : '0'));
 
-  it.each<[name: string, line: string, signature: string, more?: Record<string, string>, body?: string]>([
+  function verified(request: SignableRequest, payload = ''): boolean | string {
+    try {
+      return verifier.verify(request, sha256(payload)) === 'AKIDEXAMPLE';
+    } catch (error) {
+      if (error instanceof SignatureError) return error.problem;
+      throw error;
+    }
+  }
+
+  it.each<[name: string, line: string, signature: string, more?: Record<string, string>]>([
     ['get-vanilla', 'GET /', '5fa00fa31553b73ebf1942676e86291e8372ff2a2260956d9b8aae1d763fbf31'],
     ['post-vanilla', 'POST /', '5da7c1a2acd57cee7505fc6676e4e544621c30862966e37dddb68e92efbe5d6b'],
     [
@@ -59,184 +51,107 @@ describe("AWS's test suite for Signature Version 4", () => {
       'acc3ed3afb60bb290fc8d2dd0098b9911fcaa05412b367055dee359757a9c736',
       { 'my-header1': ' value1', 'my-header2': ' "a   b   c"' },
     ],
-    [
-      'get-header-key-duplicate',
-      'GET /',
-      'c9d5ea9f3f72853aea855b47ea873832890dbdd183b4468f858259531a5138ea',
-      { 'my-header1': 'value2,value2,value1' },
-    ],
-    [
-      'post-x-www-form-urlencoded',
-      'POST /',
-      'd3875051da38690788ef43de4db0d8f280229d82040bfac253562e56c3f20e0b',
-      {
-        'content-type': 'application/x-www-form-urlencoded',
-        'content-length': '13',
-        'x-amz-content-sha256': FORM_SHA256,
-      },
-      'Param1=value1',
-    ],
-  ])('%s, in the header', (_, line, signature, more = {}, body = '') => {
+  ])('%s, in the header', (_, line, signature, more = {}) => {
     const [method = '', url = ''] = line.split(/ (.*)/s);
-    const headers = { ...DATED, ...more };
-    const signed = `SignedHeaders=${namesOf(headers)}, Signature=${signature}`;
-    const authorization = `AWS4-HMAC-SHA256 Credential=${SCOPE}, ${signed}`;
+    const headers = { ...HOST, 'x-amz-date': '20150830T123600Z', ...more };
+    const names = Object.keys(headers).toSorted().join(';');
+    const authorization = `AWS4-HMAC-SHA256 Credential=${SCOPE}, SignedHeaders=${names}, Signature=${signature}`;
     const request = { method, url, headers: { ...headers, authorization } };
-    expect(verified(verifier, request, sha256(body))).toBe(true);
-    const other = { ...request, headers: { ...headers, authorization: spoilt(authorization) } };
-    expect(verified(verifier, other, sha256(body))).toBe('mismatch');
-    expect(verified(verifier, request, sha256(`${body}.`))).toBe('mismatch');
+    expect(verified(request)).toBe(true);
+    expect(verified({ ...request, headers: { ...headers, authorization: spoilt(authorization) } })).toBe('mismatch');
+    expect(verified(request, '.')).toBe('mismatch');
   });
 
-  it.each([
-    [
-      'get-vanilla-query-order-key-case',
-      'Param2=value2&Param1=value1',
-      '86012e2c9ad4d77369f5d81c11f75158aae4f895a085212cc6d3f923d300bed5',
-    ],
-    [
-      'get-vanilla-query-unreserved',
-      '-._~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz=-._~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz',
-      '8e76a88a7433637b12778d5592799b29ad21ecd6cf6325051c21d86f0acda2bf',
-    ],
-  ])('%s, in the query', (_, query, signature) => {
-    const url = `/?${query}&X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential=${encodeURIComponent(SCOPE)}&X-Amz-Date=20150830T123600Z&X-Amz-SignedHeaders=host&X-Amz-Expires=3600&X-Amz-Signature=${signature}`;
-    expect(verified(verifier, { method: 'GET', url, headers: HOST }, sha256(''))).toBe(true);
-    expect(verified(verifier, { method: 'GET', url: spoilt(url), headers: HOST }, sha256(''))).toBe('mismatch');
-    expect(verified(verifier, { method: 'HEAD', url, headers: HOST }, sha256(''))).toBe('mismatch');
+  it('get-vanilla-query-order-key-case, in the query', () => {
+    const url = `/?Param2=value2&Param1=value1&X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential=${encodeURIComponent(SCOPE)}&X-Amz-Date=20150830T123600Z&X-Amz-SignedHeaders=host&X-Amz-Expires=3600&X-Amz-Signature=86012e2c9ad4d77369f5d81c11f75158aae4f895a085212cc6d3f923d300bed5`;
+    expect(verified({ method: 'GET', url, headers: HOST })).toBe(true);
+    expect(verified({ method: 'GET', url: spoilt(url), headers: HOST })).toBe('mismatch');
+    expect(verified({ method: 'HEAD', url, headers: HOST })).toBe('mismatch');
   });
 });
 
-// https://docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-header-based-auth.html, sigv4-query-string-auth.html,
-// sigv4-streaming.html and sigv4-streaming-trailers.html
-describe("the examples in S3's documentation", () => {
-  const verifier = () =>
-    new SignatureVerifier({
-      credentials: [
-        { accessKeyId: 'AKIAIOSFODNN7EXAMPLE', secretAccessKey: 'wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY' },
-      ],
-      service: 's3',
-      now: () => Date.UTC(2013, 4, 24),
-    });
-  const SCOPE = 'AKIAIOSFODNN7EXAMPLE/20130524/us-east-1/s3/aws4_request';
-  const EMPTY = sha256('');
-  const FILE = '44ce7dd67c959e0d3524ffac1771dfbba87d2b6b4b4e99e42034a8b803f8b072';
-  const authorization = (signedHeaders: string, signature: string) =>
-    `AWS4-HMAC-SHA256 Credential=${SCOPE},SignedHeaders=${signedHeaders},Signature=${signature}`;
+const MINUTE = 60_000;
+const at = (minutes: number) => ({ date: new Date(Date.now() + minutes * MINUTE) });
+const signing = (endpoint: string, more: Partial<Signing> = {}): Signing => ({
+  endpoint,
+  service: 's3',
+  credentials: CREDENTIALS,
+  ...more,
+});
 
-  it.each<[line: string, signature: string, payload: string, more?: Record<string, string>]>([
+describe('a signature in the header', () => {
+  const PUT: Unsigned = {
+    method: 'PUT',
+    path: `/${BUCKET}/k`,
+    headers: { 'content-length': '5', 'x-amz-content-sha256': sha256('hello') },
+    body: 'hello',
+  };
+  type Tamper = (sent: { headers: Record<string, string> }) => Partial<Unsigned>;
+  const adding =
+    (more: Record<string, string>): Tamper =>
+    ({ headers }) => ({ headers: { ...headers, ...more } });
+  const authorization =
+    (change: (text: string) => string): Tamper =>
+    ({ headers }) => ({ headers: { ...headers, authorization: change(headers.authorization ?? '') } });
+
+  it.each<[string, Partial<Signing>, Tamper, string]>([
+    ['14 minutes old', at(-14), () => ({}), '200'],
+    ['14 minutes ahead', at(14), () => ({}), '200'],
+    ['16 minutes old', at(-16), () => ({}), '403 RequestTimeTooSkewed'],
+    ['16 minutes ahead', at(16), () => ({}), '403 RequestTimeTooSkewed'],
+    ['of an unknown key', { credentials: { ...CREDENTIALS, accessKeyId: 'x' } }, () => ({}), '403 InvalidAccessKeyId'],
+    ['for another region', { region: 'eu-west-1' }, () => ({}), '400 AuthorizationHeaderMalformed'],
+    ['for another service', { service: 'sqs' }, () => ({}), '400 AuthorizationHeaderMalformed'],
+    ['for another path', {}, () => ({ path: `/${BUCKET}/l` }), '403 SignatureDoesNotMatch'],
+    ['for another method', {}, () => ({ method: 'DELETE' }), '403 SignatureDoesNotMatch'],
+    ['for another query', {}, () => ({ path: `/${BUCKET}/k?uploads` }), '403 SignatureDoesNotMatch'],
+    ['for another body', {}, () => ({ body: 'jello' }), '400 XAmzContentSHA256Mismatch'],
+    ['that leaves out a header', {}, adding({ 'x-amz-meta-a': 'b' }), '400 AuthorizationHeaderMalformed'],
+    ['without a time', {}, adding({ 'x-amz-date': '' }), '400 AuthorizationHeaderMalformed'],
     [
-      'GET /test.txt',
-      'f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41',
-      EMPTY,
-      { range: 'bytes=0-9' },
+      'without its last part',
+      {},
+      authorization((it) => it.split(', Sig')[0] ?? ''),
+      '400 AuthorizationHeaderMalformed',
     ],
-    [
-      'PUT /test%24file.text',
-      '98ad721746da40c64f1a55b78f14c238d841ea1380cd77a1b5971af0ece108bd',
-      FILE,
-      { date: 'Fri, 24 May 2013 00:00:00 GMT', 'x-amz-storage-class': 'REDUCED_REDUNDANCY' },
-    ],
-    ['GET /?lifecycle', 'fea454ca298b7da1c68078a5d1bdbfbbe0d65c699e0f91ac7a200a0136783543', EMPTY],
-    ['GET /?max-keys=2&prefix=J', '34b48302e7b5fa45bde8084f4b7868a86f0a534bc59db6670ed5711ef69dc6f7', EMPTY],
-  ])('%s, in the header', (line, signature, payload, more = {}) => {
-    const [method = '', url = ''] = line.split(' ');
-    const host = 'examplebucket.s3.amazonaws.com';
-    const signed = { host, 'x-amz-date': '20130524T000000Z', 'x-amz-content-sha256': payload, ...more };
-    const headers = { ...signed, authorization: authorization(namesOf(signed), signature) };
-    expect(verified(verifier(), { method, url, headers }, payload)).toBe(true);
-    expect(verified(verifier(), { method, url: `${url}x`, headers }, payload)).toBe('mismatch');
+    ['of Version 2', {}, authorization(() => 'AWS AKIDEXAMPLE:AAAA'), '403 AccessDenied'],
+  ])('%s is answered, and stores only what was signed', async (_, more, tamper, outcome) => {
+    const { endpoint, at } = await startS3();
+    const headers = await signedHeaders(PUT, signing(endpoint, more));
+    const { method, path, ...rest } = { ...PUT, headers, ...tamper({ headers }) };
+    expect((await send(endpoint, method, path, rest)).outcome).toBe(outcome);
+    expect(await list(at)).toEqual(outcome === '200' ? ['k'] : []);
+  });
+});
+
+describe('a presigned address', () => {
+  const GET: Unsigned = { method: 'GET', path: `/${BUCKET}/a%20b%2B%C3%BC` };
+  const PUT: Unsigned = { method: 'PUT', path: `/${BUCKET}/n`, headers: { 'x-amz-meta-colour': 'red' } };
+
+  test('gets and puts an object, with its metadata', async () => {
+    const { endpoint, at } = await startS3();
+    await put({ ...at, Key: 'a b+ü' }, 'hello');
+    const got = await send(endpoint, 'GET', await presignedPath(GET, signing(endpoint)));
+    expect(got).toMatchObject({ status: 200, body: 'hello' });
+    const target = await presignedPath(PUT, signing(endpoint));
+    expect(target).toContain('x-amz-meta-colour=red');
+    await send(endpoint, 'PUT', target, { headers: { 'content-length': '3' }, body: 'new' });
+    expect(await read({ ...at, Key: 'n' })).toBe('new');
+    expect((await head({ ...at, Key: 'n' })).Metadata).toEqual({ colour: 'red' });
   });
 
-  it('a presigned GET', () => {
-    const url = `/test.txt?X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential=${encodeURIComponent(SCOPE)}&X-Amz-Date=20130524T000000Z&X-Amz-Expires=86400&X-Amz-SignedHeaders=host&X-Amz-Signature=aeeed9bbccd4d02ee5c0109b86d86835f995330da4c265957d157751f604d404`;
-    const headers = { host: 'examplebucket.s3.amazonaws.com' };
-    expect(verified(verifier(), { method: 'GET', url, headers }, 'UNSIGNED-PAYLOAD')).toBe(true);
-    expect(verified(verifier(), { method: 'PUT', url, headers }, 'UNSIGNED-PAYLOAD')).toBe('mismatch');
-  });
-
-  const CHUNKED = {
-    host: 's3.amazonaws.com',
-    'x-amz-date': '20130524T000000Z',
-    'x-amz-storage-class': 'REDUCED_REDUNDANCY',
-    'content-encoding': 'aws-chunked',
-    'x-amz-decoded-content-length': '66560',
-    'content-length': '66824',
-  };
-  const chunk = (bytes: number, signature: string) =>
-    `${bytes.toString(16)};chunk-signature=${signature}\r\n${'a'.repeat(bytes)}\r\n`;
-  const SIGNED = {
-    headers: {
-      ...CHUNKED,
-      'x-amz-content-sha256': 'STREAMING-AWS4-HMAC-SHA256-PAYLOAD',
-      authorization: authorization(
-        'content-encoding;content-length;host;x-amz-content-sha256;x-amz-date;x-amz-decoded-content-length;x-amz-storage-class',
-        '4f232c4386841ef735655705268965c44a0e4690baa4adea153f7db9fa80a0a9',
-      ),
-    },
-    body:
-      chunk(65_536, 'ad80c730a21e5b8d04586a2213dd63b9a0e99e0e2307b0ade35a65485a288648') +
-      chunk(1024, '0055627c9e194cb4542bae2aa5492e3c1575bbb81b612b7d234b86a503ef5497') +
-      chunk(0, 'b6c6ea8a5354eaf15b3cb7646744f4275b71ea724fed81ceb9323e279d449df9'),
-  };
-  const WITH_TRAILER = {
-    headers: {
-      ...CHUNKED,
-      'x-amz-trailer': 'x-amz-checksum-crc32c',
-      'x-amz-content-sha256': 'STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER',
-      authorization: authorization(
-        'content-encoding;host;x-amz-content-sha256;x-amz-date;x-amz-decoded-content-length;x-amz-storage-class;x-amz-trailer',
-        '106e2a8a18243abcf37539882f36619c00e2dfc72633413f02d3b74544bfeb8e',
-      ),
-    },
-    body: `${
-      chunk(65_536, 'b474d8862b1487a5145d686f57f013e54db672cee1c953b3010fb58501ef5aa2') +
-      chunk(1024, '1c1344b170168f8e65b41376b44b20fe354e373826ccbbe2c1d40a8cae51e5c7')
-    }0;chunk-signature=2ca2aba2005185cf7159c6277faf83795951dd77a3a99e6e65d5c9f85863f992\r\nx-amz-checksum-crc32c:sOO8/Q==\r\nx-amz-trailer-signature:d81f82fc3505edab99d459891051a732e8730629a2e4a59689829ca17fe2e435\r\n\r\n`,
-  };
-
-  /** Reads the body of the examples, as an upload does. Returns the number of its bytes, or the code of its refusal. */
-  async function read(headers: Record<string, string>, body: string, pieceBytes: number): Promise<number | string> {
-    async function* pieces() {
-      const bytes = Buffer.from(body);
-      for (let start = 0; start < bytes.length; start += pieceBytes) yield bytes.subarray(start, start + pieceBytes);
-    }
-    const url = '/examplebucket/chunkObject.txt';
-    const call = { method: 'PUT', bucket: 'examplebucket', key: 'chunkObject.txt', query: new Map(), requestId: '1' };
-    try {
-      let count = 0;
-      const incoming = receive(authenticate({ ...call, headers, body: pieces() }, url, verifier()));
-      for await (const chunk of incoming.chunks) count += chunk.length;
-      return count;
-    } catch (error) {
-      if (error instanceof S3Error) return error.code;
-      throw error;
-    }
-  }
-
-  it.each([
-    ['signed chunks', SIGNED],
-    ['signed chunks with a signed trailer', WITH_TRAILER],
-  ])('%s are read, however their bytes arrive', async (_, { headers, body }) => {
-    expect(await read(headers, body, body.length)).toBe(66_560);
-    expect(await read(headers, body, 1009)).toBe(66_560);
-    expect(await read(headers, body, 1)).toBe(66_560);
-  });
-
-  const { headers, body } = WITH_TRAILER;
-  const firstData = body.indexOf('aaaa');
-  it.each([
-    ['a changed byte', `${body.slice(0, firstData)}b${body.slice(firstData + 1)}`, 'SignatureDoesNotMatch'],
-    ['a changed signature', body.replace('b474d', 'b474e'), 'SignatureDoesNotMatch'],
-    ['no signature', body.replace(/;chunk-signature=b4\w+/, ''), 'SignatureDoesNotMatch'],
-    ['a chunk in two', body.replace(/^10000(.*)\r\na/, '1$1\r\na\r\nffff$1\r\n'), 'SignatureDoesNotMatch'],
-    ['a last chunk that is not signed', body.replace(/0;chunk-signature=2c\w+/, '0'), 'SignatureDoesNotMatch'],
-    ['a changed trailer', body.replace('sOO8/Q==', 'sOO8/A=='), 'SignatureDoesNotMatch'],
-    ['a trailer that is not signed', body.replace(/x-amz-trailer-signature.*\r\n/, ''), 'MalformedTrailerError'],
-    ['no trailer', body.replace(/x-amz-checksum.*\r\nx-amz-trailer-signature.*\r\n/, ''), 'MalformedTrailerError'],
-    ['its end missing', body.slice(0, 66_000), 'IncompleteBody'],
-  ])('a body with %s is refused', async (_, tampered, code) => {
-    expect(tampered).not.toBe(body);
-    expect(await read(headers, tampered, 65_536)).toBe(code);
+  const expiring = (seconds: string) => (path: string) => path.replace('Expires=60', `Expires=${seconds}`);
+  test.each<[string, Partial<Signing>, (path: string) => string, string]>([
+    ['has expired', at(-2), (path) => path, '403 AccessDenied'],
+    ['is from the future', at(16), (path) => path, '403 AccessDenied'],
+    ['is valid for more than a week', {}, expiring('604801'), '400 AuthorizationHeaderMalformed'],
+    ['has no number as validity', {}, expiring('1e9'), '400 AuthorizationHeaderMalformed'],
+    ['was made valid for longer', {}, expiring('600'), '403 SignatureDoesNotMatch'],
+    ['is for another key', {}, (path) => path.replace('a%20b', 'c'), '403 SignatureDoesNotMatch'],
+    ['has no signature', {}, (path) => path.replace(/&X-Amz-Signature=\w+/, ''), '403 AccessDenied'],
+  ])('that %s is refused', async (_, more, change, outcome) => {
+    const { endpoint } = await startS3();
+    const path = change(await presignedPath(GET, signing(endpoint, more)));
+    expect((await send(endpoint, 'GET', path)).outcome).toBe(outcome);
   });
 });

@@ -1,6 +1,6 @@
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { systemClock } from '../../../functions/base/clock.ts';
-import { Queue } from '../../../local/aws/sqs/queue.ts';
+import { Queue } from '../../../local/aws/sqs.ts';
 import { EventSource, type EventSourceOptions, type SqsEvent } from '../../../local/lambda/event-source.ts';
 import { PATIENCE } from '../../support/patience.ts';
 

@@ -7,8 +7,8 @@ import { InboxFolder } from '../../../local/start/inbox-folder.ts';
 import { InboxWatch } from '../../../local/start/inbox-watch.ts';
 import { KnownFiles } from '../../../local/start/known-files.ts';
 import { isUploaded, uploadFile } from '../../../local/start/upload-file.ts';
+import { type Running, startS3, VERSIONED } from '../../support/embedded-s3.ts';
 import { temporaryFolder } from '../../support/folder.ts';
-import { type Running, startS3, VERSIONED } from '../aws/s3/support.ts';
 
 /** Points at which a run can be stopped. What it does after them never happens. */
 type Point = 'before-upload' | 'after-upload' | 'never';

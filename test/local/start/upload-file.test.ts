@@ -21,8 +21,8 @@ import {
 import { beforeEach, describe, expect, it } from 'vitest';
 import { FileChangedError, type InboxFile, versionOf } from '../../../local/start/inbox-file.ts';
 import { abortUnfinishedUploads, isUploaded, uploadFile } from '../../../local/start/upload-file.ts';
+import { type Running, startS3, VERSIONED } from '../../support/embedded-s3.ts';
 import { temporaryFolder } from '../../support/folder.ts';
-import { type Running, startS3, VERSIONED } from '../aws/s3/support.ts';
 
 const MIB = 1024 * 1024;
 const NEVER = new AbortController().signal;

@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import * as z from 'zod/mini';
-import { closeAfter, listenOnLoopback } from '../../loopback.ts';
-import { AwsError, signedBody } from '../aws-json.ts';
-import type { AwsEndpoint, EndpointAccess } from '../endpoint.ts';
+import { closeAfter, listenOnLoopback } from '../loopback.ts';
+import { AwsError, signedBody } from './aws-json.ts';
+import type { AwsEndpoint, EndpointAccess } from './endpoint.ts';
 
 /** A function as the endpoint serves it. */
 export interface ServedFunction {

@@ -1,10 +1,10 @@
 import { S3Client } from '@aws-sdk/client-s3';
 import { onTestFinished } from 'vitest';
-import { serveS3 } from '../../../../local/aws/s3/http.ts';
-import { EmbeddedS3, type S3Options } from '../../../../local/aws/s3/s3.ts';
-import { type Raw, send } from '../../../support/raw-request.ts';
-import type { Place } from '../../../support/s3-calls.ts';
-import { signedHeaders } from '../../../support/sigv4.ts';
+import { serveS3 } from '../../local/aws/s3/http.ts';
+import { EmbeddedS3, type S3Options } from '../../local/aws/s3/s3.ts';
+import { type Raw, send } from './raw-request.ts';
+import type { Place } from './s3-calls.ts';
+import { signedHeaders } from './sigv4.ts';
 
 export const BUCKET = 'bucket';
 export const VERSIONED = 'versioned';

@@ -1,6 +1,8 @@
 import { randomUUID } from 'node:crypto';
-import type { Clock } from '../../../functions/base/clock.ts';
-import { AwsError } from '../aws-json.ts';
+import * as z from 'zod/mini';
+import type { Clock } from '../../functions/base/clock.ts';
+import { AwsError, operation, serveAwsJson } from './aws-json.ts';
+import type { AwsEndpoint, EndpointAccess } from './endpoint.ts';
 
 export interface Secret {
   readonly name: string;
@@ -14,7 +16,6 @@ export interface Secret {
 export class SecretStore {
   readonly #clock: Clock;
   readonly #secrets = new Map<string, Secret>();
-  #throttledCalls = 0;
 
   constructor({ clock }: { readonly clock: Clock }) {
     this.#clock = clock;
@@ -30,27 +31,41 @@ export class SecretStore {
     this.#secrets.delete(name);
   }
 
-  /** Refuses the next `calls` calls with `ThrottlingException`. */
-  throttle(calls: number): void {
-    this.#throttledCalls = calls;
-  }
-
   arnOf(name: string): string {
     return `arn:aws:secretsmanager:us-east-1:000000000000:secret:${name}-AbCdEf`;
   }
 
   /**
    * @param id the name or the ARN.
-   * @throws {AwsError} `ResourceNotFoundException`, `ThrottlingException`
+   * @throws {AwsError} `ResourceNotFoundException`
    */
   find(id: string): Secret {
-    if (this.#throttledCalls > 0) {
-      this.#throttledCalls -= 1;
-      throw new AwsError('ThrottlingException', 'Rate exceeded');
-    }
     for (const secret of this.#secrets.values()) {
       if (id === secret.name || id === this.arnOf(secret.name)) return secret;
     }
     throw new AwsError('ResourceNotFoundException', "Secrets Manager can't find the specified secret.");
   }
+}
+
+/** Serves secrets to the SDK's Secrets Manager client. */
+export function serveSecrets(store: SecretStore, access: EndpointAccess): Promise<AwsEndpoint> {
+  return serveAwsJson({
+    version: '1.1',
+    target: 'secretsmanager',
+    service: 'secretsmanager',
+    ...access,
+    operations: {
+      GetSecretValue: operation(z.object({ SecretId: z.string() }), ({ SecretId }) => {
+        const { name, versionId, value, createdAt } = store.find(SecretId);
+        return {
+          ARN: store.arnOf(name),
+          Name: name,
+          CreatedDate: createdAt / 1000,
+          VersionId: versionId,
+          SecretString: value,
+          VersionStages: ['AWSCURRENT'],
+        };
+      }),
+    },
+  });
 }

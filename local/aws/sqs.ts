@@ -1,6 +1,8 @@
 import { createHash, randomUUID } from 'node:crypto';
-import type { Clock } from '../../../functions/base/clock.ts';
-import { AwsError } from '../aws-json.ts';
+import * as z from 'zod/mini';
+import type { Clock } from '../../functions/base/clock.ts';
+import { AwsError, operation, serveAwsJson } from './aws-json.ts';
+import type { AwsEndpoint, EndpointAccess } from './endpoint.ts';
 
 const MESSAGE_BYTES_MAX = 1_048_576;
 const RECEIVE_MESSAGES_MAX = 10;
@@ -151,7 +153,7 @@ export class Queue {
         Math.max(1, nextVisibleAt - now),
         signal ? AbortSignal.any([signal, woken.signal]) : woken.signal,
       );
-      // Every reason to wake means: look again. The top of the loop checks the caller's signal.
+      // After any reason to wake, the loop asks again. Its top checks the caller's signal.
       await Promise.race([this.#changed.promise, sleeping.catch(() => undefined)]);
       woken.abort();
     }
@@ -209,4 +211,52 @@ function checkRange(parameter: string, value: number, max: number): void {
   throw new AwsError('InvalidParameterValue', `Value ${value} for parameter ${parameter} is invalid: 0 to ${max}.`);
 }
 
-export const md5 = (text: string): string => createHash('md5').update(text).digest('hex');
+const md5 = (text: string): string => createHash('md5').update(text).digest('hex');
+
+export interface SqsEndpoint extends AwsEndpoint {
+  urlOf(queue: Queue): string;
+}
+
+/**
+ * Serves queues to the SDK's SQS client. The functions send, and an operator asks how many messages there are. Lambda's
+ * event source mapping receives and deletes messages, and takes them from the {@link Queue} itself.
+ */
+export async function serveQueues(queues: readonly Queue[], access: EndpointAccess): Promise<SqsEndpoint> {
+  const find = (queueUrl: string): Queue => {
+    const name = queueUrl.split('/').at(-1);
+    const queue = queues.find((candidate) => candidate.name === name);
+    if (queue) return queue;
+    throw new AwsError('QueueDoesNotExist', 'The specified queue does not exist.', {
+      queryCode: 'AWS.SimpleQueueService.NonExistentQueue',
+    });
+  };
+  const endpoint = await serveAwsJson({
+    version: '1.0',
+    target: 'AmazonSQS',
+    service: 'sqs',
+    hasQueryCodes: true,
+    ...access,
+    operations: {
+      GetQueueAttributes: operation(z.object({ QueueUrl: z.string() }), ({ QueueUrl }) => {
+        const queue = find(QueueUrl);
+        const { visible, inFlight, delayed } = queue.counts();
+        return {
+          Attributes: {
+            ...queue.attributes,
+            ApproximateNumberOfMessages: String(visible),
+            ApproximateNumberOfMessagesNotVisible: String(inFlight),
+            ApproximateNumberOfMessagesDelayed: String(delayed),
+          },
+        };
+      }),
+      SendMessage: operation(
+        z.object({ QueueUrl: z.string(), MessageBody: z.optional(z.string()), DelaySeconds: z.optional(z.number()) }),
+        ({ QueueUrl, MessageBody = '', DelaySeconds = 0 }) => {
+          const { messageId } = find(QueueUrl).send(MessageBody, { delaySeconds: DelaySeconds });
+          return { MessageId: messageId, MD5OfMessageBody: md5(MessageBody) };
+        },
+      ),
+    },
+  });
+  return { ...endpoint, urlOf: (queue) => `${endpoint.endpoint}/000000000000/${queue.name}` };
+}

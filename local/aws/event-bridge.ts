@@ -1,8 +1,21 @@
 import { randomUUID } from 'node:crypto';
 import * as z from 'zod/mini';
-import { AwsError, operation, serveAwsJson } from '../aws-json.ts';
-import type { AwsEndpoint, EndpointAccess } from '../endpoint.ts';
-import { type EventBus, type PublishedEvent, publishedEvent } from './event-bus.ts';
+import { AwsError, operation, serveAwsJson } from './aws-json.ts';
+import type { AwsEndpoint, EndpointAccess } from './endpoint.ts';
+
+const publishedEvent = z.object({
+  Source: z.string(),
+  DetailType: z.string(),
+  Detail: z.string(),
+  EventBusName: z.optional(z.string()),
+  Resources: z.optional(z.array(z.string())),
+});
+export type PublishedEvent = z.infer<typeof publishedEvent>;
+
+/** EventBridge in memory. It keeps the events that were published; it has no rules. */
+export class EventBus {
+  readonly published: PublishedEvent[] = [];
+}
 
 const ENTRIES_MAX = 10;
 /** All entries of a request together. https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-putevents.html */
