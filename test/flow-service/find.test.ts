@@ -339,47 +339,43 @@ describe('absence is not proven', () => {
   });
 });
 
-/** How pages of two flows are named: by a number, by a cursor that hides an offset, or by the flow before. */
-const NAMINGS = {
-  'by number': {
+/** How the pages of two flows are named. */
+interface Naming {
+  /** Index of the first flow of a page. NaN if its name means nothing any more. */
+  readonly startOf: (path: string, ids: readonly string[]) => number;
+  readonly nextOf: (ids: readonly string[], end: number) => object;
+}
+
+const NAMINGS: Readonly<Record<string, Naming>> = {
+  'a number': {
     startOf: (path) => 2 * (Math.max(1, Number(/page=(\d+)/.exec(path)?.[1] ?? 1)) - 1),
     nextOf: () => ({}),
   },
-  'by a hidden offset': {
-    startOf: (path) => [...(/cursor=(x*)/.exec(path)?.[1] ?? '')].length,
+  'a cursor that hides an offset': {
+    startOf: (path) => (/cursor=(x*)/.exec(path)?.[1] ?? '').length,
     nextOf: (ids, end) => ({ next_cursor: end < ids.length ? 'x'.repeat(end) : null }),
   },
-  'by the flow before': {
+  'the flow before': {
     startOf: (path, ids) => {
       const before = /cursor=(\w+)/.exec(path)?.[1];
       return before === undefined ? 0 : ids.indexOf(before) + 1 || Number.NaN;
     },
     nextOf: (ids, end) => ({ next_cursor: end < ids.length ? ids[end - 1] : null }),
   },
-} as const satisfies Record<
-  string,
-  {
-    readonly startOf: (path: string, ids: readonly string[]) => number;
-    readonly nextOf: (ids: readonly string[], end: number) => object;
-  }
->;
+};
 
-describe.each(Object.keys(NAMINGS) as (keyof typeof NAMINGS)[])('a listing that changes, with pages %s,', (naming) => {
-  /** Searches an account whose flows `between` changes after each first page, `times` times. */
-  const changing = (ids: readonly string[], between: (ids: string[]) => void, times = 1) => {
-    const {
-      startOf,
-      nextOf,
-    }: {
-      startOf: (path: string, ids: readonly string[]) => number;
-      nextOf: (ids: readonly string[], end: number) => object;
-    } = NAMINGS[naming];
+describe.each(Object.entries(NAMINGS))('a listing that changes, with pages named by %s,', (_, { startOf, nextOf }) => {
+  const LEAVES = (ids: string[]) => ids.shift();
+  const MOVES = (ids: string[]) => ids.push(ids.shift() as string);
+
+  /** Searches an account whose flows `between` changes after its first page was read, `times` times. */
+  const changing = async (ids: string, between: (ids: string[]) => void, times = 1) => {
     const left = [...ids];
     let changes = 0;
-    return find((path) => {
+    const { found } = await find((path) => {
       const start = startOf(path, left);
       if (Number.isNaN(start)) return { body: 'The cursor is not valid', status: 422 };
-      const page = left.slice(start, start + 2).map((id) => (id === 'mine' ? ours(id) : flow(id)));
+      const page = left.slice(start, start + 2).map((id) => (id === 'm' ? ours(id) : flow(id)));
       const answer = { flows: page, ...nextOf(left, start + 2) };
       if (start === 0 && path !== '/flows?page=1') {
         changes += 1;
@@ -387,39 +383,31 @@ describe.each(Object.keys(NAMINGS) as (keyof typeof NAMINGS)[])('a listing that 
       }
       return answer;
     });
+    return found;
   };
 
-  it('shows a flow that was skipped because another was deleted', async () => {
-    const { found } = await changing(['a', 'b', 'mine', 'c'], (ids) => ids.shift());
-    expect(found).toMatchObject({ result: 'found', flow: { flowId: 'mine' } });
+  it.each<[string, string, (ids: string[]) => void]>([
+    ['another was deleted', 'abmc', LEAVES],
+    ['another moved to the end', 'abmcd', MOVES],
+    ['it moved to the front', 'abcdm', (ids) => ids.unshift(ids.pop() as string)],
+  ])('shows a flow that was skipped because %s', async (_, ids, between) => {
+    expect(await changing(ids, between)).toMatchObject({ result: 'found', flow: { flowId: 'm' } });
   });
 
-  it('shows a flow that was skipped because another moved to the end', async () => {
-    const { found } = await changing(['a', 'b', 'mine', 'c', 'd'], (ids) => ids.push(ids.shift() as string));
-    expect(found).toMatchObject({ result: 'found', flow: { flowId: 'mine' } });
-  });
-
-  it('shows a flow that moved to the front itself', async () => {
-    const { found } = await changing(['a', 'b', 'c', 'd', 'mine'], (ids) => ids.unshift(ids.pop() as string));
-    expect(found).toMatchObject({ result: 'found', flow: { flowId: 'mine' } });
-  });
-
-  it('proves nothing if flows leave it during every reading', async () => {
-    const { found } = await changing([...'abcdefghijkl'], (ids) => ids.shift(), 99);
-    expect(found).toEqual({ result: 'unknown', why: expect.stringContaining('while it is read') });
-  });
-
-  it('proves nothing if flows move in it during every reading', async () => {
-    const { found } = await changing([...'abcdefghijkl'], (ids) => ids.push(ids.shift() as string), 99);
-    expect(found).toEqual({ result: 'unknown', why: expect.stringContaining('while it is read') });
+  it.each([
+    ['leave it', LEAVES],
+    ['move in it', MOVES],
+  ])('proves nothing if flows %s during every reading', async (_, between) => {
+    const why = expect.stringContaining('while it is read');
+    expect(await changing('abcdefghijkl', between, 99)).toEqual({ result: 'unknown', why });
   });
 
   it.each<[string, (ids: string[]) => void]>([
-    ['a flow left it', (ids) => ids.shift()],
-    ['a flow moved', (ids) => ids.push(ids.shift() as string)],
-    ['a flow was made', (ids) => ids.unshift('new')],
+    ['a flow left it', LEAVES],
+    ['a flow moved', MOVES],
+    ['a flow was made', (ids) => ids.unshift('n')],
   ])('proves absence once nothing changes: %s', async (_, between) => {
-    expect((await changing(['a', 'b', 'c', 'd'], between)).found).toEqual({ result: 'absent' });
+    expect(await changing('abcd', between)).toEqual({ result: 'absent' });
   });
 });
 
