@@ -14,12 +14,6 @@ export const PART_BYTES = PART_BYTES_MIN;
 /** Size of the first buffer if the asset's size is unknown, in bytes. Many small assets must not take a part each. */
 const FIRST_BUFFER_BYTES = 64 * 1024;
 
-/**
- * Minimum size of an answer whose asset needs several parts, in bytes. In base64 the asset has at least 7.5 MiB then.
- * Its multipart upload begins beside its download. A smaller answer may hold an asset for a single PUT.
- */
-const LARGE_ANSWER_BYTES_MIN = 2 * PART_BYTES;
-
 const NO_BUFFER = Buffer.alloc(0);
 
 interface AssetWriterOptions {
@@ -54,7 +48,6 @@ export class AssetWriter {
     this.#garbage = garbage;
     this.#signal = signal;
     this.#multipart = new MultipartUpload(s3, target, signal);
-    if (Number.isFinite(bytesMax) && bytesMax >= LARGE_ANSWER_BYTES_MIN) this.#multipart.begin();
   }
 
   async write(chunk: Uint8Array): Promise<void> {

@@ -16,17 +16,13 @@ export interface UploadTarget {
   readonly Metadata: Record<string, string>;
 }
 
-/**
- * One multipart upload. It begins with its first part or before, sends one part at a time, and ends completed or
- * aborted.
- */
+/** One multipart upload. It begins with its first part, sends one part at a time, and ends completed or aborted. */
 export class MultipartUpload {
   readonly #s3: S3Client;
   readonly #target: UploadTarget;
   readonly #signal: AbortSignal;
-  /** The upload's id, as soon as S3 has answered. Undefined before the beginning and after the end. */
-  #creating: Promise<string> | undefined;
-  #uploadId = '';
+  /** Undefined before the first part and after the end. */
+  #uploadId: string | undefined;
   #sending: Promise<void> = Promise.resolve();
   readonly #parts: CompletedPart[] = [];
 
@@ -36,23 +32,13 @@ export class MultipartUpload {
     this.#signal = signal;
   }
 
-  /** True from the beginning until the upload is completed or aborted. */
   get isOpen(): boolean {
-    return this.#creating !== undefined;
-  }
-
-  /** Begins the upload, unless it has begun. The next {@link ready} rejects if that fails. */
-  begin(): void {
-    if (this.#creating !== undefined) return;
-    this.#creating = this.#create();
-    // `ready` or `abort` awaits this promise. Until then its rejection must not count as unhandled.
-    this.#creating.catch(() => {});
+    return this.#uploadId !== undefined;
   }
 
   /** Resolves when a part can be sent: the upload exists, and the part before has arrived. */
   async ready(): Promise<void> {
-    this.begin();
-    this.#uploadId = (await this.#creating) as string;
+    this.#uploadId ??= await this.#create();
     await this.#sending;
   }
 
@@ -95,15 +81,14 @@ export class MultipartUpload {
       }),
       { abortSignal: this.#signal },
     );
-    this.#creating = undefined;
+    this.#uploadId = undefined;
   }
 
   /** Removes the parts of an upload that is still open. Ignores the signal, which may be the reason for the abort. */
   async abort(): Promise<void> {
     await this.#sending.catch(() => {}); // Only wait for the part in progress: the caller handles its error already.
-    const creating = this.#creating;
-    this.#creating = undefined;
-    const UploadId = await creating?.catch(() => undefined); // An upload that could not be made needs no abort.
+    const UploadId = this.#uploadId;
+    this.#uploadId = undefined;
     if (UploadId === undefined) return;
     await this.#s3.send(new AbortMultipartUploadCommand({ ...this.#key(), UploadId }));
   }

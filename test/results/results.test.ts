@@ -2,7 +2,6 @@ import { createHash } from 'node:crypto';
 import { HeadObjectCommand, ListMultipartUploadsCommand } from '@aws-sdk/client-s3';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { KeyTakenError } from '../../functions/results/results.ts';
-import { PATIENCE } from '../support/patience.ts';
 import { openWorld, RESULTS, type World } from '../support/world.ts';
 
 const MIB = 1024 * 1024;
@@ -63,19 +62,6 @@ describe('an asset', () => {
       expect(await unfinished()).toBe(0);
     },
   );
-
-  it('that is known to be large has its multipart upload begun while its first bytes come', async () => {
-    const bytes = bytesOf(12 * MIB);
-    async function* held() {
-      yield bytes.subarray(0, 1_000);
-      while ((await unfinished()) === 0) signal.throwIfAborted();
-      yield bytes.subarray(1_000);
-    }
-    const signal = AbortSignal.timeout(PATIENCE.timeout);
-    const facts = await store(held(), { bytesMax: bytes.length, signal });
-    expect(facts.sha256).toBe(sha256(bytes));
-    expect(await unfinished()).toBe(0);
-  });
 
   it.each([0, 1_000, 9 * MIB])('of %i bytes in an answer of 12 MiB is stored whole', async (length) => {
     const bytes = bytesOf(length);
