@@ -26,8 +26,6 @@ export interface CollectorState {
   readonly unfinishedRound?: UnfinishedRound | undefined;
   /** Flows that have ended and are not stored yet. */
   readonly ended?: Noted;
-  /** Ended flows whose assets give way to those of others, with the times of their last failures. */
-  readonly late?: Noted;
   /** Flows whose last poll was slow, with its time. */
   readonly slow?: Noted;
   /** By upload id: ends that one poll has seen, and a second poll must confirm. */
@@ -65,7 +63,6 @@ function stateSchema(now: number) {
     lastCompletedAt: orDropped(time),
     unfinishedRound: orDropped(z.object({ startedAt: time, after: z.string() })),
     ended: orDropped(noted),
-    late: orDropped(noted),
     slow: orDropped(noted),
     unconfirmedEnds: orDropped(z.record(z.string(), z.object({ digest: z.string(), at: time }))),
     pace: orDropped(z.object({ requestsPerSecond: z.number().check(z.positive()), throttledAt: time })),

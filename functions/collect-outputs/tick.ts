@@ -93,7 +93,7 @@ class Tick {
       isolation: new FailureIsolation(invocation, ports.telemetry),
       confirmations: new EndConfirmations(lease, ports.settings.pollIntervalSeconds * 1000),
       ended: new NotedUploads(state.ended),
-      late: new NotedUploads(state.late),
+      late: new NotedUploads(),
       slow: new NotedUploads(state.slow),
     };
     const flows = new FlowCollector(ports, this.#context);
@@ -113,11 +113,10 @@ class Tick {
 
   /** What the next tick has to know. */
   get memory(): Partial<CollectorState> {
-    const { ended, late, slow, confirmations } = this.#context;
+    const { ended, slow, confirmations } = this.#context;
     return {
       ...this.#polls.memory,
       ended: ended.remembered,
-      late: late.remembered,
       slow: slow.remembered,
       unconfirmedEnds: confirmations.remembered,
       pace: this.#ports.flows.learntPace,

@@ -63,7 +63,7 @@ async function minutesUntil(isDone: () => Promise<boolean>, minutesMax: number):
     ticking ??= Promise.allSettled([world.tick()]).then(() => {
       ticking = undefined;
     });
-    while (ticking !== undefined && !(await isEnough())) await Promise.race([ticking, clock.sleep(SECOND)]);
+    while (ticking !== undefined && !(await isEnough())) await Promise.race([ticking, clock.sleep(5 * SECOND)]);
     if (await isEnough()) return minutes();
     clock.advance(Math.max(0, startedAt + MINUTE - clock.now()));
   }
