@@ -201,7 +201,7 @@ function canonical(
 }
 
 /** A parameter of the query, decoded. */
-export type Pair = readonly [name: string, value: string];
+type Pair = readonly [name: string, value: string];
 
 /** All parameters of an address, in its order. @throws {SignatureError} */
 function queryPairs(url: string): readonly Pair[] {

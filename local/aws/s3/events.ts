@@ -5,7 +5,6 @@ const ACCOUNT = '000000000000';
 
 export type S3EventName =
   | 'ObjectCreated:Put'
-  | 'ObjectCreated:Copy'
   | 'ObjectCreated:CompleteMultipartUpload'
   | 'ObjectRemoved:Delete'
   | 'ObjectRemoved:DeleteMarkerCreated';
@@ -59,7 +58,7 @@ export function encodeKey(key: string): string {
 }
 
 /** A change of an object. */
-export interface ObjectChange {
+interface ObjectChange {
   readonly eventName: S3EventName;
   readonly version: Version;
   /** The bucket has or had versioning. */
@@ -110,46 +109,16 @@ export function eventRecord({
 /** The ETag of an empty object. S3 reports it for a delete marker. */
 const EMPTY_ETAG = 'd41d8cd98f00b204e9800998ecf8427e';
 
-/**
- * S3's EventBridge event for a new object.
- * @see https://docs.aws.amazon.com/AmazonS3/latest/userguide/ev-events.html
- */
-export interface EventBridgeObjectCreated {
-  readonly version: '0';
-  readonly id: string;
-  readonly 'detail-type': 'Object Created';
-  readonly source: 'aws.s3';
-  readonly account: string;
-  /** ISO 8601, in whole seconds. */
-  readonly time: string;
-  readonly region: string;
-  readonly resources: readonly string[];
-  readonly detail: {
-    readonly version: '0';
-    readonly bucket: { readonly name: string };
-    readonly object: {
-      /** Not encoded. */
-      readonly key: string;
-      readonly size: number;
-      readonly etag: string;
-      readonly 'version-id'?: string;
-      readonly sequencer: string;
-    };
-    readonly 'request-id': string;
-    readonly requester: string;
-    readonly 'source-ip-address': string;
-    readonly reason: 'PutObject' | 'CopyObject' | 'CompleteMultipartUpload';
-  };
-}
-
 const REASONS = {
   'ObjectCreated:Put': 'PutObject',
-  'ObjectCreated:Copy': 'CopyObject',
   'ObjectCreated:CompleteMultipartUpload': 'CompleteMultipartUpload',
 } as const;
 
-/** Converts a record to EventBridge's event. Undefined for a removal, which is no `Object Created` event. */
-export function eventBridgeEvent(record: S3EventRecord): EventBridgeObjectCreated | undefined {
+/**
+ * Converts a record to S3's EventBridge event. Undefined for a removal, which is no `Object Created` event.
+ * @see https://docs.aws.amazon.com/AmazonS3/latest/userguide/ev-events.html
+ */
+export function eventBridgeEvent(record: S3EventRecord) {
   const { eventName } = record;
   const { bucket, object } = record.s3;
   if (eventName === 'ObjectRemoved:Delete' || eventName === 'ObjectRemoved:DeleteMarkerCreated') return undefined;
@@ -181,18 +150,11 @@ export function eventBridgeEvent(record: S3EventRecord): EventBridgeObjectCreate
   };
 }
 
-/** The message that S3 sends when notifications are configured. It has no records. */
-export interface S3TestEvent {
-  readonly Service: 'Amazon S3';
-  readonly Event: 's3:TestEvent';
-  readonly Time: string;
-  readonly Bucket: string;
-  readonly RequestId: string;
-  readonly HostId: string;
-}
-
-/** @see https://docs.aws.amazon.com/AmazonS3/latest/userguide/notification-content-structure.html */
-export function testEvent(bucket: string, timeMs: number = Date.now()): S3TestEvent {
+/**
+ * The message that S3 sends when notifications are configured. It has no records.
+ * @see https://docs.aws.amazon.com/AmazonS3/latest/userguide/notification-content-structure.html
+ */
+export function testEvent(bucket: string, timeMs: number = Date.now()) {
   return {
     Service: 'Amazon S3',
     Event: 's3:TestEvent',

@@ -14,7 +14,7 @@ const TRAILERS_MAX = 16;
 /** The length of a chunk. */
 const CHUNK_HEADER = /^([0-9a-fA-F]{1,12})$/;
 
-export interface Incoming {
+interface Incoming {
   readonly headers: Headers;
   readonly body: AsyncIterable<Uint8Array>;
 }
