@@ -156,7 +156,7 @@ describe('answers', () => {
     ['quoted by entities', '&quot;5d41402abc4b2a76b9719d911017c592&quot;', '200'],
     ['of an entity of the document', '<!DOCTYPE d [<!ENTITY x "y">]>&x;', '400 MalformedXML'],
     ['in an open element', '<b>', '400 MalformedXML'],
-  ])('a part with an ETag %s is %s', async (_, etag, outcome) => {
+  ])('a part with an ETag %s is taken or refused', async (_, etag, outcome) => {
     const { at, endpoint } = await startS3();
     const { UploadId } = await uploadParts(at, ['hello']);
     const part = `<Part><PartNumber>1</PartNumber><ETag>${etag}</ETag></Part>`;
