@@ -32,8 +32,7 @@ behaviour('a range is answered with its bytes, and one that S3 does not know wit
     'bytes=10-12': 'InvalidRange',
     'bytes=-0': 'InvalidRange',
   };
-  for (const [Range, answer] of Object.entries(answers))
-    expect(await answerTo(given, Range), Range).toEqual(answer);
+  for (const [Range, answer] of Object.entries(answers)) expect(await answerTo(given, Range), Range).toEqual(answer);
 });
 
 for (const [ChecksumAlgorithm, value] of [
