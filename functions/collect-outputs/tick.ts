@@ -1,5 +1,6 @@
 import type { S3Client } from '@aws-sdk/client-s3';
 import type { Invocation } from '../base/invocation.ts';
+import type { Pacer } from '../flow-service/pacer.ts';
 import type { UploadQueue } from '../resubmit/resubmit.ts';
 import { WaitingUploads } from '../resubmit/waiting-uploads.ts';
 import { type CollectFlowPorts, FlowCollector } from './collect-flow.ts';
@@ -18,6 +19,8 @@ const TICK_MS = 55_000;
 
 export interface CollectPorts extends CollectFlowPorts {
   readonly queue: UploadQueue;
+  /** The pace of the requests to the service. */
+  readonly pacer: Pacer;
   /** For the lease. */
   readonly s3: S3Client;
 }
@@ -102,7 +105,7 @@ class Tick {
     this.#storing = storing;
     this.#polls = new FlowPolls(state, ports, this.#context, { flows, storing });
     this.#waitingUploads = new WaitingUploads(ports, state.throttled, (uploadId) => isIn(share, uploadId));
-    if (state.pace !== undefined) ports.flows.resumePace(state.pace);
+    if (state.pace !== undefined) ports.pacer.resume(state.pace);
   }
 
   /** Returns false for a tick that worked for all of its time: it did what it could. */
@@ -119,7 +122,7 @@ class Tick {
       ended: ended.remembered,
       slow: slow.remembered,
       unconfirmedEnds: confirmations.remembered,
-      pace: this.#ports.flows.learntPace,
+      pace: this.#ports.pacer.learnt,
       throttled: this.#waitingUploads.remembered,
     };
   }
@@ -185,7 +188,7 @@ class Tick {
   #roundMs(startedAt: number, pollCount: number): number {
     const intervalMs = this.#ports.settings.pollIntervalSeconds * 1000;
     if (!isEarly(this.#polls.newestAt, startedAt, intervalMs)) return intervalMs;
-    const { requestsPerSecond } = this.#ports.flows.learntPace ?? { requestsPerSecond: Number.POSITIVE_INFINITY };
+    const { requestsPerSecond } = this.#ports.pacer.learnt ?? { requestsPerSecond: Number.POSITIVE_INFINITY };
     return Math.min(intervalMs, Math.max(intervalMs / EARLY_POLLS, (3_000 * pollCount) / requestsPerSecond));
   }
 

@@ -100,7 +100,7 @@ async function beginUpload(
   const { clock, telemetry } = ports;
   const halfTime = (invocation.startedAt + invocation.workEndsAt) / 2;
   // If creations are limited, begin all the same: the upload then waits in the ledger and not in the queue.
-  if (clock.now() > halfTime && !ports.flows.isCreationLimited) {
+  if (clock.now() > halfTime && !ports.pacer.isCreationLimited) {
     const error = new NotStartedError(`Half of the invocation's time had passed before ${upload.key} could begin`);
     telemetry.log.warn('This upload goes back unattempted', { key: upload.key, error });
     return error;

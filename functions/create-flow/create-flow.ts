@@ -63,7 +63,7 @@ export async function createFlow(
 }
 
 async function receive(delivery: Delivery, event: UploadEvent): Promise<Outcome> {
-  const { flows, ledger, settings } = delivery.ports;
+  const { ledger, settings } = delivery.ports;
   const { work } = delivery.invocation;
   if (event.uploadId !== undefined) {
     const known = await ledger.read(event.uploadId, work);
@@ -77,13 +77,7 @@ async function receive(delivery: Delivery, event: UploadEvent): Promise<Outcome>
   }
   if (!event.key.startsWith(settings.inboxPrefix) || !mayMatch(settings.routes, event.key)) return unrouted(delivery);
 
-  // The upload is opened and claimed meanwhile.
-  const prepared = flows.prepare(work);
-  try {
-    return await openAndBegin(delivery, event);
-  } finally {
-    await prepared;
-  }
+  return openAndBegin(delivery, event);
 }
 
 async function openAndBegin(delivery: Delivery, event: UploadEvent): Promise<Outcome> {

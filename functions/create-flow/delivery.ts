@@ -2,6 +2,7 @@ import type { Clock } from '../base/clock.ts';
 import type { Invocation } from '../base/invocation.ts';
 import type { Log, MetricName } from '../base/telemetry.ts';
 import type { SharedSearch } from '../flow-service/flow-search.ts';
+import type { Pacer } from '../flow-service/pacer.ts';
 import type { FlowService } from '../flow-service/types.ts';
 import type { ClaimedEntry, ClaimTerms, WaitingEntry } from '../ledger/entry.ts';
 import type { Ledger } from '../ledger/store.ts';
@@ -51,6 +52,8 @@ export interface CreatePorts extends PublishPorts {
   readonly inbox: Inbox;
   readonly ledger: Ledger;
   readonly flows: FlowService;
+  /** The pace of the requests of {@link flows}. */
+  readonly pacer: Pacer;
   readonly clock: Clock;
   readonly settings: Settings;
 }

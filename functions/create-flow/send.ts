@@ -19,6 +19,12 @@ import {
 /** Maximum sum of the waits in place, in milliseconds. Longer waits are left to the ledger. */
 const IN_PLACE_WAIT_MAX_MS = 20_000;
 
+/**
+ * How long a creation may wait before it is sent, in milliseconds. If the service refuses creations for longer, the
+ * upload waits in the ledger. Otherwise five refused files would occupy all invocations, and no other would get through.
+ */
+const SENDING_WAIT_MAX_MS = 60_000;
+
 type WaitDecision = Extract<RetryDecision, { kind: 'wait' }>;
 
 /** Sends the upload under a claim that is ours and whose doubt is settled. Short waits happen in place. */
@@ -62,7 +68,7 @@ function requestOf({ ports, invocation }: Delivery, entry: ClaimedEntry, object:
     parameters,
     additional,
     tag: flowTagOf(entry, ports.settings.pipeline),
-    startBy: invocation.workEndsAt - ATTEMPT_TIME_MIN_MS,
+    startBy: Math.min(invocation.workEndsAt - ATTEMPT_TIME_MIN_MS, ports.clock.now() + SENDING_WAIT_MAX_MS),
     input: {
       as: input,
       mediaType,

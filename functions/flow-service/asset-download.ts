@@ -11,9 +11,9 @@ import {
   UnintelligibleAnswerError,
 } from './errors.ts';
 import { isCompressed } from './json-answer.ts';
+import { assetSubject, redirectSubject } from './pacer.ts';
 import { holdsToken, redact } from './redact.ts';
 import { type Answer, type Call, type Requests, readingFailure } from './requests.ts';
-import { assetSubject, redirectSubject } from './throttled-subjects.ts';
 import { TimeLimit } from './time-limit.ts';
 import { TransportError, type TransportResponse } from './transport.ts';
 import type { Asset } from './types.ts';

@@ -16,8 +16,7 @@ import {
 import { Listing, type ListingPage } from './flow-listing.ts';
 import { FIND_FLOWS_MAX, FIND_PAGES_MAX, findFlows, LISTING_DELAY_MAX_MS } from './flow-search.ts';
 import { PAGE_ANSWER } from './json-answer.ts';
-import type { LearntPace } from './learnt-rate.ts';
-import type { Rank } from './pace.ts';
+import { flowSubject, type Rank } from './pacer.ts';
 import { type FlowBody, flowBody } from './request-body.ts';
 import { type Answer, type Call, type CreationRefusal, isSuccess, type RequestOptions, Requests } from './requests.ts';
 import {
@@ -28,7 +27,6 @@ import {
   outputPageSchema,
   templatePageSchema,
 } from './schemas.ts';
-import { flowSubject } from './throttled-subjects.ts';
 import type {
   Asset,
   AssetOptions,
@@ -125,22 +123,6 @@ class HttpFlowService implements FlowService {
     this.#flowsQuery = options.flowsQuery ?? '';
     this.#findPagesMax = options.findPagesMax ?? FIND_PAGES_MAX;
     this.#outputsPaths = options.outputsPath === 'auto' ? ['flows', 'root'] : [options.outputsPath];
-  }
-
-  get learntPace(): LearntPace | undefined {
-    return this.#requests.pacer.learnt;
-  }
-
-  get isCreationLimited(): boolean {
-    return this.#requests.pacer.isCreationLimited;
-  }
-
-  resumePace(learnt: LearntPace): void {
-    this.#requests.pacer.resume(learnt);
-  }
-
-  prepare(signal: AbortSignal): Promise<void> {
-    return this.#requests.prepare(signal);
   }
 
   async create(request: CreateRequest, signal: AbortSignal): Promise<{ readonly flowId: string }> {

@@ -1,30 +1,107 @@
 import type { Clock } from '../base/clock.ts';
 import { ThrottledError } from './errors.ts';
-import type { LearntPace } from './learnt-rate.ts';
-import { HOLD_PATIENCE_MS, Pace, type PacedRequest, type Turn } from './pace.ts';
 import { exhaustedMs, retryAfterMs } from './rate-limit-headers.ts';
 import { isThrottled } from './status-errors.ts';
 import type { TransportResponse } from './transport.ts';
-
-/**
- * How long a throttled request is sent again, in milliseconds. For a creation, the caller's `startBy` counts instead.
- */
-const PATIENCE_MS = 60_000;
-
-/** The same if others were answered since. The trouble may be the flow's own and must not hold up the round. */
-const CONTRADICTED_PATIENCE_MS = 20_000;
-
-/** Wait after a 402 (the account's budget is spent) that names no time, in milliseconds. */
-const SPENT_WAIT_MS = 5 * 60_000;
 
 /** Services limit the creation of flows apart from everything else. */
 export type RequestKind = 'creation' | 'other';
 
 /**
- * The one way to the flow service for all requests of a process. It has one pace for creations and one for all other
- * requests, because throttling of the one says nothing about the other.
+ * Priority of a request, highest first: 0 outputs and assets of ended flows, and aborts; 1 searches; 2 polls of running
+ * flows, and the listings that take their place.
+ */
+export type Rank = 0 | 1 | 2;
+
+export interface PacedRequest {
+  readonly rank: Rank;
+  /** The flow, the asset or the upload that the request is about. */
+  readonly subject: string;
+  /** Latest time to send the request, in milliseconds since the epoch. Default: no limit. */
+  readonly startBy?: number | undefined;
+  /** How long a refused request is sent again, in milliseconds. Default: {@link PATIENCE_MS}. */
+  readonly patienceMs?: number | undefined;
+}
+
+/** A rate that a process has learnt, for the next process to continue with. */
+export interface LearntRate {
+  readonly requestsPerSecond: number;
+  /** When a request was last refused, in milliseconds since the epoch. */
+  readonly throttledAt: number;
+}
+
+/** How long a refused request is sent again, in milliseconds. The caller then polls again, or waits in the ledger. */
+const PATIENCE_MS = 60_000;
+
+/** The same if others were answered since. The trouble may be the flow's own and must not hold up the round. */
+const CONTRADICTED_PATIENCE_MS = 20_000;
+
+/** Longest backoff that a request waits out in place, in milliseconds. */
+const BACKOFF_PATIENCE_MS = 60_000;
+
+/** Wait after a 402 (the account's budget is spent) that names no time, in milliseconds. */
+const SPENT_WAIT_MS = 5 * 60_000;
+
+/** Shortest backoff, in milliseconds: `Retry-After: 0` must not cause a hot loop. */
+const BACKOFF_MS_MIN = 250;
+
+/** Longest backoff, in milliseconds. Then one request goes, because a bill may have been paid. */
+const BACKOFF_MS_MAX = 15 * 60_000;
+
+/**
+ * First backoff of a kind, in milliseconds, however long the `Retry-After` is. One flow may be refused for ever because
+ * of its own trouble. It doubles with each further burst of refusals until a request is answered, up to the
+ * `Retry-After`.
+ */
+const FIRST_BACKOFF_MS = 2_000;
+
+/** First backoff after a refusal that names no time, in milliseconds. It doubles in the same way. */
+const UNASKED_MS = 1_000;
+const UNASKED_MS_MAX = 4_000;
+
+/** Refusals of one subject, each after others were answered, from which on the trouble is its own. */
+const OWN_FROM = 3;
+
+/** Longest backoff of one subject that names no `Retry-After`, in milliseconds. */
+const OWN_BACKOFF_MS_MAX = 60_000;
+
+/** Subjects that are remembered. The oldest is forgotten first. */
+const SUBJECTS_MAX = 1_000;
+
+/** The rate after a burst of refusals, as a share of the rate before. The AWS SDK's adaptive mode uses it too. */
+const DECREASE = 0.7;
+
+/** Lowest rate, in requests a second. */
+const RATE_MIN = 0.2;
+
+/**
+ * Growth of the rate in each second in which requests wait, and its maximum for one request. A share and no fixed step,
+ * because no step fits both a limit of 20 a minute and one of 1,000 a second. After the first refusal the rate grows
+ * fast until the second one, because what was answered before may say little of the limit.
+ */
+const GROWTH = { perSecond: 1.05, perRequestMax: 1.5 };
+const FIRST_GROWTH = { perSecond: 1.35, perRequestMax: 1.5 };
+
+/** Time over which the first rate is measured, in milliseconds. */
+const MEASURED_MS = 1_000;
+
+/** Time without a refusal after which the rate is forgotten, in milliseconds. */
+const MEMORY_MS = 60 * 60_000;
+
+/** The token bucket holds the requests of this time, in milliseconds, and one at least: timers are late. */
+const BUCKET_MS = 100;
+
+/** Requests of higher ranks after which a rank has one: at least a tenth of all, so that nothing starves. */
+const SKIPPED_MAX = 9;
+
+/** Ends a timer early. One shared error, because an error with its stack costs more than the timer. */
+const RESCHEDULED = new Error('The pace has another timer');
+
+/**
+ * Keeps to the limits of a service without knowing them. All requests of a process go through one pacer. It has one
+ * pace for creations and one for all other requests, because a refusal of the one says nothing about the other.
  *
- * A throttled request is sent again here. Callers see a throttle only if they cannot wait that long.
+ * A refused request is sent again here. Callers see a refusal only if they cannot wait that long.
  */
 export class Pacer {
   readonly #clock: Clock;
@@ -37,25 +114,26 @@ export class Pacer {
     this.#paces = { creation: new Pace(clock, max), other: new Pace(clock, max) };
   }
 
-  /** The learnt pace of all requests but creations. Undefined if no limit is known. */
-  get learnt(): LearntPace | undefined {
+  /** The learnt rate of all requests but creations. Undefined if no limit is known. */
+  get learnt(): LearntRate | undefined {
     return this.#paces.other.learnt;
   }
 
-  /** True if the service throttled a creation within the last hour. */
+  /** True if the service refused a creation within the last hour because of a limit. */
   get isCreationLimited(): boolean {
     return this.#paces.creation.learnt !== undefined;
   }
 
-  resume(learnt: LearntPace): void {
+  /** Continues with the rate of another process, unless it is too old or this process was refused since. */
+  resume(learnt: LearntRate): void {
     this.#paces.other.resume(learnt);
   }
 
   /**
-   * Sends a request when its turn has come, and again if it is throttled. Returns the last response. That is a
-   * throttled one if further waiting cannot help or would take too long.
-   * @param send sends the request once. Each try calls it anew.
-   * @throws {ThrottledError} the request was not sent, because there was no turn in time. Also any error of `send`.
+   * Sends a request when the pace allows, and again if it is refused. Returns the last response. That is a refusal if
+   * further waiting cannot help or would take too long.
+   * @param send sends the request once. It is called anew each time.
+   * @throws {ThrottledError} the request was not sent, because it would have waited too long. Also any error of `send`.
    */
   async send(
     kind: RequestKind,
@@ -65,40 +143,300 @@ export class Pacer {
   ): Promise<TransportResponse> {
     const pace = this.#paces[kind];
     const { subject, startBy = Number.POSITIVE_INFINITY } = request;
-    // A resubmitted upload comes about once a minute. With one try each time, it would starve beside a busy collector.
-    if (kind === 'creation') pace.pardon(subject);
-    let firstThrottledAt: number | undefined;
+    let firstRefusedAt: number | undefined;
     for (;;) {
-      const turn = await turnAt(pace, request, signal, firstThrottledAt !== undefined);
+      const number = await pace.wait({ ...request, wasRefused: firstRefusedAt !== undefined }, signal);
       const response = await send();
       const now = this.#clock.now();
       if (!isThrottled(response)) {
-        pace.answered(subject, turn, exhaustedMs(response, now));
+        pace.answered(subject, number, exhaustedMs(response, now));
         return response;
       }
-      firstThrottledAt ??= now;
-      const waitMs = retryAfterMs(response, now) ?? exhaustedMs(response, now);
-      const againAt = pace.throttled(subject, turn, waitMs ?? (response.status === 402 ? SPENT_WAIT_MS : undefined));
+      firstRefusedAt ??= now;
+      const askedMs = retryAfterMs(response, now) ?? exhaustedMs(response, now);
+      const againAt = pace.refused(subject, number, askedMs ?? (response.status === 402 ? SPENT_WAIT_MS : undefined));
       const ownPatienceMs = pace.isContradicted(subject) ? CONTRADICTED_PATIENCE_MS : PATIENCE_MS;
-      const { patienceMs = ownPatienceMs } = request;
-      const patienceEndsAt = kind === 'creation' ? startBy : firstThrottledAt + patienceMs;
-      const isWorthWaiting = againAt !== undefined && againAt <= Math.min(patienceEndsAt, now + HOLD_PATIENCE_MS);
-      if (!isWorthWaiting || mayHaveTakenEffect(kind, response)) return response;
+      const endsAt = Math.min(startBy, firstRefusedAt + (request.patienceMs ?? ownPatienceMs));
+      if (againAt === undefined || againAt > endsAt || mayHaveTakenEffect(kind, response)) return response;
       response.destroy();
     }
   }
 }
 
-async function turnAt(pace: Pace, request: PacedRequest, signal: AbortSignal, wasSent: boolean): Promise<Turn> {
-  try {
-    return await pace.turn(request, signal);
-  } catch (error) {
-    if (!(error instanceof ThrottledError) || !wasSent) throw error;
-    const message = `${error.message}, after the request was throttled`;
-    throw new ThrottledError(message, { retryAfterMs: error.retryAfterMs, cause: error });
-  }
-}
+/** The subject of a request about one flow. Encoded: a flow whose id holds a slash is no asset of another. */
+export const flowSubject = (flowId: string): string => encodeURIComponent(flowId);
+
+/** The subject of a request about one asset. */
+export const assetSubject = (flowId: string, assetId: string): string =>
+  `${encodeURIComponent(flowId)}/${encodeURIComponent(assetId)}`;
+
+/**
+ * The subject of a redirected request about an asset. Not the asset's: its redirect is answered each time, which would
+ * hide that the target is always refused.
+ */
+export const redirectSubject = (subject: string): string => `${subject}/redirected`;
 
 /** True for a 503 to a creation that was sent to its last byte. A flow may exist, which the caller must find out. */
 const mayHaveTakenEffect = (kind: RequestKind, { status, sent = 'all' }: TransportResponse): boolean =>
   kind === 'creation' && status === 503 && sent === 'all';
+
+interface Waiting extends PacedRequest {
+  readonly since: number;
+  /** True if the service has refused this request before. */
+  readonly wasRefused: boolean;
+  readonly grant: (number: number) => void;
+  readonly reject: (error: unknown) => void;
+}
+
+/** A flow, an asset or an upload that was refused, and not answered since. */
+interface Refused {
+  /** Refusals, each after others were answered. From the second one on, the trouble is the subject's own. */
+  count: number;
+  readonly number: number;
+  /** True if a later request of another subject was answered. */
+  isContradicted: boolean;
+  readonly backoffUntil: number;
+}
+
+/**
+ * The pace of one kind of request.
+ *
+ *        first refusal                   an hour without a refusal
+ *   open ─────────────▶ limited to a rate ─────────────────────────▶ open
+ *
+ * While the pace is open, requests go at once, up to the operator's ceiling. The first rate is seven tenths of what was
+ * answered in the last second. Each burst of refusals lowers it once, and it grows while requests wait. Each burst also
+ * begins a backoff, in which no request of the kind goes.
+ *
+ * A refusal may be the trouble of one flow. It is if the flow is refused again after others were answered. Then it has
+ * a backoff of its own, and its refusals slow no other.
+ */
+class Pace {
+  readonly #clock: Clock;
+  readonly #ceiling: number;
+  readonly #waiting: Waiting[] = [];
+  readonly #subjects = new Map<string, Refused>();
+  /** By rank: requests of higher ranks that went while one of the rank could. */
+  readonly #skipped = [0, 0, 0];
+  /** Requests a second. Undefined while no limit is known. */
+  #rate: number | undefined;
+  /** True from the first refusal to the second one. */
+  #isFirstRate = false;
+  #refusedAt = Number.NEGATIVE_INFINITY;
+  #grownAt = 0;
+  /** Times of the latest answers while no limit was known. */
+  #answeredAt: number[] = [];
+  #backoffUntil = 0;
+  /** Bursts of refusals since the last answer. */
+  #bursts = 0;
+  /** Requests are numbered in the order in which they go. */
+  #sent = 0;
+  /** The last request that had gone when the rate was last lowered. Its burst includes all before it. */
+  #lastOfBurst = 0;
+  #nextAt = 0;
+  #timer: AbortController | undefined;
+
+  constructor(clock: Clock, ceiling: number) {
+    this.#clock = clock;
+    this.#ceiling = ceiling;
+  }
+
+  get learnt(): LearntRate | undefined {
+    if (this.#clock.now() - this.#refusedAt > MEMORY_MS) this.#rate = undefined;
+    return this.#rate === undefined ? undefined : { requestsPerSecond: this.#rate, throttledAt: this.#refusedAt };
+  }
+
+  resume({ requestsPerSecond, throttledAt }: LearntRate): void {
+    if (throttledAt <= this.#refusedAt || this.#clock.now() - throttledAt > MEMORY_MS) return;
+    this.#rate = Math.max(RATE_MIN, requestsPerSecond);
+    this.#refusedAt = throttledAt;
+  }
+
+  /**
+   * Resolves with the number of the request when it may go. The caller then reports {@link answered} or {@link refused}.
+   * @throws {ThrottledError} it would wait too long. Also the signal's reason.
+   */
+  wait(request: PacedRequest & Pick<Waiting, 'wasRefused'>, signal: AbortSignal): Promise<number> {
+    signal.throwIfAborted();
+    const { promise, resolve, reject } = Promise.withResolvers<number>();
+    const leave = (): void => {
+      signal.removeEventListener('abort', abort);
+      this.#waiting.splice(this.#waiting.indexOf(waiting), 1);
+    };
+    const grant = (number: number): void => {
+      leave();
+      resolve(number);
+    };
+    const abort = (): void => {
+      leave();
+      reject(signal.reason);
+      this.#go();
+    };
+    const fail = (error: unknown): void => {
+      leave();
+      reject(error);
+    };
+    const waiting: Waiting = { ...request, since: this.#clock.now(), grant, reject: fail };
+    signal.addEventListener('abort', abort);
+    this.#waiting.push(waiting);
+    this.#go();
+    return promise;
+  }
+
+  /** The service answered. @param exhaustedMs how long nothing is left of the allowance, according to its headers. */
+  answered(subject: string, number: number, exhaustedMs = 0): void {
+    const now = this.#clock.now();
+    if (this.#rate === undefined || (this.#isFirstRate && number <= this.#lastOfBurst)) this.#measure(now);
+    this.#subjects.delete(subject);
+    for (const other of this.#subjects.values()) if (other.number < number) other.isContradicted = true;
+    if (number > this.#lastOfBurst) this.#bursts = Math.max(0, this.#bursts - 1);
+    if (exhaustedMs > 0) this.#backOff(now + Math.min(exhaustedMs, BACKOFF_PATIENCE_MS));
+  }
+
+  /**
+   * The service refused. Returns when the request may go again, in milliseconds since the epoch. Returns undefined if
+   * the trouble is the subject's own: another request now cannot help.
+   */
+  refused(subject: string, number: number, retryAfterMs: number | undefined): number | undefined {
+    const now = this.#clock.now();
+    const askedMs = retryAfterMs ?? Math.min(UNASKED_MS_MAX, UNASKED_MS * 2 ** this.#bursts);
+    const waitMs = Math.min(BACKOFF_MS_MAX, Math.max(BACKOFF_MS_MIN, askedMs));
+    const { count: before = 0, isContradicted = true } = this.#subjects.get(subject) ?? {};
+    const count = before + (isContradicted ? 1 : 0);
+    const isOwn = count >= OWN_FROM;
+    const ownMs = isOwn ? Math.min(OWN_BACKOFF_MS_MAX, FIRST_BACKOFF_MS * 2 ** (count - OWN_FROM)) : 0;
+    const backoffUntil = now + Math.max(waitMs, ownMs);
+    this.#remember(subject, { count, number, isContradicted: false, backoffUntil });
+    if (isOwn) return undefined;
+    if (number > this.#lastOfBurst) {
+      this.#lastOfBurst = this.#sent;
+      this.#lower(now);
+      this.#backOff(now + Math.min(waitMs, FIRST_BACKOFF_MS * 2 ** this.#bursts));
+      this.#bursts += 1;
+    }
+    this.#refusedAt = now;
+    this.#grownAt = now;
+    return Math.max(backoffUntil, this.#backoffUntil);
+  }
+
+  /** True if others were answered since the subject was refused. Then the trouble may be the subject's own. */
+  isContradicted(subject: string): boolean {
+    return this.#subjects.get(subject)?.isContradicted === true;
+  }
+
+  #remember(subject: string, refused: Refused): void {
+    this.#subjects.delete(subject); // Inserts it again at the end, as the newest.
+    this.#subjects.set(subject, refused);
+    const [oldest] = this.#subjects.keys();
+    if (this.#subjects.size > SUBJECTS_MAX && oldest !== undefined) this.#subjects.delete(oldest);
+  }
+
+  #backOff(until: number): void {
+    this.#backoffUntil = Math.max(this.#backoffUntil, until);
+  }
+
+  /** Answers to requests of the first burst may come after its first refusal. They count too. */
+  #measure(now: number): void {
+    this.#answeredAt.push(now);
+    // Twice the time, so that old times are dropped many at once.
+    if ((this.#answeredAt[0] as number) < now - 2 * MEASURED_MS) this.#answeredAt = this.#latestAnswers(now);
+    if (this.#rate !== undefined) this.#rate = Math.max(this.#rate, this.#firstRate(now));
+  }
+
+  #latestAnswers(now: number): number[] {
+    return this.#answeredAt.filter((at) => at > now - MEASURED_MS);
+  }
+
+  #firstRate(now: number): number {
+    return DECREASE * Math.max(1, this.#latestAnswers(now).length * (1000 / MEASURED_MS));
+  }
+
+  #lower(now: number): void {
+    this.#isFirstRate = this.#rate === undefined;
+    this.#rate = this.#rate === undefined ? this.#firstRate(now) : Math.max(RATE_MIN, DECREASE * this.#rate);
+  }
+
+  /** Lets requests go, for as long as the pace allows. */
+  #go(): void {
+    this.#timer?.abort(RESCHEDULED);
+    this.#timer = undefined;
+    for (;;) {
+      const now = this.#clock.now();
+      const rate = Math.min(this.learnt?.requestsPerSecond ?? Number.POSITIVE_INFINITY, this.#ceiling);
+      const opensAt =
+        rate === Number.POSITIVE_INFINITY ? this.#backoffUntil : Math.max(this.#backoffUntil, this.#nextAt);
+      this.#rejectLate(now, opensAt);
+      if (this.#waiting.length === 0) return;
+      const next = opensAt > now ? undefined : this.#next(now);
+      if (next === undefined) {
+        const ready = Math.min(...this.#waiting.map(({ subject }) => this.#ownBackoffUntil(subject)));
+        const startBy = Math.min(...this.#waiting.map((waiting) => waiting.startBy ?? Number.POSITIVE_INFINITY));
+        // One millisecond later, the request is certainly too late.
+        void this.#wakeAt(Math.min(Math.max(opensAt, ready), startBy + 1));
+        return;
+      }
+      this.#spend(next, now);
+      this.#sent += 1;
+      next.grant(this.#sent);
+    }
+  }
+
+  /** Rejects requests that would wait too long. Their callers postpone them. */
+  #rejectLate(now: number, opensAt: number): void {
+    for (const waiting of [...this.#waiting]) {
+      const { subject, startBy = Number.POSITIVE_INFINITY, wasRefused } = waiting;
+      const ownUntil = this.#ownBackoffUntil(subject);
+      const backoffMs = Math.max(this.#backoffUntil, ownUntil) - now;
+      const isOwn = ownUntil > now && (this.#subjects.get(subject)?.count ?? 0) >= OWN_FROM;
+      const goesAt = Math.max(opensAt, ownUntil);
+      if (!isOwn && backoffMs <= BACKOFF_PATIENCE_MS && (goesAt <= now || goesAt <= startBy)) continue;
+      const message = 'The request was not sent: the service refuses too many requests at present';
+      waiting.reject(
+        new ThrottledError(wasRefused ? `${message}, and has refused this one` : message, {
+          retryAfterMs: backoffMs > 0 ? backoffMs : undefined,
+          wasSent: wasRefused,
+          isOthersTrouble: !wasRefused && ownUntil <= now,
+        }),
+      );
+    }
+  }
+
+  /** The first request of the highest rank that may go. A rank that was passed over nine times has the next one. */
+  #next(now: number): Waiting | undefined {
+    const ready = ([0, 1, 2] as const).flatMap((rank) => {
+      const first = this.#waiting.find((one) => one.rank === rank && this.#ownBackoffUntil(one.subject) <= now);
+      return first ?? [];
+    });
+    const chosen = ready.find(({ rank }) => (this.#skipped[rank] ?? 0) >= SKIPPED_MAX) ?? ready[0];
+    if (chosen === undefined) return undefined;
+    for (const { rank } of ready) this.#skipped[rank] = rank > chosen.rank ? (this.#skipped[rank] ?? 0) + 1 : 0;
+    return chosen;
+  }
+
+  #ownBackoffUntil(subject: string): number {
+    return this.#subjects.get(subject)?.backoffUntil ?? 0;
+  }
+
+  /** Takes one token. The rate grows by the time during which requests have been waiting. */
+  #spend({ since }: Waiting, now: number): void {
+    if (this.#rate !== undefined && this.#rate < this.#ceiling) {
+      const { perSecond, perRequestMax } = this.#isFirstRate ? FIRST_GROWTH : GROWTH;
+      const waitedSeconds = (now - Math.max(since, this.#grownAt)) / 1000;
+      this.#rate *= Math.min(perRequestMax, perSecond ** waitedSeconds);
+    }
+    this.#grownAt = now;
+    const rate = Math.min(this.#rate ?? Number.POSITIVE_INFINITY, this.#ceiling);
+    this.#nextAt = Math.max(this.#nextAt, now - BUCKET_MS) + 1000 / rate;
+  }
+
+  async #wakeAt(at: number): Promise<void> {
+    const timer = new AbortController();
+    this.#timer = timer;
+    try {
+      await this.#clock.sleep(Math.max(0, at - this.#clock.now()), timer.signal);
+    } catch {
+      return; // Another timer took its place.
+    }
+    this.#go();
+  }
+}

@@ -21,8 +21,7 @@ import {
   readErrorBody,
   SMALL_ANSWER,
 } from './json-answer.ts';
-import type { Rank } from './pace.ts';
-import { Pacer } from './pacer.ts';
+import { Pacer, type Rank } from './pacer.ts';
 import { holdsToken, redact } from './redact.ts';
 import type { FlowBody } from './request-body.ts';
 import { cut, errorDetail, isOwnError, isUsableId } from './schemas.ts';
@@ -56,8 +55,8 @@ export interface RequestOptions {
   readonly clock: Clock;
   /** Maximum nesting depth of lists and objects in a response. */
   readonly answerDepthMax: number;
-  /** The operator's ceiling for each kind of request. Default: no limit but the service's own. */
-  readonly requestsPerSecond?: number | 'unlimited' | undefined;
+  /** The pace of all requests. Default: one of its own without a ceiling. */
+  readonly pacer?: Pacer | undefined;
   /** @default over node:http and node:https, with {@link TRANSPORT_LIMITS} */
   readonly transport?: Transport | undefined;
 }
@@ -114,7 +113,7 @@ export class Requests {
   /** The base address, without a slash at its end. */
   readonly #base: string;
   readonly isLocal: boolean;
-  readonly pacer: Pacer;
+  readonly #pacer: Pacer;
   readonly #token: Token;
   readonly #clock: Clock;
   readonly #answerDepthMax: number;
@@ -125,7 +124,7 @@ export class Requests {
   #flowKnownAt: number | undefined;
 
   /** @throws {ForbiddenAddressError} the base address is neither https nor on this machine, or holds credentials. */
-  constructor({ baseUrl, token, clock, answerDepthMax, requestsPerSecond, transport }: RequestOptions) {
+  constructor({ baseUrl, token, clock, answerDepthMax, transport, pacer }: RequestOptions) {
     if (!isHttpsOrLoopback(baseUrl)) {
       throw new ForbiddenAddressError(`${baseUrl.origin}: expected https, because the token is sent there`);
     }
@@ -134,7 +133,7 @@ export class Requests {
     }
     this.#base = `${baseUrl.origin}${baseUrl.pathname.replace(/\/+$/, '')}`;
     this.isLocal = isLoopback(baseUrl);
-    this.pacer = new Pacer(clock, requestsPerSecond);
+    this.#pacer = pacer ?? new Pacer(clock);
     this.#token = token;
     this.#clock = clock;
     this.#answerDepthMax = answerDepthMax;
@@ -168,11 +167,6 @@ export class Requests {
     if (!url.href.startsWith(`${this.#base}/`) || holdsToken(url.href, secret)) return false;
     const below = url.pathname.slice(new URL(this.#base).pathname.replace(/\/$/, '').length + 1);
     return !LEADS_ELSEWHERE.test(below);
-  }
-
-  /** Reads the token, if it must be read. An error is left to the next request, which reads the token again. */
-  async prepare(signal: AbortSignal): Promise<void> {
-    await Promise.allSettled([this.#token.get(signal)]);
   }
 
   /** Sends a request with the token. If the service rejects the token, reads it again and sends once more. */
@@ -277,7 +271,7 @@ export class Requests {
     const { operation, subject, startBy, patienceMs, rank = operation === 'get' ? 2 : 0 } = call;
     const kind = operation === 'create' ? 'creation' : 'other';
     const send = async () => (await this.#sendOnce(call, { secret, hadToken: true }, signal)).response;
-    const response = await this.pacer.send(kind, { rank, subject, startBy, patienceMs }, signal, send);
+    const response = await this.#pacer.send(kind, { rank, subject, startBy, patienceMs }, signal, send);
     return { operation, response, secret, hadToken: true };
   }
 

@@ -1,6 +1,5 @@
 import type { Json, JsonObject } from '../base/json.ts';
 import type { FlowServiceError } from './errors.ts';
-import type { LearntPace } from './learnt-rate.ts';
 
 /** The member of a flow's `additional` that holds our {@link FlowTag}. Reserved: a route's own data may not use it. */
 export const FLOW_TAG_NAME = 'flowdrop';
@@ -60,7 +59,7 @@ export interface Output {
 export interface AssetOptions {
   /** True if the asset may be an HTML page. Default false. */
   readonly mayBePage?: boolean | undefined;
-  /** Called when the request is sent, which may be later than the call: see `pace.ts`. */
+  /** Called when the request is sent, which may be later than the call: see `pacer.ts`. */
   readonly onSent?: (() => void) | undefined;
 }
 
@@ -86,14 +85,6 @@ export interface Asset {
  * {@link UnintelligibleAnswerError}, {@link MisaddressedError} and the signal's reason.
  */
 export interface FlowService {
-  /** The pace of all requests but creations. Undefined if no limit is known. */
-  readonly learntPace: LearntPace | undefined;
-  /** True if the service throttled a creation within the last hour. */
-  readonly isCreationLimited: boolean;
-  /** Continues at the pace that another process has learnt. */
-  resumePace(learnt: LearntPace): void;
-  /** Reads the token, if it must be read. Never throws: the next request reads it again and reports the error. */
-  prepare(signal: AbortSignal): Promise<void>;
   /**
    * `POST /flows`. Resolves with the new flow's id. Settles only after the request is settled or destroyed. After any
    * error but {@link InDoubtError}, no flow was created.

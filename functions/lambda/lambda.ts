@@ -9,6 +9,7 @@ import type { Context } from 'aws-lambda';
 import { systemClock } from '../base/clock.ts';
 import { type Invocation, withinInvocation } from '../base/invocation.ts';
 import { createFlowService } from '../flow-service/client.ts';
+import { Pacer } from '../flow-service/pacer.ts';
 import { EVENT_SOURCE } from '../publish/completion-event.ts';
 import type { EventBus } from '../publish/publish.ts';
 import { s3Client } from '../s3/client.ts';
@@ -58,6 +59,7 @@ export function lambda<P, T>(
   const clock = systemClock;
   const { logger, metrics, telemetry } = powertools(settings.pipeline);
   const token = new SecretToken(new SecretsManagerClient(AWS_CLIENT), settings.tokenSecretId, clock);
+  const pacer = new Pacer(clock, settings.requestsPerSecond);
   const ports = portsOf({
     settings,
     s3: s3Client(AWS_CLIENT),
@@ -69,10 +71,11 @@ export function lambda<P, T>(
       assetBytesMax: settings.assetBytesMax,
       assetBytesPerSecondMin: settings.assetBytesPerSecondMin,
       answerDepthMax: settings.answerDepthMax,
-      requestsPerSecond: settings.requestsPerSecond,
+      pacer,
       token,
       clock,
     }),
+    pacer,
     events: busAt(new EventBridgeClient(AWS_CLIENT), settings.eventBus),
     clock,
     nonce: randomUUID,

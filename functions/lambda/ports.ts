@@ -3,6 +3,7 @@ import type { Clock } from '../base/clock.ts';
 import type { Telemetry } from '../base/telemetry.ts';
 import type { CollectPorts } from '../collect-outputs/collect-outputs.ts';
 import type { CreatePorts } from '../create-flow/delivery.ts';
+import type { Pacer } from '../flow-service/pacer.ts';
 import type { FlowService } from '../flow-service/types.ts';
 import { Ledger } from '../ledger/store.ts';
 import type { EventBus } from '../publish/publish.ts';
@@ -18,6 +19,8 @@ export interface Wiring {
   readonly settings: Settings;
   readonly s3: S3Client;
   readonly flows: FlowService;
+  /** The pace of the requests of {@link flows}. */
+  readonly pacer: Pacer;
   readonly events: EventBus;
   readonly clock: Clock;
   /** Returns a different string each time. */

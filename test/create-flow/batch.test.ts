@@ -169,6 +169,19 @@ describe('an upload that the pace kept waiting past half of the time', () => {
   });
 });
 
+describe('uploads that the service refuses for ever', () => {
+  it('hold their invocation for little more than a minute', async () => {
+    await start({ isVirtual: true });
+    world.remainingMs = 15 * MINUTE;
+    world.fault('createFlow', { status: 429, headers: { 'retry-after': '5' } });
+    for (let i = 0; i < 5; i += 1) await world.upload(`refused-${i}`, 'x');
+    const startedAt = world.clock.now();
+    await world.deliver();
+    expect(world.clock.now() - startedAt).toBeLessThan(1.2 * MINUTE);
+    expect(await world.keys(LEDGER, 'waiting/throttled/')).toHaveLength(5);
+  });
+});
+
 describe('uploads that the ledger refuses', () => {
   it('are given back to the queue, counted, and named with the reason', async () => {
     await start({ s3: { authorize: ({ resource }) => !resource.includes(`:::${LEDGER}`) } });

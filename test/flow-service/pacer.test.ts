@@ -1,8 +1,7 @@
 import { getEventListeners } from 'node:events';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { ThrottledError } from '../../functions/flow-service/errors.ts';
-import type { Rank } from '../../functions/flow-service/pace.ts';
-import { Pacer, type RequestKind } from '../../functions/flow-service/pacer.ts';
+import { Pacer, type Rank, type RequestKind } from '../../functions/flow-service/pacer.ts';
 import type { TransportResponse } from '../../functions/flow-service/transport.ts';
 import { Limiter, type Limits, type Rate } from '../../local/flow-service/limiter.ts';
 import { VirtualTime } from '../support/virtual-time.ts';
@@ -214,7 +213,7 @@ describe('subjects that are always throttled', () => {
     });
   }
 
-  it('leave the pace as it was before', async () => {
+  it('delay the others by seconds only, however often their callers repeat them', async () => {
     const pacer = new Pacer(time);
     const send: Send = async (subject) => {
       await time.sleep(ANSWER_MS);
@@ -225,11 +224,10 @@ describe('subjects that are always throttled', () => {
     for (let i = 0; i < 4; i += 1) {
       await time.during(() => once(pacer, [...subjects(3, 'poisoned'), ...subjects(50, `round ${i}`)], send));
     }
-    expect(pacer.learnt).toBeUndefined();
     const from = time.seconds;
     const outcomes = await time.during(() => once(pacer, [...subjects(3, 'poisoned'), ...subjects(500)], send));
     const others = outcomes.filter(({ subject }) => !isPoisoned(subject));
-    expect(Math.max(...others.map(({ at }) => at)) - from).toBeLessThan(1);
+    expect(Math.max(...others.map(({ at }) => at)) - from).toBeLessThan(15);
   });
 
   it('do not hide a real limit', async () => {
@@ -240,7 +238,7 @@ describe('subjects that are always throttled', () => {
     const outcomes = await time.during(() => once(pacer, [...subjects(8, 'poisoned'), ...subjects(300)], send));
     const others = outcomes.filter(({ subject }) => !isPoisoned(subject));
     expect(others.filter(isAnswered)).toHaveLength(300);
-    expect(Math.max(...others.map(({ at }) => at))).toBeLessThan(1.5 * 29 + 10);
+    expect(Math.max(...others.map(({ at }) => at))).toBeLessThan(1.5 * 29 + 35);
     expect(limit.limiter.refusedCount).toBeLessThan(200);
   });
 });
@@ -293,11 +291,11 @@ describe('a request', () => {
     expect(sentAt.length).toBeLessThan(30);
   });
 
-  it('that creates a flow waits for as long as its caller can', async () => {
-    const throttled = Array.from({ length: 3 }, () => response(429, { 'retry-after': '40' }));
-    const { outcome } = ask(new Pacer(time), 'creation', [...throttled, response(201)], time.now() + 10 * MINUTE);
-    expect((await outcome).status).toBe(201);
-    expect(time.seconds).toBeGreaterThanOrEqual(120);
+  it('that creates a flow is handed back after a minute too, however much time its caller has', async () => {
+    const throttled = response(429, { 'retry-after': '40' });
+    const { outcome } = ask(new Pacer(time), 'creation', [throttled], time.now() + 10 * MINUTE);
+    expect((await outcome).status).toBe(429);
+    expect(time.seconds).toBeLessThanOrEqual(60);
   });
 
   it('whose connection breaks fails with that error', async () => {

@@ -2,6 +2,7 @@ import type { SecretsManagerClient } from '@aws-sdk/client-secrets-manager';
 import { type Log, logTo } from '../../functions/base/telemetry.ts';
 import { ClaimHeldError } from '../../functions/create-flow/delivery.ts';
 import { createFlowService } from '../../functions/flow-service/client.ts';
+import { Pacer } from '../../functions/flow-service/pacer.ts';
 import { collectOutputsPorts } from '../../functions/lambda/ports.ts';
 import { SecretToken } from '../../functions/lambda/token.ts';
 import { callAws } from './aws-calls.ts';
@@ -82,6 +83,7 @@ function portsFor(world: World, lambda: Lambda): Ports {
       }),
   } as unknown as SecretsManagerClient;
   const token = new SecretToken(secrets, 'token', lambda.clock);
+  const pacer = new Pacer(lambda.clock, settings.requestsPerSecond);
   return collectOutputsPorts({
     settings,
     s3: s3ClientOf(world, lambda),
@@ -90,8 +92,10 @@ function portsFor(world: World, lambda: Lambda): Ports {
       findPagesMax: world.scenario.findPagesMax,
       clock: lambda.clock,
       token,
+      pacer,
       transport: transportOf(world, lambda),
     }),
+    pacer,
     queue: {
       send: (message, signal) =>
         callAws(world, lambda, { kind: 'queue.send', signal, effect: () => notifications.send(message) }),

@@ -18,6 +18,7 @@ import type { CollectorShare } from '../../functions/collect-outputs/collector.t
 import { type BatchResponse, createFlows } from '../../functions/create-flow/batch.ts';
 import { createFlowService } from '../../functions/flow-service/client.ts';
 import { httpTransport } from '../../functions/flow-service/http-transport.ts';
+import { Pacer } from '../../functions/flow-service/pacer.ts';
 import type { Transport } from '../../functions/flow-service/transport.ts';
 import type { FlowService } from '../../functions/flow-service/types.ts';
 import { collectOutputsPorts } from '../../functions/lambda/ports.ts';
@@ -259,12 +260,13 @@ export class World {
     this.#closing = [...closing, () => this.s3.destroy()];
     const settings = settingsOf(options, options.baseUrl ?? serviceUrl);
     const throughTest = options.transport?.(transport, serviceUrl) ?? transport;
-    const flows = this.#flowService(settings, throughTest, options.findPagesMax);
-    this.#deploy = (changed) => this.#portsWith(changed, flows);
+    const pacer = new Pacer(this.clock, settings.requestsPerSecond);
+    const flows = this.#flowService(settings, throughTest, pacer, options.findPagesMax);
+    this.#deploy = (changed) => this.#portsWith(changed, flows, pacer);
     this.ports = this.#deploy(settings);
   }
 
-  #flowService(settings: Settings, transport: Transport, findPagesMax: number | undefined): FlowService {
+  #flowService(settings: Settings, transport: Transport, pacer: Pacer, findPagesMax: number | undefined): FlowService {
     const { clock } = this;
     const secrets = {
       send: async () => {
@@ -274,14 +276,15 @@ export class World {
       },
     } as unknown as SecretsManagerClient;
     const token = new SecretToken(secrets, 'token', clock);
-    return createFlowService({ ...settings, findPagesMax, clock, token, transport });
+    return createFlowService({ ...settings, findPagesMax, clock, token, transport, pacer });
   }
 
-  #portsWith(settings: Settings, flows: FlowService): ReturnType<typeof collectOutputsPorts> {
+  #portsWith(settings: Settings, flows: FlowService, pacer: Pacer): ReturnType<typeof collectOutputsPorts> {
     return collectOutputsPorts({
       settings,
       s3: this.s3,
       flows,
+      pacer,
       queue: { send: async (message: string) => void this.queue.send(message) },
       events: { send: async (event: CompletionEvent) => void this.events.push(event) },
       clock: this.clock,
