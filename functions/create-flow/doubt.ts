@@ -23,12 +23,6 @@ import {
   operatorBackoffMs,
 } from './retry-policy.ts';
 
-/**
- * Time after the last byte of a request until a flow that is not listed counts as absent, in milliseconds. If it were
- * shorter than the delay of the listing, the upload could be paid for twice.
- */
-const ABSENT_AFTER_MS = LISTING_DELAY_MAX_MS;
-
 /** The outcome, if this delivery is over. Otherwise the claim, which may be sent. */
 export type SettledDoubt = { readonly outcome: Outcome } | { readonly claim: Stored<ClaimedEntry> };
 
@@ -53,7 +47,7 @@ export async function settleDoubt(
   const { entry } = claim;
   const { doubt } = entry;
   if (doubt === undefined) return { claim };
-  const conclusiveAt = doubt.sentBy + ABSENT_AFTER_MS;
+  const conclusiveAt = doubt.sentBy + LISTING_DELAY_MAX_MS;
   // A listing that was read from before this time may lack the flow, however late the last page came.
   const isEarly = clock.now() < conclusiveAt;
   const waitOn = async (

@@ -15,7 +15,7 @@ export type NextPage =
   | { readonly kind: 'unsaid' };
 
 /** Longest address or cursor of a next page, in characters. Servers refuse longer ones, and each is remembered. */
-export const NEXT_CHARS_MAX = 8 * 1024;
+const NEXT_CHARS_MAX = 8 * 1024;
 
 /** The facts about a page that are needed to find the next one. */
 export interface ListingPage {
