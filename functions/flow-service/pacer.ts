@@ -50,10 +50,15 @@ const BACKOFF_MS_MAX = 15 * 60_000;
 
 /**
  * First backoff of a kind, in milliseconds, however long the `Retry-After` is. One flow may be refused for ever because
- * of its own trouble. It doubles with each further burst of refusals until a request is answered, up to the
- * `Retry-After`.
+ * of its own trouble. It doubles with each further refusal in a row, up to the `Retry-After`.
  */
 const FIRST_BACKOFF_MS = 2_000;
+
+/**
+ * Refusals in a row that count of one burst. The others of the burst may yet be answered, and a backoff of 32 seconds
+ * is waited out in place until they are.
+ */
+const REFUSED_OF_A_BURST_MAX = 5;
 
 /** First backoff after a refusal that names no time, in milliseconds. It doubles in the same way. */
 const UNASKED_MS = 1_000;
@@ -227,8 +232,11 @@ class Pace {
   /** Times of the latest answers while no limit was known. */
   #answeredAt: number[] = [];
   #backoffUntil = 0;
-  /** Bursts of refusals since the last answer. */
-  #bursts = 0;
+  /** The longer backoff after several refusals in a row. An answer to a later request ends it. */
+  #longBackoffUntil = 0;
+  /** Refusals without an answer to a later request in between. */
+  #refusedInARow = 0;
+  #latestRefused = 0;
   /** Requests are numbered in the order in which they go. */
   #sent = 0;
   /** The last request that had gone when the rate was last lowered. Its burst includes all before it. */
@@ -289,7 +297,10 @@ class Pace {
     if (this.#rate === undefined || (this.#isFirstRate && number <= this.#lastOfBurst)) this.#measure(now);
     this.#subjects.delete(subject);
     for (const other of this.#subjects.values()) if (other.number < number) other.isContradicted = true;
-    if (number > this.#lastOfBurst) this.#bursts = Math.max(0, this.#bursts - 1);
+    if (number > this.#latestRefused) {
+      this.#refusedInARow = Math.floor(this.#refusedInARow / 2);
+      if (this.#longBackoffUntil > now) this.#endLongBackoff();
+    }
     if (exhaustedMs > 0) this.#backOff(now + Math.min(exhaustedMs, BACKOFF_PATIENCE_MS));
   }
 
@@ -299,7 +310,7 @@ class Pace {
    */
   refused(subject: string, number: number, retryAfterMs: number | undefined): number | undefined {
     const now = this.#clock.now();
-    const askedMs = retryAfterMs ?? Math.min(UNASKED_MS_MAX, UNASKED_MS * 2 ** this.#bursts);
+    const askedMs = retryAfterMs ?? Math.min(UNASKED_MS_MAX, UNASKED_MS * 2 ** Math.max(0, this.#refusedInARow - 1));
     const waitMs = Math.min(BACKOFF_MS_MAX, Math.max(BACKOFF_MS_MIN, askedMs));
     const { count: before = 0, isContradicted = true } = this.#subjects.get(subject) ?? {};
     const count = before + (isContradicted ? 1 : 0);
@@ -308,15 +319,19 @@ class Pace {
     const backoffUntil = now + Math.max(waitMs, ownMs);
     this.#remember(subject, { count, number, isContradicted: false, backoffUntil });
     if (isOwn) return undefined;
-    if (number > this.#lastOfBurst) {
+    const isNewBurst = number > this.#lastOfBurst;
+    if (isNewBurst) {
       this.#lastOfBurst = this.#sent;
       this.#lower(now);
-      this.#backOff(now + Math.min(waitMs, FIRST_BACKOFF_MS * 2 ** this.#bursts));
-      this.#bursts += 1;
     }
+    this.#latestRefused = Math.max(this.#latestRefused, number);
+    if (isNewBurst || this.#refusedInARow < REFUSED_OF_A_BURST_MAX) this.#refusedInARow += 1;
+    this.#backOff(now + Math.min(waitMs, FIRST_BACKOFF_MS));
+    const longMs = Math.min(waitMs, FIRST_BACKOFF_MS * 2 ** (this.#refusedInARow - 1));
+    this.#longBackoffUntil = Math.max(this.#longBackoffUntil, now + longMs);
     this.#refusedAt = now;
     this.#grownAt = now;
-    return Math.max(backoffUntil, this.#backoffUntil);
+    return Math.max(backoffUntil, this.#heldUntil);
   }
 
   /** True if others were answered since the subject was refused. Then the trouble may be the subject's own. */
@@ -333,6 +348,15 @@ class Pace {
 
   #backOff(until: number): void {
     this.#backoffUntil = Math.max(this.#backoffUntil, until);
+  }
+
+  #endLongBackoff(): void {
+    this.#longBackoffUntil = 0;
+    this.#go();
+  }
+
+  get #heldUntil(): number {
+    return Math.max(this.#backoffUntil, this.#longBackoffUntil);
   }
 
   /** Answers to requests of the first burst may come after its first refusal. They count too. */
@@ -363,8 +387,7 @@ class Pace {
     for (;;) {
       const now = this.#clock.now();
       const rate = Math.min(this.learnt?.requestsPerSecond ?? Number.POSITIVE_INFINITY, this.#ceiling);
-      const opensAt =
-        rate === Number.POSITIVE_INFINITY ? this.#backoffUntil : Math.max(this.#backoffUntil, this.#nextAt);
+      const opensAt = rate === Number.POSITIVE_INFINITY ? this.#heldUntil : Math.max(this.#heldUntil, this.#nextAt);
       this.#rejectLate(now, opensAt);
       if (this.#waiting.length === 0) return;
       const next = opensAt > now ? undefined : this.#next(now);
@@ -386,7 +409,7 @@ class Pace {
     for (const waiting of [...this.#waiting]) {
       const { subject, startBy = Number.POSITIVE_INFINITY, wasRefused } = waiting;
       const ownUntil = this.#ownBackoffUntil(subject);
-      const backoffMs = Math.max(this.#backoffUntil, ownUntil) - now;
+      const backoffMs = Math.max(this.#heldUntil, ownUntil) - now;
       const isOwn = ownUntil > now && (this.#subjects.get(subject)?.count ?? 0) >= OWN_FROM;
       const goesAt = Math.max(opensAt, ownUntil);
       if (!isOwn && backoffMs <= BACKOFF_PATIENCE_MS && (goesAt <= now || goesAt <= startBy)) continue;
