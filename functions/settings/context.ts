@@ -2,10 +2,9 @@ import * as z from 'zod/mini';
 import { deepFreeze } from '../base/deep-freeze.ts';
 import { ConfigurationError, check, strictObject } from '../base/validation.ts';
 import { type Route, routesSchema } from '../uploads/routes.ts';
-import { pipelineNameSchema } from './pipeline-name.ts';
 import { issuesOfRoutes } from './route-checks.ts';
 import { baseUrlSchema } from './service-address.ts';
-import { type PipelineSettings, SETTINGS_DEFAULT, settingsSchema } from './settings.ts';
+import { type PipelineSettings, pipelineNameSchema, SETTINGS_DEFAULT, settingsSchema } from './settings.ts';
 
 /** Name of a pipeline whose configuration names none. */
 export const PIPELINE_DEFAULT = 'flowdrop';

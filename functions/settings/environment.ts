@@ -5,9 +5,8 @@ import { deepFreeze } from '../base/deep-freeze.ts';
 import { ConfigurationError, check, shorten, text } from '../base/validation.ts';
 import { type Route, routesSchema } from '../uploads/routes.ts';
 import { issuesOfBuckets } from './buckets.ts';
-import { pipelineNameSchema } from './pipeline-name.ts';
 import { baseUrlSchema } from './service-address.ts';
-import { type PipelineSettings, settingsSchema } from './settings.ts';
+import { type PipelineSettings, pipelineNameSchema, settingsSchema } from './settings.ts';
 
 /**
  * The environment of both functions. The compiler checks the stack against this type. A function parses it once, at its
