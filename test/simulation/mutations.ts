@@ -258,13 +258,13 @@ export const MUTATIONS: readonly Mutation[] = [
     file: FAILURE_ISOLATION,
     in: 'FailureIsolation.runInOutage',
     replace: 'if (error instanceof FlowServiceError) this.failed(flowId, error);',
-    with: "if (outageOf(error) === 'throttled') this.#halt ??= 'throttled'; $&",
+    with: "if (outageOf(error) === 'throttled') { this.#halt ??= 'throttled'; return 'cut off'; } $&",
   }),
   mistake('a poisoned flow that halts the tick', 50, {
     file: FAILURE_ISOLATION,
     in: 'FailureIsolation.runInOutage',
     replace: 'if (error instanceof FlowServiceError) this.failed(flowId, error);',
-    with: 'this.#halt ??= outageOf(error); $&',
+    with: "this.#halt ??= outageOf(error); if (this.#halt !== undefined) return 'cut off'; $&",
   }),
   mistake(
     'storing after polling',

@@ -73,7 +73,12 @@ export function poisonedScenarioOf(random: Random): Scenario {
   return {
     ...steady,
     kind: 'poison',
-    settings: { ...steady.settings, flowAgeMaxSeconds: ageMaxMs / SECOND },
+    // With one poll at a time, a round that begins at the poison anew never comes to the others.
+    settings: {
+      ...steady.settings,
+      flowAgeMaxSeconds: ageMaxMs / SECOND,
+      pollConcurrency: healthy % 2 === 0 ? 1 : steady.settings.pollConcurrency,
+    },
     flowMsMax: 30 * SECOND,
     // From half of the poisoned flows' greatest age to almost half as much beyond it.
     textFlowMs: 0.9 * ageMaxMs,
