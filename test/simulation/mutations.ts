@@ -178,11 +178,11 @@ export const MUTATIONS: readonly Mutation[] = [
     replace: "case 'leave-to-its-claim': throw new ClaimHeldError(…);",
     with: "case 'leave-to-its-claim': return 'skipped';",
   }),
-  mistake('due times computed from the last started tick', 100, {
+  mistake('a slow poll counted that its round had no time for', 100, {
     file: FLOW_POLLS,
-    in: 'FlowPolls.#pollInOrder',
-    replace: 'if (!(await this.#pollRound(due, round))) return;',
-    with: 'const isWhole = await this.#pollRound(due, round); this.#lastCompletedAt = round.startedAt; if (!isWhole) return;',
+    in: 'FlowPolls.#pollSlow',
+    replace: 'else this.isSlowLeft = true;',
+    with: 'else this.#tick.slow.note(marker.uploadId, now);',
   }),
   mistake('the token not redacted', 50, {
     file: 'flow-service/redact.ts',
