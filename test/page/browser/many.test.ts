@@ -87,6 +87,7 @@ async function fillLedger(stateDir: string, count: number): Promise<void> {
   const embedded = new EmbeddedS3({ dir: join(stateDir, 's3') });
   const s3 = new S3Client({
     region: 'us-east-1',
+    forcePathStyle: true,
     credentials: { accessKeyId: 'fake', secretAccessKey: 'obviously-fake' },
     requestHandler: s3RequestHandler(embedded),
   });
