@@ -122,15 +122,3 @@ function pathOf(path: readonly PropertyKey[], where: string): string {
     return before === '' ? String(step) : `${before}.${String(step)}`;
   }, where);
 }
-
-/**
- * A member of a stored state. If it is damaged, it is dropped and the others are kept, which costs only some repeated
- * work. `z.catch` would do the same, but it keeps 9 KB of zod's helpers in the bundle.
- */
-export const orDropped = <T extends z.ZodMiniType>(schema: T) =>
-  z.optional(
-    z.pipe(
-      z.unknown(),
-      z.transform((value): z.output<T> | undefined => schema.safeParse(value).data),
-    ),
-  );

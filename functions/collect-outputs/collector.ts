@@ -1,8 +1,8 @@
 import { GetObjectCommand, PutObjectCommand, type S3Client } from '@aws-sdk/client-s3';
 import * as z from 'zod/mini';
 import type { Clock } from '../base/clock.ts';
+import { orDropped } from '../base/stored-state.ts';
 import { secondsBetween, type Telemetry } from '../base/telemetry.ts';
-import { orDropped } from '../base/validation.ts';
 import { collectorKey, type RunningMarker } from '../ledger/keys.ts';
 import type { Ledger } from '../ledger/store.ts';
 import type { ThrottledState } from '../resubmit/waiting-uploads.ts';

@@ -1,8 +1,8 @@
 import { GetObjectCommand, PutObjectCommand, type S3Client } from '@aws-sdk/client-s3';
 import * as z from 'zod/mini';
 import type { Clock } from '../base/clock.ts';
+import { orDropped } from '../base/stored-state.ts';
 import type { Telemetry } from '../base/telemetry.ts';
-import { orDropped } from '../base/validation.ts';
 import { SWEEP_KEY } from '../ledger/keys.ts';
 import { LedgerContendedError } from '../ledger/store.ts';
 import { isAbsent, isConflict, isPreconditionFailed } from '../s3/errors.ts';
