@@ -283,12 +283,12 @@ export const MUTATIONS: readonly Mutation[] = [
       with: 'for (const store of ((this as any).later ?? []).splice(0)) store(); $&',
     },
   ),
-  mistake('Retry-After obeyed by one request only', 50, {
-    file: 'flow-service/pacer.ts',
-    in: 'Pace.refused',
-    replace: 'this.#backOff(…);',
-    with: '',
-  }),
+  mistake(
+    'Retry-After obeyed by one request only',
+    50,
+    { file: 'flow-service/pacer.ts', in: 'Pace.refused', replace: 'this.#backOff(…);', with: '' },
+    { file: 'flow-service/pacer.ts', in: 'Pace.refused', replace: 'this.#longBackoffUntil = Math.max(…);', with: '' },
+  ),
   mistake('a refusal after the last byte believed in any form', 500, {
     file: 'flow-service/client.ts',
     in: 'HttpFlowService.#creationError',
