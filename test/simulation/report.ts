@@ -11,6 +11,9 @@ const PAIRS_NAMED_MAX = 30;
 const SHOWN_MAX = 10;
 const LISTED_MAX = 50;
 
+/** A long run says how far it has come each time it has done this number of seeds. */
+const PROGRESS_SEEDS = 1_000;
+
 type Counts = Record<string, number>;
 
 function add(to: Counts, more: Readonly<Counts>): void {
@@ -35,7 +38,11 @@ export class Report {
     add(this.#faults, faults);
     add(this.#calls, calls);
     add(this.#counts, counts);
-    if (violation === undefined) return;
+    if (violation !== undefined) this.#takeBroken(seed, violation);
+    if (this.#done % PROGRESS_SEEDS === 0) this.#print(`${this.#done} seeds done, ${this.#broken.length} broken`);
+  }
+
+  #takeBroken(seed: number, violation: string): void {
     this.#broken.push(seed);
     if (this.#broken.length > SHOWN_MAX) return;
     this.#print(`seed ${seed}: ${violation}`);
