@@ -19,6 +19,14 @@ export interface Put {
   readonly at: number;
 }
 
+/** The service's answer to a poll of a flow. */
+export interface PollAnswer {
+  readonly kind: CallKind;
+  readonly status: number;
+  /** In milliseconds since the epoch. */
+  readonly at: number;
+}
+
 export interface Logged {
   readonly level: string;
   readonly message: string;
@@ -79,7 +87,7 @@ export class Observations {
   /** Uploads whose held doubt an operator released. If a flow existed, there are two then. */
   readonly releasedByHand = new Set<string>();
   /** The answers to all polls of a flow, by the flow's id. */
-  readonly answers = new Map<string, { readonly status: number; readonly at: number }[]>();
+  readonly answers = new Map<string, PollAnswer[]>();
   /** Until when the service asked to be left alone, in answers to requests that are no creations. */
   leftAloneUntil = 0;
   /** When a process first saw an ended flow. It is noted only if the service has limits. */
@@ -112,8 +120,8 @@ export class Observations {
     for (const key of keys) this.blame.set(key, (this.blame.get(key) ?? 0) + 1);
   }
 
-  noteAnswer(flowId: string, status: number, at: number): void {
-    this.answers.set(flowId, [...(this.answers.get(flowId) ?? []), { status, at }]);
+  noteAnswer(flowId: string, answer: PollAnswer): void {
+    this.answers.set(flowId, [...(this.answers.get(flowId) ?? []), answer]);
   }
 
   noteMetric(metric: MetricName, value: number): void {

@@ -1,7 +1,7 @@
 import { ageFrom, type TerminalEntry } from '../../../functions/ledger/entry.ts';
 import type { FlowView } from '../../../local/flow-service/records.ts';
 import { demand } from '../demand.ts';
-import type { Fault } from '../faults.ts';
+import type { CallKind, Fault } from '../faults.ts';
 import { DENIED_KEY } from '../names.ts';
 import type { Put } from '../observations.ts';
 import { LOWERED_SETTINGS } from '../scenario.ts';
@@ -58,8 +58,9 @@ class Ending {
     const code = failureCodeOf(this.#entry);
     if (code === undefined) {
       const { scenario } = this.#world;
-      // If the service does not serve flows, only the outputs can tell how one ended.
-      const isUnseen = this.#flow?.state === 'failed' && scenario.variation.getFlow !== 'served';
+      // If the service does not serve flows, or hides this one, only the outputs can tell how it ended.
+      const isHidden = scenario.variation.getFlow !== 'served' || this.#isGoneTwiceInARow(['flow.get']);
+      const isUnseen = this.#flow?.state === 'failed' && isHidden;
       this.#demand(this.#flow?.state === 'completed' || isUnseen, 'a flow succeeded that did not');
       return;
     }
@@ -110,13 +111,14 @@ class Ending {
     this.#demand(this.#isGoneTwiceInARow(), what, answers);
   }
 
-  /** True if the service said in two polls in a row that the flow does not exist. */
-  #isGoneTwiceInARow(): boolean {
+  /** True if the service said in two polls in a row, in answer to these calls, that the flow does not exist. */
+  #isGoneTwiceInARow(calls: readonly CallKind[] = ['flow.get', 'flow.outputs']): boolean {
     const { observed, scenario } = this.#world;
     const { flow, endedAt } = this.#entry;
     // Other statuses tell nothing about the flow: the cause is the account or the service.
     const telling = (observed.answers.get(flow?.id ?? '') ?? []).filter(
-      ({ status, at }) => at <= endedAt + scenario.skewMs && (status < 300 || [404, 409, 410].includes(status)),
+      ({ kind, status, at }) =>
+        calls.includes(kind) && at <= endedAt + scenario.skewMs && (status < 300 || [404, 409, 410].includes(status)),
     );
     const lastKnown = telling.findLastIndex(({ status }) => status !== 404 && status !== 410);
     const gone = telling.slice(lastKnown + 1).map(({ at }) => at);
