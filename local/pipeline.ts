@@ -1,4 +1,3 @@
-import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
 import { DeleteObjectCommand, S3Client } from '@aws-sdk/client-s3';
 import { systemClock } from '../functions/base/clock.ts';
@@ -325,15 +324,13 @@ async function openFlowService(options: PipelineOptions, closing: AsyncDisposabl
   if (options.service) return { service: options.service, standIn: undefined };
   const token = randomSecret();
   const standIn = new StandInFlowService({
-    // Asset ids are all that a redirected download needs.
-    newId: () => randomBytes(12).toString('hex'),
     ...options.standIn,
     tokens: [token],
   });
   closing.defer(() => standIn.close());
   const server = await serveFlowService(standIn);
   closing.defer(() => server.close());
-  return { service: { url: `${server.url}${options.standIn?.basePath ?? ''}`, token }, standIn };
+  return { service: { url: server.url, token }, standIn };
 }
 
 function createFunctions(

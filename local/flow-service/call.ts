@@ -1,4 +1,22 @@
-import type { ServiceRequest } from './transport.ts';
+/** A request, over HTTP or within a simulation. */
+export interface ServiceRequest {
+  readonly method: string;
+  /** Path and query. */
+  readonly url: string;
+  /** Names in lower case. */
+  readonly headers: Readonly<Record<string, string | undefined>>;
+  readonly body: AsyncIterable<Uint8Array>;
+  /** Aborts when the client has left. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+export interface ServiceResponse {
+  readonly status: number;
+  /** Names in lower case. */
+  readonly headers: Record<string, string>;
+  /** Iteration rejects with `ConnectionLostError` where the connection must break. */
+  readonly body: Uint8Array | AsyncIterable<Uint8Array>;
+}
 
 export type Operation =
   | 'createFlow'
@@ -6,11 +24,9 @@ export type Operation =
   | 'getFlow'
   | 'changeFlow'
   | 'deleteFlow'
-  | 'addInput'
   | 'listOutputs'
   | 'getAsset'
   | 'listTemplates'
-  | 'download'
   | 'unknown';
 
 /** A request with its operation and the ids in its path. */
@@ -27,52 +43,34 @@ export interface Call {
   readonly assetId: string;
 }
 
+/** The operations by method and path. `*` is an id: first that of a flow, then that of an asset. */
+const OPERATIONS: readonly (readonly [method: string, path: readonly string[], operation: Operation])[] = [
+  ['POST', ['flows'], 'createFlow'],
+  ['GET', ['flows'], 'listFlows'],
+  ['GET', ['templates'], 'listTemplates'],
+  ['GET', ['flows', '*'], 'getFlow'],
+  ['PATCH', ['flows', '*'], 'changeFlow'],
+  ['DELETE', ['flows', '*'], 'deleteFlow'],
+  ['GET', ['flows', '*', 'outputs'], 'listOutputs'],
+  ['GET', ['*', 'outputs'], 'listOutputs'],
+  ['GET', ['flows', '*', 'outputs', '*'], 'getAsset'],
+];
+
 /** Finds the operation of a request. */
-export function callOf(request: ServiceRequest, basePath: string): Call {
+export function callOf(request: ServiceRequest): Call {
   // Not parsed as a URL: that would take an id of `..` for a step up.
   const [path = '', query = ''] = request.url.split(/\?(.*)/s);
-  const parts = path.startsWith(`${basePath}/`) ? path.slice(basePath.length + 1).split('/') : [];
-  const [first = '', second = '', third = '', fourth = ''] = parts.map(decoded);
-  const call = (operation: Operation, flowId = '', assetId = ''): Call => ({
-    request,
-    path,
-    query: new URLSearchParams(query),
-    isUnderFlows: first === 'flows',
-    operation,
-    flowId,
-    assetId,
-  });
-
-  switch (`${request.method} ${parts.length}`) {
-    case 'GET 1':
-      if (first === 'flows') return call('listFlows');
-      if (first === 'templates') return call('listTemplates');
-      break;
-    case 'POST 1':
-      if (first === 'flows') return call('createFlow');
-      break;
-    case 'GET 2':
-      if (first === 'flows') return call('getFlow', second);
-      if (second === 'outputs') return call('listOutputs', first);
-      break;
-    case 'PATCH 2':
-      if (first === 'flows') return call('changeFlow', second);
-      break;
-    case 'DELETE 2':
-      if (first === 'flows') return call('deleteFlow', second);
-      break;
-    case 'GET 3':
-      if (first === 'flows' && third === 'outputs') return call('listOutputs', second);
-      if (first === 'downloads') return call('download', second, third);
-      break;
-    case 'POST 3':
-      if (first === 'flows' && third === 'inputs') return call('addInput', second);
-      break;
-    case 'GET 4':
-      if (first === 'flows' && third === 'outputs') return call('getAsset', second, fourth);
-      break;
-  }
-  return call('unknown');
+  const parts = path.slice(1).split('/').map(decoded);
+  const [, pattern = [], operation = 'unknown'] =
+    OPERATIONS.find(
+      ([method, pattern]) =>
+        method === request.method &&
+        pattern.length === parts.length &&
+        pattern.every((part, i) => part === '*' || part === parts[i]),
+    ) ?? [];
+  const [flowId = '', assetId = ''] = parts.filter((_, i) => pattern[i] === '*');
+  const isUnderFlows = parts[0] === 'flows';
+  return { request, path, query: new URLSearchParams(query), isUnderFlows, operation, flowId, assetId };
 }
 
 function decoded(part: string): string {

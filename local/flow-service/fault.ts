@@ -1,6 +1,6 @@
 import type { Answer } from './answer.ts';
 import type { Content } from './blob.ts';
-import type { ServiceResponse } from './transport.ts';
+import type { ServiceResponse } from './call.ts';
 
 /**
  * The faults to inject into one call. `delayMs` comes before all others.

@@ -2,13 +2,12 @@ import { tmpdir } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Answer, json, Refusal } from './answer.ts';
 import { BlobFolder, type Content, sha256Of } from './blob.ts';
-import { type Call, callOf, type Operation } from './call.ts';
+import { type Call, callOf, type Operation, type ServiceRequest, type ServiceResponse } from './call.ts';
 import { ConnectionLostError, type Fault, type Gone, loseConnection, scripted, spoiled, upTo } from './fault.ts';
+import type { FlowView } from './flow.ts';
 import { type Admitted, Limiter, type Limits } from './limiter.ts';
 import { Operations, type OperationsOptions } from './operations.ts';
-import { type FlowView, flowView } from './records.ts';
 import { contentLength } from './request-body.ts';
-import type { ServiceRequest, ServiceResponse } from './transport.ts';
 import { DEFAULT_VARIATION, type Variation } from './variation.ts';
 
 const FLOW_MS_DEFAULT = 1_000;
@@ -29,13 +28,11 @@ export interface StandInOptions {
   readonly limits?: Limits;
   /** Parent of the folder that keeps large inputs until `close`. Default: the system's temporary folder. */
   readonly dir?: string;
-  /** Prefix of every path. Default: none. */
-  readonly basePath?: string;
 }
 
 /**
- * A flow service to develop and test against. It follows the specification in every known or feared variation, and
- * answers with real assets. It has no transport of its own: `http.ts` serves it, and a simulation calls `handle`. Its
+ * A flow service to develop and test against. It follows the specification in every variation that is known, and answers
+ * with real assets. It has no transport of its own: `http.ts` serves it, and a simulation calls `handle`. Its
  * only timer is that of the fault `delayMs`. Everything else follows from clock, randomness and calls.
  */
 export class StandInFlowService {
@@ -53,16 +50,13 @@ export class StandInFlowService {
     getFlow: 0,
     changeFlow: 0,
     deleteFlow: 0,
-    addInput: 0,
     listOutputs: 0,
     getAsset: 0,
     listTemplates: 0,
-    download: 0,
     unknown: 0,
   };
   readonly #clock: NonNullable<StandInOptions['clock']>;
   readonly #operations: Operations;
-  readonly #basePath: string;
   readonly #blobs: BlobFolder;
   readonly #closed = new AbortController();
   #tokens: ReadonlySet<string>;
@@ -70,7 +64,6 @@ export class StandInFlowService {
   constructor(options: StandInOptions = {}) {
     this.#clock = options.clock ?? { now: () => Date.now() };
     this.#tokens = new Set(options.tokens ?? ['stand-in-token']);
-    this.#basePath = options.basePath ?? '';
     this.#blobs = new BlobFolder(options.dir ?? tmpdir());
     this.variation = { ...DEFAULT_VARIATION, ...options.variation };
     this.limiter = new Limiter(options.limits ?? {}, this.#clock);
@@ -91,7 +84,7 @@ export class StandInFlowService {
   /** Every flow that was ever created, in the order of creation. */
   get flows(): FlowView[] {
     const now = this.#clock.now();
-    return [...this.#operations.flows.values()].map((flow) => flowView(flow, now));
+    return [...this.#operations.flows.values()].map((flow) => flow.view(now));
   }
 
   /** The content of an asset, as a download returns it. */
@@ -109,7 +102,7 @@ export class StandInFlowService {
 
   /** @throws {ConnectionLostError} the connection must break. @throws the errors of the request's body. */
   async handle(request: ServiceRequest): Promise<ServiceResponse> {
-    const call = callOf(request, this.#basePath);
+    const call = callOf(request);
     const n = ++this.counts[call.operation];
     const fault = this.intercept?.(request, { operation: call.operation, n }) ?? {};
     const gone = () => AbortSignal.any([this.#closed.signal, ...(request.signal ? [request.signal] : [])]);
@@ -131,7 +124,7 @@ export class StandInFlowService {
   async #answerWithFault(call: Call, admission: Admitted, fault: Fault, gone: Gone): Promise<ServiceResponse> {
     const { request } = call;
     if (fault.status !== undefined && fault.at === 'before-body') return scripted(fault.status, fault);
-    const hasBody = ['createFlow', 'addInput', 'changeFlow'].includes(call.operation);
+    const hasBody = ['createFlow', 'changeFlow'].includes(call.operation);
     if (hasBody && (fault.reset === 'mid-body' || fault.hang === 'mid-body')) {
       await drain(upTo(contentLength(request) / 2, request.body));
       await loseConnection(fault, gone);
@@ -150,7 +143,7 @@ export class StandInFlowService {
 
   async #answer(call: Call, admission: Admitted): Promise<Answer> {
     try {
-      if (call.operation !== 'download') this.#authorise(call.request);
+      this.#authorise(call.request);
       return await this.#operations.run(call, admission);
     } catch (error) {
       if (!(error instanceof Refusal)) throw error;
@@ -162,7 +155,7 @@ export class StandInFlowService {
   #authorise({ headers }: ServiceRequest): void {
     const token = /^Bearer (.+)$/i.exec(headers.authorization ?? '')?.[1];
     if (token !== undefined && this.#tokens.has(token)) return;
-    throw new Refusal(this.variation.wrongTokenStatus, 'Not authenticated', { 'www-authenticate': 'Bearer' });
+    throw new Refusal(401, 'Not authenticated', { 'www-authenticate': 'Bearer' });
   }
 
   async #sleep(ms: number, signal: AbortSignal): Promise<void> {

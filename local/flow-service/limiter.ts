@@ -72,7 +72,7 @@ interface RateLimit {
   gauge(now: number): Gauge;
 }
 
-/** Refuses requests as real services do: by rate, window, places and budget. Downloads are not limited. */
+/** Refuses requests as real services do: by rate, window, places and budget. */
 export class Limiter {
   /** Accepted requests by operation. Tests count with it what a file costs. */
   readonly accepted: Partial<Record<Operation, number>> = {};
@@ -142,7 +142,6 @@ export class Limiter {
   }
 
   #limitsOf(operation: Operation): readonly RateLimit[] {
-    if (operation === 'download') return [];
     return [...this.#everything, ...(operation === 'createFlow' ? this.#creations : this.#others)];
   }
 
@@ -205,11 +204,6 @@ class TokenBucket implements RateLimit {
   #at: number;
 
   constructor(rate: Rate, now: number) {
-    if (!(rate.requestsPerSecond > 0) || !(rate.burst >= 1)) {
-      throw new RangeError(
-        `A rate needs requestsPerSecond above 0 and burst of at least 1, got ${JSON.stringify(rate)}`,
-      );
-    }
     this.#rate = rate;
     this.#tokens = rate.burst;
     this.#at = now;
@@ -256,17 +250,17 @@ class Window implements RateLimit {
   }
 
   waitMs(now: number): number {
-    this.#turn(now);
+    this.#roll(now);
     return this.#taken < this.#requests ? 0 : this.#startedAt + this.#ms - now;
   }
 
   take(now: number): void {
-    this.#turn(now);
+    this.#roll(now);
     this.#taken += 1;
   }
 
   gauge(now: number): Gauge {
-    this.#turn(now);
+    this.#roll(now);
     return {
       limit: this.#requests,
       remaining: this.#requests - this.#taken,
@@ -274,7 +268,7 @@ class Window implements RateLimit {
     };
   }
 
-  #turn(now: number): void {
+  #roll(now: number): void {
     const startedAt = Math.floor(now / this.#ms) * this.#ms;
     if (startedAt === this.#startedAt) return;
     this.#startedAt = startedAt;

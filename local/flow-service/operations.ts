@@ -1,15 +1,10 @@
-import { type Answer, empty, json, list, Refusal, requireServed } from './answer.ts';
-import { assetJson } from './asset-json.ts';
+import { type Answer, empty, json, listingPage, Refusal, requireServed } from './answer.ts';
 import type { BlobFolder, Content } from './blob.ts';
 import type { Call } from './call.ts';
 import { Flow, type Output, type State } from './flow.ts';
-import type { JsonPath } from './json-reader.ts';
 import type { Admitted } from './limiter.ts';
-import { listingPage, outputsPage } from './paging.ts';
-import { flowRecord, outputRecord, templateRecords } from './records.ts';
-import { type Body, inputOf, inputsOf, isDataOfInput, isDataOfInputs, type Problem, readBody } from './request-body.ts';
+import { type Body, inputsOf, type Problem, readBody } from './request-body.ts';
 import { parameterProblems, TEMPLATES } from './templates.ts';
-import type { ServiceRequest } from './transport.ts';
 import type { Variation } from './variation.ts';
 
 export interface OperationsOptions {
@@ -26,20 +21,12 @@ export interface OperationsOptions {
 export class Operations {
   /** Every flow, deleted ones included, in the order of creation. */
   readonly flows = new Map<string, Flow>();
-  readonly #clock: OperationsOptions['clock'];
-  readonly #newId: OperationsOptions['newId'];
-  readonly #flowMs: OperationsOptions['flowMs'];
-  readonly #blobs: BlobFolder;
+  readonly #options: OperationsOptions;
   readonly #variation: Variation;
-  /** Number of downloads while assets vary. */
-  #downloads = 0;
 
-  constructor({ clock, newId, flowMs, blobs, variation }: OperationsOptions) {
-    this.#clock = clock;
-    this.#newId = newId;
-    this.#flowMs = flowMs;
-    this.#blobs = blobs;
-    this.#variation = variation;
+  constructor(options: OperationsOptions) {
+    this.#options = options;
+    this.#variation = options.variation;
   }
 
   /** @throws {Refusal} */
@@ -47,8 +34,6 @@ export class Operations {
     switch (call.operation) {
       case 'createFlow':
         return await this.#createFlow(call, admission);
-      case 'addInput':
-        return await this.#addInput(call);
       case 'listFlows':
         return this.#listFlows(call);
       case 'getFlow':
@@ -61,19 +46,17 @@ export class Operations {
       case 'listOutputs':
         return this.#listOutputs(call);
       case 'getAsset':
-        return await this.#getAsset(call);
+        return this.#getAsset(call);
       case 'listTemplates':
-        requireServed(this.#variation.listTemplates);
-        return list(this.#variation.listShape, 'templates', templateRecords());
-      case 'download':
-        return await this.#download(call);
+        return json(200, { templates: TEMPLATES.map(templateRecord) });
       case 'unknown':
         throw new Refusal(404, 'Not Found');
     }
   }
 
-  #createFlow({ request }: Call, admission: Admitted): Promise<Answer> {
-    return this.#withBody(request, isDataOfInputs, ({ value, data }, problem) => {
+  #createFlow(call: Call, admission: Admitted): Promise<Answer> {
+    return this.#withBody(call, (body, problem) => {
+      const { value } = body;
       const template = TEMPLATES.find(({ id, name }) => id === value.template || name === value.template);
       if (template === undefined) {
         problem(['template'], value.template === undefined ? 'Field required' : 'There is no such template');
@@ -82,115 +65,82 @@ export class Operations {
       for (const { name, message } of parameterProblems(template, value.parameters)) {
         problem(['parameters', ...(name === undefined ? [] : [name])], message);
       }
-      const inputs = inputsOf(value.inputs, template, data, problem);
+      const inputs = inputsOf(body, template, problem);
       return () => {
-        const now = this.#clock.now();
+        const now = this.#now();
         const flow = new Flow({
           id: this.#unusedId(),
           template,
           parameters: value.parameters,
           additional: value.additional,
+          inputs,
           createdAt: now,
           listedFrom: now + this.#variation.listingDelayMs,
         });
-        flow.inputs.push(...inputs);
         this.flows.set(flow.id, flow);
         admission.settle(flow);
         if (inputs.length > 0) this.#start(flow);
-        return json(this.#variation.createStatus, {
-          [this.#variation.flowIdName]: flow.id,
-          state: flow.state(now),
-        });
+        return json(201, { [this.#variation.flowIdName]: flow.id, state: flow.state(now) });
       };
     });
   }
 
-  async #addInput(call: Call): Promise<Answer> {
-    requireServed(this.#variation.addInput);
-    const flow = this.#flow(call);
-    return this.#withBody(call.request, isDataOfInput, ({ value, data }, problem) => {
-      const input = inputOf(value, flow.template, data, problem);
-      return () => {
-        this.#requireState(flow, ['created']);
-        if (input !== undefined) flow.inputs.push(input);
-        return json(201, this.#record(flow));
-      };
-    });
-  }
-
+  /** Aborts a flow. To start one is not served: no client creates a flow without its inputs. */
   async #changeFlow(call: Call): Promise<Answer> {
     requireServed(this.#variation.changeFlow);
     const flow = this.#flow(call);
-    return this.#withBody(
-      call.request,
-      () => false,
-      ({ value }, problem) => {
-        if (value.action !== 'start' && value.action !== 'abort') problem(['action'], 'must be start or abort');
-        return () => {
-          if (value.action === 'start') {
-            this.#requireState(flow, ['created']);
-            if (flow.inputs.length === 0) throw new Refusal(409, 'The flow has no inputs');
-            this.#start(flow);
-          } else {
-            this.#requireState(flow, ['created', 'starting', 'running']);
-            flow.abort(this.#clock.now());
-          }
-          return json(200, this.#record(flow));
-        };
-      },
-    );
+    return this.#withBody(call, ({ value }, problem) => {
+      if (value.action !== 'abort') problem(['action'], 'must be abort');
+      return () => {
+        this.#requireState(flow, ['created', 'starting', 'running']);
+        flow.abort(this.#now());
+        return json(200, this.#record(flow));
+      };
+    });
   }
 
   #deleteFlow(call: Call): Answer {
-    requireServed(this.#variation.deleteFlow);
     const flow = this.#flow(call);
     this.#requireState(flow, ['created', 'completed', 'aborted', 'failed']);
     flow.deleted = true;
     return empty(204);
   }
 
-  #listFlows({ path, query }: Call): Answer {
+  #listFlows(call: Call): Answer {
     requireServed(this.#variation.listFlows);
-    const now = this.#clock.now();
+    const now = this.#now();
     // A map iterates in the order of insertion, which is the order of creation.
     const visible = [...this.flows.values()].filter((flow) => !flow.deleted && flow.listedFrom <= now);
-    return listingPage(visible, { path, query }, this.#variation, (flow) => this.#record(flow));
+    return listingPage(visible, call, this.#variation, (flow) => this.#record(flow));
   }
 
   #listOutputs(call: Call): Answer {
-    const { outputsPath, earlyOutputs, flowIdName } = this.#variation;
-    if (outputsPath !== 'both' && (outputsPath === 'flows') !== call.isUnderFlows) throw new Refusal(404, 'Not Found');
+    const { outputsPath, outputsShape, earlyOutputs, flowIdName } = this.#variation;
+    if ((outputsPath === 'flows') !== call.isUnderFlows) throw new Refusal(404, 'Not Found');
     const flow = this.#flow(call);
-    const isTerminal = flow.isTerminal(this.#clock.now());
-    if (!isTerminal && earlyOutputs === 'conflict') throw new Refusal(409, 'The flow is not in a terminal state');
-    if (!isTerminal && earlyOutputs === 'not-found') throw new Refusal(404, 'There are no outputs yet');
-    const outputs = !isTerminal && earlyOutputs === 'empty' ? [] : flow.outputs;
-    const finishedAt = isTerminal ? flow.endsAt : undefined;
-    const records = outputs.map((output) => outputRecord(output, finishedAt, this.#variation));
-    return outputsPage(records, call.query, this.#variation, { [flowIdName]: flow.id });
+    const now = this.#now();
+    const isEarly = !flow.isTerminal(now);
+    if (isEarly && earlyOutputs === 'conflict') throw new Refusal(409, 'The flow is not in a terminal state');
+    if (isEarly && earlyOutputs === 'not-found') throw new Refusal(404, 'There are no outputs yet');
+    const outputs = isEarly && earlyOutputs === 'empty' ? [] : flow.outputRecords(now, this.#variation);
+    return json(200, outputsShape === 'bare' ? outputs : { [flowIdName]: flow.id, outputs });
   }
 
-  async #getAsset(call: Call): Promise<Answer> {
-    const { assetRedirect } = this.#variation;
-    const output = this.#readyOutput(call);
-    if (assetRedirect) {
-      const location = assetRedirect(call.flowId, call.assetId);
-      return empty(302, { location });
-    }
-    return this.#assetAnswer(output);
-  }
-
-  /** The target of a redirect. Like a signed URL, it needs no token and refuses one. */
-  #download(call: Call): Answer | Promise<Answer> {
-    if (call.request.headers.authorization !== undefined) {
-      throw new Refusal(400, 'Only one way of authorisation is allowed');
-    }
-    return this.#assetAnswer(this.#readyOutput(call));
+  #getAsset(call: Call): Answer {
+    const { assetForm, assetLength } = this.#variation;
+    const { mediaType, content } = this.#readyOutput(call);
+    const isJson = assetForm === 'json';
+    return {
+      status: 200,
+      headers: { 'content-type': isJson ? 'application/json' : mediaType },
+      body: isJson ? assetJson(mediaType, content) : content,
+      isChunked: assetLength === 'chunked',
+    };
   }
 
   #readyOutput(call: Call): Output {
     const flow = this.#flow(call);
-    if (!flow.isTerminal(this.#clock.now())) {
+    if (!flow.isTerminal(this.#now())) {
       const status = this.#variation.earlyOutputs === 'not-found' ? 404 : 409;
       throw new Refusal(status, 'The flow is not in a terminal state');
     }
@@ -200,28 +150,15 @@ export class Operations {
     return output;
   }
 
-  async #assetAnswer({ mediaType, content }: Output): Promise<Answer> {
-    const { assetLength, ...form } = this.#variation;
-    const isJson = form.assetForm === 'json';
-    const bytes = form.assetVaries ? ending(content, `#${++this.#downloads}`) : content;
-    return {
-      status: 200,
-      headers: { 'content-type': isJson ? 'application/json' : mediaType },
-      body: isJson ? await assetJson(mediaType, bytes, form) : bytes,
-      isChunked: assetLength === 'chunked',
-    };
-  }
-
   /**
    * Reads a body and has `check` validate it. If there is no problem, runs the action that `check` returned. Otherwise
    * the inputs are dropped.
    */
   async #withBody(
-    request: ServiceRequest,
-    isLong: (path: JsonPath) => boolean,
+    { request }: Call,
     check: (body: Body, problem: Problem) => (() => Answer) | undefined,
   ): Promise<Answer> {
-    const body = await readBody(request, isLong, this.#blobs, this.#variation);
+    const body = await readBody(request, this.#options.blobs);
     const detail: unknown[] = [];
     let answer: Answer | undefined;
     try {
@@ -235,9 +172,9 @@ export class Operations {
   }
 
   #start(flow: Flow): void {
-    const durationMs =
-      typeof this.#flowMs === 'number' ? this.#flowMs : this.#flowMs({ id: flow.id, template: flow.template.name });
-    flow.start(this.#clock.now(), durationMs, () => this.#newId());
+    const { flowMs, newId } = this.#options;
+    const durationMs = typeof flowMs === 'number' ? flowMs : flowMs({ id: flow.id, template: flow.template.name });
+    flow.start(this.#now(), durationMs, newId);
   }
 
   #flow({ flowId }: Call): Flow {
@@ -247,30 +184,54 @@ export class Operations {
   }
 
   #requireState(flow: Flow, states: readonly State[]): void {
-    const state = flow.state(this.#clock.now());
+    const state = flow.state(this.#now());
     if (!states.includes(state)) throw new Refusal(409, `This is not possible in the state ${state}`);
   }
 
   #record(flow: Flow): Record<string, unknown> {
-    return flowRecord(flow, this.#clock.now(), this.#variation);
+    return flow.record(this.#now(), this.#variation);
+  }
+
+  #now(): number {
+    return this.#options.clock.now();
   }
 
   #unusedId(): string {
     for (;;) {
-      const id = this.#newId();
+      const id = this.#options.newId();
       if (!this.flows.has(id)) return id;
     }
   }
 }
 
-/** The same bytes, followed by a text. */
-function ending({ bytes, open }: Content, text: string): Content {
-  const end = Buffer.from(text);
+function templateRecord(template: (typeof TEMPLATES)[number]): Record<string, unknown> {
+  const { id, name, description, parameters, inputTypes, outputTypes } = template;
+  const types = (given: readonly string[]) => (given.length === 0 ? ['*/*'] : given);
+  return { id, name, description, parameters, input_types: types(inputTypes), output_types: types(outputTypes) };
+}
+
+/** A multiple of 3 bytes, which are encoded without padding. Longer strings are slow in V8. */
+const BASE64_SLICE_BYTES = 48 * 1024;
+
+/** An asset as `{"data":"data:<type>;base64,..."}`, encoded while it is read. */
+function assetJson(mediaType: string, content: Content): Content {
+  const head = Buffer.from(`{"data":"data:${mediaType};base64,`);
+  const tail = Buffer.from('"}');
   return {
-    bytes: bytes + end.length,
+    bytes: head.length + Math.ceil(content.bytes / 3) * 4 + tail.length,
     async *open() {
-      yield* open();
-      yield end;
+      yield head;
+      let rest = Buffer.alloc(0);
+      for await (const chunk of content.open()) {
+        const bytes = Buffer.concat([rest, chunk]);
+        let at = 0;
+        for (; at + BASE64_SLICE_BYTES <= bytes.length; at += BASE64_SLICE_BYTES) {
+          yield Buffer.from(bytes.toString('base64', at, at + BASE64_SLICE_BYTES), 'latin1');
+        }
+        rest = bytes.subarray(at);
+      }
+      yield Buffer.from(rest.toString('base64'), 'latin1');
+      yield tail;
     },
   };
 }

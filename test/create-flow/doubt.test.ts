@@ -4,7 +4,7 @@ import { LEDGER, openWorld, type World, type WorldOptions } from '../support/wor
 const SECOND = 1_000;
 const MINUTE = 60 * SECOND;
 
-const FLOWS_PER_PAGE = { paging: 'next_cursor', pageSize: 2 } as const;
+const FLOWS_PER_PAGE = { paging: 'cursor', pageSize: 2 } as const;
 
 /** A world with some ended flows, in which the answers to later creations are lost. They have their effect, or none. */
 async function doubting(effect: 'made' | 'not made', settings: WorldOptions['settings'] = {}): Promise<World> {

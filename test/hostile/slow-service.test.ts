@@ -169,7 +169,7 @@ it.each<[string, () => object]>([
 });
 
 it('a listing of slow pages leaves the flows their polls', async () => {
-  await start({ service: { flowMs: 0, variation: { pageSize: 2, paging: 'next' } } });
+  await start({ service: { flowMs: 0, variation: { pageSize: 2, paging: 'cursor' } } });
   await uploads(...named(40));
   // Twenty pages of 15 seconds are five minutes.
   world.fault('listFlows', { delayMs: 15 * SECOND });

@@ -238,7 +238,8 @@ describe('the check of the templates', () => {
   });
 
   it('is not made if the service lists none', async () => {
-    const { url } = await serveStandIn({ tokens: [TOKEN], flowMs: 10, variation: { listTemplates: 404 } });
+    const { url, service } = await serveStandIn({ tokens: [TOKEN], flowMs: 10 });
+    service.intercept = (_, { operation }) => (operation === 'listTemplates' ? { status: 404 } : undefined);
     const ran = await checkedWith({ baseUrl: url, routes: [ROUTE] });
     expect(resultOf(ran, 'templates of the routes')).toMatchObject({
       result: 'not checked',

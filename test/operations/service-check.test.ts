@@ -99,16 +99,19 @@ describe('a connection that fails', () => {
 });
 
 describe('nothing is wrong with a service that', () => {
-  it.each<[string, Partial<Variation>]>([
-    ['lists both', {}],
-    ['lists no templates', { listTemplates: 404 }],
-    ['lists no flows', { listFlows: 404 }],
-    ['lists neither', { listTemplates: 404, listFlows: 404 }],
-    ['lists neither, with its outputs at the root', { listTemplates: 404, listFlows: 404, outputsPath: 'root' }],
-    ['has neither method', { listTemplates: 405, listFlows: 405 }],
-    ['has neither implemented', { listTemplates: 501, listFlows: 501 }],
-  ])('%s', async (_, variation) => {
-    const { url } = await serveStandIn({ tokens: [TOKEN], flowMs: 10, variation: { getFlow: 404, ...variation } });
+  it.each<[string, templates: number, Partial<Variation>]>([
+    ['lists both', 200, {}],
+    ['lists no templates', 404, {}],
+    ['lists no flows', 200, { listFlows: 404 }],
+    ['lists neither', 404, { listFlows: 404 }],
+    ['lists neither, with its outputs at the root', 404, { listFlows: 404, outputsPath: 'root' }],
+    ['has neither method', 405, { listFlows: 405 }],
+    ['has neither implemented', 501, { listFlows: 501 }],
+  ])('%s', async (_, templates, variation) => {
+    const options = { tokens: [TOKEN], flowMs: 10, variation: { getFlow: 404, ...variation } } as const;
+    const { url, service } = await serveStandIn(options);
+    service.intercept = (_request, { operation }) =>
+      operation === 'listTemplates' && templates !== 200 ? { status: templates } : undefined;
     expect(await issueAt(url)).toBe(undefined);
   });
 });

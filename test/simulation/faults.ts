@@ -26,15 +26,7 @@ const S3_CALLS = [
 ] as const;
 export type S3CallKind = (typeof S3_CALLS)[number];
 
-const SERVICE_CALLS = [
-  'flow.create',
-  'flow.get',
-  'flow.outputs',
-  'flow.asset',
-  'flow.download',
-  'flow.abort',
-  'flows.list',
-] as const;
+const SERVICE_CALLS = ['flow.create', 'flow.get', 'flow.outputs', 'flow.asset', 'flow.abort', 'flows.list'] as const;
 export type ServiceCallKind = (typeof SERVICE_CALLS)[number];
 
 const OTHER_CALLS = ['secret.read', 'queue.send', 'event.send'] as const;
@@ -50,10 +42,8 @@ const oneOf =
 const isS3 = oneOf(S3_CALLS);
 const isService = oneOf(SERVICE_CALLS);
 const isOther = oneOf(OTHER_CALLS);
-/** A download comes from another origin and carries no token, so the account's faults cannot happen to it. */
-const isAuthorised = (call: CallKind): boolean => isService(call) && call !== 'flow.download';
 /** The answer of these calls is JSON, and not an asset. */
-const hasJsonAnswer = (call: CallKind): boolean => isAuthorised(call) && call !== 'flow.asset';
+const hasJsonAnswer = (call: CallKind): boolean => isService(call) && call !== 'flow.asset';
 
 /** All faults, each with its meaning and the calls that can meet it. */
 const FAULTS = {
@@ -82,14 +72,14 @@ const FAULTS = {
   // A fault of Secrets Manager, SQS and EventBridge.
   throttled: isOther,
   // Faults of the service.
-  '401': isAuthorised,
-  '402': isAuthorised,
-  '403': isAuthorised,
-  '404': isAuthorised,
-  '422': isAuthorised,
-  '429 without Retry-After': isAuthorised,
-  '429 in seconds': isAuthorised,
-  '429 with a date': isAuthorised,
+  '401': isService,
+  '402': isService,
+  '403': isService,
+  '404': isService,
+  '422': isService,
+  '429 without Retry-After': isService,
+  '429 in seconds': isService,
+  '429 with a date': isService,
   '500': isService,
   '500 after': (call) => call === 'flow.create' || call === 'flow.abort',
   '502': isService,
@@ -111,7 +101,7 @@ const FAULTS = {
   /** The call takes effect, and its answer comes a byte at a time, without end. */
   trickled: (call) => call === 'flow.create',
   /** A login comes as a page, with 200. */
-  page: (call) => call === 'flow.asset' || call === 'flow.download',
+  page: (call) => call === 'flow.asset',
 } satisfies Record<string, (call: CallKind) => boolean>;
 
 export type Fault = keyof typeof FAULTS;
@@ -185,7 +175,6 @@ const RARE_CALLS: readonly CallKind[] = [
   'asset.get',
   'receipt.put',
   'receipt.head',
-  'flow.download',
   'queue.send',
   'event.send',
 ];

@@ -1,4 +1,4 @@
-import type { FlowView } from '../../local/flow-service/records.ts';
+import type { FlowView } from '../../local/flow-service/flow.ts';
 
 /** The tag that a flow of the pipeline bears. */
 export interface FlowTag {

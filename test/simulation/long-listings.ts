@@ -31,7 +31,7 @@ function busy(storm: Scenario, random: Random): Scenario {
       ...storm.variation,
       listFlows: 'served',
       order: random.pick(['descending', 'descending', 'descending', 'ascending']),
-      paging: random.pick(['next', 'next_cursor', 'next_url', 'link', 'page']),
+      paging: random.pick(['cursor', 'link', 'page']),
       pageSize: 5,
       listingDelayMs: random.pick([0, MINUTE, 4 * MINUTE]),
     },

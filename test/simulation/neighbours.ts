@@ -1,4 +1,4 @@
-import type { FlowView } from '../../local/flow-service/records.ts';
+import type { FlowView } from '../../local/flow-service/flow.ts';
 import { inOneChunk } from '../support/in-process-transport.ts';
 import { type FlowTag, flowTagOf } from './flow-tag.ts';
 import { NEXT_PIPELINE, PIPELINE } from './names.ts';

@@ -6,9 +6,8 @@ import {
   type TransportRequest,
   type TransportResponse,
 } from '../../functions/flow-service/transport.ts';
-import { callOf, type Operation } from '../../local/flow-service/call.ts';
+import { callOf, type Operation, type ServiceRequest, type ServiceResponse } from '../../local/flow-service/call.ts';
 import { ConnectionLostError } from '../../local/flow-service/fault.ts';
-import type { ServiceRequest, ServiceResponse } from '../../local/flow-service/transport.ts';
 import { inOneChunk, serviceRequestOf } from '../support/in-process-transport.ts';
 import type { Fault, ServiceCallKind } from './faults.ts';
 import type { Lambda } from './lambda.ts';
@@ -28,7 +27,6 @@ const KINDS: Partial<Record<Operation, ServiceCallKind>> = {
   getFlow: 'flow.get',
   listOutputs: 'flow.outputs',
   getAsset: 'flow.asset',
-  download: 'flow.download',
   changeFlow: 'flow.abort',
   listFlows: 'flows.list',
 };
@@ -342,7 +340,7 @@ class Pipe {
 }
 
 function serviceCallOf(request: ServiceRequest): ServiceCall {
-  const call = callOf(request, '');
+  const call = callOf(request);
   const kind = KINDS[call.operation];
   if (kind !== undefined) return { ...call, kind };
   throw new Error(`A call of the service that the simulation does not know: ${request.method} ${request.url}`);

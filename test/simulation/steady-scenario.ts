@@ -25,7 +25,7 @@ export function steadyScenario(random: Random, steps: readonly Step[]): Scenario
     settings: { ...SETTINGS_DEFAULT, assetBytesMax: ASSET_BYTES_MAX },
     variation: {
       outputsPath: random.pick(['flows', 'root']),
-      paging: random.pick(['page', 'next', 'link']),
+      paging: random.pick(['page', 'cursor', 'link']),
       assetForm: random.pick(['raw', 'json']),
     },
     collectors: 1,

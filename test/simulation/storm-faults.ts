@@ -67,7 +67,6 @@ const BIG_CALLS = [
   'asset.abort',
   'asset.get',
   'flow.asset',
-  'flow.download',
 ] as const;
 
 /** Faults of the calls that store a large asset. */

@@ -5,7 +5,6 @@ import { DOUBTFUL, THROTTLING } from './storm-faults.ts';
 export interface StormNeeds {
   readonly isBig?: boolean;
   readonly areOverwritten?: boolean;
-  readonly areRedirected?: boolean;
   /** True if flows end soon, with assets. */
   readonly areQuick?: boolean;
   readonly areTimedOut?: boolean;
@@ -32,7 +31,7 @@ export const NEEDS: Partial<Record<CallKind, StormNeeds>> = {
   'asset.abort': {
     isBig: true,
     areQuick: true,
-    faultPlan: { rate: 0.6, faults: ['half'], calls: ['flow.asset', 'flow.download'], persistence: 0 },
+    faultPlan: { rate: 0.6, faults: ['half'], calls: ['flow.asset'], persistence: 0 },
   },
   'asset.get': {
     areQuick: true,
@@ -41,7 +40,6 @@ export const NEEDS: Partial<Record<CallKind, StormNeeds>> = {
   'receipt.head': { areOverwritten: true },
   'flow.outputs': { areQuick: true },
   'flow.asset': { areQuick: true },
-  'flow.download': { areQuick: true, areRedirected: true },
   'flow.abort': { areTimedOut: true },
   'flows.list': { faultPlan: { rate: 0.7, faults: DOUBTFUL, calls: ['flow.create'], persistence: 0 } },
   'queue.send': { faultPlan: { rate: 0.7, faults: THROTTLING, calls: ['flow.create'], persistence: 0 } },

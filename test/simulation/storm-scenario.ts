@@ -18,7 +18,7 @@ export function stormScenarioOf(random: Random, focus: Focus | undefined): Scena
 
 function drawnScenarioOf(random: Random, focus: Focus | undefined): Scenario {
   const needs = (focus && NEEDS[focus.call]) ?? {};
-  const variation = variationOf(random, needs);
+  const variation = variationOf(random);
   // Clocks that differ and a listing that lags are five minutes together at most.
   const isSkewWild = random.chance(0.1) && (variation.listingDelayMs ?? 0) <= 20 * SECOND;
   const createLimitMs = random.pick([90 * SECOND, 5 * MINUTE, 15 * MINUTE]);
@@ -89,41 +89,26 @@ function rotationsOf(random: Random, chaosMs: number): Scenario['rotations'] {
 }
 
 /** How the service answers. */
-function variationOf(random: Random, { areRedirected }: StormNeeds): Partial<Variation> {
+function variationOf(random: Random): Partial<Variation> {
   const getFlow = random.chance(0.7) ? 'served' : random.pick([404, 405, 501] as const);
   const served = random.pick([404, 405, 501] as const);
-  const isJson = random.chance(0.5);
   return {
-    outputsPath: random.pick(['flows', 'root', 'both']),
+    outputsPath: random.pick(['flows', 'root']),
     getFlow,
     listFlows: random.chance(0.75) ? 'served' : served,
     changeFlow: random.chance(0.8) ? 'served' : served,
-    createStatus: random.pick([201, 200, 202]),
-    wrongTokenStatus: 401,
     flowIdName: random.pick(['flow_id', 'id']),
     assetIdName: random.pick(['asset_id', 'id']),
     outputsShape: random.pick(['object', 'bare']),
-    listShape: random.pick(['object', 'bare']),
     // If the service does not serve flows, only a 404 of the outputs tells that a flow is gone.
     earlyOutputs: random.pick(
       getFlow === 'served' ? ['conflict', 'not-found', 'empty', 'pending'] : ['conflict', 'empty', 'pending'],
     ),
-    paging: random.pick(['page', 'next', 'next_cursor', 'next_url', 'link', 'none']),
+    paging: random.pick(['page', 'cursor', 'link', 'none']),
     pageSize: random.pick([1, 2, 5, 50]),
     order: random.pick(['descending', 'ascending']),
     listingDelayMs: random.pick([0, 0, 20 * SECOND, MINUTE, 4 * MINUTE]),
-    assetForm: isJson ? 'json' : 'raw',
+    assetForm: random.pick(['raw', 'json']),
     assetLength: random.pick(['content-length', 'chunked']),
-    assetRedirect:
-      (areRedirected ?? random.chance(0.15))
-        ? (flowId, assetId) =>
-            `https://cdn.example/downloads/${encodeURIComponent(flowId)}/${encodeURIComponent(assetId)}`
-        : undefined,
-    jsonMembersBefore: random.chance(0.3),
-    jsonMembersAfter: random.chance(0.3),
-    jsonWhiteSpace: random.chance(0.3),
-    jsonEscapedSlashes: random.chance(0.3),
-    jsonLineBreaks: random.chance(0.3),
-    jsonUnpadded: random.chance(0.3),
   };
 }

@@ -1,4 +1,3 @@
-import type { Variation } from '../../local/flow-service/variation.ts';
 import { DENIED_KEY } from './names.ts';
 import type { Random } from './random.ts';
 import { type Change, putStep, type Scenario } from './scenario.ts';
@@ -44,7 +43,6 @@ export function withTroubles(storm: Scenario, random: Random): Scenario {
     damageAt: random.chance(0.07) ? random.int(0, storm.chaosMs) : undefined,
     backfillsAt: random.chance(0.15) ? backfillsIn(random, storm.chaosMs) : [],
     areAllRetried: random.chance(0.3),
-    variation: { ...storm.variation, ...furtherVariation(random, storm) },
     ...rarity(random, storm),
     sweepDamageAt: random.chance(0.2) ? random.int(0, storm.chaosMs) : undefined,
   };
@@ -76,7 +74,7 @@ function rarity(random: Random, storm: Scenario): Partial<Scenario> {
       createLimitMs: 90 * SECOND,
       visibilitySeconds: 210,
       // The flow must not be found at once.
-      variation: { ...variation, ...furtherVariation(random, storm), listingDelayMs: MINUTE },
+      variation: { ...variation, listingDelayMs: MINUTE },
       faultPlan: { rate: 0.6, faults: ['slow'], calls: ['flow.create'], persistence: 0, focus },
     };
   }
@@ -107,14 +105,4 @@ const CHANGES: readonly Change[] = ['route', 'pipeline', 'inbox', 'limits'];
 function backfillsIn(random: Random, chaosMs: number): readonly number[] {
   const at = random.int(0, chaosMs);
   return [at, at + random.int(0, 5 * SECOND)];
-}
-
-function furtherVariation(random: Random, { steps }: Scenario): Partial<Variation> {
-  // The largest asset has the maximum size already.
-  const isBig = steps.some(({ key }) => key.startsWith('big/'));
-  return {
-    outputsPaging: random.pick(['none', 'none', 'none', 'next', 'total']),
-    outputsPageSize: random.pick([1, 2]),
-    assetVaries: random.chance(0.25) && !isBig,
-  };
 }

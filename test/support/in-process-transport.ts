@@ -7,7 +7,7 @@ import {
   type TransportRequest,
 } from '../../functions/flow-service/transport.ts';
 import type { StandInFlowService } from '../../local/flow-service/flow-service.ts';
-import type { ServiceRequest } from '../../local/flow-service/transport.ts';
+import type { ServiceRequest } from '../../local/flow-service/call.ts';
 
 /** Time that a request takes to reach the service, in milliseconds. Without it, a loop of requests would never end. */
 const LATENCY_MS = 1;

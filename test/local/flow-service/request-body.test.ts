@@ -50,22 +50,16 @@ function cut(bytes: Buffer, at: readonly number[]): Buffer[] {
 const bytewise = (body: Buffer): Buffer[] => [...body].map((byte) => Buffer.from([byte]));
 
 describe('accepts a body', () => {
-  it('in chunks of any size, in any notation and order', async () => {
+  it('in chunks of any size and in any order', async () => {
     const service = newService();
-    const escaping = fc.constantFrom(
-      (json: string) => json,
-      (json: string) => json.replaceAll('/', '\\/'),
-      (json: string) => json.replaceAll('=', '\\u003D'),
-    );
     await fc.assert(
       fc.asyncProperty(
         fc.uint8Array({ maxLength: 300 }),
         fc.jsonValue({ maxDepth: 3 }).map((value) => JSON.parse(JSON.stringify(value))),
         fc.array(fc.nat(), { maxLength: 30 }),
-        escaping,
         fc.boolean(),
         fc.constantFrom(undefined, 1, '\t'),
-        async (bytes, additional, at, written, isDataFirst, space) => {
+        async (bytes, additional, at, isDataFirst, space) => {
           const data = `data:image/x-any;base64,${Buffer.from(bytes).toString('base64')}`;
           const input = isDataFirst ? { data, additional } : { additional, data };
           const inputs = [
@@ -75,7 +69,7 @@ describe('accepts a body', () => {
           const whole = isDataFirst
             ? { inputs, template: 'bytes_echo', additional }
             : { additional, template: 'bytes_echo', parameters: {}, inputs };
-          const body = Buffer.from(written(JSON.stringify(whole, null, space)));
+          const body = Buffer.from(JSON.stringify(whole, null, space));
           const { status } = await post(service, cut(body, at), body.length);
           expect(status).toBe(201);
           const flow = service.flows.at(-1);
@@ -93,7 +87,7 @@ describe('accepts a body', () => {
           expect(Buffer.concat(await Array.fromAsync(content.open())).toString()).toBe('ein „Text“ 🦊\n');
         },
       ),
-      { numRuns: 200 },
+      { numRuns: 100 },
     );
   });
 
@@ -141,11 +135,7 @@ describe('refuses a body that is not JSON', () => {
     ['brackets crossed', '{"template":"bytes_echo","inputs":[{"data":"a"]}}'],
     ['single quotes', "{'template':'bytes_echo'}"],
     ['an unknown escape', '{"template":"bytes_echo","inputs":[{"data":"a\\x41"}]}'],
-    ['an escape of three digits', '{"template":"bytes_echo","inputs":[{"data":"a\\u004"}]}'],
-    ['half a surrogate pair at the end', '{"template":"bytes_echo","inputs":[{"data":"a\\ud83e"}]}'],
-    ['half a surrogate pair before a letter', '{"template":"bytes_echo","inputs":[{"data":"\\ud83ea"}]}'],
-    ['half a surrogate pair before an escape', '{"template":"bytes_echo","inputs":[{"data":"\\ud83e\\n"}]}'],
-    ['the wrong half of a surrogate pair', '{"template":"bytes_echo","inputs":[{"data":"\\udd8a"}]}'],
+    ['a control character', '{"template":"bytes_echo","inputs":[{"data":"a\u0001b"}]}'],
     ['a byte order mark', '\ufeff{"template":"bytes_echo"}'],
   ])('%s', async (_, text) => {
     const service = newService();
@@ -177,7 +167,8 @@ describe('refuses an input', () => {
     ['a foreign character of several bytes', '"data:;base64,aGéß"', /alphabet|padding/],
     ['no base64', '"data:text/plain,hello"', /base64/],
     ['no valid media type', '"data:text;base64,aGVsbG8="', /media type/],
-    ['a control character', '"a\u0001b"', /control/],
+    ['a data URI with escapes', '"data:text\\/plain;base64,aGVsbG8="', /without escapes/],
+    ['half a surrogate pair', '"\\ud83ea"', /surrogate/],
   ])('for %s', async (_, data, why) => {
     const service = newService();
     const body = bodyWith(data);
@@ -188,31 +179,19 @@ describe('refuses an input', () => {
       expect(service.flows).toEqual([]);
     }
   });
-
-  it('for text that is not UTF-8, or ends inside a character', async () => {
-    const service = newService();
-    for (const bytes of [
-      [0xff, 0x61],
-      [0xe2, 0x82],
-    ]) {
-      const body = Buffer.concat([
-        Buffer.from('{"template":"text","inputs":[{"data":"'),
-        Buffer.from(bytes),
-        Buffer.from('"}]}'),
-      ]);
-      const { status, json } = await post(service, [body]);
-      expect(status).toBe(422);
-      expect(json.detail).toMatchObject([{ msg: 'the text is not valid UTF-8' }]);
-    }
-  });
 });
 
-describe('refuses a body for its size', () => {
-  it.each([
-    ['over 1 MiB beside the inputs', `{"template":"text","additional":"${'x'.repeat(1024 * 1024)}"}`],
-    ['nested deeper than 100', `{"template":"text","additional":${'['.repeat(101)}${']'.repeat(101)}}`],
-  ])('%s', async (_, text) => {
-    expect((await post(newService(), [Buffer.from(text)])).status).toBe(413);
+describe('refuses a body', () => {
+  it('with more than 32 MiB of JSON', async () => {
+    const pieces = Array.from({ length: 33 }, () => Buffer.alloc(1024 * 1024, ' '));
+    expect((await post(newService(), pieces)).status).toBe(413);
+  });
+
+  it('with a data URI that is no input', async () => {
+    const { status, json } = await post(newService(), [
+      Buffer.from('{"template":"bytes_echo","inputs":[{"data":"x","additional":"data:;base64,aGVsbG8="}]}'),
+    ]);
+    expect([status, json.detail]).toMatchObject([422, [{ loc: ['body', 'inputs'] }]]);
   });
 
   it('that differs from its Content-Length', async () => {

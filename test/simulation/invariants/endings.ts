@@ -1,5 +1,5 @@
 import { ageFrom, type TerminalEntry } from '../../../functions/ledger/entry.ts';
-import type { FlowView } from '../../../local/flow-service/records.ts';
+import type { FlowView } from '../../../local/flow-service/flow.ts';
 import { demand } from '../demand.ts';
 import type { CallKind, Fault } from '../faults.ts';
 import { DENIED_KEY } from '../names.ts';

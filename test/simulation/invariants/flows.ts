@@ -1,6 +1,6 @@
 import { CREATION_ANSWER_MS } from '../../../functions/flow-service/requests.ts';
 import type { Entry } from '../../../functions/ledger/entry.ts';
-import type { FlowView } from '../../../local/flow-service/records.ts';
+import type { FlowView } from '../../../local/flow-service/flow.ts';
 import { demand } from '../demand.ts';
 import type { Fault } from '../faults.ts';
 import { flowTagOf } from '../flow-tag.ts';
@@ -120,8 +120,8 @@ function isAnyTagListed({ service }: World, at: number): boolean {
 /** True if the service lists all flows with their tags, in a form that the functions understand. */
 function areFlowsListed({ scenario, observed }: World): boolean {
   const { variation, settings } = scenario;
-  const isServed = variation.listFlows === 'served' && variation.listShape !== 'bare';
-  const isPaged = ['page', 'next', 'next_cursor', 'next_url'].includes(variation.paging ?? 'page');
+  const isServed = variation.listFlows === 'served';
+  const isPaged = ['page', 'cursor'].includes(variation.paging ?? 'page');
   const isRefused = observed.incidents.some(
     ({ kind, fault }) => kind === 'flows.list' && LISTING_REFUSALS.includes(fault),
   );
