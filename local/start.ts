@@ -11,8 +11,11 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import type { NamedFile } from '../command-line/named-files.ts';
 import { EXIT_USAGE, UsageError, usageMessage } from '../command-line/options.ts';
 import { ownEnvironment } from '../command-line/own-environment.ts';
+import { makePrivate, PRIVATE_FILE_MODE, PRIVATE_FOLDER_MODE } from '../command-line/private-folder.ts';
+import { shownPath } from '../command-line/texts.ts';
 import { printable } from '../functions/base/printable.ts';
 import { ConfigurationError } from '../functions/base/validation.ts';
 import { parseContext } from '../functions/settings/context.ts';
@@ -26,17 +29,21 @@ import { examineListing } from '../operations/flow-listing.ts';
 import { LOCAL_RUN_FOLDER } from '../operations/local-run.ts';
 import { issueOfService } from '../operations/service-check.ts';
 import { PortError, type ServedPage, servePage } from '../page/server/serve-page.ts';
+import { REGION } from './aws/endpoint.ts';
 import { type Arguments, COMMAND, parseArguments, USAGE } from './start/arguments.ts';
-import { KnownFiles } from './start/known-files.ts';
+import { KnownFiles } from './start/inbox-watch.ts';
 import { FunctionLogs, unexpected } from './start/logs.ts';
-import type { NamedFile } from './start/named-files.ts';
-import { makePrivate, PRIVATE_FILE_MODE, PRIVATE_FOLDER_MODE } from './start/private-folder.ts';
-import { writeRunFile } from './start/run-file.ts';
-import { exportLines } from './start/s3-access.ts';
 import { Screen } from './start/screen.ts';
 import { namedFile, Session } from './start/session.ts';
-import { shownPath } from './start/shown-path.ts';
-import { InUseError, isNewService, knownFilesPath, type State, temporaryState, watchState } from './start/state.ts';
+import {
+  InUseError,
+  isNewService,
+  knownFilesPath,
+  type State,
+  temporaryState,
+  watchState,
+  writeRunFile,
+} from './start/state.ts';
 
 /** `npm start`. The usage is in `start/arguments.ts`. */
 
@@ -229,7 +236,7 @@ async function watch(
   if (known.count > 0) screen.line('Files that earlier runs processed are skipped until they change.');
   if (args.showsCredentials) {
     screen.line('Its S3 answers clients that use these. They are valid until this run ends:');
-    for (const line of exportLines(session.s3Access)) screen.line(`  ${line}`);
+    for (const line of exportLines(session)) screen.line(`  ${line}`);
   }
   screen.line('Press Ctrl-C to stop.');
   screen.line();
@@ -251,6 +258,18 @@ async function watch(
     );
   screen.line(`Stopped. Results are in ${shownPath(args.resultsDir)}.`);
   return 0;
+}
+
+/** Shell commands that point the AWS CLI, and what reads the same variables, to the S3 of this run. */
+function exportLines({ s3Access: { s3Endpoint, s3Credentials } }: Session): readonly string[] {
+  return [
+    `export AWS_ENDPOINT_URL_S3=${s3Endpoint}`,
+    `export AWS_REGION=${REGION}`,
+    `export AWS_ACCESS_KEY_ID=${s3Credentials.accessKeyId}`,
+    `export AWS_SECRET_ACCESS_KEY=${s3Credentials.secretAccessKey}`,
+    // A token of other credentials would be sent with these.
+    'unset AWS_SESSION_TOKEN',
+  ];
 }
 
 async function processFiles(

@@ -86,6 +86,24 @@ it('operations/ stands on functions/ and on nothing else of the project', () => 
   expect(shown(outside.filter(({ to }) => to.startsWith('..')))).toEqual([]);
 });
 
+describe('npm start and flowdrop', () => {
+  const root = fileURLToPath(new URL('..', import.meta.url));
+  const importsIn = (dir: string) =>
+    readdirSync(join(root, dir), { recursive: true, encoding: 'utf8' })
+      .filter((name) => name.endsWith('.ts'))
+      .flatMap((name) => importsOf(join(root, dir, name)))
+      .map(({ from, to }) => ({ from: from.slice('../'.length), to: to.slice('../'.length) }));
+  const isFlowdrop = (path: string): boolean => path.startsWith('command-line/flowdrop');
+
+  it('stand on the files of command-line/ beside flowdrop, and not on each other', () => {
+    const [local, commandLine] = [importsIn('local'), importsIn('command-line')];
+    expect(local.filter(({ to }) => to.startsWith('command-line/')).length).toBeGreaterThan(5);
+    expect(shown(local.filter(({ to }) => isFlowdrop(to)))).toEqual([]);
+    expect(shown(commandLine.filter(({ to }) => to.startsWith('local/')))).toEqual([]);
+    expect(shown(commandLine.filter(({ from, to }) => !isFlowdrop(from) && isFlowdrop(to)))).toEqual([]);
+  });
+});
+
 describe('page/', () => {
   const server = fileURLToPath(new URL('../page/server', import.meta.url));
   const page = fileURLToPath(new URL('../page', import.meta.url));

@@ -2,7 +2,7 @@ import { createInterface } from 'node:readline/promises';
 import { type Readable, Writable } from 'node:stream';
 import stringWidth from 'string-width';
 import { printable, printableJson } from '../../functions/base/printable.ts';
-import { cut } from '../../local/start/cut.ts';
+import { cut } from '../texts.ts';
 
 /** After this time a command says what it is doing, in milliseconds. */
 const QUIET_MS = 2_000;

@@ -1,9 +1,9 @@
-import { size } from '../../local/start/size.ts';
 import type { Acted } from '../../operations/act.ts';
 import type { Fetched } from '../../operations/get.ts';
 import type { Put } from '../../operations/put-body.ts';
 import type { SweepPass } from '../../operations/sweep.ts';
 import type { UploadView } from '../../operations/upload-view.ts';
+import { size } from '../texts.ts';
 import { table } from './console.ts';
 import { counted } from './words.ts';
 

@@ -1,6 +1,4 @@
 import { isPrintable, shellWord } from '../../functions/base/printable.ts';
-import { cut } from '../../local/start/cut.ts';
-import { size } from '../../local/start/size.ts';
 import { uploadCommand } from '../../operations/commands.ts';
 import type { Explanation } from '../../operations/explain.ts';
 import { type Intake, QUEUE_DAYS } from '../../operations/intake.ts';
@@ -8,6 +6,7 @@ import type { Listed, ListQuery } from '../../operations/list.ts';
 import type { PipelineStatus, PrefixStatus, UploadStatus } from '../../operations/status.ts';
 import type { OfferedTemplate } from '../../operations/templates.ts';
 import type { UploadView } from '../../operations/upload-view.ts';
+import { cut, size } from '../texts.ts';
 import { table } from './console.ts';
 import { counted, relative } from './words.ts';
 

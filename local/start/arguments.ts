@@ -1,9 +1,9 @@
 import { accessSync, constants, statSync } from 'node:fs';
 import { isAbsolute, relative, resolve, sep } from 'node:path';
+import { type NamedFile, namedFiles } from '../../command-line/named-files.ts';
 import { parseOptions, UsageError } from '../../command-line/options.ts';
 import { issueOfBaseUrl } from '../../functions/settings/service-address.ts';
 import { issueOfToken } from '../../operations/service-check.ts';
-import { type NamedFile, namedFiles } from './named-files.ts';
 
 export const COMMAND = 'npm start';
 

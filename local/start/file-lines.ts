@@ -1,7 +1,6 @@
 import { dirname } from 'node:path';
+import { shownPath, size } from '../../command-line/texts.ts';
 import type { Progress } from './follower.ts';
-import { shownPath } from './shown-path.ts';
-import { size } from './size.ts';
 
 /** What the user of a local run can do about an upload that waits, by the reason of the wait. */
 const ADVICE: Readonly<Record<string, string>> = {

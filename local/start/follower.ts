@@ -1,4 +1,8 @@
+import { readFileSync } from 'node:fs';
+import { appendFile } from 'node:fs/promises';
 import { GetObjectCommand, type GetObjectCommandOutput, ListObjectsV2Command, type S3Client } from '@aws-sdk/client-s3';
+import { PRIVATE_FILE_MODE } from '../../command-line/private-folder.ts';
+import type { ResultsFolder } from '../../command-line/results-folder.ts';
 import { type Entry, isTerminal, type WaitingEntry } from '../../functions/ledger/entry.ts';
 import { parseRunningKey, UPLOADS_PREFIX } from '../../functions/ledger/keys.ts';
 import { type Receipt, receiptOf } from '../../functions/publish/receipts.ts';
@@ -8,8 +12,6 @@ import { decodedKey } from '../../functions/s3/encoded-keys.ts';
 import { isAbsent } from '../../functions/s3/errors.ts';
 import type { S3EventRecord } from '../aws/s3/events.ts';
 import { LEDGER_BUCKET, RESULTS_BUCKET } from '../pipeline.ts';
-import type { DeliveredReceipts } from './delivered-receipts.ts';
-import type { ResultsFolder } from './results-folder.ts';
 
 /** A step of an upload. */
 export type Progress = ProgressOfUpload &
@@ -222,3 +224,50 @@ export class Follower {
 }
 
 const endOf = ({ upload, generation }: Receipt): string => `${upload.id} ${generation}`;
+
+/**
+ * Remembers, in a file with one line for each, which receipts are in the results folder with their assets. If a run is
+ * killed before it has copied a result, the next run copies it. A result that the user has moved away is not copied
+ * again.
+ */
+export class DeliveredReceipts {
+  readonly #path: string | undefined;
+  readonly #etags = new Map<string, string>();
+
+  /** @param path of the file. Undefined: nothing outlives this run. */
+  constructor(path: string | undefined) {
+    this.#path = path;
+    for (const line of path === undefined ? [] : linesOf(path)) {
+      const [key, etag] = parse(line);
+      if (key !== undefined && etag !== undefined) this.#etags.set(key, etag);
+    }
+  }
+
+  has(key: string, etag: string): boolean {
+    return this.#etags.get(key) === etag;
+  }
+
+  async add(key: string, etag: string): Promise<void> {
+    this.#etags.set(key, etag);
+    if (this.#path === undefined) return;
+    // The line break comes first: a killed run may have left half a line.
+    await appendFile(this.#path, `\n${JSON.stringify([key, etag])}`, { mode: PRIVATE_FILE_MODE });
+  }
+}
+
+function linesOf(path: string): string[] {
+  try {
+    return readFileSync(path, 'utf8').split('\n');
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return [];
+    throw error;
+  }
+}
+
+function parse(line: string): [key?: string, etag?: string] {
+  try {
+    return JSON.parse(line);
+  } catch {
+    return []; // Half a line. That receipt is copied again.
+  }
+}

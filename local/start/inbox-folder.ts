@@ -1,9 +1,9 @@
 import type { Dirent } from 'node:fs';
 import { lstat, readdir, realpath, stat } from 'node:fs/promises';
 import { join } from 'node:path';
+import { shownPath } from '../../command-line/texts.ts';
 import type { Clock } from '../../functions/base/clock.ts';
 import { type InboxFile, isBelow, isSameVersion, versionOf } from './inbox-file.ts';
-import { shownPath } from './shown-path.ts';
 
 /** A file counts as complete when it has not changed for this time, in milliseconds. */
 const SETTLE_MS = 1_000;

@@ -1,11 +1,11 @@
 import { appendFileSync, closeSync, mkdirSync, openSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { inspect } from 'node:util';
+import { PRIVATE_FILE_MODE, PRIVATE_FOLDER_MODE } from '../../command-line/private-folder.ts';
+import { shownPath } from '../../command-line/texts.ts';
 import { printable, printableLines } from '../../functions/base/printable.ts';
 import { redact } from '../../functions/flow-service/redact.ts';
 import type { FunctionName } from '../../infra/bundle/bundle.ts';
-import { PRIVATE_FILE_MODE, PRIVATE_FOLDER_MODE } from './private-folder.ts';
-import { shownPath } from './shown-path.ts';
 
 /**
  * Writes the output of each function to a log file. Each distinct warning or error is also shown once on the screen:

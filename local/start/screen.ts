@@ -1,7 +1,7 @@
 import type { WriteStream } from 'node:tty';
 import stringWidth from 'string-width';
+import { cut } from '../../command-line/texts.ts';
 import { printable } from '../../functions/base/printable.ts';
-import { cut } from './cut.ts';
 
 const FRAMES = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
 const FRAME_MS = 100;

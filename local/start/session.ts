@@ -2,6 +2,7 @@ import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { S3Client } from '@aws-sdk/client-s3';
 import pMap from 'p-map';
+import { ResultsFolder } from '../../command-line/results-folder.ts';
 import { systemClock } from '../../functions/base/clock.ts';
 import type { PipelineSettings } from '../../functions/settings/settings.ts';
 import { mediaTypeOf } from '../../functions/uploads/media-type.ts';
@@ -16,19 +17,21 @@ import {
   type PipelineOptions,
   startPipeline,
 } from '../pipeline.ts';
-import { DeliveredReceipts } from './delivered-receipts.ts';
 import { endLines, Waits } from './file-lines.ts';
-import { Follower, type Progress } from './follower.ts';
-import { type Content, FileChangedError, type InboxFile, versionOf } from './inbox-file.ts';
+import { DeliveredReceipts, Follower, type Progress } from './follower.ts';
+import {
+  abortUnfinishedUploads,
+  type Content,
+  FileChangedError,
+  type InboxFile,
+  isUploaded,
+  uploadFile,
+  versionOf,
+} from './inbox-file.ts';
 import { InboxFolder } from './inbox-folder.ts';
-import { InboxWatch, UPLOADS_MAX } from './inbox-watch.ts';
-import type { KnownFiles } from './known-files.ts';
+import { InboxWatch, type KnownFiles, UPLOADS_MAX } from './inbox-watch.ts';
 import type { FunctionLogs } from './logs.ts';
-import { ALL_WAIT_MAX_MS, Patience } from './patience.ts';
-import { ResultsFolder } from './results-folder.ts';
-import type { S3Access } from './s3-access.ts';
 import type { Screen } from './screen.ts';
-import { abortUnfinishedUploads, isUploaded, uploadFile } from './upload-file.ts';
 
 const INBOX_POLL_INTERVAL_MS = 400;
 
@@ -136,8 +139,8 @@ export class Session {
   }
 
   /** How a client reaches the S3 of this run. */
-  get s3Access(): S3Access {
-    return { endpoint: this.#pipeline.s3Endpoint, credentials: this.#pipeline.s3Credentials };
+  get s3Access(): Pick<Pipeline, 's3Endpoint' | 's3Credentials'> {
+    return this.#pipeline;
   }
 
   /** How commands reach this run. */
@@ -381,3 +384,36 @@ function delivered({ end }: Uploaded): Promise<void> {
 }
 
 const messageOf = (error: unknown) => (error instanceof Error ? error.message : String(error));
+
+/** A run that processes files and exits gives up after this time in which every file waits, in milliseconds. */
+export const ALL_WAIT_MAX_MS = 5 * 60_000;
+const CHECK_MS = 250;
+
+/** Watches for the time in which no file goes on. */
+export class Patience implements Disposable {
+  #goesOnAt = Date.now();
+  #isOver = false;
+  readonly #check: NodeJS.Timeout;
+
+  /**
+   * @param doAllWait tells whether there are files and every one of them waits.
+   * @param onOver called once, when this has lasted for `maxMs` milliseconds.
+   */
+  constructor(maxMs: number, doAllWait: () => boolean, onOver: () => void) {
+    this.#check = setInterval(() => {
+      if (!doAllWait()) this.#goesOnAt = Date.now();
+      if (Date.now() - this.#goesOnAt < maxMs) return;
+      this.#isOver = true;
+      clearInterval(this.#check);
+      onOver();
+    }, CHECK_MS).unref(); // An interrupted run ends although its files have not.
+  }
+
+  get isOver(): boolean {
+    return this.#isOver;
+  }
+
+  [Symbol.dispose](): void {
+    clearInterval(this.#check);
+  }
+}

@@ -1,8 +1,9 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { isAlive } from '../../operations/local-run.ts';
-import { makePrivate, PRIVATE_FILE_MODE, PRIVATE_FOLDER_MODE } from './private-folder.ts';
+import { makePrivate, PRIVATE_FILE_MODE, PRIVATE_FOLDER_MODE } from '../../command-line/private-folder.ts';
+import { isAlive, LOCAL_RUN_FILE, type LocalRun } from '../../operations/local-run.ts';
+import type { OperatorAccess } from '../pipeline.ts';
 
 /** Another process is using the state directory. */
 export class InUseError extends Error {
@@ -97,3 +98,17 @@ function readIfThere(path: string): string | undefined {
 }
 
 const hash = (text: string) => createHash('sha256').update(text).digest('hex').slice(0, 12);
+
+/**
+ * Writes how commands reach this run. Returns what removes the file.
+ * @param root the private folder of all state.
+ */
+export function writeRunFile(root: string, { credentials, ...access }: OperatorAccess): () => void {
+  const { accessKeyId, secretAccessKey } = credentials;
+  const run: LocalRun = { pid: process.pid, ...access, credentials: { accessKeyId, secretAccessKey } };
+  const path = join(root, LOCAL_RUN_FILE);
+  // An earlier run that was killed may have left one.
+  rmSync(path, { force: true });
+  writeFileSync(path, JSON.stringify(run), { mode: PRIVATE_FILE_MODE, flag: 'wx' });
+  return () => rmSync(path, { force: true });
+}

@@ -8,7 +8,7 @@ import { flowdropProgram } from '../../command-line/flowdrop/program.ts';
 import { failed } from '../../command-line/flowdrop/run.ts';
 import { listenOnLoopback } from '../../local/loopback.ts';
 import { INBOX_BUCKET, type Pipeline, type PipelineOptions, startPipeline } from '../../local/pipeline.ts';
-import { writeRunFile } from '../../local/start/run-file.ts';
+import { writeRunFile } from '../../local/start/state.ts';
 import type { Checked } from '../../operations/checks.ts';
 import { connectLocal, connectStack, type Deployment } from '../../operations/deployment.ts';
 import { doctor } from '../../operations/doctor.ts';

@@ -2,12 +2,11 @@ import { appendFile, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { PutObjectCommand, S3Client } from '@aws-sdk/client-s3';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { ResultsFolder } from '../../../command-line/results-folder.ts';
 import { s3RequestHandler } from '../../../local/aws/s3/request-handler.ts';
 import { EmbeddedS3 } from '../../../local/aws/s3/s3.ts';
 import { RESULTS_BUCKET } from '../../../local/pipeline.ts';
-import { DeliveredReceipts } from '../../../local/start/delivered-receipts.ts';
-import { Follower, type Progress } from '../../../local/start/follower.ts';
-import { ResultsFolder } from '../../../local/start/results-folder.ts';
+import { DeliveredReceipts, Follower, type Progress } from '../../../local/start/follower.ts';
 import { temporaryFolder } from '../../support/folder.ts';
 import { PATIENCE } from '../../support/patience.ts';
 

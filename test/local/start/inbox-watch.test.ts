@@ -2,11 +2,9 @@ import { rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { GetObjectCommand, ListObjectVersionsCommand } from '@aws-sdk/client-s3';
 import { beforeEach, describe, expect, it } from 'vitest';
-import { FileChangedError } from '../../../local/start/inbox-file.ts';
+import { FileChangedError, isUploaded, uploadFile } from '../../../local/start/inbox-file.ts';
 import { InboxFolder } from '../../../local/start/inbox-folder.ts';
-import { InboxWatch } from '../../../local/start/inbox-watch.ts';
-import { KnownFiles } from '../../../local/start/known-files.ts';
-import { isUploaded, uploadFile } from '../../../local/start/upload-file.ts';
+import { InboxWatch, KnownFiles } from '../../../local/start/inbox-watch.ts';
 import { type Running, startS3, VERSIONED } from '../../support/embedded-s3.ts';
 import { temporaryFolder } from '../../support/folder.ts';
 

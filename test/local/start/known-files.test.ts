@@ -2,7 +2,7 @@ import { chmod, mkdir, rename, rm, stat, utimes, writeFile } from 'node:fs/promi
 import { join } from 'node:path';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { contentOf, type InboxFile, versionOf } from '../../../local/start/inbox-file.ts';
-import { KnownFiles } from '../../../local/start/known-files.ts';
+import { KnownFiles } from '../../../local/start/inbox-watch.ts';
 import { temporaryFolder } from '../../support/folder.ts';
 
 const NEVER = new AbortController().signal;

@@ -1,8 +1,8 @@
 import { PassThrough } from 'node:stream';
 import stringWidth from 'string-width';
 import { describe, expect, it, onTestFinished } from 'vitest';
+import { size } from '../../../command-line/texts.ts';
 import { Screen } from '../../../local/start/screen.ts';
-import { size } from '../../../local/start/size.ts';
 
 /** A terminal that understands what the screen sends: line feeds, the cursor up, and clearing from the cursor on. */
 class Terminal extends PassThrough {

@@ -19,8 +19,14 @@ import {
   UploadPartCommand,
 } from '@aws-sdk/client-s3';
 import { beforeEach, describe, expect, it } from 'vitest';
-import { FileChangedError, type InboxFile, versionOf } from '../../../local/start/inbox-file.ts';
-import { abortUnfinishedUploads, isUploaded, uploadFile } from '../../../local/start/upload-file.ts';
+import {
+  abortUnfinishedUploads,
+  FileChangedError,
+  type InboxFile,
+  isUploaded,
+  uploadFile,
+  versionOf,
+} from '../../../local/start/inbox-file.ts';
 import { type Running, startS3, VERSIONED } from '../../support/embedded-s3.ts';
 import { temporaryFolder } from '../../support/folder.ts';
 

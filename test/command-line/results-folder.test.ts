@@ -2,8 +2,8 @@ import { spawnSync } from 'node:child_process';
 import { mkdir, readdir, readFile, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import { join, relative, sep } from 'node:path';
 import { beforeEach, describe, expect, it } from 'vitest';
-import { ResultsFolder } from '../../../local/start/results-folder.ts';
-import { temporaryFolder } from '../../support/folder.ts';
+import { ResultsFolder } from '../../command-line/results-folder.ts';
+import { temporaryFolder } from '../support/folder.ts';
 
 describe('the results folder', () => {
   let parent: string;

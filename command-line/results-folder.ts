@@ -3,9 +3,8 @@ import { createWriteStream } from 'node:fs';
 import { mkdir, readdir, realpath, rename, rm } from 'node:fs/promises';
 import { extname, join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
-import { isAlive } from '../../operations/local-run.ts';
-import { OpenFolder } from './open-folder.ts';
-import { PRIVATE_FILE_MODE, PRIVATE_FOLDER_MODE } from './private-folder.ts';
+import { isAlive } from '../operations/local-run.ts';
+import { OpenFolder, PRIVATE_FILE_MODE, PRIVATE_FOLDER_MODE } from './private-folder.ts';
 
 /**
  * Characters that some file system forbids in a name or ignores in comparisons, that a terminal obeys, or that are

@@ -1,0 +1,32 @@
+import { isAbsolute, relative, sep } from 'node:path';
+import stringWidth from 'string-width';
+
+/**
+ * The text in at most so many columns. Letters of Asian scripts and emoji have two columns, and are not cut in half.
+ */
+export function cut(text: string, columns: number): string {
+  if (stringWidth(text) <= columns) return text;
+  let shown = '';
+  let left = columns - 1;
+  for (const { segment } of new Intl.Segmenter().segment(text)) {
+    left -= stringWidth(segment);
+    if (left < 0) break;
+    shown += segment;
+  }
+  return columns > 0 ? `${shown}…` : '';
+}
+
+/** Formats a number of bytes: `0 B`, `12.3 KB`, `4 MB`. */
+export function size(bytes: number): string {
+  const units = ['B', 'KB', 'MB', 'GB', 'TB'];
+  const power = Math.min(units.length - 1, Math.floor(Math.log10(Math.max(1, bytes)) / 3));
+  const value = bytes / 1000 ** power;
+  return `${power === 0 || value >= 100 ? Math.round(value) : Math.round(value * 10) / 10} ${units[power]}`;
+}
+
+/** A path for the screen: relative if it is inside the current folder, otherwise absolute. */
+export function shownPath(path: string, cwd = process.cwd()): string {
+  const inside = relative(cwd, path);
+  const isInside = inside !== '' && inside !== '..' && !inside.startsWith(`..${sep}`) && !isAbsolute(inside);
+  return isInside ? `./${inside}` : path;
+}
