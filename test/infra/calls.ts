@@ -88,13 +88,14 @@ interface FunctionProperties {
   readonly Environment: { readonly Variables: Readonly<Record<string, unknown>> };
   readonly LoggingConfig: { readonly LogGroup: unknown };
   readonly VpcConfig?: unknown;
+  readonly TracingConfig?: unknown;
 }
 
 /** A deployed template. The environment of its functions tells what the recorded calls are there. */
 export class Deployment {
   readonly #template: Template;
   readonly #keyArns: Partial<Record<Part, string>>;
-  readonly #owners: Partial<Record<Part, string>>;
+  readonly #owners: Readonly<Record<string, string>>;
 
   /** @param of keys and owners of the parts that are not in the template. */
   constructor(
@@ -106,7 +107,7 @@ export class Deployment {
   ) {
     this.#template = template;
     this.#keyArns = of.keyArns ?? {};
-    this.#owners = of.owners ?? {};
+    this.#owners = Object.fromEntries(Object.entries(of.owners ?? {}).filter(([, owner]) => owner !== undefined));
   }
 
   permissionsOf(by: FunctionName): readonly Permission[] {
@@ -139,12 +140,14 @@ export class Deployment {
 
   /** The calls that Lambda itself makes with the role of a function. */
   callsOfLambda(by: FunctionName): readonly Call[] {
-    const { LoggingConfig, VpcConfig } = this.#functionOf(by).properties;
+    const { LoggingConfig, VpcConfig, TracingConfig } = this.#functionOf(by).properties;
     const logGroup = resolve(LoggingConfig.LogGroup, this.#template);
     const stream = `arn:aws:logs:${REGION}:${ACCOUNT}:log-group:${logGroup}:log-stream:2030/01/01/[$LATEST]0123`;
     const logging = ['logs:CreateLogStream', 'logs:PutLogEvents'].map((action) => ({ action, resource: stream }));
     const inVpc = VpcConfig === undefined ? [] : NETWORK_ACTIONS.map((action) => ({ action, resource: '*' }));
-    return [...logging, ...inVpc, ...(by === 'create-flow' ? this.#polling() : [])];
+    const traces = TracingConfig === undefined ? [] : ['xray:PutTraceSegments', 'xray:PutTelemetryRecords'];
+    const tracing = traces.map((action) => ({ action, resource: '*' }));
+    return [...logging, ...inVpc, ...tracing, ...(by === 'create-flow' ? this.#polling() : [])];
   }
 
   /** @see https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html#events-sqs-permissions */
@@ -154,13 +157,16 @@ export class Deployment {
     return [...actions.map((action) => ({ action, resource: arn })), ...kmsCalls(['kms:Decrypt'], place)];
   }
 
-  /** Objects and buckets outside of the pipeline: in other buckets, and outside of its prefixes. */
-  outside(): readonly string[] {
+  /** Objects and buckets outside of the pipeline: in other buckets, and outside of its prefixes. Of any owner. */
+  outside(): readonly { readonly resource: string; readonly owner: string }[] {
     const beside = (['inbox', 'results'] as const).flatMap((part) => {
       const { arn, prefix } = this.#placeOf(part, 'create-flow');
       return prefix === '' ? [] : [`${arn}/elsewhere/a/receipt.json`, `${arn}/receipt.json`];
     });
-    return [...beside, 'arn:aws:s3:::others', 'arn:aws:s3:::others/uploads/1.json'];
+    const owners = [ACCOUNT, ...Object.values(this.#owners)];
+    return [...beside, 'arn:aws:s3:::others', 'arn:aws:s3:::others/uploads/1.json'].flatMap((resource) =>
+      owners.map((owner) => ({ resource, owner })),
+    );
   }
 
   #placeOf(part: Part, by: FunctionName): Place {

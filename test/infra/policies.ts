@@ -94,12 +94,12 @@ export function refusedOf(permissions: readonly Permission[], calls: readonly Ca
 
 /** The permissions without which all allowed calls would still be allowed. */
 export function idleOf(permissions: readonly Permission[], calls: readonly Call[]): readonly Permission[] {
-  const allowed = calls.filter((call) => isAllowed(permissions, call));
-  return permissions.filter((permission) => {
-    if (permission.effect === 'Deny') return false;
-    const others = permissions.filter((other) => other !== permission);
-    return refusedOf(others, allowed).length === 0;
-  });
+  const allowing = permissions.filter(({ effect }) => effect === 'Allow');
+  const allowedBy = calls
+    .filter((call) => isAllowed(permissions, call))
+    .map((call) => allowing.filter((permission) => matches(permission, call)));
+  const needed = new Set(allowedBy.flatMap((all) => (all.length === 1 ? all : [])));
+  return allowing.filter((permission) => !needed.has(permission));
 }
 
 function matches({ action, resource, conditions }: Permission, call: Call): boolean {

@@ -11,18 +11,13 @@ export const only = <T>(all: readonly T[]): T => {
   return all[0] as T;
 };
 
-/** The environment of a function, as the template has it. */
-export const environmentTemplateOf = (template: Template, name = 'CreateFlow'): Readonly<Record<string, unknown>> =>
-  only(resources(template, 'AWS::Lambda::Function').filter(({ id }) => id.includes(name))).Environment.Variables;
-
 /** The environment of a function. Values that are unknown before deployment are replaced by similar ones. */
-export function environmentOf(template: Template, name: string): NodeJS.ProcessEnv {
-  return Object.fromEntries(
-    Object.entries(environmentTemplateOf(template, name)).map(([key, value]) => {
+export const environmentOf = (variables: Readonly<Record<string, unknown>>): NodeJS.ProcessEnv =>
+  Object.fromEntries(
+    Object.entries(variables).map(([key, value]) => {
       if (typeof value === 'string') return [key, value];
       const [argument] = Object.values(value as Record<string, string | string[]>);
       const id = [argument].flat().join('-');
       return [key, key === 'QUEUE_URL' ? `https://sqs.example.com/${id}` : id];
     }),
   );
-}

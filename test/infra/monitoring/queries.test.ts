@@ -8,7 +8,7 @@ import { INBOX_BUCKET, startPipeline } from '../../../local/pipeline.ts';
 import { sharedFolder } from '../../support/folder.ts';
 import { PATIENCE } from '../../support/patience.ts';
 import { ECHO, LEDGER, World, type WorldOptions } from '../../support/world.ts';
-import { defaultPipeline, synthesisePipeline } from '../synthesis.ts';
+import { configured } from '../configurations.ts';
 import { eventOf, type LogEvent, parseQuery } from './insights.ts';
 
 const MINUTE = 60_000;
@@ -20,8 +20,10 @@ interface Definition {
   readonly QueryString: string;
   readonly LogGroupNames: readonly object[];
 }
-const definitionsOf = ({ template } = defaultPipeline()): readonly Definition[] =>
-  Object.values(template.findResources('AWS::Logs::QueryDefinition')).map(({ Properties }) => Properties);
+const { template } = configured('defaults');
+const definitions: readonly Definition[] = Object.values(template.findResources('AWS::Logs::QueryDefinition')).map(
+  ({ Properties }) => Properties as Definition,
+);
 
 /** Lines that Lambda writes. @see https://docs.aws.amazon.com/lambda/latest/dg/troubleshooting-invocation.html */
 const OF_LAMBDA: readonly LogEvent[] = [
@@ -180,53 +182,40 @@ beforeAll(async () => {
 });
 
 const named = (name: string): string => {
-  const found = definitionsOf().find(({ Name }) => Name === `flowdrop/${name}`);
+  const found = definitions.find(({ Name }) => Name === `flowdrop/${name}`);
   expect(found).toBeDefined();
   return found?.QueryString ?? '';
 };
 const found = (query: string): readonly LogEvent[] => events.filter(parseQuery(query).matches);
 
-describe.each(definitionsOf().map(({ Name, QueryString }) => [Name, QueryString] as const))(
-  'the query %s',
-  (_, query) => {
-    // The placeholder of a query about one file stands for a key.
-    const asked = query.replace('KEY OR UPLOAD ID', 'robot.png');
+describe.each(definitions.map(({ Name, QueryString }) => [Name, QueryString] as const))('the query %s', (_, query) => {
+  // The placeholder of a query about one file stands for a key.
+  const asked = query.replace('KEY OR UPLOAD ID', 'robot.png');
 
-    it('finds lines that the functions write, by each of its comparisons', () => {
-      expect(found(asked).length).toBeGreaterThan(0);
-      const idle = parseQuery(asked).comparisons.filter(({ isTrueFor }) => !found(asked).some(isTrueFor));
-      expect(idle.map(({ text }) => text)).toEqual([]);
-    });
-
-    it('names only fields that these lines have', () => {
-      // Other files have the fields of waits and failures.
-      const lines = asked === query ? found(query) : events;
-      const absent = parseQuery(asked).fields.filter((field) => lines.every((event) => event[field] === undefined));
-      expect(absent).toEqual([]);
-    });
-  },
-);
-
-describe('the saved queries', () => {
-  it('are in a folder with the name of the pipeline', () => {
-    const names = definitionsOf(synthesisePipeline({ name: 'flowdrop-production' })).map(({ Name }) => Name);
-    expect(names.length).toBeGreaterThan(10);
-    expect(names.filter((name) => !/^flowdrop-production\/[^/]+$/.test(name))).toEqual([]);
+  it('finds lines that the functions write, by each of its comparisons', () => {
+    expect(found(asked).length).toBeGreaterThan(0);
+    const idle = parseQuery(asked).comparisons.filter(({ isTrueFor }) => !found(asked).some(isTrueFor));
+    expect(idle.map(({ text }) => text)).toEqual([]);
   });
 
+  it('names only fields that these lines have', () => {
+    // Other files have the fields of waits and failures.
+    const lines = asked === query ? found(query) : events;
+    const absent = parseQuery(asked).fields.filter((field) => lines.every((event) => event[field] === undefined));
+    expect(absent).toEqual([]);
+  });
+});
+
+describe('the saved queries', () => {
   it('search logs of the pipeline only', () => {
-    const groups = Object.keys(defaultPipeline().template.findResources('AWS::Logs::LogGroup'));
-    const searched = definitionsOf().flatMap(({ LogGroupNames }) => LogGroupNames);
+    const groups = Object.keys(template.findResources('AWS::Logs::LogGroup'));
+    const searched = definitions.flatMap(({ LogGroupNames }) => LogGroupNames);
     expect(new Set(searched.map((group) => (group as { Ref: string }).Ref))).toEqual(new Set(groups));
   });
 
   it('are those that the runbook names', () => {
     const told = Array.from(RUNBOOK.matchAll(/`(flowdrop\/[^`]+)`/g), ([, name]) => name);
-    expect([...new Set(told)].sort()).toEqual(
-      definitionsOf()
-        .map(({ Name }) => Name)
-        .sort(),
-    );
+    expect([...new Set(told)].sort()).toEqual(definitions.map(({ Name }) => Name).sort());
   });
 
   it('show what happened to one file, from its claim to its receipt', () => {

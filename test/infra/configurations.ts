@@ -1,0 +1,155 @@
+import { type App, Stack, Validations } from 'aws-cdk-lib';
+import { Vpc } from 'aws-cdk-lib/aws-ec2';
+import { EventBus } from 'aws-cdk-lib/aws-events';
+import type { Role } from 'aws-cdk-lib/aws-iam';
+import { Key } from 'aws-cdk-lib/aws-kms';
+import { Bucket } from 'aws-cdk-lib/aws-s3';
+import { Topic } from 'aws-cdk-lib/aws-sns';
+import { acknowledgeGrants } from '../../infra/constructs/permissions.ts';
+import { FlowPipeline } from '../../infra/flow-pipeline.ts';
+import { FlowdropStack } from '../../infra/flowdrop-stack.ts';
+import { CONTEXT, newRole, PROPS, type Synthesis, synthesise } from './synthesis.ts';
+
+type Deployment = Readonly<Record<string, unknown>>;
+
+interface Configuration {
+  readonly build: (app: App) => Stack;
+  /** The part `deployment` of the context. */
+  readonly deployment: Deployment;
+}
+
+const context = (more: object = {}): object => ({
+  baseUrl: PROPS.baseUrl,
+  routes: [{ name: 'all', template: 'a template' }],
+  ...more,
+});
+const deployed = (deployment: Deployment, more: object = {}): Configuration => ({
+  build: (app) => new FlowdropStack(app, 'flowdrop', { context: context({ ...more, deployment }) }),
+  deployment,
+});
+
+const ACCOUNT = '123456789012';
+const PLACE = { account: ACCOUNT, region: 'eu-central-1' };
+const arn = (service: string, resource: string) => `arn:aws:${service}:eu-central-1:${ACCOUNT}:${resource}`;
+const keyArnOf = (part: string) => arn('kms', `key/${part}`);
+/** An existing key. The checks want such an id for the key of a new resource. */
+const ENCRYPTION_KEY_ARN = keyArnOf('01234567-89ab-cdef-0123-456789abcdef');
+const roleOf = (name: string) => `arn:aws:iam::${ACCOUNT}:role/${name}`;
+const PREFIXES = { inboxPrefix: 'a/b/', resultsPrefix: 'c/' };
+
+/** All resources that an app may bring, and all grants. */
+function inAnotherApp(app: App): Stack {
+  const stack = new Stack(app, 'test');
+  const encryptionKey = new Key(stack, 'Key', { enableKeyRotation: true });
+  const accessLogsBucket = new Bucket(stack, 'AccessLogs', { enforceSSL: true });
+  Validations.of(accessLogsBucket).acknowledge({ id: 'AwsSolutions-S1', reason: 'It is the bucket for access logs.' });
+  const pipeline = new FlowPipeline(stack, 'Pipeline', {
+    ...PROPS,
+    baseUrl: 'https://service.example.com:8443/v1/',
+    settings: PREFIXES,
+    encryptionKey,
+    accessLogsBucket,
+    eventBus: new EventBus(stack, 'Bus'),
+    alarmTopic: new Topic(stack, 'Topic', { enforceSSL: true, masterKey: encryptionKey }),
+    vpc: Vpc.fromVpcAttributes(stack, 'Vpc', {
+      vpcId: 'vpc-01234567',
+      availabilityZones: ['eu-central-1a'],
+      privateSubnetIds: ['subnet-01234567'],
+      privateSubnetRouteTableIds: ['rtb-01234567'],
+    }),
+  });
+  const roles = ['Uploader', 'Reader', 'Forgetter'].map((id) => newRole(stack, id)) as [Role, Role, Role];
+  pipeline.grantUpload(roles[0]);
+  pipeline.grantReadResults(roles[1]);
+  pipeline.grantForget(roles[2]);
+  for (const role of roles) acknowledgeGrants(role, 'The grants below a prefix are for objects with any key.');
+  return stack;
+}
+
+/** Together these have every prop and every setting of a deployment, with every kind of value. */
+export const CONFIGURATIONS = {
+  defaults: deployed({}),
+  'cdk-json': { build: (app) => new FlowdropStack(app, 'flowdrop', { context: CONTEXT.flowdrop }), deployment: {} },
+  'every-number': deployed(
+    {
+      alarmEmail: 'ops@example.com',
+      batchWindowSeconds: 20,
+      collectors: 2,
+      logRetentionDays: 3,
+      maxConcurrency: 9,
+      outputParameters: true,
+      removalPolicy: 'destroy',
+      s3Events: true,
+      tags: { team: 'models' },
+      terminationProtection: true,
+      tracing: true,
+      versionRetentionDays: 35,
+    },
+    {
+      pipeline: 'models-production',
+      settings: { ledgerRetentionDays: 400, flowAgeMaxSeconds: 3600, inDoubt: 'hold', uploadConcurrency: 16 },
+    },
+  ),
+  'existing-resources': deployed(
+    {
+      inboxBucket: 'their-inbox',
+      inboxKeyArn: keyArnOf('inbox'),
+      resultsBucket: 'their-results',
+      resultsKeyArn: keyArnOf('results'),
+      ledgerBucket: 'their-ledger',
+      ledgerKeyArn: keyArnOf('ledger'),
+      tokenSecret: arn('secretsmanager', 'secret:flow-secret-AbCdEf'),
+      tokenKeyArn: keyArnOf('token'),
+      encryptionKeyArn: ENCRYPTION_KEY_ARN,
+      eventBusArn: arn('events', 'event-bus/theirs'),
+      vpc: { id: 'vpc-01234567', subnetIds: ['subnet-01234567', 'subnet-89abcdef'], securityGroupIds: ['sg-01234567'] },
+      permissionsBoundaryArn: `arn:aws:iam::${ACCOUNT}:policy/boundary`,
+      alarmTopicArn: arn('sns', 'pages'),
+      ticketTopicArn: arn('sns', 'tickets'),
+      runbookUrl: 'https://wiki.example.com/flowdrop',
+    },
+    { settings: PREFIXES },
+  ),
+  'other-accounts': deployed({
+    ...PLACE,
+    inboxBucket: 'their-inbox',
+    inboxAccount: '111111111111',
+    resultsBucket: 'their-results',
+    resultsAccount: '222222222222',
+    ledgerBucket: 'their-ledger',
+    ledgerAccount: '333333333333',
+    // Secrets Manager would take the end of this name for the suffix of an ARN.
+    tokenSecret: 'flow-secret',
+    viewerRoleArns: [roleOf('teams/Viewer')],
+    operatorRoleArns: [roleOf('Operator')],
+    uploaderRoleArns: [roleOf('Uploader'), roleOf('teams/Viewer')],
+  }),
+  'one-bucket': deployed(
+    { inboxBucket: 'their-bucket', resultsBucket: 'their-bucket', tokenSecret: 'flows/token' },
+    { settings: { ...PREFIXES, ledgerRetentionDays: 90 } },
+  ),
+  'existing-key': deployed({
+    ...PLACE,
+    encryptionKeyArn: ENCRYPTION_KEY_ARN,
+    accessLogsBucket: 'their-logs',
+    alarmEmail: 'ops@example.com',
+    versionRetentionDays: 10,
+  }),
+  'long-routes': deployed(
+    { accessLogsBucket: 'their-logs' },
+    { routes: Array.from({ length: 100 }, (_, i) => ({ name: `route ${i}`, suffixes: [`.${i}`], template: 't' })) },
+  ),
+  'another-app': { build: inAnotherApp, deployment: {} },
+} as const satisfies Readonly<Record<string, Configuration>>;
+
+export type ConfigurationName = keyof typeof CONFIGURATIONS;
+export const CONFIGURATION_NAMES = Object.keys(CONFIGURATIONS) as ConfigurationName[];
+
+const made = new Map<ConfigurationName, Synthesis>();
+
+/** A configuration as it is synthesised, once in each process. */
+export function configured(name: ConfigurationName): Synthesis {
+  const known = made.get(name) ?? synthesise(CONFIGURATIONS[name].build);
+  made.set(name, known);
+  return known;
+}

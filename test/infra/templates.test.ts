@@ -1,0 +1,145 @@
+import { readFileSync } from 'node:fs';
+import { describe, expect, it } from 'vitest';
+import { parseCollectEvent } from '../../functions/operator/collect-event.ts';
+import { parseEnv } from '../../functions/settings/environment.ts';
+import { CONFIGURATION_NAMES, CONFIGURATIONS, configured } from './configurations.ts';
+import { differences, readable, yaml } from './readable.ts';
+import type { Synthesis } from './synthesis.ts';
+import { environmentOf, only, resources } from './template.ts';
+
+const RUNBOOK = readFileSync(new URL('../../docs/runbook.md', import.meta.url), 'utf8');
+
+/** Types that CloudFormation cannot tag, as far as a pipeline has them. */
+const UNTAGGABLE = [
+  'AWS::Events::EventBusPolicy',
+  'AWS::IAM::Policy',
+  'AWS::Lambda::EventInvokeConfig',
+  'AWS::Logs::QueryDefinition',
+  'AWS::S3::BucketPolicy',
+  'AWS::SQS::QueuePolicy',
+  'AWS::Scheduler::Schedule',
+];
+
+/** The resources of the pipeline itself, without those of the app around it. */
+const own = ({ template }: Synthesis, ...types: readonly string[]) =>
+  types.flatMap((type) => resources(template, type)).filter(({ id }) => id.startsWith('Pipeline'));
+
+/** What holds for all templates. */
+const RULES: Readonly<Record<string, (synthesis: Synthesis, deployment: Readonly<Record<string, unknown>>) => void>> = {
+  'passes the checks at synth': ({ findings }) => expect(findings).toEqual([]),
+
+  'has no custom resource, and tags every resource that can have tags': ({ template }, { tags = {} }) => {
+    const all = Object.entries<{ Type: string; Properties: object }>(template.toJSON().Resources);
+    const names = ['flowdrop:pipeline', ...Object.keys(tags as object)];
+    const untagged = all
+      .filter(
+        ([id, { Properties }]) =>
+          id.startsWith('Pipeline') && !names.every((name) => JSON.stringify(Properties).includes(`"${name}"`)),
+      )
+      .map(([, { Type }]) => Type);
+    expect(UNTAGGABLE).toEqual(expect.arrayContaining([...new Set(untagged)]));
+  },
+
+  'has private buckets that are encrypted, refuse requests without TLS, and delete abandoned parts': (synthesis) => {
+    const policies = own(synthesis, 'AWS::S3::BucketPolicy');
+    for (const bucket of own(synthesis, 'AWS::S3::Bucket')) {
+      expect(bucket.BucketEncryption).toBeDefined();
+      expect(Object.values(bucket.PublicAccessBlockConfiguration)).toEqual([true, true, true, true]);
+      const { PolicyDocument } = only(policies.filter(({ Bucket }) => Bucket.Ref === bucket.id));
+      const Condition = { Bool: { 'aws:SecureTransport': 'false' } };
+      expect(PolicyDocument.Statement).toContainEqual(expect.objectContaining({ Effect: 'Deny', Condition }));
+      const [{ AbortIncompleteMultipartUpload: abandoned }] = bucket.LifecycleConfiguration.Rules;
+      expect(abandoned.DaysAfterInitiation).toBeLessThanOrEqual(7);
+    }
+  },
+
+  'keeps its buckets with their policies, but not if their first deployment fails': (synthesis, { removalPolicy }) => {
+    const expected = removalPolicy === 'destroy' ? 'Delete' : 'RetainExceptOnCreate';
+    for (const { id, DeletionPolicy } of own(synthesis, 'AWS::S3::Bucket', 'AWS::S3::BucketPolicy'))
+      expect([id, DeletionPolicy]).toEqual([id, expected]);
+  },
+
+  'encrypts everything that holds data with the key, if one is given': (synthesis, { encryptionKeyArn }) => {
+    const [{ id } = {}] = resources(synthesis.template, 'AWS::KMS::Key');
+    const key = id === undefined ? encryptionKeyArn : { 'Fn::GetAtt': [id, 'Arn'] };
+    const types = ['AWS::S3::Bucket', 'AWS::SQS::Queue', 'AWS::SecretsManager::Secret', 'AWS::Logs::LogGroup'];
+    for (const resource of own(synthesis, ...types)) {
+      const encrypted = JSON.stringify(resource.BucketEncryption ?? resource.KmsMasterKeyId ?? resource.KmsKeyId);
+      if (key !== undefined) expect(encrypted, resource.id).toContain(JSON.stringify(key));
+    }
+  },
+
+  'hides a message for two minutes longer than its batch waits and its function runs': (synthesis) => {
+    const queue = only(own(synthesis, 'AWS::SQS::Queue').filter(({ RedrivePolicy }) => RedrivePolicy !== undefined));
+    const mapping = only(own(synthesis, 'AWS::Lambda::EventSourceMapping'));
+    const [{ Timeout }] = own(synthesis, 'AWS::Lambda::Function');
+    expect(queue.VisibilityTimeout).toBe(Timeout + 120 + mapping.MaximumBatchingWindowInSeconds);
+  },
+
+  'gives both functions one environment, which they can parse, within the limit of Lambda': (synthesis) => {
+    const [one, other] = own(synthesis, 'AWS::Lambda::Function').map(({ Environment }) => Environment.Variables);
+    expect(one).toEqual(other);
+    const environment = environmentOf(one);
+    expect(Object.entries(environment).join('').length).toBeLessThan(4096);
+    if (environment.ROUTES !== 'file:routes.json') expect(() => parseEnv(environment)).not.toThrow();
+  },
+
+  'has the name of the pipeline in every name that an account has once': (synthesis) => {
+    const [{ Environment }] = own(synthesis, 'AWS::Lambda::Function');
+    const { PIPELINE } = Environment.Variables;
+    const types = [
+      'Lambda::Function',
+      'Logs::LogGroup',
+      'Logs::QueryDefinition',
+      'CloudWatch::Alarm',
+      'SSM::Parameter',
+    ];
+    const named = types.flatMap((type) => resources(synthesis.template, `AWS::${type}`));
+    for (const { FunctionName, LogGroupName, AlarmName, Name } of named)
+      expect(FunctionName ?? LogGroupName ?? AlarmName ?? Name).toMatch(
+        new RegExp(`^(/|/aws/lambda/)?${PIPELINE}[-/]`),
+      );
+    const [{ DashboardName }] = own(synthesis, 'AWS::CloudWatch::Dashboard');
+    expect(JSON.stringify(DashboardName)).toContain(`"${PIPELINE}-`);
+  },
+
+  'starts the ticks by events that the function can parse': (synthesis) => {
+    const schedules = own(synthesis, 'AWS::Scheduler::Schedule');
+    const collectors = schedules.map(({ Target }) => parseCollectEvent(JSON.parse(Target.Input)).collector);
+    expect(collectors).toEqual(schedules.map((_, index) => ({ index, of: schedules.length })));
+  },
+
+  'notifies of every alarm, or warns that no one is notified': (synthesis) => {
+    const isWarned = synthesis.messages.some((message) => message.startsWith('No one is notified of alarms. Set'));
+    for (const { AlarmActions, OKActions } of own(synthesis, 'AWS::CloudWatch::Alarm')) {
+      expect(OKActions).toEqual(AlarmActions);
+      expect(AlarmActions === undefined).toBe(isWarned);
+    }
+  },
+
+  'links each alarm to its entry in the runbook': (synthesis, { runbookUrl = 'docs/runbook.md' }) => {
+    for (const { AlarmName, AlarmDescription } of own(synthesis, 'AWS::CloudWatch::Alarm')) {
+      const [, url, heading] = / Runbook: (.*)#(.*)$/.exec(AlarmDescription) ?? [];
+      expect(url).toBe(runbookUrl);
+      expect(AlarmName.replace(/-\d+$/, '')).toMatch(new RegExp(`-${heading}$`));
+      const entry = RUNBOOK.split(/^## /m).find((each) => each.startsWith(`${heading}\n`));
+      expect(entry).toMatch(/\*\*What it means\.\*\*[\s\S]+\*\*How to look\.\*\*[\s\S]+\*\*What to do\.\*\*/);
+    }
+  },
+};
+
+describe.each(CONFIGURATION_NAMES)('the template of the configuration %s', (name) => {
+  it.each(Object.entries(RULES))('%s', (_, rule) => {
+    rule(configured(name), CONFIGURATIONS[name].deployment);
+  });
+
+  // What a change means for what is deployed. After a review: vitest run test/infra/templates.test.ts --update
+  it('is as it was reviewed', async () => {
+    const defaults = readable(configured('defaults'));
+    const [file, text] =
+      name === 'defaults'
+        ? [`${name}.yaml`, yaml(defaults)]
+        : [`${name}.diff`, differences(defaults, readable(configured(name)))];
+    await expect(text).toMatchFileSnapshot(`templates/${file}`);
+  });
+});
