@@ -2,6 +2,7 @@ import pMap from 'p-map';
 import * as z from 'zod/mini';
 import type { Json } from '../functions/base/json.ts';
 import { type Entry, isTerminal, isUntold, runningMarkerOf, type TerminalEntry } from '../functions/ledger/entry.ts';
+import { TERMINAL_STATE_NAMES } from '../functions/ledger/terminal-states.ts';
 import { Receipts } from '../functions/publish/receipts.ts';
 import { routeFor } from '../functions/uploads/routes.ts';
 import type { Deployment } from './deployment.ts';
@@ -21,7 +22,7 @@ export type Action = 'retry' | 'cancel' | 'collect';
 const STATES: Readonly<Record<Action, readonly UploadView['state'][]>> = {
   retry: ['failed', 'waiting'],
   cancel: ['waiting', 'running'],
-  collect: ['succeeded', 'failed'],
+  collect: TERMINAL_STATE_NAMES,
 };
 
 /** Which uploads an operator means: those that words name, or those that a query lists. */

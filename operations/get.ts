@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import { GetObjectCommand } from '@aws-sdk/client-s3';
 import pMap from 'p-map';
 import * as z from 'zod/mini';
+import { TERMINAL_STATE_NAMES, type TerminalState } from '../functions/ledger/terminal-states.ts';
 import { RECEIPT_NAME, receiptKey } from '../functions/results/results-keys.ts';
 import { isAbsent } from '../functions/s3/errors.ts';
 import type { Deployment } from './deployment.ts';
@@ -16,7 +17,7 @@ const CONCURRENCY = 8;
 export type WriteResult = (key: string, body: AsyncIterable<Uint8Array>) => Promise<string>;
 
 const receiptSchema = z.object({
-  status: z.enum(['succeeded', 'failed']),
+  status: z.enum(TERMINAL_STATE_NAMES),
   upload: z.object({ id: z.string(), key: z.string() }),
   assets: z.array(z.object({ key: z.string(), bytes: z.number(), sha256: z.string() })),
 });
@@ -24,7 +25,7 @@ const receiptSchema = z.object({
 export interface Fetched {
   readonly receipts: readonly {
     readonly key: string;
-    readonly status: 'succeeded' | 'failed';
+    readonly status: TerminalState;
     readonly path: string;
   }[];
   readonly files: readonly { readonly key: string; readonly path: string; readonly bytes: number }[];
@@ -48,7 +49,7 @@ export async function get(
   deployment: Deployment,
   signal: AbortSignal,
 ): Promise<Fetched> {
-  const receipts: { key: string; status: 'succeeded' | 'failed'; path: string }[] = [];
+  const receipts: { key: string; status: TerminalState; path: string }[] = [];
   const files: { key: string; path: string; bytes: number }[] = [];
   const issues: { key: string; why: string }[] = [];
   const named = (await entryOf(what, deployment, signal))?.entry?.upload;

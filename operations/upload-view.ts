@@ -14,7 +14,7 @@ export interface UploadView {
   readonly putAt: string;
   /** When it came to the pipeline, or was last retried. */
   readonly arrivedAt: string;
-  readonly state: 'claimed' | 'waiting' | 'running' | 'succeeded' | 'failed';
+  readonly state: Entry['state'];
   readonly route: string;
   readonly template: string;
   readonly parameters?: unknown;
@@ -87,10 +87,12 @@ function stateOf(entry: Entry): Pick<UploadView, 'wait' | 'claimedUntil' | 'flow
       return { claimedUntil: iso(entry.deadline) };
     case 'running':
       return { flow: flowOf(entry.flow) };
-    case 'succeeded':
-      return { flow: flowOf(entry.flow), endedAt: iso(entry.endedAt) };
-    case 'failed':
-      return { flow: flowOf(entry.flow), endedAt: iso(entry.endedAt), failure: advised(entry.failure) };
+    default:
+      return {
+        flow: flowOf(entry.flow),
+        endedAt: iso(entry.endedAt),
+        failure: 'failure' in entry ? advised(entry.failure) : undefined,
+      };
   }
 }
 

@@ -1,4 +1,5 @@
 import type { Json } from '../functions/base/json.ts';
+import type { TerminalState } from '../functions/ledger/terminal-states.ts';
 import type { Receipt } from '../functions/publish/receipts.ts';
 import type { Action } from '../operations/act.ts';
 import type { Diagnosis } from '../operations/checks.ts';
@@ -91,7 +92,7 @@ export interface AboutRoute {
 export type Status = PipelineStatus;
 
 /** `held`: it waits for the operator to decide, because a flow of it may exist. */
-export type RowState = 'claimed' | 'waiting' | 'held' | 'running' | 'succeeded' | 'failed';
+export type RowState = UploadView['state'] | 'held';
 
 /** One upload of the list, and the data of the event `upload`. */
 export interface UploadRow {
@@ -172,16 +173,7 @@ export interface StoredObject {
   readonly copyCommand: string;
 }
 
-export type StepKind =
-  | 'put'
-  | 'arrived'
-  | 'waiting'
-  | 'claimed'
-  | 'running'
-  | 'outputs'
-  | 'succeeded'
-  | 'failed'
-  | 'receipt';
+export type StepKind = 'put' | 'arrived' | 'waiting' | 'claimed' | 'running' | 'outputs' | TerminalState | 'receipt';
 
 /** One line of the timeline. */
 export interface Step {

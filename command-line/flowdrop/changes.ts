@@ -1,5 +1,6 @@
 import { Command, InvalidArgumentError } from 'commander';
 import type { Json } from '../../functions/base/json.ts';
+import { isSuccess } from '../../functions/ledger/terminal-states.ts';
 import { type Asked, act, follow, isHopeless, type Plan, plan, type Selection } from '../../operations/act.ts';
 import { forget, tracesOf } from '../../operations/forget.ts';
 import { type Fetched, get } from '../../operations/get.ts';
@@ -172,7 +173,7 @@ function followed({ console, deployment, signal }: Run, ids: readonly string[]):
   );
 }
 
-const hasFailed = (ends: Ends = []): boolean => ends.some((end) => end?.state !== 'succeeded');
+const hasFailed = (ends: Ends = []): boolean => ends.some((end) => end === undefined || !isSuccess(end.state));
 
 interface PutOptions extends AskedOptions {
   readonly wait?: boolean;

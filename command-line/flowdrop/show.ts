@@ -1,4 +1,5 @@
 import { isPrintable, shellWord } from '../../functions/base/printable.ts';
+import { isSuccess } from '../../functions/ledger/terminal-states.ts';
 import { uploadCommand } from '../../operations/commands.ts';
 import type { Explanation } from '../../operations/explain.ts';
 import { type Intake, QUEUE_DAYS } from '../../operations/intake.ts';
@@ -124,7 +125,7 @@ export function showUpload({ id, key, state, view, issue, isCurrent }: UploadSta
     ...(view.failure?.canRetryHelp === true
       ? ['', `To retry it, which may be paid for: ${uploadCommand('retry', { id, key })}`]
       : []),
-    ...(view.state === 'succeeded' ? ['', `Fetch it: ${uploadCommand('get', { id, key })}`] : []),
+    ...(isSuccess(view.state) ? ['', `Fetch it: ${uploadCommand('get', { id, key })}`] : []),
   ];
 }
 
@@ -134,7 +135,7 @@ const endOf = ({ failure, assets }: UploadView): string =>
 const reasonOf = ({ wait, failure, flow, assets, state }: UploadView): string => {
   if (wait !== undefined) return `${wait.reason}, until ${time(wait.until)}`;
   if (failure !== undefined) return cut(`${failure.code}: ${failure.message}`, REASON_COLUMNS);
-  if (state === 'succeeded') return counted(assets.length, 'result');
+  if (isSuccess(state)) return counted(assets.length, 'result');
   return flow === undefined ? '' : `flow ${flow.id}`;
 };
 

@@ -1,4 +1,4 @@
-import { type MetricName, secondsBetween } from '../base/telemetry.ts';
+import { secondsBetween } from '../base/telemetry.ts';
 import type { FlowServiceError } from '../flow-service/errors.ts';
 import {
   type Ending,
@@ -8,11 +8,11 @@ import {
   type RunningEntry,
   runningMarkerOf,
   shared,
-  type TerminalEntry,
 } from '../ledger/entry.ts';
 import type { KnownFailure } from '../ledger/failures.ts';
 import type { RunningMarker } from '../ledger/keys.ts';
 import type { Ledger, Stored } from '../ledger/store.ts';
+import { isSuccess, TERMINAL_STATES, type TerminalState } from '../ledger/terminal-states.ts';
 import { type PublishPorts, publish } from '../publish/publish.ts';
 import type { Receipts } from '../publish/receipts.ts';
 import type { Settings } from '../settings/environment.ts';
@@ -35,7 +35,7 @@ export class FlowCollector {
   readonly #observer: FlowObserver;
   readonly #assets: FlowAssets;
   /** Uploads that this collector ended. */
-  readonly counts: Record<TerminalEntry['state'], number> = { succeeded: 0, failed: 0 };
+  readonly counts: Record<TerminalState, number> = { succeeded: 0, failed: 0 };
 
   constructor(ports: CollectFlowPorts, tick: TickContext) {
     this.#ports = ports;
@@ -225,9 +225,9 @@ export class FlowCollector {
       return;
     }
     this.counts[terminal.state] += 1;
-    telemetry.metrics.add(metricOf(terminal));
+    telemetry.metrics.add(TERMINAL_STATES[terminal.state].metric);
     await publish(terminal, this.#ports, closing);
-    if (terminal.state === 'succeeded') {
+    if (isSuccess(terminal.state)) {
       telemetry.metrics.add('SecondsToResult', secondsBetween(terminal.arrivedAt, terminal.endedAt));
     }
   }
@@ -250,12 +250,3 @@ const FOREIGN: KnownFailure = {
   code: 'flow-shared',
   message: 'The flow service answered with the flow of another upload. Nothing of it was collected.',
 };
-
-function metricOf({ state }: TerminalEntry): MetricName {
-  switch (state) {
-    case 'succeeded':
-      return 'FlowsSucceeded';
-    case 'failed':
-      return 'UploadsFailed';
-  }
-}

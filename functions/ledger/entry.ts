@@ -5,6 +5,7 @@ import type { Upload } from '../uploads/upload.ts';
 import { ENTRY_SCHEMA, type entrySchema } from './entry-schema.ts';
 import type { KnownFailure } from './failures.ts';
 import type { FailedMarker, RunningMarker, WaitingMarker } from './keys.ts';
+import { isTerminalState, type TerminalState } from './terminal-states.ts';
 
 /**
  * An entry: all that is known of one upload. It alone decides the upload's state.
@@ -26,9 +27,8 @@ export type Entry = z.infer<typeof entrySchema>;
 export type ClaimedEntry = Extract<Entry, { state: 'claimed' }>;
 export type WaitingEntry = Extract<Entry, { state: 'waiting' }>;
 export type RunningEntry = Extract<Entry, { state: 'running' }>;
-type SucceededEntry = Extract<Entry, { state: 'succeeded' }>;
 export type FailedEntry = Extract<Entry, { state: 'failed' }>;
-export type TerminalEntry = SucceededEntry | FailedEntry;
+export type TerminalEntry = Extract<Entry, { state: TerminalState }>;
 
 export type Doubt = NonNullable<Entry['doubt']>;
 /** Why an upload waits. */
@@ -47,10 +47,8 @@ type NextStep =
   | { readonly step: 'take-over'; readonly entry: ClaimedEntry | WaitingEntry };
 
 export function nextStep(entry: Entry, now: number): NextStep {
+  if (isTerminal(entry)) return { step: 'publish-again', entry };
   switch (entry.state) {
-    case 'succeeded':
-    case 'failed':
-      return { step: 'publish-again', entry };
     case 'running':
       return { step: 'restore-marker', entry };
     case 'claimed':
@@ -97,8 +95,7 @@ export const isSuspect = (entry: Entry): boolean =>
   entry.claimDied === true ||
   (entry.state === 'waiting' && entry.reason === 'out-of-time');
 
-export const isTerminal = (entry: Entry): entry is TerminalEntry =>
-  entry.state === 'succeeded' || entry.state === 'failed';
+export const isTerminal = (entry: Entry): entry is TerminalEntry => isTerminalState(entry.state);
 
 /** @param pipeline the present name, for an entry that holds none. */
 export const flowTagOf = (entry: Entry, pipeline: string): FlowTag => ({

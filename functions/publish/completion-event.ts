@@ -1,3 +1,4 @@
+import { TERMINAL_STATES, type TerminalState } from '../ledger/terminal-states.ts';
 import type { Receipt } from './receipts.ts';
 
 /** The `source` of every event that we send to the bus. */
@@ -11,7 +12,7 @@ const DETAIL_BYTES_MAX = 240 * 1024;
 
 /** The event of an upload that ended. */
 export interface CompletionEvent {
-  readonly detailType: 'Flow Succeeded' | 'Flow Failed';
+  readonly detailType: (typeof TERMINAL_STATES)[TerminalState]['detailType'];
   /** JSON of {@link CompletionDetail}. */
   readonly detail: string;
 }
@@ -57,19 +58,10 @@ export function completionEvent(
   };
   const json = JSON.stringify(detail);
   return {
-    detailType: detailTypeOf(receipt),
+    detailType: TERMINAL_STATES[receipt.status].detailType,
     detail:
       Buffer.byteLength(json) <= DETAIL_BYTES_MAX
         ? json
         : JSON.stringify({ ...detail, assets: [], failedOutputs: [], results: { ...detail.results, isCut: true } }),
   };
-}
-
-function detailTypeOf({ status }: Receipt): CompletionEvent['detailType'] {
-  switch (status) {
-    case 'succeeded':
-      return 'Flow Succeeded';
-    case 'failed':
-      return 'Flow Failed';
-  }
 }

@@ -4,6 +4,7 @@ import * as z from 'zod/mini';
 import type { FailedOutput, Failure, RunningEntry, StoredAsset, TerminalEntry } from '../ledger/entry.ts';
 import { assets, failedOutputs, time } from '../ledger/entry-schema.ts';
 import { adviceFor, adviceText } from '../ledger/failures.ts';
+import type { TerminalState } from '../ledger/terminal-states.ts';
 import { receiptKey, UPLOAD_METADATA } from '../results/results-keys.ts';
 import { isAbsent, isConflict, isPreconditionFailed } from '../s3/errors.ts';
 import { headObject } from '../s3/objects.ts';
@@ -12,26 +13,10 @@ import { SEQUENCER_DIGITS_MAX, secondDigits, type Upload } from '../uploads/uplo
 import { type RetrySettings, retryCommand } from './retry-command.ts';
 
 /** How an upload ended, for people and programs. This is the content of the receipt. */
-export type Receipt = SucceededReceipt | FailedReceipt;
-
-interface SucceededReceipt extends ReceiptFacts {
-  readonly status: 'succeeded';
-  readonly failure?: undefined;
-}
-
-interface FailedReceipt extends ReceiptFacts {
-  readonly status: 'failed';
-  readonly failure: Failure & {
-    /** What to do, and whether a retry can help. */
-    readonly advice: string;
-    /** The command that retries the upload. Absent if a retry cannot help. */
-    readonly retry?: string | undefined;
-  };
-}
-
-interface ReceiptFacts {
+export interface Receipt {
   /** Version of this form. */
   readonly receipt: 1;
+  readonly status: TerminalState;
   readonly upload: {
     readonly id: string;
     readonly bucket: string;
@@ -56,7 +41,16 @@ interface ReceiptFacts {
   readonly assets: readonly StoredAsset[];
   /** Outputs that the service could not make, or that could not be stored. */
   readonly failedOutputs: readonly FailedOutput[];
+  /** Absent if the upload succeeded. */
+  readonly failure?: AdvisedFailure | undefined;
 }
+
+type AdvisedFailure = Failure & {
+  /** What to do, and whether a retry can help. */
+  readonly advice: string;
+  /** The command that retries the upload. Absent if a retry cannot help. */
+  readonly retry?: string | undefined;
+};
 
 /** Other writers replaced the receipt between every read and write of ours. The next attempt publishes it. */
 class ReceiptContendedError extends Error {
@@ -99,7 +93,9 @@ const SEQUENCER = 'flowdrop-sequencer';
 export function receiptOf(entry: TerminalEntry, settings: RetrySettings): Receipt {
   const { id, bucket, key, versionId, etag, bytes, mediaType, lastModified, currentAt, sequencer } = entry.upload;
   const rank = { currentAt: currentAt === undefined ? undefined : iso(currentAt), sequencer };
-  const facts = {
+  return {
+    receipt: 1,
+    status: entry.state,
     upload: { id, bucket, key, versionId, etag, bytes, mediaType, lastModified: iso(lastModified), ...rank },
     route: entry.route.name,
     template: entry.route.template,
@@ -108,12 +104,11 @@ export function receiptOf(entry: TerminalEntry, settings: RetrySettings): Receip
     endedAt: iso(entry.endedAt),
     assets: entry.assets,
     failedOutputs: entry.failedOutputs,
+    ...('failure' in entry && { failure: advised(entry.failure, entry.upload, settings) }),
   };
-  if (entry.state === 'succeeded') return { receipt: 1, status: 'succeeded', ...facts };
-  return { receipt: 1, status: 'failed', ...facts, failure: advised(entry.failure, entry.upload, settings) };
 }
 
-function advised(failure: Failure, upload: Upload, settings: RetrySettings): FailedReceipt['failure'] {
+function advised(failure: Failure, upload: Upload, settings: RetrySettings): AdvisedFailure {
   const known = adviceFor(failure.code);
   // The code of another version may stand for anything.
   if (known === undefined) return { ...failure, advice: UNKNOWN_ADVICE, retry: retryCommand(settings, upload) };

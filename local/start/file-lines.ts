@@ -21,7 +21,7 @@ export function endLines(
 ): string[] {
   const { key, receipt, receiptPath } = ended;
   const givenWay = receiptPath === undefined ? '; the receipt is that of a newer version of the file' : '';
-  if (receipt.status === 'failed') {
+  if (receipt.failure !== undefined) {
     const { message, advice } = receipt.failure;
     const where = receiptPath === undefined ? '' : `  ${shownPath(receiptPath, cwd)}`;
     const line = `${key}  failed: ${message}${givenWay}${where}`;

@@ -1,4 +1,5 @@
 import { html, nothing, type PropertyValues, type TemplateResult } from 'lit';
+import { TERMINAL_STATE_NAMES, type TerminalState } from '../../functions/ledger/terminal-states.ts';
 import type { PlanQuery, PlanRequest, PutFile, Status, UploadDetail, UploadRow } from '../api.ts';
 import type { ActionDialog, AgainDialog, DoctorDialog } from './dialogs.ts';
 import { Feed } from './feed.ts';
@@ -230,14 +231,9 @@ function selectedInAddress(): string | undefined {
 function sentenceOf(rows: readonly UploadRow[]): string {
   const [only] = rows;
   if (only !== undefined && rows.length === 1) return `${splitKey(only.key).name} ${only.state}`;
-  const succeeded = rows.filter(({ state }) => state === 'succeeded').length;
-  const failed = rows.length - succeeded;
-  return [
-    succeeded > 0 ? `${plural(succeeded, 'upload')} succeeded` : '',
-    failed > 0 ? `${plural(failed, 'upload')} failed` : '',
-  ]
-    .filter((each) => each !== '')
-    .join(', ');
+  const inState = (name: TerminalState) => rows.filter(({ state }) => state === name).length;
+  const states = TERMINAL_STATE_NAMES.filter((state) => inState(state) > 0);
+  return states.map((state) => `${plural(inState(state), 'upload')} ${state}`).join(', ');
 }
 
 customElements.define('flowdrop-page', FlowdropPage);

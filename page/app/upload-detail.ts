@@ -4,7 +4,7 @@ import type { About, PutFile, RowState, Step, StepKind, UploadDetail, UploadRow 
 import { ICONS, STATE_ICONS } from './icons.ts';
 import { LightElement } from './light-element.ts';
 import { getUpload, messageOf, RequestFailedError } from './server.ts';
-import { clockTime, duration, fullTime, STATE_WORDS, size, splitKey, withTime } from './words.ts';
+import { clockTime, duration, fullTime, STATE_WORDS, size, splitKey, TERMINAL_WORDS, withTime } from './words.ts';
 import './copy-button.ts';
 import './stored-object.ts';
 
@@ -18,8 +18,7 @@ const STEP_WORDS: Readonly<Record<StepKind, string>> = {
   claimed: 'Being sent',
   running: 'Runs',
   outputs: 'Outputs stored',
-  succeeded: 'Succeeded',
-  failed: 'Failed',
+  ...TERMINAL_WORDS,
   receipt: 'Receipt',
 };
 

@@ -1,5 +1,6 @@
 import { html, nothing, type PropertyValues, type TemplateResult } from 'lit';
 import { repeat } from 'lit/directives/repeat.js';
+import { isSuccess, TERMINAL_STATE_NAMES } from '../../functions/ledger/terminal-states.ts';
 import type { RowState, UploadRow } from '../api.ts';
 import type { ListExtent } from './feed.ts';
 import { ICONS, STATE_ICONS } from './icons.ts';
@@ -18,7 +19,7 @@ const SEARCH_MS = 300;
 const FOUND_MAX = 100;
 
 /** States that are on offer although no upload is in them. */
-const ALWAYS_OFFERED: readonly RowState[] = ['waiting', 'running', 'succeeded', 'failed'];
+const ALWAYS_OFFERED: readonly RowState[] = ['waiting', 'running', ...TERMINAL_STATE_NAMES];
 
 /** What can be done with all uploads in a state at once. */
 const BULK_ACTIONS: Readonly<Partial<Record<RowState, 'retry' | 'cancel'>>> = {
@@ -376,7 +377,7 @@ export class UploadList extends LightElement {
 
 /** What a row says beside its state. */
 function whatElse({ state, route, reason, code, until, assets }: UploadRow, now: number): string {
-  if (state === 'succeeded') return `${plural(assets, 'asset')} · ${route}`;
+  if (isSuccess(state)) return `${plural(assets, 'asset')} · ${route}`;
   const why = reason ?? code;
   if (why === undefined) return route;
   return until === undefined ? why : waitLine(why, until, now);

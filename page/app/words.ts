@@ -1,4 +1,5 @@
 import { printable } from '../../functions/base/printable.ts';
+import { TERMINAL_STATE_NAMES, TERMINAL_STATES, type TerminalState } from '../../functions/ledger/terminal-states.ts';
 import type { RowState } from '../api.ts';
 
 const numbers = new Intl.NumberFormat('en');
@@ -85,14 +86,17 @@ export function splitKey(key: string): { readonly folder: string; readonly name:
   return { folder: printable(key.slice(0, at)), name: printable(key.slice(at)) };
 }
 
+export const TERMINAL_WORDS = Object.fromEntries(
+  TERMINAL_STATE_NAMES.map((state) => [state, TERMINAL_STATES[state].word]),
+) as Readonly<Record<TerminalState, string>>;
+
 /** The states in the order in which they are shown, each with its word. */
 export const STATE_WORDS: Readonly<Record<RowState, string>> = {
   waiting: 'Waiting',
   held: 'Held',
   claimed: 'Sending',
   running: 'Running',
-  succeeded: 'Succeeded',
-  failed: 'Failed',
+  ...TERMINAL_WORDS,
 };
 
 export const STATES = Object.keys(STATE_WORDS) as readonly RowState[];

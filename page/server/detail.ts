@@ -1,3 +1,4 @@
+import { isTerminalState } from '../../functions/ledger/terminal-states.ts';
 import type { Receipt } from '../../functions/publish/receipts.ts';
 import { actionsFor } from '../../operations/act.ts';
 import { copyCommand, uploadCommand } from '../../operations/commands.ts';
@@ -80,7 +81,7 @@ async function receiptOf(
 
 /** The life of an upload, as far as its entry tells. An entry keeps no history of its waits. */
 function timelineOf(view: UploadView, hasReceipt: boolean): readonly Step[] {
-  const { putAt, arrivedAt, generation, attempts, flow, endedAt, assets, failure, failedOutputs } = view;
+  const { state, putAt, arrivedAt, generation, attempts, flow, endedAt, assets, failure, failedOutputs } = view;
   const retries = generation === 1 ? '' : ` It is retry ${generation - 1}.`;
   const failures = attempts === 0 ? '' : ` Attempts that failed so far: ${attempts}.`;
   const results = `${assets.length} ${assets.length === 1 ? 'result is' : 'results are'} stored.`;
@@ -95,11 +96,15 @@ function timelineOf(view: UploadView, hasReceipt: boolean): readonly Step[] {
     ...(assets.length + failedOutputs.length === 0
       ? []
       : [{ kind: 'outputs', at: endedAt, text: `${results}${missing}` } as const]),
-    ...(endedAt === undefined
-      ? []
-      : failure === undefined
-        ? [{ kind: 'succeeded', at: endedAt, text: 'It succeeded.' } as const]
-        : [{ kind: 'failed', at: endedAt, text: `It failed: ${failure.code}: ${failure.message}` } as const]),
+    ...(isTerminalState(state)
+      ? [
+          {
+            kind: state,
+            at: endedAt,
+            text: failure ? `It ${state}: ${failure.code}: ${failure.message}` : `It ${state}.`,
+          },
+        ]
+      : []),
     ...(hasReceipt ? [{ kind: 'receipt', text: 'The receipt is written.' } as const] : []),
   ];
   return steps.map((step, index) => (index === steps.length - 1 ? { ...step, isNow: true } : step));

@@ -1,7 +1,8 @@
+import { TERMINAL_STATE_NAMES } from '../../functions/ledger/terminal-states.ts';
 import type { UploadView } from '../../operations/upload-view.ts';
 import type { RowState, UploadRow } from '../api.ts';
 
-export const ROW_STATES: readonly RowState[] = ['claimed', 'waiting', 'held', 'running', 'succeeded', 'failed'];
+export const ROW_STATES: readonly RowState[] = ['claimed', 'waiting', 'held', 'running', ...TERMINAL_STATE_NAMES];
 
 /** What the list shows of an upload. */
 export function rowOf(view: UploadView): UploadRow {
