@@ -12,7 +12,7 @@ import {
 import type { KnownFailure } from '../ledger/failures.ts';
 import type { RunningMarker } from '../ledger/keys.ts';
 import type { Ledger, Stored } from '../ledger/store.ts';
-import { isSuccess, TERMINAL_STATES, type TerminalState } from '../ledger/terminal-states.ts';
+import { isSuccess, TERMINAL_STATE_NAMES, TERMINAL_STATES, type TerminalState } from '../ledger/terminal-states.ts';
 import { type PublishPorts, publish } from '../publish/publish.ts';
 import type { Receipts } from '../publish/receipts.ts';
 import type { Settings } from '../settings/environment.ts';
@@ -35,7 +35,10 @@ export class FlowCollector {
   readonly #observer: FlowObserver;
   readonly #assets: FlowAssets;
   /** Uploads that this collector ended. */
-  readonly counts: Record<TerminalState, number> = { succeeded: 0, failed: 0 };
+  readonly counts = Object.fromEntries(TERMINAL_STATE_NAMES.map((state) => [state, 0])) as Record<
+    TerminalState,
+    number
+  >;
 
   constructor(ports: CollectFlowPorts, tick: TickContext) {
     this.#ports = ports;

@@ -4,6 +4,7 @@ import type { S3Client } from '@aws-sdk/client-s3';
 import pMap from 'p-map';
 import { ResultsFolder } from '../../command-line/results-folder.ts';
 import { systemClock } from '../../functions/base/clock.ts';
+import { isSuccess, type TerminalState } from '../../functions/ledger/terminal-states.ts';
 import type { PipelineSettings } from '../../functions/settings/settings.ts';
 import { mediaTypeOf } from '../../functions/uploads/media-type.ts';
 import { routeFor } from '../../functions/uploads/routes.ts';
@@ -47,7 +48,7 @@ const CHANGE_WAIT_MS = 1_000;
 const NEEDS_THE_USER: readonly string[] = ['unauthorised', 'misaddressed', 'held'];
 
 /** `given-up`: it has not ended, but this run does not wait for it. */
-type End = 'succeeded' | 'failed' | 'given-up';
+type End = TerminalState | 'given-up';
 
 /** One version of a file on its way. Several versions of a key may be under way at the same time. */
 interface Tracked {
@@ -95,7 +96,7 @@ export class Session {
   #closed: Promise<void> | undefined;
   /** The changes of objects that are being followed. */
   readonly #following = new Set<Promise<void>>();
-  readonly #ends: Record<End, number> = { succeeded: 0, failed: 0, 'given-up': 0 };
+  readonly #ends = { done: 0, failed: 0 };
   readonly #waits = new Waits();
 
   static async start(options: SessionOptions): Promise<Session> {
@@ -187,7 +188,7 @@ export class Session {
       { concurrency: UPLOADS_MAX },
     );
     this.#giveUp(); // What is left needs the user.
-    return ends.every((end) => end === 'succeeded');
+    return ends.every(isSuccess);
   }
 
   #giveUp(): void {
@@ -339,7 +340,7 @@ export class Session {
   }
 
   #end(tracked: Tracked | undefined, end: End, ...lines: readonly string[]): void {
-    this.#ends[end] += 1;
+    this.#ends[isSuccess(end) ? 'done' : 'failed'] += 1;
     if (tracked) this.#tracked.delete(tracked);
     this.#drawStatus();
     for (const line of lines) this.#options.screen.line(line);
@@ -362,8 +363,7 @@ export class Session {
     if (this.#isClosing) return;
     const files = Array.from(this.#tracked, ({ key, state }) => ({ name: key, state }));
     const counts = {
-      done: this.#ends.succeeded,
-      failed: this.#ends.failed + this.#ends['given-up'],
+      ...this.#ends,
       'under way': files.length,
     };
     const shown = Object.entries(counts).filter(([, count]) => count > 0);
