@@ -23,6 +23,16 @@ import { ClaimHeldError, type Delivery, type Outcome } from './delivery.ts';
  *           ──▶ waiting     keepWaiting
  */
 
+/**
+ * A claim of this invocation. Its entry may be ahead of the ledger: what happens under the claim is written when the
+ * claim ends.
+ */
+export interface Claim<E extends ClaimedEntry | WaitingEntry = ClaimedEntry> {
+  /** What is in the ledger, and is replaced. */
+  readonly stored: Stored;
+  readonly entry: E;
+}
+
 /** A flow of ours, and how we came by it. */
 interface OwnFlow {
   readonly flowId: string;
@@ -32,14 +42,14 @@ interface OwnFlow {
 /** Writes the flow into the entry, then puts its marker. If another invocation took the entry over, our flow yields. */
 export async function commitFlow(
   delivery: Delivery,
-  claim: Stored<ClaimedEntry> | Stored<WaitingEntry>,
+  claim: Claim<ClaimedEntry | WaitingEntry>,
   { flowId, outcome }: OwnFlow,
 ): Promise<Outcome> {
   const { ledger, clock } = delivery.ports;
   const { closing } = delivery.invocation;
   delivery.identify({ flowId });
   const flow = { id: flowId, createdAt: clock.now() };
-  const written = await ledger.replace(claim, running(claim.entry, flow), closing);
+  const written = await ledger.replace(claim.stored, running(claim.entry, flow), closing);
   if (written.won) {
     await ledger.putRunningMarker(runningMarkerOf(claim.entry.upload, flow), closing);
     delivery.log.info(`Flow ${outcome}`, { template: claim.entry.route.template });
@@ -60,7 +70,7 @@ async function yieldFlow(
   const theirs = current?.entry;
   // They wait for a flow that may exist. This is it.
   if (current !== undefined && theirs?.state === 'waiting' && theirs.generation === mine.generation) {
-    return commitFlow(delivery, { ...current, entry: theirs }, own);
+    return commitFlow(delivery, { stored: current, entry: theirs }, own);
   }
   // They are at work on the upload, and will find the flow by its tag. They would lose it if we aborted it.
   if (theirs?.state === 'claimed') throw new ClaimHeldError(`Another invocation took over upload ${mine.upload.id}`);
@@ -76,14 +86,10 @@ async function yieldFlow(
 }
 
 /** Ends the upload as failed, and publishes that. */
-export async function failUpload(
-  delivery: Delivery,
-  claim: Stored<ClaimedEntry>,
-  failure: KnownFailure,
-): Promise<Outcome> {
+export async function failUpload(delivery: Delivery, claim: Claim, failure: KnownFailure): Promise<Outcome> {
   const { ledger, clock } = delivery.ports;
   const terminal = ended(claim.entry, { failure }, clock.now());
-  const written = await ledger.replace(claim, terminal, delivery.invocation.closing);
+  const written = await ledger.replace(claim.stored, terminal, delivery.invocation.closing);
   if (!written.won) throw new ClaimHeldError(`Another invocation took over upload ${claim.entry.upload.id}`);
   return publishFailure(delivery, terminal);
 }
@@ -95,9 +101,9 @@ export async function publishFailure(delivery: Delivery, entry: TerminalEntry): 
 }
 
 /** Gives the claim up. The upload is resubmitted when the wait is over. */
-export async function keepWaiting(delivery: Delivery, claim: Stored<ClaimedEntry>, wait: Wait): Promise<Outcome> {
+export async function keepWaiting(delivery: Delivery, claim: Claim, wait: Wait): Promise<Outcome> {
   const { ledger } = delivery.ports;
-  const written = await ledger.replace(claim, waiting(claim.entry, wait), delivery.invocation.closing);
+  const written = await ledger.replace(claim.stored, waiting(claim.entry, wait), delivery.invocation.closing);
   if (!written.won) throw new ClaimHeldError(`Another invocation took over upload ${claim.entry.upload.id}`);
   await putWaitingMarker(delivery, written.stored.entry);
   delivery.count('UploadsWaiting');

@@ -19,7 +19,7 @@ import { snapshot } from '../uploads/route-snapshot.ts';
 import { mayMatch, routeByKey, routeFor } from '../uploads/routes.ts';
 import { isFolderMarker, type UploadEvent } from '../uploads/upload-event.ts';
 import { inputFailure, routed } from './admission.ts';
-import { failUpload, keepWaiting, publishFailure, putWaitingMarker } from './claim.ts';
+import { type Claim, failUpload, keepWaiting, publishFailure, putWaitingMarker } from './claim.ts';
 import { type Batch, ClaimHeldError, type CreatePorts, Delivery, type Outcome } from './delivery.ts';
 import { settleDoubt } from './doubt.ts';
 import { ATTEMPTS_EXHAUSTED, MISADDRESSED } from './retry-policy.ts';
@@ -108,7 +108,7 @@ async function begin(delivery: Delivery, object: OpenedUpload): Promise<Outcome>
   const written = await createEntry(delivery, claim, terminal);
   if (!written.won) return resume(delivery, written.current, object);
   if (terminal !== undefined) return publishFailure(delivery, terminal);
-  return send(delivery, { ...written.stored, entry: claim }, object);
+  return send(delivery, { stored: written.stored, entry: claim }, object);
 }
 
 /**
@@ -125,7 +125,7 @@ async function beginDenied(delivery: Delivery, error: UploadDeniedError): Promis
   const claim: ClaimedEntry = { ...firstClaim(upload, snapshot(route, {}), delivery.claimTerms()), reroute: true };
   const written = await createEntry(delivery, claim);
   if (!written.won) return resume(delivery, written.current);
-  return handleFailure(delivery, { ...written.stored, entry: claim }, error);
+  return handleFailure(delivery, { stored: written.stored, entry: claim }, error);
 }
 
 /**
@@ -169,8 +169,9 @@ async function resume(delivery: Delivery, stored: Stored, object?: OpenedUpload)
         return 'waiting';
       case 'take-over': {
         if (isSuspect(entry) && !delivery.mayTakeOver(entry)) return 'put off';
-        const written = await ledger.replace(stored, claimAgain(entry, delivery.claimTerms()), work);
-        if (written.won) return takeOver(delivery, written.stored, object);
+        const claim = claimAgain(entry, delivery.claimTerms());
+        const written = await ledger.replace(stored, claim, work);
+        if (written.won) return takeOver(delivery, { stored: written.stored, entry: claim }, object);
         if (written.current === undefined) throw new ClaimHeldError(`The entry of ${id} is gone`);
         stored = written.current;
       }
@@ -180,7 +181,7 @@ async function resume(delivery: Delivery, stored: Stored, object?: OpenedUpload)
 }
 
 /** Continues an upload under a claim that was taken over. A doubt is settled before anything is sent. */
-async function takeOver(delivery: Delivery, claim: Stored<ClaimedEntry>, object?: OpenedUpload): Promise<Outcome> {
+async function takeOver(delivery: Delivery, claim: Claim, object?: OpenedUpload): Promise<Outcome> {
   const { clock, inbox, settings } = delivery.ports;
   const { doubt } = claim.entry;
   const settled = await settleDoubt(delivery, claim);
@@ -217,7 +218,7 @@ async function takeOver(delivery: Delivery, claim: Stored<ClaimedEntry>, object?
 }
 
 /** Sends an upload again, if it passes the present checks. A retried failure takes the present route first. */
-async function sendIfFit(delivery: Delivery, claim: Stored<ClaimedEntry>, object: OpenedUpload): Promise<Outcome> {
+async function sendIfFit(delivery: Delivery, claim: Claim, object: OpenedUpload): Promise<Outcome> {
   const { ledger, settings } = delivery.ports;
   const { entry } = claim;
   const { reroute } = entry;
@@ -231,10 +232,12 @@ async function sendIfFit(delivery: Delivery, claim: Stored<ClaimedEntry>, object
     return failUpload(delivery, claim, { code: 'unrouted', message });
   }
   // The entry must name the route of a request before the request is sent.
-  const written = await ledger.replace(claim, rerouted(entry, object.upload, chosen.route), delivery.invocation.work);
+  const next = rerouted(entry, object.upload, chosen.route);
+  const written = await ledger.replace(claim.stored, next, delivery.invocation.work);
   if (!written.won) throw new ClaimHeldError(`Another invocation took upload ${entry.upload.id}`);
+  claim = { stored: written.stored, entry: next };
   const { failure } = chosen;
-  return failure === undefined ? send(delivery, written.stored, object) : failUpload(delivery, written.stored, failure);
+  return failure === undefined ? send(delivery, claim, object) : failUpload(delivery, claim, failure);
 }
 
 function unrouted(delivery: Delivery, message = 'No route wants this upload'): Outcome {

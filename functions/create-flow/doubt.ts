@@ -10,9 +10,8 @@ import {
   type WaitReason,
   withoutDoubt,
 } from '../ledger/entry.ts';
-import type { Stored } from '../ledger/store.ts';
 import { HELD_WAIT_MS } from '../ledger/waits.ts';
-import { commitFlow, failUpload, keepWaiting } from './claim.ts';
+import { type Claim, commitFlow, failUpload, keepWaiting } from './claim.ts';
 import type { Delivery, Outcome } from './delivery.ts';
 import {
   backoffMs,
@@ -24,7 +23,7 @@ import {
 } from './retry-policy.ts';
 
 /** The outcome, if this delivery is over. Otherwise the claim, which may be sent. */
-export type SettledDoubt = { readonly outcome: Outcome } | { readonly claim: Stored<ClaimedEntry> };
+export type SettledDoubt = { readonly outcome: Outcome } | { readonly claim: Claim };
 
 /**
  * Searches for the flow that an earlier POST may have made.
@@ -38,11 +37,7 @@ export type SettledDoubt = { readonly outcome: Outcome } | { readonly claim: Sto
  *
  * @param answer why the POST is in doubt. Default: unknown, because the POST was made earlier.
  */
-export async function settleDoubt(
-  delivery: Delivery,
-  claim: Stored<ClaimedEntry>,
-  answer?: string,
-): Promise<SettledDoubt> {
+export async function settleDoubt(delivery: Delivery, claim: Claim, answer?: string): Promise<SettledDoubt> {
   const { clock, settings } = delivery.ports;
   const { entry } = claim;
   const { doubt } = entry;
@@ -106,7 +101,7 @@ export async function settleDoubt(
  * Searches once for the flow of a POST that the service itself says it refused. Returns undefined if the flow is not
  * found. Then the service is believed, because its answer says more than a listing that proves nothing.
  */
-export async function adoptIfListed(delivery: Delivery, claim: Stored<ClaimedEntry>): Promise<Outcome | undefined> {
+export async function adoptIfListed(delivery: Delivery, claim: Claim): Promise<Outcome | undefined> {
   const doubt = doubtAfter(claim.entry, delivery.ports.clock.now());
   let found: Found;
   try {
@@ -118,7 +113,7 @@ export async function adoptIfListed(delivery: Delivery, claim: Stored<ClaimedEnt
   return found.result === 'found' ? adopt(delivery, claim, found.flow) : undefined;
 }
 
-function adopt(delivery: Delivery, claim: Stored<ClaimedEntry>, { flowId }: FlowRecord): Promise<Outcome> {
+function adopt(delivery: Delivery, claim: Claim, { flowId }: FlowRecord): Promise<Outcome> {
   delivery.count('FlowsAdopted');
   return commitFlow(delivery, claim, { flowId, outcome: 'adopted' });
 }
@@ -134,7 +129,7 @@ function findFlow(
 }
 
 /** The upload waits until the operator retries it, or its flow is found after all. */
-function hold(delivery: Delivery, claim: Stored<ClaimedEntry>, why: string): Promise<Outcome> {
+function hold(delivery: Delivery, claim: Claim, why: string): Promise<Outcome> {
   delivery.count('DoubtsHeld');
   const message = `It is unknown whether a flow exists (${why}). The upload is held until the operator retries it.`;
   const notBefore = delivery.ports.clock.now() + HELD_WAIT_MS;

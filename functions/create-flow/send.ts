@@ -1,9 +1,8 @@
 import { InDoubtError, MisaddressedError, RejectedError, UnauthorisedError } from '../flow-service/errors.ts';
 import type { CreateRequest } from '../flow-service/types.ts';
 import { attemptsAfter, type ClaimedEntry, doubtAfter, flowTagOf, misaddressed } from '../ledger/entry.ts';
-import type { Stored } from '../ledger/store.ts';
 import { type OpenedUpload, UploadDeniedError } from '../uploads/inbox.ts';
-import { commitFlow, failUpload, keepWaiting } from './claim.ts';
+import { type Claim, commitFlow, failUpload, keepWaiting } from './claim.ts';
 import type { Delivery, Outcome } from './delivery.ts';
 import { adoptIfListed, settleDoubt } from './doubt.ts';
 import {
@@ -28,7 +27,7 @@ const SENDING_WAIT_MAX_MS = 60_000;
 type WaitDecision = Extract<RetryDecision, { kind: 'wait' }>;
 
 /** Sends the upload under a claim that is ours and whose doubt is settled. Short waits happen in place. */
-export async function send(delivery: Delivery, claim: Stored<ClaimedEntry>, object: OpenedUpload): Promise<Outcome> {
+export async function send(delivery: Delivery, claim: Claim, object: OpenedUpload): Promise<Outcome> {
   delivery.identify({ uploadId: claim.entry.upload.id });
   const { flows, clock } = delivery.ports;
   const { work } = delivery.invocation;
@@ -98,7 +97,7 @@ const isMisaddressed = (error: unknown): boolean =>
   error instanceof MisaddressedError || (error instanceof InDoubtError && error.cause instanceof MisaddressedError);
 
 /** Ends a claim whose sending failed, as the error demands: the upload fails, waits, or is in doubt. */
-export async function handleFailure(delivery: Delivery, claim: Stored<ClaimedEntry>, error: unknown): Promise<Outcome> {
+export async function handleFailure(delivery: Delivery, claim: Claim, error: unknown): Promise<Outcome> {
   if (error instanceof InDoubtError && error.isOwnRefusal) {
     return (await adoptIfListed(delivery, claim)) ?? handleFailure(delivery, claim, error.cause);
   }

@@ -114,18 +114,18 @@ export function cancelUploads(
     const { entry } = stored;
     if (isTerminal(entry)) return { upload, result: 'ended already' };
     if (entry.state === 'claimed') return { upload, result: 'being sent' };
-    return cancel({ ...stored, entry }, ports, signal);
+    return cancel(stored, entry, ports, signal);
   });
 }
 
 /** Writes the terminal entry, which decides the outcome. A tick can redo everything after it except the abort. */
 async function cancel(
-  stored: Stored<RunningEntry | WaitingEntry>,
+  stored: Stored,
+  entry: RunningEntry | WaitingEntry,
   ports: OperatorPorts,
   signal: AbortSignal,
 ): Promise<Changed> {
   const { ledger, clock } = ports;
-  const { entry } = stored;
   const upload = entry.upload.id;
   const isInDoubt = entry.doubt !== undefined;
   const doubt = isInDoubt ? ' A request may have made a flow that is not known: look for it at the service.' : '';
