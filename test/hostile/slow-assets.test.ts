@@ -132,10 +132,10 @@ it('a slow asset that is faster than the minimum rate is stored', async () => {
 });
 
 it('eight large assets that take longer than an invocation end after their attempts, and let others through', async () => {
-  await start({ settings: { attemptsMax: 2 } });
-  // 6 MB a minute: a run of 15 minutes does not bring the gigabyte that was announced.
+  await start({ settings: { attemptsMax: 2, assetBytesPerSecondMin: 500 } });
+  // 1 kB a second: a run of 15 minutes does not bring the gigabyte that was announced.
   await slowAssets(named(8), () =>
-    trickle(10 * SECOND, Buffer.alloc(1_000_000), '', { 'content-length': String(1024 * MIB) }),
+    trickle(10 * SECOND, Buffer.alloc(10_000), '', { 'content-length': String(1024 * MIB) }),
   );
   await world.send('good.bin');
   expect(await minutesUntil(() => hasReceipt('good.bin'), 20)).toBeLessThan(2.3);
