@@ -7,7 +7,7 @@ import { simulate } from './simulation.ts';
 // seeds with it, among them these.
 const SEEDS = 10;
 /** Mutations that take at most this number of seeds are searched for here. */
-const SOON_SEEDS = 50;
+const SOON_SEEDS = 20;
 const MINUTE = 60_000;
 
 describe('the simulation', () => {
