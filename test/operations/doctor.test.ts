@@ -2,22 +2,25 @@ import { copyFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import {
-  DeleteObjectCommand,
-  GetObjectCommand,
   type NotificationConfiguration,
   PutBucketNotificationConfigurationCommand,
-  PutObjectCommand,
   S3Client,
 } from '@aws-sdk/client-s3';
-import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
-import { INBOX_BUCKET, LEDGER_BUCKET } from '../../local/pipeline.ts';
+import { afterAll, afterEach, beforeAll, describe, expect, it, onTestFinished, vi } from 'vitest';
+import { running, runningMarkerOf, waiting, waitingMarkerOf } from '../../functions/ledger/entry.ts';
+import { runningKey, type WaitingMarker, waitingKey } from '../../functions/ledger/keys.ts';
+import { INBOX_BUCKET } from '../../local/pipeline.ts';
 import { canaryOf, examineCanary } from '../../operations/canary.ts';
 import type { Checked } from '../../operations/checks.ts';
 import { CollectingFunction } from '../../operations/collecting-function.ts';
 import type { Deployment } from '../../operations/deployment.ts';
+import { World } from '../page/world.ts';
 import { PATIENCE } from '../support/patience.ts';
 import { answering, web } from '../support/servers.ts';
+import { deploymentAt } from './aws-answers.ts';
 import { checkOf, deployedAs, later, Operated, runFlowdrop, signal, withEndpoints } from './support.ts';
+
+vi.mock('../../operations/wait.ts', () => import('./quick-wait.ts'));
 
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
@@ -26,33 +29,27 @@ const DAY_MS = 24 * HOUR_MS;
 let operated: Operated;
 /** The stack of the same pipeline. */
 let deployed: Deployment;
+/** The duration of a new flow, in milliseconds. */
+let flowMs = 0;
 const closing = new AsyncDisposableStack();
 beforeAll(async () => {
-  // No tick comes by itself after the first one, so that a test can write the state of the collector.
-  operated = closing.use(await Operated.start({ tickIntervalMs: HOUR_MS }));
+  operated = closing.use(await Operated.start({ standIn: { flowMs: () => flowMs } }));
   const stack = closing.use(await deployedAs('flowdrop-test', operated.pipeline));
   deployed = await stack.connect();
   closing.defer(() => deployed.close());
   await vi.waitFor(async () => expect(await resultOf('ticks')).toEqual({ check: 'ticks', result: 'good' }), PATIENCE);
 }, 180_000);
+afterEach(() => operated.refuse(undefined));
 afterAll(() => closing.disposeAsync());
 
 /** What one check says, of the local run or of a deployment in its place. */
 const resultOf = (check: string, deployment = operated.deployment) => checkOf(check, deployment);
-
-const putState = (name: string, state: object) =>
-  operated.pipeline.s3.send(
-    new PutObjectCommand({ Bucket: LEDGER_BUCKET, Key: `state/${name}.json`, Body: JSON.stringify(state) }),
-  );
 
 /** From now on until the end of the test, the service answers a question for its templates so. */
 function answerTemplates(fault: object): void {
   const { standIn } = operated.pipeline;
   if (standIn === undefined) throw new Error('There is no stand-in');
   standIn.intercept = (_, { operation }) => (operation === 'listTemplates' ? fault : undefined);
-  onTestFinished(() => {
-    standIn.intercept = undefined;
-  });
 }
 
 /** The local run with one route, which is its first one with these changes. */
@@ -279,8 +276,18 @@ describe('the check of the notifications', () => {
   });
 });
 
-describe('the check of the ticks', () => {
+describe('by the ledger', () => {
   const ago = (ms: number): number => Date.now() - ms;
+
+  /** A stack whose ledger no function changes, and the state of its collector or of its sweep. */
+  async function quiet(states: Readonly<Record<string, object>> = {}) {
+    const world = await World.start();
+    for (const [name, state] of Object.entries(states)) {
+      await world.putObject(`state/${name}.json`, JSON.stringify(state));
+    }
+    const { access } = (await deploymentAt(() => '{}')).deployment;
+    return { world, deployment: { ...world.deployment, isLocal: false, access } };
+  }
 
   it.each([
     ['fault', /^All ticks were cut short for 41 minutes\.$/, () => ({ tickCompletedAt: ago(41 * MINUTE_MS) })],
@@ -290,54 +297,81 @@ describe('the check of the ticks', () => {
       /^Ticks are cut short: a round over the running flows began 3 hours ago\.$/,
       () => ({ tickCompletedAt: ago(0), unfinishedRound: { startedAt: ago(3 * HOUR_MS), after: 'running/' } }),
     ],
-  ])('tells a %s: %s', async (result, what, state) => {
-    await putState('collector-0', { heldUntil: 0, ...state() });
-    expect(await resultOf('ticks')).toMatchObject({ result, what: expect.stringMatching(what) });
+  ])('the check of the ticks tells a %s: %s', async (result, what, state) => {
+    const { deployment } = await quiet({ 'collector-0': { heldUntil: 0, ...state() } });
+    expect(await resultOf('ticks', deployment)).toMatchObject({ result, what: expect.stringMatching(what) });
   });
 
-  it('tells that none runs any more, or that none ever ran', async () => {
-    await putState('collector-0', { heldUntil: 0, tickCompletedAt: Date.now() });
-    expect(await resultOf('ticks')).toMatchObject({ result: 'good' });
-    expect(await resultOf('ticks', later(6 * MINUTE_MS, operated.deployment))).toMatchObject({
+  it('the check of the ticks tells that none runs any more, or that none ever ran', async () => {
+    const { deployment } = await quiet({ 'collector-0': { heldUntil: 0, tickCompletedAt: Date.now() } });
+    expect(await resultOf('ticks', deployment)).toMatchObject({ result: 'good' });
+    expect(await resultOf('ticks', later(6 * MINUTE_MS, deployment))).toMatchObject({
       result: 'fault',
       what: 'No tick has run for 6 minutes.',
       todo: 'See docs/runbook.md, tick-missing.',
     });
-    await operated.pipeline.s3.send(new DeleteObjectCommand({ Bucket: LEDGER_BUCKET, Key: 'state/collector-0.json' }));
-    expect(await resultOf('ticks')).toMatchObject({ result: 'fault', what: expect.stringContaining('has ever run') });
+    expect(await resultOf('ticks', (await quiet()).deployment)).toMatchObject({
+      result: 'fault',
+      what: expect.stringContaining('has ever run'),
+    });
   });
 
   it.each([
     [0.2, 'warning'],
     [12, 'note'],
   ])('the pace of %s requests a second is a %s', async (requestsPerSecond, result) => {
-    await putState('collector-0', { heldUntil: 0, pace: { requestsPerSecond, throttledAt: Date.now() } });
-    expect(await resultOf('pace')).toMatchObject({ result, what: expect.stringContaining(' a second.') });
+    const pace = { requestsPerSecond, throttledAt: Date.now() };
+    const { deployment } = await quiet({ 'collector-0': { heldUntil: 0, pace } });
+    expect(await resultOf('pace', deployment)).toMatchObject({ result, what: expect.stringContaining(' a second.') });
   });
-});
 
-describe('the check of the daily sweep', () => {
-  const putSweep = (endedAt: number, missed: number) =>
-    putState('sweep', {
-      // The tick of the local run begins no pass of its own, because the watermark is of now.
-      ...{ firstDay: Date.now(), watermark: Date.now() },
-      ended: { daily: { since: 0, startedAt: endedAt, endedAt, counts: { compared: missed, missed, repaired: 0 } } },
+  it.each([
+    ['note', 'No daily sweep has ended yet.', undefined],
+    [
+      'fault',
+      'The last daily sweep ended 72 hours ago, so missed uploads stay missed.',
+      { age: 3 * DAY_MS, missed: 0 },
+    ],
+    ['warning', /uploads that no notification told of: 3\.$/, { age: HOUR_MS, missed: 3 }],
+    ['good', undefined, { age: HOUR_MS, missed: 0 }],
+  ])('the check of the daily sweep tells a %s: %s', async (result, what, last) => {
+    const endedAt = ago(last?.age ?? 0);
+    const counts = { compared: 3, missed: last?.missed ?? 0, repaired: 0 };
+    const ended = last && { daily: { since: 0, startedAt: endedAt, endedAt, counts } };
+    const { deployment } = await quiet({ sweep: { firstDay: 0, watermark: 0, ended } });
+    expect(await resultOf('daily sweep', deployment)).toMatchObject({
+      result,
+      ...(what !== undefined && { what: expect.stringMatching(what) }),
     });
+  });
 
-  it('tells that none has ended, that the last is old, and what it found', async () => {
-    expect(await resultOf('daily sweep', deployed)).toMatchObject({ result: 'note' });
-    await putSweep(Date.now() - 3 * DAY_MS, 0);
-    expect(await resultOf('daily sweep', deployed)).toMatchObject({
-      result: 'fault',
-      what: 'The last daily sweep ended 72 hours ago, so missed uploads stay missed.',
-    });
-    await putSweep(Date.now() - HOUR_MS, 3);
-    expect(await resultOf('daily sweep', deployed)).toMatchObject({
+  it('files that run or wait for long, that are held and that cannot be started are told of', async () => {
+    const { world, deployment } = await quiet();
+    const flow = { id: 'f', createdAt: world.now };
+    const runs = running(world.claimed('long.png'), flow);
+    await world.put(runs);
+    await world.putObject(runningKey(runningMarkerOf(runs.upload, flow)));
+    const waits = waiting(world.claimed('doubt.png'), { reason: 'held', message: '', notBefore: 1, counted: false });
+    await world.put(waits);
+    await world.putObject(waitingKey(waitingMarkerOf(waits) as WaitingMarker));
+
+    expect(await resultOf('oldest running', deployment)).toMatchObject({ result: 'good' });
+    expect(await resultOf('oldest running', later(4 * DAY_MS, deployment))).toMatchObject({
       result: 'warning',
-      what: expect.stringMatching(/uploads that no notification told of: 3\.$/),
+      what: 'The oldest running flow (of 1) began 96 hours ago. At 168 hours it counts as failed.',
     });
-    await putSweep(Date.now() - HOUR_MS, 0);
-    expect(await resultOf('daily sweep', deployed)).toMatchObject({ result: 'good' });
+    expect(await resultOf('oldest waiting', later(2 * HOUR_MS, deployment))).toMatchObject({
+      result: 'warning',
+      what: 'The oldest waiting file (of 1) came 2 hours ago (1 held).',
+    });
+    expect(await resultOf('held doubts', deployment)).toMatchObject({
+      result: 'warning',
+      what: 'Files wait for your decision, because a flow of each may exist: 1, such as doubt.png.',
+    });
+    expect(await resultOf('dead letters', { ...deployment, deadLetterCount: async () => 1 })).toMatchObject({
+      result: 'fault',
+      what: 'The dead-letter queue holds 1 upload that could not be started.',
+    });
   });
 });
 
@@ -351,81 +385,38 @@ it.each([
   });
 });
 
-describe('files', () => {
-  it('that cannot be started, that wait and that run for long are told of', async () => {
-    await using busy = await Operated.start({ standIn: { flowMs: HOUR_MS } });
-    const { pipeline, deployment } = busy;
-    pipeline.deadLetters.send('a message');
-    expect(await resultOf('dead letters', deployment)).toMatchObject({
-      result: 'fault',
-      what: 'The dead-letter queue holds 1 upload that could not be started.',
-    });
-
-    await busy.put('long.png', 'running');
-    expect(await resultOf('oldest running', deployment)).toMatchObject({ result: 'good' });
-    expect(await resultOf('oldest running', later(4 * DAY_MS, deployment))).toMatchObject({
-      result: 'warning',
-      what: expect.stringMatching(
-        /^The oldest running flow \(of 1\) began 96 hours ago. At 168 hours it counts as failed/,
-      ),
-    });
-  });
-
-  it('that are held for the operator are told of', async () => {
-    await using busy = await Operated.start();
-    busy.refuse(401);
-    const { id } = await busy.put('doubt.png', 'waiting');
-    // A doubt is held after minutes of looking for its flow. So its entry is written here.
-    const where = { Bucket: LEDGER_BUCKET, Key: `uploads/${id}.json` };
-    const entry = await (await busy.pipeline.s3.send(new GetObjectCommand(where))).Body?.transformToString();
-    const Body = entry?.replace('"reason":"unauthorised"', '"reason":"held"');
-    await busy.pipeline.s3.send(new PutObjectCommand({ ...where, Body }));
-    expect(await resultOf('held doubts', busy.deployment)).toMatchObject({
-      result: 'warning',
-      what: 'Files wait for your decision, because a flow of each may exist: 1, such as doubt.png.',
-    });
-  });
-});
-
 describe('the canary', () => {
   const sample = fileURLToPath(new URL('../../examples/robot.png', import.meta.url));
-  const examined = ({ deployment }: Operated, more: object = {}) => {
-    const file = canaryOf(sample, deployment);
+  const examined = (more: object = {}, deployment = operated.deployment) => {
+    const file = canaryOf(sample, operated.deployment);
     if (file === undefined) throw new Error('No route takes it');
     return examineCanary({ ...file, ...more }, deployment, signal);
   };
 
   it('is followed to its receipt, and costs nothing without an answer', async () => {
-    await using busy = await Operated.start();
-    copyFileSync(sample, join(busy.directory, 'robot.png'));
-    const unasked = await busy.run('doctor', '--canary', 'robot.png');
-    expect(unasked).toMatchObject({ code: 2, errors: expect.stringContaining('would be uploaded, and paid for') });
-    expect(busy.pipeline.standIn?.flows).toHaveLength(0);
-    const { output } = await busy.run('doctor', '--canary', 'robot.png', '--yes');
-    expect(output).toContain('\n  canary: good\n');
-    expect(busy.pipeline.standIn?.flows).toHaveLength(1);
-    expect(await busy.run('doctor', '--canary', 'none.png', '--yes')).toMatchObject({ code: 2 });
+    const flows = () => operated.pipeline.standIn?.flows.length ?? 0;
+    const paid = flows();
+    copyFileSync(sample, join(operated.directory, 'robot.png'));
+    const words = ['doctor', '--canary', 'robot.png'];
+    expect(await operated.run(...words)).toMatchObject({
+      code: 2,
+      errors: expect.stringContaining('would be uploaded, and paid for'),
+    });
+    expect(flows()).toBe(paid);
+    expect((await operated.run(...words, '--yes')).output).toContain('\n  canary: good\n');
+    expect(flows()).toBe(paid + 1);
+    expect(await operated.run('doctor', '--canary', 'none.png', '--yes')).toMatchObject({ code: 2 });
 
-    busy.refuse(422);
-    const failed = await busy.run('doctor', '--canary', 'robot.png', '--yes');
+    operated.refuse(422);
+    const failed = await operated.run(...words, '--yes');
     expect(failed.code).toBe(1);
     expect(failed.output).toMatch(/canary: fault\n {4}The canary canary-\S+\/robot\.png failed: rejected: .*422/);
   });
 
-  it('that waits for the operator is a fault', async () => {
-    await using busy = await Operated.start();
-    busy.refuse(401);
-    expect(await examined(busy)).toMatchObject({
-      severity: 'fault',
-      what: expect.stringMatching(/^The canary canary-\S+ waits: .*401/),
-    });
-  });
-
   it('whose receipt is not where it belongs is a fault', async () => {
-    await using busy = await Operated.start();
-    const { deployment } = busy;
+    const { deployment } = operated;
     const elsewhere = { ...deployment, settings: { ...deployment.settings, resultsPrefix: 'elsewhere/' } };
-    expect(await examined({ deployment: elsewhere } as Operated)).toMatchObject({
+    expect(await examined({}, elsewhere)).toMatchObject({
       severity: 'fault',
       what: expect.stringMatching(/^The canary canary-\S+ ended, and there is no receipt of it\.$/),
     });
@@ -436,11 +427,16 @@ describe('the canary', () => {
     expect(canaryOf(sample, withRoute({ suffixes: ['.zip'] }))).toBeUndefined();
   });
 
-  it('that does not end in time is a fault', async () => {
-    await using busy = await Operated.start({ standIn: { flowMs: HOUR_MS } });
-    expect(await examined(busy, { withinMs: 1_000 })).toMatchObject({
+  it('that does not end in time, or waits for the operator, is a fault', async () => {
+    flowMs = HOUR_MS;
+    expect(await examined({ withinMs: 1_000 })).toMatchObject({
       severity: 'fault',
       what: expect.stringContaining('has not ended within 1 s.'),
+    });
+    operated.refuse(401);
+    expect(await examined()).toMatchObject({
+      severity: 'fault',
+      what: expect.stringMatching(/^The canary canary-\S+ waits: .*401/),
     });
   });
 });

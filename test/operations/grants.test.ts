@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import type { Stack } from 'aws-cdk-lib';
 import { Key } from 'aws-cdk-lib/aws-kms';
 import { Topic } from 'aws-cdk-lib/aws-sns';
-import { beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it, vi } from 'vitest';
 import { listenOnLoopback } from '../../local/loopback.ts';
 import { alarmsOf, examineAlarms } from '../../operations/alarms.ts';
 import { examineErrors } from '../../operations/function-logs.ts';
@@ -11,6 +11,8 @@ import { examineNotifications } from '../../operations/notifications.ts';
 import { ACCOUNT, type Call, idleOf, isAllowed, lineOf, permissionsOf, REGION, refusedOf } from '../infra/policies.ts';
 import { newRole, synthesisePipeline } from '../infra/synthesis.ts';
 import { deployedAs, Operated, runFlowdrop, signal, withEndpoints } from './support.ts';
+
+vi.mock('../../operations/wait.ts', () => import('./quick-wait.ts'));
 
 /** The commands of each grant, one after the other. Each makes calls that the others of its grant do not. */
 const COMMANDS = {

@@ -1,36 +1,30 @@
-import { describe, expect, it, onTestFinished } from 'vitest';
-import type { Deployment } from '../../operations/deployment.ts';
+import { describe, expect, it, vi } from 'vitest';
 import { intakeOf, pause, resume } from '../../operations/intake.ts';
-import { web } from '../support/servers.ts';
-import { checkOf, deployedAs, later, Operated, signal, withEndpoints } from './support.ts';
+import { deploymentAt } from './aws-answers.ts';
+import { checkOf, later, Operated, signal, withEndpoints } from './support.ts';
+
+vi.mock('../../operations/wait.ts', () => import('./quick-wait.ts'));
 
 const HOUR_MS = 3_600_000;
 
-/** The deployment with a Lambda that answers so for its event source mapping. */
-async function withMapping(
-  { deployment }: Operated,
-  answers: (method: string | undefined, count: number) => { readonly status?: number; readonly body: object },
-): Promise<{ readonly deployment: Deployment; readonly asked: string[] }> {
-  const asked: string[] = [];
-  const { origin } = await web(async (request, response) => {
-    let sent = '';
-    for await (const chunk of request) sent += chunk;
-    asked.push(`${request.method} ${sent}`.trimEnd());
-    const { status = 200, body } = answers(request.method, asked.length);
-    response.writeHead(status).end(JSON.stringify(body));
-  });
-  return { asked, deployment: withEndpoints(deployment, { lambda: origin }) };
-}
-
-const mapping = (State: string, more: object = {}) => ({ body: { UUID: 'any', State, LastModified: 1.6e9, ...more } });
+/** What Lambda says of an event source mapping. */
+const mapping = (State: string, more: object = {}): string =>
+  JSON.stringify({ UUID: 'any', State, LastModified: 1.6e9, ...more });
 
 describe('a paused pipeline', () => {
-  it('keeps new and retried files in the queue, collects on, and loses nothing', async () => {
-    const operated = await Operated.forTest();
+  it('keeps new and retried files in the queue, collects the flows that run, and loses nothing', async () => {
+    let aheadMs = 0;
+    let flowMs = HOUR_MS;
+    const clock = { now: () => Date.now() + aheadMs };
+    const operated = await Operated.forTest({ standIn: { flowMs: () => flowMs, clock } });
+    const { standIn } = operated.pipeline;
     await operated.putRefused('bad.png');
+    await operated.put('running.png', 'running');
     const paused = await operated.run('pause');
-    expect(paused.output).toMatch(/^New flows: paused since /);
-    expect(paused.code).toBe(0);
+    expect(paused).toMatchObject({ code: 0, output: expect.stringMatching(/^New flows: paused since /) });
+    aheadMs = HOUR_MS;
+    await operated.becomes('running.png', 'succeeded');
+    flowMs = 0;
 
     await operated.upload('new.png', 'a picture');
     await operated.upload('other.png', 'a picture');
@@ -49,98 +43,70 @@ describe('a paused pipeline', () => {
     expect((await operated.run('cancel', 'new.png', '--yes')).errors).toBe(
       'new.png: nothing is done: it waits in the queue, or no route takes it\n',
     );
-    expect(operated.pipeline.standIn?.flows).toHaveLength(0);
 
     const unasked = await operated.run('resume');
-    expect(unasked).toMatchObject({
-      code: 2,
-      errors: expect.stringMatching(/^The queue holds [34] messages\./),
-    });
-    expect(operated.pipeline.standIn?.flows).toHaveLength(0);
+    expect(unasked).toMatchObject({ code: 2, errors: expect.stringMatching(/^The queue holds [34] messages\./) });
+    expect(standIn?.flows).toHaveLength(1);
     const resumed = await operated.run('resume', '--yes');
     expect(resumed.output).toMatch(/^New flows begin again\.\n/);
     for (const key of ['new.png', 'other.png', 'bad.png']) await operated.becomes(key, 'succeeded');
-    expect(operated.pipeline.standIn?.flows).toHaveLength(3);
+    expect(standIn?.flows).toHaveLength(4);
     expect((await operated.run('status')).output).not.toContain('new flows');
   });
 
-  it('collects the flows that run', async () => {
-    let aheadMs = 0;
-    const clock = { now: () => Date.now() + aheadMs };
-    const operated = await Operated.forTest({ standIn: { flowMs: HOUR_MS, clock } });
-    await operated.put('running.png', 'running');
-    await operated.run('pause');
-    aheadMs = HOUR_MS;
-    await operated.becomes('running.png', 'succeeded');
-  });
-
-  it('is reached in the same way through a stack', async () => {
-    const operated = await Operated.forTest();
-    await using stack = await deployedAs('paused', operated.pipeline);
-    const deployment = await stack.connect();
-    onTestFinished(() => deployment.close());
-    expect(await pause(deployment, signal)).toMatchObject({ state: 'paused', isByUser: true });
-    expect(await pause(deployment, signal)).toMatchObject({ state: 'paused' });
-    expect(await resume(deployment, signal)).toMatchObject({ state: 'on' });
-  });
-
   it('is a finding of doctor: a note on the first day, then a warning, and at last a fault', async () => {
-    const operated = await Operated.forTest();
-    await pause(operated.deployment, signal);
-    const result = (deployment: Deployment) => checkOf('new flows', deployment);
-    expect(await result(operated.deployment)).toEqual({
+    const { deployment } = await Operated.forTest();
+    await pause(deployment, signal);
+    expect(await checkOf('new flows', deployment)).toEqual({
       check: 'new flows',
       result: 'note',
       what: 'The pipeline has been paused for 0 minutes: no new flows begin.',
       todo: 'Uploads wait in the queue, 14 days at most. To start new flows, run flowdrop resume.',
     });
-    expect(await result(later(25 * HOUR_MS, operated.deployment))).toMatchObject({
+    expect(await checkOf('new flows', later(25 * HOUR_MS, deployment))).toMatchObject({
       result: 'warning',
       what: expect.stringContaining('for 25 hours'),
       todo: expect.stringMatching(
         /If the pause began more than 14 days ago, then run flowdrop sweep --since <its first day>\.$/,
       ),
     });
-
-    expect(await result(later(15 * 24 * HOUR_MS, operated.deployment))).toMatchObject({
+    expect(await checkOf('new flows', later(15 * 24 * HOUR_MS, deployment))).toMatchObject({
       result: 'fault',
       todo: expect.stringMatching(/Then flowdrop sweep --since 20\S+Z submits the files that the queue has dropped\.$/),
     });
 
-    const byLambda = await withMapping(operated, (method) =>
-      method === 'GET' ? mapping('Disabled', { StateTransitionReason: 'LAMBDA_INITIATED' }) : mapping('Disabled'),
+    const { deployment: byLambda } = await deploymentAt(() =>
+      mapping('Disabled', { StateTransitionReason: 'LAMBDA_INITIATED' }),
     );
-    expect(await result(byLambda.deployment)).toMatchObject({
+    const { endpoints: { lambda } = {} } = byLambda.access;
+    expect(await checkOf('new flows', withEndpoints(deployment, { lambda }))).toMatchObject({
       result: 'fault',
       what: 'Lambda itself turned off the event source mapping, so no new flows begin.',
     });
-    expect(await result({ ...operated.deployment, uploadMapping: undefined })).toMatchObject({ result: 'not checked' });
+    expect(await checkOf('new flows', { ...deployment, uploadMapping: undefined })).toMatchObject({
+      result: 'not checked',
+    });
+    expect(await resume(deployment, signal)).toMatchObject({ state: 'on' });
   });
 });
 
 describe('pausing', () => {
   it('waits for a change that is under way, and for the end of its own, which it orders once', async () => {
-    const operated = await Operated.forTest();
     // The fifth is the answer to the order. The one after it is older than the order.
     const states = ['Enabling', 'Enabled', 'busy', 'Enabled', 'Disabling', 'Enabled', 'Disabling', 'Disabled'];
-    const { deployment, asked } = await withMapping(operated, (_, count) => {
+    const { deployment, asked } = await deploymentAt((_, count) => {
       const state = states[count - 1] ?? 'Disabled';
-      return state === 'busy' ? { status: 400, body: { __type: 'ResourceInUseException' } } : mapping(state);
+      return state === 'busy' ? { status: 400, body: '{"__type":"ResourceInUseException"}' } : mapping(state);
     });
-    expect(await pause(deployment, signal)).toEqual({
-      state: 'paused',
-      since: '2020-09-13T12:26:40.000Z',
-      isByUser: true,
-    });
+    const since = '2020-09-13T12:26:40.000Z';
+    expect(await pause(deployment, signal)).toEqual({ state: 'paused', since, isByUser: true });
     const off = 'PUT {"Enabled":false}';
     expect(asked).toEqual(['GET', 'GET', off, 'GET', off, 'GET', 'GET', 'GET']);
   });
 
   it('does not undo a later change of another client', async () => {
-    const operated = await Operated.forTest();
     const answers = [mapping('Enabled'), mapping('Disabling', { LastModified: 1.6e9 + 1 })];
-    const { deployment, asked } = await withMapping(
-      operated,
+    const { deployment, asked } = await deploymentAt(
       (_, count) => answers[count - 1] ?? mapping('Enabled', { LastModified: 1.6e9 + 60 }),
     );
     await expect(pause(deployment, signal)).rejects.toThrow(
@@ -150,23 +116,17 @@ describe('pausing', () => {
   });
 
   it('says so if the stack has no output for it, and the state is not known', async () => {
-    const operated = await Operated.forTest();
-    const { operator } = operated.pipeline;
-    await using stack = await deployedAs('old', operated.pipeline, { CollectFunction: operator.collectFunction });
-    const deployment = await stack.connect();
-    onTestFinished(() => deployment.close());
-    await expect(pause(deployment, signal)).rejects.toThrow(
-      /^No output UploadMapping of a stack names the event source mapping of the stack old in us-east-1\./,
+    const { deployment } = await deploymentAt(() => mapping('Enabled'));
+    const unnamed = { ...deployment, uploadMapping: undefined };
+    await expect(pause(unnamed, signal)).rejects.toThrow(
+      /^No output UploadMapping of a stack names the event source mapping of the stack any\./,
     );
-    expect(await intakeOf(deployment, signal)).toBeUndefined();
+    expect(await intakeOf(unnamed, signal)).toBeUndefined();
   });
 
   it('is an error for an operator who may not, and the state is not known', async () => {
-    const operated = await Operated.forTest();
-    const { deployment } = await withMapping(operated, () => ({
-      status: 403,
-      body: { __type: 'AccessDeniedException', Message: 'not authorized to perform: lambda:GetEventSourceMapping' },
-    }));
+    const body = '{"__type":"AccessDeniedException","Message":"no lambda:GetEventSourceMapping"}';
+    const { deployment } = await deploymentAt(() => ({ status: 403, body }));
     await expect(pause(deployment, signal)).rejects.toThrow('lambda:GetEventSourceMapping');
     expect(await intakeOf(deployment, signal)).toBeUndefined();
   });

@@ -1,4 +1,4 @@
-import { expect, it } from 'vitest';
+import { expect, it, vi } from 'vitest';
 import { collectedAgain, ended, running, runningMarkerOf, told } from '../../functions/ledger/entry.ts';
 import { runningKey } from '../../functions/ledger/keys.ts';
 import { Receipts, receiptOf } from '../../functions/publish/receipts.ts';
@@ -6,6 +6,8 @@ import { follow } from '../../operations/act.ts';
 import { forget, tracesOf, UnderWayError } from '../../operations/forget.ts';
 import { World } from '../page/world.ts';
 import { signal } from './support.ts';
+
+vi.mock('../../operations/wait.ts', () => import('./quick-wait.ts'));
 
 const failure = { code: 'rejected', message: 'no' } as const;
 

@@ -6,7 +6,7 @@ import { describe, expect, it, onTestFinished } from 'vitest';
 import { connectLocal } from '../../operations/deployment.ts';
 import { NoLocalRunError, readLocalRun, UntrustedRunError } from '../../operations/local-run.ts';
 import { put } from '../../operations/put.ts';
-import { serve, Visitor } from '../page/support.ts';
+import { listening } from '../support/servers.ts';
 import { Operated, signal } from './support.ts';
 
 const ANOTHER_USER = 54_321;
@@ -100,6 +100,20 @@ describe('the file of the local run', () => {
   });
 });
 
+/** A server that passes everything on to another one. */
+async function relayTo(url: string): Promise<string> {
+  const target = Number(new URL(url).port);
+  const server = createServer((socket) => {
+    const onward = connect(target, '127.0.0.1');
+    for (const each of [socket, onward]) each.on('error', () => {});
+    socket.on('data', (data) =>
+      onward.write(data.toString('latin1').replace(/host: [^\r]+/i, `host: 127.0.0.1:${target}`)),
+    );
+    onward.pipe(socket);
+  });
+  return `http://${await listening(server)}`;
+}
+
 describe('a command', () => {
   it('sends no request to a server that does not prove that it is the run', async () => {
     const { port, got } = await impostor();
@@ -110,65 +124,26 @@ describe('a command', () => {
     expect(got()).not.toContain(SECRET);
   });
 
-  it('does not accept the proof of another server', async () => {
-    const operated = await Operated.forTest();
-    const { s3 } = operated.pipeline.operator.endpoints;
-    const passedOn = createServer((socket) => {
-      const onward = connect(Number(new URL(s3).port), '127.0.0.1');
-      for (const each of [socket, onward]) each.on('error', () => {});
-      const host = Buffer.from(`host: 127.0.0.1:${new URL(s3).port}`);
-      socket.on('data', (data) => onward.write(data.toString('latin1').replace(/host: [^\r]+/i, host.toString())));
-      onward.pipe(socket);
-    });
-    await new Promise<void>((resolve) => passedOn.listen(0, '127.0.0.1', resolve));
-    onTestFinished(() => void passedOn.close());
-    const between = `http://127.0.0.1:${(passedOn.address() as { port: number }).port}`;
-    const { endpoints } = operated.pipeline.operator;
-    const run = { ...RUN, ...operated.pipeline.operator, endpoints: { ...endpoints, lambda: between } };
-    const { directory } = await directoryWith(run);
-    await expect(connectLocal(directory, signal)).rejects.toThrow('does not prove');
-  });
-});
+  it('accepts no proof of another server, and sends nothing to the next owner of the ports', async () => {
+    const { pipeline, directory, deployment } = await Operated.forTest();
+    const { endpoints } = pipeline.operator;
+    const lambda = await relayTo(endpoints.s3);
+    const between = await directoryWith({ ...RUN, ...pipeline.operator, endpoints: { ...endpoints, lambda } });
+    await expect(connectLocal(between.directory, signal)).rejects.toThrow('does not prove');
 
-describe('what outlives its run', () => {
-  /** A deployment whose run has ended, and whose ports another user has taken. */
-  async function outlived() {
-    const operated = await Operated.start();
-    onTestFinished(() => operated[Symbol.asyncDispose]());
-    const { endpoints } = operated.pipeline.operator;
-    // Connections of the run that ends are broken with it.
-    await operated.deployment.queueDepth(signal);
-    return {
-      operated,
-      async takeOver() {
-        await operated.pipeline.close();
-        return Promise.all(Object.values(endpoints).map((url) => impostor(Number(new URL(url).port))));
-      },
-    };
-  }
-
-  it('sends no file to the next owner of the ports', async () => {
-    const { operated, takeOver } = await outlived();
-    const path = join(operated.directory, 'secret.txt');
+    const path = join(directory, 'secret.txt');
     await writeFile(path, 'the content of a private file');
-    const impostors = await takeOver();
-    const putting = put({ path, key: 'secret.txt' }, {}, operated.deployment, { signal });
+    // Connections of the run that ends are broken with it.
+    await deployment.queueDepth(signal);
+    await pipeline.close();
+    const impostors = await Promise.all(Object.values(endpoints).map((url) => impostor(Number(new URL(url).port))));
+    const putting = put({ path, key: 'secret.txt' }, {}, deployment, { signal });
     await expect(putting).rejects.toThrow('does not prove that it belongs to the local run');
-    await expect(operated.deployment.collecting.invoke({ any: 1 }, signal)).rejects.toThrow(UntrustedRunError);
-    await expect(operated.deployment.queueDepth(signal)).rejects.toThrow(UntrustedRunError);
+    await expect(deployment.collecting.invoke({ any: 1 }, signal)).rejects.toThrow(UntrustedRunError);
+    await expect(deployment.queueDepth(signal)).rejects.toThrow(UntrustedRunError);
     for (const { got } of impostors) {
       expect(got()).toContain('flowdrop-proof');
       expect(got()).not.toMatch(/private file|authorization|PUT/i);
     }
-  });
-
-  it('sends no file that is dropped into its page', async () => {
-    const { operated, takeOver } = await outlived();
-    const visitor = await Visitor.open((await serve(operated.deployment)).url);
-    expect((await visitor.ask('/api/about')).json).toMatchObject({ pipeline: 'operated' });
-    const impostors = await takeOver();
-    const answer = await visitor.put('secret.txt', 'the content of a private file');
-    expect(answer.status).toBeGreaterThanOrEqual(500);
-    for (const { got } of impostors) expect(got()).not.toMatch(/private file|authorization/i);
   });
 });

@@ -2,15 +2,18 @@ import { request as httpRequest } from 'node:http';
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { listenOnLoopback } from '../../local/loopback.ts';
 import type { Deployment } from '../../operations/deployment.ts';
+import type { ServeOptions } from '../../page/server/serve-page.ts';
 import { PATIENCE } from '../support/patience.ts';
-import { messageOf, QUICK, serve, Visitor, visit } from './support.ts';
+import { messageOf, QUICK, serve, Visitor } from './support.ts';
 import { visitWorld, World } from './world.ts';
+
+vi.mock('../../operations/wait.ts', () => import('../operations/quick-wait.ts'));
 
 const SECOND_MS = 1_000;
 const DAY_MS = 86_400_000;
 
 /** A Lambda whose event source mapping is in the state that a test says. */
-async function mappedWorld(): Promise<{
+async function mappedWorld(options: ServeOptions = {}): Promise<{
   visitor: Visitor;
   lambda: { state: string; since: number; looks: number; orders: string[] };
 }> {
@@ -29,32 +32,29 @@ async function mappedWorld(): Promise<{
   const { deployment } = await World.start();
   const credentials = async () => ({ accessKeyId: 'fake', secretAccessKey: 'obviously-fake' });
   const access: Deployment['access'] = { region: 'us-east-1', credentials, endpoints: { lambda: server.url } };
-  const { url } = await serve({ ...deployment, access, uploadMapping: 'any' });
+  const { url } = await serve({ ...deployment, access, uploadMapping: 'any' }, options);
   return { visitor: await Visitor.open(url), lambda };
 }
 
 describe('a pause', () => {
-  it('keeps new files in the queue, is told to all who watch, and ends with their flows', async () => {
+  it('and its end are answered, and told to all who watch', async () => {
     // By itself the feed looks at the pipeline once.
-    const { visitor, operated } = await visit({}, { pace: { ...QUICK, statusMs: DAY_MS } });
+    const { visitor, lambda } = await mappedWorld({ pace: { ...QUICK, statusMs: DAY_MS } });
     const watching = visitor.listen();
     const states = () => watching.heard.flatMap(({ name, data }) => (name === 'status' ? data.intake.state : []));
     await vi.waitFor(() => expect(states()).toEqual(['on']), PATIENCE);
-
-    const paused = await visitor.post('/api/pause', {});
-    expect(paused).toMatchObject({ status: 200, json: { intake: { state: 'paused', isByUser: true } } });
-    await vi.waitFor(() => expect(states().at(-1)).toBe('paused'), PATIENCE);
-    await visitor.put('late.png', 'a picture', { 'content-type': 'image/png' });
-    await vi.waitFor(async () => {
-      expect((await visitor.ask('/api/status')).json.queue).toMatchObject({ visible: 1 });
-    }, PATIENCE);
-    expect(operated.pipeline.standIn?.flows).toHaveLength(0);
-
-    const resumed = await visitor.post('/api/resume', {});
-    expect(resumed).toMatchObject({ status: 200, json: { intake: { state: 'on' } } });
-    expect(resumed.json).not.toHaveProperty('dropped');
-    await operated.becomes('late.png', 'succeeded');
-    await vi.waitFor(() => expect(states().at(-1)).toBe('on'), PATIENCE);
+    for (const [change, under, end, state] of [
+      ['pause', 'Disabling', 'Disabled', 'paused'],
+      ['resume', 'Enabling', 'Enabled', 'on'],
+    ] as const) {
+      const changed = visitor.post(`/api/${change}`, {});
+      await vi.waitFor(() => expect(lambda.state).toBe(under), PATIENCE);
+      lambda.state = end;
+      const { status, json } = await changed;
+      expect([status, json.intake.state]).toEqual([200, state]);
+      expect(json).not.toHaveProperty('dropped');
+      await vi.waitFor(() => expect(states().at(-1)).toBe(state), PATIENCE);
+    }
   });
 
   it('goes on if the visitor leaves', async () => {

@@ -1,17 +1,15 @@
 import { request as httpRequest, type IncomingHttpHeaders, type OutgoingHttpHeaders } from 'node:http';
 import { onTestFinished, vi } from 'vitest';
-import type { PipelineOptions } from '../../local/pipeline.ts';
 import type { Deployment } from '../../operations/deployment.ts';
 import type { ApiError, Events } from '../../page/api.ts';
 import type { PageFiles } from '../../page/page-files.ts';
 import type { FeedPace } from '../../page/server/feed.ts';
 import { type ServedPage, type ServeOptions, servePage } from '../../page/server/serve-page.ts';
-import { Operated } from '../operations/support.ts';
 import { type Raw, send } from '../support/raw-request.ts';
 
 export const PAGE_HTML = '<!doctype html><head><meta name="flowdrop-token" content="" /></head><body>the page</body>';
 
-const APP: PageFiles = new Map([
+export const APP: PageFiles = new Map([
   ['/', { body: Buffer.from(PAGE_HTML), contentType: 'text/html; charset=utf-8' }],
   ['/assets/app.js', { body: Buffer.from('export {};'), contentType: 'text/javascript; charset=utf-8' }],
 ]);
@@ -135,16 +133,6 @@ export async function serve(
   const served = await servePage(deployment, { appFiles: async () => APP, pace: QUICK, ...options });
   onTestFinished(() => served.close());
   return served;
-}
-
-/** A pipeline, its page, and a visitor of the page. */
-export async function visit(
-  pipeline: Partial<PipelineOptions> = {},
-  options: ServeOptions = {},
-): Promise<{ operated: Operated; served: ServedPage; visitor: Visitor }> {
-  const operated = await Operated.forTest(pipeline);
-  const served = await serve(operated.deployment, options);
-  return { operated, served, visitor: await Visitor.open(served.url) };
 }
 
 export const messageOf = ({ json }: Answer): string => (json as ApiError).error.message;

@@ -1,56 +1,58 @@
 import { request as httpRequest, type IncomingMessage } from 'node:http';
 import { Readable } from 'node:stream';
-import {
-  HeadObjectCommand,
-  ListMultipartUploadsCommand,
-  ListObjectVersionsCommand,
-  type S3Client,
-} from '@aws-sdk/client-s3';
-import { describe, expect, it, vi } from 'vitest';
+import { HeadObjectCommand, ListMultipartUploadsCommand, ListObjectVersionsCommand } from '@aws-sdk/client-s3';
+import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import { ended } from '../../functions/ledger/entry.ts';
 import { INBOX_BUCKET, RESULTS_BUCKET } from '../../local/pipeline.ts';
 import type { UploadDetail, UploadRow, UploadsPage } from '../../page/api.ts';
-import type { Operated } from '../operations/support.ts';
+import { servePage } from '../../page/server/serve-page.ts';
+import { Operated, ROUTES } from '../operations/support.ts';
 import { PATIENCE } from '../support/patience.ts';
-import { messageOf, type Visitor, visit } from './support.ts';
+import { APP, messageOf, QUICK, Visitor } from './support.ts';
 import { visitWorld } from './world.ts';
 
-const rows = async (visitor: Visitor, query = ''): Promise<UploadsPage> => {
-  const { json, status, text } = await visitor.ask(`/api/uploads${query}`);
-  expect(status, text).toBe(200);
-  return json;
-};
+let operated: Operated;
+let visitor: Visitor;
+const closing = new AsyncDisposableStack();
+beforeAll(async () => {
+  const template = 'model_generate_fromprompt';
+  const poems = { name: 'poems', input: 'text', template, prefixes: ['poems/'], overrides: true } as const;
+  operated = closing.use(await Operated.start({ routes: [poems, ...ROUTES] }));
+  const served = await servePage(operated.deployment, { appFiles: async () => APP, pace: QUICK });
+  closing.defer(() => served.close());
+  visitor = await Visitor.open(served.url);
+});
+afterEach(() => operated.refuse(undefined));
+afterAll(() => closing.disposeAsync());
 
 /** Waits until the upload of a key is in a state. */
-const becomes = (visitor: Visitor, key: string, state: UploadRow['state']): Promise<UploadRow> =>
+const becomes = (key: string, state: UploadRow['state']): Promise<UploadRow> =>
   vi.waitFor(async () => {
-    const { uploads } = await rows(visitor, `?limit=1000`);
+    const { uploads }: UploadsPage = (await visitor.ask('/api/uploads?limit=1000')).json;
     const row = uploads.find((each) => each.key === key && each.state === state);
     if (row === undefined) throw new Error(`${key} is not ${state}: ${JSON.stringify(uploads)}`);
     return row;
   }, PATIENCE);
 
-const detail = async (visitor: Visitor, id: string): Promise<UploadDetail> =>
-  (await visitor.ask(`/api/uploads/${id}`)).json;
+const detail = async (id: string, of = visitor): Promise<UploadDetail> => (await of.ask(`/api/uploads/${id}`)).json;
 
-const inboxKeys = async (s3: S3Client): Promise<readonly string[]> => {
-  const { Versions = [] } = await s3.send(new ListObjectVersionsCommand({ Bucket: INBOX_BUCKET }));
-  return Versions.map(({ Key = '' }) => Key);
+const inboxKeys = async (): Promise<readonly string[]> => {
+  const { Versions = [] } = await operated.pipeline.s3.send(new ListObjectVersionsCommand({ Bucket: INBOX_BUCKET }));
+  return Versions.map(({ Key = '' }) => Key).sort();
 };
 
-const openParts = async ({ pipeline }: Operated): Promise<number> =>
-  (await pipeline.s3.send(new ListMultipartUploadsCommand({ Bucket: INBOX_BUCKET }))).Uploads?.length ?? 0;
+const openParts = async (): Promise<number> =>
+  (await operated.pipeline.s3.send(new ListMultipartUploadsCommand({ Bucket: INBOX_BUCKET }))).Uploads?.length ?? 0;
 
 describe('a file', () => {
   it('goes from the page to its results, and is shown with all that is known of it', async () => {
-    const { visitor } = await visit();
     const put = await visitor.put('photos/robot.png', 'a picture', { 'content-type': 'image/png' });
     expect(put).toMatchObject({ status: 200, json: { key: 'photos/robot.png' } });
-    const row = await becomes(visitor, 'photos/robot.png', 'succeeded');
+    const row = await becomes('photos/robot.png', 'succeeded');
     expect(row).toMatchObject({ id: put.json.id, bytes: 9, mediaType: 'image/png', route: 'pictures', assets: 1 });
 
     const shown = await vi.waitFor(async () => {
-      const found = await detail(visitor, row.id);
+      const found = await detail(row.id);
       if (found.receipt === undefined) throw new Error('There is no receipt yet.');
       return found;
     }, PATIENCE);
@@ -73,6 +75,7 @@ describe('a file', () => {
     expect((await visitor.ask('/api/about')).json).toMatchObject({
       ...{ deployment: 'the local run', isLocal: true, canOverride: true },
       routes: [
+        { name: 'poems', isOverridable: true },
         { name: 'pictures', isOverridable: false },
         { name: 'texts', isOverridable: true },
       ],
@@ -82,7 +85,6 @@ describe('a file', () => {
   });
 
   it('is told its route before it is sent', async () => {
-    const { visitor } = await visit();
     const files = [
       { key: 'robot.png', bytes: 5 },
       { key: 'song.mp3', bytes: 5 },
@@ -116,15 +118,15 @@ describe('a file', () => {
     '',
     `${'x'.repeat(1025)}.png`,
   ])('has a name that no program stumbles over: not %j', async (key) => {
-    const { world, visitor } = await visitWorld();
+    const before = await inboxKeys();
     const answer = await visitor.put(key, 'x');
     expect(answer.status).toBe(400);
     expect(messageOf(answer)).toMatch(/^[A-Z].*\.$/);
-    expect(await inboxKeys(world.deployment.s3)).toEqual([]);
+    expect(await inboxKeys()).toEqual(before);
   });
 
   it('may have any other name', async () => {
-    const { operated, visitor } = await visit();
+    const before = await inboxKeys();
     const keys = [
       '<img src=x onerror=alert(1)>.png',
       'фото/робот 机器人 🤖.png',
@@ -135,10 +137,10 @@ describe('a file', () => {
       '__proto__.png',
     ];
     for (const key of keys) expect([key, (await visitor.put(key, key)).json?.key]).toEqual([key, key]);
-    expect([...(await inboxKeys(operated.pipeline.s3))].sort()).toEqual([...keys].sort());
+    expect(await inboxKeys()).toEqual([...before, ...keys].sort());
     for (const key of keys) {
-      const { id } = await becomes(visitor, key, 'succeeded');
-      const { input } = await detail(visitor, id);
+      const { id } = await becomes(key, 'succeeded');
+      const { input } = await detail(id);
       const saved = await visitor.ask(`${input.url}?download`);
       expect(saved.text).toBe(key);
       const [, name = ''] =
@@ -148,52 +150,52 @@ describe('a file', () => {
   });
 
   it('gets other parameters only where its route lets it', async () => {
-    const route = { name: 'poems', input: 'text', template: 'model_generate_fromprompt', overrides: true } as const;
-    const pictures = { name: 'pictures', input: 'file', template: 'bytes_echo', mediaTypes: ['image/*'] } as const;
-    const { operated, visitor } = await visit({ routes: [pictures, route] });
+    const key = 'poems/fox.txt';
     const headers = { 'x-flowdrop-parameters': encodeURIComponent('{"quality":"low"}') };
+    const before = await inboxKeys();
     const refused = await visitor.put('robot.png', 'x', headers);
     expect([refused.status, messageOf(refused)]).toEqual([409, expect.stringContaining('pictures')]);
-    expect(await inboxKeys(operated.pipeline.s3)).toEqual([]);
-    const broken = await visitor.put('poem.txt', 'x', { 'x-flowdrop-parameters': '{' });
+    expect(await inboxKeys()).toEqual(before);
+    const broken = await visitor.put(key, 'x', { 'x-flowdrop-parameters': '{' });
     expect([broken.status, messageOf(broken)]).toEqual([400, 'The parameters are not JSON.']);
 
-    expect((await visitor.put('poem.txt', 'x', headers)).status).toBe(200);
-    const first = await becomes(visitor, 'poem.txt', 'succeeded');
-    const shown = await detail(visitor, first.id);
+    expect((await visitor.put(key, 'x', headers)).status).toBe(200);
+    const first = await becomes(key, 'succeeded');
+    const shown = await detail(first.id);
     expect(shown.upload.parameters).toEqual({ quality: 'low' });
     expect(shown.actions).toContain('again');
 
     const again = await visitor.post('/api/again', { id: first.id, parameters: { quality: 'high', 'größe 🦋': 1 } });
-    expect(again).toMatchObject({ status: 200, json: { key: 'poem.txt' } });
+    expect(again).toMatchObject({ status: 200, json: { key } });
     expect(again.json.id).not.toBe(first.id);
-    await becomes(visitor, 'poem.txt', 'failed'); // The template has no such parameter.
-    expect((await detail(visitor, again.json.id)).upload.parameters).toEqual({ quality: 'high', 'größe 🦋': 1 });
+    await becomes(key, 'failed'); // The template has no such parameter.
+    expect((await detail(again.json.id)).upload.parameters).toEqual({ quality: 'high', 'größe 🦋': 1 });
     expect((await visitor.ask(`/api/uploads/${again.json.id}/input`)).text).toBe('x');
     const old = await visitor.post('/api/again', { id: first.id, parameters: {} });
     expect([old.status, messageOf(old)]).toEqual([409, expect.stringContaining('was replaced')]);
     expect((await visitor.post('/api/again', { id: 'f'.repeat(40) })).status).toBe(404);
 
-    await visitor.put('other.txt', 'x', { 'x-flowdrop-template': encodeURIComponent('größer') });
-    const { id } = await becomes(visitor, 'other.txt', 'failed');
-    expect((await detail(visitor, id)).upload.template).toBe('größer');
+    await visitor.put('poems/other.txt', 'x', { 'x-flowdrop-template': encodeURIComponent('größer') });
+    const { id } = await becomes('poems/other.txt', 'failed');
+    expect((await detail(id)).upload.template).toBe('größer');
   });
 
   it.each([1_000_000, 12_000_000])('leaves no object and no part if it is cut off after %i bytes', async (sent) => {
-    const { operated, visitor } = await visit();
+    const before = await inboxKeys();
     const { hostname, port } = new URL(visitor.url);
     const headers = { ...visitor.headers, 'content-length': 20_000_000 };
     const put = httpRequest({ hostname, port, path: '/api/files/cut.png', method: 'PUT', headers, agent: false });
     const broken = new Promise((resolve) => put.on('error', resolve));
     await new Promise((resolve) => put.write(Buffer.alloc(sent), resolve));
-    if (sent > 5_000_000) await vi.waitFor(async () => expect(await openParts(operated)).toBe(1), PATIENCE);
+    if (sent > 5_000_000) await vi.waitFor(async () => expect(await openParts()).toBe(1), PATIENCE);
     put.destroy();
     await broken;
-    await vi.waitFor(async () => expect(await openParts(operated)).toBe(0), PATIENCE);
+    await vi.waitFor(async () => expect(await openParts()).toBe(0), PATIENCE);
     // A file after it, so that what the first one might have left would be there by now.
-    expect((await visitor.put('whole.png', 'x')).status).toBe(200);
-    expect(await inboxKeys(operated.pipeline.s3)).toEqual(['whole.png']);
-    expect(await openParts(operated)).toBe(0);
+    const key = `whole-${sent}.png`;
+    expect((await visitor.put(key, 'x')).status).toBe(200);
+    expect(await inboxKeys()).toEqual([...before, key].sort());
+    expect(await openParts()).toBe(0);
   });
 
   it('of any size is read only as fast as S3 takes it', async () => {
@@ -201,20 +203,21 @@ describe('a file', () => {
     const gate = Promise.withResolvers<void>();
     world.gate = gate.promise;
     const MEBIBYTE = 1024 * 1024;
+    const MEBIBYTES = 60;
     const chunk = Buffer.alloc(MEBIBYTE, 'flowdrop');
     let sent = 0;
     async function* body() {
-      for (; sent < 100; sent += 1) yield chunk;
+      for (; sent < MEBIBYTES; sent += 1) yield chunk;
     }
     const { hostname, port } = new URL(visitor.url);
-    const headers = { ...visitor.headers, 'content-length': 100 * MEBIBYTE };
+    const headers = { ...visitor.headers, 'content-length': MEBIBYTES * MEBIBYTE };
     const put = httpRequest({ hostname, port, path: '/api/files/large.png', method: 'PUT', headers, agent: false });
     const answered = new Promise<IncomingMessage>((resolve, reject) => put.on('response', resolve).on('error', reject));
     Readable.from(body(), { objectMode: true, highWaterMark: 1 }).pipe(put);
     let before = -1;
     while (sent !== before) {
       before = sent;
-      await new Promise((resolve) => setTimeout(resolve, 500));
+      await new Promise((resolve) => setTimeout(resolve, 300));
     }
     // Two parts of 5 MiB, one that is being filled, and what the sockets hold.
     expect(sent).toBeLessThan(30);
@@ -224,11 +227,10 @@ describe('a file', () => {
     expect(response.statusCode).toBe(200);
     const { deployment } = world;
     const { ContentLength } = await deployment.s3.send(new HeadObjectCommand({ Bucket: 'inbox', Key: 'large.png' }));
-    expect(ContentLength).toBe(100 * MEBIBYTE);
+    expect(ContentLength).toBe(MEBIBYTES * MEBIBYTE);
   });
 
   it('needs a length', async () => {
-    const { visitor } = await visitWorld();
     const headers = { 'transfer-encoding': 'chunked' };
     const answer = await visitor.ask('/api/files/x.png', { method: 'PUT', headers });
     expect([answer.status, answer.json.error.code]).toEqual([411, 'length-required']);
@@ -236,54 +238,64 @@ describe('a file', () => {
 });
 
 describe('the bytes of a result', () => {
-  /** An upload with one result, whose media type the service gave. */
-  const stored = async (mediaType: string, body: string) => {
+  /** The results of one upload, of these media types, which the service gave. */
+  const stored = async (body: string, ...mediaTypes: readonly string[]) => {
     const { world, visitor } = await visitWorld();
-    const asset = { id: 'any', key: 'robot.png/flow/asset', bytes: body.length, mediaType, sha256: '' };
-    const id = await world.put(ended(world.claimed('robot.png'), { assets: [asset] }, world.now));
-    await world.putObject(asset.key, body, 'results');
+    const facts = { id: 'any', key: 'robot.png/flow/asset', bytes: body.length, sha256: '' };
+    const assets = mediaTypes.map((mediaType) => ({ ...facts, mediaType }));
+    const id = await world.put(ended(world.claimed('robot.png'), { assets }, world.now));
+    await world.putObject(facts.key, body, 'results');
     return { visitor, id };
   };
 
-  it.each([
-    'text/html',
-    'image/svg+xml',
-    'application/xhtml+xml',
-    'text/javascript',
-    'application/pdf',
-    'text/html;x',
-    'nonsense',
-    'text/plain\r\nset-cookie: a=b',
-  ])('are only saved if their type is %j', async (mediaType) => {
-    const { visitor, id } = await stored(mediaType, '<script>alert(1)</script>');
-    const { status, headers } = await visitor.ask(`/api/uploads/${id}/assets/0`);
-    expect(status).toBe(200);
-    expect(headers['content-type']).toBe('application/octet-stream');
-    expect(headers['content-disposition']).toMatch(/^attachment; /);
-    expect(headers['content-security-policy']).toBe("sandbox; default-src 'none'; frame-ancestors 'none'");
-    expect(headers['x-content-type-options']).toBe('nosniff');
-    expect(headers['set-cookie']).toBeUndefined();
-    expect((await detail(visitor, id)).assets[0]).toMatchObject({ isShown: false });
+  it('are only saved if a browser could run or misread their type', async () => {
+    const types = [
+      'text/html',
+      'image/svg+xml',
+      'application/xhtml+xml',
+      'text/javascript',
+      'application/pdf',
+      'text/html;x',
+      'nonsense',
+      'text/plain\r\nset-cookie: a=b',
+    ];
+    const { visitor, id } = await stored('<script>alert(1)</script>', ...types);
+    const { assets } = await detail(id, visitor);
+    expect(assets.map(({ isShown }) => isShown)).toEqual(types.map(() => false));
+    for (const [index, mediaType] of types.entries()) {
+      const { status, headers } = await visitor.ask(`/api/uploads/${id}/assets/${index}`);
+      expect(status).toBe(200);
+      expect(headers, mediaType).toMatchObject({
+        'content-type': 'application/octet-stream',
+        'content-disposition': expect.stringMatching(/^attachment; /),
+        'content-security-policy': "sandbox; default-src 'none'; frame-ancestors 'none'",
+        'x-content-type-options': 'nosniff',
+      });
+      expect(headers['set-cookie']).toBeUndefined();
+    }
   });
 
-  it.each([
-    ['image/png', 'image/png'],
-    ['model/gltf-binary', 'model/gltf-binary'],
-    ['application/json', 'application/json; charset=utf-8'],
-    ['text/plain', 'text/plain; charset=utf-8'],
-    ['video/mp4', 'video/mp4'],
-  ])('are shown in place if their type is %s', async (mediaType, contentType) => {
-    const { visitor, id } = await stored(mediaType, 'content');
-    const { headers } = await visitor.ask(`/api/uploads/${id}/assets/0`);
-    expect(headers['content-type']).toBe(contentType);
-    expect(headers['content-disposition']).toBeUndefined();
-    expect(headers['content-security-policy']).toContain('sandbox');
-    const saved = await visitor.ask(`/api/uploads/${id}/assets/0?download`);
-    expect(saved.headers['content-disposition']).toMatch(/^attachment; /);
+  it('are shown in place if their type is harmless', async () => {
+    const shown = {
+      'image/png': 'image/png',
+      'model/gltf-binary': 'model/gltf-binary',
+      'application/json': 'application/json; charset=utf-8',
+      'text/plain': 'text/plain; charset=utf-8',
+      'video/mp4': 'video/mp4',
+    };
+    const { visitor, id } = await stored('content', ...Object.keys(shown));
+    for (const [index, contentType] of Object.values(shown).entries()) {
+      const { headers } = await visitor.ask(`/api/uploads/${id}/assets/${index}`);
+      expect(headers['content-type']).toBe(contentType);
+      expect(headers['content-disposition']).toBeUndefined();
+      expect(headers['content-security-policy']).toContain('sandbox');
+      const saved = await visitor.ask(`/api/uploads/${id}/assets/${index}?download`);
+      expect(saved.headers['content-disposition']).toMatch(/^attachment; /);
+    }
   });
 
   it('come in the parts that are asked for', async () => {
-    const { visitor, id } = await stored('video/mp4', '0123456789');
+    const { visitor, id } = await stored('0123456789', 'video/mp4');
     const part = async (range: string) => {
       const { status, text, headers } = await visitor.ask(`/api/uploads/${id}/assets/0`, { headers: { range } });
       return [status, status === 416 ? '' : text, headers['content-range']];
@@ -303,7 +315,7 @@ describe('the bytes of a result', () => {
   });
 
   it('are those of the upload alone', async () => {
-    const { visitor, id } = await stored('image/png', 'content');
+    const { visitor, id } = await stored('content', 'image/png');
     for (const path of [`${id}/assets/1`, `${id}/assets/-1`, `${id}/assets/0x0`, `${id}/assets/..%2f0`, 'x/input']) {
       const answer = await visitor.ask(`/api/uploads/${path}`);
       expect([path, answer.status]).toEqual([path, 404]);
@@ -316,37 +328,32 @@ describe('the bytes of a result', () => {
 });
 
 describe('an action', () => {
-  it('does what its plan has shown, once', async () => {
-    const { operated, visitor } = await visit();
-    operated.refuse(422);
-    await operated.put('one.png', 'failed');
-    await operated.put('two.png', 'failed');
-    await operated.put('empty.png', 'failed', '');
-    operated.refuse(undefined);
-    const flows = () => operated.pipeline.standIn?.flows.length;
+  /** The failures of these tests alone. */
+  const query = { state: 'failed', route: 'pictures' };
 
-    const planned = await visitor.post('/api/plan', { action: 'retry', query: { state: 'failed', code: 'rejected' } });
+  it('does what its plan has shown, once', async () => {
+    await operated.putRefused('one.png', 'two.png');
+    const flows = () => operated.pipeline.standIn?.flows.length ?? 0;
+    const before = flows();
+
+    const planned = await visitor.post('/api/plan', { action: 'retry', query: { ...query, code: 'rejected' } });
     expect(planned.json).toEqual({ plan: expect.any(String), flows: 2, held: 0, uploads: 2, skipped: [] });
-    expect(flows()).toBe(0);
+    expect(flows()).toBe(before);
     const { plan } = planned.json;
     const [first, second] = await Promise.all([visitor.post('/api/act', { plan }), visitor.post('/api/act', { plan })]);
     expect([first, second].map(({ status }) => status).sort()).toEqual([200, 410]);
     const done = first.status === 200 ? first : second;
-    expect(done.json.results).toEqual([
-      { id: expect.any(String), key: expect.any(String), isDone: true },
-      { id: expect.any(String), key: expect.any(String), isDone: true },
-    ]);
-    await becomes(visitor, 'one.png', 'succeeded');
-    await becomes(visitor, 'two.png', 'succeeded');
-    expect(flows()).toBe(2);
+    const result = { id: expect.any(String), key: expect.any(String), isDone: true };
+    expect(done.json.results).toEqual([result, result]);
+    for (const key of ['one.png', 'two.png']) await becomes(key, 'succeeded');
+    expect(flows()).toBe(before + 2);
     expect(messageOf(await visitor.post('/api/act', { plan }))).toContain('Make a new one.');
     expect((await visitor.post('/api/act', { plan: 'none' })).status).toBe(410);
   });
 
   it('skips what it is not for, and says why', async () => {
-    const { operated, visitor } = await visit();
     await operated.put('good.png', 'succeeded');
-    const { id } = await becomes(visitor, 'good.png', 'succeeded');
+    const { id } = await becomes('good.png', 'succeeded');
     const uploads = [id, id, 'f'.repeat(40), '../x', 'good.png'];
     const retry = await visitor.post('/api/plan', { action: 'retry', uploads });
     expect(retry.json).toMatchObject({ flows: 0, uploads: 0 });
@@ -361,14 +368,9 @@ describe('an action', () => {
     const { results } = (await visitor.post('/api/act', { plan: collect.json.plan })).json;
     expect(results).toEqual([{ id, key: 'good.png', isDone: true }]);
     await operated.put('empty.png', 'failed', '');
-    const query = { state: 'failed' };
     expect((await visitor.post('/api/plan', { action: 'collect', query })).json).toMatchObject({
       uploads: 0,
       skipped: [{ key: 'empty.png', reason: 'it never had a flow' }],
-    });
-    expect((await visitor.post('/api/plan', { action: 'retry', query })).json).toMatchObject({
-      uploads: 0,
-      skipped: [{ key: 'empty.png', reason: 'a retry of the same upload cannot help' }],
     });
   });
 
@@ -379,25 +381,22 @@ describe('an action', () => {
     [{ action: 'retry', query: { state: 'succeeded' } }, 'query.state'],
     [{ action: 'retry', query: { state: 'failed', since: 'yesterday' } }, 'query.since'],
     [[], 'the request'],
+    ['{', 'The request is not JSON.'],
   ])('is not understood as %j', async (request, named) => {
-    const { visitor } = await visitWorld();
-    const answer = await visitor.post('/api/plan', request);
+    const body = typeof request === 'string' ? request : JSON.stringify(request);
+    const answer = await visitor.ask('/api/plan', { method: 'POST', body });
     expect([answer.status, messageOf(answer)]).toEqual([400, expect.stringContaining(named)]);
-    const broken = await visitor.ask('/api/plan', { method: 'POST', body: '{' });
-    expect([broken.status, messageOf(broken)]).toEqual([400, 'The request is not JSON.']);
   });
 
   it('tells of the upload whose invocation failed', async () => {
-    const { operated, visitor } = await visit();
-    operated.refuse(422);
-    await operated.put('one.png', 'failed');
-    const { json } = await visitor.post('/api/plan', { action: 'retry', query: { state: 'failed' } });
+    await operated.putRefused('lost.png');
+    const { json } = await visitor.post('/api/plan', { action: 'retry', query: { ...query, code: 'rejected' } });
     vi.spyOn(operated.deployment.collecting, 'invoke').mockRejectedValue(new Error('Out of memory'));
     const { results } = (await visitor.post('/api/act', { plan: json.plan })).json;
     expect(results).toEqual([
-      expect.objectContaining({ key: 'one.png', isDone: false, message: expect.stringContaining('Out of memory') }),
+      expect.objectContaining({ key: 'lost.png', isDone: false, message: expect.stringContaining('Out of memory') }),
     ]);
-    const doctor = await visitor.ask('/api/templates');
-    expect([doctor.status, messageOf(doctor)]).toEqual([502, 'That did not work: Out of memory']);
+    const templates = await visitor.ask('/api/templates');
+    expect([templates.status, messageOf(templates)]).toEqual([502, 'That did not work: Out of memory']);
   });
 });

@@ -1,8 +1,10 @@
 import { copyFileSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { Operated, runFlowdrop } from '../../operations/support.ts';
+
+vi.mock('../../../operations/wait.ts', () => import('../../operations/quick-wait.ts'));
 
 const PAGE = fileURLToPath(new URL('../../../docs/commands.md', import.meta.url));
 const UPDATE = 'To write the commands: npx vitest run test/command-line/flowdrop/commands.test.ts --update';
