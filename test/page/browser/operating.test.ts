@@ -1,0 +1,335 @@
+import { readFileSync } from 'node:fs';
+import axe, { type AxeResults } from 'axe-core';
+import type { Page } from 'playwright-core';
+import { beforeEach, describe, expect, it } from 'vitest';
+import { pause, resume } from '../../../operations/intake.ts';
+import { signal } from '../../operations/support.ts';
+import { anyPipeline, describeInBrowser, PATIENCE_MS } from './support.ts';
+
+/** Stops of the Tab key until a wanted one. More would be a page that nobody can use. */
+const STOPS_MAX = 40;
+
+const WIDTHS = [320, 390, 768, 1024, 1280, 1920];
+
+describeInBrowser('operating', anyPipeline, (shown) => {
+  beforeEach(() => shown.operated.refuse(undefined));
+  const created = () => shown.operated.pipeline.standIn?.counts.createFlow ?? 0;
+
+  describe('the keyboard alone', () => {
+    it('chooses a file, sends it, opens it, acts on it, and comes back', async () => {
+      await using visit = await shown.open();
+      const { page } = visit;
+      shown.operated.refuse(422);
+      await page.keyboard.press('Tab');
+      expect(await focused(page)).toBe('Skip to the uploads');
+
+      await tabTo(page, 'Choose files');
+      const [chooser] = await Promise.all([page.waitForEvent('filechooser'), page.keyboard.press('Space')]);
+      await chooser.setFiles({ name: 'robot.png', mimeType: 'image/png', buffer: readFileSync('examples/robot.png') });
+      // The button that sends has the focus by itself.
+      await expect.poll(() => focused(page), { timeout: PATIENCE_MS }).toBe('Send 1 file');
+      await page.keyboard.press('Enter');
+      await visit.shows('robot.png', 'Failed');
+      shown.operated.refuse(undefined);
+
+      await tabTo(page, /robot\.png.*Failed/);
+      await page.keyboard.press('Enter');
+      await expect.poll(() => focused(page), { timeout: PATIENCE_MS }).toBe('robot.png');
+      await tabTo(page, 'Retry…');
+      await page.keyboard.press('Enter');
+      await expect.poll(() => focused(page), { timeout: PATIENCE_MS }).toBe('Retry: pay for 1 flow');
+      await page.keyboard.press('Enter');
+      await visit.shows('robot.png', 'Succeeded');
+
+      // The dialog gives the focus back to where it was, or to the page if that is gone.
+      await tabTo(page, /Close|All uploads/, 'Shift+Tab');
+      await page.keyboard.press('Escape');
+      await expect.poll(() => focused(page), { timeout: PATIENCE_MS }).toMatch(/^robot\.png/);
+    });
+
+    it('goes through the list with the arrow keys', async () => {
+      await using visit = await shown.open();
+      const { page } = visit;
+      for (const name of ['one', 'two', 'three']) await shown.operated.put(`echo/keys/${name}.bin`, 'succeeded');
+      await visit.shows('three.bin', 'Succeeded');
+      await page.getByRole('searchbox').focus();
+      await page.keyboard.type('ECHO/KEYS/');
+      await expect.poll(() => page.locator('.row').count(), { timeout: PATIENCE_MS }).toBe(3);
+      await tabTo(page, /three\.bin/);
+      await page.keyboard.press('ArrowDown');
+      await expect.poll(() => focused(page), { timeout: PATIENCE_MS }).toMatch(/two\.bin/);
+      await page.keyboard.press('End');
+      await expect.poll(() => focused(page), { timeout: PATIENCE_MS }).toMatch(/one\.bin/);
+      await page.keyboard.press('Home');
+      await expect.poll(() => focused(page), { timeout: PATIENCE_MS }).toMatch(/three\.bin/);
+    });
+  });
+
+  describe('what failed', () => {
+    it('says why, and is retried after the user has seen how many flows are paid for', async () => {
+      await using visit = await shown.open();
+      const { page } = visit;
+      shown.operated.refuse(422);
+      await shown.operated.upload('echo/alone.bin', 'alone');
+      await visit.shows('alone.bin', 'Failed');
+      shown.operated.refuse(undefined);
+
+      await visit.openDetail('alone.bin');
+      await page.locator('.words').getByText('It failed: rejected').waitFor();
+      const before = created();
+      await page.getByRole('button', { name: 'Retry…', exact: true }).click();
+      const dialog = page.getByRole('dialog', { name: 'Retry' });
+      await dialog.getByText('The service makes 1 flow, which is paid for.').waitFor();
+      await dialog.getByRole('button', { name: 'Do nothing' }).click();
+      expect(created()).toBe(before);
+
+      await page.getByRole('button', { name: 'Retry…', exact: true }).click();
+      await dialog.getByRole('button', { name: 'Retry: pay for 1 flow' }).click();
+      await visit.shows('alone.bin', 'Succeeded');
+      await dialog.waitFor({ state: 'hidden' });
+      await page.locator('.badge').filter({ hasText: 'Succeeded' }).waitFor();
+    });
+
+    it('is retried all at once, by its code', async () => {
+      await using visit = await shown.open();
+      const { page } = visit;
+      shown.operated.refuse(422);
+      for (const name of ['a', 'b']) await shown.operated.upload(`echo/many/${name}.bin`, name);
+      for (const name of ['a', 'b']) await visit.shows(`${name}.bin`, 'Failed');
+      for (const name of ['a', 'b']) await shown.operated.becomes(`echo/many/${name}.bin`, 'failed');
+      shown.operated.refuse(undefined);
+
+      await page.getByRole('button', { name: /^Failed/ }).click();
+      await page.getByLabel('Failure').selectOption({ label: 'rejected (2)' });
+      await page.getByRole('button', { name: 'Retry all 2…' }).click();
+      await page.getByRole('button', { name: 'Retry: pay for 2 flows' }).click();
+      await page.getByRole('button', { name: /^Succeeded/ }).click();
+      for (const name of ['a', 'b']) await visit.shows(`${name}.bin`, 'Succeeded');
+    });
+
+    it("is sent again with other parameters, in a form of the template's parameters", async () => {
+      await using visit = await shown.open();
+      const { page } = visit;
+      await shown.operated.upload('echo/again.bin', 'again', { Metadata: { 'flow-parameters': '{"fail":true}' } });
+      await visit.shows('again.bin', 'Failed');
+      await visit.openDetail('again.bin');
+      await page.locator('.words').getByText('The flow was asked to fail.').waitFor();
+      await page.getByRole('button', { name: 'Retry with other parameters…' }).click();
+      const dialog = page.getByRole('dialog', { name: 'Retry with other parameters' });
+      await dialog.getByText('One flow is paid for.').waitFor();
+      expect(await dialog.locator('[name=fail]').inputValue()).toBe('true');
+      await dialog.locator('[name=fail]').selectOption('false');
+      await dialog.locator('[name=copies]').fill('2');
+      await dialog.getByRole('button', { name: 'Send again: pay for 1 flow' }).click();
+      await page.locator('.badge').filter({ hasText: 'Succeeded' }).waitFor();
+      await page.getByText('Result 2 of 2').waitFor();
+    });
+
+    it('is sent again, and shown as sent until it has come to the pipeline', async () => {
+      await using visit = await shown.open();
+      const { page } = visit;
+      await shown.operated.putRefused('echo/late.bin');
+      await visit.shows('late.bin', 'Failed');
+      await visit.openDetail('late.bin');
+      await pause(shown.operated.deployment, signal);
+      try {
+        await page.getByRole('button', { name: 'Retry with other parameters…' }).click();
+        await page.getByRole('button', { name: 'Send again: pay for 1 flow' }).click();
+        await page.getByText('It is in the inbox, and has not come to the pipeline yet.').waitFor();
+        expect(await page.locator('.detail-title').textContent()).toBe('echo/late.bin');
+      } finally {
+        await resume(shown.operated.deployment, signal);
+      }
+      await page.locator('.badge').filter({ hasText: 'Succeeded' }).waitFor();
+      await page.locator('upload-detail .timeline').waitFor();
+    });
+
+    it('is examined by the doctor on demand', async () => {
+      await using visit = await shown.open();
+      const { page } = visit;
+      await page.getByRole('button', { name: 'Check' }).click();
+      await page
+        .getByRole('dialog', { name: 'Check of the pipeline' })
+        .getByText(/checks passed/)
+        .waitFor();
+    });
+
+    it('has no blue button and is not collected again, if neither can help', async () => {
+      await using visit = await shown.open();
+      await shown.operated.upload('echo/empty.bin', '');
+      await visit.shows('empty.bin', 'Failed');
+      await visit.openDetail('empty.bin');
+      await visit.page.locator('.words').getByText('It failed: input-empty').waitFor();
+      const buttons = visit.page.locator('.actions button');
+      const classes = await buttons.evaluateAll((all) => all.map((each) => [each.textContent?.trim(), each.className]));
+      expect(classes[0]).toEqual(['Retry…', 'quiet']);
+      expect(classes.map(([name]) => name)).not.toContain('Collect again…');
+    });
+  });
+
+  it('a pause begins after a confirmation, is shown since when, and ends after the costs were seen', async () => {
+    await using visit = await shown.open({ viewport: { width: 380, height: 800 } });
+    const { page } = visit;
+    const before = created();
+    const note = page.locator('.pause-note');
+    const focused = () => page.evaluate(() => document.activeElement?.textContent?.trim());
+
+    await page.getByRole('button', { name: 'Pause…' }).click();
+    const pause = page.getByRole('dialog', { name: 'Pause' });
+    await pause.getByText('No new flow begins until you resume.').waitFor();
+    await pause.getByRole('button', { name: 'Do nothing' }).click();
+    await pause.waitFor({ state: 'hidden' });
+    expect(await note.count()).toBe(0);
+
+    await page.getByRole('button', { name: 'Pause…' }).click();
+    await pause.getByRole('button', { name: 'Pause', exact: true }).click();
+    await note.getByText(/New flows are paused \(since \d\d:\d\d:\d\d\)/).waitFor();
+    await pause.waitFor({ state: 'hidden' });
+    expect(await page.locator('#announcements').textContent()).toBe('New flows are paused');
+    // The keyboard is where it was.
+    expect(await focused()).toBe('Resume…');
+
+    await shown.operated.upload('echo/paused-1.bin', 'one');
+    await shown.operated.upload('echo/paused-2.bin', 'two');
+    await note.getByText('2 uploads wait in the queue, and may be paid for when you resume.').waitFor();
+    expect(await visit.overflow()).toBe(0);
+    expect(created()).toBe(before);
+
+    await page.getByRole('button', { name: 'Resume: pay for up to 2 uploads…' }).click();
+    const resume = page.getByRole('dialog', { name: 'Resume' });
+    await resume.getByText('Each may become a flow, which is paid for.').waitFor();
+    await resume.getByRole('button', { name: 'Resume: pay for up to 2 flows' }).click();
+    for (const name of ['paused-1.bin', 'paused-2.bin']) await visit.shows(name, 'Succeeded');
+    await note.waitFor({ state: 'detached' });
+    await resume.waitFor({ state: 'hidden' });
+    await expect.poll(focused, { timeout: PATIENCE_MS }).toBe('Pause…');
+    expect(created()).toBe(before + 2);
+  });
+
+  describe('the connection', () => {
+    it('comes back after the server was restarted, and nothing is lost in between', async () => {
+      await using visit = await shown.open();
+      const { page } = visit;
+      await shown.operated.upload('echo/before.bin', 'before');
+      await visit.shows('before.bin', 'Succeeded');
+      await shown.stopPage();
+      await page.getByRole('alert').getByText('The page connects again by itself.').waitFor();
+      await shown.operated.put('echo/meanwhile.bin', 'succeeded');
+      await shown.startPage();
+      await visit.shows('meanwhile.bin', 'Succeeded');
+      await page.getByText('Live', { exact: true }).waitFor();
+      expect(await page.getByRole('alert').count()).toBe(0);
+
+      // The page can still change something, and hears of it.
+      await visit.drop([{ name: 'after.txt', type: 'text/plain', body: Buffer.from('A fox') }]);
+      await page.getByRole('button', { name: 'Send 1 file' }).click();
+      await visit.shows('after.txt', 'Succeeded');
+      visit.forgive(/ERR_CONNECTION_REFUSED|ERR_INCOMPLETE_CHUNKED|ERR_CONNECTION_RESET|ERR_EMPTY_RESPONSE/);
+    });
+
+    it('says so if the server has another key by now', async () => {
+      await using visit = await shown.open();
+      await visit.page.context().clearCookies();
+      await shown.stopPage();
+      await shown.startPage();
+      await visit.page.getByRole('alert').getByText("This page's key is not valid any more.").waitFor();
+      visit.forgive(/ERR_CONNECTION_REFUSED|401|ERR_INCOMPLETE_CHUNKED|ERR_CONNECTION_RESET|ERR_EMPTY_RESPONSE/);
+    });
+  });
+
+  it('has no violation that axe finds, light or dark', async () => {
+    const { operated } = shown;
+    await operated.put('prompts/fox.txt', 'succeeded', 'A fox');
+    await operated.putRefused('echo/refused.bin');
+    operated.refuse(401);
+    await operated.put('echo/later.bin', 'waiting');
+    await using visit = await shown.open();
+    const { page } = visit;
+    const isFine = async (part: string) => {
+      for (const colorScheme of ['light', 'dark'] as const) {
+        await page.emulateMedia({ colorScheme });
+        expect(await violations(page), `${part}, ${colorScheme}`).toEqual([]);
+      }
+    };
+    await visit.shows('later.bin', 'Waiting');
+    await isFine('list');
+    await visit.drop([
+      { name: 'a.txt', type: 'text/plain', body: Buffer.from('a') },
+      { name: 'a.doc', type: '', body: Buffer.from('a') },
+    ]);
+    await page.getByRole('button', { name: 'Send 1 file' }).waitFor();
+    await isFine('tray');
+    await page.getByRole('button', { name: 'Discard' }).click();
+    await page.getByRole('button', { name: /^Failed/ }).click();
+    await isFine('filtered');
+    await page.getByRole('button', { name: /^All/ }).click();
+    for (const name of ['fox.txt', 'refused.bin', 'later.bin']) {
+      await visit.openDetail(name);
+      await page.getByRole('heading', { name }).waitFor();
+      await isFine(name);
+    }
+    await page.getByRole('button', { name: 'Cancel…' }).click();
+    await page.getByRole('dialog').getByText('will be cancelled').waitFor();
+    await isFine('dialog');
+  });
+
+  it('announces what has ended', async () => {
+    await using visit = await shown.open();
+    await shown.operated.upload('echo/told.bin', 'told');
+    const told = visit.page.locator('[role=status]').filter({ hasText: /told\.bin succeeded|uploads succeeded/ });
+    await told.waitFor({ state: 'attached' });
+  });
+
+  it('has no horizontal scroll bar, from a telephone to a large screen', async () => {
+    await using visit = await shown.open();
+    const { page } = visit;
+    const fits = async () => {
+      for (const width of WIDTHS) {
+        await page.setViewportSize({ width, height: 720 });
+        expect([width, await visit.overflow()]).toEqual([width, 0]);
+      }
+    };
+    const long = `${'a-very-long-name-without-a-space'.repeat(6)}.txt`;
+    await visit.drop([{ name: long, type: 'text/plain', body: Buffer.from('a') }]);
+    await page.getByRole('button', { name: 'Send 1 file' }).click();
+    await visit.row(long).first().waitFor();
+    await fits();
+    await shown.operated.putRefused('echo/wide.bin');
+    await visit.openDetail('wide.bin');
+    await fits();
+    await page.getByRole('button', { name: 'Retry…', exact: true }).click();
+    await page.getByRole('dialog').getByText('will be retried').waitFor();
+    await fits();
+  });
+});
+
+/** What axe finds, in a form that a failed test can show. */
+async function violations(page: Page): Promise<readonly string[]> {
+  await page.evaluate(axe.source);
+  const { violations: found } = await page.evaluate(() =>
+    (globalThis as unknown as { axe: { run(): Promise<AxeResults> } }).axe.run(),
+  );
+  return found.flatMap(({ id, nodes }) =>
+    nodes.map(({ html, failureSummary }) => `${id}: ${html.slice(0, 300)} ${failureSummary}`),
+  );
+}
+
+/** The words of what has the focus. A field has those of its label. */
+function focused(page: Page): Promise<string> {
+  return page.evaluate(() => {
+    const { activeElement } = document;
+    const label = activeElement instanceof HTMLInputElement ? activeElement.labels?.[0] : undefined;
+    return ((label ?? activeElement)?.textContent ?? '').replace(/\s+/g, ' ').trim();
+  });
+}
+
+async function tabTo(page: Page, wanted: string | RegExp, key = 'Tab'): Promise<void> {
+  const seen: string[] = [];
+  for (let stop = 0; stop < STOPS_MAX; stop += 1) {
+    await page.keyboard.press(key);
+    const at = await focused(page);
+    if (typeof wanted === 'string' ? at === wanted : wanted.test(at)) return;
+    seen.push(at);
+  }
+  throw new Error(`${wanted} was not reached, but ${seen.join(' | ')}`);
+}
