@@ -129,36 +129,20 @@ async function* readFile(path: string): AsyncGenerator<Uint8Array> {
 const GENERATED_BLOCK_BYTES = 64 * 1024;
 
 /**
- * Generates `bytes` bytes while they are read. The same number gives the same bytes. Each block of 64 KiB is the same
- * noise (a 32-bit xorshift), but begins with its index as a big-endian number of 8 bytes. Therefore a swapped or lost
- * block changes the hash.
+ * Generates `bytes` bytes while they are read. The same number gives the same bytes. Each block of 64 KiB repeats its
+ * index as a big-endian number of 8 bytes. Therefore a swapped or lost block changes the hash.
  */
 export function generatedContent(bytes: number): Content {
   return {
     bytes,
     async *open() {
-      const noise = noiseBlock();
+      const index = Buffer.alloc(8);
       for (let block = 0; block * GENERATED_BLOCK_BYTES < bytes; block++) {
-        const chunk = Buffer.from(noise);
-        chunk.writeBigUInt64BE(BigInt(block));
-        yield chunk.subarray(0, Math.min(GENERATED_BLOCK_BYTES, bytes - block * GENERATED_BLOCK_BYTES));
+        index.writeBigUInt64BE(BigInt(block));
+        yield Buffer.alloc(Math.min(GENERATED_BLOCK_BYTES, bytes - block * GENERATED_BLOCK_BYTES), index);
       }
     },
   };
-}
-
-let noise: Buffer | undefined;
-function noiseBlock(): Buffer {
-  if (noise !== undefined) return noise;
-  noise = Buffer.alloc(GENERATED_BLOCK_BYTES);
-  let x = 2463534242;
-  for (let at = 0; at < noise.length; at += 4) {
-    x ^= x << 13;
-    x ^= x >>> 17;
-    x ^= x << 5;
-    noise.writeInt32LE(x | 0, at);
-  }
-  return noise;
 }
 
 export async function sha256Of(content: Content): Promise<string> {

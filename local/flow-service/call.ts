@@ -44,7 +44,7 @@ export interface Call {
 }
 
 /** The operations by method and path. `*` is an id: first that of a flow, then that of an asset. */
-const OPERATIONS: readonly (readonly [method: string, path: readonly string[], operation: Operation])[] = [
+export const OPERATIONS: readonly (readonly [method: string, path: readonly string[], operation: Operation])[] = [
   ['POST', ['flows'], 'createFlow'],
   ['GET', ['flows'], 'listFlows'],
   ['GET', ['templates'], 'listTemplates'],

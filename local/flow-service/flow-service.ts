@@ -1,8 +1,9 @@
+import { randomBytes } from 'node:crypto';
 import { tmpdir } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Answer, json, Refusal } from './answer.ts';
 import { BlobFolder, type Content, sha256Of } from './blob.ts';
-import { type Call, callOf, type Operation, type ServiceRequest, type ServiceResponse } from './call.ts';
+import { type Call, callOf, OPERATIONS, type Operation, type ServiceRequest, type ServiceResponse } from './call.ts';
 import { ConnectionLostError, type Fault, type Gone, loseConnection, scripted, spoiled, upTo } from './fault.ts';
 import type { FlowView } from './flow.ts';
 import { type Admitted, Limiter, type Limits } from './limiter.ts';
@@ -15,9 +16,7 @@ const FLOW_MS_DEFAULT = 1_000;
 export interface StandInOptions {
   /** Default: the machine's clock. Only the fault `delayMs` needs `sleep`. */
   readonly clock?: { now(): number; sleep?(ms: number, signal?: AbortSignal): Promise<void> };
-  /** Random number from 0 to 1, for ids. Default `Math.random`. */
-  readonly random?: () => number;
-  /** Makes the ids of flows and assets. Default: 24 hexadecimal digits from `random`. */
+  /** Makes the ids of flows and assets. Default: 24 random hexadecimal digits. */
   readonly newId?: () => string;
   /** Accepted tokens. Default: only `stand-in-token`. */
   readonly tokens?: readonly string[];
@@ -44,17 +43,10 @@ export class StandInFlowService {
    * Called for every request as it arrives. Returns the fault to inject. `n` counts the calls of an operation from 1.
    */
   intercept: ((request: ServiceRequest, call: { operation: Operation; n: number }) => Fault | undefined) | undefined;
-  readonly counts: Record<Operation, number> = {
-    createFlow: 0,
-    listFlows: 0,
-    getFlow: 0,
-    changeFlow: 0,
-    deleteFlow: 0,
-    listOutputs: 0,
-    getAsset: 0,
-    listTemplates: 0,
-    unknown: 0,
-  };
+  readonly counts = Object.fromEntries([...OPERATIONS.map(([, , name]) => [name, 0]), ['unknown', 0]]) as Record<
+    Operation,
+    number
+  >;
   readonly #clock: NonNullable<StandInOptions['clock']>;
   readonly #operations: Operations;
   readonly #blobs: BlobFolder;
@@ -69,7 +61,7 @@ export class StandInFlowService {
     this.limiter = new Limiter(options.limits ?? {}, this.#clock);
     this.#operations = new Operations({
       clock: this.#clock,
-      newId: options.newId ?? (() => hexId(options.random ?? Math.random)),
+      newId: options.newId ?? (() => randomBytes(12).toString('hex')),
       flowMs: options.flowMs ?? FLOW_MS_DEFAULT,
       blobs: this.#blobs,
       variation: this.variation,
@@ -161,10 +153,6 @@ export class StandInFlowService {
   async #sleep(ms: number, signal: AbortSignal): Promise<void> {
     await (this.#clock.sleep ? this.#clock.sleep(ms, signal) : sleep(ms, undefined, { signal }));
   }
-}
-
-function hexId(random: () => number): string {
-  return Array.from({ length: 24 }, () => Math.floor(random() * 16).toString(16)).join('');
 }
 
 async function drain(chunks: AsyncIterable<Uint8Array>): Promise<void> {

@@ -23,7 +23,6 @@ interface Quad {
 }
 
 const POSITIONS = [-0.5, -0.5, 0, 0.5, -0.5, 0, 0.5, 0.5, 0, -0.5, 0.5, 0];
-const NORMALS = [0, 0, 1, 0, 0, 1, 0, 0, 1, 0, 0, 1];
 const TEXTURE_COORDINATES = [0, 1, 1, 1, 1, 0, 0, 0];
 const TRIANGLES = [0, 1, 2, 0, 2, 3];
 
@@ -31,7 +30,6 @@ const TRIANGLES = [0, 1, 2, 0, 2, 3];
 export function quadGlb({ extras, colour, picture }: Quad): Content {
   const geometry = Buffer.concat([
     bytesOf(new Float32Array(POSITIONS)),
-    bytesOf(new Float32Array(NORMALS)),
     bytesOf(new Float32Array(TEXTURE_COORDINATES)),
     bytesOf(new Uint16Array(TRIANGLES)),
   ]);
@@ -78,8 +76,8 @@ function quadJson({ extras, colour, picture }: Quad, geometryBytes: number, binB
       {
         primitives: [
           {
-            attributes: { POSITION: 0, NORMAL: 1, ...(picture && { TEXCOORD_0: 2 }) },
-            indices: picture ? 3 : 2,
+            attributes: { POSITION: 0, ...(picture && { TEXCOORD_0: 2 }) },
+            indices: 1,
             material: 0,
           },
         ],
@@ -103,14 +101,13 @@ function quadJson({ extras, colour, picture }: Quad, geometryBytes: number, binB
     }),
     accessors: [
       { bufferView: 0, componentType: 5126, count: 4, type: 'VEC3', min: [-0.5, -0.5, 0], max: [0.5, 0.5, 0] },
-      { bufferView: 0, byteOffset: 48, componentType: 5126, count: 4, type: 'VEC3' },
-      ...(picture ? [{ bufferView: 1, componentType: 5126, count: 4, type: 'VEC2' }] : []),
       { bufferView: 2, componentType: 5123, count: 6, type: 'SCALAR' },
+      ...(picture ? [{ bufferView: 1, componentType: 5126, count: 4, type: 'VEC2' }] : []),
     ],
     bufferViews: [
-      { buffer: 0, byteOffset: 0, byteLength: 96, byteStride: 12, target: 34962 },
-      { buffer: 0, byteOffset: 96, byteLength: 32, target: 34962 },
-      { buffer: 0, byteOffset: 128, byteLength: 12, target: 34963 },
+      { buffer: 0, byteOffset: 0, byteLength: 48, target: 34962 },
+      { buffer: 0, byteOffset: 48, byteLength: 32, target: 34962 },
+      { buffer: 0, byteOffset: 80, byteLength: 12, target: 34963 },
       ...(picture ? [{ buffer: 0, byteOffset: geometryBytes, byteLength: picture.content.bytes }] : []),
     ],
     buffers: [{ byteLength: binBytes }],

@@ -61,15 +61,16 @@ export interface LimitedFlow {
 interface Gauge {
   readonly limit: number;
   readonly remaining: number;
+  /** Time until a request is accepted, in milliseconds. 0: now. */
+  readonly waitMs: number;
   /** Time until `remaining` equals `limit` again, in milliseconds. */
   readonly resetMs: number;
 }
 
-/** A limit on the rate of requests. `waitMs` is 0 if it accepts a request now. */
+/** A limit on the rate of requests. */
 interface RateLimit {
-  waitMs(now: number): number;
-  take(now: number): void;
   gauge(now: number): Gauge;
+  take(now: number): void;
 }
 
 /** Refuses requests as real services do: by rate, window, places and budget. */
@@ -79,9 +80,7 @@ export class Limiter {
   readonly refused: Partial<Record<Operation, number>> = {};
   readonly #clock: { now(): number };
   #limits: Limits = {};
-  #everything: RateLimit[] = [];
-  #creations: RateLimit[] = [];
-  #others: RateLimit[] = [];
+  #rates: { readonly rate: RateLimit; readonly of: 'everything' | 'creations' | 'others' }[] = [];
   #open = new Set<LimitedFlow>();
   /** Accepted creations that have made no flow yet. Each holds a place, because it may make one. */
   #underWay = 0;
@@ -95,15 +94,13 @@ export class Limiter {
 
   /** Replaces the limits. Buckets and windows start afresh; places and the budget keep their counts. */
   change(limits: Limits): void {
-    const { everything, creations, others, window } = limits;
     const now = this.#clock.now();
     this.#limits = limits;
-    this.#everything = [
-      ...(everything ? [new TokenBucket(everything, now)] : []),
-      ...(window ? [new Window(window)] : []),
-    ];
-    this.#creations = creations ? [new TokenBucket(creations, now)] : [];
-    this.#others = others ? [new TokenBucket(others, now)] : [];
+    this.#rates = (['everything', 'creations', 'others'] as const).flatMap((of) => {
+      const rate = limits[of];
+      return rate ? [{ rate: new TokenBucket(rate, now), of }] : [];
+    });
+    if (limits.window) this.#rates.push({ rate: new Window(limits.window), of: 'everything' });
   }
 
   /** Number of accepted requests of all operations. */
@@ -119,8 +116,10 @@ export class Limiter {
   /** Accepts or refuses a request before its body is read. */
   admit(operation: Operation): Admitted | Refused {
     const now = this.#clock.now();
-    const limits = this.#limitsOf(operation);
     const isCreation = operation === 'createFlow';
+    const limits = this.#rates.flatMap(({ rate, of }) =>
+      of === 'everything' || (of === 'creations') === isCreation ? rate : [],
+    );
     const refusal = (isCreation ? this.#refuseCreation(now) : undefined) ?? this.#refuseByRate(limits, now);
     if (refusal !== undefined) {
       this.refused[operation] = (this.refused[operation] ?? 0) + 1;
@@ -141,12 +140,8 @@ export class Limiter {
     };
   }
 
-  #limitsOf(operation: Operation): readonly RateLimit[] {
-    return [...this.#everything, ...(operation === 'createFlow' ? this.#creations : this.#others)];
-  }
-
   #refuseByRate(limits: readonly RateLimit[], now: number): { status: 429 | 503; waitMs: number } | undefined {
-    const waitMs = Math.max(0, ...limits.map((limit) => limit.waitMs(now)));
+    const waitMs = Math.max(0, ...limits.map((limit) => limit.gauge(now).waitMs));
     return waitMs > 0 ? { status: this.#limits.status ?? 429, waitMs } : undefined;
   }
 
@@ -209,11 +204,6 @@ class TokenBucket implements RateLimit {
     this.#at = now;
   }
 
-  waitMs(now: number): number {
-    this.#fill(now);
-    return this.#tokens >= 1 ? 0 : this.#msFor(1 - this.#tokens);
-  }
-
   take(now: number): void {
     this.#fill(now);
     this.#tokens -= 1;
@@ -222,7 +212,12 @@ class TokenBucket implements RateLimit {
   gauge(now: number): Gauge {
     this.#fill(now);
     const { burst } = this.#rate;
-    return { limit: burst, remaining: Math.floor(this.#tokens), resetMs: this.#msFor(burst - this.#tokens) };
+    return {
+      limit: burst,
+      remaining: Math.floor(this.#tokens),
+      waitMs: this.#msFor(Math.max(0, 1 - this.#tokens)),
+      resetMs: this.#msFor(burst - this.#tokens),
+    };
   }
 
   #msFor(tokens: number): number {
@@ -249,11 +244,6 @@ class Window implements RateLimit {
     this.#ms = seconds * SECOND_MS;
   }
 
-  waitMs(now: number): number {
-    this.#roll(now);
-    return this.#taken < this.#requests ? 0 : this.#startedAt + this.#ms - now;
-  }
-
   take(now: number): void {
     this.#roll(now);
     this.#taken += 1;
@@ -261,11 +251,9 @@ class Window implements RateLimit {
 
   gauge(now: number): Gauge {
     this.#roll(now);
-    return {
-      limit: this.#requests,
-      remaining: this.#requests - this.#taken,
-      resetMs: this.#startedAt + this.#ms - now,
-    };
+    const remaining = this.#requests - this.#taken;
+    const resetMs = this.#startedAt + this.#ms - now;
+    return { limit: this.#requests, remaining, waitMs: remaining > 0 ? 0 : resetMs, resetMs };
   }
 
   #roll(now: number): void {

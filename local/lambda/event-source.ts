@@ -1,8 +1,9 @@
-import type { Clock } from '../../functions/base/clock.ts';
 import type { Queue, ReceivedMessage } from '../aws/sqs.ts';
 
 /** Maximum wait of one receive, in seconds. It is SQS's limit. */
 const WAIT_SECONDS_MAX = 20;
+/** Maximum number of messages in one invocation. It is SQS's limit for one receive. */
+const BATCH_MAX = 10;
 
 /** The event that the function gets. Only the fields that this process reads are typed. */
 export interface SqsEvent {
@@ -13,13 +14,8 @@ export interface EventSourceOptions {
   readonly queue: Queue;
   /** Invokes the function. If it rejects, the whole batch stays in the queue. */
   readonly invoke: (event: SqsEvent) => Promise<unknown>;
-  readonly clock: Clock;
-  /** Maximum number of messages in one invocation. Default 10. */
-  readonly batchSize?: number;
-  /** How long a batch that is not full waits for more messages, in seconds. Default 0. */
-  readonly batchWindowSeconds?: number;
-  /** Maximum number of invocations at the same time. Default 2, which is AWS's minimum. */
-  readonly concurrency?: number;
+  /** Maximum number of invocations at the same time. */
+  readonly concurrency: number;
   /** Called for an invocation that failed as a whole. */
   readonly onFault: (error: unknown) => void;
 }
@@ -30,13 +26,13 @@ export interface EventSourceOptions {
  * https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-errorhandling.html
  */
 export class EventSource {
-  readonly #options: Required<EventSourceOptions>;
+  readonly #options: EventSourceOptions;
   readonly #loops = new Set<Promise<void>>();
   #stop = new AbortController();
   #isClosed = false;
 
   constructor(options: EventSourceOptions) {
-    this.#options = { batchSize: 10, batchWindowSeconds: 0, concurrency: 2, ...options };
+    this.#options = options;
     this.start();
   }
 
@@ -67,24 +63,13 @@ export class EventSource {
     while (!signal.aborted) {
       let batch: ReceivedMessage[];
       try {
-        batch = await this.#nextBatch(signal);
+        batch = await this.#options.queue.receiveWaiting({ max: BATCH_MAX, waitSeconds: WAIT_SECONDS_MAX }, signal);
       } catch (error) {
         if (signal.aborted) return;
         throw error;
       }
       if (batch.length > 0) await this.#process(batch);
     }
-  }
-
-  async #nextBatch(signal: AbortSignal): Promise<ReceivedMessage[]> {
-    const { queue, batchSize, batchWindowSeconds, clock } = this.#options;
-    const batch = await queue.receiveWaiting({ max: batchSize, waitSeconds: WAIT_SECONDS_MAX }, signal);
-    const closesAt = clock.now() + batchWindowSeconds * 1000;
-    while (batch.length > 0 && batch.length < batchSize && clock.now() < closesAt) {
-      const waitSeconds = Math.min(WAIT_SECONDS_MAX, Math.ceil((closesAt - clock.now()) / 1000));
-      batch.push(...(await queue.receiveWaiting({ max: batchSize - batch.length, waitSeconds }, signal)));
-    }
-    return batch;
   }
 
   async #process(batch: readonly ReceivedMessage[]): Promise<void> {

@@ -45,7 +45,6 @@ export class Triggers {
     };
     const uploads = new EventSource({
       queue,
-      clock,
       concurrency: createConcurrency,
       invoke: (event) => functions['create-flow'].invoke(event),
       onFault: faultOf('create-flow'),
@@ -55,7 +54,6 @@ export class Triggers {
       onDeadLetter &&
       new EventSource({
         queue: deadLetters,
-        clock,
         concurrency: 1,
         invoke: async ({ Records }) => {
           for (const { body } of Records) onDeadLetter(body);

@@ -239,8 +239,7 @@ function s3Of({ timeline, scenario, notifications, onCall }: World): EmbeddedS3 
 function serviceOf({ timeline, scenario, observed, randoms }: World): StandInFlowService {
   return new StandInFlowService({
     clock: timeline,
-    random: () => randoms.ids.next(),
-    ...(scenario.hasOddIds ? { newId: () => oddId(randoms.ids) } : {}),
+    newId: () => (scenario.hasOddIds ? oddId(randoms.ids) : randoms.ids.hex(24)),
     tokens: observed.tokens,
     flowMs: ({ template }) =>
       (template === 'text' ? scenario.textFlowMs : undefined) ??

@@ -1,10 +1,10 @@
 import { describe, expect, it, onTestFinished, vi } from 'vitest';
 import { systemClock } from '../../../functions/base/clock.ts';
 import { Queue } from '../../../local/aws/sqs.ts';
-import { EventSource, type EventSourceOptions, type SqsEvent } from '../../../local/lambda/event-source.ts';
+import { EventSource, type SqsEvent } from '../../../local/lambda/event-source.ts';
 import { PATIENCE } from '../../support/patience.ts';
 
-function start(invoke: (event: SqsEvent) => Promise<unknown>, options: Partial<EventSourceOptions> = {}) {
+function start(invoke: (event: SqsEvent) => Promise<unknown>, concurrency = 2) {
   let ahead = 0;
   const clock = { ...systemClock, now: () => Date.now() + ahead };
   const dead = new Queue({ name: 'dead', clock });
@@ -15,7 +15,7 @@ function start(invoke: (event: SqsEvent) => Promise<unknown>, options: Partial<E
     deadLetters: { queue: dead, maxReceiveCount: 2 },
   });
   const faults: unknown[] = [];
-  const source = new EventSource({ queue, clock, invoke, onFault: (error) => faults.push(error), ...options });
+  const source = new EventSource({ queue, invoke, concurrency, onFault: (error) => faults.push(error) });
   onTestFinished(() => source.close());
   /** Lets the visibility timeout pass. Sending a message wakes the poller, which cannot notice that time has jumped. */
   const forward = () => {
@@ -82,9 +82,8 @@ describe('the event source', () => {
     ['it reports a failure it was not given', async () => ({ batchItemFailures: [{ itemIdentifier: 'unknown' }] })],
     ['it reports a failure without a name', async () => ({ batchItemFailures: [{}] })],
   ])('keeps the whole batch if %s, and finally moves it to the dead letters', async (_, answer) => {
-    const { queue, dead, faults, forward } = start(
-      async (event) => (bodiesOf(event).includes('wake') ? undefined : answer()),
-      { batchSize: 1 },
+    const { queue, dead, faults, forward } = start(async (event) =>
+      bodiesOf(event).includes('poison') ? answer() : undefined,
     );
     queue.send('poison');
     await vi.waitFor(() => expect(faults).toHaveLength(1), PATIENCE);
@@ -92,37 +91,22 @@ describe('the event source', () => {
     await vi.waitFor(() => expect(faults).toHaveLength(2), PATIENCE);
     expect(dead.counts().visible).toBe(0);
     forward();
-    await vi.waitFor(() => expect(dead.receive()).toMatchObject([{ body: 'poison' }]), PATIENCE);
+    await vi.waitFor(() => expect(dead.receive()[0]).toMatchObject({ body: 'poison' }), PATIENCE);
     expect(faults).toHaveLength(2);
   });
 
   it('runs as many invocations at the same time as its concurrency', async () => {
-    let running = 0;
-    let most = 0;
-    const done: string[] = [];
-    const { queue } = start(
-      async (event) => {
-        running += 1;
-        most = Math.max(most, running);
-        await systemClock.sleep(30);
-        running -= 1;
-        done.push(...bodiesOf(event));
-      },
-      { batchSize: 1, concurrency: 3 },
-    );
-    for (let i = 0; i < 9; i += 1) queue.send(`m${i}`);
-    await vi.waitFor(() => expect(done).toHaveLength(9), PATIENCE);
-    expect(most).toBe(3);
-  });
-
-  it('collects messages within its batch window', async () => {
-    const batches: string[][] = [];
-    const options = { batchSize: 2, batchWindowSeconds: 20, concurrency: 1 };
-    const { queue } = start(async (event) => void batches.push(bodiesOf(event)), options);
-    queue.send('first');
-    await systemClock.sleep(20);
-    expect(batches).toEqual([]);
-    queue.send('second');
-    await vi.waitFor(() => expect(batches).toEqual([['first', 'second']]), PATIENCE);
+    const running: PromiseWithResolvers<void>[] = [];
+    const { queue } = start(() => {
+      const invocation = Promise.withResolvers<void>();
+      running.push(invocation);
+      return invocation.promise;
+    }, 3);
+    for (let i = 0; i < 40; i += 1) queue.send(`m${i}`);
+    await vi.waitFor(() => expect(running).toHaveLength(3), PATIENCE);
+    expect(queue.counts()).toEqual({ visible: 10, inFlight: 30, delayed: 0 });
+    running[0]?.resolve();
+    await vi.waitFor(() => expect(running).toHaveLength(4), PATIENCE);
+    for (const { resolve } of running) resolve();
   });
 });
