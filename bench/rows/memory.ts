@@ -1,7 +1,8 @@
+import { readFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import type { PipelineSettings } from '../../functions/settings/settings.ts';
 import type { FunctionName } from '../../infra/bundle/bundle.ts';
-import { LocalFunction, residentMemory } from '../../local/lambda/function.ts';
+import { LocalFunction } from '../../local/lambda/function.ts';
 import { type Check, mib, type Report, size } from '../report.ts';
 import type { Stage } from '../stage.ts';
 
@@ -128,4 +129,11 @@ async function measure(stage: Stage, name: FunctionName, { bytes, streams }: Mem
   } finally {
     await fn.close();
   }
+}
+
+/** Resident memory of a process in bytes, current and peak. Linux only: it reads `/proc`. */
+async function residentMemory(pid: number): Promise<{ readonly bytes: number; readonly peakBytes: number }> {
+  const status = await readFile(`/proc/${pid}/status`, 'utf8');
+  const kib = (field: string) => Number(new RegExp(`^${field}:\\s+(\\d+) kB`, 'm').exec(status)?.[1]);
+  return { bytes: kib('VmRSS') * 1024, peakBytes: kib('VmHWM') * 1024 };
 }

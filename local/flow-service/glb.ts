@@ -17,9 +17,7 @@ interface Quad {
   readonly extras: Record<string, unknown>;
   /** Red, green, blue and opacity, 0 to 1. */
   readonly colour: readonly [number, number, number, number];
-  readonly picture?:
-    | { readonly mediaType: 'image/png' | 'image/jpeg' | 'image/webp'; readonly content: Content }
-    | undefined;
+  readonly picture?: { readonly mediaType: 'image/png' | 'image/jpeg'; readonly content: Content } | undefined;
 }
 
 const POSITIONS = [-0.5, -0.5, 0, 0.5, -0.5, 0, 0.5, 0.5, 0, -0.5, 0.5, 0];
@@ -65,10 +63,6 @@ export function quadGlb({ extras, colour, picture }: Quad): Content {
 function quadJson({ extras, colour, picture }: Quad, geometryBytes: number, binBytes: number): object {
   return {
     asset: { version: '2.0', generator: 'flowdrop stand-in', extras },
-    ...(picture?.mediaType === 'image/webp' && {
-      extensionsUsed: ['EXT_texture_webp'],
-      extensionsRequired: ['EXT_texture_webp'],
-    }),
     scene: 0,
     scenes: [{ nodes: [0] }],
     nodes: [{ mesh: 0 }],
@@ -94,9 +88,7 @@ function quadJson({ extras, colour, picture }: Quad, geometryBytes: number, binB
       },
     ],
     ...(picture && {
-      textures: [
-        picture.mediaType === 'image/webp' ? { extensions: { EXT_texture_webp: { source: 0 } } } : { source: 0 },
-      ],
+      textures: [{ source: 0 }],
       images: [{ bufferView: 3, mimeType: picture.mediaType }],
     }),
     accessors: [

@@ -155,11 +155,9 @@ function promptGlb(blob: Blob, parameters: Readonly<Record<string, unknown>>): C
 function pictureGlb({ mediaType, blob }: Input, parameters: Readonly<Record<string, unknown>>): Content {
   const type = essence(mediaType);
   if (pictureType(blob.head) !== type) throw new UnusableInputError(`does not look like ${type}`);
-  // glTF supports PNG, JPEG and, with an extension, WebP. A TIFF cannot be embedded, so only the colour depends on it.
-  return type === 'image/png' || type === 'image/jpeg' || type === 'image/webp'
-    ? parameters.texture === false
-      ? quadGlb({ extras: parameters, colour: colourOf(blob) })
-      : quadGlb({ extras: parameters, colour: [1, 1, 1, 1], picture: { mediaType: type, content: blob } })
+  // glTF embeds PNG and JPEG. Of another picture only the colour is made.
+  return (type === 'image/png' || type === 'image/jpeg') && parameters.texture !== false
+    ? quadGlb({ extras: parameters, colour: [1, 1, 1, 1], picture: { mediaType: type, content: blob } })
     : quadGlb({ extras: parameters, colour: colourOf(blob) });
 }
 

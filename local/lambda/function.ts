@@ -1,4 +1,3 @@
-import { readFile } from 'node:fs/promises';
 import { type FunctionDefinition, RuntimeProcess } from './runtime-process.ts';
 
 interface Waiting {
@@ -92,11 +91,4 @@ export class LocalFunction {
     if (this.#closed) await process.end();
     return process;
   }
-}
-
-/** Resident memory of a process in bytes, current and peak. Linux only: it reads `/proc`. */
-export async function residentMemory(pid: number): Promise<{ readonly bytes: number; readonly peakBytes: number }> {
-  const status = await readFile(`/proc/${pid}/status`, 'utf8');
-  const kib = (field: string) => Number(new RegExp(`^${field}:\\s+(\\d+) kB`, 'm').exec(status)?.[1]);
-  return { bytes: kib('VmRSS') * 1024, peakBytes: kib('VmHWM') * 1024 };
 }

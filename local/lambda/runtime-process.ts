@@ -28,11 +28,9 @@ class FunctionError extends Error {
   override readonly name = 'FunctionError';
   /** The name of the handler's error, or Lambda's own type: `Sandbox.Timedout`, `Runtime.ExitError`, ... */
   readonly errorType: string;
-  readonly trace: readonly string[];
-  constructor(errorType: string, message: string, trace: readonly string[] = []) {
+  constructor(errorType: string, message: string) {
     super(message);
     this.errorType = errorType;
-    this.trace = trace;
   }
 }
 
@@ -267,6 +265,6 @@ function extraCertificates(): Record<string, string> {
 
 /** Parses Lambda's error payload. */
 function toFunctionError(body: string): FunctionError {
-  const { errorType, errorMessage, trace } = JSON.parse(body);
-  return new FunctionError(errorType, errorMessage, trace);
+  const { errorType, errorMessage } = JSON.parse(body);
+  return new FunctionError(errorType, errorMessage);
 }

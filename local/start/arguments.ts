@@ -62,24 +62,25 @@ export function parseArguments(
   const { values, positionals } = parse(args, env);
   const inboxDir = resolve(cwd, values.inbox ?? 'inbox');
   const resultsDir = resolve(cwd, values.results ?? 'results');
-  const showsCredentials = values.credentials === true;
-  const flags = {
+  const common = {
+    inboxDir,
+    resultsDir,
+    showsCredentials: values.credentials === true,
     skipCheck: values['skip-check'] === true,
     sendsExisting: values['send-existing'] === true,
     opensPage: values.open === true,
     pagePort: portOf(values.port),
   };
-  const common = { inboxDir, resultsDir, showsCredentials, ...flags };
   const shows = values.help ? 'help' : values.version ? 'version' : undefined;
   if (shows !== undefined) return { ...common, shows, files: undefined, unreadable: [], service: undefined };
 
   if (positionals.length > 0 && values.inbox !== undefined) {
     throw new UsageError('--inbox watches a folder, so it cannot be combined with files');
   }
-  if (positionals.length > 0 && showsCredentials) {
+  if (positionals.length > 0 && values.credentials) {
     throw new UsageError('--credentials is for a run that goes on, so it cannot be combined with files');
   }
-  if (positionals.length > 0 && (flags.opensPage || values.port !== undefined)) {
+  if (positionals.length > 0 && (values.open || values.port !== undefined)) {
     throw new UsageError('The page is for a run that goes on, so --open and --port cannot be combined with files');
   }
   const service = serviceOf(values.service, env);

@@ -44,8 +44,8 @@ interface Ended {
 
 /**
  * Follows the pipeline through its buckets. The entries of the ledger tell the state of each upload. The objects of the
- * results bucket are copied to the results folder. `ended` is reported once for every upload, after all its files are
- * in the folder:
+ * results bucket are copied to the results folder, the assets of a receipt before it. `ended` is reported once for every
+ * upload, after all its files are in the folder:
  *
  * - when its receipt is put, or
  * - when its end has been published, although no receipt of it was seen. A receipt's address belongs to the version
@@ -59,8 +59,6 @@ export class Follower {
   readonly #retry: RetrySettings;
   readonly #onProgress: (progress: Progress) => void;
   readonly #states = new Map<string, string>();
-  /** The path of each copied object, by its key, until an end lists the object. */
-  readonly #copies = new Map<string, Promise<string>>();
   /** Receipts that are being copied, by key. At one key, the later receipt must be written last. */
   readonly #receipts = new Map<string, Promise<void>>();
   /** Ends that were reported, as `endOf` names them. */
@@ -96,7 +94,7 @@ export class Follower {
         break;
       }
       case RESULTS_BUCKET:
-        if (isCreated) await (key.endsWith(`/${RECEIPT_NAME}`) ? this.#copyReceipt(key) : this.#copy(key));
+        if (isCreated && key.endsWith(`/${RECEIPT_NAME}`)) await this.#copyReceipt(key);
     }
   }
 
@@ -191,20 +189,10 @@ export class Follower {
   #copyAll(assets: readonly { readonly key: string; readonly bytes: number }[]): Promise<Ended['assets']> {
     return Promise.all(
       assets.map(async ({ key, bytes }) => {
-        const path = await (this.#copies.get(key) ?? this.#copy(key));
-        this.#copies.delete(key);
-        return { path, bytes };
+        const { Body } = await this.#get(RESULTS_BUCKET, key);
+        return { path: await this.#results.write(key, Body as AsyncIterable<Uint8Array>), bytes };
       }),
     );
-  }
-
-  #copy(key: string): Promise<string> {
-    const path = this.#get(RESULTS_BUCKET, key).then(({ Body }) =>
-      this.#results.write(key, Body as AsyncIterable<Uint8Array>),
-    );
-    this.#copies.set(key, path);
-    path.catch(() => this.#copies.delete(key)); // The receipt that lists it tries again.
-    return path;
   }
 
   /** Undefined if the entry is gone. */
