@@ -71,7 +71,7 @@ interface Uploaded {
 export interface SessionOptions {
   readonly pipeline: Pick<
     PipelineOptions,
-    'bundleDir' | 'stateDir' | 'name' | 'routes' | 'inboxDir' | 'service' | 'standIn'
+    'bundleDir' | 'stateDir' | 'name' | 'routes' | 'inboxDir' | 'service' | 'standIn' | 'tickIntervalMs'
   > & {
     readonly settings: PipelineSettings;
   };

@@ -56,19 +56,31 @@ describe('a call with a fault', () => {
     ]);
   });
 
-  it.each([
-    ['before-body', 0],
-    ['after-body', 0],
-    ['after-effect', 1],
-  ] as const)('can get another answer, %s', async (at, flows) => {
-    const { call, service } = await faulty('createFlow', {
-      status: 503,
-      at,
-      headers: { 'retry-after': '7' },
-      body: 'busy',
-    });
-    const answer = await call('POST', '/flows', echo('x'));
-    expect([answer.status, answer.headers.get('retry-after'), answer.text]).toEqual([503, '7', 'busy']);
+  const BUSY = { status: 503, headers: { 'retry-after': '7' }, body: 'busy' } as const;
+  it.each<[Fault, outcome: string, flows: number]>([
+    [{ ...BUSY, at: 'before-body' }, '503 7 busy', 0],
+    [{ ...BUSY, at: 'after-body' }, '503 7 busy', 0],
+    [{ ...BUSY, at: 'after-effect' }, '503 7 busy', 1],
+    [{ reset: 'before-body' }, 'fetch failed', 0],
+    [{ reset: 'mid-body' }, 'fetch failed', 0],
+    [{ reset: 'after-effect' }, 'fetch failed', 1],
+    [{ hang: true }, 'Enough.', 0],
+    [{ hang: 'mid-body' }, 'Enough.', 0],
+    [{ hang: 'after-effect' }, 'Enough.', 1],
+  ])('of %o ends so: %s', async (fault, outcome, flows) => {
+    const { request, service } = await faulty('createFlow', fault);
+    const ours = new AbortController();
+    const body = JSON.stringify(echo('x'.repeat(100_000)));
+    const ended = request('POST', '/flows', { body, signal: ours.signal }).then(
+      async (answer) => `${answer.status} ${answer.headers.get('retry-after')} ${await answer.text()}`,
+      (error: Error) => error.message,
+    );
+    if (fault.hang) {
+      await expect.poll(() => service.counts.createFlow).toBe(1);
+      if (flows === 1) await expect.poll(() => service.flows.length).toBe(1);
+      ours.abort(new Error('Enough.'));
+    }
+    expect(await ended).toBe(outcome);
     expect(service.flows).toHaveLength(flows);
   });
 
@@ -89,42 +101,11 @@ describe('a call with a fault', () => {
   });
 
   it('can get a late answer', async () => {
-    const { service, call } = await standIn({
-      clock: { now: () => 0, sleep: async (ms) => void slept.push(ms) },
-    });
     const slept: number[] = [];
+    const { service, call } = await standIn({ clock: { now: () => 0, sleep: async (ms) => void slept.push(ms) } });
     service.intercept = () => ({ delayMs: 250 });
     expect((await call('GET', '/flows')).status).toBe(200);
     expect(slept).toEqual([250]);
-  });
-
-  it.each([
-    ['before-body', 0],
-    ['mid-body', 0],
-    ['after-effect', 1],
-  ] as const)('can lose its connection, %s', async (reset, flows) => {
-    const { call, service } = await faulty('createFlow', { reset });
-    await expect(call('POST', '/flows', echo('x'.repeat(100_000)))).rejects.toThrow('fetch failed');
-    expect(service.flows).toHaveLength(flows);
-  });
-
-  it.each([
-    [true, 0],
-    ['mid-body', 0],
-    ['after-effect', 1],
-  ] as const)('can hang, %s, until the client gives up', async (hang, flows) => {
-    const { request, service } = await faulty('createFlow', { hang });
-    const ours = new AbortController();
-    const answer = request('POST', '/flows', { body: JSON.stringify(echo('x'.repeat(100_000))), signal: ours.signal });
-    const outcome = answer.then(
-      () => 'answered',
-      (error: Error) => error.message,
-    );
-    await expect.poll(() => service.counts.createFlow).toBe(1);
-    if (flows === 1) await expect.poll(() => service.flows.length).toBe(1);
-    ours.abort(new Error('Enough.'));
-    expect(await outcome).toBe('Enough.');
-    expect(service.flows).toHaveLength(flows);
   });
 
   it('that hangs ends when the service is closed', async () => {
@@ -137,6 +118,21 @@ describe('a call with a fault', () => {
 });
 
 describe('an answer', () => {
+  it.each<[Fault, 'content-length' | 'chunked', length: string | null, bytes: number, broke: boolean]>([
+    [{ truncate: 100_001 }, 'content-length', '500000', 100_001, true],
+    [{ truncate: 100_001 }, 'chunked', null, 100_001, true],
+    [{ truncate: 0 }, 'content-length', '500000', 0, true],
+    [{ truncateCleanly: 0 }, 'content-length', '0', 0, false],
+    [{ truncateCleanly: 100_001 }, 'content-length', '100001', 100_001, false],
+    [{ truncateCleanly: 100_001 }, 'chunked', null, 100_001, false],
+  ])('of %o by %s comes so', async (fault, assetLength, length, bytes, broke) => {
+    const { get, service } = await faultyAsset(fault);
+    service.variation.assetLength = assetLength;
+    const answer = await get();
+    expect([answer.status, answer.headers.get('content-length')]).toEqual([200, length]);
+    expect(await received(answer)).toEqual({ bytes, broke });
+  });
+
   it.each(['content-length', 'chunked'] as const)('can lose its connection in the middle, %s', async (assetLength) => {
     const { get, service } = await faultyAsset({ reset: 'mid-body' });
     service.variation.assetLength = assetLength;
@@ -153,34 +149,14 @@ describe('an answer', () => {
     await reader.cancel();
   });
 
-  it.each([
-    ['content-length', 100_001, '500000'],
-    ['chunked', 100_001, null],
-    ['content-length', 0, '500000'],
-  ] as const)('can end with its connection, %s, after %i bytes', async (assetLength, truncate, length) => {
-    const { get, service } = await faultyAsset({ truncate });
-    service.variation.assetLength = assetLength;
-    const answer = await get();
-    expect([answer.status, answer.headers.get('content-length')]).toEqual([200, length]);
-    expect(await received(answer)).toEqual({ bytes: truncate, broke: true });
-  });
-
-  it.each([0, 100_001])('can end after %i bytes and look complete', async (truncateCleanly) => {
-    const { get } = await faultyAsset({ truncateCleanly });
-    const answer = await get();
-    expect(answer.headers.get('content-length')).toBe(String(truncateCleanly));
-    expect(await received(answer)).toEqual({ bytes: truncateCleanly, broke: false });
-  });
-
   it('can have a garbled byte in its middle', async () => {
     const { get, content } = await faultyAsset({ garble: true });
     const got = Buffer.from(await (await get()).arrayBuffer());
     const right = Buffer.concat(await Array.fromAsync(content.open()));
     expect(got.length).toBe(right.length);
-    expect([...got.keys()].filter((at) => got[at] !== right[at])).toEqual([250_000]);
-
-    const { call } = await faulty('listFlows', { garble: true });
-    await expect(call('GET', '/flows')).rejects.toThrow(SyntaxError);
+    // Not by a method of arrays: half a million bytes would take a second.
+    expect([got.subarray(0, 250_000), got.subarray(250_001)].map((part) => right.indexOf(part))).toEqual([0, 250_001]);
+    expect(got[250_000]).toBe(1);
   });
 });
 

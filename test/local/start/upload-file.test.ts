@@ -112,7 +112,7 @@ describe('the upload of a file', () => {
       },
     ],
   ])('gives S3 nothing, and keeps no parts, if the file %s meanwhile', async (_, change) => {
-    for (const bytes of [5, 12 * MIB]) {
+    for (const bytes of [5, 6 * MIB]) {
       const version = await file(randomBytes(bytes));
       let readings = 0;
       const signal = {
