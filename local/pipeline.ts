@@ -314,13 +314,11 @@ function s3Client(endpoint: string, credentials: Credentials): S3Client {
   });
 }
 
-interface OpenFlowService {
-  readonly service: { readonly url: string; readonly token: string };
-  readonly standIn: StandInFlowService | undefined;
-}
-
 /** The flow service of the options, or a stand-in that `closing` ends. */
-async function openFlowService(options: PipelineOptions, closing: AsyncDisposableStack): Promise<OpenFlowService> {
+async function openFlowService(
+  options: PipelineOptions,
+  closing: AsyncDisposableStack,
+): Promise<Pick<Pipeline, 'standIn'> & Required<Pick<PipelineOptions, 'service'>>> {
   if (options.service) return { service: options.service, standIn: undefined };
   const token = randomSecret();
   const standIn = new StandInFlowService({

@@ -164,9 +164,6 @@ async function openPage(page: ServedPage, screen: Screen): Promise<void> {
 const WHY_NOT_WRITABLE: Readonly<Record<string, string>> = {
   EACCES: 'this user may not',
   EPERM: 'this user may not',
-  EROFS: 'the disk is read-only',
-  ENOSPC: 'the disk is full',
-  EDQUOT: 'the quota is used up',
   EEXIST: 'there is a file in its place',
   ENOTDIR: 'a part of the path is a file',
 };
@@ -199,26 +196,18 @@ function readContext() {
   return parseContext(readConfiguration({ dir, context: readTrackedContext(dir).flowdrop }).value);
 }
 
-async function watch(
-  session: Session,
-  {
-    args,
-    samples,
-    state,
-    routes,
-    screen,
-    page,
-    signal,
-  }: {
-    args: Arguments;
-    samples: readonly string[];
-    state: State;
-    routes: readonly Route[];
-    screen: Screen;
-    page: ServedPage;
-    signal: AbortSignal;
-  },
-): Promise<number> {
+interface Watched {
+  readonly args: Arguments;
+  readonly samples: readonly string[];
+  readonly state: State;
+  readonly routes: readonly Route[];
+  readonly screen: Screen;
+  readonly page: ServedPage;
+  readonly signal: AbortSignal;
+}
+
+async function watch(session: Session, watched: Watched): Promise<number> {
+  const { args, samples, state, routes, screen, page, signal } = watched;
   screen.line(
     `Flowdrop is running on this machine with ${args.service?.url ?? 'a built-in stand-in for the flow service'}.`,
   );

@@ -54,8 +54,7 @@ export class BlobWriter {
   readonly #hash: Hash = createHash('sha256');
   #pieces: Buffer[] = [];
   #bytes = 0;
-  #head = Buffer.alloc(0);
-  #file: { readonly path: string; readonly fd: number } | undefined;
+  #file: { readonly path: string; readonly fd: number; readonly head: Buffer } | undefined;
   #isOpen = true;
 
   constructor(folder: BlobFolder) {
@@ -65,33 +64,30 @@ export class BlobWriter {
   /** The caller may reuse the buffer afterwards. */
   write(bytes: Uint8Array): void {
     this.#hash.update(bytes);
-    if (this.#head.length < HEAD_BYTES) {
-      this.#head = Buffer.concat([this.#head, bytes.subarray(0, HEAD_BYTES - this.#head.length)]);
-    }
     this.#bytes += bytes.length;
-    if (this.#file === undefined && this.#bytes <= BLOB_MEMORY_BYTES_MAX) {
-      this.#pieces.push(Buffer.from(bytes));
-      return;
-    }
-    if (this.#file === undefined) {
-      const path = this.#folder.newPath();
-      this.#file = { path, fd: openSync(path, 'wx', 0o600) };
-      for (const piece of this.#pieces) writeAll(this.#file.fd, piece);
-      this.#pieces = [];
-    }
-    writeAll(this.#file.fd, bytes);
+    if (this.#file !== undefined) writeAll(this.#file.fd, bytes);
+    else this.#pieces.push(Buffer.from(bytes));
+    if (this.#file === undefined && this.#bytes > BLOB_MEMORY_BYTES_MAX) this.#moveToFile();
   }
 
   end(): Blob {
     this.#isOpen = false;
-    const kept = { bytes: this.#bytes, sha256: this.#hash.digest('hex'), head: this.#head };
+    const kept = { bytes: this.#bytes, sha256: this.#hash.digest('hex') };
     if (this.#file === undefined) {
       const memory = Buffer.concat(this.#pieces);
-      return { ...kept, memory, open: () => once(memory) };
+      return { ...kept, head: memory.subarray(0, HEAD_BYTES), memory, open: () => once(memory) };
     }
-    const { path, fd } = this.#file;
+    const { path, fd, head } = this.#file;
     closeSync(fd);
-    return { ...kept, memory: undefined, open: () => readFile(path) };
+    return { ...kept, head, memory: undefined, open: () => readFile(path) };
+  }
+
+  #moveToFile(): void {
+    const bytes = Buffer.concat(this.#pieces);
+    const path = this.#folder.newPath();
+    this.#file = { path, fd: openSync(path, 'wx', 0o600), head: Buffer.from(bytes.subarray(0, HEAD_BYTES)) };
+    this.#pieces = [];
+    writeAll(this.#file.fd, bytes);
   }
 
   /** Drops the bytes received so far. May be called before or after `end`. */

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { tmpdir } from 'node:os';
-import { setTimeout as sleep } from 'node:timers/promises';
+import { systemClock } from '../../functions/base/clock.ts';
 import { type Answer, json, Refusal } from './answer.ts';
 import { BlobFolder, type Content, sha256Of } from './blob.ts';
 import { type Call, callOf, OPERATIONS, type Operation, type ServiceRequest, type ServiceResponse } from './call.ts';
@@ -14,7 +14,7 @@ import { DEFAULT_VARIATION, type Variation } from './variation.ts';
 const FLOW_MS_DEFAULT = 1_000;
 
 export interface StandInOptions {
-  /** Default: the machine's clock. Only the fault `delayMs` needs `sleep`. */
+  /** Default: the machine's clock. Without `sleep`, the fault `delayMs` is ignored. */
   readonly clock?: { now(): number; sleep?(ms: number, signal?: AbortSignal): Promise<void> };
   /** Makes the ids of flows and assets. Default: 24 random hexadecimal digits. */
   readonly newId?: () => string;
@@ -54,7 +54,7 @@ export class StandInFlowService {
   #tokens: ReadonlySet<string>;
 
   constructor(options: StandInOptions = {}) {
-    this.#clock = options.clock ?? { now: () => Date.now() };
+    this.#clock = options.clock ?? systemClock;
     this.#tokens = new Set(options.tokens ?? ['stand-in-token']);
     this.#blobs = new BlobFolder(options.dir ?? tmpdir());
     this.variation = { ...DEFAULT_VARIATION, ...options.variation };
@@ -99,7 +99,7 @@ export class StandInFlowService {
     const fault = this.intercept?.(request, { operation: call.operation, n }) ?? {};
     const gone = () => AbortSignal.any([this.#closed.signal, ...(request.signal ? [request.signal] : [])]);
 
-    if (fault.delayMs !== undefined) await this.#sleep(fault.delayMs, gone());
+    if (fault.delayMs !== undefined) await this.#clock.sleep?.(fault.delayMs, gone());
     if (fault.reset === 'before-body') throw new ConnectionLostError('reset');
     const admission = this.limiter.admit(call.operation);
     if (!admission.isAdmitted) {
@@ -148,10 +148,6 @@ export class StandInFlowService {
     const token = /^Bearer (.+)$/i.exec(headers.authorization ?? '')?.[1];
     if (token !== undefined && this.#tokens.has(token)) return;
     throw new Refusal(401, 'Not authenticated', { 'www-authenticate': 'Bearer' });
-  }
-
-  async #sleep(ms: number, signal: AbortSignal): Promise<void> {
-    await (this.#clock.sleep ? this.#clock.sleep(ms, signal) : sleep(ms, undefined, { signal }));
   }
 }
 

@@ -1,4 +1,5 @@
 import type { Operation } from './call.ts';
+import type { Flow } from './flow.ts';
 
 const SECOND_MS = 1_000;
 
@@ -53,10 +54,7 @@ export interface Refused {
 }
 
 /** The part of a flow that the limiter needs. */
-export interface LimitedFlow {
-  readonly deleted: boolean;
-  isTerminal(now: number): boolean;
-}
+type LimitedFlow = Pick<Flow, 'deleted' | 'isTerminal'>;
 
 interface Gauge {
   readonly limit: number;

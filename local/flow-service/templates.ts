@@ -58,7 +58,7 @@ export const TEMPLATES: readonly Template[] = [
     parameters: MODEL_PARAMETERS,
     inputTypes: ['text/plain'],
     outputTypes: [GLB],
-    work: (inputs, parameters) => ofEach(inputs, (input) => glb(promptGlb(input.blob, parameters))),
+    work: (inputs, parameters) => models(inputs, ({ blob }) => promptGlb(blob, parameters)),
   }),
   template({
     name: 'model_generate_fromimage',
@@ -66,7 +66,7 @@ export const TEMPLATES: readonly Template[] = [
     parameters: MODEL_PARAMETERS,
     inputTypes: ['image/png', 'image/jpeg', 'image/tiff', 'image/webp'],
     outputTypes: [GLB],
-    work: (inputs, parameters) => ofEach(inputs, (input) => glb(pictureGlb(input, parameters))),
+    work: (inputs, parameters) => models(inputs, (input) => pictureGlb(input, parameters)),
   }),
   template({
     name: 'model_optimize',
@@ -74,11 +74,7 @@ export const TEMPLATES: readonly Template[] = [
     parameters: { polygon_count: { type: 'integer', minimum: 1 } },
     inputTypes: [GLB],
     outputTypes: [GLB],
-    work: (inputs) =>
-      ofEach(inputs, ({ blob }) => {
-        if (!isGlb(blob.head)) throw new UnusableInputError('is not a binary glTF');
-        return glb(blob);
-      }),
+    work: (inputs) => models(inputs, ({ blob }) => (isGlb(blob.head) ? blob : 'is not a binary glTF')),
   }),
   template({
     name: 'text',
@@ -86,7 +82,7 @@ export const TEMPLATES: readonly Template[] = [
     parameters: {},
     inputTypes: ['text/plain'],
     outputTypes: ['text/plain'],
-    work: (inputs) => ofEach(inputs, ({ blob, mediaType }) => ({ mediaType, content: blob })),
+    work: (inputs) => ({ outputs: inputs.map(({ blob, ...others }) => ({ ...others, content: blob })), partial: 0 }),
   }),
   template({
     name: 'bytes_echo',
@@ -119,42 +115,30 @@ export const TEMPLATES: readonly Template[] = [
   }),
 ];
 
-/** An input that passed validation, but cannot be processed. */
-class UnusableInputError extends Error {
-  override readonly name = 'UnusableInputError';
-}
-
 function template(parts: Omit<Template, 'id'>): Template {
   return { ...parts, id: createHash('sha256').update(parts.name).digest('hex').slice(0, 24) };
 }
 
-function ofEach(inputs: readonly Input[], make: (input: Input) => Omit<Made, 'additional'>): Work {
+/** @param make makes a model of an input, or says why that input cannot be processed. The flow then fails. */
+function models(inputs: readonly Input[], make: (input: Input) => Content | string): Work {
   const outputs: Made[] = [];
   for (const [i, input] of inputs.entries()) {
-    try {
-      outputs.push({ ...make(input), additional: input.additional });
-    } catch (error) {
-      if (!(error instanceof UnusableInputError)) throw error;
-      return { outputs: [], error: `Input ${i} ${error.message}.`, partial: 0 };
-    }
+    const content = make(input);
+    if (typeof content === 'string') return { outputs: [], error: `Input ${i} ${content}.`, partial: 0 };
+    outputs.push({ mediaType: GLB, content, additional: input.additional });
   }
   return { outputs, partial: 0 };
 }
 
-function glb(content: Content): Omit<Made, 'additional'> {
-  return { mediaType: GLB, content };
-}
-
-function promptGlb(blob: Blob, parameters: Readonly<Record<string, unknown>>): Content {
-  if (blob.memory === undefined) throw new UnusableInputError(`is longer than ${BLOB_MEMORY_BYTES_MAX} bytes`);
+function promptGlb(blob: Blob, parameters: Readonly<Record<string, unknown>>): Content | string {
+  if (blob.memory === undefined) return `is longer than ${BLOB_MEMORY_BYTES_MAX} bytes`;
   const prompt = blob.memory.toString('utf8');
-  if (prompt.trim() === '') throw new UnusableInputError('is empty');
-  return quadGlb({ extras: { ...parameters, prompt }, colour: colourOf(blob) });
+  return prompt.trim() === '' ? 'is empty' : quadGlb({ extras: { ...parameters, prompt }, colour: colourOf(blob) });
 }
 
-function pictureGlb({ mediaType, blob }: Input, parameters: Readonly<Record<string, unknown>>): Content {
+function pictureGlb({ mediaType, blob }: Input, parameters: Readonly<Record<string, unknown>>): Content | string {
   const type = essence(mediaType);
-  if (pictureType(blob.head) !== type) throw new UnusableInputError(`does not look like ${type}`);
+  if (pictureType(blob.head) !== type) return `does not look like ${type}`;
   // glTF embeds PNG and JPEG. Of another picture only the colour is made.
   return (type === 'image/png' || type === 'image/jpeg') && parameters.texture !== false
     ? quadGlb({ extras: parameters, colour: [1, 1, 1, 1], picture: { mediaType: type, content: blob } })

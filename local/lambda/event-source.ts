@@ -91,22 +91,18 @@ function sqsEvent(queueName: string, batch: readonly ReceivedMessage[]): SqsEven
       messageId: message.messageId,
       receiptHandle: message.receiptHandle,
       body: message.body,
-      attributes: messageAttributes(message),
+      attributes: {
+        ApproximateReceiveCount: String(message.receiveCount),
+        SentTimestamp: String(message.sentAt),
+        SenderId: 'AIDAIENQZJOLO23YVJ4VO',
+        ApproximateFirstReceiveTimestamp: String(message.firstReceivedAt),
+      },
       messageAttributes: {},
       md5OfBody: message.md5OfBody,
       eventSource: 'aws:sqs',
       eventSourceARN: `arn:aws:sqs:us-east-1:000000000000:${queueName}`,
       awsRegion: 'us-east-1',
     })),
-  };
-}
-
-function messageAttributes(message: ReceivedMessage) {
-  return {
-    ApproximateReceiveCount: String(message.receiveCount),
-    SentTimestamp: String(message.sentAt),
-    SenderId: 'AIDAIENQZJOLO23YVJ4VO',
-    ApproximateFirstReceiveTimestamp: String(message.firstReceivedAt),
   };
 }
 

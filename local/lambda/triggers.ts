@@ -4,14 +4,10 @@ import type { Queue } from '../aws/sqs.ts';
 import { EventSource } from './event-source.ts';
 import { EventSourceMapping } from './event-source-mapping.ts';
 import type { LocalFunction } from './function.ts';
-import { FixedRate, Schedule } from './schedule.ts';
+import { FixedRate, type FixedRateOptions, Schedule } from './schedule.ts';
 
 /** When ticks start, relative to the start of the pipeline. */
-export interface FixedTicks {
-  readonly firstAfterMs: number;
-  /** From the start of one tick to the start of the next. */
-  readonly intervalMs: number;
-}
+export type FixedTicks = Pick<FixedRateOptions, 'firstAfterMs' | 'intervalMs'>;
 
 export interface TriggerOptions {
   readonly clock: Clock;

@@ -35,34 +35,36 @@ async function processState(pid: number): Promise<string | undefined> {
 }
 
 describe('a function run locally', () => {
-  it("resolves with the handler's result, after top-level await", async () => {
-    const { local } = functionOf(`
-      const greeting = await new Promise((resolve) => setTimeout(resolve, 10, 'hello'));
-      export const handler = async (event) => ({ greeting, event, emoji: '🎁' });`);
-    expect(await local.invoke({ name: 'wörld' })).toEqual({
-      greeting: 'hello',
-      event: { name: 'wörld' },
-      emoji: '🎁',
-    });
-  });
-
-  it('reuses its process for the next invocation', async () => {
-    const { local } = functionOf('let n = 0; export const handler = async () => [++n, process.pid];');
-    const [first, pid] = (await local.invoke({})) as number[];
-    expect(first).toBe(1);
-    expect(await local.invoke({})).toEqual([2, pid]);
-    expect(local.pids).toEqual([pid]);
-  });
-
-  it("rejects with the type and message of the handler's error, and serves the next invocation", async () => {
-    const { local } = functionOf(`
-      export const handler = async (event) => { if (event.bad) throw new RangeError('too far'); return 'fine'; };`);
-    await expect(local.invoke({ bad: true })).rejects.toMatchObject({
+  it('answers its events one after the other in one process, with results and errors', async () => {
+    const { local, lines } = functionOf(
+      `const greeting = await new Promise((resolve) => setTimeout(resolve, 10, 'hello'));
+       export const handler = async (event) => {
+         if (event === 'bad') throw new RangeError('too far');
+         if (event === 'print') { console.log('one'); process.stderr.write('two\\nthree\\n'); }
+         return event === 'env' ? process.env : { greeting, event, pid: process.pid, emoji: '🎁' };
+       };`,
+      { environment: { ROUTES: '[]' } },
+    );
+    const first = await local.invoke({ name: 'wörld' });
+    const [pid] = local.pids;
+    expect(first).toEqual({ greeting: 'hello', event: { name: 'wörld' }, pid, emoji: '🎁' });
+    await expect(local.invoke('bad')).rejects.toMatchObject({
       name: 'FunctionError',
       errorType: 'RangeError',
       message: 'too far',
     });
-    expect(await local.invoke({})).toBe('fine');
+    expect(await local.invoke('print')).toMatchObject({ pid });
+    await vi.waitFor(() => {
+      expect(lines.some((line) => line.endsWith('INFO\tone'))).toBe(true);
+      expect(lines).toEqual(expect.arrayContaining(['two', 'three']));
+    }, PATIENCE);
+
+    // It has its own variables and Lambda's, and none of its parent's.
+    const environment = await local.invoke('env');
+    expect(environment).toMatchObject({ ROUTES: '[]', AWS_REGION: 'us-east-1', AWS_LAMBDA_FUNCTION_NAME: 'probe' });
+    expect(environment).not.toHaveProperty('VITEST');
+    expect(environment).toHaveProperty('HOME', '/nonexistent');
+    expect(local.pids).toEqual([pid]);
   });
 
   it('rejects with an error from outside the handler, and starts again for the next invocation', async () => {
@@ -145,26 +147,6 @@ describe('a function run locally', () => {
     expect(new Set(runs.map(({ pid }) => pid)).size).toBe(2);
     const [a, b, ...later] = runs.toSorted((x, y) => x.from - y.from);
     for (const run of later) expect(run.from).toBeGreaterThanOrEqual(Math.min(a?.to ?? 0, b?.to ?? 0));
-  });
-
-  it("has its own variables and Lambda's, and none of its parent's", async () => {
-    const { local } = functionOf('export const handler = async () => process.env;', {
-      environment: { ROUTES: '[]' },
-    });
-    const environment = await local.invoke({});
-    expect(environment).toMatchObject({ ROUTES: '[]', AWS_REGION: 'us-east-1', AWS_LAMBDA_FUNCTION_NAME: 'probe' });
-    expect(environment).not.toHaveProperty('VITEST');
-    expect(environment).toHaveProperty('HOME', '/nonexistent');
-  });
-
-  it('passes every line that the function prints to onLog', async () => {
-    const { local, lines } = functionOf(`
-      export const handler = async () => { console.log('one'); process.stderr.write('two\\nthree\\n'); };`);
-    await local.invoke({});
-    await vi.waitFor(() => {
-      expect(lines.some((line) => line.endsWith('INFO\tone'))).toBe(true);
-      expect(lines).toEqual(expect.arrayContaining(['two', 'three']));
-    }, PATIENCE);
   });
 
   it('rejects running and waiting invocations when it is closed, and leaves no process', async () => {
