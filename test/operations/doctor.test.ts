@@ -63,27 +63,8 @@ describe('flowdrop doctor', () => {
   it('of a healthy run finds every check good', async () => {
     const { code, output } = await operated.run('doctor', '--json');
     const { checks } = JSON.parse(output);
-    expect(checks.map(({ check, result }: Checked) => `${check}: ${result}`)).toEqual([
-      'credentials and connection: good',
-      'outputs and resources: good',
-      'the flow service: good',
-      'templates of the routes: good',
-      'listing of flows: good',
-      'new flows: good',
-      'notifications: good',
-      'runs of create-flow: good',
-      'ticks: good',
-      'errors of the functions: good',
-      'pace: good',
-      'dead letters: good',
-      'held doubts: good',
-      'oldest waiting: good',
-      'oldest running: good',
-      'daily sweep: good',
-      'clocks: good',
-      'alarms: good',
-      'alarms that are on: good',
-    ]);
+    expect(checks).toHaveLength(19);
+    expect(checks.filter(({ result }: Checked) => result !== 'good')).toEqual([]);
     expect(code).toBe(0);
     expect((await operated.run('doctor')).output).toMatch(/^the local run:\n {2}credentials and connection: good\n/);
   });

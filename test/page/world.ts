@@ -32,7 +32,8 @@ export class World {
   readonly deployment: Deployment;
   readonly #embedded: EmbeddedS3;
 
-  static async start(): Promise<World> {
+  /** @param atEnd is given what closes the world. Default: at the end of the test. */
+  static async start(atEnd: (close: () => Promise<void>) => unknown = onTestFinished): Promise<World> {
     let world: World | undefined;
     const embedded = new EmbeddedS3({
       authorize: ({ action, resource, accessKeyId }) => {
@@ -48,7 +49,7 @@ export class World {
       return embedded.handle(request);
     };
     const served = await serveS3({ handle } as EmbeddedS3, { credentials: [CREDENTIALS] });
-    onTestFinished(() => served.close());
+    atEnd(() => served.close());
     world = new World(embedded, served.endpoint);
     return world;
   }

@@ -13,7 +13,7 @@ const HOUR = 60 * MINUTE;
 let world: World;
 let waitingUploads: WaitingUploads;
 beforeEach(async () => {
-  world = await openWorld();
+  world = await openWorld({ isVirtual: true });
   waitingUploads = new WaitingUploads(world.ports, undefined, () => true);
 });
 

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { expect, it } from 'vitest';
 import { glb, triangle } from '../../support/glb.ts';
-import { anyPipeline, describeInBrowser, PATIENCE_MS } from './support.ts';
+import { describeInBrowser, PATIENCE_MS } from './support.ts';
 
 const example = (name: string, type: string) => ({ name, type, body: readFileSync(`examples/${name}`) });
 const ROBOT = example('robot.png', 'image/png');
@@ -14,7 +14,7 @@ const compressed = (compression: string) => ({
 /** The processor draws the models. It is done sooner in a small window. */
 const SMALL = { viewport: { width: 480, height: 480 } };
 
-describeInBrowser('dropping files on the page', anyPipeline, (shown) => {
+describeInBrowser('dropping files on the page', (shown) => {
   it('shows the route of each file before anything is sent, and says at once what no route wants', async () => {
     await using visit = await shown.open();
     const { page } = visit;

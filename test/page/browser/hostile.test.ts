@@ -1,7 +1,7 @@
 import { beforeEach, expect, it, vi } from 'vitest';
 import { glb, triangle } from '../../support/glb.ts';
 import { PATIENCE } from '../../support/patience.ts';
-import { anyPipeline, describeInBrowser } from './support.ts';
+import { describeInBrowser } from './support.ts';
 
 const ELEMENT = '<img src=x onerror="document.title=`taken`"><b>bold</b>';
 /** Turns the direction of what follows, so that `exe.png` reads `gnp.exe`. */
@@ -10,7 +10,7 @@ const REVERSED_SHOWN = 'photo\\u202egnp.exe';
 
 const GLB = { ContentType: 'model/gltf-binary' };
 
-describeInBrowser('hostile texts and models', anyPipeline, (shown) => {
+describeInBrowser('hostile texts and models', (shown) => {
   beforeEach(() => shown.operated.refuse(undefined));
 
   it('stay text: names of files and words of the service', async () => {

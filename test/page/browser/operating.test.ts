@@ -4,14 +4,14 @@ import type { Page } from 'playwright-core';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { pause, resume } from '../../../operations/intake.ts';
 import { signal } from '../../operations/support.ts';
-import { anyPipeline, describeInBrowser, PATIENCE_MS } from './support.ts';
+import { describeInBrowser, PATIENCE_MS } from './support.ts';
 
 /** Stops of the Tab key until a wanted one. More would be a page that nobody can use. */
 const STOPS_MAX = 40;
 
 const WIDTHS = [320, 390, 768, 1024, 1280, 1920];
 
-describeInBrowser('operating', anyPipeline, (shown) => {
+describeInBrowser('operating', (shown) => {
   beforeEach(() => shown.operated.refuse(undefined));
   const created = () => shown.operated.pipeline.standIn?.counts.createFlow ?? 0;
 

@@ -12,6 +12,7 @@ import {
 } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect } from 'vitest';
 import type { PipelineOptions } from '../../../local/pipeline.ts';
+import type { Deployment } from '../../../operations/deployment.ts';
 import { buildPage } from '../../../page/build.ts';
 import { type ServedPage, servePage } from '../../../page/server/serve-page.ts';
 import { Operated } from '../../operations/support.ts';
@@ -78,16 +79,17 @@ async function startBrowser(): Promise<{ readonly browser: Browser } & AsyncDisp
   };
 }
 
-/** A running pipeline with its page, and a browser. They are there once `start` has run, before the first test. */
+/** A page, the pipeline that it is of, and a browser. They are there once `start` has run, before the first test. */
 export class Shown {
   readonly closing = new AsyncDisposableStack();
   #operated: Operated | undefined;
   #page: ServedPage | undefined;
   #browser: Browser | undefined;
 
-  async start(options: Partial<PipelineOptions>): Promise<void> {
-    this.#operated = this.closing.use(await Operated.start({ routes: ROUTES, ...options }));
-    this.#page = await servePage(this.operated.deployment, { appFiles, pace: PACE });
+  /** @param deployment that the page is of. Default: a pipeline without uploads. */
+  async start(deployment?: Deployment): Promise<void> {
+    if (deployment === undefined) this.#operated = this.closing.use(await Operated.start({ routes: ROUTES }));
+    this.#page = await servePage(deployment ?? this.operated.deployment, { appFiles, pace: PACE });
     this.closing.defer(() => this.stopPage());
     this.#browser = this.closing.use(await startBrowser()).browser;
   }
@@ -121,12 +123,12 @@ function started<T>(value: T | undefined): T {
 
 /**
  * Tests of the page in a browser. Without a browser here, they are counted as skipped.
- * @param prepare makes the options of the pipeline before the first test.
+ * @param prepare makes the deployment before the first test. Default: a pipeline without uploads.
  */
 export function describeInBrowser(
   name: string,
-  prepare: (shown: Shown) => Promise<Partial<PipelineOptions>>,
   tests: (shown: Shown) => void,
+  prepare: (shown: Shown) => Promise<Deployment | undefined> = async () => undefined,
 ): void {
   describe.skipIf(CHROMIUM === undefined)(name, { timeout: TEST_MS }, () => {
     const shown = new Shown();
@@ -135,9 +137,6 @@ export function describeInBrowser(
     tests(shown);
   });
 }
-
-/** A pipeline without uploads, as the tests of the page use it. */
-export const anyPipeline = async (): Promise<Partial<PipelineOptions>> => ({});
 
 /** A window of the browser that watches for what must not happen. */
 export class Visit implements AsyncDisposable {
