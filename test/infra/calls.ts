@@ -72,49 +72,21 @@ interface Place {
   readonly owner?: string;
 }
 
-/** Encryption properties of the resources that hold data. */
-interface DataProperties {
-  readonly BucketEncryption?: {
-    readonly ServerSideEncryptionConfiguration: readonly {
-      readonly ServerSideEncryptionByDefault: { readonly KMSMasterKeyID?: unknown };
-    }[];
-  };
-  readonly KmsMasterKeyId?: unknown;
-  readonly KmsKeyId?: unknown;
-}
-
-interface FunctionProperties {
-  readonly FunctionName: string;
-  readonly Environment: { readonly Variables: Readonly<Record<string, unknown>> };
-  readonly LoggingConfig: { readonly LogGroup: unknown };
-  readonly VpcConfig?: unknown;
-  readonly TracingConfig?: unknown;
-}
-
 /** A deployed template. The environment of its functions tells what the recorded calls are there. */
 export class Deployment {
   readonly #template: Template;
   readonly #keyArns: Partial<Record<Part, string>>;
-  readonly #owners: Readonly<Record<string, string>>;
+  readonly #owners: Partial<Record<Part, string>>;
 
-  /** @param of keys and owners of the parts that are not in the template. */
-  constructor(
-    template: Template,
-    of: {
-      readonly keyArns?: Partial<Record<Part, string>> | undefined;
-      readonly owners?: Partial<Record<Part, string>> | undefined;
-    } = {},
-  ) {
+  /** @param keyArns and `owners` are those of the parts that are not in the template. */
+  constructor(template: Template, keyArns: Partial<Record<Part, string>> = {}, owners: typeof keyArns = {}) {
     this.#template = template;
-    this.#keyArns = of.keyArns ?? {};
-    this.#owners = Object.fromEntries(Object.entries(of.owners ?? {}).filter(([, owner]) => owner !== undefined));
+    this.#keyArns = keyArns;
+    this.#owners = owners;
   }
 
   permissionsOf(by: FunctionName): readonly Permission[] {
-    return permissionsOf(
-      this.#template,
-      { 'create-flow': 'CreateFlowRole', 'collect-outputs': 'CollectOutputsRole' }[by],
-    );
+    return permissionsOf(this.#template, by === 'create-flow' ? 'CreateFlowRole' : 'CollectOutputsRole');
   }
 
   /** A recorded call as it is in this deployment, with its calls of KMS. */
@@ -206,23 +178,20 @@ export class Deployment {
   }
 
   #keyOf(part: Part, type: string, ref: string | undefined): string | undefined {
-    const [own] = Object.entries(this.#template.findResources(type)).flatMap(([id, { Properties = {} }]) =>
-      resolve({ Ref: id }, this.#template) === ref ? [Properties as DataProperties] : [],
+    const own = Object.entries(this.#template.findResources(type)).find(
+      ([id]) => resolve({ Ref: id }, this.#template) === ref,
     );
     if (own === undefined) return this.#keyArns[part];
-    const [{ ServerSideEncryptionByDefault: { KMSMasterKeyID = undefined } = {} } = {}] =
-      own.BucketEncryption?.ServerSideEncryptionConfiguration ?? [];
-    const key = KMSMasterKeyID ?? own.KmsMasterKeyId ?? own.KmsKeyId;
+    const { BucketEncryption, KmsMasterKeyId, KmsKeyId } = own[1].Properties ?? {};
+    const [bucket] = BucketEncryption?.ServerSideEncryptionConfiguration ?? [];
+    const key = bucket?.ServerSideEncryptionByDefault.KMSMasterKeyID ?? KmsMasterKeyId ?? KmsKeyId;
     return key === undefined ? undefined : resolve(key, this.#template);
   }
 
   #functionOf(by: FunctionName) {
-    const [found] = Object.entries(this.#template.findResources('AWS::Lambda::Function')).flatMap(([id, resource]) => {
-      const properties = resource.Properties as FunctionProperties;
-      return properties.FunctionName.endsWith(by) ? [{ id, properties }] : [];
-    });
-    if (found === undefined) throw new Error(`The template has no ${by}`);
-    const { id, properties } = found;
+    const [id, properties] = Object.entries(this.#template.findResources('AWS::Lambda::Function'))
+      .map(([id, { Properties }]) => [id, Properties] as const)
+      .find(([, { FunctionName: name }]) => name.endsWith(by)) ?? ['', {}];
     const environment: Partial<Record<string, string>> = Object.fromEntries(
       Object.entries(properties.Environment.Variables).map(([name, value]) => [name, resolve(value, this.#template)]),
     );

@@ -87,7 +87,7 @@ export const CONFIGURATIONS = {
     },
     {
       pipeline: 'models-production',
-      settings: { ledgerRetentionDays: 400, flowAgeMaxSeconds: 3600, inDoubt: 'hold', uploadConcurrency: 16 },
+      settings: { ledgerRetentionDays: 400, flowAgeMaxSeconds: 3600, pollIntervalSeconds: 5, uploadConcurrency: 16 },
     },
   ),
   'existing-resources': deployed(
@@ -122,11 +122,21 @@ export const CONFIGURATIONS = {
     tokenSecret: 'flow-secret',
     viewerRoleArns: [roleOf('teams/Viewer')],
     operatorRoleArns: [roleOf('Operator')],
-    uploaderRoleArns: [roleOf('Uploader'), roleOf('teams/Viewer')],
+    // The name of a role is unique in its account, whatever its path.
+    uploaderRoleArns: [roleOf('Uploader'), roleOf('Viewer'), roleOf('teams--Viewer')],
   }),
   'one-bucket': deployed(
-    { inboxBucket: 'their-bucket', resultsBucket: 'their-bucket', tokenSecret: 'flows/token' },
-    { settings: { ...PREFIXES, ledgerRetentionDays: 90 } },
+    {
+      inboxBucket: 'their-bucket',
+      resultsBucket: 'their-bucket',
+      tokenSecret: 'flows/token',
+      tokenKeyArn: keyArnOf('token'),
+    },
+    {
+      // Most likely mistakes, which synth warns of.
+      routes: [{ name: 'pictures', template: 't', suffixes: ['png'], mediaTypes: ['image/jpg'] }],
+      settings: { ...PREFIXES, ledgerRetentionDays: 90 },
+    },
   ),
   'existing-key': deployed({
     ...PLACE,

@@ -47,12 +47,14 @@ const WIDER: Readonly<Record<FunctionName, readonly string[]>> = {
   'collect-outputs': ['s3:AbortMultipartUpload a receipt'],
 };
 
-/** Keys and owners of the existing resources in a configuration. */
 function deploymentOf(name: (typeof CONFIGURATION_NAMES)[number]): Deployment {
-  const given = CONFIGURATIONS[name].deployment as Readonly<Record<string, string>>;
-  const parts = ['inbox', 'results', 'ledger', 'token'] satisfies Part[];
-  const of = (fact: string) => Object.fromEntries(parts.map((part) => [part, given[`${part}${fact}`]]));
-  return new Deployment(configured(name).template, { keyArns: of('KeyArn'), owners: of('Account') });
+  const given = Object.entries(CONFIGURATIONS[name].deployment);
+  /** The keys or the owners of the existing resources, by the part. */
+  const facts = (suffix: string): Partial<Record<Part, string>> =>
+    Object.fromEntries(
+      given.flatMap(([fact, value]) => (fact.endsWith(suffix) ? [[fact.replace(suffix, ''), value]] : [])),
+    );
+  return new Deployment(configured(name).template, facts('KeyArn'), facts('Account'));
 }
 
 describe.each(CONFIGURATION_NAMES.flatMap((name) => FUNCTION_NAMES.map((by) => [name, by] as const)))(

@@ -1,13 +1,12 @@
 import { Template } from 'aws-cdk-lib/assertions';
 import { describe, expect, it } from 'vitest';
-import { idleOf, isAllowed, lineOf, permissionsOf, refusedOf, resolve, UnknownPolicyError } from './policies.ts';
+import { idleOf, isAllowed, lineOf, permissionsOf, refusedOf, UnknownPolicyError } from './policies.ts';
 
 /** A template with one role and one policy. */
 const templateOf = (...Statement: readonly object[]): Template =>
   Template.fromJSON({
     Resources: {
       PipelineInboxBucket01234567: { Type: 'AWS::S3::Bucket' },
-      Logs: { Type: 'AWS::Logs::LogGroup', Properties: { LogGroupName: '/mine' } },
       Policy: {
         Type: 'AWS::IAM::Policy',
         Properties: { PolicyDocument: { Statement }, Roles: [{ Ref: 'RoleOfMine' }] },
@@ -99,29 +98,4 @@ describe('an unknown element of a policy throws an error', () => {
   ])('%j', (statement) => {
     expect(() => isAllowed(permissions(statement), read())).toThrow(UnknownPolicyError);
   });
-});
-
-it.each([
-  [{}, 's3:GetObject inbox/in/*'],
-  [{ Effect: 'Deny' }, 'never s3:GetObject inbox/in/*'],
-  [
-    { Condition: { StringEquals: { 's3:prefix': ['a', 'b'] } } },
-    's3:GetObject inbox/in/* if s3:prefix StringEquals a or b',
-  ],
-  [{ Condition: { StringEquals: { 'aws:ResourceAccount': '123456789012' } } }, 's3:GetObject inbox/in/*'],
-  [
-    { Condition: { StringEquals: { 'aws:ResourceAccount': '999999999999' } } },
-    's3:GetObject inbox/in/* if aws:ResourceAccount StringEquals 999999999999',
-  ],
-])('a permission with %j in one line: %s', (more, expected) => {
-  expect(permissions({ ...READ, ...more }).map(lineOf)).toEqual([expected]);
-});
-
-it.each([
-  [{ Ref: 'PipelineInboxBucket01234567' }, 'inbox'],
-  [inboxArn, 'arn:aws:s3:::inbox'],
-  [{ 'Fn::GetAtt': ['Logs', 'Arn'] }, 'arn:aws:logs:eu-central-1:123456789012:log-group:/mine:*'],
-  [{ 'Fn::Join': [':', ['arn', { Ref: 'AWS::Partition' }, { Ref: 'AWS::AccountId' }]] }, 'arn:aws:123456789012'],
-])('the value %j is %s after deployment', (value, expected) => {
-  expect(resolve(value, templateOf())).toBe(expected);
 });

@@ -37,23 +37,14 @@ interface Statement {
   readonly Condition?: Readonly<Record<string, Readonly<Record<string, unknown>>>>;
 }
 
-interface PolicyResource {
-  readonly Properties: {
-    readonly PolicyDocument: { readonly Statement: readonly Statement[] };
-    readonly Roles: unknown;
-  };
-}
-
 /** The permissions of the roles whose logical id contains `role`, each once, sorted. */
 export function permissionsOf(template: Template, role: string): readonly Permission[] {
-  const policies = Object.values(template.findResources('AWS::IAM::Policy')) as unknown as PolicyResource[];
-  const all = policies
+  const all = Object.values(template.findResources('AWS::IAM::Policy'))
     .filter(({ Properties }) => JSON.stringify(Properties.Roles).includes(role))
     .flatMap(({ Properties }) => Properties.PolicyDocument.Statement)
     .flatMap((statement) => permissionsIn(statement, template));
-  return [...new Map(all.map((permission) => [JSON.stringify(permission), permission])).values()].sort((a, b) =>
-    lineOf(a) < lineOf(b) ? -1 : 1,
-  );
+  const different = new Map(all.map((permission) => [JSON.stringify(permission), permission]));
+  return [...different.values()].sort((a, b) => (lineOf(a) < lineOf(b) ? -1 : 1));
 }
 
 function permissionsIn(statement: Statement, template: Template): readonly Permission[] {

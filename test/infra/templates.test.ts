@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { parseCollectEvent } from '../../functions/operator/collect-event.ts';
 import { parseEnv } from '../../functions/settings/environment.ts';
+import { SETTINGS_DEFAULT } from '../../functions/settings/settings.ts';
 import { CONFIGURATION_NAMES, CONFIGURATIONS, configured } from './configurations.ts';
 import { differences, readable, yaml } from './readable.ts';
 import type { Synthesis } from './synthesis.ts';
@@ -74,6 +75,8 @@ const RULES: Readonly<Record<string, (synthesis: Synthesis, deployment: Readonly
     const mapping = only(own(synthesis, 'AWS::Lambda::EventSourceMapping'));
     const [{ Timeout }] = own(synthesis, 'AWS::Lambda::Function');
     expect(queue.VisibilityTimeout).toBe(Timeout + 120 + mapping.MaximumBatchingWindowInSeconds);
+    // A file that crashes the function ends with a receipt before its message becomes a dead letter.
+    expect(queue.RedrivePolicy.maxReceiveCount).toBeGreaterThan(SETTINGS_DEFAULT.attemptsMax);
   },
 
   'gives both functions one environment, which they can parse, within the limit of Lambda': (synthesis) => {

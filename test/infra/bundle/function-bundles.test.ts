@@ -1,11 +1,15 @@
-import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { readdirSync, readFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { gzipSync } from 'node:zlib';
 import type { Metafile } from 'esbuild';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { BUNDLE_BYTES_MAX } from '../../../bench/rows/start.ts';
 import { bundle, FUNCTION_NAMES, type FunctionName } from '../../../infra/bundle/bundle.ts';
 import { sharedFolder } from '../../support/folder.ts';
+
+const ROOT = fileURLToPath(new URL('../../..', import.meta.url));
+const PACKAGE_FOLDER = /^.*\/node_modules\/(?:@[^/]+\/)?[^/]+(?=\/)/;
 
 const directory = sharedFolder();
 let metafiles: Record<FunctionName, Metafile>;
@@ -14,20 +18,17 @@ beforeAll(() => {
 });
 
 describe.each(FUNCTION_NAMES)('the bundle of %s', (name) => {
+  const read = (file: string) => readFileSync(join(directory, name, file), 'utf8');
   const included = () =>
     Object.values(metafiles[name].outputs).flatMap(({ inputs }) =>
       Object.entries(inputs).flatMap(([path, { bytesInOutput }]) => (bytesInOutput > 0 ? path : [])),
     );
 
-  it('stays small', () => {
-    const code = readFileSync(join(directory, name, 'index.mjs'));
-    expect(code.byteLength).toBeLessThan(BUNDLE_BYTES_MAX[name].raw);
-    expect(code.byteLength).toBeGreaterThan(100_000);
+  it('stays small, without the unused operations of the SDK', () => {
+    const code = read('index.mjs');
+    expect(Buffer.byteLength(code)).toBeLessThan(BUNDLE_BYTES_MAX[name].raw);
+    expect(Buffer.byteLength(code)).toBeGreaterThan(100_000);
     expect(gzipSync(code, { level: 9 }).byteLength).toBeLessThan(BUNDLE_BYTES_MAX[name].gzipped);
-  });
-
-  it('does not contain unused operations of the SDK', () => {
-    const code = readFileSync(join(directory, name, 'index.mjs'), 'utf8');
     expect(code).toContain('GetObjectRequest');
     expect(code).not.toContain('PutBucketLifecycleConfiguration');
   });
@@ -49,5 +50,29 @@ describe.each(FUNCTION_NAMES)('the bundle of %s', (name) => {
   it('contains a client for the queue only if the function sends to it', () => {
     const hasClient = included().some((path) => path.includes('@aws-sdk/client-sqs/'));
     expect(hasClient).toBe(name === 'collect-outputs');
+  });
+
+  it('has notices that name every package in it with its licence, and contain each licence file', () => {
+    const notices = read('THIRD-PARTY-NOTICES.txt');
+    const folders = new Set(included().flatMap((path) => PACKAGE_FOLDER.exec(resolve(ROOT, path))?.[0] ?? []));
+    expect(folders.size).toBeGreaterThan(15);
+    for (const folder of folders) {
+      const { name: packageName, version, license } = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'));
+      expect(notices).toContain(`\n${packageName} ${version} (${license})\n`);
+      for (const file of ['LICENSE', 'license', 'NOTICE'].filter((each) => readdirSync(folder).includes(each)))
+        expect(notices, packageName).toContain(readFileSync(join(folder, file), 'utf8').trim());
+    }
+    // Both are published without a licence file.
+    expect(notices).toMatch(/\n@middy\/core \S+ \(MIT\)\n[^=]*will Farrell, Luciano Mammino, and Middy contributors/);
+    expect(notices).toMatch(
+      /\n@aws-lambda-powertools\/metrics \S+ \(MIT-0\)\n[^=]*Amazon\.com, Inc\. or its affiliates/,
+    );
+  });
+
+  it('has notices with each text once, and nothing of this machine', () => {
+    const notices = read('THIRD-PARTY-NOTICES.txt');
+    expect(notices.split('Copyright 2019 Amazon.com, Inc. or its affiliates. All Rights Reserved.')).toHaveLength(2);
+    expect(notices).not.toMatch(/node_modules|\r/);
+    expect(notices).not.toContain(ROOT);
   });
 });
