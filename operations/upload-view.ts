@@ -1,5 +1,6 @@
 import { type Entry, isFlowShared } from '../functions/ledger/entry.ts';
 import { adviceFor, adviceText } from '../functions/ledger/failures.ts';
+import type { TerminalState } from '../functions/ledger/terminal-states.ts';
 import { receiptKey } from '../functions/results/results-keys.ts';
 import type { Settings } from '../functions/settings/environment.ts';
 
@@ -14,7 +15,7 @@ export interface UploadView {
   readonly putAt: string;
   /** When it came to the pipeline, or was last retried. */
   readonly arrivedAt: string;
-  readonly state: Entry['state'];
+  readonly state: 'claimed' | 'waiting' | 'running' | TerminalState;
   readonly route: string;
   readonly template: string;
   readonly parameters?: unknown;
