@@ -11,10 +11,14 @@ const jsonFile = process.env.VITEST_JSON_FILE;
 process.env.NODE_COMPILE_CACHE ??= fileURLToPath(new URL('node_modules/.cache/compiled', import.meta.url));
 
 /**
- * Tests that leave nothing behind in their process, so that the files of a worker can share it. Each file would load
- * CDK, the SDK and the functions anew: for a file of test/infra/, that is five seconds.
+ * Tests that need a process of their own: they replace a module, or change the process and what all others see of it.
+ * The files of a worker share one otherwise, because each would load CDK, the SDK and the functions anew.
  */
-const SHARED = ['test/*.test.ts', 'test/{base,infra,lambda,ledger,publish,s3,settings,uploads}/**/*.test.ts'];
+const ALONE = [
+  'test/hostile/redirects.test.ts',
+  'test/{contracts,end-to-end,page,simulation}/**/*.test.ts',
+  'test/local/{start/**/,}*.test.ts',
+];
 
 export default defineConfig({
   test: {
@@ -27,15 +31,16 @@ export default defineConfig({
     expect: { poll: PATIENCE },
     reporters: jsonFile === undefined ? ['default'] : ['default', ['json', { outputFile: jsonFile }]],
     projects: [
-      { extends: true, test: { name: 'shared', include: SHARED, isolate: false } },
       {
         extends: true,
         test: {
-          name: 'alone',
+          name: 'shared',
           include: ['test/**/*.test.ts'],
-          exclude: [...configDefaults.exclude, 'cdk.out/**', ...SHARED],
+          exclude: [...configDefaults.exclude, 'cdk.out/**', ...ALONE],
+          isolate: false,
         },
       },
+      { extends: true, test: { name: 'alone', include: ALONE } },
     ],
   },
 });
