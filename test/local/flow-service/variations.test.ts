@@ -128,8 +128,8 @@ describe('the listing of flows', () => {
 });
 
 describe('an asset', () => {
-  /** Slashes, all byte values, and more than the encoder takes at a time. */
-  const BYTES = Buffer.concat([Buffer.alloc(200_000, 0xff), Buffer.from(Array.from({ length: 256 }, (_, i) => i))]);
+  /** Slashes, all byte values, and more than one chunk. */
+  const BYTES = Buffer.concat([Buffer.alloc(300_000, 0xff), Buffer.from(Array.from({ length: 256 }, (_, i) => i))]);
 
   it.each([
     ['raw', 'content-length'],
